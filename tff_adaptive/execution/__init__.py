@@ -1,0 +1,17 @@
+"""How a TFF computation runs: as one TensorFlow graph, or on TFF's own worker."""
+
+from tff_adaptive.execution.context import GraphContext
+from tff_adaptive.execution.context import graph_context
+from tff_adaptive.execution.context import set_graph_context
+from tff_adaptive.execution.workers import reap_workers
+from tff_adaptive.execution.workers import remember_workers
+from tff_adaptive.execution.workers import set_native_context
+
+__all__ = [
+  'GraphContext',
+  'graph_context',
+  'reap_workers',
+  'remember_workers',
+  'set_graph_context',
+  'set_native_context',
+]

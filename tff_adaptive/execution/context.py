@@ -1,0 +1,126 @@
+"""The TFF context that runs each computation as one TensorFlow function."""
+
+import collections
+import contextlib
+import os
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.execution import feeds
+from tff_adaptive.execution import program
+from tff_adaptive.execution import round_function
+from tff_adaptive.execution import values
+
+_CACHED_COMPUTATIONS = 64
+
+
+class GraphContext(tff.framework.SyncContext):
+  """Runs any TFF computation in this process as one TensorFlow function.
+
+  The function is traced once for each computation and form of its arguments, not for each
+  number of clients. Results are TensorFlow tensors; client-placed results are a sequence that
+  keeps them stacked (`values.ClientValues`).
+  """
+
+  def __init__(self, parallel_clients: Optional[int] = None):
+    """Creates the context.
+
+    Args:
+      parallel_clients: How many clients may be in work at once; memory grows with it. Default:
+        the number of processors, at most 4.
+
+    Raises:
+      ValueError: If it is not positive.
+    """
+    if parallel_clients is None:
+      parallel_clients = max(1, min(4, len(os.sched_getaffinity(0))))
+    if parallel_clients < 1:
+      raise ValueError(f'parallel_clients is {parallel_clients}; it must be at least 1')
+    self._parallel_clients = parallel_clients
+    # The computation is kept beside its function, so that its id stays its own.
+    self._functions: collections.OrderedDict[Any, tuple[Any, Any]] = collections.OrderedDict()
+
+  def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
+    """Runs a computation; see `tff.framework.SyncContext.invoke`."""
+    parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
+    if parameter_type is None:
+      layout, tensors = feeds.Layout(None, (), False), []
+    else:
+      layout, tensors = feeds.prepare(arg, parameter_type)
+    function = self._function(comp, layout)
+    flat = list(function(*tensors))
+    num_clients = int(tensors[0]) if layout.has_clients else 0
+    return _to_result(flat, result_type, num_clients)
+
+  def _function(self, comp, layout):
+    key = (id(comp), tuple((leaf.form, leaf.elements) for leaf in layout.leaves))
+    if key in self._functions:
+      self._functions.move_to_end(key)
+      return self._functions[key][1]
+    block = program.compile_to_call_dominant(comp)
+    run = round_function.trace(
+      block, comp.type_signature.parameter, layout, self._parallel_clients
+    )
+    function = tf.function(run, input_signature=layout.signature(), autograph=False)
+    function = function.get_concrete_function()
+    self._functions[key] = (comp, function)
+    while len(self._functions) > _CACHED_COMPUTATIONS:
+      self._functions.popitem(last=False)
+    return function
+
+
+def _to_result(flat, result_type, num_clients):
+  flat = list(flat)
+
+  def build(type_spec):
+    if isinstance(type_spec, tff.types.FederatedType):
+      if type_spec.placement is tff.CLIENTS:
+        return at_clients(type_spec)
+      type_spec = type_spec.member
+    if isinstance(type_spec, tff.types.StructType):
+      return tff.structure.Struct([(n, build(t)) for n, t in values.children(type_spec)])
+    leaf = flat.pop(0)
+    return feeds.unbox(leaf, type_spec) if _is_sequence(type_spec) else leaf
+
+  def at_clients(type_spec):
+    mine = [flat.pop(0) for _ in values.leaf_types(type_spec.member)]
+    clients = values.ClientValues(mine, type_spec.member, num_clients, feeds.unbox)
+    return clients[0] if type_spec.all_equal and num_clients else clients
+
+  return tff.types.type_to_py_container(build(result_type), _without_placements(result_type))
+
+
+def _is_sequence(type_spec):
+  return isinstance(type_spec, tff.types.SequenceType)
+
+
+def _without_placements(type_spec):
+  """The type with server-placed members unplaced and client-placed ones opaque."""
+  if isinstance(type_spec, tff.types.FederatedType):
+    if type_spec.placement is tff.CLIENTS:
+      return tff.types.TensorType(np.bool_)  # Any leaf: its value is returned as it is.
+    return type_spec.member
+  if not isinstance(type_spec, tff.types.StructType):
+    return type_spec
+  elements = [(n, _without_placements(t)) for n, t in values.children(type_spec)]
+  elements = [t if n is None else (n, t) for n, t in elements]
+  return tff.types.StructWithPythonType(elements, type_spec.python_container)
+
+
+def set_graph_context(parallel_clients: Optional[int] = None) -> None:
+  """Makes the graph engine the default context of TFF in this process.
+
+  Args:
+    parallel_clients: How many clients may be in work at once; see `GraphContext`.
+  """
+  tff.framework.set_default_context(GraphContext(parallel_clients))
+
+
+@contextlib.contextmanager
+def graph_context(parallel_clients: Optional[int] = None):
+  """`with graph_context(): ...` runs TFF computations in the graph engine."""
+  with tff.framework.get_context_stack().install(GraphContext(parallel_clients)):
+    yield

@@ -1,0 +1,261 @@
+"""How the arguments of a computation become flat tensors of one TensorFlow function.
+
+Client-placed leaves are fed for the whole cohort at once, so that neither the number of clients
+nor their sizes cause a new trace:
+
+- `stack`: tensors of one known shape, as [K, ...];
+- `concat`: tensors of unknown length, as one array and the offsets of the clients in it;
+- `boxed`: any other tensor, as a [K] vector of one-element datasets;
+- `dataset`: sequences given as datasets, as a [K] vector of variants;
+- `whole`: sequences given as lists of one element, each of its tensors as above.
+"""
+
+import dataclasses
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.execution import program
+from tff_adaptive.execution import values
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+  """One leaf of the parameter: its type and how it is fed."""
+
+  type: tff.types.Type
+  form: str  # 'tensor', 'variant' (not at the clients); 'stack', 'concat', 'boxed', 'dataset', 'whole'
+  elements: tuple['Leaf', ...] = ()  # Of a 'whole' sequence.
+
+  def specs(self) -> list[tf.TensorSpec]:
+    """Specs of the flat tensors that feed it."""
+    if self.form == 'whole':
+      return [spec for leaf in self.elements for spec in leaf.specs()]
+    if self.form == 'variant':
+      return [tf.TensorSpec([], tf.variant)]
+    if self.form in ('dataset', 'boxed'):
+      return [tf.TensorSpec([None], tf.variant)]
+    shape, dtype = values.tensor_shape(self.type), tf.dtypes.as_dtype(self.type.dtype)
+    if self.form == 'tensor':
+      return [tf.TensorSpec(shape, dtype)]
+    if self.form == 'stack':
+      return [tf.TensorSpec([None, *shape], dtype)]
+    return [tf.TensorSpec([None, *shape[1:]], dtype), tf.TensorSpec([None], tf.int64)]
+
+  def read(self, flat: list[tf.Tensor], i: tf.Tensor) -> Any:
+    """The value for client `i`; takes its tensors from the front of `flat`."""
+    if self.form == 'whole':
+      return values.Sequence(element=[leaf.read(flat, i) for leaf in self.elements])
+    first = flat.pop(0)
+    if self.form == 'dataset':
+      return values.Sequence(variant=first[i])
+    if self.form == 'boxed':
+      return unbox(first[i], self.type)
+    if self.form == 'stack':
+      return first[i]
+    offsets = flat.pop(0)
+    piece = first[offsets[i] : offsets[i + 1]]
+    return tf.ensure_shape(piece, values.tensor_shape(self.type))
+
+
+def _whole_leaf(type_spec) -> Leaf:
+  shape = values.tensor_shape(type_spec)
+  if shape.is_fully_defined():
+    return Leaf(type_spec, 'stack')
+  if shape.rank and shape[0] is None and shape[1:].is_fully_defined():
+    return Leaf(type_spec, 'concat')
+  return Leaf(type_spec, 'boxed')
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+  """How a parameter is fed: one entry a leaf, in order. Part of the key of a trace."""
+
+  parameter_type: Any
+  leaves: tuple[Leaf, ...]
+  has_clients: bool
+
+  def signature(self) -> list[tf.TensorSpec]:
+    """Specs of the function's arguments; the first is the number of clients, if any."""
+    specs = [tf.TensorSpec([], tf.int32)] if self.has_clients else []
+    return specs + [spec for leaf in self.leaves for spec in leaf.specs()]
+
+  def parameter_nodes(self, flat) -> tuple[Any, Optional[tf.Tensor]]:
+    """The parameter as nodes and tensors, and the number of clients (or None)."""
+    flat = list(flat)
+    num_clients = flat.pop(0) if self.has_clients else None
+    leaves = iter(self.leaves)
+
+    def build(type_spec):
+      if isinstance(type_spec, tff.types.StructType):
+        return tff.structure.Struct([(n, build(t)) for n, t in values.children(type_spec)])
+      if isinstance(type_spec, tff.types.FederatedType):
+        return placed(type_spec)
+      leaf = next(leaves)
+      tensor = flat.pop(0)
+      return values.Sequence(variant=tensor) if leaf.form == 'variant' else tensor
+
+    def placed(type_spec):
+      mine = [next(leaves) for _ in values.leaf_types(type_spec.member)]
+      count = sum(len(leaf.specs()) for leaf in mine)
+      tensors = [flat.pop(0) for _ in range(count)]
+      if type_spec.all_equal:
+        at_server = values.pack(
+          [values.Sequence(variant=t) if m.form == 'variant' else t for m, t in zip(mine, tensors)],
+          type_spec.member,
+        )
+        compute = lambda frame: at_server  # noqa: E731
+      else:
+        compute = ClientParameter(mine, tensors, type_spec.member)
+      return program.Node(type_spec.placement, type_spec.member, [], compute, 0, free=True)
+
+    return build(self.parameter_type), num_clients
+
+
+class ClientParameter:
+  """The `compute` of a client-placed parameter: it needs the client's number."""
+
+  def __init__(self, leaves, tensors, type_spec):
+    self._leaves, self._tensors, self._type = leaves, tensors, type_spec
+
+  def read(self, i: tf.Tensor) -> Any:
+    """The parameter of client `i`."""
+    flat = list(self._tensors)
+    return values.pack([leaf.read(flat, i) for leaf in self._leaves], self._type)
+
+  def __call__(self, frame):
+    raise AssertionError('a client parameter is read inside the loop over the clients')
+
+
+def prepare(argument: Any, parameter_type: Any) -> tuple[Layout, list[tf.Tensor]]:
+  """Chooses how to feed an argument and does so.
+
+  Args:
+    argument: The argument, as TFF packs it.
+    parameter_type: Its type.
+
+  Returns:
+    The layout and the flat tensors, the number of clients first if there are any.
+
+  Raises:
+    TypeError: If the argument does not fit the type, or client lists differ in length.
+  """
+  leaves, tensors, lengths = [], [], []
+
+  def visit(value, type_spec):
+    if isinstance(type_spec, tff.types.StructType):
+      elements = values.struct_elements(value, type_spec)
+      for element, (_, child) in zip(elements, values.children(type_spec)):
+        visit(element, child)
+    elif isinstance(type_spec, tff.types.FederatedType) and not type_spec.all_equal:
+      lengths.append(len(value))
+      _feed_clients(value, type_spec.member, leaves, tensors)
+    elif isinstance(type_spec, tff.types.FederatedType):
+      visit(value, type_spec.member)
+    elif isinstance(type_spec, tff.types.SequenceType):
+      leaves.append(Leaf(type_spec, 'variant'))
+      tensors.append(values.dataset_variant(value, type_spec.element))
+    else:
+      leaves.append(Leaf(type_spec, 'tensor'))
+      tensors.append(values.to_tensor(value, type_spec))
+
+  visit(argument, parameter_type)
+  if len(set(lengths)) > 1:
+    raise TypeError(f'client-placed arguments are for different numbers of clients: {lengths}')
+  layout = Layout(parameter_type, tuple(leaves), bool(lengths))
+  count = [tf.constant(lengths[0], tf.int32)] if lengths else []
+  return layout, count + tensors
+
+
+def _feed_clients(cohort, member, leaves, tensors):
+  if isinstance(cohort, values.ClientValues) and cohort.type_spec.is_equivalent_to(member):
+    for stacked, leaf_type in zip(cohort.flat, values.leaf_types(member)):
+      form = 'stack' if values.tensor_shape(leaf_type).is_fully_defined() else 'boxed'
+      leaves.append(Leaf(leaf_type, form))
+      tensors.append(stacked)
+    return
+  rows = [values.flatten(value, member) for value in cohort]
+  for column, leaf_type in enumerate(values.leaf_types(member)):
+    entries = [row[column] for row in rows]
+    if not isinstance(leaf_type, tff.types.SequenceType):
+      leaf = _whole_leaf(leaf_type)
+      leaves.append(leaf)
+      tensors.extend(_feed_tensors(entries, leaf))
+    elif all(isinstance(e, (list, tuple)) and len(e) == 1 for e in entries):
+      element_rows = [values.flatten(e[0], leaf_type.element) for e in entries]
+      elements = tuple(_whole_leaf(t) for t in values.leaf_types(leaf_type.element))
+      leaves.append(Leaf(leaf_type, 'whole', elements))
+      for j, leaf in enumerate(elements):
+        tensors.extend(_feed_tensors([row[j] for row in element_rows], leaf))
+    else:
+      leaves.append(Leaf(leaf_type, 'dataset'))
+      tensors.append(_stack([values.dataset_variant(e, leaf_type.element) for e in entries]))
+
+
+def _stack(variants):
+  return tf.stack(variants) if variants else tf.zeros([0], tf.variant)
+
+
+def _feed_tensors(entries, leaf):
+  dtype, shape = tf.dtypes.as_dtype(leaf.type.dtype), values.tensor_shape(leaf.type)
+  if leaf.form == 'boxed':
+    return [_stack([box(values.to_tensor(e, leaf.type), leaf.type) for e in entries])]
+  if not entries:
+    empty = tf.zeros([0, *(shape if leaf.form == 'stack' else shape[1:])], dtype)
+    return [empty] if leaf.form == 'stack' else [empty, tf.constant([0], tf.int64)]
+  plain = all(isinstance(e, np.ndarray) for e in entries)
+  if plain:
+    for e in entries:
+      if e.dtype != leaf.type.dtype or not shape.is_compatible_with(e.shape):
+        raise TypeError(
+          f'expected client arrays of type {leaf.type}, found dtype {e.dtype}, shape {e.shape}'
+        )
+  else:
+    entries = [values.to_tensor(e, leaf.type) for e in entries]
+  if leaf.form == 'stack':
+    return [tf.convert_to_tensor(np.stack(entries)) if plain else tf.stack(entries)]
+  offsets = np.cumsum([0] + [int(e.shape[0]) for e in entries])
+  joined = tf.convert_to_tensor(np.concatenate(entries)) if plain else tf.concat(entries, 0)
+  return [joined, tf.constant(offsets, tf.int64)]
+
+
+def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
+  """Wraps a tensor whose shape differs from client to client; others stay as they are."""
+  if isinstance(value, values.Sequence):
+    return value.variant()
+  if values.tensor_shape(type_spec).is_fully_defined():
+    return value
+  return tf.raw_ops.TensorDataset(components=[value], output_shapes=[value.shape])
+
+
+def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
+  """The inverse of `box`."""
+  if isinstance(type_spec, tff.types.SequenceType):
+    specs = tff.types.type_to_tf_tensor_specs(type_spec.element)
+    if tf.inside_function():
+      return values.Sequence(variant=value)
+    return tf.data.experimental.from_variant(value, specs)
+  if value.dtype != tf.variant:
+    return value
+  shape = values.tensor_shape(type_spec)
+  return tf.raw_ops.DatasetToSingleElement(
+    dataset=value, output_types=[tf.dtypes.as_dtype(type_spec.dtype)], output_shapes=[shape]
+  )[0]
+
+
+def output_array(type_spec: tff.types.Type, size: tf.Tensor) -> tf.TensorArray:
+  """A TensorArray for one leaf of the clients' results."""
+  if isinstance(type_spec, tff.types.SequenceType):
+    return tf.TensorArray(tf.variant, size, element_shape=[])
+  shape = values.tensor_shape(type_spec)
+  if not shape.is_fully_defined():
+    return tf.TensorArray(tf.variant, size, element_shape=[])
+  return tf.TensorArray(tf.dtypes.as_dtype(type_spec.dtype), size, element_shape=shape)
+
+
+def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tensor) -> Any:
+  """The value of client `i` from results stacked by `output_array`."""
+  leaf_types = values.leaf_types(type_spec)
+  return values.pack([unbox(s[i], t) for s, t in zip(stacked, leaf_types)], type_spec)

@@ -1,0 +1,169 @@
+"""A serialized TensorFlow computation of TFF as a Python callable on tensors."""
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow.python.eager import context as tf_context
+
+from tff_adaptive.execution import values
+
+# A variable with this shared name is created anew each time its op runs and dies with its last
+# reference: parallel clients each get their own.
+_ANONYMOUS = tf_context.anonymous_name()
+_RESOURCES = ('VarHandleOp', 'HashTableV2', 'MutableHashTableV2', 'MutableDenseHashTableV2')
+
+
+class ImportedGraph:
+  """A `tff.tensorflow.computation`, imported once and called any number of times.
+
+  Calling takes and returns values as `values.flatten` orders them: a flat list of tensors, with
+  a `values.Sequence` for a `tff.SequenceType`.
+  """
+
+  def __init__(self, proto):
+    """Imports the graph.
+
+    Args:
+      proto: The `tensorflow` field of a `Computation` proto.
+    """
+    graph_def = tf.compat.v1.GraphDef()
+    proto.graph_def.Unpack(graph_def)
+    self._parameter = _binding_names(proto.parameter)
+    result_names = [name for name, _ in _binding_names(proto.result)]
+    self._result_is_sequence = [is_seq for _, is_seq in _binding_names(proto.result)]
+    self._whole_reads = _make_reads_of_whole_sequences_feedable(graph_def, self._parameter)
+    for node in _all_nodes(graph_def):
+      if node.op == 'VarHandleOp':
+        node.attr['shared_name'].s = _ANONYMOUS.encode()
+    handles = []
+    if proto.initialize_op:
+      handles = _initialized_handles(graph_def, proto.initialize_op)
+    wrapped = tf.compat.v1.wrap_function(
+      lambda: tf.graph_util.import_graph_def(graph_def, name=''), []
+    )
+    graph = wrapped.graph
+
+    feeds = []
+    for name, is_sequence in self._parameter:
+      reads = self._whole_reads.get(name)
+      if is_sequence and reads is not None:
+        feeds.extend(graph.get_tensor_by_name(read) for read in reads)
+      else:
+        feeds.append(graph.get_tensor_by_name(name))
+    fetches = [graph.get_tensor_by_name(name) for name in result_names]
+    self._initialize = None
+    if handles:
+      ready = [graph.get_tensor_by_name(f'{name}/initialized:0') for name in handles]
+      self._initialize = wrapped.prune([], ready)
+      feeds += [graph.get_tensor_by_name(f'{name}:0') for name in handles]
+    self._main = wrapped.prune(feeds, fetches)
+
+  def __call__(self, arguments: list[Any]) -> list[Any]:
+    """Runs the graph on flat arguments; returns the flat results."""
+    flat = []
+    for (name, is_sequence), argument in zip(self._parameter, arguments):
+      if not is_sequence:
+        flat.append(argument)
+      elif name in self._whole_reads:
+        flat.extend(argument.whole())
+      else:
+        flat.append(argument.variant())
+    if self._initialize is not None:
+      flat.extend(self._initialize())
+    results = self._main(*flat)
+    results = list(results) if isinstance(results, (list, tuple)) else [results]
+    return [
+      values.Sequence(variant=r) if is_seq else r
+      for r, is_seq in zip(results, self._result_is_sequence)
+    ]
+
+
+def _binding_names(binding) -> list[tuple[str, bool]]:
+  """Tensor names of a binding, flat, each with whether it is a sequence."""
+  kind = binding.WhichOneof('binding')
+  if kind is None:
+    return []
+  if kind == 'tensor':
+    return [(binding.tensor.tensor_name, False)]
+  if kind == 'sequence':
+    return [(binding.sequence.variant_tensor_name, True)]
+  return [pair for element in binding.struct.element for pair in _binding_names(element)]
+
+
+def _all_nodes(graph_def):
+  yield from graph_def.node
+  for function in graph_def.library.function:
+    yield from function.node_def
+
+
+def _initialized_handles(graph_def, initialize_op: str) -> list[str]:
+  """Adds, for each resource, a copy of its handle that exists once it is initialized."""
+  names = [node.name for node in graph_def.node if node.op in _RESOURCES]
+  for name in names:
+    ready = graph_def.node.add()
+    ready.name, ready.op = f'{name}/initialized', 'Identity'
+    ready.input.extend([name, '^' + initialize_op])
+    ready.attr['T'].type = tf.resource.as_datatype_enum
+  return names
+
+
+def _make_reads_of_whole_sequences_feedable(graph_def, parameter) -> dict[str, list[str]]:
+  """Replaces `DatasetToSingleElement` on a parameter by placeholders.
+
+  A computation that reads a sequence as one element (all the data of a client) need not pass
+  through tf.data at all: the element's tensors are fed directly.
+
+  Args:
+    graph_def: The graph, changed in place.
+    parameter: Names of the parameter's tensors, with whether each is a sequence.
+
+  Returns:
+    Sequence tensor name -> names of the tensors to feed instead.
+  """
+  sequences = {name.split(':')[0]: name for name, is_sequence in parameter if is_sequence}
+  consumers: dict[str, list[Any]] = {op: [] for op in sequences}
+  for node in graph_def.node:
+    for source in node.input:
+      op = source.split(':')[0].lstrip('^')
+      if op in consumers:
+        consumers[op].append(node)
+  reads = {}
+  for op, nodes in consumers.items():
+    if len(nodes) != 1 or nodes[0].op != 'DatasetToSingleElement':
+      continue
+    node = nodes[0]
+    dtypes = list(node.attr['output_types'].list.type)
+    shapes = list(node.attr['output_shapes'].list.shape)
+    names = [f'{node.name}/element_{i}' for i in range(len(dtypes))]
+    for name, dtype, shape in zip(names, dtypes, shapes):
+      placeholder = graph_def.node.add()
+      placeholder.name, placeholder.op = name, 'Placeholder'
+      placeholder.attr['dtype'].type = dtype
+      placeholder.attr['shape'].shape.CopyFrom(shape)
+    for other in graph_def.node:
+      for i, source in enumerate(other.input):
+        base, _, index = source.partition(':')
+        if base == node.name:
+          other.input[i] = names[int(index or 0)]
+        elif base == '^' + node.name:
+          other.input[i] = '^' + names[0]
+    graph_def.node.remove(node)
+    reads[sequences[op]] = [name + ':0' for name in names]
+  return reads
+
+
+def import_computation(building_block: tff.framework.CompiledComputation) -> ImportedGraph:
+  """Imports the TensorFlow graph of a compiled computation.
+
+  Raises:
+    NotImplementedError: If it is not TensorFlow (a `tff.jax` computation, say).
+  """
+  proto = building_block.proto
+  kind = proto.WhichOneof('computation')
+  if kind != 'tensorflow':
+    raise NotImplementedError(
+      f'the graph engine runs TensorFlow computations, and this one is of kind {kind!r}: '
+      "use TFF's native context (tff_adaptive.execution.set_native_context)"
+    )
+  return ImportedGraph(proto.tensorflow)

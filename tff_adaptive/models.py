@@ -1,0 +1,229 @@
+"""Models as pure functions of (weights, batch, seed)."""
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+MetricFn = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+
+
+def dropout(x: tf.Tensor, rate: float, seed: Optional[tf.Tensor], salt: int) -> tf.Tensor:
+  """Inverted dropout whose mask is a pure function of the seed.
+
+  Args:
+    x: Activations, float, [B, ...], or [G, B, ...] when `seed` is [G, 2].
+    rate: Probability in [0, 1) that an activation is dropped.
+    seed: int32 [2] (or [G, 2]: one seed a client), or None for no dropout.
+    salt: Distinguishes the dropout layers of one model.
+
+  Returns:
+    A tensor like `x`; kept activations are scaled by 1 / (1 - rate).
+  """
+  if seed is None or rate == 0:
+    return x
+  if not 0 < rate < 1:
+    raise ValueError(f'dropout rate is {rate}; it must lie in [0, 1)')
+
+  def uniform(one_seed, shape):
+    salted = tf.stack([one_seed[0], one_seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
+    return tf.random.stateless_uniform(shape, salted, dtype=tf.float32)
+
+  if seed.shape.rank == 2:
+    u = tf.stack([uniform(one, tf.shape(x)[1:]) for one in tf.unstack(seed)])
+  else:
+    u = uniform(seed, tf.shape(x))
+  return tf.where(u >= rate, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros([], x.dtype))
+
+
+class Model(tff.learning.models.FunctionalModel):
+  """A functional TFF model that also takes a seed and per-example weights.
+
+  It runs unchanged in TFF's own algorithms (where dropout draws from TensorFlow's stateful
+  generator); this project's algorithms use `loss_and_metrics`, which is a pure function.
+  """
+
+  def __init__(
+    self,
+    *,
+    initial_weights: Sequence[np.ndarray],
+    forward: Callable[[Any, Any, bool, Optional[tf.Tensor]], Any],
+    example_loss: Callable[[Any, Any], tf.Tensor],
+    x_spec: tf.TensorSpec,
+    y_spec: tf.TensorSpec,
+    metrics: Optional[Mapping[str, MetricFn]] = None,
+    penalty: Optional[Callable[[Any], tf.Tensor]] = None,
+    client_axis: bool = False,
+  ):
+    """Creates the model.
+
+    Args:
+      initial_weights: Trainable weights, float arrays of any shapes.
+      forward: `(weights, x, training, seed) -> predictions`. `weights` is a tuple of tensors,
+        `x` is [B, ...], `seed` an int32 [2] tensor or None.
+      example_loss: `(predictions, y) -> [B]`, one loss an example.
+      x_spec: Spec of a batch of features, leading dimension None.
+      y_spec: Spec of a batch of labels, leading dimension None.
+      metrics: name -> `(predictions, y) -> (numerator [B], denominator [B])`. The metric is
+        the sum of the first over the sum of the second; 'loss' is always there.
+      penalty: Optional `weights -> scalar` (an L2 term, say), added to the training loss.
+      client_axis: Whether all of the above also take a leading axis of clients G: weights
+        [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
+
+    Raises:
+      ValueError: If a metric is called 'loss' or the specs have a fixed batch dimension.
+    """
+    metrics = dict(metrics or {})
+    if 'loss' in metrics:
+      raise ValueError("a metric is called 'loss'; that name is kept for the mean loss")
+    for name, spec in (('x_spec', x_spec), ('y_spec', y_spec)):
+      if spec.shape.rank is None or spec.shape.rank < 1 or spec.shape[0] is not None:
+        raise ValueError(f'{name} is {spec}; its leading (batch) dimension must be None')
+    self.forward = forward
+    self.example_loss = example_loss
+    self.penalty = penalty
+    self.metric_fns = metrics
+    self.metric_names = ('loss', *metrics)
+    self.client_axis = client_axis
+
+    @tf.function
+    def predict_on_batch(model_weights, x, training):
+      seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32) if training else None
+      return forward(tuple(model_weights[0]), x, training, seed)
+
+    def loss_fn(output, label, sample_weight=None):
+      return _weighted_mean(example_loss(output, label), sample_weight)
+
+    @tf.function
+    def initialize_metrics():
+      return self.zero_metrics()
+
+    @tf.function
+    def update_metrics(state, labels, batch_output, sample_weight=None):
+      new = self._metric_sums(batch_output.predictions, labels, sample_weight)
+      return tf.nest.map_structure(tf.add, state, new)
+
+    super().__init__(
+      initial_weights=(tuple(initial_weights), ()),
+      predict_on_batch_fn=predict_on_batch,
+      loss_fn=loss_fn,
+      metrics_fns=(initialize_metrics, update_metrics, tf.function(finalize_metrics)),
+      input_spec=collections.OrderedDict(x=x_spec, y=y_spec),
+    )
+
+  @property
+  def num_parameters(self) -> int:
+    """Number of trainable scalars."""
+    return int(sum(np.size(w) for w in self.initial_weights[0]))
+
+  def zero_metrics(self) -> collections.OrderedDict:
+    """Metric sums before the first batch: name -> float32 [2] of zeros."""
+    return collections.OrderedDict((n, tf.zeros([2])) for n in self.metric_names)
+
+  def loss_and_metrics(
+    self,
+    weights: Sequence[tf.Tensor],
+    x: tf.Tensor,
+    y: tf.Tensor,
+    *,
+    mask: Optional[tf.Tensor] = None,
+    training: bool = True,
+    seed: Optional[tf.Tensor] = None,
+  ) -> tuple[tf.Tensor, collections.OrderedDict]:
+    """Mean loss of a batch and its metric sums.
+
+    Args:
+      weights: Trainable weights, a tuple of tensors.
+      x: Features [B, ...].
+      y: Labels [B, ...].
+      mask: Optional float32 [B]: 1 for an example that counts, 0 for padding.
+      training: Whether dropout is on.
+      seed: int32 [2], or None for no dropout.
+
+    Returns:
+      `(loss, sums)`: the scalar mean loss (with the penalty, if any) and name -> float32 [2],
+      numerator and denominator of each metric. With a client axis, [G] and [G, 2].
+    """
+    predictions = self.forward(tuple(weights), x, training, seed if training else None)
+    losses = self.example_loss(predictions, y)
+    loss = _weighted_mean(losses, mask)
+    if self.penalty is not None and training:
+      loss += self.penalty(tuple(weights))
+    return loss, self._metric_sums(predictions, y, mask, losses)
+
+  def _metric_sums(self, predictions, y, mask, losses=None):
+    losses = self.example_loss(predictions, y) if losses is None else losses
+    pairs = {'loss': (losses, tf.ones_like(losses))}
+    pairs.update((name, fn(predictions, y)) for name, fn in self.metric_fns.items())
+    sums = collections.OrderedDict()
+    for name in self.metric_names:
+      pair = tf.cast(tf.stack(pairs[name], axis=-1), tf.float32)
+      if mask is not None:
+        # Not a product: padding may give an infinite loss, and 0 * inf is not 0.
+        kept = tf.cast(mask, tf.float32)[..., tf.newaxis]
+        pair = tf.where(kept > 0, pair * kept, 0.0)
+      sums[name] = tf.reduce_sum(pair, axis=-2)
+    return sums
+
+
+def _weighted_mean(losses, weight):
+  if weight is None:
+    return tf.reduce_mean(losses, axis=-1)
+  weight = tf.cast(weight, losses.dtype)
+  total = tf.reduce_sum(tf.where(weight > 0, losses * weight, tf.zeros([], losses.dtype)), axis=-1)
+  return tf.math.divide_no_nan(total, tf.reduce_sum(weight, axis=-1))
+
+
+def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
+  """Metric sums (name -> [2]) to metric values (name -> scalar); 0 where nothing was counted."""
+  return collections.OrderedDict(
+    (name, tf.math.divide_no_nan(pair[0], pair[1])) for name, pair in sums.items()
+  )
+
+
+def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+  """Top-1 accuracy of class scores [..., C] against integer labels [...]."""
+  hit = tf.cast(tf.argmax(predictions, -1, output_type=tf.int32) == tf.cast(y, tf.int32), tf.float32)
+  return hit, tf.ones_like(hit)
+
+
+def sparse_cross_entropy(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+  """Softmax cross-entropy of logits [..., C] against integer labels [...], an example each."""
+  return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
+
+
+def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any], dict[str, float]]:
+  """Builds centralised evaluation on whole arrays.
+
+  Args:
+    model: The model.
+    batch_size: Examples evaluated at once.
+
+  Returns:
+    `(weights, data) -> {metric: float}`; `weights` the trainable weights (tensors or arrays),
+    `data` an `OrderedDict(x, y)` of arrays with equal leading dimension.
+  """
+
+  @tf.function(autograph=False, reduce_retracing=True)
+  def batch_sums(weights, x, y):
+    return model.loss_and_metrics(weights, x, y, training=False)[1]
+
+  def evaluate(weights, data):
+    weights = tuple(tf.convert_to_tensor(w) for w in weights)
+    n = len(data['y'])
+    if n == 0:
+      raise ValueError('the evaluation data are empty: at least one example is needed')
+    total = None
+    for start in range(0, n, batch_size):
+      stop = min(n, start + batch_size)
+      sums = batch_sums(
+        weights, tf.convert_to_tensor(data['x'][start:stop]), tf.convert_to_tensor(data['y'][start:stop])
+      )
+      sums = {k: np.asarray(v, np.float64) for k, v in sums.items()}
+      total = sums if total is None else {k: total[k] + sums[k] for k in sums}
+    return {k: float(v[0] / v[1]) if v[1] else 0.0 for k, v in total.items()}
+
+  return evaluate
