@@ -1,0 +1,69 @@
+"""Learning problems split over clients, by name.
+
+    import tasks
+    task = tasks.load('digits')
+
+Importing this package imports no TensorFlow; loading a task does.
+"""
+
+import importlib
+import inspect
+from typing import Any, Optional
+
+from tasks import catalog
+from tasks.errors import DataError
+
+_LAZY = {
+  'ClientData': 'task',
+  'InMemoryClientData': 'task',
+  'SqlClientData': 'sources',
+  'Task': 'task',
+  'example_arrays': 'task',
+}
+
+__all__ = [
+  'ClientData',
+  'DataError',
+  'InMemoryClientData',
+  'SqlClientData',
+  'Task',
+  'example_arrays',
+  'load',
+  'names',
+]
+
+names = catalog.names
+
+
+def load(name: str, data_dir: Optional[str] = None, seed: int = 0, **options: Any):
+  """Loads a task.
+
+  Args:
+    name: One of `names()`.
+    data_dir: The folder with the task's files; None means what the task comes with or a download.
+    seed: Seeds what is random in the data, such as a partition over clients. It is not the seed
+      of the initial weights, which `Task.build_model` takes.
+    **options: The task's own options, described in its module's `load`.
+
+  Returns:
+    A `tasks.Task`.
+
+  Raises:
+    DataError: If the name or an option is unknown or the data cannot be used.
+  """
+  if name not in catalog.TASKS:
+    raise DataError(f'unknown task {name!r}; choose one of: {", ".join(names())}')
+  module = importlib.import_module(f'tasks.{catalog.TASKS[name].module}')
+  known = set(inspect.signature(module.load).parameters) - {'name', 'data_dir', 'seed'}
+  if set(options) - known:
+    raise DataError(
+      f'the task {name!r} has no option {", ".join(sorted(set(options) - known))}; it has: '
+      f'{", ".join(sorted(known)) or "none"}'
+    )
+  return module.load(name, data_dir=data_dir, seed=seed, **options)
+
+
+def __getattr__(name: str):
+  if name in _LAZY:
+    return getattr(importlib.import_module(f'tasks.{_LAZY[name]}'), name)
+  raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -1,0 +1,278 @@
+"""The tasks by name and the hyperparameters the papers use on them, as plain data.
+
+Nothing here needs TensorFlow, so that a command line can list tasks and defaults at once.
+
+Two families of values. "Adaptive Federated Optimization" (FedOpt) tuned base-10 logarithms of the
+client rate, the server rate and tau for each task and optimizer (appendix D). AdaBest uses one
+setting for all its algorithms (section 4.2). `is_tuned` tells whether a paper chose the rates or
+this project did.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Optional
+
+ADAPTIVE = ('fed_adagrad', 'fed_adam', 'fed_yogi')
+FED_OPT = (*ADAPTIVE, 'fed_avgm', 'fed_avg')
+DRIFT_CORRECTED = ('fed_prox', 'scaffold', 'scaffold_m', 'fed_dyn', 'ada_best')
+ALGORITHMS = FED_OPT + DRIFT_CORRECTED
+
+_MU = 0.02  # AdaBest, section 4.2: throughout.
+_BETA = 0.96  # The same: chosen at 10 % participation.
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """One task of the catalogue.
+
+  Attributes:
+    description: One line.
+    module: The module of `tasks` that has its `load`.
+    clients_per_round: The size of a cohort.
+    batch_size: Examples in a local step.
+    rounds: Rounds of a full run.
+    client_rate: log10 of the client rate in the order of FED_OPT.
+    server_rate: log10 of the server rate in the order of FED_OPT.
+    tau: log10 of tau in the order of ADAPTIVE.
+    client_epochs: Local epochs.
+    max_examples_per_client: Examples a client uses at most; None means all.
+    extra: Further flags that hold for every algorithm.
+    is_tuned: Whether a paper tuned the rates above for this task.
+  """
+
+  description: str
+  module: str
+  clients_per_round: int
+  batch_size: int
+  rounds: int
+  client_rate: tuple[float, ...]
+  server_rate: tuple[float, ...]
+  tau: tuple[float, ...]
+  client_epochs: int = 1
+  max_examples_per_client: Optional[int] = None
+  extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  is_tuned: bool = False
+
+
+def _ada_best(description, module, weight_decay):
+  """AdaBest, section 4.2; the server rates of the five optimizers are this project's choice."""
+  return Entry(
+    description,
+    module,
+    clients_per_round=10,
+    batch_size=45,
+    rounds=1200,
+    client_epochs=5,
+    client_rate=(-1, -1, -1, -1, -1),
+    server_rate=(-1.5, -2, -2, -0.5, 0),
+    tau=(-2, -3, -3),
+    extra=MappingProxyType({'client_schedule': 'round_decay', 'weight_decay': weight_decay}),
+  )
+
+
+TASKS: Mapping[str, Entry] = MappingProxyType(
+  {
+    'digits': Entry(
+      'handwritten digits that come with scikit-learn, 60 clients, label Dirichlet; offline',
+      'digits',
+      clients_per_round=10,
+      batch_size=10,
+      rounds=150,
+      client_rate=(-1, -1, -1, -1, -1),
+      server_rate=(-1, -2, -2, -0.5, 0),
+      tau=(-2, -3, -3),
+    ),
+    'emnist_cr': Entry(
+      'EMNIST character recognition by writer, CNN with dropout (FedOpt)',
+      'emnist',
+      clients_per_round=10,
+      batch_size=20,
+      rounds=1500,
+      client_rate=(-1.5, -1.5, -1.5, -1.5, -1),
+      server_rate=(-1, -2.5, -2.5, -0.5, 0),
+      tau=(-2, -4, -4),
+      is_tuned=True,
+    ),
+    'emnist_ae': Entry(
+      'EMNIST autoencoder with a code of 30 (FedOpt)',
+      'emnist',
+      clients_per_round=10,
+      batch_size=20,
+      rounds=3000,
+      client_rate=(1.5, 1, 1, 0.5, 1),
+      server_rate=(-1.5, -1.5, -1.5, 0, 0),
+      tau=(-3, -3, -3),
+      is_tuned=True,
+    ),
+    'shakespeare': Entry(
+      'next character in Shakespeare by role, two LSTMs (FedOpt)',
+      'shakespeare',
+      clients_per_round=10,
+      batch_size=4,
+      rounds=1200,
+      client_rate=(0, 0, 0, 0, 0),
+      server_rate=(-0.5, -2, -2, -0.5, 0),
+      tau=(-1, -3, -3),
+      is_tuned=True,
+    ),
+    'stackoverflow_nwp': Entry(
+      'next word in Stack Overflow by user, LSTM (FedOpt)',
+      'stackoverflow',
+      clients_per_round=50,
+      batch_size=16,
+      rounds=1500,
+      max_examples_per_client=1000,
+      client_rate=(-0.5, -0.5, -0.5, -0.5, -0.5),
+      server_rate=(-1.5, -2, -2, 0, 0),
+      tau=(-4, -5, -5),
+      is_tuned=True,
+    ),
+    'stackoverflow_lr': Entry(
+      'tags of Stack Overflow sentences by user, logistic regression (FedOpt)',
+      'stackoverflow',
+      clients_per_round=10,
+      batch_size=100,
+      rounds=1500,
+      max_examples_per_client=1000,
+      client_rate=(2, 2, 2, 2, 2),
+      server_rate=(1, -0.5, -0.5, 0, 0),
+      tau=(-2, -5, -5),
+      is_tuned=True,
+    ),
+    'cifar100': Entry(
+      'CIFAR-100 by Pachinko allocation, ResNet-18 with group normalisation (FedOpt)',
+      'cifar',
+      clients_per_round=10,
+      batch_size=20,
+      rounds=4000,
+      client_rate=(-1, -1.5, -1.5, -1.5, -1),
+      server_rate=(-1, 0, 0, 0, 0.5),
+      tau=(-2, -1, -1),
+      is_tuned=True,
+    ),
+    'cifar10': Entry(
+      'CIFAR-10 by label Dirichlet 0.1, ResNet-18 with group normalisation (FedOpt)',
+      'cifar',
+      clients_per_round=10,
+      batch_size=20,
+      rounds=4000,
+      client_rate=(-1, -1.5, -1.5, -1.5, -1),
+      server_rate=(-1, 0, 0, 0, 0.5),
+      tau=(-2, -1, -1),
+    ),
+    'emnist_letters': _ada_best('EMNIST letters, MLP 784-100-100-26 (AdaBest)', 'images', 1e-4),
+    'cifar10_cnn': _ada_best('CIFAR-10, CNN of two convolutions (AdaBest)', 'cifar', 1e-3),
+    'cifar100_cnn': _ada_best('CIFAR-100, CNN of two convolutions (AdaBest)', 'cifar', 1e-3),
+    'mnist_2nn': Entry(
+      'MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)',
+      'images',
+      clients_per_round=10,
+      batch_size=10,
+      rounds=200,
+      client_rate=(-1, -1, -1, -1, -1),
+      server_rate=(-1.5, -2, -2, -0.5, 0),
+      tau=(-2, -3, -3),
+    ),
+    'mnist_cnn': Entry(
+      'MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)',
+      'images',
+      clients_per_round=10,
+      batch_size=10,
+      rounds=200,
+      client_rate=(-1, -1, -1, -1, -1),
+      server_rate=(-1.5, -2, -2, -0.5, 0),
+      tau=(-2, -3, -3),
+    ),
+    'least_squares': Entry(
+      'random linear least squares with unlike clients, for fixed points in closed form',
+      'least_squares',
+      clients_per_round=5,
+      batch_size=20,
+      rounds=200,
+      client_epochs=10,
+      client_rate=(-2, -2, -2, -2, -2),
+      server_rate=(-1, -2, -2, -0.5, 0),
+      tau=(-2, -3, -3),
+    ),
+  }
+)
+
+
+def names() -> list[str]:
+  """The names of all tasks, the default one first."""
+  return list(TASKS)
+
+
+def describe(task: str) -> str:
+  """One line on a task; KeyError for an unknown name."""
+  return TASKS[task].description
+
+
+def sizes(task: str) -> dict[str, Any]:
+  """The values that do not depend on the algorithm, by flag name.
+
+  Args:
+    task: A name in `TASKS`.
+
+  Returns:
+    clients_per_round, batch_size, rounds, client_epochs, max_examples_per_client (None: all), and
+    client_schedule and weight_decay where the task's paper uses them.
+
+  Raises:
+    KeyError: If the name is unknown.
+  """
+  entry = TASKS[task]
+  return {
+    'clients_per_round': entry.clients_per_round,
+    'batch_size': entry.batch_size,
+    'rounds': entry.rounds,
+    'client_epochs': entry.client_epochs,
+    'max_examples_per_client': entry.max_examples_per_client,
+    **entry.extra,
+  }
+
+
+def defaults(task: str, algorithm: str) -> dict[str, Any]:
+  """A task's hyperparameters for an algorithm, by flag name.
+
+  Args:
+    task: A name in `TASKS`.
+    algorithm: A name in `ALGORITHMS`.
+
+  Returns:
+    What `sizes` gives, client_learning_rate and server_learning_rate; tau for the adaptive
+    optimizers; mu for FedProx, FedDyn and AdaBest; beta for AdaBest. The drift-corrected
+    algorithms take FedAvg's client rate and the server rate 1.
+
+  Raises:
+    KeyError: If a name is unknown.
+  """
+  entry = TASKS[task]
+  if algorithm not in ALGORITHMS:
+    raise KeyError(algorithm)
+  values = sizes(task)
+  position = FED_OPT.index(algorithm if algorithm in FED_OPT else 'fed_avg')
+  values['client_learning_rate'] = _power(entry.client_rate[position])
+  values['server_learning_rate'] = 1.0
+  if algorithm in FED_OPT:
+    values['server_learning_rate'] = _power(entry.server_rate[position])
+  if algorithm in ADAPTIVE:
+    values['tau'] = _power(entry.tau[position])
+  if algorithm in ('fed_prox', 'fed_dyn', 'ada_best'):
+    values['mu'] = _MU
+  if algorithm == 'ada_best':
+    values['beta'] = _BETA
+  return values
+
+
+def is_tuned(task: str, algorithm: str) -> bool:
+  """Whether a paper tuned this task's rates for this algorithm."""
+  if algorithm in FED_OPT:
+    return TASKS[task].is_tuned
+  return TASKS[task].extra.get('client_schedule') == 'round_decay'
+
+
+def _power(exponent: float) -> float:
+  """10 ** exponent, to ten significant digits so that it prints as one writes it."""
+  return float(f'{10.0**exponent:.10g}')

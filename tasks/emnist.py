@@ -1,0 +1,157 @@
+"""EMNIST by writer: character recognition and the autoencoder of "Adaptive Federated Optimization".
+
+The data are TFF's (`tff.simulation.datasets.emnist`): 28 x 28 pixels in [0, 1], 1 is background
+and 0 is ink; labels 0-9 digits, 10-35 upper case, 36-61 lower case.
+"""
+
+import collections
+import functools
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tasks import catalog, errors, networks, sources
+from tasks import task as task_lib
+from tff_adaptive import models
+
+_FEATURES = {
+  'pixels': tf.io.FixedLenFeature([28, 28], tf.float32),
+  'label': tf.io.FixedLenFeature([], tf.int64),
+}
+_AUTOENCODER_WIDTHS = (784, 1000, 500, 250, 30, 250, 500, 1000, 784)
+_CODE_LAYER = 3
+
+
+def load(
+  name: str, data_dir: Optional[str] = None, seed: int = 0, only_digits: bool = False
+) -> task_lib.Task:
+  """Loads 'emnist_cr' or 'emnist_ae'.
+
+  Args:
+    name: The task.
+    data_dir: The folder with `emnist_all.sqlite`; None downloads it.
+    seed: Not used: the writers are the clients.
+    only_digits: Ten digits instead of all 62 characters.
+
+  Returns:
+    The task; its validation data are all clients' test examples.
+
+  Raises:
+    tasks.DataError: If the data cannot be used.
+  """
+  del seed
+  path = sources.find_tff_file('emnist_all.sqlite', data_dir, _download)
+  prefix = 'digits_only' if only_digits else 'all'
+  num_classes = 10 if only_digits else 62
+  if name == 'emnist_ae':
+    prepare, build_model, metric = prepare_autoencoder, build_autoencoder, 'mse'
+  else:
+    prepare = functools.partial(prepare_recognition, num_classes=num_classes)
+    build_model = functools.partial(build_cnn, num_classes=num_classes)
+    metric = 'accuracy'
+  train = sources.SqlClientData(path, f'{prefix}_train', _FEATURES, prepare)
+  test = sources.SqlClientData(path, f'{prefix}_test', _FEATURES, prepare)
+  x, y = prepare(test.all_features()[0])
+  return task_lib.Task(
+    name=name,
+    build_model=build_model,
+    train=train,
+    validation=task_lib.example_arrays(x, y),
+    source=f'{path}, splits {prefix}_train and {prefix}_test',
+    metric=metric,
+    description=catalog.describe(name),
+    defaults=catalog.sizes(name),
+  )
+
+
+def _download(folder: str) -> None:
+  import tensorflow_federated as tff  # Slow to import and needed for a download only.
+
+  tff.simulation.datasets.emnist.load_data(cache_dir=folder)
+
+
+def prepare_recognition(features, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+  """Pixels as they are, float32 [n, 28, 28, 1], and labels, int32 [n]."""
+  y = features['label'].astype(np.int32)
+  if len(y) and not 0 <= y.min() <= y.max() < num_classes:
+    raise errors.DataError(
+      f'an EMNIST label is outside 0 to {num_classes - 1}: found {y.min()} to {y.max()}'
+    )
+  return features['pixels'][..., np.newaxis], y
+
+
+def prepare_autoencoder(features) -> tuple[np.ndarray, np.ndarray]:
+  """1 - pixels, float32 [n, 784], as input and as target."""
+  x = 1 - features['pixels'].reshape(-1, 784)
+  return x, x
+
+
+def build_cnn(seed: int, num_classes: int = 62) -> models.Model:
+  """The paper's CNN: two convolutions, pooling, dropout 0.25, dense 128, dropout 0.5, dense.
+
+  Args:
+    seed: Draws the initial weights (Glorot uniform, zero biases).
+    num_classes: 62 (1,206,590 parameters) or 10.
+
+  Returns:
+    A model of inputs [28, 28, 1] without a client axis.
+  """
+  draw = networks.Initializer(seed)
+  weights = (
+    *(draw.glorot_uniform(3, 3, 1, 32), networks.zeros(32)),
+    *(draw.glorot_uniform(3, 3, 32, 64), networks.zeros(64)),
+    *(draw.glorot_uniform(9216, 128), networks.zeros(128)),
+    *(draw.glorot_uniform(128, num_classes), networks.zeros(num_classes)),
+  )
+
+  def forward(weights, x, training, seed):
+    seed = seed if training else None
+    k1, b1, k2, b2, k3, b3, k4, b4 = weights
+    h = tf.nn.relu(networks.conv(x, k1, b1))
+    h = tf.nn.relu(networks.conv(h, k2, b2))
+    h = networks.flatten(tf.nn.max_pool2d(h, 2, 2, 'VALID'))
+    h = models.dropout(h, 0.25, seed, salt=0)
+    h = models.dropout(tf.nn.relu(networks.dense(h, k3, b3)), 0.5, seed, salt=1)
+    return networks.dense(h, k4, b4)
+
+  return networks.classifier(weights, forward, [28, 28, 1])
+
+
+def build_autoencoder(seed: int) -> models.Model:
+  """The bottleneck autoencoder 784-1000-500-250-30-250-500-1000-784 (2,837,314 parameters).
+
+  Sigmoid after every layer but the code's, which is linear; the loss is the mean squared error.
+
+  Args:
+    seed: Draws the initial weights (Glorot uniform, zero biases).
+
+  Returns:
+    A model of inputs and targets [784] that also takes a leading client axis.
+  """
+
+  def forward(weights, x, training, seed):
+    del training, seed
+    for i in range(0, len(weights), 2):
+      x = networks.dense(x, weights[i], weights[i + 1])
+      x = x if i == 2 * _CODE_LAYER else tf.sigmoid(x)
+    return x
+
+  def mean_squared(predictions, y):
+    return tf.reduce_mean(tf.math.squared_difference(predictions, y), axis=-1)
+
+  def mean_absolute(predictions, y):
+    return tf.reduce_mean(tf.abs(predictions - y), axis=-1)
+
+  return models.Model(
+    initial_weights=networks.perceptron_weights(seed, _AUTOENCODER_WIDTHS),
+    forward=forward,
+    example_loss=mean_squared,
+    metrics=collections.OrderedDict(
+      mse=lambda p, y: (mean_squared(p, y), tf.ones_like(p[..., 0])),
+      mae=lambda p, y: (mean_absolute(p, y), tf.ones_like(p[..., 0])),
+    ),
+    x_spec=tf.TensorSpec([None, 784], tf.float32),
+    y_spec=tf.TensorSpec([None, 784], tf.float32),
+    client_axis=True,
+  )

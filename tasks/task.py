@@ -1,0 +1,170 @@
+"""What a task is: a model, clients with data, and data to evaluate on.
+
+A task knows no algorithm. A task of one's own is a `Task` whose clients are, for instance, an
+`InMemoryClientData`:
+
+    clients = InMemoryClientData({'alice': (x_alice, y_alice), 'bob': (x_bob, y_bob)})
+    task = Task(name='mine', build_model=build_model, train=clients,
+                validation=example_arrays(x_test, y_test), source='my own arrays')
+"""
+
+import abc
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+
+from tasks import errors
+
+ExampleArrays = collections.OrderedDict  # OrderedDict(x=array[n, ...], y=array[n, ...])
+
+
+def example_arrays(x, y, where: str = 'the data') -> ExampleArrays:
+  """Pairs inputs with targets.
+
+  Args:
+    x: Array [n, ...], the inputs.
+    y: Array [n, ...], the targets.
+    where: What the arrays are, for the error message.
+
+  Returns:
+    OrderedDict(x=array, y=array).
+
+  Raises:
+    DataError: If the two do not have the same number of examples, or have none.
+  """
+  x, y = np.asarray(x), np.asarray(y)
+  if x.ndim == 0 or y.ndim == 0 or x.shape[0] != y.shape[0]:
+    raise errors.DataError(
+      f'{where}: x has shape {x.shape} and y {y.shape}; their first dimension, the number of '
+      'examples, must be the same'
+    )
+  if x.shape[0] == 0:
+    raise errors.DataError(f'{where} has no examples; leave it out or give it at least one')
+  return collections.OrderedDict(x=x, y=y)
+
+
+class ClientData(abc.ABC):
+  """Examples by client id, loaded one client at a time as whole preprocessed arrays."""
+
+  @property
+  @abc.abstractmethod
+  def client_ids(self) -> Sequence[str]:
+    """The ids of all clients, sorted."""
+
+  @abc.abstractmethod
+  def num_examples(self, client_id: str) -> int:
+    """The number of examples that `load` returns, found without loading them."""
+
+  @abc.abstractmethod
+  def load(self, client_id: str) -> ExampleArrays:
+    """One client's examples, preprocessed.
+
+    Args:
+      client_id: One of `client_ids`.
+
+    Returns:
+      OrderedDict(x=array[n, ...], y=array[n, ...]), n >= 1.
+
+    Raises:
+      DataError: If the id is unknown or the client's data cannot be used.
+    """
+
+  def __len__(self) -> int:
+    return len(self.client_ids)
+
+  def load_all(self, client_ids: Optional[Sequence[str]] = None) -> ExampleArrays:
+    """The examples of several clients (all by default), one after the other."""
+    parts = [self.load(c) for c in (self.client_ids if client_ids is None else client_ids)]
+    return example_arrays(
+      np.concatenate([p['x'] for p in parts]), np.concatenate([p['y'] for p in parts])
+    )
+
+
+class InMemoryClientData(ClientData):
+  """Clients whose arrays are held in memory.
+
+  Args:
+    arrays: Client id -> (x, y), each an array [n, ...] with n >= 1.
+    transform: Maps (x, y) to what `load` gives, with the same number of examples; none by default.
+
+  Raises:
+    DataError: If there is no client, or one has no examples or unequal numbers of x and y.
+  """
+
+  def __init__(self, arrays: Mapping[str, tuple], transform: Optional[Callable] = None):
+    if not arrays:
+      raise errors.DataError('there are no clients: give at least one')
+    self._arrays = {
+      str(c): tuple(example_arrays(x, y, f'client {c!r}').values()) for c, (x, y) in arrays.items()
+    }
+    self._ids = sorted(self._arrays)
+    self._transform = transform
+
+  @classmethod
+  def from_partition(cls, x, y, indices: Sequence[np.ndarray], transform=None, ids=None):
+    """Clients from centralised arrays and one array of row numbers per client.
+
+    Args:
+      x: Array [n, ...] of all inputs.
+      y: Array [n, ...] of all targets.
+      indices: For each client an int array of rows of x and y.
+      transform: As for the constructor.
+      ids: Client ids; by default the client numbers, padded with zeros so that they sort.
+
+    Returns:
+      An `InMemoryClientData`.
+    """
+    if ids is None:
+      width = len(str(max(len(indices) - 1, 0)))
+      ids = [f'{i:0{width}d}' for i in range(len(indices))]
+    return cls({c: (x[i], y[i]) for c, i in zip(ids, indices)}, transform)
+
+  @property
+  def client_ids(self) -> Sequence[str]:
+    return self._ids
+
+  def _find(self, client_id):
+    if client_id not in self._arrays:
+      raise errors.DataError(f'unknown client {client_id!r}; there are {len(self._ids)} clients')
+    return self._arrays[client_id]
+
+  def num_examples(self, client_id: str) -> int:
+    return len(self._find(client_id)[0])
+
+  def load(self, client_id: str) -> ExampleArrays:
+    x, y = self._find(client_id)
+    if self._transform is not None:
+      x, y = self._transform(x, y)
+    return collections.OrderedDict(x=x, y=y)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """A learning problem split over clients.
+
+  Attributes:
+    name: The task's name.
+    build_model: Seed -> `tff_adaptive.models.Model`; the seed draws the initial weights.
+    train: The training clients.
+    validation: OrderedDict(x, y) of the examples evaluated on during training.
+    source: Which data were used: a file, a download or an embedded set.
+    metric: The name of the model's metric that the task is judged by.
+    description: One line.
+    test: OrderedDict(x, y) of further held-out examples, or None.
+    defaults: The task's usual sizes by flag name, such as clients_per_round and batch_size.
+    notes: Further facts worth recording with a run, by name.
+  """
+
+  name: str
+  build_model: Callable[[int], Any]
+  train: ClientData
+  validation: ExampleArrays
+  source: str
+  metric: str = 'accuracy'
+  description: str = ''
+  test: Optional[ExampleArrays] = None
+  defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,62 @@
+"""The embedded digits."""
+
+import numpy as np
+import pytest
+
+import tasks
+from tasks import digits
+
+
+@pytest.fixture(scope='module')
+def task():
+  return tasks.load('digits', seed=1)
+
+
+def test_the_images_follow_emnist(task):
+  x = task.validation['x']
+  assert x.dtype == np.float32
+  assert x.shape[1:] == (28, 28, 1)
+  assert x.min() == 0
+  assert x.max() == 1
+  assert np.all(x[:, :2] == 1)
+  assert np.all(x[:, -2:] == 1)
+  assert x.mean() > 0.6  # Most of an image is background.
+
+
+def test_enlarging_keeps_flat_images_and_the_mean():
+  np.testing.assert_allclose(digits.enlarge(np.full([1, 8, 8], 0.25))[0, 2:-2, 2:-2], 0.75)
+  ink = np.zeros([1, 8, 8])
+  ink[0, 3, 4] = 1
+  large = 1 - digits.enlarge(ink)[0, :, :, 0]
+  assert large.sum() == pytest.approx(9)  # Three times as large each way.
+  rows = (large.sum(1) * np.arange(28)).sum() / 9
+  assert rows == pytest.approx(2 + 3 * 3 + 1)  # The ink stays where it was.
+
+
+def test_every_image_is_used_once(task):
+  sizes = [task.train.num_examples(c) for c in task.train.client_ids]
+  assert len(sizes) == 60
+  assert sum(sizes) + len(task.validation['y']) == 1797
+  images = np.concatenate([task.train.load_all()['x'], task.validation['x']])
+  again = tasks.load('digits', seed=2)
+  both = np.concatenate([again.train.load_all()['x'], again.validation['x']])
+
+  def key(a):
+    return np.sort(a.reshape(len(a), -1) @ np.linspace(1, 2, 784))
+
+  np.testing.assert_allclose(key(images), key(both), rtol=1e-6)
+
+
+def test_the_seed_decides_the_clients(task):
+  same, other = tasks.load('digits', seed=1), tasks.load('digits', seed=2)
+  a, b, c = (t.train.load('07')['y'] for t in (task, same, other))
+  np.testing.assert_array_equal(a, b)
+  assert not np.array_equal(a, c)
+
+
+def test_weights_come_from_the_seed(task):
+  first, again, other = (task.build_model(s).initial_weights[0] for s in (3, 3, 4))
+  for a, b in zip(first, again):
+    np.testing.assert_array_equal(a, b)
+  assert not np.array_equal(first[0], other[0])
+  assert task.build_model(0).num_parameters == 79510

@@ -1,0 +1,120 @@
+"""EMNIST: the paper's models, equal to TFF's, and TFF's data."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow_federated.python.simulation.baselines.emnist import emnist_models
+
+import tasks
+from tasks import emnist
+from tests.tasks import data
+
+X = np.random.default_rng(0).uniform(size=[7, 28, 28, 1]).astype(np.float32)
+Y = np.random.default_rng(1).integers(0, 10, 7).astype(np.int32)
+
+
+def gradients(function, weights):
+  with tf.GradientTape() as tape:
+    tape.watch(weights)
+    loss = function()
+  return loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, weights)]
+
+
+def assert_like_keras(model, keras_model, x, y, keras_loss, to_predictions):
+  """Same weights: same predictions, loss and gradients (dropout off)."""
+  keras_model.set_weights(model.initial_weights[0])
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  predictions = model.forward(weights, tf.constant(x), False, None)
+  np.testing.assert_allclose(
+    to_predictions(predictions), keras_model(x, training=False), rtol=1e-4, atol=1e-5
+  )
+  ours, g = gradients(lambda: model.loss_and_metrics(weights, x, y, training=False)[0], weights)
+  theirs, h = gradients(
+    lambda: keras_loss(y, keras_model(x, training=False)), keras_model.trainable_weights
+  )
+  np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+  for a, b in zip(g, h):
+    np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6 + 1e-4 * np.abs(b).max())
+
+
+@pytest.mark.parametrize('only_digits, parameters', [(False, 1_206_590), (True, 1_199_882)])
+def test_the_cnn_is_tffs(only_digits, parameters):
+  model = emnist.build_cnn(3, 10 if only_digits else 62)
+  assert model.num_parameters == parameters
+  theirs = emnist_models.create_conv_dropout_model(only_digits=only_digits)
+  loss = tf.keras.losses.SparseCategoricalCrossentropy()
+  assert_like_keras(model, theirs, X, Y, loss, tf.nn.softmax)
+
+
+def test_dropout_comes_from_the_seed():
+  model = emnist.build_cnn(0, 10)
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+
+  def run(seed, training=True):
+    return model.forward(weights, X, training, seed).numpy()
+
+  a, b, c = run(tf.constant([1, 2])), run(tf.constant([1, 2])), run(tf.constant([1, 3]))
+  np.testing.assert_array_equal(a, b)
+  assert not np.allclose(a, c)
+  np.testing.assert_array_equal(run(None), run(tf.constant([1, 2]), training=False))
+
+
+def test_the_autoencoder_is_tffs():
+  model = emnist.build_autoencoder(3)
+  assert model.num_parameters == 2_837_314
+  x = X.reshape(-1, 784)
+  theirs = emnist_models.create_autoencoder_model()
+  assert_like_keras(model, theirs, x, x, tf.keras.losses.MeanSquaredError(), lambda p: p)
+
+
+def test_the_autoencoder_takes_a_client_axis():
+  build = emnist.build_autoencoder
+  one, two = build(1), build(2)
+  x = tf.constant(X[:6].reshape(2, 3, 784))
+  stacked = tuple(map(tf.stack, zip(one.initial_weights[0], two.initial_weights[0])))
+  both, _ = one.loss_and_metrics(stacked, x, x)
+  single = [
+    m.loss_and_metrics(tuple(map(tf.constant, m.initial_weights[0])), x[i], x[i])[0]
+    for i, m in enumerate((one, two))
+  ]
+  np.testing.assert_allclose(both, single, rtol=1e-5)
+
+
+@data.needs('emnist_all.sqlite')
+@pytest.mark.parametrize('only_digits, clients, test', [(True, 300, 3385), (False, 115, 951)])
+def test_the_data_are_tffs(only_digits, clients, test):
+  task = tasks.load('emnist_cr', data.DATA_DIR, only_digits=only_digits)
+  theirs, theirs_test = tff.simulation.datasets.emnist.load_data(
+    only_digits=only_digits, cache_dir=data.DATA_DIR
+  )
+  assert list(task.train.client_ids) == theirs.client_ids
+  assert len(task.train) == clients
+  assert len(task.validation['y']) == test
+  for client in theirs.client_ids[:: clients // 3]:
+    loaded = task.train.load(client)
+    expected = list(theirs.create_tf_dataset_for_client(client).as_numpy_iterator())
+    assert task.train.num_examples(client) == len(loaded['y']) == len(expected)
+    np.testing.assert_array_equal(loaded['y'], [e['label'] for e in expected])
+    np.testing.assert_array_equal(loaded['x'][..., 0], [e['pixels'] for e in expected])
+  first = next(
+    theirs_test.create_tf_dataset_for_client(theirs_test.client_ids[0]).as_numpy_iterator()
+  )
+  np.testing.assert_array_equal(task.validation['x'][0, ..., 0], first['pixels'])
+
+
+@data.needs('emnist_all.sqlite')
+def test_the_autoencoder_sees_ink():
+  task = tasks.load('emnist_ae', data.DATA_DIR, only_digits=True)
+  client = task.train.client_ids[0]
+  raw = tasks.load('emnist_cr', data.DATA_DIR, only_digits=True).train.load(client)['x']
+  loaded = task.train.load(client)
+  np.testing.assert_array_equal(loaded['x'], 1 - raw.reshape(-1, 784))
+  np.testing.assert_array_equal(loaded['x'], loaded['y'])
+  assert task.metric in task.build_model(0).metric_names
+
+
+def test_a_label_out_of_range_is_an_error():
+  features = {'pixels': np.ones([1, 28, 28], np.float32), 'label': np.array([10])}
+  with pytest.raises(tasks.DataError, match='outside 0 to 9: found 10'):
+    emnist.prepare_recognition(features, 10)
