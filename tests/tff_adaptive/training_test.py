@@ -1,0 +1,263 @@
+"""The round loop on a process in NumPy: same seed same rows, faults survived, files as promised."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing import event_accumulator
+
+from tests.tff_adaptive import fakes
+from tff_adaptive import client_states, cohorts, metrics_log, training
+
+
+def _rows(folder):
+  """Returns metrics.csv as text, without its wall-clock columns."""
+  with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
+    return [
+      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
+    ]
+
+
+def _train(folder, rounds=20, process=None, **options):
+  config = training.TrainingConfig(
+    **{
+      'rounds': rounds,
+      'clients_per_round': 5,
+      'seed': 3,
+      'rounds_per_evaluation': 3,
+      'rounds_per_checkpoint': 4,
+      **options,
+    }
+  )
+  return training.train(
+    process or fakes.StatefulProcess(),
+    fakes.Clients(),
+    fakes.evaluate,
+    config,
+    output_dir=None if folder is None else str(folder),
+    show_progress=False,
+  )
+
+
+def _start(folder, rounds, delay):
+  return subprocess.Popen(
+    [sys.executable, '-m', 'tests.tff_adaptive.fakes', str(folder), str(rounds), str(delay)],
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def test_drawing_depends_on_seed_and_round_only_and_repeats_no_client():
+  drawn = cohorts.sample(1, 7, 1000, 50)
+  np.testing.assert_array_equal(drawn, cohorts.sample(1, 7, 1000, 50))
+  assert len(set(drawn)) == 50
+  assert set(drawn) != set(cohorts.sample(1, 8, 1000, 50))
+  assert set(drawn) != set(cohorts.sample(2, 7, 1000, 50))
+  assert sorted(cohorts.sample(0, 0, 9, 9)) == list(range(9))
+  counts = np.bincount(np.concatenate([cohorts.sample(0, t, 10, 3) for t in range(2000)]))
+  assert abs(counts - 600).max() < 100  # Uniform: 600 each, five standard deviations.
+  with pytest.raises(ValueError, match='from 1 to 9'):
+    cohorts.sample(0, 0, 9, 10)
+
+
+def test_a_run_leaves_what_it_promises(tmp_path):
+  result = _train(tmp_path)
+  rows = _rows(tmp_path)
+  assert [int(row['round']) for row in rows] == list(range(21))
+  assert list(rows[1])[:4] == ['round', 'validation_loss', 'validation_accuracy', 'inference_loss']
+  evaluated = [int(row['round']) for row in rows if row['validation_loss']]
+  assert evaluated == [0, 3, 6, 9, 12, 15, 18, 20]
+  final = result.state.global_model_weights[0]
+  assert float(rows[-1]['validation_loss']) == float(np.square(final).sum())  # To the bit.
+  assert rows[-1]['clients'] == '5'
+  with open(tmp_path / 'summary.json') as file:
+    summary = json.load(file)
+  assert summary['is_complete']
+  assert summary['rounds'] == 20
+  assert summary['last']['validation_loss'] == float(rows[-1]['validation_loss'])
+  expected = np.mean([float(row['validation_loss']) for row in rows[1:] if row['validation_loss']])
+  assert summary['mean_last_100_rounds']['validation_loss'] == pytest.approx(expected)
+  assert summary['evaluations_averaged'] == 7
+  assert (tmp_path / 'curves.png').stat().st_size > 1000
+  assert sorted(os.listdir(tmp_path)) == [
+    'checkpoints',
+    'curves.png',
+    'metrics.csv',
+    'summary.json',
+    'tensorboard',
+  ]
+  assert os.listdir(tmp_path / 'checkpoints') == ['state.sqlite']
+
+
+@pytest.mark.parametrize('process', [fakes.StatefulProcess, fakes.StatelessProcess])
+def test_resumed_in_steps_equals_one_go_in_rows_state_and_tensorboard(tmp_path, process):
+  whole = _train(tmp_path / 'whole', 20, process())
+  for rounds in (6, 7, 20):
+    # Evaluated at the same rounds, or the rows would differ there.
+    parts = _train(tmp_path / 'parts', rounds, process(), rounds_per_evaluation=1)
+  every = _train(tmp_path / 'every', 20, process(), rounds_per_evaluation=1)
+  assert _rows(tmp_path / 'parts') == _rows(tmp_path / 'every')
+  for result in (parts, every):
+    np.testing.assert_array_equal(
+      result.state.global_model_weights[0], whole.state.global_model_weights[0]
+    )
+  again = _train(tmp_path / 'parts', 20, process(), rounds_per_evaluation=1)
+  assert again.is_complete
+  assert _rows(tmp_path / 'parts') == _rows(tmp_path / 'every')
+  events = event_accumulator.EventAccumulator(str(tmp_path / 'parts' / 'tensorboard'))
+  events.Reload()
+  assert [event.step for event in events.Scalars('train/loss')] == list(range(1, 21))
+
+
+def test_memory_and_disk_stores_and_no_folder_give_the_same_rounds(tmp_path):
+  memory = _train(tmp_path / 'memory')
+  disk = _train(tmp_path / 'disk', client_state_store='disk', client_state_cache_bytes=0)
+  _train(tmp_path / 'dir', client_state_dir=str(tmp_path / 'fast'))
+  nowhere = _train(None)
+  assert _rows(tmp_path / 'memory') == _rows(tmp_path / 'disk') == _rows(tmp_path / 'dir')
+  assert (tmp_path / 'fast' / 'state.sqlite').exists()
+  for result in (disk, nowhere):
+    np.testing.assert_array_equal(
+      result.state.global_model_weights[0], memory.state.global_model_weights[0]
+    )
+
+
+def test_killed_at_random_instants_and_resumed_equals_uninterrupted(tmp_path):
+  assert fakes.main(str(tmp_path / 'whole'), 400) == 0
+  rng = np.random.default_rng(0)
+  folder = tmp_path / 'killed'
+  for _ in range(5):
+    process = _start(folder, 400, 0.01)
+    while process.poll() is None and not (folder / 'metrics.csv').exists():
+      time.sleep(0.01)
+    with pytest.raises(subprocess.TimeoutExpired):
+      process.wait(float(rng.uniform(0.01, 0.5)))
+    process.kill()
+    process.communicate()
+  assert len(_rows(folder)) > 1  # It got somewhere ...
+  assert fakes.main(str(folder), 400) == 0
+  assert _rows(folder) == _rows(tmp_path / 'whole')  # ... and the end is the same.
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_after_the_round_with_a_checkpoint(tmp_path, number):
+  process = _start(tmp_path, 1000, 0.05)
+  lines = iter(process.stderr.readline, '')
+  assert any('round 1/1000' in line for line in lines)
+  process.send_signal(number)
+  _, rest = process.communicate(timeout=20)
+  assert 'Ending after this round' in rest
+  assert process.returncode == 3  # Not complete.
+  last = int(_rows(tmp_path)[-1]['round'])
+  with open(tmp_path / 'summary.json') as file:
+    summary = json.load(file)
+  assert not summary['is_complete']
+  process = fakes.StatefulProcess()
+  path = str(tmp_path / 'checkpoints' / 'state.sqlite')
+  with client_states.ClientStateStore(path, process.initial_client_state) as store:
+    assert store.restore(process.initialize()).round_number == last == summary['rounds']
+
+
+def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path):
+  process = _start(tmp_path, 1000, 5.0)
+  while not (tmp_path / 'metrics.csv').exists():
+    time.sleep(0.01)
+  assert 'round 0/1000' in process.stderr.readline()
+  process.send_signal(signal.SIGINT)
+  assert 'Ending after this round' in process.stderr.readline()
+  began = time.monotonic()
+  process.send_signal(signal.SIGINT)
+  process.communicate(timeout=20)
+  assert time.monotonic() - began < 2  # Though the round takes five seconds.
+  assert process.returncode == 128 + signal.SIGINT
+  _train(tmp_path / 'whole', 5)
+  _train(tmp_path, 5)
+  assert _rows(tmp_path) == _rows(tmp_path / 'whole')
+
+
+def test_weights_that_are_not_finite_end_the_run_and_keep_the_last_checkpoint(tmp_path):
+  with pytest.raises(training.NonFiniteWeightsError, match=r'round 7.*checkpoint of round 4'):
+    _train(tmp_path, 20, fakes.StatefulProcess(poison_round=7))
+  assert [int(row['round']) for row in _rows(tmp_path)] == list(range(7))
+  _train(tmp_path, 20)  # The mend: resumes from round 4.
+  _train(tmp_path / 'whole', 20)
+  assert _rows(tmp_path) == _rows(tmp_path / 'whole')
+
+
+def test_an_error_in_a_round_keeps_the_rounds_before_it(tmp_path):
+  class Failing(fakes.StatefulProcess):
+    def next(self, server_state, client_states, cohort):
+      if server_state.round_number == 6:
+        raise RuntimeError('no luck')
+      return super().next(server_state, client_states, cohort)
+
+  with pytest.raises(RuntimeError, match='no luck'):
+    _train(tmp_path, 20, Failing())
+  process = fakes.StatefulProcess()
+  path = str(tmp_path / 'checkpoints' / 'state.sqlite')
+  with client_states.ClientStateStore(path, process.initial_client_state) as store:
+    assert store.restore(process.initialize()).round_number == 6
+
+
+def test_a_checkpoint_of_another_run_and_lost_rows_are_refused(tmp_path):
+  _train(tmp_path, 5)
+  with pytest.raises(client_states.StateError, match='another run'):
+    training.train(
+      fakes.StatefulProcess(),
+      fakes.Clients(),
+      fakes.evaluate,
+      training.TrainingConfig(rounds=5, clients_per_round=5),
+      output_dir=str(tmp_path),
+      run_id='other',
+    )
+  os.unlink(tmp_path / 'metrics.csv')
+  with pytest.raises(ValueError, match='lacks rows of rounds 0 to 5'):
+    _train(tmp_path, 6)
+
+
+def test_max_examples_per_client_takes_the_first():
+  loader = cohorts.CohortLoader(
+    fakes.Clients(), seed=0, cohort_size=20, last_round=1, max_examples=2
+  )
+  cohort = loader.take(1)
+  loader.close()
+  assert cohort.num_examples == 40
+  for client_id, (data,) in zip(cohort.client_ids, cohort.data):
+    assert fakes.Clients.client_ids[data['client']] == client_id
+    np.testing.assert_array_equal(data['x'], fakes.Clients().load(client_id)['x'][:2])
+
+
+def test_metrics_are_named_by_what_they_are():
+  nested = {
+    'client_work': {'train': {'loss': np.float32(0.5), 'num_examples': np.int64(3)}},
+    'aggregator': (),
+    'finalizer': {'update_norm': 1.5, 'vector': np.zeros(3)},
+  }
+  assert metrics_log.flatten(nested) == {
+    'train_loss': 0.5,
+    'train_num_examples': 3,
+    'update_norm': 1.5,
+  }
+  clash = {'client_work': {'norm': 1}, 'finalizer': {'norm': 2}}
+  assert metrics_log.flatten(clash) == {'client_work_norm': 1, 'finalizer_norm': 2}
+
+
+@pytest.mark.parametrize(
+  'options, message',
+  [
+    ({'rounds': 0}, 'rounds is 0'),
+    ({'clients_per_round': 0}, 'clients_per_round is 0'),
+    ({'seed': -1}, 'seed is -1'),
+    ({'max_examples_per_client': 0}, 'max_examples_per_client is 0'),
+    ({'client_state_store': 'tape'}, 'memory or disk'),
+  ],
+)
+def test_bad_values_are_refused(options, message):
+  with pytest.raises(ValueError, match=message):
+    training.TrainingConfig(**{'rounds': 1, 'clients_per_round': 1, **options})

@@ -1,0 +1,96 @@
+"""Ending a run on Ctrl-C or SIGTERM: the first asks, the second insists."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Optional
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopGuard:
+  """A context in which SIGINT and SIGTERM ask for the end of the run instead of ending it.
+
+  The first signal sets `requested`; the training loop finishes its round, saves and returns.
+  The second ends the process at once, with exit code 128 + the signal's number; what was
+  not checkpointed is lost and nothing else is harmed.
+
+  The signals are heard by a thread, through `signal.set_wakeup_fd`: Python's own handlers
+  would wait until a TensorFlow call, which may take a whole round, returns.
+  """
+
+  def __init__(
+    self,
+    announce: Optional[Callable[[str], None]] = None,
+    on_abort: Optional[Callable[[], None]] = None,
+  ):
+    """Creates the guard.
+
+    Args:
+      announce: Called from the thread with a line for the user; by default it is written to
+        the standard error.
+      on_abort: Called before the process is ended at once, to end child processes.
+    """
+    self.announce = announce or _to_stderr
+    self._on_abort = on_abort
+    self._signals: list[int] = []
+    self._stack = contextlib.ExitStack()
+
+  @property
+  def requested(self) -> bool:
+    """Whether the run should end."""
+    return bool(self._signals)
+
+  @property
+  def exit_code(self) -> int:
+    """128 + the number of the first signal, as shells have it; 0 if there was none."""
+    return 128 + self._signals[0] if self._signals else 0
+
+  def __enter__(self) -> 'StopGuard':
+    if threading.current_thread() is not threading.main_thread():
+      return self  # Only the main thread may set handlers; signals then act as usual.
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    self._stack.callback(os.close, reader)
+    thread = threading.Thread(target=self._listen, args=(reader,), daemon=True)
+    thread.start()
+    self._stack.callback(thread.join)
+    self._stack.callback(os.close, writer)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    self._stack.callback(signal.set_wakeup_fd, before)
+    for number in SIGNALS:
+      self._stack.callback(signal.signal, number, signal.signal(number, _ignore))
+    return self
+
+  def __exit__(self, *unused_exception) -> None:
+    self._stack.close()
+
+  def _listen(self, reader: int) -> None:
+    while True:
+      heard = os.read(reader, 1)
+      if not heard:  # The guard is being left.
+        return
+      number = heard[0]
+      if number not in SIGNALS:
+        continue
+      self._signals.append(number)
+      if len(self._signals) == 1:
+        self.announce('Ending after this round; the run is saved. Once more ends it at once.')
+      else:
+        try:
+          if self._on_abort is not None:
+            self._on_abort()
+        finally:
+          os._exit(self.exit_code)
+
+
+def _ignore(unused_number, unused_frame) -> None:
+  """A handler that leaves everything to the listening thread."""
+
+
+def _to_stderr(line: str) -> None:
+  sys.stderr.write(line + '\n')
+  sys.stderr.flush()

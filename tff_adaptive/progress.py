@@ -1,0 +1,94 @@
+"""How a run tells where it is: a live line on a terminal, plain lines elsewhere."""
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Optional, TextIO
+
+import rich.console
+import rich.progress
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress:
+  """Shows round, loss, the task's metric, rounds a second and the time left."""
+
+  def __init__(
+    self, rounds: int, *, start: int = 0, metric: str = 'accuracy', stream: Optional[TextIO] = None
+  ):
+    """Starts to show.
+
+    Args:
+      rounds: Rounds of the whole run.
+      start: Rounds finished before.
+      metric: The metric to show beside the loss.
+      stream: Where to; the standard error by default.
+    """
+    self._stream = stream or sys.stderr
+    self._rounds, self._start, self._metric = rounds, start, metric
+    self._began = time.monotonic()
+    self._last_line = -math.inf
+    self._validation = ''
+    self._bar: Optional[rich.progress.Progress] = None
+    if self._stream.isatty():
+      self._bar = rich.progress.Progress(
+        rich.progress.TextColumn('round {task.completed}/{task.total}'),
+        rich.progress.BarColumn(bar_width=20),
+        rich.progress.TextColumn('{task.fields[text]}'),
+        console=rich.console.Console(file=self._stream),
+      )
+      self._bar.start()
+      self._task = self._bar.add_task('', total=rounds, completed=start, text='')
+
+  def update(self, row: Mapping[str, Any]) -> None:
+    """Shows a finished round, given its row of metrics."""
+    round_number = int(row['round'])
+    text = self._text(row, round_number)
+    if self._bar is not None:
+      self._bar.update(self._task, completed=round_number, text=text)
+      return
+    now = time.monotonic()
+    is_due = now - self._last_line >= _SECONDS_BETWEEN_LINES
+    if is_due or round_number in (self._start + 1, self._rounds):
+      self._last_line = now
+      self.message(f'round {round_number}/{self._rounds}  {text}')
+
+  def message(self, line: str) -> None:
+    """Writes a line of its own."""
+    if self._bar is not None:
+      self._bar.console.print(line, markup=False, highlight=False)
+    else:
+      self._stream.write(line + '\n')
+      self._stream.flush()
+
+  def close(self) -> None:
+    """Stops showing; what is on the screen stays."""
+    if self._bar is not None:
+      self._bar.stop()
+
+  def _text(self, row: Mapping[str, Any], round_number: int) -> str:
+    parts = []
+    if 'train_loss' in row:
+      parts.append(f'loss {row["train_loss"]:.4f}')
+    train, validation = f'train_{self._metric}', f'validation_{self._metric}'
+    if train in row:
+      parts.append(f'{self._metric} {row[train]:.4f}')
+    if validation in row:
+      self._validation = f'validation {row[validation]:.4f}'
+    if self._validation:
+      parts.append(self._validation)
+    done = round_number - self._start
+    rate = done / max(time.monotonic() - self._began, 1e-9)
+    if done:
+      parts.append(f'{rate:.2f} rounds/s')
+      parts.append(f'{_clock((self._rounds - round_number) / rate)} left')
+    return '  '.join(parts)
+
+
+def _clock(seconds: float) -> str:
+  """Returns a duration as h:mm:ss."""
+  minutes, seconds = divmod(int(seconds + 0.5), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02d}:{seconds:02d}'

@@ -1,0 +1,83 @@
+"""summary.json and curves.png of one run, from its rows."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tff_adaptive import files
+
+WINDOW = 100
+_EVALUATED = ('validation_', 'inference_')
+
+
+def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[str, Any]:
+  """Summarises a run.
+
+  Args:
+    rows: Column -> number for each round, round 0 first; cells not filled are absent.
+    is_complete: Whether the run reached its last round.
+
+  Returns:
+    `last`, the last value of each column that is not of wall-clock time; `mean_last_100_rounds`,
+    the mean of each validation column over the evaluations in the last 100 rounds, as "Adaptive
+    Federated Optimization" reports them, and how many evaluations those were; the rounds done;
+    the median seconds a round.
+  """
+  last: dict[str, float] = {}
+  for row in rows:
+    last.update({k: v for k, v in row.items() if not k.startswith('seconds_')})
+  num_rounds = int(rows[-1]['round']) if rows else 0
+  # Round 0 is the initial model: no round of training.
+  window = [row for row in rows if row['round'] > max(0, num_rounds - WINDOW)]
+  columns = [name for name in last if name.startswith(_EVALUATED)]
+  values = {c: [row[c] for row in window if c in row] for c in columns}
+  seconds = [row['seconds_round'] for row in rows if 'seconds_round' in row]
+  return {
+    'is_complete': is_complete,
+    'rounds': num_rounds,
+    'last': {name: _plain(value) for name, value in last.items()},
+    f'mean_last_{WINDOW}_rounds': {c: statistics.fmean(v) for c, v in values.items() if v},
+    'evaluations_averaged': max(map(len, values.values()), default=0),
+    'seconds_per_round_median': statistics.median(seconds) if seconds else None,
+    'seconds_training': sum(seconds),
+  }
+
+
+def draw(path: str, rows: Sequence[Mapping[str, float]]) -> None:
+  """Draws the curves of one run: each metric by round, training and validation together.
+
+  Args:
+    path: The picture to write, atomically.
+    rows: As for `summarize`.
+  """
+  from matplotlib import figure as figure_lib  # Slow to import and needed here only.
+
+  groups: dict[str, list[str]] = {}
+  for row in rows:
+    for column in row:
+      kind, _, metric = column.partition('_')
+      if kind in ('train', 'validation', 'inference') and not metric.startswith('num_'):
+        columns = groups.setdefault(metric, [])
+        if column not in columns:
+          columns.append(column)
+  # What was only measured in training (counts, norms) has no place beside the curves.
+  groups = {m: c for m, c in groups.items() if any(k.startswith(_EVALUATED) for k in c)}
+  figure = figure_lib.Figure(figsize=(5 * max(1, len(groups)), 3.6), layout='constrained')
+  all_axes = figure.subplots(1, max(1, len(groups)), squeeze=False)[0]
+  for axes, (metric, columns) in zip(all_axes, groups.items()):
+    for column in columns:
+      points = [(row['round'], row[column]) for row in rows if column in row]
+      label = column.partition('_')[0]
+      faint = {'alpha': 0.5, 'linewidth': 1} if label == 'train' else {}
+      axes.plot(*zip(*points), label=label, **faint)
+    axes.set_xlabel('round')
+    axes.set_ylabel(metric)
+    axes.grid(alpha=0.3)
+    axes.legend()
+  with files.atomic_path(path) as temporary:
+    figure.savefig(temporary, dpi=120)
+
+
+def _plain(value: float) -> Any:
+  """Returns a whole float as an int: counts read better so."""
+  return int(value) if float(value).is_integer() and abs(value) < 2**53 else value
