@@ -1,0 +1,159 @@
+"""Facts about the schedules: closed forms, warm-up, tensors, errors."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_adaptive import schedules
+
+ROUNDS = [0, 1, 2, 7, 8, 499, 500, 999, 1000, 1499, 4000]
+
+# Name, options, and the rate of round t for the base rate 0.3, written out by itself.
+SCHEDULES = {
+  'constant': ('constant', {}, lambda t: 0.3),
+  'inv_sqrt': ('inv_sqrt', {}, lambda t: 0.3 / math.sqrt(1 + t)),
+  'exp_decay': (
+    'exp_decay',
+    {},
+    lambda t: 0.3 * 10.0 ** -sum(t >= k for k in range(500, 9999, 500)),
+  ),
+  'exp_decay_halves': (
+    'exp_decay',
+    dict(factor=0.5, every=200),
+    lambda t: math.ldexp(0.3, -math.floor(t / 200)),
+  ),
+  'round_decay': ('round_decay', {}, lambda t: 0.3 * math.exp(t * math.log(0.998))),
+  'diminishing': ('diminishing', {}, lambda t: 2.4 / (8 + t)),
+  'diminishing_many_steps': (
+    'diminishing',
+    dict(kappa=2, local_steps=20),
+    lambda t: 0.3 * 20 / (20 + 20 * t),
+  ),
+}
+
+
+@pytest.fixture(params=SCHEDULES.values(), ids=SCHEDULES)
+def schedule_and_rate(request):
+  name, options, rate = request.param
+  return schedules.build(name, 0.3, **options), rate
+
+
+def test_follows_its_formula(schedule_and_rate):
+  schedule, rate = schedule_and_rate
+  for t in ROUNDS:
+    for integer in t, np.int32(t), np.int64(t):
+      found = schedule(integer)
+      assert type(found) is float
+      assert found == pytest.approx(rate(t), rel=1e-12)
+
+
+@pytest.mark.parametrize('dtype', ['int32', 'int64'])
+def test_a_tensor_gives_the_float32_of_what_an_int_gives(schedule_and_rate, dtype):
+  schedule, _ = schedule_and_rate
+  traced = tf.function(schedule)
+  for t in ROUNDS:
+    for found in schedule(tf.constant(t, dtype)), traced(tf.constant(t, dtype)):
+      assert found.dtype == tf.float32
+      assert found.shape == []
+      # One unit in the last place: pow may round otherwise in the two worlds.
+      np.testing.assert_allclose(found.numpy(), np.float32(schedule(t)), rtol=1.2e-7)
+
+
+def test_a_vector_of_rounds_gives_a_vector_of_rates(schedule_and_rate):
+  schedule, rate = schedule_and_rate
+  found = schedule(tf.constant(ROUNDS))
+  np.testing.assert_allclose(found, [rate(t) for t in ROUNDS], rtol=1e-6)
+
+
+@pytest.mark.parametrize('warmup', [1, 4, 600])
+@pytest.mark.parametrize('case', SCHEDULES.values(), ids=SCHEDULES)
+def test_warm_up_rises_linearly_to_the_rate_itself(case, warmup):
+  name, options, rate = case
+  schedule = schedules.build(name, 0.3, warmup_rounds=warmup, **options)
+  for t in ROUNDS:
+    expected = rate(t) * ((t + 1) / warmup if t < warmup else 1)
+    assert schedule(t) == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(schedule(tf.constant(t)), expected, rtol=1e-6)
+
+
+def test_schedules_are_values():
+  a, b = (schedules.build('exp_decay', 0.1, every=3) for _ in range(2))
+  assert a == b
+  assert hash(a) == hash(b)
+  assert a != schedules.build('exp_decay', 0.1, every=4)
+  assert pickle.loads(pickle.dumps(a)) == a
+
+
+@pytest.mark.parametrize('alpha, beta, steps', [(0.5, 2.0, 1), (0.1, 0.1, 10), (2.0, 3.0, 40)])
+def test_the_lectures_rate_for_a_problem(alpha, beta, steps):
+  schedule = schedules.Diminishing.from_problem(alpha, beta, steps)
+  gamma = max(8 * beta / alpha, steps)
+  for t in ROUNDS:
+    assert schedule(t) == pytest.approx(2 / (alpha * (gamma + steps * t)), rel=1e-12)
+  # What its proof asks of the rates: s_1 <= 1 / (4 beta) and s_t <= 2 s_{t+E}.
+  assert schedule(0) <= 1 / (4 * beta) + 1e-12
+  assert all(schedule(t) <= 2 * schedule(t + 1) + 1e-12 for t in range(50))
+
+
+BASE = 'base_rate must be finite and at least 0, found {}: give a rate such as 0.1.'
+FACTOR = 'give the factor by which the rate shrinks, such as 0.998.'
+KAPPA = 'give the ratio of the largest to the least curvature.'
+
+
+@pytest.mark.parametrize(
+  'name, options, message',
+  [
+    ('constant', dict(base_rate=-1.0), BASE.format(-1.0)),
+    ('inv_sqrt', dict(base_rate=math.nan), BASE.format('nan')),
+    ('exp_decay', dict(base_rate=math.inf), BASE.format('inf')),
+    (
+      'constant',
+      dict(warmup_rounds=-1),
+      'warmup_rounds must be at least 0, found -1: give 0 for no warm-up.',
+    ),
+    ('exp_decay', dict(factor=0.0), f'factor must be finite and above 0, found 0.0: {FACTOR}'),
+    ('round_decay', dict(factor=1.5), f'factor must be in (0, 1], found 1.5: {FACTOR}'),
+    (
+      'exp_decay',
+      dict(every=0),
+      'every must be at least 1, found 0: give a number of rounds such as 500.',
+    ),
+    ('diminishing', dict(kappa=0.5), f'kappa must be at least 1, found 0.5: {KAPPA}'),
+    (
+      'diminishing',
+      dict(local_steps=0),
+      'local_steps must be at least 1, found 0: give the local steps of one round.',
+    ),
+    (
+      'expdecay',
+      {},
+      "unknown schedule 'expdecay'. Did you mean exp_decay? Choose one of: constant, inv_sqrt, "
+      'exp_decay, round_decay, diminishing.',
+    ),
+    (
+      'round_decay',
+      dict(factr=0.9),
+      "unknown option of the schedule round_decay 'factr'. Did you mean factor? Choose one of: "
+      'warmup_rounds, factor.',
+    ),
+  ],
+)
+def test_a_bad_argument_is_refused(name, options, message):
+  with pytest.raises(ValueError) as error:
+    schedules.build(name, **{'base_rate': 0.1, **options})
+  assert str(error.value) == message
+
+
+@pytest.mark.parametrize('option, bad', [('warmup_rounds', 1.5), ('warmup_rounds', True)])
+def test_what_is_no_whole_number_is_refused(option, bad):
+  with pytest.raises(TypeError, match='warmup_rounds must be a whole number, found'):
+    schedules.build('constant', 0.1, **{option: bad})
+
+
+def test_a_negative_round_is_refused(schedule_and_rate):
+  schedule, _ = schedule_and_rate
+  with pytest.raises(ValueError, match='round_number must be at least 0, found -1: rounds count'):
+    schedule(-1)

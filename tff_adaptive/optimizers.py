@@ -1,0 +1,248 @@
+"""The server optimizers of Algorithm 2, as `tff.learning.optimizers.Optimizer`.
+
+Algorithm 2 of "Adaptive Federated Optimization" (Reddi et al., ICLR 2021,
+https://arxiv.org/abs/2003.00295), each operation per coordinate, Delta_t the weighted mean of the
+clients' x_i - x_t, x the model, eta the server's learning rate:
+
+    m_t = beta1 m_{t-1} + (1 - beta1) Delta_t                         m_{-1} = 0
+    Adagrad: v_t = v_{t-1} + Delta_t^2                                v_{-1} = tau^2
+    Adam:    v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2
+    Yogi:    v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2)
+    x_{t+1} = x_t + eta m_t / (sqrt(v_t) + tau)
+
+(Some slides of the paper print sqrt(v_t + tau); the paper and its experiments add tau outside.)
+
+As everywhere in TFF, an optimizer is handed a *gradient*, which for a server is -Delta_t.
+
+What all of them share (more in `tff_adaptive.per_coordinate`):
+
+- Weights are any structure that `tf.nest` knows, of floating-point tensors.
+- The state is an `OrderedDict` of the hyperparameters, `step`, and of m and v. A momentum given
+  as the number 0 is left out of it: no m is kept, and `beta1` is no hyperparameter.
+- `set_hparams` with another tau does not touch v, which was begun with the first one.
+- `learning_rate` may be a function of the round, such as a schedule of `tff_adaptive.schedules`:
+  the result is then `tff.learning.optimizers.schedule_learning_rate` of the optimizer.
+"""
+
+import numbers
+from collections.abc import Callable
+from typing import Any, Optional, Union
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive import checks, per_coordinate
+
+Number = Union[float, tf.Tensor]
+Rate = Union[Number, Callable[[Any], Number]]
+
+_RATE = tff.learning.optimizers.LEARNING_RATE_KEY
+
+
+def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.optimizers.Optimizer:
+  """SGD with momentum: m_t = momentum m_{t-1} + Delta_t, x_{t+1} = x_t + eta m_t.
+
+  With rate 1 and no momentum it is FedAvg's server, with momentum 0.9 FedAvgM's (Hsu et al. 2019,
+  https://arxiv.org/abs/1909.06335). The same algorithm as `tff.learning.optimizers.build_sgdm`,
+  which however takes no float64 or 16-bit weights with a momentum.
+
+  Args:
+    learning_rate: eta, a scalar >= 0, or a function of the round.
+    momentum: A scalar in [0, 1).
+
+  Returns:
+    The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
+
+  Raises:
+    TypeError: If an argument is no number.
+    ValueError: If an argument is out of its range.
+  """
+  checks.in_unit_interval('momentum', momentum, _DECAY_MEND)
+  return _build(_Momentum, learning_rate, {'momentum': momentum})
+
+
+def build_adagrad(
+  learning_rate: Rate,
+  *,
+  beta1: Number = 0.0,
+  tau: Number = 1e-3,
+  initial_v: Optional[Number] = None,
+) -> tff.learning.optimizers.Optimizer:
+  """FedAdagrad's server optimizer: v_t = v_{t-1} + Delta_t^2.
+
+  Equal to `tff.learning.optimizers.build_adagrad(eta, initial_preconditioner_value, epsilon=0)`
+  for `initial_v` of the same value and a tau too small to matter beside its root. With another
+  epsilon TFF's divides by sqrt(v + epsilon), which this one cannot.
+
+  Args:
+    learning_rate: eta, a scalar >= 0, or a function of the round.
+    beta1: Decay of m, a scalar in [0, 1); the paper's FedAdagrad has 0.
+    tau: Degree of adaptivity, a scalar > 0: the smaller, the more the steps adapt.
+    initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
+
+  Returns:
+    The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `tau`.
+
+  Raises:
+    TypeError: If an argument is no number.
+    ValueError: If an argument is out of its range.
+  """
+  return _build_adaptive(_adagrad_v, learning_rate, beta1, None, tau, initial_v)
+
+
+def build_adam(
+  learning_rate: Rate,
+  *,
+  beta1: Number = 0.9,
+  beta2: Number = 0.99,
+  tau: Number = 1e-3,
+  bias_correction: bool = False,
+  initial_v: Optional[Number] = None,
+) -> tff.learning.optimizers.Optimizer:
+  """FedAdam's server optimizer: v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2.
+
+  The paper's first version has no momentum: `beta1=0`. The authors' published experiment code is
+  `beta2=0.999, bias_correction=True, initial_v=0`; with these it is the same algorithm as
+  `tff.learning.optimizers.build_adam(eta, beta1, beta2, epsilon=tau)`.
+
+  Args:
+    learning_rate: eta, a scalar >= 0, or a function of the round.
+    beta1: Decay of m, a scalar in [0, 1).
+    beta2: Decay of v, a scalar in [0, 1).
+    tau: Degree of adaptivity, a scalar > 0: the smaller, the more the steps adapt.
+    bias_correction: Whether eta is multiplied by sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in
+      round t = 0, 1, ... (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, section 2, where
+      tau is not rescaled). Algorithm 2 has none.
+    initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
+
+  Returns:
+    The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
+
+  Raises:
+    TypeError: If an argument is no number.
+    ValueError: If an argument is out of its range.
+  """
+  return _build_adaptive(_adam_v, learning_rate, beta1, beta2, tau, initial_v, bias_correction)
+
+
+def build_yogi(
+  learning_rate: Rate,
+  *,
+  beta1: Number = 0.9,
+  beta2: Number = 0.99,
+  tau: Number = 1e-3,
+  bias_correction: bool = False,
+  initial_v: Optional[Number] = None,
+) -> tff.learning.optimizers.Optimizer:
+  """FedYogi's server optimizer: v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2).
+
+  The paper's first version has no momentum: `beta1=0`. With `bias_correction=True` it is the same
+  algorithm as `tff.learning.optimizers.build_yogi(eta, beta1, beta2, epsilon=tau,
+  initial_preconditioner_value=initial_v)`, whose defaults are `beta2=0.999, initial_v=1e-6`.
+
+  Args:
+    learning_rate: eta, a scalar >= 0, or a function of the round.
+    beta1: Decay of m, a scalar in [0, 1).
+    beta2: Decay of v, a scalar in [0, 1).
+    tau: Degree of adaptivity, a scalar > 0: the smaller, the more the steps adapt.
+    bias_correction: As for `build_adam`.
+    initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
+
+  Returns:
+    The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
+
+  Raises:
+    TypeError: If an argument is no number.
+    ValueError: If an argument is out of its range.
+  """
+  return _build_adaptive(_yogi_v, learning_rate, beta1, beta2, tau, initial_v, bias_correction)
+
+
+class _Momentum(per_coordinate.PerCoordinate):
+  """See `build_sgdm`; m here is that of the gradient, hence of the opposite sign."""
+
+  def __init__(self, hparams):
+    super().__init__(hparams, {'m': 0.0} if 'momentum' in hparams else {})
+
+  def step(self, weight, gradient, slots, hparams, count):
+    m = gradient
+    if slots:
+      m = hparams['momentum'] * slots['m'] + gradient
+      slots = {'m': m}
+    return weight - hparams[_RATE] * m, slots
+
+
+class _Adaptive(per_coordinate.PerCoordinate):
+  """The part of Algorithm 2 that the three methods share; they differ in v alone."""
+
+  def __init__(self, hparams, next_v, initial_v, bias_correction):
+    slots = {'m': 0.0, 'v': initial_v} if 'beta1' in hparams else {'v': initial_v}
+    super().__init__(hparams, slots)
+    self._next_v = next_v
+    self._bias_correction = bias_correction
+
+  def step(self, weight, gradient, slots, hparams, count):
+    eta, beta1, beta2 = hparams[_RATE], hparams.get('beta1'), hparams.get('beta2')
+    delta = -gradient
+    m = delta
+    if beta1 is not None:
+      m = beta1 * slots['m'] + (1 - beta1) * delta
+      slots['m'] = m
+    v = self._next_v(slots['v'], tf.square(delta), beta2)
+    slots['v'] = v
+    if self._bias_correction:
+      eta *= tf.sqrt(1 - beta2**count)
+      if beta1 is not None:
+        eta /= 1 - beta1**count
+    return weight + eta * m / (tf.sqrt(v) + hparams['tau']), slots
+
+
+def _adagrad_v(v, delta_squared, beta2):
+  del beta2  # Adagrad forgets nothing.
+  return v + delta_squared
+
+
+def _adam_v(v, delta_squared, beta2):
+  return beta2 * v + (1 - beta2) * delta_squared
+
+
+def _yogi_v(v, delta_squared, beta2):
+  return v - (1 - beta2) * delta_squared * tf.sign(v - delta_squared)
+
+
+_DECAY_MEND = 'give a decay such as 0.9, or 0 for none'
+_RATE_MEND = 'give a rate such as 0.1, or 0 to keep the model as it is'
+_TAU_MEND = 'the paper tunes it between 1e-5 and 1e-1, 1e-3 is its default'
+
+
+def _build_adaptive(next_v, learning_rate, beta1, beta2, tau, initial_v, bias_correction=False):
+  """Checks the arguments of an adaptive method and builds it."""
+  checks.in_unit_interval('beta1', beta1, _DECAY_MEND)
+  checks.above_zero('tau', tau, _TAU_MEND)
+  hparams = {'beta1': beta1}
+  if beta2 is not None:
+    checks.in_unit_interval('beta2', beta2, 'give a decay such as 0.99')
+    hparams['beta2'] = beta2
+  hparams['tau'] = tau
+  if initial_v is None:
+    initial_v = tau * tau
+  checks.at_least_zero('initial_v', initial_v, 'give a value such as 1e-6, or None for tau^2')
+  return _build(_Adaptive, learning_rate, hparams, next_v, initial_v, bias_correction)
+
+
+def _build(kind, learning_rate, hparams, *args):
+  """Builds an optimizer, scheduled where the learning rate is a function of the round."""
+  schedule = None
+  if callable(learning_rate):
+    schedule, learning_rate = learning_rate, 0.0
+  checks.at_least_zero('learning_rate', learning_rate, _RATE_MEND)
+  hparams = {_RATE: learning_rate, **hparams}
+  for name, value in list(hparams.items()):
+    if isinstance(value, numbers.Real):
+      hparams[name] = float(value)  # An int would make TFF keep an integer.
+      if name in ('beta1', 'momentum') and value == 0:
+        del hparams[name]
+  optimizer = kind(hparams, *args)
+  if schedule is None:
+    return optimizer
+  return tff.learning.optimizers.schedule_learning_rate(optimizer, schedule)
