@@ -186,7 +186,8 @@ def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
 
 def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
   """Top-1 accuracy of class scores [..., C] against integer labels [...]."""
-  hit = tf.cast(tf.argmax(predictions, -1, output_type=tf.int32) == tf.cast(y, tf.int32), tf.float32)
+  classes = tf.argmax(predictions, -1, output_type=tf.int32)
+  hit = tf.cast(tf.equal(classes, tf.cast(y, tf.int32)), tf.float32)
   return hit, tf.ones_like(hit)
 
 
@@ -220,7 +221,9 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
     for start in range(0, n, batch_size):
       stop = min(n, start + batch_size)
       sums = batch_sums(
-        weights, tf.convert_to_tensor(data['x'][start:stop]), tf.convert_to_tensor(data['y'][start:stop])
+        weights,
+        tf.convert_to_tensor(data['x'][start:stop]),
+        tf.convert_to_tensor(data['y'][start:stop]),
       )
       sums = {k: np.asarray(v, np.float64) for k, v in sums.items()}
       total = sums if total is None else {k: total[k] + sums[k] for k in sums}

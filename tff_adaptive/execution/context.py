@@ -61,9 +61,7 @@ class GraphContext(tff.framework.SyncContext):
       self._functions.move_to_end(key)
       return self._functions[key][1]
     block = program.compile_to_call_dominant(comp)
-    run = round_function.trace(
-      block, comp.type_signature.parameter, layout, self._parallel_clients
-    )
+    run = round_function.trace(block, comp.type_signature.parameter, layout, self._parallel_clients)
     function = tf.function(run, input_signature=layout.signature(), autograph=False)
     function = function.get_concrete_function()
     self._functions[key] = (comp, function)

@@ -26,7 +26,9 @@ class Leaf:
   """One leaf of the parameter: its type and how it is fed."""
 
   type: tff.types.Type
-  form: str  # 'tensor', 'variant' (not at the clients); 'stack', 'concat', 'boxed', 'dataset', 'whole'
+  form: (
+    str  # 'tensor', 'variant' (not at the clients); 'stack', 'concat', 'boxed', 'dataset', 'whole'
+  )
   elements: tuple['Leaf', ...] = ()  # Of a 'whole' sequence.
 
   def specs(self) -> list[tf.TensorSpec]:
@@ -185,9 +187,10 @@ def _feed_clients(cohort, member, leaves, tensors):
       tensors.extend(_feed_tensors(entries, leaf))
     elif all(isinstance(e, (list, tuple)) and len(e) == 1 for e in entries):
       element_rows = [values.flatten(e[0], leaf_type.element) for e in entries]
-      elements = tuple(_whole_leaf(t) for t in values.leaf_types(leaf_type.element))
+      order, types = values.dataset_order(leaf_type.element), values.leaf_types(leaf_type.element)
+      elements = tuple(_whole_leaf(types[j]) for j in order)
       leaves.append(Leaf(leaf_type, 'whole', elements))
-      for j, leaf in enumerate(elements):
+      for j, leaf in zip(order, elements):
         tensors.extend(_feed_tensors([row[j] for row in element_rows], leaf))
     else:
       leaves.append(Leaf(leaf_type, 'dataset'))

@@ -156,7 +156,7 @@ def _element(struct, block):
 
 def _unknown(what: str) -> str:
   return (
-    f'the graph engine does not know {what}: run this computation in TFF\'s native context '
+    f"the graph engine does not know {what}: run this computation in TFF's native context "
     '(tff_adaptive.execution.set_native_context)'
   )
 

@@ -146,9 +146,7 @@ class _Round:
     accumulators = list(accumulators)
     for node in folds:
       spec = node.aggregate.accumulator_type
-      total = values.pack(
-        [accumulators.pop(0) for _ in range(len(values.leaf_types(spec)))], spec
-      )
+      total = values.pack([accumulators.pop(0) for _ in range(len(values.leaf_types(spec)))], spec)
       self._frame.know(node, self._frame.resolve(node.aggregate.report(total)))
     stacked = [array.stack() for array in arrays]
     for node in outputs:

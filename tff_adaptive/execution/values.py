@@ -47,6 +47,12 @@ def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
   return [type_spec]
 
 
+def dataset_order(element_type: tff.types.Type) -> list[int]:
+  """Positions in `leaf_types` of a dataset's components: tf.data sorts dictionaries by key."""
+  count = len(leaf_types(element_type))
+  return [int(i) for i in tf.nest.flatten(to_python(list(range(count)), element_type))]
+
+
 def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
   """The elements of a Python container, in the order of its type.
 
@@ -126,8 +132,10 @@ def dataset_variant(value: Any, element_type: tff.types.Type) -> tf.Tensor:
   """The variant tensor of a `tf.data.Dataset` or of a list of elements."""
   if not isinstance(value, tf.data.Dataset):
     value = _dataset_from_elements(value, element_type)
+  types = leaf_types(element_type)
   flat_specs = [
-    tf.TensorSpec(tensor_shape(t), tf.dtypes.as_dtype(t.dtype)) for t in leaf_types(element_type)
+    tf.TensorSpec(tensor_shape(types[i]), tf.dtypes.as_dtype(types[i].dtype))
+    for i in dataset_order(element_type)
   ]
   found = tf.nest.flatten(value.element_spec)
   fits = len(found) == len(flat_specs) and all(
@@ -140,11 +148,13 @@ def dataset_variant(value: Any, element_type: tff.types.Type) -> tf.Tensor:
 
 def _dataset_from_elements(elements, element_type):
   types = leaf_types(element_type)
-  rows = [
-    tuple(to_tensor(leaf, t) for leaf, t in zip(flatten(e, element_type), types)) for e in elements
-  ]
+  order = dataset_order(element_type)
+  rows = []
+  for e in elements:
+    row = [to_tensor(leaf, t) for leaf, t in zip(flatten(e, element_type), types)]
+    rows.append(tuple(row[i] for i in order))
   signature = tuple(
-    tf.TensorSpec(tensor_shape(t), tf.dtypes.as_dtype(t.dtype)) for t in types
+    tf.TensorSpec(tensor_shape(types[i]), tf.dtypes.as_dtype(types[i].dtype)) for i in order
   )
   dataset = None
   for row in rows:
@@ -163,7 +173,9 @@ class ClientValues(collections.abc.Sequence):
   copying.
   """
 
-  def __init__(self, flat: list[tf.Tensor], type_spec: tff.types.Type, length: int, unbox: Callable):
+  def __init__(
+    self, flat: list[tf.Tensor], type_spec: tff.types.Type, length: int, unbox: Callable
+  ):
     self.flat = flat
     self.type_spec = type_spec
     self._length = length

@@ -1,0 +1,128 @@
+"""Parts that the stateless and the stateful processes share."""
+
+import collections
+from collections.abc import Callable
+from typing import Any, Optional, Union
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive import local_models
+from tff_adaptive import schedules
+from tff_adaptive.corrections import base as corrections
+
+Aggregator = Union[
+  tff.aggregators.WeightedAggregationFactory, tff.aggregators.UnweightedAggregationFactory
+]
+Rate = Union[float, Callable[[Any], Any]]
+WEIGHTINGS = ('examples', 'uniform')
+
+
+def check_weighting(client_weighting: str) -> None:
+  """Raises ValueError for an unknown client weighting."""
+  if client_weighting not in WEIGHTINGS:
+    raise ValueError(
+      f'client_weighting is {client_weighting!r}; it must be one of {", ".join(WEIGHTINGS)}'
+    )
+
+
+def client_weight(
+  client_weighting: str, num_examples: tf.Tensor, is_finite: tf.Tensor
+) -> tf.Tensor:
+  """Weight of a client's update in the mean: n_i or 1; 0 if it diverged."""
+  return is_finite * num_examples if client_weighting == 'examples' else is_finite
+
+
+def as_rate_fn(rate: Rate) -> Callable[[Any], tf.Tensor]:
+  """A rate or schedule as a function of the round (counted from 0)."""
+  schedule = rate if callable(rate) else schedules.build('constant', rate)
+  return lambda t: tf.cast(schedule(t), tf.float32)
+
+
+def weights_type(model: local_models.LocalModel) -> tff.types.StructWithPythonType:
+  """Type of `tff.learning.models.ModelWeights` of a model."""
+  return initial_weights(model).type_signature.result
+
+
+def initial_weights(model: local_models.LocalModel) -> tff.Computation:
+  """The computation of a model's initial weights."""
+
+  @tff.tensorflow.computation
+  def initial():
+    return model.initial_weights()
+
+  return initial
+
+
+def build_aggregator(
+  aggregator: Optional[Aggregator], update_type: Any, weight_type: Any
+) -> tff.templates.AggregationProcess:
+  """The aggregation process of an update; the weighted mean by default.
+
+  Raises:
+    TypeError: If it is no TFF aggregation factory.
+  """
+  if aggregator is None:
+    aggregator = tff.aggregators.MeanFactory()
+  if isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
+    aggregator = tff.aggregators.as_weighted_aggregator(aggregator)
+  if not isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
+    raise TypeError(
+      'expected a tff.aggregators.WeightedAggregationFactory or '
+      f'UnweightedAggregationFactory, found {type(aggregator).__name__}'
+    )
+  return aggregator.create(update_type, weight_type)
+
+
+def build_finalizer(
+  server_optimizer: tff.learning.optimizers.Optimizer,
+  server_schedule: Optional[Callable[[Any], Any]],
+  model_weights_type: Any,
+) -> tff.learning.templates.FinalizerProcess:
+  """Applies the aggregated pseudo-gradient with the server optimizer, its rate scheduled."""
+  if server_schedule is not None:
+    server_optimizer = tff.learning.optimizers.schedule_learning_rate(
+      server_optimizer, as_rate_fn(server_schedule)
+    )
+  return tff.learning.templates.build_apply_optimizer_finalizer(
+    server_optimizer, model_weights_type
+  )
+
+
+def update_metrics(results: Any) -> Any:
+  """Server-placed sums over the cohort of what describes its updates.
+
+  Args:
+    results: Client-placed `client_work.Trained`.
+
+  Returns:
+    `OrderedDict(finite, clients, norm, squared_norm)` at the server.
+  """
+
+  @tff.tensorflow.computation(results.type_signature.member)
+  def describe(trained):
+    return collections.OrderedDict(
+      finite=trained.is_finite,
+      clients=tf.ones([]),
+      norm=tf.sqrt(trained.squared_norm),
+      squared_norm=trained.squared_norm,
+    )
+
+  return tff.federated_sum(tff.federated_map(describe, results))
+
+
+def describe_updates(sums: Any) -> collections.OrderedDict:
+  """Metrics of a cohort's updates from their sums (inside a TensorFlow computation)."""
+  mean = tf.math.divide_no_nan(sums['norm'], sums['finite'])
+  mean_square = tf.math.divide_no_nan(sums['squared_norm'], sums['finite'])
+  return collections.OrderedDict(
+    update_norm_mean=mean,
+    update_norm_std=tf.sqrt(tf.maximum(mean_square - mean * mean, 0.0)),
+    non_finite_clients=sums['clients'] - sums['finite'],
+  )
+
+
+def spread(sums: Any, g_bar: corrections.Weights) -> tf.Tensor:
+  """sqrt(mean ||g_i||^2 - ||g-bar||^2): how far the pseudo-gradients lie from their mean."""
+  mean_square = tf.math.divide_no_nan(sums['squared_norm'], sums['finite'])
+  return tf.sqrt(tf.maximum(mean_square - corrections.squared_norm(g_bar), 0.0))

@@ -1,0 +1,100 @@
+"""AdaBest: drift estimates that fade while a client is away."""
+
+import collections
+import dataclasses
+from typing import Optional
+
+import tensorflow as tf
+
+from tff_adaptive import checks
+from tff_adaptive.corrections import base
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaBest(base.Correction):
+  """AdaBest, Algorithm 1 of "AdaBest" (Varno et al., 2022).
+
+  Local gradient: g - mu_i h_i. Client: h_i <- h_i / (t - t'_i) + g_i, kept without mu_i, which is
+  applied at use (the same for a constant mu). Server: h^t = beta (h^{t-1} + g-bar^t), which is
+  equation (2), beta (theta-bar^{t-1} - theta-bar^t), by Remark 2, and has a meaning with every server
+  optimizer; it descends along g-bar^t + h^t. With beta = mu = 0 it is FedAvg.
+
+  Attributes:
+    mu: Weight of the client's estimate, finite and >= 0.
+    beta: Weight of the past in the server's estimate, in [0, 1].
+    scale_mu: Whether mu_i = mu n-bar / n_i, with n-bar the mean number of examples of the clients
+      seen so far, for unbalanced clients. False: mu_i = mu.
+    plateau_decay: If given, beta is multiplied by it whenever ||h|| has not reached a new minimum
+      for `plateau_rounds` rounds.
+    plateau_rounds: See `plateau_decay`.
+  """
+
+  mu: float
+  beta: float
+  scale_mu: bool = False
+  plateau_decay: Optional[float] = None
+  plateau_rounds: int = 50
+  name = 'ada_best'
+  is_stateful = True
+
+  def __post_init__(self):
+    checks.at_least_zero('mu', self.mu, 'the paper uses 0.02')
+    if not 0 <= self.beta <= 1:
+      raise ValueError(f'beta is {self.beta}; it must lie in [0, 1] (the paper uses 0.2 to 0.98)')
+    if self.plateau_decay is not None and not 0 < self.plateau_decay <= 1:
+      raise ValueError(f'the decay of beta is {self.plateau_decay}; it must lie in (0, 1]')
+    checks.whole_number('plateau_rounds', self.plateau_rounds, 1, 'give a number of rounds')
+
+  def client_state(self, weights):
+    return collections.OrderedDict(h=base.zeros(weights), last_round=tf.zeros([]))
+
+  def server_state(self, weights):
+    return collections.OrderedDict(
+      h=base.zeros(weights),
+      beta=tf.constant(self.beta, tf.float32),
+      lowest_h_norm=tf.constant(float('inf')),
+      rounds_since=tf.zeros([], tf.int32),
+      examples_seen=tf.zeros([]),
+      clients_seen=tf.zeros([]),
+    )
+
+  def broadcast(self, server_state):
+    """n-bar, the mean number of examples of the clients seen before this round (0: none yet)."""
+    return tf.math.divide_no_nan(server_state['examples_seen'], server_state['clients_seen'])
+
+  def gradient(self, client, theta, g):
+    """g - mu_i h_i."""
+    if self.mu == 0:
+      return g
+    mu = tf.constant(self.mu, tf.float32)
+    if self.scale_mu:
+      n_bar = tf.where(client.sent > 0, client.sent, client.num_examples)
+      mu = tf.math.divide_no_nan(mu * n_bar, client.num_examples)
+    return base.combine(lambda g, h: g - base.scale(mu, h), g, client.kept['h'])
+
+  def client_update(self, client, g_i, steps):
+    fade = 1.0 / (client.t - client.kept['last_round'])
+    h = base.combine(lambda h, g: base.scale(fade, h) + g, client.kept['h'], g_i)
+    return collections.OrderedDict(h=h, last_round=client.t), client.num_examples
+
+  def server_update(self, server_state, server):
+    beta = server_state['beta']
+    h = base.combine(lambda h, g: base.scale(beta, h + g), server_state['h'], server.g_bar)
+    new = collections.OrderedDict(server_state)
+    new['h'] = h
+    new['examples_seen'] += server.uploads * server.cohort
+    new['clients_seen'] += server.cohort
+    if self.plateau_decay is not None:
+      self._decay_beta(new, base.norm(h))
+    return new, base.combine(tf.add, server.g_bar, h)
+
+  def _decay_beta(self, state, h_norm):
+    lower = h_norm < state['lowest_h_norm']
+    since = tf.where(lower, 0, state['rounds_since'] + 1)
+    plateau = since >= self.plateau_rounds
+    state['lowest_h_norm'] = tf.minimum(state['lowest_h_norm'], h_norm)
+    state['rounds_since'] = tf.where(plateau, 0, since)
+    state['beta'] = tf.where(plateau, state['beta'] * self.plateau_decay, state['beta'])
+
+  def h_norm(self, server_state):
+    return base.norm(server_state['h'])

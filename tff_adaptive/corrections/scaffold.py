@@ -1,0 +1,107 @@
+"""SCAFFOLD: control variates at the clients and at the server.
+
+"SCAFFOLD: Stochastic Controlled Averaging for Federated Learning" (Karimireddy et al., 2020),
+Algorithm 1, and SCAFFOLD/m of "AdaBest" (Varno et al., 2022), Algorithm 1. Here h_i is the
+paper's c_i and h its c.
+"""
+
+import collections
+import dataclasses
+
+import tensorflow as tf
+
+from tff_adaptive import checks
+from tff_adaptive.corrections import base
+
+
+@dataclasses.dataclass(frozen=True)
+class _ControlVariates(base.Correction):
+  """What both forms share: the local gradient, and how h_i is renewed.
+
+  Attributes:
+    num_clients: N, the number of registered clients.
+  """
+
+  num_clients: int
+  is_stateful = True
+
+  def __post_init__(self):
+    checks.whole_number('num_clients', self.num_clients, 1, 'give the number of all clients')
+
+  def client_state(self, weights):
+    return collections.OrderedDict(h=base.zeros(weights))
+
+  def server_state(self, weights):
+    return collections.OrderedDict(h=base.zeros(weights))
+
+  def broadcast(self, server_state):
+    return server_state['h']
+
+  def gradient(self, client, theta, g):
+    """g - h_i + h."""
+    return base.combine(lambda g, hi, h: g - hi + h, g, client.kept['h'], client.sent)
+
+  def _option_ii(self, client, g_i, steps):
+    """h_i - h + g_i / (K_i eta_l)."""
+    inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
+    return base.combine(
+      lambda hi, h, g: hi - h + base.scale(inverse, g), client.kept['h'], client.sent, g_i
+    )
+
+  def h_norm(self, server_state):
+    return base.norm(server_state['h'])
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaffold(_ControlVariates):
+  """SCAFFOLD as published: clients send the change of their control variate.
+
+  Server: h <- h + |S|/N mean(h_i^+ - h_i). Sent: 2n down, 2n up.
+
+  Attributes:
+    option: How a client renews h_i: 1, the gradient at theta^{t-1} over all its examples; or
+      2, h_i - h + g_i / (K_i eta_l) with the steps that it took and the rate of this round.
+  """
+
+  option: int = 2
+  name = 'scaffold'
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.option not in (1, 2):
+      raise ValueError(f'scaffold option is {self.option}; it must be 1 or 2')
+
+  def client_update(self, client, g_i, steps):
+    new = client.full_gradient() if self.option == 1 else self._option_ii(client, g_i, steps)
+    change = base.combine(tf.subtract, new, client.kept['h'])
+    return collections.OrderedDict(h=new), change
+
+  def server_update(self, server_state, server):
+    share = server.cohort / self.num_clients
+    h = base.combine(lambda h, d: h + base.scale(share, d), server_state['h'], server.uploads)
+    return collections.OrderedDict(h=h), server.g_bar
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaffoldM(_ControlVariates):
+  """SCAFFOLD/m: the server derives h from the models alone. Sent: 2n down, n up.
+
+  Server: h <- (N - |S|)/N h + |S|/(K eta_l N) (theta^{t-1} - theta-bar), K eta_l being the mean over
+  the cohort where clients take different numbers of steps (each sends that one number). With
+  equal K it is SCAFFOLD, option 2.
+  """
+
+  name = 'scaffold_m'
+
+  def client_update(self, client, g_i, steps):
+    return collections.OrderedDict(h=self._option_ii(client, g_i, steps)), steps * client.eta_l
+
+  def server_update(self, server_state, server):
+    share = server.cohort / self.num_clients
+    inverse = tf.math.divide_no_nan(share, server.uploads)
+    h = base.combine(
+      lambda h, g: base.scale(1 - share, h) + base.scale(inverse, g),
+      server_state['h'],
+      server.g_bar,
+    )
+    return collections.OrderedDict(h=h), server.g_bar

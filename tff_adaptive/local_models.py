@@ -1,0 +1,172 @@
+"""One interface to the kinds of model that a client can train.
+
+`Model` of this project (seeded, masked), TFF's `FunctionalModel`, and TFF's `VariableModel` (Keras
+models among them) all become a `LocalModel`: gradients and metrics of one batch at given weights.
+"""
+
+import collections
+from collections.abc import Callable
+from typing import Any, Optional, Union
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive import models
+
+AnyModel = Union[
+  models.Model,
+  tff.learning.models.FunctionalModel,
+  Callable[[], tff.learning.models.VariableModel],
+]
+
+
+def wrap(model: AnyModel) -> 'LocalModel':
+  """The `LocalModel` of a model.
+
+  Args:
+    model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
+      without arguments that returns a new `tff.learning.models.VariableModel`.
+
+  Raises:
+    TypeError: For anything else.
+  """
+  if isinstance(model, models.Model):
+    return _SeededModel(model)
+  if isinstance(model, tff.learning.models.FunctionalModel):
+    return _FunctionalModel(model)
+  if callable(model) and not isinstance(model, tff.learning.models.VariableModel):
+    return _VariableModel(model)
+  raise TypeError(
+    'expected a tff_adaptive.models.Model, a tff.learning.models.FunctionalModel or a function '
+    f'that returns a new tff.learning.models.VariableModel, found {type(model).__name__}'
+  )
+
+
+class LocalModel:
+  """What the local-training loop needs of a model.
+
+  Attributes:
+    input_spec: Specs of a batch.
+    is_masked: Whether `gradients` takes per-example weights.
+    metric_finalizers: For `tff.learning.metrics.sum_then_finalize`.
+  """
+
+  input_spec: Any
+  is_masked = False
+  metric_finalizers: Any
+
+  def initial_weights(self) -> tff.learning.models.ModelWeights:
+    """Initial weights; to be called inside a `tff.tensorflow.computation`."""
+    raise NotImplementedError
+
+  def start(self) -> Any:
+    """Called once a client, inside its graph: returns the metrics before the first batch."""
+    raise NotImplementedError
+
+  def gradients(self, weights, non_trainable, batch, mask, seed, metrics) -> tuple[Any, Any]:
+    """Gradients of the mean loss of a batch, and the metrics with this batch added."""
+    raise NotImplementedError
+
+  def metric_sums(self, metrics, is_finite) -> Any:
+    """The metrics to be summed over clients; zero for a client that diverged."""
+    zero = self.start()
+    return tf.cond(is_finite, lambda: metrics, lambda: zero)
+
+
+class _SeededModel(LocalModel):
+  """`tff_adaptive.models.Model`."""
+
+  is_masked = True
+
+  def __init__(self, model):
+    self.model = model
+    self.input_spec = model.input_spec
+    self.metric_finalizers = model.finalize_metrics
+
+  def initial_weights(self):
+    trainable, _ = self.model.initial_weights
+    return tff.learning.models.ModelWeights(tuple(map(tf.constant, trainable)), ())
+
+  def start(self):
+    return self.model.zero_metrics()
+
+  def gradients(self, weights, non_trainable, batch, mask, seed, metrics):
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      loss, sums = self.model.loss_and_metrics(
+        weights, batch['x'], batch['y'], mask=mask, training=True, seed=seed
+      )
+    metrics = tf.nest.map_structure(tf.add, metrics, sums)
+    return tape.gradient(loss, weights), metrics
+
+
+class _FunctionalModel(LocalModel):
+  """`tff.learning.models.FunctionalModel`."""
+
+  def __init__(self, model):
+    self._model = model
+    self.input_spec = model.input_spec
+    self.metric_finalizers = model.finalize_metrics
+
+  def initial_weights(self):
+    trainable, non_trainable = self._model.initial_weights
+    return tff.learning.models.ModelWeights(
+      tuple(map(tf.constant, trainable)), tuple(map(tf.constant, non_trainable))
+    )
+
+  def start(self):
+    return self._model.initialize_metrics_state()
+
+  def gradients(self, weights, non_trainable, batch, mask, seed, metrics):
+    x, y = _features_and_labels(batch)
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      output = self._model.predict_on_batch((weights, non_trainable), x, training=True)
+      loss = self._model.loss(output=output, label=y)
+    batch_output = tff.learning.models.BatchOutput(
+      loss=loss, predictions=output, num_examples=tf.shape(tf.nest.flatten(output)[0])[0]
+    )
+    metrics = self._model.update_metrics_state(metrics, batch_output=batch_output, labels=y)
+    return tape.gradient(loss, weights), metrics
+
+
+class _VariableModel(LocalModel):
+  """`tff.learning.models.VariableModel`: weights are assigned to its variables for each batch."""
+
+  def __init__(self, model_fn):
+    self._model_fn = model_fn
+    with tf.Graph().as_default():
+      model = model_fn()
+      if not isinstance(model, tff.learning.models.VariableModel):
+        raise TypeError(
+          'the model function must return a tff.learning.models.VariableModel, it returned '
+          f'{type(model).__name__}'
+        )
+      self.input_spec = model.input_spec
+      self.metric_finalizers = model.metric_finalizers()
+    self._model: Optional[tff.learning.models.VariableModel] = None
+
+  def initial_weights(self):
+    return tff.learning.models.ModelWeights.from_model(self._model_fn())
+
+  def start(self):
+    self._model = self._model_fn()
+    return collections.OrderedDict()
+
+  def gradients(self, weights, non_trainable, batch, mask, seed, metrics):
+    variables = tff.learning.models.ModelWeights.from_model(self._model)
+    for variable, value in zip(variables.trainable, weights):
+      variable.assign(value)
+    for variable, value in zip(variables.non_trainable, non_trainable):
+      variable.assign(value)
+    with tf.GradientTape() as tape:
+      output = self._model.forward_pass(batch, training=True)
+    return tuple(tape.gradient(output.loss, tuple(variables.trainable))), metrics
+
+  def metric_sums(self, metrics, is_finite):
+    sums = self._model.report_local_unfinalized_metrics()
+    return tf.nest.map_structure(lambda s: tf.where(is_finite, s, tf.zeros_like(s)), sums)
+
+
+def _features_and_labels(batch):
+  return (batch['x'], batch['y']) if isinstance(batch, dict) else batch
