@@ -1,0 +1,35 @@
+# `make train` and `make test` set everything up by themselves the first time; see `make help`.
+
+PY := .venv/bin/python
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+.DEFAULT_GOAL := help
+.PHONY: help env train test lint format lock clean
+
+help:  ## This list.
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+env:  ## Make .venv with the locked dependencies (PYTHON=... to choose the Python).
+	@PYTHON='$(PYTHON)' sh scripts/setup_env.sh
+
+train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for other flags).
+	@$(PY) scripts/train.py --flagfile=scripts/configs/digits.flags $(ARGS)
+
+test: lint  ## Check format and types and run all tests (ARGS='-k yogi' for some).
+	$(PY) -m pytest -n 2 $(ARGS)
+
+lint: env  ## Check style, format and types.
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: env  ## Format, and mend what ruff can.
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+lock: env  ## Write requirements.lock anew (ARGS=--upgrade for newer versions).
+	@sh scripts/lock.sh $(ARGS)
+
+clean:  ## Remove caches and build output; 'rm -rf .venv' removes the environment too.
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Writes requirements.lock anew from requirements.in and requirements.overrides.
+#
+# Uses the uv on PATH; without one, a uv installed into a folder that is removed at the end.
+# Options are handed on to uv: 'sh scripts/lock.sh --upgrade' takes the newest versions allowed.
+set -eu
+cd "$(dirname "$0")/.."
+
+uv=uv
+if ! command -v uv >/dev/null 2>&1; then
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  .venv/bin/python -m venv "$folder"
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check uv
+  uv=$folder/bin/uv
+fi
+"$uv" pip compile --quiet --universal --python-version 3.9 --no-emit-index-url \
+  --override requirements.overrides requirements.in -o requirements.lock \
+  --custom-compile-command 'make lock' "$@"
