@@ -18,9 +18,9 @@ import tree
 
 from tff_adaptive import packing
 from tff_adaptive.growth import GrowthPlan, plan
-from tff_adaptive.packing import StateError
+from tff_adaptive.packing import StateError, num_bytes
 
-__all__ = ['Checkpoint', 'ClientStateStore', 'GrowthPlan', 'StateError', 'plan']
+__all__ = ['Checkpoint', 'ClientStateStore', 'GrowthPlan', 'StateError', 'num_bytes', 'plan']
 
 _FORMAT = 'tff-adaptive-1'
 _TABLES = """

@@ -8,8 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import batching as batching_lib
-from tff_adaptive import checks
-from tff_adaptive import local_models
+from tff_adaptive import checks, local_models
 from tff_adaptive.corrections import base as corrections
 
 

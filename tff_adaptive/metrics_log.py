@@ -10,7 +10,7 @@ import numpy as np
 from tff_adaptive import files
 
 # Parts of a process's metrics that say where a number was computed, not what it is.
-_WRAPPERS = frozenset({'client_work', 'distributor', 'aggregator', 'finalizer', 'update'})
+_WRAPPERS = frozenset({'client_work', 'distributor', 'aggregator', 'finalizer', 'updates'})
 
 
 class MetricsLog:

@@ -51,6 +51,11 @@ class Packer:
     return tree.unflatten_as(self._structure, leaves)
 
 
+def num_bytes(state: Any) -> int:
+  """Returns the bytes that one state takes in a file."""
+  return Packer(state).size
+
+
 def checked_leaf(leaf: Any) -> np.ndarray:
   array = np.asarray(leaf)
   if array.dtype.hasobject or array.dtype.kind in 'USV':

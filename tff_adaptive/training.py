@@ -21,9 +21,13 @@ from tff_adaptive import (
 from tff_adaptive import progress as progress_lib
 from tff_adaptive.training_config import TrainingConfig
 
-__all__ = ['NonFiniteWeightsError', 'TrainingConfig', 'TrainingResult', 'train']
+__all__ = ['NonFiniteWeightsError', 'ResumeError', 'TrainingConfig', 'TrainingResult', 'train']
 
 EvaluateFn = Callable[[Any], Mapping[str, float]]
+
+
+class ResumeError(ValueError):
+  """A run that cannot be resumed as asked."""
 
 
 class NonFiniteWeightsError(ArithmeticError):
@@ -84,6 +88,7 @@ def train(
   Raises:
     NonFiniteWeightsError: If the model diverged; the last checkpoint is kept.
     client_states.StateError: If the checkpoint is damaged, in use or of another run.
+    ResumeError: If the run is past `config.rounds` or rows of it were lost.
     ValueError: If there are fewer clients than `config.clients_per_round`.
   """
   with contextlib.ExitStack() as stack:
@@ -136,10 +141,18 @@ class _Run:
     if checkpoint is not None:
       self._state, self.round = checkpoint.server_state, checkpoint.round_number
       self._saved = self.round
-    self._log = metrics_log.MetricsLog(
-      os.path.join(output_dir, 'metrics.csv'),
-      last_round=None if checkpoint is None else self.round,
-    )
+    if self.round > config.rounds:
+      raise ResumeError(
+        f'The run in {output_dir} has done {self.round} rounds already, rounds is {config.rounds}:'
+        f' give at least {self.round}, or start in a new folder.'
+      )
+    try:
+      self._log = metrics_log.MetricsLog(
+        os.path.join(output_dir, 'metrics.csv'),
+        last_round=None if checkpoint is None else self.round,
+      )
+    except ValueError as error:
+      raise ResumeError(str(error)) from None
     stack.callback(self._log.close)
     # Also a run that died before its first checkpoint left events behind.
     purge_step = 0 if checkpoint is None else self.round + 1

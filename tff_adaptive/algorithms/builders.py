@@ -7,12 +7,8 @@ import tensorflow_federated as tff
 
 from tff_adaptive import batching as batching_lib
 from tff_adaptive import client_work as client_work_lib
-from tff_adaptive import corrections
-from tff_adaptive import local_models
-from tff_adaptive import optimizers
-from tff_adaptive.algorithms import parts
-from tff_adaptive.algorithms import stateful
-from tff_adaptive.algorithms import stateless
+from tff_adaptive import corrections, local_models, optimizers
+from tff_adaptive.algorithms import parts, stateful, stateless
 
 Process = Union[tff.learning.templates.LearningProcess, stateful.StatefulProcess]
 

@@ -7,8 +7,7 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import local_models
-from tff_adaptive import schedules
+from tff_adaptive import local_models, schedules
 from tff_adaptive.corrections import base as corrections
 
 Aggregator = Union[

@@ -1,11 +1,7 @@
 """How a TFF computation runs: as one TensorFlow graph, or on TFF's own worker."""
 
-from tff_adaptive.execution.context import GraphContext
-from tff_adaptive.execution.context import graph_context
-from tff_adaptive.execution.context import set_graph_context
-from tff_adaptive.execution.workers import reap_workers
-from tff_adaptive.execution.workers import remember_workers
-from tff_adaptive.execution.workers import set_native_context
+from tff_adaptive.execution.context import GraphContext, graph_context, set_graph_context
+from tff_adaptive.execution.workers import reap_workers, remember_workers, set_native_context
 
 __all__ = [
   'GraphContext',

@@ -9,10 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.execution import feeds
-from tff_adaptive.execution import program
-from tff_adaptive.execution import round_function
-from tff_adaptive.execution import values
+from tff_adaptive.execution import feeds, program, round_function, values
 
 _CACHED_COMPUTATIONS = 64
 

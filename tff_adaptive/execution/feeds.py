@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.execution import program
-from tff_adaptive.execution import values
+from tff_adaptive.execution import program, values
 
 
 @dataclasses.dataclass(frozen=True)

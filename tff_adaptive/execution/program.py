@@ -12,8 +12,7 @@ from typing import Any, Optional
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.execution import graphs
-from tff_adaptive.execution import values
+from tff_adaptive.execution import graphs, values
 
 SERVER = tff.SERVER
 CLIENTS = tff.CLIENTS

@@ -5,9 +5,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.execution import feeds
-from tff_adaptive.execution import program
-from tff_adaptive.execution import values
+from tff_adaptive.execution import feeds, program, values
 
 
 class _Frame:
