@@ -1,0 +1,131 @@
+"""Next-character prediction in Shakespeare's plays; a client is a role.
+
+The data are TFF's (`tff.simulation.datasets.shakespeare`). A snippet becomes its characters' ids
+between a beginning and an end token, padded to whole sequences of 80 + 1, exactly as TFF's
+baseline task does, but for all snippets at once.
+"""
+
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tasks import catalog, language, networks, sources
+from tasks import task as task_lib
+from tff_adaptive import models
+
+STEPS = 80
+# The order of the characters is that of TFF's tutorial and baseline task; ids begin with 1.
+VOCABULARY = (
+  b'dhlptx@DHLPTX $(,048cgkoswCGKOSW[_#\'/37;?bfjnrvzBFJNRVZ"&*.26:\naeimquyAEIMQUY]!%)-159\r'
+)
+OUT_OF_VOCABULARY, BEGIN, END = (len(VOCABULARY) + i for i in (1, 2, 3))
+VOCABULARY_SIZE = len(VOCABULARY) + 4
+_IDS = np.full(256, OUT_OF_VOCABULARY, np.uint8)
+_IDS[np.frombuffer(VOCABULARY, np.uint8)] = np.arange(1, len(VOCABULARY) + 1)
+_FEATURES = {'snippets': tf.io.FixedLenFeature([], tf.string)}
+
+
+def load(
+  name: str = 'shakespeare',
+  data_dir: Optional[str] = None,
+  seed: int = 0,
+  padding: str = 'published',
+) -> task_lib.Task:
+  """Loads the task; all of it is kept in memory, a byte a character.
+
+  Args:
+    name: 'shakespeare'.
+    data_dir: The folder with `shakespeare.sqlite`; None downloads it.
+    seed: Not used: the roles are the clients.
+    padding: How padding enters the loss, see `language.token_weights`.
+
+  Returns:
+    The task; its validation data are all clients' test snippets.
+
+  Raises:
+    tasks.DataError: If the data cannot be used or `padding` is unknown.
+  """
+  del seed
+  path = sources.find_tff_file('shakespeare.sqlite', data_dir, _download)
+  train, test = (sources.SqlClientData(path, s, _FEATURES, None) for s in ('train', 'test'))
+  features, owner = train.all_features()
+  sequences, counts = to_sequences(features['snippets'])
+  ends = np.cumsum(np.bincount(owner, weights=counts, minlength=len(train)).astype(np.int64))[:-1]
+  clients = {c: _pair(s) for c, s in zip(train.client_ids, np.split(sequences, ends))}
+  x, y = _to_int32(*_pair(to_sequences(test.all_features()[0]['snippets'])[0]))
+  build_model(0, padding)  # Refuses an unknown padding before anything runs.
+  return task_lib.Task(
+    name=name,
+    build_model=lambda seed: build_model(seed, padding),
+    train=task_lib.InMemoryClientData(clients, _to_int32),
+    validation=task_lib.example_arrays(x, y),
+    source=f'{path}, splits train and test',
+    description=catalog.describe(name),
+    defaults=catalog.sizes(name),
+    notes={'padding': padding},
+  )
+
+
+def _download(folder: str) -> None:
+  import tensorflow_federated as tff  # Slow to import and needed for a download only.
+
+  tff.simulation.datasets.shakespeare.load_data(cache_dir=folder)
+
+
+def _pair(sequences):
+  return sequences[:, :-1], sequences[:, 1:]
+
+
+def _to_int32(x, y):
+  return x.astype(np.int32), y.astype(np.int32)
+
+
+def to_sequences(snippets, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
+  """Snippets to padded sequences of token ids.
+
+  Args:
+    snippets: Object array [n] of bytes; bytes outside the vocabulary, such as those of text that
+      is not ASCII, become the out-of-vocabulary token each.
+    steps: The length of an input sequence.
+
+  Returns:
+    uint8 [m, steps + 1], the sequences in order, and int64 [n], how many each snippet gave.
+  """
+  lengths = np.array([len(s) for s in snippets], np.int64)
+  counts = -(-(lengths + 2) // (steps + 1))
+  starts = np.cumsum(counts * (steps + 1)) - counts * (steps + 1)
+  tokens = np.zeros(int(counts.sum()) * (steps + 1), np.uint8)
+  tokens[starts] = BEGIN
+  tokens[starts + 1 + lengths] = END
+  # Character k of snippet i goes to starts[i] + 1 + k.
+  shift = starts + 1 - (np.cumsum(lengths) - lengths)
+  text = np.frombuffer(b''.join(snippets), np.uint8)
+  tokens[np.arange(len(text)) + np.repeat(shift, lengths)] = _IDS[text]
+  return tokens.reshape(-1, steps + 1), counts
+
+
+def build_model(seed: int, padding: str = 'published') -> models.Model:
+  """Embedding of 8, two LSTMs of 256 and a dense layer to 90 characters (820,522 parameters).
+
+  Args:
+    seed: Draws the initial weights, from the distributions of TFF's baseline.
+    padding: As in `language.token_weights`.
+
+  Returns:
+    A model of sequences of 80 that also takes a leading client axis.
+  """
+  draw = networks.Initializer(seed)
+  weights = (
+    draw.uniform(0.05, VOCABULARY_SIZE, 8),
+    *language.lstm_weights(draw, 8, 256, he_normal=True),
+    *language.lstm_weights(draw, 256, 256, he_normal=True),
+    *(draw.glorot_uniform(256, VOCABULARY_SIZE), networks.zeros(VOCABULARY_SIZE)),
+  )
+
+  def run(weights, h):
+    h = language.run_lstm(h, weights[:3])
+    h = language.run_lstm(h, weights[3:6])
+    return language.dense_rows(h, *weights[6:])
+
+  return language.build_model(weights, run, STEPS, {'accuracy': [language.PADDING]}, padding)

@@ -1,0 +1,152 @@
+"""Shakespeare: TFF's sequences, TFF's model, and both losses."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow_federated.python.simulation.baselines.shakespeare import (
+  char_prediction_models,
+  char_prediction_preprocessing,
+)
+
+import tasks
+from tasks import language, shakespeare
+from tests.tasks import data
+
+
+def tff_sequences(dataset):
+  """What TFF's baseline makes of a client, without its shuffling."""
+  spec = tff.simulation.baselines.ClientSpec(num_epochs=1, batch_size=1000, shuffle_buffer_size=1)
+  prepare = char_prediction_preprocessing.create_preprocess_fn(spec)
+  pairs = list(prepare(dataset).as_numpy_iterator())
+  return tuple(np.concatenate([p[i] for p in pairs]) for i in range(2))
+
+
+def test_the_vocabulary_is_tffs():
+  theirs = char_prediction_preprocessing
+  assert list(shakespeare.VOCABULARY) == [ord(c) for c in theirs.CHAR_VOCAB]
+  special = (0, shakespeare.OUT_OF_VOCABULARY, shakespeare.BEGIN, shakespeare.END)
+  assert special == theirs.get_special_tokens()
+  assert shakespeare.VOCABULARY_SIZE == tff.simulation.baselines.shakespeare.VOCAB_LENGTH == 90
+
+
+def test_any_text_is_cut_as_tff_cuts_it():
+  snippets = [
+    b'',
+    b'x' * 78,
+    b'y' * 79,
+    b'z' * 80,
+    'Où? \u2014 ~'.encode(),
+    b'\xff\x00',
+    b'a b' * 99,
+  ]
+  dataset = tf.data.Dataset.from_tensor_slices({'snippets': snippets})
+  x, y = tff_sequences(dataset)
+  sequences, counts = shakespeare.to_sequences(np.array(snippets, object))
+  np.testing.assert_array_equal(sequences[:, :-1], x)
+  np.testing.assert_array_equal(sequences[:, 1:], y)
+  np.testing.assert_array_equal(counts, [1, 1, 1, 2, 1, 1, 4])
+
+
+@pytest.fixture(scope='module')
+def task():
+  return tasks.load('shakespeare', data.DATA_DIR)
+
+
+@data.needs('shakespeare.sqlite')
+def test_the_data_are_tffs(task):
+  train, test = tff.simulation.datasets.shakespeare.load_data(cache_dir=data.DATA_DIR)
+  assert list(task.train.client_ids) == train.client_ids
+  assert len(task.train) == 715
+  for client in train.client_ids[::120]:
+    x, y = tff_sequences(train.create_tf_dataset_for_client(client))
+    loaded = task.train.load(client)
+    np.testing.assert_array_equal(loaded['x'], x)
+    np.testing.assert_array_equal(loaded['y'], y)
+    assert task.train.num_examples(client) == len(x)
+    assert loaded['x'].dtype == loaded['y'].dtype == np.int32
+  x, _ = tff_sequences(test.create_tf_dataset_for_client(test.client_ids[0]))
+  np.testing.assert_array_equal(task.validation['x'][: len(x)], x)
+
+
+SNIPPETS = np.array([b'Never, never!', b'To be ' * 30, b'', b'My lord, ' * 8], object)
+SEQUENCES = shakespeare.to_sequences(SNIPPETS)[0].astype(np.int32)
+X, Y = SEQUENCES[:, :-1], SEQUENCES[:, 1:]
+
+
+def keras_copy(model):
+  theirs = char_prediction_models.create_recurrent_model(90, 80)
+  theirs.build([None, 80])
+  theirs.set_weights(model.initial_weights[0])
+  return theirs
+
+
+def gradients(loss, weights):
+  with tf.GradientTape() as tape:
+    tape.watch(weights)
+    value = loss()
+  return value, [tf.convert_to_tensor(g) for g in tape.gradient(value, weights)]
+
+
+@pytest.mark.parametrize('padding', language.PADDING_RULES)
+def test_the_model_and_its_loss_are_keras(padding):
+  model = shakespeare.build_model(1, padding)
+  assert model.num_parameters == 820_522
+  theirs = keras_copy(model)
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  logits = theirs(X)
+  read = X != 0
+  np.testing.assert_allclose(
+    model.forward(weights, X, False, None)[read], logits[read], rtol=1e-4, atol=1e-5
+  )
+  cross_entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+  def their_loss():
+    logits = theirs(X)
+    # Without Keras's mask the loss is the mean over all steps, as in the published code.
+    return cross_entropy(Y, logits if padding == 'tff' else tf.identity(logits))
+
+  ours, g = gradients(lambda: model.loss_and_metrics(weights, X, Y)[0], weights)
+  value, h = gradients(their_loss, theirs.trainable_weights)
+  np.testing.assert_allclose(ours, value, rtol=1e-5)
+  for a, b in zip(g, h):
+    np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())
+
+
+def test_a_batch_filled_up_has_the_loss_of_the_examples_alone():
+  model = shakespeare.build_model(1, 'tff')
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  full, _ = model.loss_and_metrics(weights, X, Y)
+  zeros = np.zeros([2, 80], np.int32)
+  filled, _ = model.loss_and_metrics(
+    weights,
+    np.concatenate([X, zeros]),
+    np.concatenate([Y, zeros]),
+    mask=tf.constant([1.0] * len(X) + [0, 0]),
+  )
+  np.testing.assert_allclose(full, filled, rtol=1e-6)
+
+
+def test_the_accuracy_leaves_padding_out():
+  y = tf.constant([[3, 2, 0, 0], [1, 1, 1, 1]])
+  logits = tf.one_hot([[3, 1, 0, 0], [1, 1, 0, 1]], 5)
+  hit, counted = language.accuracy([0])(logits, y)
+  np.testing.assert_array_equal(hit, [1, 3])
+  np.testing.assert_array_equal(counted, [2, 4])
+
+
+def test_a_client_axis_is_one_model_a_client():
+  model, other = shakespeare.build_model(1), shakespeare.build_model(2)
+  stacked = tuple(map(tf.stack, zip(model.initial_weights[0], other.initial_weights[0])))
+  x, y = tf.constant(np.stack([X, X[::-1]])), tf.constant(np.stack([Y, Y[::-1]]))
+  losses, sums = model.loss_and_metrics(stacked, x, y)
+  for k, m in enumerate((model, other)):
+    loss, one = m.loss_and_metrics(tuple(map(tf.constant, m.initial_weights[0])), x[k], y[k])
+    np.testing.assert_allclose(losses[k], loss, rtol=1e-5)
+    np.testing.assert_allclose(sums['accuracy'][k], one['accuracy'], rtol=1e-5)
+
+
+@data.needs('shakespeare.sqlite')
+def test_an_unknown_padding_rule_is_an_error():
+  with pytest.raises(tasks.DataError, match="padding is 'none'; choose one of: published, tff"):
+    tasks.load('shakespeare', data.DATA_DIR, padding='none')
