@@ -250,6 +250,10 @@ def _intrinsic(block):
 
 
 def compile_to_call_dominant(comp: tff.framework.ConcreteComputation) -> Any:
-  """TFF's compiler: intrinsics with bodies replaced, the rest in call-dominant form."""
+  """TFF's compiler: intrinsics with bodies replaced, the rest in call-dominant form.
+
+  Secure sums become sums, with their bounds checked, as in TFF's own simulations.
+  """
+  comp = tff.backends.test.replace_secure_intrinsics_with_bodies(comp)
   block, _ = tff.tensorflow.replace_intrinsics_with_bodies(comp.to_building_block())
   return tff.framework.to_call_dominant(block)

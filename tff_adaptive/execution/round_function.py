@@ -37,8 +37,7 @@ def trace(block: Any, parameter_type: Any, layout: feeds.Layout, parallel_client
   """Builds the function of flat feeds for a computation.
 
   Args:
-    block: A building block in call-dominant form: a Lambda, or anything else for a computation
-      without parameter.
+    block: A building block in call-dominant form; for a computation with a parameter, a function.
     parameter_type: Type of the parameter, or None.
     layout: How the arguments are fed.
     parallel_clients: How many clients may be in work at once.
@@ -56,7 +55,7 @@ def trace(block: Any, parameter_type: Any, layout: feeds.Layout, parallel_client
       result = result(None) if callable(result) else result
     else:
       parameter, num_clients = layout.parameter_nodes(flat)
-      result = interpreter.evaluate(block.result, {block.parameter_name: parameter})
+      result = interpreter.evaluate(block, {})(parameter)
     round_ = _Round(_Frame(), num_clients, parallel_clients)
     return round_.run(result)
 
