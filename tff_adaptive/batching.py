@@ -49,15 +49,20 @@ class Plan:
   """The examples of each local step of one client.
 
   Attributes:
-    indices: int32 [K, B]: examples of each step; padding repeats example 0.
-    weights: float32 [K, B]: 1 for an example that counts, 0 for padding. None with whole batches
-      (then every example counts).
-    sizes: int32 [K]: examples of each step that count.
+    indices: int32 [K, B]: examples of each step; padding repeats an example.
+    sizes: int32 [K]: examples of each step that count, the first ones of its row.
+    is_padded: Whether `sizes` may be less than B.
   """
 
   indices: tf.Tensor
-  weights: Optional[tf.Tensor]
   sizes: tf.Tensor
+  is_padded: bool
+
+  def shares_and_size(self) -> tf.Tensor:
+    """float32 [K, B + 1]: each example's share in its step's mean, and the step's size."""
+    sizes = tf.cast(self.sizes, tf.float32)[:, tf.newaxis]
+    counts = tf.sequence_mask(self.sizes, tf.shape(self.indices)[1], dtype=tf.float32)
+    return tf.concat([counts / sizes, sizes], 1)
 
 
 def plan(batching: Batching, num_examples: tf.Tensor, seed: tf.Tensor) -> Plan:
@@ -78,17 +83,19 @@ def plan(batching: Batching, num_examples: tf.Tensor, seed: tf.Tensor) -> Plan:
   else:
     order = tf.tile(tf.range(n)[tf.newaxis], [epochs, 1])
   if batching.batch_size is None:
-    return Plan(order, None, tf.fill([epochs], n))
+    steps = batching.steps(n)
+    return Plan(order[:steps], tf.fill([steps], n), False)
   size = batching.batch_size
   steps = -(-n // size)
   missing = steps * size - n
+  last = size - missing
   if batching.fill_last:
-    extra = tf.random.stateless_uniform(
+    filling = tf.random.stateless_uniform(
       [epochs, missing], fold(seed, 2), maxval=tf.maximum(n, 1), dtype=tf.int32
     )
-    indices = tf.reshape(tf.concat([order, extra], 1), [epochs * steps, size])
-    return Plan(indices, None, tf.fill([epochs * steps], size))
-  indices = tf.reshape(tf.pad(order, [[0, 0], [0, missing]]), [epochs * steps, size])
-  weights = tf.pad(tf.ones([epochs, n]), [[0, 0], [0, missing]])
-  weights = tf.reshape(weights, [epochs * steps, size])
-  return Plan(indices, weights, tf.cast(tf.reduce_sum(weights, -1), tf.int32))
+    last = size
+  else:
+    filling = tf.zeros([epochs, missing], tf.int32)
+  indices = tf.reshape(tf.concat([order, filling], 1), [epochs * steps, size])
+  is_last = tf.equal((tf.range(epochs * steps) + 1) % tf.maximum(steps, 1), 0)
+  return Plan(indices, tf.where(is_last, last, size), not batching.fill_last)

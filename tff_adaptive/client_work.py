@@ -115,21 +115,22 @@ def train_client(
     full_gradient=lambda: source.mean_gradient(theta_0, tuple(weights.non_trainable)),
   )
 
-  def step(state, batch, mask, seed):
-    theta, optimizer_state, metrics = state
-    g, metrics = model.gradients(theta, tuple(weights.non_trainable), batch, mask, seed, metrics)
+  def step(state, batch, weighting, seed):
+    theta, slots, metrics = state
+    g, metrics = model.gradients(
+      theta, tuple(weights.non_trainable), batch, weighting, seed, metrics
+    )
     g = _dense(g, theta)
     g = correction.gradient(client, theta, g)
     if training.clip_norm is not None:
       g = tuple(tf.clip_by_global_norm(g, training.clip_norm)[0])
     if training.weight_decay:
       g = corrections.combine(lambda g, w: g + training.weight_decay * w, g, theta)
-    optimizer_state, theta = training.optimizer.next(optimizer_state, theta, g)
-    return tuple(theta), optimizer_state, metrics
+    slots, theta = optimizer.next(slots, theta, g)
+    return tuple(theta), slots, metrics
 
-  specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in theta_0)
-  optimizer_state = _with_rate(training.optimizer, training.optimizer.initialize(specs), rate)
-  (theta, _, metrics), steps, seen = source.run(step, (theta_0, optimizer_state, model.start()))
+  optimizer = _LeanOptimizer(training.optimizer, theta_0, rate)
+  (theta, _, metrics), steps, seen = source.run(step, (theta_0, optimizer.slots, model.start()))
 
   g_i = corrections.combine(tf.subtract, theta_0, theta)
   squared_norm = corrections.squared_norm(g_i)
@@ -162,12 +163,37 @@ def _dense(gradients, weights):
   )
 
 
-def _with_rate(optimizer, state, rate):
-  key = tff.learning.optimizers.LEARNING_RATE_KEY
-  hparams = optimizer.get_hparams(state)
-  if key not in hparams:
-    return state
-  return optimizer.set_hparams(state, collections.OrderedDict(hparams, **{key: rate}))
+class _LeanOptimizer:
+  """A TFF optimizer whose constant state (learning rate, momentum ...) stays out of the loop."""
+
+  def __init__(self, optimizer, weights, rate):
+    self._optimizer = optimizer
+    state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
+    key = tff.learning.optimizers.LEARNING_RATE_KEY
+    hparams = optimizer.get_hparams(state)
+    if key in hparams:
+      state = optimizer.set_hparams(state, collections.OrderedDict(hparams, **{key: rate}))
+    self._state = tf.nest.map_structure(tf.convert_to_tensor, state)
+    flat = tf.nest.flatten(self._state)
+    zeros = tuple(tf.zeros_like(w) for w in weights)
+    after = tf.nest.flatten(optimizer.next(self._state, weights, zeros)[0])
+    self._changes = [new is not old for new, old in zip(after, flat)]
+    self.slots = tuple(leaf for leaf, changes in zip(flat, self._changes) if changes)
+
+  def next(self, slots, weights, gradients):
+    """As `tff.learning.optimizers.Optimizer.next`, with the changing leaves alone."""
+    slots = iter(slots)
+    flat = tf.nest.flatten(self._state)
+    flat = [next(slots) if changes else leaf for leaf, changes in zip(flat, self._changes)]
+    state, weights = self._optimizer.next(
+      tf.nest.pack_sequence_as(self._state, flat), weights, gradients
+    )
+    flat = tf.nest.flatten(state)
+    return tuple(leaf for leaf, changes in zip(flat, self._changes) if changes), weights
+
+
+def _base_seed(training):
+  return tf.constant([training.seed & 0x7FFFFFFF, training.seed >> 31 & 0x7FFFFFFF], tf.int32)
 
 
 class _WholeArrays:
@@ -179,10 +205,13 @@ class _WholeArrays:
     self._x, self._y = element['x'], element['y']
     n = tf.shape(self._y)[0]
     self.num_examples = tf.cast(n, tf.float32)
-    seed = tf.constant([training.seed & 0x7FFFFFFF, training.seed >> 31 & 0x7FFFFFFF], tf.int32)
-    self._seed = batching_lib.fold(seed, round_number, element['client'])
-    self._plan = batching_lib.plan(training.batching, n, self._seed)
+    seed = batching_lib.fold(_base_seed(training), round_number, element['client'])
+    self._seed = tf.unstack(seed)
+    self._plan = batching_lib.plan(training.batching, n, seed)
     self._steps = tf.shape(self._plan.indices)[0]
+    self._weighting = None
+    if model.is_masked and training.batching.batch_size is not None:
+      self._weighting = self._plan.shares_and_size()
 
   def run(self, step, state):
     """All local steps; returns the state, K_i and n_i."""
@@ -195,15 +224,16 @@ class _WholeArrays:
     return state, self._steps, self.num_examples
 
   def _batch(self, i):
-    indices, mask = self._plan.indices[i], None
-    if self._plan.weights is not None:
-      if self._model.is_masked:
-        mask = self._plan.weights[i]
-      else:
-        indices = indices[: self._plan.sizes[i]]
+    # Everything that the loop captures or does costs in every step: gathers, not slices.
+    indices, weighting = tf.gather(self._plan.indices, i), None
+    if self._weighting is not None:
+      row = tf.gather(self._weighting, i)
+      weighting = row[:-1], row[-1]
+    elif self._plan.is_padded:
+      indices = indices[: tf.gather(self._plan.sizes, i)]
     batch = collections.OrderedDict(x=tf.gather(self._x, indices), y=tf.gather(self._y, indices))
     # Distinct for each step, and cheap: the generator scrambles neighbouring seeds.
-    return batch, mask, tf.stack([self._seed[0], self._seed[1] + i])
+    return batch, weighting, tf.stack([self._seed[0], self._seed[1] + i])
 
   def mean_gradient(self, theta, non_trainable):
     """Mean gradient over all examples at `theta`, by slices of some 512 examples."""
@@ -231,8 +261,7 @@ class _Batches:
   def __init__(self, model, training, data, round_number):
     self._model = model
     self._data = data
-    seed = tf.constant([training.seed & 0x7FFFFFFF, training.seed >> 31 & 0x7FFFFFFF], tf.int32)
-    self._seed = batching_lib.fold(seed, round_number)
+    self._seed = batching_lib.fold(_base_seed(training), round_number)
     self.num_examples = tf.zeros([])  # Known only at the end.
 
   def run(self, step, state):

@@ -63,8 +63,18 @@ class LocalModel:
     """Called once a client, inside its graph: returns the metrics before the first batch."""
     raise NotImplementedError
 
-  def gradients(self, weights, non_trainable, batch, mask, seed, metrics) -> tuple[Any, Any]:
-    """Gradients of the mean loss of a batch, and the metrics with this batch added."""
+  def gradients(self, weights, non_trainable, batch, weighting, seed, metrics) -> tuple[Any, Any]:
+    """Gradients of the mean loss of a batch, and the metrics with this batch added.
+
+    Args:
+      weights: Trainable weights.
+      non_trainable: Other weights.
+      batch: The batch.
+      weighting: None, or `(shares [B], size)` if the model `is_masked`: each example's share in
+        the mean (0 for padding) and the number of examples that count.
+      seed: int32 [2] for dropout, or None.
+      metrics: From `start` or the step before.
+    """
     raise NotImplementedError
 
   def metric_sums(self, metrics, is_finite) -> Any:
@@ -88,16 +98,23 @@ class _SeededModel(LocalModel):
     return tff.learning.models.ModelWeights(tuple(map(tf.constant, trainable)), ())
 
   def start(self):
-    return self.model.zero_metrics()
+    return tf.zeros([2 * len(self.model.metric_names)])
 
-  def gradients(self, weights, non_trainable, batch, mask, seed, metrics):
+  def gradients(self, weights, non_trainable, batch, weighting, seed, metrics):
+    if weighting is None:
+      shares, size = None, tf.cast(tf.shape(batch['y'])[0], tf.float32)
+    else:
+      shares, size = weighting
     with tf.GradientTape() as tape:
       tape.watch(weights)
-      loss, sums = self.model.loss_and_metrics(
-        weights, batch['x'], batch['y'], mask=mask, training=True, seed=seed
+      loss, means = self.model.loss_and_metrics(
+        weights, batch['x'], batch['y'], shares=shares, training=True, seed=seed
       )
-    metrics = tf.nest.map_structure(tf.add, metrics, sums)
-    return tape.gradient(loss, weights), metrics
+    return tape.gradient(loss, weights), metrics + size * means
+
+  def metric_sums(self, metrics, is_finite):
+    # Not a product: the sums of a client that diverged may be NaN.
+    return self.model.unpack_metrics(tf.where(is_finite, metrics, 0.0))
 
 
 class _FunctionalModel(LocalModel):
@@ -117,7 +134,7 @@ class _FunctionalModel(LocalModel):
   def start(self):
     return self._model.initialize_metrics_state()
 
-  def gradients(self, weights, non_trainable, batch, mask, seed, metrics):
+  def gradients(self, weights, non_trainable, batch, weighting, seed, metrics):
     x, y = _features_and_labels(batch)
     with tf.GradientTape() as tape:
       tape.watch(weights)
@@ -153,7 +170,7 @@ class _VariableModel(LocalModel):
     self._model = self._model_fn()
     return collections.OrderedDict()
 
-  def gradients(self, weights, non_trainable, batch, mask, seed, metrics):
+  def gradients(self, weights, non_trainable, batch, weighting, seed, metrics):
     variables = tff.learning.models.ModelWeights.from_model(self._model)
     for variable, value in zip(variables.trainable, weights):
       variable.assign(value)

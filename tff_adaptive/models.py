@@ -103,8 +103,15 @@ class Model(tff.learning.models.FunctionalModel):
 
     @tf.function
     def update_metrics(state, labels, batch_output, sample_weight=None):
-      new = self._metric_sums(batch_output.predictions, labels, sample_weight)
-      return tf.nest.map_structure(tf.add, state, new)
+      del sample_weight  # TFF's loops give none.
+      predictions = batch_output.predictions
+      losses = example_loss(predictions, labels)
+      pairs = {'loss': (losses, tf.ones_like(losses))}
+      pairs.update((name, fn(predictions, labels)) for name, fn in metrics.items())
+      return collections.OrderedDict(
+        (name, state[name] + tf.cast(tf.stack([tf.reduce_sum(v) for v in pair]), tf.float32))
+        for name, pair in pairs.items()
+      )
 
     super().__init__(
       initial_weights=(tuple(initial_weights), ()),
@@ -129,51 +136,57 @@ class Model(tff.learning.models.FunctionalModel):
     x: tf.Tensor,
     y: tf.Tensor,
     *,
-    mask: Optional[tf.Tensor] = None,
+    shares: Optional[tf.Tensor] = None,
     training: bool = True,
     seed: Optional[tf.Tensor] = None,
-  ) -> tuple[tf.Tensor, collections.OrderedDict]:
-    """Mean loss of a batch and its metric sums.
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean loss of a batch and the means of its metrics.
 
     Args:
       weights: Trainable weights, a tuple of tensors.
       x: Features [B, ...].
       y: Labels [B, ...].
-      mask: Optional float32 [B]: 1 for an example that counts, 0 for padding.
+      shares: Optional float32 [B], each example's share in the means: 1 / (examples that count),
+        and 0 for padding. None: all count the same.
       training: Whether dropout is on.
       seed: int32 [2], or None for no dropout.
 
     Returns:
-      `(loss, sums)`: the scalar mean loss (with the penalty, if any) and name -> float32 [2],
-      numerator and denominator of each metric. With a client axis, [G] and [G, 2].
+      `(loss, means)`: the scalar mean loss (with the penalty, if any), and float32 [2 M]: for
+      each of the M metrics its mean numerator and its mean denominator. With a client axis,
+      [G] and [G, 2 M].
     """
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
     losses = self.example_loss(predictions, y)
-    loss = _weighted_mean(losses, mask)
+    loss = _mean(losses, shares)
+    means = [loss, tf.ones_like(loss)]
+    for fn in self.metric_fns.values():
+      numerator, denominator = fn(predictions, y)
+      means.append(_mean(numerator, shares))
+      means.append(_mean(denominator, shares))
+    means = tf.stack([tf.cast(m, tf.float32) for m in means], axis=-1)
     if self.penalty is not None and training:
       loss += self.penalty(tuple(weights))
-    return loss, self._metric_sums(predictions, y, mask, losses)
+    return loss, means
 
-  def _metric_sums(self, predictions, y, mask, losses=None):
-    losses = self.example_loss(predictions, y) if losses is None else losses
-    pairs = {'loss': (losses, tf.ones_like(losses))}
-    pairs.update((name, fn(predictions, y)) for name, fn in self.metric_fns.items())
-    sums = collections.OrderedDict()
-    for name in self.metric_names:
-      pair = tf.cast(tf.stack(pairs[name], axis=-1), tf.float32)
-      if mask is not None:
-        # Not a product: padding may give an infinite loss, and 0 * inf is not 0.
-        kept = tf.cast(mask, tf.float32)[..., tf.newaxis]
-        pair = tf.where(kept > 0, pair * kept, 0.0)
-      sums[name] = tf.reduce_sum(pair, axis=-2)
-    return sums
+  def unpack_metrics(self, sums: tf.Tensor) -> collections.OrderedDict:
+    """Sums in the order of `loss_and_metrics`, [2 M], as name -> [2]."""
+    pairs = tf.reshape(sums, [len(self.metric_names), 2])
+    return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs)))
+
+
+def _mean(values, shares):
+  values = tf.cast(values, tf.float32) if values.dtype.is_integer else values
+  if shares is None:
+    return tf.reduce_mean(values, axis=-1)
+  return tf.reduce_sum(values * tf.cast(shares, values.dtype), axis=-1)
 
 
 def _weighted_mean(losses, weight):
   if weight is None:
     return tf.reduce_mean(losses, axis=-1)
   weight = tf.cast(weight, losses.dtype)
-  total = tf.reduce_sum(tf.where(weight > 0, losses * weight, tf.zeros([], losses.dtype)), axis=-1)
+  total = tf.reduce_sum(losses * weight, axis=-1)
   return tf.math.divide_no_nan(total, tf.reduce_sum(weight, axis=-1))
 
 
@@ -210,7 +223,8 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
 
   @tf.function(autograph=False, reduce_retracing=True)
   def batch_sums(weights, x, y):
-    return model.loss_and_metrics(weights, x, y, training=False)[1]
+    _, means = model.loss_and_metrics(weights, x, y, training=False)
+    return model.unpack_metrics(means * tf.cast(tf.shape(y)[0], tf.float32))
 
   def evaluate(weights, data):
     weights = tuple(tf.convert_to_tensor(w) for w in weights)

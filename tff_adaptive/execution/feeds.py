@@ -20,6 +20,9 @@ import tensorflow_federated as tff
 from tff_adaptive.execution import program, values
 
 
+_ALIGNMENT = 64  # Bytes.
+
+
 @dataclasses.dataclass(frozen=True)
 class Leaf:
   """One leaf of the parameter: its type and how it is fed."""
@@ -217,10 +220,27 @@ def _feed_tensors(entries, leaf):
   else:
     entries = [values.to_tensor(e, leaf.type) for e in entries]
   if leaf.form == 'stack':
-    return [tf.convert_to_tensor(np.stack(entries)) if plain else tf.stack(entries)]
+    return [_join([e[np.newaxis] for e in entries]) if plain else tf.stack(entries)]
   offsets = np.cumsum([0] + [int(e.shape[0]) for e in entries])
-  joined = tf.convert_to_tensor(np.concatenate(entries)) if plain else tf.concat(entries, 0)
+  joined = _join(entries) if plain else tf.concat(entries, 0)
   return [joined, tf.constant(offsets, tf.int64)]
+
+
+def _join(arrays):
+  """Concatenates arrays into a tensor with a single copy.
+
+  TensorFlow takes over a NumPy array without copying if it is aligned as its own are.
+  """
+  first, length = arrays[0], sum(len(a) for a in arrays)
+  if first.dtype.kind not in 'fiub':
+    return tf.convert_to_tensor(np.concatenate(arrays))
+  shape = (length, *first.shape[1:])
+  size = int(np.prod(shape)) * first.dtype.itemsize
+  memory = np.empty(size + _ALIGNMENT, np.uint8)
+  start = -memory.ctypes.data % _ALIGNMENT
+  joined = memory[start : start + size].view(first.dtype).reshape(shape)
+  np.concatenate(arrays, out=joined)
+  return tf.convert_to_tensor(joined)
 
 
 def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:

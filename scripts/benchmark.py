@@ -1,0 +1,152 @@
+"""Measures seconds per round, tracing time and memory, as ratios in one run on one machine.
+
+Each way to do a round (TFF's stock process and this project's, in TFF's native context and in
+the graph engine, and a loop by hand) runs in a process of its own; the rounds are interleaved, so
+that a change of the machine's speed meets all alike. Examples:
+
+  python scripts/benchmark.py --works=W1,W4 --rounds=10 --json=results/benchmark.json
+  python scripts/benchmark.py --works=shakespeare_real --data_dir=FOLDER --rounds=5
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+from absl import app
+from absl import flags
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+_WORKS = flags.DEFINE_list(
+  'works',
+  ['W1', 'W4'],
+  'Works: W1, W1s, W2, W3, W4 (synthetic); digits_real, emnist_real, shakespeare_real.',
+)
+_VARIANTS = flags.DEFINE_list(
+  'variants',
+  ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
+  'Ways to do a round.',
+)
+_ROUNDS = flags.DEFINE_integer('rounds', 10, 'Measured rounds, after two that are not.', 1)
+_JSON = flags.DEFINE_string('json', None, 'Where to write the figures.')
+_DATA_DIR = flags.DEFINE_string('data_dir', None, "Folder with TFF's files, for real works.")
+
+
+class _Child:
+  """A process that runs one variant of one work, a round at each request."""
+
+  def __init__(self, work, variant):
+    arguments = [sys.executable, '-m', 'scripts.benchmarking.child', work, variant]
+    self._process = subprocess.Popen(
+      [*arguments, _DATA_DIR.value or ''],
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.DEVNULL,
+      text=True,
+      cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+    )
+
+  def ask(self, line):
+    """Sends a request and returns the answer, a JSON object."""
+    self._process.stdin.write(line + '\n')
+    self._process.stdin.flush()
+    for answer in self._process.stdout:
+      if answer.startswith('{'):
+        return json.loads(answer)
+    raise RuntimeError(f'a child ended with code {self._process.wait()} at request {line!r}')
+
+  def end(self):
+    """Ends the process."""
+    self._process.stdin.close()
+    self._process.wait()
+
+
+def measure(work, variants, rounds):
+  """Figures of each variant of a work."""
+  children, figures, times = {}, {}, {}
+  for variant in variants:
+    child = _Child(work, variant)
+    try:
+      first = child.ask('round')
+      child.ask('round')
+    except RuntimeError as error:
+      figures[variant] = {'error': str(error)}
+      continue
+    children[variant], times[variant] = child, []
+    figures[variant] = {'seconds_first_round': first['seconds']}
+  for _ in range(rounds):
+    for variant, child in children.items():
+      times[variant].append(child.ask('round')['seconds'])
+  for variant, child in children.items():
+    figures[variant].update(
+      seconds_median=statistics.median(times[variant]),
+      seconds_min=min(times[variant]),
+      seconds_tracing=max(
+        0.0, figures[variant]['seconds_first_round'] - statistics.median(times[variant])
+      ),
+      peak_memory_mb=child.ask('memory')['peak_mb'],
+    )
+    child.end()
+  return figures
+
+
+def table(results):
+  """The figures as a Markdown table."""
+  lines = [
+    '| work | variant | s/round (median) | (min) | x by hand | tracing s | peak MB |',
+    '|---|---|---|---|---|---|---|',
+  ]
+  for work, figures in results.items():
+    hand = figures.get('hand', {}).get('seconds_median')
+    for variant, f in figures.items():
+      if 'error' in f:
+        lines.append(f'| {work} | {variant} | failed: {f["error"]} | | | | |')
+        continue
+      ratio = f'{f["seconds_median"] / hand:.2f}' if hand else ''
+      lines.append(
+        f'| {work} | {variant} | {f["seconds_median"]:.3f} | {f["seconds_min"]:.3f} | {ratio} '
+        f'| {f["seconds_tracing"]:.1f} | {f["peak_memory_mb"]:.0f} |'
+      )
+  return '\n'.join(lines)
+
+
+def main(argv):
+  """Runs the benchmark and prints the table."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unknown arguments {argv[1:]}')
+  from scripts.benchmarking import works
+
+  unknown = [w for w in _WORKS.value if w not in works.WORKS]
+  if unknown:
+    raise app.UsageError(f'unknown works {unknown}; there are {", ".join(works.WORKS)}')
+  results = {}
+  for work in _WORKS.value:
+    variants = [v for v in _VARIANTS.value if v != 'hand' or works.WORKS[work].task is None]
+    print(f'{work}: {works.WORKS[work].description} ...', file=sys.stderr, flush=True)
+    results[work] = measure(work, variants, _ROUNDS.value)
+    print(table({work: results[work]}), flush=True)
+  if _JSON.value:
+    machine = {
+      'processor': platform.processor() or platform.machine(),
+      'cores': len(os.sched_getaffinity(0)),
+      'python': platform.python_version(),
+      'date': time.strftime('%Y-%m-%d'),
+    }
+    partial = _JSON.value + '.tmp'
+    with open(partial, 'w') as file:
+      json.dump({'machine': machine, 'rounds': _ROUNDS.value, 'works': results}, file, indent=1)
+    os.replace(partial, _JSON.value)
+    print(f'written: {_JSON.value}')
+
+
+def main_cli():
+  """Console entry point."""
+  app.run(main)
+
+
+if __name__ == '__main__':
+  main_cli()

@@ -1,0 +1,66 @@
+"""Child process of the benchmark: does a round at each request on standard input."""
+
+import json
+import os
+import sys
+import threading
+import time
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+import psutil
+
+
+class _PeakMemory(threading.Thread):
+  """Peak of the memory of this process and its children (proportional set size), sampled."""
+
+  def __init__(self):
+    super().__init__(daemon=True)
+    self.peak_mb = 0.0
+    self.start()
+
+  def sample(self):
+    """Takes a sample."""
+    total = 0
+    me = psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+      try:
+        total += process.memory_full_info().pss
+      except psutil.Error:
+        continue
+    self.peak_mb = max(self.peak_mb, total / 2**20)
+
+  def run(self):
+    """Samples until the process ends."""
+    while True:
+      time.sleep(1.0)
+      self.sample()
+
+
+def main():
+  """Serves requests until standard input closes."""
+  from scripts.benchmarking import variants
+  from scripts.benchmarking import works
+  from tff_adaptive import execution
+
+  name, variant, data_dir = sys.argv[1:4]
+  memory = _PeakMemory()
+  try:
+    runner = variants.build(variant, works.WORKS[name], data_dir)
+    r = 0
+    for request in sys.stdin:
+      if request.strip() == 'memory':
+        memory.sample()
+        answer = {'peak_mb': memory.peak_mb}
+      else:
+        start = time.perf_counter()
+        runner.round(r)
+        answer = {'seconds': time.perf_counter() - start}
+        r += 1
+      print(json.dumps(answer), flush=True)
+  finally:
+    execution.reap_workers()
+
+
+if __name__ == '__main__':
+  main()

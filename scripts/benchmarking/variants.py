@@ -1,0 +1,151 @@
+"""The ways to do a round, each as an object with `round(r)`; one child process runs one."""
+
+import collections
+import functools
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from scripts.benchmarking import hand_loop
+from scripts.benchmarking import works
+from tff_adaptive import algorithms
+from tff_adaptive import batching
+from tff_adaptive import execution
+
+
+def build(variant: str, work: works.Work, data_dir: str) -> Any:
+  """Builds a variant by name; see `VARIANTS`."""
+  kind, _, context = variant.partition('_')
+  if context == 'native':
+    execution.set_native_context()
+  elif context == 'graph':
+    execution.set_graph_context()
+  clients = _SyntheticClients(work) if work.task is None else _TaskClients(work, data_dir)
+  return {'stock': _Stock, 'ours': _Ours, 'hand': _Hand}[kind](work, clients)
+
+
+VARIANTS = {
+  'stock_native': "TFF's stock process, native context",
+  'stock_graph': "TFF's stock process, graph engine",
+  'ours_native': 'this project, native context',
+  'ours_graph': 'this project, graph engine',
+  'hand': 'loop by hand',
+}
+
+
+class _SyntheticClients:
+  """Clients of W1 to W4; their arrays are made once."""
+
+  def __init__(self, work):
+    self._work = work
+    self.population = work.population
+    self.model = functools.partial(works.build_model, work)
+
+  @functools.lru_cache(maxsize=None)  # noqa: B019 - one object a process.
+  def load(self, client):
+    return works.synthetic_client(self._work, client)
+
+  def stock(self):
+    return works.stock_model_fn(self._work), self._dataset
+
+  def _dataset(self, client):
+    data = self.load(client)
+    data = tf.data.Dataset.from_tensor_slices(data).repeat(self._work.epochs)
+    return data.batch(self._work.batch_size)
+
+
+class _TaskClients:
+  """Clients of a task on real data, loaded anew each round; stock: TFF's own baseline task."""
+
+  def __init__(self, work, data_dir):
+    import tasks
+
+    self._work = work
+    self._data_dir = data_dir
+    self._task = tasks.load(work.task, data_dir=data_dir, **dict(work.task_options))
+    self._ids = self._task.train.client_ids
+    self.population = len(self._ids)
+    self.model = functools.partial(self._task.build_model, 1)
+
+  def load(self, client):
+    return self._task.train.load(self._ids[client])
+
+  def stock(self):
+    baselines = tff.simulation.baselines
+    spec = baselines.ClientSpec(num_epochs=1, batch_size=self._work.batch_size)
+    if self._work.task == 'shakespeare':
+      task = baselines.shakespeare.create_character_prediction_task(
+        spec, sequence_length=80, cache_dir=self._data_dir
+      )
+    else:
+      task = baselines.emnist.create_character_recognition_task(
+        spec,
+        model_id='cnn_dropout',
+        only_digits=dict(self._work.task_options).get('only_digits', False),
+        cache_dir=self._data_dir,
+      )
+    train = task.datasets.train_data.preprocess(task.datasets.train_preprocess_fn)
+    return task.model_fn, lambda client: train.create_tf_dataset_for_client(self._ids[client])
+
+
+class _Stock:
+  """`tff.learning.algorithms.build_weighted_fed_avg`."""
+
+  def __init__(self, work, clients):
+    self._work, self._population = work, clients.population
+    model_fn, self._dataset = clients.stock()
+    self._process = tff.learning.algorithms.build_weighted_fed_avg(
+      model_fn, client_optimizer_fn=tff.learning.optimizers.build_sgdm(work.rate)
+    )
+    self._state = self._process.initialize()
+
+  def round(self, r):
+    ids = works.cohort(self._work, self._population, r)
+    output = self._process.next(self._state, [self._dataset(c) for c in ids])
+    self._state = output.state
+    return [np.asarray(w) for w in output.state.global_model_weights.trainable[:1]]
+
+
+class _Ours:
+  """This project's FedAvg."""
+
+  def __init__(self, work, clients):
+    self._work, self._clients = work, clients
+    self._process = algorithms.build_fed_avg(
+      clients.model(),
+      client_learning_rate=work.rate,
+      batching=batching.Batching(work.batch_size, work.epochs),
+    )
+    self._state = self._process.initialize()
+
+  def round(self, r):
+    ids = works.cohort(self._work, self._clients.population, r)
+    cohort = [[collections.OrderedDict(self._clients.load(c), client=np.int32(c))] for c in ids]
+    output = self._process.next(self._state, cohort)
+    self._state = output.state
+    return [np.asarray(w) for w in output.state.global_model_weights.trainable[:1]]
+
+
+class _Hand:
+  """The loop by hand (synthetic works only)."""
+
+  def __init__(self, work, clients):
+    self._work, self._clients = work, clients
+    model = clients.model()
+    self._weights = [tf.constant(w) for w in model.initial_weights[0]]
+    self._round = hand_loop.build(model, work)
+
+  @functools.lru_cache(maxsize=None)  # noqa: B019 - one object a process.
+  def _tensors(self, client):
+    data = self._clients.load(client)
+    return tf.constant(data['x']), tf.constant(data['y'])
+
+  def round(self, r):
+    ids = works.cohort(self._work, self._clients.population, r)
+    pairs = [self._tensors(c % 100) for c in ids]
+    x, y = tf.stack([p[0] for p in pairs]), tf.stack([p[1] for p in pairs])
+    seeds = tf.constant([r * 1000 + c for c in ids], tf.int32)
+    self._weights = list(self._round(self._weights, x, y, seeds))
+    return [self._weights[0].numpy()]

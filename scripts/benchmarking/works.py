@@ -1,0 +1,167 @@
+"""The works of the benchmark: fixed-seed data and models, or real data where there is some.
+
+W1 to W4 are synthetic and of fixed shape; `digits_real`, `emnist_real` and `shakespeare_real` are
+the tasks of this project on the files in --data_dir, beside TFF's own baseline tasks on them.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Optional
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+  """One benchmark work.
+
+  Attributes:
+    name: As on the command line.
+    description: One line.
+    cohort: Clients a round.
+    examples: Examples a client (synthetic works).
+    batch_size: B.
+    epochs: E.
+    population: Registered clients.
+    rate: Client learning rate.
+    task: Name of a task with real data, or None.
+    task_options: Its options.
+  """
+
+  name: str
+  description: str
+  cohort: int = 10
+  examples: int = 100
+  batch_size: int = 20
+  epochs: int = 1
+  population: int = 100
+  rate: float = 0.01
+  task: Optional[str] = None
+  task_options: tuple = ()
+
+
+WORKS = {
+  w.name: w
+  for w in (
+    Work('W1', 'CNN of EMNIST, 1.2 M parameters, dropout'),
+    Work('W1s', 'the same, 50 clients', cohort=50),
+    Work('W2', 'logistic regression 10,000 -> 500', examples=200, batch_size=100, population=30),
+    Work('W3', 'LSTM of Shakespeare', examples=40, batch_size=4),
+    Work('W4', 'MLP 784-100-100-26', examples=450, batch_size=45, epochs=5, population=1000),
+    Work(
+      'digits_real',
+      'EMNIST digits, real data, the CNN',
+      task='emnist_cr',
+      task_options=(('only_digits', True),),
+      rate=0.1,
+    ),
+    Work('emnist_real', 'EMNIST, 62 classes, real data, the CNN', task='emnist_cr', rate=0.1),
+    Work('shakespeare_real', 'Shakespeare, real data', batch_size=4, task='shakespeare', rate=1.0),
+  )
+}
+
+_POOL = 100  # Different clients at most: client c has the data of client c % _POOL.
+
+
+def synthetic_client(work: Work, client: int) -> collections.OrderedDict:
+  """The arrays of a client of W1 to W4."""
+  rng = np.random.default_rng([10_000, client % _POOL])
+  n = work.examples
+  if work.name.startswith('W1'):
+    x, y = rng.random((n, 28, 28, 1), np.float32), rng.integers(0, 62, n)
+  elif work.name == 'W2':
+    x, y = rng.random((n, 10000), np.float32) < 0.005, rng.random((n, 500), np.float32) < 0.01
+    return collections.OrderedDict(x=x.astype(np.float32), y=y.astype(np.float32))
+  elif work.name == 'W3':
+    text = rng.integers(0, 90, (n, 81)).astype(np.int32)
+    return collections.OrderedDict(x=text[:, :-1].copy(), y=text[:, 1:].copy())
+  else:
+    x, y = rng.random((n, 784), np.float32), rng.integers(0, 26, n)
+  return collections.OrderedDict(x=x, y=y.astype(np.int32))
+
+
+def cohort(work: Work, population: int, round_number: int) -> list[int]:
+  """The clients of a round, by number."""
+  rng = np.random.default_rng([777, round_number])
+  return [int(c) for c in rng.choice(population, work.cohort, replace=False)]
+
+
+def build_model(work: Work) -> Any:
+  """This project's model of a synthetic work."""
+  import tensorflow as tf
+
+  from tasks import emnist
+  from tasks import networks
+  from tasks import shakespeare
+  from tff_adaptive import models
+
+  if work.name.startswith('W1'):
+    return emnist.build_cnn(1)
+  if work.name == 'W3':
+    return shakespeare.build_model(1)
+  if work.name == 'W4':
+    return networks.perceptron(1, [784, 100, 100, 26])
+  weights = networks.perceptron_weights(1, [10000, 500])
+  return models.Model(
+    initial_weights=weights,
+    forward=lambda w, x, training, seed: networks.dense(x, *w),
+    example_loss=lambda p, y: tf.reduce_mean(
+      tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=p), -1
+    ),
+    x_spec=tf.TensorSpec([None, 10000], tf.float32),
+    y_spec=tf.TensorSpec([None, 500], tf.float32),
+    client_axis=True,
+  )
+
+
+def stock_model_fn(work: Work) -> Callable[[], Any]:
+  """The Keras model of a synthetic work, as TFF's users write it."""
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  layers = tf.keras.layers
+  sparse = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  accuracy = tf.keras.metrics.SparseCategoricalAccuracy
+
+  def model_fn():
+    y, loss, metrics = tf.TensorSpec([None], tf.int32), sparse, [accuracy()]
+    if work.name.startswith('W1'):
+      x = tf.TensorSpec([None, 28, 28, 1])
+      stack = [
+        layers.Conv2D(32, 3, activation='relu', input_shape=(28, 28, 1)),
+        layers.Conv2D(64, 3, activation='relu'),
+        layers.MaxPool2D(),
+        layers.Dropout(0.25),
+        layers.Flatten(),
+        layers.Dense(128, activation='relu'),
+        layers.Dropout(0.5),
+        layers.Dense(62),
+      ]
+    elif work.name == 'W2':
+      x, y = tf.TensorSpec([None, 10000]), tf.TensorSpec([None, 500])
+      stack = [layers.Dense(500, input_shape=(10000,))]
+      loss, metrics = tf.keras.losses.BinaryCrossentropy(from_logits=True), []
+    elif work.name == 'W3':
+      x, y = tf.TensorSpec([None, 80], tf.int32), tf.TensorSpec([None, 80], tf.int32)
+      stack = [
+        layers.Embedding(90, 8, input_length=80),
+        layers.LSTM(256, return_sequences=True),
+        layers.LSTM(256, return_sequences=True),
+        layers.Dense(90),
+      ]
+    else:
+      x = tf.TensorSpec([None, 784])
+      stack = [
+        layers.Dense(100, activation='relu', input_shape=(784,)),
+        layers.Dense(100, activation='relu'),
+        layers.Dense(26),
+      ]
+    return tff.learning.models.from_keras_model(
+      tf.keras.Sequential(stack),
+      loss=loss,
+      metrics=metrics,
+      input_spec=collections.OrderedDict(x=x, y=y),
+    )
+
+  return model_fn
