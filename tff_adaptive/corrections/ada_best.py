@@ -16,8 +16,8 @@ class AdaBest(base.Correction):
 
   Local gradient: g - mu_i h_i. Client: h_i <- h_i / (t - t'_i) + g_i, kept without mu_i, which is
   applied at use (the same for a constant mu). Server: h^t = beta (h^{t-1} + g-bar^t), which is
-  equation (2), beta (theta-bar^{t-1} - theta-bar^t), by Remark 2, and has a meaning with every server
-  optimizer; it descends along g-bar^t + h^t. With beta = mu = 0 it is FedAvg.
+  equation (2), beta (theta-bar^{t-1} - theta-bar^t), by Remark 2, and has a meaning with every
+  server optimizer; it descends along g-bar^t + h^t. With beta = mu = 0 it is FedAvg.
 
   Attributes:
     mu: Weight of the client's estimate, finite and >= 0.

@@ -86,22 +86,25 @@ class Scaffold(_ControlVariates):
 class ScaffoldM(_ControlVariates):
   """SCAFFOLD/m: the server derives h from the models alone. Sent: 2n down, n up.
 
-  Server: h <- (N - |S|)/N h + |S|/(K eta_l N) (theta^{t-1} - theta-bar), K eta_l being the mean over
-  the cohort where clients take different numbers of steps (each sends that one number). With
-  equal K it is SCAFFOLD, option 2.
+  Server: h <- (N - |S|)/N h + 1/N sum g_i / (K_i eta_l), which is the paper's (N - |S|)/N h +
+  |S|/(K eta_l N) (theta^{t-1} - theta-bar) where all K_i are equal. Each client's own K_i is
+  needed: with their mean in its place, h is no longer the mean of the h_i and the fixed point is
+  wrong. A client has to send its model and K_i; here it sends the quotient, to be summed at once.
+  It is SCAFFOLD, option 2, in exact arithmetic.
   """
 
   name = 'scaffold_m'
 
   def client_update(self, client, g_i, steps):
-    return collections.OrderedDict(h=self._option_ii(client, g_i, steps)), steps * client.eta_l
+    inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
+    mean_gradient = base.combine(lambda g: base.scale(inverse, g), g_i)
+    return collections.OrderedDict(h=self._option_ii(client, g_i, steps)), mean_gradient
 
   def server_update(self, server_state, server):
     share = server.cohort / self.num_clients
-    inverse = tf.math.divide_no_nan(share, server.uploads)
     h = base.combine(
-      lambda h, g: base.scale(1 - share, h) + base.scale(inverse, g),
+      lambda h, g: base.scale(1 - share, h) + base.scale(share, g),
       server_state['h'],
-      server.g_bar,
+      server.uploads,
     )
     return collections.OrderedDict(h=h), server.g_bar
