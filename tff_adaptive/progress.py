@@ -1,5 +1,6 @@
 """How a run tells where it is: a live line on a terminal, plain lines elsewhere."""
 
+import collections
 import math
 import sys
 import time
@@ -10,6 +11,7 @@ import rich.console
 import rich.progress
 
 _SECONDS_BETWEEN_LINES = 10.0
+_ROUNDS_OF_RATE = 50  # The speed shown is that of the last so many rounds.
 
 
 class Progress:
@@ -28,7 +30,7 @@ class Progress:
     """
     self._stream = stream or sys.stderr
     self._rounds, self._start, self._metric = rounds, start, metric
-    self._began = time.monotonic()
+    self._times = collections.deque([time.monotonic()], maxlen=_ROUNDS_OF_RATE + 1)
     self._last_line = -math.inf
     self._validation = ''
     self._bar: Optional[rich.progress.Progress] = None
@@ -79,9 +81,9 @@ class Progress:
       self._validation = f'validation {row[validation]:.4f}'
     if self._validation:
       parts.append(self._validation)
-    done = round_number - self._start
-    rate = done / max(time.monotonic() - self._began, 1e-9)
-    if done:
+    if round_number > self._start:
+      self._times.append(time.monotonic())
+      rate = (len(self._times) - 1) / max(self._times[-1] - self._times[0], 1e-9)
       parts.append(f'{rate:.2f} rounds/s')
       parts.append(f'{_clock((self._rounds - round_number) / rate)} left')
     return '  '.join(parts)
