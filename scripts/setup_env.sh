@@ -111,7 +111,7 @@ fi
 : >.venv/installing
 rm -f .venv/installed
 say 'installing the locked packages into .venv (2.9 GB, two to three minutes; only this once).'
-pip() { .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input "$@"; }
+pip() { .venv/bin/python -m pip --quiet --quiet --disable-pip-version-check --no-input "$@"; }
 pip install --no-deps -r requirements.lock ||
   fail 'pip could not install the locked packages: see the lines above; check the network' \
     'connection and that 6 GB of disk are free, and run this again.'
