@@ -19,7 +19,6 @@ import tensorflow_federated as tff
 
 from tff_adaptive.execution import program, values
 
-
 _ALIGNMENT = 64  # Bytes.
 
 
@@ -154,6 +153,10 @@ def prepare(argument: Any, parameter_type: Any) -> tuple[Layout, list[tf.Tensor]
       for element, (_, child) in zip(elements, values.children(type_spec)):
         visit(element, child)
     elif isinstance(type_spec, tff.types.FederatedType) and not type_spec.all_equal:
+      if not isinstance(value, (list, tuple, values.ClientValues)):
+        raise TypeError(
+          f'expected a list with one {type_spec.member} a client, found {type(value).__name__}'
+        )
       lengths.append(len(value))
       _feed_clients(value, type_spec.member, leaves, tensors)
     elif isinstance(type_spec, tff.types.FederatedType):
@@ -176,7 +179,10 @@ def prepare(argument: Any, parameter_type: Any) -> tuple[Layout, list[tf.Tensor]
 def _feed_clients(cohort, member, leaves, tensors):
   if isinstance(cohort, values.ClientValues) and cohort.type_spec.is_equivalent_to(member):
     for stacked, leaf_type in zip(cohort.flat, values.leaf_types(member)):
-      form = 'stack' if values.tensor_shape(leaf_type).is_fully_defined() else 'boxed'
+      if isinstance(leaf_type, tff.types.SequenceType):
+        form = 'dataset'
+      else:
+        form = 'stack' if values.tensor_shape(leaf_type).is_fully_defined() else 'boxed'
       leaves.append(Leaf(leaf_type, form))
       tensors.append(stacked)
     return
@@ -210,7 +216,7 @@ def _feed_tensors(entries, leaf):
   if not entries:
     empty = tf.zeros([0, *(shape if leaf.form == 'stack' else shape[1:])], dtype)
     return [empty] if leaf.form == 'stack' else [empty, tf.constant([0], tf.int64)]
-  plain = all(isinstance(e, np.ndarray) for e in entries)
+  plain = dtype != tf.string and all(isinstance(e, np.ndarray) for e in entries)
   if plain:
     for e in entries:
       if e.dtype != leaf.type.dtype or not shape.is_compatible_with(e.shape):

@@ -12,7 +12,7 @@ from typing import Any, Optional
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.execution import graphs, values
+from tff_adaptive.execution import graphs, sequences, values
 
 SERVER = tff.SERVER
 CLIENTS = tff.CLIENTS
@@ -214,6 +214,31 @@ def _aggregate(block, arguments):
   return Node(SERVER, result, deps, None, _level(deps) + 1, aggregate=fold)
 
 
+def _select(block, arguments):
+  keys, _, server_value, function = arguments
+  element = block.type_signature.result.member.element
+
+  def compute(frame):
+    return sequences.select(frame.value(keys), frame.resolve(server_value), function, element)
+
+  inputs = tff.structure.Struct([(None, keys), (None, server_value)])
+  return _lazy(CLIENTS, block.type_signature.result.member, inputs, compute)
+
+
+def _sequence_map(block, arguments):
+  function, sequence = arguments
+  return sequences.map_sequence(function, sequence, block.type_signature.parameter[0])
+
+
+def _sequence_reduce(block, arguments):
+  sequence, zero, function = arguments
+  return sequences.reduce_sequence(sequence, zero, function, block.type_signature.parameter[2])
+
+
+def _sequence_sum(block, sequence):
+  return sequences.sum_sequence(sequence, block.type_signature.result)
+
+
 # Each intrinsic that call-dominant form leaves, by its name. The sums and means, plain, weighted
 # and secure, are aggregates by then (tff.tensorflow.replace_intrinsics_with_bodies).
 INTRINSICS: dict[str, Callable[[Any, Any], Any]] = {
@@ -228,6 +253,11 @@ INTRINSICS: dict[str, Callable[[Any, Any], Any]] = {
   tff.framework.FEDERATED_EVAL_AT_SERVER.uri: _eval_at(SERVER),
   tff.framework.FEDERATED_EVAL_AT_CLIENTS.uri: _eval_at(CLIENTS),
   tff.framework.FEDERATED_AGGREGATE.uri: _aggregate,
+  'federated_select': _select,
+  'federated_secure_select': _select,
+  'sequence_map': _sequence_map,
+  'sequence_reduce': _sequence_reduce,
+  'sequence_sum': _sequence_sum,
 }
 
 

@@ -1,6 +1,7 @@
 """Values of TFF types as flat lists of tensors, and back."""
 
 import collections
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
@@ -8,6 +9,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+import tree
 
 
 class Sequence:
@@ -60,19 +62,23 @@ def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
     TypeError: If the container does not fit the type; both are named.
   """
   wanted = children(type_spec)
-  if isinstance(value, tff.structure.Struct):
-    elements = [v for _, v in tff.structure.iter_elements(value)]
-  elif isinstance(value, Mapping):
-    names = [name for name, _ in wanted]
-    if set(names) != set(value):
-      raise TypeError(f'expected fields {names} (type {type_spec}), found {list(value)}')
-    elements = [value[name] for name in names]
+  if isinstance(value, Mapping):
+    names, elements = list(value), list(value.values())
+  elif isinstance(value, tff.structure.Struct):
+    names, elements = zip(*tff.structure.iter_elements(value)) if len(value) else ((), ())
   elif attrs.has(type(value)):
-    elements = [getattr(value, field.name) for field in attrs.fields(type(value))]
+    names = [field.name for field in attrs.fields(type(value))]
+    elements = [getattr(value, name) for name in names]
   elif isinstance(value, (list, tuple)):
-    elements = list(value)
+    names, elements = getattr(value, '_fields', ()), list(value)
   else:
     raise TypeError(f'expected a structure of type {type_spec}, found {type(value).__name__}')
+  by_name = dict(zip(names, elements))
+  wanted_names = [name for name, _ in wanted]
+  if by_name and None not in by_name and None not in wanted_names:
+    if set(wanted_names) != set(by_name):
+      raise TypeError(f'expected fields {wanted_names} (type {type_spec}), found {list(names)}')
+    return [by_name[name] for name in wanted_names]
   if len(elements) != len(wanted):
     raise TypeError(f'expected {len(wanted)} elements (type {type_spec}), found {len(elements)}')
   return elements
@@ -112,15 +118,36 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
     TypeError: If the value has another dtype or shape; both are named.
   """
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
-  if not tf.is_tensor(value) and not isinstance(value, np.ndarray):
-    value = tf.convert_to_tensor(value, dtype)  # Python scalars and lists take the type's dtype.
-  else:
+  if tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
     value = tf.convert_to_tensor(value)
+  else:
+    value = _from_python(value, type_spec, dtype)
   if value.dtype != dtype:
     raise TypeError(f'expected a tensor of type {type_spec}, found dtype {value.dtype.name}')
   if not tensor_shape(type_spec).is_compatible_with(value.shape):
     raise TypeError(f'expected a tensor of type {type_spec}, found shape {value.shape}')
   return value
+
+
+def _from_python(value, type_spec, dtype):
+  """A tensor of Python scalars, or of lists of them: they take the type's dtype."""
+  try:
+    tensor = tf.convert_to_tensor(value, dtype)
+    as_found = np.asarray(value)
+    if as_found.dtype == np.bool_ and dtype != tf.bool:
+      raise ValueError
+    if dtype.is_integer and np.any(as_found != tensor.numpy()):  # It has overflowed.
+      raise ValueError
+  except (TypeError, ValueError) as e:
+    raise TypeError(
+      f'expected a tensor of type {type_spec}, found {value!r:.80} ({type(value).__name__})'
+    ) from e
+  return tensor
+
+
+def tensor_spec(type_spec: tff.types.TensorType) -> tf.TensorSpec:
+  """The spec of a tensor type."""
+  return tf.TensorSpec(tensor_shape(type_spec), tf.dtypes.as_dtype(type_spec.dtype))
 
 
 def tensor_shape(type_spec: tff.types.TensorType) -> tf.TensorShape:
@@ -129,39 +156,42 @@ def tensor_shape(type_spec: tff.types.TensorType) -> tf.TensorShape:
 
 
 def dataset_variant(value: Any, element_type: tff.types.Type) -> tf.Tensor:
-  """The variant tensor of a `tf.data.Dataset` or of a list of elements."""
-  if not isinstance(value, tf.data.Dataset):
+  """The variant tensor of a `tf.data.Dataset` or of a list of elements.
+
+  Raises:
+    TypeError: If it has other elements; both types are named.
+  """
+  if isinstance(value, (list, tuple)):
     value = _dataset_from_elements(value, element_type)
-  types = leaf_types(element_type)
-  flat_specs = [
-    tf.TensorSpec(tensor_shape(types[i]), tf.dtypes.as_dtype(types[i].dtype))
-    for i in dataset_order(element_type)
-  ]
-  found = tf.nest.flatten(value.element_spec)
-  fits = len(found) == len(flat_specs) and all(
-    w.dtype == f.dtype and w.shape.is_compatible_with(f.shape) for w, f in zip(flat_specs, found)
-  )
-  if not fits:
-    raise TypeError(f'expected a sequence of {element_type}, found {value.element_spec}')
+  elif not isinstance(value, tf.data.Dataset):
+    raise TypeError(
+      f'expected a list or tf.data.Dataset of {element_type}, found {type(value).__name__}'
+    )
+  else:
+    specs = to_python([tensor_spec(t) for t in leaf_types(element_type)], element_type)
+    wanted, found = tree.flatten_with_path(specs), tree.flatten_with_path(value.element_spec)
+    fits = len(found) == len(wanted) and all(
+      w_path == f_path and isinstance(f, tf.TensorSpec) and w.is_compatible_with(f)
+      for (w_path, w), (f_path, f) in zip(wanted, found)
+    )
+    if not fits:
+      raise TypeError(f'expected a sequence of {element_type}, found {value.element_spec}')
   return tf.data.experimental.to_variant(value)
 
 
 def _dataset_from_elements(elements, element_type):
   types = leaf_types(element_type)
   order = dataset_order(element_type)
-  rows = []
-  for e in elements:
-    row = [to_tensor(leaf, t) for leaf, t in zip(flatten(e, element_type), types)]
-    rows.append(tuple(row[i] for i in order))
-  signature = tuple(
-    tf.TensorSpec(tensor_shape(types[i]), tf.dtypes.as_dtype(types[i].dtype)) for i in order
-  )
   dataset = None
-  for row in rows:
-    one = tf.data.Dataset.from_tensors(row)
-    dataset = one if dataset is None else dataset.concatenate(one)
+  for shapes, rows in itertools.groupby(
+    ([to_tensor(v, t) for v, t in zip(flatten(e, element_type), types)] for e in elements),
+    key=lambda row: [v.shape.as_list() for v in row],
+  ):
+    columns = list(zip(*rows)) if shapes else []
+    piece = tf.data.Dataset.from_tensor_slices(tuple(tf.stack(columns[i]) for i in order))
+    dataset = piece if dataset is None else dataset.concatenate(piece)
   if dataset is None:
-    empty = tuple(tf.zeros([d or 0 for d in s.shape], s.dtype) for s in signature)
+    empty = tuple(tf.zeros([d or 0 for d in types[i].shape], types[i].dtype) for i in order)
     dataset = tf.data.Dataset.from_tensors(empty).take(0)
   return dataset
 
@@ -183,6 +213,9 @@ class ClientValues(collections.abc.Sequence):
 
   def __len__(self) -> int:
     return self._length
+
+  def __repr__(self) -> str:
+    return repr(list(self))
 
   def __getitem__(self, index):
     if isinstance(index, slice):
