@@ -42,7 +42,7 @@ def token_weights(y: tf.Tensor, padding: str) -> tf.Tensor:
     float32 [..., B, T]; an example's loss is the sum of weight times cross-entropy.
   """
   y = tf.convert_to_tensor(y)
-  valid = tf.cast(y != PADDING, tf.float32)
+  valid = tf.cast(tf.not_equal(y, PADDING), tf.float32)
   # The first step always counts; a later one if its input, the target before, is not padding.
   unmasked = tf.concat([tf.ones_like(valid[..., :1]), valid[..., :-1]], -1)
   if padding == 'tff':
@@ -64,7 +64,7 @@ def accuracy(ignored: Sequence[int]) -> Callable:
   def metric(logits, y):
     counted = tf.ones_like(y, tf.bool)
     for token in ignored:
-      counted &= y != token
+      counted &= tf.not_equal(y, token)
     counted = tf.cast(counted, tf.float32)
     hit = tf.cast(
       tf.equal(tf.argmax(logits, -1, output_type=tf.int32), tf.cast(y, tf.int32)), tf.float32
