@@ -1,7 +1,7 @@
 """From settings to what is trained: the process and its evaluation."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Optional
 
 from scripts import settings as settings_lib
 from tff_adaptive import algorithms, batching, execution, models, optimizers
@@ -54,6 +54,14 @@ def build_evaluation(task: Any, model: Any) -> Callable[[Any], Mapping[str, floa
   """Returns the function that evaluates weights on the task's validation data."""
   evaluate = models.build_evaluation(model)
   return lambda weights: evaluate(weights, task.validation)
+
+
+def build_test(task: Any, model: Any) -> Optional[Callable[[Any], Mapping[str, float]]]:
+  """Returns the function that evaluates weights on the task's test data; None without them."""
+  if task.test is None:
+    return None
+  evaluate = models.build_evaluation(model)
+  return lambda weights: evaluate(weights, task.test)
 
 
 def set_engine(name: str) -> None:

@@ -78,7 +78,7 @@ def _train(
   except ValueError as error:  # tasks.DataError is one.
     return _complain(error)
   try:
-    with interrupts.StopGuard(on_abort=execution.reap_workers) as stop:
+    with interrupts.StopGuard(on_abort=[execution.reap_workers]) as stop:
       result = training.train(
         process,
         task.train,
@@ -87,6 +87,7 @@ def _train(
         output_dir=folder,
         run_id=config['run_id'],
         stop=stop,
+        test_fn=processes.build_test(task, model),
       )
   except (client_states.StateError, training.ResumeError) as error:
     return _complain(error)
@@ -164,9 +165,11 @@ def _show(result: Any, folder: str) -> None:
   for name, value in summary['last'].items():
     if name.startswith(('train_', 'validation_', 'inference_')):
       table.add_row(name, f'{value:.4f}', f'{means[name]:.4f}' if name in means else '')
+  for name, value in summary.get('test', {}).items():
+    table.add_row(name, f'{value:.4f}', '')
   console = rich.console.Console()
   console.print(table)
-  console.print(f'In {folder}: metrics.csv, summary.json, curves.png, config.json,', style='')
+  console.print(f'In {folder}: metrics.csv, summary.json, curves.png, config.json,')
   console.print('tensorboard/ and checkpoints/.')
   if not result.is_complete:
     console.print('The same command goes on from here.')

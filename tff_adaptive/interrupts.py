@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Optional
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -25,17 +25,18 @@ class StopGuard:
   def __init__(
     self,
     announce: Optional[Callable[[str], None]] = None,
-    on_abort: Optional[Callable[[], None]] = None,
+    on_abort: Sequence[Callable[[], None]] = (),
   ):
     """Creates the guard.
 
     Args:
       announce: Called from the thread with a line for the user; by default it is written to
         the standard error.
-      on_abort: Called before the process is ended at once, to end child processes.
+      on_abort: Called before the process is ended at once, to end child processes, say; more
+        may be appended to `self.on_abort`.
     """
     self.announce = announce or _to_stderr
-    self._on_abort = on_abort
+    self.on_abort = list(on_abort)
     self._signals: list[int] = []
     self._stack = contextlib.ExitStack()
 
@@ -81,8 +82,8 @@ class StopGuard:
         self.announce('Ending after this round; the run is saved. Once more ends it at once.')
       else:
         try:
-          if self._on_abort is not None:
-            self._on_abort()
+          for callback in self.on_abort:
+            callback()
         finally:
           os._exit(self.exit_code)
 

@@ -37,7 +37,7 @@ class Progress:
     if self._stream.isatty():
       self._bar = rich.progress.Progress(
         rich.progress.TextColumn('round {task.completed}/{task.total}'),
-        rich.progress.BarColumn(bar_width=20),
+        rich.progress.BarColumn(bar_width=12),
         rich.progress.TextColumn('{task.fields[text]}'),
         console=rich.console.Console(file=self._stream),
       )

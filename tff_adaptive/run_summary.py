@@ -1,10 +1,8 @@
-"""summary.json and curves.png of one run, from its rows."""
+"""summary.json of one run, from its rows."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from tff_adaptive import files
 
 WINDOW = 100
 _EVALUATED = ('validation_', 'inference_')
@@ -41,41 +39,6 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     'seconds_per_round_median': statistics.median(seconds) if seconds else None,
     'seconds_training': sum(seconds),
   }
-
-
-def draw(path: str, rows: Sequence[Mapping[str, float]]) -> None:
-  """Draws the curves of one run: each metric by round, training and validation together.
-
-  Args:
-    path: The picture to write, atomically.
-    rows: As for `summarize`.
-  """
-  from matplotlib import figure as figure_lib  # Slow to import and needed here only.
-
-  groups: dict[str, list[str]] = {}
-  for row in rows:
-    for column in row:
-      kind, _, metric = column.partition('_')
-      if kind in ('train', 'validation', 'inference') and not metric.startswith('num_'):
-        columns = groups.setdefault(metric, [])
-        if column not in columns:
-          columns.append(column)
-  # What was only measured in training (counts, norms) has no place beside the curves.
-  groups = {m: c for m, c in groups.items() if any(k.startswith(_EVALUATED) for k in c)}
-  figure = figure_lib.Figure(figsize=(5 * max(1, len(groups)), 3.6), layout='constrained')
-  all_axes = figure.subplots(1, max(1, len(groups)), squeeze=False)[0]
-  for axes, (metric, columns) in zip(all_axes, groups.items()):
-    for column in columns:
-      points = [(row['round'], row[column]) for row in rows if column in row]
-      label = column.partition('_')[0]
-      faint = {'alpha': 0.5, 'linewidth': 1} if label == 'train' else {}
-      axes.plot(*zip(*points), label=label, **faint)
-    axes.set_xlabel('round')
-    axes.set_ylabel(metric)
-    axes.grid(alpha=0.3)
-    axes.legend()
-  with files.atomic_path(path) as temporary:
-    figure.savefig(temporary, dpi=120)
 
 
 def _plain(value: float) -> Any:

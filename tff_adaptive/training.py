@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
@@ -19,6 +20,7 @@ from tff_adaptive import (
   run_summary,
 )
 from tff_adaptive import progress as progress_lib
+from tff_adaptive.reports import figures
 from tff_adaptive.training_config import TrainingConfig
 
 __all__ = ['NonFiniteWeightsError', 'ResumeError', 'TrainingConfig', 'TrainingResult', 'train']
@@ -60,6 +62,7 @@ def train(
   output_dir: Optional[str] = None,
   run_id: str = '',
   stop: Optional[interrupts.StopGuard] = None,
+  test_fn: Optional[EvaluateFn] = None,
   show_progress: bool = True,
 ) -> TrainingResult:
   """Trains to the end, resuming from the last checkpoint in `output_dir` if there is one.
@@ -80,6 +83,8 @@ def train(
       summary.json go there. None writes nothing.
     run_id: Kept in the checkpoint; a checkpoint with another one is refused.
     stop: Whether to end early; by default SIGINT and SIGTERM say so.
+    test_fn: Like `evaluate_fn`, on data that nothing is chosen by; used once, at the end, for
+      `test` in the summary.
     show_progress: Whether to write progress to the standard error.
 
   Returns:
@@ -98,7 +103,7 @@ def train(
     if show_progress:
       run.show(stop)
     try:
-      return run.to_the_end(stop)
+      return run.to_the_end(stop, test_fn)
     finally:
       run.hide()
 
@@ -166,6 +171,7 @@ class _Run:
       self._config.rounds, start=self.round, metric=self._config.metric
     )
     stop.announce = self._progress.message
+    stop.on_abort.append(self._progress.close)  # A terminal's cursor is shown again.
     if self.round:
       self._progress.message(f'Resumed after round {self.round}.')
 
@@ -173,7 +179,7 @@ class _Run:
     if self._progress is not None:
       self._progress.close()
 
-  def to_the_end(self, stop: interrupts.StopGuard) -> TrainingResult:
+  def to_the_end(self, stop: interrupts.StopGuard, test_fn: Optional[EvaluateFn]) -> TrainingResult:
     config = self._config
     if not self._log.columns:
       self._record({'round': 0, **self._evaluation()})
@@ -197,9 +203,11 @@ class _Run:
     rows = self._log.rows()
     is_complete = self.round >= config.rounds
     summary = run_summary.summarize(rows, is_complete)
+    if test_fn is not None and is_complete:
+      summary['test'] = self._evaluated('test', 'test_inference', test_fn)
     if self._output_dir is not None:
       files.write_json(os.path.join(self._output_dir, 'summary.json'), summary)
-      run_summary.draw(os.path.join(self._output_dir, 'curves.png'), rows)
+      figures.draw_run(os.path.join(self._output_dir, 'curves.png'), rows)
     return TrainingResult(self._state, self.round, is_complete, summary)
 
   def _step(self, round_number):
@@ -232,7 +240,7 @@ class _Run:
     if not np.isfinite(loss) and not self._warned:
       self._warned = True
       self._say(
-        f'Warning: the training loss of round {row["round"]} is {loss}: some clients diverge.'
+        f'The training loss of round {row["round"]} is {loss}: some clients diverge.'
         ' A lower client rate, or gradient clipping, would help.'
       )
     weights = _trainable(state.global_model_weights)
@@ -245,14 +253,19 @@ class _Run:
 
   def _evaluation(self) -> dict[str, float]:
     began = time.perf_counter()
-    result = _prefixed(
-      'validation', self._evaluate_fn(_trainable(self._state.global_model_weights))
-    )
-    if self._is_stateful and hasattr(self._state, 'inference_weights'):
-      inference = self._evaluate_fn(_trainable(self._state.inference_weights))
-      result.update(_prefixed('inference', inference))
+    result = self._evaluated('validation', 'inference', self._evaluate_fn)
     result['seconds_evaluation'] = time.perf_counter() - began
     return result
+
+  def _evaluated(self, model_name, inference_name, evaluate_fn) -> dict[str, float]:
+    models = {model_name: self._state.global_model_weights}
+    if self._is_stateful and hasattr(self._state, 'inference_weights'):
+      models[inference_name] = self._state.inference_weights
+    return {
+      f'{name}_{metric}': float(value)
+      for name, weights in models.items()
+      for metric, value in evaluate_fn(_trainable(weights)).items()
+    }
 
   def _record(self, row):
     self._log.append(row)
@@ -271,14 +284,12 @@ class _Run:
   def _say(self, line):
     if self._progress is not None:
       self._progress.message(line)
+    else:
+      warnings.warn(line, stacklevel=2)
 
 
 def _nothing() -> None:
   """Stands for the storing of client states where there are none."""
-
-
-def _prefixed(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
-  return {f'{prefix}_{name}': float(value) for name, value in values.items()}
 
 
 def _trainable(weights: Any) -> Any:

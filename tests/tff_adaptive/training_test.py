@@ -181,6 +181,7 @@ def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path):
   assert _rows(tmp_path) == _rows(tmp_path / 'whole')
 
 
+@pytest.mark.filterwarnings('ignore:The training loss')
 def test_weights_that_are_not_finite_end_the_run_and_keep_the_last_checkpoint(tmp_path):
   with pytest.raises(training.NonFiniteWeightsError, match=r'round 7.*checkpoint of round 4'):
     _train(tmp_path, 20, fakes.StatefulProcess(poison_round=7))
@@ -219,6 +220,40 @@ def test_a_checkpoint_of_another_run_and_lost_rows_are_refused(tmp_path):
   os.unlink(tmp_path / 'metrics.csv')
   with pytest.raises(ValueError, match='lacks rows of rounds 0 to 5'):
     _train(tmp_path, 6)
+
+
+def test_a_run_that_is_past_its_rounds_is_refused(tmp_path):
+  _train(tmp_path, 8)
+  with pytest.raises(training.ResumeError, match='has done 8 rounds already, rounds is 7'):
+    _train(tmp_path, 7)
+  assert len(_rows(tmp_path)) == 9
+
+
+def test_a_training_loss_that_is_not_finite_is_told_once_and_training_goes_on(tmp_path):
+  class Diverging(fakes.StatefulProcess):
+    def next(self, server_state, client_states, cohort):
+      state, states, metrics = super().next(server_state, client_states, cohort)
+      metrics['client_work']['train']['loss'] = np.float32(np.inf)
+      return state, states, metrics
+
+  with pytest.warns(UserWarning, match='training loss of round 1 is inf') as caught:
+    _train(tmp_path, 5, Diverging())
+  assert len(caught) == 1
+  assert _rows(tmp_path)[-1]['train_loss'] == 'inf'
+
+
+def test_test_data_are_evaluated_at_the_end_only(tmp_path):
+  calls = []
+
+  def test_fn(weights):
+    calls.append(weights)
+    return {'accuracy': 0.25}
+
+  config = training.TrainingConfig(rounds=4, clients_per_round=5, rounds_per_evaluation=1)
+  arguments = (fakes.StatefulProcess(), fakes.Clients(), fakes.evaluate, config)
+  result = training.train(*arguments, test_fn=test_fn, show_progress=False)
+  assert len(calls) == 2
+  assert result.summary['test'] == {'test_accuracy': 0.25, 'test_inference_accuracy': 0.25}
 
 
 def test_max_examples_per_client_takes_the_first():

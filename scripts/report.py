@@ -1,0 +1,87 @@
+"""Makes a table and a figure from the folders of runs.
+
+usage: python scripts/report.py [--flag=value ...] FOLDER [FOLDER ...]
+
+A folder is a run's, or one that holds runs' folders. Runs that differ in their seed only are
+repetitions: the table and the figure give their mean and standard deviation.
+
+  python scripts/report.py runs --output=results/digits --target=0.95
+      prints the table and writes it to results/digits.md, the figure to results/digits.png.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from absl import flags as absl_flags
+
+from tff_adaptive import files
+from tff_adaptive.reports import figures, runs, tables
+
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_list(
+  'metric',
+  ['validation_accuracy'],
+  'Columns of metrics.csv: a table and a panel of the figure each.',
+  flag_values=_FLAGS,
+)
+absl_flags.DEFINE_list(
+  'label_by', None, 'Settings that tell runs apart; by default all that differ.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_float(
+  'target', None, 'Tell the rounds needed to reach this value of the metric.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_multi_string(
+  'level', [], 'A horizontal line in the figure, NAME=VALUE; may be repeated.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_string('title', '', 'Title of the figure.', flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'output', None, 'Where to write: OUTPUT.md and OUTPUT.png. Default: print.', flag_values=_FLAGS
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns the exit code, 2 for bad input."""
+  if any(a in ('-h', '--help') for a in arguments[1:]):
+    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
+    return 0
+  _FLAGS.unparse_flags()
+  for name in _FLAGS:
+    _FLAGS[name].unparse()
+  try:
+    folders = _FLAGS(list(arguments))[1:]
+    if not folders:
+      raise ValueError("give at least one run's folder.")
+    groups = runs.group(runs.find_runs(folders), _FLAGS.label_by)
+    table = '\n'.join(
+      tables.comparison(groups, metric, target=_FLAGS.target) for metric in _FLAGS.metric
+    )
+    if _FLAGS.output is not None:
+      os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.output)), exist_ok=True)
+      figures.draw_comparison(
+        f'{_FLAGS.output}.png', groups, _FLAGS.metric, title=_FLAGS.title, levels=_levels()
+      )
+      files.write_text(f'{_FLAGS.output}.md', table)
+  except (ValueError, OSError, absl_flags.Error) as error:
+    sys.stderr.write(f'report.py: {" ".join(str(error).split())}\n')
+    return 2
+  sys.stdout.write(table)
+  return 0
+
+
+def _levels() -> dict[str, float]:
+  levels = {}
+  for pair in _FLAGS.level:
+    name, _, value = pair.rpartition('=')
+    try:
+      levels[name] = float(value)
+    except ValueError:
+      raise ValueError(f'--level={pair}: write it as NAME=VALUE, such as paper=0.85.') from None
+  return levels
+
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv))

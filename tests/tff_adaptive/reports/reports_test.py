@@ -1,0 +1,149 @@
+"""Tables and figures against numbers worked out by hand."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from scripts import report, sweep
+from tff_adaptive.reports import figures, runs, tables
+
+
+def _make(folder, values, **settings):
+  """Writes a run with validation_accuracy `values`, one every other round from round 0."""
+  os.makedirs(folder)
+  settings = {'algorithm': 'fed_avg', 'seed': 0, 'rounds': 2 * len(values) - 2, **settings}
+  with open(os.path.join(folder, 'config.json'), 'w') as file:
+    json.dump({'settings': settings}, file)
+  with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
+    file.write('round,validation_accuracy,train_loss,seconds_round\n')
+    for t in range(2 * len(values) - 1):
+      value = '' if t % 2 else repr(values[t // 2])
+      file.write(f'{t},{value},{t / 10!r},0.5\n')
+    file.write('99,0.1')  # A line that is being written.
+
+
+@pytest.fixture
+def folder(tmp_path):
+  _make(tmp_path / 'a0', [0.0, 0.4, 0.8], seed=0)
+  _make(tmp_path / 'a1', [0.0, 0.6, 0.6], seed=1)
+  _make(tmp_path / 'b', [0.1, 0.2, 0.3], algorithm='ada_best', mu=0.02, server_optimizer='yogi')
+  return str(tmp_path)
+
+
+def test_runs_that_differ_in_their_seed_are_one_group(folder):
+  found = runs.find_runs([folder])
+  assert [len(run.rows) for run in found] == [5, 5, 5]
+  groups = runs.group(found)
+  assert {k: len(v) for k, v in groups.items()} == {'fed_avg': 2, 'ada_best': 1}
+  groups = runs.group(found, ['algorithm', 'server_optimizer'])
+  assert list(groups) == ['fed_avg', 'ada_best, yogi on the server']
+  with pytest.raises(ValueError, match='same seed'):
+    runs.group([found[0], found[0]])
+  with pytest.raises(ValueError, match="'size'"):
+    runs.group(found, ['size'])
+  with pytest.raises(ValueError, match='no run in'):
+    runs.find_runs([folder + '/a0', folder + '/nothing'])
+
+
+def test_labels_name_only_what_does_not_follow_from_the_rest(tmp_path):
+  _make(tmp_path / '1', [0.0], algorithm='fed_avg', server_optimizer='sgd', tau=None)
+  _make(tmp_path / '2', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.1)
+  _make(tmp_path / '3', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.2)
+  groups = runs.group(runs.find_runs([str(tmp_path)]))
+  assert list(groups) == ['fed_avg', 'fed_yogi, tau=0.1', 'fed_yogi, tau=0.2']
+
+
+def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
+  groups = runs.group(runs.find_runs([folder]))
+  table = tables.comparison(groups, 'validation_accuracy', target=0.6)
+  lines = [[cell.strip() for cell in line.split('|')[1:-1]] for line in table.splitlines()]
+  # The initial model, round 0, is not in the mean: (0.4 + 0.8) / 2 and (0.6 + 0.6) / 2.
+  assert lines[2] == ['fed_avg', '2', '4', '0.6000 ± 0.0000', '0.7000 ± 0.1414', '3 ± 1', '0.5000']
+  assert lines[3] == ['ada_best', '1', '4', '0.2500', '0.3000', 'not reached', '0.5000']
+  with pytest.raises(ValueError, match='no values of'):
+    tables.comparison(groups, 'validation_loss')
+
+
+def test_mean_curves_are_taken_where_all_runs_were_measured(folder, tmp_path):
+  _make(tmp_path / 'more' / 'c', [0.5, 0.5, 0.5, 0.5], seed=2)
+  members = runs.find_runs([f'{folder}/a0', f'{folder}/a1', f'{folder}/more/c'])
+  rounds, mean, std = figures.mean_curve(members, 'validation_accuracy')
+  np.testing.assert_array_equal(rounds, [0, 2, 4])
+  np.testing.assert_allclose(mean, [0.5 / 3, 0.5, 1.9 / 3])
+  np.testing.assert_allclose(std[1], 0.1)
+
+
+def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
+  output = str(tmp_path / 'out' / 'table')
+  assert report.main(['report.py', folder, f'--output={output}', '--level=paper=0.7']) == 0
+  with open(output + '.md') as file:
+    assert file.read() == capsys.readouterr().out
+  assert os.path.getsize(output + '.png') > 1000
+  assert report.main(['report.py']) == 2
+  assert "give at least one run's folder" in capsys.readouterr().err
+  assert report.main(['report.py', folder, '--metric=recall']) == 2
+  assert "no values of 'recall'" in capsys.readouterr().err
+  assert report.main(['report.py', folder, f'--output={output}', '--level=x']) == 2
+  assert 'NAME=VALUE' in capsys.readouterr().err
+
+
+def test_a_sweep_runs_each_combination_once_and_goes_on_after_failures(
+  tmp_path, capsys, monkeypatch
+):
+  ran = []
+
+  def run(command):
+    ran.append(command)
+    folder = command[-1].partition('=')[2]
+    rate = float(command[-3].partition('=')[2])
+    if rate > 1 and len(ran) < 5:
+      return 1, None
+    seed = int(command[-2].partition('=')[2])
+    _make(folder, [0.0, rate], client_learning_rate=rate, seed=seed)
+    with open(f'{folder}/summary.json', 'w') as file:
+      json.dump({'is_complete': True, 'rounds': 2}, file)
+    return 0, None
+
+  monkeypatch.setattr(sweep, '_run', run)
+  monkeypatch.setattr(sweep.run_folder, 'read_config', lambda *_: None)
+  command = [
+    'sweep.py',
+    f'--output_dir={tmp_path}/s',
+    '--grid=client_learning_rate=0.5,2',
+    '--grid=seed=0,1',
+    '--',
+    '--rounds=2',
+  ]
+  assert sweep.main(command) == 1
+  assert len(ran) == 4
+  captured = capsys.readouterr()
+  assert '0.5000 ± 0.0000' in captured.out
+  assert captured.err.count('exit code 1') == 2
+  assert sweep.main(command) == 0  # Only the two that failed are run again.
+  assert len(ran) == 6
+  table = capsys.readouterr().out
+  assert '| client_learning_rate=2.0 | 2 |' in table
+  with open(tmp_path / 's' / 'sweep.md') as file:
+    assert file.read() == table
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (['--grid=tau=0.1,0', '--output_dir=x'], '--tau must be'),
+    (['--grid=size=1', '--output_dir=x'], '--grid=size=1'),
+    (['--grid=tau=', '--output_dir=x'], '--grid=tau='),
+    (['--grid=tau=1'], '--output_dir is missing'),
+    (['--output_dir=x'], 'at least once'),
+    (['--grid=tau=1', '--grid=tau=2', '--output_dir=x'], 'in one --grid only'),
+    (['--grid=tau=1', '--output_dir=x', 'more'], "unexpected argument 'more'"),
+  ],
+)
+def test_a_bad_sweep_is_refused_before_anything_runs(arguments, message, capsys, monkeypatch):
+  monkeypatch.setattr(sweep, '_run', None)
+  assert sweep.main(['sweep.py', *arguments]) == 2
+  error = capsys.readouterr().err
+  assert message in error
+  assert error.count('\n') == 1

@@ -1,0 +1,156 @@
+"""Runs as they lie in their folders, and which of them are repetitions of each other."""
+
+import csv
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Optional
+
+from tff_adaptive import run_summary
+
+# Settings that never tell two curves of a figure apart.
+_NOT_LABELS = frozenset(
+  {
+    'seed',
+    'output_dir',
+    'data_dir',
+    'client_state_dir',
+    'client_state_store',
+    'rounds_per_evaluation',
+    'rounds_per_checkpoint',
+  }
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """One run.
+
+  Attributes:
+    folder: Where it lies.
+    config: Its config.json.
+    rows: Its metrics.csv: column -> number, a row a round, empty cells absent.
+  """
+
+  folder: str
+  config: Mapping[str, Any]
+  rows: Sequence[Mapping[str, float]]
+
+  @property
+  def settings(self) -> Mapping[str, Any]:
+    """The run's settings by flag name."""
+    return self.config['settings']
+
+  def summary(self) -> dict[str, Any]:
+    """The run's summary, as of the rounds that were done."""
+    is_complete = bool(self.rows) and self.rows[-1]['round'] >= self.settings['rounds']
+    return run_summary.summarize(self.rows, is_complete)
+
+  def curve(self, column: str) -> dict[int, float]:
+    """Round -> value of a column, where it was measured."""
+    return {int(row['round']): row[column] for row in self.rows if column in row}
+
+
+def read_run(folder: str) -> Run:
+  """Reads a run's folder.
+
+  Raises:
+    ValueError: If it is none, or has no rows yet.
+  """
+  try:
+    with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
+      config = json.load(file)
+    with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
+      # A last line without its end is being written.
+      table = list(csv.DictReader(line for line in file if line.endswith('\n')))
+    rows = [{k: float(v) for k, v in row.items() if v} for row in table]
+    config['settings']['rounds']
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise ValueError(f'{folder} is not the folder of a run ({error}).') from None
+  if not rows:
+    raise ValueError(f'{folder} has no rounds yet.')
+  return Run(folder, config, rows)
+
+
+def find_runs(folders: Iterable[str]) -> list[Run]:
+  """Reads runs.
+
+  Args:
+    folders: Folders of runs, or folders that hold such folders at any depth.
+
+  Returns:
+    The runs, in the order of the folders and, below one, of names.
+
+  Raises:
+    ValueError: If a folder holds no run.
+  """
+  found = []
+  for folder in folders:
+    below = sorted(path for path, _, names in os.walk(folder) if 'config.json' in names)
+    if not below:
+      raise ValueError(f'there is no run in {folder}: give folders that scripts/train.py made.')
+    found += [read_run(path) for path in below]
+  return found
+
+
+def group(runs: Sequence[Run], label_by: Optional[Sequence[str]] = None) -> dict[str, list[Run]]:
+  """Groups runs that differ in their seed only.
+
+  Args:
+    runs: The runs.
+    label_by: The settings that tell groups apart; by default those in which the runs differ, but
+      for what follows from others, the seed and what does not touch the model's course.
+
+  Returns:
+    Label -> its runs, in the order in which the labels first appear.
+
+  Raises:
+    ValueError: If a setting is unknown, or two runs of a group have the same seed.
+  """
+  if label_by is None:
+    label_by = _telling_apart(runs) or ['algorithm']
+  for name in label_by:
+    if not any(name in run.settings for run in runs):
+      raise ValueError(f'no run has a setting called {name!r}.')
+  groups: dict[str, list[Run]] = {}
+  for run in runs:
+    label = ', '.join(filter(None, (_part(name, run.settings, label_by) for name in label_by)))
+    groups.setdefault(label or '(defaults)', []).append(run)
+  for label, members in groups.items():
+    seeds = [run.settings.get('seed') for run in members]
+    if len(set(seeds)) < len(seeds):
+      raise ValueError(
+        f'two runs of {label!r} have the same seed: they are not repetitions. Name with'
+        ' --label_by what tells them apart.'
+      )
+  return groups
+
+
+def _telling_apart(runs: Sequence[Run]) -> list[str]:
+  """Returns settings that tell the runs apart, without those that follow from earlier ones."""
+  chosen: list[str] = []
+  keys = [''] * len(runs)
+  for name in dict.fromkeys(name for run in runs for name in run.settings):
+    if name in _NOT_LABELS:
+      continue
+    finer = [key + json.dumps(run.settings.get(name)) for key, run in zip(keys, runs)]
+    if len(set(finer)) > len(set(keys)):
+      chosen.append(name)
+    keys = finer
+  return chosen
+
+
+def _part(name: str, settings: Mapping[str, Any], label_by: Sequence[str]) -> str:
+  """Returns what a setting adds to a label: names stand for themselves."""
+  value = settings.get(name)
+  if value is None or value == []:
+    return ''
+  if name in ('algorithm', 'task'):
+    return str(value)
+  if name == 'server_optimizer' and 'algorithm' in label_by:
+    follows = value == 'sgd' or settings['algorithm'] in ('fed_avgm', f'fed_{value}')
+    return '' if follows else f'{value} on the server'
+  if name.endswith('_option'):
+    return ', '.join(value) if isinstance(value, list) else f'{name}={value}'
+  return f'{name}={value}'

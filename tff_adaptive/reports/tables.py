@@ -1,0 +1,89 @@
+"""Tables in Markdown from the folders of runs."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+from tff_adaptive import run_summary
+from tff_adaptive.reports import runs as runs_lib
+
+_LOWER_IS_BETTER = ('loss', 'mse', 'error')
+
+
+def comparison(
+  groups: Mapping[str, Sequence[runs_lib.Run]], column: str, *, target: Optional[float] = None
+) -> str:
+  """Returns a table with a row for each group of runs.
+
+  Args:
+    groups: Label -> runs that differ in their seed.
+    column: The column of metrics.csv to compare by.
+    target: If given, the rounds needed to reach this value are told too.
+
+  Returns:
+    Markdown: runs and rounds; the mean over the last 100 rounds' evaluations and the last value,
+    each mean +- sample standard deviation over the seeds; median seconds a round.
+
+  Raises:
+    ValueError: If a run has no values of the column.
+  """
+  name = column.replace('_', ' ')
+  heading = [
+    '',
+    'runs',
+    'rounds',
+    f'{name}, mean of last {run_summary.WINDOW} rounds',
+    f'{name}, last',
+    's a round',
+  ]
+  if target is not None:
+    heading.insert(5, f'rounds to {target:g}')
+  rows = []
+  for label, members in groups.items():
+    summaries = [run.summary() for run in members]
+    if any(column not in summary['last'] for summary in summaries):
+      raise ValueError(f'a run of {label!r} has no values of {column!r} in metrics.csv.')
+    means = [s[f'mean_last_{run_summary.WINDOW}_rounds'].get(column) for s in summaries]
+    rounds = sorted({s['rounds'] for s in summaries})
+    unfinished = '' if all(s['is_complete'] for s in summaries) else ' (not complete)'
+    cells = [
+      label,
+      str(len(members)),
+      ' to '.join(map(str, rounds if len(rounds) == 1 else (rounds[0], rounds[-1]))) + unfinished,
+      spread(means),
+      spread([s['last'][column] for s in summaries]),
+      spread([s['seconds_per_round_median'] for s in summaries], with_deviation=False),
+    ]
+    if target is not None:
+      reached = [rounds_to(run, column, target) for run in members]
+      cells.insert(5, spread(reached, digits=0) if None not in reached else 'not reached')
+    rows.append(cells)
+  return markdown(heading, rows)
+
+
+def rounds_to(run: runs_lib.Run, column: str, target: float) -> Optional[int]:
+  """Returns the first evaluated round whose value is as good as the target, or None.
+
+  Good is high, but for a column that ends in loss, mse or error.
+  """
+  sign = -1 if column.endswith(_LOWER_IS_BETTER) else 1
+  return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
+
+
+def spread(
+  values: Sequence[Optional[float]], *, digits: int = 4, with_deviation: bool = True
+) -> str:
+  """Returns 'mean +- sample standard deviation'; the mean alone for one value."""
+  known = [value for value in values if value is not None]
+  if not known:
+    return ''
+  text = f'{statistics.fmean(known):.{digits}f}'
+  if len(known) > 1 and with_deviation:
+    text += f' ± {statistics.stdev(known):.{digits}f}'
+  return text
+
+
+def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+  """Returns a Markdown table; the first column is text, the others numbers."""
+  lines = [list(heading), ['---'] + ['---:'] * (len(heading) - 1), *map(list, rows)]
+  return ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines)
