@@ -59,9 +59,17 @@ class LocalModel:
     """Initial weights; to be called inside a `tff.tensorflow.computation`."""
     raise NotImplementedError
 
-  def start(self) -> Any:
+  def start(self, group_size: Optional[int] = None) -> Any:
     """Called once a client, inside its graph: returns the metrics before the first batch."""
     raise NotImplementedError
+
+  def for_groups(self) -> 'LocalModel':
+    """The model for several clients at once: a leading axis G on everything of a client."""
+    raise NotImplementedError(f'{type(self).__name__} trains one client at a time')
+
+  def without_metrics(self) -> 'LocalModel':
+    """A model for gradients that the metrics of this one shall not count."""
+    return self
 
   def gradients(self, weights, non_trainable, batch, weighting, seed, metrics) -> tuple[Any, Any]:
     """Gradients of the mean loss of a batch, and the metrics with this batch added.
@@ -97,8 +105,12 @@ class _SeededModel(LocalModel):
     trainable, _ = self.model.initial_weights
     return tff.learning.models.ModelWeights(tuple(map(tf.constant, trainable)), ())
 
-  def start(self):
-    return tf.zeros([2 * len(self.model.metric_names)])
+  def start(self, group_size=None):
+    shape = [2 * len(self.model.metric_names)]
+    return tf.zeros(shape if group_size is None else [group_size, *shape])
+
+  def for_groups(self):
+    return _GroupModel(self.model)
 
   def gradients(self, weights, non_trainable, batch, weighting, seed, metrics):
     if weighting is None:
@@ -117,6 +129,36 @@ class _SeededModel(LocalModel):
     return self.model.unpack_metrics(tf.where(is_finite, metrics, 0.0))
 
 
+class _GroupModel(_SeededModel):
+  """`tff_adaptive.models.Model` for several clients at once."""
+
+  def for_single_clients(self):
+    """The model for one client."""
+    return _SeededModel(self.model)
+
+  def gradients(self, weights, non_trainable, batch, weighting, seed, metrics):
+    shares, size = weighting
+
+    def loss_and_metrics(arguments):
+      theta, x, y, shares, seed = arguments
+      return self.model.loss_and_metrics(theta, x, y, shares=shares, training=True, seed=seed)
+
+    arguments = (weights, batch['x'], batch['y'], shares, seed)
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      if self.model.client_axis:
+        loss, means = loss_and_metrics(arguments)
+      else:
+        loss, means = tf.vectorized_map(loss_and_metrics, arguments)
+    # The losses of the clients are independent: the gradient of their sum is each one's own.
+    return tape.gradient(loss, weights), metrics + size[:, tf.newaxis] * means
+
+  def metric_sums(self, metrics, is_finite):
+    kept = tf.where(is_finite[:, tf.newaxis], metrics, 0.0)
+    pairs = tf.reshape(kept, [-1, len(self.model.metric_names), 2])
+    return collections.OrderedDict(zip(self.model.metric_names, tf.unstack(pairs, axis=1)))
+
+
 class _FunctionalModel(LocalModel):
   """`tff.learning.models.FunctionalModel`."""
 
@@ -131,7 +173,7 @@ class _FunctionalModel(LocalModel):
       tuple(map(tf.constant, trainable)), tuple(map(tf.constant, non_trainable))
     )
 
-  def start(self):
+  def start(self, group_size=None):
     return self._model.initialize_metrics_state()
 
   def gradients(self, weights, non_trainable, batch, weighting, seed, metrics):
@@ -166,9 +208,12 @@ class _VariableModel(LocalModel):
   def initial_weights(self):
     return tff.learning.models.ModelWeights.from_model(self._model_fn())
 
-  def start(self):
+  def start(self, group_size=None):
     self._model = self._model_fn()
     return collections.OrderedDict()
+
+  def without_metrics(self):
+    return _VariableModel(self._model_fn)  # With variables of its own.
 
   def gradients(self, weights, non_trainable, batch, weighting, seed, metrics):
     variables = tff.learning.models.ModelWeights.from_model(self._model)
@@ -181,7 +226,8 @@ class _VariableModel(LocalModel):
     return tuple(tape.gradient(output.loss, tuple(variables.trainable))), metrics
 
   def metric_sums(self, metrics, is_finite):
-    sums = self._model.report_local_unfinalized_metrics()
+    with tf.control_dependencies([is_finite]):  # Else the variables might be read before training.
+      sums = self._model.report_local_unfinalized_metrics()
     return tf.nest.map_structure(lambda s: tf.where(is_finite, s, tf.zeros_like(s)), sums)
 
 

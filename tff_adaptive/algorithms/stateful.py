@@ -121,9 +121,15 @@ def compose(
   facts_type = train.type_signature.result[2]
 
   @tff.tensorflow.computation(
-    server_type, round_type, weights_type, trained_type.update, trained_type.upload, sums_type
+    server_type,
+    round_type,
+    weights_type,
+    weights_type,
+    trained_type.update,
+    trained_type.upload,
+    sums_type,
   )
-  def serve(server_state, t, weights, g_bar, uploads, sums):
+  def serve(server_state, t, weights, inference, g_bar, uploads, sums):
     g_bar = tuple(g_bar)
     inverse = tf.math.divide_no_nan(1.0, sums['finite'])
     uploads = tf.nest.map_structure(lambda u: corrections.scale(inverse, u), uploads)
@@ -132,8 +138,13 @@ def compose(
     )
     new_state, direction = correction.server_update(server_state, server)
     aggregate = corrections.combine(tf.subtract, tuple(weights.trainable), g_bar)
+    # A round without a finite update changes nothing: the finalizer refuses a NaN direction.
+    is_usable = tf.math.is_finite(corrections.squared_norm(g_bar)) & (sums['finite'] > 0)
+    new_state = tf.cond(is_usable, lambda: new_state, lambda: server_state)
+    aggregate = tf.cond(is_usable, lambda: aggregate, lambda: tuple(inference.trainable))
+    direction = tuple(tf.where(is_usable, d, tf.cast(np.nan, d.dtype)) for d in direction)
     inference = tff.learning.models.ModelWeights(aggregate, weights.non_trainable)
-    return new_state, tuple(direction), inference, t + 1
+    return new_state, direction, inference, t + 1
 
   serve_result = serve.type_signature.result
 
@@ -185,7 +196,15 @@ def compose(
     uploads = tff.federated_sum(trained.upload)
     served = tff.federated_map(
       serve,
-      (state.correction, state.round_number, weights, aggregated.result, uploads, sums),
+      (
+        state.correction,
+        state.round_number,
+        weights,
+        state.inference_weights,
+        aggregated.result,
+        uploads,
+        sums,
+      ),
     )
     finalized = finalizer.next(state.finalizer, weights, served[1])
     new_state = tff.federated_zip(
