@@ -43,7 +43,7 @@ def load(name: str, data_dir: Optional[str] = None, seed: int = 0, **options: An
     data_dir: The folder with the task's files; None means what the task comes with or a download.
     seed: Seeds what is random in the data, such as a partition over clients. It is not the seed
       of the initial weights, which `Task.build_model` takes.
-    **options: The task's own options, described in its module's `load`.
+    **options: The task's own options, described at the loader that `catalog` names.
 
   Returns:
     A `tasks.Task`.
@@ -53,14 +53,15 @@ def load(name: str, data_dir: Optional[str] = None, seed: int = 0, **options: An
   """
   if name not in catalog.TASKS:
     raise DataError(f'unknown task {name!r}; choose one of: {", ".join(names())}')
-  module = importlib.import_module(f'tasks.{catalog.TASKS[name].module}')
-  known = set(inspect.signature(module.load).parameters) - {'name', 'data_dir', 'seed'}
+  module, _, function = catalog.TASKS[name].loader.partition('.')
+  loader = getattr(importlib.import_module(f'tasks.{module}'), function)
+  known = set(inspect.signature(loader).parameters) - {'name', 'data_dir', 'seed'}
   if set(options) - known:
     raise DataError(
       f'the task {name!r} has no option {", ".join(sorted(set(options) - known))}; it has: '
       f'{", ".join(sorted(known)) or "none"}'
     )
-  return module.load(name, data_dir=data_dir, seed=seed, **options)
+  return loader(name, data_dir=data_dir, seed=seed, **options)
 
 
 def __getattr__(name: str):

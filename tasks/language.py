@@ -25,6 +25,13 @@ def lstm_weights(draw: networks.Initializer, inputs: int, units: int, he_normal:
   return kernel(inputs, 4 * units), draw.orthogonal(units, 4 * units), bias
 
 
+def unmasked(y: tf.Tensor) -> tf.Tensor:
+  """1 where the input is a token and 0 where it is padding, float32 like the targets y."""
+  valid = tf.cast(tf.convert_to_tensor(y) != PADDING, tf.float32)
+  # The first step always counts; a later one if its input, the target before, is not padding.
+  return tf.concat([tf.ones_like(valid[..., :1]), valid[..., :-1]], -1)
+
+
 def token_weights(y: tf.Tensor, padding: str) -> tf.Tensor:
   """How much each token's cross-entropy counts in an example's loss.
 
@@ -35,27 +42,30 @@ def token_weights(y: tf.Tensor, padding: str) -> tf.Tensor:
     y: int [..., B, T], the targets.
     padding: 'published', the loss of the authors' published code, the mean over all T steps of
       the masked model: the step at the end of the text counts once more for each padded one; or
-      'tff', that of TFF 0.87's baseline: the mean over the batch's unmasked steps, where padded
-      steps count nothing.
+      'tff', where padded steps count nothing.
 
   Returns:
     float32 [..., B, T]; an example's loss is the sum of weight times cross-entropy.
   """
-  y = tf.convert_to_tensor(y)
-  valid = tf.cast(tf.not_equal(y, PADDING), tf.float32)
-  # The first step always counts; a later one if its input, the target before, is not padding.
-  unmasked = tf.concat([tf.ones_like(valid[..., :1]), valid[..., :-1]], -1)
+  read = unmasked(y)
   if padding == 'tff':
-    # Real examples have a first target; those that only fill a batch up are all padding.
-    real = valid[..., :1]
-    total = tf.reduce_sum(unmasked * real, [-2, -1], keepdims=True)
-    count = tf.reduce_sum(real, [-2, -1], keepdims=True)
-    return tf.math.divide_no_nan(unmasked * real * count, total)
-  steps = y.shape[-1]
-  masked = tf.reduce_sum(1 - unmasked, -1, keepdims=True)
-  next_unmasked = tf.concat([unmasked[..., 1:], tf.ones_like(unmasked[..., :1])], -1)
-  last = unmasked * (1 - next_unmasked)
-  return (unmasked + last * masked) / steps
+    return read / y.shape[-1]
+  masked = tf.reduce_sum(1 - read, -1, keepdims=True)
+  next_read = tf.concat([read[..., 1:], tf.zeros_like(read[..., :1])], -1)
+  return (read + (read - read * next_read) * masked) / y.shape[-1]
+
+
+class TokenMeanModel(models.Model):
+  """A model whose training loss is a mean over a batch's tokens, however its examples share them.
+
+  That is the loss of TFF 0.87's baseline tasks: examples with more padding count less.
+  """
+
+  def loss_and_metrics(self, weights, x, y, **options):
+    """As `models.Model.loss_and_metrics`; 'read' must be the first metric."""
+    loss, means = super().loss_and_metrics(weights, x, y, **options)
+    # means: loss, 1, share of the steps that were read, 1, ...
+    return tf.math.divide_no_nan(loss, means[..., 2]), means
 
 
 def accuracy(ignored: Sequence[int]) -> Callable:
@@ -89,7 +99,8 @@ def build_model(
       [..., T, B, vocabulary].
     steps: T, the length of a sequence.
     metrics: Accuracies by name, each with the targets it ignores.
-    padding: As in `token_weights`.
+    padding: As in `token_weights`; 'tff' also takes the mean over a batch's tokens, and has the
+      metric 'read', the share of the steps whose input is not padding.
 
   Returns:
     A model of int32 inputs and targets [T] that also takes a leading client axis.
@@ -113,12 +124,19 @@ def build_model(
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
     return tf.reduce_sum(losses * token_weights(y, padding), -1)
 
+  def share_read(logits, y):
+    del logits
+    share = tf.reduce_mean(unmasked(y), -1)
+    return share, tf.ones_like(share)
+
   spec = tf.TensorSpec([None, steps], tf.int32)
-  return models.Model(
+  accuracies = [(n, accuracy(ignored)) for n, ignored in metrics.items()]
+  is_tff = padding == 'tff'
+  return (TokenMeanModel if is_tff else models.Model)(
     initial_weights=weights,
     forward=forward,
     example_loss=example_loss,
-    metrics=collections.OrderedDict((n, accuracy(ignored)) for n, ignored in metrics.items()),
+    metrics=collections.OrderedDict([('read', share_read), *accuracies] if is_tff else accuracies),
     x_spec=spec,
     y_spec=spec,
     client_axis=True,

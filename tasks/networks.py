@@ -92,6 +92,19 @@ def flatten(x: tf.Tensor) -> tf.Tensor:
   return tf.reshape(x, [-1, int(np.prod(x.shape[1:]))])
 
 
+class SummedLossModel(models.Model):
+  """A model whose training loss is the sum, not the mean, over a batch's examples."""
+
+  def loss_and_metrics(self, weights, x, y, *, shares=None, **options):
+    """As `models.Model.loss_and_metrics`, with the summed loss."""
+    loss, means = super().loss_and_metrics(weights, x, y, shares=shares, **options)
+    if shares is None:
+      count = tf.shape(y)[-len(self.input_spec['y'].shape)]
+    else:
+      count = tf.math.count_nonzero(shares, -1)
+    return loss * tf.cast(count, loss.dtype), means
+
+
 def classifier(
   initial_weights: Sequence[np.ndarray],
   forward: Callable,
@@ -156,6 +169,7 @@ def perceptron(
 
   def forward(weights, x, training, seed):
     del training, seed
+    x = tf.convert_to_tensor(x)
     x = x if prepare is None else prepare(x)
     batch = tf.shape(x)[: x.shape.rank - len(x_shape)]
     h = tf.reshape(x, tf.concat([batch, [widths[0]]], 0)) if len(x_shape) > 1 else x

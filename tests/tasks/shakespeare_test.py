@@ -113,18 +113,16 @@ def test_the_model_and_its_loss_are_keras(padding):
     np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())
 
 
-def test_a_batch_filled_up_has_the_loss_of_the_examples_alone():
-  model = shakespeare.build_model(1, 'tff')
+@pytest.mark.parametrize('padding', language.PADDING_RULES)
+def test_a_batch_filled_up_has_the_loss_of_the_examples_alone(padding):
+  model = shakespeare.build_model(1, padding)
   weights = tuple(map(tf.constant, model.initial_weights[0]))
-  full, _ = model.loss_and_metrics(weights, X, Y)
-  zeros = np.zeros([2, 80], np.int32)
-  filled, _ = model.loss_and_metrics(
-    weights,
-    np.concatenate([X, zeros]),
-    np.concatenate([Y, zeros]),
-    mask=tf.constant([1.0] * len(X) + [0, 0]),
-  )
+  full, means = model.loss_and_metrics(weights, X, Y)
+  rows = [*range(len(X)), 0, 1]  # Filled up by examples that do not count.
+  shares = tf.constant([1 / len(X)] * len(X) + [0, 0])
+  filled, others = model.loss_and_metrics(weights, X[rows], Y[rows], shares=shares)
   np.testing.assert_allclose(full, filled, rtol=1e-6)
+  np.testing.assert_allclose(means, others, rtol=1e-6)
 
 
 def test_the_accuracy_leaves_padding_out():
@@ -139,11 +137,11 @@ def test_a_client_axis_is_one_model_a_client():
   model, other = shakespeare.build_model(1), shakespeare.build_model(2)
   stacked = tuple(map(tf.stack, zip(model.initial_weights[0], other.initial_weights[0])))
   x, y = tf.constant(np.stack([X, X[::-1]])), tf.constant(np.stack([Y, Y[::-1]]))
-  losses, sums = model.loss_and_metrics(stacked, x, y)
+  losses, means = model.loss_and_metrics(stacked, x, y)
   for k, m in enumerate((model, other)):
     loss, one = m.loss_and_metrics(tuple(map(tf.constant, m.initial_weights[0])), x[k], y[k])
     np.testing.assert_allclose(losses[k], loss, rtol=1e-5)
-    np.testing.assert_allclose(sums['accuracy'][k], one['accuracy'], rtol=1e-5)
+    np.testing.assert_allclose(means[k], one, rtol=1e-5)
 
 
 @data.needs('shakespeare.sqlite')

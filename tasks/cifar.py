@@ -1,0 +1,244 @@
+"""CIFAR: ResNet-18 of "Adaptive Federated Optimization" and the CNN of AdaBest."""
+
+import functools
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tasks import (
+  catalog,
+  centralized,
+  errors,
+  images,
+  networks,
+  partition,
+  partition_report,
+  resnet,
+  sources,
+)
+from tasks import task as task_lib
+from tff_adaptive import models
+
+_SHAPE = (32, 32, 3)
+_PAD = 4
+_FEATURES = {
+  'image': tf.io.FixedLenFeature(_SHAPE, tf.int64),
+  'label': tf.io.FixedLenFeature([], tf.int64),
+}
+# Mean and standard deviation of the training images' channels in [0, 1].
+_STATISTICS = {
+  10: ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
+  100: ((0.507, 0.487, 0.441), (0.268, 0.257, 0.276)),
+}
+
+
+def load_cifar100(
+  name: str = 'cifar100',
+  data_dir: Optional[str] = None,
+  seed: int = 0,
+  groups: int = 2,
+  l2: float = 1e-4,
+  distort: bool = True,
+) -> task_lib.Task:
+  """TFF's CIFAR-100, partitioned by Pachinko allocation.
+
+  Args:
+    name: 'cifar100'.
+    data_dir: The folder with `cifar100.sqlite`; None downloads it.
+    seed: Not used: the partition is TFF's.
+    groups: Groups of channels in a normalisation; 32 with l2=0 and distort=False is what a
+      functional form of TFF 0.87's own baseline trains.
+    l2: Weight of the L2 term in the loss.
+    distort: Random crops and flips in training, instead of central crops.
+
+  Returns:
+    The task; its validation data are all test clients' images.
+
+  Raises:
+    tasks.DataError: If the data cannot be used.
+  """
+  del seed
+  build_model = _resnet(100, groups, l2, distort)
+  path = sources.find_tff_file('cifar100.sqlite', data_dir, _download)
+  train = sources.SqlClientData(path, 'train', _FEATURES, prepare)
+  x, y = prepare(sources.SqlClientData(path, 'test', _FEATURES, prepare).all_features()[0])
+  return task_lib.Task(
+    name=name,
+    build_model=build_model,
+    train=train,
+    validation=task_lib.example_arrays(x, y),
+    source=f'{path}, splits train and test',
+    description=catalog.describe(name),
+    defaults=catalog.sizes(name),
+    notes={'groups': groups, 'l2': l2, 'distort': distort},
+  )
+
+
+def load_cifar10(
+  name: str = 'cifar10',
+  data_dir: Optional[str] = None,
+  seed: int = 0,
+  num_clients: int = 500,
+  alpha: float = 0.1,
+  groups: int = 2,
+  l2: float = 1e-4,
+  distort: bool = True,
+  jpeg: bool = False,
+) -> task_lib.Task:
+  """CIFAR-10 over clients by a label Dirichlet.
+
+  Args:
+    name: 'cifar10'.
+    data_dir: The folder with `cifar10.npz`, `cifar10_lossless.npz` or, with jpeg,
+      `cifar10_jpeg.npz`; None uses TensorFlow Datasets.
+    seed: Seeds the partition.
+    num_clients: Clients.
+    alpha: Concentration of the label Dirichlet.
+    groups: As in `load_cifar100`.
+    l2: As in `load_cifar100`.
+    distort: As in `load_cifar100`.
+    jpeg: Whether to use the recompressed images.
+
+  Returns:
+    The task; its validation data are the test split.
+
+  Raises:
+    tasks.DataError: If the data cannot be used or an option is out of range.
+  """
+  build_model = _resnet(10, groups, l2, distort)
+  train, test, source = _arrays(10, data_dir, jpeg)
+  indices = partition.label_dirichlet(train.y, num_clients, alpha, seed)
+  return task_lib.Task(
+    name=name,
+    build_model=build_model,
+    train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices),
+    validation=task_lib.example_arrays(*test),
+    source=source,
+    description=catalog.describe(name),
+    defaults=catalog.sizes(name),
+    notes={'alpha': alpha, 'partition': partition_report.report(train.y, indices)},
+  )
+
+
+def load_cnn(
+  name: str,
+  data_dir: Optional[str] = None,
+  seed: int = 0,
+  num_clients: int = 110,
+  alpha: Optional[float] = 0.3,
+  unbalance: float = 0.0,
+  augment: bool = True,
+  jpeg: bool = False,
+) -> task_lib.Task:
+  """CIFAR-10 or CIFAR-100 over clients, as in AdaBest, section 4.1.
+
+  Args:
+    name: 'cifar10_cnn' or 'cifar100_cnn'.
+    data_dir: The folder with `cifar10.npz`, `cifar10_lossless.npz` or `cifar10_jpeg.npz`, or
+      `cifar100.npz`; None uses TensorFlow Datasets.
+    seed: Seeds the partition.
+    num_clients: As in `images.load_letters`.
+    alpha: As in `images.load_letters`.
+    unbalance: As in `images.load_letters`.
+    augment: Whether training images are flipped and cropped, each with probability 0.5.
+    jpeg: As in `load_cifar10`.
+
+  Returns:
+    The task; validation are the held-out clients' images, test is the test split.
+
+  Raises:
+    tasks.DataError: If the data cannot be used or an option is out of range.
+  """
+  num_classes = 10 if name == 'cifar10_cnn' else 100
+  train, test, source = _arrays(num_classes, data_dir, jpeg)
+  build = functools.partial(build_cnn, num_classes=num_classes, augment=augment)
+  return images.ada_best_task(
+    name, build, train, test, source, lambda x, y: (x, y), num_clients, alpha, unbalance, seed
+  )
+
+
+def _resnet(num_classes, groups, l2, distort):
+  if groups < 1 or 64 % groups:
+    raise errors.DataError(f'groups is {groups}; it must divide 64, such as 2 or 32')
+  return functools.partial(
+    resnet.build, num_classes=num_classes, groups=groups, l2=l2, distort=distort
+  )
+
+
+def _arrays(num_classes, data_dir, jpeg):
+  files = [f'cifar{num_classes}.npz']
+  if num_classes == 10:
+    files.append('cifar10_jpeg.npz' if jpeg else 'cifar10_lossless.npz')
+  train, test, source = centralized.load(data_dir, files, f'cifar{num_classes}', _SHAPE)
+  centralized.check_labels(train, num_classes, source)
+  centralized.check_labels(test, num_classes, source)
+  return train, test, source
+
+
+def _download(folder: str) -> None:
+  import tensorflow_federated as tff  # Slow to import and needed for a download only.
+
+  tff.simulation.datasets.cifar100.load_data(cache_dir=folder)
+
+
+def prepare(features) -> tuple[np.ndarray, np.ndarray]:
+  """TFF's features to uint8 [n, 32, 32, 3] and int32 [n]."""
+  return features['image'].astype(np.uint8), features['label'].astype(np.int32)
+
+
+def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model:
+  """AdaBest's CNN: two 5 x 5 convolutions of 64 with pooling, dense 394 and 192.
+
+  Args:
+    seed: Draws the initial weights (Glorot uniform, zero biases).
+    num_classes: 10 or 100.
+    augment: As in `load_cnn`.
+
+  Returns:
+    A model of uint8 images [32, 32, 3] without a client axis.
+  """
+  draw = networks.Initializer(seed)
+  weights = [
+    *(draw.glorot_uniform(5, 5, 3, 64), networks.zeros(64)),
+    *(draw.glorot_uniform(5, 5, 64, 64), networks.zeros(64)),
+  ]
+  for n, m in ((1600, 394), (394, 192), (192, num_classes)):
+    weights += [draw.glorot_uniform(n, m), networks.zeros(m)]
+  mean, deviation = (np.array(s, np.float32) for s in _STATISTICS[num_classes])
+
+  def forward(weights, x, training, seed):
+    if training and augment and seed is not None:
+      x = distort(x, seed)
+    x = (tf.cast(x, tf.float32) / 255 - mean) / deviation
+    for kernel, bias in (weights[:2], weights[2:4]):
+      x = tf.nn.max_pool2d(tf.nn.relu(networks.conv(x, kernel, bias)), 2, 2, 'VALID')
+    h = networks.flatten(x)
+    for i in (4, 6):
+      h = tf.nn.relu(networks.dense(h, weights[i], weights[i + 1]))
+    return networks.dense(h, *weights[8:])
+
+  return networks.classifier(weights, forward, _SHAPE, x_dtype=tf.uint8)
+
+
+def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+  """Flips and shifts images, each with probability 0.5; shifts are up to 4 pixels each way.
+
+  AdaBest names both and their probability (appendix D.1) but not the size of the crop; padding by
+  4 with zeros is the usual one.
+
+  Args:
+    x: uint8 [B, 32, 32, 3].
+    seed: int32 [2].
+
+  Returns:
+    Images like x.
+  """
+  offsets = 2 * _PAD + 1
+  choice = tf.random.stateless_uniform(
+    [tf.shape(x)[0], 4], seed, maxval=offsets**2 * 4, dtype=tf.int32
+  )
+  x = resnet.flip(x, tf.equal(choice[:, 0] % 2, 0))
+  shifted = tf.where(tf.equal(choice[:, 1:2] % 2, 0), choice[:, 2:] % offsets, _PAD)
+  padded = tf.pad(x, [[0, 0], [_PAD, _PAD], [_PAD, _PAD], [0, 0]])
+  return resnet.crop(padded, shifted, _SHAPE[0])

@@ -1,0 +1,163 @@
+"""MNIST of the FedAvg paper (lecture 43) and EMNIST letters of AdaBest: grey 28 x 28 images.
+
+In these tasks 0 is background and 1 is ink, as in MNIST.
+"""
+
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tasks import catalog, centralized, errors, networks, partition, partition_report
+from tasks import task as task_lib
+from tff_adaptive import models
+
+_SHAPE = (28, 28, 1)
+
+
+def load_mnist(
+  name: str,
+  data_dir: Optional[str] = None,
+  seed: int = 0,
+  num_clients: int = 100,
+  split: str = 'iid',
+) -> task_lib.Task:
+  """MNIST over clients, as in "Communication-Efficient Learning of Deep Networks ...", section 3.
+
+  Args:
+    name: 'mnist_2nn' or 'mnist_cnn'.
+    data_dir: The folder with `mnist.npz` or `mnist_digits.npz`; None uses TensorFlow Datasets.
+    seed: Seeds the partition.
+    num_clients: Clients.
+    split: 'iid', or 'shards': sorted by label, two shards a client.
+
+  Returns:
+    The task; its validation data are the test split.
+
+  Raises:
+    tasks.DataError: If the data cannot be used or an option is unknown.
+  """
+  train, test, source = centralized.load(
+    data_dir, ['mnist.npz', 'mnist_digits.npz'], 'mnist', _SHAPE
+  )
+  centralized.check_labels(train, 10, source)
+  if split == 'iid':
+    indices = partition.iid(len(train.y), num_clients, seed)
+  elif split == 'shards':
+    indices = partition.label_shards(train.y, num_clients, 2, seed)
+  else:
+    raise errors.DataError(f'split is {split!r}; choose one of: iid, shards')
+  return task_lib.Task(
+    name=name,
+    build_model=build_2nn if name == 'mnist_2nn' else build_cnn,
+    train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, to_ink),
+    validation=task_lib.example_arrays(*to_ink(*test)),
+    source=source,
+    description=catalog.describe(name),
+    defaults=catalog.sizes(name),
+    notes={'split': split, 'partition': partition_report.report(train.y, indices)},
+  )
+
+
+def load_letters(
+  name: str = 'emnist_letters',
+  data_dir: Optional[str] = None,
+  seed: int = 0,
+  num_clients: int = 110,
+  alpha: Optional[float] = 0.3,
+  unbalance: float = 0.0,
+) -> task_lib.Task:
+  """EMNIST letters over clients, as in AdaBest, section 4.1.
+
+  Args:
+    name: 'emnist_letters'.
+    data_dir: The folder with `emnist_letters.npz` or `letters.npz` (labels 1 to 26); None uses
+      TensorFlow Datasets.
+    seed: Seeds the partition.
+    num_clients: Clients, of which one in 11 is held out for tuning.
+    alpha: Concentration of the label Dirichlet, None for IID; the paper has both, 0.3 and 0.03.
+    unbalance: Log-normal spread of the clients' sizes; 0.3 in the paper's unbalanced setting.
+
+  Returns:
+    The task; validation are the held-out clients' examples, test is the test split.
+
+  Raises:
+    tasks.DataError: If the data cannot be used or an option is out of range.
+  """
+  files = ['emnist_letters.npz', 'letters.npz']
+  train, test, source = centralized.load(data_dir, files, 'emnist/letters', _SHAPE, first_label=1)
+  centralized.check_labels(train, 26, source)
+  return ada_best_task(
+    name, build_letters, train, test, source, to_ink, num_clients, alpha, unbalance, seed
+  )
+
+
+def ada_best_task(
+  name, build_model, train, test, source, transform, num_clients, alpha, unbalance, seed
+) -> task_lib.Task:
+  """A task over clients of which 10 in 11 train and 1 in 11 tunes; arguments as `load_letters`."""
+  if alpha is None:
+    indices = partition.iid(len(train.y), num_clients, seed, unbalance)
+  else:
+    indices = partition.label_dirichlet(train.y, num_clients, alpha, seed, unbalance)
+  training, held_out = partition.hold_out(num_clients, 11, seed)
+  rows = np.concatenate([indices[i] for i in held_out])
+  indices = [indices[i] for i in training]
+  return task_lib.Task(
+    name=name,
+    build_model=build_model,
+    train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, transform),
+    validation=task_lib.example_arrays(*transform(train.x[rows], train.y[rows])),
+    test=task_lib.example_arrays(*transform(*test)),
+    source=source,
+    description=catalog.describe(name),
+    defaults=catalog.sizes(name),
+    notes={
+      'alpha': alpha,
+      'unbalance': unbalance,
+      'held_out_clients': len(held_out),
+      'partition': partition_report.report(train.y, indices),
+    },
+  )
+
+
+def to_ink(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """uint8 images to float32 in [0, 1]."""
+  return x.astype(np.float32) / 255, y
+
+
+def build_2nn(seed: int) -> models.Model:
+  """Two hidden layers of 200 (199,210 parameters); takes a leading client axis."""
+  return networks.perceptron(seed, [784, 200, 200, 10], _SHAPE)
+
+
+def build_letters(seed: int) -> models.Model:
+  """AdaBest's perceptron 784-100-100-26 (91,226 parameters); takes a leading client axis."""
+  return networks.perceptron(seed, [784, 100, 100, 26], _SHAPE)
+
+
+def build_cnn(seed: int) -> models.Model:
+  """The FedAvg paper's CNN: two 5 x 5 convolutions with pooling, dense 512 (1,663,370 parameters).
+
+  Args:
+    seed: Draws the initial weights (Glorot uniform, zero biases).
+
+  Returns:
+    A model without a client axis.
+  """
+  draw = networks.Initializer(seed)
+  weights = (
+    *(draw.glorot_uniform(5, 5, 1, 32), networks.zeros(32)),
+    *(draw.glorot_uniform(5, 5, 32, 64), networks.zeros(64)),
+    *(draw.glorot_uniform(3136, 512), networks.zeros(512)),
+    *(draw.glorot_uniform(512, 10), networks.zeros(10)),
+  )
+
+  def forward(weights, x, training, seed):
+    del training, seed
+    for kernel, bias in (weights[:2], weights[2:4]):
+      x = tf.nn.max_pool2d(tf.nn.relu(networks.conv(x, kernel, bias, 'SAME')), 2, 2, 'SAME')
+    h = tf.nn.relu(networks.dense(networks.flatten(x), *weights[4:6]))
+    return networks.dense(h, *weights[6:])
+
+  return networks.classifier(weights, forward, _SHAPE)

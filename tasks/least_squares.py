@@ -1,0 +1,102 @@
+"""Federated least squares: the smallest problem on which client drift shows (lecture 11)."""
+
+import functools
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tasks import catalog, errors, networks
+from tasks import task as task_lib
+
+_DTYPES = ('float32', 'float64')
+
+
+def load(
+  name: str = 'least_squares',
+  data_dir: Optional[str] = None,
+  seed: int = 0,
+  num_clients: int = 5,
+  rows: int = 20,
+  columns: int = 5,
+  unlikeness: float = 1.0,
+  dtype: str = 'float32',
+) -> task_lib.Task:
+  """Draws a problem: client k has the loss 1/2 ||A_k x - b_k||^2.
+
+  A_k has independent normal entries of variance 1 / rows whose columns are scaled by factors of
+  the client's own between 0.5 and 1.5; b_k = A_k (x* + unlikeness u_k) + noise.
+
+  Args:
+    name: 'least_squares'.
+    data_dir: Not used: the problem is drawn.
+    seed: Seeds the problem.
+    num_clients: K.
+    rows: Rows of every A_k, a client's examples. A batch of this size is full gradient descent.
+    columns: The dimension of x.
+    unlikeness: How far the clients' own solutions lie apart.
+    dtype: 'float32' or 'float64'.
+
+  Returns:
+    The task: y is b, x the rows of A, the weights one array [columns], validation all clients'
+    rows together and the metric the loss, a mean over rows.
+
+  Raises:
+    tasks.DataError: If an option is out of range.
+  """
+  del data_dir
+  for option, value in (('num_clients', num_clients), ('rows', rows), ('columns', columns)):
+    if value < 1:
+      raise errors.DataError(f'{option} is {value}; it must be at least 1')
+  if dtype not in _DTYPES:
+    raise errors.DataError(f'dtype is {dtype!r}; choose one of: {", ".join(_DTYPES)}')
+  rng = np.random.default_rng([seed, 9])
+  a = rng.standard_normal([num_clients, rows, columns]) / np.sqrt(rows)
+  a *= rng.uniform(0.5, 1.5, [num_clients, 1, columns])
+  target = rng.standard_normal(columns)
+  targets = target + unlikeness * rng.standard_normal([num_clients, columns])
+  b = np.einsum('krc,kc->kr', a, targets) + 0.1 * rng.standard_normal([num_clients, rows])
+  a, b = a.astype(dtype), b.astype(dtype)
+  width = len(str(num_clients - 1))
+  clients = {f'{k:0{width}d}': (a[k], b[k]) for k in range(num_clients)}
+  return task_lib.Task(
+    name=name,
+    build_model=functools.partial(build_model, columns=columns, dtype=dtype),
+    train=task_lib.InMemoryClientData(clients),
+    validation=task_lib.example_arrays(a.reshape(-1, columns), b.reshape(-1)),
+    source=f'drawn with seed {seed}',
+    metric='loss',
+    description=catalog.describe(name),
+    defaults=catalog.sizes(name),
+    notes={'dtype': dtype},
+  )
+
+
+def build_model(seed: int, columns: int = 5, dtype: str = 'float32') -> networks.SummedLossModel:
+  """Linear regression without an offset; the loss of a batch is 1/2 ||A x - b||^2.
+
+  Args:
+    seed: Draws the initial x from a standard normal.
+    columns: The dimension of x.
+    dtype: 'float32' or 'float64', of weights and data.
+
+  Returns:
+    A model that also takes a leading client axis.
+  """
+  start = np.random.default_rng([seed, 28]).standard_normal(columns).astype(dtype)
+
+  def forward(weights, x, training, seed):
+    del training, seed
+    return tf.linalg.matvec(x, weights[0])
+
+  def half_square(predictions, y):
+    return tf.math.squared_difference(predictions, y) / 2
+
+  return networks.SummedLossModel(
+    initial_weights=(start,),
+    forward=forward,
+    example_loss=half_square,
+    x_spec=tf.TensorSpec([None, columns], dtype),
+    y_spec=tf.TensorSpec([None], dtype),
+    client_axis=True,
+  )

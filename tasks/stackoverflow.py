@@ -1,0 +1,209 @@
+"""Stack Overflow by user: next words and tags, as in "Adaptive Federated Optimization".
+
+The data are TFF's (`tff.simulation.datasets.stackoverflow`), one example a sentence. Words and
+tags are ranked by the counts in TFF's files, `datasets/stackoverflow.word_count` (a word and a
+count a line) and `datasets/stackoverflow.tag_count` (JSON).
+"""
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tasks import catalog, errors, language, networks, sources, tags
+from tasks import task as task_lib
+from tff_adaptive import models
+
+STEPS = 20
+_WORD_FILE = 'stackoverflow.word_count'
+_TAG_FILE = 'stackoverflow.tag_count'
+
+
+def load(
+  name: str,
+  data_dir: Optional[str] = None,
+  seed: int = 0,
+  num_words: int = 10_000,
+  num_tags: int = 500,
+  num_validation: int = 10_000,
+  padding: str = 'published',
+) -> task_lib.Task:
+  """Loads 'stackoverflow_nwp' or 'stackoverflow_lr'.
+
+  Args:
+    name: The task.
+    data_dir: The folder with `stackoverflow.sqlite` and `datasets/`; None downloads both.
+    seed: Seeds which test sentences are evaluated on.
+    num_words: Size of the vocabulary, without special tokens.
+    num_tags: Tags to predict (only for stackoverflow_lr).
+    num_validation: Sentences of the test split to evaluate on, all where there are fewer. They
+      are those of clients in a seeded order, as in the published code.
+    padding: How padding enters the loss of stackoverflow_nwp, see `language.token_weights`.
+
+  Returns:
+    The task.
+
+  Raises:
+    tasks.DataError: If the data cannot be used or an option is out of range.
+  """
+  for option, value in (('num_words', num_words), ('num_validation', num_validation)):
+    if value < 1:
+      raise errors.DataError(f'{option} is {value}; it must be at least 1')
+  path = sources.find_tff_file('stackoverflow.sqlite', data_dir, _download)
+  words = load_words(_counts_file(_WORD_FILE, data_dir), num_words)
+  notes = {'num_words': len(words)}
+  if name == 'stackoverflow_lr':
+    labels = tags.load_tags(_counts_file(_TAG_FILE, data_dir), num_tags)
+    names = ('tokens', 'title', 'tags')
+    prepare = functools.partial(tags.to_bags, words=_ids(words), tags=_ids(labels))
+    build, metric = functools.partial(tags.build_model, len(words), len(labels)), 'recall_at_5'
+    notes['num_tags'] = len(labels)
+  else:
+    names, prepare = ('tokens',), functools.partial(to_sequences, words=_ids(words))
+    build = functools.partial(build_model, len(words), padding)
+    metric = 'accuracy_without_out_of_vocab_or_end_of_sentence'
+    notes['padding'] = padding
+    build(0)  # Refuses an unknown padding before anything runs.
+  features = {n: tf.io.FixedLenFeature([], tf.string) for n in names}
+  test = sources.SqlClientData(path, 'test', features, prepare)
+  return task_lib.Task(
+    name=name,
+    build_model=build,
+    train=sources.SqlClientData(path, 'train', features, prepare),
+    validation=_first(test, num_validation, seed),
+    source=f'{path}, splits train and test',
+    metric=metric,
+    description=catalog.describe(name),
+    defaults=catalog.sizes(name),
+    notes=notes,
+  )
+
+
+def _download(folder: str) -> None:
+  import tensorflow_federated as tff  # Slow to import and needed for a download only.
+
+  tff.simulation.datasets.stackoverflow.load_data(cache_dir=folder)
+
+
+def _counts_file(name: str, data_dir: Optional[str]) -> str:
+  """The path of a file of counts, in the data folder or downloaded by TFF's loader."""
+  if data_dir is not None:
+    path = os.path.join(data_dir, 'datasets', name)
+    if not os.path.isfile(path):
+      raise errors.DataError(f'there is no datasets/{name} in {data_dir}; put it there')
+    return path
+  from tensorflow_federated.python.simulation.datasets import stackoverflow
+
+  try:
+    if name == _WORD_FILE:
+      stackoverflow.load_word_counts(vocab_size=1)
+    else:
+      stackoverflow.load_tag_counts()
+  except Exception as e:  # Network, archive and file errors come in many classes.
+    reason = ' '.join(str(e).split())
+    raise errors.DataError(
+      f'the download of {name} failed ({reason}); try again, or name a folder that has the file'
+    ) from e
+  return os.path.join(os.path.expanduser('~'), '.keras', 'datasets', name)
+
+
+def load_words(path: str, num_words: int) -> list[bytes]:
+  """The commonest words.
+
+  Args:
+    path: A word and a count a line, the commonest first. Words may be any bytes without spaces.
+    num_words: How many to take, fewer where the file has fewer.
+
+  Returns:
+    The words.
+
+  Raises:
+    DataError: If a line is not a word and a whole number.
+  """
+  words: dict[bytes, None] = {}
+  with open(path, 'rb') as f:
+    for number, line in enumerate(f, 1):
+      parts = line.split()
+      if len(parts) != 2 or not parts[1].isdigit():
+        raise errors.DataError(f'{path}, line {number}: {line[:60]!r} is not a word and a count')
+      words[parts[0]] = None
+      if len(words) == num_words:
+        break
+  if not words:
+    raise errors.DataError(f'{path} is empty; it must hold a word and a count a line')
+  return list(words)
+
+
+def _ids(vocabulary: Sequence[bytes]) -> dict[bytes, int]:
+  return {word: i for i, word in enumerate(vocabulary)}
+
+
+def _first(clients: sources.SqlClientData, count: int, seed: int) -> task_lib.ExampleArrays:
+  """The first `count` examples of the clients in a seeded order."""
+  parts, missing = [], count
+  for i in np.random.default_rng([seed, 7]).permutation(len(clients)):
+    if missing <= 0:
+      break
+    part = clients.load(clients.client_ids[i])
+    parts.append({k: v[:missing] for k, v in part.items()})
+    missing -= len(parts[-1]['y'])
+  return task_lib.example_arrays(*(np.concatenate([p[k] for p in parts]) for k in ('x', 'y')))
+
+
+def to_sequences(features, words, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
+  """Sentences to next-word pairs, as TFF's baseline task makes them.
+
+  A sentence is cut to `steps` words, begins with a token of its own, ends with another one where
+  there is room, and is padded with 0.
+
+  Args:
+    features: 'tokens', object array [n] of bytes, words separated by single spaces.
+    words: Word -> rank from 0. Others, such as those that are not ASCII, are out of vocabulary.
+    steps: The length of a sequence.
+
+  Returns:
+    int32 [n, steps] twice: the inputs and the words that follow them.
+  """
+  unknown, begin, end = (len(words) + i for i in (1, 2, 3))
+  sequences = np.zeros([len(features['tokens']), steps + 1], np.int32)
+  for row, sentence in zip(sequences, features['tokens']):
+    ids = [begin, *(words.get(w, unknown - 1) + 1 for w in sentence.split(b' ')[:steps])]
+    ids = [*ids, end] if len(ids) <= steps else ids
+    row[: len(ids)] = ids
+  return sequences[:, :-1], sequences[:, 1:]
+
+
+def build_model(num_words: int, padding: str, seed: int) -> models.Model:
+  """Embedding of 96, LSTM of 670, dense 96, dense to the vocabulary and 4 special tokens.
+
+  Args:
+    num_words: 10,000 gives the paper's 4,050,748 parameters.
+    padding: As in `language.token_weights`.
+    seed: Draws the initial weights, from the distributions of TFF's baseline.
+
+  Returns:
+    A model of sequences of 20 that also takes a leading client axis, with TFF's three accuracies.
+  """
+  draw, size = networks.Initializer(seed), num_words + 4
+  weights = (
+    draw.uniform(0.05, size, 96),
+    *language.lstm_weights(draw, 96, 670, he_normal=False),
+    *(draw.glorot_uniform(670, 96), networks.zeros(96)),
+    *(draw.glorot_uniform(96, size), networks.zeros(size)),
+  )
+  pad, unknown, end = language.PADDING, num_words + 1, num_words + 3
+
+  def run(weights, h):
+    h = language.run_lstm(h, weights[:3])
+    h = language.dense_rows(h, *weights[3:5])
+    return language.dense_rows(h, *weights[5:])
+
+  metrics = {
+    'accuracy': [pad],
+    'accuracy_without_out_of_vocab': [pad, unknown],
+    'accuracy_without_out_of_vocab_or_end_of_sentence': [pad, unknown, end],
+  }
+  return language.build_model(weights, run, STEPS, metrics, padding)

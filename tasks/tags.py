@@ -1,0 +1,116 @@
+"""Tag prediction on Stack Overflow: bags of words, logistic regression, summed cross-entropy."""
+
+import collections
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from tasks import errors, networks
+
+_TOP = 5
+_MOST = np.iinfo(np.uint8).max
+
+
+def load_tags(path: str, num_tags: int) -> list[bytes]:
+  """The commonest tags.
+
+  Args:
+    path: JSON, tag -> count.
+    num_tags: How many to take, fewer where the file has fewer. Equal counts keep their order.
+
+  Returns:
+    The tags, the commonest first.
+
+  Raises:
+    DataError: If the file is not such JSON or `num_tags` is below 1.
+  """
+  if num_tags < 1:
+    raise errors.DataError(f'num_tags is {num_tags}; it must be at least 1')
+  try:
+    with open(path, encoding='utf-8') as f:
+      counts = json.load(f)
+    ranked = sorted(counts.items(), key=lambda item: -int(item[1]))
+  except (ValueError, AttributeError, TypeError) as e:
+    raise errors.DataError(f'{path} is not JSON of the form {{"tag": count}} ({e})') from None
+  if not ranked:
+    raise errors.DataError(f'{path} has no tags')
+  return [tag.encode() for tag, _ in ranked[:num_tags]]
+
+
+def to_bags(
+  features, words: Mapping[bytes, int], tags: Mapping[bytes, int]
+) -> tuple[np.ndarray, np.ndarray]:
+  """Sentences with their titles to word counts, and tags to indicators.
+
+  The counts are bytes, a quarter of the shares' size; the model divides by their sum. A word that
+  stands in a sentence more than 255 times counts 255.
+
+  Args:
+    features: 'tokens', 'title' (words separated by spaces) and 'tags' (separated by '|'), object
+      arrays [n] of bytes.
+    words: Word -> column. Others are left out.
+    tags: Tag -> column. Others are left out.
+
+  Returns:
+    uint8 [n, words] and float32 [n, tags].
+  """
+  n = len(features['tokens'])
+  x, y = np.zeros([n, len(words)], np.uint8), np.zeros([n, len(tags)], np.float32)
+  for row, sentence, title in zip(x, features['tokens'], features['title']):
+    for word in (*sentence.split(), *title.split()):
+      column = words.get(word)
+      if column is not None and row[column] < _MOST:
+        row[column] += 1
+  for row, joined in zip(y, features['tags']):
+    for tag in joined.split(b'|'):
+      if tag in tags:
+        row[tags[tag]] += 1
+  return x, y
+
+
+def build_model(num_words: int, num_tags: int, seed: int) -> networks.SummedLossModel:
+  """One logistic regression a tag; 10,000 words and 500 tags give 5,000,500 parameters.
+
+  The loss of a batch is the sum over its examples of the mean over tags of the binary
+  cross-entropy, as in TFF's baseline; the paper's client rate of 100 belongs to it.
+
+  Args:
+    num_words: Columns of x.
+    num_tags: Columns of y.
+    seed: Draws the initial weights (Glorot uniform, zero biases).
+
+  Returns:
+    A model of uint8 counts [words] that also takes a leading client axis, with recall among the
+    five highest tags and precision at probability 0.5.
+  """
+
+  def forward(weights, x, training, seed):
+    del training, seed
+    counts = tf.cast(x, tf.float32)
+    shares = tf.math.divide_no_nan(counts, tf.reduce_sum(counts, -1, keepdims=True))
+    return networks.dense(shares, *weights)
+
+  def example_loss(logits, y):
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits)
+    return tf.reduce_mean(losses, -1)
+
+  def recall(logits, y):
+    top = tf.math.top_k(logits, min(_TOP, num_tags)).indices
+    found = tf.gather(y, top, batch_dims=len(y.shape) - 1)
+    return tf.reduce_sum(found, -1), tf.reduce_sum(y, -1)
+
+  def precision(logits, y):
+    chosen = tf.cast(logits > 0, tf.float32)
+    return tf.reduce_sum(chosen * y, -1), tf.reduce_sum(chosen, -1)
+
+  return networks.SummedLossModel(
+    initial_weights=networks.perceptron_weights(seed, [num_words, num_tags]),
+    forward=forward,
+    example_loss=example_loss,
+    metrics=collections.OrderedDict(recall_at_5=recall, precision=precision),
+    x_spec=tf.TensorSpec([None, num_words], tf.uint8),
+    y_spec=tf.TensorSpec([None, num_tags], tf.float32),
+    client_axis=True,
+  )

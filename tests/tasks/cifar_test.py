@@ -1,0 +1,185 @@
+"""CIFAR: ResNet-18 equal to TFF's, the paper's settings, augmentation, real files."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow_federated.python.simulation.models import resnet_models
+
+import tasks
+from tasks import cifar, resnet
+from tests.tasks import data
+
+X = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3]).astype(np.uint8)
+Y = np.array([3, 99, 0], np.int32)
+
+
+def tff_resnet(model):
+  """TFF's baseline with our weights, which come in the order in which its layers are made."""
+  theirs = resnet_models.create_resnet18((24, 24, 3), 100)
+  kinds = (tf.keras.layers.Conv2D, tf.keras.layers.GroupNormalization, tf.keras.layers.Dense)
+
+  def made(layer):
+    return int((re.search(r'_(\d+)$', layer.name) or [0, 0])[1])
+
+  layers = {
+    k: iter(sorted((a for a in theirs.layers if isinstance(a, k)), key=made)) for k in kinds
+  }
+  weights = iter(model.initial_weights[0])
+  variables = []
+  for kind, *_ in resnet._layers(100):
+    layer = next(layers[kinds[('conv', 'norm', 'dense').index(kind)]])
+    layer.set_weights([next(weights) for _ in layer.weights])
+    variables += layer.trainable_weights
+  assert all(next(left, None) is None for left in layers.values())
+  return theirs, variables
+
+
+@pytest.mark.slow
+def test_the_resnet_is_tffs_with_32_groups_and_its_l2():
+  model = resnet.build(1, 100, groups=32, distort=False)
+  assert model.num_parameters == 11_227_812
+  theirs, variables = tff_resnet(model)
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  with tf.GradientTape() as tape:
+    tape.watch(weights)
+    loss, _ = model.loss_and_metrics(weights, X, Y)
+  g = tape.gradient(loss, weights)
+  x = tf.image.per_image_standardization(tf.cast(X[:, 4:28, 4:28], tf.float32))
+  with tf.GradientTape() as tape:
+    value = tf.keras.losses.SparseCategoricalCrossentropy()(Y, theirs(x)) + sum(theirs.losses)
+  np.testing.assert_allclose(
+    tf.nn.softmax(model.forward(weights, X, False, None)), theirs(x), rtol=1e-3, atol=1e-5
+  )
+  np.testing.assert_allclose(loss, value, rtol=1e-5)
+  for a, b in zip(g, tape.gradient(value, variables)):
+    np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3 * np.abs(b).max())
+
+
+def test_the_paper_has_two_groups_and_the_l2_term():
+  paper, plain = resnet.build(1, 100), resnet.build(1, 100, l2=0)
+  assert paper.num_parameters == 11_227_812
+  weights = tuple(map(tf.constant, paper.initial_weights[0]))
+  decayed = sum(
+    np.square(w).sum() for w in paper.initial_weights[0] if w.ndim > 1
+  )  # All but the last bias, which is 0, and the normalisations.
+  np.testing.assert_allclose(paper.penalty(weights), 1e-4 * decayed, rtol=1e-4)
+  assert plain.penalty is None
+
+
+def test_group_norm_normalises_each_group_of_an_image():
+  x = tf.constant(np.random.default_rng(0).normal(3, 5, [2, 4, 4, 6]), tf.float32)
+  y = resnet.group_norm(x, tf.ones(6), tf.zeros(6), 2).numpy()
+  for image in y:
+    for group in (image[..., :3], image[..., 3:]):
+      assert abs(group.mean()) < 1e-5
+      assert abs(group.std() - 1) < 1e-3
+  layer = tf.keras.layers.GroupNormalization(groups=2)
+  np.testing.assert_allclose(y, layer(x), rtol=1e-4, atol=1e-5)
+
+
+def test_evaluation_takes_the_central_crop_as_tff_does():
+  from tensorflow_federated.python.simulation.baselines.cifar100 import (
+    image_classification_preprocessing as theirs,
+  )
+
+  image_map = theirs.build_image_map((24, 24, 3), distort=False)
+  for image, made in zip(X, resnet.prepare(tf.constant(X), None)):
+    expected, _ = image_map({'image': tf.constant(image), 'label': 0})
+    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_training_crops_and_flips_by_the_seed():
+  x = tf.constant(np.repeat(X[:1], 400, 0))
+  a, b, c = (resnet.prepare(x, tf.constant(s)).numpy() for s in ([1, 2], [1, 2], [1, 3]))
+  np.testing.assert_array_equal(a, b)
+  assert not np.array_equal(a, c)
+  # Every image is one of the 9 x 9 x 2 crops, and they are all about as frequent.
+  crops = {}
+  for row in range(9):
+    for column in range(9):
+      cut = X[0, row : row + 24, column : column + 24].astype(np.float32)
+      for flipped in (cut, cut[:, ::-1]):
+        made = tf.image.per_image_standardization(flipped).numpy()
+        crops[tuple(np.round(made[0, :3, 0], 3))] = 0
+  for image in a:
+    crops[tuple(np.round(image[0, :3, 0], 3))] += 1
+  assert len(crops) == 162
+  assert sum(crops.values()) == 400
+  assert max(crops.values()) <= 12
+
+
+def test_the_cnn_of_adabest():
+  model = cifar.build_cnn(1, 100)
+  dense = 1600 * 394 + 394 + 394 * 192 + 192 + 192 * 100 + 100
+  assert model.num_parameters == 75 * 64 + 64 + 25 * 64 * 64 + 64 + dense
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  seed = tf.constant([1, 2])
+  run = [
+    model.forward(weights, X, t, s).numpy() for t, s in ((True, seed), (False, seed), (True, None))
+  ]
+  assert run[0].shape == (3, 100)
+  np.testing.assert_array_equal(run[1], run[2])
+  off = cifar.build_cnn(1, 100, augment=False).forward(weights, X, True, seed)
+  np.testing.assert_array_equal(off, run[1])
+
+
+def test_augmentation_changes_half_of_the_images_each_way():
+  x = tf.constant(np.repeat(X[:1], 600, 0))
+  made = cifar.distort(x, tf.constant([4, 5])).numpy()
+  assert made.dtype == np.uint8
+  plain = np.mean([np.array_equal(m, X[0]) for m in made])
+  mirrored = np.mean([np.array_equal(m, X[0, :, ::-1]) for m in made])
+  # Neither shifted: 1/2 + 1/2 / 81; half of those are mirrored.
+  expected = (0.5 + 0.5 / 81) / 2
+  assert abs(plain - expected) < 0.06
+  assert abs(mirrored - expected) < 0.06
+
+
+@data.needs('cifar100.sqlite')
+def test_cifar100_is_tffs():
+  task = tasks.load('cifar100', data.DATA_DIR)
+  train, test = tff.simulation.datasets.cifar100.load_data(cache_dir=data.DATA_DIR)
+  assert list(task.train.client_ids) == sorted(train.client_ids)
+  expected = list(train.create_tf_dataset_for_client('7').as_numpy_iterator())
+  loaded = task.train.load('7')
+  np.testing.assert_array_equal(loaded['x'], [e['image'] for e in expected])
+  np.testing.assert_array_equal(loaded['y'], [e['label'] for e in expected])
+  assert loaded['x'].dtype == np.uint8
+  assert len(task.validation['y']) == 916
+  assert len(test.client_ids) == 20
+
+
+@data.needs('cifar10_lossless.npz', 'cifar100.npz')
+def test_centralised_cifar_is_split():
+  task = tasks.load('cifar10', data.DATA_DIR)
+  sizes = [task.train.num_examples(c) for c in task.train.client_ids]
+  assert (len(sizes), sum(sizes), len(task.validation['y'])) == (500, 5438, 1017)
+  assert task.notes['partition']['classes_per_client'] < 4
+  for name, images, test in (('cifar10_cnn', 5438, 1017), ('cifar100_cnn', 1117, 916)):
+    task = tasks.load(name, data.DATA_DIR)
+    kept = sum(task.train.num_examples(c) for c in task.train.client_ids)
+    assert len(task.train) == 100
+    assert kept + len(task.validation['y']) == images
+    assert len(task.test['y']) == test
+
+
+def test_jpeg_images_are_decoded(tmp_path):
+  parts = [tf.io.encode_jpeg(np.full([32, 32, 3], v, np.uint8)).numpy() for v in (10, 200)]
+  joined = np.frombuffer(b''.join(parts), np.uint8)
+  ends = np.cumsum([0, *map(len, parts)])
+  one = {'jpeg': joined, 'offsets': ends, 'y': np.array([0, 9])}
+  np.savez(
+    tmp_path / 'cifar10_jpeg.npz',
+    **{f'{k}_{s}': v for k, v in one.items() for s in ('train', 'test')},
+  )
+  task = tasks.load('cifar10', str(tmp_path), num_clients=1, jpeg=True)
+  values = sorted(int(v) for v in task.validation['x'].mean((1, 2, 3)).round())
+  np.testing.assert_allclose(values, [10, 200], atol=2)
+
+
+def test_groups_must_divide_the_channels():
+  with pytest.raises(tasks.DataError, match='groups is 3; it must divide 64'):
+    tasks.load('cifar100', groups=3)

@@ -1,0 +1,54 @@
+"""Federated least squares."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tasks
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])
+def test_a_full_batch_has_the_loss_and_gradient_of_the_lecture(dtype):
+  task = tasks.load('least_squares', seed=4, dtype=dtype)
+  client = task.train.load(task.train.client_ids[0])
+  a, b = client['x'], client['y']
+  model = task.build_model(2)
+  weights = (tf.constant(model.initial_weights[0][0]),)
+  x = weights[0].numpy()
+  with tf.GradientTape() as tape:
+    tape.watch(weights)
+    loss, _ = model.loss_and_metrics(weights, tf.constant(a), tf.constant(b))
+  assert a.dtype == b.dtype == x.dtype == np.dtype(dtype) == loss.dtype.as_numpy_dtype
+  r = a @ x - b
+  tolerance = 1e-5 if dtype == 'float32' else 1e-13
+  np.testing.assert_allclose(loss, r @ r / 2, rtol=tolerance)
+  np.testing.assert_allclose(tape.gradient(loss, weights)[0], a.T @ r, rtol=10 * tolerance)
+
+
+def test_gradient_descent_with_the_default_rate_converges():
+  from tasks import catalog
+
+  task = tasks.load('least_squares')
+  rate = catalog.defaults('least_squares', 'fed_avg')['client_learning_rate']
+  for client in task.train.client_ids:
+    a = task.train.load(client)['x']
+    assert rate * np.linalg.eigvalsh(a.T @ a).max() < 1
+
+
+def test_clients_are_unlike_and_the_seed_decides():
+  def solutions(**options):
+    task = tasks.load('least_squares', **options)
+    loaded = [task.train.load(c) for c in task.train.client_ids]
+    return np.array([np.linalg.lstsq(c['x'], c['y'], rcond=None)[0] for c in loaded])
+
+  assert np.linalg.norm(np.std(solutions(seed=1), 0)) > 1
+  assert np.linalg.norm(np.std(solutions(seed=1, unlikeness=0.0), 0)) < 0.5
+  np.testing.assert_array_equal(solutions(seed=1), solutions(seed=1))
+  assert not np.allclose(solutions(seed=1), solutions(seed=2))
+
+
+def test_options_are_checked():
+  with pytest.raises(tasks.DataError, match="dtype is 'float16'; choose one of"):
+    tasks.load('least_squares', dtype='float16')
+  with pytest.raises(tasks.DataError, match='rows is 0'):
+    tasks.load('least_squares', rows=0)
