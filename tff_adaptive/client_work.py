@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import batching as batching_lib
-from tff_adaptive import checks, local_models
+from tff_adaptive import checks, local_data, local_models
 from tff_adaptive.corrections import base as corrections
 
 
@@ -101,10 +101,70 @@ def train_client(
   Returns:
     The result.
   """
+  if training.batching is None:
+    source: Any = local_data.Batches(model, training.seed, data, round_number)
+  else:
+    element = data.get_single_element()
+    source = local_data.WholeArrays(model, training.batching, training.seed, element, round_number)
   theta_0 = tuple(weights.trainable)
-  source = (_Batches if training.batching is None else _WholeArrays)(
-    model, training, data, round_number
+  return _train(
+    model, training, correction, source, weights, theta_0, kept, sent, round_number, rate
   )
+
+
+def can_group(model: local_models.LocalModel, training: LocalTraining) -> bool:
+  """Whether `train_group` is there for this model and training."""
+  if training.batching is None or training.batching.batch_size is None or not model.is_masked:
+    return False
+  # The optimizer's step is the same for stacked weights only if it keeps nothing.
+  state = training.optimizer.initialize((tf.TensorSpec([1], tf.float32),))
+  hparams = training.optimizer.get_hparams(state)
+  return len(tf.nest.flatten(state)) == len(tf.nest.flatten(hparams)) == 1
+
+
+def train_group(
+  model: local_models.LocalModel,
+  training: LocalTraining,
+  correction: corrections.Correction,
+  *,
+  weights: tff.learning.models.ModelWeights,
+  elements: list[Any],
+  kept: list[Any],
+  sent: Any,
+  round_number: tf.Tensor,
+  rate: tf.Tensor,
+) -> Trained:
+  """As `train_client` for G clients at once: every tensor of the result has a leading axis G.
+
+  Args:
+    model: The model.
+    training: How to train.
+    correction: How the local gradient is corrected.
+    weights: theta^{t-1}, the same for all.
+    elements: The clients' data: `OrderedDict(x, y, client)` each.
+    kept: The clients' states.
+    sent: What the server sent besides the weights.
+    round_number: t, int32, counted from 1.
+    rate: eta_l of this round, float32.
+  """
+  grouped = model.for_groups()
+  source = local_data.GroupOfArrays(
+    grouped, training.batching, training.seed, elements, round_number
+  )
+  size = len(elements)
+  theta_0 = tuple(weights.trainable)
+  start = tuple(tf.tile(w[tf.newaxis], [size] + [1] * w.shape.rank) for w in theta_0)
+  stacked = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *kept) if kept[0] else ()
+  return _train(
+    grouped, training, correction, source, weights, start, stacked, sent, round_number, rate, size
+  )
+
+
+def _train(
+  model, training, correction, source, weights, start, kept, sent, round_number, rate, size=None
+):
+  """Local training from any source; `size` is the number of clients in a group."""
+  theta_0, non_trainable = tuple(weights.trainable), tuple(weights.non_trainable)
   client = corrections.ClientRound(
     theta_0=theta_0,
     kept=kept,
@@ -112,44 +172,41 @@ def train_client(
     t=tf.cast(round_number, tf.float32),
     eta_l=rate,
     num_examples=source.num_examples,
-    full_gradient=lambda: source.mean_gradient(theta_0, tuple(weights.non_trainable)),
+    full_gradient=lambda: source.mean_gradient(theta_0, non_trainable),
   )
+  optimizer = _LeanOptimizer(training.optimizer, start, rate)
+  moves_without_data = training.weight_decay or type(correction) is not corrections.Correction
 
-  def step(state, batch, weighting, seed):
+  def step(state, local):
     theta, slots, metrics = state
     g, metrics = model.gradients(
-      theta, tuple(weights.non_trainable), batch, weighting, seed, metrics
+      theta, non_trainable, local.batch, local.weighting, local.seed, metrics
     )
-    g = _dense(g, theta)
+    g = local_data.dense(g, theta)
     g = correction.gradient(client, theta, g)
     if training.clip_norm is not None:
-      g = tuple(tf.clip_by_global_norm(g, training.clip_norm)[0])
+      g = _clip(g, training.clip_norm, size)
     if training.weight_decay:
       g = corrections.combine(lambda g, w: g + training.weight_decay * w, g, theta)
+    if local.active is not None and moves_without_data:
+      g = corrections.combine(lambda g: corrections.scale(local.active, g), g)
     slots, theta = optimizer.next(slots, theta, g)
     return tuple(theta), slots, metrics
 
-  optimizer = _LeanOptimizer(training.optimizer, theta_0, rate)
-  (theta, _, metrics), steps, seen = source.run(step, (theta_0, optimizer.slots, model.start()))
-
+  (theta, _, metrics), steps, seen = source.run(step, (start, optimizer.slots, model.start(size)))
   g_i = corrections.combine(tf.subtract, theta_0, theta)
-  squared_norm = corrections.squared_norm(g_i)
+  squared_norm = corrections.squared_norm(g_i, size)
   # One pass finds any NaN or infinity; a norm that overflows has diverged as well. A client that
   # took no step has nothing to say either.
   is_finite = tf.math.is_finite(squared_norm) & (steps > 0)
   client = client._replace(num_examples=seen)
   new_kept, upload = correction.client_update(client, g_i, tf.cast(steps, tf.float32))
-
-  def if_finite(value, otherwise):
-    if not tf.nest.flatten(value):
-      return value
-    return tf.cond(is_finite, lambda: value, lambda: otherwise)
-
-  zeros = lambda tree: tf.nest.map_structure(tf.zeros_like, tree)  # noqa: E731
+  if size is not None:
+    new_kept = _like_group(new_kept, kept)
   return Trained(
-    update=if_finite(g_i, zeros(g_i)),
-    kept=if_finite(new_kept, kept),
-    upload=if_finite(upload, zeros(upload)),
+    update=_where(is_finite, g_i, _zeros(g_i)),
+    kept=_where(is_finite, new_kept, kept),
+    upload=_where(is_finite, upload, _zeros(upload)),
     num_examples=seen,
     is_finite=tf.cast(is_finite, tf.float32),
     squared_norm=tf.where(is_finite, squared_norm, 0.0),
@@ -157,10 +214,37 @@ def train_client(
   )
 
 
-def _dense(gradients, weights):
-  return tuple(
-    tf.zeros_like(w) if g is None else tf.convert_to_tensor(g) for g, w in zip(gradients, weights)
+def _zeros(tree):
+  return tf.nest.map_structure(tf.zeros_like, tree)
+
+
+def _like_group(tree, like):
+  """Repeats leaves that are the same for all clients of a group."""
+  return tf.nest.map_structure(
+    lambda leaf, other: tf.broadcast_to(leaf, tf.shape(other)), tree, like
   )
+
+
+def _where(condition, value, otherwise):
+  """`value` where the condition holds: of one client, or client by client."""
+  if not tf.nest.flatten(value):
+    return value
+  if condition.shape.rank == 0:
+    return tf.cond(condition, lambda: value, lambda: otherwise)  # Copies nothing.
+
+  def choose(a, b):
+    return tf.where(tf.reshape(condition, [-1] + [1] * (a.shape.rank - 1)), a, b)
+
+  return tf.nest.map_structure(choose, value, otherwise)
+
+
+def _clip(gradients, clip_norm, size):
+  """Scales gradients down to a 2-norm, client by client in a group."""
+  if size is None:
+    return tuple(tf.clip_by_global_norm(gradients, clip_norm)[0])
+  norm = tf.sqrt(corrections.squared_norm(gradients, size))
+  factor = clip_norm / tf.maximum(norm, clip_norm)
+  return corrections.combine(lambda g: corrections.scale(factor, g), gradients)
 
 
 class _LeanOptimizer:
@@ -190,105 +274,3 @@ class _LeanOptimizer:
     )
     flat = tf.nest.flatten(state)
     return tuple(leaf for leaf, changes in zip(flat, self._changes) if changes), weights
-
-
-def _base_seed(training):
-  return tf.constant([training.seed & 0x7FFFFFFF, training.seed >> 31 & 0x7FFFFFFF], tf.int32)
-
-
-class _WholeArrays:
-  """A client given as one element: batches are drawn inside the graph."""
-
-  def __init__(self, model, training, data, round_number):
-    self._model = model
-    element = data.get_single_element()
-    self._x, self._y = element['x'], element['y']
-    n = tf.shape(self._y)[0]
-    self.num_examples = tf.cast(n, tf.float32)
-    seed = batching_lib.fold(_base_seed(training), round_number, element['client'])
-    self._seed = tf.unstack(seed)
-    self._plan = batching_lib.plan(training.batching, n, seed)
-    self._steps = tf.shape(self._plan.indices)[0]
-    self._weighting = None
-    if model.is_masked and training.batching.batch_size is not None:
-      self._weighting = self._plan.shares_and_size()
-
-  def run(self, step, state):
-    """All local steps; returns the state, K_i and n_i."""
-    (state, _) = tf.while_loop(
-      lambda _, i: i < self._steps,
-      lambda state, i: (step(state, *self._batch(i)), i + 1),
-      (state, tf.constant(0)),
-      parallel_iterations=1,
-    )
-    return state, self._steps, self.num_examples
-
-  def _batch(self, i):
-    # Everything that the loop captures or does costs in every step: gathers, not slices.
-    indices, weighting = tf.gather(self._plan.indices, i), None
-    if self._weighting is not None:
-      row = tf.gather(self._weighting, i)
-      weighting = row[:-1], row[-1]
-    elif self._plan.is_padded:
-      indices = indices[: tf.gather(self._plan.sizes, i)]
-    batch = collections.OrderedDict(x=tf.gather(self._x, indices), y=tf.gather(self._y, indices))
-    # Distinct for each step, and cheap: the generator scrambles neighbouring seeds.
-    return batch, weighting, tf.stack([self._seed[0], self._seed[1] + i])
-
-  def mean_gradient(self, theta, non_trainable):
-    """Mean gradient over all examples at `theta`, by slices of some 512 examples."""
-    n, size = tf.shape(self._y)[0], 512
-
-    def body(total, start):
-      stop = tf.minimum(start + size, n)
-      batch = collections.OrderedDict(x=self._x[start:stop], y=self._y[start:stop])
-      g, _ = self._model.gradients(theta, non_trainable, batch, None, None, self._model.start())
-      share = tf.cast(stop - start, tf.float32) / self.num_examples
-      total = corrections.combine(
-        lambda s, g: s + corrections.scale(share, g), total, _dense(g, theta)
-      )
-      return total, stop
-
-    total, _ = tf.while_loop(
-      lambda _, start: start < n, body, (corrections.zeros(theta), tf.constant(0))
-    )
-    return total
-
-
-class _Batches:
-  """A client given as a dataset of batches, TFF's convention: one step an element."""
-
-  def __init__(self, model, training, data, round_number):
-    self._model = model
-    self._data = data
-    self._seed = batching_lib.fold(_base_seed(training), round_number)
-    self.num_examples = tf.zeros([])  # Known only at the end.
-
-  def run(self, step, state):
-    """All local steps; returns the state, K_i and the number of examples."""
-    theta, optimizer_state, metrics = state
-
-    def reduce_fn(carried, batch):
-      state, i, seen = carried
-      seed = tf.stack([self._seed[0], self._seed[1] + i])
-      size = tf.shape(tf.nest.flatten(batch)[0])[0]
-      return step(state, batch, None, seed), i + 1, seen + size
-
-    state, steps, seen = self._data.reduce(
-      ((theta, optimizer_state, metrics), tf.constant(0), tf.constant(0)), reduce_fn
-    )
-    return state, steps, tf.cast(seen, tf.float32)
-
-  def mean_gradient(self, theta, non_trainable):
-    """Mean gradient over all examples at `theta`."""
-
-    def reduce_fn(carried, batch):
-      total, seen = carried
-      size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
-      g, _ = self._model.gradients(theta, non_trainable, batch, None, None, self._model.start())
-      add = lambda s, g: s + corrections.scale(size, g)  # noqa: E731
-      return corrections.combine(add, total, _dense(g, theta)), seen + size
-
-    total, seen = self._data.reduce((corrections.zeros(theta), tf.zeros([])), reduce_fn)
-    inverse = tf.math.divide_no_nan(1.0, seen)
-    return corrections.combine(lambda s: corrections.scale(inverse, s), total)

@@ -57,6 +57,7 @@ class Model(tff.learning.models.FunctionalModel):
     metrics: Optional[Mapping[str, MetricFn]] = None,
     penalty: Optional[Callable[[Any], tf.Tensor]] = None,
     client_axis: bool = False,
+    clients_per_step: int = 1,
   ):
     """Creates the model.
 
@@ -72,6 +73,8 @@ class Model(tff.learning.models.FunctionalModel):
       penalty: Optional `weights -> scalar` (an L2 term, say), added to the training loss.
       client_axis: Whether all of the above also take a leading axis of clients G: weights
         [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
+      clients_per_step: How many clients are trained together where that is possible and nothing
+        else is asked for: more than 1 pays on a CPU for models of many small operations.
 
     Raises:
       ValueError: If a metric is called 'loss' or the specs have a fixed batch dimension.
@@ -88,6 +91,7 @@ class Model(tff.learning.models.FunctionalModel):
     self.metric_fns = metrics
     self.metric_names = ('loss', *metrics)
     self.client_axis = client_axis
+    self.clients_per_step = clients_per_step
 
     @tf.function
     def predict_on_batch(model_weights, x, training):

@@ -7,8 +7,9 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import local_models, schedules
+from tff_adaptive import client_work, local_models, schedules
 from tff_adaptive.corrections import base as corrections
+from tff_adaptive.execution import groups
 
 Aggregator = Union[
   tff.aggregators.WeightedAggregationFactory, tff.aggregators.UnweightedAggregationFactory
@@ -86,6 +87,19 @@ def build_finalizer(
   return tff.learning.templates.build_apply_optimizer_finalizer(
     server_optimizer, model_weights_type
   )
+
+
+def mark_group(
+  model: local_models.LocalModel,
+  training: client_work.LocalTraining,
+  trained: client_work.Trained,
+  train_together: Callable[[list[Any]], Any],
+) -> client_work.Trained:
+  """Tells the graph engine that clients can do this together, where they can."""
+  if not client_work.can_group(model, training):
+    return trained
+  group = groups.Group(train_together, model.model.clients_per_step)
+  return trained._replace(num_examples=groups.mark(trained.num_examples, group))
 
 
 def update_metrics(results: Any) -> Any:

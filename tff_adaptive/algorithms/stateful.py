@@ -39,7 +39,7 @@ class ServerState(NamedTuple):
 class StatefulProcess(tff.templates.IterativeProcess):
   """An iterative process whose clients keep a state between the rounds they take part in.
 
-  `next(server_state, client_states, client_data) -> (server_state, client_states, metrics)`, of type
+  `next(server_state, client_states, client_data) -> (server_state, client_states, metrics)`, type
   `(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, M@SERVER>)`.
 
   Attributes:
@@ -84,6 +84,34 @@ def compose(
   def message(t, server_state):
     return t + 1, rate_fn(t), correction.broadcast(server_state)
 
+  def train_together(clients):
+    (t, rate, extra), weights = clients[0][:2]
+    kept = [client[2] for client in clients]
+    trained = client_work_lib.train_group(
+      model,
+      training,
+      correction,
+      weights=tff.learning.models.ModelWeights(**weights),
+      elements=[client[3] for client in clients],
+      kept=kept,
+      sent=extra,
+      round_number=t,
+      rate=rate,
+    )
+    return result_of(
+      trained, tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *kept), len(kept)
+    )
+
+  def result_of(trained, kept, group_size=None):
+    weight = parts.client_weight(client_weighting, trained.num_examples, trained.is_finite)
+    h_i = corrections.squared_norm(tuple(trained.kept['h']), group_size)
+    is_new = tf.equal(corrections.squared_norm(tuple(kept['h']), group_size), 0)
+    facts = collections.OrderedDict(
+      h_i_norm=trained.is_finite * tf.sqrt(h_i),
+      first_time_clients=trained.is_finite * tf.cast(is_new, tf.float32),
+    )
+    return trained, weight, facts
+
   @tff.tensorflow.computation(message.type_signature.result, weights_type, client_type, data_type)
   def train(sent, weights, kept, data):
     t, rate, extra = sent
@@ -98,14 +126,8 @@ def compose(
       round_number=t,
       rate=rate,
     )
-    weight = parts.client_weight(client_weighting, trained.num_examples, trained.is_finite)
-    h_i = trained.kept['h'] if 'h' in trained.kept else ()
-    was_new = tf.reduce_all([tf.reduce_all(tf.equal(leaf, 0)) for leaf in tf.nest.flatten(kept)])
-    facts = collections.OrderedDict(
-      h_i_norm=trained.is_finite * corrections.norm(tuple(h_i)),
-      first_time_clients=trained.is_finite * tf.cast(was_new, tf.float32),
-    )
-    return trained, weight, facts
+    trained = parts.mark_group(model, training, trained, train_together)
+    return result_of(trained, kept)
 
   trained_type = train.type_signature.result[0]
   distributor = tff.learning.templates.build_broadcast_process(weights_type)

@@ -41,6 +41,26 @@ def build_client_work(
   def round_and_rate(t):
     return t, rate_fn(t)
 
+  def train_together(clients):
+    (t, rate), weights, _ = clients[0]
+    trained = client_work_lib.train_group(
+      model,
+      training,
+      correction,
+      weights=tff.learning.models.ModelWeights(**weights),
+      elements=[data for _, _, data in clients],
+      kept=[()] * len(clients),
+      sent=(),
+      round_number=t + 1,
+      rate=rate,
+    )
+    return result_of(trained)
+
+  def result_of(trained):
+    weight = parts.client_weight(client_weighting, trained.num_examples, trained.is_finite)
+    result = tff.learning.templates.ClientResult(trained.update, weight)
+    return trained._replace(update=()), result
+
   @tff.tensorflow.computation(round_and_rate.type_signature.result, weights_type, data_type)
   def train(round_rate, weights, data):
     t, rate = round_rate
@@ -55,11 +75,8 @@ def build_client_work(
       round_number=t + 1,
       rate=rate,
     )
-    result = tff.learning.templates.ClientResult(
-      trained.update,
-      parts.client_weight(client_weighting, trained.num_examples, trained.is_finite),
-    )
-    return trained._replace(update=()), result
+    trained = parts.mark_group(model, training, trained, train_together)
+    return result_of(trained)
 
   @tff.tensorflow.computation(round_type)
   def next_round(t):

@@ -1,7 +1,7 @@
 """What a client correction is."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
@@ -126,8 +126,11 @@ def norm(tree: Weights) -> tf.Tensor:
   return tf.sqrt(squared_norm(tree))
 
 
-def squared_norm(tree: Weights) -> tf.Tensor:
-  """The squared 2-norm of all weights together, float32."""
+def squared_norm(tree: Weights, group_size: Optional[int] = None) -> tf.Tensor:
+  """The squared 2-norm of all weights together, float32; [G] for a group of clients."""
   if not tree:
     return tf.zeros([])
-  return 2 * tf.add_n([tf.cast(tf.nn.l2_loss(w), tf.float32) for w in tree])
+  if group_size is None:
+    return 2 * tf.add_n([tf.cast(tf.nn.l2_loss(w), tf.float32) for w in tree])
+  rows = [tf.reshape(w, [group_size, -1]) for w in tree]
+  return tf.add_n([tf.cast(tf.reduce_sum(r * r, -1), tf.float32) for r in rows])

@@ -22,21 +22,31 @@ class GraphContext(tff.framework.SyncContext):
   keeps them stacked (`values.ClientValues`).
   """
 
-  def __init__(self, parallel_clients: Optional[int] = None):
+  def __init__(
+    self, parallel_clients: Optional[int] = None, clients_per_step: Optional[int] = None
+  ):
     """Creates the context.
 
     Args:
       parallel_clients: How many clients may be in work at once; memory grows with it. Default:
         the number of processors, at most 4.
+      clients_per_step: How many clients train together in batched operations, where the
+        computation says how (this project's do, on whole-array clients). Default: what is
+        fastest on a CPU, by the model; 1 is one after another.
 
     Raises:
-      ValueError: If it is not positive.
+      ValueError: If one of them is not positive.
     """
     if parallel_clients is None:
       parallel_clients = max(1, min(4, len(os.sched_getaffinity(0))))
-    if parallel_clients < 1:
-      raise ValueError(f'parallel_clients is {parallel_clients}; it must be at least 1')
+    for name, value in (
+      ('parallel_clients', parallel_clients),
+      ('clients_per_step', 1 if clients_per_step is None else clients_per_step),
+    ):
+      if value < 1:
+        raise ValueError(f'{name} is {value}; it must be at least 1')
     self._parallel_clients = parallel_clients
+    self._clients_per_step = clients_per_step
     # The computation is kept beside its function, so that its id stays its own.
     self._functions: collections.OrderedDict[Any, tuple[Any, Any]] = collections.OrderedDict()
 
@@ -58,7 +68,13 @@ class GraphContext(tff.framework.SyncContext):
       self._functions.move_to_end(key)
       return self._functions[key][1]
     block = program.compile_to_call_dominant(comp)
-    run = round_function.trace(block, comp.type_signature.parameter, layout, self._parallel_clients)
+    run = round_function.trace(
+      block,
+      comp.type_signature.parameter,
+      layout,
+      self._parallel_clients,
+      self._clients_per_step,
+    )
     function = tf.function(run, input_signature=layout.signature(), autograph=False)
     function = function.get_concrete_function()
     self._functions[key] = (comp, function)
@@ -105,17 +121,21 @@ def _without_placements(type_spec):
   return tff.types.StructWithPythonType(elements, type_spec.python_container)
 
 
-def set_graph_context(parallel_clients: Optional[int] = None) -> None:
+def set_graph_context(
+  parallel_clients: Optional[int] = None, clients_per_step: Optional[int] = None
+) -> None:
   """Makes the graph engine the default context of TFF in this process.
 
   Args:
     parallel_clients: How many clients may be in work at once; see `GraphContext`.
+    clients_per_step: How many clients train together; see `GraphContext`.
   """
-  tff.framework.set_default_context(GraphContext(parallel_clients))
+  tff.framework.set_default_context(GraphContext(parallel_clients, clients_per_step))
 
 
 @contextlib.contextmanager
-def graph_context(parallel_clients: Optional[int] = None):
+def graph_context(parallel_clients: Optional[int] = None, clients_per_step: Optional[int] = None):
   """`with graph_context(): ...` runs TFF computations in the graph engine."""
-  with tff.framework.get_context_stack().install(GraphContext(parallel_clients)):
+  context = GraphContext(parallel_clients, clients_per_step)
+  with tff.framework.get_context_stack().install(context):
     yield

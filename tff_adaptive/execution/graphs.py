@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.python.eager import context as tf_context
 
-from tff_adaptive.execution import values
+from tff_adaptive.execution import groups, values
 
 # A variable with this shared name is created anew each time its op runs and dies with its last
 # reference: parallel clients each get their own.
@@ -29,10 +29,12 @@ class ImportedGraph:
     """
     graph_def = tf.compat.v1.GraphDef()
     proto.graph_def.Unpack(graph_def)
+    self.group = groups.find(graph_def)
     self._parameter = _binding_names(proto.parameter)
     result_names = [name for name, _ in _binding_names(proto.result)]
     self._result_is_sequence = [is_seq for _, is_seq in _binding_names(proto.result)]
-    self._whole_reads = _make_reads_of_whole_sequences_feedable(graph_def, self._parameter)
+    reads = _make_reads_of_whole_sequences_feedable(graph_def, self._parameter)
+    self._whole_reads: dict[str, Any] = reads
     for node in _all_nodes(graph_def):
       if node.op == 'VarHandleOp':
         node.attr['shared_name'].s = _ANONYMOUS.encode()
@@ -45,10 +47,11 @@ class ImportedGraph:
     graph = wrapped.graph
 
     feeds = []
-    for name, is_sequence in self._parameter:
-      reads = self._whole_reads.get(name)
-      if is_sequence and reads is not None:
-        feeds.extend(graph.get_tensor_by_name(read) for read in reads)
+    for name, _ in self._parameter:
+      if name in self._whole_reads:
+        reads = [graph.get_tensor_by_name(read) for read in self._whole_reads[name]]
+        self._whole_reads[name] = [tf.TensorSpec(read.shape, read.dtype) for read in reads]
+        feeds.extend(reads)
       else:
         feeds.append(graph.get_tensor_by_name(name))
     fetches = [graph.get_tensor_by_name(name) for name in result_names]
@@ -66,7 +69,8 @@ class ImportedGraph:
       if not is_sequence:
         flat.append(argument)
       elif name in self._whole_reads:
-        flat.extend(argument.whole())
+        reads = self._whole_reads[name]
+        flat.extend(argument.whole([t.dtype for t in reads], [t.shape for t in reads]))
       else:
         flat.append(argument.variant())
     if self._initialize is not None:

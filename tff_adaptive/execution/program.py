@@ -12,7 +12,7 @@ from typing import Any, Optional
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.execution import graphs, sequences, values
+from tff_adaptive.execution import graphs, groups, sequences, values
 
 SERVER = tff.SERVER
 CLIENTS = tff.CLIENTS
@@ -30,6 +30,7 @@ class Node:
     level: Aggregations that come before.
     free: Whether evaluating it again costs nothing.
     aggregate: For an aggregate, what to fold; else None.
+    grouped: How several clients compute it together, if they can; else None.
   """
 
   placement: Any
@@ -39,6 +40,16 @@ class Node:
   level: int
   free: bool = False
   aggregate: Optional['Aggregate'] = None
+  grouped: Optional['Grouped'] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+  """A node at the clients that several clients can compute together; see `groups`."""
+
+  group: groups.Group
+  argument: Any
+  parameter: tff.types.Type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +99,7 @@ class _Compiled:
     self._graph = graph
     type_spec = building_block.type_signature
     self.parameter, self.result = type_spec.parameter, type_spec.result
+    self.group = graph.group
 
   def __call__(self, argument):
     if nodes_in(argument):
@@ -169,9 +181,12 @@ def _apply(placement):
   def build(block, function_and_value):
     function, value = function_and_value
     result = block.type_signature.result.member
-    return _lazy(
+    node = _lazy(
       placement, result, value, lambda frame: frame.resolve(function(frame.resolve(value)))
     )
+    if placement is CLIENTS and isinstance(function, _Compiled) and function.group:
+      node.grouped = Grouped(function.group, value, function.parameter)
+    return node
 
   return build
 

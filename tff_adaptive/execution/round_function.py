@@ -1,6 +1,6 @@
 """One TensorFlow function for a whole TFF computation: server, clients and aggregation."""
 
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -33,14 +33,21 @@ class _Frame:
     self._known[node] = value
 
 
-def trace(block: Any, parameter_type: Any, layout: feeds.Layout, parallel_clients: int) -> Any:
+def trace(
+  block: Any,
+  parameter_type: Any,
+  layout: feeds.Layout,
+  parallel_clients: int,
+  clients_per_step: Optional[int] = None,
+) -> Any:
   """Builds the function of flat feeds for a computation.
 
   Args:
     block: A building block in call-dominant form; for a computation with a parameter, a function.
     parameter_type: Type of the parameter, or None.
     layout: How the arguments are fed.
-    parallel_clients: How many clients may be in work at once.
+    parallel_clients: How many clients, or groups of clients, may be in work at once.
+    clients_per_step: How many clients do together what they can; None: what is fastest.
 
   Returns:
     `(flat feeds) -> flat results`, for `tf.function`; the results are in the order of
@@ -56,7 +63,7 @@ def trace(block: Any, parameter_type: Any, layout: feeds.Layout, parallel_client
     else:
       parameter, num_clients = layout.parameter_nodes(flat)
       result = interpreter.evaluate(block, {})(parameter)
-    round_ = _Round(_Frame(), num_clients, parallel_clients)
+    round_ = _Round(_Frame(), num_clients, parallel_clients, clients_per_step)
     return round_.run(result)
 
   return run
@@ -65,10 +72,11 @@ def trace(block: Any, parameter_type: Any, layout: feeds.Layout, parallel_client
 class _Round:
   """Runs the loops over the clients, level by level."""
 
-  def __init__(self, frame, num_clients, parallel_clients):
+  def __init__(self, frame, num_clients, parallel_clients, clients_per_step):
     self._frame = frame
     self._num_clients = num_clients
     self._parallel_clients = parallel_clients
+    self._clients_per_step = clients_per_step
     self._stacked: dict[program.Node, list[tf.Tensor]] = {}
 
   def run(self, result) -> list[tf.Tensor]:
@@ -109,13 +117,17 @@ class _Round:
     output_types = [t for n in outputs for t in values.leaf_types(n.type)]
     arrays = [feeds.output_array(t, self._num_clients) for t in output_types]
 
-    def body(i, accumulators, arrays):
+    def client_frame(i):
       client = _Frame(outer=self._frame)
       for node in _reachable(wanted):
         if node in self._stacked:
           client.know(node, feeds.read_stacked(self._stacked[node], node.type, i))
         elif isinstance(node.compute, feeds.ClientParameter):
           client.know(node, node.compute.read(i))
+      return client
+
+    def body(i, accumulators, arrays, client=None):
+      client = client or client_frame(i)
       folded, accumulators = [], list(accumulators)
       for node in folds:
         spec = node.aggregate.accumulator_type
@@ -129,17 +141,25 @@ class _Round:
         written.append(array.write(i, feeds.box(leaf, leaf_type)))
       return i + 1, folded, written
 
-    _, accumulators, arrays = tf.while_loop(
-      lambda i, *_: i < self._num_clients,
-      body,
-      (tf.constant(0), [v for flat in flat_zeros for v in flat], arrays),
-      shape_invariants=(
-        tf.TensorShape([]),
-        [values.tensor_shape(t) for t in leaf_types],
-        [tf.TensorShape(None)] * len(arrays),
-      ),
-      parallel_iterations=self._parallel_clients,
+    start = (tf.constant(0), [v for flat in flat_zeros for v in flat], arrays)
+    invariants = (
+      tf.TensorShape([]),
+      [values.tensor_shape(t) for t in leaf_types],
+      [tf.TensorShape(None)] * len(arrays),
     )
+    size, grouped = self._grouped_nodes(wanted)
+    if size == 1:
+      _, accumulators, arrays = tf.while_loop(
+        lambda i, *_: i < self._num_clients,
+        body,
+        start,
+        shape_invariants=invariants,
+        parallel_iterations=self._parallel_clients,
+      )
+    else:
+      _, accumulators, arrays = self._loop_over_groups(
+        size, grouped, client_frame, body, start, invariants
+      )
     accumulators = list(accumulators)
     for node in folds:
       spec = node.aggregate.accumulator_type
@@ -149,6 +169,59 @@ class _Round:
     for node in outputs:
       count = len(values.leaf_types(node.type))
       self._stacked[node], stacked = stacked[:count], stacked[count:]
+
+  def _grouped_nodes(self, wanted):
+    """How many clients to take together in this loop, and the nodes that they compute so."""
+    nodes = [n for n in _reachable(wanted) if n.grouped and n not in self._stacked]
+    if not nodes or not all(_is_free(d) for n in nodes for d in n.deps):
+      return 1, []
+    preferred = max(n.grouped.group.preferred for n in nodes)
+    return self._clients_per_step or preferred, nodes
+
+  def _loop_over_groups(self, size, grouped, client_frame, body, start, invariants):
+    """As the loop over clients; the grouped nodes are computed for `size` clients at once."""
+
+    def group_body(first, accumulators, arrays):
+      # A last group that is not full repeats its last client; what comes of it is not used.
+      members = [client_frame(tf.minimum(first + j, self._num_clients - 1)) for j in range(size)]
+      results = {}
+      for node in grouped:
+        parameters = [t for _, t in values.children(node.grouped.parameter)]
+        arguments = []
+        for member in members:
+          argument = member.resolve(node.grouped.argument)
+          arguments.append(tuple(values.to_containers(v, t) for v, t in zip(argument, parameters)))
+        together = node.grouped.group.together(arguments)
+        results[node] = values.flatten(together, node.type)
+
+      def member_body(i, accumulators, arrays):
+        client = client_frame(i)
+        for node, stacked in results.items():
+          client.know(node, feeds.read_stacked(stacked, node.type, i - first))
+        return body(i, accumulators, arrays, client)
+
+      return tf.while_loop(
+        lambda i, *_: i < tf.minimum(first + size, self._num_clients),
+        member_body,
+        (first, accumulators, arrays),
+        shape_invariants=invariants,
+        parallel_iterations=1,
+      )
+
+    return tf.while_loop(
+      lambda i, *_: i < self._num_clients,
+      group_body,
+      start,
+      shape_invariants=invariants,
+      parallel_iterations=self._parallel_clients,
+    )
+
+
+def _is_free(node):
+  """Whether a node, and what it depends on at the clients, is only parameters and messages."""
+  if node.placement is not program.CLIENTS:
+    return True
+  return node.free and all(_is_free(d) for d in node.deps)
 
 
 def _leaves(value):

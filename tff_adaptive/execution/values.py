@@ -27,12 +27,11 @@ class Sequence:
       )
     return self._variant
 
-  def whole(self) -> list[tf.Tensor]:
+  def whole(self, dtypes: list[tf.DType], shapes: list[tf.TensorShape]) -> list[tf.Tensor]:
     """The tensors of the only element; an error at run time if there is not exactly one."""
     if self._element is None:
-      raise NotImplementedError(
-        'this computation reads a client as ONE element (all its examples), so each client must '
-        'be given as a list with one element, not as a tf.data.Dataset'
+      self._element = tf.raw_ops.DatasetToSingleElement(
+        dataset=self._variant, output_types=dtypes, output_shapes=shapes
       )
     return self._element
 
@@ -109,6 +108,21 @@ def pack(flat: list[Any], type_spec: tff.types.Type) -> Any:
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
   """As `pack`, with the Python containers that the type names."""
   return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
+
+
+def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
+  """Python containers for a value inside a graph; each sequence becomes its only element."""
+  leaves = []
+  for leaf, leaf_type in zip(flatten(value, type_spec), leaf_types(type_spec)):
+    if isinstance(leaf, Sequence):
+      order, types = dataset_order(leaf_type.element), leaf_types(leaf_type.element)
+      tensors = leaf.whole(
+        [tf.dtypes.as_dtype(types[i].dtype) for i in order], [tensor_shape(types[i]) for i in order]
+      )
+      flat = [tensor for _, tensor in sorted(zip(order, tensors), key=lambda pair: pair[0])]
+      leaf = to_python(flat, leaf_type.element)
+    leaves.append(leaf)
+  return to_python(leaves, type_spec)
 
 
 def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
