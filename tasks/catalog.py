@@ -67,7 +67,13 @@ def _ada_best(description, loader, weight_decay):
     client_rate=(-1, -1, -1, -1, -1),
     server_rate=(-1.5, -2, -2, -0.5, 0),
     tau=(-2, -3, -3),
-    extra=MappingProxyType({'client_schedule': 'round_decay', 'weight_decay': weight_decay}),
+    extra=MappingProxyType(
+      {
+        'client_schedule': 'round_decay',
+        'weight_decay': weight_decay,
+        'fill_last_batch': True,
+      }
+    ),
   )
 
 
@@ -221,7 +227,7 @@ def sizes(task: str) -> dict[str, Any]:
 
   Returns:
     clients_per_round, batch_size, rounds, client_epochs, max_examples_per_client (None: all), and
-    client_schedule and weight_decay where the task's paper uses them.
+    client_schedule, weight_decay and fill_last_batch where the task's paper uses them.
 
   Raises:
     KeyError: If the name is unknown.

@@ -1,6 +1,7 @@
 """Tag prediction on Stack Overflow: bags of words, logistic regression, summed cross-entropy."""
 
 import collections
+import itertools
 import json
 from collections.abc import Mapping
 
@@ -56,18 +57,22 @@ def to_bags(
   Returns:
     uint8 [n, words] and float32 [n, tags].
   """
-  n = len(features['tokens'])
-  x, y = np.zeros([n, len(words)], np.uint8), np.zeros([n, len(tags)], np.float32)
-  for row, sentence, title in zip(x, features['tokens'], features['title']):
-    for word in (*sentence.split(), *title.split()):
-      column = words.get(word)
-      if column is not None and row[column] < _MOST:
-        row[column] += 1
-  for row, joined in zip(y, features['tags']):
-    for tag in joined.split(b'|'):
-      if tag in tags:
-        row[tags[tag]] += 1
-  return x, y
+  texts = zip(features['tokens'], features['title'])
+  found = [[words.get(w, -1) for w in (*a.split(), *b.split())] for a, b in texts]
+  x = _counts(found, len(words), np.uint8)
+  found = [[tags.get(t, -1) for t in joined.split(b'|')] for joined in features['tags']]
+  return x, _counts(found, len(tags), np.float32)
+
+
+def _counts(found, width, dtype):
+  """How often each row of `found`, lists of columns, has each column from 0 on."""
+  lengths = [len(row) for row in found]
+  columns = np.fromiter(itertools.chain.from_iterable(found), np.int64, sum(lengths))
+  flat = np.repeat(np.arange(len(found)) * width, lengths) + columns
+  cells, times = np.unique(flat[columns >= 0], return_counts=True)
+  counts = np.zeros(len(found) * width, dtype)  # Hardly any of it is touched.
+  counts[cells] = np.minimum(times, _MOST)
+  return counts.reshape(len(found), width)
 
 
 def build_model(num_words: int, num_tags: int, seed: int) -> networks.SummedLossModel:
