@@ -27,7 +27,7 @@ def lstm_weights(draw: networks.Initializer, inputs: int, units: int, he_normal:
 
 def unmasked(y: tf.Tensor) -> tf.Tensor:
   """1 where the input is a token and 0 where it is padding, float32 like the targets y."""
-  valid = tf.cast(tf.convert_to_tensor(y) != PADDING, tf.float32)
+  valid = tf.cast(tf.not_equal(y, PADDING), tf.float32)
   # The first step always counts; a later one if its input, the target before, is not padding.
   return tf.concat([tf.ones_like(valid[..., :1]), valid[..., :-1]], -1)
 

@@ -139,7 +139,7 @@ def prepare(x: tf.Tensor, seed) -> tf.Tensor:
       [tf.shape(x)[0], 3], seed, maxval=(margin + 1) ** 2 * 2, dtype=tf.int32
     )
     x = crop(x, choice[:, :2] % (margin + 1), CROP)
-    x = flip(x, choice[:, 2] % 2 == 0)
+    x = flip(x, tf.equal(choice[:, 2] % 2, 0))
   return tf.image.per_image_standardization(tf.cast(x, tf.float32))
 
 
