@@ -45,6 +45,12 @@ def _train(folder, rounds=20, process=None, **options):
   )
 
 
+def _tensorboard_steps(folder):
+  events = event_accumulator.EventAccumulator(str(folder / 'tensorboard'))
+  events.Reload()
+  return [event.step for event in events.Scalars('train/loss')]
+
+
 def _start(folder, rounds, delay):
   return subprocess.Popen(
     [sys.executable, '-m', 'tests.tff_adaptive.fakes', str(folder), str(rounds), str(delay)],
@@ -64,6 +70,18 @@ def test_drawing_depends_on_seed_and_round_only_and_repeats_no_client():
   assert abs(counts - 600).max() < 100  # Uniform: 600 each, five standard deviations.
   with pytest.raises(ValueError, match='from 1 to 9'):
     cohorts.sample(0, 0, 9, 10)
+
+
+def test_the_course_is_that_of_a_plain_loop_which_keeps_states_in_a_dict():
+  process, clients = fakes.StatefulProcess(), fakes.Clients()
+  state, states = process.initialize(), {}
+  for t in range(1, 21):
+    drawn = [clients.client_ids[i] for i in cohorts.sample(3, t, 20, 5)]
+    before = [states.get(c, process.initial_client_state) for c in drawn]
+    state, after, _ = process.next(state, before, [[clients.load(c)] for c in drawn])
+    states.update(zip(drawn, after))
+  result = _train(None)
+  np.testing.assert_array_equal(result.state.global_model_weights[0], state.global_model_weights[0])
 
 
 def test_a_run_leaves_what_it_promises(tmp_path):
@@ -110,9 +128,7 @@ def test_resumed_in_steps_equals_one_go_in_rows_state_and_tensorboard(tmp_path, 
   again = _train(tmp_path / 'parts', 20, process(), rounds_per_evaluation=1)
   assert again.is_complete
   assert _rows(tmp_path / 'parts') == _rows(tmp_path / 'every')
-  events = event_accumulator.EventAccumulator(str(tmp_path / 'parts' / 'tensorboard'))
-  events.Reload()
-  assert [event.step for event in events.Scalars('train/loss')] == list(range(1, 21))
+  assert _tensorboard_steps(tmp_path / 'parts') == list(range(1, 21))
 
 
 def test_memory_and_disk_stores_and_no_folder_give_the_same_rounds(tmp_path):
@@ -186,7 +202,9 @@ def test_weights_that_are_not_finite_end_the_run_and_keep_the_last_checkpoint(tm
   with pytest.raises(training.NonFiniteWeightsError, match=r'round 7.*checkpoint of round 4'):
     _train(tmp_path, 20, fakes.StatefulProcess(poison_round=7))
   assert [int(row['round']) for row in _rows(tmp_path)] == list(range(7))
+  assert _tensorboard_steps(tmp_path) == [1, 2, 3, 4, 5, 6]
   _train(tmp_path, 20)  # The mend: resumes from round 4.
+  assert _tensorboard_steps(tmp_path) == list(range(1, 21))  # 5 and 6 are not there twice.
   _train(tmp_path / 'whole', 20)
   assert _rows(tmp_path) == _rows(tmp_path / 'whole')
 
