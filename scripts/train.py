@@ -167,12 +167,16 @@ def _show(result: Any, folder: str) -> None:
       table.add_row(name, f'{value:.4f}', f'{means[name]:.4f}' if name in means else '')
   for name, value in summary.get('test', {}).items():
     table.add_row(name, f'{value:.4f}', '')
-  console = rich.console.Console()
-  console.print(table)
-  console.print(f'In {folder}: metrics.csv, summary.json, curves.png, config.json,')
-  console.print('tensorboard/ and checkpoints/.')
+  rich.console.Console().print(table)
+  sys.stdout.write(
+    f'In {folder}: metrics.csv, summary.json, curves.png, config.json, tensorboard/, checkpoints/\n'
+  )
+  if summary['non_finite_clients']:
+    sys.stdout.write(
+      f'{summary["non_finite_clients"]} client updates were not finite and were left out.\n'
+    )
   if not result.is_complete:
-    console.print('The same command goes on from here.')
+    sys.stdout.write('The same command goes on from here.\n')
 
 
 def _complain(error: Any, code: int = BAD_INPUT) -> int:

@@ -18,8 +18,8 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
   Returns:
     `last`, the last value of each column that is not of wall-clock time; `mean_last_100_rounds`,
     the mean of each validation column over the evaluations in the last 100 rounds, as "Adaptive
-    Federated Optimization" reports them, and how many evaluations those were; the rounds done;
-    the median seconds a round.
+    Federated Optimization" reports them, and how many evaluations those were; the rounds done; the
+    client updates that were not finite; the median seconds a round and the seconds of all.
   """
   last: dict[str, float] = {}
   for row in rows:
@@ -36,6 +36,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     'last': {name: _plain(value) for name, value in last.items()},
     f'mean_last_{WINDOW}_rounds': {c: statistics.fmean(v) for c, v in values.items() if v},
     'evaluations_averaged': max(map(len, values.values()), default=0),
+    'non_finite_clients': sum(int(row.get('non_finite_clients', 0)) for row in rows),
     'seconds_per_round_median': statistics.median(seconds) if seconds else None,
     'seconds_training': sum(seconds),
   }

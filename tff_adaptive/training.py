@@ -236,12 +236,13 @@ class _Run:
     return state, row, put
 
   def _check(self, state, row):
-    loss = row.get('train_loss', 0.0)
-    if not np.isfinite(loss) and not self._warned:
+    loss, lost = row.get('train_loss', 0.0), row.get('non_finite_clients', 0)
+    if (lost or not np.isfinite(loss)) and not self._warned:
       self._warned = True
       self._say(
-        f'The training loss of round {row["round"]} is {loss}: some clients diverge.'
-        ' A lower client rate, or gradient clipping, would help.'
+        f'Some clients diverge: in round {row["round"]} the training loss is {loss} and'
+        f' {lost:.0f} of {row["clients"]} updates, not finite, are left out. A lower client rate,'
+        ' or gradient clipping, would help. This is told once; the summary counts them.'
       )
     weights = _trainable(state.global_model_weights)
     if not all(np.isfinite(np.asarray(w)).all() for w in weights):

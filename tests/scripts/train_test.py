@@ -22,7 +22,7 @@ _FLAGS = (
   '--algorithm=ada_best',
   '--server_optimizer=yogi',
   '--client_state_store=disk',
-  '--rounds=150',
+  '--rounds=240',
   '--beta=0.5',
   '--rounds_per_evaluation=7',
   '--rounds_per_checkpoint=4',
@@ -103,11 +103,11 @@ def test_killed_interrupted_and_resumed_equals_uninterrupted_in_another_process(
   assert 'Ending after this round' in output
   assert 'The same command goes on from here' in output
   stopped_after = len(_rows(folder)) - 1
-  assert 60 <= stopped_after < 150
+  assert 59 <= stopped_after < 240
   code, output = _Run(*_FLAGS, f'--output_dir={folder}').end()
   assert code == 0, output
   assert f'Resumed after round {stopped_after}.' in output
-  assert len(_rows(folder)) == 151
+  assert len(_rows(folder)) == 241
   assert _rows(folder) == _rows(whole)
 
 
@@ -122,7 +122,7 @@ def test_the_folder_holds_what_is_promised(whole):
     summary = json.load(file)
   assert summary['is_complete']
   assert summary['last']['validation_accuracy'] > 0.9
-  assert summary['evaluations_averaged'] == 15  # 56, 63, ... 147 and 150.
+  assert summary['evaluations_averaged'] == 15  # 147, 154, ... 238 and 240.
   assert {'curves.png', 'tensorboard', 'checkpoints'} <= set(os.listdir(whole))
   columns = _rows(whole)[0]
   for name in ('validation_loss', 'inference_accuracy', 'h_norm', 'first_time_clients'):
@@ -165,7 +165,7 @@ def test_fewer_rounds_than_were_done_and_a_run_in_use_are_refused(whole, tmp_pat
   shutil.copytree(whole, folder)
   before = _rows(folder)
   assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}', '--rounds=20']) == 2
-  assert 'has done 150 rounds already' in capsys.readouterr().err
+  assert 'has done 240 rounds already' in capsys.readouterr().err
   assert _rows(folder) == before
 
 

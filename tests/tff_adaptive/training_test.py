@@ -197,7 +197,7 @@ def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path):
   assert _rows(tmp_path) == _rows(tmp_path / 'whole')
 
 
-@pytest.mark.filterwarnings('ignore:The training loss')
+@pytest.mark.filterwarnings('ignore:Some clients diverge')
 def test_weights_that_are_not_finite_end_the_run_and_keep_the_last_checkpoint(tmp_path):
   with pytest.raises(training.NonFiniteWeightsError, match=r'round 7.*checkpoint of round 4'):
     _train(tmp_path, 20, fakes.StatefulProcess(poison_round=7))
@@ -252,12 +252,14 @@ def test_a_training_loss_that_is_not_finite_is_told_once_and_training_goes_on(tm
     def next(self, server_state, client_states, cohort):
       state, states, metrics = super().next(server_state, client_states, cohort)
       metrics['client_work']['train']['loss'] = np.float32(np.inf)
+      metrics['client_work']['updates'] = {'non_finite_clients': np.float32(2)}
       return state, states, metrics
 
-  with pytest.warns(UserWarning, match='training loss of round 1 is inf') as caught:
-    _train(tmp_path, 5, Diverging())
+  with pytest.warns(UserWarning, match='in round 1 the training loss is inf and 2 of 5') as caught:
+    result = _train(tmp_path, 5, Diverging())
   assert len(caught) == 1
   assert _rows(tmp_path)[-1]['train_loss'] == 'inf'
+  assert result.summary['non_finite_clients'] == 10
 
 
 def test_test_data_are_evaluated_at_the_end_only(tmp_path):
