@@ -113,13 +113,13 @@ def schedule(settings: Mapping[str, Any], side: str) -> schedules.Schedule:
 
 
 def options(settings: Mapping[str, Any], flag: str) -> dict[str, Any]:
-  """Returns the NAME=VALUE pairs of a flag, with numbers as numbers."""
+  """Returns the NAME=VALUE pairs of a flag, with numbers and truth values as such."""
   result = {}
   for pair in settings[flag]:
     name, equals, text = pair.partition('=')
     if not name.isidentifier() or not equals or not text:
       raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as alpha=0.3.')
-    result[name] = _number(text)
+    result[name] = _value(text)
   return result
 
 
@@ -226,8 +226,10 @@ def _check_name(flag, value, valid):
     raise ValueError(f'--{flag}: {names.unknown(flag, value, valid)}')
 
 
-def _number(text: str) -> Any:
-  """Returns the number that a text writes, or the text."""
+def _value(text: str) -> Any:
+  """Returns the number or truth value that a text writes, or the text."""
+  if text.lower() in ('true', 'false'):
+    return text.lower() == 'true'
   for kind in (int, float):
     try:
       value = kind(text)

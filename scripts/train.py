@@ -91,7 +91,7 @@ def _train(
       )
   except (client_states.StateError, training.ResumeError) as error:
     return _complain(error)
-  except training.NonFiniteWeightsError as error:
+  except (training.NonFiniteWeightsError, tasks.DataError) as error:
     return _complain(error, 1)
   finally:
     execution.reap_workers()

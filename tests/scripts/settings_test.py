@@ -47,6 +47,14 @@ def test_every_task_and_algorithm_has_settings(task):
     settings.schedule(found, 'server')
 
 
+def test_task_options_are_numbers_truth_values_or_texts():
+  pairs = ['a=1', 'b=0.5', 'c=True', 'd=false', 'e=some=text', 'f=inf']
+  found = settings.options({'task_option': pairs}, 'task_option')
+  expected = {'a': 1, 'b': 0.5, 'c': True, 'd': False, 'e': 'some=text', 'f': float('inf')}
+  assert found == expected
+  assert [type(v) for v in found.values()] == [type(v) for v in expected.values()]
+
+
 def test_flagfiles_are_read_and_later_flags_win(tmp_path):
   path = tmp_path / 'some.flags'
   path.write_text('# a comment\n--task=digits\n--tau=0.25\n--rounds=7\n')
