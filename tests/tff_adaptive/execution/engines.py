@@ -1,0 +1,79 @@
+"""Runs the same rounds in TFF's native context and in the graph engine, and compares them."""
+
+import collections
+from typing import NamedTuple
+
+import attrs
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+def run(context, function, *arguments):
+  """Calls a function (a TFF computation, say) in a context."""
+  with tff.framework.get_context_stack().install(context):
+    return function(*arguments)
+
+
+class Container(NamedTuple):
+  """A result's container: its kind, the names of its elements (if any) and the elements."""
+
+  kind: str
+  names: tuple
+  elements: list
+
+
+def plain(value):
+  """A result as nested `Container`s with NumPy leaves."""
+  names = ()
+  if isinstance(value, tff.structure.Struct):
+    names, elements = zip(*tff.structure.iter_elements(value))
+  elif isinstance(value, collections.abc.Mapping):
+    names, elements = tuple(value), value.values()
+  elif attrs.has(type(value)):
+    names = tuple(field.name for field in attrs.fields(type(value)))
+    elements = [getattr(value, name) for name in names]
+  elif isinstance(value, tf.data.Dataset):
+    return Container('sequence', (), [plain(element) for element in value])
+  elif isinstance(value, tuple):
+    names, elements = getattr(value, '_fields', ()), value
+  elif isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes)):
+    return Container('list', (), [plain(element) for element in value])
+  else:
+    return np.asarray(value)
+  return Container(type(value).__name__, names, [plain(element) for element in elements])
+
+
+def assert_same(found, expected, rtol=2e-5, atol=1e-6, where='result', values=True):
+  """Asserts equal structures, dtypes and shapes, and close numbers.
+
+  Args:
+    found: What the graph engine returned.
+    expected: What TFF's native context returned.
+    rtol: Relative tolerance of floating-point numbers.
+    atol: Absolute tolerance.
+    where: What is compared, for the message.
+    values: Whether numbers are compared at all.
+  """
+  found, expected = plain(found), plain(expected)
+  _assert_same(found, expected, rtol, atol, where, values)
+
+
+def _assert_same(found, expected, rtol, atol, where, values):
+  assert isinstance(found, Container) == isinstance(expected, Container), where
+  if isinstance(expected, Container):
+    assert found[:2] == expected[:2], where
+    assert len(found.elements) == len(expected.elements), where
+    names = expected.names or range(len(expected.elements))
+    for name, one, other in zip(names, found.elements, expected.elements):
+      _assert_same(one, other, rtol, atol, f'{where}.{name}', values)
+    return
+  if expected.dtype.kind in 'OS':
+    found, expected = found.astype(object), expected.astype(object)
+  assert (found.dtype, found.shape) == (expected.dtype, expected.shape), where
+  if not values:
+    return
+  if expected.dtype.kind == 'f':
+    np.testing.assert_allclose(found, expected, rtol, atol, err_msg=where)
+  else:
+    np.testing.assert_array_equal(found, expected, err_msg=where)
