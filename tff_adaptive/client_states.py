@@ -29,8 +29,7 @@ CREATE TABLE IF NOT EXISTS server (
     position INTEGER PRIMARY KEY, dtype TEXT NOT NULL, shape TEXT NOT NULL, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS client (id TEXT PRIMARY KEY, state BLOB NOT NULL);
 """
-# What the cache's own bookkeeping costs for one client, beside its state.
-_ENTRY_BYTES = 256
+_ENTRY_BYTES = 256  # What the cache's bookkeeping costs for a client, beside its state.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 from tensorboard.backend.event_processing import event_accumulator
 
 from tests.tff_adaptive import fakes
-from tff_adaptive import client_states, cohorts, metrics_log, training
+from tff_adaptive import client_states, cohorts, training
 
 
 def _rows(folder):
@@ -57,19 +57,6 @@ def _start(folder, rounds, delay):
     stderr=subprocess.PIPE,
     text=True,
   )
-
-
-def test_drawing_depends_on_seed_and_round_only_and_repeats_no_client():
-  drawn = cohorts.sample(1, 7, 1000, 50)
-  np.testing.assert_array_equal(drawn, cohorts.sample(1, 7, 1000, 50))
-  assert len(set(drawn)) == 50
-  assert set(drawn) != set(cohorts.sample(1, 8, 1000, 50))
-  assert set(drawn) != set(cohorts.sample(2, 7, 1000, 50))
-  assert sorted(cohorts.sample(0, 0, 9, 9)) == list(range(9))
-  counts = np.bincount(np.concatenate([cohorts.sample(0, t, 10, 3) for t in range(2000)]))
-  assert abs(counts - 600).max() < 100  # Uniform: 600 each, five standard deviations.
-  with pytest.raises(ValueError, match='from 1 to 9'):
-    cohorts.sample(0, 0, 9, 10)
 
 
 def test_the_course_is_that_of_a_plain_loop_which_keeps_states_in_a_dict():
@@ -274,33 +261,6 @@ def test_test_data_are_evaluated_at_the_end_only(tmp_path):
   result = training.train(*arguments, test_fn=test_fn, show_progress=False)
   assert len(calls) == 2
   assert result.summary['test'] == {'test_accuracy': 0.25, 'test_inference_accuracy': 0.25}
-
-
-def test_max_examples_per_client_takes_the_first():
-  loader = cohorts.CohortLoader(
-    fakes.Clients(), seed=0, cohort_size=20, last_round=1, max_examples=2
-  )
-  cohort = loader.take(1)
-  loader.close()
-  assert cohort.num_examples == 40
-  for client_id, (data,) in zip(cohort.client_ids, cohort.data):
-    assert fakes.Clients.client_ids[data['client']] == client_id
-    np.testing.assert_array_equal(data['x'], fakes.Clients().load(client_id)['x'][:2])
-
-
-def test_metrics_are_named_by_what_they_are():
-  nested = {
-    'client_work': {'train': {'loss': np.float32(0.5), 'num_examples': np.int64(3)}},
-    'aggregator': (),
-    'finalizer': {'update_norm': 1.5, 'vector': np.zeros(3)},
-  }
-  assert metrics_log.flatten(nested) == {
-    'train_loss': 0.5,
-    'train_num_examples': 3,
-    'update_norm': 1.5,
-  }
-  clash = {'client_work': {'norm': 1}, 'finalizer': {'norm': 2}}
-  assert metrics_log.flatten(clash) == {'client_work_norm': 1, 'finalizer_norm': 2}
 
 
 @pytest.mark.parametrize(
