@@ -31,8 +31,8 @@ class GraphContext(tff.framework.SyncContext):
       parallel_clients: How many clients may be in work at once; memory grows with it. Default:
         the number of processors, at most 4.
       clients_per_step: How many clients train together in batched operations, where the
-        computation says how (this project's do, on whole-array clients). Default: what is
-        fastest on a CPU, by the model; 1 is one after another.
+        computation says how (this project's do, on whole-array clients). Default: as the model
+        prefers on a CPU if all clients of the cohort are of one size, else one after another.
 
     Raises:
       ValueError: If one of them is not positive.
@@ -57,30 +57,35 @@ class GraphContext(tff.framework.SyncContext):
       layout, tensors = feeds.Layout(None, (), False), []
     else:
       layout, tensors = feeds.prepare(arg, parameter_type)
-    function = self._function(comp, layout)
+    clients_per_step = self._clients_per_step
+    if clients_per_step is None and not feeds.has_equal_clients(layout, tensors):
+      clients_per_step = 1  # Together, all would wait for the largest.
+    function = self._function(comp, layout, clients_per_step)
     flat = list(function(*tensors))
     num_clients = int(tensors[0]) if layout.has_clients else 0
     return _to_result(flat, result_type, num_clients)
 
-  def _function(self, comp, layout):
+  def _function(self, comp, layout, clients_per_step):
     key = (id(comp), tuple((leaf.form, leaf.elements) for leaf in layout.leaves))
-    if key in self._functions:
-      self._functions.move_to_end(key)
-      return self._functions[key][1]
-    block = program.compile_to_call_dominant(comp)
-    run = round_function.trace(
-      block,
-      comp.type_signature.parameter,
-      layout,
-      self._parallel_clients,
-      self._clients_per_step,
-    )
-    function = tf.function(run, input_signature=layout.signature(), autograph=False)
-    function = function.get_concrete_function()
-    self._functions[key] = (comp, function)
+    _, traces = self._functions.setdefault(key, (comp, {}))
+    self._functions.move_to_end(key)
     while len(self._functions) > _CACHED_COMPUTATIONS:
       self._functions.popitem(last=False)
-    return function
+    for function, may_group in traces.values():
+      if not may_group:
+        return function
+    if clients_per_step not in traces:
+      block = program.compile_to_call_dominant(comp)
+      run = round_function.RoundFunction(
+        block,
+        comp.type_signature.parameter,
+        layout,
+        self._parallel_clients,
+        clients_per_step,
+      )
+      function = tf.function(run, input_signature=layout.signature(), autograph=False)
+      traces[clients_per_step] = function.get_concrete_function(), run.may_group
+    return traces[clients_per_step][0]
 
 
 def _to_result(flat, result_type, num_clients):

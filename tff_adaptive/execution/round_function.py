@@ -33,40 +33,50 @@ class _Frame:
     self._known[node] = value
 
 
-def trace(
-  block: Any,
-  parameter_type: Any,
-  layout: feeds.Layout,
-  parallel_clients: int,
-  clients_per_step: Optional[int] = None,
-) -> Any:
-  """Builds the function of flat feeds for a computation.
+class RoundFunction:
+  """The function of flat feeds for a computation, to be traced by `tf.function`.
 
-  Args:
-    block: A building block in call-dominant form; for a computation with a parameter, a function.
-    parameter_type: Type of the parameter, or None.
-    layout: How the arguments are fed.
-    parallel_clients: How many clients, or groups of clients, may be in work at once.
-    clients_per_step: How many clients do together what they can; None: what is fastest.
-
-  Returns:
-    `(flat feeds) -> flat results`, for `tf.function`; the results are in the order of
-    `result_leaves`.
+  Attributes:
+    may_group: After tracing: whether another `clients_per_step` would give another graph.
   """
 
-  def run(*flat):
+  def __init__(
+    self,
+    block: Any,
+    parameter_type: Any,
+    layout: feeds.Layout,
+    parallel_clients: int,
+    clients_per_step: Optional[int] = None,
+  ):
+    """Creates the function.
+
+    Args:
+      block: A building block in call-dominant form: a Lambda, or anything else for a computation
+        without parameter.
+      parameter_type: Type of the parameter, or None.
+      layout: How the arguments are fed.
+      parallel_clients: How many clients, or groups of clients, may be in work at once.
+      clients_per_step: How many clients do together what they can; None: as the model prefers.
+    """
+    self._block, self._parameter_type, self._layout = block, parameter_type, layout
+    self._parallel_clients, self._clients_per_step = parallel_clients, clients_per_step
+    self.may_group = False
+
+  def __call__(self, *flat: tf.Tensor) -> list[tf.Tensor]:
+    """Flat results of flat feeds: client-placed leaves stacked over the cohort."""
     interpreter = program.Interpreter()
     num_clients = None
-    if parameter_type is None:
-      result = interpreter.evaluate(block, {})
+    if self._parameter_type is None:
+      result = interpreter.evaluate(self._block, {})
       result = result(None) if callable(result) else result
     else:
-      parameter, num_clients = layout.parameter_nodes(flat)
-      result = interpreter.evaluate(block, {})(parameter)
-    round_ = _Round(_Frame(), num_clients, parallel_clients, clients_per_step)
-    return round_.run(result)
-
-  return run
+      parameter, num_clients = self._layout.parameter_nodes(flat)
+      function = interpreter.evaluate(self._block, {})
+      result = function(parameter)
+    round_ = _Round(_Frame(), num_clients, self._parallel_clients, self._clients_per_step)
+    flat_result = round_.run(result)
+    self.may_group = round_.may_group
+    return flat_result
 
 
 class _Round:
@@ -77,6 +87,7 @@ class _Round:
     self._num_clients = num_clients
     self._parallel_clients = parallel_clients
     self._clients_per_step = clients_per_step
+    self.may_group = False
     self._stacked: dict[program.Node, list[tf.Tensor]] = {}
 
   def run(self, result) -> list[tf.Tensor]:
@@ -176,6 +187,7 @@ class _Round:
     if not nodes or not all(_is_free(d) for n in nodes for d in n.deps):
       return 1, []
     preferred = max(n.grouped.group.preferred for n in nodes)
+    self.may_group |= preferred > 1
     return self._clients_per_step or preferred, nodes
 
   def _loop_over_groups(self, size, grouped, client_frame, body, start, invariants):
