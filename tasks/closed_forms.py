@@ -46,14 +46,20 @@ def least_squares(a: Matrices, b: Matrices) -> np.ndarray:
   return np.linalg.solve(*_normal_equations(a, b))
 
 
-def gradient_descent(a: Matrices, b: Matrices, steps: int, rate: float) -> np.ndarray:
+def gradient_descent(
+  a: Matrices, b: Matrices, steps: int, rate: float, mu: float = 0.0
+) -> np.ndarray:
   """x_FGD of the lecture's equation (6): where averaging the clients' models ends up.
+
+  And where every server optimizer does that comes to rest when the mean of the clients' updates is
+  0. With mu > 0 it is FedProx's point: I - s (A_k'A_k + mu I) takes the place of I - s A_k'A_k.
 
   Args:
     a: The A_k.
     b: The b_k.
     steps: E, the full-gradient steps of a client in a round.
-    rate: s, the client rate; averaging converges for s below 2 / (largest curvature).
+    rate: s, the client rate; averaging converges for s below 2 / (largest curvature + mu).
+    mu: FedProx's weight of the proximal term.
 
   Returns:
     The fixed point; x_LS for one step.
@@ -64,7 +70,7 @@ def gradient_descent(a: Matrices, b: Matrices, steps: int, rate: float) -> np.nd
     power, total = np.eye(len(hessian)), np.zeros_like(hessian)
     for _ in range(steps):
       total = total + power
-      power = power @ (np.eye(len(hessian)) - rate * hessian)
+      power = power @ ((1 - rate * mu) * np.eye(len(hessian)) - rate * hessian)
     left, right = left + total @ hessian, right + total @ m.T @ v
   return np.linalg.solve(left, right)
 

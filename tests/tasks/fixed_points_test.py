@@ -65,6 +65,13 @@ def test_fed_avg_drifts_to_equation_6(problem):
   _settle(_run('fed_avg', problem, steps=8), x_fgd, 300)
 
 
+def test_fed_prox_drifts_less_far(problem):
+  x_ls = closed_forms.least_squares(*problem)
+  x_fgd, x = (closed_forms.gradient_descent(*problem, 8, RATE, mu) for mu in (0, 3.5))
+  assert np.linalg.norm(x - x_ls) < 0.7 * np.linalg.norm(x_fgd - x_ls)
+  _settle(_run('fed_prox', problem, steps=8, mu=3.5), x, 400)
+
+
 def test_fed_avg_with_one_step_does_not_drift(problem):
   x_ls = closed_forms.least_squares(*problem)
   np.testing.assert_allclose(closed_forms.gradient_descent(*problem, 1, RATE), x_ls, rtol=1e-12)
@@ -137,6 +144,16 @@ def test_unequal_numbers_of_steps(problem, name, options):
     assert np.linalg.norm(run.theta - target) > 0.3
   else:
     _settle(run, target, 600)
+
+
+def test_a_server_optimizer_does_not_move_the_fixed_point(problem):
+  """Yogi rests where the mean of the updates is 0: at FedAvg's point, with SCAFFOLD at x_LS."""
+  yogi = optimizers.build_yogi(0.125, tau=0.125)
+  x_fgd = closed_forms.gradient_descent(*problem, 5, RATE)
+  plain = _run('fed_yogi', problem, server_learning_rate=0.125, tau=0.125)
+  _settle(plain, x_fgd, 1000)
+  corrected = _run('scaffold', problem, server_optimizer=yogi)
+  _settle(corrected, closed_forms.least_squares(*problem), 1500)
 
 
 def test_theorem_1_bounds_a_run_with_its_rate(problem):
