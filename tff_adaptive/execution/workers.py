@@ -7,6 +7,7 @@ the program, sees to it where the program has no time for that.
 """
 
 import atexit
+import contextlib
 import os
 import subprocess
 
@@ -43,9 +44,10 @@ def remember_workers() -> None:
 def reap_workers() -> None:
   """Kills the workers that TFF started in this process, and returns when they have ended."""
   for worker in _workers():
-    worker.kill()
-    # It stays a child that has ended: TFF still has its number, to signal it and to wait for it.
-    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    with contextlib.suppress(psutil.NoSuchProcess, ChildProcessError):
+      worker.kill()
+      # It stays a child that has ended: TFF has its number, to signal it and to wait for it.
+      os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
   while _watchdogs:
     with _watchdogs.pop() as watchdog:
       watchdog.kill()
@@ -77,8 +79,12 @@ def _watch(pid):
 
 
 def _workers():
-  children = psutil.Process().children()
-  return [c for c in children if c.name() == _NAME and c.status() != psutil.STATUS_ZOMBIE]
+  workers = []
+  for child in psutil.Process().children():
+    with contextlib.suppress(psutil.NoSuchProcess):
+      if child.name() == _NAME and child.status() != psutil.STATUS_ZOMBIE:
+        workers.append(child)
+  return workers
 
 
 class _Ended(tff.framework.SyncContext):
