@@ -14,5 +14,12 @@ setuptools.setup(
   # TensorFlow Federated 0.87.0 is needed but not listed: one of its own pins can no longer be
   # installed, so that naming it would make every `pip install` fail. See BUILD_NOTES.md.
   install_requires=['absl-py', 'matplotlib', 'numpy', 'psutil', 'rich', 'scikit-learn'],
-  entry_points={'console_scripts': ['tff-adaptive-train=scripts.train:main_cli']},
+  entry_points={
+    'console_scripts': [
+      'tff-adaptive-train=scripts.train:main_cli',
+      'tff-adaptive-sweep=scripts.sweep:main_cli',
+      'tff-adaptive-report=scripts.report:main_cli',
+      'tff-adaptive-benchmark=scripts.benchmark:main_cli',
+    ]
+  },
 )

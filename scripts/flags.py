@@ -141,6 +141,14 @@ _FLAGS = (
     'graph',
     "graph: one TensorFlow graph a round; native: TFF's own runtime.",
   ),
+  (
+    'Where',
+    int,
+    'clients_per_step',
+    None,
+    'Clients that train together, as batched operations, in the graph engine. Default: one, or as'
+    ' the model prefers for clients of one size.',
+  ),
   ('Where', int, 'rounds_per_evaluation', 10, 'Rounds from one evaluation to the next.'),
   ('Where', int, 'rounds_per_checkpoint', 50, 'Rounds from one checkpoint to the next.'),
 )

@@ -64,10 +64,15 @@ def build_test(task: Any, model: Any) -> Optional[Callable[[Any], Mapping[str, f
   return lambda weights: evaluate(weights, task.test)
 
 
-def set_engine(name: str) -> None:
-  """Makes an engine, 'graph' or 'native', the one that runs TFF computations."""
+def set_engine(name: str, clients_per_step: Optional[int] = None) -> None:
+  """Makes an engine, 'graph' or 'native', the one that runs TFF computations.
+
+  Args:
+    name: 'graph' or 'native'.
+    clients_per_step: See `execution.GraphContext`.
+  """
   if name == 'graph':
-    execution.set_graph_context()
+    execution.set_graph_context(clients_per_step=clients_per_step)
   else:
     execution.set_native_context()
 

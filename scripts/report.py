@@ -83,5 +83,10 @@ def _levels() -> dict[str, float]:
   return levels
 
 
-if __name__ == '__main__':
+def main_cli() -> None:
+  """Console entry point."""
   sys.exit(main(sys.argv))
+
+
+if __name__ == '__main__':
+  main_cli()

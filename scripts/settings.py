@@ -72,6 +72,8 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
   _check_name('task', settings['task'], catalog.names())
   _check_name('algorithm', settings['algorithm'], names.ALGORITHMS)
   _check_name('engine', settings['engine'], ('graph', 'native'))
+  if settings['clients_per_step'] is not None and settings['engine'] != 'graph':
+    raise ValueError('--clients_per_step is for --engine=graph: leave it out')
   _choose_server(settings)
   _refuse_what_does_not_apply(settings)
   for name, value in _defaults(settings).items():
@@ -193,7 +195,8 @@ def _check_numbers(settings):
         check(f'--{name}', settings[name], mend)
 
   whole = ('rounds', 'clients_per_round', 'client_epochs')
-  each(_at_least_one, (*whole, 'rounds_per_evaluation', 'rounds_per_checkpoint'), 'give 1 or more')
+  counts = ('rounds_per_evaluation', 'rounds_per_checkpoint', 'clients_per_step')
+  each(_at_least_one, (*whole, *counts), 'give 1 or more')
   for name, mend in (
     ('batch_size', 'give 0 for all of a client at once'),
     ('max_examples_per_client', 'give 0 for all'),

@@ -156,5 +156,10 @@ def _is_complete(folder: str, settings: Mapping[str, Any]) -> bool:
   return bool(summary.get('is_complete')) and summary.get('rounds') == settings['rounds']
 
 
-if __name__ == '__main__':
+def main_cli() -> None:
+  """Console entry point."""
   sys.exit(main(sys.argv))
+
+
+if __name__ == '__main__':
+  main_cli()

@@ -65,7 +65,7 @@ def _train(
     data = _check_data(settings, task)
     if config is not None:
       run_folder.check_same_data(config, data, folder)
-    processes.set_engine(settings['engine'])
+    processes.set_engine(settings['engine'], settings['clients_per_step'])
     model = task.build_model(settings['seed'])
     process = processes.build_process(settings, task, model)
     training_config = _training_config(settings, task)

@@ -1,0 +1,125 @@
+"""Clients that train together get what they get one after another."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_adaptive import algorithms, batching, execution, models
+
+SIZES = (23, 40, 7, 9, 31)  # Unequal, and none a multiple of the batch size.
+
+
+def _model(client_axis, clients_per_step=1):
+  rng = np.random.default_rng(1)
+
+  def forward(weights, x, training, seed):
+    hidden = tf.nn.relu(tf.matmul(x, weights[0]) + weights[1][..., tf.newaxis, :])
+    hidden = models.dropout(hidden, 0.3, seed, 1)
+    return tf.matmul(hidden, weights[2]) + weights[3][..., tf.newaxis, :]
+
+  return models.Model(
+    initial_weights=(
+      0.3 * rng.standard_normal((20, 8)).astype(np.float32),
+      np.zeros(8, np.float32),
+      0.3 * rng.standard_normal((8, 5)).astype(np.float32),
+      np.zeros(5, np.float32),
+    ),
+    forward=forward,
+    example_loss=models.sparse_cross_entropy,
+    metrics={'accuracy': models.accuracy},
+    x_spec=tf.TensorSpec([None, 20]),
+    y_spec=tf.TensorSpec([None], tf.int32),
+    client_axis=client_axis,
+    clients_per_step=clients_per_step,
+  )
+
+
+def _cohort(sizes=SIZES, bad_client=None):
+  rng = np.random.default_rng(2)
+  cohort = []
+  for i, n in enumerate(sizes):
+    x = rng.standard_normal((n, 20)).astype(np.float32)
+    if i == bad_client:
+      x[0, 0] = np.inf
+    y = rng.integers(0, 5, n).astype(np.int32)
+    cohort.append([collections.OrderedDict(x=x, y=y, client=np.int32(i))])
+  return cohort
+
+
+def _run(process, cohort, clients_per_step, rounds=2):
+  with execution.graph_context(clients_per_step=clients_per_step):
+    state, results = process.initialize(), []
+    kept = [getattr(process, 'initial_client_state', ())] * len(cohort)
+    for _ in range(rounds):
+      if isinstance(process, algorithms.StatefulProcess):
+        state, kept, metrics = process.next(state, kept, cohort)
+      else:
+        state, metrics = process.next(state, cohort)
+      results.append((state, list(kept), metrics))
+  return [np.asarray(leaf) for leaf in tf.nest.flatten(results)]
+
+
+@pytest.mark.parametrize(
+  'name, client_axis, options',
+  [
+    ('fed_yogi', True, {'server_learning_rate': 0.1}),
+    ('fed_yogi', False, {'server_learning_rate': 0.1}),
+    ('fed_prox', True, {'mu': 0.1, 'weight_decay': 0.01, 'clip_norm': 0.5}),
+    ('scaffold', True, {'num_clients': 6, 'option': 1}),
+    ('scaffold', True, {'num_clients': 6, 'weight_decay': 0.01}),
+    ('scaffold_m', True, {'num_clients': 6}),
+    ('fed_dyn', True, {'num_clients': 6, 'mean_examples': 20.0}),
+    ('ada_best', True, {'scale_mu': True}),
+  ],
+)
+def test_groups_equal_single_clients(name, client_axis, options):
+  process = algorithms.build(
+    name,
+    _model(client_axis),
+    client_learning_rate=0.1,
+    batching=batching.Batching(8, 2),
+    **options,
+  )
+  single = _run(process, _cohort(), 1)
+  together = _run(process, _cohort(), 2)  # The last group is not full.
+  for a, b in zip(single, together):
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+def test_a_client_that_diverges_does_not_disturb_its_group():
+  process = algorithms.build_ada_best(
+    _model(True), client_learning_rate=0.1, batching=batching.Batching(8)
+  )
+  single = _run(process, _cohort(bad_client=1), 1)
+  together = _run(process, _cohort(bad_client=1), 5)
+  for a, b in zip(single, together):
+    assert not np.any(np.isnan(b))
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+def test_only_clients_of_one_size_are_grouped_unasked():
+  calls = []
+
+  def counting(weights, x, training, seed):
+    calls.append(x.shape.rank)
+    return tf.matmul(x, weights[0])
+
+  model = models.Model(
+    initial_weights=(np.ones((20, 5), np.float32),),
+    forward=counting,
+    example_loss=models.sparse_cross_entropy,
+    x_spec=tf.TensorSpec([None, 20]),
+    y_spec=tf.TensorSpec([None], tf.int32),
+    client_axis=True,
+    clients_per_step=2,
+  )
+  process = algorithms.build_fed_avg(model, client_learning_rate=0.1, batching=batching.Batching(8))
+  with execution.graph_context():
+    state = process.initialize()
+    calls.clear()
+    process.next(state, _cohort())
+    assert 3 not in calls  # [B, 20] only: one after another.
+    process.next(state, _cohort(sizes=(16, 16, 16)))
+    assert 3 in calls  # [G, B, 20]: together.
