@@ -174,6 +174,14 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     'cifar100_cnn': _ada_best(
       'CIFAR-100, CNN of two convolutions (AdaBest)', 'cifar.load_cnn', 1e-3
     ),
+    'mnist_skewed': _ada_best(
+      "MNIST digits in AdaBest's partition, MLP 784-100-100-10", 'skewed_digits.load', 1e-4
+    ),
+    'digits_skewed': _ada_best(
+      "scikit-learn's digits in AdaBest's partition, the same MLP; offline",
+      'skewed_digits.load',
+      1e-4,
+    ),
     'mnist_2nn': Entry(
       'MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)',
       'images.load_mnist',

@@ -3,6 +3,7 @@
 In these tasks 0 is background and 1 is ink, as in MNIST.
 """
 
+import math
 from typing import Optional
 
 import numpy as np
@@ -75,7 +76,8 @@ def load_letters(
       TensorFlow Datasets.
     seed: Seeds the partition.
     num_clients: Clients, of which one in 11 is held out for tuning.
-    alpha: Concentration of the label Dirichlet, None for IID; the paper has both, 0.3 and 0.03.
+    alpha: Concentration of the label Dirichlet; infinity or None for IID. The paper has 0.03,
+      0.3 and IID.
     unbalance: Log-normal spread of the clients' sizes; 0.3 in the paper's unbalanced setting.
 
   Returns:
@@ -93,9 +95,23 @@ def load_letters(
 
 
 def ada_best_task(
-  name, build_model, train, test, source, transform, num_clients, alpha, unbalance, seed
+  name,
+  build_model,
+  train,
+  test,
+  source,
+  transform,
+  num_clients,
+  alpha,
+  unbalance,
+  seed,
+  validation='clients',
 ) -> task_lib.Task:
-  """A task over clients of which 10 in 11 train and 1 in 11 tunes; arguments as `load_letters`."""
+  """A task over clients of which 10 in 11 train and 1 in 11 tunes; arguments as `load_letters`.
+
+  With validation='test' the test split takes the place of the held-out clients' examples.
+  """
+  alpha = None if alpha == math.inf else alpha
   if alpha is None:
     indices = partition.iid(len(train.y), num_clients, seed, unbalance)
   else:
@@ -103,12 +119,17 @@ def ada_best_task(
   training, held_out = partition.hold_out(num_clients, 11, seed)
   rows = np.concatenate([indices[i] for i in held_out])
   indices = [indices[i] for i in training]
+  test_examples = task_lib.example_arrays(*transform(*test))
+  if validation == 'test':
+    watched = test_examples
+  else:
+    watched = task_lib.example_arrays(*transform(train.x[rows], train.y[rows]))
   return task_lib.Task(
     name=name,
     build_model=build_model,
     train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, transform),
-    validation=task_lib.example_arrays(*transform(train.x[rows], train.y[rows])),
-    test=task_lib.example_arrays(*transform(*test)),
+    validation=watched,
+    test=test_examples,
     source=source,
     description=catalog.describe(name),
     defaults=catalog.sizes(name),

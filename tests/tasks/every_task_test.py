@@ -19,6 +19,7 @@ FILES = {
   'emnist_letters': ['letters.npz'],
   'cifar10_cnn': ['cifar10_lossless.npz'],
   'cifar100_cnn': ['cifar100.npz'],
+  'mnist_skewed': ['mnist_digits.npz'],
   'mnist_2nn': ['mnist_digits.npz'],
   'mnist_cnn': ['mnist_digits.npz'],
 }

@@ -1,0 +1,98 @@
+"""Digits over clients of unlike labels: AdaBest's partition and perceptron on data at hand.
+
+AdaBest's easy task is EMNIST letters; `images.load_letters` has it. These two tasks are the same
+setting (110 clients of which 10 are held out, label Dirichlet or IID, two hidden layers of 100) on
+MNIST's digits and on scikit-learn's. 0 is background and 1 is ink.
+"""
+
+from typing import Optional
+
+import numpy as np
+
+from tasks import centralized, digits, errors, images, networks
+from tasks import task as task_lib
+
+_SHAPE = (28, 28, 1)
+_TEST_SHARE = 0.2
+
+
+def load(
+  name: str,
+  data_dir: Optional[str] = None,
+  seed: int = 0,
+  num_clients: int = 110,
+  alpha: Optional[float] = 0.3,
+  unbalance: float = 0.0,
+  validation: str = 'clients',
+) -> task_lib.Task:
+  """Loads 'mnist_skewed' or 'digits_skewed'.
+
+  Args:
+    name: The task.
+    data_dir: For MNIST the folder with `mnist.npz` or `mnist_digits.npz`; None uses TensorFlow
+      Datasets. Scikit-learn's digits need none.
+    seed: Seeds the partition and, for scikit-learn's digits, which fifth is the test split.
+    num_clients: Clients, of which one in 11 is held out for tuning.
+    alpha: Concentration of the label Dirichlet; infinity or None for IID.
+    unbalance: Log-normal spread of the clients' sizes.
+    validation: What to evaluate on during training: 'clients', the examples of the held-out
+      clients; or 'test', the test split, for curves over rounds by which nothing is chosen.
+
+  Returns:
+    The task.
+
+  Raises:
+    tasks.DataError: If the data cannot be used or an option is out of range.
+  """
+  if validation not in ('clients', 'test'):
+    raise errors.DataError(f'validation is {validation!r}; choose one of: clients, test')
+  if name == 'digits_skewed':
+    train, test, source = _split_digits(seed)
+  else:
+    files = ['mnist.npz', 'mnist_digits.npz']
+    train, test, source = centralized.load(data_dir, files, 'mnist', _SHAPE)
+    centralized.check_labels(train, 10, source)
+  return images.ada_best_task(
+    name,
+    build_model,
+    train,
+    test,
+    source,
+    _keep if name == 'digits_skewed' else images.to_ink,
+    num_clients,
+    alpha,
+    unbalance,
+    seed,
+    validation=validation,
+  )
+
+
+def build_model(seed: int):
+  """AdaBest's perceptron for ten classes, 784-100-100-10 (89,610 parameters).
+
+  Args:
+    seed: Draws the initial weights.
+
+  Returns:
+    A `tff_adaptive.models.Model` of inputs [28, 28, 1] that takes a leading client axis.
+  """
+  return networks.perceptron(seed, [784, 100, 100, 10], _SHAPE)
+
+
+def _split_digits(seed: int):
+  """Scikit-learn's digits: four fifths to train, one fifth to test."""
+  from sklearn import datasets  # Slow to import and needed here only.
+
+  data = datasets.load_digits()
+  x, y = 1 - digits.enlarge(data.images / 16), data.target.astype(np.int32)
+  order = np.random.default_rng([seed, 8]).permutation(len(y))
+  test, train = np.split(order, [int(_TEST_SHARE * len(y))])
+  return (
+    centralized.Split(x[train], y[train]),
+    centralized.Split(x[test], y[test]),
+    'scikit-learn digits (embedded)',
+  )
+
+
+def _keep(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  return x, y
