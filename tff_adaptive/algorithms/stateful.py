@@ -153,8 +153,8 @@ def compose(
   )
   def serve(server_state, t, weights, inference, g_bar, uploads, sums):
     g_bar = tuple(g_bar)
-    inverse = tf.math.divide_no_nan(1.0, sums['finite'])
-    uploads = tf.nest.map_structure(lambda u: corrections.scale(inverse, u), uploads)
+    cohort = tf.maximum(sums['finite'], 1.0)
+    uploads = tf.nest.map_structure(lambda u: u / tf.cast(cohort, u.dtype), uploads)
     server = corrections.ServerRound(
       g_bar=g_bar, uploads=uploads, cohort=sums['finite'], t=tf.cast(t + 1, tf.float32)
     )

@@ -101,10 +101,8 @@ class ScaffoldM(_ControlVariates):
     return collections.OrderedDict(h=self._option_ii(client, g_i, steps)), mean_gradient
 
   def server_update(self, server_state, server):
+    # h + share (g - h) and not (1 - share) h + share g: rounding the share then moves h by a part
+    # of its change only, and the fixed point not at all.
     share = server.cohort / self.num_clients
-    h = base.combine(
-      lambda h, g: base.scale(1 - share, h) + base.scale(share, g),
-      server_state['h'],
-      server.uploads,
-    )
+    h = base.combine(lambda h, g: h + base.scale(share, g - h), server_state['h'], server.uploads)
     return collections.OrderedDict(h=h), server.g_bar
