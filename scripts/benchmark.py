@@ -16,8 +16,7 @@ import subprocess
 import sys
 import time
 
-from absl import app
-from absl import flags
+from absl import app, flags
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -32,6 +31,12 @@ _VARIANTS = flags.DEFINE_list(
   'Ways to do a round.',
 )
 _ROUNDS = flags.DEFINE_integer('rounds', 10, 'Measured rounds, after two that are not.', 1)
+_SOAK_ROUNDS = flags.DEFINE_integer(
+  'soak_rounds',
+  0,
+  'If given: also run this project in the graph engine for so many rounds of each work and report'
+  ' memory after a tenth of them and at the end.',
+)
 _JSON = flags.DEFINE_string('json', None, 'Where to write the figures.')
 _DATA_DIR = flags.DEFINE_string('data_dir', None, "Folder with TFF's files, for real works.")
 
@@ -94,6 +99,19 @@ def measure(work, variants, rounds):
   return figures
 
 
+def soak(work, rounds):
+  """Memory of this project in the graph engine over many rounds, in MB."""
+  child, memory = _Child(work, 'ours_graph'), {}
+  for r in range(1, rounds + 1):
+    child.ask('round')
+    if r in (max(1, rounds // 10), rounds):
+      memory[r] = child.ask('memory')['now_mb']
+  child.end()
+  (early, before), (late, after) = min(memory.items()), max(memory.items())
+  print(f'{work}: {before:.0f} MB after {early} rounds, {after:.0f} MB after {late}', flush=True)
+  return memory
+
+
 def table(results):
   """The figures as a Markdown table."""
   lines = [
@@ -129,6 +147,8 @@ def main(argv):
     print(f'{work}: {works.WORKS[work].description} ...', file=sys.stderr, flush=True)
     results[work] = measure(work, variants, _ROUNDS.value)
     print(table({work: results[work]}), flush=True)
+    if _SOAK_ROUNDS.value:
+      results[work]['ours_graph']['memory_mb_by_round'] = soak(work, _SOAK_ROUNDS.value)
   if _JSON.value:
     machine = {
       'processor': platform.processor() or platform.machine(),

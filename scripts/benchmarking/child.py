@@ -16,7 +16,7 @@ class _PeakMemory(threading.Thread):
 
   def __init__(self):
     super().__init__(daemon=True)
-    self.peak_mb = 0.0
+    self.peak_mb = self.now_mb = 0.0
     self.start()
 
   def sample(self):
@@ -28,7 +28,8 @@ class _PeakMemory(threading.Thread):
         total += process.memory_full_info().pss
       except psutil.Error:
         continue
-    self.peak_mb = max(self.peak_mb, total / 2**20)
+    self.now_mb = total / 2**20
+    self.peak_mb = max(self.peak_mb, self.now_mb)
 
   def run(self):
     """Samples until the process ends."""
@@ -39,8 +40,7 @@ class _PeakMemory(threading.Thread):
 
 def main():
   """Serves requests until standard input closes."""
-  from scripts.benchmarking import variants
-  from scripts.benchmarking import works
+  from scripts.benchmarking import variants, works
   from tff_adaptive import execution
 
   name, variant, data_dir = sys.argv[1:4]
@@ -51,7 +51,7 @@ def main():
     for request in sys.stdin:
       if request.strip() == 'memory':
         memory.sample()
-        answer = {'peak_mb': memory.peak_mb}
+        answer = {'peak_mb': memory.peak_mb, 'now_mb': memory.now_mb}
       else:
         start = time.perf_counter()
         runner.round(r)

@@ -7,11 +7,58 @@ graph, with two clients in work at once.
 import tensorflow as tf
 
 
+@tf.custom_gradient
+def _recurrence(z, r):
+  """Outputs of an LSTM from its inputs' share of the gates; the weight gradient is one product."""
+  steps, units = z.shape[0], r.shape[0]
+  zero = tf.zeros([z.shape[1], units])
+  h = c = zero
+  hs, cs, kept = [zero], [zero], []
+  for z_t in tf.unstack(z):
+    i, f, g, o = tf.split(z_t + tf.matmul(h, r), 4, -1)
+    i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
+    c = f * c + i * g
+    t = tf.tanh(c)
+    h = o * t
+    hs.append(h)
+    cs.append(c)
+    kept.append((i, f, g, o, t))
+
+  def gradient(d_outputs):
+    dh = dc = zero
+    dzs = [None] * steps
+    for step, d in reversed(list(enumerate(tf.unstack(d_outputs)))):
+      i, f, g, o, t = kept[step]
+      dh = dh + d
+      dc = dc + dh * o * (1 - t * t)
+      parts = [dc * g * i * (1 - i), dc * cs[step] * f * (1 - f), dc * i * (1 - g * g)]
+      dzs[step] = tf.concat([*parts, dh * t * o * (1 - o)], -1)
+      dh, dc = tf.matmul(dzs[step], r, transpose_b=True), dc * f
+    rows = tf.reshape(tf.stack(dzs), [-1, 4 * units])
+    return tf.stack(dzs), tf.matmul(tf.concat(hs[:-1], 0), rows, transpose_a=True)
+
+  return tf.stack(hs[1:]), gradient
+
+
+def _lstm_loss(weights, x, y):
+  """Mean token loss of W3's model, one client at a time, as one would write it by hand."""
+  embedding, k1, r1, b1, k2, r2, b2, kernel, bias = weights
+  h = tf.gather(embedding, tf.transpose(x))
+  for k, r, b in ((k1, r1, b1), (k2, r2, b2)):
+    steps, batch, size = h.shape
+    z = tf.reshape(tf.matmul(tf.reshape(h, [-1, size]), k) + b, [steps, batch, -1])
+    h = _recurrence(z, r)
+  logits = tf.matmul(tf.reshape(h, [-1, h.shape[-1]]), kernel) + bias
+  labels = tf.reshape(tf.transpose(y), [-1])
+  return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+
 def build(model, work):
   """The round as a TensorFlow function.
 
   Args:
-    model: A `tff_adaptive.models.Model`; only its forward pass and loss are used.
+    model: A `tff_adaptive.models.Model`; only its forward pass and loss are used (W3 has a plain
+      LSTM here, without the client axis).
     work: The work; every client has `work.examples` examples.
 
   Returns:
@@ -26,7 +73,10 @@ def build(model, work):
   def step(weights, x, y, seed):
     with tf.GradientTape() as tape:
       tape.watch(weights)
-      loss = tf.reduce_mean(model.example_loss(model.forward(tuple(weights), x, True, seed), y))
+      if work.name == 'W3':
+        loss = _lstm_loss(weights, x, y)
+      else:
+        loss = tf.reduce_mean(model.example_loss(model.forward(tuple(weights), x, True, seed), y))
     gradients = tape.gradient(loss, weights)
     return [w - work.rate * tf.convert_to_tensor(g) for w, g in zip(weights, gradients)]
 

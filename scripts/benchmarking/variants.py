@@ -8,11 +8,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from scripts.benchmarking import hand_loop
-from scripts.benchmarking import works
-from tff_adaptive import algorithms
-from tff_adaptive import batching
-from tff_adaptive import execution
+from scripts.benchmarking import hand_loop, works
+from tff_adaptive import algorithms, batching, execution
 
 
 def build(variant: str, work: works.Work, data_dir: str) -> Any:
@@ -43,7 +40,7 @@ class _SyntheticClients:
     self.population = work.population
     self.model = functools.partial(works.build_model, work)
 
-  @functools.lru_cache(maxsize=None)  # noqa: B019 - one object a process.
+  @functools.cache  # noqa: B019 - one object a process.
   def load(self, client):
     return works.synthetic_client(self._work, client)
 
@@ -137,7 +134,7 @@ class _Hand:
     self._weights = [tf.constant(w) for w in model.initial_weights[0]]
     self._round = hand_loop.build(model, work)
 
-  @functools.lru_cache(maxsize=None)  # noqa: B019 - one object a process.
+  @functools.cache  # noqa: B019 - one object a process.
   def _tensors(self, client):
     data = self._clients.load(client)
     return tf.constant(data['x']), tf.constant(data['y'])

@@ -91,9 +91,7 @@ def build_model(work: Work) -> Any:
   """This project's model of a synthetic work."""
   import tensorflow as tf
 
-  from tasks import emnist
-  from tasks import networks
-  from tasks import shakespeare
+  from tasks import emnist, networks, shakespeare
   from tff_adaptive import models
 
   if work.name.startswith('W1'):

@@ -24,7 +24,8 @@ class Group:
 
   Attributes:
     together: Takes the list of the G clients' arguments (each a tuple of Python containers, with
-      each sequence as its only element) and returns the computation's result with a leading axis G on each tensor.
+      each sequence as its only element) and returns the computation's result with a leading axis
+      G on each tensor.
     preferred: The G that is fastest on a CPU; 1 if it is faster not to.
   """
 
