@@ -166,8 +166,10 @@ def import_computation(building_block: tff.framework.CompiledComputation) -> Imp
   proto = building_block.proto
   kind = proto.WhichOneof('computation')
   if kind != 'tensorflow':
+    what = 'a tff.jax computation' if kind == 'xla' else f'a computation of kind {kind!r}'
     raise NotImplementedError(
-      f'the graph engine runs TensorFlow computations, and this one is of kind {kind!r}: '
-      "use TFF's native context (tff_adaptive.execution.set_native_context)"
+      f'the graph engine does not know {what}: write it as a tff.tensorflow.computation, or run '
+      "it in TFF's native context (tff_adaptive.execution.set_native_context) if your TFF's "
+      'worker is built for it'
     )
   return ImportedGraph(proto.tensorflow)

@@ -13,7 +13,10 @@ import tree
 
 
 class Sequence:
-  """A `tff.SequenceType` value inside a graph: a dataset variant, or its only element."""
+  """A `tff.SequenceType` value inside a graph: a dataset variant, or its only element.
+
+  The one is made of the other anew at each use, which may be in another graph (a loop's body).
+  """
 
   def __init__(self, *, variant: Optional[tf.Tensor] = None, element: Optional[list] = None):
     self._variant = variant
@@ -21,19 +24,19 @@ class Sequence:
 
   def variant(self) -> tf.Tensor:
     """The dataset as a scalar variant tensor."""
-    if self._variant is None:
-      self._variant = tf.raw_ops.TensorDataset(
-        components=self._element, output_shapes=[t.shape for t in self._element]
-      )
-    return self._variant
+    if self._variant is not None:
+      return self._variant
+    return tf.raw_ops.TensorDataset(
+      components=self._element, output_shapes=[t.shape for t in self._element]
+    )
 
   def whole(self, dtypes: list[tf.DType], shapes: list[tf.TensorShape]) -> list[tf.Tensor]:
     """The tensors of the only element; an error at run time if there is not exactly one."""
-    if self._element is None:
-      self._element = tf.raw_ops.DatasetToSingleElement(
-        dataset=self._variant, output_types=dtypes, output_shapes=shapes
-      )
-    return self._element
+    if self._element is not None:
+      return self._element
+    return tf.raw_ops.DatasetToSingleElement(
+      dataset=self._variant, output_types=dtypes, output_shapes=shapes
+    )
 
 
 def children(type_spec: tff.types.StructType) -> list[tuple[Optional[str], tff.types.Type]]:
