@@ -68,7 +68,7 @@ def _train(
     processes.set_engine(settings['engine'], settings['clients_per_step'])
     model = task.build_model(settings['seed'])
     process = processes.build_process(settings, task, model)
-    training_config = _training_config(settings, task)
+    training_config = _training_config(settings, task, model)
     _say_how_large(process, training_config, folder, data['clients'])
     if config is None:
       config = run_folder.new_config(settings, data, model.num_parameters, arguments)
@@ -119,8 +119,8 @@ def _check_data(settings: Mapping[str, Any], task: Any) -> dict[str, Any]:
   }
 
 
-def _training_config(settings: Mapping[str, Any], task: Any) -> Any:
-  from tff_adaptive import training
+def _training_config(settings: Mapping[str, Any], task: Any, model: Any) -> Any:
+  from tff_adaptive import costs, training
 
   return training.TrainingConfig(
     rounds=settings['rounds'],
@@ -132,6 +132,13 @@ def _training_config(settings: Mapping[str, Any], task: Any) -> Any:
     client_state_store=settings['client_state_store'] or 'memory',
     client_state_dir=settings['client_state_dir'],
     metric=task.metric,
+    cost_model=costs.CostModel(
+      settings['algorithm'],
+      model.num_parameters,
+      settings['batch_size'] or None,
+      settings['client_epochs'],
+      settings['scaffold_option'] or 2,
+    ),
   )
 
 

@@ -24,6 +24,11 @@ class Cohort:
   data: Sequence[Any]
   num_examples: int
 
+  @property
+  def client_examples(self) -> list[int]:
+    """The examples of each client."""
+    return [len(elements[0]['y']) for elements in self.data]
+
 
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
   """Draws a round's clients uniformly, without replacement within the round.

@@ -1,8 +1,11 @@
 """summary.json of one run, from its rows."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from tff_adaptive import costs
 
 WINDOW = 100
 _EVALUATED = ('validation_', 'inference_')
@@ -19,7 +22,8 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     `last`, the last value of each column that is not of wall-clock time; `mean_last_100_rounds`,
     the mean of each validation column over the evaluations in the last 100 rounds, as "Adaptive
     Federated Optimization" reports them, and how many evaluations those were; the rounds done; the
-    client updates that were not finite; the median seconds a round and the seconds of all.
+    client updates that were not finite; what all rounds cost, where that was counted; the median
+    seconds a round and the seconds of all.
   """
   last: dict[str, float] = {}
   for row in rows:
@@ -29,6 +33,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
   window = [row for row in rows if row['round'] > max(0, num_rounds - WINDOW)]
   columns = [name for name in last if name.startswith(_EVALUATED)]
   values = {c: [row[c] for row in window if c in row] for c in columns}
+  totals = {c: math.fsum(row.get(c, 0) for row in rows) for c in costs.COLUMNS if c in last}
   seconds = [row['seconds_round'] for row in rows if 'seconds_round' in row]
   return {
     'is_complete': is_complete,
@@ -37,6 +42,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     f'mean_last_{WINDOW}_rounds': {c: statistics.fmean(v) for c, v in values.items() if v},
     'evaluations_averaged': max(map(len, values.values()), default=0),
     'non_finite_clients': sum(int(row.get('non_finite_clients', 0)) for row in rows),
+    'totals': {name: _plain(value) for name, value in totals.items()},
     'seconds_per_round_median': statistics.median(seconds) if seconds else None,
     'seconds_training': sum(seconds),
   }

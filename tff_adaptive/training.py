@@ -214,7 +214,7 @@ class _Run:
     began = time.perf_counter()
     cohort = self._loader.take(round_number)
     loaded = time.perf_counter()
-    put = _nothing
+    put, model = _nothing, self._config.cost_model
     if self._is_stateful:
       before = self._store.get(cohort.client_ids)
       state, after, metrics = self._process.next(self._state, before, cohort.data)
@@ -229,6 +229,7 @@ class _Run:
       'round': round_number,
       'clients': len(cohort.client_ids),
       'examples': cohort.num_examples,
+      **(model.round(cohort.client_examples).columns() if model else {}),
       **metrics_log.flatten(metrics),
       'seconds_data': loaded - began,
       'seconds_round': time.perf_counter() - loaded,

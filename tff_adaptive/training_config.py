@@ -4,6 +4,8 @@ import dataclasses
 import os
 from typing import Optional
 
+from tff_adaptive import costs
+
 STATE_FILE = 'state.sqlite'
 
 
@@ -25,6 +27,7 @@ class TrainingConfig:
       folder.
     client_state_cache_bytes: The most memory the disk store's cache takes.
     metric: The metric shown on the progress line.
+    cost_model: If given, what a round costs is told in metrics.csv and summary.json.
   """
 
   rounds: int
@@ -37,6 +40,7 @@ class TrainingConfig:
   client_state_dir: Optional[str] = None
   client_state_cache_bytes: int = 1 << 30
   metric: str = 'accuracy'
+  cost_model: Optional[costs.CostModel] = None
 
   def __post_init__(self):
     for name in ('rounds', 'clients_per_round', 'rounds_per_evaluation', 'rounds_per_checkpoint'):

@@ -123,6 +123,9 @@ def test_the_folder_holds_what_is_promised(whole):
   assert summary['is_complete']
   assert summary['last']['validation_accuracy'] > 0.9
   assert summary['evaluations_averaged'] == 15  # 147, 154, ... 238 and 240.
+  # 240 rounds of 10 clients; scikit-learn's 1,438 images over 60 clients are 3 batches of 10 each.
+  assert summary['totals']['megabytes_up'] == pytest.approx(240 * 10 * 79_510 * 4e-6)
+  assert summary['totals']['local_steps'] == 240 * 10 * 3
   assert {'curves.png', 'tensorboard', 'checkpoints'} <= set(os.listdir(whole))
   columns = _rows(whole)[0]
   for name in ('validation_loss', 'inference_accuracy', 'h_norm', 'first_time_clients'):

@@ -13,7 +13,7 @@ import pytest
 from tensorboard.backend.event_processing import event_accumulator
 
 from tests.tff_adaptive import fakes
-from tff_adaptive import client_states, cohorts, training
+from tff_adaptive import client_states, cohorts, costs, training
 
 
 def _rows(folder):
@@ -261,6 +261,26 @@ def test_test_data_are_evaluated_at_the_end_only(tmp_path):
   result = training.train(*arguments, test_fn=test_fn, show_progress=False)
   assert len(calls) == 2
   assert result.summary['test'] == {'test_accuracy': 0.25, 'test_inference_accuracy': 0.25}
+
+
+def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
+  model = costs.CostModel('scaffold_m', num_parameters=3, batch_size=4, epochs=2)
+  result = _train(tmp_path, 4, cost_model=model)
+  steps = []
+  for row in _rows(tmp_path)[1:]:
+    # A client's size is 2 + i % 5, and it takes two epochs of one or two batches of four.
+    drawn = cohorts.sample(3, int(row['round']), 20, 5)
+    steps.append(sum(2 * (1 if 2 + i % 5 <= 4 else 2) for i in drawn))
+    assert float(row['megabytes_down']) == 5 * 2 * 3 * 4 / 1e6
+    assert float(row['megabytes_up']) == 5 * 3 * 4 / 1e6
+    assert row['local_steps'] == str(steps[-1])
+  assert len(set(steps)) > 1
+  assert result.summary['totals'] == {
+    'megabytes_down': pytest.approx(4 * 120e-6),
+    'megabytes_up': pytest.approx(4 * 60e-6),
+    'local_steps': sum(steps),
+  }
+  assert _train(None, 2).summary['totals'] == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""What rounds cost, against numbers worked out by hand from AdaBest's tables 4 and 5."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tff_adaptive import costs, names
+
+# n = 100 parameters, B = 10, E = 2; three clients of 10, 25 and 1 examples: K = 2, 6, 2.
+SIZES = (10, 25, 1)
+
+
+def cost(algorithm, **options):
+  return costs.CostModel(algorithm, 100, 10, 2, **options).round(SIZES)
+
+
+@pytest.mark.parametrize(
+  'num_examples, batch_size, epochs, steps',
+  [
+    (10, 10, 1, 1),
+    (11, 10, 1, 2),
+    (9, 10, 5, 5),
+    (545, 45, 5, 65),
+    (600, None, 3, 3),
+    (0, 10, 3, 0),
+  ],
+)
+def test_steps_are_epochs_times_batches_rounded_up(num_examples, batch_size, epochs, steps):
+  assert costs.local_steps(num_examples, batch_size, epochs) == steps
+  assert costs.local_steps(0, None, epochs) == 0
+
+
+@pytest.mark.parametrize(
+  'algorithm, additions, multiplications',
+  [
+    # Sum of K is 10, so that K n = 1,000; |P| n = 300; one client's n, three times: 300.
+    ('fed_avg', 1000 + 300, 1000),
+    ('fed_prox', 1000 + 2000 + 300, 1000 + 1000),
+    ('scaffold', 1000 + 2000 + 3 * 300 + 2 * 300 + 100, 1000 + 2 * 300 + 100),
+    ('scaffold_m', 1000 + 2000 + 2 * 300 + 300 + 200, 1000 + 2 * 300 + 200),
+    ('fed_dyn', 1000 + 3000 + 300 + 300 + 300, 1000 + 1000 + 300 + 100),
+    ('ada_best', 1000 + 1000 + 300 + 300 + 200, 1000 + 300 + 100),
+  ],
+)
+def test_arithmetic_is_that_of_tables_4_and_5(algorithm, additions, multiplications):
+  found = cost(algorithm)
+  assert (found.local_steps, found.gradients) == (10, 10)
+  assert (found.additions, found.multiplications) == (additions, multiplications)
+
+
+@pytest.mark.parametrize('algorithm', names.ALGORITHMS)
+def test_parameters_are_four_bytes_and_scaffold_alone_sends_more(algorithm):
+  down, up = {'scaffold': (2, 2), 'scaffold_m': (2, 1)}.get(algorithm, (1, 1))
+  found = cost(algorithm)
+  assert (found.bytes_down, found.bytes_up) == (down * 1200, up * 1200)
+
+
+def test_scaffolds_first_option_computes_one_more_epoch_of_gradients():
+  found = cost('scaffold', scaffold_option=1)
+  batches = 1 + 3 + 1
+  assert (found.local_steps, found.gradients) == (10, 10 + batches)
+  assert found.additions == 1000 + 2000 + 100 * batches + 300 + 2 * 300 + 100
+  assert found.multiplications == 1000 + 100 * batches + 100
+
+
+def test_ada_best_needs_fewer_operations_than_the_other_corrections():
+  def operations(algorithm):
+    found = cost(algorithm)
+    return found.additions + found.multiplications
+
+  others = ('scaffold', 'scaffold_m', 'fed_dyn')
+  assert operations('fed_avg') < operations('ada_best') < min(map(operations, others))
+
+
+def test_a_run_adds_up():
+  model = costs.CostModel('ada_best', 100, 10, 2)
+  first, second = model.round([10]), model.round([25, 1])
+  assert model.run([[10], [25, 1]]) == [first, first + second]
+  assert (first + second).local_steps == 10
+  assert model.run([]) == []
+  assert first.columns() == {'megabytes_down': 4e-4, 'megabytes_up': 4e-4, 'local_steps': 2}
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (('adabest', 100, 10), "unknown algorithm 'adabest'.*ada_best"),
+    (('ada_best', 0, 10), 'num_parameters must be at least 1, found 0'),
+    (('ada_best', 100, 0), 'batch_size must be at least 1, found 0'),
+    (('ada_best', 100, 10, 0), 'epochs must be at least 1, found 0'),
+    (('scaffold', 100, 10, 1, 3), 'scaffold_option is 3'),
+  ],
+)
+def test_bad_values_are_refused(arguments, message):
+  with pytest.raises(ValueError, match=message):
+    costs.CostModel(*arguments)
+
+
+def test_a_negative_size_is_refused():
+  with pytest.raises(ValueError, match='num_examples must be at least 0, found -1'):
+    costs.CostModel('fed_avg', 100, 10).round([3, -1])
+
+
+def test_no_tensorflow_is_imported():
+  code = 'import sys; from tff_adaptive import costs; sys.exit("tensorflow" in sys.modules)'
+  subprocess.run([sys.executable, '-c', code], check=True)

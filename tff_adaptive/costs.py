@@ -1,0 +1,182 @@
+"""What a round costs: bytes sent, local steps and arithmetic, by algorithm. No TensorFlow.
+
+Tables 4 and 5 and section C.3 of the supplement of "AdaBest" (Varno et al., 2022), in its letters:
+n parameters, K_i local steps of client i, |P| clients in the round, g the gradient of one batch, s
+one addition, m one multiplication. The tables have FedAvg, SCAFFOLD/m, FedDyn and AdaBest; the
+others are counted by the same rules, line by line of their algorithm:
+
+  local step   g + ns + nm, and for the corrected gradient: FedProx and FedDyn's proximal part
+               2ns + nm, FedDyn's and AdaBest's h_i ns, SCAFFOLD's - h_i + h 2ns
+  round        the client's new h_i; at the server |P| ns for the mean and what h takes
+
+These are the costs of the published algorithms: server SGD with rate 1, a state h_i that includes
+mu. What an implementation does beyond is not counted: a server optimizer's few operations per
+parameter, weight decay, clipping, and metrics. Here h_i is kept without mu, which is applied at
+use: Knm more for AdaBest, none for FedDyn.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Optional
+
+from tff_adaptive import checks, names
+
+BYTES_PER_PARAMETER = 4  # float32
+COLUMNS = ('megabytes_down', 'megabytes_up', 'local_steps')
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+  """Costs of a cohort and the server together; costs add up by `+`.
+
+  Attributes:
+    bytes_down: Bytes that the server sends to all clients of the cohort.
+    bytes_up: Bytes that they send back.
+    local_steps: Sum of K_i.
+    gradients: Gradients of one batch computed (g).
+    additions: Additions of two numbers (s) besides those within g.
+    multiplications: Multiplications of two numbers (m) besides those within g.
+  """
+
+  bytes_down: int = 0
+  bytes_up: int = 0
+  local_steps: int = 0
+  gradients: int = 0
+  additions: int = 0
+  multiplications: int = 0
+
+  def __add__(self, other: 'Cost') -> 'Cost':
+    mine, others = dataclasses.astuple(self), dataclasses.astuple(other)
+    return Cost(*(a + b for a, b in zip(mine, others)))
+
+  def columns(self) -> dict[str, float]:
+    """Returns what metrics.csv says of a round; a megabyte is 10^6 bytes."""
+    values = (self.bytes_down / 1e6, self.bytes_up / 1e6, self.local_steps)
+    return dict(zip(COLUMNS, values))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Counts:
+  """How often an algorithm does n of something.
+
+  Attributes:
+    down: Sets of n parameters that a client receives.
+    up: Sets of n parameters that a client sends.
+    step: (additions, multiplications) of a local step beyond FedAvg's.
+    client: The same once a round at a client.
+    server: The same once a round at the server, beyond |P| ns for the mean of the models.
+    means: Further means over the cohort at the server.
+  """
+
+  down: int = 1
+  up: int = 1
+  step: tuple[int, int] = (0, 0)
+  client: tuple[int, int] = (0, 0)
+  server: tuple[int, int] = (0, 0)
+  means: int = 0
+
+
+_FED_AVG = _Counts()
+_COUNTS: Mapping[str, _Counts] = MappingProxyType(
+  {
+    **dict.fromkeys(names.ALGORITHMS, _FED_AVG),
+    'fed_prox': _Counts(step=(2, 1)),
+    # c_i^+ as in SCAFFOLD/m, the difference c_i^+ - c_i, which is sent, and c += |S|/N its mean.
+    'scaffold': _Counts(2, 2, step=(2, 0), client=(3, 2), server=(1, 1), means=1),
+    'scaffold_m': _Counts(2, 1, step=(2, 0), client=(2, 2), server=(2, 2)),
+    'fed_dyn': _Counts(step=(3, 1), client=(1, 1), server=(3, 1)),
+    'ada_best': _Counts(step=(1, 0), client=(1, 1), server=(2, 1)),
+  }
+)
+
+
+def local_steps(num_examples: int, batch_size: Optional[int], epochs: int) -> int:
+  """K_i, the steps that a client takes in a round.
+
+  Args:
+    num_examples: n_i >= 0.
+    batch_size: B >= 1; None for all examples at once. Whether the last batch is filled up does not
+      matter.
+    epochs: E >= 1.
+
+  Returns:
+    E ceil(n_i / B); 0 for a client without examples.
+
+  Raises:
+    ValueError: If an argument is out of its range.
+  """
+  checks.whole_number('num_examples', num_examples, 0, 'give the examples of a client')
+  checks.whole_number('epochs', epochs, 1, 'give the passes over the data in a round')
+  if batch_size is None:
+    return epochs if num_examples else 0
+  checks.whole_number('batch_size', batch_size, 1, 'give None for all examples at once')
+  return epochs * -(-num_examples // batch_size)
+
+
+@dataclasses.dataclass(frozen=True)
+class CostModel:
+  """The costs of an algorithm on a model, for cohorts of any sizes.
+
+  SCAFFOLD/m counts n sent up, as published. This implementation has a client contribute two sums
+  to a round, g_i and the quotient g_i / (K_i eta_l): with unequal K_i the server cannot get the
+  mean of the quotients from the mean of the g_i. A deployment where the server sees each client's
+  update sends g_i and the one number K_i; one where it sees nothing but sums sends 2n, as SCAFFOLD.
+
+  Attributes:
+    algorithm: A name in `names.ALGORITHMS`.
+    num_parameters: n >= 1.
+    batch_size: B, or None for all of a client's examples at once.
+    epochs: E.
+    scaffold_option: 1 or 2, for 'scaffold': option 1 computes the gradient at the received model
+      over all examples, counted as one more epoch of batches, instead of g_i / (K_i eta_l).
+  """
+
+  algorithm: str
+  num_parameters: int
+  batch_size: Optional[int]
+  epochs: int = 1
+  scaffold_option: int = 2
+
+  def __post_init__(self) -> None:
+    if self.algorithm not in _COUNTS:
+      raise ValueError(names.unknown('algorithm', self.algorithm, _COUNTS))
+    checks.whole_number('num_parameters', self.num_parameters, 1, "give the model's parameters")
+    local_steps(0, self.batch_size, self.epochs)
+    if self.scaffold_option not in (1, 2):
+      raise ValueError(f'scaffold_option is {self.scaffold_option}; it must be 1 or 2')
+
+  def round(self, client_examples: Sequence[int]) -> Cost:
+    """Returns the cost of one round.
+
+    Args:
+      client_examples: n_i of each client of the cohort, as many as it trains on.
+    """
+    n, counts, cohort = self.num_parameters, _COUNTS[self.algorithm], len(client_examples)
+    steps = sum(local_steps(k, self.batch_size, self.epochs) for k in client_examples)
+    client, batches = counts.client, 0
+    if self.algorithm == 'scaffold' and self.scaffold_option == 1:
+      # c_i^+ is the weighted sum of the batches' gradients; then c_i^+ - c_i.
+      client, batches = (1, 0), sum(local_steps(k, self.batch_size, 1) for k in client_examples)
+    additions = steps * (1 + counts.step[0]) + cohort * (client[0] + 1 + counts.means)
+    multiplications = steps * (1 + counts.step[1]) + cohort * client[1]
+    return Cost(
+      bytes_down=cohort * counts.down * n * BYTES_PER_PARAMETER,
+      bytes_up=cohort * counts.up * n * BYTES_PER_PARAMETER,
+      local_steps=steps,
+      gradients=steps + batches,
+      additions=(additions + counts.server[0] + batches) * n,
+      multiplications=(multiplications + counts.server[1] + batches) * n,
+    )
+
+  def run(self, cohorts: Sequence[Sequence[int]]) -> list[Cost]:
+    """Returns the cost of a run up to and including each round.
+
+    Args:
+      cohorts: For each round what `round` takes.
+    """
+    costs, total = [], Cost()
+    for client_examples in cohorts:
+      total = total + self.round(client_examples)
+      costs.append(total)
+    return costs
