@@ -138,9 +138,8 @@ def _close(what, found, wanted):
   assert error <= 1e-5 * max(np.abs(wanted).max(), 1e-2), f'{what}: {error}'
 
 
-@pytest.mark.parametrize('case', CASES, ids=str)
-def test_ten_rounds_equal_the_formulas(case):
-  with execution.graph_context():
+def _compare(case, **engine):
+  with execution.graph_context(**engine):
     run, expected = _build(case)
     for cohort in small_problem.cohorts(ROUNDS):
       run.round(cohort)
@@ -151,6 +150,17 @@ def test_ten_rounds_equal_the_formulas(case):
     _close('h', run.h, expected.h)
     for i in range(N):
       _close(f'h_{i}', _mu_in_h_i(case, i) * run.h_i(i), expected.h_i[i])
+
+
+@pytest.mark.parametrize('case', CASES, ids=str)
+def test_ten_rounds_equal_the_formulas(case):
+  _compare(case)
+
+
+@pytest.mark.parametrize('case', [CASES[4], CASES[12]], ids=str)
+def test_so_do_clients_that_train_together(case):
+  """Two at a time, of unequal sizes, and the third alone."""
+  _compare(case, clients_per_step=2)
 
 
 def test_the_metrics_describe_the_round():

@@ -35,12 +35,13 @@ def theta_0(seed=2):
 
 
 def model(theta=None, dtype=np.float32):
-  """The oracle's perceptron as a `tff_adaptive.models.Model`."""
+  """The oracle's perceptron as a `tff_adaptive.models.Model`, which takes a client axis."""
 
   def forward(weights, x, training, seed):
     del training, seed
     w, a, v, c = weights
-    return tf.tanh(tf.cast(x, w.dtype) @ w + a) @ v + c
+    hidden = tf.tanh(tf.cast(x, w.dtype) @ w + a[..., tf.newaxis, :])
+    return hidden @ v + c[..., tf.newaxis, :]
 
   return models.Model(
     initial_weights=[w.astype(dtype) for w in oracle.unpack(theta_0() if theta is None else theta)],
@@ -49,6 +50,7 @@ def model(theta=None, dtype=np.float32):
     x_spec=tf.TensorSpec([None, 5], tf.float32),
     y_spec=tf.TensorSpec([None], tf.int32),
     metrics={'accuracy': models.accuracy},
+    client_axis=True,
   )
 
 
