@@ -6,7 +6,8 @@ A folder is a run's, or one that holds runs' folders. Runs that differ in their 
 repetitions: the table and the figure give their mean and standard deviation.
 
   python scripts/report.py runs --output=results/digits --target=0.95
-      prints the table and writes it to results/digits.md, the figure to results/digits.png.
+      prints the table and writes it to results/digits.md, the figure to results/digits.png and the
+      curves' means and standard deviations to results/digits.csv.
 """
 
 import os
@@ -37,9 +38,15 @@ absl_flags.DEFINE_float(
 absl_flags.DEFINE_multi_string(
   'level', [], 'A horizontal line in the figure, NAME=VALUE; may be repeated.', flag_values=_FLAGS
 )
+absl_flags.DEFINE_list(
+  'log_scale', [], 'Those of the metrics whose axis is logarithmic.', flag_values=_FLAGS
+)
 absl_flags.DEFINE_string('title', '', 'Title of the figure.', flag_values=_FLAGS)
 absl_flags.DEFINE_string(
-  'output', None, 'Where to write: OUTPUT.md and OUTPUT.png. Default: print.', flag_values=_FLAGS
+  'output',
+  None,
+  'Where to write: OUTPUT.md, OUTPUT.png and OUTPUT.csv. Default: print.',
+  flag_values=_FLAGS,
 )
 
 
@@ -62,8 +69,14 @@ def main(arguments: Sequence[str]) -> int:
     if _FLAGS.output is not None:
       os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.output)), exist_ok=True)
       figures.draw_comparison(
-        f'{_FLAGS.output}.png', groups, _FLAGS.metric, title=_FLAGS.title, levels=_levels()
+        f'{_FLAGS.output}.png',
+        groups,
+        _FLAGS.metric,
+        title=_FLAGS.title,
+        levels=_levels(),
+        log_scale=_FLAGS.log_scale,
       )
+      files.write_text(f'{_FLAGS.output}.csv', figures.curves_table(groups, _FLAGS.metric))
       files.write_text(f'{_FLAGS.output}.md', table)
   except (ValueError, OSError, absl_flags.Error) as error:
     sys.stderr.write(f'report.py: {" ".join(str(error).split())}\n')

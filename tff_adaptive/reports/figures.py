@@ -1,5 +1,7 @@
 """Figures: the curves of one run, and several runs beside each other."""
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
@@ -44,6 +46,7 @@ def draw_comparison(
   *,
   title: str = '',
   levels: Optional[Mapping[str, float]] = None,
+  log_scale: Sequence[str] = (),
 ) -> None:
   """Draws groups of runs: the mean over a group's seeds, and a band of one standard deviation.
 
@@ -53,13 +56,19 @@ def draw_comparison(
     columns: Columns of metrics.csv, a panel each.
     title: Over the figure.
     levels: Name -> value of horizontal lines, such as published results.
+    log_scale: Those of the columns whose axis is logarithmic.
 
   Raises:
-    ValueError: If no run has a column.
+    ValueError: If no run has a column, or `log_scale` has another.
   """
+  for column in log_scale:
+    if column not in columns:
+      raise ValueError(f'{column!r} is to be logarithmic but is not drawn.')
   figure, all_axes = _figure(len(columns))
   for axes, column in zip(all_axes, columns):
     drawn = False
+    if column in log_scale:
+      axes.set_yscale('log')
     for label, members in groups.items():
       rounds, mean, std = mean_curve(members, column)
       if not len(rounds):
@@ -99,6 +108,30 @@ def mean_curve(
   values = np.array([[curve[r] for r in rounds] for curve in curves], np.float64)
   std = values.std(axis=0, ddof=1) if len(members) > 1 else np.zeros(len(rounds))
   return np.array(rounds, int), values.mean(axis=0), std
+
+
+def curves_table(groups: Mapping[str, Sequence[runs_lib.Run]], columns: Sequence[str]) -> str:
+  """Returns the numbers behind `draw_comparison` as CSV.
+
+  Args:
+    groups: Label -> runs that differ in their seed.
+    columns: Columns of metrics.csv.
+
+  Returns:
+    A row for each group and each round at which all columns were measured in all its runs: the
+    label, the round, and of each column the mean and the sample standard deviation.
+  """
+  text = io.StringIO()
+  writer = csv.writer(text, lineterminator='\n')
+  writer.writerow(['label', 'round', *(f'{c}_{kind}' for c in columns for kind in ('mean', 'std'))])
+  for label, members in groups.items():
+    curves = []
+    for column in columns:
+      rounds, mean, std = mean_curve(members, column)
+      curves.append({t: (m, s) for t, m, s in zip(rounds.tolist(), mean, std)})
+    for t in sorted(set.intersection(*map(set, curves))):
+      writer.writerow([label, t, *(f'{v:.6g}' for curve in curves for v in curve[t])])
+  return text.getvalue()
 
 
 def _figure(num_panels: int) -> tuple[Any, Any]:

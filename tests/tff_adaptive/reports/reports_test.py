@@ -81,10 +81,16 @@ def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
   with open(output + '.md') as file:
     assert file.read() == capsys.readouterr().out
   assert os.path.getsize(output + '.png') > 1000
+  with open(output + '.csv') as file:
+    lines = file.read().splitlines()
+  assert lines[0] == 'label,round,validation_accuracy_mean,validation_accuracy_std'
+  assert lines[1:4] == ['fed_avg,0,0,0', 'fed_avg,2,0.5,0.141421', 'fed_avg,4,0.7,0.141421']
   assert report.main(['report.py']) == 2
   assert "give at least one run's folder" in capsys.readouterr().err
   assert report.main(['report.py', folder, '--metric=recall']) == 2
   assert "no values of 'recall'" in capsys.readouterr().err
+  assert report.main(['report.py', folder, f'--output={output}', '--log_scale=loss']) == 2
+  assert "'loss' is to be logarithmic" in capsys.readouterr().err
   assert report.main(['report.py', folder, f'--output={output}', '--level=x']) == 2
   assert 'NAME=VALUE' in capsys.readouterr().err
 
