@@ -1,0 +1,252 @@
+"""Compares client drift corrections on digits split over clients of unlike labels.
+
+usage: python scripts/drift.py --data_dir=DIR [--flag=value ...]
+
+Trains FedAvg, SCAFFOLD, FedDyn, AdaBest and AdaBest with Yogi on the server, in AdaBest's setting
+(scripts/configs/drift_*.flags), for each alpha and seed; then writes RESULTS.md, a table of the
+test accuracy after the last round, and RESULTS.png, the test accuracy by round. The same command
+again skips what is complete and goes on with the rest; Ctrl-C ends after saving.
+
+  python scripts/drift.py --data_dir=../shared/data --results=results/drift
+  python scripts/drift.py --tasks=digits --seeds=0      Scikit-learn's digits alone need no data.
+  python scripts/drift.py --report_only                 Table and figure of what is complete.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from absl import flags as absl_flags
+
+from scripts import sweep
+from tff_adaptive import costs, files
+from tff_adaptive.reports import figures, runs, tables
+
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_list('tasks', ['digits', 'mnist'], 'digits, mnist or both.', flag_values=_FLAGS)
+absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Seeds, of the partition too.', flag_values=_FLAGS)
+absl_flags.DEFINE_list('alphas', ['0.03', '0.3', 'inf'], 'inf is IID.', flag_values=_FLAGS)
+absl_flags.DEFINE_string('data_dir', None, 'Folder with mnist_digits.npz.', flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'output_dir', 'runs/drift', "Where the runs' folders go.", flag_values=_FLAGS
+)
+absl_flags.DEFINE_string(
+  'results', 'results/drift', 'Where to write: RESULTS.md and RESULTS.png.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_FLAGS)
+
+_TITLES = {'mnist': 'MNIST', 'digits': "scikit-learn's digits"}
+# What a row is called, by the algorithm and the server optimizer.
+_ROWS = {
+  ('fed_avg', 'sgd'): 'FedAvg',
+  ('scaffold', 'sgd'): 'SCAFFOLD',
+  ('fed_dyn', 'sgd'): 'FedDyn',
+  ('ada_best', 'sgd'): 'AdaBest',
+  ('ada_best', 'yogi'): 'AdaBest x Yogi',
+}
+_COLORS = dict(zip(_ROWS.values(), ('#222222', '#0072B2', '#009E73', '#D55E00', '#CC79A7')))
+
+Cells = dict[tuple[str, str, str], list[runs.Run]]  # (task, row, alpha) -> runs by seed.
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns 0, 1 if a run failed, 2 for bad input, 128 + signal if stopped."""
+  if any(a in ('-h', '--help') for a in arguments[1:]):
+    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
+    return 0
+  for name in _FLAGS:
+    _FLAGS[name].unparse()
+  try:
+    rest = _FLAGS(list(arguments))[1:]
+    unknown = [*rest, *(task for task in _FLAGS.tasks if task not in _TITLES)]
+    if unknown:
+      raise ValueError(f'{unknown[0]!r} is not known; the tasks are digits and mnist.')
+    for options in [] if _FLAGS.report_only else _sweeps():
+      code = sweep.main(['sweep.py', *options])
+      if code:
+        return code
+    cells = collect(_FLAGS.output_dir)
+    os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.results)), exist_ok=True)
+    files.write_text(f'{_FLAGS.results}.md', report(cells))
+    draw(f'{_FLAGS.results}.png', cells)
+  except (ValueError, OSError, absl_flags.Error) as error:
+    sys.stderr.write(f'drift.py: {" ".join(str(error).split())}\n')
+    return 2
+  sys.stdout.write(f'{_FLAGS.results}.md and {_FLAGS.results}.png are written.\n')
+  return 0
+
+
+def _sweeps() -> list[list[str]]:
+  """The arguments of scripts/sweep.py, a list for each task and server optimizer."""
+  configs = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'configs')
+  found = []
+  for task in _FLAGS.tasks:
+    for server in ('sgd', 'yogi'):
+      algorithms = [algorithm for algorithm, its_server in _ROWS if its_server == server]
+      fixed = [f'--flagfile={os.path.join(configs, f"drift_{task}.flags")}']
+      fixed += [f'--data_dir={_FLAGS.data_dir}'] if _FLAGS.data_dir and task == 'mnist' else []
+      fixed += ['--server_optimizer=yogi'] if server == 'yogi' else []
+      # Seed by seed: what is stopped early has all algorithms of its first seeds.
+      grid = [
+        f'--grid=seed={",".join(_FLAGS.seeds)}',
+        f'--grid=task_option={",".join(f"alpha={alpha}" for alpha in _FLAGS.alphas)}',
+        f'--grid=algorithm={",".join(algorithms)}',
+      ]
+      folder = os.path.join(_FLAGS.output_dir, f'{task}_{server}')
+      found.append([f'--output_dir={folder}', *grid, '--', *fixed])
+  return found
+
+
+def collect(folder: str) -> Cells:
+  """Reads the complete runs.
+
+  Args:
+    folder: Where the runs' folders lie, at any depth.
+
+  Returns:
+    (task, row, alpha) -> its runs, in the order of their seeds.
+
+  Raises:
+    ValueError: If there is none.
+  """
+  cells: Cells = {}
+  for run in sorted(runs.find_runs([folder]), key=lambda run: run.settings['seed']):
+    if run.summary()['is_complete'] and os.path.exists(os.path.join(run.folder, 'summary.json')):
+      task = run.settings['task'].partition('_')[0]
+      row = _ROWS[run.settings['algorithm'], run.settings['server_optimizer']]
+      pairs = dict(pair.split('=', 1) for pair in run.settings['task_option'])
+      cells.setdefault((task, row, pairs['alpha']), []).append(run)
+  if not cells:
+    raise ValueError(f'no run in {folder} is complete.')
+  return cells
+
+
+def test_accuracy(run: runs.Run) -> float:
+  """Test accuracy in percent, after the last round, of the mean of the client models, theta-bar."""
+  with open(os.path.join(run.folder, 'summary.json'), encoding='utf-8') as file:
+    test = json.load(file)['test']
+  # FedAvg's model is that mean.
+  return 100 * test.get('test_inference_accuracy', test['test_accuracy'])
+
+
+def report(cells: Cells) -> str:
+  """The text of RESULTS.md."""
+  members = [run for group in cells.values() for run in group]
+  settings = members[0].settings
+  parts = [
+    '# Client drift corrections on digits\n\n',
+    'Accuracy on the test data in percent, after the last round, of the mean of the client models'
+    ' (theta-bar, the model that AdaBest and FedDyn report): mean ± sample standard deviation over'
+    ' the seeds, and how many runs that is. A seed draws the partition, the initial weights and the'
+    " cohorts. AdaBest's setting: 110 clients of equal size, of which 100 train and 10 are held out"
+    ' (for tuning; nothing was tuned here); labels by Dirichlet(alpha) or IID; perceptron'
+    f' 784-100-100-10; {settings["rounds"]} rounds of {settings["clients_per_round"]} clients,'
+    f' {settings["client_epochs"]} epochs, batches of {settings["batch_size"]}, the last one filled'
+    f' by drawing again; client rate {settings["client_learning_rate"]:g} x 0.998 a round; weight'
+    f' decay {settings["weight_decay"]:g}.\n',
+  ]
+  for task in dict.fromkeys(key[0] for key in cells):
+    alphas = sorted({key[2] for key in cells if key[0] == task}, key=float)
+    heading = ['', *('IID' if alpha == 'inf' else f'alpha = {alpha}' for alpha in alphas)]
+    rows = [
+      [row, *(_cell(cells.get((task, row, alpha), [])) for alpha in alphas)]
+      for row in _ROWS.values()
+    ]
+    parts.append(f'\n## {_TITLES[task]}\n\n{tables.markdown(heading, rows)}')
+  parts += ['\n## Hyperparameters and communication\n\n', _costs(cells), '\n', _origin(members)]
+  return ''.join(parts)
+
+
+def _cell(members: Sequence[runs.Run]) -> str:
+  values = [test_accuracy(run) for run in members]
+  return f'{tables.spread(values, digits=2)} ({len(values)})' if values else ''
+
+
+def _costs(cells: Cells) -> str:
+  """A table of what tells the algorithms apart: hyperparameters and what clients exchange."""
+  heading = ['', 'mu', 'beta', 'server rate', 'tau', 'MB down, up a client and round']
+  rows = []
+  for row in _ROWS.values():
+    members = [group for key, group in cells.items() if key[1] == row]
+    if members:
+      settings, n = members[0][0].settings, members[0][0].config['num_parameters']
+      cost = costs.CostModel(settings['algorithm'], n, 1).round([1]).columns()
+      names = ('mu', 'beta', 'server_learning_rate', 'tau')
+      values = ['' if settings[name] is None else f'{settings[name]:g}' for name in names]
+      rows.append([row, *values, f'{cost["megabytes_down"]:.2f}, {cost["megabytes_up"]:.2f}'])
+  return tables.markdown(heading, rows)
+
+
+def _origin(members: Sequence[runs.Run]) -> str:
+  """The commands, the machine, the dates and the versions."""
+  versions = dict(members[0].config['versions'])
+  dates = sorted({run.config['started'][:10] for run in members})
+  revisions = sorted({str(run.config['git_revision'])[:10] for run in members})
+  seconds = sum(run.summary()['seconds_training'] for run in members)
+  return (
+    'Made by `python scripts/drift.py --data_dir=DIR`, with DIR holding `mnist_digits.npz` (60,000'
+    ' and 10,000 images). It gives `scripts/train.py` the flags of `scripts/configs/drift_mnist.flags`'
+    ' and `drift_digits.flags`, with `--algorithm`, `--server_optimizer`, `--seed` and'
+    f' `--task_option=alpha=...`. {len(members)} runs, {seconds / 60:.0f} minutes of training on'
+    f' {len(os.sched_getaffinity(0))} CPU cores shared with other work; {" to ".join(dates)};'
+    f' revision {", ".join(revisions)}; '
+    + ', '.join(f'{name} {version}' for name, version in versions.items())
+    + '.\n'
+  )
+
+
+def draw(path: str, cells: Cells) -> None:
+  """Draws the test accuracy of theta-bar by round: a row for each task, a column for each alpha.
+
+  Args:
+    path: The picture to write, atomically.
+    cells: As `collect` returns them.
+  """
+  from matplotlib import figure as figure_lib  # Slow to import and needed here only.
+
+  names = list(dict.fromkeys(key[0] for key in cells))
+  alphas = sorted({key[2] for key in cells}, key=float)
+  figure = figure_lib.Figure(figsize=(3.6 * len(alphas), 3.1 * len(names)), layout='constrained')
+  grid = figure.subplots(len(names), len(alphas), squeeze=False, sharex=True)
+  for task, line in zip(names, grid):
+    for alpha, axes in zip(alphas, line):
+      for row, color in _COLORS.items():
+        _draw_curve(axes, row, color, cells.get((task, row, alpha), []))
+      axes.set_title(f'{_TITLES[task]}, {"IID" if alpha == "inf" else f"alpha = {alpha}"}')
+      axes.grid(alpha=0.3)
+      axes.set_ylim(*_limits(cells, task))
+    line[0].set_ylabel('test accuracy, %')
+  for axes in grid[-1]:
+    axes.set_xlabel('round')
+  grid[0][0].legend(loc='lower right', fontsize='small')
+  with files.atomic_path(path) as temporary:
+    figure.savefig(temporary, dpi=120)
+
+
+def _draw_curve(axes: Any, row: str, color: str, members: Sequence[runs.Run]) -> None:
+  if not members:
+    return
+  has_mean = 'inference_accuracy' in members[0].rows[0]
+  rounds, mean, std = figures.mean_curve(
+    members, 'inference_accuracy' if has_mean else 'validation_accuracy'
+  )
+  axes.plot(rounds, 100 * mean, label=row, color=color, linewidth=1.3)
+  axes.fill_between(
+    rounds, 100 * (mean - std), 100 * (mean + std), color=color, alpha=0.15, linewidth=0
+  )
+
+
+def _limits(cells: Mapping[tuple[str, str, str], Sequence[runs.Run]], task: str):
+  """Limits of the accuracy in a task's panels: from well below the worst end to above the best."""
+  ends = [test_accuracy(run) for key, group in cells.items() if key[0] == task for run in group]
+  low = max(0.0, min(ends) - 2.5 * (max(ends) - min(ends)) - 1)
+  return low, max(ends) + 0.1 * (max(ends) - low)
+
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv))
