@@ -138,18 +138,17 @@ def report(cells: Cells) -> str:
   """The text of RESULTS.md."""
   members = [run for group in cells.values() for run in group]
   settings = members[0].settings
-  parts = [
-    '# Client drift corrections on digits\n\n',
-    'Accuracy on the test data in percent, after the last round, of the mean of the client models'
-    ' (theta-bar, the model that AdaBest and FedDyn report): mean ± sample standard deviation over'
-    ' the seeds, and how many runs that is. A seed draws the partition, the initial weights and the'
-    " cohorts. AdaBest's setting: 110 clients of equal size, of which 100 train and 10 are held out"
-    ' (for tuning; nothing was tuned here); labels by Dirichlet(alpha) or IID; perceptron'
-    f' 784-100-100-10; {settings["rounds"]} rounds of {settings["clients_per_round"]} clients,'
-    f' {settings["client_epochs"]} epochs, batches of {settings["batch_size"]}, the last one filled'
-    f' by drawing again; client rate {settings["client_learning_rate"]:g} x 0.998 a round; weight'
-    f' decay {settings["weight_decay"]:g}.\n',
-  ]
+  introduction = f"""
+    Accuracy on the test data in percent, after the last round, of the mean of the client models
+    (theta-bar): mean ± sample standard deviation over the seeds, and how many runs that is. A seed
+    draws the partition, the initial weights and the cohorts. AdaBest's setting: 110 clients of
+    equal size, of which 100 train and 10 are held out (none of them is used: no value was tuned on
+    these tasks); labels by Dirichlet(alpha) or IID; perceptron 784-100-100-10;
+    {settings['rounds']} rounds of {settings['clients_per_round']} clients,
+    {settings['client_epochs']} epochs, batches of {settings['batch_size']}, the last one filled by
+    drawing again; client rate {settings['client_learning_rate']:g} x 0.998 a round; weight decay
+    {settings['weight_decay']:g}."""
+  parts = ['# Client drift corrections on digits\n\n', _paragraph(introduction)]
   for task in dict.fromkeys(key[0] for key in cells):
     alphas = sorted({key[2] for key in cells if key[0] == task}, key=float)
     heading = ['', *('IID' if alpha == 'inf' else f'alpha = {alpha}' for alpha in alphas)]
@@ -179,7 +178,9 @@ def _costs(cells: Cells) -> str:
       names = ('mu', 'beta', 'server_learning_rate', 'tau')
       values = ['' if settings[name] is None else f'{settings[name]:g}' for name in names]
       rows.append([row, *values, f'{cost["megabytes_down"]:.2f}, {cost["megabytes_up"]:.2f}'])
-  return tables.markdown(heading, rows)
+  remark = """
+    beta with Yogi is the default of that composition: see `results/ada_best_beta.md`."""
+  return f'{tables.markdown(heading, rows)}\n{_paragraph(remark)}'
 
 
 def _origin(members: Sequence[runs.Run]) -> str:
@@ -188,16 +189,19 @@ def _origin(members: Sequence[runs.Run]) -> str:
   dates = sorted({run.config['started'][:10] for run in members})
   revisions = sorted({str(run.config['git_revision'])[:10] for run in members})
   seconds = sum(run.summary()['seconds_training'] for run in members)
-  return (
-    'Made by `python scripts/drift.py --data_dir=DIR`, with DIR holding `mnist_digits.npz` (60,000'
-    ' and 10,000 images). It gives `scripts/train.py` the flags of `scripts/configs/drift_mnist.flags`'
-    ' and `drift_digits.flags`, with `--algorithm`, `--server_optimizer`, `--seed` and'
-    f' `--task_option=alpha=...`. {len(members)} runs, {seconds / 60:.0f} minutes of training on'
-    f' {len(os.sched_getaffinity(0))} CPU cores shared with other work; {" to ".join(dates)};'
-    f' revision {", ".join(revisions)}; '
-    + ', '.join(f'{name} {version}' for name, version in versions.items())
-    + '.\n'
-  )
+  return _paragraph(f"""
+    Made by `python scripts/drift.py --data_dir=DIR`, with DIR holding `mnist_digits.npz` (60,000
+    and 10,000 images). It gives `scripts/train.py` the flags of `scripts/configs/drift_mnist.flags`
+    or `drift_digits.flags`, with `--algorithm`, `--server_optimizer`, `--seed` and
+    `--task_option=alpha=...`. {len(members)} runs, {seconds / 60:.0f} minutes of training on
+    {len(os.sched_getaffinity(0))} CPU cores shared with other work; {' to '.join(dates)};
+    revision {', '.join(revisions)};
+    {', '.join(f'{name} {version}' for name, version in versions.items())}.""")
+
+
+def _paragraph(text: str) -> str:
+  """Returns a text on one line."""
+  return ' '.join(text.split()) + '\n'
 
 
 def draw(path: str, cells: Cells) -> None:

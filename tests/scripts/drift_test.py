@@ -1,0 +1,94 @@
+"""scripts/drift.py: its runs are AdaBest's setting, and its tables say what the runs' files say."""
+
+import json
+import pathlib
+
+import pytest
+
+from scripts import drift, flags, sweep
+from scripts import settings as settings_lib
+from tff_adaptive import files
+
+_CONFIG = pathlib.Path(drift.__file__).parent / 'configs' / 'drift_digits.flags'
+
+
+def write_run(folder, algorithm, server, alpha, seed, test, rounds=300):
+  task_option = ['validation=test', f'alpha={alpha}']
+  arguments = [f'--flagfile={_CONFIG}', f'--algorithm={algorithm}']
+  settings = settings_lib.resolve(flags.parse(['train.py', *arguments, f'--seed={seed}']))
+  settings.update(server_optimizer=server, task_option=task_option)
+  config = {
+    'settings': settings,
+    'num_parameters': 100_000,
+    'versions': {'python': '3.11'},
+    'started': '2026-11-21T10:00:00+00:00',
+    'git_revision': 'abc',
+  }
+  folder.mkdir(parents=True)
+  files.write_json(str(folder / 'config.json'), config)
+  column = 'validation_accuracy' if algorithm == 'fed_avg' else 'inference_accuracy'
+  lines = [f'round,{column},seconds_round', '0,0.1,0', f'{rounds},0.5,60']
+  (folder / 'metrics.csv').write_text('\n'.join(lines) + '\n')
+  (folder / 'summary.json').write_text(json.dumps({'test': test}))
+
+
+@pytest.fixture
+def folder(tmp_path):
+  folder = tmp_path / 'runs'
+  for seed, accuracy in ((0, 0.90), (1, 0.92)):
+    test = {'test_accuracy': accuracy}
+    write_run(folder / f'a{seed}', 'fed_avg', 'sgd', '0.3', seed, test)
+  both = {'test_accuracy': 0.1, 'test_inference_accuracy': 0.955}
+  write_run(folder / 'b', 'ada_best', 'yogi', 'inf', 0, both)
+  write_run(folder / 'c', 'ada_best', 'sgd', 'inf', 0, both, rounds=299)  # Not complete.
+  return folder
+
+
+def test_the_table_has_theta_bar_on_test_data_with_its_spread(folder):
+  text = drift.report(drift.collect(str(folder)))
+  assert '|  | alpha = 0.3 | IID |' in text
+  assert '| FedAvg | 91.00 ± 1.41 (2) |  |' in text
+  assert '| AdaBest x Yogi |  | 95.50 (1) |' in text
+  assert '| AdaBest |  |  |' in text
+  assert '3 runs, 3 minutes' in text
+
+
+def test_the_command_writes_table_and_figure(folder, tmp_path, capsys):
+  results = str(tmp_path / 'new' / 'drift')
+  command = ['drift.py', '--report_only', f'--output_dir={folder}', f'--results={results}']
+  assert drift.main(command) == 0
+  assert (tmp_path / 'new' / 'drift.png').stat().st_size > 5000
+  assert 'FedAvg' in (tmp_path / 'new' / 'drift.md').read_text()
+  assert drift.main([*command, '--tasks=letters']) == 2
+  assert "'letters' is not known; the tasks are digits and mnist" in capsys.readouterr().err
+
+
+def test_the_runs_are_ada_bests_setting(tmp_path, monkeypatch, capsys):
+  commands = []
+  monkeypatch.setattr(sweep, 'main', lambda arguments: commands.append(arguments) or 1)
+  assert drift.main(['drift.py', f'--output_dir={tmp_path}', '--data_dir=data']) == 1
+  assert len(commands) == 1  # A sweep that fails ends the command.
+  monkeypatch.undo()
+  found = []
+  for options in drift._sweeps():
+    assert sweep.main(['sweep.py', '--dry_run', *options]) == 0
+    found += [line.split() for line in capsys.readouterr().out.splitlines()]
+  assert len(found) == 2 * 5 * 3 * 3
+  resolved = [settings_lib.resolve(flags.parse(line)) for line in found]
+  assert {s['data_dir'] for s in resolved if s['task'] == 'mnist_skewed'} == {'data'}
+  common = {
+    'rounds': 300,
+    'clients_per_round': 10,
+    'client_epochs': 5,
+    'batch_size': 45,
+    'fill_last_batch': True,
+    'client_learning_rate': 0.1,
+    'weight_decay': 1e-4,
+    'client_weighting': 'uniform',
+  }
+  for s in resolved:
+    assert {name: s[name] for name in common} == common
+    assert settings_lib.schedule(s, 'client')(1) == pytest.approx(0.1 * 0.998)
+  assert {s['mu'] for s in resolved if s['mu'] is not None} == {0.02}
+  published = {s['beta'] for s in resolved if s['server_optimizer'] == 'sgd'}
+  assert published == {None, 0.96}
