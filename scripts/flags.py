@@ -100,7 +100,13 @@ _FLAGS = (
     None,
     'Scale mu of fed_dyn, ada_best by mean examples / examples of the client.',
   ),
-  ('Client correction', float, 'beta', None, 'beta of ada_best; in [0, 1].'),
+  (
+    'Client correction',
+    float,
+    'beta',
+    None,
+    'beta of ada_best; in [0, 1]. Default 0.96; with adam or yogi 0.2, with adagrad 0.8.',
+  ),
   (
     'Client correction',
     float,

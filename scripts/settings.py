@@ -42,6 +42,11 @@ _ALGORITHM_FLAGS = {
 }
 _UNIFORM = ('scaffold', 'scaffold_m', 'fed_dyn', 'ada_best')
 
+# AdaBest's beta with a server optimizer that is not the paper's SGD: results/ada_best_beta.md. h is
+# a running sum of pseudo-gradients, 1 / (1 - beta) of them; Adam and Yogi have a momentum of their
+# own over it and take steps whose size does not shrink with it, so that 0.96 diverges.
+_COMPOSED_BETA = {'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2}
+
 # A resumed run may change these: they do not touch the model's course.
 HARMLESS = (
   'rounds',
@@ -183,6 +188,8 @@ def _defaults(settings):
     # A composition takes the rates that were tuned for its server optimizer.
     tuned = catalog.defaults(task, _NAMED_AFTER[server])
     values.update({k: tuned[k] for k in ('server_learning_rate', 'tau') if k in tuned})
+    if algorithm == 'ada_best' and server in _COMPOSED_BETA:
+      values['beta'] = _COMPOSED_BETA[server]
   if values['max_examples_per_client'] is None:
     values['max_examples_per_client'] = 0
   return values

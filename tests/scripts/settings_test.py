@@ -39,6 +39,17 @@ def test_a_composition_takes_the_rates_tuned_for_its_server():
   assert resolve('--algorithm=ada_best')['server_learning_rate'] == 1.0
 
 
+@pytest.mark.parametrize('task', ['digits', 'emnist_letters'])
+def test_ada_best_keeps_the_papers_beta_with_sgd_and_forgets_sooner_with_adaptive_servers(task):
+  def beta(*arguments):
+    return resolve(f'--task={task}', '--algorithm=ada_best', *arguments)['beta']
+
+  assert beta() == beta('--server_optimizer=sgd') == 0.96
+  found = {server: beta(f'--server_optimizer={server}') for server in ('adagrad', 'adam', 'yogi')}
+  assert found == {'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2}
+  assert beta('--server_optimizer=yogi', '--beta=0.96') == 0.96
+
+
 @pytest.mark.parametrize('task', catalog.names())
 def test_every_task_and_algorithm_has_settings(task):
   for algorithm in names.ALGORITHMS:
