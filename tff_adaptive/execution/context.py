@@ -88,6 +88,26 @@ class GraphContext(tff.framework.SyncContext):
     return traces[clients_per_step][0]
 
 
+class AsyncGraphContext(tff.framework.AsyncContext):
+  """`GraphContext` for TFF's program logic, which awaits results.
+
+  `tff.framework.set_default_context(tff.program.NativeFederatedContext(AsyncGraphContext()))`
+  is what `tff.learning.programs.train_model` wants.
+  """
+
+  def __init__(self, context: Optional[GraphContext] = None):
+    """Creates the context.
+
+    Args:
+      context: The engine; default `GraphContext()`.
+    """
+    self._context = context or GraphContext()
+
+  async def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
+    """Runs a computation; see `tff.framework.AsyncContext.invoke`."""
+    return self._context.invoke(comp, arg)
+
+
 def _to_result(flat, result_type, num_clients):
   flat = list(flat)
 
