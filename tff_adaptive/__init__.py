@@ -43,6 +43,7 @@ _MODULES = (
   'algorithms',
   'client_states',
   'corrections',
+  'costs',
   'execution',
   'models',
   'optimizers',
