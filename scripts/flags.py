@@ -105,7 +105,7 @@ _FLAGS = (
     float,
     'beta',
     None,
-    'beta of ada_best; in [0, 1]. Default 0.96; with adam or yogi 0.2, with adagrad 0.8.',
+    'beta of ada_best; in [0, 1]. Default 0.96; with sgdm, adam, yogi 0.2, with adagrad 0.8.',
   ),
   (
     'Client correction',

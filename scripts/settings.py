@@ -42,10 +42,10 @@ _ALGORITHM_FLAGS = {
 }
 _UNIFORM = ('scaffold', 'scaffold_m', 'fed_dyn', 'ada_best')
 
-# AdaBest's beta with a server optimizer that is not the paper's SGD: results/ada_best_beta.md. h is
-# a running sum of pseudo-gradients, 1 / (1 - beta) of them; Adam and Yogi have a momentum of their
-# own over it and take steps whose size does not shrink with it, so that 0.96 diverges.
-_COMPOSED_BETA = {'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2}
+# AdaBest's beta with a server optimizer that is not the paper's SGD, from results/ada_best_beta.md.
+# g-bar + h is a momentum over the pseudo-gradients already; with a second one on top, that of sgdm,
+# adam and yogi, the paper's 0.96 diverges. Adagrad has none, and 0.8 served it best.
+_COMPOSED_BETA = {'sgdm': 0.2, 'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2}
 
 # A resumed run may change these: they do not touch the model's course.
 HARMLESS = (

@@ -40,13 +40,14 @@ def test_a_composition_takes_the_rates_tuned_for_its_server():
 
 
 @pytest.mark.parametrize('task', ['digits', 'emnist_letters'])
-def test_ada_best_keeps_the_papers_beta_with_sgd_and_forgets_sooner_with_adaptive_servers(task):
+def test_ada_best_keeps_the_papers_beta_with_sgd_and_forgets_sooner_with_other_servers(task):
   def beta(*arguments):
     return resolve(f'--task={task}', '--algorithm=ada_best', *arguments)['beta']
 
   assert beta() == beta('--server_optimizer=sgd') == 0.96
-  found = {server: beta(f'--server_optimizer={server}') for server in ('adagrad', 'adam', 'yogi')}
-  assert found == {'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2}
+  servers = ('sgdm', 'adagrad', 'adam', 'yogi')
+  found = [beta(f'--server_optimizer={server}') for server in servers]
+  assert found == [0.2, 0.8, 0.2, 0.2]
   assert beta('--server_optimizer=yogi', '--beta=0.96') == 0.96
 
 
