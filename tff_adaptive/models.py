@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-MetricFn = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+MetricFn = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, Optional[tf.Tensor]]]
 
 
 def dropout(x: tf.Tensor, rate: float, seed: Optional[tf.Tensor], salt: int) -> tf.Tensor:
@@ -69,7 +69,8 @@ class Model(tff.learning.models.FunctionalModel):
       x_spec: Spec of a batch of features, leading dimension None.
       y_spec: Spec of a batch of labels, leading dimension None.
       metrics: name -> `(predictions, y) -> (numerator [B], denominator [B])`. The metric is
-        the sum of the first over the sum of the second; 'loss' is always there.
+        the sum of the first over the sum of the second (None: 1 an example); 'loss' is always
+        there.
       penalty: Optional `weights -> scalar` (an L2 term, say), added to the training loss.
       client_axis: Whether all of the above also take a leading axis of clients G: weights
         [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
@@ -113,8 +114,8 @@ class Model(tff.learning.models.FunctionalModel):
       pairs = {'loss': (losses, tf.ones_like(losses))}
       pairs.update((name, fn(predictions, labels)) for name, fn in metrics.items())
       return collections.OrderedDict(
-        (name, state[name] + tf.cast(tf.stack([tf.reduce_sum(v) for v in pair]), tf.float32))
-        for name, pair in pairs.items()
+        (name, state[name] + tf.stack([_sum(numerator), _sum(denominator, numerator)]))
+        for name, (numerator, denominator) in pairs.items()
       )
 
     super().__init__(
@@ -167,7 +168,7 @@ class Model(tff.learning.models.FunctionalModel):
     for fn in self.metric_fns.values():
       numerator, denominator = fn(predictions, y)
       means.append(_mean(numerator, shares))
-      means.append(_mean(denominator, shares))
+      means.append(tf.ones_like(loss) if denominator is None else _mean(denominator, shares))
     means = tf.stack([tf.cast(m, tf.float32) for m in means], axis=-1)
     if self.penalty is not None and training:
       loss += self.penalty(tuple(weights))
@@ -177,6 +178,11 @@ class Model(tff.learning.models.FunctionalModel):
     """Sums in the order of `loss_and_metrics`, [2 M], as name -> [2]."""
     pairs = tf.reshape(sums, [len(self.metric_names), 2])
     return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs)))
+
+
+def _sum(values, like=None):
+  values = tf.ones_like(like) if values is None else values
+  return tf.reduce_sum(tf.cast(values, tf.float32))
 
 
 def _mean(values, shares):
@@ -201,11 +207,11 @@ def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
   )
 
 
-def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
   """Top-1 accuracy of class scores [..., C] against integer labels [...]."""
   classes = tf.argmax(predictions, -1, output_type=tf.int32)
   hit = tf.cast(tf.equal(classes, tf.cast(y, tf.int32)), tf.float32)
-  return hit, tf.ones_like(hit)
+  return hit, None
 
 
 def sparse_cross_entropy(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
