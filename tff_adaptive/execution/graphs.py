@@ -6,12 +6,18 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow.python.eager import context as tf_context
 
-from tff_adaptive.execution import groups, values
+from tff_adaptive.execution import dataset_reduce, groups, values
 
 # A variable with this shared name is created anew each time its op runs and dies with its last
-# reference: parallel clients each get their own.
+# reference: parallel clients each get their own. For tables there are ops of that kind.
 _ANONYMOUS = tf_context.anonymous_name()
-_RESOURCES = ('VarHandleOp', 'HashTableV2', 'MutableHashTableV2', 'MutableDenseHashTableV2')
+_ANONYMOUS_TABLES = {
+  'HashTableV2': 'AnonymousHashTable',
+  'MutableHashTableV2': 'AnonymousMutableHashTable',
+  'MutableHashTableOfTensorsV2': 'AnonymousMutableHashTableOfTensors',
+  'MutableDenseHashTableV2': 'AnonymousMutableDenseHashTable',
+}
+_RESOURCES = ('VarHandleOp', *_ANONYMOUS_TABLES.values())
 
 
 class ImportedGraph:
@@ -35,9 +41,9 @@ class ImportedGraph:
     self._result_is_sequence = [is_seq for _, is_seq in _binding_names(proto.result)]
     reads = _make_reads_of_whole_sequences_feedable(graph_def, self._parameter)
     self._whole_reads: dict[str, Any] = reads
+    dataset_reduce.replace_reductions(graph_def)
     for node in _all_nodes(graph_def):
-      if node.op == 'VarHandleOp':
-        node.attr['shared_name'].s = _ANONYMOUS.encode()
+      _make_private(node)
     handles = []
     if proto.initialize_op:
       handles = _initialized_handles(graph_def, proto.initialize_op)
@@ -99,6 +105,16 @@ def _all_nodes(graph_def):
   yield from graph_def.node
   for function in graph_def.library.function:
     yield from function.node_def
+
+
+def _make_private(node):
+  """Makes an op that creates a variable or a table create another one each time it runs."""
+  if node.op == 'VarHandleOp':
+    node.attr['shared_name'].s = _ANONYMOUS.encode()
+  elif node.op in _ANONYMOUS_TABLES:
+    node.op = _ANONYMOUS_TABLES[node.op]
+    for name in ('container', 'shared_name', 'use_node_name_sharing'):
+      node.attr.pop(name, None)
 
 
 def _initialized_handles(graph_def, initialize_op: str) -> list[str]:

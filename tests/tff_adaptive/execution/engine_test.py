@@ -155,6 +155,25 @@ def test_variables_are_private_to_a_client(parallel_clients):
   assert list(counts) == [200.0 * i for i in range(12)]
 
 
+@pytest.mark.parametrize('kind', ['mutable', 'dense'])
+def test_tables_are_private_to_a_client_and_a_round(graph, kind):
+  def repetitions(numbers):
+    if kind == 'mutable':
+      table = tf.lookup.experimental.MutableHashTable(tf.int32, tf.int32, 0)
+    else:
+      table = tf.lookup.experimental.DenseHashTable(tf.int32, tf.int32, 0, -1, -2)
+
+    def count(total, number):
+      table.insert(number, table.lookup(number) + 1)
+      return total + table.lookup(number) - 1
+
+    return numbers.reduce(0, count)
+
+  computation = computations.mapped(repetitions, NUMBERS)
+  for _ in range(2):
+    assert list(engines.run(graph, computation, [[1, 1, 2], [1, 1, 1], [2, 1]])) == [1, 3, 0]
+
+
 @pytest.mark.parametrize('name', ['fed_yogi', 'scaffold'])
 def test_results_do_not_depend_on_parallel_clients_to_the_bit(name):
   options = dict(num_clients=9) if name == 'scaffold' else {}
