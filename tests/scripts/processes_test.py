@@ -94,7 +94,8 @@ def test_corrections_take_any_server_and_their_own_options(built):
   assert options['server_optimizer'] == 'adam'
   assert seen['adam'][0] == (0.01,)
   assert seen['adam'][1]['tau'] == 0.1
-  assert (options['mu'], options['beta'], options['plateau_decay']) == (0.02, 0.96, 0.9)
+  # With an adaptive server AdaBest forgets sooner by default.
+  assert (options['mu'], options['beta'], options['plateau_decay']) == (0.02, 0.2, 0.9)
   seen = built('--algorithm=scaffold', '--scaffold_option=1')
   assert seen['sgdm'] == ((1.0,), {})
   _, options = seen['algorithm']
