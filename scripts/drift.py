@@ -134,6 +134,11 @@ def test_accuracy(run: runs.Run) -> float:
   return 100 * test.get('test_inference_accuracy', test['test_accuracy'])
 
 
+def diverged(run: runs.Run) -> bool:
+  """Whether updates of clients were not finite in a run; they were left out."""
+  return run.summary()['non_finite_clients'] > 0
+
+
 def report(cells: Cells) -> str:
   """The text of RESULTS.md."""
   members = [run for group in cells.values() for run in group]
@@ -147,7 +152,8 @@ def report(cells: Cells) -> str:
     {settings['rounds']} rounds of {settings['clients_per_round']} clients,
     {settings['client_epochs']} epochs, batches of {settings['batch_size']}, the last one filled by
     drawing again; client rate {settings['client_learning_rate']:g} x 0.998 a round; weight decay
-    {settings['weight_decay']:g}."""
+    {settings['weight_decay']:g}. A run diverged if updates of clients were not finite in it; where
+    there are such runs, the mean without them stands beside that of all."""
   parts = ['# Client drift corrections on digits\n\n', _paragraph(introduction)]
   for task in dict.fromkeys(key[0] for key in cells):
     alphas = sorted({key[2] for key in cells if key[0] == task}, key=float)
@@ -162,8 +168,18 @@ def report(cells: Cells) -> str:
 
 
 def _cell(members: Sequence[runs.Run]) -> str:
-  values = [test_accuracy(run) for run in members]
-  return f'{tables.spread(values, digits=2)} ({len(values)})' if values else ''
+  if not members:
+    return ''
+
+  def spread(runs_):
+    return tables.spread([test_accuracy(run) for run in runs_], digits=2)
+
+  healthy = [run for run in members if not diverged(run)]
+  text = f'{spread(members)} ({len(members)}'
+  if len(healthy) < len(members):
+    without = f'; without: {spread(healthy)}' if healthy else ''
+    text += f', {len(members) - len(healthy)} diverged{without}'
+  return text + ')'
 
 
 def _costs(cells: Cells) -> str:
@@ -212,6 +228,7 @@ def draw(path: str, cells: Cells) -> None:
     cells: As `collect` returns them.
   """
   from matplotlib import figure as figure_lib  # Slow to import and needed here only.
+  from matplotlib import lines as lines_lib
 
   names = list(dict.fromkeys(key[0] for key in cells))
   alphas = sorted({key[2] for key in cells}, key=float)
@@ -220,34 +237,42 @@ def draw(path: str, cells: Cells) -> None:
   for task, line in zip(names, grid):
     for alpha, axes in zip(alphas, line):
       for row, color in _COLORS.items():
-        _draw_curve(axes, row, color, cells.get((task, row, alpha), []))
+        _draw_curve(axes, color, cells.get((task, row, alpha), []))
       axes.set_title(f'{_TITLES[task]}, {"IID" if alpha == "inf" else f"alpha = {alpha}"}')
       axes.grid(alpha=0.3)
       axes.set_ylim(*_limits(cells, task))
     line[0].set_ylabel('test accuracy, %')
   for axes in grid[-1]:
     axes.set_xlabel('round')
-  grid[0][0].legend(loc='lower right', fontsize='small')
+  lines = [lines_lib.Line2D([], [], color=color) for color in _COLORS.values()]
+  grid[0][0].legend(lines, list(_COLORS), loc='lower right', fontsize='small')
   with files.atomic_path(path) as temporary:
     figure.savefig(temporary, dpi=120)
 
 
-def _draw_curve(axes: Any, row: str, color: str, members: Sequence[runs.Run]) -> None:
+def _draw_curve(axes: Any, color: str, members: Sequence[runs.Run]) -> None:
+  """Draws mean and standard deviation of a cell; runs that diverged dotted, one by one."""
   if not members:
     return
   has_mean = 'inference_accuracy' in members[0].rows[0]
-  rounds, mean, std = figures.mean_curve(
-    members, 'inference_accuracy' if has_mean else 'validation_accuracy'
-  )
-  axes.plot(rounds, 100 * mean, label=row, color=color, linewidth=1.3)
-  axes.fill_between(
-    rounds, 100 * (mean - std), 100 * (mean + std), color=color, alpha=0.15, linewidth=0
-  )
+  column = 'inference_accuracy' if has_mean else 'validation_accuracy'
+  healthy = [run for run in members if not diverged(run)]
+  for run in members:
+    if diverged(run):
+      rounds, accuracy, _ = figures.mean_curve([run], column)
+      axes.plot(rounds, 100 * accuracy, color=color, linewidth=0.8, linestyle=':')
+  if healthy:
+    rounds, mean, std = figures.mean_curve(healthy, column)
+    axes.plot(rounds, 100 * mean, color=color, linewidth=1.3)
+    axes.fill_between(
+      rounds, 100 * (mean - std), 100 * (mean + std), color=color, alpha=0.15, linewidth=0
+    )
 
 
 def _limits(cells: Mapping[tuple[str, str, str], Sequence[runs.Run]], task: str):
   """Limits of the accuracy in a task's panels: from well below the worst end to above the best."""
-  ends = [test_accuracy(run) for key, group in cells.items() if key[0] == task for run in group]
+  members = [run for key, group in cells.items() if key[0] == task for run in group]
+  ends = [test_accuracy(run) for run in members if not diverged(run)] or [0.0, 100.0]
   low = max(0.0, min(ends) - 2.5 * (max(ends) - min(ends)) - 1)
   return low, max(ends) + 0.1 * (max(ends) - low)
 

@@ -12,7 +12,7 @@ from tff_adaptive import files
 _CONFIG = pathlib.Path(drift.__file__).parent / 'configs' / 'drift_digits.flags'
 
 
-def write_run(folder, algorithm, server, alpha, seed, test, rounds=300):
+def write_run(folder, algorithm, server, alpha, seed, test, rounds=300, lost=0):
   task_option = ['validation=test', f'alpha={alpha}']
   arguments = [f'--flagfile={_CONFIG}', f'--algorithm={algorithm}']
   settings = settings_lib.resolve(flags.parse(['train.py', *arguments, f'--seed={seed}']))
@@ -27,7 +27,8 @@ def write_run(folder, algorithm, server, alpha, seed, test, rounds=300):
   folder.mkdir(parents=True)
   files.write_json(str(folder / 'config.json'), config)
   column = 'validation_accuracy' if algorithm == 'fed_avg' else 'inference_accuracy'
-  lines = [f'round,{column},seconds_round', '0,0.1,0', f'{rounds},0.5,60']
+  heading = f'round,{column},seconds_round,non_finite_clients'
+  lines = [heading, '0,0.1,0,0', f'{rounds},0.5,60,{lost}']
   (folder / 'metrics.csv').write_text('\n'.join(lines) + '\n')
   (folder / 'summary.json').write_text(json.dumps({'test': test}))
 
@@ -40,6 +41,8 @@ def folder(tmp_path):
     write_run(folder / f'a{seed}', 'fed_avg', 'sgd', '0.3', seed, test)
   both = {'test_accuracy': 0.1, 'test_inference_accuracy': 0.955}
   write_run(folder / 'b', 'ada_best', 'yogi', 'inf', 0, both)
+  write_run(folder / 'd0', 'scaffold', 'sgd', '0.3', 0, {'test_accuracy': 0.1}, lost=7)
+  write_run(folder / 'd1', 'scaffold', 'sgd', '0.3', 1, {'test_accuracy': 0.9})
   write_run(folder / 'c', 'ada_best', 'sgd', 'inf', 0, both, rounds=299)  # Not complete.
   return folder
 
@@ -50,7 +53,8 @@ def test_the_table_has_theta_bar_on_test_data_with_its_spread(folder):
   assert '| FedAvg | 91.00 ± 1.41 (2) |  |' in text
   assert '| AdaBest x Yogi |  | 95.50 (1) |' in text
   assert '| AdaBest |  |  |' in text
-  assert '3 runs, 3 minutes' in text
+  assert '| SCAFFOLD | 50.00 ± 56.57 (2, 1 diverged; without: 90.00) |  |' in text
+  assert '5 runs, 5 minutes' in text
 
 
 def test_the_command_writes_table_and_figure(folder, tmp_path, capsys):
