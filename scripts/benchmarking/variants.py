@@ -33,22 +33,27 @@ VARIANTS = {
 
 
 class _SyntheticClients:
-  """Clients of W1 to W4; their arrays are made once."""
+  """Clients of W1 to W4; their arrays, tensors or datasets are made before the first round."""
 
   def __init__(self, work):
     self._work = work
     self.population = work.population
     self.model = functools.partial(works.build_model, work)
+    pool = min(work.population, works.POOL)
+    self._pool = [works.synthetic_client(work, client) for client in range(pool)]
 
-  @functools.cache  # noqa: B019 - one object a process.
   def load(self, client):
-    return works.synthetic_client(self._work, client)
+    return self._pool[client % len(self._pool)]
+
+  def loader(self, convert):
+    """`client -> convert(arrays)`, converted once."""
+    converted = [convert(data) for data in self._pool]
+    return lambda client: converted[client % len(converted)]
 
   def stock(self):
-    return works.stock_model_fn(self._work), self._dataset
+    return works.stock_model_fn(self._work), self.loader(self._dataset)
 
-  def _dataset(self, client):
-    data = self.load(client)
+  def _dataset(self, data):
     data = tf.data.Dataset.from_tensor_slices(data).repeat(self._work.epochs)
     return data.batch(self._work.batch_size)
 
@@ -129,19 +134,15 @@ class _Hand:
   """The loop by hand (synthetic works only)."""
 
   def __init__(self, work, clients):
-    self._work, self._clients = work, clients
+    self._work, self._population = work, clients.population
+    self._tensors = clients.loader(lambda d: (tf.constant(d['x']), tf.constant(d['y'])))
     model = clients.model()
     self._weights = [tf.constant(w) for w in model.initial_weights[0]]
     self._round = hand_loop.build(model, work)
 
-  @functools.cache  # noqa: B019 - one object a process.
-  def _tensors(self, client):
-    data = self._clients.load(client)
-    return tf.constant(data['x']), tf.constant(data['y'])
-
   def round(self, r):
-    ids = works.cohort(self._work, self._clients.population, r)
-    pairs = [self._tensors(c % 100) for c in ids]
+    ids = works.cohort(self._work, self._population, r)
+    pairs = [self._tensors(c) for c in ids]
     x, y = tf.stack([p[0] for p in pairs]), tf.stack([p[1] for p in pairs])
     seeds = tf.constant([r * 1000 + c for c in ids], tf.int32)
     self._weights = list(self._round(self._weights, x, y, seeds))

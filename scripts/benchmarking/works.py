@@ -61,12 +61,12 @@ WORKS = {
   )
 }
 
-_POOL = 100  # Different clients at most: client c has the data of client c % _POOL.
+POOL = 100  # Different clients at most: client c has the data of client c % POOL.
 
 
 def synthetic_client(work: Work, client: int) -> collections.OrderedDict:
   """The arrays of a client of W1 to W4."""
-  rng = np.random.default_rng([10_000, client % _POOL])
+  rng = np.random.default_rng([10_000, client % POOL])
   n = work.examples
   if work.name.startswith('W1'):
     x, y = rng.random((n, 28, 28, 1), np.float32), rng.integers(0, 62, n)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.execution import feeds, program, round_function, values
+from tff_adaptive.execution import buffers, feeds, program, round_function, values
 
 _CACHED_COMPUTATIONS = 64
 
@@ -47,6 +47,7 @@ class GraphContext(tff.framework.SyncContext):
         raise ValueError(f'{name} is {value}; it must be at least 1')
     self._parallel_clients = parallel_clients
     self._clients_per_step = clients_per_step
+    self._buffers = buffers.Buffers()
     # The computation is kept beside its function, so that its id stays its own.
     self._functions: collections.OrderedDict[Any, tuple[Any, Any]] = collections.OrderedDict()
 
@@ -56,7 +57,8 @@ class GraphContext(tff.framework.SyncContext):
     if parameter_type is None:
       layout, tensors = feeds.Layout(None, (), False), []
     else:
-      layout, tensors = feeds.prepare(arg, parameter_type)
+      layout, tensors = feeds.prepare(arg, parameter_type, self._buffers)
+      self._buffers.collect()
     clients_per_step = self._clients_per_step
     if clients_per_step is None and not feeds.has_equal_clients(layout, tensors):
       clients_per_step = 1  # Together, all would wait for the largest.

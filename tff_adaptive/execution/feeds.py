@@ -17,9 +17,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive.execution import buffers as buffers_lib
 from tff_adaptive.execution import program, values
-
-_ALIGNMENT = 64  # Bytes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,12 +131,15 @@ class ClientParameter:
     raise AssertionError('a client parameter is read inside the loop over the clients')
 
 
-def prepare(argument: Any, parameter_type: Any) -> tuple[Layout, list[tf.Tensor]]:
+def prepare(
+  argument: Any, parameter_type: Any, buffers: Optional[buffers_lib.Buffers] = None
+) -> tuple[Layout, list[tf.Tensor]]:
   """Chooses how to feed an argument and does so.
 
   Args:
     argument: The argument, as TFF packs it.
     parameter_type: Its type.
+    buffers: Where the clients' arrays are joined; default: memory of their own.
 
   Returns:
     The layout and the flat tensors, the number of clients first if there are any.
@@ -146,6 +148,7 @@ def prepare(argument: Any, parameter_type: Any) -> tuple[Layout, list[tf.Tensor]
     TypeError: If the argument does not fit the type, or client lists differ in length.
   """
   leaves, tensors, lengths = [], [], []
+  buffers = buffers or buffers_lib.Buffers()
 
   def visit(value, type_spec):
     if isinstance(type_spec, tff.types.StructType):
@@ -158,7 +161,7 @@ def prepare(argument: Any, parameter_type: Any) -> tuple[Layout, list[tf.Tensor]
           f'expected a list with one {type_spec.member} a client, found {type(value).__name__}'
         )
       lengths.append(len(value))
-      _feed_clients(value, type_spec.member, leaves, tensors)
+      _feed_clients(value, type_spec.member, leaves, tensors, buffers)
     elif isinstance(type_spec, tff.types.FederatedType):
       visit(value, type_spec.member)
     elif isinstance(type_spec, tff.types.SequenceType):
@@ -187,7 +190,7 @@ def has_equal_clients(layout: Layout, tensors: list[tf.Tensor]) -> bool:
   return True
 
 
-def _feed_clients(cohort, member, leaves, tensors):
+def _feed_clients(cohort, member, leaves, tensors, buffers):
   if isinstance(cohort, values.ClientValues) and cohort.type_spec.is_equivalent_to(member):
     for stacked, leaf_type in zip(cohort.flat, values.leaf_types(member)):
       if isinstance(leaf_type, tff.types.SequenceType):
@@ -203,14 +206,14 @@ def _feed_clients(cohort, member, leaves, tensors):
     if not isinstance(leaf_type, tff.types.SequenceType):
       leaf = _whole_leaf(leaf_type)
       leaves.append(leaf)
-      tensors.extend(_feed_tensors(entries, leaf))
+      tensors.extend(_feed_tensors(entries, leaf, buffers))
     elif all(isinstance(e, (list, tuple)) and len(e) == 1 for e in entries):
       element_rows = [values.flatten(e[0], leaf_type.element) for e in entries]
       order, types = values.dataset_order(leaf_type.element), values.leaf_types(leaf_type.element)
       elements = tuple(_whole_leaf(types[j]) for j in order)
       leaves.append(Leaf(leaf_type, 'whole', elements))
       for j, leaf in zip(order, elements):
-        tensors.extend(_feed_tensors([row[j] for row in element_rows], leaf))
+        tensors.extend(_feed_tensors([row[j] for row in element_rows], leaf, buffers))
     else:
       leaves.append(Leaf(leaf_type, 'dataset'))
       tensors.append(_stack([values.dataset_variant(e, leaf_type.element) for e in entries]))
@@ -220,7 +223,7 @@ def _stack(variants):
   return tf.stack(variants) if variants else tf.zeros([0], tf.variant)
 
 
-def _feed_tensors(entries, leaf):
+def _feed_tensors(entries, leaf, buffers):
   dtype, shape = tf.dtypes.as_dtype(leaf.type.dtype), values.tensor_shape(leaf.type)
   if leaf.form == 'boxed':
     return [_stack([box(values.to_tensor(e, leaf.type), leaf.type) for e in entries])]
@@ -237,27 +240,10 @@ def _feed_tensors(entries, leaf):
   else:
     entries = [values.to_tensor(e, leaf.type) for e in entries]
   if leaf.form == 'stack':
-    return [_join([e[np.newaxis] for e in entries]) if plain else tf.stack(entries)]
+    return [buffers.join([e[np.newaxis] for e in entries]) if plain else tf.stack(entries)]
   offsets = np.cumsum([0] + [int(e.shape[0]) for e in entries])
-  joined = _join(entries) if plain else tf.concat(entries, 0)
+  joined = buffers.join(entries) if plain else tf.concat(entries, 0)
   return [joined, tf.constant(offsets, tf.int64)]
-
-
-def _join(arrays):
-  """Concatenates arrays into a tensor with a single copy.
-
-  TensorFlow takes over a NumPy array without copying if it is aligned as its own are.
-  """
-  first, length = arrays[0], sum(len(a) for a in arrays)
-  if first.dtype.kind not in 'fiub':
-    return tf.convert_to_tensor(np.concatenate(arrays))
-  shape = (length, *first.shape[1:])
-  size = int(np.prod(shape)) * first.dtype.itemsize
-  memory = np.empty(size + _ALIGNMENT, np.uint8)
-  start = -memory.ctypes.data % _ALIGNMENT
-  joined = memory[start : start + size].view(first.dtype).reshape(shape)
-  np.concatenate(arrays, out=joined)
-  return tf.convert_to_tensor(joined)
 
 
 def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:

@@ -135,7 +135,9 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
     TypeError: If the value has another dtype or shape; both are named.
   """
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
-  if tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
+  if isinstance(value, tf.Tensor):
+    pass  # The usual case, and the cheapest test.
+  elif tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
     value = tf.convert_to_tensor(value)
   else:
     value = _from_python(value, type_spec, dtype)
