@@ -155,6 +155,22 @@ _FLAGS = (
     'Clients that train together, as batched operations, in the graph engine. Default: one, or as'
     ' the model prefers for clients of one size.',
   ),
+  (
+    'Where',
+    str,
+    'workers',
+    None,
+    'Addresses host:port,host:port of workers (scripts/worker.py) that train the clients. Default:'
+    ' this process does.',
+  ),
+  (
+    'Where',
+    int,
+    'subrounds',
+    None,
+    'Parts into which a cohort is divided for the workers; at least their number. It decides the'
+    ' last bits, the number of workers does not. Default 4, or the number of workers if larger.',
+  ),
   ('Where', int, 'rounds_per_evaluation', 10, 'Rounds from one evaluation to the next.'),
   ('Where', int, 'rounds_per_checkpoint', 50, 'Rounds from one checkpoint to the next.'),
 )

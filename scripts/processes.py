@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
+import tensorflow_federated as tff
+
 from scripts import settings as settings_lib
 from tff_adaptive import algorithms, batching, execution, models, optimizers
 
@@ -75,6 +77,24 @@ def set_engine(name: str, clients_per_step: Optional[int] = None) -> None:
     execution.set_graph_context(clients_per_step=clients_per_step)
   else:
     execution.set_native_context()
+
+
+def set_workers(settings: Mapping[str, Any]) -> Any:
+  """Has the workers, if the settings name any, run the clients; the engine runs the rest.
+
+  Returns:
+    The `execution.RemoteContext`, or None.
+
+  Raises:
+    execution.WorkerError: If one of them cannot be used.
+  """
+  if settings['workers'] is None:
+    return None
+  return execution.set_remote_context(
+    settings['workers'].split(','),
+    subrounds=settings['subrounds'],
+    server=tff.framework.get_context_stack().current,
+  )
 
 
 def _correction_options(settings, task):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks import catalog
-from tff_adaptive import checks, names, schedules
+from tff_adaptive import addresses, checks, names, schedules
 
 # The server optimizer that an algorithm's name stands for; the others take --server_optimizer.
 _FIXED_SERVER = {
@@ -55,6 +55,7 @@ HARMLESS = (
   'client_state_store',
   'data_dir',
   'output_dir',
+  'workers',
 )
 
 _RATE_MEND = 'give a rate such as 0.1'
@@ -79,6 +80,7 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
   _check_name('engine', settings['engine'], ('graph', 'native'))
   if settings['clients_per_step'] is not None and settings['engine'] != 'graph':
     raise ValueError('--clients_per_step is for --engine=graph: leave it out')
+  _check_workers(settings)
   _choose_server(settings)
   _refuse_what_does_not_apply(settings)
   for name, value in _defaults(settings).items():
@@ -137,6 +139,33 @@ def refused_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
     for name in now
     if name not in HARMLESS and before.get(name) != now[name]
   ]
+
+
+def _check_workers(settings):
+  if settings['workers'] is None:
+    if settings['subrounds'] is not None:
+      raise ValueError('--subrounds is for --workers: leave it out, or give --workers.')
+    return
+  for name, is_given in (
+    ('engine=native', settings['engine'] != 'graph'),
+    ('clients_per_step', settings['clients_per_step'] is not None),
+  ):
+    if is_given:
+      raise ValueError(
+        f'--{name} does not go with --workers, which run TFF itself: leave one of them out.'
+      )
+  try:
+    workers = addresses.check(settings['workers'].split(','))
+  except ValueError as error:
+    raise ValueError(f'--workers: {error}.') from None
+  settings['workers'] = ','.join(workers)
+  if settings['subrounds'] is None:
+    settings['subrounds'] = max(addresses.DEFAULT_SUBROUNDS, len(workers))
+  elif settings['subrounds'] < len(workers):
+    raise ValueError(
+      f'--subrounds must be at least {len(workers)}, the number of workers, found'
+      f' {settings["subrounds"]}: some workers would be idle.'
+    )
 
 
 def _choose_server(settings):

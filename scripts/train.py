@@ -66,6 +66,7 @@ def _train(
     if config is not None:
       run_folder.check_same_data(config, data, folder)
     processes.set_engine(settings['engine'], settings['clients_per_step'])
+    workers = processes.set_workers(settings)
     model = task.build_model(settings['seed'])
     process = processes.build_process(settings, task, model)
     training_config = _training_config(settings, task, model)
@@ -75,7 +76,7 @@ def _train(
       run_folder.write_config(folder, config)
     elif run_folder.update_config(config, settings):
       run_folder.write_config(folder, config)
-  except ValueError as error:  # tasks.DataError is one.
+  except (ValueError, execution.WorkerError) as error:  # tasks.DataError is a ValueError.
     return _complain(error)
   try:
     with interrupts.StopGuard(on_abort=[execution.reap_workers]) as stop:
@@ -88,11 +89,16 @@ def _train(
         run_id=config['run_id'],
         stop=stop,
         test_fn=processes.build_test(task, model),
+        workers=workers,
       )
   except (client_states.StateError, training.ResumeError) as error:
     return _complain(error)
   except (training.NonFiniteWeightsError, tasks.DataError) as error:
     return _complain(error, 1)
+  except execution.WorkerError as error:
+    return _complain(
+      f'{error}. The rounds before are saved; start workers, and the same command goes on.', 1
+    )
   finally:
     execution.reap_workers()
   _show(result, folder)

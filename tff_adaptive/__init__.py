@@ -38,6 +38,7 @@ _HOME = {
   'graph_context': 'tff_adaptive.execution',
   'set_graph_context': 'tff_adaptive.execution',
   'set_native_context': 'tff_adaptive.execution',
+  'set_remote_context': 'tff_adaptive.execution',
 }
 _MODULES = (
   'algorithms',

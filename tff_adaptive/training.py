@@ -63,6 +63,7 @@ def train(
   run_id: str = '',
   stop: Optional[interrupts.StopGuard] = None,
   test_fn: Optional[EvaluateFn] = None,
+  workers: Any = None,
   show_progress: bool = True,
 ) -> TrainingResult:
   """Trains to the end, resuming from the last checkpoint in `output_dir` if there is one.
@@ -85,6 +86,8 @@ def train(
     stop: Whether to end early; by default SIGINT and SIGTERM say so.
     test_fn: Like `evaluate_fn`, on data that nothing is chosen by; used once, at the end, for
       `test` in the summary.
+    workers: The `execution.RemoteContext` that runs the rounds, if one does: it is told the
+      round, and the user what it tells.
     show_progress: Whether to write progress to the standard error.
 
   Returns:
@@ -100,6 +103,7 @@ def train(
     if stop is None:
       stop = stack.enter_context(interrupts.StopGuard())
     run = _Run(process, clients, evaluate_fn, config, output_dir, run_id, stack)
+    run.workers = workers
     if show_progress:
       run.show(stop)
     try:
@@ -114,6 +118,7 @@ class _Run:
   def __init__(self, process, clients, evaluate_fn, config, output_dir, run_id, stack):
     self._process, self._evaluate_fn, self._config = process, evaluate_fn, config
     self._output_dir, self._run_id = output_dir, run_id
+    self.workers: Any = None
     self._progress = None
     self._warned = False
     self._saved = -1
@@ -215,6 +220,8 @@ class _Run:
     cohort = self._loader.take(round_number)
     loaded = time.perf_counter()
     put, model = _nothing, self._config.cost_model
+    if self.workers is not None:
+      self.workers.announce(f'round {round_number}', self._say)
     if self._is_stateful:
       before = self._store.get(cohort.client_ids)
       state, after, metrics = self._process.next(self._state, before, cohort.data)
