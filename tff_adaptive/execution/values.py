@@ -98,14 +98,14 @@ def flatten(value: Any, type_spec: tff.types.Type) -> list[Any]:
 
 def pack(flat: list[Any], type_spec: tff.types.Type) -> Any:
   """The inverse of `flatten`, with `tff.structure.Struct` as the container."""
-  leaves = iter(flat)
+  return _pack(iter(flat), type_spec)
 
-  def build(t):
-    if isinstance(t, tff.types.StructType):
-      return tff.structure.Struct([(name, build(child)) for name, child in children(t)])
-    return next(leaves)
 
-  return build(type_spec)
+def _pack(leaves, type_spec):
+  # No closure that refers to itself: it would keep the leaves until the garbage is collected.
+  if isinstance(type_spec, tff.types.StructType):
+    return tff.structure.Struct([(n, _pack(leaves, child)) for n, child in children(type_spec)])
+  return next(leaves)
 
 
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:

@@ -1,3 +1,5 @@
+import gc
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -62,3 +64,26 @@ def test_results_outlive_the_next_call():
     second = same([np.full([4], 3.0, np.float32), np.full([4], 4.0, np.float32)])
   assert [float(x[0]) for x in first] == [1, 2]
   assert [float(x[0]) for x in second] == [3, 4]
+
+
+def test_a_call_leaves_nothing_behind_for_the_garbage_collector():
+  at_clients = tff.FederatedType(tff.types.TensorType(np.float32, [None]), tff.CLIENTS)
+  total = tff.tensorflow.computation(
+    lambda x: tf.reduce_sum(x), tff.types.TensorType(np.float32, [None])
+  )
+
+  @tff.federated_computation(at_clients)
+  def sum_of_sums(x):
+    return tff.federated_sum(tff.federated_map(total, x))
+
+  context, memory = execution.GraphContext(), set()
+  gc.disable()
+  try:
+    with tff.framework.get_context_stack().install(context):
+      for value in range(4):
+        result = sum_of_sums([np.full([9 - value], value, np.float32)] * 2)
+        assert float(result) == 2 * value * (9 - value)
+        memory.update(buffer.ctypes.data for buffer in context._buffers._buffers)
+  finally:
+    gc.enable()
+  assert len(memory) == 1
