@@ -14,7 +14,8 @@ class Cohort:
   """The clients of one round.
 
   Attributes:
-    client_ids: Their ids, in the order they were drawn.
+    client_ids: Their ids, those with the most examples first: begun first, they hold up the
+      others least.
     data: For each client a list of one `OrderedDict(x=array[n, ...], y=array[n, ...],
       client=int32 position among all ids)`, which TFF takes as a sequence of one element.
     num_examples: Examples of all of them together.
@@ -106,12 +107,12 @@ class CohortLoader:
 
   def _load(self, round_number: int) -> Cohort:
     positions = sample(self._seed, round_number, len(self._ids), self._cohort_size)
-    ids, data, total = [], [], 0
+    members = []
     for position in positions:
       client_id = self._ids[position]
       arrays = self._clients.load(client_id)
       x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
-      ids.append(client_id)
-      data.append([collections.OrderedDict(x=x, y=y, client=np.int32(position))])
-      total += len(y)
-    return Cohort(ids, data, total)
+      members.append((client_id, collections.OrderedDict(x=x, y=y, client=np.int32(position))))
+    members.sort(key=lambda member: -len(member[1]['y']))
+    ids, elements = zip(*members)
+    return Cohort(ids, [[e] for e in elements], sum(len(e['y']) for e in elements))

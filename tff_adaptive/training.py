@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import resource
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -208,6 +209,8 @@ class _Run:
     rows = self._log.rows()
     is_complete = self.round >= config.rounds
     summary = run_summary.summarize(rows, is_complete)
+    # Of this process since it began: kilobytes, on Linux.
+    summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if test_fn is not None and is_complete:
       summary['test'] = self._evaluated('test', 'test_inference', test_fn)
     if self._output_dir is not None:

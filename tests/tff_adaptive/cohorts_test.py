@@ -32,6 +32,16 @@ def test_max_examples_per_client_takes_the_first():
     np.testing.assert_array_equal(data['x'], fakes.Clients().load(client_id)['x'][:2])
 
 
+def test_the_largest_client_comes_first_and_equals_stay_as_drawn():
+  loader = cohorts.CohortLoader(fakes.Clients(), seed=0, cohort_size=15, last_round=1)
+  cohort = loader.take(1)
+  loader.close()
+  drawn = [fakes.Clients.client_ids[i] for i in cohorts.sample(0, 1, 20, 15)]
+  sizes = {c: len(fakes.Clients().load(c)['y']) for c in drawn}
+  assert list(cohort.client_ids) == sorted(drawn, key=lambda c: -sizes[c])
+  assert cohort.client_examples == sorted(sizes.values(), reverse=True)
+
+
 def test_metrics_are_named_by_what_they_are():
   nested = {
     'client_work': {'train': {'loss': np.float32(0.5), 'num_examples': np.int64(3)}},

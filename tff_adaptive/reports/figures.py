@@ -91,6 +91,39 @@ def draw_comparison(
   _write(figure, path)
 
 
+def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = '') -> None:
+  """Draws how clients differ: labels held by each of some clients, and the sizes of all.
+
+  Args:
+    path: The picture to write, atomically; its ending gives the format.
+    sizes: Examples of each client.
+    counts: int [clients shown, classes], examples by label; empty leaves that panel out.
+    title: Over the figure.
+  """
+  has_labels = len(counts) > 0
+  figure, all_axes = _figure(1 + has_labels)
+  if has_labels:
+    import matplotlib
+
+    counts = np.asarray(counts)
+    axes, left = all_axes[0], np.zeros(len(counts))
+    colors = matplotlib.colormaps['turbo'](np.linspace(0, 1, counts.shape[1]))
+    for label, color in enumerate(colors):
+      name = str(label) if counts.shape[1] <= 12 else None
+      axes.barh(np.arange(len(counts)), counts[:, label], left=left, color=color, label=name)
+      left += counts[:, label]
+    axes.set_xlabel('examples, a colour a label')
+    axes.set_ylabel('client')
+    if counts.shape[1] <= 12:
+      axes.legend(fontsize='x-small', ncols=2)
+  axes = all_axes[-1]
+  axes.hist(sizes, bins=min(40, max(1, len(set(sizes)))))
+  axes.set_xlabel('examples of a client')
+  axes.set_ylabel('clients')
+  figure.suptitle(title)
+  _write(figure, path)
+
+
 def mean_curve(
   members: Sequence[runs_lib.Run], column: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

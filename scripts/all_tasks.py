@@ -1,0 +1,177 @@
+"""Trains every task for some rounds with FedYogi and FedAvg: does it learn, and at what cost?
+
+usage: python scripts/all_tasks.py --data_dir=DIR [--flag=value ...]
+
+Writes RESULTS.md: the loss before and after, seconds a round, the share of the round spent on
+opening and preparing the cohort's data, and peak memory. The same command again skips what is
+complete and goes on with the rest; Ctrl-C ends after saving.
+
+  python scripts/all_tasks.py --data_dir=../shared/data --results=results/tasks
+  python scripts/all_tasks.py --tasks=digits --rounds=30     Scikit-learn's digits need no data.
+
+Rates and sizes are those of scripts/train.py, but for tasks whose rounds take minutes on a CPU:
+these have fewer clients, which the table tells.
+"""
+
+import json
+import os
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from absl import flags as absl_flags
+
+from scripts import sweep
+from tasks import catalog
+from tff_adaptive import files
+from tff_adaptive.reports import runs, tables
+
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_list('tasks', None, 'Tasks; by default all.', flag_values=_FLAGS)
+absl_flags.DEFINE_list(
+  'algorithms', ['fed_yogi', 'fed_avg'], 'Algorithms of scripts/train.py.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_integer('rounds', 20, 'Rounds of each run.', flag_values=_FLAGS)
+absl_flags.DEFINE_integer('seed', 0, 'Seed.', flag_values=_FLAGS)
+absl_flags.DEFINE_string('data_dir', None, 'Folder with data files.', flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'output_dir', 'runs/all_tasks', "Where the runs' folders go.", flag_values=_FLAGS
+)
+absl_flags.DEFINE_string(
+  'results', 'results/tasks', 'Where to write: RESULTS.md.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_FLAGS)
+
+# Tasks whose usual round takes minutes on two cores.
+_REDUCED = {
+  'cifar10': ('--clients_per_round=2', '--max_examples_per_client=60'),
+  'cifar100': ('--clients_per_round=2', '--max_examples_per_client=60'),
+  'stackoverflow_nwp': ('--clients_per_round=10', '--max_examples_per_client=100'),
+}
+_OFFLINE = ('digits', 'digits_skewed', 'least_squares')
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns 0, 1 if a run failed, 2 for bad input, 128 + signal if stopped."""
+  if any(a in ('-h', '--help') for a in arguments[1:]):
+    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
+    return 0
+  for name in _FLAGS:
+    _FLAGS[name].unparse()
+  failed = 0
+  try:
+    rest = _FLAGS(list(arguments))[1:]
+    chosen = _FLAGS.tasks or catalog.names()
+    unknown = [*rest, *(task for task in chosen if task not in catalog.names())]
+    if unknown:
+      raise ValueError(f'{unknown[0]!r} is not known; tasks: {", ".join(catalog.names())}.')
+    for task in [] if _FLAGS.report_only else chosen:
+      code = sweep.main(['sweep.py', *_sweep(task)])
+      if code > 2:
+        return code  # Stopped by a signal.
+      failed = failed or code
+    os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.results)), exist_ok=True)
+    files.write_text(f'{_FLAGS.results}.md', report(_FLAGS.output_dir))
+  except (ValueError, OSError, absl_flags.Error) as error:
+    sys.stderr.write(f'all_tasks.py: {" ".join(str(error).split())}\n')
+    return 2
+  sys.stdout.write(f'{_FLAGS.results}.md is written.\n')
+  return failed
+
+
+def _sweep(task: str) -> list[str]:
+  """The arguments of scripts/sweep.py for a task."""
+  fixed = [
+    f'--task={task}',
+    f'--rounds={_FLAGS.rounds}',
+    f'--rounds_per_evaluation={_FLAGS.rounds}',
+    f'--seed={_FLAGS.seed}',
+    *_REDUCED.get(task, ()),
+  ]
+  if _FLAGS.data_dir and task not in _OFFLINE:
+    fixed.append(f'--data_dir={_FLAGS.data_dir}')
+  folder = os.path.join(_FLAGS.output_dir, task)
+  grid = f'--grid=algorithm={",".join(_FLAGS.algorithms)}'
+  return [f'--output_dir={folder}', grid, '--metric=validation_loss', '--', *fixed]
+
+
+def report(folder: str) -> str:
+  """The text of RESULTS.md, of the complete runs in a folder; ValueError if there is none."""
+  found = [
+    run
+    for run in runs.find_runs([folder])
+    if os.path.exists(os.path.join(run.folder, 'summary.json')) and run.summary()['is_complete']
+  ]
+  if not found:
+    raise ValueError(f'no run in {folder} is complete.')
+  order = {task: i for i, task in enumerate(catalog.names())}
+  found.sort(key=lambda run: (order[run.settings['task']], run.settings['algorithm']))
+  heading = [
+    'task, algorithm',
+    'parameters',
+    'clients x examples',
+    'training loss, first 3 rounds',
+    'last 3',
+    'validation loss, before',
+    'after',
+    's a round',
+    'data, % of it',
+    'peak MB',
+  ]
+  text = (
+    f'# Every task, {found[0].settings["rounds"]} rounds\n\nSeconds a round are medians; "data" is'
+    ' the time that a round waits for its cohort to be opened and prepared, which happens while the'
+    ' round before is computed. Peak memory is that of the whole process, TensorFlow and the'
+    ' validation data included.\n\n'
+  )
+  text += tables.markdown(heading, [_row(run) for run in found])
+  first = found[0].config
+  versions = ', '.join(f'{k} {v}' for k, v in first['versions'].items())
+  text += '\nData: ' + '; '.join(
+    f'{task}: {source}'
+    for task, source in {r.settings['task']: r.config['data']['source'] for r in found}.items()
+  )
+  flags = (f'`{flag}`' for flags in _REDUCED.values() for flag in flags)
+  text += f'.\n\nRates are the defaults of each task. Reduced: {", ".join(dict.fromkeys(flags))}'
+  text += f' ({", ".join(_REDUCED)}). Made by `python scripts/all_tasks.py --data_dir=DIR`;'
+  return text + f' {first["started"][:10]}; {versions}.\n'
+
+
+def _row(run: runs.Run) -> list[str]:
+  rows, settings = run.rows[1:], run.settings
+  train = [row['train_loss'] for row in rows if 'train_loss' in row]
+  seconds = [row['seconds_round'] for row in rows]
+  waiting = sum(row['seconds_data'] for row in rows[1:])
+  share = waiting / (waiting + sum(seconds[1:]))
+  validation = list(run.curve('validation_loss').values())
+  mean = statistics.fmean(row['examples'] / row['clients'] for row in rows)
+  return [
+    f'{settings["task"]}, {settings["algorithm"]}',
+    f'{run.config["num_parameters"]:,}',
+    f'{settings["clients_per_round"]} x {mean:.0f}',
+    f'{statistics.fmean(train[:3]):.4g}',
+    f'{statistics.fmean(train[-3:]):.4g}',
+    f'{validation[0]:.4g}',
+    f'{validation[-1]:.4g}',
+    f'{statistics.median(seconds):.2f}',
+    f'{100 * share:.1f}',
+    f'{_written_summary(run)["peak_memory_mb"]:.0f}',
+  ]
+
+
+def _written_summary(run: runs.Run) -> Mapping[str, Any]:
+  with open(os.path.join(run.folder, 'summary.json'), encoding='utf-8') as file:
+    return json.load(file)
+
+
+def main_cli() -> None:
+  """Console entry point."""
+  sys.exit(main(sys.argv))
+
+
+if __name__ == '__main__':
+  main_cli()

@@ -1,0 +1,197 @@
+"""Rounds of FedAvg to a target accuracy on MNIST, by C, E and B, IID and in label shards.
+
+usage: python scripts/lecture_43.py --data_dir=DIR [--flag=value ...]
+
+Trains mnist_2nn until the test accuracy is 97 %, or mnist_cnn until it is 99 %, for each fraction
+C of the 100 clients, epochs E and batch size B (all: one step an epoch), and writes RESULTS.md. A
+run ends at the first of --limits by which it reached the target, or at the last of them. The same
+command again goes on where it ended; Ctrl-C ends after saving.
+
+  python scripts/lecture_43.py --data_dir=../shared/data
+  python scripts/lecture_43.py --data_dir=DIR --task=mnist_cnn --fractions=0.1 --limits=20,60
+"""
+
+import itertools
+import os
+import sys
+from collections.abc import Sequence
+from typing import Optional
+
+if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from absl import flags as absl_flags
+
+from scripts import train
+from tff_adaptive import files
+from tff_adaptive.reports import runs, tables
+
+TARGETS = {'mnist_2nn': 0.97, 'mnist_cnn': 0.99}
+_METRIC = 'validation_accuracy'
+_CLIENTS = 100
+_SPLITS = ('iid', 'shards')
+
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_enum('task', 'mnist_2nn', list(TARGETS), 'The model.', flag_values=_FLAGS)
+absl_flags.DEFINE_list('fractions', ['0.1', '0.5'], 'C.', flag_values=_FLAGS)
+absl_flags.DEFINE_list('epochs', ['1', '5'], 'E.', flag_values=_FLAGS)
+absl_flags.DEFINE_list('batch_sizes', ['10', 'all'], 'B.', flag_values=_FLAGS)
+absl_flags.DEFINE_list(
+  'learning_rates', ['0.1', '0.5'], 'Client rate for each of --batch_sizes.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_list(
+  'limits',
+  ['20', '50', '100', '200', '400'],
+  'Rounds after which to look whether the target is reached; the last ends the run.',
+  flag_values=_FLAGS,
+)
+absl_flags.DEFINE_integer('seed', 0, 'Seed.', flag_values=_FLAGS)
+absl_flags.DEFINE_string('data_dir', None, 'Folder with mnist_digits.npz.', flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'output_dir', 'runs/lecture_43', "Where the runs' folders go.", flag_values=_FLAGS
+)
+absl_flags.DEFINE_string(
+  'results', None, 'Where to write: RESULTS.md. Default results/TASK.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_FLAGS)
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
+  if any(a in ('-h', '--help') for a in arguments[1:]):
+    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
+    return 0
+  for name in _FLAGS:
+    _FLAGS[name].unparse()
+  try:
+    rest = _FLAGS(list(arguments))[1:]
+    if rest:
+      raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
+    limits = [int(limit) for limit in _FLAGS.limits]
+    if limits != sorted(limits) or limits[0] < 1:
+      raise ValueError(f'--limits={",".join(_FLAGS.limits)}: give growing numbers such as 20,50.')
+    if len(_FLAGS.learning_rates) != len(_FLAGS.batch_sizes):
+      raise ValueError('give one of --learning_rates for each of --batch_sizes.')
+    failed = 0
+    for cell in [] if _FLAGS.report_only else _cells():
+      code = _train(cell, limits)
+      if code > 1:
+        return code
+      failed = failed or code
+    results = _FLAGS.results or os.path.join('results', _FLAGS.task)
+    os.makedirs(os.path.dirname(os.path.abspath(results)), exist_ok=True)
+    files.write_text(f'{results}.md', report())
+  except (ValueError, OSError, absl_flags.Error) as error:
+    sys.stderr.write(f'lecture_43.py: {" ".join(str(error).split())}\n')
+    return 2
+  sys.stdout.write(f'{results}.md is written.\n')
+  return failed
+
+
+def _cells() -> list[tuple[str, ...]]:
+  """(split, C, E, B, rate), the quickest first."""
+  batches = list(zip(_FLAGS.batch_sizes, _FLAGS.learning_rates))
+  return [
+    (split, fraction, epochs, *batch)
+    for fraction, batch, epochs, split in itertools.product(
+      _FLAGS.fractions, batches, _FLAGS.epochs, _SPLITS
+    )
+  ]
+
+
+def _folder(cell) -> str:
+  split, fraction, epochs, batch, _ = cell
+  name = f'{_FLAGS.task}_{split}_C{fraction}_E{epochs}_B{batch}_seed{_FLAGS.seed}'
+  return os.path.join(_FLAGS.output_dir, name)
+
+
+def _train(cell, limits) -> int:
+  split, fraction, epochs, batch, rate = cell
+  for limit in limits:
+    done = _read(cell)
+    if done is not None and (_reached(done) is not None or done.rows[-1]['round'] > limit):
+      continue
+    sys.stderr.write(f'{_folder(cell)}, to round {limit}\n')
+    code = train.main(
+      [
+        'train.py',
+        f'--task={_FLAGS.task}',
+        f'--task_option=split={split}',
+        '--algorithm=fed_avg',
+        f'--rounds={limit}',
+        f'--clients_per_round={max(1, round(float(fraction) * _CLIENTS))}',
+        f'--client_epochs={epochs}',
+        f'--batch_size={0 if batch == "all" else batch}',
+        f'--client_learning_rate={rate}',
+        '--rounds_per_evaluation=1',
+        f'--seed={_FLAGS.seed}',
+        f'--output_dir={_folder(cell)}',
+        *([f'--data_dir={_FLAGS.data_dir}'] if _FLAGS.data_dir else []),
+      ]
+    )
+    if code:
+      return code
+  return 0
+
+
+def _read(cell) -> Optional[runs.Run]:
+  if not os.path.exists(os.path.join(_folder(cell), 'metrics.csv')):
+    return None
+  return runs.read_run(_folder(cell))
+
+
+def _reached(run: runs.Run) -> Optional[int]:
+  return tables.rounds_to(run, _METRIC, TARGETS[_FLAGS.task])
+
+
+def report() -> str:
+  """The text of RESULTS.md, of the cells that were begun; ValueError if there is none."""
+  target = TARGETS[_FLAGS.task]
+  heading = ['C, E, B', 'rate', 'local steps', *(f'{split}: rounds' for split in _SPLITS)]
+  rows, example = [], None
+  for fraction, epochs, (batch, rate) in itertools.product(
+    _FLAGS.fractions, _FLAGS.epochs, zip(_FLAGS.batch_sizes, _FLAGS.learning_rates)
+  ):
+    found = [_read((split, fraction, epochs, batch, rate)) for split in _SPLITS]
+    example = example or next((run for run in found if run is not None), None)
+    steps = int(epochs) * (1 if batch == 'all' else -(-600 // int(batch)))
+    name = f'{fraction}, {epochs}, {batch}'
+    rows.append([name, rate, str(steps), *(_text(run) for run in found)])
+  if example is None:
+    raise ValueError(f'no run in {_FLAGS.output_dir} was begun.')
+  text = (
+    f'# Rounds of FedAvg to {100 * target:g} % test accuracy, {_FLAGS.task}\n\n'
+    '100 clients of 600 examples: IID, or two shards of 300 of the label-sorted examples each. C:'
+    ' fraction of the clients in a round; E: epochs; B: batch size; evaluated after each round,'
+    f' seed {_FLAGS.seed}. The client rate is one for each B, not tuned for each row. Where the'
+    ' target was not reached the best accuracy is told.\n\n'
+  )
+  versions = ', '.join(f'{k} {v}' for k, v in example.config['versions'].items())
+  command = f'python scripts/lecture_43.py --task={_FLAGS.task} --data_dir=DIR'
+  for name in ('fractions', 'epochs', 'batch_sizes', 'learning_rates', 'limits'):
+    if _FLAGS[name].value != _FLAGS[name].default:
+      command += f' --{name}={",".join(_FLAGS[name].value)}'
+  text += tables.markdown(heading, rows)
+  return text + (
+    f'\nData: {example.config["data"]["source"]}. Made by `{command}`;'
+    f' {example.config["started"][:10]}; {versions}.\n'
+  )
+
+
+def _text(run: Optional[runs.Run]) -> str:
+  if run is None:
+    return ''
+  reached = _reached(run)
+  if reached is not None:
+    return str(reached)
+  best = max(run.curve(_METRIC).values())
+  return f'> {run.rows[-1]["round"]:.0f} ({100 * best:.1f} %)'
+
+
+def main_cli() -> None:
+  """Console entry point."""
+  sys.exit(main(sys.argv))
+
+
+if __name__ == '__main__':
+  main_cli()
