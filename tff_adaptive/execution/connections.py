@@ -53,6 +53,7 @@ class Connection:
     self.address = address
     self._wire = _Wire()
     self._channel: Optional[grpc.Channel] = None
+    self._is_closed = True
     self._context: Any = None
     self._num_clients = 0
 
@@ -126,15 +127,22 @@ class Connection:
       WorkerLost: If the worker ended.
     """
     self._num_clients = num_clients
-    return asyncio.run(self._context.invoke(comp, arg))
+    try:
+      return asyncio.run(self._context.invoke(comp, arg))
+    except Exception:
+      if self._is_closed:
+        raise WorkerLost('it does not answer any more') from None
+      raise
 
   def close(self) -> None:
     """Closes the connection; what is running ends with WorkerLost."""
+    self._is_closed = True
     if self._channel is not None:
       self._channel.close()
 
   def _open(self):
     self.close()
+    self._is_closed = False
     self._channel = grpc.insecure_channel(self.address, _OPTIONS)
     stub = tff.framework.RemoteExecutorGrpcStub(grpc.intercept_channel(self._channel, self._wire))
 
