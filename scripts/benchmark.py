@@ -6,6 +6,7 @@ that a change of the machine's speed meets all alike. Examples:
 
   python scripts/benchmark.py --works=W1,W4 --rounds=10 --json=results/benchmark.json
   python scripts/benchmark.py --works=shakespeare_real --data_dir=FOLDER --rounds=5
+  python scripts/benchmark.py --variants=ours_graph,ours_workers1,ours_workers2,ours_workers4
 """
 
 import json
@@ -28,7 +29,7 @@ _WORKS = flags.DEFINE_list(
 _VARIANTS = flags.DEFINE_list(
   'variants',
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
-  'Ways to do a round.',
+  'Ways to do a round; also ours_workers1, ours_workers2, ours_workers4: workers on this machine.',
 )
 _ROUNDS = flags.DEFINE_integer('rounds', 10, 'Measured rounds, after two that are not.', 1)
 _SOAK_ROUNDS = flags.DEFINE_integer(

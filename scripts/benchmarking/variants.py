@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from scripts.benchmarking import hand_loop, works
+from scripts.benchmarking import hand_loop, local_workers, works
 from tff_adaptive import algorithms, batching, execution
 
 
@@ -19,6 +19,9 @@ def build(variant: str, work: works.Work, data_dir: str) -> Any:
     execution.set_native_context()
   elif context == 'graph':
     execution.set_graph_context()
+  elif context.startswith('workers'):
+    workers = local_workers.LocalWorkers(int(context[len('workers') :]))
+    execution.set_remote_context(workers.addresses)
   clients = _SyntheticClients(work) if work.task is None else _TaskClients(work, data_dir)
   return {'stock': _Stock, 'ours': _Ours, 'hand': _Hand}[kind](work, clients)
 
@@ -28,6 +31,9 @@ VARIANTS = {
   'stock_graph': "TFF's stock process, graph engine",
   'ours_native': 'this project, native context',
   'ours_graph': 'this project, graph engine',
+  'ours_workers1': 'this project, one worker on this machine',
+  'ours_workers2': 'this project, two',
+  'ours_workers4': 'this project, four',
   'hand': 'loop by hand',
 }
 
