@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 from scripts import forwarding
 from scripts.benchmarking import local_workers
 from tests.tff_adaptive import small_problem
-from tff_adaptive import algorithms, batching, execution
+from tff_adaptive import algorithms, batching, execution, models
 from tff_adaptive.execution import connections, crew, remote
 
 COHORTS = ([0, 1, 2, 3, 4, 5, 6], [4], [5, 0, 2])  # Also fewer clients than workers.
@@ -52,11 +52,11 @@ def _context(addresses, **options):
     context.close()
 
 
-def _process(name):
+def _process(name, model=None):
   options = {'fed_yogi': {'server_learning_rate': 0.1}, 'scaffold': {'num_clients': 7}}
   return algorithms.build(
     name,
-    small_problem.model(),
+    model or small_problem.model(),
     client_learning_rate=0.1,
     batching=batching.Batching(4, 2),
     **options.get(name, {}),
@@ -160,6 +160,31 @@ def test_only_what_is_broadcast_goes_to_the_workers(workers):
     assert context.bytes_sent - before < 100_000
   assert total == 30
   assert state.shape == (1_000_000,)
+
+
+def _traffic(name, width, address):
+  """Bytes sent and received in a round of 4 clients in 2 subrounds; 8 width parameters."""
+  rng = np.random.default_rng(0)
+  shapes = (5, width), (width, 3)
+  model = models.Model(
+    initial_weights=[rng.normal(size=shape).astype(np.float32) for shape in shapes],
+    forward=lambda w, x, training, seed: tf.tanh(x @ w[0]) @ w[1],
+    example_loss=models.sparse_cross_entropy,
+    x_spec=tf.TensorSpec([None, 5], tf.float32),
+    y_spec=tf.TensorSpec([None], tf.int32),
+  )
+  with _context([address], subrounds=2) as context:
+    small_problem.Run(_process(name, model), small_problem.clients()).round([0, 1, 2, 3])
+    return np.array([context.bytes_sent, context.bytes_received])
+
+
+@pytest.mark.parametrize(
+  'name, copies', [('fed_yogi', 2), ('ada_best', 2 + 4), ('scaffold', 4 + 4)]
+)
+def test_bytes_a_round_grow_with_the_model_as_the_build_notes_say(name, copies, workers):
+  small, large = (_traffic(name, width, workers.addresses[0]) for width in (1000, 6000))
+  grown = (large - small) / (4 * 8 * 5000)  # Copies of the parameters, float32.
+  np.testing.assert_allclose(grown, [copies, copies], rtol=0.01)
 
 
 def _waiting(folder):
