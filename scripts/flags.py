@@ -153,7 +153,33 @@ _FLAGS = (
     'clients_per_step',
     None,
     'Clients that train together, as batched operations, in the graph engine. Default: one, or as'
-    ' the model prefers for clients of one size.',
+    ' the model prefers for clients of one size; on a GPU the cohort, at most 32, for a model that'
+    ' takes a client axis.',
+  ),
+  (
+    'Where',
+    str,
+    'device',
+    None,
+    'auto, cpu or gpu, of the graph engine; several GPUs divide the clients. Default auto: a GPU if'
+    ' TensorFlow has one.',
+  ),
+  (
+    'Where',
+    str,
+    'mixed_precision',
+    None,
+    'bfloat16 or float16: clients compute predictions and their gradients in it, by float32'
+    ' weights; all else stays float32. A local gradient differs by some 1 %. float16 computes'
+    ' gradients 1024 times as large, and a client in which they overflow counts as diverged.'
+    ' Default: float32 throughout.',
+  ),
+  (
+    'Where',
+    bool,
+    'xla',
+    None,
+    'XLA compiles the local step. For GPUs; on a CPU it is slower. Default no.',
   ),
   (
     'Where',

@@ -6,7 +6,7 @@ from typing import Any, Optional
 import tensorflow_federated as tff
 
 from scripts import settings as settings_lib
-from tff_adaptive import algorithms, batching, execution, models, optimizers
+from tff_adaptive import algorithms, batching, execution, mixed_precision, models, optimizers
 
 
 def build_process(settings: Mapping[str, Any], task: Any, model: Any) -> Any:
@@ -24,6 +24,8 @@ def build_process(settings: Mapping[str, Any], task: Any, model: Any) -> Any:
     ValueError: If a value is out of its range.
   """
   algorithm = settings['algorithm']
+  if settings['mixed_precision'] is not None:
+    model = mixed_precision.convert(model, settings['mixed_precision'])
   options = {
     'client_learning_rate': settings_lib.schedule(settings, 'client'),
     'client_weighting': settings['client_weighting'],
@@ -35,6 +37,7 @@ def build_process(settings: Mapping[str, Any], task: Any, model: Any) -> Any:
     'weight_decay': settings['weight_decay'],
     'clip_norm': settings['clip_norm'],
     'seed': settings['seed'],
+    'xla': bool(settings['xla']),
   }
   schedule = settings_lib.schedule(settings, 'server')
   if settings['server_schedule'] != 'constant' or settings['server_schedule_option']:
@@ -66,15 +69,21 @@ def build_test(task: Any, model: Any) -> Optional[Callable[[Any], Mapping[str, f
   return lambda weights: evaluate(weights, task.test)
 
 
-def set_engine(name: str, clients_per_step: Optional[int] = None) -> None:
+def set_engine(
+  name: str, clients_per_step: Optional[int] = None, device: Optional[str] = None
+) -> None:
   """Makes an engine, 'graph' or 'native', the one that runs TFF computations.
 
   Args:
     name: 'graph' or 'native'.
     clients_per_step: See `execution.GraphContext`.
+    device: 'auto' (or None), 'cpu' or 'gpu', for the graph engine.
+
+  Raises:
+    ValueError: If there is no such device.
   """
   if name == 'graph':
-    execution.set_graph_context(clients_per_step=clients_per_step)
+    execution.set_graph_context(clients_per_step=clients_per_step, device=device or 'auto')
   else:
     execution.set_native_context()
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from scripts import device_settings
 from tasks import catalog
 from tff_adaptive import addresses, checks, names, schedules
 
@@ -80,6 +81,7 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
   _check_name('engine', settings['engine'], ('graph', 'native'))
   if settings['clients_per_step'] is not None and settings['engine'] != 'graph':
     raise ValueError('--clients_per_step is for --engine=graph: leave it out')
+  device_settings.check(settings)
   _check_workers(settings)
   _choose_server(settings)
   _refuse_what_does_not_apply(settings)
@@ -149,6 +151,7 @@ def _check_workers(settings):
   for name, is_given in (
     ('engine=native', settings['engine'] != 'graph'),
     ('clients_per_step', settings['clients_per_step'] is not None),
+    ('device=gpu', settings.get('device') == 'gpu'),  # TFF's worker has no CUDA.
   ):
     if is_given:
       raise ValueError(

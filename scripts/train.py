@@ -54,6 +54,8 @@ def _train(
   from scripts import processes
   from tff_adaptive import client_states, execution, interrupts, training
 
+  if settings['device'] == 'cpu':
+    execution.hide_gpus()  # From evaluation too.
   folder = settings['output_dir']
   try:
     task = tasks.load(
@@ -65,7 +67,7 @@ def _train(
     data = _check_data(settings, task)
     if config is not None:
       run_folder.check_same_data(config, data, folder)
-    processes.set_engine(settings['engine'], settings['clients_per_step'])
+    processes.set_engine(settings['engine'], settings['clients_per_step'], settings['device'])
     workers = processes.set_workers(settings)
     model = task.build_model(settings['seed'])
     process = processes.build_process(settings, task, model)

@@ -210,7 +210,8 @@ def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model
   def forward(weights, x, training, seed):
     if training and augment and seed is not None:
       x = distort(x, seed)
-    x = (tf.cast(x, tf.float32) / 255 - mean) / deviation
+    # In the weights' dtype, which mixed precision narrows.
+    x = tf.cast((tf.cast(x, tf.float32) / 255 - mean) / deviation, weights[0].dtype)
     for kernel, bias in (weights[:2], weights[2:4]):
       x = tf.nn.max_pool2d(tf.nn.relu(networks.conv(x, kernel, bias)), 2, 2, 'VALID')
     h = networks.flatten(x)

@@ -50,7 +50,7 @@ def build(
 
   def forward(weights, x, training, seed):
     x = prepare(x, seed if training and distort else None)
-    return apply(weights, x, groups)
+    return apply(weights, tf.cast(x, weights[0].dtype), groups)
 
   def penalty(weights):
     return l2 * tf.add_n([tf.reduce_sum(tf.square(weights[i])) for i in decayed])

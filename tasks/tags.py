@@ -95,7 +95,7 @@ def build_model(num_words: int, num_tags: int, seed: int) -> networks.SummedLoss
     del training, seed
     counts = tf.cast(x, tf.float32)
     shares = tf.math.divide_no_nan(counts, tf.reduce_sum(counts, -1, keepdims=True))
-    return networks.dense(shares, *weights)
+    return networks.dense(tf.cast(shares, weights[0].dtype), *weights)
 
   def example_loss(logits, y):
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits)

@@ -23,6 +23,7 @@ class LocalTraining:
     weight_decay: Coefficient of the weights added to the (clipped) gradient.
     clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
     seed: Seed of shuffling and dropout.
+    xla: Whether XLA compiles the local step.
   """
 
   optimizer: tff.learning.optimizers.Optimizer
@@ -30,6 +31,7 @@ class LocalTraining:
   weight_decay: float = 0.0
   clip_norm: Optional[float] = None
   seed: int = 0
+  xla: bool = False
 
   def __post_init__(self):
     checks.at_least_zero('weight_decay', self.weight_decay, 'give 0 for none')
@@ -193,6 +195,9 @@ def _train(
     slots, theta = optimizer.next(slots, theta, g)
     return tuple(theta), slots, metrics
 
+  if training.xla:
+    # The step and not the loop: its shapes are the same for clients of all sizes.
+    step = tf.function(step, jit_compile=True, autograph=False)
   (theta, _, metrics), steps, seen = source.run(step, (start, optimizer.slots, model.start(size)))
   g_i = corrections.combine(tf.subtract, theta_0, theta)
   squared_norm = corrections.squared_norm(g_i, size)

@@ -8,6 +8,7 @@ import tensorflow_federated as tff
 from tff_adaptive import batching as batching_lib
 from tff_adaptive import client_work as client_work_lib
 from tff_adaptive import corrections, local_models, optimizers
+from tff_adaptive import xla as xla_lib
 from tff_adaptive.algorithms import parts, stateful, stateless
 
 Process = Union[tff.learning.templates.LearningProcess, stateful.StatefulProcess]
@@ -27,6 +28,7 @@ def build_drift_corrected(
   weight_decay: float = 0.0,
   clip_norm: Optional[float] = None,
   seed: int = 0,
+  xla: bool = False,
 ) -> Process:
   """Any client correction with any server optimizer.
 
@@ -45,13 +47,14 @@ def build_drift_corrected(
     weight_decay: Coefficient of the weights in the local gradient.
     clip_norm: Largest 2-norm of the corrected local gradient, before weight decay.
     seed: Seed of shuffling and dropout.
+    xla: Whether XLA compiles the local step; for GPUs, and for models of this project.
 
   Returns:
     A `LearningProcess` for a correction that keeps nothing at the clients, else a
     `StatefulProcess`.
 
   Raises:
-    ValueError: If an option is out of its range.
+    ValueError: If an option is out of its range, or XLA cannot compile the model.
     TypeError: If the model or the aggregator is of no known kind.
   """
   parts.check_weighting(client_weighting)
@@ -62,8 +65,10 @@ def build_drift_corrected(
     )
     client_optimizer = tff.learning.optimizers.build_sgdm(initial_rate)
   training = client_work_lib.LocalTraining(
-    client_optimizer, batching, weight_decay, clip_norm, seed
+    client_optimizer, batching, weight_decay, clip_norm, seed, xla
   )
+  if xla:
+    xla_lib.check(model, (batching and batching.batch_size) or 8)
   if correction.is_stateful:
     if batching is None and (
       getattr(correction, 'mean_examples', None) is not None

@@ -98,7 +98,7 @@ def mark_group(
   """Tells the graph engine that clients can do this together, where they can."""
   if not client_work.can_group(model, training):
     return trained
-  group = groups.Group(train_together, model.model.clients_per_step)
+  group = groups.Group(train_together, model.model.clients_per_step, model.model.client_axis)
   return trained._replace(num_examples=groups.mark(trained.num_examples, group))
 
 

@@ -8,6 +8,7 @@ from tff_adaptive.execution.context import (
   set_graph_context,
 )
 from tff_adaptive.execution.crew import WorkersLost
+from tff_adaptive.execution.devices import hide_gpus
 from tff_adaptive.execution.remote import RemoteContext, set_remote_context
 from tff_adaptive.execution.workers import reap_workers, remember_workers, set_native_context
 
@@ -18,6 +19,7 @@ __all__ = [
   'WorkerError',
   'WorkersLost',
   'graph_context',
+  'hide_gpus',
   'reap_workers',
   'remember_workers',
   'set_graph_context',

@@ -3,13 +3,23 @@
 import collections
 import contextlib
 import os
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.execution import buffers, feeds, program, round_function, values
+from tff_adaptive.execution import (
+  buffers,
+  client_loop,
+  devices,
+  feeds,
+  program,
+  round_function,
+  stacking,
+  values,
+)
 
 _CACHED_COMPUTATIONS = 64
 
@@ -23,19 +33,28 @@ class GraphContext(tff.framework.SyncContext):
   """
 
   def __init__(
-    self, parallel_clients: Optional[int] = None, clients_per_step: Optional[int] = None
+    self,
+    parallel_clients: Optional[int] = None,
+    clients_per_step: Optional[int] = None,
+    device: str = 'auto',
+    device_names: Optional[Sequence[str]] = None,
   ):
     """Creates the context.
 
     Args:
-      parallel_clients: How many clients may be in work at once; memory grows with it. Default:
-        the number of processors, at most 4.
+      parallel_clients: How many clients may be in work at once on a device; memory grows with it.
+        Default: the number of processors, at most 4.
       clients_per_step: How many clients train together in batched operations, where the
-        computation says how (this project's do, on whole-array clients). Default: as the model
-        prefers on a CPU if all clients of the cohort are of one size, else one after another.
+        computation says how (this project's do, on whole-array clients). Default on a CPU: as the
+        model prefers if all clients of the cohort are of one size, else one after another. On a
+        GPU: the whole cohort, at most 32, if the model has a client axis, else one after another.
+      device: 'cpu', 'gpu', or 'auto': a GPU if TensorFlow has one. With several GPUs the server
+        works on the first, and the clients are divided among all.
+      device_names: TensorFlow's names of the devices instead, such as ['/GPU:1'].
 
     Raises:
-      ValueError: If one of them is not positive.
+      ValueError: If a number is not positive, or there is no such device; what a GPU lacks is
+        named.
     """
     if parallel_clients is None:
       parallel_clients = max(1, min(4, len(os.sched_getaffinity(0))))
@@ -46,28 +65,43 @@ class GraphContext(tff.framework.SyncContext):
       if value < 1:
         raise ValueError(f'{name} is {value}; it must be at least 1')
     self._parallel_clients = parallel_clients
+    devices.check(device)
     self._clients_per_step = clients_per_step
+    self._device, self._device_names = device, device_names
+    self._placement: Optional[devices.Placement] = None
     self._buffers = buffers.Buffers()
     # The computation is kept beside its function, so that its id stays its own.
     self._functions: collections.OrderedDict[Any, tuple[Any, Any]] = collections.OrderedDict()
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
     """Runs a computation; see `tff.framework.SyncContext.invoke`."""
+    if self._placement is None:
+      self._placement = devices.place(self._device, self._device_names)
     parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
-    if parameter_type is None:
-      layout, tensors = feeds.Layout(None, (), False), []
-    else:
-      layout, tensors = feeds.prepare(arg, parameter_type, self._buffers)
-      self._buffers.collect()
-    clients_per_step = self._clients_per_step
-    if clients_per_step is None and not feeds.has_equal_clients(layout, tensors):
-      clients_per_step = 1  # Together, all would wait for the largest.
-    function = self._function(comp, layout, clients_per_step)
+    # Of the arguments, TensorFlow puts on a GPU what it is given there.
+    on_cpu = self._placement.is_named and not self._placement.is_gpu
+    with devices.on(devices.HOST if on_cpu else None):
+      if parameter_type is None:
+        layout, tensors = feeds.Layout(None, (), False), []
+      else:
+        layout, tensors = feeds.prepare(arg, parameter_type, self._buffers)
+        self._buffers.collect()
+    function = self._function(comp, layout, self._group_sizes(layout, tensors))
     flat = list(function(*tensors))
     num_clients = int(tensors[0]) if layout.has_clients else 0
     return _to_result(flat, result_type, num_clients)
 
-  def _function(self, comp, layout, clients_per_step):
+  def _group_sizes(self, layout, tensors):
+    """The arguments of `client_loop.Grouping`."""
+    if self._clients_per_step is not None or not layout.has_clients:
+      return self._clients_per_step, None
+    together = self._placement.clients_together(int(tensors[0]))
+    if together is not None:
+      return None, together
+    # On a CPU all would wait for the largest.
+    return (None if feeds.has_equal_clients(layout, tensors) else 1), None
+
+  def _function(self, comp, layout, group_sizes):
     key = (id(comp), tuple((leaf.form, leaf.elements) for leaf in layout.leaves))
     _, traces = self._functions.setdefault(key, (comp, {}))
     self._functions.move_to_end(key)
@@ -76,18 +110,20 @@ class GraphContext(tff.framework.SyncContext):
     for function, may_group in traces.values():
       if not may_group:
         return function
-    if clients_per_step not in traces:
+    if group_sizes not in traces:
       block = program.compile_to_call_dominant(comp)
+      grouping = client_loop.Grouping(*group_sizes)
       run = round_function.RoundFunction(
         block,
         comp.type_signature.parameter,
         layout,
         self._parallel_clients,
-        clients_per_step,
+        grouping,
+        self._placement,
       )
       function = tf.function(run, input_signature=layout.signature(), autograph=False)
-      traces[clients_per_step] = function.get_concrete_function(), run.may_group
-    return traces[clients_per_step][0]
+      traces[group_sizes] = function.get_concrete_function(), grouping.matters
+    return traces[group_sizes][0]
 
 
 class AsyncGraphContext(tff.framework.AsyncContext):
@@ -121,11 +157,11 @@ def _to_result(flat, result_type, num_clients):
     if isinstance(type_spec, tff.types.StructType):
       return tff.structure.Struct([(n, build(t)) for n, t in values.children(type_spec)])
     leaf = flat.pop(0)
-    return feeds.unbox(leaf, type_spec) if _is_sequence(type_spec) else leaf
+    return stacking.unbox(leaf, type_spec) if _is_sequence(type_spec) else leaf
 
   def at_clients(type_spec):
     mine = [flat.pop(0) for _ in values.leaf_types(type_spec.member)]
-    clients = values.ClientValues(mine, type_spec.member, num_clients, feeds.unbox)
+    clients = values.ClientValues(mine, type_spec.member, num_clients, stacking.unbox)
     return clients[0] if type_spec.all_equal and num_clients else clients
 
   return tff.types.type_to_py_container(build(result_type), _without_placements(result_type))
@@ -149,20 +185,30 @@ def _without_placements(type_spec):
 
 
 def set_graph_context(
-  parallel_clients: Optional[int] = None, clients_per_step: Optional[int] = None
+  parallel_clients: Optional[int] = None,
+  clients_per_step: Optional[int] = None,
+  device: str = 'auto',
 ) -> None:
   """Makes the graph engine the default context of TFF in this process.
 
   Args:
     parallel_clients: How many clients may be in work at once; see `GraphContext`.
     clients_per_step: How many clients train together; see `GraphContext`.
+    device: 'auto', 'cpu' or 'gpu'; see `GraphContext`.
+
+  Raises:
+    ValueError: As `GraphContext`.
   """
-  tff.framework.set_default_context(GraphContext(parallel_clients, clients_per_step))
+  tff.framework.set_default_context(GraphContext(parallel_clients, clients_per_step, device))
 
 
 @contextlib.contextmanager
-def graph_context(parallel_clients: Optional[int] = None, clients_per_step: Optional[int] = None):
+def graph_context(
+  parallel_clients: Optional[int] = None,
+  clients_per_step: Optional[int] = None,
+  device: str = 'auto',
+):
   """`with graph_context(): ...` runs TFF computations in the graph engine."""
-  context = GraphContext(parallel_clients, clients_per_step)
+  context = GraphContext(parallel_clients, clients_per_step, device)
   with tff.framework.get_context_stack().install(context):
     yield

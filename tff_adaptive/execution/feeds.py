@@ -18,7 +18,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.execution import buffers as buffers_lib
-from tff_adaptive.execution import program, values
+from tff_adaptive.execution import devices, stacking, values
+from tff_adaptive.execution import nodes as nodes_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,20 +47,47 @@ class Leaf:
       return [tf.TensorSpec([None, *shape], dtype)]
     return [tf.TensorSpec([None, *shape[1:]], dtype), tf.TensorSpec([None], tf.int64)]
 
-  def read(self, flat: list[tf.Tensor], i: tf.Tensor) -> Any:
-    """The value for client `i`; takes its tensors from the front of `flat`."""
+  def share(self, flat: list[tf.Tensor], bounds: Optional[tuple]) -> list[tf.Tensor]:
+    """Tensors as in `specs`, for clients `bounds` alone (None: all), on the present device.
+
+    Datasets and offsets are the host's. Takes its tensors from the front of `flat`.
+    """
     if self.form == 'whole':
-      return values.Sequence(element=[leaf.read(flat, i) for leaf in self.elements])
+      return [tensor for leaf in self.elements for tensor in leaf.share(flat, bounds)]
+    first, offsets = flat.pop(0), flat.pop(0) if self.form == 'concat' else None
+    if bounds is not None:
+      with tf.device(devices.HOST):
+        start, stop = bounds
+        if offsets is None:
+          first = first[start:stop]
+        else:
+          offsets = offsets[start : stop + 1]
+          first = first[offsets[0] : offsets[-1]]
+          offsets = offsets - offsets[0]
+    first = first if devices.stays_on_host(first) else tf.identity(first)
+    return [first] if offsets is None else [first, offsets]
+
+  def read(self, flat: list[tf.Tensor], i: tf.Tensor, host: Optional[str] = None) -> Any:
+    """The value for client `i`; takes its tensors from the front of `flat`.
+
+    Args:
+      flat: Tensors as in `specs`.
+      i: The client.
+      host: The device of datasets and offsets, or None where no devices are named.
+    """
+    if self.form == 'whole':
+      return values.Sequence(element=[leaf.read(flat, i, host) for leaf in self.elements])
     first = flat.pop(0)
-    if self.form == 'dataset':
-      return values.Sequence(variant=first[i])
-    if self.form == 'boxed':
-      return unbox(first[i], self.type)
     if self.form == 'stack':
       return first[i]
-    offsets = flat.pop(0)
-    piece = first[offsets[i] : offsets[i + 1]]
-    return tf.ensure_shape(piece, values.tensor_shape(self.type))
+    with devices.on(host):
+      if self.form == 'dataset':
+        return values.Sequence(variant=first[i])
+      if self.form == 'boxed':
+        return stacking.unbox(first[i], self.type)
+      offsets = flat.pop(0)
+      start, stop = offsets[i], offsets[i + 1]
+    return tf.ensure_shape(first[start:stop], values.tensor_shape(self.type))
 
 
 def _whole_leaf(type_spec) -> Leaf:
@@ -111,7 +139,7 @@ class Layout:
         compute = lambda frame: at_server  # noqa: E731
       else:
         compute = ClientParameter(mine, tensors, type_spec.member)
-      return program.Node(type_spec.placement, type_spec.member, [], compute, 0, free=True)
+      return nodes_lib.Node(type_spec.placement, type_spec.member, [], compute, 0, free=True)
 
     return build(self.parameter_type), num_clients
 
@@ -119,13 +147,20 @@ class Layout:
 class ClientParameter:
   """The `compute` of a client-placed parameter: it needs the client's number."""
 
-  def __init__(self, leaves, tensors, type_spec):
+  def __init__(self, leaves, tensors, type_spec, host=None):
     self._leaves, self._tensors, self._type = leaves, tensors, type_spec
+    self._host = host
+
+  def share(self, bounds: Optional[tuple] = None) -> 'ClientParameter':
+    """The parameter of clients first, ... stop - 1 (None: of all) on the present device."""
+    flat = list(self._tensors)
+    tensors = [tensor for leaf in self._leaves for tensor in leaf.share(flat, bounds)]
+    return ClientParameter(self._leaves, tensors, self._type, devices.HOST)
 
   def read(self, i: tf.Tensor) -> Any:
     """The parameter of client `i`."""
     flat = list(self._tensors)
-    return values.pack([leaf.read(flat, i) for leaf in self._leaves], self._type)
+    return values.pack([leaf.read(flat, i, self._host) for leaf in self._leaves], self._type)
 
   def __call__(self, frame):
     raise AssertionError('a client parameter is read inside the loop over the clients')
@@ -147,36 +182,46 @@ def prepare(
   Raises:
     TypeError: If the argument does not fit the type, or client lists differ in length.
   """
-  leaves, tensors, lengths = [], [], []
-  buffers = buffers or buffers_lib.Buffers()
+  cohort = _Feed(buffers or buffers_lib.Buffers())
+  cohort.visit(argument, parameter_type)
+  lengths = cohort.lengths
+  if len(set(lengths)) > 1:
+    raise TypeError(f'client-placed arguments are for different numbers of clients: {lengths}')
+  layout = Layout(parameter_type, tuple(cohort.leaves), bool(lengths))
+  count = [tf.constant(lengths[0], tf.int32)] if lengths else []
+  return layout, count + cohort.tensors
 
-  def visit(value, type_spec):
+
+class _Feed:
+  """Collects leaves and tensors; no closure that refers to itself: it would keep them alive."""
+
+  def __init__(self, buffers):
+    self.leaves: list[Leaf] = []
+    self.tensors: list[tf.Tensor] = []
+    self.lengths: list[int] = []
+    self._buffers = buffers
+
+  def visit(self, value, type_spec):
+    """Adds a value."""
     if isinstance(type_spec, tff.types.StructType):
       elements = values.struct_elements(value, type_spec)
       for element, (_, child) in zip(elements, values.children(type_spec)):
-        visit(element, child)
+        self.visit(element, child)
     elif isinstance(type_spec, tff.types.FederatedType) and not type_spec.all_equal:
       if not isinstance(value, (list, tuple, values.ClientValues)):
         raise TypeError(
           f'expected a list with one {type_spec.member} a client, found {type(value).__name__}'
         )
-      lengths.append(len(value))
-      _feed_clients(value, type_spec.member, leaves, tensors, buffers)
+      self.lengths.append(len(value))
+      _feed_clients(value, type_spec.member, self.leaves, self.tensors, self._buffers)
     elif isinstance(type_spec, tff.types.FederatedType):
-      visit(value, type_spec.member)
+      self.visit(value, type_spec.member)
     elif isinstance(type_spec, tff.types.SequenceType):
-      leaves.append(Leaf(type_spec, 'variant'))
-      tensors.append(values.dataset_variant(value, type_spec.element))
+      self.leaves.append(Leaf(type_spec, 'variant'))
+      self.tensors.append(values.dataset_variant(value, type_spec.element))
     else:
-      leaves.append(Leaf(type_spec, 'tensor'))
-      tensors.append(values.to_tensor(value, type_spec))
-
-  visit(argument, parameter_type)
-  if len(set(lengths)) > 1:
-    raise TypeError(f'client-placed arguments are for different numbers of clients: {lengths}')
-  layout = Layout(parameter_type, tuple(leaves), bool(lengths))
-  count = [tf.constant(lengths[0], tf.int32)] if lengths else []
-  return layout, count + tensors
+      self.leaves.append(Leaf(type_spec, 'tensor'))
+      self.tensors.append(values.to_tensor(value, type_spec))
 
 
 def has_equal_clients(layout: Layout, tensors: list[tf.Tensor]) -> bool:
@@ -226,10 +271,10 @@ def _stack(variants):
 def _feed_tensors(entries, leaf, buffers):
   dtype, shape = tf.dtypes.as_dtype(leaf.type.dtype), values.tensor_shape(leaf.type)
   if leaf.form == 'boxed':
-    return [_stack([box(values.to_tensor(e, leaf.type), leaf.type) for e in entries])]
+    return [_stack([stacking.box(values.to_tensor(e, leaf.type), leaf.type) for e in entries])]
   if not entries:
     empty = tf.zeros([0, *(shape if leaf.form == 'stack' else shape[1:])], dtype)
-    return [empty] if leaf.form == 'stack' else [empty, tf.constant([0], tf.int64)]
+    return [empty] if leaf.form == 'stack' else [empty, _on_host([0])]
   plain = dtype != tf.string and all(isinstance(e, np.ndarray) for e in entries)
   if plain:
     for e in entries:
@@ -243,44 +288,9 @@ def _feed_tensors(entries, leaf, buffers):
     return [buffers.join([e[np.newaxis] for e in entries]) if plain else tf.stack(entries)]
   offsets = np.cumsum([0] + [int(e.shape[0]) for e in entries])
   joined = buffers.join(entries) if plain else tf.concat(entries, 0)
-  return [joined, tf.constant(offsets, tf.int64)]
+  return [joined, _on_host(offsets)]
 
 
-def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
-  """Wraps a tensor whose shape differs from client to client; others stay as they are."""
-  if isinstance(value, values.Sequence):
-    return value.variant()
-  if values.tensor_shape(type_spec).is_fully_defined():
-    return value
-  return tf.raw_ops.TensorDataset(components=[value], output_shapes=[value.shape])
-
-
-def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
-  """The inverse of `box`."""
-  if isinstance(type_spec, tff.types.SequenceType):
-    specs = tff.types.type_to_tf_tensor_specs(type_spec.element)
-    if tf.inside_function():
-      return values.Sequence(variant=value)
-    return tf.data.experimental.from_variant(value, specs)
-  if value.dtype != tf.variant:
-    return value
-  shape = values.tensor_shape(type_spec)
-  return tf.raw_ops.DatasetToSingleElement(
-    dataset=value, output_types=[tf.dtypes.as_dtype(type_spec.dtype)], output_shapes=[shape]
-  )[0]
-
-
-def output_array(type_spec: tff.types.Type, size: tf.Tensor) -> tf.TensorArray:
-  """A TensorArray for one leaf of the clients' results."""
-  if isinstance(type_spec, tff.types.SequenceType):
-    return tf.TensorArray(tf.variant, size, element_shape=[])
-  shape = values.tensor_shape(type_spec)
-  if not shape.is_fully_defined():
-    return tf.TensorArray(tf.variant, size, element_shape=[])
-  return tf.TensorArray(tf.dtypes.as_dtype(type_spec.dtype), size, element_shape=shape)
-
-
-def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tensor) -> Any:
-  """The value of client `i` from results stacked by `output_array`."""
-  leaf_types = values.leaf_types(type_spec)
-  return values.pack([unbox(s[i], t) for s, t in zip(stacked, leaf_types)], type_spec)
+def _on_host(offsets):
+  with tf.device(devices.HOST):
+    return tf.constant(offsets, tf.int64)

@@ -27,10 +27,13 @@ class Group:
       each sequence as its only element) and returns the computation's result with a leading axis
       G on each tensor.
     preferred: The G that is fastest on a CPU; 1 if it is faster not to.
+    is_batched: Whether `together` is made of batched operations throughout, so that a large G
+      fills a GPU.
   """
 
   together: Callable[[list[Any]], Any]
   preferred: int = 1
+  is_batched: bool = False
 
 
 def mark(result: tf.Tensor, group: Group) -> tf.Tensor:

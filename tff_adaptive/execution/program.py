@@ -1,86 +1,17 @@
 """A TFF computation as a graph of lazy nodes: what the server does, what every client does.
 
 TFF's own compiler brings a computation into call-dominant form, in which few intrinsics occur.
-Interpreting it here gives `Node`s. A node at the clients says what ONE client computes; a node's
-level is the number of aggregations that must have ended before it can be evaluated.
+Interpreting it here gives `nodes.Node`s.
 """
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.execution import graphs, groups, sequences, values
-
-SERVER = tff.SERVER
-CLIENTS = tff.CLIENTS
-
-
-@dataclasses.dataclass(eq=False)
-class Node:
-  """A value that is known only while a round is traced.
-
-  Attributes:
-    placement: `tff.SERVER`, `tff.CLIENTS`, or None for an unplaced value.
-    type: Type of the value (of one client's value, at the clients).
-    deps: Nodes that `compute` asks for.
-    compute: Takes a frame (see `round_function`), returns the value. None for an aggregate.
-    level: Aggregations that come before.
-    free: Whether evaluating it again costs nothing.
-    aggregate: For an aggregate, what to fold; else None.
-    grouped: How several clients compute it together, if they can; else None.
-  """
-
-  placement: Any
-  type: tff.types.Type
-  deps: list['Node']
-  compute: Optional[Callable[[Any], Any]]
-  level: int
-  free: bool = False
-  aggregate: Optional['Aggregate'] = None
-  grouped: Optional['Grouped'] = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Grouped:
-  """A node at the clients that several clients can compute together; see `groups`."""
-
-  group: groups.Group
-  argument: Any
-  parameter: tff.types.Type
-
-
-@dataclasses.dataclass(frozen=True)
-class Aggregate:
-  """Fold of a client-placed node: `report(accumulate(... accumulate(zero, v_1) ..., v_K))`."""
-
-  value: Node
-  zero: Any
-  accumulate: Callable[[Any], Any]
-  report: Callable[[Any], Any]
-  accumulator_type: tff.types.Type
-
-
-def nodes_in(value: Any) -> list[Node]:
-  """Nodes inside a (nested) value."""
-  if isinstance(value, Node):
-    return [value]
-  if isinstance(value, tff.structure.Struct):
-    return [n for _, v in tff.structure.iter_elements(value) for n in nodes_in(v)]
-  return []
-
-
-def map_nodes(fn: Callable[[Node], Any], value: Any) -> Any:
-  """Replaces every node inside a (nested) value by `fn(node)`."""
-  if isinstance(value, Node):
-    return fn(value)
-  if isinstance(value, tff.structure.Struct):
-    return tff.structure.Struct(
-      [(name, map_nodes(fn, v)) for name, v in tff.structure.iter_elements(value)]
-    )
-  return value
+from tff_adaptive.execution import graphs, sequences, values
+from tff_adaptive.execution.nodes import CLIENTS, SERVER, Aggregate, Grouped, Node, nodes_in
 
 
 def _level(deps):
@@ -221,9 +152,9 @@ def _eval_at(placement):
 
 
 def _aggregate(block, arguments):
-  value, zero, accumulate, _, report = arguments
+  value, zero, accumulate, merge, report = arguments
   accumulator_type = block.type_signature.parameter[1]
-  fold = Aggregate(value, zero, accumulate, report, accumulator_type)
+  fold = Aggregate(value, zero, accumulate, merge, report, accumulator_type)
   deps = [value, *nodes_in(zero)]
   result = block.type_signature.result.member
   return Node(SERVER, result, deps, None, _level(deps) + 1, aggregate=fold)

@@ -1,0 +1,94 @@
+"""Every task's model computes several clients together as it does one after another.
+
+That the local training around it does so too, with every correction: `groups_test.py`.
+"""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tasks import (
+  catalog,
+  cifar,
+  digits,
+  emnist,
+  images,
+  least_squares,
+  resnet,
+  shakespeare,
+  skewed_digits,
+  stackoverflow,
+  tags,
+)
+from tff_adaptive import local_models
+
+MODELS = {
+  'digits': lambda: digits.build_model(0),
+  'emnist_cr': lambda: emnist.build_cnn(0),
+  'emnist_ae': lambda: emnist.build_autoencoder(0),
+  'shakespeare': lambda: shakespeare.build_model(0),
+  'stackoverflow_nwp': lambda: stackoverflow.build_model(30, 'published', 0),
+  'stackoverflow_lr': lambda: tags.build_model(40, 8, 0),
+  'cifar100': lambda: resnet.build(0, 100),
+  'emnist_letters': lambda: images.build_letters(0),
+  'cifar10_cnn': lambda: cifar.build_cnn(0, 10),
+  'mnist_skewed': lambda: skewed_digits.build_model(0),
+  'mnist_2nn': lambda: images.build_2nn(0),
+  'mnist_cnn': lambda: images.build_cnn(0),
+  'least_squares': lambda: least_squares.build_model(0),
+}
+# The same networks for another number of classes.
+SAME = {'cifar10': 'cifar100', 'cifar100_cnn': 'cifar10_cnn', 'digits_skewed': 'mnist_skewed'}
+
+
+def batch(model):
+  """Two examples of each of two clients, of the kinds that the model's input has."""
+  rng = np.random.default_rng(0)
+  arrays = collections.OrderedDict()
+  for key, spec in model.input_spec.items():
+    shape = [2, 2, *spec.shape[1:]]
+    numbers = rng.random(shape) if spec.dtype.is_floating else rng.integers(1, 9, shape)
+    arrays[key] = tf.constant(numbers.astype(spec.dtype.as_numpy_dtype))
+  return arrays
+
+
+def test_every_task_is_here():
+  assert {*MODELS, *SAME} == set(catalog.names())
+  assert not MODELS.keys() & SAME.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', MODELS)
+def test_a_step_together_is_as_one_after_another(name):
+  model = MODELS[name]()
+  single = local_models.wrap(model)
+  together = single.for_groups()
+  examples, seeds = batch(model), tf.constant([[1, 2], [3, 4]])
+  shares = tf.constant([[0.5, 0.5], [1.0, 0.0]])  # The second client has one example and padding.
+  sizes = tf.constant([2.0, 1.0])
+  # The clients' weights differ, as they do after a step.
+  # Eighteen layers with ReLUs magnify float32's rounding to a percent; in float64 it does not show.
+  dtype = np.float64 if name == 'cifar100' else np.float32
+  weights = [tf.constant(np.stack([w, 1.01 * w]), dtype) for w in model.initial_weights[0]]
+
+  @tf.function(autograph=False)
+  def one(weights, batch, weighting, seed):
+    return single.gradients(weights, (), batch, weighting, seed, single.start())
+
+  @tf.function(autograph=False)
+  def both(weights, batch, weighting, seed):
+    return together.gradients(weights, (), batch, weighting, seed, together.start(2))
+
+  grads, metrics = both(tuple(weights), examples, (shares, sizes), seeds)
+  for i in range(2):
+    mine = {key: value[i] for key, value in examples.items()}
+    expected, expected_metrics = one(
+      tuple(w[i] for w in weights), mine, (shares[i], sizes[i]), seeds[i]
+    )
+    for found, wanted in zip(grads, expected):
+      wanted = tf.convert_to_tensor(wanted).numpy()
+      scale = np.abs(wanted).max()
+      np.testing.assert_allclose(tf.convert_to_tensor(found)[i], wanted, 1e-3, 1e-4 * scale)
+    np.testing.assert_allclose(metrics[i], expected_metrics, rtol=1e-4)
