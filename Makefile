@@ -4,13 +4,16 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help env train test lint format lock clean
+.PHONY: help env env-gpu train test lint format lock clean
 
 help:  ## This list.
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
 env:  ## Make .venv with the locked dependencies (PYTHON=... to choose the Python).
 	@PYTHON='$(PYTHON)' sh scripts/setup_env.sh
+
+env-gpu:  ## Make .venv with the CUDA libraries for --device=gpu too (1.6 GB more).
+	@PYTHON='$(PYTHON)' sh scripts/setup_env.sh --gpu
 
 train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for other flags).
 	@$(PY) scripts/train.py --flagfile=scripts/configs/digits.flags $(ARGS)
@@ -27,7 +30,7 @@ format: env  ## Format, and mend what ruff can.
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-lock: env  ## Write requirements.lock anew (ARGS=--upgrade for newer versions).
+lock: env  ## Write both lock files anew (ARGS=--upgrade for newer versions).
 	@sh scripts/lock.sh $(ARGS)
 
 clean:  ## Remove caches and build output; 'rm -rf .venv' removes the environment too.

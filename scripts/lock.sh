@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes requirements.lock anew from requirements.in and requirements.overrides.
+# Writes requirements.lock anew from requirements.in and requirements.overrides, and
+# requirements-gpu.lock, the CUDA libraries, from requirements-gpu.in.
 #
 # Uses the uv on PATH; without one, a uv installed into a folder that is removed at the end.
 # Options are handed on to uv: 'sh scripts/lock.sh --upgrade' takes the newest versions allowed.
@@ -14,6 +15,9 @@ if ! command -v uv >/dev/null 2>&1; then
   "$folder/bin/python" -m pip install --quiet --disable-pip-version-check uv
   uv=$folder/bin/uv
 fi
-"$uv" pip compile --quiet --universal --python-version 3.9 --no-emit-index-url \
-  --override requirements.overrides requirements.in -o requirements.lock \
-  --custom-compile-command 'make lock' "$@"
+compile() {
+  "$uv" pip compile --quiet --universal --python-version 3.9 --no-emit-index-url \
+    --custom-compile-command 'make lock' "$@"
+}
+compile --override requirements.overrides requirements.in -o requirements.lock "$@"
+compile requirements-gpu.in -o requirements-gpu.lock "$@"

@@ -2,6 +2,7 @@
 # Makes .venv with the locked dependencies and this package; does nothing where that is done.
 #
 #   sh scripts/setup_env.sh          PYTHON=/path/to/python3.10 sh scripts/setup_env.sh
+#   sh scripts/setup_env.sh --gpu    the CUDA libraries of requirements-gpu.lock too
 #
 # .venv/installed holds what it was made from; .venv/installing exists while it is being made, so
 # that an interrupted installation is known and redone from the beginning.
@@ -10,6 +11,25 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'set-up: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
+pip() { .venv/bin/python -m pip --quiet --quiet --disable-pip-version-check --no-input "$@"; }
+
+case "${1:-}" in
+  '' | --gpu) option=${1:-} ;;
+  *) fail "unknown option '$1': --gpu, or none." ;;
+esac
+
+# The CUDA libraries, if they are asked for; .venv/installed-gpu says which are there.
+install_cuda() {
+  cuda=$(cksum <requirements-gpu.lock)
+  if [ "$option" != --gpu ] || [ "$(cat .venv/installed-gpu 2>/dev/null)" = "$cuda" ]; then
+    return
+  fi
+  say 'installing the CUDA libraries into .venv (1.6 GB to fetch, 3 GB of disk; only this once).'
+  pip install --no-deps -r requirements-gpu.lock ||
+    fail 'pip could not install the CUDA libraries: see the lines above; check the network' \
+      'connection and that 5 GB of disk are free, and run this again.'
+  printf '%s\n' "$cuda" >.venv/installed-gpu
+}
 
 # One set-up at a time, where two commands are started at once.
 if command -v flock >/dev/null 2>&1; then
@@ -20,6 +40,7 @@ fi
 made_from="$(pwd) $(cat requirements.lock setup.py pyproject.toml | cksum)"
 if [ ! -e .venv/installing ] && [ "$(cat .venv/installed 2>/dev/null)" = "$made_from" ] &&
   .venv/bin/python -c '' 2>/dev/null; then
+  install_cuda
   exit 0
 fi
 
@@ -111,7 +132,6 @@ fi
 : >.venv/installing
 rm -f .venv/installed
 say 'installing the locked packages into .venv (2.9 GB, two to three minutes; only this once).'
-pip() { .venv/bin/python -m pip --quiet --quiet --disable-pip-version-check --no-input "$@"; }
 pip install --no-deps -r requirements.lock ||
   fail 'pip could not install the locked packages: see the lines above; check the network' \
     'connection and that 6 GB of disk are free, and run this again.'
@@ -119,4 +139,5 @@ pip install --no-deps --no-build-isolation --config-settings editable_mode=compa
   fail 'pip could not install this package: see the lines above.'
 printf '%s\n' "$made_from" >.venv/installed
 rm -f .venv/installing
+install_cuda
 say 'done.'
