@@ -20,6 +20,7 @@ setuptools.setup(
       'tff-adaptive-sweep=scripts.sweep:main_cli',
       'tff-adaptive-report=scripts.report:main_cli',
       'tff-adaptive-benchmark=scripts.benchmark:main_cli',
+      'tff-adaptive-worker=scripts.worker:main_cli',
     ]
   },
 )

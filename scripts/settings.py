@@ -151,7 +151,6 @@ def _check_workers(settings):
   for name, is_given in (
     ('engine=native', settings['engine'] != 'graph'),
     ('clients_per_step', settings['clients_per_step'] is not None),
-    ('device=gpu', settings.get('device') == 'gpu'),  # TFF's worker has no CUDA.
   ):
     if is_given:
       raise ValueError(

@@ -32,6 +32,7 @@ class Crew:
     self._workers = list(workers)
     self._lost: dict[connections.Connection, str] = {}
     self._next_try = 0.0
+    self._in_use = threading.Lock()
     self.tell: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
     self.occasion = ''
 
@@ -75,6 +76,10 @@ class Crew:
       WorkersLost: If no worker is left.
       Exception: What a task raised, `WorkerLost` apart.
     """
+    with self._in_use:
+      return self._run(tasks)
+
+  def _run(self, tasks):
     self._bring_back()
     work = _Work(tasks)
     for worker in self._workers:

@@ -112,8 +112,9 @@ class _Splitter:
     made = set(names) | self._made_anywhere(names)
     inputs: dict[Key, tff.types.Type] = {}
     for name in [n for n in self._calls if n in made]:
-      for key, type_spec in self._externals(self._calls[name], made):
-        inputs.setdefault(key, type_spec)
+      for key, type_spec in self._references(self._calls[name]):
+        if key[0] != 'local' or key[1] not in made:
+          inputs.setdefault(key, type_spec)
     parameter_type = tff.types.StructType(list(inputs.values()))
     parameter = tff.framework.Reference(_INPUT, parameter_type)
     positions = {key: i for i, key in enumerate(inputs)}
@@ -146,34 +147,27 @@ class _Splitter:
   def _made_anywhere(self, names):
     made, queue = set(), list(names)
     while queue:
-      for key in self._needs(self._calls[queue.pop()], all_calls=True):
+      for key, _ in self._references(self._calls[queue.pop()]):
         if key[0] == 'local' and self._stages[key[1]] is None and key[1] not in made:
           made.add(key[1])
           queue.append(key[1])
     return made
 
-  def _externals(self, block, made):
+  def _references(self, block):
+    """Keys and types of the parts of the argument, and of the calls, that a block refers to."""
     found = []
 
     def outside(key, type_spec):
-      if key[0] != 'local' or key[1] not in made:
-        found.append((key, type_spec))
+      found.append((key, type_spec))
       return tff.framework.Reference('_', type_spec)
 
     self._rewrite(block, outside)
     return found
 
-  def _needs(self, block, all_calls=False):
-    """Keys of what a block needs, but for calls that are made wherever they are used."""
-    found = []
-
-    def outside(key, type_spec):
-      if all_calls or key[0] != 'local' or self._stages[key[1]] is not None:
-        found.append(key)
-      return tff.framework.Reference('_', type_spec)
-
-    self._rewrite(block, outside)
-    return found
+  def _needs(self, block):
+    """Keys of what a block refers to, but for calls that are made wherever they are used."""
+    keys = [key for key, _ in self._references(block)]
+    return [k for k in keys if k[0] != 'local' or self._stages[k[1]] is not None]
 
   def _merge_and_report(self, calls):
     """Merges and reports all accumulators of a stage at once."""
@@ -181,7 +175,7 @@ class _Splitter:
       return None, None
     functions = [[f for _, f in tff.structure.iter_elements(call.argument)] for call in calls]
     for _, _, _, merge, report in functions:
-      if self._needs(merge, all_calls=True) or self._needs(report, all_calls=True):
+      if self._references(merge) or self._references(report):
         raise NotImplementedError('an aggregate whose merge or report depends on other values')
     accumulators = tff.types.StructType([f[4].type_signature.parameter for f in functions])
     pair_type = tff.types.StructType([accumulators, accumulators])
@@ -239,32 +233,23 @@ class _Splitter:
     )
 
   def _resolve_result(self, known):
+    keys: list[Key] = []
+
+    def outside(key, type_spec):
+      keys.append(key)
+      return tff.framework.Reference(str(len(keys) - 1), type_spec)
+
     def resolve(block):
       if isinstance(block, tff.framework.Struct):
         return tff.structure.Struct(
           [(n, resolve(b)) for n, b in tff.structure.iter_elements(block)]
         )
-      keys = []
-
-      def outside(key, type_spec):
-        keys.append(key)
-        return tff.framework.Reference('_', type_spec)
-
-      found = self._rewrite(block, outside)
-      if isinstance(found, tff.framework.Struct):
-        return resolve_argument(block.type_signature, known, keys)
-      if len(keys) != 1 or keys[0] not in known or not isinstance(found, tff.framework.Reference):
+      name = getattr(block, 'name', None) or ''
+      if not name.isdigit() or keys[int(name)] not in known:
         raise NotImplementedError(f'a result of the form {block.compact_representation():.80}')
-      return known[keys[0]]
+      return known[keys[int(name)]]
 
-    def resolve_argument(type_spec, values, keys):
-      if not isinstance(type_spec, tff.types.StructType):
-        return values[keys.pop(0)]
-      return tff.structure.Struct(
-        [(n, resolve_argument(t, values, keys)) for n, t in tff.structure.iter_elements(type_spec)]
-      )
-
-    return resolve(self._result)
+    return resolve(self._rewrite(self._result, outside))
 
 
 def _is_aggregate(call):
@@ -287,16 +272,21 @@ def _select(block, path):
 
 def _with_identity_report(call):
   """The aggregate's call with its accumulator as the result."""
-  *arguments, report = [a for _, a in tff.structure.iter_elements(call.argument)]
-  accumulator = report.type_signature.parameter
+  *arguments, _ = [a for _, a in tff.structure.iter_elements(call.argument)]
+  # Of the intrinsic, not of its arguments: a value equal at all clients is one of each client's.
+  *types, report = [
+    t for _, t in tff.structure.iter_elements(call.function.type_signature.parameter)
+  ]
   identity = tff.framework.Lambda(
-    'accumulator', accumulator, tff.framework.Reference('accumulator', accumulator)
+    'accumulator', report.parameter, tff.framework.Reference('accumulator', report.parameter)
   )
-  arguments = tff.framework.Struct([*arguments, identity])
   type_spec = tff.types.FunctionType(
-    arguments.type_signature, tff.types.FederatedType(accumulator, tff.SERVER)
+    tff.types.StructType([*types, identity.type_signature]),
+    tff.types.FederatedType(report.parameter, tff.SERVER),
   )
-  return tff.framework.Call(tff.framework.Intrinsic(_AGGREGATE, type_spec), arguments)
+  return tff.framework.Call(
+    tff.framework.Intrinsic(_AGGREGATE, type_spec), tff.framework.Struct([*arguments, identity])
+  )
 
 
 def _computation(parameter_type, body):

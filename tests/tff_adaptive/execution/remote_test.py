@@ -1,5 +1,6 @@
 """Workers run the clients of a round: equal results; workers that end, or are none."""
 
+import collections
 import concurrent.futures as futures
 import contextlib
 import os
@@ -123,6 +124,34 @@ def test_no_clients_and_computations_of_the_server_run_without_workers(workers):
     total, doubled = _double_and_sum()([])
     assert context.bytes_sent == before
   assert (total, len(doubled)) == (0, 0)
+
+
+def test_tffs_own_process_with_a_secure_aggregator_and_datasets(workers):
+  def model_fn():
+    return tff.learning.models.from_keras_model(
+      tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(5,), kernel_initializer='ones')]),
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=collections.OrderedDict(
+        x=tf.TensorSpec([None, 5]), y=tf.TensorSpec([None], 'int32')
+      ),
+    )
+
+  process = tff.learning.algorithms.build_weighted_fed_avg(
+    model_fn,
+    client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+    model_aggregator=tff.learning.secure_aggregator(zeroing=False, clipping=False),
+  )
+  data = [
+    tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y)).batch(4)
+    for x, y in small_problem.clients()
+  ]
+  results = []
+  for context in (_context(workers.addresses[:2]), execution.graph_context()):
+    with context:
+      output = process.next(process.initialize(), data)
+      results.append([np.asarray(w) for w in process.get_model_weights(output.state).trainable])
+  for ours, expected in zip(*results):
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
 def test_an_aggregate_of_an_aggregate(workers):
