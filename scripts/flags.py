@@ -170,7 +170,7 @@ _FLAGS = (
     'mixed_precision',
     None,
     'bfloat16 or float16: clients compute predictions and their gradients in it, by float32'
-    ' weights; all else stays float32. A local gradient differs by some 1 %. float16 computes'
+    ' weights; all else stays float32. Gradients differ by some percent. float16 computes'
     ' gradients 1024 times as large, and a client in which they overflow counts as diverged.'
     ' Default: float32 throughout.',
   ),
@@ -179,7 +179,8 @@ _FLAGS = (
     bool,
     'xla',
     None,
-    'XLA compiles the local step. For GPUs; on a CPU it is slower. Default no.',
+    'XLA compiles the local step. For GPUs; on a CPU it is slower. Dropout draws other numbers.'
+    ' Default no.',
   ),
   (
     'Where',

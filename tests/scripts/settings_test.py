@@ -8,7 +8,7 @@ import pytest
 
 from scripts import flags, run_folder, settings
 from tasks import catalog
-from tff_adaptive import names
+from tff_adaptive import cuda, names
 
 
 def resolve(*arguments):
@@ -80,6 +80,10 @@ def test_flagfiles_are_read_and_later_flags_win(tmp_path):
     (['--task=digit'], ["unknown task 'digit'", 'Did you mean digits']),
     (['--algorithm=FedYogi'], ["unknown algorithm 'FedYogi'", 'fed_yogi']),
     (['--engine=gpu'], ["unknown engine 'gpu'", 'graph, native']),
+    (['--device=tpu'], ["unknown device 'tpu'", 'auto, cpu, gpu']),
+    (['--device=gpu', '--engine=native'], ['--device=gpu', '--engine=native', 'without CUDA']),
+    (['--device=gpu', '--workers=localhost:5'], ['--device=gpu', '--workers', 'without CUDA']),
+    (['--mixed_precision=float8'], ["'float8'", 'bfloat16, float16']),
     (['--client_learning_rate=-0.1'], ['--client_learning_rate', '-0.1', 'at least 0']),
     (['--server_learning_rate=nan'], ['--server_learning_rate', 'nan', 'finite']),
     (['--server_learning_rate=inf'], ['--server_learning_rate', 'inf', 'finite']),
@@ -128,6 +132,15 @@ def test_bad_flags_are_refused_in_one_line(arguments, parts):
   assert '\n' not in message
   for part in parts:
     assert part in message
+
+
+def test_a_gpu_that_cannot_be_had_is_told_before_anything_is_imported(monkeypatch):
+  missing = ['libcudnn.so.8', 'libcuda.so.1']
+  monkeypatch.setattr(cuda, 'missing_libraries', lambda build, can_open=None: list(missing))
+  with pytest.raises(ValueError, match=r'--device=gpu: .*libcuda\.so\.1.*libcudnn\.so\.8.*env-gpu'):
+    resolve('--device=gpu')
+  missing.clear()
+  assert resolve('--device=gpu')['device'] == 'gpu'
 
 
 def test_only_changes_that_matter_are_refused():

@@ -49,7 +49,8 @@ def batch(model):
   arrays = collections.OrderedDict()
   for key, spec in model.input_spec.items():
     shape = [2, 2, *spec.shape[1:]]
-    numbers = rng.random(shape) if spec.dtype.is_floating else rng.integers(1, 9, shape)
+    most = 256 if len(shape) == 5 else 9  # Pixels; else tokens, counts and labels.
+    numbers = rng.random(shape) if spec.dtype.is_floating else rng.integers(1, most, shape)
     arrays[key] = tf.constant(numbers.astype(spec.dtype.as_numpy_dtype))
   return arrays
 

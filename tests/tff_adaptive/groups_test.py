@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_adaptive import algorithms, batching, execution, models
+from tff_adaptive import algorithms, batching, execution, models, names
 
 SIZES = (23, 40, 7, 9, 31)  # Unequal, and none a multiple of the batch size.
 
 
-def _model(client_axis, clients_per_step=1):
+def build_model(client_axis, clients_per_step=1, dropout=0.3):
   rng = np.random.default_rng(1)
 
   def forward(weights, x, training, seed):
     hidden = tf.nn.relu(tf.matmul(x, weights[0]) + weights[1][..., tf.newaxis, :])
-    hidden = models.dropout(hidden, 0.3, seed, 1)
+    hidden = models.dropout(hidden, dropout, seed, 1)
     return tf.matmul(hidden, weights[2]) + weights[3][..., tf.newaxis, :]
 
   return models.Model(
@@ -36,7 +36,7 @@ def _model(client_axis, clients_per_step=1):
   )
 
 
-def _cohort(sizes=SIZES, bad_client=None):
+def cohort_of(sizes=SIZES, bad_client=None):
   rng = np.random.default_rng(2)
   cohort = []
   for i, n in enumerate(sizes):
@@ -48,7 +48,7 @@ def _cohort(sizes=SIZES, bad_client=None):
   return cohort
 
 
-def _run(process, cohort, clients_per_step, rounds=2):
+def run(process, cohort, clients_per_step, rounds=2):
   with execution.graph_context(clients_per_step=clients_per_step):
     state, results = process.initialize(), []
     kept = [getattr(process, 'initial_client_state', ())] * len(cohort)
@@ -61,39 +61,45 @@ def _run(process, cohort, clients_per_step, rounds=2):
   return [np.asarray(leaf) for leaf in tf.nest.flatten(results)]
 
 
-@pytest.mark.parametrize(
-  'name, client_axis, options',
-  [
-    ('fed_yogi', True, {'server_learning_rate': 0.1}),
-    ('fed_yogi', False, {'server_learning_rate': 0.1}),
-    ('fed_prox', True, {'mu': 0.1, 'weight_decay': 0.01, 'clip_norm': 0.5}),
-    ('scaffold', True, {'num_clients': 6, 'option': 1}),
-    ('scaffold', True, {'num_clients': 6, 'weight_decay': 0.01}),
-    ('scaffold_m', True, {'num_clients': 6}),
-    ('fed_dyn', True, {'num_clients': 6, 'mean_examples': 20.0}),
-    ('ada_best', True, {'scale_mu': True}),
-  ],
-)
+CASES = [
+  ('fed_yogi', True, {'server_learning_rate': 0.1}),
+  ('fed_yogi', False, {'server_learning_rate': 0.1}),
+  ('fed_prox', True, {'mu': 0.1, 'weight_decay': 0.01, 'clip_norm': 0.5}),
+  ('scaffold', True, {'num_clients': 6, 'option': 1}),
+  ('scaffold', True, {'num_clients': 6, 'weight_decay': 0.01}),
+  ('scaffold_m', True, {'num_clients': 6}),
+  ('fed_dyn', True, {'num_clients': 6, 'mean_examples': 20.0}),
+  ('ada_best', True, {'scale_mu': True}),
+  ('fed_avg', True, {'clip_norm': 0.5}),
+]
+
+
+@pytest.mark.parametrize('name, client_axis, options', CASES)
 def test_groups_equal_single_clients(name, client_axis, options):
   process = algorithms.build(
     name,
-    _model(client_axis),
+    build_model(client_axis),
     client_learning_rate=0.1,
     batching=batching.Batching(8, 2),
     **options,
   )
-  single = _run(process, _cohort(), 1)
-  together = _run(process, _cohort(), 2)  # The last group is not full.
+  single = run(process, cohort_of(), 1)
+  together = run(process, cohort_of(), 2)  # The last group is not full.
   for a, b in zip(single, together):
     np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 
 
+def test_every_correction_is_among_the_cases():
+  servers_only = {'fed_avgm', 'fed_adagrad', 'fed_adam'}  # Their clients do what FedAvg's do.
+  assert {name for name, _, _ in CASES} == set(names.ALGORITHMS) - servers_only
+
+
 def test_a_client_that_diverges_does_not_disturb_its_group():
   process = algorithms.build_ada_best(
-    _model(True), client_learning_rate=0.1, batching=batching.Batching(8)
+    build_model(True), client_learning_rate=0.1, batching=batching.Batching(8)
   )
-  single = _run(process, _cohort(bad_client=1), 1)
-  together = _run(process, _cohort(bad_client=1), 5)
+  single = run(process, cohort_of(bad_client=1), 1)
+  together = run(process, cohort_of(bad_client=1), 5)
   for a, b in zip(single, together):
     assert not np.any(np.isnan(b))
     np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
@@ -119,7 +125,7 @@ def test_only_clients_of_one_size_are_grouped_unasked():
   with execution.graph_context():
     state = process.initialize()
     calls.clear()
-    process.next(state, _cohort())
+    process.next(state, cohort_of())
     assert 3 not in calls  # [B, 20] only: one after another.
-    process.next(state, _cohort(sizes=(16, 16, 16)))
+    process.next(state, cohort_of(sizes=(16, 16, 16)))
     assert 3 in calls  # [G, B, 20]: together.
