@@ -48,8 +48,6 @@ absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_F
 
 # Tasks whose usual round takes minutes on two cores.
 _REDUCED = {
-  'cifar10': ('--clients_per_round=2', '--max_examples_per_client=60'),
-  'cifar100': ('--clients_per_round=2', '--max_examples_per_client=60'),
   'stackoverflow_nwp': ('--clients_per_round=10', '--max_examples_per_client=100'),
 }
 _OFFLINE = ('digits', 'digits_skewed', 'least_squares')
@@ -132,7 +130,7 @@ def report(folder: str) -> str:
   first = found[0].config
   versions = ', '.join(f'{k} {v}' for k, v in first['versions'].items())
   text += '\nData: ' + '; '.join(
-    f'{task}: {source}'
+    f'{task}: {runs.without_folders(source)}'
     for task, source in {r.settings['task']: r.config['data']['source'] for r in found}.items()
   )
   flags = (f'`{flag}`' for flags in _REDUCED.values() for flag in flags)

@@ -173,7 +173,7 @@ def report() -> str:
       command += f' --{name}={",".join(_FLAGS[name].value)}'
   text += tables.markdown(heading, rows)
   return text + (
-    f'\nData: {example.config["data"]["source"]}. Made by `{command}`;'
+    f'\nData: {runs.without_folders(example.config["data"]["source"])}. Made by `{command}`;'
     f' {example.config["started"][:10]}; {versions}.\n'
   )
 

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -71,6 +72,11 @@ def read_run(folder: str) -> Run:
   if not rows:
     raise ValueError(f'{folder} has no rounds yet.')
   return Run(folder, config, rows)
+
+
+def without_folders(source: str) -> str:
+  """A data source's description with the names of its files alone: for what is published."""
+  return re.sub(r'(?<!\S)\S*/(?=\S)', '', source)
 
 
 def find_runs(folders: Iterable[str]) -> list[Run]:
