@@ -6,6 +6,7 @@ that a change of the machine's speed meets all alike. Examples:
 
   python scripts/benchmark.py --works=W1,W4 --rounds=10 --json=results/benchmark.json
   python scripts/benchmark.py --works=shakespeare_real --data_dir=FOLDER --rounds=5
+  python scripts/benchmark.py --device=gpu --works=W1,W4 --variants=ours_graph,ours_graph+xla,vmap
   python scripts/benchmark.py --variants=ours_graph,ours_workers1,ours_workers2,ours_workers4
 """
 
@@ -24,12 +25,13 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _WORKS = flags.DEFINE_list(
   'works',
   ['W1', 'W4'],
-  'Works: W1, W1s, W2, W3, W4 (synthetic); digits_real, emnist_real, shakespeare_real.',
+  'Works: W1, W1s, W2, W3, W4, W5 (synthetic); digits_real, emnist_real, shakespeare_real.',
 )
 _VARIANTS = flags.DEFINE_list(
   'variants',
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
-  'Ways to do a round; also ours_workers1, ours_workers2, ours_workers4: workers on this machine.',
+  'Ways to do a round; also ours_workers1, ours_workers2, ours_workers4: workers on this machine;'
+  ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one).',
 )
 _ROUNDS = flags.DEFINE_integer('rounds', 10, 'Measured rounds, after two that are not.', 1)
 _SOAK_ROUNDS = flags.DEFINE_integer(
@@ -40,6 +42,9 @@ _SOAK_ROUNDS = flags.DEFINE_integer(
 )
 _JSON = flags.DEFINE_string('json', None, 'Where to write the figures.')
 _DATA_DIR = flags.DEFINE_string('data_dir', None, "Folder with TFF's files, for real works.")
+_DEVICE = flags.DEFINE_enum(
+  'device', 'auto', ['auto', 'cpu', 'gpu'], "As of train.py; TFF's native context is on the CPU."
+)
 
 
 class _Child:
@@ -48,7 +53,7 @@ class _Child:
   def __init__(self, work, variant):
     arguments = [sys.executable, '-m', 'scripts.benchmarking.child', work, variant]
     self._process = subprocess.Popen(
-      [*arguments, _DATA_DIR.value or ''],
+      [*arguments, _DATA_DIR.value or '', _DEVICE.value],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=subprocess.DEVNULL,
@@ -144,7 +149,9 @@ def main(argv):
     raise app.UsageError(f'unknown works {unknown}; there are {", ".join(works.WORKS)}')
   results = {}
   for work in _WORKS.value:
-    variants = [v for v in _VARIANTS.value if v != 'hand' or works.WORKS[work].task is None]
+    variants = [
+      v for v in _VARIANTS.value if v not in ('hand', 'vmap') or works.WORKS[work].task is None
+    ]
     print(f'{work}: {works.WORKS[work].description} ...', file=sys.stderr, flush=True)
     results[work] = measure(work, variants, _ROUNDS.value)
     print(table({work: results[work]}), flush=True)
@@ -153,6 +160,7 @@ def main(argv):
   if _JSON.value:
     machine = {
       'processor': platform.processor() or platform.machine(),
+      'device': _DEVICE.value,
       'cores': len(os.sched_getaffinity(0)),
       'python': platform.python_version(),
       'date': time.strftime('%Y-%m-%d'),

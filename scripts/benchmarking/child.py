@@ -43,10 +43,10 @@ def main():
   from scripts.benchmarking import variants, works
   from tff_adaptive import execution
 
-  name, variant, data_dir = sys.argv[1:4]
+  name, variant, data_dir, device = sys.argv[1:5]
   memory = _PeakMemory()
   try:
-    runner = variants.build(variant, works.WORKS[name], data_dir)
+    runner = variants.build(variant, works.WORKS[name], data_dir, device)
     r = 0
     for request in sys.stdin:
       if request.strip() == 'memory':

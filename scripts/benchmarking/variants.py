@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import os
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,49 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from scripts.benchmarking import hand_loop, local_workers, works
-from tff_adaptive import algorithms, batching, execution
+from tff_adaptive import algorithms, batching, execution, mixed_precision
+
+OPTIONS = ('bfloat16', 'float16', 'xla', 'single')
 
 
-def build(variant: str, work: works.Work, data_dir: str) -> Any:
-  """Builds a variant by name; see `VARIANTS`."""
-  kind, _, context = variant.partition('_')
+def build(variant: str, work: works.Work, data_dir: str, device: str = 'auto') -> Any:
+  """Builds a variant by name; see `VARIANTS`.
+
+  Args:
+    variant: A name; after ours_graph also options, such as ours_graph+xla+bfloat16: `single`
+      trains clients one after another.
+    work: The work.
+    data_dir: Folder with real data, or ''.
+    device: 'auto', 'cpu' or 'gpu'.
+  """
+  name, *options = variant.split('+')
+  kind, _, context = name.partition('_')
+  if name not in VARIANTS or (options and name != 'ours_graph') or {*options} - {*OPTIONS}:
+    raise ValueError(
+      f'unknown variant {variant!r}; there are {", ".join(VARIANTS)}, ours_graph also with'
+      f' +{", +".join(OPTIONS)}'
+    )
+  if device == 'cpu':
+    execution.hide_gpus()
   if context == 'native':
     execution.set_native_context()
   elif context == 'graph':
-    execution.set_graph_context()
+    single = 1 if 'single' in options else None
+    execution.set_graph_context(clients_per_step=single, device=device)
   elif context.startswith('workers'):
     workers = local_workers.LocalWorkers(int(context[len('workers') :]))
     execution.set_remote_context(workers.addresses)
   clients = _SyntheticClients(work) if work.task is None else _TaskClients(work, data_dir)
-  return {'stock': _Stock, 'ours': _Ours, 'hand': _Hand}[kind](work, clients)
+  if kind == 'vmap':
+    os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
+    if device == 'cpu':
+      os.environ['JAX_PLATFORMS'] = 'cpu'
+    from scripts.benchmarking import vmap_loop  # JAX, where it is installed.
+
+    return vmap_loop.Rounds(work, clients.load, clients.population)
+  if kind == 'ours':
+    return _Ours(work, clients, options)
+  return {'stock': _Stock, 'hand': _Hand}[kind](work, clients)
 
 
 VARIANTS = {
@@ -35,11 +64,12 @@ VARIANTS = {
   'ours_workers2': 'this project, two',
   'ours_workers4': 'this project, four',
   'hand': 'loop by hand',
+  'vmap': 'one JAX program, clients vectorised (W1, W1s, W3, W4, W5)',
 }
 
 
 class _SyntheticClients:
-  """Clients of W1 to W4; their arrays, tensors or datasets are made before the first round."""
+  """Clients of W1 to W5; their arrays, tensors or datasets are made before the first round."""
 
   def __init__(self, work):
     self._work = work
@@ -60,6 +90,8 @@ class _SyntheticClients:
     return works.stock_model_fn(self._work), self.loader(self._dataset)
 
   def _dataset(self, data):
+    if self._work.name == 'W5':
+      data = (data['x'], data['y'].astype(np.int64))  # As TFF's task has them.
     data = tf.data.Dataset.from_tensor_slices(data).repeat(self._work.epochs)
     return data.batch(self._work.batch_size)
 
@@ -119,10 +151,14 @@ class _Stock:
 class _Ours:
   """This project's FedAvg."""
 
-  def __init__(self, work, clients):
+  def __init__(self, work, clients, options):
     self._work, self._clients = work, clients
+    model = clients.model()
+    for dtype in {*options} & {*mixed_precision.DTYPES}:
+      model = mixed_precision.convert(model, dtype)
     self._process = algorithms.build_fed_avg(
-      clients.model(),
+      model,
+      xla='xla' in options,
       client_learning_rate=work.rate,
       batching=batching.Batching(work.batch_size, work.epochs),
     )

@@ -1,6 +1,6 @@
 """The works of the benchmark: fixed-seed data and models, or real data where there is some.
 
-W1 to W4 are synthetic and of fixed shape; `digits_real`, `emnist_real` and `shakespeare_real` are
+W1 to W5 are synthetic and of fixed shape; `digits_real`, `emnist_real` and `shakespeare_real` are
 the tasks of this project on the files in --data_dir, beside TFF's own baseline tasks on them.
 """
 
@@ -49,6 +49,7 @@ WORKS = {
     Work('W2', 'logistic regression 10,000 -> 500', examples=200, batch_size=100, population=30),
     Work('W3', 'LSTM of Shakespeare', examples=40, batch_size=4),
     Work('W4', 'MLP 784-100-100-26', examples=450, batch_size=45, epochs=5, population=1000),
+    Work('W5', "CIFAR-100's ResNet-18 with GroupNorm, 11 M parameters", population=20),
     Work(
       'digits_real',
       'EMNIST digits, real data, the CNN',
@@ -65,7 +66,7 @@ POOL = 100  # Different clients at most: client c has the data of client c % POO
 
 
 def synthetic_client(work: Work, client: int) -> collections.OrderedDict:
-  """The arrays of a client of W1 to W4."""
+  """The arrays of a client of W1 to W5."""
   rng = np.random.default_rng([10_000, client % POOL])
   n = work.examples
   if work.name.startswith('W1'):
@@ -76,6 +77,8 @@ def synthetic_client(work: Work, client: int) -> collections.OrderedDict:
   elif work.name == 'W3':
     text = rng.integers(0, 90, (n, 81)).astype(np.int32)
     return collections.OrderedDict(x=text[:, :-1].copy(), y=text[:, 1:].copy())
+  elif work.name == 'W5':
+    x, y = rng.standard_normal((n, 24, 24, 3), np.float32), rng.integers(0, 100, n)
   else:
     x, y = rng.random((n, 784), np.float32), rng.integers(0, 26, n)
   return collections.OrderedDict(x=x, y=y.astype(np.int32))
@@ -91,7 +94,7 @@ def build_model(work: Work) -> Any:
   """This project's model of a synthetic work."""
   import tensorflow as tf
 
-  from tasks import emnist, networks, shakespeare
+  from tasks import emnist, networks, resnet, shakespeare
   from tff_adaptive import models
 
   if work.name.startswith('W1'):
@@ -100,6 +103,9 @@ def build_model(work: Work) -> Any:
     return shakespeare.build_model(1)
   if work.name == 'W4':
     return networks.perceptron(1, [784, 100, 100, 26])
+  if work.name == 'W5':  # Images that are cropped and standardised already.
+    weights = resnet.build(1, 100).initial_weights[0]
+    return networks.classifier(weights, lambda w, x, *_: resnet.apply(w, x, 2), [24, 24, 3])
   weights = networks.perceptron_weights(1, [10000, 500])
   return models.Model(
     initial_weights=weights,
@@ -118,6 +124,10 @@ def stock_model_fn(work: Work) -> Callable[[], Any]:
   import tensorflow as tf
   import tensorflow_federated as tff
 
+  if work.name == 'W5':  # TFF's own; its normalisation has other groups.
+    spec = tff.simulation.baselines.ClientSpec(num_epochs=1, batch_size=work.batch_size)
+    create = tff.simulation.baselines.cifar100.create_image_classification_task
+    return create(spec, use_synthetic_data=True).model_fn
   layers = tf.keras.layers
   sparse = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
   accuracy = tf.keras.metrics.SparseCategoricalAccuracy
