@@ -179,8 +179,8 @@ _FLAGS = (
     bool,
     'xla',
     None,
-    'XLA compiles the local step. For GPUs; on a CPU it is slower. Dropout draws other numbers.'
-    ' Default no.',
+    'XLA compiles the local step. For GPUs; on a CPU it was faster for an MLP and twice as slow for'
+    ' a CNN. Dropout draws other numbers. Default no.',
   ),
   (
     'Where',

@@ -63,13 +63,13 @@ class Grouping:
 
 
 class ClientLoop:
-  """Clients first, first + 1, ... stop - 1 of the cohort, on one device."""
+  """The clients of the cohort, or some of them, on one device."""
 
   def __init__(
     self,
     device: Optional[str],
     num_clients: tf.Tensor,
-    share: Optional[tuple[tf.Tensor, tf.Tensor]],
+    share: Optional[tf.Tensor],
     server: Frame,
     parallel_clients: int,
     grouping: Grouping,
@@ -79,7 +79,7 @@ class ClientLoop:
     Args:
       device: Where its clients work; None: no device is named.
       num_clients: How many they are.
-      share: (first, stop), or None for the whole cohort.
+      share: Which clients, by their number in the cohort; None: all.
       server: The round's frame.
       parallel_clients: How many clients, or groups of clients, may be in work at once.
       grouping: How many clients train together.

@@ -47,23 +47,22 @@ class Leaf:
       return [tf.TensorSpec([None, *shape], dtype)]
     return [tf.TensorSpec([None, *shape[1:]], dtype), tf.TensorSpec([None], tf.int64)]
 
-  def share(self, flat: list[tf.Tensor], bounds: Optional[tuple]) -> list[tf.Tensor]:
-    """Tensors as in `specs`, for clients `bounds` alone (None: all), on the present device.
+  def share(self, flat: list[tf.Tensor], clients: Optional[tf.Tensor]) -> list[tf.Tensor]:
+    """Tensors as in `specs`, for some of the clients (None: all), on the present device.
 
     Datasets and offsets are the host's. Takes its tensors from the front of `flat`.
     """
     if self.form == 'whole':
-      return [tensor for leaf in self.elements for tensor in leaf.share(flat, bounds)]
+      return [tensor for leaf in self.elements for tensor in leaf.share(flat, clients)]
     first, offsets = flat.pop(0), flat.pop(0) if self.form == 'concat' else None
-    if bounds is not None:
+    if clients is not None:
       with tf.device(devices.HOST):
-        start, stop = bounds
         if offsets is None:
-          first = first[start:stop]
+          first = tf.gather(first, clients)
         else:
-          offsets = offsets[start : stop + 1]
-          first = first[offsets[0] : offsets[-1]]
-          offsets = offsets - offsets[0]
+          starts, stops = tf.gather(offsets, clients), tf.gather(offsets, clients + 1)
+          first = tf.gather(first, tf.ragged.range(starts, stops).flat_values)
+          offsets = tf.concat([[0], tf.cumsum(stops - starts)], 0)
     first = first if devices.stays_on_host(first) else tf.identity(first)
     return [first] if offsets is None else [first, offsets]
 
@@ -151,10 +150,10 @@ class ClientParameter:
     self._leaves, self._tensors, self._type = leaves, tensors, type_spec
     self._host = host
 
-  def share(self, bounds: Optional[tuple] = None) -> 'ClientParameter':
-    """The parameter of clients first, ... stop - 1 (None: of all) on the present device."""
+  def share(self, clients: Optional[tf.Tensor] = None) -> 'ClientParameter':
+    """The parameter of some of the clients (None: of all) on the present device."""
     flat = list(self._tensors)
-    tensors = [tensor for leaf in self._leaves for tensor in leaf.share(flat, bounds)]
+    tensors = [tensor for leaf in self._leaves for tensor in leaf.share(flat, clients)]
     return ClientParameter(self._leaves, tensors, self._type, devices.HOST)
 
   def read(self, i: tf.Tensor) -> Any:

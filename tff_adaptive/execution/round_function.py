@@ -49,7 +49,7 @@ class RoundFunction:
         function = interpreter.evaluate(self._block, {})
         result = function(parameter)
       frame = client_loop.Frame()
-      return _Round(frame, self._loops(frame, num_clients)).run(result)
+      return _Round(frame, self._loops(frame, num_clients), num_clients).run(result)
 
   def _loops(self, frame, num_clients):
     """A loop over the clients for each device; None if there are no clients."""
@@ -65,18 +65,18 @@ class RoundFunction:
     if len(names) == 1:
       return [loop(names[0], num_clients, None)]
     with tf.device(devices.HOST):
-      bounds = [num_clients * d // len(names) for d in range(len(names) + 1)]
-      shares = list(zip(bounds[:-1], bounds[1:]))
-      counts = [stop - first for first, stop in shares]
+      shares = [stacking.share(d, len(names), num_clients) for d in range(len(names))]
+      counts = [tf.size(share) for share in shares]
     return [loop(*of_device) for of_device in zip(names, counts, shares)]
 
 
 class _Round:
   """Runs the loops over the clients, level by level."""
 
-  def __init__(self, frame, loops):
+  def __init__(self, frame, loops, num_clients):
     self._frame = frame
     self._loops = loops
+    self._num_clients = num_clients
 
   def run(self, result) -> list[tf.Tensor]:
     """Flat tensors of the result: server leaves as they are, client leaves stacked."""
@@ -121,7 +121,7 @@ class _Round:
       return parts[0]
     # Of several devices they are joined on the host: together one device might not hold them.
     with tf.device(devices.HOST):
-      return [stacking.join(leaves) for leaves in zip(*parts)]
+      return [stacking.interleave(leaves, self._num_clients) for leaves in zip(*parts)]
 
 
 def _leaves(value):

@@ -49,8 +49,19 @@ def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tens
   return values.pack([unbox(s[i], t) for s, t in zip(stacked, leaf_types)], type_spec)
 
 
-def join(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-  """Values stacked over some of the clients each, as one tensor over all of them."""
+def share(device: int, num_devices: int, num_clients: tf.Tensor) -> tf.Tensor:
+  """The clients of one of several devices: they take turns, as cohorts may come sorted by size."""
+  return tf.range(device, tf.maximum(num_clients, device), num_devices)
+
+
+def interleave(parts: Sequence[tf.Tensor], num_clients: tf.Tensor) -> tf.Tensor:
+  """Values stacked over the `share` of each device, as one tensor over all clients."""
+  order = [share(d, len(parts), num_clients) for d in range(len(parts))]
+  places = tf.math.invert_permutation(tf.concat(order, 0))
+  return tf.gather(_join(parts), places)
+
+
+def _join(parts):
   if parts[0].dtype != tf.variant:
     return tf.concat(parts, 0)
   # tf.concat does not take datasets; lists of tensors do.
