@@ -99,11 +99,9 @@ def _sweep(task: str) -> list[str]:
 
 def report(folder: str) -> str:
   """The text of RESULTS.md, of the complete runs in a folder; ValueError if there is none."""
-  found = [
-    run
-    for run in runs.find_runs([folder])
-    if os.path.exists(os.path.join(run.folder, 'summary.json')) and run.summary()['is_complete']
-  ]
+  # A run that was stopped at once has a folder, but no summary or rows.
+  begun = [path for path, _, names in os.walk(folder) if 'summary.json' in names]
+  found = [run for run in map(runs.read_run, sorted(begun)) if run.summary()['is_complete']]
   if not found:
     raise ValueError(f'no run in {folder} is complete.')
   order = {task: i for i, task in enumerate(catalog.names())}
