@@ -68,6 +68,16 @@ def read_config(folder: str, settings: Mapping[str, Any]) -> Optional[dict[str, 
   return config
 
 
+def is_complete(folder: str, rounds: int) -> bool:
+  """Whether the run in a folder has done all its rounds, and so many of them."""
+  try:
+    with open(os.path.join(folder, 'summary.json'), encoding='utf-8') as file:
+      summary = json.load(file)
+  except (OSError, ValueError):
+    return False
+  return bool(summary.get('is_complete')) and summary.get('rounds') == rounds
+
+
 def check_same_data(config: Mapping[str, Any], data: Mapping[str, Any], folder: str) -> None:
   """Refuses to resume a run on other data: the numbers of clients and examples must agree."""
   for name, value in config['data'].items():

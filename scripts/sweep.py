@@ -10,13 +10,12 @@ on with the rest; Ctrl-C ends after saving. At the end a table, also in DIR/swee
 """
 
 import itertools
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Optional
 
 if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
   sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -100,7 +99,7 @@ def _job(combination: Mapping[str, str], fixed: Sequence[str]):
 def _run_all(jobs) -> int:
   failed = []
   for number, (folder, command, settings) in enumerate(jobs, 1):
-    if _is_complete(folder, settings):
+    if run_folder.is_complete(folder, settings['rounds']):
       sys.stderr.write(f'[{number}/{len(jobs)}] {folder}: complete already\n')
       continue
     sys.stderr.write(f'[{number}/{len(jobs)}] {folder}\n')
@@ -145,15 +144,6 @@ def _run(command: Sequence[str]) -> tuple[int, Optional[int]]:
     for number, handler in before:
       signal.signal(number, handler)
   return code, received[0] if received else None
-
-
-def _is_complete(folder: str, settings: Mapping[str, Any]) -> bool:
-  try:
-    with open(os.path.join(folder, 'summary.json'), encoding='utf-8') as file:
-      summary = json.load(file)
-  except (OSError, ValueError):
-    return False
-  return bool(summary.get('is_complete')) and summary.get('rounds') == settings['rounds']
 
 
 def main_cli() -> None:

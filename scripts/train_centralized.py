@@ -16,11 +16,10 @@ Tasks are those of scripts/train.py. All of a task's training examples are held 
 Overflow whole does not fit on most machines.
 """
 
-import json
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
     if rest:
       raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
     jobs = _jobs()
-    pending = [job for job in jobs if not _is_complete(job)]
+    pending = [job for job in jobs if not run_folder.is_complete(job['output_dir'], job['rounds'])]
     for job in pending:
       run_folder.check_writable(job['output_dir'])
       run_folder.read_config(job['output_dir'], job)
@@ -138,15 +137,6 @@ def _jobs() -> list[dict[str, Any]]:
       )
   settings_lib.options(jobs[0], 'task_option')
   return jobs
-
-
-def _is_complete(settings: Mapping[str, Any]) -> bool:
-  try:
-    with open(os.path.join(settings['output_dir'], 'summary.json'), encoding='utf-8') as file:
-      summary = json.load(file)
-  except (OSError, ValueError):
-    return False
-  return bool(summary.get('is_complete')) and summary.get('rounds') == settings['rounds']
 
 
 def _train_all(jobs, pending, arguments) -> int:
