@@ -25,7 +25,7 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 
 from absl import flags as absl_flags
 
-from scripts import sweep
+from scripts import command, sweep
 from tasks import catalog
 from tff_adaptive import files
 from tff_adaptive.reports import runs, tables
@@ -55,16 +55,12 @@ _OFFLINE = ('digits', 'digits_skewed', 'least_squares')
 
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run failed, 2 for bad input, 128 + signal if stopped."""
-  if any(a in ('-h', '--help') for a in arguments[1:]):
-    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
-    return 0
-  for name in _FLAGS:
-    _FLAGS[name].unparse()
   failed = 0
   try:
-    rest = _FLAGS(list(arguments))[1:]
+    if not command.read(_FLAGS, __doc__, arguments):
+      return 0
     chosen = _FLAGS.tasks or catalog.names()
-    unknown = [*rest, *(task for task in chosen if task not in catalog.names())]
+    unknown = [task for task in chosen if task not in catalog.names()]
     if unknown:
       raise ValueError(f'{unknown[0]!r} is not known; tasks: {", ".join(catalog.names())}.')
     for task in [] if _FLAGS.report_only else chosen:
@@ -74,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
       failed = failed or code
     os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.results)), exist_ok=True)
     files.write_text(f'{_FLAGS.results}.md', report(_FLAGS.output_dir))
-  except (ValueError, OSError, absl_flags.Error) as error:
+  except (ValueError, OSError) as error:
     sys.stderr.write(f'all_tasks.py: {" ".join(str(error).split())}\n')
     return 2
   sys.stdout.write(f'{_FLAGS.results}.md is written.\n')

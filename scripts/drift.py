@@ -23,7 +23,7 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 
 from absl import flags as absl_flags
 
-from scripts import sweep
+from scripts import command, sweep
 from tff_adaptive import costs, files
 from tff_adaptive.reports import figures, runs, tables
 
@@ -56,14 +56,10 @@ Cells = dict[tuple[str, str, str], list[runs.Run]]  # (task, row, alpha) -> runs
 
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run failed, 2 for bad input, 128 + signal if stopped."""
-  if any(a in ('-h', '--help') for a in arguments[1:]):
-    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
-    return 0
-  for name in _FLAGS:
-    _FLAGS[name].unparse()
   try:
-    rest = _FLAGS(list(arguments))[1:]
-    unknown = [*rest, *(task for task in _FLAGS.tasks if task not in _TITLES)]
+    if not command.read(_FLAGS, __doc__, arguments):
+      return 0
+    unknown = [task for task in _FLAGS.tasks if task not in _TITLES]
     if unknown:
       raise ValueError(f'{unknown[0]!r} is not known; the tasks are digits and mnist.')
     for options in [] if _FLAGS.report_only else _sweeps():
@@ -74,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.results)), exist_ok=True)
     files.write_text(f'{_FLAGS.results}.md', report(cells))
     draw(f'{_FLAGS.results}.png', cells)
-  except (ValueError, OSError, absl_flags.Error) as error:
+  except (ValueError, OSError) as error:
     sys.stderr.write(f'drift.py: {" ".join(str(error).split())}\n')
     return 2
   sys.stdout.write(f'{_FLAGS.results}.md and {_FLAGS.results}.png are written.\n')

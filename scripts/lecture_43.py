@@ -22,7 +22,7 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 
 from absl import flags as absl_flags
 
-from scripts import train
+from scripts import command, train
 from tff_adaptive import files
 from tff_adaptive.reports import runs, tables
 
@@ -58,15 +58,9 @@ absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_F
 
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
-  if any(a in ('-h', '--help') for a in arguments[1:]):
-    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
-    return 0
-  for name in _FLAGS:
-    _FLAGS[name].unparse()
   try:
-    rest = _FLAGS(list(arguments))[1:]
-    if rest:
-      raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
+    if not command.read(_FLAGS, __doc__, arguments):
+      return 0
     limits = [int(limit) for limit in _FLAGS.limits]
     if limits != sorted(limits) or limits[0] < 1:
       raise ValueError(f'--limits={",".join(_FLAGS.limits)}: give growing numbers such as 20,50.')
@@ -81,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     results = _FLAGS.results or os.path.join('results', _FLAGS.task)
     os.makedirs(os.path.dirname(os.path.abspath(results)), exist_ok=True)
     files.write_text(f'{results}.md', report())
-  except (ValueError, OSError, absl_flags.Error) as error:
+  except (ValueError, OSError) as error:
     sys.stderr.write(f'lecture_43.py: {" ".join(str(error).split())}\n')
     return 2
   sys.stdout.write(f'{results}.md is written.\n')
@@ -167,13 +161,13 @@ def report() -> str:
     ' target was not reached the best accuracy is told.\n\n'
   )
   versions = ', '.join(f'{k} {v}' for k, v in example.config['versions'].items())
-  command = f'python scripts/lecture_43.py --task={_FLAGS.task} --data_dir=DIR'
+  line = f'python scripts/lecture_43.py --task={_FLAGS.task} --data_dir=DIR'
   for name in ('fractions', 'epochs', 'batch_sizes', 'learning_rates', 'limits'):
     if _FLAGS[name].value != _FLAGS[name].default:
-      command += f' --{name}={",".join(_FLAGS[name].value)}'
+      line += f' --{name}={",".join(_FLAGS[name].value)}'
   text += tables.markdown(heading, rows)
   return text + (
-    f'\nData: {runs.without_folders(example.config["data"]["source"])}. Made by `{command}`;'
+    f'\nData: {runs.without_folders(example.config["data"]["source"])}. Made by `{line}`;'
     f' {example.config["started"][:10]}; {versions}.\n'
   )
 

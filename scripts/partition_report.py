@@ -22,6 +22,7 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 
 from absl import flags as absl_flags
 
+from scripts import command
 from scripts import settings as settings_lib
 from tasks import catalog, partition_report
 from tff_adaptive import checks, files, names
@@ -42,15 +43,9 @@ absl_flags.DEFINE_string(
 
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
-  if any(a in ('-h', '--help') for a in arguments[1:]):
-    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
-    return 0
-  for name in _FLAGS:
-    _FLAGS[name].unparse()
   try:
-    rest = _FLAGS(list(arguments))[1:]
-    if rest:
-      raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
+    if not command.read(_FLAGS, __doc__, arguments):
+      return 0
     if _FLAGS.task not in catalog.names():
       raise ValueError(f'--task: {names.unknown("task", _FLAGS.task, catalog.names())}')
     checks.whole_number('--clients', _FLAGS.clients, 1, 'give 1 or more')
@@ -63,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
       files.write_text(f'{_FLAGS.output}.md', text)
       sizes = [task.train.num_examples(client) for client in task.train.client_ids]
       figures.draw_partition(f'{_FLAGS.output}.png', sizes, labels[: _FLAGS.clients], task.name)
-  except (ValueError, OSError, absl_flags.Error) as error:  # tasks.DataError is a ValueError.
+  except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
     sys.stderr.write(f'partition_report.py: {" ".join(str(error).split())}\n')
     return 2
   return 0

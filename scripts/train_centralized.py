@@ -27,7 +27,7 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 
 from absl import flags as absl_flags
 
-from scripts import run_folder
+from scripts import command, run_folder
 from scripts import settings as settings_lib
 from tasks import catalog
 from tff_adaptive import checks, files, names
@@ -72,22 +72,16 @@ absl_flags.DEFINE_string(
 
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
-  if any(a in ('-h', '--help') for a in arguments[1:]):
-    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
-    return 0
-  for name in _FLAGS:
-    _FLAGS[name].unparse()
   try:
-    rest = _FLAGS(list(arguments))[1:]
-    if rest:
-      raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
+    if not command.read(_FLAGS, __doc__, arguments):
+      return 0
     jobs = _jobs()
     pending = [job for job in jobs if not run_folder.is_complete(job['output_dir'], job['rounds'])]
     for job in pending:
       run_folder.check_writable(job['output_dir'])
       run_folder.read_config(job['output_dir'], job)
     return _train_all(jobs, pending, arguments)
-  except (ValueError, absl_flags.Error) as error:  # tasks.DataError is a ValueError.
+  except ValueError as error:  # tasks.DataError is a ValueError.
     return _complain(error)
   except KeyboardInterrupt:
     return _complain('interrupted before the first epoch; nothing was trained.', 130)
