@@ -31,7 +31,8 @@ _VARIANTS = flags.DEFINE_list(
   'variants',
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
   'Ways to do a round; also ours_workers1, ours_workers2, ours_workers4: workers on this machine;'
-  ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one).',
+  ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one),'
+  ' +together (the cohort in batched operations).',
 )
 _ROUNDS = flags.DEFINE_integer('rounds', 10, 'Measured rounds, after two that are not.', 1)
 _SOAK_ROUNDS = flags.DEFINE_integer(

@@ -154,7 +154,7 @@ _FLAGS = (
     None,
     'Clients that train together, as batched operations, in the graph engine. Default: one, or as'
     ' the model prefers for clients of one size; on a GPU the cohort, at most 32, for a model that'
-    ' takes a client axis.',
+    ' takes a client axis; lower it where memory runs out.',
   ),
   (
     'Where',

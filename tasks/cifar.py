@@ -196,7 +196,7 @@ def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model
     augment: As in `load_cnn`.
 
   Returns:
-    A model of uint8 images [32, 32, 3] without a client axis.
+    A model of uint8 images [32, 32, 3] that also takes a leading client axis.
   """
   draw = networks.Initializer(seed)
   weights = [
@@ -213,7 +213,7 @@ def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model
     # In the weights' dtype, which mixed precision narrows.
     x = tf.cast((tf.cast(x, tf.float32) / 255 - mean) / deviation, weights[0].dtype)
     for kernel, bias in (weights[:2], weights[2:4]):
-      x = tf.nn.max_pool2d(tf.nn.relu(networks.conv(x, kernel, bias)), 2, 2, 'VALID')
+      x = networks.max_pool(tf.nn.relu(networks.conv(x, kernel, bias)), 2, 2)
     h = networks.flatten(x)
     for i in (4, 6):
       h = tf.nn.relu(networks.dense(h, weights[i], weights[i + 1]))
@@ -229,17 +229,18 @@ def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   4 with zeros is the usual one.
 
   Args:
-    x: uint8 [B, 32, 32, 3].
-    seed: int32 [2].
+    x: uint8 [B, 32, 32, 3], or [G, B, 32, 32, 3] with a client axis.
+    seed: int32 [2], or [G, 2].
 
   Returns:
     Images like x.
   """
   offsets = 2 * _PAD + 1
-  choice = tf.random.stateless_uniform(
-    [tf.shape(x)[0], 4], seed, maxval=offsets**2 * 4, dtype=tf.int32
-  )
-  x = resnet.flip(x, tf.equal(choice[:, 0] % 2, 0))
-  shifted = tf.where(tf.equal(choice[:, 1:2] % 2, 0), choice[:, 2:] % offsets, _PAD)
-  padded = tf.pad(x, [[0, 0], [_PAD, _PAD], [_PAD, _PAD], [0, 0]])
-  return resnet.crop(padded, shifted, _SHAPE[0])
+
+  def change(x, choice):
+    x = resnet.flip(x, tf.equal(choice[:, 0] % 2, 0))
+    shifted = tf.where(tf.equal(choice[:, 1:2] % 2, 0), choice[:, 2:] % offsets, _PAD)
+    padded = tf.pad(x, [[0, 0], [_PAD, _PAD], [_PAD, _PAD], [0, 0]])
+    return resnet.crop(padded, shifted, _SHAPE[0])
+
+  return networks.of_images(change, x, resnet.choices(x, seed, 4, offsets**2 * 4))

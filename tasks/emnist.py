@@ -95,7 +95,7 @@ def build_cnn(seed: int, num_classes: int = 62) -> models.Model:
     num_classes: 62 (1,206,590 parameters) or 10.
 
   Returns:
-    A model of inputs [28, 28, 1] without a client axis.
+    A model of inputs [28, 28, 1] that also takes a leading client axis.
   """
   draw = networks.Initializer(seed)
   weights = (
@@ -110,7 +110,7 @@ def build_cnn(seed: int, num_classes: int = 62) -> models.Model:
     k1, b1, k2, b2, k3, b3, k4, b4 = weights
     h = tf.nn.relu(networks.conv(x, k1, b1))
     h = tf.nn.relu(networks.conv(h, k2, b2))
-    h = networks.flatten(tf.nn.max_pool2d(h, 2, 2, 'VALID'))
+    h = networks.flatten(networks.max_pool(h, 2, 2))
     h = models.dropout(h, 0.25, seed, salt=0)
     h = models.dropout(tf.nn.relu(networks.dense(h, k3, b3)), 0.5, seed, salt=1)
     return networks.dense(h, k4, b4)

@@ -164,7 +164,7 @@ def build_cnn(seed: int) -> models.Model:
     seed: Draws the initial weights (Glorot uniform, zero biases).
 
   Returns:
-    A model without a client axis.
+    A model that also takes a leading client axis.
   """
   draw = networks.Initializer(seed)
   weights = (
@@ -177,7 +177,8 @@ def build_cnn(seed: int) -> models.Model:
   def forward(weights, x, training, seed):
     del training, seed
     for kernel, bias in (weights[:2], weights[2:4]):
-      x = tf.nn.max_pool2d(tf.nn.relu(networks.conv(x, kernel, bias, 'SAME')), 2, 2, 'SAME')
+      h = tf.nn.relu(networks.conv(x, kernel, bias, padding='SAME'))
+      x = networks.max_pool(h, 2, 2, 'SAME')
     h = tf.nn.relu(networks.dense(networks.flatten(x), *weights[4:6]))
     return networks.dense(h, *weights[6:])
 

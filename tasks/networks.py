@@ -1,7 +1,7 @@
 """Pieces that the tasks' models are put together from: initial weights and layers.
 
-Layers are pure functions of tensors. Those without convolutions are written for any number of
-leading dimensions, so that a model may take a leading axis of clients on weights and data alike.
+Layers are pure functions of tensors, and each also takes a leading axis of clients, on weights and
+data alike.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,14 +82,94 @@ def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
   return tf.matmul(x, kernel) + bias[..., tf.newaxis, :]
 
 
-def conv(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, padding: str = 'VALID') -> tf.Tensor:
-  """A convolution with stride 1 on [B, height, width, channels]."""
-  return tf.nn.conv2d(x, kernel, 1, padding) + bias
+def conv(
+  x: tf.Tensor,
+  kernel: tf.Tensor,
+  bias: Optional[tf.Tensor] = None,
+  stride: int = 1,
+  padding: str = 'VALID',
+) -> tf.Tensor:
+  """A convolution; with a client axis a grouped one, whose groups of channels are the clients.
+
+  Args:
+    x: [B, height, width, inputs], or [G, B, height, width, inputs] with a client axis.
+    kernel: [rows, columns, inputs, outputs], or with the client axis of x.
+    bias: [outputs], or with the client axis of x; none by default.
+    stride: Steps from one place of the kernel to the next, in both directions.
+    padding: 'VALID' or 'SAME', as in `tf.nn.conv2d`.
+
+  Returns:
+    [B, new height, new width, outputs], or with the client axis of x.
+  """
+  if kernel.shape.rank == 4:
+    y = tf.nn.conv2d(x, kernel, stride, padding)
+  else:
+    y = tf.nn.conv2d(_join_channels(x), _join_channels(kernel), stride, padding)
+    clients, outputs = tf.shape(kernel)[0], kernel.shape[-1]
+    y = tf.reshape(y, tf.concat([tf.shape(y)[:-1], [clients, outputs]], 0))
+    y = tf.transpose(y, [3, 0, 1, 2, 4])
+  return y if bias is None else y + _for_images(bias)
+
+
+def _join_channels(x):
+  """[G, a, b, c, channels] -> [a, b, c, G channels]."""
+  x = tf.transpose(x, [1, 2, 3, 0, 4])
+  return tf.reshape(x, tf.concat([tf.shape(x)[:3], [tf.reduce_prod(tf.shape(x)[3:])]], 0))
+
+
+def _for_images(vector):
+  """[..., channels] in a shape that goes with [..., B, height, width, channels]."""
+  return vector[..., tf.newaxis, tf.newaxis, tf.newaxis, :]
+
+
+def max_pool(x: tf.Tensor, size: int, stride: int, padding: str = 'VALID') -> tf.Tensor:
+  """The largest of size x size pixels, of images [..., height, width, channels]."""
+  return of_images(lambda images: tf.nn.max_pool2d(images, size, stride, padding), x)
+
+
+def of_images(function: Callable, x: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+  """Does the same to each image, whether or not there is a client axis.
+
+  Args:
+    function: ([n, height, width, channels], *others) -> [n, ...] with known inner dimensions.
+    x: Images, [..., height, width, channels].
+    *others: What else it takes of each image, with the leading dimensions of x and one more.
+
+  Returns:
+    What it returns, with the leading dimensions of x.
+  """
+  x = tf.convert_to_tensor(x)
+  if x.shape.rank == 4:
+    return function(x, *others)
+  flat = tf.reshape(x, [-1, *x.shape[-3:]])
+  y = function(flat, *(tf.reshape(o, [-1, o.shape[-1]]) for o in others))
+  return tf.reshape(y, tf.concat([tf.shape(x)[:-3], y.shape[1:]], 0))
 
 
 def flatten(x: tf.Tensor) -> tf.Tensor:
-  """[B, ...] with known inner dimensions to [B, their product]."""
-  return tf.reshape(x, [-1, int(np.prod(x.shape[1:]))])
+  """Images [..., height, width, channels] to [..., all in one]."""
+  return tf.reshape(x, tf.concat([tf.shape(x)[:-3], [int(np.prod(x.shape[-3:]))]], 0))
+
+
+def group_norm(
+  x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, groups: int, epsilon: float = 1e-3
+) -> tf.Tensor:
+  """Group normalisation ("Group Normalization", equation 1).
+
+  Args:
+    x: [..., B, height, width, channels].
+    scale: [..., channels].
+    offset: [..., channels].
+    groups: Groups of channels; each group of an image gets mean 0 and variance 1.
+    epsilon: Added to the variance.
+
+  Returns:
+    A tensor like x.
+  """
+  grouped = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [groups, x.shape[-1] // groups]], 0))
+  mean, variance = tf.nn.moments(grouped, [-4, -3, -1], keepdims=True)
+  normed = (grouped - mean) * tf.math.rsqrt(variance + epsilon)
+  return tf.reshape(normed, tf.shape(x)) * _for_images(scale) + _for_images(offset)
 
 
 class SummedLossModel(models.Model):
@@ -112,7 +192,6 @@ def classifier(
   *,
   x_dtype: tf.DType = tf.float32,
   penalty: Optional[Callable] = None,
-  client_axis: bool = False,
 ) -> models.Model:
   """A model with softmax cross-entropy and accuracy.
 
@@ -121,11 +200,10 @@ def classifier(
     forward: (weights, x, training, seed) -> logits [..., B, classes].
     x_shape: The shape of one input.
     x_dtype: The dtype of the inputs.
-    penalty: As in `models.Model`.
-    client_axis: As in `models.Model`.
+    penalty: As in `models.Model`, with the client axis.
 
   Returns:
-    A `models.Model` whose labels are int32 class numbers.
+    A `models.Model` that also takes a leading client axis; its labels are int32 class numbers.
   """
   return models.Model(
     initial_weights=initial_weights,
@@ -135,7 +213,7 @@ def classifier(
     x_spec=tf.TensorSpec([None, *x_shape], x_dtype),
     y_spec=tf.TensorSpec([None], tf.int32),
     penalty=penalty,
-    client_axis=client_axis,
+    client_axis=True,
   )
 
 
@@ -177,4 +255,4 @@ def perceptron(
       h = dense(h if i == 0 else tf.nn.relu(h), weights[i], weights[i + 1])
     return h
 
-  return classifier(perceptron_weights(seed, widths), forward, x_shape, client_axis=True)
+  return classifier(perceptron_weights(seed, widths), forward, x_shape)

@@ -17,7 +17,6 @@ from tff_adaptive import models
 CROP = 24
 _FILTERS = (64, 128, 256, 512)
 _BLOCKS = 2
-_EPSILON = 1e-3
 
 
 def build(
@@ -34,7 +33,7 @@ def build(
       and always in evaluation.
 
   Returns:
-    A model of uint8 images [32, 32, 3] without a client axis.
+    A model of uint8 images [32, 32, 3] that also takes a leading client axis.
   """
   draw = networks.Initializer(seed)
   weights, decayed = [], []
@@ -48,12 +47,17 @@ def build(
       decayed += [len(weights), len(weights) + 1]
       weights += [draw.normal(0.01, *shape), networks.zeros(shape[1])]
 
+  ranks = [np.ndim(w) for w in weights]
+
   def forward(weights, x, training, seed):
     x = prepare(x, seed if training and distort else None)
     return apply(weights, tf.cast(x, weights[0].dtype), groups)
 
   def penalty(weights):
-    return l2 * tf.add_n([tf.reduce_sum(tf.square(weights[i])) for i in decayed])
+    return l2 * tf.add_n([squares(weights[i], ranks[i]) for i in decayed])
+
+  def squares(w, rank):
+    return tf.reduce_sum(tf.square(w), list(range(-rank, 0)))  # Not over a client axis.
 
   return networks.classifier(
     weights, forward, [32, 32, 3], x_dtype=tf.uint8, penalty=penalty if l2 else None
@@ -85,62 +89,63 @@ def apply(weights, x: tf.Tensor, groups: int) -> tf.Tensor:
 
   Args:
     weights: In the order of `_layers`: a kernel a convolution, scale and offset a normalisation.
-    x: float32 [B, height, width, 3].
+    x: float32 [B, height, width, 3], or with a leading client axis, as the weights.
     groups: As in `build`.
 
   Returns:
-    Logits, [B, classes].
+    Logits, [B, classes], or with the client axis.
   """
   left = iter(weights)
 
   def conv(x, stride=1):
-    return tf.nn.conv2d(x, next(left), stride, 'SAME')
+    return networks.conv(x, next(left), None, stride, 'SAME')
 
   def norm(x):
-    return group_norm(x, next(left), next(left), groups)
+    return networks.group_norm(x, next(left), next(left), groups)
 
   x = tf.nn.relu(norm(conv(x, 2)))
-  x = tf.nn.max_pool2d(x, 3, 2, 'SAME')
+  x = networks.max_pool(x, 3, 2, 'SAME')
   for stage, filters in enumerate(_FILTERS):
     for block in range(_BLOCKS):
       residual = tf.nn.relu(norm(x)) if stage or block else x
       residual = conv(residual)
       residual = conv(tf.nn.relu(norm(residual)))
       x = residual + (x if x.shape[-1] == filters else norm(conv(x)))
-  x = tf.reduce_mean(tf.nn.relu(norm(x)), [1, 2])
+  x = tf.reduce_mean(tf.nn.relu(norm(x)), [-3, -2])
   return networks.dense(x, next(left), next(left))
-
-
-def group_norm(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, groups: int) -> tf.Tensor:
-  """Group normalisation of [B, height, width, channels] ("Group Normalization", equation 1)."""
-  height, width, channels = x.shape[1:]
-  grouped = tf.reshape(x, [-1, height, width, groups, channels // groups])
-  mean, variance = tf.nn.moments(grouped, [1, 2, 4], keepdims=True)
-  normed = (grouped - mean) * tf.math.rsqrt(variance + _EPSILON)
-  return tf.reshape(normed, [-1, height, width, channels]) * scale + offset
 
 
 def prepare(x: tf.Tensor, seed) -> tf.Tensor:
   """Crops to 24 x 24 and standardises each image.
 
   Args:
-    x: uint8 [B, 32, 32, 3].
-    seed: int32 [2] for a random crop and flip of each image, None for the central crop.
+    x: uint8 [B, 32, 32, 3], or [G, B, 32, 32, 3] with a client axis.
+    seed: int32 [2], or [G, 2], for a random crop and flip of each image; None for the central crop.
 
   Returns:
-    float32 [B, 24, 24, 3], each image with mean 0 and variance 1.
+    float32 [B, 24, 24, 3], or with the client axis, each image with mean 0 and variance 1.
   """
-  margin = x.shape[1] - CROP
-  if seed is None:
-    x = x[:, margin // 2 : margin // 2 + CROP, margin // 2 : margin // 2 + CROP]
-  else:
+  margin = x.shape[-2] - CROP
+
+  def cut(x, choice):
     # A number of its own for each image: the row and column of the crop, and whether it is flipped.
-    choice = tf.random.stateless_uniform(
-      [tf.shape(x)[0], 3], seed, maxval=(margin + 1) ** 2 * 2, dtype=tf.int32
-    )
     x = crop(x, choice[:, :2] % (margin + 1), CROP)
-    x = flip(x, tf.equal(choice[:, 2] % 2, 0))
+    return flip(x, tf.equal(choice[:, 2] % 2, 0))
+
+  if seed is None:
+    middle = slice(margin // 2, margin // 2 + CROP)
+    x = x[..., middle, middle, :]
+  else:
+    x = networks.of_images(cut, x, choices(x, seed, 3, (margin + 1) ** 2 * 2))
   return tf.image.per_image_standardization(tf.cast(x, tf.float32))
+
+
+def choices(x: tf.Tensor, seed: tf.Tensor, count: int, below: int) -> tf.Tensor:
+  """Draws whole numbers from 0 on for each image, int32 [B, count], or [G, B, count]."""
+  shape = [tf.shape(x)[-4], count]
+  return models.with_seed(
+    lambda s: tf.random.stateless_uniform(shape, s, maxval=below, dtype=tf.int32), seed
+  )
 
 
 def crop(x: tf.Tensor, corner: tf.Tensor, size: int) -> tf.Tensor:

@@ -28,15 +28,22 @@ def dropout(x: tf.Tensor, rate: float, seed: Optional[tf.Tensor], salt: int) -> 
   if not 0 < rate < 1:
     raise ValueError(f'dropout rate is {rate}; it must lie in [0, 1)')
 
-  def uniform(one_seed, shape):
-    salted = tf.stack([one_seed[0], one_seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
+  shape = tf.shape(x)[seed.shape.rank - 1 :]
+
+  def uniform(seed):
+    salted = tf.stack([seed[0], seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
     return tf.random.stateless_uniform(shape, salted, dtype=tf.float32)
 
-  if seed.shape.rank == 2:
-    u = tf.stack([uniform(one, tf.shape(x)[1:]) for one in tf.unstack(seed)])
-  else:
-    u = uniform(seed, tf.shape(x))
+  u = with_seed(uniform, seed)
   return tf.where(u >= rate, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros([], x.dtype))
+
+
+def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
+  """Draws with a seed, int32 [2], or with one seed a client, [G, 2]: stacked then, [G, ...].
+
+  Each client gets what it would get alone.
+  """
+  return draw(seed) if seed.shape.rank == 1 else tf.stack([draw(s) for s in tf.unstack(seed)])
 
 
 class Model(tff.learning.models.FunctionalModel):

@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 from scripts.benchmarking import hand_loop, local_workers, works
 from tff_adaptive import algorithms, batching, execution, mixed_precision
 
-OPTIONS = ('bfloat16', 'float16', 'xla', 'single')
+OPTIONS = ('bfloat16', 'float16', 'xla', 'single', 'together')
 
 
 def build(variant: str, work: works.Work, data_dir: str, device: str = 'auto') -> Any:
@@ -20,7 +20,7 @@ def build(variant: str, work: works.Work, data_dir: str, device: str = 'auto') -
 
   Args:
     variant: A name; after ours_graph also options, such as ours_graph+xla+bfloat16: `single`
-      trains clients one after another.
+      trains clients one after another, `together` the whole cohort in batched operations.
     work: The work.
     data_dir: Folder with real data, or ''.
     device: 'auto', 'cpu' or 'gpu'.
@@ -37,8 +37,9 @@ def build(variant: str, work: works.Work, data_dir: str, device: str = 'auto') -
   if context == 'native':
     execution.set_native_context()
   elif context == 'graph':
-    single = 1 if 'single' in options else None
-    execution.set_graph_context(clients_per_step=single, device=device)
+    together = {'single': 1, 'together': work.cohort}
+    asked = next((together[option] for option in options if option in together), None)
+    execution.set_graph_context(clients_per_step=asked, device=device)
   elif context.startswith('workers'):
     workers = local_workers.LocalWorkers(int(context[len('workers') :]))
     execution.set_remote_context(workers.addresses)

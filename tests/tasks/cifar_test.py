@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 from tensorflow_federated.python.simulation.models import resnet_models
 
 import tasks
-from tasks import cifar, resnet
+from tasks import cifar, networks, resnet
 from tests.tasks import data
 
 X = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3]).astype(np.uint8)
@@ -71,7 +71,7 @@ def test_the_paper_has_two_groups_and_the_l2_term():
 
 def test_group_norm_normalises_each_group_of_an_image():
   x = tf.constant(np.random.default_rng(0).normal(3, 5, [2, 4, 4, 6]), tf.float32)
-  y = resnet.group_norm(x, tf.ones(6), tf.zeros(6), 2).numpy()
+  y = networks.group_norm(x, tf.ones(6), tf.zeros(6), 2).numpy()
   for image in y:
     for group in (image[..., :3], image[..., 3:]):
       assert abs(group.mean()) < 1e-5

@@ -70,9 +70,7 @@ def test_a_step_together_is_as_one_after_another(name):
   shares = tf.constant([[0.5, 0.5], [1.0, 0.0]])  # The second client has one example and padding.
   sizes = tf.constant([2.0, 1.0])
   # The clients' weights differ, as they do after a step.
-  # Eighteen layers with ReLUs magnify float32's rounding to a percent; in float64 it does not show.
-  dtype = np.float64 if name == 'cifar100' else np.float32
-  weights = [tf.constant(np.stack([w, 1.01 * w]), dtype) for w in model.initial_weights[0]]
+  weights = [tf.constant(np.stack([w, 1.01 * w]), tf.float32) for w in model.initial_weights[0]]
 
   @tf.function(autograph=False)
   def one(weights, batch, weighting, seed):
@@ -84,12 +82,27 @@ def test_a_step_together_is_as_one_after_another(name):
 
   grads, metrics = both(tuple(weights), examples, (shares, sizes), seeds)
   for i in range(2):
-    mine = {key: value[i] for key, value in examples.items()}
-    expected, expected_metrics = one(
-      tuple(w[i] for w in weights), mine, (shares[i], sizes[i]), seeds[i]
-    )
-    for found, wanted in zip(grads, expected):
-      wanted = tf.convert_to_tensor(wanted).numpy()
-      scale = np.abs(wanted).max()
-      np.testing.assert_allclose(tf.convert_to_tensor(found)[i], wanted, 1e-3, 1e-4 * scale)
+
+    def alone(dtype, i=i):
+      mine = {key: value[i] for key, value in examples.items()}
+      cast = tuple(tf.cast(w[i], dtype) for w in weights)
+      found, sums = one(cast, mine, (shares[i], sizes[i]), seeds[i])
+      return [tf.convert_to_tensor(g).numpy() for g in found], sums
+
+    found = [tf.convert_to_tensor(g)[i].numpy() for g in grads]
+    wanted, expected_metrics = alone(tf.float32)
     np.testing.assert_allclose(metrics[i], expected_metrics, rtol=1e-4)
+    if name != 'cifar100':
+      for a, b in zip(found, wanted):
+        np.testing.assert_allclose(a, b, 1e-3, 1e-4 * np.abs(b).max())
+    else:
+      # Eighteen layers with ReLUs magnify float32's rounding to a percent: together it must be
+      # about as near to the gradient in float64 as it is alone.
+      exact, _ = alone(tf.float64)
+      assert _distance(found, exact) < 3 * _distance(wanted, exact) < 0.1
+
+
+def _distance(a, b):
+  """Euclidean, relative to b."""
+  a, b = (np.concatenate([g.ravel() for g in gradient]) for gradient in (a, b))
+  return np.linalg.norm(a - b) / np.linalg.norm(b)
