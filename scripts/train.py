@@ -54,6 +54,7 @@ def _train(
   from scripts import processes
   from tff_adaptive import client_states, execution, interrupts, training
 
+  execution.remember_workers()
   if settings['device'] == 'cpu':
     execution.hide_gpus()  # From evaluation too.
   folder = settings['output_dir']

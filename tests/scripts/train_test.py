@@ -201,3 +201,12 @@ def test_bad_data_is_refused_with_one_line_and_nothing_written(tmp_path, capsys,
   assert train.main(['train.py', output_dir]) == 2
   assert "client '07' has no examples" in capsys.readouterr().err
   assert sorted(os.listdir(tmp_path)) == ['file', 'truncated']
+
+
+@pytest.mark.slow
+def test_an_error_is_all_that_a_program_that_ends_early_says(tmp_path):
+  run = _Run('--task=emnist_cr', f'--data_dir={tmp_path}', f'--output_dir={tmp_path / "run"}')
+  code, output = run.end()
+  assert code == 2
+  assert output.startswith('train.py: there is no emnist_all.sqlite in ')
+  assert output.count('\n') == 1  # Nothing of TFF's own clean-up.
