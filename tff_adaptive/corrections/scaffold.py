@@ -61,6 +61,8 @@ class Scaffold(_ControlVariates):
   Attributes:
     option: How a client renews h_i: 1, the gradient at theta^{t-1} over all its examples; or
       2, h_i - h + g_i / (K_i eta_l) with the steps that it took and the rate of this round.
+      1 is for losses that are means over a batch: a summed one, such as that of stackoverflow_lr,
+      has another scale over all examples than in the local steps, unless a step takes them all.
   """
 
   option: int = 2
