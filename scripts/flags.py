@@ -121,7 +121,13 @@ _FLAGS = (
     None,
     'Option 1 or 2 of scaffold. Default 2; 1 is not for stackoverflow_lr, whose loss is a sum.',
   ),
-  ('Client work', str, 'client_weighting', None, 'Weight of a client: examples or uniform.'),
+  (
+    'Client work',
+    str,
+    'client_weighting',
+    None,
+    'Weight of a client: examples, uniform, or tokens (shakespeare and stackoverflow_nwp).',
+  ),
   ('Client work', float, 'weight_decay', None, 'Weight decay of the clients.'),
   ('Client work', float, 'clip_norm', None, 'Clips local gradients to this 2-norm. Default none.'),
   (

@@ -28,11 +28,16 @@ def build_process(settings: Mapping[str, Any], task: Any, model: Any) -> Any:
     model = mixed_precision.convert(model, settings['mixed_precision'])
   options = {
     'client_learning_rate': settings_lib.schedule(settings, 'client'),
-    'client_weighting': settings['client_weighting'],
+    'client_weighting': (
+      task.client_weight
+      if settings['client_weighting'] == 'tokens'
+      else settings['client_weighting']
+    ),
     'batching': batching.Batching(
       settings['batch_size'] or None,
       settings['client_epochs'],
       fill_last=settings['fill_last_batch'],
+      unit_starts=task.unit_starts,
     ),
     'weight_decay': settings['weight_decay'],
     'clip_norm': settings['clip_norm'],

@@ -92,7 +92,8 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
   for side in ('client', 'server'):
     schedule(settings, side)
   options(settings, 'task_option')
-  _check_name('client_weighting', settings['client_weighting'], ('examples', 'uniform'))
+  weightings = ('examples', 'uniform', catalog.sizes(settings['task']).get('client_weighting'))
+  _check_name('client_weighting', settings['client_weighting'], tuple(filter(None, weightings)))
   if settings['client_state_store'] is not None:
     _check_name('client_state_store', settings['client_state_store'], ('memory', 'disk'))
   if settings['output_dir'] is None:
@@ -204,7 +205,7 @@ def _defaults(settings):
   values = {
     'client_schedule': 'constant',
     'server_schedule': 'constant',
-    'client_weighting': 'uniform' if algorithm in _UNIFORM else 'examples',
+    'client_weighting': 'examples',
     'weight_decay': 0.0,
     'fill_last_batch': False,
   }
@@ -215,6 +216,8 @@ def _defaults(settings):
   own.update(client_state_store='memory')
   values.update({k: v for k, v in own.items() if algorithm in _ALGORITHM_FLAGS[k]})
   values.update(catalog.defaults(task, algorithm))
+  if algorithm in _UNIFORM:
+    values['client_weighting'] = 'uniform'
   if server != 'sgd' and algorithm not in _FIXED_SERVER:
     # A composition takes the rates that were tuned for its server optimizer.
     tuned = catalog.defaults(task, _NAMED_AFTER[server])

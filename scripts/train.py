@@ -147,6 +147,7 @@ def _training_config(settings: Mapping[str, Any], task: Any, model: Any) -> Any:
       settings['batch_size'] or None,
       settings['client_epochs'],
       settings['scaffold_option'] or 2,
+      model.initial_weights[0][0].dtype.itemsize,
     ),
   )
 
@@ -162,7 +163,7 @@ def _say_how_large(process: Any, config: Any, folder: str, num_clients: int) -> 
     client_states.num_bytes(process.initial_client_state),
     config.client_state_store,
     cache_bytes=config.client_state_cache_bytes,
-    folder=config.client_state_dir or folder,
+    path=config.checkpoint_path(folder),
   )
   sys.stderr.write(plan.describe() + '\n')
 

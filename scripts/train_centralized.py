@@ -190,7 +190,13 @@ def _train(settings, task, examples, arguments, stop):
   else:
     optimizer = optimizers.build_sgdm(rate, momentum=0.9 if name == 'sgdm' else 0.0)
   return training.train(
-    centralized.CentralizedTraining(model, optimizer, batch_size=settings['batch_size'], seed=seed),
+    centralized.CentralizedTraining(
+      model,
+      optimizer,
+      batch_size=settings['batch_size'],
+      seed=seed,
+      unit_starts=task.unit_starts,
+    ),
     centralized.OneClient(examples),
     processes.build_evaluation(task, model),
     training.TrainingConfig(

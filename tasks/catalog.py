@@ -18,6 +18,8 @@ FED_OPT = (*ADAPTIVE, 'fed_avgm', 'fed_avg')
 DRIFT_CORRECTED = ('fed_prox', 'scaffold', 'scaffold_m', 'fed_dyn', 'ada_best')
 ALGORITHMS = FED_OPT + DRIFT_CORRECTED
 
+# The authors' published code weighs a client of these tasks by its tokens that are not padding.
+_TOKENS = MappingProxyType({'client_weighting': 'tokens'})
 _MU = 0.02  # AdaBest, section 4.2: throughout.
 _BETA = 0.96  # The same: chosen at 10 % participation.
 
@@ -120,6 +122,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       client_rate=(0, 0, 0, 0, 0),
       server_rate=(-0.5, -2, -2, -0.5, 0),
       tau=(-1, -3, -3),
+      extra=_TOKENS,
       is_tuned=True,
     ),
     'stackoverflow_nwp': Entry(
@@ -132,6 +135,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       client_rate=(-0.5, -0.5, -0.5, -0.5, -0.5),
       server_rate=(-1.5, -2, -2, 0, 0),
       tau=(-4, -5, -5),
+      extra=_TOKENS,
       is_tuned=True,
     ),
     'stackoverflow_lr': Entry(
@@ -235,7 +239,8 @@ def sizes(task: str) -> dict[str, Any]:
 
   Returns:
     clients_per_round, batch_size, rounds, client_epochs, max_examples_per_client (None: all), and
-    client_schedule, weight_decay and fill_last_batch where the task's paper uses them.
+    client_schedule, weight_decay, fill_last_batch and client_weighting where the task's paper has
+    its own.
 
   Raises:
     KeyError: If the name is unknown.

@@ -84,6 +84,11 @@ def accuracy(ignored: Sequence[int]) -> Callable:
   return metric
 
 
+def num_tokens(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:
+  """The targets that are not padding in all of a client's steps: the published client weight."""
+  return metrics['accuracy'][..., 1]
+
+
 def build_model(
   weights: Sequence[np.ndarray],
   run: Callable,

@@ -1,8 +1,10 @@
 """Next-character prediction in Shakespeare's plays; a client is a role.
 
 The data are TFF's (`tff.simulation.datasets.shakespeare`). A snippet becomes its characters' ids
-between a beginning and an end token, padded to whole sequences of 80 + 1, exactly as TFF's
-baseline task does, but for all snippets at once.
+between a beginning and an end token, padded to whole sequences of 80 + 1. As in TFF's baseline
+task and the authors' published code, a client shuffles its snippets, so that the sequences of a
+snippet follow each other; here among all its snippets, there in a buffer of 50 (TFF: all). As in
+the published code, a client's weight is its number of tokens.
 """
 
 from typing import Optional
@@ -64,6 +66,8 @@ def load(
     description=catalog.describe(name),
     defaults=catalog.sizes(name),
     notes={'padding': padding},
+    unit_starts=lambda x: tf.equal(x[:, 0], BEGIN),
+    client_weight=language.num_tokens,
   )
 
 

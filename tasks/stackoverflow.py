@@ -79,6 +79,7 @@ def load(
     description=catalog.describe(name),
     defaults=catalog.sizes(name),
     notes=notes,
+    client_weight=language.num_tokens if name == 'stackoverflow_nwp' else None,
   )
 
 

@@ -156,6 +156,9 @@ class Task:
     test: OrderedDict(x, y) of further held-out examples, or None.
     defaults: The task's usual sizes by flag name, such as clients_per_round and batch_size.
     notes: Further facts worth recording with a run, by name.
+    unit_starts: See `tff_adaptive.Batching`.
+    client_weight: A client's weight from its training metrics, for client_weighting 'tokens'; None
+      where examples are not made of tokens.
   """
 
   name: str
@@ -168,3 +171,5 @@ class Task:
   test: Optional[ExampleArrays] = None
   defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  unit_starts: Optional[Callable] = None
+  client_weight: Optional[Callable] = None

@@ -1,6 +1,7 @@
 """How a client's examples become the batches of its local steps."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -18,12 +19,15 @@ class Batching:
     shuffle: Whether each epoch goes through the examples in a new order.
     fill_last: Whether the last batch of an epoch is filled up by drawing again from the client's
       own examples, as AdaBest's experiments do; otherwise it is as small as it is.
+    unit_starts: x [n, ...] -> bool [n], where a unit of examples begins (the pieces of one text,
+      say) that shuffling keeps together and in order; None: every example is a unit.
   """
 
   batch_size: Optional[int]
   epochs: int = 1
   shuffle: bool = True
   fill_last: bool = False
+  unit_starts: Optional[Callable[[tf.Tensor], tf.Tensor]] = None
 
   def __post_init__(self):
     if self.batch_size is not None:
@@ -65,21 +69,24 @@ class Plan:
     return tf.concat([counts / sizes, sizes], 1)
 
 
-def plan(batching: Batching, num_examples: tf.Tensor, seed: tf.Tensor) -> Plan:
+def plan(batching: Batching, x: tf.Tensor, seed: tf.Tensor) -> Plan:
   """Draws a client's batches for one round.
 
   Args:
     batching: How to batch.
-    num_examples: n_i, int32 scalar.
+    x: The client's inputs [n, ...].
     seed: int32 [2].
 
   Returns:
     The plan; K = E ceil(n / B).
   """
-  epochs, n = batching.epochs, num_examples
+  epochs, n = batching.epochs, tf.shape(x)[0]
   if batching.shuffle and batching.batch_size is not None:
     keys = tf.random.stateless_uniform([epochs, n], fold(seed, 1))
-    order = tf.argsort(keys, axis=-1)
+    if batching.unit_starts is not None:
+      units = tf.cumsum(tf.cast(batching.unit_starts(x), tf.int32)) - 1
+      keys = tf.gather(keys, tf.maximum(units, 0), axis=1)  # The first example begins one anyhow.
+    order = tf.argsort(keys, axis=-1, stable=True)
   else:
     order = tf.tile(tf.range(n)[tf.newaxis], [epochs, 1])
   if batching.batch_size is None:

@@ -5,7 +5,8 @@ epoch, its cohort the one client who has all examples.
 """
 
 import collections
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -67,6 +68,7 @@ class CentralizedTraining:
     *,
     batch_size: int,
     seed: int = 0,
+    unit_starts: Optional[Callable] = None,
   ):
     """Creates the process.
 
@@ -75,10 +77,11 @@ class CentralizedTraining:
       optimizer: Any TFF optimizer; those of `tff_adaptive.optimizers` are the papers'.
       batch_size: Examples a step; the last step of an epoch takes what is left.
       seed: Seed of shuffling and dropout.
+      unit_starts: See `batching.Batching`.
     """
     self._model, self._optimizer = model, optimizer
     local = local_models.wrap(model)
-    batching = batching_lib.Batching(batch_size)
+    batching = batching_lib.Batching(batch_size, unit_starts=unit_starts)
 
     @tf.function(autograph=False, reduce_retracing=True)
     def run_epoch(weights, optimizer_state, epoch, x, y):

@@ -7,6 +7,7 @@ SQLite rolls back what was not committed when the file is opened again.
 """
 
 import collections
+import contextlib
 import dataclasses
 import json
 import sqlite3
@@ -52,7 +53,9 @@ class ClientStateStore:
 
   A client never seen has `initial_state` and costs nothing. States put since the last
   `commit` are in the cache or, once evicted, in the file's open transaction; either way
-  they are lost together if the process ends before the next `commit`.
+  they are lost together if the process ends before the next `commit`. After the file could
+  not be written the store is of no more use: it drops what was not committed, and every call
+  raises the same error.
 
   Use it from one thread only, and from one process at a time (the file is locked).
   """
@@ -82,6 +85,7 @@ class ClientStateStore:
     self._cache: collections.OrderedDict[str, bytes] = collections.OrderedDict()
     self._dirty: set = set()
     self._used = 0
+    self._failure: Optional[StateError] = None
     self._file = None if path is None else self._open(path)
 
   def __enter__(self) -> 'ClientStateStore':
@@ -104,6 +108,7 @@ class ClientStateStore:
     Returns:
       A list of structures like `initial_state`, of read-only NumPy arrays.
     """
+    self._check()
     return [self._packer.unpack(self._find(client_id)) for client_id in client_ids]
 
   def put(self, client_ids: Sequence[str], states: Sequence[Any]) -> None:
@@ -121,6 +126,7 @@ class ClientStateStore:
       raise ValueError(f'{len(client_ids)} client ids but {len(states)} states.')
     if len(set(client_ids)) != len(client_ids):
       raise ValueError('A client id occurs twice among those to store.')
+    self._check()
     packed = [self._packer.pack(state) for state in states]
     for client_id, blob in zip(client_ids, packed):
       self._dirty.add(client_id)
@@ -148,6 +154,7 @@ class ClientStateStore:
       (i, leaf.dtype.str, json.dumps(leaf.shape), leaf.tobytes()) for i, leaf in enumerate(leaves)
     ]
     values = {'round': round_number, 'metadata': dict(metadata or {})}
+    self._check()
     try:
       for client_id in sorted(self._dirty):
         self._write(client_id, self._cache[client_id])
@@ -160,7 +167,7 @@ class ClientStateStore:
       self._file.execute('COMMIT')
       self._file.execute('BEGIN IMMEDIATE')
     except (sqlite3.Error, OverflowError) as error:
-      raise self._error('cannot be written', error) from error
+      raise self._fail(error) from error
     self._dirty.clear()
 
   def restore(self, server_state_like: Any) -> Optional[Checkpoint]:
@@ -243,7 +250,7 @@ class ClientStateStore:
         try:
           self._write(evicted_id, evicted)
         except sqlite3.Error as error:
-          raise self._error('cannot be written', error) from error
+          raise self._fail(error) from error
         self._dirty.discard(evicted_id)
 
   def _write(self, client_id: str, blob: bytes) -> None:
@@ -285,6 +292,20 @@ class ClientStateStore:
           ' file is of another algorithm, model or version. Start in a new folder.'
         )
     return file
+
+  def _check(self) -> None:
+    if self._failure is not None:
+      raise self._failure
+
+  def _fail(self, error: Exception) -> StateError:
+    """Gives up: of a failed transaction SQLite may have kept nothing, or a part."""
+    self._failure = self._error('cannot be written', error)
+    self._cache.clear()
+    self._dirty.clear()
+    self._used = 0
+    with contextlib.suppress(sqlite3.Error):  # It may have rolled back by itself.
+      self._file.execute('ROLLBACK')
+    return self._failure
 
   def _error(self, what: str, error: Exception) -> StateError:
     text = str(error)

@@ -43,13 +43,14 @@ class Trained(NamedTuple):
   """Result of a client's round.
 
   Attributes:
-    update: g_i = theta^{t-1} - theta_i; zero if it is not finite.
-    kept: What the client keeps; unchanged if the update is not finite.
-    upload: What the correction uploads; zero if the update is not finite.
+    update: g_i = theta^{t-1} - theta_i; zero if it is not used.
+    kept: What the client keeps; unchanged if the update is not used.
+    upload: What the correction uploads; zero if the update is not used.
     num_examples: Examples seen, float32: a client's n_i (its epochs not counted) for whole
       arrays, all examples of its dataset for batches.
-    is_finite: float32, 1 or 0.
-    squared_norm: ||g_i||^2, 0 if not finite.
+    is_used: float32: 1 if it took a step and its update is finite, else 0.
+    diverged: float32: 1 if its update is not finite, else 0.
+    squared_norm: ||g_i||^2, 0 if not used.
     metrics: Unfinalized training metrics.
   """
 
@@ -57,7 +58,8 @@ class Trained(NamedTuple):
   kept: Any
   upload: Any
   num_examples: tf.Tensor
-  is_finite: tf.Tensor
+  is_used: tf.Tensor
+  diverged: tf.Tensor
   squared_norm: tf.Tensor
   metrics: Any
 
@@ -177,7 +179,9 @@ def _train(
     full_gradient=lambda: source.mean_gradient(theta_0, non_trainable),
   )
   optimizer = _LeanOptimizer(training.optimizer, start, rate)
-  moves_without_data = training.weight_decay or type(correction) is not corrections.Correction
+  moves_without_data = (
+    training.weight_decay or model.has_penalty or type(correction) is not corrections.Correction
+  )
 
   def step(state, local):
     theta, slots, metrics = state
@@ -201,21 +205,23 @@ def _train(
   (theta, _, metrics), steps, seen = source.run(step, (start, optimizer.slots, model.start(size)))
   g_i = corrections.combine(tf.subtract, theta_0, theta)
   squared_norm = corrections.squared_norm(g_i, size)
-  # One pass finds any NaN or infinity; a norm that overflows has diverged as well. A client that
-  # took no step has nothing to say either.
-  is_finite = tf.math.is_finite(squared_norm) & (steps > 0)
+  # One pass finds any NaN or infinity; a norm that overflows has diverged as well.
+  is_finite = tf.math.is_finite(squared_norm)
+  # A client without examples took no step and has nothing to say.
+  is_used = is_finite & (steps > 0)
   client = client._replace(num_examples=seen)
   new_kept, upload = correction.client_update(client, g_i, tf.cast(steps, tf.float32))
   if size is not None:
     new_kept = _like_group(new_kept, kept)
   return Trained(
-    update=_where(is_finite, g_i, _zeros(g_i)),
-    kept=_where(is_finite, new_kept, kept),
-    upload=_where(is_finite, upload, _zeros(upload)),
+    update=_where(is_used, g_i, _zeros(g_i)),
+    kept=_where(is_used, new_kept, kept),
+    upload=_where(is_used, upload, _zeros(upload)),
     num_examples=seen,
-    is_finite=tf.cast(is_finite, tf.float32),
-    squared_norm=tf.where(is_finite, squared_norm, 0.0),
-    metrics=model.metric_sums(metrics, is_finite),
+    is_used=tf.cast(is_used, tf.float32),
+    diverged=1 - tf.cast(is_finite, tf.float32),
+    squared_norm=tf.where(is_used, squared_norm, 0.0),
+    metrics=model.metric_sums(metrics, is_used),
   )
 
 
@@ -260,8 +266,12 @@ class _LeanOptimizer:
     state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
     key = tff.learning.optimizers.LEARNING_RATE_KEY
     hparams = optimizer.get_hparams(state)
-    if key in hparams:
-      state = optimizer.set_hparams(state, collections.OrderedDict(hparams, **{key: rate}))
+    if key not in hparams:
+      raise ValueError(
+        'the client optimizer has no learning rate that can be set (one with a schedule has none): '
+        'give one with a plain rate, and the schedule as client_learning_rate'
+      )
+    state = optimizer.set_hparams(state, collections.OrderedDict(hparams, **{key: rate}))
     self._state = tf.nest.map_structure(tf.convert_to_tensor, state)
     flat = tf.nest.flatten(self._state)
     zeros = tuple(tf.zeros_like(w) for w in weights)

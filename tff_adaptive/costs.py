@@ -22,7 +22,6 @@ from typing import Optional
 
 from tff_adaptive import checks, names
 
-BYTES_PER_PARAMETER = 4  # float32
 COLUMNS = ('megabytes_down', 'megabytes_up', 'local_steps')
 
 
@@ -130,6 +129,7 @@ class CostModel:
     epochs: E.
     scaffold_option: 1 or 2, for 'scaffold': option 1 computes the gradient at the received model
       over all examples, counted as one more epoch of batches, instead of g_i / (K_i eta_l).
+    bytes_per_parameter: 4 for float32.
   """
 
   algorithm: str
@@ -137,11 +137,13 @@ class CostModel:
   batch_size: Optional[int]
   epochs: int = 1
   scaffold_option: int = 2
+  bytes_per_parameter: int = 4
 
   def __post_init__(self) -> None:
     if self.algorithm not in _COUNTS:
       raise ValueError(names.unknown('algorithm', self.algorithm, _COUNTS))
     checks.whole_number('num_parameters', self.num_parameters, 1, "give the model's parameters")
+    checks.whole_number('bytes_per_parameter', self.bytes_per_parameter, 1, 'float32 has 4')
     local_steps(0, self.batch_size, self.epochs)
     if self.scaffold_option not in (1, 2):
       raise ValueError(f'scaffold_option is {self.scaffold_option}; it must be 1 or 2')
@@ -161,8 +163,8 @@ class CostModel:
     additions = steps * (1 + counts.step[0]) + cohort * (client[0] + 1 + counts.means)
     multiplications = steps * (1 + counts.step[1]) + cohort * client[1]
     return Cost(
-      bytes_down=cohort * counts.down * n * BYTES_PER_PARAMETER,
-      bytes_up=cohort * counts.up * n * BYTES_PER_PARAMETER,
+      bytes_down=cohort * counts.down * n * self.bytes_per_parameter,
+      bytes_up=cohort * counts.up * n * self.bytes_per_parameter,
       local_steps=steps,
       gradients=steps + batches,
       additions=(additions + counts.server[0] + batches) * n,

@@ -55,7 +55,7 @@ def plan(
   limit: Optional[int] = None,
   *,
   cache_bytes: int = 0,
-  folder: Optional[str] = None,
+  path: Optional[str] = None,
 ) -> GrowthPlan:
   """Says how large the client states may grow, and refuses what cannot fit.
 
@@ -68,8 +68,8 @@ def plan(
     limit: the most bytes the store may take of what it is named after; None for what is
       available now.
     cache_bytes: size of the disk store's cache.
-    folder: where the checkpoint file will lie (it need not exist yet); None for a run
-      that saves nothing.
+    path: the checkpoint file, which need not exist yet: what a run that is resumed takes
+      already counts as available; None for a run that saves nothing.
 
   Returns:
     The plan.
@@ -89,10 +89,10 @@ def plan(
     state_bytes=state_bytes,
     store=store,
     memory_bytes=total if store == 'memory' else min(total, cache_bytes),
-    disk_bytes=int(total * _DISK_FACTOR) if folder is not None else 0,
+    disk_bytes=int(total * _DISK_FACTOR) if path is not None else 0,
   )
   memory = available_memory()
-  disk = None if folder is None else available_disk(folder)
+  disk = None if path is None else available_disk(os.path.dirname(path)) + _file_size(path)
   if limit is not None:
     memory = limit if store == 'memory' else memory
     disk = limit if store == 'disk' else disk
@@ -125,6 +125,13 @@ def available_disk(folder: str) -> int:
   while not os.path.isdir(folder):
     folder = os.path.dirname(folder)
   return shutil.disk_usage(folder).free
+
+
+def _file_size(path: str) -> int:
+  try:
+    return os.path.getsize(path)
+  except OSError:
+    return 0
 
 
 def human(num_bytes: int) -> str:

@@ -48,7 +48,7 @@ class WholeArrays:
     self.num_examples = tf.cast(n, tf.float32)
     self.seed = batching_lib.fold(base_seed(seed), round_number, element['client'])
     self._seeds = tf.unstack(self.seed)
-    self.plan = batching_lib.plan(batching, n, self.seed)
+    self.plan = batching_lib.plan(batching, self.x, self.seed)
     self.steps = tf.shape(self.plan.indices)[0]
     self._weighting = None
     if model.is_masked and batching.batch_size is not None:
@@ -150,7 +150,7 @@ class Batches:
 
     def reduce_fn(carried, batch):
       state, i, seen = carried
-      seed = tf.stack([self._seed[0], self._seed[1] + i])
+      seed = tf.stack([self._seed[0] + _fingerprint(batch), self._seed[1] + i])
       size = tf.shape(tf.nest.flatten(batch)[0])[0]
       return step(state, LocalStep(batch, None, seed)), i + 1, seen + size
 
@@ -172,6 +172,18 @@ class Batches:
     total, seen = self._data.reduce((base.zeros(theta), tf.zeros([])), reduce_fn)
     inverse = tf.math.divide_no_nan(1.0, seen)
     return base.combine(lambda s: base.scale(inverse, s), total)
+
+
+def _fingerprint(batch):
+  """int32: tells batches apart where clients have no number; the same in whatever order it adds."""
+  leaf = tf.nest.flatten(batch)[0]
+  if leaf.dtype == tf.string:
+    return tf.reduce_sum(tf.cast(tf.strings.to_hash_bucket_fast(leaf, 2**30), tf.int32))
+  if leaf.dtype == tf.bool:
+    leaf = tf.cast(leaf, tf.uint8)
+  # Weights by position: two batches of the same values in another order differ too.
+  bits = tf.reshape(tf.cast(tf.bitcast(leaf, tf.uint8), tf.int32), [-1])
+  return tf.reduce_sum(bits * (1 + 2 * tf.range(tf.size(bits))))
 
 
 def dense(gradients, weights):

@@ -48,11 +48,13 @@ class LocalModel:
   Attributes:
     input_spec: Specs of a batch.
     is_masked: Whether `gradients` takes per-example weights.
+    has_penalty: Whether the loss has a term that does not depend on the examples.
     metric_finalizers: For `tff.learning.metrics.sum_then_finalize`.
   """
 
   input_spec: Any
   is_masked = False
+  has_penalty = False
   metric_finalizers: Any
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
@@ -85,10 +87,10 @@ class LocalModel:
     """
     raise NotImplementedError
 
-  def metric_sums(self, metrics, is_finite) -> Any:
-    """The metrics to be summed over clients; zero for a client that diverged."""
+  def metric_sums(self, metrics, is_used) -> Any:
+    """The metrics to be summed over clients; zero for a client that does not count."""
     zero = self.start()
-    return tf.cond(is_finite, lambda: metrics, lambda: zero)
+    return tf.cond(is_used, lambda: metrics, lambda: zero)
 
 
 class _SeededModel(LocalModel):
@@ -98,6 +100,7 @@ class _SeededModel(LocalModel):
 
   def __init__(self, model):
     self.model = model
+    self.has_penalty = model.penalty is not None
     self.input_spec = model.input_spec
     self.metric_finalizers = model.finalize_metrics
 
@@ -124,9 +127,9 @@ class _SeededModel(LocalModel):
       )
     return tape.gradient(loss, weights), metrics + size * means
 
-  def metric_sums(self, metrics, is_finite):
+  def metric_sums(self, metrics, is_used):
     # Not a product: the sums of a client that diverged may be NaN.
-    return self.model.unpack_metrics(tf.where(is_finite, metrics, 0.0))
+    return self.model.unpack_metrics(tf.where(is_used, metrics, 0.0))
 
 
 class _GroupModel(_SeededModel):
@@ -153,8 +156,8 @@ class _GroupModel(_SeededModel):
     # The losses of the clients are independent: the gradient of their sum is each one's own.
     return tape.gradient(loss, weights), metrics + size[:, tf.newaxis] * means
 
-  def metric_sums(self, metrics, is_finite):
-    kept = tf.where(is_finite[:, tf.newaxis], metrics, 0.0)
+  def metric_sums(self, metrics, is_used):
+    kept = tf.where(is_used[:, tf.newaxis], metrics, 0.0)
     pairs = tf.reshape(kept, [-1, len(self.model.metric_names), 2])
     return collections.OrderedDict(zip(self.model.metric_names, tf.unstack(pairs, axis=1)))
 
@@ -217,18 +220,24 @@ class _VariableModel(LocalModel):
 
   def gradients(self, weights, non_trainable, batch, weighting, seed, metrics):
     variables = tff.learning.models.ModelWeights.from_model(self._model)
-    for variable, value in zip(variables.trainable, weights):
-      variable.assign(value)
-    for variable, value in zip(variables.non_trainable, non_trainable):
-      variable.assign(value)
-    with tf.GradientTape() as tape:
-      output = self._model.forward_pass(batch, training=True)
-    return tuple(tape.gradient(output.loss, tuple(variables.trainable))), metrics
 
-  def metric_sums(self, metrics, is_finite):
-    with tf.control_dependencies([is_finite]):  # Else the variables might be read before training.
+    # A function, because the body of a loop in a plain graph does not order assignments and reads.
+    @tf.function(autograph=False)
+    def assign_and_differentiate():
+      for variable, value in zip(variables.trainable, weights):
+        variable.assign(value)
+      for variable, value in zip(variables.non_trainable, non_trainable):
+        variable.assign(value)
+      with tf.GradientTape() as tape:
+        output = self._model.forward_pass(batch, training=True)
+      return tape.gradient(output.loss, tuple(variables.trainable))
+
+    return assign_and_differentiate(), metrics
+
+  def metric_sums(self, metrics, is_used):
+    with tf.control_dependencies([is_used]):  # Else the variables might be read before training.
       sums = self._model.report_local_unfinalized_metrics()
-    return tf.nest.map_structure(lambda s: tf.where(is_finite, s, tf.zeros_like(s)), sums)
+    return tf.nest.map_structure(lambda s: tf.where(is_used, s, tf.zeros_like(s)), sums)
 
 
 def _features_and_labels(batch):

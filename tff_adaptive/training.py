@@ -192,6 +192,8 @@ class _Run:
     while self.round < config.rounds and not stop.requested:
       try:
         new_state, row, put = self._step(self.round + 1)
+      except client_states.StateError:
+        raise  # There is no saving then.
       except Exception:
         self._save()  # Of the last whole round.
         if stop.requested:  # A signal may have ended TFF's worker too.

@@ -168,6 +168,7 @@ class _Ours:
   def round(self, r):
     ids = works.cohort(self._work, self._clients.population, r)
     cohort = [[collections.OrderedDict(self._clients.load(c), client=np.int32(c))] for c in ids]
+    cohort.sort(key=lambda client: -len(client[0]['y']))  # As training's cohorts are.
     output = self._process.next(self._state, cohort)
     self._state = output.state
     return [np.asarray(w) for w in output.state.global_model_weights.trainable[:1]]

@@ -15,7 +15,7 @@ SEED = tf.constant([3, 4], tf.int32)
 
 def _epochs(spec, n, seed=SEED):
   """For each epoch the examples that count, in order, as a list of lists of steps."""
-  plan = batching.plan(spec, tf.constant(n), seed)
+  plan = batching.plan(spec, tf.zeros([n, 2]), seed)
   steps = []
   for indices, size, row in zip(
     plan.indices.numpy(), plan.sizes.numpy(), plan.shares_and_size().numpy()
@@ -48,6 +48,24 @@ def test_orders_differ_between_epochs_and_seeds_and_are_equal_for_equal_seeds():
   orders = [str(epoch) for seed in seeds for epoch in _epochs(spec, 20, seed)]
   assert len(set(orders)) == len(orders) == 16
   assert orders == [str(epoch) for seed in seeds for epoch in _epochs(spec, 20, seed)]
+
+
+def test_units_stay_together_and_in_order_and_are_shuffled():
+  lengths = [1, 3, 2, 4, 1, 2]
+  owner = np.repeat(np.arange(6), lengths)
+  starts = tf.constant(np.diff(owner, prepend=-1) != 0)
+  spec = Batching(4, epochs=30, unit_starts=lambda x: x)
+  plan = batching.plan(spec, starts, SEED)
+  indices = np.reshape(plan.indices, [30, -1])[:, : len(owner)]
+  orders = set()
+  for order in indices:
+    assert sorted(order) == list(range(len(owner)))
+    for unit in range(6):
+      at = np.flatnonzero(owner[order] == unit)
+      assert list(np.diff(at)) == [1] * (lengths[unit] - 1)
+      assert list(np.diff(order[at])) == [1] * (lengths[unit] - 1)
+    orders.add(tuple(order))
+  assert len(orders) > 25
 
 
 def test_orders_are_uniform():

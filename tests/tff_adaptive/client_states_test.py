@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from tff_adaptive import client_states
+from tff_adaptive import client_states, growth
 
+DiskUsage = collections.namedtuple('DiskUsage', 'free')
 INITIAL = collections.OrderedDict(
   h=(np.zeros([2, 3], np.float32), np.zeros(1, np.float64)), t=np.int32(-1)
 )
@@ -114,15 +115,26 @@ def test_tensors_are_accepted_as_leaves():
   np.testing.assert_array_equal(store.get(['a'])[0][0], [1, 1])
 
 
-def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_path):
-  fits = client_states.plan(100, 1000, 'memory', limit=10**6, folder=str(tmp_path))
+def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_path, monkeypatch):
+  fits = client_states.plan(100, 1000, 'memory', limit=10**6, path=str(tmp_path / 's'))
   assert fits.memory_bytes >= 100_000
   assert fits.disk_bytes > fits.memory_bytes
   assert '100 clients' in fits.describe()
   with pytest.raises(ValueError, match='--client_state_store=disk'):
     client_states.plan(1_000_000, 10_000, 'memory', limit=10**9)
   with pytest.raises(ValueError, match='--client_state_dir'):
-    client_states.plan(1_000_000, 10_000, 'disk', limit=10**9, folder=str(tmp_path / 'no' / 'such'))
+    client_states.plan(
+      1_000_000, 10_000, 'disk', limit=10**9, path=str(tmp_path / 'no' / 'such' / 's')
+    )
+  # What a run has on the disk already is no obstacle to going on.
+  own = tmp_path / 's'
+  own.write_bytes(bytes(10**6))
+  free = client_states.plan(10, 1000, 'memory', path=str(own))
+  assert free.disk_bytes < 10**6
+  monkeypatch.setattr(growth.shutil, 'disk_usage', lambda _: DiskUsage(free=1000))
+  client_states.plan(10, 1000, 'memory', path=str(own))
+  with pytest.raises(ValueError, match='1.0 kB are available'):
+    client_states.plan(10, 1000, 'memory', path=str(tmp_path / 'other'))
   disk = client_states.plan(1_000_000, 10_000, 'disk', cache_bytes=10**6)
   assert disk.memory_bytes == 10**6
   with pytest.raises(ValueError, match='memory, disk'):

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.tff_adaptive import oracle, small_problem
-from tff_adaptive import algorithms, execution
+from tff_adaptive import algorithms, corrections, execution, models
 from tff_adaptive.batching import Batching
 
 N = small_problem.NUM_CLIENTS
@@ -109,6 +109,184 @@ def test_the_gradient_of_scaffold_option_1_is_the_same_for_keras():
   np.testing.assert_allclose(*thetas, atol=1e-6)
   np.testing.assert_allclose(metrics[0]['loss'], metrics[1]['loss'], rtol=1e-5)
   assert metrics[1]['num_examples'] == sum(small_problem.NUM_EXAMPLES[1:4])
+
+
+@pytest.mark.parametrize(
+  'name, options', [('fed_avg', {}), ('scaffold', {'option': 1}), ('scaffold', {'option': 2})]
+)
+def test_whole_arrays_train_a_keras_model_as_they_train_ours(name, options):
+  """Its variables are assigned before they are read, in each step."""
+  if name == 'scaffold':
+    options = {'num_clients': N, **options}
+  runs = []
+  for model in (small_problem.model(), _keras_model):
+    process = algorithms.build(
+      name, model, client_learning_rate=0.2, batching=Batching(4, epochs=2), **options
+    )
+    runs.append(small_problem.Run(process, small_problem.clients()))
+  for cohort in small_problem.cohorts(3):
+    ours, keras = (run.round(cohort) for run in runs)
+    np.testing.assert_allclose(keras.theta, ours.theta, atol=1e-6)
+    trained, keras_trained = (r.metrics['client_work']['train'] for r in runs)
+    np.testing.assert_allclose(keras_trained['loss'], trained['loss'], rtol=1e-5)
+    accuracy = keras_trained['sparse_categorical_accuracy']
+    np.testing.assert_allclose(accuracy, trained['accuracy'], rtol=1e-6)
+  assert np.abs(keras.theta - small_problem.theta_0()).max() > 0.1
+
+
+@pytest.mark.parametrize('name', ['fed_avg', 'scaffold_m'])
+@pytest.mark.parametrize('clients_per_step', [1, 3])
+def test_a_weight_may_be_a_function_of_a_clients_metrics(name, clients_per_step):
+  options = {'num_clients': N} if name == 'scaffold_m' else {}
+  functions = {
+    'examples': lambda metrics: metrics['accuracy'][..., 1],
+    'uniform': lambda metrics: 3 * tf.ones_like(metrics['accuracy'][..., 1]),
+  }
+  thetas = {}
+  with execution.graph_context(clients_per_step=clients_per_step):
+    for key, weighting in [*functions.items(), *zip(functions, functions)]:
+      process = algorithms.build(
+        name,
+        small_problem.model(),
+        client_learning_rate=0.2,
+        batching=Batching(4),
+        client_weighting=weighting,
+        **options,
+      )
+      run = small_problem.Run(process, small_problem.clients())
+      thetas.setdefault(key, []).append(run.rounds(small_problem.cohorts(2)).theta)
+  for key in functions:
+    np.testing.assert_allclose(*thetas[key], atol=1e-6)
+  assert np.abs(thetas['examples'][0] - thetas['uniform'][0]).max() > 1e-3
+
+
+def test_a_weighting_that_an_aggregator_would_leave_out_is_refused():
+  options = dict(client_learning_rate=0.2, aggregator=tff.aggregators.UnweightedMeanFactory())
+  with pytest.raises(ValueError, match="UnweightedMeanFactory.*client_weighting='uniform'"):
+    algorithms.build_fed_avg(small_problem.model(), **options)
+  algorithms.build_fed_avg(small_problem.model(), client_weighting='uniform', **options)
+
+
+def test_a_client_optimizer_whose_rate_cannot_be_set_is_refused():
+  scheduled = tff.learning.optimizers.schedule_learning_rate(
+    tff.learning.optimizers.build_sgdm(0.1), lambda t: 0.1
+  )
+  server = tff.learning.optimizers.build_sgdm(1.0)
+  with pytest.raises(ValueError, match='no learning rate that can be set'):
+    algorithms.build_fed_opt(
+      small_problem.model(), scheduled, server, client_learning_rate=0.2, batching=Batching(4)
+    )
+
+
+@pytest.mark.parametrize('name', ['fed_avg', 'scaffold_m'])
+def test_a_client_without_examples_counts_for_nothing_and_has_not_diverged(name):
+  options = {'num_clients': N} if name == 'scaffold_m' else {}
+  data = small_problem.clients()
+  data[1] = tuple(array[:0] for array in data[1])
+  thetas = []
+  for cohort in ([0, 1, 2], [0, 2]):
+    process = algorithms.build(
+      name,
+      small_problem.model(),
+      client_learning_rate=0.2,
+      batching=Batching(4),
+      client_weighting='uniform',
+      **options,
+    )
+    run = small_problem.Run(process, data).round(cohort)
+    assert run.metrics['client_work']['updates']['non_finite_clients'] == 0
+    thetas.append(run.theta)
+  np.testing.assert_allclose(*thetas, atol=1e-7)
+
+
+def test_the_spread_is_that_of_the_weighted_mean():
+  data = small_problem.clients()
+  process = algorithms.build_scaffold_m(
+    small_problem.model(),
+    num_clients=N,
+    client_learning_rate=0.2,
+    batching=Batching(4),
+    client_weighting='examples',
+  )
+  updates, weights = [], []
+  for i in range(3):
+    run = small_problem.Run(process, data).round([i])
+    updates.append(small_problem.theta_0() - run.theta_bar)
+    weights.append(len(data[i][1]))
+  mean = np.average(updates, axis=0, weights=weights)
+  spread = np.sqrt(np.average(np.sum((updates - mean) ** 2, 1), weights=weights))
+  run = small_problem.Run(process, data).round([0, 1, 2])
+  measured = run.metrics['client_work']['updates']['update_spread']
+  np.testing.assert_allclose(measured, spread, rtol=1e-4)
+
+
+def test_updates_of_16_bits_do_not_overflow_their_norm():
+  rng = np.random.default_rng(0)
+  weights = tuple(rng.normal(0, 30, [40, 40]).astype(np.float16) for _ in range(2))
+  assert not np.isfinite(sum(np.sum(w * w) for w in weights))
+  wanted = sum(np.sum(w.astype(np.float64) ** 2) for w in weights)
+  for size in (None, 1):
+    found = corrections.base.squared_norm(tuple(map(tf.constant, weights)), size)
+    np.testing.assert_allclose(np.squeeze(found), wanted, rtol=1e-5)
+
+
+def test_dropout_differs_between_clients_given_as_batches():
+  def forward(weights, x, training, seed):
+    del x, training
+    return models.dropout(weights[0] * tf.ones([4, 1]), 0.5, seed, 1)
+
+  model = models.Model(
+    initial_weights=(np.ones((1, 200), np.float32),),
+    forward=forward,
+    example_loss=lambda y_hat, y: tf.reduce_sum(y_hat, -1),
+    x_spec=tf.TensorSpec([None, 2], tf.float32),
+    y_spec=tf.TensorSpec([None], tf.int32),
+  )
+  process = algorithms.build_scaffold_m(model, num_clients=2, client_learning_rate=0.1)
+  xs = np.random.default_rng(3).normal(size=(2, 4, 2)).astype(np.float32)
+  for second, alike in ((xs[1], False), (xs[0], True)):
+    data = [
+      tf.data.Dataset.from_tensors(collections.OrderedDict(x=x, y=np.zeros(4, np.int32)))
+      for x in (xs[0], second)
+    ]
+    kept = process.next(process.initialize(), [process.initial_client_state] * 2, data)[1]
+    h = [np.asarray(state['h'][0]) for state in kept]
+    assert np.array_equal(*h) == alike
+
+
+class _PullBack(corrections.Correction):
+  """Keeps where it ended, under another name than h, and begins at the initial weights."""
+
+  name, is_stateful = 'pull_back', True
+
+  def client_state(self, weights):
+    return collections.OrderedDict(ended=weights)
+
+  def gradient(self, client, theta, g):
+    return tuple(g + w - e for g, w, e in zip(g, theta, client.kept['ended']))
+
+  def client_update(self, client, g_i, steps):
+    ended = tuple(w - g for w, g in zip(client.theta_0, g_i))
+    return collections.OrderedDict(ended=ended), ()
+
+
+def test_a_correction_may_keep_anything_and_begin_anywhere():
+  process = algorithms.build_drift_corrected(
+    small_problem.model(),
+    _PullBack(),
+    tff.learning.optimizers.build_sgdm(1.0),
+    client_learning_rate=0.2,
+    batching=Batching(4),
+  )
+  first = oracle.pack(process.initial_client_state['ended'])
+  np.testing.assert_array_equal(first, small_problem.theta_0())
+  data = small_problem.clients()
+  _, (kept,), metrics = process.next(
+    process.initialize(), [process.initial_client_state], [small_problem.element(data[3], 3)]
+  )
+  assert np.abs(oracle.pack(kept['ended']) - first).max() > 0.01
+  assert metrics['client_work']['updates']['h_i_norm_mean'] == 0
+  assert metrics['client_work']['updates']['first_time_clients'] == 0
 
 
 def test_padding_changes_nothing():

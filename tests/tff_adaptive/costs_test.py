@@ -75,6 +75,9 @@ def test_ada_best_needs_fewer_operations_than_the_other_corrections():
 
 def test_a_run_adds_up():
   model = costs.CostModel('ada_best', 100, 10, 2)
+  double = costs.CostModel('ada_best', 100, 10, 2, bytes_per_parameter=8)
+  assert double.round(SIZES).bytes_down == 2 * model.round(SIZES).bytes_down
+  assert double.round(SIZES).bytes_up == 2 * model.round(SIZES).bytes_up
   first, second = model.round([10]), model.round([25, 1])
   assert model.run([[10], [25, 1]]) == [first, first + second]
   assert (first + second).local_steps == 10

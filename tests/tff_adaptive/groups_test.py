@@ -11,7 +11,7 @@ from tff_adaptive import algorithms, batching, execution, models, names
 SIZES = (23, 40, 7, 9, 31)  # Unequal, and none a multiple of the batch size.
 
 
-def build_model(client_axis, clients_per_step=1, dropout=0.3):
+def build_model(client_axis, clients_per_step=1, dropout=0.3, penalty=None):
   rng = np.random.default_rng(1)
 
   def forward(weights, x, training, seed):
@@ -33,6 +33,7 @@ def build_model(client_axis, clients_per_step=1, dropout=0.3):
     y_spec=tf.TensorSpec([None], tf.int32),
     client_axis=client_axis,
     clients_per_step=clients_per_step,
+    penalty=penalty,
   )
 
 
@@ -85,6 +86,19 @@ def test_groups_equal_single_clients(name, client_axis, options):
   )
   single = run(process, cohort_of(), 1)
   together = run(process, cohort_of(), 2)  # The last group is not full.
+  for a, b in zip(single, together):
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+def test_a_penalty_does_not_move_clients_that_have_taken_their_steps():
+  def penalty(weights):
+    return 0.1 * tf.add_n([tf.reduce_sum(w * w, [-2, -1]) for w in (weights[0], weights[2])])
+
+  process = algorithms.build_fed_avg(
+    build_model(True, penalty=penalty), client_learning_rate=0.1, batching=batching.Batching(8)
+  )
+  single = run(process, cohort_of((40, 4)), 1)
+  together = run(process, cohort_of((40, 4)), 2)
   for a, b in zip(single, together):
     np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 

@@ -212,6 +212,60 @@ def test_an_error_in_a_round_keeps_the_rounds_before_it(tmp_path):
     assert store.restore(process.initialize()).round_number == 6
 
 
+class _Bulky(fakes.StatefulProcess):
+  """Its clients keep 20 kB each, more than a page of the state file."""
+
+  def __init__(self):
+    super().__init__()
+    self.initial_client_state['bulk'] = np.zeros(5000, np.float32)
+
+  def next(self, server_state, client_states, cohort):
+    server_state, states, metrics = super().next(server_state, client_states, cohort)
+    for state, before in zip(states, client_states):
+      state['bulk'] = before['bulk'] + 1
+    return server_state, states, metrics
+
+
+def _train_bulky(folder, pages=None):
+  """A run that stores more than its cache holds, on a disk that is full after some pages."""
+  config = training.TrainingConfig(
+    rounds=30,
+    clients_per_round=4,
+    rounds_per_checkpoint=5,
+    client_state_store='disk',
+    client_state_cache_bytes=120_000,
+  )
+  with pytest.MonkeyPatch.context() as patch:
+    if pages is not None:
+      is_open = client_states.ClientStateStore._open
+
+      def opened(self, path):
+        file = is_open(self, path)
+        for statement in ('COMMIT', f'PRAGMA max_page_count={pages}', 'BEGIN IMMEDIATE'):
+          file.execute(statement)
+        return file
+
+      patch.setattr(client_states.ClientStateStore, '_open', opened)
+    training.train(
+      _Bulky(), fakes.Clients(), fakes.evaluate, config, output_dir=str(folder), show_progress=False
+    )
+
+
+def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path):
+  _train_bulky(tmp_path / 'whole')
+  failures = 0
+  for pages in range(8, 44, 2):
+    folder = tmp_path / str(pages)
+    try:
+      _train_bulky(folder, pages)
+    except client_states.StateError as error:
+      assert 'the disk is full' in str(error)
+      failures += 1
+    _train_bulky(folder)
+    assert _rows(folder) == _rows(tmp_path / 'whole')
+  assert failures > 5
+
+
 def test_a_checkpoint_of_another_run_and_lost_rows_are_refused(tmp_path):
   _train(tmp_path, 5)
   with pytest.raises(client_states.StateError, match='another run'):

@@ -22,7 +22,7 @@ def build_drift_corrected(
   client_learning_rate: parts.Rate,
   client_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
   server_schedule: Optional[Callable[[Any], Any]] = None,
-  client_weighting: str = 'uniform',
+  client_weighting: parts.Weighting = 'uniform',
   aggregator: Optional[parts.Aggregator] = None,
   batching: Optional[batching_lib.Batching] = None,
   weight_decay: float = 0.0,
@@ -41,8 +41,12 @@ def build_drift_corrected(
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
     client_optimizer: Default SGD. The corrections' formulas are those of SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
-    client_weighting: 'uniform', or 'examples' for weights n_i in the mean of the updates.
+    client_weighting: 'uniform', or 'examples' for weights n_i in the mean of the updates, or a
+      function of a client's unfinalized training metrics (for a model of this project name ->
+      float32 [..., 2], sum and count), as TFF's `client_weighting` is of its outputs.
     aggregator: A TFF aggregation factory (clipping, compression, privacy ...); default the mean.
+      One that takes no weights wants client_weighting 'uniform', and counts a client that diverged
+      as an update of zero: it cannot leave it out.
     batching: How whole-array clients are batched; None: datasets of batches, TFF's convention.
     weight_decay: Coefficient of the weights in the local gradient.
     clip_norm: Largest 2-norm of the corrected local gradient, before weight decay.
@@ -54,10 +58,12 @@ def build_drift_corrected(
     `StatefulProcess`.
 
   Raises:
-    ValueError: If an option is out of its range, or XLA cannot compile the model.
+    ValueError: If an option is out of its range, XLA cannot compile the model, the client
+      optimizer's rate cannot be set, or clients are weighted by an aggregator that takes no weights.
     TypeError: If the model or the aggregator is of no known kind.
   """
   parts.check_weighting(client_weighting)
+  parts.check_aggregator(aggregator, client_weighting)
   local_model = local_models.wrap(model)
   if client_optimizer is None:
     initial_rate = (
@@ -109,7 +115,7 @@ def build_fed_opt(
   server_optimizer: tff.learning.optimizers.Optimizer,
   *,
   client_learning_rate: parts.Rate,
-  client_weighting: str = 'examples',
+  client_weighting: parts.Weighting = 'examples',
   **options: Any,
 ) -> tff.learning.templates.LearningProcess:
   """FedOpt: Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al., 2021).
@@ -119,7 +125,7 @@ def build_fed_opt(
     client_optimizer: Default (None) SGD.
     server_optimizer: The server optimizer.
     client_learning_rate: eta_l, or a schedule.
-    client_weighting: 'examples' (n_i, as in the paper's experiments) or 'uniform'.
+    client_weighting: 'examples' (n_i), 'uniform', or a function, as for `build_drift_corrected`.
     **options: Further options of `build_drift_corrected`.
   """
   return build_drift_corrected(
@@ -214,7 +220,7 @@ def build_fed_yogi(
     tau: Degree of adaptivity, > 0.
     beta1: Decay of m, in [0, 1).
     beta2: Decay of v, in [0, 1).
-    bias_correction: Whether m and v are divided by 1 - beta^t (not in the paper).
+    bias_correction: See `optimizers.build_adam` (not in the paper).
     initial_v: v_{-1}; None is the paper's tau^2.
     **options: Options of `build_fed_opt`.
   """
@@ -240,7 +246,7 @@ def build_fed_prox(model, *, mu, server_optimizer=None, client_weighting='exampl
     model: See `build_drift_corrected`.
     mu: Weight of the proximal term; 0 is FedAvg.
     server_optimizer: Default SGD with rate 1, the published algorithm.
-    client_weighting: 'examples' or 'uniform'.
+    client_weighting: As for `build_drift_corrected`.
     **options: Options of `build_drift_corrected`.
   """
   return build_drift_corrected(

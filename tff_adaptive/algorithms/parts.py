@@ -15,22 +15,26 @@ Aggregator = Union[
   tff.aggregators.WeightedAggregationFactory, tff.aggregators.UnweightedAggregationFactory
 ]
 Rate = Union[float, Callable[[Any], Any]]
+Weighting = Union[str, Callable[[Any], tf.Tensor]]
 WEIGHTINGS = ('examples', 'uniform')
 
 
-def check_weighting(client_weighting: str) -> None:
+def check_weighting(client_weighting: Weighting) -> None:
   """Raises ValueError for an unknown client weighting."""
-  if client_weighting not in WEIGHTINGS:
+  if not callable(client_weighting) and client_weighting not in WEIGHTINGS:
     raise ValueError(
-      f'client_weighting is {client_weighting!r}; it must be one of {", ".join(WEIGHTINGS)}'
+      f'client_weighting is {client_weighting!r}; it must be one of {", ".join(WEIGHTINGS)}, or a '
+      "function of a client's metrics"
     )
 
 
-def client_weight(
-  client_weighting: str, num_examples: tf.Tensor, is_finite: tf.Tensor
-) -> tf.Tensor:
-  """Weight of a client's update in the mean: n_i or 1; 0 if it diverged."""
-  return is_finite * num_examples if client_weighting == 'examples' else is_finite
+def client_weight(client_weighting: Weighting, trained: client_work.Trained) -> tf.Tensor:
+  """Weight of a client's update in the mean: n_i, 1 or of its metrics; 0 if it is not used."""
+  if callable(client_weighting):
+    return trained.is_used * tf.cast(client_weighting(trained.metrics), tf.float32)
+  return (
+    trained.is_used * trained.num_examples if client_weighting == 'examples' else trained.is_used
+  )
 
 
 def as_rate_fn(rate: Rate) -> Callable[[Any], tf.Tensor]:
@@ -54,23 +58,35 @@ def initial_weights(model: local_models.LocalModel) -> tff.Computation:
   return initial
 
 
-def build_aggregator(
-  aggregator: Optional[Aggregator], update_type: Any, weight_type: Any
-) -> tff.templates.AggregationProcess:
-  """The aggregation process of an update; the weighted mean by default.
+def check_aggregator(aggregator: Optional[Aggregator], client_weighting: Weighting) -> None:
+  """Checks that an aggregator is one, and does not leave out the weights that were asked for.
 
   Raises:
     TypeError: If it is no TFF aggregation factory.
+    ValueError: If it takes no weights but the clients are not to count the same.
   """
-  if aggregator is None:
-    aggregator = tff.aggregators.MeanFactory()
-  if isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
-    aggregator = tff.aggregators.as_weighted_aggregator(aggregator)
-  if not isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
+  if aggregator is None or isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
+    return
+  if not isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
     raise TypeError(
       'expected a tff.aggregators.WeightedAggregationFactory or '
       f'UnweightedAggregationFactory, found {type(aggregator).__name__}'
     )
+  if client_weighting != 'uniform':
+    raise ValueError(
+      f'client_weighting is {client_weighting!r}, but the aggregator '
+      f"({type(aggregator).__name__}) takes no weights: give client_weighting='uniform'"
+    )
+
+
+def build_aggregator(
+  aggregator: Optional[Aggregator], update_type: Any, weight_type: Any
+) -> tff.templates.AggregationProcess:
+  """The aggregation process of an update; the weighted mean by default."""
+  if aggregator is None:
+    aggregator = tff.aggregators.MeanFactory()
+  if isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
+    aggregator = tff.aggregators.as_weighted_aggregator(aggregator)
   return aggregator.create(update_type, weight_type)
 
 
@@ -109,14 +125,14 @@ def update_metrics(results: Any) -> Any:
     results: Client-placed `client_work.Trained`.
 
   Returns:
-    `OrderedDict(finite, clients, norm, squared_norm)` at the server.
+    `OrderedDict(used, diverged, norm, squared_norm)` at the server.
   """
 
   @tff.tensorflow.computation(results.type_signature.member)
   def describe(trained):
     return collections.OrderedDict(
-      finite=trained.is_finite,
-      clients=tf.ones([]),
+      used=trained.is_used,
+      diverged=trained.diverged,
       norm=tf.sqrt(trained.squared_norm),
       squared_norm=trained.squared_norm,
     )
@@ -126,16 +142,22 @@ def update_metrics(results: Any) -> Any:
 
 def describe_updates(sums: Any) -> collections.OrderedDict:
   """Metrics of a cohort's updates from their sums (inside a TensorFlow computation)."""
-  mean = tf.math.divide_no_nan(sums['norm'], sums['finite'])
-  mean_square = tf.math.divide_no_nan(sums['squared_norm'], sums['finite'])
+  mean = tf.math.divide_no_nan(sums['norm'], sums['used'])
+  mean_square = tf.math.divide_no_nan(sums['squared_norm'], sums['used'])
   return collections.OrderedDict(
     update_norm_mean=mean,
     update_norm_std=tf.sqrt(tf.maximum(mean_square - mean * mean, 0.0)),
-    non_finite_clients=sums['clients'] - sums['finite'],
+    non_finite_clients=sums['diverged'],
   )
 
 
-def spread(sums: Any, g_bar: corrections.Weights) -> tf.Tensor:
-  """sqrt(mean ||g_i||^2 - ||g-bar||^2): how far the pseudo-gradients lie from their mean."""
-  mean_square = tf.math.divide_no_nan(sums['squared_norm'], sums['finite'])
+def spread(weight: tf.Tensor, weighted_square: tf.Tensor, g_bar: corrections.Weights) -> tf.Tensor:
+  """How far the pseudo-gradients lie from their mean: sqrt(mean ||g_i||^2 - ||g-bar||^2).
+
+  Args:
+    weight: Sum of the clients' weights in the mean.
+    weighted_square: Sum of weight times ||g_i||^2.
+    g_bar: The mean.
+  """
+  mean_square = tf.math.divide_no_nan(weighted_square, weight)
   return tf.sqrt(tf.maximum(mean_square - corrections.squared_norm(g_bar), 0.0))

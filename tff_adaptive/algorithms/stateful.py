@@ -57,7 +57,7 @@ def compose(
   correction: corrections.Correction,
   *,
   client_rate: parts.Rate,
-  client_weighting: str,
+  client_weighting: parts.Weighting,
   server_optimizer: tff.learning.optimizers.Optimizer,
   server_schedule: Optional[Callable[[Any], Any]] = None,
   aggregator: Optional[parts.Aggregator] = None,
@@ -103,12 +103,15 @@ def compose(
     )
 
   def result_of(trained, kept, group_size=None):
-    weight = parts.client_weight(client_weighting, trained.num_examples, trained.is_finite)
-    h_i = corrections.squared_norm(tuple(trained.kept['h']), group_size)
-    is_new = tf.equal(corrections.squared_norm(tuple(kept['h']), group_size), 0)
+    weight = parts.client_weight(client_weighting, trained)
+    before, after = map(correction.client_estimate, (kept, trained.kept))
+    h_i = corrections.squared_norm(after, group_size)
+    is_new = tf.equal(corrections.squared_norm(before, group_size), 0) & bool(before)
     facts = collections.OrderedDict(
-      h_i_norm=trained.is_finite * tf.sqrt(h_i),
-      first_time_clients=trained.is_finite * tf.cast(is_new, tf.float32),
+      h_i_norm=trained.is_used * tf.sqrt(h_i),
+      first_time_clients=trained.is_used * tf.cast(is_new, tf.float32),
+      weight=weight,
+      weighted_square=weight * trained.squared_norm,
     )
     return trained, weight, facts
 
@@ -137,7 +140,7 @@ def compose(
   aggregate_metrics = tff.learning.metrics.sum_then_finalize(model.metric_finalizers)
   sums_type = tff.types.to_type(
     collections.OrderedDict(
-      finite=np.float32, clients=np.float32, norm=np.float32, squared_norm=np.float32
+      used=np.float32, diverged=np.float32, norm=np.float32, squared_norm=np.float32
     )
   )
   facts_type = train.type_signature.result[2]
@@ -153,15 +156,15 @@ def compose(
   )
   def serve(server_state, t, weights, inference, g_bar, uploads, sums):
     g_bar = tuple(g_bar)
-    cohort = tf.maximum(sums['finite'], 1.0)
+    cohort = tf.maximum(sums['used'], 1.0)
     uploads = tf.nest.map_structure(lambda u: u / tf.cast(cohort, u.dtype), uploads)
     server = corrections.ServerRound(
-      g_bar=g_bar, uploads=uploads, cohort=sums['finite'], t=tf.cast(t + 1, tf.float32)
+      g_bar=g_bar, uploads=uploads, cohort=sums['used'], t=tf.cast(t + 1, tf.float32)
     )
     new_state, direction = correction.server_update(server_state, server)
     aggregate = corrections.combine(tf.subtract, tuple(weights.trainable), g_bar)
-    # A round without a finite update changes nothing: the finalizer refuses a NaN direction.
-    is_usable = tf.math.is_finite(corrections.squared_norm(g_bar)) & (sums['finite'] > 0)
+    # A round without a usable update changes nothing: the finalizer refuses a NaN direction.
+    is_usable = tf.math.is_finite(corrections.squared_norm(g_bar)) & (sums['used'] > 0)
     new_state = tf.cond(is_usable, lambda: new_state, lambda: server_state)
     aggregate = tf.cond(is_usable, lambda: aggregate, lambda: tuple(inference.trainable))
     direction = tuple(tf.where(is_usable, d, tf.cast(np.nan, d.dtype)) for d in direction)
@@ -177,11 +180,11 @@ def compose(
     g_bar = tuple(g_bar)
     return collections.OrderedDict(
       parts.describe_updates(sums),
-      update_spread=parts.spread(sums, g_bar),
+      update_spread=parts.spread(facts['weight'], facts['weighted_square'], g_bar),
       aggregate_norm=corrections.norm(g_bar),
       theta_norm=corrections.norm(tuple(weights.trainable)),
       h_norm=correction.h_norm(server_state),
-      h_i_norm_mean=tf.math.divide_no_nan(facts['h_i_norm'], sums['finite']),
+      h_i_norm_mean=tf.math.divide_no_nan(facts['h_i_norm'], sums['used']),
       first_time_clients=facts['first_time_clients'],
     )
 
@@ -256,15 +259,7 @@ def compose(
     )
     return new_state, trained.kept, metrics
 
-  initial_client_state = _zeros(client_type)
+  # Computed here and now: no execution context has to be there when a process is built.
+  first = correction.client_state(tuple(model.initial_weights().trainable))
+  initial_client_state = tf.nest.map_structure(np.asarray, first)
   return StatefulProcess(initialize, next_fn, initial_client_state)
-
-
-def _zeros(type_spec):
-  """A structure of NumPy zeros of a type: every correction begins with zeros."""
-  if isinstance(type_spec, tff.types.StructType):
-    elements = [(n, _zeros(t)) for n, t in tff.structure.iter_elements(type_spec)]
-    if elements and elements[0][0] is not None:
-      return collections.OrderedDict(elements)
-    return tuple(v for _, v in elements)
-  return np.zeros(type_spec.shape, type_spec.dtype)

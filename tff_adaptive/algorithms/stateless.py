@@ -19,7 +19,7 @@ def build_client_work(
   correction: corrections.Correction,
   *,
   client_rate: parts.Rate,
-  client_weighting: str,
+  client_weighting: parts.Weighting,
   metrics_aggregator: Optional[Callable[[Any], Any]] = None,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Local training as a `ClientWorkProcess`; its state is the round, int32, from 0.
@@ -29,7 +29,7 @@ def build_client_work(
     training: How a client trains.
     correction: A correction that keeps nothing at the clients.
     client_rate: eta_l, a rate or a schedule.
-    client_weighting: 'examples' or 'uniform'.
+    client_weighting: As for `build_drift_corrected`.
     metrics_aggregator: As in `tff.learning.templates.build_model_delta_client_work`.
   """
   rate_fn = parts.as_rate_fn(client_rate)
@@ -57,7 +57,7 @@ def build_client_work(
     return result_of(trained)
 
   def result_of(trained):
-    weight = parts.client_weight(client_weighting, trained.num_examples, trained.is_finite)
+    weight = parts.client_weight(client_weighting, trained)
     result = tff.learning.templates.ClientResult(trained.update, weight)
     return trained._replace(update=()), result
 

@@ -36,7 +36,7 @@ class ServerRound(NamedTuple):
   Attributes:
     g_bar: theta^{t-1} - theta-bar^t, the aggregated pseudo-gradient.
     uploads: Mean over the cohort of what `client_update` uploaded.
-    cohort: |S|, the number of clients whose update was finite, float32.
+    cohort: |S|, the number of clients whose update is used (finite, of a step at least), float32.
     t: Number of the round, float32, counted from 1.
   """
 
@@ -60,7 +60,7 @@ class Correction:
   is_stateful = False
 
   def client_state(self, weights: Weights) -> Any:
-    """What a client keeps before its first round (zeros of the right shapes)."""
+    """What a client keeps before its first round, from the initial weights."""
     del weights
     return ()
 
@@ -97,6 +97,13 @@ class Correction:
     """The new server state and the direction that the server optimizer descends along."""
     return server_state, server.g_bar
 
+  def client_estimate(self, kept: Any) -> Weights:
+    """h_i in what a client keeps, for the metrics of its norm; () where there is none.
+
+    A client whose h_i is zero counts as one that had not taken part before.
+    """
+    return tuple(kept['h']) if 'h' in kept else ()
+
   def h_norm(self, server_state: Any) -> tf.Tensor:
     """||h||, the norm of the server's estimate; 0 where there is none."""
     del server_state
@@ -129,7 +136,9 @@ def norm(tree: Weights) -> tf.Tensor:
 def squared_norm(tree: Weights, group_size: Optional[int] = None) -> tf.Tensor:
   """The squared 2-norm of all weights together, float32; [G] for a group of clients."""
   if not tree:
-    return tf.zeros([])
+    return tf.zeros([] if group_size is None else [group_size])
+  # Squares of 16 bits overflow above 255 and vanish below 2^-12.
+  tree = [w if w.dtype.size > 4 else tf.cast(w, tf.float32) for w in tree]
   if group_size is None:
     return 2 * tf.add_n([tf.cast(tf.nn.l2_loss(w), tf.float32) for w in tree])
   rows = [tf.reshape(w, [group_size, -1]) for w in tree]
