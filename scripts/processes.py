@@ -28,11 +28,7 @@ def build_process(settings: Mapping[str, Any], task: Any, model: Any) -> Any:
     model = mixed_precision.convert(model, settings['mixed_precision'])
   options = {
     'client_learning_rate': settings_lib.schedule(settings, 'client'),
-    'client_weighting': (
-      task.client_weight
-      if settings['client_weighting'] == 'tokens'
-      else settings['client_weighting']
-    ),
+    'client_weighting': settings['client_weighting'],
     'batching': batching.Batching(
       settings['batch_size'] or None,
       settings['client_epochs'],
@@ -44,6 +40,8 @@ def build_process(settings: Mapping[str, Any], task: Any, model: Any) -> Any:
     'seed': settings['seed'],
     'xla': bool(settings['xla']),
   }
+  if settings['client_weighting'] == 'tokens':
+    options['client_weighting'] = task.client_weight
   schedule = settings_lib.schedule(settings, 'server')
   if settings['server_schedule'] != 'constant' or settings['server_schedule_option']:
     options['server_schedule'] = schedule

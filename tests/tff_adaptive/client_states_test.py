@@ -133,7 +133,7 @@ def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_pa
   assert free.disk_bytes < 10**6
   monkeypatch.setattr(growth.shutil, 'disk_usage', lambda _: DiskUsage(free=1000))
   client_states.plan(10, 1000, 'memory', path=str(own))
-  with pytest.raises(ValueError, match='1.0 kB are available'):
+  with pytest.raises(ValueError, match=r'1\.0 kB are available'):
     client_states.plan(10, 1000, 'memory', path=str(tmp_path / 'other'))
   disk = client_states.plan(1_000_000, 10_000, 'disk', cache_bytes=10**6)
   assert disk.memory_bytes == 10**6

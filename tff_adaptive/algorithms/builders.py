@@ -59,7 +59,7 @@ def build_drift_corrected(
 
   Raises:
     ValueError: If an option is out of its range, XLA cannot compile the model, the client
-      optimizer's rate cannot be set, or clients are weighted by an aggregator that takes no weights.
+      optimizer's rate cannot be set, or an aggregator that takes no weights is to weigh clients.
     TypeError: If the model or the aggregator is of no known kind.
   """
   parts.check_weighting(client_weighting)
