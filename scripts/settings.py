@@ -131,6 +131,10 @@ def options(settings: Mapping[str, Any], flag: str) -> dict[str, Any]:
     name, equals, text = pair.partition('=')
     if not name.isidentifier() or not equals or not text:
       raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as alpha=0.3.')
+    if flag == 'task_option' and name in ('name', 'seed', 'data_dir'):
+      raise ValueError(
+        f'--{flag}={pair}: no option of a task; there are --task, --seed, --data_dir.'
+      )
     result[name] = _value(text)
   return result
 

@@ -8,6 +8,7 @@ Importing this package imports no TensorFlow; loading a task does.
 
 import importlib
 import inspect
+import typing
 from typing import Any, Optional
 
 from tasks import catalog
@@ -55,13 +56,36 @@ def load(name: str, data_dir: Optional[str] = None, seed: int = 0, **options: An
     raise DataError(f'unknown task {name!r}; choose one of: {", ".join(names())}')
   module, _, function = catalog.TASKS[name].loader.partition('.')
   loader = getattr(importlib.import_module(f'tasks.{module}'), function)
-  known = set(inspect.signature(loader).parameters) - {'name', 'data_dir', 'seed'}
+  parameters = inspect.signature(loader).parameters
+  known = set(parameters) - {'name', 'data_dir', 'seed'}
   if set(options) - known:
     raise DataError(
       f'the task {name!r} has no option {", ".join(sorted(set(options) - known))}; it has: '
       f'{", ".join(sorted(known)) or "none"}'
     )
-  return loader(name, data_dir=data_dir, seed=seed, **options)
+  checked = {k: _checked(name, k, v, parameters[k].annotation) for k, v in options.items()}
+  return loader(name, data_dir=data_dir, seed=seed, **checked)
+
+
+_KINDS = {bool: 'true or false', int: 'a whole number', float: 'a number', str: 'a word'}
+
+
+def _checked(task: str, option: str, value: Any, annotation: Any) -> Any:
+  """The value as its annotation, T or Optional[T], has it; 'none' stands for None."""
+  kind, *optional = typing.get_args(annotation) or (annotation,)
+  if optional and (value is None or str(value).lower() == 'none'):
+    return None
+  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+  if kind is int and is_number and float(value).is_integer():
+    return int(value)
+  if kind is float and is_number and value == value:
+    return float(value)
+  if kind in (bool, str) and isinstance(value, kind):
+    return value
+  raise DataError(
+    f'the option {option} of the task {task!r} is {value!r}; it must be {_KINDS[kind]}'
+    + (' or none' if optional else '')
+  )
 
 
 def __getattr__(name: str):

@@ -53,10 +53,10 @@ def load(
   splits = []
   for split in ('train', 'test'):
     x, y = arrays[f'x_{split}'], arrays[f'y_{split}']
-    if x.dtype != np.uint8 or int(np.prod(x.shape[1:])) != int(np.prod(image_shape)):
+    if x.dtype != np.uint8 or list(x.shape[1:]) not in _layouts(image_shape):
       raise errors.DataError(
         f'{source}: x_{split} is {x.dtype} {list(x.shape)}; it must be uint8 images of shape '
-        f'{list(image_shape)}'
+        f'{list(image_shape)} (height, width, channels)'
       )
     if y.shape != (len(x),) or len(x) == 0:
       raise errors.DataError(
@@ -64,6 +64,14 @@ def load(
       )
     splits.append(Split(x.reshape(-1, *image_shape), y.astype(np.int32) - first_label))
   return splits[0], splits[1], source
+
+
+def _layouts(image_shape):
+  """The shapes that can only mean such an image: several channels might come in any order."""
+  height, width, channels = image_shape
+  if channels > 1:
+    return [[height, width, channels]]
+  return [[height, width, 1], [height, width], [height * width]]
 
 
 def read_npz(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
@@ -74,7 +82,8 @@ def read_npz(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
       if missing:
         raise errors.DataError(f'{path} lacks {", ".join(missing)}; it has {", ".join(z.files)}')
       return {k: z[k] for k in keys}
-  except (OSError, EOFError, zipfile.BadZipFile, ValueError) as e:
+  # A TypeError or AttributeError comes of a file that holds one array, no archive.
+  except (OSError, EOFError, zipfile.BadZipFile, ValueError, TypeError, AttributeError) as e:
     if isinstance(e, errors.DataError):
       raise
     raise errors.DataError(f'{path} cannot be read ({e}); fetch it again') from None

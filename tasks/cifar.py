@@ -151,6 +151,8 @@ def load_cnn(
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
   num_classes = 10 if name == 'cifar10_cnn' else 100
+  if jpeg and num_classes == 100:
+    raise errors.DataError("the task 'cifar100_cnn' has no option jpeg; leave it out")
   train, test, source = _arrays(num_classes, data_dir, jpeg)
   build = functools.partial(build_cnn, num_classes=num_classes, augment=augment)
   return images.ada_best_task(

@@ -27,9 +27,10 @@ def load(
   data_dir: Optional[str] = None,
   seed: int = 0,
   num_words: int = 10_000,
-  num_tags: int = 500,
+  num_tags: Optional[int] = None,
   num_validation: int = 10_000,
-  padding: str = 'published',
+  padding: Optional[str] = None,
+  normalisation: Optional[str] = None,
 ) -> task_lib.Task:
   """Loads 'stackoverflow_nwp' or 'stackoverflow_lr'.
 
@@ -38,10 +39,12 @@ def load(
     data_dir: The folder with `stackoverflow.sqlite` and `datasets/`; None downloads both.
     seed: Seeds which test sentences are evaluated on.
     num_words: Size of the vocabulary, without special tokens.
-    num_tags: Tags to predict (only for stackoverflow_lr).
+    num_tags: Tags that stackoverflow_lr predicts; None: 500.
     num_validation: Sentences of the test split to evaluate on, all where there are fewer. They
       are those of clients in a seeded order, as in the published code.
-    padding: How padding enters the loss of stackoverflow_nwp, see `language.token_weights`.
+    padding: How padding enters the loss of stackoverflow_nwp, see `language.token_weights`; None:
+      'published'.
+    normalisation: Of stackoverflow_lr's bags of words, see `tags.build_model`; None: 'published'.
 
   Returns:
     The task.
@@ -52,21 +55,35 @@ def load(
   for option, value in (('num_words', num_words), ('num_validation', num_validation)):
     if value < 1:
       raise errors.DataError(f'{option} is {value}; it must be at least 1')
+  is_lr = name == 'stackoverflow_lr'
+  foreign = (
+    {'padding': padding} if is_lr else {'num_tags': num_tags, 'normalisation': normalisation}
+  )
+  for option, value in foreign.items():
+    if value is not None:
+      raise errors.DataError(f'the task {name!r} has no option {option}; leave it out')
   path = sources.find_tff_file('stackoverflow.sqlite', data_dir, _download)
   words = load_words(_counts_file(_WORD_FILE, data_dir), num_words)
   notes = {'num_words': len(words)}
-  if name == 'stackoverflow_lr':
-    labels = tags.load_tags(_counts_file(_TAG_FILE, data_dir), num_tags)
+  if is_lr:
+    labels = tags.load_tags(
+      _counts_file(_TAG_FILE, data_dir), 500 if num_tags is None else num_tags
+    )
     names = ('tokens', 'title', 'tags')
     prepare = functools.partial(tags.to_bags, words=_ids(words), tags=_ids(labels))
-    build, metric = functools.partial(tags.build_model, len(words), len(labels)), 'recall_at_5'
-    notes['num_tags'] = len(labels)
+    normalisation = normalisation or 'published'
+    build = functools.partial(
+      tags.build_model, len(words), len(labels), normalisation=normalisation
+    )
+    metric = 'recall_at_5'
+    notes.update(num_tags=len(labels), normalisation=normalisation)
   else:
     names, prepare = ('tokens',), functools.partial(to_sequences, words=_ids(words))
+    padding = padding or 'published'
     build = functools.partial(build_model, len(words), padding)
     metric = 'accuracy_without_out_of_vocab_or_end_of_sentence'
     notes['padding'] = padding
-    build(0)  # Refuses an unknown padding before anything runs.
+  build(0)  # Refuses an unknown option before anything runs.
   features = {n: tf.io.FixedLenFeature([], tf.string) for n in names}
   test = sources.SqlClientData(path, 'test', features, prepare)
   return task_lib.Task(
@@ -79,7 +96,7 @@ def load(
     description=catalog.describe(name),
     defaults=catalog.sizes(name),
     notes=notes,
-    client_weight=language.num_tokens if name == 'stackoverflow_nwp' else None,
+    client_weight=None if is_lr else language.num_tokens,
   )
 
 

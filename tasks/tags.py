@@ -12,6 +12,7 @@ from tasks import errors, networks
 
 _TOP = 5
 _MOST = np.iinfo(np.uint8).max
+NORMALISATIONS = ('published', 'tff')
 
 
 def load_tags(path: str, num_tags: int) -> list[bytes]:
@@ -45,21 +46,22 @@ def to_bags(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Sentences with their titles to word counts, and tags to indicators.
 
-  The counts are bytes, a quarter of the shares' size; the model divides by their sum. A word that
-  stands in a sentence more than 255 times counts 255.
+  The counts are bytes, a quarter of the shares' size; the model divides by their sum. A count
+  above 255 is 255.
 
   Args:
     features: 'tokens', 'title' (words separated by spaces) and 'tags' (separated by '|'), object
       arrays [n] of bytes.
-    words: Word -> column. Others are left out.
+    words: Word -> column. All others count in one more column, the last.
     tags: Tag -> column. Others are left out.
 
   Returns:
-    uint8 [n, words] and float32 [n, tags].
+    uint8 [n, words + 1] and float32 [n, tags].
   """
   texts = zip(features['tokens'], features['title'])
-  found = [[words.get(w, -1) for w in (*a.split(), *b.split())] for a, b in texts]
-  x = _counts(found, len(words), np.uint8)
+  others = len(words)
+  found = [[words.get(w, others) for w in (*a.split(), *b.split())] for a, b in texts]
+  x = _counts(found, len(words) + 1, np.uint8)
   found = [[tags.get(t, -1) for t in joined.split(b'|')] for joined in features['tags']]
   return x, _counts(found, len(tags), np.float32)
 
@@ -75,26 +77,38 @@ def _counts(found, width, dtype):
   return counts.reshape(len(found), width)
 
 
-def build_model(num_words: int, num_tags: int, seed: int) -> networks.SummedLossModel:
+def build_model(
+  num_words: int, num_tags: int, seed: int, normalisation: str = 'published'
+) -> networks.SummedLossModel:
   """One logistic regression a tag; 10,000 words and 500 tags give 5,000,500 parameters.
 
   The loss of a batch is the sum over its examples of the mean over tags of the binary
   cross-entropy, as in TFF's baseline; the paper's client rate of 100 belongs to it.
 
   Args:
-    num_words: Columns of x.
+    num_words: Columns of x but the last.
     num_tags: Columns of y.
     seed: Draws the initial weights (Glorot uniform, zero biases).
+    normalisation: What a word's count is divided by: 'published', all words of the sentence, as in
+      the authors' published code; 'tff', those of the vocabulary, as in TFF 0.87's baseline.
 
   Returns:
-    A model of uint8 counts [words] that also takes a leading client axis, with recall among the
-    five highest tags and precision at probability 0.5.
+    A model of uint8 counts [words + 1], see `to_bags`, that also takes a leading client axis, with
+    recall among the five highest tags and precision at probability 0.5.
+
+  Raises:
+    tasks.DataError: If the normalisation is unknown.
   """
+  if normalisation not in NORMALISATIONS:
+    known = ', '.join(NORMALISATIONS)
+    raise errors.DataError(f'normalisation is {normalisation!r}; choose one of: {known}')
 
   def forward(weights, x, training, seed):
     del training, seed
     counts = tf.cast(x, tf.float32)
-    shares = tf.math.divide_no_nan(counts, tf.reduce_sum(counts, -1, keepdims=True))
+    counted = counts if normalisation == 'published' else counts[..., :-1]
+    total = tf.reduce_sum(counted, -1, keepdims=True)
+    shares = tf.math.divide_no_nan(counts[..., :-1], total)
     return networks.dense(tf.cast(shares, weights[0].dtype), *weights)
 
   def example_loss(logits, y):
@@ -115,7 +129,7 @@ def build_model(num_words: int, num_tags: int, seed: int) -> networks.SummedLoss
     forward=forward,
     example_loss=example_loss,
     metrics=collections.OrderedDict(recall_at_5=recall, precision=precision),
-    x_spec=tf.TensorSpec([None, num_words], tf.uint8),
+    x_spec=tf.TensorSpec([None, num_words + 1], tf.uint8),
     y_spec=tf.TensorSpec([None, num_tags], tf.float32),
     client_axis=True,
   )

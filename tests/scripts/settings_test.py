@@ -24,6 +24,9 @@ def test_a_task_brings_its_papers_values_and_a_given_flag_wins():
   assert plain['client_weighting'] == 'examples'
   assert plain['output_dir'] == 'runs/emnist_cr_fed_adam'
   assert resolve('--task=emnist_cr', '--tau=0.5')['tau'] == 0.5
+  for task in ('shakespeare', 'stackoverflow_nwp'):
+    assert resolve(f'--task={task}')['client_weighting'] == 'tokens'
+    assert resolve(f'--task={task}', '--algorithm=fed_dyn')['client_weighting'] == 'uniform'
   letters = resolve('--task=emnist_letters', '--algorithm=ada_best')
   assert letters['client_schedule'] == 'round_decay'
   assert letters['client_weighting'] == 'uniform'
@@ -102,6 +105,8 @@ def test_flagfiles_are_read_and_later_flags_win(tmp_path):
     (['--rounds_per_checkpoint=0'], ['--rounds_per_checkpoint', '0']),
     (['--seed=-1'], ['--seed', '-1']),
     (['--client_weighting=size'], ["'size'", 'examples, uniform']),
+    (['--client_weighting=tokens'], ["'tokens'", 'examples, uniform']),
+    (['--task_option=seed=3'], ['--task_option=seed=3', '--seed']),
     (['--weight_decay=-1'], ['--weight_decay', '-1.0']),
     (['--clip_norm=0'], ['--clip_norm', '0.0']),
     (['--client_schedule=stairs'], ['--client_schedule', "'stairs'", 'exp_decay']),

@@ -138,6 +138,14 @@ def test_augmentation_changes_half_of_the_images_each_way():
   assert abs(mirrored - expected) < 0.06
 
 
+@pytest.mark.parametrize('shape', [(3, 32, 32), (3072,)])
+def test_images_whose_channels_come_first_or_are_flat_are_refused(tmp_path, shape):
+  images, labels = np.zeros([4, *shape], np.uint8), np.zeros(4, np.int64)
+  np.savez(tmp_path / 'cifar10.npz', x_train=images, x_test=images, y_train=labels, y_test=labels)
+  with pytest.raises(tasks.DataError, match=r'shape \[32, 32, 3\] \(height, width, channels\)'):
+    tasks.load('cifar10_cnn', str(tmp_path), num_clients=2)
+
+
 @data.needs('cifar100.sqlite')
 def test_cifar100_is_tffs():
   task = tasks.load('cifar100', data.DATA_DIR)

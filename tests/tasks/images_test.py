@@ -104,6 +104,7 @@ def npz(path, **changes):
     ({'y_test': None}, r'mnist.npz lacks y_test; it has x_train'),
     ({'x_train': np.zeros([4, 28, 28])}, r'x_train is float64 \[4, 28, 28\]; it must be uint8'),
     ({'x_test': np.zeros([2, 32, 32], np.uint8)}, r'shape \[28, 28, 1\]'),
+    ({'x_test': np.zeros([2, 1, 28, 28], np.uint8)}, r'shape \[28, 28, 1\] \(height'),
     ({'y_train': np.arange(3)}, r'y_train has shape \[3\] for 4 images'),
     ({'y_train': np.array([0, 1, 2, 10])}, r'labels lie in 0 to 10 but must lie in 0 to 9'),
     ({'y_train': np.array(['a'] * 4, object)}, r'cannot be read'),
@@ -119,6 +120,10 @@ def test_a_truncated_or_missing_npz_is_told(tmp_path):
   with pytest.raises(tasks.DataError, match=r'no mnist.npz or mnist_digits.npz in'):
     tasks.load('mnist_2nn', str(tmp_path))
   path = tmp_path / 'mnist.npz'
+  with path.open('wb') as file:
+    np.save(file, np.zeros(3))  # One array, not an archive of several.
+  with pytest.raises(tasks.DataError, match='cannot be read'):
+    tasks.load('mnist_2nn', str(tmp_path), num_clients=2)
   npz(path)
   for keep in (len(path.read_bytes()) - 30, 100, 0):
     path.write_bytes(path.read_bytes()[:keep])

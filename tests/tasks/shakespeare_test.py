@@ -125,6 +125,18 @@ def test_a_batch_filled_up_has_the_loss_of_the_examples_alone(padding):
   np.testing.assert_allclose(means, others, rtol=1e-6)
 
 
+@data.needs('shakespeare.sqlite')
+def test_a_snippet_stays_together_and_a_client_weighs_its_tokens(task):
+  counts = shakespeare.to_sequences(SNIPPETS)[1]
+  starts = np.cumsum(counts) - counts
+  np.testing.assert_array_equal(np.flatnonzero(task.unit_starts(X)), starts)
+  assert len(starts) < len(X)
+  model = task.build_model(0)
+  _, sums = model.loss_and_metrics(tuple(map(tf.constant, model.initial_weights[0])), X, Y)
+  tokens = task.client_weight(model.unpack_metrics(sums * len(X)))
+  np.testing.assert_allclose(tokens, np.count_nonzero(Y), rtol=1e-6)
+
+
 def test_the_accuracy_leaves_padding_out():
   y = tf.constant([[3, 2, 0, 0], [1, 1, 1, 1]])
   logits = tf.one_hot([[3, 1, 0, 0], [1, 1, 0, 1]], 5)

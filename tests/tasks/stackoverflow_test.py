@@ -50,14 +50,18 @@ def test_bags_are_tffs():
   shares, indicators = joined(prepare(tf.data.Dataset.from_tensor_slices(SENTENCES)))
   x, y = tags.to_bags(features(**SENTENCES), stackoverflow._ids(WORDS), stackoverflow._ids(TAGS))
   assert x.dtype == np.uint8
-  np.testing.assert_allclose(x / np.maximum(x.sum(1, keepdims=True), 1), shares, rtol=1e-6)
+  known = x[:, :-1]
+  np.testing.assert_allclose(known / np.maximum(known.sum(1, keepdims=True), 1), shares, rtol=1e-6)
+  texts = [b' '.join(pair).split() for pair in zip(SENTENCES['tokens'], SENTENCES['title'])]
+  np.testing.assert_array_equal(x.sum(1), [len(words) for words in texts])
+  assert x[:, -1].any()
   np.testing.assert_array_equal(y, indicators)
 
 
 def test_a_word_repeated_very_often_counts_255():
   sentence = features(tokens=[b'the ' * 300], title=[b''], tags=[b''])
   x, _ = tags.to_bags(sentence, {b'the': 0}, {b'r': 0})
-  np.testing.assert_array_equal(x, [[255]])
+  np.testing.assert_array_equal(x, [[255, 0]])
 
 
 def copy_and_gradients(model, theirs, loss, x, y):
@@ -108,14 +112,17 @@ def test_the_accuracies_are_tffs():
     np.testing.assert_allclose(sum(hit.numpy()) / sum(counted.numpy()), metric.result(), rtol=1e-6)
 
 
-def test_the_tag_model_is_tffs():
+@pytest.mark.parametrize('normalisation', tags.NORMALISATIONS)
+def test_the_tag_model_is_tffs(normalisation):
   rng = np.random.default_rng(0)
-  x = rng.integers(0, 3, [7, 30]).astype(np.uint8)
+  x = rng.integers(0, 3, [7, 31]).astype(np.uint8)
   y = (rng.uniform(size=[7, 20]) < 0.2).astype(np.float32)
-  model = tags.build_model(30, 20, seed=1)
+  model = tags.build_model(30, 20, 1, normalisation)
   theirs = tag_prediction_tasks._build_logistic_regression_model(30, 20)
   loss = tf.keras.losses.BinaryCrossentropy(reduction=tf.keras.losses.Reduction.SUM)
-  shares = (x / x.sum(1, keepdims=True)).astype(np.float32)
+  # The published code takes the mean over all words' one-hot rows, then leaves out the last column.
+  divisor = x.sum(1) if normalisation == 'published' else x[:, :-1].sum(1)
+  shares = (x[:, :-1] / divisor[:, np.newaxis]).astype(np.float32)
   sums = copy_and_gradients(model, theirs, lambda: loss(y, theirs(shares)), x, y)
   recall = tf.keras.metrics.Recall(top_k=5)
   precision = tf.keras.metrics.Precision()
@@ -127,7 +134,7 @@ def test_the_tag_model_is_tffs():
 def test_the_summed_loss_counts_real_examples_only():
   model = tags.build_model(30, 20, seed=1)
   weights = tuple(map(tf.constant, model.initial_weights[0]))
-  x, y = np.ones([4, 30], np.uint8), np.ones([4, 20], np.float32)
+  x, y = np.ones([4, 31], np.uint8), np.ones([4, 20], np.float32)
   three, _ = model.loss_and_metrics(weights, x[:3], y[:3])
   shares = tf.constant([1 / 3, 1 / 3, 1 / 3, 0])
   masked, _ = model.loss_and_metrics(weights, x, y, shares=shares)
@@ -164,7 +171,7 @@ def test_the_data_and_vocabularies_are_tffs(monkeypatch):
     np.testing.assert_array_equal(loaded['y'], y)
     shares, indicators = joined(by_tags(dataset))
     loaded = lr.train.load(client)
-    counts = loaded['x'].astype(np.float32)
+    counts = loaded['x'][:, :-1].astype(np.float32)
     np.testing.assert_allclose(
       counts / np.maximum(counts.sum(1, keepdims=True), 1), shares, rtol=1e-6
     )

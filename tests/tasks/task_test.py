@@ -60,6 +60,32 @@ def test_unknown_task_and_option_are_errors():
     tasks.load('digits', clients=3)
 
 
+@pytest.mark.parametrize(
+  'task, option, value, message',
+  [
+    ('emnist_cr', 'only_digits', 'no', "'no'; it must be true or false"),
+    ('cifar10_cnn', 'jpeg', 1, '1; it must be true or false'),
+    ('digits', 'num_clients', 'ten', "'ten'; it must be a whole number"),
+    ('digits', 'num_clients', 2.5, r'2\.5; it must be a whole number'),
+    ('digits', 'alpha', 'iid', "'iid'; it must be a number"),
+    ('emnist_letters', 'alpha', 'iid', "'iid'; it must be a number or none"),
+    ('digits', 'alpha', True, 'True; it must be a number'),
+    ('shakespeare', 'padding', 3, '3; it must be a word'),
+    ('stackoverflow_lr', 'padding', 'tff', 'has no option padding'),
+    ('stackoverflow_nwp', 'num_tags', 3, 'has no option num_tags'),
+    ('cifar100_cnn', 'jpeg', True, 'has no option jpeg'),
+  ],
+)
+def test_an_option_of_another_kind_is_an_error(task, option, value, message):
+  with pytest.raises(tasks.DataError, match=message):
+    tasks.load(task, 'nowhere', **{option: value})
+
+
+def test_options_may_be_written_as_other_numbers_and_none():
+  assert len(tasks.load('digits', num_clients=1e1, alpha=1).train) == 10
+  assert len(tasks.load('digits_skewed', alpha='none').train) == 100
+
+
 def test_imports_bring_no_tensorflow():
   code = (
     'import sys, tasks; from tasks import catalog, partition; tasks.names();'
