@@ -23,8 +23,8 @@ def main(arguments: Sequence[str]) -> int:
     arguments: The program's name and its arguments.
 
   Returns:
-    The exit code: 0 when all rounds are done, 1 when the model diverged, 2 for bad input,
-    128 + the signal's number when a signal ended the run.
+    The exit code: 0 when all rounds are done, 1 when the model diverged or, in the last round,
+    every client did, 2 for bad input, 128 + the signal's number when a signal ended the run.
   """
   try:
     given = flags.parse(list(arguments))
@@ -105,6 +105,13 @@ def _train(
   finally:
     execution.reap_workers()
   _show(result, folder)
+  if result.is_complete and result.summary['ends_without_update']:
+    rounds = result.summary['rounds_without_update']
+    return _complain(
+      f'all clients diverged in {rounds} rounds, the last among them, which left the model as it'
+      ' was: lower --client_learning_rate, or give --clip_norm.',
+      1,
+    )
   return 0 if result.is_complete else stop.exit_code
 
 

@@ -79,7 +79,8 @@ class StopGuard:
         continue
       self._signals.append(number)
       if len(self._signals) == 1:
-        self.announce('Ending after this round; the run is saved. Once more ends it at once.')
+        with contextlib.suppress(OSError):  # Nobody may read it any more.
+          self.announce('Ending after this round; the run is saved. Once more ends it at once.')
       else:
         try:
           for callback in self.on_abort:

@@ -1,6 +1,7 @@
 """How a run tells where it is: a live line on a terminal, plain lines elsewhere."""
 
 import collections
+import contextlib
 import math
 import sys
 import time
@@ -61,7 +62,9 @@ class Progress:
     """Writes a line of its own."""
     if self._bar is not None:
       self._bar.console.print(line, markup=False, highlight=False)
-    else:
+      return
+    # A reader that has gone, such as a `tee` that the same Ctrl-C ended, is no reason to stop.
+    with contextlib.suppress(OSError):
       self._stream.write(line + '\n')
       self._stream.flush()
 

@@ -22,7 +22,8 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     `last`, the last value of each column that is not of wall-clock time; `mean_last_100_rounds`,
     the mean of each validation column over the evaluations in the last 100 rounds, as "Adaptive
     Federated Optimization" reports them, and how many evaluations those were; the rounds done; the
-    client updates that were not finite; what all rounds cost, where that was counted; the median
+    client updates that were not finite, the rounds in which none was, and whether the last round is
+  such a one; what all rounds cost, where that was counted; the median
     seconds a round and the seconds of all.
   """
   last: dict[str, float] = {}
@@ -41,11 +42,17 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     'last': {name: _plain(value) for name, value in last.items()},
     f'mean_last_{WINDOW}_rounds': {c: statistics.fmean(v) for c, v in values.items() if v},
     'evaluations_averaged': max(map(len, values.values()), default=0),
+    'rounds_without_update': sum(_is_without_update(row) for row in rows),
+    'ends_without_update': bool(rows) and _is_without_update(rows[-1]),
     'non_finite_clients': sum(int(row.get('non_finite_clients', 0)) for row in rows),
     'totals': {name: _plain(value) for name, value in totals.items()},
     'seconds_per_round_median': statistics.median(seconds) if seconds else None,
     'seconds_training': sum(seconds),
   }
+
+
+def _is_without_update(row: Mapping[str, float]) -> bool:
+  return 0 < row.get('clients', 0) <= row.get('non_finite_clients', 0)
 
 
 def _plain(value: float) -> Any:

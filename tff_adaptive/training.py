@@ -237,12 +237,16 @@ class _Run:
     else:
       output = self._process.next(self._state, cohort.data)
       state, metrics = output.state, output.metrics
+    measured = metrics_log.flatten(metrics)
+    if measured.get('non_finite_clients', 0) >= len(cohort.client_ids):
+      # Sums over no client: a loss of 0 would look like a success.
+      measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
     row = {
       'round': round_number,
       'clients': len(cohort.client_ids),
       'examples': cohort.num_examples,
       **(model.round(cohort.client_examples).columns() if model else {}),
-      **metrics_log.flatten(metrics),
+      **measured,
       'seconds_data': loaded - began,
       'seconds_round': time.perf_counter() - loaded,
     }
@@ -252,10 +256,11 @@ class _Run:
     loss, lost = row.get('train_loss', 0.0), row.get('non_finite_clients', 0)
     if (lost or not np.isfinite(loss)) and not self._warned:
       self._warned = True
+      told = f' (training loss {loss})' if 'train_loss' in row else ''
       self._say(
-        f'Some clients diverge: in round {row["round"]} the training loss is {loss} and'
-        f' {lost:.0f} of {row["clients"]} updates, not finite, are left out. A lower client rate,'
-        ' or gradient clipping, would help. This is told once; the summary counts them.'
+        f'Some clients diverge: in round {row["round"]}, {lost:.0f} of {row["clients"]} updates'
+        f' are not finite and left out{told}. A lower client rate, or gradient clipping, would help.'
+        ' This is told once; the summary counts them.'
       )
     weights = _trainable(state.global_model_weights)
     if not all(np.isfinite(np.asarray(w)).all() for w in weights):

@@ -197,6 +197,36 @@ def test_weights_that_are_not_finite_end_the_run_and_keep_the_last_checkpoint(tm
   assert _rows(tmp_path) == _rows(tmp_path / 'whole')
 
 
+def test_a_round_in_which_all_clients_diverge_reports_no_loss_and_is_counted(tmp_path):
+  class Diverging(fakes.StatefulProcess):
+    def next(self, server_state, client_states, cohort):
+      state, states, metrics = super().next(server_state, client_states, cohort)
+      lost = len(cohort) if server_state.round_number >= 3 else 2
+      metrics['client_work']['updates'] = {'non_finite_clients': np.float32(lost)}
+      return state, states, metrics
+
+  with pytest.warns(UserWarning, match=r'2 of 5 updates'):
+    result = _train(tmp_path, 5, Diverging())
+  assert result.summary['rounds_without_update'] == 2
+  assert result.summary['ends_without_update']
+  assert [bool(row['train_loss']) for row in _rows(tmp_path)[1:]] == [True] * 3 + [False] * 2
+  with pytest.warns(UserWarning, match='2 of 5'):
+    assert not _train(None, 3, Diverging()).summary['ends_without_update']
+
+
+def test_a_reader_that_has_gone_does_not_end_the_run(tmp_path):
+  """`train.py 2>&1 | tee log` and Ctrl-C, which ends tee too."""
+  process = _start(tmp_path, 1000, 0.05)
+  lines = iter(process.stderr.readline, '')
+  assert any('round 1/1000' in line for line in lines)
+  process.stderr.close()
+  process.send_signal(signal.SIGINT)
+  assert process.wait(timeout=20) == 3  # Ended after the round, saved.
+  last = int(_rows(tmp_path)[-1]['round'])
+  with open(tmp_path / 'summary.json') as file:
+    assert json.load(file)['rounds'] == last
+
+
 def test_an_error_in_a_round_keeps_the_rounds_before_it(tmp_path):
   class Failing(fakes.StatefulProcess):
     def next(self, server_state, client_states, cohort):
@@ -292,7 +322,7 @@ def test_a_training_loss_that_is_not_finite_is_told_once_and_training_goes_on(tm
       metrics['client_work']['updates'] = {'non_finite_clients': np.float32(2)}
       return state, states, metrics
 
-  with pytest.warns(UserWarning, match='in round 1 the training loss is inf and 2 of 5') as caught:
+  with pytest.warns(UserWarning, match=r'in round 1, 2 of 5 .*training loss inf') as caught:
     result = _train(tmp_path, 5, Diverging())
   assert len(caught) == 1
   assert _rows(tmp_path)[-1]['train_loss'] == 'inf'
