@@ -259,8 +259,8 @@ class _Run:
       told = f' (training loss {loss})' if 'train_loss' in row else ''
       self._say(
         f'Some clients diverge: in round {row["round"]}, {lost:.0f} of {row["clients"]} updates'
-        f' are not finite and left out{told}. A lower client rate, or gradient clipping, would help.'
-        ' This is told once; the summary counts them.'
+        f' are not finite and left out{told}. A lower client rate, or gradient clipping, would'
+        ' help. This is told once; the summary counts them.'
       )
     weights = _trainable(state.global_model_weights)
     if not all(np.isfinite(np.asarray(w)).all() for w in weights):
