@@ -76,10 +76,10 @@ def main(arguments: Sequence[str]) -> int:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
     jobs = _jobs()
-    pending = [job for job in jobs if not run_folder.is_complete(job['output_dir'], job['rounds'])]
-    for job in pending:
+    for job in jobs:  # Of finished runs too: the table is to hold what was asked for.
       run_folder.check_writable(job['output_dir'])
       run_folder.read_config(job['output_dir'], job)
+    pending = [job for job in jobs if not run_folder.is_complete(job['output_dir'], job['rounds'])]
     return _train_all(jobs, pending, arguments)
   except ValueError as error:  # tasks.DataError is a ValueError.
     return _complain(error)
@@ -130,6 +130,13 @@ def _jobs() -> list[dict[str, Any]]:
         }
       )
   settings_lib.options(jobs[0], 'task_option')
+  folders = [job['output_dir'] for job in jobs]
+  for folder in folders:
+    if folders.count(folder) > 1:
+      raise ValueError(
+        f'two runs would share the folder {folder}: give each optimizer once, and rates that differ'
+        ' in their first six digits.'
+      )
   return jobs
 
 

@@ -33,6 +33,18 @@ def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys)
   assert _centralized(halves, '--epochs=4') == 0
   for name in ('adam_0.01', 'sgd_0.01'):
     assert _columns(halves / name) == _columns(whole / name)
+  # What is complete stands for the same settings only.
+  capsys.readouterr()
+  for flag, words in (
+    ('--seed=1', '--seed was 0 and is now 1'),
+    ('--task=least_squares', "--task was 'digits' and is now 'least_squares'"),
+    ('--tau=0.5', '--tau was 0.001 and is now 0.5'),
+  ):
+    assert _centralized(whole, '--epochs=4', flag) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert 'another --output_dir' in captured.err
+    assert captured.out == ''
 
 
 @pytest.mark.parametrize(
@@ -41,6 +53,7 @@ def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys)
     ('--task=digit', 'did you mean'),
     ('--optimizer=adamw', 'adam'),
     ('--learning_rate=x', 'numbers'),
+    ('--learning_rate=0.1,0.10', 'share the folder'),
     ('--epochs=0', '1 or more'),
     ('--tau=0', 'tau'),
   ],
