@@ -36,6 +36,10 @@ def check_writable(folder: str, flag: str = 'output_dir') -> None:
     raise ValueError(f'--{flag}={folder}: {path} cannot be written to; name another folder.')
 
 
+class RunFolderError(ValueError):
+  """A run's folder that cannot be used as asked."""
+
+
 def read_config(folder: str, settings: Mapping[str, Any]) -> Optional[dict[str, Any]]:
   """Returns the config.json of the run in `folder`, or None if there is no run yet.
 
@@ -44,12 +48,12 @@ def read_config(folder: str, settings: Mapping[str, Any]) -> Optional[dict[str, 
     settings: The present settings.
 
   Raises:
-    ValueError: If a setting that matters has changed, or the folder holds something else.
+    RunFolderError: If a setting that matters has changed, or the folder holds something else.
   """
   path = os.path.join(folder, CONFIG_FILE)
   if not os.path.exists(path):
     if os.path.isdir(folder) and os.listdir(folder):
-      raise ValueError(
+      raise RunFolderError(
         f'--output_dir={folder} is not empty and holds no {CONFIG_FILE}: name a new folder.'
       )
     return None
@@ -58,10 +62,10 @@ def read_config(folder: str, settings: Mapping[str, Any]) -> Optional[dict[str, 
       config = json.load(file)
     before = config['settings']
   except (OSError, ValueError, KeyError) as error:
-    raise ValueError(f'{path} cannot be read ({error}): name a new folder.') from None
+    raise RunFolderError(f'{path} cannot be read ({error}): name a new folder.') from None
   refused = settings_lib.refused_changes(before, settings)
   if refused:
-    raise ValueError(
+    raise RunFolderError(
       f'the run in {folder} has other settings: {"; ".join(refused)}. Give the former, or another'
       ' --output_dir.'
     )
@@ -78,17 +82,70 @@ def is_complete(folder: str, rounds: int) -> bool:
   return bool(summary.get('is_complete')) and summary.get('rounds') == rounds
 
 
-def check_same_data(config: Mapping[str, Any], data: Mapping[str, Any], folder: str) -> None:
+def open_config(
+  folder: str,
+  settings: Mapping[str, Any],
+  data: Mapping[str, Any],
+  num_parameters: int,
+  command: Sequence[str],
+) -> dict[str, Any]:
+  """Returns the config.json of the run in `folder`; makes it for a new run.
+
+  One that is there stays as it is, so that a command that is refused later changes nothing: see
+  `note_changes`.
+
+  Args:
+    folder: The run's folder.
+    settings: The present settings.
+    data: What is to be said of the data; the numbers in it must not change.
+    num_parameters: Of the model.
+    command: The command line.
+
+  Raises:
+    RunFolderError: If the run there has other settings or data, or nothing can be written.
+  """
+  config = read_config(folder, settings)
+  if config is None:
+    config = _new_config(settings, data, num_parameters, command)
+    if _create_config(folder, config):
+      return config
+    # Another start of the same command came first.
+    config = read_config(folder, settings)
+    assert config is not None
+  _check_same_data(config, data, folder)
+  return config
+
+
+def note_changes(folder: str, settings: Mapping[str, Any]) -> None:
+  """Notes in config.json what a resumed run changes; the caller holds the run's checkpoint file.
+
+  Args:
+    folder: The run's folder.
+    settings: The present settings.
+
+  Raises:
+    RunFolderError: If the run there has other settings, or nothing can be written.
+  """
+  # Read again: until the checkpoint file was held another process may have gone on with the run.
+  config = read_config(folder, settings)
+  if config is not None and _update_config(config, settings):
+    try:
+      files.write_json(os.path.join(folder, CONFIG_FILE), config)
+    except OSError as error:
+      raise _cannot_write(folder, error) from None
+
+
+def _check_same_data(config: Mapping[str, Any], data: Mapping[str, Any], folder: str) -> None:
   """Refuses to resume a run on other data: the numbers of clients and examples must agree."""
   for name, value in config['data'].items():
     if name != 'source' and data[name] != value:
-      raise ValueError(
+      raise RunFolderError(
         f'the run in {folder} was on other data: {name} was {value} and is now {data[name]}.'
         ' Give the former --data_dir, or another --output_dir.'
       )
 
 
-def new_config(
+def _new_config(
   settings: Mapping[str, Any], data: Mapping[str, Any], num_parameters: int, command: Sequence[str]
 ) -> dict[str, Any]:
   """Returns the content of a new run's config.json."""
@@ -105,7 +162,7 @@ def new_config(
   }
 
 
-def update_config(config: dict[str, Any], settings: Mapping[str, Any]) -> bool:
+def _update_config(config: dict[str, Any], settings: Mapping[str, Any]) -> bool:
   """Notes in `config` what a resumed run changed; returns whether there is anything to note."""
   before = config['settings']
   changes = {k: [before.get(k), v] for k, v in settings.items() if before.get(k) != v}
@@ -120,17 +177,29 @@ def update_config(config: dict[str, Any], settings: Mapping[str, Any]) -> bool:
   return True
 
 
-def write_config(folder: str, config: Mapping[str, Any]) -> None:
-  """Writes config.json, and makes the folder if need be.
-
-  Raises:
-    ValueError: If it cannot be written.
-  """
+def _create_config(folder: str, config: Mapping[str, Any]) -> bool:
+  """Writes a new run's config.json; False if another process made one meanwhile."""
+  path = os.path.join(folder, CONFIG_FILE)
   try:
     os.makedirs(folder, exist_ok=True)
-    files.write_json(os.path.join(folder, CONFIG_FILE), config)
+    file = open(path, 'x', encoding='utf-8')  # noqa: SIM115
   except OSError as error:
-    raise ValueError(f'--output_dir={folder} cannot be written to ({error.strerror}).') from None
+    if os.path.exists(path):
+      return False
+    raise _cannot_write(folder, error) from None
+  try:
+    with file:
+      file.write(json.dumps(config, indent=2) + '\n')
+    files.sync(path)
+    files.sync(folder)
+  except OSError as error:
+    os.unlink(path)
+    raise _cannot_write(folder, error) from None
+  return True
+
+
+def _cannot_write(folder: str, error: OSError) -> RunFolderError:
+  return RunFolderError(f'--output_dir={folder} cannot be written to ({error.strerror}).')
 
 
 def versions() -> dict[str, str]:

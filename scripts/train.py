@@ -4,7 +4,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
   sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -36,18 +36,16 @@ def main(arguments: Sequence[str]) -> int:
     run_folder.check_writable(folder)
     if settings['client_state_dir'] is not None:
       run_folder.check_writable(settings['client_state_dir'], 'client_state_dir')
-    config = run_folder.read_config(folder, settings)
+    run_folder.read_config(folder, settings)
   except ValueError as error:
     return _complain(error)
   try:
-    return _train(settings, config, arguments)
+    return _train(settings, arguments)
   except KeyboardInterrupt:
     return _complain('interrupted before the first round; nothing was trained.', _INTERRUPTED)
 
 
-def _train(
-  settings: Mapping[str, Any], config: Optional[dict[str, Any]], arguments: Sequence[str]
-) -> int:
+def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
   import tasks  # From here on TensorFlow is imported, which takes seconds.
@@ -66,19 +64,13 @@ def _train(
       **settings_lib.options(settings, 'task_option'),
     )
     data = _check_data(settings, task)
-    if config is not None:
-      run_folder.check_same_data(config, data, folder)
     processes.set_engine(settings['engine'], settings['clients_per_step'], settings['device'])
     workers = processes.set_workers(settings)
     model = task.build_model(settings['seed'])
     process = processes.build_process(settings, task, model)
     training_config = _training_config(settings, task, model)
     _say_how_large(process, training_config, folder, data['clients'])
-    if config is None:
-      config = run_folder.new_config(settings, data, model.num_parameters, arguments)
-      run_folder.write_config(folder, config)
-    elif run_folder.update_config(config, settings):
-      run_folder.write_config(folder, config)
+    config = run_folder.open_config(folder, settings, data, model.num_parameters, arguments)
   except (ValueError, execution.WorkerError) as error:  # tasks.DataError is a ValueError.
     return _complain(error)
   try:
@@ -90,11 +82,12 @@ def _train(
         training_config,
         output_dir=folder,
         run_id=config['run_id'],
+        on_open=lambda: run_folder.note_changes(folder, settings),
         stop=stop,
         test_fn=processes.build_test(task, model),
         workers=workers,
       )
-  except (client_states.StateError, training.ResumeError) as error:
+  except (client_states.StateError, training.ResumeError, run_folder.RunFolderError) as error:
     return _complain(error)
   except (training.NonFiniteWeightsError, tasks.DataError) as error:
     return _complain(error, 1)

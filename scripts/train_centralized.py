@@ -183,14 +183,7 @@ def _train(settings, task, examples, arguments, stop):
     'examples': len(examples['y']),
     'validation_examples': len(task.validation['y']),
   }
-  config = run_folder.read_config(folder, settings)
-  if config is None:
-    config = run_folder.new_config(settings, data, model.num_parameters, arguments)
-    run_folder.write_config(folder, config)
-  else:
-    run_folder.check_same_data(config, data, folder)
-    if run_folder.update_config(config, settings):
-      run_folder.write_config(folder, config)
+  config = run_folder.open_config(folder, settings, data, model.num_parameters, arguments)
   name, rate = settings['optimizer'], settings['learning_rate']
   if settings['tau'] is not None:
     optimizer = getattr(optimizers, f'build_{name}')(rate, tau=settings['tau'])
@@ -216,6 +209,7 @@ def _train(settings, task, examples, arguments, stop):
     ),
     output_dir=folder,
     run_id=config['run_id'],
+    on_open=lambda: run_folder.note_changes(folder, settings),
     stop=stop,
     test_fn=processes.build_test(task, model),
   )

@@ -62,6 +62,7 @@ def train(
   *,
   output_dir: Optional[str] = None,
   run_id: str = '',
+  on_open: Optional[Callable[[], None]] = None,
   stop: Optional[interrupts.StopGuard] = None,
   test_fn: Optional[EvaluateFn] = None,
   workers: Any = None,
@@ -84,6 +85,8 @@ def train(
     output_dir: The run's folder: metrics.csv, tensorboard/, checkpoints/, curves.png and
       summary.json go there. None writes nothing.
     run_id: Kept in the checkpoint; a checkpoint with another one is refused.
+    on_open: Called once the checkpoint file is held and the run can go on: what is said of the run
+      elsewhere may be changed then.
     stop: Whether to end early; by default SIGINT and SIGTERM say so.
     test_fn: Like `evaluate_fn`, on data that nothing is chosen by; used once, at the end, for
       `test` in the summary.
@@ -105,6 +108,8 @@ def train(
       stop = stack.enter_context(interrupts.StopGuard())
     run = _Run(process, clients, evaluate_fn, config, output_dir, run_id, stack)
     run.workers = workers
+    if on_open is not None:
+      on_open()
     if show_progress:
       run.show(stop)
     try:

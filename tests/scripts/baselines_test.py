@@ -33,6 +33,12 @@ def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys)
   assert _centralized(halves, '--epochs=4') == 0
   for name in ('adam_0.01', 'sgd_0.01'):
     assert _columns(halves / name) == _columns(whole / name)
+  with open(halves / 'sgd_0.01' / 'config.json') as file:
+    assert json.load(file)['changes'][0]['rounds'] == [2, 4]
+  before = (whole / 'sgd_0.01' / 'config.json').read_bytes()
+  assert _centralized(whole, '--epochs=3') == 2
+  assert 'has done 4 rounds already' in capsys.readouterr().err
+  assert (whole / 'sgd_0.01' / 'config.json').read_bytes() == before
   # What is complete stands for the same settings only.
   capsys.readouterr()
   for flag, words in (

@@ -160,17 +160,29 @@ def test_only_changes_that_matter_are_refused():
 def test_a_resumed_run_notes_what_changed(tmp_path):
   before, now = resolve('--rounds=10'), resolve('--rounds=20')
   data = {'source': 'here', 'clients': 3, 'examples': 30}
-  config = run_folder.new_config(before, data, 5, ['train.py'])
-  run_folder.write_config(str(tmp_path / 'new'), config)
-  again = run_folder.read_config(str(tmp_path / 'new'), now)
-  assert again == config
-  assert not run_folder.update_config(dict(again), before)
-  assert run_folder.update_config(again, now)
+  folder = str(tmp_path / 'new')
+  config = run_folder.open_config(folder, before, data, 5, ['train.py'])
+  assert run_folder.open_config(folder, now, data, 5, ['train.py', 'again']) == config
+  run_folder.note_changes(folder, before)
+  assert run_folder.read_config(folder, now) == config
+  run_folder.note_changes(folder, now)
+  again = run_folder.read_config(folder, now)
   assert again['changes'][0]['rounds'] == [10, 20]
   assert again['settings']['rounds'] == 20
-  run_folder.check_same_data(config, {**data, 'source': 'elsewhere'}, 'x')
+  assert again['run_id'] == config['run_id']
+  run_folder.open_config(folder, now, {**data, 'source': 'elsewhere'}, 5, [])
   with pytest.raises(ValueError, match='clients was 3 and is now 4'):
-    run_folder.check_same_data(config, {**data, 'clients': 4}, 'x')
+    run_folder.open_config(folder, now, {**data, 'clients': 4}, 5, [])
+
+
+def test_of_two_starts_at_once_the_second_takes_the_run_of_the_first(tmp_path, monkeypatch):
+  given = str(tmp_path), resolve(), {'clients': 3}, 5
+  first = run_folder.open_config(*given, ['first'])
+  reads = iter([lambda *_: None])  # The second looked before the first had written.
+  read = run_folder.read_config
+  monkeypatch.setattr(run_folder, 'read_config', lambda *a: next(reads, read)(*a))
+  assert run_folder.open_config(*given, ['second']) == first
+  assert read(*given[:2]) == first
 
 
 def test_folders_that_cannot_be_used_are_refused_and_not_made(tmp_path, monkeypatch):

@@ -1,10 +1,12 @@
 """scripts/train.py from outside: same seed same bits, faults survived, bad input refused."""
 
+import contextlib
 import csv
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -166,10 +168,24 @@ def test_a_changed_flag_that_matters_is_refused_with_both_values(whole, capsys):
 def test_fewer_rounds_than_were_done_and_a_run_in_use_are_refused(whole, tmp_path, capsys):
   folder = str(tmp_path / 'copy')
   shutil.copytree(whole, folder)
-  before = _rows(folder)
+  config = os.path.join(folder, 'config.json')
+
+  def content():
+    with open(config) as file:
+      return _rows(folder), file.read()
+
+  before = content()
   assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}', '--rounds=20']) == 2
   assert 'has done 240 rounds already' in capsys.readouterr().err
-  assert _rows(folder) == before
+  assert content() == before
+  with contextlib.closing(sqlite3.connect(f'{folder}/checkpoints/state.sqlite')) as used:
+    used.execute('BEGIN EXCLUSIVE')
+    assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}', '--rounds=250']) == 2
+  assert 'another process is using it' in capsys.readouterr().err
+  assert content() == before
+  assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}', '--rounds=241']) == 0
+  with open(config) as file:
+    assert json.load(file)['changes'][0]['rounds'] == [240, 241]
 
 
 def test_bad_data_is_refused_with_one_line_and_nothing_written(tmp_path, capsys, monkeypatch):
