@@ -15,14 +15,15 @@ import itertools
 import os
 import sys
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 
 if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
   sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from absl import flags as absl_flags
 
-from scripts import command, train
+from scripts import command, flags, run_folder, train
+from scripts import settings as settings_lib
 from tff_adaptive import files
 from tff_adaptive.reports import runs, tables
 
@@ -66,6 +67,8 @@ def main(arguments: Sequence[str]) -> int:
       raise ValueError(f'--limits={",".join(_FLAGS.limits)}: give growing numbers such as 20,50.')
     if len(_FLAGS.learning_rates) != len(_FLAGS.batch_sizes):
       raise ValueError('give one of --learning_rates for each of --batch_sizes.')
+    for cell in _cells():  # Of finished runs too: the folder's name tells no rate.
+      run_folder.read_config(_folder(cell), _settings(cell))
     failed = 0
     for cell in [] if _FLAGS.report_only else _cells():
       code = _train(cell, limits)
@@ -99,30 +102,37 @@ def _folder(cell) -> str:
   return os.path.join(_FLAGS.output_dir, name)
 
 
-def _train(cell, limits) -> int:
+def _command(cell, limit) -> list[str]:
   split, fraction, epochs, batch, rate = cell
+  return [
+    'train.py',
+    f'--task={_FLAGS.task}',
+    f'--task_option=split={split}',
+    '--algorithm=fed_avg',
+    f'--rounds={limit}',
+    f'--clients_per_round={max(1, round(float(fraction) * _CLIENTS))}',
+    f'--client_epochs={epochs}',
+    f'--batch_size={0 if batch == "all" else batch}',
+    f'--client_learning_rate={rate}',
+    '--rounds_per_evaluation=1',
+    f'--seed={_FLAGS.seed}',
+    f'--output_dir={_folder(cell)}',
+    *([f'--data_dir={_FLAGS.data_dir}'] if _FLAGS.data_dir else []),
+  ]
+
+
+def _settings(cell) -> dict[str, Any]:
+  """A run's settings, but for its rounds; ValueError if a flag is bad."""
+  return settings_lib.resolve(flags.parse(_command(cell, 1)))
+
+
+def _train(cell, limits) -> int:
   for limit in limits:
     done = _read(cell)
     if done is not None and (_reached(done) is not None or done.rows[-1]['round'] > limit):
       continue
     sys.stderr.write(f'{_folder(cell)}, to round {limit}\n')
-    code = train.main(
-      [
-        'train.py',
-        f'--task={_FLAGS.task}',
-        f'--task_option=split={split}',
-        '--algorithm=fed_avg',
-        f'--rounds={limit}',
-        f'--clients_per_round={max(1, round(float(fraction) * _CLIENTS))}',
-        f'--client_epochs={epochs}',
-        f'--batch_size={0 if batch == "all" else batch}',
-        f'--client_learning_rate={rate}',
-        '--rounds_per_evaluation=1',
-        f'--seed={_FLAGS.seed}',
-        f'--output_dir={_folder(cell)}',
-        *([f'--data_dir={_FLAGS.data_dir}'] if _FLAGS.data_dir else []),
-      ]
-    )
+    code = train.main(_command(cell, limit))
     if code:
       return code
   return 0
@@ -150,7 +160,11 @@ def report() -> str:
     example = example or next((run for run in found if run is not None), None)
     steps = int(epochs) * (1 if batch == 'all' else -(-600 // int(batch)))
     name = f'{fraction}, {epochs}, {batch}'
-    rows.append([name, rate, str(steps), *(_text(run) for run in found)])
+    # Those of the runs themselves; of a row without runs, that of the command.
+    rates = {f'{run.settings["client_learning_rate"]:g}' for run in found if run is not None}
+    rows.append(
+      [name, ', '.join(sorted(rates)) or rate, str(steps), *(_text(run) for run in found)]
+    )
   if example is None:
     raise ValueError(f'no run in {_FLAGS.output_dir} was begun.')
   text = (

@@ -1,0 +1,68 @@
+"""scripts/lecture_43.py on runs that are written by hand."""
+
+import json
+import os
+
+import pytest
+
+from scripts import flags, lecture_43, settings
+
+_CELL = ('--fractions=0.1', '--epochs=5', '--batch_sizes=10')
+
+
+def _begin(folder, rate, accuracies):
+  """Writes the run of a cell, as scripts/train.py does, with an accuracy for each round."""
+  os.makedirs(folder)
+  split = os.path.basename(folder).split('_')[2]
+  resolved = settings.resolve(
+    flags.parse(
+      [
+        'train.py',
+        '--task=mnist_2nn',
+        f'--task_option=split={split}',
+        '--algorithm=fed_avg',
+        f'--rounds={len(accuracies) - 1}',
+        '--clients_per_round=10',
+        '--client_epochs=5',
+        '--batch_size=10',
+        f'--client_learning_rate={rate}',
+        '--rounds_per_evaluation=1',
+        '--output_dir=elsewhere',
+      ]
+    )
+  )
+  with open(os.path.join(folder, 'config.json'), 'w') as file:
+    more = {'data': {'source': '/a/mnist.npz'}, 'versions': {}, 'started': '2026-11-21T'}
+    json.dump({'settings': resolved, **more}, file)
+  with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
+    file.write('round,validation_accuracy\n')
+    file.writelines(f'{t},{accuracy}\n' for t, accuracy in enumerate(accuracies))
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+  """Runs the script on a folder with two finished runs of rate 0.05, and trains nothing."""
+  monkeypatch.setattr(lecture_43.train, 'main', None)
+  # The names say no rate.
+  _begin(tmp_path / 'runs' / 'mnist_2nn_iid_C0.1_E5_B10_seed0', 0.05, [0.1, 0.98])
+  _begin(tmp_path / 'runs' / 'mnist_2nn_shards_C0.1_E5_B10_seed0', 0.05, [0.1, 0.5, 0.98])
+
+  def main(*arguments):
+    places = [f'--output_dir={tmp_path}/runs', f'--results={tmp_path}/table']
+    return lecture_43.main(['lecture_43.py', *places, *_CELL, *arguments])
+
+  return main
+
+
+def test_finished_runs_are_told_under_the_rate_they_had(run, tmp_path):
+  assert run('--learning_rates=0.05') == 0
+  assert '| 0.1, 5, 10 | 0.05 | 300 | 1 | 2 |' in (tmp_path / 'table.md').read_text()
+
+
+@pytest.mark.parametrize('more', [(), ('--report_only',)])
+def test_finished_runs_of_another_rate_are_refused(run, tmp_path, capsys, more):
+  assert run('--learning_rates=0.5', *more) == 2
+  error = capsys.readouterr().err
+  assert '--client_learning_rate was 0.05 and is now 0.5' in error
+  assert 'another --output_dir' in error
+  assert not (tmp_path / 'table.md').exists()
