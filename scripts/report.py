@@ -25,8 +25,9 @@ from tff_adaptive.reports import figures, runs, tables
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list(
   'metric',
-  ['validation_accuracy'],
-  'Columns of metrics.csv: a table and a panel of the figure each.',
+  None,
+  'Columns of metrics.csv: a table and a panel of the figure each. Default: the metric of the'
+  " runs' task on the validation data.",
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_list(
@@ -62,21 +63,21 @@ def main(arguments: Sequence[str]) -> int:
     folders = _FLAGS(list(arguments))[1:]
     if not folders:
       raise ValueError("give at least one run's folder.")
-    groups = runs.group(runs.find_runs(folders), _FLAGS.label_by)
-    table = '\n'.join(
-      tables.comparison(groups, metric, target=_FLAGS.target) for metric in _FLAGS.metric
-    )
+    found = runs.find_runs(folders)
+    groups = runs.group(found, _FLAGS.label_by)
+    metrics = _FLAGS.metric or [tables.default_metric(found)]
+    table = '\n'.join(tables.comparison(groups, metric, target=_FLAGS.target) for metric in metrics)
     if _FLAGS.output is not None:
       os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.output)), exist_ok=True)
       figures.draw_comparison(
         f'{_FLAGS.output}.png',
         groups,
-        _FLAGS.metric,
+        metrics,
         title=_FLAGS.title,
         levels=_levels(),
         log_scale=_FLAGS.log_scale,
       )
-      files.write_text(f'{_FLAGS.output}.csv', figures.curves_table(groups, _FLAGS.metric))
+      files.write_text(f'{_FLAGS.output}.csv', figures.curves_table(groups, metrics))
       files.write_text(f'{_FLAGS.output}.md', table)
   except (ValueError, OSError, absl_flags.Error) as error:
     sys.stderr.write(f'report.py: {" ".join(str(error).split())}\n')

@@ -10,6 +10,7 @@ on with the rest; Ctrl-C ends after saving. At the end a table, also in DIR/swee
 """
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -33,7 +34,10 @@ absl_flags.DEFINE_multi_string(
 )
 absl_flags.DEFINE_string('output_dir', None, "Where the runs' folders go.", flag_values=_FLAGS)
 absl_flags.DEFINE_string(
-  'metric', 'validation_accuracy', 'The metric of the table.', flag_values=_FLAGS
+  'metric',
+  None,
+  "Column of metrics.csv for the table. Default: the task's metric on the validation data.",
+  flag_values=_FLAGS,
 )
 absl_flags.DEFINE_boolean('dry_run', False, 'Only say what would be run.', flag_values=_FLAGS)
 
@@ -56,6 +60,7 @@ def main(arguments: Sequence[str]) -> int:
       raise ValueError('--output_dir is missing.')
     combinations = _combinations(_FLAGS.grid)
     jobs = [_job(combination, fixed) for combination in combinations]
+    _check_different(jobs)
   except (ValueError, absl_flags.Error) as error:
     sys.stderr.write(f'sweep.py: {" ".join(str(error).split())}\n')
     return 2
@@ -96,6 +101,16 @@ def _job(combination: Mapping[str, str], fixed: Sequence[str]):
   return folder, command, settings
 
 
+def _check_different(jobs) -> None:
+  """ValueError if two runs are the same, as of seed=0,00."""
+  seen: dict[str, str] = {}
+  for folder, _, settings in jobs:
+    key = json.dumps({**settings, 'output_dir': None}, sort_keys=True)
+    if key in seen:
+      raise ValueError(f'--grid: {seen[key]} and {folder} are the same run; give each value once.')
+    seen[key] = folder
+
+
 def _run_all(jobs) -> int:
   failed = []
   for number, (folder, command, settings) in enumerate(jobs, 1):
@@ -109,19 +124,31 @@ def _run_all(jobs) -> int:
       return 128 + stopped_by
     if code:
       failed.append(f'{folder} (exit code {code})')
-  found = []
-  for folder, _, _ in jobs:
-    if os.path.exists(os.path.join(folder, 'metrics.csv')):
-      found.append(runs.read_run(folder))
-  if found:
-    table = tables.comparison(runs.group(found), _FLAGS.metric)
-    if failed:
-      table += '\nFailed: ' + ', '.join(failed) + '\n'
-    files.write_text(os.path.join(_FLAGS.output_dir, 'sweep.md'), table)
-    sys.stdout.write(table)
+  code = 1 if failed else 0
+  try:
+    _write_table([folder for folder, _, _ in jobs], failed)
+  except (ValueError, OSError) as error:
+    sys.stderr.write(f'sweep.py: the runs are kept, but there is no table: {error}\n')
+    code = code or 2
   for line in failed:
     sys.stderr.write(f'failed: {line}\n')
-  return 1 if failed else 0
+  return code
+
+
+def _write_table(folders: Sequence[str], failed: Sequence[str]) -> None:
+  found = []
+  for folder in folders:
+    if os.path.exists(os.path.join(folder, 'metrics.csv')):
+      found.append(runs.read_run(folder))
+  if not found:
+    return
+  varied = [text.partition('=')[0] for text in _FLAGS.grid]
+  groups = runs.group(found, [name for name in varied if name != 'seed'] or None)
+  table = tables.comparison(groups, _FLAGS.metric or tables.default_metric(found))
+  if failed:
+    table += '\nFailed: ' + ', '.join(failed) + '\n'
+  files.write_text(os.path.join(_FLAGS.output_dir, 'sweep.md'), table)
+  sys.stdout.write(table)
 
 
 def _run(command: Sequence[str]) -> tuple[int, Optional[int]]:

@@ -139,8 +139,9 @@ def mean_curve(
   curves = [run.curve(column) for run in members]
   rounds = sorted(set.intersection(*(set(curve) for curve in curves)))
   values = np.array([[curve[r] for r in rounds] for curve in curves], np.float64)
-  std = values.std(axis=0, ddof=1) if len(members) > 1 else np.zeros(len(rounds))
-  return np.array(rounds, int), values.mean(axis=0), std
+  with np.errstate(all='ignore'):  # Of a run that diverged values may be NaN or infinite.
+    std = values.std(axis=0, ddof=1) if len(members) > 1 else np.zeros(len(rounds))
+    return np.array(rounds, int), values.mean(axis=0), std
 
 
 def curves_table(groups: Mapping[str, Sequence[runs_lib.Run]], columns: Sequence[str]) -> str:

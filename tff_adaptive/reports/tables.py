@@ -1,8 +1,9 @@
 """Tables in Markdown from the folders of runs."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Optional
+
+import numpy as np
 
 from tff_adaptive import run_summary
 from tff_adaptive.reports import runs as runs_lib
@@ -61,6 +62,30 @@ def comparison(
   return markdown(heading, rows)
 
 
+def default_metric(runs: Sequence[runs_lib.Run]) -> str:
+  """Returns the column by which to compare runs where none is named.
+
+  The first validation column that all runs have: accuracy, else another metric, else the loss. For
+  the runs of one of this project's tasks that is the metric by which the task is judged.
+
+  Args:
+    runs: At least one run.
+
+  Raises:
+    ValueError: If they have no validation column in common.
+  """
+  columns = [dict.fromkeys(name for row in run.rows for name in row) for run in runs]
+  common = [
+    name
+    for name in columns[0]
+    if name.startswith('validation_') and all(name in others for others in columns)
+  ]
+  if not common:
+    raise ValueError('the runs have no validation metric in common: name one with --metric.')
+  others = [name for name in common if name != 'validation_loss']
+  return 'validation_accuracy' if 'validation_accuracy' in others else (others or common)[0]
+
+
 def rounds_to(run: runs_lib.Run, column: str, target: float) -> Optional[int]:
   """Returns the first evaluated round whose value is as good as the target, or None.
 
@@ -73,13 +98,17 @@ def rounds_to(run: runs_lib.Run, column: str, target: float) -> Optional[int]:
 def spread(
   values: Sequence[Optional[float]], *, digits: int = 4, with_deviation: bool = True
 ) -> str:
-  """Returns 'mean +- sample standard deviation'; the mean alone for one value."""
-  known = [value for value in values if value is not None]
-  if not known:
+  """Returns 'mean +- sample standard deviation'; the mean alone for one value.
+
+  Of a run that diverged values may be NaN or infinite; then so are these.
+  """
+  known = np.array([value for value in values if value is not None], np.float64)
+  if not len(known):
     return ''
-  text = f'{statistics.fmean(known):.{digits}f}'
-  if len(known) > 1 and with_deviation:
-    text += f' ± {statistics.stdev(known):.{digits}f}'
+  with np.errstate(all='ignore'):
+    text = f'{known.mean():.{digits}f}'
+    if len(known) > 1 and with_deviation:
+      text += f' ± {known.std(ddof=1):.{digits}f}'
   return text
 
 

@@ -10,14 +10,14 @@ from scripts import report, sweep
 from tff_adaptive.reports import figures, runs, tables
 
 
-def _make(folder, values, **settings):
-  """Writes a run with validation_accuracy `values`, one every other round from round 0."""
+def _make(folder, values, column='validation_accuracy', **settings):
+  """Writes a run whose `column` has `values`, one every other round from round 0."""
   os.makedirs(folder)
   settings = {'algorithm': 'fed_avg', 'seed': 0, 'rounds': 2 * len(values) - 2, **settings}
   with open(os.path.join(folder, 'config.json'), 'w') as file:
     json.dump({'settings': settings}, file)
   with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
-    file.write('round,validation_accuracy,train_loss,seconds_round\n')
+    file.write(f'round,{column},train_loss,seconds_round\n')
     for t in range(2 * len(values) - 1):
       value = '' if t % 2 else repr(values[t // 2])
       file.write(f'{t},{value},{t / 10!r},0.5\n')
@@ -64,6 +64,37 @@ def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
   assert lines[3] == ['ada_best', '1', '4', '0.2500', '0.3000', 'not reached', '0.5000']
   with pytest.raises(ValueError, match='no values of'):
     tables.comparison(groups, 'validation_loss')
+
+
+def test_without_a_metric_the_tables_take_the_tasks(tmp_path, capsys):
+  def rows(columns):
+    return [{'round': 0.0, **dict.fromkeys(columns.split(), 1.0)}]
+
+  for columns, chosen in (
+    ('validation_loss validation_read validation_accuracy train_accuracy', 'accuracy'),
+    ('validation_loss validation_recall_at_5 validation_precision', 'recall_at_5'),
+    ('validation_loss validation_mse validation_mae', 'mse'),
+    ('validation_loss train_error', 'loss'),
+  ):
+    run = runs.Run('x', {}, rows(columns))
+    assert tables.default_metric([run]) == f'validation_{chosen}'
+    other = runs.Run('y', {}, rows('validation_loss validation_other'))
+    assert tables.default_metric([run, other]) == 'validation_loss'
+  with pytest.raises(ValueError, match='name one with --metric'):
+    tables.default_metric([runs.Run('x', {}, rows('train_loss'))])
+  _make(tmp_path / 'a', [0.4, 0.2], 'validation_mse')
+  assert report.main(['report.py', str(tmp_path)]) == 0
+  assert '| validation mse, last |' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf'), -float('inf')])
+def test_a_run_that_diverged_has_its_place_in_table_and_figure(folder, tmp_path, value, capsys):
+  _make(tmp_path / 'a2', [0.0, 0.5, value], seed=2)
+  assert report.main(['report.py', folder, f'--output={tmp_path}/x']) == 0
+  captured = capsys.readouterr()
+  assert f'| {np.mean([0.8, value]):.4f} ± nan |' in captured.out
+  assert '| ada_best | 1 | 4 | 0.2500 |' in captured.out
+  assert captured.err == ''
 
 
 def test_mean_curves_are_taken_where_all_runs_were_measured(folder, tmp_path):
@@ -135,6 +166,28 @@ def test_a_sweep_runs_each_combination_once_and_goes_on_after_failures(
     assert file.read() == table
 
 
+def test_a_sweep_of_a_task_without_accuracy_has_a_table_and_a_bad_metric_is_told(
+  tmp_path, capsys, monkeypatch
+):
+  def run(command):
+    folder = command[-1].partition('=')[2]
+    rate = float(command[-2].partition('=')[2])
+    settings = {'task': 'emnist_ae', 'client_learning_rate': rate}
+    _make(folder, [0.5, rate], 'validation_mse', **settings)
+    return 0, None
+
+  monkeypatch.setattr(sweep, '_run', run)
+  command = [f'--output_dir={tmp_path}', '--grid=client_learning_rate=0.5,2', '--', '--rounds=2']
+  assert sweep.main(['sweep.py', *command]) == 0
+  assert '| validation mse, last |' in capsys.readouterr().out
+  monkeypatch.setattr(sweep, '_run', lambda *_: (0, None))
+  monkeypatch.setattr(sweep.run_folder, 'read_config', lambda *_: None)
+  assert sweep.main(['sweep.py', '--metric=f1', *command]) == 2
+  error = capsys.readouterr().err
+  assert "no values of 'f1'" in error
+  assert 'the runs are kept' in error
+
+
 @pytest.mark.parametrize(
   'arguments, message',
   [
@@ -144,6 +197,7 @@ def test_a_sweep_runs_each_combination_once_and_goes_on_after_failures(
     (['--grid=tau=1'], '--output_dir is missing'),
     (['--output_dir=x'], 'at least once'),
     (['--grid=tau=1', '--grid=tau=2', '--output_dir=x'], 'in one --grid only'),
+    (['--grid=seed=0,00', '--output_dir=x'], 'x/seed=0 and x/seed=00 are the same run'),
     (['--grid=tau=1', '--output_dir=x', 'more'], "unexpected argument 'more'"),
   ],
 )
