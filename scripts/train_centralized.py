@@ -146,8 +146,9 @@ def _train_all(jobs, pending, arguments) -> int:
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
     import tasks  # From here on TensorFlow is imported, which takes seconds.
-    from tff_adaptive import interrupts, training
+    from tff_adaptive import execution, interrupts, training
 
+    execution.remember_workers()  # One that TFF starts ends with this process.
     first = pending[0]
     task = tasks.load(
       first['task'],
@@ -156,7 +157,7 @@ def _train_all(jobs, pending, arguments) -> int:
       **settings_lib.options(first, 'task_option'),
     )
     examples = task.train.load_all()
-    with interrupts.StopGuard() as stop:
+    with interrupts.StopGuard(on_abort=[execution.reap_workers]) as stop:
       for settings in pending:
         sys.stderr.write(f'{settings["output_dir"]}\n')
         try:
@@ -223,8 +224,7 @@ def _write_table(jobs, failed) -> None:
   ]
   if not found:
     return
-  metric = next(c for c in found[0].rows[0] if c.startswith('validation_') and 'loss' not in c)
-  table = tables.comparison(runs.group(found), metric)
+  table = tables.comparison(runs.group(found), tables.default_metric(found))
   if failed:
     table += '\nDiverged: ' + ', '.join(failed) + '\n'
   files.write_text(os.path.join(os.path.dirname(jobs[0]['output_dir']), 'centralized.md'), table)

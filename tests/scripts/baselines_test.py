@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -51,6 +53,16 @@ def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys)
     assert words in captured.err
     assert 'another --output_dir' in captured.err
     assert captured.out == ''
+
+
+def test_a_centralised_baseline_of_a_task_without_accuracy_says_no_more_than_its_table(tmp_path):
+  command = [sys.executable, train_centralized.__file__, '--task=least_squares', '--epochs=2']
+  command += ['--optimizer=sgd', '--learning_rate=0.001', f'--output_dir={tmp_path}/x']
+  done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+  assert done.returncode == 0, done.stderr
+  assert 'validation loss' in done.stdout
+  assert 'Exception ignored' not in done.stderr  # TFF's own clean-up.
+  assert 'Traceback' not in done.stderr
 
 
 @pytest.mark.parametrize(
