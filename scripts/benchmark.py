@@ -10,12 +10,14 @@ that a change of the machine's speed meets all alike. Examples:
   python scripts/benchmark.py --variants=ours_graph,ours_workers1,ours_workers2,ours_workers4
 """
 
+import contextlib
 import json
 import os
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from absl import app, flags
@@ -53,28 +55,41 @@ class _Child:
 
   def __init__(self, work, variant):
     arguments = [sys.executable, '-m', 'scripts.benchmarking.child', work, variant]
+    # The child's working folder is another.
+    data_dir = os.path.abspath(_DATA_DIR.value) if _DATA_DIR.value else ''
+    self._errors = tempfile.TemporaryFile('w+', errors='replace')  # noqa: SIM115
     self._process = subprocess.Popen(
-      [*arguments, _DATA_DIR.value or '', _DEVICE.value],
+      [*arguments, data_dir, _DEVICE.value],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
-      stderr=subprocess.DEVNULL,
+      stderr=self._errors,
       text=True,
       cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
     )
 
   def ask(self, line):
-    """Sends a request and returns the answer, a JSON object."""
-    self._process.stdin.write(line + '\n')
-    self._process.stdin.flush()
+    """Sends a request and returns the answer, a JSON object; RuntimeError if the child ended."""
+    with contextlib.suppress(BrokenPipeError):
+      self._process.stdin.write(line + '\n')
+      self._process.stdin.flush()
     for answer in self._process.stdout:
       if answer.startswith('{'):
         return json.loads(answer)
-    raise RuntimeError(f'a child ended with code {self._process.wait()} at request {line!r}')
+    code = self._process.wait()
+    raise RuntimeError(f'a child ended with code {code} at request {line!r}: {self._last_error()}')
+
+  def _last_error(self):
+    self._errors.seek(0)
+    said = self._errors.read().partition('Exception ignored in')[0]  # TFF's own clean-up.
+    return (said.strip().splitlines() or ['it said nothing'])[-1]
 
   def end(self):
     """Ends the process."""
-    self._process.stdin.close()
+    with contextlib.suppress(BrokenPipeError):
+      self._process.stdin.close()
     self._process.wait()
+    self._process.stdout.close()
+    self._errors.close()
 
 
 def measure(work, variants, rounds):
@@ -87,20 +102,26 @@ def measure(work, variants, rounds):
       child.ask('round')
     except RuntimeError as error:
       figures[variant] = {'error': str(error)}
+      child.end()
       continue
     children[variant], times[variant] = child, []
     figures[variant] = {'seconds_first_round': first['seconds']}
-  for _ in range(rounds):
-    for variant, child in children.items():
-      times[variant].append(child.ask('round')['seconds'])
+  for r in range(rounds + 1):  # After the last round, the memory.
+    for variant, child in list(children.items()):
+      try:
+        if r < rounds:
+          times[variant].append(child.ask('round')['seconds'])
+        else:
+          figures[variant]['peak_memory_mb'] = child.ask('memory')['peak_mb']
+      except RuntimeError as error:
+        figures[variant] = {'error': str(error)}
+        children.pop(variant).end()
   for variant, child in children.items():
+    median = statistics.median(times[variant])
     figures[variant].update(
-      seconds_median=statistics.median(times[variant]),
+      seconds_median=median,
       seconds_min=min(times[variant]),
-      seconds_tracing=max(
-        0.0, figures[variant]['seconds_first_round'] - statistics.median(times[variant])
-      ),
-      peak_memory_mb=child.ask('memory')['peak_mb'],
+      seconds_tracing=max(0.0, figures[variant]['seconds_first_round'] - median),
     )
     child.end()
   return figures
@@ -109,11 +130,16 @@ def measure(work, variants, rounds):
 def soak(work, rounds):
   """Memory of this project in the graph engine over many rounds, in MB."""
   child, memory = _Child(work, 'ours_graph'), {}
-  for r in range(1, rounds + 1):
-    child.ask('round')
-    if r in (max(1, rounds // 10), rounds):
-      memory[r] = child.ask('memory')['now_mb']
-  child.end()
+  try:
+    for r in range(1, rounds + 1):
+      child.ask('round')
+      if r in (max(1, rounds // 10), rounds):
+        memory[r] = child.ask('memory')['now_mb']
+  except RuntimeError as error:
+    print(f'{work}: {error}', file=sys.stderr, flush=True)
+    return {'error': str(error)}
+  finally:
+    child.end()
   (early, before), (late, after) = min(memory.items()), max(memory.items())
   print(f'{work}: {before:.0f} MB after {early} rounds, {after:.0f} MB after {late}', flush=True)
   return memory
@@ -129,7 +155,8 @@ def table(results):
     hand = figures.get('hand', {}).get('seconds_median')
     for variant, f in figures.items():
       if 'error' in f:
-        lines.append(f'| {work} | {variant} | failed: {f["error"]} | | | | |')
+        error = f['error'].replace('|', ' ')
+        lines.append(f'| {work} | {variant} | failed: {error} | | | | |')
         continue
       ratio = f'{f["seconds_median"] / hand:.2f}' if hand else ''
       lines.append(
@@ -140,24 +167,33 @@ def table(results):
 
 
 def main(argv):
-  """Runs the benchmark and prints the table."""
+  """Runs the benchmark and prints the table; returns 1 if something failed."""
   if len(argv) > 1:
     raise app.UsageError(f'unknown arguments {argv[1:]}')
+  if _JSON.value:
+    folder = os.path.dirname(os.path.abspath(_JSON.value))
+    if os.path.isdir(_JSON.value) or not os.path.isdir(folder):
+      raise app.UsageError(f'--json={_JSON.value}: name a file in a folder that there is')
+    if not os.access(folder, os.W_OK | os.X_OK):
+      raise app.UsageError(f'--json={_JSON.value}: {folder} cannot be written to')
   from scripts.benchmarking import works
 
   unknown = [w for w in _WORKS.value if w not in works.WORKS]
   if unknown:
     raise app.UsageError(f'unknown works {unknown}; there are {", ".join(works.WORKS)}')
-  results = {}
+  results, failed = {}, False
   for work in _WORKS.value:
     variants = [
       v for v in _VARIANTS.value if v not in ('hand', 'vmap') or works.WORKS[work].task is None
     ]
     print(f'{work}: {works.WORKS[work].description} ...', file=sys.stderr, flush=True)
     results[work] = measure(work, variants, _ROUNDS.value)
+    failed = failed or any('error' in figures for figures in results[work].values())
     print(table({work: results[work]}), flush=True)
     if _SOAK_ROUNDS.value:
-      results[work]['ours_graph']['memory_mb_by_round'] = soak(work, _SOAK_ROUNDS.value)
+      figures = results[work].setdefault('ours_graph', {})
+      figures['memory_mb_by_round'] = memory = soak(work, _SOAK_ROUNDS.value)
+      failed = failed or 'error' in memory
   if _JSON.value:
     machine = {
       'processor': platform.processor() or platform.machine(),
@@ -171,6 +207,7 @@ def main(argv):
       json.dump({'machine': machine, 'rounds': _ROUNDS.value, 'works': results}, file, indent=1)
     os.replace(partial, _JSON.value)
     print(f'written: {_JSON.value}')
+  return 1 if failed else 0
 
 
 def main_cli():

@@ -1,0 +1,82 @@
+"""scripts/benchmark.py: what failed is told, and before any measuring where it can be."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from absl import flags as absl_flags
+from absl.testing import flagsaver
+
+from scripts import benchmark
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+  """Runs the script with flags, in an empty folder."""
+  monkeypatch.chdir(tmp_path)
+
+  def main(**values):
+    absl_flags.FLAGS(['benchmark.py'])
+    with flagsaver.flagsaver(works=['W4'], rounds=1, **values):
+      return benchmark.main(['benchmark.py'])
+
+  return main
+
+
+class _Child:
+  """Answers the requests itself, but for a variant called bad, which ends in its third round."""
+
+  def __init__(self, unused_work, variant):
+    self._left = 2 if variant == 'bad' else 99
+
+  def ask(self, line):
+    self._left -= 1
+    if self._left < 0:
+      raise RuntimeError('ended: a | b')
+    return {'peak_mb': 2.0, 'now_mb': 1.0} if line == 'memory' else {'seconds': 0.5}
+
+  def end(self):
+    """Ends nothing."""
+
+
+def test_figures_are_written_and_what_failed_is_told(run, monkeypatch, capsys):
+  monkeypatch.setattr(benchmark, '_Child', _Child)
+  assert run(variants=['hand'], soak_rounds=20, json='figures.json') == 0
+  with open('figures.json') as file:
+    figures = json.load(file)['works']['W4']
+  assert figures['hand']['seconds_median'] == 0.5
+  assert figures['ours_graph'] == {'memory_mb_by_round': {'2': 1.0, '20': 1.0}}
+  assert run(variants=['hand', 'bad']) == 1
+  table = capsys.readouterr().out
+  assert '| W4 | hand | 0.500 | 0.500 | 1.00 | 0.0 | 2 |' in table
+  assert '| W4 | bad | failed: ended: a   b | | | | |' in table
+
+
+def test_a_file_that_cannot_be_written_is_told_before_measuring(run, monkeypatch):
+  monkeypatch.setattr(benchmark, '_Child', None)
+  for path in ('nodir/x.json', os.curdir):
+    with pytest.raises(benchmark.app.UsageError, match='--json='):
+      run(json=path)
+
+
+def test_a_child_gets_the_whole_path_of_the_data(run, tmp_path, monkeypatch):
+  commands = []
+
+  def popen(command, **_):
+    commands.append(command)
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(benchmark.subprocess, 'Popen', popen)
+  with pytest.raises(KeyboardInterrupt):
+    run(variants=['ours_graph'], data_dir='data')
+  assert str(tmp_path / 'data') in commands[0]
+
+
+@pytest.mark.slow
+def test_the_last_words_of_a_child_are_in_the_table_and_the_exit_code_is_1(tmp_path):
+  command = [sys.executable, benchmark.__file__, '--works=W4', '--variants=nonsense']
+  done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+  assert done.returncode == 1
+  assert "ValueError: unknown variant 'nonsense'; there are " in done.stdout
