@@ -142,7 +142,8 @@ def _row(run: runs.Run) -> list[str]:
   train = [row['train_loss'] for row in rows if 'train_loss' in row]
   seconds = [row['seconds_round'] for row in rows]
   waiting = sum(row['seconds_data'] for row in rows[1:])
-  share = waiting / (waiting + sum(seconds[1:]))
+  # The data of the first round are waited for in whole.
+  share = f'{100 * waiting / (waiting + sum(seconds[1:])):.1f}' if len(rows) > 1 else ''
   validation = list(run.curve('validation_loss').values())
   mean = statistics.fmean(row['examples'] / row['clients'] for row in rows)
   return [
@@ -155,7 +156,7 @@ def _row(run: runs.Run) -> list[str]:
     f'{validation[0]:.4g}',
     f'{validation[-1]:.4g}',
     f'{statistics.median(seconds):.2f}',
-    f'{100 * share:.1f}',
+    share,
     f'{_written_summary(run)["peak_memory_mb"]:.0f}',
   ]
 

@@ -63,10 +63,13 @@ def main(arguments: Sequence[str]) -> int:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
     limits = [int(limit) for limit in _FLAGS.limits]
-    if limits != sorted(limits) or limits[0] < 1:
+    if not limits or limits != sorted(limits) or limits[0] < 1:
       raise ValueError(f'--limits={",".join(_FLAGS.limits)}: give growing numbers such as 20,50.')
     if len(_FLAGS.learning_rates) != len(_FLAGS.batch_sizes):
       raise ValueError('give one of --learning_rates for each of --batch_sizes.')
+    for batch in _FLAGS.batch_sizes:
+      if batch != 'all' and not (batch.isdecimal() and int(batch)):
+        raise ValueError(f'--batch_sizes={batch}: give whole numbers such as 10, or all.')
     for cell in _cells():  # Of finished runs too: the folder's name tells no rate.
       run_folder.read_config(_folder(cell), _settings(cell))
     failed = 0
@@ -139,9 +142,12 @@ def _train(cell, limits) -> int:
 
 
 def _read(cell) -> Optional[runs.Run]:
-  if not os.path.exists(os.path.join(_folder(cell), 'metrics.csv')):
+  if not run_folder.is_begun(_folder(cell)):
     return None
-  return runs.read_run(_folder(cell))
+  try:
+    return runs.read_run(_folder(cell))
+  except runs.NoRoundsError:
+    return None
 
 
 def _reached(run: runs.Run) -> Optional[int]:

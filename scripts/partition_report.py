@@ -42,7 +42,7 @@ absl_flags.DEFINE_string(
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns the exit code, 2 for bad input."""
+  """Runs the command; returns the exit code, 2 for bad input, 130 if interrupted."""
   try:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
@@ -61,6 +61,9 @@ def main(arguments: Sequence[str]) -> int:
   except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
     sys.stderr.write(f'partition_report.py: {" ".join(str(error).split())}\n')
     return 2
+  except KeyboardInterrupt:
+    sys.stderr.write('partition_report.py: interrupted.\n')
+    return 130
   return 0
 
 

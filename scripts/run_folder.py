@@ -60,8 +60,8 @@ def read_config(folder: str, settings: Mapping[str, Any]) -> Optional[dict[str, 
   try:
     with open(path, encoding='utf-8') as file:
       config = json.load(file)
-    before = config['settings']
-  except (OSError, ValueError, KeyError) as error:
+    before = dict(config['settings'])
+  except (OSError, ValueError, KeyError, TypeError) as error:
     raise RunFolderError(f'{path} cannot be read ({error}): name a new folder.') from None
   refused = settings_lib.refused_changes(before, settings)
   if refused:
@@ -72,14 +72,19 @@ def read_config(folder: str, settings: Mapping[str, Any]) -> Optional[dict[str, 
   return config
 
 
+def is_begun(folder: str) -> bool:
+  """Whether there is a run in a folder."""
+  return os.path.exists(os.path.join(folder, CONFIG_FILE))
+
+
 def is_complete(folder: str, rounds: int) -> bool:
   """Whether the run in a folder has done all its rounds, and so many of them."""
   try:
     with open(os.path.join(folder, 'summary.json'), encoding='utf-8') as file:
       summary = json.load(file)
-  except (OSError, ValueError):
+    return bool(summary['is_complete']) and summary['rounds'] == rounds
+  except (OSError, ValueError, KeyError, TypeError):
     return False
-  return bool(summary.get('is_complete')) and summary.get('rounds') == rounds
 
 
 def open_config(

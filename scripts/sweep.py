@@ -136,10 +136,7 @@ def _run_all(jobs) -> int:
 
 
 def _write_table(folders: Sequence[str], failed: Sequence[str]) -> None:
-  found = []
-  for folder in folders:
-    if os.path.exists(os.path.join(folder, 'metrics.csv')):
-      found.append(runs.read_run(folder))
+  found = runs.read_begun(folder for folder in folders if run_folder.is_begun(folder))
   if not found:
     return
   varied = [text.partition('=')[0] for text in _FLAGS.grid]

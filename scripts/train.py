@@ -177,7 +177,9 @@ def _show(result: Any, folder: str) -> None:
   means = summary['mean_last_100_rounds']
   title = f'{summary["rounds"]} rounds, {summary["seconds_training"]:.0f} s of training'
   table = rich.table.Table(title=title if result.is_complete else title + ' (not complete)')
-  for heading in ('', 'last', 'mean of the last 100 rounds'):
+  count = summary['evaluations_averaged']
+  averaged = f'({count} evaluation{"" if count == 1 else "s"})'
+  for heading in ('', 'last', f'mean of the last 100 rounds {averaged}'):
     table.add_column(heading, justify='right' if heading else 'left')
   for name, value in summary['last'].items():
     if name.startswith(('train_', 'validation_', 'inference_')):

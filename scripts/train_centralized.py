@@ -217,11 +217,8 @@ def _train(settings, task, examples, arguments, stop):
 
 
 def _write_table(jobs, failed) -> None:
-  found = [
-    runs.read_run(job['output_dir'])
-    for job in jobs
-    if os.path.exists(os.path.join(job['output_dir'], 'metrics.csv'))
-  ]
+  folders = [job['output_dir'] for job in jobs]
+  found = runs.read_begun(folder for folder in folders if run_folder.is_begun(folder))
   if not found:
     return
   table = tables.comparison(runs.group(found), tables.default_metric(found))

@@ -10,6 +10,7 @@ import pytest
 
 from scripts import all_tasks, partition_report, train_centralized
 from tasks import partition_report as numbers
+from tff_adaptive.reports import runs
 
 
 def _columns(folder):
@@ -91,6 +92,25 @@ def test_partition_report_of_classes_and_of_numbers(tmp_path, capsys):
   assert partition_report.main(['x', '--task=least_squares', f'--output={output}']) == 0
   assert 'total variation' not in capsys.readouterr().out
   assert partition_report.main(['x', '--task=digit']) == 2
+
+
+def test_partition_report_ends_quietly_on_ctrl_c(monkeypatch, capsys):
+  def interrupted():
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(partition_report, '_load', interrupted)
+  assert partition_report.main(['x']) == 130
+  assert capsys.readouterr().err == 'partition_report.py: interrupted.\n'
+
+
+def test_all_tasks_has_a_row_for_a_run_of_one_round(tmp_path):
+  (tmp_path / 'summary.json').write_text('{"peak_memory_mb": 5}')
+  settings = {'task': 'digits', 'algorithm': 'fed_avg', 'rounds': 1, 'clients_per_round': 2}
+  row = {'train_loss': 2, 'seconds_round': 3, 'seconds_data': 1, 'examples': 8, 'clients': 2}
+  rows = [{'round': 0, 'validation_loss': 2}, {'round': 1, 'validation_loss': 1, **row}]
+  run = runs.Run(str(tmp_path), {'settings': settings, 'num_parameters': 7}, rows)
+  *_, seconds, share, peak = all_tasks._row(run)
+  assert (seconds, share, peak) == ('3.00', '', '5')
 
 
 def test_numbers_of_known_counts():

@@ -66,3 +66,19 @@ def test_finished_runs_of_another_rate_are_refused(run, tmp_path, capsys, more):
   assert '--client_learning_rate was 0.05 and is now 0.5' in error
   assert 'another --output_dir' in error
   assert not (tmp_path / 'table.md').exists()
+
+
+@pytest.mark.parametrize(
+  'flag', ['--limits=', '--limits=5,2', '--batch_sizes=0', '--batch_sizes=x']
+)
+def test_bad_input_is_told_in_one_line(run, capsys, flag):
+  assert run('--learning_rates=0.05', flag) == 2
+  error = capsys.readouterr().err
+  assert error.startswith(f'lecture_43.py: {flag}: give ')
+  assert error.count('\n') == 1
+
+
+def test_a_run_that_was_ended_before_its_first_row_counts_as_not_begun(run, tmp_path, capsys):
+  os.truncate(tmp_path / 'runs' / 'mnist_2nn_iid_C0.1_E5_B10_seed0' / 'metrics.csv', 0)
+  assert run('--learning_rates=0.05', '--report_only') == 0
+  assert '| 0.1, 5, 10 | 0.05 | 300 |  | 2 |' in (tmp_path / 'table.md').read_text()

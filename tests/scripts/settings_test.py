@@ -194,9 +194,12 @@ def test_folders_that_cannot_be_used_are_refused_and_not_made(tmp_path, monkeypa
     run_folder.check_writable(str(tmp_path / 'run'))
   with pytest.raises(ValueError, match=r'not empty and holds no config\.json'):
     run_folder.read_config(str(tmp_path), resolve())
-  (tmp_path / 'config.json').write_text('{')
-  with pytest.raises(ValueError, match='cannot be read'):
-    run_folder.read_config(str(tmp_path), resolve())
+  for content in ('{', '[]', '{}', '{"settings": 3}'):
+    (tmp_path / 'config.json').write_text(content)
+    with pytest.raises(ValueError, match='cannot be read'):
+      run_folder.read_config(str(tmp_path), resolve())
+  (tmp_path / 'summary.json').write_text('[]')
+  assert not run_folder.is_complete(str(tmp_path), 1)
 
 
 def test_help_teaches_and_imports_no_tensorflow():

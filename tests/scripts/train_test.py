@@ -86,6 +86,7 @@ def whole(tmp_path_factory):
   code, output = _Run(*_FLAGS, f'--output_dir={folder}').end()
   assert code == 0, output
   assert 'validation_accuracy' in output
+  assert '(15 evaluations)' in ' '.join(output.split())
   assert folder in output
   return folder
 

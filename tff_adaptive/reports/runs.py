@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -22,6 +23,10 @@ _NOT_LABELS = frozenset(
     'rounds_per_checkpoint',
   }
 )
+
+
+class NoRoundsError(ValueError):
+  """A run that has not written a row yet."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,21 +62,36 @@ def read_run(folder: str) -> Run:
   """Reads a run's folder.
 
   Raises:
-    ValueError: If it is none, or has no rows yet.
+    NoRoundsError: If it has no rows yet.
+    ValueError: If it is no run's folder.
   """
   try:
     with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
       config = json.load(file)
-    with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
-      # A last line without its end is being written.
-      table = list(csv.DictReader(line for line in file if line.endswith('\n')))
-    rows = [{k: float(v) for k, v in row.items() if v} for row in table]
     config['settings']['rounds']
+    try:
+      with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
+        # A last line without its end is being written.
+        table = list(csv.DictReader(line for line in file if line.endswith('\n')))
+    except FileNotFoundError:
+      table = []
+    rows = [{k: float(v) for k, v in row.items() if v} for row in table]
   except (OSError, ValueError, KeyError, TypeError) as error:
     raise ValueError(f'{folder} is not the folder of a run ({error}).') from None
   if not rows:
-    raise ValueError(f'{folder} has no rounds yet.')
+    raise NoRoundsError(f'{folder} has no rounds yet.')
   return Run(folder, config, rows)
+
+
+def read_begun(folders: Iterable[str]) -> list[Run]:
+  """Reads the runs in `folders`; those without rounds yet are left out, and told of."""
+  found = []
+  for folder in folders:
+    try:
+      found.append(read_run(folder))
+    except NoRoundsError as error:
+      sys.stderr.write(f'Left out: {error}\n')
+  return found
 
 
 def without_folders(source: str) -> str:
@@ -86,17 +106,20 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
     folders: Folders of runs, or folders that hold such folders at any depth.
 
   Returns:
-    The runs, in the order of the folders and, below one, of names.
+    The runs, in the order of the folders and, below one, of names. Those without rounds yet are
+    left out, and told of.
 
   Raises:
-    ValueError: If a folder holds no run.
+    ValueError: If a folder holds no run, or none of the runs has rounds.
   """
   found = []
   for folder in folders:
     below = sorted(path for path, _, names in os.walk(folder) if 'config.json' in names)
     if not below:
       raise ValueError(f'there is no run in {folder}: give folders that scripts/train.py made.')
-    found += [read_run(path) for path in below]
+    found += read_begun(below)
+  if not found:
+    raise NoRoundsError('none of the runs has rounds yet.')
   return found
 
 

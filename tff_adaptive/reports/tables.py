@@ -8,7 +8,7 @@ import numpy as np
 from tff_adaptive import run_summary
 from tff_adaptive.reports import runs as runs_lib
 
-_LOWER_IS_BETTER = ('loss', 'mse', 'error')
+_LOWER_IS_BETTER = ('loss', 'mse', 'mae', 'error')
 
 
 def comparison(
@@ -22,18 +22,23 @@ def comparison(
     target: If given, the rounds needed to reach this value are told too.
 
   Returns:
-    Markdown: runs and rounds; the mean over the last 100 rounds' evaluations and the last value,
-    each mean +- sample standard deviation over the seeds; median seconds a round.
+    Markdown: runs and rounds; the mean over the last 100 rounds' evaluations, of which the heading
+    tells the number, and the last value, each mean +- sample standard deviation over the seeds;
+    median seconds a round.
 
   Raises:
     ValueError: If a run has no values of the column.
   """
   name = column.replace('_', ' ')
+  every = {label: [run.summary() for run in members] for label, members in groups.items()}
+  # A run that is seldom evaluated has few of them, or one.
+  counts = sorted({s['evaluations_averaged'] for summaries in every.values() for s in summaries})
+  averaged = f'{_range(counts)} evaluation{"" if counts == [1] else "s"}'
   heading = [
     '',
     'runs',
     'rounds',
-    f'{name}, mean of last {run_summary.WINDOW} rounds',
+    f'{name}, mean of last {run_summary.WINDOW} rounds ({averaged})',
     f'{name}, last',
     's a round',
   ]
@@ -41,7 +46,7 @@ def comparison(
     heading.insert(5, f'rounds to {target:g}')
   rows = []
   for label, members in groups.items():
-    summaries = [run.summary() for run in members]
+    summaries = every[label]
     if any(column not in summary['last'] for summary in summaries):
       raise ValueError(f'a run of {label!r} has no values of {column!r} in metrics.csv.')
     means = [s[f'mean_last_{run_summary.WINDOW}_rounds'].get(column) for s in summaries]
@@ -50,7 +55,7 @@ def comparison(
     cells = [
       label,
       str(len(members)),
-      ' to '.join(map(str, rounds if len(rounds) == 1 else (rounds[0], rounds[-1]))) + unfinished,
+      _range(rounds) + unfinished,
       spread(means),
       spread([s['last'][column] for s in summaries]),
       spread([s['seconds_per_round_median'] for s in summaries], with_deviation=False),
@@ -89,7 +94,7 @@ def default_metric(runs: Sequence[runs_lib.Run]) -> str:
 def rounds_to(run: runs_lib.Run, column: str, target: float) -> Optional[int]:
   """Returns the first evaluated round whose value is as good as the target, or None.
 
-  Good is high, but for a column that ends in loss, mse or error.
+  Good is high, but for a column that ends in loss, mse, mae or error.
   """
   sign = -1 if column.endswith(_LOWER_IS_BETTER) else 1
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
@@ -116,3 +121,8 @@ def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
   """Returns a Markdown table; the first column is text, the others numbers."""
   lines = [list(heading), ['---'] + ['---:'] * (len(heading) - 1), *map(list, rows)]
   return ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines)
+
+
+def _range(numbers: Sequence[int]) -> str:
+  """Returns sorted numbers as 'least to greatest', or the one that they are."""
+  return ' to '.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))

@@ -66,6 +66,41 @@ def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
     tables.comparison(groups, 'validation_loss')
 
 
+def test_errors_are_better_low(tmp_path):
+  for name in ('loss', 'mse', 'mae', 'accuracy'):
+    _make(tmp_path / name, [0.4, 0.3, 0.2], f'validation_{name}')
+    run = runs.read_run(str(tmp_path / name))
+    expected = 0 if name == 'accuracy' else 2
+    assert tables.rounds_to(run, f'validation_{name}', 0.35) == expected
+
+
+def test_the_heading_tells_how_many_evaluations_the_mean_is_over(tmp_path):
+  def heading(*names):
+    groups = runs.group(runs.find_runs([str(tmp_path / name) for name in names]), ['tau'])
+    return tables.comparison(groups, 'validation_accuracy').splitlines()[0]
+
+  _make(tmp_path / 'a', [0.1, 0.2], tau=1)
+  _make(tmp_path / 'b', [0.1, 0.2, 0.3, 0.4], tau=2)
+  assert 'mean of last 100 rounds (1 evaluation) |' in heading('a')
+  assert 'mean of last 100 rounds (3 evaluations) |' in heading('b')
+  assert 'mean of last 100 rounds (1 to 3 evaluations) |' in heading('a', 'b')
+
+
+def test_a_run_without_rounds_is_left_out_and_told_of(folder, tmp_path, capsys):
+  for name, content in (('new', None), ('newer', ''), ('header', 'round,train_loss\n')):
+    _make(tmp_path / 'more' / name, [0.0])
+    path = tmp_path / 'more' / name / 'metrics.csv'
+    path.unlink()
+    if content is not None:
+      path.write_text(content)
+  assert report.main(['report.py', folder]) == 0
+  captured = capsys.readouterr()
+  assert captured.out.count('\n') == 4
+  assert captured.err.count(' has no rounds yet') == 3
+  assert report.main(['report.py', f'{folder}/more']) == 2
+  assert 'none of the runs has rounds yet' in capsys.readouterr().err
+
+
 def test_without_a_metric_the_tables_take_the_tasks(tmp_path, capsys):
   def rows(columns):
     return [{'round': 0.0, **dict.fromkeys(columns.split(), 1.0)}]
