@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import addresses as addresses_lib
@@ -182,7 +181,11 @@ def set_remote_context(
 
 
 def to_wire(value: Any, type_spec: tff.types.Type) -> Any:
-  """A value as TFF serializes it: of structs, lists, NumPy arrays and datasets."""
+  """A value as TFF serializes it: of structs, lists, NumPy arrays and datasets.
+
+  Raises:
+    TypeError: As in the graph engine: TFF would cast some of what does not fit.
+  """
   if isinstance(type_spec, tff.types.StructType):
     elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
     return tff.structure.Struct([(name, to_wire(v, t)) for v, (name, t) in elements])
@@ -191,8 +194,16 @@ def to_wire(value: Any, type_spec: tff.types.Type) -> Any:
       return [to_wire(v, type_spec.member) for v in value]
     return to_wire(value, type_spec.member)
   if isinstance(type_spec, tff.types.SequenceType):
-    return value if isinstance(value, tf.data.Dataset) else list(value)
-  return np.asarray(value, type_spec.dtype)
+    return _sequence_to_wire(value, type_spec.element)
+  return values.to_tensor(value, type_spec).numpy()
+
+
+def _sequence_to_wire(value, element_type):
+  if not isinstance(value, (list, tuple)):
+    values.dataset_variant(value, element_type)  # Checks it.
+    return value
+  rows = [zip(values.flatten(e, element_type), values.leaf_types(element_type)) for e in value]
+  return [values.to_python([to_wire(v, t) for v, t in row], element_type) for row in rows]
 
 
 def _concatenated(lists):

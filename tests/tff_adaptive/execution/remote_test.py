@@ -18,11 +18,17 @@ import tensorflow_federated as tff
 from scripts import forwarding
 from scripts.benchmarking import local_workers
 from tests.tff_adaptive import small_problem
+from tests.tff_adaptive.execution import computations
 from tff_adaptive import algorithms, batching, execution, models
 from tff_adaptive.execution import connections, crew, remote
 
 COHORTS = ([0, 1, 2, 3, 4, 5, 6], [4], [5, 0, 2])  # Also fewer clients than workers.
 INT = tff.types.TensorType(np.int32)
+EXAMPLES = tff.types.SequenceType(
+  collections.OrderedDict(
+    x=tff.types.TensorType(np.float32, [None, 5]), y=tff.types.TensorType(np.int32, [None])
+  )
+)
 AT_CLIENTS = tff.types.FederatedType(INT, tff.CLIENTS)
 
 
@@ -124,6 +130,32 @@ def test_no_clients_and_computations_of_the_server_run_without_workers(workers):
     total, doubled = _double_and_sum()([])
     assert context.bytes_sent == before
   assert (total, len(doubled)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+  'type_spec, misfit',
+  [
+    (INT, [1.5, 2]),
+    (INT, [2**40 + 3, 1]),
+    (INT, [np.int64(2**40 + 3), 1]),
+    (INT, [True, 1]),
+    (tff.types.TensorType(np.float32, [2]), [np.ones(3, np.float32)]),
+    (tff.types.SequenceType(INT), [[1.5], [2]]),
+    (tff.types.SequenceType(INT), [[np.int64(2**40 + 3)], [2]]),
+    (tff.types.SequenceType(INT), [3, [2]]),
+    (tff.types.SequenceType(INT), [tf.data.Dataset.from_tensors(1.5), [2]]),
+    (EXAMPLES, [[dict(x=np.ones([1, 5]), y=np.int32([1]))]]),
+    (EXAMPLES, [[dict(x=np.ones([1, 5], np.float32), y=np.float32([1.7]))]]),
+  ],
+)
+def test_what_does_not_fit_is_refused_in_the_words_of_the_graph_engine(type_spec, misfit, workers):
+  comp = computations.mapped(lambda x: tf.constant(0), type_spec)
+  with _context(workers.addresses[:1]), pytest.raises(TypeError) as here:
+    comp(misfit)
+  with execution.graph_context(), pytest.raises(TypeError) as there:
+    comp(misfit)
+  found, wanted = (str(e.value).replace('client arrays', 'a tensor') for e in (here, there))
+  assert found.split('found')[0] == wanted.split('found')[0]
 
 
 def test_tffs_own_process_with_a_secure_aggregator_and_datasets(workers):
