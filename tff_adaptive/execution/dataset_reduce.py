@@ -28,18 +28,22 @@ def replace_reductions(graph_def: Any) -> None:
   functions = {f.signature.name: f for f in library.function}
   names: dict[str, str] = {}  # Of the functions seen, and of what stands for them.
 
+  def output_of(source, replaced):
+    name, _, index = source.partition(':components:')  # In a function; elsewhere `name:0`.
+    return f'{name}:output:{index}' if index and name in replaced else source
+
   def visit_function(name):
     if name in functions and name not in names:
       names[name] = name
       copy = type(functions[name])()
       copy.CopyFrom(functions[name])
-      if visit_nodes(copy.node_def):
+      if visit_nodes(copy.node_def, copy.ret):
         names[name] = copy.signature.name = f'{name}_{_NAME}_{next(_numbers)}'
         functions[names[name]] = copy
         library.function.append(copy)
     return names.get(name, name)
 
-  def visit_nodes(nodes):
+  def visit_nodes(nodes, results):
     replaced, changed = set(), False
     for node in nodes:
       if 'Dataset' in node.op and node.op != _REDUCE:
@@ -51,14 +55,15 @@ def replace_reductions(graph_def: Any) -> None:
       if node.op == _REDUCE:
         replaced.add(node.name)
         _call_loop(node, functions[node.attr['f'].func.name], library)
-    for node in nodes if replaced else ():
-      for i, source in enumerate(node.input):
-        name, _, index = source.partition(':components:')  # In a function; elsewhere `name:0`.
-        if index and name in replaced:
-          node.input[i] = f'{name}:output:{index}'
+    if replaced:
+      for node in nodes:
+        for i, source in enumerate(node.input):
+          node.input[i] = output_of(source, replaced)
+      for name, source in list(results.items()):
+        results[name] = output_of(source, replaced)
     return changed or bool(replaced)
 
-  visit_nodes(graph_def.node)
+  visit_nodes(graph_def.node, {})
 
 
 def _call_loop(node, function, library) -> None:

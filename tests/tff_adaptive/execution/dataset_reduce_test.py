@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests.tff_adaptive.execution import engines, processes
 from tff_adaptive.execution import dataset_reduce
@@ -143,6 +144,32 @@ def test_inside_functions():
 
   outer = tf.function(lambda d: inner(d, inner(d, tf.constant(1.0))) + 1.0)
   assert_same(outer, numbers(4))
+
+
+BRANCHES = {
+  'cond': lambda d: tf.cond(
+    tf.equal(d.cardinality(), 4),
+    lambda: d.reduce(tf.constant(0.5), not_commutative),
+    lambda: tf.constant(-1.0),
+  ),
+  'while_loop': lambda d: tf.while_loop(
+    lambda i, total: i < 2,
+    lambda i, total: (i + 1, d.reduce(total, not_commutative)),
+    (tf.constant(0), tf.constant(0.5)),
+  ),
+}
+
+
+@pytest.mark.parametrize('length', [3, 4])
+@pytest.mark.parametrize('name', BRANCHES)
+def test_as_the_result_of_a_function(graph, name, length):
+  """A TFF computation is a plain graph: a branch or body returns the reduction as it is."""
+  type_spec = tff.SequenceType(np.float32)
+  computation = tff.tensorflow.computation(BRANCHES[name], type_spec)
+  found = engines.run(graph, computation, list(np.arange(1, length + 1, dtype=np.float32)))
+  expected = BRANCHES[name](numbers(length))
+  for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected)):
+    np.testing.assert_array_equal(one, other)
 
 
 def test_of_reductions():
