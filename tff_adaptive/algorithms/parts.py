@@ -105,17 +105,17 @@ def build_finalizer(
   )
 
 
-def mark_group(
+def client_computation(
   model: local_models.LocalModel,
   training: client_work.LocalTraining,
-  trained: client_work.Trained,
   train_together: Callable[[list[Any]], Any],
-) -> client_work.Trained:
-  """Tells the graph engine that clients can do this together, where they can."""
+  *types: Any,
+) -> Callable[[Callable[..., Any]], tff.Computation]:
+  """`@tff.tensorflow.computation(*types)`; one that clients do together, where they can."""
   if not client_work.can_group(model, training):
-    return trained
+    return tff.tensorflow.computation(*types)
   group = groups.Group(train_together, model.model.clients_per_step, model.model.client_axis)
-  return trained._replace(num_examples=groups.mark(trained.num_examples, group))
+  return groups.computation(group, *types)
 
 
 def update_metrics(results: Any) -> Any:

@@ -12,6 +12,7 @@ from tff_adaptive import client_work as client_work_lib
 from tff_adaptive import local_models
 from tff_adaptive.algorithms import parts
 from tff_adaptive.corrections import base as corrections
+from tff_adaptive.execution import groups
 
 
 class ServerState(NamedTuple):
@@ -115,7 +116,15 @@ def compose(
     )
     return trained, weight, facts
 
-  @tff.tensorflow.computation(message.type_signature.result, weights_type, client_type, data_type)
+  @parts.client_computation(
+    model,
+    training,
+    train_together,
+    message.type_signature.result,
+    weights_type,
+    client_type,
+    data_type,
+  )
   def train(sent, weights, kept, data):
     t, rate, extra = sent
     trained = client_work_lib.train_client(
@@ -129,7 +138,6 @@ def compose(
       round_number=t,
       rate=rate,
     )
-    trained = parts.mark_group(model, training, trained, train_together)
     return result_of(trained, kept)
 
   trained_type = train.type_signature.result[0]
@@ -259,6 +267,7 @@ def compose(
     )
     return new_state, trained.kept, metrics
 
+  groups.keep(next_fn, train)
   # Computed here and now: no execution context has to be there when a process is built.
   first = correction.client_state(tuple(model.initial_weights().trainable))
   initial_client_state = tf.nest.map_structure(np.asarray, first)

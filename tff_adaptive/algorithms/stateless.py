@@ -11,6 +11,7 @@ from tff_adaptive import client_work as client_work_lib
 from tff_adaptive import local_models
 from tff_adaptive.algorithms import parts
 from tff_adaptive.corrections import base as corrections
+from tff_adaptive.execution import groups
 
 
 def build_client_work(
@@ -61,7 +62,14 @@ def build_client_work(
     result = tff.learning.templates.ClientResult(trained.update, weight)
     return trained._replace(update=()), result
 
-  @tff.tensorflow.computation(round_and_rate.type_signature.result, weights_type, data_type)
+  @parts.client_computation(
+    model,
+    training,
+    train_together,
+    round_and_rate.type_signature.result,
+    weights_type,
+    data_type,
+  )
   def train(round_rate, weights, data):
     t, rate = round_rate
     trained = client_work_lib.train_client(
@@ -75,7 +83,6 @@ def build_client_work(
       round_number=t + 1,
       rate=rate,
     )
-    trained = parts.mark_group(model, training, trained, train_together)
     return result_of(trained)
 
   @tff.tensorflow.computation(round_type)
@@ -110,6 +117,7 @@ def build_client_work(
       tff.federated_map(next_round, state), result, measurements
     )
 
+  groups.keep(next_fn, train)
   return tff.learning.templates.ClientWorkProcess(initialize, next_fn)
 
 
@@ -124,10 +132,12 @@ def compose(
   """Composes client work, aggregator and server optimizer into a learning process."""
   weights_type = parts.weights_type(model)
   result = client_work.next.type_signature.result.result.member
-  return tff.learning.templates.compose_learning_process(
+  process = tff.learning.templates.compose_learning_process(
     parts.initial_weights(model),
     tff.learning.templates.build_broadcast_process(weights_type),
     client_work,
     parts.build_aggregator(aggregator, result.update, result.update_weight),
     parts.build_finalizer(server_optimizer, server_schedule, weights_type),
   )
+  groups.keep(process.next, client_work.next)
+  return process

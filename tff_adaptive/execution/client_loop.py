@@ -204,13 +204,7 @@ class ClientLoop:
         members = [self._client_frame(wanted, tf.minimum(first + j, last)) for j in range(size)]
         results = {}
         for node in grouped:
-          parameters = [t for _, t in values.children(node.grouped.parameter)]
-          arguments = []
-          for member in members:
-            argument = member.resolve(node.grouped.argument)
-            arguments.append(
-              tuple(values.to_containers(v, t) for v, t in zip(argument, parameters))
-            )
+          arguments = [_arguments(member, node.grouped) for member in members]
           together = node.grouped.group.together(arguments)
           results[node] = values.flatten(together, node.type)
 
@@ -236,6 +230,15 @@ class ClientLoop:
       shape_invariants=invariants,
       parallel_iterations=self._parallel_clients,
     )
+
+
+def _arguments(member, grouped):
+  """A client's arguments of a grouped computation, as Python containers."""
+  value = member.resolve(grouped.argument)
+  if grouped.group.num_arguments == 1:
+    return (values.to_containers(value, grouped.parameter),)
+  types = [t for _, t in values.children(grouped.parameter)]
+  return tuple(values.to_containers(v, t) for v, t in zip(value, types))
 
 
 def _copy(value):

@@ -35,7 +35,7 @@ class ImportedGraph:
     """
     graph_def = tf.compat.v1.GraphDef()
     proto.graph_def.Unpack(graph_def)
-    self.group = groups.find(graph_def)
+    self.group = groups.find(proto)
     self._parameter = _binding_names(proto.parameter)
     result_names = [name for name, _ in _binding_names(proto.result)]
     self._result_is_sequence = [is_seq for _, is_seq in _binding_names(proto.result)]

@@ -1,21 +1,22 @@
 """Computations that several clients can do together, as batched operations.
 
 A `tff.tensorflow.computation` says what one client does. Where the same can be done for G clients
-at once, faster than one after another, its builder marks one of its results and gives that
-implementation; the graph engine finds the mark and uses it. Other runtimes see only an identity.
+at once, faster than one after another, its builder declares that implementation here; the graph
+engine finds it by the computation's graph and uses it. Other runtimes know nothing of it.
 """
 
 import dataclasses
-import itertools
-import re
+import functools
+import hashlib
+import uuid
+import weakref
 from collections.abc import Callable
 from typing import Any, Optional
 
 import tensorflow as tf
+import tensorflow_federated as tff
 
 _MARK = 'tff_adaptive_group'
-_numbers = itertools.count()
-_registry: dict[str, 'Group'] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,38 +24,61 @@ class Group:
   """How G clients do a computation together.
 
   Attributes:
-    together: Takes the list of the G clients' arguments (each a tuple of Python containers, with
-      each sequence as its only element) and returns the computation's result with a leading axis
-      G on each tensor.
+    together: Takes the list of the G clients' arguments (each a tuple of Python containers, one
+      for each type, with each sequence as its only element) and returns the computation's result
+      with a leading axis G on each tensor.
     preferred: The G that is fastest on a CPU; 1 if it is faster not to.
     is_batched: Whether `together` is made of batched operations throughout, so that a large G
       fills a GPU.
+    num_arguments: The number of the computation's types; `computation` fills it in.
   """
 
   together: Callable[[list[Any]], Any]
   preferred: int = 1
   is_batched: bool = False
+  num_arguments: int = 0
 
 
-def mark(result: tf.Tensor, group: Group) -> tf.Tensor:
-  """Marks a computation as one that clients can do together.
+# By the digest of a whole computation: one that calls it and does more is another. A group lives as
+# long as its computation, which holds it (`keep`): it holds the model.
+_registry: weakref.WeakValueDictionary[bytes, Group] = weakref.WeakValueDictionary()
+
+
+def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff.Computation]:
+  """As `@tff.tensorflow.computation(*types)`, for one that clients can also do together.
 
   Args:
-    result: One of the tensors that it returns.
     group: How they do it.
+    *types: The types of the arguments.
 
   Returns:
-    The tensor to return instead.
+    The decorator.
   """
-  name = f'{_MARK}_{next(_numbers)}'
-  _registry[name] = group
-  return tf.identity(result, name=name)
+
+  def declare(function):
+    @functools.wraps(function)  # TFF takes the arguments' names from the signature.
+    def marked(*arguments, **named):
+      tf.no_op(name=f'{_MARK}_{uuid.uuid4().hex}')  # No other computation has this graph.
+      return function(*arguments, **named)
+
+    comp = tff.tensorflow.computation(*types)(marked)
+    mine = dataclasses.replace(group, num_arguments=len(types))
+    _registry[_digest(tff.framework.serialize_computation(comp).tensorflow)] = mine
+    keep(comp, mine)
+    return comp
+
+  return declare
 
 
-def find(graph_def: Any) -> Optional[Group]:
-  """The group of a graph, if it was marked in this process."""
-  for node in graph_def.node:
-    found = re.search(rf'{_MARK}_\d+', node.name)
-    if found and found.group() in _registry:
-      return _registry[found.group()]
-  return None
+def keep(comp: tff.Computation, *kept: Any) -> None:
+  """Makes groups, or the computations that hold them, live as long as one composed of them."""
+  vars(comp).setdefault(_MARK, []).extend(kept)
+
+
+def find(proto: Any) -> Optional[Group]:
+  """The group of a computation (the `tensorflow` field of its proto), if this process has one."""
+  return _registry.get(_digest(proto))
+
+
+def _digest(proto):
+  return hashlib.sha256(proto.SerializeToString(deterministic=True)).digest()
