@@ -42,21 +42,9 @@ class Crew:
     Raises:
       connections.WorkerError: If one cannot be used; each of them is named.
     """
-    errors: list[str] = []
-
-    def connect(worker):
-      try:
-        worker.connect()
-      except connections.WorkerError as error:
-        errors.append(str(error))
-
-    threads = [threading.Thread(target=connect, args=(w,), daemon=True) for w in self._workers]
-    for thread in threads:
-      thread.start()
-    for thread in threads:
-      thread.join()
+    errors = _connect(self._workers)
     if errors:
-      raise connections.WorkerError('; '.join(sorted(errors)))
+      raise connections.WorkerError('; '.join(sorted(errors.values())))
 
   def close(self) -> None:
     """Closes the connections."""
@@ -111,18 +99,37 @@ class Crew:
     if not self._lost or time.monotonic() < self._next_try:
       return
     self._next_try = time.monotonic() + _RETURN_SECONDS
-    for worker in list(self._lost):
-      try:
-        worker.connect()
-      except connections.WorkerError as error:
-        self._lost[worker] = str(error)
-      else:
-        del self._lost[worker]
+    tried = list(self._lost)
+    self._lost = _connect(tried)
+    for worker in tried:
+      if worker not in self._lost:
         self.tell(self._begin(f'worker {worker.address} is back'))
 
   def _begin(self, line):
     line = f'{self.occasion}: {line}' if self.occasion else line
     return line[0].upper() + line[1:]
+
+
+def _connect(workers):
+  """Connects to workers at once; returns what is wrong with those that cannot be used.
+
+  Each in a thread of its own: in that of the caller an event loop may be running (in a notebook),
+  where TFF's contexts cannot be called.
+  """
+  errors: dict[connections.Connection, str] = {}
+
+  def connect(worker):
+    try:
+      worker.connect()
+    except connections.WorkerError as error:
+      errors[worker] = str(error)
+
+  threads = [threading.Thread(target=connect, args=(w,), daemon=True) for w in workers]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  return errors
 
 
 class _Work:

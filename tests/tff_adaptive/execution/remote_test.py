@@ -1,5 +1,6 @@
 """Workers run the clients of a round: equal results; workers that end, or are none."""
 
+import asyncio
 import collections
 import concurrent.futures as futures
 import contextlib
@@ -346,6 +347,9 @@ def test_a_machine_that_falls_silent_is_given_up(tmp_path, monkeypatch, workers)
 
 
 def test_a_worker_that_begins_anew_is_used_again(monkeypatch):
+  async def in_an_event_loop(comp):  # As in a notebook.
+    return comp([1, 2, 3, 4])
+
   monkeypatch.setattr(crew, '_RETURN_SECONDS', 0.0)
   lines = []
   with _two_workers() as workers, _context(workers.addresses) as context:
@@ -356,7 +360,7 @@ def test_a_worker_that_begins_anew_is_used_again(monkeypatch):
     assert 'is lost' in lines[0]
     again = local_workers.LocalWorkers(1, f'--port={workers.addresses[0].rpartition(":")[2]}')
     try:
-      assert _double_and_sum()([1, 2, 3, 4])[0] == 20
+      assert asyncio.run(in_an_event_loop(_double_and_sum()))[0] == 20
       assert lines[1] == f'Round 1: worker {workers.addresses[0]} is back'
     finally:
       again.close()
