@@ -78,7 +78,7 @@ class Crew:
         for worker, reason in work.take_losses():
           self._lose(worker, reason, work.num_employed)
     finally:
-      work.stop()
+      work.stop(_BEAT_SECONDS)
     for worker, reason in work.take_losses():
       self._lose(worker, reason, work.num_employed)
     if work.failure is not None:
@@ -141,7 +141,6 @@ class _Work:
     self._changed = threading.Condition()
     self._busy: dict[connections.Connection, int] = {}  # Worker -> beats missed.
     self._losses: list[tuple[connections.Connection, str]] = []
-    self._threads: dict[connections.Connection, threading.Thread] = {}
     self._stopped = False
     self.num_employed = 0
     self.results: dict[int, Any] = {}
@@ -149,37 +148,39 @@ class _Work:
 
   def employ(self, worker):
     self.num_employed += 1
-    self._threads[worker] = threading.Thread(target=self._serve, args=(worker,), daemon=True)
-    self._threads[worker].start()
+    threading.Thread(target=self._serve, args=(worker,), daemon=True).start()
 
   def wait(self, seconds) -> bool:
     """Whether it is over; returns at a loss, or after some seconds in which workers are asked."""
+    self._listen_until(lambda: self._is_over() or self._losses, seconds)
     with self._changed:
-      self._changed.wait_for(lambda: self._is_over() or self._losses, seconds)
-      if self._is_over() or self._losses:
-        return self._is_over()
-      busy = list(self._busy)
-    for worker in busy:
-      self._listen(worker)
-    return False
+      return self._is_over()
 
   def take_losses(self):
     with self._changed:
       taken, self._losses = self._losses, []
     return taken
 
-  def stop(self):
-    """Waits for the workers in work, unless there is no hurry to use them again."""
+  def stop(self, seconds):
+    """Ends the work; after a failure, waits for the workers in it, asking them as `wait` does."""
     with self._changed:
       self._stopped = True
       self._changed.notify_all()
-    if self.failure is not None:
-      for thread in self._threads.values():
-        thread.join()
+    while self.failure is not None and self._busy:
+      self._listen_until(lambda: not self._busy, seconds)
 
   def _is_over(self):
     is_done = len(self.results) == len(self._tasks)
     return is_done or self.failure is not None or not self.num_employed
+
+  def _listen_until(self, condition, seconds):
+    """Waits for the condition; after some seconds without it, asks the workers in work."""
+    with self._changed:
+      if self._changed.wait_for(condition, seconds):
+        return
+      busy = list(self._busy)
+    for worker in busy:
+      self._listen(worker)
 
   def _listen(self, worker):
     """Gives a worker up whose machine has gone: nothing else would end the call."""
