@@ -20,6 +20,10 @@ _OPTIONS = [
   ('grpc.max_send_message_length', -1),
   ('grpc.enable_http_proxy', 0),
 ]
+_KNOCK = '/tff_adaptive/Knock'
+_KNOCK_SECONDS = 10.0
+# A connection of its own: a large message on the other one does not hold it up.
+_KNOCK_OPTIONS = [('grpc.use_local_subchannel_pool', 1), ('grpc.enable_http_proxy', 0)]
 # What a call ends with when the worker, not the computation, is the reason. FAILED_PRECONDITION:
 # it began anew and does not know what the one before it was given.
 _LOST = (
@@ -72,7 +76,7 @@ class Connection:
       WorkerError: If not; the message says what is wrong and how to mend it.
     """
     try:
-      self.knock()
+      self._reach()
     except OSError as error:
       port = self.address.rpartition(':')[2]
       raise WorkerError(
@@ -104,6 +108,19 @@ class Connection:
       )
 
   def knock(self) -> None:
+    """Raises OSError if no worker answers at the address.
+
+    It is asked for a method that no worker has, which gRPC itself answers, in the midst of work and
+    without a trace. A connection alone would say less: the system accepts it for a stopped process.
+    """
+    with grpc.insecure_channel(self.address, _KNOCK_OPTIONS) as channel:
+      try:
+        channel.unary_unary(_KNOCK)(b'', timeout=_KNOCK_SECONDS)
+      except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+          raise OSError(f'{error.code().name}: {error.details()}') from None
+
+  def _reach(self):
     """Raises OSError if nobody listens at the address."""
     host, _, port = self.address.rpartition(':')
     with socket.create_connection((host.strip('[]'), int(port)), timeout=_CONNECT_SECONDS):

@@ -12,6 +12,7 @@ import time
 
 import grpc
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -344,6 +345,33 @@ def test_a_machine_that_falls_silent_is_given_up(tmp_path, monkeypatch, workers)
       call.join(60)
       assert call.result[0] == 3
   assert address in lines[0]
+
+
+def test_a_worker_whose_process_is_stopped_is_given_up(tmp_path, monkeypatch):
+  monkeypatch.setattr(crew, '_BEAT_SECONDS', 0.2)
+  monkeypatch.setattr(connections, '_KNOCK_SECONDS', 1.0)
+  lines = []
+  with _two_workers() as workers, _context(workers.addresses, subrounds=2) as context:
+    context.announce('round 4', lines.append)
+    call = _Background(context, _waiting(tmp_path), [1, 2])
+    _wait_for(lambda: len(os.listdir(tmp_path)) == 2)
+    # Both stay busy for several beats, and answer in the midst of it.
+    time.sleep(2.0)
+    assert not lines
+    started = psutil.Process(workers.processes[0].pid)
+    stopped = [p for p in [started, *started.children(recursive=True)] if 'worker_b' in p.name()]
+    assert stopped
+    for process in stopped:
+      process.suspend()  # The system still accepts connections for it.
+    try:
+      _wait_for(lambda: lines)
+    finally:
+      for process in stopped:
+        process.resume()
+    (tmp_path / 'go').write_text('')
+    call.join(60)
+    assert call.result[0] == 3
+  assert workers.addresses[0] in lines[0]
 
 
 def test_a_worker_that_begins_anew_is_used_again(monkeypatch):
