@@ -7,14 +7,18 @@ import pytest
 import tensorflow as tf
 
 from tff_adaptive import algorithms, batching, execution, models, names
+from tff_adaptive.execution import devices
 
 SIZES = (23, 40, 7, 9, 31)  # Unequal, and none a multiple of the batch size.
 
 
-def build_model(client_axis, clients_per_step=1, dropout=0.3, penalty=None):
+def build_model(client_axis, clients_per_step=1, dropout=0.3, penalty=None, shapes=None):
+  """A model of two layers, which appends the shapes of its inputs to `shapes`."""
   rng = np.random.default_rng(1)
 
   def forward(weights, x, training, seed):
+    if shapes is not None:
+      shapes.append(x.shape.as_list())
     hidden = tf.nn.relu(tf.matmul(x, weights[0]) + weights[1][..., tf.newaxis, :])
     hidden = models.dropout(hidden, dropout, seed, 1)
     return tf.matmul(hidden, weights[2]) + weights[3][..., tf.newaxis, :]
@@ -116,6 +120,29 @@ def test_a_client_that_diverges_does_not_disturb_its_group():
   together = run(process, cohort_of(bad_client=1), 5)
   for a, b in zip(single, together):
     assert not np.any(np.isnan(b))
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+  'num_gpus, client_axis, together', [(1, True, 5), (2, True, 3), (1, False, None)]
+)
+def test_on_gpus_unequal_clients_train_together_unasked(
+  num_gpus, client_axis, together, monkeypatch
+):
+  shapes = []
+  process = algorithms.build(
+    'ada_best',
+    build_model(client_axis, shapes=shapes),
+    client_learning_rate=0.1,
+    batching=batching.Batching(8, 2),
+  )
+  single = run(process, cohort_of(), 1)
+  del shapes[:]
+  gpus = devices.Placement(('/CPU:0',) * num_gpus, is_gpu=True)  # The CPU plays them.
+  monkeypatch.setattr(devices, 'place', lambda device, names: gpus)
+  unasked = run(process, cohort_of(), None)
+  assert {shape[0] for shape in shapes if len(shape) == 3} == ({together} if together else set())
+  for a, b in zip(single, unasked):
     np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
 
 

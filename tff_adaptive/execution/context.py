@@ -27,9 +27,10 @@ _CACHED_COMPUTATIONS = 64
 class GraphContext(tff.framework.SyncContext):
   """Runs any TFF computation in this process as one TensorFlow function.
 
-  The function is traced once for each computation and form of its arguments, not for each
-  number of clients. Results are TensorFlow tensors; client-placed results are a sequence that
-  keeps them stacked (`values.ClientValues`).
+  The function is traced once for each computation and form of its arguments, whatever the number
+  of clients; where clients train together, once for each number of those that do: unasked, on a
+  GPU, up to 32 for cohorts of other sizes (see `clients_per_step`). Results are TensorFlow tensors;
+  client-placed results are a sequence that keeps them stacked (`values.ClientValues`).
   """
 
   def __init__(
