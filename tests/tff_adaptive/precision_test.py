@@ -9,6 +9,7 @@ from tests.tasks import together_test
 from tests.tff_adaptive import groups_test, small_problem
 from tests.tff_adaptive.execution import processes
 from tff_adaptive import algorithms, batching, mixed_precision, models, xla
+from tff_adaptive.execution import round_function
 
 
 def gradients(model, weights, examples):
@@ -93,6 +94,29 @@ def test_rounds_in_16_bits(clients_per_step):
     np.testing.assert_allclose(a, b, rtol=0.1, atol=0.03)
 
 
+@pytest.fixture
+def traced(monkeypatch):
+  """The graphs that the engine has traced, a list that grows."""
+  graphs = []
+  trace = round_function.RoundFunction.__call__
+
+  def remember(self, *flat):
+    graphs.append(tf.compat.v1.get_default_graph())
+    return trace(self, *flat)
+
+  monkeypatch.setattr(round_function.RoundFunction, '__call__', remember)
+  return graphs
+
+
+def _are_compiled(graphs):
+  """Whether a function of the graphs is one for XLA."""
+  return any(
+    function.attr['_XlaMustCompile'].b
+    for graph in graphs
+    for function in graph.as_graph_def().library.function
+  )
+
+
 @pytest.mark.parametrize(
   'name, clients_per_step, options',
   [
@@ -101,10 +125,12 @@ def test_rounds_in_16_bits(clients_per_step):
     ('ada_best', 2, {}),
   ],
 )
-def test_compiled_rounds_are_equal(name, clients_per_step, options):
+def test_compiled_rounds_are_equal(name, clients_per_step, options, traced):
   model = groups_test.build_model(True, dropout=0.0)  # XLA draws other numbers for dropout.
   wanted = _rounds(model, name, clients_per_step, **options)
+  assert not _are_compiled(traced)
   found = _rounds(model, name, clients_per_step, xla=True, **options)
+  assert _are_compiled(traced)
   for a, b in zip(found, wanted):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
