@@ -17,6 +17,7 @@ class _Clients:
 
 class _Task:
   train = _Clients()
+  unit_starts, client_weight = 'unit_starts', 'client_weight'
 
 
 @pytest.fixture
@@ -68,9 +69,13 @@ def test_what_clients_do_is_passed_on(built):
     '--seed=9',
     '--client_weighting=uniform',
   )['algorithm']
-  assert options['batching'] == batching.Batching(None, 3, fill_last=True)
+  assert options['batching'] == batching.Batching(
+    None, 3, fill_last=True, unit_starts='unit_starts'
+  )
   assert (options['weight_decay'], options['clip_norm'], options['seed']) == (0.1, 5.0, 9)
   assert options['client_weighting'] == 'uniform'
+  for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
+    assert built(f'--task={task}')['algorithm'][1]['client_weighting'] == weighting
 
 
 def test_schedules_are_passed_on(built):
