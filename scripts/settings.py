@@ -261,8 +261,9 @@ def _check_numbers(settings):
     raise ValueError(
       f'--scaffold_option must be 1 or 2, found {settings["scaffold_option"]}: 2 is the usual one.'
     )
-  if settings['seed'] >= 2**62:
-    raise ValueError(f'--seed must be below 2**62, found {settings["seed"]}.')
+  for name, limit in (('seed', 62), ('batch_size', 31), ('client_epochs', 20)):
+    if settings[name] >= 2**limit:
+      raise ValueError(f'--{name} must be below 2**{limit}, found {settings[name]}.')
 
 
 def _at_least_one(name, value, mend):

@@ -142,7 +142,7 @@ class SqlClientData(task_lib.ClientData):
     self._local = threading.local()
     self._check_schema()
     rows = self._query(
-      'SELECT client_id, SUM(num_examples) FROM client_metadata WHERE split_name = ? '
+      'SELECT client_id, COALESCE(SUM(num_examples), 0) FROM client_metadata WHERE split_name = ? '
       'GROUP BY client_id',
       (split,),
     )

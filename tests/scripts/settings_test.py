@@ -100,6 +100,8 @@ def test_flagfiles_are_read_and_later_flags_win(tmp_path):
     (['--clients_per_round=-3'], ['--clients_per_round', '-3']),
     (['--batch_size=-1'], ['--batch_size', '-1', 'give 0']),
     (['--client_epochs=0'], ['--client_epochs', '0']),
+    (['--client_epochs=2000000'], ['--client_epochs', 'below 2**20']),
+    (['--batch_size=3000000000'], ['--batch_size', 'below 2**31']),
     (['--max_examples_per_client=-1'], ['--max_examples_per_client', '-1']),
     (['--rounds_per_evaluation=0'], ['--rounds_per_evaluation', '0']),
     (['--rounds_per_checkpoint=0'], ['--rounds_per_checkpoint', '0']),

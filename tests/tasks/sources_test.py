@@ -118,6 +118,11 @@ def test_an_empty_client_is_named(tmp_path):
   path = data.write(tmp_path / 'e.sqlite', {'train': {'a': [proto(1)], "b'": []}})
   with pytest.raises(errors.DataError, match='client "b\'" has no examples'):
     open_train(path)
+  path = data.write(tmp_path / 'n.sqlite', {'train': {'a': [proto(1)]}})
+  with sqlite3.connect(path) as con:
+    con.execute('UPDATE client_metadata SET num_examples = NULL')
+  with pytest.raises(errors.DataError, match="client 'a' has no examples"):
+    open_train(path)
 
 
 def test_metadata_that_disagree_are_told(tmp_path):
