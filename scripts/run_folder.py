@@ -1,5 +1,6 @@
 """A run's folder: whether it can be used, and its config.json."""
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -52,7 +53,8 @@ def read_config(folder: str, settings: Mapping[str, Any]) -> Optional[dict[str, 
   """
   path = os.path.join(folder, CONFIG_FILE)
   if not os.path.exists(path):
-    if os.path.isdir(folder) and os.listdir(folder):
+    # What a start that was killed left behind of config.json is hidden.
+    if os.path.isdir(folder) and any(not name.startswith('.') for name in os.listdir(folder)):
       raise RunFolderError(
         f'--output_dir={folder} is not empty and holds no {CONFIG_FILE}: name a new folder.'
       )
@@ -183,23 +185,24 @@ def _update_config(config: dict[str, Any], settings: Mapping[str, Any]) -> bool:
 
 
 def _create_config(folder: str, config: Mapping[str, Any]) -> bool:
-  """Writes a new run's config.json; False if another process made one meanwhile."""
+  """Writes a new run's config.json, whole; False if another process made one meanwhile."""
   path = os.path.join(folder, CONFIG_FILE)
+  temporary = os.path.join(folder, f'.{uuid.uuid4().hex}.json')
   try:
     os.makedirs(folder, exist_ok=True)
-    file = open(path, 'x', encoding='utf-8')  # noqa: SIM115
-  except OSError as error:
-    if os.path.exists(path):
+    files.write_json(temporary, config)
+    try:
+      os.link(temporary, path)  # Unlike a renaming, it replaces nothing.
+    except FileExistsError:
       return False
-    raise _cannot_write(folder, error) from None
-  try:
-    with file:
-      file.write(json.dumps(config, indent=2) + '\n')
-    files.sync(path)
+    except OSError:  # A file system without links; there the last of two starts at once wins.
+      os.replace(temporary, path)
     files.sync(folder)
   except OSError as error:
-    os.unlink(path)
     raise _cannot_write(folder, error) from None
+  finally:
+    with contextlib.suppress(OSError):
+      os.unlink(temporary)
   return True
 
 

@@ -22,9 +22,9 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     `last`, the last value of each column that is not of wall-clock time; `mean_last_100_rounds`,
     the mean of each validation column over the evaluations in the last 100 rounds, as "Adaptive
     Federated Optimization" reports them, and how many evaluations those were; the rounds done; the
-    client updates that were not finite, the rounds in which none was, and whether the last round is
-  such a one; what all rounds cost, where that was counted; the median
-    seconds a round and the seconds of all.
+    client updates that were not finite, the rounds in which all clients' were not, and whether the
+    last round is one of these; what all rounds cost, where that was counted; the median seconds a
+    round and the seconds of all.
   """
   last: dict[str, float] = {}
   for row in rows:

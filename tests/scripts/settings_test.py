@@ -1,5 +1,7 @@
 """Flags to settings: papers' defaults, refusals that name value, range and mend; no TensorFlow."""
 
+import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -185,6 +187,26 @@ def test_of_two_starts_at_once_the_second_takes_the_run_of_the_first(tmp_path, m
   monkeypatch.setattr(run_folder, 'read_config', lambda *a: next(reads, read)(*a))
   assert run_folder.open_config(*given, ['second']) == first
   assert read(*given[:2]) == first
+
+
+def test_a_start_that_is_killed_while_it_writes_is_no_obstacle(tmp_path, monkeypatch):
+  given = str(tmp_path / 'run'), resolve(), {'clients': 3}, 5, ['train.py']
+
+  class KilledError(BaseException):
+    pass
+
+  def half(path, unused_value):
+    pathlib.Path(path).write_text('{')
+    raise KilledError
+
+  with monkeypatch.context() as patch:
+    patch.setattr(run_folder.files, 'write_json', half)
+    patch.setattr(run_folder.os, 'unlink', lambda path: None)  # Nobody tidies up.
+    with pytest.raises(KilledError):
+      run_folder.open_config(*given)
+  assert [name[0] for name in os.listdir(given[0])] == ['.']
+  config = run_folder.open_config(*given)
+  assert run_folder.read_config(*given[:2]) == config
 
 
 def test_folders_that_cannot_be_used_are_refused_and_not_made(tmp_path, monkeypatch):
