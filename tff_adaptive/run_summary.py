@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tff_adaptive import costs
 
 WINDOW = 100
@@ -40,7 +42,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     'is_complete': is_complete,
     'rounds': num_rounds,
     'last': {name: _plain(value) for name, value in last.items()},
-    f'mean_last_{WINDOW}_rounds': {c: statistics.fmean(v) for c, v in values.items() if v},
+    f'mean_last_{WINDOW}_rounds': {c: _mean(v) for c, v in values.items() if v},
     'evaluations_averaged': max(map(len, values.values()), default=0),
     'rounds_without_update': sum(_is_without_update(row) for row in rows),
     'ends_without_update': bool(rows) and _is_without_update(rows[-1]),
@@ -49,6 +51,12 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     'seconds_per_round_median': statistics.median(seconds) if seconds else None,
     'seconds_training': sum(seconds),
   }
+
+
+def _mean(values: Sequence[float]) -> float:
+  """The mean, also of what is not finite: inf and -inf give nan."""
+  with np.errstate(all='ignore'):
+    return float(np.mean(values))
 
 
 def _is_without_update(row: Mapping[str, float]) -> bool:

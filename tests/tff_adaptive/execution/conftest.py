@@ -1,8 +1,9 @@
-"""The two engines that the tests compare."""
+"""The two engines that the tests compare, and workers."""
 
 import pytest
 import tensorflow_federated as tff
 
+from scripts.benchmarking import local_workers
 from tff_adaptive import execution
 
 
@@ -18,3 +19,11 @@ def native():
 def graph():
   """The graph engine."""
   return execution.GraphContext()
+
+
+@pytest.fixture(scope='session')
+def workers():
+  """Four workers, which no test may end."""
+  started = local_workers.LocalWorkers(4)
+  yield started
+  started.close()

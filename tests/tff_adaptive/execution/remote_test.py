@@ -1,64 +1,28 @@
-"""Workers run the clients of a round: equal results; workers that end, or are none."""
+"""Workers run the clients of a round: equal results, what crosses the wire, wrong addresses."""
 
-import asyncio
 import collections
 import concurrent.futures as futures
 import contextlib
-import os
-import signal
 import socket
-import threading
 import time
 
 import grpc
 import numpy as np
-import psutil
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from scripts import forwarding
-from scripts.benchmarking import local_workers
 from tests.tff_adaptive import small_problem
-from tests.tff_adaptive.execution import computations
+from tests.tff_adaptive.execution import computations, on_workers
 from tff_adaptive import algorithms, batching, execution, models
-from tff_adaptive.execution import connections, crew, remote
+from tff_adaptive.execution import connections
 
 COHORTS = ([0, 1, 2, 3, 4, 5, 6], [4], [5, 0, 2])  # Also fewer clients than workers.
-INT = tff.types.TensorType(np.int32)
 EXAMPLES = tff.types.SequenceType(
   collections.OrderedDict(
     x=tff.types.TensorType(np.float32, [None, 5]), y=tff.types.TensorType(np.int32, [None])
   )
 )
-AT_CLIENTS = tff.types.FederatedType(INT, tff.CLIENTS)
-
-
-@pytest.fixture(scope='module')
-def workers():
-  started = local_workers.LocalWorkers(4)
-  yield started
-  started.close()
-
-
-@contextlib.contextmanager
-def _two_workers():
-  """Workers that a test may end."""
-  started = local_workers.LocalWorkers(2)
-  try:
-    yield started
-  finally:
-    started.close()
-
-
-@contextlib.contextmanager
-def _context(addresses, **options):
-  context = remote.RemoteContext(addresses, **options)
-  try:
-    with tff.framework.get_context_stack().install(context):
-      yield context
-  finally:
-    context.close()
 
 
 def _process(name, model=None):
@@ -85,7 +49,7 @@ def test_one_two_and_four_workers_give_the_same_bits_and_what_the_graph_engine_g
   process = _process(name)
   runs = []
   for count in (1, 2, 4):
-    with _context(workers.addresses[:count]):
+    with on_workers.context(workers.addresses[:count]):
       runs.append(_values(_run(process)))
   with execution.graph_context():
     alone = _values(_run(process))
@@ -98,7 +62,7 @@ def test_one_two_and_four_workers_give_the_same_bits_and_what_the_graph_engine_g
 
 def test_equal_to_the_native_context(workers):
   process = _process('ada_best')
-  with _context(workers.addresses[:2]):
+  with on_workers.context(workers.addresses[:2]):
     ours = _values(_run(process))
   native = tff.backends.native.create_sync_local_cpp_execution_context()
   with tff.framework.get_context_stack().install(native):
@@ -107,29 +71,18 @@ def test_equal_to_the_native_context(workers):
     np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
 
 
-def _double_and_sum():
-  double = tff.tensorflow.computation(lambda x: 2 * x, INT)
-
-  @tff.federated_computation(AT_CLIENTS)
-  def comp(x):
-    doubled = tff.federated_map(double, x)
-    return tff.federated_sum(doubled), doubled
-
-  return comp
-
-
 @pytest.mark.parametrize('count', [1, 3, 4, 11])
 def test_client_values_come_back_in_order_for_uneven_cohorts(count, workers):
-  with _context(workers.addresses):
-    total, doubled = _double_and_sum()(list(range(count)))
+  with on_workers.context(workers.addresses):
+    total, doubled = on_workers.double_and_sum()(list(range(count)))
   assert list(doubled) == [2 * i for i in range(count)]
   assert total == count * (count - 1)
 
 
 def test_no_clients_and_computations_of_the_server_run_without_workers(workers):
-  with _context(workers.addresses[:1]) as context:
+  with on_workers.context(workers.addresses[:1]) as context:
     before = context.bytes_sent
-    total, doubled = _double_and_sum()([])
+    total, doubled = on_workers.double_and_sum()([])
     assert context.bytes_sent == before
   assert (total, len(doubled)) == (0, 0)
 
@@ -137,22 +90,22 @@ def test_no_clients_and_computations_of_the_server_run_without_workers(workers):
 @pytest.mark.parametrize(
   'type_spec, misfit',
   [
-    (INT, [1.5, 2]),
-    (INT, [2**40 + 3, 1]),
-    (INT, [np.int64(2**40 + 3), 1]),
-    (INT, [True, 1]),
+    (on_workers.INT, [1.5, 2]),
+    (on_workers.INT, [2**40 + 3, 1]),
+    (on_workers.INT, [np.int64(2**40 + 3), 1]),
+    (on_workers.INT, [True, 1]),
     (tff.types.TensorType(np.float32, [2]), [np.ones(3, np.float32)]),
-    (tff.types.SequenceType(INT), [[1.5], [2]]),
-    (tff.types.SequenceType(INT), [[np.int64(2**40 + 3)], [2]]),
-    (tff.types.SequenceType(INT), [3, [2]]),
-    (tff.types.SequenceType(INT), [tf.data.Dataset.from_tensors(1.5), [2]]),
+    (tff.types.SequenceType(on_workers.INT), [[1.5], [2]]),
+    (tff.types.SequenceType(on_workers.INT), [[np.int64(2**40 + 3)], [2]]),
+    (tff.types.SequenceType(on_workers.INT), [3, [2]]),
+    (tff.types.SequenceType(on_workers.INT), [tf.data.Dataset.from_tensors(1.5), [2]]),
     (EXAMPLES, [[dict(x=np.ones([1, 5]), y=np.int32([1]))]]),
     (EXAMPLES, [[dict(x=np.ones([1, 5], np.float32), y=np.float32([1.7]))]]),
   ],
 )
 def test_what_does_not_fit_is_refused_in_the_words_of_the_graph_engine(type_spec, misfit, workers):
   comp = computations.mapped(lambda x: tf.constant(0), type_spec)
-  with _context(workers.addresses[:1]), pytest.raises(TypeError) as here:
+  with on_workers.context(workers.addresses[:1]), pytest.raises(TypeError) as here:
     comp(misfit)
   with execution.graph_context(), pytest.raises(TypeError) as there:
     comp(misfit)
@@ -180,7 +133,7 @@ def test_tffs_own_process_with_a_secure_aggregator_and_datasets(workers):
     for x, y in small_problem.clients()
   ]
   results = []
-  for context in (_context(workers.addresses[:2]), execution.graph_context()):
+  for context in (on_workers.context(workers.addresses[:2]), execution.graph_context()):
     with context:
       output = process.next(process.initialize(), data)
       results.append([np.asarray(w) for w in process.get_model_weights(output.state).trainable])
@@ -189,19 +142,21 @@ def test_tffs_own_process_with_a_secure_aggregator_and_datasets(workers):
 
 
 def test_an_aggregate_of_an_aggregate(workers):
-  less = tff.tensorflow.computation(lambda x, mean: tf.cast(x, tf.float32) - mean, INT, np.float32)
+  less = tff.tensorflow.computation(
+    lambda x, mean: tf.cast(x, tf.float32) - mean, on_workers.INT, np.float32
+  )
   square = tff.tensorflow.computation(lambda d: d * d, np.float32)
 
-  @tff.federated_computation(AT_CLIENTS)
+  @tff.federated_computation(on_workers.AT_CLIENTS)
   def variance(x):
     as_float = tff.federated_map(
-      tff.tensorflow.computation(lambda v: tf.cast(v, tf.float32), INT), x
+      tff.tensorflow.computation(lambda v: tf.cast(v, tf.float32), on_workers.INT), x
     )
     mean = tff.federated_broadcast(tff.federated_mean(as_float))
     deviation = tff.federated_map(less, (x, mean))
     return tff.federated_mean(tff.federated_map(square, deviation)), deviation
 
-  with _context(workers.addresses[:2]):
+  with on_workers.context(workers.addresses[:2]):
     value, deviation = variance([1, 2, 3, 4, 10])
   np.testing.assert_allclose(deviation, [-3, -2, -1, 0, 6])
   np.testing.assert_allclose(value, 10.0)
@@ -210,14 +165,14 @@ def test_an_aggregate_of_an_aggregate(workers):
 def test_only_what_is_broadcast_goes_to_the_workers(workers):
   large = tff.types.TensorType(np.float32, [1_000_000])
   first = tff.tensorflow.computation(lambda state: tf.cast(state[0], tf.int32), large)
-  add = tff.tensorflow.computation(lambda x, y: x + y, INT, INT)
+  add = tff.tensorflow.computation(lambda x, y: x + y, on_workers.INT, on_workers.INT)
 
-  @tff.federated_computation(tff.types.FederatedType(large, tff.SERVER), AT_CLIENTS)
+  @tff.federated_computation(tff.types.FederatedType(large, tff.SERVER), on_workers.AT_CLIENTS)
   def comp(state, x):
     sent = tff.federated_broadcast(tff.federated_map(first, state))
     return state, tff.federated_sum(tff.federated_map(add, (x, sent)))
 
-  with _context(workers.addresses[:2]) as context:
+  with on_workers.context(workers.addresses[:2]) as context:
     before = context.bytes_sent
     state, total = comp(np.full(1_000_000, 5, np.float32), [1, 2, 3, 4])
     assert context.bytes_sent - before < 100_000
@@ -236,7 +191,7 @@ def _traffic(name, width, address):
     x_spec=tf.TensorSpec([None, 5], tf.float32),
     y_spec=tf.TensorSpec([None], tf.int32),
   )
-  with _context([address], subrounds=2) as context:
+  with on_workers.context([address], subrounds=2) as context:
     small_problem.Run(_process(name, model), small_problem.clients()).round([0, 1, 2, 3])
     return np.array([context.bytes_sent, context.bytes_received])
 
@@ -250,161 +205,17 @@ def test_bytes_a_round_grow_with_the_model_as_the_build_notes_say(name, copies, 
   np.testing.assert_allclose(grown, [copies, copies], rtol=0.01)
 
 
-def _waiting(folder):
-  """A computation whose clients say that they have begun, and wait until a file `go` is there."""
-
-  @tff.tensorflow.computation(INT)
-  def work(x):
-    begun = tf.io.write_file(tf.strings.join([str(folder), '/', tf.strings.as_string(x)]), '')
-    with tf.control_dependencies([begun]):
-      tries = tf.while_loop(
-        lambda _: tf.equal(tf.size(tf.io.matching_files(f'{folder}/go')), 0),
-        lambda n: (n + 1,),
-        (tf.constant(0),),
-      )
-    with tf.control_dependencies(tries):
-      return tf.identity(x)
-
-  @tff.federated_computation(AT_CLIENTS)
-  def comp(x):
-    done = tff.federated_map(work, x)
-    return tff.federated_sum(done), done
-
-  return comp
-
-
-class _Background(threading.Thread):
-  """Calls a computation in a context of its own thread."""
-
-  def __init__(self, context, comp, arg):
-    super().__init__(daemon=True)
-    self._call = context, comp, arg
-    self.result = self.error = None
-    self.start()
-
-  def run(self):
-    context, comp, arg = self._call
-    try:
-      self.result = context.invoke(comp, arg)
-    except Exception as error:
-      self.error = error
-
-
-def _wait_for(condition, seconds=60):
-  end = time.monotonic() + seconds
-  while not condition():
-    assert time.monotonic() < end, 'waited too long'
-    time.sleep(0.02)
-
-
-def test_a_worker_that_dies_in_a_round_is_told_and_its_clients_count_once(tmp_path):
-  lines = []
-  with _two_workers() as workers, _context(workers.addresses, subrounds=2) as context:
-    context.announce('round 7', lines.append)
-    call = _Background(context, _waiting(tmp_path), [1, 2, 3, 4])
-    _wait_for(lambda: len(os.listdir(tmp_path)) == 4)  # Both have begun.
-    workers.processes[0].send_signal(signal.SIGKILL)
-    _wait_for(lambda: lines)
-    (tmp_path / 'go').write_text('')
-    call.join(60)
-    assert call.error is None
-    total, done = call.result
-    assert (total, list(done)) == (10, [1, 2, 3, 4])
-    assert lines[0].startswith(f'Round 7: worker {workers.addresses[0]} is lost (')
-    assert lines[0].endswith('its work goes to the 1 left')
-
-    call = _Background(context, _double_and_sum(), [1, 2, 3])  # The next round does without it.
-    call.join(60)
-    assert call.result[0] == 12
-
-    workers.processes[1].kill()
-    context.announce('round 9')
-    call = _Background(context, _double_and_sum(), [1, 2, 3])
-    call.join(60)
-    assert isinstance(call.error, execution.WorkersLost)
-    assert str(call.error).startswith('Round 9: all workers are lost (')
-    assert all(address in str(call.error) for address in workers.addresses)
-
-
-def test_a_machine_that_falls_silent_is_given_up(tmp_path, monkeypatch, workers):
-  monkeypatch.setattr(crew, '_BEAT_SECONDS', 0.2)
-  lines = []
-  with socket.socket() as listener:
-    listener.bind(('127.0.0.1', 0))
-    listener.listen()
-    port = int(workers.addresses[0].rpartition(':')[2])
-    forwarding.forward(listener, port)
-    address = f'127.0.0.1:{listener.getsockname()[1]}'
-    with _context([address, workers.addresses[1]], subrounds=2) as context:
-      context.announce('round 3', lines.append)
-      call = _Background(context, _waiting(tmp_path), [1, 2])
-      _wait_for(lambda: len(os.listdir(tmp_path)) == 2)
-      listener.shutdown(socket.SHUT_RDWR)  # Its connections stay open and say nothing.
-      _wait_for(lambda: lines)
-      (tmp_path / 'go').write_text('')
-      call.join(60)
-      assert call.result[0] == 3
-  assert address in lines[0]
-
-
-def test_a_worker_whose_process_is_stopped_is_given_up(tmp_path, monkeypatch):
-  monkeypatch.setattr(crew, '_BEAT_SECONDS', 0.2)
-  monkeypatch.setattr(connections, '_KNOCK_SECONDS', 1.0)
-  lines = []
-  with _two_workers() as workers, _context(workers.addresses, subrounds=2) as context:
-    context.announce('round 4', lines.append)
-    call = _Background(context, _waiting(tmp_path), [1, 2])
-    _wait_for(lambda: len(os.listdir(tmp_path)) == 2)
-    # Both stay busy for several beats, and answer in the midst of it.
-    time.sleep(2.0)
-    assert not lines
-    started = psutil.Process(workers.processes[0].pid)
-    stopped = [p for p in [started, *started.children(recursive=True)] if 'worker_b' in p.name()]
-    assert stopped
-    for process in stopped:
-      process.suspend()  # The system still accepts connections for it.
-    try:
-      _wait_for(lambda: lines)
-    finally:
-      for process in stopped:
-        process.resume()
-    (tmp_path / 'go').write_text('')
-    call.join(60)
-    assert call.result[0] == 3
-  assert workers.addresses[0] in lines[0]
-
-
-def test_a_worker_that_begins_anew_is_used_again(monkeypatch):
-  async def in_an_event_loop(comp):  # As in a notebook.
-    return comp([1, 2, 3, 4])
-
-  monkeypatch.setattr(crew, '_RETURN_SECONDS', 0.0)
-  lines = []
-  with _two_workers() as workers, _context(workers.addresses) as context:
-    context.announce('round 1', lines.append)
-    workers.processes[0].kill()
-    workers.processes[0].wait()
-    assert _double_and_sum()([1, 2, 3, 4])[0] == 20
-    assert 'is lost' in lines[0]
-    again = local_workers.LocalWorkers(1, f'--port={workers.addresses[0].rpartition(":")[2]}')
-    try:
-      assert asyncio.run(in_an_event_loop(_double_and_sum()))[0] == 20
-      assert lines[1] == f'Round 1: worker {workers.addresses[0]} is back'
-    finally:
-      again.close()
-
-
 def test_an_error_of_the_computation_is_no_loss(workers):
-  @tff.tensorflow.computation(INT)
+  @tff.tensorflow.computation(on_workers.INT)
   def fail(x):
     with tf.control_dependencies([tf.debugging.assert_less(x, 3, message='too large a client')]):
       return tf.identity(x)
 
-  @tff.federated_computation(AT_CLIENTS)
+  @tff.federated_computation(on_workers.AT_CLIENTS)
   def comp(x):
     return tff.federated_sum(tff.federated_map(fail, x))
 
-  with _context(workers.addresses[:2]):
+  with on_workers.context(workers.addresses[:2]):
     with pytest.raises(Exception, match='too large a client'):
       comp([1, 2, 3, 4])
     assert comp([1, 2]) == 3
