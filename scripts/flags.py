@@ -164,9 +164,18 @@ _FLAGS = (
     int,
     'clients_per_step',
     None,
-    'Clients that train together, as batched operations, in the graph engine. Default: one, or as'
-    ' the model prefers for clients of one size; on a GPU the cohort, at most 32, for a model that'
-    ' takes a client axis; lower it where memory runs out.',
+    'Clients that train together, as batched operations, in the graph engine. Default: one; on a'
+    ' GPU the cohort, at most 32, for a model that takes a client axis; lower it where memory runs'
+    ' out.',
+  ),
+  (
+    'Where',
+    int,
+    'parallel_clients',
+    None,
+    'Clients that train side by side, each on a thread, in the graph engine. Default: the'
+    ' processors, at most 4; memory grows with it. With as many as processors, TensorFlow takes one'
+    ' thread an operation, unless TF_NUM_INTRAOP_THREADS is set.',
   ),
   (
     'Where',

@@ -73,20 +73,26 @@ def build_test(task: Any, model: Any) -> Optional[Callable[[Any], Mapping[str, f
 
 
 def set_engine(
-  name: str, clients_per_step: Optional[int] = None, device: Optional[str] = None
+  name: str,
+  clients_per_step: Optional[int] = None,
+  device: Optional[str] = None,
+  parallel_clients: Optional[int] = None,
 ) -> None:
   """Makes an engine, 'graph' or 'native', the one that runs TFF computations.
+
+  Before TensorFlow's first operation, so that the graph engine can choose its threads.
 
   Args:
     name: 'graph' or 'native'.
     clients_per_step: See `execution.GraphContext`.
     device: 'auto' (or None), 'cpu' or 'gpu', for the graph engine.
+    parallel_clients: See `execution.GraphContext`.
 
   Raises:
     ValueError: If there is no such device.
   """
   if name == 'graph':
-    execution.set_graph_context(clients_per_step=clients_per_step, device=device or 'auto')
+    execution.set_graph_context(parallel_clients, clients_per_step, device or 'auto')
   else:
     execution.set_native_context()
 

@@ -59,6 +59,9 @@ HARMLESS = (
   'workers',
 )
 
+# Of the graph engine only.
+_ENGINE_FLAGS = ('clients_per_step', 'parallel_clients')
+
 _RATE_MEND = 'give a rate such as 0.1'
 _DECAY_MEND = 'give a decay such as 0.9'
 
@@ -79,8 +82,9 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
   _check_name('task', settings['task'], catalog.names())
   _check_name('algorithm', settings['algorithm'], names.ALGORITHMS)
   _check_name('engine', settings['engine'], ('graph', 'native'))
-  if settings['clients_per_step'] is not None and settings['engine'] != 'graph':
-    raise ValueError('--clients_per_step is for --engine=graph: leave it out')
+  for name in _ENGINE_FLAGS:
+    if settings[name] is not None and settings['engine'] != 'graph':
+      raise ValueError(f'--{name} is for --engine=graph: leave it out')
   device_settings.check(settings)
   _check_workers(settings)
   _choose_server(settings)
@@ -155,7 +159,7 @@ def _check_workers(settings):
     return
   for name, is_given in (
     ('engine=native', settings['engine'] != 'graph'),
-    ('clients_per_step', settings['clients_per_step'] is not None),
+    *((name, settings[name] is not None) for name in _ENGINE_FLAGS),
   ):
     if is_given:
       raise ValueError(
@@ -240,7 +244,7 @@ def _check_numbers(settings):
         check(f'--{name}', settings[name], mend)
 
   whole = ('rounds', 'clients_per_round', 'client_epochs')
-  counts = ('rounds_per_evaluation', 'rounds_per_checkpoint', 'clients_per_step')
+  counts = ('rounds_per_evaluation', 'rounds_per_checkpoint', *_ENGINE_FLAGS)
   each(_at_least_one, (*whole, *counts), 'give 1 or more')
   for name, mend in (
     ('batch_size', 'give 0 for all of a client at once'),

@@ -57,6 +57,12 @@ def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
     execution.hide_gpus()  # From evaluation too.
   folder = settings['output_dir']
   try:
+    processes.set_engine(
+      settings['engine'],
+      settings['clients_per_step'],
+      settings['device'],
+      settings['parallel_clients'],
+    )
     task = tasks.load(
       settings['task'],
       data_dir=settings['data_dir'],
@@ -64,7 +70,6 @@ def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
       **settings_lib.options(settings, 'task_option'),
     )
     data = _check_data(settings, task)
-    processes.set_engine(settings['engine'], settings['clients_per_step'], settings['device'])
     workers = processes.set_workers(settings)
     model = task.build_model(settings['seed'])
     process = processes.build_process(settings, task, model)

@@ -120,7 +120,7 @@ def main(arguments: Sequence[str]) -> int:
     ],
     stdin=subprocess.DEVNULL,
     stdout=subprocess.DEVNULL,
-    env={'TF_CPP_MIN_LOG_LEVEL': '2', **os.environ},
+    env={'TF_CPP_MIN_LOG_LEVEL': '2', **_threads(options.parallel_clients), **os.environ},
     preexec_fn=_end_with_parent,
     start_new_session=True,
   )
@@ -135,6 +135,12 @@ def main(arguments: Sequence[str]) -> int:
   finally:
     worker.kill()
     worker.wait()
+
+
+def _threads(parallel_clients):
+  """One thread an operation where the clients keep all processors busy: see `threads.py`."""
+  busy = parallel_clients >= len(os.sched_getaffinity(0))
+  return {'TF_NUM_INTRAOP_THREADS': '1'} if busy else {}
 
 
 def _binary():

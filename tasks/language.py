@@ -145,7 +145,6 @@ def build_model(
     x_spec=spec,
     y_spec=spec,
     client_axis=True,
-    clients_per_step=5,  # The fastest measured for clients of one size; see BUILD_NOTES.md.
   )
 
 

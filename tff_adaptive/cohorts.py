@@ -14,8 +14,7 @@ class Cohort:
   """The clients of one round.
 
   Attributes:
-    client_ids: Their ids, those with the most examples first: begun first, they hold up the
-      others least.
+    client_ids: Their ids, in the order of `working_order`.
     data: For each client a list of one `OrderedDict(x=array[n, ...], y=array[n, ...],
       client=int32 position among all ids)`, which TFF takes as a sequence of one element.
     num_examples: Examples of all of them together.
@@ -56,6 +55,23 @@ def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> 
     )
   generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, round_number])))
   return generator.choice(num_clients, size=cohort_size, replace=False)
+
+
+def working_order(sizes: Sequence[int]) -> list[int]:
+  """The order in which clients are given to an engine that has a few of them in work at once.
+
+  The engine's window of clients moves on when its first one is done. So large clients come early,
+  where they hold up the others least, and the largest last among them: clients after it can begin
+  while it works.
+
+  Args:
+    sizes: The clients' examples.
+
+  Returns:
+    Positions in `sizes`: the four largest, rising, then the others, falling.
+  """
+  falling = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+  return falling[3::-1] + falling[4:]
 
 
 class CohortLoader:
@@ -113,6 +129,6 @@ class CohortLoader:
       arrays = self._clients.load(client_id)
       x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
       members.append((client_id, collections.OrderedDict(x=x, y=y, client=np.int32(position))))
-    members.sort(key=lambda member: -len(member[1]['y']))
-    ids, elements = zip(*members)
+    order = working_order([len(arrays['y']) for _, arrays in members])
+    ids, elements = zip(*(members[i] for i in order))
     return Cohort(ids, [[e] for e in elements], sum(len(e['y']) for e in elements))

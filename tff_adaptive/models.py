@@ -1,12 +1,15 @@
 """Models as pure functions of (weights, batch, seed)."""
 
 import collections
+import concurrent.futures as futures
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+
+from tff_adaptive import threads
 
 MetricFn = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, Optional[tf.Tensor]]]
 
@@ -64,7 +67,6 @@ class Model(tff.learning.models.FunctionalModel):
     metrics: Optional[Mapping[str, MetricFn]] = None,
     penalty: Optional[Callable[[Any], tf.Tensor]] = None,
     client_axis: bool = False,
-    clients_per_step: int = 1,
   ):
     """Creates the model.
 
@@ -81,8 +83,6 @@ class Model(tff.learning.models.FunctionalModel):
       penalty: Optional `weights -> scalar` (an L2 term, say), added to the training loss.
       client_axis: Whether all of the above also take a leading axis of clients G: weights
         [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
-      clients_per_step: How many clients are trained together where that is possible and nothing
-        else is asked for: more than 1 pays on a CPU for models of many small operations.
 
     Raises:
       ValueError: If a metric is called 'loss' or the specs have a fixed batch dimension.
@@ -99,7 +99,6 @@ class Model(tff.learning.models.FunctionalModel):
     self.metric_fns = metrics
     self.metric_names = ('loss', *metrics)
     self.client_axis = client_axis
-    self.clients_per_step = clients_per_step
 
     @tf.function
     def predict_on_batch(model_weights, x, training):
@@ -238,7 +237,9 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
     `data` an `OrderedDict(x, y)` of arrays with equal leading dimension.
   """
 
-  @tf.function(autograph=False, reduce_retracing=True)
+  weight_specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
+
+  @tf.function(input_signature=(weight_specs, *model.input_spec.values()), autograph=False)
   def batch_sums(weights, x, y):
     _, means = model.loss_and_metrics(weights, x, y, training=False)
     return model.unpack_metrics(means * tf.cast(tf.shape(y)[0], tf.float32))
@@ -248,16 +249,15 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
     n = len(data['y'])
     if n == 0:
       raise ValueError('the evaluation data are empty: at least one example is needed')
-    total = None
-    for start in range(0, n, batch_size):
-      stop = min(n, start + batch_size)
-      sums = batch_sums(
-        weights,
-        tf.convert_to_tensor(data['x'][start:stop]),
-        tf.convert_to_tensor(data['y'][start:stop]),
-      )
-      sums = {k: np.asarray(v, np.float64) for k, v in sums.items()}
-      total = sums if total is None else {k: total[k] + sums[k] for k in sums}
+
+    def sums_from(start):
+      batch = (tf.convert_to_tensor(data[k][start : start + batch_size]) for k in ('x', 'y'))
+      return {k: np.asarray(v, np.float64) for k, v in batch_sums(weights, *batch).items()}
+
+    # Side by side, as an operation may have one thread only; added in order, for equal bits.
+    with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
+      batches = list(pool.map(sums_from, range(0, n, batch_size)))
+    total = {k: sum(sums[k] for sums in batches) for k in batches[0]}
     return {k: float(v[0] / v[1]) if v[1] else 0.0 for k, v in total.items()}
 
   return evaluate

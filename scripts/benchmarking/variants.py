@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from scripts.benchmarking import hand_loop, local_workers, works
-from tff_adaptive import algorithms, batching, execution, mixed_precision
+from tff_adaptive import algorithms, batching, cohorts, execution, mixed_precision, threads
 
 OPTIONS = ('bfloat16', 'float16', 'xla', 'single', 'together')
 
@@ -43,6 +43,8 @@ def build(variant: str, work: works.Work, data_dir: str, device: str = 'auto') -
   elif context.startswith('workers'):
     workers = local_workers.LocalWorkers(int(context[len('workers') :]))
     execution.set_remote_context(workers.addresses)
+  elif kind == 'hand':
+    threads.one_an_operation(threads.side_by_side())  # As the graph engine does.
   clients = _SyntheticClients(work) if work.task is None else _TaskClients(work, data_dir)
   if kind == 'vmap':
     os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
@@ -168,8 +170,8 @@ class _Ours:
   def round(self, r):
     ids = works.cohort(self._work, self._clients.population, r)
     cohort = [[collections.OrderedDict(self._clients.load(c), client=np.int32(c))] for c in ids]
-    cohort.sort(key=lambda client: -len(client[0]['y']))  # As training's cohorts are.
-    output = self._process.next(self._state, cohort)
+    order = cohorts.working_order([len(data['y']) for (data,) in cohort])
+    output = self._process.next(self._state, [cohort[i] for i in order])
     self._state = output.state
     return [np.asarray(w) for w in output.state.global_model_weights.trainable[:1]]
 

@@ -133,6 +133,7 @@ def test_only_the_address_given_is_open():
   [
     (['--workers=a:1', '--engine=native'], '--engine=native does not go with --workers'),
     (['--workers=a:1', '--clients_per_step=2'], '--clients_per_step does not go with --workers'),
+    (['--workers=a:1', '--parallel_clients=2'], '--parallel_clients does not go with --workers'),
     (['--workers=a'], "--workers: 'a' is not host:port"),
     (['--workers=a:1,a:1'], '--workers: a:1 is given twice'),
     (['--workers=a:1,b:1', '--subrounds=1'], '--subrounds must be at least 2'),

@@ -32,14 +32,23 @@ def test_max_examples_per_client_takes_the_first():
     np.testing.assert_array_equal(data['x'], fakes.Clients().load(client_id)['x'][:2])
 
 
-def test_the_largest_client_comes_first_and_equals_stay_as_drawn():
+@pytest.mark.parametrize(
+  'sizes, order',
+  [([], []), ([7], [0]), ([1, 2], [0, 1]), ([2, 9, 1, 5, 4, 3], [5, 4, 3, 1, 0, 2])],
+)
+def test_the_four_largest_rise_and_the_others_fall(sizes, order):
+  assert cohorts.working_order(sizes) == order
+
+
+def test_a_cohort_comes_in_the_working_order():
   loader = cohorts.CohortLoader(fakes.Clients(), seed=0, cohort_size=15, last_round=1)
   cohort = loader.take(1)
   loader.close()
   drawn = [fakes.Clients.client_ids[i] for i in cohorts.sample(0, 1, 20, 15)]
   sizes = {c: len(fakes.Clients().load(c)['y']) for c in drawn}
-  assert list(cohort.client_ids) == sorted(drawn, key=lambda c: -sizes[c])
-  assert cohort.client_examples == sorted(sizes.values(), reverse=True)
+  falling = sorted(drawn, key=lambda c: -sizes[c])
+  assert list(cohort.client_ids) == [*falling[3::-1], *falling[4:]]
+  assert cohort.client_examples == [sizes[c] for c in cohort.client_ids]
 
 
 def test_metrics_are_named_by_what_they_are():

@@ -12,7 +12,7 @@ from tff_adaptive.execution import devices
 SIZES = (23, 40, 7, 9, 31)  # Unequal, and none a multiple of the batch size.
 
 
-def build_model(client_axis, clients_per_step=1, dropout=0.3, penalty=None, shapes=None):
+def build_model(client_axis, dropout=0.3, penalty=None, shapes=None):
   """A model of two layers, which appends the shapes of its inputs to `shapes`."""
   rng = np.random.default_rng(1)
 
@@ -36,7 +36,6 @@ def build_model(client_axis, clients_per_step=1, dropout=0.3, penalty=None, shap
     x_spec=tf.TensorSpec([None, 20]),
     y_spec=tf.TensorSpec([None], tf.int32),
     client_axis=client_axis,
-    clients_per_step=clients_per_step,
     penalty=penalty,
   )
 
@@ -144,29 +143,3 @@ def test_on_gpus_unequal_clients_train_together_unasked(
   assert {shape[0] for shape in shapes if len(shape) == 3} == ({together} if together else set())
   for a, b in zip(single, unasked):
     np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
-
-
-def test_only_clients_of_one_size_are_grouped_unasked():
-  calls = []
-
-  def counting(weights, x, training, seed):
-    calls.append(x.shape.rank)
-    return tf.matmul(x, weights[0])
-
-  model = models.Model(
-    initial_weights=(np.ones((20, 5), np.float32),),
-    forward=counting,
-    example_loss=models.sparse_cross_entropy,
-    x_spec=tf.TensorSpec([None, 20]),
-    y_spec=tf.TensorSpec([None], tf.int32),
-    client_axis=True,
-    clients_per_step=2,
-  )
-  process = algorithms.build_fed_avg(model, client_learning_rate=0.1, batching=batching.Batching(8))
-  with execution.graph_context():
-    state = process.initialize()
-    calls.clear()
-    process.next(state, cohort_of())
-    assert 3 not in calls  # [B, 20] only: one after another.
-    process.next(state, cohort_of(sizes=(16, 16, 16)))
-    assert 3 in calls  # [G, B, 20]: together.

@@ -114,7 +114,7 @@ def client_computation(
   """`@tff.tensorflow.computation(*types)`; one that clients do together, where they can."""
   if not client_work.can_group(model, training):
     return tff.tensorflow.computation(*types)
-  group = groups.Group(train_together, model.model.clients_per_step, model.model.client_axis)
+  group = groups.Group(train_together, model.model.client_axis)
   return groups.computation(group, *types)
 
 

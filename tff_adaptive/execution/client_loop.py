@@ -43,23 +43,20 @@ class Grouping:
 
   Attributes:
     asked: As many as was asked for, or None.
-    batched: Unasked, where the model is made of batched operations; None: as the model prefers.
-    matters: After tracing: whether another number would give another graph.
+    batched: Unasked, where the computation is made of batched operations.
+    matters: After tracing: whether another `batched` would give another graph.
   """
 
-  def __init__(self, asked: Optional[int], batched: Optional[int] = None):
+  def __init__(self, asked: Optional[int], batched: int = 1):
     self.asked, self.batched = asked, batched
     self.matters = False
 
   def size(self, nodes: list[nodes_lib.Node]) -> int:
     """How many clients compute these nodes together."""
-    groups = [node.grouped.group for node in nodes]
-    unasked = max(group.preferred for group in groups)
-    if self.batched is not None:
-      unasked = self.batched if all(group.is_batched for group in groups) else 1
-      self.matters = True
-    self.matters |= unasked > 1
-    return self.asked or unasked
+    if self.asked is not None:
+      return self.asked
+    self.matters = True
+    return self.batched if all(node.grouped.group.is_batched for node in nodes) else 1
 
 
 class ClientLoop:

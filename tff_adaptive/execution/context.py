@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import os
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -10,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive import threads
 from tff_adaptive.execution import (
   buffers,
   client_loop,
@@ -28,9 +28,12 @@ class GraphContext(tff.framework.SyncContext):
   """Runs any TFF computation in this process as one TensorFlow function.
 
   The function is traced once for each computation and form of its arguments, whatever the number
-  of clients; where clients train together, once for each number of those that do: unasked, on a
-  GPU, up to 32 for cohorts of other sizes (see `clients_per_step`). Results are TensorFlow tensors;
-  client-placed results are a sequence that keeps them stacked (`values.ClientValues`).
+  of clients; where they train together unasked, on a GPU, once for each number that does, up to 32
+  (see `clients_per_step`). Results are TensorFlow tensors; client-placed results are a sequence
+  that keeps them stacked (`values.ClientValues`).
+
+  Attributes:
+    parallel_clients: How many clients may be in work at once on a device.
   """
 
   def __init__(
@@ -44,11 +47,10 @@ class GraphContext(tff.framework.SyncContext):
 
     Args:
       parallel_clients: How many clients may be in work at once on a device; memory grows with it.
-        Default: the number of processors, at most 4.
+        Default: the number of processors, at most 4: that many clients' activations are in memory.
       clients_per_step: How many clients train together in batched operations, where the
-        computation says how (this project's do, on whole-array clients). Default on a CPU: as the
-        model prefers if all clients of the cohort are of one size, else one after another. On a
-        GPU: the whole cohort, at most 32, if the model has a client axis, else one after another.
+        computation says how (this project's do, on whole-array clients). Default: on a GPU the
+        whole cohort, at most 32, if the model has a client axis; else 1.
       device: 'cpu', 'gpu', or 'auto': a GPU if TensorFlow has one. With several GPUs the server
         works on the first, and the clients are divided among all.
       device_names: TensorFlow's names of the devices instead, such as ['/GPU:1'].
@@ -58,14 +60,14 @@ class GraphContext(tff.framework.SyncContext):
         named.
     """
     if parallel_clients is None:
-      parallel_clients = max(1, min(4, len(os.sched_getaffinity(0))))
+      parallel_clients = threads.side_by_side()
     for name, value in (
       ('parallel_clients', parallel_clients),
       ('clients_per_step', 1 if clients_per_step is None else clients_per_step),
     ):
       if value < 1:
         raise ValueError(f'{name} is {value}; it must be at least 1')
-    self._parallel_clients = parallel_clients
+    self.parallel_clients = parallel_clients
     devices.check(device)
     self._clients_per_step = clients_per_step
     self._device, self._device_names = device, device_names
@@ -95,12 +97,8 @@ class GraphContext(tff.framework.SyncContext):
   def _group_sizes(self, layout, tensors):
     """The arguments of `client_loop.Grouping`."""
     if self._clients_per_step is not None or not layout.has_clients:
-      return self._clients_per_step, None
-    together = self._placement.clients_together(int(tensors[0]))
-    if together is not None:
-      return None, together
-    # On a CPU all would wait for the largest.
-    return (None if feeds.has_equal_clients(layout, tensors) else 1), None
+      return self._clients_per_step, 1
+    return None, self._placement.clients_together(int(tensors[0]))
 
   def _function(self, comp, layout, group_sizes):
     key = (id(comp), tuple((leaf.form, leaf.elements) for leaf in layout.leaves))
@@ -118,7 +116,7 @@ class GraphContext(tff.framework.SyncContext):
         block,
         comp.type_signature.parameter,
         layout,
-        self._parallel_clients,
+        self.parallel_clients,
         grouping,
         self._placement,
       )
@@ -192,6 +190,10 @@ def set_graph_context(
 ) -> None:
   """Makes the graph engine the default context of TFF in this process.
 
+  Called before TensorFlow's first operation it also has each operation use one thread, if the
+  clients in work are as many as the processors (`parallel_clients`): up to twice as fast. A number
+  set by `tf.config.threading.set_intra_op_parallelism_threads` or TF_NUM_INTRAOP_THREADS stays.
+
   Args:
     parallel_clients: How many clients may be in work at once; see `GraphContext`.
     clients_per_step: How many clients train together; see `GraphContext`.
@@ -200,7 +202,10 @@ def set_graph_context(
   Raises:
     ValueError: As `GraphContext`.
   """
-  tff.framework.set_default_context(GraphContext(parallel_clients, clients_per_step, device))
+  context = GraphContext(parallel_clients, clients_per_step, device)
+  if device == 'cpu' or not tf.config.list_physical_devices('GPU'):
+    threads.one_an_operation(context.parallel_clients)
+  tff.framework.set_default_context(context)
 
 
 @contextlib.contextmanager

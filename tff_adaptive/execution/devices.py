@@ -36,10 +36,10 @@ class Placement:
     """Whether devices are named at all."""
     return self.clients != (None,)
 
-  def clients_together(self, num_clients: int) -> Optional[int]:
-    """How many clients train together unasked, where they can; None: as their model prefers."""
+  def clients_together(self, num_clients: int) -> int:
+    """How many clients train together unasked, where they can."""
     if not self.is_gpu:
-      return None
+      return 1
     return max(1, min(MOST_TOGETHER, -(-num_clients // len(self.clients))))
 
 

@@ -223,17 +223,6 @@ class _Feed:
       self.tensors.append(values.to_tensor(value, type_spec))
 
 
-def has_equal_clients(layout: Layout, tensors: list[tf.Tensor]) -> bool:
-  """Whether all clients of a cohort were given arrays of the same length."""
-  tensors = iter(tensors[1:] if layout.has_clients else tensors)
-  for leaf in layout.leaves:
-    for part in leaf.elements or (leaf,):
-      mine = [next(tensors) for _ in part.specs()]
-      if part.form == 'concat' and len(np.unique(np.diff(mine[1].numpy()))) > 1:
-        return False
-  return True
-
-
 def _feed_clients(cohort, member, leaves, tensors, buffers):
   if isinstance(cohort, values.ClientValues) and cohort.type_spec.is_equivalent_to(member):
     for stacked, leaf_type in zip(cohort.flat, values.leaf_types(member)):

@@ -27,14 +27,12 @@ class Group:
     together: Takes the list of the G clients' arguments (each a tuple of Python containers, one
       for each type, with each sequence as its only element) and returns the computation's result
       with a leading axis G on each tensor.
-    preferred: The G that is fastest on a CPU; 1 if it is faster not to.
     is_batched: Whether `together` is made of batched operations throughout, so that a large G
       fills a GPU.
     num_arguments: The number of the computation's types; `computation` fills it in.
   """
 
   together: Callable[[list[Any]], Any]
-  preferred: int = 1
   is_batched: bool = False
   num_arguments: int = 0
 

@@ -56,7 +56,7 @@ def test_on_gpus_a_cohort_trains_together_in_equal_shares():
   one, four = devices.Placement(('/GPU:0',), True), devices.Placement(('/GPU:0',) * 4, True)
   assert [one.clients_together(n) for n in (0, 1, 10, 50)] == [1, 1, 10, devices.MOST_TOGETHER]
   assert [four.clients_together(n) for n in (1, 10, 50)] == [1, 3, 13]
-  assert devices.Placement().clients_together(10) is None
+  assert devices.Placement().clients_together(10) == 1
 
 
 CUDA_11 = {'is_cuda_build': True, 'cuda_version': '11.8', 'cudnn_version': '8'}

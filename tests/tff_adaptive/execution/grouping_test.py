@@ -25,7 +25,7 @@ def scaled(factor, calls=None):
       calls.append(len(clients))
     return tf.stack([factor * x for (x,) in clients])
 
-  group = groups.Group(together, preferred=2)
+  group = groups.Group(together)
   return groups.computation(group, np.float32)(lambda x: factor * x)
 
 
@@ -36,16 +36,17 @@ def at_clients(local):
 
 
 def run(computation, cohort, **options):
-  with execution.graph_context(**options):
+  with execution.graph_context(**{'clients_per_step': 2, **options}):
     return [np.asarray(value) for value in computation(cohort)]
 
 
-def test_a_computation_is_done_together():
+def test_a_computation_is_done_together_where_it_is_asked_for():
   calls = []
   local = scaled(2.0, calls)
   assert run(at_clients(local), [1.0, 2.0, 3.0]) == [2, 4, 6]
   assert calls == [2]
-  run(at_clients(local), [1.0, 2.0, 3.0], clients_per_step=1)
+  for not_asked in (1, None):
+    assert run(at_clients(local), [1.0, 2.0, 3.0], clients_per_step=not_asked) == [2, 4, 6]
   assert calls == [2]
 
 
