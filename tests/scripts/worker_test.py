@@ -100,6 +100,21 @@ def test_tffs_worker_ends_with_ours(number):
     workers.close()
 
 
+@pytest.mark.parametrize('clients, threads', [(1 + os.cpu_count(), '1'), (1, None)])
+def test_an_operation_gets_one_thread_if_clients_keep_the_processors_busy(
+  clients, threads, monkeypatch
+):
+  if clients == len(os.sched_getaffinity(0)):
+    pytest.skip('one client keeps the only processor busy')
+  monkeypatch.delenv('TF_NUM_INTRAOP_THREADS', raising=False)
+  workers = local_workers.LocalWorkers(1, f'--parallel_clients={clients}')
+  try:
+    (worker,) = _children(workers.processes[0])
+    assert worker.environ().get('TF_NUM_INTRAOP_THREADS') == threads
+  finally:
+    workers.close()
+
+
 def test_ours_ends_if_tffs_worker_does():
   workers = local_workers.LocalWorkers(1)
   try:
