@@ -234,7 +234,7 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
 
   Returns:
     `(weights, data) -> {metric: float}`; `weights` the trainable weights (tensors or arrays),
-    `data` an `OrderedDict(x, y)` of arrays with equal leading dimension.
+    `data` an `OrderedDict(x, y)` of arrays with equal leading dimension, cast to the model's types.
   """
 
   weight_specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
@@ -251,7 +251,10 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
       raise ValueError('the evaluation data are empty: at least one example is needed')
 
     def sums_from(start):
-      batch = (tf.convert_to_tensor(data[k][start : start + batch_size]) for k in ('x', 'y'))
+      batch = (
+        tf.cast(data[name][start : start + batch_size], spec.dtype)
+        for name, spec in model.input_spec.items()
+      )
       return {k: np.asarray(v, np.float64) for k, v in batch_sums(weights, *batch).items()}
 
     # Side by side, as an operation may have one thread only; added in order, for equal bits.

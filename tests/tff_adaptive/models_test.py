@@ -21,6 +21,7 @@ def test_evaluation_is_the_mean_over_all_examples_whatever_the_batches(batch_siz
   logits = np.asarray(model.forward(weights, x, False, None), np.float64)
   losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(7), y]
   assert found['loss'] == pytest.approx(losses.mean(), rel=1e-6)
+  data['y'] = y.astype(np.int64)
   assert models.build_evaluation(model, batch_size)(weights, data) == found
 
 
