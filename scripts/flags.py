@@ -174,8 +174,8 @@ _FLAGS = (
     'parallel_clients',
     None,
     'Clients that train side by side, each on a thread, in the graph engine. Default: the'
-    ' processors, at most 4; memory grows with it. With as many as processors, TensorFlow takes one'
-    ' thread an operation, unless TF_NUM_INTRAOP_THREADS is set.',
+    ' processors, at most 4 and the clients of a round; memory grows with it. With as many as'
+    ' processors, TensorFlow takes one thread an operation, unless TF_NUM_INTRAOP_THREADS is set.',
   ),
   (
     'Where',

@@ -50,7 +50,7 @@ def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
   import tasks  # From here on TensorFlow is imported, which takes seconds.
   from scripts import processes
-  from tff_adaptive import client_states, execution, interrupts, training
+  from tff_adaptive import client_states, execution, interrupts, threads, training
 
   execution.remember_workers()
   if settings['device'] == 'cpu':
@@ -61,7 +61,7 @@ def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
       settings['engine'],
       settings['clients_per_step'],
       settings['device'],
-      settings['parallel_clients'],
+      settings['parallel_clients'] or min(threads.side_by_side(), settings['clients_per_round']),
     )
     task = tasks.load(
       settings['task'],
