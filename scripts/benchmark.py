@@ -34,7 +34,7 @@ _VARIANTS = flags.DEFINE_list(
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
   'Ways to do a round; also ours_workers1, ours_workers2, ours_workers4: workers on this machine;'
   ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one),'
-  ' +together (the cohort in batched operations).',
+  ' +together (the cohort in batched operations). hand and vmap are for synthetic works.',
 )
 _ROUNDS = flags.DEFINE_integer('rounds', 10, 'Measured rounds, after two that are not.', 1)
 _SOAK_ROUNDS = flags.DEFINE_integer(
@@ -181,6 +181,11 @@ def main(argv):
   unknown = [w for w in _WORKS.value if w not in works.WORKS]
   if unknown:
     raise app.UsageError(f'unknown works {unknown}; there are {", ".join(works.WORKS)}')
+  for variant in _VARIANTS.value:
+    try:
+      works.split_variant(variant)
+    except ValueError as error:
+      raise app.UsageError(str(error)) from error
   results, failed = {}, False
   for work in _WORKS.value:
     variants = [

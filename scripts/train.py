@@ -61,7 +61,7 @@ def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
       settings['engine'],
       settings['clients_per_step'],
       settings['device'],
-      settings['parallel_clients'] or min(threads.side_by_side(), settings['clients_per_round']),
+      settings['parallel_clients'] or threads.side_by_side(settings['clients_per_round']),
     )
     task = tasks.load(
       settings['task'],

@@ -17,6 +17,7 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
   sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from scripts import forwarding
+from tff_adaptive import threads
 
 BAD_INPUT = 2
 _ALL = ('0.0.0.0', '::')
@@ -63,7 +64,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
   parser.add_argument(
     '--parallel_clients',
     type=_at_least_one,
-    default=len(os.sched_getaffinity(0)),
+    default=threads.num_processors(),
     help='how many clients train at once; memory grows with it; default: the processors here,'
     ' %(default)s',
   )
@@ -138,9 +139,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _threads(parallel_clients):
-  """One thread an operation where the clients keep all processors busy: see `threads.py`."""
-  busy = parallel_clients >= len(os.sched_getaffinity(0))
-  return {'TF_NUM_INTRAOP_THREADS': '1'} if busy else {}
+  """As `threads.one_an_operation` does, for another process."""
+  return {'TF_NUM_INTRAOP_THREADS': '1'} if threads.fill_processors(parallel_clients) else {}
 
 
 def _binary():

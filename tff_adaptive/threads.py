@@ -1,8 +1,7 @@
-"""How TensorFlow's threads are laid on the processors."""
+"""How TensorFlow's threads are laid on the processors. Imports TensorFlow only where it is used."""
 
 import os
-
-import tensorflow as tf
+from typing import Optional
 
 _MOST = 4
 
@@ -12,9 +11,21 @@ def num_processors() -> int:
   return len(os.sched_getaffinity(0))
 
 
-def side_by_side() -> int:
-  """How many clients, or batches of an evaluation, are in work at once: at most 4, for memory."""
-  return min(_MOST, num_processors())
+def side_by_side(pieces: Optional[int] = None) -> int:
+  """How many pieces of work (clients, batches of an evaluation) should be in work at once.
+
+  Args:
+    pieces: How many there are at most, if that is known.
+
+  Returns:
+    As many as there are processors, at most 4, for memory, and no more than `pieces`.
+  """
+  return min(_MOST, num_processors(), pieces or _MOST)
+
+
+def fill_processors(parallel_clients: int) -> bool:
+  """Whether so many clients, each in one thread, leave no processor idle."""
+  return parallel_clients >= num_processors()
 
 
 def one_an_operation(parallel_clients: int) -> bool:
@@ -31,8 +42,10 @@ def one_an_operation(parallel_clients: int) -> bool:
   Returns:
     Whether an operation now has one thread.
   """
+  import tensorflow as tf
+
   chosen = tf.config.threading.get_intra_op_parallelism_threads()
-  if chosen or 'TF_NUM_INTRAOP_THREADS' in os.environ or parallel_clients < num_processors():
+  if chosen or 'TF_NUM_INTRAOP_THREADS' in os.environ or not fill_processors(parallel_clients):
     return False
   try:
     tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -12,26 +12,21 @@ import tensorflow_federated as tff
 from scripts.benchmarking import hand_loop, local_workers, works
 from tff_adaptive import algorithms, batching, cohorts, execution, mixed_precision, threads
 
-OPTIONS = ('bfloat16', 'float16', 'xla', 'single', 'together')
-
 
 def build(variant: str, work: works.Work, data_dir: str, device: str = 'auto') -> Any:
-  """Builds a variant by name; see `VARIANTS`.
+  """Builds a variant by name.
 
   Args:
-    variant: A name; after ours_graph also options, such as ours_graph+xla+bfloat16: `single`
-      trains clients one after another, `together` the whole cohort in batched operations.
+    variant: As `works.split_variant` takes it.
     work: The work.
     data_dir: Folder with real data, or ''.
     device: 'auto', 'cpu' or 'gpu'.
+
+  Raises:
+    ValueError: If there is no such variant.
   """
-  name, *options = variant.split('+')
+  name, options = works.split_variant(variant)
   kind, _, context = name.partition('_')
-  if name not in VARIANTS or (options and name != 'ours_graph') or {*options} - {*OPTIONS}:
-    raise ValueError(
-      f'unknown variant {variant!r}; there are {", ".join(VARIANTS)}, ours_graph also with'
-      f' +{", +".join(OPTIONS)}'
-    )
   if device == 'cpu':
     execution.hide_gpus()
   if context == 'native':
@@ -56,19 +51,6 @@ def build(variant: str, work: works.Work, data_dir: str, device: str = 'auto') -
   if kind == 'ours':
     return _Ours(work, clients, options)
   return {'stock': _Stock, 'hand': _Hand}[kind](work, clients)
-
-
-VARIANTS = {
-  'stock_native': "TFF's stock process, native context",
-  'stock_graph': "TFF's stock process, graph engine",
-  'ours_native': 'this project, native context',
-  'ours_graph': 'this project, graph engine',
-  'ours_workers1': 'this project, one worker on this machine',
-  'ours_workers2': 'this project, two',
-  'ours_workers4': 'this project, four',
-  'hand': 'loop by hand',
-  'vmap': 'one JAX program, clients vectorised (W1, W1s, W3, W4, W5)',
-}
 
 
 class _SyntheticClients:

@@ -26,10 +26,10 @@ def run(tmp_path, monkeypatch):
 
 
 class _Child:
-  """Answers the requests itself, but for a variant called bad, which ends in its third round."""
+  """Answers the requests itself, but for stock_graph's, which end in their third round."""
 
   def __init__(self, unused_work, variant):
-    self._left = 2 if variant == 'bad' else 99
+    self._left = 2 if variant == 'stock_graph' else 99
 
   def ask(self, line):
     self._left -= 1
@@ -48,10 +48,17 @@ def test_figures_are_written_and_what_failed_is_told(run, monkeypatch, capsys):
     figures = json.load(file)['works']['W4']
   assert figures['hand']['seconds_median'] == 0.5
   assert figures['ours_graph'] == {'memory_mb_by_round': {'2': 1.0, '20': 1.0}}
-  assert run(variants=['hand', 'bad']) == 1
+  assert run(variants=['hand', 'stock_graph']) == 1
   table = capsys.readouterr().out
   assert '| W4 | hand | 0.500 | 0.500 | 1.00 | 0.0 | 2 |' in table
-  assert '| W4 | bad | failed: ended: a   b | | | | |' in table
+  assert '| W4 | stock_graph | failed: ended: a   b | | | | |' in table
+
+
+def test_an_unknown_name_is_told_before_measuring(run, monkeypatch):
+  monkeypatch.setattr(benchmark, '_Child', None)
+  for bad in ('nonsense', 'hand+xla', 'ours_graph+nonsense'):
+    with pytest.raises(benchmark.app.UsageError, match='unknown variant'):
+      run(variants=['ours_graph+xla+bfloat16', bad])
 
 
 def test_a_file_that_cannot_be_written_is_told_before_measuring(run, monkeypatch):
@@ -76,7 +83,8 @@ def test_a_child_gets_the_whole_path_of_the_data(run, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_last_words_of_a_child_are_in_the_table_and_the_exit_code_is_1(tmp_path):
-  command = [sys.executable, benchmark.__file__, '--works=W4', '--variants=nonsense']
+  command = [sys.executable, benchmark.__file__, '--works=digits_real', '--variants=ours_graph']
+  command.append(f'--data_dir={tmp_path}')
   done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
   assert done.returncode == 1
-  assert "ValueError: unknown variant 'nonsense'; there are " in done.stdout
+  assert f'DataError: there is no emnist_all.sqlite in {tmp_path}' in done.stdout

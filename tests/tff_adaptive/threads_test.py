@@ -13,6 +13,8 @@ chosen = tf.config.threading.get_intra_op_parallelism_threads
 choose = tf.config.threading.set_intra_op_parallelism_threads
 threads.num_processors = lambda: 3
 
+assert threads.side_by_side() == threads.side_by_side(9) == 3
+assert threads.side_by_side(2) == 2
 assert not threads.one_an_operation(2) and chosen() == 0  # A processor would be idle.
 os.environ['TF_NUM_INTRAOP_THREADS'] = '2'
 assert not threads.one_an_operation(3) and chosen() == 0
