@@ -33,6 +33,7 @@ _VARIANTS = flags.DEFINE_list(
   'variants',
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
   'Ways to do a round; also ours_workers1, ours_workers2, ours_workers4: workers on this machine;'
+  ' ours_mergeable2: two of them, and TFF divides the round among them;'
   ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one),'
   ' +together (the cohort in batched operations). hand and vmap are for synthetic works.',
 )

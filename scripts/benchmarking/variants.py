@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from scripts.benchmarking import hand_loop, local_workers, works
+from scripts.benchmarking import hand_loop, local_workers, mergeable, works
 from tff_adaptive import algorithms, batching, cohorts, execution, mixed_precision, threads
 
 
@@ -38,6 +38,9 @@ def build(variant: str, work: works.Work, data_dir: str, device: str = 'auto') -
   elif context.startswith('workers'):
     workers = local_workers.LocalWorkers(int(context[len('workers') :]))
     execution.set_remote_context(workers.addresses)
+  elif context.startswith('mergeable'):
+    workers = local_workers.LocalWorkers(int(context[len('mergeable') :]))
+    tff.framework.set_default_context(mergeable.context(workers.addresses))
   elif kind == 'hand':
     threads.one_an_operation(threads.side_by_side())  # As the graph engine does.
   clients = _SyntheticClients(work) if work.task is None else _TaskClients(work, data_dir)

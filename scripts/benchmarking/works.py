@@ -19,6 +19,7 @@ VARIANTS = {
   'ours_workers1': 'this project, one worker on this machine',
   'ours_workers2': 'this project, two',
   'ours_workers4': 'this project, four',
+  'ours_mergeable2': "this project, two, in TFF's context of mergeable computations",
   'hand': 'loop by hand',
   'vmap': 'one JAX program, clients vectorised (W1, W1s, W3, W4, W5)',
 }

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from scripts.benchmarking import mergeable
 from tests.tff_adaptive import small_problem
 from tests.tff_adaptive.execution import computations, on_workers
 from tff_adaptive import algorithms, batching, execution, models
@@ -67,6 +68,20 @@ def test_equal_to_the_native_context(workers):
   native = tff.backends.native.create_sync_local_cpp_execution_context()
   with tff.framework.get_context_stack().install(native):
     expected = _values(_run(process))
+  for one, other in zip(ours, expected):
+    np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['fed_yogi', 'ada_best'])
+def test_equal_to_tffs_context_of_mergeable_computations(name, workers):
+  process = _process(name)
+  with on_workers.context(workers.addresses[:2]):
+    ours = _values(_run(process))
+  # One worker: TFF joins clients' results in the order in which several end.
+  with tff.framework.get_context_stack().install(mergeable.context(workers.addresses[:1])):
+    expected = _values(_run(process))
+  assert len(ours) == len(expected)
   for one, other in zip(ours, expected):
     np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
 
