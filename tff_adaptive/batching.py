@@ -48,6 +48,15 @@ def fold(seed: tf.Tensor, *numbers: Any) -> tf.Tensor:
   return seed
 
 
+def scramble(seed: tf.Tensor) -> tf.Tensor:
+  """An int32 [2] seed whose neighbours no other seed comes near.
+
+  A folded seed is [hash of what came before, last number], so those of neighbouring numbers are
+  neighbours: adding a step to one would give that of another.
+  """
+  return tf.random.stateless_uniform([2], seed, None, None, tf.int32)
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
   """The examples of each local step of one client.

@@ -46,9 +46,10 @@ class WholeArrays:
     self.x, self.y = element['x'], element['y']
     n = tf.shape(self.y)[0]
     self.num_examples = tf.cast(n, tf.float32)
-    self.seed = batching_lib.fold(base_seed(seed), round_number, element['client'])
-    self._seeds = tf.unstack(self.seed)
-    self.plan = batching_lib.plan(batching, self.x, self.seed)
+    client_seed = batching_lib.fold(base_seed(seed), round_number, element['client'])
+    self.step_seed = batching_lib.scramble(client_seed)
+    self._seeds = tf.unstack(self.step_seed)
+    self.plan = batching_lib.plan(batching, self.x, client_seed)
     self.steps = tf.shape(self.plan.indices)[0]
     self._weighting = None
     if model.is_masked and batching.batch_size is not None:
@@ -73,7 +74,7 @@ class WholeArrays:
     elif self.plan.is_padded:
       indices = indices[: tf.gather(self.plan.sizes, i)]
     batch = collections.OrderedDict(x=tf.gather(self.x, indices), y=tf.gather(self.y, indices))
-    # Distinct for each step, and cheap: the generator scrambles neighbouring seeds.
+    # Distinct for each step, and cheap: generators take neighbouring seeds for unlike ones.
     return LocalStep(batch, weighting, tf.stack([self._seeds[0], self._seeds[1] + i]))
 
   def mean_gradient(self, theta, non_trainable):
@@ -109,7 +110,7 @@ class GroupOfArrays:
     # Steps first: [K, G, ...]. A client that has no step left has shares 0 in all its examples.
     self._indices = _pad_and_stack([c.plan.indices for c in clients], axis=1)
     self._weighting = _pad_and_stack([c.plan.shares_and_size() for c in clients], axis=1)
-    self._seeds = tf.stack([c.seed for c in clients])
+    self._seeds = tf.stack([c.step_seed for c in clients])
 
   def run(self, step, state):
     """All local steps; returns the state, K_i [G] and n_i [G]."""
@@ -142,7 +143,7 @@ class Batches:
   def __init__(self, model, seed, data, round_number):
     self._model = model
     self._data = data
-    self._seed = batching_lib.fold(base_seed(seed), round_number)
+    self._seed = batching_lib.scramble(batching_lib.fold(base_seed(seed), round_number))
     self.num_examples = tf.zeros([])  # Known only at the end.
 
   def run(self, step, state):

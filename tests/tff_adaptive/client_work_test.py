@@ -254,6 +254,39 @@ def test_dropout_differs_between_clients_given_as_batches():
     assert np.array_equal(*h) == alike
 
 
+@pytest.mark.parametrize('given_as', ['whole arrays', 'groups', 'batches'])
+def test_no_two_local_steps_draw_the_same(given_as):
+  cells = 10**6
+
+  def forward(weights, x, training, seed):
+    del training
+    drawn = tf.random.stateless_uniform([], seed, maxval=cells, dtype=tf.int32)
+    return weights[0][drawn] * tf.ones_like(x[:, 0])  # Its gradient tells what was drawn.
+
+  model = models.Model(
+    initial_weights=(np.zeros(cells, np.float32),),
+    forward=forward,
+    example_loss=lambda y_hat, y: y_hat,
+    x_spec=tf.TensorSpec([None, 5], tf.float32),
+    y_spec=tf.TensorSpec([None], tf.int32),
+  )
+  cohort, rounds, epochs = [1, 2, 3, 4], 3, 2  # Neighbours, as rounds and steps are.
+  batching = None if given_as == 'batches' else Batching(4, epochs)
+  process = algorithms.build_fed_avg(
+    model, client_learning_rate=0.1, batching=batching, client_weighting='uniform'
+  )
+  if given_as == 'batches':
+    data = [_datasets()[i].repeat(epochs) for i in cohort]
+  else:
+    data = [small_problem.element(small_problem.clients()[i], i) for i in cohort]
+  steps = sum(epochs * -(-small_problem.NUM_EXAMPLES[i] // 4) for i in cohort)
+  state = process.initialize()
+  with execution.graph_context(clients_per_step=4 if given_as == 'groups' else 1):
+    for _ in range(rounds):
+      state = process.next(state, data).state
+  assert np.count_nonzero(state.global_model_weights.trainable[0]) == rounds * steps
+
+
 class _PullBack(corrections.Correction):
   """Keeps where it ended, under another name than h, and begins at the initial weights."""
 
