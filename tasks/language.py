@@ -58,14 +58,15 @@ def token_weights(y: tf.Tensor, padding: str) -> tf.Tensor:
 class TokenMeanModel(models.Model):
   """A model whose training loss is a mean over a batch's tokens, however its examples share them.
 
-  That is the loss of TFF 0.87's baseline tasks: examples with more padding count less.
+  That is the loss of TFF 0.87's baseline tasks: examples with more padding count less. The metric
+  'loss' stays the mean of the examples' losses, which is less by the share of padded steps.
   """
 
-  def loss_and_metrics(self, weights, x, y, **options):
-    """As `models.Model.loss_and_metrics`; 'read' must be the first metric."""
-    loss, means = super().loss_and_metrics(weights, x, y, **options)
-    # means: loss, 1, share of the steps that were read, 1, ...
-    return tf.math.divide_no_nan(loss, means[..., 2]), means
+  def batch_loss(self, mean_loss, y, shares):
+    """The mean over the steps whose input is not padding."""
+    read = tf.reduce_mean(unmasked(y), -1)
+    share = tf.reduce_mean(read, -1) if shares is None else tf.reduce_sum(read * shares, -1)
+    return tf.math.divide_no_nan(mean_loss, share)
 
 
 def accuracy(ignored: Sequence[int]) -> Callable:
@@ -104,8 +105,7 @@ def build_model(
       [..., T, B, vocabulary].
     steps: T, the length of a sequence.
     metrics: Accuracies by name, each with the targets it ignores.
-    padding: As in `token_weights`; 'tff' also takes the mean over a batch's tokens, and has the
-      metric 'read', the share of the steps whose input is not padding.
+    padding: As in `token_weights`; 'tff' also takes the mean over a batch's tokens.
 
   Returns:
     A model of int32 inputs and targets [T] that also takes a leading client axis.
@@ -129,19 +129,12 @@ def build_model(
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
     return tf.reduce_sum(losses * token_weights(y, padding), -1)
 
-  def share_read(logits, y):
-    del logits
-    share = tf.reduce_mean(unmasked(y), -1)
-    return share, tf.ones_like(share)
-
   spec = tf.TensorSpec([None, steps], tf.int32)
-  accuracies = [(n, accuracy(ignored)) for n, ignored in metrics.items()]
-  is_tff = padding == 'tff'
-  return (TokenMeanModel if is_tff else models.Model)(
+  return (TokenMeanModel if padding == 'tff' else models.Model)(
     initial_weights=weights,
     forward=forward,
     example_loss=example_loss,
-    metrics=collections.OrderedDict([('read', share_read), *accuracies] if is_tff else accuracies),
+    metrics=collections.OrderedDict((n, accuracy(ignored)) for n, ignored in metrics.items()),
     x_spec=spec,
     y_spec=spec,
     client_axis=True,

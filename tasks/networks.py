@@ -175,14 +175,13 @@ def group_norm(
 class SummedLossModel(models.Model):
   """A model whose training loss is the sum, not the mean, over a batch's examples."""
 
-  def loss_and_metrics(self, weights, x, y, *, shares=None, **options):
-    """As `models.Model.loss_and_metrics`, with the summed loss."""
-    loss, means = super().loss_and_metrics(weights, x, y, shares=shares, **options)
+  def batch_loss(self, mean_loss, y, shares):
+    """The sum of the examples' losses."""
     if shares is None:
       count = tf.shape(y)[-len(self.input_spec['y'].shape)]
     else:
       count = tf.math.count_nonzero(shares, -1)
-    return loss * tf.cast(count, loss.dtype), means
+    return mean_loss * tf.cast(count, mean_loss.dtype)
 
 
 def classifier(

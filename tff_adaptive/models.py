@@ -52,8 +52,9 @@ def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Ten
 class Model(tff.learning.models.FunctionalModel):
   """A functional TFF model that also takes a seed and per-example weights.
 
-  It runs unchanged in TFF's own algorithms (where dropout draws from TensorFlow's stateful
-  generator); this project's algorithms use `loss_and_metrics`, which is a pure function.
+  It runs in TFF's own algorithms too, but for two things: dropout draws from TensorFlow's stateful
+  generator there, and a `penalty` is left out, as TFF's loss is not given the weights. This
+  project's algorithms use `loss_and_metrics`, which is a pure function.
   """
 
   def __init__(
@@ -106,7 +107,10 @@ class Model(tff.learning.models.FunctionalModel):
       return forward(tuple(model_weights[0]), x, training, seed)
 
     def loss_fn(output, label, sample_weight=None):
-      return _weighted_mean(example_loss(output, label), sample_weight)
+      shares = None
+      if sample_weight is not None:
+        shares = tf.math.divide_no_nan(sample_weight, tf.reduce_sum(sample_weight))
+      return self.batch_loss(_mean(example_loss(output, label), shares), label, shares)
 
     @tf.function
     def initialize_metrics():
@@ -141,6 +145,22 @@ class Model(tff.learning.models.FunctionalModel):
     """Metric sums before the first batch: name -> float32 [2] of zeros."""
     return collections.OrderedDict((n, tf.zeros([2])) for n in self.metric_names)
 
+  def batch_loss(
+    self, mean_loss: tf.Tensor, y: tf.Tensor, shares: Optional[tf.Tensor]
+  ) -> tf.Tensor:
+    """What is minimised on a batch, without the penalty: here the mean; for models to override.
+
+    Args:
+      mean_loss: The mean of the examples' losses, [], or [G] with a client axis.
+      y: Labels [B, ...], or [G, B, ...].
+      shares: As in `loss_and_metrics`.
+
+    Returns:
+      A tensor like `mean_loss`.
+    """
+    del y, shares
+    return mean_loss
+
   def loss_and_metrics(
     self,
     weights: Sequence[tf.Tensor],
@@ -163,19 +183,20 @@ class Model(tff.learning.models.FunctionalModel):
       seed: int32 [2], or None for no dropout.
 
     Returns:
-      `(loss, means)`: the scalar mean loss (with the penalty, if any), and float32 [2 M]: for
+      `(loss, means)`: the scalar `batch_loss` (with the penalty, if any), and float32 [2 M]: for
       each of the M metrics its mean numerator and its mean denominator. With a client axis,
       [G] and [G, 2 M].
     """
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
     losses = self.example_loss(predictions, y)
-    loss = _mean(losses, shares)
-    means = [loss, tf.ones_like(loss)]
+    mean_loss = _mean(losses, shares)
+    means = [mean_loss, tf.ones_like(mean_loss)]
     for fn in self.metric_fns.values():
       numerator, denominator = fn(predictions, y)
       means.append(_mean(numerator, shares))
-      means.append(tf.ones_like(loss) if denominator is None else _mean(denominator, shares))
+      means.append(tf.ones_like(mean_loss) if denominator is None else _mean(denominator, shares))
     means = tf.stack([tf.cast(m, tf.float32) for m in means], axis=-1)
+    loss = self.batch_loss(mean_loss, y, shares)
     if self.penalty is not None and training:
       loss += self.penalty(tuple(weights))
     return loss, means
@@ -196,14 +217,6 @@ def _mean(values, shares):
   if shares is None:
     return tf.reduce_mean(values, axis=-1)
   return tf.reduce_sum(values * tf.cast(shares, values.dtype), axis=-1)
-
-
-def _weighted_mean(losses, weight):
-  if weight is None:
-    return tf.reduce_mean(losses, axis=-1)
-  weight = tf.cast(weight, losses.dtype)
-  total = tf.reduce_sum(losses * weight, axis=-1)
-  return tf.math.divide_no_nan(total, tf.reduce_sum(weight, axis=-1))
 
 
 def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
