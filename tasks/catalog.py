@@ -4,8 +4,8 @@ Nothing here needs TensorFlow, so that a command line can list tasks and default
 
 Two families of values. "Adaptive Federated Optimization" (FedOpt) tuned base-10 logarithms of the
 client rate, the server rate and tau for each task and optimizer (appendix D). AdaBest uses one
-setting for all its algorithms (section 4.2). `is_tuned` tells whether a paper chose the rates or
-this project did.
+setting for all its algorithms (section 4.2). The rates of FedOpt's six tasks and of AdaBest's three
+are theirs; those of the others were chosen here.
 """
 
 import dataclasses
@@ -40,7 +40,6 @@ class Entry:
     client_epochs: Local epochs.
     max_examples_per_client: Examples a client uses at most; None means all.
     extra: Further flags that hold for every algorithm.
-    is_tuned: Whether a paper tuned the rates above for this task.
   """
 
   description: str
@@ -54,7 +53,6 @@ class Entry:
   client_epochs: int = 1
   max_examples_per_client: Optional[int] = None
   extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  is_tuned: bool = False
 
 
 def _ada_best(description, loader, weight_decay):
@@ -100,7 +98,6 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       client_rate=(-1.5, -1.5, -1.5, -1.5, -1),
       server_rate=(-1, -2.5, -2.5, -0.5, 0),
       tau=(-2, -4, -4),
-      is_tuned=True,
     ),
     'emnist_ae': Entry(
       'EMNIST autoencoder with a code of 30 (FedOpt)',
@@ -111,7 +108,6 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       client_rate=(1.5, 1, 1, 0.5, 1),
       server_rate=(-1.5, -1.5, -1.5, 0, 0),
       tau=(-3, -3, -3),
-      is_tuned=True,
     ),
     'shakespeare': Entry(
       'next character in Shakespeare by role, two LSTMs (FedOpt)',
@@ -123,7 +119,6 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       server_rate=(-0.5, -2, -2, -0.5, 0),
       tau=(-1, -3, -3),
       extra=_TOKENS,
-      is_tuned=True,
     ),
     'stackoverflow_nwp': Entry(
       'next word in Stack Overflow by user, LSTM (FedOpt)',
@@ -136,7 +131,6 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       server_rate=(-1.5, -2, -2, 0, 0),
       tau=(-4, -5, -5),
       extra=_TOKENS,
-      is_tuned=True,
     ),
     'stackoverflow_lr': Entry(
       'tags of Stack Overflow sentences by user, logistic regression (FedOpt)',
@@ -148,7 +142,6 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       client_rate=(2, 2, 2, 2, 2),
       server_rate=(1, -0.5, -0.5, 0, 0),
       tau=(-2, -5, -5),
-      is_tuned=True,
     ),
     'cifar100': Entry(
       'CIFAR-100 by Pachinko allocation, ResNet-18 with group normalisation (FedOpt)',
@@ -159,7 +152,6 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       client_rate=(-1, -1.5, -1.5, -1.5, -1),
       server_rate=(-1, 0, 0, 0, 0.5),
       tau=(-2, -1, -1),
-      is_tuned=True,
     ),
     'cifar10': Entry(
       'CIFAR-10 by label Dirichlet 0.1, ResNet-18 with group normalisation (FedOpt)',
@@ -287,13 +279,6 @@ def defaults(task: str, algorithm: str) -> dict[str, Any]:
   if algorithm == 'ada_best':
     values['beta'] = _BETA
   return values
-
-
-def is_tuned(task: str, algorithm: str) -> bool:
-  """Whether a paper tuned this task's rates for this algorithm."""
-  if algorithm in FED_OPT:
-    return TASKS[task].is_tuned
-  return TASKS[task].extra.get('client_schedule') == 'round_decay'
 
 
 def _power(exponent: float) -> float:

@@ -210,10 +210,10 @@ def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model
   mean, deviation = (np.array(s, np.float32) for s in _STATISTICS[num_classes])
 
   def forward(weights, x, training, seed):
-    if training and augment and seed is not None:
-      x = distort(x, seed)
     # In the weights' dtype, which mixed precision narrows.
     x = tf.cast((tf.cast(x, tf.float32) / 255 - mean) / deviation, weights[0].dtype)
+    if training and augment and seed is not None:
+      x = distort(x, seed)
     for kernel, bias in (weights[:2], weights[2:4]):
       x = networks.max_pool(tf.nn.relu(networks.conv(x, kernel, bias)), 2, 2)
     h = networks.flatten(x)
@@ -227,11 +227,11 @@ def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model
 def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   """Flips and shifts images, each with probability 0.5; shifts are up to 4 pixels each way.
 
-  AdaBest names both and their probability (appendix D.1) but not the size of the crop; padding by
-  4 with zeros is the usual one.
+  AdaBest names both and their probability (appendix D.1) and follows FedDyn, in whose code the crop
+  is out of the standardised image with 4 zeros, the mean colour, around it.
 
   Args:
-    x: uint8 [B, 32, 32, 3], or [G, B, 32, 32, 3] with a client axis.
+    x: Images, standardised, [B, 32, 32, 3], or [G, B, 32, 32, 3] with a client axis.
     seed: int32 [2], or [G, 2].
 
   Returns:

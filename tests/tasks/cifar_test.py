@@ -126,10 +126,21 @@ def test_the_cnn_of_adabest():
   np.testing.assert_array_equal(off, run[1])
 
 
+def test_crops_are_filled_with_the_mean_colour():
+  model = cifar.build_cnn(1, 10)
+  mean = np.array(cifar._STATISTICS[10][0]) * 255
+  grey = np.broadcast_to(np.round(mean).astype(np.uint8), [64, 32, 32, 3])
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  distorted = model.forward(weights, grey, True, tf.constant([1, 2]))
+  plain = model.forward(weights, grey, False, None)
+  np.testing.assert_allclose(distorted, plain, atol=0.01)  # Any other fill would show an edge.
+  assert np.abs(plain - model.forward(weights, 0 * grey, False, None)).max() > 0.1
+
+
 def test_augmentation_changes_half_of_the_images_each_way():
   x = tf.constant(np.repeat(X[:1], 600, 0))
   made = cifar.distort(x, tf.constant([4, 5])).numpy()
-  assert made.dtype == np.uint8
+  assert made.dtype == X.dtype
   plain = np.mean([np.array_equal(m, X[0]) for m in made])
   mirrored = np.mean([np.array_equal(m, X[0, :, ::-1]) for m in made])
   # Neither shifted: 1/2 + 1/2 / 81; half of those are mirrored.

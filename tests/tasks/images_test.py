@@ -69,6 +69,15 @@ def test_mnist_is_split_as_in_the_fedavg_paper():
     tasks.load('mnist_2nn', data.DATA_DIR, split='shard')
 
 
+def test_statistics_of_pixels_are_numpys():
+  x = np.random.default_rng(0).integers(0, 256, [7, 28, 28, 1]).astype(np.uint8)
+  mean, deviation = images.pixel_statistics(x)
+  assert (mean, deviation) == pytest.approx((x.mean(), x.std()))
+  made, _ = images.standardise(x, None, mean, deviation)
+  np.testing.assert_allclose((made.mean(), made.std()), (0, 1), atol=1e-5)
+  assert images.pixel_statistics(np.full_like(x, 9)) == (9, 1)
+
+
 @data.needs('letters.npz')
 def test_letters_hold_one_client_in_eleven_out():
   task = tasks.load('emnist_letters', data.DATA_DIR, seed=3)
@@ -77,6 +86,10 @@ def test_letters_hold_one_client_in_eleven_out():
   assert kept + len(task.validation['y']) == 6862
   assert len(task.test['y']) == 1196
   assert set(np.unique(task.test['y'])) == set(range(26))
+  for x in (task.validation['x'], task.test['x']):  # Standardised by the training split.
+    assert x.dtype == np.float32
+    assert abs(x.mean()) < 0.05
+    assert abs(x.std() - 1) < 0.05
   unlike = [
     tasks.load('emnist_letters', data.DATA_DIR, alpha=a).notes['partition']['total_variation']
     for a in (0.03, 0.3, None)
