@@ -140,20 +140,25 @@ def test_one_whole_step_is_a_step_on_the_pooled_examples():
 
 
 def test_beta_decays_when_h_stays_above_its_minimum():
-  """Two rounds without a new minimum of ||h|| halve beta, and the count begins anew."""
+  """Two rounds without a new minimum of ||h|| since its maximum halve beta."""
   ada_best = corrections.AdaBest(0.1, 0.8, plateau_decay=0.5, plateau_rounds=2)
   state = ada_best.server_state((tf.zeros([1]),))
-  h, beta, lowest, since = 0.0, 0.8, np.inf, 0
-  falls = 0
-  for t, g in enumerate([1.0, 0.5, 0.2, -0.6, -0.5, 0.9, 0.8, 0.1, -0.05, 0.4, 0.3, 0.3], 1):
+  h, beta, norms, since = 0.0, 0.8, [], 0
+  falls = []
+  # Builds up, falls, rises again to no new maximum, and then to one.
+  updates = [1.0, 0.5, 0.6, 0.9, -0.6, -0.5, 0.5, 0.4, 0.3, 0.3, 4.0, 9.0, -9.0, 0.3, 0.3, 0.5, 0.5]
+  for t, g in enumerate(updates, 1):
     h = beta * (h + g)
-    since = 0 if abs(h) < lowest else since + 1
-    lowest = min(lowest, abs(h))
+    norms.append(abs(h))
+    peak = int(np.argmax(norms))
+    since = 0 if abs(h) <= min(norms[peak:]) else since + 1
     if since == 2:
-      beta, since, falls = beta / 2, 0, falls + 1
+      beta, since = beta / 2, 0
+      falls.append(t)
     server = base.ServerRound((tf.constant([g]),), tf.zeros([]), tf.constant(3.0), tf.constant(t))
     state, direction = ada_best.server_update(state, server)
     assert float(state['h'][0][0]) == pytest.approx(h, abs=1e-6)
     assert float(direction[0][0]) == pytest.approx(g + h, abs=1e-6)
     assert float(state['beta']) == pytest.approx(beta)
-  assert falls >= 2
+  assert falls[0] > 4  # Not while it builds up.
+  assert len(falls) >= 2

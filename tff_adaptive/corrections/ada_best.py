@@ -25,7 +25,8 @@ class AdaBest(base.Correction):
     scale_mu: Whether mu_i = mu n-bar / n_i, with n-bar the mean number of examples of the clients
       seen so far, for unbalanced clients. False: mu_i = mu.
     plateau_decay: If given, beta is multiplied by it whenever ||h|| has not reached a new minimum
-      for `plateau_rounds` rounds.
+      for `plateau_rounds` rounds. h starts at zero and first builds up: a new maximum of ||h||
+      counts as a minimum, from which on lower ones are looked for.
     plateau_rounds: See `plateau_decay`.
   """
 
@@ -53,6 +54,7 @@ class AdaBest(base.Correction):
       h=base.zeros(weights),
       beta=tf.constant(self.beta, tf.float32),
       lowest_h_norm=tf.constant(float('inf')),
+      highest_h_norm=tf.zeros([]),
       rounds_since=tf.zeros([], tf.int32),
       examples_seen=tf.zeros([]),
       clients_seen=tf.zeros([]),
@@ -89,10 +91,11 @@ class AdaBest(base.Correction):
     return new, base.combine(tf.add, server.g_bar, h)
 
   def _decay_beta(self, state, h_norm):
-    lower = h_norm < state['lowest_h_norm']
-    since = tf.where(lower, 0, state['rounds_since'] + 1)
+    lower, higher = h_norm < state['lowest_h_norm'], h_norm > state['highest_h_norm']
+    since = tf.where(lower | higher, 0, state['rounds_since'] + 1)
     plateau = since >= self.plateau_rounds
-    state['lowest_h_norm'] = tf.minimum(state['lowest_h_norm'], h_norm)
+    state['lowest_h_norm'] = tf.where(lower | higher, h_norm, state['lowest_h_norm'])
+    state['highest_h_norm'] = tf.where(higher, h_norm, state['highest_h_norm'])
     state['rounds_since'] = tf.where(plateau, 0, since)
     state['beta'] = tf.where(plateau, state['beta'] * self.plateau_decay, state['beta'])
 
