@@ -96,7 +96,10 @@ class Crew:
     self.tell(self._begin(f'worker {worker.address} is lost ({reason}); its work goes to {others}'))
 
   def _bring_back(self):
-    if not self._lost or time.monotonic() < self._next_try:
+    if not self._lost:
+      return
+    is_somebody_left = len(self._lost) < len(self._workers)
+    if is_somebody_left and time.monotonic() < self._next_try:
       return
     self._next_try = time.monotonic() + _RETURN_SECONDS
     tried = list(self._lost)

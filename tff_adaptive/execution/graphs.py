@@ -1,5 +1,6 @@
 """A serialized TensorFlow computation of TFF as a Python callable on tensors."""
 
+import hashlib
 from typing import Any
 
 import tensorflow as tf
@@ -35,6 +36,7 @@ class ImportedGraph:
     """
     graph_def = tf.compat.v1.GraphDef()
     proto.graph_def.Unpack(graph_def)
+    _name_functions_apart(graph_def)
     self.group = groups.find(proto)
     self._parameter = _binding_names(proto.parameter)
     result_names = [name for name, _ in _binding_names(proto.result)]
@@ -99,6 +101,32 @@ def _binding_names(binding) -> list[tuple[str, bool]]:
   if kind == 'sequence':
     return [(binding.sequence.variant_tensor_name, True)]
   return [pair for element in binding.struct.element for pair in _binding_names(element)]
+
+
+def _name_functions_apart(graph_def):
+  """Names the functions of a graph by its digest too.
+
+  TensorFlow numbers them in each process: graphs of two others may have unlike ones of one name.
+  """
+  digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True)).hexdigest()[:16]
+  names = {f.signature.name: f'{f.signature.name}_{digest}' for f in graph_def.library.function}
+
+  def rename(function):
+    if function.name in names:
+      function.name = names[function.name]
+
+  for node in _all_nodes(graph_def):
+    node.op = names.get(node.op, node.op)
+    for attr in node.attr.values():
+      if attr.HasField('func'):
+        rename(attr.func)
+      for function in attr.list.func:
+        rename(function)
+  for function in graph_def.library.function:
+    function.signature.name = names[function.signature.name]
+  for gradient in graph_def.library.gradient:
+    gradient.function_name = names.get(gradient.function_name, gradient.function_name)
+    gradient.gradient_func = names.get(gradient.gradient_func, gradient.gradient_func)
 
 
 def _all_nodes(graph_def):

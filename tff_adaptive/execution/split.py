@@ -11,7 +11,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Optional
 
+import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow.python.framework import op_def_registry
 
 from tff_adaptive.execution import program
 
@@ -87,7 +89,7 @@ class _Splitter:
       needs = [known.get(key, 0) for key in self._needs(call)]
       placement = getattr(call.type_signature, 'placement', None)
       at_clients = placement is tff.CLIENTS or _is_aggregate(call)
-      if placement is None and not needs:
+      if placement is None and not needs and not _draws(call):
         self._stages[name] = None
         continue
       stage = max(needs, default=0)
@@ -250,6 +252,24 @@ class _Splitter:
       return known[keys[int(name)]]
 
     return resolve(self._rewrite(self._result, outside))
+
+
+def _draws(call):
+  """Whether two calls may give unlike values: it must be one then, made at the server."""
+  if not isinstance(call, tff.framework.Call):
+    return False
+  function = call.function
+  if not isinstance(function, tff.framework.CompiledComputation):
+    return False
+  graph_def = tf.compat.v1.GraphDef()
+  function.proto.tensorflow.graph_def.Unpack(graph_def)
+  nodes = [*graph_def.node, *(n for f in graph_def.library.function for n in f.node_def)]
+  return any(_is_stateful(node.op) for node in nodes)
+
+
+def _is_stateful(op):
+  definition = op_def_registry.get(op)  # None: a function's name.
+  return definition is not None and definition.is_stateful
 
 
 def _is_aggregate(call):

@@ -195,24 +195,50 @@ def dataset_variant(value: Any, element_type: tff.types.Type) -> tf.Tensor:
     )
     if not fits:
       raise TypeError(f'expected a sequence of {element_type}, found {value.element_spec}')
-  return tf.data.experimental.to_variant(value)
+  return _with_new_shuffles(value)
+
+
+def _with_new_shuffles(dataset):
+  """The variant of a dataset whose shuffles begin anew, as they do where TFF has serialized it.
+
+  A dataset's own variant has generators of random numbers that go on from one reading to the next:
+  a second round would see another order, and a resumed run another than one that was not stopped.
+  """
+  variant = tf.data.experimental.to_variant(dataset)
+  if not _is_shuffled(dataset):
+    return variant
+  graph_def = tf.compat.v1.GraphDef.FromString(
+    tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy()
+  )
+  for node in graph_def.node:
+    if node.op == 'ShuffleDatasetV3':  # Its last input would find the old generator by name.
+      node.op = 'ShuffleDataset'
+      del node.input[4]
+  return tf.raw_ops.DatasetFromGraph(graph_def=graph_def.SerializeToString())
+
+
+def _is_shuffled(dataset):
+  is_one = type(dataset).__name__ == '_ShuffleDataset'
+  return is_one or any(map(_is_shuffled, dataset._inputs()))  # There is no public way.
 
 
 def _dataset_from_elements(elements, element_type):
   types = leaf_types(element_type)
   order = dataset_order(element_type)
-  dataset = None
+  pieces = []
   for shapes, rows in itertools.groupby(
     ([to_tensor(v, t) for v, t in zip(flatten(e, element_type), types)] for e in elements),
     key=lambda row: [v.shape.as_list() for v in row],
   ):
     columns = list(zip(*rows)) if shapes else []
-    piece = tf.data.Dataset.from_tensor_slices(tuple(tf.stack(columns[i]) for i in order))
-    dataset = piece if dataset is None else dataset.concatenate(piece)
-  if dataset is None:
+    pieces.append(tf.data.Dataset.from_tensor_slices(tuple(tf.stack(columns[i]) for i in order)))
+  if not pieces:
     empty = tuple(tf.zeros([d or 0 for d in types[i].shape], types[i].dtype) for i in order)
-    dataset = tf.data.Dataset.from_tensors(empty).take(0)
-  return dataset
+    return tf.data.Dataset.from_tensors(empty).take(0)
+  while len(pieces) > 1:  # Pairwise: a chain of thousands would be slow, and too deep to read.
+    pairs = zip(pieces[::2], pieces[1::2])
+    pieces = [a.concatenate(b) for a, b in pairs] + pieces[len(pieces) & ~1 :]
+  return pieces[0]
 
 
 class ClientValues(collections.abc.Sequence):

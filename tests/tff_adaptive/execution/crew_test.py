@@ -46,3 +46,24 @@ def test_an_error_is_raised_though_another_workers_machine_is_silent(monkeypatch
   assert silent.closed.is_set()
   assert not good.closed.is_set()
   assert [line.split(' (')[0] for line in lines] == ['Worker silent is lost']
+
+
+def test_after_all_are_lost_the_next_work_tries_them_at_once():
+  class Restarted(Worker):
+    is_there = False
+
+    def connect(self):
+      self.is_there = True
+
+  worker = Restarted('restarted')
+  alone = crew.Crew([worker])
+  alone.tell = lambda line: None
+
+  def task(worker):
+    if not worker.is_there:
+      raise connections.WorkerLost('it ended')
+    return 7
+
+  with pytest.raises(crew.WorkersLost):
+    alone.run([task])
+  assert alone.run([task]) == [7]

@@ -115,3 +115,19 @@ def test_a_whole_client_may_be_a_list_or_a_dataset(graph):
     assert list(engines.run(graph, sums, [client, client])) == [3, 3]
   with pytest.raises(tf.errors.InvalidArgumentError, match='more than one element'):
     engines.run(graph, sums, [[element, element]])
+
+
+def test_a_shuffled_dataset_that_is_kept_begins_anew_in_each_call(native, graph):
+  @tff.tensorflow.computation(tff.SequenceType(np.int32))
+  def digest(numbers):
+    return numbers.reduce(tf.constant(0), lambda total, i: (3 * total + i) % 100003)
+
+  comp = tff.federated_computation(
+    lambda x: tff.federated_map(digest, x), at_clients(tff.SequenceType(np.int32))
+  )
+  shuffled = tf.data.Dataset.range(20).map(lambda i: tf.cast(i, tf.int32)).shuffle(20, seed=1)
+  kept = [shuffled, shuffled.repeat(2), shuffled.batch(3).unbatch(), shuffled.take(9)]
+  expected = [int(x) for x in engines.run(native, comp, kept)]
+  for _ in range(3):
+    assert [int(x) for x in engines.run(graph, comp, kept)] == expected
+  assert expected[0] != int(engines.run(graph, digest, list(range(20))))  # It is shuffled.

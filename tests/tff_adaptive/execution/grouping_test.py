@@ -94,6 +94,38 @@ def test_a_computation_of_another_process_is_none_of_this_one(tmp_path):
   assert run(at_clients(mine), [1.0, 2.0]) == [3, 6]
 
 
+SAVE_SCALING = """
+import sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+factor = float(sys.argv[2])
+scale = tf.function(lambda x: factor * x)
+comp = tff.tensorflow.computation(lambda x: scale(x), np.float32)
+with open(sys.argv[1], 'wb') as file:
+  file.write(tff.framework.serialize_computation(comp).SerializeToString())
+"""
+
+
+@pytest.mark.slow
+def test_functions_of_one_name_from_two_processes_are_told_apart(tmp_path):
+  paths = {factor: tmp_path / str(factor) for factor in (2, 3)}
+  saving = [
+    subprocess.Popen([sys.executable, '-c', SAVE_SCALING, str(path), str(factor)])
+    for factor, path in paths.items()
+  ]
+  assert [process.wait() for process in saving] == [0, 0]
+  names = []
+  for factor, path in paths.items():
+    proto = computation_pb2.Computation.FromString(path.read_bytes())
+    graph_def = tf.compat.v1.GraphDef()
+    proto.tensorflow.graph_def.Unpack(graph_def)
+    names.append([f.signature.name for f in graph_def.library.function])
+    scale = tff.framework.deserialize_computation(proto)
+    assert run(at_clients(scale), [1.0, 2.0]) == [factor, 2 * factor]
+  assert names[0] == names[1] != []
+
+
 ONE_ARGUMENT = [
   (np.float32, lambda x: 2 * x, [1.0, 2.0, 3.0]),
   (computations.STRUCT, lambda s: s['a'], [dict(a=float(i), b=i) for i in range(3)]),

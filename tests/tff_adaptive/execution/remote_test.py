@@ -86,6 +86,25 @@ def test_equal_to_tffs_context_of_mergeable_computations(name, workers):
     np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
 
 
+def test_a_random_value_of_no_place_is_one_value_everywhere(workers):
+  draw = tff.tensorflow.computation(lambda: tf.random.uniform([]))
+  add = tff.tensorflow.computation(lambda x, s: tf.cast(x, tf.float32) + s, (np.int32, np.float32))
+
+  @tff.federated_computation(on_workers.AT_CLIENTS)
+  def comp(x):
+    drawn = draw()
+    pairs = tff.federated_zip((x, tff.federated_value(drawn, tff.CLIENTS)))
+    masked = tff.federated_map(add, pairs)
+    return masked, tff.federated_sum(masked), tff.federated_value(drawn, tff.SERVER)
+
+  with on_workers.context(workers.addresses[:2]):
+    masked, total, drawn = comp([0] * 6)
+    again = comp([0])[2]
+  np.testing.assert_array_equal(masked, [drawn] * 6)
+  np.testing.assert_allclose(total, 6 * drawn, rtol=1e-6)
+  assert again != drawn
+
+
 @pytest.mark.parametrize('count', [1, 3, 4, 11])
 def test_client_values_come_back_in_order_for_uneven_cohorts(count, workers):
   with on_workers.context(workers.addresses):
