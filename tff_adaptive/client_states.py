@@ -175,21 +175,25 @@ class ClientStateStore:
 
     Args:
       server_state_like: a server state of the same process (its initial one), which gives
-        the structure; its shapes and dtypes must be the stored ones.
+        the structure; its shapes and dtypes must be the stored ones, but a dimension of 0 may
+        have grown.
 
     Returns:
       A `Checkpoint`, or None.
 
     Raises:
-      StateError: if the stored server state is of another structure, shape or dtype.
+      StateError: if the stored server state is of another structure, shape or dtype, or
+        `server_state_like` has leaves that could not be stored.
     """
     if self._file is None:
       return None
+    like = tree.flatten(server_state_like)
+    for leaf in like:  # Now, and not only at the first checkpoint.
+      packing.checked_leaf(leaf)
     values = dict(self._query('SELECT key, value FROM run'))
     if 'round' not in values:
       return None
     rows = self._query('SELECT dtype, shape, data FROM server ORDER BY position')
-    like = tree.flatten(server_state_like)
     stored = [
       np.frombuffer(data, dtype=np.dtype(dtype)).reshape(json.loads(shape))
       for dtype, shape, data in rows
@@ -206,14 +210,6 @@ class ClientStateStore:
       server_state=tree.unflatten_as(server_state_like, leaves),
       metadata=json.loads(values['metadata']),
     )
-
-  def num_seen(self) -> int:
-    """Returns how many clients have a state of their own."""
-    if self._file is None:
-      return len(self._cache)
-    (stored,) = self._query('SELECT count(*) FROM client')[0]
-    new = (c for c in self._dirty if not self._query('SELECT 1 FROM client WHERE id = ?', c))
-    return stored + sum(1 for _ in new)
 
   def close(self) -> None:
     """Closes the file; what was not committed is dropped."""

@@ -4,7 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any
 
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
@@ -15,22 +15,21 @@ _GROUPS = ('train', 'validation', 'inference', 'seconds')
 class EventLog:
   """Scalars by round, in TensorBoard's event format."""
 
-  def __init__(self, folder: str, *, purge_step: Optional[int] = None):
+  def __init__(self, folder: str, *, purge_step: int):
     """Starts a new event file.
 
     Args:
       folder: Where event files lie; made if need be.
       purge_step: TensorBoard is told to forget what earlier files say of this round and
-        later ones; None at a run's start.
+        later ones.
     """
     os.makedirs(folder, exist_ok=True)
     name = f'events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}'
     self._file = open(os.path.join(folder, name), 'wb')  # noqa: SIM115
     self._writer = record_writer.RecordWriter(self._file)
     self._write(event_pb2.Event(file_version='brain.Event:2'))
-    if purge_step is not None:
-      start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-      self._write(event_pb2.Event(step=purge_step, session_log=start))
+    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+    self._write(event_pb2.Event(step=purge_step, session_log=start))
 
   def append(self, row: Mapping[str, Any]) -> None:
     """Writes one round's row; `round` is the step."""

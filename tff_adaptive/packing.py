@@ -59,7 +59,10 @@ def num_bytes(state: Any) -> int:
 def checked_leaf(leaf: Any) -> np.ndarray:
   array = np.asarray(leaf)
   if array.dtype.hasobject or array.dtype.kind in 'USV':
-    raise StateError(f'A state holds {leaf!r}; only numbers can be stored.')
+    raise StateError(
+      f'A state holds {leaf!r:.80} of dtype {array.dtype}; only numbers of dtypes that NumPy has'
+      ' can be stored.'
+    )
   return array
 
 
@@ -68,12 +71,16 @@ def describe(leaf: np.ndarray) -> str:
 
 
 def difference(found: Sequence[np.ndarray], wanted: Sequence[Any]) -> str:
-  """Returns how the leaves' shapes and dtypes first differ; '' if they do not."""
+  """Returns how the leaves' shapes and dtypes first differ; '' if they do not.
+
+  Where a shape wanted has a 0, any number will do: something collected, which is empty at first.
+  """
   if len(found) != len(wanted):
     return f'{len(found)} leaves, not {len(wanted)}'
-  for i, (f, w) in enumerate(zip(map(describe, found), map(describe, map(checked_leaf, wanted)))):
-    if f != w:
-      return f'leaf {i} is {f}, not {w}'
+  for i, (f, w) in enumerate(zip(found, map(checked_leaf, wanted))):
+    fits = len(f.shape) == len(w.shape) and all(a == b or not b for a, b in zip(f.shape, w.shape))
+    if f.dtype != w.dtype or not fits:
+      return f'leaf {i} is {describe(f)}, not {describe(w)}'
   return ''
 
 

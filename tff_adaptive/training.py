@@ -193,22 +193,23 @@ class _Run:
   def to_the_end(self, stop: interrupts.StopGuard, test_fn: Optional[EvaluateFn]) -> TrainingResult:
     config = self._config
     if not self._log.columns:
-      self._record({'round': 0, **self._evaluation()})
+      self._record({'round': 0, **self._evaluation(self._state)})
     while self.round < config.rounds and not stop.requested:
+      number = self.round + 1
       try:
-        new_state, row, put = self._step(self.round + 1)
-      except client_states.StateError:
-        raise  # There is no saving then.
+        new_state, row, put = self._step(number)
+        self._check(new_state, row)
+        if number % config.rounds_per_evaluation == 0 or number == config.rounds:
+          row.update(self._evaluation(new_state))
+      except (client_states.StateError, NonFiniteWeightsError):
+        raise  # There is no saving, or nothing worth it.
       except Exception:
         self._save()  # Of the last whole round.
         if stop.requested:  # A signal may have ended TFF's worker too.
           break
         raise
-      self._check(new_state, row)
       put()
-      self._state, self.round = new_state, self.round + 1
-      if self.round % config.rounds_per_evaluation == 0 or self.round == config.rounds:
-        row.update(self._evaluation())
+      self._state, self.round = new_state, number
       self._record(row)
       if self.round % config.rounds_per_checkpoint == 0:
         self._save()
@@ -219,7 +220,7 @@ class _Run:
     # Of this process since it began: kilobytes, on Linux.
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if test_fn is not None and is_complete:
-      summary['test'] = self._evaluated('test', 'test_inference', test_fn)
+      summary['test'] = _evaluated('test', 'test_inference', test_fn, self._state)
     if self._output_dir is not None:
       files.write_json(os.path.join(self._output_dir, 'summary.json'), summary)
       figures.draw_run(os.path.join(self._output_dir, 'curves.png'), rows)
@@ -275,21 +276,11 @@ class _Run:
         f' {loss}). Lower the server or the client learning rate, or raise tau; {kept} is kept.'
       )
 
-  def _evaluation(self) -> dict[str, float]:
+  def _evaluation(self, state) -> dict[str, float]:
     began = time.perf_counter()
-    result = self._evaluated('validation', 'inference', self._evaluate_fn)
+    result = _evaluated('validation', 'inference', self._evaluate_fn, state)
     result['seconds_evaluation'] = time.perf_counter() - began
     return result
-
-  def _evaluated(self, model_name, inference_name, evaluate_fn) -> dict[str, float]:
-    models = {model_name: self._state.global_model_weights}
-    if self._is_stateful and hasattr(self._state, 'inference_weights'):
-      models[inference_name] = self._state.inference_weights
-    return {
-      f'{name}_{metric}': float(value)
-      for name, weights in models.items()
-      for metric, value in evaluate_fn(_trainable(weights)).items()
-    }
 
   def _record(self, row):
     self._log.append(row)
@@ -314,6 +305,20 @@ class _Run:
 
 def _nothing() -> None:
   """Stands for the storing of client states where there are none."""
+
+
+def _evaluated(
+  model_name: str, inference_name: str, evaluate_fn: EvaluateFn, state: Any
+) -> dict[str, float]:
+  """Metrics of the global model, and of the weights for inference where a state has them."""
+  models = {model_name: state.global_model_weights}
+  if hasattr(state, 'inference_weights'):
+    models[inference_name] = state.inference_weights
+  return {
+    f'{name}_{metric}': float(value)
+    for name, weights in models.items()
+    for metric, value in evaluate_fn(_trainable(weights)).items()
+  }
 
 
 def _trainable(weights: Any) -> Any:

@@ -45,6 +45,13 @@ def _train(folder, rounds=20, process=None, **options):
   )
 
 
+def _saved_round(folder):
+  process = fakes.StatefulProcess()
+  path = str(folder / 'checkpoints' / 'state.sqlite')
+  with client_states.ClientStateStore(path, process.initial_client_state) as store:
+    return store.restore(process.initialize()).round_number
+
+
 def _tensorboard_steps(folder):
   events = event_accumulator.EventAccumulator(str(folder / 'tensorboard'))
   events.Reload()
@@ -64,7 +71,8 @@ def test_the_course_is_that_of_a_plain_loop_which_keeps_states_in_a_dict():
   state, states = process.initialize(), {}
   for t in range(1, 21):
     drawn = [clients.client_ids[i] for i in cohorts.sample(3, t, 20, 5)]
-    drawn.sort(key=lambda c: -len(clients.load(c)['y']))
+    order = cohorts.working_order([len(clients.load(c)['y']) for c in drawn])
+    drawn = [drawn[i] for i in order]  # The bits of the sums depend on it.
     before = [states.get(c, process.initial_client_state) for c in drawn]
     state, after, _ = process.next(state, before, [[clients.load(c)] for c in drawn])
     states.update(zip(drawn, after))
@@ -236,10 +244,47 @@ def test_an_error_in_a_round_keeps_the_rounds_before_it(tmp_path):
 
   with pytest.raises(RuntimeError, match='no luck'):
     _train(tmp_path, 20, Failing())
-  process = fakes.StatefulProcess()
-  path = str(tmp_path / 'checkpoints' / 'state.sqlite')
-  with client_states.ClientStateStore(path, process.initial_client_state) as store:
-    assert store.restore(process.initialize()).round_number == 6
+  assert _saved_round(tmp_path) == 6
+
+
+def test_an_error_in_an_evaluation_keeps_the_rounds_before_it(tmp_path):
+  def evaluate(weights):
+    if np.any(weights[0]) and is_failing:
+      raise RuntimeError('no luck')
+    return fakes.evaluate(weights)
+
+  def train(folder):
+    config = training.TrainingConfig(
+      rounds=9, clients_per_round=5, seed=3, metric='loss', rounds_per_evaluation=7
+    )
+    return training.train(
+      fakes.StatefulProcess(),
+      fakes.Clients(),
+      evaluate,
+      config,
+      output_dir=str(folder),
+      show_progress=False,
+    )
+
+  is_failing = True
+  with pytest.raises(RuntimeError, match='no luck'):
+    train(tmp_path / 'failed')
+  assert _saved_round(tmp_path / 'failed') == 6
+  is_failing = False
+  resumed, whole = train(tmp_path / 'failed'), train(tmp_path / 'whole')
+  np.testing.assert_array_equal(
+    resumed.state.global_model_weights[0], whole.state.global_model_weights[0]
+  )
+  assert _rows(tmp_path / 'failed') == _rows(tmp_path / 'whole')
+
+
+def test_a_state_that_cannot_be_stored_is_told_at_the_start(tmp_path):
+  class Named(fakes.StatelessProcess):
+    def initialize(self):
+      return {'state': super().initialize(), 'name': 'mine'}
+
+  with pytest.raises(client_states.StateError, match="holds 'mine' of dtype <U4; only numbers"):
+    _train(tmp_path, 20, Named())
 
 
 class _Bulky(fakes.StatefulProcess):

@@ -103,11 +103,6 @@ def _unknown(what: str) -> str:
   )
 
 
-def _server_value(value, type_spec):
-  """An unplaced value (lazy or not) as a node at the server."""
-  return _lazy(SERVER, type_spec, value, lambda frame: frame.resolve(value), free=True)
-
-
 def _apply(placement):
   def build(block, function_and_value):
     function, value = function_and_value
