@@ -104,6 +104,9 @@ def report(folder: str) -> str:
   if not found:
     raise ValueError(f'no run in {folder} is complete.')
   order = {task: i for i, task in enumerate(catalog.names())}
+  for run in found:
+    if run.settings['task'] not in order:
+      raise ValueError(f'{run.folder} is of no task of this version: leave it out.')
   found.sort(key=lambda run: (order[run.settings['task']], run.settings['algorithm']))
   heading = [
     'task, algorithm',

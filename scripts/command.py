@@ -2,11 +2,20 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Optional
 
 from absl import flags as absl_flags
 
 
 def read(flags: absl_flags.FlagValues, text: str, arguments: Sequence[str]) -> bool:
+  """As `parse`, of a command that takes flags only; whether it is to be done."""
+  rest = parse(flags, text, arguments)
+  if rest:
+    raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
+  return rest is not None
+
+
+def parse(flags: absl_flags.FlagValues, text: str, arguments: Sequence[str]) -> Optional[list[str]]:
   """Reads a command line into flags; those not given take their defaults.
 
   Args:
@@ -15,20 +24,17 @@ def read(flags: absl_flags.FlagValues, text: str, arguments: Sequence[str]) -> b
     arguments: The program's name and its arguments.
 
   Returns:
-    False if it was --help, which is answered.
+    The arguments that are no flags; None if it was --help, which is answered.
 
   Raises:
-    ValueError: If a flag is unknown or its value bad, or something else stands there.
+    ValueError: If a flag is unknown or its value bad.
   """
   if any(a in ('-h', '--help') for a in arguments[1:]):
     sys.stdout.write(f'{text}\n{flags.get_help()}\n')
-    return False
+    return None
   for name in flags:
     flags[name].unparse()
   try:
-    rest = flags(list(arguments))[1:]
+    return flags(list(arguments))[1:]
   except absl_flags.Error as error:
     raise ValueError(str(error)) from None
-  if rest:
-    raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
-  return True

@@ -114,8 +114,10 @@ def collect(folder: str) -> Cells:
   for run in sorted(runs.find_runs([folder]), key=lambda run: run.settings['seed']):
     if run.summary()['is_complete'] and os.path.exists(os.path.join(run.folder, 'summary.json')):
       task = run.settings['task'].partition('_')[0]
-      row = _ROWS[run.settings['algorithm'], run.settings['server_optimizer']]
+      row = _ROWS.get((run.settings['algorithm'], run.settings['server_optimizer']))
       pairs = dict(pair.split('=', 1) for pair in run.settings['task_option'])
+      if row is None or 'alpha' not in pairs:
+        raise ValueError(f'{run.folder} is no run of this command: give a folder of its own.')
       cells.setdefault((task, row, pairs['alpha']), []).append(run)
   if not cells:
     raise ValueError(f'no run in {folder} is complete.')

@@ -22,6 +22,7 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 import numpy as np
 from absl import flags as absl_flags
 
+from scripts import command
 from tff_adaptive import files
 
 _FLAGS = absl_flags.FlagValues()
@@ -191,13 +192,10 @@ def table(panels: Sequence[Sequence[Curve]], found: Mapping[str, np.ndarray], x_
 
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
-  if any(a in ('-h', '--help') for a in arguments[1:]):
-    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
-    return 0
   try:
-    if len(_FLAGS(list(arguments))) > 1:
-      raise ValueError('it takes flags only')
-  except (ValueError, absl_flags.Error) as error:
+    if not command.read(_FLAGS, __doc__, arguments):
+      return 0
+  except ValueError as error:
     sys.stderr.write(f'least_squares_figure.py: {" ".join(str(error).split())}\n')
     return 2
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')

@@ -19,6 +19,7 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 
 from absl import flags as absl_flags
 
+from scripts import command
 from tff_adaptive import files
 from tff_adaptive.reports import figures, runs, tables
 
@@ -53,14 +54,10 @@ absl_flags.DEFINE_string(
 
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
-  if any(a in ('-h', '--help') for a in arguments[1:]):
-    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
-    return 0
-  _FLAGS.unparse_flags()
-  for name in _FLAGS:
-    _FLAGS[name].unparse()
   try:
-    folders = _FLAGS(list(arguments))[1:]
+    folders = command.parse(_FLAGS, __doc__, arguments)
+    if folders is None:
+      return 0
     if not folders:
       raise ValueError("give at least one run's folder.")
     found = runs.find_runs(folders)

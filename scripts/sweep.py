@@ -23,11 +23,11 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 
 from absl import flags as absl_flags
 
-from scripts import flags, run_folder
+from scripts import children, flags, run_folder, run_table
+from scripts import command as command_lib
 from scripts import settings as settings_lib
-from tff_adaptive import files
-from tff_adaptive.reports import runs, tables
 
+_STOPPED = 'Stopped; the same command goes on from here.\n'
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_multi_string(
   'grid', [], 'A flag of train.py and its values: FLAG=VALUE,VALUE.', flag_values=_FLAGS
@@ -47,13 +47,10 @@ def main(arguments: Sequence[str]) -> int:
   arguments = list(arguments)
   split = arguments.index('--') if '--' in arguments else len(arguments)
   own, fixed = arguments[:split], arguments[split + 1 :]
-  if any(a in ('-h', '--help') for a in own[1:]):
-    sys.stdout.write(f'{__doc__}\n{_FLAGS.get_help()}\n')
-    return 0
-  for name in _FLAGS:
-    _FLAGS[name].unparse()
   try:
-    rest = _FLAGS(own)[1:]
+    rest = command_lib.parse(_FLAGS, __doc__, own)
+    if rest is None:
+      return 0
     if rest:
       raise ValueError(f"unexpected argument {rest[0]!r}; train.py's flags go after ' -- '.")
     if not _FLAGS.output_dir:
@@ -61,13 +58,17 @@ def main(arguments: Sequence[str]) -> int:
     combinations = _combinations(_FLAGS.grid)
     jobs = [_job(combination, fixed) for combination in combinations]
     _check_different(jobs)
-  except (ValueError, absl_flags.Error) as error:
+  except ValueError as error:
     sys.stderr.write(f'sweep.py: {" ".join(str(error).split())}\n')
     return 2
   if _FLAGS.dry_run:
     sys.stdout.write(''.join(' '.join(command) + '\n' for _, command, _ in jobs))
     return 0
-  return _run_all(jobs)
+  try:
+    return _run_all(jobs)
+  except KeyboardInterrupt:  # Between two runs.
+    sys.stderr.write(_STOPPED)
+    return 128 + signal.SIGINT
 
 
 def _combinations(grid: Sequence[str]) -> list[dict[str, str]]:
@@ -120,49 +121,47 @@ def _run_all(jobs) -> int:
     sys.stderr.write(f'[{number}/{len(jobs)}] {folder}\n')
     code, stopped_by = _run(command)
     if stopped_by:
-      sys.stderr.write('Stopped; the same command goes on from here.\n')
+      sys.stderr.write(_STOPPED)
       return 128 + stopped_by
     if code:
       failed.append(f'{folder} (exit code {code})')
-  code = 1 if failed else 0
-  try:
-    _write_table([folder for folder, _, _ in jobs], failed)
-  except (ValueError, OSError) as error:
-    sys.stderr.write(f'sweep.py: the runs are kept, but there is no table: {error}\n')
-    code = code or 2
+  varied = [text.partition('=')[0] for text in _FLAGS.grid]
+  is_written = run_table.write(
+    os.path.join(_FLAGS.output_dir, 'sweep.md'),
+    [folder for folder, _, _ in jobs],
+    label_by=[name for name in varied if name != 'seed'] or None,
+    metric=_FLAGS.metric,
+    note='Failed: ' + ', '.join(failed) if failed else '',
+  )
   for line in failed:
     sys.stderr.write(f'failed: {line}\n')
-  return code
-
-
-def _write_table(folders: Sequence[str], failed: Sequence[str]) -> None:
-  found = runs.read_begun(folder for folder in folders if run_folder.is_begun(folder))
-  if not found:
-    return
-  varied = [text.partition('=')[0] for text in _FLAGS.grid]
-  groups = runs.group(found, [name for name in varied if name != 'seed'] or None)
-  table = tables.comparison(groups, _FLAGS.metric or tables.default_metric(found))
-  if failed:
-    table += '\nFailed: ' + ', '.join(failed) + '\n'
-  files.write_text(os.path.join(_FLAGS.output_dir, 'sweep.md'), table)
-  sys.stdout.write(table)
+  return 1 if failed else 0 if is_written else 2
 
 
 def _run(command: Sequence[str]) -> tuple[int, Optional[int]]:
   """Runs train.py; returns its exit code, and the signal that stopped the sweep meanwhile.
 
-  The run has a session of its own, so that Ctrl-C reaches it once: through this process.
+  The run has a session of its own, so that Ctrl-C reaches it once: through this process. It ends,
+  after saving, with this process, however that ends.
   """
   script = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'train.py')
   received: list[int] = []
-  child = subprocess.Popen([sys.executable, script, *command[1:]], start_new_session=True)
+  child: Optional[subprocess.Popen] = None
 
   def forward(number, unused_frame):
     received.append(number)
-    child.send_signal(number)
+    if child is not None:
+      child.send_signal(number)
 
   before = [(n, signal.signal(n, forward)) for n in (signal.SIGINT, signal.SIGTERM)]
   try:
+    child = subprocess.Popen(
+      [sys.executable, script, *command[1:]],
+      start_new_session=True,
+      preexec_fn=children.end_with_parent,
+    )
+    if received:  # While it was started.
+      child.send_signal(received[0])
     code = child.wait()
   finally:
     for number, handler in before:

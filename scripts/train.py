@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
   try:
     return _train(settings, arguments)
   except KeyboardInterrupt:
-    return _complain('interrupted before the first round; nothing was trained.', _INTERRUPTED)
+    return _complain('interrupted; rounds that were done are saved.', _INTERRUPTED)
 
 
 def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:

@@ -27,11 +27,10 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 
 from absl import flags as absl_flags
 
-from scripts import command, run_folder
+from scripts import command, run_folder, run_table
 from scripts import settings as settings_lib
 from tasks import catalog
-from tff_adaptive import checks, files, names
-from tff_adaptive.reports import runs, tables
+from tff_adaptive import checks, names
 
 # Where the user gives no rate: safe ones for small networks, not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
@@ -84,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
   except ValueError as error:  # tasks.DataError is a ValueError.
     return _complain(error)
   except KeyboardInterrupt:
-    return _complain('interrupted before the first epoch; nothing was trained.', 130)
+    return _complain('interrupted; epochs that were done are saved.', 130)
 
 
 def _complain(error: Any, code: int = 2) -> int:
@@ -169,8 +168,13 @@ def _train_all(jobs, pending, arguments) -> int:
         if not result.is_complete:
           sys.stderr.write('Stopped; the same command goes on from here.\n')
           return stop.exit_code
-  _write_table(jobs, failed)
-  return 1 if failed else 0
+  folders = [job['output_dir'] for job in jobs]
+  is_written = run_table.write(
+    os.path.join(os.path.dirname(folders[0]), 'centralized.md'),
+    folders,
+    note='Diverged: ' + ', '.join(failed) if failed else '',
+  )
+  return 1 if failed else 0 if is_written else 2
 
 
 def _train(settings, task, examples, arguments, stop):
@@ -214,18 +218,6 @@ def _train(settings, task, examples, arguments, stop):
     stop=stop,
     test_fn=processes.build_test(task, model),
   )
-
-
-def _write_table(jobs, failed) -> None:
-  folders = [job['output_dir'] for job in jobs]
-  found = runs.read_begun(folder for folder in folders if run_folder.is_begun(folder))
-  if not found:
-    return
-  table = tables.comparison(runs.group(found), tables.default_metric(found))
-  if failed:
-    table += '\nDiverged: ' + ', '.join(failed) + '\n'
-  files.write_text(os.path.join(os.path.dirname(jobs[0]['output_dir']), 'centralized.md'), table)
-  sys.stdout.write(table)
 
 
 def main_cli() -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import ctypes
 import importlib.metadata
 import importlib.util
 import os
@@ -16,15 +15,13 @@ from collections.abc import Sequence
 if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
   sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from scripts import forwarding
+from scripts import children, forwarding
 from tff_adaptive import threads
 
 BAD_INPUT = 2
 _ALL = ('0.0.0.0', '::')
 _PRIVATE_PORT = 10000  # In the worker's own network, where nothing else is.
 _START_SECONDS = 60.0
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 _DESCRIPTION = """\
 Starts TensorFlow Federated's worker service, which trains the clients of a round for a trainer:
@@ -90,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, _end)
   if options.end_with_parent:
-    _end_with_parent()
+    children.end_with_parent()
   binary = _binary()
   if binary is None:
     return _complain('TensorFlow Federated is not installed here: see README.md.', BAD_INPUT)
@@ -122,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     stdin=subprocess.DEVNULL,
     stdout=subprocess.DEVNULL,
     env={'TF_CPP_MIN_LOG_LEVEL': '2', **_threads(options.parallel_clients), **os.environ},
-    preexec_fn=_end_with_parent,
+    preexec_fn=children.end_with_parent,
     start_new_session=True,
   )
   try:
@@ -132,6 +129,8 @@ def main(arguments: Sequence[str]) -> int:
       version = importlib.metadata.version('tensorflow-federated')
       print(f'TFF {version} worker listens at {_address(options.host, port)}', flush=True)
       worker.wait()
+    if worker.poll() is None:
+      return _complain(f"TFF's worker does not listen after {_START_SECONDS:.0f} s.", 1)
     return _complain(f"TFF's worker ended by itself, with code {worker.poll()}.", 1)
   finally:
     worker.kill()
@@ -183,10 +182,6 @@ def _wait_for(worker, port):
 
 def _address(host, port):
   return f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
-
-
-def _end_with_parent():
-  _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(number, frame):

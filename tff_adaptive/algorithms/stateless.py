@@ -21,7 +21,6 @@ def build_client_work(
   *,
   client_rate: parts.Rate,
   client_weighting: parts.Weighting,
-  metrics_aggregator: Optional[Callable[[Any], Any]] = None,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Local training as a `ClientWorkProcess`; its state is the round, int32, from 0.
 
@@ -31,7 +30,6 @@ def build_client_work(
     correction: A correction that keeps nothing at the clients.
     client_rate: eta_l, a rate or a schedule.
     client_weighting: As for `build_drift_corrected`.
-    metrics_aggregator: As in `tff.learning.templates.build_model_delta_client_work`.
   """
   rate_fn = parts.as_rate_fn(client_rate)
   weights_type = parts.weights_type(model)
@@ -89,9 +87,7 @@ def build_client_work(
   def next_round(t):
     return t + 1
 
-  aggregate_metrics = (metrics_aggregator or tff.learning.metrics.sum_then_finalize)(
-    model.metric_finalizers
-  )
+  aggregate_metrics = tff.learning.metrics.sum_then_finalize(model.metric_finalizers)
 
   @tff.federated_computation
   def initialize():

@@ -107,6 +107,8 @@ class RemoteContext(tff.framework.SyncContext):
         argument = tff.structure.Struct.unnamed(*inputs) if inputs else None
         results = _elements(self._server.invoke(stage.comp, argument), stage.comp)
       known.update(zip(stage.outputs, results))
+    for key in program.passed_on:  # As it would come back.
+      known[key] = to_wire(known[key], types[key])
     return tff.types.type_to_py_container(
       _as_structs(program.result(known), result_type), result_type
     )

@@ -48,9 +48,16 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """A computation as stages, in order, and `result`: from values by key to its result."""
+  """A computation as stages, in order.
+
+  Attributes:
+    stages: The stages.
+    passed_on: Keys of the parts of the argument of which the result is made.
+    result: From values by key to its result.
+  """
 
   stages: tuple[Stage, ...]
+  passed_on: tuple[Key, ...]
   result: Callable[[dict[Key, Any]], Any]
 
 
@@ -104,7 +111,8 @@ class _Splitter:
       names = [name for name, stage in self._stages.items() if stage == number]
       if names:
         stages.append(self._stage(number, names))
-    return Program(tuple(stages), self._resolve_result)
+    passed_on = tuple(key for key in self._needs(self._result) if key[0] == 'arg')
+    return Program(tuple(stages), passed_on, self._resolve_result)
 
   def _stage(self, number, names):
     later = [c for n, c in self._calls.items() if (self._stages[n] or 0) > number]

@@ -105,6 +105,23 @@ def test_a_random_value_of_no_place_is_one_value_everywhere(workers):
   assert again != drawn
 
 
+def test_what_is_passed_on_is_checked_too(workers):
+  comp = tff.federated_computation(
+    lambda x, y, z: (x, tff.federated_sum(z), y),
+    on_workers.AT_CLIENTS,
+    tff.types.FederatedType((np.int32, np.float32), tff.SERVER),
+    on_workers.AT_CLIENTS,
+  )
+  with on_workers.context(workers.addresses[:1]):
+    passed, total, pair = comp([1, np.int32(2)], (3, 1), [4, 5])
+    assert [type(x) for x in passed] == [np.int32] * 2
+    assert (list(passed), total, list(pair)) == ([1, 2], 9, [3, 1])
+    assert pair[1].dtype == np.float32
+    for first, second in (([1.5, 'x'], (3, 1)), ([1, 2], (1.5, 1))):
+      with pytest.raises(TypeError, match='expected a tensor of type int32'):
+        comp(first, second, [4, 5])
+
+
 @pytest.mark.parametrize('count', [1, 3, 4, 11])
 def test_client_values_come_back_in_order_for_uneven_cohorts(count, workers):
   with on_workers.context(workers.addresses):

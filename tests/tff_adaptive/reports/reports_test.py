@@ -220,7 +220,7 @@ def test_a_sweep_of_a_task_without_accuracy_has_a_table_and_a_bad_metric_is_told
   assert sweep.main(['sweep.py', '--metric=f1', *command]) == 2
   error = capsys.readouterr().err
   assert "no values of 'f1'" in error
-  assert 'the runs are kept' in error
+  assert 'The runs are kept' in error
 
 
 @pytest.mark.parametrize(
