@@ -1,6 +1,5 @@
 """The TFF context that runs each computation as one TensorFlow function."""
 
-import collections
 import contextlib
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -12,6 +11,7 @@ import tensorflow_federated as tff
 from tff_adaptive import threads
 from tff_adaptive.execution import (
   buffers,
+  cache,
   client_loop,
   devices,
   feeds,
@@ -20,8 +20,6 @@ from tff_adaptive.execution import (
   stacking,
   values,
 )
-
-_CACHED_COMPUTATIONS = 64
 
 
 class GraphContext(tff.framework.SyncContext):
@@ -73,8 +71,7 @@ class GraphContext(tff.framework.SyncContext):
     self._device, self._device_names = device, device_names
     self._placement: Optional[devices.Placement] = None
     self._buffers = buffers.Buffers()
-    # The computation is kept beside its function, so that its id stays its own.
-    self._functions: collections.OrderedDict[Any, tuple[Any, Any]] = collections.OrderedDict()
+    self._functions = cache.Cache()
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
     """Runs a computation; see `tff.framework.SyncContext.invoke`."""
@@ -101,11 +98,8 @@ class GraphContext(tff.framework.SyncContext):
     return None, self._placement.clients_together(int(tensors[0]))
 
   def _function(self, comp, layout, group_sizes):
-    key = (id(comp), tuple((leaf.form, leaf.elements) for leaf in layout.leaves))
-    _, traces = self._functions.setdefault(key, (comp, {}))
-    self._functions.move_to_end(key)
-    while len(self._functions) > _CACHED_COMPUTATIONS:
-      self._functions.popitem(last=False)
+    form = tuple((leaf.form, leaf.elements) for leaf in layout.leaves)
+    traces = self._functions.of(comp, form)
     for function, may_group in traces.values():
       if not may_group:
         return function

@@ -5,7 +5,6 @@ workers take one after another; their accumulators are merged in the order of th
 result depends on the number of subrounds and not, to the bit, on that of the workers.
 """
 
-import collections
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
@@ -13,9 +12,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from tff_adaptive import addresses as addresses_lib
-from tff_adaptive.execution import connections, context, crew, split, values
-
-_CACHED_COMPUTATIONS = 64
+from tff_adaptive.execution import cache, connections, context, crew, split, values
 
 
 class RemoteContext(tff.framework.SyncContext):
@@ -54,8 +51,7 @@ class RemoteContext(tff.framework.SyncContext):
     self._server = server or context.GraphContext()
     self._connections = [connections.Connection(address) for address in addresses]
     self._crew = crew.Crew(self._connections)
-    # The computation is kept beside its program, so that its id stays its own.
-    self._programs: collections.OrderedDict[int, tuple[Any, list]] = collections.OrderedDict()
+    self._programs = cache.Cache()
     self._crew.connect()
 
   @property
@@ -114,17 +110,15 @@ class RemoteContext(tff.framework.SyncContext):
     )
 
   def _program(self, comp):
-    if id(comp) not in self._programs:
+    made = self._programs.of(comp)
+    if not made:
       program = split.split(comp)
       natives = [
         tff.backends.native.desugar_and_transform_to_native(s.comp) if s.at_clients else None
         for s in program.stages
       ]
-      self._programs[id(comp)] = comp, (program, natives)
-      while len(self._programs) > _CACHED_COMPUTATIONS:
-        self._programs.popitem(last=False)
-    self._programs.move_to_end(id(comp))
-    return self._programs[id(comp)][1]
+      made['program'] = program, natives
+    return made['program']
 
   def _at_clients(self, stage, native, inputs, num_clients):
     """The outputs of a clients' stage: of all subrounds, joined and merged in their order."""
