@@ -1,6 +1,7 @@
 """Single facts about the graph engine: traces, results, refusals, privacy of variables."""
 
 import collections
+import concurrent.futures as futures
 
 import numpy as np
 import pytest
@@ -217,3 +218,23 @@ def test_the_with_form_restores_the_former_context():
 def test_options_out_of_range_are_refused(options):
   with pytest.raises(ValueError, match='must be at least 1'):
     execution.GraphContext(**options)
+
+
+def test_several_threads_share_a_context(graph):
+  double = tff.tensorflow.computation(lambda x: 2 * x, np.int32)
+
+  def doubled_sum(computation, numbers):
+    return int(engines.run(graph, computation, numbers))
+
+  made = [
+    tff.federated_computation(
+      lambda x: tff.federated_sum(tff.federated_map(double, x)),
+      tff.FederatedType(np.int32, tff.CLIENTS),
+    )
+    for _ in range(3)
+  ]
+  cohorts = [list(range(n)) for n in (1, 2, 5, 9)] * 3
+  with futures.ThreadPoolExecutor(6) as pool:
+    work = [(c, numbers) for c in made for numbers in cohorts]
+    found = list(pool.map(lambda pair: doubled_sum(*pair), work))
+  assert found == [2 * sum(numbers) for _, numbers in work]

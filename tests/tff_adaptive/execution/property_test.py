@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from hypothesis import strategies as st
 
-from tests.tff_adaptive.execution import engines
+from tests.tff_adaptive.execution import engines, on_workers
 
 STRUCT = collections.OrderedDict(a=np.float32, b=(np.int32, tff.TensorType(np.float32, [2])))
 AT_CLIENTS = [np.float32, STRUCT, tff.SequenceType(np.int32)]
@@ -213,4 +213,26 @@ def test_random_computation(native, graph, steps, num_clients, seed):
   data = arguments(num_clients, seed)
   expected = engines.run(native, composed, data)
   found = engines.run(graph, composed, data)
+  engines.assert_same(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@hypothesis.settings(
+  max_examples=10,
+  derandomize=True,
+  deadline=None,
+  suppress_health_check=list(hypothesis.HealthCheck),
+  phases=[hypothesis.Phase.generate],
+)
+@hypothesis.given(
+  # Subrounds are merged: an aggregate may not depend on the order of the clients.
+  steps=st.lists(STEPS.filter(lambda step: step.kind != 'fold'), min_size=5, max_size=12),
+  num_clients=st.integers(1, 5),
+  seed=st.integers(0, 99),
+)
+def test_random_computation_on_workers(workers, graph, steps, num_clients, seed):
+  composed = build(steps, with_clients=True)
+  data = arguments(num_clients, seed)
+  expected = engines.run(graph, composed, data)
+  with on_workers.context(workers.addresses[:2]):
+    found = composed(data)
   engines.assert_same(found, expected, rtol=1e-4, atol=1e-5)
