@@ -1,5 +1,6 @@
 """The flags of scripts/train.py and their help; nothing here imports TensorFlow."""
 
+import re
 import textwrap
 from typing import Any, Optional
 
@@ -18,7 +19,7 @@ usage: python scripts/train.py [--flag=value ...] [--flagfile=FILE]
 _EXAMPLES = """\
 Examples:
   python scripts/train.py
-      FedYogi on handwritten digits that come with scikit-learn: no download, a minute or two.
+      FedYogi on handwritten digits that come with scikit-learn: no download, some ten seconds.
   python scripts/train.py --task=emnist_cr --algorithm=fed_adam --data_dir=DIR
       The paper's EMNIST experiment with its tuned rates; DIR holds TFF's emnist_all.sqlite.
       Without --data_dir TFF downloads it.
@@ -259,7 +260,9 @@ def parse(arguments: list[str]) -> Optional[dict[str, Any]]:
   try:
     rest = values(arguments)[1:]
   except absl_flags.Error as error:
-    raise ValueError(' '.join(str(error).split())) from None
+    # Of a truth value it shows a tuple of the message and the value, which has been named.
+    text = re.sub(r"\('(.*)', '.*'\)$", r'\1', str(error))
+    raise ValueError(' '.join(text.split())) from None
   if rest:
     raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
   return {name: values[name].value for name in NAMES}

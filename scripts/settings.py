@@ -62,6 +62,8 @@ HARMLESS = (
 # Of the graph engine only.
 _ENGINE_FLAGS = ('clients_per_step', 'parallel_clients')
 
+_FOLDERS = ('output_dir', 'data_dir', 'client_state_dir')
+
 _RATE_MEND = 'give a rate such as 0.1'
 _DECAY_MEND = 'give a decay such as 0.9'
 
@@ -85,6 +87,9 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
   for name in _ENGINE_FLAGS:
     if settings[name] is not None and settings['engine'] != 'graph':
       raise ValueError(f'--{name} is for --engine=graph: leave it out')
+  for name in _FOLDERS:  # A shell expands no ~ after =.
+    if settings[name] is not None:
+      settings[name] = os.path.expanduser(settings[name])
   device_settings.check(settings)
   _check_workers(settings)
   _choose_server(settings)
@@ -103,6 +108,19 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
   if settings['output_dir'] is None:
     settings['output_dir'] = os.path.join('runs', f'{settings["task"]}_{settings["algorithm"]}')
   return settings
+
+
+def check_data_dir(settings: Mapping[str, Any]) -> None:
+  """Raises ValueError if --data_dir is no folder, or the task has no files."""
+  task, folder = settings['task'], settings['data_dir']
+  if folder is None:
+    return
+  if task in catalog.OFFLINE:
+    raise ValueError(
+      f'--data_dir has no meaning for --task={task}, which has no files: leave it out.'
+    )
+  if not os.path.isdir(folder):
+    raise ValueError(f'--data_dir={folder}: there is no such folder; leave it out to download.')
 
 
 def schedule(settings: Mapping[str, Any], side: str) -> schedules.Schedule:

@@ -11,9 +11,9 @@ if not __package__:  # Run as a file: the checkout's packages, not this folder, 
 
 from scripts import flags, run_folder
 from scripts import settings as settings_lib
+from tff_adaptive import interrupts
 
 BAD_INPUT = 2
-_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,12 +26,19 @@ def main(arguments: Sequence[str]) -> int:
     The exit code: 0 when all rounds are done, 1 when the model diverged or, in the last round,
     every client did, 2 for bad input, 128 + the signal's number when a signal ended the run.
   """
+  line = 'train.py: interrupted; rounds that were done are saved.'
+  with interrupts.ending_at_once(line, _reap_workers):  # But while rounds are trained.
+    return _main(arguments)
+
+
+def _main(arguments: Sequence[str]) -> int:
   try:
     given = flags.parse(list(arguments))
     if given is None:
       sys.stdout.write(flags.help_text())
       return 0
     settings = settings_lib.resolve(given)
+    settings_lib.check_data_dir(settings)
     folder = settings['output_dir']
     run_folder.check_writable(folder)
     if settings['client_state_dir'] is not None:
@@ -39,10 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     run_folder.read_config(folder, settings)
   except ValueError as error:
     return _complain(error)
-  try:
-    return _train(settings, arguments)
-  except KeyboardInterrupt:
-    return _complain('interrupted; rounds that were done are saved.', _INTERRUPTED)
+  return _train(settings, arguments)
 
 
 def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
@@ -50,7 +54,7 @@ def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
   import tasks  # From here on TensorFlow is imported, which takes seconds.
   from scripts import processes
-  from tff_adaptive import client_states, execution, interrupts, threads, training
+  from tff_adaptive import client_states, execution, threads, training
 
   execution.remember_workers()
   if settings['device'] == 'cpu':
@@ -70,6 +74,9 @@ def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
       **settings_lib.options(settings, 'task_option'),
     )
     data = _check_data(settings, task)
+    sys.stderr.write(
+      f'{task.name}: {data["source"]}; {data["clients"]:,} clients, {data["examples"]:,} examples\n'
+    )
     workers = processes.set_workers(settings)
     model = task.build_model(settings['seed'])
     process = processes.build_process(settings, task, model)
@@ -111,6 +118,12 @@ def _train(settings: Mapping[str, Any], arguments: Sequence[str]) -> int:
       1,
     )
   return 0 if result.is_complete else stop.exit_code
+
+
+def _reap_workers() -> None:
+  execution = sys.modules.get('tff_adaptive.execution.workers')  # Perhaps not imported yet.
+  if execution is not None:
+    execution.reap_workers()
 
 
 def _check_data(settings: Mapping[str, Any], task: Any) -> dict[str, Any]:
@@ -180,7 +193,10 @@ def _show(result: Any, folder: str) -> None:
 
   summary = result.summary
   means = summary['mean_last_100_rounds']
-  title = f'{summary["rounds"]} rounds, {summary["seconds_training"]:.0f} s of training'
+  rounds = summary['rounds']
+  title = (
+    f'{rounds} round{"" if rounds == 1 else "s"}, {summary["seconds_training"]:.0f} s of training'
+  )
   table = rich.table.Table(title=title if result.is_complete else title + ' (not complete)')
   count = summary['evaluations_averaged']
   averaged = f'({count} evaluation{"" if count == 1 else "s"})'

@@ -30,7 +30,7 @@ from absl import flags as absl_flags
 from scripts import command, run_folder, run_table
 from scripts import settings as settings_lib
 from tasks import catalog
-from tff_adaptive import checks, names
+from tff_adaptive import checks, interrupts, names
 
 # Where the user gives no rate: safe ones for small networks, not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
@@ -71,6 +71,12 @@ absl_flags.DEFINE_string(
 
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
+  line = 'train_centralized.py: interrupted; epochs that were done are saved.'
+  with interrupts.ending_at_once(line):  # But while epochs are trained.
+    return _main(arguments)
+
+
+def _main(arguments: Sequence[str]) -> int:
   try:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
@@ -82,8 +88,6 @@ def main(arguments: Sequence[str]) -> int:
     return _train_all(jobs, pending, arguments)
   except ValueError as error:  # tasks.DataError is a ValueError.
     return _complain(error)
-  except KeyboardInterrupt:
-    return _complain('interrupted; epochs that were done are saved.', 130)
 
 
 def _complain(error: Any, code: int = 2) -> int:

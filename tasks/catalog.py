@@ -18,6 +18,9 @@ FED_OPT = (*ADAPTIVE, 'fed_avgm', 'fed_avg')
 DRIFT_CORRECTED = ('fed_prox', 'scaffold', 'scaffold_m', 'fed_dyn', 'ada_best')
 ALGORITHMS = FED_OPT + DRIFT_CORRECTED
 
+# Tasks whose data are embedded or drawn: they take no files.
+OFFLINE = ('digits', 'digits_skewed', 'least_squares')
+
 # The authors' published code weighs a client of these tasks by its tokens that are not padding.
 _TOKENS = MappingProxyType({'client_weighting': 'tokens'})
 _MU = 0.02  # AdaBest, section 4.2: throughout.

@@ -5,10 +5,42 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Optional
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def ending_at_once(line: str, before: Optional[Callable[[], None]] = None) -> Iterator[None]:
+  """A context in which SIGINT ends the process at once, with a line and exit code 130.
+
+  For work that has nothing to save. Python's KeyboardInterrupt would be raised in the midst of an
+  import or of a library's callback, which breaks or swallows it.
+
+  Args:
+    line: For the user.
+    before: Called first, to end child processes, say.
+  """
+
+  def end(number, unused_frame):
+    try:
+      if before is not None:
+        before()
+      sys.stdout.flush()
+      _to_stderr(line)
+    finally:
+      os._exit(128 + number)
+
+  is_main = threading.current_thread() is threading.main_thread()
+  if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    yield
+    return
+  previous = signal.signal(signal.SIGINT, end)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGINT, previous)
 
 
 class StopGuard:

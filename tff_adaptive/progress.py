@@ -10,9 +10,12 @@ from typing import Any, Optional, TextIO
 
 import rich.console
 import rich.progress
+import rich.table
 
 _SECONDS_BETWEEN_LINES = 10.0
 _ROUNDS_OF_RATE = 50  # The speed shown is that of the last so many rounds.
+_WIDE = 110  # Columns of a terminal that has room for a bar and whole words.
+_SHORT = {'accuracy': 'acc', 'validation': 'val', ' rounds/s': '/s'}
 
 
 class Progress:
@@ -31,16 +34,21 @@ class Progress:
     """
     self._stream = stream or sys.stderr
     self._rounds, self._start, self._metric = rounds, start, metric
-    self._times = collections.deque([time.monotonic()], maxlen=_ROUNDS_OF_RATE + 1)
+    self._times: collections.deque = collections.deque(maxlen=_ROUNDS_OF_RATE + 1)
     self._last_line = -math.inf
     self._validation = ''
     self._bar: Optional[rich.progress.Progress] = None
+    self._words: Mapping[str, str] = {}
     if self._stream.isatty():
+      console = rich.console.Console(file=self._stream)
+      is_wide = console.width >= _WIDE
+      self._words = {} if is_wide else _SHORT
+      whole = rich.table.Column(no_wrap=True, min_width=len(f'round {rounds}/{rounds}'))
       self._bar = rich.progress.Progress(
-        rich.progress.TextColumn('round {task.completed}/{task.total}'),
-        rich.progress.BarColumn(bar_width=12),
+        rich.progress.TextColumn('round {task.completed}/{task.total}', table_column=whole),
+        *([rich.progress.BarColumn(bar_width=12)] if is_wide else []),
         rich.progress.TextColumn('{task.fields[text]}'),
-        console=rich.console.Console(file=self._stream),
+        console=console,
       )
       self._bar.start()
       self._task = self._bar.add_task('', total=rounds, completed=start, text='')
@@ -79,17 +87,21 @@ class Progress:
       parts.append(f'loss {row["train_loss"]:.4f}')
     train, validation = f'train_{self._metric}', f'validation_{self._metric}'
     if train in row:
-      parts.append(f'{self._metric} {row[train]:.4f}')
+      parts.append(f'{self._word(self._metric)} {row[train]:.4f}')
     if validation in row:
-      self._validation = f'validation {row[validation]:.4f}'
+      self._validation = f'{self._word("validation")} {row[validation]:.4f}'
     if self._validation:
       parts.append(self._validation)
     if round_number > self._start:
       self._times.append(time.monotonic())
+    if len(self._times) > 1:  # The first round is traced too, and tells no speed.
       rate = (len(self._times) - 1) / max(self._times[-1] - self._times[0], 1e-9)
-      parts.append(f'{rate:.2f} rounds/s')
+      parts.append(f'{rate:.2f}{self._word(" rounds/s")}')
       parts.append(f'{_clock((self._rounds - round_number) / rate)} left')
     return '  '.join(parts)
+
+  def _word(self, word: str) -> str:
+    return self._words.get(word, word)
 
 
 def _clock(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import resource
 import time
@@ -100,7 +101,7 @@ def train(
   Raises:
     NonFiniteWeightsError: If the model diverged; the last checkpoint is kept.
     client_states.StateError: If the checkpoint is damaged, in use or of another run.
-    ResumeError: If the run is past `config.rounds` or rows of it were lost.
+    ResumeError: If the run is past `config.rounds`, or its rows or its checkpoint were lost.
     ValueError: If there are fewer clients than `config.clients_per_round`.
   """
   with contextlib.ExitStack() as stack:
@@ -157,6 +158,11 @@ class _Run:
     if checkpoint is not None:
       self._state, self.round = checkpoint.server_state, checkpoint.round_number
       self._saved = self.round
+    elif _rounds_in_summary(output_dir):
+      raise ResumeError(
+        f'{output_dir} has the results of {_rounds_in_summary(output_dir)} rounds, but their'
+        f' checkpoint, {path}, is gone: bring it back, or start in a new folder.'
+      )
     if self.round > config.rounds:
       raise ResumeError(
         f'The run in {output_dir} has done {self.round} rounds already, rounds is {config.rounds}:'
@@ -301,6 +307,15 @@ class _Run:
       self._progress.message(line)
     else:
       warnings.warn(line, stacklevel=2)
+
+
+def _rounds_in_summary(folder: str) -> int:
+  """The rounds of the run that left its summary in a folder; 0 without one."""
+  try:
+    with open(os.path.join(folder, 'summary.json'), encoding='utf-8') as file:
+      return int(json.load(file)['rounds'])
+  except (OSError, ValueError, KeyError):
+    return 0
 
 
 def _nothing() -> None:

@@ -278,6 +278,15 @@ def test_an_error_in_an_evaluation_keeps_the_rounds_before_it(tmp_path):
   assert _rows(tmp_path / 'failed') == _rows(tmp_path / 'whole')
 
 
+def test_results_whose_checkpoint_is_gone_are_not_written_over(tmp_path):
+  _train(tmp_path, 8, client_state_dir=str(tmp_path / 'states'))
+  rows = _rows(tmp_path)
+  os.remove(tmp_path / 'states' / 'state.sqlite')
+  with pytest.raises(training.ResumeError, match=r'the results of 8 rounds, but .*sqlite, is gone'):
+    _train(tmp_path, 9, client_state_dir=str(tmp_path / 'states'))
+  assert _rows(tmp_path) == rows
+
+
 def test_a_state_that_cannot_be_stored_is_told_at_the_start(tmp_path):
   class Named(fakes.StatelessProcess):
     def initialize(self):
