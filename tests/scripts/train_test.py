@@ -190,8 +190,9 @@ def test_fewer_rounds_than_were_done_and_a_run_in_use_are_refused(whole, tmp_pat
 
 
 def test_bad_data_is_refused_with_one_line_and_nothing_written(tmp_path, capsys, monkeypatch):
-  truncated = tmp_path / 'truncated'
+  truncated, empty = tmp_path / 'truncated', tmp_path / 'empty'
   truncated.mkdir()
+  empty.mkdir()
   page, pages = (4096).to_bytes(2, 'big'), (99).to_bytes(4, 'big')
   header = b'SQLite format 3\0' + page + bytes(10) + pages + bytes(68)
   (truncated / 'emnist_all.sqlite').write_bytes(header + bytes(4096))
@@ -201,7 +202,8 @@ def test_bad_data_is_refused_with_one_line_and_nothing_written(tmp_path, capsys,
     (['--clients_per_round=61', output_dir], ['--clients_per_round', '61', 'from 1 to 60']),
     (['--task_option=alpha=-1', output_dir], ['alpha', '-1']),
     (['--task_option=nonsense=1', output_dir], ['nonsense']),
-    (['--task=emnist_cr', f'--data_dir={tmp_path}/none', output_dir], ['emnist_all.sqlite']),
+    (['--task=emnist_cr', f'--data_dir={tmp_path}/none', output_dir], ['no such folder']),
+    (['--task=emnist_cr', f'--data_dir={empty}', output_dir], ['emnist_all.sqlite']),
     (['--task=emnist_cr', f'--data_dir={truncated}', output_dir], ['incomplete']),
     ([f'--output_dir={tmp_path}/file/run'], ['is not a folder']),
     (['--tau=0', output_dir], ['--tau']),
