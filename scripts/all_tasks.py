@@ -65,12 +65,12 @@ def main(arguments: Sequence[str]) -> int:
     unknown = [task for task in chosen if task not in catalog.names()]
     if unknown:
       raise ValueError(f'{unknown[0]!r} is not known; tasks: {", ".join(catalog.names())}.')
+    command.check_output('results', _FLAGS.results)
     for task in [] if _FLAGS.report_only else chosen:
       code = sweep.main(['sweep.py', *_sweep(task)])
-      if code > 2:
-        return code  # Stopped by a signal.
+      if code > 1:
+        return code  # A bad flag, which the other tasks have too, or stopped by a signal.
       failed = failed or code
-    os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.results)), exist_ok=True)
     files.write_text(f'{_FLAGS.results}.md', report(_FLAGS.output_dir))
   except (ValueError, OSError) as error:
     sys.stderr.write(f'all_tasks.py: {" ".join(str(error).split())}\n')
@@ -134,10 +134,28 @@ def report(folder: str) -> str:
     f'{task}: {runs.without_folders(source)}'
     for task, source in {r.settings['task']: r.config['data']['source'] for r in found}.items()
   )
-  flags = (f'`{flag}`' for flags in _REDUCED.values() for flag in flags)
-  text += f'.\n\nRates are the defaults of each task. Reduced: {", ".join(dict.fromkeys(flags))}'
-  text += f' ({", ".join(_REDUCED)}). Made by `python scripts/all_tasks.py --data_dir=DIR`;'
-  return text + f' {first["started"][:10]}; {versions}.\n'
+  text += '.\n\nRates are the defaults of each task.'
+  for task in sorted({run.settings['task'] for run in found} & {*_REDUCED}):
+    text += f' Reduced: {", ".join(f"`{flag}`" for flag in _REDUCED[task])} ({task}).'
+  return text + f' Made by `{_command(found)}`; {first["started"][:10]}; {versions}.\n'
+
+
+def _command(found: Sequence[runs.Run]) -> str:
+  """The command line that makes these runs."""
+  line = 'python scripts/all_tasks.py'
+  for name, values, usual in (
+    ('tasks', [run.settings['task'] for run in found], catalog.names()),
+    ('algorithms', [run.settings['algorithm'] for run in found], _FLAGS['algorithms'].default),
+    (
+      'rounds',
+      [run.settings['rounds'] // _LONGER.get(run.settings['task'], 1) for run in found],
+      [_FLAGS['rounds'].default],
+    ),
+    ('seed', [run.settings['seed'] for run in found], [_FLAGS['seed'].default]),
+  ):
+    if {*values} != {*usual}:
+      line += f' --{name}={",".join(map(str, dict.fromkeys(values)))}'
+  return line + (' --data_dir=DIR' if any(run.settings['data_dir'] for run in found) else '')
 
 
 def _row(run: runs.Run) -> list[str]:

@@ -1,5 +1,7 @@
 """Measures seconds per round, tracing time and memory, as ratios in one run on one machine.
 
+usage: python scripts/benchmark.py [--flag=value ...]
+
 Each way to do a round (TFF's stock process and this project's, in TFF's native context and in
 the graph engine, and a loop by hand) runs in a process of its own; the rounds are interleaved, so
 that a change of the machine's speed meets all alike. Examples:
@@ -19,35 +21,53 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
-from absl import app, flags
+if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
+  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from absl import flags as absl_flags
 
-_WORKS = flags.DEFINE_list(
+from scripts import command
+from scripts.benchmarking import works
+
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_list(
   'works',
   ['W1', 'W4'],
   'Works: W1, W1s, W2, W3, W4, W5 (synthetic); digits_real, emnist_real, shakespeare_real.',
+  flag_values=_FLAGS,
 )
-_VARIANTS = flags.DEFINE_list(
+absl_flags.DEFINE_list(
   'variants',
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
   'Ways to do a round; also ours_workers1, ours_workers2, ours_workers4: workers on this machine;'
   ' ours_mergeable2: two of them, and TFF divides the round among them;'
   ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one),'
   ' +together (the cohort in batched operations). hand and vmap are for synthetic works.',
+  flag_values=_FLAGS,
 )
-_ROUNDS = flags.DEFINE_integer('rounds', 10, 'Measured rounds, after two that are not.', 1)
-_SOAK_ROUNDS = flags.DEFINE_integer(
+absl_flags.DEFINE_integer(
+  'rounds', 10, 'Measured rounds, after two that are not.', lower_bound=1, flag_values=_FLAGS
+)
+absl_flags.DEFINE_integer(
   'soak_rounds',
   0,
   'If given: also run this project in the graph engine for so many rounds of each work and report'
   ' memory after a tenth of them and at the end.',
+  lower_bound=0,
+  flag_values=_FLAGS,
 )
-_JSON = flags.DEFINE_string('json', None, 'Where to write the figures.')
-_DATA_DIR = flags.DEFINE_string('data_dir', None, "Folder with TFF's files, for real works.")
-_DEVICE = flags.DEFINE_enum(
-  'device', 'auto', ['auto', 'cpu', 'gpu'], "As of train.py; TFF's native context is on the CPU."
+absl_flags.DEFINE_string('json', None, 'Where to write the figures.', flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'data_dir', None, "Folder with TFF's files, for real works.", flag_values=_FLAGS
+)
+absl_flags.DEFINE_enum(
+  'device',
+  'auto',
+  ['auto', 'cpu', 'gpu'],
+  "As of train.py; TFF's native context is on the CPU.",
+  flag_values=_FLAGS,
 )
 
 
@@ -57,10 +77,10 @@ class _Child:
   def __init__(self, work, variant):
     arguments = [sys.executable, '-m', 'scripts.benchmarking.child', work, variant]
     # The child's working folder is another.
-    data_dir = os.path.abspath(_DATA_DIR.value) if _DATA_DIR.value else ''
+    data_dir = os.path.abspath(_FLAGS.data_dir) if _FLAGS.data_dir else ''
     self._errors = tempfile.TemporaryFile('w+', errors='replace')  # noqa: SIM115
     self._process = subprocess.Popen(
-      [*arguments, data_dir, _DEVICE.value],
+      [*arguments, data_dir, _FLAGS.device],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=self._errors,
@@ -167,58 +187,76 @@ def table(results):
   return '\n'.join(lines)
 
 
-def main(argv):
-  """Runs the benchmark and prints the table; returns 1 if something failed."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unknown arguments {argv[1:]}')
-  if _JSON.value:
-    folder = os.path.dirname(os.path.abspath(_JSON.value))
-    if os.path.isdir(_JSON.value) or not os.path.isdir(folder):
-      raise app.UsageError(f'--json={_JSON.value}: name a file in a folder that there is')
-    if not os.access(folder, os.W_OK | os.X_OK):
-      raise app.UsageError(f'--json={_JSON.value}: {folder} cannot be written to')
-  from scripts.benchmarking import works
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns 0, 1 if something failed, 2 for bad input, 130 if interrupted."""
+  try:
+    if not command.read(_FLAGS, __doc__, arguments):
+      return 0
+    _check_flags()
+  except ValueError as error:
+    sys.stderr.write(f'benchmark.py: {" ".join(str(error).split())}\n')
+    return 2
+  try:
+    return _run()
+  except KeyboardInterrupt:
+    sys.stderr.write('benchmark.py: interrupted.\n')
+    return 130
 
-  unknown = [w for w in _WORKS.value if w not in works.WORKS]
+
+def _check_flags() -> None:
+  """ValueError if a flag is bad."""
+  for flag in ('works', 'variants'):
+    if not _FLAGS[flag].value:
+      raise ValueError(f'--{flag}= is empty: give one or more, or leave it out.')
+  if _FLAGS.json:
+    folder = os.path.dirname(os.path.abspath(_FLAGS.json))
+    if os.path.isdir(_FLAGS.json) or not os.path.isdir(folder):
+      raise ValueError(f'--json={_FLAGS.json}: name a file in a folder that there is.')
+    if not os.access(folder, os.W_OK | os.X_OK):
+      raise ValueError(f'--json={_FLAGS.json}: {folder} cannot be written to.')
+  unknown = [w for w in _FLAGS.works if w not in works.WORKS]
   if unknown:
-    raise app.UsageError(f'unknown works {unknown}; there are {", ".join(works.WORKS)}')
-  for variant in _VARIANTS.value:
-    try:
-      works.split_variant(variant)
-    except ValueError as error:
-      raise app.UsageError(str(error)) from error
+    raise ValueError(f'unknown works {unknown}; there are {", ".join(works.WORKS)}')
+  for variant in _FLAGS.variants:
+    works.split_variant(variant)
+  real = [w for w in _FLAGS.works if works.WORKS[w].task is not None]
+  if real and not _FLAGS.data_dir:
+    raise ValueError(f"--data_dir is needed for {', '.join(real)}: a folder with TFF's files.")
+
+
+def _run() -> int:
   results, failed = {}, False
-  for work in _WORKS.value:
+  for work in _FLAGS.works:
     variants = [
-      v for v in _VARIANTS.value if v not in ('hand', 'vmap') or works.WORKS[work].task is None
+      v for v in _FLAGS.variants if v not in ('hand', 'vmap') or works.WORKS[work].task is None
     ]
     print(f'{work}: {works.WORKS[work].description} ...', file=sys.stderr, flush=True)
-    results[work] = measure(work, variants, _ROUNDS.value)
+    results[work] = measure(work, variants, _FLAGS.rounds)
     failed = failed or any('error' in figures for figures in results[work].values())
     print(table({work: results[work]}), flush=True)
-    if _SOAK_ROUNDS.value:
+    if _FLAGS.soak_rounds:
       figures = results[work].setdefault('ours_graph', {})
-      figures['memory_mb_by_round'] = memory = soak(work, _SOAK_ROUNDS.value)
+      figures['memory_mb_by_round'] = memory = soak(work, _FLAGS.soak_rounds)
       failed = failed or 'error' in memory
-  if _JSON.value:
+  if _FLAGS.json:
     machine = {
       'processor': platform.processor() or platform.machine(),
-      'device': _DEVICE.value,
+      'device': _FLAGS.device,
       'cores': len(os.sched_getaffinity(0)),
       'python': platform.python_version(),
       'date': time.strftime('%Y-%m-%d'),
     }
-    partial = _JSON.value + '.tmp'
+    partial = _FLAGS.json + '.tmp'
     with open(partial, 'w') as file:
-      json.dump({'machine': machine, 'rounds': _ROUNDS.value, 'works': results}, file, indent=1)
-    os.replace(partial, _JSON.value)
-    print(f'written: {_JSON.value}')
+      json.dump({'machine': machine, 'rounds': _FLAGS.rounds, 'works': results}, file, indent=1)
+    os.replace(partial, _FLAGS.json)
+    print(f'written: {_FLAGS.json}')
   return 1 if failed else 0
 
 
-def main_cli():
+def main_cli() -> None:
   """Console entry point."""
-  app.run(main)
+  sys.exit(main(sys.argv))
 
 
 if __name__ == '__main__':

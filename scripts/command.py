@@ -1,6 +1,8 @@
 """What the scripts with flags of their own share: reading a command line."""
 
+import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Optional
 
@@ -38,3 +40,21 @@ def parse(flags: absl_flags.FlagValues, text: str, arguments: Sequence[str]) -> 
     return flags(list(arguments))[1:]
   except absl_flags.Error as error:
     raise ValueError(str(error)) from None
+
+
+def check_output(flag: str, output: str) -> None:
+  """Makes the folder of files OUTPUT.* and sees that it can be written to.
+
+  Args:
+    flag: The flag that names them.
+    output: Their path without the ending.
+
+  Raises:
+    ValueError: If it cannot.
+  """
+  folder = os.path.dirname(os.path.abspath(output))
+  try:
+    os.makedirs(folder, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()  # To root, every folder seems to be writable.
+  except OSError as error:
+    raise ValueError(f'--{flag}={output} cannot be written to ({error.strerror}).') from None

@@ -13,6 +13,7 @@ again skips what is complete and goes on with the rest; Ctrl-C ends after saving
 """
 
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,9 @@ _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list('tasks', ['digits', 'mnist'], 'digits, mnist or both.', flag_values=_FLAGS)
 absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Seeds, of the partition too.', flag_values=_FLAGS)
 absl_flags.DEFINE_list('alphas', ['0.03', '0.3', 'inf'], 'inf is IID.', flag_values=_FLAGS)
-absl_flags.DEFINE_string('data_dir', None, 'Folder with mnist_digits.npz.', flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'data_dir', None, 'Folder with mnist.npz or mnist_digits.npz.', flag_values=_FLAGS
+)
 absl_flags.DEFINE_string(
   'output_dir', 'runs/drift', "Where the runs' folders go.", flag_values=_FLAGS
 )
@@ -41,6 +44,7 @@ absl_flags.DEFINE_string(
 absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_FLAGS)
 
 _TITLES = {'mnist': 'MNIST', 'digits': "scikit-learn's digits"}
+_MNIST_FILES = ('mnist.npz', 'mnist_digits.npz')
 # What a row is called, by the algorithm and the server optimizer.
 _ROWS = {
   ('fed_avg', 'sgd'): 'FedAvg',
@@ -59,15 +63,13 @@ def main(arguments: Sequence[str]) -> int:
   try:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
-    unknown = [task for task in _FLAGS.tasks if task not in _TITLES]
-    if unknown:
-      raise ValueError(f'{unknown[0]!r} is not known; the tasks are digits and mnist.')
+    _check_flags()
+    command.check_output('results', _FLAGS.results)
     for options in [] if _FLAGS.report_only else _sweeps():
       code = sweep.main(['sweep.py', *options])
       if code:
         return code
     cells = collect(_FLAGS.output_dir)
-    os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.results)), exist_ok=True)
     files.write_text(f'{_FLAGS.results}.md', report(cells))
     draw(f'{_FLAGS.results}.png', cells)
   except (ValueError, OSError) as error:
@@ -75,6 +77,36 @@ def main(arguments: Sequence[str]) -> int:
     return 2
   sys.stdout.write(f'{_FLAGS.results}.md and {_FLAGS.results}.png are written.\n')
   return 0
+
+
+def _check_flags() -> None:
+  """ValueError if a flag is bad: the sweeps would find some of it after hours only."""
+  for flag in ('tasks', 'seeds', 'alphas'):
+    if not _FLAGS[flag].value:
+      raise ValueError(f'--{flag}= is empty: give one value or more, or leave it out.')
+  unknown = [task for task in _FLAGS.tasks if task not in _TITLES]
+  if unknown:
+    raise ValueError(f'{unknown[0]!r} is not known; the tasks are digits and mnist.')
+  for seed in _FLAGS.seeds:
+    if not seed.isdecimal():
+      raise ValueError(f'--seeds={seed}: give whole numbers from 0 on, such as 0,1,2.')
+  for alpha in _FLAGS.alphas:
+    if not _number(alpha) > 0:
+      raise ValueError(f'--alphas={alpha}: give numbers above 0, such as 0.3, or inf.')
+  if 'mnist' in _FLAGS.tasks and not _FLAGS.report_only:
+    paths = [os.path.join(_FLAGS.data_dir or '', name) for name in _MNIST_FILES]
+    if not _FLAGS.data_dir or not any(map(os.path.isfile, paths)):
+      raise ValueError(
+        f'mnist needs a folder with {" or ".join(_MNIST_FILES)}: give --data_dir, or'
+        ' --tasks=digits.'
+      )
+
+
+def _number(text: str) -> float:
+  try:
+    return float(text)
+  except ValueError:
+    return math.nan
 
 
 def _sweeps() -> list[list[str]]:

@@ -13,6 +13,7 @@ import csv
 import io
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +28,9 @@ from tff_adaptive import files
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_integer('rounds', 150, 'Rounds.', lower_bound=1, flag_values=_FLAGS)
-absl_flags.DEFINE_integer('seed', 2, 'Seeds the problem and x_0.', flag_values=_FLAGS)
+absl_flags.DEFINE_integer(
+  'seed', 2, 'Seeds the problem and x_0.', lower_bound=0, flag_values=_FLAGS
+)
 absl_flags.DEFINE_string(
   'output',
   'results/least_squares',
@@ -191,14 +194,24 @@ def table(panels: Sequence[Sequence[Curve]], found: Mapping[str, np.ndarray], x_
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns the exit code, 2 for bad input."""
+  """Runs the command; returns the exit code, 2 for bad input, 130 if interrupted."""
   try:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
-  except ValueError as error:
+    command.check_output('output', _FLAGS.output)
+    _run()
+  except (ValueError, OSError) as error:
     sys.stderr.write(f'least_squares_figure.py: {" ".join(str(error).split())}\n')
     return 2
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  except KeyboardInterrupt:
+    sys.stderr.write('least_squares_figure.py: interrupted.\n')
+    return 130
+  return 0
+
+
+def _run() -> None:
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
   import tasks
   from tasks import closed_forms
   from tff_adaptive import execution
@@ -211,15 +224,14 @@ def main(arguments: Sequence[str]) -> int:
   panels = curves(a, b, model.initial_weights[0][0])
   data = [[dict(x=x, y=y, client=np.int32(i))] for i, (x, y) in enumerate(zip(a, b))]
   found: dict[str, np.ndarray] = {}
+  sys.stdout.write(f'{"":22} distance  predicted\n')
   for curve in [curve for panel in panels for curve in panel]:
     if curve.label not in found:
       found[curve.label] = distances(curve, data, model, x_ls)
       level = np.linalg.norm(curve.target - x_ls)
-      sys.stdout.write(f'{curve.label:22} {found[curve.label][-1]:.3e} predicted {level:.3e}\n')
-  os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.output)), exist_ok=True)
+      sys.stdout.write(f'{curve.label:22} {found[curve.label][-1]:.3e} {level:.3e}\n')
   files.write_text(f'{_FLAGS.output}.csv', table(panels, found, x_ls))
   draw(f'{_FLAGS.output}.png', panels, found, x_ls)
-  return 0
 
 
 if __name__ == '__main__':

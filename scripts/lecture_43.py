@@ -62,7 +62,8 @@ def main(arguments: Sequence[str]) -> int:
   try:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
-    limits = [int(limit) for limit in _FLAGS.limits]
+    is_whole = all(limit.isdecimal() for limit in _FLAGS.limits)
+    limits = [int(limit) for limit in _FLAGS.limits] if is_whole else []
     if not limits or limits != sorted(limits) or limits[0] < 1:
       raise ValueError(f'--limits={",".join(_FLAGS.limits)}: give growing numbers such as 20,50.')
     if len(_FLAGS.learning_rates) != len(_FLAGS.batch_sizes):
@@ -72,14 +73,14 @@ def main(arguments: Sequence[str]) -> int:
         raise ValueError(f'--batch_sizes={batch}: give whole numbers such as 10, or all.')
     for cell in _cells():  # Of finished runs too: the folder's name tells no rate.
       run_folder.read_config(_folder(cell), _settings(cell))
+    results = _FLAGS.results or os.path.join('results', _FLAGS.task)
+    command.check_output('results', results)
     failed = 0
     for cell in [] if _FLAGS.report_only else _cells():
       code = _train(cell, limits)
       if code > 1:
         return code
       failed = failed or code
-    results = _FLAGS.results or os.path.join('results', _FLAGS.task)
-    os.makedirs(os.path.dirname(os.path.abspath(results)), exist_ok=True)
     files.write_text(f'{results}.md', report())
   except (ValueError, OSError) as error:
     sys.stderr.write(f'lecture_43.py: {" ".join(str(error).split())}\n')

@@ -50,11 +50,12 @@ def main(arguments: Sequence[str]) -> int:
       raise ValueError(f'--task: {names.unknown("task", _FLAGS.task, catalog.names())}')
     checks.whole_number('--clients', _FLAGS.clients, 1, 'give 1 or more')
     checks.whole_number('--seed', _FLAGS.seed, 0, 'give a whole number such as 0')
+    if _FLAGS.output:
+      command.check_output('output', _FLAGS.output)
     task = _load()
     text, labels = describe(task)
     sys.stdout.write(text)
     if _FLAGS.output:
-      os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.output)), exist_ok=True)
       files.write_text(f'{_FLAGS.output}.md', text)
       sizes = [task.train.num_examples(client) for client in task.train.client_ids]
       figures.draw_partition(f'{_FLAGS.output}.png', sizes, labels[: _FLAGS.clients], task.name)

@@ -53,25 +53,26 @@ absl_flags.DEFINE_string(
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns the exit code, 2 for bad input."""
+  """Runs the command; returns the exit code, 2 for bad input, 130 if interrupted."""
   try:
     folders = command.parse(_FLAGS, __doc__, arguments)
     if folders is None:
       return 0
     if not folders:
       raise ValueError("give at least one run's folder.")
+    levels = _levels()
     found = runs.find_runs(folders)
     groups = runs.group(found, _FLAGS.label_by)
     metrics = _FLAGS.metric or [tables.default_metric(found)]
     table = '\n'.join(tables.comparison(groups, metric, target=_FLAGS.target) for metric in metrics)
     if _FLAGS.output is not None:
-      os.makedirs(os.path.dirname(os.path.abspath(_FLAGS.output)), exist_ok=True)
+      command.check_output('output', _FLAGS.output)
       figures.draw_comparison(
         f'{_FLAGS.output}.png',
         groups,
         metrics,
         title=_FLAGS.title,
-        levels=_levels(),
+        levels=levels,
         log_scale=_FLAGS.log_scale,
       )
       files.write_text(f'{_FLAGS.output}.csv', figures.curves_table(groups, metrics))
@@ -79,6 +80,9 @@ def main(arguments: Sequence[str]) -> int:
   except (ValueError, OSError, absl_flags.Error) as error:
     sys.stderr.write(f'report.py: {" ".join(str(error).split())}\n')
     return 2
+  except KeyboardInterrupt:
+    sys.stderr.write('report.py: interrupted.\n')
+    return 130
   sys.stdout.write(table)
   return 0
 

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
   split = arguments.index('--') if '--' in arguments else len(arguments)
   own, fixed = arguments[:split], arguments[split + 1 :]
   try:
-    rest = command_lib.parse(_FLAGS, __doc__, own)
+    rest = _parse(own)
     if rest is None:
       return 0
     if rest:
@@ -56,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     if not _FLAGS.output_dir:
       raise ValueError('--output_dir is missing.')
     combinations = _combinations(_FLAGS.grid)
+    _check_fixed(fixed, combinations[0])
     jobs = [_job(combination, fixed) for combination in combinations]
     _check_different(jobs)
   except ValueError as error:
@@ -69,6 +70,28 @@ def main(arguments: Sequence[str]) -> int:
   except KeyboardInterrupt:  # Between two runs.
     sys.stderr.write(_STOPPED)
     return 128 + signal.SIGINT
+
+
+def _parse(arguments: Sequence[str]) -> Optional[list[str]]:
+  """As `command.parse`; tells where train.py's flags go."""
+  try:
+    return command_lib.parse(_FLAGS, __doc__, arguments)
+  except ValueError as error:
+    if 'Unknown command line flag' not in str(error):
+      raise
+    raise ValueError(f"{error}; train.py's flags go after ' -- '.") from None
+
+
+def _check_fixed(fixed: Sequence[str], varied: Mapping[str, str]) -> None:
+  """ValueError if a flag after ' -- ' would be overridden; in a --flagfile it may be."""
+  given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
+  if 'output_dir' in given:
+    raise ValueError("--output_dir belongs before ' -- ': each run has a folder of its own in it.")
+  values = flags.define()
+  for name in varied:
+    # Flags that may be repeated add up.
+    if values[name].default != [] and {name, f'no{name}'} & given:
+      raise ValueError(f"--{name} is in --grid and after ' -- ': give it in one place only.")
 
 
 def _combinations(grid: Sequence[str]) -> list[dict[str, str]]:

@@ -148,9 +148,12 @@ def _train_all(jobs, pending, arguments) -> int:
   if pending:
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
-    import tasks  # From here on TensorFlow is imported, which takes seconds.
+    import tensorflow as tf  # From here on it takes seconds.
+
+    import tasks
     from tff_adaptive import execution, interrupts, training
 
+    tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
     execution.remember_workers()  # One that TFF starts ends with this process.
     first = pending[0]
     task = tasks.load(

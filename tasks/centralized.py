@@ -1,6 +1,7 @@
 """Centralised image sets: plain .npz arrays, or TensorFlow Datasets where no folder is named."""
 
 import collections
+import logging
 import os
 import zipfile
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def load(
     DataError: If nothing serves or what serves is not of the expected form.
   """
   if data_dir is None:
-    arrays, source = _from_tfds(tfds_name), f'TensorFlow Datasets {tfds_name}'
+    arrays, source = _from_tfds(tfds_name, files), f'TensorFlow Datasets {tfds_name}'
   else:
     found = [f for f in files if os.path.isfile(os.path.join(data_dir, f))]
     if not found:
@@ -53,12 +54,23 @@ def load(
   splits = []
   for split in ('train', 'test'):
     x, y = arrays[f'x_{split}'], arrays[f'y_{split}']
-    if x.dtype != np.uint8 or list(x.shape[1:]) not in _layouts(image_shape):
+    for name, array in ((f'x_{split}', x), (f'y_{split}', y)):
+      if array.size == 0:
+        raise errors.DataError(f'{source}: {name} is empty; it must hold one example or more')
+    if x.dtype != np.uint8:
       raise errors.DataError(
-        f'{source}: x_{split} is {x.dtype} {list(x.shape)}; it must be uint8 images of shape '
+        f'{source}: x_{split} is of {x.dtype}; it must be of uint8, pixels from 0 to 255'
+      )
+    if list(x.shape[1:]) not in _layouts(image_shape):
+      raise errors.DataError(
+        f'{source}: x_{split} has shape {list(x.shape)}; it must be images of shape '
         f'{list(image_shape)} (height, width, channels)'
       )
-    if y.shape != (len(x),) or len(x) == 0:
+    if y.dtype.kind not in 'iu':
+      raise errors.DataError(
+        f'{source}: y_{split} is of {y.dtype}; labels must be of whole numbers such as int32'
+      )
+    if y.shape != (len(x),):
       raise errors.DataError(
         f'{source}: y_{split} has shape {list(y.shape)} for {len(x)} images; each needs one label'
       )
@@ -126,7 +138,9 @@ def decode_jpeg(path: str) -> dict[str, np.ndarray]:
   return out
 
 
-def _from_tfds(name: str) -> dict[str, np.ndarray]:
+def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
+  # It warns of each of many retries, for minutes where there is no network.
+  logging.getLogger('urllib3').setLevel(logging.ERROR)
   try:
     import tensorflow_datasets as tfds
 
@@ -134,8 +148,8 @@ def _from_tfds(name: str) -> dict[str, np.ndarray]:
   except Exception as e:  # Network, archive and file errors come in many classes.
     reason = ' '.join(str(e).split())[:300] or type(e).__name__
     raise errors.DataError(
-      f'TensorFlow Datasets could not provide {name} ({reason}); try again, or name a folder '
-      'with the files'
+      f'TensorFlow Datasets could not provide {name} ({reason}); try again, or give '
+      f'--data_dir=FOLDER with {" or ".join(files)}'
     ) from e
   arrays = {}
   for split, part in zip(('train', 'test'), splits):

@@ -87,10 +87,13 @@ class MetricsLog:
       self._columns = table[0] if table else []
       rows = [dict(zip(self._columns, cells)) for cells in table[1:]]
       self._rows = [row for row in rows if int(row['round']) <= last_round]
-    if [int(row['round']) for row in self._rows] != list(range(last_round + 1)):
+    rounds, expected = [int(row['round']) for row in self._rows], range(last_round + 1)
+    if rounds != list(expected):
+      missing = next((t for t in expected if t not in rounds), None)
+      fault = 'has rows twice or in disorder' if missing is None else f'lacks round {missing}'
       raise ValueError(
-        f'{self._path} lacks rows of rounds 0 to {last_round}, which the checkpoint has behind'
-        ' it: restore the file, or start in a new folder.'
+        f'{self._path} {fault}; the checkpoint has rounds 0 to {last_round} behind it: restore the'
+        ' file, or start in a new folder.'
       )
 
   def _rewrite(self) -> None:

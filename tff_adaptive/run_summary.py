@@ -10,7 +10,7 @@ import numpy as np
 from tff_adaptive import costs
 
 WINDOW = 100
-_EVALUATED = ('validation_', 'inference_')
+EVALUATED = ('validation_', 'inference_')  # Columns that some rounds lack.
 
 
 def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
   num_rounds = int(rows[-1]['round']) if rows else 0
   # Round 0 is the initial model: no round of training.
   window = [row for row in rows if row['round'] > max(0, num_rounds - WINDOW)]
-  columns = [name for name in last if name.startswith(_EVALUATED)]
+  columns = [name for name in last if name.startswith(EVALUATED)]
   values = {c: [row[c] for row in window if c in row] for c in columns}
   totals = {c: math.fsum(row.get(c, 0) for row in rows) for c in costs.COLUMNS if c in last}
   seconds = [row['seconds_round'] for row in rows if 'seconds_round' in row]

@@ -130,6 +130,8 @@ def test_all_tasks_makes_a_table_and_skips_what_is_complete(tmp_path, capsys):
   assert all_tasks.main(arguments) == 0
   table = (tmp_path / 'tasks.md').read_text()
   assert '| digits, fed_avg | ' in table
+  command = 'python scripts/all_tasks.py --tasks=digits --algorithms=fed_avg --rounds=3'
+  assert f'Rates are the defaults of each task. Made by `{command}`;' in table
   capsys.readouterr()
   assert all_tasks.main(arguments) == 0
   assert 'complete already' in capsys.readouterr().err
@@ -137,3 +139,6 @@ def test_all_tasks_makes_a_table_and_skips_what_is_complete(tmp_path, capsys):
   summary = next((tmp_path / 'runs').rglob('summary.json'))
   assert json.loads(summary.read_text())['peak_memory_mb'] > 100
   assert all_tasks.main(['x', '--tasks=digit']) == 2
+  capsys.readouterr()
+  assert all_tasks.main([*arguments, '--tasks=digits,least_squares', '--seed=-1']) == 2
+  assert capsys.readouterr().err.count('--seed') == 1  # Told once, not for each task.

@@ -67,9 +67,34 @@ def test_the_command_writes_table_and_figure(folder, tmp_path, capsys):
   assert "'letters' is not known; the tasks are digits and mnist" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+  'flags_given, message',
+  [
+    (['--alphas=0.3,-1'], '--alphas=-1: give numbers above 0'),
+    (['--alphas=x'], '--alphas=x: '),
+    (['--alphas=nan'], '--alphas=nan: '),
+    (['--seeds=0,-1'], '--seeds=-1: give whole numbers'),
+    (['--seeds='], '--seeds= is empty'),
+    ([], 'mnist needs a folder with mnist.npz or mnist_digits.npz'),
+    (['--data_dir=.'], 'mnist needs a folder with mnist.npz or mnist_digits.npz'),
+    (['--tasks=digits', '--results=/proc/x'], '--results=/proc/x cannot be written to ('),
+  ],
+)
+def test_bad_input_is_told_before_training(tmp_path, monkeypatch, capsys, flags_given, message):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(sweep, 'main', None)
+  assert drift.main(['drift.py', *flags_given]) == 2
+  error = capsys.readouterr().err
+  assert error.startswith(f'drift.py: {message}')
+  assert error.count('\n') == 1
+
+
 def test_the_runs_are_ada_bests_setting(tmp_path, monkeypatch, capsys):
   commands = []
   monkeypatch.setattr(sweep, 'main', lambda arguments: commands.append(arguments) or 1)
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'data').mkdir()
+  (tmp_path / 'data' / 'mnist.npz').touch()
   assert drift.main(['drift.py', f'--output_dir={tmp_path}', '--data_dir=data']) == 1
   assert len(commands) == 1  # A sweep that fails ends the command.
   monkeypatch.undo()

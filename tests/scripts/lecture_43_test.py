@@ -69,7 +69,7 @@ def test_finished_runs_of_another_rate_are_refused(run, tmp_path, capsys, more):
 
 
 @pytest.mark.parametrize(
-  'flag', ['--limits=', '--limits=5,2', '--batch_sizes=0', '--batch_sizes=x']
+  'flag', ['--limits=', '--limits=5,2', '--limits=x', '--batch_sizes=0', '--batch_sizes=x']
 )
 def test_bad_input_is_told_in_one_line(run, capsys, flag):
   assert run('--learning_rates=0.05', flag) == 2

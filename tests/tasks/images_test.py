@@ -115,9 +115,14 @@ def npz(path, **changes):
   'changes, named',
   [
     ({'y_test': None}, r'mnist.npz lacks y_test; it has x_train'),
-    ({'x_train': np.zeros([4, 28, 28])}, r'x_train is float64 \[4, 28, 28\]; it must be uint8'),
+    ({'x_train': np.zeros([4, 28, 28])}, r'x_train is of float64; it must be of uint8'),
     ({'x_test': np.zeros([2, 32, 32], np.uint8)}, r'shape \[28, 28, 1\]'),
     ({'x_test': np.zeros([2, 1, 28, 28], np.uint8)}, r'shape \[28, 28, 1\] \(height'),
+    ({'x_test': np.zeros([0, 28, 28], np.uint8)}, r'mnist.npz: x_test is empty'),
+    ({'y_test': np.zeros([0], np.int32)}, r'mnist.npz: y_test is empty'),
+    ({'y_train': np.full(4, 9.9)}, r'mnist.npz: y_train is of float64; .* whole numbers'),
+    ({'y_test': np.array([np.nan, 1])}, r'mnist.npz: y_test is of float64; .* whole numbers'),
+    ({'y_train': np.array(['cat'] * 4)}, r'mnist.npz: y_train is of <U3; .* whole numbers'),
     ({'y_train': np.arange(3)}, r'y_train has shape \[3\] for 4 images'),
     ({'y_train': np.array([0, 1, 2, 10])}, r'labels lie in 0 to 10 but must lie in 0 to 9'),
     ({'y_train': np.array(['a'] * 4, object)}, r'cannot be read'),
@@ -158,5 +163,5 @@ def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
     raise OSError('no route to host')
 
   tfds.load = fail
-  with pytest.raises(tasks.DataError, match=r'could not provide mnist \(no route to host\)'):
+  with pytest.raises(tasks.DataError, match=r'\(no route to host\).* --data_dir=FOLDER with mnist'):
     tasks.load('mnist_2nn')

@@ -356,8 +356,12 @@ def test_a_checkpoint_of_another_run_and_lost_rows_are_refused(tmp_path):
       output_dir=str(tmp_path),
       run_id='other',
     )
+  lines = (tmp_path / 'metrics.csv').read_text().splitlines(keepends=True)
+  (tmp_path / 'metrics.csv').write_text(''.join(lines[:4]))
+  with pytest.raises(ValueError, match='lacks round 3; the checkpoint has rounds 0 to 5'):
+    _train(tmp_path, 6)
   os.unlink(tmp_path / 'metrics.csv')
-  with pytest.raises(ValueError, match='lacks rows of rounds 0 to 5'):
+  with pytest.raises(ValueError, match='lacks round 0; '):
     _train(tmp_path, 6)
 
 

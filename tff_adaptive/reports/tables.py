@@ -22,23 +22,25 @@ def comparison(
     target: If given, the rounds needed to reach this value are told too.
 
   Returns:
-    Markdown: runs and rounds; the mean over the last 100 rounds' evaluations, of which the heading
-    tells the number, and the last value, each mean +- sample standard deviation over the seeds;
-    median seconds a round.
+    Markdown: runs and rounds; the mean over the last 100 rounds, or over their evaluations, of
+    which the heading tells the number, and the last value, each mean +- sample standard deviation
+    over the seeds; median seconds a round.
 
   Raises:
     ValueError: If a run has no values of the column.
   """
   name = column.replace('_', ' ')
   every = {label: [run.summary() for run in members] for label, members in groups.items()}
-  # A run that is seldom evaluated has few of them, or one.
-  counts = sorted({s['evaluations_averaged'] for summaries in every.values() for s in summaries})
-  averaged = f'{_range(counts)} evaluation{"" if counts == [1] else "s"}'
+  averaged = ''
+  if column.startswith(run_summary.EVALUATED):
+    # A run that is seldom evaluated has few of them, or one.
+    counts = sorted({s['evaluations_averaged'] for summaries in every.values() for s in summaries})
+    averaged = f' ({_range(counts)} evaluation{"" if counts == [1] else "s"})'
   heading = [
     '',
     'runs',
     'rounds',
-    f'{name}, mean of last {run_summary.WINDOW} rounds ({averaged})',
+    f'{name}, mean of last {run_summary.WINDOW} rounds{averaged}',
     f'{name}, last',
     's a round',
   ]
@@ -49,7 +51,7 @@ def comparison(
     summaries = every[label]
     if any(column not in summary['last'] for summary in summaries):
       raise ValueError(f'a run of {label!r} has no values of {column!r} in metrics.csv.')
-    means = [s[f'mean_last_{run_summary.WINDOW}_rounds'].get(column) for s in summaries]
+    means = [_mean_of_last(run, column) for run in members]
     rounds = sorted({s['rounds'] for s in summaries})
     unfinished = '' if all(s['is_complete'] for s in summaries) else ' (not complete)'
     cells = [
@@ -121,6 +123,14 @@ def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
   """Returns a Markdown table; the first column is text, the others numbers."""
   lines = [list(heading), ['---'] + ['---:'] * (len(heading) - 1), *map(list, rows)]
   return ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines)
+
+
+def _mean_of_last(run: runs_lib.Run, column: str) -> Optional[float]:
+  """Returns the mean of what the last rounds have in a column, round 0 left out, if anything."""
+  first = max(0, run.rows[-1]['round'] - run_summary.WINDOW)
+  values = [value for t, value in run.curve(column).items() if t > first]
+  with np.errstate(all='ignore'):
+    return float(np.mean(values)) if values else None
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -86,6 +86,13 @@ def test_the_heading_tells_how_many_evaluations_the_mean_is_over(tmp_path):
   assert 'mean of last 100 rounds (1 to 3 evaluations) |' in heading('a', 'b')
 
 
+def test_a_column_of_every_round_has_the_mean_of_its_last_rounds(tmp_path):
+  _make(tmp_path / 'a', [9.0, 1.0, 2.0, 6.0], 'h_norm')
+  table = tables.comparison(runs.group(runs.find_runs([str(tmp_path)])), 'h_norm')
+  assert '| h norm, mean of last 100 rounds | h norm, last |' in table
+  assert '| 3.0000 | 6.0000 |' in table  # Without round 0.
+
+
 def test_a_run_without_rounds_is_left_out_and_told_of(folder, tmp_path, capsys):
   for name, content in (('new', None), ('newer', ''), ('header', 'round,train_loss\n')):
     _make(tmp_path / 'more' / name, [0.0])
@@ -161,6 +168,24 @@ def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
   assert 'NAME=VALUE' in capsys.readouterr().err
 
 
+def test_report_refuses_a_bad_level_and_a_bad_output_and_ends_on_ctrl_c(
+  folder, monkeypatch, capsys
+):
+  for flag, words in (
+    ('--level=foo', '--level=foo: write it as'),
+    ('--output=/proc/x', '--output=/proc/x cannot be written to (No such file or directory).'),
+  ):
+    assert report.main(['report.py', folder, flag]) == 2
+    assert capsys.readouterr().err.startswith(f'report.py: {words}')
+
+  def interrupted(*_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(runs, 'find_runs', interrupted)
+  assert report.main(['report.py', folder]) == 130
+  assert capsys.readouterr().err == 'report.py: interrupted.\n'
+
+
 def test_a_sweep_runs_each_combination_once_and_goes_on_after_failures(
   tmp_path, capsys, monkeypatch
 ):
@@ -234,6 +259,10 @@ def test_a_sweep_of_a_task_without_accuracy_has_a_table_and_a_bad_metric_is_told
     (['--grid=tau=1', '--grid=tau=2', '--output_dir=x'], 'in one --grid only'),
     (['--grid=seed=0,00', '--output_dir=x'], 'x/seed=0 and x/seed=00 are the same run'),
     (['--grid=tau=1', '--output_dir=x', 'more'], "unexpected argument 'more'"),
+    (['--grid=tau=1', '--output_dir=x', '--rounds=3'], "train.py's flags go after ' -- '"),
+    (['--grid=seed=0,1', '--output_dir=x', '--', '--seed=4'], '--seed is in --grid and after'),
+    (['--grid=xla=true', '--output_dir=x', '--', '--noxla'], '--xla is in --grid and after'),
+    (['--grid=seed=0', '--output_dir=x', '--', '--output_dir=y'], "belongs before ' -- '"),
   ],
 )
 def test_a_bad_sweep_is_refused_before_anything_runs(arguments, message, capsys, monkeypatch):
