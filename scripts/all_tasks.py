@@ -52,7 +52,6 @@ _REDUCED = {
 }
 # ResNet-18 begins to learn late on some twenty images a client: so many times --rounds.
 _LONGER = {'cifar100': 8, 'cifar10': 8}
-_OFFLINE = ('digits', 'digits_skewed', 'least_squares')
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -89,7 +88,7 @@ def _sweep(task: str) -> list[str]:
     f'--seed={_FLAGS.seed}',
     *_REDUCED.get(task, ()),
   ]
-  if _FLAGS.data_dir and task not in _OFFLINE:
+  if _FLAGS.data_dir and task not in catalog.OFFLINE:
     fixed.append(f'--data_dir={_FLAGS.data_dir}')
   folder = os.path.join(_FLAGS.output_dir, task)
   grid = f'--grid=algorithm={",".join(_FLAGS.algorithms)}'

@@ -151,7 +151,7 @@ def _train_all(jobs, pending, arguments) -> int:
     import tensorflow as tf  # From here on it takes seconds.
 
     import tasks
-    from tff_adaptive import execution, interrupts, training
+    from tff_adaptive import execution, training
 
     tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
     execution.remember_workers()  # One that TFF starts ends with this process.
