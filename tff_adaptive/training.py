@@ -101,8 +101,10 @@ def train(
     NonFiniteWeightsError: If the model diverged; the last checkpoint is kept.
     client_states.StateError: If the checkpoint is damaged, in use or of another run.
     ResumeError: If the run is past `config.rounds` or rows of it were lost.
-    ValueError: If there are fewer clients than `config.clients_per_round`.
+    ValueError: If there are fewer clients than `config.clients_per_round`, or the process was built
+      without `batching`.
   """
+  _check_takes_arrays(process)
   with contextlib.ExitStack() as stack:
     if stop is None:
       stop = stack.enter_context(interrupts.StopGuard())
@@ -301,6 +303,19 @@ class _Run:
       self._progress.message(line)
     else:
       warnings.warn(line, stacklevel=2)
+
+
+def _check_takes_arrays(process: Any) -> None:
+  """Raises ValueError for a process that takes datasets of batches, where its types tell."""
+  signature = getattr(process.next, 'type_signature', None)
+  if signature is None:
+    return
+  element = signature.parameter[len(signature.parameter) - 1].member.element
+  if not hasattr(element, 'client'):
+    raise ValueError(
+      f'the process takes batched datasets (of {element}), the training loop gives whole arrays: '
+      'build it with batching=tff_adaptive.Batching(20), say'
+    )
 
 
 def _nothing() -> None:
