@@ -24,8 +24,15 @@ def check(addresses: Sequence[str]) -> list[str]:
   """Returns addresses of workers without blanks.
 
   Raises:
+    TypeError: If they are no list of strings.
     ValueError: If there are none, one is not `host:port`, or one is given twice.
   """
+  if not isinstance(addresses, Sequence) or isinstance(addresses, str):
+    mend = addresses.split(',') if isinstance(addresses, str) else ['10.0.0.2:8000']
+    raise TypeError(f'addresses must be a list of host:port, found {addresses!r}: give {mend}')
+  for address in addresses:
+    if not isinstance(address, str):
+      raise TypeError(f"an address must be 'host:port', found {address!r}: give '10.0.0.2:8000'")
   found = [address.strip() for address in addresses]
   if not any(found):
     raise ValueError('no worker is named: give host:port,host:port')

@@ -34,9 +34,18 @@ class LocalTraining:
   xla: bool = False
 
   def __post_init__(self):
-    checks.at_least_zero('weight_decay', self.weight_decay, 'give 0 for none')
+    if self.batching is not None:
+      checks.instance(
+        'batching',
+        self.batching,
+        batching_lib.Batching,
+        'tff_adaptive.Batching',
+        'give tff_adaptive.Batching(20), say, or None for datasets of batches',
+      )
+    checks.whole_number('seed', self.seed, 0, 'give a seed such as 0')
+    checks.field(self, 'weight_decay', checks.at_least_zero, 'give 0 for none')
     if self.clip_norm is not None:
-      checks.above_zero('clip_norm', self.clip_norm, 'give None for no clipping')
+      checks.field(self, 'clip_norm', checks.above_zero, 'give None for no clipping')
 
 
 class Trained(NamedTuple):

@@ -34,11 +34,16 @@ def wrap(model: AnyModel) -> 'LocalModel':
     return _SeededModel(model)
   if isinstance(model, tff.learning.models.FunctionalModel):
     return _FunctionalModel(model)
+  if isinstance(model, tf.keras.layers.Layer):  # It is callable too.
+    raise TypeError(
+      f'model is a Keras model ({type(model).__name__}): give a function without arguments that '
+      'makes it anew and returns tff.learning.models.from_keras_model(it, ...)'
+    )
   if callable(model) and not isinstance(model, tff.learning.models.VariableModel):
     return _VariableModel(model)
   raise TypeError(
-    'expected a tff_adaptive.models.Model, a tff.learning.models.FunctionalModel or a function '
-    f'that returns a new tff.learning.models.VariableModel, found {type(model).__name__}'
+    'model must be a tff_adaptive.models.Model, a tff.learning.models.FunctionalModel or a '
+    f'function that returns a new tff.learning.models.VariableModel, found {type(model).__name__}'
   )
 
 
@@ -202,7 +207,7 @@ class _VariableModel(LocalModel):
       if not isinstance(model, tff.learning.models.VariableModel):
         raise TypeError(
           'the model function must return a tff.learning.models.VariableModel, it returned '
-          f'{type(model).__name__}'
+          f'{type(model).__name__}: return tff.learning.models.from_keras_model(...), say'
         )
       self.input_spec = model.input_spec
       self.metric_finalizers = model.metric_finalizers()

@@ -57,7 +57,7 @@ def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.opti
     TypeError: If an argument is no number.
     ValueError: If an argument is out of its range.
   """
-  checks.in_unit_interval('momentum', momentum, _DECAY_MEND)
+  momentum = checks.in_unit_interval('momentum', momentum, _DECAY_MEND)
   return _build(_Momentum, learning_rate, {'momentum': momentum})
 
 
@@ -87,7 +87,7 @@ def build_adagrad(
     TypeError: If an argument is no number.
     ValueError: If an argument is out of its range.
   """
-  return _build_adaptive(_adagrad_v, learning_rate, beta1, None, tau, initial_v)
+  return _build_adaptive(_adagrad_v, learning_rate, {'beta1': beta1}, tau, initial_v)
 
 
 def build_adam(
@@ -122,7 +122,8 @@ def build_adam(
     TypeError: If an argument is no number.
     ValueError: If an argument is out of its range.
   """
-  return _build_adaptive(_adam_v, learning_rate, beta1, beta2, tau, initial_v, bias_correction)
+  decays = {'beta1': beta1, 'beta2': beta2}
+  return _build_adaptive(_adam_v, learning_rate, decays, tau, initial_v, bias_correction)
 
 
 def build_yogi(
@@ -155,7 +156,8 @@ def build_yogi(
     TypeError: If an argument is no number.
     ValueError: If an argument is out of its range.
   """
-  return _build_adaptive(_yogi_v, learning_rate, beta1, beta2, tau, initial_v, bias_correction)
+  decays = {'beta1': beta1, 'beta2': beta2}
+  return _build_adaptive(_yogi_v, learning_rate, decays, tau, initial_v, bias_correction)
 
 
 class _Momentum(per_coordinate.PerCoordinate):
@@ -211,22 +213,19 @@ def _yogi_v(v, delta_squared, beta2):
 
 
 _DECAY_MEND = 'give a decay such as 0.9, or 0 for none'
+_DECAY_MENDS = {'beta1': _DECAY_MEND, 'beta2': 'give a decay such as 0.99'}
 _RATE_MEND = 'give a rate such as 0.1, or 0 to keep the model as it is'
 _TAU_MEND = 'the paper tunes it between 1e-5 and 1e-1, 1e-3 is its default'
 
 
-def _build_adaptive(next_v, learning_rate, beta1, beta2, tau, initial_v, bias_correction=False):
+def _build_adaptive(next_v, learning_rate, decays, tau, initial_v, bias_correction=False):
   """Checks the arguments of an adaptive method and builds it."""
-  checks.in_unit_interval('beta1', beta1, _DECAY_MEND)
-  checks.above_zero('tau', tau, _TAU_MEND)
-  hparams = {'beta1': beta1}
-  if beta2 is not None:
-    checks.in_unit_interval('beta2', beta2, 'give a decay such as 0.99')
-    hparams['beta2'] = beta2
-  hparams['tau'] = tau
+  hparams = {n: checks.in_unit_interval(n, v, _DECAY_MENDS[n]) for n, v in decays.items()}
+  hparams['tau'] = tau = checks.above_zero('tau', tau, _TAU_MEND)
   if initial_v is None:
     initial_v = tau * tau
-  checks.at_least_zero('initial_v', initial_v, 'give a value such as 1e-6, or None for tau^2')
+  mend = 'give a value such as 1e-6, or None for tau^2'
+  initial_v = checks.at_least_zero('initial_v', initial_v, mend)
   return _build(_Adaptive, learning_rate, hparams, next_v, initial_v, bias_correction)
 
 
@@ -235,7 +234,7 @@ def _build(kind, learning_rate, hparams, *args):
   schedule = None
   if callable(learning_rate):
     schedule, learning_rate = learning_rate, 0.0
-  checks.at_least_zero('learning_rate', learning_rate, _RATE_MEND)
+  learning_rate = checks.at_least_zero('learning_rate', learning_rate, _RATE_MEND)
   hparams = {_RATE: learning_rate, **hparams}
   for name, value in list(hparams.items()):
     if isinstance(value, numbers.Real):

@@ -31,7 +31,7 @@ class Schedule:
   warmup_rounds: int = 0
 
   def __post_init__(self) -> None:
-    checks.at_least_zero('base_rate', self.base_rate, 'give a rate such as 0.1')
+    checks.field(self, 'base_rate', checks.at_least_zero, 'give a rate such as 0.1')
     checks.whole_number('warmup_rounds', self.warmup_rounds, 0, 'give 0 for no warm-up')
 
   def __call__(self, round_number: Any) -> Any:

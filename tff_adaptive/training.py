@@ -103,7 +103,13 @@ def train(
     client_states.StateError: If the checkpoint is damaged, in use or of another run.
     ResumeError: If the run is past `config.rounds`, or its rows or its checkpoint were lost.
     ValueError: If there are fewer clients than `config.clients_per_round`.
+
+
+    ResumeError: If the run is past `config.rounds` or rows of it were lost.
+    ValueError: If there are fewer clients than `config.clients_per_round`, or the process was built
+      without `batching`.
   """
+  _check_takes_arrays(process)
   with contextlib.ExitStack() as stack:
     if stop is None:
       stop = stack.enter_context(interrupts.StopGuard())
@@ -316,6 +322,20 @@ def _rounds_in_summary(folder: str) -> int:
       return int(json.load(file)['rounds'])
   except (OSError, ValueError, KeyError):
     return 0
+
+
+def _check_takes_arrays(process: Any) -> None:
+  """Raises ValueError for a process that takes datasets of batches, where its types tell."""
+  signature = getattr(process.next, 'type_signature', None)
+  if signature is None:
+    return
+  data_type = signature.parameter[len(signature.parameter) - 1]
+  element = getattr(getattr(data_type, 'member', None), 'element', None)
+  if element is not None and not hasattr(element, 'client'):
+    raise ValueError(
+      f'the process takes batched datasets (of {element}), the training loop gives whole arrays: '
+      'build it with batching=tff_adaptive.Batching(20), say'
+    )
 
 
 def _nothing() -> None:

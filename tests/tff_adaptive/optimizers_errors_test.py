@@ -47,6 +47,9 @@ def test_a_number_out_of_range_is_refused(builders, option, bad_values, message)
 def test_what_is_no_number_is_refused(bad):
   with pytest.raises(TypeError, match=r'tau must be a number, found .*: the paper tunes it'):
     optimizers.build_yogi(0.1, tau=bad)
+  for build in optimizers.build_adam, optimizers.build_yogi:
+    with pytest.raises(TypeError, match=r'beta2 must be a number, found .*: give a decay'):
+      build(0.1, beta2=bad)
 
 
 def test_the_ends_of_the_ranges_that_belong_to_them_are_taken():

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing import event_accumulator
 
-from tests.tff_adaptive import fakes
-from tff_adaptive import client_states, cohorts, costs, training
+from tests.tff_adaptive import fakes, small_problem
+from tff_adaptive import algorithms, client_states, cohorts, costs, training
 
 
 def _rows(folder):
@@ -434,3 +434,11 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
 def test_bad_values_are_refused(options, message):
   with pytest.raises(ValueError, match=message):
     training.TrainingConfig(**{'rounds': 1, 'clients_per_round': 1, **options})
+
+
+@pytest.mark.parametrize('name', ['fed_avg', 'ada_best'])
+def test_a_process_of_batched_datasets_is_refused_at_the_start(tmp_path, name):
+  process = algorithms.build(name, small_problem.model(), client_learning_rate=0.1)
+  with pytest.raises(ValueError, match=r'build it with batching=tff_adaptive.Batching\(20\)'):
+    _train(tmp_path / 'run', process=process)
+  assert not (tmp_path / 'run').exists()

@@ -6,8 +6,8 @@ from typing import Any, Optional, Union
 import tensorflow_federated as tff
 
 from tff_adaptive import batching as batching_lib
+from tff_adaptive import checks, corrections, local_models, optimizers
 from tff_adaptive import client_work as client_work_lib
-from tff_adaptive import corrections, local_models, optimizers
 from tff_adaptive import xla as xla_lib
 from tff_adaptive.algorithms import parts, stateful, stateless
 
@@ -60,16 +60,36 @@ def build_drift_corrected(
   Raises:
     ValueError: If an option is out of its range, XLA cannot compile the model, the client
       optimizer's rate cannot be set, or an aggregator that takes no weights is to weigh clients.
-    TypeError: If the model or the aggregator is of no known kind.
+    TypeError: If an argument is of no known kind.
   """
+  checks.instance(
+    'correction',
+    correction,
+    corrections.Correction,
+    'tff_adaptive.corrections.Correction',
+    'give tff_adaptive.corrections.AdaBest(mu=0.02, beta=0.96), say',
+  )
+  parts.check_optimizer(
+    'server_optimizer', server_optimizer, 'give tff_adaptive.optimizers.build_yogi(0.01), say'
+  )
+  client_learning_rate = parts.check_rate('client_learning_rate', client_learning_rate)
+  if server_schedule is not None:
+    server_schedule = parts.check_rate('server_schedule', server_schedule)
   parts.check_weighting(client_weighting)
   parts.check_aggregator(aggregator, client_weighting)
   local_model = local_models.wrap(model)
   if client_optimizer is None:
-    initial_rate = (
-      client_learning_rate(0) if callable(client_learning_rate) else client_learning_rate
-    )
+    initial_rate = client_learning_rate
+    if callable(initial_rate):
+      initial_rate = checks.at_least_zero(
+        'client_learning_rate(0)', initial_rate(0), 'give a function of the round to a rate'
+      )
     client_optimizer = tff.learning.optimizers.build_sgdm(initial_rate)
+  parts.check_optimizer(
+    'client_optimizer',
+    client_optimizer,
+    'give tff_adaptive.optimizers.build_sgdm(0.1), say, or None for SGD',
+  )
   training = client_work_lib.LocalTraining(
     client_optimizer, batching, weight_decay, clip_norm, seed, xla
   )
@@ -139,6 +159,11 @@ def build_fed_opt(
   )
 
 
+def _server_rate(rate):
+  """Checks the rate under the name that the user gave it by."""
+  return parts.check_rate('server_learning_rate', rate)
+
+
 def build_fed_avg(model, *, client_learning_rate, server_learning_rate=1.0, **options):
   """FedAvg: the server takes the mean of the client models (SGD, rate 1).
 
@@ -148,7 +173,7 @@ def build_fed_avg(model, *, client_learning_rate, server_learning_rate=1.0, **op
     server_learning_rate: eta; 1 is FedAvg.
     **options: Options of `build_fed_opt`.
   """
-  server = optimizers.build_sgdm(server_learning_rate)
+  server = optimizers.build_sgdm(_server_rate(server_learning_rate))
   return build_fed_opt(model, None, server, client_learning_rate=client_learning_rate, **options)
 
 
@@ -156,7 +181,7 @@ def build_fed_avgm(
   model, *, client_learning_rate, server_learning_rate=1.0, momentum=0.9, **options
 ):
   """FedAvgM: FedAvg with server momentum. Arguments as `build_fed_avg`."""
-  server = optimizers.build_sgdm(server_learning_rate, momentum)
+  server = optimizers.build_sgdm(_server_rate(server_learning_rate), momentum)
   return build_fed_opt(model, None, server, client_learning_rate=client_learning_rate, **options)
 
 
@@ -171,7 +196,9 @@ def build_fed_adagrad(
   **options,
 ):
   """FedAdagrad, Algorithm 2 of the paper (beta1 = 0). Arguments as `build_fed_yogi`."""
-  server = optimizers.build_adagrad(server_learning_rate, tau=tau, beta1=beta1, initial_v=initial_v)
+  server = optimizers.build_adagrad(
+    _server_rate(server_learning_rate), tau=tau, beta1=beta1, initial_v=initial_v
+  )
   return build_fed_opt(model, None, server, client_learning_rate=client_learning_rate, **options)
 
 
@@ -189,7 +216,7 @@ def build_fed_adam(
 ):
   """FedAdam, Algorithm 2 of the paper. Arguments as `build_fed_yogi`."""
   server = optimizers.build_adam(
-    server_learning_rate,
+    _server_rate(server_learning_rate),
     tau=tau,
     beta1=beta1,
     beta2=beta2,
@@ -225,7 +252,7 @@ def build_fed_yogi(
     **options: Options of `build_fed_opt`.
   """
   server = optimizers.build_yogi(
-    server_learning_rate,
+    _server_rate(server_learning_rate),
     tau=tau,
     beta1=beta1,
     beta2=beta2,

@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import client_work, local_models, schedules
+from tff_adaptive import checks, client_work, local_models, schedules
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.execution import groups
 
@@ -35,6 +35,31 @@ def client_weight(client_weighting: Weighting, trained: client_work.Trained) -> 
   return (
     trained.is_used * trained.num_examples if client_weighting == 'examples' else trained.is_used
   )
+
+
+def check_rate(name: str, rate: Rate) -> Rate:
+  """Checks a rate, and passes on a schedule.
+
+  Args:
+    name: The argument's name, for the message.
+    rate: A number >= 0, or a function of the round.
+
+  Returns:
+    The rate; an eager tensor as a Python number.
+
+  Raises:
+    TypeError: If it is neither.
+    ValueError: If it is out of the range.
+  """
+  if callable(rate):
+    return rate
+  return checks.at_least_zero(name, rate, 'give a rate such as 0.1, or a function of the round')
+
+
+def check_optimizer(name: str, optimizer: Any, mend: str) -> None:
+  """Raises TypeError for what is no TFF optimizer; arguments as `checks.instance`."""
+  kind = tff.learning.optimizers.Optimizer
+  checks.instance(name, optimizer, kind, 'tff.learning.optimizers.Optimizer', mend)
 
 
 def as_rate_fn(rate: Rate) -> Callable[[Any], tf.Tensor]:
@@ -69,8 +94,9 @@ def check_aggregator(aggregator: Optional[Aggregator], client_weighting: Weighti
     return
   if not isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
     raise TypeError(
-      'expected a tff.aggregators.WeightedAggregationFactory or '
-      f'UnweightedAggregationFactory, found {type(aggregator).__name__}'
+      'aggregator must be a tff.aggregators.WeightedAggregationFactory or '
+      f'UnweightedAggregationFactory, found {aggregator!r}: give tff.learning.robust_aggregator(), '
+      'say, or None for the mean'
     )
   if client_weighting != 'uniform':
     raise ValueError(

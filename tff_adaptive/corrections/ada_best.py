@@ -39,11 +39,12 @@ class AdaBest(base.Correction):
   is_stateful = True
 
   def __post_init__(self):
-    checks.at_least_zero('mu', self.mu, 'the paper uses 0.02')
-    if not 0 <= self.beta <= 1:
-      raise ValueError(f'beta is {self.beta}; it must lie in [0, 1] (the paper uses 0.2 to 0.98)')
-    if self.plateau_decay is not None and not 0 < self.plateau_decay <= 1:
-      raise ValueError(f'the decay of beta is {self.plateau_decay}; it must lie in (0, 1]')
+    checks.field(self, 'mu', checks.at_least_zero, 'the paper uses 0.02')
+    checks.field(self, 'beta', checks.up_to_one, 'the paper uses 0.2 to 0.98')
+    if self.plateau_decay is not None:
+      mend = 'give a factor above 0, such as 0.5, or None to keep beta'
+      checks.field(self, 'plateau_decay', checks.above_zero, mend)
+      checks.field(self, 'plateau_decay', checks.up_to_one, mend)
     checks.whole_number('plateau_rounds', self.plateau_rounds, 1, 'give a number of rounds')
 
   def client_state(self, weights):

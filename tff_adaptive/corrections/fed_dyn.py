@@ -33,8 +33,10 @@ class FedDyn(base.Correction):
   is_stateful = True
 
   def __post_init__(self):
-    checks.at_least_zero('mu', self.mu, 'the paper uses 0.02')
+    checks.field(self, 'mu', checks.at_least_zero, 'the paper uses 0.02')
     checks.whole_number('num_clients', self.num_clients, 1, 'give the number of all clients')
+    if self.mean_examples is not None:
+      checks.field(self, 'mean_examples', checks.above_zero, 'give None for the same mu for all')
 
   def client_state(self, weights):
     return collections.OrderedDict(h=base.zeros(weights))

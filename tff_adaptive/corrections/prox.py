@@ -21,7 +21,7 @@ class FedProx(base.Correction):
   name = 'fed_prox'
 
   def __post_init__(self):
-    checks.at_least_zero('mu', self.mu, 'give a weight such as 0.01')
+    checks.field(self, 'mu', checks.at_least_zero, 'give a weight such as 0.01')
 
   def gradient(self, client, theta, g):
     """g + mu (theta - theta^{t-1})."""

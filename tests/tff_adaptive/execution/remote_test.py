@@ -336,3 +336,9 @@ def test_addresses_and_subrounds_are_checked():
     with pytest.raises(ValueError) as caught:
       execution.RemoteContext(addresses)
     assert message in str(caught.value)
+  for addresses, message in (
+    ('a:1,b:2', r"must be a list of host:port, found 'a:1,b:2': give \['a:1', 'b:2'\]"),
+    ([8000], "an address must be 'host:port', found 8000"),
+  ):
+    with pytest.raises(TypeError, match=message):
+      execution.RemoteContext(addresses)
