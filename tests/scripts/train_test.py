@@ -219,7 +219,7 @@ def test_bad_data_is_refused_with_one_line_and_nothing_written(tmp_path, capsys,
   )
   assert train.main(['train.py', output_dir]) == 2
   assert "client '07' has no examples" in capsys.readouterr().err
-  assert sorted(os.listdir(tmp_path)) == ['file', 'truncated']
+  assert sorted(os.listdir(tmp_path)) == ['empty', 'file', 'truncated']
 
 
 @pytest.mark.slow
