@@ -188,7 +188,7 @@ def table(results):
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns 0, 1 if something failed, 2 for bad input, 130 if interrupted."""
+  """Runs the command; returns 0, 1 if something failed, 2 for bad input."""
   try:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
@@ -196,11 +196,7 @@ def main(arguments: Sequence[str]) -> int:
   except ValueError as error:
     sys.stderr.write(f'benchmark.py: {" ".join(str(error).split())}\n')
     return 2
-  try:
-    return _run()
-  except KeyboardInterrupt:
-    sys.stderr.write('benchmark.py: interrupted.\n')
-    return 130
+  return _run()
 
 
 def _check_flags() -> None:
@@ -256,7 +252,7 @@ def _run() -> int:
 
 def main_cli() -> None:
   """Console entry point."""
-  sys.exit(main(sys.argv))
+  command.run(main)
 
 
 if __name__ == '__main__':

@@ -1,12 +1,20 @@
-"""What the scripts with flags of their own share: reading a command line."""
+"""What the scripts with flags of their own share: reading a command line, and ending."""
 
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
-from typing import Optional
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Optional
 
 from absl import flags as absl_flags
+
+from tff_adaptive import interrupts
+
+
+def run(main: Callable[[Sequence[str]], int]) -> NoReturn:
+  """Runs a command that saves nothing on the way, and exits; Ctrl-C ends it at once, with 130."""
+  with interrupts.ending_at_once(f'{os.path.basename(sys.argv[0])}: interrupted.'):
+    sys.exit(main(sys.argv))
 
 
 def read(flags: absl_flags.FlagValues, text: str, arguments: Sequence[str]) -> bool:

@@ -194,7 +194,7 @@ def table(panels: Sequence[Sequence[Curve]], found: Mapping[str, np.ndarray], x_
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns the exit code, 2 for bad input, 130 if interrupted."""
+  """Runs the command; returns the exit code, 2 for bad input."""
   try:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
@@ -203,9 +203,6 @@ def main(arguments: Sequence[str]) -> int:
   except (ValueError, OSError) as error:
     sys.stderr.write(f'least_squares_figure.py: {" ".join(str(error).split())}\n')
     return 2
-  except KeyboardInterrupt:
-    sys.stderr.write('least_squares_figure.py: interrupted.\n')
-    return 130
   return 0
 
 
@@ -235,4 +232,4 @@ def _run() -> None:
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv))
+  command.run(main)

@@ -42,7 +42,7 @@ absl_flags.DEFINE_string(
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns the exit code, 2 for bad input, 130 if interrupted."""
+  """Runs the command; returns the exit code, 2 for bad input."""
   try:
     if not command.read(_FLAGS, __doc__, arguments):
       return 0
@@ -62,9 +62,6 @@ def main(arguments: Sequence[str]) -> int:
   except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
     sys.stderr.write(f'partition_report.py: {" ".join(str(error).split())}\n')
     return 2
-  except KeyboardInterrupt:
-    sys.stderr.write('partition_report.py: interrupted.\n')
-    return 130
   return 0
 
 
@@ -104,7 +101,7 @@ def describe(task: Any) -> tuple[str, Any]:
 
 def main_cli() -> None:
   """Console entry point."""
-  sys.exit(main(sys.argv))
+  command.run(main)
 
 
 if __name__ == '__main__':

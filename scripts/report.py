@@ -53,7 +53,7 @@ absl_flags.DEFINE_string(
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns the exit code, 2 for bad input, 130 if interrupted."""
+  """Runs the command; returns the exit code, 2 for bad input."""
   try:
     folders = command.parse(_FLAGS, __doc__, arguments)
     if folders is None:
@@ -80,9 +80,6 @@ def main(arguments: Sequence[str]) -> int:
   except (ValueError, OSError, absl_flags.Error) as error:
     sys.stderr.write(f'report.py: {" ".join(str(error).split())}\n')
     return 2
-  except KeyboardInterrupt:
-    sys.stderr.write('report.py: interrupted.\n')
-    return 130
   sys.stdout.write(table)
   return 0
 
@@ -100,7 +97,7 @@ def _levels() -> dict[str, float]:
 
 def main_cli() -> None:
   """Console entry point."""
-  sys.exit(main(sys.argv))
+  command.run(main)
 
 
 if __name__ == '__main__':

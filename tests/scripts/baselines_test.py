@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 
@@ -94,13 +95,18 @@ def test_partition_report_of_classes_and_of_numbers(tmp_path, capsys):
   assert partition_report.main(['x', '--task=digit']) == 2
 
 
-def test_partition_report_ends_quietly_on_ctrl_c(monkeypatch, capsys):
-  def interrupted():
-    raise KeyboardInterrupt
-
-  monkeypatch.setattr(partition_report, '_load', interrupted)
-  assert partition_report.main(['x']) == 130
-  assert capsys.readouterr().err == 'partition_report.py: interrupted.\n'
+def test_a_command_ends_quietly_on_ctrl_c():
+  program = 'command.run(lambda arguments: (print("here", flush=True), time.sleep(60)))'
+  process = subprocess.Popen(
+    [sys.executable, '-c', f'import time; from scripts import command; {program}'],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout.readline() == 'here\n'
+  process.send_signal(signal.SIGINT)
+  assert process.communicate(timeout=20) == ('', '-c: interrupted.\n')
+  assert process.returncode == 130
 
 
 def test_all_tasks_has_a_row_for_a_run_of_one_round(tmp_path):
