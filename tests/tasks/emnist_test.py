@@ -60,13 +60,15 @@ def test_dropout_comes_from_the_seed():
   np.testing.assert_array_equal(run(None), run(tf.constant([1, 2]), training=False))
 
 
-def test_the_autoencoder_is_tffs():
-  model = emnist.build_autoencoder(3)
+@pytest.mark.parametrize('summed', [False, True])
+def test_the_autoencoder_is_tffs_and_its_loss_may_be_summed(summed):
+  model = emnist.build_autoencoder(3, summed)
   assert model.num_parameters == 2_837_314
   x = X.reshape(-1, 784)
   theirs = emnist_models.create_autoencoder_model()
-  summed = tf.keras.losses.MeanSquaredError(tf.keras.losses.Reduction.SUM)
-  assert_like_keras(model, theirs, x, x, summed, lambda p: p)
+  reduction = tf.keras.losses.Reduction.SUM if summed else tf.keras.losses.Reduction.AUTO
+  loss = tf.keras.losses.MeanSquaredError(reduction)
+  assert_like_keras(model, theirs, x, x, loss, lambda p: p)
 
 
 def test_the_autoencoder_takes_a_client_axis():
@@ -113,6 +115,11 @@ def test_the_autoencoder_sees_ink():
   np.testing.assert_array_equal(loaded['x'], 1 - raw.reshape(-1, 784))
   np.testing.assert_array_equal(loaded['x'], loaded['y'])
   assert task.metric in task.build_model(0).metric_names
+
+
+def test_only_the_autoencoders_loss_may_be_summed(tmp_path):
+  with pytest.raises(tasks.DataError, match="'emnist_cr' has no option summed"):
+    tasks.load('emnist_cr', str(tmp_path), summed=True)
 
 
 def test_a_label_out_of_range_is_an_error():
