@@ -168,22 +168,13 @@ def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
   assert 'NAME=VALUE' in capsys.readouterr().err
 
 
-def test_report_refuses_a_bad_level_and_a_bad_output_and_ends_on_ctrl_c(
-  folder, monkeypatch, capsys
-):
+def test_report_refuses_a_bad_level_and_a_bad_output(folder, capsys):
   for flag, words in (
     ('--level=foo', '--level=foo: write it as'),
     ('--output=/proc/x', '--output=/proc/x cannot be written to (No such file or directory).'),
   ):
     assert report.main(['report.py', folder, flag]) == 2
     assert capsys.readouterr().err.startswith(f'report.py: {words}')
-
-  def interrupted(*_):
-    raise KeyboardInterrupt
-
-  monkeypatch.setattr(runs, 'find_runs', interrupted)
-  assert report.main(['report.py', folder]) == 130
-  assert capsys.readouterr().err == 'report.py: interrupted.\n'
 
 
 def test_a_sweep_runs_each_combination_once_and_goes_on_after_failures(
