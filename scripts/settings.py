@@ -275,10 +275,8 @@ def _check_numbers(settings):
   each(checks.above_zero, ('tau',), 'give a degree of adaptivity such as 0.001')
   each(checks.above_zero, ('clip_norm',), 'give a norm such as 10, or leave it out')
   each(checks.in_unit_interval, ('beta1', 'beta2', 'momentum'), _DECAY_MEND)
-  for name, low in (('beta', '[0'), ('beta_decay', '(0')):
-    value = settings[name]
-    if value is not None and not (0 <= value <= 1 and (value > 0 or low == '[0')):
-      raise ValueError(f'--{name} must be in {low}, 1], found {value}: give 0.96, say.')
+  each(checks.above_zero, ('beta_decay',), 'give a factor such as 0.5, or 1 to keep beta')
+  each(checks.up_to_one, ('beta', 'beta_decay'), 'give 0.96, say')
   if settings['scaffold_option'] not in (None, 1, 2):
     raise ValueError(
       f'--scaffold_option must be 1 or 2, found {settings["scaffold_option"]}: 2 is the usual one.'

@@ -135,7 +135,7 @@ def build_autoencoder(seed: int, summed: bool = False) -> models.Model:
     seed: Draws the initial weights (Glorot uniform, zero biases).
     summed: Whether the loss is the sum over a batch's examples, as in the authors' published code,
       instead of their mean, as in TFF 0.87's baseline. FedAvg leaves the mean image sooner then,
-      but at the paper's rates FedAdam and FedYogi put out the output layer in the first rounds.
+      but at the paper's rates FedAdam and FedYogi saturate the output layer in the first rounds.
 
   Returns:
     A model of inputs and targets [784] that also takes a leading client axis.

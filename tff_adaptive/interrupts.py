@@ -27,8 +27,8 @@ def ending_at_once(line: str, before: Optional[Callable[[], None]] = None) -> It
     try:
       if before is not None:
         before()
-      sys.stdout.flush()
       _to_stderr(line)
+      sys.stdout.flush()  # It raises if the signal came in the midst of a print.
     finally:
       os._exit(128 + number)
 

@@ -164,10 +164,10 @@ class _Run:
     if checkpoint is not None:
       self._state, self.round = checkpoint.server_state, checkpoint.round_number
       self._saved = self.round
-    elif _rounds_in_summary(output_dir):
+    elif done := _rounds_in_summary(output_dir):
       raise ResumeError(
-        f'{output_dir} has the results of {_rounds_in_summary(output_dir)} rounds, but their'
-        f' checkpoint, {path}, is gone: bring it back, or start in a new folder.'
+        f'{output_dir} has the results of {done} rounds, but their checkpoint, {path}, is gone:'
+        ' bring it back, or start in a new folder.'
       )
     if self.round > config.rounds:
       raise ResumeError(

@@ -119,7 +119,7 @@ def test_flagfiles_are_read_and_later_flags_win(tmp_path):
     (['--task_option=alpha'], ['--task_option=alpha', 'NAME=VALUE']),
     (['--algorithm=fed_prox', '--mu=-1'], ['--mu', '-1.0']),
     (['--algorithm=ada_best', '--beta=1.5'], ['--beta', '1.5', '[0, 1]']),
-    (['--algorithm=ada_best', '--beta_decay=0'], ['--beta_decay', '0.0', '(0, 1]']),
+    (['--algorithm=ada_best', '--beta_decay=0'], ['--beta_decay', '0.0', 'above 0']),
     (['--algorithm=scaffold', '--scaffold_option=3'], ['--scaffold_option', '3']),
     (['--algorithm=scaffold', '--client_state_store=tape'], ["'tape'", 'memory, disk']),
     # What would be ignored is refused.

@@ -72,7 +72,7 @@ def test_the_course_is_that_of_a_plain_loop_which_keeps_states_in_a_dict():
   for t in range(1, 21):
     drawn = [clients.client_ids[i] for i in cohorts.sample(3, t, 20, 5)]
     order = cohorts.working_order([len(clients.load(c)['y']) for c in drawn])
-    drawn = [drawn[i] for i in order]  # The bits of the sums depend on it.
+    drawn = [drawn[i] for i in order]
     before = [states.get(c, process.initial_client_state) for c in drawn]
     state, after, _ = process.next(state, before, [[clients.load(c)] for c in drawn])
     states.update(zip(drawn, after))
