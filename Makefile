@@ -4,16 +4,16 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-gpu train test lint format lock clean
+.PHONY: help env env-gpu train test lint typecheck format docs audit lock clean
 
 help:  ## This list.
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
 env:  ## Make .venv with the locked dependencies (PYTHON=... to choose the Python).
-	@PYTHON='$(PYTHON)' sh scripts/setup_env.sh
+	@PYTHON='$(PYTHON)' sh scripts/env/setup_env.sh
 
 env-gpu:  ## Make .venv with the CUDA libraries for --device=gpu too (1.6 GB more).
-	@PYTHON='$(PYTHON)' sh scripts/setup_env.sh --gpu
+	@PYTHON='$(PYTHON)' sh scripts/env/setup_env.sh --gpu
 
 train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for other flags).
 	@$(PY) scripts/train.py --flagfile=scripts/configs/digits.flags $(ARGS)
@@ -21,18 +21,26 @@ train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for o
 test: lint  ## Check format and types and run all tests (ARGS='-k yogi' for some).
 	$(PY) -m pytest -n 2 $(ARGS)
 
-lint: env  ## Check style, format and types.
+lint: typecheck  ## Check style, format and types.
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+
+typecheck: env  ## Check types.
 	$(PY) -m mypy
 
-format: env  ## Format, and mend what ruff can.
+format: env  ## Format, and fix what ruff can.
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+docs: env  ## Build the documentation site into site/; warnings are errors.
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS)
+
+audit: env  ## Check the locked versions for known vulnerabilities (needs the network).
+	$(PY) scripts/env/audit.py $(ARGS)
+
 lock: env  ## Write both lock files anew (ARGS=--upgrade for newer versions).
-	@sh scripts/lock.sh $(ARGS)
+	@sh scripts/env/lock.sh $(ARGS)
 
 clean:  ## Remove caches and build output; 'rm -rf .venv' removes the environment too.
-	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -1,26 +1,73 @@
 """Packaging of tff-adaptive."""
 
+import pathlib
+import re
+
 import setuptools
+
+ROOT = pathlib.Path(__file__).parent
+VERSION = re.search(
+  r"__version__ = '(.+)'", (ROOT / 'tff_adaptive' / '_version.py').read_text(encoding='utf-8')
+).group(1)
+
+
+def _packages() -> list[str]:
+  """The packages; scripts/ is installed as tff_adaptive_scripts, for others have a `scripts`."""
+  found = setuptools.find_namespace_packages(
+    include=['tff_adaptive', 'tff_adaptive.*', 'tasks', 'tasks.*', 'scripts', 'scripts.*']
+  )
+  return [f'tff_adaptive_{name}' if name.split('.')[0] == 'scripts' else name for name in found]
+
 
 setuptools.setup(
   name='tff-adaptive',
-  version='0.1.0',
+  version=VERSION,
   description='Adaptive and drift-correcting federated optimization for TensorFlow Federated',
-  packages=setuptools.find_namespace_packages(
-    include=['tff_adaptive', 'tff_adaptive.*', 'tasks', 'tasks.*', 'scripts', 'scripts.*']
-  ),
-  package_data={'scripts': ['configs/*.flags']},
-  python_requires='>=3.9,<3.12',
+  long_description=(ROOT / 'README.md').read_text(encoding='utf-8'),
+  long_description_content_type='text/markdown',
+  license='Apache-2.0',
+  license_files=['LICENSE'],
+  keywords=['federated learning', 'optimization', 'TensorFlow Federated'],
+  classifiers=[
+    'Development Status :: 4 - Beta',
+    'Intended Audience :: Science/Research',
+    'Operating System :: POSIX :: Linux',
+    'Programming Language :: Python :: 3 :: Only',
+    'Programming Language :: Python :: 3.10',
+    'Programming Language :: Python :: 3.11',
+    'Topic :: Scientific/Engineering :: Artificial Intelligence',
+    'Typing :: Typed',
+  ],
+  packages=_packages(),
+  package_dir={'tff_adaptive_scripts': 'scripts'},
+  package_data={
+    'tff_adaptive_scripts': ['configs/*.flags'],
+    'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed'],
+    'tasks': ['*.pyi', 'py.typed'],
+  },
+  python_requires='>=3.10,<3.12',
   # TensorFlow Federated 0.87.0 is needed but not listed: one of its own pins can no longer be
   # installed, so that naming it would make every `pip install` fail. See BUILD_NOTES.md.
-  install_requires=['absl-py', 'matplotlib', 'numpy', 'psutil', 'rich', 'scikit-learn'],
+  install_requires=[
+    'absl-py',
+    'lazy_loader',
+    'matplotlib',
+    'numpy',
+    'pandas',
+    'psutil',
+    'rich',
+    'scikit-learn',
+  ],
+  extras_require={'parquet': ['pyarrow<22'], 'ray': ['ray>=2.52']},
   entry_points={
     'console_scripts': [
-      'tff-adaptive-train=scripts.train:main_cli',
-      'tff-adaptive-sweep=scripts.sweep:main_cli',
-      'tff-adaptive-report=scripts.report:main_cli',
-      'tff-adaptive-benchmark=scripts.benchmark:main_cli',
-      'tff-adaptive-worker=scripts.worker:main_cli',
+      'tff-adaptive-train=tff_adaptive_scripts._entry:train',
+      'tff-adaptive-sweep=tff_adaptive_scripts._entry:sweep',
+      'tff-adaptive-report=tff_adaptive_scripts._entry:report',
+      'tff-adaptive-benchmark=tff_adaptive_scripts._entry:benchmark',
+      'tff-adaptive-partition-report=tff_adaptive_scripts._entry:partition_report',
+      'tff-adaptive-train-centralized=tff_adaptive_scripts._entry:train_centralized',
+      'tff-adaptive-export=tff_adaptive_scripts._entry:export',
     ]
   },
 )

@@ -6,10 +6,10 @@ Each way to do a round (TFF's stock process and this project's, in TFF's native 
 the graph engine, and a loop by hand) runs in a process of its own; the rounds are interleaved, so
 that a change of the machine's speed meets all alike. Examples:
 
-  python scripts/benchmark.py --works=W1,W4 --rounds=10 --json=results/benchmark.json
-  python scripts/benchmark.py --works=shakespeare_real --data_dir=FOLDER --rounds=5
-  python scripts/benchmark.py --device=gpu --works=W1,W4 --variants=ours_graph,ours_graph+xla,vmap
-  python scripts/benchmark.py --variants=ours_graph,ours_workers1,ours_workers2,ours_workers4
+  python scripts/benchmark.py --workloads=W1,W4 --rounds=10 --json=results/benchmark.json
+  python scripts/benchmark.py --workloads=shakespeare_real --data_dir=FOLDER --rounds=5
+  python scripts/benchmark.py --device=gpu --workloads=W4 --variants=ours_graph,ours_graph+xla,vmap
+  python scripts/benchmark.py --variants=ours_graph,ours_subrounds,ours_ray1,ours_ray2
 """
 
 import contextlib
@@ -21,19 +21,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
-  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if not __package__:  # Run as a file.
+  __package__ = __import__('_as_file').PACKAGE
 
 from absl import flags as absl_flags
 
-from scripts import command
-from scripts.benchmarking import works
+from .benchmarking import workloads
+from .cli import command
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list(
-  'works',
+  'workloads',
   ['W1', 'W4'],
   'Works: W1, W1s, W2, W3, W4, W5 (synthetic); digits_real, emnist_real, shakespeare_real.',
   flag_values=_FLAGS,
@@ -41,10 +42,10 @@ absl_flags.DEFINE_list(
 absl_flags.DEFINE_list(
   'variants',
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
-  'Ways to do a round; also ours_workers1, ours_workers2, ours_workers4: workers on this machine;'
-  ' ours_mergeable2: two of them, and TFF divides the round among them;'
+  'Ways to do a round; also ours_subrounds: the cohort in four parts; ours_ray1, ours_ray2,'
+  ' ours_ray4: they are trained by so many Ray workers on this machine;'
   ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one),'
-  ' +together (the cohort in batched operations). hand and vmap are for synthetic works.',
+  ' +together (the cohort in batched operations). hand and vmap are for synthetic workloads.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_integer(
@@ -53,14 +54,14 @@ absl_flags.DEFINE_integer(
 absl_flags.DEFINE_integer(
   'soak_rounds',
   0,
-  'If given: also run this project in the graph engine for so many rounds of each work and report'
+  'If given: also run this project in the graph engine for so many rounds a workload and report'
   ' memory after a tenth of them and at the end.',
   lower_bound=0,
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_string('json', None, 'Where to write the figures.', flag_values=_FLAGS)
 absl_flags.DEFINE_string(
-  'data_dir', None, "Folder with TFF's files, for real works.", flag_values=_FLAGS
+  'data_dir', None, "Folder with TFF's files, for real workloads.", flag_values=_FLAGS
 )
 absl_flags.DEFINE_enum(
   'device',
@@ -71,15 +72,18 @@ absl_flags.DEFINE_enum(
 )
 
 
-class _Child:
-  """A process that runs one variant of one work, a round at each request."""
+Figures = dict[str, dict[str, Any]]  # Variant -> its figures by name.
 
-  def __init__(self, work, variant):
-    arguments = [sys.executable, '-m', 'scripts.benchmarking.child', work, variant]
+
+class _Child:
+  """A process that runs one variant of one workload, a round at each request."""
+
+  def __init__(self, workload: str, variant: str):
+    arguments = [sys.executable, '-m', f'{__package__}.benchmarking.child', workload, variant]
     # The child's working folder is another.
     data_dir = os.path.abspath(_FLAGS.data_dir) if _FLAGS.data_dir else ''
     self._errors = tempfile.TemporaryFile('w+', errors='replace')  # noqa: SIM115
-    self._process = subprocess.Popen(
+    self._process: subprocess.Popen[str] = subprocess.Popen(
       [*arguments, data_dir, _FLAGS.device],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
@@ -88,24 +92,28 @@ class _Child:
       cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
     )
 
-  def ask(self, line):
+  def ask(self, line: str) -> dict[str, Any]:
     """Sends a request and returns the answer, a JSON object; RuntimeError if the child ended."""
+    assert self._process.stdin is not None
+    assert self._process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
       self._process.stdin.write(line + '\n')
       self._process.stdin.flush()
     for answer in self._process.stdout:
       if answer.startswith('{'):
-        return json.loads(answer)
+        return dict(json.loads(answer))
     code = self._process.wait()
     raise RuntimeError(f'a child ended with code {code} at request {line!r}: {self._last_error()}')
 
-  def _last_error(self):
+  def _last_error(self) -> str:
     self._errors.seek(0)
     said = self._errors.read().partition('Exception ignored in')[0]  # TFF's own clean-up.
     return (said.strip().splitlines() or ['it said nothing'])[-1]
 
-  def end(self):
+  def end(self) -> None:
     """Ends the process."""
+    assert self._process.stdin is not None
+    assert self._process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
       self._process.stdin.close()
     self._process.wait()
@@ -113,11 +121,13 @@ class _Child:
     self._errors.close()
 
 
-def measure(work, variants, rounds):
-  """Figures of each variant of a work."""
-  children, figures, times = {}, {}, {}
+def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
+  """Figures of each variant of a workload."""
+  children: dict[str, _Child] = {}
+  figures: Figures = {}
+  times: dict[str, list[float]] = {}
   for variant in variants:
-    child = _Child(work, variant)
+    child = _Child(workload, variant)
     try:
       first = child.ask('round')
       child.ask('round')
@@ -148,60 +158,59 @@ def measure(work, variants, rounds):
   return figures
 
 
-def soak(work, rounds):
+def soak(workload: str, rounds: int) -> dict[Any, Any]:
   """Memory of this project in the graph engine over many rounds, in MB."""
-  child, memory = _Child(work, 'ours_graph'), {}
+  child, memory = _Child(workload, 'ours_graph'), dict[Any, Any]()
   try:
     for r in range(1, rounds + 1):
       child.ask('round')
       if r in (max(1, rounds // 10), rounds):
         memory[r] = child.ask('memory')['now_mb']
   except RuntimeError as error:
-    print(f'{work}: {error}', file=sys.stderr, flush=True)
+    print(f'{workload}: {error}', file=sys.stderr, flush=True)
     return {'error': str(error)}
   finally:
     child.end()
   (early, before), (late, after) = min(memory.items()), max(memory.items())
-  print(f'{work}: {before:.0f} MB after {early} rounds, {after:.0f} MB after {late}', flush=True)
+  print(
+    f'{workload}: {before:.0f} MB after {early} rounds, {after:.0f} MB after {late}', flush=True
+  )
   return memory
 
 
-def table(results):
+def table(results: Mapping[str, Figures]) -> str:
   """The figures as a Markdown table."""
   lines = [
-    '| work | variant | s/round (median) | (min) | x by hand | tracing s | peak MB |',
+    '| workload | variant | s/round (median) | (min) | x by hand | tracing s | peak MB |',
     '|---|---|---|---|---|---|---|',
   ]
-  for work, figures in results.items():
+  for workload, figures in results.items():
     hand = figures.get('hand', {}).get('seconds_median')
     for variant, f in figures.items():
       if 'error' in f:
         error = f['error'].replace('|', ' ')
-        lines.append(f'| {work} | {variant} | failed: {error} | | | | |')
+        lines.append(f'| {workload} | {variant} | failed: {error} | | | | |')
         continue
       ratio = f'{f["seconds_median"] / hand:.2f}' if hand else ''
       lines.append(
-        f'| {work} | {variant} | {f["seconds_median"]:.3f} | {f["seconds_min"]:.3f} | {ratio} '
+        f'| {workload} | {variant} | {f["seconds_median"]:.3f} | {f["seconds_min"]:.3f} | {ratio} '
         f'| {f["seconds_tracing"]:.1f} | {f["peak_memory_mb"]:.0f} |'
       )
   return '\n'.join(lines)
 
 
+@command.entry('benchmark.py')
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if something failed, 2 for bad input."""
-  try:
-    if not command.read(_FLAGS, __doc__, arguments):
-      return 0
-    _check_flags()
-  except ValueError as error:
-    sys.stderr.write(f'benchmark.py: {" ".join(str(error).split())}\n')
-    return 2
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  _check_flags()
   return _run()
 
 
 def _check_flags() -> None:
   """ValueError if a flag is bad."""
-  for flag in ('works', 'variants'):
+  for flag in ('workloads', 'variants'):
     if not _FLAGS[flag].value:
       raise ValueError(f'--{flag}= is empty: give one or more, or leave it out.')
   if _FLAGS.json:
@@ -210,29 +219,34 @@ def _check_flags() -> None:
       raise ValueError(f'--json={_FLAGS.json}: name a file in a folder that there is.')
     if not os.access(folder, os.W_OK | os.X_OK):
       raise ValueError(f'--json={_FLAGS.json}: {folder} cannot be written to.')
-  unknown = [w for w in _FLAGS.works if w not in works.WORKS]
+  unknown = [w for w in _FLAGS.workloads if w not in workloads.WORKLOADS]
   if unknown:
-    raise ValueError(f'unknown works {unknown}; there are {", ".join(works.WORKS)}')
+    raise ValueError(f'unknown workloads {unknown}; there are {", ".join(workloads.WORKLOADS)}')
   for variant in _FLAGS.variants:
-    works.split_variant(variant)
-  real = [w for w in _FLAGS.works if works.WORKS[w].task is not None]
+    workloads.split_variant(variant)
+  real = [w for w in _FLAGS.workloads if workloads.WORKLOADS[w].task is not None]
   if real and not _FLAGS.data_dir:
     raise ValueError(f"--data_dir is needed for {', '.join(real)}: a folder with TFF's files.")
 
 
 def _run() -> int:
-  results, failed = {}, False
-  for work in _FLAGS.works:
+  results: dict[str, Figures] = {}
+  failed = False
+  for workload in _FLAGS.workloads:
     variants = [
-      v for v in _FLAGS.variants if v not in ('hand', 'vmap') or works.WORKS[work].task is None
+      v
+      for v in _FLAGS.variants
+      if v not in ('hand', 'vmap') or workloads.WORKLOADS[workload].task is None
     ]
-    print(f'{work}: {works.WORKS[work].description} ...', file=sys.stderr, flush=True)
-    results[work] = measure(work, variants, _FLAGS.rounds)
-    failed = failed or any('error' in figures for figures in results[work].values())
-    print(table({work: results[work]}), flush=True)
+    print(
+      f'{workload}: {workloads.WORKLOADS[workload].description} ...', file=sys.stderr, flush=True
+    )
+    results[workload] = measure(workload, variants, _FLAGS.rounds)
+    failed = failed or any('error' in figures for figures in results[workload].values())
+    print(table({workload: results[workload]}), flush=True)
     if _FLAGS.soak_rounds:
-      figures = results[work].setdefault('ours_graph', {})
-      figures['memory_mb_by_round'] = memory = soak(work, _FLAGS.soak_rounds)
+      figures = results[workload].setdefault('ours_graph', {})
+      figures['memory_mb_by_round'] = memory = soak(workload, _FLAGS.soak_rounds)
       failed = failed or 'error' in memory
   if _FLAGS.json:
     machine = {
@@ -244,16 +258,11 @@ def _run() -> int:
     }
     partial = _FLAGS.json + '.tmp'
     with open(partial, 'w') as file:
-      json.dump({'machine': machine, 'rounds': _FLAGS.rounds, 'works': results}, file, indent=1)
+      json.dump({'machine': machine, 'rounds': _FLAGS.rounds, 'workloads': results}, file, indent=1)
     os.replace(partial, _FLAGS.json)
     print(f'written: {_FLAGS.json}')
   return 1 if failed else 0
 
 
-def main_cli() -> None:
-  """Console entry point."""
-  command.run(main)
-
-
 if __name__ == '__main__':
-  main_cli()
+  sys.exit(main())

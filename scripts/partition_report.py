@@ -11,22 +11,20 @@ the labels of each client, and the sizes of all clients.
 The labels of a task whose targets are no classes (text, tags, images) are not shown.
 """
 
-import os
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
-  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if not __package__:  # Run as a file.
+  __package__ = __import__('_as_file').PACKAGE
 
 from absl import flags as absl_flags
 
-from scripts import command
-from scripts import settings as settings_lib
-from tasks import catalog, partition_report
-from tff_adaptive import checks, files, names
+from tasks.data import partition_stats
+from tff_adaptive._utils import atomic_files, validation
 from tff_adaptive.reports import figures, tables
+
+from .cli import command, options, resolve, settings, tensorflow_start
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_string('task', 'digits', 'The task.', flag_values=_FLAGS)
@@ -41,37 +39,29 @@ absl_flags.DEFINE_string(
 )
 
 
+@command.entry('partition_report.py')
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
-  try:
-    if not command.read(_FLAGS, __doc__, arguments):
-      return 0
-    if _FLAGS.task not in catalog.names():
-      raise ValueError(f'--task: {names.unknown("task", _FLAGS.task, catalog.names())}')
-    checks.whole_number('--clients', _FLAGS.clients, 1, 'give 1 or more')
-    checks.whole_number('--seed', _FLAGS.seed, 0, 'give a whole number such as 0')
-    if _FLAGS.output:
-      command.check_output('output', _FLAGS.output)
-    task = _load()
-    text, labels = describe(task)
-    sys.stdout.write(text)
-    if _FLAGS.output:
-      files.write_text(f'{_FLAGS.output}.md', text)
-      sizes = [task.train.num_examples(client) for client in task.train.client_ids]
-      figures.draw_partition(f'{_FLAGS.output}.png', sizes, labels[: _FLAGS.clients], task.name)
-  except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
-    sys.stderr.write(f'partition_report.py: {" ".join(str(error).split())}\n')
-    return 2
-  return 0
-
-
-def _load() -> Any:
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-  warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  resolve.check_task(_FLAGS.task)
+  validation.whole_number('--clients', _FLAGS.clients, 1, 'give 1 or more', settings.INT31)
+  settings.check('seed', _FLAGS.seed)
+  task_options = options.parse('task_option', _FLAGS.task_option)
+  resolve.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
+  if _FLAGS.output:
+    command.check_output('output', _FLAGS.output)
+  tensorflow_start.quietly()
   import tasks  # From here on TensorFlow is imported, which takes seconds.
 
-  options = settings_lib.options({'task_option': _FLAGS.task_option}, 'task_option')
-  return tasks.load(_FLAGS.task, data_dir=_FLAGS.data_dir, seed=_FLAGS.seed, **options)
+  task = tasks.load(_FLAGS.task, data_dir=_FLAGS.data_dir, seed=_FLAGS.seed, **task_options)
+  text, labels = describe(task)
+  command.show(text)
+  if _FLAGS.output:
+    atomic_files.write_text(f'{_FLAGS.output}.md', text)
+    sizes = [task.train.num_examples(client) for client in task.train.client_ids]
+    figures.draw_partition(f'{_FLAGS.output}.png', sizes, labels[: _FLAGS.clients], task.name)
+  return command.DONE
 
 
 def describe(task: Any) -> tuple[str, Any]:
@@ -87,11 +77,11 @@ def describe(task: Any) -> tuple[str, Any]:
   first = task.train.load(ids[0])['y']
   rows = [['source', task.source]]
   if first.ndim == 1 and first.dtype.kind in 'iu':
-    counts = partition_report.counts_by_client([task.train.load(client)['y'] for client in ids])
-    found = partition_report.report_of_counts(counts)
+    counts: Any = partition_stats.counts_by_client([task.train.load(client)['y'] for client in ids])
+    found = partition_stats.report_of_counts(counts)
   else:
     sizes = [task.train.num_examples(client) for client in ids]
-    counts, found = [], partition_report.report_of_sizes(sizes)
+    counts, found = [], partition_stats.report_of_sizes(sizes)
   rows += [
     [name.replace('_', ' '), str(v) if isinstance(v, int) else f'{v:.3g}']
     for name, v in found.items()
@@ -99,10 +89,5 @@ def describe(task: Any) -> tuple[str, Any]:
   return f'# Clients of {task.name}\n\n' + tables.markdown(['', ''], rows), counts
 
 
-def main_cli() -> None:
-  """Console entry point."""
-  command.run(main)
-
-
 if __name__ == '__main__':
-  main_cli()
+  sys.exit(main())

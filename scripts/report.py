@@ -10,18 +10,18 @@ repetitions: the table and the figure give their mean and standard deviation.
       curves' means and standard deviations to results/digits.csv.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
-if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
-  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if not __package__:  # Run as a file.
+  __package__ = __import__('_as_file').PACKAGE
 
 from absl import flags as absl_flags
 
-from scripts import command
-from tff_adaptive import files
+from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, runs, tables
+
+from .cli import command
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list(
@@ -32,10 +32,13 @@ absl_flags.DEFINE_list(
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_list(
-  'label_by', None, 'Settings that tell runs apart; by default all that differ.', flag_values=_FLAGS
+  'label_by',
+  None,
+  'Settings that distinguish runs; by default all that differ.',
+  flag_values=_FLAGS,
 )
 absl_flags.DEFINE_float(
-  'target', None, 'Tell the rounds needed to reach this value of the metric.', flag_values=_FLAGS
+  'target', None, 'Report the rounds needed to reach this value of the metric.', flag_values=_FLAGS
 )
 absl_flags.DEFINE_multi_string(
   'level', [], 'A horizontal line in the figure, NAME=VALUE; may be repeated.', flag_values=_FLAGS
@@ -52,36 +55,33 @@ absl_flags.DEFINE_string(
 )
 
 
+@command.entry('report.py')
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
-  try:
-    folders = command.parse(_FLAGS, __doc__, arguments)
-    if folders is None:
-      return 0
-    if not folders:
-      raise ValueError("give at least one run's folder.")
-    levels = _levels()
-    found = runs.find_runs(folders)
-    groups = runs.group(found, _FLAGS.label_by)
-    metrics = _FLAGS.metric or [tables.default_metric(found)]
-    table = '\n'.join(tables.comparison(groups, metric, target=_FLAGS.target) for metric in metrics)
-    if _FLAGS.output is not None:
-      command.check_output('output', _FLAGS.output)
-      figures.draw_comparison(
-        f'{_FLAGS.output}.png',
-        groups,
-        metrics,
-        title=_FLAGS.title,
-        levels=levels,
-        log_scale=_FLAGS.log_scale,
-      )
-      files.write_text(f'{_FLAGS.output}.csv', figures.curves_table(groups, metrics))
-      files.write_text(f'{_FLAGS.output}.md', table)
-  except (ValueError, OSError, absl_flags.Error) as error:
-    sys.stderr.write(f'report.py: {" ".join(str(error).split())}\n')
-    return 2
-  sys.stdout.write(table)
-  return 0
+  folders = command.parse(_FLAGS, __doc__, arguments)
+  if folders is None:
+    return command.DONE
+  if not folders:
+    raise ValueError("give at least one run's folder.")
+  levels = _levels()
+  found = runs.find_runs(folders)
+  groups = runs.group(found, _FLAGS.label_by)
+  metrics = _FLAGS.metric or [tables.default_metric(found)]
+  table = '\n'.join(tables.comparison(groups, metric, target=_FLAGS.target) for metric in metrics)
+  if _FLAGS.output is not None:
+    command.check_output('output', _FLAGS.output)
+    figures.draw_comparison(
+      f'{_FLAGS.output}.png',
+      groups,
+      metrics,
+      title=_FLAGS.title,
+      levels=levels,
+      log_scale=_FLAGS.log_scale,
+    )
+    atomic_files.write_text(f'{_FLAGS.output}.csv', figures.curves_table(groups, metrics))
+    atomic_files.write_text(f'{_FLAGS.output}.md', table)
+  command.show(table)
+  return command.DONE
 
 
 def _levels() -> dict[str, float]:
@@ -95,10 +95,5 @@ def _levels() -> dict[str, float]:
   return levels
 
 
-def main_cli() -> None:
-  """Console entry point."""
-  command.run(main)
-
-
 if __name__ == '__main__':
-  main_cli()
+  sys.exit(main())

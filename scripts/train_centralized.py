@@ -18,19 +18,27 @@ Overflow whole does not fit on most machines.
 
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-if not __package__:  # Run as a file: the checkout's packages, not this folder, are importable.
-  sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+if not __package__:  # Run as a file.
+  __package__ = __import__('_as_file').PACKAGE
 
 from absl import flags as absl_flags
 
-from scripts import command, run_folder, run_table
-from scripts import settings as settings_lib
-from tasks import catalog
-from tff_adaptive import checks, interrupts, names
+from tff_adaptive._utils import validation
+
+from .cli import (
+  command,
+  options,
+  records,
+  resolve,
+  run_callbacks,
+  run_folder,
+  run_table,
+  settings,
+  tensorflow_start,
+)
 
 # Where the user gives no rate: safe ones for small networks, not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
@@ -69,53 +77,53 @@ absl_flags.DEFINE_string(
 )
 
 
+@command.entry('train_centralized.py', 'interrupted; epochs that were done are saved.')
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
-  line = 'train_centralized.py: interrupted; epochs that were done are saved.'
-  with interrupts.ending_at_once(line):  # But while epochs are trained.
-    return _main(arguments)
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  jobs = _jobs()
+  for job in jobs:  # Of finished runs too: the table is to hold what was asked for.
+    run_folder.check_writable(job['output_dir'])
+    run_folder.read_config(job['output_dir'], records.Record(job))
+  pending = [job for job in jobs if not run_folder.is_complete(job['output_dir'], job['rounds'])]
+  failed, stopped = _train_all(pending, arguments) if pending else ([], 0)
+  if stopped:
+    return stopped
+  folders = [job['output_dir'] for job in jobs]
+  is_written = run_table.write(
+    os.path.join(os.path.dirname(folders[0]), 'centralized.md'),
+    folders,
+    note='Diverged: ' + ', '.join(failed) if failed else '',
+  )
+  if failed:
+    return command.FAILED
+  return command.DONE if is_written else command.BAD_INPUT
 
 
-def _main(arguments: Sequence[str]) -> int:
-  try:
-    if not command.read(_FLAGS, __doc__, arguments):
-      return 0
-    jobs = _jobs()
-    for job in jobs:  # Of finished runs too: the table is to hold what was asked for.
-      run_folder.check_writable(job['output_dir'])
-      run_folder.read_config(job['output_dir'], job)
-    pending = [job for job in jobs if not run_folder.is_complete(job['output_dir'], job['rounds'])]
-    return _train_all(jobs, pending, arguments)
-  except ValueError as error:  # tasks.DataError is a ValueError.
-    return _complain(error)
-
-
-def _complain(error: Any, code: int = 2) -> int:
-  sys.stderr.write(f'train_centralized.py: {" ".join(str(error).split())}\n')
-  return code
+def _check_flags() -> None:
+  """ValueError if a flag is bad."""
+  resolve.check_task(_FLAGS.task)
+  for name in _FLAGS.optimizer:
+    resolve.check_name('optimizer', name, _RATES)
+  for flag in ('epochs', 'batch_size', 'epochs_per_evaluation'):
+    hint = 'give 1 or more'
+    validation.whole_number(f'--{flag}', _FLAGS[flag].value, 1, hint, settings.INT31)
+  settings.check('seed', _FLAGS.seed)
+  validation.above_zero('--tau', _FLAGS.tau, 'give a degree of adaptivity such as 0.001')
+  options.parse('task_option', _FLAGS.task_option)
+  resolve.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
 
 
 def _jobs() -> list[dict[str, Any]]:
   """The settings of each run, checked."""
-  for flag, value, valid in (
-    ('task', _FLAGS.task, catalog.names()),
-    *(('optimizer', name, _RATES) for name in _FLAGS.optimizer),
-  ):
-    if value not in valid:
-      raise ValueError(f'--{flag}: {names.unknown(flag, value, valid)}')
-  for flag in ('epochs', 'batch_size', 'epochs_per_evaluation'):
-    checks.whole_number(f'--{flag}', _FLAGS[flag].value, 1, 'give 1 or more')
-  checks.whole_number('--seed', _FLAGS.seed, 0, 'give a whole number such as 0')
-  checks.above_zero('--tau', _FLAGS.tau, 'give a degree of adaptivity such as 0.001')
-  parent = _FLAGS.output_dir or os.path.join('runs', f'{_FLAGS.task}_centralized')
+  _check_flags()
+  name = _FLAGS.task.rpartition(':')[2]
+  parent = _FLAGS.output_dir or os.path.join('runs', f'{name}_centralized')
   jobs = []
   for optimizer in _FLAGS.optimizer:
     for text in _FLAGS.learning_rate or [str(_RATES[optimizer])]:
-      try:
-        rate = float(text)
-      except ValueError:
-        raise ValueError(f'--learning_rate={text}: give numbers such as 0.01,0.1.') from None
-      checks.above_zero('--learning_rate', rate, 'give a rate such as 0.1')
+      rate = _rate(text)
       jobs.append(
         {
           'task': _FLAGS.task,
@@ -132,7 +140,6 @@ def _jobs() -> list[dict[str, Any]]:
           'output_dir': os.path.join(parent, f'{optimizer}_{rate:g}'),
         }
       )
-  settings_lib.options(jobs[0], 'task_option')
   folders = [job['output_dir'] for job in jobs]
   for folder in folders:
     if folders.count(folder) > 1:
@@ -143,94 +150,91 @@ def _jobs() -> list[dict[str, Any]]:
   return jobs
 
 
-def _train_all(jobs, pending, arguments) -> int:
-  failed = []
-  if pending:
-    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-    warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
-    import tensorflow as tf  # From here on it takes seconds.
-
-    import tasks
-    from tff_adaptive import execution, training
-
-    tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
-    execution.remember_workers()  # One that TFF starts ends with this process.
-    first = pending[0]
-    task = tasks.load(
-      first['task'],
-      data_dir=first['data_dir'],
-      seed=first['seed'],
-      **settings_lib.options(first, 'task_option'),
-    )
-    examples = task.train.load_all()
-    with interrupts.StopGuard(on_abort=[execution.reap_workers]) as stop:
-      for settings in pending:
-        sys.stderr.write(f'{settings["output_dir"]}\n')
-        try:
-          result = _train(settings, task, examples, arguments, stop)
-        except training.NonFiniteWeightsError as error:
-          failed.append(settings['output_dir'])
-          _complain(error)
-          continue
-        if not result.is_complete:
-          sys.stderr.write('Stopped; the same command goes on from here.\n')
-          return stop.exit_code
-  folders = [job['output_dir'] for job in jobs]
-  is_written = run_table.write(
-    os.path.join(os.path.dirname(folders[0]), 'centralized.md'),
-    folders,
-    note='Diverged: ' + ', '.join(failed) if failed else '',
-  )
-  return 1 if failed else 0 if is_written else 2
+def _rate(text: str) -> float:
+  try:
+    rate = float(text)
+  except ValueError:
+    raise ValueError(f'--learning_rate={text}: give numbers such as 0.01,0.1.') from None
+  validation.above_zero('--learning_rate', rate, 'give a rate such as 0.1')
+  return rate
 
 
-def _train(settings, task, examples, arguments, stop):
-  from scripts import processes
-  from tff_adaptive import centralized, optimizers, training
+def _train_all(
+  pending: Sequence[dict[str, Any]], arguments: Sequence[str]
+) -> tuple[list[str], int]:
+  """Trains; returns the folders of runs that diverged, and the exit code of a signal or 0."""
+  tensorflow_start.quietly()
+  import tensorflow as tf  # From here on it takes seconds.
 
-  folder, seed = settings['output_dir'], settings['seed']
+  import tasks
+  from tff_adaptive import execution, training
+  from tff_adaptive.training import signals
+
+  tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
+  execution.remember_workers()  # One that TFF starts ends with this process.
+  first, failed = pending[0], []
+  task_options = options.parse('task_option', first['task_option'])
+  task = tasks.load(first['task'], data_dir=first['data_dir'], seed=first['seed'], **task_options)
+  examples = task.train.load_all()
+  with signals.StopGuard(on_abort=[execution.reap_workers]) as stop:
+    for job in pending:
+      command.say(job['output_dir'])
+      try:
+        result = _train(job, task, examples, arguments, stop)
+      except training.NonFiniteWeightsError as error:
+        failed.append(job['output_dir'])
+        command.complain('train_centralized.py', error)
+        continue
+      if not result.is_complete:
+        command.say('Stopped; the same command goes on from here.')
+        return failed, stop.exit_code
+  return failed, 0
+
+
+def _train(
+  job: dict[str, Any], task: Any, examples: Any, arguments: Sequence[str], stop: Any
+) -> Any:
+  """Trains one run; returns the `training.TrainingResult`."""
+  from tff_adaptive import algorithms, training
+  from tff_adaptive.training import centralized
+
+  from .cli import build
+
+  folder, seed, record = job['output_dir'], job['seed'], records.Record(job)
   model = task.build_model(seed)
   data = {
     'source': task.source,
     'examples': len(examples['y']),
     'validation_examples': len(task.validation['y']),
   }
-  config = run_folder.open_config(folder, settings, data, model.num_parameters, arguments)
-  name, rate = settings['optimizer'], settings['learning_rate']
-  if settings['tau'] is not None:
-    optimizer = getattr(optimizers, f'build_{name}')(rate, tau=settings['tau'])
-  else:
-    optimizer = optimizers.build_sgdm(rate, momentum=0.9 if name == 'sgdm' else 0.0)
+  config = run_folder.open_config(folder, record, data, model.num_parameters, arguments)
+  values = {} if job['tau'] is None else {'tau': job['tau']}
+  optimizer = algorithms.build_server_optimizer(job['optimizer'], job['learning_rate'], values)
   return training.train(
     centralized.CentralizedTraining(
       model,
       optimizer,
-      batch_size=settings['batch_size'],
+      batch_size=job['batch_size'],
       seed=seed,
       unit_starts=task.unit_starts,
     ),
     centralized.OneClient(examples),
-    processes.build_evaluation(task, model),
+    build.build_evaluation(task, model),
     training.TrainingConfig(
-      rounds=settings['rounds'],
+      rounds=job['rounds'],
       clients_per_round=1,
       seed=seed,
-      rounds_per_evaluation=settings['rounds_per_evaluation'],
+      rounds_per_evaluation=job['rounds_per_evaluation'],
       rounds_per_checkpoint=1,
       metric=task.metric,
     ),
     output_dir=folder,
     run_id=config['run_id'],
-    on_open=lambda: run_folder.note_changes(folder, settings),
+    callbacks=[run_callbacks.NoteChanges(folder, record)],
     stop=stop,
-    test_fn=processes.build_test(task, model),
+    test_fn=build.build_test(task, model),
   )
 
 
-def main_cli() -> None:
-  """Console entry point."""
-  sys.exit(main(sys.argv))
-
-
 if __name__ == '__main__':
-  main_cli()
+  sys.exit(main())

@@ -3,28 +3,27 @@
 Nothing here needs TensorFlow, so that a command line can list tasks and defaults at once.
 
 Two families of values. "Adaptive Federated Optimization" (FedOpt) tuned base-10 logarithms of the
-client rate, the server rate and tau for each task and optimizer (appendix D). AdaBest uses one
-setting for all its algorithms (section 4.2). The rates of FedOpt's six tasks and of AdaBest's three
-are theirs; those of the others were chosen here.
+client rate, the server rate and tau for each task and server optimizer (appendix D). AdaBest uses
+one setting throughout (section 4.2). The rates of FedOpt's six tasks and of AdaBest's three are
+theirs; those of the others were chosen here.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Optional
+from typing import Any
 
-ADAPTIVE = ('fed_adagrad', 'fed_adam', 'fed_yogi')
-FED_OPT = (*ADAPTIVE, 'fed_avgm', 'fed_avg')
-DRIFT_CORRECTED = ('fed_prox', 'scaffold', 'scaffold_m', 'fed_dyn', 'ada_best')
-ALGORITHMS = FED_OPT + DRIFT_CORRECTED
+# The server optimizers that rates were tuned for, in the order of an entry's rates.
+ADAPTIVE = ('adagrad', 'adam', 'yogi')
+SERVER_OPTIMIZERS = (*ADAPTIVE, 'sgdm', 'sgd')
+# What is tuned for a task and a server optimizer.
+TUNED = ('client_learning_rate', 'server_learning_rate', 'tau')
 
 # Tasks whose data are embedded or drawn: they take no files.
 OFFLINE = ('digits', 'digits_skewed', 'least_squares')
 
 # The authors' published code weighs a client of these tasks by its tokens that are not padding.
 _TOKENS = MappingProxyType({'client_weighting': 'tokens'})
-_MU = 0.02  # AdaBest, section 4.2: throughout.
-_BETA = 0.96  # The same: chosen at 10 % participation.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,12 +36,14 @@ class Entry:
     clients_per_round: The size of a cohort.
     batch_size: Examples in a local step.
     rounds: Rounds of a full run.
-    client_rate: log10 of the client rate in the order of FED_OPT.
-    server_rate: log10 of the server rate in the order of FED_OPT.
+    client_rate: log10 of the client rate in the order of SERVER_OPTIMIZERS.
+    server_rate: log10 of the server rate in the same order.
     tau: log10 of tau in the order of ADAPTIVE.
     client_epochs: Local epochs.
     max_examples_per_client: Examples a client uses at most; None means all.
-    extra: Further flags that hold for every algorithm.
+    extra: Further values that hold for every server optimizer.
+    num_clients: The training clients, where they are known before the data are loaded and the
+      option num_clients is not given.
   """
 
   description: str
@@ -54,11 +55,14 @@ class Entry:
   server_rate: tuple[float, ...]
   tau: tuple[float, ...]
   client_epochs: int = 1
-  max_examples_per_client: Optional[int] = None
+  max_examples_per_client: int | None = None
   extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  num_clients: int | None = None
 
 
-def _ada_best(description, loader, weight_decay):
+def _ada_best(
+  description: str, loader: str, weight_decay: float, num_clients: int | None = None
+) -> Entry:
   """AdaBest, section 4.2; the server rates of the five optimizers are this project's choice."""
   return Entry(
     description,
@@ -77,7 +81,21 @@ def _ada_best(description, loader, weight_decay):
         'fill_last_batch': True,
       }
     ),
+    num_clients=num_clients,
   )
+
+
+# What a task of a user's own starts from; nothing in it is tuned.
+OWN = Entry(
+  "a user's own task",
+  '',
+  clients_per_round=10,
+  batch_size=20,
+  rounds=100,
+  client_rate=(-1, -1, -1, -1, -1),
+  server_rate=(-1, -2, -2, -0.5, 0),
+  tau=(-2, -3, -3),
+)
 
 
 TASKS: Mapping[str, Entry] = MappingProxyType(
@@ -91,6 +109,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       client_rate=(-1, -1, -1, -1, -1),
       server_rate=(-1, -2, -2, -0.5, 0),
       tau=(-2, -3, -3),
+      num_clients=60,
     ),
     'emnist_cr': Entry(
       'EMNIST character recognition by writer, CNN with dropout (FedOpt)',
@@ -180,6 +199,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       "scikit-learn's digits in AdaBest's partition, the same MLP; offline",
       'skewed_digits.load',
       1e-4,
+      num_clients=100,
     ),
     'mnist_2nn': Entry(
       'MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)',
@@ -211,6 +231,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       client_rate=(-1, -1, -1, -1, -1),
       server_rate=(-1, -2, -2, -0.5, 0),
       tau=(-2, -3, -3),
+      num_clients=5,
     ),
   }
 )
@@ -227,10 +248,10 @@ def describe(task: str) -> str:
 
 
 def sizes(task: str) -> dict[str, Any]:
-  """The values that do not depend on the algorithm, by flag name.
+  """The values that do not depend on the server optimizer, by name.
 
   Args:
-    task: A name in `TASKS`.
+    task: A name in `TASKS`; '' for a user's own.
 
   Returns:
     clients_per_round, batch_size, rounds, client_epochs, max_examples_per_client (None: all), and
@@ -240,7 +261,7 @@ def sizes(task: str) -> dict[str, Any]:
   Raises:
     KeyError: If the name is unknown.
   """
-  entry = TASKS[task]
+  entry = _entry(task)
   return {
     'clients_per_round': entry.clients_per_round,
     'batch_size': entry.batch_size,
@@ -251,37 +272,47 @@ def sizes(task: str) -> dict[str, Any]:
   }
 
 
-def defaults(task: str, algorithm: str) -> dict[str, Any]:
-  """A task's hyperparameters for an algorithm, by flag name.
+def rates(task: str, server_optimizer: str) -> dict[str, float]:
+  """The values tuned for a task and a server optimizer, by name.
 
   Args:
-    task: A name in `TASKS`.
-    algorithm: A name in `ALGORITHMS`.
+    task: A name in `TASKS`; '' for a user's own.
+    server_optimizer: A name in `SERVER_OPTIMIZERS`.
 
   Returns:
-    What `sizes` gives, client_learning_rate and server_learning_rate; tau for the adaptive
-    optimizers; mu for FedProx, FedDyn and AdaBest; beta for AdaBest. The drift-corrected
-    algorithms take FedAvg's client rate and the server rate 1.
+    client_learning_rate and server_learning_rate; tau where the server optimizer is in `ADAPTIVE`.
 
   Raises:
-    KeyError: If a name is unknown.
+    KeyError: If the task is unknown.
+    ValueError: If nothing is tuned for the server optimizer.
   """
-  entry = TASKS[task]
-  if algorithm not in ALGORITHMS:
-    raise KeyError(algorithm)
-  values = sizes(task)
-  position = FED_OPT.index(algorithm if algorithm in FED_OPT else 'fed_avg')
-  values['client_learning_rate'] = _power(entry.client_rate[position])
-  values['server_learning_rate'] = 1.0
-  if algorithm in FED_OPT:
-    values['server_learning_rate'] = _power(entry.server_rate[position])
-  if algorithm in ADAPTIVE:
-    values['tau'] = _power(entry.tau[position])
-  if algorithm in ('fed_prox', 'fed_dyn', 'ada_best'):
-    values['mu'] = _MU
-  if algorithm == 'ada_best':
-    values['beta'] = _BETA
-  return values
+  entry = _entry(task)
+  position = SERVER_OPTIMIZERS.index(server_optimizer)
+  found = {
+    'client_learning_rate': _power(entry.client_rate[position]),
+    'server_learning_rate': _power(entry.server_rate[position]),
+  }
+  if server_optimizer in ADAPTIVE:
+    found['tau'] = _power(entry.tau[position])
+  return found
+
+
+def num_clients(task: str, options: Mapping[str, Any]) -> int | None:
+  """The number of a task's training clients, where it is known without its data.
+
+  Args:
+    task: A name in `TASKS`; '' for a user's own.
+    options: The task's options.
+
+  Returns:
+    The number, or None.
+  """
+  entry = _entry(task)
+  return None if 'num_clients' in options else entry.num_clients
+
+
+def _entry(task: str) -> Entry:
+  return TASKS[task] if task else OWN
 
 
 def _power(exponent: float) -> float:

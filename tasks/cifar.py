@@ -1,23 +1,16 @@
 """CIFAR: ResNet-18 of "Adaptive Federated Optimization" and the CNN of AdaBest."""
 
 import functools
-from typing import Optional
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import (
-  catalog,
-  centralized,
-  errors,
-  images,
-  networks,
-  partition,
-  partition_report,
-  resnet,
-  sources,
-)
+from tasks import errors, images
 from tasks import task as task_lib
+from tasks.data import image_arrays, partition, tff_files, tff_sqlite
+from tasks.models import layers, resnet
 from tff_adaptive import models
 
 _SHAPE = (32, 32, 3)
@@ -26,6 +19,7 @@ _FEATURES = {
   'image': tf.io.FixedLenFeature(_SHAPE, tf.int64),
   'label': tf.io.FixedLenFeature([], tf.int64),
 }
+_RANGES = {'image': (0, 255), 'label': (0, 99)}
 # Mean and standard deviation of the training images' channels in [0, 1].
 _STATISTICS = {
   10: ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
@@ -35,7 +29,7 @@ _STATISTICS = {
 
 def load_cifar100(
   name: str = 'cifar100',
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   groups: int = 2,
   l2: float = 1e-4,
@@ -60,24 +54,24 @@ def load_cifar100(
   """
   del seed
   build_model = _resnet(100, groups, l2, distort)
-  path = sources.find_tff_file('cifar100.sqlite', data_dir, _download)
-  train = sources.SqlClientData(path, 'train', _FEATURES, prepare)
-  x, y = prepare(sources.SqlClientData(path, 'test', _FEATURES, prepare).all_features()[0])
+  path = tff_files.find_tff_file('cifar100.sqlite', data_dir, _download)
+  train, test = (
+    tff_sqlite.SqlClientData(path, split, _FEATURES, prepare, _RANGES)
+    for split in ('train', 'test')
+  )
+  x, y = prepare(test.all_features()[0])
   return task_lib.Task(
     name=name,
     build_model=build_model,
     train=train,
     validation=task_lib.example_arrays(x, y),
     source=f'{path}, splits train and test',
-    description=catalog.describe(name),
-    defaults=catalog.sizes(name),
-    notes={'groups': groups, 'l2': l2, 'distort': distort},
   )
 
 
 def load_cifar10(
   name: str = 'cifar10',
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 500,
   alpha: float = 0.1,
@@ -115,18 +109,15 @@ def load_cifar10(
     train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices),
     validation=task_lib.example_arrays(*test),
     source=source,
-    description=catalog.describe(name),
-    defaults=catalog.sizes(name),
-    notes={'alpha': alpha, 'partition': partition_report.report(train.y, indices)},
   )
 
 
 def load_cnn(
   name: str,
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 110,
-  alpha: Optional[float] = 0.3,
+  alpha: float | None = 0.3,
   unbalance: float = 0.0,
   augment: bool = True,
   jpeg: bool = False,
@@ -160,7 +151,8 @@ def load_cnn(
   )
 
 
-def _resnet(num_classes, groups, l2, distort):
+def _resnet(num_classes: int, groups: int, l2: float, distort: bool) -> Callable[[int], Any]:
+  errors.check_range('l2', l2, 0, 1e6)
   if groups < 1 or 64 % groups:
     raise errors.DataError(f'groups is {groups}; it must divide 64, such as 2 or 32')
   return functools.partial(
@@ -168,14 +160,13 @@ def _resnet(num_classes, groups, l2, distort):
   )
 
 
-def _arrays(num_classes, data_dir, jpeg):
+def _arrays(
+  num_classes: int, data_dir: str | None, jpeg: bool
+) -> tuple[image_arrays.Split, image_arrays.Split, str]:
   files = [f'cifar{num_classes}.npz']
   if num_classes == 10:
     files.append('cifar10_jpeg.npz' if jpeg else 'cifar10_lossless.npz')
-  train, test, source = centralized.load(data_dir, files, f'cifar{num_classes}', _SHAPE)
-  centralized.check_labels(train, num_classes, source)
-  centralized.check_labels(test, num_classes, source)
-  return train, test, source
+  return image_arrays.load(data_dir, files, f'cifar{num_classes}', _SHAPE, num_classes)
 
 
 def _download(folder: str) -> None:
@@ -184,7 +175,7 @@ def _download(folder: str) -> None:
   tff.simulation.datasets.cifar100.load_data(cache_dir=folder)
 
 
-def prepare(features) -> tuple[np.ndarray, np.ndarray]:
+def prepare(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
   """TFF's features to uint8 [n, 32, 32, 3] and int32 [n]."""
   return features['image'].astype(np.uint8), features['label'].astype(np.int32)
 
@@ -200,28 +191,28 @@ def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model
   Returns:
     A model of uint8 images [32, 32, 3] that also takes a leading client axis.
   """
-  draw = networks.Initializer(seed)
+  draw = layers.Initializer(seed)
   weights = [
-    *(draw.glorot_uniform(5, 5, 3, 64), networks.zeros(64)),
-    *(draw.glorot_uniform(5, 5, 64, 64), networks.zeros(64)),
+    *(draw.glorot_uniform(5, 5, 3, 64), layers.zeros(64)),
+    *(draw.glorot_uniform(5, 5, 64, 64), layers.zeros(64)),
   ]
   for n, m in ((1600, 394), (394, 192), (192, num_classes)):
-    weights += [draw.glorot_uniform(n, m), networks.zeros(m)]
+    weights += [draw.glorot_uniform(n, m), layers.zeros(m)]
   mean, deviation = (np.array(s, np.float32) for s in _STATISTICS[num_classes])
 
-  def forward(weights, x, training, seed):
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     # In the weights' dtype, which mixed precision narrows.
     x = tf.cast((tf.cast(x, tf.float32) / 255 - mean) / deviation, weights[0].dtype)
     if training and augment and seed is not None:
       x = distort(x, seed)
     for kernel, bias in (weights[:2], weights[2:4]):
-      x = networks.max_pool(tf.nn.relu(networks.conv(x, kernel, bias)), 2, 2)
-    h = networks.flatten(x)
+      x = layers.max_pool(tf.nn.relu(layers.conv(x, kernel, bias)), 2, 2)
+    h = layers.flatten(x)
     for i in (4, 6):
-      h = tf.nn.relu(networks.dense(h, weights[i], weights[i + 1]))
-    return networks.dense(h, *weights[8:])
+      h = tf.nn.relu(layers.dense(h, weights[i], weights[i + 1]))
+    return layers.dense(h, *weights[8:])
 
-  return networks.classifier(weights, forward, _SHAPE, x_dtype=tf.uint8)
+  return layers.classifier(weights, forward, _SHAPE, x_dtype=tf.uint8)
 
 
 def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -239,10 +230,10 @@ def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   """
   offsets = 2 * _PAD + 1
 
-  def change(x, choice):
+  def change(x: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:
     x = resnet.flip(x, tf.equal(choice[:, 0] % 2, 0))
     shifted = tf.where(tf.equal(choice[:, 1:2] % 2, 0), choice[:, 2:] % offsets, _PAD)
     padded = tf.pad(x, [[0, 0], [_PAD, _PAD], [_PAD, _PAD], [0, 0]])
     return resnet.crop(padded, shifted, _SHAPE[0])
 
-  return networks.of_images(change, x, resnet.choices(x, seed, 4, offsets**2 * 4))
+  return layers.of_images(change, x, resnet.choices(x, seed, 4, offsets**2 * 4))

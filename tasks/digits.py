@@ -4,19 +4,19 @@
 Digits". They are enlarged to 28 x 28 in EMNIST's convention: 1 is background, 0 is ink.
 """
 
-from typing import Optional
-
 import numpy as np
 
-from tasks import catalog, networks, partition, partition_report
 from tasks import task as task_lib
+from tasks.data import partition
+from tasks.models import layers
+from tff_adaptive import models
 
 _VALIDATION_SHARE = 0.2
 
 
 def load(
   name: str = 'digits',
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 60,
   alpha: float = 0.5,
@@ -51,9 +51,6 @@ def load(
     train=task_lib.InMemoryClientData.from_partition(x[kept], y[kept], indices),
     validation=task_lib.example_arrays(x[held_out], y[held_out]),
     source='scikit-learn digits (embedded)',
-    description=catalog.describe(name),
-    defaults=catalog.sizes(name),
-    notes={'partition': partition_report.report(y[kept], indices)},
   )
 
 
@@ -79,7 +76,7 @@ def enlarge(ink: np.ndarray) -> np.ndarray:
   return (1 - np.pad(large, ((0, 0), (2, 2), (2, 2)))).astype(np.float32)[..., np.newaxis]
 
 
-def build_model(seed: int):
+def build_model(seed: int) -> models.Model:
   """A perceptron 784-100-10 (79,510 parameters) on the ink, which takes a client axis.
 
   Args:
@@ -88,4 +85,4 @@ def build_model(seed: int):
   Returns:
     A `tff_adaptive.models.Model` of inputs [28, 28, 1].
   """
-  return networks.perceptron(seed, [784, 100, 10], [28, 28, 1], prepare=lambda x: 1 - x)
+  return layers.perceptron(seed, [784, 100, 10], [28, 28, 1], prepare=lambda x: 1 - x)

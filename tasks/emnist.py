@@ -6,13 +6,16 @@ and 0 is ink; labels 0-9 digits, 10-35 upper case, 36-61 lower case.
 
 import collections
 import functools
-from typing import Optional
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import catalog, errors, networks, sources
+from tasks import errors
 from tasks import task as task_lib
+from tasks.data import tff_files, tff_sqlite
+from tasks.models import layers
 from tff_adaptive import models
 
 _FEATURES = {
@@ -25,7 +28,7 @@ _CODE_LAYER = 3
 
 def load(
   name: str,
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   only_digits: bool = False,
   summed: bool = False,
@@ -48,18 +51,21 @@ def load(
   del seed
   if summed and name != 'emnist_ae':
     raise errors.DataError(f'the task {name!r} has no option summed; leave it out')
-  path = sources.find_tff_file('emnist_all.sqlite', data_dir, _download)
+  path = tff_files.find_tff_file('emnist_all.sqlite', data_dir, _download)
   prefix = 'digits_only' if only_digits else 'all'
   num_classes = 10 if only_digits else 62
   if name == 'emnist_ae':
     prepare, metric = prepare_autoencoder, 'mse'
     build_model = functools.partial(build_autoencoder, summed=summed)
   else:
-    prepare = functools.partial(prepare_recognition, num_classes=num_classes)
+    prepare = prepare_recognition
     build_model = functools.partial(build_cnn, num_classes=num_classes)
     metric = 'accuracy'
-  train = sources.SqlClientData(path, f'{prefix}_train', _FEATURES, prepare)
-  test = sources.SqlClientData(path, f'{prefix}_test', _FEATURES, prepare)
+  ranges = {'label': (0, num_classes - 1)}
+  train, test = (
+    tff_sqlite.SqlClientData(path, f'{prefix}_{split}', _FEATURES, prepare, ranges)
+    for split in ('train', 'test')
+  )
   x, y = prepare(test.all_features()[0])
   return task_lib.Task(
     name=name,
@@ -68,8 +74,6 @@ def load(
     validation=task_lib.example_arrays(x, y),
     source=f'{path}, splits {prefix}_train and {prefix}_test',
     metric=metric,
-    description=catalog.describe(name),
-    defaults=catalog.sizes(name),
   )
 
 
@@ -79,17 +83,12 @@ def _download(folder: str) -> None:
   tff.simulation.datasets.emnist.load_data(cache_dir=folder)
 
 
-def prepare_recognition(features, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+def prepare_recognition(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
   """Pixels as they are, float32 [n, 28, 28, 1], and labels, int32 [n]."""
-  y = features['label'].astype(np.int32)
-  if len(y) and not 0 <= y.min() <= y.max() < num_classes:
-    raise errors.DataError(
-      f'an EMNIST label is outside 0 to {num_classes - 1}: found {y.min()} to {y.max()}'
-    )
-  return features['pixels'][..., np.newaxis], y
+  return features['pixels'][..., np.newaxis], features['label'].astype(np.int32)
 
 
-def prepare_autoencoder(features) -> tuple[np.ndarray, np.ndarray]:
+def prepare_autoencoder(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
   """1 - pixels, float32 [n, 784], as input and as target."""
   x = 1 - features['pixels'].reshape(-1, 784)
   return x, x
@@ -105,25 +104,25 @@ def build_cnn(seed: int, num_classes: int = 62) -> models.Model:
   Returns:
     A model of inputs [28, 28, 1] that also takes a leading client axis.
   """
-  draw = networks.Initializer(seed)
+  draw = layers.Initializer(seed)
   weights = (
-    *(draw.glorot_uniform(3, 3, 1, 32), networks.zeros(32)),
-    *(draw.glorot_uniform(3, 3, 32, 64), networks.zeros(64)),
-    *(draw.glorot_uniform(9216, 128), networks.zeros(128)),
-    *(draw.glorot_uniform(128, num_classes), networks.zeros(num_classes)),
+    *(draw.glorot_uniform(3, 3, 1, 32), layers.zeros(32)),
+    *(draw.glorot_uniform(3, 3, 32, 64), layers.zeros(64)),
+    *(draw.glorot_uniform(9216, 128), layers.zeros(128)),
+    *(draw.glorot_uniform(128, num_classes), layers.zeros(num_classes)),
   )
 
-  def forward(weights, x, training, seed):
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     seed = seed if training else None
     k1, b1, k2, b2, k3, b3, k4, b4 = weights
-    h = tf.nn.relu(networks.conv(x, k1, b1))
-    h = tf.nn.relu(networks.conv(h, k2, b2))
-    h = networks.flatten(networks.max_pool(h, 2, 2))
+    h = tf.nn.relu(layers.conv(x, k1, b1))
+    h = tf.nn.relu(layers.conv(h, k2, b2))
+    h = layers.flatten(layers.max_pool(h, 2, 2))
     h = models.dropout(h, 0.25, seed, salt=0)
-    h = models.dropout(tf.nn.relu(networks.dense(h, k3, b3)), 0.5, seed, salt=1)
-    return networks.dense(h, k4, b4)
+    h = models.dropout(tf.nn.relu(layers.dense(h, k3, b3)), 0.5, seed, salt=1)
+    return layers.dense(h, k4, b4)
 
-  return networks.classifier(weights, forward, [28, 28, 1])
+  return layers.classifier(weights, forward, [28, 28, 1])
 
 
 def build_autoencoder(seed: int, summed: bool = False) -> models.Model:
@@ -141,21 +140,21 @@ def build_autoencoder(seed: int, summed: bool = False) -> models.Model:
     A model of inputs and targets [784] that also takes a leading client axis.
   """
 
-  def forward(weights, x, training, seed):
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     del training, seed
     for i in range(0, len(weights), 2):
-      x = networks.dense(x, weights[i], weights[i + 1])
+      x = layers.dense(x, weights[i], weights[i + 1])
       x = x if i == 2 * _CODE_LAYER else tf.sigmoid(x)
     return x
 
-  def mean_squared(predictions, y):
+  def mean_squared(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.math.squared_difference(predictions, y), axis=-1)
 
-  def mean_absolute(predictions, y):
+  def mean_absolute(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.abs(predictions - y), axis=-1)
 
-  return (networks.SummedLossModel if summed else models.Model)(
-    initial_weights=networks.perceptron_weights(seed, _AUTOENCODER_WIDTHS),
+  return (layers.SummedLossModel if summed else models.Model)(
+    initial_weights=layers.perceptron_weights(seed, _AUTOENCODER_WIDTHS),
     forward=forward,
     example_loss=mean_squared,
     metrics=collections.OrderedDict(

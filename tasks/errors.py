@@ -1,8 +1,39 @@
-"""The error that every task raises for data it cannot use."""
+"""The error that every task raises for data it cannot use, and the check of an option's range."""
+
+_LONGEST = 1000
 
 
 class DataError(ValueError):
   """Data are missing, incomplete or not of the expected form.
 
-  The message is one line: which file or client, what was found, what to do about it.
+  The message is one line: which file or client, what was found, what to do about it. What a
+  terminal would obey (control characters, such as those of a name in a file) stands there escaped.
   """
+
+  def __init__(self, message: str):
+    super().__init__(_printable(message))
+
+
+def _printable(text: str) -> str:
+  """Text of one line and bounded length in which every character is seen."""
+  if len(text) > _LONGEST:
+    text = f'{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}'
+  if text.isprintable():
+    return text
+  return ''.join(c if c.isprintable() else c.encode('unicode_escape').decode() for c in text)
+
+
+def check_range(name: str, value: float, low: float, high: float) -> None:
+  """Refuses an option outside [low, high].
+
+  Args:
+    name: The option's name, for the message.
+    value: What was given; NaN is outside.
+    low: The smallest value allowed.
+    high: The largest value allowed.
+
+  Raises:
+    DataError: If it is outside.
+  """
+  if not low <= value <= high:
+    raise DataError(f'{name} is {value}; it must be from {low:,} to {high:,}')

@@ -5,21 +5,26 @@ In MNIST 0 is background and 1 is ink; letters are standardised.
 
 import functools
 import math
-from typing import Optional
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import catalog, centralized, errors, networks, partition, partition_report
+from tasks import errors
+from tasks import preparation as preparation_lib
 from tasks import task as task_lib
+from tasks.data import image_arrays, partition
+from tasks.models import layers
 from tff_adaptive import models
 
 _SHAPE = (28, 28, 1)
+INK = preparation_lib.Preparation(deviation=255.0)  # What `to_ink` does, for those who predict.
 
 
 def load_mnist(
   name: str,
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 100,
   split: str = 'iid',
@@ -39,10 +44,9 @@ def load_mnist(
   Raises:
     tasks.DataError: If the data cannot be used or an option is unknown.
   """
-  train, test, source = centralized.load(
-    data_dir, ['mnist.npz', 'mnist_digits.npz'], 'mnist', _SHAPE
+  train, test, source = image_arrays.load(
+    data_dir, ['mnist.npz', 'mnist_digits.npz'], 'mnist', _SHAPE, 10
   )
-  centralized.check_labels(train, 10, source)
   if split == 'iid':
     indices = partition.iid(len(train.y), num_clients, seed)
   elif split == 'shards':
@@ -55,18 +59,16 @@ def load_mnist(
     train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, to_ink),
     validation=task_lib.example_arrays(*to_ink(*test)),
     source=source,
-    description=catalog.describe(name),
-    defaults=catalog.sizes(name),
-    notes={'split': split, 'partition': partition_report.report(train.y, indices)},
+    preparation=INK,
   )
 
 
 def load_letters(
   name: str = 'emnist_letters',
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 110,
-  alpha: Optional[float] = 0.3,
+  alpha: float | None = 0.3,
   unbalance: float = 0.0,
 ) -> task_lib.Task:
   """EMNIST letters over clients, as in AdaBest, section 4.1.
@@ -91,27 +93,39 @@ def load_letters(
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
   files = ['emnist_letters.npz', 'letters.npz']
-  train, test, source = centralized.load(data_dir, files, 'emnist/letters', _SHAPE, first_label=1)
-  centralized.check_labels(train, 26, source)
+  train, test, source = image_arrays.load(
+    data_dir, files, 'emnist/letters', _SHAPE, 26, first_label=1
+  )
   mean, deviation = pixel_statistics(train.x)
   transform = functools.partial(standardise, mean=mean, deviation=deviation)
   return ada_best_task(
-    name, build_letters, train, test, source, transform, num_clients, alpha, unbalance, seed
+    name,
+    build_letters,
+    train,
+    test,
+    source,
+    transform,
+    num_clients,
+    alpha,
+    unbalance,
+    seed,
+    preparation=preparation_lib.Preparation(mean=mean, deviation=deviation),
   )
 
 
 def ada_best_task(
-  name,
-  build_model,
-  train,
-  test,
-  source,
-  transform,
-  num_clients,
-  alpha,
-  unbalance,
-  seed,
-  validation='clients',
+  name: str,
+  build_model: Callable[[int], models.Model],
+  train: image_arrays.Split,
+  test: image_arrays.Split,
+  source: str,
+  transform: task_lib.Transform,
+  num_clients: int,
+  alpha: float | None,
+  unbalance: float,
+  seed: int,
+  validation: str = 'clients',
+  preparation: preparation_lib.Preparation | None = None,
 ) -> task_lib.Task:
   """A task over clients of which 10 in 11 train and 1 in 11 tunes; arguments as `load_letters`.
 
@@ -137,14 +151,7 @@ def ada_best_task(
     validation=watched,
     test=test_examples,
     source=source,
-    description=catalog.describe(name),
-    defaults=catalog.sizes(name),
-    notes={
-      'alpha': alpha,
-      'unbalance': unbalance,
-      'held_out_clients': len(held_out),
-      'partition': partition_report.report(train.y, indices),
-    },
+    preparation=preparation,
   )
 
 
@@ -170,12 +177,12 @@ def standardise(
 
 def build_2nn(seed: int) -> models.Model:
   """Two hidden layers of 200 (199,210 parameters); takes a leading client axis."""
-  return networks.perceptron(seed, [784, 200, 200, 10], _SHAPE)
+  return layers.perceptron(seed, [784, 200, 200, 10], _SHAPE)
 
 
 def build_letters(seed: int) -> models.Model:
   """AdaBest's perceptron 784-100-100-26 (91,226 parameters); takes a leading client axis."""
-  return networks.perceptron(seed, [784, 100, 100, 26], _SHAPE)
+  return layers.perceptron(seed, [784, 100, 100, 26], _SHAPE)
 
 
 def build_cnn(seed: int) -> models.Model:
@@ -187,20 +194,20 @@ def build_cnn(seed: int) -> models.Model:
   Returns:
     A model that also takes a leading client axis.
   """
-  draw = networks.Initializer(seed)
+  draw = layers.Initializer(seed)
   weights = (
-    *(draw.glorot_uniform(5, 5, 1, 32), networks.zeros(32)),
-    *(draw.glorot_uniform(5, 5, 32, 64), networks.zeros(64)),
-    *(draw.glorot_uniform(3136, 512), networks.zeros(512)),
-    *(draw.glorot_uniform(512, 10), networks.zeros(10)),
+    *(draw.glorot_uniform(5, 5, 1, 32), layers.zeros(32)),
+    *(draw.glorot_uniform(5, 5, 32, 64), layers.zeros(64)),
+    *(draw.glorot_uniform(3136, 512), layers.zeros(512)),
+    *(draw.glorot_uniform(512, 10), layers.zeros(10)),
   )
 
-  def forward(weights, x, training, seed):
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     del training, seed
     for kernel, bias in (weights[:2], weights[2:4]):
-      h = tf.nn.relu(networks.conv(x, kernel, bias, padding='SAME'))
-      x = networks.max_pool(h, 2, 2, 'SAME')
-    h = tf.nn.relu(networks.dense(networks.flatten(x), *weights[4:6]))
-    return networks.dense(h, *weights[6:])
+      h = tf.nn.relu(layers.conv(x, kernel, bias, padding='SAME'))
+      x = layers.max_pool(h, 2, 2, 'SAME')
+    h = tf.nn.relu(layers.dense(layers.flatten(x), *weights[4:6]))
+    return layers.dense(h, *weights[6:])
 
-  return networks.classifier(weights, forward, _SHAPE)
+  return layers.classifier(weights, forward, _SHAPE)

@@ -1,20 +1,22 @@
 """Federated least squares: the smallest problem on which client drift shows (lecture 11)."""
 
 import functools
-from typing import Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import catalog, errors, networks
+from tasks import errors
 from tasks import task as task_lib
+from tasks.models import layers
 
 _DTYPES = ('float32', 'float64')
+_MOST_NUMBERS = 20_000_000  # 160 MB while they are drawn.
 
 
 def load(
   name: str = 'least_squares',
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 5,
   rows: int = 20,
@@ -46,8 +48,13 @@ def load(
   """
   del data_dir
   for option, value in (('num_clients', num_clients), ('rows', rows), ('columns', columns)):
-    if value < 1:
-      raise errors.DataError(f'{option} is {value}; it must be at least 1')
+    errors.check_range(option, value, 1, _MOST_NUMBERS)
+  if num_clients * rows * columns > _MOST_NUMBERS:
+    raise errors.DataError(
+      f'num_clients, rows and columns are {num_clients}, {rows} and {columns}; their product must '
+      f'be at most {_MOST_NUMBERS:,}'
+    )
+  errors.check_range('unlikeness', unlikeness, 0, 1e6)
   if dtype not in _DTYPES:
     raise errors.DataError(f'dtype is {dtype!r}; choose one of: {", ".join(_DTYPES)}')
   rng = np.random.default_rng([seed, 9])
@@ -66,13 +73,10 @@ def load(
     validation=task_lib.example_arrays(a.reshape(-1, columns), b.reshape(-1)),
     source=f'drawn with seed {seed}',
     metric='loss',
-    description=catalog.describe(name),
-    defaults=catalog.sizes(name),
-    notes={'dtype': dtype},
   )
 
 
-def build_model(seed: int, columns: int = 5, dtype: str = 'float32') -> networks.SummedLossModel:
+def build_model(seed: int, columns: int = 5, dtype: str = 'float32') -> layers.SummedLossModel:
   """Linear regression without an offset; the loss of a batch is 1/2 ||A x - b||^2.
 
   Args:
@@ -85,14 +89,14 @@ def build_model(seed: int, columns: int = 5, dtype: str = 'float32') -> networks
   """
   start = np.random.default_rng([seed, 28]).standard_normal(columns).astype(dtype)
 
-  def forward(weights, x, training, seed):
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     del training, seed
     return tf.linalg.matvec(x, weights[0])
 
-  def half_square(predictions, y):
+  def half_square(predictions: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.math.squared_difference(predictions, y) / 2
 
-  return networks.SummedLossModel(
+  return layers.SummedLossModel(
     initial_weights=(start,),
     forward=forward,
     example_loss=half_square,

@@ -7,13 +7,14 @@ snippet follow each other; here among all its snippets, there in a buffer of 50 
 the published code, a client's weight is its number of tokens.
 """
 
-from typing import Optional
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import catalog, language, networks, sources
 from tasks import task as task_lib
+from tasks.data import tff_files, tff_sqlite
+from tasks.models import language, layers
 from tff_adaptive import models
 
 STEPS = 80
@@ -30,7 +31,7 @@ _FEATURES = {'snippets': tf.io.FixedLenFeature([], tf.string)}
 
 def load(
   name: str = 'shakespeare',
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   padding: str = 'published',
 ) -> task_lib.Task:
@@ -49,8 +50,8 @@ def load(
     tasks.DataError: If the data cannot be used or `padding` is unknown.
   """
   del seed
-  path = sources.find_tff_file('shakespeare.sqlite', data_dir, _download)
-  train, test = (sources.SqlClientData(path, s, _FEATURES, None) for s in ('train', 'test'))
+  path = tff_files.find_tff_file('shakespeare.sqlite', data_dir, _download)
+  train, test = (tff_sqlite.SqlClientData(path, s, _FEATURES, None) for s in ('train', 'test'))
   features, owner = train.all_features()
   sequences, counts = to_sequences(features['snippets'])
   ends = np.cumsum(np.bincount(owner, weights=counts, minlength=len(train)).astype(np.int64))[:-1]
@@ -63,9 +64,6 @@ def load(
     train=task_lib.InMemoryClientData(clients, _to_int32),
     validation=task_lib.example_arrays(x, y),
     source=f'{path}, splits train and test',
-    description=catalog.describe(name),
-    defaults=catalog.sizes(name),
-    notes={'padding': padding},
     unit_starts=lambda x: tf.equal(x[:, 0], BEGIN),
     client_weight=language.num_tokens,
   )
@@ -77,15 +75,15 @@ def _download(folder: str) -> None:
   tff.simulation.datasets.shakespeare.load_data(cache_dir=folder)
 
 
-def _pair(sequences):
+def _pair(sequences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return sequences[:, :-1], sequences[:, 1:]
 
 
-def _to_int32(x, y):
+def _to_int32(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return x.astype(np.int32), y.astype(np.int32)
 
 
-def to_sequences(snippets, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
+def to_sequences(snippets: np.ndarray, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
   """Snippets to padded sequences of token ids.
 
   Args:
@@ -119,15 +117,15 @@ def build_model(seed: int, padding: str = 'published') -> models.Model:
   Returns:
     A model of sequences of 80 that also takes a leading client axis.
   """
-  draw = networks.Initializer(seed)
+  draw = layers.Initializer(seed)
   weights = (
     draw.uniform(0.05, VOCABULARY_SIZE, 8),
     *language.lstm_weights(draw, 8, 256, he_normal=True),
     *language.lstm_weights(draw, 256, 256, he_normal=True),
-    *(draw.glorot_uniform(256, VOCABULARY_SIZE), networks.zeros(VOCABULARY_SIZE)),
+    *(draw.glorot_uniform(256, VOCABULARY_SIZE), layers.zeros(VOCABULARY_SIZE)),
   )
 
-  def run(weights, h):
+  def run(weights: Any, h: tf.Tensor) -> tf.Tensor:
     h = language.run_lstm(h, weights[:3])
     h = language.run_lstm(h, weights[3:6])
     return language.dense_rows(h, *weights[6:])

@@ -5,12 +5,13 @@ setting (110 clients of which 10 are held out, label Dirichlet or IID, two hidde
 MNIST's digits and on scikit-learn's. 0 is background and 1 is ink.
 """
 
-from typing import Optional
-
 import numpy as np
 
-from tasks import centralized, digits, errors, images, networks
+from tasks import digits, errors, images
 from tasks import task as task_lib
+from tasks.data import image_arrays
+from tasks.models import layers
+from tff_adaptive import models
 
 _SHAPE = (28, 28, 1)
 _TEST_SHARE = 0.2
@@ -18,10 +19,10 @@ _TEST_SHARE = 0.2
 
 def load(
   name: str,
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 110,
-  alpha: Optional[float] = 0.3,
+  alpha: float | None = 0.3,
   unbalance: float = 0.0,
   validation: str = 'clients',
 ) -> task_lib.Task:
@@ -50,8 +51,7 @@ def load(
     train, test, source = _split_digits(seed)
   else:
     files = ['mnist.npz', 'mnist_digits.npz']
-    train, test, source = centralized.load(data_dir, files, 'mnist', _SHAPE)
-    centralized.check_labels(train, 10, source)
+    train, test, source = image_arrays.load(data_dir, files, 'mnist', _SHAPE, 10)
   return images.ada_best_task(
     name,
     build_model,
@@ -64,10 +64,11 @@ def load(
     unbalance,
     seed,
     validation=validation,
+    preparation=None if name == 'digits_skewed' else images.INK,
   )
 
 
-def build_model(seed: int):
+def build_model(seed: int) -> models.Model:
   """AdaBest's perceptron for ten classes, 784-100-100-10 (89,610 parameters).
 
   Args:
@@ -76,10 +77,10 @@ def build_model(seed: int):
   Returns:
     A `tff_adaptive.models.Model` of inputs [28, 28, 1] that takes a leading client axis.
   """
-  return networks.perceptron(seed, [784, 100, 100, 10], _SHAPE)
+  return layers.perceptron(seed, [784, 100, 100, 10], _SHAPE)
 
 
-def _split_digits(seed: int):
+def _split_digits(seed: int) -> tuple[image_arrays.Split, image_arrays.Split, str]:
   """Scikit-learn's digits: four fifths to train, one fifth to test."""
   from sklearn import datasets  # Slow to import and needed here only.
 
@@ -88,8 +89,8 @@ def _split_digits(seed: int):
   order = np.random.default_rng([seed, 8]).permutation(len(y))
   test, train = np.split(order, [int(_TEST_SHARE * len(y))])
   return (
-    centralized.Split(x[train], y[train]),
-    centralized.Split(x[test], y[test]),
+    image_arrays.Split(x[train], y[train]),
+    image_arrays.Split(x[test], y[test]),
     'scikit-learn digits (embedded)',
   )
 

@@ -7,14 +7,16 @@ count a line) and `datasets/stackoverflow.tag_count` (JSON).
 
 import functools
 import os
-from collections.abc import Sequence
-from typing import Optional
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import catalog, errors, language, networks, sources, tags
+from tasks import errors, tags
 from tasks import task as task_lib
+from tasks.data import tff_files, tff_sqlite, vocabularies
+from tasks.models import language, layers
 from tff_adaptive import models
 
 STEPS = 20
@@ -24,13 +26,13 @@ _TAG_FILE = 'stackoverflow.tag_count'
 
 def load(
   name: str,
-  data_dir: Optional[str] = None,
+  data_dir: str | None = None,
   seed: int = 0,
   num_words: int = 10_000,
-  num_tags: Optional[int] = None,
+  num_tags: int | None = None,
   num_validation: int = 10_000,
-  padding: Optional[str] = None,
-  normalisation: Optional[str] = None,
+  padding: str | None = None,
+  normalisation: str | None = None,
 ) -> task_lib.Task:
   """Loads 'stackoverflow_nwp' or 'stackoverflow_lr'.
 
@@ -52,23 +54,22 @@ def load(
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
-  for option, value in (('num_words', num_words), ('num_validation', num_validation)):
-    if value < 1:
-      raise errors.DataError(f'{option} is {value}; it must be at least 1')
+  errors.check_range('num_words', num_words, 1, 10_000_000)
+  errors.check_range('num_validation', num_validation, 1, 100_000_000)
+  num_tags_wanted = 500 if num_tags is None else num_tags
+  errors.check_range('num_tags', num_tags_wanted, 1, 1_000_000)
+  names: tuple[str, ...]
   is_lr = name == 'stackoverflow_lr'
-  foreign = (
+  foreign: Mapping[str, Any] = (
     {'padding': padding} if is_lr else {'num_tags': num_tags, 'normalisation': normalisation}
   )
   for option, value in foreign.items():
     if value is not None:
       raise errors.DataError(f'the task {name!r} has no option {option}; leave it out')
-  path = sources.find_tff_file('stackoverflow.sqlite', data_dir, _download)
-  words = load_words(_counts_file(_WORD_FILE, data_dir), num_words)
-  notes = {'num_words': len(words)}
+  path = tff_files.find_tff_file('stackoverflow.sqlite', data_dir, _download)
+  words = vocabularies.load_words(_counts_file(_WORD_FILE, data_dir), num_words)
   if is_lr:
-    labels = tags.load_tags(
-      _counts_file(_TAG_FILE, data_dir), 500 if num_tags is None else num_tags
-    )
+    labels = vocabularies.load_tags(_counts_file(_TAG_FILE, data_dir), num_tags_wanted)
     names = ('tokens', 'title', 'tags')
     prepare = functools.partial(tags.to_bags, words=_ids(words), tags=_ids(labels))
     normalisation = normalisation or 'published'
@@ -76,26 +77,22 @@ def load(
       tags.build_model, len(words), len(labels), normalisation=normalisation
     )
     metric = 'recall_at_5'
-    notes.update(num_tags=len(labels), normalisation=normalisation)
   else:
-    names, prepare = ('tokens',), functools.partial(to_sequences, words=_ids(words))
+    names = ('tokens',)
+    prepare = functools.partial(to_sequences, words=_ids(words))
     padding = padding or 'published'
     build = functools.partial(build_model, len(words), padding)
     metric = 'accuracy_without_out_of_vocab_or_end_of_sentence'
-    notes['padding'] = padding
   build(0)  # Refuses an unknown option before anything runs.
   features = {n: tf.io.FixedLenFeature([], tf.string) for n in names}
-  test = sources.SqlClientData(path, 'test', features, prepare)
+  test = tff_sqlite.SqlClientData(path, 'test', features, prepare)
   return task_lib.Task(
     name=name,
     build_model=build,
-    train=sources.SqlClientData(path, 'train', features, prepare),
+    train=tff_sqlite.SqlClientData(path, 'train', features, prepare),
     validation=_first(test, num_validation, seed),
     source=f'{path}, splits train and test',
     metric=metric,
-    description=catalog.describe(name),
-    defaults=catalog.sizes(name),
-    notes=notes,
     client_weight=None if is_lr else language.num_tokens,
   )
 
@@ -106,14 +103,16 @@ def _download(folder: str) -> None:
   tff.simulation.datasets.stackoverflow.load_data(cache_dir=folder)
 
 
-def _counts_file(name: str, data_dir: Optional[str]) -> str:
+def _counts_file(name: str, data_dir: str | None) -> str:
   """The path of a file of counts, in the data folder or downloaded by TFF's loader."""
   if data_dir is not None:
     path = os.path.join(data_dir, 'datasets', name)
     if not os.path.isfile(path):
       raise errors.DataError(f'there is no datasets/{name} in {data_dir}; put it there')
     return path
-  from tensorflow_federated.python.simulation.datasets import stackoverflow
+  import tensorflow_federated as tff  # Slow to import and needed for a download only.
+
+  stackoverflow = tff.simulation.datasets.stackoverflow
 
   try:
     if name == _WORD_FILE:
@@ -128,38 +127,11 @@ def _counts_file(name: str, data_dir: Optional[str]) -> str:
   return os.path.join(os.path.expanduser('~'), '.keras', 'datasets', name)
 
 
-def load_words(path: str, num_words: int) -> list[bytes]:
-  """The commonest words.
-
-  Args:
-    path: A word and a count a line, the commonest first. Words may be any bytes without spaces.
-    num_words: How many to take, fewer where the file has fewer.
-
-  Returns:
-    The words.
-
-  Raises:
-    DataError: If a line is not a word and a whole number.
-  """
-  words: dict[bytes, None] = {}
-  with open(path, 'rb') as f:
-    for number, line in enumerate(f, 1):
-      parts = line.split()
-      if len(parts) != 2 or not parts[1].isdigit():
-        raise errors.DataError(f'{path}, line {number}: {line[:60]!r} is not a word and a count')
-      words[parts[0]] = None
-      if len(words) == num_words:
-        break
-  if not words:
-    raise errors.DataError(f'{path} is empty; it must hold a word and a count a line')
-  return list(words)
-
-
 def _ids(vocabulary: Sequence[bytes]) -> dict[bytes, int]:
   return {word: i for i, word in enumerate(vocabulary)}
 
 
-def _first(clients: sources.SqlClientData, count: int, seed: int) -> task_lib.ExampleArrays:
+def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> task_lib.ExampleArrays:
   """The first `count` examples of the clients in a seeded order."""
   parts, missing = [], count
   for i in np.random.default_rng([seed, 7]).permutation(len(clients)):
@@ -171,7 +143,9 @@ def _first(clients: sources.SqlClientData, count: int, seed: int) -> task_lib.Ex
   return task_lib.example_arrays(*(np.concatenate([p[k] for p in parts]) for k in ('x', 'y')))
 
 
-def to_sequences(features, words, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
+def to_sequences(
+  features: Mapping[str, np.ndarray], words: Mapping[bytes, int], steps: int = STEPS
+) -> tuple[np.ndarray, np.ndarray]:
   """Sentences to next-word pairs, as TFF's baseline task makes them.
 
   A sentence is cut to `steps` words, begins with a token of its own, ends with another one where
@@ -205,16 +179,16 @@ def build_model(num_words: int, padding: str, seed: int) -> models.Model:
   Returns:
     A model of sequences of 20 that also takes a leading client axis, with TFF's three accuracies.
   """
-  draw, size = networks.Initializer(seed), num_words + 4
+  draw, size = layers.Initializer(seed), num_words + 4
   weights = (
     draw.uniform(0.05, size, 96),
     *language.lstm_weights(draw, 96, 670, he_normal=False),
-    *(draw.glorot_uniform(670, 96), networks.zeros(96)),
-    *(draw.glorot_uniform(96, size), networks.zeros(size)),
+    *(draw.glorot_uniform(670, 96), layers.zeros(96)),
+    *(draw.glorot_uniform(96, size), layers.zeros(size)),
   )
   pad, unknown, end = language.PADDING, num_words + 1, num_words + 3
 
-  def run(weights, h):
+  def run(weights: Any, h: tf.Tensor) -> tf.Tensor:
     h = language.run_lstm(h, weights[:3])
     h = language.dense_rows(h, *weights[3:5])
     return language.dense_rows(h, *weights[5:])

@@ -2,47 +2,22 @@
 
 import collections
 import itertools
-import json
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors, networks
+from tasks import errors
+from tasks.models import layers
 
 _TOP = 5
 _MOST = np.iinfo(np.uint8).max
 NORMALISATIONS = ('published', 'tff')
 
 
-def load_tags(path: str, num_tags: int) -> list[bytes]:
-  """The commonest tags.
-
-  Args:
-    path: JSON, tag -> count.
-    num_tags: How many to take, fewer where the file has fewer. Equal counts keep their order.
-
-  Returns:
-    The tags, the commonest first.
-
-  Raises:
-    DataError: If the file is not such JSON or `num_tags` is below 1.
-  """
-  if num_tags < 1:
-    raise errors.DataError(f'num_tags is {num_tags}; it must be at least 1')
-  try:
-    with open(path, encoding='utf-8') as f:
-      counts = json.load(f)
-    ranked = sorted(counts.items(), key=lambda item: -int(item[1]))
-  except (ValueError, AttributeError, TypeError) as e:
-    raise errors.DataError(f'{path} is not JSON of the form {{"tag": count}} ({e})') from None
-  if not ranked:
-    raise errors.DataError(f'{path} has no tags')
-  return [tag.encode() for tag, _ in ranked[:num_tags]]
-
-
 def to_bags(
-  features, words: Mapping[bytes, int], tags: Mapping[bytes, int]
+  features: Mapping[str, np.ndarray], words: Mapping[bytes, int], tags: Mapping[bytes, int]
 ) -> tuple[np.ndarray, np.ndarray]:
   """Sentences with their titles to word counts, and tags to indicators.
 
@@ -66,7 +41,7 @@ def to_bags(
   return x, _counts(found, len(tags), np.float32)
 
 
-def _counts(found, width, dtype):
+def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:
   """How often each row of `found`, lists of columns, has each column from 0 on."""
   lengths = [len(row) for row in found]
   columns = np.fromiter(itertools.chain.from_iterable(found), np.int64, sum(lengths))
@@ -79,7 +54,7 @@ def _counts(found, width, dtype):
 
 def build_model(
   num_words: int, num_tags: int, seed: int, normalisation: str = 'published'
-) -> networks.SummedLossModel:
+) -> layers.SummedLossModel:
   """One logistic regression a tag; 10,000 words and 500 tags give 5,000,500 parameters.
 
   The loss of a batch is the sum over its examples of the mean over tags of the binary
@@ -103,29 +78,29 @@ def build_model(
     known = ', '.join(NORMALISATIONS)
     raise errors.DataError(f'normalisation is {normalisation!r}; choose one of: {known}')
 
-  def forward(weights, x, training, seed):
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     del training, seed
     counts = tf.cast(x, tf.float32)
     counted = counts if normalisation == 'published' else counts[..., :-1]
     total = tf.reduce_sum(counted, -1, keepdims=True)
     shares = tf.math.divide_no_nan(counts[..., :-1], total)
-    return networks.dense(tf.cast(shares, weights[0].dtype), *weights)
+    return layers.dense(tf.cast(shares, weights[0].dtype), *weights)
 
-  def example_loss(logits, y):
+  def example_loss(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits)
     return tf.reduce_mean(losses, -1)
 
-  def recall(logits, y):
+  def recall(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     top = tf.math.top_k(logits, min(_TOP, num_tags)).indices
     found = tf.gather(y, top, batch_dims=len(y.shape) - 1)
     return tf.reduce_sum(found, -1), tf.reduce_sum(y, -1)
 
-  def precision(logits, y):
+  def precision(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     chosen = tf.cast(logits > 0, tf.float32)
     return tf.reduce_sum(chosen * y, -1), tf.reduce_sum(chosen, -1)
 
-  return networks.SummedLossModel(
-    initial_weights=networks.perceptron_weights(seed, [num_words, num_tags]),
+  return layers.SummedLossModel(
+    initial_weights=layers.perceptron_weights(seed, [num_words, num_tags]),
     forward=forward,
     example_loss=example_loss,
     metrics=collections.OrderedDict(recall_at_5=recall, precision=precision),

@@ -12,16 +12,18 @@ import abc
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
 from tasks import errors
+from tasks import preparation as preparation_lib
 
 ExampleArrays = collections.OrderedDict  # OrderedDict(x=array[n, ...], y=array[n, ...])
+Transform = Callable[[Any, Any], tuple[Any, Any]]
 
 
-def example_arrays(x, y, where: str = 'the data') -> ExampleArrays:
+def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
   """Pairs inputs with targets.
 
   Args:
@@ -44,6 +46,23 @@ def example_arrays(x, y, where: str = 'the data') -> ExampleArrays:
   if x.shape[0] == 0:
     raise errors.DataError(f'{where} has no examples; leave it out or give it at least one')
   return collections.OrderedDict(x=x, y=y)
+
+
+def check_finite(arrays: ExampleArrays, where: str) -> None:
+  """Refuses NaN and infinity.
+
+  Args:
+    arrays: OrderedDict(x, y).
+    where: What the arrays are, for the error message.
+
+  Raises:
+    DataError: With the array and its first row that is not finite.
+  """
+  for name, array in arrays.items():
+    if array.dtype.kind not in 'fc' or np.isfinite(array).all():
+      continue
+    at = tuple(np.argwhere(~np.isfinite(array))[0])
+    raise errors.DataError(f'{where}: {name}, row {at[0]}, has {array[at]}; it must be finite')
 
 
 class ClientData(abc.ABC):
@@ -75,7 +94,7 @@ class ClientData(abc.ABC):
   def __len__(self) -> int:
     return len(self.client_ids)
 
-  def load_all(self, client_ids: Optional[Sequence[str]] = None) -> ExampleArrays:
+  def load_all(self, client_ids: Sequence[str] | None = None) -> ExampleArrays:
     """The examples of several clients (all by default), one after the other."""
     parts = [self.load(c) for c in (self.client_ids if client_ids is None else client_ids)]
     return example_arrays(
@@ -91,20 +110,30 @@ class InMemoryClientData(ClientData):
     transform: Maps (x, y) to what `load` gives, with the same number of examples; none by default.
 
   Raises:
-    DataError: If there is no client, or one has no examples or unequal numbers of x and y.
+    DataError: If there is no client, or one has no examples, unequal numbers of x and y, or
+      numbers that are not finite.
   """
 
-  def __init__(self, arrays: Mapping[str, tuple], transform: Optional[Callable] = None):
+  def __init__(self, arrays: Mapping[str, tuple[Any, Any]], transform: Transform | None = None):
     if not arrays:
       raise errors.DataError('there are no clients: give at least one')
-    self._arrays = {
-      str(c): tuple(example_arrays(x, y, f'client {c!r}').values()) for c, (x, y) in arrays.items()
-    }
+    self._arrays: dict[str, ExampleArrays] = {}
+    for client_id, (x, y) in arrays.items():
+      examples = example_arrays(x, y, f'client {client_id!r}')
+      check_finite(examples, f'client {client_id!r}')
+      self._arrays[str(client_id)] = examples
     self._ids = sorted(self._arrays)
     self._transform = transform
 
   @classmethod
-  def from_partition(cls, x, y, indices: Sequence[np.ndarray], transform=None, ids=None):
+  def from_partition(
+    cls,
+    x: np.ndarray,
+    y: np.ndarray,
+    indices: Sequence[np.ndarray],
+    transform: Transform | None = None,
+    ids: Sequence[str] | None = None,
+  ) -> 'InMemoryClientData':
     """Clients from centralised arrays and one array of row numbers per client.
 
     Args:
@@ -116,29 +145,39 @@ class InMemoryClientData(ClientData):
 
     Returns:
       An `InMemoryClientData`.
+
+    Raises:
+      DataError: If x and y have unequal numbers of examples, or as for the constructor.
     """
+    examples = example_arrays(x, y, 'the data to split')
     if ids is None:
       width = len(str(max(len(indices) - 1, 0)))
       ids = [f'{i:0{width}d}' for i in range(len(indices))]
-    return cls({c: (x[i], y[i]) for c, i in zip(ids, indices)}, transform)
+    return cls({c: (examples['x'][i], examples['y'][i]) for c, i in zip(ids, indices)}, transform)
 
   @property
   def client_ids(self) -> Sequence[str]:
     return self._ids
 
-  def _find(self, client_id):
+  def _find(self, client_id: str) -> ExampleArrays:
     if client_id not in self._arrays:
       raise errors.DataError(f'unknown client {client_id!r}; there are {len(self._ids)} clients')
     return self._arrays[client_id]
 
   def num_examples(self, client_id: str) -> int:
-    return len(self._find(client_id)[0])
+    return len(self._find(client_id)['x'])
 
   def load(self, client_id: str) -> ExampleArrays:
-    x, y = self._find(client_id)
-    if self._transform is not None:
-      x, y = self._transform(x, y)
-    return collections.OrderedDict(x=x, y=y)
+    examples = self._find(client_id)
+    if self._transform is None:
+      return examples.copy()
+    made = example_arrays(*self._transform(*examples.values()), f'client {client_id!r}')
+    if len(made['x']) != len(examples['x']):
+      raise errors.DataError(
+        f'client {client_id!r}: the transform makes {len(made["x"])} examples of '
+        f'{len(examples["x"])}; it must keep their number'
+      )
+    return made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,13 +191,15 @@ class Task:
     validation: OrderedDict(x, y) of the examples evaluated on during training.
     source: Which data were used: a file, a download or an embedded set.
     metric: The name of the model's metric that the task is judged by.
-    description: One line.
     test: OrderedDict(x, y) of further held-out examples, or None.
-    defaults: The task's usual sizes by flag name, such as clients_per_round and batch_size.
-    notes: Further facts worth recording with a run, by name.
     unit_starts: See `tff_adaptive.Batching`.
     client_weight: A client's weight from its training metrics, for client_weighting 'tokens'; None
       where examples are not made of tokens.
+    preparation: What makes the model's inputs of raw ones, for those who predict with the model;
+      None where raw inputs are what the model takes.
+
+  Raises:
+    DataError: If validation or test data are not x and y of equal length, or not finite.
   """
 
   name: str
@@ -167,9 +208,18 @@ class Task:
   validation: ExampleArrays
   source: str
   metric: str = 'accuracy'
-  description: str = ''
-  test: Optional[ExampleArrays] = None
-  defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  unit_starts: Optional[Callable] = None
-  client_weight: Optional[Callable] = None
+  test: ExampleArrays | None = None
+  unit_starts: Callable | None = None
+  client_weight: Callable | None = None
+  preparation: preparation_lib.Preparation | None = None
+
+  def __post_init__(self) -> None:
+    for part in ('validation', 'test'):
+      examples = getattr(self, part)
+      if examples is None and part == 'test':
+        continue
+      where = f'the {part} data of the task {self.name!r}'
+      if not isinstance(examples, Mapping) or set(examples) != {'x', 'y'}:
+        raise errors.DataError(f'{where} must be OrderedDict(x=array, y=array)')
+      pair = example_arrays(examples['x'], examples['y'], where)
+      check_finite(pair, where)

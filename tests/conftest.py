@@ -3,6 +3,7 @@
 import signal
 
 import psutil
+import pytest
 
 
 def pytest_configure(config):
@@ -17,6 +18,13 @@ def pytest_configure(config):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+  """Compares versions first: with others than this project was written for, much else fails."""
+  items.sort(
+    key=lambda item: item.name != 'test_the_installed_versions_are_those_it_was_written_for'
+  )
+
+
 def pytest_sessionfinish(session, exitstatus):
   """Ends the TFF workers of the tests, which outlive their parent and keep its output open.
 
@@ -26,3 +34,24 @@ def pytest_sessionfinish(session, exitstatus):
   for child in psutil.Process().children():
     if child.name() == 'worker_binary':
       child.kill()
+
+
+# TensorFlow is imported in the fixtures: many tests do without.
+@pytest.fixture(scope='session')
+def native():
+  """TFF's own runtime, with the bodies of secure sums; its worker is ended after the tests."""
+  import tensorflow_federated as tff
+
+  from tff_adaptive import execution
+
+  execution.remember_workers()
+  yield tff.backends.test.create_sync_test_cpp_execution_context()
+  execution.reap_workers()
+
+
+@pytest.fixture(scope='session')
+def graph():
+  """The graph engine."""
+  from tff_adaptive import execution
+
+  return execution.GraphContext()

@@ -1,7 +1,7 @@
 """Adaptive federated optimization on TensorFlow Federated.
 
-A federated optimizer is a client correction times a server optimizer times a schedule. The names
-below are the public ones; they are loaded at their first use, so that importing this package
+A federated optimizer is a client correction times a server optimizer times a schedule. The public
+names stand in `__init__.pyi`; they are loaded at their first use, so that importing this package
 imports neither TensorFlow nor TFF.
 
     import tff_adaptive
@@ -9,59 +9,17 @@ imports neither TensorFlow nor TFF.
     process = tff_adaptive.build_fed_yogi(
       model_fn, client_learning_rate=0.03, server_learning_rate=0.003)
 
-See README.md for a tour.
+See README.md and docs/guide for a tour.
 """
 
-import importlib
-from typing import Any
+import atexit
 
-__version__ = '0.1.0'
+import lazy_loader
 
-_ALGORITHMS = (
-  'build_ada_best',
-  'build_drift_corrected',
-  'build_fed_adagrad',
-  'build_fed_adam',
-  'build_fed_avg',
-  'build_fed_avgm',
-  'build_fed_dyn',
-  'build_fed_opt',
-  'build_fed_prox',
-  'build_fed_yogi',
-  'build_scaffold',
-  'build_scaffold_m',
-)
-_HOME = {
-  **dict.fromkeys(_ALGORITHMS, 'tff_adaptive.algorithms'),
-  'Batching': 'tff_adaptive.batching',
-  'Model': 'tff_adaptive.models',
-  'graph_context': 'tff_adaptive.execution',
-  'set_graph_context': 'tff_adaptive.execution',
-  'set_native_context': 'tff_adaptive.execution',
-  'set_remote_context': 'tff_adaptive.execution',
-}
-_MODULES = (
-  'algorithms',
-  'client_states',
-  'corrections',
-  'costs',
-  'execution',
-  'models',
-  'optimizers',
-  'schedules',
-  'training',
-)
+from tff_adaptive._version import __version__ as __version__
+from tff_adaptive.execution import native
 
-__all__ = [*_HOME, *_MODULES]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-
-def __getattr__(name: str) -> Any:
-  if name in _HOME:
-    return getattr(importlib.import_module(_HOME[name]), name)
-  if name in _MODULES:
-    return importlib.import_module(f'tff_adaptive.{name}')
-  raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-
-
-def __dir__() -> list[str]:
-  return sorted([*globals(), *__all__])
+# TFF's own clean-up at exit fails, and leaves its worker running.
+atexit.register(native.end_tff)

@@ -1,4 +1,4 @@
-"""What a round costs: bytes sent, local steps and arithmetic, by algorithm. No TensorFlow.
+"""What a round costs: bytes sent, local steps and arithmetic. No TensorFlow.
 
 Tables 4 and 5 and section C.3 of the supplement of "AdaBest" (Varno et al., 2022), in its letters:
 n parameters, K_i local steps of client i, |P| clients in the round, g the gradient of one batch, s
@@ -11,16 +11,15 @@ others are counted by the same rules, line by line of their algorithm:
 
 These are the costs of the published algorithms: server SGD with rate 1, a state h_i that includes
 mu. What an implementation does beyond is not counted: a server optimizer's few operations per
-parameter, weight decay, clipping, and metrics. Here h_i is kept without mu, which is applied at
+parameter, weight decay, clipping, and metrics. Here h_i is stored without mu, which is applied at
 use: Knm more for AdaBest, none for FedDyn.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Optional
+from collections.abc import Sequence
 
-from tff_adaptive import checks, names
+from tff_adaptive import registry
+from tff_adaptive._utils import validation
 
 COLUMNS = ('megabytes_down', 'megabytes_up', 'local_steps')
 
@@ -55,42 +54,7 @@ class Cost:
     return dict(zip(COLUMNS, values))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Counts:
-  """How often an algorithm does n of something.
-
-  Attributes:
-    down: Sets of n parameters that a client receives.
-    up: Sets of n parameters that a client sends.
-    step: (additions, multiplications) of a local step beyond FedAvg's.
-    client: The same once a round at a client.
-    server: The same once a round at the server, beyond |P| ns for the mean of the models.
-    means: Further means over the cohort at the server.
-  """
-
-  down: int = 1
-  up: int = 1
-  step: tuple[int, int] = (0, 0)
-  client: tuple[int, int] = (0, 0)
-  server: tuple[int, int] = (0, 0)
-  means: int = 0
-
-
-_FED_AVG = _Counts()
-_COUNTS: Mapping[str, _Counts] = MappingProxyType(
-  {
-    **dict.fromkeys(names.ALGORITHMS, _FED_AVG),
-    'fed_prox': _Counts(step=(2, 1)),
-    # c_i^+ as in SCAFFOLD/m, the difference c_i^+ - c_i, which is sent, and c += |S|/N its mean.
-    'scaffold': _Counts(2, 2, step=(2, 0), client=(3, 2), server=(1, 1), means=1),
-    'scaffold_m': _Counts(2, 1, step=(2, 0), client=(2, 2), server=(2, 2)),
-    'fed_dyn': _Counts(step=(3, 1), client=(1, 1), server=(3, 1)),
-    'ada_best': _Counts(step=(1, 0), client=(1, 1), server=(2, 1)),
-  }
-)
-
-
-def local_steps(num_examples: int, batch_size: Optional[int], epochs: int) -> int:
+def local_steps(num_examples: int, batch_size: int | None, epochs: int) -> int:
   """K_i, the steps that a client takes in a round.
 
   Args:
@@ -105,11 +69,11 @@ def local_steps(num_examples: int, batch_size: Optional[int], epochs: int) -> in
   Raises:
     ValueError: If an argument is out of its range.
   """
-  checks.whole_number('num_examples', num_examples, 0, 'give the examples of a client')
-  checks.whole_number('epochs', epochs, 1, 'give the passes over the data in a round')
+  validation.whole_number('num_examples', num_examples, 0, 'give the examples of a client')
+  validation.whole_number('epochs', epochs, 1, 'give the passes over the data in a round')
   if batch_size is None:
     return epochs if num_examples else 0
-  checks.whole_number('batch_size', batch_size, 1, 'give None for all examples at once')
+  validation.whole_number('batch_size', batch_size, 1, 'give None for all examples at once')
   return epochs * -(-num_examples // batch_size)
 
 
@@ -123,30 +87,30 @@ class CostModel:
   update sends g_i and the one number K_i; one where it sees nothing but sums sends 2n, as SCAFFOLD.
 
   Attributes:
-    algorithm: A name in `names.ALGORITHMS`.
+    counts: What the algorithm does n of: `registry.algorithm(name).counts(values)`.
     num_parameters: n >= 1.
     batch_size: B, or None for all of a client's examples at once.
     epochs: E.
-    scaffold_option: 1 or 2, for 'scaffold': option 1 computes the gradient at the received model
-      over all examples, counted as one more epoch of batches, instead of g_i / (K_i eta_l).
     bytes_per_parameter: 4 for float32.
   """
 
-  algorithm: str
+  counts: registry.Counts
   num_parameters: int
-  batch_size: Optional[int]
+  batch_size: int | None
   epochs: int = 1
-  scaffold_option: int = 2
   bytes_per_parameter: int = 4
 
   def __post_init__(self) -> None:
-    if self.algorithm not in _COUNTS:
-      raise ValueError(names.unknown('algorithm', self.algorithm, _COUNTS))
-    checks.whole_number('num_parameters', self.num_parameters, 1, "give the model's parameters")
-    checks.whole_number('bytes_per_parameter', self.bytes_per_parameter, 1, 'float32 has 4')
+    validation.instance(
+      'counts',
+      self.counts,
+      registry.Counts,
+      'tff_adaptive.registry.Counts',
+      "give tff_adaptive.registry.algorithm('fed_avg').counts({}), say",
+    )
+    validation.whole_number('num_parameters', self.num_parameters, 1, "give the model's parameters")
+    validation.whole_number('bytes_per_parameter', self.bytes_per_parameter, 1, 'float32 has 4')
     local_steps(0, self.batch_size, self.epochs)
-    if self.scaffold_option not in (1, 2):
-      raise ValueError(f'scaffold_option is {self.scaffold_option}; it must be 1 or 2')
 
   def round(self, client_examples: Sequence[int]) -> Cost:
     """Returns the cost of one round.
@@ -154,14 +118,14 @@ class CostModel:
     Args:
       client_examples: n_i of each client of the cohort, as many as it trains on.
     """
-    n, counts, cohort = self.num_parameters, _COUNTS[self.algorithm], len(client_examples)
+    n, counts, cohort = self.num_parameters, self.counts, len(client_examples)
     steps = sum(local_steps(k, self.batch_size, self.epochs) for k in client_examples)
-    client, batches = counts.client, 0
-    if self.algorithm == 'scaffold' and self.scaffold_option == 1:
-      # c_i^+ is the weighted sum of the batches' gradients; then c_i^+ - c_i.
-      client, batches = (1, 0), sum(local_steps(k, self.batch_size, 1) for k in client_examples)
-    additions = steps * (1 + counts.step[0]) + cohort * (client[0] + 1 + counts.means)
-    multiplications = steps * (1 + counts.step[1]) + cohort * client[1]
+    # The weighted sum of the gradients of a pass's batches: one addition, one multiplication each.
+    batches = counts.full_gradients * sum(
+      local_steps(k, self.batch_size, 1) for k in client_examples
+    )
+    additions = steps * (1 + counts.step[0]) + cohort * (counts.client[0] + 1 + counts.means)
+    multiplications = steps * (1 + counts.step[1]) + cohort * counts.client[1]
     return Cost(
       bytes_down=cohort * counts.down * n * self.bytes_per_parameter,
       bytes_up=cohort * counts.up * n * self.bytes_per_parameter,

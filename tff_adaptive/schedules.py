@@ -12,10 +12,16 @@ TensorFlow is imported only when a schedule is called with a tensor.
 """
 
 import dataclasses
+import math
 import numbers
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from tff_adaptive import checks, names
+from tff_adaptive import registry
+from tff_adaptive._utils import entries, suggestions, validation
+
+# The rounds that a plain Python function of the round can be used for in a graph.
+TABLE_ROUNDS = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,16 +29,19 @@ class Schedule:
   """What all schedules share; the rate itself is a subclass's `_rate`.
 
   Attributes:
+    name: The entry in `registry.SCHEDULES` that describes its hyperparameters.
     base_rate: The rate of round 0, but for warm-up; finite and >= 0.
     warmup_rounds: w, the number of rounds of linear warm-up; 0 for none.
   """
 
+  name: ClassVar[str] = 'constant'
   base_rate: float
-  warmup_rounds: int = 0
+  warmup_rounds: int = registry.schedule('constant').default('warmup_rounds')
 
   def __post_init__(self) -> None:
-    checks.field(self, 'base_rate', checks.at_least_zero, 'give a rate such as 0.1')
-    checks.whole_number('warmup_rounds', self.warmup_rounds, 0, 'give 0 for no warm-up')
+    validation.field(self, 'base_rate', validation.at_least_zero, 'give a rate such as 0.1')
+    for h in registry.schedule(self.name).hyperparameters:
+      object.__setattr__(self, h.name, h.checked(getattr(self, h.name)))
 
   def __call__(self, round_number: Any) -> Any:
     """Returns the learning rate of a round.
@@ -48,7 +57,7 @@ class Schedule:
     """
     warmup = max(self.warmup_rounds, 1)
     if isinstance(round_number, numbers.Integral):
-      checks.whole_number('round_number', round_number, 0, 'rounds count from 0')
+      validation.whole_number('round_number', round_number, 0, 'rounds count from 0')
       t = float(round_number)
       return float(self._rate(t) * min(1.0, (t + 1) / warmup))
     import tensorflow as tf  # Only here: see the module's docstring.
@@ -77,6 +86,8 @@ class InvSqrt(Schedule):
   eta_l / sqrt(t) and counts rounds from 1.
   """
 
+  name: ClassVar[str] = 'inv_sqrt'
+
   def _rate(self, t: Any) -> Any:
     return self.base_rate / (t + 1) ** 0.5
 
@@ -93,13 +104,9 @@ class ExpDecay(Schedule):
     every: The number of rounds on one stair, >= 1.
   """
 
-  factor: float = 0.1
-  every: int = 500
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    _check_factor(self.factor)
-    checks.whole_number('every', self.every, 1, 'give a number of rounds such as 500')
+  name: ClassVar[str] = 'exp_decay'
+  factor: float = registry.schedule('exp_decay').default('factor')
+  every: int = registry.schedule('exp_decay').default('every')
 
   def _rate(self, t: Any) -> Any:
     return self.base_rate * self.factor ** (t // self.every)
@@ -115,11 +122,8 @@ class RoundDecay(Schedule):
     factor: In (0, 1].
   """
 
-  factor: float = 0.998
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    _check_factor(self.factor)
+  name: ClassVar[str] = 'round_decay'
+  factor: float = registry.schedule('round_decay').default('factor')
 
   def _rate(self, t: Any) -> Any:
     return self.base_rate * self.factor**t
@@ -140,15 +144,9 @@ class Diminishing(Schedule):
     local_steps: E, >= 1.
   """
 
-  kappa: float = 1.0
-  local_steps: int = 1
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    checks.above_zero('kappa', self.kappa, _KAPPA_MEND)
-    if self.kappa < 1:
-      raise ValueError(f'kappa must be at least 1, found {self.kappa}: {_KAPPA_MEND}.')
-    checks.whole_number('local_steps', self.local_steps, 1, 'give the local steps of one round')
+  name: ClassVar[str] = 'diminishing'
+  kappa: float = registry.schedule('diminishing').default('kappa')
+  local_steps: int = registry.schedule('diminishing').default('local_steps')
 
   @property
   def gamma(self) -> float:
@@ -173,8 +171,8 @@ class Diminishing(Schedule):
     Raises:
       ValueError: If an argument is out of its range.
     """
-    checks.above_zero('alpha', alpha, 'give the least curvature of the problem')
-    checks.above_zero('beta', beta, 'give the largest curvature of the problem')
+    validation.above_zero('alpha', alpha, 'give the least curvature of the problem')
+    validation.above_zero('beta', beta, 'give the largest curvature of the problem')
     shape = cls(1.0, kappa=beta / alpha, local_steps=local_steps, warmup_rounds=warmup_rounds)
     return dataclasses.replace(shape, base_rate=2.0 / (alpha * shape.gamma))
 
@@ -182,25 +180,63 @@ class Diminishing(Schedule):
     return self.base_rate * self.gamma / (self.gamma + self.local_steps * t)
 
 
-_KAPPA_MEND = 'give the ratio of the largest to the least curvature'
+def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
+  """Returns a schedule as TensorFlow computes it, be it a function of tensors or of numbers.
 
-_BY_NAME: dict[str, type[Schedule]] = {
-  'constant': Constant,
-  'inv_sqrt': InvSqrt,
-  'exp_decay': ExpDecay,
-  'round_decay': RoundDecay,
-  'diminishing': Diminishing,
-}
+  Args:
+    schedule: A function of the round, counted from 0: one of this module's, one of an integer
+      tensor, or a plain Python function of an int, with `if`, `math` and what it likes. Of the last
+      kind the first `TABLE_ROUNDS` rates become a table in the graph.
+
+  Returns:
+    A function of an int32 scalar tensor to a float32 scalar tensor. When it is called it raises
+    TypeError or ValueError if the schedule is none of these; in a round beyond the table it fails.
+  """
+
+  def rate(t: Any) -> Any:
+    import tensorflow as tf  # Only here: see the module's docstring.
+
+    try:
+      return tf.cast(schedule(t), tf.float32)
+    except Exception as error:  # As tensors have no `if`, and no sum of an int and a float.
+      if isinstance(schedule, Schedule):
+        raise
+      table = tf.constant(_table(schedule, error), tf.float32)
+    known = tf.debugging.assert_less(
+      t, TABLE_ROUNDS, f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
+    )
+    with tf.control_dependencies([] if known is None else [known]):
+      return tf.gather(table, t)
+
+  return rate
+
+
+def _table(schedule: Callable[[Any], Any], tensor_error: Exception) -> list[float]:
+  """Returns the rates of the first rounds of a plain Python function."""
+  rates, t = [], 0
+  try:
+    for t in range(TABLE_ROUNDS):
+      rates.append(float(schedule(t)))
+      if not 0 <= rates[-1] < math.inf:
+        raise ValueError(f'the rate must be finite and at least 0, found {rates[-1]}')
+  except Exception as error:
+    reasons = [' '.join(str(e).split())[:200] for e in (error, tensor_error)]
+    kind = ValueError if isinstance(error, ValueError) else TypeError
+    raise kind(
+      f'the schedule fails for the int t = {t}, the round counted from 0: {reasons[0]} (for an'
+      f' int32 tensor: {reasons[1]})'
+    ) from error
+  return rates
 
 
 def build(name: str, base_rate: float, **options: Any) -> Schedule:
   """Returns the schedule of a name.
 
   Args:
-    name: One of `names.SCHEDULES`.
+    name: One of `registry.SCHEDULES`.
     base_rate: The rate of round 0, but for warm-up; finite and >= 0.
-    **options: `warmup_rounds` for all; `factor` and `every` for exp_decay; `factor` for
-      round_decay; `kappa` and `local_steps` for diminishing.
+    **options: The schedule's hyperparameters in the registry: `warmup_rounds` for all; `factor` and
+      `every` for exp_decay; `factor` for round_decay; `kappa` and `local_steps` for diminishing.
 
   Returns:
     The schedule.
@@ -209,18 +245,9 @@ def build(name: str, base_rate: float, **options: Any) -> Schedule:
     TypeError: If an argument is no number.
     ValueError: If the name or an option is unknown, or a value is out of its range.
   """
-  if name not in _BY_NAME:
-    raise ValueError(names.unknown('schedule', name, _BY_NAME))
-  kind = _BY_NAME[name]
-  known = [field.name for field in dataclasses.fields(kind) if field.name != 'base_rate']
+  entry = registry.schedule(name)
+  known = [h.name for h in entry.hyperparameters]
   for option in options:
     if option not in known:
-      raise ValueError(names.unknown(f'option of the schedule {name}', option, known))
-  return kind(base_rate, **options)
-
-
-def _check_factor(factor: float) -> None:
-  mend = 'give the factor by which the rate shrinks, such as 0.998'
-  checks.above_zero('factor', factor, mend)
-  if factor > 1:
-    raise ValueError(f'factor must be in (0, 1], found {factor}: {mend}.')
+      raise ValueError(suggestions.unknown(f'option of the schedule {name}', option, known))
+  return entries.resolve(entry.build)(base_rate, **options)

@@ -1,1 +1,1 @@
-"""What `scripts/benchmark.py` measures: the works, and the ways to do a round of each."""
+"""What `scripts/benchmark.py` measures: the workloads, and the ways to do a round of each."""

@@ -14,12 +14,12 @@ import psutil
 class _PeakMemory(threading.Thread):
   """Peak of the memory of this process and its children (proportional set size), sampled."""
 
-  def __init__(self):
+  def __init__(self) -> None:
     super().__init__(daemon=True)
     self.peak_mb = self.now_mb = 0.0
     self.start()
 
-  def sample(self):
+  def sample(self) -> None:
     """Takes a sample."""
     total = 0
     me = psutil.Process()
@@ -31,22 +31,23 @@ class _PeakMemory(threading.Thread):
     self.now_mb = total / 2**20
     self.peak_mb = max(self.peak_mb, self.now_mb)
 
-  def run(self):
+  def run(self) -> None:
     """Samples until the process ends."""
     while True:
       time.sleep(1.0)
       self.sample()
 
 
-def main():
+def main() -> None:
   """Serves requests until standard input closes."""
-  from scripts.benchmarking import variants, works
   from tff_adaptive import execution
+
+  from . import variants, workloads
 
   name, variant, data_dir, device = sys.argv[1:5]
   memory = _PeakMemory()
   try:
-    runner = variants.build(variant, works.WORKS[name], data_dir, device)
+    runner = variants.build(variant, workloads.WORKLOADS[name], data_dir, device)
     r = 0
     for request in sys.stdin:
       if request.strip() == 'memory':

@@ -4,16 +4,21 @@ No TFF, no metrics, no shuffling, no unequal clients: gradients, SGD and a weigh
 graph, with several clients in work at once.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
+
+from . import workloads
 
 
 @tf.custom_gradient
-def _recurrence(z, r):
+def _recurrence(z: tf.Tensor, r: tf.Tensor) -> tuple[tf.Tensor, Callable]:
   """Outputs of an LSTM from its inputs' share of the gates; the weight gradient is one product."""
   steps, units = z.shape[0], r.shape[0]
   zero = tf.zeros([z.shape[1], units])
   h = c = zero
-  hs, cs, kept = [zero], [zero], []
+  hs, cs, gates = [zero], [zero], []
   for z_t in tf.unstack(z):
     i, f, g, o = tf.split(z_t + tf.matmul(h, r), 4, -1)
     i, f, g, o = tf.sigmoid(i), tf.sigmoid(f), tf.tanh(g), tf.sigmoid(o)
@@ -22,13 +27,13 @@ def _recurrence(z, r):
     h = o * t
     hs.append(h)
     cs.append(c)
-    kept.append((i, f, g, o, t))
+    gates.append((i, f, g, o, t))
 
-  def gradient(d_outputs):
+  def gradient(d_outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     dh = dc = zero
     dzs = [None] * steps
     for step, d in reversed(list(enumerate(tf.unstack(d_outputs)))):
-      i, f, g, o, t = kept[step]
+      i, f, g, o, t = gates[step]
       dh = dh + d
       dc = dc + dh * o * (1 - t * t)
       parts = [dc * g * i * (1 - i), dc * cs[step] * f * (1 - f), dc * i * (1 - g * g)]
@@ -40,7 +45,7 @@ def _recurrence(z, r):
   return tf.stack(hs[1:]), gradient
 
 
-def _lstm_loss(weights, x, y):
+def _lstm_loss(weights: Sequence[tf.Tensor], x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
   """Mean token loss of W3's model, one client at a time, as one would write it by hand."""
   embedding, k1, r1, b1, k2, r2, b2, kernel, bias = weights
   h = tf.gather(embedding, tf.transpose(x))
@@ -53,37 +58,37 @@ def _lstm_loss(weights, x, y):
   return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
 
 
-def build(model, work):
+def build(model: Any, workload: workloads.Workload) -> Callable[..., list[tf.Tensor]]:
   """The round as a TensorFlow function.
 
   Args:
     model: A `tff_adaptive.models.Model`; only its forward pass and loss are used (W3 has a plain
       LSTM here, without the client axis).
-    work: The work; every client has `work.examples` examples.
+    workload: The workload; every client has `workload.examples` examples.
 
   Returns:
     `(weights, x [K, n, ...], y [K, n, ...], seeds [K]) -> weights`.
   """
-  size = work.batch_size
-  batches = work.examples // size
-  # As fast as it gets for each work: sums carried from client to client, of which up to ten are in
-  # work at once, or all clients' updates kept and two at once.
-  carries_sums = work.name in ('W2', 'W3', 'W4')
+  size = workload.batch_size
+  batches = workload.examples // size
+  # As fast as it gets for each workload: sums carried from client to client, up to ten of which
+  # are in work at once, or all updates held and two clients at once.
+  carries_sums = workload.name in ('W2', 'W3', 'W4')
 
-  def step(weights, x, y, seed):
+  def step(weights: list, x: tf.Tensor, y: tf.Tensor, seed: tf.Tensor) -> list[tf.Tensor]:
     with tf.GradientTape() as tape:
       tape.watch(weights)
-      if work.name == 'W3':
+      if workload.name == 'W3':
         loss = _lstm_loss(weights, x, y)
       else:
         loss = tf.reduce_mean(model.example_loss(model.forward(tuple(weights), x, True, seed), y))
     gradients = tape.gradient(loss, weights)
-    return [w - work.rate * tf.convert_to_tensor(g) for w, g in zip(weights, gradients)]
+    return [w - workload.rate * tf.convert_to_tensor(g) for w, g in zip(weights, gradients)]
 
-  def train(start, x, y, seed):
+  def train(start: Sequence, x: tf.Tensor, y: tf.Tensor, seed: tf.Tensor) -> list[tf.Tensor]:
     x = tf.reshape(x, [batches, size, *x.shape[1:]])
     y = tf.reshape(y, [batches, size, *y.shape[1:]])
-    steps = batches * work.epochs
+    steps = batches * workload.epochs
     _, weights = tf.while_loop(
       lambda i, _: i < steps,
       lambda i, weights: (
@@ -93,13 +98,13 @@ def build(model, work):
       (tf.constant(0), list(start)),
       parallel_iterations=1,
     )
-    return [(new - old) * float(work.examples) for new, old in zip(weights, start)]
+    return [(new - old) * float(workload.examples) for new, old in zip(weights, start)]
 
-  def run_round(weights, x, y, seeds):
-    total = float(work.examples * work.cohort)
+  def run_round(weights: Sequence, x: tf.Tensor, y: tf.Tensor, seeds: tf.Tensor) -> list[tf.Tensor]:
+    total = float(workload.examples * workload.cohort)
     if carries_sums:
       _, sums = tf.while_loop(
-        lambda j, _: j < work.cohort,
+        lambda j, _: j < workload.cohort,
         lambda j, sums: (
           j + 1,
           [s + d for s, d in zip(sums, train(weights, x[j], y[j], seeds[j]))],

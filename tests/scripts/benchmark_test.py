@@ -1,4 +1,4 @@
-"""scripts/benchmark.py: what failed is told, and before any measuring where it can be."""
+"""scripts/benchmark.py: what failed is reported, and before any measuring where it can be."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
 
   def main(*flags):
-    return benchmark.main(['benchmark.py', '--works=W4', '--rounds=1', *flags])
+    return benchmark.main(['benchmark.py', '--workloads=W4', '--rounds=1', *flags])
 
   return main
 
@@ -37,11 +37,11 @@ class _Child:
     """Ends nothing."""
 
 
-def test_figures_are_written_and_what_failed_is_told(run, monkeypatch, capsys):
+def test_figures_are_written_and_what_failed_is_reported(run, monkeypatch, capsys):
   monkeypatch.setattr(benchmark, '_Child', _Child)
   assert run('--variants=hand', '--soak_rounds=20', '--json=figures.json') == 0
   with open('figures.json') as file:
-    figures = json.load(file)['works']['W4']
+    figures = json.load(file)['workloads']['W4']
   assert figures['hand']['seconds_median'] == 0.5
   assert figures['ours_graph'] == {'memory_mb_by_round': {'2': 1.0, '20': 1.0}}
   assert run('--variants=hand,stock_graph') == 1
@@ -57,9 +57,9 @@ def test_figures_are_written_and_what_failed_is_told(run, monkeypatch, capsys):
     ('--variants=hand+xla', 'unknown variant'),
     ('--variants=ours_graph+nonsense', 'unknown variant'),
     ('--variants=', '--variants= is empty'),
-    ('--works=W9', "unknown works ['W9']; there are W1, "),
-    ('--works=', '--works= is empty'),
-    ('--works=W4,digits_real', '--data_dir is needed for digits_real'),
+    ('--workloads=W9', "unknown workloads ['W9']; there are W1, "),
+    ('--workloads=', '--workloads= is empty'),
+    ('--workloads=W4,digits_real', '--data_dir is needed for digits_real'),
     ('--soak_rounds=-1', '--soak_rounds=-1'),
     ('--json=nodir/x.json', '--json=nodir/x.json'),
     (f'--json={os.curdir}', '--json='),
@@ -67,7 +67,7 @@ def test_figures_are_written_and_what_failed_is_told(run, monkeypatch, capsys):
     ('more', "unexpected argument 'more'"),
   ],
 )
-def test_bad_input_is_told_in_one_line_before_measuring(run, monkeypatch, capsys, flag, message):
+def test_bad_input_is_one_line_before_measuring(run, monkeypatch, capsys, flag, message):
   monkeypatch.setattr(benchmark, '_Child', None)
   assert run(flag) == 2
   error = capsys.readouterr().err
@@ -79,19 +79,22 @@ def test_bad_input_is_told_in_one_line_before_measuring(run, monkeypatch, capsys
 def test_a_child_gets_the_whole_path_of_the_data(run, tmp_path, monkeypatch):
   commands = []
 
+  class StartedError(Exception):
+    pass
+
   def popen(command, **_):
     commands.append(command)
-    raise ChildProcessError
+    raise StartedError
 
   monkeypatch.setattr(benchmark.subprocess, 'Popen', popen)
-  with pytest.raises(ChildProcessError):
+  with pytest.raises(StartedError):
     run('--variants=ours_graph', '--data_dir=data')
   assert str(tmp_path / 'data') in commands[0]
 
 
 @pytest.mark.slow
 def test_the_last_words_of_a_child_are_in_the_table_and_the_exit_code_is_1(tmp_path):
-  command = [sys.executable, benchmark.__file__, '--works=digits_real', '--variants=ours_graph']
+  command = [sys.executable, benchmark.__file__, '--workloads=digits_real', '--variants=ours_graph']
   command.append(f'--data_dir={tmp_path}')
   done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
   assert done.returncode == 1

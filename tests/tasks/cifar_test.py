@@ -1,5 +1,6 @@
 """CIFAR: ResNet-18 equal to TFF's, the paper's settings, augmentation, real files."""
 
+import math
 import re
 
 import numpy as np
@@ -9,8 +10,10 @@ import tensorflow_federated as tff
 from tensorflow_federated.python.simulation.models import resnet_models
 
 import tasks
-from tasks import cifar, networks, resnet
-from tests.tasks import data
+from tasks import cifar
+from tasks.models import layers as layers_lib
+from tasks.models import resnet
+from tests.helpers import task_data
 
 X = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3]).astype(np.uint8)
 Y = np.array([3, 99, 0], np.int32)
@@ -71,7 +74,7 @@ def test_the_paper_has_two_groups_and_the_l2_term():
 
 def test_group_norm_normalises_each_group_of_an_image():
   x = tf.constant(np.random.default_rng(0).normal(3, 5, [2, 4, 4, 6]), tf.float32)
-  y = networks.group_norm(x, tf.ones(6), tf.zeros(6), 2).numpy()
+  y = layers_lib.group_norm(x, tf.ones(6), tf.zeros(6), 2).numpy()
   for image in y:
     for group in (image[..., :3], image[..., 3:]):
       assert abs(group.mean()) < 1e-5
@@ -149,18 +152,10 @@ def test_augmentation_changes_half_of_the_images_each_way():
   assert abs(mirrored - expected) < 0.06
 
 
-@pytest.mark.parametrize('shape', [(3, 32, 32), (3072,)])
-def test_images_whose_channels_come_first_or_are_flat_are_refused(tmp_path, shape):
-  images, labels = np.zeros([4, *shape], np.uint8), np.zeros(4, np.int64)
-  np.savez(tmp_path / 'cifar10.npz', x_train=images, x_test=images, y_train=labels, y_test=labels)
-  with pytest.raises(tasks.DataError, match=r'shape \[32, 32, 3\] \(height, width, channels\)'):
-    tasks.load('cifar10_cnn', str(tmp_path), num_clients=2)
-
-
-@data.needs('cifar100.sqlite')
+@task_data.needs('cifar100.sqlite')
 def test_cifar100_is_tffs():
-  task = tasks.load('cifar100', data.DATA_DIR)
-  train, test = tff.simulation.datasets.cifar100.load_data(cache_dir=data.DATA_DIR)
+  task = tasks.load('cifar100', task_data.DATA_DIR)
+  train, test = tff.simulation.datasets.cifar100.load_data(cache_dir=task_data.DATA_DIR)
   assert list(task.train.client_ids) == sorted(train.client_ids)
   expected = list(train.create_tf_dataset_for_client('7').as_numpy_iterator())
   loaded = task.train.load('7')
@@ -171,34 +166,45 @@ def test_cifar100_is_tffs():
   assert len(test.client_ids) == 20
 
 
-@data.needs('cifar10_lossless.npz', 'cifar100.npz')
+@task_data.needs('cifar10_lossless.npz', 'cifar100.npz')
 def test_centralised_cifar_is_split():
-  task = tasks.load('cifar10', data.DATA_DIR)
+  task = tasks.load('cifar10', task_data.DATA_DIR)
   sizes = [task.train.num_examples(c) for c in task.train.client_ids]
   assert (len(sizes), sum(sizes), len(task.validation['y'])) == (500, 5438, 1017)
-  assert task.notes['partition']['classes_per_client'] < 4
+  assert task_data.labels_report(task)['classes_per_client'] < 4
   for name, images, test in (('cifar10_cnn', 5438, 1017), ('cifar100_cnn', 1117, 916)):
-    task = tasks.load(name, data.DATA_DIR)
+    task = tasks.load(name, task_data.DATA_DIR)
     kept = sum(task.train.num_examples(c) for c in task.train.client_ids)
     assert len(task.train) == 100
     assert kept + len(task.validation['y']) == images
     assert len(task.test['y']) == test
 
 
-def test_jpeg_images_are_decoded(tmp_path):
-  parts = [tf.io.encode_jpeg(np.full([32, 32, 3], v, np.uint8)).numpy() for v in (10, 200)]
-  joined = np.frombuffer(b''.join(parts), np.uint8)
-  ends = np.cumsum([0, *map(len, parts)])
-  one = {'jpeg': joined, 'offsets': ends, 'y': np.array([0, 9])}
-  np.savez(
-    tmp_path / 'cifar10_jpeg.npz',
-    **{f'{k}_{s}': v for k, v in one.items() for s in ('train', 'test')},
-  )
-  task = tasks.load('cifar10', str(tmp_path), num_clients=1, jpeg=True)
-  values = sorted(int(v) for v in task.validation['x'].mean((1, 2, 3)).round())
-  np.testing.assert_allclose(values, [10, 200], atol=2)
-
-
 def test_groups_must_divide_the_channels():
   with pytest.raises(tasks.DataError, match='groups is 3; it must divide 64'):
     tasks.load('cifar100', groups=3)
+
+
+@pytest.mark.parametrize('l2', [-1e-9, math.nan, math.inf])
+def test_the_weight_of_the_l2_term_is_bounded(l2):
+  with pytest.raises(tasks.DataError, match=r'l2 is .*; it must be from 0 to 1,000,000'):
+    cifar.load_cifar100(l2=l2)
+
+
+@pytest.mark.parametrize('split', ['train', 'test'])
+@pytest.mark.parametrize('feature, value', [('image', 256), ('image', -1), ('label', 100)])
+def test_pixels_and_labels_out_of_range_are_named(tmp_path, split, feature, value):
+  def proto(k, **changes):
+    return task_data.example(**{'image': [k] * 3072, 'label': k, **changes})
+
+  bad = proto(1, **{feature: [value] + [1] * 3071 if feature == 'image' else value})
+  path = tmp_path / 'cifar100.sqlite'
+  good = {'0': [proto(5), proto(99)]}
+  task_data.write(path, {'train': good, 'test': good})
+  task = tasks.load('cifar100', str(tmp_path))
+  np.testing.assert_array_equal(task.train.load('0')['y'], [5, 99])
+  assert (task.validation['x'] == [[[[5]]], [[[99]]]]).all()
+  path.unlink()
+  task_data.write(path, {'train': good, 'test': good, split: {'0': [proto(5), bad]}})
+  with pytest.raises(tasks.DataError, match=rf"{feature} of client '0' in '{split}', row 1"):
+    tasks.load('cifar100', str(tmp_path)).train.load('0')

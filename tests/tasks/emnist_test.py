@@ -8,7 +8,7 @@ from tensorflow_federated.python.simulation.baselines.emnist import emnist_model
 
 import tasks
 from tasks import emnist
-from tests.tasks import data
+from tests.helpers import task_data
 
 X = np.random.default_rng(0).uniform(size=[7, 28, 28, 1]).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 10, 7).astype(np.int32)
@@ -84,12 +84,12 @@ def test_the_autoencoder_takes_a_client_axis():
   np.testing.assert_allclose(both, single, rtol=1e-5)
 
 
-@data.needs('emnist_all.sqlite')
+@task_data.needs('emnist_all.sqlite')
 @pytest.mark.parametrize('only_digits, clients, test', [(True, 300, 3385), (False, 115, 951)])
 def test_the_data_are_tffs(only_digits, clients, test):
-  task = tasks.load('emnist_cr', data.DATA_DIR, only_digits=only_digits)
+  task = tasks.load('emnist_cr', task_data.DATA_DIR, only_digits=only_digits)
   theirs, theirs_test = tff.simulation.datasets.emnist.load_data(
-    only_digits=only_digits, cache_dir=data.DATA_DIR
+    only_digits=only_digits, cache_dir=task_data.DATA_DIR
   )
   assert list(task.train.client_ids) == theirs.client_ids
   assert len(task.train) == clients
@@ -106,11 +106,11 @@ def test_the_data_are_tffs(only_digits, clients, test):
   np.testing.assert_array_equal(task.validation['x'][0, ..., 0], first['pixels'])
 
 
-@data.needs('emnist_all.sqlite')
+@task_data.needs('emnist_all.sqlite')
 def test_the_autoencoder_sees_ink():
-  task = tasks.load('emnist_ae', data.DATA_DIR, only_digits=True)
+  task = tasks.load('emnist_ae', task_data.DATA_DIR, only_digits=True)
   client = task.train.client_ids[0]
-  raw = tasks.load('emnist_cr', data.DATA_DIR, only_digits=True).train.load(client)['x']
+  raw = tasks.load('emnist_cr', task_data.DATA_DIR, only_digits=True).train.load(client)['x']
   loaded = task.train.load(client)
   np.testing.assert_array_equal(loaded['x'], 1 - raw.reshape(-1, 784))
   np.testing.assert_array_equal(loaded['x'], loaded['y'])
@@ -122,7 +122,44 @@ def test_only_the_autoencoders_loss_may_be_summed(tmp_path):
     tasks.load('emnist_cr', str(tmp_path), summed=True)
 
 
-def test_a_label_out_of_range_is_an_error():
-  features = {'pixels': np.ones([1, 28, 28], np.float32), 'label': np.array([10])}
-  with pytest.raises(tasks.DataError, match='outside 0 to 9: found 10'):
-    emnist.prepare_recognition(features, 10)
+def write_emnist(folder, **changes):
+  """A file of two writers in all four splits; `changes` are of the last test example's features."""
+
+  def proto(number, ink=0.25, **changed):
+    return task_data.example(**{'pixels': [1 - ink] * 784, 'label': number, **changed})
+
+  clients = {'w1': [proto(3), proto(9, ink=0.5)], 'w0': [proto(7)]}
+  splits = {f'{p}_{s}': clients for p in ('digits_only', 'all') for s in ('train', 'test')}
+  splits['all_train'] = {'w2': [proto(61)] * 4}
+  splits['digits_only_test'] = {'w1': [proto(3), proto(1, **changes)]}
+  task_data.write(folder / 'emnist_all.sqlite', splits)
+  return str(folder)
+
+
+def test_embedded_writers_are_the_clients(tmp_path):
+  folder = write_emnist(tmp_path)
+  task = tasks.load('emnist_cr', folder, only_digits=True)
+  assert list(task.train.client_ids) == ['w0', 'w1']
+  loaded = task.train.load('w1')
+  np.testing.assert_array_equal(loaded['y'], [3, 9])
+  np.testing.assert_allclose(loaded['x'][:, 0, 0, 0], [0.75, 0.5])
+  assert loaded['x'].shape == (2, 28, 28, 1)
+  np.testing.assert_array_equal(task.validation['y'], [3, 1])
+  assert list(tasks.load('emnist_cr', folder).train.client_ids) == ['w2']
+  ink = tasks.load('emnist_ae', folder, only_digits=True).train.load('w1')
+  np.testing.assert_allclose(ink['x'][:, 5], [0.25, 0.5])
+  np.testing.assert_array_equal(ink['x'], ink['y'])
+
+
+@pytest.mark.parametrize(
+  'changes, named',
+  [
+    ({'label': 10}, 'label of client .w1. in .digits_only_test., row 1, is 10; .* from 0 to 9'),
+    ({'label': 2**32 + 3}, 'row 1, is 4294967299'),
+    ({'pixels': [float('nan')] * 784}, 'pixels of client .w1. .* row 1, is nan; it must be finite'),
+  ],
+)
+def test_a_bad_validation_example_is_named(tmp_path, changes, named):
+  folder = write_emnist(tmp_path, **changes)
+  with pytest.raises(tasks.DataError, match=f'emnist_all.sqlite: .*{named}'):
+    tasks.load('emnist_cr', folder, only_digits=True)

@@ -1,16 +1,13 @@
 """MNIST and EMNIST letters: the papers' models and clients, on real files."""
 
-import sys
-import types
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_federated.python.simulation.baselines.emnist import emnist_models
 
 import tasks
-from tasks import centralized, images
-from tests.tasks import data
+from tasks import images
+from tests.helpers import image_files, task_data
 
 X = np.random.default_rng(0).uniform(size=[5, 28, 28, 1]).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 10, 5).astype(np.int32)
@@ -51,22 +48,22 @@ def test_a_perceptron_takes_a_client_axis():
     np.testing.assert_allclose(means[k], single)
 
 
-@data.needs('mnist_digits.npz')
+@task_data.needs('mnist_digits.npz')
 def test_mnist_is_split_as_in_the_fedavg_paper():
-  iid = tasks.load('mnist_2nn', data.DATA_DIR)
-  shards = tasks.load('mnist_cnn', data.DATA_DIR, split='shards')
+  iid = tasks.load('mnist_2nn', task_data.DATA_DIR)
+  shards = tasks.load('mnist_cnn', task_data.DATA_DIR, split='shards')
   for task in (iid, shards):
     assert len(task.train) == 100
     assert {task.train.num_examples(c) for c in task.train.client_ids} == {600}
     assert task.validation['x'].shape == (10_000, 28, 28, 1)
-  assert iid.notes['partition']['classes_per_client'] == 10
-  assert shards.notes['partition']['classes_per_client'] < 2.3
+  assert task_data.labels_report(iid)['classes_per_client'] == 10
+  assert task_data.labels_report(shards)['classes_per_client'] < 2.3
   loaded = iid.train.load('07')
   assert loaded['x'].dtype == np.float32
   assert (loaded['x'].min(), loaded['x'].max()) == (0, 1)
   assert loaded['x'].mean() < 0.2  # Background is 0.
   with pytest.raises(tasks.DataError, match="split is 'shard'; choose one of: iid, shards"):
-    tasks.load('mnist_2nn', data.DATA_DIR, split='shard')
+    tasks.load('mnist_2nn', task_data.DATA_DIR, split='shard')
 
 
 def test_statistics_of_pixels_are_numpys():
@@ -78,9 +75,9 @@ def test_statistics_of_pixels_are_numpys():
   assert images.pixel_statistics(np.full_like(x, 9)) == (9, 1)
 
 
-@data.needs('letters.npz')
+@task_data.needs('letters.npz')
 def test_letters_hold_one_client_in_eleven_out():
-  task = tasks.load('emnist_letters', data.DATA_DIR, seed=3)
+  task = tasks.load('emnist_letters', task_data.DATA_DIR, seed=3)
   assert len(task.train) == 100
   kept = sum(task.train.num_examples(c) for c in task.train.client_ids)
   assert kept + len(task.validation['y']) == 6862
@@ -90,78 +87,82 @@ def test_letters_hold_one_client_in_eleven_out():
     assert x.dtype == np.float32
     assert abs(x.mean()) < 0.05
     assert abs(x.std() - 1) < 0.05
-  unlike = [
-    tasks.load('emnist_letters', data.DATA_DIR, alpha=a).notes['partition']['total_variation']
-    for a in (0.03, 0.3, None)
-  ]
+  unlike = [tasks.load('emnist_letters', task_data.DATA_DIR, alpha=a) for a in (0.03, 0.3, None)]
+  unlike = [task_data.labels_report(task)['total_variation'] for task in unlike]
   assert unlike == sorted(unlike, reverse=True)
-  other = tasks.load('emnist_letters', data.DATA_DIR, unbalance=0.3).notes['partition']
+  other = task_data.labels_report(tasks.load('emnist_letters', task_data.DATA_DIR, unbalance=0.3))
   assert other['smallest'] < 40
   assert other['largest'] > 90
 
 
-def npz(path, **changes):
-  arrays = {
-    'x_train': np.zeros([4, 28, 28], np.uint8),
-    'y_train': np.arange(4),
-    'x_test': np.zeros([2, 28, 28], np.uint8),
-    'y_test': np.arange(2),
-  }
-  arrays.update(changes)
-  np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
+def shards_of(task):
+  """The set of labels of each client, in order."""
+  return [set(task.train.load(c)['y']) for c in task.train.client_ids]
 
 
-@pytest.mark.parametrize(
-  'changes, named',
-  [
-    ({'y_test': None}, r'mnist.npz lacks y_test; it has x_train'),
-    ({'x_train': np.zeros([4, 28, 28])}, r'x_train is of float64; it must be of uint8'),
-    ({'x_test': np.zeros([2, 32, 32], np.uint8)}, r'shape \[28, 28, 1\]'),
-    ({'x_test': np.zeros([2, 1, 28, 28], np.uint8)}, r'shape \[28, 28, 1\] \(height'),
-    ({'x_test': np.zeros([0, 28, 28], np.uint8)}, r'mnist.npz: x_test is empty'),
-    ({'y_test': np.zeros([0], np.int32)}, r'mnist.npz: y_test is empty'),
-    ({'y_train': np.full(4, 9.9)}, r'mnist.npz: y_train is of float64; .* whole numbers'),
-    ({'y_test': np.array([np.nan, 1])}, r'mnist.npz: y_test is of float64; .* whole numbers'),
-    ({'y_train': np.array(['cat'] * 4)}, r'mnist.npz: y_train is of <U3; .* whole numbers'),
-    ({'y_train': np.arange(3)}, r'y_train has shape \[3\] for 4 images'),
-    ({'y_train': np.array([0, 1, 2, 10])}, r'labels lie in 0 to 10 but must lie in 0 to 9'),
-    ({'y_train': np.array(['a'] * 4, object)}, r'cannot be read'),
-  ],
-)
-def test_a_bad_npz_is_told(tmp_path, changes, named):
-  npz(tmp_path / 'mnist.npz', **changes)
-  with pytest.raises(tasks.DataError, match=named):
-    tasks.load('mnist_2nn', str(tmp_path), num_clients=2)
+def test_embedded_mnist_is_split_by_the_seed(tmp_path):
+  labels = image_files.write_classes(tmp_path / 'mnist.npz', 10)
+
+  def load(**options):
+    return tasks.load('mnist_2nn', str(tmp_path), num_clients=10, **options)
+
+  for split in ('iid', 'shards'):
+    one, again, other = load(split=split, seed=1), load(split=split, seed=1), load(split=split)
+    assert shards_of(one) == shards_of(again) != shards_of(other)
+    assert {one.train.num_examples(c) for c in one.train.client_ids} == {12}
+    found = one.train.load_all()
+    np.testing.assert_array_equal(np.sort(found['y']), np.sort(labels))
+    assert (found['x'].min(), found['x'].max()) == (0, np.float32(199 / 255))
+    assert one.validation['x'].min() == np.float32(200 / 255)  # The test split.
+  assert task_data.labels_report(load())['classes_per_client'] > 5
+  # Twenty shards of six images: each is half a class.
+  assert all(len(found) <= 2 for found in shards_of(load(split='shards')))
+  with pytest.raises(tasks.DataError, match="split is 'shard'; choose one of: iid, shards"):
+    load(split='shard')
 
 
-def test_a_truncated_or_missing_npz_is_told(tmp_path):
-  with pytest.raises(tasks.DataError, match=r'no mnist.npz or mnist_digits.npz in'):
-    tasks.load('mnist_2nn', str(tmp_path))
-  path = tmp_path / 'mnist.npz'
-  with path.open('wb') as file:
-    np.save(file, np.zeros(3))  # One array, not an archive of several.
-  with pytest.raises(tasks.DataError, match='cannot be read'):
-    tasks.load('mnist_2nn', str(tmp_path), num_clients=2)
-  npz(path)
-  for keep in (len(path.read_bytes()) - 30, 100, 0):
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(tasks.DataError, match=r'cannot be read .* fetch it again'):
-      tasks.load('mnist_2nn', str(tmp_path), num_clients=2)
+def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
+  image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
+  task = tasks.load('emnist_letters', str(tmp_path), num_clients=22, seed=3)
+  assert len(task.train) == 20
+  x = np.concatenate([task.train.load_all()['x'], task.validation['x']])
+  y = np.concatenate([task.train.load_all()['y'], task.validation['y']])
+  np.testing.assert_array_equal(np.bincount(y), [image_files.TRAIN_PER_CLASS] * 26)
+  np.testing.assert_array_equal(np.bincount(task.test['y']), [image_files.TEST_PER_CLASS] * 26)
+  np.testing.assert_allclose((x.mean(), x.std()), (0, 1), atol=1e-5)
+  raw = np.load(tmp_path / 'letters.npz')
+  mean, deviation = raw['x_train'].mean(), raw['x_train'].std()
+  expected = (raw['x_test'][..., np.newaxis] - mean) / deviation
+  np.testing.assert_allclose(task.test['x'], expected, rtol=1e-5)
+  other = tasks.load('emnist_letters', str(tmp_path), num_clients=22, seed=4)
+  assert shards_of(task) != shards_of(other)
+  unlike = [
+    task_data.labels_report(tasks.load('emnist_letters', str(tmp_path), num_clients=22, alpha=a))
+    for a in (0.03, 0.3, None)
+  ]
+  variations = [found['total_variation'] for found in unlike]
+  assert variations == sorted(variations, reverse=True)
+  sizes = task_data.labels_report(
+    tasks.load('emnist_letters', str(tmp_path), num_clients=22, unbalance=0.5)
+  )
+  assert sizes['smallest'] < 11 < 18 < sizes['largest']
 
 
-def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
-  image = np.arange(784, dtype=np.uint8).reshape(1, 28, 28, 1)
-  split = {'image': image, 'label': np.array([26])}
-  tfds = types.SimpleNamespace(load=lambda *_, **__: [split, split], as_numpy=lambda part: part)
-  monkeypatch.setitem(sys.modules, 'tensorflow_datasets', tfds)
-  train, _, source = centralized.load(None, [], 'emnist/letters', (28, 28, 1), first_label=1)
-  assert source == 'TensorFlow Datasets emnist/letters'
-  np.testing.assert_array_equal(train.x[0, :, :, 0], image[0, :, :, 0].T)
-  np.testing.assert_array_equal(train.y, [25])
+def test_the_labels_of_letters_are_checked_against_26(tmp_path):
+  image_files.write_classes(tmp_path / 'letters.npz', 26)
+  with pytest.raises(tasks.DataError, match=r'y_train, row \d+: the label is 0; .* from 1 to 26'):
+    tasks.load('emnist_letters', str(tmp_path))
 
-  def fail(*_, **__):
-    raise OSError('no route to host')
 
-  tfds.load = fail
-  with pytest.raises(tasks.DataError, match=r'\(no route to host\).* --data_dir=FOLDER with mnist'):
-    tasks.load('mnist_2nn')
+@pytest.mark.parametrize('name', ['mnist_2nn', 'emnist_letters', 'mnist_skewed'])
+def test_the_preparation_makes_the_models_inputs_of_the_files_images(tmp_path, name):
+  if name == 'emnist_letters':
+    image_files.write_classes(tmp_path / 'letters.npz', 26, first_label=1)
+  else:
+    image_files.write_classes(tmp_path / 'mnist.npz', 10)
+  options = dict(num_clients=10) if name == 'mnist_2nn' else dict(num_clients=22)
+  task = tasks.load(name, str(tmp_path), **options)
+  (path,) = tmp_path.glob('*.npz')
+  raw = np.load(path)['x_test'][..., np.newaxis]
+  prepared = (task.test or task.validation)['x']
+  np.testing.assert_array_equal(task.preparation(raw), prepared)

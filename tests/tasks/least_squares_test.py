@@ -29,7 +29,7 @@ def test_gradient_descent_with_the_default_rate_converges():
   from tasks import catalog
 
   task = tasks.load('least_squares')
-  rate = catalog.defaults('least_squares', 'fed_avg')['client_learning_rate']
+  rate = catalog.rates('least_squares', 'sgd')['client_learning_rate']
   for client in task.train.client_ids:
     a = task.train.load(client)['x']
     assert rate * np.linalg.eigvalsh(a.T @ a).max() < 1

@@ -10,8 +10,9 @@ from tensorflow_federated.python.simulation.baselines.shakespeare import (
 )
 
 import tasks
-from tasks import language, shakespeare
-from tests.tasks import data
+from tasks import shakespeare
+from tasks.models import language
+from tests.helpers import task_data
 
 
 def tff_sequences(dataset):
@@ -50,12 +51,12 @@ def test_any_text_is_cut_as_tff_cuts_it():
 
 @pytest.fixture(scope='module')
 def task():
-  return tasks.load('shakespeare', data.DATA_DIR)
+  return tasks.load('shakespeare', task_data.DATA_DIR)
 
 
-@data.needs('shakespeare.sqlite')
+@task_data.needs('shakespeare.sqlite')
 def test_the_data_are_tffs(task):
-  train, test = tff.simulation.datasets.shakespeare.load_data(cache_dir=data.DATA_DIR)
+  train, test = tff.simulation.datasets.shakespeare.load_data(cache_dir=task_data.DATA_DIR)
   assert list(task.train.client_ids) == train.client_ids
   assert len(task.train) == 715
   for client in train.client_ids[::120]:
@@ -125,7 +126,7 @@ def test_a_batch_filled_up_has_the_loss_of_the_examples_alone(padding):
   np.testing.assert_allclose(means, others, rtol=1e-6)
 
 
-@data.needs('shakespeare.sqlite')
+@task_data.needs('shakespeare.sqlite')
 def test_a_snippet_stays_together_and_a_client_weighs_its_tokens(task):
   counts = shakespeare.to_sequences(SNIPPETS)[1]
   starts = np.cumsum(counts) - counts
@@ -156,7 +157,24 @@ def test_a_client_axis_is_one_model_a_client():
     np.testing.assert_allclose(means[k], one, rtol=1e-5)
 
 
-@data.needs('shakespeare.sqlite')
-def test_an_unknown_padding_rule_is_an_error():
+def test_embedded_roles_are_the_clients(tmp_path):
+  texts = {'b': [b'x' * 100, b'to be'], 'a': [b'', b'y' * 79, b'never']}
+  clients = {
+    c: [task_data.example(snippets=text) for text in snippets] for c, snippets in texts.items()
+  }
+  held_out = {'a': [task_data.example(snippets=b'hark')]}
+  task_data.write(tmp_path / 'shakespeare.sqlite', {'train': clients, 'test': held_out})
+  task = tasks.load('shakespeare', str(tmp_path))
+  assert list(task.train.client_ids) == ['a', 'b']
+  for client, snippets in texts.items():
+    expected, _ = shakespeare.to_sequences(np.array(snippets, object))
+    loaded = task.train.load(client)
+    assert task.train.num_examples(client) == len(expected) == len(loaded['x']) == 3
+    np.testing.assert_array_equal(loaded['x'], expected[:, :-1])
+    np.testing.assert_array_equal(loaded['y'], expected[:, 1:])
+    assert loaded['x'].dtype == loaded['y'].dtype == np.int32
+  hark = [shakespeare.BEGIN, *(shakespeare.VOCABULARY.index(c) + 1 for c in b'hark')]
+  np.testing.assert_array_equal(task.validation['x'][0, :7], [*hark, shakespeare.END, 0])
+  np.testing.assert_array_equal(task.validation['y'][0, :6], [*hark[1:], shakespeare.END, 0])
   with pytest.raises(tasks.DataError, match="padding is 'none'; choose one of: published, tff"):
-    tasks.load('shakespeare', data.DATA_DIR, padding='none')
+    tasks.load('shakespeare', str(tmp_path), padding='none')

@@ -7,7 +7,7 @@ import pytest
 
 import tasks
 from tasks import skewed_digits
-from tests.tasks import data
+from tests.helpers import task_data
 
 
 def rows(arrays):
@@ -35,7 +35,7 @@ def test_every_digit_is_used_once():
 
 def test_smaller_alpha_is_less_alike_and_infinity_is_iid():
   unlike = [
-    tasks.load('digits_skewed', alpha=a).notes['partition']['total_variation']
+    task_data.labels_report(tasks.load('digits_skewed', alpha=a))['total_variation']
     for a in (0.03, 0.3, math.inf)
   ]
   assert unlike == sorted(unlike, reverse=True)
@@ -46,14 +46,15 @@ def test_smaller_alpha_is_less_alike_and_infinity_is_iid():
 def test_the_test_split_can_be_watched():
   task = tasks.load('digits_skewed', validation='test')
   assert task.validation is task.test
+  assert len(task.test['y']) == 359
   assert len(task.train) == 100
   with pytest.raises(tasks.DataError, match="validation is 'tests'; choose one of: clients, test"):
     tasks.load('digits_skewed', validation='tests')
 
 
-@data.needs('mnist_digits.npz')
+@task_data.needs('mnist_digits.npz')
 def test_mnist_is_used_whole():
-  task = tasks.load('mnist_skewed', data.DATA_DIR, alpha=0.03)
+  task = tasks.load('mnist_skewed', task_data.DATA_DIR, alpha=0.03)
   kept = sum(task.train.num_examples(c) for c in task.train.client_ids)
   assert kept + len(task.validation['y']) == 60_000
   assert len(task.test['y']) == 10_000

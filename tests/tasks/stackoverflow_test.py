@@ -15,7 +15,7 @@ from tensorflow_federated.python.simulation.baselines.stackoverflow import (
 
 import tasks
 from tasks import stackoverflow, tags
-from tests.tasks import data
+from tests.helpers import task_data
 
 WORDS = [b'the', b'a', b'caf\xc3\xa9', b'x']
 TAGS = [b'r', b'python', b'c++']
@@ -146,7 +146,7 @@ def test_parameters_are_the_papers():
   assert tags.build_model(10_000, 500, 0).num_parameters == 5_000_500
 
 
-@data.needs('stackoverflow.sqlite', 'datasets')
+@task_data.needs('stackoverflow.sqlite', 'datasets')
 def test_the_data_and_vocabularies_are_tffs(monkeypatch):
   # TFF insists on fetching an archive; its readers are right for the local files all the same.
   monkeypatch.setattr(
@@ -155,11 +155,11 @@ def test_the_data_and_vocabularies_are_tffs(monkeypatch):
     lambda name, cache_dir=None, **_: f'{cache_dir}/datasets/{name}',
   )
   loaders = tff.simulation.datasets.stackoverflow
-  words = list(loaders.load_word_counts(data.DATA_DIR, 10_000))
-  labels = list(loaders.load_tag_counts(data.DATA_DIR))[:500]
-  train, _, test = loaders.load_data(cache_dir=data.DATA_DIR)
-  nwp = tasks.load('stackoverflow_nwp', data.DATA_DIR)
-  lr = tasks.load('stackoverflow_lr', data.DATA_DIR)
+  words = list(loaders.load_word_counts(task_data.DATA_DIR, 10_000))
+  labels = list(loaders.load_tag_counts(task_data.DATA_DIR))[:500]
+  train, _, test = loaders.load_data(cache_dir=task_data.DATA_DIR)
+  nwp = tasks.load('stackoverflow_nwp', task_data.DATA_DIR)
+  lr = tasks.load('stackoverflow_lr', task_data.DATA_DIR)
   assert list(nwp.train.client_ids) == list(lr.train.client_ids) == train.client_ids
   by_words = word_prediction_preprocessing.create_preprocess_fn(SPEC, words)
   by_tags = tag_prediction_preprocessing.create_preprocess_fn(SPEC, words, labels)
@@ -180,10 +180,10 @@ def test_the_data_and_vocabularies_are_tffs(monkeypatch):
   assert len(test.client_ids) == 158
 
 
-@data.needs('stackoverflow.sqlite', 'datasets')
+@task_data.needs('stackoverflow.sqlite', 'datasets')
 def test_validation_is_a_seeded_part_of_the_test_split():
   first, again, other = (
-    tasks.load('stackoverflow_nwp', data.DATA_DIR, seed=s, num_validation=500).validation['x']
+    tasks.load('stackoverflow_nwp', task_data.DATA_DIR, seed=s, num_validation=500).validation['x']
     for s in (0, 0, 1)
   )
   assert len(first) == 500
@@ -191,18 +191,45 @@ def test_validation_is_a_seeded_part_of_the_test_split():
   assert not np.array_equal(first, other)
 
 
-def test_bad_files_of_counts_are_told(tmp_path):
-  words, labels = tmp_path / 'words', tmp_path / 'tags'
-  words.write_bytes(b'the 5\n\xff\xfe 3\nbroken\n')
-  assert stackoverflow.load_words(str(words), 2) == [b'the', b'\xff\xfe']  # Any bytes are a word.
-  with pytest.raises(tasks.DataError, match="line 3: b'broken"):
-    stackoverflow.load_words(str(words), 3)
-  words.write_bytes(b'')
-  with pytest.raises(tasks.DataError, match='is empty'):
-    stackoverflow.load_words(str(words), 3)
-  labels.write_text(json.dumps({'r': 1, 'c': 3, 'b': 3}))
-  assert tags.load_tags(str(labels), 2) == [b'c', b'b']
-  for content in (b'[1]', b'{"a"', b'{"a": "x"}', b'\xff', b'{}'):
-    labels.write_bytes(content)
-    with pytest.raises(tasks.DataError, match=r'is not JSON|has no tags'):
-      tags.load_tags(str(labels), 2)
+def write_stackoverflow(folder):
+  """Three users of one, two and three sentences in both splits, ten words and four tags."""
+
+  def proto(text, joined):
+    return task_data.example(tokens=text, title=b'the title', tags=joined)
+
+  sentences = [(b'the a', b'r|c++'), (b'a the x', b'python'), (b'x', b'go')]
+  users = {f'u{n}': [proto(*s) for s in sentences[:n]] for n in (1, 2, 3)}
+  task_data.write(folder / 'stackoverflow.sqlite', {'train': users, 'test': users})
+  (folder / 'datasets').mkdir()
+  words = b'the 9\na 8\ntitle 7\n' + b''.join(b'w%d 1\n' % i for i in range(7))
+  (folder / 'datasets' / 'stackoverflow.word_count').write_bytes(words)
+  counts = {'go': 1, 'r': 3, 'python': 3, 'c++': 9}
+  (folder / 'datasets' / 'stackoverflow.tag_count').write_text(json.dumps(counts))
+  return str(folder)
+
+
+def test_embedded_users_are_the_clients(tmp_path):
+  folder = write_stackoverflow(tmp_path)
+  nwp = tasks.load('stackoverflow_nwp', folder, num_words=3)
+  assert [nwp.train.num_examples(c) for c in nwp.train.client_ids] == [1, 2, 3]
+  # Padding 0, words 1 to 3, others 4, the beginning 5 and the end 6.
+  np.testing.assert_array_equal(nwp.train.load('u2')['x'][:, :4], [[5, 1, 2, 6], [5, 2, 1, 4]])
+  np.testing.assert_array_equal(nwp.train.load('u2')['y'][:, :4], [[1, 2, 6, 0], [2, 1, 4, 6]])
+  assert nwp.build_model(0).initial_weights[0][0].shape == (7, 96)
+  lr = tasks.load('stackoverflow_lr', folder, num_words=3, num_tags=3)
+  loaded = lr.train.load('u3')
+  np.testing.assert_array_equal(loaded['x'], [[2, 1, 1, 0], [2, 1, 1, 1], [1, 0, 1, 1]])
+  np.testing.assert_array_equal(loaded['y'], [[1, 1, 0], [0, 0, 1], [0, 0, 0]])  # c++, r, python.
+
+
+def test_embedded_validation_is_of_clients_in_a_seeded_order(tmp_path):
+  folder = write_stackoverflow(tmp_path)
+
+  def load(**options):
+    return tasks.load('stackoverflow_nwp', folder, num_words=3, **options).validation['x']
+
+  whole = [load(seed=s) for s in range(6)]
+  assert {len(x) for x in whole} == {6}
+  assert len({x.tobytes() for x in whole}) > 1
+  for seed, x in enumerate(whole):
+    np.testing.assert_array_equal(load(seed=seed, num_validation=4), x[:4])

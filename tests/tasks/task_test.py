@@ -1,14 +1,11 @@
-"""Tasks, clients in memory, the catalogue, and what importing them costs."""
+"""Tasks and clients in memory."""
 
 import collections
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import tasks
-from tasks import catalog
 from tasks import task as task_lib
 
 
@@ -53,74 +50,65 @@ def test_clients_from_a_partition_are_numbered_so_that_they_sort():
   assert data.load('07')['y'] == -7
 
 
-def test_unknown_task_and_option_are_errors():
-  with pytest.raises(tasks.DataError, match="unknown task 'digit'"):
-    tasks.load('digit')
-  with pytest.raises(tasks.DataError, match='no option clients; it has: alpha, num_clients'):
-    tasks.load('digits', clients=3)
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+@pytest.mark.parametrize('which', ['x', 'y'])
+def test_numbers_that_are_not_finite_are_named_by_client_array_and_row(which, value):
+  arrays = {'x': np.ones([3, 2], np.float32), 'y': np.ones([3, 2])}
+  arrays[which][2, 1] = value
+  with pytest.raises(tasks.DataError, match=rf"client 'bob': {which}, row 2, has {value}; it must"):
+    tasks.InMemoryClientData({'amy': (np.ones([1, 2]), np.ones(1)), 'bob': tuple(arrays.values())})
 
 
 @pytest.mark.parametrize(
-  'task, option, value, message',
+  'transform, named',
   [
-    ('emnist_cr', 'only_digits', 'no', "'no'; it must be true or false"),
-    ('cifar10_cnn', 'jpeg', 1, '1; it must be true or false'),
-    ('digits', 'num_clients', 'ten', "'ten'; it must be a whole number"),
-    ('digits', 'num_clients', 2.5, r'2\.5; it must be a whole number'),
-    ('digits', 'alpha', 'iid', "'iid'; it must be a number"),
-    ('emnist_letters', 'alpha', 'iid', "'iid'; it must be a number or none"),
-    ('digits', 'alpha', True, 'True; it must be a number'),
-    ('shakespeare', 'padding', 3, '3; it must be a word'),
-    ('stackoverflow_lr', 'padding', 'tff', 'has no option padding'),
-    ('stackoverflow_nwp', 'num_tags', 3, 'has no option num_tags'),
-    ('cifar100_cnn', 'jpeg', True, 'has no option jpeg'),
+    (lambda x, y: (x, y[1:]), r"client 'a': x has shape \(3,\) and y \(2,\)"),
+    (lambda x, y: (x[1:], y[1:]), "client 'a': the transform makes 2 examples of 3"),
   ],
 )
-def test_an_option_of_another_kind_is_an_error(task, option, value, message):
-  with pytest.raises(tasks.DataError, match=message):
-    tasks.load(task, 'nowhere', **{option: value})
+def test_a_transform_that_loses_examples_is_an_error(transform, named):
+  data = tasks.InMemoryClientData({'a': (np.ones(3), np.ones(3))}, transform)
+  with pytest.raises(tasks.DataError, match=named):
+    data.load('a')
 
 
-def test_options_may_be_written_as_other_numbers_and_none():
-  assert len(tasks.load('digits', num_clients=1e1, alpha=1).train) == 10
-  assert len(tasks.load('digits_skewed', alpha='none').train) == 100
+def test_a_partition_of_unequal_arrays_is_an_error():
+  with pytest.raises(tasks.DataError, match='the data to split: x has shape'):
+    task_lib.InMemoryClientData.from_partition(np.ones(4), np.ones(5), [np.arange(4)])
 
 
-def test_imports_bring_no_tensorflow():
-  code = (
-    'import sys, tasks; from tasks import catalog, partition; tasks.names();'
-    "assert not {'tensorflow', 'tensorflow_federated'} & set(sys.modules), 'imported'"
+def make(**changes):
+  pair = tasks.example_arrays(np.ones([3, 2]), np.ones(3))
+  return tasks.Task(
+    **{
+      'name': 'mine',
+      'build_model': None,
+      'train': tasks.InMemoryClientData({'a': tuple(pair.values())}),
+      'validation': pair,
+      'source': 'arrays',
+      **changes,
+    }
   )
-  subprocess.run([sys.executable, '-c', code], check=True)
 
 
-def test_the_catalogue_has_the_papers_rates():
-  yogi = catalog.defaults('emnist_cr', 'fed_yogi')
-  assert yogi['client_learning_rate'] == pytest.approx(10**-1.5)
-  assert yogi['server_learning_rate'] == pytest.approx(10**-2.5)
-  assert yogi['tau'] == 1e-4
-  assert (yogi['clients_per_round'], yogi['batch_size'], yogi['rounds']) == (10, 20, 1500)
-  assert catalog.defaults('stackoverflow_lr', 'fed_adagrad')['server_learning_rate'] == 10
-  assert catalog.defaults('cifar100', 'fed_avg')['server_learning_rate'] == pytest.approx(10**0.5)
-  assert catalog.defaults('shakespeare', 'fed_avgm')['server_learning_rate'] == pytest.approx(
-    10**-0.5
-  )
-  best = catalog.defaults('emnist_letters', 'ada_best')
-  assert (best['mu'], best['beta'], best['weight_decay']) == (0.02, 0.96, 1e-4)
-  assert (best['client_learning_rate'], best['batch_size'], best['client_epochs']) == (0.1, 45, 5)
-  assert catalog.defaults('cifar100_cnn', 'fed_dyn')['weight_decay'] == 1e-3
-  assert 'tau' not in catalog.defaults('emnist_cr', 'fed_avg')
+@pytest.mark.parametrize('part', ['validation', 'test'])
+@pytest.mark.parametrize(
+  'examples, named',
+  [
+    ({'x': np.ones([3, 2]), 'y': np.ones(2)}, 'must be the same'),
+    ({'x': np.ones([0, 2]), 'y': np.ones(0)}, 'has no examples'),
+    ({'x': np.ones(3), 'y': np.array([1, np.nan, np.nan])}, 'y, row 1, has nan; it must be finite'),
+    ({'x': np.array([[1, 2], [np.inf, 1]]), 'y': np.ones(2)}, 'x, row 1, has inf'),
+    ({'x': np.ones(3)}, 'must be OrderedDict'),
+    ((np.ones(3), np.ones(3)), 'must be OrderedDict'),
+  ],
+)
+def test_data_to_evaluate_on_are_checked(part, examples, named):
+  with pytest.raises(tasks.DataError, match=rf"the {part} data of the task 'mine'.*{named}"):
+    make(**{part: examples})
 
 
-def test_every_task_has_values_for_every_algorithm():
-  from tff_adaptive import names
-
-  assert set(catalog.ALGORITHMS) == set(names.ALGORITHMS)
-  for task in catalog.names():
-    for algorithm in catalog.ALGORITHMS:
-      values = catalog.defaults(task, algorithm)
-      assert 0 < values['client_learning_rate'] <= 100
-      assert values['rounds'] >= 1
-      assert ('tau' in values) == (algorithm in catalog.ADAPTIVE)
-      assert values.get('client_schedule', 'constant') in names.SCHEDULES
-    assert len(catalog.describe(task)) < 90
+def test_only_the_test_data_may_be_missing():
+  assert make().test is None
+  with pytest.raises(tasks.DataError, match='validation data'):
+    make(validation=None)

@@ -5,14 +5,19 @@ import sys
 
 import pytest
 
-from tff_adaptive import costs, names
+from tff_adaptive import costs, registry
 
 # n = 100 parameters, B = 10, E = 2; three clients of 10, 25 and 1 examples: K = 2, 6, 2.
 SIZES = (10, 25, 1)
 
 
-def cost(algorithm, **options):
-  return costs.CostModel(algorithm, 100, 10, 2, **options).round(SIZES)
+def counts(algorithm, **values):
+  entry = registry.algorithm(algorithm)
+  return entry.counts(entry.values(values))
+
+
+def cost(algorithm, **values):
+  return costs.CostModel(counts(algorithm, **values), 100, 10, 2).round(SIZES)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_arithmetic_is_that_of_tables_4_and_5(algorithm, additions, multiplicati
   assert (found.additions, found.multiplications) == (additions, multiplications)
 
 
-@pytest.mark.parametrize('algorithm', names.ALGORITHMS)
+@pytest.mark.parametrize('algorithm', registry.ALGORITHMS)
 def test_parameters_are_four_bytes_and_scaffold_alone_sends_more(algorithm):
   down, up = {'scaffold': (2, 2), 'scaffold_m': (2, 1)}.get(algorithm, (1, 1))
   found = cost(algorithm)
@@ -74,8 +79,8 @@ def test_ada_best_needs_fewer_operations_than_the_other_corrections():
 
 
 def test_a_run_adds_up():
-  model = costs.CostModel('ada_best', 100, 10, 2)
-  double = costs.CostModel('ada_best', 100, 10, 2, bytes_per_parameter=8)
+  model = costs.CostModel(counts('ada_best'), 100, 10, 2)
+  double = costs.CostModel(counts('ada_best'), 100, 10, 2, bytes_per_parameter=8)
   assert double.round(SIZES).bytes_down == 2 * model.round(SIZES).bytes_down
   assert double.round(SIZES).bytes_up == 2 * model.round(SIZES).bytes_up
   first, second = model.round([10]), model.round([25, 1])
@@ -88,21 +93,27 @@ def test_a_run_adds_up():
 @pytest.mark.parametrize(
   'arguments, message',
   [
-    (('adabest', 100, 10), "unknown algorithm 'adabest'.*ada_best"),
-    (('ada_best', 0, 10), 'num_parameters must be at least 1, found 0'),
-    (('ada_best', 100, 0), 'batch_size must be at least 1, found 0'),
-    (('ada_best', 100, 10, 0), 'epochs must be at least 1, found 0'),
-    (('scaffold', 100, 10, 1, 3), 'scaffold_option is 3'),
+    ((0, 10), 'num_parameters must be at least 1, found 0'),
+    ((100, 0), 'batch_size must be at least 1, found 0'),
+    ((100, 10, 0), 'epochs must be at least 1, found 0'),
+    ((100, 10, 1, 0), 'bytes_per_parameter must be at least 1, found 0'),
   ],
 )
 def test_bad_values_are_refused(arguments, message):
   with pytest.raises(ValueError, match=message):
-    costs.CostModel(*arguments)
+    costs.CostModel(registry.Counts(), *arguments)
+
+
+def test_a_name_is_no_counts():
+  with pytest.raises(
+    TypeError, match=r"counts must be a tff_adaptive\.registry\.Counts, found 'ada"
+  ):
+    costs.CostModel('ada_best', 100, 10)
 
 
 def test_a_negative_size_is_refused():
   with pytest.raises(ValueError, match='num_examples must be at least 0, found -1'):
-    costs.CostModel('fed_avg', 100, 10).round([3, -1])
+    costs.CostModel(counts('fed_avg'), 100, 10).round([3, -1])
 
 
 def test_no_tensorflow_is_imported():

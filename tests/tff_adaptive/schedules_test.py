@@ -98,6 +98,12 @@ def test_the_lectures_rate_for_a_problem(alpha, beta, steps):
   assert all(schedule(t) <= 2 * schedule(t + 1) + 1e-12 for t in range(50))
 
 
+@pytest.mark.parametrize('alpha, beta, name', [(0.0, 1.0, 'alpha'), (1.0, 0.0, 'beta')])
+def test_a_problem_without_curvature_is_refused(alpha, beta, name):
+  with pytest.raises(ValueError, match=f'^{name} must be finite and above 0'):
+    schedules.Diminishing.from_problem(alpha, beta)
+
+
 BASE = 'base_rate must be finite and at least 0, found {}: give a rate such as 0.1.'
 FACTOR = 'give the factor by which the rate shrinks, such as 0.998.'
 KAPPA = 'give the ratio of the largest to the least curvature.'
@@ -114,14 +120,14 @@ KAPPA = 'give the ratio of the largest to the least curvature.'
       dict(warmup_rounds=-1),
       'warmup_rounds must be at least 0, found -1: give 0 for no warm-up.',
     ),
-    ('exp_decay', dict(factor=0.0), f'factor must be finite and above 0, found 0.0: {FACTOR}'),
+    ('exp_decay', dict(factor=0.0), f'factor must be in (0, 1], found 0.0: {FACTOR}'),
     ('round_decay', dict(factor=1.5), f'factor must be in (0, 1], found 1.5: {FACTOR}'),
     (
       'exp_decay',
       dict(every=0),
       'every must be at least 1, found 0: give a number of rounds such as 500.',
     ),
-    ('diminishing', dict(kappa=0.5), f'kappa must be at least 1, found 0.5: {KAPPA}'),
+    ('diminishing', dict(kappa=0.5), f'kappa must be finite and at least 1, found 0.5: {KAPPA}'),
     (
       'diminishing',
       dict(local_steps=0),
@@ -137,7 +143,7 @@ KAPPA = 'give the ratio of the largest to the least curvature.'
       'round_decay',
       dict(factr=0.9),
       "unknown option of the schedule round_decay 'factr'. Did you mean factor? Choose one of: "
-      'warmup_rounds, factor.',
+      'factor, warmup_rounds.',
     ),
   ],
 )
@@ -157,3 +163,56 @@ def test_a_negative_round_is_refused(schedule_and_rate):
   schedule, _ = schedule_and_rate
   with pytest.raises(ValueError, match='round_number must be at least 0, found -1: rounds count'):
     schedule(-1)
+
+
+def _step(t):
+  if t < 3:
+    return 0.5
+  return 0.25
+
+
+@pytest.mark.parametrize(
+  'schedule',
+  [
+    lambda t: 0.1 / (1 + t),
+    lambda t: 0.1 if t < 3 else 0.01,
+    lambda t: 0.1 if t < 3 else 0.0,
+    lambda t: 0.3 * 0.5 ** (t // 2),
+    lambda t: 0.1 + 0.1 * math.cos(0.01 * t),
+    _step,
+    schedules.RoundDecay(0.3),
+  ],
+)
+def test_a_function_of_a_number_is_computed_in_a_graph_as_in_python(schedule):
+  traced = tf.function(schedules.in_graph(schedule), autograph=False)
+  for t in (0, 2, 3, 17):
+    assert traced(tf.constant(t)).numpy() == np.float32(schedule(t))
+
+
+def test_a_function_of_an_integer_tensor_gets_one():
+  table = tf.constant([0.5, 0.25, 0.125])
+  traced = tf.function(schedules.in_graph(lambda t: tf.gather(table, t)), autograph=False)
+  assert traced(tf.constant(1)).numpy() == 0.25
+
+
+def test_a_python_function_has_a_table_and_says_where_it_ends(monkeypatch):
+  monkeypatch.setattr(schedules, 'TABLE_ROUNDS', 5)
+  traced = tf.function(schedules.in_graph(math.sqrt), autograph=False)
+  assert traced(tf.constant(4)).numpy() == 2.0
+  with pytest.raises(tf.errors.InvalidArgumentError, match='ends after 5 rounds'):
+    traced(tf.constant(5))
+
+
+@pytest.mark.parametrize(
+  'schedule, kind, words',
+  [
+    (lambda t: {0: 0.1}[int(t)], TypeError, 't = 1, the round counted from 0: 1 .for an int32'),
+    (lambda t: 0.1 if t < 2 else -1.0, ValueError, 't = 2, .* at least 0, found -1.0 '),
+    (lambda t: math.inf if t else 0.1, ValueError, 't = 1, .* at least 0, found inf '),
+    (lambda t: None if t else 0.1, TypeError, 't = 1, .*: float.. argument must be'),
+  ],
+)
+def test_a_function_that_gives_no_rate_is_refused_with_its_round(schedule, kind, words):
+  traced = tf.function(schedules.in_graph(schedule), autograph=False)
+  with pytest.raises(kind, match=f'the schedule fails for the int {words}'):
+    traced(tf.constant(1))

@@ -2,19 +2,22 @@
 
 import collections
 import dataclasses
-from typing import Optional
+from typing import Any
 
 import tensorflow as tf
 
-from tff_adaptive import checks
+from tff_adaptive import registry
+from tff_adaptive._utils import validation
 from tff_adaptive.corrections import base
+
+_ENTRY = registry.ALGORITHMS['ada_best']
 
 
 @dataclasses.dataclass(frozen=True)
 class AdaBest(base.Correction):
   """AdaBest, Algorithm 1 of "AdaBest" (Varno et al., 2022).
 
-  Local gradient: g - mu_i h_i. Client: h_i <- h_i / (t - t'_i) + g_i, kept without mu_i, which is
+  Local gradient: g - mu_i h_i. Client: h_i <- h_i / (t - t'_i) + g_i, stored without mu_i, which is
   applied at use (the same for a constant mu). Server: h^t = beta (h^{t-1} + g-bar^t), which is
   equation (2), beta (theta-bar^{t-1} - theta-bar^t), by Remark 2, and has a meaning with every
   server optimizer; it descends along g-bar^t + h^t. With beta = mu = 0 it is FedAvg.
@@ -24,33 +27,28 @@ class AdaBest(base.Correction):
     beta: Weight of the past in the server's estimate, in [0, 1].
     scale_mu: Whether mu_i = mu n-bar / n_i, with n-bar the mean number of examples of the clients
       seen so far, for unbalanced clients. False: mu_i = mu.
-    plateau_decay: If given, beta is multiplied by it whenever ||h|| has not reached a new minimum
-      for `plateau_rounds` rounds. h starts at zero and first builds up: a new maximum of ||h||
-      counts as a minimum, from which on lower ones are looked for.
-    plateau_rounds: See `plateau_decay`.
+    beta_decay: Factor in (0, 1] by which beta is multiplied whenever ||h|| has not reached a new
+      minimum for `plateau_rounds` rounds; 1 keeps beta. h starts at zero and first builds up: a new
+      maximum of ||h|| counts as a minimum, from which on lower ones are looked for.
+    plateau_rounds: See `beta_decay`, >= 1.
   """
 
-  mu: float
-  beta: float
-  scale_mu: bool = False
-  plateau_decay: Optional[float] = None
+  mu: float = _ENTRY.default('mu')
+  beta: float = _ENTRY.default('beta')
+  scale_mu: bool = _ENTRY.default('scale_mu')
+  beta_decay: float = _ENTRY.default('beta_decay')
   plateau_rounds: int = 50
   name = 'ada_best'
   is_stateful = True
 
-  def __post_init__(self):
-    checks.field(self, 'mu', checks.at_least_zero, 'the paper uses 0.02')
-    checks.field(self, 'beta', checks.up_to_one, 'the paper uses 0.2 to 0.98')
-    if self.plateau_decay is not None:
-      mend = 'give a factor above 0, such as 0.5, or None to keep beta'
-      checks.field(self, 'plateau_decay', checks.above_zero, mend)
-      checks.field(self, 'plateau_decay', checks.up_to_one, mend)
-    checks.whole_number('plateau_rounds', self.plateau_rounds, 1, 'give a number of rounds')
+  def __post_init__(self) -> None:
+    base.check_fields(self, _ENTRY)
+    validation.whole_number('plateau_rounds', self.plateau_rounds, 1, 'give a number of rounds')
 
-  def client_state(self, weights):
+  def client_state(self, weights: base.Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights), last_round=tf.zeros([]))
 
-  def server_state(self, weights):
+  def server_state(self, weights: base.Weights) -> Any:
     return collections.OrderedDict(
       h=base.zeros(weights),
       beta=tf.constant(self.beta, tf.float32),
@@ -61,44 +59,48 @@ class AdaBest(base.Correction):
       clients_seen=tf.zeros([]),
     )
 
-  def broadcast(self, server_state):
+  def broadcast(self, server_state: Any) -> Any:
     """n-bar, the mean number of examples of the clients seen before this round (0: none yet)."""
     return tf.math.divide_no_nan(server_state['examples_seen'], server_state['clients_seen'])
 
-  def gradient(self, client, theta, g):
+  def gradient(
+    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
+  ) -> base.Weights:
     """g - mu_i h_i."""
     if self.mu == 0:
       return g
     mu = tf.constant(self.mu, tf.float32)
     if self.scale_mu:
-      n_bar = tf.where(client.sent > 0, client.sent, client.num_examples)
+      n_bar = tf.where(client.broadcast > 0, client.broadcast, client.num_examples)
       mu = tf.math.divide_no_nan(mu * n_bar, client.num_examples)
-    return base.combine(lambda g, h: g - base.scale(mu, h), g, client.kept['h'])
+    return base.combine(lambda g, h: g - base.scale(mu, h), g, client.client_state['h'])
 
-  def client_update(self, client, g_i, steps):
-    fade = 1.0 / (client.t - client.kept['last_round'])
-    h = base.combine(lambda h, g: base.scale(fade, h) + g, client.kept['h'], g_i)
+  def client_update(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> tuple[Any, Any]:
+    fade = 1.0 / (client.t - client.client_state['last_round'])
+    h = base.combine(lambda h, g: base.scale(fade, h) + g, client.client_state['h'], g_i)
     return collections.OrderedDict(h=h, last_round=client.t), client.num_examples
 
-  def server_update(self, server_state, server):
+  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, base.Weights]:
     beta = server_state['beta']
     h = base.combine(lambda h, g: base.scale(beta, h + g), server_state['h'], server.g_bar)
     new = collections.OrderedDict(server_state)
     new['h'] = h
     new['examples_seen'] += server.uploads * server.cohort
     new['clients_seen'] += server.cohort
-    if self.plateau_decay is not None:
+    if self.beta_decay != 1:
       self._decay_beta(new, base.norm(h))
     return new, base.combine(tf.add, server.g_bar, h)
 
-  def _decay_beta(self, state, h_norm):
+  def _decay_beta(self, state: dict[str, tf.Tensor], h_norm: tf.Tensor) -> None:
     lower, higher = h_norm < state['lowest_h_norm'], h_norm > state['highest_h_norm']
     since = tf.where(lower | higher, 0, state['rounds_since'] + 1)
     plateau = since >= self.plateau_rounds
     state['lowest_h_norm'] = tf.where(lower | higher, h_norm, state['lowest_h_norm'])
     state['highest_h_norm'] = tf.where(higher, h_norm, state['highest_h_norm'])
     state['rounds_since'] = tf.where(plateau, 0, since)
-    state['beta'] = tf.where(plateau, state['beta'] * self.plateau_decay, state['beta'])
+    state['beta'] = tf.where(plateau, state['beta'] * self.beta_decay, state['beta'])
 
-  def h_norm(self, server_state):
+  def h_norm(self, server_state: Any) -> tf.Tensor:
     return base.norm(server_state['h'])

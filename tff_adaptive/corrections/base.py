@@ -1,9 +1,13 @@
 """What a client correction is."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Optional
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from tff_adaptive import registry
+from tff_adaptive._utils import user_code, user_entries
 
 Weights = tuple[tf.Tensor, ...]
 
@@ -13,8 +17,8 @@ class ClientRound(NamedTuple):
 
   Attributes:
     theta_0: theta^{t-1}, the weights that it received.
-    kept: What it kept since it last took part (see `Correction.client_state`).
-    sent: What the server sent besides the weights (see `Correction.broadcast`).
+    client_state: Its state since it last took part (see `Correction.client_state`).
+    broadcast: What the server sent in addition to the weights (see `Correction.broadcast`).
     t: Number of the round, float32, counted from 1.
     eta_l: The client learning rate of this round, float32.
     num_examples: n_i, float32.
@@ -22,8 +26,8 @@ class ClientRound(NamedTuple):
   """
 
   theta_0: Weights
-  kept: Any
-  sent: Any
+  client_state: Any
+  broadcast: Any
   t: tf.Tensor
   eta_l: tf.Tensor
   num_examples: tf.Tensor
@@ -46,31 +50,80 @@ class ServerRound(NamedTuple):
   t: tf.Tensor
 
 
+class RegisteredClients(NamedTuple):
+  """What a correction may need to know of all clients before training.
+
+  Attributes:
+    num_clients: N, the number of registered clients.
+    mean_examples: The mean number of examples that a client trains on.
+  """
+
+  num_clients: int
+  mean_examples: float
+
+
 class Correction:
   """A client drift correction: pure functions of tensors.
 
   The base class corrects nothing: it is FedAvg. A subclass overrides what it needs.
 
   Attributes:
-    name: Its name on the command line.
-    is_stateful: Whether a client keeps something between the rounds it takes part in.
+    name: Its name in the registry.
+    is_stateful: Whether a client keeps a state between the rounds it takes part in.
   """
 
   name = 'none'
   is_stateful = False
 
+  @classmethod
+  def configure(
+    cls, values: Mapping[str, Any], clients: RegisteredClients | None = None
+  ) -> 'Correction':
+    """Returns the correction with the hyperparameters that the registry names.
+
+    A field of a dataclass that is called as one of `RegisteredClients` takes its value from there.
+
+    Args:
+      values: Hyperparameter -> value, by the names of the class's entry in the registry.
+      clients: The registered clients; None where they are not known.
+
+    Raises:
+      TypeError: If a value is of another kind.
+      ValueError: If a value is out of its range, or the correction needs to know the clients.
+    """
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    needed = [f.name for f in fields if f.name in RegisteredClients._fields]
+    known = cls._known(clients)._asdict() if needed else {}
+    return cls(**values, **{name: known[name] for name in needed})
+
+  @classmethod
+  def registry_entry(cls, source: user_code.UserCode) -> registry.Algorithm:
+    """The entry of a subclass in a user's file, see `registry.algorithm`; ValueError if none."""
+    name = cls.__name__ if cls.name == Correction.name else cls.name
+    return user_entries.of_correction(cls, name, source)
+
+  @classmethod
+  def _known(cls, clients: RegisteredClients | None) -> RegisteredClients:
+    """Returns the registered clients; ValueError where they are not known."""
+    if clients is None:
+      raise ValueError(
+        f'{cls.name} needs to know the registered clients: give '
+        'clients=tff_adaptive.corrections.RegisteredClients(num_clients, mean_examples).'
+      )
+    return clients
+
   def client_state(self, weights: Weights) -> Any:
-    """What a client keeps before its first round, from the initial weights."""
+    """A client's state before its first round, from the initial weights."""
     del weights
     return ()
 
   def server_state(self, weights: Weights) -> Any:
-    """What the server keeps before the first round."""
+    """The correction's state at the server before the first round."""
     del weights
     return ()
 
   def broadcast(self, server_state: Any) -> Any:
-    """What is sent to the clients besides the weights."""
+    """What is sent to the clients in addition to the weights."""
     del server_state
     return ()
 
@@ -80,7 +133,7 @@ class Correction:
     return g
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    """What the client keeps from now on, and what it uploads besides its model.
+    """The client's new state, and what it uploads in addition to its model.
 
     Args:
       client: What it knew during the round.
@@ -88,26 +141,34 @@ class Correction:
       steps: K_i, the number of local steps it took, float32.
 
     Returns:
-      `(kept, upload)`; the uploads are averaged over the cohort, each client counting the same.
+      `(client_state, upload)`; the uploads are averaged over the cohort, each client counting the
+      same.
     """
     del g_i, steps
-    return client.kept, ()
+    return client.client_state, ()
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     """The new server state and the direction that the server optimizer descends along."""
     return server_state, server.g_bar
 
-  def client_estimate(self, kept: Any) -> Weights:
-    """h_i in what a client keeps, for the metrics of its norm; () where there is none.
+  def client_estimate(self, client_state: Any) -> Weights:
+    """h_i in a client's state, for the metrics of its norm; () where there is none.
 
     A client whose h_i is zero counts as one that had not taken part before.
     """
-    return tuple(kept['h']) if 'h' in kept else ()
+    return tuple(client_state['h']) if 'h' in client_state else ()
 
   def h_norm(self, server_state: Any) -> tf.Tensor:
     """||h||, the norm of the server's estimate; 0 where there is none."""
     del server_state
     return tf.zeros([])
+
+
+def check_fields(correction: Correction, entry: registry.Algorithm) -> None:
+  """Checks the fields of a frozen dataclass that are hyperparameters of an entry."""
+  for h in entry.hyperparameters:
+    if hasattr(correction, h.name):
+      object.__setattr__(correction, h.name, h.checked(getattr(correction, h.name)))
 
 
 def zeros(weights: Weights) -> Weights:
@@ -133,13 +194,13 @@ def norm(tree: Weights) -> tf.Tensor:
   return tf.sqrt(squared_norm(tree))
 
 
-def squared_norm(tree: Weights, group_size: Optional[int] = None) -> tf.Tensor:
+def squared_norm(tree: Weights, group_size: int | None = None) -> tf.Tensor:
   """The squared 2-norm of all weights together, float32; [G] for a group of clients."""
   if not tree:
     return tf.zeros([] if group_size is None else [group_size])
   # Squares of 16 bits overflow above 255 and vanish below 2^-12.
-  tree = [w if w.dtype.size > 4 else tf.cast(w, tf.float32) for w in tree]
+  wide = [w if w.dtype.size > 4 else tf.cast(w, tf.float32) for w in tree]
   if group_size is None:
-    return 2 * tf.add_n([tf.cast(tf.nn.l2_loss(w), tf.float32) for w in tree])
-  rows = [tf.reshape(w, [group_size, -1]) for w in tree]
+    return 2 * tf.add_n([tf.cast(tf.nn.l2_loss(w), tf.float32) for w in wide])
+  rows = [tf.reshape(w, [group_size, -1]) for w in wide]
   return tf.add_n([tf.cast(tf.reduce_sum(r * r, -1), tf.float32) for r in rows])

@@ -7,11 +7,15 @@ paper's c_i and h its c.
 
 import collections
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
-from tff_adaptive import checks
+from tff_adaptive import registry
+from tff_adaptive._utils import validation
 from tff_adaptive.corrections import base
+
+_SCAFFOLD = registry.ALGORITHMS['scaffold']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,30 +29,37 @@ class _ControlVariates(base.Correction):
   num_clients: int
   is_stateful = True
 
-  def __post_init__(self):
-    checks.whole_number('num_clients', self.num_clients, 1, 'give the number of all clients')
+  def __post_init__(self) -> None:
+    validation.whole_number('num_clients', self.num_clients, 1, 'give the number of all clients')
 
-  def client_state(self, weights):
+  def client_state(self, weights: base.Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))
 
-  def server_state(self, weights):
+  def server_state(self, weights: base.Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))
 
-  def broadcast(self, server_state):
+  def broadcast(self, server_state: Any) -> Any:
     return server_state['h']
 
-  def gradient(self, client, theta, g):
+  def gradient(
+    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
+  ) -> base.Weights:
     """g - h_i + h."""
-    return base.combine(lambda g, hi, h: g - hi + h, g, client.kept['h'], client.sent)
+    return base.combine(lambda g, hi, h: g - hi + h, g, client.client_state['h'], client.broadcast)
 
-  def _option_ii(self, client, g_i, steps):
+  def _option_ii(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> base.Weights:
     """h_i - h + g_i / (K_i eta_l)."""
     inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
     return base.combine(
-      lambda hi, h, g: hi - h + base.scale(inverse, g), client.kept['h'], client.sent, g_i
+      lambda hi, h, g: hi - h + base.scale(inverse, g),
+      client.client_state['h'],
+      client.broadcast,
+      g_i,
     )
 
-  def h_norm(self, server_state):
+  def h_norm(self, server_state: Any) -> tf.Tensor:
     return base.norm(server_state['h'])
 
 
@@ -59,26 +70,29 @@ class Scaffold(_ControlVariates):
   Server: h <- h + |S|/N mean(h_i^+ - h_i). Sent: 2n down, 2n up.
 
   Attributes:
-    option: How a client renews h_i: 1, the gradient at theta^{t-1} over all its examples; or
-      2, h_i - h + g_i / (K_i eta_l) with the steps that it took and the rate of this round.
+    scaffold_option: How a client renews h_i: 1, the gradient at theta^{t-1} over all its examples;
+      or 2, h_i - h + g_i / (K_i eta_l) with the steps that it took and the rate of this round.
       1 is for losses that are means over a batch: a summed one, such as that of stackoverflow_lr,
       has another scale over all examples than in the local steps, unless a step takes them all.
   """
 
-  option: int = 2
+  scaffold_option: int = _SCAFFOLD.default('scaffold_option')
   name = 'scaffold'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
-    if self.option not in (1, 2):
-      raise ValueError(f'scaffold option is {self.option}; it must be 1 or 2')
+    base.check_fields(self, _SCAFFOLD)
 
-  def client_update(self, client, g_i, steps):
-    new = client.full_gradient() if self.option == 1 else self._option_ii(client, g_i, steps)
-    change = base.combine(tf.subtract, new, client.kept['h'])
+  def client_update(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> tuple[Any, Any]:
+    new = (
+      client.full_gradient() if self.scaffold_option == 1 else self._option_ii(client, g_i, steps)
+    )
+    change = base.combine(tf.subtract, new, client.client_state['h'])
     return collections.OrderedDict(h=new), change
 
-  def server_update(self, server_state, server):
+  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, base.Weights]:
     share = server.cohort / self.num_clients
     h = base.combine(lambda h, d: h + base.scale(share, d), server_state['h'], server.uploads)
     return collections.OrderedDict(h=h), server.g_bar
@@ -97,12 +111,14 @@ class ScaffoldM(_ControlVariates):
 
   name = 'scaffold_m'
 
-  def client_update(self, client, g_i, steps):
+  def client_update(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> tuple[Any, Any]:
     inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
     mean_gradient = base.combine(lambda g: base.scale(inverse, g), g_i)
     return collections.OrderedDict(h=self._option_ii(client, g_i, steps)), mean_gradient
 
-  def server_update(self, server_state, server):
+  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, base.Weights]:
     # h + share (g - h) and not (1 - share) h + share g: rounding the share then moves h by a part
     # of its change only, and the fixed point not at all.
     share = server.cohort / self.num_clients

@@ -1,13 +1,13 @@
-"""Figures: the curves of one run, and several runs beside each other."""
+"""Figures: the curves of one run, and several runs side by side."""
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
-from tff_adaptive import files
+from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import runs as runs_lib
 
 _EVALUATED = ('validation', 'inference')
@@ -25,7 +25,7 @@ def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
     kind, _, metric = column.partition('_')
     if kind in ('train', *_EVALUATED):
       panels.setdefault(metric, []).append(column)
-  # What is measured in training only has nothing to stand beside.
+  # What is measured in training only has nothing to be compared with.
   panels = {m: c for m, c in panels.items() if any(k.startswith(_EVALUATED) for k in c)}
   figure, all_axes = _figure(max(1, len(panels)))
   for axes, (metric, columns) in zip(all_axes, panels.items()):
@@ -45,7 +45,7 @@ def draw_comparison(
   columns: Sequence[str],
   *,
   title: str = '',
-  levels: Optional[Mapping[str, float]] = None,
+  levels: Mapping[str, float] | None = None,
   log_scale: Sequence[str] = (),
 ) -> None:
   """Draws groups of runs: the mean over a group's seeds, and a band of one standard deviation.
@@ -180,5 +180,5 @@ def _figure(num_panels: int) -> tuple[Any, Any]:
 
 
 def _write(figure: Any, path: str) -> None:
-  with files.atomic_path(path) as temporary:
+  with atomic_files.atomic_path(path) as temporary:
     figure.savefig(temporary, dpi=120)

@@ -1,17 +1,17 @@
 """Runs as they lie in their folders, and which of them are repetitions of each other."""
 
-import csv
 import dataclasses
 import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
-from tff_adaptive import run_summary
+from tff_adaptive.reports import metrics_file
+from tff_adaptive.reports import summary as summary_lib
 
-# Settings that never tell two curves of a figure apart.
+# Settings that never distinguish two curves of a figure.
 _NOT_LABELS = frozenset(
   {
     'seed',
@@ -21,6 +21,8 @@ _NOT_LABELS = frozenset(
     'client_state_store',
     'rounds_per_evaluation',
     'rounds_per_checkpoint',
+    'keep_checkpoints',
+    'resume_from',
   }
 )
 
@@ -51,7 +53,7 @@ class Run:
   def summary(self) -> dict[str, Any]:
     """The run's summary, as of the rounds that were done."""
     is_complete = bool(self.rows) and self.rows[-1]['round'] >= self.settings['rounds']
-    return run_summary.summarize(self.rows, is_complete)
+    return summary_lib.summarize(self.rows, is_complete)
 
   def curve(self, column: str) -> dict[int, float]:
     """Round -> value of a column, where it was measured."""
@@ -68,23 +70,22 @@ def read_run(folder: str) -> Run:
   try:
     with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
       config = json.load(file)
-    config['settings']['rounds']
+    if not isinstance(config['settings'], dict) or type(config['settings']['rounds']) is not int:
+      raise ValueError('config.json has no settings with a number of rounds')
     try:
-      with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
-        # A last line without its end is being written.
-        table = list(csv.DictReader(line for line in file if line.endswith('\n')))
+      rows = metrics_file.read(os.path.join(folder, 'metrics.csv')).rows()
     except FileNotFoundError:
-      table = []
-    rows = [{k: float(v) for k, v in row.items() if v} for row in table]
-  except (OSError, ValueError, KeyError, TypeError) as error:
-    raise ValueError(f'{folder} is not the folder of a run ({error}).') from None
+      rows = []
+  except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    reason = f'config.json lacks {error}' if isinstance(error, KeyError) else error
+    raise ValueError(f'{folder} is not the folder of a run ({reason}).') from None
   if not rows:
     raise NoRoundsError(f'{folder} has no rounds yet.')
   return Run(folder, config, rows)
 
 
 def read_begun(folders: Iterable[str]) -> list[Run]:
-  """Reads the runs in `folders`; those without rounds yet are left out, and told of."""
+  """Reads the runs in `folders`; those without rounds yet are left out, and reported."""
   found = []
   for folder in folders:
     try:
@@ -107,7 +108,7 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
 
   Returns:
     The runs, in the order of the folders and, below one, of names. Those without rounds yet are
-    left out, and told of.
+    left out, and reported.
 
   Raises:
     ValueError: If a folder holds no run, or none of the runs has rounds.
@@ -116,19 +117,19 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
   for folder in folders:
     below = sorted(path for path, _, names in os.walk(folder) if 'config.json' in names)
     if not below:
-      raise ValueError(f'there is no run in {folder}: give folders that scripts/train.py made.')
+      raise ValueError(f'there is no run in {folder}: no folder in it holds a config.json.')
     found += read_begun(below)
   if not found:
     raise NoRoundsError('none of the runs has rounds yet.')
   return found
 
 
-def group(runs: Sequence[Run], label_by: Optional[Sequence[str]] = None) -> dict[str, list[Run]]:
+def group(runs: Sequence[Run], label_by: Sequence[str] | None = None) -> dict[str, list[Run]]:
   """Groups runs that differ in their seed only.
 
   Args:
     runs: The runs.
-    label_by: The settings that tell groups apart; by default those in which the runs differ, but
+    label_by: The settings that distinguish groups; by default those in which the runs differ, but
       for what follows from others, the seed and what does not touch the model's course.
 
   Returns:
@@ -138,7 +139,7 @@ def group(runs: Sequence[Run], label_by: Optional[Sequence[str]] = None) -> dict
     ValueError: If a setting is unknown, or two runs of a group have the same seed.
   """
   if label_by is None:
-    label_by = _telling_apart(runs) or ['algorithm']
+    label_by = _distinguishing(runs) or ['algorithm']
   for name in label_by:
     if not any(name in run.settings for run in runs):
       raise ValueError(f'no run has a setting called {name!r}.')
@@ -150,14 +151,14 @@ def group(runs: Sequence[Run], label_by: Optional[Sequence[str]] = None) -> dict
     seeds = [run.settings.get('seed') for run in members]
     if len(set(seeds)) < len(seeds):
       raise ValueError(
-        f'two runs of {label!r} have the same seed: they are not repetitions. Name with'
-        ' --label_by what tells them apart.'
+        f'two runs of {label!r} have the same seed: they are not repetitions. Label'
+        ' the runs by a setting that distinguishes them.'
       )
   return groups
 
 
-def _telling_apart(runs: Sequence[Run]) -> list[str]:
-  """Returns settings that tell the runs apart, without those that follow from earlier ones."""
+def _distinguishing(runs: Sequence[Run]) -> list[str]:
+  """Returns settings that distinguish the runs, without those that follow from earlier ones."""
   chosen: list[str] = []
   keys = [''] * len(runs)
   for name in dict.fromkeys(name for run in runs for name in run.settings):
@@ -176,10 +177,10 @@ def _part(name: str, settings: Mapping[str, Any], label_by: Sequence[str]) -> st
   if value is None or value == []:
     return ''
   if name in ('algorithm', 'task'):
-    return str(value)
+    return os.path.basename(str(value))  # Of a user's FILE.py:NAME too.
   if name == 'server_optimizer' and 'algorithm' in label_by:
-    follows = value == 'sgd' or settings['algorithm'] in ('fed_avgm', f'fed_{value}')
-    return '' if follows else f'{value} on the server'
+    follows = value == 'sgd' or settings.get('algorithm') in ('fed_avgm', f'fed_{value}')
+    return '' if follows else f'{os.path.basename(str(value))} on the server'
   if name.endswith('_option'):
     return ', '.join(value) if isinstance(value, list) else f'{name}={value}'
   return f'{name}={value}'

@@ -1,29 +1,28 @@
 """Tables in Markdown from the folders of runs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Optional
 
 import numpy as np
 
-from tff_adaptive import run_summary
 from tff_adaptive.reports import runs as runs_lib
+from tff_adaptive.reports import summary as summary_lib
 
 _LOWER_IS_BETTER = ('loss', 'mse', 'mae', 'error')
 
 
 def comparison(
-  groups: Mapping[str, Sequence[runs_lib.Run]], column: str, *, target: Optional[float] = None
+  groups: Mapping[str, Sequence[runs_lib.Run]], column: str, *, target: float | None = None
 ) -> str:
   """Returns a table with a row for each group of runs.
 
   Args:
     groups: Label -> runs that differ in their seed.
     column: The column of metrics.csv to compare by.
-    target: If given, the rounds needed to reach this value are told too.
+    target: If given, the rounds needed to reach this value are reported too.
 
   Returns:
     Markdown: runs and rounds; the mean over the last 100 rounds, or over their evaluations, of
-    which the heading tells the number, and the last value, each mean +- sample standard deviation
+    which the heading gives the number, and the last value, each mean +- sample standard deviation
     over the seeds; median seconds a round.
 
   Raises:
@@ -32,7 +31,7 @@ def comparison(
   name = column.replace('_', ' ')
   every = {label: [run.summary() for run in members] for label, members in groups.items()}
   averaged = ''
-  if column.startswith(run_summary.EVALUATED):
+  if column.startswith(summary_lib.EVALUATED):
     # A run that is seldom evaluated has few of them, or one.
     counts = sorted({s['evaluations_averaged'] for summaries in every.values() for s in summaries})
     averaged = f' ({_range(counts)} evaluation{"" if counts == [1] else "s"})'
@@ -40,7 +39,7 @@ def comparison(
     '',
     'runs',
     'rounds',
-    f'{name}, mean of last {run_summary.WINDOW} rounds{averaged}',
+    f'{name}, mean of last {summary_lib.WINDOW} rounds{averaged}',
     f'{name}, last',
     's a round',
   ]
@@ -88,12 +87,12 @@ def default_metric(runs: Sequence[runs_lib.Run]) -> str:
     if name.startswith('validation_') and all(name in others for others in columns)
   ]
   if not common:
-    raise ValueError('the runs have no validation metric in common: name one with --metric.')
+    raise ValueError('the runs have no validation metric in common: name a column.')
   others = [name for name in common if name != 'validation_loss']
   return 'validation_accuracy' if 'validation_accuracy' in others else (others or common)[0]
 
 
-def rounds_to(run: runs_lib.Run, column: str, target: float) -> Optional[int]:
+def rounds_to(run: runs_lib.Run, column: str, target: float) -> int | None:
   """Returns the first evaluated round whose value is as good as the target, or None.
 
   Good is high, but for a column that ends in loss, mse, mae or error.
@@ -102,9 +101,7 @@ def rounds_to(run: runs_lib.Run, column: str, target: float) -> Optional[int]:
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
 
 
-def spread(
-  values: Sequence[Optional[float]], *, digits: int = 4, with_deviation: bool = True
-) -> str:
+def spread(values: Sequence[float | None], *, digits: int = 4, with_deviation: bool = True) -> str:
   """Returns 'mean +- sample standard deviation'; the mean alone for one value.
 
   Of a run that diverged values may be NaN or infinite; then so are these.
@@ -125,9 +122,9 @@ def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
   return ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines)
 
 
-def _mean_of_last(run: runs_lib.Run, column: str) -> Optional[float]:
+def _mean_of_last(run: runs_lib.Run, column: str) -> float | None:
   """Returns the mean of what the last rounds have in a column, round 0 left out, if anything."""
-  first = max(0, run.rows[-1]['round'] - run_summary.WINDOW)
+  first = max(0, run.rows[-1]['round'] - summary_lib.WINDOW)
   values = [value for t, value in run.curve(column).items() if t > first]
   with np.errstate(all='ignore'):
     return float(np.mean(values)) if values else None

@@ -1,0 +1,1 @@
+"""The commands; installed as the package `tff_adaptive_scripts`."""

@@ -1,0 +1,218 @@
+"""The workloads of the benchmark: fixed-seed data and models, or real data where there is some.
+
+W1 to W5 are synthetic and of fixed shape; `digits_real`, `emnist_real` and `shakespeare_real` are
+the tasks of this project on the files in --data_dir, next to TFF's own baseline tasks on them.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+VARIANTS = {
+  'stock_native': "TFF's stock process, native context",
+  'stock_graph': "TFF's stock process, graph engine",
+  'ours_native': 'this project, native context',
+  'ours_graph': 'this project, graph engine',
+  'ours_workers1': 'this project, one worker on this machine',
+  'ours_workers2': 'this project, two',
+  'ours_workers4': 'this project, four',
+  'ours_mergeable2': "this project, two, in TFF's context of mergeable computations",
+  'hand': 'loop by hand',
+  'vmap': 'one JAX program, clients vectorised (W1, W1s, W3, W4, W5)',
+}
+OPTIONS = {  # Of ours_graph, as in ours_graph+xla+bfloat16.
+  'xla': 'local steps compiled',
+  'bfloat16': 'mixed precision',
+  'float16': 'the same',
+  'single': 'clients one after another',
+  'together': 'the whole cohort in batched operations',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+  """One benchmark workload.
+
+  Attributes:
+    name: As on the command line.
+    description: One line.
+    cohort: Clients a round.
+    examples: Examples a client (synthetic workloads).
+    batch_size: B.
+    epochs: E.
+    population: Registered clients.
+    rate: Client learning rate.
+    task: Name of a task with real data, or None.
+    task_options: Its options.
+  """
+
+  name: str
+  description: str
+  cohort: int = 10
+  examples: int = 100
+  batch_size: int = 20
+  epochs: int = 1
+  population: int = 100
+  rate: float = 0.01
+  task: str | None = None
+  task_options: tuple = ()
+
+
+POOL = 100  # Different clients at most: client c has the data of client c % POOL.
+WORKLOADS = {
+  w.name: w
+  for w in (
+    Workload('W1', 'CNN of EMNIST, 1.2 M parameters, dropout'),
+    Workload('W1s', 'the same, 50 clients', cohort=50),
+    Workload(
+      'W2', 'logistic regression 10,000 -> 500', examples=200, batch_size=100, population=30
+    ),
+    Workload('W3', 'LSTM of Shakespeare', examples=40, batch_size=4),
+    Workload('W4', 'MLP 784-100-100-26', examples=450, batch_size=45, epochs=5, population=1000),
+    Workload('W5', "CIFAR-100's ResNet-18 with GroupNorm, 11 M parameters", population=20),
+    Workload(
+      'digits_real',
+      'EMNIST digits, real data, the CNN',
+      task='emnist_cr',
+      task_options=(('only_digits', True),),
+      rate=0.1,
+    ),
+    Workload('emnist_real', 'EMNIST, 62 classes, real data, the CNN', task='emnist_cr', rate=0.1),
+    Workload(
+      'shakespeare_real', 'Shakespeare, real data', batch_size=4, task='shakespeare', rate=1.0
+    ),
+  )
+}
+
+
+def split_variant(variant: str) -> tuple[str, list[str]]:
+  """Splits a variant into its name and its options.
+
+  Args:
+    variant: One of `VARIANTS`; after ours_graph also '+' and one of `OPTIONS`, as often as wanted.
+
+  Raises:
+    ValueError: If there is no such variant.
+  """
+  name, *options = variant.split('+')
+  if name not in VARIANTS or (options and name != 'ours_graph') or {*options} - {*OPTIONS}:
+    raise ValueError(
+      f'unknown variant {variant!r}; there are {", ".join(VARIANTS)}, ours_graph also with'
+      f' +{", +".join(OPTIONS)}'
+    )
+  return name, options
+
+
+def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict:
+  """The arrays of a client of W1 to W5."""
+  rng = np.random.default_rng([10_000, client % POOL])
+  n = workload.examples
+  if workload.name.startswith('W1'):
+    x, y = rng.random((n, 28, 28, 1), np.float32), rng.integers(0, 62, n)
+  elif workload.name == 'W2':
+    bags, tags = rng.random((n, 10000), np.float32) < 0.005, rng.random((n, 500), np.float32) < 0.01
+    return collections.OrderedDict(x=bags.astype(np.float32), y=tags.astype(np.float32))
+  elif workload.name == 'W3':
+    text = rng.integers(0, 90, (n, 81)).astype(np.int32)
+    return collections.OrderedDict(x=text[:, :-1].copy(), y=text[:, 1:].copy())
+  elif workload.name == 'W5':
+    x, y = rng.standard_normal((n, 24, 24, 3), np.float32), rng.integers(0, 100, n)
+  else:
+    x, y = rng.random((n, 784), np.float32), rng.integers(0, 26, n)
+  return collections.OrderedDict(x=x, y=y.astype(np.int32))
+
+
+def cohort(workload: Workload, population: int, round_number: int) -> list[int]:
+  """The clients of a round, by number."""
+  rng = np.random.default_rng([777, round_number])
+  return [int(c) for c in rng.choice(population, workload.cohort, replace=False)]
+
+
+def build_model(workload: Workload) -> Any:
+  """This project's model of a synthetic workload."""
+  import tensorflow as tf
+
+  from tasks import emnist, shakespeare
+  from tasks.models import layers as layers_lib
+  from tasks.models import resnet
+  from tff_adaptive import models
+
+  if workload.name.startswith('W1'):
+    return emnist.build_cnn(1)
+  if workload.name == 'W3':
+    return shakespeare.build_model(1)
+  if workload.name == 'W4':
+    return layers_lib.perceptron(1, [784, 100, 100, 26])
+  if workload.name == 'W5':  # Images that are cropped and standardised already.
+    weights = resnet.build(1, 100).initial_weights[0]
+    return layers_lib.classifier(weights, lambda w, x, *_: resnet.apply(w, x, 2), [24, 24, 3])
+  weights = layers_lib.perceptron_weights(1, [10000, 500])
+  return models.Model(
+    initial_weights=weights,
+    forward=lambda w, x, training, seed: layers_lib.dense(x, *w),
+    example_loss=lambda p, y: tf.reduce_mean(
+      tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=p), -1
+    ),
+    x_spec=tf.TensorSpec([None, 10000], tf.float32),
+    y_spec=tf.TensorSpec([None, 500], tf.float32),
+    client_axis=True,
+  )
+
+
+def stock_model_fn(workload: Workload) -> Callable[[], Any]:
+  """The Keras model of a synthetic workload, as TFF's users write it."""
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  if workload.name == 'W5':  # TFF's own; its normalisation has other groups.
+    spec = tff.simulation.baselines.ClientSpec(num_epochs=1, batch_size=workload.batch_size)
+    create = tff.simulation.baselines.cifar100.create_image_classification_task
+    return create(spec, use_synthetic_data=True).model_fn
+  layers = tf.keras.layers
+  sparse = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  accuracy = tf.keras.metrics.SparseCategoricalAccuracy
+
+  def model_fn() -> Any:
+    y, loss, metrics = tf.TensorSpec([None], tf.int32), sparse, [accuracy()]
+    if workload.name.startswith('W1'):
+      x = tf.TensorSpec([None, 28, 28, 1])
+      stack = [
+        layers.Conv2D(32, 3, activation='relu', input_shape=(28, 28, 1)),
+        layers.Conv2D(64, 3, activation='relu'),
+        layers.MaxPool2D(),
+        layers.Dropout(0.25),
+        layers.Flatten(),
+        layers.Dense(128, activation='relu'),
+        layers.Dropout(0.5),
+        layers.Dense(62),
+      ]
+    elif workload.name == 'W2':
+      x, y = tf.TensorSpec([None, 10000]), tf.TensorSpec([None, 500])
+      stack = [layers.Dense(500, input_shape=(10000,))]
+      loss, metrics = tf.keras.losses.BinaryCrossentropy(from_logits=True), []
+    elif workload.name == 'W3':
+      x, y = tf.TensorSpec([None, 80], tf.int32), tf.TensorSpec([None, 80], tf.int32)
+      stack = [
+        layers.Embedding(90, 8, input_length=80),
+        layers.LSTM(256, return_sequences=True),
+        layers.LSTM(256, return_sequences=True),
+        layers.Dense(90),
+      ]
+    else:
+      x = tf.TensorSpec([None, 784])
+      stack = [
+        layers.Dense(100, activation='relu', input_shape=(784,)),
+        layers.Dense(100, activation='relu'),
+        layers.Dense(26),
+      ]
+    return tff.learning.models.from_keras_model(
+      tf.keras.Sequential(stack),
+      loss=loss,
+      metrics=metrics,
+      input_spec=collections.OrderedDict(x=x, y=y),
+    )
+
+  return model_fn

@@ -1,0 +1,97 @@
+"""From settings to what is trained: the process and its evaluation."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tff_adaptive import algorithms, execution, models
+from tff_adaptive.client import batching
+from tff_adaptive.corrections import base as corrections
+from tff_adaptive.models import mixed_precision
+
+from . import settings as settings_lib
+
+
+def build_process(settings: settings_lib.Settings, task: Any, model: Any) -> Any:
+  """Builds the process that the settings describe.
+
+  Args:
+    settings: What is asked for.
+    task: The `tasks.Task`.
+    model: Its model.
+
+  Returns:
+    A `tff.learning.templates.LearningProcess` or an `algorithms.StatefulProcess`.
+
+  Raises:
+    ValueError: If a value is out of its range.
+  """
+  if settings.mixed_precision is not None:
+    model = mixed_precision.convert(model, settings.mixed_precision)
+  is_plain = settings.server_schedule == 'constant' and not settings.server_schedule_option
+  return algorithms.build_process(
+    settings.algorithm_entry,
+    model,
+    values=settings.correction,
+    clients=_registered(settings, task),
+    server_optimizer=algorithms.build_server_optimizer(
+      settings.server_entry, settings.server_learning_rate, settings.server
+    ),
+    client_learning_rate=settings.client_rate,
+    server_schedule=None if is_plain else settings.server_rate,
+    client_weighting=(
+      task.client_weight if settings.client_weighting == 'tokens' else settings.client_weighting
+    ),
+    batching=batching.Batching(
+      settings.batch_size or None,
+      settings.client_epochs,
+      fill_last=settings.fill_last_batch,
+      unit_starts=task.unit_starts,
+    ),
+    weight_decay=settings.weight_decay,
+    clip_norm=settings.clip_norm,
+    seed=settings.seed,
+    xla=bool(settings.xla),
+  )
+
+
+def build_evaluation(task: Any, model: Any) -> Callable[[Any], Mapping[str, float]]:
+  """Returns the function that evaluates weights on the task's validation data."""
+  evaluate = models.build_evaluation(model)
+  return lambda weights: evaluate(weights, task.validation)
+
+
+def build_test(task: Any, model: Any) -> Callable[[Any], Mapping[str, float]] | None:
+  """Returns the function that evaluates weights on the task's test data; None without them."""
+  if task.test is None:
+    return None
+  evaluate = models.build_evaluation(model)
+  return lambda weights: evaluate(weights, task.test)
+
+
+def set_engine(settings: settings_lib.Settings, parallel_clients: int) -> None:
+  """Makes the engine of the settings the one that runs TFF computations.
+
+  Before TensorFlow's first operation, so that the graph engine can choose its threads.
+
+  Args:
+    settings: What is asked for.
+    parallel_clients: See `execution.GraphContext`.
+
+  Raises:
+    ValueError: If there is no such device.
+  """
+  if settings.engine == 'graph':
+    execution.set_graph_context(
+      parallel_clients, settings.clients_per_step, settings.device or 'auto'
+    )
+  else:
+    execution.set_native_context()
+
+
+def _registered(settings: settings_lib.Settings, task: Any) -> Any:
+  """What corrections need to know of the clients that there are."""
+  sizes = [task.train.num_examples(client_id) for client_id in task.train.client_ids]
+  most = settings.max_examples_per_client or max(sizes)
+  return corrections.RegisteredClients(
+    len(sizes), sum(min(size, most) for size in sizes) / len(sizes)
+  )

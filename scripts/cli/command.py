@@ -1,0 +1,138 @@
+"""What every command shares: its flags, its exit codes, and the one line that reports a failure.
+
+Exit codes: 0 all done; 1 failed after it started; 2 bad input, in one line, nothing written;
+128 + the signal's number where a signal ended it.
+"""
+
+import functools
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+
+from absl import flags as absl_flags
+
+from tff_adaptive.training import signals
+
+DONE, FAILED, BAD_INPUT = 0, 1, 2
+
+Main = Callable[[Sequence[str]], int]
+
+
+class FailureError(Exception):
+  """What went wrong after the start; exit code 1."""
+
+
+def entry(
+  program: str,
+  interrupted: str = 'interrupted.',
+  before_end: Callable[[], None] | None = None,
+) -> Callable[[Main], Callable[..., int]]:
+  """Makes a function the `main` of a command, which returns exit codes instead of raising.
+
+  Args:
+    program: The command's file name, which begins the line that reports a failure.
+    interrupted: What Ctrl-C leaves, for the user.
+    before_end: Called when Ctrl-C ends the command at once, to end child processes, say.
+
+  Returns:
+    A decorator of `main(arguments)`, arguments as in `sys.argv`, which is the default. ValueError
+    and OSError are bad input; `FailureError` is a failure.
+  """
+
+  def decorate(main: Main) -> Callable[..., int]:
+    @functools.wraps(main)
+    def run(arguments: Sequence[str] | None = None) -> int:
+      with signals.ending_at_once(f'{program}: {interrupted}', before_end):
+        try:
+          return main(sys.argv if arguments is None else arguments)
+        except FailureError as error:
+          return complain(program, error, FAILED)
+        except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
+          return complain(program, error)
+        except KeyboardInterrupt:  # Where `ending_at_once` does not handle it.
+          return complain(program, interrupted, 128 + signal.SIGINT)
+
+    return run
+
+  return decorate
+
+
+def complain(program: str, error: object, code: int = BAD_INPUT) -> int:
+  """Writes one line to the standard error and returns the exit code."""
+  sys.stderr.write(f'{program}: {printable(" ".join(str(error).split()))}\n')
+  return code
+
+
+def say(line: str) -> None:
+  """Writes a line on the course of things to the standard error."""
+  sys.stderr.write(printable(line) + '\n')
+
+
+def show(text: str) -> None:
+  """Writes a result to the standard output."""
+  sys.stdout.write(printable(text))
+
+
+def printable(text: str) -> str:
+  r"""A text with control characters and undecodable bytes as \x1b; line ends stay.
+
+  Names of files, cells and options come from others: they must not steer the terminal.
+  """
+  return ''.join(
+    c if c.isprintable() or c == '\n' else c.encode('unicode_escape').decode() for c in text
+  )
+
+
+def read(flags: absl_flags.FlagValues, text: str | None, arguments: Sequence[str]) -> bool:
+  """As `parse`, of a command that takes flags only; whether it is to be done."""
+  rest = parse(flags, text, arguments)
+  if rest:
+    raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
+  return rest is not None
+
+
+def parse(
+  flags: absl_flags.FlagValues, text: str | None, arguments: Sequence[str]
+) -> list[str] | None:
+  """Reads a command line into flags; those not given take their defaults.
+
+  Args:
+    flags: The script's flags.
+    text: What --help shows before them.
+    arguments: The program's name and its arguments.
+
+  Returns:
+    The arguments that are no flags; None if it was --help, which is answered.
+
+  Raises:
+    ValueError: If a flag is unknown or its value bad.
+  """
+  if any(a in ('-h', '-help', '--help') for a in arguments[1:]):
+    sys.stdout.write(f'{text}\n{flags.get_help()}\n')
+    return None
+  for name in flags:
+    flags[name].unparse()
+  try:
+    return flags(list(arguments))[1:]
+  except absl_flags.Error as error:
+    raise ValueError(str(error)) from None
+
+
+def check_output(flag: str, output: str) -> None:
+  """Makes the folder of files OUTPUT.* and sees that it can be written to.
+
+  Args:
+    flag: The flag that names them.
+    output: Their path without the ending.
+
+  Raises:
+    ValueError: If it cannot.
+  """
+  folder = os.path.dirname(os.path.abspath(output))
+  try:
+    os.makedirs(folder, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()  # To root, every folder seems to be writable.
+  except OSError as error:
+    raise ValueError(f'--{flag}={output} cannot be written to ({error.strerror}).') from None

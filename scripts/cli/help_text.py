@@ -1,0 +1,70 @@
+"""What `scripts/train.py --help` shows: what there is, how to ask for it, and examples."""
+
+import textwrap
+from collections.abc import Mapping
+
+from tasks import catalog
+from tff_adaptive import registry
+
+from . import flags, hyperparameters
+
+_INTRODUCTION = """\
+Trains a federated optimizer on a task: a client correction, times a server optimizer, times a
+schedule. What is not given is what the task's paper used.
+
+usage: python scripts/train.py [--flag=value ...] [--flagfile=FILE]
+"""
+
+_EXAMPLES = """\
+Examples:
+  python scripts/train.py
+      FedYogi on handwritten digits that come with scikit-learn: no download, some ten seconds.
+  python scripts/train.py --task=emnist_cr --algorithm=fed_adam --data_dir=DIR
+      The paper's EMNIST experiment with its tuned rates; DIR holds TFF's emnist_all.sqlite.
+      Without --data_dir TFF downloads it.
+  python scripts/train.py --algorithm=ada_best --server_optimizer=yogi --output_dir=runs/mine
+      AdaBest's correction with Yogi on the server.
+  python scripts/train.py --algorithm=mine.py:Damped --algorithm_option=strength=0.1
+      A correction of your own: a frozen dataclass in mine.py that subclasses Correction.
+  python scripts/train.py --flagfile=scripts/configs/digits.flags --seed=1
+      Flags from a file, one a line; those after it win.
+
+Ctrl-C ends after saving, and the same command again goes on where it ended.
+"""
+
+
+def text() -> str:
+  """Returns the whole text."""
+  parts = [_INTRODUCTION]
+  parts.append(_listed('Tasks', {name: catalog.describe(name) for name in catalog.names()}))
+  algorithms = {
+    name: entry.description + ('; clients keep a state' if entry.is_stateful else '')
+    for name, entry in registry.ALGORITHMS.items()
+  }
+  parts.append(_listed('Algorithms', algorithms))
+  servers = {name: entry.description for name, entry in registry.SERVER_OPTIMIZERS.items()}
+  parts.append(_listed('Server optimizers', servers))
+  schedules = {
+    name: f'{entry.description}; {hyperparameters.listed(entry)}'
+    for name, entry in registry.SCHEDULES.items()
+  }
+  parts.append(_listed('Schedules and their options', schedules))
+  group = None
+  for flag in flags.table():
+    if flag.group != group:
+      group = flag.group
+      parts.append(f'\n{group}:\n')
+    shown = '' if flag.default in (None, []) else f' Default {flag.default}.'
+    parts.append(_entry(f'--{flag.name}', flag.help + shown, 26))
+  parts.append('\n' + _EXAMPLES)
+  return ''.join(parts)
+
+
+def _listed(title: str, entries: Mapping[str, str]) -> str:
+  return f'\n{title}:\n' + ''.join(_entry(name, text, 19) for name, text in entries.items())
+
+
+def _entry(name: str, text: str, width: int) -> str:
+  filled = textwrap.wrap(text, 96 - width)
+  lines = [f'  {name:<{width - 1}} {filled[0]}'] + [' ' * (width + 2) + line for line in filled[1:]]
+  return '\n'.join(lines) + '\n'

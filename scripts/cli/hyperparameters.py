@@ -1,0 +1,76 @@
+"""The registry's hyperparameters as flags: whose each is, its default and its help."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tasks import catalog
+from tff_adaptive import registry
+
+CORRECTION, SERVER = 'Client correction', 'Server optimizer'
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+  """A hyperparameter's name with those whose it is.
+
+  Attributes:
+    group: `CORRECTION` or `SERVER`.
+    owners: Algorithm or server optimizer -> the hyperparameter as it has it.
+  """
+
+  group: str
+  owners: Mapping[str, registry.Hyperparameter]
+
+  @property
+  def first(self) -> registry.Hyperparameter:
+    """As its first owner has it: kind and help are the same for all."""
+    return next(iter(self.owners.values()))
+
+  def help(self) -> str:
+    """The flag's help: what it is, whose it is, and its default."""
+    text = f'{self.first.help}; of {", ".join(self.owners)}.'
+    by_default: dict[Any, list[str]] = {}
+    for owner, h in self.owners.items():
+      by_default.setdefault(h.default, []).append(owner)
+    if list(by_default) == [None]:
+      return text
+    if len(by_default) == 1:
+      shown = _show(self.first.default)
+    else:
+      shown = ', '.join(f'{_show(value)} ({", ".join(who)})' for value, who in by_default.items())
+    with_server: dict[Any, list[str]] = {}
+    for server, value in self.first.default_with.items():
+      with_server.setdefault(value, []).append(server)
+    for value, servers in with_server.items():
+      shown += f'; with {", ".join(servers)} {_show(value)}'
+    if self.first.name in catalog.TUNED:
+      shown += ", or the task's"
+    return f'{text} Default {shown}.'
+
+
+def named() -> dict[str, Named]:
+  """Returns all hyperparameters of the registry by name, the server optimizers' first."""
+  found: dict[str, Named] = {}
+  tables: tuple[tuple[str, Iterable[Any]], ...] = (
+    (SERVER, registry.SERVER_OPTIMIZERS.values()),
+    (CORRECTION, registry.ALGORITHMS.values()),
+  )
+  for group, entries in tables:
+    owners: dict[str, dict[str, registry.Hyperparameter]] = {}
+    for entry in entries:
+      for h in entry.hyperparameters:
+        owners.setdefault(h.name, {})[entry.name] = h
+    found.update({name: Named(group, those) for name, those in owners.items()})
+  return found
+
+
+def listed(entry: registry.Schedule) -> str:
+  """Returns a schedule's options and their defaults, for --help."""
+  return ', '.join(f'{h.name}={_show(h.default)}' for h in entry.hyperparameters)
+
+
+def _show(value: Any) -> str:
+  if isinstance(value, bool):
+    return 'yes' if value else 'no'
+  return f'{value:g}' if isinstance(value, (int, float)) else str(value)

@@ -1,0 +1,38 @@
+"""NAME=VALUE options of flags that may be repeated."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tff_adaptive._utils import option_values
+
+
+def parse(flag: str, pairs: Sequence[str]) -> dict[str, Any]:
+  """Returns the options by name, with numbers and truth values as such.
+
+  Args:
+    flag: The flag, for the message.
+    pairs: Texts NAME=VALUE.
+
+  Raises:
+    ValueError: If one is written otherwise.
+  """
+  result: dict[str, Any] = {}
+  for pair in pairs:
+    name, equals, text = pair.partition('=')
+    if not name.isidentifier() or not equals or not text:
+      raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as alpha=0.3.')
+    if flag == 'task_option' and name in ('name', 'seed', 'data_dir'):
+      raise ValueError(
+        f'--{flag}={pair}: no option of a task; there are --task, --seed, --data_dir.'
+      )
+    result[name] = option_values.value(text)
+  return result
+
+
+def pairs(values: Mapping[str, Any]) -> tuple[str, ...]:
+  """Returns options as `parse` reads them; None is left out."""
+  return tuple(
+    f'{name}={str(value).lower() if isinstance(value, bool) else value}'
+    for name, value in values.items()
+    if value is not None
+  )

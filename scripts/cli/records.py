@@ -1,0 +1,59 @@
+"""What config.json says that a run was asked to do, and whether a resumed run may differ."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from . import resolve
+from . import settings as settings_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+  """What is recorded of a run's settings.
+
+  Attributes:
+    settings: Flag name -> value.
+    files: The user's own files: 'task', 'algorithm' or 'server_optimizer' -> path and sha256.
+    run: The settings that these were made from, if any.
+  """
+
+  settings: Mapping[str, Any]
+  files: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+  run: settings_lib.Settings | None = None
+
+  def completed(self, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what an earlier version recorded, with the defaults of settings it did not have."""
+    missing = [name for name in self.settings if name not in before]
+    if self.run is None or not missing:
+      return dict(before)
+    defaults = resolve.resolve({**self.settings, **dict.fromkeys(missing)}).flat()
+    return {**before, **{name: defaults[name] for name in missing}}
+
+  def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
+    """Returns what differs from a config.json and matters, each with both values."""
+    before, files = self.completed(config['settings']), config.get('files', {})
+    found = []
+    for name, now in self.settings.items():
+      is_same_file = name in files and _digest(files, name) == _digest(self.files, name)
+      if is_same_file and _object(before.get(name)) == _object(now):  # Elsewhere, perhaps.
+        continue
+      if name not in settings_lib.HARMLESS and before.get(name) != now:
+        found.append(f'--{name} was {before.get(name)!r} and is now {now!r}')
+      elif name in files and not is_same_file:
+        found.append(f'the file of --{name}, {self.files[name]["path"]!r}, was changed since')
+    return found
+
+
+def of(run: settings_lib.Settings) -> Record:
+  """Returns the record of a run's settings."""
+  return Record(run.flat(), run.files(), run)
+
+
+def _digest(files: Mapping[str, Mapping[str, str]], name: str) -> str | None:
+  return files[name]['sha256'] if name in files else None
+
+
+def _object(spec: Any) -> str:
+  """Of FILE.py:NAME the name."""
+  return str(spec).rpartition(':')[2]

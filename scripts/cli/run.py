@@ -1,0 +1,209 @@
+"""Trains what `Settings` describe, in this process."""
+
+import dataclasses
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import command as command_lib
+from . import flags, ray_options, records, resolve, run_callbacks, run_folder, tensorflow_start
+from . import settings as settings_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+  """What a run came to.
+
+  Attributes:
+    result: The `training.TrainingResult`.
+    exit_code: 0 when all rounds are done, 128 + the signal's number when a signal ended the run.
+  """
+
+  result: Any
+  exit_code: int
+
+
+def check(settings: settings_lib.Settings) -> None:
+  """Checks folders and the run that may be in them; imports no TensorFlow, writes nothing.
+
+  Raises:
+    ValueError: With one line, if the run cannot be done as asked.
+  """
+  resolve.check_data_dir(settings.task, settings.data_dir)
+  resolve.check_initial_weights(settings.initial_weights)
+  run_folder.check_writable(settings.output_dir)
+  if settings.client_state_dir is not None:
+    run_folder.check_writable(settings.client_state_dir, 'client_state_dir')
+  run_folder.read_config(settings.output_dir, records.of(settings))
+
+
+def run(settings: settings_lib.Settings, command: Sequence[str] | None = None) -> Outcome:
+  """Trains to the end, or until a signal asks for the end; goes on with the run in the folder.
+
+  Args:
+    settings: What to do.
+    command: The command line, for config.json; default: one that gives the same settings.
+
+  Raises:
+    ValueError: If it cannot be begun: bad data, a folder in use or of another run.
+    command.FailureError: If it began and failed; what was saved before is resumed.
+  """
+  check(settings)
+  tensorflow_start.quietly()
+  from tff_adaptive import execution, training
+  from tff_adaptive.training import signals
+
+  execution.remember_workers()
+  try:
+    arguments = _prepare(settings, command or ['train.py', *flags.command_line(settings.given)])
+  except execution.WorkerError as error:
+    raise ValueError(str(error)) from None
+  try:
+    with signals.StopGuard(on_abort=[execution.reap_workers]) as stop:
+      result = training.train(stop=stop, **arguments)
+  except training.SaveError as error:
+    raise command_lib.FailureError(error) from error
+  except (training.StateError, training.ResumeError, run_folder.RunFolderError):
+    raise
+  except execution.WorkerError as error:
+    raise command_lib.FailureError(
+      f'{error}. The rounds before are saved; the same command goes on, with any number of workers.'
+    ) from None
+  except (training.NonFiniteWeightsError, ValueError, OSError) as error:  # Also tasks.DataError.
+    raise command_lib.FailureError(error) from error
+  finally:
+    execution.reap_workers()
+  return Outcome(result, 0 if result.is_complete else stop.exit_code)
+
+
+def check_result(result: Any) -> None:
+  """FailureError if the course came to nothing: what is saved is saved."""
+  if not result.is_complete:
+    return
+  summary = result.summary
+  if summary['ends_without_update']:
+    rounds = summary['rounds_without_update']
+    raise command_lib.FailureError(
+      f'all clients diverged in {rounds} rounds, the last among them, which left the model as it'
+      ' was: lower --client_learning_rate, or give --clip_norm.'
+    )
+  for name, value in {**summary['last'], **summary.get('test', {})}.items():
+    if name.startswith(('validation_', 'test_')) and not math.isfinite(value):
+      raise command_lib.FailureError(
+        f'{name} is {value} after the last round: the model or the data are not sound. Look at'
+        ' metrics.csv; a lower --client_learning_rate or --clip_norm may help.'
+      )
+
+
+def reap_workers() -> None:
+  """Ends the workers that TFF may have started, if it has been imported."""
+  execution = sys.modules.get('tff_adaptive.execution.native')
+  if execution is not None:
+    execution.reap_workers()
+
+
+def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
+  """Loads the data, builds the process, opens the folder: the arguments of `training.train`."""
+  import tasks
+  from tff_adaptive import models, training
+  from tff_adaptive.devices import placement, threads
+  from tff_adaptive.training import ray_callback
+
+  from . import build
+
+  if settings.device == 'cpu':
+    placement.hide_gpus()  # From evaluation too.
+  parallel = settings.parallel_clients or threads.side_by_side(settings.clients_per_round)
+  build.set_engine(settings, parallel)
+  ray_context = ray_options.connect(settings)
+  task = tasks.load(
+    settings.task, data_dir=settings.data_dir, seed=settings.seed, **settings.task_options
+  )
+  data = _check_data(settings, task)
+  command_lib.say(
+    f'{task.name}: {data["source"]}; {data["clients"]:,} clients, {data["examples"]:,} examples'
+  )
+  model = task.build_model(settings.seed)
+  if settings.initial_weights is not None:
+    start = training.initial_weights_from(settings.initial_weights, model)
+    model = models.with_initial_weights(model, start)
+  process = build.build_process(settings, task, model)
+  config = _training_config(settings, task, model)
+  _say_how_large(process, config, settings.output_dir, data['clients'])
+  record = records.of(settings)
+  saved = run_folder.open_config(settings.output_dir, record, data, model.num_parameters, command)
+  return {
+    'process': process,
+    'clients': task.train,
+    'evaluate_fn': build.build_evaluation(task, model),
+    'config': config,
+    'output_dir': settings.output_dir,
+    'run_id': saved['run_id'],
+    'callbacks': [
+      run_callbacks.NoteChanges(settings.output_dir, record),
+      *([] if ray_context is None else [ray_callback.RayCallback(ray_context)]),
+    ],
+    'test_fn': build.build_test(task, model),
+    'resume_from': settings.resume_from,
+  }
+
+
+def _check_data(settings: settings_lib.Settings, task: Any) -> dict[str, Any]:
+  """Returns what config.json says of the data; ValueError if it does not fit the settings."""
+  ids = task.train.client_ids
+  if settings.clients_per_round > len(ids):
+    raise ValueError(resolve.too_many_clients(settings.clients_per_round, len(ids)))
+  if settings.client_weighting == 'tokens' and task.client_weight is None:
+    raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')
+  sizes = [task.train.num_examples(client_id) for client_id in ids]
+  for client_id, size in zip(ids, sizes):
+    if size < 1:
+      raise ValueError(f'client {client_id!r} has no examples: leave it out of the data.')
+  return {
+    'source': task.source,
+    'clients': len(ids),
+    'examples': sum(sizes),
+    'validation_examples': len(task.validation['y']),
+  }
+
+
+def _training_config(settings: settings_lib.Settings, task: Any, model: Any) -> Any:
+  from tff_adaptive import costs, training
+
+  return training.TrainingConfig(
+    rounds=settings.rounds,
+    clients_per_round=settings.clients_per_round,
+    seed=settings.seed,
+    max_examples_per_client=settings.max_examples_per_client or None,
+    rounds_per_evaluation=settings.rounds_per_evaluation,
+    rounds_per_checkpoint=settings.rounds_per_checkpoint,
+    keep_checkpoints=settings.keep_checkpoints,
+    client_state_store=settings.client_state_store or 'memory',
+    client_state_dir=settings.client_state_dir,
+    metric=task.metric,
+    cost_model=costs.CostModel(
+      settings.algorithm_entry.counts(settings.correction),
+      model.num_parameters,
+      settings.batch_size or None,
+      settings.client_epochs,
+      model.initial_weights[0][0].dtype.itemsize,
+    ),
+  )
+
+
+def _say_how_large(process: Any, config: Any, folder: str, num_clients: int) -> None:
+  """Says how large the client states may grow; ValueError if they cannot fit."""
+  if not hasattr(process, 'initial_client_state'):
+    return
+  from tff_adaptive.training import capacity, state_store
+
+  plan = capacity.plan(
+    min(num_clients, config.rounds * config.clients_per_round),
+    state_store.num_bytes(process.initial_client_state),
+    config.client_state_store,
+    cache_bytes=config.client_state_cache_bytes,
+    path=config.checkpoint_path(folder),
+    keep_checkpoints=config.keep_checkpoints,
+  )
+  command_lib.say(plan.describe())

@@ -1,0 +1,44 @@
+"""The table at the end of a command that has done several runs."""
+
+from collections.abc import Iterable, Sequence
+
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.reports import runs, tables
+
+from . import command, run_folder
+
+
+def write(
+  path: str,
+  folders: Iterable[str],
+  *,
+  label_by: Sequence[str] | None = None,
+  metric: str | None = None,
+  note: str = '',
+) -> bool:
+  """Prints a table of the runs that have begun, if any, and writes it.
+
+  Args:
+    path: Where to.
+    folders: The runs' folders.
+    label_by: Settings that distinguish runs; default: all that differ.
+    metric: Column of metrics.csv; default: the task's metric.
+    note: A line below the table.
+
+  Returns:
+    False if it could not be made, which is reported: the runs are no worse for it.
+  """
+  try:
+    found = runs.read_begun(folder for folder in folders if run_folder.is_begun(folder))
+    if not found:
+      return True
+    groups = runs.group(found, label_by)
+    table = tables.comparison(groups, metric or tables.default_metric(found))
+    if note:
+      table += f'\n{note}\n'
+    atomic_files.write_text(path, table)
+  except (ValueError, OSError) as error:
+    command.say(f'The runs are saved, but there is no table: {error}')
+    return False
+  command.show(table)
+  return True

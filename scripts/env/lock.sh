@@ -1,0 +1,23 @@
+#!/bin/sh
+# Writes requirements.lock anew from requirements.in and requirements.overrides, and
+# requirements-gpu.lock, the CUDA libraries, from requirements-gpu.in; both with hashes.
+#
+# Uses the uv on PATH; without one, a uv installed into a folder that is removed at the end.
+# Options are handed on to uv: 'sh scripts/env/lock.sh --upgrade' takes the newest versions allowed.
+set -eu
+cd "$(dirname "$0")/../.."
+
+uv=uv
+if ! command -v uv >/dev/null 2>&1; then
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  .venv/bin/python -m venv "$folder"
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check uv
+  uv=$folder/bin/uv
+fi
+compile() {
+  "$uv" pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+    --custom-compile-command 'make lock' "$@"
+}
+compile --override requirements.overrides requirements.in -o requirements.lock "$@"
+compile requirements-gpu.in -o requirements-gpu.lock "$@"

@@ -1,0 +1,1 @@
+"""The experiments behind results/, one command each."""

@@ -1,0 +1,122 @@
+"""Exports a run's model: for Keras, for serving with TensorFlow, or as arrays.
+
+usage: python scripts/export.py RUN [--flag=value ...]
+
+RUN is the folder of a run. Writes the folder OUTPUT with
+
+  model.keras, model/ or model.npz   the model, with the weights that were evaluated best
+  preparation.json, preparation.py   what makes its inputs of raw ones, where it takes others
+  export.json                        where it is from and how good it was
+
+  python scripts/export.py runs/digits_fed_yogi --format=keras --output=digits_model
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+if not __package__:  # Run as a file.
+  __package__ = __import__('_as_file').PACKAGE
+
+from absl import flags as absl_flags
+
+from tff_adaptive._utils import atomic_files
+
+from .cli import command, resolve, run_folder, tensorflow_start
+
+FORMATS = ('keras', 'saved_model', 'npz')
+WEIGHTS = ('best', 'theta', 'theta_bar')
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_string('format', 'keras', f'One of: {", ".join(FORMATS)}.', flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'weights',
+  'best',
+  "best: of theta, the global model, and theta_bar, the mean of the clients' models, the one with"
+  ' the better metric at the last evaluation; or one of the two.',
+  flag_values=_FLAGS,
+)
+absl_flags.DEFINE_string(
+  'output', None, 'The folder to write. Default RUN/export_FORMAT.', flag_values=_FLAGS
+)
+
+
+@command.entry('export.py')
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns the exit code, 2 for bad input."""
+  rest = command.parse(_FLAGS, __doc__, arguments)
+  if rest is None:
+    return command.DONE
+  if len(rest) != 1:
+    raise ValueError(f'give the folder of one run, found {len(rest)}: export.py RUN --format=keras')
+  resolve.check_name('format', _FLAGS.format, FORMATS)
+  resolve.check_name('weights', _FLAGS.weights, WEIGHTS)
+  folder = os.path.expanduser(rest[0])
+  output = _FLAGS.output or os.path.join(folder, f'export_{_FLAGS.format}')
+  if os.path.lexists(output):
+    raise ValueError(f'--output={output} exists already: name another folder, or remove it.')
+  run_folder.check_writable(output)
+  tensorflow_start.quietly()
+  import tasks
+
+  record = export(tasks.load_run(folder), _FLAGS.format, output, _FLAGS.weights)
+  values = ', '.join(f'{name} {value:.4f}' for name, value in record['validation'].items())
+  path = os.path.join(output, record['file'])
+  command.show(f'{path}: {record["weights"]} of round {record["round"]}; validation: {values}\n')
+  return command.DONE
+
+
+def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict[str, Any]:
+  """Writes a run's model, whole or not at all.
+
+  Args:
+    run: What `tasks.load_run` gives.
+    file_format: One of `FORMATS`.
+    output: The folder to make.
+    which: One of `WEIGHTS`.
+
+  Returns:
+    What export.json says.
+
+  Raises:
+    ValueError: If the run has no checkpoint, its data cannot be loaded, or it has no such weights.
+  """
+  from tasks import preparation
+  from tff_adaptive import models
+
+  task = run.task()
+  which = run.best(task.metric) if which == 'best' else which
+  weights = run.chosen(which)
+  model = task.build_model(run.settings['seed'])
+  x = model.input_spec['x']
+  record = {
+    'run': os.path.abspath(run.folder),
+    'run_id': run.config['run_id'],
+    'task': task.name,
+    'source': task.source,
+    'round': run.round_number,
+    'weights': which,
+    'weight_names': list(models.weight_names(model)),
+    'input': {'shape': list(x.shape), 'dtype': x.dtype.name},
+    'validation': models.build_evaluation(model)(weights, task.validation),
+  }
+  parent = os.path.dirname(os.path.abspath(output))
+  os.makedirs(parent, exist_ok=True)
+  with tempfile.TemporaryDirectory(prefix='.export.', dir=parent) as temporary:
+    made = os.path.join(temporary, 'export')
+    os.mkdir(made)
+    models.save(model, weights, os.path.join(made, 'model'), file_format)
+    record['file'] = os.listdir(made)[0]  # model.keras, model.npz, or the folder model.
+    if task.preparation is not None:
+      task.preparation.save(os.path.join(made, 'preparation.json'))
+      shutil.copy(preparation.__file__, os.path.join(made, 'preparation.py'))
+    atomic_files.write_text(os.path.join(made, 'export.json'), json.dumps(record, indent=2) + '\n')
+    os.rename(made, output)
+  return record
+
+
+if __name__ == '__main__':
+  sys.exit(main())

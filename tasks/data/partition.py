@@ -1,0 +1,255 @@
+"""Splitting centralised examples over clients: seeded, exact, each example used at most once.
+
+Every partitioner returns a list with, for each client, an int64 array of row numbers in random
+order. Nothing here needs TensorFlow.
+"""
+
+import numpy as np
+
+from tasks import errors
+
+Partition = list[np.ndarray]
+
+# Beyond these the draws are no numbers any more, or never end.
+_LEAST_ALPHA, _MOST_ALPHA = 1e-4, 1e6
+_MOST_UNBALANCE = 10.0
+
+
+def _check_sizes(num_examples: int, num_clients: int) -> None:
+  if num_clients < 1:
+    raise errors.DataError(f'num_clients is {num_clients}; it must be at least 1')
+  if num_examples < num_clients:
+    raise errors.DataError(
+      f'{num_examples} examples cannot give each of {num_clients} clients one; use fewer clients'
+    )
+
+
+def client_sizes(
+  num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0.0
+) -> np.ndarray:
+  """How many examples each client gets; every client gets one at least and all are given out.
+
+  Args:
+    num_examples: Examples to give out.
+    num_clients: Clients.
+    seed: Seed of the log-normal draws.
+    unbalance: Standard deviation of the logarithm of the sizes, 0 to 10, as in AdaBest, section 4.4
+      (0.3 there for unbalanced clients); 0 makes the sizes equal up to one example.
+
+  Returns:
+    int64 [num_clients], summing to num_examples.
+
+  Raises:
+    DataError: If there are too few examples or `unbalance` is out of range.
+  """
+  _check_sizes(num_examples, num_clients)
+  errors.check_range('unbalance', unbalance, 0, _MOST_UNBALANCE)
+  rng = np.random.default_rng([seed, 1])
+  share = np.exp(unbalance * rng.standard_normal(num_clients))
+  exact = share / share.sum() * (num_examples - num_clients)
+  sizes = np.floor(exact).astype(np.int64)
+  missing = num_examples - num_clients - int(sizes.sum())
+  # The largest remainders get the examples that rounding down left; ties go to the first client.
+  sizes[np.argsort(sizes - exact, kind='stable')[:missing]] += 1
+  return sizes + 1
+
+
+def iid(num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0.0) -> Partition:
+  """Every client draws from all examples alike.
+
+  Args:
+    num_examples: Examples to give out.
+    num_clients: Clients.
+    seed: Seed of the whole partition.
+    unbalance: As in `client_sizes`.
+
+  Returns:
+    A partition that uses every example.
+  """
+  sizes = client_sizes(num_examples, num_clients, seed, unbalance)
+  order = np.random.default_rng([seed, 2]).permutation(num_examples)
+  return np.split(order, np.cumsum(sizes)[:-1])
+
+
+class _Pools:
+  """Rows by class in random order, handed out from the front."""
+
+  def __init__(self, labels: np.ndarray, rng: np.random.Generator):
+    self.classes = np.unique(labels)
+    self._rows = [rng.permutation(np.flatnonzero(labels == c)) for c in self.classes]
+    self.left = np.array([len(r) for r in self._rows], np.int64)
+
+  def take(self, k: int, n: int) -> np.ndarray:
+    start = len(self._rows[k]) - self.left[k]
+    self.left[k] -= n
+    return self._rows[k][start : start + n]
+
+
+def label_dirichlet(
+  labels: np.ndarray, num_clients: int, alpha: float, seed: int = 0, unbalance: float = 0.0
+) -> Partition:
+  """Each client has label proportions of its own, drawn from Dirichlet(alpha).
+
+  A client's labels are drawn from its proportions; what a used-up class cannot give is drawn from
+  the others ("Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+  Classification", section 2). Sizes are exact.
+
+  Args:
+    labels: int [n], the class of each example.
+    num_clients: Clients.
+    alpha: Concentration of each class, 1e-4 to 1e6: 0.03 gives almost one class a client, 100
+      almost IID.
+    seed: Seed of the whole partition.
+    unbalance: As in `client_sizes`.
+
+  Returns:
+    A partition that uses every example.
+
+  Raises:
+    DataError: If alpha is out of range or there are too few examples.
+  """
+  errors.check_range('alpha', alpha, _LEAST_ALPHA, _MOST_ALPHA)
+  labels = np.asarray(labels)
+  sizes = client_sizes(len(labels), num_clients, seed, unbalance)
+  rng = np.random.default_rng([seed, 3])
+  pools = _Pools(labels, rng)
+  proportions = rng.dirichlet(np.full(len(pools.classes), alpha), num_clients)
+  partition: list = [None] * num_clients
+  # In random order, so that the clients who find classes used up are not always the last.
+  for i in rng.permutation(num_clients):
+    rows = []
+    missing = int(sizes[i])
+    while missing:
+      p = np.where(pools.left > 0, proportions[i], 0.0)
+      if p.sum() <= 0:  # Nothing of what this client prefers is left: take of what there is.
+        p = pools.left.astype(np.float64)
+      counts = np.minimum(rng.multinomial(missing, p / p.sum()), pools.left)
+      rows += [pools.take(k, c) for k, c in enumerate(counts) if c]
+      missing -= int(counts.sum())
+    partition[i] = rng.permutation(np.concatenate(rows))
+  return partition
+
+
+def label_shards(
+  labels: np.ndarray, num_clients: int, shards_per_client: int = 2, seed: int = 0
+) -> Partition:
+  """Sorts by label, cuts into equal shards and deals each client some of them.
+
+  "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3: MNIST
+  in 200 shards of 300, two to each of 100 clients.
+
+  Args:
+    labels: int [n].
+    num_clients: Clients.
+    shards_per_client: Shards each client gets.
+    seed: Seed of the sorting's ties and of the dealing.
+
+  Returns:
+    A partition into clients of equal size. The examples left over when n is not a multiple of the
+    number of shards, fewer than that number, are not used.
+
+  Raises:
+    DataError: If there are fewer examples than shards.
+  """
+  if shards_per_client < 1:
+    raise errors.DataError(f'shards_per_client is {shards_per_client}; it must be at least 1')
+  labels = np.asarray(labels)
+  num_shards = num_clients * shards_per_client
+  _check_sizes(len(labels), num_shards)
+  rng = np.random.default_rng([seed, 4])
+  shuffled = rng.permutation(len(labels))
+  size = len(labels) // num_shards
+  kept = shuffled[: size * num_shards]
+  shards = kept[np.argsort(labels[kept], kind='stable')].reshape(num_shards, size)
+  dealt = rng.permutation(num_shards).reshape(num_clients, shards_per_client)
+  return [rng.permutation(shards[d].ravel()) for d in dealt]
+
+
+def pachinko(
+  fine: np.ndarray,
+  coarse: np.ndarray,
+  num_clients: int,
+  coarse_alpha: float = 0.1,
+  fine_alpha: float = 10.0,
+  seed: int = 0,
+  examples_per_client: int | None = None,
+) -> Partition:
+  """Pachinko allocation over two levels of labels, without replacement.
+
+  "Adaptive Federated Optimization", appendix F: a client draws a distribution over the coarse
+  labels and, for each, one over its fine labels, both Dirichlet. It then draws its examples one
+  by one; a label that is used up leaves the distributions, which are renormalised.
+
+  Args:
+    fine: int [n], the fine label of each example.
+    coarse: int [n], the coarse label; one for each fine label.
+    num_clients: Clients.
+    coarse_alpha: Concentration over coarse labels.
+    fine_alpha: Concentration over the fine labels of a coarse one.
+    seed: Seed of the whole partition.
+    examples_per_client: Examples each client gets; by default all, shared equally up to one.
+
+  Returns:
+    A partition.
+
+  Raises:
+    DataError: If there are too few examples, a concentration is out of range or a fine label has
+      several coarse ones.
+  """
+  errors.check_range('coarse_alpha', coarse_alpha, _LEAST_ALPHA, _MOST_ALPHA)
+  errors.check_range('fine_alpha', fine_alpha, _LEAST_ALPHA, _MOST_ALPHA)
+  fine, coarse = np.asarray(fine), np.asarray(coarse)
+  if examples_per_client is None:
+    sizes = client_sizes(len(fine), num_clients, seed)
+  else:
+    _check_sizes(len(fine), num_clients * examples_per_client)
+    sizes = np.full(num_clients, examples_per_client, np.int64)
+  pairs = np.unique(np.stack([fine, coarse]), axis=1)
+  if len(np.unique(pairs[0])) != pairs.shape[1]:
+    raise errors.DataError('a fine label has several coarse labels; each must have one')
+  rng = np.random.default_rng([seed, 5])
+  pools = _Pools(fine, rng)
+  groups = [np.flatnonzero(pairs[1] == c) for c in np.unique(coarse)]
+  partition = []
+  for n in sizes:
+    top = rng.dirichlet(np.full(len(groups), coarse_alpha))
+    below = [rng.dirichlet(np.full(len(g), fine_alpha)) for g in groups]
+    rows = []
+    for _ in range(n):
+      open_group = np.array([pools.left[g].any() for g in groups])
+      g = _draw(rng, top, open_group)
+      k = groups[g][_draw(rng, below[g], pools.left[groups[g]] > 0)]
+      rows.append(pools.take(k, 1)[0])
+    partition.append(np.array(rows, np.int64))
+  return partition
+
+
+def _draw(rng: np.random.Generator, p: np.ndarray, is_open: np.ndarray) -> int:
+  """Draws an index from p restricted to the open ones (evenly, where p gives them nothing)."""
+  p = np.where(is_open, p, 0.0)
+  if p.sum() <= 0:
+    p = is_open.astype(np.float64)
+  c = np.cumsum(p)
+  return min(
+    int(np.searchsorted(c, rng.random() * c[-1], side='right')), int(np.flatnonzero(p)[-1])
+  )
+
+
+def hold_out(num_clients: int, one_in: int = 11, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+  """Sets one client in `one_in` aside for tuning (AdaBest, section 4.1: 10 of 110).
+
+  Args:
+    num_clients: Clients.
+    one_in: The reciprocal of the share held out.
+    seed: Seed of the choice.
+
+  Returns:
+    The numbers of the training clients and of the held-out ones, both sorted.
+  """
+  if not 2 <= one_in <= num_clients:
+    raise errors.DataError(
+      f'one client in {one_in} cannot be held out of {num_clients}; use 2 to {num_clients}'
+    )
+  order = np.random.default_rng([seed, 6]).permutation(num_clients)
+  k = num_clients // one_in
+  return np.sort(order[k:]), np.sort(order[:k])

@@ -1,0 +1,141 @@
+"""Where federated least squares ends up, in closed form (NumPy, float64).
+
+The problem of the lecture on federated optimization: client k = 1 ... K has the loss f_k(x) =
+1/2 ||A_k x - b_k||^2, the clients count alike, and f is the mean of the f_k. Every function
+takes `a`, the K matrices A_k [m_k, n], and `b`, the K vectors b_k [m_k]; the m_k may differ.
+
+    a, b = least_squares_solutions.systems(tasks.load('least_squares', dtype='float64').train)
+    x = least_squares_solutions.least_squares(a, b)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Matrices = Sequence[np.ndarray]
+
+
+def systems(clients: Any) -> tuple[Matrices, Matrices]:
+  """The A_k and b_k of a task's clients.
+
+  Args:
+    clients: `tasks.ClientData` of the task least_squares, or anything with `client_ids` and `load`.
+
+  Returns:
+    The matrices and the vectors in the order of the client ids, float64.
+  """
+  loaded = [clients.load(c) for c in clients.client_ids]
+  a = [np.asarray(data['x'], np.float64) for data in loaded]
+  return a, [np.asarray(data['y'], np.float64) for data in loaded]
+
+
+def objective(a: Matrices, b: Matrices, x: np.ndarray) -> float:
+  """f(x), the mean over clients of 1/2 ||A_k x - b_k||^2."""
+  return float(np.mean([np.sum((m @ x - v) ** 2) / 2 for m, v in zip(a, b)]))
+
+
+def curvatures(a: Matrices) -> tuple[float, float]:
+  """(alpha, beta): every f_k is alpha-strongly convex and beta-smooth."""
+  eigenvalues = [np.linalg.eigvalsh(m.T @ m) for m in a]
+  return float(min(e[0] for e in eigenvalues)), float(max(e[-1] for e in eigenvalues))
+
+
+def least_squares(a: Matrices, b: Matrices) -> np.ndarray:
+  """x_LS, the minimiser of f."""
+  return np.linalg.solve(*_normal_equations(a, b))
+
+
+def gradient_descent(
+  a: Matrices, b: Matrices, steps: int, rate: float, mu: float = 0.0
+) -> np.ndarray:
+  """x_FGD of the lecture's equation (6): where averaging the clients' models ends up.
+
+  And where every server optimizer does that comes to rest when the mean of the clients' updates is
+  0. With mu > 0 it is FedProx's point: I - s (A_k'A_k + mu I) takes the place of I - s A_k'A_k.
+
+  Args:
+    a: The A_k.
+    b: The b_k.
+    steps: E, the full-gradient steps of a client in a round.
+    rate: s, the client rate; averaging converges for s below 2 / (largest curvature + mu).
+    mu: FedProx's weight of the proximal term.
+
+  Returns:
+    The fixed point; x_LS for one step.
+  """
+  left, right = 0.0, 0.0
+  for m, v in zip(a, b):
+    hessian = m.T @ m
+    power, total = np.eye(len(hessian)), np.zeros_like(hessian)
+    for _ in range(steps):
+      total = total + power
+      power = power @ ((1 - rate * mu) * np.eye(len(hessian)) - rate * hessian)
+    left, right = left + total @ hessian, right + total @ m.T @ v
+  return np.linalg.solve(left, right)
+
+
+def ada_best(
+  a: Matrices,
+  b: Matrices,
+  mu: float,
+  beta: float,
+  x_0: np.ndarray,
+  server_rate: float = 1.0,
+) -> np.ndarray:
+  """Where AdaBest ends up under full participation, with constant mu > 0 and beta.
+
+  The minimiser of f(x) + w/2 ||x - x_0||^2 with w = mu (1 - beta) / eta: a ridge towards where it
+  began, whatever the clients' rate and numbers of steps. docs/ada_best_fixed_point.md derives it.
+
+  Args:
+    a: The A_k.
+    b: The b_k.
+    mu: Weight of the clients' estimates.
+    beta: Weight of the past in the server's estimate.
+    x_0: The initial model [n].
+    server_rate: eta of the server's SGD; the published algorithm has 1.
+
+  Returns:
+    The fixed point [n].
+  """
+  hessian, moment = _normal_equations(a, b)
+  weight = mu * (1 - beta) / server_rate
+  return np.linalg.solve(hessian + weight * np.eye(len(hessian)), moment + weight * x_0)
+
+
+def theorem_1(
+  a: Matrices, b: Matrices, *, steps: int, total_steps: Any, x_0: np.ndarray, gradient_norm: float
+) -> Any:
+  """The bound on f(x^T) - f* of the lecture's Theorem 1, equation (7), for full gradients.
+
+  Full gradients have no variance (sigma_k = 0), so that B = 6 beta Gamma + 8 (E - 1)^2 G^2. The
+  rate belonging to it is `tff_adaptive.schedules.Diminishing.from_problem`.
+
+  Args:
+    a: The A_k.
+    b: The b_k.
+    steps: E, local steps between two averages.
+    total_steps: T, the local steps done so far, an int or an array of ints.
+    x_0: The initial model [n].
+    gradient_norm: G, the largest norm of a client's gradient along the run. (The lecture prints
+      ||gradient||^2 <= G in assumption A4 and uses G^2 in B; with Li et al. (2020), whose theorem
+      it is, and here, ||gradient||^2 <= G^2.)
+
+  Returns:
+    The bound, of the shape of `total_steps`.
+  """
+  alpha, beta = curvatures(a)
+  kappa = beta / alpha
+  gamma = max(8 * kappa, steps)
+  x = least_squares(a, b)
+  own_minima = [objective([m], [v], least_squares([m], [v])) for m, v in zip(a, b)]
+  heterogeneity = objective(a, b, x) - np.mean(own_minima)
+  noise = 6 * beta * heterogeneity + 8 * (steps - 1) ** 2 * gradient_norm**2
+  start = alpha * gamma / 2 * np.sum((x_0 - x) ** 2)
+  return kappa / (gamma + total_steps - 1) * (2 * noise / alpha + start)
+
+
+def _normal_equations(a: Matrices, b: Matrices) -> tuple[np.ndarray, np.ndarray]:
+  """mean_k A_k'A_k and mean_k A_k'b_k."""
+  return np.mean([m.T @ m for m in a], 0), np.mean([m.T @ v for m, v in zip(a, b)], 0)

@@ -1,0 +1,160 @@
+"""What the two next-token tasks share: the model around LSTMs, the loss over tokens, accuracies.
+
+Sequences are int32 [..., B, T]; token 0 is padding and stands at the end only. The target is the
+input moved by one, so the input at step t > 0 is the target at step t - 1.
+"""
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tasks import errors
+from tasks.models import layers, lstm
+from tff_adaptive import models
+
+PADDING = 0
+PADDING_RULES = ('published', 'tff')
+
+
+def lstm_weights(
+  draw: layers.Initializer, inputs: int, units: int, he_normal: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Kernel, orthogonal recurrent kernel, and bias with ones for the forget gate, as in Keras."""
+  kernel = draw.he_normal if he_normal else draw.glorot_uniform
+  bias = layers.zeros(4 * units)
+  bias[units : 2 * units] = 1
+  return kernel(inputs, 4 * units), draw.orthogonal(units, 4 * units), bias
+
+
+def unmasked(y: tf.Tensor) -> tf.Tensor:
+  """1 where the input is a token and 0 where it is padding, float32 like the targets y."""
+  valid = tf.cast(tf.not_equal(y, PADDING), tf.float32)
+  # The first step always counts; a later one if its input, the target before, is not padding.
+  return tf.concat([tf.ones_like(valid[..., :1]), valid[..., :-1]], -1)
+
+
+def token_weights(y: tf.Tensor, padding: str) -> tf.Tensor:
+  """How much each token's cross-entropy counts in an example's loss.
+
+  Keras masks steps whose input is padding: the LSTM stands still, so every padded step repeats
+  the prediction made at the end of the text, whose target is the first padding.
+
+  Args:
+    y: int [..., B, T], the targets.
+    padding: 'published', the loss of the authors' published code, the mean over all T steps of
+      the masked model: the step at the end of the text counts once more for each padded one; or
+      'tff', where padded steps count nothing.
+
+  Returns:
+    float32 [..., B, T]; an example's loss is the sum of weight times cross-entropy.
+  """
+  read = unmasked(y)
+  if padding == 'tff':
+    return read / y.shape[-1]
+  masked = tf.reduce_sum(1 - read, -1, keepdims=True)
+  next_read = tf.concat([read[..., 1:], tf.zeros_like(read[..., :1])], -1)
+  return (read + (read - read * next_read) * masked) / y.shape[-1]
+
+
+class TokenMeanModel(models.Model):
+  """A model whose training loss is a mean over a batch's tokens, however its examples share them.
+
+  That is the loss of TFF 0.87's baseline tasks: examples with more padding count less. The metric
+  'loss' stays the mean of the examples' losses, which is less by the share of padded steps.
+  """
+
+  def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
+    """The mean over the steps whose input is not padding."""
+    read = tf.reduce_mean(unmasked(y), -1)
+    share = tf.reduce_mean(read, -1) if shares is None else tf.reduce_sum(read * shares, -1)
+    return tf.math.divide_no_nan(mean_loss, share)
+
+
+def accuracy(ignored: Sequence[int]) -> Callable:
+  """The accuracy over all tokens but those whose target is ignored."""
+
+  def metric(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    counted = tf.ones_like(y, tf.bool)
+    for token in ignored:
+      counted &= tf.not_equal(y, token)
+    counted = tf.cast(counted, tf.float32)
+    hit = tf.cast(
+      tf.equal(tf.argmax(logits, -1, output_type=tf.int32), tf.cast(y, tf.int32)), tf.float32
+    )
+    return tf.reduce_sum(hit * counted, -1), tf.reduce_sum(counted, -1)
+
+  return metric
+
+
+def num_tokens(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:
+  """The targets that are not padding in all of a client's steps: the published client weight."""
+  return metrics['accuracy'][..., 1]
+
+
+def build_model(
+  weights: Sequence[np.ndarray],
+  run: Callable,
+  steps: int,
+  metrics: Mapping[str, Sequence[int]],
+  padding: str,
+) -> models.Model:
+  """A next-token model.
+
+  Args:
+    weights: Initial weights, the first the embedding [vocabulary, size].
+    run: (weights without the embedding, embedded [..., T, B, size]) -> logits
+      [..., T, B, vocabulary].
+    steps: T, the length of a sequence.
+    metrics: Accuracies by name, each with the targets it ignores.
+    padding: As in `token_weights`; 'tff' also takes the mean over a batch's tokens.
+
+  Returns:
+    A model of int32 inputs and targets [T] that also takes a leading client axis.
+
+  Raises:
+    tasks.DataError: If `padding` is unknown.
+  """
+  if padding not in PADDING_RULES:
+    raise errors.DataError(f'padding is {padding!r}; choose one of: {", ".join(PADDING_RULES)}')
+
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    del training, seed
+    x = tf.convert_to_tensor(x)
+    time_first = tf.linalg.matrix_transpose(x)
+    embedded = tf.gather(weights[0], time_first, batch_dims=x.shape.rank - 2)
+    logits = run(weights[1:], embedded)
+    order = [1, 0, 2] if x.shape.rank == 2 else [0, 2, 1, 3]
+    return tf.transpose(logits, order)
+
+  def example_loss(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
+    return tf.reduce_sum(losses * token_weights(y, padding), -1)
+
+  spec = tf.TensorSpec([None, steps], tf.int32)
+  return (TokenMeanModel if padding == 'tff' else models.Model)(
+    initial_weights=weights,
+    forward=forward,
+    example_loss=example_loss,
+    metrics=collections.OrderedDict((n, accuracy(ignored)) for n, ignored in metrics.items()),
+    x_spec=spec,
+    y_spec=spec,
+    client_axis=True,
+  )
+
+
+def dense_rows(h: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+  """A dense layer on [..., T, B, size], as one product over all time steps and examples."""
+  shape = tf.shape(h)
+  leading = shape[:-3]
+  rows = tf.reshape(h, tf.concat([leading, [shape[-3] * shape[-2], h.shape[-1]]], 0))
+  out = layers.dense(rows, kernel, bias)
+  out = tf.reshape(out, tf.concat([shape[:-1], [kernel.shape[-1]]], 0))
+  return tf.ensure_shape(out, [*h.shape[:-1], kernel.shape[-1]])
+
+
+def run_lstm(h: tf.Tensor, weights: Sequence[tf.Tensor]) -> tf.Tensor:
+  """`lstm.lstm` with its three weights in a tuple."""
+  return lstm.lstm(h, *weights)

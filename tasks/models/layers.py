@@ -1,0 +1,258 @@
+"""Pieces that the tasks' models are put together from: initial weights and layers.
+
+Layers are pure functions of tensors, and each also takes a leading axis of clients, on weights and
+data alike.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_adaptive import models
+
+
+class Initializer:
+  """Draws initial weights from a seed; the same seed gives the same weights everywhere.
+
+  The distributions are those of Keras's initializers of the same names.
+  """
+
+  def __init__(self, seed: int):
+    self._rng = np.random.default_rng([seed, 28])
+
+  def glorot_uniform(self, *shape: int) -> np.ndarray:
+    """Uniform within sqrt(6 / (fan in + fan out))."""
+    limit = np.sqrt(6 / sum(_fans(shape)))
+    return self._rng.uniform(-limit, limit, shape).astype(np.float32)
+
+  def he_normal(self, *shape: int) -> np.ndarray:
+    """Normal cut off at two standard deviations, with variance 2 / fan in after the cut."""
+    # 0.8796 is the standard deviation of a standard normal cut off at +-2.
+    scale = np.sqrt(2 / _fans(shape)[0]) / 0.87962566103423978
+    return (scale * self._truncated_normal(shape)).astype(np.float32)
+
+  def normal(self, stddev: float, *shape: int) -> np.ndarray:
+    """Normal with mean 0."""
+    return (stddev * self._rng.standard_normal(shape)).astype(np.float32)
+
+  def uniform(self, limit: float, *shape: int) -> np.ndarray:
+    """Uniform within +-limit."""
+    return self._rng.uniform(-limit, limit, shape).astype(np.float32)
+
+  def orthogonal(self, rows: int, columns: int) -> np.ndarray:
+    """A matrix with orthonormal rows or columns, whichever are fewer."""
+    a = self._rng.standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(a)
+    q = q * np.sign(np.diag(r))
+    return (q.T if rows < columns else q).astype(np.float32)
+
+  def _truncated_normal(self, shape: Sequence[int]) -> np.ndarray:
+    x = self._rng.standard_normal(shape)
+    while True:
+      far = np.abs(x) > 2
+      if not far.any():
+        return x
+      x[far] = self._rng.standard_normal(int(far.sum()))
+
+
+def _fans(shape: Sequence[int]) -> tuple[int, int]:
+  """Inputs and outputs of a unit: of a matrix [in, out] or a kernel [height, width, in, out]."""
+  receptive = int(np.prod(shape[:-2]))
+  return receptive * shape[-2], receptive * shape[-1]
+
+
+def zeros(*shape: int) -> np.ndarray:
+  """A float32 array of zeros."""
+  return np.zeros(shape, np.float32)
+
+
+def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+  """x kernel + bias.
+
+  Args:
+    x: [..., B, inputs].
+    kernel: [inputs, outputs], or with the leading dimensions of x.
+    bias: [outputs], or with the leading dimensions of x.
+
+  Returns:
+    [..., B, outputs].
+  """
+  return tf.matmul(x, kernel) + bias[..., tf.newaxis, :]
+
+
+def conv(
+  x: tf.Tensor,
+  kernel: tf.Tensor,
+  bias: tf.Tensor | None = None,
+  stride: int = 1,
+  padding: str = 'VALID',
+) -> tf.Tensor:
+  """A convolution; with a client axis a grouped one, whose groups of channels are the clients.
+
+  Args:
+    x: [B, height, width, inputs], or [G, B, height, width, inputs] with a client axis.
+    kernel: [rows, columns, inputs, outputs], or with the client axis of x.
+    bias: [outputs], or with the client axis of x; none by default.
+    stride: Steps from one place of the kernel to the next, in both directions.
+    padding: 'VALID' or 'SAME', as in `tf.nn.conv2d`.
+
+  Returns:
+    [B, new height, new width, outputs], or with the client axis of x.
+  """
+  if kernel.shape.rank == 4:
+    y = tf.nn.conv2d(x, kernel, stride, padding)
+  else:
+    y = tf.nn.conv2d(_join_channels(x), _join_channels(kernel), stride, padding)
+    clients, outputs = tf.shape(kernel)[0], kernel.shape[-1]
+    y = tf.reshape(y, tf.concat([tf.shape(y)[:-1], [clients, outputs]], 0))
+    y = tf.transpose(y, [3, 0, 1, 2, 4])
+  return y if bias is None else y + _for_images(bias)
+
+
+def _join_channels(x: tf.Tensor) -> tf.Tensor:
+  """[G, a, b, c, channels] -> [a, b, c, G channels]."""
+  x = tf.transpose(x, [1, 2, 3, 0, 4])
+  return tf.reshape(x, tf.concat([tf.shape(x)[:3], [tf.reduce_prod(tf.shape(x)[3:])]], 0))
+
+
+def _for_images(vector: tf.Tensor) -> tf.Tensor:
+  """[..., channels] in a shape that goes with [..., B, height, width, channels]."""
+  return vector[..., tf.newaxis, tf.newaxis, tf.newaxis, :]
+
+
+def max_pool(x: tf.Tensor, size: int, stride: int, padding: str = 'VALID') -> tf.Tensor:
+  """The largest of size x size pixels, of images [..., height, width, channels]."""
+  return of_images(lambda images: tf.nn.max_pool2d(images, size, stride, padding), x)
+
+
+def of_images(function: Callable, x: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+  """Does the same to each image, whether or not there is a client axis.
+
+  Args:
+    function: ([n, height, width, channels], *others) -> [n, ...] with known inner dimensions.
+    x: Images, [..., height, width, channels].
+    *others: What else it takes of each image, with the leading dimensions of x and one more.
+
+  Returns:
+    What it returns, with the leading dimensions of x.
+  """
+  x = tf.convert_to_tensor(x)
+  if x.shape.rank == 4:
+    return function(x, *others)
+  flat = tf.reshape(x, [-1, *x.shape[-3:]])
+  y = function(flat, *(tf.reshape(o, [-1, o.shape[-1]]) for o in others))
+  return tf.reshape(y, tf.concat([tf.shape(x)[:-3], y.shape[1:]], 0))
+
+
+def flatten(x: tf.Tensor) -> tf.Tensor:
+  """Images [..., height, width, channels] to [..., all in one]."""
+  return tf.reshape(x, tf.concat([tf.shape(x)[:-3], [int(np.prod(x.shape[-3:]))]], 0))
+
+
+def group_norm(
+  x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, groups: int, epsilon: float = 1e-3
+) -> tf.Tensor:
+  """Group normalisation ("Group Normalization", equation 1).
+
+  Args:
+    x: [..., B, height, width, channels].
+    scale: [..., channels].
+    offset: [..., channels].
+    groups: Groups of channels; each group of an image gets mean 0 and variance 1.
+    epsilon: Added to the variance.
+
+  Returns:
+    A tensor like x.
+  """
+  grouped = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [groups, x.shape[-1] // groups]], 0))
+  mean, variance = tf.nn.moments(grouped, [-4, -3, -1], keepdims=True)
+  normed = (grouped - mean) * tf.math.rsqrt(variance + epsilon)
+  return tf.reshape(normed, tf.shape(x)) * _for_images(scale) + _for_images(offset)
+
+
+class SummedLossModel(models.Model):
+  """A model whose training loss is the sum, not the mean, over a batch's examples."""
+
+  def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
+    """The sum of the examples' losses."""
+    if shares is None:
+      count = tf.shape(y)[-len(self.input_spec['y'].shape)]
+    else:
+      count = tf.math.count_nonzero(shares, -1)
+    return mean_loss * tf.cast(count, mean_loss.dtype)
+
+
+def classifier(
+  initial_weights: Sequence[np.ndarray],
+  forward: Callable,
+  x_shape: Sequence[int],
+  *,
+  x_dtype: tf.DType = tf.float32,
+  penalty: Callable | None = None,
+) -> models.Model:
+  """A model with softmax cross-entropy and accuracy.
+
+  Args:
+    initial_weights: The weights, float32.
+    forward: (weights, x, training, seed) -> logits [..., B, classes].
+    x_shape: The shape of one input.
+    x_dtype: The dtype of the inputs.
+    penalty: As in `models.Model`, with the client axis.
+
+  Returns:
+    A `models.Model` that also takes a leading client axis; its labels are int32 class numbers.
+  """
+  return models.Model(
+    initial_weights=initial_weights,
+    forward=forward,
+    example_loss=models.sparse_cross_entropy,
+    metrics={'accuracy': models.accuracy},
+    x_spec=tf.TensorSpec([None, *x_shape], x_dtype),
+    y_spec=tf.TensorSpec([None], tf.int32),
+    penalty=penalty,
+    client_axis=True,
+  )
+
+
+def perceptron_weights(seed: int, widths: Sequence[int]) -> tuple[np.ndarray, ...]:
+  """Kernels (Glorot uniform) and biases (zero) of dense layers of the given widths."""
+  draw = Initializer(seed)
+  weights = []
+  for n, m in itertools.pairwise(widths):
+    weights += [draw.glorot_uniform(n, m), zeros(m)]
+  return tuple(weights)
+
+
+def perceptron(
+  seed: int,
+  widths: Sequence[int],
+  x_shape: Sequence[int] | None = None,
+  prepare: Callable[[tf.Tensor], tf.Tensor] | None = None,
+) -> models.Model:
+  """A multilayer perceptron with ReLU between its layers, as a classifier.
+
+  Args:
+    seed: Draws the initial weights.
+    widths: Inputs, hidden layers and classes.
+    x_shape: The shape of one input, whose size is widths[0]; [widths[0]] by default.
+    prepare: Applied to the inputs first, element by element; nothing by default.
+
+  Returns:
+    A `models.Model` that also takes a leading client axis.
+  """
+  x_shape = [widths[0]] if x_shape is None else list(x_shape)
+
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    del training, seed
+    x = tf.convert_to_tensor(x)
+    x = x if prepare is None else prepare(x)
+    batch = tf.shape(x)[: x.shape.rank - len(x_shape)]
+    h = tf.reshape(x, tf.concat([batch, [widths[0]]], 0)) if len(x_shape) > 1 else x
+    for i in range(0, len(weights), 2):
+      h = dense(h if i == 0 else tf.nn.relu(h), weights[i], weights[i + 1])
+    return h
+
+  return classifier(perceptron_weights(seed, widths), forward, x_shape)

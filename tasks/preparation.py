@@ -1,0 +1,164 @@
+"""From raw inputs to what a model takes, and from class numbers back to labels.
+
+It needs NumPy alone and nothing of this project: an exported model takes this file along, so that
+whoever predicts with it prepares inputs as training did.
+
+    prepare = Preparation.load('preparation.json')
+    labels = prepare.labels(model.predict(prepare(rows)))
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+  """A column of a table.
+
+  Attributes:
+    name: Its name.
+    categories: Its texts, each an input of its own that is 0 or 1; None for a column of numbers.
+  """
+
+  name: str
+  categories: tuple[str, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Preparation:
+  """What is done to raw inputs before a model sees them.
+
+  Attributes:
+    columns: The columns that a table must have, in the order of the inputs; None for arrays.
+    mean: Subtracted from the inputs, a number or one for each; None for nothing.
+    deviation: Divides them after that; None for nothing.
+    classes: The label of each class number; None where targets are numbers themselves.
+  """
+
+  columns: tuple[Column, ...] | None = None
+  mean: float | tuple[float, ...] | None = None
+  deviation: float | tuple[float, ...] | None = None
+  classes: tuple[Any, ...] | None = None
+
+  def __call__(self, rows: Any) -> np.ndarray:
+    """Raw inputs as the model takes them.
+
+    Args:
+      rows: A table: column name -> n values (a mapping or a pandas DataFrame; further columns do
+        not matter); or, without `columns`, an array [n, ...].
+
+    Returns:
+      float32 [n, inputs]; without `columns`, an array like the one given, float32 where it is
+      standardised.
+
+    Raises:
+      ValueError: If a column is missing, a number is not finite or a category unknown.
+    """
+    x = np.asarray(rows) if self.columns is None else _matrix(self.columns, rows)
+    if self.mean is not None:
+      x = x.astype(np.float32) - np.asarray(self.mean, np.float32)
+    if self.deviation is not None:
+      x = x.astype(np.float32) / np.asarray(self.deviation, np.float32)
+    return x
+
+  def labels(self, predictions: Any) -> np.ndarray:
+    """The labels of predicted scores [..., classes], or of class numbers [...]."""
+    numbers = np.asarray(predictions)
+    if numbers.dtype.kind == 'f':
+      numbers = numbers.argmax(-1)
+    return numbers if self.classes is None else np.asarray(self.classes)[numbers]
+
+  def save(self, path: str) -> None:
+    """Writes a JSON file."""
+    with open(path, 'w', encoding='utf-8') as file:
+      json.dump(dataclasses.asdict(self), file, indent=1)
+
+  @classmethod
+  def load(cls, path: str) -> 'Preparation':
+    """Reads what `save` wrote."""
+    with open(path, encoding='utf-8') as file:
+      values = json.load(file)
+    if values['columns'] is not None:
+      values['columns'] = tuple(
+        Column(c['name'], c['categories'] and tuple(c['categories'])) for c in values['columns']
+      )
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, ...]:
+  """The columns of a table: those with texts have categories, in alphabetical order.
+
+  Args:
+    table: Column name -> values.
+    names: The columns that are inputs.
+
+  Raises:
+    ValueError: If a column holds neither numbers nor texts, or misses values.
+  """
+  found = []
+  for name in names:
+    values = np.asarray(table[name])
+    if values.dtype.kind in 'biuf':
+      found.append(Column(name))
+      continue
+    if values.dtype.kind not in 'OU':
+      raise ValueError(f'the column {name!r} has dtype {values.dtype}: give texts or numbers')
+    texts = _texts(name, values)
+    found.append(Column(name, tuple(sorted(set(texts)))))
+  return tuple(found)
+
+
+def _matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
+  parts = []
+  for column in columns:
+    if column.name not in table:
+      raise ValueError(f'there is no column {column.name!r}; the inputs need it')
+    values = np.asarray(table[column.name])
+    if column.categories is None:
+      parts.append(_numbers(column.name, values)[:, np.newaxis])
+    else:
+      parts.append(_indicators(column, _texts(column.name, values)))
+  return np.concatenate(parts, 1)
+
+
+def _numbers(name: str, values: np.ndarray) -> np.ndarray:
+  try:
+    numbers = values.astype(np.float32)
+  except (TypeError, ValueError):
+    raise ValueError(f'the column {name!r} has values that are no numbers') from None
+  bad = np.flatnonzero(~np.isfinite(numbers))
+  if bad.size:
+    raise ValueError(
+      f'the column {name!r} is {values[bad[0]]} in row {bad[0]} (rows count from 0): fill it in or '
+      'leave the row out'
+    )
+  return numbers
+
+
+def _texts(name: str, values: np.ndarray) -> list[str]:
+  for row, value in enumerate(values):
+    if not isinstance(value, str):
+      kind = 'nothing' if value is None or value != value else f'{value!r:.40}'
+      raise ValueError(
+        f'the column {name!r} has texts but {kind} in row {row} (rows count from 0): give texts or '
+        'numbers in the whole column'
+      )
+  return list(map(str, values))
+
+
+def _indicators(column: Column, texts: Sequence[str]) -> np.ndarray:
+  assert column.categories is not None
+  numbers = {text: i for i, text in enumerate(column.categories)}
+  for row, text in enumerate(texts):
+    if text not in numbers:
+      raise ValueError(
+        f'the column {column.name!r} has the category {text!r:.40} in row {row} (rows count from 0)'
+        ', which training has not seen'
+      )
+  made = np.zeros([len(texts), len(numbers)], np.float32)
+  made[np.arange(len(texts)), [numbers[text] for text in texts]] = 1
+  return made

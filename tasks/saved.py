@@ -1,0 +1,66 @@
+"""Runs with their tasks: what config.json says of a task, loaded again."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tasks import errors, loading
+from tff_adaptive._utils import option_values, user_code
+
+if TYPE_CHECKING:
+  from tasks import task as task_lib
+  from tff_adaptive import training
+
+
+def load_run(folder: str) -> 'training.SavedRun':
+  """Loads a run of a task of the catalogue or of a user's file.
+
+  Args:
+    folder: The run's folder.
+
+  Returns:
+    A `tff_adaptive.training.SavedRun` whose `task()` and `evaluate()` load the run's task.
+
+  Raises:
+    ValueError: If the folder is no run's, or the run has no rounds yet.
+  """
+  from tff_adaptive import training
+
+  return training.load_run(folder, task_of)
+
+
+def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
+  """Loads the task that a run was on.
+
+  Args:
+    config: The run's config.json.
+
+  Raises:
+    DataError: If the run's task is unknown, its file was changed, or its data are not those
+      that the run was on.
+  """
+  settings = config['settings']
+  if 'task' not in settings:
+    raise errors.DataError(
+      'the run was made by a program and its config.json names no task: give '
+      'tff_adaptive.load_run(folder, load_task=lambda config: my_task)'
+    )
+  pairs = (pair.partition('=') for pair in settings['task_option'])
+  options = {name: option_values.value(text) for name, _, text in pairs}
+  name, file = settings['task'], config.get('files', {}).get('task')
+  if file is not None:
+    name = f'{file["path"]}:{name.rpartition(":")[2]}'
+    if user_code.load(name)[1].sha256 != file['sha256']:
+      raise errors.DataError(f'the file of the task, {file["path"]!r}, was changed since the run')
+  task = loading.load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
+  ids, expected = task.train.client_ids, config['data']
+  found = {
+    'clients': len(ids),
+    'examples': sum(map(task.train.num_examples, ids)),
+    'validation_examples': len(task.validation['y']),
+  }
+  for what, number in found.items():
+    if what in expected and expected[what] != number:
+      raise errors.DataError(
+        f'the data have changed since the run: {what} was {expected[what]} and is now {number}'
+      )
+  return task

@@ -1,0 +1,59 @@
+"""The run that the tools of this folder attack: quick, stateful, with client states on disk."""
+
+import csv
+import hashlib
+import os
+
+from tests.helpers import fakes
+from tff_adaptive import training
+from tff_adaptive.training import state_store
+
+
+def train(folder: str, rounds: int, resume_from: str = 'latest') -> training.TrainingResult:
+  """Trains the run in a folder to a round, or resumes it."""
+  config = training.TrainingConfig(
+    rounds=rounds,
+    clients_per_round=5,
+    seed=3,
+    rounds_per_evaluation=1,
+    rounds_per_checkpoint=4,
+    client_state_store='disk',
+    client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
+  )
+  return training.train(
+    fakes.StatefulProcess(),
+    fakes.Clients(),
+    fakes.evaluate,
+    config,
+    output_dir=folder,
+    show_progress=False,
+    resume_from=resume_from,
+  )
+
+
+def outcome(folder: str) -> tuple:
+  """Returns all that a run has come to: its rows but for the clock's, and all its states."""
+  with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
+    rows = [
+      tuple((k, v) for k, v in row.items() if not k.startswith('seconds_'))
+      for row in csv.DictReader(file)
+    ]
+  process = fakes.StatefulProcess()
+  path = os.path.join(folder, 'checkpoints', 'state.sqlite')
+  with state_store.ClientStateStore(path, process.initial_client_state) as store:
+    checkpoint = store.restore(process.initialize())
+    states = store.get(fakes.Clients.client_ids)
+  weights = checkpoint.server_state.global_model_weights[0].tobytes()
+  client_states = tuple((s['h'].tobytes(), int(s['last_round'])) for s in states)
+  return rows, checkpoint.round_number, weights, client_states
+
+
+def contents(folder: str) -> dict[str, str]:
+  """Returns a digest of each file of a run, but for the journal that SQLite looks after."""
+  found = {}
+  for path, _, names in os.walk(folder):
+    for name in names:
+      if not name.endswith('-journal'):
+        with open(os.path.join(path, name), 'rb') as file:
+          found[os.path.join(path, name)] = hashlib.sha256(file.read()).hexdigest()
+  return found

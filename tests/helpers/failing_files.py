@@ -1,0 +1,58 @@
+"""Writers that fail, as a full disk or a read-only file system would make them."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.training import metrics_log, tensorboard_log
+
+
+class FailingFile:
+  """An unbuffered file whose device is full after some bytes: it takes a part of the last write."""
+
+  def __init__(self, file: Any, room: int, number: int):
+    self._file, self._room, self._number = file, room, number
+
+  def write(self, data: bytes) -> int:
+    """Writes what there is room for; OSError if that is nothing."""
+    if not self._room:
+      raise OSError(self._number, os.strerror(self._number))
+    taken = self._file.write(data[: self._room])
+    self._room -= taken
+    return taken
+
+  def __getattr__(self, name: str) -> Any:
+    return getattr(self._file, name)
+
+
+@contextlib.contextmanager
+def failing(kind: str, room: int, number: int = errno.ENOSPC) -> Iterator[None]:
+  """A context in which one kind of a run's files cannot be written any more.
+
+  Args:
+    kind: 'metrics', 'events', or a file that is written whole: 'summary.json', 'curves.png'.
+    room: Bytes that files of the first two kinds still take.
+    number: The error's number.
+  """
+  if kind in ('metrics', 'events'):
+    module = metrics_log if kind == 'metrics' else tensorboard_log
+
+    def opened(*arguments: Any, **options: Any) -> FailingFile:
+      return FailingFile(open(*arguments, **options), room, number)
+
+    with mock.patch.object(module, 'open', opened, create=True):
+      yield
+    return
+  replace = os.replace
+
+  def refuse(source: str, target: str) -> None:
+    if os.path.basename(target) == kind:
+      raise OSError(number, os.strerror(number))
+    replace(source, target)
+
+  with mock.patch.object(atomic_files.os, 'replace', refuse):
+    yield

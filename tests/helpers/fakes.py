@@ -1,0 +1,114 @@
+"""A federated process in NumPy, quick enough to run a thousand rounds in a test.
+
+As a program it trains with it: `python -m tests.helpers.fakes OUTPUT_DIR ROUNDS [DELAY]`.
+"""
+
+import collections
+import sys
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_adaptive import training
+
+
+class ServerState(NamedTuple):
+  global_model_weights: tuple
+  inference_weights: tuple
+  round_number: np.ndarray
+
+
+class StatefulProcess:
+  """Gradient descent towards each client's mean, with a memory of past gradients."""
+
+  def __init__(self, delay=0.0, poison_round=None):
+    self._delay = delay
+    self._poison_round = poison_round
+    self.initial_client_state = collections.OrderedDict(
+      h=np.zeros(3, np.float32), last_round=np.int32(-1)
+    )
+
+  def initialize(self):
+    zeros = (np.zeros(3, np.float32),)
+    return ServerState(zeros, zeros, np.int32(0))
+
+  def next(self, server_state, client_states, cohort):
+    time.sleep(self._delay)
+    (weights,), t = server_state.global_model_weights, int(server_state.round_number)
+    new_states, updates = [], []
+    for state, (data,) in zip(client_states, cohort):
+      gradient = weights - data['x'].mean(0) - np.float32(0.1) * state['h']
+      updates.append(-np.float32(0.3) * gradient)
+      new_states.append(
+        collections.OrderedDict(h=state['h'] + gradient, last_round=np.int32(t)),
+      )
+    mean = np.mean(updates, axis=0, dtype=np.float32)
+    if t + 1 == self._poison_round:
+      mean = mean * np.float32(np.nan)
+    weights = (weights + mean,)
+    metrics = collections.OrderedDict(
+      client_work=collections.OrderedDict(
+        train=collections.OrderedDict(loss=np.float32(np.square(mean).sum()))
+      ),
+      finalizer=(),
+    )
+    inference = (weights[0] * np.float32(0.5),)
+    return ServerState(weights, inference, np.int32(t + 1)), new_states, metrics
+
+
+class StatelessOutput(NamedTuple):
+  state: ServerState
+  metrics: dict
+
+
+class StatelessProcess:
+  """The same without memory, in the form of a LearningProcess."""
+
+  def __init__(self, **options):
+    self._process = StatefulProcess(**options)
+
+  def initialize(self):
+    return self._process.initialize()
+
+  def next(self, state, cohort):
+    before = [self._process.initial_client_state] * len(cohort)
+    state, _, metrics = self._process.next(state, before, cohort)
+    return StatelessOutput(state, metrics)
+
+
+class Clients:
+  """Twenty clients with two to six examples each."""
+
+  client_ids = tuple(f'c{i:02d}' for i in range(20))
+
+  def load(self, client_id):
+    i = int(client_id[1:])
+    rng = np.random.default_rng(i)
+    n = 2 + i % 5
+    x = rng.normal(i, 1, (n, 3)).astype(np.float32)
+    return collections.OrderedDict(x=x, y=np.zeros(n, np.int32))
+
+
+def evaluate(weights):
+  return {'loss': float(np.square(weights[0]).sum()), 'accuracy': 0.5}
+
+
+def main(output_dir, rounds, delay='0'):
+  """Trains with a checkpoint every fourth round."""
+  config = training.TrainingConfig(
+    rounds=int(rounds),
+    clients_per_round=5,
+    seed=3,
+    rounds_per_evaluation=3,
+    rounds_per_checkpoint=4,
+    client_state_store='disk',
+    client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
+  )
+  process = StatefulProcess(delay=float(delay))
+  result = training.train(process, Clients(), evaluate, config, output_dir=output_dir)
+  return 0 if result.is_complete else 3
+
+
+if __name__ == '__main__':
+  sys.exit(main(*sys.argv[1:]))

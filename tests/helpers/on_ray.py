@@ -1,0 +1,106 @@
+"""Ray clusters of several nodes on this machine, and computations for them."""
+
+import contextlib
+import os
+import threading
+import time
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+INT = tff.types.TensorType(np.int32)
+AT_CLIENTS = tff.types.FederatedType(INT, tff.CLIENTS)
+# The loss of a node is noticed after a second instead of 15.
+_HEALTH = {
+  'health_check_initial_delay_ms': 1000,
+  'health_check_period_ms': 500,
+  'health_check_failure_threshold': 2,
+}
+
+
+@contextlib.contextmanager
+def cluster(nodes):
+  """A cluster whose head has no processor and whose other nodes have one each; it is joined.
+
+  Yields:
+    The `ray.cluster_utils.Cluster`, and the list of the nodes but for the head.
+  """
+  os.environ.setdefault('RAY_enable_metrics_collection', '0')
+  import ray
+  from ray import cluster_utils
+
+  assert not ray.is_initialized()
+  made = cluster_utils.Cluster(
+    initialize_head=True, head_node_args={'num_cpus': 0, '_system_config': _HEALTH}
+  )
+  try:
+    made.connect()  # To the head, the only node yet: its own node could not be removed.
+    yield made, [made.add_node(num_cpus=1) for _ in range(nodes)]
+  finally:
+    ray.shutdown()
+    made.shutdown()
+
+
+def double_and_sum():
+  double = tff.tensorflow.computation(lambda x: 2 * x, INT)
+
+  @tff.federated_computation(AT_CLIENTS)
+  def comp(x):
+    doubled = tff.federated_map(double, x)
+    return tff.federated_sum(doubled), doubled
+
+  return comp
+
+
+def waiting(folder):
+  """A computation whose clients say that they have begun, and wait until a file `go` is there."""
+
+  @tff.tensorflow.computation(INT)
+  def work(x):
+    begun = tf.io.write_file(tf.strings.join([str(folder), '/', tf.strings.as_string(x)]), '')
+
+    def must_wait(n):
+      # Of n, or TensorFlow would look once, before the loop.
+      pattern = tf.strings.join([f'{folder}/go', tf.strings.substr(tf.strings.as_string(n), 0, 0)])
+      return tf.equal(tf.size(tf.io.matching_files(pattern)), 0)
+
+    with tf.control_dependencies([begun]):
+      tries = tf.while_loop(
+        must_wait,
+        lambda n: (n + 1,),
+        (tf.constant(0),),
+      )
+    with tf.control_dependencies(tries):
+      return tf.identity(x)
+
+  @tff.federated_computation(AT_CLIENTS)
+  def comp(x):
+    done = tff.federated_map(work, x)
+    return tff.federated_sum(done), done
+
+  return comp
+
+
+class Background(threading.Thread):
+  """Calls a computation in a context of its own thread."""
+
+  def __init__(self, context, comp, arg):
+    super().__init__(daemon=True)
+    self._call = context, comp, arg
+    self.result = self.error = None
+    self.start()
+
+  def run(self):
+    context, comp, arg = self._call
+    try:
+      self.result = context.invoke(comp, arg)
+    except Exception as error:
+      self.error = error
+
+
+def wait_for(condition, seconds=300):
+  end = time.monotonic() + seconds
+  while not condition():
+    assert time.monotonic() < end, 'waited too long'
+    time.sleep(0.05)

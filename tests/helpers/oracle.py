@@ -1,0 +1,291 @@
+"""The algorithms in plain NumPy and float64, written from the papers' formulas.
+
+What the tests compare this project with. Nothing here uses TensorFlow or this project: the model is
+a perceptron with one hidden layer whose gradient is written out, all its weights in one vector.
+
+Letters as in Algorithm 1 of "AdaBest" (Varno et al., 2022): theta the cloud model, theta_bar the
+mean of the client models, g_i = theta^{t-1} - theta_i, h and h_i the server's and client i's
+estimates, N clients of which S take part; K_i local steps at rate eta_l.
+"""
+
+import numpy as np
+
+SHAPES = ((5, 4), (4,), (4, 3), (3,))
+SIZES = [int(np.prod(shape)) for shape in SHAPES]
+
+
+def unpack(theta):
+  """A vector as the weights (W, a, V, c) of softmax(tanh(x W + a) V + c)."""
+  parts = np.split(np.asarray(theta), np.cumsum(SIZES)[:-1])
+  return [part.reshape(shape) for part, shape in zip(parts, SHAPES)]
+
+
+def pack(weights):
+  """The weights as one float64 vector."""
+  return np.concatenate([np.asarray(w, np.float64).ravel() for w in weights])
+
+
+def gradient(theta, x, y):
+  """Gradient of the mean cross-entropy over the examples x [n, 5], y [n]."""
+  w, a, v, c = unpack(theta)
+  hidden = np.tanh(x @ w + a)
+  scores = hidden @ v + c
+  scores = np.exp(scores - scores.max(1, keepdims=True))
+  error = scores / scores.sum(1, keepdims=True)
+  error[np.arange(len(y)), y] -= 1
+  error /= len(y)
+  back = (error @ v.T) * (1 - hidden**2)
+  return pack([x.T @ back, back.sum(0), hidden.T @ error, error.sum(0)])
+
+
+class Sgd:
+  """theta + eta Delta, with momentum m <- momentum m + Delta."""
+
+  def __init__(self, eta, momentum=0.0):
+    self.eta, self.momentum, self.m = eta, momentum, 0.0
+
+  def __call__(self, theta, delta):
+    self.m = self.momentum * self.m + delta
+    return theta + self.eta * self.m
+
+
+class Adaptive:
+  """Algorithm 2 of "Adaptive Federated Optimization": `kind` is adagrad, adam or yogi."""
+
+  def __init__(self, kind, eta, beta1, beta2, tau):
+    self.kind, self.eta, self.beta1, self.beta2, self.tau = kind, eta, beta1, beta2, tau
+    self.m, self.v = 0.0, tau**2
+
+  def __call__(self, theta, delta):
+    square = delta**2
+    self.m = self.beta1 * self.m + (1 - self.beta1) * delta
+    if self.kind == 'adagrad':
+      self.v = self.v + square
+    elif self.kind == 'adam':
+      self.v = self.beta2 * self.v + (1 - self.beta2) * square
+    else:
+      self.v = self.v - (1 - self.beta2) * square * np.sign(self.v - square)
+    return theta + self.eta * self.m / (np.sqrt(self.v) + self.tau)
+
+
+class FedAvg:
+  """Federated averaging, and what the others share.
+
+  Args:
+    theta: theta^0.
+    clients: For each of the N clients (x [n_i, 5], y [n_i]).
+    server: The server optimizer: (theta, Delta) -> theta.
+    eta_l: The client rate as a function of the round t = 0, 1, ...
+    batch_size: Consecutive examples a step; None for all.
+    epochs: Passes over the examples.
+    clip: Largest norm of the corrected gradient, before weight decay.
+    weight_decay: Multiple of the weights added to the gradient.
+    by_examples: Whether the mean of the client models is weighted by n_i.
+
+  Attributes:
+    last_g: The g_i of the last round, by client number.
+  """
+
+  def __init__(
+    self,
+    theta,
+    clients,
+    *,
+    server,
+    eta_l,
+    batch_size=None,
+    epochs=1,
+    clip=None,
+    weight_decay=0.0,
+    by_examples=False,
+  ):
+    self.theta = self.theta_bar = np.asarray(theta, np.float64)
+    self.clients, self.server, self.eta_l = clients, server, eta_l
+    self.batch_size, self.epochs = batch_size, epochs
+    self.clip, self.weight_decay, self.by_examples = clip, weight_decay, by_examples
+    self.num_clients = len(clients)
+    self.t = 0
+    self.h = np.zeros_like(self.theta)
+    self.h_i = np.zeros((self.num_clients, self.theta.size))
+
+  def round(self, cohort):
+    """One round with the clients of these numbers."""
+    self.t += 1
+    rate = self.eta_l(self.t - 1)
+    g, steps = {}, {}
+    for i in cohort:
+      theta_i, steps[i] = self.train(i, rate)
+      g[i] = self.theta - theta_i
+    weights = [len(self.clients[i][1]) if self.by_examples else 1.0 for i in cohort]
+    g_bar = np.average([g[i] for i in cohort], axis=0, weights=weights)
+    last_theta_bar, self.theta_bar = self.theta_bar, self.theta - g_bar
+    self.last_g = g
+    h = self.new_h(cohort, g, g_bar, steps, rate, last_theta_bar - self.theta_bar)
+    for i in cohort:
+      self.h_i[i] = self.new_h_i(i, g[i], steps[i], rate)
+    self.h = h
+    self.theta = self.server(self.theta, self.delta(g_bar))
+
+  def train(self, i, rate):
+    """theta_i after its local steps, and K_i."""
+    x, y = self.clients[i]
+    size = self.batch_size or len(y)
+    theta_i, steps = self.theta, 0
+    for _ in range(self.epochs):
+      for start in range(0, len(y), size):
+        g = gradient(theta_i, x[start : start + size], y[start : start + size])
+        g = g + self.correction(i, theta_i)
+        if self.clip is not None:
+          g = g * min(1.0, self.clip / np.linalg.norm(g))
+        g = g + self.weight_decay * theta_i
+        theta_i = theta_i - rate * g
+        steps += 1
+    return theta_i, steps
+
+  def correction(self, i, theta_i):
+    """What is added to the local gradient."""
+    return 0.0
+
+  def new_h_i(self, i, g_i, steps, rate):
+    return self.h_i[i]
+
+  def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
+    return self.h
+
+  def delta(self, g_bar):
+    """What the server optimizer is handed."""
+    return -g_bar
+
+
+class FedProx(FedAvg):
+  """The gradient of mu/2 ||theta_i - theta||^2 added to each local step."""
+
+  def __init__(self, *args, mu, **options):
+    super().__init__(*args, **options)
+    self.mu = mu
+
+  def correction(self, i, theta_i):
+    return self.mu * (theta_i - self.theta)
+
+
+class Scaffold(FedAvg):
+  """Algorithm 1 of "SCAFFOLD" (Karimireddy et al., 2020); h_i is c_i and h is c."""
+
+  def __init__(self, *args, scaffold_option, **options):
+    super().__init__(*args, **options)
+    self.scaffold_option = scaffold_option
+
+  def correction(self, i, theta_i):
+    return self.h - self.h_i[i]
+
+  def new_h_i(self, i, g_i, steps, rate):
+    if self.scaffold_option == 1:
+      return gradient(self.theta, *self.clients[i])
+    return self.h_i[i] - self.h + g_i / (steps * rate)
+
+  def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
+    change = [self.new_h_i(i, g[i], steps[i], rate) - self.h_i[i] for i in cohort]
+    return self.h + np.sum(change, 0) / self.num_clients
+
+
+class ScaffoldM(Scaffold):
+  """SCAFFOLD/m; with unequal K each client's g_i is divided by its own K_i eta_l."""
+
+  def __init__(self, *args, **options):
+    super().__init__(*args, scaffold_option=2, **options)
+
+  def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
+    n, s = self.num_clients, len(cohort)
+    if len(set(steps.values())) == 1 and not self.by_examples:  # As Algorithm 1 prints it.
+      return (n - s) / n * self.h + s / (steps[cohort[0]] * rate * n) * g_bar
+    return (n - s) / n * self.h + sum(g[i] / (steps[i] * rate) for i in cohort) / n
+
+
+class FedDyn(FedAvg):
+  """h_i and the regulariser as Algorithm 1 prints them, mu inside h_i.
+
+  With `mean_examples` mu_i = mu mean_examples / n_i, which does not change from round to round.
+  """
+
+  def __init__(self, *args, mu, mean_examples=None, **options):
+    super().__init__(*args, **options)
+    n = [len(y) for _, y in self.clients]
+    self.mu = [mu if mean_examples is None else mu * mean_examples / n_i for n_i in n]
+
+  def correction(self, i, theta_i):
+    return -self.h_i[i] - self.mu[i] * (self.theta - theta_i)
+
+  def new_h_i(self, i, g_i, steps, rate):
+    return self.h_i[i] + self.mu[i] * g_i
+
+  def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
+    return self.h + len(cohort) / self.num_clients * g_bar
+
+  def delta(self, g_bar):
+    return -(g_bar + self.h)
+
+
+class AdaBest(FedAvg):
+  """AdaBest as Algorithm 1 prints it, mu inside h_i; h by equation (2).
+
+  Equation (2) supposes that the server takes theta_bar - h. With another server optimizer h is the
+  sum of the pseudo-gradients that Remark 3 says it equals (`by_series`).
+  """
+
+  def __init__(
+    self, *args, mu, beta, by_series=False, beta_decay=1.0, plateau_rounds=50, **options
+  ):
+    super().__init__(*args, **options)
+    self.mu, self.beta, self.by_series = mu, beta, by_series
+    self.beta_decay, self.plateau_rounds = beta_decay, plateau_rounds
+    self.norms, self.since = [], 0
+    self.last_round = np.zeros(self.num_clients)
+    self.history = []
+
+  def correction(self, i, theta_i):
+    return -self.h_i[i]
+
+  def new_h_i(self, i, g_i, steps, rate):
+    away = self.t - self.last_round[i]
+    self.last_round[i] = self.t
+    return self.h_i[i] / away + self.mu * g_i
+
+  def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
+    self.history.append(g_bar)
+    if not self.by_series:
+      h = self.beta * fall_of_theta_bar
+      self._decay_beta(np.linalg.norm(h))
+      return h
+    ages = np.arange(len(self.history), 0, -1)
+    return sum(self.beta**age * past for age, past in zip(ages, self.history))
+
+  def delta(self, g_bar):
+    return -(g_bar + self.h)
+
+  def _decay_beta(self, norm):
+    """beta shrinks after `plateau_rounds` rounds without a lower ||h|| since its highest."""
+    self.norms.append(norm)
+    peak = int(np.argmax(self.norms))
+    self.since = 0 if norm <= min(self.norms[peak:]) else self.since + 1
+    if self.since == self.plateau_rounds:
+      self.beta, self.since = self.beta * self.beta_decay, 0
+
+
+class UnbalancedAdaBest(AdaBest):
+  """mu_i = mu n-bar / n_i at use, n-bar the mean of the n_i that took part in earlier rounds.
+
+  Since mu_i changes with n-bar, h_i is stored without it.
+  """
+
+  def __init__(self, *args, **options):
+    super().__init__(*args, **options)
+    self.seen = []
+    self.mu_at_use, self.mu = self.mu, 1.0
+
+  def correction(self, i, theta_i):
+    n_bar = np.mean(self.seen) if self.seen else 0.0
+    return -self.mu_at_use * n_bar / len(self.clients[i][1]) * self.h_i[i]
+
+  def new_h(self, cohort, *arguments):
+    self.seen += [len(self.clients[i][1]) for i in cohort]
+    return super().new_h(cohort, *arguments)

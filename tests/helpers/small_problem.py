@@ -1,0 +1,116 @@
+"""A small federated problem for tests: seven unequal clients, a perceptron, and a round loop."""
+
+import numpy as np
+import tensorflow as tf
+
+from tests.helpers import oracle
+from tff_adaptive import models
+from tff_adaptive.client import whole_client
+
+NUM_EXAMPLES = (3, 11, 4, 8, 16, 5, 9)
+NUM_CLIENTS = len(NUM_EXAMPLES)
+
+
+def clients(seed=0, num_examples=NUM_EXAMPLES):
+  """Clients (x float32 [n, 5], y int32 [n]) whose inputs and labels are unlike each other's."""
+  rng = np.random.default_rng(seed)
+  made = []
+  for n in num_examples:
+    centre = rng.normal(size=5)
+    x = (centre + rng.normal(size=(n, 5))).astype(np.float32)
+    made.append((x, rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3)).astype(np.int32)))
+  return made
+
+
+def cohorts(rounds, size=3, seed=1):
+  """`rounds` cohorts of client numbers; in 10 rounds of 3 of 7 clients the gaps are unequal."""
+  rng = np.random.default_rng(seed)
+  return [list(rng.choice(NUM_CLIENTS, size, replace=False)) for _ in range(rounds)]
+
+
+def theta_0(seed=2):
+  """Initial weights as one vector, of float32 precision."""
+  return np.random.default_rng(seed).normal(size=sum(oracle.SIZES)).astype(np.float32)
+
+
+def model(theta=None, dtype=np.float32):
+  """The oracle's perceptron as a `tff_adaptive.models.Model`, which takes a client axis."""
+
+  def forward(weights, x, training, seed):
+    del training, seed
+    w, a, v, c = weights
+    hidden = tf.tanh(tf.cast(x, w.dtype) @ w + a[..., tf.newaxis, :])
+    return hidden @ v + c[..., tf.newaxis, :]
+
+  return models.Model(
+    initial_weights=[w.astype(dtype) for w in oracle.unpack(theta_0() if theta is None else theta)],
+    forward=forward,
+    example_loss=models.sparse_cross_entropy,
+    x_spec=tf.TensorSpec([None, 5], tf.float32),
+    y_spec=tf.TensorSpec([None], tf.int32),
+    metrics={'accuracy': models.accuracy},
+    client_axis=True,
+  )
+
+
+def element(data, number):
+  """A client's dataset of one element, as the processes take it."""
+  return whole_client.dataset(*data, number)
+
+
+class Run:
+  """Runs a process, stateful or not, and keeps its clients' states.
+
+  Attributes:
+    state: The server state.
+    client_states: Client number -> its state, for clients that took part.
+    metrics: Those of the last round.
+  """
+
+  def __init__(self, process, data):
+    self.process, self.data = process, data
+    self.state = process.initialize()
+    self.client_states = {}
+    self.metrics = None
+    self.is_stateful = hasattr(process, 'initial_client_state')
+
+  def round(self, cohort):
+    """One round with the clients of these numbers."""
+    batch = [element(self.data[i], i) for i in cohort]
+    if not self.is_stateful:
+      output = self.process.next(self.state, batch)
+      self.state, self.metrics = output.state, output.metrics
+      return self
+    initial = self.process.initial_client_state
+    before = [self.client_states.get(i, initial) for i in cohort]
+    self.state, after, self.metrics = self.process.next(self.state, before, batch)
+    self.client_states.update(
+      (i, tf.nest.map_structure(np.asarray, s)) for i, s in zip(cohort, after)
+    )
+    return self
+
+  def rounds(self, all_cohorts):
+    """Several rounds."""
+    for cohort in all_cohorts:
+      self.round(cohort)
+    return self
+
+  @property
+  def theta(self):
+    """The cloud model as one float64 vector."""
+    return oracle.pack(self.state.global_model_weights.trainable)
+
+  @property
+  def theta_bar(self):
+    """The mean of the client models as one float64 vector."""
+    return oracle.pack(self.state.inference_weights.trainable)
+
+  @property
+  def h(self):
+    """The server's estimate as one float64 vector."""
+    return oracle.pack(self.state.correction['h'])
+
+  def h_i(self, number):
+    """A client's estimate as one float64 vector; zeros before its first round."""
+    state = self.client_states.get(number, self.process.initial_client_state)
+    return oracle.pack(state['h'])

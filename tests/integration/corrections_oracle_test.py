@@ -1,0 +1,223 @@
+"""Ten rounds of each algorithm against the NumPy oracle, three of seven unequal clients a round."""
+
+import types
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.helpers import oracle, small_problem
+from tff_adaptive import algorithms, execution, optimizers, schedules
+from tff_adaptive.client.batching import Batching
+
+ROUNDS = 10
+N = small_problem.NUM_CLIENTS
+
+# The server optimizers, this project's and the oracle's.
+SERVERS = {
+  'sgd': lambda: (optimizers.build_sgdm(1.0), oracle.Sgd(1.0)),
+  'sgdm': lambda: (optimizers.build_sgdm(0.5, 0.9), oracle.Sgd(0.5, 0.9)),
+  'adagrad': lambda: (
+    optimizers.build_adagrad(0.1, tau=0.01),
+    oracle.Adaptive('adagrad', 0.1, 0.0, None, 0.01),
+  ),
+  'adam': lambda: (
+    optimizers.build_adam(0.1, tau=0.01),
+    oracle.Adaptive('adam', 0.1, 0.9, 0.99, 0.01),
+  ),
+  'yogi': lambda: (
+    optimizers.build_yogi(0.1, beta1=0.8, beta2=0.95, tau=0.01),
+    oracle.Adaptive('yogi', 0.1, 0.8, 0.95, 0.01),
+  ),
+}
+
+SMALL = dict(batch_size=4, epochs=2)  # K_i from 2 to 8, most last batches of an epoch smaller.
+WHOLE = dict(batch_size=None, epochs=3)
+CLIP = dict(clip_norm=0.3)
+DECAY = dict(weight_decay=0.05)
+FADING = dict(fading=0.9)
+EXAMPLES = dict(client_weighting='examples')
+
+ORACLES = {
+  'fed_avg': oracle.FedAvg,
+  'fed_prox': oracle.FedProx,
+  'scaffold': oracle.Scaffold,
+  'scaffold_m': oracle.ScaffoldM,
+  'fed_dyn': oracle.FedDyn,
+  'ada_best': oracle.AdaBest,
+}
+
+
+class Case(NamedTuple):
+  """An algorithm with its options, a server optimizer and how clients train."""
+
+  name: str
+  server: str
+  training: dict
+  options: Mapping = types.MappingProxyType({})
+  by_series: bool = False  # AdaBest's h in the oracle: by Remark 3, not by equation (2).
+
+  def __str__(self):
+    return '-'.join([self.name, self.server, *(f'{k}={v}' for k, v in self.options.items())])
+
+
+CASES = [
+  Case('fed_avg', 'sgd', {**SMALL, **DECAY, **EXAMPLES}),
+  Case('fed_avg', 'adagrad', {**WHOLE, **FADING}),
+  Case('fed_prox', 'sgd', {**SMALL, **CLIP, **EXAMPLES}, {'mu': 0.5}),
+  Case('fed_prox', 'adam', {**SMALL, **DECAY}, {'mu': 0.5}),
+  Case('scaffold', 'sgd', {**SMALL, **FADING}, {'scaffold_option': 1}),
+  Case('scaffold', 'yogi', {**WHOLE, **CLIP}, {'scaffold_option': 1}),
+  Case('scaffold', 'sgd', {**SMALL, **DECAY, **FADING}, {'scaffold_option': 2}),
+  Case('scaffold', 'sgdm', {**SMALL, **CLIP, **EXAMPLES}, {'scaffold_option': 2}),
+  Case('scaffold_m', 'sgd', {**WHOLE, **FADING}),
+  Case('scaffold_m', 'adagrad', {**SMALL, **DECAY, **EXAMPLES}),
+  Case('fed_dyn', 'sgd', {**SMALL, **CLIP, **DECAY, **FADING}, {'mu': 0.2}),
+  Case('fed_dyn', 'adam', {**SMALL, **EXAMPLES}, {'mu': 0.2, 'mean_examples': 8.0}),
+  Case('ada_best', 'sgd', {**SMALL, **CLIP, **DECAY, **FADING}, {'mu': 0.2, 'beta': 0.8}),
+  Case('ada_best', 'yogi', {**WHOLE, **DECAY}, {'mu': 0.2, 'beta': 0.8}, by_series=True),
+  Case(
+    'ada_best',
+    'sgdm',
+    {**SMALL, **EXAMPLES},
+    {'mu': 0.2, 'beta': 0.6, 'scale_mu': True},
+    by_series=True,
+  ),
+  Case(
+    'ada_best',
+    'sgd',
+    {**SMALL},
+    {'mu': 0.2, 'beta': 0.8, 'beta_decay': 0.5, 'plateau_rounds': 1},
+  ),
+]
+
+
+def _build(case):
+  """The process and the oracle of a case, ready to run."""
+  training = {'client_weighting': 'uniform', **case.training}
+  factor = training.pop('fading', 1.0)
+  batching = Batching(training.pop('batch_size'), epochs=training.pop('epochs'), shuffle=False)
+  process_server, oracle_server = SERVERS[case.server]()
+  options = dict(
+    client_learning_rate=schedules.RoundDecay(0.2, factor=factor), batching=batching, **training
+  )
+  model = small_problem.model()
+  if case.name == 'fed_avg':
+    process = algorithms.build_fed_opt(model, None, process_server, **options)
+  else:
+    if case.name in ('scaffold', 'scaffold_m', 'fed_dyn'):
+      options['num_clients'] = N
+    options.update(server_optimizer=process_server, **case.options)
+    process = algorithms.build(case.name, model, **options)
+  oracle_class, oracle_options = ORACLES[case.name], dict(case.options)
+  if oracle_options.pop('scale_mu', False):
+    oracle_class = oracle.UnbalancedAdaBest
+  if case.by_series:
+    oracle_options['by_series'] = True
+  expected = oracle_class(
+    small_problem.theta_0(),
+    small_problem.clients(),
+    server=oracle_server,
+    eta_l=lambda t: 0.2 * factor**t,
+    batch_size=batching.batch_size,
+    epochs=batching.epochs,
+    clip=training.get('clip_norm'),
+    weight_decay=training.get('weight_decay', 0.0),
+    by_examples=training['client_weighting'] == 'examples',
+    **oracle_options,
+  )
+  return small_problem.Run(process, small_problem.clients()), expected
+
+
+def _mu_in_h_i(case, i):
+  """What the oracle, as the paper prints it, multiplies into h_i, and the project does not."""
+  mu = case.options.get('mu', 1.0)
+  if 'mean_examples' in case.options:
+    mu *= case.options['mean_examples'] / small_problem.NUM_EXAMPLES[i]
+  return 1.0 if case.options.get('scale_mu') else mu
+
+
+def _close(what, found, wanted):
+  """Compares relative to the largest entry; float32 rounds at 6e-8, and h_i is a difference."""
+  error = np.abs(found - wanted).max()
+  assert error <= 1e-5 * max(np.abs(wanted).max(), 1e-2), f'{what}: {error}'
+
+
+def _compare(case, **engine):
+  with execution.graph_context(**engine):
+    run, expected = _build(case)
+    for cohort in small_problem.cohorts(ROUNDS):
+      run.round(cohort)
+      expected.round(cohort)
+  _close('theta', run.theta, expected.theta)
+  if run.is_stateful:
+    _close('theta_bar', run.theta_bar, expected.theta_bar)
+    _close('h', run.h, expected.h)
+    if 'beta_decay' in case.options:
+      assert expected.beta < case.options['beta']  # The plateau was met.
+      assert float(run.state.correction['beta']) == pytest.approx(expected.beta)
+    for i in range(N):
+      _close(f'h_{i}', _mu_in_h_i(case, i) * run.h_i(i), expected.h_i[i])
+
+
+@pytest.mark.parametrize('case', CASES, ids=str)
+def test_ten_rounds_equal_the_formulas(case):
+  _compare(case)
+
+
+@pytest.mark.parametrize('case', [CASES[4], CASES[12]], ids=str)
+def test_so_do_clients_that_train_together(case):
+  """Two at a time, of unequal sizes, and the third alone."""
+  _compare(case, clients_per_step=2)
+
+
+def test_the_metrics_describe_the_round():
+  with execution.graph_context():
+    run, expected = _build(CASES[-3])
+    cohorts = small_problem.cohorts(3)
+    for cohort in cohorts:
+      run.round(cohort)
+      before = expected.theta
+      expected.round(cohort)
+  updates = run.metrics['client_work']['updates']
+  norms = np.array([np.linalg.norm(g_i) for g_i in expected.last_g.values()])
+  g_bar = before - expected.theta_bar
+  wanted = {
+    'update_norm_mean': norms.mean(),
+    'update_norm_std': norms.std(),
+    'update_spread': np.sqrt(np.mean(norms**2) - g_bar @ g_bar),
+    'aggregate_norm': np.linalg.norm(g_bar),
+    'theta_norm': np.linalg.norm(expected.theta),
+    'h_norm': np.linalg.norm(expected.h),
+    'h_i_norm_mean': np.mean([np.linalg.norm(expected.h_i[i]) / 0.2 for i in cohort]),
+    'first_time_clients': len(set(cohort) - set(cohorts[0]) - set(cohorts[1])),
+    'non_finite_clients': 0,
+  }
+  assert {name: float(value) for name, value in updates.items()} == pytest.approx(wanted, rel=1e-4)
+
+
+def test_the_cohorts_leave_clients_away_for_unequal_times():
+  """What the cases above need, so that AdaBest's 1 / (t - t'_i) and SCAFFOLD's N matter."""
+  away = set()
+  last = dict.fromkeys(range(N), 0)
+  for t, cohort in enumerate(small_problem.cohorts(ROUNDS), 1):
+    away |= {t - last[i] for i in cohort if last[i]}
+    last.update(dict.fromkeys(cohort, t))
+  assert {1, 2, 3} <= away
+  assert all(last.values())
+
+
+def test_the_oracle_has_the_gradient_of_its_loss():
+  def loss(theta):
+    w, a, v, c = oracle.unpack(theta)
+    scores = np.tanh(x @ w + a) @ v + c
+    return np.mean(np.log(np.exp(scores).sum(1)) - scores[np.arange(len(y)), y])
+
+  x, y = small_problem.clients()[1]
+  x = x.astype(np.float64)
+  theta = small_problem.theta_0().astype(np.float64)
+  found = oracle.gradient(theta, x, y)
+  for k in range(theta.size):
+    e = 1e-5 * np.eye(theta.size)[k]
+    assert found[k] == pytest.approx((loss(theta + e) - loss(theta - e)) / 2e-5, abs=1e-8)

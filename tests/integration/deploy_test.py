@@ -1,0 +1,95 @@
+"""deploy/: accepted by the linters of Docker and Kubernetes, and true to the commands' flags."""
+
+import glob
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from scripts.cli import flags, resolve
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_DOCKERFILE = os.path.join(_ROOT, 'deploy', 'Dockerfile')
+_MANIFESTS = sorted(glob.glob(os.path.join(_ROOT, 'deploy', '*.yaml')))
+
+
+def _lint(*command):
+  program = os.path.join(os.path.dirname(sys.executable), command[0])
+  return subprocess.run([program, *command[1:]], capture_output=True, text=True)
+
+
+def _objects(path):
+  with open(path, encoding='utf-8') as file:
+    return {o['kind']: o for o in yaml.safe_load_all(file)}
+
+
+def _cluster(objects):
+  if 'RayCluster' in objects:
+    return objects['RayCluster']['spec']
+  return objects['RayJob']['spec']['rayClusterSpec']
+
+
+def test_dockerfile_passes_hadolint(tmp_path):
+  result = _lint('hadolint', _DOCKERFILE)
+  assert result.returncode == 0, result.stdout + result.stderr
+  bad = tmp_path / 'Dockerfile'
+  bad.write_text('FROM python:latest\nRUN cd /tmp\n')
+  assert _lint('hadolint', str(bad)).returncode != 0
+
+
+@pytest.mark.parametrize('path', _MANIFESTS, ids=os.path.basename)
+def test_manifests_pass_kubernetes_validate(path, tmp_path):
+  """KubeRay's own kinds have no schema there: their pods are validated as pods."""
+  objects = _objects(path)
+  spec = _cluster(objects)
+  groups = [spec['headGroupSpec'], *spec['workerGroupSpecs']]
+  templates = [group['template'] for group in groups]
+  if 'RayJob' in objects:
+    templates.append(objects['RayJob']['spec']['submitterPodTemplate'])
+  plain = [o for kind, o in objects.items() if not kind.startswith('Ray')]
+  for i, template in enumerate(templates):
+    pod = {'apiVersion': 'v1', 'kind': 'Pod', **template}
+    pod['metadata'] = {'name': f'pod-{i}', **template['metadata']}
+    plain.append(pod)
+  shown = tmp_path / 'objects.yaml'
+  shown.write_text(yaml.safe_dump_all(plain))
+  result = _lint('kubernetes-validate', '--strict', str(shown))
+  assert result.returncode == 0, result.stdout + result.stderr
+  assert result.stdout.count('passed') + result.stderr.count('passed') == len(plain)
+  plain[-1]['spec']['containers'][0]['resources'] = 'four'
+  shown.write_text(yaml.safe_dump_all(plain))
+  assert _lint('kubernetes-validate', '--strict', str(shown)).returncode != 0
+
+
+@pytest.mark.parametrize('path', _MANIFESTS, ids=os.path.basename)
+def test_a_cluster_asks_for_a_token_and_lets_its_own_pods_alone_in(path):
+  ray = pytest.importorskip('ray')
+  objects = _objects(path)
+  spec = _cluster(objects)
+  assert spec['rayVersion'] == ray.__version__
+  assert spec['authOptions'] == {'mode': 'token'}
+  policy = objects['NetworkPolicy']['spec']
+  (label,) = policy['podSelector']['matchLabels'].items()
+  for group in (spec['headGroupSpec'], *spec['workerGroupSpecs']):
+    assert label in group['template']['metadata']['labels'].items()
+    (container,) = group['template']['spec']['containers']
+    assert container['securityContext']['allowPrivilegeEscalation'] is False
+  peers = policy['ingress'][0]['from']
+  assert peers[0] == {'podSelector': {'matchLabels': dict([label])}}
+
+
+def test_the_jobs_command_is_one_that_the_trainer_takes():
+  spec = _objects(os.path.join(_ROOT, 'deploy', 'ray-job.yaml'))['RayJob']['spec']
+  program, script, *arguments = shlex.split(spec['entrypoint'])
+  assert (program, script) == ('python', 'scripts/train.py')
+  pytest.importorskip('ray')
+  settings = resolve.resolve(flags.parse([script, *arguments]))
+  assert settings.ray == 'auto'
+  group = spec['rayClusterSpec']['workerGroupSpecs'][0]
+  workers = group['replicas'] * int(group['rayStartParams']['num-cpus'])
+  assert settings.subrounds >= workers / settings.cpus_per_worker
+  mounts = spec['rayClusterSpec']['headGroupSpec']['template']['spec']['containers'][0]
+  assert any(settings.output_dir.startswith(m['mountPath']) for m in mounts['volumeMounts'])

@@ -1,0 +1,78 @@
+"""The documentation: it builds without a warning and without a network, and names what exists."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = [
+  *(ROOT / name for name in ('README.md', 'BUILD_NOTES.md', 'CONTRIBUTING.md')),
+  *sorted((ROOT / 'docs').glob('*.md')),
+  *sorted((ROOT / 'docs').glob('[!r]*/*.md')),
+]
+LOCKS = ('requirements.lock', 'requirements-gpu.lock')
+
+
+@pytest.fixture(scope='module')
+def site(tmp_path_factory):
+  """The built site."""
+  folder = tmp_path_factory.mktemp('site')
+  result = subprocess.run(
+    [sys.executable, '-m', 'mkdocs', 'build', '--strict', '--site-dir', str(folder)],
+    cwd=ROOT,
+    env={**os.environ, 'NO_MKDOCS_2_WARNING': '1'},
+    capture_output=True,
+    text=True,
+    timeout=280,
+    check=False,
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  return folder
+
+
+def test_it_shows_the_api_from_the_docstrings(site):
+  algorithms = (site / 'api' / 'algorithms.html').read_text(encoding='utf-8')
+  for name in ('build_fed_yogi', 'build_ada_best', 'build_drift_corrected'):
+    assert f'.{name}"' in algorithms
+  assert 'client_learning_rate' in algorithms
+
+
+def test_its_pages_fetch_nothing_from_elsewhere(site):
+  fetched = re.compile(
+    r'(?:<script[^>]*\ssrc|<link[^>]*stylesheet[^>]*\shref|<img[^>]*\ssrc)="(https?:[^"]*)'
+  )
+  for page in site.rglob('*.html'):
+    assert fetched.findall(page.read_text(encoding='utf-8')) == [], page
+
+
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_files_that_a_page_names_exist(page):
+  text = page.read_text(encoding='utf-8')
+  # Paths from the root in text, such as tff_adaptive/costs.py and tests/helpers/; links of pages.
+  paths = re.findall(
+    r'(?<![\w/.])((?:tff_adaptive|tasks|tests|scripts|docs|results|deploy)/[\w./]*\w/?)', text
+  )
+  missing = [p for p in paths if not (ROOT / p).exists() and not list(ROOT.glob(p + '.*'))]
+  assert missing == []
+  links = re.findall(r'\]\((?!https?:)([^)#]+)', text)
+  assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize('lock', LOCKS)
+def test_every_package_of_a_lock_has_a_hash_and_no_lock_names_an_index(lock):
+  text = (ROOT / lock).read_text(encoding='utf-8')
+  packages = re.split(r'\n(?=[a-z0-9])', text)[1:]
+  assert len(packages) > 5
+  assert [p.split('==')[0] for p in packages if '--hash=sha256:' not in p] == []
+  assert 'http' not in text
+  assert '--index-url' not in text
+
+
+def test_the_installation_checks_the_hashes():
+  script = (ROOT / 'scripts' / 'env' / 'setup_env.sh').read_text(encoding='utf-8')
+  for lock in LOCKS:
+    assert f'pip install --require-hashes --no-deps -r {lock}' in script

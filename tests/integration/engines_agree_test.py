@@ -1,0 +1,127 @@
+"""The graph engine gives the states and metrics that TFF's native context gives."""
+
+import collections
+
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import engines, processes
+from tff_adaptive import algorithms
+from tff_adaptive.client import batching
+
+
+def assert_same_rounds(native, graph, process, cohorts, **tolerances):
+  """Runs some rounds in both engines, each with its own state, from the same first state."""
+  state = engines.run(native, process.initialize)
+  engines.assert_same(engines.run(graph, process.initialize), state, values=False)
+  states = {native: state, graph: state}
+  for t, cohort in enumerate(cohorts):
+    expected = engines.run(native, process.next, states[native], cohort)
+    found = engines.run(graph, process.next, states[graph], cohort)
+    engines.assert_same(found, expected, where=f'round {t}', **tolerances)
+    states = {native: expected.state, graph: found.state}
+
+
+@pytest.mark.parametrize('name', processes.PROCESSES)
+def test_learning_process(native, graph, name):
+  process = processes.PROCESSES[name]()
+  assert_same_rounds(native, graph, process, processes.cohorts())
+
+
+def test_compression_up_to_its_quantization_step(native, graph):
+  compressed = tff.aggregators.EncodedSumFactory.quantize_above_threshold(8, threshold=2)
+  process = processes.fed_avg(model_aggregator=tff.aggregators.MeanFactory(compressed))
+  # The rounding is random; an update lies in [-1, 1], so that a step is at most 2 / 255.
+  assert_same_rounds(native, graph, process, processes.cohorts(), atol=0.01)
+
+
+def test_k_means(native, graph):
+  process = tff.learning.algorithms.build_fed_kmeans(2, (processes.FEATURES,), random_seed=(1, 2))
+  points = [list(processes.examples(i, 6)['x']) for i in range(3)]
+  assert_same_rounds(native, graph, process, [points[:2], points[2:]])
+
+
+def test_preprocessing_with_a_table(native, graph):
+  process = processes.preprocessed()
+  cohorts = [[['yes', 'no', 'yes'], ['no']], [['perhaps', 'yes']]]
+  assert_same_rounds(native, graph, process, cohorts)
+
+
+def test_personalization_evaluation(native, graph):
+  def evaluate(model, data):
+    add_loss = lambda total, batch: total + model.forward_pass(batch).loss  # noqa: E731
+    return collections.OrderedDict(loss=data.batch(2).reduce(0.0, add_loss))
+
+  def personalize():
+    def train(model, train_data, test_data, context=None):
+      del context
+      for variable in model.trainable_variables:
+        variable.assign_add(0.01 * tf.ones_like(variable))
+      del train_data
+      return evaluate(model, test_data)
+
+    return train
+
+  computation = tff.learning.algorithms.build_personalization_eval_computation(
+    processes.keras_model, collections.OrderedDict(shift=personalize), evaluate, max_num_clients=9
+  )
+  process = processes.PROCESSES['weighted_fed_avg']()
+  weights = process.get_model_weights(engines.run(native, process.initialize))
+  data = [
+    collections.OrderedDict(
+      train_data=processes.dataset(i, 4).unbatch(), test_data=processes.dataset(i, 3).unbatch()
+    )
+    for i in range(2)
+  ]
+  expected = engines.run(native, computation, weights, data)
+  engines.assert_same(engines.run(graph, computation, weights, data), expected)
+
+
+RATES = dict(client_learning_rate=0.1, server_learning_rate=0.05)
+WHOLE = [
+  processes.whole(*clients) for clients in ([(1, 5), (2, 2), (3, 7)], [(4, 1), (3, 7)], [(5, 2)])
+]
+
+
+def test_own_stateless_process_with_whole_arrays(native, graph):
+  process = algorithms.build(
+    'fed_yogi', processes.linear_model(), batching=batching.Batching(2, epochs=2), **RATES
+  )
+  assert_same_rounds(native, graph, process, WHOLE)
+
+
+def test_own_stateless_process_with_a_keras_model(native, graph):
+  process = algorithms.build('fed_yogi', processes.keras_model, **RATES)
+  assert_same_rounds(native, graph, process, processes.cohorts())
+
+
+def stateful_rounds(context, process, state, cohorts):
+  """Rounds of a stateful process; the states of a round go to the same places in the next."""
+  outputs, client_states = [], []
+  for cohort in cohorts:
+    if len(cohort) != len(client_states):
+      first = [process.initial_client_state] * len(cohort)
+      client_states = (list(client_states) + first)[: len(cohort)]
+    state, client_states, metrics = engines.run(context, process.next, state, client_states, cohort)
+    outputs.append((state, list(client_states), metrics))
+  return outputs
+
+
+@pytest.mark.parametrize('form', ['whole', 'batches'])
+def test_own_stateful_process(native, graph, form):
+  if form == 'whole':
+    process = algorithms.build(
+      'scaffold',
+      processes.linear_model(),
+      num_clients=6,
+      client_learning_rate=0.1,
+      batching=batching.Batching(2),
+    )
+    cohorts = [WHOLE[0], WHOLE[0], WHOLE[1]]
+  else:
+    process = algorithms.build('ada_best', processes.keras_model, client_learning_rate=0.1)
+    cohorts = [processes.cohorts()[0], processes.cohorts()[2], processes.cohorts()[1]]
+  state = engines.run(native, process.initialize)
+  expected = stateful_rounds(native, process, state, cohorts)
+  engines.assert_same(stateful_rounds(graph, process, state, cohorts), expected)

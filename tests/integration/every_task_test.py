@@ -1,0 +1,80 @@
+"""Every task of the catalogue loads, has data as its model declares them, and learns."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tasks
+from tasks import catalog
+from tests.helpers import task_data
+
+FILES = {
+  'emnist_cr': ['emnist_all.sqlite'],
+  'emnist_ae': ['emnist_all.sqlite'],
+  'shakespeare': ['shakespeare.sqlite'],
+  'stackoverflow_nwp': ['stackoverflow.sqlite', 'datasets'],
+  'stackoverflow_lr': ['stackoverflow.sqlite', 'datasets'],
+  'cifar100': ['cifar100.sqlite'],
+  'cifar10': ['cifar10_lossless.npz'],
+  'emnist_letters': ['letters.npz'],
+  'cifar10_cnn': ['cifar10_lossless.npz'],
+  'cifar100_cnn': ['cifar100.npz'],
+  'mnist_skewed': ['mnist_digits.npz'],
+  'mnist_2nn': ['mnist_digits.npz'],
+  'mnist_cnn': ['mnist_digits.npz'],
+}
+STEPS = 4
+
+
+def assert_same_in_a_plain_graph(model, x, y):
+  """TFF builds plain graphs, where `==` on tensors compares objects and shapes may be unknown."""
+  seed = tf.constant([1, 2])
+  weights = model.initial_weights[0]
+  expected = model.loss_and_metrics(tuple(map(tf.constant, weights)), x, y, seed=seed)
+  with tf.Graph().as_default():
+    inputs = [tf.compat.v1.placeholder(s.dtype, s.shape) for s in model.input_spec.values()]
+    made = model.loss_and_metrics(
+      tuple(map(tf.constant, weights)), *inputs, seed=tf.constant([1, 2])
+    )
+    with tf.compat.v1.Session() as session:
+      made = session.run(made, dict(zip(inputs, (x, y))))
+  for a, b in zip(made, expected):
+    np.testing.assert_allclose(a, b, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'name', [pytest.param(n, marks=task_data.needs(*FILES.get(n, []))) for n in catalog.names()]
+)
+def test_the_task_learns(name):
+  task = tasks.load(name, task_data.DATA_DIR)
+  values = {**catalog.sizes(name), **catalog.rates(name, 'sgd')}
+  model = task.build_model(0)
+  assert task.metric in model.metric_names
+  assert values['clients_per_round'] <= len(task.train)
+  assert catalog.num_clients(name, {}) in (None, len(task.train))
+  client = task.train.load(task.train.client_ids[-1])
+  parts = [client, task.validation] + ([] if task.test is None else [task.test])
+  for part in parts:
+    for key, spec in model.input_spec.items():
+      assert part[key].dtype == spec.dtype.as_numpy_dtype, key
+      assert spec.shape.is_compatible_with(part[key].shape), key
+  x, y = (tf.constant(client[k][: values['batch_size']]) for k in ('x', 'y'))
+  assert_same_in_a_plain_graph(model, x.numpy(), y.numpy())
+
+  @tf.function(autograph=False)
+  def step(weights):
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      loss, _ = model.loss_and_metrics(weights, x, y)
+    gradients = map(tf.convert_to_tensor, tape.gradient(loss, weights))
+    # A tenth of the default, so that the loss of one batch falls in every step or nearly.
+    rate = values['client_learning_rate'] / 10
+    return loss, tuple(w - rate * g for w, g in zip(weights, gradients))
+
+  weights, losses = tuple(map(tf.constant, model.initial_weights[0])), []
+  for _ in range(STEPS):
+    loss, weights = step(weights)
+    losses.append(float(loss))
+  assert np.isfinite(losses).all()
+  assert losses[-1] < losses[0], losses

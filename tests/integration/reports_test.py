@@ -1,0 +1,177 @@
+"""Tables and figures against numbers worked out by hand."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from scripts import report
+from tff_adaptive.reports import figures, runs, tables
+
+
+def _make(folder, values, column='validation_accuracy', **settings):
+  """Writes a run whose `column` has `values`, one every other round from round 0."""
+  os.makedirs(folder)
+  settings = {'algorithm': 'fed_avg', 'seed': 0, 'rounds': 2 * len(values) - 2, **settings}
+  with open(os.path.join(folder, 'config.json'), 'w') as file:
+    json.dump({'settings': settings}, file)
+  with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
+    file.write(f'round,{column},train_loss,seconds_round\n')
+    for t in range(2 * len(values) - 1):
+      value = '' if t % 2 else repr(values[t // 2])
+      file.write(f'{t},{value},{t / 10!r},0.5\n')
+    file.write('99,0.1')  # A line that is being written.
+
+
+@pytest.fixture
+def folder(tmp_path):
+  _make(tmp_path / 'a0', [0.0, 0.4, 0.8], seed=0)
+  _make(tmp_path / 'a1', [0.0, 0.6, 0.6], seed=1)
+  _make(tmp_path / 'b', [0.1, 0.2, 0.3], algorithm='ada_best', mu=0.02, server_optimizer='yogi')
+  return str(tmp_path)
+
+
+def test_runs_that_differ_in_their_seed_are_one_group(folder):
+  found = runs.find_runs([folder])
+  assert [len(run.rows) for run in found] == [5, 5, 5]
+  groups = runs.group(found)
+  assert {k: len(v) for k, v in groups.items()} == {'fed_avg': 2, 'ada_best': 1}
+  groups = runs.group(found, ['algorithm', 'server_optimizer'])
+  assert list(groups) == ['fed_avg', 'ada_best, yogi on the server']
+  with pytest.raises(ValueError, match='same seed'):
+    runs.group([found[0], found[0]])
+  with pytest.raises(ValueError, match="'size'"):
+    runs.group(found, ['size'])
+  with pytest.raises(ValueError, match='no run in'):
+    runs.find_runs([folder + '/a0', folder + '/nothing'])
+
+
+def test_labels_name_only_what_does_not_follow_from_the_rest(tmp_path):
+  _make(tmp_path / '1', [0.0], algorithm='fed_avg', server_optimizer='sgd', tau=None)
+  _make(tmp_path / '2', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.1)
+  _make(tmp_path / '3', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.2)
+  groups = runs.group(runs.find_runs([str(tmp_path)]))
+  assert list(groups) == ['fed_avg', 'fed_yogi, tau=0.1', 'fed_yogi, tau=0.2']
+
+
+def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
+  groups = runs.group(runs.find_runs([folder]))
+  table = tables.comparison(groups, 'validation_accuracy', target=0.6)
+  lines = [[cell.strip() for cell in line.split('|')[1:-1]] for line in table.splitlines()]
+  # The initial model, round 0, is not in the mean: (0.4 + 0.8) / 2 and (0.6 + 0.6) / 2.
+  assert lines[2] == ['fed_avg', '2', '4', '0.6000 ± 0.0000', '0.7000 ± 0.1414', '3 ± 1', '0.5000']
+  assert lines[3] == ['ada_best', '1', '4', '0.2500', '0.3000', 'not reached', '0.5000']
+  with pytest.raises(ValueError, match='no values of'):
+    tables.comparison(groups, 'validation_loss')
+
+
+def test_errors_are_better_low(tmp_path):
+  for name in ('loss', 'mse', 'mae', 'accuracy'):
+    _make(tmp_path / name, [0.4, 0.3, 0.2], f'validation_{name}')
+    run = runs.read_run(str(tmp_path / name))
+    expected = 0 if name == 'accuracy' else 2
+    assert tables.rounds_to(run, f'validation_{name}', 0.35) == expected
+
+
+def test_the_heading_says_how_many_evaluations_the_mean_is_over(tmp_path):
+  def heading(*names):
+    groups = runs.group(runs.find_runs([str(tmp_path / name) for name in names]), ['tau'])
+    return tables.comparison(groups, 'validation_accuracy').splitlines()[0]
+
+  _make(tmp_path / 'a', [0.1, 0.2], tau=1)
+  _make(tmp_path / 'b', [0.1, 0.2, 0.3, 0.4], tau=2)
+  assert 'mean of last 100 rounds (1 evaluation) |' in heading('a')
+  assert 'mean of last 100 rounds (3 evaluations) |' in heading('b')
+  assert 'mean of last 100 rounds (1 to 3 evaluations) |' in heading('a', 'b')
+
+
+def test_a_column_of_every_round_has_the_mean_of_its_last_rounds(tmp_path):
+  _make(tmp_path / 'a', [9.0, 1.0, 2.0, 6.0], 'h_norm')
+  table = tables.comparison(runs.group(runs.find_runs([str(tmp_path)])), 'h_norm')
+  assert '| h norm, mean of last 100 rounds | h norm, last |' in table
+  assert '| 3.0000 | 6.0000 |' in table  # Without round 0.
+
+
+def test_a_run_without_rounds_is_left_out_and_reported(folder, tmp_path, capsys):
+  for name, content in (('new', None), ('newer', ''), ('header', 'round,train_loss\n')):
+    _make(tmp_path / 'more' / name, [0.0])
+    path = tmp_path / 'more' / name / 'metrics.csv'
+    path.unlink()
+    if content is not None:
+      path.write_text(content)
+  assert report.main(['report.py', folder]) == 0
+  captured = capsys.readouterr()
+  assert captured.out.count('\n') == 4
+  assert captured.err.count(' has no rounds yet') == 3
+  assert report.main(['report.py', f'{folder}/more']) == 2
+  assert 'none of the runs has rounds yet' in capsys.readouterr().err
+
+
+def test_without_a_metric_the_tables_take_the_tasks(tmp_path, capsys):
+  def rows(columns):
+    return [{'round': 0.0, **dict.fromkeys(columns.split(), 1.0)}]
+
+  for columns, chosen in (
+    ('validation_loss validation_read validation_accuracy train_accuracy', 'accuracy'),
+    ('validation_loss validation_recall_at_5 validation_precision', 'recall_at_5'),
+    ('validation_loss validation_mse validation_mae', 'mse'),
+    ('validation_loss train_error', 'loss'),
+  ):
+    run = runs.Run('x', {}, rows(columns))
+    assert tables.default_metric([run]) == f'validation_{chosen}'
+    other = runs.Run('y', {}, rows('validation_loss validation_other'))
+    assert tables.default_metric([run, other]) == 'validation_loss'
+  with pytest.raises(ValueError, match='name a column'):
+    tables.default_metric([runs.Run('x', {}, rows('train_loss'))])
+  _make(tmp_path / 'a', [0.4, 0.2], 'validation_mse')
+  assert report.main(['report.py', str(tmp_path)]) == 0
+  assert '| validation mse, last |' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf'), -float('inf')])
+def test_a_run_that_diverged_has_its_place_in_table_and_figure(folder, tmp_path, value, capsys):
+  _make(tmp_path / 'a2', [0.0, 0.5, value], seed=2)
+  assert report.main(['report.py', folder, f'--output={tmp_path}/x']) == 0
+  captured = capsys.readouterr()
+  assert f'| {np.mean([0.8, value]):.4f} ± nan |' in captured.out
+  assert '| ada_best | 1 | 4 | 0.2500 |' in captured.out
+  assert captured.err == ''
+
+
+def test_mean_curves_are_taken_where_all_runs_were_measured(folder, tmp_path):
+  _make(tmp_path / 'more' / 'c', [0.5, 0.5, 0.5, 0.5], seed=2)
+  members = runs.find_runs([f'{folder}/a0', f'{folder}/a1', f'{folder}/more/c'])
+  rounds, mean, std = figures.mean_curve(members, 'validation_accuracy')
+  np.testing.assert_array_equal(rounds, [0, 2, 4])
+  np.testing.assert_allclose(mean, [0.5 / 3, 0.5, 1.9 / 3])
+  np.testing.assert_allclose(std[1], 0.1)
+
+
+def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
+  output = str(tmp_path / 'out' / 'table')
+  assert report.main(['report.py', folder, f'--output={output}', '--level=paper=0.7']) == 0
+  with open(output + '.md') as file:
+    assert file.read() == capsys.readouterr().out
+  assert os.path.getsize(output + '.png') > 1000
+  with open(output + '.csv') as file:
+    lines = file.read().splitlines()
+  assert lines[0] == 'label,round,validation_accuracy_mean,validation_accuracy_std'
+  assert lines[1:4] == ['fed_avg,0,0,0', 'fed_avg,2,0.5,0.141421', 'fed_avg,4,0.7,0.141421']
+  assert report.main(['report.py']) == 2
+  assert "give at least one run's folder" in capsys.readouterr().err
+  assert report.main(['report.py', folder, '--metric=recall']) == 2
+  assert "no values of 'recall'" in capsys.readouterr().err
+  assert report.main(['report.py', folder, f'--output={output}', '--log_scale=loss']) == 2
+  assert "'loss' is to be logarithmic" in capsys.readouterr().err
+  assert report.main(['report.py', folder, f'--output={output}', '--level=x']) == 2
+  assert 'NAME=VALUE' in capsys.readouterr().err
+
+
+def test_report_refuses_a_bad_level_and_a_bad_output(folder, capsys):
+  for flag, words in (
+    ('--level=foo', '--level=foo: write it as'),
+    ('--output=/proc/x', '--output=/proc/x cannot be written to (No such file or directory).'),
+  ):
+    assert report.main(['report.py', folder, flag]) == 2
+    assert capsys.readouterr().err.startswith(f'report.py: {words}')

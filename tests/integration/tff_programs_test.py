@@ -1,0 +1,231 @@
+"""TFF's own training loops and aggregators with this project's FedYogi; memory over many rounds."""
+
+import asyncio
+import collections
+import datetime
+
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import engines, processes
+from tff_adaptive import algorithms, execution
+from tff_adaptive.client import batching
+
+
+def build_fed_yogi(**options):
+  return algorithms.build_fed_yogi(
+    processes.linear_model(),
+    client_learning_rate=0.1,
+    server_learning_rate=0.05,
+    batching=batching.Batching(2),
+    **options,
+  )
+
+
+def cohort(round_number, size=3):
+  """Clients and their numbers of examples change from round to round."""
+  clients = [(round_number + i, 1 + (3 * round_number + i) % 6) for i in range(size)]
+  return processes.whole(*clients)
+
+
+def run_rounds(process, rounds):
+  state = process.initialize()
+  for t in range(1, rounds + 1):
+    state = process.next(state, cohort(t)).state
+  return state
+
+
+def test_run_training_process_and_its_resumption(graph, tmp_path):
+  process = build_fed_yogi()
+
+  def train(rounds):
+    return tff.simulation.run_training_process(
+      process,
+      cohort,
+      rounds,
+      program_state_manager=tff.program.FileProgramStateManager(tmp_path),
+      metrics_managers=[tff.program.CSVFileReleaseManager(tmp_path / 'metrics.csv')],
+    )
+
+  engines.run(graph, train, 2)
+  resumed = engines.run(graph, train, 4)
+  engines.assert_same(resumed, engines.run(graph, run_rounds, process, 4), rtol=0, atol=0)
+  table = (tmp_path / 'metrics.csv').read_text()
+  assert 'client_work/train/loss' in table
+  assert len(table.splitlines()) == 1 + 4
+
+
+CLIENTS = tff.FederatedType(
+  tff.SequenceType(
+    collections.OrderedDict(
+      x=tff.TensorType(np.float32, [None, processes.FEATURES]),
+      y=tff.TensorType(np.int32, [None]),
+      client=np.int32,
+    )
+  ),
+  tff.CLIENTS,
+)
+
+
+class ClientIterator(tff.program.FederatedDataSourceIterator):
+  """`cohort` as TFF's programs want it; they copy it deeply, which TFF's types do not bear."""
+
+  federated_type = CLIENTS
+
+  def __init__(self, round_number=0):
+    self._round = round_number
+
+  def select(self, k=None):
+    self._round += 1
+    return cohort(self._round, k)
+
+  def to_bytes(self):
+    return bytes([self._round])
+
+  @classmethod
+  def from_bytes(cls, buffer):
+    return cls(buffer[0])
+
+
+class ClientSource(tff.program.FederatedDataSource):
+  """The source of a `ClientIterator`."""
+
+  federated_type = CLIENTS
+
+  def iterator(self):
+    return ClientIterator()
+
+
+@pytest.mark.parametrize('engine', ['native', 'asynchronous graph', 'graph'])
+def test_train_model(graph, tmp_path, engine):
+  process = build_fed_yogi()
+  if engine == 'native':
+    execution.remember_workers()
+    asynchronous = tff.backends.native.create_async_local_cpp_execution_context()
+    context = tff.program.NativeFederatedContext(asynchronous)
+  elif engine == 'asynchronous graph':
+    context = tff.program.NativeFederatedContext(execution.AsyncGraphContext(graph))
+  else:
+    context = graph
+  states = tff.program.MemoryReleaseManager()
+  program = tff.learning.programs.train_model(
+    train_process=process,
+    train_data_source=ClientSource(),
+    train_per_round_clients=3,
+    train_total_rounds=2,
+    program_state_manager=tff.program.FileProgramStateManager(tmp_path),
+    model_output_manager=states,
+    train_metrics_manager=tff.program.MemoryReleaseManager(),
+    evaluation_manager=None,
+    evaluation_periodicity=1,
+  )
+  engines.run(context, asyncio.run, program)
+  expected = engines.run(graph, run_rounds, process, 2)
+  engines.assert_same(expected, states.values()['training_checkpoint_round_2'])
+
+
+def build_states_manager(folder):
+  return lambda name: tff.program.FileProgramStateManager(folder / name)
+
+
+def test_train_model_with_data_and_evaluation_of_tff(graph, tmp_path):
+  """All clients take part, so that the order in which TFF draws them does not matter."""
+  datasets = [processes.dataset(i, n) for i, n in ((1, 5), (2, 2), (3, 7))]
+  process, evaluation = processes.fed_avg(), tff.learning.algorithms.build_fed_eval
+  metrics = tff.program.MemoryReleaseManager()
+  manager = tff.learning.programs.EvaluationManager(
+    data_source=tff.program.DatasetDataSource(datasets),
+    aggregated_metrics_manager=metrics,
+    create_state_manager_fn=build_states_manager(tmp_path / 'evaluations'),
+    create_process_fn=lambda name: (evaluation(processes.linear_model()), None),
+    cohort_size=3,
+    duration=datetime.timedelta(0),
+  )
+
+  def train(rounds):
+    states = tff.program.MemoryReleaseManager()
+    program = tff.learning.programs.train_model(
+      train_process=process,
+      train_data_source=tff.program.DatasetDataSource(datasets),
+      train_per_round_clients=3,
+      train_total_rounds=rounds,
+      program_state_manager=tff.program.FileProgramStateManager(tmp_path / 'states'),
+      model_output_manager=states,
+      train_metrics_manager=tff.program.MemoryReleaseManager(),
+      evaluation_manager=manager,
+      evaluation_periodicity=1,
+    )
+    engines.run(graph, asyncio.run, program)
+    return states.values()
+
+  train(1)
+  trained = train(3)['training_checkpoint_round_3']  # It goes on after round 1.
+
+  def by_hand():
+    state = process.initialize()
+    for _ in range(3):
+      state = process.next(state, datasets).state
+    return state
+
+  engines.assert_same(trained, engines.run(graph, by_hand), rtol=1e-5, atol=1e-6)
+  assert len(metrics.values()) > 0
+
+
+def without_effect(name):
+  """An aggregator of TFF whose parameters leave the mean as it is."""
+  aggregators = tff.aggregators
+  if name == 'clipping':
+    return aggregators.clipping_factory(1e6, aggregators.MeanFactory())
+  if name == 'zeroing':
+    return aggregators.zeroing_factory(1e6, aggregators.MeanFactory())
+  if name == 'compression':
+    return aggregators.MeanFactory(aggregators.EncodedSumFactory.quantize_above_threshold(8, 10**6))
+  return aggregators.DifferentiallyPrivateFactory.gaussian_fixed(0.0, 3.0, clip=1e6)
+
+
+@pytest.mark.parametrize('name', ['clipping', 'zeroing', 'compression', 'privacy'])
+def test_an_aggregator_without_effect_changes_nothing(graph, name):
+  options = dict(client_weighting='uniform')
+  weights = []
+  for process in (
+    build_fed_yogi(**options),
+    build_fed_yogi(aggregator=without_effect(name), **options),
+  ):
+    state = engines.run(graph, run_rounds, process, 2)
+    weights.append(process.get_model_weights(state))
+  engines.assert_same(*weights)
+
+
+def test_clipping_and_noise_have_their_effect(graph):
+  norm = 0.01
+  clipped = tff.aggregators.clipping_factory(norm, tff.aggregators.MeanFactory())
+  noisy = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, 3.0, clip=norm)
+  options = dict(client_weighting='uniform', client_learning_rate=0.1, server_learning_rate=1.0)
+  moved = []
+  for aggregator in (clipped, noisy):
+    process = algorithms.build_fed_avg(
+      processes.linear_model(), batching=batching.Batching(2), aggregator=aggregator, **options
+    )
+    before = engines.run(graph, process.initialize)
+    after = engines.run(graph, process.next, before, cohort(1)).state
+    steps = [b - a for a, b in zip(*(s.global_model_weights.trainable for s in (before, after)))]
+    moved.append(float(tf.linalg.global_norm(steps)))
+  assert 0 < moved[0] <= norm * 1.0001
+  assert moved[0] != moved[1]
+
+
+def test_memory_is_flat_over_many_rounds(graph):
+  process, memory = build_fed_yogi(), psutil.Process().memory_info
+
+  def rounds(state, first, last):
+    for t in range(first, last):
+      state = process.next(state, cohort(t, size=1 + t % 4)).state
+    return state
+
+  state = engines.run(graph, lambda: rounds(process.initialize(), 0, 200))
+  before = memory().rss
+  engines.run(graph, rounds, state, 200, 600)
+  assert memory().rss < before + 4 * 2**20

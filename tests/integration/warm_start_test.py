@@ -1,0 +1,48 @@
+"""scripts/train.py goes on from the weights of a run, or of a file exported from it."""
+
+import os
+
+import numpy as np
+import pytest
+
+import tasks
+from scripts import export, train
+from tff_adaptive.reports import runs
+
+FLAGS = ('--task=digits', '--algorithm=fed_avg', '--rounds=2', '--rounds_per_evaluation=1')
+
+
+@pytest.fixture(scope='module')
+def first(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('runs') / 'first'
+  assert train.main(['train.py', *FLAGS, f'--output_dir={folder}']) == 0
+  return str(folder)
+
+
+def test_a_run_starts_where_another_ended(first, tmp_path):
+  model = str(tmp_path / 'npz')
+  assert export.main(['export.py', first, '--format=npz', f'--output={model}']) == 0
+  last = runs.read_run(first).rows[-1]
+  weights = []
+  for start in (first, os.path.join(model, 'model.npz')):
+    folder = str(tmp_path / f'second_{len(weights)}')
+    arguments = ['train.py', *FLAGS, f'--initial_weights={start}', f'--output_dir={folder}']
+    assert train.main(arguments) == 0
+    assert runs.read_run(folder).rows[0]['validation_loss'] == last['validation_loss']
+    weights.append(tasks.load_run(folder).weights)
+  for a, b in zip(*weights):
+    np.testing.assert_array_equal(a, b)
+
+
+def test_a_start_that_does_not_fit_is_refused_and_nothing_written(first, tmp_path, capfd):
+  np.savez(tmp_path / 'other.npz', np.ones([3, 2], np.float32))
+  output = tmp_path / 'run'
+  for start, message in (
+    (tmp_path / 'none', 'give the folder of a run, a .keras or an .npz file'),
+    (tmp_path, 'give the folder of a run'),
+    (tmp_path / 'other.npz', 'has 1 weights, the model has 4'),
+  ):
+    arguments = [*FLAGS, f'--initial_weights={start}', f'--output_dir={output}']
+    assert train.main(['train.py', *arguments]) == 2
+    assert message in capfd.readouterr().err
+    assert not output.exists()

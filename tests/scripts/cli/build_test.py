@@ -1,0 +1,116 @@
+"""Every setting reaches the builder it belongs to."""
+
+import pytest
+
+from scripts.cli import build as build_lib
+from scripts.cli import flags, resolve
+from tff_adaptive.client import batching
+
+
+class _Clients:
+  """Three clients of 2, 4 and 9 examples."""
+
+  client_ids = ('a', 'b', 'c')
+
+  def num_examples(self, client_id):
+    return {'a': 2, 'b': 4, 'c': 9}[client_id]
+
+
+class _Task:
+  train = _Clients()
+  unit_starts, client_weight = 'unit_starts', 'client_weight'
+
+
+@pytest.fixture
+def built(monkeypatch):
+  """Builds with recorders in place of the builders: arguments -> what they were given."""
+
+  def build(*arguments):
+    seen = {}
+
+    def record_server(entry, rate, values):
+      seen['server'] = (entry.name, rate, dict(values))
+      return entry.name
+
+    def record(entry, model, **options):
+      seen.update(options, name=entry.name, model=model)
+      return 'process'
+
+    monkeypatch.setattr(build_lib.algorithms, 'build_process', record)
+    monkeypatch.setattr(build_lib.algorithms, 'build_server_optimizer', record_server)
+    found = resolve.resolve(flags.parse(['train.py', *arguments]))
+    assert build_lib.build_process(found, _Task, 'model') == 'process'
+    return seen
+
+  return build
+
+
+def test_servers_take_their_own_options(built):
+  seen = built('--tau=0.5', '--beta1=0.8', '--beta2=0.7', '--bias_correction', '--initial_v=0.1')
+  assert (seen['name'], seen['model'], seen['server_optimizer']) == ('fed_yogi', 'model', 'yogi')
+  values = dict(tau=0.5, beta1=0.8, beta2=0.7, bias_correction=True, initial_v=0.1)
+  assert seen['server'] == ('yogi', 0.01, values)
+  assert seen['server_schedule'] is None
+  assert built('--algorithm=fed_avgm', '--momentum=0.3')['server'][2] == {'momentum': 0.3}
+  adagrad = built('--algorithm=fed_adagrad')['server'][2]
+  assert adagrad['beta1'] == 0.0
+  assert 'beta2' not in adagrad
+
+
+def test_what_clients_do_is_passed_on(built):
+  seen = built(
+    '--client_epochs=3',
+    '--batch_size=0',
+    '--fill_last_batch',
+    '--weight_decay=0.1',
+    '--clip_norm=5',
+    '--seed=9',
+    '--xla',
+    '--client_weighting=uniform',
+  )
+  assert seen['batching'] == batching.Batching(None, 3, fill_last=True, unit_starts='unit_starts')
+  assert (seen['weight_decay'], seen['clip_norm'], seen['seed'], seen['xla']) == (0.1, 5.0, 9, True)
+  assert seen['client_weighting'] == 'uniform'
+  for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
+    assert built(f'--task={task}')['client_weighting'] == weighting
+
+
+def test_schedules_are_passed_on(built):
+  seen = built(
+    '--client_learning_rate=0.4',
+    '--client_schedule=exp_decay',
+    '--client_schedule_option=factor=0.5',
+    '--client_schedule_option=every=10',
+    '--server_learning_rate=0.2',
+    '--server_schedule_option=warmup_rounds=4',
+  )
+  assert [seen['client_learning_rate'](t) for t in (0, 9, 10)] == [0.4, 0.4, 0.2]
+  assert seen['server_schedule'](0) == pytest.approx(0.05)
+  assert seen['server_schedule'](7) == pytest.approx(0.2)
+
+
+def test_corrections_take_any_server_and_their_own_options(built):
+  seen = built('--algorithm=ada_best', '--server_optimizer=adam', '--beta_decay=0.9', '--tau=0.1')
+  assert (seen['name'], seen['server'][:2]) == ('ada_best', ('adam', 0.01))
+  assert seen['server'][2]['tau'] == 0.1
+  # With an adaptive server AdaBest forgets sooner by default.
+  assert seen['values'] == {'mu': 0.02, 'scale_mu': False, 'beta': 0.2, 'beta_decay': 0.9}
+  seen = built('--algorithm=scaffold', '--scaffold_option=1', '--max_examples_per_client=6')
+  assert seen['server'] == ('sgd', 1.0, {})
+  assert seen['values'] == {'scaffold_option': 1}
+  assert seen['clients'] == (3, 4.0)  # Of 2, 4 and 6.
+  assert built('--algorithm=scaffold')['clients'] == (3, 5.0)
+
+
+def test_every_algorithm_and_server_is_built_by_the_real_builders():
+  import tasks
+  from tff_adaptive import registry
+
+  task = tasks.load('digits', num_clients=3)
+  model = task.build_model(0)
+  for algorithm, entry in registry.ALGORITHMS.items():
+    servers = registry.SERVER_OPTIMIZERS if algorithm == 'ada_best' else [None]
+    for server in servers:
+      found = resolve.resolve(algorithm=algorithm, server_optimizer=server)
+      process = build_lib.build_process(found, task, model)
+      assert hasattr(process, 'initial_client_state') == entry.is_stateful

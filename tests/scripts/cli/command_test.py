@@ -1,0 +1,94 @@
+"""The contract of every command: exit codes, one line, nothing that steers a terminal."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import scripts
+from scripts.cli import command
+
+_FOLDER = os.path.dirname(scripts.__file__)
+_FILES = (
+  'train.py',
+  'sweep.py',
+  'report.py',
+  'benchmark.py',
+  'partition_report.py',
+  'train_centralized.py',
+  'experiments/all_tasks.py',
+  'experiments/drift_corrections.py',
+  'experiments/least_squares.py',
+  'experiments/rounds_to_accuracy.py',
+)
+
+
+@pytest.mark.parametrize(
+  ('error', 'code'),
+  [
+    (ValueError('two\nlines'), 2),
+    (FileNotFoundError(2, 'No such file', 'x'), 2),
+    (command.FailureError('two\nlines'), 1),
+    (KeyboardInterrupt(), 130),
+  ],
+)
+def test_errors_are_exit_codes_and_one_line(capsys, error, code):
+  @command.entry('x.py')
+  def main(arguments):
+    raise error
+
+  assert main(['x.py']) == code
+  said = capsys.readouterr().err
+  assert said.startswith('x.py: ')
+  assert said.count('\n') == 1
+
+
+def test_other_errors_are_not_hidden():
+  @command.entry('x.py')
+  def main(arguments):
+    raise KeyError('a bug')
+
+  with pytest.raises(KeyError):
+    main(['x.py'])
+
+
+def test_control_characters_and_undecodable_bytes_are_escaped(capsys):
+  command.complain('x.py', 'a\x1b[31m\x07b' + os.fsdecode(b'\xff'))
+  assert capsys.readouterr().err == 'x.py: a\\x1b[31m\\x07b\\udcff\n'
+  command.show('ä\n\x9b')
+  assert capsys.readouterr().out == 'ä\n\\x9b'
+
+
+@pytest.mark.parametrize('name', _FILES)
+def test_every_command_runs_as_a_file_from_anywhere(name, tmp_path):
+  path = os.path.join(_FOLDER, name)
+  flag = os.fsencode('--no\x1bsuch') + b'\xff'
+  done = subprocess.run([sys.executable, path, flag], cwd=tmp_path, capture_output=True)
+  assert done.returncode == 2
+  assert done.stderr.startswith(os.fsencode(os.path.basename(name)) + b': ')
+  assert done.stderr.count(b'\n') == 1
+  assert done.stderr.rstrip(b'\n').decode().isprintable()
+  assert os.listdir(tmp_path) == []
+
+
+def test_a_command_ends_quietly_on_ctrl_c():
+  program = """
+import sys, time
+from scripts.cli import command
+
+@command.entry('x.py')
+def main(arguments):
+  print('here', flush=True)
+  time.sleep(60)
+
+sys.exit(main())
+"""
+  process = subprocess.Popen(
+    [sys.executable, '-c', program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+  )
+  assert process.stdout.readline() == 'here\n'
+  process.send_signal(signal.SIGINT)
+  assert process.communicate(timeout=60) == ('', 'x.py: interrupted.\n')
+  assert process.returncode == 130

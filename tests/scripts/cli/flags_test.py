@@ -1,0 +1,55 @@
+"""Flags come from Settings and the registry; what cannot be parsed is reported in one line."""
+
+import pytest
+
+from scripts.cli import flags, resolve
+
+
+def test_flagfiles_are_read_and_later_flags_win(tmp_path):
+  path = tmp_path / 'some.flags'
+  path.write_text('# a comment\n--task=digits\n--tau=0.25\n--rounds=7\n')
+  found = flags.parse(['train.py', f'--flagfile={path}', '--rounds=9'])
+  assert found == {'task': 'digits', 'tau': 0.25, 'rounds': 9}
+
+
+def test_a_command_line_gives_what_was_parsed():
+  given = flags.parse(
+    ['', '--seed=2', '--noxla', '--fill_last_batch', '--task_option=a=1', '--task_option=b=x']
+  )
+  line = flags.command_line(given)
+  assert {'--seed=2', '--xla=false', '--task_option=a=1', '--task_option=b=x'} <= {*line}
+  assert flags.parse(['', *line]) == given
+  assert (given['xla'], given['fill_last_batch']) == (False, True)
+
+
+@pytest.mark.parametrize(
+  ('tried', 'words'),
+  [
+    ('--lr=0.1', '--client_learning_rate and --server_learning_rate'),
+    ('--learning_rate=0.1', '--client_learning_rate and --server_learning_rate'),
+    ('--epochs=3', '--client_epochs'),
+    ('--num_rounds=3', 'give --rounds'),
+    ('--batch=3', '--batch_size'),
+    ('--optimizer=adam', '--server_optimizer'),
+  ],
+)
+def test_flags_that_people_try_are_answered_with_the_right_name(tried, words):
+  with pytest.raises(ValueError) as caught:
+    flags.parse(['train.py', tried])
+  name = tried.partition('=')[0]
+  assert str(caught.value).startswith(f'there is no {name}: give --')
+  assert words in str(caught.value)
+
+
+def test_an_undecodable_file_of_flags_is_named(tmp_path):
+  path = tmp_path / 'x.flags'
+  path.write_bytes(b'--rounds=\xff\xfe')
+  with pytest.raises(ValueError, match=r'flagfile=.*x\.flags holds no text'):
+    flags.parse(['train.py', f'--flagfile={path}'])
+
+
+def test_every_name_is_one_flag_and_what_people_try_is_none():
+  names = flags.names()
+  assert len({*names}) == len(names)
+  assert not {*names} & {*flags._TRIED}
+  assert {*resolve.resolve().flat()} == {*names}

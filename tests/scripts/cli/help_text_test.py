@@ -1,0 +1,24 @@
+"""--help teaches, at once."""
+
+import subprocess
+import sys
+
+from scripts.cli import flags
+from tasks import catalog
+from tff_adaptive import registry
+
+
+def test_help_teaches_and_imports_no_tensorflow():
+  code = (
+    'import sys; from scripts import train; code = train.main(["train.py", "--help"]);'
+    ' sys.exit(code or "tensorflow" in sys.modules)'
+  )
+  done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+  names = (*catalog.names(), *registry.ALGORITHMS, *registry.SERVER_OPTIMIZERS, *registry.SCHEDULES)
+  for name in (*names, *(f'--{flag}' for flag in flags.names()), 'Examples'):
+    assert name in done.stdout
+  assert max(map(len, done.stdout.splitlines())) <= 100
+  # A hyperparameter's help names its owners and its default.
+  text = ' '.join(done.stdout.split())
+  assert 'of ada_best. Default 0.96; with sgdm, adam, yogi 0.2; with adagrad 0.8.' in text
+  assert 'of adagrad, adam, yogi. Default 0 (adagrad), 0.9 (adam, yogi).' in text

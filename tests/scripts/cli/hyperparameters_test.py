@@ -1,0 +1,66 @@
+"""An entry that is added to the registry is a flag, a check, a default, a cost and a label."""
+
+import json
+from types import MappingProxyType
+
+import pytest
+
+from scripts.cli import flags, help_text, hyperparameters, records, resolve
+from tff_adaptive import costs, registry
+from tff_adaptive._utils import validation
+from tff_adaptive.reports import runs
+
+
+@pytest.fixture
+def damped(monkeypatch):
+  """Adds an algorithm with a hyperparameter of its own."""
+  strength = registry.Hyperparameter(
+    'strength', float, 0.5, 'Weight of the pull', validation.at_least_zero, 'give 0.5, say'
+  )
+  entry = registry.Algorithm(
+    'damped',
+    'Damped',
+    'a pull towards the past',
+    hyperparameters=(strength,),
+    is_stateful=True,
+    client_weighting='uniform',
+    counts=lambda values: registry.Counts(down=3 if values['strength'] else 1),
+  )
+  table = MappingProxyType({**registry.ALGORITHMS, 'damped': entry})
+  monkeypatch.setattr(registry, 'ALGORITHMS', table)
+
+
+def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
+  found = resolve.resolve(flags.parse(['', '--algorithm=damped']))
+  assert found.flat()['strength'] == found.correction['strength'] == 0.5
+  assert (found.client_weighting, found.client_state_store) == ('uniform', 'memory')
+  given = flags.parse(['', '--algorithm=damped', '--strength=0.25'])
+  assert resolve.resolve(given).correction == {'strength': 0.25}
+  with pytest.raises(ValueError, match=r'--strength must be .*, found -1\.0: give 0\.5, say'):
+    resolve.resolve(algorithm='damped', strength=-1.0)
+  with pytest.raises(ValueError, match=r'--strength has no meaning .* fed_yogi; .*damped'):
+    resolve.resolve(strength=1.0)
+  text = ' '.join(help_text.text().split())
+  assert 'damped a pull towards the past; clients keep a state' in text
+  assert '--strength Weight of the pull; of damped. Default 0.5.' in text
+
+
+def test_a_new_entry_has_its_costs_and_labels(damped, tmp_path):
+  for number, strength in enumerate((0.0, 0.25)):
+    run = resolve.resolve(algorithm='damped', strength=strength)
+    counts = run.algorithm_entry.counts(run.correction)
+    cost = costs.CostModel(counts, 1_000_000, 10).round([10]).columns()
+    assert cost['megabytes_down'] == (12 if strength else 4)
+    folder = tmp_path / str(number)
+    folder.mkdir()
+    (folder / 'config.json').write_text(json.dumps({'settings': records.of(run).settings}))
+    (folder / 'metrics.csv').write_text('round,validation_accuracy\n0,0.5\n')
+  assert list(runs.group(runs.find_runs([str(tmp_path)]))) == ['strength=0.0', 'strength=0.25']
+
+
+def test_a_name_means_one_thing():
+  corrections = {h.name for a in registry.ALGORITHMS.values() for h in a.hyperparameters}
+  servers = {h.name for s in registry.SERVER_OPTIMIZERS.values() for h in s.hyperparameters}
+  assert not corrections & servers
+  for named in hyperparameters.named().values():
+    assert len({(h.kind, h.help) for h in named.owners.values()}) == 1

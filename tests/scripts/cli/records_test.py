@@ -1,0 +1,56 @@
+"""What a resumed run may change; a setting that is new counts as its default."""
+
+import dataclasses
+
+from scripts.cli import records, resolve
+
+_SOURCE = {'path': '/a/mine.py', 'sha256': 'abc'}
+
+
+def record(**given):
+  return records.of(resolve.resolve(**given))
+
+
+def _config(of, files=None):
+  return {'settings': dict(of.settings), **({'files': files} if files else {})}
+
+
+def test_only_changes_that_matter_are_refused():
+  before = record(rounds=10)
+  now = record(rounds=20, rounds_per_checkpoint=3, output_dir='x', resume_from='previous')
+  assert now.refused_changes(_config(before)) == []
+  now = record(tau=0.5, seed=3)
+  assert now.refused_changes(_config(before)) == [
+    '--seed was 0 and is now 3',
+    '--tau was 0.001 and is now 0.5',
+  ]
+
+
+def test_a_setting_that_an_earlier_version_did_not_have_counts_as_its_default():
+  config = _config(record(algorithm='ada_best'))
+  for name in ('beta_decay', 'weight_decay', 'mu', 'keep_checkpoints', 'algorithm_option'):
+    del config['settings'][name]
+  assert record(algorithm='ada_best').refused_changes(config) == []
+  changed = record(algorithm='ada_best', beta_decay=0.5, weight_decay=0.1)
+  assert sorted(changed.refused_changes(config)) == [
+    '--beta_decay was 1.0 and is now 0.5',
+    '--weight_decay was 0.0 and is now 0.1',
+  ]
+
+
+def test_of_a_users_file_the_content_counts_and_not_its_place():
+  plain = record()
+  settings = {**plain.settings, 'algorithm': 'b/mine.py:Mine'}
+  now = dataclasses.replace(plain, settings=settings, files={'algorithm': _SOURCE})
+  config = {'settings': {**settings, 'algorithm': 'a/mine.py:Mine'}}
+  assert now.refused_changes({**config, 'files': {'algorithm': _SOURCE}}) == []
+  changed = {'algorithm': {**_SOURCE, 'sha256': 'def'}}
+  assert len(now.refused_changes({**config, 'files': changed})) == 1
+  same_place = {'settings': settings, 'files': changed}
+  (refused,) = now.refused_changes(same_place)
+  assert refused == "the file of --algorithm, '/a/mine.py', was changed since"
+  other = {
+    'settings': {**settings, 'algorithm': 'b/mine.py:Other'},
+    'files': {'algorithm': _SOURCE},
+  }
+  assert len(now.refused_changes(other)) == 1

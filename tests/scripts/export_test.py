@@ -1,0 +1,157 @@
+"""A CSV goes in by the guide's file, a model comes out that predicts raw rows as the run did."""
+
+import json
+import os
+import pathlib
+import re
+import runpy
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+import tasks
+from scripts import export, train
+from tff_adaptive import models, training
+
+GUIDE = pathlib.Path(__file__).parents[2] / 'docs' / 'guide'
+
+
+def blocks(page):
+  return re.findall(r'```python\n(.*?)```', (GUIDE / page).read_text('utf-8'), re.DOTALL)
+
+
+@pytest.fixture(scope='module', params=['logistic_regression', 'network'])
+def run(request, tmp_path_factory):
+  """A run of the guide's task, by the guide's command; theta-bar is evaluated too."""
+  folder = tmp_path_factory.mktemp('visits')
+  (file,) = blocks('own_data.md')
+  (folder / 'my_task.py').write_text(file)
+  flags = ['rounds=6', 'clients_per_round=5', 'batch_size=10', 'client_learning_rate=0.1']
+  code = train.main(
+    [
+      'train.py',
+      f'--task={folder / "my_task.py"}:load',
+      f'--task_option=model={request.param}',
+      f'--data_dir={folder}',
+      '--algorithm=ada_best',
+      '--beta=0.5',
+      '--rounds_per_evaluation=3',
+      f'--output_dir={folder / "runs" / "visits"}',
+      *(f'--{flag}' for flag in flags),
+    ]
+  )
+  assert code == 0
+  return folder
+
+
+def held_out(folder):
+  """The raw rows that validation has, in its order."""
+  table = pd.read_csv(folder / 'visits.csv', dtype={'hospital': str})
+  task = tasks.load_run(str(folder / 'runs' / 'visits')).task()
+  return table[~table['hospital'].isin(task.train.client_ids)]
+
+
+def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run):
+  output = run / 'model'
+  assert export.main(['export.py', str(run / 'runs' / 'visits'), f'--output={output}']) == 0
+  name = 'model.keras' if (output / 'model.keras').exists() else 'model'
+  model = tf.keras.models.load_model(output / name)
+  Preparation = runpy.run_path(str(output / 'preparation.py'))['Preparation']
+  prepare = Preparation.load(str(output / 'preparation.json'))
+  rows = held_out(run)
+  labels = prepare.labels(model.predict(prepare(rows), verbose=0))
+  last = tasks.load_run(str(run / 'runs' / 'visits')).rows[-1]
+  best = max(last['validation_accuracy'], last['inference_accuracy'])
+  assert np.mean(labels == rows['outcome']) == pytest.approx(best, abs=1e-6)
+  record = json.loads((output / 'export.json').read_text())
+  assert record['validation']['accuracy'] == best
+  assert record['round'] == 6
+  same = last['validation_accuracy'] == last['inference_accuracy']
+  assert same or record['weights'] == (
+    'theta' if best == last['validation_accuracy'] else 'theta_bar'
+  )
+
+
+@pytest.mark.parametrize('run', ['network'], indirect=True)
+def test_the_guides_example_predicts(run):
+  output = run / 'for_guide'
+  assert export.main(['export.py', str(run / 'runs' / 'visits'), f'--output={output}']) == 0
+  block, _ = blocks('export.md')
+  if not (output / 'model.keras').exists():
+    block = block.replace('model.keras', 'model')
+  done = subprocess.run(
+    [sys.executable, '-c', block], cwd=output, capture_output=True, text=True, check=True
+  )
+  assert re.fullmatch(r"\['(good|poor)' '(good|poor)'\]", done.stdout.strip())
+
+
+@pytest.mark.parametrize('run', ['network'], indirect=True)
+def test_the_guides_python_block_runs(run, monkeypatch):
+  monkeypatch.chdir(run)
+  _, block = blocks('export.md')
+  scope = {}
+  exec(block, scope)
+  assert scope['run'].evaluate()['accuracy'] > 0.5
+
+
+@pytest.mark.parametrize('run', ['network'], indirect=True)
+@pytest.mark.parametrize('file_format', ['saved_model', 'npz'])
+def test_other_formats_predict_alike(run, file_format):
+  folder, output = str(run / 'runs' / 'visits'), run / file_format
+  flags = [f'--format={file_format}', f'--output={output}', '--weights=theta']
+  assert export.main(['export.py', folder, *flags]) == 0
+  loaded = tasks.load_run(folder)
+  task = loaded.task()
+  x, model = task.validation['x'], task.build_model(0)
+  expected = model.forward(loaded.weights, x, False, None)
+  if file_format == 'npz':
+    weights = training.initial_weights_from(str(output / 'model.npz'), model)
+    found = models.with_initial_weights(model, weights).forward(weights, x, False, None)
+  else:
+    served = tf.saved_model.load(str(output / 'model')).signatures['serving_default']
+    found = served(x=tf.constant(x))['predictions']
+  np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('run', ['network'], indirect=True)
+def test_bad_input_is_refused_in_one_line_and_writes_nothing(run, tmp_path, capfd):
+  folder = str(run / 'runs' / 'visits')
+  before = sorted(os.listdir(folder))
+  for arguments, message in (
+    ([], 'give the folder of one run, found 0'),
+    ([folder, '--format=onnx'], "unknown format 'onnx'"),
+    ([folder, '--weights=phi'], '--weights'),
+    ([str(tmp_path)], 'is not the folder of a run'),
+    ([folder, f'--output={tmp_path}'], 'exists already'),
+  ):
+    assert export.main(['export.py', *arguments]) == 2
+    error = capfd.readouterr().err
+    assert message in error
+    assert error.count('\n') == 1
+  assert sorted(os.listdir(folder)) == before
+  assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize('run', ['network'], indirect=True)
+def test_a_task_file_or_data_that_have_changed_are_refused(run, capfd, tmp_path):
+  folder = str(run / 'runs' / 'visits')
+  path = run / 'visits.csv'
+  before = path.read_bytes()
+  path.write_bytes(before + b'31,40,no,good\n')
+  try:
+    assert export.main(['export.py', folder, f'--output={tmp_path / "a"}']) == 2
+    assert 'the data have changed since the run' in capfd.readouterr().err
+  finally:
+    path.write_bytes(before)
+  file = run / 'my_task.py'
+  text = file.read_text()
+  file.write_text(text + '\n')
+  try:
+    assert export.main(['export.py', folder, f'--output={tmp_path / "a"}']) == 2
+    assert 'was changed since the run' in capfd.readouterr().err
+  finally:
+    file.write_text(text)

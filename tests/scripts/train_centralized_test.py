@@ -1,0 +1,84 @@
+"""scripts/train_centralized.py, as a user runs it."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from scripts import train_centralized
+
+
+def _columns(folder):
+  with open(folder / 'metrics.csv', newline='', encoding='utf-8') as file:
+    return [
+      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
+    ]
+
+
+def _centralized(folder, *more):
+  flags = ['--optimizer=adam,sgd', '--learning_rate=0.01', '--batch_size=50', *more]
+  return train_centralized.main(['train_centralized.py', f'--output_dir={folder}', *flags])
+
+
+def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys):
+  whole, halves = tmp_path / 'whole', tmp_path / 'halves'
+  assert _centralized(whole, '--epochs=4') == 0
+  assert 'adam' in capsys.readouterr().out
+  rows = _columns(whole / 'adam_0.01')
+  assert float(rows[-1]['validation_accuracy']) > float(rows[0]['validation_accuracy']) + 0.3
+  assert (whole / 'centralized.md').exists()
+  assert _centralized(halves, '--epochs=2') == 0
+  assert _centralized(halves, '--epochs=4') == 0
+  for name in ('adam_0.01', 'sgd_0.01'):
+    assert _columns(halves / name) == _columns(whole / name)
+  with open(halves / 'sgd_0.01' / 'config.json') as file:
+    assert json.load(file)['changes'][0]['rounds'] == [2, 4]
+  before = (whole / 'sgd_0.01' / 'config.json').read_bytes()
+  assert _centralized(whole, '--epochs=3') == 2
+  assert 'has done 4 rounds already' in capsys.readouterr().err
+  assert (whole / 'sgd_0.01' / 'config.json').read_bytes() == before
+  # What is complete stands for the same settings only.
+  capsys.readouterr()
+  for flag, words in (
+    ('--seed=1', '--seed was 0 and is now 1'),
+    ('--task=least_squares', "--task was 'digits' and is now 'least_squares'"),
+    ('--tau=0.5', '--tau was 0.001 and is now 0.5'),
+  ):
+    assert _centralized(whole, '--epochs=4', flag) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert 'another --output_dir' in captured.err
+    assert captured.out == ''
+
+
+def test_a_centralised_baseline_of_a_task_without_accuracy_says_no_more_than_its_table(tmp_path):
+  command = [sys.executable, train_centralized.__file__, '--task=least_squares', '--epochs=2']
+  command += ['--optimizer=sgd', '--learning_rate=0.001', f'--output_dir={tmp_path}/x']
+  done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+  assert done.returncode == 0, done.stderr
+  assert 'validation loss' in done.stdout
+  assert 'Exception ignored' not in done.stderr  # TFF's own clean-up.
+  assert 'Traceback' not in done.stderr
+
+
+@pytest.mark.parametrize(
+  ('flag', 'words'),
+  [
+    ('--task=digit', 'did you mean'),
+    ('--optimizer=adamw', 'adam'),
+    ('--learning_rate=x', 'numbers'),
+    ('--learning_rate=0.1,0.10', 'share the folder'),
+    ('--epochs=0', '1 or more'),
+    ('--tau=0', 'tau'),
+    ('--batch_size=4294967296', 'at most 2147483647'),
+    ('--learning_rate=1e300', 'float32'),
+    ('--data_dir=/tmp', 'has no files'),
+  ],
+)
+def test_centralised_refuses_bad_input(tmp_path, capsys, flag, words):
+  arguments = ['train_centralized.py', f'--output_dir={tmp_path / "x"}', flag]
+  assert train_centralized.main(arguments) == 2
+  assert words in capsys.readouterr().err.lower()
+  assert not (tmp_path / 'x').exists()

@@ -1,0 +1,233 @@
+"""Partitions are exact, seeded and use each example at most once."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from tasks import errors
+from tasks.data import partition, partition_stats
+
+LABELS = np.random.default_rng(0).integers(0, 10, 4321)
+COARSE = np.repeat(np.arange(20), 5)  # Of 100 fine labels.
+FINE = np.random.default_rng(1).integers(0, 100, 5000)
+
+PARTITIONERS = {
+  'iid': lambda seed: partition.iid(len(LABELS), 37, seed),
+  'unbalanced': lambda seed: partition.iid(len(LABELS), 37, seed, unbalance=0.3),
+  'dirichlet': lambda seed: partition.label_dirichlet(LABELS, 37, 0.03, seed),
+  'dirichlet_unbalanced': lambda seed: partition.label_dirichlet(LABELS, 37, 0.3, seed, 0.3),
+  'pachinko': lambda seed: partition.pachinko(FINE, COARSE[FINE], 50, seed=seed),
+}
+
+
+@pytest.mark.parametrize('name', PARTITIONERS)
+def test_every_example_is_used_once_and_the_seed_decides(name):
+  parts = PARTITIONERS[name](3)
+  n = len(FINE) if name == 'pachinko' else len(LABELS)
+  np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
+  for a, b in zip(parts, PARTITIONERS[name](3)):
+    np.testing.assert_array_equal(a, b)
+  assert any(not np.array_equal(a, b) for a, b in zip(parts, PARTITIONERS[name](4)))
+  if 'unbalanced' not in name:
+    sizes = [len(p) for p in parts]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_sizes_are_exact_log_normal_and_never_zero():
+  sizes = partition.client_sizes(100_000, 1000, seed=5, unbalance=0.3)
+  assert sizes.sum() == 100_000
+  assert abs(np.log(sizes).std() - 0.3) < 0.02
+  assert partition.client_sizes(12, 10, seed=0, unbalance=3.0).min() >= 1
+  np.testing.assert_array_equal(partition.client_sizes(10, 4), [3, 3, 2, 2])
+
+
+def _digest(parts):
+  """A hash of who has which rows, in which order."""
+  rows = [','.join(map(str, part)) for part in parts]
+  return hashlib.sha256('\n'.join(rows).encode()).hexdigest()[:12]
+
+
+@pytest.mark.parametrize(
+  'build, digest',
+  [
+    (lambda **seed: [partition.client_sizes(100, 7, **seed, unbalance=0.3)], '1e5530da7c10'),
+    (lambda **seed: partition.iid(100, 7, **seed, unbalance=0.3), 'b437f4ce6fa3'),
+    (lambda **seed: partition.label_dirichlet(LABELS[:99], 7, 0.3, **seed), '4001c29c6153'),
+    (lambda **seed: partition.label_shards(LABELS[:100], 7, **seed), '27a47bf010d4'),
+    (lambda **seed: partition.pachinko(FINE[:100], COARSE[FINE[:100]], 7, **seed), 'd0db3a7061d3'),
+    (lambda **seed: partition.hold_out(40, **seed), 'b9f1e339f81c'),
+  ],
+)
+def test_the_partition_of_a_seed_stays_what_it_was(build, digest):
+  """Published runs are repeated from their seed; the default is 0."""
+  assert _digest(build()) == digest
+  assert _digest(build(seed=0)) == digest
+
+
+def test_by_default_clients_are_balanced():
+  for parts in (partition.iid(100, 7), partition.label_dirichlet(LABELS[:100], 7, 0.3)):
+    assert sorted(map(len, parts)) == [14] * 5 + [15] * 2
+  np.testing.assert_array_equal(partition.client_sizes(150, 100), [2] * 50 + [1] * 50)
+  np.testing.assert_array_equal(partition.client_sizes(5, 5), [1] * 5)
+
+
+def test_a_small_alpha_makes_clients_less_alike():
+  spread = [
+    partition_stats.report(LABELS, partition.label_dirichlet(LABELS, 40, a))['total_variation']
+    for a in (0.03, 0.3, 3.0, 1000.0)
+  ]
+  assert spread == sorted(spread, reverse=True)
+  assert spread[0] > 0.7
+  # Even with equal proportions, draws of about 108 examples deviate somewhat.
+  assert spread[-1] < 0.15
+
+
+def test_dirichlet_client_proportions_have_the_dirichlet_variance():
+  # With many examples of each class no class runs out, so proportions stay as they were drawn:
+  # the variance of one is p (1 - p) / (classes alpha + 1).
+  labels = np.repeat(np.arange(4), 100_000)
+  parts = partition.label_dirichlet(labels, 1000, 0.5, seed=1)[:]
+  first = np.array([np.mean(labels[p] == 0) for p in parts])
+  assert abs(first.mean() - 0.25) < 0.02
+  assert abs(first.var() - 0.25 * 0.75 / (4 * 0.5 + 1)) < 0.01
+
+
+def test_shards_as_in_the_fedavg_paper():
+  labels = np.random.default_rng(2).integers(0, 10, 60_000)
+  parts = partition.label_shards(labels, 100, 2, seed=0)
+  assert {len(p) for p in parts} == {600}
+  used = np.concatenate(parts)
+  assert len(np.unique(used)) == 60_000
+  classes = [len(np.unique(labels[p])) for p in parts]
+  # A shard has one label, or two where it crosses a border: 9 borders in 200 shards.
+  assert max(classes) <= 4
+  assert np.mean(classes) < 2.2
+  shards = np.sort(labels[np.concatenate(parts)])
+  np.testing.assert_array_equal(shards, np.sort(labels))
+
+
+def test_shards_leave_out_fewer_examples_than_shards():
+  parts = partition.label_shards(LABELS, 50, 2)
+  used = np.concatenate(parts)
+  assert len(used) == len(np.unique(used)) == 4300
+  assert [len(part) for part in partition.label_shards(LABELS, 10, 1)] == [432] * 10
+
+
+def test_pachinko_concentrates_on_coarse_labels():
+  parts = partition.pachinko(FINE, COARSE[FINE], 50, 0.1, 10.0, seed=0, examples_per_client=60)
+  assert all(len(p) == 60 for p in parts)
+  used = np.concatenate(parts)
+  assert len(used) == len(np.unique(used))
+  coarse = partition_stats.report(COARSE[FINE], parts)
+  iid = partition_stats.report(COARSE[FINE], partition.iid(len(FINE), 50))
+  assert coarse['classes_per_client'] < 0.5 * iid['classes_per_client']
+  # Within a coarse label the fine ones are spread (concentration 10): most of the five appear.
+  counts = partition_stats.label_counts(FINE, parts, 100).reshape(50, 20, 5)
+  many = counts.sum(2) >= 20
+  assert (counts > 0).sum(2)[many].mean() > 3.5
+
+
+def test_one_in_eleven_is_held_out():
+  train, held_out = partition.hold_out(110, 11, seed=1)
+  assert (len(train), len(held_out)) == (100, 10)
+  np.testing.assert_array_equal(np.sort(np.concatenate([train, held_out])), np.arange(110))
+
+
+def test_half_of_the_clients_or_one_of_them_may_be_held_out():
+  sizes = [[len(part) for part in partition.hold_out(*a)] for a in ((4, 2), (5, 5), (110,))]
+  assert sizes == [[2, 2], [4, 1], [100, 10]]
+
+
+def test_the_largest_remainders_are_rounded_up():
+  for seed in range(5):
+    share = np.exp(0.5 * np.random.default_rng([seed, 1]).standard_normal(40))
+    exact = share / share.sum() * (500 - 40) + 1
+    sizes = partition.client_sizes(500, 40, seed, unbalance=0.5)
+    assert sizes.sum() == 500
+    assert np.abs(sizes - exact).max() < 1
+    remainders, is_up = exact - np.floor(exact), sizes > exact
+    assert 0 < is_up.sum() < 40
+    assert remainders[is_up].min() > remainders[~is_up].max()
+
+
+def test_shards_are_dealt_at_random():
+  """Forty labels of three examples in forty shards, one label a shard, two to a client."""
+  labels = np.repeat(np.arange(40), 3)
+
+  def dealt(seed):
+    parts = partition.label_shards(labels, 20, 2, seed)
+    return [tuple(np.unique(labels[p])) for p in parts]
+
+  pairs = dealt(1)
+  assert sorted(label for pair in pairs for label in pair) == list(range(40))
+  assert sum(high - low == 1 for low, high in pairs) <= 4  # Adjacent by chance only.
+  assert dealt(1) == pairs
+  assert set(dealt(2)).isdisjoint(pairs) or set(dealt(2)) != set(pairs)
+  # A client's rows are in random order, not one shard after the other.
+  parts = [labels[p] for p in partition.label_shards(labels, 20, 2, 1)]
+  assert np.mean([np.count_nonzero(np.diff(part)) for part in parts]) > 2
+  assert any(part[0] > part[-1] for part in parts)
+
+
+def test_no_client_is_always_served_last():
+  """Who is served late finds classes used up; that is as often an early client as a late one."""
+  labels = np.repeat(np.arange(10), 60)
+  purity = np.zeros(30)
+  for seed in range(40):
+    parts = partition.label_dirichlet(labels, 30, 0.02, seed)
+    purity += [np.bincount(labels[p]).max() / len(p) for p in parts]
+  early, late = (purity / 40).reshape(3, 10).mean(1)[[0, 2]]
+  assert abs(early - late) < 0.04
+
+
+def test_where_nothing_preferred_is_left_what_is_left_is_drawn_evenly():
+  rng, is_open = np.random.default_rng(0), np.array([False, True, True])
+  drawn = [partition._draw(rng, np.array([1.0, 0.0, 0.0]), is_open) for _ in range(400)]
+  counts = np.bincount(drawn, minlength=3)
+  assert counts[0] == 0
+  assert abs(counts[1] - 200) < 40
+
+
+@pytest.mark.parametrize('fine_alpha, expected', [(0.001, 1.0), (1000.0, 5.0)])
+def test_pachinko_draws_fine_labels_by_their_own_proportions(fine_alpha, expected):
+  """No label is used up: a client has one fine label of a coarse one, or all five."""
+  fine = np.repeat(np.arange(100), 200)
+  parts = partition.pachinko(fine, COARSE[fine], 20, 0.1, fine_alpha, 3, examples_per_client=100)
+  counts = partition_stats.label_counts(fine, parts, 100).reshape(20, 20, 5)
+  many = counts.sum(2) >= 30
+  assert many.sum() >= 20
+  assert abs((counts > 0).sum(2)[many].mean() - expected) < 0.15
+  # Whatever the fine labels, the coarse ones are few.
+  assert (counts.sum(2) > 0).sum(1).mean() < 8
+
+
+@pytest.mark.parametrize(
+  'call, named',
+  [
+    (lambda: partition.iid(3, 5), '3 examples'),
+    (lambda: partition.iid(3, 0), 'num_clients is 0'),
+    (lambda: partition.label_dirichlet(LABELS, 5, 0.0), 'alpha is 0'),
+    (lambda: partition.label_dirichlet(LABELS, 5, 1e-100), r'alpha is 1e-100; .* from 0.0001 to'),
+    (lambda: partition.label_dirichlet(LABELS, 5, 1e300), 'alpha is 1e[+]300'),
+    (lambda: partition.label_dirichlet(LABELS, 5, 1e6 + 0.5), 'alpha is 1000000.5'),
+    (lambda: partition.iid(99, 5, unbalance=1e3), 'unbalance is 1000.0; it must be from 0 to 10'),
+    (lambda: partition.iid(99, 5, unbalance=float('nan')), 'unbalance is nan'),
+    (lambda: partition.iid(99, 10**12), 'each of 1000000000000 clients'),
+    (lambda: partition.pachinko(FINE, COARSE[FINE], 5, 1e-9), 'coarse_alpha is 1e-09'),
+    (lambda: partition.pachinko(FINE, COARSE[FINE], 5, 0.1, 0), 'fine_alpha is 0'),
+    (lambda: partition.label_dirichlet(LABELS, 5, float('nan')), 'alpha is nan'),
+    (lambda: partition.client_sizes(9, 3, unbalance=-1), 'unbalance is -1'),
+    (lambda: partition.label_shards(LABELS[:9], 5, 2), '9 examples cannot give each of 10'),
+    (
+      lambda: partition.pachinko(FINE, COARSE[FINE], 10, examples_per_client=501),
+      '5000 examples cannot give each of 5010',
+    ),
+    (lambda: partition.label_shards(LABELS, 5, 0), 'shards_per_client is 0'),
+    (lambda: partition.pachinko(np.array([0, 0]), np.array([0, 1]), 1), 'several coarse'),
+    (lambda: partition.hold_out(5, 11), 'one client in 11'),
+  ],
+)
+def test_errors_name_the_value(call, named):
+  with pytest.raises(errors.DataError, match=named):
+    call()

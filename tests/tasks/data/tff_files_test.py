@@ -1,0 +1,79 @@
+"""TFF's files are used only when they are whole."""
+
+import os
+import sqlite3
+
+import pytest
+
+from tasks import errors
+from tasks.data import tff_files
+
+
+def read(path):
+  with open(path, 'rb') as f:
+    return f.read()
+
+
+@pytest.fixture
+def path(tmp_path):
+  path = tmp_path / 'd.sqlite'
+  with sqlite3.connect(path) as con:
+    con.execute('CREATE TABLE examples (content BLOB)')
+    con.executemany('INSERT INTO examples VALUES (?)', [(bytes(500),)] * 200)
+  con.close()
+  return str(path)
+
+
+@pytest.mark.parametrize('keep', [0.97, 0.5, 0.01])
+def test_a_partial_file_is_refused(path, keep):
+  size = os.path.getsize(path)
+  os.truncate(path, int(size * keep))
+  with pytest.raises(errors.DataError, match=rf'incomplete: .* of {size}; delete it'):
+    tff_files.check_complete(path)
+
+
+def test_what_is_not_sqlite_is_refused(tmp_path):
+  for name, content in (('a', b''), ('b', b'x' * 5000)):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(errors.DataError, match='not a SQLite file'):
+      tff_files.check_complete(str(tmp_path / name))
+  with pytest.raises(errors.DataError, match=r'cannot read .*No such file'):
+    tff_files.check_complete(str(tmp_path / 'none.sqlite'))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+  os.mkfifo(tmp_path / 'pipe')
+  with pytest.raises(errors.DataError, match='pipe: it is not a file'):
+    tff_files.check_complete(str(tmp_path / 'pipe'))
+
+
+def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
+  home = tmp_path / 'home'
+  home.mkdir()
+  monkeypatch.setenv('HOME', str(home))
+  whole = read(path)
+
+  def fetch(content):
+    def download(folder):
+      with open(os.path.join(folder, 'd.sqlite'), 'wb') as f:
+        f.write(content)
+
+    return download
+
+  def broken(folder):
+    fetch(whole[:5000])(folder)
+    raise OSError('connection reset')
+
+  with pytest.raises(errors.DataError, match=r'download of d.sqlite failed .connection reset'):
+    tff_files.find_tff_file('d.sqlite', None, broken)
+  with pytest.raises(errors.DataError, match=r'download of d.sqlite failed .*incomplete'):
+    tff_files.find_tff_file('d.sqlite', None, fetch(whole[:-1]))
+  assert os.listdir(home / '.tff') == []
+  found = tff_files.find_tff_file('d.sqlite', None, fetch(whole))
+  tff_files.check_complete(found)
+  assert tff_files.find_tff_file('d.sqlite', None, broken) == found  # From the cache.
+
+
+def test_a_folder_without_the_file_is_reported(tmp_path):
+  with pytest.raises(errors.DataError, match=r'there is no d.sqlite in'):
+    tff_files.find_tff_file('d.sqlite', str(tmp_path), None)

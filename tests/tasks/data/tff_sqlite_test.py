@@ -1,0 +1,188 @@
+"""Clients in TFF's files: what is right is read, what is wrong is reported."""
+
+import concurrent.futures
+import os
+import sqlite3
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tasks import errors
+from tasks.data import tff_sqlite
+from tests.helpers import task_data
+
+FEATURES = {'v': tf.io.FixedLenFeature([2], tf.float32), 'k': tf.io.FixedLenFeature([], tf.int64)}
+
+
+def proto(k):
+  return task_data.example(v=[float(k), 0.5], k=k)
+
+
+def open_train(path, features=None):
+  return tff_sqlite.SqlClientData(path, 'train', features or FEATURES, lambda f: (f['v'], f['k']))
+
+
+@pytest.fixture
+def path(tmp_path):
+  train = {'o\'brien "x"; --': [proto(1), proto(2)], 'zoé': [proto(3)], 'a': [proto(4)] * 3}
+  return task_data.write(tmp_path / 'd.sqlite', {'train': train, 'test': {'a': [proto(9)]}})
+
+
+def test_clients_are_read_whole_and_by_split(path):
+  clients = open_train(path)
+  assert list(clients.client_ids) == ['a', 'o\'brien "x"; --', 'zoé']
+  assert [clients.num_examples(c) for c in clients.client_ids] == [3, 2, 1]
+  loaded = clients.load('o\'brien "x"; --')
+  np.testing.assert_array_equal(loaded['y'], [1, 2])
+  np.testing.assert_array_equal(loaded['x'], [[1, 0.5], [2, 0.5]])
+  features, owner = clients.all_features()
+  np.testing.assert_array_equal(features['k'], [4, 4, 4, 1, 2, 3])
+  np.testing.assert_array_equal(owner, [0, 0, 0, 1, 1, 2])
+
+
+def test_threads_may_share_a_source(path):
+  clients = open_train(path)
+  with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    sums = list(pool.map(lambda _: clients.load('a')['y'].sum(), range(20)))
+  assert sums == [12] * 20
+
+
+def test_a_folder_that_cannot_be_written_is_enough(path):
+  before = set(os.listdir(os.path.dirname(path)))
+  open_train(path).load('a')
+  assert set(os.listdir(os.path.dirname(path))) == before
+
+
+def test_a_damaged_page_is_reported(path):
+  with open(path, 'r+b') as f:
+    f.seek(4096 + 8)
+    f.write(b'\xff' * 3000)
+
+  def read_all():
+    clients = open_train(path)
+    return [clients.load(c) for c in clients.client_ids]
+
+  with pytest.raises(errors.DataError, match=r'cannot be read|does not have|has 0 examples'):
+    read_all()
+
+
+def test_a_wrong_schema_is_reported(tmp_path):
+  path = str(tmp_path / 's.sqlite')
+  with sqlite3.connect(path) as con:
+    con.execute('CREATE TABLE examples (split_name TEXT, client_id TEXT)')
+  con.close()
+  with pytest.raises(errors.DataError, match='table examples lacks serialized_example_proto'):
+    open_train(path)
+  with sqlite3.connect(path) as con:
+    con.execute('ALTER TABLE examples ADD COLUMN serialized_example_proto BLOB')
+  con.close()
+  with pytest.raises(errors.DataError, match='table client_metadata is missing'):
+    open_train(path)
+
+
+def test_a_missing_split_feature_or_client_is_reported(path):
+  with pytest.raises(errors.DataError, match="no split 'held'; it has test, train"):
+    tff_sqlite.SqlClientData(path, 'held', FEATURES, None)
+  with pytest.raises(errors.DataError, match='features k, v, w as expected'):
+    open_train(path, {**FEATURES, 'w': tf.io.FixedLenFeature([], tf.int64)})
+  with pytest.raises(errors.DataError, match='features k, v as expected'):
+    open_train(path, {**FEATURES, 'v': tf.io.FixedLenFeature([3], tf.float32)})
+  for call in (open_train(path).load, open_train(path).num_examples):
+    with pytest.raises(errors.DataError, match="unknown client 'nobody'"):
+      call('nobody')
+
+
+def test_an_empty_client_is_named(tmp_path):
+  path = task_data.write(tmp_path / 'e.sqlite', {'train': {'a': [proto(1)], "b'": []}})
+  with pytest.raises(errors.DataError, match='client "b\'" has no examples'):
+    open_train(path)
+  path = task_data.write(tmp_path / 'n.sqlite', {'train': {'a': [proto(1)]}})
+  with sqlite3.connect(path) as con:
+    con.execute('UPDATE client_metadata SET num_examples = NULL')
+  with pytest.raises(errors.DataError, match="client 'a' has no examples"):
+    open_train(path)
+
+
+def test_metadata_that_disagree_are_reported(tmp_path):
+  path = task_data.write(tmp_path / 'm.sqlite', {'train': {'a': [proto(1)]}}, {('train', 'a'): 2})
+  with pytest.raises(errors.DataError, match=r"'a' has 1 examples .* says 2"):
+    open_train(path)
+
+
+def test_an_id_that_is_not_text_is_refused(tmp_path):
+  path = task_data.write(tmp_path / 'u.sqlite', {'train': {b'\xff\xfe': [proto(1)]}})
+  with pytest.raises(errors.DataError, match=r"name b'\\xff\\xfe' is not UTF-8"):
+    open_train(path)
+
+
+@pytest.mark.parametrize(
+  'count, named',
+  [
+    ('9e999', "says inf examples of client 'a'; it must be a whole number"),
+    ('1.5', 'says 1.5 examples'),
+    ('-1', 'says -1 examples'),
+    ("'many'", "says b'many' examples"),
+    ('1000000000000', r'says 1,000,000,000,000 examples in .train., which a file of [\d,]+ bytes'),
+  ],
+)
+def test_a_count_that_cannot_be_is_refused(tmp_path, count, named):
+  path = task_data.write(tmp_path / 'c.sqlite', {'train': {'a': [proto(1)]}})
+  with sqlite3.connect(path) as con:
+    con.execute(f'UPDATE client_metadata SET num_examples = {count}')
+  con.close()
+  with pytest.raises(errors.DataError, match=f'c.sqlite: client_metadata {named}'):
+    open_train(path)
+
+
+def test_an_id_that_is_no_text_is_refused(tmp_path):
+  path = task_data.write(tmp_path / 'n.sqlite', {'train': {'a': [proto(1)]}})
+  with sqlite3.connect(path) as con:
+    con.execute('UPDATE client_metadata SET client_id = NULL')
+  con.close()
+  with pytest.raises(errors.DataError, match=r'n.sqlite: the name None is not text'):
+    open_train(path)
+
+
+def test_what_a_terminal_would_obey_is_escaped(tmp_path):
+  path = task_data.write(tmp_path / 't.sqlite', {'\x1b[2Jx\u202e\n': {'a': [proto(1)]}})
+  with pytest.raises(errors.DataError) as e:
+    open_train(path)
+  assert str(e.value).isprintable()
+  assert r'it has \x1b[2Jx\u202e\n' in str(e.value)
+
+
+@pytest.mark.parametrize('value', [float('nan'), float('inf'), -float('inf')])
+def test_a_feature_that_is_not_finite_is_named_with_client_and_row(tmp_path, value):
+  bad = task_data.example(v=[1.0, value], k=1)
+  clients = {'a': [proto(1)] * 3, 'b': [proto(2), bad]}
+  data = open_train(task_data.write(tmp_path / 'f.sqlite', {'train': clients}))
+  assert len(data.load('a')['y']) == 3
+  for read in (lambda: data.load('b'), data.all_features):
+    with pytest.raises(
+      errors.DataError, match=rf"f.sqlite: v of client 'b' in 'train', row 1, is {value}; .*finite"
+    ):
+      read()
+
+
+def test_a_value_out_of_its_range_is_named_before_it_is_narrowed(tmp_path):
+  clients = {'a': [proto(1)] * 3, 'b': [proto(9), proto(2**32 + 3), proto(0)]}
+  path = task_data.write(tmp_path / 'r.sqlite', {'train': clients})
+
+  def prepare(features):
+    return features['v'], features['k'].astype(np.int32)
+
+  data = tff_sqlite.SqlClientData(path, 'train', FEATURES, prepare, {'k': (0, 9)})
+  for read in (lambda: data.load('b'), data.all_features):
+    with pytest.raises(
+      errors.DataError, match=r"k of client 'b' in 'train', row 1, is 4294967299; .* from 0 to 9"
+    ):
+      read()
+  with pytest.raises(errors.DataError, match='row 0, is 1; it must be from 2 to 9'):
+    tff_sqlite.SqlClientData(path, 'train', FEATURES, prepare, {'k': (2, 9)})
+
+
+def test_preprocessing_that_loses_examples_is_an_error(path):
+  data = tff_sqlite.SqlClientData(path, 'train', FEATURES, lambda f: (f['v'], f['k'][1:]))
+  with pytest.raises(errors.DataError, match=r"d.sqlite: client 'a': x has shape"):
+    data.load('a')

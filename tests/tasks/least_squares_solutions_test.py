@@ -1,0 +1,208 @@
+"""Where each algorithm ends up on federated least squares, against the closed forms."""
+
+import numpy as np
+import pytest
+
+import tasks
+from tasks import least_squares, least_squares_solutions
+from tests.helpers import small_problem
+from tff_adaptive import algorithms, execution, optimizers, schedules
+from tff_adaptive.client.batching import Batching
+
+RATE = 0.125  # Like all numbers here exact in float32, in which rates are kept.
+K = 5
+
+
+@pytest.fixture(autouse=True)
+def _graph_context():
+  with execution.graph_context():
+    yield
+
+
+@pytest.fixture(scope='module')
+def problem():
+  """(A_k, b_k) of the task, float64."""
+  return least_squares_solutions.systems(
+    tasks.load('least_squares', dtype='float64', rows=16).train
+  )
+
+
+def _run(name, problem, *, steps=5, rate=RATE, repeats=None, **options):
+  """A run of an algorithm with float64 weights, all clients weighted alike.
+
+  Each client takes `steps` full-gradient steps a round. With `repeats` client k has its rows
+  repeats[k] times over and takes that many steps instead: each batch is the whole of A_k.
+  """
+  if name in ('scaffold', 'scaffold_m', 'fed_dyn'):
+    options['num_clients'] = K
+  batching = Batching(None, epochs=steps)
+  if repeats is not None:
+    batching = Batching(16, shuffle=False)
+  data = [(np.tile(a, (r, 1)), np.tile(b, r)) for a, b, r in zip(*problem, repeats or [1] * K)]
+  process = algorithms.build(
+    name,
+    least_squares.build_model(3, dtype='float64'),
+    client_learning_rate=rate,
+    batching=batching,
+    client_weighting='uniform',
+    **options,
+  )
+  return small_problem.Run(process, data)
+
+
+def _settle(run, target, rounds, tolerance=1e-7):
+  """Runs all clients until the model is at the target, for at most so many rounds."""
+  size = np.linalg.norm(target)
+  for _ in range(rounds):
+    if np.linalg.norm(run.round(range(K)).theta - target) < tolerance * size:
+      break
+  assert np.linalg.norm(run.theta - target) < tolerance * size
+  if run.is_stateful:
+    assert np.linalg.norm(run.theta_bar - target) < 10 * tolerance * size
+
+
+def test_fed_avg_drifts_to_equation_6(problem):
+  x_fgd = least_squares_solutions.gradient_descent(*problem, steps=8, rate=RATE)
+  assert np.linalg.norm(x_fgd - least_squares_solutions.least_squares(*problem)) > 0.3
+  _settle(_run('fed_avg', problem, steps=8), x_fgd, 300)
+
+
+def test_fed_prox_drifts_less_far(problem):
+  x_ls = least_squares_solutions.least_squares(*problem)
+  x_fgd, x = (least_squares_solutions.gradient_descent(*problem, 8, RATE, mu) for mu in (0, 3.5))
+  assert np.linalg.norm(x - x_ls) < 0.7 * np.linalg.norm(x_fgd - x_ls)
+  _settle(_run('fed_prox', problem, steps=8, mu=3.5), x, 400)
+
+
+def test_fed_avg_with_one_step_does_not_drift(problem):
+  x_ls = least_squares_solutions.least_squares(*problem)
+  np.testing.assert_allclose(
+    least_squares_solutions.gradient_descent(*problem, 1, RATE), x_ls, rtol=1e-12
+  )
+  _settle(_run('fed_avg', problem, steps=1), x_ls, 1000)
+
+
+@pytest.mark.parametrize(
+  'name, options',
+  [
+    ('scaffold', {'scaffold_option': 1}),
+    ('scaffold', {'scaffold_option': 2}),
+    ('scaffold_m', {}),
+    ('fed_dyn', {'mu': 0.5}),
+    ('ada_best', {'mu': 1.0, 'beta': 1.0}),
+  ],
+)
+def test_without_drift_the_least_squares_solution_is_reached(problem, name, options):
+  x_ls = least_squares_solutions.least_squares(*problem)
+  _settle(_run(name, problem, **options), x_ls, 500, tolerance=1e-12)
+
+
+@pytest.mark.parametrize(
+  'mu, beta, server_rate', [(1.0, 0.75, 1.0), (0.5, 0.0, 1.0), (2.0, 0.5, 0.5), (0.5, 0.9375, 1.0)]
+)
+def test_ada_best_stops_at_the_ridge_point(problem, mu, beta, server_rate):
+  """From two x_0; the point depends on neither the rate nor the number of steps."""
+  options = {'mu': mu, 'beta': beta}
+  if server_rate != 1:
+    options['server_optimizer'] = optimizers.build_sgdm(server_rate)
+  run = _run('ada_best', problem, steps=3 if mu == 2 else 6, **options)
+  x_ls = least_squares_solutions.least_squares(*problem)
+  start = run.process.initialize()
+  for x_0 in (run.theta, np.array([4.0, -2.0, 1.0, 0.0, 8.0])):
+    weights = start.global_model_weights
+    weights = type(weights)((x_0,), ())
+    run.state = start._replace(global_model_weights=weights, inference_weights=weights)
+    run.client_states = {}
+    x = least_squares_solutions.ada_best(*problem, mu, beta, x_0, server_rate)
+    assert np.linalg.norm(x - x_ls) > 0.02
+    _settle(run, x, 400)
+
+
+def test_the_ridge_point_nears_the_solution_as_mu_times_one_minus_beta_falls(problem):
+  x_ls, x_0 = least_squares_solutions.least_squares(*problem), np.ones(5)
+  far = [
+    np.linalg.norm(least_squares_solutions.ada_best(*problem, 0.02, 1 - gap, x_0) - x_ls)
+    for gap in (0.1, 0.01, 0.001)
+  ]
+  np.testing.assert_allclose(np.divide(far[:-1], far[1:]), 10, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+  'name, options',
+  [
+    ('fed_avg', {}),
+    ('scaffold', {}),
+    ('scaffold_m', {}),
+    ('fed_dyn', {'mu': 0.5}),
+    ('ada_best', {'mu': 1.0, 'beta': 0.75}),
+  ],
+)
+def test_unequal_numbers_of_steps(problem, name, options):
+  """Clients of 1 to 9 steps: all but FedAvg end up where equal numbers lead them."""
+  run = _run(name, problem, repeats=[1, 9, 2, 5, 3], **options)
+  target = least_squares_solutions.least_squares(*problem)
+  if name == 'ada_best':
+    target = least_squares_solutions.ada_best(*problem, 1.0, 0.75, run.theta)
+  if name == 'fed_avg':
+    for _ in range(300):
+      run.round(range(K))
+    assert np.linalg.norm(run.theta - target) > 0.3
+  else:
+    _settle(run, target, 600)
+
+
+def test_a_server_optimizer_does_not_move_the_fixed_point(problem):
+  """Yogi rests where the mean of the updates is 0: at FedAvg's point, with SCAFFOLD at x_LS."""
+  yogi = optimizers.build_yogi(0.125, tau=0.125)
+  x_fgd = least_squares_solutions.gradient_descent(*problem, 5, RATE)
+  plain = _run('fed_yogi', problem, server_learning_rate=0.125, tau=0.125)
+  _settle(plain, x_fgd, 1000)
+  corrected = _run('scaffold', problem, server_optimizer=yogi)
+  _settle(corrected, least_squares_solutions.least_squares(*problem), 1500)
+
+
+def test_theorem_1_bounds_a_run_with_its_rate(problem):
+  """f(x^T) - f* stays below equation (7), and falls below what a constant rate would leave."""
+  a, b = problem
+  steps, rounds = 4, 400
+  schedule = schedules.Diminishing.from_problem(
+    *least_squares_solutions.curvatures(a), local_steps=steps
+  )
+  run = _run('fed_avg', problem, steps=steps, rate=schedule)
+  x_0 = run.theta
+  optimum = least_squares_solutions.objective(a, b, least_squares_solutions.least_squares(a, b))
+  gaps, gradient_norm = [], 0.0
+  for t in range(rounds):
+    models = []
+    for m, v in zip(a, b):
+      x = run.theta
+      for _ in range(steps):
+        gradient = m.T @ (m @ x - v)
+        gradient_norm = max(gradient_norm, np.linalg.norm(gradient))
+        x = x - schedule(t) * gradient
+      models.append(x)
+    run.round(range(K))
+    np.testing.assert_allclose(run.theta, np.mean(models, 0), rtol=1e-6)
+    gaps.append(least_squares_solutions.objective(a, b, run.theta) - optimum)
+  bound = least_squares_solutions.theorem_1(
+    *(a, b),
+    steps=steps,
+    total_steps=steps * np.arange(1, rounds + 1),
+    x_0=x_0,
+    gradient_norm=gradient_norm,
+  )
+  assert (np.array(gaps) <= bound).all()
+  constant = least_squares_solutions.gradient_descent(a, b, steps, schedule(0))
+  assert gaps[-1] < 0.1 * (least_squares_solutions.objective(a, b, constant) - optimum)
+
+
+def test_theorem_1_by_hand():
+  """f_1 = (x - 1)^2 / 2 and f_2 = 2 x^2: x* = 1/5, Gamma = 1/5, kappa = 4, gamma = 32."""
+  a, b = [np.array([[1.0]]), np.array([[2.0]])], [np.array([1.0]), np.array([0.0])]
+  assert least_squares_solutions.curvatures(a) == pytest.approx((1, 4))
+  np.testing.assert_allclose(least_squares_solutions.least_squares(a, b), [0.2])
+  bound = least_squares_solutions.theorem_1(
+    a, b, steps=3, total_steps=np.array([1, 33]), x_0=np.array([1.2]), gradient_norm=5.0
+  )
+  # B = 6 * 4 / 5 + 8 * 2^2 * 5^2 = 804.8, and kappa / gamma (2 B + gamma / 2) at first.
+  np.testing.assert_allclose(bound, [203.2, 101.6])

@@ -1,0 +1,72 @@
+"""`tasks.load`: names and options are checked; importing the package brings no TensorFlow."""
+
+import subprocess
+import sys
+
+import pytest
+
+import tasks
+
+
+def test_unknown_task_and_option_are_errors():
+  with pytest.raises(tasks.DataError, match="unknown task 'digit'"):
+    tasks.load('digit')
+  with pytest.raises(tasks.DataError, match='no option clients; it has: alpha, num_clients'):
+    tasks.load('digits', clients=3)
+
+
+@pytest.mark.parametrize(
+  'task, option, value, message',
+  [
+    ('emnist_cr', 'only_digits', 'no', "'no'; it must be true or false"),
+    ('cifar10_cnn', 'jpeg', 1, '1; it must be true or false'),
+    ('digits', 'num_clients', 'ten', "'ten'; it must be a whole number"),
+    ('digits', 'num_clients', 2.5, r'2\.5; it must be a whole number'),
+    ('digits', 'alpha', 'iid', "'iid'; it must be a number"),
+    ('emnist_letters', 'alpha', 'iid', "'iid'; it must be a number or none"),
+    ('digits', 'alpha', True, 'True; it must be a number'),
+    ('shakespeare', 'padding', 3, '3; it must be a word'),
+    ('stackoverflow_lr', 'padding', 'tff', 'has no option padding'),
+    ('stackoverflow_nwp', 'num_tags', 3, 'has no option num_tags'),
+    ('cifar100_cnn', 'jpeg', True, 'has no option jpeg'),
+  ],
+)
+def test_an_option_of_another_kind_is_an_error(task, option, value, message):
+  with pytest.raises(tasks.DataError, match=message):
+    tasks.load(task, 'nowhere', **{option: value})
+
+
+def test_options_may_be_written_as_other_numbers_and_none():
+  assert len(tasks.load('digits', num_clients=1e1, alpha=1).train) == 10
+  assert len(tasks.load('digits_skewed', alpha='none').train) == 100
+
+
+def test_imports_bring_no_tensorflow():
+  code = (
+    'import sys, tasks; from tasks import catalog; from tasks.data import partition; tasks.names();'
+    "assert not {'tensorflow', 'tensorflow_federated'} & set(sys.modules), 'imported'"
+  )
+  subprocess.run([sys.executable, '-c', code], check=True)
+
+
+@pytest.mark.parametrize(
+  'task, option, value, named',
+  [
+    ('digits', 'alpha', 1e-100, 'alpha is 1e-100; it must be from 0.0001 to'),
+    ('digits_skewed', 'unbalance', 1e9, 'unbalance is 1000000000.0; it must be from 0 to'),
+    ('digits', 'num_clients', 10**12, 'each of 1000000000000 clients'),
+    ('digits_skewed', 'num_clients', 10**12, 'each of 1000000000000 clients'),
+    ('least_squares', 'num_clients', 10**12, 'num_clients is 1000000000000; it must be from 1'),
+    ('least_squares', 'rows', 5_000_000, 'their product must be at most 20,000,000'),
+    ('least_squares', 'columns', -1, 'columns is -1'),
+    ('least_squares', 'unlikeness', 1e200, 'unlikeness is 1e[+]200'),
+    ('stackoverflow_nwp', 'num_words', 10**12, 'num_words is 1000000000000'),
+    ('stackoverflow_nwp', 'num_validation', 0, 'num_validation is 0'),
+    ('stackoverflow_lr', 'num_tags', 10**12, 'num_tags is 1000000000000'),
+    ('cifar10', 'l2', -1.0, 'l2 is -1.0'),
+    ('cifar10', 'groups', 0, 'groups is 0; it must divide 64'),
+  ],
+)
+def test_an_option_out_of_range_is_an_error(task, option, value, named):
+  with pytest.raises(tasks.DataError, match=named):
+    tasks.load(task, 'nowhere', **{option: value})

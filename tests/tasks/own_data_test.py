@@ -1,0 +1,133 @@
+"""Tasks on own arrays: who trains, who is held out, what is recorded, what is refused."""
+
+import numpy as np
+import pytest
+
+import tasks
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3)).astype(np.float32)
+Y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
+CLIENTS = np.repeat([f'c{i:02d}' for i in range(12)], 5)
+
+
+def rows_of(data):
+  return {tuple(row) for row in np.asarray(data['x']).tolist()}
+
+
+def test_each_row_is_trained_on_by_its_client_or_held_out():
+  task = tasks.from_arrays(X, Y, CLIENTS, validation=0.25, seed=3)
+  assert len(task.train.client_ids) == 9
+  for client in task.train.client_ids:
+    data = task.train.load(client)
+    np.testing.assert_array_equal(data['x'], X[client == CLIENTS])
+    np.testing.assert_array_equal(data['y'], Y[client == CLIENTS])
+  trained, held = rows_of(task.train.load_all()), rows_of(task.validation)
+  assert not trained & held
+  assert len(trained) + len(held) == 60
+
+
+def test_examples_are_held_out_of_each_client():
+  task = tasks.from_arrays(X, Y, CLIENTS, validation=0.4, validation_by='examples', seed=3)
+  assert [task.train.num_examples(c) for c in task.train.client_ids] == [3] * 12
+  trained, held = rows_of(task.train.load_all()), rows_of(task.validation)
+  assert not trained & held
+  assert len(held) == 24
+
+
+@pytest.mark.parametrize('by', ['clients', 'examples'])
+def test_the_seed_decides_what_is_held_out(by):
+  first, again, other = (
+    rows_of(tasks.from_arrays(X, Y, CLIENTS, validation_by=by, seed=s).validation)
+    for s in (3, 3, 4)
+  )
+  assert first == again
+  assert first != other
+
+
+def test_a_client_of_one_example_keeps_it():
+  owners = ['single', *['other'] * 59]
+  task = tasks.from_arrays(X, Y, owners, validation=0.9, validation_by='examples')
+  assert task.train.num_examples('single') == 1
+
+
+def test_validation_arrays_of_ones_own_are_used_whole():
+  task = tasks.from_arrays(X, Y, CLIENTS, validation=(X[:4] + 1, Y[:4]))
+  assert len(task.train.client_ids) == 12
+  np.testing.assert_array_equal(task.validation['x'], X[:4] + 1)
+  np.testing.assert_array_equal(task.validation['y'], Y[:4])
+
+
+def test_labels_are_numbered_and_recorded():
+  names = np.array(['wolf', 'ape', 'bee'])[Y]
+  task = tasks.from_arrays(X, names, CLIENTS)
+  assert task.preparation.classes == ('ape', 'bee', 'wolf')
+  np.testing.assert_array_equal(
+    task.preparation.labels(task.train.load('c00')['y']),
+    names[CLIENTS == 'c00'] if 'c00' in task.train.client_ids else [],
+  )
+  gaps = tasks.from_arrays(X, Y * 10 - 5, CLIENTS)
+  assert gaps.preparation.classes == (-5, 5, 15)
+  assert set(gaps.train.load_all()['y']) == {0, 1, 2}
+  assert gaps.train.load_all()['y'].dtype == np.int32
+
+
+def test_validation_labels_have_the_numbers_of_training():
+  names = np.array(['wolf', 'ape', 'bee'])[Y]
+  task = tasks.from_arrays(X, names, CLIENTS, validation=(X[:2], ['wolf', 'ape']))
+  assert task.validation['y'].tolist() == [2, 0]
+  with pytest.raises(tasks.DataError, match="'cat' in row 1"):
+    tasks.from_arrays(X, names, CLIENTS, validation=(X[:2], ['wolf', 'cat']))
+
+
+def test_standardising_uses_the_training_examples_alone():
+  shifted = X * [1, 10, 100] + [0, 5, 50]
+  task = tasks.from_arrays(shifted, Y, CLIENTS, standardise=True)
+  x = task.train.load_all()['x']
+  np.testing.assert_allclose(x.mean(0), 0, atol=1e-5)
+  np.testing.assert_allclose(x.std(0), 1, atol=1e-5)
+  assert abs(task.validation['x'].mean(0)).max() > 1e-3
+  held = np.isin(CLIENTS, task.train.client_ids, invert=True)
+  np.testing.assert_array_equal(task.preparation(shifted[held]), task.validation['x'])
+
+
+def test_a_constant_column_is_left_at_zero():
+  x = np.concatenate([X, np.full([60, 1], 7.0)], 1)
+  task = tasks.from_arrays(x, Y, CLIENTS, standardise=True)
+  assert (task.train.load_all()['x'][:, 3] == 0).all()
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(x=X[:, 0]), r'x has shape \(60,\)'),
+    (dict(x=X.astype(str)), 'it must hold numbers'),
+    (dict(y=Y[:59]), r'x has 60 rows and y has shape \(59,\)'),
+    (dict(clients=CLIENTS[:59]), 'clients has shape'),
+    (dict(clients=['a'] * 60), "all rows belong to one client, 'a'"),
+    (dict(clients=[None, *['a'] * 59]), 'the client in row 0 .* is None'),
+    (dict(clients=np.arange(60.0)), 'clients have dtype float64'),
+    (dict(y=np.zeros(60, int)), '1 different values'),
+    (dict(y=np.full(60, 'a')), '1 different values'),
+    (dict(y=np.array([1 + 2j] * 60)), 'labels have dtype complex128'),
+    (dict(y=np.array(['2020-01-01'] * 60, 'datetime64[D]')), 'labels have dtype datetime64'),
+    (dict(y=np.array([1, 'a'] * 30, dtype=object)), 'labels have dtype object'),
+    (dict(y=np.where(np.arange(60) == 7, np.nan, 1.0)), 'the label in row 7 .* is nan'),
+    (dict(validation=0), 'validation is 0'),
+    (dict(validation=1.0), 'validation is 1.0'),
+    (dict(validation_by='rows'), "validation_by is 'rows'"),
+    (dict(validation=0.01, validation_by='examples'), 'of each client is no example'),
+    (dict(x=np.zeros([60, 2, 2]), standardise=True), r'standardise is for inputs'),
+  ],
+)
+def test_arrays_that_cannot_be_used_are_refused(change, message):
+  with pytest.raises(tasks.DataError, match=message):
+    tasks.from_arrays(**{'x': X, 'y': Y, 'clients': CLIENTS, **change})
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, 1e39])
+def test_values_that_are_not_finite_are_named_by_row(value):
+  x = X.astype(np.float64)
+  x[17, 2] = value
+  with pytest.raises(tasks.DataError, match=r'in row 17 .* place \[2\]'):
+    tasks.from_arrays(x, Y, CLIENTS)

@@ -1,0 +1,124 @@
+"""Which model learns own data, and models that do not fit them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tasks
+import tff_adaptive
+from tff_adaptive import models, training
+
+keras = tf.keras
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 3)).astype(np.float32)
+CLASSES = np.array(['low', 'mid', 'high'])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 0)]
+BINARY = X[:, 0] > X[:, 1]
+NUMBERS = (X @ [1.0, -2.0, 0.5]).astype(np.float32)
+CLIENTS = np.repeat(np.arange(8), 10)
+
+
+def dense(units, activation=None, inputs=3):
+  return lambda: keras.Sequential([keras.Input([inputs]), keras.layers.Dense(units, activation)])
+
+
+def by_shape(shape, outputs):
+  return keras.Sequential([keras.Input(shape), keras.layers.Dense(outputs)])
+
+
+def train(task, rounds=20, rate=0.3):
+  tff_adaptive.set_graph_context()
+  model = task.build_model(0)
+  process = tff_adaptive.build_fed_avg(
+    model, client_learning_rate=rate, batching=tff_adaptive.Batching(5)
+  )
+  evaluate = models.build_evaluation(model)
+  config = training.TrainingConfig(rounds=rounds, clients_per_round=4, rounds_per_evaluation=rounds)
+  result = training.train(
+    process, task.train, lambda w: evaluate(w, task.validation), config, show_progress=False
+  )
+  return result.summary['last']
+
+
+@pytest.mark.parametrize('model', ['logistic_regression', 'mlp', dense(3, 'softmax'), by_shape])
+def test_models_learn_classes(model):
+  task = tasks.from_arrays(X, CLASSES, CLIENTS, model=model)
+  assert task.metric == 'accuracy'
+  assert train(task)['validation_accuracy'] > 0.6  # A third by chance.
+
+
+def test_numbers_are_predicted_by_linear_regression():
+  task = tasks.from_arrays(X, NUMBERS, CLIENTS)
+  assert task.metric == 'loss'
+  last = train(task, rounds=40, rate=0.1)
+  assert last['validation_loss'] < 1e-3
+  assert 0 < last['validation_mean_absolute_error'] < 0.05
+
+
+@pytest.mark.parametrize('activation', ['sigmoid', None])
+def test_one_output_serves_two_classes(activation):
+  task = tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1, activation))
+  assert task.preparation.classes == (False, True)
+  model, kernel = task.build_model(0), np.float32([[1], [-1], [0]])
+  found = models.build_evaluation(model)([kernel * 9, np.zeros(1, np.float32)], task.validation)
+  assert found['accuracy'] == 1
+  shifted = models.build_evaluation(model)([kernel, np.full(1, 0.3, np.float32)], task.validation)
+  scores = (task.validation['x'] @ kernel)[:, 0] + 0.3
+  assert shifted['accuracy'] == np.mean((scores > 0) == (task.validation['y'] > 0.5))
+
+
+def test_the_default_loss_takes_scores_or_probabilities_as_the_last_layer_gives_them():
+  weights = [RNG.normal(size=(3, 3)).astype(np.float32), np.zeros(3, np.float32)]
+  losses = []
+  for activation in (None, 'softmax'):
+    task = tasks.from_arrays(X, CLASSES, CLIENTS, model=dense(3, activation))
+    losses.append(models.build_evaluation(task.build_model(0))(weights, task.validation)['loss'])
+  assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_a_model_of_this_project_is_taken_as_it_is():
+  def build(seed):
+    return models.from_keras(by_shape_of_data, 'mse', seed=seed)
+
+  def by_shape_of_data():
+    return by_shape([3], 1)
+
+  task = tasks.from_arrays(X, NUMBERS[:, np.newaxis], CLIENTS, model=build)
+  assert task.build_model is build
+
+
+def test_the_seed_draws_the_weights():
+  for model in ('mlp', by_shape):
+    task = tasks.from_arrays(X, CLASSES, CLIENTS, model=model)
+    first, again, other = (task.build_model(s).initial_weights[0][0] for s in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_whole_numbers_reach_an_embedding_as_such():
+  def build():
+    layers = [keras.layers.Embedding(5, 2), keras.layers.Flatten(), keras.layers.Dense(3)]
+    return keras.Sequential([keras.Input([4], dtype=tf.int32), *layers])
+
+  task = tasks.from_arrays(RNG.integers(0, 5, (80, 4)), CLASSES, CLIENTS, model=build)
+  assert task.train.load_all()['x'].dtype == np.int32
+  assert np.isfinite(train(task, rounds=1)['train_loss'])
+
+
+@pytest.mark.parametrize(
+  'options, message',
+  [
+    (dict(model='tree'), "model is 'tree'; choose one of: logistic_regression, mlp"),
+    (dict(model=dense(3)()), 'give a function that makes it anew'),
+    (dict(model=dense(3, inputs=4)), r'takes inputs of shape \[4\], the data have \[3\]'),
+    (dict(model=dense(2)), 'the model has 2 outputs, the data have 3 classes'),
+    (dict(model=dense(1)), 'the model has 1 outputs, the data have 3 classes'),
+    (dict(model=lambda: 3), 'no tf.keras.Model'),
+    (dict(model=lambda seed: 3), 'gave int'),
+    (dict(model='mlp', loss='mse'), 'loss and metrics are for Keras models'),
+    (dict(model=dense(3), metrics=['AUC']), 'no mean over examples'),
+    (dict(y=np.stack([NUMBERS] * 2, 1)), r'targets have shape \(80, 2\)'),
+  ],
+)
+def test_models_that_do_not_fit_are_refused(options, message):
+  with pytest.raises(tasks.DataError, match=message):
+    tasks.from_arrays(X, options.pop('y', CLASSES), CLIENTS, **options)

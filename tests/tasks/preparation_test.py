@@ -1,0 +1,97 @@
+"""Raw inputs to a model's, and labels back."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from tasks import preparation
+
+TABLE = {
+  'age': [3, 5, 4],
+  'colour': ['red', 'blue', 'red'],
+  'weight': [0.5, 1.5, 2.5],
+  'is_old': [True, False, True],
+}
+
+
+def prepared(names=('age', 'colour', 'is_old')):
+  return preparation.Preparation(preparation.columns_of(TABLE, names))
+
+
+def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
+  x = prepared()(TABLE)
+  assert x.dtype == np.float32
+  np.testing.assert_array_equal(x, [[3, 0, 1, 1], [5, 1, 0, 0], [4, 0, 1, 1]])  # blue, red
+
+
+def test_columns_that_were_not_there_do_not_matter_and_missing_ones_do():
+  np.testing.assert_array_equal(prepared(['age'])({'age': [7], 'new': ['?']}), [[7]])
+  with pytest.raises(ValueError, match="there is no column 'age'"):
+    prepared(['age'])({'new': [1]})
+
+
+def test_standardising_comes_after_the_categories():
+  made = preparation.Preparation(
+    preparation.columns_of(TABLE, ['age', 'colour']),
+    mean=(4.0, 0.5, 0.5),
+    deviation=(2.0, 1.0, 0.5),
+  )
+  np.testing.assert_array_equal(made(TABLE), [[-0.5, -0.5, 1], [0.5, 0.5, -1], [0, -0.5, 1]])
+
+
+def test_arrays_are_standardised_by_one_number_or_one_each():
+  x = np.array([[0, 255]], np.uint8)
+  made = preparation.Preparation(deviation=255)(x)
+  assert made.dtype == np.float32
+  np.testing.assert_array_equal(made, [[0, 1]])
+  np.testing.assert_array_equal(preparation.Preparation(mean=(1.0, 5.0))(x), [[-1, 250]])
+  assert preparation.Preparation()(x).dtype == np.uint8
+
+
+def test_labels_come_back_from_scores_and_from_numbers():
+  made = preparation.Preparation(classes=('no', 'yes'))
+  assert made.labels([[0.1, 0.2], [3.0, -1.0]]).tolist() == ['yes', 'no']
+  assert made.labels([1, 0]).tolist() == ['yes', 'no']
+  assert preparation.Preparation().labels([[0.1, 0.2]]).tolist() == [1]
+
+
+def test_a_file_holds_all_of_it(tmp_path):
+  path = str(tmp_path / 'p.json')
+  for made in (
+    preparation.Preparation(prepared().columns, (0.1,) * 4, (2.0,) * 4, ('a', 'b')),
+    preparation.Preparation(mean=0.5, classes=(3, 7)),
+    preparation.Preparation(),
+  ):
+    made.save(path)
+    assert preparation.Preparation.load(path) == made
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    ({'age': [3, np.nan, 4]}, "the column 'age' is nan in row 1"),
+    ({'age': [3, np.inf, 4]}, "the column 'age' is inf in row 1"),
+    ({'age': ['3', 'x', '4']}, "the column 'age' has values that are no numbers"),
+    ({'colour': ['red', 'green', 'red']}, "the category 'green' in row 1 .*training has not seen"),
+    ({'colour': ['red', 'red', None]}, "'colour' has texts but nothing in row 2"),
+  ],
+)
+def test_values_that_cannot_be_used_are_named(change, message):
+  with pytest.raises(ValueError, match=message):
+    prepared()({**TABLE, **change})
+
+
+def test_columns_of_other_things_are_refused():
+  dates = np.array(['2020-01-01', '2020-01-02'], 'datetime64[D]')
+  with pytest.raises(ValueError, match=r"'when' has dtype datetime64.D.: give texts or numbers"):
+    preparation.columns_of({'when': dates}, ['when'])
+
+
+def test_it_needs_numpy_alone():
+  lines = pathlib.Path(preparation.__file__).read_text(encoding='utf-8').splitlines()
+  imports = [line for line in lines if line.startswith(('import', 'from'))]
+  assert imports == [
+    *('import dataclasses', 'import json', 'from collections.abc import Mapping, Sequence'),
+    *('from typing import Any', 'import numpy as np'),
+  ]

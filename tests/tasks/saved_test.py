@@ -1,0 +1,35 @@
+"""What config.json says of a task, loaded again; for runs of own files see export_test.py."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tasks
+from tasks import saved
+
+SETTINGS = {'task': 'digits', 'task_option': ['num_clients=7'], 'data_dir': None, 'seed': 3}
+DATA = {'source': 'any', 'clients': 7, 'examples': 1438, 'validation_examples': 359}
+
+
+def test_the_task_has_its_options_and_seed():
+  task = saved.task_of({'settings': SETTINGS, 'data': DATA})
+  expected = tasks.load('digits', seed=3, num_clients=7)
+  np.testing.assert_array_equal(task.validation['x'], expected.validation['x'])
+  assert task.train.client_ids == expected.train.client_ids
+
+
+@pytest.mark.parametrize('what', ['clients', 'examples', 'validation_examples'])
+def test_other_data_are_refused(what):
+  with pytest.raises(tasks.DataError, match=f'{what} was 6 and is now {DATA[what]}'):
+    saved.task_of({'settings': SETTINGS, 'data': {**DATA, what: 6}})
+
+
+def test_a_run_without_a_task_says_what_to_do(tmp_path):
+  config = {'settings': {'rounds': 1}, 'num_parameters': 3}
+  (tmp_path / 'config.json').write_text(json.dumps(config))
+  (tmp_path / 'metrics.csv').write_text('round,validation_loss\n0,1.5\n')
+  run = tasks.load_run(str(tmp_path))
+  assert run.metrics['validation_loss'].tolist() == [1.5]
+  with pytest.raises(tasks.DataError, match='names no task'):
+    run.task()

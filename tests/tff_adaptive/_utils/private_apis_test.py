@@ -1,0 +1,124 @@
+"""Private interfaces are used in one module, which does what its functions say."""
+
+import copy
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tff_adaptive._utils import private_apis
+
+ROOT = pathlib.Path(__file__).parents[3]
+MODULE = 'tff_adaptive/_utils/private_apis.py'
+PRIVATE = re.compile(
+  r'tensorflow\.(python|core)\b|tensorflow_federated\.\w|keras\.(src|backend)|tff\.backends\.test'
+  r'|\b_inputs\(|_as_variant_tensor|_variant_tensor\b|getrefcount|subprocess\.Popen = '
+  r'|(?<!compat)\.proto\b|serialize_computation|computation_pb2'
+)
+# What TFF documents for contexts of one's own may stand anywhere.
+FRAMEWORK = re.compile(
+  r'\btff\.framework\.(?!SyncContext|AsyncContext|ConcreteComputation|get_context_stack'
+  r'|set_default_context)\w+'
+)
+
+
+def test_the_installed_versions_are_those_it_was_written_for():
+  """Runs before all other tests; see `tests/conftest.py`."""
+  assert private_apis.version_mismatch() is None
+
+
+def test_another_version_is_named(monkeypatch):
+  monkeypatch.setitem(private_apis.VERSIONS, 'tensorflow-federated', '0.88.0')
+  said = private_apis.version_mismatch()
+  assert '0.87.0' in said
+  assert '0.88.0' in said
+
+
+def uses(pattern, text):
+  """The uses of private interfaces in a module, but for comments."""
+  lines = [line.split('  #')[0] for line in text.splitlines() if not line.lstrip().startswith('#')]
+  return [match.group() for line in lines for match in pattern.finditer(line)]
+
+
+def test_no_other_module_uses_one():
+  found = {}
+  for path in sorted(
+    p for room in ('tff_adaptive', 'tasks', 'scripts') for p in ROOT.glob(f'{room}/**/*.py')
+  ):
+    name = path.relative_to(ROOT).as_posix()
+    text = path.read_text()
+    found[name] = uses(PRIVATE, text) + uses(FRAMEWORK, text)
+  assert len(found.pop(MODULE)) > 10  # The patterns do find them.
+  assert {name: used for name, used in found.items() if used} == {}
+
+
+def test_it_imports_neither_tensorflow_nor_tff():
+  program = f'import sys; import {private_apis.__name__}; assert "tensorflow" not in sys.modules'
+  subprocess.run([sys.executable, '-c', program], check=True, cwd=ROOT)
+
+
+def test_reference_counts_grow_with_references():
+  values = [np.empty(1), np.empty(1)]
+  first = private_apis.reference_counts(values)
+  held = values[1]
+  assert private_apis.reference_counts(values) == [first[0], first[1] + 1]
+  del held
+  assert private_apis.reference_counts(values) == first
+
+
+def test_the_installed_tensorflow_is_built_for_these_libraries():
+  build = private_apis.installed_build()
+  assert build['is_cuda_build']
+  assert (build['cuda_version'], build['cudnn_version']) == ('11.8', '8')
+
+
+@pytest.mark.parametrize(
+  'op, expected', [('RandomUniform', True), ('Add', False), ('no_such_op', False)]
+)
+def test_ops_with_state(op, expected):
+  assert private_apis.is_stateful(op) is expected
+
+
+def test_shuffles_are_found_anywhere_in_a_dataset():
+  import tensorflow as tf
+
+  numbers = tf.data.Dataset.range(3)
+  for shuffled in (numbers.shuffle(3), numbers.shuffle(3).batch(2).map(lambda x: x)):
+    assert private_apis.is_shuffled(shuffled)
+  assert private_apis.is_shuffled(numbers.concatenate(numbers.shuffle(2)))
+  assert not private_apis.is_shuffled(numbers.batch(2).repeat(2))
+
+
+def test_tensor_names_in_the_order_of_the_type():
+  import tensorflow_federated as tff
+
+  type_spec = [('b', np.int32), ('a', [tff.SequenceType(np.int32), np.float32])]
+  comp = tff.tensorflow.computation(lambda x: x.b, tff.types.to_type(type_spec))
+  message = private_apis.tensorflow_of(comp)
+  names = private_apis.tensor_names(message.parameter)
+  assert [is_sequence for _, is_sequence in names] == [False, True, False]
+  nodes = {node.name for node in private_apis.graph_def(message).node}
+  assert {name.split(':')[0] for name, _ in names} <= nodes
+  assert private_apis.initialize_op(message) == ''
+
+
+def test_a_computation_of_a_building_block_without_parameter():
+  import tensorflow_federated as tff
+
+  one = tff.tensorflow.computation(lambda: 1)
+  call = private_apis.framework().Call(one.to_building_block())
+  again = private_apis.to_computation(private_apis.framework().Lambda(None, None, call))
+  assert again.type_signature.compact_representation() == '( -> int32)'
+
+
+def test_iterators_over_datasets_are_their_own_copies():
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  private_apis.let_data_iterators_be_copied()
+  iterator = tff.program.DatasetDataSource([tf.data.Dataset.range(3)]).iterator()
+  copied = copy.deepcopy(iterator)
+  assert [list(d) for d in copied.select(1)] == [[0, 1, 2]]

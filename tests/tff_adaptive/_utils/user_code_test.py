@@ -1,0 +1,103 @@
+"""Facts about a user's own file: run once, as a module apart, refused in one line."""
+
+import hashlib
+import os
+import sys
+
+import pytest
+
+from tff_adaptive._utils import user_code
+
+
+def _write(folder, text, name='mine.py'):
+  path = folder / name
+  path.write_text(text)
+  return str(path)
+
+
+def test_an_object_comes_with_its_path_and_the_digest_of_its_file(tmp_path):
+  text = 'ANSWER = 42\n'
+  path = _write(tmp_path, text)
+  found, source = user_code.load(f'{path}:ANSWER')
+  assert found == 42
+  assert source == (path, 'ANSWER', hashlib.sha256(text.encode()).hexdigest())
+
+
+def test_a_relative_path_becomes_absolute(tmp_path, monkeypatch):
+  path = _write(tmp_path, 'A = 1')
+  monkeypatch.chdir(tmp_path)
+  assert user_code.load('mine.py:A')[1].path == path
+
+
+def test_a_file_runs_once_and_again_when_it_has_changed(tmp_path):
+  path = _write(tmp_path, 'A = object()\nB = A')
+  first = user_code.load(f'{path}:A')[0]
+  assert user_code.load(f'{path}:B')[0] is first
+  _write(tmp_path, 'A = 3')
+  assert user_code.load(f'{path}:A')[0] == 3
+
+
+def test_two_files_of_one_name_are_two_modules(tmp_path):
+  folders = tmp_path / 'a', tmp_path / 'b'
+  for number, folder in enumerate(folders):
+    folder.mkdir()
+    _write(folder, f'A = {number}', 'numpy.py')
+  assert [user_code.load(f'{folder}/numpy.py:A')[0] for folder in folders] == [0, 1]
+  import numpy
+
+  assert hasattr(numpy, 'ndarray')
+
+
+def test_a_file_imports_its_neighbours_and_leaves_no_path(tmp_path):
+  _write(tmp_path, 'B = 5', 'my_neighbour_of_user_code_test.py')
+  _write(tmp_path, 'raise RuntimeError("shadows")', 'colorsys.py')
+  path = _write(tmp_path, 'import colorsys\nfrom my_neighbour_of_user_code_test import B')
+  before = list(sys.path)
+  assert user_code.load(f'{path}:B')[0] == 5
+  assert sys.path == before
+
+
+def test_dataclasses_of_a_file_can_be_made(tmp_path):
+  text = 'from __future__ import annotations\nimport dataclasses\n'
+  text += '@dataclasses.dataclass(frozen=True)\nclass A:\n  x: float = 1.0\n'
+  assert user_code.load(f'{_write(tmp_path, text)}:A')[0]().x == 1.0
+
+
+@pytest.mark.parametrize(
+  'text, words',
+  [
+    ('A = 1\nB = 1 / 0\n', 'cannot be run: line 2: ZeroDivisionError: division by zero; fix the'),
+    ('def f(:\n', 'cannot be run: line 1: SyntaxError: '),
+    ('import sys\n\nsys.exit("a\\nb")', 'cannot be run: line 3: SystemExit: a b; fix the'),
+    ('B = 1', 'defines no A: check the name after the colon.'),
+  ],
+)
+def test_a_file_that_does_not_serve_is_refused_in_one_line(tmp_path, text, words):
+  path, before = _write(tmp_path, text), list(sys.path)
+  with pytest.raises(ValueError) as error:
+    user_code.load(f'{path}:A')
+  assert f'{path!r} {words}' in str(error.value)
+  assert '\n' not in str(error.value)
+  assert sys.path == before
+  loaded = [m for m in sys.modules.values() if getattr(m, '__file__', None) == path]
+  assert len(loaded) == (text == 'B = 1')
+
+
+def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path):
+  (tmp_path / 'folder.py').mkdir()
+  for name, words in (('none.py', 'No such file'), ('folder.py', 'Is a directory')):
+    path = os.path.join(tmp_path, name)
+    with pytest.raises(ValueError, match=f'{path}. cannot be read: {words}.*; check the path'):
+      user_code.load(f'{path}:A')
+
+
+@pytest.mark.parametrize('reference', ['mine.py', 'mine.py:', 'mine.py:a.b', 'fed_avg', ''])
+def test_a_reference_without_a_name_is_refused(reference):
+  with pytest.raises(ValueError, match=r'write FILE\.py:NAME'):
+    user_code.load(reference)
+
+
+def test_references_are_distinguished_from_names():
+  assert user_code.is_reference('a/b.py:C')
+  assert user_code.is_reference('b.py')
+  assert not user_code.is_reference('fed_avg')

@@ -1,0 +1,82 @@
+"""Facts about the checks: what passes, what is refused, and in which words."""
+
+import fractions
+import math
+
+import numpy as np
+import pytest
+
+from tff_adaptive._utils import validation
+
+CHECKS = {
+  validation.real: (-3.0, 0.0, 5.0),
+  validation.at_least_zero: (0.0, 1e30),
+  validation.above_zero: (1e-30, 1e30),
+  validation.at_least_one: (1.0, 1e30),
+  validation.in_unit_interval: (0.0, 0.999),
+  validation.in_half_open_unit_interval: (1e-30, 1.0),
+  validation.up_to_one: (0.0, 1.0),
+}
+OUTSIDE = {
+  validation.real: (),
+  validation.at_least_zero: (-1e-30,),
+  validation.above_zero: (0.0, -1.0),
+  validation.at_least_one: (0.999,),
+  validation.in_unit_interval: (-0.1, 1.0),
+  validation.in_half_open_unit_interval: (0.0, 1.001),
+  validation.up_to_one: (-0.1, 1.001),
+}
+
+
+@pytest.mark.parametrize('check', CHECKS)
+def test_the_range_ends_where_the_name_says(check):
+  for value in CHECKS[check]:
+    assert check('x', value, 'do') == value
+  for value in (*OUTSIDE[check], math.inf, -math.inf, math.nan):
+    with pytest.raises(ValueError, match=f'^x must be .*, found {value}: do\\.$'):
+      check('x', value, 'do')
+
+
+@pytest.mark.parametrize('bad', ['1', None, True, [1.0], 1j])
+def test_what_is_no_number_is_refused(bad):
+  with pytest.raises(TypeError, match=r'^x must be a number, found .*: do\.$'):
+    validation.real('x', bad, 'do')
+
+
+@pytest.mark.parametrize('bad', [1e308, -3.5e38, 1e-50, -1e-38, 10**40, 2**4000])
+def test_what_float32_cannot_hold_is_refused(bad):
+  with pytest.raises(ValueError, match=r'^x must be a number that float32 can hold, .*: do\.$'):
+    validation.real('x', bad, 'do')
+
+
+def test_the_ends_of_float32_pass_and_so_do_other_kinds_of_number():
+  limits = np.finfo(np.float32)
+  for value in (limits.max, limits.tiny, float(limits.max), 0, 7, fractions.Fraction(1, 3)):
+    assert validation.real('x', value, 'do') == value
+  assert validation.real('x', np.array(0.5), 'do') == 0.5
+
+
+def test_whole_numbers_are_bounded_by_int64_or_as_asked():
+  for value in (0, 2**63 - 1, np.int64(5)):
+    validation.whole_number('x', value, 0, 'do')
+  for value, words in (
+    (-1, 'at least 0, found -1'),
+    (2**63, f'at most {2**63 - 1}, found {2**63}'),
+  ):
+    with pytest.raises(ValueError, match=rf'^x must be {words}: do\.$'):
+      validation.whole_number('x', value, 0, 'do')
+  with pytest.raises(ValueError, match='at most 9, found 10'):
+    validation.whole_number('x', 10, 0, 'do', high=9)
+  with pytest.raises(ValueError, match='found an integer of 20001 bits'):
+    validation.whole_number('x', 2**20000, 0, 'do')  # Python prints no integer as long as this.
+  for bad in (True, 1.0, '1', None):
+    with pytest.raises(TypeError, match=r'^x must be a whole number, found '):
+      validation.whole_number('x', bad, 0, 'do')
+
+
+def test_counts_begin_at_one_and_whole_numbers_at_zero():
+  assert (validation.whole('x', 0, 'do'), validation.count('x', 1, 'do')) == (0, 1)
+  with pytest.raises(ValueError, match='at least 1, found 0'):
+    validation.count('x', 0, 'do')
+  with pytest.raises(ValueError, match='at least 0, found -1'):
+    validation.whole('x', -1, 'do')

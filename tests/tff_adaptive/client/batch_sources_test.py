@@ -1,0 +1,64 @@
+"""Facts about batches: seeds of 62 bits, full gradients of any size, labels that match inputs."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.helpers import oracle, small_problem
+from tff_adaptive import algorithms, execution
+from tff_adaptive.client import batch_sources, model_adapters, whole_client
+from tff_adaptive.client.batching import Batching
+
+
+def _data(n):
+  rng = np.random.default_rng(n)
+  return rng.normal(size=(n, 5)).astype(np.float32), rng.integers(3, size=n).astype(np.int32)
+
+
+def _theta():
+  return tuple(tf.constant(w, tf.float32) for w in oracle.unpack(small_problem.theta_0()))
+
+
+@pytest.mark.parametrize('bit', [0, 30, 31, 45, 61])
+def test_every_bit_of_a_seed_counts(bit):
+  seeds = {tuple(batch_sources.base_seed(s).numpy()) for s in (0, 7, 1 << bit, 7 ^ (1 << bit))}
+  assert len(seeds) == 4
+
+
+@pytest.mark.parametrize('n', [1, 512, 513, 1300])
+def test_the_full_gradient_of_whole_arrays_is_the_mean_over_all_examples(n):
+  x, y = _data(n)
+  model = model_adapters.wrap(small_problem.model())
+  element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 0}
+  source = batch_sources.WholeArrays(model, Batching(20), 0, element, 1)
+  found = oracle.pack(source.mean_gradient(_theta(), ()))
+  expected = oracle.gradient(small_problem.theta_0().astype(np.float64), x, y)
+  np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_full_gradient_of_a_dataset_weighs_its_batches_by_their_size():
+  x, y = _data(23)
+  model = model_adapters.wrap(small_problem.model())
+  data = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=x, y=y)).batch(20)
+  source = batch_sources.Batches(model, 0, data, 1)
+  found = oracle.pack(source.mean_gradient(_theta(), ()))
+  expected = oracle.gradient(small_problem.theta_0().astype(np.float64), x, y)
+  np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize('labels', [3, 5])
+def test_inputs_and_labels_of_unequal_number_are_refused(labels):
+  x, y = _data(4)[0], _data(labels)[1]
+  with pytest.raises(ValueError, match=f'client 7 has 4 inputs but {labels} labels: give one'):
+    whole_client.dataset(x, y, 7)
+  process = algorithms.build_fed_avg(
+    small_problem.model(), client_learning_rate=0.1, batching=Batching(2)
+  )
+  element = collections.OrderedDict(x=x, y=y, client=np.int32(7))
+  with (
+    execution.graph_context(),
+    pytest.raises(tf.errors.InvalidArgumentError, match='not as many labels as inputs'),
+  ):
+    process.next(process.initialize(), [[element]])

@@ -1,0 +1,150 @@
+"""Which examples are in which local step: order, seeds, padding."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.helpers import small_problem
+from tff_adaptive import algorithms, execution
+from tff_adaptive.client import batching
+from tff_adaptive.client.batching import Batching
+
+SEED = tf.constant([3, 4], tf.int32)
+
+
+def _epochs(spec, n, seed=SEED):
+  """For each epoch the examples that count, in order, as a list of lists of steps."""
+  plan = batching.plan(spec, tf.zeros([n, 2]), seed)
+  steps = []
+  for indices, size, row in zip(
+    plan.indices.numpy(), plan.sizes.numpy(), plan.shares_and_size().numpy()
+  ):
+    assert size == len(indices) or plan.is_padded
+    np.testing.assert_allclose(row[:-1], (np.arange(len(indices)) < size) / max(size, 1))
+    assert row[-1] == size
+    assert set(indices) <= set(range(n))
+    steps.append(list(indices[:size]))
+  assert len(steps) == int(spec.steps(tf.constant(n)))
+  each = len(steps) // spec.epochs
+  return [steps[e * each : (e + 1) * each] for e in range(spec.epochs)]
+
+
+@pytest.mark.parametrize('n, size', [(1, 4), (4, 4), (7, 3), (9, 3), (10, 1), (10, 99), (13, None)])
+@pytest.mark.parametrize('shuffle', [True, False])
+def test_each_epoch_visits_each_example_once(n, size, shuffle):
+  for steps in _epochs(Batching(size, epochs=3, shuffle=shuffle), n):
+    visited = [i for step in steps for i in step]
+    assert sorted(visited) == list(range(n))
+    if not shuffle:
+      assert visited == list(range(n))
+    full = size or n
+    assert [len(step) for step in steps] == [full] * (n // full) + [n % full] * (n % full > 0)
+
+
+def test_orders_differ_between_epochs_and_seeds_and_are_equal_for_equal_seeds():
+  spec = Batching(5, epochs=4)
+  seeds = [batching.fold(SEED, t, client) for t in (1, 2) for client in (0, 1)]
+  orders = [str(epoch) for seed in seeds for epoch in _epochs(spec, 20, seed)]
+  assert len(set(orders)) == len(orders) == 16
+  assert orders == [str(epoch) for seed in seeds for epoch in _epochs(spec, 20, seed)]
+
+
+def test_units_stay_together_and_in_order_and_are_shuffled():
+  lengths = [1, 3, 2, 4, 1, 2]
+  owner = np.repeat(np.arange(6), lengths)
+  starts = tf.constant(np.diff(owner, prepend=-1) != 0)
+  spec = Batching(4, epochs=30, unit_starts=lambda x: x)
+  plan = batching.plan(spec, starts, SEED)
+  indices = np.reshape(plan.indices, [30, -1])[:, : len(owner)]
+  orders = set()
+  for order in indices:
+    assert sorted(order) == list(range(len(owner)))
+    for unit in range(6):
+      at = np.flatnonzero(owner[order] == unit)
+      assert list(np.diff(at)) == [1] * (lengths[unit] - 1)
+      assert list(np.diff(order[at])) == [1] * (lengths[unit] - 1)
+    orders.add(tuple(order))
+  assert len(orders) > 25
+
+
+def test_orders_are_uniform():
+  """Each of the six orders of three examples about as often: chi-squared below its 99.9 %."""
+  orders = _epochs(Batching(3, epochs=3000), 3)
+  counts = collections.Counter(str(epoch) for epoch in orders)
+  assert len(counts) == 6
+  assert sum((c - 500) ** 2 / 500 for c in counts.values()) < 20.5
+
+
+def test_the_last_batch_is_filled_from_the_same_client():
+  spec = Batching(4, epochs=200, fill_last=True)
+  drawn = collections.Counter()
+  for steps in _epochs(spec, 6):
+    assert [len(step) for step in steps] == [4, 4]
+    visited = [i for step in steps for i in step]
+    assert sorted(visited[:6]) == list(range(6))
+    drawn.update(visited[6:])
+  assert set(drawn) == set(range(6))
+
+
+def test_a_client_without_examples_has_no_steps():
+  for spec in (Batching(4, epochs=2), Batching(4, fill_last=True), Batching(None, epochs=3)):
+    assert _epochs(spec, 0)[0] == []
+
+
+@pytest.mark.parametrize(
+  'options, words',
+  [
+    ({'batch_size': 0}, 'batch_size must be at least 1'),
+    ({'batch_size': 2.5}, 'batch_size must be a whole number'),
+    ({'batch_size': 2, 'epochs': 0}, 'epochs must be at least 1'),
+  ],
+)
+def test_wrong_sizes_are_named(options, words):
+  with pytest.raises((TypeError, ValueError), match=words):
+    Batching(**options)
+
+
+@pytest.fixture(scope='module')
+def fed_avg():
+  """FedAvg whose clients all have the same 11 examples, by seed."""
+
+  def build(seed):
+    process = algorithms.build_fed_avg(
+      small_problem.model(), client_learning_rate=0.3, batching=Batching(4), seed=seed
+    )
+    data = small_problem.clients()[1:2] * 3
+    return small_problem.Run(process, data)
+
+  with execution.graph_context():
+    return build(5), build(5), build(6)
+
+
+def _after_one_round(run, client, earlier_rounds=0):
+  """theta after one round of one client from theta^0, in a later round if asked."""
+  run.state = run.process.initialize()
+  with execution.graph_context():
+    start = run.process.get_model_weights(run.state)
+    for _ in range(earlier_rounds):
+      run.round([client])
+    run.state = run.process.set_model_weights(run.state, start)
+    return run.round([client]).theta
+
+
+def test_a_client_s_order_follows_from_seed_round_and_client(fed_avg):
+  one, same, other = fed_avg
+  first = _after_one_round(one, 0)
+  np.testing.assert_array_equal(first, _after_one_round(one, 0))
+  np.testing.assert_array_equal(first, _after_one_round(same, 0))
+  others = [
+    first,
+    _after_one_round(other, 0),
+    _after_one_round(one, 1),
+    _after_one_round(one, 2),
+    _after_one_round(one, 0, earlier_rounds=1),
+    _after_one_round(one, 0, earlier_rounds=2),
+  ]
+  for i, a in enumerate(others):
+    for b in others[:i]:
+      assert np.abs(a - b).max() > 1e-4

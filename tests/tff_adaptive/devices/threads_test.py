@@ -1,0 +1,49 @@
+"""When an operation gets one thread. TensorFlow fixes it once, so it is tried in a process."""
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import os
+import tensorflow as tf
+from tff_adaptive.devices import threads
+
+chosen = tf.config.threading.get_intra_op_parallelism_threads
+choose = tf.config.threading.set_intra_op_parallelism_threads
+threads.num_processors = lambda: 3
+
+assert threads.side_by_side() == threads.side_by_side(9) == 3
+assert threads.side_by_side(2) == 2
+assert not threads.one_an_operation(2) and chosen() == 0  # A processor would be idle.
+os.environ['TF_NUM_INTRAOP_THREADS'] = '2'
+assert not threads.one_an_operation(3) and chosen() == 0
+del os.environ['TF_NUM_INTRAOP_THREADS']
+choose(2)
+assert not threads.one_an_operation(3) and chosen() == 2
+choose(0)
+assert threads.one_an_operation(3) and chosen() == 1
+choose(0)
+tf.constant(1)
+assert not threads.one_an_operation(3) and chosen() == 0  # Too late.
+"""
+
+
+def test_an_operation_gets_one_thread_if_clients_keep_the_processors_busy():
+  environment = {k: v for k, v in os.environ.items() if k != 'TF_NUM_INTRAOP_THREADS'}
+  subprocess.run([sys.executable, '-c', PROGRAM], check=True, env=environment)
+
+
+CONTEXT = """
+import tensorflow as tf
+from tff_adaptive import execution
+from tff_adaptive.devices import threads
+
+execution.set_graph_context(parallel_clients=threads.num_processors(), device='cpu')
+assert tf.config.threading.get_intra_op_parallelism_threads() == 1
+"""
+
+
+def test_the_default_engine_chooses_it():
+  environment = {k: v for k, v in os.environ.items() if k != 'TF_NUM_INTRAOP_THREADS'}
+  subprocess.run([sys.executable, '-c', CONTEXT], check=True, env=environment)

@@ -1,0 +1,95 @@
+"""A local cluster is reached by nobody else, and is gone with its program, however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import grpc
+import psutil
+import pytest
+
+from tests.helpers import on_ray
+from tff_adaptive.execution.cluster import local_ray
+
+pytest.importorskip('ray')
+
+_ROOT = os.path.dirname(os.path.abspath(__file__)).rsplit(os.sep, 4)[0]
+_PROGRAM = """
+import sys
+from tff_adaptive.execution.cluster import local_ray
+
+local = local_ray.LocalRay(1)
+import ray
+
+@ray.remote
+def wait(seconds):
+  import os, time
+  print(os.getpid())
+  time.sleep(seconds)
+
+ray.get(wait.remote(0))
+waiting = wait.remote(1000)
+print(local._folder, ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.readline()
+local.close()
+"""
+
+
+def _users(folder):
+  return [p for p in psutil.process_iter() if local_ray._uses(p, folder)]
+
+
+@pytest.mark.parametrize('ending', ['close', signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_and_nobody_else_gets_in(ending):
+  program = subprocess.Popen(
+    [sys.executable, '-c', _PROGRAM],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    cwd=_ROOT,
+    text=True,
+  )
+  try:
+    folder, address = program.stdout.readline().split()
+    users = _users(folder)
+    names = {p.name().split(' ')[0] for p in users}
+    assert {'gcs_server', 'raylet'} <= names
+    assert any(name.startswith('ray::') for name in names), names
+    if ending == 'close':
+      _assert_is_private(users, address)
+      program.stdin.write('\n')
+      program.stdin.flush()
+    else:
+      program.send_signal(ending)
+    program.wait(60)
+    on_ray.wait_for(lambda: not _users(folder) and not os.path.exists(folder), 30)
+  finally:
+    program.kill()
+    program.communicate()
+
+
+def _assert_is_private(users, address):
+  """Loopback only, and nothing without the token."""
+  listening = [
+    connection.laddr.ip
+    for process in users
+    for connection in process.net_connections('inet')
+    if connection.status == psutil.CONN_LISTEN
+  ]
+  assert listening
+  assert {ip.replace('::ffff:', '') for ip in listening} == {'127.0.0.1'}
+  with grpc.insecure_channel(address) as channel:
+    ask = channel.unary_unary('/ray.rpc.NodeInfoGcsService/GetAllNodeInfo')
+    with pytest.raises(grpc.RpcError) as caught:
+      ask(b'', timeout=20)
+  assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_ray_that_was_imported_without_a_token_is_refused():
+  program = 'import ray; from tff_adaptive.execution.cluster import local_ray as l; l.LocalRay(1)'
+  environment = {k: v for k, v in os.environ.items() if not k.startswith('RAY_')}
+  result = subprocess.run(
+    [sys.executable, '-c', program], cwd=_ROOT, env=environment, capture_output=True, text=True
+  )
+  assert result.returncode == 1
+  assert 'set RAY_AUTH_MODE=token (or disabled) before importing it' in result.stderr

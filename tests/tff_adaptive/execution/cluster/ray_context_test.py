@@ -1,0 +1,212 @@
+"""Ray workers give the bits of one process, on any number of them, whatever dies.
+
+One cluster of several nodes serves all tests: its workers import TensorFlow once. The last test
+takes it apart.
+"""
+
+import os
+import signal
+
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import on_ray
+from tests.tff_adaptive.execution.cluster import subrounds_test
+from tff_adaptive import execution, registry
+from tff_adaptive.execution.cluster import ray_worker
+
+pytest.importorskip('ray')
+
+
+@pytest.fixture(scope='module')
+def nodes():
+  """A cluster, and its nodes but for the head."""
+  before = {process.pid for process in psutil.process_iter()}
+  with on_ray.cluster(2) as cluster_and_nodes:
+    yield cluster_and_nodes
+  left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
+  _gone, left = psutil.wait_procs(left, timeout=20)
+  assert not [p.cmdline() for p in left if p.name() != 'worker_binary']
+
+
+@pytest.fixture(scope='module')
+def ray_context(nodes):
+  return execution.RayContext('auto', patience=1000.0)  # Nobody is late, on a busy machine either.
+
+
+@pytest.fixture
+def lines(ray_context):
+  found = []
+  ray_context.announce('round 7', found.append)
+  return found
+
+
+@pytest.fixture
+def alone(graph):
+  return execution.SubroundContext(4, server=graph)
+
+
+@pytest.mark.parametrize('name', ['fed_yogi', 'scaffold', 'ada_best'])
+def test_one_and_two_workers_and_one_process_give_the_same_bits(name, nodes, ray_context, alone):
+  process = subrounds_test.build(name)
+  expected = subrounds_test.run(process, alone)
+  for context in (ray_context, execution.RayContext('auto', workers=1)):
+    np.testing.assert_equal(subrounds_test.run(process, context), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', list(registry.ALGORITHMS))
+def test_every_algorithm_gives_the_same_bits(name, ray_context, alone):
+  process = subrounds_test.build(name)
+  np.testing.assert_equal(
+    subrounds_test.run(process, ray_context), subrounds_test.run(process, alone)
+  )
+
+
+def test_datasets_travel_by_value(ray_context):
+  element = tff.types.SequenceType(np.int32)
+  total = tff.tensorflow.computation(lambda d: d.reduce(0, lambda s, x: s + x), element)
+
+  @tff.federated_computation(tff.types.FederatedType(element, tff.CLIENTS))
+  def comp(data):
+    return tff.federated_sum(tff.federated_map(total, data))
+
+  data = [tf.data.Dataset.range(n).map(lambda i: tf.cast(i, tf.int32)) for n in (3, 4, 5)]
+  assert ray_context.invoke(comp, data) == 3 + 6 + 10
+
+
+def test_only_what_is_broadcast_goes_to_the_workers(ray_context):
+  large = tff.types.TensorType(np.float32, [1_000_000])
+  first = tff.tensorflow.computation(lambda state: tf.cast(state[0], tf.int32), large)
+  add = tff.tensorflow.computation(lambda x, y: x + y, on_ray.INT, on_ray.INT)
+
+  @tff.federated_computation(tff.types.FederatedType(large, tff.SERVER), on_ray.AT_CLIENTS)
+  def comp(state, x):
+    broadcast = tff.federated_broadcast(tff.federated_map(first, state))
+    return state, tff.federated_sum(tff.federated_map(add, (x, broadcast)))
+
+  before = ray_context.counters()
+  argument = tff.structure.Struct.unnamed(np.full(1_000_000, 5, np.float32), [1, 2, 3, 4])
+  state, total = ray_context.invoke(comp, argument)
+  assert total == 30
+  assert state.shape == (1_000_000,)
+  after = ray_context.counters()
+  # An int32 is broadcast, and one a client is sent; back comes the sum, merged by the workers.
+  assert after['bytes_to_workers'] - before['bytes_to_workers'] == 4 + 4 * 4
+  assert after['bytes_from_workers'] - before['bytes_from_workers'] == 4
+
+
+def test_an_error_of_the_computation_is_raised_as_it_is(ray_context):
+  @tff.tensorflow.computation(on_ray.INT)
+  def fail(x):
+    with tf.control_dependencies([tf.debugging.assert_less(x, 3, message='too large a client')]):
+      return tf.identity(x)
+
+  @tff.federated_computation(on_ray.AT_CLIENTS)
+  def comp(x):
+    return tff.federated_sum(tff.federated_map(fail, x))
+
+  with pytest.raises(tf.errors.InvalidArgumentError, match='too large a client'):
+    ray_context.invoke(comp, [1, 2, 3, 4])
+  assert ray_context.invoke(comp, [1, 2]) == 3
+
+
+def test_a_worker_of_other_versions_is_refused(ray_context, monkeypatch):
+  monkeypatch.setattr(ray_worker, 'versions', lambda: 'TFF 0.1')
+  with pytest.raises(execution.WorkerError, match=r'has TensorFlow .*; here are TFF 0\.1: install'):
+    ray_context.invoke(on_ray.double_and_sum(), [1, 2])
+
+
+def _workers():
+  """The processes that train, of all nodes."""
+  found = []
+  for process in psutil.Process().children(recursive=True):
+    if process.name().startswith('ray::') and 'train' in process.name():
+      found.append(process)
+  return found
+
+
+def _in_the_midst(context, folder, clients):
+  """A call whose clients have all begun and wait."""
+  call = on_ray.Background(context, on_ray.waiting(folder), clients)
+  on_ray.wait_for(lambda: len(os.listdir(folder)) == len(clients) or call.error)
+  assert call.error is None
+  return call
+
+
+def _let_go(call, folder, clients):
+  (folder / 'go').write_text('')
+  call.join(300)
+  assert call.error is None
+  total, done = call.result
+  assert (total, list(done)) == (sum(clients), clients)  # Each is counted once.
+
+
+def test_a_killed_workers_subround_is_done_again_and_counts_once(ray_context, lines, tmp_path):
+  call = _in_the_midst(ray_context, tmp_path, [1, 2])
+  first, _second = _workers()
+  first.kill()
+  _let_go(call, tmp_path, [1, 2])
+  assert len(lines) == 1
+  assert lines[0].startswith('Round 7: a worker was lost; subround ')
+  assert ray_context.counters()['subrounds_retried'] == 1
+
+
+def test_a_stopped_workers_subround_is_given_to_another(ray_context, tmp_path):
+  del ray_context  # It has the cluster's workers ready.
+  lines = []
+  impatient = execution.RayContext('auto', patience=1.0)
+  impatient.announce('round 8', lines.append)
+  call = _in_the_midst(impatient, tmp_path, [3, 4])
+  stopped = _workers()[0]
+  stopped.send_signal(signal.SIGSTOP)
+  try:
+    _let_go(call, tmp_path, [3, 4])
+  finally:
+    stopped.send_signal(signal.SIGCONT)
+  late = [line for line in lines if line.startswith('Round 8: subround ')]
+  assert late[0].endswith(' s: another worker does it too')
+
+
+def test_a_node_that_joins_or_is_lost_is_reported_and_nothing_is_lost(
+  nodes, ray_context, lines, alone, tmp_path
+):
+  cluster, others = nodes
+  process = subrounds_test.build('ada_best')
+  expected = subrounds_test.run(process, alone)
+  call = _in_the_midst(ray_context, tmp_path, [5, 6])
+  others.append(cluster.add_node(num_cpus=1))
+  cluster.remove_node(others.pop(0), allow_graceful=False)
+  _let_go(call, tmp_path, [5, 6])
+  on_ray.wait_for(lambda: len(lines) >= 2 or ray_context.invoke(on_ray.double_and_sum(), [1]) == 0)
+  assert any(' has joined; there are ' in line for line in lines)
+  assert any(line.startswith('Round 7: node ') and ' is lost; ' in line for line in lines)
+  np.testing.assert_equal(subrounds_test.run(process, ray_context), expected)
+
+
+def test_without_any_node_the_round_is_lost_within_seconds(nodes):
+  cluster, others = nodes
+  ray_context = execution.RayContext('auto', patience=1.0)
+  ray_context.announce('round 7', lambda line: None)
+  while others:
+    cluster.remove_node(others.pop(), allow_graceful=False)
+  with pytest.raises(execution.WorkersLost, match='Round 7: no worker is left: no node of the'):
+    ray_context.invoke(on_ray.double_and_sum(), [1, 2])
+  cluster.add_node(num_cpus=1)
+  assert ray_context.invoke(on_ray.double_and_sum(), [1, 2])[0] == 6
+
+
+def test_arguments_are_checked():
+  for options, message in (
+    ({'workers': 0}, 'workers is 0; it must be a whole number'),
+    ({'cpus_per_worker': 0}, 'cpus_per_worker is 0'),
+    ({'gpus_per_worker': 1.5}, 'gpus_per_worker is 1.5; it must be a fraction of 1'),
+    ({'subrounds': 0}, 'subrounds is 0'),
+    ({'workers': 5, 'subrounds': 4}, 'subrounds is 4, fewer than the 5 workers'),
+    ({'patience': 0}, 'patience is 0'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      execution.RayContext('auto', **options)

@@ -1,0 +1,122 @@
+"""A cohort in subrounds: what the whole gives, whatever the order in which they are trained."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import on_ray, small_problem
+from tff_adaptive import algorithms, execution, registry
+from tff_adaptive.client import batching
+from tff_adaptive.execution.cluster import subrounds
+
+COHORTS = ([0, 1, 2, 3, 4, 5, 6], [4], [5, 0, 2])  # Also fewer clients than subrounds.
+OPTIONS = {
+  'fed_prox': {'mu': 0.1},
+  **{name: {'server_learning_rate': 0.1} for name in ('fed_adagrad', 'fed_adam', 'fed_yogi')},
+  **{name: {'num_clients': 7} for name in ('scaffold', 'scaffold_m', 'fed_dyn')},
+}
+
+
+def build(name):
+  return algorithms.build(
+    name,
+    small_problem.model(),
+    client_learning_rate=0.1,
+    batching=batching.Batching(4, 2),
+    **OPTIONS.get(name, {}),
+  )
+
+
+def run(process, context, cohorts=COHORTS):
+  """All values of some rounds: states, what clients keep, metrics."""
+  with tff.framework.get_context_stack().install(context):
+    done = small_problem.Run(process, small_problem.clients()).rounds(cohorts)
+  return [np.asarray(v) for v in tf.nest.flatten([done.state, done.client_states, done.metrics])]
+
+
+class Backwards(subrounds.InProcess):
+  """Trains subrounds in the opposite order, each of them twice."""
+
+  def run(self, workload):
+    super().run(workload)
+    return super().run(workload._replace(order=workload.order[::-1]))
+
+
+@pytest.mark.parametrize('name', list(registry.ALGORITHMS))
+def test_every_algorithm_gives_what_the_graph_engine_gives(name, graph):
+  process = build(name)
+  ours = run(process, execution.SubroundContext(3, server=graph))
+  expected = run(process, graph)
+  assert len(ours) == len(expected)
+  for one, other in zip(ours, expected):
+    np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+  backwards = execution.SubroundContext(3, server=graph, pool=Backwards())
+  np.testing.assert_equal(run(process, backwards), ours)
+
+
+@pytest.mark.parametrize('count', [0, 1, 3, 4, 11])
+def test_client_values_come_back_in_order(count, graph):
+  with tff.framework.get_context_stack().install(execution.SubroundContext(4, server=graph)):
+    total, doubled = on_ray.double_and_sum()(list(range(count)))
+  assert list(doubled) == [2 * i for i in range(count)]
+  assert total == count * (count - 1)
+
+
+def test_an_aggregate_of_an_aggregate(graph):
+  less = tff.tensorflow.computation(
+    lambda x, mean: tf.cast(x, tf.float32) - mean, on_ray.INT, np.float32
+  )
+  square = tff.tensorflow.computation(lambda d: d * d, np.float32)
+
+  @tff.federated_computation(on_ray.AT_CLIENTS)
+  def variance(x):
+    as_float = tff.federated_map(
+      tff.tensorflow.computation(lambda v: tf.cast(v, tf.float32), on_ray.INT), x
+    )
+    mean = tff.federated_broadcast(tff.federated_mean(as_float))
+    deviation = tff.federated_map(less, (x, mean))
+    return tff.federated_mean(tff.federated_map(square, deviation)), deviation
+
+  with tff.framework.get_context_stack().install(execution.SubroundContext(2, server=graph)):
+    value, deviation = variance([1, 2, 3, 4, 10])
+  np.testing.assert_allclose(deviation, [-3, -2, -1, 0, 6])
+  np.testing.assert_allclose(value, 10.0)
+
+
+def test_a_random_value_of_no_place_is_one_value_everywhere(graph):
+  draw = tff.tensorflow.computation(lambda: tf.random.uniform([]))
+  add = tff.tensorflow.computation(lambda x, s: tf.cast(x, tf.float32) + s, (np.int32, np.float32))
+
+  @tff.federated_computation(on_ray.AT_CLIENTS)
+  def comp(x):
+    drawn = draw()
+    pairs = tff.federated_zip((x, tff.federated_value(drawn, tff.CLIENTS)))
+    masked = tff.federated_map(add, pairs)
+    return masked, tff.federated_sum(masked), tff.federated_value(drawn, tff.SERVER)
+
+  with tff.framework.get_context_stack().install(execution.SubroundContext(4, server=graph)):
+    masked, total, drawn = comp([0] * 6)
+    again = comp([0])[2]
+  np.testing.assert_array_equal(masked, [drawn] * 6)
+  np.testing.assert_allclose(total, 6 * drawn, rtol=1e-6)
+  assert again != drawn
+
+
+def test_what_is_passed_on_is_checked_too(graph):
+  comp = tff.federated_computation(
+    lambda x, y, z: (x, tff.federated_sum(z), y),
+    on_ray.AT_CLIENTS,
+    tff.types.FederatedType((np.int32, np.float32), tff.SERVER),
+    on_ray.AT_CLIENTS,
+  )
+  with tff.framework.get_context_stack().install(execution.SubroundContext(2, server=graph)):
+    passed, total, pair = comp([1, np.int32(2)], (3, 1), [4, 5])
+    assert (list(passed), total, list(pair)) == ([1, 2], 9, [3, 1])
+    assert passed[0].dtype == np.int32
+    assert pair[1].dtype == np.float32
+    for first, second in (([1.5, 'x'], (3, 1)), ([1, 2], (1.5, 1))):
+      with pytest.raises(TypeError, match='expected a tensor of type int32'):
+        comp(first, second, [4, 5])
+    with pytest.raises(TypeError, match='for different numbers of clients'):
+      comp([1], (3, 1), [4, 5])

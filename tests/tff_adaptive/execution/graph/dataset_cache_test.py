@@ -1,0 +1,97 @@
+"""Which datasets are read once, and that this changes no number."""
+
+import gc
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import computations, engines
+from tff_adaptive import execution
+from tff_adaptive.execution.graph import dataset_cache, datasets
+
+
+def numbers(n=20):
+  return tf.data.Dataset.from_tensor_slices(np.arange(n, dtype=np.int32))
+
+
+def drawn(x):
+  return x + tf.random.uniform([], maxval=9, dtype=tf.int32)
+
+
+REPEATABLE = {
+  'tutorial': lambda: numbers().repeat(2).shuffle(7, seed=1).batch(3).map(lambda x: 2 * x),
+  'filtered': lambda: numbers().filter(lambda x: x % 2 == 0).prefetch(2),
+  'epochs of their own': lambda: numbers().shuffle(20, seed=3).repeat(2).batch(4).unbatch(),
+  'a function in it': lambda: numbers().map(tf.function(lambda x: x + 1)).take(9),
+}
+OTHERS = {
+  'no seed': lambda: numbers().shuffle(20),
+  'random': lambda: numbers().map(drawn),
+  'endless': lambda: numbers().repeat().batch(5),
+  'empty': lambda: numbers(0),
+  'lengths': lambda: tf.data.Dataset.range(200).map(lambda i: tf.fill([i % 2], 1)),
+}
+
+
+def read(variant, dataset):
+  elements = tf.data.experimental.from_variant(variant, dataset.element_spec).take(30)
+  return [element.numpy().tolist() for element in elements]
+
+
+def found(cache, dataset):
+  return datasets.variant(dataset, tff.types.tensorflow_to_type(dataset.element_spec), cache)
+
+
+@pytest.mark.parametrize('name', REPEATABLE)
+def test_a_dataset_that_repeats_is_held_from_its_second_use_on(name):
+  cache, dataset = dataset_cache.DatasetCache(), REPEATABLE[name]()
+  first = read(found(cache, dataset), dataset)
+  assert cache.find(dataset) is None
+  second = found(cache, dataset)
+  assert cache.find(dataset) is second
+  assert found(cache, dataset) is second
+  assert read(second, dataset) == first
+  assert b'Shuffle' not in tf.raw_ops.DatasetToGraphV2(input_dataset=second).numpy()
+
+
+@pytest.mark.parametrize('name', OTHERS)
+def test_others_are_not(name):
+  cache, dataset = dataset_cache.DatasetCache(max_bytes=10000), OTHERS[name]()
+  for _ in range(3):
+    read(found(cache, dataset), dataset)
+    assert cache.find(dataset) is None
+
+
+def test_a_full_cache_takes_no_more_and_the_dead_make_room():
+  cache = dataset_cache.DatasetCache(max_bytes=100)
+  one, other = numbers(20), numbers(10)
+  for _ in range(3):
+    for dataset in (one, other):
+      found(cache, dataset)
+  assert cache.find(one) is not None  # 80 bytes.
+  assert cache.find(other) is None
+  del one, dataset
+  gc.collect()
+  third = numbers(20)
+  for _ in range(2):
+    found(cache, third)
+  assert cache.find(third) is not None
+
+
+def test_rounds_are_as_in_the_native_context(native):
+  digest = computations.mapped(
+    lambda d: d.reduce(
+      np.int32(0), lambda s, x: (3 * s + tf.reduce_sum(x * tf.range(1, tf.size(x) + 1))) % 100003
+    ),
+    tff.SequenceType(tff.TensorType(np.int32, [None])),
+  )
+  cohort = [
+    numbers(n).shuffle(n, seed=n).batch(3).map(lambda x: 2 * x).prefetch(1) for n in (5, 20)
+  ]
+  context = execution.GraphContext()
+  expected = [int(x) for x in engines.run(native, digest, cohort)]
+  for _ in range(3):
+    assert [int(x) for x in engines.run(context, digest, cohort)] == expected
+  assert all(context._datasets.find(d) is not None for d in cohort)

@@ -1,0 +1,102 @@
+"""Values of TFF types: flat and back, client results, datasets."""
+
+import collections
+
+import attrs
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import computations, engines
+from tff_adaptive.execution.graph import feeds, values
+
+FLOAT, VECTOR, NUMBERS, at_clients = (
+  computations.FLOAT,
+  computations.VECTOR,
+  computations.NUMBERS,
+  computations.at_clients,
+)
+
+
+def test_client_results_are_as_a_list_and_go_back_as_they_are(graph, monkeypatch):
+  double = computations.mapped(lambda x: 2 * x, VECTOR)
+  results = engines.run(graph, double, [np.float32([1]), np.float32([]), np.float32([2, 3])])
+  assert len(results) == 3
+  assert [list(np.asarray(r)) for r in results] == [[2], [], [4, 6]]
+  np.testing.assert_array_equal(results[-1], [4, 6])
+  np.testing.assert_array_equal(results[:2][0], [2])
+  with pytest.raises(IndexError, match='client 3 of 3'):
+    results[3]
+  with monkeypatch.context() as patch:
+    patch.delattr(values.ClientValues, '__getitem__')
+    again = engines.run(graph, double, results)
+  np.testing.assert_array_equal(again[2], [8, 12])
+
+
+def test_client_results_of_fixed_shape_are_not_copied(graph):
+  results = engines.run(graph, computations.mapped(lambda x: x + 1, FLOAT), [1.0, 2.0])
+  monitor = tff.federated_computation(lambda x: tff.federated_sum(x), at_clients(FLOAT))
+  _, flat = feeds.prepare(results, monitor.type_signature.parameter)
+  assert flat[1] is results.flat[0]
+
+
+def test_sequences_as_results_go_back(graph):
+  shift = computations.mapped(lambda d: d.map(lambda x: x + 1), NUMBERS)
+  once = engines.run(graph, shift, [[1, 2], []])
+  assert [list(s) for s in engines.run(graph, shift, once)] == [[3, 4], []]
+
+
+def test_a_shuffled_dataset_begins_anew_in_each_call(native, graph):
+  @tff.tensorflow.computation(tff.SequenceType(np.int32))
+  def digest(numbers):
+    return numbers.reduce(tf.constant(0), lambda total, i: (3 * total + i) % 100003)
+
+  comp = tff.federated_computation(
+    lambda x: tff.federated_map(digest, x), at_clients(tff.SequenceType(np.int32))
+  )
+  shuffled = tf.data.Dataset.range(20).map(lambda i: tf.cast(i, tf.int32)).shuffle(20, seed=1)
+  datasets = [shuffled, shuffled.repeat(2), shuffled.batch(3).unbatch(), shuffled.take(9)]
+  expected = [int(x) for x in engines.run(native, comp, datasets)]
+  for _ in range(3):
+    assert [int(x) for x in engines.run(graph, comp, datasets)] == expected
+  assert expected[0] != int(engines.run(graph, digest, list(range(20))))  # It is shuffled.
+
+
+def test_flat_leaves_and_back():
+  value = collections.OrderedDict(b=1, a=collections.OrderedDict([('y', (2.0, 3)), ('z', True)]))
+  type_spec = tff.types.to_type(
+    [('b', np.int32), ('a', [('y', (np.float32, np.int32)), ('z', np.bool_)])]
+  )
+  assert values.flatten(value, type_spec) == [1, 2.0, 3, True]
+  assert [str(t) for t in values.leaf_types(type_spec)] == ['int32', 'float32', 'int32', 'bool']
+  packed = values.pack([1, 2.0, 3, True], type_spec)
+  assert values.flatten(packed, type_spec) == [1, 2.0, 3, True]
+
+
+def test_a_dataset_has_its_components_by_name():
+  pair = tff.types.to_type(collections.OrderedDict(b=np.int32, a=np.float32))
+  assert values.dataset_order(pair) == [1, 0]
+  assert values.dataset_order(tff.types.to_type((np.int32, np.float32))) == [0, 1]
+
+
+@attrs.define
+class Pair:
+  a: int
+  b: int
+
+
+@pytest.mark.parametrize(
+  'value',
+  [
+    dict(b=2, a=1),
+    collections.namedtuple('Named', 'a b')(1, 2),
+    Pair(1, 2),
+    [1, 2],
+    tff.structure.Struct([('b', 2), ('a', 1)]),
+  ],
+  ids=['dict', 'namedtuple', 'attrs', 'list', 'struct'],
+)
+def test_elements_are_found_by_name_where_there_are_names(value):
+  type_spec = tff.types.to_type(collections.OrderedDict(a=np.int32, b=np.int32))
+  assert values.struct_elements(value, type_spec) == [1, 2]

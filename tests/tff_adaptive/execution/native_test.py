@@ -1,0 +1,125 @@
+"""TFF's worker process ends with the program that started it, however that ends."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+PROGRAM = """
+import os, signal, sys, time
+import numpy as np
+import psutil
+import tensorflow_federated as tff
+
+@tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+def total(x):
+  return tff.federated_sum(x)
+
+def say_workers():
+  workers = [c for c in psutil.Process().children() if c.name() == 'worker_binary']
+  print(*(w.pid for w in workers if w.status() != psutil.STATUS_ZOMBIE), flush=True)
+
+ending = sys.argv[1]
+if ending == 'exit':
+  total([1, 2])  # In the context that TFF sets by itself: its worker is there before ours.
+  say_workers()
+from tff_adaptive import execution
+execution.remember_workers()
+if ending == 'exit':
+  execution.reap_workers()
+  say_workers()
+else:
+  execution.set_native_context()
+assert total([1, 2, 3]) == 6
+say_workers()
+if ending == 'exit':
+  sys.exit(5)
+if ending == 'exception':
+  raise ValueError('the end')
+os.kill(os.getpid(), getattr(signal, ending))
+time.sleep(60)
+"""
+# SIGTERM leaves Python no time for anything, as SIGKILL and a crash do.
+ENDINGS = {'exit': 5, 'exception': 1, 'SIGINT': -signal.SIGINT, 'SIGTERM': -signal.SIGTERM}
+
+
+def is_running(pid):
+  try:
+    process = psutil.Process(pid)
+    return process.name() == 'worker_binary' and process.status() != psutil.STATUS_ZOMBIE
+  except psutil.NoSuchProcess:
+    return False
+
+
+def start(ending, folder):
+  with open(folder / f'{ending}.err', 'w') as errors:
+    return subprocess.Popen(
+      [sys.executable, '-c', PROGRAM, ending],
+      env=dict(os.environ, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL='3'),
+      stdout=subprocess.PIPE,
+      stderr=errors,
+      text=True,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('endings', [('exit', 'SIGTERM'), ('exception', 'SIGINT')])
+def test_no_worker_outlives_its_program(tmp_path, endings):
+  programs = {ending: start(ending, tmp_path) for ending in endings}
+  for ending, program in programs.items():
+    # Returns when nobody holds the other end of the pipe: with a worker left, it would not.
+    output, _ = program.communicate(timeout=240)
+    errors = (tmp_path / f'{ending}.err').read_text()
+    assert program.returncode == ENDINGS[ending], errors
+    workers = [line.split() for line in output.splitlines()]
+    assert [len(line) for line in workers] == ([1, 0, 1] if ending == 'exit' else [1]), errors
+    assert not any(is_running(int(pid)) for line in workers for pid in line), ending
+    assert 'Exception ignored' not in errors, errors
+
+
+CONTEXTS = {
+  'import only': 'import tensorflow_federated as tff',
+  'graph': """
+from tff_adaptive import execution
+with execution.graph_context():  # TFF's default context stays behind it.
+  assert add(1) == 2""",
+  'native': """
+from tff_adaptive import execution
+execution.set_native_context()
+assert add(1) == 2""",
+  'default, held': """
+context = tff.framework.get_context_stack().current
+assert add(1) == 2""",
+}
+BEGINNING = """
+import numpy as np
+import tff_adaptive
+import tensorflow_federated as tff
+add = tff.tensorflow.computation(lambda x: x + 1, np.int32)
+"""
+
+
+@pytest.mark.slow
+def test_nothing_fails_at_exit(tmp_path):
+  programs = {
+    name: subprocess.Popen(
+      [sys.executable, '-c', BEGINNING + context],
+      cwd=ROOT,
+      env=dict(os.environ, TF_CPP_MIN_LOG_LEVEL='3', PYTHONWARNINGS='ignore'),
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for name, context in CONTEXTS.items()
+  }
+  for name, program in programs.items():
+    # With a worker left, which holds the other end of the pipe, it would not return.
+    _, errors = program.communicate(timeout=240)
+    assert program.returncode == 0, (name, errors)
+    assert 'Exception ignored' not in errors, (name, errors)
+    assert 'Traceback' not in errors, (name, errors)

@@ -1,0 +1,75 @@
+"""Exported models predict what the model does."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.helpers import small_problem
+from tff_adaptive import models
+
+keras = tf.keras
+X = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+
+
+def by_hand():
+  return small_problem.model()
+
+
+def of_keras():
+  def build():
+    layers = [keras.layers.Dense(4, 'tanh'), keras.layers.Dropout(0.5), keras.layers.Dense(3)]
+    return keras.Sequential([keras.Input([5]), *layers])
+
+  return models.from_keras(build, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+
+
+@pytest.mark.parametrize('build', [by_hand, of_keras])
+@pytest.mark.parametrize('file_format', models.FORMATS)
+def test_what_is_loaded_predicts_alike(tmp_path, build, file_format):
+  model = build()
+  weights = [w + 0.1 for w in model.initial_weights[0]]
+  expected = model.forward(weights, X, False, None)
+  path = models.save(model, weights, str(tmp_path / 'model'), file_format)
+  if file_format == 'npz':
+    found = model.forward(list(models.read_weights(path).values()), X, False, None)
+  elif file_format == 'keras':
+    found = keras.models.load_model(path).predict(X, verbose=0)
+  else:
+    found = tf.saved_model.load(path).signatures['serving_default'](x=X)['predictions']
+  np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+  assert os.listdir(tmp_path) == [os.path.basename(path)]
+
+
+def test_names_are_kept(tmp_path):
+  model = of_keras()
+  path = models.save(model, model.initial_weights[0], str(tmp_path / 'm'), 'npz')
+  assert tuple(models.read_weights(path)) == model.weight_names
+  path = models.save(model, model.initial_weights[0], str(tmp_path / 'm'), 'keras')
+  assert tuple(models.read_weights(path)) == model.weight_names
+
+
+def test_nothing_is_overwritten_and_nothing_half_written(tmp_path):
+  model = by_hand()
+  path = str(tmp_path / 'model')
+  models.save(model, model.initial_weights[0], path, 'npz')
+  for weights, file_format, message in (
+    (model.initial_weights[0], 'npz', 'exists already'),
+    (model.initial_weights[0], 'onnx', 'must be one of keras, saved_model, npz'),
+    (model.initial_weights[0][1:], 'keras', 'has 3 weights, the model has 4'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      models.save(model, weights, path, file_format)
+  assert os.listdir(tmp_path) == ['model.npz']
+
+
+def test_a_model_with_other_initial_weights_leaves_the_first_as_it_was():
+  model = by_hand()
+  before = [w.copy() for w in model.initial_weights[0]]
+  changed = models.with_initial_weights(model, [w + 1 for w in before])
+  for a, b, c in zip(model.initial_weights[0], changed.initial_weights[0], before):
+    np.testing.assert_array_equal(a, c)
+    np.testing.assert_array_equal(b, c + 1)
+  with pytest.raises(ValueError, match='the given weights'):
+    models.with_initial_weights(model, before[:2])

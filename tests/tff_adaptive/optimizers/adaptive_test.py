@@ -1,0 +1,280 @@
+"""Facts about the server optimizers; one table drives them all."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers.optimizer_cases import CASES
+from tff_adaptive import optimizers, schedules
+
+tff_optimizers = tff.learning.optimizers
+
+SHAPES = {
+  'tensor': (5,),
+  'tuple': ((2, 3), ()),
+  'nested': collections.OrderedDict(
+    w=[(4,), collections.OrderedDict(kernel=(2, 1, 3), empty=(0, 2))], b=((),)
+  ),
+}
+TOLERANCE = {'float32': 2e-5, 'float64': 1e-11, 'bfloat16': 2e-5}
+
+
+def is_shape(value):
+  return isinstance(value, tuple) and all(isinstance(size, int) for size in value)
+
+
+def map_shapes(function, shapes):
+  """Maps a function over the leaves of a structure of shapes."""
+  if is_shape(shapes):
+    return function(shapes)
+  if isinstance(shapes, dict):
+    return type(shapes)((key, map_shapes(function, value)) for key, value in shapes.items())
+  return type(shapes)(map_shapes(function, value) for value in shapes)
+
+
+def draw(shapes, dtype, seed):
+  """Draws tensors whose size varies by orders of magnitude, as pseudo-gradients do."""
+  random = np.random.default_rng(seed)
+
+  def leaf(shape):
+    return tf.constant(random.normal(size=shape) * 10 ** random.uniform(-4, 1, size=shape), dtype)
+
+  return map_shapes(leaf, shapes)
+
+
+def specs_of(weights):
+  return tf.nest.map_structure(lambda w: tf.TensorSpec(w.shape, w.dtype), weights)
+
+
+def negative(delta):
+  return tf.nest.map_structure(lambda d: -d, delta)
+
+
+def run(optimizer, weights, deltas):
+  """Returns the state and the weights after each round."""
+  state = optimizer.initialize(specs_of(weights))
+  history = []
+  for delta in deltas:
+    state, weights = optimizer.next(state, weights, negative(delta))
+    history.append((state, weights))
+  return history
+
+
+def flat_arrays(structure):
+  return [np.asarray(tf.cast(leaf, tf.float64)) for leaf in tf.nest.flatten(structure)]
+
+
+@pytest.fixture(params=CASES.values(), ids=CASES)
+def case(request):
+  return request.param
+
+
+@pytest.mark.parametrize('shapes', SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize('dtype', TOLERANCE)
+def test_follows_the_formulas(case, dtype, shapes):
+  weights = draw(shapes, dtype, seed=0)
+  deltas = [draw(shapes, dtype, seed=1 + t) for t in range(40)]
+  history = run(case.optimizer(), weights, deltas)
+  flat_deltas = [flat_arrays(delta) for delta in deltas]
+  for i, start in enumerate(flat_arrays(weights)):
+    expected = case.oracle(start, [delta[i] for delta in flat_deltas])
+    for (state, found), (x, m, v) in zip(history, expected):
+      leaf = tf.nest.flatten(found)[i]
+      assert leaf.dtype == dtype
+      # The weights themselves are rounded every round; m and v never are to 16 bits.
+      rounding = 40 * 2.0**-8 * (1 + np.abs(x).max(initial=0)) if dtype == 'bfloat16' else 0
+      tolerance = TOLERANCE[dtype]
+      np.testing.assert_allclose(flat_arrays(leaf)[0], x, tolerance, tolerance + rounding)
+      if 'm' in state:
+        sign = -1 if case.v is None else 1
+        np.testing.assert_allclose(flat_arrays(state['m'])[i], sign * m, tolerance, tolerance)
+      if 'v' in state:
+        np.testing.assert_allclose(flat_arrays(state['v'])[i], v, tolerance, tolerance * 1e-6)
+
+
+@pytest.mark.parametrize('name', [name for name, case in CASES.items() if case.equal])
+def test_equals_tffs_own_where_the_options_make_it_the_same_algorithm(name):
+  case = CASES[name]
+  weights = draw(SHAPES['nested'], 'float32', seed=0)
+  deltas = [draw(SHAPES['nested'], 'float32', seed=1 + t) for t in range(40)]
+  ours = run(case.optimizer(), weights, deltas)
+  theirs = run(case.equal(), weights, deltas)
+  for (_, found), (_, expected) in zip(ours, theirs):
+    for a, b in zip(flat_arrays(found), flat_arrays(expected)):
+      np.testing.assert_allclose(a, b, 1e-5, 1e-6)
+
+
+def test_defaults_are_not_tffs():
+  # TFF's first rate is smaller by the correction, sqrt(1 - beta2) / (1 - beta1) = 0.316; tau is
+  # what is left of the difference.
+  weights, delta = tf.constant([0.0]), tf.constant([1.0])
+  [(_, ours)] = run(optimizers.build_adam(0.1, beta2=0.999), weights, [delta])
+  [(_, theirs)] = run(tff_optimizers.build_adam(0.1), weights, [delta])
+  assert ours.numpy() / theirs.numpy() == pytest.approx(3.06, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+  'build, v',
+  [
+    (optimizers.build_adagrad, 1 + 4),
+    (optimizers.build_adam, 0.75 * 1 + 0.25 * 4),
+    (optimizers.build_yogi, 1 + 0.25 * 4),
+  ],
+)
+def test_one_step_by_hand(build, v):
+  options = {} if build is optimizers.build_adagrad else {'beta2': 0.75}
+  optimizer = build(3.0, beta1=0.5, tau=1.0, **options)
+  [(state, weights)] = run(optimizer, tf.constant(10.0, tf.float64), [tf.constant(2.0, tf.float64)])
+  assert state['m'].numpy() == 1.0
+  assert state['v'].numpy() == v
+  assert weights.numpy() == 10 + 3 * 1 / (np.sqrt(v) + 1)
+
+
+def test_no_weights_at_all(case):
+  [(state, weights)] = run(case.optimizer(), (), [()])
+  assert weights == ()
+  assert int(state['step']) == 1
+
+
+def test_a_gradient_of_none_changes_nothing_of_its_weight(case):
+  optimizer = case.optimizer()
+  weights = (tf.constant([1.0, 2.0]), tf.constant(3.0))
+  state = optimizer.initialize(specs_of(weights))
+  state, weights = optimizer.next(state, weights, (tf.constant([0.5, 0.1]), tf.constant(1.0)))
+  after, found = optimizer.next(state, weights, (None, tf.constant(1.0)))
+  np.testing.assert_array_equal(found[0], weights[0])
+  assert found[1] != weights[1]
+  for slot in set(state) & {'m', 'v'}:
+    np.testing.assert_array_equal(after[slot][0], state[slot][0])
+    assert after[slot][1] != state[slot][1]
+
+
+def test_sparse_gradients_are_dense_ones_in_another_form(case):
+  optimizer = case.optimizer()
+  weights = tf.ones([3, 2])
+  state = optimizer.initialize(specs_of(weights))
+  sparse = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([3, 2]))
+  dense = tf.constant([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+  _, found = optimizer.next(state, weights, sparse)
+  _, expected = optimizer.next(state, weights, dense)
+  np.testing.assert_array_equal(found, expected)
+
+
+def test_a_while_loop_in_a_graph_gives_what_eager_steps_give(case):
+  optimizer = case.optimizer()
+  weights = draw(SHAPES['nested'], 'float32', seed=0)
+  delta = draw(SHAPES['nested'], 'float32', seed=1)
+
+  @tf.function
+  def loop(weights):
+    state = optimizer.initialize(specs_of(weights))
+    for _ in tf.range(7):
+      state, weights = optimizer.next(state, weights, negative(delta))
+    return state, weights
+
+  state, found = loop(weights)
+  expected_state, expected = run(optimizer, weights, [delta] * 7)[-1]
+  assert list(state) == list(expected_state)
+  for a, b in zip(flat_arrays((state, found)), flat_arrays((expected_state, expected))):
+    np.testing.assert_allclose(a, b, 1e-5, 1e-7)
+
+
+def test_in_a_tff_computation_the_state_keeps_its_type(case):
+  optimizer = case.optimizer()
+  weights = draw(SHAPES['nested'], 'float32', seed=0)
+
+  @tff.tensorflow.computation
+  def initialize():
+    return optimizer.initialize(specs_of(weights))
+
+  @tff.tensorflow.computation
+  def same_weights():
+    return tf.nest.map_structure(tf.zeros_like, draw(SHAPES['nested'], 'float32', seed=0))
+
+  weights_type = same_weights.type_signature.result
+
+  @tff.tensorflow.computation(initialize.type_signature.result, weights_type, weights_type)
+  def step(state, weights, gradients):
+    hparams = optimizer.get_hparams(state)
+    return optimizer.next(optimizer.set_hparams(state, hparams), weights, gradients)
+
+  state_type = initialize.type_signature.result
+  assert step.type_signature.result[0].is_identical_to(state_type)
+  assert step.type_signature.result[1].is_identical_to(weights_type)
+  for name in optimizer.get_hparams(optimizer.initialize(specs_of(weights))):
+    assert state_type[name] == tff.TensorType(np.float32)
+
+
+def test_hyperparameters_can_be_read_and_changed(case):
+  optimizer = case.optimizer()
+  weights, gradient = tf.constant([1.0, -2.0], tf.float64), tf.constant([0.3, 0.1], tf.float64)
+  state = optimizer.initialize(specs_of(weights))
+  hparams = optimizer.get_hparams(state)
+  assert hparams['learning_rate'] == case.eta
+  assert set(hparams) <= {'learning_rate', 'momentum', 'beta1', 'beta2', 'tau'}
+  assert optimizer.set_hparams(state, hparams) == state
+
+  hparams['learning_rate'] = 2 * case.eta
+  changed = optimizer.set_hparams(state, hparams)
+  assert list(changed) == list(state)
+  assert state['learning_rate'] == case.eta
+  _, once = optimizer.next(state, weights, gradient)
+  _, twice = optimizer.next(changed, weights, gradient)
+  np.testing.assert_allclose(twice - weights, 2 * (once - weights), rtol=1e-5)
+
+
+def test_a_changed_hyperparameter_acts_as_if_built_with_it():
+  weights = draw(SHAPES['tuple'], 'float64', seed=0)
+  delta = draw(SHAPES['tuple'], 'float64', seed=1)
+  options = dict(beta1=0.3, beta2=0.6, tau=0.2, initial_v=0.5)
+  built = optimizers.build_yogi(0.7, **options)
+  changed = optimizers.build_yogi(0.1, initial_v=0.5)
+  state = changed.initialize(specs_of(weights))
+  options.pop('initial_v')
+  state = changed.set_hparams(state, collections.OrderedDict(learning_rate=0.7, **options))
+  _, found = changed.next(state, weights, negative(delta))
+  _, expected = run(built, weights, [delta])[0]
+  for a, b in zip(flat_arrays(found), flat_arrays(expected)):
+    np.testing.assert_array_equal(a, b)
+
+
+def test_scheduled_by_tff(case):
+  schedule = schedules.build('round_decay', 0.4, factor=0.5)
+  weights = draw(SHAPES['tuple'], 'float32', seed=0)
+  deltas = [draw(SHAPES['tuple'], 'float32', seed=1 + t) for t in range(4)]
+  by_tff = run(tff_optimizers.schedule_learning_rate(case.optimizer(), schedule), weights, deltas)
+  by_builder = run(case.build(schedule, **case.options), weights, deltas)
+
+  optimizer = case.optimizer()
+  state = optimizer.initialize(specs_of(weights))
+  for t, delta in enumerate(deltas):
+    state['learning_rate'] = 0.4 * 0.5**t
+    state, weights = optimizer.next(state, weights, negative(delta))
+    for history in by_tff, by_builder:
+      for a, b in zip(flat_arrays(history[t][1]), flat_arrays(weights)):
+        np.testing.assert_allclose(a, b, 1e-6)
+
+
+def test_integers_are_taken_as_floats():
+  state = optimizers.build_adam(1, beta1=0, tau=1).initialize(tf.TensorSpec([2]))
+  assert isinstance(state['learning_rate'], float)
+  assert isinstance(state['tau'], float)
+  assert 'beta1' not in state
+  assert 'm' not in state
+
+
+def test_hyperparameters_may_be_tensors():
+  weights, delta = tf.constant([1.0]), tf.constant([2.0])
+  options = dict(beta1=0.9, beta2=0.99, tau=0.01)
+
+  @tf.function
+  def step(rate, beta1, beta2, tau):
+    optimizer = optimizers.build_adam(rate, beta1=beta1, beta2=beta2, tau=tau)
+    return run(optimizer, weights, [delta])[0][1]
+
+  found = step(*(tf.constant(value) for value in (0.1, *options.values())))
+  [(_, expected)] = run(optimizers.build_adam(0.1, **options), weights, [delta])
+  np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -1,0 +1,66 @@
+"""Damaged folders of runs are refused by name, with no traceback."""
+
+import json
+
+import pytest
+
+from tff_adaptive.reports import runs
+
+GOOD = {'settings': {'rounds': 4, 'seed': 0}}
+
+
+def _make(folder, config=None, metrics='round,validation_loss\n0,1.0\n'):
+  folder.mkdir(exist_ok=True)
+  (folder / 'config.json').write_text(json.dumps(GOOD) if config is None else config)
+  (folder / 'metrics.csv').write_text(metrics)
+  return str(folder)
+
+
+@pytest.mark.parametrize(
+  'config',
+  [
+    '{',
+    '7',
+    '[]',
+    '{}',
+    'null',
+    '{"settings": 1}',
+    '{"settings": {}}',
+    '{"settings": {"rounds": "4"}}',
+    '{"settings": {"rounds": null}}',
+    '{"settings": ["rounds"]}',
+    '[' * 100_000,
+  ],
+)
+def test_a_damaged_config_is_refused(tmp_path, config):
+  folder = _make(tmp_path / 'run', config)
+  with pytest.raises(ValueError, match=f'^{folder} is not the folder of a run'):
+    runs.find_runs([str(tmp_path)])
+
+
+@pytest.mark.parametrize('metrics', ['\ufeffround\n0\n', 'a,b\n0,1\n', 'round,a\n0,x\n', '0\n\n'])
+def test_damaged_rows_are_refused(tmp_path, metrics):
+  folder = _make(tmp_path / 'run', metrics=metrics)
+  with pytest.raises(
+    ValueError, match=f'^{folder} is not the folder of a run .*metrics.csv is dam'
+  ):
+    runs.find_runs([str(tmp_path)])
+
+
+@pytest.mark.parametrize('name', ['config.json', 'metrics.csv'])
+def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path, name):
+  folder = _make(tmp_path / 'run')
+  (tmp_path / 'run' / name).unlink()
+  (tmp_path / 'run' / name).mkdir()
+  with pytest.raises(ValueError, match=folder):
+    runs.read_run(folder)
+
+
+def test_runs_without_an_algorithm_have_labels_too(tmp_path):
+  for name, server in (('a', 'sgd'), ('b', 'adam')):
+    config = {'settings': {'rounds': 4, 'seed': 0, 'server_optimizer': server}}
+    _make(tmp_path / name, json.dumps(config))
+  assert list(runs.group(runs.find_runs([str(tmp_path)]))) == [
+    'server_optimizer=sgd',
+    'server_optimizer=adam',
+  ]

@@ -1,0 +1,66 @@
+"""Who takes part, with which data, and what their metrics are called."""
+
+import numpy as np
+import pytest
+
+from tests.helpers import fakes
+from tff_adaptive.training import cohorts, metrics_log
+
+
+def test_drawing_depends_on_seed_and_round_only_and_repeats_no_client():
+  drawn = cohorts.sample(1, 7, 1000, 50)
+  np.testing.assert_array_equal(drawn, cohorts.sample(1, 7, 1000, 50))
+  assert len(set(drawn)) == 50
+  assert set(drawn) != set(cohorts.sample(1, 8, 1000, 50))
+  assert set(drawn) != set(cohorts.sample(2, 7, 1000, 50))
+  assert sorted(cohorts.sample(0, 0, 9, 9)) == list(range(9))
+  counts = np.bincount(np.concatenate([cohorts.sample(0, t, 10, 3) for t in range(2000)]))
+  assert abs(counts - 600).max() < 100  # Uniform: 600 each, five standard deviations.
+  with pytest.raises(ValueError, match='from 1 to 9'):
+    cohorts.sample(0, 0, 9, 10)
+
+
+def test_max_examples_per_client_takes_the_first():
+  loader = cohorts.CohortLoader(
+    fakes.Clients(), seed=0, cohort_size=20, last_round=1, max_examples=2
+  )
+  cohort = loader.take(1)
+  loader.close()
+  assert cohort.num_examples == 40
+  for client_id, (data,) in zip(cohort.client_ids, cohort.data):
+    assert fakes.Clients.client_ids[data['client']] == client_id
+    np.testing.assert_array_equal(data['x'], fakes.Clients().load(client_id)['x'][:2])
+
+
+@pytest.mark.parametrize(
+  'sizes, order',
+  [([], []), ([7], [0]), ([1, 2], [0, 1]), ([2, 9, 1, 5, 4, 3], [5, 4, 3, 1, 0, 2])],
+)
+def test_the_four_largest_rise_and_the_others_fall(sizes, order):
+  assert cohorts.working_order(sizes) == order
+
+
+def test_a_cohort_comes_in_the_working_order():
+  loader = cohorts.CohortLoader(fakes.Clients(), seed=0, cohort_size=15, last_round=1)
+  cohort = loader.take(1)
+  loader.close()
+  drawn = [fakes.Clients.client_ids[i] for i in cohorts.sample(0, 1, 20, 15)]
+  sizes = {c: len(fakes.Clients().load(c)['y']) for c in drawn}
+  falling = sorted(drawn, key=lambda c: -sizes[c])
+  assert list(cohort.client_ids) == [*falling[3::-1], *falling[4:]]
+  assert cohort.client_examples == [sizes[c] for c in cohort.client_ids]
+
+
+def test_metrics_are_named_by_what_they_are():
+  nested = {
+    'client_work': {'train': {'loss': np.float32(0.5), 'num_examples': np.int64(3)}},
+    'aggregator': (),
+    'finalizer': {'update_norm': 1.5, 'vector': np.zeros(3)},
+  }
+  assert metrics_log.flatten(nested) == {
+    'train_loss': 0.5,
+    'train_num_examples': 3,
+    'update_norm': 1.5,
+  }
+  clash = {'client_work': {'norm': 1}, 'finalizer': {'norm': 2}}
+  assert metrics_log.flatten(clash) == {'client_work_norm': 1, 'finalizer_norm': 2}

@@ -1,0 +1,52 @@
+"""What is shown of a run on a terminal and elsewhere."""
+
+import io
+import re
+
+import pytest
+
+from tff_adaptive.training import callbacks, progress
+
+ROW = {'train_loss': 0.0119, 'train_accuracy': 1.0, 'validation_accuracy': 0.9805}
+
+
+class _Terminal(io.StringIO):
+  def isatty(self):
+    return True
+
+
+@pytest.mark.parametrize('width', [60, 80, 100, 200])
+def test_a_terminal_shows_the_round_whatever_its_width(width, monkeypatch):
+  monkeypatch.setenv('COLUMNS', str(width))
+  monkeypatch.setenv('TERM', 'xterm')
+  stream = _Terminal()
+  shown = progress.Progress(stream=stream)
+  shown.begin(callbacks.RunInfo(None, 0, 1200, print))
+  for r in range(1, 5):
+    shown.round_end({'round': r, **ROW})
+  shown.close()
+  text = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', stream.getvalue()).rstrip().split('\r')[-1]
+  assert text.startswith('round 4/1200')
+  assert '0.0119' in text
+  if width >= 80:
+    assert re.search(r'0\.9805 .*/s +\d+:\d\d:\d\d left', text)
+  assert ('validation' in text) == (width == 200)
+
+
+def test_the_first_round_reports_no_speed_and_the_second_its_own(monkeypatch):
+  now = [0.0]
+  monkeypatch.setattr(progress.time, 'monotonic', lambda: now[0])
+  stream = io.StringIO()
+  shown = progress.Progress(stream=stream)
+  shown.begin(callbacks.RunInfo(None, 4, 10, print))
+  shown.round_end({'round': 3, **ROW})
+  for r, seconds in ((4, 100.0), (5, 110.0), (6, 120.0)):
+    now[0] = seconds
+    shown.round_end({'round': r, **ROW})
+  resumed, *lines = stream.getvalue().splitlines()
+  assert resumed == 'Resumed after round 3.'
+  assert lines[1] == 'round 4/10  loss 0.0119  accuracy 1.0000  validation 0.9805'
+  assert [line.split('  ')[-2:] for line in lines[2:]] == [
+    ['0.10 rounds/s', '0:00:50 left'],
+    ['0.10 rounds/s', '0:00:40 left'],
+  ]

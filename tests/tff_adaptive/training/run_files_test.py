@@ -1,0 +1,295 @@
+"""A run's folder: what is lost, damaged or full is reported in one line; nothing else is lost."""
+
+import csv
+import errno
+import os
+import shutil
+import sqlite3
+
+import pytest
+
+from tests.faults import small_run
+from tests.helpers import failing_files, fakes
+from tff_adaptive import training
+from tff_adaptive.training import signals, state_store
+
+STATE = os.path.join('checkpoints', 'state.sqlite')
+
+
+@pytest.fixture(scope='module')
+def done(tmp_path_factory):
+  """A run of six rounds, and the outcome of one of ten."""
+  folder = tmp_path_factory.mktemp('done')
+  small_run.train(str(folder / 'run'), 6)
+  small_run.train(str(folder / 'whole'), 10)
+  # Evaluated at each round, so that where it was stopped makes no difference.
+  return str(folder / 'run'), small_run.outcome(str(folder / 'whole'))
+
+
+@pytest.fixture
+def run(done, tmp_path):
+  shutil.copytree(done[0], tmp_path / 'run')
+  return tmp_path / 'run'
+
+
+def _refused(run, match, error=training.ResumeError):
+  before = small_run.contents(str(run))
+  with pytest.raises(error, match=match) as caught:
+    small_run.train(str(run), 10)
+  assert str(run) in str(caught.value)
+  assert '\n' not in str(caught.value)
+  assert small_run.contents(str(run)) == before
+
+
+@pytest.mark.parametrize('has_summary', [True, False])
+def test_rows_whose_checkpoint_is_gone_empty_or_new_are_not_written_over(run, has_summary):
+  if not has_summary:  # Killed before its first one.
+    (run / 'summary.json').unlink()
+  content = (run / STATE).read_bytes()
+  (run / STATE).write_bytes(b'')
+  _refused(run, r'metrics.csv has the results of a run, but its checkpoint, .*sqlite, is gone')
+  (run / STATE).unlink()
+  _refused(run, r'metrics.csv has the results')
+  assert not (run / STATE).exists()
+  (run / STATE).write_bytes(content[: len(content) // 2])
+  _refused(run, 'damaged', state_store.StateError)
+  (run / STATE).unlink()
+  state_store.ClientStateStore(  # A new one in its place.
+    str(run / STATE), fakes.StatefulProcess().initial_client_state
+  ).close()
+  _refused(run, r'metrics.csv has the results')
+
+
+@pytest.mark.parametrize('text', ['{', '7', '[]', '{"rounds": "many"}', '[' * 100_000, '{}'])
+def test_a_summary_that_cannot_be_read_still_says_that_there_were_results(run, text):
+  (run / 'summary.json').write_text(text)
+  shutil.rmtree(run / 'checkpoints')
+  _refused(run, 'metrics.csv has the results')
+  (run / 'metrics.csv').unlink()
+  _refused(run, 'summary.json has the results')
+
+
+@pytest.mark.parametrize('text', ['{', '7', '[]'])
+def test_a_damaged_summary_is_written_anew_where_the_checkpoint_is(run, done, text):
+  (run / 'summary.json').write_text(text)
+  small_run.train(str(run), 10)
+  assert small_run.outcome(str(run)) == done[1]
+
+
+def test_a_run_that_was_killed_before_its_second_checkpoint_starts_again(tmp_path, done):
+  class Killed(BaseException):
+    pass
+
+  class Killer(training.Callback):
+    def round_end(self, row):
+      if row['round'] == killed_at:
+        raise Killed
+
+  for killed_at in (0, 2):
+    folder = str(tmp_path / str(killed_at))
+    with pytest.raises(Killed):
+      training.train(
+        fakes.StatefulProcess(),
+        fakes.Clients(),
+        fakes.evaluate,
+        training.TrainingConfig(
+          rounds=10, clients_per_round=5, seed=3, rounds_per_evaluation=1, rounds_per_checkpoint=4
+        ),
+        output_dir=folder,
+        callbacks=[Killer()],
+        show_progress=False,
+      )
+    assert not os.path.exists(os.path.join(folder, 'summary.json'))
+    small_run.train(folder, 10)
+    assert small_run.outcome(folder) == done[1]
+
+
+def test_a_run_killed_between_its_first_checkpoint_and_its_first_row_starts_again(tmp_path, done):
+  def fail(weights):
+    raise RuntimeError
+
+  config = training.TrainingConfig(rounds=10, clients_per_round=5, seed=3)
+  with pytest.raises(RuntimeError):
+    training.train(
+      fakes.StatefulProcess(), fakes.Clients(), fail, config, output_dir=str(tmp_path / 'run')
+    )
+  small_run.train(str(tmp_path / 'run'), 10)
+  assert small_run.outcome(str(tmp_path / 'run')) == done[1]
+
+
+def _edit(lines, number, line):
+  return [*lines[:number], line, *lines[number + 1 :]]
+
+
+@pytest.mark.parametrize(
+  'edit, message',
+  [
+    (lambda lines: ['\ufeff' + lines[0], *lines[1:]], 'line 1 is not a header'),
+    (lambda lines: lines[1:], 'line 1 is not a header'),
+    (lambda lines: _edit(lines, 3, '\n'), 'line 4 has 1 cells'),
+    (lambda lines: _edit(lines, 3, lines[3][:9] + '\n'), 'line 4 has'),
+    (lambda lines: _edit(lines, 3, lines[3].replace(',0.5,', ',abc,')), "'abc' is not a number"),
+    (lambda lines: _edit(lines, 3, lines[3].replace('2,', '-2,', 1)), 'line 4 has no round'),
+    (lambda lines: _edit(lines, 3, lines[4]), 'rows twice'),
+    (lambda lines: [*lines[:3], *lines[4:]], 'lacks round 2'),
+    (lambda lines: lines[:5], 'lacks round 4'),
+    (lambda lines: _edit(lines, 3, '\0' * 50 + '\n'), 'line 4 has 1 cells'),
+  ],
+)
+def test_a_damaged_metrics_file_is_refused_and_stays_as_it_is(run, edit, message):
+  lines = (run / 'metrics.csv').read_text().splitlines(keepends=True)
+  (run / 'metrics.csv').write_text(''.join(edit(lines)))
+  _refused(run, message)
+
+
+def test_a_metrics_file_that_is_no_text_is_refused(run):
+  (run / 'metrics.csv').write_bytes(b'round\xff\n')
+  _refused(run, 'cannot be read')
+
+
+def test_a_torn_last_line_is_left_out_even_where_it_looks_whole(run, done):
+  # The row of a round was being written when the process was killed: here, of the last one saved.
+  text = (run / 'metrics.csv').read_text()
+  (run / 'metrics.csv').write_text(text[:-1])
+  _refused(run, 'lacks round 6')
+  (run / 'metrics.csv').write_text(text + text.splitlines()[-1].replace('6,', '7,', 1)[:-1])
+  small_run.train(str(run), 10)
+  assert small_run.outcome(str(run)) == done[1]
+
+
+@pytest.mark.parametrize('name', ['metrics.csv', 'summary.json', 'curves.png', STATE])
+def test_a_folder_in_the_place_of_a_file_is_refused(run, name):
+  (run / name).unlink()
+  (run / name).mkdir()
+  _refused(run, 'is a folder where a file of the run belongs')
+
+
+@pytest.mark.parametrize('name', ['checkpoints', 'tensorboard'])
+def test_a_file_in_the_place_of_a_folder_is_refused(run, name):
+  shutil.rmtree(run / name)
+  (run / name).write_text('')
+  _refused(run, 'is a file where a folder of the run belongs')
+
+
+class _Meddler(training.Callback):
+  """Does something to the run's folder in the midst of round 8."""
+
+  def __init__(self, action):
+    self._action = action
+
+  def round_begin(self, number):
+    if number == 8:
+      self._action()
+
+
+def _train(run, rounds=10, **options):
+  config = training.TrainingConfig(
+    rounds=rounds, clients_per_round=5, seed=3, rounds_per_evaluation=1, rounds_per_checkpoint=4
+  )
+  return training.train(
+    fakes.StatefulProcess(),
+    fakes.Clients(),
+    fakes.evaluate,
+    config,
+    output_dir=str(run),
+    show_progress=False,
+    stop=signals.StopGuard(),
+    **options,
+  )
+
+
+@pytest.mark.parametrize('name', ['.', 'checkpoints', STATE, 'metrics.csv', 'tensorboard'])
+@pytest.mark.parametrize('is_renamed', [True, False])
+def test_what_is_removed_or_renamed_during_a_run_is_noticed(run, name, is_renamed):
+  def meddle():
+    if is_renamed:
+      os.rename(run / name, str(run / name).rstrip('.') + 'away')
+    elif (run / name).is_dir():
+      shutil.rmtree(run / name)
+    else:
+      os.unlink(run / name)
+
+  os.makedirs(run, exist_ok=True)
+  with pytest.raises(training.SaveError, match='was removed') as caught:
+    _train(run, callbacks=[_Meddler(meddle)])
+  assert str(run) in str(caught.value)
+  assert '\n' not in str(caught.value)
+
+
+def test_a_state_file_replaced_by_another_is_noticed(run, tmp_path):
+  def meddle():
+    shutil.copy(run / STATE, tmp_path / 'copy')
+    os.replace(tmp_path / 'copy', run / STATE)
+
+  with pytest.raises(training.SaveError, match='or replaced while the run was going on'):
+    _train(run, callbacks=[_Meddler(meddle)])
+
+
+@pytest.mark.parametrize('number', [errno.ENOSPC, errno.EROFS])
+@pytest.mark.parametrize('kind', ['metrics', 'events', 'summary.json', 'curves.png'])
+def test_what_cannot_be_written_loses_no_checkpoint_and_the_run_goes_on_later(
+  run, done, kind, number
+):
+  with (
+    failing_files.failing(kind, 300, number),
+    pytest.raises(training.SaveError) as caught,
+  ):
+    _train(run)
+  text = str(caught.value)
+  assert 'disk is full' in text if number == errno.ENOSPC else 'Read-only' in text
+  with open(run / 'metrics.csv', newline='') as file:
+    rows = len([line for line in file if line.endswith('\n')]) - 2
+  process = fakes.StatefulProcess()
+  with state_store.ClientStateStore(str(run / STATE), process.initial_client_state) as store:
+    saved = store.restore(process.initialize()).round_number
+  assert saved == rows  # Each round that has its row has its checkpoint: none is lost.
+  assert saved == 10 if kind.endswith(('json', 'png')) else 6 < saved < 10
+  _train(run)
+  assert small_run.outcome(str(run)) == done[1]
+
+
+def test_what_killed_processes_left_is_cleaned_up_and_the_users_files_stay(run):
+  ours = ['.curves.abc_1234.png', '.summary.x7x7x7x7.json', '.metrics.00000000.csv']
+  theirs = ['.curves.png', '.summary.mine.json', '.curves.abc_1234.png.txt', 'notes.abcdefgh.json']
+  for name in (*ours, *theirs):
+    (run / name).write_text('')
+  small_run.train(str(run), 10)
+  found = os.listdir(run)
+  assert not set(ours) & set(found)
+  assert set(theirs) <= set(found)
+  assert os.listdir(run / 'checkpoints') == ['state.sqlite']
+
+
+def test_a_dead_journal_is_gone_after_the_next_start(run):
+  (run / (STATE + '-journal')).write_bytes(bytes(100_000))
+  small_run.train(str(run), 6)  # Nothing is left to do.
+  assert os.listdir(run / 'checkpoints') == ['state.sqlite']
+
+
+def test_every_checkpoint_is_on_the_disk_before_the_run_goes_on(tmp_path, monkeypatch):
+  """Rows are synced before the checkpoint that relies on them; SQLite syncs its commits."""
+  events = []
+  fsync = os.fsync
+
+  def spy(descriptor):
+    events.append(os.path.basename(os.readlink(f'/proc/self/fd/{descriptor}')))
+    fsync(descriptor)
+
+  class Spy(training.Callback):
+    def checkpoint(self, round_number):
+      events.append(round_number)
+
+  monkeypatch.setattr(os, 'fsync', spy)
+  _train(tmp_path / 'run', callbacks=[Spy()])
+  for t in (4, 8, 10):
+    assert events[events.index(t) - 1] == 'metrics.csv'
+  with open(tmp_path / 'run' / 'metrics.csv', newline='') as file:
+    assert [int(row['round']) for row in csv.DictReader(file)] == list(range(11))
+
+
+def test_commits_of_the_state_file_wait_for_the_disk(tmp_path):
+  with state_store.ClientStateStore(str(tmp_path / 's'), ()) as store:
+    file = store._file._file
+    assert isinstance(file, sqlite3.Connection)
+    assert file.execute('PRAGMA synchronous').fetchone() == (2,)  # FULL
+    assert file.execute('PRAGMA journal_mode').fetchone() == ('delete',)

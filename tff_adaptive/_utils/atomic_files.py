@@ -1,0 +1,90 @@
+"""Writing files whole or not at all."""
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def atomic_path(path: str) -> Iterator[str]:
+  """Gives a temporary path that replaces `path` when the block ends without an error.
+
+  The temporary file lies in the same folder and keeps the file's ending (figure writers
+  choose the format by it). It is flushed to the disk before the replacement, and the
+  folder after it, so that a power loss leaves either the old file or the new one.
+
+  Args:
+    path: the file to write.
+
+  Yields:
+    The path to write to.
+
+  Raises:
+    OSError: if the folder cannot be written to.
+  """
+  folder = os.path.dirname(os.path.abspath(path))
+  stem, ending = os.path.splitext(os.path.basename(path))
+  handle, temporary = tempfile.mkstemp(prefix=f'.{stem}.', suffix=ending, dir=folder)
+  os.close(handle)
+  try:
+    yield temporary
+    os.chmod(temporary, 0o666 & ~_umask())
+    sync(temporary)
+    os.replace(temporary, path)
+  except BaseException:
+    with contextlib.suppress(FileNotFoundError):
+      os.unlink(temporary)
+    raise
+  sync(folder)
+
+
+def write_text(path: str, text: str) -> None:
+  """Writes `text` (UTF-8) to `path` atomically."""
+  with atomic_path(path) as temporary:
+    descriptor = os.open(temporary, os.O_WRONLY)
+    with os.fdopen(descriptor, 'w', encoding='utf-8', newline='') as file:
+      file.write(text)
+
+
+def write_json(path: str, value: Any) -> None:
+  """Writes `value` to `path` as indented JSON, atomically."""
+  write_text(path, json.dumps(value, indent=2, allow_nan=True) + '\n')
+
+
+def remove_leftovers(folder: str, names: Iterable[str]) -> None:
+  """Removes what processes that were killed left behind of writing some files.
+
+  Args:
+    folder: Where the files lie; no other process may be writing them now.
+    names: The names of the files that were to be written. Only temporary names that `atomic_path`
+      makes for them are removed.
+  """
+  patterns = [_temporary_pattern(*os.path.splitext(name)) for name in names]
+  for found in os.listdir(folder):
+    if any(pattern.fullmatch(found) for pattern in patterns):
+      with contextlib.suppress(OSError):
+        os.unlink(os.path.join(folder, found))
+
+
+def sync(path: str) -> None:
+  """Flushes a file's or a folder's content to the disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def _temporary_pattern(stem: str, ending: str) -> re.Pattern[str]:
+  """Matches the temporary names of a file: `tempfile` puts eight characters in their middle."""
+  return re.compile(rf'\.{re.escape(stem)}\.[a-z0-9_]{{8}}{re.escape(ending)}')
+
+
+def _umask() -> int:
+  mask = os.umask(0)
+  os.umask(mask)
+  return mask

@@ -1,0 +1,230 @@
+"""The kinds of entries of the registry, as plain data; no TensorFlow."""
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tff_adaptive._utils import suggestions, user_code, validation
+
+Value = float | int | bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyperparameter:
+  """A number of an algorithm, a server optimizer or a schedule.
+
+  Attributes:
+    name: Its name, as a flag and as an argument.
+    kind: float, int or bool.
+    default: Its value where none is given; None: it has none, which `help` explains.
+    help: What it is, in one sentence without its default and its owners.
+    check: The check of a value from `_utils.validation`; None: a float is finite, an int is at
+      least 0.
+    hint: What to give instead of a refused value.
+    choices: The values allowed, where they are few.
+    default_with: Server optimizer -> default with it, where that differs.
+  """
+
+  name: str
+  kind: type
+  default: Value | None
+  help: str
+  check: validation.Check | None = None
+  hint: str = ''
+  choices: tuple[Value, ...] = ()
+  default_with: Mapping[str, Value] = dataclasses.field(
+    default_factory=lambda: MappingProxyType({}), hash=False
+  )
+
+  def checked(self, value: Any, name: str = '') -> Any:
+    """Returns a value that is allowed.
+
+    Args:
+      value: The value.
+      name: What the user calls it, such as '--mu'; default: its name.
+
+    Raises:
+      TypeError: If it is of another kind.
+      ValueError: If it is out of its range.
+    """
+    name = name or self.name
+    hint = self.hint or f'its default is {self.default}'
+    if self.kind is bool:
+      if not isinstance(value, bool):
+        raise TypeError(f'{name} must be true or false, found {value!r}.')
+      return value
+    if self.kind is int:
+      validation.whole_number(name, value, 0, hint)
+    if self.choices and value not in self.choices:
+      allowed = ' or '.join(map(str, self.choices))
+      raise ValueError(f'{name} must be {allowed}, found {value!r}: {hint}.')
+    if self.check is not None:
+      return self.check(name, value, hint)
+    return value if self.kind is int else validation.real(name, value, hint)
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+  """How often an algorithm does n of something in a round, n the number of parameters.
+
+  In the letters of tables 4 and 5 of "AdaBest" (Varno et al., 2022); see `tff_adaptive.costs`.
+
+  Attributes:
+    down: Sets of n parameters that a client receives.
+    up: Sets of n parameters that a client sends.
+    step: (additions, multiplications) of a local step beyond FedAvg's.
+    client: The same once a round at a client.
+    server: The same once a round at the server, beyond |P| ns for the mean of the models.
+    means: Further means over the cohort at the server.
+    full_gradients: Passes over all examples of a client at the received model.
+  """
+
+  down: int = 1
+  up: int = 1
+  step: tuple[int, int] = (0, 0)
+  client: tuple[int, int] = (0, 0)
+  server: tuple[int, int] = (0, 0)
+  means: int = 0
+  full_gradients: int = 0
+
+
+def fed_avg_counts(values: Mapping[str, Any]) -> Counts:
+  """What FedAvg costs, whatever its hyperparameters: nothing beyond what all algorithms cost."""
+  del values
+  return Counts()
+
+
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+  """A client correction, and the server optimizer where the name fixes it.
+
+  Attributes:
+    name: Its name on the command line and in `build_...`.
+    title: Its name in papers and reports.
+    description: One line, without a full stop.
+    paper: Where it was published; '' for one of a user's own.
+    correction: The `corrections.Correction` class, or 'module:class'.
+    server_optimizer: The one that its name stands for; None: any, SGD with rate 1 by default.
+    hyperparameters: Those of the correction.
+    is_stateful: Whether clients keep a state between the rounds they take part in.
+    client_weighting: 'examples' or 'uniform': how the paper weighs clients.
+    counts: What a round costs, given the hyperparameters by name.
+    source: The user's file that it comes from; None for one of this package.
+  """
+
+  name: str
+  title: str
+  description: str
+  paper: str = ''
+  correction: str | type = 'tff_adaptive.corrections.base:Correction'
+  server_optimizer: str | None = None
+  hyperparameters: tuple[Hyperparameter, ...] = ()
+  is_stateful: bool = False
+  client_weighting: str = 'examples'
+  counts: Callable[[Mapping[str, Any]], Counts] = fed_avg_counts
+  source: user_code.UserCode | None = None
+
+  def default(self, name: str, server_optimizer: str = 'sgd') -> Any:
+    """Returns the default of a hyperparameter; KeyError if there is none of that name."""
+    return _default(self.hyperparameters, name, server_optimizer)
+
+  def values(self, given: Mapping[str, Any], server_optimizer: str = 'sgd') -> dict[str, Any]:
+    """Returns all hyperparameters by name: what is given, checked, and defaults for the rest.
+
+    Args:
+      given: Name -> value; None stands for the default.
+      server_optimizer: The server optimizer's name, for the defaults.
+
+    Raises:
+      TypeError: If a value is of another kind.
+      ValueError: If a name is unknown or a value is out of its range.
+    """
+    return _values(self, given, server_optimizer)
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerOptimizer:
+  """A server optimizer.
+
+  Attributes:
+    name: Its name on the command line.
+    title: Its name in reports.
+    description: One line, without a full stop.
+    build: The function (learning_rate, **hyperparameters) -> TFF optimizer, or 'module:function'.
+    hyperparameters: Those besides the learning rate.
+    source: The user's file that it comes from; None for one of this package.
+  """
+
+  name: str
+  title: str
+  description: str
+  build: str | Callable[..., Any]
+  hyperparameters: tuple[Hyperparameter, ...] = ()
+  source: user_code.UserCode | None = None
+
+  def default(self, name: str) -> Any:
+    """Returns the default of a hyperparameter; KeyError if there is none of that name."""
+    return _default(self.hyperparameters, name, self.name)
+
+  def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    """As `Algorithm.values`."""
+    return _values(self, given, self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """A schedule of a learning rate.
+
+  Attributes:
+    name: Its name on the command line.
+    description: One line, without a full stop.
+    build: 'module:class' of (base_rate, **hyperparameters) -> rate by round.
+    hyperparameters: Those besides the base rate.
+  """
+
+  name: str
+  description: str
+  build: str
+  hyperparameters: tuple[Hyperparameter, ...] = ()
+
+  def default(self, name: str) -> Any:
+    """Returns the default of a hyperparameter; KeyError if there is none of that name."""
+    return _default(self.hyperparameters, name, '')
+
+  def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    """As `Algorithm.values`."""
+    return _values(self, given, '')
+
+
+def resolve(reference: Any) -> Any:
+  """Returns what 'module:attribute' names; anything but a text is returned as it is."""
+  if not isinstance(reference, str):
+    return reference
+  module, _, attribute = reference.partition(':')
+  return getattr(importlib.import_module(module), attribute)
+
+
+def _default(hyperparameters: tuple[Hyperparameter, ...], name: str, server_optimizer: str) -> Any:
+  for h in hyperparameters:
+    if h.name == name:
+      return h.default_with.get(server_optimizer, h.default)
+  raise KeyError(name)
+
+
+def _values(
+  entry: Algorithm | ServerOptimizer | Schedule, given: Mapping[str, Any], server_optimizer: str
+) -> dict[str, Any]:
+  known = {h.name: h for h in entry.hyperparameters}
+  for name in given:
+    if name not in known:
+      raise ValueError(suggestions.unknown(f'hyperparameter of {entry.name}', name, known))
+  values = {}
+  for name, h in known.items():
+    value = given.get(name)
+    if value is None:
+      values[name] = h.default_with.get(server_optimizer, h.default)
+    else:
+      values[name] = h.checked(value)
+  return values

@@ -1,0 +1,265 @@
+"""Every use of a private or unstable interface of TensorFlow or TFF, as functions with names.
+
+Written for TFF 0.87.0 and TensorFlow 2.14.1; another version may change any of this without
+notice, which is why a test compares the installed ones. docs/design/tff_0_88_port.md lists what a
+port has to look at. Neither TensorFlow nor TFF is imported before a function needs it.
+"""
+
+import gc
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+VERSIONS = {'tensorflow-federated': '0.87.0', 'tensorflow': '2.14.1'}
+WORKER = 'worker_binary'  # The program that TFF's native context starts.
+
+
+def version_mismatch() -> str | None:
+  """Says which installed version is not the one that this module was written for; None: all are."""
+  found = {name: importlib.metadata.version(name) for name in VERSIONS}
+  if found == VERSIONS:
+    return None
+  return (
+    f'{__name__} was written for {VERSIONS}, installed are {found}: try each of its functions'
+    ' with those (docs/design/tff_0_88_port.md), then change VERSIONS'
+  )
+
+
+# TensorFlow: graphs and functions.
+
+
+def anonymous_name() -> str:
+  """The shared name with which a handle op makes a resource of its own each time it runs."""
+  from tensorflow.python.eager import context
+
+  return context.anonymous_name()
+
+
+def is_stateful(op: str) -> bool:
+  """Whether an op of this name (not a function's) has state or side effects."""
+  from tensorflow.python.framework import op_def_registry
+
+  definition = op_def_registry.get(op)
+  return definition is not None and definition.is_stateful
+
+
+def function_def(concrete_function: Any) -> Any:
+  """The FunctionDef of a concrete function, as a graph's library holds it."""
+  return concrete_function.function_def
+
+
+def argument_shape(function: Any, i: int) -> Any:
+  """The static shape of argument `i` of a FunctionDef, as a `tf.TensorShape`."""
+  import tensorflow as tf
+
+  shapes = function.arg_attr[i].attr['_output_shapes'].list.shape if i in function.arg_attr else []
+  return tf.TensorShape(shapes[0]) if len(shapes) == 1 else tf.TensorShape(None)
+
+
+def is_shuffled(dataset: Any) -> bool:
+  """Whether a `tf.data.Dataset`, or one that it is made of, shuffles."""
+  if type(dataset).__name__ == '_ShuffleDataset':
+    return True
+  return any(map(is_shuffled, dataset._inputs()))
+
+
+def installed_build() -> Mapping[str, Any]:
+  """What `tf.sysconfig.get_build_info()` says, without importing TensorFlow; {} if it cannot."""
+  package = importlib.util.find_spec('tensorflow')
+  for root in package.submodule_search_locations or () if package else ():
+    path = os.path.join(root, 'python', 'platform', 'build_info.py')
+    if os.path.exists(path):
+      spec = importlib.util.spec_from_file_location('tensorflow_build_info', path)
+      assert spec is not None
+      assert spec.loader is not None
+      module = importlib.util.module_from_spec(spec)
+      spec.loader.exec_module(module)
+      return dict(module.build_info)
+  return {}
+
+
+def reference_counts(values: Sequence[Any]) -> list[int]:
+  """CPython's reference counts; TensorFlow holds a reference to the memory that it shares."""
+  return [sys.getrefcount(value) for value in values]
+
+
+# TFF: computations and its compiler.
+
+
+def framework() -> Any:
+  """The namespace of TFF's building blocks, intrinsics and `ConcreteComputation`."""
+  import tensorflow_federated as tff
+
+  return tff.framework
+
+
+def to_call_dominant(comp: Any) -> Any:
+  """TFF's compiler: intrinsics with bodies replaced, the rest in call-dominant form.
+
+  Secure sums become sums, with their bounds checked, as in TFF's own simulations.
+
+  Args:
+    comp: A `tff.Computation`.
+
+  Returns:
+    A building block.
+  """
+  import tensorflow_federated as tff
+
+  comp = tff.backends.test.replace_secure_intrinsics_with_bodies(comp)
+  block, _ = tff.tensorflow.replace_intrinsics_with_bodies(comp.to_building_block())
+  return tff.framework.to_call_dominant(block)
+
+
+def to_computation(block: Any) -> Any:
+  """The computation of a building block; unlike TFF's own way, also of one without parameter."""
+  import tensorflow_federated as tff
+
+  return tff.framework.ConcreteComputation(
+    computation_proto=block.proto, context_stack=tff.framework.get_context_stack()
+  )
+
+
+def computation_bytes(comp: Any) -> bytes:
+  """A computation as bytes, for another process: the same in each call of this one."""
+  import tensorflow_federated as tff
+
+  return tff.framework.serialize_computation(comp).SerializeToString(deterministic=True)
+
+
+def computation_from_bytes(octets: bytes) -> Any:
+  """The inverse of `computation_bytes`, in a process with the same version of TFF."""
+  import tensorflow_federated as tff
+
+  some_computation = tff.tensorflow.computation(lambda: 0)
+  proto_class = type(tff.framework.serialize_computation(some_computation))
+  return tff.framework.deserialize_computation(proto_class.FromString(octets))
+
+
+def block_key(block: Any) -> bytes:
+  """Equal for compiled building blocks that compute the same, by their bytes."""
+  return block.proto.SerializeToString()
+
+
+def block_kind(block: Any) -> str:
+  """What a compiled building block is written in: 'tensorflow', or 'xla' (JAX), say."""
+  return block.proto.WhichOneof('computation')
+
+
+def tensorflow_of(comp_or_block: Any) -> Any:
+  """The `TensorFlow` message of a TensorFlow computation or compiled building block."""
+  import tensorflow_federated as tff
+
+  if isinstance(comp_or_block, tff.framework.CompiledComputation):
+    return comp_or_block.proto.tensorflow
+  return tff.framework.serialize_computation(comp_or_block).tensorflow
+
+
+def message_bytes(message: Any) -> bytes:
+  """A `TensorFlow` message as bytes: the same in each call of this process."""
+  return message.SerializeToString(deterministic=True)
+
+
+def graph_def(message: Any) -> Any:
+  """The graph of a `TensorFlow` message, as a new `tf.compat.v1.GraphDef`."""
+  import tensorflow as tf
+
+  graph = tf.compat.v1.GraphDef()
+  message.graph_def.Unpack(graph)
+  return graph
+
+
+def initialize_op(message: Any) -> str:
+  """The name of the op that has to run before a `TensorFlow` message's graph; '': there is none."""
+  return message.initialize_op
+
+
+def tensor_names(binding: Any) -> list[tuple[str, bool]]:
+  """Tensor names of a `TensorFlow` message's `parameter` or `result`.
+
+  Args:
+    binding: The binding.
+
+  Returns:
+    One pair a leaf, in order: the name of its tensor, and whether it is a sequence.
+  """
+  kind = binding.WhichOneof('binding')
+  if kind is None:
+    return []
+  if kind == 'tensor':
+    return [(binding.tensor.tensor_name, False)]
+  if kind == 'sequence':
+    return [(binding.sequence.variant_tensor_name, True)]
+  return [pair for element in binding.struct.element for pair in tensor_names(element)]
+
+
+def attach(comp: Any, key: str, *values: Any) -> None:
+  """Makes values live as long as a computation: it gets a list of them as an attribute."""
+  vars(comp).setdefault(key, []).extend(values)
+
+
+# TFF: its worker and its data sources.
+
+
+def watch_worker_starts(watch: Callable[[int], None]) -> bool:
+  """From now on each worker that TFF starts gets a session of its own and is reported.
+
+  TFF has no place for this: its class `subprocess.Popen` is replaced. A session of its own keeps
+  Ctrl-C in a terminal from the worker of a round that the program is about to finish.
+
+  Args:
+    watch: Called with the number of the worker's process.
+
+  Returns:
+    False if this was done before: nothing has changed then.
+  """
+  popen = subprocess.Popen
+  if getattr(popen, 'watches_tff', False):
+    return False
+
+  class WatchingPopen(popen):  # type: ignore[misc, valid-type]
+    """`subprocess.Popen` that reports TFF's workers."""
+
+    watches_tff = True
+
+    def __init__(self, args: Any, *more: Any, **options: Any):
+      command = args if isinstance(args, (str, bytes, os.PathLike)) else args[0]
+      is_worker = os.path.basename(os.fsdecode(command)) == WORKER
+      if is_worker:
+        options['start_new_session'] = True
+      super().__init__(args, *more, **options)
+      if is_worker:
+        watch(self.pid)
+
+  subprocess.Popen = WatchingPopen  # type: ignore[misc]
+  return True
+
+
+def forget_workers() -> None:
+  """Keeps TFF's contexts from signalling their workers once more when the interpreter exits.
+
+  For a program that is ending and has ended the workers. The `__del__` of what holds a worker
+  fails then with an ignored AttributeError: the modules that it uses are gone.
+  """
+  managers = {
+    type(value)
+    for value in gc.get_objects()
+    if type(value).__qualname__ == 'local_cpp_executor_factory.<locals>.ServiceManager'
+  }
+  for manager in managers:  # One class for each context.
+    manager.__del__ = lambda self: None
+
+
+def let_data_iterators_be_copied() -> None:
+  """Lets `copy.deepcopy` take TFF's iterator over datasets, as TFF's own programs do.
+
+  `tff.learning.programs.train_model` copies its data iterator deeply; a `tf.data.Dataset` does not
+  bear that. The iterator has no state (it draws from Python's `random`): it is its own copy.
+  """
+  import tensorflow_federated as tff
+
+  tff.program.DatasetDataSourceIterator.__deepcopy__ = lambda self, memo: self

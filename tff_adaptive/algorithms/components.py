@@ -1,0 +1,200 @@
+"""Parts that the stateless and the stateful processes share."""
+
+import collections
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive import schedules
+from tff_adaptive._utils import validation
+from tff_adaptive.client import local_training, model_adapters
+from tff_adaptive.corrections import base as corrections
+from tff_adaptive.execution import batched_clients
+
+Aggregator: TypeAlias = (
+  tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory
+)
+Rate: TypeAlias = float | Callable[[Any], Any]
+Weighting: TypeAlias = str | Callable[[Any], tf.Tensor]
+# The number of rounds done.
+ROUND_TYPE = tff.types.TensorType(np.int32)
+# What `update_metrics` gives, at the server.
+SUMS_TYPE = tff.types.to_type(
+  collections.OrderedDict(
+    used=np.float32, diverged=np.float32, norm=np.float32, squared_norm=np.float32
+  )
+)
+WEIGHTINGS = ('examples', 'uniform')
+
+
+def check_weighting(client_weighting: Weighting) -> None:
+  """Raises ValueError for an unknown client weighting."""
+  if not callable(client_weighting) and client_weighting not in WEIGHTINGS:
+    raise ValueError(
+      f'client_weighting is {client_weighting!r}; it must be one of {", ".join(WEIGHTINGS)}, or a '
+      "function of a client's metrics"
+    )
+
+
+def client_weight(client_weighting: Weighting, trained: local_training.Trained) -> tf.Tensor:
+  """Weight of a client's update in the mean: n_i, 1 or of its metrics; 0 if it is not used."""
+  if callable(client_weighting):
+    return trained.is_used * tf.cast(client_weighting(trained.metrics), tf.float32)
+  return (
+    trained.is_used * trained.num_examples if client_weighting == 'examples' else trained.is_used
+  )
+
+
+def check_rate(name: str, rate: Rate) -> Rate:
+  """Checks a rate, and passes on a schedule.
+
+  Args:
+    name: The argument's name, for the message.
+    rate: A number >= 0, or a function of the round.
+
+  Returns:
+    The rate; an eager tensor as a Python number.
+
+  Raises:
+    TypeError: If it is neither.
+    ValueError: If it is out of the range.
+  """
+  if callable(rate):
+    return rate
+  return validation.at_least_zero(name, rate, 'give a rate such as 0.1, or a function of the round')
+
+
+def check_optimizer(name: str, optimizer: Any, hint: str) -> None:
+  """Raises TypeError for what is no TFF optimizer; arguments as `validation.instance`."""
+  kind = tff.learning.optimizers.Optimizer
+  validation.instance(name, optimizer, kind, 'tff.learning.optimizers.Optimizer', hint)
+
+
+def as_rate_fn(rate: Rate) -> Callable[[Any], tf.Tensor]:
+  """A rate or schedule as a function of the round (counted from 0)."""
+  if not callable(rate):
+    rate = schedules.build('constant', rate)
+  return schedules.in_graph(rate)
+
+
+def weights_type(model: model_adapters.LocalModel) -> tff.types.StructWithPythonType:
+  """Type of `tff.learning.models.ModelWeights` of a model."""
+  return initial_weights(model).type_signature.result
+
+
+def initial_weights(model: model_adapters.LocalModel) -> tff.Computation:
+  """The computation of a model's initial weights."""
+
+  @tff.tensorflow.computation
+  def initial() -> Any:
+    return model.initial_weights()
+
+  return initial
+
+
+def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting) -> None:
+  """Checks that an aggregator is one, and does not leave out the weights that were asked for.
+
+  Raises:
+    TypeError: If it is no TFF aggregation factory.
+    ValueError: If it takes no weights but the clients are not to count the same.
+  """
+  if aggregator is None or isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
+    return
+  if not isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
+    raise TypeError(
+      'aggregator must be a tff.aggregators.WeightedAggregationFactory or '
+      f'UnweightedAggregationFactory, found {aggregator!r}: give tff.learning.robust_aggregator(), '
+      'say, or None for the mean'
+    )
+  if client_weighting != 'uniform':
+    raise ValueError(
+      f'client_weighting is {client_weighting!r}, but the aggregator '
+      f"({type(aggregator).__name__}) takes no weights: give client_weighting='uniform'"
+    )
+
+
+def build_aggregator(
+  aggregator: Aggregator | None, update_type: Any, weight_type: Any
+) -> tff.templates.AggregationProcess:
+  """The aggregation process of an update; the weighted mean by default."""
+  factory = tff.aggregators.MeanFactory() if aggregator is None else aggregator
+  if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
+    factory = tff.aggregators.as_weighted_aggregator(factory)
+  return factory.create(update_type, weight_type)
+
+
+def build_finalizer(
+  server_optimizer: tff.learning.optimizers.Optimizer,
+  server_schedule: Rate | None,
+  model_weights_type: Any,
+) -> tff.learning.templates.FinalizerProcess:
+  """Applies the aggregated pseudo-gradient with the server optimizer, its rate scheduled."""
+  if server_schedule is not None:
+    server_optimizer = tff.learning.optimizers.schedule_learning_rate(
+      server_optimizer, as_rate_fn(server_schedule)
+    )
+  return tff.learning.templates.build_apply_optimizer_finalizer(
+    server_optimizer, model_weights_type
+  )
+
+
+def client_computation(
+  model: model_adapters.LocalModel,
+  training: local_training.LocalTraining,
+  train_together: Callable[[list[Any]], Any],
+  *types: Any,
+) -> Callable[[Callable[..., Any]], tff.Computation]:
+  """`@tff.tensorflow.computation(*types)`; one that clients do together, where they can."""
+  if not local_training.can_group(model, training):
+    return tff.tensorflow.computation(*types)
+  group = batched_clients.Group(train_together, model.has_client_axis)
+  return batched_clients.computation(group, *types)
+
+
+def update_metrics(results: Any) -> Any:
+  """Server-placed sums over the cohort of what describes its updates.
+
+  Args:
+    results: Client-placed `local_training.Trained`.
+
+  Returns:
+    `OrderedDict(used, diverged, norm, squared_norm)` at the server.
+  """
+
+  @tff.tensorflow.computation(results.type_signature.member)
+  def describe(trained: Any) -> collections.OrderedDict:
+    return collections.OrderedDict(
+      used=trained.is_used,
+      diverged=trained.diverged,
+      norm=tf.sqrt(trained.squared_norm),
+      squared_norm=trained.squared_norm,
+    )
+
+  return tff.federated_sum(tff.federated_map(describe, results))
+
+
+def describe_updates(sums: Any) -> collections.OrderedDict:
+  """Metrics of a cohort's updates from their sums (inside a TensorFlow computation)."""
+  mean = tf.math.divide_no_nan(sums['norm'], sums['used'])
+  mean_square = tf.math.divide_no_nan(sums['squared_norm'], sums['used'])
+  return collections.OrderedDict(
+    update_norm_mean=mean,
+    update_norm_std=tf.sqrt(tf.maximum(mean_square - mean * mean, 0.0)),
+    non_finite_clients=sums['diverged'],
+  )
+
+
+def spread(weight: tf.Tensor, weighted_square: tf.Tensor, g_bar: corrections.Weights) -> tf.Tensor:
+  """How far the pseudo-gradients lie from their mean: sqrt(mean ||g_i||^2 - ||g-bar||^2).
+
+  Args:
+    weight: Sum of the clients' weights in the mean.
+    weighted_square: Sum of weight times ||g_i||^2.
+    g_bar: The mean.
+  """
+  mean_square = tf.math.divide_no_nan(weighted_square, weight)
+  return tf.sqrt(tf.maximum(mean_square - corrections.squared_norm(g_bar), 0.0))

@@ -1,0 +1,100 @@
+"""Stateless algorithms as `tff.learning.templates.LearningProcess`es."""
+
+import collections
+from typing import Any
+
+import tensorflow_federated as tff
+
+from tff_adaptive.algorithms import client_training, components
+from tff_adaptive.client import local_training, model_adapters
+from tff_adaptive.corrections import base as corrections
+from tff_adaptive.execution import batched_clients
+
+
+def build_client_work(
+  model: model_adapters.LocalModel,
+  training: local_training.LocalTraining,
+  correction: corrections.Correction,
+  *,
+  client_learning_rate: components.Rate,
+  client_weighting: components.Weighting,
+) -> tff.learning.templates.ClientWorkProcess:
+  """Local training as a `ClientWorkProcess`; its state is the round, int32, from 0.
+
+  Args:
+    model: The model.
+    training: How a client trains.
+    correction: A correction without states, at the clients and at the server.
+    client_learning_rate: eta_l, a rate or a schedule.
+    client_weighting: As for `build_drift_corrected`.
+  """
+  weights_type = components.weights_type(model)
+  data_type = local_training.data_type(model, training)
+  rate_fn = components.as_rate_fn(client_learning_rate)
+
+  @tff.tensorflow.computation(components.ROUND_TYPE)
+  def message(t: Any) -> Any:
+    return t + 1, rate_fn(t), ()  # A correction without states broadcasts nothing.
+
+  train = client_training.build(
+    model,
+    training,
+    correction,
+    client_weighting=client_weighting,
+    message_type=message.type_signature.result,
+  )
+
+  @tff.tensorflow.computation(components.ROUND_TYPE)
+  def next_round(t: Any) -> Any:
+    return t + 1
+
+  aggregate_metrics = tff.learning.metrics.sum_then_finalize(model.metric_finalizers)
+
+  @tff.federated_computation
+  def initialize() -> Any:
+    return tff.federated_value(0, tff.SERVER)
+
+  @tff.federated_computation(
+    initialize.type_signature.result,
+    tff.types.FederatedType(weights_type, tff.CLIENTS),
+    tff.types.FederatedType(data_type, tff.CLIENTS),
+  )
+  def next_fn(state: Any, weights: Any, data: Any) -> tff.templates.MeasuredProcessOutput:
+    broadcast = tff.federated_broadcast(tff.federated_map(message, state))
+    output = tff.federated_map(train, (broadcast, weights, data))
+    trained = output.trained
+    sums = components.update_metrics(trained)
+    describe = tff.tensorflow.computation(components.describe_updates, sums.type_signature.member)
+    measurements = tff.federated_zip(
+      collections.OrderedDict(
+        train=aggregate_metrics(trained.metrics), updates=tff.federated_map(describe, sums)
+      )
+    )
+    return tff.templates.MeasuredProcessOutput(
+      tff.federated_map(next_round, state), output.result, measurements
+    )
+
+  batched_clients.keep(next_fn, train)
+  return tff.learning.templates.ClientWorkProcess(initialize, next_fn)
+
+
+def compose(
+  model: model_adapters.LocalModel,
+  client_work: tff.learning.templates.ClientWorkProcess,
+  *,
+  server_optimizer: tff.learning.optimizers.Optimizer,
+  server_schedule: components.Rate | None = None,
+  aggregator: components.Aggregator | None = None,
+) -> tff.learning.templates.LearningProcess:
+  """Composes client work, aggregator and server optimizer into a learning process."""
+  weights_type = components.weights_type(model)
+  result = client_work.next.type_signature.result.result.member
+  process = tff.learning.templates.compose_learning_process(
+    components.initial_weights(model),
+    tff.learning.templates.build_broadcast_process(weights_type),
+    client_work,
+    components.build_aggregator(aggregator, result.update, result.update_weight),
+    components.build_finalizer(server_optimizer, server_schedule, weights_type),
+  )
+  batched_clients.keep(process.next, client_work.next)
+  return process

@@ -1,0 +1,3 @@
+from .batching import (
+  Batching as Batching,
+)

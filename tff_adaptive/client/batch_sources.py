@@ -1,0 +1,243 @@
+"""Where a client's local steps get their batches from.
+
+Three sources with one interface: a client given as a dataset of batches (`Batches`), a client
+given as whole arrays (`WholeArrays`), and several of the latter together (`GroupOfArrays`), where
+everything that belongs to one client has a leading axis G.
+
+Interface: `num_examples` float32 [] or [G]; `run(step, state) -> (state, steps, seen)`, with
+`step(state, LocalStep) -> state`; `mean_gradient(theta, non_trainable)`.
+"""
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import tensorflow as tf
+
+from tff_adaptive.client import batching as batching_lib
+from tff_adaptive.client import model_adapters
+from tff_adaptive.corrections import base as corrections
+
+
+class LocalStep(NamedTuple):
+  """What one local step works on.
+
+  Attributes:
+    batch: The examples.
+    weighting: See `model_adapters.LocalModel.gradients`.
+    seed: int32 [2], or [G, 2].
+    active: None, or float32 [G]: 0 for a client that has taken all its steps.
+  """
+
+  batch: Any
+  weighting: Any
+  seed: tf.Tensor
+  active: tf.Tensor | None = None
+
+
+Step: TypeAlias = Callable[[Any, LocalStep], Any]  # (state, local step) -> state.
+
+
+def base_seed(seed: int) -> tf.Tensor:
+  """A Python integer as an int32 [2] seed."""
+  return tf.constant([seed & 0x7FFFFFFF, seed >> 31 & 0x7FFFFFFF], tf.int32)
+
+
+class WholeArrays:
+  """A client given as one element: batches are drawn inside the graph."""
+
+  def __init__(
+    self,
+    model: model_adapters.LocalModel,
+    batching: batching_lib.Batching,
+    seed: int,
+    element: Mapping[str, tf.Tensor],
+    round_number: tf.Tensor,
+  ) -> None:
+    self._model = model
+    self.x, self.y = element['x'], element['y']
+    n, num_inputs = tf.shape(self.y)[0], tf.shape(self.x)[0]
+    same = tf.debugging.assert_equal(n, num_inputs, 'a client has not as many labels as inputs')
+    # TFF's graphs order nothing by themselves; eagerly there is no operation to depend on.
+    with tf.control_dependencies([] if same is None else [same]):
+      n = tf.identity(n)
+    self.num_examples = tf.cast(n, tf.float32)
+    client_seed = batching_lib.fold(base_seed(seed), round_number, element['client'])
+    self.step_seed = batching_lib.scramble(client_seed)
+    self._seeds = tf.unstack(self.step_seed)
+    self.plan = batching_lib.plan(batching, self.x, client_seed)
+    self.steps = tf.shape(self.plan.indices)[0]
+    self._weighting = None
+    if model.is_masked and batching.batch_size is not None:
+      self._weighting = self.plan.shares_and_size()
+
+  def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
+    """All local steps; returns the state, K_i and n_i."""
+    (state, _) = tf.while_loop(
+      lambda _, i: i < self.steps,
+      lambda state, i: (step(state, self._local_step(i)), i + 1),
+      (state, tf.constant(0)),
+      parallel_iterations=1,
+    )
+    return state, self.steps, self.num_examples
+
+  def _local_step(self, i: tf.Tensor) -> LocalStep:
+    # Everything that the loop captures or does costs in every step: gathers, not slices.
+    indices, weighting = tf.gather(self.plan.indices, i), None
+    if self._weighting is not None:
+      row = tf.gather(self._weighting, i)
+      weighting = row[:-1], row[-1]
+    elif self.plan.is_padded:
+      indices = indices[: tf.gather(self.plan.sizes, i)]
+    batch = collections.OrderedDict(x=tf.gather(self.x, indices), y=tf.gather(self.y, indices))
+    # Distinct for each step, and cheap: generators take neighbouring seeds for unlike ones.
+    return LocalStep(batch, weighting, tf.stack([self._seeds[0], self._seeds[1] + i]))
+
+  def mean_gradient(
+    self, theta: corrections.Weights, non_trainable: corrections.Weights
+  ) -> corrections.Weights:
+    """Mean gradient over all examples at `theta`, by slices of some 512 examples."""
+    n, size = tf.shape(self.y)[0], 512
+    model = self._model.without_metrics()
+    metrics = model.start()
+
+    def body(total: corrections.Weights, start: tf.Tensor) -> tuple[corrections.Weights, tf.Tensor]:
+      stop = tf.minimum(start + size, n)
+      batch = collections.OrderedDict(x=self.x[start:stop], y=self.y[start:stop])
+      g, _ = model.gradients(theta, non_trainable, batch, None, None, metrics)
+      share = tf.cast(stop - start, tf.float32) / self.num_examples
+      g = dense(g, theta)
+      return corrections.combine(lambda s, g: s + corrections.scale(share, g), total, g), stop
+
+    first = (corrections.zeros(theta), tf.constant(0))
+    total, _ = tf.while_loop(lambda _, start: start < n, body, first)
+    return total
+
+
+class GroupOfArrays:
+  """G clients given as whole arrays, which take their steps together."""
+
+  def __init__(
+    self,
+    model: model_adapters.LocalModel,
+    batching: batching_lib.Batching,
+    seed: int,
+    elements: Sequence[Mapping[str, tf.Tensor]],
+    round_number: tf.Tensor,
+  ) -> None:
+    self._model = model
+    single = model.for_single_clients()
+    clients = [WholeArrays(single, batching, seed, e, round_number) for e in elements]
+    self._clients = clients
+    self.num_examples = tf.stack([c.num_examples for c in clients])
+    self.steps = tf.stack([c.steps for c in clients])
+    self._last = tf.reduce_max(self.steps)
+    self._x = _pad_and_stack([c.x for c in clients])
+    self._y = _pad_and_stack([c.y for c in clients])
+    # Steps first: [K, G, ...]. A client that has no step left has shares 0 in all its examples.
+    self._indices = _pad_and_stack([c.plan.indices for c in clients], axis=1)
+    self._weighting = _pad_and_stack([c.plan.shares_and_size() for c in clients], axis=1)
+    self._seeds = tf.stack([c.step_seed for c in clients])
+
+  def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
+    """All local steps; returns the state, K_i [G] and n_i [G]."""
+    (state, _) = tf.while_loop(
+      lambda _, i: i < self._last,
+      lambda state, i: (step(state, self._local_step(i)), i + 1),
+      (state, tf.constant(0)),
+      parallel_iterations=1,
+    )
+    return state, self.steps, self.num_examples
+
+  def _local_step(self, i: tf.Tensor) -> LocalStep:
+    indices, row = tf.gather(self._indices, i), tf.gather(self._weighting, i)
+    batch = collections.OrderedDict(
+      x=tf.gather(self._x, indices, batch_dims=1), y=tf.gather(self._y, indices, batch_dims=1)
+    )
+    seed = self._seeds + tf.stack([0, i])
+    active = tf.cast(i < self.steps, tf.float32)
+    return LocalStep(batch, (row[:, :-1], row[:, -1]), seed, active)
+
+  def mean_gradient(
+    self, theta: corrections.Weights, non_trainable: corrections.Weights
+  ) -> corrections.Weights:
+    """Mean gradients over all examples at `theta`, client by client."""
+    gradients = [c.mean_gradient(theta, non_trainable) for c in self._clients]
+    return tuple(tf.stack(leaves) for leaves in zip(*gradients))
+
+
+class Batches:
+  """A client given as a dataset of batches, TFF's convention: one step an element."""
+
+  def __init__(
+    self,
+    model: model_adapters.LocalModel,
+    seed: int,
+    data: tf.data.Dataset,
+    round_number: tf.Tensor,
+  ) -> None:
+    self._model = model
+    self._data = data
+    self._seed = batching_lib.scramble(batching_lib.fold(base_seed(seed), round_number))
+    self.num_examples = tf.zeros([])  # Known only at the end.
+
+  def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
+    """All local steps; returns the state, K_i and the number of examples."""
+
+    def reduce_fn(carried: Any, batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
+      state, i, seen = carried
+      seed = tf.stack([self._seed[0] + _fingerprint(batch), self._seed[1] + i])
+      size = tf.shape(tf.nest.flatten(batch)[0])[0]
+      return step(state, LocalStep(batch, None, seed)), i + 1, seen + size
+
+    state, steps, seen = self._data.reduce((state, tf.constant(0), tf.constant(0)), reduce_fn)
+    return state, steps, tf.cast(seen, tf.float32)
+
+  def mean_gradient(
+    self, theta: corrections.Weights, non_trainable: corrections.Weights
+  ) -> corrections.Weights:
+    """Mean gradient over all examples at `theta`."""
+    model = self._model.without_metrics()
+    metrics = model.start()
+
+    def reduce_fn(carried: Any, batch: Any) -> tuple[corrections.Weights, tf.Tensor]:
+      total, seen = carried
+      size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
+      g, _ = model.gradients(theta, non_trainable, batch, None, None, metrics)
+      g = dense(g, theta)
+      total = corrections.combine(lambda s, g: s + corrections.scale(size, g), total, g)
+      return total, seen + size
+
+    total, seen = self._data.reduce((corrections.zeros(theta), tf.zeros([])), reduce_fn)
+    inverse = tf.math.divide_no_nan(1.0, seen)
+    return corrections.combine(lambda s: corrections.scale(inverse, s), total)
+
+
+def _fingerprint(batch: Any) -> tf.Tensor:
+  """int32: differs between batches where clients have no number; in whatever order it adds."""
+  leaf = tf.nest.flatten(batch)[0]
+  if leaf.dtype == tf.string:
+    return tf.reduce_sum(tf.cast(tf.strings.to_hash_bucket_fast(leaf, 2**30), tf.int32))
+  if leaf.dtype == tf.bool:
+    leaf = tf.cast(leaf, tf.uint8)
+  # Weights by position: two batches of the same values in another order differ too.
+  bits = tf.reshape(tf.cast(tf.bitcast(leaf, tf.uint8), tf.int32), [-1])
+  return tf.reduce_sum(bits * (1 + 2 * tf.range(tf.size(bits))))
+
+
+def dense(
+  gradients: Sequence[tf.Tensor | None], weights: Sequence[tf.Tensor]
+) -> corrections.Weights:
+  """Gradients as dense tensors; zero where a weight has none."""
+  return tuple(
+    tf.zeros_like(w) if g is None else tf.convert_to_tensor(g) for g, w in zip(gradients, weights)
+  )
+
+
+def _pad_and_stack(tensors: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:
+  """Stacks tensors of different leading dimension, padded with zeros to the longest."""
+  longest = tf.reduce_max(tf.stack([tf.shape(t)[0] for t in tensors]))
+  padded = [
+    tf.pad(t, [[0, longest - tf.shape(t)[0]]] + [[0, 0]] * (t.shape.rank - 1)) for t in tensors
+  ]
+  return tf.stack(padded, axis)

@@ -1,0 +1,121 @@
+"""How a client's examples become the batches of its local steps."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive._utils import validation
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+  """Local batching of whole-array clients: all randomness from a seed, none from tf.data.
+
+  Attributes:
+    batch_size: B, examples a step; None for all of the client's examples (one step an epoch).
+    epochs: E, passes over the client's examples in a round.
+    shuffle: Whether each epoch goes through the examples in a new order.
+    fill_last: Whether the last batch of an epoch is filled up by drawing again from the client's
+      own examples, as AdaBest's experiments do; otherwise it is as small as it is.
+    unit_starts: x [n, ...] -> bool [n], where a unit of examples begins (the pieces of one text,
+      say) that shuffling keeps together and in order; None: every example is a unit.
+  """
+
+  batch_size: int | None
+  epochs: int = 1
+  shuffle: bool = True
+  fill_last: bool = False
+  unit_starts: Callable[[tf.Tensor], tf.Tensor] | None = None
+
+  def __post_init__(self) -> None:
+    if self.batch_size is not None:
+      validation.whole_number(
+        'batch_size', self.batch_size, 1, 'give None for all examples at once', high=2**31 - 1
+      )
+    validation.whole_number(
+      'epochs', self.epochs, 1, 'give the passes over the data in a round', high=2**31 - 1
+    )
+
+  def steps(self, num_examples: tf.Tensor) -> tf.Tensor:
+    """K_i, the local steps of a client with `num_examples` (int32, any shape)."""
+    if self.batch_size is None:
+      return tf.where(num_examples > 0, self.epochs, 0)
+    return self.epochs * (-(-num_examples // self.batch_size))
+
+
+def fold(seed: tf.Tensor, *numbers: Any) -> tf.Tensor:
+  """A new int32 [2] seed from a seed and integers, statelessly."""
+  for number in numbers:
+    seed = tf.random.experimental.stateless_fold_in(seed, tf.cast(number, tf.int32))
+  return seed
+
+
+def scramble(seed: tf.Tensor) -> tf.Tensor:
+  """An int32 [2] seed whose neighbours no other seed comes near.
+
+  A folded seed is [hash of what came before, last number], so those of neighbouring numbers are
+  neighbours: adding a step to one would give that of another.
+  """
+  return tf.random.stateless_uniform([2], seed, None, None, tf.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """The examples of each local step of one client.
+
+  Attributes:
+    indices: int32 [K, B]: examples of each step; padding repeats an example.
+    sizes: int32 [K]: examples of each step that count, the first ones of its row.
+    is_padded: Whether `sizes` may be less than B.
+  """
+
+  indices: tf.Tensor
+  sizes: tf.Tensor
+  is_padded: bool
+
+  def shares_and_size(self) -> tf.Tensor:
+    """float32 [K, B + 1]: each example's share in its step's mean, and the step's size."""
+    sizes = tf.cast(self.sizes, tf.float32)[:, tf.newaxis]
+    counts = tf.sequence_mask(self.sizes, tf.shape(self.indices)[1], dtype=tf.float32)
+    return tf.concat([counts / sizes, sizes], 1)
+
+
+def plan(batching: Batching, x: tf.Tensor, seed: tf.Tensor) -> Plan:
+  """Draws a client's batches for one round.
+
+  Args:
+    batching: How to batch.
+    x: The client's inputs [n, ...].
+    seed: int32 [2].
+
+  Returns:
+    The plan; K = E ceil(n / B).
+  """
+  epochs, n = batching.epochs, tf.shape(x)[0]
+  if batching.shuffle and batching.batch_size is not None:
+    keys = tf.random.stateless_uniform([epochs, n], fold(seed, 1))
+    if batching.unit_starts is not None:
+      units = tf.cumsum(tf.cast(batching.unit_starts(x), tf.int32)) - 1
+      keys = tf.gather(keys, tf.maximum(units, 0), axis=1)  # The first example begins one anyhow.
+    order = tf.argsort(keys, axis=-1, stable=True)
+  else:
+    order = tf.tile(tf.range(n)[tf.newaxis], [epochs, 1])
+  if batching.batch_size is None:
+    steps = batching.steps(n)
+    return Plan(order[:steps], tf.fill([steps], n), False)
+  size = batching.batch_size
+  steps = -(-n // size)
+  missing = steps * size - n
+  last = size - missing
+  if batching.fill_last:
+    filling = tf.random.stateless_uniform(
+      [epochs, missing], fold(seed, 2), maxval=tf.maximum(n, 1), dtype=tf.int32
+    )
+    last = size
+  else:
+    filling = tf.zeros([epochs, missing], tf.int32)
+  indices = tf.reshape(tf.concat([order, filling], 1), [epochs * steps, size])
+  is_last = tf.equal((tf.range(epochs * steps) + 1) % tf.maximum(steps, 1), 0)
+  return Plan(indices, tf.where(is_last, last, size), not batching.fill_last)

@@ -1,0 +1,346 @@
+"""The local training of a client: the one loop that every algorithm shares."""
+
+import collections
+import dataclasses
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive._utils import validation
+from tff_adaptive.client import batch_sources, model_adapters
+from tff_adaptive.client import batching as batching_lib
+from tff_adaptive.corrections import base as corrections
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalTraining:
+  """How a client trains in a round.
+
+  Attributes:
+    optimizer: The client optimizer; its learning rate is set anew each round.
+    batching: How whole-array clients are batched; None: each element of a client's dataset is
+      one batch and one step, TFF's convention.
+    weight_decay: Coefficient of the weights added to the (clipped) gradient.
+    clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
+    seed: Seed of shuffling and dropout.
+    xla: Whether XLA compiles the local step.
+  """
+
+  optimizer: tff.learning.optimizers.Optimizer
+  batching: batching_lib.Batching | None = None
+  weight_decay: float = 0.0
+  clip_norm: float | None = None
+  seed: int = 0
+  xla: bool = False
+
+  def __post_init__(self) -> None:
+    if self.batching is not None:
+      validation.instance(
+        'batching',
+        self.batching,
+        batching_lib.Batching,
+        'tff_adaptive.Batching',
+        'give tff_adaptive.Batching(20), say, or None for datasets of batches',
+      )
+    # 62 bits: what `batch_sources.base_seed` holds.
+    validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
+    validation.field(self, 'weight_decay', validation.at_least_zero, 'give 0 for none')
+    if self.clip_norm is not None:
+      validation.field(self, 'clip_norm', validation.above_zero, 'give None for no clipping')
+
+
+class Trained(NamedTuple):
+  """Result of a client's round.
+
+  Attributes:
+    update: g_i = theta^{t-1} - theta_i; zero if it is not used.
+    client_state: What the client keeps; unchanged if the update is not used.
+    upload: What the correction uploads; zero if the update is not used.
+    num_examples: Examples seen, float32: a client's n_i (its epochs not counted) for whole
+      arrays, all examples of its dataset for batches.
+    is_used: float32: 1 if it took a step and its update is finite, else 0.
+    diverged: float32: 1 if its update is not finite, else 0.
+    squared_norm: ||g_i||^2, 0 if not used.
+    metrics: Unfinalized training metrics.
+  """
+
+  update: Any
+  client_state: Any
+  upload: Any
+  num_examples: tf.Tensor
+  is_used: tf.Tensor
+  diverged: tf.Tensor
+  squared_norm: tf.Tensor
+  metrics: Any
+
+
+def data_type(model: model_adapters.LocalModel, training: LocalTraining) -> tff.types.SequenceType:
+  """Type of a client's data: see `LocalTraining.batching`."""
+  element = model.input_spec
+  if training.batching is not None:
+    if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
+      raise ValueError(
+        f'local batching wants a model with an input_spec of x and y, found {element}; leave '
+        'batching=None and give batched datasets instead'
+      )
+    element = collections.OrderedDict(element, client=tf.TensorSpec([], tf.int32))
+  return tff.types.SequenceType(tff.types.tensorflow_to_type(element))
+
+
+def train_client(
+  model: model_adapters.LocalModel,
+  training: LocalTraining,
+  correction: corrections.Correction,
+  *,
+  weights: tff.learning.models.ModelWeights,
+  data: tf.data.Dataset,
+  client_state: Any,
+  broadcast: Any,
+  round_number: tf.Tensor,
+  rate: tf.Tensor,
+) -> Trained:
+  """Trains one client for a round; to be called inside a `tff.tensorflow.computation`.
+
+  Args:
+    model: The model.
+    training: How to train.
+    correction: How the local gradient is corrected.
+    weights: theta^{t-1}.
+    data: The client's data, of type `data_type`.
+    client_state: The client's state.
+    broadcast: What the server sent in addition to the weights.
+    round_number: t, int32, counted from 1.
+    rate: eta_l of this round, float32.
+
+  Returns:
+    The result.
+  """
+  if training.batching is None:
+    source: Any = batch_sources.Batches(model, training.seed, data, round_number)
+  else:
+    element = data.get_single_element()
+    source = batch_sources.WholeArrays(
+      model, training.batching, training.seed, element, round_number
+    )
+  theta_0 = tuple(weights.trainable)
+  return _train(
+    model,
+    training,
+    correction,
+    source,
+    weights,
+    theta_0,
+    client_state,
+    broadcast,
+    round_number,
+    rate,
+  )
+
+
+def can_group(model: model_adapters.LocalModel, training: LocalTraining) -> bool:
+  """Whether `train_group` is there for this model and training."""
+  if training.batching is None or training.batching.batch_size is None or not model.is_masked:
+    return False
+  # The optimizer's step is the same for stacked weights only if it keeps nothing.
+  state = training.optimizer.initialize((tf.TensorSpec([1], tf.float32),))
+  hparams = training.optimizer.get_hparams(state)
+  return len(tf.nest.flatten(state)) == len(tf.nest.flatten(hparams)) == 1
+
+
+def train_group(
+  model: model_adapters.LocalModel,
+  training: LocalTraining,
+  correction: corrections.Correction,
+  *,
+  weights: tff.learning.models.ModelWeights,
+  elements: list[Any],
+  client_states: list[Any],
+  broadcast: Any,
+  round_number: tf.Tensor,
+  rate: tf.Tensor,
+) -> Trained:
+  """As `train_client` for G clients at once: every tensor of the result has a leading axis G.
+
+  Args:
+    model: The model.
+    training: How to train.
+    correction: How the local gradient is corrected.
+    weights: theta^{t-1}, the same for all.
+    elements: The clients' data: `OrderedDict(x, y, client)` each.
+    client_states: The clients' states.
+    broadcast: What the server sent in addition to the weights.
+    round_number: t, int32, counted from 1.
+    rate: eta_l of this round, float32.
+  """
+  assert training.batching is not None  # Only whole-array clients train in groups.
+  grouped = model.for_groups()
+  source = batch_sources.GroupOfArrays(
+    grouped, training.batching, training.seed, elements, round_number
+  )
+  size = len(elements)
+  theta_0 = tuple(weights.trainable)
+  start = tuple(tf.tile(w[tf.newaxis], [size] + [1] * w.shape.rank) for w in theta_0)
+  stacked = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *client_states)
+  return _train(
+    grouped,
+    training,
+    correction,
+    source,
+    weights,
+    start,
+    stacked,
+    broadcast,
+    round_number,
+    rate,
+    size,
+  )
+
+
+def _train(
+  model: model_adapters.LocalModel,
+  training: LocalTraining,
+  correction: corrections.Correction,
+  source: Any,
+  weights: tff.learning.models.ModelWeights,
+  start: corrections.Weights,
+  client_state: Any,
+  broadcast: Any,
+  round_number: tf.Tensor,
+  rate: tf.Tensor,
+  size: int | None = None,
+) -> Trained:
+  """Local training from any source; `size` is the number of clients in a group."""
+  theta_0, non_trainable = tuple(weights.trainable), tuple(weights.non_trainable)
+  client = corrections.ClientRound(
+    theta_0=theta_0,
+    client_state=client_state,
+    broadcast=broadcast,
+    t=tf.cast(round_number, tf.float32),
+    eta_l=rate,
+    num_examples=source.num_examples,
+    full_gradient=lambda: source.mean_gradient(theta_0, non_trainable),
+  )
+  optimizer = _LeanOptimizer(training.optimizer, start, rate)
+  moves_without_data = (
+    training.weight_decay or model.has_penalty or type(correction) is not corrections.Correction
+  )
+
+  def step(state: Any, local: batch_sources.LocalStep) -> Any:
+    theta, slots, metrics = state
+    g, metrics = model.gradients(
+      theta, non_trainable, local.batch, local.weighting, local.seed, metrics
+    )
+    g = batch_sources.dense(g, theta)
+    g = correction.gradient(client, theta, g)
+    if training.clip_norm is not None:
+      g = _clip(g, training.clip_norm, size)
+    if training.weight_decay:
+      g = corrections.combine(lambda g, w: g + training.weight_decay * w, g, theta)
+    if local.active is not None and moves_without_data:
+      g = corrections.combine(lambda g: corrections.scale(local.active, g), g)
+    slots, theta = optimizer.next(slots, theta, g)
+    return tuple(theta), slots, metrics
+
+  if training.xla:
+    # The step and not the loop: its shapes are the same for clients of all sizes.
+    step = tf.function(step, jit_compile=True, autograph=False)
+  (theta, _, metrics), steps, seen = source.run(step, (start, optimizer.slots, model.start(size)))
+  g_i = corrections.combine(tf.subtract, theta_0, theta)
+  squared_norm = corrections.squared_norm(g_i, size)
+  # One pass finds any NaN or infinity; a norm that overflows has diverged as well.
+  is_finite = tf.math.is_finite(squared_norm)
+  # A client without examples took no step and has nothing to say.
+  is_used = is_finite & (steps > 0)
+  client = client._replace(num_examples=seen)
+  new_state, upload = correction.client_update(client, g_i, tf.cast(steps, tf.float32))
+  if size is not None:
+    new_state = _like_group(new_state, client_state)
+  return Trained(
+    update=_where(is_used, g_i, _zeros(g_i)),
+    client_state=_where(is_used, new_state, client_state),
+    upload=_where(is_used, upload, _zeros(upload)),
+    num_examples=seen,
+    is_used=tf.cast(is_used, tf.float32),
+    diverged=1 - tf.cast(is_finite, tf.float32),
+    squared_norm=tf.where(is_used, squared_norm, 0.0),
+    metrics=model.metric_sums(metrics, is_used),
+  )
+
+
+def _zeros(tree: Any) -> Any:
+  return tf.nest.map_structure(tf.zeros_like, tree)
+
+
+def _like_group(tree: Any, like: Any) -> Any:
+  """Repeats leaves that are the same for all clients of a group."""
+  return tf.nest.map_structure(
+    lambda leaf, other: tf.broadcast_to(leaf, tf.shape(other)), tree, like
+  )
+
+
+def _where(condition: tf.Tensor, value: Any, otherwise: Any) -> Any:
+  """`value` where the condition holds: of one client, or client by client."""
+  if not tf.nest.flatten(value):
+    return value
+  if condition.shape.rank == 0:
+    return tf.cond(condition, lambda: value, lambda: otherwise)  # Copies nothing.
+
+  def choose(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    return tf.where(tf.reshape(condition, [-1] + [1] * (a.shape.rank - 1)), a, b)
+
+  return tf.nest.map_structure(choose, value, otherwise)
+
+
+def _clip(
+  gradients: corrections.Weights, clip_norm: float, size: int | None
+) -> corrections.Weights:
+  """Scales gradients down to a 2-norm, client by client in a group."""
+  if size is None:
+    return tuple(tf.clip_by_global_norm(gradients, clip_norm)[0])
+  norm = tf.sqrt(corrections.squared_norm(gradients, size))
+  factor = clip_norm / tf.maximum(norm, clip_norm)
+  return corrections.combine(lambda g: corrections.scale(factor, g), gradients)
+
+
+class _LeanOptimizer:
+  """A TFF optimizer whose constant state (learning rate, momentum ...) stays out of the loop."""
+
+  def __init__(
+    self,
+    optimizer: tff.learning.optimizers.Optimizer,
+    weights: corrections.Weights,
+    rate: tf.Tensor,
+  ) -> None:
+    self._optimizer = optimizer
+    state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
+    key = tff.learning.optimizers.LEARNING_RATE_KEY
+    hparams = optimizer.get_hparams(state)
+    if key not in hparams:
+      raise ValueError(
+        'the client optimizer has no learning rate that can be set (one with a schedule has none): '
+        'give one with a plain rate, and the schedule as client_learning_rate'
+      )
+    state = optimizer.set_hparams(state, collections.OrderedDict(hparams, **{key: rate}))
+    self._state = tf.nest.map_structure(tf.convert_to_tensor, state)
+    flat = tf.nest.flatten(self._state)
+    zeros = tuple(tf.zeros_like(w) for w in weights)
+    after = tf.nest.flatten(optimizer.next(self._state, weights, zeros)[0])
+    self._changes = [new is not old for new, old in zip(after, flat)]
+    self.slots = tuple(leaf for leaf, changes in zip(flat, self._changes) if changes)
+
+  def next(
+    self,
+    slots: tuple[tf.Tensor, ...],
+    weights: corrections.Weights,
+    gradients: corrections.Weights,
+  ) -> tuple[tuple[tf.Tensor, ...], corrections.Weights]:
+    """As `tff.learning.optimizers.Optimizer.next`, with the changing leaves alone."""
+    changing = iter(slots)
+    flat = tf.nest.flatten(self._state)
+    flat = [next(changing) if changes else leaf for leaf, changes in zip(flat, self._changes)]
+    state, weights = self._optimizer.next(
+      tf.nest.pack_sequence_as(self._state, flat), weights, gradients
+    )
+    flat = tf.nest.flatten(state)
+    return tuple(leaf for leaf, changes in zip(flat, self._changes) if changes), weights

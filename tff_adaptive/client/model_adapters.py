@@ -1,0 +1,299 @@
+"""One interface to the kinds of model that a client can train.
+
+`Model` of this project (seeded, masked), TFF's `FunctionalModel`, and TFF's `VariableModel` (Keras
+models among them) all become a `LocalModel`: gradients and metrics of one batch at given weights.
+"""
+
+import collections
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive import models
+from tff_adaptive.corrections import base as corrections
+
+AnyModel: TypeAlias = (
+  models.Model
+  | tff.learning.models.FunctionalModel
+  | Callable[[], tff.learning.models.VariableModel]
+)
+
+Weighting: TypeAlias = tuple[tf.Tensor, tf.Tensor]  # (shares [B], size), or [G, B] and [G].
+
+
+def wrap(model: AnyModel) -> 'LocalModel':
+  """The `LocalModel` of a model.
+
+  Args:
+    model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
+      without arguments that returns a new `tff.learning.models.VariableModel`.
+
+  Raises:
+    TypeError: For anything else.
+  """
+  if isinstance(model, models.Model):
+    return _SeededModel(model)
+  if isinstance(model, tff.learning.models.FunctionalModel):
+    return _FunctionalModel(model)
+  if isinstance(model, tf.keras.layers.Layer):  # It is callable too.
+    raise TypeError(
+      f'model is a Keras model ({type(model).__name__}): give a function without arguments that '
+      'makes it anew and returns tff.learning.models.from_keras_model(it, ...)'
+    )
+  if callable(model) and not isinstance(model, tff.learning.models.VariableModel):
+    return _VariableModel(model)
+  raise TypeError(
+    'model must be a tff_adaptive.models.Model, a tff.learning.models.FunctionalModel or a '
+    f'function that returns a new tff.learning.models.VariableModel, found {type(model).__name__}'
+  )
+
+
+class LocalModel:
+  """What the local-training loop needs of a model.
+
+  Attributes:
+    input_spec: Specs of a batch.
+    is_masked: Whether `gradients` takes per-example weights.
+    has_client_axis: Whether groups train by batched operations throughout.
+    has_penalty: Whether the loss has a term that does not depend on the examples.
+    metric_finalizers: For `tff.learning.metrics.sum_then_finalize`.
+  """
+
+  input_spec: Any
+  is_masked = False
+  has_client_axis = False
+  has_penalty = False
+  metric_finalizers: Any
+
+  def initial_weights(self) -> tff.learning.models.ModelWeights:
+    """Initial weights; to be called inside a `tff.tensorflow.computation`."""
+    raise NotImplementedError
+
+  def start(self, group_size: int | None = None) -> Any:
+    """Called once a client, inside its graph: returns the metrics before the first batch."""
+    raise NotImplementedError
+
+  def for_groups(self) -> 'LocalModel':
+    """The model for several clients at once: a leading axis G on everything of a client."""
+    raise NotImplementedError(f'{type(self).__name__} trains one client at a time')
+
+  def for_single_clients(self) -> 'LocalModel':
+    """The model for one client at a time: of one for groups, what it was made from."""
+    return self
+
+  def without_metrics(self) -> 'LocalModel':
+    """A model for gradients that the metrics of this one shall not count."""
+    return self
+
+  def gradients(
+    self,
+    weights: corrections.Weights,
+    non_trainable: corrections.Weights,
+    batch: Any,
+    weighting: Weighting | None,
+    seed: tf.Tensor | None,
+    metrics: Any,
+  ) -> tuple[corrections.Weights, Any]:
+    """Gradients of the mean loss of a batch, and the metrics with this batch added.
+
+    Args:
+      weights: Trainable weights.
+      non_trainable: Other weights.
+      batch: The batch.
+      weighting: None, or `(shares [B], size)` if the model `is_masked`: each example's share in
+        the mean (0 for padding) and the number of examples that count.
+      seed: int32 [2] for dropout, or None.
+      metrics: From `start` or the step before.
+    """
+    raise NotImplementedError
+
+  def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
+    """The metrics to be summed over clients; zero for a client that does not count."""
+    zero = self.start()
+    return tf.cond(is_used, lambda: metrics, lambda: zero)
+
+
+class _SeededModel(LocalModel):
+  """`tff_adaptive.models.Model`."""
+
+  is_masked = True
+
+  def __init__(self, model: models.Model) -> None:
+    self.model = model
+    self.has_client_axis = model.client_axis
+    self.has_penalty = model.penalty is not None
+    self.input_spec = model.input_spec
+    self.metric_finalizers = model.finalize_metrics
+
+  def initial_weights(self) -> tff.learning.models.ModelWeights:
+    trainable, _ = self.model.initial_weights
+    return tff.learning.models.ModelWeights(tuple(map(tf.constant, trainable)), ())
+
+  def start(self, group_size: int | None = None) -> Any:
+    shape = [2 * len(self.model.metric_names)]
+    return tf.zeros(shape if group_size is None else [group_size, *shape])
+
+  def for_groups(self) -> LocalModel:
+    return _GroupModel(self.model)
+
+  def gradients(
+    self,
+    weights: corrections.Weights,
+    non_trainable: corrections.Weights,
+    batch: Any,
+    weighting: Weighting | None,
+    seed: tf.Tensor | None,
+    metrics: Any,
+  ) -> tuple[corrections.Weights, Any]:
+    if weighting is None:
+      shares, size = None, tf.cast(tf.shape(batch['y'])[0], tf.float32)
+    else:
+      shares, size = weighting
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      loss, means = self.model.loss_and_metrics(
+        weights, batch['x'], batch['y'], shares=shares, training=True, seed=seed
+      )
+    return tape.gradient(loss, weights), metrics + size * means
+
+  def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
+    # Not a product: the sums of a client that diverged may be NaN.
+    return self.model.unpack_metrics(tf.where(is_used, metrics, 0.0))
+
+
+class _GroupModel(_SeededModel):
+  """`tff_adaptive.models.Model` for several clients at once."""
+
+  def for_single_clients(self) -> LocalModel:
+    return _SeededModel(self.model)
+
+  def gradients(
+    self,
+    weights: corrections.Weights,
+    non_trainable: corrections.Weights,
+    batch: Any,
+    weighting: Weighting | None,
+    seed: tf.Tensor | None,
+    metrics: Any,
+  ) -> tuple[corrections.Weights, Any]:
+    assert weighting is not None  # Groups have shares: they are padded to one length.
+    shares, size = weighting
+
+    def loss_and_metrics(arguments: tuple[Any, ...]) -> tuple[tf.Tensor, tf.Tensor]:
+      theta, x, y, shares, seed = arguments
+      return self.model.loss_and_metrics(theta, x, y, shares=shares, training=True, seed=seed)
+
+    arguments = (weights, batch['x'], batch['y'], shares, seed)
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      if self.model.client_axis:
+        loss, means = loss_and_metrics(arguments)
+      else:
+        loss, means = tf.vectorized_map(loss_and_metrics, arguments)
+    # The losses of the clients are independent: the gradient of their sum is each one's own.
+    return tape.gradient(loss, weights), metrics + size[:, tf.newaxis] * means
+
+  def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
+    used = tf.where(is_used[:, tf.newaxis], metrics, 0.0)
+    pairs = tf.reshape(used, [-1, len(self.model.metric_names), 2])
+    return collections.OrderedDict(zip(self.model.metric_names, tf.unstack(pairs, axis=1)))
+
+
+class _FunctionalModel(LocalModel):
+  """`tff.learning.models.FunctionalModel`."""
+
+  def __init__(self, model: tff.learning.models.FunctionalModel) -> None:
+    self._model = model
+    self.input_spec = model.input_spec
+    self.metric_finalizers = model.finalize_metrics
+
+  def initial_weights(self) -> tff.learning.models.ModelWeights:
+    trainable, non_trainable = self._model.initial_weights
+    return tff.learning.models.ModelWeights(
+      tuple(map(tf.constant, trainable)), tuple(map(tf.constant, non_trainable))
+    )
+
+  def start(self, group_size: int | None = None) -> Any:
+    return self._model.initialize_metrics_state()
+
+  def gradients(
+    self,
+    weights: corrections.Weights,
+    non_trainable: corrections.Weights,
+    batch: Any,
+    weighting: Weighting | None,
+    seed: tf.Tensor | None,
+    metrics: Any,
+  ) -> tuple[corrections.Weights, Any]:
+    x, y = _features_and_labels(batch)
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      output = self._model.predict_on_batch((weights, non_trainable), x, training=True)
+      loss = self._model.loss(output=output, label=y)
+    batch_output = tff.learning.models.BatchOutput(
+      loss=loss, predictions=output, num_examples=tf.shape(tf.nest.flatten(output)[0])[0]
+    )
+    metrics = self._model.update_metrics_state(metrics, batch_output=batch_output, labels=y)
+    return tape.gradient(loss, weights), metrics
+
+
+class _VariableModel(LocalModel):
+  """`tff.learning.models.VariableModel`: weights are assigned to its variables for each batch."""
+
+  def __init__(self, model_fn: Callable[[], tff.learning.models.VariableModel]) -> None:
+    self._model_fn = model_fn
+    with tf.Graph().as_default():
+      model = model_fn()
+      if not isinstance(model, tff.learning.models.VariableModel):
+        raise TypeError(
+          'the model function must return a tff.learning.models.VariableModel, it returned '
+          f'{type(model).__name__}: return tff.learning.models.from_keras_model(...), say'
+        )
+      self.input_spec = model.input_spec
+      self.metric_finalizers = model.metric_finalizers()
+    self._model: Any = None  # The `VariableModel` of the client at work, see `start`.
+
+  def initial_weights(self) -> tff.learning.models.ModelWeights:
+    return tff.learning.models.ModelWeights.from_model(self._model_fn())
+
+  def start(self, group_size: int | None = None) -> Any:
+    self._model = self._model_fn()
+    return collections.OrderedDict()
+
+  def without_metrics(self) -> LocalModel:
+    return _VariableModel(self._model_fn)  # With variables of its own.
+
+  def gradients(
+    self,
+    weights: corrections.Weights,
+    non_trainable: corrections.Weights,
+    batch: Any,
+    weighting: Weighting | None,
+    seed: tf.Tensor | None,
+    metrics: Any,
+  ) -> tuple[corrections.Weights, Any]:
+    variables = tff.learning.models.ModelWeights.from_model(self._model)
+
+    # A function, because the body of a loop in a plain graph does not order assignments and reads.
+    @tf.function(autograph=False)
+    def assign_and_differentiate() -> corrections.Weights:
+      for variable, value in zip(variables.trainable, weights):
+        variable.assign(value)
+      for variable, value in zip(variables.non_trainable, non_trainable):
+        variable.assign(value)
+      with tf.GradientTape() as tape:
+        output = self._model.forward_pass(batch, training=True)
+      return tape.gradient(output.loss, tuple(variables.trainable))
+
+    return assign_and_differentiate(), metrics
+
+  def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
+    with tf.control_dependencies([is_used]):  # Else the variables might be read before training.
+      sums = self._model.report_local_unfinalized_metrics()
+    return tf.nest.map_structure(lambda s: tf.where(is_used, s, tf.zeros_like(s)), sums)
+
+
+def _features_and_labels(batch: Any) -> tuple[Any, Any]:
+  return (batch['x'], batch['y']) if isinstance(batch, dict) else batch

@@ -1,0 +1,34 @@
+"""FedProx: a proximal term keeps the client near the weights that it received."""
+
+import dataclasses
+
+from tff_adaptive import registry
+from tff_adaptive.corrections import base
+
+_ENTRY = registry.ALGORITHMS['fed_prox']
+
+
+@dataclasses.dataclass(frozen=True)
+class FedProx(base.Correction):
+  """Local gradient + mu (theta - theta^{t-1}).
+
+  The gradient of the penalty mu/2 ||theta - theta^{t-1}||^2 of "Federated Optimization in
+  Heterogeneous Networks" (Li et al., 2020), equation (2).
+
+  Attributes:
+    mu: Weight of the proximal term, finite and >= 0; 0 is FedAvg.
+  """
+
+  mu: float = _ENTRY.default('mu')
+  name = 'fed_prox'
+
+  def __post_init__(self) -> None:
+    base.check_fields(self, _ENTRY)
+
+  def gradient(
+    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
+  ) -> base.Weights:
+    """g + mu (theta - theta^{t-1})."""
+    if self.mu == 0:
+      return g
+    return base.combine(lambda g, x, x0: g + self.mu * (x - x0), g, theta, client.theta_0)

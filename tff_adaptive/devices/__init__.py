@@ -1,0 +1,1 @@
+"""Which processors and GPUs compute what; pure until it is used."""

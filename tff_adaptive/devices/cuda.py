@@ -1,0 +1,148 @@
+"""What a GPU run needs of the machine, and what of it is missing; imports no TensorFlow."""
+
+import ctypes
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from tff_adaptive._utils import private_apis
+
+DEVICES = ('auto', 'cpu', 'gpu')
+_DRIVER = 'libcuda.so.1'
+_FIX = "install NVIDIA's packages of requirements-gpu.lock"
+
+
+class Library(NamedTuple):
+  """A shared library that TensorFlow opens before it registers a GPU.
+
+  Attributes:
+    name: Its file name, with the version that TensorFlow asks for.
+    folder: Where NVIDIA's Python packages put it, below site-packages/nvidia.
+  """
+
+  name: str
+  folder: str
+
+
+def libraries(cuda_version: str, cudnn_version: str) -> list[Library]:
+  """The CUDA libraries of a TensorFlow build.
+
+  TensorFlow opens every one of them, used or not, and registers no GPU if one is missing.
+
+  Args:
+    cuda_version: Such as '11.8' or '12.2'.
+    cudnn_version: Such as '8' or '8.9'.
+
+  Raises:
+    ValueError: If the CUDA version is none of 11 and 12.
+  """
+  major = cuda_version.split('.')[0]
+  # NVIDIA numbers each library by itself; these are the numbers of CUDA 11.2 to 11.8 and of 12.
+  versions = {
+    '11': {'cudart': '11.0', 'cublas': '11', 'cufft': '10', 'cusolver': '11', 'cusparse': '11'},
+    '12': {'cudart': '12', 'cublas': '12', 'cufft': '11', 'cusolver': '11', 'cusparse': '12'},
+  }
+  if major not in versions:
+    raise ValueError(f'CUDA {cuda_version} is not known here; 11 and 12 are')
+  v = versions[major]
+  return [
+    Library(f'libcudart.so.{v["cudart"]}', 'cuda_runtime'),
+    Library(f'libcublas.so.{v["cublas"]}', 'cublas'),
+    Library(f'libcublasLt.so.{v["cublas"]}', 'cublas'),
+    Library(f'libcufft.so.{v["cufft"]}', 'cufft'),
+    Library(f'libcusolver.so.{v["cusolver"]}', 'cusolver'),
+    Library(f'libcusparse.so.{v["cusparse"]}', 'cusparse'),
+    Library(f'libcudnn.so.{cudnn_version.split(".")[0]}', 'cudnn'),
+  ]
+
+
+def missing_libraries(
+  build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None
+) -> list[str]:
+  """The libraries, NVIDIA's driver among them, that a TensorFlow build wants and does not find.
+
+  Args:
+    build: As in `explain`.
+    can_open: As in `explain`.
+  """
+  wanted = [*libraries(build['cuda_version'], build['cudnn_version']), Library(_DRIVER, '')]
+  return [library.name for library in wanted if not (can_open or opens)(*library)]
+
+
+def explain(build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None) -> str:
+  """Says why TensorFlow has no GPU, and what to do.
+
+  Args:
+    build: `tf.sysconfig.get_build_info()`.
+    can_open: `(name, folder) -> bool`: whether a library can be opened; default: tries it.
+
+  Returns:
+    One line that names what is missing.
+  """
+  if not build.get('is_cuda_build'):
+    return (
+      'no GPU can be used: the installed TensorFlow is built without CUDA. Install the tensorflow'
+      ' of requirements.lock, or take the CPU'
+    )
+  missing = missing_libraries(build, can_open)
+  reasons = []
+  if _DRIVER in missing:
+    missing.remove(_DRIVER)
+    reasons.append(
+      f'the NVIDIA driver ({_DRIVER}) cannot be opened: install it, or start the container with'
+      ' its GPUs'
+    )
+  if missing:
+    reasons.append(
+      f'of CUDA {build["cuda_version"]} these cannot be opened: {", ".join(missing)}: {_FIX}'
+    )
+  if not reasons:
+    visible = os.environ.get('CUDA_VISIBLE_DEVICES')
+    reasons.append(
+      'the driver and CUDA are there, but no GPU is: see what nvidia-smi says'
+      + ('' if visible is None else f', and CUDA_VISIBLE_DEVICES, which is {visible!r}')
+    )
+  return f'no GPU can be used: {"; ".join(reasons)}. Or take the CPU'
+
+
+def opens(name: str, folder: str) -> bool:
+  """Whether a shared library can be opened: NVIDIA's Python package's, or the system's.
+
+  It stays open, and TensorFlow then finds it under its name: by itself, TensorFlow 2.14.1 does
+  not look where NVIDIA's packages are.
+  """
+  places = [os.path.join(root, folder, 'lib', name) for root in _nvidia_folders() if folder]
+  for path in [*filter(os.path.exists, places), name]:
+    try:
+      ctypes.CDLL(path)
+      return True
+    except OSError:
+      continue
+  return False
+
+
+def open_libraries() -> None:
+  """Opens NVIDIA's packages, if they and a driver are there; to be called before TensorFlow."""
+  build = private_apis.installed_build()
+  has_packages = build.get('is_cuda_build') and any(map(os.path.isdir, _nvidia_folders()))
+  if has_packages and opens(_DRIVER, ''):
+    missing_libraries(build)
+
+
+def _nvidia_folders() -> list[str]:
+  """Where NVIDIA's Python packages are, or would be."""
+  package = importlib.util.find_spec('tensorflow')
+  roots = (package and package.submodule_search_locations) or ()
+  return [os.path.join(os.path.dirname(root), 'nvidia') for root in roots]
+
+
+def check_libraries() -> None:
+  """Refuses a GPU at once, before anything slow is imported, where libraries are missing.
+
+  Raises:
+    ValueError: With one line that names them and the fix.
+  """
+  build = private_apis.installed_build()
+  if not build.get('is_cuda_build') or missing_libraries(build):
+    raise ValueError(explain(build))

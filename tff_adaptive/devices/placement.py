@@ -1,0 +1,91 @@
+"""The devices of a round: where the server works, and among which the clients are divided."""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive.devices import cuda
+
+HOST = '/CPU:0'
+MOST_TOGETHER = 32  # Clients of a cohort that train together on a GPU unless asked otherwise.
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+  """The devices of a round.
+
+  Attributes:
+    clients: Devices among which the clients are divided; the server works on the first. None in
+      it: no device is named, and TensorFlow places the operations (on a CPU, without a GPU).
+    is_gpu: Whether they are GPUs.
+  """
+
+  clients: tuple[str | None, ...] = (None,)
+  is_gpu: bool = False
+
+  @property
+  def server(self) -> str | None:
+    """The server's device."""
+    return self.clients[0]
+
+  @property
+  def is_named(self) -> bool:
+    """Whether devices are named at all."""
+    return self.clients != (None,)
+
+  def clients_together(self, num_clients: int) -> int:
+    """How many clients train together unasked, where they can."""
+    if not self.is_gpu:
+      return 1
+    return max(1, min(MOST_TOGETHER, -(-num_clients // len(self.clients))))
+
+
+def check(device: str) -> None:
+  """Refuses a device that is not there.
+
+  Args:
+    device: One of `cuda.DEVICES`.
+
+  Raises:
+    ValueError: If it is none of them, or 'gpu' and TensorFlow finds none: what is missing is named.
+  """
+  if device not in cuda.DEVICES:
+    raise ValueError(f'device is {device!r}; it must be one of {", ".join(cuda.DEVICES)}')
+  if device != 'cpu':
+    cuda.open_libraries()
+  if device == 'gpu' and not tf.config.list_physical_devices('GPU'):
+    raise ValueError(cuda.explain(tf.sysconfig.get_build_info()))
+
+
+def place(device: str, names: Sequence[str] | None = None) -> Placement:
+  """The placement of a round; from here on TensorFlow's devices cannot be configured any more.
+
+  Args:
+    device: 'auto' (the GPUs if TensorFlow has any, else the CPU), 'cpu' or 'gpu'.
+    names: TensorFlow's names of the devices to take instead, such as '/GPU:1'.
+  """
+  if names is not None:
+    return Placement(tuple(names), any('GPU' in name.upper() for name in names))
+  gpus = [gpu.name for gpu in tf.config.list_logical_devices('GPU')]
+  if not gpus:
+    return Placement()
+  return Placement((HOST,)) if device == 'cpu' else Placement(tuple(gpus), True)
+
+
+def hide_gpus() -> None:
+  """Keeps this process off the GPUs; to be called before TensorFlow has used a device."""
+  if tf.config.list_physical_devices('GPU'):
+    tf.config.set_visible_devices([], 'GPU')
+
+
+def on(device: str | None) -> Any:
+  """`with on(device): ...` places operations there; on None, where TensorFlow likes."""
+  return contextlib.nullcontext() if device is None else tf.device(device)
+
+
+def stays_on_host(tensor: tf.Tensor) -> bool:
+  """Whether a tensor is of a kind that GPUs do not hold."""
+  return tensor.dtype in (tf.variant, tf.string, tf.resource)

@@ -1,0 +1,155 @@
+"""A Ray cluster of this machine alone, which ends with the process that started it.
+
+Ray's agents outlive a driver that is killed. Here a watchdog, a process of its own, kills all that
+has files open in the cluster's folder when a pipe from the program closes, however the program
+ends. The cluster listens on loopback only, and asks for a token that its processes share.
+"""
+
+import atexit
+import contextlib
+import importlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+
+_PACKAGES = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
+_ENVIRONMENT = {
+  'RAY_enable_metrics_collection': '0',  # There is no dashboard to show them.
+  'RAY_USAGE_STATS_ENABLED': '0',
+  'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',  # It would warn; workers hide GPUs by themselves.
+  'RAY_task_oom_retries': '3',  # By default Ray would try without end.
+}
+
+
+class LocalRay:
+  """A cluster of one node, which this process has joined."""
+
+  def __init__(self, cpus: int, gpus: float = 0):
+    """Starts it; takes some seconds.
+
+    Args:
+      cpus: Processors that it may share out.
+      gpus: GPUs likewise.
+
+    Raises:
+      RuntimeError: If it does not start.
+    """
+    import_ray()
+    import ray
+
+    # Paths of sockets must be short.
+    self._folder = tempfile.mkdtemp(prefix='tff-ray-', dir='/tmp')
+    self._watchdog = subprocess.Popen(
+      [sys.executable, __file__, self._folder],
+      stdin=subprocess.PIPE,
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.DEVNULL,
+      start_new_session=True,
+      cwd='/',
+    )
+    atexit.register(self.close)
+    python_path = os.pathsep.join([_PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])])
+    try:
+      with _environment({**_ENVIRONMENT, 'PYTHONPATH': python_path}):
+        ray.init(
+          num_cpus=cpus,
+          num_gpus=gpus,
+          include_dashboard=False,
+          log_to_driver=False,
+          logging_level='ERROR',
+          _node_ip_address='127.0.0.1',
+          _temp_dir=self._folder,
+        )
+    except BaseException:
+      self.close()
+      raise
+
+  def close(self) -> None:
+    """Ends it; returns when all of its processes have ended."""
+    atexit.unregister(self.close)
+    import ray
+
+    ray.shutdown()
+    assert self._watchdog.stdin is not None
+    self._watchdog.stdin.close()
+    self._watchdog.wait()
+
+
+def import_ray() -> None:
+  """Imports Ray so that it asks for a token; a mode and a token that were chosen stay.
+
+  Raises:
+    RuntimeError: If it has been imported before: it takes the mode then, once and for all.
+  """
+  if 'RAY_AUTH_MODE' not in os.environ:
+    if 'ray' in sys.modules:
+      raise RuntimeError(
+        'Ray was imported before, without a token, and anybody on this machine could use the'
+        ' cluster: set RAY_AUTH_MODE=token (or disabled) before importing it'
+      )
+    os.environ['RAY_AUTH_MODE'] = 'token'
+    if 'RAY_AUTH_TOKEN_PATH' not in os.environ:
+      os.environ.setdefault('RAY_AUTH_TOKEN', secrets.token_hex(32))
+  with _environment(_ENVIRONMENT):  # Some of it is read here, some at the start of the cluster.
+    importlib.import_module('ray')
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+  before = {name: os.environ.get(name) for name in variables}
+  os.environ.update(variables)
+  try:
+    yield
+  finally:
+    for name, value in before.items():
+      os.environ.pop(name)
+      if value is not None:
+        os.environ[name] = value
+
+
+def watch(folder: str, passes: int = 3, seconds: float = 0.1) -> None:
+  """Waits until standard input closes, then kills who uses a folder, and removes it.
+
+  Args:
+    folder: The folder.
+    passes: So many times in turn nobody must be found: a process may just have been started.
+    seconds: From one pass to the next.
+  """
+  exempt = {os.getpid(), os.getppid()}  # The program may have logs of Ray's open, and go on.
+  sys.stdin.read()
+  quiet = 0
+  while quiet < passes:
+    others = (process for process in psutil.process_iter() if process.pid not in exempt)
+    users = [process for process in others if _uses(process, folder)]
+    for process in users:
+      with contextlib.suppress(psutil.Error):
+        process.kill()
+    quiet = 0 if users else quiet + 1
+    time.sleep(seconds)
+  shutil.rmtree(folder, ignore_errors=True)
+
+
+def _uses(process: Any, folder: str) -> bool:
+  """Whether a process has the folder in its arguments, or a file in it open: its log, say."""
+  with contextlib.suppress(psutil.Error, OSError):
+    if any(folder in argument for argument in process.cmdline()):
+      return True
+    files = f'/proc/{process.pid}/fd'
+    for name in os.listdir(files):
+      with contextlib.suppress(OSError):
+        if os.readlink(os.path.join(files, name)).startswith(folder + os.sep):
+          return True
+  return False
+
+
+if __name__ == '__main__':
+  sys.path.pop(0)  # This folder's modules are not top-level ones.
+  watch(sys.argv[1])

@@ -1,0 +1,229 @@
+"""The clients of TFF computations in the workers of a Ray cluster, the server's part here."""
+
+import contextlib
+import importlib.util
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+
+import tensorflow_federated as tff
+
+from tff_adaptive.devices import threads
+from tff_adaptive.execution.cluster import errors, local_ray, ray_worker, schedule
+from tff_adaptive.execution.cluster import subrounds as subrounds_lib
+from tff_adaptive.execution.graph import context
+
+_PATIENCE_SECONDS = 60.0
+_HINT_SECONDS = 15.0
+
+
+class RayContext(subrounds_lib.SubroundContext):
+  """Runs what a computation's clients do in a Ray cluster's workers.
+
+  A worker, or a node, that ends in the midst of a round is reported, and its subrounds are done by
+  the others: a result is made of exactly one result of each subround.
+  """
+
+  def __init__(
+    self,
+    address: str = 'local',
+    *,
+    workers: int | None = None,
+    cpus_per_worker: int = 1,
+    gpus_per_worker: float = 0,
+    subrounds: int | None = None,
+    server: context.GraphContext | None = None,
+    patience: float = _PATIENCE_SECONDS,
+  ):
+    """Joins a cluster, or starts one; its workers begin to start.
+
+    Args:
+      address: 'local': a cluster of this machine alone, which ends with this process; 'auto': the
+        one that RAY_ADDRESS names, or that runs here; or 'host:port'. A cluster that this process
+        has joined already (`ray.init`) is used whatever the address.
+      workers: How many train at once; default: as many as there is room for.
+      cpus_per_worker: Processors of each: so many clients train in it at once, on a thread each.
+      gpus_per_worker: GPUs of each; of a fraction it takes that part of the memory.
+      subrounds: Into how many parts a cohort is divided; default 4, or the number of workers if
+        more. Results with the same number are equal to the bit, whatever the number of workers.
+      server: The engine of the server's part; default a `GraphContext`.
+      patience: Seconds after which what a worker does is given to another one too, if it also
+        takes ten times as long as others of late; so long a cluster may be without any worker.
+
+    Raises:
+      ValueError: If a number is out of its range.
+      WorkerError: If Ray is not installed, or the cluster cannot be joined.
+    """
+    _check(workers, cpus_per_worker, gpus_per_worker, patience)
+    self._local: local_ray.LocalRay | None = None
+    if subrounds is None:
+      subrounds = max(schedule.DEFAULT_SUBROUNDS, workers or 0)
+    if workers is not None and workers > subrounds:
+      raise ValueError(
+        f'subrounds is {subrounds}, fewer than the {workers} workers: some would be idle; give'
+        f' {workers} or more'
+      )
+    schedule.check_subrounds(subrounds)
+    self._join(address, workers, cpus_per_worker, gpus_per_worker)
+    from tff_adaptive.execution.cluster import ray_pool
+
+    settings = ray_worker.Settings(cpus_per_worker, gpus_per_worker)
+    self._ray_pool = ray_pool.RayPool(workers, settings, patience)
+    super().__init__(subrounds, server=server, pool=self._ray_pool)
+
+  @property
+  def workers(self) -> int:
+    """How many workers there is room for, and are used."""
+    return self._ray_pool.size
+
+  def announce(self, occasion: str, report: Callable[[str], None] | None = None) -> None:
+    """Says what the next computations are for.
+
+    Args:
+      occasion: 'round 7', say; what is reported of workers, and errors, begin with it.
+      report: Takes the lines; default: as before, at first as warnings.
+    """
+    self._ray_pool.occasion = occasion
+    if report is not None:
+      self._ray_pool.report = report
+
+  def counters(self) -> dict[str, float]:
+    """What has been done since the beginning.
+
+    Returns:
+      `seconds_waiting` for workers, `bytes_to_workers`, `bytes_from_workers` and
+      `subrounds_retried` (merges among them).
+    """
+    pool = self._ray_pool
+    return {
+      'seconds_waiting': pool.seconds_waiting,
+      'bytes_to_workers': pool.bytes_sent,
+      'bytes_from_workers': pool.bytes_received,
+      'subrounds_retried': pool.retried,
+    }
+
+  def close(self) -> None:
+    """Leaves the cluster, if it was joined here, and ends a local one."""
+    import ray
+
+    if self._local is not None:
+      self._local.close()
+    elif self._has_joined:
+      ray.shutdown()
+
+  def _join(self, address: str, workers: int | None, cpus: int, gpus: float) -> None:
+    if importlib.util.find_spec('ray') is None:
+      raise errors.WorkerError('Ray is not installed: pip install tff-adaptive[ray], or ray itself')
+    if address == 'local' and not _is_initialized():
+      try:
+        local_ray.import_ray()
+      except RuntimeError as error:
+        raise errors.WorkerError(str(error)) from None
+    import ray
+
+    self._has_joined = not ray.is_initialized()
+    if not self._has_joined:
+      return
+    try:
+      with _signals_kept(), _hint_after(_HINT_SECONDS, address):
+        if address == 'local':
+          workers = workers or max(1, threads.num_processors() // cpus)
+          self._local = local_ray.LocalRay(workers * cpus, workers * gpus)
+        else:
+          ray.init(address=address, log_to_driver=False, logging_level='ERROR')
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+      reason = ' '.join(str(error).split())
+      raise errors.WorkerError(
+        f'no Ray cluster can be joined at {address!r} ({reason:.300}): start one (ray start'
+        ' --head), correct the address, or set its token (RAY_AUTH_TOKEN_PATH)'
+      ) from None
+
+
+def set_ray_context(
+  address: str = 'local',
+  workers: int | None = None,
+  cpus_per_worker: int = 1,
+  gpus_per_worker: float = 0,
+  subrounds: int | None = None,
+  server: context.GraphContext | None = None,
+) -> RayContext:
+  """Makes a Ray cluster's workers run the clients of TFF computations in this process.
+
+  Whoever reaches a Ray cluster can run any program on it: keep it on a private network, and set a
+  token (RAY_AUTH_MODE=token). A local one listens on loopback only, and asks for a token.
+
+  Args:
+    address: See `RayContext`, as for the others.
+    workers: How many train at once.
+    cpus_per_worker: Processors of each.
+    gpus_per_worker: GPUs of each.
+    subrounds: Into how many parts a cohort is divided.
+    server: The engine of the server's part.
+
+  Returns:
+    The context.
+
+  Raises:
+    ValueError: See `RayContext`.
+    WorkerError: See `RayContext`.
+  """
+  subrounds_lib.use_one_thread()
+  made = RayContext(
+    address,
+    workers=workers,
+    cpus_per_worker=cpus_per_worker,
+    gpus_per_worker=gpus_per_worker,
+    subrounds=subrounds,
+    server=server,
+  )
+  tff.framework.set_default_context(made)
+  return made
+
+
+def _check(workers: int | None, cpus: int, gpus: float, patience: float) -> None:
+  for name, value in (('workers', 1 if workers is None else workers), ('cpus_per_worker', cpus)):
+    if value < 1 or value != int(value):
+      raise ValueError(f'{name} is {value}; it must be a whole number, at least 1')
+  if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
+    raise ValueError(f'gpus_per_worker is {gpus}; it must be a fraction of 1, or a whole number')
+  if patience <= 0:
+    raise ValueError(f'patience is {patience}; it must be above 0 seconds: give 60, say')
+
+
+def _is_initialized() -> bool:
+  return 'ray' in sys.modules and sys.modules['ray'].is_initialized()
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+  """Keeps what a program does at SIGTERM: Ray would put its own in place."""
+  is_main = threading.current_thread() is threading.main_thread()
+  before = signal.getsignal(signal.SIGTERM)
+  try:
+    yield
+  finally:
+    if is_main:
+      signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _hint_after(seconds: float, address: str) -> Iterator[None]:
+  """Says what may be wrong while a cluster does not answer: Ray waits long, and says nothing."""
+
+  def hint() -> None:
+    warnings.warn(
+      f'still waiting for the Ray cluster at {address!r}: is it there, and is its token here'
+      ' (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH)?',
+      stacklevel=1,
+    )
+
+  timer = threading.Timer(seconds, hint)
+  timer.daemon = True
+  if address != 'local':
+    timer.start()
+  try:
+    yield
+  finally:
+    timer.cancel()

@@ -1,0 +1,190 @@
+"""Subrounds in the workers of a Ray cluster, which Ray retries where one ends."""
+
+import hashlib
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import ray
+
+from tff_adaptive.execution.cluster import errors, ray_round, ray_worker, stage_calls
+from tff_adaptive.execution.cluster.subrounds import Outcome, Pool, Workload
+from tff_adaptive.execution.graph import cache
+
+_RETRIES = 5  # Of a call whose worker or node has ended, by Ray.
+_LOOK_SECONDS = 2.0
+_MANY_TIMES = 10  # A call is late if it takes so many times as long as the longest of late.
+
+_LOST = (
+  ray.exceptions.WorkerCrashedError,
+  ray.exceptions.NodeDiedError,
+  ray.exceptions.OutOfMemoryError,
+  ray.exceptions.ObjectLostError,
+  ray.exceptions.LocalRayletDiedError,
+  ray.exceptions.RaySystemError,
+  ray.exceptions.RuntimeEnvSetupError,
+  ray.exceptions.RpcError,
+)
+
+
+class RayPool(Pool):
+  """Workers of a cluster that `ray.init` has joined.
+
+  Attributes:
+    report: Takes a line for the user; by default a warning.
+    occasion: What is trained for, such as 'round 7'; lines and errors begin with it.
+    bytes_sent: To the workers so far.
+    bytes_received: From them so far.
+    retried: Subrounds (and merges) that were done again, so far.
+    seconds_waiting: In which there was nothing to do but wait for them, so far.
+  """
+
+  def __init__(self, workers: int | None, settings: ray_worker.Settings, patience: float):
+    """Begins to start workers.
+
+    Args:
+      workers: How many at most; None: as many as the cluster has room for.
+      settings: How each computes.
+      patience: Seconds after which a call may be late, and without any worker the round is lost.
+    """
+    self._workers, self._settings, self._patience = workers, settings, patience
+    self._nodes: dict[str, str] | None = None
+    self._programs = cache.Cache()
+    self._longest = [0.0, 0.0]  # Seconds of a call, in the stage before and in this one.
+    self._room = 0
+    self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
+    self.occasion = ''
+    self.bytes_sent = self.bytes_received = self.retried = 0
+    self.seconds_waiting = 0.0
+    returns: dict[Callable[..., Any], int] = {
+      ray_worker.train: 3,
+      ray_worker.merge: 3,
+      ray_worker.warm_up: 1,
+    }
+    self._remote = {function: _remote(function, settings, n) for function, n in returns.items()}
+    self._look()
+    self._warm_ups = [
+      self._remote[ray_worker.warm_up].remote(settings) for _ in range(self.size)
+    ]  # Begun while the trainer makes ready; nobody waits for them.
+
+  @property
+  def size(self) -> int:
+    """How many workers there is room for, and use."""
+    return self._room if self._workers is None else min(self._workers, self._room)
+
+  def run(self, workload: Workload) -> Outcome:
+    """Trains all subrounds, each counted once; the costliest first, by whoever is idle.
+
+    Raises:
+      WorkersLost: If there are no workers, or none can do it.
+    """
+    self._longest = [self._longest[1], 0.0]  # The first, with its trace, is soon forgotten.
+    if time.monotonic() - self._looked > _LOOK_SECONDS:  # Short rounds never wait so long.
+      self._look()
+    try:
+      return ray_round.Round(self, workload).run()
+    except _LOST as error:
+      reason = ' '.join(str(error).split())
+      raise errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})')) from None
+
+  def line(self, text: str) -> str:
+    """A line for the user."""
+    line = f'{self.occasion}: {text}' if self.occasion else text
+    return line[0].upper() + line[1:]
+
+  def serialized(self, stage: Any) -> tuple[str, list[Any]]:
+    """A stage's digest, and a list with a reference to the stage."""
+    made = self._programs.of(stage.comp)
+    if not made:
+      octets = stage_calls.serialize(stage)
+      key = hashlib.sha256(b''.join([octets.comp, octets.merge or b''])).hexdigest()
+      made['stage'] = key, [ray.put(octets)]
+    return made['stage']
+
+  def submit(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Gives a call to Ray; returns the references of its three results."""
+    return self._remote[function].remote(self._settings, *arguments)
+
+  def wait(self, references: list[Any]) -> list[Any]:
+    """Those of the references that are ready; none after some seconds."""
+    began = time.monotonic()
+    ready, _ = ray.wait(references, num_returns=1, timeout=_LOOK_SECONDS, fetch_local=False)
+    self.seconds_waiting += time.monotonic() - began
+    return ready
+
+  def look(self, calls: list[ray_round.Call]) -> list[ray_round.Call]:
+    """Looks at the cluster and at the calls; returns those that are late for the first time.
+
+    Raises:
+      WorkersLost: If for some time there has been no room for a worker.
+    """
+    self._look()
+    now = time.monotonic()
+    if not self._room and all(now - call.began > self._patience for call in calls):
+      raise errors.WorkersLost(
+        self.line(
+          'no worker is left: no node of the cluster has'
+          f' {self._settings.cpus} CPUs and {self._settings.gpus:g} GPUs'
+        )
+      )
+    most = max(self._patience, _MANY_TIMES * max(self._longest))
+    return [call for call in calls if not call.is_late and now - call.began > most]
+
+  def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:
+    """Counts a call that has ended well, and says how if it was tried before.
+
+    Raises:
+      WorkerError: If the worker has other versions than this process.
+    """
+    if info.versions != ray_worker.versions():
+      raise errors.WorkerError(
+        self.line(
+          f'the worker {info.where} has {info.versions}; here are {ray_worker.versions()}: install'
+          ' the same on all nodes'
+        )
+      )
+    if not call.is_late:
+      self._longest[1] = max(self._longest[1], time.monotonic() - call.began)
+    if info.attempt:
+      self.retried += 1
+      self.report(
+        self.line(
+          f'a worker was lost; {ray_round.describe(call.node)} was done again, by {info.where}'
+          + (f' (try {info.attempt + 1})' if info.attempt > 1 else '')
+        )
+      )
+
+  def _look(self) -> None:
+    """Counts the room for workers, and reports nodes that have come and gone."""
+    self._looked = time.monotonic()
+    nodes = {n['NodeID']: n for n in ray.nodes() if n['Alive']}
+    self._room = sum(_room(n['Resources'], self._settings) for n in nodes.values())
+    if self._nodes is not None:
+      for lost in self._nodes.keys() - nodes.keys():
+        self.report(self.line(f'node {self._nodes[lost]} is lost; {len(nodes)} are left'))
+      for node in nodes.keys() - self._nodes.keys():
+        self.report(self.line(f'node {_name(nodes[node])} has joined; there are {len(nodes)}'))
+    self._nodes = {key: _name(node) for key, node in nodes.items()}
+
+
+def _remote(function: Callable[..., Any], settings: ray_worker.Settings, num_returns: int) -> Any:
+  return ray.remote(
+    num_cpus=settings.cpus,
+    num_gpus=settings.gpus,
+    num_returns=num_returns,
+    max_retries=_RETRIES,
+    max_calls=0,  # A worker is used again, also one with a GPU: it has traced the stage.
+  )(function)
+
+
+def _name(node: dict[str, Any]) -> str:
+  return f'{node["NodeManagerAddress"]} ({node["NodeID"][:6]})'
+
+
+def _room(resources: dict[str, float], settings: ray_worker.Settings) -> int:
+  """How many workers a node has room for."""
+  room = resources.get('CPU', 0) // settings.cpus
+  if settings.gpus:
+    room = min(room, resources.get('GPU', 0) / settings.gpus)
+  return int(room)

@@ -1,0 +1,140 @@
+"""What runs in a Ray worker. Imports TensorFlow only once its threads and devices are chosen."""
+
+import collections
+import functools
+import os
+from typing import Any, NamedTuple
+
+_STAGES_KEPT = 16
+
+_stages: collections.OrderedDict[str, Any] = collections.OrderedDict()
+
+
+class Settings(NamedTuple):
+  """How a worker computes.
+
+  Attributes:
+    cpus: How many clients it trains at once, each operation in one thread.
+    gpus: Its share of GPUs; 0: it is kept off them.
+  """
+
+  cpus: int = 1
+  gpus: float = 0
+
+
+class Info(NamedTuple):
+  """What a call says of itself.
+
+  Attributes:
+    attempt: How many calls before it were lost with their worker.
+    where: The worker: 'process 123 on 10.0.0.2'.
+    versions: See `versions`.
+  """
+
+  attempt: int
+  where: str
+  versions: str
+
+
+def versions() -> str:
+  """What must be the same in all processes for the same bits; Ray compares Python and itself."""
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  import tff_adaptive
+
+  return f'TensorFlow {tf.__version__}, TFF {tff.__version__}, {tff_adaptive.__version__} of this'
+
+
+def warm_up(settings: Settings) -> None:
+  """Imports what the first call needs."""
+  _engine(settings)
+
+
+def train(
+  settings: Settings, key: str, stage: list[Any], common: list[Any], divided: list[Any]
+) -> tuple[Any, Any, Info]:
+  """Trains the clients of a subround.
+
+  Args:
+    settings: How.
+    key: The stage's digest.
+    stage: A list with the reference of its `stage_calls.Serialized`, for who does not have it.
+    common: For each of its inputs what `wire.encode` gives; None for those divided among clients.
+    divided: For each of its inputs what `wire.encode` gives for each client; None for the others.
+
+  Returns:
+    Accumulators, the other results, and what is to be said of the call.
+  """
+  from tff_adaptive.execution.cluster import wire
+
+  calls = _stage(settings, key, stage)
+  inputs = [
+    [wire.decode(row, wire.member(t)) for row in rows]
+    if wire.is_divided(t)
+    else wire.decode(flat, wire.member(t))
+    for flat, rows, t in zip(common, divided, calls.input_types)
+  ]
+  return *calls.train(inputs), _info()
+
+
+def merge(
+  settings: Settings, key: str, stage: list[Any], one: list[Any], other: list[Any]
+) -> tuple[Any, Any, Info]:
+  """Merges the accumulators of two calls; otherwise as `train`."""
+  return _stage(settings, key, stage).merge(one, other), [], _info()
+
+
+def _stage(settings: Settings, key: str, stage: list[Any]) -> Any:
+  if key not in _stages:
+    import ray
+
+    engine = _engine(settings)
+    from tff_adaptive.execution.cluster import stage_calls
+
+    _stages[key] = stage_calls.deserialize(ray.get(stage[0]), engine)
+    while len(_stages) > _STAGES_KEPT:
+      _stages.popitem(last=False)
+  _stages.move_to_end(key)
+  return _stages[key]
+
+
+@functools.cache
+def _engine(settings: Settings) -> Any:
+  """The process's engine, with TensorFlow's threads and devices as its share of the machine."""
+  os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  from tff_adaptive.devices import placement
+  from tff_adaptive.execution.graph import context
+
+  if settings.gpus:
+    if settings.gpus < 1:
+      _limit_gpu_memory(settings.gpus)
+  else:
+    placement.hide_gpus()
+  device = 'gpu' if settings.gpus else 'cpu'
+  return context.GraphContext(parallel_clients=settings.cpus, device=device)
+
+
+def _limit_gpu_memory(fraction: float) -> None:
+  """Ray shares a GPU out, but nothing keeps TensorFlow from taking all of its memory."""
+  import subprocess
+
+  import tensorflow as tf
+
+  query = ['nvidia-smi', '--query-gpu=memory.total', '--format=csv,noheader,nounits']
+  total = min(map(int, subprocess.run(query, capture_output=True, check=True).stdout.split()))
+  for gpu in tf.config.list_physical_devices('GPU'):
+    limit = tf.config.LogicalDeviceConfiguration(memory_limit=int(0.9 * fraction * total))
+    tf.config.set_logical_device_configuration(gpu, [limit])
+
+
+def _info() -> Info:
+  import ray
+  from ray._private import worker
+
+  # No public way says which attempt of Ray's this is.
+  global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
+  attempt = global_worker.core_worker.get_current_task_attempt_number()
+  where = f'process {os.getpid()} on {ray.util.get_node_ip_address()}'
+  return Info(attempt, where, versions())

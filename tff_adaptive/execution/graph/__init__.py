@@ -1,0 +1,1 @@
+"""The graph engine: any TFF computation as one TensorFlow function."""

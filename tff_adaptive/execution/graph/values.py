@@ -1,0 +1,205 @@
+"""Values of TFF types as flat lists of tensors, and back."""
+
+import collections
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+
+class Sequence:
+  """A `tff.SequenceType` value inside a graph: a dataset variant, or its only element.
+
+  The one is made of the other anew at each use, which may be in another graph (a loop's body).
+  """
+
+  def __init__(self, *, variant: tf.Tensor | None = None, element: list | None = None):
+    self._variant = variant
+    self._element = element or []
+
+  def variant(self) -> tf.Tensor:
+    """The dataset as a scalar variant tensor."""
+    if self._variant is not None:
+      return self._variant
+    return tf.raw_ops.TensorDataset(
+      components=self._element, output_shapes=[t.shape for t in self._element]
+    )
+
+  def whole(self, dtypes: list[tf.DType], shapes: list[tf.TensorShape]) -> list[tf.Tensor]:
+    """The tensors of the only element; an error at run time if there is not exactly one."""
+    if self._variant is None:
+      return self._element
+    return tf.raw_ops.DatasetToSingleElement(
+      dataset=self._variant, output_types=dtypes, output_shapes=shapes
+    )
+
+
+def children(type_spec: tff.types.StructType) -> list[tuple[str | None, tff.types.Type]]:
+  """Names and types of a struct's elements."""
+  return list(tff.structure.iter_elements(type_spec))
+
+
+def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
+  """The tensor and sequence types of an unplaced type, in order."""
+  if isinstance(type_spec, tff.types.StructType):
+    return [leaf for _, child in children(type_spec) for leaf in leaf_types(child)]
+  return [type_spec]
+
+
+def dataset_order(element_type: tff.types.Type) -> list[int]:
+  """Positions in `leaf_types` of a dataset's components: tf.data sorts dictionaries by key."""
+  count = len(leaf_types(element_type))
+  return [int(i) for i in tf.nest.flatten(to_python(list(range(count)), element_type))]
+
+
+def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
+  """The elements of a Python container, in the order of its type.
+
+  Raises:
+    TypeError: If the container does not fit the type; both are named.
+  """
+  wanted = children(type_spec)
+  if isinstance(value, Mapping):
+    names, elements = list(value), list(value.values())
+  elif isinstance(value, tff.structure.Struct):
+    pairs = list(tff.structure.iter_elements(value))
+    names, elements = [name for name, _ in pairs], [element for _, element in pairs]
+  elif attrs.has(type(value)):
+    names = [field.name for field in attrs.fields(type(value))]
+    elements = [getattr(value, name) for name in names]
+  elif isinstance(value, (list, tuple)):
+    names, elements = list(getattr(value, '_fields', [])), list(value)
+  else:
+    raise TypeError(f'expected a structure of type {type_spec}, found {type(value).__name__}')
+  by_name = dict(zip(names, elements))
+  wanted_names = [name for name, _ in wanted]
+  if by_name and None not in by_name and None not in wanted_names:
+    if set(wanted_names) != set(by_name):
+      raise TypeError(f'expected fields {wanted_names} (type {type_spec}), found {names}')
+    return [by_name[name] for name in wanted_names]
+  if len(elements) != len(wanted):
+    raise TypeError(f'expected {len(wanted)} elements (type {type_spec}), found {len(elements)}')
+  return elements
+
+
+def flatten(value: Any, type_spec: tff.types.Type) -> list[Any]:
+  """Leaves of an unplaced value in the order of `leaf_types`."""
+  if not isinstance(type_spec, tff.types.StructType):
+    return [value]
+  flat = []
+  for element, (_, child) in zip(struct_elements(value, type_spec), children(type_spec)):
+    flat.extend(flatten(element, child))
+  return flat
+
+
+def pack(flat: list[Any], type_spec: tff.types.Type) -> Any:
+  """The inverse of `flatten`, with `tff.structure.Struct` as the container."""
+  return _pack(iter(flat), type_spec)
+
+
+def _pack(leaves: Iterator[Any], type_spec: tff.types.Type) -> Any:
+  # No closure that refers to itself: it would keep the leaves until the garbage is collected.
+  if isinstance(type_spec, tff.types.StructType):
+    return tff.structure.Struct([(n, _pack(leaves, child)) for n, child in children(type_spec)])
+  return next(leaves)
+
+
+def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
+  """As `pack`, with the Python containers that the type names."""
+  return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
+
+
+def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
+  """Python containers for a value inside a graph; each sequence becomes its only element."""
+  leaves = []
+  for leaf, leaf_type in zip(flatten(value, type_spec), leaf_types(type_spec)):
+    if isinstance(leaf, Sequence):
+      order, types = dataset_order(leaf_type.element), leaf_types(leaf_type.element)
+      tensors = leaf.whole(
+        [tf.dtypes.as_dtype(types[i].dtype) for i in order], [tensor_shape(types[i]) for i in order]
+      )
+      flat = [tensor for _, tensor in sorted(zip(order, tensors), key=lambda pair: pair[0])]
+      leaf = to_python(flat, leaf_type.element)
+    leaves.append(leaf)
+  return to_python(leaves, type_spec)
+
+
+def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
+  """A tensor of the type.
+
+  Raises:
+    TypeError: If the value has another dtype or shape; both are named.
+  """
+  dtype = tf.dtypes.as_dtype(type_spec.dtype)
+  if isinstance(value, tf.Tensor):
+    pass  # The usual case, and the cheapest test.
+  elif tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
+    value = tf.convert_to_tensor(value)
+  else:
+    value = _from_python(value, type_spec, dtype)
+  if value.dtype != dtype:
+    raise TypeError(f'expected a tensor of type {type_spec}, found dtype {value.dtype.name}')
+  if not tensor_shape(type_spec).is_compatible_with(value.shape):
+    raise TypeError(f'expected a tensor of type {type_spec}, found shape {value.shape}')
+  return value
+
+
+def _from_python(value: Any, type_spec: tff.types.TensorType, dtype: tf.DType) -> tf.Tensor:
+  """A tensor of Python scalars, or of lists of them: they take the type's dtype."""
+  try:
+    tensor = tf.convert_to_tensor(value, dtype)
+    as_found = np.asarray(value)
+    if as_found.dtype == np.bool_ and dtype != tf.bool:
+      raise ValueError
+    if dtype.is_integer and np.any(as_found != tensor.numpy()):  # It has overflowed.
+      raise ValueError
+  except (TypeError, ValueError) as e:
+    raise TypeError(
+      f'expected a tensor of type {type_spec}, found {value!r:.80} ({type(value).__name__})'
+    ) from e
+  return tensor
+
+
+def tensor_spec(type_spec: tff.types.TensorType) -> tf.TensorSpec:
+  """The spec of a tensor type."""
+  return tf.TensorSpec(tensor_shape(type_spec), tf.dtypes.as_dtype(type_spec.dtype))
+
+
+def tensor_shape(type_spec: tff.types.TensorType) -> tf.TensorShape:
+  """The static shape of a tensor type."""
+  return tf.TensorShape(type_spec.shape)
+
+
+class ClientValues(collections.abc.Sequence):
+  """Client-placed results, one an entry, as tensors stacked over the cohort.
+
+  It behaves as the list that TFF returns; handed back to the engine it is used as it is, with no
+  copying.
+  """
+
+  def __init__(
+    self, flat: list[tf.Tensor], type_spec: tff.types.Type, length: int, unbox: Callable
+  ):
+    self.flat = flat
+    self.type_spec = type_spec
+    self._length = length
+    self._unbox = unbox
+
+  def __len__(self) -> int:
+    return self._length
+
+  def __repr__(self) -> str:
+    return repr(list(self))
+
+  def __getitem__(self, index: Any) -> Any:
+    if isinstance(index, slice):
+      return [self[i] for i in range(*index.indices(self._length))]
+    if not -self._length <= index < self._length:
+      raise IndexError(f'client {index} of {self._length}')
+    leaves = [
+      self._unbox(stacked[index], t) for stacked, t in zip(self.flat, leaf_types(self.type_spec))
+    ]
+    return to_python(leaves, self.type_spec)

@@ -1,0 +1,90 @@
+"""TFF's own runtime, and the worker process that it starts.
+
+TFF 0.87 leaves its worker running when the program ends, where it keeps the program's standard
+output open: a pipe behind it never closes. Here the worker ends with the program, however the
+program ends: at exit it is killed, and a watchdog, a shell that waits for the end of a pipe from
+the program, sees to it where the program has no time for that.
+
+Importing this module imports neither TensorFlow nor TFF.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tff_adaptive._utils import private_apis
+
+if TYPE_CHECKING:
+  import psutil
+
+# Reads until the program ends, then kills the worker, unless its number is another's by then.
+_WATCHDOG = (
+  f'read -r _; [ "$(cat /proc/$0/comm 2>/dev/null)" = {private_apis.WORKER} ] && kill -9 "$0"'
+)
+_watchdogs: list[subprocess.Popen] = []
+
+
+def set_native_context() -> None:
+  """Makes TFF's own runtime the default context; its worker ends with this process."""
+  import tensorflow_federated as tff
+
+  remember_workers()
+  tff.backends.native.set_sync_local_cpp_execution_context()
+
+
+def remember_workers() -> None:
+  """From now on, the workers that TFF starts, or has started, end with this process.
+
+  A worker started from now on also gets a session of its own, so that Ctrl-C in a terminal stops
+  the program and not the worker of the round that it is about to finish.
+  """
+  if private_apis.watch_worker_starts(_watch):
+    for worker in _workers():
+      _watch(worker.pid)
+
+
+def reap_workers() -> None:
+  """Kills the workers that TFF started in this process, and returns when they have ended."""
+  import psutil
+
+  for worker in _workers():
+    with contextlib.suppress(psutil.NoSuchProcess, ChildProcessError):
+      worker.kill()
+      # It stays a child that has ended: TFF has its number, to signal it and to wait for it.
+      os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+  while _watchdogs:
+    with _watchdogs.pop() as watchdog:
+      watchdog.kill()
+
+
+def end_tff() -> None:
+  """Ends what TFF started, if it is imported; for a program that is ending, in any context."""
+  if 'tensorflow_federated' in sys.modules:
+    reap_workers()
+    private_apis.forget_workers()
+
+
+def _watch(pid: int) -> None:
+  _watchdogs.append(
+    subprocess.Popen(
+      ['/bin/sh', '-c', _WATCHDOG, str(pid)],
+      stdin=subprocess.PIPE,
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.DEVNULL,
+      start_new_session=True,
+    )
+  )
+
+
+def _workers() -> 'list[psutil.Process]':
+  """TFF's workers among the children of this process."""
+  import psutil
+
+  workers = []
+  for child in psutil.Process().children():
+    with contextlib.suppress(psutil.NoSuchProcess):
+      if child.name() == private_apis.WORKER and child.status() != psutil.STATUS_ZOMBIE:
+        workers.append(child)
+  return workers

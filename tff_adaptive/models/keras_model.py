@@ -1,0 +1,412 @@
+"""Keras models as this project's `Model`: pure functions of (weights, batch, seed)."""
+
+import functools
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_adaptive.models import keras_measures
+from tff_adaptive.models import model as model_lib
+
+# What they draw when training comes from the seed; other layers that draw are refused.
+_SEEDED_LAYERS = (
+  tf.keras.layers.Dropout,
+  tf.keras.layers.AlphaDropout,
+  tf.keras.layers.GaussianDropout,
+  tf.keras.layers.GaussianNoise,
+)
+_IMPURE = re.compile(
+  r'(?!Stateless).*(Variable|VarHandle|Resource|Assign|Random|Multinomial|PyFunc)'
+)
+# Where Keras and TensorFlow list a module's variables a second time.
+_BOOKS = re.compile(r'_self_|_obj_reference|_(non_)?trainable_(weights|variables)$|_weights$')
+
+
+class KerasModel(model_lib.Model):
+  """What `from_keras` returns: a `Model` that knows its Keras model.
+
+  Attributes:
+    weight_names: The trainable weights' names, such as 'dense/kernel', in their order. They are the
+      same each time the model is built: Keras's counters of layers are left out.
+  """
+
+  def __init__(self, build_fn: Callable[[], tf.keras.Model], keras: 'PureKeras', **parts: Any):
+    super().__init__(**parts)
+    self._build_fn = build_fn
+    self._keras = keras
+    self.weight_names = keras.weight_names
+
+  def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
+    """A new Keras model with these trainable weights, to predict with, save or train further.
+
+    Args:
+      weights: Arrays or tensors like `initial_weights[0]`.
+
+    Returns:
+      What `build_fn` builds, not compiled.
+    """
+    made = self._build_fn()
+    for variable, value in zip(made.trainable_variables, weights):
+      variable.assign(np.asarray(value))
+    for variable, value in zip(made.non_trainable_variables, self._keras.constants):
+      variable.assign(value)
+    return made
+
+
+def from_keras(
+  build_fn: Callable[[], tf.keras.Model],
+  loss: Any,
+  metrics: Sequence[Any] = (),
+  *,
+  seed: int = 0,
+  y_spec: tf.TensorSpec | None = None,
+) -> KerasModel:
+  """A functional or Sequential Keras model as a `Model`.
+
+  Initial weights come from `seed` alone, whatever was drawn before: every initializer of Keras that
+  has no seed gets one; a seed it has is kept. Dropout and noise layers draw from the seeds
+  that `Model.forward` takes. Weight regularizers become the penalty. What is not trainable, such as
+  the weights of a layer with `trainable=False`, stays as it is.
+
+  Args:
+    build_fn: Makes the model anew, without arguments: one input, one output. It may load
+      pretrained weights.
+    loss: A loss of Keras or its name, or a function `(y_true, y_pred) -> [B]` or [B, ...].
+    metrics: Names or metrics of Keras that are means over examples (accuracies, mean errors,
+      cross-entropies), or functions `(y_true, y_pred) -> [B]` or [B, ...].
+    seed: Draws the initial weights.
+    y_spec: Spec of a batch of targets, leading dimension None. By default int32 class numbers for
+      sparse losses, float32 in the output's shape for others.
+
+  Returns:
+    The model; `to_keras` makes a Keras model of trained weights.
+
+  Raises:
+    TypeError: If `build_fn` does not return a Keras model.
+    ValueError: If the model has several inputs or outputs, no known input, no weights, losses of
+      its own (`add_loss`, activity regularizers), or is not a pure function of weights, inputs and
+      seed; if a loss or a metric is no mean over examples.
+
+  Warns:
+    UserWarning: If it has BatchNormalization, whose statistics stay where they are.
+  """
+  keras = PureKeras(build_seeded(build_fn, seed))
+  example_loss = keras_measures.example_loss(loss)
+  output = keras.model.outputs[0]
+  if y_spec is None:
+    y_spec = keras_measures.target_spec(loss, output.shape)
+  x = keras.model.inputs[0]
+  return KerasModel(
+    build_fn,
+    keras,
+    initial_weights=keras.initial_weights,
+    forward=keras.forward,
+    example_loss=example_loss,
+    metrics=keras_measures.metric_fns(metrics, y_spec, output.shape),
+    x_spec=tf.TensorSpec([None, *x.shape[1:]], x.dtype),
+    y_spec=y_spec,
+    penalty=keras.penalty if keras.regularizers else None,
+  )
+
+
+def build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras.Model:
+  """Builds a Keras model whose initial weights are a function of the seed alone.
+
+  Args:
+    build_fn: Makes the model.
+    seed: At least 0.
+
+  Returns:
+    The Keras model.
+
+  Raises:
+    TypeError: If `build_fn` cannot be called or returns something else.
+    ValueError: If an initializer draws without a seed and is none of Keras.
+  """
+  if isinstance(build_fn, tf.keras.layers.Layer) or not callable(build_fn):
+    raise TypeError(
+      f'build_fn is {type(build_fn).__name__}: give a function without arguments that makes the '
+      'Keras model anew'
+    )
+  draws = np.random.default_rng([seed, 29])
+
+  def create(create_next: Callable, **arguments: Any) -> tf.Variable:
+    arguments['initial_value'] = _seeded(
+      arguments.get('initial_value'), int(draws.integers(2**31 - 1)), arguments.get('name')
+    )
+    return create_next(**arguments)
+
+  with tf.variable_creator_scope(create):
+    model = build_fn()
+  if not isinstance(model, tf.keras.Model):
+    raise TypeError(f'build_fn returned {type(model).__name__}, not a tf.keras.Model')
+  return model
+
+
+def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
+  """An initial value that does not depend on what was drawn before."""
+  if not callable(initial_value):
+    return initial_value
+  made = getattr(initial_value, 'func', None)
+  if isinstance(made, tf.keras.initializers.Initializer):
+    config = made.get_config()
+    if 'seed' not in config or config['seed'] is not None:
+      return initial_value
+    # Deterministic: Keras 2's initializers draw statelessly once they have a seed.
+    anew = type(made).from_config({**config, 'seed': seed})
+    return functools.partial(anew, *initial_value.args, **initial_value.keywords)
+  first, second = (np.asarray(initial_value()) for _ in range(2))
+  if not np.array_equal(first, second):
+    raise ValueError(
+      f'the initial weights {name!r} come from a function that draws others each time: take an '
+      'initializer of tf.keras.initializers, which gets its seed from here'
+    )
+  return first
+
+
+class _Draws:
+  """Stands in for the generator of a Keras layer: draws from the seed of the present forward."""
+
+  def __init__(self, salt: int):
+    self._salt, self._calls = salt, 0
+    self._seed: tf.Tensor | None = None
+
+  def restart(self, seed: tf.Tensor | None) -> None:
+    """Begins a forward."""
+    self._seed, self._calls = seed, 0
+
+  def dropout(self, inputs: Any, rate: float, noise_shape: Any = None) -> tf.Tensor:
+    """Drops activations, or whole slices of them where the noise has a shape of its own."""
+    if noise_shape is None:
+      return model_lib.dropout(inputs, rate, self._seed, self._next_salt())
+    ones = tf.ones(noise_shape, inputs.dtype)
+    return inputs * model_lib.dropout(ones, rate, self._seed, self._next_salt())
+
+  def random_normal(
+    self, shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = tf.float32
+  ) -> tf.Tensor:
+    """Normal."""
+    return tf.random.stateless_normal(shape, self._salted(), mean, stddev, dtype)
+
+  def random_uniform(self, shape: Any) -> tf.Tensor:
+    """Uniform from 0 to 1."""
+    return tf.random.stateless_uniform(shape, self._salted())
+
+  def _next_salt(self) -> int:
+    self._calls += 1  # A layer that is called twice draws twice.
+    return self._salt + 1000 * (self._calls - 1)
+
+  def _salted(self) -> tf.Tensor:
+    assert self._seed is not None
+    return tf.stack(
+      [self._seed[0], self._seed[1] ^ (0x5BD1E995 & (self._next_salt() * 0x9E3779B1))]
+    )
+
+
+class PureKeras:
+  """A Keras model as a function of its weights.
+
+  While `forward` runs, the layers' variables are replaced by the weights' tensors, and put back
+  afterwards.
+
+  Attributes:
+    model: The Keras model, with its initial weights.
+    weight_names: See `KerasModel`.
+    initial_weights: The trainable weights' arrays.
+    constants: The arrays of what is not trained.
+    regularizers: (function of a weight, its number) of each weight regularizer.
+  """
+
+  def __init__(self, model: tf.keras.Model):
+    _check_kind(model)
+    self.model = model
+    self._modules = [model, *model.submodules]
+    self._lock = threading.RLock()
+    trainable, others = model.trainable_variables, model.non_trainable_variables
+    if not trainable:
+      raise ValueError(f'the Keras model {model.name!r} has no trainable weights')
+    self._position = {id(v): i for i, v in enumerate([*trainable, *others])}
+    self.weight_names = canonical_names(model)
+    self.initial_weights = tuple(v.numpy() for v in trainable)
+    self.constants = tuple(v.numpy() for v in others)
+    self.regularizers = list(self._find_regularizers())
+    self._draws = self._take_over_randomness()
+    self._freeze_batch_normalization()
+    self._slots = list(self._find_slots())
+    self._check_purity()
+
+  def forward(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    """The Keras model's output.
+
+    Args:
+      weights: Tensors like `initial_weights`.
+      x: Inputs [B, ...].
+      training: Whether dropout is on.
+      seed: int32 [2], or None for no dropout.
+    """
+    weights = tuple(map(tf.convert_to_tensor, weights))
+    if weights[0].dtype != self.initial_weights[0].dtype:
+      raise ValueError(
+        f'a Keras model computes with the dtype it was built with ({self.initial_weights[0].dtype}'
+        f'), its weights are {weights[0].dtype.name}: leave mixed precision out'
+      )
+    values = [*weights, *map(tf.constant, self.constants)]
+    with self._lock, self._replaced(values):
+      for draws in self._draws:
+        draws.restart(seed)
+      is_training = (
+        training and seed is not None
+      )  # As no layer but those that draw distinguishes them.
+      return self.model(tf.convert_to_tensor(x), training=is_training)
+
+  def penalty(self, weights: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The sum of the weight regularizers."""
+    return tf.add_n([function(weights[i]) for function, i in self.regularizers])
+
+  @contextmanager
+  def _replaced(self, values: Sequence[tf.Tensor]) -> Iterator[None]:
+    before = [attributes[name] for attributes, name in self._slots]
+    try:
+      for (attributes, name), value in zip(self._slots, before):
+        attributes[name] = self._with_tensors(value, values)
+      yield
+    finally:
+      for (attributes, name), value in zip(self._slots, before):
+        attributes[name] = value
+
+  def _with_tensors(self, value: Any, values: Sequence[tf.Tensor]) -> Any:
+    if isinstance(value, Mapping):
+      return {k: self._with_tensors(v, values) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+      return [self._with_tensors(v, values) for v in value]
+    i = self._position.get(id(value))
+    return value if i is None else values[i]
+
+  def _find_slots(self) -> Iterator[tuple[Any, str]]:
+    """Every attribute of a layer that is a variable or a collection of some."""
+
+    def has_variable(value: Any) -> bool:
+      if isinstance(value, Mapping):
+        return any(map(has_variable, value.values()))
+      if isinstance(value, (list, tuple)):
+        return any(map(has_variable, value))
+      return id(value) in self._position
+
+    # As a dictionary: Keras's own __setattr__ would take the tensors for its variables.
+    for attributes in map(vars, self._modules):
+      for name, value in attributes.items():
+        if not _BOOKS.match(name) and has_variable(value):
+          yield attributes, name
+
+  def _take_over_randomness(self) -> list[_Draws]:
+    layers = [m for m in self._modules if isinstance(m, _SEEDED_LAYERS)]
+    draws = [_Draws(salt) for salt in range(1, len(layers) + 1)]
+    for layer, own in zip(layers, draws):
+      vars(layer)['_random_generator'] = own
+    return draws
+
+  def _freeze_batch_normalization(self) -> None:
+    kind = tf.keras.layers.BatchNormalization
+    layers = [m for m in self._modules if isinstance(m, kind)]
+    learning = [layer.name for layer in layers if layer.trainable]
+    for layer in layers:
+      vars(layer)['_get_training_value'] = lambda training=None: False
+    if learning:
+      warnings.warn(
+        f'BatchNormalization ({", ".join(learning)}): its moving mean and variance stay where they '
+        'start, in training and in evaluation, as clients share no batch statistics; only its scale'
+        ' and offset are trained. Take GroupNormalization or LayerNormalization instead; for a'
+        ' pretrained network set trainable=False on it.',
+        stacklevel=4,
+      )
+
+  def _find_regularizers(self) -> Iterator[tuple[Callable, int]]:
+    for layer in self._modules:
+      if getattr(layer, 'activity_regularizer', None) is not None:
+        raise ValueError(
+          f'the layer {layer.name!r} has an activity_regularizer, which clients cannot train with: '
+          'put it into the loss'
+        )
+      for loss in getattr(layer, '_callable_losses', ()):
+        inner = loss.args[0] if isinstance(loss, functools.partial) else None
+        if not isinstance(inner, functools.partial) or id(inner.args[0]) not in self._position:
+          raise ValueError(
+            f'the layer {layer.name!r} adds a loss of its own, which clients cannot train with: '
+            'put it into the loss'
+          )
+        if self._position[id(inner.args[0])] < len(self.initial_weights):  # Else a constant.
+          yield inner.func, self._position[id(inner.args[0])]
+
+  def _check_purity(self) -> None:
+    """Refuses what draws, reads or writes anything but weights, inputs and seed."""
+    x = self.model.inputs[0]
+    specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in self.initial_weights)
+    signature = (specs, tf.TensorSpec([None, *x.shape[1:]], x.dtype), tf.TensorSpec([2], tf.int32))
+
+    @tf.function(input_signature=signature, autograph=False)
+    def train(weights: Any, x: Any, seed: Any) -> tf.Tensor:
+      return self.forward(weights, x, True, seed)
+
+    where = (
+      f'the Keras model {self.model.name!r} is no pure function of its weights, input and seed'
+    )
+    hint = (
+      'leave such layers out (dropout inside RNN layers: put a Dropout layer before; augmentation: '
+      'do it to the data; moving statistics: GroupNormalization)'
+    )
+    try:
+      graph = train.get_concrete_function().graph
+    except AttributeError as error:
+      if 'assign' not in str(error):
+        raise
+      layers = re.findall(r"layer '(\w+)'|layer \"(\w+)\"", str(error)) or [('of it', '')]
+      name = ''.join(layers[0])
+      raise ValueError(f'{where}: the layer {name} changes its variables; {hint}') from None
+    if graph.variables:
+      names = ', '.join(v.name for v in graph.variables)
+      raise ValueError(f'{where}: it reads {names}; {hint}')
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    impure = sorted({f'{n.name} ({n.op})' for n in nodes if _IMPURE.match(n.op)})
+    if impure:
+      raise ValueError(f'{where}: {", ".join(impure[:3])}; {hint}')
+
+
+def _check_kind(model: tf.keras.Model) -> None:
+  if not model.built or not getattr(model, 'inputs', None):
+    raise ValueError(
+      f'the Keras model {model.name!r} does not know its input: make it with the functional API, or'
+      ' begin a Sequential model with tf.keras.Input(shape)'
+    )
+  if len(model.inputs) != 1 or len(model.outputs) != 1:
+    raise ValueError(
+      f'the Keras model {model.name!r} has {len(model.inputs)} inputs and {len(model.outputs)} '
+      'outputs: one of each is needed; concatenate them'
+    )
+
+
+def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
+  """Names of the trainable weights without Keras's counters of what was built before."""
+  automatic = set()
+  for module in [model, *model.submodules]:
+    plain = re.sub(r'_\d+$', '', module.name)
+    if plain.replace('_', '') == type(module).__name__.lower():
+      automatic.add(module.name)
+  canonical: dict[str, str] = {}  # Of the layers' own names, in the order of their variables.
+  names = []
+  for variable in model.trainable_variables:
+    layer, _, own = variable.name.partition(':')[0].rpartition('/')
+    if layer not in canonical:
+      parts = (re.sub(r'_\d+$', '', p) if p in automatic else p for p in layer.split('/'))
+      plain, number = '/'.join(parts), 0
+      while (name := f'{plain}_{number}' if number else plain) in canonical.values():
+        number += 1
+      canonical[layer] = name
+    names.append(f'{canonical[layer]}/{own}')
+  return tuple(names)

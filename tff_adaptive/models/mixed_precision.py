@@ -1,0 +1,68 @@
+"""Models that compute in 16 bits by weights that stay in 32 ("Mixed Precision Training", 2018)."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive import models
+
+DTYPES = ('bfloat16', 'float16')
+LOSS_SCALE = 1024.0  # Of float16, whose smallest normal number is 6e-5.
+
+
+def convert(model: models.Model, dtype: str) -> models.Model:
+  """The model with its predictions, and their gradient, computed in 16 bits.
+
+  At the border of `forward` weights and inputs of floating point are cast to 16 bits and
+  predictions back to the weights' own dtype. Losses, metrics, the penalty, gradients as the
+  client sees them, and all that is done with them keep that dtype. In float16 gradients are
+  computed 1024 times as large; a client in which they overflow counts as diverged.
+
+  Args:
+    model: The model; its `forward` must take weights of the dtype.
+    dtype: 'bfloat16' or 'float16'.
+
+  Returns:
+    A model with the same weights. TFF's own algorithms compute it in 32 bits as before.
+
+  Raises:
+    ValueError: If the dtype is another one.
+    TypeError: If the model is none of this project.
+  """
+  if dtype not in DTYPES:
+    raise ValueError(f'dtype is {dtype!r}; it must be one of {", ".join(DTYPES)}')
+  if not isinstance(model, models.Model):
+    raise TypeError(f'expected a tff_adaptive.models.Model, found {type(model).__name__}')
+  compute = tf.dtypes.as_dtype(dtype)
+  scale = LOSS_SCALE if dtype == 'float16' else 1.0
+  forward = model.forward
+
+  def forward_in_16_bits(weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> Any:
+    own = weights[0].dtype
+    narrow = tuple(tf.cast(_scale_gradient(w, 1 / scale), compute) for w in weights)
+    x = tf.nest.map_structure(lambda t: _narrow(t, compute), x)
+    predictions = forward(narrow, x, training, seed)
+    return tf.nest.map_structure(lambda p: _scale_gradient(tf.cast(p, own), scale), predictions)
+
+  converted = copy.copy(model)
+  converted.forward = forward_in_16_bits
+  return converted
+
+
+def _narrow(tensor: Any, compute: tf.DType) -> tf.Tensor:
+  tensor = tf.convert_to_tensor(tensor)
+  return tf.cast(tensor, compute) if tensor.dtype.is_floating else tensor
+
+
+def _scale_gradient(tensor: tf.Tensor, factor: float) -> tf.Tensor:
+  """The tensor itself, whose gradient is multiplied by the factor on its way back."""
+  if factor == 1:
+    return tensor
+
+  @tf.custom_gradient
+  def run(tensor: tf.Tensor) -> tuple[tf.Tensor, Callable[[Any], tf.Tensor]]:
+    return tf.identity(tensor), lambda d: tf.convert_to_tensor(d) * tf.cast(factor, tensor.dtype)
+
+  return run(tensor)

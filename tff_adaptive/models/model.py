@@ -1,0 +1,279 @@
+"""Models as pure functions of (weights, batch, seed)."""
+
+import collections
+import concurrent.futures as futures
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.devices import threads
+
+MetricFn: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor | None]]
+
+
+def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.Tensor:
+  """Inverted dropout whose mask is a pure function of the seed.
+
+  Args:
+    x: Activations, float, [B, ...], or [G, B, ...] when `seed` is [G, 2].
+    rate: Probability in [0, 1) that an activation is dropped.
+    seed: int32 [2] (or [G, 2]: one seed a client), or None for no dropout.
+    salt: Distinguishes the dropout layers of one model.
+
+  Returns:
+    A tensor like `x`; kept activations are scaled by 1 / (1 - rate).
+  """
+  if seed is None or rate == 0:
+    return x
+  if not 0 < rate < 1:
+    raise ValueError(f'dropout rate is {rate}; it must lie in [0, 1)')
+
+  shape = tf.shape(x)[seed.shape.rank - 1 :]
+
+  def uniform(seed: tf.Tensor) -> tf.Tensor:
+    salted = tf.stack([seed[0], seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
+    return tf.random.stateless_uniform(shape, salted, dtype=tf.float32)
+
+  u = with_seed(uniform, seed)
+  return tf.where(u >= rate, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros([], x.dtype))
+
+
+def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
+  """Draws with a seed, int32 [2], or with one seed a client, [G, 2]: stacked then, [G, ...].
+
+  Each client gets what it would get alone.
+  """
+  return draw(seed) if seed.shape.rank == 1 else tf.stack([draw(s) for s in tf.unstack(seed)])
+
+
+class Model(tff.learning.models.FunctionalModel):
+  """A functional TFF model that also takes a seed and per-example weights.
+
+  It runs in TFF's own algorithms too, but for two things: dropout draws from TensorFlow's stateful
+  generator there, and a `penalty` is left out, as TFF's loss is not given the weights. This
+  project's algorithms use `loss_and_metrics`, which is a pure function.
+  """
+
+  def __init__(
+    self,
+    *,
+    initial_weights: Sequence[np.ndarray],
+    forward: Callable[[Any, Any, bool, tf.Tensor | None], Any],
+    example_loss: Callable[[Any, Any], tf.Tensor],
+    x_spec: tf.TensorSpec,
+    y_spec: tf.TensorSpec,
+    metrics: Mapping[str, MetricFn] | None = None,
+    penalty: Callable[[Any], tf.Tensor] | None = None,
+    client_axis: bool = False,
+  ) -> None:
+    """Creates the model.
+
+    Args:
+      initial_weights: Trainable weights, float arrays of any shapes.
+      forward: `(weights, x, training, seed) -> predictions`. `weights` is a tuple of tensors,
+        `x` is [B, ...], `seed` an int32 [2] tensor or None.
+      example_loss: `(predictions, y) -> [B]`, one loss an example.
+      x_spec: Spec of a batch of features, leading dimension None.
+      y_spec: Spec of a batch of labels, leading dimension None.
+      metrics: name -> `(predictions, y) -> (numerator [B], denominator [B])`. The metric is
+        the sum of the first over the sum of the second (None: 1 an example); 'loss' is always
+        there.
+      penalty: Optional `weights -> scalar` (an L2 term, say), added to the training loss.
+      client_axis: Whether all of the above also take a leading axis of clients G: weights
+        [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
+
+    Raises:
+      ValueError: If a metric is called 'loss' or the specs have a fixed batch dimension.
+    """
+    metrics = dict(metrics or {})
+    if 'loss' in metrics:
+      raise ValueError("a metric is called 'loss'; that name is taken by the mean loss")
+    for name, spec in (('x_spec', x_spec), ('y_spec', y_spec)):
+      if spec.shape.rank is None or spec.shape.rank < 1 or spec.shape[0] is not None:
+        raise ValueError(f'{name} is {spec}; its leading (batch) dimension must be None')
+    self.forward = forward
+    self.example_loss = example_loss
+    self.penalty = penalty
+    self.metric_fns = metrics
+    self.metric_names = ('loss', *metrics)
+    self.client_axis = client_axis
+
+    @tf.function
+    def predict_on_batch(model_weights: Any, x: Any, training: bool) -> Any:
+      seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32) if training else None
+      return forward(tuple(model_weights[0]), x, training, seed)
+
+    def loss_fn(output: Any, label: Any, sample_weight: tf.Tensor | None = None) -> tf.Tensor:
+      shares = None
+      if sample_weight is not None:
+        shares = tf.math.divide_no_nan(sample_weight, tf.reduce_sum(sample_weight))
+      return self.batch_loss(_mean(example_loss(output, label), shares), label, shares)
+
+    @tf.function
+    def initialize_metrics() -> collections.OrderedDict:
+      return self.zero_metrics()
+
+    @tf.function
+    def update_metrics(
+      state: Any, labels: Any, batch_output: Any, sample_weight: tf.Tensor | None = None
+    ) -> collections.OrderedDict:
+      del sample_weight  # TFF's loops give none.
+      predictions = batch_output.predictions
+      losses = example_loss(predictions, labels)
+      pairs = {'loss': (losses, tf.ones_like(losses))}
+      pairs.update((name, fn(predictions, labels)) for name, fn in metrics.items())
+      return collections.OrderedDict(
+        (name, state[name] + tf.stack([_sum(numerator), _sum(denominator, numerator)]))
+        for name, (numerator, denominator) in pairs.items()
+      )
+
+    super().__init__(
+      initial_weights=(tuple(initial_weights), ()),
+      predict_on_batch_fn=predict_on_batch,
+      loss_fn=loss_fn,
+      metrics_fns=(initialize_metrics, update_metrics, tf.function(finalize_metrics)),
+      input_spec=collections.OrderedDict(x=x_spec, y=y_spec),
+    )
+
+  @property
+  def num_parameters(self) -> int:
+    """Number of trainable scalars."""
+    return int(sum(np.size(w) for w in self.initial_weights[0]))
+
+  def zero_metrics(self) -> collections.OrderedDict:
+    """Metric sums before the first batch: name -> float32 [2] of zeros."""
+    return collections.OrderedDict((n, tf.zeros([2])) for n in self.metric_names)
+
+  def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
+    """What is minimised on a batch, without the penalty: here the mean; for models to override.
+
+    Args:
+      mean_loss: The mean of the examples' losses, [], or [G] with a client axis.
+      y: Labels [B, ...], or [G, B, ...].
+      shares: As in `loss_and_metrics`.
+
+    Returns:
+      A tensor like `mean_loss`.
+    """
+    del y, shares
+    return mean_loss
+
+  def loss_and_metrics(
+    self,
+    weights: Sequence[tf.Tensor],
+    x: tf.Tensor,
+    y: tf.Tensor,
+    *,
+    shares: tf.Tensor | None = None,
+    training: bool = True,
+    seed: tf.Tensor | None = None,
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean loss of a batch and the means of its metrics.
+
+    Args:
+      weights: Trainable weights, a tuple of tensors.
+      x: Features [B, ...].
+      y: Labels [B, ...].
+      shares: Optional float32 [B], each example's share in the means: 1 / (examples that count),
+        and 0 for padding. None: all count the same.
+      training: Whether dropout is on.
+      seed: int32 [2], or None for no dropout.
+
+    Returns:
+      `(loss, means)`: the scalar `batch_loss` (with the penalty, if any), and float32 [2 M]: for
+      each of the M metrics its mean numerator and its mean denominator. With a client axis,
+      [G] and [G, 2 M].
+    """
+    predictions = self.forward(tuple(weights), x, training, seed if training else None)
+    losses = self.example_loss(predictions, y)
+    mean_loss = _mean(losses, shares)
+    means = [mean_loss, tf.ones_like(mean_loss)]
+    for fn in self.metric_fns.values():
+      numerator, denominator = fn(predictions, y)
+      means.append(_mean(numerator, shares))
+      means.append(tf.ones_like(mean_loss) if denominator is None else _mean(denominator, shares))
+    means = tf.stack([tf.cast(m, tf.float32) for m in means], axis=-1)
+    loss = self.batch_loss(mean_loss, y, shares)
+    if self.penalty is not None and training:
+      loss += self.penalty(tuple(weights))
+    return loss, means
+
+  def unpack_metrics(self, sums: tf.Tensor) -> collections.OrderedDict:
+    """Sums in the order of `loss_and_metrics`, [2 M], as name -> [2]."""
+    pairs = tf.reshape(sums, [len(self.metric_names), 2])
+    return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs)))
+
+
+def _sum(values: tf.Tensor | None, like: tf.Tensor | None = None) -> tf.Tensor:
+  values = tf.ones_like(like) if values is None else values
+  return tf.reduce_sum(tf.cast(values, tf.float32))
+
+
+def _mean(values: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
+  values = tf.cast(values, tf.float32) if values.dtype.is_integer else values
+  if shares is None:
+    return tf.reduce_mean(values, axis=-1)
+  return tf.reduce_sum(values * tf.cast(shares, values.dtype), axis=-1)
+
+
+def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
+  """Metric sums (name -> [2]) to metric values (name -> scalar); 0 where nothing was counted."""
+  return collections.OrderedDict(
+    (name, tf.math.divide_no_nan(pair[0], pair[1])) for name, pair in sums.items()
+  )
+
+
+def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
+  """Top-1 accuracy of class scores [..., C] against integer labels [...]."""
+  classes = tf.argmax(predictions, -1, output_type=tf.int32)
+  hit = tf.cast(tf.equal(classes, tf.cast(y, tf.int32)), tf.float32)
+  return hit, None
+
+
+def sparse_cross_entropy(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+  """Softmax cross-entropy of logits [..., C] against integer labels [...], an example each."""
+  return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
+
+
+def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any], dict[str, float]]:
+  """Builds centralised evaluation on whole arrays.
+
+  Args:
+    model: The model.
+    batch_size: Examples evaluated at once.
+
+  Returns:
+    `(weights, data) -> {metric: float}`; `weights` the trainable weights (tensors or arrays),
+    `data` an `OrderedDict(x, y)` of arrays with equal leading dimension, cast to the model's types.
+  """
+
+  weight_specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
+
+  @tf.function(input_signature=(weight_specs, *model.input_spec.values()), autograph=False)
+  def batch_sums(weights: Any, x: tf.Tensor, y: tf.Tensor) -> collections.OrderedDict:
+    _, means = model.loss_and_metrics(weights, x, y, training=False)
+    return model.unpack_metrics(means * tf.cast(tf.shape(y)[0], tf.float32))
+
+  def evaluate(weights: Any, data: Any) -> dict[str, float]:
+    weights = tuple(tf.convert_to_tensor(w) for w in weights)
+    n = len(data['y'])
+    if n == 0:
+      raise ValueError('the evaluation data are empty: at least one example is needed')
+
+    def sums_from(start: int) -> dict[str, np.ndarray]:
+      batch = (
+        tf.cast(data[name][start : start + batch_size], spec.dtype)
+        for name, spec in model.input_spec.items()
+      )
+      return {k: np.asarray(v, np.float64) for k, v in batch_sums(weights, *batch).items()}
+
+    # Side by side, as an operation may have one thread only; added in order, for equal bits.
+    with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
+      batches = list(pool.map(sums_from, range(0, n, batch_size)))
+    total = {k: sum((sums[k] for sums in batches), np.zeros(2)) for k in batches[0]}
+    return {k: float(v[0] / v[1]) if v[1] else 0.0 for k, v in total.items()}
+
+  return evaluate

@@ -1,0 +1,297 @@
+"""The server optimizers of Algorithm 2, as `tff.learning.optimizers.Optimizer`.
+
+Algorithm 2 of "Adaptive Federated Optimization" (Reddi et al., ICLR 2021,
+https://arxiv.org/abs/2003.00295), each operation per coordinate, Delta_t the weighted mean of the
+clients' x_i - x_t, x the model, eta the server's learning rate:
+
+    m_t = beta1 m_{t-1} + (1 - beta1) Delta_t                         m_{-1} = 0
+    Adagrad: v_t = v_{t-1} + Delta_t^2                                v_{-1} = tau^2
+    Adam:    v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2
+    Yogi:    v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2)
+    x_{t+1} = x_t + eta m_t / (sqrt(v_t) + tau)
+
+(Some slides of the paper print sqrt(v_t + tau); the paper and its experiments add tau outside.)
+
+As everywhere in TFF, an optimizer is handed a *gradient*, which for a server is -Delta_t.
+
+What all of them share (more in `tff_adaptive.optimizers.base`):
+
+- Weights are any structure that `tf.nest` knows, of floating-point tensors.
+- The state is an `OrderedDict` of the hyperparameters, `step`, and of m and v. A momentum given
+  as the number 0 is left out of it: no m is kept, and `beta1` is no hyperparameter.
+- `set_hparams` with another tau does not touch v, which was begun with the first one.
+- `learning_rate` may be a function of the round, such as a schedule of `tff_adaptive.schedules`:
+  the result is then `tff.learning.optimizers.schedule_learning_rate` of the optimizer.
+"""
+
+import numbers
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive import registry, schedules
+from tff_adaptive._utils import validation
+from tff_adaptive.optimizers import base
+
+Number: TypeAlias = float | tf.Tensor
+Rate: TypeAlias = Number | Callable[[Any], Number]
+
+# (v_{t-1}, Delta_t^2, beta2) -> v_t.
+NextV: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor | None], tf.Tensor]
+
+_RATE = tff.learning.optimizers.LEARNING_RATE_KEY
+_SGDM, _ADAGRAD, _ADAM, _YOGI = map(registry.server_optimizer, ('sgdm', 'adagrad', 'adam', 'yogi'))
+_ADAGRAD_DEFAULTS, _ADAM_DEFAULTS, _YOGI_DEFAULTS = (
+  entry.values({}) for entry in (_ADAGRAD, _ADAM, _YOGI)
+)
+
+
+def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.optimizers.Optimizer:
+  """SGD with momentum: m_t = momentum m_{t-1} + Delta_t, x_{t+1} = x_t + eta m_t.
+
+  With rate 1 and no momentum it is FedAvg's server, with momentum 0.9 FedAvgM's (Hsu et al. 2019,
+  https://arxiv.org/abs/1909.06335). The same algorithm as `tff.learning.optimizers.build_sgdm`,
+  which however takes no float64 or 16-bit weights with a momentum.
+
+  Args:
+    learning_rate: eta, a scalar >= 0, or a function of the round.
+    momentum: A scalar in [0, 1).
+
+  Returns:
+    The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
+
+  Raises:
+    TypeError: If an argument is no number.
+    ValueError: If an argument is out of its range.
+  """
+  (checked,) = (h.checked(momentum) for h in _SGDM.hyperparameters)
+  return _build(_Momentum, learning_rate, {'momentum': checked})
+
+
+def build_adagrad(
+  learning_rate: Rate,
+  *,
+  beta1: Number = _ADAGRAD_DEFAULTS['beta1'],
+  tau: Number = _ADAGRAD_DEFAULTS['tau'],
+  initial_v: Number | None = None,
+) -> tff.learning.optimizers.Optimizer:
+  """FedAdagrad's server optimizer: v_t = v_{t-1} + Delta_t^2.
+
+  Equal to `tff.learning.optimizers.build_adagrad(eta, initial_preconditioner_value, epsilon=0)`
+  for `initial_v` of the same value and a tau too small to matter next to its root. With another
+  epsilon TFF's divides by sqrt(v + epsilon), which this one cannot.
+
+  Args:
+    learning_rate: eta, a scalar >= 0, or a function of the round.
+    beta1: Decay of m, a scalar in [0, 1); the paper's FedAdagrad has 0.
+    tau: Degree of adaptivity, a scalar > 0: the smaller, the more the steps adapt.
+    initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
+
+  Returns:
+    The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `tau`.
+
+  Raises:
+    TypeError: If an argument is no number.
+    ValueError: If an argument is out of its range.
+  """
+  return _build_adaptive(
+    _ADAGRAD, _adagrad_v, learning_rate, beta1=beta1, tau=tau, initial_v=initial_v
+  )
+
+
+def build_adam(
+  learning_rate: Rate,
+  *,
+  beta1: Number = _ADAM_DEFAULTS['beta1'],
+  beta2: Number = _ADAM_DEFAULTS['beta2'],
+  tau: Number = _ADAM_DEFAULTS['tau'],
+  bias_correction: bool = _ADAM_DEFAULTS['bias_correction'],
+  initial_v: Number | None = None,
+) -> tff.learning.optimizers.Optimizer:
+  """FedAdam's server optimizer: v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2.
+
+  The paper's first version has no momentum: `beta1=0`. The authors' published experiment code is
+  `beta2=0.999, bias_correction=True, initial_v=0`; with these it is the same algorithm as
+  `tff.learning.optimizers.build_adam(eta, beta1, beta2, epsilon=tau)`.
+
+  Args:
+    learning_rate: eta, a scalar >= 0, or a function of the round.
+    beta1: Decay of m, a scalar in [0, 1).
+    beta2: Decay of v, a scalar in [0, 1).
+    tau: Degree of adaptivity, a scalar > 0: the smaller, the more the steps adapt.
+    bias_correction: Whether eta is multiplied by sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in
+      round t = 0, 1, ... (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, section 2, where
+      tau is not rescaled). Algorithm 2 has none.
+    initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
+
+  Returns:
+    The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
+
+  Raises:
+    TypeError: If an argument is no number.
+    ValueError: If an argument is out of its range.
+  """
+  return _build_adaptive(
+    _ADAM,
+    _adam_v,
+    learning_rate,
+    beta1=beta1,
+    beta2=beta2,
+    tau=tau,
+    bias_correction=bias_correction,
+    initial_v=initial_v,
+  )
+
+
+def build_yogi(
+  learning_rate: Rate,
+  *,
+  beta1: Number = _YOGI_DEFAULTS['beta1'],
+  beta2: Number = _YOGI_DEFAULTS['beta2'],
+  tau: Number = _YOGI_DEFAULTS['tau'],
+  bias_correction: bool = _YOGI_DEFAULTS['bias_correction'],
+  initial_v: Number | None = None,
+) -> tff.learning.optimizers.Optimizer:
+  """FedYogi's server optimizer: v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2).
+
+  The paper's first version has no momentum: `beta1=0`. With `bias_correction=True` it is the same
+  algorithm as `tff.learning.optimizers.build_yogi(eta, beta1, beta2, epsilon=tau,
+  initial_preconditioner_value=initial_v)`, whose defaults are `beta2=0.999, initial_v=1e-6`.
+
+  Args:
+    learning_rate: eta, a scalar >= 0, or a function of the round.
+    beta1: Decay of m, a scalar in [0, 1).
+    beta2: Decay of v, a scalar in [0, 1).
+    tau: Degree of adaptivity, a scalar > 0: the smaller, the more the steps adapt.
+    bias_correction: As for `build_adam`.
+    initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
+
+  Returns:
+    The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
+
+  Raises:
+    TypeError: If an argument is no number.
+    ValueError: If an argument is out of its range.
+  """
+  return _build_adaptive(
+    _YOGI,
+    _yogi_v,
+    learning_rate,
+    beta1=beta1,
+    beta2=beta2,
+    tau=tau,
+    bias_correction=bias_correction,
+    initial_v=initial_v,
+  )
+
+
+class _Momentum(base.PerCoordinate):
+  """See `build_sgdm`; m here is that of the gradient, hence of the opposite sign."""
+
+  def __init__(self, hparams: dict[str, Any]) -> None:
+    super().__init__(hparams, {'m': 0.0} if 'momentum' in hparams else {})
+
+  def step(
+    self,
+    weight: tf.Tensor,
+    gradient: tf.Tensor,
+    slots: dict[str, tf.Tensor],
+    hparams: dict[str, tf.Tensor],
+    count: tf.Tensor,
+  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    m = gradient
+    if slots:
+      m = hparams['momentum'] * slots['m'] + gradient
+      slots = {'m': m}
+    return weight - hparams[_RATE] * m, slots
+
+
+class _Adaptive(base.PerCoordinate):
+  """The part of Algorithm 2 that the three methods share; they differ in v alone."""
+
+  def __init__(
+    self, hparams: dict[str, Any], next_v: NextV, initial_v: Number, bias_correction: bool
+  ) -> None:
+    slots = {'m': 0.0, 'v': initial_v} if 'beta1' in hparams else {'v': initial_v}
+    super().__init__(hparams, slots)
+    self._next_v = next_v
+    self._bias_correction = bias_correction
+
+  def step(
+    self,
+    weight: tf.Tensor,
+    gradient: tf.Tensor,
+    slots: dict[str, tf.Tensor],
+    hparams: dict[str, tf.Tensor],
+    count: tf.Tensor,
+  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    eta, beta1, beta2 = hparams[_RATE], hparams.get('beta1'), hparams.get('beta2')
+    delta = -gradient
+    m = delta
+    if beta1 is not None:
+      m = beta1 * slots['m'] + (1 - beta1) * delta
+      slots['m'] = m
+    v = self._next_v(slots['v'], tf.square(delta), beta2)
+    slots['v'] = v
+    if self._bias_correction:
+      eta *= tf.sqrt(1 - beta2**count)
+      if beta1 is not None:
+        eta /= 1 - beta1**count
+    return weight + eta * m / (tf.sqrt(v) + hparams['tau']), slots
+
+
+def _adagrad_v(v: tf.Tensor, delta_squared: tf.Tensor, beta2: tf.Tensor | None) -> tf.Tensor:
+  del beta2  # Adagrad forgets nothing.
+  return v + delta_squared
+
+
+def _adam_v(v: tf.Tensor, delta_squared: tf.Tensor, beta2: tf.Tensor) -> tf.Tensor:
+  return beta2 * v + (1 - beta2) * delta_squared
+
+
+def _yogi_v(v: tf.Tensor, delta_squared: tf.Tensor, beta2: tf.Tensor) -> tf.Tensor:
+  return v - (1 - beta2) * delta_squared * tf.sign(v - delta_squared)
+
+
+_RATE_HINT = 'give a rate such as 0.1, or 0 to keep the model as it is'
+
+
+def _build_adaptive(
+  entry: registry.ServerOptimizer,
+  next_v: NextV,
+  learning_rate: Rate,
+  *,
+  initial_v: Number | None,
+  bias_correction: bool = False,
+  **hparams: Any,
+) -> tff.learning.optimizers.Optimizer:
+  """Checks the arguments of an adaptive method as its entry says, and builds it."""
+  check = {h.name: h.checked for h in entry.hyperparameters}
+  hparams = {name: check[name](value) for name, value in hparams.items()}
+  if initial_v is None:
+    initial_v = hparams['tau'] * hparams['tau']
+  else:
+    initial_v = check['initial_v'](initial_v)
+  return _build(_Adaptive, learning_rate, hparams, next_v, initial_v, bias_correction)
+
+
+def _build(
+  kind: Callable[..., base.PerCoordinate], learning_rate: Rate, hparams: dict[str, Any], *args: Any
+) -> tff.learning.optimizers.Optimizer:
+  """Builds an optimizer, scheduled where the learning rate is a function of the round."""
+  schedule = None
+  if callable(learning_rate):
+    schedule, learning_rate = learning_rate, 0.0
+  learning_rate = validation.at_least_zero('learning_rate', learning_rate, _RATE_HINT)
+  hparams = {_RATE: learning_rate, **hparams}
+  for name, value in list(hparams.items()):
+    if isinstance(value, numbers.Real):
+      hparams[name] = float(value)  # An int would make TFF keep an integer.
+      if name in ('beta1', 'momentum') and value == 0:
+        del hparams[name]
+  optimizer = kind(hparams, *args)
+  if schedule is None:
+    return optimizer
+  return tff.learning.optimizers.schedule_learning_rate(optimizer, schedules.in_graph(schedule))

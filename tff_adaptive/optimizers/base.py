@@ -1,0 +1,140 @@
+"""From a formula for one weight tensor to a `tff.learning.optimizers.Optimizer`.
+
+The weights may be any structure that `tf.nest` knows, of floating-point tensors. For 16-bit
+weights the state is kept and the step computed in float32: with 8 bits of precision a moving
+average would lose most of what is added to it. A gradient that is None leaves its weight and
+its part of the state as they are.
+
+The state is an `OrderedDict`: the hyperparameters first, then `step` (int32, the number of steps
+done), then the slots: what the formula carries along, each in the structure of the weights.
+"""
+
+import collections
+import numbers
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+State: TypeAlias = collections.OrderedDict[str, Any]
+
+_STEP = 'step'
+
+
+class PerCoordinate(tff.learning.optimizers.Optimizer):
+  """An optimizer that treats each weight tensor alike; a subclass says how one is treated.
+
+  Args:
+    hparams: Name to value of each hyperparameter: numbers or scalar tensors.
+    slots: Name to first value of each structure, like the weights, that the state carries.
+  """
+
+  def __init__(self, hparams: dict[str, Any], slots: dict[str, Any]) -> None:
+    self._hparams = collections.OrderedDict(hparams)
+    self._slots = slots
+
+  def step(
+    self,
+    weight: tf.Tensor,
+    gradient: tf.Tensor,
+    slots: dict[str, tf.Tensor],
+    hparams: dict[str, tf.Tensor],
+    count: tf.Tensor,
+  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """Returns the new weight and slots of one tensor.
+
+    Args:
+      weight: x_t, a tensor of float32 or float64.
+      gradient: -Delta_t, a tensor of the same shape and dtype.
+      slots: Dict of the same kind of tensors.
+      hparams: Dict of scalar tensors of the same dtype.
+      count: t + 1, a scalar tensor of the same dtype.
+
+    Returns:
+      x_{t+1} and the new slots.
+    """
+    raise NotImplementedError
+
+  def initialize(self, specs: Any) -> State:
+    for spec in tf.nest.flatten(specs):
+      _computed_in(spec.dtype)  # Raises where the weights are not floating-point.
+    state = collections.OrderedDict(self._hparams)
+    state[_STEP] = tf.constant(0, tf.int32)
+    for name, first in self._slots.items():
+      state[name] = tf.nest.map_structure(
+        lambda spec, first=first: tf.fill(spec.shape, _scalar(first, _computed_in(spec.dtype))),
+        specs,
+      )
+    return state
+
+  def next(self, state: State, weights: Any, gradients: Any) -> tuple[State, Any]:
+    gradients = tff.learning.optimizers.handle_indexed_slices_gradients(gradients)
+    tff.learning.optimizers.check_weights_gradients_match(weights, gradients)
+    for name in self._slots:
+      _check_slot(name, state[name], weights)
+    count = state[_STEP] + 1
+
+    flat_slots = {name: tf.nest.flatten(state[name]) for name in self._slots}
+    flat_weights = tf.nest.flatten(weights)
+    for i, (weight, gradient) in enumerate(zip(flat_weights, tf.nest.flatten(gradients))):
+      if gradient is None:
+        continue
+      dtype = _computed_in(weight.dtype)
+      new_weight, new_slots = self.step(
+        tf.cast(weight, dtype),
+        tf.cast(gradient, dtype),
+        {name: flat[i] for name, flat in flat_slots.items()},
+        {name: _scalar(state[name], dtype) for name in self._hparams},
+        tf.cast(count, dtype),
+      )
+      flat_weights[i] = tf.cast(new_weight, weight.dtype)
+      for name, value in new_slots.items():
+        flat_slots[name][i] = value
+
+    new_state = collections.OrderedDict(state)
+    new_state[_STEP] = count
+    for name, flat in flat_slots.items():
+      new_state[name] = tf.nest.pack_sequence_as(state[name], flat)
+    return new_state, tf.nest.pack_sequence_as(weights, flat_weights)
+
+  def get_hparams(self, state: State) -> State:
+    return collections.OrderedDict((name, state[name]) for name in self._hparams)
+
+  def set_hparams(self, state: State, hparams: Mapping[str, Any]) -> State:
+    strangers = [name for name in hparams if name not in self._hparams]
+    if strangers:
+      raise KeyError(f'no hyperparameter {strangers[0]!r}: there are {", ".join(self._hparams)}.')
+    return collections.OrderedDict(state, **hparams)
+
+
+def _scalar(value: Any, dtype: tf.DType) -> tf.Tensor:
+  """Returns a number or scalar tensor as a tensor; a float is rounded to `dtype` only."""
+  if isinstance(value, numbers.Real):
+    return tf.constant(float(value), dtype)
+  return tf.cast(value, dtype)
+
+
+def _computed_in(dtype: Any) -> tf.DType:
+  """Returns the dtype in which the state of a weight is kept and its step computed."""
+  dtype = tf.as_dtype(dtype)
+  if not dtype.is_floating:
+    raise TypeError(f'weights must be floating-point tensors, found {dtype.name}: cast them.')
+  return tf.float32 if dtype.size < 4 else dtype
+
+
+def _check_slot(name: str, slot: Any, weights: Any) -> None:
+  """Checks that a slot of the state belongs to the weights."""
+
+  def matches(leaf: tf.Tensor, weight: tf.Tensor) -> bool:
+    return leaf.shape.is_compatible_with(weight.shape) and leaf.dtype == _computed_in(weight.dtype)
+
+  try:
+    ok = all(tf.nest.flatten(tf.nest.map_structure(matches, slot, weights)))
+  except (TypeError, ValueError):
+    ok = False
+  if not ok:
+    raise ValueError(
+      f"the state's {name} and the weights differ in structure, shape or dtype: initialize the "
+      'optimizer with the specs of these weights.'
+    )

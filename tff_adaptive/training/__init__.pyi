@@ -1,0 +1,48 @@
+from .callbacks import (
+  Callback as Callback,
+)
+from .callbacks import (
+  RunInfo as RunInfo,
+)
+from .config import (
+  TrainingConfig as TrainingConfig,
+)
+from .errors import (
+  NonFiniteWeightsError as NonFiniteWeightsError,
+)
+from .errors import (
+  ResumeError as ResumeError,
+)
+from .errors import (
+  SaveError as SaveError,
+)
+from .errors import (
+  StateError as StateError,
+)
+from .initial_weights import (
+  initial_weights_from as initial_weights_from,
+)
+from .loop import (
+  TrainingResult as TrainingResult,
+)
+from .loop import (
+  train as train,
+)
+from .protocols import (
+  ClientData as ClientData,
+)
+from .protocols import (
+  Process as Process,
+)
+from .ray_callback import (
+  RayCallback as RayCallback,
+)
+from .saved_run import (
+  SavedRun as SavedRun,
+)
+from .saved_run import (
+  load_run as load_run,
+)
+from .state_store import (
+  ClientStateStore as ClientStateStore,
+)

@@ -1,0 +1,44 @@
+"""What can go wrong with a run: its errors, each one line for people."""
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+_HINTS = {
+  errno.ENOSPC: 'the disk is full; free some space, and the run can be resumed',
+  errno.EDQUOT: 'the disk quota is used up; free some space, and the run can be resumed',
+  errno.ENOENT: 'the file or its folder was removed or renamed while the run was going on',
+}
+
+
+class StateError(ValueError):
+  """A state file that cannot be used, or a state that does not belong in it."""
+
+
+class SaveError(StateError):
+  """A run's file that can no longer be written; what was saved before is kept."""
+
+
+class ResumeError(ValueError):
+  """A run that cannot be resumed as asked."""
+
+
+class NonFiniteWeightsError(ArithmeticError):
+  """The global model has weights that are not finite; no checkpoint holds them."""
+
+
+@contextlib.contextmanager
+def saving(path: str) -> Iterator[None]:
+  """A context in which a file of the run is written: its OSErrors become `SaveError`s.
+
+  Args:
+    path: The file or folder, for the message.
+
+  Raises:
+    SaveError: If the system refuses to write.
+  """
+  try:
+    yield
+  except OSError as error:
+    reason = _HINTS.get(error.errno or 0, error.strerror or str(error))
+    raise SaveError(f'{path} cannot be written: {reason}.') from error

@@ -1,0 +1,241 @@
+"""The round loop: sample, train, evaluate, checkpoint, resume."""
+
+import contextlib
+import dataclasses
+import os
+import resource
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tff_adaptive.reports import figures
+from tff_adaptive.reports import summary as summary_lib
+from tff_adaptive.training import callbacks as callbacks_lib
+from tff_adaptive.training import cohorts, protocols, rounds, run_files, signals, tensorboard_log
+from tff_adaptive.training import progress as progress_lib
+from tff_adaptive.training.config import TrainingConfig
+from tff_adaptive.training.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
+
+__all__ = [
+  'NonFiniteWeightsError',
+  'ResumeError',
+  'SaveError',
+  'TrainingConfig',
+  'TrainingResult',
+  'train',
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingResult:
+  """What `train` gives back, next to the files.
+
+  Attributes:
+    state: The server state after `round_number` rounds.
+    round_number: Rounds finished.
+    is_complete: Whether these are all rounds; False after Ctrl-C or SIGTERM.
+    summary: The content of summary.json.
+  """
+
+  state: Any
+  round_number: int
+  is_complete: bool
+  summary: Mapping[str, Any]
+
+
+def train(
+  process: protocols.Process,
+  clients: protocols.ClientData,
+  evaluate_fn: protocols.EvaluateFn,
+  config: TrainingConfig,
+  *,
+  output_dir: str | None = None,
+  run_id: str = '',
+  callbacks: Sequence[callbacks_lib.Callback] = (),
+  stop: signals.StopGuard | None = None,
+  test_fn: protocols.EvaluateFn | None = None,
+  show_progress: bool = True,
+  resume_from: run_files.ResumeFrom = 'latest',
+) -> TrainingResult:
+  """Trains to the end, resuming from the last checkpoint in `output_dir` if there is one.
+
+  Two runs with the same arguments give the same rows but for the columns `seconds_*`, and
+  so does a run that was interrupted, at any instant, and resumed.
+
+  Args:
+    process: A `tff.learning.templates.LearningProcess`, or a stateful process:
+      `next(server_state, client_states, cohort) -> (server_state, client_states, metrics)`
+      with `initial_client_state`, one client's state before its first round. Server states
+      have `global_model_weights`, stateful ones `inference_weights` too.
+    clients: Has `client_ids` (sorted list of str) and `load(client_id)`, which gives
+      `OrderedDict(x=array[n, ...], y=array[n, ...])`.
+    evaluate_fn: Trainable weights (a sequence of tensors) -> metric name -> float.
+    config: How to train.
+    output_dir: The run's folder: metrics.csv, tensorboard/, checkpoints/, curves.png and
+      summary.json go there. None writes nothing.
+    run_id: Stands in the checkpoint; a checkpoint with another one is refused.
+    callbacks: Are called as the run goes on, in this order.
+    stop: Whether to end early; by default SIGINT and SIGTERM say so.
+    test_fn: Like `evaluate_fn`, on data that nothing is chosen by; used once, at the end, for
+      `test` in the summary.
+    show_progress: Whether to write progress to the standard error.
+    resume_from: 'latest' or 'previous': the checkpoint to resume from. The previous one helps if
+      the latest is damaged; what came after it is dropped.
+
+  Returns:
+    A `TrainingResult`.
+
+  Raises:
+    NonFiniteWeightsError: If the model diverged; the last checkpoint stays.
+    ResumeError: If the run is past `config.rounds`, or its rows or its checkpoint were lost.
+    SaveError: If a file of the run can no longer be written; what was saved before stays.
+    StateError: If the checkpoint is damaged, in use or of another run.
+    ValueError: If there are fewer clients than `config.clients_per_round`, or the process was built
+      without `batching`.
+  """
+  rounds.check_takes_arrays(process)
+  with contextlib.ExitStack() as stack:
+    if stop is None:
+      stop = stack.enter_context(signals.StopGuard())
+    client_state = ()
+    if isinstance(process, protocols.StatefulProcess):
+      client_state = process.initial_client_state
+    files = run_files.RunFiles(
+      config, output_dir, run_id, process.initialize(), client_state, resume_from
+    )
+    stack.callback(files.close)
+    loader = cohorts.CohortLoader(
+      clients,
+      seed=config.seed,
+      cohort_size=config.clients_per_round,
+      last_round=config.rounds,
+      max_examples=config.max_examples_per_client,
+    )
+    stack.callback(loader.close)
+    audience, say = list(callbacks), _warn
+    if output_dir is not None:
+      audience.append(tensorboard_log.EventLog(os.path.join(output_dir, 'tensorboard')))
+    if show_progress:
+      progress = progress_lib.Progress(metric=config.metric)
+      say = stop.announce = progress.message
+      stop.on_abort.append(progress.close)  # A terminal's cursor is shown again.
+      audience.append(progress)
+    trainer = rounds.Trainer(process, loader, files.store, config.cost_model, say)
+    run = _Run(trainer, files, evaluate_fn, config, audience)
+    run.begin(stack, say)
+    result = run.to_the_end(stop, test_fn)
+  return result
+
+
+class _Run:
+  """The state of one call of `train`."""
+
+  def __init__(
+    self,
+    trainer: rounds.Trainer,
+    files: run_files.RunFiles,
+    evaluate_fn: protocols.EvaluateFn,
+    config: TrainingConfig,
+    callbacks: Sequence[callbacks_lib.Callback],
+  ):
+    self._trainer, self._files, self._evaluate_fn = trainer, files, evaluate_fn
+    self._config, self._callbacks = config, callbacks
+
+  def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
+    """Lets the callbacks begin; the stack closes them."""
+    done = self._files.round_number
+    first = done + 1 if self._files.log.columns else 0
+    info = callbacks_lib.RunInfo(self._files.output_dir, first, self._config.rounds, say)
+    for callback in self._callbacks:
+      stack.callback(callback.close)
+      callback.begin(info)
+    for line in self._files.notes:
+      say(line)
+
+  def to_the_end(
+    self, stop: signals.StopGuard, test_fn: protocols.EvaluateFn | None
+  ) -> TrainingResult:
+    files, config = self._files, self._config
+    self._save()  # Round 0 too: rows without a checkpoint are rows that lost it.
+    if not files.log.columns:
+      row = {'round': 0, **self._evaluation(files.state)}
+      files.log.append(row)
+      self._report(row)
+    while files.round_number < config.rounds and not stop.requested:
+      try:
+        finished = self._train_round(files.round_number + 1)
+      except NonFiniteWeightsError as error:
+        raise NonFiniteWeightsError(
+          f'{error}; the checkpoint of round {files.saved_round} is kept.'
+          if files.saved_round >= 0
+          else f'{error}; there is no checkpoint.'
+        ) from None
+      except Exception:
+        self._save()  # Of the last whole round.
+        if stop.exit_code:  # A signal may have ended TFF's worker too.
+          break
+        raise
+      if finished.client_states is not None:
+        files.store.put(finished.client_ids, finished.client_states, files.round_number + 1)
+      files.state, files.round_number = finished.server_state, files.round_number + 1
+      self._report(finished.row)
+      if files.round_number % config.rounds_per_checkpoint == 0:
+        self._save()
+    self._save()
+    result = self._summarize(test_fn)
+    for callback in self._callbacks:
+      callback.end(result)
+    return result
+
+  def _train_round(self, number: int) -> rounds.Round:
+    """Returns a round whose row is recorded; the rest of it is not taken over yet."""
+    for callback in self._callbacks:
+      callback.round_begin(number)
+    finished = self._trainer.run(number, self._files.state)
+    row = finished.row
+    for callback in self._callbacks:
+      row.update(callback.columns())
+    if number % self._config.rounds_per_evaluation == 0 or number == self._config.rounds:
+      row.update(self._evaluation(finished.server_state))
+    self._files.log.append(row)
+    return finished
+
+  def _evaluation(self, state: Any) -> dict[str, float]:
+    began = time.perf_counter()
+    result = rounds.evaluated('validation', 'inference', self._evaluate_fn, state)
+    result['seconds_evaluation'] = time.perf_counter() - began
+    return result
+
+  def _report(self, row: Mapping[str, Any]) -> None:
+    try:
+      for callback in self._callbacks:
+        callback.round_end(row)
+    except Exception:
+      self._save()  # Whatever cannot be shown is no reason to lose the round.
+      raise
+
+  def _save(self) -> None:
+    if self._files.save():
+      for callback in self._callbacks:
+        callback.checkpoint(self._files.round_number)
+
+  def _summarize(self, test_fn: protocols.EvaluateFn | None) -> TrainingResult:
+    files = self._files
+    rows = files.log.rows()
+    is_complete = files.round_number >= self._config.rounds
+    summary = summary_lib.summarize(rows, is_complete)
+    # Of this process since it began: kilobytes, on Linux.
+    summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if test_fn is not None and is_complete:
+      summary['test'] = rounds.evaluated('test', 'test_inference', test_fn, files.state)
+    if files.output_dir is not None:
+      files.write_summary(summary)
+      path = os.path.join(files.output_dir, run_files.CURVES)
+      with saving(path):
+        figures.draw_run(path, rows)
+    return TrainingResult(files.state, files.round_number, is_complete, summary)
+
+
+def _warn(line: str) -> None:
+  warnings.warn(line, stacklevel=2)

@@ -1,0 +1,120 @@
+"""How a run shows where it is: a live line on a terminal, plain lines elsewhere."""
+
+import collections
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import rich.console
+import rich.progress
+import rich.table
+
+from tff_adaptive.training import callbacks
+
+_SECONDS_BETWEEN_LINES = 10.0
+_ROUNDS_OF_RATE = 50  # The speed shown is that of the last so many rounds.
+_WIDE = 110  # Columns of a terminal that has room for a bar and whole words.
+_SHORT = {'accuracy': 'acc', 'validation': 'val', ' rounds/s': '/s'}
+
+
+class Progress(callbacks.Callback):
+  """Shows round, loss, the task's metric, rounds a second and the time left."""
+
+  def __init__(self, *, metric: str = 'accuracy', stream: TextIO | None = None):
+    """Shows nothing yet.
+
+    Args:
+      metric: The metric to show next to the loss.
+      stream: Where to; the standard error by default.
+    """
+    self._stream = stream or sys.stderr
+    self._metric = metric
+    self._rounds, self._start = 0, 0
+    self._times: collections.deque[float] = collections.deque(maxlen=_ROUNDS_OF_RATE + 1)
+    self._last_line = -math.inf
+    self._validation = ''
+    self._bar: rich.progress.Progress | None = None
+    self._words: Mapping[str, str] = {}
+
+  def begin(self, run: callbacks.RunInfo) -> None:
+    """Starts to show the run's rounds."""
+    self._rounds, self._start = run.rounds, max(0, run.first_round - 1)
+    if self._stream.isatty():
+      self._begin_bar()
+    if self._start:
+      self.message(f'Resumed after round {self._start}.')
+
+  def _begin_bar(self) -> None:
+    console = rich.console.Console(file=self._stream)
+    is_wide = console.width >= _WIDE
+    self._words = {} if is_wide else _SHORT
+    rounds = self._rounds
+    whole = rich.table.Column(no_wrap=True, min_width=len(f'round {rounds}/{rounds}'))
+    self._bar = rich.progress.Progress(
+      rich.progress.TextColumn('round {task.completed}/{task.total}', table_column=whole),
+      *([rich.progress.BarColumn(bar_width=12)] if is_wide else []),
+      rich.progress.TextColumn('{task.fields[text]}'),
+      console=console,
+    )
+    self._bar.start()
+    self._task = self._bar.add_task('', total=rounds, completed=self._start, text='')
+
+  def round_end(self, row: Mapping[str, Any]) -> None:
+    """Shows a finished round, given its row of metrics."""
+    round_number = int(row['round'])
+    text = self._text(row, round_number)
+    if self._bar is not None:
+      self._bar.update(self._task, completed=round_number, text=text)
+      return
+    now = time.monotonic()
+    is_due = now - self._last_line >= _SECONDS_BETWEEN_LINES
+    if is_due or round_number in (self._start + 1, self._rounds):
+      self._last_line = now
+      self.message(f'round {round_number}/{self._rounds}  {text}')
+
+  def message(self, line: str) -> None:
+    """Writes a line of its own."""
+    if self._bar is not None:
+      self._bar.console.print(line, markup=False, highlight=False)
+      return
+    # A reader that has gone, such as a `tee` that the same Ctrl-C ended, is no reason to stop.
+    with contextlib.suppress(OSError):
+      self._stream.write(line + '\n')
+      self._stream.flush()
+
+  def close(self) -> None:
+    """Stops showing; what is on the screen stays."""
+    if self._bar is not None:
+      self._bar.stop()
+
+  def _text(self, row: Mapping[str, Any], round_number: int) -> str:
+    parts = []
+    if 'train_loss' in row:
+      parts.append(f'loss {row["train_loss"]:.4f}')
+    train, validation = f'train_{self._metric}', f'validation_{self._metric}'
+    if train in row:
+      parts.append(f'{self._word(self._metric)} {row[train]:.4f}')
+    if validation in row:
+      self._validation = f'{self._word("validation")} {row[validation]:.4f}'
+    if self._validation:
+      parts.append(self._validation)
+    if round_number > self._start:
+      self._times.append(time.monotonic())
+    if len(self._times) > 1:  # The first round is traced too, and has no speed to show.
+      rate = (len(self._times) - 1) / max(self._times[-1] - self._times[0], 1e-9)
+      parts.append(f'{rate:.2f}{self._word(" rounds/s")}')
+      parts.append(f'{_clock((self._rounds - round_number) / rate)} left')
+    return '  '.join(parts)
+
+  def _word(self, word: str) -> str:
+    return self._words.get(word, word)
+
+
+def _clock(seconds: float) -> str:
+  """Returns a duration as h:mm:ss."""
+  minutes, seconds = divmod(int(seconds + 0.5), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02d}:{seconds:02d}'

@@ -1,0 +1,71 @@
+"""What the training loop asks of what it is given."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+EvaluateFn: TypeAlias = Callable[[Any], Mapping[str, float]]
+
+
+class ClientData(Protocol):
+  """All clients and their examples."""
+
+  @property
+  def client_ids(self) -> Sequence[str]:
+    """All ids, sorted."""
+
+  def load(self, client_id: str) -> Mapping[str, np.ndarray]:
+    """Returns a client's examples: `OrderedDict(x=array[n, ...], y=array[n, ...])`."""
+
+
+class StatelessProcess(Protocol):
+  """A process whose clients remember nothing: a `tff.learning.templates.LearningProcess`.
+
+  `initialize()` gives the server state; `next(server_state, cohort)` an object with the new `state`
+  and the round's `metrics`. They are attributes, as TFF's computations are.
+  """
+
+  @property
+  def initialize(self) -> Callable[[], Any]:
+    """Gives the server state before the first round."""
+
+  @property
+  def next(self) -> Callable[..., Any]:
+    """Runs a round."""
+
+
+@runtime_checkable
+class StatefulProcess(Protocol):
+  """A process whose clients remember something from round to round.
+
+  `next(server_state, client_states, cohort)` gives the new server state, the new client states in
+  the same order, and the round's metrics.
+  """
+
+  initial_client_state: Any
+
+  @property
+  def initialize(self) -> Callable[[], Any]:
+    """Gives the server state before the first round."""
+
+  @property
+  def next(self) -> Callable[..., Any]:
+    """Runs a round."""
+
+
+Process: TypeAlias = StatelessProcess | StatefulProcess
+
+
+@runtime_checkable
+class ServesAnotherModel(Protocol):
+  """A server state with weights that are better to use than the global model's."""
+
+  inference_weights: Any
+
+
+@runtime_checkable
+class ModelWeights(Protocol):
+  """`tff.learning.models.ModelWeights`."""
+
+  trainable: Sequence[Any]

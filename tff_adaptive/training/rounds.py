@@ -1,0 +1,145 @@
+"""One round: its cohort, the process, its row; and what evaluates a model."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tff_adaptive import costs
+from tff_adaptive.training import cohorts, metrics_log, protocols, state_store
+from tff_adaptive.training.errors import NonFiniteWeightsError
+
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+  """A round that was trained and not yet taken over.
+
+  Attributes:
+    server_state: The new server state.
+    client_ids: The cohort.
+    client_states: The cohort's new states; None if the clients remember nothing.
+    row: Its row of metrics.
+  """
+
+  server_state: Any
+  client_ids: Sequence[str]
+  client_states: Sequence[Any] | None
+  row: Row
+
+
+class Trainer:
+  """Runs rounds of a process; what one changes is the caller's to keep."""
+
+  def __init__(
+    self,
+    process: protocols.Process,
+    loader: cohorts.CohortLoader,
+    store: state_store.ClientStateStore,
+    cost_model: costs.CostModel | None,
+    say: Callable[[str], None],
+  ):
+    self._process, self._loader, self._store = process, loader, store
+    self._cost_model, self._say = cost_model, say
+    self._has_warned = False
+
+  def run(self, number: int, server_state: Any) -> Round:
+    """Trains a round.
+
+    Args:
+      number: The round, from 1.
+      server_state: The state before it.
+
+    Returns:
+      The round.
+
+    Raises:
+      NonFiniteWeightsError: If the new global model is not finite.
+    """
+    began = time.perf_counter()
+    cohort = self._loader.take(number)
+    loaded = time.perf_counter()
+    after = None
+    if isinstance(self._process, protocols.StatefulProcess):
+      before = self._store.get(cohort.client_ids)
+      new_state, after, metrics = self._process.next(server_state, before, cohort.data)
+      after = list(after)
+    else:
+      output = self._process.next(server_state, cohort.data)
+      new_state, metrics = output.state, output.metrics
+    measured = metrics_log.flatten(metrics)
+    if measured.get('non_finite_clients', 0) >= len(cohort.client_ids):
+      # Sums over no client: a loss of 0 would look like a success.
+      measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
+    model = self._cost_model
+    row = {
+      'round': number,
+      'clients': len(cohort.client_ids),
+      'examples': cohort.num_examples,
+      **(model.round(cohort.client_examples).columns() if model else {}),
+      **measured,
+      'seconds_data': loaded - began,
+      'seconds_round': time.perf_counter() - loaded,
+    }
+    self._check(new_state, row)
+    return Round(new_state, cohort.client_ids, after, row)
+
+  def _check(self, state: Any, row: Row) -> None:
+    loss, lost = row.get('train_loss', 0.0), row.get('non_finite_clients', 0)
+    if (lost or not np.isfinite(loss)) and not self._has_warned:
+      self._has_warned = True
+      shown = f' (training loss {loss})' if 'train_loss' in row else ''
+      self._say(
+        f'Some clients diverge: in round {row["round"]}, {lost:.0f} of {row["clients"]} updates'
+        f' are not finite and left out{shown}. A lower client rate, or gradient clipping, would'
+        ' help. This is reported once; the summary counts them.'
+      )
+    weights = trainable(state.global_model_weights)
+    if not all(np.isfinite(np.asarray(w)).all() for w in weights):
+      raise NonFiniteWeightsError(
+        f'The global model is no longer finite after round {row["round"]} (training loss'
+        f' {loss}). Lower the server or the client learning rate, or raise tau'
+      )
+
+
+def evaluated(
+  model_name: str, inference_name: str, evaluate_fn: protocols.EvaluateFn, state: Any
+) -> dict[str, float]:
+  """Returns metrics of the global model, and of the weights for inference where there are some.
+
+  Args:
+    model_name: What the global model's metrics begin with.
+    inference_name: What those of the weights for inference begin with.
+    evaluate_fn: Trainable weights -> metric name -> float.
+    state: A server state.
+  """
+  models = {model_name: state.global_model_weights}
+  if isinstance(state, protocols.ServesAnotherModel):
+    models[inference_name] = state.inference_weights
+  return {
+    f'{name}_{metric}': float(value)
+    for name, weights in models.items()
+    for metric, value in evaluate_fn(trainable(weights)).items()
+  }
+
+
+def trainable(weights: Any) -> Any:
+  """Returns the trainable weights of a `ModelWeights`, or `weights` if it is none."""
+  return weights.trainable if isinstance(weights, protocols.ModelWeights) else weights
+
+
+def check_takes_arrays(process: protocols.Process) -> None:
+  """Raises ValueError for a process that takes datasets of batches, where its types say so."""
+  signature = getattr(process.next, 'type_signature', None)
+  if signature is None:
+    return
+  data_type = signature.parameter[len(signature.parameter) - 1]
+  element = getattr(getattr(data_type, 'member', None), 'element', None)
+  if element is not None and not hasattr(element, 'client'):
+    raise ValueError(
+      f'the process takes batched datasets (of {element}), the training loop gives whole arrays: '
+      'build it with batching=tff_adaptive.Batching(20), say'
+    )

@@ -1,0 +1,130 @@
+"""Ending a run on Ctrl-C or SIGTERM: the first asks, the second insists."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator, Sequence
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def ending_at_once(line: str, before: Callable[[], None] | None = None) -> Iterator[None]:
+  """A context in which SIGINT ends the process at once, with a line and exit code 130.
+
+  For work that has nothing to save. Python's KeyboardInterrupt would be raised in the midst of an
+  import or of a library's callback, which breaks or swallows it.
+
+  Args:
+    line: For the user.
+    before: Called first, to end child processes, say.
+  """
+
+  def end(number: int, unused_frame: types.FrameType | None) -> None:
+    try:
+      if before is not None:
+        before()
+      _to_stderr(line)
+      sys.stdout.flush()  # It raises if the signal came in the midst of a print.
+    finally:
+      os._exit(128 + number)
+
+  is_main = threading.current_thread() is threading.main_thread()
+  if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    yield
+    return
+  previous = signal.signal(signal.SIGINT, end)
+  try:
+    yield
+  finally:
+    signal.signal(signal.SIGINT, previous)
+
+
+class StopGuard:
+  """A context in which SIGINT and SIGTERM ask for the end of the run instead of ending it.
+
+  The first signal sets `requested`; the training loop finishes its round, saves and returns.
+  The second ends the process at once, with exit code 128 + the signal's number; what was
+  not checkpointed is lost and nothing else is harmed.
+
+  The signals are heard by a thread, through `signal.set_wakeup_fd`: Python's own handlers
+  would wait until a TensorFlow call, which may take a whole round, returns.
+  """
+
+  def __init__(
+    self,
+    announce: Callable[[str], None] | None = None,
+    on_abort: Sequence[Callable[[], None]] = (),
+  ):
+    """Creates the guard.
+
+    Args:
+      announce: Called from the thread with a line for the user; by default it is written to
+        the standard error.
+      on_abort: Called before the process is ended at once, to end child processes, say; more
+        may be appended to `self.on_abort`.
+    """
+    self.announce = announce or _to_stderr
+    self.on_abort = list(on_abort)
+    self._signals: list[int] = []
+    self._stack = contextlib.ExitStack()
+
+  @property
+  def requested(self) -> bool:
+    """Whether the run should end."""
+    return bool(self._signals)
+
+  @property
+  def exit_code(self) -> int:
+    """128 + the number of the first signal, as shells have it; 0 if there was none."""
+    return 128 + self._signals[0] if self._signals else 0
+
+  def __enter__(self) -> 'StopGuard':
+    if threading.current_thread() is not threading.main_thread():
+      return self  # Only the main thread may set handlers; signals then act as usual.
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    self._stack.callback(os.close, reader)
+    thread = threading.Thread(target=self._listen, args=(reader,), daemon=True)
+    thread.start()
+    self._stack.callback(thread.join)
+    self._stack.callback(os.close, writer)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    self._stack.callback(signal.set_wakeup_fd, before)
+    for number in SIGNALS:
+      self._stack.callback(signal.signal, number, signal.signal(number, _ignore))
+    return self
+
+  def __exit__(self, *unused_exception: object) -> None:
+    self._stack.close()
+
+  def _listen(self, reader: int) -> None:
+    while True:
+      heard = os.read(reader, 1)
+      if not heard:  # The guard is being left.
+        return
+      number = heard[0]
+      if number not in SIGNALS:
+        continue
+      self._signals.append(number)
+      if len(self._signals) == 1:
+        with contextlib.suppress(OSError):  # Nobody may read it any more.
+          self.announce('Ending after this round; the run is saved. Once more ends it at once.')
+      else:
+        try:
+          for callback in self.on_abort:
+            callback()
+        finally:
+          os._exit(self.exit_code)
+
+
+def _ignore(unused_number: int, unused_frame: types.FrameType | None) -> None:
+  """A handler that leaves everything to the listening thread."""
+
+
+def _to_stderr(line: str) -> None:
+  sys.stderr.write(line + '\n')
+  sys.stderr.flush()

@@ -1,0 +1,67 @@
+"""TensorBoard's view of a run, written without TensorFlow."""
+
+import io
+import os
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.summary.writer import record_writer
+
+from tff_adaptive.training import callbacks
+from tff_adaptive.training.errors import saving
+
+_GROUPS = ('train', 'validation', 'inference', 'seconds')
+
+
+class EventLog(callbacks.Callback):
+  """Scalars by round, in TensorBoard's event format."""
+
+  def __init__(self, folder: str):
+    """Says where event files lie; the folder is made if need be."""
+    self._folder = folder
+    self._path = folder
+    self._file: io.FileIO | None = None
+
+  def begin(self, run: callbacks.RunInfo) -> None:
+    """Starts a new event file: TensorBoard forgets what earlier ones say of later rounds."""
+    name = f'events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}'
+    with saving(self._folder):
+      os.makedirs(self._folder, exist_ok=True)
+    self._path = os.path.join(self._folder, name)
+    with saving(self._path):
+      self._file = open(self._path, 'wb', buffering=0)  # noqa: SIM115
+    self._write(event_pb2.Event(file_version='brain.Event:2'))
+    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+    self._write(event_pb2.Event(step=run.first_round, session_log=start))
+
+  def round_end(self, row: Mapping[str, Any]) -> None:
+    """Writes one round's row; `round` is the step."""
+    values = [
+      summary_pb2.Summary.Value(tag=_tag(name), simple_value=float(value))
+      for name, value in row.items()
+      if name != 'round'
+    ]
+    self._write(event_pb2.Event(step=int(row['round']), summary=summary_pb2.Summary(value=values)))
+
+  def close(self) -> None:
+    """Closes the file."""
+    if self._file is not None:
+      self._file.close()
+
+  def _write(self, event: event_pb2.Event) -> None:
+    event.wall_time = time.time()
+    record = io.BytesIO()
+    record_writer.RecordWriter(record).write(event.SerializeToString())
+    with saving(self._path):
+      os.stat(self._path)  # It may have been removed: an open file would not notice.
+      assert self._file is not None
+      self._file.write(record.getvalue())
+
+
+def _tag(column: str) -> str:
+  """Returns the tag of a column: `train_loss` is shown as loss in the group train."""
+  group, _, rest = column.partition('_')
+  return f'{group}/{rest}' if rest and group in _GROUPS else column
