@@ -58,7 +58,14 @@ setuptools.setup(
     'rich',
     'scikit-learn',
   ],
-  extras_require={'parquet': ['pyarrow<22'], 'ray': ['ray>=2.52']},
+  extras_require={
+    'huggingface': ['datasets'],
+    'mlflow': ['mlflow-skinny'],
+    'parquet': ['pyarrow<22'],
+    'ray': ['ray>=2.52'],
+    'search': ['optuna>=4'],
+    'wandb': ['wandb'],
+  },
   entry_points={
     'console_scripts': [
       'tff-adaptive-train=tff_adaptive_scripts._entry:train',
