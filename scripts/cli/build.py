@@ -36,8 +36,8 @@ def build_process(settings: settings_lib.Settings, task: Any, model: Any) -> Any
     server_optimizer=algorithms.build_server_optimizer(
       settings.server_entry, settings.server_learning_rate, settings.server
     ),
-    client_learning_rate=settings.client_rate,
-    server_schedule=None if is_plain else settings.server_rate,
+    client_learning_rate=settings.client_rate_schedule,
+    server_schedule=None if is_plain else settings.server_rate_schedule,
     client_weighting=(
       task.client_weight if settings.client_weighting == 'tokens' else settings.client_weighting
     ),

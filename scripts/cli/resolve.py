@@ -5,6 +5,7 @@ reported at once.
 """
 
 import os
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,7 +60,12 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   for field in settings.FIELDS:
     value = values[field.name]
     fields[field.name] = tuple(value) if isinstance(value, (list, tuple)) else value
-  return settings.Settings(**fields, correction=correction, server=server_values, given=given)
+  return settings.Settings(
+    **fields,
+    correction=types.MappingProxyType(correction),
+    server=types.MappingProxyType(server_values),
+    given=types.MappingProxyType(given),
+  )
 
 
 def check_data_dir(task: str, folder: str | None) -> None:

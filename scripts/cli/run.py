@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import command as command_lib
-from . import flags, ray_options, records, resolve, run_callbacks, run_folder, tensorflow_start
+from . import (
+  flags,
+  ray_options,
+  records,
+  resolve,
+  run_callbacks,
+  run_folder,
+  tensorflow_start,
+  user_files,
+)
 from . import settings as settings_lib
 
 
@@ -59,6 +68,10 @@ def run(settings: settings_lib.Settings, command: Sequence[str] | None = None) -
     arguments = _prepare(settings, command or ['train.py', *flags.command_line(settings.given)])
   except execution.WorkerError as error:
     raise ValueError(str(error)) from None
+  except Exception as error:
+    if (line := user_files.explained(settings, error)) is None:
+      raise
+    raise ValueError(line) from error
   try:
     with signals.StopGuard(on_abort=[execution.reap_workers]) as stop:
       result = training.train(stop=stop, **arguments)
@@ -70,8 +83,12 @@ def run(settings: settings_lib.Settings, command: Sequence[str] | None = None) -
     raise command_lib.FailureError(
       f'{error}. The rounds before are saved; the same command goes on, with any number of workers.'
     ) from None
-  except (training.NonFiniteWeightsError, ValueError, OSError) as error:  # Also tasks.DataError.
-    raise command_lib.FailureError(error) from error
+  except Exception as error:
+    line = user_files.explained(settings, error)
+    says_all = (training.NonFiniteWeightsError, ValueError, OSError)  # Also tasks.DataError.
+    if line is None and not isinstance(error, says_all):
+      raise
+    raise command_lib.FailureError(line or error) from error
   finally:
     execution.reap_workers()
   return Outcome(result, 0 if result.is_complete else stop.exit_code)

@@ -72,8 +72,8 @@ class Settings:
   )
   server_optimizer: str = _flag(
     'What',
-    'Server optimizer of an algorithm whose name fixes none, or of fed_avg FILE.py:FUNCTION of your'
-    ' own; sgd is the published algorithm.',
+    'The server optimizer, where the name of the algorithm fixes none: of the list above (default'
+    ' sgd, as published), or FILE.py:FUNCTION of your own, which fed_avg takes too.',
   )
   server_optimizer_option: tuple[str, ...] = _flag(
     'What', 'An option of a server optimizer of your own, NAME=VALUE; may be repeated.', []
@@ -279,14 +279,14 @@ class Settings:
     return options.parse('task_option', self.task_option)
 
   @property
-  def client_rate(self) -> schedules.Schedule:
+  def client_rate_schedule(self) -> schedules.Schedule:
     """The client's rate by round."""
     return schedule(
       'client', self.client_schedule, self.client_learning_rate, self.client_schedule_option
     )
 
   @property
-  def server_rate(self) -> schedules.Schedule:
+  def server_rate_schedule(self) -> schedules.Schedule:
     """The server's rate by round."""
     return schedule(
       'server', self.server_schedule, self.server_learning_rate, self.server_schedule_option
@@ -304,14 +304,18 @@ class Settings:
         values.update(chosen)
     return values
 
+  def sources(self) -> dict[str, user_code.UserCode]:
+    """The user's own files by the flag that names them."""
+    names = ('task', 'algorithm', 'server_optimizer')
+    own = [name for name in names if user_code.is_reference(getattr(self, name))]
+    return {name: user_code.load(getattr(self, name))[1] for name in own}
+
   def files(self) -> dict[str, dict[str, str]]:
     """The user's own files by what they are for: path and sha256, as config.json records them."""
-    found = {}
-    for name in ('task', 'algorithm', 'server_optimizer'):
-      if user_code.is_reference(getattr(self, name)):
-        _, source = user_code.load(getattr(self, name))
-        found[name] = {'path': source.path, 'sha256': source.sha256}
-    return found
+    return {
+      name: {'path': source.path, 'sha256': source.sha256}
+      for name, source in self.sources().items()
+    }
 
 
 FIELDS = tuple(f for f in dataclasses.fields(Settings) if f.metadata)

@@ -1,7 +1,9 @@
 """Which clients take part in a round, and their data."""
 
+import collections
 import concurrent.futures
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +30,19 @@ class Cohort:
   def client_examples(self) -> list[int]:
     """The examples of each client."""
     return [len(elements[0]['y']) for elements in self.data]
+
+  def check_finite(self) -> None:
+    """Refuses data that are not finite; ValueError with the client, the array and the row."""
+    for client_id, (examples,) in zip(self.client_ids, self.data):
+      for name in 'x', 'y':
+        array = np.asarray(examples[name])
+        if array.dtype.kind not in 'fc' or np.isfinite(array).all():
+          continue
+        at = tuple(np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(
+          f'the data of client {client_id!r} are not finite: {name}, row {at[0]}, has {array[at]};'
+          ' leave the row or the client out.'
+        )
 
 
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
@@ -74,6 +89,16 @@ def working_order(sizes: Sequence[int]) -> list[int]:
   return falling[3::-1] + falling[4:]
 
 
+def _check_distinct(client_ids: Sequence[str]) -> None:
+  """Refuses ids that are there twice: two clients would share one state and one set of seeds."""
+  is_rising = all(a < b for a, b in itertools.pairwise(client_ids))  # Sorted: nothing to remember.
+  if not is_rising and len(set(client_ids)) < len(client_ids):
+    twice, _ = collections.Counter(client_ids).most_common(1)[0]
+    raise ValueError(
+      f'the client {twice!r} is in client_ids more than once: give each client once.'
+    )
+
+
 class CohortLoader:
   """Loads cohorts, the next one in the background while the present one is trained on."""
 
@@ -95,9 +120,13 @@ class CohortLoader:
       cohort_size: Clients a round.
       last_round: No cohort is loaded ahead for a later round than this.
       max_examples: Only the first so many examples of a client are used; None for all.
+
+    Raises:
+      ValueError: If an id is there twice.
     """
     self._clients = clients
     self._ids = clients.client_ids
+    _check_distinct(self._ids)
     self._seed = seed
     self._cohort_size = cohort_size
     self._last_round = last_round

@@ -58,6 +58,7 @@ class Trainer:
 
     Raises:
       NonFiniteWeightsError: If the new global model is not finite.
+      ValueError: If clients diverged because their data are not finite.
     """
     began = time.perf_counter()
     cohort = self._loader.take(number)
@@ -71,6 +72,8 @@ class Trainer:
       output = self._process.next(server_state, cohort.data)
       new_state, metrics = output.state, output.metrics
     measured = metrics_log.flatten(metrics)
+    if measured.get('non_finite_clients', 0):
+      cohort.check_finite()  # Only now: looking at all data in each round would cost time.
     if measured.get('non_finite_clients', 0) >= len(cohort.client_ids):
       # Sums over no client: a loss of 0 would look like a success.
       measured = {k: v for k, v in measured.items() if not k.startswith('train_')}

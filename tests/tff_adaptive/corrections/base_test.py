@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tests.helpers import correction_inputs as inputs
 from tff_adaptive import corrections, registry
+from tff_adaptive._utils import user_code
 from tff_adaptive.corrections import base
 
 W = inputs.weights(6)
@@ -44,6 +45,36 @@ def test_a_field_named_as_a_fact_of_the_clients_is_filled_in():
   with pytest.raises(ValueError, match='needs to know the registered clients'):
     Needs.configure({'strength': 0.2})
   assert isinstance(corrections.Correction.configure({}), corrections.Correction)
+
+
+def test_a_subclass_describes_itself_for_the_registry():
+  @dataclasses.dataclass(frozen=True)
+  class Pull(corrections.Correction):
+    """Pulls."""
+
+    strength: float = 0.5
+
+  source = user_code.UserCode('/mine.py', 'Pull', '0')
+  entry = Pull.registry_entry(source)
+  assert (entry.name, entry.description, entry.source) == ('Pull', 'Pulls', source)
+  assert entry.correction is Pull
+  Pull.name = 'gentle'
+  assert Pull.registry_entry(source).name == 'gentle'
+
+
+@pytest.mark.parametrize(
+  'correction',
+  [
+    corrections.FedProx(),
+    corrections.FedDyn(0.1, 3),
+    corrections.Scaffold(3),
+    corrections.ScaffoldM(3),
+    corrections.AdaBest(),
+  ],
+)
+def test_a_correction_does_not_change(correction):
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    correction.mu = 3.0
 
 
 def test_fields_that_are_hyperparameters_are_checked_and_others_left():
