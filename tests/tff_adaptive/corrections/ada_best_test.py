@@ -49,7 +49,9 @@ def test_the_gradient_is_shifted_by_mu_h_i():
 
 
 @pytest.mark.parametrize(
-  'n_bar, mu', [(4.0, [0.15, 0.6, 0.0]), (0.0, [0.3, 0.3, 0.0])], ids=['seen', 'nobody seen yet']
+  'n_bar, mu',
+  [(4.0, [0.15, 0.6, 0.0]), (1.0, [0.0375, 0.15, 0.0]), (0.0, [0.3, 0.3, 0.0])],
+  ids=['some seen', 'small ones seen', 'nobody seen yet'],
 )
 def test_mu_of_an_unbalanced_client_goes_with_the_inverse_of_its_examples(n_bar, mu):
   sizes = tf.constant([8.0, 2.0, 0.0])
