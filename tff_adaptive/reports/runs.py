@@ -212,7 +212,9 @@ def partition(
   without = set(without)
   with_server = label_by is None or 'server_optimizer' in label_by
   if label_by is None:
-    label_by = [n for n in _distinguishing(runs, without) if n not in without] or ['algorithm']
+    label_by = [n for n in _distinguishing(runs, without) if n not in without]
+    if not label_by:
+      label_by = ['algorithm'] if any('algorithm' in run.settings for run in runs) else []
   for name in label_by:
     if not any(name in run.settings for run in runs):
       raise ValueError(f'no run has a setting called {name!r}.')
@@ -221,6 +223,8 @@ def partition(
     label = ', '.join(
       filter(None, (_part(name, run.settings, label_by, with_server) for name in label_by))
     )
+    if not label_by:  # A program's runs of which it says nothing: each is one of its own.
+      label = os.path.basename(os.path.abspath(run.folder))
     groups.setdefault(label or '(defaults)', []).append(run)
   return groups
 
