@@ -31,7 +31,7 @@ def git_revision() -> str | None:
 
   try:
     revision = git('rev-parse', 'HEAD').strip()
-    differs = git('status', '--porcelain', '--untracked-files=no').strip()
+    differs = git('status', '-s', '-uno').strip()
   except (OSError, subprocess.SubprocessError):
     return None
   return revision + ('+' if differs else '')
