@@ -12,7 +12,15 @@ from typing import Any
 from tff_adaptive.reports import figures
 from tff_adaptive.reports import summary as summary_lib
 from tff_adaptive.training import callbacks as callbacks_lib
-from tff_adaptive.training import cohorts, protocols, rounds, run_files, signals, tensorboard_log
+from tff_adaptive.training import (
+  cohorts,
+  protocols,
+  rounds,
+  run_config,
+  run_files,
+  signals,
+  tensorboard_log,
+)
 from tff_adaptive.training import progress as progress_lib
 from tff_adaptive.training.config import TrainingConfig
 from tff_adaptive.training.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
@@ -57,6 +65,7 @@ def train(
   test_fn: protocols.EvaluateFn | None = None,
   show_progress: bool = True,
   resume_from: run_files.ResumeFrom = 'latest',
+  settings: Mapping[str, Any] | None = None,
 ) -> TrainingResult:
   """Trains to the end, resuming from the last checkpoint in `output_dir` if there is one.
 
@@ -72,8 +81,8 @@ def train(
       `OrderedDict(x=array[n, ...], y=array[n, ...])`.
     evaluate_fn: Trainable weights (a sequence of tensors) -> metric name -> float.
     config: How to train.
-    output_dir: The run's folder: metrics.csv, tensorboard/, checkpoints/, curves.png and
-      summary.json go there. None writes nothing.
+    output_dir: The run's folder: config.json, metrics.csv, tensorboard/, checkpoints/, curves.png
+      and summary.json go there. None writes nothing.
     run_id: Stands in the checkpoint; a checkpoint with another one is refused.
     callbacks: Are called as the run goes on, in this order.
     stop: Whether to end early; by default SIGINT and SIGTERM say so.
@@ -82,19 +91,27 @@ def train(
     show_progress: Whether to write progress to the standard error.
     resume_from: 'latest' or 'previous': the checkpoint to resume from. The previous one helps if
       the latest is damaged; what came after it is dropped.
+    settings: What config.json is to say of the run besides `config`: name -> number, text, truth
+      value or list, such as algorithm='fed_yogi', client_learning_rate=0.03; reports name and group
+      runs by it, and a resumed run is refused if it differs. One that is there from a command
+      stays as it is.
 
   Returns:
     A `TrainingResult`.
 
   Raises:
     NonFiniteWeightsError: If the model diverged; the last checkpoint stays.
-    ResumeError: If the run is past `config.rounds`, or its rows or its checkpoint were lost.
+    ResumeError: If the run is past `config.rounds`, has other settings, or its rows or its
+      checkpoint were lost.
     SaveError: If a file of the run can no longer be written; what was saved before stays.
     StateError: If the checkpoint is damaged, in use or of another run.
-    ValueError: If there are fewer clients than `config.clients_per_round`, or the process was built
-      without `batching`.
+    ValueError: If there are fewer clients than `config.clients_per_round`, the process was built
+      without `batching`, or a setting cannot be recorded.
   """
   rounds.check_takes_arrays(process)
+  recorded = run_config.of_program(config, settings)
+  if output_dir is not None:
+    run_config.check(output_dir, recorded, run_id)
   with contextlib.ExitStack() as stack:
     if stop is None:
       stop = stack.enter_context(signals.StopGuard())
@@ -113,6 +130,9 @@ def train(
       max_examples=config.max_examples_per_client,
     )
     stack.callback(loader.close)
+    if output_dir is not None:
+      weights = rounds.trainable(files.state.global_model_weights)
+      run_config.keep(output_dir, recorded, run_id, clients, weights)
     audience, say = list(callbacks), _warn
     if output_dir is not None:
       audience.append(tensorboard_log.EventLog(os.path.join(output_dir, 'tensorboard')))
