@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import command as command_lib
-from . import flags, ray_options, records, resolve, run_callbacks, run_folder, tensorflow_start
+from . import (
+  flags,
+  ray_options,
+  records,
+  resolve,
+  run_callbacks,
+  run_folder,
+  tensorflow_start,
+  trackers,
+)
 from . import settings as settings_lib
 
 
@@ -143,6 +152,7 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
     'callbacks': [
       run_callbacks.NoteChanges(settings.output_dir, record),
       *([] if ray_context is None else [ray_callback.RayCallback(ray_context)]),
+      *trackers.callbacks(settings, saved['run_id']),
     ],
     'test_fn': build.build_test(task, model),
     'resume_from': settings.resume_from,
