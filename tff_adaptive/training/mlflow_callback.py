@@ -70,5 +70,7 @@ class MlflowCallback(tracking.Tracker):
 
   def finish(self, result: 'TrainingResult | None') -> None:
     """Ends the MLflow run as finished, killed (it can be resumed) or failed."""
-    ended = {None: 'FAILED', True: 'FINISHED', False: 'KILLED'}
-    self._client.set_terminated(self._mlflow_id, ended[result and result.is_complete])
+    status = 'FAILED'
+    if result is not None:
+      status = 'FINISHED' if result.is_complete else 'KILLED'
+    self._client.set_terminated(self._mlflow_id, status)
