@@ -13,7 +13,15 @@ from tasks import catalog
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, user_code
 
-from . import device_settings, hyperparameters, options, ray_options, settings, tensorflow_start
+from . import (
+  device_settings,
+  hyperparameters,
+  options,
+  ray_options,
+  settings,
+  tensorflow_start,
+  trackers,
+)
 
 # Of the graph engine only.
 ENGINE_FLAGS = ('clients_per_step', 'parallel_clients')
@@ -113,6 +121,7 @@ def _check_choices(values: dict[str, Any]) -> None:
   for name in ENGINE_FLAGS:
     if values[name] is not None and values['engine'] != 'graph':
       raise ValueError(f'--{name} is for --engine=graph: leave it out')
+  trackers.check(values['log_to'])
   ray_options.check(values)
   device_settings.check(values)
   if values['client_state_store'] is not None:

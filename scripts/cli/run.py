@@ -15,6 +15,7 @@ from . import (
   run_callbacks,
   run_folder,
   tensorflow_start,
+  trackers,
   user_files,
 )
 from . import settings as settings_lib
@@ -160,6 +161,7 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
     'callbacks': [
       run_callbacks.NoteChanges(settings.output_dir, record),
       *([] if ray_context is None else [ray_callback.RayCallback(ray_context)]),
+      *trackers.callbacks(settings, saved['run_id']),
     ],
     'test_fn': build.build_test(task, model),
     'resume_from': settings.resume_from,

@@ -253,6 +253,13 @@ class Settings:
     _ONE,
     is_harmless=True,
   )
+  log_to: tuple[str, ...] = _flag(
+    'Where',
+    'Log the run to mlflow or wandb (Weights & Biases) too; may be repeated. Their own variables'
+    ' say where: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, WANDB_MODE, WANDB_PROJECT.',
+    [],
+    is_harmless=True,
+  )
   resume_from: str = _flag(
     'Where',
     'The checkpoint to resume from: latest or previous. Rounds after it are done again.',

@@ -36,6 +36,7 @@ _NOT_LABELS = frozenset(
     'rounds_per_checkpoint',
     'keep_checkpoints',
     'resume_from',
+    'log_to',
   }
 )
 

@@ -28,6 +28,9 @@ from .loop import (
 from .loop import (
   train as train,
 )
+from .mlflow_callback import (
+  MlflowCallback as MlflowCallback,
+)
 from .protocols import (
   ClientData as ClientData,
 )
@@ -45,4 +48,7 @@ from .saved_run import (
 )
 from .state_store import (
   ClientStateStore as ClientStateStore,
+)
+from .wandb_callback import (
+  WandbCallback as WandbCallback,
 )
