@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_adaptive.reports import figures
+from tff_adaptive.reports import figures, population_summary
 from tff_adaptive.reports import summary as summary_lib
 from tff_adaptive.training import callbacks as callbacks_lib
 from tff_adaptive.training import cohorts, protocols, rounds, run_files, signals, tensorboard_log
@@ -91,10 +91,13 @@ def train(
     ResumeError: If the run is past `config.rounds`, or its rows or its checkpoint were lost.
     SaveError: If a file of the run can no longer be written; what was saved before stays.
     StateError: If the checkpoint is damaged, in use or of another run.
-    ValueError: If there are fewer clients than `config.clients_per_round`, or the process was built
-      without `batching`.
+    ValueError: If there are fewer clients than `config.clients_per_round`, the process was built
+      without `batching` or, for a population that limits steps, without `step_limits`, or the
+      population does not fit the clients.
   """
-  rounds.check_takes_arrays(process)
+  limits_steps = config.population is not None and config.population.limits_steps
+  rounds.check_takes_arrays(process, limits_steps)
+  simulation = cohorts.simulate(config, clients)
   with contextlib.ExitStack() as stack:
     if stop is None:
       stop = stack.enter_context(signals.StopGuard())
@@ -111,6 +114,8 @@ def train(
       cohort_size=config.clients_per_round,
       last_round=config.rounds,
       max_examples=config.max_examples_per_client,
+      simulation=simulation,
+      limits_steps=limits_steps,
     )
     stack.callback(loader.close)
     audience, say = list(callbacks), _warn
@@ -159,7 +164,8 @@ class _Run:
     files, config = self._files, self._config
     self._save()  # Round 0 too: rows without a checkpoint are rows that lost it.
     if not files.log.columns:
-      row = {'round': 0, **self._evaluation(files.state)}
+      clock = {} if config.population is None else {'virtual_seconds': 0.0}
+      row = {'round': 0, **clock, **self._evaluation(files.state)}
       files.log.append(row)
       self._report(row)
     while files.round_number < config.rounds and not stop.requested:
@@ -225,6 +231,8 @@ class _Run:
     rows = files.log.rows()
     is_complete = files.round_number >= self._config.rounds
     summary = summary_lib.summarize(rows, is_complete)
+    if self._config.population is not None:
+      summary['population'] = population_summary.summarize(rows, self._config.clients_per_round)
     # Of this process since it began: kilobytes, on Linux.
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if test_fn is not None and is_complete:
