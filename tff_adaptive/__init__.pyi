@@ -23,6 +23,9 @@ from . import (
   optimizers as optimizers,
 )
 from . import (
+  population as population,
+)
+from . import (
   registry as registry,
 )
 from . import (

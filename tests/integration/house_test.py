@@ -15,7 +15,7 @@ PACKAGES = ('tff_adaptive', 'tasks', 'scripts')
 
 # Room of tff_adaptive -> the rooms that it may import. Rooms stand below those that import them.
 ARROWS = {
-  'training': {'reports', 'client', 'models', 'costs', 'registry', '_utils'},
+  'training': {'reports', 'client', 'models', 'population', 'costs', 'registry', '_utils'},
   'algorithms': {
     *('client', 'corrections', 'execution', 'models', 'optimizers', 'schedules', 'registry'),
     '_utils',
@@ -26,6 +26,7 @@ ARROWS = {
   'optimizers': {'schedules', 'registry', '_utils'},
   'execution': {'devices', '_utils'},
   'models': {'devices', '_utils'},
+  'population': {'_utils'},  # Bytes and steps are given to it as numbers.
   'costs': {'registry', '_utils'},
   'schedules': {'registry', '_utils'},
   'registry': {'_utils'},
@@ -37,6 +38,8 @@ NOT_FOR_TASKS = {'algorithms', 'corrections', 'optimizers', 'schedules', 'regist
 # What scripts may load before TensorFlow, and so imports neither TensorFlow nor TFF.
 PURE_MODULES = (
   'tff_adaptive.costs',
+  'tff_adaptive.population.files',
+  'tff_adaptive.population.rounds',
   'tff_adaptive.registry',
   'tff_adaptive.schedules',
   'tff_adaptive.training.signals',

@@ -86,6 +86,8 @@ def data_type(model: model_adapters.LocalModel, training: LocalTraining) -> tff.
         'batching=None and give batched datasets instead'
       )
     element = collections.OrderedDict(element, client=tf.TensorSpec([], tf.int32))
+    if training.batching.step_limits:
+      element['max_steps'] = tf.TensorSpec([], tf.int32)
   return tff.types.SequenceType(tff.types.tensorflow_to_type(element))
 
 

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive.client import whole_client
+from tff_adaptive.population import rounds as population_rounds
+from tff_adaptive.training import protocols
+from tff_adaptive.training.config import TrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +23,15 @@ class Cohort:
     client_ids: Their ids, in the order of `working_order`.
     data: For each client `client.whole_client.dataset`, its number the position among all ids.
     num_examples: Examples of all of them together.
+    plan: What became of the round, in a run with a population.
+    client_steps: K_i of each client, in a run with a population.
   """
 
   client_ids: Sequence[str]
   data: list[Any]
   num_examples: int
+  plan: population_rounds.RoundPlan | None = None
+  client_steps: Sequence[int] | None = None
 
   @property
   def client_examples(self) -> list[int]:
@@ -99,8 +106,44 @@ def _check_distinct(client_ids: Sequence[str]) -> None:
     )
 
 
+def simulate(
+  config: TrainingConfig, clients: protocols.ClientData
+) -> population_rounds.Simulation | None:
+  """Returns the rounds of a run's population; None for a run without one.
+
+  Args:
+    config: The run's configuration.
+    clients: All clients; where they have `num_examples(client_id)`, none is loaded.
+
+  Raises:
+    ValueError: If the population does not fit the clients.
+  """
+  population, costs = config.population, config.cost_model
+  if population is None or costs is None:
+    return None
+  count = getattr(clients, 'num_examples', None) or (lambda c: len(clients.load(c)['y']))
+  sizes = [count(client_id) for client_id in clients.client_ids]
+  if config.max_examples_per_client is not None:
+    sizes = [min(size, config.max_examples_per_client) for size in sizes]
+  bytes_down, bytes_up = costs.bytes_of_client
+  return population_rounds.Simulation(
+    population,
+    clients.client_ids,
+    [costs.local_steps(size) for size in sizes],
+    seed=config.seed,
+    cohort_size=config.clients_per_round,
+    bytes_down=bytes_down,
+    bytes_up=bytes_up,
+    draw=sample,
+  )
+
+
 class CohortLoader:
-  """Loads cohorts, the next one in the background while the present one is trained on."""
+  """Loads cohorts, the next one in the background while the present one is trained on.
+
+  Attributes:
+    cohort_size: Clients that a round is to have.
+  """
 
   def __init__(
     self,
@@ -110,6 +153,8 @@ class CohortLoader:
     cohort_size: int,
     last_round: int,
     max_examples: int | None = None,
+    simulation: population_rounds.Simulation | None = None,
+    limits_steps: bool = False,
   ):
     """Creates the loader.
 
@@ -120,15 +165,19 @@ class CohortLoader:
       cohort_size: Clients a round.
       last_round: No cohort is loaded ahead for a later round than this.
       max_examples: Only the first so many examples of a client are used; None for all.
+      simulation: Whom a round can draw and who finishes; None: all, always.
+      limits_steps: Whether a client is given the most steps that it takes, for a process whose
+        batching has `step_limits`.
 
     Raises:
       ValueError: If an id is there twice.
     """
+    self._simulation, self._limits_steps = simulation, limits_steps
     self._clients = clients
     self._ids = clients.client_ids
     _check_distinct(self._ids)
     self._seed = seed
-    self._cohort_size = cohort_size
+    self.cohort_size = cohort_size
     self._last_round = last_round
     self._max_examples = max_examples
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
@@ -146,18 +195,36 @@ class CohortLoader:
       self._ahead = (-1, None)
     return cohort
 
+  def without_examples(self) -> Any:
+    """Returns the data of a client that has none."""
+    arrays = self._clients.load(self._ids[0])
+    max_steps = 0 if self._limits_steps else None
+    return whole_client.dataset(arrays['x'][:0], arrays['y'][:0], 0, max_steps)
+
   def close(self) -> None:
     """Ends the background thread."""
     self._pool.shutdown(wait=True, cancel_futures=True)
 
   def _load(self, round_number: int) -> Cohort:
-    positions = sample(self._seed, round_number, len(self._ids), self._cohort_size)
+    plan, steps = None, None
+    if self._simulation is None:
+      positions = sample(self._seed, round_number, len(self._ids), self.cohort_size)
+    else:
+      plan = self._simulation.plan(round_number)
+      positions, steps = plan.positions, plan.steps
     members = []
-    for position in positions:
+    for k, position in enumerate(positions):
       client_id = self._ids[position]
       arrays = self._clients.load(client_id)
       x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
-      members.append((client_id, whole_client.dataset(x, y, position)))
+      max_steps = steps[k] if self._limits_steps and steps is not None else None
+      members.append((client_id, whole_client.dataset(x, y, position, max_steps)))
     sizes = [len(elements[0]['y']) for _, elements in members]
-    ids, data = zip(*(members[i] for i in working_order(sizes)))
-    return Cohort(ids, list(data), sum(sizes))  # TFF's native context wants a list.
+    order = working_order(sizes)
+    return Cohort(
+      client_ids=tuple(members[i][0] for i in order),
+      data=[members[i][1] for i in order],  # TFF's native context wants a list.
+      num_examples=sum(sizes),
+      plan=plan,
+      client_steps=None if steps is None else [int(steps[i]) for i in order],
+    )

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_adaptive.reports import figures
+from tff_adaptive.reports import figures, population_summary
 from tff_adaptive.reports import summary as summary_lib
 from tff_adaptive.training import callbacks as callbacks_lib
 from tff_adaptive.training import (
@@ -106,9 +106,12 @@ def train(
     SaveError: If a file of the run can no longer be written; what was saved before stays.
     StateError: If the checkpoint is damaged, in use or of another run.
     ValueError: If there are fewer clients than `config.clients_per_round`, the process was built
-      without `batching`, or a setting cannot be recorded.
+      without `batching` or, for a population that limits steps, without `step_limits`, the
+      population does not fit the clients, or a setting cannot be recorded.
   """
-  rounds.check_takes_arrays(process)
+  limits_steps = config.population is not None and config.population.limits_steps
+  rounds.check_takes_arrays(process, limits_steps)
+  simulation = cohorts.simulate(config, clients)
   recorded = run_config.of_program(config, settings)
   if output_dir is not None:
     run_config.check(output_dir, recorded, run_id)
@@ -128,6 +131,8 @@ def train(
       cohort_size=config.clients_per_round,
       last_round=config.rounds,
       max_examples=config.max_examples_per_client,
+      simulation=simulation,
+      limits_steps=limits_steps,
     )
     stack.callback(loader.close)
     if output_dir is not None:
@@ -179,7 +184,8 @@ class _Run:
     files, config = self._files, self._config
     self._save()  # Round 0 too: rows without a checkpoint are rows that lost it.
     if not files.log.columns:
-      row = {'round': 0, **self._evaluation(files.state)}
+      clock = {} if config.population is None else {'virtual_seconds': 0.0}
+      row = {'round': 0, **clock, **self._evaluation(files.state)}
       files.log.append(row)
       self._report(row)
     while files.round_number < config.rounds and not stop.requested:
@@ -245,6 +251,8 @@ class _Run:
     rows = files.log.rows()
     is_complete = files.round_number >= self._config.rounds
     summary = summary_lib.summarize(rows, is_complete)
+    if self._config.population is not None:
+      summary['population'] = population_summary.summarize(rows, self._config.clients_per_round)
     # Of this process since it began: kilobytes, on Linux.
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if test_fn is not None and is_complete:
