@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any, NamedTuple
 
+_MODULES = '_tff_adaptive_user_code_'
+
 
 class UserCode(NamedTuple):
   """Where an object of a user's file comes from.
@@ -30,6 +32,11 @@ class UserCode(NamedTuple):
 def is_reference(text: str) -> bool:
   """Whether a text means an object of a file and not a name: 'FILE.py:NAME', or 'FILE.py' alone."""
   return '.py:' in text or text.endswith('.py')
+
+
+def is_module(name: str) -> bool:
+  """Whether a module's name is that of a user's file, which other processes cannot import."""
+  return name.startswith(_MODULES)
 
 
 def load(reference: str) -> tuple[Any, UserCode]:
@@ -66,7 +73,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   """Returns the module of a file, which is run unless this very content has been."""
   place = hashlib.sha256(os.fsencode(path)).hexdigest()
   # Registered, for dataclasses and others look a class's module up.
-  name = f'_tff_adaptive_user_code_{place[:16]}_{digest[:16]}'
+  name = f'{_MODULES}{place[:16]}_{digest[:16]}'
   if name in sys.modules:
     return sys.modules[name]
   module = types.ModuleType(name)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tff_adaptive._utils import client_references
 from tff_adaptive.client import whole_client
+from tff_adaptive.training import protocols
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,18 +18,56 @@ class Cohort:
 
   Attributes:
     client_ids: Their ids, in the order of `working_order`.
-    data: For each client `client.whole_client.dataset`, its number the position among all ids.
-    num_examples: Examples of all of them together.
+    data: For each client `client.whole_client.dataset`, its number the position among all ids; or
+      a `ClientReference` to it.
+    client_examples: The examples of each client.
   """
 
   client_ids: Sequence[str]
   data: list[Any]
-  num_examples: int
+  client_examples: Sequence[int]
 
   @property
-  def client_examples(self) -> list[int]:
-    """The examples of each client."""
-    return [len(elements[0]['y']) for elements in self.data]
+  def num_examples(self) -> int:
+    """Examples of all of them together."""
+    return sum(self.client_examples)
+
+
+class ClientSource:
+  """Gives clients' datasets; a copy of it in another process gives the same ones.
+
+  It can be pickled if the clients can. A key is a client's id and its number.
+  """
+
+  def __init__(self, clients: protocols.ClientData, max_examples: int | None):
+    """Takes the clients.
+
+    Args:
+      clients: All clients.
+      max_examples: Only the first so many examples of a client are used; None for all.
+    """
+    self._clients, self._max_examples = clients, max_examples
+
+  def load(self, keys: Sequence[tuple[str, int]]) -> list[Any]:
+    """Returns `client.whole_client.dataset` for each key."""
+    return [self._dataset(client_id, number) for client_id, number in keys]
+
+  def reference(self, client_id: str, number: int) -> client_references.ClientReference:
+    """Stands for a client's dataset; nothing is loaded.
+
+    Args:
+      client_id: The client.
+      number: Its position among all ids.
+    """
+    examples = self._clients.num_examples(client_id)  # type: ignore[attr-defined]
+    if self._max_examples is not None:
+      examples = min(examples, self._max_examples)
+    return client_references.ClientReference(self, (client_id, number), examples)
+
+  def _dataset(self, client_id: str, number: int) -> Any:
+    arrays = self._clients.load(client_id)
+    x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
+    return whole_client.dataset(x, y, number)
 
 
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
@@ -75,7 +115,12 @@ def working_order(sizes: Sequence[int]) -> list[int]:
 
 
 class CohortLoader:
-  """Loads cohorts, the next one in the background while the present one is trained on."""
+  """Loads cohorts, the next one in the background while the present one is trained on.
+
+  Attributes:
+    source: Who has the clients' data.
+    by_reference: Whether cohorts hold references to it, and so nothing is loaded.
+  """
 
   def __init__(
     self,
@@ -96,12 +141,11 @@ class CohortLoader:
       last_round: No cohort is loaded ahead for a later round than this.
       max_examples: Only the first so many examples of a client are used; None for all.
     """
-    self._clients = clients
+    self.source, self.by_reference = ClientSource(clients, max_examples), False
     self._ids = clients.client_ids
     self._seed = seed
     self._cohort_size = cohort_size
     self._last_round = last_round
-    self._max_examples = max_examples
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
     self._ahead: tuple[int, concurrent.futures.Future | None] = (-1, None)
 
@@ -123,12 +167,16 @@ class CohortLoader:
 
   def _load(self, round_number: int) -> Cohort:
     positions = sample(self._seed, round_number, len(self._ids), self._cohort_size)
-    members = []
-    for position in positions:
-      client_id = self._ids[position]
-      arrays = self._clients.load(client_id)
-      x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
-      members.append((client_id, whole_client.dataset(x, y, position)))
-    sizes = [len(elements[0]['y']) for _, elements in members]
-    ids, data = zip(*(members[i] for i in working_order(sizes)))
-    return Cohort(ids, list(data), sum(sizes))  # TFF's native context wants a list.
+    keys = [(self._ids[position], int(position)) for position in positions]
+    if self.by_reference:
+      references = [self.source.reference(*key) for key in keys]
+      data: list[Any] = list(references)
+      sizes = [reference.num_examples for reference in references]
+    else:
+      data = self.source.load(keys)
+      sizes = [len(elements[0]['y']) for elements in data]
+    order = working_order(sizes)
+    # Lists: TFF's native context wants one of the data.
+    return Cohort(
+      tuple(keys[i][0] for i in order), [data[i] for i in order], [sizes[i] for i in order]
+    )

@@ -12,7 +12,15 @@ from typing import Any
 from tff_adaptive.reports import figures
 from tff_adaptive.reports import summary as summary_lib
 from tff_adaptive.training import callbacks as callbacks_lib
-from tff_adaptive.training import cohorts, protocols, rounds, run_files, signals, tensorboard_log
+from tff_adaptive.training import (
+  cohorts,
+  protocols,
+  rounds,
+  run_files,
+  signals,
+  tensorboard_log,
+  worker_context,
+)
 from tff_adaptive.training import progress as progress_lib
 from tff_adaptive.training.config import TrainingConfig
 from tff_adaptive.training.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
@@ -101,8 +109,9 @@ def train(
     client_state = ()
     if isinstance(process, protocols.StatefulProcess):
       client_state = process.initial_client_state
+    workers = worker_context.current()
     files = run_files.RunFiles(
-      config, output_dir, run_id, process.initialize(), client_state, resume_from
+      config, output_dir, run_id, process.initialize(), client_state, resume_from, workers
     )
     stack.callback(files.close)
     loader = cohorts.CohortLoader(
@@ -113,6 +122,8 @@ def train(
       max_examples=config.max_examples_per_client,
     )
     stack.callback(loader.close)
+    if workers is not None and hasattr(clients, 'num_examples'):
+      loader.by_reference = workers.accepts(loader.source)
     audience, say = list(callbacks), _warn
     if output_dir is not None:
       audience.append(tensorboard_log.EventLog(os.path.join(output_dir, 'tensorboard')))
