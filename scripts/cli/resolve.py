@@ -125,7 +125,7 @@ def _check_choices(values: dict[str, Any]) -> None:
   ray_options.check(values)
   device_settings.check(values)
   if values['client_state_store'] is not None:
-    check_name('client_state_store', values['client_state_store'], ('memory', 'disk'))
+    check_name('client_state_store', values['client_state_store'], ('memory', 'disk', 'shards'))
 
 
 def _entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.ServerOptimizer]:
@@ -206,7 +206,9 @@ def _defaults(
   if algorithm.client_weighting == 'uniform':
     found['client_weighting'] = 'uniform'
   if algorithm.is_stateful:
-    found['client_state_store'] = 'memory'
+    # On one machine the trainer's memory is as near to the workers as a file.
+    is_cluster = values['ray'] not in (None, 'local')
+    found['client_state_store'] = 'shards' if is_cluster else 'memory'
   if found['max_examples_per_client'] is None:
     found['max_examples_per_client'] = 0
   tuned = values['server_optimizer'] in catalog.SERVER_OPTIMIZERS

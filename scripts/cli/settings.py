@@ -150,8 +150,9 @@ class Settings:
   )
   client_state_store: str | None = _flag(
     'Clients',
-    'Where client states of a stateful algorithm lie during training: memory or disk. Default'
-    ' memory.',
+    'Where client states of a stateful algorithm lie during training: memory or disk (of this'
+    ' process), or shards: files beside the checkpoint, used by the workers themselves. Default'
+    ' memory; with --ray on several machines that see output_dir shards.',
     is_harmless=True,
   )
   client_state_dir: str | None = _flag(

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from tasks import errors
-from tasks.data import tff_files
+from tasks.data import same_file, tff_files
 
 # A row costs some 20 steps of SQLite's machine and 10 bytes or more.
 _STEPS_PER_BYTE = 20
@@ -24,6 +24,8 @@ _STEPS_PER_CALL = 100_000
 
 class Reader:
   """Queries of a SQLite file, with a connection for each thread.
+
+  Pickled, it is the file's path: another process opens the same file, or refuses another one.
 
   Attributes:
     file_bytes: The file's size.
@@ -42,11 +44,14 @@ class Reader:
     """
     tff_files.check_complete(path)
     self.file_bytes = os.path.getsize(path)
-    self._path = path
+    self._path, self._columns = path, columns
     self._local = threading.local()
     self._check_plain()
     for table, names in columns.items():
       self._check_table(table, names)
+
+  def __reduce__(self) -> tuple:
+    return _open_again, (same_file.SameFile(self._path), self._columns)
 
   def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple]:
     """The rows of a query; text as bytes.
@@ -110,6 +115,10 @@ class Reader:
       raise errors.DataError(
         f'{self._path}: the column {generated[0]} of {table} is computed; it must hold its values'
       )
+
+
+def _open_again(file: same_file.SameFile, columns: Mapping[str, Set[str]]) -> Reader:
+  return Reader(file.path, columns)
 
 
 def _shown(name: Any) -> str:

@@ -82,10 +82,13 @@ class Clients:
 
   client_ids = tuple(f'c{i:02d}' for i in range(20))
 
+  def num_examples(self, client_id):
+    return 2 + int(client_id[1:]) % 5
+
   def load(self, client_id):
     i = int(client_id[1:])
     rng = np.random.default_rng(i)
-    n = 2 + i % 5
+    n = self.num_examples(client_id)
     x = rng.normal(i, 1, (n, 3)).astype(np.float32)
     return collections.OrderedDict(x=x, y=np.zeros(n, np.int32))
 

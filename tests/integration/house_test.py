@@ -44,6 +44,7 @@ PURE_MODULES = (
   'tff_adaptive.schedules',
   'tff_adaptive.training.signals',
   'tff_adaptive._utils.atomic_files',
+  'tff_adaptive._utils.client_references',
   'tff_adaptive._utils.validation',
   'tasks.catalog',
   'tasks.data.partition',

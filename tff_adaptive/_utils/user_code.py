@@ -47,6 +47,11 @@ def is_reference(text: str) -> bool:
   return '.py:' in text or text.endswith('.py')
 
 
+def is_module(name: str) -> bool:
+  """Whether a module's name is that of a user's file, which other processes cannot import."""
+  return name.startswith(_PREFIX)
+
+
 def load(reference: str) -> tuple[Any, UserCode]:
   """Returns the object that a reference names.
 

@@ -6,7 +6,7 @@ import shutil
 
 import psutil
 
-STORES = ('memory', 'disk')
+STORES = ('memory', 'disk', 'shards')
 # SQLite's pages and index next to the states, and a rollback journal that may hold a copy of
 # every page while a checkpoint is written.
 _DISK_FACTOR = 2.1
@@ -27,7 +27,7 @@ class GrowthPlan:
   Attributes:
     num_clients: clients that may take part.
     state_bytes: bytes one client keeps.
-    store: 'memory' or 'disk'.
+    store: One of `STORES`.
     memory_bytes: the most memory the store may take, in bytes.
     disk_bytes: the most the checkpoint file and its journal may take, in bytes.
   """
@@ -63,8 +63,8 @@ def plan(
     num_clients: clients that may take part: the smaller of the clients there are and
       rounds times clients a round.
     state_bytes: bytes one client keeps.
-    store: 'memory' (all states in memory, and on disk at checkpoints) or 'disk' (a cache
-      of `cache_bytes` in memory).
+    store: 'memory' (all states in memory, and on disk at checkpoints), 'disk' (a cache
+      of `cache_bytes` in memory) or 'shards' (none in this process's memory).
     limit: the most bytes the store may take of what it is named after; None for what is
       available now.
     cache_bytes: size of the disk store's cache.
@@ -89,14 +89,14 @@ def plan(
     num_clients=num_clients,
     state_bytes=state_bytes,
     store=store,
-    memory_bytes=total if store == 'memory' else min(total, cache_bytes),
+    memory_bytes={'memory': total, 'disk': min(total, cache_bytes), 'shards': 0}[store],
     disk_bytes=int(total * keep_checkpoints * _DISK_FACTOR) if path is not None else 0,
   )
   memory = available_memory()
   disk = None if path is None else available_disk(os.path.dirname(path)) + _file_size(path)
   if limit is not None:
     memory = limit if store == 'memory' else memory
-    disk = limit if store == 'disk' else disk
+    disk = disk if store == 'memory' else limit
   if result.memory_bytes > memory:
     way_out = (
       "use client_state_store='disk'" if store == 'memory' else 'use a machine with more memory'

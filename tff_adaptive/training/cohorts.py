@@ -5,14 +5,17 @@ import concurrent.futures
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tff_adaptive._utils import client_references
 from tff_adaptive.client import whole_client
 from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.training import protocols
 from tff_adaptive.training.config import TrainingConfig
+
+DatasetKey: TypeAlias = tuple[str, int, int | None]  # Client id, its number, its most local steps.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,26 +24,27 @@ class Cohort:
 
   Attributes:
     client_ids: Their ids, in the order of `working_order`.
-    data: For each client `client.whole_client.dataset`, its number the position among all ids.
-    num_examples: Examples of all of them together.
+    data: For each client `client.whole_client.dataset`, its number the position among all ids; or
+      a `ClientReference` to it.
+    client_examples: The examples of each client.
     plan: What became of the round, in a run with a population.
     client_steps: K_i of each client, in a run with a population.
   """
 
   client_ids: Sequence[str]
   data: list[Any]
-  num_examples: int
+  client_examples: Sequence[int]
   plan: population_rounds.RoundPlan | None = None
   client_steps: Sequence[int] | None = None
 
   @property
-  def client_examples(self) -> list[int]:
-    """The examples of each client."""
-    return [len(elements[0]['y']) for elements in self.data]
+  def num_examples(self) -> int:
+    """Examples of all of them together."""
+    return sum(self.client_examples)
 
   def check_finite(self) -> None:
     """Refuses data that are not finite; ValueError with the client, the array and the row."""
-    for client_id, (examples,) in zip(self.client_ids, self.data):
+    for client_id, (examples,) in zip(self.client_ids, client_references.resolve(self.data)):
       for name in 'x', 'y':
         array = np.asarray(examples[name])
         if array.dtype.kind not in 'fc' or np.isfinite(array).all():
@@ -50,6 +54,43 @@ class Cohort:
           f'the data of client {client_id!r} are not finite: {name}, row {at[0]}, has {array[at]};'
           ' leave the row or the client out.'
         )
+
+
+class ClientSource:
+  """Gives clients' datasets; a copy of it in another process gives the same ones.
+
+  It can be pickled if the clients can.
+  """
+
+  def __init__(self, clients: protocols.ClientData, max_examples: int | None):
+    """Takes the clients.
+
+    Args:
+      clients: All clients.
+      max_examples: Only the first so many examples of a client are used; None for all.
+    """
+    self._clients, self._max_examples = clients, max_examples
+
+  def load(self, keys: Sequence[DatasetKey]) -> list[Any]:
+    """Returns `client.whole_client.dataset` for each key."""
+    return [self._dataset(*key) for key in keys]
+
+  def without_examples(self, max_steps: int | None) -> Any:
+    """Returns the dataset of a client that has none."""
+    arrays = self._clients.load(self._clients.client_ids[0])
+    return whole_client.dataset(arrays['x'][:0], arrays['y'][:0], 0, max_steps)
+
+  def reference(self, key: DatasetKey) -> client_references.ClientReference:
+    """Stands for a client's dataset; nothing is loaded."""
+    examples = self._clients.num_examples(key[0])  # type: ignore[attr-defined]
+    if self._max_examples is not None:
+      examples = min(examples, self._max_examples)
+    return client_references.ClientReference(self, key, examples)
+
+  def _dataset(self, client_id: str, number: int, max_steps: int | None) -> Any:
+    arrays = self._clients.load(client_id)
+    x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
+    return whole_client.dataset(x, y, number, max_steps)
 
 
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
@@ -143,6 +184,8 @@ class CohortLoader:
 
   Attributes:
     cohort_size: Clients that a round is to have.
+    source: Who has the clients' data.
+    by_reference: Whether cohorts hold references to it, and so nothing is loaded.
   """
 
   def __init__(
@@ -172,14 +215,13 @@ class CohortLoader:
     Raises:
       ValueError: If an id is there twice.
     """
+    self.source, self.by_reference = ClientSource(clients, max_examples), False
     self._simulation, self._limits_steps = simulation, limits_steps
-    self._clients = clients
     self._ids = clients.client_ids
     _check_distinct(self._ids)
     self._seed = seed
     self.cohort_size = cohort_size
     self._last_round = last_round
-    self._max_examples = max_examples
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
     self._ahead: tuple[int, concurrent.futures.Future | None] = (-1, None)
 
@@ -197,9 +239,7 @@ class CohortLoader:
 
   def without_examples(self) -> Any:
     """Returns the data of a client that has none."""
-    arrays = self._clients.load(self._ids[0])
-    max_steps = 0 if self._limits_steps else None
-    return whole_client.dataset(arrays['x'][:0], arrays['y'][:0], 0, max_steps)
+    return self.source.without_examples(0 if self._limits_steps else None)
 
   def close(self) -> None:
     """Ends the background thread."""
@@ -212,19 +252,23 @@ class CohortLoader:
     else:
       plan = self._simulation.plan(round_number)
       positions, steps = plan.positions, plan.steps
-    members = []
-    for k, position in enumerate(positions):
-      client_id = self._ids[position]
-      arrays = self._clients.load(client_id)
-      x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
-      max_steps = steps[k] if self._limits_steps and steps is not None else None
-      members.append((client_id, whole_client.dataset(x, y, position, max_steps)))
-    sizes = [len(elements[0]['y']) for _, elements in members]
+    limits = steps if self._limits_steps else None
+    keys: list[DatasetKey] = [
+      (self._ids[position], int(position), None if limits is None else int(limits[k]))
+      for k, position in enumerate(positions)
+    ]
+    if self.by_reference:
+      references = [self.source.reference(key) for key in keys]
+      data: list[Any] = list(references)
+      sizes = [reference.num_examples for reference in references]
+    else:
+      data = self.source.load(keys)
+      sizes = [len(elements[0]['y']) for elements in data]
     order = working_order(sizes)
     return Cohort(
-      client_ids=tuple(members[i][0] for i in order),
-      data=[members[i][1] for i in order],  # TFF's native context wants a list.
-      num_examples=sum(sizes),
+      client_ids=tuple(keys[i][0] for i in order),
+      data=[data[i] for i in order],  # TFF's native context wants a list.
+      client_examples=[sizes[i] for i in order],
       plan=plan,
       client_steps=None if steps is None else [int(steps[i]) for i in order],
     )

@@ -5,6 +5,7 @@ import os
 
 from tff_adaptive import costs
 from tff_adaptive.population import rounds as population_rounds
+from tff_adaptive.training import capacity
 
 STATE_FILE = 'state.sqlite'
 
@@ -23,8 +24,9 @@ class TrainingConfig:
     rounds_per_checkpoint: State is saved every so many rounds and at the end; >= 1.
     keep_checkpoints: The checkpoint file holds the last so many checkpoints, >= 1: the previous one
       is there if the latest is damaged.
-    client_state_store: 'memory' or 'disk': where a stateful algorithm's client states are
-      kept between checkpoints.
+    client_state_store: 'memory' or 'disk': where this process keeps a stateful algorithm's client
+      states between checkpoints. 'shards': in files beside the checkpoint, which workers read and
+      write themselves where they see the folder; what a run began with it goes on with.
     client_state_dir: The folder of the checkpoint file; None for `checkpoints` in the run's
       folder.
     client_state_cache_bytes: The most memory the disk store's cache takes.
@@ -65,9 +67,10 @@ class TrainingConfig:
         f'max_examples_per_client is {self.max_examples_per_client}; it must be at least 1, or'
         ' None for all.'
       )
-    if self.client_state_store not in ('memory', 'disk'):
+    if self.client_state_store not in capacity.STORES:
       raise ValueError(
-        f'client_state_store is {self.client_state_store!r}; it must be memory or disk.'
+        f'client_state_store is {self.client_state_store!r}; it must be one of'
+        f' {", ".join(capacity.STORES)}.'
       )
     if self.population is not None and self.cost_model is None:
       raise ValueError(

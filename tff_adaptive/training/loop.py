@@ -20,6 +20,7 @@ from tff_adaptive.training import (
   run_files,
   signals,
   tensorboard_log,
+  worker_context,
 )
 from tff_adaptive.training import progress as progress_lib
 from tff_adaptive.training.config import TrainingConfig
@@ -121,8 +122,9 @@ def train(
     client_state = ()
     if isinstance(process, protocols.StatefulProcess):
       client_state = process.initial_client_state
+    workers = worker_context.current()
     files = run_files.RunFiles(
-      config, output_dir, run_id, process.initialize(), client_state, resume_from
+      config, output_dir, run_id, process.initialize(), client_state, resume_from, workers
     )
     stack.callback(files.close)
     loader = cohorts.CohortLoader(
@@ -135,6 +137,8 @@ def train(
       limits_steps=limits_steps,
     )
     stack.callback(loader.close)
+    if workers is not None and hasattr(clients, 'num_examples'):
+      loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
       weights = rounds.trainable(files.state.global_model_weights)
       run_config.keep(output_dir, recorded, run_id, clients, weights)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import metrics_file
-from tff_adaptive.training import metrics_log, state_store
+from tff_adaptive.training import metrics_log, opened_store, state_store, worker_context
 from tff_adaptive.training.config import TrainingConfig
 from tff_adaptive.training.errors import ResumeError, SaveError, StateError, saving
 
@@ -36,6 +36,7 @@ class RunFiles:
     server_state: Any,
     client_state: Any,
     resume_from: ResumeFrom = 'latest',
+    workers: worker_context.WorkerContext | None = None,
   ):
     """Opens the folder, or makes it.
 
@@ -46,6 +47,7 @@ class RunFiles:
       server_state: The server state before the first round.
       client_state: One client's state before its first round; `()` for none.
       resume_from: Which checkpoint to go on from.
+      workers: Who trains, if they can load and keep client states themselves.
 
     Raises:
       ResumeError: If the run cannot be gone on with; nothing is changed then.
@@ -55,9 +57,10 @@ class RunFiles:
     self.state, self.round_number = server_state, 0
     self.notes: list[str] = []
     self._saved = -1
+    self._workers = workers
     self._stack = contextlib.ExitStack()
     if output_dir is None:
-      self.store = state_store.ClientStateStore(None, client_state)
+      self.store: state_store.ClientStateStore = state_store.ClientStateStore(None, client_state)
       self.log = metrics_log.MetricsLog(None)
       return
     with self._stack as stack:
@@ -109,12 +112,7 @@ class RunFiles:
     for needed in (folder, os.path.dirname(path)):
       with _resuming(needed):
         os.makedirs(needed, exist_ok=True)
-    self.store = state_store.ClientStateStore(
-      path,
-      client_state,
-      cache_bytes=config.client_state_cache_bytes if config.client_state_store == 'disk' else None,
-      keep_checkpoints=config.keep_checkpoints,
-    )
+    self.store = opened_store.open_store(config, path, client_state, self._workers, self.notes)
     stack.callback(self.store.close)
     checkpoint = self.store.restore(self.state, resume_from)
     kept = None

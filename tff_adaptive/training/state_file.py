@@ -83,14 +83,19 @@ class StateFile:
     if self._failure is not None:
       raise self._failure
 
-  def begin_from(self, round_number: int) -> None:
+  def begin_from(self, round_number: int, elsewhere: tuple[int, int] | None = None) -> None:
     """Takes the client states that a checkpoint counts as the present ones.
+
+    Args:
+      round_number: The checkpoint's.
+      elsewhere: How many client states there are, and the sum of their checksums, if they are not
+        in this file.
 
     Raises:
       StateError: If they are not those that the checkpoint was made of.
     """
     expected = self._rows('SELECT clients, digest FROM checkpoint WHERE round = ?', round_number)
-    clients, digest = 0, 0
+    clients, digest = elsewhere or (0, 0)
     with self._undamaged(round_number), self._reading('read'):
       for _, _, checksum in self._file.execute(
         'SELECT id, MAX(round), checksum FROM client_state WHERE round <= ? GROUP BY id',
@@ -100,6 +105,15 @@ class StateFile:
       if (clients, _digest_text(digest)) != expected[0]:
         raise ValueError('client states are missing, or are not those that it was made of')
     self._clients, self._digest = clients, digest
+
+  def count_elsewhere(self, clients: int, digest: int) -> None:
+    """Counts client states that are not in this file.
+
+    Args:
+      clients: How many more there are.
+      digest: By what the sum of their checksums has changed.
+    """
+    self._clients, self._digest = self._clients + clients, self._digest + digest
 
   def read_client(self, client_id: str) -> bytes | None:
     """Returns a client's present state, or None if it has none; StateError if it is damaged."""

@@ -143,13 +143,7 @@ class ClientStateStore:
       ValueError: If the two lists differ in length, an id occurs twice, or the round is none after
         the last checkpoint's.
     """
-    if len(client_ids) != len(states):
-      raise ValueError(f'{len(client_ids)} client ids but {len(states)} states.')
-    if len(set(client_ids)) != len(client_ids):
-      raise ValueError('A client id occurs twice among those to store.')
-    made = self._last_round + 1 if round_number is None else round_number
-    self._check_round(made)
-    self._check()
+    made = self._check_put(client_ids, states, round_number)
     packed = [self._packer.pack(state) for state in states]
     for client_id, blob in zip(client_ids, packed):
       self._dirty[client_id] = made
@@ -175,8 +169,7 @@ class ClientStateStore:
       arrays = [serialization.checked_leaf(leaf) for leaf in tree.flatten(server_state)]
       leaves = [state_file.Leaf(a.dtype.str, json.dumps(a.shape), a.tobytes()) for a in arrays]
       self._check()
-      for client_id in sorted(self._dirty):
-        self._file.write_client(client_id, self._dirty[client_id], self._cache[client_id])
+      self._write_clients(self._file)
       self._file.commit(round_number, json.dumps(dict(metadata or {})), leaves)
     self._last_round = round_number
     self._dirty.clear()
@@ -227,7 +220,7 @@ class ClientStateStore:
         f'{self._path}: the server state stored there is of another algorithm or model'
         f' ({differing}). Start in a new folder.'
       )
-    self._file.begin_from(round_number)
+    self._begin_from(self._file, round_number)
     arrays = [serialization.as_kind(leaf, example) for leaf, example in zip(stored, like)]
     return Checkpoint(
       round_number=round_number,
@@ -259,6 +252,28 @@ class ClientStateStore:
     self._cache.clear()
     self._dirty.clear()
     self._used = 0
+
+  def _write_clients(self, file: state_file.StateFile) -> None:
+    """Writes what was put since the last checkpoint."""
+    for client_id in sorted(self._dirty):
+      file.write_client(client_id, self._dirty[client_id], self._cache[client_id])
+
+  def _begin_from(self, file: state_file.StateFile, round_number: int) -> None:
+    """Takes a checkpoint's client states as the present ones, if they are those it counts."""
+    file.begin_from(round_number)
+
+  def _check_put(
+    self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None
+  ) -> int:
+    """Returns the round in which states were made, if they can be put."""
+    if len(client_ids) != len(states):
+      raise ValueError(f'{len(client_ids)} client ids but {len(states)} states.')
+    if len(set(client_ids)) != len(client_ids):
+      raise ValueError('A client id occurs twice among those to store.')
+    made = self._last_round + 1 if round_number is None else round_number
+    self._check_round(made)
+    self._check()
+    return made
 
   def _check(self) -> None:
     if self._file is not None:

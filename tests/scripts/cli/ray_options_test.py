@@ -22,6 +22,20 @@ def test_defaults():
   assert _resolve('--subrounds=3').subrounds == 3
 
 
+@pytest.mark.parametrize(
+  'arguments, store',
+  [
+    ([], 'memory'),
+    (['--ray=local'], 'memory'),
+    (['--ray=auto'], 'shards'),
+    (['--ray=auto', '--client_state_store=disk'], 'disk'),
+    (['--ray=local', '--client_state_store=shards'], 'shards'),
+  ],
+)
+def test_client_states_are_where_workers_of_several_machines_reach_them(arguments, store):
+  assert _resolve('--algorithm=ada_best', *arguments).client_state_store == store
+
+
 @pytest.mark.parametrize('address', ['local', 'auto', '10.0.0.1:6379', '[::1]:6379', 'head:1'])
 def test_addresses(address):
   assert _resolve(f'--ray={address}').ray == address

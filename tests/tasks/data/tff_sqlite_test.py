@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import pickle
 import sqlite3
 
 import numpy as np
@@ -46,6 +47,21 @@ def test_threads_may_share_a_source(path):
   with concurrent.futures.ThreadPoolExecutor(4) as pool:
     sums = list(pool.map(lambda _: clients.load('a')['y'].sum(), range(20)))
   assert sums == [12] * 20
+
+
+def prepare(features):
+  return features['v'], features['k']
+
+
+def test_pickled_it_is_a_path_and_another_file_is_refused(path):
+  pickled = pickle.dumps(tff_sqlite.SqlClientData(path, 'train', FEATURES, prepare))
+  assert len(pickled) < 2000
+  clients = pickle.loads(pickled)
+  np.testing.assert_array_equal(clients.load('zoé')['y'], [3])
+  os.unlink(path)
+  task_data.write(path, {'train': {'a': [proto(5)]}})
+  with pytest.raises(errors.DataError, match="differs from the trainer's file"):
+    pickle.loads(pickled)
 
 
 def test_a_folder_that_cannot_be_written_is_enough(path):

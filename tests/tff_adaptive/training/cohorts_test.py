@@ -32,6 +32,27 @@ def test_max_examples_per_client_takes_the_first():
     np.testing.assert_array_equal(data['x'], fakes.Clients().load(client_id)['x'][:2])
 
 
+class _Unloadable(fakes.Clients):
+  def load(self, client_id):
+    raise AssertionError(client_id)
+
+
+@pytest.mark.parametrize('max_examples', [None, 3])
+def test_a_cohort_by_reference_is_the_same_and_loads_nothing(max_examples):
+  options = {'seed': 0, 'cohort_size': 15, 'last_round': 1, 'max_examples': max_examples}
+  loaders = [cohorts.CohortLoader(c, **options) for c in (fakes.Clients(), _Unloadable())]
+  loaders[1].by_reference = True
+  by_value, by_reference = (loader.take(1) for loader in loaders)
+  for loader in loaders:
+    loader.close()
+  assert by_reference.client_ids == by_value.client_ids
+  assert by_reference.client_examples == by_value.client_examples
+  assert [r.num_examples for r in by_reference.data] == by_value.client_examples
+  loaded = loaders[0].source.load([r.key for r in by_reference.data])
+  for one, other in zip(loaded, by_value.data):
+    np.testing.assert_equal(one, other)
+
+
 @pytest.mark.parametrize(
   'sizes, order',
   [([], []), ([7], [0]), ([1, 2], [0, 1]), ([2, 9, 1, 5, 4, 3], [5, 4, 3, 1, 0, 2])],

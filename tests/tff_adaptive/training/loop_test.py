@@ -430,7 +430,7 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
     ({'clients_per_round': 0}, 'clients_per_round is 0'),
     ({'seed': -1}, 'seed is -1'),
     ({'max_examples_per_client': 0}, 'max_examples_per_client is 0'),
-    ({'client_state_store': 'tape'}, 'memory or disk'),
+    ({'client_state_store': 'tape'}, 'one of memory, disk, shards'),
     ({'keep_checkpoints': 0}, 'keep_checkpoints is 0'),
   ],
 )

@@ -58,7 +58,7 @@ class LocalRay:
     atexit.register(self.close)
     python_path = os.pathsep.join([_PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])])
     try:
-      with _environment({**_ENVIRONMENT, 'PYTHONPATH': python_path}):
+      with environment({**_ENVIRONMENT, 'PYTHONPATH': python_path}):
         ray.init(
           num_cpus=cpus,
           num_gpus=gpus,
@@ -98,12 +98,13 @@ def import_ray() -> None:
     os.environ['RAY_AUTH_MODE'] = 'token'
     if 'RAY_AUTH_TOKEN_PATH' not in os.environ:
       os.environ.setdefault('RAY_AUTH_TOKEN', secrets.token_hex(32))
-  with _environment(_ENVIRONMENT):  # Some of it is read here, some at the start of the cluster.
+  with environment(_ENVIRONMENT):  # Some of it is read here, some at the start of the cluster.
     importlib.import_module('ray')
 
 
 @contextlib.contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
+def environment(variables: dict[str, str]) -> Iterator[None]:
+  """A context with other environment variables."""
   before = {name: os.environ.get(name) for name in variables}
   os.environ.update(variables)
   try:

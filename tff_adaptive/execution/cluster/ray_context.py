@@ -2,14 +2,17 @@
 
 import contextlib
 import importlib.util
+import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import tensorflow_federated as tff
 
+from tff_adaptive._utils import client_references
 from tff_adaptive.devices import threads
 from tff_adaptive.execution.cluster import errors, local_ray, ray_worker, schedule
 from tff_adaptive.execution.cluster import subrounds as subrounds_lib
@@ -89,6 +92,52 @@ class RayContext(subrounds_lib.SubroundContext):
     if report is not None:
       self._ray_pool.report = report
 
+  def accepts(self, source: client_references.Source) -> bool:
+    """Whether cohorts may be references to a source: the workers load values from copies of it.
+
+    Args:
+      source: What the references are to; it stays in the cluster as long as this context.
+    """
+    try:
+      self._ray_pool.source(source)
+    except Exception as error:  # Whatever pickling raises.
+      reason = ' '.join(str(error).split())
+      self._ray_pool.report(
+        f'what clients have cannot be pickled ({reason:.200}): it is loaded here and sent'
+      )
+      return False
+    return True
+
+  def each(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+    """Has workers call a function with each of the arguments.
+
+    Args:
+      function: What is called, perhaps more than once with the same argument.
+      arguments: The arguments.
+
+    Returns:
+      The results.
+
+    Raises:
+      WorkersLost: If no worker is left.
+    """
+    return self._ray_pool.each(function, arguments)
+
+  def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
+    """Has a worker of each node call a function.
+
+    Args:
+      function: What is called.
+      argument: With what.
+
+    Returns:
+      Pairs of a node's name and the result.
+
+    Raises:
+      WorkersLost: If a node is lost meanwhile.
+    """
+    return self._ray_pool.on_each_node(function, argument)
+
   def counters(self) -> dict[str, float]:
     """What has been done since the beginning.
 
@@ -123,11 +172,13 @@ class RayContext(subrounds_lib.SubroundContext):
         raise errors.WorkerError(str(error)) from None
     import ray
 
+    # Of the calls of a round that fails the first one's error is raised here; Ray prints others'.
+    os.environ.setdefault('RAY_IGNORE_UNHANDLED_ERRORS', '1')
     self._has_joined = not ray.is_initialized()
     if not self._has_joined:
       return
     try:
-      with _signals_kept(), _hint_after(_HINT_SECONDS, address):
+      with _signals_kept(), _quiet(), _hint_after(_HINT_SECONDS, address):
         if address == 'local':
           workers = workers or max(1, threads.num_processors() // cpus)
           self._local = local_ray.LocalRay(workers * cpus, workers * gpus)
@@ -194,6 +245,14 @@ def _check(workers: int | None, cpus: int, gpus: float, patience: float) -> None
 
 def _is_initialized() -> bool:
   return 'ray' in sys.modules and sys.modules['ray'].is_initialized()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+  """Keeps Ray's core in this process from printing that nobody collects its metrics, say."""
+  level = os.environ.get('RAY_BACKEND_LOG_LEVEL', 'fatal')
+  with local_ray.environment({'RAY_BACKEND_LOG_LEVEL': level}):
+    yield
 
 
 @contextlib.contextmanager

@@ -1,13 +1,18 @@
 """Subrounds in the workers of a Ray cluster, which Ray retries where one ends."""
 
 import hashlib
+import sys
 import time
+import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import ray
+from ray.util import scheduling_strategies
 
+from tff_adaptive._utils import client_references, user_code
 from tff_adaptive.execution.cluster import errors, ray_round, ray_worker, stage_calls
 from tff_adaptive.execution.cluster.subrounds import Outcome, Pool, Workload
 from tff_adaptive.execution.graph import cache
@@ -51,6 +56,7 @@ class RayPool(Pool):
     self._workers, self._settings, self._patience = workers, settings, patience
     self._nodes: dict[str, str] | None = None
     self._programs = cache.Cache()
+    self._sources: dict[int, tuple[str, list[Any], Any]] = {}
     self._longest = [0.0, 0.0]  # Seconds of a call, in the stage before and in this one.
     self._room = 0
     self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
@@ -61,6 +67,7 @@ class RayPool(Pool):
       ray_worker.train: 3,
       ray_worker.merge: 3,
       ray_worker.warm_up: 1,
+      ray_worker.call: 1,
     }
     self._remote = {function: _remote(function, settings, n) for function, n in returns.items()}
     self._look()
@@ -85,8 +92,11 @@ class RayPool(Pool):
     try:
       return ray_round.Round(self, workload).run()
     except _LOST as error:
-      reason = ' '.join(str(error).split())
-      raise errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})')) from None
+      raise self._lost(error) from None
+
+  def _lost(self, error: Exception) -> errors.WorkersLost:
+    reason = ' '.join(str(error).split())
+    return errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})'))
 
   def line(self, text: str) -> str:
     """A line for the user."""
@@ -101,6 +111,47 @@ class RayPool(Pool):
       key = hashlib.sha256(b''.join([octets.comp, octets.merge or b''])).hexdigest()
       made['stage'] = key, [ray.put(octets)]
     return made['stage']
+
+  def source(self, source: client_references.Source) -> tuple[str, list[Any]]:
+    """A source's name, and a list with a reference to it.
+
+    Raises:
+      Exception: Of many kinds, if it cannot be pickled.
+    """
+    if id(source) not in self._sources:
+      for name, module in list(sys.modules.items()):
+        if user_code.is_module(name):  # Workers have no module of that name.
+          ray.cloudpickle.register_pickle_by_value(module)
+      self._sources[id(source)] = uuid.uuid4().hex, [_put(source)], source
+    name, reference, _ = self._sources[id(source)]
+    return name, reference
+
+  def each(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+    """Has workers call a function with each argument; what Ray retries is called again.
+
+    Raises:
+      WorkersLost: If the workers are lost.
+    """
+    return self._get([self._remote[ray_worker.call].remote(function, a) for a in arguments])
+
+  def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
+    """Has a worker of each node call a function; pairs of the node's name and the result."""
+    calls = {
+      name: self._remote[ray_worker.call]
+      .options(scheduling_strategy=_on_node(node))
+      .remote(function, argument)
+      for node, name in (self._nodes or {}).items()
+      if node in self._rooms
+    }
+    return list(zip(calls, self._get(list(calls.values()))))
+
+  def _get(self, references: list[Any]) -> list[Any]:
+    try:
+      return ray.get(references)
+    except ray.exceptions.RayTaskError as error:
+      raise ray_worker.cause(error) from None
+    except _LOST as error:
+      raise self._lost(error) from None
 
   def submit(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """Gives a call to Ray; returns the references of its three results."""
@@ -159,7 +210,9 @@ class RayPool(Pool):
     """Counts the room for workers, and reports nodes that have come and gone."""
     self._looked = time.monotonic()
     nodes = {n['NodeID']: n for n in ray.nodes() if n['Alive']}
-    self._room = sum(_room(n['Resources'], self._settings) for n in nodes.values())
+    rooms = {key: _room(n['Resources'], self._settings) for key, n in nodes.items()}
+    self._rooms = {key: room for key, room in rooms.items() if room}
+    self._room = sum(self._rooms.values())
     if self._nodes is not None:
       for lost in self._nodes.keys() - nodes.keys():
         self.report(self.line(f'node {self._nodes[lost]} is lost; {len(nodes)} are left'))
@@ -176,6 +229,17 @@ def _remote(function: Callable[..., Any], settings: ray_worker.Settings, num_ret
     max_retries=_RETRIES,
     max_calls=0,  # A worker is used again, also one with a GPU: it has traced the stage.
   )(function)
+
+
+def _put(source: Any) -> Any:
+  """A reference of a pickled object, its arrays apart: a node's workers share them."""
+  buffers: list[Any] = []
+  octets = ray.cloudpickle.dumps(source, protocol=5, buffer_callback=buffers.append)
+  return ray.put((octets, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]))
+
+
+def _on_node(node: str) -> scheduling_strategies.NodeAffinitySchedulingStrategy:
+  return scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
 
 
 def _name(node: dict[str, Any]) -> str:

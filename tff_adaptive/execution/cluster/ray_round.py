@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
+from tff_adaptive._utils import client_references
 from tff_adaptive.execution.cluster import ray_worker, schedule, wire
 from tff_adaptive.execution.cluster.subrounds import Outcome, Workload
 
@@ -26,12 +27,14 @@ class Call:
     submit: Gives it to Ray: three references, as `ray_worker.train` returns three values.
     began: When it was given, or given again; `time.monotonic`.
     is_late: Whether it was given again.
+    ahead: The subround whose clients' values the worker prepares meanwhile; None: none.
   """
 
   node: Node
   submit: Callable[[], list[Any]]
   began: float
   is_late: bool = False
+  ahead: int | None = None
 
 
 def describe(node: Node) -> str:
@@ -54,8 +57,14 @@ class Round:
     ]
     pool.bytes_sent += sum(wire.num_bytes(flat) for flat in common if flat is not None)
     self._common = ray.put(common)
+    self._sources = dict(
+      pool.source(value[0].source)
+      for value, t in zip(workload.inputs, types)
+      if wire.is_divided(t) and client_references.is_referenced(value)
+    )
     self._queue = collections.deque((0, part) for part in workload.order)
     self._calls: dict[Any, tuple[Call, list[Any]]] = {}  # By the reference of `Info`.
+    self._prepared: set[int] = set()  # Subrounds that a worker was asked to prepare.
     self._sums: dict[Node, Any] = {}  # References, of what is done.
     self._results: dict[int, Any] = {}
 
@@ -82,20 +91,44 @@ class Round:
     busy = len({call.node for call, _ in self._calls.values() if not call.is_late})
     while self._queue and busy < max(1, self._pool.size):
       node = self._queue.popleft()
-      call = Call(node, self._merge(node) if node[0] else self._train(node[1]), time.monotonic())
-      self._submit(call)
+      ahead = None if node[0] else self._next_to_prepare()
+      submit = self._merge(node) if node[0] else self._train(node[1], ahead)
+      self._submit(Call(node, submit, time.monotonic(), ahead=ahead))
       busy += 1
 
-  def _train(self, part: int) -> Callable[[], list[Any]]:
-    clients = self._workload.parts[part]
-    divided = [
-      [wire.encode(value[i], wire.member(t)) for i in clients] if wire.is_divided(t) else None
-      for value, t in zip(self._workload.inputs, self._workload.calls.input_types)
-    ]
+  def _next_to_prepare(self) -> int | None:
+    """The subround that the next worker will be given, as far as one can say."""
+    if not self._sources:
+      return None
+    waiting = [part for level, part in self._queue if not level]
+    found = next((part for part in waiting if part not in self._prepared), None)
+    if found is not None:
+      self._prepared.add(found)
+    return found
+
+  def _train(self, part: int, ahead: int | None) -> Callable[[], list[Any]]:
+    divided = self._divided(part)
     self._pool.bytes_sent += sum(wire.num_bytes(rows) for rows in divided if rows is not None)
+    further = [] if ahead is None else self._divided(ahead)
+    keys = [rows for rows in further if isinstance(rows, wire.Keys)]
+    subround = ray_worker.Subround(divided, self._workload.stored, self._sources, keys)
     return lambda: self._pool.submit(
-      ray_worker.train, self._key, self._stage, self._common, divided
+      ray_worker.train, self._key, self._stage, self._common, subround
     )
+
+  def _divided(self, part: int) -> list[Any]:
+    """For each input the values of a subround's clients, or their keys; see `Subround`."""
+    workload = self._workload
+    divided: list[Any] = []
+    for value, t in zip(workload.inputs, workload.calls.input_types):
+      rows = [value[i] for i in workload.parts[part]] if wire.is_divided(t) else None
+      if rows is not None and client_references.is_referenced(rows):
+        divided.append(wire.Keys.of(self._pool.source(rows[0].source)[0], rows))
+      elif rows is not None:
+        divided.append([wire.encode(row, wire.member(t)) for row in rows])
+      else:
+        divided.append(None)
+    return divided
 
   def _merge(self, node: Node) -> Callable[[], list[Any]]:
     one, other = (self._sums[child] for child in self._tree.children(node))
@@ -126,6 +159,10 @@ class Round:
     level, position = call.node
     if not level:
       self._results[position] = results
+      if call.ahead is not None and (0, call.ahead) in self._queue:
+        # Ray gives the next call to the worker that has just become idle.
+        self._queue.remove((0, call.ahead))
+        self._queue.appendleft((0, call.ahead))
     if self._merges:
       self._know(call.node, sums)
 
@@ -144,5 +181,5 @@ class Round:
 def _get(reference: Any) -> ray_worker.Info:
   try:
     return ray.get(reference)
-  except ray.exceptions.RayTaskError as error:  # An error of the computation, as it was.
-    raise error.as_instanceof_cause() from None
+  except ray.exceptions.RayTaskError as error:
+    raise ray_worker.cause(error) from None

@@ -3,7 +3,10 @@
 import collections
 import functools
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from tff_adaptive.execution.cluster import worker_sources
 
 _STAGES_KEPT = 16
 
@@ -51,8 +54,25 @@ def warm_up(settings: Settings) -> None:
   _engine(settings)
 
 
+class Subround(NamedTuple):
+  """What of a subround is not the same in all of a stage.
+
+  Attributes:
+    divided: For each of the stage's inputs what `wire.encode` gives for each client, or the
+      `wire.Keys` of its values; None for those not divided among clients.
+    stored: See `subrounds.Workload`.
+    sources: Name -> a list with the reference of a source, for who has not opened it.
+    ahead: The keys that this worker is likely to be given next.
+  """
+
+  divided: list[Any]
+  stored: dict[int, int]
+  sources: dict[str, list[Any]]
+  ahead: list[Any]
+
+
 def train(
-  settings: Settings, key: str, stage: list[Any], common: list[Any], divided: list[Any]
+  settings: Settings, key: str, stage: list[Any], common: list[Any], subround: Subround
 ) -> tuple[Any, Any, Info]:
   """Trains the clients of a subround.
 
@@ -61,21 +81,36 @@ def train(
     key: The stage's digest.
     stage: A list with the reference of its `stage_calls.Serialized`, for who does not have it.
     common: For each of its inputs what `wire.encode` gives; None for those divided among clients.
-    divided: For each of its inputs what `wire.encode` gives for each client; None for the others.
+    subround: What is trained.
 
   Returns:
     Accumulators, the other results, and what is to be said of the call.
   """
-  from tff_adaptive.execution.cluster import wire
-
   calls = _stage(settings, key, stage)
+  from tff_adaptive.execution.cluster import subrounds, wire
+
+  def clients(rows: Any, member: Any) -> list[Any]:
+    if isinstance(rows, wire.Keys):
+      return worker_sources.opened(rows.source, subround.sources).load(rows.keys())
+    return [wire.decode(row, member) for row in rows]
+
   inputs = [
-    [wire.decode(row, wire.member(t)) for row in rows]
-    if wire.is_divided(t)
-    else wire.decode(flat, wire.member(t))
-    for flat, rows, t in zip(common, divided, calls.input_types)
+    clients(rows, wire.member(t)) if wire.is_divided(t) else wire.decode(flat, wire.member(t))
+    for flat, rows, t in zip(common, subround.divided, calls.input_types)
   ]
-  return *calls.train(inputs), _info()
+  for keys in subround.ahead:
+    worker_sources.opened(keys.source, subround.sources).prepare(keys.keys())
+  sums, results = calls.train(inputs)
+  for position, of_input in subround.stored.items():
+    keys = subround.divided[of_input]
+    source = worker_sources.opened(keys.source, subround.sources).source
+    subrounds.store_result(calls, results, position, source, keys.keys())
+  return sums, results, _info()
+
+
+def call(function: Callable[[Any], Any], argument: Any) -> Any:
+  """Calls a function; what Ray retries may be called again."""
+  return function(argument)
 
 
 def merge(
@@ -138,3 +173,8 @@ def _info() -> Info:
   attempt = global_worker.core_worker.get_current_task_attempt_number()
   where = f'process {os.getpid()} on {ray.util.get_node_ip_address()}'
   return Info(attempt, where, versions())
+
+
+def cause(error: Any) -> Exception:
+  """Of Ray's report of a failed call the error, as it was raised; the report if it is lost."""
+  return error.cause if isinstance(error.cause, Exception) else error

@@ -5,11 +5,13 @@ which order they end, or what has to be done again.
 """
 
 import abc
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow_federated as tff
 
+from tff_adaptive._utils import client_references
 from tff_adaptive.execution.cluster import schedule, stage_calls, stages, wire
 from tff_adaptive.execution.graph import cache, context, values
 
@@ -23,6 +25,8 @@ class Workload(NamedTuple):
     inputs: A value for each of the stage's inputs; of those divided among clients a list.
     parts: The clients' positions in the cohort, for each subround.
     order: The subrounds in the order in which they are to be begun.
+    stored: Of each result that is kept by the source of an input (see `client_references`), its
+      position, and the input's.
   """
 
   calls: stage_calls.StageCalls
@@ -30,6 +34,7 @@ class Workload(NamedTuple):
   inputs: list[Any]
   parts: list[list[int]]
   order: list[int]
+  stored: dict[int, int]
 
 
 class Outcome(NamedTuple):
@@ -37,7 +42,7 @@ class Outcome(NamedTuple):
 
   Attributes:
     sums: The accumulators of all clients, merged in the order of `schedule.MergeTree`.
-    results: For each subround its other results, encoded.
+    results: For each subround its other results, encoded; of those stored the pickled receipts.
   """
 
   sums: list[Any]
@@ -56,13 +61,26 @@ class InProcess(Pool):
   """Trains subrounds here, one after another."""
 
   def run(self, workload: Workload) -> Outcome:
-    outcomes = {part: workload.calls.train(share(workload, part)) for part in workload.order}
+    outcomes = {part: self._train(workload, part) for part in workload.order}
     in_order = [outcomes[part] for part in range(len(workload.parts))]
     sums: list[Any] = []
     if workload.stage.num_aggregates:
       tree = schedule.MergeTree(len(in_order))
       sums = tree.fold([sums for sums, _ in in_order], workload.calls.merge)
     return Outcome(sums, [results for _, results in in_order])
+
+  def _train(self, workload: Workload, part: int) -> tuple[list[Any], list[Any]]:
+    calls, inputs = workload.calls, share(workload, part)
+    loaded = [
+      client_references.resolve(value) if wire.is_divided(t) else value
+      for value, t in zip(inputs, calls.input_types)
+    ]
+    sums, results = calls.train(loaded)
+    for position, source in workload.stored.items():
+      references = inputs[source]
+      keys = [reference.key for reference in references]
+      store_result(calls, results, position, references[0].source, keys)
+    return sums, results
 
 
 def share(workload: Workload, part: int) -> list[Any]:
@@ -71,6 +89,19 @@ def share(workload: Workload, part: int) -> list[Any]:
     [value[i] for i in workload.parts[part]] if wire.is_divided(t) else value
     for value, t in zip(workload.inputs, workload.calls.input_types)
   ]
+
+
+def store_result(
+  calls: stage_calls.StageCalls,
+  results: list[Any],
+  position: int,
+  source: client_references.StoringSource,
+  keys: Sequence[Any],
+) -> None:
+  """Has a source keep one of a stage's results; its receipts take the result's place, pickled."""
+  member = wire.member(calls.result_types[position])
+  receipts = source.store(keys, wire.decode_clients(results[position], member))
+  results[position] = pickle.dumps(receipts)
 
 
 class SubroundContext(tff.framework.SyncContext):
@@ -118,12 +149,13 @@ class SubroundContext(tff.framework.SyncContext):
     num_clients = _num_clients(known, types)
     program, calls = self._program(comp) if num_clients else (None, [])
     if program is None:
-      return self._server.invoke(comp, arg)
+      return self._server.invoke(comp, _resolved(arg, parameter_type))
     costs = _costs(known, types, num_clients)
     for stage, stage_call in zip(program.stages, calls):
       inputs = [known[key] for key in stage.inputs]
       if stage_call is not None:
-        results = self._at_clients(stage, stage_call, inputs, costs)
+        stored = _stored(program, stage, stage_call, inputs)
+        results = self._at_clients(stage, stage_call, inputs, costs, stored)
       else:
         argument = tff.structure.Struct.unnamed(*inputs) if inputs else None
         results = _elements(self._server.invoke(stage.comp, argument), stage.comp)
@@ -152,15 +184,18 @@ class SubroundContext(tff.framework.SyncContext):
     calls: stage_calls.StageCalls,
     inputs: list[Any],
     costs: Sequence[float],
+    stored: dict[int, int],
   ) -> list[Any]:
     """The outputs of a clients' stage: of all subrounds, joined and merged."""
     parts = schedule.divide(costs, self._subrounds)
     order = schedule.costliest_first(costs, parts)
-    outcome = self._pool.run(Workload(calls, stage, inputs, parts, order))
+    outcome = self._pool.run(Workload(calls, stage, inputs, parts, order, stored))
     joined = []
     for i, type_spec in enumerate(calls.result_types):
       pieces, member = [results[i] for results in outcome.results], wire.member(type_spec)
-      if wire.is_divided(type_spec):
+      if i in stored:
+        joined.append(_in_order([pickle.loads(piece) for piece in pieces], parts))
+      elif wire.is_divided(type_spec):
         joined.append(wire.join_clients(pieces, parts, member))
       else:
         joined.append(wire.decode(pieces[0], member))
@@ -200,6 +235,29 @@ def use_one_thread() -> None:
       return  # TensorFlow has begun: the number is fixed.
 
 
+def _stored(
+  program: stages.Program, stage: stages.Stage, calls: stage_calls.StageCalls, inputs: list[Any]
+) -> dict[int, int]:
+  """Which results a source keeps: of an input's type, if nothing later needs their values."""
+  later = {key for other in program.stages for key in other.inputs}
+  stored: dict[int, int] = {}
+  for position, (key, type_spec) in enumerate(zip(stage.outputs, calls.result_types)):
+    for i, (value, input_type) in enumerate(zip(inputs, calls.input_types)):
+      if key in later or i in stored.values() or not wire.is_divided(type_spec):
+        continue
+      is_kept = input_type.is_equivalent_to(type_spec) and client_references.is_referenced(value)
+      if is_kept and isinstance(value[0].source, client_references.StoringSource):
+        stored[position] = i
+        break
+  return stored
+
+
+def _in_order(pieces: list[list[Any]], parts: list[list[int]]) -> list[Any]:
+  """What each subround has for its clients, in the order of the cohort."""
+  pairs = [pair for part, piece in zip(parts, pieces) for pair in zip(part, piece)]
+  return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
+
+
 def _num_clients(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> int:
   lengths = {len(known[key]) for key, t in types.items() if wire.is_divided(t)}
   if len(lengths) > 1:
@@ -232,6 +290,14 @@ def _parts(value: Any, type_spec: tff.types.Type, key: stages.Key = ('arg',)) ->
     yield from _parts(element, child, (*key, i))
 
 
+def _resolved(value: Any, type_spec: tff.types.Type) -> Any:
+  """An argument whose references are replaced by their values."""
+  if isinstance(type_spec, tff.types.StructType):
+    elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
+    return tff.structure.Struct([(name, _resolved(v, t)) for v, (name, t) in elements])
+  return client_references.resolve(value) if wire.is_divided(type_spec) else value
+
+
 def _elements(result: Any, comp: Any) -> list[Any]:
   return values.struct_elements(result, comp.type_signature.result)
 
@@ -240,7 +306,9 @@ def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:
   """A part of the argument as it comes back: checked, and of NumPy values."""
   member = wire.member(type_spec)
   back: Callable[[Any], Any] = lambda v: wire.to_python(wire.encode(v, member), member)  # noqa: E731
-  return [back(v) for v in value] if wire.is_divided(type_spec) else back(value)
+  if wire.is_divided(type_spec):
+    return [back(v) for v in client_references.resolve(value)]
+  return back(value)
 
 
 def _as_structs(value: Any, type_spec: tff.types.Type) -> Any:

@@ -5,12 +5,15 @@ graph, with what it holds.
 """
 
 import dataclasses
+import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive._utils import client_references
 from tff_adaptive.execution.graph import datasets, values
 
 
@@ -26,6 +29,23 @@ class Elements:
   """A sequence given as a list: the flat leaves of each element."""
 
   rows: list[list[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+  """Clients' values by reference: the name of their source, and their keys, pickled."""
+
+  source: str
+  pickled: bytes
+
+  @classmethod
+  def of(cls, source: str, references: Sequence[client_references.ClientReference]) -> 'Keys':
+    """The keys of references to one source."""
+    return cls(source, pickle.dumps([reference.key for reference in references]))
+
+  def keys(self) -> list[Any]:
+    """The keys."""
+    return pickle.loads(self.pickled)
 
 
 def is_divided(type_spec: tff.types.Type) -> bool:
@@ -89,6 +109,8 @@ def num_bytes(flat: Any) -> int:
   """The bytes of what `encode` and `encode_clients` return, and of lists of such."""
   if isinstance(flat, (list, tuple)):
     return sum(map(num_bytes, flat))
+  if isinstance(flat, (bytes, Keys)):
+    return len(flat if isinstance(flat, bytes) else flat.pickled)
   if isinstance(flat, Elements):
     return num_bytes(flat.rows)
   return len(flat.graph) if isinstance(flat, Dataset) else flat.nbytes
@@ -107,6 +129,13 @@ def encode_clients(results: Any, member_type: tff.types.Type) -> list[Any]:
   if isinstance(results, values.ClientValues) and is_stacked(member_type):
     return [np.asarray(leaf) for leaf in results.flat]
   return [encode(value, member_type) for value in results]
+
+
+def decode_clients(piece: list[Any], member_type: tff.types.Type) -> list[Any]:
+  """The inverse of `encode_clients`, a Python value a client."""
+  if not is_stacked(member_type):
+    return [to_python(row, member_type) for row in piece]
+  return [to_python(list(leaves), member_type) for leaves in zip(*piece)]
 
 
 def join_clients(
@@ -136,6 +165,8 @@ def cost(value: Any, type_spec: tff.types.Type) -> int:
     value: The client's part of an argument.
     type_spec: Its type.
   """
+  if isinstance(value, client_references.ClientReference):
+    return max(1, value.num_examples)
   leaves = zip(values.flatten(value, type_spec), values.leaf_types(type_spec))
   sequences = [(leaf, t) for leaf, t in leaves if isinstance(t, tff.types.SequenceType)]
   return max([1, *(_num_examples(leaf, t.element) for leaf, t in sequences)])

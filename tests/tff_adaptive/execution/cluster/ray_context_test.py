@@ -4,8 +4,10 @@ One cluster of several nodes serves all tests: its workers import TensorFlow onc
 takes it apart.
 """
 
+import copy
 import os
 import signal
+import threading
 
 import numpy as np
 import psutil
@@ -13,9 +15,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import on_ray
+import tasks
+from tasks.data import tff_sqlite
+from tests.helpers import on_ray, small_problem, task_data
 from tests.tff_adaptive.execution.cluster import subrounds_test
-from tff_adaptive import execution, registry
+from tff_adaptive import execution, registry, training
+from tff_adaptive._utils import client_references
 from tff_adaptive.execution.cluster import ray_worker
 
 pytest.importorskip('ray')
@@ -97,6 +102,89 @@ def test_only_what_is_broadcast_goes_to_the_workers(ray_context):
   # An int32 is broadcast, and one a client is sent; back comes the sum, merged by the workers.
   assert after['bytes_to_workers'] - before['bytes_to_workers'] == 4 + 4 * 4
   assert after['bytes_from_workers'] - before['bytes_from_workers'] == 4
+
+
+def _train(context, clients, folder, rounds=4, store='shards'):
+  """A run of AdaBest: the server state's values."""
+  config = training.TrainingConfig(
+    rounds=rounds, clients_per_round=5, rounds_per_checkpoint=2, client_state_store=store
+  )
+  with tff.framework.get_context_stack().install(context):
+    result = training.train(
+      subrounds_test.build('ada_best'),
+      clients,
+      lambda weights: {},
+      config,
+      output_dir=str(folder),
+      show_progress=False,
+    )
+  return [np.asarray(value) for value in tf.nest.flatten(result.state)]
+
+
+@pytest.fixture(scope='module')
+def clients():
+  arrays = small_problem.clients(num_examples=[20 * n for n in small_problem.NUM_EXAMPLES])
+  return tasks.InMemoryClientData({f'c{i}': pair for i, pair in enumerate(arrays)})
+
+
+@pytest.fixture(scope='module')
+def trained_alone(graph, clients, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('alone')
+  return _train(execution.SubroundContext(4, server=graph), clients, folder, store='memory')
+
+
+def test_only_ids_travel_and_results_are_those_of_one_process(
+  ray_context, clients, trained_alone, tmp_path
+):
+  before = ray_context.counters()
+  trained = _train(ray_context, clients, tmp_path)
+  after = ray_context.counters()
+  np.testing.assert_equal(trained, trained_alone)
+  per_round = (after['bytes_to_workers'] - before['bytes_to_workers']) / 4
+  weights = 4 * small_problem.theta_0().size
+  # The weights, and AdaBest's h; of a client two ids and the place of its state.
+  assert per_round < 2 * weights + 100 + 5 * 250
+  assert (after['bytes_from_workers'] - before['bytes_from_workers']) / 4 < 3 * weights + 5 * 250
+
+
+def test_a_run_goes_on_without_workers_and_with_them(
+  ray_context, alone, clients, trained_alone, tmp_path
+):
+  _train(ray_context, clients, tmp_path, rounds=1)
+  _train(alone, clients, tmp_path, rounds=3, store='memory')
+  np.testing.assert_equal(_train(ray_context, clients, tmp_path), trained_alone)
+
+
+def test_a_file_unlike_the_trainers_is_refused_by_its_name_and_the_workers(ray_context, tmp_path):
+  path = tmp_path / 'd.sqlite'
+  task_data.write(path, {'train': {'a': [task_data.example(v=[0.5])]}})
+  features = {'v': tf.io.FixedLenFeature([1], tf.float32)}
+  data = tff_sqlite.SqlClientData(str(path), 'train', features, None)
+  assert ray_context.accepts(data)
+  with open(path, 'ab') as file:
+    file.write(b'x')
+  argument = [client_references.ClientReference(data, 'a')]
+  message = r"^Worker process \d+ on \S+ .*: \S+/d.sqlite differs from the trainer's file"
+  with pytest.raises(execution.WorkerError, match=message) as raised:
+    ray_context.invoke(on_ray.double_and_sum(), argument)
+  assert '\n' not in str(raised.value)
+
+
+def test_what_cannot_be_pickled_goes_by_value(ray_context, lines, clients, trained_alone, tmp_path):
+  clients = copy.copy(clients)
+  clients.lock = threading.Lock()
+  np.testing.assert_equal(_train(ray_context, clients, tmp_path, store='memory'), trained_alone)
+  assert [line for line in lines if 'cannot be pickled' in line and 'lock' in line]
+
+
+def test_where_a_node_does_not_see_the_folder_states_go_through_the_trainer(
+  ray_context, clients, trained_alone, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(ray_context, 'on_each_node', lambda function, path: [('10.0.0.9', '')])
+  with pytest.warns(UserWarning, match=r'is not there on 10\.0\.0\.9: client states go through'):
+    trained = _train(ray_context, clients, tmp_path)
+  np.testing.assert_equal(trained, trained_alone)
+  assert not (tmp_path / 'checkpoints' / 'client_states').exists()
 
 
 def test_an_error_of_the_computation_is_raised_as_it_is(ray_context):

@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import on_ray, small_problem
 from tff_adaptive import algorithms, execution, registry
+from tff_adaptive._utils import client_references
 from tff_adaptive.client import batching
 from tff_adaptive.execution.cluster import subrounds
 
@@ -61,6 +62,63 @@ def test_client_values_come_back_in_order(count, graph):
     total, doubled = on_ray.double_and_sum()(list(range(count)))
   assert list(doubled) == [2 * i for i in range(count)]
   assert total == count * (count - 1)
+
+
+class Source:
+  """Gives integers, and keeps those that take their place."""
+
+  def __init__(self, values):
+    self.values, self.stored = values, {}
+
+  def load(self, keys):
+    return [self.values[key] for key in keys]
+
+  def store(self, keys, values):
+    self.stored.update(zip(keys, values))
+    return [f'receipt of {key}' for key in keys]
+
+
+class Giver:
+  """Gives integers."""
+
+  def __init__(self, values):
+    self._values = values
+
+  def load(self, keys):
+    return [self._values[key] for key in keys]
+
+
+def references(source, keys):
+  return [client_references.ClientReference(source, key) for key in keys]
+
+
+def test_references_are_loaded_and_what_takes_their_place_is_stored(graph):
+  context = execution.SubroundContext(3, server=graph)
+  keys = ['a', 'b', 'c', 'd', 'e']
+  source = Source(dict(zip(keys, [1, 2, 3, 4, 5])))
+  total, receipts = context.invoke(on_ray.double_and_sum(), references(source, keys))
+  assert total == 30
+  assert receipts == [f'receipt of {key}' for key in keys]
+  assert source.stored == dict(zip(keys, [2, 4, 6, 8, 10]))
+  # Of a source that keeps nothing, results come back.
+  total, doubled = context.invoke(on_ray.double_and_sum(), references(Giver(source.values), keys))
+  assert (total, list(doubled)) == (30, [2, 4, 6, 8, 10])
+
+
+def test_what_a_later_stage_needs_is_not_stored(graph):
+  less = tff.tensorflow.computation(lambda x, total: x - total, np.int32, np.int32)
+
+  @tff.federated_computation(on_ray.AT_CLIENTS)
+  def comp(x):
+    doubled = tff.federated_map(tff.tensorflow.computation(lambda v: 2 * v, np.int32), x)
+    total = tff.federated_broadcast(tff.federated_sum(doubled))
+    return tff.federated_sum(tff.federated_map(less, (doubled, total))), x
+
+  context = execution.SubroundContext(2, server=graph)
+  source = Source({key: key for key in range(4)})
+  total, passed = context.invoke(comp, references(source, range(4)))
+  assert (total, list(passed)) == (12 - 4 * 12, [0, 1, 2, 3])
+  assert not source.stored
 
 
 def test_an_aggregate_of_an_aggregate(graph):

@@ -1,0 +1,56 @@
+"""Clients' values by reference: a key that travels instead of them, and who has them.
+
+A cohort of references holds no examples and no states. Whoever uses a value asks its source for
+it; in another process that is a copy of the source, opened there.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+
+class Source(Protocol):
+  """Has values by key. It can be pickled, and a copy in another process gives the same values."""
+
+  def load(self, keys: Sequence[Any]) -> list[Any]:
+    """Returns the values of keys, in their order; a key's value never changes."""
+
+
+@runtime_checkable
+class StoringSource(Source, Protocol):
+  """A source that also keeps the values that take the place of those it gave."""
+
+  def store(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """Keeps new values of the keys' clients; returns for each a receipt, small and picklable.
+
+    Storing the same again, for a call that is retried, changes nothing.
+    """
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ClientReference:
+  """Stands for a client's value in a client-placed argument.
+
+  Attributes:
+    source: Who has it.
+    key: What the source knows it by: hashable, and small, as it travels.
+    num_examples: What the client costs, if the value is a dataset.
+  """
+
+  source: Source
+  key: Any
+  num_examples: int = 1
+
+
+def is_referenced(values: Sequence[Any]) -> bool:
+  """Whether clients' values are references, all of one source."""
+  return len(values) > 0 and all(
+    isinstance(v, ClientReference) and v.source is values[0].source for v in values
+  )
+
+
+def resolve(values: Sequence[Any]) -> Sequence[Any]:
+  """Returns clients' values, those of references loaded here."""
+  if not is_referenced(values):
+    return values
+  return values[0].source.load([v.key for v in values])
