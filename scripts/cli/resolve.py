@@ -14,6 +14,7 @@ from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, user_code
 
 from . import (
+  aggregator_settings,
   device_settings,
   hyperparameters,
   options,
@@ -62,6 +63,7 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
       values[name] = value
   correction, server_values = _hyperparameters(values, algorithm, server)
   _check_together(values)
+  aggregator_settings.check(values, algorithm, correction)
   if values['output_dir'] is None:
     values['output_dir'] = os.path.join('runs', f'{_short(values["task"])}_{algorithm.name}')
   fields = {}
@@ -205,6 +207,7 @@ def _defaults(
   }
   if algorithm.client_weighting == 'uniform':
     found['client_weighting'] = 'uniform'
+  found.update(aggregator_settings.default_weighting(values['aggregator']))
   if algorithm.is_stateful:
     found['client_state_store'] = 'memory'
   if found['max_examples_per_client'] is None:

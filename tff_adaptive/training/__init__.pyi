@@ -31,6 +31,9 @@ from .loop import (
 from .mlflow_callback import (
   MlflowCallback as MlflowCallback,
 )
+from .privacy_callback import (
+  PrivacyCallback as PrivacyCallback,
+)
 from .protocols import (
   ClientData as ClientData,
 )

@@ -52,6 +52,11 @@ class Callback:
   def checkpoint(self, round_number: int) -> None:
     """Called after the state of a round has been saved."""
 
+  def summary(self, rounds: int) -> Mapping[str, Any]:
+    """Returns what is to stand in the summary besides, after so many rounds."""
+    del rounds
+    return {}
+
   def end(self, result: 'TrainingResult') -> None:
     """Called once the summary is written; not after an error."""
 

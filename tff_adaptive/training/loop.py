@@ -257,6 +257,8 @@ class _Run:
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if test_fn is not None and is_complete:
       summary['test'] = rounds.evaluated('test', 'test_inference', test_fn, files.state)
+    for callback in self._callbacks:
+      summary.update(callback.summary(files.round_number))
     if files.output_dir is not None:
       files.write_summary(summary)
       path = os.path.join(files.output_dir, run_files.CURVES)
