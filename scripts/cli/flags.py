@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from absl import flags as absl_flags
 
-from . import aggregator_settings, hyperparameters, options, settings
+from . import aggregator_settings, evaluation_settings, hyperparameters, options, settings
 
 # What people try, and what it is here.
 _TRIED = {
@@ -35,6 +35,7 @@ _GROUPS = (
   hyperparameters.CORRECTION,
   'Clients',
   aggregator_settings.GROUP,
+  evaluation_settings.GROUP,
   'Where',
 )
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')

@@ -16,6 +16,7 @@ from tff_adaptive._utils import suggestions, user_code
 from . import (
   aggregator_settings,
   device_settings,
+  evaluation_settings,
   hyperparameters,
   options,
   ray_options,
@@ -64,6 +65,7 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   correction, server_values = _hyperparameters(values, algorithm, server)
   _check_together(values)
   aggregator_settings.check(values, algorithm, correction)
+  evaluation_settings.check(values)
   if values['output_dir'] is None:
     values['output_dir'] = os.path.join('runs', f'{_short(values["task"])}_{algorithm.name}')
   fields = {}

@@ -129,7 +129,7 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   from tff_adaptive.devices import placement, threads
   from tff_adaptive.training import ray_callback
 
-  from . import build
+  from . import build, client_groups
 
   if settings.device == 'cpu':
     placement.hide_gpus()  # From evaluation too.
@@ -139,7 +139,10 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   task = tasks.load(
     settings.task, data_dir=settings.data_dir, seed=settings.seed, **settings.task_options
   )
+  task, parts = client_groups.split(settings, task)
   data = _check_data(settings, task)
+  if parts.unseen is not None:
+    data['unseen_clients'] = len(parts.unseen)
   command_lib.say(
     f'{task.name}: {data["source"]}; {data["clients"]:,} clients, {data["examples"]:,} examples'
   )
@@ -167,6 +170,7 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
       *([] if private is None else [_account(private, config)]),
     ],
     'test_fn': build.build_test(task, model),
+    'client_evaluation': client_groups.build_evaluation(settings, task, model, parts),
     'resume_from': settings.resume_from,
   }
 

@@ -11,7 +11,7 @@ from typing import Any
 from tff_adaptive import registry, schedules
 from tff_adaptive._utils import user_code, validation
 
-from . import aggregator_settings, fields, hyperparameters, options
+from . import aggregator_settings, evaluation_settings, fields, hyperparameters, options
 
 _ONE, _flag, _from = fields.ONE, fields.flag, fields.from_
 _RATE_HINT = 'give a rate such as 0.1'
@@ -21,7 +21,7 @@ _COUNT = _from(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(aggregator_settings.AggregatorSettings):
+class Settings(evaluation_settings.EvaluationSettings, aggregator_settings.AggregatorSettings):
   """The settings of a run, resolved and checked; see `--help` for what each means.
 
   Attributes without a flag of their own:

@@ -15,7 +15,11 @@ PACKAGES = ('tff_adaptive', 'tasks', 'scripts')
 
 # Room of tff_adaptive -> the rooms that it may import. Rooms stand below those that import them.
 ARROWS = {
-  'training': {'reports', 'client', 'models', 'population', 'costs', 'registry', '_utils'},
+  # Personalization trains as a client does, uncorrected; evaluation by client fills processors.
+  'training': {
+    *('reports', 'client', 'corrections', 'models', 'population', 'costs', 'registry', 'devices'),
+    '_utils',
+  },
   # Aggregators by name, made for the builders, which take any factory: they know no algorithm.
   'aggregation': {'registry', '_utils'},
   'algorithms': {

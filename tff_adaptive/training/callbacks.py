@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
   from tff_adaptive.training.loop import TrainingResult
 
@@ -47,6 +49,14 @@ class Callback:
 
     Args:
       row: Column -> number, with the evaluation's columns if the round was evaluated.
+    """
+
+  def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
+    """Called with the values of each client, where clients were evaluated one by one.
+
+    Args:
+      number: Rounds done.
+      values: What was measured -> float64 [clients]; NaN where there was nothing to measure.
     """
 
   def checkpoint(self, round_number: int) -> None:
