@@ -1,4 +1,7 @@
 from . import (
+  aggregation as aggregation,
+)
+from . import (
   algorithms as algorithms,
 )
 from . import (

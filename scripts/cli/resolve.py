@@ -14,7 +14,9 @@ from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, user_code
 
 from . import (
+  aggregator_settings,
   device_settings,
+  evaluation_settings,
   hyperparameters,
   options,
   ray_options,
@@ -62,6 +64,8 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
       values[name] = value
   correction, server_values = _hyperparameters(values, algorithm, server)
   _check_together(values)
+  aggregator_settings.check(values, algorithm, correction)
+  evaluation_settings.check(values)
   if values['output_dir'] is None:
     values['output_dir'] = os.path.join('runs', f'{_short(values["task"])}_{algorithm.name}')
   fields = {}
@@ -205,6 +209,7 @@ def _defaults(
   }
   if algorithm.client_weighting == 'uniform':
     found['client_weighting'] = 'uniform'
+  found.update(aggregator_settings.default_weighting(values['aggregator']))
   if algorithm.is_stateful:
     # On one machine the trainer's memory is as near to the workers as a file.
     is_cluster = values['ray'] not in (None, 'local')

@@ -11,50 +11,17 @@ from typing import Any
 from tff_adaptive import registry, schedules
 from tff_adaptive._utils import user_code, validation
 
-from . import hyperparameters, options
+from . import aggregator_settings, evaluation_settings, fields, hyperparameters, options
 
-INT31 = 2**31 - 1
-_ONE = 'give 1 or more'
+_ONE, _flag, _from = fields.ONE, fields.flag, fields.from_
 _RATE_HINT = 'give a rate such as 0.1'
-
-
-def _flag(
-  group: str,
-  text: str,
-  default: Any = None,
-  check: validation.Check | None = None,
-  hint: str = '',
-  is_harmless: bool = False,
-) -> Any:
-  """A field that is a flag.
-
-  Args:
-    group: Its heading in --help.
-    text: Its help.
-    default: Its default; None: `resolve` decides, or there is none.
-    check: Refuses bad values.
-    hint: What to give instead of them.
-    is_harmless: Whether a resumed run may change it, for it does not touch the model's course.
-  """
-  metadata = dict(
-    group=group, help=text, default=default, check=check, hint=hint, is_harmless=is_harmless
-  )
-  return dataclasses.field(metadata=metadata)
-
-
-def _from(low: int, high: int = INT31) -> validation.Check:
-  def check(name: str, value: Any, hint: str) -> Any:
-    validation.whole_number(name, value, low, hint, high)
-    return value
-
-  return check
 
 
 _COUNT = _from(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(evaluation_settings.EvaluationSettings, aggregator_settings.AggregatorSettings):
   """The settings of a run, resolved and checked; see `--help` for what each means.
 
   Attributes without a flag of their own:

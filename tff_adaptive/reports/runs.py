@@ -33,6 +33,8 @@ _NOT_LABELS = frozenset(
     'client_state_dir',
     'client_state_store',
     'rounds_per_evaluation',
+    'rounds_per_client_evaluation',
+    'client_evaluation_clients',
     'rounds_per_checkpoint',
     'keep_checkpoints',
     'resume_from',

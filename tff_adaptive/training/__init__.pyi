@@ -4,6 +4,12 @@ from .callbacks import (
 from .callbacks import (
   RunInfo as RunInfo,
 )
+from .client_evaluation import (
+  ClientEvaluation as ClientEvaluation,
+)
+from .client_evaluation import (
+  Group as Group,
+)
 from .config import (
   TrainingConfig as TrainingConfig,
 )
@@ -30,6 +36,12 @@ from .loop import (
 )
 from .mlflow_callback import (
   MlflowCallback as MlflowCallback,
+)
+from .personalization import (
+  build_personalization as build_personalization,
+)
+from .privacy_callback import (
+  PrivacyCallback as PrivacyCallback,
 )
 from .protocols import (
   ClientData as ClientData,

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, population_summary
 from tff_adaptive.reports import summary as summary_lib
 from tff_adaptive.training import callbacks as callbacks_lib
@@ -22,6 +23,7 @@ from tff_adaptive.training import (
   tensorboard_log,
   worker_context,
 )
+from tff_adaptive.training import client_evaluation as client_evaluation_lib
 from tff_adaptive.training import progress as progress_lib
 from tff_adaptive.training.config import TrainingConfig
 from tff_adaptive.training.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
@@ -64,6 +66,7 @@ def train(
   callbacks: Sequence[callbacks_lib.Callback] = (),
   stop: signals.StopGuard | None = None,
   test_fn: protocols.EvaluateFn | None = None,
+  client_evaluation: client_evaluation_lib.ClientEvaluation | None = None,
   show_progress: bool = True,
   resume_from: run_files.ResumeFrom = 'latest',
   settings: Mapping[str, Any] | None = None,
@@ -89,6 +92,8 @@ def train(
     stop: Whether to end early; by default SIGINT and SIGTERM say so.
     test_fn: Like `evaluate_fn`, on data that nothing is chosen by; used once, at the end, for
       `test` in the summary.
+    client_evaluation: Evaluates the models on each client by itself; its columns stand in the rows,
+      the clients' values in a file each time.
     show_progress: Whether to write progress to the standard error.
     resume_from: 'latest' or 'previous': the checkpoint to resume from. The previous one helps if
       the latest is damaged; what came after it is dropped.
@@ -151,7 +156,7 @@ def train(
       stop.on_abort.append(progress.close)  # A terminal's cursor is shown again.
       audience.append(progress)
     trainer = rounds.Trainer(process, loader, files.store, config.cost_model, say)
-    run = _Run(trainer, files, evaluate_fn, config, audience)
+    run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
     result = run.to_the_end(stop, test_fn)
   return result
@@ -167,9 +172,11 @@ class _Run:
     evaluate_fn: protocols.EvaluateFn,
     config: TrainingConfig,
     callbacks: Sequence[callbacks_lib.Callback],
+    client_evaluation: client_evaluation_lib.ClientEvaluation | None,
   ):
     self._trainer, self._files, self._evaluate_fn = trainer, files, evaluate_fn
     self._config, self._callbacks = config, callbacks
+    self._client_evaluation = client_evaluation
 
   def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
     """Lets the callbacks begin; the stack closes them."""
@@ -190,6 +197,7 @@ class _Run:
     if not files.log.columns:
       clock = {} if config.population is None else {'virtual_seconds': 0.0}
       row = {'round': 0, **clock, **self._evaluation(files.state)}
+      row.update(self._of_clients(files.state, 0))
       files.log.append(row)
       self._report(row)
     while files.round_number < config.rounds and not stop.requested:
@@ -228,6 +236,7 @@ class _Run:
       row.update(callback.columns())
     if number % self._config.rounds_per_evaluation == 0 or number == self._config.rounds:
       row.update(self._evaluation(finished.server_state))
+    row.update(self._of_clients(finished.server_state, number))
     self._files.log.append(row)
     return finished
 
@@ -236,6 +245,23 @@ class _Run:
     result = rounds.evaluated('validation', 'inference', self._evaluate_fn, state)
     result['seconds_evaluation'] = time.perf_counter() - began
     return result
+
+  def _of_clients(self, state: Any, number: int) -> dict[str, float]:
+    """Columns of an evaluation by client, if one is due; its values go to a file and callbacks."""
+    evaluation = self._client_evaluation
+    if evaluation is None or not evaluation.is_due(number, self._config.rounds):
+      return {}
+    began = time.perf_counter()
+    report = evaluation.evaluate(state, number)
+    if self._files.output_dir is not None:
+      folder = os.path.join(self._files.output_dir, client_evaluation_lib.FOLDER)
+      path = os.path.join(folder, f'round_{number:06d}.csv')
+      with saving(path):
+        os.makedirs(folder, exist_ok=True)
+        atomic_files.write_text(path, report.table)
+    for callback in self._callbacks:
+      callback.client_values(number, report.values)
+    return {**report.columns, 'seconds_client_evaluation': time.perf_counter() - began}
 
   def _report(self, row: Mapping[str, Any]) -> None:
     try:
@@ -261,6 +287,8 @@ class _Run:
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if test_fn is not None and is_complete:
       summary['test'] = rounds.evaluated('test', 'test_inference', test_fn, files.state)
+    for callback in self._callbacks:
+      summary.update(callback.summary(files.round_number))
     if files.output_dir is not None:
       files.write_summary(summary)
       path = os.path.join(files.output_dir, run_files.CURVES)
