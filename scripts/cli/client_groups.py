@@ -69,7 +69,7 @@ def _personalize(
       fill_last=settings.fill_last_batch,
       unit_starts=task.unit_starts,
     ),
-    settings.client_rate,
+    settings.client_rate_schedule,
     weight_decay=settings.weight_decay,
     clip_norm=settings.clip_norm,
     seed=settings.seed,

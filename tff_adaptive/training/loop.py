@@ -13,6 +13,7 @@ from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, population_summary
 from tff_adaptive.reports import summary as summary_lib
 from tff_adaptive.training import callbacks as callbacks_lib
+from tff_adaptive.training import client_evaluation as client_evaluation_lib
 from tff_adaptive.training import (
   cohorts,
   protocols,
@@ -23,7 +24,6 @@ from tff_adaptive.training import (
   tensorboard_log,
   worker_context,
 )
-from tff_adaptive.training import client_evaluation as client_evaluation_lib
 from tff_adaptive.training import progress as progress_lib
 from tff_adaptive.training.config import TrainingConfig
 from tff_adaptive.training.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
