@@ -1,8 +1,13 @@
 """Ctrl-C ends a command in one line while it is still being imported."""
 
+import os
 import signal
 import subprocess
 import sys
+
+import pytest
+
+from scripts import _entry
 
 PROGRAM = """
 import sys, time
@@ -22,3 +27,36 @@ def test_ctrl_c_during_the_imports_ends_in_one_line():
   process.send_signal(signal.SIGINT)
   assert process.communicate(timeout=60) == ('', 'train.py: interrupted.\n')
   assert process.returncode == 130
+
+
+# Python runs it before the program: it waits where the command begins to import what is slow.
+SITE = """
+import sys, time
+
+def wait(event, arguments):
+  if event == 'import' and arguments[0] == 'WHERE':
+    print('here', flush=True)
+    time.sleep(60)
+
+sys.addaudithook(wait)
+"""
+
+
+@pytest.mark.parametrize('where', ['absl', 'tensorflow'])
+def test_ctrl_c_in_the_first_seconds_of_a_training_command_ends_in_one_line(tmp_path, where):
+  (tmp_path / 'sitecustomize.py').write_text(SITE.replace('WHERE', where))
+  script = os.path.join(os.path.dirname(_entry.__file__), 'train.py')
+  process = subprocess.Popen(
+    [sys.executable, script, f'--output_dir={tmp_path / "run"}'],
+    env={**os.environ, 'PYTHONPATH': str(tmp_path)},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout.readline() == 'here\n'
+  process.send_signal(signal.SIGINT)
+  out, err = process.communicate(timeout=60)
+  assert (process.returncode, out) == (130, '')
+  assert err.startswith('train.py: interrupted')
+  assert err.count('\n') == 1
+  assert not (tmp_path / 'run').exists()

@@ -201,6 +201,7 @@ def test_bad_data_is_refused_with_one_line_and_nothing_written(tmp_path, capsys,
   cases = [
     (['--clients_per_round=61', output_dir], ['--clients_per_round', '61', 'from 1 to 60']),
     (['--task_option=alpha=-1', output_dir], ['alpha', '-1']),
+    (['--task_option=alpha=1e-100', output_dir], ['alpha is 1e-100; it must be from 0.0001']),
     (['--task_option=nonsense=1', output_dir], ['nonsense']),
     (['--task=emnist_cr', f'--data_dir={tmp_path}/none', output_dir], ['no such folder']),
     (['--task=emnist_cr', f'--data_dir={empty}', output_dir], ['emnist_all.sqlite']),

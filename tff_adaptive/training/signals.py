@@ -20,15 +20,19 @@ def ending_at_once(line: str, before: Callable[[], None] | None = None) -> Itera
 
   Args:
     line: For the user.
-    before: Called first, to end child processes, say.
+    before: Called after the line is written, to end child processes, say. What it raises is
+      ignored: the signal may have come in the midst of the import of what it needs.
   """
 
   def end(number: int, unused_frame: types.FrameType | None) -> None:
     try:
+      try:
+        _to_stderr(line)
+      except RuntimeError:  # The signal came in the midst of a write.
+        os.write(2, f'{line}\n'.encode())
       if before is not None:
         before()
-      _to_stderr(line)
-      sys.stdout.flush()  # It raises if the signal came in the midst of a print.
+      sys.stdout.flush()
     finally:
       os._exit(128 + number)
 

@@ -71,6 +71,7 @@ def test_a_subclass_describes_itself_for_the_registry():
     corrections.ScaffoldM(3),
     corrections.AdaBest(),
   ],
+  ids=lambda correction: correction.name,
 )
 def test_a_correction_does_not_change(correction):
   with pytest.raises(dataclasses.FrozenInstanceError):

@@ -15,7 +15,11 @@ class Careless:
     print('here', flush=True)
     time.sleep(30)
 
-with signals.ending_at_once('reported', before=lambda: print('before', flush=True)):
+def before():
+  print('before', flush=True)
+  raise AttributeError('not imported to the end')
+
+with signals.ending_at_once('reported', before=before):
   if NESTED:
     with signals.ending_at_once('inner'):
       pass
