@@ -25,6 +25,7 @@ _HARMLESS = frozenset(
     'client_state_dir',
     'client_state_cache_bytes',
     'metric',
+    'target',
   }
 )
 _PROGRAM = 'training.train'  # What `made_by` says of a file that no command made.
