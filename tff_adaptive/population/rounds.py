@@ -66,6 +66,21 @@ class Population:
     """Whether a client may take fewer steps than its examples make."""
     return self.stragglers == 'partial'
 
+  def record(self) -> dict[str, Any]:
+    """Returns what config.json says of it; values by client are there as a digest."""
+    return _record(self)
+
+
+def _record(value: Any) -> Any:
+  if dataclasses.is_dataclass(value):
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {'kind': type(value).__name__, **{name: _record(v) for name, v in fields.items()}}
+  if isinstance(value, Mapping):
+    text = json.dumps(value, sort_keys=True, default=float)
+    return hashlib.sha256(text.encode()).hexdigest() if value else None
+  is_plain = value is None or isinstance(value, (bool, int, float, str))
+  return value if is_plain else type(value).__name__
+
 
 class RoundPlan(NamedTuple):
   """What becomes of a round.

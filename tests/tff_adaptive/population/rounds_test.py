@@ -1,5 +1,7 @@
 """What becomes of a round, by hand and against a plain simulation of each client's events."""
 
+import json
+
 import hypothesis
 import numpy as np
 import pytest
@@ -183,6 +185,27 @@ def test_a_round_is_what_becomes_of_each_client(
   assert plan.steps.tolist() == [k for _, _, _, k in by_draw]
   assert plan.partial == sum(k < steps[i] for _, _, i, k in counted)
   assert plan.finished + plan.partial + plan.dropped == plan.selected == size
+
+
+def test_what_is_recorded_of_it_is_plain_and_tells_apart():
+  def record(**options):
+    found = population.Population(**options).record()
+    assert json.loads(json.dumps(found)) == found
+    return found
+
+  plain = record()
+  assert plain['availability'] == {'kind': 'Always'}
+  assert plain['speed']['uplink'] == 1.0
+  others = [
+    record(availability=population.Independent(0.5)),
+    record(availability=population.Independent({'a': 0.5})),
+    record(availability=population.Independent({'a': 0.25})),
+    record(availability=population.Trace({'a': [(0, 1)]})),
+    record(speed=speed(1.0)),
+    record(speed=speed(2.0)),
+    record(round_deadline=3.0),
+  ]
+  assert len({json.dumps(found) for found in [plain, *others]}) == 8
 
 
 @pytest.mark.parametrize(

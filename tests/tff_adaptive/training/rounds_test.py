@@ -140,6 +140,17 @@ def test_a_resumed_run_equals_one_go(tmp_path):
   )
 
 
+def test_another_population_is_another_run(tmp_path):
+  trace = {'c01': [(0, 30.5), (40, 99)], 'c02': [(0, 99)]}
+  train(tmp_path, population.Population(population.Trace(trace)), 2)
+  train(tmp_path, population.Population(population.Trace({k: [*v] for k, v in trace.items()})), 3)
+  for other in ({**trace, 'c02': [(0, 98)]}, {'c02': [(0, 99)]}):
+    with pytest.raises(training.ResumeError, match='other settings: population was'):
+      train(tmp_path, population.Population(population.Trace(other)), 4)
+  with pytest.raises(training.ResumeError, match='and is now None'):
+    train(tmp_path, None, 4)
+
+
 def test_few_clients_are_reported_once():
   chosen = population.Population(population.Independent(0.1))
   config = training.TrainingConfig(
