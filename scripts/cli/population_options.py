@@ -77,6 +77,11 @@ def build(settings: 'settings_lib.Settings') -> population.Population | None:
   """
   if settings.availability is None:
     return None
+  if settings.aggregator_entry.is_private:
+    raise ValueError(
+      f'--aggregator={settings.aggregator} does not go with --availability and the like: its epsilon'
+      ' supposes that each round is drawn from all clients, and that all who are drawn finish.'
+    )
   profiles: dict[str, dict[str, float]] = {}
   if settings.client_profiles is not None:
     profiles = population.read_profiles(settings.client_profiles)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tff_adaptive.reports import scores
 
-_SENT = ('megabytes_down', 'megabytes_up')
+_ADDED_UP = ('virtual_seconds', 'megabytes_down', 'megabytes_up')
 
 
 def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> dict[str, Any]:
@@ -37,9 +37,8 @@ def _first(
     if column in row and sign * row[column] >= sign * target:
       until = {
         name: math.fsum(each.get(name, 0.0) for each in rows[:end])
-        for name in _SENT
+        for name in _ADDED_UP
         if any(name in each for each in rows)
       }
-      clock = {name: row[name] for name in ('virtual_seconds',) if name in row}
-      return {'round': int(row['round']), **clock, **until}
+      return {'round': int(row['round']), **until}
   return None

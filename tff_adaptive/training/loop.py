@@ -195,8 +195,7 @@ class _Run:
     files, config = self._files, self._config
     self._save()  # Round 0 too: rows without a checkpoint are rows that lost it.
     if not files.log.columns:
-      clock = {} if config.population is None else {'virtual_seconds': 0.0}
-      row = {'round': 0, **clock, **self._evaluation(files.state)}
+      row = {'round': 0, **self._evaluation(files.state)}
       row.update(self._of_clients(files.state, 0))
       files.log.append(row)
       self._report(row)

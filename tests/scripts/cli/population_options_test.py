@@ -153,6 +153,11 @@ def test_what_a_file_and_a_flag_say_both_is_refused(tmp_path, column, arguments,
   assert message in str(caught.value)
 
 
+def test_no_epsilon_is_promised_for_cohorts_that_are_drawn_otherwise():
+  with pytest.raises(ValueError, match='its epsilon supposes that each round is drawn from all'):
+    _build('--aggregator=dp_gaussian', '--target_epsilon=8', '--dropout_rate=0.1')
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path):
   with pytest.raises(ValueError, match=r'no\.csv cannot be read'):
     _build(f'--availability={tmp_path}/no.csv')

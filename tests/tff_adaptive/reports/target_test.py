@@ -5,14 +5,14 @@ import pytest
 from tff_adaptive.reports import target
 
 ROWS = [
-  {'round': 0, 'virtual_seconds': 0.0, 'validation_loss': 3.0, 'validation_accuracy': 0.1},
+  {'round': 0, 'validation_loss': 3.0, 'validation_accuracy': 0.1},
   {'round': 1, 'virtual_seconds': 9.0, 'megabytes_down': 1.0, 'megabytes_up': 0.5},
   {
-    **{'round': 2, 'virtual_seconds': 12.5, 'megabytes_down': 2.0, 'megabytes_up': 1.0},
+    **{'round': 2, 'virtual_seconds': 3.5, 'megabytes_down': 2.0, 'megabytes_up': 1.0},
     **{'validation_loss': 1.0, 'validation_accuracy': 0.7, 'inference_accuracy': 0.8},
   },
   {
-    **{'round': 3, 'virtual_seconds': 20.0, 'megabytes_down': 1.0, 'megabytes_up': 0.5},
+    **{'round': 3, 'virtual_seconds': 7.5, 'megabytes_down': 1.0, 'megabytes_up': 0.5},
     **{'validation_loss': 2.0, 'validation_accuracy': 0.9, 'inference_accuracy': 0.6},
   },
 ]
