@@ -79,8 +79,8 @@ def build(settings: 'settings_lib.Settings') -> population.Population | None:
     return None
   if settings.aggregator_entry.is_private:
     raise ValueError(
-      f'--aggregator={settings.aggregator} does not go with --availability and the like: its epsilon'
-      ' supposes that each round is drawn from all clients, and that all who are drawn finish.'
+      f'--aggregator={settings.aggregator} does not go with --availability and the like: its'
+      ' epsilon supposes that each round is drawn from all clients, and that all of it finish.'
     )
   profiles: dict[str, dict[str, float]] = {}
   if settings.client_profiles is not None:
