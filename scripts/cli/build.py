@@ -54,6 +54,7 @@ def build_process(
       settings.client_epochs,
       fill_last=settings.fill_last_batch,
       unit_starts=task.unit_starts,
+      step_limits=settings.stragglers == 'partial',
     ),
     weight_decay=settings.weight_decay,
     clip_norm=settings.clip_norm,

@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 
 from absl import flags as absl_flags
 
-from . import aggregator_settings, evaluation_settings, hyperparameters, options, settings
+from . import (
+  aggregator_settings,
+  evaluation_settings,
+  hyperparameters,
+  options,
+  population_settings,
+  settings,
+)
 
 # What people try, and what it is here.
 _TRIED = {
@@ -34,6 +41,7 @@ _GROUPS = (
   hyperparameters.SERVER,
   hyperparameters.CORRECTION,
   'Clients',
+  population_settings.GROUP,
   aggregator_settings.GROUP,
   evaluation_settings.GROUP,
   'Where',

@@ -19,6 +19,7 @@ from . import (
   evaluation_settings,
   hyperparameters,
   options,
+  population_options,
   ray_options,
   settings,
   tensorflow_start,
@@ -28,7 +29,10 @@ from . import (
 # Of the graph engine only.
 ENGINE_FLAGS = ('clients_per_step', 'parallel_clients')
 _STATEFUL_FLAGS = ('client_state_store', 'client_state_dir')
-_PATHS = ('output_dir', 'data_dir', 'client_state_dir', 'initial_weights')
+_PATHS = (
+  *('output_dir', 'data_dir', 'client_state_dir', 'initial_weights'),
+  *population_options.FILES,
+)
 _FILES = ('task', 'algorithm', 'server_optimizer')
 
 
@@ -59,6 +63,7 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   algorithm, server = _entries(values)
   _refuse_what_does_not_apply(values, algorithm, server)
   _check_given(values)
+  population_options.check(values)
   for name, value in _defaults(values, algorithm, server).items():
     if values[name] is None:
       values[name] = value

@@ -1,6 +1,7 @@
 """The table that a run ends with."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -36,9 +37,25 @@ def show(result: Any, folder: str) -> None:
   command.show(
     f'In {folder}: metrics.csv, summary.json, curves.png, config.json, tensorboard/, checkpoints/\n'
   )
+  if 'population' in summary:
+    sys.stdout.write(_of_population(summary['population']))
   if summary['non_finite_clients']:
     sys.stdout.write(
       f'{summary["non_finite_clients"]} client updates were not finite and were left out.\n'
     )
   if not result.is_complete:
     sys.stdout.write('The same command goes on from here.\n')
+
+
+def _of_population(found: Mapping[str, Any]) -> str:
+  """Returns a line on what became of the clients that were drawn."""
+  line = (
+    f'{found["virtual_seconds"]:,.0f} virtual seconds; of {found["selected"]:,} clients drawn'
+    f' {found["finished"]:,} finished, {found["partial"]:,} in part, {found["dropped"]:,} were'
+    ' dropped'
+  )
+  if found['rounds_with_few_available']:
+    line += f'; {found["rounds_with_few_available"]:,} rounds had too few clients available'
+  if found['rounds_without_clients']:
+    line += f'; {found["rounds_without_clients"]:,} rounds ended without any'
+  return line + '.\n'

@@ -9,6 +9,7 @@ from typing import Any
 from . import command as command_lib
 from . import (
   flags,
+  population_options,
   privacy,
   ray_options,
   records,
@@ -46,6 +47,7 @@ def check(settings: settings_lib.Settings) -> None:
   run_folder.check_writable(settings.output_dir)
   if settings.client_state_dir is not None:
     run_folder.check_writable(settings.client_state_dir, 'client_state_dir')
+  population_options.build(settings)
   run_folder.read_config(settings.output_dir, records.of(settings))
 
 
@@ -127,7 +129,7 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   import tasks
   from tff_adaptive import models, training
   from tff_adaptive.devices import placement, threads
-  from tff_adaptive.training import ray_callback
+  from tff_adaptive.training import cohorts, ray_callback
 
   from . import build, client_groups
 
@@ -154,6 +156,7 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   process = build.build_process(settings, task, model, private)
   config = _training_config(settings, task, model)
   _say_how_large(process, config, settings.output_dir, data['clients'])
+  cohorts.simulate(config, task.train)  # Refuses what does not fit the clients.
   record = records.of(settings)
   saved = run_folder.open_config(settings.output_dir, record, data, model.num_parameters, command)
   return {
@@ -215,6 +218,8 @@ def _training_config(settings: settings_lib.Settings, task: Any, model: Any) -> 
       settings.client_epochs,
       model.initial_weights[0][0].dtype.itemsize,
     ),
+    population=population_options.build(settings),
+    target=settings.target,
   )
 
 

@@ -11,7 +11,14 @@ from typing import Any
 from tff_adaptive import registry, schedules
 from tff_adaptive._utils import user_code, validation
 
-from . import aggregator_settings, evaluation_settings, fields, hyperparameters, options
+from . import (
+  aggregator_settings,
+  evaluation_settings,
+  fields,
+  hyperparameters,
+  options,
+  population_settings,
+)
 
 _ONE, _flag, _from = fields.ONE, fields.flag, fields.from_
 _RATE_HINT = 'give a rate such as 0.1'
@@ -21,7 +28,11 @@ _COUNT = _from(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(evaluation_settings.EvaluationSettings, aggregator_settings.AggregatorSettings):
+class Settings(
+  evaluation_settings.EvaluationSettings,
+  aggregator_settings.AggregatorSettings,
+  population_settings.PopulationSettings,
+):
   """The settings of a run, resolved and checked; see `--help` for what each means.
 
   Attributes without a flag of their own:
@@ -234,6 +245,15 @@ class Settings(evaluation_settings.EvaluationSettings, aggregator_settings.Aggre
     'latest',
     is_harmless=True,
   )
+  target: float | None = _flag(
+    'Where',
+    "summary.json says when the task's metric on the validation data first was so good: by round,"
+    ' megabytes and virtual seconds.',
+    None,
+    validation.real,
+    'give a value of the metric, such as 0.9',
+    is_harmless=True,
+  )
   correction: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   server: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
@@ -287,10 +307,11 @@ class Settings(evaluation_settings.EvaluationSettings, aggregator_settings.Aggre
 
   def files(self) -> dict[str, dict[str, str]]:
     """The user's own files by what they are for: path and sha256, as config.json records them."""
-    return {
+    own = {
       name: {'path': source.path, 'sha256': source.sha256}
       for name, source in self.sources().items()
     }
+    return {**own, **self.population_files()}
 
 
 FIELDS = tuple(f for f in dataclasses.fields(Settings) if f.metadata)

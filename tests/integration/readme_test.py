@@ -61,8 +61,14 @@ def test_an_algorithm_of_ones_own():
   assert np.any(np.asarray(h) != 0)  # Half of the model it ended with.
 
 
+def test_a_population():
+  scope = run_blocks(GUIDE / 'population.md', 1)
+  assert scope['config'].population.limits_steps
+  assert scope['config'].population.availability.unit == 'hours'
+
+
 def test_no_other_page_has_examples_that_nothing_runs():
-  run = {'tff_program', 'tasks', 'own_algorithms'}
+  run = {'tff_program', 'tasks', 'own_algorithms', 'population'}
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.
   pages = {page.stem for page in GUIDE.glob('*.md') if '```python' in page.read_text('utf-8')}
   assert pages == run

@@ -1,9 +1,11 @@
 """What becomes of a round: who is drawn, who finishes, who is late, and how long it takes."""
 
 import dataclasses
+import hashlib
+import json
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -66,6 +68,21 @@ class Population:
     """Whether a client may take fewer steps than its examples make."""
     return self.stragglers == 'partial'
 
+  def record(self) -> dict[str, Any]:
+    """Returns what config.json says of it; values by client are there as a digest."""
+    return _record(self)
+
+
+def _record(value: Any) -> Any:
+  if dataclasses.is_dataclass(value):
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {'kind': type(value).__name__, **{name: _record(v) for name, v in fields.items()}}
+  if isinstance(value, Mapping):
+    text = json.dumps(value, sort_keys=True, default=float)
+    return hashlib.sha256(text.encode()).hexdigest() if value else None
+  is_plain = value is None or isinstance(value, (bool, int, float, str))
+  return value if is_plain else type(value).__name__
+
 
 class RoundPlan(NamedTuple):
   """What becomes of a round.
@@ -78,7 +95,7 @@ class RoundPlan(NamedTuple):
     finished: Clients that count and took all their steps.
     partial: Clients that count and took fewer.
     dropped: Clients that failed, were late, or came when enough had finished.
-    virtual_seconds: The virtual clock at the end of the round.
+    virtual_seconds: How long it takes.
   """
 
   positions: np.ndarray
@@ -145,7 +162,7 @@ class Simulation:
     while number < round_number:
       number += 1
       plan = self._next(number, clock)
-      clock = plan.virtual_seconds
+      clock += plan.virtual_seconds
     assert plan is not None
     self._last = (number, plan, clock)
     return plan
@@ -158,7 +175,7 @@ class Simulation:
     if not size:
       none = np.zeros(0, np.int64)
       lasts = population.round_deadline or IDLE_SECONDS
-      return RoundPlan(none, none, 0, 0, 0, 0, 0, clock + lasts)
+      return RoundPlan(none, none, 0, 0, 0, 0, 0, lasts)
     drawn = available[self._draw(self._seed, number, len(available), size)]
     steps, counts, seconds = self._course(number, drawn)
     is_partial = steps[counts] < self._steps[drawn[counts]]
@@ -170,7 +187,7 @@ class Simulation:
       finished=int(np.sum(~is_partial)),
       partial=int(np.sum(is_partial)),
       dropped=size - len(counts),
-      virtual_seconds=clock + seconds,
+      virtual_seconds=seconds,
     )
 
   def _course(self, number: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:

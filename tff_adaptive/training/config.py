@@ -34,6 +34,7 @@ class TrainingConfig:
     cost_model: If given, what a round costs is reported in metrics.csv and summary.json.
     population: If given, clients come and go, take their time and fail as it says, and a round's
       virtual time is reported; it wants a `cost_model`. None: every client drawn finishes.
+    target: If given, summary.json says when `metric` on the validation data first was so good.
   """
 
   rounds: int
@@ -49,6 +50,7 @@ class TrainingConfig:
   metric: str = 'accuracy'
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None
+  target: float | None = None
 
   def __post_init__(self) -> None:
     for name in (

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import figures, population_summary
+from tff_adaptive.reports import figures, population_summary, target
 from tff_adaptive.reports import summary as summary_lib
 from tff_adaptive.training import callbacks as callbacks_lib
 from tff_adaptive.training import client_evaluation as client_evaluation_lib
@@ -195,8 +195,7 @@ class _Run:
     files, config = self._files, self._config
     self._save()  # Round 0 too: rows without a checkpoint are rows that lost it.
     if not files.log.columns:
-      clock = {} if config.population is None else {'virtual_seconds': 0.0}
-      row = {'round': 0, **clock, **self._evaluation(files.state)}
+      row = {'round': 0, **self._evaluation(files.state)}
       row.update(self._of_clients(files.state, 0))
       files.log.append(row)
       self._report(row)
@@ -281,6 +280,8 @@ class _Run:
     rows = files.log.rows()
     is_complete = files.round_number >= self._config.rounds
     summary = summary_lib.summarize(rows, is_complete)
+    if self._config.target is not None:
+      summary['to_target'] = target.reached(rows, self._config.metric, self._config.target)
     if self._config.population is not None:
       summary['population'] = population_summary.summarize(rows, self._config.clients_per_round)
     # Of this process since it began: kilobytes, on Linux.

@@ -25,6 +25,7 @@ _HARMLESS = frozenset(
     'client_state_dir',
     'client_state_cache_bytes',
     'metric',
+    'target',
   }
 )
 _PROGRAM = 'training.train'  # What `made_by` says of a file that no command made.
@@ -94,8 +95,9 @@ def of_program(config: TrainingConfig, settings: Mapping[str, Any] | None) -> di
   Raises:
     ValueError: If a setting cannot be recorded, or has the name of one in `config`.
   """
-  found = dataclasses.asdict(config)
+  found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
   del found['cost_model']
+  found['population'] = config.population and config.population.record()
   for name, value in (settings or {}).items():
     if name in found:
       raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')

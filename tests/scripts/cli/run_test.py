@@ -1,0 +1,72 @@
+"""A run with a population from the command line, in this process."""
+
+import csv
+import json
+
+import pytest
+
+from scripts import train
+from tff_adaptive.population import rounds
+
+FLAGS = (
+  *('--task=digits', '--algorithm=scaffold', '--rounds_per_evaluation=1'),
+  *('--availability=independent', '--availability_option=probability=0.2', '--dropout_rate=0.2'),
+  *('--speed_sigma=0.7', '--seconds_per_step=5', '--round_deadline=15', '--stragglers=partial'),
+)
+
+
+def _train(folder, *arguments):
+  return train.main(['train.py', *arguments, f'--output_dir={folder}'])
+
+
+def _rows(folder):
+  with open(folder / 'metrics.csv', newline='', encoding='utf-8') as file:
+    return [
+      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
+    ]
+
+
+def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_path, capfd):
+  assert _train(tmp_path / 'whole', *FLAGS, '--rounds=6', '--target=0.01') == 0
+  out, err = capfd.readouterr()
+  with open(tmp_path / 'whole' / 'summary.json', encoding='utf-8') as file:
+    summary = json.load(file)
+  found = summary['population']
+  assert found['partial'] > 0 < found['dropped']
+  assert found['selected'] == found['finished'] + found['partial'] + found['dropped']
+  assert f'of {found["selected"]} clients drawn {found["finished"]} finished' in out
+  assert 'are available, of 10 that a round is to have' in err
+  assert summary['to_target']['validation_accuracy']['round'] == 0
+  for number in (4, 6):
+    assert _train(tmp_path / 'parts', *FLAGS, f'--rounds={number}') == 0
+  assert _rows(tmp_path / 'parts') == _rows(tmp_path / 'whole')
+  assert set(rounds.COLUMNS) < set(_rows(tmp_path / 'whole')[0])
+  with open(tmp_path / 'whole' / 'config.json', encoding='utf-8') as file:
+    settings = json.load(file)['settings']
+  assert settings['availability_option'] == ['probability=0.2']
+  assert (settings['uplink'], settings['over_select']) == (1.0, 1.0)
+  assert _train(tmp_path / 'parts', *FLAGS, '--rounds=7', '--dropout_rate=0.3') == 2
+  assert '--dropout_rate was 0.2 and is now 0.3' in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (('--round_deadline=0.01',), 'the fastest client needs 0.64'),
+    (
+      ('--availability=FILE',),
+      "of none of the 60 clients: its first client is 'x'",
+    ),
+    (('--client_profiles=FILE',), 'has the columns client, from, until; give client and one'),
+  ],
+)
+def test_what_does_not_fit_the_clients_is_refused_and_nothing_written(
+  tmp_path, capfd, arguments, message
+):
+  path = tmp_path / 'clients.csv'
+  path.write_text('client,from,until\nx,0,1\n')
+  arguments = [a.replace('FILE', str(path)) for a in arguments]
+  assert _train(tmp_path / 'run', '--task=digits', '--algorithm=fed_avg', *arguments) == 2
+  error = capfd.readouterr().err
+  assert message in error
+  assert not (tmp_path / 'run').exists()

@@ -1,0 +1,44 @@
+"""When a run first was as good as a target: by round, by bytes and by virtual time."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tff_adaptive.reports import scores
+
+_ADDED_UP = ('virtual_seconds', 'megabytes_down', 'megabytes_up')
+
+
+def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> dict[str, Any]:
+  """Returns what it took to reach a target, for summary.json.
+
+  Args:
+    rows: Column -> number for each round, round 0 first.
+    metric: The metric's name, such as accuracy.
+    target: Its value; high is good, but for loss, mse, mae and error.
+
+  Returns:
+    `target`; and for the global model (`validation_...`) and, where there is one, the model for
+    inference (`inference_...`): None if no evaluated round was so good, else the first that was,
+    the megabytes sent until then and, in a run with a population, the virtual seconds.
+  """
+  found: dict[str, Any] = {'target': target}
+  for column in (f'validation_{metric}', f'inference_{metric}'):
+    if any(column in row for row in rows):
+      found[column] = _first(rows, column, target)
+  return found
+
+
+def _first(
+  rows: Sequence[Mapping[str, float]], column: str, target: float
+) -> dict[str, float] | None:
+  sign = scores.sign(column)
+  for end, row in enumerate(rows, 1):
+    if column in row and sign * row[column] >= sign * target:
+      until = {
+        name: math.fsum(each.get(name, 0.0) for each in rows[:end])
+        for name in _ADDED_UP
+        if any(name in each for each in rows)
+      }
+      return {'round': int(row['round']), **until}
+  return None
