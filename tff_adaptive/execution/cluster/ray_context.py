@@ -131,10 +131,7 @@ class RayContext(subrounds_lib.SubroundContext):
       argument: With what.
 
     Returns:
-      Pairs of a node's name and the result.
-
-    Raises:
-      WorkersLost: If a node is lost meanwhile.
+      Pairs of a node's name and the result; none of a node that is lost meanwhile.
     """
     return self._ray_pool.on_each_node(function, argument)
 
