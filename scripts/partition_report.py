@@ -24,7 +24,7 @@ from tasks.data import partition_stats
 from tff_adaptive._utils import atomic_files, validation
 from tff_adaptive.reports import figures, tables
 
-from .cli import command, options, resolve, settings, tensorflow_start
+from .cli import command, fields, options, resolve, settings, tensorflow_start
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_string('task', 'digits', 'The task.', flag_values=_FLAGS)
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   resolve.check_task(_FLAGS.task)
-  validation.whole_number('--clients', _FLAGS.clients, 1, 'give 1 or more', settings.INT31)
+  validation.whole_number('--clients', _FLAGS.clients, 1, 'give 1 or more', fields.INT31)
   settings.check('seed', _FLAGS.seed)
   task_options = options.parse('task_option', _FLAGS.task_option)
   resolve.check_data_dir(_FLAGS.task, _FLAGS.data_dir)

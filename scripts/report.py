@@ -1,13 +1,25 @@
-"""Makes a table and a figure from the folders of runs.
+"""Makes tables and a figure from the folders of runs.
 
 usage: python scripts/report.py [--flag=value ...] FOLDER [FOLDER ...]
 
 A folder is a run's, or one that holds runs' folders. Runs that differ in their seed only are
-repetitions: the table and the figure give their mean and standard deviation.
+repetitions: tables and figures give their mean and standard deviation.
 
   python scripts/report.py runs --output=results/digits --target=0.95
       prints the table and writes it to results/digits.md, the figure to results/digits.png and the
       curves' means and standard deviations to results/digits.csv.
+  python scripts/report.py runs --form=rates --output=results/rates --formats=md,png,pdf,html
+      maps by client and server rate, one for each optimizer, and the best server rate by client
+      rate, as in "Adaptive Federated Optimization".
+  python scripts/report.py runs --form=sensitivity --parameter=tau --output=results/tau
+      a line for each optimizer by tau; so for beta, mu or any number of the settings.
+  python scripts/report.py runs --form=tasks --output=results/table --formats=md,tex
+      tasks by optimizers, the best bold, the paper's figures beside on the benchmark's data.
+  python scripts/report.py runs --form=participation
+      AdaBest's table: participation and heterogeneity by algorithm, on the test data.
+
+Where runs of a cell differ in other settings, sensitivity, tasks and participation take the best by
+validation and say which.
 """
 
 import sys
@@ -18,23 +30,52 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import figures, runs, tables
+from tff_adaptive.reports import (
+  comparison,
+  paper_tables,
+  rates,
+  report,
+  runs,
+  sensitivity,
+  tables,
+)
 
 from .cli import command
 
+_FORMS = ('comparison', 'rates', 'sensitivity', 'tasks', 'participation')
+# What a form makes use of besides --where, --title, --output and --formats.
+_USED = {
+  'comparison': ('metric', 'label_by', 'target', 'level', 'log_scale', 'x'),
+  'rates': ('metric', 'label_by'),
+  'sensitivity': ('metric', 'label_by', 'parameter'),
+  'tasks': (),
+  'participation': (),
+}
 _FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_string('form', 'comparison', f'One of {", ".join(_FORMS)}.', flag_values=_FLAGS)
 absl_flags.DEFINE_list(
   'metric',
   None,
-  'Columns of metrics.csv: a table and a panel of the figure each. Default: the metric of the'
-  " runs' task on the validation data.",
+  'Columns of metrics.csv: a table and a panel of the figure each; one for rates and sensitivity.'
+  " Default: the metric of the runs' task on the validation data.",
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_list(
   'label_by',
   None,
-  'Settings that distinguish runs; by default all that differ.',
+  'Settings that distinguish lines or maps; by default all that differ.',
+  flag_values=_FLAGS,
+)
+absl_flags.DEFINE_multi_string(
+  'where', [], 'Only runs with this setting, NAME=VALUE; may be repeated.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_string(
+  'x', 'round', f'What curves run along: {", ".join(runs.AXES)}.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_string(
+  'parameter',
+  None,
+  'The setting of --form=sensitivity, such as tau, beta or mu.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_float(
@@ -48,9 +89,12 @@ absl_flags.DEFINE_list(
 )
 absl_flags.DEFINE_string('title', '', 'Title of the figure.', flag_values=_FLAGS)
 absl_flags.DEFINE_string(
-  'output',
-  None,
-  'Where to write: OUTPUT.md, OUTPUT.png and OUTPUT.csv. Default: print.',
+  'output', None, 'Where to write: OUTPUT.md and so on. Default: print only.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_list(
+  'formats',
+  list(report.DEFAULT_FORMATS),
+  'What to write: ' + '; '.join(f'{name}, {text}' for name, text in report.FORMATS.items()) + '.',
   flag_values=_FLAGS,
 )
 
@@ -63,36 +107,80 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   if not folders:
     raise ValueError("give at least one run's folder.")
-  levels = _levels()
+  _check_flags()
+  levels = {name: _number('level', name, value) for name, value in _pairs('level').items()}
   found = runs.find_runs(folders)
-  groups = runs.group(found, _FLAGS.label_by)
-  metrics = _FLAGS.metric or [tables.default_metric(found)]
-  table = '\n'.join(tables.comparison(groups, metric, target=_FLAGS.target) for metric in metrics)
+  if _FLAGS.where:
+    found = runs.where(found, _pairs('where'))
+  made = _build(found, levels)
   if _FLAGS.output is not None:
     command.check_output('output', _FLAGS.output)
-    figures.draw_comparison(
-      f'{_FLAGS.output}.png',
-      groups,
-      metrics,
-      title=_FLAGS.title,
-      levels=levels,
-      log_scale=_FLAGS.log_scale,
-    )
-    atomic_files.write_text(f'{_FLAGS.output}.csv', figures.curves_table(groups, metrics))
-    atomic_files.write_text(f'{_FLAGS.output}.md', table)
-  command.show(table)
+    made.write(_FLAGS.output, _FLAGS.formats)
+  command.show(made.markdown())
   return command.DONE
 
 
-def _levels() -> dict[str, float]:
-  levels = {}
-  for pair in _FLAGS.level:
-    name, _, value = pair.rpartition('=')
-    try:
-      levels[name] = float(value)
-    except ValueError:
-      raise ValueError(f'--level={pair}: write it as NAME=VALUE, such as paper=0.85.') from None
-  return levels
+def _build(found: Sequence[runs.Run], levels: dict[str, float]) -> report.Report:
+  title = _FLAGS.title
+  if _FLAGS.form == 'tasks':
+    return paper_tables.tasks(found, title=title)
+  if _FLAGS.form == 'participation':
+    return paper_tables.participation(found, title=title)
+  metrics, label_by = _FLAGS.metric or [tables.default_metric(found)], _FLAGS.label_by
+  if _FLAGS.form == 'rates':
+    return rates.build(found, metrics[0], label_by=label_by, title=title)
+  if _FLAGS.form == 'sensitivity':
+    return sensitivity.build(found, metrics[0], _FLAGS.parameter, label_by=label_by, title=title)
+  return comparison.build(
+    runs.group(found, label_by),
+    metrics,
+    axis=_FLAGS.x,
+    target=_FLAGS.target,
+    title=title,
+    levels=levels,
+    log_scale=_FLAGS.log_scale,
+  )
+
+
+def _check_flags() -> None:
+  """ValueError if a flag is bad, or has no effect on the form."""
+  form = _FLAGS.form
+  for flag, value, allowed in (
+    ('form', form, _FORMS),
+    ('x', _FLAGS.x, tuple(runs.AXES)),
+    *(('formats', name, tuple(report.FORMATS)) for name in _FLAGS.formats),
+  ):
+    if value not in allowed:
+      raise ValueError(f'--{flag}={value}: give one of {", ".join(allowed)}.')
+  for flag in {name for names in _USED.values() for name in names} - set(_USED[form]):
+    if _FLAGS[flag].present:
+      raise ValueError(f'--{flag} has no effect on --form={form}: leave it out.')
+  if form == 'sensitivity' and not _FLAGS.parameter:
+    raise ValueError('--form=sensitivity needs --parameter, such as --parameter=tau.')
+  if form != 'comparison' and len(_FLAGS.metric or []) > 1:
+    raise ValueError(f'--form={form} takes one --metric.')
+
+
+def _pairs(flag: str) -> dict[str, str]:
+  found = {}
+  for pair in _FLAGS[flag].value:
+    name, is_pair, value = pair.rpartition('=')
+    if not is_pair or not name:
+      raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as {_EXAMPLES[flag]}.')
+    found[name] = value
+  return found
+
+
+def _number(flag: str, name: str, value: str) -> float:
+  try:
+    return float(value)
+  except ValueError:
+    raise ValueError(
+      f'--{flag}={name}={value}: write it as NAME=VALUE, such as {_EXAMPLES[flag]}.'
+    ) from None
+
+
+_EXAMPLES = {'level': 'paper=0.85', 'where': 'task=digits'}
 
 
 if __name__ == '__main__':

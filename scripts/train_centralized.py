@@ -30,6 +30,7 @@ from tff_adaptive._utils import validation
 
 from .cli import (
   command,
+  fields,
   options,
   records,
   resolve,
@@ -108,7 +109,7 @@ def _check_flags() -> None:
     resolve.check_name('optimizer', name, _RATES)
   for flag in ('epochs', 'batch_size', 'epochs_per_evaluation'):
     hint = 'give 1 or more'
-    validation.whole_number(f'--{flag}', _FLAGS[flag].value, 1, hint, settings.INT31)
+    validation.whole_number(f'--{flag}', _FLAGS[flag].value, 1, hint, fields.INT31)
   settings.check('seed', _FLAGS.seed)
   validation.above_zero('--tau', _FLAGS.tau, 'give a degree of adaptivity such as 0.001')
   options.parse('task_option', _FLAGS.task_option)

@@ -1,6 +1,12 @@
 from .catalog import (
   names as names,
 )
+from .client_split import (
+  ClientSplit as ClientSplit,
+)
+from .client_split import (
+  split_clients as split_clients,
+)
 from .data.tff_sqlite import (
   SqlClientData as SqlClientData,
 )

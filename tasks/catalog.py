@@ -36,9 +36,9 @@ class Entry:
     clients_per_round: The size of a cohort.
     batch_size: Examples in a local step.
     rounds: Rounds of a full run.
-    client_rate: log10 of the client rate in the order of SERVER_OPTIMIZERS.
-    server_rate: log10 of the server rate in the same order.
-    tau: log10 of tau in the order of ADAPTIVE.
+    log10_client_rates: log10 of the client rate in the order of SERVER_OPTIMIZERS.
+    log10_server_rates: log10 of the server rate in the same order.
+    log10_taus: log10 of tau in the order of ADAPTIVE.
     client_epochs: Local epochs.
     max_examples_per_client: Examples a client uses at most; None means all.
     extra: Further values that hold for every server optimizer.
@@ -51,9 +51,9 @@ class Entry:
   clients_per_round: int
   batch_size: int
   rounds: int
-  client_rate: tuple[float, ...]
-  server_rate: tuple[float, ...]
-  tau: tuple[float, ...]
+  log10_client_rates: tuple[float, ...]
+  log10_server_rates: tuple[float, ...]
+  log10_taus: tuple[float, ...]
   client_epochs: int = 1
   max_examples_per_client: int | None = None
   extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -71,9 +71,9 @@ def _ada_best(
     batch_size=45,
     rounds=1200,
     client_epochs=5,
-    client_rate=(-1, -1, -1, -1, -1),
-    server_rate=(-1.5, -2, -2, -0.5, 0),
-    tau=(-2, -3, -3),
+    log10_client_rates=(-1, -1, -1, -1, -1),
+    log10_server_rates=(-1.5, -2, -2, -0.5, 0),
+    log10_taus=(-2, -3, -3),
     extra=MappingProxyType(
       {
         'client_schedule': 'round_decay',
@@ -92,9 +92,9 @@ OWN = Entry(
   clients_per_round=10,
   batch_size=20,
   rounds=100,
-  client_rate=(-1, -1, -1, -1, -1),
-  server_rate=(-1, -2, -2, -0.5, 0),
-  tau=(-2, -3, -3),
+  log10_client_rates=(-1, -1, -1, -1, -1),
+  log10_server_rates=(-1, -2, -2, -0.5, 0),
+  log10_taus=(-2, -3, -3),
 )
 
 
@@ -106,9 +106,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=10,
       rounds=150,
-      client_rate=(-1, -1, -1, -1, -1),
-      server_rate=(-1, -2, -2, -0.5, 0),
-      tau=(-2, -3, -3),
+      log10_client_rates=(-1, -1, -1, -1, -1),
+      log10_server_rates=(-1, -2, -2, -0.5, 0),
+      log10_taus=(-2, -3, -3),
       num_clients=60,
     ),
     'emnist_cr': Entry(
@@ -117,9 +117,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=20,
       rounds=1500,
-      client_rate=(-1.5, -1.5, -1.5, -1.5, -1),
-      server_rate=(-1, -2.5, -2.5, -0.5, 0),
-      tau=(-2, -4, -4),
+      log10_client_rates=(-1.5, -1.5, -1.5, -1.5, -1),
+      log10_server_rates=(-1, -2.5, -2.5, -0.5, 0),
+      log10_taus=(-2, -4, -4),
     ),
     'emnist_ae': Entry(
       'EMNIST autoencoder with a code of 30 (FedOpt)',
@@ -127,9 +127,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=20,
       rounds=3000,
-      client_rate=(1.5, 1, 1, 0.5, 1),
-      server_rate=(-1.5, -1.5, -1.5, 0, 0),
-      tau=(-3, -3, -3),
+      log10_client_rates=(1.5, 1, 1, 0.5, 1),
+      log10_server_rates=(-1.5, -1.5, -1.5, 0, 0),
+      log10_taus=(-3, -3, -3),
     ),
     'shakespeare': Entry(
       'next character in Shakespeare by role, two LSTMs (FedOpt)',
@@ -137,9 +137,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=4,
       rounds=1200,
-      client_rate=(0, 0, 0, 0, 0),
-      server_rate=(-0.5, -2, -2, -0.5, 0),
-      tau=(-1, -3, -3),
+      log10_client_rates=(0, 0, 0, 0, 0),
+      log10_server_rates=(-0.5, -2, -2, -0.5, 0),
+      log10_taus=(-1, -3, -3),
       extra=_TOKENS,
     ),
     'stackoverflow_nwp': Entry(
@@ -149,9 +149,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       batch_size=16,
       rounds=1500,
       max_examples_per_client=1000,
-      client_rate=(-0.5, -0.5, -0.5, -0.5, -0.5),
-      server_rate=(-1.5, -2, -2, 0, 0),
-      tau=(-4, -5, -5),
+      log10_client_rates=(-0.5, -0.5, -0.5, -0.5, -0.5),
+      log10_server_rates=(-1.5, -2, -2, 0, 0),
+      log10_taus=(-4, -5, -5),
       extra=_TOKENS,
     ),
     'stackoverflow_lr': Entry(
@@ -161,9 +161,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       batch_size=100,
       rounds=1500,
       max_examples_per_client=1000,
-      client_rate=(2, 2, 2, 2, 2),
-      server_rate=(1, -0.5, -0.5, 0, 0),
-      tau=(-2, -5, -5),
+      log10_client_rates=(2, 2, 2, 2, 2),
+      log10_server_rates=(1, -0.5, -0.5, 0, 0),
+      log10_taus=(-2, -5, -5),
     ),
     'cifar100': Entry(
       'CIFAR-100 by Pachinko allocation, ResNet-18 with group normalisation (FedOpt)',
@@ -171,9 +171,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=20,
       rounds=4000,
-      client_rate=(-1, -1.5, -1.5, -1.5, -1),
-      server_rate=(-1, 0, 0, 0, 0.5),
-      tau=(-2, -1, -1),
+      log10_client_rates=(-1, -1.5, -1.5, -1.5, -1),
+      log10_server_rates=(-1, 0, 0, 0, 0.5),
+      log10_taus=(-2, -1, -1),
     ),
     'cifar10': Entry(
       'CIFAR-10 by label Dirichlet 0.1, ResNet-18 with group normalisation (FedOpt)',
@@ -181,9 +181,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=20,
       rounds=4000,
-      client_rate=(-1, -1.5, -1.5, -1.5, -1),
-      server_rate=(-1, 0, 0, 0, 0.5),
-      tau=(-2, -1, -1),
+      log10_client_rates=(-1, -1.5, -1.5, -1.5, -1),
+      log10_server_rates=(-1, 0, 0, 0, 0.5),
+      log10_taus=(-2, -1, -1),
     ),
     'emnist_letters': _ada_best(
       'EMNIST letters, MLP 784-100-100-26 (AdaBest)', 'images.load_letters', 1e-4
@@ -207,9 +207,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=10,
       rounds=200,
-      client_rate=(-1, -1, -1, -1, -1),
-      server_rate=(-1.5, -2, -2, -0.5, 0),
-      tau=(-2, -3, -3),
+      log10_client_rates=(-1, -1, -1, -1, -1),
+      log10_server_rates=(-1.5, -2, -2, -0.5, 0),
+      log10_taus=(-2, -3, -3),
     ),
     'mnist_cnn': Entry(
       'MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)',
@@ -217,9 +217,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=10,
       rounds=200,
-      client_rate=(-1, -1, -1, -1, -1),
-      server_rate=(-1.5, -2, -2, -0.5, 0),
-      tau=(-2, -3, -3),
+      log10_client_rates=(-1, -1, -1, -1, -1),
+      log10_server_rates=(-1.5, -2, -2, -0.5, 0),
+      log10_taus=(-2, -3, -3),
     ),
     'least_squares': Entry(
       'random linear least squares with unlike clients, for fixed points in closed form',
@@ -228,9 +228,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       batch_size=20,
       rounds=200,
       client_epochs=10,
-      client_rate=(-1, -1, -1, -1, -1),
-      server_rate=(-1, -2, -2, -0.5, 0),
-      tau=(-2, -3, -3),
+      log10_client_rates=(-1, -1, -1, -1, -1),
+      log10_server_rates=(-1, -2, -2, -0.5, 0),
+      log10_taus=(-2, -3, -3),
       num_clients=5,
     ),
   }
@@ -289,11 +289,11 @@ def rates(task: str, server_optimizer: str) -> dict[str, float]:
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
   found = {
-    'client_learning_rate': _power(entry.client_rate[position]),
-    'server_learning_rate': _power(entry.server_rate[position]),
+    'client_learning_rate': _power(entry.log10_client_rates[position]),
+    'server_learning_rate': _power(entry.log10_server_rates[position]),
   }
   if server_optimizer in ADAPTIVE:
-    found['tau'] = _power(entry.tau[position])
+    found['tau'] = _power(entry.log10_taus[position])
   return found
 
 

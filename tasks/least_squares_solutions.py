@@ -64,15 +64,63 @@ def gradient_descent(
   Returns:
     The fixed point; x_LS for one step.
   """
+  return tilted(a, b, [1.0] * len(a), [steps] * len(a), rate, mu)
+
+
+def tilted(
+  a: Matrices,
+  b: Matrices,
+  weights: Sequence[float],
+  steps: Sequence[int],
+  rate: float,
+  mu: float = 0.0,
+) -> np.ndarray:
+  """Where averaging ends up on average if clients count and work unequally.
+
+  The solution of sum_k q_k M_k (A_k'A_k x - A_k'b_k) = 0, M_k = sum_{e < K_k} (I - s A_k'A_k)^e:
+  for a small rate the minimiser of sum_k q_k K_k f_k. docs/design/population.md derives it.
+
+  Args:
+    a: The A_k.
+    b: The b_k.
+    weights: q_k, the mean weight of client k in a round; a common factor does not matter.
+    steps: K_k, its full-gradient steps in a round.
+    rate: s, the client rate.
+    mu: As for `gradient_descent`.
+
+  Returns:
+    The fixed point of the mean of the iterates.
+  """
   left, right = 0.0, 0.0
-  for m, v in zip(a, b):
+  for m, v, weight, count in zip(a, b, weights, steps):
     hessian = m.T @ m
     power, total = np.eye(len(hessian)), np.zeros_like(hessian)
-    for _ in range(steps):
-      total = total + power
+    for _ in range(count):
+      total = total + weight * power
       power = power @ ((1 - rate * mu) * np.eye(len(hessian)) - rate * hessian)
     left, right = left + total @ hessian, right + total @ m.T @ v
   return np.linalg.solve(left, right)
+
+
+def participation_weights(probabilities: Sequence[float]) -> np.ndarray:
+  """The mean weight of a client in a round whose members count alike.
+
+  Clients are available independently of each other; a round draws any number of those that are,
+  uniformly: q_k = E[1{k in the round} / |round|] = p_k E[1 / (1 + other clients available)].
+
+  Args:
+    probabilities: p_k, with which client k is available.
+
+  Returns:
+    q_k, float64; their sum is the probability that anybody is available.
+  """
+  found = []
+  for k, own in enumerate(probabilities):
+    others = np.ones(1)  # Probability of 0, 1, ... other clients being available.
+    for p in (*probabilities[:k], *probabilities[k + 1 :]):
+      others = np.convolve(others, [1 - p, p])
+    found.append(own * np.sum(others / np.arange(1, len(others) + 1)))
+  return np.array(found)
 
 
 def ada_best(

@@ -11,6 +11,7 @@ A task knows no algorithm. A task of one's own is a `Task` whose clients are, fo
 import abc
 import collections
 import dataclasses
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ import numpy as np
 
 from tasks import errors
 from tasks import preparation as preparation_lib
+
+if typing.TYPE_CHECKING:
+  from tff_adaptive import models
 
 ExampleArrays = collections.OrderedDict  # OrderedDict(x=array[n, ...], y=array[n, ...])
 Transform = Callable[[Any, Any], tuple[Any, Any]]
@@ -203,7 +207,7 @@ class Task:
   """
 
   name: str
-  build_model: Callable[[int], Any]
+  build_model: 'Callable[[int], models.Model]'
   train: ClientData
   validation: ExampleArrays
   source: str

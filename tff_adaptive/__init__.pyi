@@ -1,4 +1,7 @@
 from . import (
+  aggregation as aggregation,
+)
+from . import (
   algorithms as algorithms,
 )
 from . import (
@@ -21,6 +24,9 @@ from . import (
 )
 from . import (
   optimizers as optimizers,
+)
+from . import (
+  population as population,
 )
 from . import (
   registry as registry,

@@ -112,14 +112,35 @@ class CostModel:
     validation.whole_number('bytes_per_parameter', self.bytes_per_parameter, 1, 'float32 has 4')
     local_steps(0, self.batch_size, self.epochs)
 
-  def round(self, client_examples: Sequence[int]) -> Cost:
+  @property
+  def bytes_of_client(self) -> tuple[int, int]:
+    """Bytes that a client receives and sends in a round."""
+    each = self.num_parameters * self.bytes_per_parameter
+    return self.counts.down * each, self.counts.up * each
+
+  def local_steps(self, num_examples: int) -> int:
+    """K_i of a client with so many examples."""
+    return local_steps(num_examples, self.batch_size, self.epochs)
+
+  def round(
+    self,
+    client_examples: Sequence[int],
+    client_steps: Sequence[int] | None = None,
+    downloads: int | None = None,
+  ) -> Cost:
     """Returns the cost of one round.
 
     Args:
       client_examples: n_i of each client of the cohort, as many as it trains on.
+      client_steps: K_i of each, where clients may take fewer steps than their examples make; None:
+        all.
+      downloads: Clients that received the model, the cohort among them; None: the cohort.
     """
     n, counts, cohort = self.num_parameters, self.counts, len(client_examples)
-    steps = sum(local_steps(k, self.batch_size, self.epochs) for k in client_examples)
+    bytes_down, bytes_up = self.bytes_of_client
+    if client_steps is None:
+      client_steps = [self.local_steps(k) for k in client_examples]
+    steps = sum(client_steps)
     # The weighted sum of the gradients of a pass's batches: one addition, one multiplication each.
     batches = counts.full_gradients * sum(
       local_steps(k, self.batch_size, 1) for k in client_examples
@@ -127,8 +148,8 @@ class CostModel:
     additions = steps * (1 + counts.step[0]) + cohort * (counts.client[0] + 1 + counts.means)
     multiplications = steps * (1 + counts.step[1]) + cohort * counts.client[1]
     return Cost(
-      bytes_down=cohort * counts.down * n * self.bytes_per_parameter,
-      bytes_up=cohort * counts.up * n * self.bytes_per_parameter,
+      bytes_down=(cohort if downloads is None else downloads) * bytes_down,
+      bytes_up=cohort * bytes_up,
       local_steps=steps,
       gradients=steps + batches,
       additions=(additions + counts.server[0] + batches) * n,

@@ -134,6 +134,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         is_stateful=True,
         client_weighting='uniform',
         counts=_scaffold_counts,
+        uploads='the change of c_i',
       ),
       Algorithm(
         'scaffold_m',
@@ -144,6 +145,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         is_stateful=True,
         client_weighting='uniform',
         counts=lambda _: Counts(down=2, step=(2, 0), client=(2, 2), server=(2, 2)),
+        uploads='g_i / (K_i eta_l)',
       ),
       Algorithm(
         'fed_dyn',

@@ -3,21 +3,28 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tff_adaptive import algorithms, execution, models
+from tff_adaptive import aggregation, algorithms, execution, models
 from tff_adaptive.client import batching
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 
+from . import privacy as privacy_lib
 from . import settings as settings_lib
 
 
-def build_process(settings: settings_lib.Settings, task: Any, model: Any) -> Any:
+def build_process(
+  settings: settings_lib.Settings,
+  task: Any,
+  model: Any,
+  privacy: privacy_lib.Plan | None = None,
+) -> Any:
   """Builds the process that the settings describe.
 
   Args:
     settings: What is asked for.
     task: The `tasks.Task`.
     model: Its model.
+    privacy: Its noise, where there is any: `privacy.plan`.
 
   Returns:
     A `tff.learning.templates.LearningProcess` or an `algorithms.StatefulProcess`.
@@ -36,11 +43,12 @@ def build_process(settings: settings_lib.Settings, task: Any, model: Any) -> Any
     server_optimizer=algorithms.build_server_optimizer(
       settings.server_entry, settings.server_learning_rate, settings.server
     ),
-    client_learning_rate=settings.client_rate,
-    server_schedule=None if is_plain else settings.server_rate,
+    client_learning_rate=settings.client_rate_schedule,
+    server_schedule=None if is_plain else settings.server_rate_schedule,
     client_weighting=(
       task.client_weight if settings.client_weighting == 'tokens' else settings.client_weighting
     ),
+    aggregator=_aggregator(settings, model, privacy),
     batching=batching.Batching(
       settings.batch_size or None,
       settings.client_epochs,
@@ -86,6 +94,24 @@ def set_engine(settings: settings_lib.Settings, parallel_clients: int) -> None:
     )
   else:
     execution.set_native_context()
+
+
+def _aggregator(
+  settings: settings_lib.Settings, model: Any, privacy: privacy_lib.Plan | None
+) -> aggregation.Factory | None:
+  """The TFF aggregation factory; None for the mean."""
+  if settings.aggregator == 'mean':
+    return None
+  options = dict(settings.aggregator_options)
+  if privacy is not None:
+    options['noise_multiplier'] = privacy.accountant.noise_multiplier
+  cohort = aggregation.Cohort(
+    settings.clients_per_round,
+    model.initial_weights[0],
+    settings.client_weighting != 'uniform',
+    settings.seed,
+  )
+  return aggregation.build_aggregator(settings.aggregator_entry, options, cohort)
 
 
 def _registered(settings: settings_lib.Settings, task: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from absl import flags as absl_flags
 
-from . import hyperparameters, options, settings
+from . import aggregator_settings, evaluation_settings, hyperparameters, options, settings
 
 # What people try, and what it is here.
 _TRIED = {
@@ -34,6 +34,8 @@ _GROUPS = (
   hyperparameters.SERVER,
   hyperparameters.CORRECTION,
   'Clients',
+  aggregator_settings.GROUP,
+  evaluation_settings.GROUP,
   'Where',
 )
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from tasks import catalog
 from tff_adaptive import registry
+from tff_adaptive.aggregation import table
 
 from . import flags, hyperparameters
 
@@ -49,6 +50,12 @@ def text() -> str:
     for name, entry in registry.SCHEDULES.items()
   }
   parts.append(_listed('Schedules and their options', schedules))
+  aggregators = {
+    name: entry.description
+    + (f'; {hyperparameters.listed(entry)}' if entry.hyperparameters else '')
+    for name, entry in table.AGGREGATORS.items()
+  }
+  parts.append(_listed('Aggregators and their options', aggregators))
   group = None
   for flag in flags.table():
     if flag.group != group:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tasks import catalog
 from tff_adaptive import registry
+from tff_adaptive._utils import entries
 
 CORRECTION, SERVER = 'Client correction', 'Server optimizer'
 
@@ -56,18 +57,21 @@ def named() -> dict[str, Named]:
     (SERVER, registry.SERVER_OPTIMIZERS.values()),
     (CORRECTION, registry.ALGORITHMS.values()),
   )
-  for group, entries in tables:
+  for group, those_of in tables:
     owners: dict[str, dict[str, registry.Hyperparameter]] = {}
-    for entry in entries:
+    for entry in those_of:
       for h in entry.hyperparameters:
         owners.setdefault(h.name, {})[entry.name] = h
     found.update({name: Named(group, those) for name, those in owners.items()})
   return found
 
 
-def listed(entry: registry.Schedule) -> str:
-  """Returns a schedule's options and their defaults, for --help."""
-  return ', '.join(f'{h.name}={_show(h.default)}' for h in entry.hyperparameters)
+def listed(entry: registry.Schedule | entries.Aggregator) -> str:
+  """Returns the options of a schedule or an aggregator and their defaults, for --help."""
+  return ', '.join(
+    f'{h.name}' if h.default is None else f'{h.name}={_show(h.default)}'
+    for h in entry.hyperparameters
+  )
 
 
 def _show(value: Any) -> str:

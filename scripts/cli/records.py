@@ -34,6 +34,11 @@ class Record:
     """Returns what differs from a config.json and matters, each with both values."""
     before, files = self.completed(config['settings']), config.get('files', {})
     found = []
+    if before.get('target_epsilon') is not None and before.get('rounds') != self.settings['rounds']:
+      found.append(
+        f'--rounds was {before.get("rounds")} and is now {self.settings["rounds"]}, on which the'
+        ' noise for --target_epsilon depends'
+      )
     for name, now in self.settings.items():
       is_same_file = name in files and _digest(files, name) == _digest(self.files, name)
       if is_same_file and _object(before.get(name)) == _object(now):  # Elsewhere, perhaps.

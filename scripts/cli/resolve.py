@@ -5,6 +5,7 @@ reported at once.
 """
 
 import os
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,17 @@ from tasks import catalog
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, user_code
 
-from . import device_settings, hyperparameters, options, ray_options, settings, tensorflow_start
+from . import (
+  aggregator_settings,
+  device_settings,
+  evaluation_settings,
+  hyperparameters,
+  options,
+  ray_options,
+  settings,
+  tensorflow_start,
+  trackers,
+)
 
 # Of the graph engine only.
 ENGINE_FLAGS = ('clients_per_step', 'parallel_clients')
@@ -53,13 +64,20 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
       values[name] = value
   correction, server_values = _hyperparameters(values, algorithm, server)
   _check_together(values)
+  aggregator_settings.check(values, algorithm, correction)
+  evaluation_settings.check(values)
   if values['output_dir'] is None:
     values['output_dir'] = os.path.join('runs', f'{_short(values["task"])}_{algorithm.name}')
   fields = {}
   for field in settings.FIELDS:
     value = values[field.name]
     fields[field.name] = tuple(value) if isinstance(value, (list, tuple)) else value
-  return settings.Settings(**fields, correction=correction, server=server_values, given=given)
+  return settings.Settings(
+    **fields,
+    correction=types.MappingProxyType(correction),
+    server=types.MappingProxyType(server_values),
+    given=types.MappingProxyType(given),
+  )
 
 
 def check_data_dir(task: str, folder: str | None) -> None:
@@ -107,6 +125,7 @@ def _check_choices(values: dict[str, Any]) -> None:
   for name in ENGINE_FLAGS:
     if values[name] is not None and values['engine'] != 'graph':
       raise ValueError(f'--{name} is for --engine=graph: leave it out')
+  trackers.check(values['log_to'])
   ray_options.check(values)
   device_settings.check(values)
   if values['client_state_store'] is not None:
@@ -190,6 +209,7 @@ def _defaults(
   }
   if algorithm.client_weighting == 'uniform':
     found['client_weighting'] = 'uniform'
+  found.update(aggregator_settings.default_weighting(values['aggregator']))
   if algorithm.is_stateful:
     # On one machine the trainer's memory is as near to the workers as a file.
     is_cluster = values['ray'] not in (None, 'local')

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import command as command_lib
-from . import flags, ray_options, records, resolve, run_callbacks, run_folder, tensorflow_start
+from . import (
+  flags,
+  privacy,
+  ray_options,
+  records,
+  resolve,
+  run_callbacks,
+  run_folder,
+  tensorflow_start,
+  trackers,
+  user_files,
+)
 from . import settings as settings_lib
 
 
@@ -59,6 +70,10 @@ def run(settings: settings_lib.Settings, command: Sequence[str] | None = None) -
     arguments = _prepare(settings, command or ['train.py', *flags.command_line(settings.given)])
   except execution.WorkerError as error:
     raise ValueError(str(error)) from None
+  except Exception as error:
+    if (line := user_files.explained(settings, error)) is None:
+      raise
+    raise ValueError(line) from error
   try:
     with signals.StopGuard(on_abort=[execution.reap_workers]) as stop:
       result = training.train(stop=stop, **arguments)
@@ -70,8 +85,12 @@ def run(settings: settings_lib.Settings, command: Sequence[str] | None = None) -
     raise command_lib.FailureError(
       f'{error}. The rounds before are saved; the same command goes on, with any number of workers.'
     ) from None
-  except (training.NonFiniteWeightsError, ValueError, OSError) as error:  # Also tasks.DataError.
-    raise command_lib.FailureError(error) from error
+  except Exception as error:
+    line = user_files.explained(settings, error)
+    says_all = (training.NonFiniteWeightsError, ValueError, OSError)  # Also tasks.DataError.
+    if line is None and not isinstance(error, says_all):
+      raise
+    raise command_lib.FailureError(line or error) from error
   finally:
     execution.reap_workers()
   return Outcome(result, 0 if result.is_complete else stop.exit_code)
@@ -110,7 +129,7 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   from tff_adaptive.devices import placement, threads
   from tff_adaptive.training import ray_callback
 
-  from . import build
+  from . import build, client_groups
 
   if settings.device == 'cpu':
     placement.hide_gpus()  # From evaluation too.
@@ -120,7 +139,10 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   task = tasks.load(
     settings.task, data_dir=settings.data_dir, seed=settings.seed, **settings.task_options
   )
+  task, parts = client_groups.split(settings, task)
   data = _check_data(settings, task)
+  if parts.unseen is not None:
+    data['unseen_clients'] = len(parts.unseen)
   command_lib.say(
     f'{task.name}: {data["source"]}; {data["clients"]:,} clients, {data["examples"]:,} examples'
   )
@@ -128,7 +150,8 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   if settings.initial_weights is not None:
     start = training.initial_weights_from(settings.initial_weights, model)
     model = models.with_initial_weights(model, start)
-  process = build.build_process(settings, task, model)
+  private = privacy.plan(settings, data['clients'])
+  process = build.build_process(settings, task, model, private)
   config = _training_config(settings, task, model)
   _say_how_large(process, config, settings.output_dir, data['clients'])
   record = records.of(settings)
@@ -143,8 +166,11 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
     'callbacks': [
       run_callbacks.NoteChanges(settings.output_dir, record),
       *([] if ray_context is None else [ray_callback.RayCallback(ray_context)]),
+      *trackers.callbacks(settings, saved['run_id']),
+      *([] if private is None else [_account(private, config)]),
     ],
     'test_fn': build.build_test(task, model),
+    'client_evaluation': client_groups.build_evaluation(settings, task, model, parts),
     'resume_from': settings.resume_from,
   }
 
@@ -190,6 +216,18 @@ def _training_config(settings: settings_lib.Settings, task: Any, model: Any) -> 
       model.initial_weights[0][0].dtype.itemsize,
     ),
   )
+
+
+def _account(private: privacy.Plan, config: Any) -> Any:
+  """Says how private the run will be; returns the callback that records it."""
+  from tff_adaptive import training
+
+  found = private.accountant.epsilons(config.rounds, private.delta)
+  command_lib.say(
+    f'Noise multiplier {private.accountant.noise_multiplier:g}: epsilon {found["epsilon"]:.3g} at'
+    f' delta {private.delta:.2g} after {config.rounds} rounds, for the data of a client replaced.'
+  )
+  return training.PrivacyCallback(private.accountant, private.delta, config.rounds_per_evaluation)
 
 
 def _say_how_large(process: Any, config: Any, folder: str, num_clients: int) -> None:

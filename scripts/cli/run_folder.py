@@ -1,24 +1,20 @@
 """A run's folder: whether it can be used, and its config.json."""
 
-import contextlib
 import datetime
-import importlib.metadata
 import json
 import os
-import platform
-import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_adaptive._utils import atomic_files
+from tff_adaptive._utils import atomic_files, provenance
+from tff_adaptive.training import run_config
 
 from . import records
 
 CONFIG_FILE = 'config.json'
 # What a resumed run needs of it.
 _CONTENT = {'settings': dict, 'data': dict, 'run_id': str, 'changes': list, 'versions': dict}
-_PACKAGES = ('tff-adaptive', 'tensorflow', 'tensorflow-federated', 'numpy')
 
 
 def check_writable(folder: str, flag: str = 'output_dir') -> None:
@@ -173,25 +169,15 @@ def _new_config(
 ) -> dict[str, Any]:
   """Returns the content of a new run's config.json."""
   files = {'files': dict(record.files)} if record.files else {}
-  return {
-    'run_id': uuid.uuid4().hex,
-    'started': datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds'),
-    'command': list(command),
-    'settings': dict(record.settings),
-    **files,
-    'data': dict(data),
-    'num_parameters': num_parameters,
-    'versions': versions(),
-    'git_revision': git_revision(),
-    'changes': [],
-  }
+  more = {'command': list(command), **files}
+  return run_config.new(record.settings, data, num_parameters, run_id=uuid.uuid4().hex, **more)
 
 
 def _update_config(config: dict[str, Any], record: records.Record) -> bool:
   """Notes in `config` what a resumed run changed; returns whether there is anything to note."""
   settings, before = record.settings, record.completed(config['settings'])
   changes = {k: [before.get(k), v] for k, v in settings.items() if before.get(k) != v}
-  now = {'versions': versions(), 'git_revision': git_revision()}
+  now = {'versions': provenance.versions(), 'git_revision': provenance.git_revision()}
   changes.update({k: [config.get(k), v] for k, v in now.items() if config.get(k) != v})
   if not changes:
     return False
@@ -204,54 +190,11 @@ def _update_config(config: dict[str, Any], record: records.Record) -> bool:
 
 def _create_config(folder: str, config: Mapping[str, Any]) -> bool:
   """Writes a new run's config.json, whole; False if another process made one meanwhile."""
-  path = os.path.join(folder, CONFIG_FILE)
-  temporary = os.path.join(folder, f'.{uuid.uuid4().hex}.json')
   try:
-    os.makedirs(folder, exist_ok=True)
-    atomic_files.write_json(temporary, config)
-    try:
-      os.link(temporary, path)  # Unlike a renaming, it replaces nothing.
-    except FileExistsError:
-      return False
-    except OSError:  # A file system without links; there the last of two starts at once wins.
-      os.replace(temporary, path)
-    atomic_files.sync(folder)
+    return run_config.create(folder, config)
   except OSError as error:
     raise _cannot_write(folder, error) from None
-  finally:
-    with contextlib.suppress(OSError):
-      os.unlink(temporary)
-  return True
 
 
 def _cannot_write(folder: str, error: OSError) -> RunFolderError:
   return RunFolderError(f'--output_dir={folder} cannot be written to ({error.strerror}).')
-
-
-def versions() -> dict[str, str]:
-  """Returns the versions of Python and of the packages that numbers depend on."""
-  found = {'python': platform.python_version()}
-  for package in _PACKAGES:
-    try:
-      found[package] = importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-      found[package] = 'not installed'
-  return found
-
-
-def git_revision() -> str | None:
-  """Returns the revision of this checkout, '+' after it if files differ; None outside of git."""
-  root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-  if not os.path.exists(os.path.join(root, '.git')):
-    return None
-
-  def git(*arguments: str) -> str:
-    command = ['git', '-C', root, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-
-  try:
-    revision = git('rev-parse', 'HEAD').strip()
-    differs = git('status', '--porcelain', '--untracked-files=no').strip()
-  except (OSError, subprocess.SubprocessError):
-    return None
-  return revision + ('+' if differs else '')

@@ -11,50 +11,17 @@ from typing import Any
 from tff_adaptive import registry, schedules
 from tff_adaptive._utils import user_code, validation
 
-from . import hyperparameters, options
+from . import aggregator_settings, evaluation_settings, fields, hyperparameters, options
 
-INT31 = 2**31 - 1
-_ONE = 'give 1 or more'
+_ONE, _flag, _from = fields.ONE, fields.flag, fields.from_
 _RATE_HINT = 'give a rate such as 0.1'
-
-
-def _flag(
-  group: str,
-  text: str,
-  default: Any = None,
-  check: validation.Check | None = None,
-  hint: str = '',
-  is_harmless: bool = False,
-) -> Any:
-  """A field that is a flag.
-
-  Args:
-    group: Its heading in --help.
-    text: Its help.
-    default: Its default; None: `resolve` decides, or there is none.
-    check: Refuses bad values.
-    hint: What to give instead of them.
-    is_harmless: Whether a resumed run may change it, for it does not touch the model's course.
-  """
-  metadata = dict(
-    group=group, help=text, default=default, check=check, hint=hint, is_harmless=is_harmless
-  )
-  return dataclasses.field(metadata=metadata)
-
-
-def _from(low: int, high: int = INT31) -> validation.Check:
-  def check(name: str, value: Any, hint: str) -> Any:
-    validation.whole_number(name, value, low, hint, high)
-    return value
-
-  return check
 
 
 _COUNT = _from(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(evaluation_settings.EvaluationSettings, aggregator_settings.AggregatorSettings):
   """The settings of a run, resolved and checked; see `--help` for what each means.
 
   Attributes without a flag of their own:
@@ -72,8 +39,8 @@ class Settings:
   )
   server_optimizer: str = _flag(
     'What',
-    'Server optimizer of an algorithm whose name fixes none, or of fed_avg FILE.py:FUNCTION of your'
-    ' own; sgd is the published algorithm.',
+    'The server optimizer, where the name of the algorithm fixes none: of the list above (default'
+    ' sgd, as published), or FILE.py:FUNCTION of your own, which fed_avg takes too.',
   )
   server_optimizer_option: tuple[str, ...] = _flag(
     'What', 'An option of a server optimizer of your own, NAME=VALUE; may be repeated.', []
@@ -254,6 +221,13 @@ class Settings:
     _ONE,
     is_harmless=True,
   )
+  log_to: tuple[str, ...] = _flag(
+    'Where',
+    'Log the run to mlflow or wandb (Weights & Biases) too; may be repeated. Their own variables'
+    ' say where: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, WANDB_MODE, WANDB_PROJECT.',
+    [],
+    is_harmless=True,
+  )
   resume_from: str = _flag(
     'Where',
     'The checkpoint to resume from: latest or previous. Rounds after it are done again.',
@@ -280,14 +254,14 @@ class Settings:
     return options.parse('task_option', self.task_option)
 
   @property
-  def client_rate(self) -> schedules.Schedule:
+  def client_rate_schedule(self) -> schedules.Schedule:
     """The client's rate by round."""
     return schedule(
       'client', self.client_schedule, self.client_learning_rate, self.client_schedule_option
     )
 
   @property
-  def server_rate(self) -> schedules.Schedule:
+  def server_rate_schedule(self) -> schedules.Schedule:
     """The server's rate by round."""
     return schedule(
       'server', self.server_schedule, self.server_learning_rate, self.server_schedule_option
@@ -305,14 +279,18 @@ class Settings:
         values.update(chosen)
     return values
 
+  def sources(self) -> dict[str, user_code.UserCode]:
+    """The user's own files by the flag that names them."""
+    names = ('task', 'algorithm', 'server_optimizer')
+    own = [name for name in names if user_code.is_reference(getattr(self, name))]
+    return {name: user_code.load(getattr(self, name))[1] for name in own}
+
   def files(self) -> dict[str, dict[str, str]]:
     """The user's own files by what they are for: path and sha256, as config.json records them."""
-    found = {}
-    for name in ('task', 'algorithm', 'server_optimizer'):
-      if user_code.is_reference(getattr(self, name)):
-        _, source = user_code.load(getattr(self, name))
-        found[name] = {'path': source.path, 'sha256': source.sha256}
-    return found
+    return {
+      name: {'path': source.path, 'sha256': source.sha256}
+      for name, source in self.sources().items()
+    }
 
 
 FIELDS = tuple(f for f in dataclasses.fields(Settings) if f.metadata)

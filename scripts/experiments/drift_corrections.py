@@ -26,7 +26,7 @@ from absl import flags as absl_flags
 
 from tff_adaptive import costs, registry
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import figures, runs, tables
+from tff_adaptive.reports import curves, runs, tables
 
 from .. import sweep
 from ..cli import command, flags, grid
@@ -293,10 +293,10 @@ def _draw_curve(axes: Any, color: str, members: Sequence[runs.Run]) -> None:
   healthy = [run for run in members if not diverged(run)]
   for run in members:
     if diverged(run):
-      rounds, accuracy, _ = figures.mean_curve([run], column)
+      rounds, accuracy, _ = curves.mean_curve([run], column)
       axes.plot(rounds, 100 * accuracy, color=color, linewidth=0.8, linestyle=':')
   if healthy:
-    rounds, mean, std = figures.mean_curve(healthy, column)
+    rounds, mean, std = curves.mean_curve(healthy, column)
     axes.plot(rounds, 100 * mean, color=color, linewidth=1.3)
     axes.fill_between(
       rounds, 100 * (mean - std), 100 * (mean + std), color=color, alpha=0.15, linewidth=0

@@ -36,21 +36,29 @@ _PACKAGE = 'tff_adaptive'
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-  """A module and the tests that should notice its mistakes, the likeliest first."""
+  """A module and the tests that should notice its mistakes, the likeliest first.
+
+  Attributes:
+    path: The module.
+    tests: Files or names of tests.
+    select: Which of them, as pytest's -k has it; all if empty.
+  """
 
   path: str
   tests: tuple[str, ...]
+  select: str = ''
 
 
-def _target(path: str, *more_tests: str) -> tuple[str, Target]:
+def _target(path: str, *more_tests: str, select: str = '') -> tuple[str, Target]:
   """Returns a module's short name, and the module with the tests next to it and `more_tests`."""
   name = os.path.basename(path)
   own = f'tests/{path}/{name}_test.py'.replace(f'/{name}/', '/')
   short = '_'.join(path.split('/')[-2:]) if name == 'base' else name
-  return short, Target(f'{path}.py', (*([own] if os.path.exists(own) else []), *more_tests))
+  return short, Target(f'{path}.py', (*([own] if os.path.exists(own) else []), *more_tests), select)
 
 
 _ORACLE = 'tests/integration/corrections_oracle_test.py'
+_REGISTERED = 'tests/tff_adaptive/algorithms/registered_test.py'
 _LOCAL = 'tests/tff_adaptive/client/local_training_test.py'
 _STORE = 'tests/tff_adaptive/training/state_store_test.py'
 _STATE_FILE = 'tests/tff_adaptive/training/state_file_test.py'
@@ -66,11 +74,11 @@ TARGETS = dict(
     _target('tff_adaptive/training/state_migration', _STATE_FILE),
     _target('tff_adaptive/optimizers/base', _ADAPTIVE),
     _target('tff_adaptive/optimizers/adaptive'),
-    _target('tff_adaptive/corrections/base', _ORACLE, _LOCAL),
-    _target('tff_adaptive/corrections/ada_best', _ORACLE),
-    _target('tff_adaptive/corrections/fed_dyn', _ORACLE),
-    _target('tff_adaptive/corrections/fed_prox', _ORACLE),
-    _target('tff_adaptive/corrections/scaffold', _ORACLE),
+    _target('tff_adaptive/corrections/base', _REGISTERED, _ORACLE, select='base or scaffold'),
+    _target('tff_adaptive/corrections/ada_best', _ORACLE, select='ada_best'),
+    _target('tff_adaptive/corrections/fed_dyn', _ORACLE, select='fed_dyn'),
+    _target('tff_adaptive/corrections/fed_prox', _ORACLE, select='fed_prox'),
+    _target('tff_adaptive/corrections/scaffold', _ORACLE, select='scaffold'),
     _target('tff_adaptive/client/batching'),
     _target('tff_adaptive/client/batch_sources', _LOCAL),
     _target('tff_adaptive/client/local_training'),
@@ -118,7 +126,7 @@ def _run_tests(target: Target, text: str, folder: str) -> None:
   code = 1
   try:
     flags = ['-x', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', f'--basetemp={folder}/tmp']
-    flags += ['-k', _NOT_SEEN]
+    flags += ['-k', f'({target.select}) and {_NOT_SEEN}' if target.select else _NOT_SEEN]
     code = int(pytest.main([*flags, *target.tests]))
   finally:
     sys.stdout.flush()

@@ -13,6 +13,8 @@ def f(a: int = 3) -> float:
   if a <= 4 and not a:
     raise ValueError(f'{a + 1}')
   g(a, b, c=-a)
+  del b, c[0]
+  del b
   return a + 2
 '''
 
@@ -32,8 +34,10 @@ def test_each_mutant_makes_one_mistake_and_words_and_types_stay():
     '6:2 c= dropped',
     '6:2 arguments exchanged',
     '6:12 - dropped',
-    '7:9 + -> -',
-    '7:13 2 -> 3',
+    '7:2 Delete dropped',
+    '7:11 0 -> 1',
+    '9:9 + -> -',
+    '9:13 2 -> 3',
   ]
   right = ast.unparse(ast.parse(SOURCE)).splitlines()
   texts = {m.source for m in found}

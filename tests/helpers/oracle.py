@@ -108,13 +108,15 @@ class FedAvg:
     self.h = np.zeros_like(self.theta)
     self.h_i = np.zeros((self.num_clients, self.theta.size))
 
-  def round(self, cohort):
-    """One round with the clients of these numbers."""
+  def round(self, cohort, limits=None):
+    """One round with the clients of these numbers, with the most steps of each if given."""
     self.t += 1
+    if not len(cohort):
+      return
     rate = self.eta_l(self.t - 1)
     g, steps = {}, {}
     for i in cohort:
-      theta_i, steps[i] = self.train(i, rate)
+      theta_i, steps[i] = self.train(i, rate, limits[i] if limits else np.inf)
       g[i] = self.theta - theta_i
     weights = [len(self.clients[i][1]) if self.by_examples else 1.0 for i in cohort]
     g_bar = np.average([g[i] for i in cohort], axis=0, weights=weights)
@@ -126,13 +128,15 @@ class FedAvg:
     self.h = h
     self.theta = self.server(self.theta, self.delta(g_bar))
 
-  def train(self, i, rate):
+  def train(self, i, rate, limit=np.inf):
     """theta_i after its local steps, and K_i."""
     x, y = self.clients[i]
     size = self.batch_size or len(y)
     theta_i, steps = self.theta, 0
     for _ in range(self.epochs):
       for start in range(0, len(y), size):
+        if steps == limit:
+          return theta_i, steps
         g = gradient(theta_i, x[start : start + size], y[start : start + size])
         g = g + self.correction(i, theta_i)
         if self.clip is not None:

@@ -53,9 +53,9 @@ def model(theta=None, dtype=np.float32):
   )
 
 
-def element(data, number):
+def element(data, number, max_steps=None):
   """A client's dataset of one element, as the processes take it."""
-  return whole_client.dataset(*data, number)
+  return whole_client.dataset(*data, number, max_steps)
 
 
 class Run:
@@ -74,9 +74,9 @@ class Run:
     self.metrics = None
     self.is_stateful = hasattr(process, 'initial_client_state')
 
-  def round(self, cohort):
-    """One round with the clients of these numbers."""
-    batch = [element(self.data[i], i) for i in cohort]
+  def round(self, cohort, limits=None):
+    """One round with the clients of these numbers, with the most steps of each if given."""
+    batch = [element(self.data[i], i, limits and limits[i]) for i in cohort]
     if not self.is_stateful:
       output = self.process.next(self.state, batch)
       self.state, self.metrics = output.state, output.metrics

@@ -15,7 +15,13 @@ PACKAGES = ('tff_adaptive', 'tasks', 'scripts')
 
 # Room of tff_adaptive -> the rooms that it may import. Rooms stand below those that import them.
 ARROWS = {
-  'training': {'reports', 'client', 'models', 'costs', 'registry', '_utils'},
+  # Personalization trains as a client does, uncorrected; evaluation by client fills processors.
+  'training': {
+    *('reports', 'client', 'corrections', 'models', 'population', 'costs', 'registry', 'devices'),
+    '_utils',
+  },
+  # Aggregators by name, made for the builders, which take any factory: they know no algorithm.
+  'aggregation': {'registry', '_utils'},
   'algorithms': {
     *('client', 'corrections', 'execution', 'models', 'optimizers', 'schedules', 'registry'),
     '_utils',
@@ -26,6 +32,7 @@ ARROWS = {
   'optimizers': {'schedules', 'registry', '_utils'},
   'execution': {'devices', '_utils'},
   'models': {'devices', '_utils'},
+  'population': {'_utils'},  # Bytes and steps are given to it as numbers.
   'costs': {'registry', '_utils'},
   'schedules': {'registry', '_utils'},
   'registry': {'_utils'},
@@ -36,7 +43,11 @@ ARROWS = {
 NOT_FOR_TASKS = {'algorithms', 'corrections', 'optimizers', 'schedules', 'registry', 'execution'}
 # What scripts may load before TensorFlow, and so imports neither TensorFlow nor TFF.
 PURE_MODULES = (
+  'tff_adaptive.aggregation.accounting',
+  'tff_adaptive.aggregation.table',
   'tff_adaptive.costs',
+  'tff_adaptive.population.files',
+  'tff_adaptive.population.rounds',
   'tff_adaptive.registry',
   'tff_adaptive.schedules',
   'tff_adaptive.training.signals',

@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
 
 from scripts import report
-from tff_adaptive.reports import figures, runs, tables
+from tests.helpers import run_folders
+from tff_adaptive.reports import curves, runs, tables
+from tff_adaptive.reports import report as report_lib
 
 
 def _make(folder, values, column='validation_accuracy', **settings):
@@ -36,9 +39,10 @@ def test_runs_that_differ_in_their_seed_are_one_group(folder):
   found = runs.find_runs([folder])
   assert [len(run.rows) for run in found] == [5, 5, 5]
   groups = runs.group(found)
-  assert {k: len(v) for k, v in groups.items()} == {'fed_avg': 2, 'ada_best': 1}
+  assert {k: len(v) for k, v in groups.items()} == {'FedAvg': 2, 'AdaBest x Yogi': 1}
   groups = runs.group(found, ['algorithm', 'server_optimizer'])
-  assert list(groups) == ['fed_avg', 'ada_best, yogi on the server']
+  assert list(groups) == ['FedAvg', 'AdaBest x Yogi']
+  assert list(runs.group(found, ['algorithm'])) == ['FedAvg', 'AdaBest']
   with pytest.raises(ValueError, match='same seed'):
     runs.group([found[0], found[0]])
   with pytest.raises(ValueError, match="'size'"):
@@ -52,7 +56,7 @@ def test_labels_name_only_what_does_not_follow_from_the_rest(tmp_path):
   _make(tmp_path / '2', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.1)
   _make(tmp_path / '3', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.2)
   groups = runs.group(runs.find_runs([str(tmp_path)]))
-  assert list(groups) == ['fed_avg', 'fed_yogi, tau=0.1', 'fed_yogi, tau=0.2']
+  assert list(groups) == ['FedAvg', 'FedYogi, tau=0.1', 'FedYogi, tau=0.2']
 
 
 def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
@@ -60,8 +64,8 @@ def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
   table = tables.comparison(groups, 'validation_accuracy', target=0.6)
   lines = [[cell.strip() for cell in line.split('|')[1:-1]] for line in table.splitlines()]
   # The initial model, round 0, is not in the mean: (0.4 + 0.8) / 2 and (0.6 + 0.6) / 2.
-  assert lines[2] == ['fed_avg', '2', '4', '0.6000 ± 0.0000', '0.7000 ± 0.1414', '3 ± 1', '0.5000']
-  assert lines[3] == ['ada_best', '1', '4', '0.2500', '0.3000', 'not reached', '0.5000']
+  assert lines[2] == ['FedAvg', '2', '4', '0.6000 ± 0.0000', '0.7000 ± 0.1414', '3 ± 1', '0.5000']
+  assert lines[3] == ['AdaBest x Yogi', '1', '4', '0.2500', '0.3000', 'not reached', '0.5000']
   with pytest.raises(ValueError, match='no values of'):
     tables.comparison(groups, 'validation_loss')
 
@@ -81,15 +85,15 @@ def test_the_heading_says_how_many_evaluations_the_mean_is_over(tmp_path):
 
   _make(tmp_path / 'a', [0.1, 0.2], tau=1)
   _make(tmp_path / 'b', [0.1, 0.2, 0.3, 0.4], tau=2)
-  assert 'mean of last 100 rounds (1 evaluation) |' in heading('a')
-  assert 'mean of last 100 rounds (3 evaluations) |' in heading('b')
-  assert 'mean of last 100 rounds (1 to 3 evaluations) |' in heading('a', 'b')
+  assert 'mean of last 2 rounds (1 evaluation) |' in heading('a')
+  assert 'mean of last 6 rounds (3 evaluations) |' in heading('b')
+  assert 'mean of last 2 to 6 rounds (1 to 3 evaluations) |' in heading('a', 'b')
 
 
 def test_a_column_of_every_round_has_the_mean_of_its_last_rounds(tmp_path):
   _make(tmp_path / 'a', [9.0, 1.0, 2.0, 6.0], 'h_norm')
   table = tables.comparison(runs.group(runs.find_runs([str(tmp_path)])), 'h_norm')
-  assert '| h norm, mean of last 100 rounds | h norm, last |' in table
+  assert '| h norm, mean of last 6 rounds | h norm, last |' in table
   assert '| 3.0000 | 6.0000 |' in table  # Without round 0.
 
 
@@ -135,14 +139,14 @@ def test_a_run_that_diverged_has_its_place_in_table_and_figure(folder, tmp_path,
   assert report.main(['report.py', folder, f'--output={tmp_path}/x']) == 0
   captured = capsys.readouterr()
   assert f'| {np.mean([0.8, value]):.4f} ± nan |' in captured.out
-  assert '| ada_best | 1 | 4 | 0.2500 |' in captured.out
+  assert '| AdaBest x Yogi | 1 | 4 | 0.2500 |' in captured.out
   assert captured.err == ''
 
 
 def test_mean_curves_are_taken_where_all_runs_were_measured(folder, tmp_path):
   _make(tmp_path / 'more' / 'c', [0.5, 0.5, 0.5, 0.5], seed=2)
   members = runs.find_runs([f'{folder}/a0', f'{folder}/a1', f'{folder}/more/c'])
-  rounds, mean, std = figures.mean_curve(members, 'validation_accuracy')
+  rounds, mean, std = curves.mean_curve(members, 'validation_accuracy')
   np.testing.assert_array_equal(rounds, [0, 2, 4])
   np.testing.assert_allclose(mean, [0.5 / 3, 0.5, 1.9 / 3])
   np.testing.assert_allclose(std[1], 0.1)
@@ -157,7 +161,7 @@ def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
   with open(output + '.csv') as file:
     lines = file.read().splitlines()
   assert lines[0] == 'label,round,validation_accuracy_mean,validation_accuracy_std'
-  assert lines[1:4] == ['fed_avg,0,0,0', 'fed_avg,2,0.5,0.141421', 'fed_avg,4,0.7,0.141421']
+  assert lines[1:4] == ['FedAvg,0,0,0', 'FedAvg,2,0.5,0.141421', 'FedAvg,4,0.7,0.141421']
   assert report.main(['report.py']) == 2
   assert "give at least one run's folder" in capsys.readouterr().err
   assert report.main(['report.py', folder, '--metric=recall']) == 2
@@ -175,3 +179,81 @@ def test_report_refuses_a_bad_level_and_a_bad_output(folder, capsys):
   ):
     assert report.main(['report.py', folder, flag]) == 2
     assert capsys.readouterr().err.startswith(f'report.py: {words}')
+
+
+def test_a_target_that_some_seeds_reach_says_how_many(folder):
+  table = tables.comparison(runs.group(runs.find_runs([folder])), 'validation_accuracy', target=0.7)
+  assert '| 4 (reached by 1 of 2 seeds) |' in table
+
+
+def test_where_takes_some_of_the_runs(folder, capsys):
+  assert report.main(['report.py', folder, '--where=algorithm=ada_best', '--where=mu=2e-2']) == 0
+  assert capsys.readouterr().out.count('\n') == 3
+  assert report.main(['report.py', folder, '--where=mu=0.1']) == 2
+  assert 'none of the 3 runs has mu=0.1' in capsys.readouterr().err
+
+
+def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_path):
+  formats = ','.join(report_lib.FORMATS)
+  output = tmp_path / 'out' / 'all'
+  flags = [f'--output={output}', f'--formats={formats}', '--title=A & B']
+  assert report.main(['report.py', folder, *flags]) == 0
+  for ending in report_lib.FORMATS:
+    assert (tmp_path / 'out' / f'all.{ending}').stat().st_size > 100
+  page = (tmp_path / 'out' / 'all.html').read_text()
+  assert '<title>A &amp; B</title>' in page
+  assert page.count('<svg') == 1
+  assert '<td>AdaBest x Yogi</td>' in page
+  fetched = re.findall(r'(?:src|xlink:href|href)="([^"#][^"]*)"|url\(([^#)][^)]*)\)|@import', page)
+  assert fetched == []
+
+
+def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
+  for rate in (0.1, 1.0):
+    run_folders.make(
+      tmp_path / 'runs' / str(rate),
+      [0.1, 0.5 * rate],
+      task='digits',
+      task_option=[],
+      tau=rate,
+      client_learning_rate=rate,
+      server_learning_rate=rate,
+      clients_per_round=6,
+      data={'clients': 60},
+      test={'test_accuracy': 0.4 * rate},
+    )
+
+  def shown(*flags):
+    assert report.main(['report.py', str(tmp_path / 'runs'), *flags]) == 0
+    return capsys.readouterr().out
+
+  assert '| FedAvg | 0.1 (5.0) | 1 (50.0) |' in shown('--form=rates')
+  assert '| FedAvg | 5.00 | **50.00** |' in shown('--form=sensitivity', '--parameter=tau')
+  assert '| digits | **50.0** |' in shown('--form=tasks')
+  output = tmp_path / 'table'
+  assert '| 10 % | digits |  | **40.00** |' in shown(
+    '--form=participation', f'--output={output}', '--formats=tex,csv,png'
+  )
+  assert (tmp_path / 'table.tex').exists()
+  assert not (tmp_path / 'table.png').exists()  # It has no figure.
+
+
+@pytest.mark.parametrize(
+  'flags, words',
+  [
+    (['--form=bars'], '--form=bars: give one of comparison,'),
+    (['--x=time'], '--x=time: give one of round,'),
+    (['--formats=md,doc'], '--formats=doc: give one of md,'),
+    (['--form=tasks', '--target=1'], '--target has no effect on --form=tasks'),
+    (['--form=sensitivity'], 'needs --parameter'),
+    (['--form=rates', '--metric=a,b'], 'takes one --metric'),
+    (['--where=tau'], '--where=tau: write it as NAME=VALUE'),
+    (['--x=virtual_seconds'], "no column 'virtual_seconds'"),
+  ],
+)
+def test_bad_flags_are_refused_in_one_line(folder, tmp_path, capsys, flags, words):
+  assert report.main(['report.py', folder, f'--output={tmp_path}/x/y', *flags]) == 2
+  error = capsys.readouterr().err
+  assert words in error
+  assert error.count('\n') == 1
+  assert not (tmp_path / 'x').exists()

@@ -170,6 +170,14 @@ def test_a_task_of_a_users_file_takes_its_options(write, tmp_path, capsys):
   assert 'it has: clients, noise' in capsys.readouterr().err
 
 
+_OWN = """
+import dataclasses, tensorflow as tf
+from tff_adaptive import corrections, registry
+@dataclasses.dataclass(frozen=True)
+class A(corrections.Correction):
+"""
+
+
 @pytest.mark.parametrize(
   ('name', 'text', 'flag', 'words'),
   [
@@ -182,6 +190,9 @@ def test_a_task_of_a_users_file_takes_its_options(write, tmp_path, capsys):
     ('a.py', 'def f(data_dir, seed):\n  return 1 / 0', '--task={}:f', 'line 2: ZeroDivision'),
     ('a.py', 'def f(data_dir, seed):\n  return 1', '--task={}:f', 'must return a tasks.Task'),
     ('a.py', 'x = 1', '--server_optimizer={}:x --algorithm=fed_avg', 'is no function'),
+    ('a.py', f'{_OWN}  client_weighting = 3', '--algorithm={}:A', 'has client_weighting 3'),
+    ('a.py', f'{_OWN}  s: str = "x"', '--algorithm={}:A', 'hyperparameters are float, int or bool'),
+    ('s.py', 'def f(rate, drag): pass', '--server_optimizer={}:f --algorithm=fed_avg', 'a default'),
   ],
 )
 def test_a_bad_file_is_refused_in_one_line(write, tmp_path, capsys, name, text, flag, words):
@@ -194,3 +205,96 @@ def test_a_bad_file_is_refused_in_one_line(write, tmp_path, capsys, name, text, 
   assert words in error
   assert error.count('\n') == 1
   assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize(
+  ('text', 'words'),
+  [
+    (
+      '  def gradient(self, client, theta, g): return missing',
+      'failed in line 6: NameError: name ',
+    ),
+    ('  def gradient(self, theta, g): return g', 'cannot be used: TypeError: A.gradient() takes 3'),
+    ('  def gradient(self, client, theta, g): return None', 'A.gradient must return a tuple of 4'),
+    (
+      '  is_stateful = True\n  def client_update(self, c, g_i, k): return {}',
+      'return the pair',
+    ),
+    ('  def __post_init__(self): raise KeyError("no")', "failed in line 6: KeyError: 'no'"),
+    ('  def counts(self, values): return registry.Counts()', 'TypeError: A.counts() missing 1'),
+    (
+      "A = registry.Algorithm('m', 'M', 'd', correction='no.such:A')",
+      'ModuleNotFoundError: No',
+    ),
+    ("A = registry.Algorithm('m', 'M', 'd', correction=None)", 'cannot be used: AttributeError'),
+  ],
+)
+def test_an_algorithm_that_fails_while_it_is_built_is_named(write, tmp_path, capsys, text, words):
+  spec = f'--algorithm={write("a.py", _OWN)}:A'
+  text = _OWN + ('  pass\n' if text.startswith('A = ') else '') + text
+  (tmp_path / 'a.py').write_text(text)
+  assert _train(tmp_path / 'run', '--rounds=1', spec) == 2
+  data, error = capsys.readouterr().err.splitlines()
+  assert data.startswith('digits: ')
+  assert error.startswith(f'train.py: {spec} ')
+  assert words in error
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize(
+  ('body', 'words'),
+  [
+    ('return None', 'must be a tff.learning.optimizers.Optimizer, found None'),
+    ('raise RuntimeError("boo")', 'failed in line 4: RuntimeError: boo'),
+    ('return Wrong()', 'cannot be used: ValueError: in user code'),
+  ],
+)
+def test_so_is_a_server_optimizer(write, tmp_path, capsys, body, words):
+  text = f"""
+  import tensorflow_federated as tff
+  def f(learning_rate):
+    {body}
+
+  class Wrong(tff.learning.optimizers.Optimizer):
+    def initialize(self, specs):
+      return {{}}
+    def next(self, state, weights, gradients):
+      return state
+  """
+  spec = f'--server_optimizer={write("s.py", text)}:f'
+  assert _train(tmp_path / 'run', '--rounds=1', '--algorithm=fed_avg', spec) == 2
+  error = capsys.readouterr().err.splitlines()[-1]
+  assert error.startswith(f'train.py: {spec} ')
+  assert words in error
+  assert not (tmp_path / 'run').exists()
+
+
+def test_clients_that_fail_in_a_later_round_end_the_run_in_one_line(write, tmp_path, capsys):
+  text = (
+    TASK
+    + """
+
+  class Late(tasks.InMemoryClientData):
+    loads = 0
+
+    def load(self, client_id):
+      Late.loads += 1
+      if Late.loads > 1 + 2 * 3:  # The first one to see that it fits, then two rounds.
+        raise RuntimeError('gone')
+      return super().load(client_id)
+
+
+  def late(data_dir, seed):
+    import dataclasses
+
+    task = load(data_dir, seed)
+    arrays = {c: tuple(task.train.load(c).values()) for c in task.train.client_ids}
+    return dataclasses.replace(task, train=Late(arrays))
+  """
+  )
+  spec, folder = f'--task={write("data.py", text)}:late', str(tmp_path / 'run')
+  assert _train(folder, '--rounds=9', '--algorithm=fed_avg', '--clients_per_round=3', spec) == 1
+  error = capsys.readouterr().err.splitlines()[-1]
+  assert error.startswith(f'train.py: {spec} failed in line ')
+  assert error.endswith('RuntimeError: gone')
+  assert len(_rows(folder)) == 3  # Rounds 0 to 2 are kept.

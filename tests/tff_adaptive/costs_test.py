@@ -90,6 +90,18 @@ def test_a_run_adds_up():
   assert first.columns() == {'megabytes_down': 4e-4, 'megabytes_up': 4e-4, 'local_steps': 2}
 
 
+def test_clients_that_take_fewer_steps_and_clients_that_only_receive():
+  model = costs.CostModel(counts('scaffold'), 100, 10, 2)
+  whole = model.round(SIZES)
+  assert model.round(SIZES, [2, 6, 2], 3) == whole
+  found = model.round(SIZES, [1, 3, 1], downloads=5)
+  assert (found.local_steps, found.gradients) == (5, 5)
+  assert found.bytes_down == 5 * model.bytes_of_client[0] == 5 * 800
+  assert found.bytes_up == whole.bytes_up == 3 * model.bytes_of_client[1]
+  # n for each step's g and 2ns more for its correction.
+  assert whole.additions - found.additions == 5 * 3 * 100
+
+
 @pytest.mark.parametrize(
   'arguments, message',
   [

@@ -228,6 +228,17 @@ def build_fast(learning_rate, momentum=0.5, *, steps: int = 3, on: bool = False,
   assert entry.source.name == 'build_fast'
 
 
+def test_the_builders_of_this_project_and_of_tff_serve_from_a_users_file(tmp_path):
+  """Their annotations are unions: a number or a tensor, or none."""
+  text = 'import tensorflow_federated as tff\nfrom tff_adaptive.optimizers import build_yogi\n'
+  path = _write(tmp_path, f'{text}build_adam = tff.learning.optimizers.build_adam\n')
+  yogi = registry.server_optimizer(f'{path}:build_yogi')
+  assert yogi.values({'tau': 0.5})['tau'] == 0.5
+  assert yogi.values({})['initial_v'] is None
+  adam = registry.server_optimizer(f'{path}:build_adam')
+  assert adam.values({}) == {'beta_1': 0.9, 'beta_2': 0.999, 'epsilon': 1e-7}
+
+
 @pytest.mark.parametrize(
   'signature, words',
   [

@@ -111,6 +111,7 @@ class Algorithm:
     is_stateful: Whether clients keep a state between the rounds they take part in.
     client_weighting: 'examples' or 'uniform': how the paper weighs clients.
     counts: What a round costs, given the hyperparameters by name.
+    uploads: What a client sends besides its update that moves the model; '' for nothing.
     source: The user's file that it comes from; None for one of this package.
   """
 
@@ -124,6 +125,7 @@ class Algorithm:
   is_stateful: bool = False
   client_weighting: str = 'examples'
   counts: Callable[[Mapping[str, Any]], Counts] = fed_avg_counts
+  uploads: str = ''
   source: user_code.UserCode | None = None
 
   def default(self, name: str, server_optimizer: str = 'sgd') -> Any:
@@ -198,6 +200,38 @@ class Schedule:
     return _values(self, given, '')
 
 
+@dataclasses.dataclass(frozen=True)
+class Aggregator:
+  """How the server combines the clients' updates.
+
+  Attributes:
+    name: Its name on the command line.
+    description: One line, without a full stop.
+    build: 'module:function' of (values, cohort) -> TFF aggregation factory.
+    hyperparameters: Its options.
+    is_weighted: Whether it can weigh clients; if not, all count the same.
+    is_private: Whether it adds noise for differential privacy.
+    promise: What it does to all that moves the model, as in 'does not NOISE what ...'; '' where it
+      promises nothing about a client.
+  """
+
+  name: str
+  description: str
+  build: str
+  hyperparameters: tuple[Hyperparameter, ...] = ()
+  is_weighted: bool = True
+  is_private: bool = False
+  promise: str = ''
+
+  def default(self, name: str) -> Any:
+    """Returns the default of an option; KeyError if there is none of that name."""
+    return _default(self.hyperparameters, name, '')
+
+  def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    """As `Algorithm.values`."""
+    return _values(self, given, '')
+
+
 def resolve(reference: Any) -> Any:
   """Returns what 'module:attribute' names; anything but a text is returned as it is."""
   if not isinstance(reference, str):
@@ -214,7 +248,9 @@ def _default(hyperparameters: tuple[Hyperparameter, ...], name: str, server_opti
 
 
 def _values(
-  entry: Algorithm | ServerOptimizer | Schedule, given: Mapping[str, Any], server_optimizer: str
+  entry: Algorithm | ServerOptimizer | Schedule | Aggregator,
+  given: Mapping[str, Any],
+  server_optimizer: str,
 ) -> dict[str, Any]:
   known = {h.name: h for h in entry.hyperparameters}
   for name in given:

@@ -9,10 +9,11 @@ imports TensorFlow.
 import hashlib
 import os
 import sys
+import traceback
 import types
 from typing import Any, NamedTuple
 
-_MODULES = '_tff_adaptive_user_code_'
+_PREFIX = '_tff_adaptive_user_code_'
 
 
 class UserCode(NamedTuple):
@@ -29,6 +30,18 @@ class UserCode(NamedTuple):
   sha256: str
 
 
+class Place(NamedTuple):
+  """A line of a user's file.
+
+  Attributes:
+    path: Absolute path of the file.
+    line: The line, from 1.
+  """
+
+  path: str
+  line: int
+
+
 def is_reference(text: str) -> bool:
   """Whether a text means an object of a file and not a name: 'FILE.py:NAME', or 'FILE.py' alone."""
   return '.py:' in text or text.endswith('.py')
@@ -36,7 +49,7 @@ def is_reference(text: str) -> bool:
 
 def is_module(name: str) -> bool:
   """Whether a module's name is that of a user's file, which other processes cannot import."""
-  return name.startswith(_MODULES)
+  return name.startswith(_PREFIX)
 
 
 def load(reference: str) -> tuple[Any, UserCode]:
@@ -71,9 +84,9 @@ def load(reference: str) -> tuple[Any, UserCode]:
 
 def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   """Returns the module of a file, which is run unless this very content has been."""
-  place = hashlib.sha256(os.fsencode(path)).hexdigest()
+  location = hashlib.sha256(os.fsencode(path)).hexdigest()
   # Registered, for dataclasses and others look a class's module up.
-  name = f'{_MODULES}{place[:16]}_{digest[:16]}'
+  name = f'{_PREFIX}{location[:16]}_{digest[:16]}'
   if name in sys.modules:
     return sys.modules[name]
   module = types.ModuleType(name)
@@ -84,12 +97,10 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   try:
     exec(compile(content, path, 'exec'), vars(module))
   except (Exception, SystemExit) as error:
+    at = place(error)
     del sys.modules[name]
-    message = ' '.join(str(error).split())
-    raise ValueError(
-      f'{path!r} cannot be run:{_line(error, path)} {type(error).__name__}: {message:.300}; fix the'
-      ' file.'
-    ) from error
+    where = f' line {at.line}:' if at is not None and at.path == path else ''
+    raise ValueError(f'{path!r} cannot be run:{where} {in_words(error)}; fix the file.') from error
   finally:
     # The last one equal to it: the file may have put others there, or taken it away.
     if folder in sys.path:
@@ -97,13 +108,28 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   return module
 
 
-def _line(error: BaseException, path: str) -> str:
-  """Returns where in a file an error arose, as ' line 3:'; empty where that is unknown."""
-  if isinstance(error, SyntaxError) and error.filename == path:
-    return f' line {error.lineno}:'
-  lines, trace = [], error.__traceback__
-  while trace is not None:
-    if trace.tb_frame.f_code.co_filename == path:
-      lines.append(trace.tb_lineno)
-    trace = trace.tb_next
-  return f' line {lines[-1]}:' if lines else ''
+def place(error: BaseException) -> Place | None:
+  """Where in a user's file an error arose, or was passed on; None if in none that was loaded.
+
+  Args:
+    error: The error; those that it was raised from count too, what was raised first comes first.
+  """
+  modules = [m for name, m in list(sys.modules.items()) if name.startswith(_PREFIX)]
+  paths = {module.__file__ for module in modules}
+  found, seen = None, set()
+  link: BaseException | None = error
+  while link is not None and id(link) not in seen:
+    seen.add(id(link))
+    for frame in traceback.extract_tb(link.__traceback__):
+      if frame.filename in paths:
+        found = Place(frame.filename, frame.lineno or 0)
+    if isinstance(link, SyntaxError) and link.filename in paths:
+      found = Place(link.filename or '', link.lineno or 0)
+    link = link.__cause__ or link.__context__
+  return found
+
+
+def in_words(error: BaseException) -> str:
+  """An error's kind and message in one line of a bearable length."""
+  message = ' '.join(str(error).split())
+  return f'{type(error).__name__}: {message:.300}'

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+import types
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -148,13 +149,20 @@ def _hyperparameter(
   place = f'has the {what} {name}'
   if default in (dataclasses.MISSING, inspect.Parameter.empty) or not can_be_given:
     raise _wrong(source, f'{place} without a default: give it one, as in {name}: float = 0.1')
+  if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+    # Such as float | tf.Tensor | None of TFF's own optimizers: a number, or none.
+    known = [k for k in _KINDS if k in typing.get_args(kind)]
+    known.sort(key=lambda k: k is not type(default))
+    has_none = types.NoneType in typing.get_args(kind)
+    kind = known[0] if known and (default is not None or has_none) else kind
   if kind not in _KINDS:
     raise _wrong(source, f'{place} of the type {kind}: hyperparameters are float, int or bool')
   if kind is float and type(default) is int:
     default = float(default)
   made = entries.Hyperparameter(name, kind, default, help_text or f'{name} of {source.name}')
   try:
-    made.checked(default)
+    if default is not None:
+      made.checked(default)
   except (TypeError, ValueError) as error:
     raise _wrong(source, f'{place} with a default that is refused: {error}'.rstrip('.')) from None
   return made

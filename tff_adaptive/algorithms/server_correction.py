@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 from tff_adaptive.algorithms import components
 from tff_adaptive.client import model_adapters
 from tff_adaptive.corrections import base as corrections
+from tff_adaptive.corrections import results
 
 
 class ServerUpdate(NamedTuple):
@@ -96,7 +97,7 @@ def build_update(
     server = corrections.ServerRound(
       g_bar=g_bar, uploads=uploads, cohort=sums['used'], t=tf.cast(t + 1, tf.float32)
     )
-    new_state, direction = correction.server_update(server_state, server)
+    new_state, direction = results.server_update(correction, server_state, server)
     aggregate = corrections.combine(tf.subtract, tuple(weights.trainable), g_bar)
     # A round without a usable update changes nothing: the finalizer refuses a NaN direction.
     is_usable = tf.math.is_finite(corrections.squared_norm(g_bar)) & (sums['used'] > 0)

@@ -66,6 +66,8 @@ class WholeArrays:
     self.step_seed = batching_lib.scramble(client_seed)
     self._seeds = tf.unstack(self.step_seed)
     self.plan = batching_lib.plan(batching, self.x, client_seed)
+    if batching.step_limits:
+      self.plan = self.plan.first(element['max_steps'])
     self.steps = tf.shape(self.plan.indices)[0]
     self._weighting = None
     if model.is_masked and batching.batch_size is not None:

@@ -21,6 +21,9 @@ class Batching:
       own examples, as AdaBest's experiments do; otherwise it is as small as it is.
     unit_starts: x [n, ...] -> bool [n], where a unit of examples begins (the pieces of one text,
       say) that shuffling keeps together and in order; None: every example is a unit.
+    step_limits: Whether a client's element has a third entry, `max_steps` (int32): it stops after
+      so many of its K local steps, whose batches are the first ones of its round. For clients that
+      do not always finish; see `tff_adaptive.population`.
   """
 
   batch_size: int | None
@@ -28,6 +31,7 @@ class Batching:
   shuffle: bool = True
   fill_last: bool = False
   unit_starts: Callable[[tf.Tensor], tf.Tensor] | None = None
+  step_limits: bool = False
 
   def __post_init__(self) -> None:
     if self.batch_size is not None:
@@ -80,6 +84,11 @@ class Plan:
     sizes = tf.cast(self.sizes, tf.float32)[:, tf.newaxis]
     counts = tf.sequence_mask(self.sizes, tf.shape(self.indices)[1], dtype=tf.float32)
     return tf.concat([counts / sizes, sizes], 1)
+
+  def first(self, max_steps: tf.Tensor) -> 'Plan':
+    """The first steps, at most `max_steps` (int32, >= 0), and no step for a negative number."""
+    steps = tf.maximum(max_steps, 0)  # A slice ends at the last step where there are fewer.
+    return dataclasses.replace(self, indices=self.indices[:steps], sizes=self.sizes[:steps])
 
 
 def plan(batching: Batching, x: tf.Tensor, seed: tf.Tensor) -> Plan:

@@ -11,6 +11,7 @@ from tff_adaptive._utils import validation
 from tff_adaptive.client import batch_sources, model_adapters
 from tff_adaptive.client import batching as batching_lib
 from tff_adaptive.corrections import base as corrections
+from tff_adaptive.corrections import results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +86,8 @@ def data_type(model: model_adapters.LocalModel, training: LocalTraining) -> tff.
         'batching=None and give batched datasets instead'
       )
     element = collections.OrderedDict(element, client=tf.TensorSpec([], tf.int32))
+    if training.batching.step_limits:
+      element['max_steps'] = tf.TensorSpec([], tf.int32)
   return tff.types.SequenceType(tff.types.tensorflow_to_type(element))
 
 
@@ -232,7 +235,7 @@ def _train(
       theta, non_trainable, local.batch, local.weighting, local.seed, metrics
     )
     g = batch_sources.dense(g, theta)
-    g = correction.gradient(client, theta, g)
+    g = results.gradient(correction, client, theta, g)
     if training.clip_norm is not None:
       g = _clip(g, training.clip_norm, size)
     if training.weight_decay:
@@ -253,7 +256,7 @@ def _train(
   # A client without examples took no step and has nothing to say.
   is_used = is_finite & (steps > 0)
   client = client._replace(num_examples=seen)
-  new_state, upload = correction.client_update(client, g_i, tf.cast(steps, tf.float32))
+  new_state, upload = results.client_update(correction, client, g_i, tf.cast(steps, tf.float32))
   if size is not None:
     new_state = _like_group(new_state, client_state)
   return Trained(

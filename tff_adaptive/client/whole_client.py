@@ -6,22 +6,31 @@ from typing import Any
 import numpy as np
 
 
-def dataset(x: Any, y: Any, client: int) -> list[collections.OrderedDict]:
+def dataset(
+  x: Any, y: Any, client: int, max_steps: int | None = None
+) -> list[collections.OrderedDict]:
   """Returns a client's data for a process built with `batching`: a dataset of one element.
 
   Args:
     x: Inputs [n, ...] of the model's dtype, n >= 0.
     y: Labels [n, ...].
     client: The client's number, int32, which its shuffling and dropout depend on.
+    max_steps: The most local steps that it takes, int32, >= 0, for a process built with
+      `Batching(..., step_limits=True)`; None for one built without.
 
   Returns:
-    `[OrderedDict(x=x, y=y, client=client)]`.
+    `[OrderedDict(x=x, y=y, client=client)]`, and `max_steps` last where it is given.
 
   Raises:
-    ValueError: If x and y are of unequal length.
+    ValueError: If x and y are of unequal length, or `max_steps` is negative.
   """
   if len(x) != len(y):
     raise ValueError(
       f'client {client} has {len(x)} inputs but {len(y)} labels: give one label for each input.'
     )
-  return [collections.OrderedDict(x=x, y=y, client=np.int32(client))]
+  element = collections.OrderedDict(x=x, y=y, client=np.int32(client))
+  if max_steps is not None:
+    if max_steps < 0:
+      raise ValueError(f'client {client} has max_steps {max_steps}: give 0 or more.')
+    element['max_steps'] = np.int32(max_steps)
+  return [element]

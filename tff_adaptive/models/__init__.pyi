@@ -1,3 +1,6 @@
+from .client_evaluation import (
+  build_client_evaluation as build_client_evaluation,
+)
 from .exported import (
   FORMATS as FORMATS,
 )

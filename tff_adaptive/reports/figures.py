@@ -1,16 +1,22 @@
-"""Figures: the curves of one run, and several runs side by side."""
+"""Figures of curves: one run, several runs side by side, and how clients differ."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import runs as runs_lib
+from tff_adaptive.reports import curves as curves_lib
+from tff_adaptive.reports import names, scores, style
 
 _EVALUATED = ('validation', 'inference')
+_AXES = {
+  'round': 'round',
+  'megabytes': 'megabytes sent by and to clients',
+  'seconds': 'seconds of training',
+  'virtual_seconds': 'virtual seconds',
+}
+# The end is shown enlarged where it takes less than this part of the whole range.
+_SMALL = 0.25
 
 
 def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
@@ -27,68 +33,80 @@ def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
       panels.setdefault(metric, []).append(column)
   # What is measured in training only has nothing to be compared with.
   panels = {m: c for m, c in panels.items() if any(k.startswith(_EVALUATED) for k in c)}
-  figure, all_axes = _figure(max(1, len(panels)))
+  figure, (all_axes,) = style.figure(1, max(1, len(panels)))
+  kinds = ['train', *_EVALUATED]
+  lines = {}
   for axes, (metric, columns) in zip(all_axes, panels.items()):
     for column in columns:
+      kind = column.partition('_')[0]
       points = [(row['round'], row[column]) for row in rows if column in row]
-      label = column.partition('_')[0]
-      faint = {'alpha': 0.5, 'linewidth': 1} if label == 'train' else {}
-      axes.plot(*zip(*points), label=label, **faint)
-    axes.set_ylabel(metric)
-    axes.legend()
-  _write(figure, path)
+      faint = {'alpha': 0.5, 'linewidth': 1} if kind == 'train' else {}
+      look = {**style.line(kinds.index(kind)), **faint}
+      (lines[kind],) = axes.plot(*zip(*points), label=kind, **look)
+    axes.set(xlabel='round', ylabel=metric.replace('_', ' '))
+    axes.grid(alpha=0.3)
+  style.legend(figure, list(lines.values()), list(lines))
+  style.write(figure, path)
 
 
-def draw_comparison(
-  path: str,
-  groups: Mapping[str, Sequence[runs_lib.Run]],
-  columns: Sequence[str],
+def comparison(
+  by_column: Mapping[str, Sequence[curves_lib.Curve]],
   *,
+  axis: str = 'round',
   title: str = '',
   levels: Mapping[str, float] | None = None,
   log_scale: Sequence[str] = (),
-) -> None:
-  """Draws groups of runs: the mean over a group's seeds, and a band of one standard deviation.
+) -> Any:
+  """Draws curves side by side: their means, and bands of one standard deviation.
+
+  A panel's limits are those of the runs that learned: one that diverged leaves it. Where the
+  curves end close to each other, their second half is shown enlarged as well.
 
   Args:
-    path: The picture to write, atomically; its ending gives the format.
-    groups: Label -> runs that differ in their seed.
-    columns: Columns of metrics.csv, a panel each.
+    by_column: Column of metrics.csv -> its curves.
+    axis: What they run along; a name in `runs.AXES`.
     title: Over the figure.
     levels: Name -> value of horizontal lines, such as published results.
     log_scale: Those of the columns whose axis is logarithmic.
 
+  Returns:
+    The `matplotlib.figure.Figure`.
+
   Raises:
-    ValueError: If no run has a column, or `log_scale` has another.
+    ValueError: If `log_scale` has another column.
   """
   for column in log_scale:
-    if column not in columns:
+    if column not in by_column:
       raise ValueError(f'{column!r} is to be logarithmic but is not drawn.')
-  figure, all_axes = _figure(len(columns))
-  for axes, column in zip(all_axes, columns):
-    drawn = False
+  ends = {c: _end(curves) for c, curves in by_column.items() if c not in log_scale}
+  panels = [(column, False) for column in by_column]
+  enlarged = [column for column, end in ends.items() if end is not None]
+  if enlarged:  # A row for each column, the end next to the whole.
+    figure, grid = style.figure(len(by_column), 2)
+    panels = [(column, is_end) for column in by_column for is_end in (False, True)]
+  else:
+    figure, grid = style.figure(1, len(by_column))
+  lines: dict[str, Any] = {}
+  for axes, (column, is_end) in zip(grid.flat, panels):
+    if is_end and column not in enlarged:
+      axes.set_axis_off()
+      continue
     if column in log_scale:
       axes.set_yscale('log')
-    for label, members in groups.items():
-      rounds, mean, std = mean_curve(members, column)
-      if not len(rounds):
-        continue
-      drawn = True
-      text = label if len(members) == 1 else f'{label} (n = {len(members)})'
-      (line,) = axes.plot(rounds, mean, label=text)
-      if len(members) > 1:
-        axes.fill_between(
-          rounds, mean - std, mean + std, color=line.get_color(), alpha=0.2, linewidth=0
-        )
-    if not drawn:
-      raise ValueError(f'no run has values of {column!r} in metrics.csv.')
-    for name, level in (levels or {}).items():
-      axes.axhline(level, color='black', linestyle=':', linewidth=1)
-      axes.annotate(name, (1, level), xycoords=('axes fraction', 'data'), ha='right', va='bottom')
-    axes.set_ylabel(column.replace('_', ' '))
-  all_axes[0].legend(fontsize='small')
+    lines |= _draw(axes, by_column[column], levels or {})
+    _frame(
+      axes,
+      column,
+      by_column[column],
+      list((levels or {}).values()),
+      ends[column] if is_end else None,
+    )
+    axes.set_xlabel(_AXES[axis])
+    axes.set_ylabel(names.metric(column) + (', the end' if is_end else ''))
+  labels = _in_order(by_column, lines)
+  style.legend(figure, [lines[label] for label in labels], labels)
   figure.suptitle(title)
-  _write(figure, path)
+  return figure
 
 
 def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = '') -> None:
@@ -101,7 +119,7 @@ def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = ''
     title: Over the figure.
   """
   has_labels = len(counts) > 0
-  figure, all_axes = _figure(1 + has_labels)
+  figure, (all_axes,) = style.figure(1, 1 + has_labels)
   if has_labels:
     import matplotlib
 
@@ -115,70 +133,84 @@ def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = ''
     axes.set_xlabel('examples, a colour a label')
     axes.set_ylabel('client')
     if counts.shape[1] <= 12:
-      axes.legend(fontsize='x-small', ncols=2)
+      style.legend(figure, *axes.get_legend_handles_labels())
   axes = all_axes[-1]
   axes.hist(sizes, bins=min(40, max(1, len(set(sizes)))))
   axes.set_xlabel('examples of a client')
   axes.set_ylabel('clients')
   figure.suptitle(title)
-  _write(figure, path)
+  style.write(figure, path)
 
 
-def mean_curve(
-  members: Sequence[runs_lib.Run], column: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the mean and the standard deviation of runs, at the rounds that all of them have.
-
-  Args:
-    members: Runs that differ in their seed.
-    column: A column of metrics.csv.
-
-  Returns:
-    Rounds, int [R]; mean and sample standard deviation (0 for one run), float64 [R].
-  """
-  curves = [run.curve(column) for run in members]
-  rounds = sorted(set.intersection(*(set(curve) for curve in curves)))
-  values = np.array([[curve[r] for r in rounds] for curve in curves], np.float64)
-  with np.errstate(all='ignore'):  # Of a run that diverged values may be NaN or infinite.
-    std = values.std(axis=0, ddof=1) if len(members) > 1 else np.zeros(len(rounds))
-    return np.array(rounds, int), values.mean(axis=0), std
+def _draw(axes: Any, curves: Sequence[curves_lib.Curve], levels: Mapping[str, float]) -> dict:
+  """Draws all curves; returns their lines by label."""
+  lines = {}
+  for number, curve in enumerate(curves):
+    (lines[curve.label],) = axes.plot(curve.x, curve.mean, **style.line(number))
+    if curve.std.any():
+      low, high = curve.mean - curve.std, curve.mean + curve.std
+      axes.fill_between(
+        curve.x, low, high, color=style.line(number)['color'], alpha=0.15, linewidth=0
+      )
+  for name, level in levels.items():
+    lines[f'{name} = {level:g}'] = axes.axhline(level, color='0.4', linestyle=':', linewidth=1)
+  axes.grid(alpha=0.3)
+  return lines
 
 
-def curves_table(groups: Mapping[str, Sequence[runs_lib.Run]], columns: Sequence[str]) -> str:
-  """Returns the numbers behind `draw_comparison` as CSV.
-
-  Args:
-    groups: Label -> runs that differ in their seed.
-    columns: Columns of metrics.csv.
-
-  Returns:
-    A row for each group and each round at which all columns were measured in all its runs: the
-    label, the round, and of each column the mean and the sample standard deviation.
-  """
-  text = io.StringIO()
-  writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(['label', 'round', *(f'{c}_{kind}' for c in columns for kind in ('mean', 'std'))])
-  for label, members in groups.items():
-    curves = []
-    for column in columns:
-      rounds, mean, std = mean_curve(members, column)
-      curves.append({t: (m, s) for t, m, s in zip(rounds.tolist(), mean, std)})
-    for t in sorted(set.intersection(*map(set, curves))):
-      writer.writerow([label, t, *(f'{v:.6g}' for curve in curves for v in curve[t])])
-  return text.getvalue()
-
-
-def _figure(num_panels: int) -> tuple[Any, Any]:
-  from matplotlib import figure as figure_lib  # Slow to import and needed here only.
-
-  figure = figure_lib.Figure(figsize=(5.4 * num_panels, 3.8), layout='constrained')
-  all_axes = figure.subplots(1, num_panels, squeeze=False)[0]
-  for axes in all_axes:
-    axes.set_xlabel('round')
-    axes.grid(alpha=0.3)
-  return figure, all_axes
+def _frame(
+  axes: Any,
+  column: str,
+  curves: Sequence[curves_lib.Curve],
+  levels: Sequence[float],
+  end: tuple[float, float] | None,
+) -> None:
+  """Sets the limits of a panel: those of its end, or of all that learned."""
+  shown = [c for c in curves if c.learned] or list(curves)
+  last = max(float(c.x[-1]) for c in curves)
+  if end is not None:
+    axes.set_xlim(last / 2, last * 1.01)
+    axes.set_ylim(*end)
+    return
+  whole = _whole(shown, column, axes.get_yscale() == 'log')
+  inside = [v for v in levels if scores.has_direction(column)]
+  limits = style.limits([*whole, *inside])
+  if limits is not None and axes.get_yscale() != 'log':
+    axes.set_ylim(*limits)
+  elif limits is not None and whole:
+    axes.set_ylim(min(whole) / 1.2, max(whole) * 1.2)
 
 
-def _write(figure: Any, path: str) -> None:
-  with atomic_files.atomic_path(path) as temporary:
-    figure.savefig(temporary, dpi=120)
+def _whole(shown: Sequence[curves_lib.Curve], column: str, is_log: bool) -> list[float]:
+  """The values that a panel shows: of losses none above where all began."""
+  values = np.concatenate([[c.mean - c.std, c.mean + c.std] for c in shown], axis=1)
+  values = values[np.isfinite(values) & ((values > 0) | (not is_log))]
+  if scores.has_direction(column) and scores.sign(column) < 0:
+    values = values[values <= max(float(c.mean[0] + c.std[0]) for c in shown)]
+  return list(values)
+
+
+def _end(curves: Sequence[curves_lib.Curve]) -> tuple[float, float] | None:
+  """The limits of the curves' second half, if that is worth a panel of its own."""
+  shown = [c for c in curves if c.learned]
+  if len(shown) < 2:
+    return None
+  last = max(float(c.x[-1]) for c in shown)
+  late = [c.mean[c.x >= last / 2] for c in shown]
+  whole = style.limits(np.concatenate([c.mean for c in shown]))
+  end = style.limits(np.concatenate(late), margin=0.1)
+  if end is None or whole is None or min(map(len, late)) < 2:
+    return None
+  return end if end[1] - end[0] < _SMALL * (whole[1] - whole[0]) else None
+
+
+def _in_order(
+  by_column: Mapping[str, Sequence[curves_lib.Curve]], lines: Mapping[str, Any]
+) -> list[str]:
+  """The labels by what the first column ends with, the best first, where that is known."""
+  column, curves = next(iter(by_column.items()))
+  if not scores.has_direction(column):
+    return list(lines)
+  ends = {c.label: float(scores.sign(column) * c.mean[-1]) for c in curves}
+  ends = {label: end if np.isfinite(end) else -np.inf for label, end in ends.items()}
+  return sorted(lines, key=lambda label: -ends.get(label, -np.inf))

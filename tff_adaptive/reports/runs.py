@@ -1,15 +1,28 @@
 """Runs as they lie in their folders, and which of them are repetitions of each other."""
 
 import dataclasses
+import itertools
 import json
+import math
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from tff_adaptive.reports import metrics_file
+from tff_adaptive.reports import metrics_file, names
 from tff_adaptive.reports import summary as summary_lib
+
+# What a curve may run along: each is the sum over the rounds of these columns of metrics.csv.
+AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+  {
+    'round': (),
+    'megabytes': ('megabytes_down', 'megabytes_up'),
+    'seconds': ('seconds_round',),
+    'virtual_seconds': ('virtual_seconds',),
+  }
+)
 
 # Settings that never distinguish two curves of a figure.
 _NOT_LABELS = frozenset(
@@ -20,9 +33,12 @@ _NOT_LABELS = frozenset(
     'client_state_dir',
     'client_state_store',
     'rounds_per_evaluation',
+    'rounds_per_client_evaluation',
+    'client_evaluation_clients',
     'rounds_per_checkpoint',
     'keep_checkpoints',
     'resume_from',
+    'log_to',
   }
 )
 
@@ -58,6 +74,27 @@ class Run:
   def curve(self, column: str) -> dict[int, float]:
     """Round -> value of a column, where it was measured."""
     return {int(row['round']): row[column] for row in self.rows if column in row}
+
+  def progress(self, axis: str) -> dict[int, float]:
+    """Round -> how far the run was after it, in units of an axis.
+
+    Args:
+      axis: A name in `AXES`.
+
+    Raises:
+      ValueError: If the run has no such columns.
+    """
+    columns = AXES[axis]
+    missing = [c for c in columns if not any(c in row for row in self.rows)]
+    if missing:
+      raise ValueError(
+        f'{self.folder} has no column {missing[0]!r} in metrics.csv: take another axis than {axis}.'
+      )
+    rounds = [int(row['round']) for row in self.rows]
+    if not columns:
+      return {t: float(t) for t in rounds}
+    steps = [math.fsum(row.get(c, 0.0) for c in columns) for row in self.rows]
+    return dict(zip(rounds, itertools.accumulate(steps)))
 
 
 def read_run(folder: str) -> Run:
@@ -124,13 +161,35 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
   return found
 
 
-def group(runs: Sequence[Run], label_by: Sequence[str] | None = None) -> dict[str, list[Run]]:
+def where(runs: Sequence[Run], conditions: Mapping[str, str]) -> list[Run]:
+  """The runs whose settings have these values.
+
+  Args:
+    runs: The runs.
+    conditions: Setting -> value as it is printed; of a repeated setting one of its values.
+
+  Raises:
+    ValueError: If no run is left.
+  """
+  found = [
+    run for run in runs if all(_has(run.settings.get(k), value) for k, value in conditions.items())
+  ]
+  if not found:
+    text = ', '.join(f'{name}={value}' for name, value in conditions.items())
+    raise ValueError(f'none of the {len(runs)} runs has {text}.')
+  return found
+
+
+def group(
+  runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
+) -> dict[str, list[Run]]:
   """Groups runs that differ in their seed only.
 
   Args:
     runs: The runs.
     label_by: The settings that distinguish groups; by default those in which the runs differ, but
       for what follows from others, the seed and what does not touch the model's course.
+    without: Settings that never distinguish groups.
 
   Returns:
     Label -> its runs, in the order in which the labels first appear.
@@ -138,15 +197,7 @@ def group(runs: Sequence[Run], label_by: Sequence[str] | None = None) -> dict[st
   Raises:
     ValueError: If a setting is unknown, or two runs of a group have the same seed.
   """
-  if label_by is None:
-    label_by = _distinguishing(runs) or ['algorithm']
-  for name in label_by:
-    if not any(name in run.settings for run in runs):
-      raise ValueError(f'no run has a setting called {name!r}.')
-  groups: dict[str, list[Run]] = {}
-  for run in runs:
-    label = ', '.join(filter(None, (_part(name, run.settings, label_by) for name in label_by)))
-    groups.setdefault(label or '(defaults)', []).append(run)
+  groups = partition(runs, label_by, without=without)
   for label, members in groups.items():
     seeds = [run.settings.get('seed') for run in members]
     if len(set(seeds)) < len(seeds):
@@ -157,11 +208,35 @@ def group(runs: Sequence[Run], label_by: Sequence[str] | None = None) -> dict[st
   return groups
 
 
-def _distinguishing(runs: Sequence[Run]) -> list[str]:
+def partition(
+  runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
+) -> dict[str, list[Run]]:
+  """As `group`, of runs that may differ in other things than their seed too."""
+  without = set(without)
+  with_server = label_by is None or 'server_optimizer' in label_by
+  if label_by is None:
+    label_by = [n for n in _distinguishing(runs, without) if n not in without]
+    if not label_by:
+      label_by = ['algorithm'] if any('algorithm' in run.settings for run in runs) else []
+  for name in label_by:
+    if not any(name in run.settings for run in runs):
+      raise ValueError(f'no run has a setting called {name!r}.')
+  groups: dict[str, list[Run]] = {}
+  for run in runs:
+    label = ', '.join(
+      filter(None, (_part(name, run.settings, label_by, with_server) for name in label_by))
+    )
+    if not label_by:  # A program's runs of which it says nothing: each is one of its own.
+      label = os.path.basename(os.path.abspath(run.folder))
+    groups.setdefault(label or '(defaults)', []).append(run)
+  return groups
+
+
+def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[str]:
   """Returns settings that distinguish the runs, without those that follow from earlier ones."""
   chosen: list[str] = []
   keys = [''] * len(runs)
-  for name in dict.fromkeys(name for run in runs for name in run.settings):
+  for name in dict.fromkeys([*without, *(name for run in runs for name in run.settings)]):
     if name in _NOT_LABELS:
       continue
     finer = [key + json.dumps(run.settings.get(name)) for key, run in zip(keys, runs)]
@@ -171,16 +246,32 @@ def _distinguishing(runs: Sequence[Run]) -> list[str]:
   return chosen
 
 
-def _part(name: str, settings: Mapping[str, Any], label_by: Sequence[str]) -> str:
+def _part(
+  name: str, settings: Mapping[str, Any], label_by: Sequence[str], with_server: bool
+) -> str:
   """Returns what a setting adds to a label: names stand for themselves."""
   value = settings.get(name)
   if value is None or value == []:
     return ''
-  if name in ('algorithm', 'task'):
+  if name == 'algorithm':
+    return names.composition(settings) if with_server else names.algorithm(value)
+  if name == 'server_optimizer' and 'algorithm' in settings:
+    return '' if 'algorithm' in label_by else names.composition(settings)
+  if name == 'task':
     return os.path.basename(str(value))  # Of a user's FILE.py:NAME too.
-  if name == 'server_optimizer' and 'algorithm' in label_by:
-    follows = value == 'sgd' or settings.get('algorithm') in ('fed_avgm', f'fed_{value}')
-    return '' if follows else f'{os.path.basename(str(value))} on the server'
   if name.endswith('_option'):
     return ', '.join(value) if isinstance(value, list) else f'{name}={value}'
   return f'{name}={value}'
+
+
+def _has(value: Any, wanted: str) -> bool:
+  values = value if isinstance(value, list) else [value]
+  return any(str(v) == wanted or _number(v) == _number(wanted) for v in values)
+
+
+def _number(value: Any) -> Any:
+  """The number that a value is, or an object equal to nothing else."""
+  try:
+    return float(value)
+  except (TypeError, ValueError):
+    return object()

@@ -1,18 +1,25 @@
-"""Tables in Markdown from the folders of runs."""
+"""The table that compares groups of runs."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tff_adaptive.reports import names, scores
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import summary as summary_lib
-
-_LOWER_IS_BETTER = ('loss', 'mse', 'mae', 'error')
+from tff_adaptive.reports import table as table_lib
 
 
 def comparison(
   groups: Mapping[str, Sequence[runs_lib.Run]], column: str, *, target: float | None = None
 ) -> str:
+  """As `comparison_table`, in Markdown."""
+  return comparison_table(groups, column, target=target).markdown()
+
+
+def comparison_table(
+  groups: Mapping[str, Sequence[runs_lib.Run]], column: str, *, target: float | None = None
+) -> table_lib.Table:
   """Returns a table with a row for each group of runs.
 
   Args:
@@ -21,25 +28,26 @@ def comparison(
     target: If given, the rounds needed to reach this value are reported too.
 
   Returns:
-    Markdown: runs and rounds; the mean over the last 100 rounds, or over their evaluations, of
-    which the heading gives the number, and the last value, each mean +- sample standard deviation
-    over the seeds; median seconds a round.
+    Runs and rounds; the mean over the last 100 rounds, or all of shorter runs, or over their
+    evaluations, of which the heading gives the numbers, and the last value, each mean +- sample
+    standard deviation over the seeds; median seconds a round.
 
   Raises:
     ValueError: If a run has no values of the column.
   """
-  name = column.replace('_', ' ')
+  name = names.metric(column)
   every = {label: [run.summary() for run in members] for label, members in groups.items()}
   averaged = ''
   if column.startswith(summary_lib.EVALUATED):
     # A run that is seldom evaluated has few of them, or one.
     counts = sorted({s['evaluations_averaged'] for summaries in every.values() for s in summaries})
     averaged = f' ({_range(counts)} evaluation{"" if counts == [1] else "s"})'
+  last = scores.last_rounds([run for members in groups.values() for run in members])
   heading = [
     '',
     'runs',
     'rounds',
-    f'{name}, mean of last {summary_lib.WINDOW} rounds{averaged}',
+    f'{name}, mean of {last}{averaged}',
     f'{name}, last',
     's a round',
   ]
@@ -50,7 +58,7 @@ def comparison(
     summaries = every[label]
     if any(column not in summary['last'] for summary in summaries):
       raise ValueError(f'a run of {label!r} has no values of {column!r} in metrics.csv.')
-    means = [_mean_of_last(run, column) for run in members]
+    means = [scores.mean_of_last(run, column) for run in members]
     rounds = sorted({s['rounds'] for s in summaries})
     unfinished = '' if all(s['is_complete'] for s in summaries) else ' (not complete)'
     cells = [
@@ -62,10 +70,9 @@ def comparison(
       spread([s['seconds_per_round_median'] for s in summaries], with_deviation=False),
     ]
     if target is not None:
-      reached = [rounds_to(run, column, target) for run in members]
-      cells.insert(5, spread(reached, digits=0) if None not in reached else 'not reached')
+      cells.insert(5, _reached([rounds_to(run, column, target) for run in members]))
     rows.append(cells)
-  return markdown(heading, rows)
+  return table_lib.Table(heading, rows)
 
 
 def default_metric(runs: Sequence[runs_lib.Run]) -> str:
@@ -97,7 +104,7 @@ def rounds_to(run: runs_lib.Run, column: str, target: float) -> int | None:
 
   Good is high, but for a column that ends in loss, mse, mae or error.
   """
-  sign = -1 if column.endswith(_LOWER_IS_BETTER) else 1
+  sign = scores.sign(column)
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
 
 
@@ -118,16 +125,16 @@ def spread(values: Sequence[float | None], *, digits: int = 4, with_deviation: b
 
 def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
   """Returns a Markdown table; the first column is text, the others numbers."""
-  lines = [list(heading), ['---'] + ['---:'] * (len(heading) - 1), *map(list, rows)]
-  return ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines)
+  return table_lib.Table(heading, rows).markdown()
 
 
-def _mean_of_last(run: runs_lib.Run, column: str) -> float | None:
-  """Returns the mean of what the last rounds have in a column, round 0 left out, if anything."""
-  first = max(0, run.rows[-1]['round'] - summary_lib.WINDOW)
-  values = [value for t, value in run.curve(column).items() if t > first]
-  with np.errstate(all='ignore'):
-    return float(np.mean(values)) if values else None
+def _reached(rounds: Sequence[int | None]) -> str:
+  """In how many rounds a target was reached, and by how many of the runs if not by all."""
+  known = [number for number in rounds if number is not None]
+  if not known:
+    return 'not reached'
+  by = '' if len(known) == len(rounds) else f' (reached by {len(known)} of {len(rounds)} seeds)'
+  return spread(known, digits=0) + by
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -4,6 +4,12 @@ from .callbacks import (
 from .callbacks import (
   RunInfo as RunInfo,
 )
+from .client_evaluation import (
+  ClientEvaluation as ClientEvaluation,
+)
+from .client_evaluation import (
+  Group as Group,
+)
 from .config import (
   TrainingConfig as TrainingConfig,
 )
@@ -28,6 +34,15 @@ from .loop import (
 from .loop import (
   train as train,
 )
+from .mlflow_callback import (
+  MlflowCallback as MlflowCallback,
+)
+from .personalization import (
+  build_personalization as build_personalization,
+)
+from .privacy_callback import (
+  PrivacyCallback as PrivacyCallback,
+)
 from .protocols import (
   ClientData as ClientData,
 )
@@ -45,4 +60,7 @@ from .saved_run import (
 )
 from .state_store import (
   ClientStateStore as ClientStateStore,
+)
+from .wandb_callback import (
+  WandbCallback as WandbCallback,
 )

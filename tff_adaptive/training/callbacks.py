@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
   from tff_adaptive.training.loop import TrainingResult
 
@@ -49,8 +51,21 @@ class Callback:
       row: Column -> number, with the evaluation's columns if the round was evaluated.
     """
 
+  def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
+    """Called with the values of each client, where clients were evaluated one by one.
+
+    Args:
+      number: Rounds done.
+      values: What was measured -> float64 [clients]; NaN where there was nothing to measure.
+    """
+
   def checkpoint(self, round_number: int) -> None:
     """Called after the state of a round has been saved."""
+
+  def summary(self, rounds: int) -> Mapping[str, Any]:
+    """Returns what is to stand in the summary besides, after so many rounds."""
+    del rounds
+    return {}
 
   def end(self, result: 'TrainingResult') -> None:
     """Called once the summary is written; not after an error."""

@@ -86,9 +86,8 @@ class CentralizedTraining:
 
     @tf.function(autograph=False, reduce_retracing=True)
     def run_epoch(
-      weights: Any, optimizer_state: Any, epoch: tf.Tensor, x: tf.Tensor, y: tf.Tensor
+      weights: Any, optimizer_state: Any, epoch: tf.Tensor, element: Mapping[str, tf.Tensor]
     ) -> Any:
-      element = collections.OrderedDict(x=x, y=y, client=tf.constant(0))
       source = batch_sources.WholeArrays(local, batching, seed, element, epoch)
 
       def step(state: Any, batch: Any) -> Any:
@@ -117,19 +116,17 @@ class CentralizedTraining:
 
     Args:
       state: From `initialize` or the epoch before.
-      cohort: One client: `[[OrderedDict(x, y, ...)]]`.
+      cohort: One client: `[client.whole_client.dataset(...)]`.
 
     Returns:
       The new state and the training metrics.
     """
-    element = cohort[0][0]
     epoch = tf.cast(state.epoch, tf.int32) + 1
     weights, slots, metrics = self._run_epoch(
       tuple(tf.convert_to_tensor(w) for w in state.global_model_weights.trainable),
       tf.nest.map_structure(tf.convert_to_tensor, state.optimizer),
       epoch,
-      tf.convert_to_tensor(element['x']),
-      tf.convert_to_tensor(element['y']),
+      tf.nest.map_structure(tf.convert_to_tensor, cohort[0][0]),
     )
     new_weights = tff.learning.models.ModelWeights(weights, ())
     return EpochOutput(

@@ -1,15 +1,21 @@
 """Which clients take part in a round, and their data."""
 
+import collections
 import concurrent.futures
 import dataclasses
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tff_adaptive._utils import client_references
 from tff_adaptive.client import whole_client
+from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.training import protocols
+from tff_adaptive.training.config import TrainingConfig
+
+DatasetKey: TypeAlias = tuple[str, int, int | None]  # Client id, its number, its most local steps.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,22 +27,39 @@ class Cohort:
     data: For each client `client.whole_client.dataset`, its number the position among all ids; or
       a `ClientReference` to it.
     client_examples: The examples of each client.
+    plan: What became of the round, in a run with a population.
+    client_steps: K_i of each client, in a run with a population.
   """
 
   client_ids: Sequence[str]
   data: list[Any]
   client_examples: Sequence[int]
+  plan: population_rounds.RoundPlan | None = None
+  client_steps: Sequence[int] | None = None
 
   @property
   def num_examples(self) -> int:
     """Examples of all of them together."""
     return sum(self.client_examples)
 
+  def check_finite(self) -> None:
+    """Refuses data that are not finite; ValueError with the client, the array and the row."""
+    for client_id, (examples,) in zip(self.client_ids, client_references.resolve(self.data)):
+      for name in 'x', 'y':
+        array = np.asarray(examples[name])
+        if array.dtype.kind not in 'fc' or np.isfinite(array).all():
+          continue
+        at = tuple(np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(
+          f'the data of client {client_id!r} are not finite: {name}, row {at[0]}, has {array[at]};'
+          ' leave the row or the client out.'
+        )
+
 
 class ClientSource:
   """Gives clients' datasets; a copy of it in another process gives the same ones.
 
-  It can be pickled if the clients can. A key is a client's id and its number.
+  It can be pickled if the clients can.
   """
 
   def __init__(self, clients: protocols.ClientData, max_examples: int | None):
@@ -48,26 +71,26 @@ class ClientSource:
     """
     self._clients, self._max_examples = clients, max_examples
 
-  def load(self, keys: Sequence[tuple[str, int]]) -> list[Any]:
+  def load(self, keys: Sequence[DatasetKey]) -> list[Any]:
     """Returns `client.whole_client.dataset` for each key."""
-    return [self._dataset(client_id, number) for client_id, number in keys]
+    return [self._dataset(*key) for key in keys]
 
-  def reference(self, client_id: str, number: int) -> client_references.ClientReference:
-    """Stands for a client's dataset; nothing is loaded.
+  def without_examples(self, max_steps: int | None) -> Any:
+    """Returns the dataset of a client that has none."""
+    arrays = self._clients.load(self._clients.client_ids[0])
+    return whole_client.dataset(arrays['x'][:0], arrays['y'][:0], 0, max_steps)
 
-    Args:
-      client_id: The client.
-      number: Its position among all ids.
-    """
-    examples = self._clients.num_examples(client_id)  # type: ignore[attr-defined]
+  def reference(self, key: DatasetKey) -> client_references.ClientReference:
+    """Stands for a client's dataset; nothing is loaded."""
+    examples = self._clients.num_examples(key[0])  # type: ignore[attr-defined]
     if self._max_examples is not None:
       examples = min(examples, self._max_examples)
-    return client_references.ClientReference(self, (client_id, number), examples)
+    return client_references.ClientReference(self, key, examples)
 
-  def _dataset(self, client_id: str, number: int) -> Any:
+  def _dataset(self, client_id: str, number: int, max_steps: int | None) -> Any:
     arrays = self._clients.load(client_id)
     x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
-    return whole_client.dataset(x, y, number)
+    return whole_client.dataset(x, y, number, max_steps)
 
 
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
@@ -114,10 +137,53 @@ def working_order(sizes: Sequence[int]) -> list[int]:
   return falling[3::-1] + falling[4:]
 
 
+def _check_distinct(client_ids: Sequence[str]) -> None:
+  """Refuses ids that are there twice: two clients would share one state and one set of seeds."""
+  is_rising = all(a < b for a, b in itertools.pairwise(client_ids))  # Sorted: nothing to remember.
+  if not is_rising and len(set(client_ids)) < len(client_ids):
+    twice, _ = collections.Counter(client_ids).most_common(1)[0]
+    raise ValueError(
+      f'the client {twice!r} is in client_ids more than once: give each client once.'
+    )
+
+
+def simulate(
+  config: TrainingConfig, clients: protocols.ClientData
+) -> population_rounds.Simulation | None:
+  """Returns the rounds of a run's population; None for a run without one.
+
+  Args:
+    config: The run's configuration.
+    clients: All clients; where they have `num_examples(client_id)`, none is loaded.
+
+  Raises:
+    ValueError: If the population does not fit the clients.
+  """
+  population, costs = config.population, config.cost_model
+  if population is None or costs is None:
+    return None
+  count = getattr(clients, 'num_examples', None) or (lambda c: len(clients.load(c)['y']))
+  sizes = [count(client_id) for client_id in clients.client_ids]
+  if config.max_examples_per_client is not None:
+    sizes = [min(size, config.max_examples_per_client) for size in sizes]
+  bytes_down, bytes_up = costs.bytes_of_client
+  return population_rounds.Simulation(
+    population,
+    clients.client_ids,
+    [costs.local_steps(size) for size in sizes],
+    seed=config.seed,
+    cohort_size=config.clients_per_round,
+    bytes_down=bytes_down,
+    bytes_up=bytes_up,
+    draw=sample,
+  )
+
+
 class CohortLoader:
   """Loads cohorts, the next one in the background while the present one is trained on.
 
   Attributes:
+    cohort_size: Clients that a round is to have.
     source: Who has the clients' data.
     by_reference: Whether cohorts hold references to it, and so nothing is loaded.
   """
@@ -130,6 +196,8 @@ class CohortLoader:
     cohort_size: int,
     last_round: int,
     max_examples: int | None = None,
+    simulation: population_rounds.Simulation | None = None,
+    limits_steps: bool = False,
   ):
     """Creates the loader.
 
@@ -140,11 +208,19 @@ class CohortLoader:
       cohort_size: Clients a round.
       last_round: No cohort is loaded ahead for a later round than this.
       max_examples: Only the first so many examples of a client are used; None for all.
+      simulation: Whom a round can draw and who finishes; None: all, always.
+      limits_steps: Whether a client is given the most steps that it takes, for a process whose
+        batching has `step_limits`.
+
+    Raises:
+      ValueError: If an id is there twice.
     """
     self.source, self.by_reference = ClientSource(clients, max_examples), False
+    self._simulation, self._limits_steps = simulation, limits_steps
     self._ids = clients.client_ids
+    _check_distinct(self._ids)
     self._seed = seed
-    self._cohort_size = cohort_size
+    self.cohort_size = cohort_size
     self._last_round = last_round
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
     self._ahead: tuple[int, concurrent.futures.Future | None] = (-1, None)
@@ -161,22 +237,38 @@ class CohortLoader:
       self._ahead = (-1, None)
     return cohort
 
+  def without_examples(self) -> Any:
+    """Returns the data of a client that has none."""
+    return self.source.without_examples(0 if self._limits_steps else None)
+
   def close(self) -> None:
     """Ends the background thread."""
     self._pool.shutdown(wait=True, cancel_futures=True)
 
   def _load(self, round_number: int) -> Cohort:
-    positions = sample(self._seed, round_number, len(self._ids), self._cohort_size)
-    keys = [(self._ids[position], int(position)) for position in positions]
+    plan, steps = None, None
+    if self._simulation is None:
+      positions = sample(self._seed, round_number, len(self._ids), self.cohort_size)
+    else:
+      plan = self._simulation.plan(round_number)
+      positions, steps = plan.positions, plan.steps
+    limits = steps if self._limits_steps else None
+    keys: list[DatasetKey] = [
+      (self._ids[position], int(position), None if limits is None else int(limits[k]))
+      for k, position in enumerate(positions)
+    ]
     if self.by_reference:
-      references = [self.source.reference(*key) for key in keys]
+      references = [self.source.reference(key) for key in keys]
       data: list[Any] = list(references)
       sizes = [reference.num_examples for reference in references]
     else:
       data = self.source.load(keys)
       sizes = [len(elements[0]['y']) for elements in data]
     order = working_order(sizes)
-    # Lists: TFF's native context wants one of the data.
     return Cohort(
-      tuple(keys[i][0] for i in order), [data[i] for i in order], [sizes[i] for i in order]
+      client_ids=tuple(keys[i][0] for i in order),
+      data=[data[i] for i in order],  # TFF's native context wants a list.
+      client_examples=[sizes[i] for i in order],
+      plan=plan,
+      client_steps=None if steps is None else [int(steps[i]) for i in order],
     )

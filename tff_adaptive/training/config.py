@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from tff_adaptive import costs
+from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.training import capacity
 
 STATE_FILE = 'state.sqlite'
@@ -31,6 +32,8 @@ class TrainingConfig:
     client_state_cache_bytes: The most memory the disk store's cache takes.
     metric: The metric shown on the progress line.
     cost_model: If given, what a round costs is reported in metrics.csv and summary.json.
+    population: If given, clients come and go, take their time and fail as it says, and a round's
+      virtual time is reported; it wants a `cost_model`. None: every client drawn finishes.
   """
 
   rounds: int
@@ -45,6 +48,7 @@ class TrainingConfig:
   client_state_cache_bytes: int = 1 << 30
   metric: str = 'accuracy'
   cost_model: costs.CostModel | None = None
+  population: population_rounds.Population | None = None
 
   def __post_init__(self) -> None:
     for name in (
@@ -67,6 +71,11 @@ class TrainingConfig:
       raise ValueError(
         f'client_state_store is {self.client_state_store!r}; it must be one of'
         f' {", ".join(capacity.STORES)}.'
+      )
+    if self.population is not None and self.cost_model is None:
+      raise ValueError(
+        'population is given without a cost_model, which says how many steps and bytes a client'
+        ' needs: give one.'
       )
 
   def checkpoint_path(self, output_dir: str) -> str:

@@ -9,13 +9,16 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_adaptive.reports import figures
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.reports import figures, population_summary
 from tff_adaptive.reports import summary as summary_lib
 from tff_adaptive.training import callbacks as callbacks_lib
+from tff_adaptive.training import client_evaluation as client_evaluation_lib
 from tff_adaptive.training import (
   cohorts,
   protocols,
   rounds,
+  run_config,
   run_files,
   signals,
   tensorboard_log,
@@ -63,8 +66,10 @@ def train(
   callbacks: Sequence[callbacks_lib.Callback] = (),
   stop: signals.StopGuard | None = None,
   test_fn: protocols.EvaluateFn | None = None,
+  client_evaluation: client_evaluation_lib.ClientEvaluation | None = None,
   show_progress: bool = True,
   resume_from: run_files.ResumeFrom = 'latest',
+  settings: Mapping[str, Any] | None = None,
 ) -> TrainingResult:
   """Trains to the end, resuming from the last checkpoint in `output_dir` if there is one.
 
@@ -80,29 +85,42 @@ def train(
       `OrderedDict(x=array[n, ...], y=array[n, ...])`.
     evaluate_fn: Trainable weights (a sequence of tensors) -> metric name -> float.
     config: How to train.
-    output_dir: The run's folder: metrics.csv, tensorboard/, checkpoints/, curves.png and
-      summary.json go there. None writes nothing.
+    output_dir: The run's folder: config.json, metrics.csv, tensorboard/, checkpoints/, curves.png
+      and summary.json go there. None writes nothing.
     run_id: Stands in the checkpoint; a checkpoint with another one is refused.
     callbacks: Are called as the run goes on, in this order.
     stop: Whether to end early; by default SIGINT and SIGTERM say so.
     test_fn: Like `evaluate_fn`, on data that nothing is chosen by; used once, at the end, for
       `test` in the summary.
+    client_evaluation: Evaluates the models on each client by itself; its columns stand in the rows,
+      the clients' values in a file each time.
     show_progress: Whether to write progress to the standard error.
     resume_from: 'latest' or 'previous': the checkpoint to resume from. The previous one helps if
       the latest is damaged; what came after it is dropped.
+    settings: What config.json is to say of the run besides `config`: name -> number, text, truth
+      value or list, such as algorithm='fed_yogi', client_learning_rate=0.03; reports name and group
+      runs by it, and a resumed run is refused if it differs. One that is there from a command
+      stays as it is.
 
   Returns:
     A `TrainingResult`.
 
   Raises:
     NonFiniteWeightsError: If the model diverged; the last checkpoint stays.
-    ResumeError: If the run is past `config.rounds`, or its rows or its checkpoint were lost.
+    ResumeError: If the run is past `config.rounds`, has other settings, or its rows or its
+      checkpoint were lost.
     SaveError: If a file of the run can no longer be written; what was saved before stays.
     StateError: If the checkpoint is damaged, in use or of another run.
-    ValueError: If there are fewer clients than `config.clients_per_round`, or the process was built
-      without `batching`.
+    ValueError: If there are fewer clients than `config.clients_per_round`, the process was built
+      without `batching` or, for a population that limits steps, without `step_limits`, the
+      population does not fit the clients, or a setting cannot be recorded.
   """
-  rounds.check_takes_arrays(process)
+  limits_steps = config.population is not None and config.population.limits_steps
+  rounds.check_takes_arrays(process, limits_steps)
+  simulation = cohorts.simulate(config, clients)
+  recorded = run_config.of_program(config, settings)
+  if output_dir is not None:
+    run_config.check(output_dir, recorded, run_id)
   with contextlib.ExitStack() as stack:
     if stop is None:
       stop = stack.enter_context(signals.StopGuard())
@@ -120,10 +138,15 @@ def train(
       cohort_size=config.clients_per_round,
       last_round=config.rounds,
       max_examples=config.max_examples_per_client,
+      simulation=simulation,
+      limits_steps=limits_steps,
     )
     stack.callback(loader.close)
     if workers is not None and hasattr(clients, 'num_examples'):
       loader.by_reference = workers.accepts(loader.source)
+    if output_dir is not None:
+      weights = rounds.trainable(files.state.global_model_weights)
+      run_config.keep(output_dir, recorded, run_id, clients, weights)
     audience, say = list(callbacks), _warn
     if output_dir is not None:
       audience.append(tensorboard_log.EventLog(os.path.join(output_dir, 'tensorboard')))
@@ -133,7 +156,7 @@ def train(
       stop.on_abort.append(progress.close)  # A terminal's cursor is shown again.
       audience.append(progress)
     trainer = rounds.Trainer(process, loader, files.store, config.cost_model, say)
-    run = _Run(trainer, files, evaluate_fn, config, audience)
+    run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
     result = run.to_the_end(stop, test_fn)
   return result
@@ -149,9 +172,11 @@ class _Run:
     evaluate_fn: protocols.EvaluateFn,
     config: TrainingConfig,
     callbacks: Sequence[callbacks_lib.Callback],
+    client_evaluation: client_evaluation_lib.ClientEvaluation | None,
   ):
     self._trainer, self._files, self._evaluate_fn = trainer, files, evaluate_fn
     self._config, self._callbacks = config, callbacks
+    self._client_evaluation = client_evaluation
 
   def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
     """Lets the callbacks begin; the stack closes them."""
@@ -170,7 +195,9 @@ class _Run:
     files, config = self._files, self._config
     self._save()  # Round 0 too: rows without a checkpoint are rows that lost it.
     if not files.log.columns:
-      row = {'round': 0, **self._evaluation(files.state)}
+      clock = {} if config.population is None else {'virtual_seconds': 0.0}
+      row = {'round': 0, **clock, **self._evaluation(files.state)}
+      row.update(self._of_clients(files.state, 0))
       files.log.append(row)
       self._report(row)
     while files.round_number < config.rounds and not stop.requested:
@@ -209,6 +236,7 @@ class _Run:
       row.update(callback.columns())
     if number % self._config.rounds_per_evaluation == 0 or number == self._config.rounds:
       row.update(self._evaluation(finished.server_state))
+    row.update(self._of_clients(finished.server_state, number))
     self._files.log.append(row)
     return finished
 
@@ -217,6 +245,23 @@ class _Run:
     result = rounds.evaluated('validation', 'inference', self._evaluate_fn, state)
     result['seconds_evaluation'] = time.perf_counter() - began
     return result
+
+  def _of_clients(self, state: Any, number: int) -> dict[str, float]:
+    """Columns of an evaluation by client, if one is due; its values go to a file and callbacks."""
+    evaluation = self._client_evaluation
+    if evaluation is None or not evaluation.is_due(number, self._config.rounds):
+      return {}
+    began = time.perf_counter()
+    report = evaluation.evaluate(state, number)
+    if self._files.output_dir is not None:
+      folder = os.path.join(self._files.output_dir, client_evaluation_lib.FOLDER)
+      path = os.path.join(folder, f'round_{number:06d}.csv')
+      with saving(path):
+        os.makedirs(folder, exist_ok=True)
+        atomic_files.write_text(path, report.table)
+    for callback in self._callbacks:
+      callback.client_values(number, report.values)
+    return {**report.columns, 'seconds_client_evaluation': time.perf_counter() - began}
 
   def _report(self, row: Mapping[str, Any]) -> None:
     try:
@@ -236,10 +281,14 @@ class _Run:
     rows = files.log.rows()
     is_complete = files.round_number >= self._config.rounds
     summary = summary_lib.summarize(rows, is_complete)
+    if self._config.population is not None:
+      summary['population'] = population_summary.summarize(rows, self._config.clients_per_round)
     # Of this process since it began: kilobytes, on Linux.
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if test_fn is not None and is_complete:
       summary['test'] = rounds.evaluated('test', 'test_inference', test_fn, files.state)
+    for callback in self._callbacks:
+      summary.update(callback.summary(files.round_number))
     if files.output_dir is not None:
       files.write_summary(summary)
       path = os.path.join(files.output_dir, run_files.CURVES)

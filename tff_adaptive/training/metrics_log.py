@@ -13,7 +13,9 @@ from tff_adaptive.reports import metrics_file
 from tff_adaptive.training import errors
 
 # Parts of a process's metrics that say where a number was computed, not what it is.
-_WRAPPERS = frozenset({'client_work', 'distributor', 'aggregator', 'finalizer', 'updates'})
+_WRAPPERS = frozenset(
+  {'client_work', 'distributor', 'aggregator', 'finalizer', 'updates', 'dp_query_metrics'}
+)
 
 
 class MetricsLog:

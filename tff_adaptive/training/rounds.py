@@ -44,7 +44,7 @@ class Trainer:
   ):
     self._process, self._loader, self._store = process, loader, store
     self._cost_model, self._say = cost_model, say
-    self._has_warned = False
+    self._has_warned = self._has_noted = False
 
   def run(self, number: int, server_state: Any) -> Round:
     """Trains a round.
@@ -58,34 +58,60 @@ class Trainer:
 
     Raises:
       NonFiniteWeightsError: If the new global model is not finite.
+      ValueError: If clients diverged because their data are not finite.
     """
     began = time.perf_counter()
     cohort = self._loader.take(number)
     loaded = time.perf_counter()
     after = None
     if isinstance(self._process, protocols.StatefulProcess):
-      before = self._store.get(cohort.client_ids)
-      new_state, after, metrics = self._process.next(server_state, before, cohort.data)
-      after = list(after)
+      before, data = self._store.get(cohort.client_ids), cohort.data
+      if not data:
+        # TFF's own runtime cannot return the states of no client: one without examples, which
+        # takes no step and does not count, stands in.
+        before, data = [self._process.initial_client_state], [self._loader.without_examples()]
+      new_state, after, metrics = self._process.next(server_state, before, data)
+      after = list(after)[: len(cohort.client_ids)]
     else:
       output = self._process.next(server_state, cohort.data)
       new_state, metrics = output.state, output.metrics
-    measured = metrics_log.flatten(metrics)
+    # Sums over nobody would look like measurements.
+    measured = metrics_log.flatten(metrics) if cohort.client_ids else {}
+    if measured.get('non_finite_clients', 0):
+      cohort.check_finite()  # Only now: looking at all data in each round would cost time.
     if measured.get('non_finite_clients', 0) >= len(cohort.client_ids):
       # Sums over no client: a loss of 0 would look like a success.
       measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
-    model = self._cost_model
     row = {
       'round': number,
       'clients': len(cohort.client_ids),
       'examples': cohort.num_examples,
-      **(model.round(cohort.client_examples).columns() if model else {}),
+      **(cohort.plan.columns() if cohort.plan else {}),
+      **self._costs(cohort),
       **measured,
       'seconds_data': loaded - began,
       'seconds_round': time.perf_counter() - loaded,
     }
+    self._note_few(cohort, number)
     self._check(new_state, row)
     return Round(new_state, cohort.client_ids, after, row)
+
+  def _costs(self, cohort: cohorts.Cohort) -> Row:
+    if self._cost_model is None:
+      return {}
+    downloads = cohort.plan.selected if cohort.plan else None
+    costs_ = self._cost_model.round(cohort.client_examples, cohort.client_steps, downloads)
+    return costs_.columns()
+
+  def _note_few(self, cohort: cohorts.Cohort, number: int) -> None:
+    if cohort.plan is None or self._has_noted or cohort.plan.available >= self._loader.cohort_size:
+      return
+    self._has_noted = True
+    self._say(
+      f'In round {number}, {cohort.plan.available} clients are available, of'
+      f' {self._loader.cohort_size} that a round is to have: it is smaller. This is reported once;'
+      ' the summary counts such rounds.'
+    )
 
   def _check(self, state: Any, row: Row) -> None:
     loss, lost = row.get('train_loss', 0.0), row.get('non_finite_clients', 0)
@@ -131,15 +157,32 @@ def trainable(weights: Any) -> Any:
   return weights.trainable if isinstance(weights, protocols.ModelWeights) else weights
 
 
-def check_takes_arrays(process: protocols.Process) -> None:
-  """Raises ValueError for a process that takes datasets of batches, where its types say so."""
+def check_takes_arrays(process: protocols.Process, limits_steps: bool = False) -> None:
+  """Checks what a process takes of a client, where its types say so.
+
+  Args:
+    process: The process.
+    limits_steps: Whether clients are given the most steps that they take.
+
+  Raises:
+    ValueError: If it takes datasets of batches, or step limits where there are none, or none where
+      there are.
+  """
   signature = getattr(process.next, 'type_signature', None)
   if signature is None:
     return
   data_type = signature.parameter[len(signature.parameter) - 1]
   element = getattr(getattr(data_type, 'member', None), 'element', None)
-  if element is not None and not hasattr(element, 'client'):
+  if element is None:
+    return
+  if not hasattr(element, 'client'):
     raise ValueError(
       f'the process takes batched datasets (of {element}), the training loop gives whole arrays: '
       'build it with batching=tff_adaptive.Batching(20), say'
+    )
+  if hasattr(element, 'max_steps') != limits_steps:
+    raise ValueError(
+      f'the process was built with step_limits={not limits_steps}, but the population '
+      f'{"limits" if limits_steps else "does not limit"} the steps of clients: build it with '
+      f'batching=tff_adaptive.Batching(20, step_limits={limits_steps}), say'
     )

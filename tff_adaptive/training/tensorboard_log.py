@@ -7,13 +7,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
 
 from tff_adaptive.training import callbacks
 from tff_adaptive.training.errors import saving
 
-_GROUPS = ('train', 'validation', 'inference', 'seconds')
+_GROUPS = ('train', 'validation', 'inference', 'clients', 'seconds')
+_BUCKETS = 30
 
 
 class EventLog(callbacks.Callback):
@@ -46,6 +48,15 @@ class EventLog(callbacks.Callback):
     ]
     self._write(event_pb2.Event(step=int(row['round']), summary=summary_pb2.Summary(value=values)))
 
+  def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
+    """Writes a histogram of each."""
+    found = [
+      summary_pb2.Summary.Value(tag=_tag(name), histo=_histogram(array[np.isfinite(array)]))
+      for name, array in values.items()
+      if np.isfinite(array).any()
+    ]
+    self._write(event_pb2.Event(step=number, summary=summary_pb2.Summary(value=found)))
+
   def close(self) -> None:
     """Closes the file."""
     if self._file is not None:
@@ -59,6 +70,19 @@ class EventLog(callbacks.Callback):
       os.stat(self._path)  # It may have been removed: an open file would not notice.
       assert self._file is not None
       self._file.write(record.getvalue())
+
+
+def _histogram(values: np.ndarray) -> summary_pb2.HistogramProto:
+  counts, edges = np.histogram(values, bins=_BUCKETS)
+  return summary_pb2.HistogramProto(
+    min=values.min(),
+    max=values.max(),
+    num=len(values),
+    sum=values.sum(),
+    sum_squares=np.square(values).sum(),
+    bucket_limit=edges[1:],
+    bucket=counts,
+  )
 
 
 def _tag(column: str) -> str:

@@ -1,5 +1,7 @@
 """Flags to settings: papers' defaults, refusals that name value, range and hint; no TensorFlow."""
 
+import dataclasses
+
 import pytest
 
 from scripts.cli import flags
@@ -56,8 +58,8 @@ def test_ada_best_keeps_the_papers_beta_with_sgd_and_forgets_sooner_with_other_s
 def test_every_task_and_algorithm_has_settings(task):
   for algorithm in registry.ALGORITHMS:
     found = resolve_lib.resolve(task=task, algorithm=algorithm)
-    assert found.client_rate(0) == found.client_learning_rate
-    assert found.server_rate(0) == found.server_learning_rate
+    assert found.client_rate_schedule(0) == found.client_learning_rate
+    assert found.server_rate_schedule(0) == found.server_learning_rate
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,15 @@ def test_a_gpu_that_cannot_be_had_is_reported_before_anything_is_imported(monkey
 def test_the_number_of_clients_is_left_to_the_data_where_an_option_decides_it():
   found = resolve('--task_option=num_clients=80', '--clients_per_round=70')
   assert found['clients_per_round'] == 70
+
+
+def test_settings_do_not_change():
+  settings = resolve_lib.resolve(algorithm='ada_best', server_optimizer='yogi')
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    settings.seed = 3
+  for values in settings.correction, settings.server, settings.given:
+    with pytest.raises(TypeError):
+      values['mu'] = 3.0
 
 
 def test_flags_and_keywords_give_the_same_settings():

@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from scripts.cli import records, resolve, run_folder
+from tff_adaptive.training import run_config
 
 
 def record(**given):
@@ -51,8 +52,8 @@ def test_a_start_that_is_killed_while_it_writes_is_no_obstacle(tmp_path, monkeyp
     raise KilledError
 
   with monkeypatch.context() as patch:
-    patch.setattr(run_folder.atomic_files, 'write_json', half)
-    patch.setattr(run_folder.os, 'unlink', lambda path: None)  # Nobody tidies up.
+    patch.setattr(run_config.atomic_files, 'write_json', half)
+    patch.setattr(run_config.os, 'unlink', lambda path: None)  # Nobody tidies up.
     with pytest.raises(KilledError):
       run_folder.open_config(*given)
   assert [name[0] for name in os.listdir(given[0])] == ['.']

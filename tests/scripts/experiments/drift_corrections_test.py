@@ -119,7 +119,7 @@ def test_the_runs_are_ada_bests_setting(tmp_path, monkeypatch):
   }
   for s in found:
     assert {name: getattr(s, name) for name in common} == common
-    assert s.client_rate(1) == pytest.approx(0.1 * 0.998)
+    assert s.client_rate_schedule(1) == pytest.approx(0.1 * 0.998)
   assert {s.correction['mu'] for s in found if 'mu' in s.correction} == {0.02}
   published = {s.correction.get('beta') for s in found if s.server_optimizer == 'sgd'}
   assert published == {None, 0.96}

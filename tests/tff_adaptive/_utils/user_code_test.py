@@ -83,6 +83,31 @@ def test_a_file_that_does_not_serve_is_refused_in_one_line(tmp_path, text, words
   assert len(loaded) == (text == 'B = 1')
 
 
+def test_an_error_has_its_place_in_a_users_file_however_it_was_passed_on(tmp_path):
+  text = """
+def divide():
+  return 1 / 0
+
+def wrapped():
+  try:
+    divide()
+  except ZeroDivisionError as error:
+    raise RuntimeError('more') from error
+"""
+  path = _write(tmp_path, text)
+  for name, lines in (('divide', {3}), ('wrapped', {3})):
+    function = user_code.load(f'{path}:{name}')[0]
+    with pytest.raises((ZeroDivisionError, RuntimeError)) as caught:
+      function()
+    place = user_code.place(caught.value)
+    assert place is not None
+    assert (place.path, {place.line}) == (path, lines)
+  with pytest.raises(ZeroDivisionError) as caught:
+    1 / 0  # noqa: B018
+  assert user_code.place(caught.value) is None
+  assert user_code.in_words(ValueError('a\n  b' + 'x' * 500)) == 'ValueError: a b' + 'x' * 297
+
+
 def test_a_file_that_is_not_there_and_a_folder_are_named(tmp_path):
   (tmp_path / 'folder.py').mkdir()
   for name, words in (('none.py', 'No such file'), ('folder.py', 'Is a directory')):

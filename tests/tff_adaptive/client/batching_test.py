@@ -93,6 +93,15 @@ def test_a_client_without_examples_has_no_steps():
     assert _epochs(spec, 0)[0] == []
 
 
+@pytest.mark.parametrize('limit, steps', [(0, 0), (1, 1), (5, 5), (6, 6), (99, 6), (-1, 0)])
+def test_the_first_steps_of_a_plan_are_those_of_the_whole(limit, steps):
+  whole = batching.plan(Batching(4, epochs=2), tf.zeros([11, 3]), SEED)
+  first = whole.first(tf.constant(limit))
+  np.testing.assert_array_equal(first.indices, whole.indices[:steps])
+  np.testing.assert_array_equal(first.sizes, whole.sizes[:steps])
+  assert len(first.indices) == steps
+
+
 @pytest.mark.parametrize(
   'options, words',
   [

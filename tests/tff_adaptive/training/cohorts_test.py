@@ -72,6 +72,35 @@ def test_a_cohort_comes_in_the_working_order():
   assert cohort.client_examples == [sizes[c] for c in cohort.client_ids]
 
 
+def _loader(ids, x):
+  class Clients:
+    client_ids = ids
+
+    def load(self, client_id):
+      return {'x': x, 'y': np.zeros(len(x), np.int32)}
+
+  return cohorts.CohortLoader(Clients(), seed=0, cohort_size=len(ids), last_round=1)
+
+
+def test_a_client_that_is_there_twice_is_refused():
+  with pytest.raises(ValueError, match="the client 'a' is in client_ids more than once"):
+    _loader(['b', 'a', 'c', 'a'], np.zeros([2, 1]))
+  _loader(['b', 'a', 'c'], np.zeros([2, 1])).close()
+
+
+@pytest.mark.parametrize('bad', [np.nan, np.inf])
+def test_data_that_are_not_finite_are_named(bad):
+  for x, row in (([[0.0], [1.0]], None), ([[0.0], [bad]], 1)):
+    loader = _loader(['a'], np.array(x, np.float32))
+    cohort = loader.take(1)
+    loader.close()
+    if row is None:
+      cohort.check_finite()
+      continue
+    with pytest.raises(ValueError, match=f"of client 'a' are not finite: x, row 1, has {bad}"):
+      cohort.check_finite()
+
+
 def test_metrics_are_named_by_what_they_are():
   nested = {
     'client_work': {'train': {'loss': np.float32(0.5), 'num_examples': np.int64(3)}},

@@ -102,6 +102,7 @@ def test_a_run_leaves_what_it_promises(tmp_path):
   assert (tmp_path / 'curves.png').stat().st_size > 1000
   assert sorted(os.listdir(tmp_path)) == [
     'checkpoints',
+    'config.json',
     'curves.png',
     'metrics.csv',
     'summary.json',

@@ -1,0 +1,76 @@
+"""Who is held out of a run, and how clients are evaluated one by one."""
+
+import dataclasses
+from typing import Any
+
+import tasks
+from tff_adaptive.client import batching
+from tff_adaptive.training import client_evaluation, personalization
+
+from . import settings as settings_lib
+
+_MOST_CLIENTS = 1000
+
+
+def split(settings: settings_lib.Settings, task: Any) -> tuple[Any, tasks.ClientSplit]:
+  """Returns the task with the clients and examples that train, and all parts of its clients.
+
+  Raises:
+    tasks.DataError: If nothing would be left to train on, or nothing is held out.
+  """
+  parts = tasks.split_clients(
+    task.train,
+    seed=settings.seed,
+    heldout_clients=settings.heldout_clients,
+    heldout_examples=settings.heldout_examples,
+    unit_starts=task.unit_starts,
+  )
+  if parts.train is not task.train:
+    task = dataclasses.replace(task, train=parts.train)
+  return task, parts
+
+
+def build_evaluation(
+  settings: settings_lib.Settings, task: Any, model: Any, parts: tasks.ClientSplit
+) -> client_evaluation.ClientEvaluation | None:
+  """Returns what evaluates each client by itself; None if that was not asked for."""
+  if settings.rounds_per_client_evaluation is None:
+    return None
+  most = settings.client_evaluation_clients
+  groups = {
+    'train': client_evaluation.Group(
+      parts.train, max_examples=settings.max_examples_per_client or None
+    )
+  }
+  if parts.heldout is not None:
+    groups['heldout'] = client_evaluation.Group(parts.heldout, parts.train)
+  if parts.unseen is not None:
+    groups['unseen'] = client_evaluation.Group(parts.unseen, parts.unseen_rest)
+  return client_evaluation.ClientEvaluation(
+    model,
+    groups,
+    rounds_per_evaluation=settings.rounds_per_client_evaluation,
+    most_clients=_MOST_CLIENTS if most is None else most or None,
+    personalize=_personalize(settings, task, model),
+    seed=settings.seed,
+  )
+
+
+def _personalize(
+  settings: settings_lib.Settings, task: Any, model: Any
+) -> personalization.Personalize | None:
+  if settings.personalization_epochs is None:
+    return None
+  return personalization.build_personalization(
+    model,
+    batching.Batching(
+      settings.batch_size or None,
+      settings.personalization_epochs,
+      fill_last=settings.fill_last_batch,
+      unit_starts=task.unit_starts,
+    ),
+    settings.client_rate_schedule,
+    weight_decay=settings.weight_decay,
+    clip_norm=settings.clip_norm,
+    seed=settings.seed,
+  )

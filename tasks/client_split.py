@@ -1,0 +1,171 @@
+"""Who trains, on what, and what is held out: three parts of a task's clients.
+
+"What Do We Mean by Generalization in Federated Learning?" (Yuan et al., 2022): clients that train,
+examples of theirs that are not trained on, and clients that never train. Which they are depends on
+the seed and the client alone.
+"""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tasks import errors
+from tasks import task as task_lib
+
+_CLIENTS, _EXAMPLES = 101, 102  # Distinguish what is drawn from the same seed.
+UnitStarts = Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientSplit:
+  """Three parts of the clients.
+
+  Attributes:
+    train: The clients that train, with the examples that they train on.
+    heldout: Of the same clients the examples held out; None if there are none.
+    unseen: The clients that never train, with their held-out examples where such are held out, or
+      all of them; None if there are none.
+    unseen_rest: The other examples of those; None where none are held out.
+  """
+
+  train: task_lib.ClientData
+  heldout: task_lib.ClientData | None
+  unseen: task_lib.ClientData | None
+  unseen_rest: task_lib.ClientData | None
+
+
+def split_clients(
+  clients: task_lib.ClientData,
+  *,
+  seed: int,
+  heldout_clients: float = 0.0,
+  heldout_examples: float = 0.0,
+  unit_starts: UnitStarts | None = None,
+) -> ClientSplit:
+  """Splits clients, and the examples of each.
+
+  Args:
+    clients: All clients.
+    seed: Seeds the draw, >= 0.
+    heldout_clients: The share of clients that never train, in [0, 1); at least one if above 0.
+    heldout_examples: The share of each client's examples held out, in [0, 1), rounded down; those
+      of clients that never train, too.
+    unit_starts: As of a `Task`: examples of one unit stay together.
+
+  Returns:
+    The split.
+
+  Raises:
+    DataError: If nobody would be left to train, or no client has an example to hold out.
+  """
+  ids = list(clients.client_ids)
+  count = max(1, round(heldout_clients * len(ids))) if heldout_clients else 0
+  if count >= len(ids):
+    raise errors.DataError(
+      f'{count} of {len(ids)} clients would be held out: hold out a smaller share.'
+    )
+  drawn = _generator(seed, _CLIENTS).choice(len(ids), count, replace=False)
+  unseen = [ids[i] for i in sorted(drawn)]
+  seen = [c for c in ids if c not in set(unseen)]
+  if not heldout_examples:
+    train = clients if not unseen else _Part(clients, seen)
+    return ClientSplit(train, None, _Part(clients, unseen) if unseen else None, None)
+  split = _ExampleSplit(clients, seed, heldout_examples, unit_starts)
+  heldout = [c for c in seen if split.num_examples(c, True)]
+  if not heldout:
+    raise errors.DataError(
+      f'no client has enough examples to hold out {heldout_examples:g} of them: hold out more.'
+    )
+  rest = [c for c in unseen if split.num_examples(c, True)]
+  return ClientSplit(
+    _Part(clients, seen, split, False),
+    _Part(clients, heldout, split, True),
+    _Part(clients, rest, split, True) if rest else None,
+    _Part(clients, rest, split, False) if rest else None,
+  )
+
+
+class _ExampleSplit:
+  """Which examples of a client are held out."""
+
+  def __init__(
+    self,
+    clients: task_lib.ClientData,
+    seed: int,
+    share: float,
+    unit_starts: UnitStarts | None,
+  ):
+    self._clients, self._seed, self._share = clients, seed, share
+    self._unit_starts = unit_starts
+    self._positions = {c: i for i, c in enumerate(clients.client_ids)}
+    self._sizes: dict[str, int] = {}  # Examples held out, where they have to be looked at.
+
+  def num_examples(self, client_id: str, is_heldout: bool) -> int:
+    total = self._clients.num_examples(client_id)
+    if self._unit_starts is None:
+      held = self._count(total)
+    else:
+      if client_id not in self._sizes:
+        x = self._clients.load(client_id)['x']
+        self._sizes[client_id] = int(self.mask(client_id, x).sum())
+      held = self._sizes[client_id]
+    return held if is_heldout else total - held
+
+  def mask(self, client_id: str, x: Any) -> np.ndarray:
+    """bool [n]: whether each example is held out."""
+    units = np.arange(len(x))
+    if self._unit_starts is not None:
+      units = np.maximum(np.cumsum(np.asarray(self._unit_starts(x))) - 1, 0)
+    number = int(units[-1]) + 1
+    generator = _generator(self._seed, _EXAMPLES, self._positions[client_id])
+    held = np.zeros(number, bool)
+    held[generator.choice(number, self._count(number), replace=False)] = True
+    return held[units]
+
+  def _count(self, number: int) -> int:
+    return min(math.floor(self._share * number + 1e-9), number - 1)
+
+
+class _Part(task_lib.ClientData):
+  """Some of the clients, with all of their examples or one part of them."""
+
+  def __init__(
+    self,
+    clients: task_lib.ClientData,
+    ids: Sequence[str],
+    split: _ExampleSplit | None = None,
+    is_heldout: bool = False,
+  ):
+    self._clients, self._ids = clients, ids
+    self._known = set(ids)
+    self._split, self._is_heldout = split, is_heldout
+
+  @property
+  def client_ids(self) -> Sequence[str]:
+    return self._ids
+
+  def num_examples(self, client_id: str) -> int:
+    self._check(client_id)
+    if self._split is None:
+      return self._clients.num_examples(client_id)
+    return self._split.num_examples(client_id, self._is_heldout)
+
+  def load(self, client_id: str) -> task_lib.ExampleArrays:
+    self._check(client_id)
+    arrays = self._clients.load(client_id)
+    if self._split is None:
+      return arrays
+    chosen = self._split.mask(client_id, arrays['x']) == self._is_heldout
+    return collections.OrderedDict((name, array[chosen]) for name, array in arrays.items())
+
+  def _check(self, client_id: str) -> None:
+    if client_id not in self._known:
+      raise errors.DataError(f'client {client_id!r} is not in this part of the clients.')
+
+
+def _generator(*seeds: int) -> np.random.Generator:
+  return np.random.Generator(np.random.Philox(np.random.SeedSequence(list(seeds))))

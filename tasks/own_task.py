@@ -1,0 +1,144 @@
+"""A task of a user's own file: loaded, and what is wrong with it said in one line."""
+
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tasks import errors, task_options
+from tff_adaptive._utils import user_code
+
+if typing.TYPE_CHECKING:
+  from tasks import task as task_lib
+
+_SIGNATURE = 'function (data_dir, seed, **options) -> tasks.Task'
+
+
+def load(
+  reference: str, data_dir: str | None, seed: int, options: Mapping[str, Any]
+) -> 'task_lib.Task':
+  """Loads a task from a user's file.
+
+  Args:
+    reference: 'FILE.py:FUNCTION'.
+    data_dir: Given to the function.
+    seed: Given to the function.
+    options: The function's other arguments.
+
+  Returns:
+    The task; its `build_model` also checks that the model fits the task's data.
+
+  Raises:
+    DataError: If there is no such function, it fails, or gives something else than a task.
+  """
+  try:
+    function, source = user_code.load(reference)
+  except ValueError as error:
+    raise errors.DataError(str(error)) from error
+  where = f'{source.name} of {source.path!r}'
+  if not callable(function):
+    raise errors.DataError(f'{where} is no {_SIGNATURE}.')
+  arguments = _arguments(where, reference, function, {'data_dir': data_dir, 'seed': seed}, options)
+  task = _call(where, function, **arguments)
+  from tasks import task as task_lib
+
+  if not isinstance(task, task_lib.Task):
+    raise errors.DataError(f'{where} gave {task!r:.80}; it must return a tasks.Task.')
+  _check_ids(where, task)
+  build = functools.partial(_build_model, where, task)
+  return dataclasses.replace(task, build_model=build)
+
+
+def _arguments(
+  where: str,
+  reference: str,
+  function: Callable[..., Any],
+  fixed: Mapping[str, Any],
+  options: Mapping[str, Any],
+) -> dict[str, Any]:
+  """All arguments of the user's function by name; DataError if it cannot be called with them."""
+  try:
+    signature = inspect.signature(function, eval_str=True)
+  except Exception as error:  # Whatever evaluating the user's annotations raises.
+    raise errors.DataError(f'{where} has a signature that cannot be read: {error}') from error
+  try:
+    signature.bind(**fixed, **dict.fromkeys(set(options) & set(signature.parameters)))
+  except TypeError as error:
+    raise errors.DataError(
+      f'{where} takes {signature}, but a task is a {_SIGNATURE}, options with a'
+      f' default or given: {error}.'
+    ) from None
+  return {**fixed, **task_options.checked(reference, function, options)}
+
+
+def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+  """Calls the user's code; whatever it raises is a DataError that says where."""
+  try:
+    return function(*arguments, **options)
+  except errors.DataError:
+    raise
+  except (Exception, SystemExit) as error:
+    at = user_code.place(error)
+    line = f' in line {at.line}' if at is not None else ''
+    raise errors.DataError(f'{where} failed{line}: {user_code.in_words(error)}') from error
+
+
+def _check_ids(where: str, task: 'task_lib.Task') -> None:
+  for name in 'client_ids', 'num_examples', 'load':
+    if not hasattr(task.train, name):
+      raise errors.DataError(
+        f'{where}: its training clients, a {type(task.train).__name__}, have no {name}; give a'
+        ' tasks.InMemoryClientData or a subclass of tasks.ClientData.'
+      )
+  ids = _call(where, lambda: list(task.train.client_ids))
+  others = [client_id for client_id in ids if not isinstance(client_id, str)]
+  if others or not ids:
+    found = f'{others[0]!r} among them' if others else 'none'
+    raise errors.DataError(f'{where}: client_ids must be texts, at least one; found {found}.')
+  if len(set(ids)) < len(ids):
+    twice = next(client_id for client_id in ids if ids.count(client_id) > 1)
+    raise errors.DataError(f'{where}: the client {twice!r} is in client_ids more than once.')
+
+
+def _build_model(where: str, task: 'task_lib.Task', seed: int) -> Any:
+  """The task's model; DataError if it is none or its specs do not fit the data."""
+  from tff_adaptive import models
+
+  model = _call(where, task.build_model, seed)
+  if not isinstance(model, models.Model):
+    raise errors.DataError(
+      f'{where}: build_model gave {type(model).__name__}; it must return a'
+      ' tff_adaptive.models.Model; models.from_keras makes one of a Keras model.'
+    )
+  if task.metric not in model.metric_names:
+    raise errors.DataError(
+      f'{where}: the metric of the task is {task.metric!r}, but the model has'
+      f' {", ".join(model.metric_names)}; give Task(metric=...) one of these.'
+    )
+  first = task.train.client_ids[0]
+  examples = _call(where, task.train.load, first)
+  for whose, arrays in ((f'client {first!r}', examples), ('the validation data', task.validation)):
+    _check_fits(f'{where}: {whose}', arrays, model)
+  return model
+
+
+def _check_fits(whose: str, arrays: Any, model: Any) -> None:
+  """Refuses arrays that are no x and y of the model's specs, or not finite."""
+  from tasks import task as task_lib
+
+  if not isinstance(arrays, Mapping) or not {'x', 'y'} <= set(arrays):
+    raise errors.DataError(
+      f'{whose} must be OrderedDict(x=array, y=array), found a {type(arrays).__name__}.'
+    )
+  examples = task_lib.example_arrays(arrays['x'], arrays['y'], whose)
+  for name, array in examples.items():
+    spec = model.input_spec[name]
+    if array.dtype != spec.dtype.as_numpy_dtype or not spec.shape.is_compatible_with(array.shape):
+      shape = ', '.join('n' if n is None else str(n) for n in spec.shape.as_list())
+      raise errors.DataError(
+        f"{whose}: {name} is {array.dtype} of shape {array.shape}; the model's {name}_spec wants"
+        f' {spec.dtype.name} of shape ({shape}).'
+      )
+  task_lib.check_finite(examples, whose)

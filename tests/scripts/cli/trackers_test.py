@@ -1,0 +1,39 @@
+"""--log_to: what is refused, and what a tracker is given."""
+
+import pytest
+
+from scripts.cli import resolve, trackers
+
+
+@pytest.mark.parametrize(
+  'names, message',
+  [
+    (['mlfow'], 'mlflow'),
+    (['mlflow', 'mlflow'], '--log_to=mlflow is given twice'),
+  ],
+)
+def test_refusals(names, message, monkeypatch):
+  monkeypatch.setattr(trackers.importlib.util, 'find_spec', lambda name: name)
+  with pytest.raises(ValueError) as error:
+    resolve.resolve({'log_to': names})
+  assert message in str(error.value)
+
+
+@pytest.mark.parametrize('name', ['mlflow', 'wandb'])
+def test_what_is_not_installed_is_named_with_the_command_that_installs_it(name, monkeypatch):
+  monkeypatch.setattr(trackers.importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(ValueError) as error:
+    resolve.resolve({'log_to': [name]})
+  assert f'pip install tff-adaptive[{name}]' in str(error.value)
+
+
+def test_trackers_get_what_is_set_and_the_folders_name(monkeypatch):
+  monkeypatch.setattr(trackers.importlib.util, 'find_spec', lambda name: name)
+  settings = resolve.resolve({'log_to': ['wandb'], 'output_dir': 'runs/mine/'})
+  (callback,) = trackers.callbacks(settings, 'abc')
+  assert type(callback).__name__ == 'WandbCallback'
+  assert callback._run_id == 'abc'
+  assert callback._name == 'mine'
+  assert callback._parameters['algorithm'] == 'fed_yogi'
+  assert callback._parameters['tau'] == settings.server['tau']
+  assert 'mu' not in callback._parameters  # FedYogi has none.

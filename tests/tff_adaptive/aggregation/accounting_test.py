@@ -1,0 +1,136 @@
+"""Epsilon: closed forms, numerical integrals, published values, trees by brute force."""
+
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import pld_privacy_accountant
+from scipy import integrate, stats
+
+from tff_adaptive.aggregation import accounting
+
+
+def divergence(p, q, epsilon):
+  """The hockey-stick divergence of two densities, integrated numerically."""
+  x = np.linspace(-60, 60, 400_001)
+  return integrate.trapezoid(np.maximum(p(x) - math.exp(epsilon) * q(x), 0), x)
+
+
+def normal(mean):
+  return lambda x: stats.norm.pdf(x - mean)
+
+
+@pytest.mark.parametrize('mu, delta', [(0.5, 1e-5), (3.0, 1e-3), (8.0, 1e-9)])
+def test_the_gaussian_mechanism_has_its_divergence(mu, delta):
+  epsilon = accounting.gaussian_epsilon(mu, delta)
+  assert divergence(normal(mu), normal(0), epsilon) == pytest.approx(delta, rel=1e-3)
+
+
+def test_a_delta_that_hides_all_needs_no_epsilon():
+  assert accounting.gaussian_epsilon(0.1, 0.5) == 0.0
+  assert accounting.SampledGaussian(100, 10, 1.0).epsilon(0, 1e-3) == 0.0
+
+
+@pytest.mark.parametrize('q', [0.1, 0.6])
+def test_one_round_of_a_sampled_cohort_has_the_divergence_of_the_mixture(q):
+  """A replaced client moves the sum by two clipping norms, if it is drawn."""
+  z, delta = 1.3, 1e-3
+  epsilon = accounting.SampledGaussian(1000, int(1000 * q), z).epsilon(1, delta)
+
+  def mixture(x):
+    return q * normal(2 / z)(x) + (1 - q) * normal(0)(x)
+
+  assert divergence(mixture, normal(0), epsilon) == pytest.approx(delta, rel=0.01)
+  assert divergence(normal(0), mixture, epsilon) <= delta
+
+
+def test_rounds_with_all_clients_are_one_gaussian_mechanism():
+  z, rounds, delta = 4.0, 50, 1e-3
+  everyone = accounting.SampledGaussian(100, 100, z).epsilon(rounds, delta)
+  assert divergence(normal(2 / z * math.sqrt(rounds)), normal(0), everyone) == pytest.approx(
+    delta, rel=1e-3
+  )
+
+
+@pytest.mark.parametrize('sizes, z, rounds', [((100, 10), 1.0, 30), ((5000, 50), 2.0, 500)])
+def test_many_rounds_lie_between_one_direction_of_the_replacement_and_renyi(sizes, z, rounds):
+  """A bound by pairs holds for either direction, so it is no less than that of one of them."""
+  delta = 1e-4
+  found = accounting.SampledGaussian(*sizes, z).epsilons(rounds, delta)
+  one = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
+  event = dp_accounting.PoissonSampledDpEvent(
+    sizes[1] / sizes[0], dp_accounting.GaussianDpEvent(z / 2)
+  )
+  one.compose(event, rounds)
+  assert one.get_epsilon(delta) <= found['epsilon'] * 1.001
+  assert found['epsilon'] < 1.2 * one.get_epsilon(delta)
+  assert found['epsilon'] < found['epsilon_rdp']
+
+
+def test_renyi_divergence_of_order_two_is_that_of_the_theorem():
+  """Wang et al., 2019, theorem 9 at order 2, the noise in units of what a replacement moves."""
+  q, sigma = 0.05, 1.5
+  orders, found = accounting.SampledGaussian(100, 5, 2 * sigma)._renyi
+  gaussian = 1 / sigma**2
+  expected = math.log1p(q**2 * min(4 * math.expm1(gaussian), 2 * math.exp(gaussian)))
+  assert found[list(orders).index(2.0)] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_published_conversion_of_a_trained_keyboard_model():
+  """zCDP of 0.81 was published as epsilon 8.9 at delta 1e-10 for DP-FTRL in Gboard, 2022."""
+  z = 2 / math.sqrt(2 * 0.81)
+  once = accounting.TreeGaussian(1, lambda t: np.array([0]), z).epsilons(1, 1e-10)
+  assert once['epsilon_rdp'] == pytest.approx(8.9, abs=0.05)
+  assert once['epsilon'] < once['epsilon_rdp']
+
+
+def brute_force(cohorts, num_clients, rounds, is_full):
+  """The largest sum of n_v^2 over the nodes of a tree, from its definition."""
+  took_part = np.array([[i in cohorts[t] for t in range(rounds)] for i in range(num_clients)])
+  total = np.zeros(num_clients)
+  for size in (2**k for k in range(rounds.bit_length())):
+    for start in range(0, rounds, size):
+      if start + size <= rounds or not is_full:
+        total += took_part[:, start : start + size].sum(1) ** 2
+  return total.max()
+
+
+def test_a_tree_counts_how_often_a_client_is_below_each_node():
+  rng = np.random.default_rng(0)
+  cohorts = [rng.choice(9, 4, replace=False) for _ in range(37)]
+  tree = accounting.TreeGaussian(9, lambda t: cohorts[t - 1], 1.0)
+  for rounds in (1, 2, 3, 8, 21, 32, 37):
+    assert tree.move(rounds) ** 2 == pytest.approx(brute_force(cohorts, 9, rounds, False))
+    assert tree.move(rounds) ** 2 > brute_force(cohorts, 9, rounds, True) - 1e-9
+  assert tree.move(32) ** 2 == pytest.approx(brute_force(cohorts, 9, 32, True))
+
+
+def test_a_client_that_takes_part_once_is_in_one_node_of_each_level():
+  tree = accounting.TreeGaussian(2000, lambda t: np.array([t - 1]), 7.0)
+  assert tree.move(2000) ** 2 == pytest.approx(11)
+  assert tree.with_noise(14.0).epsilon(2000, 1e-6) < tree.epsilon(2000, 1e-6)
+
+
+def test_the_noise_for_a_target_is_the_least_that_meets_it():
+  def make(z):
+    return accounting.SampledGaussian(500, 20, z)
+
+  z = accounting.noise_multiplier_for(4.0, make, 100, 1e-4)
+  assert make(z).epsilon(100, 1e-4) <= 4.0 < make(z * 0.995).epsilon(100, 1e-4)
+
+
+def test_a_target_out_of_reach_is_refused():
+  class Deaf:
+    def epsilon(self, rounds, delta):
+      return 5.0
+
+  with pytest.raises(ValueError, match='no noise gives epsilon 4 at delta'):
+    accounting.noise_multiplier_for(4.0, lambda z: Deaf(), 100, 1e-4)
+
+
+def test_noise_on_counts_and_on_updates_is_worth_what_was_asked_for():
+  on_updates = accounting.update_noise_multiplier(0.8, 0.5)
+  assert on_updates**-2 + (2 * 0.5) ** -2 == pytest.approx(0.8**-2)
+  with pytest.raises(ValueError, match=r'count_stddev must be above 0.5, .* found 0.5'):
+    accounting.update_noise_multiplier(1.0, accounting.count_stddev(10))

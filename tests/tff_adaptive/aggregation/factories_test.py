@@ -1,0 +1,154 @@
+"""Aggregators by name: TFF's own, and noise that is a function of seed and round."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import engines
+from tff_adaptive.aggregation import factories, table
+
+N = 40_000
+TYPE = tff.types.to_type((tff.types.TensorType(np.float32, (N,)), np.float32))
+
+
+def cohort(size=4, **options):
+  return factories.Cohort(size, [np.zeros(N, np.float32), np.float32(0)], **options)
+
+
+def create(factory):
+  if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
+    factory = tff.aggregators.as_weighted_aggregator(factory)
+  return factory.create(TYPE, tff.types.TensorType(np.float32))
+
+
+def aggregate(graph, factory, updates, rounds=1):
+  """Results and measurements of rounds of the same updates."""
+  return rounds_of(graph, create(factory), updates, rounds)
+
+
+def rounds_of(graph, process, updates, rounds):
+  def run():
+    state, outputs = process.initialize(), []
+    for _ in range(rounds):
+      output = process.next(state, updates, [1.0] * len(updates))
+      state = output.state
+      outputs.append(output)
+    return outputs
+
+  return engines.run(graph, run)
+
+
+def updates_of_norm(*norms):
+  rng = np.random.default_rng(1)
+  made = []
+  for norm in norms:
+    x = rng.normal(size=N)
+    made.append(((norm * x / np.linalg.norm(x)).astype(np.float32), np.float32(0)))
+  return made
+
+
+def build(name, size=4, is_weighted=True, seed=0, **options):
+  return factories.build_aggregator(name, options, cohort(size, is_weighted=is_weighted, seed=seed))
+
+
+def test_the_mean_is_left_to_the_algorithm():
+  assert build('mean') is None
+
+
+@pytest.mark.parametrize(
+  'name, options, expected',
+  [
+    ('clipping', {'norm': 1.0}, [1.0, 0.5]),
+    ('zeroing', {'norm': 0.05}, [0.0, 0.5]),
+  ],
+)
+def test_a_norm_clips_or_zeroes_what_is_beyond_it(graph, name, options, expected):
+  updates = updates_of_norm(8.0, 0.5)
+  (output,) = aggregate(graph, build(name, 2, **options), updates)
+  units = [update[0] / np.linalg.norm(update[0]) for update in updates]
+  mean = sum(norm * unit for norm, unit in zip(expected, units)) / 2
+  np.testing.assert_allclose(output.result[0], mean, atol=1e-7)
+
+
+def test_by_default_clipping_is_tffs_own(graph):
+  updates = updates_of_norm(8.0, 0.5, 1.2)
+  own = tff.learning.robust_aggregator(zeroing=False)
+  for mine, theirs in zip(
+    aggregate(graph, build('clipping', 3), updates, 3), aggregate(graph, own, updates, 3)
+  ):
+    np.testing.assert_array_equal(mine.result[0], theirs.result[0])
+
+
+@pytest.mark.parametrize(
+  'name, own',
+  [
+    ('robust', tff.learning.robust_aggregator),
+    ('compression', tff.learning.compression_aggregator),
+    ('zeroing', lambda: tff.learning.robust_aggregator(clipping=False)),
+  ],
+)
+def test_by_default_the_parts_are_tffs_own(name, own):
+  mine, theirs = (create(factory).next.type_signature for factory in (build(name), own()))
+  assert mine == theirs
+
+
+def test_compression_rounds_to_as_many_levels_as_the_bits_give(graph):
+  factory = build('compression', 1, bits=3, clipping=False, zeroing=False)
+  (output,) = aggregate(graph, factory, updates_of_norm(1.0))
+  assert len(np.unique(np.round(output.result[0], 6))) == 2**3
+
+
+@pytest.mark.parametrize('name', ['dp_gaussian', 'dp_tree'])
+def test_noise_has_its_size_and_comes_from_seed_and_round(graph, name):
+  z, clip, size = 3.0, 0.5, 4
+  options = {'noise_multiplier': z, 'clip': clip}
+  if name == 'dp_gaussian':
+    options['adaptive'] = False
+  nothing = updates_of_norm(*[0.0] * size)
+
+  processes = [create(build(name, size, False, seed, **options)) for seed in (7, 8)]
+
+  def noise(process, rounds):
+    return [np.asarray(o.result[0]) for o in rounds_of(graph, process, nothing, rounds)]
+
+  first, again = noise(processes[0], 2), noise(processes[0], 2)
+  other = noise(processes[1], 1)
+  assert np.std(first[0]) == pytest.approx(z * clip / size, rel=0.02)
+  assert abs(np.mean(first[0])) < 4 * z * clip / size / np.sqrt(N)
+  np.testing.assert_array_equal(first, again)
+  assert abs(np.corrcoef(first[0], other[0])[0, 1]) < 0.03
+  if name == 'dp_gaussian':  # A tree's rounds share nodes.
+    assert abs(np.corrcoef(first[0], first[1])[0, 1]) < 0.03
+
+
+def test_the_clipping_norm_adapts_as_tffs_own_does(graph):
+  updates = updates_of_norm(0.2, 0.4, 0.6, 0.8)
+  own = tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(0.0, 4.0)
+  mine = build('dp_gaussian', 4, False, noise_multiplier=1e-6, count_stddev=1e-5)
+  found, expected = (
+    [float(next(iter(tf.nest.flatten(o.measurements)))) for o in aggregate(graph, f, updates, 5)]
+    for f in (mine, own)
+  )
+  np.testing.assert_allclose(found, expected, rtol=1e-4)
+  assert len(set(found)) == 5
+
+
+def test_adaptive_noise_follows_the_norm_and_differs_from_round_to_round(graph):
+  z, stddev = 0.5, 1.0
+  factory = build('dp_gaussian', 4, False, noise_multiplier=z, count_stddev=stddev)
+  outputs = aggregate(graph, factory, updates_of_norm(0.0, 0.0, 0.0, 0.0), 3)
+  on_updates = (z**-2 - (2 * stddev) ** -2) ** -0.5
+  clip = 0.1
+  for output in outputs:
+    assert np.std(output.result[0]) == pytest.approx(on_updates * clip / 4, rel=0.02)
+    clip = float(next(iter(tf.nest.flatten(output.measurements))))
+  noise = [np.asarray(output.result[0]) for output in outputs]
+  assert np.max(np.abs(np.corrcoef(noise) - np.eye(3))) < 0.03
+
+
+def test_noise_wants_a_multiplier():
+  for name in ('dp_gaussian', 'dp_tree'):
+    assert table.aggregator(name).is_private
+    with pytest.raises(ValueError, match=f'{name} wants a noise_multiplier: give 1.0'):
+      build(name)

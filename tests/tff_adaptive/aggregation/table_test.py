@@ -1,0 +1,60 @@
+"""What goes with which algorithm: promises that would not be kept are refused."""
+
+import pytest
+
+from tff_adaptive import registry
+from tff_adaptive.aggregation import table
+
+PROMISES = [a.name for a in table.AGGREGATORS.values() if a.promise]
+
+
+def check(aggregator, algorithm, weighting='uniform', **values):
+  table.check(table.aggregator(aggregator), registry.algorithm(algorithm), values, weighting)
+
+
+@pytest.mark.parametrize('algorithm', registry.ALGORITHMS)
+def test_the_mean_and_compression_go_with_all(algorithm):
+  for aggregator in ('mean', 'compression'):
+    check(aggregator, algorithm, 'examples')
+
+
+@pytest.mark.parametrize('aggregator', PROMISES)
+def test_what_is_sent_besides_the_update_is_not_covered(aggregator):
+  for algorithm in ('fed_avg', 'fed_yogi', 'fed_prox', 'fed_dyn', 'ada_best'):
+    check(aggregator, algorithm, scale_mu=False)
+  with pytest.raises(ValueError, match=rf'{aggregator} does not .*scaffold sends, the change of c'):
+    check(aggregator, 'scaffold')
+  with pytest.raises(ValueError, match=r'scaffold_m sends, g_i / \(K_i eta_l\), which moves'):
+    check(aggregator, 'scaffold_m')
+
+
+@pytest.mark.parametrize('aggregator', ['dp_gaussian', 'dp_tree'])
+def test_noise_wants_clients_of_equal_weight_and_no_sizes_in_the_model(aggregator):
+  with pytest.raises(ValueError, match="weighs no clients, but client_weighting is 'examples'"):
+    check(aggregator, 'fed_avg', 'examples')
+  with pytest.raises(ValueError, match='mean number of examples, by which scale_mu'):
+    check(aggregator, 'ada_best', scale_mu=True)
+  check('clipping', 'ada_best', scale_mu=True)
+
+
+def test_nobody_vouches_for_a_stateful_algorithm_of_a_users_own(tmp_path):
+  path = tmp_path / 'own.py'
+  path.write_text(
+    'import dataclasses\nfrom tff_adaptive import corrections\n\n'
+    '@dataclasses.dataclass(frozen=True)\nclass Mine(corrections.Correction):\n'
+    "  is_stateful = True\n  name = 'mine'\n"
+  )
+  with pytest.raises(ValueError, match='cannot vouch for what a client of mine sends'):
+    check('secure', f'{path}:Mine')
+  check('mean', f'{path}:Mine')
+
+
+def test_every_option_has_a_value_and_a_wrong_one_is_refused_in_one_line():
+  for entry in table.AGGREGATORS.values():
+    assert entry.values({}) == {h.name: entry.default(h.name) for h in entry.hyperparameters}
+  with pytest.raises(ValueError, match='Did you mean clipping'):
+    table.aggregator('cliping')
+  with pytest.raises(ValueError, match='bits must be at most 16, found 32'):
+    table.aggregator('compression').values({'bits': 32})
+  with pytest.raises(ValueError, match='norm must be finite and above 0, found 0'):
+    table.aggregator('clipping').values({'norm': 0.0})

@@ -1,0 +1,132 @@
+"""What all corrections share: the one that corrects nothing, and sums over weights."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.helpers import correction_inputs as inputs
+from tff_adaptive import corrections, registry
+from tff_adaptive._utils import user_code
+from tff_adaptive.corrections import base
+
+W = inputs.weights(6)
+
+
+def test_the_base_class_is_fed_avg_without_a_state():
+  correction = corrections.Correction()
+  assert (correction.name, correction.is_stateful) == ('none', False)
+  client = inputs.client_round(client_state='as it was')
+  assert correction.client_state(W) == correction.server_state(W) == correction.broadcast(()) == ()
+  assert correction.gradient(client, inputs.weights(7), W) is W
+  assert correction.client_update(client, W, tf.constant(4.0)) == ('as it was', ())
+  server = inputs.server_round()
+  state, direction = correction.server_update('state', server)
+  assert state == 'state'
+  assert direction is server.g_bar
+  assert float(correction.h_norm(())) == 0
+
+
+def test_the_estimate_of_the_metrics_is_the_field_h_if_there_is_one():
+  estimate = corrections.Correction().client_estimate
+  assert estimate({'h': list(W), 'rounds': 3}) == W
+  assert estimate({'rounds': 3}) == ()
+
+
+def test_a_field_named_as_a_fact_of_the_clients_is_filled_in():
+  @dataclasses.dataclass(frozen=True)
+  class Needs(corrections.Correction):
+    strength: float = 0.1
+    mean_examples: float = 0.0
+
+  clients = corrections.RegisteredClients(7, 5.5)
+  assert Needs.configure({'strength': 0.2}, clients) == Needs(0.2, 5.5)
+  with pytest.raises(ValueError, match='needs to know the registered clients'):
+    Needs.configure({'strength': 0.2})
+  assert isinstance(corrections.Correction.configure({}), corrections.Correction)
+
+
+def test_a_subclass_describes_itself_for_the_registry():
+  @dataclasses.dataclass(frozen=True)
+  class Pull(corrections.Correction):
+    """Pulls."""
+
+    strength: float = 0.5
+
+  source = user_code.UserCode('/mine.py', 'Pull', '0')
+  entry = Pull.registry_entry(source)
+  assert (entry.name, entry.description, entry.source) == ('Pull', 'Pulls', source)
+  assert entry.correction is Pull
+  Pull.name = 'gentle'
+  assert Pull.registry_entry(source).name == 'gentle'
+
+
+@pytest.mark.parametrize(
+  'correction',
+  [
+    corrections.FedProx(),
+    corrections.FedDyn(0.1, 3),
+    corrections.Scaffold(3),
+    corrections.ScaffoldM(3),
+    corrections.AdaBest(),
+  ],
+)
+def test_a_correction_does_not_change(correction):
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    correction.mu = 3.0
+
+
+def test_fields_that_are_hyperparameters_are_checked_and_others_left():
+  @dataclasses.dataclass(frozen=True)
+  class Checked(corrections.Correction):
+    mu: float = 0.1
+    other: str = 'x'
+
+  entry = registry.ALGORITHMS['fed_prox']
+  base.check_fields(Checked(), entry)
+  base.check_fields(corrections.Correction(), entry)  # Has no mu.
+  with pytest.raises(ValueError, match='mu must be finite and at least 0'):
+    base.check_fields(Checked(mu=-1.0), entry)
+
+
+@pytest.mark.parametrize('dtype', [tf.float16, tf.float32, tf.float64])
+def test_a_factor_is_one_number_or_one_for_each_client(dtype):
+  weights = [tf.cast(w, dtype) for w in inputs.weights(6, 3)]
+  factors = np.array([2.0, 0.0, -0.5])
+  for w in weights:
+    found = base.scale(tf.constant(0.25), w)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, 0.25 * w.numpy())
+    found = base.scale(tf.constant(factors, tf.float32), w)
+    np.testing.assert_array_equal(found, inputs.per_client(factors, w.numpy()) * w.numpy())
+
+
+def test_norms_are_those_of_all_weights_together():
+  group = inputs.weights(6, 3)
+  squares = [sum(float(np.sum(w[i] ** 2)) for w in group) for i in range(3)]
+  for i in range(3):
+    one = tuple(w[i] for w in group)
+    assert float(base.squared_norm(one)) == pytest.approx(squares[i], rel=1e-6)
+    assert float(base.norm(one)) == pytest.approx(np.sqrt(squares[i]), rel=1e-6)
+  found = base.squared_norm(group, 3)
+  np.testing.assert_allclose(found, squares, rtol=1e-6)
+  assert base.squared_norm(()).shape == ()
+  np.testing.assert_array_equal(base.squared_norm((), 3), np.zeros(3))
+
+
+@pytest.mark.parametrize('group', [None, 2])
+def test_norms_are_float32_and_16_bits_neither_overflow_nor_vanish(group):
+  for dtype in tf.float16, tf.bfloat16, tf.float64:
+    for value in 300.0, 2.0**-13:
+      found = base.squared_norm((tf.fill([2, 4], tf.cast(value, dtype)),), group)
+      assert found.dtype == tf.float32
+      size = 8 if group is None else 4
+      np.testing.assert_allclose(found, size * value**2, rtol=1e-2)
+
+
+def test_weights_are_combined_leaf_by_leaf():
+  found = base.combine(lambda a, b: a - 2 * b, W, inputs.weights(7))
+  inputs.assert_close(found, [a - 2 * b for a, b in zip(W, inputs.weights(7))])
+  assert isinstance(found, tuple)
+  inputs.assert_close(base.zeros(W), [np.zeros_like(w) for w in W])

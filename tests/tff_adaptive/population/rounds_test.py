@@ -1,0 +1,207 @@
+"""What becomes of a round, by hand and against a plain simulation of each client's events."""
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from tff_adaptive import population
+from tff_adaptive.population import draws, rounds
+from tff_adaptive.training import cohorts
+
+# With downlink and uplink 1, a client of 10^6 bytes each way takes 1 s, its steps and 1 s.
+MEGABYTE = 1_000_000
+
+
+def simulation(chosen, steps, cohort_size, seed=0):
+  return population.Simulation(
+    chosen,
+    [f'c{i}' for i in range(len(steps))],
+    steps,
+    seed=seed,
+    cohort_size=cohort_size,
+    bytes_down=MEGABYTE,
+    bytes_up=MEGABYTE,
+    draw=cohorts.sample,
+  )
+
+
+def speed(*seconds_per_step):
+  profile = {f'c{i}': s for i, s in enumerate(seconds_per_step)}
+  return population.Speed(downlink=1.0, uplink=1.0, profiles={'seconds_per_step': profile})
+
+
+def test_without_anything_else_a_round_is_todays_and_takes_as_long_as_its_slowest():
+  run = simulation(population.Population(speed=speed(1, 2, 3, 4, 5)), [1, 2, 3, 4, 5], 3)
+  clock = 0.0
+  for t in range(1, 20):
+    plan = run.plan(t)
+    drawn = cohorts.sample(0, t, 5, 3)
+    np.testing.assert_array_equal(plan.positions, drawn)
+    np.testing.assert_array_equal(plan.steps, drawn + 1)
+    clock += 2 + max((i + 1) ** 2 for i in drawn)
+    assert plan[2:] == (5, 3, 3, 0, 0, pytest.approx(clock))
+
+
+# Five clients of 4 steps that take 2 + 4, 8, 12, 16 and 20 seconds; all are drawn.
+@pytest.mark.parametrize(
+  'options, cohort_size, members, steps, counts, seconds',
+  [
+    ({'round_deadline': 14}, 5, [0, 1, 2], [4, 4, 4], (3, 0, 2), 14),
+    ({'round_deadline': 30}, 5, [0, 1, 2, 3, 4], [4] * 5, (5, 0, 0), 22),
+    ({'round_deadline': 14, 'stragglers': 'partial'}, 5, range(5), [4, 4, 4, 3, 2], (3, 2, 0), 14),
+    ({'round_deadline': 6.5, 'stragglers': 'partial'}, 5, range(4), [4, 2, 1, 1], (1, 3, 1), 6.5),
+    ({'over_select': 5 / 3}, 3, [0, 1, 2], [4, 4, 4], (3, 0, 2), 14),
+    ({'over_select': 5 / 4, 'round_deadline': 12}, 4, [0, 1], [4, 4], (2, 0, 3), 12),
+    # The fourth has time for one step and is back at 6; the second for three, back at 8.
+    (
+      {'over_select': 2.5, 'round_deadline': 8, 'stragglers': 'partial'},
+      2,
+      [0, 3],
+      [4, 1],
+      (1, 1, 3),
+      6,
+    ),
+  ],
+)
+def test_deadlines_and_over_selection_by_hand(
+  options, cohort_size, members, steps, counts, seconds
+):
+  chosen = population.Population(speed=speed(1, 2, 3, 4, 5), **options)
+  plan = simulation(chosen, [4] * 5, cohort_size).plan(1)
+  by_client = dict(zip(plan.positions, plan.steps))
+  assert by_client == dict(zip(members, steps))
+  assert (plan.selected, plan.finished, plan.partial, plan.dropped) == (5, *counts)
+  assert plan.virtual_seconds == seconds
+
+
+def test_the_order_is_that_of_the_draw():
+  chosen = population.Population(speed=speed(1, 2, 3, 4, 5), round_deadline=14)
+  run = simulation(chosen, [4] * 5, 5)
+  for t in range(1, 10):
+    drawn = cohorts.sample(0, t, 5, 5)
+    np.testing.assert_array_equal(run.plan(t).positions, drawn[drawn < 3])
+
+
+def test_a_client_fails_as_often_as_the_rate_says_at_any_of_its_steps():
+  chosen = population.Population(speed=speed(*[1.0] * 40), dropout_rate=0.3)
+  run = simulation(chosen, [5] * 40, 40)
+  plans = [run.plan(t) for t in range(1, 251)]
+  rate = np.mean([plan.dropped for plan in plans]) / 40
+  assert abs(rate - 0.3) < 4 * np.sqrt(0.21 / 10_000)
+  assert all((plan.steps == 5).all() and plan.partial == 0 for plan in plans)
+  # Alone it lasts 1 + k seconds until the failing step k = 0 ... 4, and 7 if it does not fail.
+  alone = simulation(population.Population(speed=speed(1.0), dropout_rate=0.5), [5], 1)
+  clock = [0.0] + [alone.plan(t).virtual_seconds for t in range(1, 1001)]
+  values, counts = np.unique(np.diff(clock), return_counts=True)
+  assert values.tolist() == [1, 2, 3, 4, 5, 7]
+  assert abs(counts[:5] - 100).max() < 40
+  assert abs(counts[5] - 500) < 64
+
+
+def test_nobody_there_is_a_round_of_nobody_that_lasts():
+  day = population.Trace({'c0': [(0, 10)], 'c1': [(500, 600)]})
+  run = simulation(population.Population(day, speed(1, 1)), [8, 8], 2)
+  plans = [run.plan(t) for t in range(1, 13)]
+  assert [len(plan.positions) for plan in plans] == [1] + 9 * [0] + [1, 1]
+  assert plans[1] == (*map(pytest.approx, ([], [])), 0, 0, 0, 0, 0, 10 + rounds.IDLE_SECONDS)
+  with_deadline = population.Population(day, speed(1, 1), round_deadline=100)
+  run = simulation(with_deadline, [8, 8], 2)
+  assert [run.plan(t).available for t in range(1, 8)] == [1, 0, 0, 0, 0, 0, 1]
+
+
+def test_a_resumed_run_plans_what_an_uninterrupted_one_does():
+  chosen = population.Population(
+    population.Diurnal(period=1.0, share=0.4),
+    population.Speed(speed_sigma=1.0, bandwidth_sigma=1.0),
+    round_deadline=20.0,
+    over_select=1.5,
+    stragglers='partial',
+    dropout_rate=0.2,
+  )
+  sizes = [1 + i % 7 for i in range(30)]
+  whole = simulation(chosen, sizes, 5, seed=4)
+  plans = [whole.plan(t) for t in range(1, 61)]
+  resumed = simulation(chosen, sizes, 5, seed=4)
+  for t in (60, 37, 38, 1):
+    for one, other in zip(plans[t - 1], resumed.plan(t)):
+      np.testing.assert_array_equal(one, other)
+  other_seed = simulation(chosen, sizes, 5, seed=5)
+  assert [p.virtual_seconds for p in plans] != [other_seed.plan(t).virtual_seconds for t in (60,)]
+
+
+@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.given(
+  st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0.5, 1.0, 2.0])), min_size=1, max_size=8),
+  st.integers(1, 8),
+  st.sampled_from([1.0, 1.3, 2.0]),
+  st.sampled_from([None, 5.0, 7.5]),
+  st.booleans(),
+  st.sampled_from([0.0, 0.4]),
+  st.integers(0, 99),
+)
+def test_a_round_is_what_becomes_of_each_client(
+  clients, cohort_size, over_select, deadline, partial, rate, seed
+):
+  """Each client for itself, then the server: a list of events in the order of time."""
+  cohort_size = min(cohort_size, len(clients))
+  partial = partial and deadline is not None
+  steps = [k for k, _ in clients]
+  chosen = population.Population(
+    speed=speed(*(s for _, s in clients)),
+    round_deadline=deadline,
+    over_select=over_select,
+    stragglers='partial' if partial else 'drop',
+    dropout_rate=rate,
+  )
+  if deadline and all(2 + (1 if partial else k) * s > deadline for k, s in clients):
+    with pytest.raises(ValueError, match='the fastest client needs'):
+      simulation(chosen, steps, cohort_size, seed)
+    return
+  plan = simulation(chosen, steps, cohort_size, seed).plan(1)
+  size = min(len(clients), int(np.ceil(round(over_select * cohort_size, 6))))
+  drawn = [int(i) for i in cohorts.sample(seed, 1, len(clients), size)]
+  chance = draws.generator(seed, 1, draws.FAILURE).random((2, len(clients)))
+  arrivals, last = [], 0.0
+  for order, i in enumerate(drawn):
+    k, s = clients[i]
+    fit = max((n for n in range(k + 1) if deadline is None or 2 + n * s <= deadline), default=0)
+    if partial:
+      k = fit
+    if chance[0, i] < rate:
+      event = 1 + int(chance[1, i] * k) * s
+    elif k == 0 or fit < k:
+      event = np.inf
+    else:
+      event = 2 + k * s
+      arrivals.append((event, order, i, k))
+    last = max(last, event if deadline is None else min(event, deadline))
+  counted = sorted(arrivals)[:cohort_size]
+  assert plan.virtual_seconds == (counted[-1][0] if len(counted) == cohort_size else last)
+  by_draw = sorted(counted, key=lambda arrival: arrival[1])
+  assert plan.positions.tolist() == [i for _, _, i, _ in by_draw]
+  assert plan.steps.tolist() == [k for _, _, _, k in by_draw]
+  assert plan.partial == sum(k < steps[i] for _, _, i, k in counted)
+  assert plan.finished + plan.partial + plan.dropped == plan.selected == size
+
+
+@pytest.mark.parametrize(
+  'options, message',
+  [
+    ({'round_deadline': 0}, 'round_deadline must be finite and above 0'),
+    ({'over_select': 0.9}, 'over_select must be finite and at least 1'),
+    ({'dropout_rate': 1.0}, r'dropout_rate must be in \[0, 1\)'),
+    ({'stragglers': 'wait'}, "'wait'; it must be one of drop, partial"),
+    ({'stragglers': 'partial'}, 'no round_deadline cuts their work'),
+  ],
+)
+def test_what_cannot_be_is_refused(options, message):
+  with pytest.raises(ValueError, match=message):
+    population.Population(**options)
+
+
+@pytest.mark.parametrize('stragglers, needed', [('drop', 'needs 6 to rec'), ('partial', 'needs 3')])
+def test_a_deadline_that_nobody_could_meet_is_refused(stragglers, needed):
+  chosen = population.Population(speed=speed(1, 2), round_deadline=2.5, stragglers=stragglers)
+  with pytest.raises(ValueError, match=needed):
+    simulation(chosen, [4, 4], 2)

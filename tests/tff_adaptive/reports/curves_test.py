@@ -1,0 +1,46 @@
+"""Mean curves: over which runs, along what."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.helpers import run_folders
+from tff_adaptive.reports import curves, runs
+
+
+def test_the_axis_adds_up_what_rounds_took(tmp_path):
+  run = run_folders.make(tmp_path / 'a', [0.1, 0.2, 0.3], every=2)
+  for axis, per_round in (('round', 1.0), ('seconds', 0.5), ('megabytes', 3.0)):
+    (curve,) = curves.build({'a': [run]}, 'validation_accuracy', axis)
+    np.testing.assert_allclose(curve.x, [0, 2 * per_round, 4 * per_round])
+  with pytest.raises(ValueError, match=r"no column 'virtual_seconds' .* than virtual_seconds"):
+    curves.build({'a': [run]}, 'validation_accuracy', 'virtual_seconds')
+  text = curves.table({'a': [run]}, ['validation_accuracy'], 'seconds').splitlines()
+  assert text[0] == 'label,round,seconds,validation_accuracy_mean,validation_accuracy_std'
+  assert text[2] == 'a,2,1,0.2,0'
+
+
+@pytest.mark.parametrize(
+  'column, end', [('validation_accuracy', math.nan), ('validation_loss', 9.0)]
+)
+def test_a_run_that_diverged_is_counted_and_not_averaged(tmp_path, column, end):
+  start, good = (0.1, 0.5) if math.isnan(end) else (2.0, 0.5)
+  members = [
+    run_folders.make(tmp_path / str(seed), [start, good, last], column, seed=seed)
+    for seed, last in enumerate((0.2, 0.4, end))
+  ]
+  (curve,) = curves.build({'a': members}, column)
+  assert curve.label == 'a (n = 2, 1 diverged)'
+  assert curve.mean[-1] == pytest.approx(0.3)
+  assert curve.learned == (column == 'validation_loss' or curve.mean[-1] > start)
+  (curve,) = curves.build({'a': members[2:]}, column)
+  assert curve.label == 'a (diverged)'
+  assert not curve.learned
+
+
+def test_a_norm_may_grow():
+  rows = [{'round': float(t), 'theta_norm': 10.0**t} for t in range(4)]
+  (curve,) = curves.build({'a': [runs.Run('a', {}, rows)]}, 'theta_norm')
+  assert curve.learned
+  assert curve.label == 'a'

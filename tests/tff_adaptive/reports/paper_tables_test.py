@@ -1,0 +1,124 @@
+"""The papers' tables: what is bold, what stands beside, what is chosen by what."""
+
+import math
+
+import pytest
+
+from tests.helpers import run_folders
+from tff_adaptive.reports import paper_tables, published, scores
+
+ALGORITHMS = dict(
+  zip(published.OPTIMIZERS, ('fed_adagrad', 'fed_adam', 'fed_yogi', 'fed_avgm', 'fed_avg'))
+)
+# What is bold in the paper's Table 1.
+BOLD = {
+  'cifar10': {'FedYogi'},
+  'cifar100': {'FedAdam', 'FedYogi', 'FedAvgM'},
+  'emnist_cr': {'FedAdam', 'FedYogi', 'FedAvgM'},
+  'shakespeare': {'FedAdagrad', 'FedYogi', 'FedAvgM'},
+  'stackoverflow_nwp': {'FedAdam', 'FedYogi'},
+  'stackoverflow_lr': {'FedAdagrad'},
+  'emnist_ae': {'FedYogi'},
+}
+
+
+def test_bold_is_what_the_paper_has_bold():
+  for task, entry in published.TASKS.items():
+    found = {
+      name: scores.Score([figure / entry.factor])
+      for name, figure in zip(published.OPTIMIZERS, entry.figures)
+    }
+    assert scores.is_best(found, f'validation_{entry.metric}', within=0.5) == BOLD[task], task
+
+
+def runs_of_table_1(folder, task, clients, column='validation_accuracy'):
+  entry = published.TASKS[task]
+  return [
+    run_folders.make(
+      folder / f'{task}_{name}',
+      [0.9 if entry.factor == 1000 else 0.01, figure / entry.factor],
+      column,
+      algorithm=algorithm,
+      task=task,
+      data={'clients': clients},
+    )
+    for (name, algorithm), figure in zip(ALGORITHMS.items(), entry.figures)
+  ]
+
+
+def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
+  runs = [
+    *runs_of_table_1(tmp_path, 'shakespeare', 715),
+    *runs_of_table_1(tmp_path, 'emnist_cr', 300),
+    *runs_of_table_1(tmp_path, 'emnist_ae', 3400, 'validation_mse'),
+  ]
+  (table,) = paper_tables.tasks(runs).tables
+  assert table.heading == ['', *published.OPTIMIZERS]
+  assert table.rows == [
+    ['Shakespeare', '57.5', '57.0', '57.2', '57.3', '56.9'],
+    ['published', '57.5', '57.0', '57.2', '57.3', '56.9'],
+    ['EMNIST CR', '85.1', '85.6', '85.5', '85.2', '84.9'],
+    ['EMNIST AE (mse x 1000)', '4.20', '1.01', '0.98', '1.65', '6.47'],
+    ['published', '4.20', '1.01', '0.98', '1.65', '6.47'],
+  ]
+  assert table.bold == {(0, 1), (0, 3), (0, 4), (2, 2), (2, 3), (2, 4), (3, 3)}
+  assert 'mean over the last 1 round' in table.title
+
+
+def test_of_several_settings_the_best_on_validation_counts(tmp_path):
+  runs = [
+    run_folders.make(
+      tmp_path / f'{rate}_{seed}',
+      [0.1, value + seed / 100],
+      task='digits',
+      client_learning_rate=rate,
+      seed=seed,
+    )
+    for rate, value in ((0.1, 0.5), (0.3, 0.7), (1.0, math.nan))
+    for seed in (0, 2)
+  ]
+  (table,) = paper_tables.tasks(runs).tables
+  assert table.rows == [['digits', '71.0 ± 1.4']]
+  assert table.note == 'Best of several settings by validation: client_learning_rate=0.3.'
+
+
+def test_the_table_of_participation_is_of_test_data(tmp_path):
+  runs = [
+    run_folders.make(
+      tmp_path / f'{clients}_{alpha}_{algorithm}_{rate}',
+      [0.1, 0.9 if rate == 0.1 else 0.8],
+      task='mnist_skewed',
+      task_option=[f'alpha={alpha}', 'validation=test'],
+      algorithm=algorithm,
+      clients_per_round=clients,
+      client_learning_rate=rate,
+      data={'clients': 100},
+      # On test data the other rate would win.
+      test={'test_accuracy': 0.5 + rate + (algorithm == 'ada_best') / 100},
+    )
+    for clients in (1, 100)
+    for alpha in ('0.03', 'inf')
+    for algorithm in ('ada_best', 'fed_avg')
+    for rate in (0.1, 0.2)
+  ]
+  (table,) = paper_tables.participation(runs).tables
+  assert table.heading == ['participation', 'task', 'setting', 'FedAvg', 'AdaBest']
+  assert table.rows == [
+    ['1 %', 'mnist_skewed', 'alpha = 0.03', '60.00', '61.00'],
+    ['1 %', 'mnist_skewed', 'IID', '60.00', '61.00'],
+    ['100 %', 'mnist_skewed', 'alpha = 0.03', '60.00', '61.00'],
+    ['100 %', 'mnist_skewed', 'IID', '60.00', '61.00'],
+  ]
+  assert table.bold == {(row, 4) for row in range(4)}
+
+
+def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
+  test = {'test_accuracy': 0.5, 'test_inference_accuracy': 0.6}
+  assert paper_tables.test_accuracy(run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test)) == 0.6
+  with pytest.raises(ValueError, match='has no accuracy on test data'):
+    paper_tables.test_accuracy(run_folders.make(tmp_path / 'b', [0.1, 0.2]))
+
+
+def test_runs_without_a_task_are_refused(tmp_path):
+  with pytest.raises(ValueError, match='names no task and algorithm'):
+    paper_tables.tasks([run_folders.make(tmp_path / 'a', [0.1, 0.2])])

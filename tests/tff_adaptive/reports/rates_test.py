@@ -1,0 +1,104 @@
+"""Maps by client and server rate, against grids written by hand."""
+
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+
+from tests.helpers import run_folders
+from tff_adaptive.reports import rates
+
+COLUMN = 'validation_accuracy'
+RATES = (0.01, 0.1, 1.0)
+# Of server rates by client rates; the last of all diverged.
+GRID = {'fed_yogi': [[0.5, 0.6, 0.7], [0.8, 0.9, 0.4], [0.3, 0.2, math.nan]]}
+GRID['fed_avg'] = (np.array(GRID['fed_yogi']) - 0.1).tolist()
+
+
+def grid_runs(folder):
+  return [
+    run_folders.make(
+      folder / f'{algorithm}_{server}_{client}_{seed}',
+      [0.1, GRID[algorithm][i][j] + (seed - 0.5) / 100],
+      algorithm=algorithm,
+      client_learning_rate=client,
+      server_learning_rate=server,
+      seed=seed,
+    )
+    for algorithm in GRID
+    for i, server in enumerate(RATES)
+    for j, client in enumerate(RATES)
+    for seed in (0, 1)
+  ]
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  return rates.build(grid_runs(tmp_path_factory.mktemp('runs')), COLUMN, title='Digits')
+
+
+def test_a_map_is_a_table_with_its_best_cell_bold(made):
+  yogi = next(table for table in made.tables if table.title.startswith('FedYogi'))
+  assert yogi.title == 'FedYogi: validation accuracy, %, mean of the last 1 round'
+  assert yogi.heading == ['', 'client 0.01', 'client 0.1', 'client 1']
+  assert yogi.rows[0] == ['server 1', '30.0 ± 0.7', '20.0 ± 0.7', 'diverged']
+  assert yogi.rows[1][2] == '90.0 ± 0.7'
+  assert yogi.bold == {(1, 2)}
+
+
+def test_the_best_server_rate_by_client_rate(made):
+  assert made.tables[-1].rows == [
+    ['FedYogi', '0.1 (80.0 ± 0.7)', '0.1 (90.0 ± 0.7)', '0.01 (70.0 ± 0.7)'],
+    ['FedAvg', '0.1 (70.0 ± 0.7)', '0.1 (80.0 ± 0.7)', '0.01 (60.0 ± 0.7)'],
+  ]
+
+
+def test_the_figure_has_a_map_each_and_the_lines_of_the_best(made):
+  maps = [axes for axes in made.figure.axes if axes.images]
+  assert {axes.get_title() for axes in maps} == {'FedYogi', 'FedAvg'}
+  for axes in maps:
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ['-2', '-1', '0']
+  yogi = next(axes for axes in maps if axes.get_title() == 'FedYogi')
+  shown = yogi.images[0].get_array()  # The lowest server rate is the lowest row.
+  np.testing.assert_allclose(shown[:2], 100 * np.array(GRID['fed_yogi'][:2]))
+  assert shown.mask[2, 2]
+  # One scale for all, of which the worst quarter does not take the colours.
+  (scale,) = {axes.images[0].get_clim() for axes in maps}
+  assert scale[1] == pytest.approx(90)
+  assert scale[0] > 20
+  best = next(axes for axes in made.figure.axes if axes.get_title() == 'best server rate')
+  lines = {line.get_label(): line.get_ydata() for line in best.get_lines()}
+  np.testing.assert_allclose(lines['FedYogi'], [-1, -1, -2])
+
+
+def test_the_numbers_are_there(made):
+  rows = list(csv.DictReader(io.StringIO(made.data)))
+  assert len(rows) == 18
+  row = next(r for r in rows if r['label'] == 'FedAvg' and r['server_learning_rate'] == '0.1')
+  assert (row['client_learning_rate'], row['runs'], row['mean']) == ('0.01', '2', '0.7')
+
+
+def test_cells_need_different_seeds_and_rates(tmp_path):
+  runs = grid_runs(tmp_path)
+  with pytest.raises(ValueError, match=r'rates 0\.01 and 0\.01 have the same seed'):
+    rates.build([*runs, runs[0]], COLUMN)
+  without = run_folders.make(tmp_path / 'more', [0.1, 0.2])
+  with pytest.raises(ValueError, match='has no client_learning_rate and server_learning_rate'):
+    rates.build([*runs, without], COLUMN)
+
+
+def test_of_a_loss_the_least_is_best(tmp_path):
+  runs = [
+    run_folders.make(
+      tmp_path / str(rate),
+      [2.0, loss],
+      'validation_loss',
+      client_learning_rate=0.1,
+      server_learning_rate=rate,
+    )
+    for rate, loss in ((0.1, 0.5), (1.0, 0.4), (10.0, math.inf))
+  ]
+  made = rates.build(runs, 'validation_loss')
+  assert made.tables[-1].rows == [['FedAvg', '1 (0.4000)']]

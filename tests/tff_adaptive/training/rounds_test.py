@@ -1,0 +1,185 @@
+"""Runs with a population, on a process in NumPy: rows, states, costs, resuming."""
+
+import csv
+import warnings
+
+import numpy as np
+import pytest
+
+from tests.helpers import fakes, small_problem
+from tff_adaptive import algorithms, costs, population, registry, training
+from tff_adaptive.client.batching import Batching
+from tff_adaptive.population import rounds
+from tff_adaptive.training import cohorts, state_store
+
+COSTS = costs.CostModel(registry.Counts(down=2), num_parameters=250_000, batch_size=4, epochs=2)
+UNRELIABLE = population.Population(
+  population.Independent(0.2),
+  population.Speed(1.0, downlink=1.0, uplink=1.0, speed_sigma=0.5),
+  round_deadline=6.0,
+  dropout_rate=0.3,
+)
+
+
+class Process(fakes.StatefulProcess):
+  """One that a cohort without examples leaves as it is, as this project's do."""
+
+  def next(self, server_state, client_states, cohort):
+    if sum(len(data['y']) for (data,) in cohort):
+      return super().next(server_state, client_states, cohort)
+    t = np.int32(server_state.round_number + 1)
+    return server_state._replace(round_number=t), client_states, {}
+
+
+def train(folder, chosen, number=20, **options):
+  config = training.TrainingConfig(
+    **{
+      'rounds': number,
+      'clients_per_round': 5,
+      'seed': 3,
+      'rounds_per_evaluation': 3,
+      'cost_model': COSTS,
+      'population': chosen,
+      **options,
+    }
+  )
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', message='In round .* clients are available')
+    return training.train(
+      Process(),
+      fakes.Clients(),
+      fakes.evaluate,
+      config,
+      output_dir=None if folder is None else str(folder),
+      show_progress=False,
+    )
+
+
+def rows(folder):
+  with open(folder / 'metrics.csv', newline='', encoding='utf-8') as file:
+    return [
+      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
+    ]
+
+
+def states(folder):
+  process = Process()
+  path = str(folder / 'checkpoints' / 'state.sqlite')
+  with state_store.ClientStateStore(path, process.initial_client_state) as store:
+    store.restore(process.initialize())
+    found = store.get(fakes.Clients.client_ids)
+  return dict(zip(fakes.Clients.client_ids, found))
+
+
+def test_ideal_clients_give_todays_numbers_to_the_bit(tmp_path):
+  train(tmp_path / 'today', None)
+  train(tmp_path / 'ideal', population.Population())
+  today, ideal = rows(tmp_path / 'today'), rows(tmp_path / 'ideal')
+  assert set(ideal[0]) - set(today[0]) == set(rounds.COLUMNS)
+  for one, other in zip(today, ideal):
+    assert one == {k: v for k, v in other.items() if k not in rounds.COLUMNS}
+  assert ideal[0]['virtual_seconds'] == '0.0'
+  clock = [float(row['virtual_seconds']) for row in ideal]
+  assert (np.diff(clock) > 0).all()
+  assert {row['finished'] for row in ideal[1:]} == {'5'}
+
+
+def test_who_does_not_finish_is_not_in_the_round(tmp_path):
+  """Against a plain loop over the plans, which keeps the states of those that finished."""
+  result = train(tmp_path, UNRELIABLE)
+  process, clients = Process(), fakes.Clients()
+  sizes = [2 + i % 5 for i in range(20)]
+  simulation = population.Simulation(
+    UNRELIABLE,
+    clients.client_ids,
+    [2 * -(-size // 4) for size in sizes],
+    seed=3,
+    cohort_size=5,
+    bytes_down=2_000_000,
+    bytes_up=1_000_000,
+    draw=cohorts.sample,
+  )
+  state, kept, dropped = process.initialize(), {}, 0
+  for t in range(1, 21):
+    plan = simulation.plan(t)
+    dropped += plan.dropped
+    positions = plan.positions[cohorts.working_order([sizes[i] for i in plan.positions])]
+    ids = [clients.client_ids[i] for i in positions]
+    before = [kept.get(c, process.initial_client_state) for c in ids]
+    state, after, _ = process.next(state, before, [[clients.load(c)] for c in ids])
+    kept.update(zip(ids, after))
+    row = rows(tmp_path)[t]
+    assert row['clients'] == str(plan.finished)
+    assert row['examples'] == str(sum(sizes[i] for i in positions))
+    assert {name: float(row[name]) for name in rounds.COLUMNS} == plan.columns()
+    assert float(row['megabytes_down']) == 2 * plan.selected
+    assert float(row['megabytes_up']) == plan.finished
+    assert int(row['local_steps']) == plan.steps.sum()
+    assert bool(row['train_loss']) == bool(plan.finished)
+  weights = result.state.global_model_weights[0]
+  np.testing.assert_array_equal(weights, state.global_model_weights[0])
+  assert int(result.state.round_number) == 20
+  for client, found in states(tmp_path).items():
+    np.testing.assert_array_equal(found['h'], kept.get(client, process.initial_client_state)['h'])
+  found = result.summary['population']
+  assert found['dropped'] == dropped > 10
+  assert found['rounds_without_clients'] > 0
+  assert found['rounds_with_few_available'] > 5
+  assert found['virtual_seconds'] == plan.virtual_seconds
+
+
+def test_a_resumed_run_equals_one_go(tmp_path):
+  whole = train(tmp_path / 'whole', UNRELIABLE, rounds_per_evaluation=1)
+  for number in (7, 8, 20):
+    parts = train(tmp_path / 'parts', UNRELIABLE, number, rounds_per_evaluation=1)
+  assert rows(tmp_path / 'parts') == rows(tmp_path / 'whole')
+  for result in (whole, parts):
+    assert result.summary['population'] == whole.summary['population']
+  np.testing.assert_array_equal(
+    parts.state.global_model_weights[0], whole.state.global_model_weights[0]
+  )
+
+
+def test_few_clients_are_reported_once():
+  chosen = population.Population(population.Independent(0.1))
+  config = training.TrainingConfig(
+    rounds=9, clients_per_round=5, cost_model=COSTS, population=chosen
+  )
+  with pytest.warns(UserWarning, match='available, of 5 that a round is to have') as caught:
+    training.train(Process(), fakes.Clients(), fakes.evaluate, config, show_progress=False)
+  assert sum('are available' in str(w.message) for w in caught) == 1
+
+
+@pytest.mark.parametrize(
+  'options, message',
+  [
+    ({'cost_model': None}, 'population is given without a cost_model'),
+    (
+      {'population': population.Population(round_deadline=0.5)},
+      'the fastest client needs 1.4 to receive, train and send',
+    ),
+  ],
+)
+def test_a_population_that_cannot_be_is_refused_before_anything_is_written(
+  tmp_path, options, message
+):
+  with pytest.raises(ValueError, match=message):
+    train(tmp_path / 'run', population.Population(), **options)
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('limited', [True, False])
+def test_a_process_that_takes_other_data_is_refused(limited):
+  process = algorithms.build(
+    'fed_avg',
+    small_problem.model(),
+    client_learning_rate=0.1,
+    batching=Batching(4, step_limits=limited),
+  )
+  chosen = population.Population(round_deadline=99.0, stragglers='drop' if limited else 'partial')
+  config = training.TrainingConfig(
+    rounds=1, clients_per_round=1, cost_model=COSTS, population=chosen
+  )
+  message = rf'built with step_limits={limited}, but .* step_limits={not limited}\), say'
+  with pytest.raises(ValueError, match=message):
+    training.train(process, fakes.Clients(), fakes.evaluate, config, show_progress=False)

@@ -1,0 +1,102 @@
+"""A program's run says what it was, so that reports and `load_run` read it as any other."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import tff_adaptive
+from scripts import report
+from tests.helpers import fakes
+from tff_adaptive import costs, registry, training
+from tff_adaptive.training import run_config
+
+
+def train(folder, rounds=4, settings=None, run_id='', **options):
+  config = training.TrainingConfig(rounds=rounds, clients_per_round=5, **options)
+  return training.train(
+    fakes.StatefulProcess(),
+    fakes.Clients(),
+    fakes.evaluate,
+    config,
+    output_dir=str(folder),
+    run_id=run_id,
+    show_progress=False,
+    settings=settings,
+  )
+
+
+def read(folder):
+  return json.loads((folder / 'config.json').read_text())
+
+
+def test_a_programs_run_serves_load_run_and_the_report(tmp_path, capsys):
+  for rate in (0.1, 0.3):
+    for seed in (0, 1):
+      settings = {'algorithm': 'scaffold', 'client_learning_rate': np.float64(rate).item()}
+      result = train(tmp_path / 'runs' / f'{rate}_{seed}', seed=seed, settings=settings)
+  run = tff_adaptive.load_run(str(tmp_path / 'runs' / '0.3_1'))
+  np.testing.assert_array_equal(run.weights[0], result.state.global_model_weights[0])
+  assert run.settings['client_learning_rate'] == 0.3
+  assert run.config['data'] == {'clients': 20}
+  assert run.config['versions']['numpy'] == np.__version__
+  assert report.main(['report.py', str(tmp_path / 'runs')]) == 0
+  assert '| client_learning_rate=0.3 | 2 | 4 |' in capsys.readouterr().out
+
+
+def test_runs_of_which_nothing_is_said_are_named_by_their_folders(tmp_path, capsys):
+  train(tmp_path / 'a')
+  train(tmp_path / 'b')
+  assert report.main(['report.py', str(tmp_path)]) == 0
+  assert {'| a |', '| b |'} <= {line[:5] for line in capsys.readouterr().out.splitlines()}
+
+
+def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path):
+  train(tmp_path, settings={'algorithm': 'mine', 'rates': [1, 2]})
+  first = read(tmp_path)
+  assert first['made_by'] == 'training.train'
+  assert first['num_parameters'] == 3
+  train(tmp_path, rounds=6, settings={'algorithm': 'mine', 'rates': (1, 2)})
+  again = read(tmp_path)
+  assert again['changes'][0]['rounds'] == [4, 6]
+  assert again['settings']['rounds'] == 6
+  assert again['started'] == first['started']
+  files = {name: os.stat(tmp_path / name).st_mtime_ns for name in ('config.json', 'metrics.csv')}
+  for options, words in (
+    ({'settings': {'algorithm': 'other', 'rates': [1, 2]}}, "algorithm was 'mine' and is now 'oth"),
+    ({'settings': {'algorithm': 'mine'}}, r'rates was \[1, 2\] and is now None'),
+    ({'settings': {'algorithm': 'mine', 'rates': [1, 2]}, 'seed': 1}, 'seed was 0 and is now 1'),
+  ):
+    with pytest.raises(training.ResumeError, match=words):
+      train(tmp_path, rounds=8, **options)
+  assert files == {name: os.stat(tmp_path / name).st_mtime_ns for name in files}
+
+
+def test_a_commands_file_is_let_be(tmp_path):
+  text = json.dumps({'run_id': 'x', 'settings': {'rounds': 9, 'seed': 7}, 'command': ['train.py']})
+  (tmp_path / 'config.json').write_text(text)
+  train(tmp_path, run_id='x')
+  assert (tmp_path / 'config.json').read_text() == text
+
+
+def test_what_cannot_be_recorded_is_refused_before_anything_is_written(tmp_path):
+  for settings, words in (
+    ({'rounds': 3}, "'rounds', which `config` says already"),
+    ({'rate': object()}, r"settings\['rate'\] is <object"),
+  ):
+    with pytest.raises(ValueError, match=words):
+      train(tmp_path / 'run', settings=settings)
+  assert not (tmp_path / 'run').exists()
+  (tmp_path / 'config.json').write_text('{')
+  with pytest.raises(training.ResumeError, match='cannot be read'):
+    train(tmp_path)
+  assert os.listdir(tmp_path) == ['config.json']
+
+
+def test_what_costs_are_counted_by_is_no_setting():
+  model = costs.CostModel(registry.algorithm('fed_avg').counts({}), 3, 2)
+  config = training.TrainingConfig(rounds=1, clients_per_round=1, cost_model=model)
+  settings = run_config.of_program(config, None)
+  assert 'cost_model' not in settings
+  assert settings['seed'] == 0

@@ -1,0 +1,37 @@
+"""What a run was made with: versions and the revision of the checkout."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+
+_PACKAGES = ('tff-adaptive', 'tensorflow', 'tensorflow-federated', 'numpy')
+
+
+def versions() -> dict[str, str]:
+  """Returns the versions of Python and of the packages that numbers depend on."""
+  found = {'python': platform.python_version()}
+  for package in _PACKAGES:
+    try:
+      found[package] = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+      found[package] = 'not installed'
+  return found
+
+
+def git_revision() -> str | None:
+  """Returns the revision of this checkout, '+' after it if files differ; None outside of git."""
+  root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+  if not os.path.exists(os.path.join(root, '.git')):
+    return None
+
+  def git(*arguments: str) -> str:
+    command = ['git', '-C', root, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+
+  try:
+    revision = git('rev-parse', 'HEAD').strip()
+    differs = git('status', '-s', '-uno').strip()
+  except (OSError, subprocess.SubprocessError):
+    return None
+  return revision + ('+' if differs else '')

@@ -1,0 +1,278 @@
+"""How private a run is: (epsilon, delta) of the models that it publishes. No TensorFlow.
+
+Neighbours are two sets of clients that differ in all data of one client: it is replaced by another,
+and clipped updates move a sum by twice the clipping norm. The number of clients is public.
+"""
+
+import copy
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import dp_accounting
+import numpy as np
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from dp_accounting.rdp import rdp_privacy_accountant
+from scipy import optimize, special
+
+# A client that is replaced moves a sum of clipped updates by this many clipping norms.
+SENSITIVITY = 2.0
+_GRID = 1e-3  # Of privacy losses; coarser is safe, and looser.
+_TAIL = 12.0  # Standard deviations of a privacy loss, beyond which it counts as infinite.
+
+
+class Accountant(Protocol):
+  """What says how private the models of the first rounds are."""
+
+  @property
+  def noise_multiplier(self) -> float:
+    """z: the noise on a sum of updates in clipping norms."""
+
+  def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
+    """Column -> epsilon after so many rounds."""
+
+
+class SampledGaussian:
+  """Gaussian noise on cohorts of fixed size, drawn uniformly without replacement in each round.
+
+  `epsilon` is by privacy loss distributions: hockey-stick divergences at exp(e) are at most q times
+  the Gaussian's at 1 + (exp(e) - 1) / q, q the share of the clients that is drawn ("Privacy
+  Amplification by Subsampling", Balle et al., 2018, theorem 9), and so are those of a pair of
+  distributions whose products bound all rounds ("Optimal Accounting of Differential Privacy via
+  Characteristic Function", Zhu et al., 2022). `epsilon_rdp` is by Renyi divergences ("Subsampled
+  Renyi Differential Privacy and Analytical Moments Accountant", Wang et al., 2019), and looser.
+  Both hold against those who do not know who was drawn.
+  """
+
+  def __init__(self, num_clients: int, clients_per_round: int, noise_multiplier: float):
+    """Creates the accountant.
+
+    Args:
+      num_clients: Clients there are.
+      clients_per_round: Those drawn in a round.
+      noise_multiplier: z, of noise and clipping norm, the noise on counts included.
+    """
+    self.noise_multiplier = noise_multiplier
+    self._sizes = num_clients, clients_per_round
+
+  def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
+    """Column -> epsilon after `rounds` rounds at `delta`."""
+    return {'epsilon': self.epsilon(rounds, delta), 'epsilon_rdp': self._rdp(rounds, delta)}
+
+  def epsilon(self, rounds: int, delta: float) -> float:
+    """The epsilon of `rounds` rounds at `delta`, by privacy loss distributions."""
+    if rounds == 0:
+      return 0.0
+    num_clients, drawn = self._sizes
+    if drawn == num_clients:
+      return gaussian_epsilon(math.sqrt(rounds) * SENSITIVITY / self.noise_multiplier, delta)
+    return float(self._loss.self_compose(rounds).get_epsilon_for_delta(delta))
+
+  @functools.cached_property
+  def _loss(self) -> Any:
+    mu, q = SENSITIVITY / self.noise_multiplier, self._sizes[1] / self._sizes[0]
+    # Where the Gaussian's loss ends, that of the sample does.
+    loss = mu * mu / 2 + _TAIL * mu
+    last = math.ceil((loss + math.log(q + (1 - q) * math.exp(-loss))) / _GRID)
+    grid = np.arange(-last, last + 1) * _GRID
+    size = np.abs(grid)
+    deltas = q * _hockey_stick(size + _log_share(size, q), mu)
+    # Below zero by H_a(P, Q) = 1 - a + a H_{1/a}(Q, P): neighbours are so either way.
+    deltas = np.where(grid >= 0, deltas, -np.expm1(grid) + np.exp(grid) * deltas)
+    deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(_GRID, -last, last, deltas)
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+
+  def _rdp(self, rounds: int, delta: float) -> float:
+    orders, one = self._renyi
+    return float(rdp_privacy_accountant.compute_epsilon(orders, rounds * one, delta)[0])
+
+  @functools.cached_property
+  def _renyi(self) -> tuple[np.ndarray, np.ndarray]:
+    accountant = rdp_privacy_accountant.RdpAccountant(
+      neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE
+    )
+    # It takes the noise in units of what a replaced client moves.
+    noise = dp_accounting.GaussianDpEvent(self.noise_multiplier / SENSITIVITY)
+    accountant.compose(dp_accounting.SampledWithoutReplacementDpEvent(*self._sizes, noise))
+    return accountant.orders, accountant.rdp
+
+
+class TreeGaussian:
+  """Noise on the nodes of a binary tree over the rounds, for cohorts that anybody may know.
+
+  A client that took part n_v times in the rounds below a node v moves all nodes together by
+  2 sqrt(sum n_v^2) clipping norms. The cohorts are those that the run draws, so nothing is assumed
+  of how often a client is drawn, and nothing gained by its being drawn at random. Gaussian noise
+  hides such a move as in `gaussian_epsilon`, adaptive rounds included ("Practical and Private
+  (Deep) Learning without Sampling or Shuffling", Kairouz et al., 2021, appendix D).
+  """
+
+  def __init__(
+    self, num_clients: int, cohort: Callable[[int], np.ndarray], noise_multiplier: float
+  ):
+    """Creates the accountant.
+
+    Args:
+      num_clients: Clients there are.
+      cohort: Round, from 1 -> positions of its clients.
+      noise_multiplier: z, of the noise on a node and the clipping norm.
+    """
+    self.noise_multiplier = noise_multiplier
+    self._history = _History(num_clients, cohort)
+
+  def with_noise(self, noise_multiplier: float) -> 'TreeGaussian':
+    """The same with other noise; cohorts are drawn once for both."""
+    other = copy.copy(self)
+    other.noise_multiplier = noise_multiplier
+    return other
+
+  def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
+    """Column -> epsilon after `rounds` rounds at `delta`."""
+    move = SENSITIVITY * self.move(rounds)
+    if rounds == 0:
+      return {'epsilon': 0.0, 'epsilon_rdp': 0.0}
+    accountant = rdp_privacy_accountant.RdpAccountant()
+    accountant.compose(dp_accounting.GaussianDpEvent(self.noise_multiplier / move))
+    return {
+      'epsilon': gaussian_epsilon(move / self.noise_multiplier, delta),
+      'epsilon_rdp': float(accountant.get_epsilon(delta)),
+    }
+
+  def epsilon(self, rounds: int, delta: float) -> float:
+    """The epsilon of `rounds` rounds at `delta`."""
+    return self.epsilons(rounds, delta)['epsilon']
+
+  def move(self, rounds: int) -> float:
+    """sqrt(sum n_v^2) of the client that moves the nodes of `rounds` rounds most."""
+    return self._history.move(rounds)
+
+
+class _History:
+  """Who took part below which node of the tree, round by round."""
+
+  def __init__(self, num_clients: int, cohort: Callable[[int], np.ndarray]):
+    self._cohort = cohort
+    self._done = 0
+    self._totals = np.zeros(num_clients, np.int64)  # Rounds that a client took part in.
+    self._moved = np.zeros(num_clients, np.int64)  # Sum of n_v^2.
+    self._open: list[np.ndarray] = []  # By level, n_v of the node that is not full yet.
+    self._largest = [0]  # By rounds.
+
+  def move(self, rounds: int) -> float:
+    while self._done < rounds:
+      self._add_round()
+    return math.sqrt(self._largest[rounds])
+
+  def _add_round(self) -> None:
+    members = self._cohort(self._done + 1)
+    # Level k has nodes of 2^k rounds; one that is not full is counted as if it were published.
+    if self._done + 1 == 2 ** len(self._open):
+      self._open.append(self._totals.copy())  # The new root has all rounds under it.
+      self._moved += self._totals**2
+    for level, counts in enumerate(self._open):
+      if self._done % 2**level == 0:
+        counts[:] = 0
+      self._moved[members] += 2 * counts[members] + 1
+      counts[members] += 1
+    self._totals[members] += 1
+    self._done += 1
+    self._largest.append(int(self._moved.max()))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+  """The epsilon of the Gaussian mechanism, exactly.
+
+  "Improving the Gaussian Mechanism for Differential Privacy" (Balle and Wang, 2018), theorem 8.
+
+  Args:
+    mu: What neighbours move its mean by, in standard deviations, > 0.
+    delta: In (0, 1).
+  """
+  if mu == 0:
+    return 0.0
+
+  def excess(epsilon: float) -> float:
+    return float(_hockey_stick(np.asarray(epsilon), mu)) - delta
+
+  if excess(0.0) <= 0:
+    return 0.0
+  most = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # By Renyi divergences.
+  return float(optimize.brentq(excess, 0.0, most, xtol=1e-9))
+
+
+def noise_multiplier_for(
+  epsilon: float, make: Callable[[float], Any], rounds: int, delta: float
+) -> float:
+  """The least noise with which a run is (epsilon, delta) private.
+
+  Args:
+    epsilon: The target, > 0.
+    make: Noise multiplier -> accountant.
+    rounds: Rounds of the run.
+    delta: In (0, 1).
+
+  Returns:
+    z, to four digits, rounded up.
+
+  Raises:
+    ValueError: If no noise multiplier up to 10^6 does.
+  """
+
+  def excess(log_z: float) -> float:
+    return float(make(math.exp(log_z)).epsilon(rounds, delta)) - epsilon
+
+  low, high = math.log(0.05), math.log(1.0)
+  while excess(high) > 0:
+    low, high = high, high + math.log(4)
+    if high > math.log(1e6):
+      raise ValueError(f'no noise gives epsilon {epsilon:g} at delta {delta:g} in {rounds} rounds.')
+  if excess(low) <= 0:
+    return math.exp(low)
+  z = math.exp(optimize.brentq(excess, low, high, xtol=1e-5))
+  step = 10.0 ** (math.floor(math.log10(z)) - 3)
+  z = math.ceil(z / step) * step
+  return z if excess(math.log(z)) <= 0 else z + step
+
+
+def count_stddev(clients_per_round: int, given: float | None = None) -> float:
+  """Noise on the count of unclipped updates: what is given, or a twentieth of a cohort."""
+  return clients_per_round / 20 if given is None else given
+
+
+def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
+  """The noise on updates that, with that on the count of unclipped ones, is worth z in all.
+
+  "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021), theorem 1.
+
+  Args:
+    noise_multiplier: z.
+    stddev: Standard deviation of the noise on the count.
+
+  Raises:
+    ValueError: If the count alone gives away more than z allows.
+  """
+  if noise_multiplier >= 2 * stddev:
+    raise ValueError(
+      f'count_stddev must be above {noise_multiplier / 2:g}, half the noise multiplier, found'
+      f' {stddev:g} (a twentieth of a cohort unless given): give more, a larger cohort, less noise,'
+      ' or adaptive=false.'
+    )
+  return float((noise_multiplier**-2 - (2 * stddev) ** -2) ** -0.5)
+
+
+def default_delta(num_clients: int) -> float:
+  """N^-1.1, as in "Learning Differentially Private Recurrent Language Models" (2018)."""
+  return float(max(num_clients, 2) ** -1.1)
+
+
+def _hockey_stick(epsilon: np.ndarray, mu: float) -> np.ndarray:
+  """The hockey-stick divergence of N(mu, 1) from N(0, 1) at exp(epsilon), epsilon >= 0."""
+  upper = special.ndtr(mu / 2 - epsilon / mu)
+  return upper - np.exp(epsilon + special.log_ndtr(-mu / 2 - epsilon / mu))
+
+
+def _log_share(epsilon: np.ndarray, q: float) -> np.ndarray:
+  """log(1 + (exp(e) - 1) / q) - e, without overflow."""
+  return np.log(1 / q + (1 - 1 / q) * np.exp(-epsilon))

@@ -1,0 +1,112 @@
+"""Gaussian sums of tensorflow_privacy whose noise comes from (seed, round), statelessly.
+
+tensorflow_privacy draws noise from TensorFlow's own generator: two runs of a seed, or a resumed
+one, would differ. Here the state of the query counts the rounds. Clipping, the adaptation of the
+norm and the size of the noise are the library's.
+"""
+
+import collections
+from typing import Any
+
+import dp_accounting
+import tensorflow as tf
+import tensorflow_privacy as tfp
+
+# No round and no client has such a number: `client.batching.fold` takes those.
+_UPDATES, _COUNTS = -1, -2
+
+
+class SeededGaussianSumQuery(tfp.GaussianSumQuery):
+  """`tfp.GaussianSumQuery` with noise of its own."""
+
+  _GlobalState = collections.namedtuple('_GlobalState', ['l2_norm_clip', 'stddev', 'draws'])
+
+  def __init__(self, l2_norm_clip: float, stddev: float, seed: int, salt: int = _UPDATES) -> None:
+    """Creates the query.
+
+    Args:
+      l2_norm_clip: The 2-norm that records are clipped to.
+      stddev: Standard deviation of the noise on their sum.
+      seed: The run's seed, from 0 to 2^62 - 1.
+      salt: Distinguishes the queries of one run.
+    """
+    super().__init__(l2_norm_clip, stddev)
+    self._seed, self._salt = seed, salt
+
+  def make_global_state(self, l2_norm_clip: Any, stddev: Any) -> Any:
+    """The state before anything is drawn."""
+    return self._GlobalState(
+      tf.cast(l2_norm_clip, tf.float32), tf.cast(stddev, tf.float32), tf.constant(0, tf.int32)
+    )
+
+  def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
+    """Adds the noise of this round."""
+    words = [self._seed & 0x7FFFFFFF, self._seed >> 31 & 0x7FFFFFFF]
+    seed = _fold(_fold(tf.constant(words, tf.int32), self._salt), global_state.draws)
+    leaves = tf.nest.flatten(sample_state)
+    noised = [
+      leaf
+      + tf.cast(
+        global_state.stddev * tf.random.stateless_normal(tf.shape(leaf), _fold(seed, i)), leaf.dtype
+      )
+      for i, leaf in enumerate(leaves)
+    ]
+    event = dp_accounting.GaussianDpEvent(global_state.stddev / global_state.l2_norm_clip)
+    after = global_state._replace(draws=global_state.draws + 1)
+    return tf.nest.pack_sequence_as(sample_state, noised), after, event
+
+
+class _SeededQuantileQuery(tfp.QuantileEstimatorQuery):
+  """`tfp.QuantileEstimatorQuery` with noise of its own on the count."""
+
+  def __init__(self, seed: int, *args: Any) -> None:
+    self._seed = seed
+    super().__init__(*args)
+
+  def _construct_below_estimate_query(self, stddev: float, expected: float) -> tfp.DPQuery:
+    # A record is 1/2 or -1/2: see the class above it.
+    query = SeededGaussianSumQuery(0.5, stddev, self._seed, _COUNTS)
+    return tfp.NormalizedQuery(query, denominator=expected)
+
+
+class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
+  """`tfp.QuantileAdaptiveClipSumQuery`, geometric, with noise of its own."""
+
+  def __init__(
+    self,
+    seed: int,
+    *,
+    initial_l2_norm_clip: float,
+    noise_multiplier: float,
+    target_unclipped_quantile: float,
+    learning_rate: float,
+    clipped_count_stddev: float,
+    expected_num_records: float,
+  ) -> None:
+    """Creates the query: `seed` as for `SeededGaussianSumQuery`, the rest as for the base class."""
+    estimation = (
+      initial_l2_norm_clip,
+      target_unclipped_quantile,
+      learning_rate,
+      clipped_count_stddev,
+      expected_num_records,
+    )
+    super().__init__(initial_l2_norm_clip, noise_multiplier, *estimation[1:])
+    self._quantile_estimator_query = _SeededQuantileQuery(seed, *estimation, True)
+    self._sum_query = SeededGaussianSumQuery(
+      initial_l2_norm_clip, noise_multiplier * initial_l2_norm_clip, seed
+    )
+
+  def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
+    """As the base class, which makes a new state of the sum: its count of rounds goes on."""
+    result, after, event = super().get_noised_result(sample_state, global_state)
+    counted = after.sum_state._replace(draws=global_state.sum_state.draws + 1)
+    return result, after._replace(sum_state=counted), event
+
+  def derive_metrics(self, global_state: Any) -> collections.OrderedDict:
+    """The clipping norm of the next round."""
+    return collections.OrderedDict(clip_norm=global_state.sum_state.l2_norm_clip)
+
+
+def _fold(seed: tf.Tensor, number: Any) -> tf.Tensor:
+  return tf.random.experimental.stateless_fold_in(seed, tf.cast(number, tf.int32))

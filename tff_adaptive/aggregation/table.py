@@ -1,0 +1,208 @@
+"""The aggregators, described once, as plain data; what each goes with. No TensorFlow.
+
+Code is named as 'module:function', as in `tff_adaptive.registry`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tff_adaptive import registry
+from tff_adaptive._utils import suggestions, validation
+from tff_adaptive._utils.entries import Aggregator, Hyperparameter
+
+_FACTORIES = 'tff_adaptive.aggregation.factories'
+
+
+def _norm(what: str) -> Hyperparameter:
+  return Hyperparameter(
+    'norm',
+    float,
+    None,
+    f'{what}; adapted to the cohorts unless given',
+    validation.above_zero,
+    'give a norm such as 1.0, or leave it out',
+  )
+
+
+_ZEROING = Hyperparameter('zeroing', bool, True, 'Zero updates that are far too large')
+_CLIPPING = Hyperparameter('clipping', bool, True, 'Clip updates to an adapted 2-norm')
+_NOISE_MULTIPLIER = Hyperparameter(
+  'noise_multiplier',
+  float,
+  None,
+  'z: the standard deviation of the noise on a sum of updates is z times the clipping norm',
+  validation.above_zero,
+  'give a multiplier such as 1.0',
+)
+
+
+def _bits(name: str, value: Any, hint: str) -> Any:
+  validation.whole_number(name, value, 1, hint, 16)
+  return value
+
+
+def _clip(default: float) -> Hyperparameter:
+  return Hyperparameter(
+    'clip',
+    float,
+    default,
+    'The 2-norm that updates are clipped to; the first one where it adapts',
+    validation.above_zero,
+    'give a norm such as 0.1',
+  )
+
+
+AGGREGATORS: Mapping[str, Aggregator] = MappingProxyType(
+  {
+    entry.name: entry
+    for entry in (
+      Aggregator('mean', 'the weighted mean of the updates', f'{_FACTORIES}:mean'),
+      Aggregator(
+        'clipping',
+        'updates are clipped to a 2-norm',
+        f'{_FACTORIES}:clipping',
+        (_norm('The 2-norm'),),
+        promise='clip',
+      ),
+      Aggregator(
+        'zeroing',
+        'updates with a coordinate far too large count as zero',
+        f'{_FACTORIES}:zeroing',
+        (_norm('The largest coordinate'),),
+        promise='bound',
+      ),
+      Aggregator(
+        'robust',
+        "TFF's robust aggregator: zeroing and clipping",
+        f'{_FACTORIES}:robust',
+        (_ZEROING, _CLIPPING),
+        promise='bound',
+      ),
+      Aggregator(
+        'compression',
+        'large tensors of an update are quantized at random, without bias',
+        f'{_FACTORIES}:compression',
+        (
+          Hyperparameter(
+            'bits',
+            int,
+            8,
+            'Bits of a coordinate, 1 to 16',
+            _bits,
+            'give 8, say',
+          ),
+          Hyperparameter(
+            'threshold', int, 20000, 'Tensors of more elements are quantized', validation.whole
+          ),
+          _ZEROING,
+          _CLIPPING,
+        ),
+      ),
+      Aggregator(
+        'secure',
+        'updates are summed as integers, as a secure sum is',
+        f'{_FACTORIES}:secure',
+        (_ZEROING, _CLIPPING),
+        promise='sum in secret',
+      ),
+      Aggregator(
+        'dp_gaussian',
+        'clipped updates with Gaussian noise, cohorts drawn at random: DP-FedAvg',
+        f'{_FACTORIES}:dp_gaussian',
+        (
+          _NOISE_MULTIPLIER,
+          _clip(0.1),
+          Hyperparameter('adaptive', bool, True, 'Adapt the clipping norm to a quantile'),
+          Hyperparameter(
+            'quantile',
+            float,
+            0.5,
+            'The share of updates left unclipped that the norm adapts to',
+            validation.up_to_one,
+            'give 0.5 for the median',
+          ),
+          Hyperparameter(
+            'clip_learning_rate',
+            float,
+            0.2,
+            'How fast the norm adapts',
+            validation.at_least_zero,
+            'give 0.2, say',
+          ),
+          Hyperparameter(
+            'count_stddev',
+            float,
+            None,
+            'Noise on the count of unclipped updates; a twentieth of a cohort unless given',
+            validation.above_zero,
+            'give a twentieth of a cohort',
+          ),
+        ),
+        is_weighted=False,
+        is_private=True,
+        promise='clip and noise',
+      ),
+      Aggregator(
+        'dp_tree',
+        'clipped updates with noise on a tree of rounds, whoever is drawn: DP-FTRL',
+        f'{_FACTORIES}:dp_tree',
+        (_NOISE_MULTIPLIER, _clip(1.0)),
+        is_weighted=False,
+        is_private=True,
+        promise='clip and noise',
+      ),
+    )
+  }
+)
+
+
+def aggregator(name: str) -> Aggregator:
+  """Returns the entry of an aggregator; ValueError if there is none of that name."""
+  if name not in AGGREGATORS:
+    raise ValueError(suggestions.unknown('aggregator', name, AGGREGATORS))
+  return AGGREGATORS[name]
+
+
+def check(
+  entry: Aggregator,
+  algorithm: registry.Algorithm,
+  values: Mapping[str, Any],
+  client_weighting: str,
+) -> None:
+  """Checks that an aggregator keeps its promise with an algorithm.
+
+  An aggregator sees the updates. What else a client sends, it does not: where that moves the model,
+  clipping, noise or a secure sum of the updates alone would promise too much.
+
+  Args:
+    entry: The aggregator.
+    algorithm: The algorithm.
+    values: The hyperparameters of its correction.
+    client_weighting: How clients are weighed.
+
+  Raises:
+    ValueError: In one line, if it does not.
+  """
+  if not entry.is_weighted and client_weighting != 'uniform':
+    raise ValueError(
+      f'{entry.name} weighs no clients, but client_weighting is {client_weighting!r}: give uniform.'
+    )
+  if not entry.promise:
+    return
+  if algorithm.uploads:
+    raise ValueError(
+      f'{entry.name} does not {entry.promise} what else a client of {algorithm.name} sends,'
+      f' {algorithm.uploads}, which moves the model: take another algorithm, such as fed_avg or'
+      ' fed_dyn.'
+    )
+  if algorithm.source is not None and algorithm.is_stateful:
+    raise ValueError(
+      f'{entry.name} cannot vouch for what a client of {algorithm.name} sends besides its update:'
+      ' take an algorithm of the list.'
+    )
+  if entry.is_private and values.get('scale_mu'):
+    raise ValueError(
+      f'{entry.name} does not noise the mean number of examples, by which scale_mu moves the'
+      ' model: leave scale_mu out.'
+    )

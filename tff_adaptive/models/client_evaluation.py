@@ -1,0 +1,109 @@
+"""Evaluation of many clients, each by itself, in one pass over their examples."""
+
+import concurrent.futures as futures
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from tff_adaptive.devices import threads
+from tff_adaptive.models import model as model_lib
+
+Arrays: TypeAlias = Mapping[str, np.ndarray]
+_BATCHES_AT_ONCE = 16  # Examples of so many batches are held, or one client's if it has more.
+
+
+def build_client_evaluation(
+  model: model_lib.Model, batch_size: int = 500
+) -> Callable[[Sequence[Any], Iterable[Arrays]], np.ndarray]:
+  """Builds the evaluation of models on clients.
+
+  Clients share batches: a thousand of ten examples each are as quick as one of ten thousand.
+
+  Args:
+    model: The model.
+    batch_size: Examples evaluated at once, of as many clients as they come from.
+
+  Returns:
+    `(weight_sets, clients) -> sums`: `weight_sets` a sequence of W models' trainable weights,
+    `clients` an iterable of `OrderedDict(x, y)`, which is gone through once; `sums` float64
+    [W, C, M, 2]: for each of the model's M metrics, in the order of `metric_names`, its sum over
+    the client's examples and what that is to be divided by.
+  """
+  specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
+  owner_spec = tf.TensorSpec([None], tf.int32)
+
+  @tf.function(input_signature=(specs, *model.input_spec.values(), owner_spec), autograph=False)
+  def batch_sums(weights: Any, x: tf.Tensor, y: tf.Tensor, owners: tf.Tensor) -> tf.Tensor:
+    predictions = model.forward(tuple(weights), x, False, None)
+    losses = model.example_loss(predictions, y)
+    columns = [losses, tf.ones_like(losses)]
+    for metric in model.metric_fns.values():
+      numerator, denominator = metric(predictions, y)
+      columns += [numerator, tf.ones_like(numerator) if denominator is None else denominator]
+    table = tf.stack([tf.cast(column, tf.float32) for column in columns], -1)
+    return tf.math.segment_sum(table, owners)  # Of sorted owners: the same bits each time.
+
+  def evaluate(weight_sets: Sequence[Any], clients: Iterable[Arrays]) -> np.ndarray:
+    weight_sets = [tuple(tf.convert_to_tensor(w) for w in weights) for weights in weight_sets]
+    shape = (len(weight_sets), len(model.metric_names), 2)
+    found = [np.zeros((0, *shape))]
+
+    def sums_of(batch: _Batch) -> np.ndarray:
+      arrays = [tf.cast(batch.arrays[n], spec.dtype) for n, spec in model.input_spec.items()]
+      return np.stack(
+        [np.asarray(batch_sums(w, *arrays, batch.owners), np.float64) for w in weight_sets], 1
+      )
+
+    with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
+      for chunk in _chunks(clients, _BATCHES_AT_ONCE * batch_size):
+        total = np.zeros((len(chunk), shape[0], 2 * shape[1]))
+        batches = _batches(chunk, batch_size)
+        # Side by side, as an operation may have one thread only; added in order, for equal bits.
+        for batch, sums in zip(batches, pool.map(sums_of, batches)):
+          total[batch.first : batch.first + len(sums)] += sums
+        found.append(total.reshape(len(chunk), *shape))
+    return np.moveaxis(np.concatenate(found), 0, 1)
+
+  return evaluate
+
+
+class _Batch(NamedTuple):
+  """Examples of neighbouring clients.
+
+  Attributes:
+    arrays: OrderedDict(x, y).
+    owners: int32 [B], rising: whose each example is, counted from the first.
+    first: Position of the first client.
+  """
+
+  arrays: Arrays
+  owners: np.ndarray
+  first: int
+
+
+def _batches(clients: Sequence[Arrays], batch_size: int) -> list[_Batch]:
+  sizes = [len(arrays['y']) for arrays in clients]
+  owners = np.repeat(np.arange(len(clients), dtype=np.int32), sizes)
+  whole = {name: np.concatenate([arrays[name] for arrays in clients]) for name in ('x', 'y')}
+  found = []
+  for start in range(0, len(owners), batch_size):
+    part, first = slice(start, start + batch_size), int(owners[start])
+    arrays = {name: array[part] for name, array in whole.items()}
+    found.append(_Batch(arrays, owners[part] - np.int32(first), first))
+  return found
+
+
+def _chunks(clients: Iterable[Arrays], least: int) -> Iterator[list[Arrays]]:
+  """Clients in order, in lists of at least so many examples but for the last."""
+  chunk: list[Arrays] = []
+  held = 0
+  for arrays in clients:
+    chunk.append(arrays)
+    held += len(arrays['y'])
+    if held >= least:
+      yield chunk
+      chunk, held = [], 0
+  if chunk:
+    yield chunk

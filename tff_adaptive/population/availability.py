@@ -1,0 +1,181 @@
+"""Which clients can be drawn, by round and virtual time."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from tff_adaptive._utils import validation
+from tff_adaptive.population import draws
+
+# (round from 1, virtual seconds at its beginning) -> bool [N], by the clients' positions.
+Mask: TypeAlias = Callable[[int, float], np.ndarray]
+UNITS = ('rounds', 'hours')
+
+
+class Availability(Protocol):
+  """How clients come and go."""
+
+  def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
+    """Returns who is available when.
+
+    Args:
+      client_ids: The N clients; a mask has their order.
+      seed: The run's seed.
+
+    Raises:
+      ValueError: If this does not fit the clients.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Always:
+  """Every client is always available."""
+
+  def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
+    """As `Availability.bind`."""
+    del seed
+    everyone = np.ones(len(client_ids), bool)
+    return lambda round_number, seconds: everyone
+
+
+@dataclasses.dataclass(frozen=True)
+class Independent:
+  """Client i is available with probability p_i, independently of others and of other rounds.
+
+  Attributes:
+    probability: p, the same for all, in (0, 1]; or p_i by client id, each in [0, 1].
+  """
+
+  probability: float | Mapping[str, float] = 0.5
+
+  def __post_init__(self) -> None:
+    if not isinstance(self.probability, Mapping):
+      hint = 'give a probability such as 0.5'
+      validation.field(self, 'probability', validation.in_half_open_unit_interval, hint)
+      return
+    for client, p in self.probability.items():
+      validation.up_to_one(f'probability of client {client!r}', p, 'give 0 to 1')
+
+  def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
+    """As `Availability.bind`."""
+    p: np.ndarray | float
+    if isinstance(self.probability, Mapping):
+      p = by_client(self.probability, client_ids, 'probability')
+      if not p.any():
+        raise ValueError('every client has probability 0: nobody would ever take part.')
+    else:
+      p = float(self.probability)
+
+    def mask(round_number: int, seconds: float) -> np.ndarray:
+      del seconds
+      generator = draws.generator(seed, round_number, draws.AVAILABLE)
+      available: np.ndarray = generator.random(len(client_ids)) < p
+      return available
+
+    return mask
+
+
+@dataclasses.dataclass(frozen=True)
+class Diurnal:
+  """Each client is available for a part of each day, which begins at a phase of its own.
+
+  Available while (time / period + phase) mod 1 < share.
+
+  Attributes:
+    period: Length of a day, above 0: in rounds, or in virtual hours.
+    unit: 'rounds' or 'hours'.
+    share: The part of a day that a client is available, in (0, 1].
+    phases: A client's phase in [0, 1), by client id; None draws them uniformly by the seed.
+  """
+
+  period: float = 24.0
+  unit: str = 'hours'
+  share: float = 0.5
+  phases: Mapping[str, float] | None = None
+
+  def __post_init__(self) -> None:
+    validation.field(self, 'period', validation.above_zero, 'give 24 hours, say')
+    validation.field(
+      self, 'share', validation.in_half_open_unit_interval, 'give the part of a day, such as 0.5'
+    )
+    if self.unit not in UNITS:
+      raise ValueError(f'unit is {self.unit!r}; it must be one of {", ".join(UNITS)}.')
+    for client, phase in (self.phases or {}).items():
+      hint = 'give the part of a day, such as 0.25'
+      validation.in_unit_interval(f'phase of client {client!r}', phase, hint)
+
+  def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
+    """As `Availability.bind`."""
+    if self.phases is None:
+      phases = draws.generator(seed, draws.ALWAYS, draws.PHASE).random(len(client_ids))
+    else:
+      phases = by_client(self.phases, client_ids, 'phase')
+
+    def mask(round_number: int, seconds: float) -> np.ndarray:
+      time = round_number if self.unit == 'rounds' else seconds / 3600
+      available: np.ndarray = (time / self.period + phases) % 1 < self.share
+      return available
+
+    return mask
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+  """Clients are available in recorded intervals of virtual time.
+
+  The trace repeats: the time is taken modulo the end of the last interval.
+
+  Attributes:
+    intervals: Client id -> its intervals (from, until) in virtual seconds, 0 <= from < until;
+      `until` is not within. A client without any is never available.
+  """
+
+  intervals: Mapping[str, Sequence[tuple[float, float]]]
+
+  def __post_init__(self) -> None:
+    for client, pairs in self.intervals.items():
+      for begin, end in pairs:
+        if not 0 <= begin < end < np.inf:
+          raise ValueError(
+            f'client {client!r} is available from {begin} until {end}: give 0 <= from < until, in'
+            ' seconds.'
+          )
+
+  def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
+    """As `Availability.bind`; of clients that are not among `client_ids` nothing is used."""
+    del seed
+    rows = [
+      (position, begin, end)
+      for position, client in enumerate(client_ids)
+      for begin, end in self.intervals.get(client, ())
+    ]
+    if not rows:
+      known, found = next(iter(client_ids), None), next(iter(self.intervals), None)
+      raise ValueError(
+        f'the trace has an interval of none of the {len(client_ids)} clients: its first client is'
+        f' {found!r}, theirs is {known!r}.'
+      )
+    owner, begins, ends = (np.array(column) for column in zip(*rows))
+    length = ends.max()
+
+    def mask(round_number: int, seconds: float) -> np.ndarray:
+      del round_number
+      now = seconds % length
+      available = np.zeros(len(client_ids), bool)
+      available[owner[(begins <= now) & (now < ends)]] = True
+      return available
+
+    return mask
+
+
+def by_client(values: Mapping[str, float], client_ids: Sequence[str], name: str) -> np.ndarray:
+  """Returns the clients' values, float64 [N]; ValueError if one has none."""
+  missing = [client for client in client_ids if client not in values]
+  if missing:
+    raise ValueError(
+      f'{len(missing)} of {len(client_ids)} clients have no {name}, {missing[0]!r} among them: give'
+      ' one for each.'
+    )
+  return np.array([values[client] for client in client_ids], np.float64)

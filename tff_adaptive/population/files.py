@@ -1,0 +1,117 @@
+"""CSV files that describe clients: a trace of when they are available, and their profiles."""
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+
+from tff_adaptive.population import speed
+
+TRACE_COLUMNS = ('client', 'from', 'until')
+PROFILE_COLUMNS = ('probability', 'phase', *speed.COLUMNS)
+
+
+def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
+  """Reads when clients are available.
+
+  Args:
+    path: A CSV file with the columns client, from and until, in virtual seconds; a client may have
+      any number of lines.
+
+  Returns:
+    Client id -> its intervals, for `Trace`.
+
+  Raises:
+    ValueError: If the file cannot be read; the error names the line.
+  """
+  found: dict[str, list[tuple[float, float]]] = {}
+  for line, row in _rows(path, TRACE_COLUMNS, ()):
+    begin, end = (_number(path, line, name, row[name]) for name in TRACE_COLUMNS[1:])
+    if not 0 <= begin < end:
+      raise ValueError(
+        f'{path}, line {line}: from {begin:g} until {end:g}; give 0 <= from < until, in seconds.'
+      )
+    found.setdefault(row['client'], []).append((begin, end))
+  return found
+
+
+def read_profiles(path: str) -> dict[str, dict[str, float]]:
+  """Reads what is known of each client.
+
+  Args:
+    path: A CSV file with the column client and one or more of probability, phase,
+      seconds_per_step, downlink and uplink (10^6 bytes a second); one line a client.
+
+  Returns:
+    Column -> client id -> value.
+
+  Raises:
+    ValueError: If the file cannot be read; the error names the line.
+  """
+  found: dict[str, dict[str, float]] = {}
+  lines: dict[str, int] = {}
+  for line, row in _rows(path, ('client',), PROFILE_COLUMNS):
+    client = row.pop('client')
+    if client in lines:
+      raise ValueError(
+        f'{path}, line {line}: client {client!r} has line {lines[client]} already: give one line a'
+        ' client.'
+      )
+    lines[client] = line
+    for name, text in row.items():
+      value = _number(path, line, name, text)
+      is_share = name in PROFILE_COLUMNS[:2]
+      if value < 0 or (is_share and value > 1) or (not is_share and value == 0):
+        allowed = 'from 0 to 1' if is_share else 'above 0'
+        raise ValueError(f'{path}, line {line}: {name} is {text}; it must be {allowed}.')
+      found.setdefault(name, {})[client] = value
+  return found
+
+
+def _rows(
+  path: str, needed: Sequence[str], optional: Sequence[str]
+) -> Iterator[tuple[int, dict[str, str]]]:
+  """Yields line numbers and lines by column; ValueError if the file is of another form."""
+  try:
+    with open(path, encoding='utf-8-sig', newline='') as file:
+      reader = csv.DictReader(file, strict=True)
+      columns = list(reader.fieldnames or ())
+      _check_columns(path, columns, needed, optional)
+      is_empty = True
+      for row in reader:
+        if None in row or None in row.values():
+          raise ValueError(
+            f'{path}, line {reader.line_num}: give {len(columns)} values, for {", ".join(columns)}.'
+          )
+        is_empty = False
+        yield reader.line_num, row
+  except (OSError, UnicodeDecodeError, csv.Error) as error:
+    reason = error.strerror if isinstance(error, OSError) else error
+    raise ValueError(f'{path} cannot be read ({reason}).') from None
+  if is_empty:
+    raise ValueError(f'{path} has no clients: give a line for each below the heading.')
+
+
+def _check_columns(
+  path: str, columns: Sequence[str], needed: Sequence[str], optional: Sequence[str]
+) -> None:
+  unknown = [name for name in columns if name not in (*needed, *optional)]
+  is_bare = bool(optional) and len(columns) == len(needed)
+  if any(name not in columns for name in needed) or len(set(columns)) < len(columns):
+    unknown = unknown or list(columns)
+  elif not unknown and not is_bare:
+    return
+  also = f' and one or more of {", ".join(optional)}' if optional else ''
+  raise ValueError(
+    f'{path} has the columns {", ".join(columns) or "of no heading"}; give'
+    f' {", ".join(needed)}{also}.'
+  )
+
+
+def _number(path: str, line: int, name: str, text: str) -> float:
+  try:
+    value = float(text)
+  except ValueError:
+    value = math.nan
+  if not math.isfinite(value):
+    raise ValueError(f'{path}, line {line}: {name} is {text!r}; give a finite number.')
+  return value

@@ -1,0 +1,217 @@
+"""What becomes of a round: who is drawn, who finishes, who is late, and how long it takes."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from tff_adaptive._utils import validation
+from tff_adaptive.population import availability as availability_lib
+from tff_adaptive.population import draws
+from tff_adaptive.population import speed as speed_lib
+
+STRAGGLERS = ('drop', 'partial')
+COLUMNS = ('virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
+# What a round lasts that has neither a client nor a deadline: the server asks again then.
+IDLE_SECONDS = 60.0
+# Of a step: so much more than the deadline still fits, for sums of floats round.
+_ROUNDING = 1e-9
+
+# (seed, round, number of clients, number to draw) -> positions, without repetition.
+Draw: TypeAlias = Callable[[int, int, int, int], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Population:
+  """How the clients of a run behave, and how the server deals with it.
+
+  Attributes:
+    availability: Who can be drawn when.
+    speed: How fast clients are.
+    round_deadline: Virtual seconds after which a round closes, above 0; None waits for all.
+    over_select: So many times `clients_per_round` clients are drawn, >= 1; the round closes when
+      `clients_per_round` have finished, and the others count as dropped.
+    stragglers: What becomes of a client that cannot take all its steps before the deadline:
+      'drop', it is left out; or 'partial', it takes as many steps as fit, FedProx's variable work.
+    dropout_rate: Probability in [0, 1) that a client that was drawn fails, at a random step.
+  """
+
+  availability: availability_lib.Availability = dataclasses.field(
+    default_factory=availability_lib.Always
+  )
+  speed: speed_lib.Speed = dataclasses.field(default_factory=speed_lib.Speed)
+  round_deadline: float | None = None
+  over_select: float = 1.0
+  stragglers: str = 'drop'
+  dropout_rate: float = 0.0
+
+  def __post_init__(self) -> None:
+    if self.round_deadline is not None:
+      validation.field(self, 'round_deadline', validation.above_zero, 'give seconds, or None')
+    validation.field(self, 'over_select', validation.at_least_one, 'give a factor such as 1.3')
+    validation.field(
+      self, 'dropout_rate', validation.in_unit_interval, 'give a probability such as 0.3'
+    )
+    if self.stragglers not in STRAGGLERS:
+      raise ValueError(
+        f'stragglers is {self.stragglers!r}; it must be one of {", ".join(STRAGGLERS)}.'
+      )
+    if self.stragglers == 'partial' and self.round_deadline is None:
+      raise ValueError('stragglers is partial, but no round_deadline cuts their work: give one.')
+
+  @property
+  def limits_steps(self) -> bool:
+    """Whether a client may take fewer steps than its examples make."""
+    return self.stragglers == 'partial'
+
+
+class RoundPlan(NamedTuple):
+  """What becomes of a round.
+
+  Attributes:
+    positions: int64, the clients whose updates count, in the order in which they were drawn.
+    steps: int64, K_i of each: all its steps, or as many as fit.
+    available: Clients that could be drawn.
+    selected: Clients drawn: finished + partial + dropped.
+    finished: Clients that count and took all their steps.
+    partial: Clients that count and took fewer.
+    dropped: Clients that failed, were late, or came when enough had finished.
+    virtual_seconds: The virtual clock at the end of the round.
+  """
+
+  positions: np.ndarray
+  steps: np.ndarray
+  available: int
+  selected: int
+  finished: int
+  partial: int
+  dropped: int
+  virtual_seconds: float
+
+  def columns(self) -> dict[str, float]:
+    """Returns what metrics.csv says of the round."""
+    return {name: getattr(self, name) for name in COLUMNS}
+
+
+class Simulation:
+  """The rounds of one run, one after the other on the virtual clock.
+
+  A round depends on the arguments and its number only: a resumed run goes through the rounds before
+  again, which loads no data.
+  """
+
+  def __init__(
+    self,
+    population: Population,
+    client_ids: Sequence[str],
+    steps: Sequence[int],
+    *,
+    seed: int,
+    cohort_size: int,
+    bytes_down: int,
+    bytes_up: int,
+    draw: Draw,
+  ):
+    """Creates the simulation.
+
+    Args:
+      population: How clients behave.
+      client_ids: The N clients.
+      steps: K_i of each, all its local steps of a round, >= 1.
+      seed: The run's seed, >= 0.
+      cohort_size: Clients that a round is to have, 1 to N.
+      bytes_down: Bytes that a client receives in a round.
+      bytes_up: Bytes that it sends.
+      draw: Draws clients without repetition.
+
+    Raises:
+      ValueError: If the population does not fit the clients, or no client could ever finish.
+    """
+    self._population, self._seed, self._cohort_size = population, seed, cohort_size
+    self._steps, self._draw = np.asarray(steps, np.int64), draw
+    self._is_available = population.availability.bind(client_ids, seed)
+    self._times = population.speed.times(client_ids, seed, bytes_down, bytes_up)
+    self._last: tuple[int, RoundPlan | None, float] = (0, None, 0.0)
+    self._fit = self._steps_that_fit()
+    self._check_somebody_can_finish()
+
+  def plan(self, round_number: int) -> RoundPlan:
+    """Returns what becomes of a round, counted from 1."""
+    number, plan, clock = self._last
+    if number > round_number:
+      number, plan, clock = 0, None, 0.0
+    while number < round_number:
+      number += 1
+      plan = self._next(number, clock)
+      clock = plan.virtual_seconds
+    assert plan is not None
+    self._last = (number, plan, clock)
+    return plan
+
+  def _next(self, number: int, clock: float) -> RoundPlan:
+    population = self._population
+    (available,) = np.nonzero(self._is_available(number, clock))
+    wanted = math.ceil(population.over_select * self._cohort_size - _ROUNDING)
+    size = min(wanted, len(available))
+    if not size:
+      none = np.zeros(0, np.int64)
+      lasts = population.round_deadline or IDLE_SECONDS
+      return RoundPlan(none, none, 0, 0, 0, 0, 0, clock + lasts)
+    drawn = available[self._draw(self._seed, number, len(available), size)]
+    steps, counts, seconds = self._course(number, drawn)
+    is_partial = steps[counts] < self._steps[drawn[counts]]
+    return RoundPlan(
+      positions=drawn[counts],
+      steps=steps[counts],
+      available=len(available),
+      selected=size,
+      finished=int(np.sum(~is_partial)),
+      partial=int(np.sum(is_partial)),
+      dropped=size - len(counts),
+      virtual_seconds=clock + seconds,
+    )
+
+  def _course(self, number: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Returns what the drawn clients do: their K_i, which of them count, and the seconds it takes.
+
+    The server learns at once of a client that fails, and at the deadline of one that is late.
+    """
+    population, limit = self._population, self._population.round_deadline
+    every_step, fit = self._steps[drawn], self._fit[drawn]
+    steps = np.minimum(every_step, fit) if population.limits_steps else every_step
+    is_late = (fit < 1) if population.limits_steps else (fit < every_step)
+    chance = draws.generator(self._seed, number, draws.FAILURE)
+    fails, when = (chance.random(len(self._steps))[drawn] for _ in range(2))
+    has_failed = fails < population.dropout_rate
+    taken = np.where(has_failed, np.floor(when * steps), steps)
+    ends = self._times.download[drawn] + taken * self._times.step[drawn]
+    ends = np.where(has_failed, ends, ends + self._times.upload[drawn])
+    if limit is not None:
+      ends = np.where(is_late & ~has_failed, limit, np.minimum(ends, limit))
+    (candidates,) = np.nonzero(~has_failed & ~is_late)
+    first = candidates[np.argsort(ends[candidates], kind='stable')][: self._cohort_size]
+    is_enough = len(first) == self._cohort_size
+    return steps, np.sort(first), float(ends[first[-1]] if is_enough else ends.max())
+
+  def _steps_that_fit(self) -> np.ndarray:
+    """The local steps of each client for which there is time before the deadline, >= 0."""
+    limit = self._population.round_deadline
+    if limit is None:
+      return self._steps
+    left = limit - self._times.download - self._times.upload
+    fit = np.floor(left / self._times.step + _ROUNDING)
+    return np.clip(fit, 0, self._steps).astype(np.int64)
+
+  def _check_somebody_can_finish(self) -> None:
+    needed = 1 if self._population.limits_steps else self._steps
+    if (self._fit >= needed).any():
+      return
+    times = self._times
+    least = float(np.min(times.download + needed * times.step + times.upload))
+    what = 'take one step' if self._population.limits_steps else 'train'
+    raise ValueError(
+      f'round_deadline is {self._population.round_deadline:g} virtual seconds, but the fastest'
+      f' client needs {least:.6g} to receive, {what} and send: give more.'
+    )

@@ -1,0 +1,93 @@
+"""How fast clients compute and transfer, in virtual seconds."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_adaptive._utils import validation
+from tff_adaptive.population import availability, draws
+
+COLUMNS = ('seconds_per_step', 'downlink', 'uplink')
+
+
+class Times(NamedTuple):
+  """What a client's parts of a round take, float64 [N] in virtual seconds.
+
+  Attributes:
+    download: To receive what the server sends.
+    step: One local step.
+    upload: To send its update.
+  """
+
+  download: np.ndarray
+  step: np.ndarray
+  upload: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Speed:
+  """Seconds per step and bandwidth of each client: constant, log-normal, or as measured.
+
+  Log-normal: the median times exp(sigma z_i), with z_i standard normal, drawn once a run. The
+  defaults are round numbers and describe no particular device.
+
+  Attributes:
+    seconds_per_step: Median virtual seconds of a local step, above 0.
+    downlink: Median bandwidth to a client, 10^6 bytes a second, above 0.
+    uplink: Median bandwidth from a client, 10^6 bytes a second, above 0.
+    speed_sigma: sigma of the seconds per step, >= 0; 0: all clients alike.
+    bandwidth_sigma: sigma of both bandwidths, which share a client's z_i, >= 0.
+    profiles: 'seconds_per_step', 'downlink' or 'uplink' -> client id -> the client's value, above
+      0, which takes the place of the median and of sigma.
+  """
+
+  seconds_per_step: float = 0.1
+  downlink: float = 10.0
+  uplink: float = 1.0
+  speed_sigma: float = 0.0
+  bandwidth_sigma: float = 0.0
+  profiles: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self) -> None:
+    for name in COLUMNS:
+      validation.field(self, name, validation.above_zero, 'give a number such as 1')
+    for name in ('speed_sigma', 'bandwidth_sigma'):
+      validation.field(self, name, validation.at_least_zero, 'give 0 for clients alike')
+    for name, values in self.profiles.items():
+      if name not in COLUMNS:
+        raise ValueError(f'profiles has {name!r}; it may have {", ".join(COLUMNS)}.')
+      for client, value in values.items():
+        validation.above_zero(f'{name} of client {client!r}', value, 'give a number such as 1')
+
+  def times(self, client_ids: Sequence[str], seed: int, bytes_down: int, bytes_up: int) -> Times:
+    """Returns the clients' times.
+
+    Args:
+      client_ids: The N clients.
+      seed: The run's seed.
+      bytes_down: Bytes that each receives in a round.
+      bytes_up: Bytes that each sends.
+
+    Raises:
+      ValueError: If a profile lacks a client.
+    """
+
+    def spread(sigma: float, purpose: int) -> np.ndarray:
+      z = draws.generator(seed, draws.ALWAYS, purpose).standard_normal(len(client_ids))
+      return np.exp(sigma * z)
+
+    of_bandwidth = spread(self.bandwidth_sigma, draws.BANDWIDTH)
+    spreads = (spread(self.speed_sigma, draws.SPEED), of_bandwidth, of_bandwidth)
+    found = {}
+    for name, factors in zip(COLUMNS, spreads):
+      if name in self.profiles:
+        found[name] = availability.by_client(self.profiles[name], client_ids, name)
+      else:
+        found[name] = getattr(self, name) * factors
+    return Times(
+      download=bytes_down / (1e6 * found['downlink']),
+      step=found['seconds_per_step'],
+      upload=bytes_up / (1e6 * found['uplink']),
+    )

@@ -1,0 +1,157 @@
+"""What a run is judged by: the mean over its last 100 rounds, as in the papers."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tff_adaptive.reports import runs as runs_lib
+from tff_adaptive.reports import summary as summary_lib
+
+_LOWER_IS_BETTER = ('loss', 'mse', 'mae', 'error')
+_SHARES = ('accuracy', 'recall', 'precision')
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+  """What repetitions of a run came to.
+
+  Attributes:
+    values: Of each run the mean of a column over its last rounds; not finite if it diverged.
+    label: The settings that it was the best of, if any.
+  """
+
+  values: Sequence[float]
+  label: str = ''
+
+  @property
+  def mean(self) -> float:
+    """The mean over the runs; not finite if one diverged."""
+    with np.errstate(all='ignore'):
+      return float(np.mean(self.values)) if len(self.values) else math.nan
+
+  @property
+  def std(self) -> float:
+    """The sample standard deviation over the runs; 0 for one."""
+    with np.errstate(all='ignore'):
+      return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
+
+  @property
+  def is_finite(self) -> bool:
+    """Whether none of the runs diverged."""
+    return math.isfinite(self.mean)
+
+
+def sign(column: str) -> int:
+  """1 if high values of a column are good, -1 for one that ends in loss, mse, mae or error."""
+  return -1 if column.endswith(_LOWER_IS_BETTER) else 1
+
+
+def has_direction(column: str) -> bool:
+  """Whether it is known what is good in a column: of a loss or an accuracy, not of a norm."""
+  return column.endswith(_LOWER_IS_BETTER) or any(word in column for word in _SHARES)
+
+
+def unit(column: str) -> tuple[float, str]:
+  """The factor by which papers show a column, and its sign: shares in percent."""
+  return (100.0, '%') if any(word in column for word in _SHARES) else (1.0, '')
+
+
+def mean_of_last(run: runs_lib.Run, column: str) -> float | None:
+  """Returns the mean of what the last rounds have in a column, round 0 left out, if anything."""
+  first = max(0, run.rows[-1]['round'] - summary_lib.WINDOW)
+  values = [value for t, value in run.curve(column).items() if t > first]
+  with np.errstate(all='ignore'):
+    return float(np.mean(values)) if values else None
+
+
+def last_rounds(members: Iterable[runs_lib.Run]) -> str:
+  """'last 100 rounds', fewer of shorter runs: over how many rounds `mean_of_last` is."""
+  counts = sorted({min(summary_lib.WINDOW, int(run.rows[-1]['round'])) for run in members})
+  text = ' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+  return f'last {text} round{"" if counts == [1] else "s"}'
+
+
+def score(members: Sequence[runs_lib.Run], column: str, label: str = '') -> Score:
+  """Returns what repetitions came to.
+
+  Raises:
+    ValueError: If a run has no values of the column.
+  """
+  found = [mean_of_last(run, column) for run in members]
+  for run, value in zip(members, found):
+    if value is None:
+      raise ValueError(f'{run.folder} has no values of {column!r} in metrics.csv after round 0.')
+  return Score([float(value) for value in found if value is not None], label)
+
+
+def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[runs_lib.Run]]:
+  """Returns the settings with the best mean, and their runs; what diverged is worse than all else.
+
+  Args:
+    runs: Runs that may differ in any setting; those that differ in their seed only are averaged.
+    column: A column of metrics.csv, of validation: test data choose nothing.
+
+  Returns:
+    The label of the settings, '' if there are no others, and the runs with these.
+  """
+  groups = runs_lib.group(runs)
+
+  def rank(label: str) -> float:
+    found = score(groups[label], column)
+    return sign(column) * found.mean if found.is_finite else -math.inf
+
+  label = max(groups, key=rank)
+  return (label if len(groups) > 1 else ''), groups[label]
+
+
+def best(runs: Sequence[runs_lib.Run], column: str) -> Score:
+  """Returns the score of `best_runs`."""
+  label, members = best_runs(runs, column)
+  return score(members, column, label)
+
+
+def is_best(scores: Mapping[str, Score], column: str, within: float = 0.0) -> set[str]:
+  """The names of the best scores.
+
+  Args:
+    scores: Name -> score.
+    column: What they are of.
+    within: How far below the best the others of them may be, in the column's unit; of columns
+      without a unit, in percent of the best.
+  """
+  means = {name: sign(column) * s.mean for name, s in scores.items() if s.is_finite}
+  if not means:
+    return set()
+  top = max(means.values())
+  factor, symbol = unit(column)
+  margin = within / factor if symbol else abs(top) * within / 100
+  return {name for name, mean in means.items() if mean >= top - margin * (1 - 1e-9)}
+
+
+def text(found: Score | None, factor: float, digits: int) -> str:
+  """A score as the cell of a table: 'mean +- deviation' times a factor, or 'diverged'."""
+  if found is None:
+    return ''
+  if not found.is_finite:
+    return 'diverged'
+  cell = f'{factor * found.mean:.{digits}f}'
+  return f'{cell} ± {factor * found.std:.{digits}f}' if len(found.values) > 1 else cell
+
+
+def chosen_note(chosen: Mapping[str, str]) -> str:
+  """The note below a table some of whose cells are the best of several settings.
+
+  Args:
+    chosen: Cell -> the settings that were the best there.
+  """
+  if not chosen:
+    return ''
+  cells: dict[str, list[str]] = {}
+  for cell, label in chosen.items():
+    cells.setdefault(label, []).append(cell)
+  parts = [
+    f'{label}' if len(cells) == 1 else f'{label} ({"; ".join(c)})' for label, c in cells.items()
+  ]
+  return f'Best of several settings by validation: {". ".join(parts)}.'

@@ -1,0 +1,133 @@
+"""How a result depends on one hyperparameter: tau, beta, mu or any other setting."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tff_adaptive.reports import names, report, scores, style
+from tff_adaptive.reports import runs as runs_lib
+from tff_adaptive.reports import table as table_lib
+
+Lines = Mapping[str, Mapping[float, scores.Score]]  # Label -> value of the parameter -> score.
+
+
+def build(
+  runs: Sequence[runs_lib.Run],
+  column: str,
+  parameter: str,
+  *,
+  label_by: Sequence[str] | None = None,
+  title: str = '',
+) -> report.Report:
+  """Returns the scores of some runs by one of their settings.
+
+  Where runs with the same value differ in other settings too, such as rates, the best of these
+  counts, by the mean over its seeds.
+
+  Args:
+    runs: The runs; those that have no such setting are left out.
+    column: The column of metrics.csv.
+    parameter: The setting, a number.
+    label_by: The settings that distinguish lines; by default the task, the algorithm and the server
+      optimizer.
+    title: Over the figure.
+
+  Raises:
+    ValueError: If no run has the setting, or all have the same.
+  """
+  found = [run for run in runs if _value(run, parameter) is not None]
+  values = sorted({value for run in found if (value := _value(run, parameter)) is not None})
+  if len(values) < 2:
+    raise ValueError(
+      f'the runs have {len(values)} value{"" if len(values) == 1 else "s"} of {parameter!r}: a line'
+      ' needs two or more.'
+    )
+  known = [n for n in ('task', 'algorithm', 'server_optimizer') if n in found[0].settings]
+  groups = runs_lib.partition(found, label_by or _differing(found, known) or known[1:2] or None)
+  lines = {
+    label: {
+      value: scores.best(same, column)
+      for value in values
+      if (same := [run for run in members if _value(run, parameter) == value])
+    }
+    for label, members in groups.items()
+  }
+  _, symbol = scores.unit(column)
+  last = scores.last_rounds(found)
+  what = f'{names.metric(column)}{f", {symbol}" if symbol else ""}, mean of the {last}'
+  table = _table(lines, values, column, parameter, what)
+  return report.Report(
+    [table], _data(lines, parameter), _draw(lines, values, column, parameter, what, title), title
+  )
+
+
+def _value(run: runs_lib.Run, parameter: str) -> float | None:
+  value = run.settings.get(parameter)
+  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+  return None if value is None or not is_number else float(value)
+
+
+def _differing(runs: Sequence[runs_lib.Run], settings: Sequence[str]) -> list[str]:
+  return [n for n in settings if len({str(run.settings.get(n)) for run in runs}) > 1]
+
+
+def _table(
+  lines: Lines, values: Sequence[float], column: str, parameter: str, what: str
+) -> table_lib.Table:
+  factor, symbol = scores.unit(column)
+  digits = 2 if symbol else 4
+  rows: list[list[str]] = []
+  bold, chosen = set(), {}
+  for i, (label, line) in enumerate(lines.items()):
+    best = scores.is_best({str(v): s for v, s in line.items()}, column)
+    rows.append([label])
+    for j, value in enumerate(values, 1):
+      rows[-1].append(scores.text(line.get(value), factor, digits))
+      if str(value) in best:
+        bold.add((i, j))
+      if value in line and line[value].label:
+        chosen[f'{label}, {parameter} = {value:g}'] = line[value].label
+  note = scores.chosen_note(chosen)
+  heading = ['', *(f'{parameter} = {value:g}' for value in values)]
+  return table_lib.Table(heading, rows, frozenset(bold), what, note)
+
+
+def _data(lines: Lines, parameter: str) -> str:
+  text = io.StringIO()
+  writer = csv.writer(text, lineterminator='\n')
+  writer.writerow(['label', parameter, 'runs', 'mean', 'std', 'settings'])
+  for label, line in lines.items():
+    for value, s in line.items():
+      row = [label, f'{value:g}', len(s.values), f'{s.mean:.6g}', f'{s.std:.6g}', s.label]
+      writer.writerow(row)
+  return text.getvalue()
+
+
+def _draw(
+  lines: Lines, values: Sequence[float], column: str, parameter: str, what: str, title: str
+) -> Any:
+  figure, ((axes,),) = style.figure(1, 1, 6.0, 3.8)
+  factor, _ = scores.unit(column)
+  shown = []
+  for number, (label, line) in enumerate(lines.items()):
+    finite = {v: s for v, s in line.items() if s.is_finite}
+    means = factor * np.array([s.mean for s in finite.values()])
+    stds = factor * np.array([s.std for s in finite.values()])
+    look = style.marked(number)
+    axes.errorbar(
+      list(finite), means, yerr=stds if stds.any() else None, label=label, capsize=2, **look
+    )
+    shown += [*(means - stds), *(means + stds)]
+  if values[0] > 0 and values[-1] / values[0] >= 10:
+    axes.set_xscale('log')
+  limits = style.limits(shown, margin=0.08)
+  if limits is not None:
+    axes.set_ylim(*limits)
+  axes.grid(alpha=0.3)
+  axes.set(xlabel=parameter, ylabel=what.replace(', mean', ',\nmean'))
+  style.legend(figure, *axes.get_legend_handles_labels())
+  figure.suptitle(title)
+  return figure

@@ -1,0 +1,89 @@
+"""How figures look: colours, lines, legends and the files that they are written to."""
+
+import io
+import os
+from typing import Any
+
+import numpy as np
+
+from tff_adaptive._utils import atomic_files
+
+# Okabe and Ito's colours, which readers with any colour vision tell apart, without yellow, which is
+# faint on white; lines differ in their dashes too.
+COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#000000', '#56B4E9', '#E69F00')
+DASHES: tuple[Any, ...] = ('-', (0, (5, 1.5)), (0, (5, 1, 1, 1)), (0, (1.5, 1)), (0, (8, 2)))
+MARKERS = 'osD^vPX'
+FORMATS = ('png', 'pdf', 'svg')
+_DPI = 120
+
+
+def line(number: int) -> dict[str, Any]:
+  """The look of the line with a number, from 0."""
+  return {
+    'color': COLORS[number % len(COLORS)],
+    'linestyle': DASHES[number % len(DASHES)],
+    'linewidth': 1.4,
+  }
+
+
+def marked(number: int) -> dict[str, Any]:
+  """The look of a line whose points are few, and marked."""
+  return {**line(number), 'marker': MARKERS[number % len(MARKERS)], 'markersize': 4.5}
+
+
+def figure(rows: int, columns: int, width: float = 5.0, height: float = 3.6) -> tuple[Any, Any]:
+  """A figure of panels.
+
+  Args:
+    rows: Rows of panels.
+    columns: Columns of panels.
+    width: Of a panel, inches.
+    height: Of a panel, inches.
+
+  Returns:
+    The `matplotlib.figure.Figure`, and its axes, [rows, columns].
+  """
+  from matplotlib import figure as figure_lib  # Slow to import and needed here only.
+
+  made = figure_lib.Figure(figsize=(width * columns, height * rows), layout='constrained')
+  return made, made.subplots(rows, columns, squeeze=False)
+
+
+def legend(made: Any, handles: Any, labels: Any) -> None:
+  """A legend outside of the panels, on the right."""
+  if handles:
+    made.legend(handles, labels, loc='outside right upper', fontsize='small', frameon=False)
+
+
+def write(made: Any, path: str) -> None:
+  """Writes a figure, atomically; the path's ending gives the format."""
+  with atomic_files.atomic_path(path) as temporary:
+    _save(made, temporary, os.path.splitext(path)[1][1:].lower())
+
+
+def svg(made: Any) -> str:
+  """A figure as the text of an `<svg>` element."""
+  file = io.BytesIO()
+  _save(made, file, 'svg')
+  text = file.getvalue().decode()
+  return text[text.index('<svg') :]
+
+
+def limits(values: Any, margin: float = 0.04) -> tuple[float, float] | None:
+  """The limits of an axis that shows these values, those that are not finite left out."""
+  values = np.asarray(values, np.float64)
+  values = values[np.isfinite(values)]
+  if not len(values):
+    return None
+  low, high = float(values.min()), float(values.max())
+  space = margin * (high - low) or 0.01 * max(abs(high), 1e-6)
+  return low - space, high + space
+
+
+def _save(made: Any, file: Any, kind: str) -> None:
+  import matplotlib
+
+  # Without dates and drawn numbers: a report made again is the same file.
+  metadata = {'svg': {'Date': None}, 'pdf': {'CreationDate': None}}.get(kind, {})
+  with matplotlib.rc_context({'svg.hashsalt': 'tff-adaptive'}):
+    made.savefig(file, dpi=_DPI, format=kind or None, metadata=metadata)

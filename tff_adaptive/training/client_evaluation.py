@@ -1,0 +1,202 @@
+"""What a model is worth to each client: clients that train, their held-out data, unseen clients."""
+
+import concurrent.futures as futures
+import csv
+import dataclasses
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tff_adaptive import models
+from tff_adaptive.devices import threads
+from tff_adaptive.models import client_evaluation
+from tff_adaptive.reports import client_statistics
+from tff_adaptive.training import protocols, rounds
+from tff_adaptive.training.personalization import Personalize
+
+FOLDER = 'client_evaluations'
+PERSONALIZED = 'personalized'
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+  """Clients that are evaluated together.
+
+  Attributes:
+    clients: Has `client_ids` and `load(client_id)`, which gives the examples evaluated on.
+    fine_tuned_on: Of the same clients the examples to fine-tune on; None for no personalization.
+    max_examples: Only the first so many examples of a client; None for all.
+  """
+
+  clients: protocols.ClientData
+  fine_tuned_on: protocols.ClientData | None = None
+  max_examples: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientReport:
+  """An evaluation by client.
+
+  Attributes:
+    columns: Column -> number: `clients_GROUP_METRIC_STATISTIC`, `clients_GROUP_inference_...` for
+      theta-bar, `clients_GROUP_personalized_...` after fine-tuning.
+    values: `clients_GROUP_METRIC` and so on -> float64 [C], the clients' values.
+    table: CSV, a line for each client.
+  """
+
+  columns: Mapping[str, float]
+  values: Mapping[str, np.ndarray]
+  table: str
+
+
+class ClientEvaluation:
+  """Evaluates a server state's models on each client by itself."""
+
+  def __init__(
+    self,
+    model: models.Model,
+    groups: Mapping[str, Group],
+    *,
+    rounds_per_evaluation: int,
+    most_clients: int | None = None,
+    personalize: Personalize | None = None,
+    seed: int = 0,
+    batch_size: int = 500,
+  ):
+    """Creates the evaluation.
+
+    Args:
+      model: The model.
+      groups: Name -> clients.
+      rounds_per_evaluation: At round 0, every so many rounds, and after the last; >= 1.
+      most_clients: At most so many of a group, the same each time; None for all.
+      personalize: Fine-tunes; None for no personalization. See `build_personalization`.
+      seed: Seeds the choice of the clients.
+      batch_size: Examples evaluated at once.
+    """
+    self._metrics = model.metric_names
+    self._evaluate = client_evaluation.build_client_evaluation(model, batch_size)
+    self._groups = groups
+    self._every = rounds_per_evaluation
+    self._personalize = personalize
+    self._ids = {
+      name: _choose(group.clients.client_ids, most_clients, seed) for name, group in groups.items()
+    }
+
+  def is_due(self, number: int, last: int) -> bool:
+    """Whether round `number` of `last` is evaluated."""
+    return number % self._every == 0 or number == last
+
+  def evaluate(self, state: Any, number: int) -> ClientReport:
+    """Evaluates the models of a server state.
+
+    Args:
+      state: A server state; its `inference_weights` are evaluated where it has some.
+      number: Rounds done.
+    """
+    weight_sets = {'': rounds.trainable(state.global_model_weights)}
+    if isinstance(state, protocols.ServesAnotherModel):
+      weight_sets['inference'] = rounds.trainable(state.inference_weights)
+    table = _Table(self._metrics)
+    for name, group in self._groups.items():
+      ids = self._ids[name]
+      loader = _Loader(group, ids)
+      found = dict(zip(weight_sets, self._evaluate(list(weight_sets.values()), loader)))
+      if self._personalize is not None and group.fine_tuned_on is not None:
+        weights = list(weight_sets.values())[-1]  # theta-bar, where there is one.
+        found[PERSONALIZED] = self._personalized(weights, group, ids, number)
+      table.add(name, ids, loader.sizes, found)
+    return table.report()
+
+  def _personalized(
+    self, weights: Any, group: Group, ids: Sequence[str], number: int
+  ) -> np.ndarray:
+    """Sums [C, M, 2] of the models that are fine-tuned on each client."""
+    assert group.fine_tuned_on is not None
+    assert self._personalize is not None
+    known = group.fine_tuned_on.client_ids
+    positions = dict(zip(known, range(len(known))))
+    personalize = self._personalize
+    evaluate = self._evaluate
+
+    def sums(client: tuple[str, Any, Any]) -> np.ndarray:
+      client_id, own, heldout = client
+      tuned = personalize(weights, own, positions[client_id], number)
+      return evaluate([tuned], [heldout])[0, 0]
+
+    found: list[np.ndarray] = []
+    size = 4 * threads.side_by_side()
+    with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
+      for start in range(0, len(ids), size):  # No more than a few clients are in memory.
+        part = [
+          (client_id, group.fine_tuned_on.load(client_id), _loaded(group, client_id))
+          for client_id in ids[start : start + size]
+        ]
+        found += pool.map(sums, part)
+    return np.stack(found)
+
+
+class _Loader:
+  """Loads clients one after the other, and notes how many examples each has."""
+
+  def __init__(self, group: Group, ids: Sequence[str]):
+    self._group, self._ids = group, ids
+    self.sizes: list[int] = []
+
+  def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+    for client_id in self._ids:
+      arrays = _loaded(self._group, client_id)
+      self.sizes.append(len(arrays['y']))
+      yield arrays
+
+
+class _Table:
+  """Collects what is reported of all groups."""
+
+  def __init__(self, metrics: Sequence[str]):
+    self._metrics = metrics
+    self._columns: dict[str, float] = {}
+    self._values: dict[str, np.ndarray] = {}
+    self._lines: list[dict[str, Any]] = []
+
+  def add(
+    self, group: str, ids: Sequence[str], sizes: Sequence[int], found: Mapping[str, np.ndarray]
+  ) -> None:
+    """Adds a group: of each model the sums [C, M, 2] of its clients."""
+    lines: list[dict[str, Any]] = [
+      {'group': group, 'client': client_id, 'examples': size} for client_id, size in zip(ids, sizes)
+    ]
+    for model, sums in found.items():
+      for i, metric in enumerate(self._metrics):
+        own = '_'.join(filter(None, (model, metric)))
+        values = client_statistics.of_clients(sums[:, i])
+        self._values[f'clients_{group}_{own}'] = values
+        for statistic, number in client_statistics.describe(sums[:, i], metric).items():
+          self._columns[f'clients_{group}_{own}_{statistic}'] = number
+        for line, value in zip(lines, values):
+          line[own] = repr(float(value))
+    self._lines += lines
+
+  def report(self) -> ClientReport:
+    """What was added."""
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for line in self._lines for name in line))
+    writer = csv.DictWriter(text, names, lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(self._lines)
+    return ClientReport(self._columns, self._values, text.getvalue())
+
+
+def _choose(ids: Sequence[str], most: int | None, seed: int) -> list[str]:
+  """All ids, or so many of them, in their order; the same for the same arguments."""
+  if most is None or most >= len(ids):
+    return list(ids)
+  generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 103])))
+  return [ids[i] for i in sorted(generator.choice(len(ids), most, replace=False))]
+
+
+def _loaded(group: Group, client_id: str) -> dict[str, np.ndarray]:
+  arrays = group.clients.load(client_id)
+  return {name: array[: group.max_examples] for name, array in arrays.items()}

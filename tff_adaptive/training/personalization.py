@@ -1,0 +1,78 @@
+"""Fine-tuning a model on one client, the baseline of personalization."""
+
+import collections
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive import models
+from tff_adaptive.client import batching as batching_lib
+from tff_adaptive.client import local_training, model_adapters
+from tff_adaptive.corrections import base as corrections
+
+# (weights, data, client's number, round) -> weights.
+Personalize: TypeAlias = Callable[[Any, Any, int, int], Any]
+
+
+def build_personalization(
+  model: models.Model,
+  batching: batching_lib.Batching,
+  learning_rate: Callable[[int], float],
+  *,
+  weight_decay: float = 0.0,
+  clip_norm: float | None = None,
+  seed: int = 0,
+) -> Personalize:
+  """Builds fine-tuning: SGD on one client's examples, as FedAvg's clients train, uncorrected.
+
+  Args:
+    model: The model.
+    batching: Epochs and batches.
+    learning_rate: Rounds done -> rate, as the clients of the run have it.
+    weight_decay: As of `build_drift_corrected`.
+    clip_norm: Likewise.
+    seed: Seed of shuffling and dropout.
+
+  Returns:
+    `(weights, data, client, rounds) -> weights`: trainable weights; `OrderedDict(x, y)`; the
+    client's number and the rounds done, which shuffling depends on. Where fine-tuning diverges, the
+    weights are returned as they were.
+  """
+  local = model_adapters.wrap(model)
+  training = local_training.LocalTraining(
+    tff.learning.optimizers.build_sgdm(0.1), batching, weight_decay, clip_norm, seed
+  )
+  specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
+  number = tf.TensorSpec([], tf.int32)
+  rate_spec = tf.TensorSpec([], tf.float32)
+
+  @tf.function(
+    input_signature=(specs, *model.input_spec.values(), number, number, rate_spec),
+    autograph=False,
+  )
+  def fine_tune(
+    weights: Any, x: tf.Tensor, y: tf.Tensor, client: tf.Tensor, rounds: tf.Tensor, rate: tf.Tensor
+  ) -> Any:
+    element = collections.OrderedDict(x=x, y=y, client=client)
+    trained = local_training.train_client(
+      local,
+      training,
+      corrections.Correction(),
+      weights=tff.learning.models.ModelWeights(weights, ()),
+      data=tf.data.Dataset.from_tensors(element),
+      client_state=(),
+      broadcast=(),
+      round_number=rounds + 1,
+      rate=rate,
+    )
+    return corrections.combine(tf.subtract, weights, trained.update)
+
+  def personalize(weights: Any, data: Any, client: int, rounds: int) -> Any:
+    batch = (tf.cast(data[name], spec.dtype) for name, spec in model.input_spec.items())
+    weights = tuple(tf.convert_to_tensor(w) for w in weights)
+    rate = tf.constant(learning_rate(rounds), tf.float32)
+    return fine_tune(weights, *batch, tf.constant(client), tf.constant(rounds), rate)
+
+  return personalize
