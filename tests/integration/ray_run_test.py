@@ -35,7 +35,9 @@ def _course(rows):
 
 def test_a_run_on_ray_workers_equals_one_in_one_process(tmp_path):
   before = set(glob.glob('/tmp/tff-ray-*'))
-  on_ray, _ = _rows(tmp_path / 'ray', '--ray=local', '--ray_workers=2', '--subrounds=3')
+  on_ray, lines = _rows(tmp_path / 'ray', '--ray=local', '--ray_workers=2', '--subrounds=3')
+  assert 'Starting 2 workers.' in lines
+  assert 'ray log level' not in lines
   assert set(glob.glob('/tmp/tff-ray-*')) <= before
   assert set(on_ray[1]) >= _COLUMNS
   assert float(on_ray[1]['bytes_to_workers']) > 1000

@@ -40,8 +40,9 @@ class RayCallback(callbacks.Callback):
     self._last_line = time.monotonic()
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Takes the run's way to show a line."""
+    """Says how many workers there will be; takes the run's way to show a line."""
     self._run = run
+    run.say(f'Starting {self._context.workers} workers.')
 
   def round_begin(self, number: int) -> None:
     """Announces the round."""

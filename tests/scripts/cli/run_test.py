@@ -1,4 +1,4 @@
-"""A run with a population from the command line, in this process."""
+"""Runs from the command line, in this process: a population, and what failures become."""
 
 import csv
 import json
@@ -6,6 +6,8 @@ import json
 import pytest
 
 from scripts import train
+from scripts.cli import command, flags, resolve, run
+from tff_adaptive import execution, training
 from tff_adaptive.population import rounds
 
 FLAGS = (
@@ -70,3 +72,22 @@ def test_what_does_not_fit_the_clients_is_refused_and_nothing_written(
   error = capfd.readouterr().err
   assert message in error
   assert not (tmp_path / 'run').exists()
+
+
+def test_lost_workers_are_a_failure_after_which_the_same_command_goes_on(tmp_path, monkeypatch):
+  def train(**unused_arguments):
+    raise execution.WorkersLost('Round 7: no worker is left')
+
+  monkeypatch.setattr(run, '_prepare', lambda *arguments: {})
+  monkeypatch.setattr(training, 'train', train)
+  given = flags.parse(['train.py', '--task=digits', f'--output_dir={tmp_path}/run'])
+  with pytest.raises(command.FailureError, match='no worker is left'):
+    run.run(resolve.resolve(given))
+
+
+def test_a_failure_is_exit_code_1():
+  @command.entry('train.py', 'interrupted')
+  def main(arguments):
+    raise command.FailureError('no worker is left')
+
+  assert main(['train.py']) == 1

@@ -34,6 +34,7 @@ def test_columns_are_of_the_round_and_lines_say_how_fast(monkeypatch):
   assert callback.columns() == {'seconds_waiting': 0.0}
   assert context.occasions == ['round 7', 'round 8']
   assert lines == [
+    'Starting 3 workers.',
     'round 7: a worker was lost',
     '3 workers, 2.5 clients/s',
     'round 8: a worker was lost',

@@ -1,20 +1,16 @@
 """The clients of TFF computations in the workers of a Ray cluster, the server's part here."""
 
-import contextlib
 import importlib.util
 import os
-import signal
 import sys
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import client_references
 from tff_adaptive.devices import threads
-from tff_adaptive.execution.cluster import errors, local_ray, ray_worker, schedule
+from tff_adaptive.execution.cluster import errors, joining, local_ray, ray_worker, schedule
 from tff_adaptive.execution.cluster import subrounds as subrounds_lib
 from tff_adaptive.execution.graph import context
 
@@ -131,10 +127,7 @@ class RayContext(subrounds_lib.SubroundContext):
       argument: With what.
 
     Returns:
-      Pairs of a node's name and the result.
-
-    Raises:
-      WorkersLost: If a node is lost meanwhile.
+      Pairs of a node's name and the result; none of a node that is lost meanwhile.
     """
     return self._ray_pool.on_each_node(function, argument)
 
@@ -178,7 +171,7 @@ class RayContext(subrounds_lib.SubroundContext):
     if not self._has_joined:
       return
     try:
-      with _signals_kept(), _quiet(), _hint_after(_HINT_SECONDS, address):
+      with joining.signals_kept(), joining.quiet(), joining.hint_after(_HINT_SECONDS, address):
         if address == 'local':
           workers = workers or max(1, threads.num_processors() // cpus)
           self._local = local_ray.LocalRay(workers * cpus, workers * gpus)
@@ -245,44 +238,3 @@ def _check(workers: int | None, cpus: int, gpus: float, patience: float) -> None
 
 def _is_initialized() -> bool:
   return 'ray' in sys.modules and sys.modules['ray'].is_initialized()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-  """Keeps Ray's core in this process from printing that nobody collects its metrics, say."""
-  level = os.environ.get('RAY_BACKEND_LOG_LEVEL', 'fatal')
-  with local_ray.environment({'RAY_BACKEND_LOG_LEVEL': level}):
-    yield
-
-
-@contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-  """Keeps what a program does at SIGTERM: Ray would put its own in place."""
-  is_main = threading.current_thread() is threading.main_thread()
-  before = signal.getsignal(signal.SIGTERM)
-  try:
-    yield
-  finally:
-    if is_main:
-      signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def _hint_after(seconds: float, address: str) -> Iterator[None]:
-  """Says what may be wrong while a cluster does not answer: Ray waits long, and says nothing."""
-
-  def hint() -> None:
-    warnings.warn(
-      f'still waiting for the Ray cluster at {address!r}: is it there, and is its token here'
-      ' (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH)?',
-      stacklevel=1,
-    )
-
-  timer = threading.Timer(seconds, hint)
-  timer.daemon = True
-  if address != 'local':
-    timer.start()
-  try:
-    yield
-  finally:
-    timer.cancel()

@@ -1,5 +1,6 @@
 """Subrounds in the workers of a Ray cluster, which Ray retries where one ends."""
 
+import contextlib
 import hashlib
 import sys
 import time
@@ -19,6 +20,7 @@ from tff_adaptive.execution.graph import cache
 
 _RETRIES = 5  # Of a call whose worker or node has ended, by Ray.
 _LOOK_SECONDS = 2.0
+_START_SECONDS = 600.0  # In which a worker, on a busy machine, has imported what it needs.
 _MANY_TIMES = 10  # A call is late if it takes so many times as long as the longest of late.
 
 _LOST = (
@@ -30,6 +32,7 @@ _LOST = (
   ray.exceptions.RaySystemError,
   ray.exceptions.RuntimeEnvSetupError,
   ray.exceptions.RpcError,
+  ray.exceptions.TaskUnschedulableError,
 )
 
 
@@ -71,9 +74,9 @@ class RayPool(Pool):
     }
     self._remote = {function: _remote(function, settings, n) for function, n in returns.items()}
     self._look()
-    self._warm_ups = [
-      self._remote[ray_worker.warm_up].remote(settings) for _ in range(self.size)
-    ]  # Begun while the trainer makes ready; nobody waits for them.
+    # Begun while the trainer makes ready; nobody waits for them, or calls anybody late meanwhile.
+    self._warm_ups = [self._warm_up() for _ in range(self.size)]
+    self._warm_since = time.monotonic()
 
   @property
   def size(self) -> int:
@@ -136,14 +139,17 @@ class RayPool(Pool):
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
     """Has a worker of each node call a function; pairs of the node's name and the result."""
+    self._look()
+    call = self._remote[ray_worker.call]
     calls = {
-      name: self._remote[ray_worker.call]
-      .options(scheduling_strategy=_on_node(node))
-      .remote(function, argument)
-      for node, name in (self._nodes or {}).items()
-      if node in self._rooms
+      node: call.options(scheduling_strategy=_on_node(node)).remote(function, argument)
+      for node in self._rooms
     }
-    return list(zip(calls, self._get(list(calls.values()))))
+    names, found = self._nodes or {}, []
+    for node, reference in calls.items():
+      with contextlib.suppress(errors.WorkersLost):  # A node that is lost sees nothing.
+        found.append((names[node], *self._get([reference])))
+    return found
 
   def _get(self, references: list[Any]) -> list[Any]:
     try:
@@ -179,8 +185,12 @@ class RayPool(Pool):
           f' {self._settings.cpus} CPUs and {self._settings.gpus:g} GPUs'
         )
       )
+    if self._is_starting():
+      return []
     most = max(self._patience, _MANY_TIMES * max(self._longest))
-    return [call for call in calls if not call.is_late and now - call.began > most]
+    return [
+      call for call in calls if not call.is_late and now - max(call.began, self._warm_since) > most
+    ]
 
   def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:
     """Counts a call that has ended well, and says how if it was tried before.
@@ -206,6 +216,27 @@ class RayPool(Pool):
         )
       )
 
+  def _warm_up(self, **options: Any) -> tuple[Any, float]:
+    """Has a worker import what it needs; a reference, and when this was."""
+    call = self._remote[ray_worker.warm_up].options(**options)
+    return call.remote(self._settings), time.monotonic()
+
+  def _is_starting(self) -> bool:
+    """Whether a worker still imports what it needs, as far as one can say."""
+    if not self._warm_ups:
+      return False
+    now = time.monotonic()
+    _, waiting = ray.wait(
+      [reference for reference, _ in self._warm_ups], num_returns=len(self._warm_ups), timeout=0
+    )
+    self._warm_ups = [
+      (reference, began)
+      for reference, began in self._warm_ups
+      if reference in waiting and now - began < _START_SECONDS
+    ]
+    self._warm_since = now
+    return bool(self._warm_ups)
+
   def _look(self) -> None:
     """Counts the room for workers, and reports nodes that have come and gone."""
     self._looked = time.monotonic()
@@ -218,6 +249,9 @@ class RayPool(Pool):
         self.report(self.line(f'node {self._nodes[lost]} is lost; {len(nodes)} are left'))
       for node in nodes.keys() - self._nodes.keys():
         self.report(self.line(f'node {_name(nodes[node])} has joined; there are {len(nodes)}'))
+        self._warm_ups += [
+          self._warm_up(scheduling_strategy=_on_node(node)) for _ in range(rooms[node])
+        ]
     self._nodes = {key: _name(node) for key, node in nodes.items()}
 
 

@@ -7,7 +7,9 @@ takes it apart.
 import copy
 import os
 import signal
+import sys
 import threading
+import time
 
 import numpy as np
 import psutil
@@ -21,9 +23,9 @@ from tests.helpers import on_ray, small_problem, task_data
 from tests.tff_adaptive.execution.cluster import subrounds_test
 from tff_adaptive import execution, registry, training
 from tff_adaptive._utils import client_references
-from tff_adaptive.execution.cluster import ray_worker
+from tff_adaptive.execution.cluster import ray_round, ray_worker
 
-pytest.importorskip('ray')
+ray = pytest.importorskip('ray')
 
 
 @pytest.fixture(scope='module')
@@ -275,16 +277,56 @@ def test_a_node_that_joins_or_is_lost_is_reported_and_nothing_is_lost(
   np.testing.assert_equal(subrounds_test.run(process, ray_context), expected)
 
 
-def test_without_any_node_the_round_is_lost_within_seconds(nodes):
+class _Deadly:
+  """Ends its process the first time it is asked, as the kernel does where memory runs out."""
+
+  def __init__(self, folder):
+    self._folder = folder
+
+  def load(self, keys):
+    try:
+      open(os.path.join(self._folder, 'asked'), 'x').close()
+    except FileExistsError:
+      return list(keys)
+    os._exit(137)
+
+
+def test_a_worker_that_ends_by_itself_is_replaced(ray_context, lines, tmp_path):
+  ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+  source = _Deadly(str(tmp_path))
+  argument = [client_references.ClientReference(source, key) for key in (1, 2, 3, 4, 5)]
+  total, doubled = ray_context.invoke(on_ray.double_and_sum(), argument)
+  assert (total, list(doubled)) == (30, [2, 4, 6, 8, 10])
+  assert [line for line in lines if line.startswith('Round 7: a worker was lost; subround ')]
+
+
+def test_nobody_is_late_while_a_worker_imports(ray_context, monkeypatch):
+  pool = ray_context._ray_pool
+  call = ray_round.Call((0, 0), None, began=-1e6)
+  monkeypatch.setattr(pool, '_warm_ups', [])
+  monkeypatch.setattr(pool, '_warm_since', -1e6)
+  assert pool.look([call]) == [call]
+  pool._warm_ups = [(never_ready := ray.ObjectRef.from_random(), time.monotonic())]
+  assert pool.look([call]) == []
+  pool._warm_ups = [(never_ready, -1e6)]  # No import takes so long.
+  assert pool.look([call]) == []  # From now on.
+  pool._warm_since = -1e6
+  assert pool.look([call]) == [call]
+
+
+def test_without_any_node_the_round_is_lost_within_seconds_and_the_run_goes_on_later(
+  nodes, clients, trained_alone, tmp_path
+):
   cluster, others = nodes
   ray_context = execution.RayContext('auto', patience=1.0)
+  _train(ray_context, clients, tmp_path, rounds=3)
   ray_context.announce('round 7', lambda line: None)
   while others:
     cluster.remove_node(others.pop(), allow_graceful=False)
   with pytest.raises(execution.WorkersLost, match='Round 7: no worker is left: no node of the'):
-    ray_context.invoke(on_ray.double_and_sum(), [1, 2])
+    _train(ray_context, clients, tmp_path)
   cluster.add_node(num_cpus=1)
-  assert ray_context.invoke(on_ray.double_and_sum(), [1, 2])[0] == 6
+  np.testing.assert_equal(_train(ray_context, clients, tmp_path), trained_alone)
 
 
 def test_arguments_are_checked():

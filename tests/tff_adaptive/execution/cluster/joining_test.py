@@ -1,0 +1,55 @@
+"""What a program prints, and does at signals, is its own while Ray begins."""
+
+import os
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from tff_adaptive.execution.cluster import joining
+
+
+def test_only_rays_line_on_its_level_is_left_out_and_the_level_is_back_afterwards(
+  capfd, monkeypatch
+):
+  monkeypatch.delenv('RAY_BACKEND_LOG_LEVEL', raising=False)
+  with joining.quiet():
+    assert os.environ['RAY_BACKEND_LOG_LEVEL'] == 'fatal'
+    os.write(2, b'[I] logging.cc:303: Set ray log level from environment variable to 3\n')
+    os.write(2, b'still waiting\n')
+  os.write(2, b'afterwards\n')
+  assert capfd.readouterr().err == 'still waiting\nafterwards\n'
+  assert 'RAY_BACKEND_LOG_LEVEL' not in os.environ
+
+
+def test_a_level_that_was_chosen_stays(monkeypatch):
+  monkeypatch.setenv('RAY_BACKEND_LOG_LEVEL', 'debug')
+  with joining.quiet():
+    assert os.environ['RAY_BACKEND_LOG_LEVEL'] == 'debug'
+
+
+def test_a_process_that_keeps_the_pipe_does_not_hold_up_the_program(monkeypatch):
+  monkeypatch.setattr(joining, '_FLUSH_SECONDS', 0.01)
+  with joining.quiet():
+    held = subprocess.Popen(['cat'], stdin=subprocess.PIPE)
+  held.communicate()
+
+
+def test_what_a_program_does_at_sigterm_stays():
+  before = signal.getsignal(signal.SIGTERM)
+  with joining.signals_kept():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+  assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer():
+  hinted = threading.Event()
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(joining.warnings, 'warn', lambda *unused, **options: hinted.set())
+    with joining.hint_after(0.0, 'head:1'):
+      assert hinted.wait(60)
+    hinted.clear()
+    with joining.hint_after(0.0, 'local'):
+      pass
+  assert not hinted.is_set()
