@@ -19,6 +19,9 @@ from .loading import (
 from .own_data import (
   from_arrays as from_arrays,
 )
+from .own_huggingface import (
+  from_huggingface as from_huggingface,
+)
 from .own_tables import (
   from_csv as from_csv,
 )

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from tasks import errors, own_data
 from tasks import preparation as preparation_lib
 from tasks import task as task_lib
 from tasks.data import npz
+
+if TYPE_CHECKING:
+  import pandas as pd
 
 
 def from_csv(
@@ -101,6 +104,27 @@ def _from_table(
     table = read(path)
   except Exception as error:  # Parsers raise a dozen unrelated classes.
     raise errors.DataError(f'{path} cannot be read: {" ".join(str(error).split())}') from None
+  return from_frame(table, path, client, label, features, options)
+
+
+def from_frame(
+  table: 'pd.DataFrame',
+  path: str,
+  client: str,
+  label: str,
+  features: Sequence[str] | None,
+  options: dict[str, Any],
+) -> task_lib.Task:
+  """A task on a table in memory; arguments, returns and errors as `from_csv`.
+
+  Args:
+    table: The table.
+    path: Where it is from, for messages and the run's record.
+    client: The column that says whose a row is.
+    label: The column to predict.
+    features: The columns to predict from; by default all others.
+    options: As `from_arrays` takes them.
+  """
   columns = list(map(str, table.columns))
   if features is None:
     features = [c for c in columns if c not in (client, label)]

@@ -37,9 +37,11 @@ def train_loss(metrics) -> float:
   return float(metrics['client_work']['train']['loss'])
 
 
-@pytest.mark.parametrize('page', [README, GUIDE / 'tff_program.md'], ids=lambda page: page.stem)
-def test_a_tff_program(page):
-  scope = run_blocks(page, 2)
+@pytest.mark.parametrize(
+  'page, blocks', [(README, 2), (GUIDE / 'tff_program.md', 3)], ids=['README', 'tff_program']
+)
+def test_a_tff_program(page, blocks):
+  scope = run_blocks(page, blocks)
   assert np.isfinite(train_loss(scope['metrics']))
   assert len(scope['client_states']) == len(scope['clients'])
 

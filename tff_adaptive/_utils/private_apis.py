@@ -202,7 +202,15 @@ def attach(comp: Any, key: str, *values: Any) -> None:
   vars(comp).setdefault(key, []).extend(values)
 
 
-# TFF: its worker and its data sources.
+# TFF: its worker, its data sources and its checkpoints.
+
+
+def serializable() -> type:
+  """The base class of what TFF's program state managers save by its `to_bytes`."""
+  from tensorflow_federated.python.common_libs import serializable as lib
+
+  base: type = lib.Serializable
+  return base
 
 
 def watch_worker_starts(watch: Callable[[int], None]) -> bool:

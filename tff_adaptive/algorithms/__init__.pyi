@@ -4,6 +4,9 @@ from .builders import (
 from .builders import (
   build_fed_opt as build_fed_opt,
 )
+from .by_client_id import (
+  ByClientId as ByClientId,
+)
 from .drift_builders import (
   build_ada_best as build_ada_best,
 )

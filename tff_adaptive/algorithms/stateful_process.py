@@ -51,6 +51,20 @@ class StatefulProcess(tff.templates.IterativeProcess):
     super().__init__(initialize_fn, next_fn, next_is_multi_arg=True)
     self.initial_client_state = initial_client_state
 
+  def get_model_weights(self, server_state: Any) -> tff.learning.models.ModelWeights:
+    """Returns the model to use: theta-bar, the mean of the client models.
+
+    theta, the cloud model that clients are sent, is `server_state.global_model_weights`.
+
+    Args:
+      server_state: As `initialize` and `next` return it, or a program state manager loads it.
+
+    Returns:
+      The weights, for `tff.learning.models` and evaluation processes.
+    """
+    weights = server_state.inference_weights
+    return tff.learning.models.ModelWeights(weights.trainable, weights.non_trainable)
+
 
 def compose(
   model: model_adapters.LocalModel,

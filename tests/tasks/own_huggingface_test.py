@@ -1,0 +1,122 @@
+"""Tasks on Hugging Face's data sets, in memory and from a folder; no network."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import tasks
+
+datasets = pytest.importorskip('datasets')
+
+CLIENTS = np.repeat(['ann', 'bob', 'cy', 'di', 'eve'], 4)
+X = np.arange(20 * 6, dtype=np.float32).reshape(20, 2, 3)
+LABELS = np.arange(20) % 3
+NAMES = ['cat', 'dog', 'emu']
+
+
+def images():
+  features = datasets.Features(
+    x=datasets.Array2D((2, 3), 'float32'),
+    label=datasets.ClassLabel(names=NAMES),
+    writer=datasets.Value('string'),
+  )
+  rows = {'x': X, 'label': LABELS, 'writer': CLIENTS}
+  return datasets.Dataset.from_dict(rows, features=features)
+
+
+def table():
+  rows = {'age': np.arange(20), 'smoker': ['yes', 'no'] * 10, 'outcome': LABELS / 2}
+  return datasets.Dataset.from_dict({**rows, 'hospital': np.arange(20) // 4})
+
+
+def check(task):
+  assert len(task.train.client_ids) == 4
+  assert task.preparation.classes == tuple(NAMES)
+  for client in task.train.client_ids:
+    loaded, rows = task.train.load(client), np.isin(CLIENTS, client)
+    np.testing.assert_array_equal(loaded['x'], X[rows])
+    np.testing.assert_array_equal(loaded['y'], LABELS[rows])
+
+
+def test_a_column_of_arrays_and_class_labels():
+  check(tasks.from_huggingface(images(), 'writer', 'label', features='x'))
+
+
+def test_a_folder_that_was_saved(tmp_path):
+  images().save_to_disk(tmp_path / 'one')
+  task = tasks.from_huggingface(str(tmp_path / 'one'), 'writer', 'label', features='x')
+  check(task)
+  assert task.source == str(tmp_path / 'one')
+  datasets.DatasetDict(test=images()).save_to_disk(tmp_path / 'splits')
+  folder = str(tmp_path / 'splits')
+  check(tasks.from_huggingface(folder, 'writer', 'label', features='x', split='test'))
+  with pytest.raises(tasks.DataError, match="split 'train', cannot be loaded"):
+    tasks.from_huggingface(folder, 'writer', 'label', features='x')
+
+
+def test_columns_of_numbers_and_texts():
+  task = tasks.from_huggingface(table(), 'hospital', 'outcome', standardise=False)
+  first = task.train.load(task.train.client_ids[0])
+  assert first['x'].shape == (4, 3)  # Age, and an input for each of the two texts.
+  rows = 4 * int(task.train.client_ids[0]) + np.arange(4)
+  np.testing.assert_array_equal(first['x'][:, 0], rows)
+  np.testing.assert_allclose(first['y'], rows % 3 / 2)
+  one = tasks.from_huggingface(table(), 'hospital', 'outcome', features=['age'])
+  assert one.validation['x'].shape == (4, 1)
+
+
+def test_validation_data_of_ones_own():
+  held = images().select(range(3))
+  task = tasks.from_huggingface(images(), 'writer', 'label', features='x', validation=held)
+  assert len(task.train.client_ids) == 5
+  np.testing.assert_array_equal(task.validation['x'], X[:3])
+  np.testing.assert_array_equal(task.validation['y'], LABELS[:3])
+
+
+@pytest.mark.parametrize(
+  'dataset, options, message',
+  [
+    (
+      lambda: datasets.DatasetDict(train=images(), test=images()),
+      {},
+      r"train, test: .*\['train'\]",
+    ),
+    (lambda: images().to_iterable_dataset(), {}, 'load it without streaming=True'),
+    (lambda: {'x': X}, {}, 'dataset is of type dict; give a'),
+    (lambda: images().select([]), {}, 'has no rows'),
+    (images, {'client': 'who'}, "no column 'who'; it has: x, label, writer"),
+    (images, {'features': 'pixels'}, "no column 'pixels'"),
+    (
+      lambda: datasets.Dataset.from_dict(
+        {'x': [[1.0], [1.0, 2.0]], 'label': [0, 1], 'writer': ['a', 'b']}
+      ),
+      {},
+      r'arrays of the shapes \(1,\), \(2,\)',
+    ),
+    (
+      lambda: datasets.Dataset.from_dict(
+        {'x': [[1.0], [2.0]], 'label': [0, None], 'writer': ['a', 'b']}
+      ),
+      {},
+      "'label' is empty in row 1",
+    ),
+    (table, {'client': 'hospital', 'label': 'outcome', 'features': ['age'], 'validation': 1}, '1'),
+    (
+      table,
+      {'client': 'hospital', 'label': 'outcome', 'features': ['age'], 'validation': images()},
+      'goes with one column of arrays',
+    ),
+  ],
+)
+def test_what_cannot_be_used_is_refused(dataset, options, message):
+  given = {'client': 'writer', 'label': 'label', 'features': 'x', **options}
+  with pytest.raises(tasks.DataError, match=message):
+    tasks.from_huggingface(dataset(), **given)
+
+
+def test_without_the_library_the_line_to_install_it_is_given(monkeypatch):
+  data = images()
+  monkeypatch.setitem(sys.modules, 'datasets', None)
+  with pytest.raises(tasks.DataError, match=r"pip install 'tff-adaptive\[huggingface\]'"):
+    tasks.from_huggingface(data, 'writer', 'label', features='x')

@@ -1,0 +1,98 @@
+"""Stateful processes in TFF's own loop: the rounds of a loop by hand, and TFF's checkpoints."""
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tests.helpers import engines, small_problem
+from tff_adaptive import algorithms
+from tff_adaptive.algorithms import by_client_id
+from tff_adaptive.client.batching import Batching
+
+DATA = small_problem.clients()
+COHORTS = small_problem.cohorts(5)
+
+
+def build(name):
+  options = {'num_clients': small_problem.NUM_CLIENTS} if name == 'scaffold' else {'beta': 0.5}
+  return algorithms.build(
+    name, small_problem.model(), client_learning_rate=0.1, batching=Batching(4), **options
+  )
+
+
+def cohort(number):
+  return {f'client {i}': small_problem.element(DATA[i], i) for i in COHORTS[number - 1]}
+
+
+@pytest.mark.parametrize('name', ['scaffold', 'ada_best'])
+def test_run_training_process_and_its_resumption(graph, tmp_path, name):
+  stateful = build(name)
+  process = algorithms.ByClientId(stateful)
+  evaluated = []
+
+  def train(rounds):
+    return tff.simulation.run_training_process(
+      process,
+      cohort,
+      rounds,
+      evaluation_fn=lambda state, data: {'norm': process.get_model_weights(state).trainable[0]},
+      evaluation_selection_fn=evaluated.append,
+      program_state_manager=tff.program.FileProgramStateManager(tmp_path),
+      metrics_managers=[tff.program.CSVFileReleaseManager(tmp_path / 'metrics.csv')],
+    )
+
+  engines.run(graph, train, 2)
+  state = engines.run(graph, train, 5)  # Three rounds from what was saved.
+  assert evaluated == [0, 1, 2, 3, 4, 5]
+  by_hand = engines.run(graph, lambda: small_problem.Run(stateful, DATA).rounds(COHORTS))
+  engines.assert_same(state.server_state, by_hand.state, rtol=0, atol=0)
+  engines.assert_same(
+    process.get_model_weights(state).trainable,
+    by_hand.state.inference_weights.trainable,
+    rtol=0,
+    atol=0,
+  )
+  assert len(state.client_states) == len(by_hand.client_states)
+  for i, expected in by_hand.client_states.items():
+    found = state.client_states.get(f'client {i}', stateful.initial_client_state)
+    engines.assert_same(found, expected, rtol=0, atol=0)
+  assert len((tmp_path / 'metrics.csv').read_text().splitlines()) == 1 + 6
+
+
+def test_an_older_state_stays_what_it_was(graph):
+  process = algorithms.ByClientId(build('scaffold'))
+
+  def two_branches():
+    first = process.next(process.initialize(), cohort(1)).state
+    once = process.next(first, cohort(2)).state
+    return first, once, process.next(first, cohort(2)).state
+
+  first, once, again = engines.run(graph, two_branches)
+  assert len(first.client_states) == 3
+  engines.assert_same(once.server_state, again.server_state, rtol=0, atol=0)
+  assert once.client_states.to_bytes() == again.client_states.to_bytes()
+
+
+def test_states_as_bytes_are_the_same_states():
+  empty = by_client_id.ClientStates()
+  assert len(by_client_id.ClientStates.from_bytes(empty.to_bytes())) == 0
+  initial = {'h': (np.zeros([2, 3], np.float32), np.zeros([0])), 't': np.int32(-1)}
+  states = {
+    name: {'h': (np.full([2, 3], k, np.float32), np.zeros([0])), 't': np.int32(k)}
+    for k, name in enumerate(('a', 'ü', ''))
+  }
+  read = by_client_id.ClientStates.from_bytes(empty.updated(states).to_bytes())
+  for name, state in states.items():
+    engines.assert_same(read.get(name, initial), state, rtol=0, atol=0)
+  assert read.get('unseen', initial) is initial
+
+
+def test_wrong_arguments_say_what_to_give(graph):
+  stateless = algorithms.build_fed_avg(
+    small_problem.model(), client_learning_rate=0.1, batching=Batching(4)
+  )
+  with pytest.raises(TypeError, match='it runs in run_training_process as it is'):
+    algorithms.ByClientId(stateless)
+  process = algorithms.ByClientId(build('ada_best'))
+  with pytest.raises(TypeError, match='have the selection function return'):
+    engines.run(graph, lambda: process.next(process.initialize(), list(cohort(1).values())))

@@ -1,0 +1,146 @@
+"""Stateful processes in TFF's own training loop: client states are kept by client id."""
+
+import io
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow_federated as tff
+import tree
+
+from tff_adaptive._utils import private_apis
+from tff_adaptive.algorithms import stateful_process
+
+_Serializable: Any = private_apis.serializable()
+_END = b'.'  # TensorFlow may take zeros at the end of a text for its end.
+
+
+class ClientStates(_Serializable):
+  """What clients remember, by client id; never changed, so that an older state stays what it was.
+
+  A program state manager of TFF writes it to its checkpoints through `to_bytes`.
+  """
+
+  def __init__(self, leaves: Mapping[str, tuple[np.ndarray, ...]] | None = None):
+    """Takes the states over.
+
+    Args:
+      leaves: Client id -> the arrays of its state, in the order of `tree.flatten`.
+    """
+    self._leaves = dict(leaves or {})
+
+  def __len__(self) -> int:
+    return len(self._leaves)
+
+  def get(self, client_id: str, initial: Any) -> Any:
+    """Returns a client's state; `initial`, in its structure, before its first round."""
+    found = self._leaves.get(client_id)
+    return initial if found is None else tree.unflatten_as(initial, found)
+
+  def updated(self, states: Mapping[str, Any]) -> 'ClientStates':
+    """Returns these states with those of some clients replaced."""
+    new = {
+      client_id: tuple(np.asarray(leaf) for leaf in tree.flatten(state))
+      for client_id, state in states.items()
+    }
+    return ClientStates({**self._leaves, **new})
+
+  def to_bytes(self) -> bytes:
+    """Returns all states as bytes: an .npz of ids, and of each leaf for all clients at once."""
+    columns = zip(*self._leaves.values())
+    arrays = {f'leaf_{i}': np.stack(column) for i, column in enumerate(columns)}
+    file = io.BytesIO()
+    np.savez(file, client_ids=np.array(list(self._leaves), dtype=np.str_), **arrays)
+    return file.getvalue() + _END
+
+  @classmethod
+  def from_bytes(cls, buffer: bytes) -> 'ClientStates':
+    """Returns what `to_bytes` was called on."""
+    with np.load(io.BytesIO(buffer[: -len(_END)]), allow_pickle=False) as file:
+      columns = [file[f'leaf_{i}'] for i in range(len(file.files) - 1)]
+      return cls(dict(zip(file['client_ids'].tolist(), zip(*columns))))
+
+
+class State(NamedTuple):
+  """What `ByClientId` hands from round to round.
+
+  Attributes:
+    server_state: The process's server state.
+    client_states: What the clients remember.
+  """
+
+  server_state: stateful_process.ServerState
+  client_states: ClientStates
+
+
+class ByClientId:
+  """A process whose clients keep a state, for loops that know of one state only.
+
+  `tff.simulation.run_training_process` calls `state, metrics = next(state, cohort)` and saves
+  `state`. Here a cohort is a mapping, client id -> the client's data, and the state holds those of
+  all clients that took part, so that a resumed program goes on with them:
+
+      process = tff_adaptive.algorithms.ByClientId(tff_adaptive.build_scaffold(model_fn, ...))
+      tff.simulation.run_training_process(
+        process,
+        lambda round_number: {c: data.create_tf_dataset_for_client(c) for c in drawn(round_number)},
+        total_rounds=100,
+        program_state_manager=tff.program.FileProgramStateManager('states'),
+      )
+
+  Every checkpoint holds the states of all clients so far, in memory too; for many clients or large
+  models `training.train` stores what has changed.
+  """
+
+  def __init__(self, process: stateful_process.StatefulProcess):
+    """Wraps a process.
+
+    Args:
+      process: What `build_scaffold`, `build_fed_dyn`, `build_ada_best` and the like return.
+
+    Raises:
+      TypeError: If its clients keep no state: such a process runs as it is.
+    """
+    if not isinstance(process, stateful_process.StatefulProcess):
+      raise TypeError(
+        f'expected a process whose clients keep a state, found {type(process).__name__}: it runs '
+        'in run_training_process as it is.'
+      )
+    self._process = process
+
+  def initialize(self) -> State:
+    """Returns the state before the first round, in which no client has taken part."""
+    return State(self._process.initialize(), ClientStates())
+
+  def next(
+    self, state: State, cohort: Mapping[str, Any]
+  ) -> tff.learning.templates.LearningProcessOutput:
+    """Runs a round.
+
+    Args:
+      state: The state before it.
+      cohort: Client id -> the client's data, as the process takes them.
+
+    Returns:
+      The new `state` and the round's `metrics`.
+
+    Raises:
+      TypeError: If the cohort is no mapping.
+    """
+    if not isinstance(cohort, Mapping):
+      raise TypeError(
+        f'the cohort is of type {type(cohort).__name__}: have the selection function return '
+        '{client id: data}, for states are kept by client id.'
+      )
+    state = State(*state)
+    initial = self._process.initial_client_state
+    before = [state.client_states.get(client_id, initial) for client_id in cohort]
+    server_state, after, metrics = self._process.next(
+      state.server_state, before, list(cohort.values())
+    )
+    kept = state.client_states.updated(dict(zip(cohort, after)))
+    return tff.learning.templates.LearningProcessOutput(State(server_state, kept), metrics)
+
+  def get_model_weights(self, state: State) -> Any:
+    """Returns the model to use: see `StatefulProcess.get_model_weights`."""
+    return self._process.get_model_weights(State(*state).server_state)
