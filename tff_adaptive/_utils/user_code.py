@@ -10,7 +10,10 @@ import hashlib
 import os
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+_loaded: set[str] = set()  # Names of modules, for `forget`.
 
 
 class UserCode(NamedTuple):
@@ -62,6 +65,16 @@ def load(reference: str) -> tuple[Any, UserCode]:
   return getattr(module, name), UserCode(path, name, digest)
 
 
+def forget() -> None:
+  """Forgets the files that were run, and the modules next to them that they imported.
+
+  The next `load` runs a file anew: nothing that its functions left in it is there any more.
+  """
+  for name in _loaded:
+    sys.modules.pop(name, None)
+  _loaded.clear()
+
+
 def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   """Returns the module of a file, which is run unless this very content has been."""
   place = hashlib.sha256(os.fsencode(path)).hexdigest()
@@ -69,6 +82,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   name = f'_tff_adaptive_user_code_{place[:16]}_{digest[:16]}'
   if name in sys.modules:
     return sys.modules[name]
+  before = set(sys.modules)
   module = types.ModuleType(name)
   module.__file__ = path
   sys.modules[name] = module
@@ -84,10 +98,17 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
       ' file.'
     ) from error
   finally:
+    _loaded.update(_next_to(folder, set(sys.modules) - before), [name])
     # The last one equal to it: the file may have put others there, or taken it away.
     if folder in sys.path:
       del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
   return module
+
+
+def _next_to(folder: str, names: Iterable[str]) -> list[str]:
+  """Returns those of some modules that lie in a folder itself."""
+  paths = {name: getattr(sys.modules[name], '__file__', None) or '' for name in names}
+  return [name for name, path in paths.items() if os.path.dirname(path) == folder]
 
 
 def _line(error: BaseException, path: str) -> str:

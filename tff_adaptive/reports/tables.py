@@ -7,7 +7,7 @@ import numpy as np
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import summary as summary_lib
 
-_LOWER_IS_BETTER = ('loss', 'mse', 'mae', 'error')
+LOWER_IS_BETTER = ('loss', 'mse', 'mae', 'error')
 
 
 def comparison(
@@ -63,7 +63,7 @@ def comparison(
     ]
     if target is not None:
       reached = [rounds_to(run, column, target) for run in members]
-      cells.insert(5, spread(reached, digits=0) if None not in reached else 'not reached')
+      cells.insert(5, reached_by(reached))
     rows.append(cells)
   return markdown(heading, rows)
 
@@ -97,8 +97,23 @@ def rounds_to(run: runs_lib.Run, column: str, target: float) -> int | None:
 
   Good is high, but for a column that ends in loss, mse, mae or error.
   """
-  sign = -1 if column.endswith(_LOWER_IS_BETTER) else 1
+  sign = -1 if column.endswith(LOWER_IS_BETTER) else 1
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
+
+
+def reached_by(rounds: Sequence[int | None]) -> str:
+  """Returns the rounds to a target as text: their mean, and by how many of the runs if not all.
+
+  Args:
+    rounds: Of each run; None if it did not reach the target.
+  """
+  reached = [number for number in rounds if number is not None]
+  if not reached:
+    return 'not reached'
+  text = spread(reached, digits=0)
+  if len(reached) == len(rounds):
+    return text
+  return f'{text} (reached by {len(reached)} of {len(rounds)} seeds)'
 
 
 def spread(values: Sequence[float | None], *, digits: int = 4, with_deviation: bool = True) -> str:

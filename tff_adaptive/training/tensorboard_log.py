@@ -40,7 +40,7 @@ class EventLog(callbacks.Callback):
   def round_end(self, row: Mapping[str, Any]) -> None:
     """Writes one round's row; `round` is the step."""
     values = [
-      summary_pb2.Summary.Value(tag=_tag(name), simple_value=float(value))
+      summary_pb2.Summary.Value(tag=tag(name), simple_value=float(value))
       for name, value in row.items()
       if name != 'round'
     ]
@@ -61,7 +61,7 @@ class EventLog(callbacks.Callback):
       self._file.write(record.getvalue())
 
 
-def _tag(column: str) -> str:
-  """Returns the tag of a column: `train_loss` is shown as loss in the group train."""
+def tag(column: str) -> str:
+  """Returns the tag of a column of metrics.csv: train_loss is loss in the group train."""
   group, _, rest = column.partition('_')
   return f'{group}/{rest}' if rest and group in _GROUPS else column
