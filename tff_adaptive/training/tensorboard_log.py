@@ -42,7 +42,7 @@ class EventLog(callbacks.Callback):
   def round_end(self, row: Mapping[str, Any]) -> None:
     """Writes one round's row; `round` is the step."""
     values = [
-      summary_pb2.Summary.Value(tag=_tag(name), simple_value=float(value))
+      summary_pb2.Summary.Value(tag=tag(name), simple_value=float(value))
       for name, value in row.items()
       if name != 'round'
     ]
@@ -51,7 +51,7 @@ class EventLog(callbacks.Callback):
   def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
     """Writes a histogram of each."""
     found = [
-      summary_pb2.Summary.Value(tag=_tag(name), histo=_histogram(array[np.isfinite(array)]))
+      summary_pb2.Summary.Value(tag=tag(name), histo=_histogram(array[np.isfinite(array)]))
       for name, array in values.items()
       if np.isfinite(array).any()
     ]
@@ -85,7 +85,7 @@ def _histogram(values: np.ndarray) -> summary_pb2.HistogramProto:
   )
 
 
-def _tag(column: str) -> str:
-  """Returns the tag of a column: `train_loss` is shown as loss in the group train."""
+def tag(column: str) -> str:
+  """Returns the tag of a column of metrics.csv: train_loss is loss in the group train."""
   group, _, rest = column.partition('_')
   return f'{group}/{rest}' if rest and group in _GROUPS else column
