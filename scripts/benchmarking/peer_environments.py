@@ -19,14 +19,14 @@ class Peer:
     environment: The folder of its virtual environment, and the name of its package.
     package: Its package in the Python Package Index.
     script: The file of `peers/` that runs it.
-    options: What the script takes after the workload.
+    processes: How many of it train together.
   """
 
   description: str
   environment: str
   package: str
   script: str
-  options: tuple[str, ...] = ()
+  processes: int = 1
 
   def python(self, folder: pathlib.Path = FOLDER) -> pathlib.Path:
     """The Python of its environment, whether there is one or not."""
@@ -42,7 +42,8 @@ class Peer:
 
   def command(self, workload: str, folder: pathlib.Path = FOLDER) -> list[str]:
     """The command line that does rounds of a workload."""
-    return [str(self.python(folder)), str(_SCRIPTS / self.script), workload, *self.options]
+    launch = [str(_SCRIPTS / 'launch.py'), str(self.processes)] if self.processes > 1 else []
+    return [str(self.python(folder)), *launch, str(_SCRIPTS / self.script), workload]
 
   def version(self, folder: pathlib.Path = FOLDER) -> str:
     """The installed version of its package, or 'unknown'."""
@@ -53,9 +54,9 @@ class Peer:
 
 PEERS = {
   'pfl': Peer(
-    'pfl-research with PyTorch, two processes', 'pfl', 'pfl', 'pfl_rounds.py', options=('2',)
+    'pfl-research with PyTorch, two processes', 'pfl', 'pfl', 'pfl_rounds.py', processes=2
   ),
-  'pfl1': Peer('the same, one process', 'pfl', 'pfl', 'pfl_rounds.py', options=('1',)),
+  'pfl1': Peer('the same, one process', 'pfl', 'pfl', 'pfl_rounds.py'),
   'fedjax': Peer('FedJAX', 'fedjax', 'fedjax', 'fedjax_rounds.py'),
   'flower': Peer("Flower's simulation with PyTorch", 'flower', 'flwr', 'flower_rounds.py'),
 }

@@ -1,14 +1,11 @@
 """Federated averaging in pfl-research with PyTorch: a process of one thread a core.
 
-usage: PYTHON pfl_rounds.py WORKLOAD PROCESSES
+usage: PYTHON pfl_rounds.py WORKLOAD, or PYTHON launch.py PROCESSES pfl_rounds.py WORKLOAD
 
-With several processes, torch.distributed joins them: the first one starts the others, and all
-wait for each other before a round, so that none begins before it is asked for.
+All processes wait for each other before a round, so that none begins before it is asked for.
 """
 
 import os
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -30,30 +27,6 @@ from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 
 _ROUNDS = 10**9  # As many as are asked for.
-
-
-def _start_others(processes: int) -> list[subprocess.Popen]:
-  """Starts the processes after the first and sets what torch.distributed reads."""
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    port = free.getsockname()[1]
-  joint = {
-    'TORCHELASTIC_RUN_ID': 'benchmark',
-    'MASTER_ADDR': '127.0.0.1',
-    'MASTER_PORT': str(port),
-    'WORLD_SIZE': str(processes),
-    'LOCAL_WORLD_SIZE': str(processes),
-  }
-  os.environ.update(joint, RANK='0', LOCAL_RANK='0')
-  return [
-    subprocess.Popen(
-      [sys.executable, *sys.argv],
-      env={**os.environ, 'RANK': str(rank), 'LOCAL_RANK': str(rank)},
-      stdin=subprocess.PIPE,  # Closed when this process ends, however it ends.
-      stdout=subprocess.DEVNULL,
-    )
-    for rank in range(1, processes)
-  ]
 
 
 def _end_with_the_first() -> None:
@@ -96,13 +69,11 @@ class _Requests(TrainingProcessCallback):
 
 def main() -> None:
   """Does rounds until standard input closes."""
-  workload, processes = serving.workload(), int(sys.argv[2])
+  workload = serving.workload()
+  rank, processes = int(os.environ.get('RANK', 0)), int(os.environ.get('WORLD_SIZE', 1))
   torch.set_num_threads(1 if processes > 1 else len(os.sched_getaffinity(0)))
-  others = []
-  if 'RANK' in os.environ:
+  if rank > 0:
     threading.Thread(target=_end_with_the_first, daemon=True).start()
-  elif processes > 1:
-    others = _start_others(processes)
   pool = min(workload.population, serving.workloads.POOL)
   data = [torch_models.arrays(workload, client) for client in range(pool)]
   module, loss = torch_models.build(workload)
@@ -121,7 +92,6 @@ def main() -> None:
   clients = FederatedDataset(
     lambda client: Dataset(raw_data=list(data[client % pool]), user_id=str(client)),
     lambda: next(cohorts),
-    user_id_to_weight=dict.fromkeys(range(workload.population), workload.examples),
   )
   params = NNAlgorithmParams(
     central_num_iterations=_ROUNDS,
@@ -139,11 +109,9 @@ def main() -> None:
     SimulatedBackend(clients, clients, postprocessors=[WeightByDatapoints()]),
     model,
     local,
-    callbacks=[_Requests(processes > 1, os.environ.get('RANK', '0') == '0')],
+    callbacks=[_Requests(processes > 1, rank == 0)],
     send_metrics_to_platform=False,
   )
-  for other in others:
-    other.wait()
 
 
 def _cohort_members(workload: Any) -> Iterator[int]:

@@ -20,8 +20,9 @@ def test_a_peer_that_is_not_installed_says_how_to_install_it(name, tmp_path):
 
 @pytest.mark.parametrize('name', PEERS)
 def test_its_script_exists_and_its_environment_is_one_that_the_set_up_makes(name, tmp_path):
-  python, script, *_ = PEERS[name].command('W4', tmp_path)
-  assert pathlib.Path(script).is_file()
+  python, *arguments, workload = PEERS[name].command('W4', tmp_path)
+  assert pathlib.Path(arguments[-1]).is_file()
+  assert workload == 'W4'
   set_up = pathlib.Path(peer_environments.__file__).parents[1] / 'env' / 'setup_peers.sh'
   assert f' {PEERS[name].environment}) make_one ' in set_up.read_text(encoding='utf-8')
   assert python == str(tmp_path / PEERS[name].environment / 'bin' / 'python')
