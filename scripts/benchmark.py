@@ -10,17 +10,16 @@ that a change of the machine's speed meets all alike. Examples:
   python scripts/benchmark.py --workloads=shakespeare_real --data_dir=FOLDER --rounds=5
   python scripts/benchmark.py --device=gpu --workloads=W4 --variants=ours_graph,ours_graph+xla,vmap
   python scripts/benchmark.py --variants=ours_graph,ours_subrounds,ours_ray1,ours_ray2
+  python scripts/benchmark.py --workloads=W1,W3,W4 --variants=ours_graph,pfl,fedjax,flower
 """
 
 import contextlib
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,14 +28,16 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from .benchmarking import workloads
+from tff_adaptive._utils import atomic_files
+
+from .benchmarking import host, peer_environments, variant_names, workloads
 from .cli import command
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list(
   'workloads',
   ['W1', 'W4'],
-  'Works: W1, W1s, W2, W3, W4, W5 (synthetic); digits_real, emnist_real, shakespeare_real.',
+  'W1, W1s, W2, W3, W4, W5 (synthetic); digits_real, emnist_real, shakespeare_real.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_list(
@@ -45,7 +46,9 @@ absl_flags.DEFINE_list(
   'Ways to do a round; also ours_subrounds: the cohort in four parts; ours_ray1, ours_ray2,'
   ' ours_ray4: they are trained by so many Ray workers on this machine;'
   ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one),'
-  ' +together (the cohort in batched operations). hand and vmap are for synthetic workloads.',
+  ' +together (the cohort in batched operations). hand and vmap are for synthetic workloads.'
+  ' Other toolkits, where scripts/env/setup_peers.sh has installed them (W1 to W4; skipped'
+  ' elsewhere): pfl, pfl1, fedjax, flower.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_integer(
@@ -79,12 +82,9 @@ class _Child:
   """A process that runs one variant of one workload, a round at each request."""
 
   def __init__(self, workload: str, variant: str):
-    arguments = [sys.executable, '-m', f'{__package__}.benchmarking.child', workload, variant]
-    # The child's working folder is another.
-    data_dir = os.path.abspath(_FLAGS.data_dir) if _FLAGS.data_dir else ''
     self._errors = tempfile.TemporaryFile('w+', errors='replace')  # noqa: SIM115
     self._process: subprocess.Popen[str] = subprocess.Popen(
-      [*arguments, data_dir, _FLAGS.device],
+      _child_command(workload, variant),
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=self._errors,
@@ -121,12 +121,27 @@ class _Child:
     self._errors.close()
 
 
+def _child_command(workload: str, variant: str) -> list[str]:
+  """The command line of a variant's process."""
+  if variant in peer_environments.PEERS:
+    return peer_environments.PEERS[variant].command(workload)
+  # The child's working folder is another.
+  data_dir = os.path.abspath(_FLAGS.data_dir) if _FLAGS.data_dir else ''
+  module = f'{__package__}.benchmarking.child'
+  return [sys.executable, '-m', module, workload, variant, data_dir, _FLAGS.device]
+
+
 def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
   """Figures of each variant of a workload."""
   children: dict[str, _Child] = {}
   figures: Figures = {}
   times: dict[str, list[float]] = {}
   for variant in variants:
+    peer = peer_environments.PEERS.get(variant)
+    missing = peer.missing(workload) if peer else None
+    if missing:
+      figures[variant] = {'skipped': missing}
+      continue
     child = _Child(workload, variant)
     try:
       first = child.ask('round')
@@ -152,6 +167,7 @@ def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
     figures[variant].update(
       seconds_median=median,
       seconds_min=min(times[variant]),
+      seconds_spread=host.spread(times[variant]),
       seconds_tracing=max(0.0, figures[variant]['seconds_first_round'] - median),
     )
     child.end()
@@ -178,6 +194,9 @@ def soak(workload: str, rounds: int) -> dict[Any, Any]:
   return memory
 
 
+_NOT_MEASURED = {'error': 'failed', 'skipped': 'skipped'}
+
+
 def table(results: Mapping[str, Figures]) -> str:
   """The figures as a Markdown table."""
   lines = [
@@ -187,9 +206,9 @@ def table(results: Mapping[str, Figures]) -> str:
   for workload, figures in results.items():
     hand = figures.get('hand', {}).get('seconds_median')
     for variant, f in figures.items():
-      if 'error' in f:
-        error = f['error'].replace('|', ' ')
-        lines.append(f'| {workload} | {variant} | failed: {error} | | | | |')
+      failed = next((f'{how}: {f[key]}' for key, how in _NOT_MEASURED.items() if key in f), None)
+      if failed:
+        lines.append(f'| {workload} | {variant} | {failed.replace("|", " ")} | | | | |')
         continue
       ratio = f'{f["seconds_median"] / hand:.2f}' if hand else ''
       lines.append(
@@ -223,7 +242,7 @@ def _check_flags() -> None:
   if unknown:
     raise ValueError(f'unknown workloads {unknown}; there are {", ".join(workloads.WORKLOADS)}')
   for variant in _FLAGS.variants:
-    workloads.split_variant(variant)
+    variant_names.split_variant(variant)
   real = [w for w in _FLAGS.workloads if workloads.WORKLOADS[w].task is not None]
   if real and not _FLAGS.data_dir:
     raise ValueError(f"--data_dir is needed for {', '.join(real)}: a folder with TFF's files.")
@@ -231,6 +250,7 @@ def _check_flags() -> None:
 
 def _run() -> int:
   results: dict[str, Figures] = {}
+  hosts: dict[str, dict[str, Any]] = {}
   failed = False
   for workload in _FLAGS.workloads:
     variants = [
@@ -241,27 +261,41 @@ def _run() -> int:
     print(
       f'{workload}: {workloads.WORKLOADS[workload].description} ...', file=sys.stderr, flush=True
     )
-    results[workload] = measure(workload, variants, _FLAGS.rounds)
-    failed = failed or any('error' in figures for figures in results[workload].values())
-    print(table({workload: results[workload]}), flush=True)
+    before = host.state_now()
+    results[workload] = measured = measure(workload, variants, _FLAGS.rounds)
+    spreads = {v: f['seconds_spread'] for v, f in measured.items() if 'seconds_spread' in f}
+    failed = failed or any('error' in figures for figures in measured.values())
+    print(table({workload: measured}), flush=True)
+    hosts[workload] = host.between(before, host.state_now(), spreads)
+    for doubt in hosts[workload]['not_quiet']:
+      print(f'{workload}: not quiet: {doubt}', file=sys.stderr, flush=True)
     if _FLAGS.soak_rounds:
       figures = results[workload].setdefault('ours_graph', {})
       figures['memory_mb_by_round'] = memory = soak(workload, _FLAGS.soak_rounds)
       failed = failed or 'error' in memory
   if _FLAGS.json:
-    machine = {
-      'processor': platform.processor() or platform.machine(),
-      'device': _FLAGS.device,
-      'cores': len(os.sched_getaffinity(0)),
-      'python': platform.python_version(),
-      'date': time.strftime('%Y-%m-%d'),
-    }
-    partial = _FLAGS.json + '.tmp'
-    with open(partial, 'w') as file:
-      json.dump({'machine': machine, 'rounds': _FLAGS.rounds, 'workloads': results}, file, indent=1)
-    os.replace(partial, _FLAGS.json)
+    _write_json(_FLAGS.json, results, hosts)
     print(f'written: {_FLAGS.json}')
   return 1 if failed else 0
+
+
+def _write_json(
+  path: str, results: Mapping[str, Figures], hosts: Mapping[str, Mapping[str, Any]]
+) -> None:
+  """Writes all figures, with the machine, the peers' versions and how quiet it was."""
+  peers = {
+    name: peer.version()
+    for name, peer in peer_environments.PEERS.items()
+    if any('seconds_median' in figures.get(name, {}) for figures in results.values())
+  }
+  found = {
+    'machine': {**host.describe(), 'device': _FLAGS.device},
+    'peers': peers,
+    'host': hosts,
+    'rounds': _FLAGS.rounds,
+    'workloads': results,
+  }
+  atomic_files.write_json(path, found)
 
 
 if __name__ == '__main__':

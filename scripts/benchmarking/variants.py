@@ -15,7 +15,7 @@ from tff_adaptive.devices import placement, threads
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.training import cohorts
 
-from . import hand_loop, workloads
+from . import hand_loop, variant_names, workloads
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]  # A client's x and y.
 
@@ -24,7 +24,7 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
   """Builds a variant by name.
 
   Args:
-    variant: As `workloads.split_variant` takes it.
+    variant: As `variant_names.split_variant` takes it.
     workload: The workload.
     data_dir: Folder with real data, or ''.
     device: 'auto', 'cpu' or 'gpu'.
@@ -32,7 +32,7 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
   Raises:
     ValueError: If there is no such variant, or none for the workload.
   """
-  name, options = workloads.split_variant(variant)
+  name, options = variant_names.split_variant(variant)
   kind, _, context = name.partition('_')
   if device == 'cpu':
     placement.hide_gpus()

@@ -11,26 +11,6 @@ from typing import Any
 
 import numpy as np
 
-VARIANTS = {
-  'stock_native': "TFF's stock process, native context",
-  'stock_graph': "TFF's stock process, graph engine",
-  'ours_native': 'this project, native context',
-  'ours_graph': 'this project, graph engine',
-  'ours_workers1': 'this project, one worker on this machine',
-  'ours_workers2': 'this project, two',
-  'ours_workers4': 'this project, four',
-  'ours_mergeable2': "this project, two, in TFF's context of mergeable computations",
-  'hand': 'loop by hand',
-  'vmap': 'one JAX program, clients vectorised (W1, W1s, W3, W4, W5)',
-}
-OPTIONS = {  # Of ours_graph, as in ours_graph+xla+bfloat16.
-  'xla': 'local steps compiled',
-  'bfloat16': 'mixed precision',
-  'float16': 'the same',
-  'single': 'clients one after another',
-  'together': 'the whole cohort in batched operations',
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
@@ -86,24 +66,6 @@ WORKLOADS = {
     ),
   )
 }
-
-
-def split_variant(variant: str) -> tuple[str, list[str]]:
-  """Splits a variant into its name and its options.
-
-  Args:
-    variant: One of `VARIANTS`; after ours_graph also '+' and one of `OPTIONS`, as often as wanted.
-
-  Raises:
-    ValueError: If there is no such variant.
-  """
-  name, *options = variant.split('+')
-  if name not in VARIANTS or (options and name != 'ours_graph') or {*options} - {*OPTIONS}:
-    raise ValueError(
-      f'unknown variant {variant!r}; there are {", ".join(VARIANTS)}, ours_graph also with'
-      f' +{", +".join(OPTIONS)}'
-    )
-  return name, options
 
 
 def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict:

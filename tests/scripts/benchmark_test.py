@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from scripts import benchmark
+from scripts.benchmarking import host, peer_environments, variant_names
 
 
 @pytest.fixture
@@ -48,6 +49,30 @@ def test_figures_are_written_and_what_failed_is_reported(run, monkeypatch, capsy
   table = capsys.readouterr().out
   assert '| W4 | hand | 0.500 | 0.500 | 1.00 | 0.0 | 2 |' in table
   assert '| W4 | stock_graph | failed: ended: a   b | | | | |' in table
+
+
+def test_a_peer_that_is_not_here_is_skipped_and_a_busy_machine_is_reported(
+  run, monkeypatch, capsys
+):
+  monkeypatch.setattr(benchmark, '_Child', _Child)
+  busy = host.State(load=4.0, busy=0.5, stolen=0.0, total=10.0)
+  monkeypatch.setattr(host, 'state_now', lambda: busy)
+  monkeypatch.setattr(
+    peer_environments.Peer, 'missing', lambda self, workload: f'no {self.environment}'
+  )
+  assert run('--variants=hand,pfl', '--json=figures.json') == 0
+  shown = capsys.readouterr()
+  assert '| W4 | pfl | skipped: no pfl | | | | |' in shown.out
+  assert 'W4: not quiet: other processes used 50% of the processors before' in shown.err
+  with open('figures.json') as file:
+    written = json.load(file)
+  assert written['host']['W4']['load_before'] == 4.0
+  assert written['peers'] == {}
+
+
+@pytest.mark.parametrize('name', [*variant_names.VARIANTS, 'ours_graph+xla+bfloat16'])
+def test_every_variant_is_known(name):
+  assert variant_names.split_variant(name)[0] == name.partition('+')[0]
 
 
 @pytest.mark.parametrize(

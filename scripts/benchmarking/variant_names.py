@@ -1,0 +1,42 @@
+"""What the benchmark calls the ways to do a round."""
+
+from . import peer_environments
+
+VARIANTS = {
+  'stock_native': "TFF's stock process, native context",
+  'stock_graph': "TFF's stock process, graph engine",
+  'ours_native': 'this project, native context',
+  'ours_graph': 'this project, graph engine',
+  'ours_subrounds': 'this project, the cohort in four parts, as Ray workers get it',
+  'ours_ray1': 'this project, one Ray worker on this machine',
+  'ours_ray2': 'this project, two',
+  'ours_ray4': 'this project, four',
+  'hand': 'loop by hand',
+  'vmap': 'one JAX program, clients vectorised (W1, W1s, W3, W4, W5)',
+  **{name: peer.description for name, peer in peer_environments.PEERS.items()},
+}
+OPTIONS = {  # Of ours_graph, as in ours_graph+xla+bfloat16.
+  'xla': 'local steps compiled',
+  'bfloat16': 'mixed precision',
+  'float16': 'the same',
+  'single': 'clients one after another',
+  'together': 'the whole cohort in batched operations',
+}
+
+
+def split_variant(variant: str) -> tuple[str, list[str]]:
+  """Splits a variant into its name and its options.
+
+  Args:
+    variant: One of `VARIANTS`; after ours_graph also '+' and one of `OPTIONS`, as often as wanted.
+
+  Raises:
+    ValueError: If there is no such variant.
+  """
+  name, *options = variant.split('+')
+  if name not in VARIANTS or (options and name != 'ours_graph') or {*options} - {*OPTIONS}:
+    raise ValueError(
+      f'unknown variant {variant!r}; there are {", ".join(VARIANTS)}, ours_graph also with'
+      f' +{", +".join(OPTIONS)}'
+    )
+  return name, options
