@@ -1,44 +1,95 @@
-"""Trains every combination of some flags' values, one run after another.
+"""Searches for good settings: trains runs with different ones and ranks them on validation data.
 
 usage: python scripts/sweep.py --output_dir=DIR --grid=FLAG=VALUE,VALUE ... -- [train.py's flags]
 
+Every combination of some values, each with three seeds, two runs at a time:
   python scripts/sweep.py --output_dir=runs/rates --grid=client_learning_rate=0.03,0.1,0.3 \\
-      --grid=seed=0,1,2 -- --algorithm=fed_avg --rounds=100
+      --grid=seed=0,1,2 --jobs=2 -- --algorithm=fed_avg --rounds=100
 
-Each run has a folder of its own in DIR. The same command again skips what is complete and goes
-on with the rest; Ctrl-C ends after saving. At the end a table, also in DIR/sweep.md.
+A hyperparameter counts where the algorithm has it (here tau: FedAvg has none, and is run once):
+  python scripts/sweep.py --output_dir=runs/taus --grid=algorithm=fed_avg,fed_adam \\
+      --grid=tau=1e-4,1e-3,1e-2 -- --rounds=100
+
+Thirty points drawn near to what was good (TPE); at 10, 30, 90 rounds only the best third goes on:
+  python scripts/sweep.py --output_dir=runs/tuned --search=tpe --trials=30 --prune=asha \\
+      --first_rung=10 --range=client_learning_rate=0.001,1,log \\
+      --range=server_learning_rate=0.001,1,log -- --algorithm=fed_yogi --rounds=270
+
+Each run has a folder of its own in DIR, like one of train.py, and what it prints is in DIR/logs/.
+The same command again skips what is complete and goes on with the rest; started several times, on
+machines that share DIR too, the commands divide the trials. Ctrl-C ends after saving. At the end a
+table, also in DIR/sweep.md, the best first; `tensorboard --logdir=DIR` compares trials (HParams).
 """
 
+import functools
+import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
 from absl import flags as absl_flags
 
-from .cli import command, flags, grid, run_folder, run_table, train_process
+from .cli import command, flags, grid, search_space
+from .cli.settings import Settings
 
 _STOPPED = 'Stopped; the same command goes on from here.'
+_SEARCHES = ('grid', 'random', 'tpe')
 _FLAGS = absl_flags.FlagValues()
-absl_flags.DEFINE_multi_string(
-  'grid', [], 'A flag of train.py and its values: FLAG=VALUE,VALUE.', flag_values=_FLAGS
+_multi = functools.partial(absl_flags.DEFINE_multi_string, flag_values=_FLAGS)
+_string = functools.partial(absl_flags.DEFINE_string, flag_values=_FLAGS)
+_integer = functools.partial(absl_flags.DEFINE_integer, flag_values=_FLAGS)
+_multi(
+  'grid',
+  [],
+  'A flag of train.py and its values: FLAG=VALUE,VALUE. Of seed: each trial is trained with each.',
 )
-absl_flags.DEFINE_string('output_dir', None, "Where the runs' folders go.", flag_values=_FLAGS)
-absl_flags.DEFINE_string(
+_multi(
+  'range',
+  [],
+  'A number of train.py for random and tpe to draw: FLAG=LOW,HIGH, or FLAG=LOW,HIGH,log.',
+)
+_string('output_dir', None, "Where the runs' folders go.")
+_string(
+  'search',
+  'grid',
+  'grid: every combination; random: drawn; tpe: drawn near to what was good, by the'
+  " tree-structured Parzen estimator (Optuna's).",
+)
+_integer('trials', None, 'How many trials random and tpe do; a later command may ask for more.')
+_integer('search_seed', 0, 'Seeds what random and tpe draw.')
+_string(
+  'prune',
+  None,
+  'asha: asynchronous successive halving. Trials are compared at --first_rung rounds and then at'
+  ' --reduction_factor times as many each; the best of them go on with their runs.',
+)
+_integer('first_rung', None, 'Rounds before a trial may be pruned. Default: a ninth of --rounds.')
+_integer('reduction_factor', 3, 'One trial in so many goes on from a rung to the next.')
+_integer('jobs', 1, 'Runs at a time on this machine, each in a process.')
+_string(
   'metric',
   None,
-  "Column of metrics.csv for the table. Default: the task's metric on the validation data.",
-  flag_values=_FLAGS,
+  'Column of metrics.csv by which trials are compared: the mean over the last 100 rounds. Default:'
+  " the task's metric on the validation data.",
+)
+absl_flags.DEFINE_float(
+  'target', None, 'Show after how many rounds the metric reached this value.', flag_values=_FLAGS
 )
 absl_flags.DEFINE_boolean('dry_run', False, 'Only say what would be run.', flag_values=_FLAGS)
 
 
 @command.entry('sweep.py')
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns 0, 1 if a run failed, 2 for bad input, 128 + signal if stopped."""
+  """Runs the command.
+
+  Returns:
+    0, also if runs diverged; 1 if a run failed, 2 for bad input, 128 + signal if stopped.
+  """
   arguments = list(arguments)
   split = arguments.index('--') if '--' in arguments else len(arguments)
   own, fixed = arguments[:split], arguments[split + 1 :]
@@ -50,17 +101,22 @@ def main(arguments: Sequence[str]) -> int:
   if not _FLAGS.output_dir:
     raise ValueError('--output_dir is missing.')
   axes = grid.axes(_FLAGS.grid)
-  _check_fixed(fixed, list(axes))
+  ranges = search_space.ranges(_FLAGS.range, axes)
+  _check_fixed(fixed, [*axes, *ranges])
   given = flags.parse(['train.py', *fixed])
   if given is None:
     raise ValueError("--help belongs before ' -- '; for train.py's: scripts/train.py --help.")
-  jobs = grid.jobs(_FLAGS.output_dir, axes, given)
+  _check_flags(axes, ranges)
+  # In a grid without pruning each run is a trial: nothing is compared before all are done.
+  apart = _FLAGS.search == 'grid' and _FLAGS.prune is None
+  seeds = () if apart else axes.pop('seed', ())
+  space = search_space.Space(axes, ranges, tuple(seeds), given)
+  first = _check_runs(space)
+  rung = _first_rung(first) if _FLAGS.prune else None
   if _FLAGS.dry_run:
-    lines = [' '.join(['train.py', *flags.command_line(job.given)]) for job in jobs]
-    command.show(''.join(line + '\n' for line in lines))
+    _show_runs(space)
     return command.DONE
-  label_by = [name for name in axes if name != 'seed'] or None
-  return train_all(jobs, _FLAGS.output_dir, label_by, _FLAGS.metric)
+  return _search(space, rung)
 
 
 def _parse(arguments: Sequence[str]) -> list[str] | None:
@@ -81,54 +137,188 @@ def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
   repeated = {flag.name for flag in flags.table() if flag.kind is list}  # They add up.
   for name in varied:
     if name not in repeated and {name, f'no{name}'} & given:
-      raise ValueError(f"--{name} is in --grid and after ' -- ': give it in one place only.")
+      raise ValueError(f"--{name} is varied and after ' -- ': give it in one place only.")
 
 
-def train_all(
-  jobs: Sequence[grid.Settings],
-  output_dir: str,
-  label_by: Sequence[str] | None = None,
-  metric: str | None = None,
-) -> int:
-  """Trains runs one after another, each in a process of its own, and writes their table.
+def _check_flags(axes: grid.Axes, ranges: Iterable[str]) -> None:
+  """ValueError if the sweep's own flags do not go together."""
+  if _FLAGS.search not in _SEARCHES:
+    raise ValueError(f'--search must be grid, random or tpe, found {_FLAGS.search!r}.')
+  if _FLAGS.prune not in (None, 'asha'):
+    raise ValueError(f'--prune must be asha, found {_FLAGS.prune!r}; leave it out for none.')
+  for name, least in (('trials', 1), ('jobs', 1), ('first_rung', 1), ('reduction_factor', 2)):
+    if _FLAGS[name].value is not None and _FLAGS[name].value < least:
+      raise ValueError(f'--{name} must be {least} or more, found {_FLAGS[name].value}.')
+  if _FLAGS.search_seed < 0:
+    raise ValueError(f'--search_seed must be 0 or more, found {_FLAGS.search_seed}.')
+  if _FLAGS.metric and not _FLAGS.metric.startswith(('validation_', 'inference_', 'train_')):
+    raise ValueError(
+      f'--metric={_FLAGS.metric}: trials are selected on validation data, never on test data: give'
+      ' a column of metrics.csv such as validation_accuracy.'
+    )
+  if _FLAGS.search == 'grid':
+    if not axes:
+      raise ValueError('give --grid at least once.')
+    if list(ranges):
+      raise ValueError(
+        '--range is for --search=random and tpe; give values: --grid=FLAG=VALUE,....'
+      )
+    if _FLAGS.trials is not None:
+      raise ValueError('--trials is for --search=random and tpe: a grid has one for each point.')
+  elif not {*axes, *ranges} - {'seed'} or _FLAGS.trials is None:
+    raise ValueError(
+      f'--search={_FLAGS.search} needs --trials=NUMBER and a --range or --grid to draw from.'
+    )
+  if not _FLAGS.prune and _FLAGS.first_rung is not None:
+    raise ValueError('--first_rung is for --prune=asha: leave it out, or give both.')
+  if importlib.util.find_spec('optuna') is None:
+    raise ValueError('sweep.py needs Optuna: pip install tff-adaptive[search]')
 
-  Args:
-    jobs: What to train; a run whose folder is complete is skipped.
-    output_dir: Where sweep.md goes.
-    label_by: Settings that distinguish runs in the table; default: all that differ.
-    metric: The table's column of metrics.csv; default: the task's metric.
 
-  Returns:
-    0, 1 if a run failed, 2 if the table could not be made, 128 + signal if stopped.
-  """
-  failed = []
-  for number, job in enumerate(jobs, 1):
-    folder = job.output_dir
-    if run_folder.is_complete(folder, job.rounds):
-      command.say(f'[{number}/{len(jobs)}] {folder}: complete already')
-      continue
-    command.say(f'[{number}/{len(jobs)}] {folder}')
-    try:
-      code, stopped_by = train_process.train(job)
-    except KeyboardInterrupt:  # Between two runs.
-      code, stopped_by = 0, signal.SIGINT
-    if stopped_by:
-      command.say(_STOPPED)
-      return 128 + stopped_by
-    if code:
-      failed.append(f'{folder} (exit code {code})')
-  is_written = run_table.write(
-    os.path.join(output_dir, 'sweep.md'),
-    [job.output_dir for job in jobs],
-    label_by=label_by,
-    metric=metric,
-    note='Failed: ' + ', '.join(failed) if failed else '',
+def _check_runs(space: search_space.Space) -> Settings:
+  """Returns the settings of a run; ValueError if some cannot be run."""
+  if _FLAGS.search != 'grid':
+    space.check()
+    return space.example()
+  found = [run for point in space.points() for run in space.runs(point, _folder(0, point))]
+  grid.check_different(found)
+  return found[0]
+
+
+def _first_rung(run: Settings) -> int:
+  """Returns --first_rung, or its default; ValueError if there is no evaluation then."""
+  every = run.rounds_per_evaluation
+  rung = _FLAGS.first_rung or -(-run.rounds // 9 // every) * every
+  if rung % every or rung >= run.rounds:
+    raise ValueError(
+      f'--first_rung={rung} must be a multiple of --rounds_per_evaluation={every}, and less than'
+      f' --rounds={run.rounds}: trials are compared by their evaluations.'
+    )
+  return int(rung)
+
+
+def _folder(number: int, point: grid.Point) -> str:
+  name = grid.label(point) if _FLAGS.search == 'grid' else f'trial={number}'
+  return os.path.join(_FLAGS.output_dir, name)
+
+
+def _show_runs(space: search_space.Space) -> None:
+  """Says which commands would be run; of tpe the first, which nothing decides yet."""
+  from .cli import study
+
+  number = None if _FLAGS.search == 'grid' else _FLAGS.trials
+  points = space.points() if number is None else study.preview(space, _plan(None), number)
+  runs = [run for i, point in enumerate(points) for run in space.runs(point, _folder(i, point))]
+  lines = [' '.join(['train.py', *flags.command_line(run.given)]) for run in runs]
+  command.show(''.join(line + '\n' for line in lines))
+
+
+def _plan(first_rung: int | None) -> Any:
+  from .cli import study
+
+  return study.Plan(
+    _FLAGS.search, _FLAGS.trials, _FLAGS.search_seed, first_rung, _FLAGS.reduction_factor
   )
-  for line in failed:
-    command.say(f'failed: {line}')
-  if failed:
-    return command.FAILED
-  return command.DONE if is_written else command.BAD_INPUT
+
+
+def _search(space: search_space.Space, first_rung: int | None) -> int:
+  """Does the trials and shows the table."""
+  from .cli import search, study, trial_table, worker_pool
+
+  plan = _plan(first_rung)
+  trials = study.Study(_FLAGS.output_dir, space, plan)
+  heard: list[int] = []
+
+  def prepare(claim: study.Claim) -> tuple[list[Settings], list[int]]:
+    runs = space.runs(claim.point, _folder(claim.number, claim.point))
+    return runs, plan.rungs(runs[0].rounds)
+
+  with trial_table.Live() as live, worker_pool.WorkerPool[search.Ticket](_FLAGS.jobs) as pool:
+    todo = search.Search(trials, prepare, _FLAGS.output_dir, _FLAGS.metric, live.say)
+
+    def stop(number: int, unused_frame: Any) -> None:
+      heard.append(number)
+      pool.send(number)  # Runs end after their round and are saved; a second signal ends them.
+
+    before = [(n, signal.signal(n, stop)) for n in (signal.SIGINT, signal.SIGTERM)]
+    try:
+      while True:
+        while pool.has_room and not heard and (following := todo.next()) is not None:
+          (active, run), job, key = following
+          until = '' if job.last_round is None else f' to round {job.last_round}'
+          live.say(f'[{active.claim.number + 1}/{trials.total()}] {run.output_dir}{until}')
+          pool.begin((active, run), job, key)
+        if not pool.tickets:
+          break
+        for ticket, answer in pool.wait(1.0):
+          todo.done(ticket, search.stopped(answer) if heard else answer)
+        if live.is_shown:
+          live.show(
+            _rows(trials.views(), space.seeds),
+            todo.metric,
+            f'{len(pool.tickets)} at work; Ctrl-C saves and ends',
+          )
+    finally:
+      for number, handler in before:
+        signal.signal(number, handler)
+  if heard:
+    command.say(_STOPPED)
+    return 128 + heard[0]
+  return _conclude(trials.views(), space.seeds, todo.metric)
+
+
+def _runs(view: Any, seeds: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+  """The folders of a trial's runs, and what each varies."""
+  point, folder = dict(view.point), _folder(view.number, view.point)
+  if not seeds:
+    return [(folder, point)]
+  return [(f'{folder},seed={seed}', {**point, 'seed': seed}) for seed in seeds]
+
+
+def _rows(views: Iterable[Any], seeds: Sequence[str]) -> list[Any]:
+  """The trials as rows of the table: those that differ in their seed only are one."""
+  from .cli import trial_table
+
+  groups: dict[str, list[Any]] = {}
+  for view in views:
+    point = {name: value for name, value in view.point.items() if name != 'seed'}
+    label = ', '.join(f'{name}={_short(value)}' for name, value in point.items()) or 'seeds'
+    if _FLAGS.search != 'grid':
+      label = f'trial {view.number}: {label}'
+    groups.setdefault(label, []).append(view)
+  return [
+    trial_table.Row(
+      label,
+      [folder for view in members for folder, _ in _runs(view, seeds)],
+      [view.state for view in members],
+      [view.reason for view in members if view.reason],
+    )
+    for label, members in groups.items()
+  ]
+
+
+def _short(value: str) -> str:
+  """Numbers that were drawn in four digits; the run's config.json has all of them."""
+  try:
+    return f'{float(value):.4g}' if len(value) > 10 else value
+  except ValueError:
+    return value
+
+
+def _conclude(views: Sequence[Any], seeds: Sequence[str], metric: str | None) -> int:
+  """Writes the table and what TensorBoard shows; returns the exit code."""
+  from .cli import hparams, trial_table
+
+  rows = _rows(views, seeds)
+  path = os.path.join(_FLAGS.output_dir, 'sweep.md')
+  best, metric = trial_table.write(path, rows, metric, _FLAGS.target)
+  if metric is not None:
+    runs = [(*run, view.state) for view in views for run in _runs(view, seeds)]
+    hparams.write(_FLAGS.output_dir, metric, runs)
+  if best is not None:
+    folders = next(row.folders for row in rows if row.label == best)
+    command.show(f'Best: {best}, in {folders[0]}\n')
+  return command.FAILED if any(view.state == 'failed' for view in views) else command.DONE
 
 
 if __name__ == '__main__':

@@ -24,6 +24,10 @@ class FailureError(Exception):
   """What went wrong after the start; exit code 1."""
 
 
+class DivergedError(FailureError):
+  """A model that came to nothing: the same run would again."""
+
+
 def entry(
   program: str,
   interrupted: str = 'interrupted.',

@@ -51,12 +51,17 @@ def check(settings: settings_lib.Settings) -> None:
   run_folder.read_config(settings.output_dir, records.of(settings))
 
 
-def run(settings: settings_lib.Settings, command: Sequence[str] | None = None) -> Outcome:
+def run(
+  settings: settings_lib.Settings,
+  command: Sequence[str] | None = None,
+  last_round: int | None = None,
+) -> Outcome:
   """Trains to the end, or until a signal asks for the end; goes on with the run in the folder.
 
   Args:
     settings: What to do.
     command: The command line, for config.json; default: one that gives the same settings.
+    last_round: Where to end for now, saved as after a signal; default: where the settings say.
 
   Raises:
     ValueError: If it cannot be begun: bad data, a folder in use or of another run.
@@ -78,6 +83,8 @@ def run(settings: settings_lib.Settings, command: Sequence[str] | None = None) -
     raise ValueError(line) from error
   try:
     with signals.StopGuard(on_abort=[execution.reap_workers]) as stop:
+      if last_round is not None:
+        arguments['callbacks'].append(run_callbacks.StopAt(last_round, stop.request))
       result = training.train(stop=stop, **arguments)
   except training.SaveError as error:
     raise command_lib.FailureError(error) from error
@@ -87,9 +94,11 @@ def run(settings: settings_lib.Settings, command: Sequence[str] | None = None) -
     raise command_lib.FailureError(
       f'{error}. The rounds before are saved; the same command goes on, with any number of workers.'
     ) from None
+  except training.NonFiniteWeightsError as error:
+    raise command_lib.DivergedError(error) from error
   except Exception as error:
     line = user_files.explained(settings, error)
-    says_all = (training.NonFiniteWeightsError, ValueError, OSError)  # Also tasks.DataError.
+    says_all = (ValueError, OSError)  # Also tasks.DataError.
     if line is None and not isinstance(error, says_all):
       raise
     raise command_lib.FailureError(line or error) from error
@@ -99,19 +108,19 @@ def run(settings: settings_lib.Settings, command: Sequence[str] | None = None) -
 
 
 def check_result(result: Any) -> None:
-  """FailureError if the course came to nothing: what is saved is saved."""
+  """DivergedError if the course came to nothing: what is saved is saved."""
   if not result.is_complete:
     return
   summary = result.summary
   if summary['ends_without_update']:
     rounds = summary['rounds_without_update']
-    raise command_lib.FailureError(
+    raise command_lib.DivergedError(
       f'all clients diverged in {rounds} rounds, the last among them, which left the model as it'
       ' was: lower --client_learning_rate, or give --clip_norm.'
     )
   for name, value in {**summary['last'], **summary.get('test', {})}.items():
     if name.startswith(('validation_', 'test_')) and not math.isfinite(value):
-      raise command_lib.FailureError(
+      raise command_lib.DivergedError(
         f'{name} is {value} after the last round: the model or the data are not sound. Look at'
         ' metrics.csv; a lower --client_learning_rate or --clip_norm may help.'
       )

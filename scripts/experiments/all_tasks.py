@@ -29,8 +29,7 @@ from tasks import catalog
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import runs, tables
 
-from .. import sweep
-from ..cli import command, flags, grid, resolve
+from ..cli import command, flags, grid, resolve, train_process
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list('tasks', None, 'Tasks; by default all.', flag_values=_FLAGS)
@@ -69,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
   failed = command.DONE
   for task, those in jobs.items():
     folder = os.path.join(_FLAGS.output_dir, task)
-    code = sweep.train_all(those, folder, ['algorithm'], 'validation_loss')
+    code = train_process.train_all(those, folder, ['algorithm'], 'validation_loss')
     if code > command.FAILED:
       return code  # Stopped by a signal.
     failed = failed or code

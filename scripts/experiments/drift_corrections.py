@@ -28,8 +28,7 @@ from tff_adaptive import costs, registry
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import curves, runs, tables
 
-from .. import sweep
-from ..cli import command, flags, grid
+from ..cli import command, flags, grid, train_process
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list('tasks', ['digits', 'mnist'], 'digits, mnist or both.', flag_values=_FLAGS)
@@ -69,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
   _check_flags()
   command.check_output('results', _FLAGS.results)
   for folder, jobs in ({} if _FLAGS.report_only else _jobs()).items():
-    code = sweep.train_all(jobs, folder, ['task_option', 'algorithm'])
+    code = train_process.train_all(jobs, folder, ['task_option', 'algorithm'])
     if code:
       return code
   cells = collect(_FLAGS.output_dir)

@@ -1,85 +1,308 @@
-"""scripts/sweep.py: every combination once; what failed is a row, what is bad is refused."""
+"""scripts/sweep.py: every trial once, by its rules; what failed is a row, bad input is refused."""
 
+import csv
 import json
+import math
 import os
 import signal
 
 import pytest
 
 from scripts import sweep
-from scripts.cli import grid
+from scripts.cli import flags, resolve, search, worker, worker_pool
+
+pytest.importorskip('optuna')
 
 
-def _make(folder, values, column='validation_accuracy', **settings):
-  """Writes a run whose `column` has `values`, one every other round from round 0."""
-  os.makedirs(folder)
-  settings = {'algorithm': 'fed_avg', 'seed': 0, 'rounds': 2 * len(values) - 2, **settings}
+class _Pool:
+  """In place of the processes: `result` gives an answer, or the value that a run comes to."""
+
+  def __init__(self, result):
+    self.jobs, self._result, self._done = [], result, []
+
+  def __call__(self, size):
+    self._size = size
+    return self
+
+  __class_getitem__ = None
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *unused):
+    self._done.clear()
+
+  def __getitem__(self, unused_type):
+    return self
+
+  @property
+  def tickets(self):
+    return [ticket for ticket, _ in self._done]
+
+  @property
+  def has_room(self):
+    return len(self._done) < self._size
+
+  def send(self, number):
+    del number
+
+  def begin(self, ticket, job, key):
+    del key
+    self.jobs.append(job)
+    settings = resolve.resolve(flags.parse(['train.py', *job.flags]))
+    answer = self._result(settings)
+    if not isinstance(answer, worker.Answer):
+      _write(settings, job.last_round or settings.rounds, answer)
+      answer = worker.Answer('done')
+    self._done.append((ticket, answer))
+
+  def wait(self, seconds):
+    del seconds
+    return [self._done.pop(0)]
+
+  def ran(self):
+    """The folders' names and where the runs ended, in order."""
+    folders = [resolve.resolve(flags.parse(['', *job.flags])).output_dir for job in self.jobs]
+    return [(os.path.basename(f), job.last_round) for f, job in zip(folders, self.jobs)]
+
+
+def _write(settings, rounds, value, column='validation_accuracy'):
+  """Writes a run whose `column` is `value` in each round after round 0."""
+  folder = settings.output_dir
+  os.makedirs(folder, exist_ok=True)
   with open(os.path.join(folder, 'config.json'), 'w') as file:
-    json.dump({'settings': settings}, file)
+    content = {'settings': settings.flat(), 'data': {}, 'run_id': 'a', 'changes': []}
+    json.dump({**content, 'versions': {}}, file)
   with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
     file.write(f'round,{column},seconds_round\n')
-    for t in range(2 * len(values) - 1):
-      value = '' if t % 2 else repr(values[t // 2])
-      file.write(f'{t},{value},0.5\n')
+    for t in range(rounds + 1):
+      file.write(f'{t},{value if t else 0.0!r},0.5\n')
+  with open(os.path.join(folder, 'summary.json'), 'w') as file:
+    json.dump({'is_complete': rounds == settings.rounds, 'rounds': rounds}, file)
 
 
-def test_a_sweep_runs_each_combination_once_and_goes_on_after_failures(
-  tmp_path, capsys, monkeypatch
+@pytest.fixture(name='sweeping')
+def _sweeping(tmp_path, monkeypatch):
+  """Returns a function of a command's flags and a result: runs it, gives its code and the pool."""
+
+  def run(arguments, result):
+    pool = _Pool(result)
+    monkeypatch.setattr(worker_pool, 'WorkerPool', pool)
+    own, _, fixed = ' '.join(arguments).partition(' -- ')
+    command = ['sweep.py', f'--output_dir={tmp_path}', *own.split(), '--', *fixed.split()]
+    return sweep.main(command), pool
+
+  return run
+
+
+def _table(text):
+  rows = [line.strip('|').split('|') for line in text.splitlines() if line.startswith('|')]
+  return [[cell.strip() for cell in row] for row in rows]
+
+
+def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
+  sweeping, capsys, tmp_path
 ):
-  ran = []
+  down = {1.0}
 
-  def run(job):
-    ran.append(job)
-    rate = job.client_learning_rate
-    if rate > 1 and len(ran) < 5:
-      return 1, None
-    _make(job.output_dir, [0.0, rate], client_learning_rate=rate, seed=job.seed)
-    with open(f'{job.output_dir}/summary.json', 'w') as file:
-      json.dump({'is_complete': True, 'rounds': 2}, file)
-    return 0, None
+  def result(s):
+    if s.client_learning_rate in down:
+      return worker.Answer('failed', 'the disk\nis | full')
+    return s.client_learning_rate / 10 + s.seed / 100
 
-  monkeypatch.setattr(sweep.train_process, 'train', run)
-  monkeypatch.setattr(grid.run_folder, 'read_config', lambda *_: None)
+  arguments = ['--grid=client_learning_rate=0.5,1,2', '--grid=seed=0,1', '--', '--rounds=2']
+  code, pool = sweeping(arguments, result)
+  assert code == 1
+  assert [name for name, _ in pool.ran()] == [
+    f'client_learning_rate={rate},seed={seed}' for rate in ('0.5', '1', '2') for seed in (0, 1)
+  ]
+  captured = capsys.readouterr()
+  rows = _table(captured.out)[2:]
+  assert [row[0] for row in rows] == [f'client_learning_rate={rate}' for rate in ('2', '0.5', '1')]
+  assert rows[0][3] == '0.2050 ± 0.0071'
+  assert rows[0][-1] == 'best'
+  assert 'failed: the disk is \\| full' in captured.out
+  assert f'in {tmp_path}/client_learning_rate=2,seed=0\n' in captured.out
+  down.clear()
+  code, pool = sweeping(arguments, result)
+  assert code == 0
+  assert [name for name, _ in pool.ran()] == [f'client_learning_rate=1,seed={n}' for n in (0, 1)]
+  assert 'failed' not in capsys.readouterr().out
+  code, pool = sweeping(arguments, None)  # Nothing is left to do.
+  assert (code, pool.ran()) == (0, [])
+  assert (tmp_path / 'sweep.md').read_text() in capsys.readouterr().out
+
+
+def test_a_grid_may_grow_and_takes_complete_runs_over(sweeping):
+  _, pool = sweeping(['--grid=seed=0,1', '--', '--rounds=2'], lambda s: 0.5)
+  assert len(pool.jobs) == 2
+  _, pool = sweeping(['--grid=seed=0,1,2', '--', '--rounds=2'], lambda s: 0.5)
+  assert pool.ran() == [('seed=2', None)]
+
+
+def test_what_diverged_is_a_row_below_the_others_no_failure_and_not_tried_again(sweeping, capsys):
+  def result(s):
+    if s.client_learning_rate > 1:
+      return worker.Answer('diverged', 'no finite weights')
+    return 0.1
+
+  arguments = ['--grid=client_learning_rate=9,0.5', '--', '--rounds=2']
+  assert sweeping(arguments, result)[0] == 0
+  last = _table(capsys.readouterr().out)[-1]
+  assert last[0] == 'client_learning_rate=9'
+  assert last[-1] == 'diverged: no finite weights'
+  assert sweeping(arguments, None)[0] == 0
+  # A value that is not finite is the same.
+  arguments = ['--grid=client_learning_rate=8,0.6', '--', '--rounds=2']
+  assert sweeping(arguments, lambda s: 0.1 if s.client_learning_rate < 1 else math.nan)[0] == 0
+  assert 'diverged: validation_accuracy is not finite' in capsys.readouterr().out
+
+
+def test_little_of_a_loss_is_good(sweeping, capsys):
   command = [
-    'sweep.py',
-    f'--output_dir={tmp_path}/s',
-    '--grid=client_learning_rate=0.5,2',
-    '--grid=seed=0,1',
+    '--grid=seed=0',
+    '--grid=tau=0.1,0.2,0.3',
+    '--metric=validation_loss',
     '--',
     '--rounds=2',
   ]
-  assert sweep.main(command) == 1
-  assert len(ran) == 4
-  captured = capsys.readouterr()
-  assert '0.5000 ± 0.0000' in captured.out
-  assert captured.err.count('exit code 1') == 2
-  assert sweep.main(command) == 0  # Only the two that failed are run again.
-  assert len(ran) == 6
-  table = capsys.readouterr().out
-  assert '| client_learning_rate=2.0 | 2 |' in table
-  with open(tmp_path / 's' / 'sweep.md') as file:
-    assert file.read() == table
+
+  def result(s):
+    _write(s, 2, s.server['tau'] % 0.3, 'validation_loss')
+    return worker.Answer('done')
+
+  assert sweeping(command, result)[0] == 0
+  assert [row[0] for row in _table(capsys.readouterr().out)[2:]] == [
+    'tau=0.3',
+    'tau=0.1',
+    'tau=0.2',
+  ]
 
 
-def test_a_sweep_of_a_task_without_accuracy_has_a_table_and_a_bad_metric_is_reported(
-  tmp_path, capsys, monkeypatch
-):
-  def run(job):
-    rate = job.client_learning_rate
-    settings = {'task': 'emnist_ae', 'client_learning_rate': rate}
-    _make(job.output_dir, [0.5, rate], 'validation_mse', **settings)
-    return 0, None
-
-  monkeypatch.setattr(sweep.train_process, 'train', run)
-  command = [f'--output_dir={tmp_path}', '--grid=client_learning_rate=0.5,2', '--', '--rounds=2']
-  assert sweep.main(['sweep.py', *command]) == 0
-  assert '| validation mse, last |' in capsys.readouterr().out
-  monkeypatch.setattr(sweep.train_process, 'train', lambda *_: (0, None))
-  monkeypatch.setattr(grid.run_folder, 'read_config', lambda *_: None)
-  assert sweep.main(['sweep.py', '--metric=f1', *command]) == 2
+def test_a_metric_that_no_run_has_ends_the_sweep_after_the_first(sweeping, capsys):
+  command = ['--grid=seed=0,1', '--metric=validation_f1', '--', '--rounds=2']
+  code, pool = sweeping(command, lambda s: 0.5)
+  assert (code, len(pool.jobs)) == (2, 1)
   error = capsys.readouterr().err
-  assert "no values of 'f1'" in error
+  assert "no values of 'validation_f1'" in error
   assert 'The runs are saved' in error
+
+
+def test_a_target_says_how_many_seeds_reached_it(sweeping, capsys):
+  command = ['--grid=seed=0,1', '--target=0.9', '--', '--rounds=2']
+  assert sweeping(command, lambda s: 0.9 + s.seed / 100 - 0.005)[0] == 0
+  assert '1 (reached by 1 of 2 seeds)' in capsys.readouterr().out
+
+
+def test_random_points_depend_on_the_seed_and_the_trial_alone(sweeping, tmp_path, capsys):
+  def result(s):
+    drawn.append((s.output_dir, s.client_learning_rate, s.clients_per_round))
+    return s.client_learning_rate
+
+  command = ['--search=random', '--range=client_learning_rate=0.01,1,log']
+  command += ['--range=clients_per_round=2,9']
+  drawn = []
+  assert sweeping([*command, '--trials=2', '--', '--rounds=2'], result)[0] == 0
+  code, pool = sweeping([*command, '--trials=5', '--', '--rounds=2'], result)  # Goes on.
+  assert (code, len(pool.jobs)) == (0, 3)
+  at_once, drawn = drawn, []
+  assert len({rate for _, rate, _ in at_once}) == 5
+  assert all(0.01 <= rate <= 1 and 2 <= clients <= 9 for _, rate, clients in at_once)
+  other = [f'--output_dir={tmp_path}/b', *command, '--trials=5', '--jobs=3']
+  assert sweeping([*other, '--', '--rounds=2'], result)[0] == 0
+  assert [row[1:] for row in drawn] == [row[1:] for row in at_once]
+  best = max(rate for _, rate, _ in at_once)
+  assert f'client_learning_rate={best:.4g}' in _table(capsys.readouterr().out)[-5][0]
+  # Another search in the folder is refused.
+  code, pool = sweeping([*command, '--trials=5', '--', '--rounds=3'], None)
+  assert (code, pool.jobs) == (2, [])
+  assert 'differs in --rounds' in capsys.readouterr().err
+
+
+def test_a_trial_is_the_mean_of_its_seeds_and_has_what_its_algorithm_has(sweeping, tmp_path):
+  command = [
+    '--search=random',
+    '--trials=8',
+    '--grid=seed=3,4',
+    '--grid=algorithm=fed_avg,fed_adam',
+  ]
+  code, pool = sweeping(
+    [*command, '--range=tau=0.001,0.1,log', '--', '--rounds=2'], lambda s: s.seed / 10
+  )
+  assert code == 0
+  assert [name for name, _ in pool.ran()] == [
+    f'trial={n},seed={s}' for n in range(8) for s in (3, 4)
+  ]
+  taus = {'fed_avg': set(), 'fed_adam': set()}
+  for n in range(8):
+    settings = [
+      json.loads((tmp_path / f'trial={n},seed={s}' / 'config.json').read_text())['settings']
+      for s in (3, 4)
+    ]
+    assert settings[0]['tau'] == settings[1]['tau']
+    taus[settings[0]['algorithm']].add(settings[0]['tau'])
+  assert taus['fed_avg'] == {None}
+  assert len(taus['fed_adam']) > 1
+  import optuna
+
+  backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / 'study.journal'))
+  storage = optuna.storages.JournalStorage(backend)
+  (study,) = storage.get_all_studies()
+  values = [trial.value for trial in storage.get_all_trials(study._study_id)]
+  assert values == pytest.approx([0.35] * 8)
+
+
+def test_tpe_draws_near_to_what_was_good(sweeping):
+  def result(s):
+    drawn.append(s.client_learning_rate)
+    return 1 - abs(s.client_learning_rate - 0.7)
+
+  drawn = []
+  command = ['--search=tpe', '--trials=30', '--range=client_learning_rate=0,1', '--', '--rounds=2']
+  assert sweeping(command, result)[0] == 0
+  distance = [abs(x - 0.7) for x in drawn]
+  assert sum(distance[-10:]) < 0.5 * sum(distance[:10])
+
+
+def test_of_each_rung_the_best_go_on_with_their_runs(sweeping, capsys):
+  """Against successive halving by hand: a third of those that came so far, at least the best."""
+  values = [0.1, 0.5, 0.3, 0.9, 0.2, 0.6, 0.95, 0.4, 0.7]
+  rates = ','.join(map(str, values))
+  command = [f'--grid=client_learning_rate={rates}', '--prune=asha', '--first_rung=2']
+  code, pool = sweeping(
+    [*command, '--', '--rounds=18', '--rounds_per_evaluation=2'], lambda s: s.client_learning_rate
+  )
+  assert code == 0
+  expected, rungs = [], {2: [], 6: []}
+  for value in values:
+    for rung, before in rungs.items():
+      expected.append((f'client_learning_rate={value}', rung))
+      before.append(value)
+      if value < sorted(before)[-max(len(before) // 3, 1)]:
+        break
+    else:
+      expected.append((f'client_learning_rate={value}', None))
+  assert pool.ran() == expected
+  rows = _table(capsys.readouterr().out)[2:]
+  assert rows[0][0] == 'client_learning_rate=0.95'
+  assert rows[0][2] == '18'
+  assert {row[-1] for row in rows if row[2] != '18'} == {'pruned'}
+
+
+def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweeping, capsys):
+  def stop(s):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return worker.Answer('failed', 'its process ended with exit code 130.')
+
+  command = ['--search=random', '--trials=2', '--range=tau=0.001,0.1', '--', '--rounds=2']
+  code, first = sweeping(command, stop)
+  assert code == 128 + signal.SIGTERM
+  assert 'the same command goes on' in capsys.readouterr().err
+  assert len(first.jobs) == 1
+  code, second = sweeping(command, lambda s: 0.5)
+  assert code == 0
+  assert second.jobs[0].flags == first.jobs[0].flags
+  assert second.ran() == [('trial=0', None), ('trial=1', None)]
 
 
 @pytest.mark.parametrize(
@@ -90,32 +313,53 @@ def test_a_sweep_of_a_task_without_accuracy_has_a_table_and_a_bad_metric_is_repo
     (['--grid=tau=', '--output_dir=x'], '--grid=tau='),
     (['--grid=tau=1'], '--output_dir is missing'),
     (['--output_dir=x'], 'at least once'),
-    (['--grid=tau=1', '--grid=tau=2', '--output_dir=x'], 'in one --grid only'),
+    (['--grid=tau=1', '--grid=tau=2', '--output_dir=x'], 'each flag once'),
     (['--grid=seed=0,00', '--output_dir=x'], 'x/seed=0 and x/seed=00 are the same run'),
     (['--grid=tau=1', '--output_dir=x', 'more'], "unexpected argument 'more'"),
     (['--grid=tau=1', '--output_dir=x', '--rounds=3'], "train.py's flags go after ' -- '"),
-    (['--grid=seed=0,1', '--output_dir=x', '--', '--seed=4'], '--seed is in --grid and after'),
-    (['--grid=xla=true', '--output_dir=x', '--', '--noxla'], '--xla is in --grid and after'),
+    (['--grid=seed=0,1', '--output_dir=x', '--', '--seed=4'], '--seed is varied and after'),
+    (['--grid=xla=true', '--output_dir=x', '--', '--noxla'], '--xla is varied and after'),
     (['--grid=seed=0', '--output_dir=x', '--', '--output_dir=y'], "belongs before ' -- '"),
+    (['--grid=algorithm=fed_avg', '--grid=tau=1', '--output_dir=x'], '--tau has no meaning for'),
+    (['--grid=tau=1', '--output_dir=x', '--search=bayes'], 'grid, random or tpe'),
+    (['--grid=tau=1', '--output_dir=x', '--search=tpe'], '--trials=NUMBER'),
+    (['--grid=tau=1', '--output_dir=x', '--trials=3'], '--trials is for'),
+    (['--grid=tau=1', '--range=mu=0,1', '--output_dir=x'], '--range is for'),
+    (['--range=tau=0,1,log', '--output_dir=x'], 'above 0 with log'),
+    (['--range=tau=1,0.1', '--output_dir=x'], 'LOW must be less than HIGH'),
+    (['--range=tau=a,1', '--output_dir=x'], 'LOW must be less than HIGH'),
+    (['--range=clients_per_round=1.5,4', '--output_dir=x'], 'whole if the flag is'),
+    (['--range=algorithm=1,2', '--output_dir=x'], 'with a number of train.py'),
+    (
+      ['--range=tau=-1,1', '--output_dir=x', '--search=random', '--trials=3'],
+      '--tau must be',
+    ),
+    (['--grid=tau=1', '--output_dir=x', '--jobs=0'], '--jobs must be 1 or more'),
+    (['--grid=tau=1', '--output_dir=x', '--prune=median'], '--prune must be asha'),
+    (['--grid=tau=1', '--output_dir=x', '--first_rung=3'], '--first_rung is for'),
+    (
+      ['--grid=tau=1', '--output_dir=x', '--prune=asha', '--first_rung=3'],
+      'multiple of --rounds_per_evaluation=10',
+    ),
+    (['--grid=tau=1', '--output_dir=x', '--metric=test_accuracy'], 'never on test data'),
   ],
 )
-def test_a_bad_sweep_is_refused_before_anything_runs(arguments, message, capsys, monkeypatch):
-  monkeypatch.setattr(sweep.train_process, 'train', None)
+def test_a_bad_sweep_is_refused_before_anything_runs(
+  arguments, message, capsys, monkeypatch, tmp_path
+):
+  monkeypatch.setattr(worker_pool, 'WorkerPool', None)
+  monkeypatch.chdir(tmp_path)
   assert sweep.main(['sweep.py', *arguments]) == 2
   error = capsys.readouterr().err
   assert message in error
   assert error.count('\n') == 1
+  assert os.listdir() == []
 
 
-def test_a_signal_ends_the_sweep_with_its_code(tmp_path, monkeypatch, capsys):
-  ran = []
-  monkeypatch.setattr(
-    sweep.train_process, 'train', lambda job: ran.append(job) or (0, signal.SIGTERM)
-  )
-  command = ['sweep.py', f'--output_dir={tmp_path}', '--grid=seed=0,1', '--', '--rounds=2']
-  assert sweep.main(command) == 128 + signal.SIGTERM
-  assert len(ran) == 1
-  assert 'the same command goes on' in capsys.readouterr().err
+def test_without_optuna_the_hint_is_to_install_it(tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr(sweep.importlib.util, 'find_spec', lambda name: None)
+  assert sweep.main(['sweep.py', f'--output_dir={tmp_path}', '--grid=seed=0']) == 2
+  assert 'pip install tff-adaptive[search]' in capsys.readouterr().err
 
 
 def test_a_dry_run_says_the_commands(tmp_path, capsys):
@@ -124,3 +368,27 @@ def test_a_dry_run_says_the_commands(tmp_path, capsys):
   lines = capsys.readouterr().out.splitlines()
   assert [line.split()[0] for line in lines] == ['train.py', 'train.py']
   assert {'--task_option=alpha=1', '--rounds=3', '--tau=0.2'} <= {*lines[1].split()}
+  assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize('kind, count', [('random', 12), ('tpe', 10)])
+def test_a_dry_run_says_what_would_be_drawn(sweeping, capsys, kind, count):
+  command = [f'--search={kind}', '--trials=12', '--range=tau=0.001,0.1,log', '--', '--rounds=2']
+  assert sweeping(['--dry_run', *command], None)[0] == 0
+  lines = capsys.readouterr().out.splitlines()
+  _, pool = sweeping(command, lambda s: 0.5)
+  assert len(lines) == count
+  assert lines == [' '.join(['train.py', *job.flags]) for job in pool.jobs[:count]]
+
+
+def test_the_score_is_the_mean_over_the_last_100_rounds_as_in_the_table(tmp_path):
+  path = tmp_path / 'run'
+  _write(resolve.resolve({'output_dir': str(path), 'rounds': 250}), 250, 0.0)
+  with open(path / 'metrics.csv', 'w', newline='') as file:
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(['round', 'validation_loss', 'seconds_round'])
+    writer.writerows([t, t * t, 0.5] for t in range(251))
+  run = search.runs.read_run(str(path))
+  assert search.value_of(run, 'validation_loss', 250) == sum(t * t for t in range(151, 251)) / 100
+  assert search.value_of(run, 'validation_loss', 60) == sum(t * t for t in range(1, 61)) / 60
+  assert search.value_of(run, 'validation_mse', 60) is None

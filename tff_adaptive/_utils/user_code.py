@@ -11,9 +11,11 @@ import os
 import sys
 import traceback
 import types
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 _PREFIX = '_tff_adaptive_user_code_'
+_loaded: set[str] = set()  # Names of modules, for `forget`.
 
 
 class UserCode(NamedTuple):
@@ -82,6 +84,16 @@ def load(reference: str) -> tuple[Any, UserCode]:
   return getattr(module, name), UserCode(path, name, digest)
 
 
+def forget() -> None:
+  """Forgets the files that were run, and the modules next to them that they imported.
+
+  The next `load` runs a file anew: nothing that its functions left in it is there any more.
+  """
+  for name in _loaded:
+    sys.modules.pop(name, None)
+  _loaded.clear()
+
+
 def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   """Returns the module of a file, which is run unless this very content has been."""
   location = hashlib.sha256(os.fsencode(path)).hexdigest()
@@ -89,6 +101,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   name = f'{_PREFIX}{location[:16]}_{digest[:16]}'
   if name in sys.modules:
     return sys.modules[name]
+  before = set(sys.modules)
   module = types.ModuleType(name)
   module.__file__ = path
   sys.modules[name] = module
@@ -102,6 +115,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
     where = f' line {at.line}:' if at is not None and at.path == path else ''
     raise ValueError(f'{path!r} cannot be run:{where} {in_words(error)}; fix the file.') from error
   finally:
+    _loaded.update(_next_to(folder, set(sys.modules) - before), [name])
     # The last one equal to it: the file may have put others there, or taken it away.
     if folder in sys.path:
       del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
@@ -133,3 +147,9 @@ def in_words(error: BaseException) -> str:
   """An error's kind and message in one line of a bearable length."""
   message = ' '.join(str(error).split())
   return f'{type(error).__name__}: {message:.300}'
+
+
+def _next_to(folder: str, names: Iterable[str]) -> list[str]:
+  """Returns those of some modules that lie in a folder itself."""
+  paths = {name: getattr(sys.modules[name], '__file__', None) or '' for name in names}
+  return [name for name, path in paths.items() if os.path.dirname(path) == folder]

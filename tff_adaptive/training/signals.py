@@ -74,12 +74,17 @@ class StopGuard:
     self.announce = announce or _to_stderr
     self.on_abort = list(on_abort)
     self._signals: list[int] = []
+    self._is_asked = False
     self._stack = contextlib.ExitStack()
 
   @property
   def requested(self) -> bool:
     """Whether the run should end."""
-    return bool(self._signals)
+    return bool(self._signals) or self._is_asked
+
+  def request(self) -> None:
+    """Asks for the end of the run as a first signal would; the exit code stays 0."""
+    self._is_asked = True
 
   @property
   def exit_code(self) -> int:

@@ -42,7 +42,7 @@ class EventLog(callbacks.Callback):
   def round_end(self, row: Mapping[str, Any]) -> None:
     """Writes one round's row; `round` is the step."""
     values = [
-      summary_pb2.Summary.Value(tag=_tag(name), simple_value=float(value))
+      summary_pb2.Summary.Value(tag=tag(name), simple_value=float(value))
       for name, value in row.items()
       if name != 'round'
     ]
@@ -72,6 +72,7 @@ class EventLog(callbacks.Callback):
       self._file.write(record.getvalue())
 
 
+<<<<<<< HEAD
 def _histogram(values: np.ndarray) -> summary_pb2.HistogramProto:
   counts, edges = np.histogram(values, bins=_BUCKETS)
   return summary_pb2.HistogramProto(
@@ -87,5 +88,9 @@ def _histogram(values: np.ndarray) -> summary_pb2.HistogramProto:
 
 def _tag(column: str) -> str:
   """Returns the tag of a column: `train_loss` is shown as loss in the group train."""
+=======
+def tag(column: str) -> str:
+  """Returns the tag of a column of metrics.csv: train_loss is loss in the group train."""
+>>>>>>> c1ac1eb (The sweep searches with Optuna, prunes, and its runs share processes)
   group, _, rest = column.partition('_')
   return f'{group}/{rest}' if rest and group in _GROUPS else column

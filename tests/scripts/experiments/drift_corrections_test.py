@@ -5,8 +5,7 @@ import pathlib
 
 import pytest
 
-from scripts import sweep
-from scripts.cli import flags, resolve
+from scripts.cli import flags, resolve, train_process
 from scripts.experiments import drift_corrections
 from tff_adaptive._utils import atomic_files
 
@@ -88,7 +87,7 @@ def test_the_command_writes_table_and_figure(folder, tmp_path, capsys):
 )
 def test_bad_input_is_reported_before_training(tmp_path, monkeypatch, capsys, flags_given, message):
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(sweep, 'train_all', None)
+  monkeypatch.setattr(train_process, 'train_all', None)
   assert drift_corrections.main(['drift_corrections.py', *flags_given]) == 2
   error = capsys.readouterr().err
   assert error.startswith(f'drift_corrections.py: {message}')
@@ -97,7 +96,7 @@ def test_bad_input_is_reported_before_training(tmp_path, monkeypatch, capsys, fl
 
 def test_the_runs_are_ada_bests_setting(tmp_path, monkeypatch):
   sweeps = []
-  monkeypatch.setattr(sweep, 'train_all', lambda jobs, *_: sweeps.append(jobs) or 1)
+  monkeypatch.setattr(train_process, 'train_all', lambda jobs, *_: sweeps.append(jobs) or 1)
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'data').mkdir()
   (tmp_path / 'data' / 'mnist.npz').touch()

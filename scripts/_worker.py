@@ -1,0 +1,11 @@
+"""The process in which scripts/sweep.py trains, run after run; see cli/worker.py."""
+
+import sys
+
+if not __package__:  # Run as a file.
+  __package__ = __import__('_as_file').PACKAGE
+
+from .cli import worker
+
+if __name__ == '__main__':
+  sys.exit(worker.main())

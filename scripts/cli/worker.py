@@ -1,0 +1,138 @@
+"""A process that does training runs one after another, so that they share its imports.
+
+It reads a line of JSON for each run (`Job`) from its standard input and writes one (`Answer`) to
+its standard output. What a run prints goes to a file of its own. It ends with its input.
+"""
+
+import contextlib
+import dataclasses
+import gc
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from tff_adaptive._utils import user_code
+from tff_adaptive.devices import threads
+from tff_adaptive.training import signals
+
+from . import command, flags, resolve, run, settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """A run, or a part of it.
+
+  Attributes:
+    flags: Its flags of train.py.
+    log: The file to which is appended what it prints.
+    last_round: Where to end for now; None: where its settings say.
+  """
+
+  flags: list[str]
+  log: str
+  last_round: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+  """What came of it.
+
+  Attributes:
+    kind: 'done' (it is where it was to end), 'stopped' (by a signal, and saved), 'diverged' or
+      'failed'.
+    reason: Why, in one line.
+    is_last: Whether the process ends now, because it may be the worse for the run.
+  """
+
+  kind: str
+  reason: str = ''
+  is_last: bool = False
+
+
+def process_key(of: settings.Settings) -> tuple[Any, ...] | None:
+  """Runs with the same key may share a process; None: the run needs one of its own.
+
+  What a process decides once, before TensorFlow's first operation, is in the key: devices and the
+  threads of an operation; so are the user's own files. With Ray and TFF's own runtime, workers of
+  theirs come and go with the process.
+  """
+  if of.engine != 'graph' or of.ray is not None or of.subrounds is not None:
+    return None
+  parallel = of.parallel_clients or threads.side_by_side(of.clients_per_round)
+  files = json.dumps(of.files(), sort_keys=True)
+  return (of.device, threads.fill_processors(parallel), of.mixed_precision, of.xla, files)
+
+
+def main() -> int:
+  """Does the runs that the standard input names; returns 0 when it ends."""
+  with os.fdopen(os.dup(sys.stdout.fileno()), 'w', encoding='utf-8') as answers:
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Answers only go where they belong.
+    for line in sys.stdin:
+      job = Job(**json.loads(line))
+      with _printing_to(job.log):
+        answer = do(job)
+      answers.write(json.dumps(dataclasses.asdict(answer)) + '\n')
+      answers.flush()
+      if answer.is_last:
+        break
+      forget()
+  return 0
+
+
+def do(job: Job) -> Answer:
+  """Does one run in this process."""
+  logging.getLogger('tensorflow').addFilter(_is_not_on_retracing)
+  try:
+    given = flags.parse(['train.py', *job.flags]) or {}
+    with signals.ending_at_once('interrupted.', run.reap_workers):
+      outcome = run.run(resolve.resolve(given), last_round=job.last_round)
+      run.check_result(outcome.result)
+  except command.DivergedError as error:
+    return Answer('diverged', _line(error))
+  except (command.FailureError, ValueError, OSError) as error:
+    return Answer('failed', _line(error))
+  except Exception as error:
+    traceback.print_exc()
+    return Answer('failed', f'{type(error).__name__}: {_line(error)}', is_last=True)
+  return Answer('stopped' if outcome.exit_code else 'done')
+
+
+def forget() -> None:
+  """Drops what a run leaves in the process and another could see."""
+  user_code.forget()
+  keras = sys.modules.get('tensorflow.keras.backend') or sys.modules.get('keras.backend')
+  if keras is not None:
+    keras.clear_session()  # The numbers in layers' names begin at 1 again.
+  gc.collect()
+
+
+@contextlib.contextmanager
+def _printing_to(path: str) -> Iterator[None]:
+  """A context in which the standard output and error are appended to a file."""
+  os.makedirs(os.path.dirname(path), exist_ok=True)
+  numbers = (sys.stdout.fileno(), sys.stderr.fileno())
+  saved = [os.dup(number) for number in numbers]
+  with open(path, 'ab') as file:
+    for number in numbers:
+      os.dup2(file.fileno(), number)
+  try:
+    yield
+  finally:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for number, copy in zip(numbers, saved):
+      os.dup2(copy, number)
+      os.close(copy)
+
+
+def _is_not_on_retracing(record: logging.LogRecord) -> bool:
+  """False for TensorFlow's advice on functions that are traced often: each run has its own."""
+  return 'tf.function retracing' not in record.getMessage()
+
+
+def _line(error: BaseException) -> str:
+  return ' '.join(str(error).split())
