@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Callable
 
-from tff_adaptive.reports import runs, summary, tables
+from tff_adaptive.reports import runs, scores, summary, tables
 
 from . import flags, run_folder, study, worker
 from .settings import Settings
@@ -156,17 +156,12 @@ class Search:
         f'the run in {run.folder} has no values of {self.metric!r} in metrics.csv. The runs are'
         ' saved.'
       )
-    return sign(self.metric) * value
+    return scores.sign(self.metric) * value
 
 
 def stopped(answer: worker.Answer) -> worker.Answer:
   """What a run's answer means after a signal: one that had not begun ends without saving."""
   return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
-
-
-def sign(metric: str) -> int:
-  """1 if much of a metric is good, -1 if little is."""
-  return -1 if metric.endswith(tables.LOWER_IS_BETTER) else 1
 
 
 def value_of(run: runs.Run, metric: str, rounds: int) -> float | None:

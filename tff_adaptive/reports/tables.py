@@ -7,12 +7,7 @@ import numpy as np
 from tff_adaptive.reports import names, scores
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import summary as summary_lib
-<<<<<<< HEAD
 from tff_adaptive.reports import table as table_lib
-=======
-
-LOWER_IS_BETTER = ('loss', 'mse', 'mae', 'error')
->>>>>>> c1ac1eb (The sweep searches with Optuna, prunes, and its runs share processes)
 
 
 def comparison(
@@ -75,12 +70,7 @@ def comparison_table(
       spread([s['seconds_per_round_median'] for s in summaries], with_deviation=False),
     ]
     if target is not None:
-<<<<<<< HEAD
-      cells.insert(5, _reached([rounds_to(run, column, target) for run in members]))
-=======
-      reached = [rounds_to(run, column, target) for run in members]
-      cells.insert(5, reached_by(reached))
->>>>>>> c1ac1eb (The sweep searches with Optuna, prunes, and its runs share processes)
+      cells.insert(5, reached([rounds_to(run, column, target) for run in members]))
     rows.append(cells)
   return table_lib.Table(heading, rows)
 
@@ -114,27 +104,8 @@ def rounds_to(run: runs_lib.Run, column: str, target: float) -> int | None:
 
   Good is high, but for a column that ends in loss, mse, mae or error.
   """
-<<<<<<< HEAD
   sign = scores.sign(column)
-=======
-  sign = -1 if column.endswith(LOWER_IS_BETTER) else 1
->>>>>>> c1ac1eb (The sweep searches with Optuna, prunes, and its runs share processes)
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
-
-
-def reached_by(rounds: Sequence[int | None]) -> str:
-  """Returns the rounds to a target as text: their mean, and by how many of the runs if not all.
-
-  Args:
-    rounds: Of each run; None if it did not reach the target.
-  """
-  reached = [number for number in rounds if number is not None]
-  if not reached:
-    return 'not reached'
-  text = spread(reached, digits=0)
-  if len(reached) == len(rounds):
-    return text
-  return f'{text} (reached by {len(reached)} of {len(rounds)} seeds)'
 
 
 def spread(values: Sequence[float | None], *, digits: int = 4, with_deviation: bool = True) -> str:
@@ -157,7 +128,7 @@ def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
   return table_lib.Table(heading, rows).markdown()
 
 
-def _reached(rounds: Sequence[int | None]) -> str:
+def reached(rounds: Sequence[int | None]) -> str:
   """In how many rounds a target was reached, and by how many of the runs if not by all."""
   known = [number for number in rounds if number is not None]
   if not known:

@@ -51,7 +51,7 @@ class EventLog(callbacks.Callback):
   def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
     """Writes a histogram of each."""
     found = [
-      summary_pb2.Summary.Value(tag=_tag(name), histo=_histogram(array[np.isfinite(array)]))
+      summary_pb2.Summary.Value(tag=tag(name), histo=_histogram(array[np.isfinite(array)]))
       for name, array in values.items()
       if np.isfinite(array).any()
     ]
@@ -72,7 +72,6 @@ class EventLog(callbacks.Callback):
       self._file.write(record.getvalue())
 
 
-<<<<<<< HEAD
 def _histogram(values: np.ndarray) -> summary_pb2.HistogramProto:
   counts, edges = np.histogram(values, bins=_BUCKETS)
   return summary_pb2.HistogramProto(
@@ -86,11 +85,7 @@ def _histogram(values: np.ndarray) -> summary_pb2.HistogramProto:
   )
 
 
-def _tag(column: str) -> str:
-  """Returns the tag of a column: `train_loss` is shown as loss in the group train."""
-=======
 def tag(column: str) -> str:
   """Returns the tag of a column of metrics.csv: train_loss is loss in the group train."""
->>>>>>> c1ac1eb (The sweep searches with Optuna, prunes, and its runs share processes)
   group, _, rest = column.partition('_')
   return f'{group}/{rest}' if rest and group in _GROUPS else column
