@@ -156,17 +156,12 @@ class Search:
         f'the run in {run.folder} has no values of {self.metric!r} in metrics.csv. The runs are'
         ' saved.'
       )
-    return sign(self.metric) * value
+    return scores.sign(self.metric) * value
 
 
 def stopped(answer: worker.Answer) -> worker.Answer:
   """What a run's answer means after a signal: one that had not begun ends without saving."""
   return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
-
-
-def sign(metric: str) -> int:
-  """1 if much of a metric is good, -1 if little is."""
-  return scores.sign(metric)
 
 
 def value_of(run: runs.Run, metric: str, rounds: int) -> float | None:

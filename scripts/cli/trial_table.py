@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import runs, summary, tables
+from tff_adaptive.reports import runs, scores, summary, tables
 
 from . import command, search
 
@@ -131,7 +131,7 @@ def cells(
         ' to '.join(map(str, dict.fromkeys([*rounds[:1], *rounds[-1:]]))),
         tables.spread(item.values),
         tables.spread([s['last'].get(metric) for s in summaries]),
-        *([] if target is None else [tables.reached_by(reached)]),
+        *([] if target is None else [tables.reached(reached)]),
         tables.spread([s['seconds_per_round_median'] for s in summaries], with_deviation=False),
         'best' if item.row.label == best(found) else _cell(_result(item.row)),
       ]
@@ -202,7 +202,7 @@ def _rank(item: Ranked, metric: str | None) -> tuple[int, float]:
   value = item.value
   if value is None or not math.isfinite(value) or metric is None:
     return STATES.index(item.row.state), math.inf
-  return STATES.index(item.row.state), -search.sign(metric) * value
+  return STATES.index(item.row.state), -scores.sign(metric) * value
 
 
 def _result(row: Row) -> str:
@@ -216,7 +216,7 @@ def _result(row: Row) -> str:
 
 
 def _cell(text: str) -> str:
-  return command.printable(text.replace('|', '\\|').replace('\n', ' '))
+  return command.printable(text.replace('\n', ' '))
 
 
 def _read(folder: str) -> runs.Run | None:

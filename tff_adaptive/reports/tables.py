@@ -70,8 +70,7 @@ def comparison_table(
       spread([s['seconds_per_round_median'] for s in summaries], with_deviation=False),
     ]
     if target is not None:
-      reached = [rounds_to(run, column, target) for run in members]
-      cells.insert(5, reached_by(reached))
+      cells.insert(5, reached([rounds_to(run, column, target) for run in members]))
     rows.append(cells)
   return table_lib.Table(heading, rows)
 
@@ -109,21 +108,6 @@ def rounds_to(run: runs_lib.Run, column: str, target: float) -> int | None:
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
 
 
-def reached_by(rounds: Sequence[int | None]) -> str:
-  """Returns the rounds to a target as text: their mean, and by how many of the runs if not all.
-
-  Args:
-    rounds: Of each run; None if it did not reach the target.
-  """
-  reached = [number for number in rounds if number is not None]
-  if not reached:
-    return 'not reached'
-  text = spread(reached, digits=0)
-  if len(reached) == len(rounds):
-    return text
-  return f'{text} (reached by {len(reached)} of {len(rounds)} seeds)'
-
-
 def spread(values: Sequence[float | None], *, digits: int = 4, with_deviation: bool = True) -> str:
   """Returns 'mean +- sample standard deviation'; the mean alone for one value.
 
@@ -142,6 +126,15 @@ def spread(values: Sequence[float | None], *, digits: int = 4, with_deviation: b
 def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
   """Returns a Markdown table; the first column is text, the others numbers."""
   return table_lib.Table(heading, rows).markdown()
+
+
+def reached(rounds: Sequence[int | None]) -> str:
+  """In how many rounds a target was reached, and by how many of the runs if not by all."""
+  known = [number for number in rounds if number is not None]
+  if not known:
+    return 'not reached'
+  by = '' if len(known) == len(rounds) else f' (reached by {len(known)} of {len(rounds)} seeds)'
+  return spread(known, digits=0) + by
 
 
 def _range(numbers: Sequence[int]) -> str:
