@@ -104,9 +104,9 @@ def do(job: Job) -> Answer:
 def forget() -> None:
   """Drops what a run leaves in the process and another could see."""
   user_code.forget()
-  keras = sys.modules.get('tensorflow.keras.backend') or sys.modules.get('keras.backend')
-  if keras is not None:
-    keras.clear_session()  # The numbers in layers' names begin at 1 again.
+  tf = sys.modules.get('tensorflow')
+  if tf is not None and 'keras' in sys.modules:  # Not to load it for this.
+    tf.keras.backend.clear_session()  # The numbers in layers' names begin at 1 again.
   gc.collect()
 
 

@@ -14,7 +14,7 @@ from tff_adaptive._utils import private_apis
 ROOT = pathlib.Path(__file__).parents[3]
 MODULE = 'tff_adaptive/_utils/private_apis.py'
 PRIVATE = re.compile(
-  r'tensorflow\.(python|core)\b|tensorflow_federated\.\w|keras\.(src|backend)|tff\.backends\.test'
+  r'tensorflow\.(python|core)\b|tensorflow_federated\.\w|(?<!tf\.)keras\.(src|backend)|tff\.backends\.test'
   r'|\b_inputs\(|_as_variant_tensor|_variant_tensor\b|getrefcount|subprocess\.Popen = '
   r'|(?<!compat)\.proto\b|serialize_computation|computation_pb2'
 )
