@@ -21,6 +21,7 @@ _FILES = (
   'experiments/all_tasks.py',
   'experiments/drift_corrections.py',
   'experiments/least_squares.py',
+  'experiments/real_clients.py',
   'experiments/rounds_to_accuracy.py',
 )
 

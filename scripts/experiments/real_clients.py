@@ -1,0 +1,139 @@
+"""Which correction, with which server optimizer, survives clients as they are.
+
+usage: python scripts/experiments/real_clients.py --data_dir=DIR [--flag=value ...]
+
+Trains FedAvg, FedProx, SCAFFOLD, FedDyn and AdaBest with SGD and with Yogi on the server, with
+clients that are ideal, that fail (30 %), that are there for a part of the day, and that have a
+deadline: those who are late are dropped, or hand in part of their work. Then writes RESULTS.md,
+tables of the accuracy on all examples, of the worst tenth of the clients and of clients that never
+trained, and of the virtual time to a target; and RESULTS.png, the accuracy by virtual time. The
+same command again skips what is complete and goes on with the rest; Ctrl-C ends after saving.
+
+  python scripts/experiments/real_clients.py --data_dir=DIR --results=results/real_clients
+  python scripts/experiments/real_clients.py --tasks=digits --seeds=0 --rounds=20   No data needed.
+  python scripts/experiments/real_clients.py --report_only    Of what is complete.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+if not __package__:  # Run as a file.
+  __package__ = __import__('_as_file').PACKAGE
+
+from absl import flags as absl_flags
+
+from tff_adaptive._utils import atomic_files, suggestions
+
+from .. import sweep
+from ..cli import command, flags, grid
+from . import real_clients_report as of
+
+# What every run has: a clock, clients that are evaluated, and clients that never train.
+_COMMON = (
+  *('--speed_sigma=1', '--downlink=10', '--uplink=2', '--bandwidth_sigma=0.5'),
+  '--heldout_clients=0.1',
+)
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_list('tasks', ['mnist', 'emnist'], ', '.join(of.TASKS), flag_values=_FLAGS)
+absl_flags.DEFINE_list('algorithms', [*of.ALGORITHMS], ', '.join(of.ALGORITHMS), flag_values=_FLAGS)
+absl_flags.DEFINE_list('servers', [*of.SERVERS], ', '.join(of.SERVERS), flag_values=_FLAGS)
+absl_flags.DEFINE_list('scenarios', [*of.SCENARIOS], ', '.join(of.SCENARIOS), flag_values=_FLAGS)
+absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Seeds, of the clients too.', flag_values=_FLAGS)
+absl_flags.DEFINE_integer('rounds', 300, 'Rounds of a run.', lower_bound=1, flag_values=_FLAGS)
+absl_flags.DEFINE_string('data_dir', None, "Folder with the tasks' files.", flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'output_dir', 'runs/real_clients', "Where the runs' folders go.", flag_values=_FLAGS
+)
+absl_flags.DEFINE_string(
+  'results', 'results/real_clients', 'Where to write: RESULTS.md, RESULTS.png.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_FLAGS)
+
+
+@command.entry('real_clients.py')
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns 0, 1 if a run failed, 2 for bad input, 128 + signal if stopped."""
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  _check_flags()
+  command.check_output('results', _FLAGS.results)
+  failed = command.DONE
+  for folder, jobs in ({} if _FLAGS.report_only else _jobs()).items():
+    code = sweep.train_all(jobs, folder, ['algorithm'])
+    if code not in (command.DONE, command.FAILED):
+      return code
+    failed = max(failed, code)  # One that diverges is a result too.
+  cells = of.collect(_FLAGS.output_dir)
+  atomic_files.write_text(f'{_FLAGS.results}.md', of.report(cells))
+  of.draw(f'{_FLAGS.results}.png', cells)
+  command.show(f'{_FLAGS.results}.md and {_FLAGS.results}.png are written.\n')
+  return failed
+
+
+def _check_flags() -> None:
+  """ValueError if a flag is bad: the sweeps would find some of it after hours only."""
+  known: dict[str, Mapping[str, object]] = dict(
+    tasks=of.TASKS, algorithms=of.ALGORITHMS, servers=of.SERVERS, scenarios=of.SCENARIOS
+  )
+  for flag, names in known.items():
+    for name in _FLAGS[flag].value:
+      if name not in names:
+        raise ValueError(f'--{flag}: {suggestions.unknown(flag.rstrip("s"), name, names)}')
+  for flag in (*known, 'seeds'):
+    if not _FLAGS[flag].value:
+      raise ValueError(f'--{flag}= is empty: give one value or more, or leave it out.')
+  for seed in _FLAGS.seeds:
+    if not seed.isdecimal():
+      raise ValueError(f'--seeds={seed}: give whole numbers from 0 on, such as 0,1,2.')
+  for task in [] if _FLAGS.report_only else _FLAGS.tasks:
+    files = of.TASKS[task].files
+    paths = [os.path.join(_FLAGS.data_dir or '', name) for name in files]
+    if files and not (_FLAGS.data_dir and any(map(os.path.isfile, paths))):
+      raise ValueError(f'{task} needs a folder with {" or ".join(files)}: give --data_dir.')
+
+
+def _jobs() -> dict[str, list[grid.Settings]]:
+  """The runs of each sweep by its folder, one for each task, scenario and server optimizer."""
+  configs = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'configs')
+  found: dict[str, list[grid.Settings]] = {}
+  for name in _FLAGS.tasks:
+    task = of.TASKS[name]
+    for scenario in _FLAGS.scenarios:
+      arguments = [
+        f'--flagfile={os.path.join(configs, task.config)}.flags',
+        *(*task.options, *_COMMON, *_behaviour(task, scenario)),
+        *(f'--rounds={_FLAGS.rounds}', f'--seconds_per_step={task.seconds_per_step}'),
+        *(f'--rounds_per_client_evaluation={_FLAGS.rounds}', f'--target={task.target}'),
+        *([f'--data_dir={_FLAGS.data_dir}'] if task.files else []),
+      ]
+      for server in _FLAGS.servers:
+        of_fed_avg = ['fed_yogi'] if server == 'yogi' else ['fed_avg']
+        others = [a for a in _FLAGS.algorithms if a != 'fed_avg']
+        plain = of_fed_avg if 'fed_avg' in _FLAGS.algorithms else []
+        for algorithms, more in ((plain, []), (others, [f'--server_optimizer={server}'])):
+          given = flags.parse(['real_clients.py', *arguments, *more]) or {}
+          given.pop('seed', None)
+          # Seed by seed: what is stopped early has all algorithms of its first seeds.
+          axes = {'seed': _FLAGS.seeds, 'algorithm': algorithms}
+          folder = os.path.join(_FLAGS.output_dir, name, scenario, server)
+          if algorithms:
+            found.setdefault(folder, []).extend(grid.jobs(folder, axes, given))
+  return found
+
+
+def _behaviour(task: of.Task, scenario: str) -> list[str]:
+  """The flags of a scenario."""
+  if scenario == 'dropout':
+    return ['--dropout_rate=0.3']
+  if scenario == 'diurnal':
+    options = {'unit': 'rounds', 'period': 50, 'share': 0.3}
+    pairs = [f'--availability_option={name}={value}' for name, value in options.items()]
+    return ['--availability=diurnal', *pairs]
+  if scenario == 'ideal':
+    return []
+  return [f'--round_deadline={task.deadline}', f'--stragglers={scenario}']
+
+
+if __name__ == '__main__':
+  sys.exit(main())

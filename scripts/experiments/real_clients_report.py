@@ -1,0 +1,234 @@
+"""What real_clients.py compares, and the tables and the figure of its runs."""
+
+import functools
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from tff_adaptive.reports import curves, runs, scores, style, table, tables
+
+
+class Task(NamedTuple):
+  """A task with its clock.
+
+  Attributes:
+    title: Its name in the tables.
+    config: Its flagfile in scripts/configs.
+    options: Further flags.
+    seconds_per_step: Median virtual seconds of a local step: a round takes some ten.
+    deadline: Virtual seconds of a round that has a deadline, which about two thirds of the clients
+      meet.
+    target: The accuracy to which time is taken.
+    files: Files of which one is needed in the folder of the data; () for none.
+  """
+
+  title: str
+  config: str
+  options: tuple[str, ...]
+  seconds_per_step: float
+  deadline: float
+  target: float
+  files: tuple[str, ...]
+
+
+TASKS = {
+  'digits': Task(
+    "scikit-learn's digits, alpha = 0.03",
+    'drift_digits',
+    ('--task_option=alpha=0.03',),
+    *(2.0, 15.0, 0.8, ()),
+  ),
+  'mnist': Task(
+    'MNIST, alpha = 0.03',
+    'drift_mnist',
+    ('--task_option=alpha=0.03',),
+    *(0.15, 15.0, 0.9, ('mnist.npz', 'mnist_digits.npz')),
+  ),
+  'emnist': Task(
+    'EMNIST digits by writer',
+    'emnist_digits',
+    (),
+    *(1.7, 15.0, 0.9, ('emnist_all.sqlite',)),
+  ),
+}
+ALGORITHMS = {
+  'fed_avg': 'FedAvg',
+  'fed_prox': 'FedProx',
+  'scaffold': 'SCAFFOLD',
+  'fed_dyn': 'FedDyn',
+  'ada_best': 'AdaBest',
+}
+SERVERS = {'sgd': '', 'yogi': ' x Yogi'}
+SCENARIOS = {
+  'ideal': 'ideal',
+  'dropout': '30 % fail',
+  'diurnal': 'diurnal',
+  'drop': 'deadline, drop',
+  'partial': 'deadline, partial',
+}
+Cells = dict[tuple[str, str, str], list[runs.Run]]  # (task, row, scenario) -> runs by seed.
+Value = Callable[[runs.Run], float | None]
+
+
+def collect(folder: str) -> Cells:
+  """Reads the runs that have done all their rounds.
+
+  Args:
+    folder: Where the runs' folders lie: below it TASK/SCENARIO/SERVER.
+
+  Returns:
+    (task, row, scenario) -> its runs, in the order of their seeds.
+
+  Raises:
+    ValueError: If there is none.
+  """
+  cells: Cells = {}
+  for run in sorted(runs.find_runs([folder]), key=lambda run: run.settings['seed']):
+    parts = os.path.relpath(run.folder, folder).split(os.sep)
+    if len(parts) < 3 or parts[0] not in TASKS or parts[1] not in SCENARIOS:
+      raise ValueError(f'{run.folder} is no run of this command: give a folder of its own.')
+    if run.summary()['is_complete']:
+      algorithm = ALGORITHMS.get(run.settings['algorithm'], ALGORITHMS['fed_avg'])
+      row = algorithm + SERVERS[run.settings['server_optimizer']]
+      cells.setdefault((parts[0], row, parts[1]), []).append(run)
+  if not cells:
+    raise ValueError(f'no run in {folder} is complete.')
+  return cells
+
+
+def column_of(run: runs.Run, name: str = '{}accuracy') -> str:
+  """The column of theta-bar, the mean of the client models, which for FedAvg is the global one."""
+  if name == '{}accuracy':
+    has_mean = any('inference_accuracy' in row for row in run.rows)
+    return 'inference_accuracy' if has_mean else 'validation_accuracy'
+  own = name.format('inference_')
+  return own if any(own in row for row in run.rows) else name.format('')
+
+
+def time_to(run: runs.Run, target: float) -> float | None:
+  """Virtual seconds until the accuracy of theta-bar was the target; None if it never was."""
+  reached = tables.rounds_to(run, column_of(run), target)
+  return None if reached is None else run.progress('virtual_seconds')[reached]
+
+
+def report(cells: Cells) -> str:
+  """The text of RESULTS.md."""
+  every = [run for members in cells.values() for run in members]
+  settings = every[0].settings
+  parts = ['# Clients as they are\n\n', _paragraph(_INTRODUCTION.format(**settings))]
+  for task in dict.fromkeys(key[0] for key in cells):
+    last = scores.last_rounds(every)
+    target = TASKS[task].target
+    about: tuple[tuple[str, int, Value], ...] = (
+      (f'accuracy on all examples, %, mean of the {last}', 1, _accuracy),
+      ('accuracy of the worst tenth of the clients that train, %', 1, _worst_tenth),
+      ('mean accuracy of clients that never trained, %', 1, _unseen),
+      (f'virtual seconds to {100 * target:g} %', 0, functools.partial(time_to, target=target)),
+    )
+    parts.append(f'\n## {TASKS[task].title}\n')
+    for title, digits, value in about:
+      parts.append('\n' + _table(cells, task, title, value, digits))
+  parts.append('\n' + _origin(every))
+  return ''.join(parts)
+
+
+_INTRODUCTION = """
+  Mean ± sample standard deviation over the seeds, and how many runs that is if not all have a
+  value; of the mean of the client models (theta-bar). A seed draws the partition, the initial
+  weights, the cohorts and the clients' speeds. {rounds} rounds of {clients_per_round} clients; a
+  tenth of the clients never trains. In all scenarios the seconds per step are log-normal with
+  sigma {speed_sigma:g}, the bandwidths with sigma {bandwidth_sigma:g}. 30 % fail: at a random step.
+  Diurnal: each client is there for 30 % of every 50 rounds, from a phase of its own. Deadline:
+  about two thirds of the clients can take all their steps; the others are dropped, or hand in as many as
+  fit. No rate was tuned for a scenario."""
+
+
+def _accuracy(run: runs.Run) -> float | None:
+  return _percent(scores.mean_of_last(run, column_of(run)))
+
+
+def _worst_tenth(run: runs.Run) -> float | None:
+  return _last(run, 'clients_train_{}accuracy_worst_tenth')
+
+
+def _unseen(run: runs.Run) -> float | None:
+  return _last(run, 'clients_unseen_{}accuracy_mean')
+
+
+def _last(run: runs.Run, name: str) -> float | None:
+  return _percent(next(reversed(run.curve(column_of(run, name)).values()), None))
+
+
+def _percent(value: float | None) -> float | None:
+  return None if value is None else 100 * value
+
+
+def _table(cells: Cells, task: str, title: str, value: Value, digits: int) -> str:
+  shown = [s for s in SCENARIOS if any(key[0] == task and key[2] == s for key in cells)]
+  rows = [a + s for s in SERVERS.values() for a in ALGORITHMS.values()]
+  lines = []
+  for row in rows:
+    members = [cells.get((task, row, scenario), []) for scenario in shown]
+    if any(members):
+      lines.append([row, *(_cell([value(run) for run in group], digits) for group in members)])
+  return table.Table(['', *(SCENARIOS[s] for s in shown)], lines, title=title).markdown()
+
+
+def _cell(values: Sequence[float | None], digits: int) -> str:
+  known = [v for v in values if v is not None and math.isfinite(v)]
+  if not values:
+    return ''
+  if not known:
+    return 'never'
+  text = tables.spread(known, digits=digits)
+  return text if len(known) == len(values) else f'{text} ({len(known)} of {len(values)})'
+
+
+def _origin(every: Sequence[runs.Run]) -> str:
+  """The command, the machine, the dates and the versions."""
+  dates = sorted({run.config['started'][:10] for run in every})
+  revisions = sorted({str(run.config['git_revision'])[:10] for run in every})
+  seconds = sum(run.summary()['seconds_training'] for run in every)
+  lost = sum(run.summary()['non_finite_clients'] > 0 for run in every)
+  versions = ', '.join(f'{name} {v}' for name, v in every[0].config['versions'].items())
+  return _paragraph(f"""
+    Made by `python scripts/experiments/real_clients.py --data_dir=DIR`. {len(every)} runs,
+    {seconds / 60:.0f} minutes of training on {len(os.sched_getaffinity(0))} CPU cores shared with
+    other work; in {lost} of them updates of clients were not finite and were left out;
+    {' to '.join(dict.fromkeys((dates[0], dates[-1])))}; revision {', '.join(revisions)};
+    {versions}.""")
+
+
+def _paragraph(text: str) -> str:
+  """Returns a text on one line."""
+  return ' '.join(text.split()) + '\n'
+
+
+def draw(path: str, cells: Mapping[tuple[str, str, str], Sequence[runs.Run]]) -> None:
+  """Draws the accuracy by virtual time: a row for each task, a column for each scenario.
+
+  Args:
+    path: The picture to write, atomically.
+    cells: As `collect` returns them.
+  """
+  names = list(dict.fromkeys(key[0] for key in cells))
+  shown = [s for s in SCENARIOS if any(key[2] == s for key in cells)]
+  figure, axes = style.figure(len(names), len(shown), width=3.4, height=3.0)
+  lines = {}
+  for i, task in enumerate(names):
+    for j, scenario in enumerate(shown):
+      panel = axes[i][j]
+      for k, server in enumerate(SERVERS.values()):
+        for number, algorithm in enumerate(ALGORITHMS.values()):
+          members = cells.get((task, algorithm + server, scenario), [])
+          if members:
+            (curve,) = curves.build({'': members}, column_of(members[0]), 'virtual_seconds')
+            look = {**style.line(number), 'linestyle': ('-', '--')[k], 'linewidth': 1.1}
+            (drawn,) = panel.plot(curve.x, 100 * curve.mean, **look)
+            lines[algorithm + server] = drawn
+      panel.set_title(f'{TASKS[task].title}\n{SCENARIOS[scenario]}', fontsize='small')
+      panel.set_xlabel('virtual seconds')
+    axes[i][0].set_ylabel('accuracy, %')
+  style.legend(figure, list(lines.values()), list(lines))
+  style.write(figure, path)
