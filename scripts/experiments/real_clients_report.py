@@ -140,8 +140,8 @@ _INTRODUCTION = """
   tenth of the clients never trains. In all scenarios the seconds per step are log-normal with
   sigma {speed_sigma:g}, the bandwidths with sigma {bandwidth_sigma:g}. 30 % fail: at a random step.
   Diurnal: each client is there for 30 % of every 50 rounds, from a phase of its own. Deadline:
-  about two thirds of the clients can take all their steps; the others are dropped, or hand in as many as
-  fit. No rate was tuned for a scenario."""
+  about two thirds of the clients can take all their steps; the others are dropped, or hand in as
+  many as fit. No rate was tuned for a scenario."""
 
 
 def _accuracy(run: runs.Run) -> float | None:

@@ -99,6 +99,14 @@ def test_a_client_fails_as_often_as_the_rate_says_at_any_of_its_steps():
   assert abs(counts[5] - 500) < 64
 
 
+def test_no_round_outlasts_its_deadline_whoever_fails_after_it():
+  chosen = population.Population(speed=speed(1, 5), round_deadline=7.0, dropout_rate=0.9)
+  run = simulation(chosen, [4, 4], 2)
+  seconds = [run.plan(t).virtual_seconds for t in range(1, 101)]
+  assert max(seconds) == 7.0
+  assert min(seconds) < 7.0
+
+
 def test_nobody_there_is_a_round_of_nobody_that_lasts():
   day = population.Trace({'c0': [(0, 10)], 'c1': [(500, 600)]})
   run = simulation(population.Population(day, speed(1, 1)), [8, 8], 2)
@@ -112,7 +120,7 @@ def test_nobody_there_is_a_round_of_nobody_that_lasts():
 
 def test_a_resumed_run_plans_what_an_uninterrupted_one_does():
   chosen = population.Population(
-    population.Diurnal(period=1.0, share=0.4),
+    population.Diurnal(period=0.01, share=0.4),
     population.Speed(speed_sigma=1.0, bandwidth_sigma=1.0),
     round_deadline=20.0,
     over_select=1.5,
