@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import fakes
+from tff_adaptive import costs, population, registry, training
 from tff_adaptive.training import cohorts, metrics_log
 
 
@@ -114,3 +115,33 @@ def test_metrics_are_named_by_what_they_are():
   }
   clash = {'client_work': {'norm': 1}, 'finalizer': {'norm': 2}}
   assert metrics_log.flatten(clash) == {'client_work_norm': 1, 'finalizer_norm': 2}
+
+
+def test_each_client_is_given_its_own_most_steps_in_the_working_order():
+  clients = fakes.Clients()
+  config = training.TrainingConfig(
+    rounds=1,
+    clients_per_round=15,
+    cost_model=costs.CostModel(registry.Counts(), 1, 1, 2),
+    population=population.Population(
+      speed=population.Speed(1.0, speed_sigma=1.0), round_deadline=6.0, stragglers='partial'
+    ),
+  )
+  simulation = cohorts.simulate(config, clients)
+  loader = cohorts.CohortLoader(
+    clients, seed=0, cohort_size=15, last_round=1, simulation=simulation, limits_steps=True
+  )
+  cohort = loader.take(1)
+  nobody = loader.without_examples()
+  loader.close()
+  plan = simulation.plan(1)
+  own = dict(zip(plan.positions, plan.steps))
+  assert len(set(own.values())) > 3
+  given = {int(data['client']): int(data['max_steps']) for (data,) in cohort.data}
+  assert given == own
+  assert cohort.client_steps == [own[int(data['client'])] for (data,) in cohort.data]
+  assert cohort.client_examples == sorted(cohort.client_examples[:4]) + sorted(
+    cohort.client_examples[4:], reverse=True
+  )
+  (data,) = nobody
+  assert (len(data['x']), len(data['y']), int(data['max_steps'])) == (0, 0, 0)
