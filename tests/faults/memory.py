@@ -1,11 +1,13 @@
 """Measures whether memory grows with the rounds: 100,000 clients, a process in NumPy.
 
     python -m tests.faults.memory --rounds=10000
+    python -m tests.faults.memory --rounds=10000 --algorithm=ada_best
 
 trains with client states on disk and a small cache, and writes the resident memory every tenth of
 the rounds. It fails (exit code 1) if the end is more than 1 % above the second tenth, at which the
 caches of SQLite and of the allocator are full. `--trace` also lists where what was allocated after
-the first tenth was allocated (ten times slower).
+the first tenth was allocated (ten times slower). `--algorithm` trains a small model in the graph
+engine instead: what TensorFlow and TFF keep is measured too.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import gc
 import sys
 import tempfile
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import psutil
@@ -60,7 +63,17 @@ class Meter(training.Callback):
     return tracemalloc.take_snapshot().compare_to(self._first, 'lineno')[:12]
 
 
-def measure(rounds: int, clients: int, with_trace: bool = False) -> list[float]:
+def _process(algorithm: str) -> Any:
+  if not algorithm:
+    return fakes.StatefulProcess()
+  from tests.helpers import processes
+
+  return processes.own(algorithm)
+
+
+def measure(
+  rounds: int, clients: int, with_trace: bool = False, algorithm: str = ''
+) -> list[float]:
   """Trains and returns the megabytes at each tenth of the rounds."""
   meter = Meter(max(1, rounds // 10), with_trace)
   config = training.TrainingConfig(
@@ -71,9 +84,13 @@ def measure(rounds: int, clients: int, with_trace: bool = False) -> list[float]:
     client_state_store='disk',
     client_state_cache_bytes=100_000,
   )
+  if algorithm:
+    from tff_adaptive import execution
+
+    execution.set_graph_context()
   with tempfile.TemporaryDirectory() as folder:
     training.train(
-      fakes.StatefulProcess(),
+      _process(algorithm),
       ManyClients(clients),
       fakes.evaluate,
       config,
@@ -93,8 +110,9 @@ def main() -> int:
   parser.add_argument('--rounds', type=int, default=10_000)
   parser.add_argument('--clients', type=int, default=100_000)
   parser.add_argument('--trace', action='store_true')
+  parser.add_argument('--algorithm', default='', help='trained in the graph engine')
   given = parser.parse_args()
-  megabytes = measure(given.rounds, given.clients, given.trace)
+  megabytes = measure(given.rounds, given.clients, given.trace, given.algorithm)
   growth = megabytes[-1] / megabytes[1] - 1
   sys.stdout.write(f'grown by {growth:.2%}\n')
   return int(growth > 0.01)

@@ -108,11 +108,43 @@ def test_the_first_steps_of_a_plan_are_those_of_the_whole(limit, steps):
     ({'batch_size': 0}, 'batch_size must be at least 1'),
     ({'batch_size': 2.5}, 'batch_size must be a whole number'),
     ({'batch_size': 2, 'epochs': 0}, 'epochs must be at least 1'),
+    ({'batch_size': 2**31}, 'batch_size must be at most 2147483647'),
+    ({'batch_size': 2, 'epochs': 2**31}, 'epochs must be at most 2147483647'),
   ],
 )
 def test_wrong_sizes_are_named(options, words):
   with pytest.raises((TypeError, ValueError), match=words):
     Batching(**options)
+
+
+def test_the_largest_sizes_are_taken():
+  largest = 2**31 - 1
+  assert Batching(largest, epochs=largest).batch_size == largest
+
+
+def test_all_examples_at_once_are_a_step_an_epoch_unless_there_are_none():
+  found = Batching(None, epochs=3).steps(tf.constant([0, 1, 2, 50]))
+  np.testing.assert_array_equal(found, [0, 3, 3, 3])
+  found = Batching(4, epochs=3).steps(tf.constant([0, 1, 4, 5]))
+  np.testing.assert_array_equal(found, [0, 3, 3, 6])
+
+
+def test_the_order_is_that_of_stream_1_and_the_filling_that_of_stream_2():
+  """A resumed run, and one of an earlier version, draws the same."""
+  plan = batching.plan(Batching(4, epochs=2, fill_last=True), tf.zeros([6, 1]), SEED)
+  keys = tf.random.stateless_uniform([2, 6], batching.fold(SEED, 1))
+  filling = tf.random.stateless_uniform([2, 2], batching.fold(SEED, 2), maxval=6, dtype=tf.int32)
+  wanted = np.concatenate([np.argsort(keys, axis=1, kind='stable'), filling], 1)
+  np.testing.assert_array_equal(plan.indices, wanted.reshape([4, 4]))
+
+
+def test_two_units_come_in_both_orders():
+  spec = Batching(4, unit_starts=lambda x: x[:, 0] > 0)
+  x = tf.constant([[1.0], [0.0], [1.0], [0.0]])
+  orders = {
+    tuple(batching.plan(spec, x, tf.constant([i, 1])).indices.numpy()[0]) for i in range(12)
+  }
+  assert orders == {(0, 1, 2, 3), (2, 3, 0, 1)}
 
 
 @pytest.fixture(scope='module')

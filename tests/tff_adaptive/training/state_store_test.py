@@ -243,3 +243,41 @@ def test_what_is_collected_in_a_server_state_may_grow(tmp_path):
     for other in ({**empty, 'w': np.zeros(3, np.float32)}, {**empty, 'seen': np.zeros([0, 2])}):
       with pytest.raises(state_store.StateError, match='another algorithm or model'):
         store.restore(other)
+
+
+def test_the_client_unused_for_longest_leaves_the_cache(tmp_path):
+  size = state_store.num_bytes(INITIAL) + 256
+  with state_store.ClientStateStore(
+    str(tmp_path / 's.sqlite'), INITIAL, cache_bytes=3 * size - 1
+  ) as store:
+    assert not store.is_migrated
+    store.put(['a', 'b'], [_state(1), _state(2)])
+    store.put(['a'], [_state(3)])  # Counted once, and b is now the older.
+    with mock.patch.object(store._file, 'read_client', wraps=store._file.read_client) as read:
+      store.get(['a', 'b'])
+      assert not read.called
+      store.get(['a'])
+      store.put(['c'], [_state(4)])
+      store.get(['a', 'c'])
+      assert not read.called
+      _equal(store.get(['b'])[0], _state(2))
+      read.assert_called_once_with('b')
+  with state_store.ClientStateStore(None, INITIAL) as store:
+    assert not store.is_migrated
+
+
+def test_a_server_state_that_cannot_be_stored_is_refused_before_the_first_round(tmp_path):
+  path = str(tmp_path / 's.sqlite')
+  with (
+    state_store.ClientStateStore(path, INITIAL) as store,
+    pytest.raises(state_store.StateError),
+  ):
+    store.restore({'name': np.array(['text'], object)})
+
+
+def test_a_client_state_of_another_length_is_refused(tmp_path):
+  path = str(tmp_path / 's.sqlite')
+  with state_store.ClientStateStore(path, INITIAL, cache_bytes=0) as store:
+    store._file.write_client('a', 0, b'short')
+    with pytest.raises(state_store.StateError, match="state of client 'a' is damaged"):
+      store.get(['a'])
