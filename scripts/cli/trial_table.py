@@ -179,22 +179,25 @@ class Live:
 
 
 def picture(rows: Sequence[Row], metric: str | None, caption: str) -> Any:
-  """Returns the table for a terminal: what runs and the best of the rest."""
+  """Returns the table for a terminal, with fewer columns: what runs and the best of the rest."""
   import rich.markup
   import rich.table
 
   table = rich.table.Table(caption=caption)
   try:
     found, metric = ranked(rows, metric)
-    heading, texts = cells(found, metric or '')
+    _, texts = cells(found, metric or '')
   except (ValueError, OSError):  # A run that has just begun, say.
     return table
-  for name in heading:
-    table.add_column(name, justify='right' if name else 'left')
+  table.add_column('', overflow='fold')
+  for name in ('rounds', (metric or '').replace('_', ' ')):
+    table.add_column(name, justify='right', no_wrap=name == 'rounds')
+  table.add_column('', overflow='fold')
   shown = sorted(range(len(found)), key=lambda i: found[i].row.state == 'waiting')[:_MOST_SHOWN]
   for i in sorted(shown):
     style = 'bold green' if texts[i][-1] == 'best' else _MARKS.get(found[i].row.state)
-    table.add_row(*map(rich.markup.escape, texts[i]), style=style)
+    label, _, rounds, value, *_, result = map(rich.markup.escape, texts[i])
+    table.add_row(label, rounds, value, result, style=style)
   return table
 
 
