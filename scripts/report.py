@@ -18,6 +18,10 @@ repetitions: tables and figures give their mean and standard deviation.
   python scripts/report.py runs --form=participation
       AdaBest's table: participation and heterogeneity by algorithm, on the test data.
 
+  python scripts/report.py runs --form=clients --clients=unseen --metric=accuracy
+      the distribution of a metric over clients by algorithm, from the last evaluation of each
+      client by itself; also inference_accuracy and personalized_accuracy.
+
 Where runs of a cell differ in other settings, sensitivity, tasks and participation take the best by
 validation and say which.
 """
@@ -31,6 +35,7 @@ if not __package__:  # Run as a file.
 from absl import flags as absl_flags
 
 from tff_adaptive.reports import (
+  client_distribution,
   comparison,
   paper_tables,
   rates,
@@ -42,7 +47,7 @@ from tff_adaptive.reports import (
 
 from .cli import command
 
-_FORMS = ('comparison', 'rates', 'sensitivity', 'tasks', 'participation')
+_FORMS = ('comparison', 'rates', 'sensitivity', 'tasks', 'participation', 'clients')
 # What a form makes use of besides --where, --title, --output and --formats.
 _USED = {
   'comparison': ('metric', 'label_by', 'target', 'level', 'log_scale', 'x'),
@@ -50,6 +55,7 @@ _USED = {
   'sensitivity': ('metric', 'label_by', 'parameter'),
   'tasks': (),
   'participation': (),
+  'clients': ('metric', 'label_by', 'clients'),
 }
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_string('form', 'comparison', f'One of {", ".join(_FORMS)}.', flag_values=_FLAGS)
@@ -76,6 +82,14 @@ absl_flags.DEFINE_string(
   'parameter',
   None,
   'The setting of --form=sensitivity, such as tau, beta or mu.',
+  flag_values=_FLAGS,
+)
+absl_flags.DEFINE_enum(
+  'clients',
+  'heldout',
+  ['train', 'heldout', 'unseen'],
+  'The clients of --form=clients: those that train, on what they train on or on what is held out of'
+  ' it, or those that never train.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_float(
@@ -127,6 +141,10 @@ def _build(found: Sequence[runs.Run], levels: dict[str, float]) -> report.Report
   if _FLAGS.form == 'participation':
     return paper_tables.participation(found, title=title)
   metrics, label_by = _FLAGS.metric or [tables.default_metric(found)], _FLAGS.label_by
+  if _FLAGS.form == 'clients':
+    metric = metrics[0].removeprefix('validation_')
+    groups = runs.group(found, label_by)
+    return client_distribution.build(groups, metric, _FLAGS.clients, title=title)
   if _FLAGS.form == 'rates':
     return rates.build(found, metrics[0], label_by=label_by, title=title)
   if _FLAGS.form == 'sensitivity':

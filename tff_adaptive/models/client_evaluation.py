@@ -2,7 +2,7 @@
 
 import concurrent.futures as futures
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -51,9 +51,10 @@ def build_client_evaluation(
     found = [np.zeros((0, *shape))]
 
     def sums_of(batch: _Batch) -> np.ndarray:
-      arrays = [tf.cast(batch.arrays[n], spec.dtype) for n, spec in model.input_spec.items()]
+      arrays = [tf.cast(batch.array(n), spec.dtype) for n, spec in model.input_spec.items()]
+      owners = batch.owners()
       return np.stack(
-        [np.asarray(batch_sums(w, *arrays, batch.owners), np.float64) for w in weight_sets], 1
+        [np.asarray(batch_sums(w, *arrays, owners), np.float64) for w in weight_sets], 1
       )
 
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
@@ -69,30 +70,44 @@ def build_client_evaluation(
   return evaluate
 
 
-class _Batch(NamedTuple):
-  """Examples of neighbouring clients.
+class _Batch:
+  """Examples of neighbouring clients, put together where they are used."""
 
-  Attributes:
-    arrays: OrderedDict(x, y).
-    owners: int32 [B], rising: whose each example is, counted from the first.
-    first: Position of the first client.
-  """
+  def __init__(self, first: int):
+    """Begins a batch with the client at a position."""
+    self.first = first
+    self.size = 0
+    self._parts: list[tuple[Arrays, slice]] = []
+    self._positions: list[int] = []
 
-  arrays: Arrays
-  owners: np.ndarray
-  first: int
+  def add(self, position: int, arrays: Arrays, part: slice) -> None:
+    """Adds examples of a client."""
+    self._positions.append(position)
+    self._parts.append((arrays, part))
+    self.size += part.stop - part.start
+
+  def array(self, name: str) -> np.ndarray:
+    """x or y of all, [B, ...]."""
+    return np.concatenate([arrays[name][part] for arrays, part in self._parts])
+
+  def owners(self) -> np.ndarray:
+    """int32 [B], rising: whose each example is, counted from the first."""
+    sizes = [part.stop - part.start for _, part in self._parts]
+    return np.repeat(np.array(self._positions, np.int32) - self.first, sizes)
 
 
 def _batches(clients: Sequence[Arrays], batch_size: int) -> list[_Batch]:
-  sizes = [len(arrays['y']) for arrays in clients]
-  owners = np.repeat(np.arange(len(clients), dtype=np.int32), sizes)
-  whole = {name: np.concatenate([arrays[name] for arrays in clients]) for name in ('x', 'y')}
-  found = []
-  for start in range(0, len(owners), batch_size):
-    part, first = slice(start, start + batch_size), int(owners[start])
-    arrays = {name: array[part] for name, array in whole.items()}
-    found.append(_Batch(arrays, owners[part] - np.int32(first), first))
-  return found
+  """The examples of clients in their order; all batches but the last are full."""
+  found = [_Batch(0)]
+  for position, arrays in enumerate(clients):
+    start, stop = 0, len(arrays['y'])
+    while start < stop:
+      if found[-1].size == batch_size:
+        found.append(_Batch(position))
+      end = min(stop, start + batch_size - found[-1].size)
+      found[-1].add(position, arrays, slice(start, end))
+      start = end
+  return [batch for batch in found if batch.size]
 
 
 def _chunks(clients: Iterable[Arrays], least: int) -> Iterator[list[Arrays]]:

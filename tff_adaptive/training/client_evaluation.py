@@ -12,11 +12,11 @@ import numpy as np
 from tff_adaptive import models
 from tff_adaptive.devices import threads
 from tff_adaptive.models import client_evaluation
-from tff_adaptive.reports import client_statistics
+from tff_adaptive.reports import client_distribution, client_statistics
 from tff_adaptive.training import protocols, rounds
 from tff_adaptive.training.personalization import Personalize
 
-FOLDER = 'client_evaluations'
+FOLDER = client_distribution.FOLDER
 PERSONALIZED = 'personalized'
 
 

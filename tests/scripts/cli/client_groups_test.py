@@ -1,0 +1,36 @@
+"""Three parts of a task's clients, and who is evaluated on what."""
+
+import tasks
+from scripts.cli import client_groups, resolve
+
+
+def test_a_task_trains_on_what_is_not_held_out():
+  task = tasks.load('digits', seed=0)
+  plain, parts = client_groups.split(resolve.resolve(), task)
+  assert plain is task
+  model = task.build_model(0)
+  assert client_groups.build_evaluation(resolve.resolve(), plain, model, parts) is None
+
+  settings = resolve.resolve(
+    heldout_clients=0.1,
+    heldout_examples=0.25,
+    rounds_per_client_evaluation=5,
+    client_evaluation_clients=4,
+    personalization_epochs=1,
+  )
+  held, parts = client_groups.split(settings, task)
+  assert held.train is parts.train
+  assert len(held.train) == 54
+  assert len(parts.unseen) == 6
+  evaluation = client_groups.build_evaluation(settings, held, model, parts)
+  state = type('State', (), {'global_model_weights': model.initial_weights[0]})()
+  report = evaluation.evaluate(state, 0)
+  lines = [line.split(',') for line in report.table.splitlines()]
+  assert [line[0] for line in lines[1:]] == ['train'] * 4 + ['heldout'] * 4 + ['unseen'] * 4
+  for group, client_id, examples, *_ in lines[1:]:
+    total = task.train.num_examples(client_id)
+    assert int(examples) == (total - total // 4 if group == 'train' else total // 4)
+  # After an epoch on a client's other examples its held-out loss is lower, on the average.
+  for group in ('heldout', 'unseen'):
+    before = report.columns[f'clients_{group}_loss_mean']
+    assert report.columns[f'clients_{group}_personalized_loss_mean'] < before

@@ -1,0 +1,85 @@
+"""Who is held out: every example in one part, the same for a seed, whole units."""
+
+import numpy as np
+import pytest
+
+import tasks
+from tasks import client_split
+
+
+def clients(number=30):
+  """Clients of 1 to 20 examples, each example a number of its own."""
+  sizes = [1 + 7 * i % 20 for i in range(number)]
+  starts = np.cumsum([0, *sizes])
+  return tasks.InMemoryClientData(
+    {
+      f'c{i:02d}': (np.arange(s, s + n), np.arange(s, s + n))
+      for i, (s, n) in enumerate(zip(starts, sizes))
+    }
+  )
+
+
+def examples(part):
+  if part is None:
+    return set()
+  found = [v for c in part.client_ids for v in part.load(c)['x'].tolist()]
+  assert len(found) == sum(part.num_examples(c) for c in part.client_ids)
+  return set(found)
+
+
+def test_nothing_held_out_leaves_the_clients_as_they_are():
+  data = clients()
+  split = client_split.split_clients(data, seed=0)
+  assert split.train is data
+  assert (split.heldout, split.unseen, split.unseen_rest) == (None, None, None)
+
+
+def test_clients_and_examples_are_in_one_part_each():
+  data = clients()
+  split = client_split.split_clients(data, seed=3, heldout_clients=0.2, heldout_examples=0.25)
+  assert len(split.train) == 24
+  assert set(split.train.client_ids) | set(split.unseen.client_ids) <= set(data.client_ids)
+  assert set(split.train.client_ids) & set(split.unseen.client_ids) == set()
+  assert list(split.train.client_ids) == sorted(split.train.client_ids)
+  parts = [examples(part) for part in (split.train, split.heldout, split.unseen, split.unseen_rest)]
+  assert sum(map(len, parts)) == len(set.union(*parts))
+  gone = set(data.client_ids) - set(split.train.client_ids) - set(split.unseen.client_ids)
+  assert all(data.num_examples(c) < 4 for c in gone)  # Never train, and nothing to hold out.
+  for client_id in split.heldout.client_ids:
+    total = data.num_examples(client_id)
+    assert split.heldout.num_examples(client_id) == total // 4
+    assert split.train.num_examples(client_id) == total - total // 4
+
+
+def test_it_depends_on_the_seed_and_each_clients_place_alone():
+  def drawn(seed, share=0.25):
+    split = client_split.split_clients(
+      clients(), seed=seed, heldout_clients=0.2, heldout_examples=share
+    )
+    return split.train.client_ids, split.heldout.load(split.heldout.client_ids[-1])['x'].tolist()
+
+  assert drawn(1) == drawn(1)
+  assert drawn(1)[0] != drawn(2)[0]
+  without = client_split.split_clients(clients(), seed=1, heldout_clients=0.2)
+  assert without.train.client_ids == drawn(1)[0]
+  assert examples(without.unseen) | examples(without.train) == examples(clients())
+
+
+def test_examples_of_a_unit_stay_together():
+  data = tasks.InMemoryClientData({'a': (np.arange(40), np.arange(40))})
+  split = client_split.split_clients(
+    data, seed=0, heldout_examples=0.3, unit_starts=lambda x: np.asarray(x) % 4 == 0
+  )
+  held = split.heldout.load('a')['x']
+  assert len(held) == split.heldout.num_examples('a') == 12
+  assert (held.reshape(3, 4) == held[::4, None] + np.arange(4)).all()
+
+
+def test_too_large_a_share_is_refused():
+  with pytest.raises(tasks.DataError, match='30 of 30 clients would be held out'):
+    client_split.split_clients(clients(), seed=0, heldout_clients=0.99)
+  with pytest.raises(tasks.DataError, match=r'no client has enough examples to hold out 0\.01'):
+    client_split.split_clients(clients(), seed=0, heldout_examples=0.01)
+  split = client_split.split_clients(clients(), seed=0, heldout_clients=0.1)
+  with pytest.raises(tasks.DataError, match='is not in this part'):
+    split.train.load(split.unseen.client_ids[0])

@@ -1,0 +1,70 @@
+"""Evaluation of many clients in one pass: NumPy client by client, and the pooled evaluation."""
+
+import collections
+import weakref
+
+import numpy as np
+import pytest
+
+from tests.helpers import oracle, small_problem
+from tff_adaptive import models
+from tff_adaptive.models import client_evaluation
+
+
+def arrays(data):
+  return [collections.OrderedDict(x=x, y=y) for x, y in data]
+
+
+def by_hand(theta, x, y):
+  """Sums of the losses and of the hits of the perceptron, in NumPy."""
+  w, a, v, c = oracle.unpack(np.asarray(theta, np.float64))
+  scores = np.tanh(x @ w + a) @ v + c
+  log_p = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+  hits = np.count_nonzero(scores.argmax(1) == y)
+  return [[-log_p[np.arange(len(y)), y].sum(), len(y)], [hits, len(y)]]
+
+
+@pytest.mark.parametrize('batch_size', [1, 3, 7, 500])
+def test_two_models_on_clients_of_all_sizes_are_as_in_numpy(batch_size):
+  data = [*small_problem.clients(), *small_problem.clients(5, (70, 0, 2))]
+  thetas = [small_problem.theta_0(2), small_problem.theta_0(3)]
+  evaluate = client_evaluation.build_client_evaluation(small_problem.model(), batch_size)
+  found = evaluate([oracle.unpack(theta) for theta in thetas], iter(arrays(data)))
+  expected = [[by_hand(theta, x, y) for x, y in data] for theta in thetas]
+  np.testing.assert_allclose(found, expected, rtol=2e-5)
+
+
+def test_all_clients_together_are_the_pooled_evaluation():
+  data = arrays(small_problem.clients())
+  weights = oracle.unpack(small_problem.theta_0())
+  model = small_problem.model()
+  sums = models.build_client_evaluation(model)([weights], data)[0].sum(0)
+  whole = {name: np.concatenate([d[name] for d in data]) for name in ('x', 'y')}
+  pooled = models.build_evaluation(model)(weights, whole)
+  for name, (numerator, denominator) in zip(model.metric_names, sums):
+    assert numerator / denominator == pytest.approx(pooled[name], rel=1e-6)
+
+
+def test_no_more_clients_are_in_memory_than_a_few_batches_hold():
+  class Held(dict):
+    pass
+
+  alive, most = weakref.WeakSet(), []
+
+  def clients():
+    for x, y in small_problem.clients(num_examples=[4] * 300):
+      held = Held(x=x, y=y)
+      held.__class__.__hash__ = object.__hash__
+      alive.add(held)
+      most.append(len(alive))
+      yield held
+
+  evaluate = client_evaluation.build_client_evaluation(small_problem.model(), 2)
+  found = evaluate([oracle.unpack(small_problem.theta_0())], clients())
+  assert found.shape == (1, 300, 2, 2)
+  assert max(most) < 30
+
+
+def test_nobody_gives_nothing():
+  evaluate = client_evaluation.build_client_evaluation(small_problem.model())
+  assert evaluate([oracle.unpack(small_problem.theta_0())], []).shape == (1, 0, 2, 2)

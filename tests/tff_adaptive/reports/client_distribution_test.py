@@ -1,0 +1,59 @@
+"""The distribution of a metric over clients, from the files of runs."""
+
+import os
+
+import pytest
+
+from tests.helpers import run_folders
+from tff_adaptive.reports import client_distribution, runs
+
+
+def make(folder, values, seed=0, **settings):
+  """A run whose clients have these accuracies at the end."""
+  run = run_folders.make(folder, [0.1, 0.2], seed=seed, **settings)
+  os.makedirs(folder / client_distribution.FOLDER)
+  for number, shift in ((5, 0.5), (10, 0.0)):
+    lines = [f'unseen,"c,{i}",4,1.0,{value + shift}\n' for i, value in enumerate(values)]
+    text = ''.join(['group,client,examples,loss,accuracy\n', 'train,a,4,1.0,0.25\n', *lines])
+    path = folder / client_distribution.FOLDER / f'round_{number:06d}.csv'
+    path.write_text(text)
+  return run
+
+
+def test_it_is_of_the_last_evaluation_of_each_run(tmp_path):
+  found = [
+    make(tmp_path / 'a', [0.2, 0.4], seed=0, algorithm='fed_avg'),
+    make(tmp_path / 'b', [0.4, 0.6], seed=1, algorithm='fed_avg'),
+    make(tmp_path / 'c', [0.9, float('nan'), 0.7], algorithm='fed_dyn'),
+  ]
+  made = client_distribution.build(runs.group(found, ['algorithm']), 'accuracy', 'unseen')
+  (table,) = made.tables
+  assert table.heading == ['', 'mean', 'std', 'p10', 'p50', 'p90', 'worst tenth']
+  assert [row[0] for row in table.rows] == ['FedAvg', 'FedDyn']
+  assert table.rows[0][1] == '0.4000 ± 0.1414'
+  assert table.rows[0][-1] == '0.3000 ± 0.1414'
+  assert table.rows[1][1:3] == ['0.8000', '0.1000']
+  lines = made.data.splitlines()
+  assert lines[0] == 'label,value,share_of_clients'
+  assert lines[1:5] == ['FedAvg,0.2,0.25', 'FedAvg,0.4,0.5', 'FedAvg,0.4,0.75', 'FedAvg,0.6,1']
+  (axes,) = made.figure.axes
+  assert [list(line.get_xdata()) for line in axes.lines] == [[0.2, 0.4, 0.4, 0.6], [0.7, 0.9]]
+
+
+@pytest.mark.parametrize(
+  'metric, clients, error',
+  [
+    ('accuracy', 'heldout', "has no clients called 'heldout'"),
+    ('recall', 'unseen', "has no metric 'recall', but loss, accuracy"),
+  ],
+)
+def test_what_a_run_lacks_is_named(tmp_path, metric, clients, error):
+  groups = {'mine': [make(tmp_path / 'a', [0.5])]}
+  with pytest.raises(ValueError, match=error):
+    client_distribution.build(groups, metric, clients)
+
+
+def test_a_run_without_evaluations_by_client_is_named(tmp_path):
+  groups = {'mine': [run_folders.make(tmp_path / 'a', [0.1, 0.2])]}
+  with pytest.raises(ValueError, match='has no evaluations by client'):
+    client_distribution.build(groups, 'accuracy', 'unseen')

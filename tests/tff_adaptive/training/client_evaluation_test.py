@@ -1,0 +1,208 @@
+"""Evaluation by client in a run: columns, a file and a histogram, from NumPy client by client."""
+
+import collections
+import csv
+import glob
+import os
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing import event_accumulator
+
+from tests.helpers import oracle, small_problem
+from tff_adaptive import training
+from tff_adaptive.client import batching
+from tff_adaptive.training import client_evaluation
+
+
+class Clients:
+  """The small problem's, by letter."""
+
+  def __init__(self, letters='abcdefg', most=None):
+    data = dict(zip('abcdefg', small_problem.clients()))
+    self._data = {c: (x[:most], y[:most]) for c, (x, y) in data.items() if c in letters}
+    self.client_ids = sorted(self._data)
+
+  def load(self, client_id):
+    x, y = self._data[client_id]
+    return collections.OrderedDict(x=x, y=y)
+
+
+class State(NamedTuple):
+  global_model_weights: list
+  inference_weights: list
+
+
+class Process:
+  """Halves the weights each round; the weights to serve are twice them."""
+
+  def initialize(self):
+    weights = oracle.unpack(small_problem.theta_0())
+    return State(weights, [2 * w for w in weights])
+
+  def next(self, state, cohort):
+    halved = State(*([w / 2 for w in weights] for weights in state))
+    return collections.namedtuple('Output', 'state metrics')(halved, {})
+
+
+def accuracies(theta, data):
+  w, a, v, c = oracle.unpack(theta)
+  return [
+    np.mean((np.tanh(x @ w + a) @ v + c).argmax(1) == y)
+    for x, y in ((d['x'], d['y']) for d in map(data.load, data.client_ids))
+  ]
+
+
+def evaluation(**options):
+  groups = {
+    'train': client_evaluation.Group(Clients('abcde')),
+    'unseen': client_evaluation.Group(Clients('fg')),
+  }
+  return client_evaluation.ClientEvaluation(
+    small_problem.model(), groups, **{'rounds_per_evaluation': 2, **options}
+  )
+
+
+def train(folder, rounds=5, **options):
+  return training.train(
+    Process(),
+    Clients('abcde'),
+    lambda weights: {'accuracy': 0.5},
+    training.TrainingConfig(rounds=rounds, clients_per_round=2, rounds_per_evaluation=4),
+    output_dir=str(folder),
+    show_progress=False,
+    **options,
+  )
+
+
+def rows(folder):
+  with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
+    found = list(csv.DictReader(file))
+  return [{k: v for k, v in row.items() if not k.startswith('seconds_')} for row in found]
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('run')
+  train(folder, client_evaluation=evaluation())
+  return folder
+
+
+def test_columns_are_numpys_statistics_of_each_client(run):
+  found = {int(r['round']): r for r in rows(run) if r['clients_unseen_accuracy_mean']}
+  assert list(found) == [0, 2, 4, 5]
+  for number, row in found.items():
+    theta = small_problem.theta_0() / 2**number
+    for infix, weights in (('', theta), ('inference_', 2 * theta)):
+      values = accuracies(weights, Clients('abcde'))
+      for name, expected in {
+        'mean': np.mean(values),
+        'std': np.std(values),
+        'p10': np.percentile(values, 10),
+        'p50': np.median(values),
+        'p90': np.percentile(values, 90),
+        'worst_tenth': min(values),
+        'by_examples': np.average(values, weights=small_problem.NUM_EXAMPLES[:5]),
+      }.items():
+        column = f'clients_train_{infix}accuracy_{name}'
+        assert float(row[column]) == pytest.approx(expected, rel=1e-6), column
+
+
+def test_a_file_has_each_client(run):
+  paths = sorted(glob.glob(str(run / client_evaluation.FOLDER / '*')))
+  assert [os.path.basename(p) for p in paths] == [f'round_00000{i}.csv' for i in (0, 2, 4, 5)]
+  with open(paths[1], newline='', encoding='utf-8') as file:
+    lines = list(csv.DictReader(file))
+  assert [(line['group'], line['client']) for line in lines] == [
+    *(('train', c) for c in 'abcde'),
+    *(('unseen', c) for c in 'fg'),
+  ]
+  assert [int(line['examples']) for line in lines] == list(small_problem.NUM_EXAMPLES)
+  expected = accuracies(small_problem.theta_0() / 4, Clients())
+  np.testing.assert_allclose([float(line['accuracy']) for line in lines], expected, rtol=1e-6)
+  assert list(lines[0])[3:] == ['loss', 'accuracy', 'inference_loss', 'inference_accuracy']
+
+
+def test_a_histogram_has_every_client(run):
+  events = event_accumulator.EventAccumulator(
+    str(run / 'tensorboard'), size_guidance={event_accumulator.HISTOGRAMS: 0}
+  )
+  events.Reload()
+  assert 'clients/unseen_accuracy_mean' in events.Tags()['scalars']
+  histograms = events.Histograms('clients/train_accuracy')
+  assert [event.step for event in histograms] == [0, 2, 4, 5]
+  value = histograms[1].histogram_value
+  expected = accuracies(small_problem.theta_0() / 4, Clients('abcde'))
+  assert (value.num, value.min, value.max) == (5, min(expected), max(expected))
+  assert value.sum == pytest.approx(sum(expected))
+  assert sum(value.bucket) == 5
+  assert value.bucket_limit[-1] == pytest.approx(max(expected))
+
+
+def test_without_it_nothing_is_there_and_the_rest_is_the_same(run, tmp_path):
+  train(tmp_path)
+  assert not (tmp_path / client_evaluation.FOLDER).exists()
+  plain = rows(tmp_path)
+  assert plain == [{k: row[k] for k in plain[0]} for row in rows(run)]
+  assert [k for k in plain[0] if k.startswith('clients_')] == []
+
+
+def test_a_resumed_run_writes_the_same(run, tmp_path):
+  train(tmp_path, rounds=3, client_evaluation=evaluation())
+  train(tmp_path, client_evaluation=evaluation())
+  mine = {int(r['round']): r for r in rows(tmp_path)}
+  for row in rows(run):
+    if int(row['round']) != 3:  # The last round of the part before.
+      assert mine[int(row['round'])] == row
+  for name in ('round_000004.csv', 'round_000005.csv'):
+    folder = client_evaluation.FOLDER
+    assert (tmp_path / folder / name).read_text() == (run / folder / name).read_text()
+
+
+def test_at_most_so_many_clients_the_same_each_time():
+  def lines(seed):
+    table = evaluation(most_clients=3, seed=seed).evaluate(Process().initialize(), 0).table
+    return [line.split(',')[1] for line in table.splitlines()[1:]]
+
+  assert len(lines(0)) == 3 + 2
+  assert lines(0) == lines(0)
+  assert len({tuple(lines(seed)) for seed in range(5)}) > 1
+
+
+def test_personalization_is_fine_tuning_on_the_clients_own_other_examples():
+  own, heldout = Clients('bdf', most=5), Clients('bdf')
+  tuned = []
+
+  def personalize(weights, data, client, rounds):
+    tuned.append((len(data['y']), client, rounds))
+    return [w * (client + 1) for w in weights]
+
+  evaluate = client_evaluation.ClientEvaluation(
+    small_problem.model(),
+    {'heldout': client_evaluation.Group(heldout, own)},
+    rounds_per_evaluation=1,
+    personalize=personalize,
+  )
+  report = evaluate.evaluate(Process().initialize(), 7)
+  assert sorted(tuned) == [(5, 0, 7), (5, 1, 7), (5, 2, 7)]
+  inference = 2 * small_problem.theta_0()
+  expected = [accuracies((i + 1) * inference, heldout)[i] for i in range(3)]
+  found = report.values['clients_heldout_personalized_accuracy']
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  mean = report.columns['clients_heldout_personalized_accuracy_mean']
+  assert mean == pytest.approx(np.mean(expected))
+
+
+def test_fine_tuning_on_what_is_evaluated_lowers_every_clients_loss():
+  personalize = training.build_personalization(
+    small_problem.model(), batching.Batching(4, epochs=5), lambda rounds: 0.2
+  )
+  evaluate = client_evaluation.ClientEvaluation(
+    small_problem.model(),
+    {'heldout': client_evaluation.Group(Clients(), Clients())},
+    rounds_per_evaluation=1,
+    personalize=personalize,
+  )
+  values = evaluate.evaluate(Process().initialize(), 0).values
+  assert (values['clients_heldout_personalized_loss'] < values['clients_heldout_loss']).all()

@@ -1,0 +1,103 @@
+"""The report that shows a metric's distribution over clients, by algorithm."""
+
+import csv
+import glob
+import io
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tff_adaptive.reports import client_statistics, report, style
+from tff_adaptive.reports import runs as runs_lib
+from tff_adaptive.reports import table as table_lib
+
+FOLDER = 'client_evaluations'
+_SHOWN = ('mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
+
+
+def build(
+  groups: Mapping[str, Sequence[runs_lib.Run]], metric: str, clients: str, *, title: str = ''
+) -> report.Report:
+  """Returns the distribution of a metric over clients, from the last evaluation of each run.
+
+  Args:
+    groups: Label -> runs that differ in their seed.
+    metric: A metric of the files by client: accuracy, inference_accuracy or
+      personalized_accuracy, say.
+    clients: The group of clients: train, heldout or unseen.
+    title: Over the figure.
+
+  Returns:
+    A table of the statistics over clients, means over runs and their sample standard deviations;
+    the shares of clients below each value, those of all runs of a label together.
+
+  Raises:
+    ValueError: If a run has no such file, group or metric, or its file is damaged.
+  """
+  values = {
+    label: [_of_run(run, metric, clients) for run in members] for label, members in groups.items()
+  }
+  rows = [[label, *_cells(found, metric)] for label, found in values.items()]
+  table = table_lib.Table(
+    ['', *(name.replace('_', ' ') for name in _SHOWN)],
+    rows,
+    title=title or f'{metric.replace("_", " ")} over clients ({clients})',
+  )
+  return report.Report([table], _data(values), _figure(values, metric, title), title)
+
+
+def _of_run(run: runs_lib.Run, metric: str, clients: str) -> np.ndarray:
+  """The metric of each client of a group, where it has one."""
+  paths = sorted(glob.glob(os.path.join(glob.escape(run.folder), FOLDER, 'round_*.csv')))
+  if not paths:
+    raise ValueError(f'{run.folder} has no evaluations by client ({FOLDER}/round_....csv).')
+  try:
+    with open(paths[-1], newline='', encoding='utf-8') as file:
+      lines = [line for line in csv.DictReader(file) if line['group'] == clients]
+    if not lines:
+      raise ValueError(f'it has no clients called {clients!r}')
+    if metric not in lines[0]:
+      known = ', '.join(list(lines[0])[3:])
+      raise ValueError(f'it has no metric {metric!r}, but {known}')
+    found = np.array([float(line[metric]) for line in lines])
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise ValueError(f'{paths[-1]} cannot be used: {error}.') from None
+  return found[~np.isnan(found)]
+
+
+def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
+  """Each statistic: its mean over runs, and what they differ by."""
+  own = metric.removeprefix('inference_').removeprefix('personalized_')
+  each = [client_statistics.describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
+  cells = []
+  for name in _SHOWN:
+    numbers = np.array([statistics[name] for statistics in each])
+    more = f' ± {numbers.std(ddof=1):.4f}' if len(numbers) > 1 else ''
+    cells.append(f'{numbers.mean():.4f}{more}')
+  return cells
+
+
+def _data(values: Mapping[str, Sequence[np.ndarray]]) -> str:
+  text = io.StringIO()
+  writer = csv.writer(text, lineterminator='\n')
+  writer.writerow(['label', 'value', 'share_of_clients'])
+  for label, found in values.items():
+    ordered = np.sort(np.concatenate(found))
+    for i, value in enumerate(ordered, 1):
+      writer.writerow([label, f'{value:.6g}', f'{i / len(ordered):.6g}'])
+  return text.getvalue()
+
+
+def _figure(values: Mapping[str, Sequence[np.ndarray]], metric: str, title: str) -> object:
+  figure, ((axes,),) = style.figure(1, 1)
+  lines = []
+  for number, (label, found) in enumerate(values.items()):
+    ordered = np.sort(np.concatenate(found))
+    shares = np.arange(1, len(ordered) + 1) / len(ordered)
+    lines += axes.step(ordered, shares, where='post', label=label, **style.line(number))
+  axes.set(xlabel=metric.replace('_', ' '), ylabel='share of clients at or below', ylim=(0, 1))
+  axes.grid(alpha=0.3)
+  style.legend(figure, lines, list(values))
+  figure.suptitle(title)
+  return figure
