@@ -3,8 +3,9 @@
 usage: python scripts/experiments/many_clients.py [--flag=value ...]
 
 The clients are drawn from (seed, client) where they are used. Writes a line of JSON: clients a
-second after the first round, this process's memory, bytes to and from the workers, and a digest of
-the final state, which must not depend on workers, nor on how many of them are killed.
+second after the first round, processor time of this process and the workers, this one's memory,
+bytes to and from the workers, and a digest of the final state, which must not depend on workers,
+nor on how many of them are killed.
 
   # 10,000 clients a round, in one process and on two workers:
   python scripts/experiments/many_clients.py
@@ -16,6 +17,7 @@ the final state, which must not depend on workers, nor on how many of them are k
 
 import hashlib
 import json
+import os
 import resource
 import statistics
 import sys
@@ -67,6 +69,7 @@ class Watch(callbacks.Callback):
   def __init__(self, kill_every: int):
     self.ends: list[float] = []
     self.memory: list[float] = []
+    self.processor_seconds: list[float] = []
     self.killed = 0
     self._kill_every = kill_every
 
@@ -81,6 +84,7 @@ class Watch(callbacks.Callback):
     """Notes the time."""
     self.ends.append(time.perf_counter())
     self.memory.append(psutil.Process().memory_info().rss / 1e6)
+    self.processor_seconds.append(sum(map(_processor_seconds, _processes())))
 
   def _kill(self) -> None:
     for process in psutil.Process().children(recursive=True):
@@ -88,6 +92,22 @@ class Watch(callbacks.Callback):
         process.kill()
         self.killed += 1
         return
+
+
+def _processes() -> list[psutil.Process]:
+  """This process, and those that it has started."""
+  return [psutil.Process(), *psutil.Process().children(recursive=True)]
+
+
+def _processor_seconds(process: psutil.Process) -> float:
+  """Of the trainer or a worker; Ray's own processes take theirs by the clock, not by the round."""
+  try:
+    if process.pid != os.getpid() and not process.name().startswith('ray::'):
+      return 0.0
+    times = process.cpu_times()
+  except psutil.Error:  # It has ended.
+    return 0.0
+  return times.user + times.system
 
 
 @command.entry('many_clients.py', 'interrupted; nothing was written.')
@@ -108,6 +128,9 @@ def main(arguments: Sequence[str]) -> int:
       'workers': _FLAGS.ray_workers,
       'clients_per_second': round(_FLAGS.clients_per_round / statistics.median(seconds), 1),
       'seconds_per_round': round(statistics.median(seconds), 3),
+      'processor_seconds_per_round': round(
+        (watch.processor_seconds[-1] - watch.processor_seconds[1]) / max(1, len(seconds)), 2
+      ),
       'seconds_to_round_0': round(watch.ends[0] - began, 1),
       'trainer_mb': [round(watch.memory[1]), round(watch.memory[-1])],
       'trainer_peak_mb': round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),

@@ -74,9 +74,14 @@ def test_rounds_after_the_checkpoint_are_lost_with_the_process(path):
     store.commit(1, SERVER)
     _train(store, 2, IDS[:10])
     assert _values(store, IDS[8:12]) == [2, 2, 0, 0]
+    _train(store, 3, IDS[:10])  # The same clients once more.
+    assert _values(store, IDS[8:12]) == [5, 5, 0, 0]
+  staged = path.parent / 'client_states' / 'staged'
+  assert len(list(staged.iterdir())) == 2
   store, number = _resumed(path)
   with store:
     assert number == 1
+    assert not list(staged.iterdir())
     assert _values(store) == [0] * 40
 
 
@@ -147,6 +152,12 @@ def test_references_travel_and_a_subround_done_twice_is_one(path):
     later = [reference.key for reference in store.get([IDS[2], IDS[9]])]
     assert [int(s[1]) for s in source.load(later)] == [2, -1]
     assert len(pickle.dumps(later)) < 300
+    store.by_reference = False
+    _train(store, 2, IDS[:4])
+    store.commit(2, SERVER)
+    assert _values(store, [IDS[2], IDS[9]]) == [4, -1]
+    # What a key names does not change while its checkpoint is kept.
+    assert [int(s[1]) for s in source.load(later)] == [2, -1]
 
 
 def test_whoever_had_the_run_before_can_neither_fold_nor_stage_for_it(path):
