@@ -102,6 +102,8 @@ def comparison(
       ends[column] if is_end else None,
     )
     axes.set_xlabel(_AXES[axis])
+    if axis == 'round':
+      axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel(names.metric(column) + (', the end' if is_end else ''))
   labels = _in_order(by_column, lines)
   style.legend(figure, [lines[label] for label in labels], labels)
