@@ -184,9 +184,12 @@ def _frame(
 
 
 def _whole(shown: Sequence[curves_lib.Curve], column: str, is_log: bool) -> list[float]:
-  """The values that a panel shows: of losses none above where all began."""
-  values = np.concatenate([[c.mean - c.std, c.mean + c.std] for c in shown], axis=1)
-  values = values[np.isfinite(values) & ((values > 0) | (not is_log))]
+  """The values that a panel shows: of losses none above where all began, but for a log scale."""
+  if is_log:  # It shows spikes next to small values; mean - std may be 0 or below.
+    values = np.concatenate([c.mean for c in shown])
+    return list(values[np.isfinite(values) & (values > 0)])
+  values = np.concatenate([part for c in shown for part in (c.mean - c.std, c.mean + c.std)])
+  values = values[np.isfinite(values)]
   if scores.has_direction(column) and scores.sign(column) < 0:
     values = values[values <= max(float(c.mean[0] + c.std[0]) for c in shown)]
   return list(values)
