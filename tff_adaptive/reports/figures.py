@@ -168,16 +168,18 @@ def _frame(
   end: tuple[float, float] | None,
 ) -> None:
   """Sets the limits of a panel: those of its end, or of all that learned."""
-  shown = [c for c in curves if c.learned] or list(curves)
+  is_log = axes.get_yscale() == 'log'
+  # A logarithmic axis has room for what got worse, too.
+  shown = [c for c in curves if (not c.diverged if is_log else c.learned)] or list(curves)
   last = max(float(c.x[-1]) for c in curves)
   if end is not None:
     axes.set_xlim(last / 2, last * 1.01)
     axes.set_ylim(*end)
     return
-  whole = _whole(shown, column, axes.get_yscale() == 'log')
+  whole = _whole(shown, column, is_log)
   inside = [v for v in levels if scores.has_direction(column)]
   limits = style.limits([*whole, *inside])
-  if limits is not None and axes.get_yscale() != 'log':
+  if limits is not None and not is_log:
     axes.set_ylim(*limits)
   elif limits is not None and whole:
     axes.set_ylim(min(whole) / 1.2, max(whole) * 1.2)

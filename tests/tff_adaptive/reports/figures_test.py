@@ -77,13 +77,17 @@ def test_a_spike_of_a_loss_that_fell_again_is_cut(tmp_path):
   assert 0.3 < axes.get_ylim()[0] < 0.5
 
 
-def test_a_log_scale_shows_all_that_learned(tmp_path):
-  values = [2.0, 1e5, 1.0, 0.5]
-  run = run_folders.make(tmp_path / 'a', values, 'validation_loss')
-  _, (axes,) = drawn({'a': [run]}, 'validation_loss', log_scale=['validation_loss'])
+def test_a_log_scale_shows_all_that_did_not_diverge(tmp_path):
+  values = [2.0, 15.0, 1.0, 0.5]
+  groups = {
+    'a': [run_folders.make(tmp_path / 'a', values, 'validation_loss')],
+    'worse': [run_folders.make(tmp_path / 'b', [2.0, 1.0, 1.0, 20.0], 'validation_loss')],
+    'bad': [run_folders.make(tmp_path / 'c', [2.0, 1.0, 1e9, 1e12], 'validation_loss')],
+  }
+  _, (axes,) = drawn(groups, 'validation_loss', log_scale=['validation_loss'])
   low, high = axes.get_ylim()
   assert 0.25 < low < 0.5
-  assert 1e5 < high < 2e5
+  assert 20 < high < 40
 
 
 def test_a_level_is_in_view_and_in_the_legend(tmp_path):
