@@ -12,6 +12,20 @@ from collections.abc import Callable
 from typing import Any
 
 INTERRUPTED = 128 + signal.SIGINT
+# The names that pip installs, by the module that each starts.
+NAMES = {
+  module: f'tff-adaptive-{module.replace("_", "-")}'
+  for module in (
+    'train',
+    'sweep',
+    'report',
+    'benchmark',
+    'partition_report',
+    'train_centralized',
+    'export',
+  )
+}
+started_as: str | None = None  # The name of these by which this process was started, if any.
 
 
 def end_on_interrupt() -> None:
@@ -34,6 +48,8 @@ def _console(module: str) -> Callable[[], int]:
   """Returns what pip's console script calls: the `main` of a module of this package."""
 
   def start() -> int:
+    global started_as
+    started_as = NAMES[module]
     end_on_interrupt()
     return importlib.import_module(f'{__package__}.{module}').main()
 

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
   """
   given = flags.parse(arguments)
   if given is None:
-    sys.stdout.write(help_text.text())
+    sys.stdout.write(command.as_started(help_text.text()))
     return command.DONE
   settings = resolve.resolve(given)
   outcome = run.run(settings, arguments)

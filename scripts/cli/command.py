@@ -6,6 +6,7 @@ Exit codes: 0 all done; 1 failed after it started; 2 bad input, in one line, not
 
 import functools
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -14,6 +15,8 @@ from collections.abc import Callable, Sequence
 from absl import flags as absl_flags
 
 from tff_adaptive.training import signals
+
+from .. import _entry
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 
@@ -48,19 +51,32 @@ def entry(
   def decorate(main: Main) -> Callable[..., int]:
     @functools.wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
-      with signals.ending_at_once(f'{program}: {interrupted}', before_end):
+      with signals.ending_at_once(f'{_name(program)}: {interrupted}', before_end):
         try:
           return main(sys.argv if arguments is None else arguments)
         except FailureError as error:
-          return complain(program, error, FAILED)
+          return complain(_name(program), error, FAILED)
         except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
-          return complain(program, error)
+          return complain(_name(program), error)
         except KeyboardInterrupt:  # Where `ending_at_once` does not handle it.
-          return complain(program, interrupted, 128 + signal.SIGINT)
+          return complain(_name(program), interrupted, 128 + signal.SIGINT)
 
     return run
 
   return decorate
+
+
+def as_started(text: str) -> str:
+  """A command's help: of one that pip installed, with the names that pip gave."""
+  if _entry.started_as is None:
+    return text
+  pattern = r'(?:python )?\bscripts/(' + '|'.join(_entry.NAMES) + r')\.py\b'
+  return re.sub(pattern, lambda found: _entry.NAMES[found[1]], text)
+
+
+def _name(program: str) -> str:
+  """What begins a line of the command 'train.py': that, or the name by which it was started."""
+  return _entry.started_as or program
 
 
 def complain(program: str, error: object, code: int = BAD_INPUT) -> int:
@@ -114,7 +130,7 @@ def parse(
     ValueError: If a flag is unknown or its value bad.
   """
   if any(a in ('-h', '-help', '--help') for a in arguments[1:]):
-    sys.stdout.write(f'{text}\n{flags.get_help()}\n')
+    sys.stdout.write(as_started(f'{text}\n{flags.get_help()}\n'))
     return None
   for name in flags:
     flags[name].unparse()

@@ -40,8 +40,11 @@ def train_loss(metrics) -> float:
 @pytest.mark.parametrize(
   'page, blocks', [(README, 2), (GUIDE / 'tff_program.md', 3)], ids=['README', 'tff_program']
 )
-def test_a_tff_program(page, blocks):
+def test_a_tff_program(page, blocks, capsys):
   scope = run_blocks(page, blocks)
+  if page == README:  # Its first block ends with what it has learned.
+    shown = re.search(r'training accuracy (0\.\d\d)\n', capsys.readouterr().out)
+    assert float(shown[1]) > 0.85
   assert np.isfinite(train_loss(scope['metrics']))
   assert len(scope['client_states']) == len(scope['clients'])
 

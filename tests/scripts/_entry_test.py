@@ -1,6 +1,8 @@
-"""Ctrl-C ends a command in one line while it is still being imported."""
+"""How commands start: Ctrl-C ends one while it is still being imported; each knows its name."""
 
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -60,3 +62,24 @@ def test_ctrl_c_in_the_first_seconds_of_a_training_command_ends_in_one_line(tmp_
   assert err.startswith('train.py: interrupted')
   assert err.count('\n') == 1
   assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('module', _entry.NAMES)
+def test_an_installed_command_names_itself(module, monkeypatch, capsys):
+  monkeypatch.setattr(_entry, 'started_as', None)
+  monkeypatch.setattr(_entry, 'end_on_interrupt', lambda: None)
+  name = _entry.NAMES[module]
+  monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--help'])
+  assert getattr(_entry, module)() == 0
+  shown = capsys.readouterr().out
+  assert f'usage: {name} ' in shown
+  assert 'scripts/' not in shown.replace('scripts/configs', '').replace('scripts/experiments', '')
+  monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--nothing=1'])
+  assert getattr(_entry, module)() == 2
+  assert capsys.readouterr().err.startswith(f'{name}: ')
+
+
+def test_pip_installs_these_names():
+  text = (pathlib.Path(_entry.__file__).parents[1] / 'setup.py').read_text(encoding='utf-8')
+  found = dict(re.findall(r"'(tff-adaptive-[\w-]+)=tff_adaptive_scripts\._entry:(\w+)'", text))
+  assert found == {name: module for module, name in _entry.NAMES.items()}

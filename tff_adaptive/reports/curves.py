@@ -11,6 +11,8 @@ import numpy as np
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import scores
 
+_FAR = 100  # A loss so many times its first has diverged.
+
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
@@ -22,7 +24,8 @@ class Curve:
     x: float64 [R], how far they were after these, in units of the axis: means over the runs.
     mean: float64 [R].
     std: float64 [R], sample standard deviation over the runs; 0 for one.
-    learned: Whether it ends finite and, where it is known what is good, better than it began.
+    diverged: Whether all of its runs did.
+    learned: Whether they did not and, where it is known what is good, it ends better than it began.
   """
 
   label: str
@@ -30,15 +33,16 @@ class Curve:
   x: np.ndarray
   mean: np.ndarray
   std: np.ndarray
+  diverged: bool
   learned: bool
 
 
 def has_diverged(run: runs_lib.Run, column: str) -> bool:
-  """Whether a column of a run ends with what is not finite or, of a loss, higher than it began."""
+  """Whether a column of a run ends with what is not finite, or as a loss far above its first."""
   values = list(run.curve(column).values())
   if not values:
     return False
-  is_worse = scores.sign(column) < 0 and values[-1] > values[0]
+  is_worse = scores.sign(column) < 0 and values[-1] > _FAR * values[0] > 0
   return not math.isfinite(values[-1]) or is_worse
 
 
@@ -72,7 +76,7 @@ def build(
       text = f'{label} (n = {len(healthy)}, {len(members) - len(healthy)} diverged)'
     improved = scores.sign(column) * (mean[-1] - mean[0]) > 0 or len(mean) == 1
     learned = bool(healthy) and (improved or not scores.has_direction(column))
-    found.append(Curve(text, rounds, x, mean, std, learned))
+    found.append(Curve(text, rounds, x, mean, std, not healthy, learned))
   if not found:
     raise ValueError(f'no run has values of {column!r} in metrics.csv.')
   return found

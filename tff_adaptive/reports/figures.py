@@ -102,6 +102,8 @@ def comparison(
       ends[column] if is_end else None,
     )
     axes.set_xlabel(_AXES[axis])
+    if axis == 'round':
+      axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel(names.metric(column) + (', the end' if is_end else ''))
   labels = _in_order(by_column, lines)
   style.legend(figure, [lines[label] for label in labels], labels)
@@ -166,25 +168,30 @@ def _frame(
   end: tuple[float, float] | None,
 ) -> None:
   """Sets the limits of a panel: those of its end, or of all that learned."""
-  shown = [c for c in curves if c.learned] or list(curves)
+  is_log = axes.get_yscale() == 'log'
+  # A logarithmic axis has room for what got worse, too.
+  shown = [c for c in curves if (not c.diverged if is_log else c.learned)] or list(curves)
   last = max(float(c.x[-1]) for c in curves)
   if end is not None:
     axes.set_xlim(last / 2, last * 1.01)
     axes.set_ylim(*end)
     return
-  whole = _whole(shown, column, axes.get_yscale() == 'log')
+  whole = _whole(shown, column, is_log)
   inside = [v for v in levels if scores.has_direction(column)]
   limits = style.limits([*whole, *inside])
-  if limits is not None and axes.get_yscale() != 'log':
+  if limits is not None and not is_log:
     axes.set_ylim(*limits)
   elif limits is not None and whole:
     axes.set_ylim(min(whole) / 1.2, max(whole) * 1.2)
 
 
 def _whole(shown: Sequence[curves_lib.Curve], column: str, is_log: bool) -> list[float]:
-  """The values that a panel shows: of losses none above where all began."""
-  values = np.concatenate([[c.mean - c.std, c.mean + c.std] for c in shown], axis=1)
-  values = values[np.isfinite(values) & ((values > 0) | (not is_log))]
+  """The values that a panel shows: of losses none above where all began, but for a log scale."""
+  if is_log:  # It shows spikes next to small values; mean - std may be 0 or below.
+    values = np.concatenate([c.mean for c in shown])
+    return list(values[np.isfinite(values) & (values > 0)])
+  values = np.concatenate([part for c in shown for part in (c.mean - c.std, c.mean + c.std)])
+  values = values[np.isfinite(values)]
   if scores.has_direction(column) and scores.sign(column) < 0:
     values = values[values <= max(float(c.mean[0] + c.std[0]) for c in shown)]
   return list(values)

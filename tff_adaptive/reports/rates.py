@@ -158,7 +158,7 @@ def _draw(maps: Sequence[Map], column: str, what: str, title: str) -> Any:
   if image is not None:
     worse = 'min' if scores.sign(column) > 0 else 'max'
     diverged = any(not s.is_finite for m in maps for s in m.cells.values())
-    label = what + ('; x: diverged' if diverged else '')
+    label = what.replace(', mean', ',\nmean') + ('; x: diverged' if diverged else '')
     figure.colorbar(image, ax=grid, extend=worse, label=label, shrink=0.8)
   _draw_best(grid.flat[len(maps)], maps, column)
   figure.suptitle(title)

@@ -22,7 +22,7 @@ def test_the_axis_adds_up_what_rounds_took(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'column, end', [('validation_accuracy', math.nan), ('validation_loss', 9.0)]
+  'column, end', [('validation_accuracy', math.nan), ('validation_loss', 900.0)]
 )
 def test_a_run_that_diverged_is_counted_and_not_averaged(tmp_path, column, end):
   start, good = (0.1, 0.5) if math.isnan(end) else (2.0, 0.5)
@@ -36,6 +36,7 @@ def test_a_run_that_diverged_is_counted_and_not_averaged(tmp_path, column, end):
   assert curve.learned == (column == 'validation_loss' or curve.mean[-1] > start)
   (curve,) = curves.build({'a': members[2:]}, column)
   assert curve.label == 'a (diverged)'
+  assert curve.diverged
   assert not curve.learned
 
 
@@ -44,3 +45,10 @@ def test_a_norm_may_grow():
   (curve,) = curves.build({'a': [runs.Run('a', {}, rows)]}, 'theta_norm')
   assert curve.learned
   assert curve.label == 'a'
+
+
+def test_a_loss_that_grew_somewhat_has_not_diverged_and_not_learned(tmp_path):
+  run = run_folders.make(tmp_path / 'a', [2.0, 0.5, 20.0], 'validation_loss')
+  (curve,) = curves.build({'a': [run]}, 'validation_loss')
+  assert curve.label == 'a'
+  assert (curve.diverged, curve.learned) == (False, False)

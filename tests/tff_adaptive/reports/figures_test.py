@@ -71,9 +71,23 @@ def test_a_run_that_diverged_stretches_no_panel(tmp_path, column, bad):
 
 
 def test_a_spike_of_a_loss_that_fell_again_is_cut(tmp_path):
-  run = run_folders.make(tmp_path / 'a', [2.0, 1e5, 1.0, 0.5], 'validation_loss')
+  run = run_folders.make(tmp_path / 'a', [2.0, 5.0, 1.0, 0.5], 'validation_loss')
   _, (axes,) = drawn({'a': [run]}, 'validation_loss')
   assert 2.0 < axes.get_ylim()[1] < 2.2
+  assert 0.3 < axes.get_ylim()[0] < 0.5
+
+
+def test_a_log_scale_shows_all_that_did_not_diverge(tmp_path):
+  values = [2.0, 15.0, 1.0, 0.5]
+  groups = {
+    'a': [run_folders.make(tmp_path / 'a', values, 'validation_loss')],
+    'worse': [run_folders.make(tmp_path / 'b', [2.0, 1.0, 1.0, 20.0], 'validation_loss')],
+    'bad': [run_folders.make(tmp_path / 'c', [2.0, 1.0, 1e9, 1e12], 'validation_loss')],
+  }
+  _, (axes,) = drawn(groups, 'validation_loss', log_scale=['validation_loss'])
+  low, high = axes.get_ylim()
+  assert 0.25 < low < 0.5
+  assert 20 < high < 40
 
 
 def test_a_level_is_in_view_and_in_the_legend(tmp_path):

@@ -39,7 +39,7 @@ def test_a_programs_run_serves_load_run_and_the_report(tmp_path, capsys):
   run = tff_adaptive.load_run(str(tmp_path / 'runs' / '0.3_1'))
   np.testing.assert_array_equal(run.weights[0], result.state.global_model_weights[0])
   assert run.settings['client_learning_rate'] == 0.3
-  assert run.config['data'] == {'clients': 20}
+  assert run.config['data'] == {'clients': 20, 'examples': 80}
   assert run.config['versions']['numpy'] == np.__version__
   assert report.main(['report.py', str(tmp_path / 'runs')]) == 0
   assert '| client_learning_rate=0.3 | 2 | 4 |' in capsys.readouterr().out

@@ -1,0 +1,106 @@
+"""Runs the notebooks of the documentation and keeps what they show.
+
+.venv/bin/python scripts/env/notebooks.py [NOTEBOOK ...]
+
+Each is run from its first cell in a folder of its own, and written again with its outputs: texts,
+tables and pictures, no messages to the standard error.
+"""
+
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = ROOT / 'docs' / 'notebooks'
+# Seconds after which a cell is given up: a machine may be slow.
+_LONGEST = 240
+
+
+def names() -> list[str]:
+  """The notebooks, without their ending."""
+  return sorted(path.stem for path in FOLDER.glob('*.ipynb'))
+
+
+def start_kernel(folder: str) -> Any:
+  """Starts a Python that notebooks are run in, one after another, in a folder.
+
+  Importing TensorFlow Federated takes ten seconds: one kernel does so once. The caller shuts it
+  down (`shutdown_kernel(now=True)`).
+  """
+  from jupyter_client import manager
+
+  path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
+  environment = {**os.environ, 'PYTHONPATH': path, 'TF_CPP_MIN_LOG_LEVEL': '3'}
+  kernel = manager.KernelManager(kernel_name='python3')
+  kernel.start_kernel(cwd=folder, env=environment)
+  return kernel
+
+
+def run(name: str, kernel: Any) -> Any:
+  """Runs a notebook from its first cell, in names and a folder of its own.
+
+  Args:
+    name: The notebook, without its ending.
+    kernel: From `start_kernel`.
+
+  Returns:
+    The notebook with its outputs.
+
+  Raises:
+    nbclient.exceptions.CellExecutionError: If a cell fails.
+  """
+  import nbclient
+  import nbformat
+
+  notebook = nbformat.read(FOLDER / f'{name}.ipynb', as_version=4)
+  setup = nbformat.v4.new_code_cell(
+    '%reset -f\n'
+    'import os, shutil, tempfile\n'
+    'os.chdir(tempfile.mkdtemp(dir=os.path.dirname(os.getcwd())))\n'
+    f'for file in {[str(path) for path in FOLDER.glob("*.zip")]!r}:\n'
+    '  shutil.copy(file, ".")\n'
+    'del os, shutil, tempfile\n'
+    '%matplotlib inline'
+  )
+  notebook.cells.insert(0, setup)
+  nbclient.NotebookClient(notebook, km=kernel, timeout=_LONGEST).execute()
+  del notebook.cells[0]
+  return notebook
+
+
+def tidy(notebook: Any) -> None:
+  """Leaves of the outputs what readers need, and nothing that differs from run to run."""
+  for number, cell in enumerate((c for c in notebook.cells if c.cell_type == 'code'), 1):
+    cell.execution_count = number
+    cell.metadata = {}
+    cell.outputs = [out for out in cell.outputs if out.get('name') != 'stderr']
+    for out in cell.outputs:
+      if 'execution_count' in out:
+        out['execution_count'] = number
+  notebook.metadata['language_info'] = {'name': 'python'}
+
+
+def main(arguments: Sequence[str]) -> int:
+  """Runs the notebooks that are named, or all, and writes them with their outputs."""
+  import nbformat
+
+  with tempfile.TemporaryDirectory() as folder:
+    inner = os.path.join(folder, 'start')
+    os.mkdir(inner)
+    kernel = start_kernel(inner)
+    try:
+      for name in list(arguments) or names():
+        notebook = run(name, kernel)
+        tidy(notebook)
+        nbformat.write(notebook, FOLDER / f'{name}.ipynb')
+        sys.stdout.write(f'{name}\n')
+    finally:
+      kernel.shutdown_kernel(now=True)
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""The notebooks of the documentation run from their first cell to the last."""
+
+import json
+
+import pytest
+
+from scripts.env import notebook_pages, notebooks
+
+
+@pytest.fixture(scope='module')
+def kernel(tmp_path_factory):
+  """One Python for all: it imports TensorFlow Federated once."""
+  try:
+    from IPython.core import interactiveshell  # noqa: F401
+  except ImportError as error:
+    pytest.skip(f'IPython cannot be imported ({error}): make env installs one that can')
+  folder = tmp_path_factory.mktemp('notebooks') / 'start'
+  folder.mkdir()
+  kernel = notebooks.start_kernel(str(folder))
+  yield kernel
+  kernel.shutdown_kernel(now=True)
+
+
+# One test, so that one process of a parallel run does it, with one kernel.
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_each_runs_and_shows_what_it_is_about(kernel):
+  shown = {}
+  for name in notebooks.names():
+    notebook = notebooks.run(name, kernel)
+    notebooks.tidy(notebook)
+    shown[name] = notebook_pages.markdown(json.loads(json.dumps(notebook)), f'{name}.ipynb')
+  assert set(shown) == {'digits', 'own_correction', 'sweep', 'tff_program'}
+  assert 'accuracy of the Keras model: 0.9' in shown['digits']
+  assert '8 clients remember something' in shown['tff_program']
+  assert 'MeanGradient ends 2' in shown['own_correction']
+  assert '40 runs; validation_accuracy' in shown['sweep']
+  for name, pictures in {'digits': 1, 'own_correction': 1, 'sweep': 2}.items():
+    assert shown[name].count('<img alt="figure" src="data:image/png') == pictures, name
+
+
+def test_the_pages_of_the_documentation_are_what_was_shown():
+  for name in notebooks.names():
+    notebook = json.loads((notebooks.FOLDER / f'{name}.ipynb').read_text())
+    code = [cell for cell in notebook['cells'] if cell['cell_type'] == 'code']
+    assert all(cell['execution_count'] for cell in code), f'run scripts/env/notebooks.py {name}'
+    assert any(cell['outputs'] for cell in code)
+    for output in (out for cell in code for out in cell['outputs']):
+      assert output.get('name') != 'stderr'
+      assert '/tmp' not in json.dumps(output)
+
+
+def test_a_page_has_texts_code_and_outputs():
+  cells = [
+    {'cell_type': 'markdown', 'source': ['# Title']},
+    {
+      'cell_type': 'code',
+      'source': ['print(1 < 2)\n', 'figure'],
+      'outputs': [
+        {'output_type': 'stream', 'name': 'stdout', 'text': ['1 < 2\n']},
+        {'output_type': 'execute_result', 'data': {'image/png': 'iVBO\nRw', 'text/plain': 'x'}},
+        {'output_type': 'display_data', 'data': {'text/markdown': ['| a |']}},
+      ],
+    },
+  ]
+  assert notebook_pages.markdown({'cells': cells}, 'x.ipynb').split('\n\n') == [
+    '# Title',
+    '[The notebook](x.ipynb){ download="x.ipynb" }',
+    '```python\nprint(1 < 2)\nfigure\n```',
+    '<pre><code>1 &lt; 2</code></pre>',
+    '<img alt="figure" src="data:image/png;base64,iVBORw">',
+    '| a |\n',
+  ]
