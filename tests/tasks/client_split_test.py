@@ -72,6 +72,7 @@ def test_examples_of_a_unit_stay_together():
   )
   held = split.heldout.load('a')['x']
   assert len(held) == split.heldout.num_examples('a') == 12
+  assert (held[::4] % 4 == 0).all()  # Where units begin.
   assert (held.reshape(3, 4) == held[::4, None] + np.arange(4)).all()
 
 
