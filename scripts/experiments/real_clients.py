@@ -25,8 +25,7 @@ from absl import flags as absl_flags
 
 from tff_adaptive._utils import atomic_files, suggestions
 
-from .. import sweep
-from ..cli import command, flags, grid
+from ..cli import command, flags, grid, train_process
 from . import real_clients_report as of
 
 # What every run has: a clock, clients that are evaluated, and clients that never train.
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
   command.check_output('results', _FLAGS.results)
   failed = command.DONE
   for folder, jobs in ({} if _FLAGS.report_only else _jobs()).items():
-    code = sweep.train_all(jobs, folder, ['algorithm'])
+    code = train_process.train_all(jobs, folder, ['algorithm'])
     if code not in (command.DONE, command.FAILED):
       return code
     failed = max(failed, code)  # One that diverges is a result too.
