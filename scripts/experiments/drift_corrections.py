@@ -26,7 +26,7 @@ from absl import flags as absl_flags
 
 from tff_adaptive import costs, registry
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import curves, runs, tables
+from tff_adaptive.reports import curves, runs, style, tables
 
 from ..cli import command, flags, grid, train_process
 
@@ -278,7 +278,7 @@ def draw(path: str, cells: Cells) -> None:
   for axes in grid[-1]:
     axes.set_xlabel('round')
   lines = [lines_lib.Line2D([], [], color=color) for color in _COLORS.values()]
-  grid[0][0].legend(lines, list(_COLORS), loc='lower right', fontsize='small')
+  style.legend(figure, lines, list(_COLORS))
   with atomic_files.atomic_path(path) as temporary:
     figure.savefig(temporary, dpi=120)
 

@@ -73,7 +73,7 @@ def test_an_installed_command_names_itself(module, monkeypatch, capsys):
   assert getattr(_entry, module)() == 0
   shown = capsys.readouterr().out
   assert f'usage: {name} ' in shown
-  assert 'scripts/' not in shown.replace('scripts/configs', '').replace('scripts/experiments', '')
+  assert [m for m in _entry.NAMES if f'scripts/{m}.py' in shown] == []  # Of a checkout.
   monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--nothing=1'])
   assert getattr(_entry, module)() == 2
   assert capsys.readouterr().err.startswith(f'{name}: ')
