@@ -55,7 +55,7 @@ _RAY = ('--ray=local', '--subrounds=4')
 WAYS = (
   Way('graph engine, 2 processors'),
   Way('the same again'),
-  Way('killed and resumed', parts=3),
+  Way('stopped twice and resumed', parts=3),
   Way('1 processor', processors=1),
   Way('1 client at a time', ('--parallel_clients=1',), threads='1'),
   Way('4 clients at a time', ('--parallel_clients=4',)),

@@ -138,6 +138,11 @@ def test_the_order_is_that_of_stream_1_and_the_filling_that_of_stream_2():
   np.testing.assert_array_equal(plan.indices, wanted.reshape([4, 4]))
 
 
+def test_a_single_example_fills_its_batch():
+  plan = batching.plan(Batching(64, fill_last=True), tf.zeros([1, 1]), SEED)
+  assert not plan.indices.numpy().any()
+
+
 def test_two_units_come_in_both_orders():
   spec = Batching(4, unit_starts=lambda x: x[:, 0] > 0)
   x = tf.constant([[1.0], [0.0], [1.0], [0.0]])

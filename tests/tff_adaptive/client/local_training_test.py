@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import oracle, small_problem
 from tff_adaptive import algorithms, corrections, execution, models
+from tff_adaptive.client import local_training
 from tff_adaptive.client.batching import Batching
 
 N = small_problem.NUM_CLIENTS
@@ -168,6 +169,13 @@ def test_a_weighting_that_an_aggregator_would_leave_out_is_refused():
   with pytest.raises(ValueError, match=r"UnweightedMeanFactory.*client_weighting='uniform'"):
     algorithms.build_fed_avg(small_problem.model(), **options)
   algorithms.build_fed_avg(small_problem.model(), client_weighting='uniform', **options)
+
+
+def test_seeds_have_62_bits():
+  optimizer = tff.learning.optimizers.build_sgdm(0.1)
+  assert local_training.LocalTraining(optimizer, seed=2**62 - 1).seed == 2**62 - 1
+  with pytest.raises(ValueError, match='seed must be at most'):
+    local_training.LocalTraining(optimizer, seed=2**62)
 
 
 def test_a_client_optimizer_whose_rate_cannot_be_set_is_refused():
