@@ -80,6 +80,8 @@ def main() -> int:
       if answer.is_last:
         break
       forget()
+      if not gc.get_freeze_count():  # What TensorFlow has loaded is not looked through each time.
+        gc.freeze()
   return 0
 
 

@@ -91,6 +91,6 @@ def test_a_users_file_is_run_anew_for_each_run(tmp_path):
   first, _ = user_code.load(f'{path}:f')
   assert first() == [1]
   assert user_code.load(f'{path}:f')[0]() == [1, 1]
-  worker.forget()
+  user_code.forget()
   assert user_code.load(f'{path}:f')[0]() == [1]
   assert 'json' in sys.modules
