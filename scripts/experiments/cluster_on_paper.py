@@ -38,8 +38,8 @@ class Machine:
     memory: Bytes a second of a sum of two arrays in memory; measured on one core.
     call_seconds: The trainer's time for a call, submitted and answered; measured: some 10 ms a
       round of four subrounds.
-    client_seconds: The trainer's time for a client: drawing, key, pickling; measured.
-    reference_bytes: What travels of a client; measured.
+    client_seconds: The trainer's time for a client: drawing, key, pickling; estimated.
+    reference_bytes: What travels of a client; estimated.
   """
 
   network: float = 1.2e9
