@@ -5,6 +5,7 @@ notice, which is why a test compares the installed ones. docs/design/tff_0_88_po
 port has to look at. Neither TensorFlow nor TFF is imported before a function needs it.
 """
 
+import functools
 import gc
 import importlib.metadata
 import importlib.util
@@ -80,6 +81,16 @@ def installed_build() -> Mapping[str, Any]:
       spec.loader.exec_module(module)
       return dict(module.build_info)
   return {}
+
+
+def metric_values(metric: Any) -> Callable[..., Any]:
+  """What a Keras metric that is a mean takes the mean of: `(y_true, y_pred) -> [B, ...]`.
+
+  Args:
+    metric: A `tf.keras.metrics.MeanMetricWrapper`; Keras 2 shows its values for single examples
+      nowhere else.
+  """
+  return functools.partial(metric._fn, **metric._fn_kwargs)
 
 
 def reference_counts(values: Sequence[Any]) -> list[int]:

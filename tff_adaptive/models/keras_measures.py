@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tff_adaptive._utils import private_apis
 from tff_adaptive.models import model as model_lib
 
 _Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # (y_true, y_pred) -> [B, ...]
@@ -92,8 +93,7 @@ def _measure(
   if isinstance(metric, str):
     name = re.sub(r'_\d+$', '', name)  # Keras numbers those of one class that it makes: 'auc_1'.
   if isinstance(found, tf.keras.metrics.MeanMetricWrapper):
-    # Private, but Keras 2 shows a metric's values for single examples nowhere else.
-    return name, functools.partial(found._fn, **found._fn_kwargs)
+    return name, private_apis.metric_values(found)
   if isinstance(found, tf.keras.metrics.Metric):
     raise ValueError(
       f'the metric {name!r} is no mean over examples, which clients could sum up: give an '

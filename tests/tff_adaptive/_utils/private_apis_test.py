@@ -16,7 +16,7 @@ MODULE = 'tff_adaptive/_utils/private_apis.py'
 PRIVATE = re.compile(
   r'tensorflow\.(python|core)\b|tensorflow_federated\.\w|(?<!tf\.)keras\.(src|backend)|tff\.backends\.test'
   r'|\b_inputs\(|_as_variant_tensor|_variant_tensor\b|getrefcount|subprocess\.Popen = '
-  r'|(?<!compat)\.proto\b|serialize_computation|computation_pb2'
+  r'|(?<!compat)\.proto\b|serialize_computation|computation_pb2|\._fn(_kwargs)?\b'
 )
 # What TFF documents for contexts of one's own may stand anywhere.
 FRAMEWORK = re.compile(
