@@ -17,7 +17,7 @@ import time
 from tests.faults import small_run
 
 _PROGRAM = 'import sys; from tests.faults import small_run; small_run.train(sys.argv[1], 60)'
-LEFT = ['checkpoints', 'curves.png', 'metrics.csv', 'summary.json', 'tensorboard']
+LEFT = [*('checkpoints', 'config.json', 'curves.png', 'metrics.csv', 'summary.json', 'tensorboard')]
 
 
 def kill_until_done(folder: str, rng: random.Random, longest: float, most: int = 1000) -> int:

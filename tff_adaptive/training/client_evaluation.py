@@ -5,16 +5,17 @@ import csv
 import dataclasses
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tff_adaptive import models
 from tff_adaptive.devices import threads
-from tff_adaptive.models import client_evaluation
 from tff_adaptive.reports import client_distribution, client_statistics
 from tff_adaptive.training import protocols, rounds
-from tff_adaptive.training.personalization import Personalize
+
+if TYPE_CHECKING:  # They load TFF, which a run of another process need not.
+  from tff_adaptive import models
+  from tff_adaptive.training.personalization import Personalize
 
 FOLDER = client_distribution.FOLDER
 PERSONALIZED = 'personalized'
@@ -56,12 +57,12 @@ class ClientEvaluation:
 
   def __init__(
     self,
-    model: models.Model,
+    model: 'models.Model',
     groups: Mapping[str, Group],
     *,
     rounds_per_evaluation: int,
     most_clients: int | None = None,
-    personalize: Personalize | None = None,
+    personalize: 'Personalize | None' = None,
     seed: int = 0,
     batch_size: int = 500,
   ):
@@ -77,6 +78,8 @@ class ClientEvaluation:
       batch_size: Examples evaluated at once.
     """
     self._metrics = model.metric_names
+    from tff_adaptive.models import client_evaluation
+
     self._evaluate = client_evaluation.build_client_evaluation(model, batch_size)
     self._groups = groups
     self._every = rounds_per_evaluation
