@@ -34,7 +34,7 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from .cli import command, flags, grid, search_space
+from .cli import command, flags, grid, run_folder, search_space
 from .cli.settings import Settings
 
 _STOPPED = 'Stopped; the same command goes on from here.'
@@ -226,7 +226,7 @@ def _search(space: search_space.Space, first_rung: int | None) -> int:
   from .cli import search, study, trial_table, worker_pool
 
   plan = _plan(first_rung)
-  trials = study.Study(_FLAGS.output_dir, space, plan)
+  trials = study.Study(_FLAGS.output_dir, space, plan, functools.partial(_is_there, space))
   heard: list[int] = []
 
   def prepare(claim: study.Claim) -> tuple[list[Settings], list[int]]:
@@ -265,6 +265,12 @@ def _search(space: search_space.Space, first_rung: int | None) -> int:
     command.say(_STOPPED)
     return 128 + heard[0]
   return _conclude(trials.views(), space.seeds, todo.metric)
+
+
+def _is_there(space: search_space.Space, number: int, point: grid.Point) -> bool:
+  """Whether the runs of a trial are complete in their folders, which somebody may have deleted."""
+  runs = space.runs(point, _folder(number, point))
+  return all(run_folder.is_complete(run.output_dir, run.rounds) for run in runs)
 
 
 def _runs(view: Any, seeds: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
