@@ -134,6 +134,10 @@ def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
   if 'output_dir' in given:
     raise ValueError("--output_dir belongs before ' -- ': each run has a folder of its own in it.")
+  known = {flag.name for flag in flags.table()}
+  for name in _FLAGS:
+    if name not in known and {name, f'no{name}'} & given:
+      raise ValueError(f"--{name} belongs before ' -- ': it is the sweep's.")
   repeated = {flag.name for flag in flags.table() if flag.kind is list}  # They add up.
   for name in varied:
     if name not in repeated and {name, f'no{name}'} & given:

@@ -332,6 +332,7 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
     (['--grid=seed=0,1', '--output_dir=x', '--', '--seed=4'], '--seed is varied and after'),
     (['--grid=xla=true', '--output_dir=x', '--', '--noxla'], '--xla is varied and after'),
     (['--grid=seed=0', '--output_dir=x', '--', '--output_dir=y'], "belongs before ' -- '"),
+    (['--grid=tau=1', '--output_dir=x', '--', '--dry_run'], "--dry_run belongs before ' -- '"),
     (['--grid=algorithm=fed_avg', '--grid=tau=1', '--output_dir=x'], '--tau has no meaning for'),
     (['--grid=tau=1', '--output_dir=x', '--search=bayes'], 'grid, random or tpe'),
     (['--grid=tau=1', '--output_dir=x', '--search=tpe'], '--trials=NUMBER'),
