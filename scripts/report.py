@@ -17,7 +17,6 @@ repetitions: tables and figures give their mean and standard deviation.
       tasks by optimizers, the best bold, the paper's figures beside on the benchmark's data.
   python scripts/report.py runs --form=participation
       AdaBest's table: participation and heterogeneity by algorithm, on the test data.
-
   python scripts/report.py runs --form=clients --clients=unseen --metric=accuracy
       the distribution of a metric over clients by algorithm, from the last evaluation of each
       client by itself; also inference_accuracy and personalized_accuracy.
@@ -69,7 +68,7 @@ absl_flags.DEFINE_list(
 absl_flags.DEFINE_list(
   'label_by',
   None,
-  'Settings that distinguish lines or maps; by default all that differ.',
+  'Settings that distinguish lines or maps; by default as many of those that differ as it takes.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_multi_string(

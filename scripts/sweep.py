@@ -34,7 +34,7 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from .cli import command, flags, grid, search_space
+from .cli import command, flags, grid, run_folder, search_space
 from .cli.settings import Settings
 
 _STOPPED = 'Stopped; the same command goes on from here.'
@@ -134,6 +134,10 @@ def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
   if 'output_dir' in given:
     raise ValueError("--output_dir belongs before ' -- ': each run has a folder of its own in it.")
+  known = {flag.name for flag in flags.table()}
+  for name in _FLAGS:
+    if name not in known and {name, f'no{name}'} & given:
+      raise ValueError(f"--{name} belongs before ' -- ': it is the sweep's.")
   repeated = {flag.name for flag in flags.table() if flag.kind is list}  # They add up.
   for name in varied:
     if name not in repeated and {name, f'no{name}'} & given:
@@ -226,7 +230,7 @@ def _search(space: search_space.Space, first_rung: int | None) -> int:
   from .cli import search, study, trial_table, worker_pool
 
   plan = _plan(first_rung)
-  trials = study.Study(_FLAGS.output_dir, space, plan)
+  trials = study.Study(_FLAGS.output_dir, space, plan, functools.partial(_is_there, space))
   heard: list[int] = []
 
   def prepare(claim: study.Claim) -> tuple[list[Settings], list[int]]:
@@ -265,6 +269,12 @@ def _search(space: search_space.Space, first_rung: int | None) -> int:
     command.say(_STOPPED)
     return 128 + heard[0]
   return _conclude(trials.views(), space.seeds, todo.metric)
+
+
+def _is_there(space: search_space.Space, number: int, point: grid.Point) -> bool:
+  """Whether the runs of a trial are complete in their folders, which somebody may have deleted."""
+  runs = space.runs(point, _folder(number, point))
+  return all(run_folder.is_complete(run.output_dir, run.rounds) for run in runs)
 
 
 def _runs(view: Any, seeds: Sequence[str]) -> list[tuple[str, dict[str, str]]]:

@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -115,13 +115,20 @@ class Claim:
 class Study:
   """The trials in a folder."""
 
-  def __init__(self, folder: str, space: search_space.Space, plan: Plan):
+  def __init__(
+    self,
+    folder: str,
+    space: search_space.Space,
+    plan: Plan,
+    is_there: Callable[[int, Mapping[str, str]], bool] = lambda number, point: True,
+  ):
     """Opens the study in the folder, or begins it.
 
     Args:
       folder: The sweep's.
       space: What is varied.
       plan: How.
+      is_there: Whether the runs of a trial that is done are there still, by its number and point.
 
     Raises:
       ValueError: If the folder holds another search.
@@ -129,13 +136,15 @@ class Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     self._folder, self._space, self._plan = folder, space, plan
     os.makedirs(os.path.join(folder, _LOCKS), exist_ok=True)
-    path = os.path.join(folder, JOURNAL)
+    # Absolute: the lock is a link to the journal, and one that leads nowhere is never seen as old.
+    path = os.path.abspath(os.path.join(folder, JOURNAL))
+    lock = optuna.storages.journal.JournalFileSymlinkLock(path)
     try:
-      backend = optuna.storages.journal.JournalFileBackend(path)
-      storage = optuna.storages.JournalStorage(backend)
+      backend = optuna.storages.journal.JournalFileBackend(path, lock)
       with self._locked():
-        self._study = self._open(storage)
-        self._queue()
+        _drop_torn_line(path, lock)
+        self._study = self._open(optuna.storages.JournalStorage(backend))
+        self._queue(is_there)
     except (json.JSONDecodeError, KeyError) as error:
       raise ValueError(
         f'{path} is damaged ({error}): move it away; runs that are complete stay so.'
@@ -202,7 +211,7 @@ class Study:
       if are_grids or other.study_name == name:
         continue
       before = other.user_attrs.get('identity', {})
-      changed = [key for key in identity if before.get(key) != identity[key]]
+      changed = [_flag(key) for key in identity if before.get(key) != identity[key]]
       raise ValueError(
         f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}: give'
         ' what it was, or another folder.'
@@ -238,16 +247,18 @@ class Study:
     }
     return dict(json.loads(json.dumps(identity)))
 
-  def _queue(self) -> None:
-    """Queues the points of a grid, and what failed before."""
+  def _queue(self, is_there: Callable[[int, Mapping[str, str]], bool]) -> None:
+    """Queues the points of a grid, what failed before, and what is done but gone."""
     trials = self._study.get_trials(deepcopy=False)
     if self._plan.search == 'grid' and not trials:
       for point in self._space.points():
         self._study.enqueue_trial(point, user_attrs={'point': point})
     last = {_first_number(trial): trial for trial in trials}
     for number, trial in last.items():
-      if trial.state == States.FAIL:
-        attributes = {'point': trial.user_attrs.get('point', {}), 'again': number}
+      point = trial.user_attrs.get('point', {})
+      is_gone = trial.state == States.COMPLETE and not is_there(number, point)
+      if trial.state == States.FAIL or is_gone:
+        attributes = {'point': point, 'again': number}
         self._study.enqueue_trial(trial.params, user_attrs=attributes)
 
   @contextlib.contextmanager
@@ -266,6 +277,24 @@ class Study:
       file.close()
       return None
     return file
+
+
+def _flag(key: str) -> str:
+  """The flag by which a part of a study's identity is given."""
+  flag = {'factor': 'reduction_factor', 'seeds': 'grid=seed'}.get(key, key)
+  return flag if flag.startswith('--') else f'--{flag}'
+
+
+def _drop_torn_line(path: str, lock: optuna.storages.journal.JournalFileSymlinkLock) -> None:
+  """Drops the end of a line whose writer was killed, to which the next one would be joined."""
+  lock.acquire()  # Others may be writing.
+  try:
+    with open(path, 'r+b') as file:
+      content = file.read()
+      if not content.endswith(b'\n'):
+        file.truncate(content.rfind(b'\n') + 1)
+  finally:
+    lock.release()
 
 
 def _first_number(trial: Any) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import runs, scores, summary, tables
+from tff_adaptive.reports import runs, scores, tables
 
 from . import command, search
 
@@ -114,8 +114,10 @@ def cells(
 ) -> tuple[list[str], list[list[str]]]:
   """Returns the headings and the rows of the table, as texts."""
   name = metric.replace('_', ' ')
+  begun = [run for item in found for run in item.runs]
+  mean = f'{name}, mean of {scores.last_rounds(begun)}' if begun else f'{name}, mean'
   heading = [
-    *('', 'runs', 'rounds', f'{name}, mean of last {summary.WINDOW} rounds', f'{name}, last'),
+    *('', 'runs', 'rounds', mean, f'{name}, last'),
     *([] if target is None else [f'rounds to {target:g}']),
     *('s a round', ''),
   ]

@@ -69,14 +69,16 @@ def process_key(of: settings.Settings) -> tuple[Any, ...] | None:
 
 def main() -> int:
   """Does the runs that the standard input names; returns 0 when it ends."""
-  with os.fdopen(os.dup(sys.stdout.fileno()), 'w', encoding='utf-8') as answers:
+  with open(os.dup(sys.stdout.fileno()), 'wb', buffering=0) as answers:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Answers only go where they belong.
     for line in sys.stdin:
       job = Job(**json.loads(line))
       with _printing_to(job.log):
         answer = do(job)
-      answers.write(json.dumps(dataclasses.asdict(answer)) + '\n')
-      answers.flush()
+      try:
+        answers.write(json.dumps(dataclasses.asdict(answer)).encode() + b'\n')
+      except BrokenPipeError:  # The command was killed; whoever comes next finds the run.
+        break
       if answer.is_last:
         break
       forget()

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import shutil
 import signal
 
 import pytest
@@ -131,6 +132,17 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   code, pool = sweeping(arguments, None)  # Nothing is left to do.
   assert (code, pool.ran()) == (0, [])
   assert (tmp_path / 'sweep.md').read_text() in capsys.readouterr().out
+
+
+def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
+  command = ['--search=random', '--trials=2', '--grid=seed=0,1', '--range=tau=0.001,0.1']
+  command += ['--', '--rounds=2']
+  _, before = sweeping(command, lambda s: 0.5)
+  shutil.rmtree(tmp_path / 'trial=0,seed=1')
+  code, pool = sweeping(command, lambda s: 0.5)
+  assert (code, pool.ran()) == (0, [('trial=0,seed=1', None)])
+  assert pool.jobs[0].flags == before.jobs[1].flags
+  assert sweeping(command, None)[1].ran() == []
 
 
 def test_a_grid_may_grow_and_takes_complete_runs_over(sweeping):
@@ -320,6 +332,7 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
     (['--grid=seed=0,1', '--output_dir=x', '--', '--seed=4'], '--seed is varied and after'),
     (['--grid=xla=true', '--output_dir=x', '--', '--noxla'], '--xla is varied and after'),
     (['--grid=seed=0', '--output_dir=x', '--', '--output_dir=y'], "belongs before ' -- '"),
+    (['--grid=tau=1', '--output_dir=x', '--', '--dry_run'], "--dry_run belongs before ' -- '"),
     (['--grid=algorithm=fed_avg', '--grid=tau=1', '--output_dir=x'], '--tau has no meaning for'),
     (['--grid=tau=1', '--output_dir=x', '--search=bayes'], 'grid, random or tpe'),
     (['--grid=tau=1', '--output_dir=x', '--search=tpe'], '--trials=NUMBER'),

@@ -20,6 +20,7 @@ from tff_adaptive.reports import table as table_lib
 
 CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
 _PANELS_IN_A_ROW = 3
+_MOST_LEVEL = 8  # Client rates below a map whose labels do not run into each other.
 # Colours span the better part of the cells: one that learned nothing would take them all.
 _FIRST_QUANTILE = 0.25
 
@@ -200,7 +201,8 @@ def _draw_map(
     is_dark = (place if scores.sign(column) > 0 else 1 - place) < 0.55
     text = f'{factor * s.mean:.1f}' if symbol else f'{s.mean:.3g}'
     axes.text(x, y, text, ha='center', va='center', fontsize=7, color='w' if is_dark else 'k')
-  axes.set_xticks(range(len(clients)), [_log(rate) for rate in clients])
+  rotation = 90 if len(clients) > _MOST_LEVEL else 0
+  axes.set_xticks(range(len(clients)), [_log(rate) for rate in clients], rotation=rotation)
   axes.set_yticks(range(len(servers)), [_log(rate) for rate in servers])
   axes.set(xlabel='client rate (log10)', ylabel='server rate (log10)', title=m.label)
   return image

@@ -42,6 +42,9 @@ _NOT_LABELS = frozenset(
   }
 )
 
+# A setting that a search has drawn, in a label.
+_LONG_NUMBER = re.compile(r'(?<==)-?\d+\.\d{8,}(e[+-]?\d+)?(?![\w.])')
+
 
 class NoRoundsError(ValueError):
   """A run that has not written a row yet."""
@@ -229,7 +232,8 @@ def partition(
     if not label_by:  # A program's runs of which it says nothing: each is one of its own.
       label = os.path.basename(os.path.abspath(run.folder))
     groups.setdefault(label or '(defaults)', []).append(run)
-  return groups
+  short = [_LONG_NUMBER.sub(lambda m: f'{float(m[0]):.4g}', label) for label in groups]
+  return dict(zip(short, groups.values())) if len(set(short)) == len(groups) else groups
 
 
 def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[str]:

@@ -15,6 +15,7 @@ DASHES: tuple[Any, ...] = ('-', (0, (5, 1.5)), (0, (5, 1, 1, 1)), (0, (1.5, 1)),
 MARKERS = 'osD^vPX'
 FORMATS = ('png', 'pdf', 'svg')
 _DPI = 120
+_LEGEND = 1.6  # Inches that a legend may take from the panels.
 
 
 def line(number: int) -> dict[str, Any]:
@@ -50,9 +51,12 @@ def figure(rows: int, columns: int, width: float = 5.0, height: float = 3.6) -> 
 
 
 def legend(made: Any, handles: Any, labels: Any) -> None:
-  """A legend outside of the panels, on the right."""
+  """A legend outside of the panels, on the right; a wide one makes the figure wider."""
   if handles:
-    made.legend(handles, labels, loc='outside right upper', fontsize='small', frameon=False)
+    added = made.legend(handles, labels, loc='outside right upper', fontsize='small', frameon=False)
+    width, height = made.get_size_inches()
+    needed = added.get_window_extent().width / made.dpi
+    made.set_size_inches(width + max(0.0, needed - _LEGEND), height)
 
 
 def write(made: Any, path: str) -> None:

@@ -1,5 +1,6 @@
 """Studies: a trial belongs to one process, and to the next when that ends."""
 
+import os
 import subprocess
 import sys
 
@@ -78,6 +79,56 @@ def test_rungs():
   assert study.Plan('grid', first_rung=2).rungs(30) == [2, 6, 18, 30]
   assert study.Plan('grid', first_rung=2, factor=4).rungs(8) == [2, 8]
   assert study.Plan('grid').rungs(8) == [8]
+
+
+@pytest.mark.parametrize('cut', [1, 30])
+def test_a_line_that_was_cut_off_is_dropped_and_not_written_on(tmp_path, cut):
+  study.Study(str(tmp_path), SPACE, GRID).claim().finish('done', 0.5)
+  path = tmp_path / study.JOURNAL
+  whole = path.read_bytes()
+  path.write_bytes(whole[:-cut])
+  for _ in range(2):  # What the first writes, the second can read.
+    claims = study.Study(str(tmp_path), SPACE, GRID)
+    assert _states(claims)[1:] == ['waiting', 'waiting']
+    claim = claims.claim()
+    assert claim.number == 0  # That it was done is what was cut off.
+    del claim, claims
+  assert whole[: whole[:-cut].rfind(b'\n') + 1] in path.read_bytes()
+
+
+def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
+  tmp_path, monkeypatch
+):
+  seen, symlink = [], os.symlink
+
+  def link(source, target):
+    symlink(source, target)
+    seen.append(os.path.exists(target))  # Optuna takes its age; False: it waits forever.
+
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(os, 'symlink', link)
+  study.Study('runs/rates', SPACE, GRID)
+  assert seen
+  assert all(seen)
+
+
+def test_what_is_done_but_gone_is_done_again_under_its_number(tmp_path):
+  first = study.Study(str(tmp_path), SPACE, GRID)
+  for _ in range(3):
+    first.claim().finish('done', 0.5)
+  again = study.Study(str(tmp_path), SPACE, GRID, lambda number, point: point['tau'] != '0.2')
+  assert _states(again) == ['done', 'waiting', 'done']
+  claim = again.claim()
+  assert (claim.number, claim.point) == (1, {'tau': '0.2'})
+  assert again.claim() is None
+  claim.finish('done', 0.5)
+  assert study.Study(str(tmp_path), SPACE, GRID).claim() is None
+
+
+def test_another_search_is_refused_by_its_flags(tmp_path):
+  study.Study(str(tmp_path), DRAWN, study.Plan('random', 2, seed=1))
+  with pytest.raises(ValueError, match='differs in --search, --search_seed, --reduction_factor:'):
+    study.Study(str(tmp_path), DRAWN, study.Plan('tpe', 2, seed=2, factor=4))
 
 
 def test_a_damaged_journal_is_named(tmp_path):

@@ -50,6 +50,7 @@ def test_the_order_and_what_is_said(rows, tmp_path, capsys):
     ('failed', 'failed: a [b] \\| c'),
   ]
   assert cells[1][3] == '0.3750 ± 0.1768'
+  assert '| validation accuracy, mean of last 1 round |' in text.splitlines()[0]
 
 
 @pytest.mark.parametrize('metric, first', [('validation_loss', 'a'), ('validation_score', 'b')])

@@ -82,6 +82,20 @@ def test_what_a_run_prints_goes_to_its_file_and_answers_to_the_output(tmp_path):
   assert (tmp_path / 'logs' / 'a.log').read_text() == 'from TensorFlow\nround 3 of 7\n'
 
 
+def test_nobody_is_left_to_answer():
+  reader, writer = os.pipe()
+  os.close(reader)
+  done = subprocess.run(
+    [sys.executable, '-c', 'import sys; from scripts.cli import worker; sys.exit(worker.main())'],
+    input=json.dumps({'flags': ['--rounds=0'], 'log': os.devnull}) + '\n',
+    stdout=writer,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  os.close(writer)
+  assert (done.returncode, 'Error' in done.stderr) == (0, False), done.stderr
+
+
 def test_a_users_file_is_run_anew_for_each_run(tmp_path):
   (tmp_path / 'next_to_it.py').write_text('calls = []\n')
   path = tmp_path / 'mine.py'

@@ -47,6 +47,19 @@ def test_the_legend_is_outside_of_the_panels(tmp_path):
   assert all(axes.get_window_extent().x1 < left for axes in panels)
 
 
+def test_a_wide_legend_takes_nothing_from_the_panels(tmp_path):
+  def width(names):
+    values = np.linspace(0.1, 0.9, 3)
+    folder = tmp_path / names[0]
+    figure, (axes,) = drawn(
+      {name: [run_folders.make(folder / name, values + 0.05 * i)] for i, name in enumerate(names)}
+    )
+    figure.draw_without_rendering()
+    return axes.get_window_extent().width
+
+  assert width(['a' * 60, 'b' * 60]) == pytest.approx(width(['c' * 20, 'd' * 20]), rel=0.05)
+
+
 @pytest.mark.parametrize('column, bad', [(COLUMN, [0.1, 0.05, 0.05]), ('validation_loss', None)])
 def test_a_run_that_diverged_stretches_no_panel(tmp_path, column, bad):
   def groups(with_bad):

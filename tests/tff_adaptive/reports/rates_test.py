@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import math
 
 import numpy as np
@@ -71,6 +72,24 @@ def test_the_figure_has_a_map_each_and_the_lines_of_the_best(made):
   best = next(axes for axes in made.figure.axes if axes.get_title() == 'best server rate')
   lines = {line.get_label(): line.get_ydata() for line in best.get_lines()}
   np.testing.assert_allclose(lines['FedYogi'], [-1, -1, -2])
+
+
+def test_of_many_client_rates_no_label_runs_into_the_next(tmp_path):
+  found = [
+    run_folders.make(
+      tmp_path / f'{i}',
+      [0.1, 0.5],
+      algorithm='fed_yogi',
+      client_learning_rate=0.0123 * 1.37**i,
+      server_learning_rate=0.1,
+      seed=0,
+    )
+    for i in range(12)
+  ]
+  figure = rates.build(found, COLUMN).figure
+  figure.draw_without_rendering()
+  boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+  assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_the_numbers_are_there(made):

@@ -56,6 +56,21 @@ def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path, name):
     runs.read_run(folder)
 
 
+def _labels(folder, rates):
+  folder.mkdir()
+  for number, rate in enumerate(rates):
+    settings = {'rounds': 4, 'seed': 0, 'algorithm': 'fed_avg', 'client_learning_rate': rate}
+    _make(folder / f'{number}', json.dumps({'settings': settings}))
+  return list(runs.group(runs.find_runs([str(folder)])))
+
+
+def test_drawn_numbers_have_four_digits_in_labels_unless_that_makes_two_the_same(tmp_path):
+  found = _labels(tmp_path / 'a', [0.04043878009515104, 1.2345678901234e-05, 0.123456])
+  assert found == [f'client_learning_rate={text}' for text in ('0.04044', '1.235e-05', '0.123456')]
+  alike = [0.04043878009515104, 0.04043878009515105]
+  assert _labels(tmp_path / 'b', alike) == [f'client_learning_rate={rate}' for rate in alike]
+
+
 def test_runs_without_an_algorithm_have_labels_too(tmp_path):
   for name, server in (('a', 'sgd'), ('b', 'adam')):
     config = {'settings': {'rounds': 4, 'seed': 0, 'server_optimizer': server}}
