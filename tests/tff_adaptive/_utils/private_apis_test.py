@@ -69,6 +69,31 @@ def test_reference_counts_grow_with_references():
   assert private_apis.reference_counts(values) == first
 
 
+def test_tensors_are_freed_to_the_last_byte():
+  import tensorflow as tf
+
+  def tensors():
+    made = [tf.constant(i) for i in range(1000)]
+    private_apis.free_attributes(made)
+    private_apis.free_attributes(made[:10])  # Again: no matter.
+    assert sum(map(int, made[:10])) == 45
+
+  tensors()
+  before = sys.getallocatedblocks()
+  tensors()
+  assert sys.getallocatedblocks() - before < 500
+
+
+def test_attributes_of_tensors_stay():
+  import tensorflow as tf
+
+  tensors = [tf.constant(1), tf.constant(2)]
+  tensors[0].named = 'one'
+  private_apis.free_attributes(tensors)
+  tensors[1].named = 'two'
+  assert [tensor.named for tensor in tensors] == ['one', 'two']
+
+
 def test_the_installed_tensorflow_is_built_for_these_libraries():
   build = private_apis.installed_build()
   assert build['is_cuda_build']

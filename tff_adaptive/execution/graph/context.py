@@ -112,6 +112,7 @@ class GraphContext(tff.program.FederatedContext):
         self._buffers.collect()
     function = self._function(comp, layout, self._group_sizes(layout, tensors, where), where)
     flat = list(function(*tensors))
+    private_apis.free_attributes((*tensors, *flat))  # Else each round leaves a kilobyte behind.
     num_clients = int(tensors[0]) if layout.has_clients else 0
     return _to_result(flat, result_type, num_clients)
 

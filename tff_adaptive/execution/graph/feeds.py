@@ -282,7 +282,7 @@ def _feed_tensors(entries: list[Any], leaf: Leaf, buffers: buffers_lib.Buffers) 
   if not entries:
     empty = tf.zeros([0, *(shape if leaf.form == 'stack' else shape[1:])], dtype)
     return [empty] if leaf.form == 'stack' else [empty, _on_host([0])]
-  plain = dtype != tf.string and all(isinstance(e, np.ndarray) for e in entries)
+  plain = dtype != tf.string and all(isinstance(e, (np.ndarray, np.generic)) for e in entries)
   if plain:
     for e in entries:
       if e.dtype != leaf.type.dtype or not shape.is_compatible_with(e.shape):

@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive._utils import private_apis
+
 
 class Sequence:
   """A `tff.SequenceType` value inside a graph: a dataset variant, or its only element.
@@ -203,3 +205,20 @@ class ClientValues(collections.abc.Sequence):
       self._unbox(stacked[index], t) for stacked, t in zip(self.flat, leaf_types(self.type_spec))
     ]
     return to_python(leaves, self.type_spec)
+
+  def __iter__(self) -> Iterator[Any]:
+    # One operation a leaf. An index makes four tensors of each leaf of each client.
+    columns = [_rows(stacked) for stacked in self.flat]
+    types = leaf_types(self.type_spec)
+    for i in range(self._length):
+      leaves = [self._unbox(column[i], t) for column, t in zip(columns, types)]
+      yield to_python(leaves, self.type_spec)
+
+
+def _rows(stacked: Any) -> Any:
+  """The entries of a tensor or array along its first dimension."""
+  if not isinstance(stacked, tf.Tensor) or stacked.dtype == tf.variant:
+    return stacked
+  rows = tf.unstack(stacked)
+  private_apis.free_attributes(rows)
+  return rows

@@ -1,9 +1,12 @@
 """Single facts about the graph engine: traces, options, threads."""
 
 import concurrent.futures as futures
+import gc
+import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, processes
@@ -37,6 +40,22 @@ def test_other_cohort_sizes_and_client_sizes_are_traced_once(traces):
   ):
     state = engines.run(context, process.next, state, cohort).state
   assert len(traces) == 1
+
+
+def test_rounds_leave_nothing_in_memory():
+  context, process = execution.GraphContext(), processes.own('ada_best')
+  state = engines.run(context, process.initialize)
+  cohort = processes.whole(*((i, 2) for i in range(10)))
+  client_states = [process.initial_client_state] * 10
+  blocks = []
+  for number in range(151):
+    state, after, _ = engines.run(context, process.next, state, client_states, cohort)
+    client_states = [tf.nest.map_structure(np.asarray, one) for one in after]
+    if number in (50, 150):
+      gc.collect()
+      blocks.append(sys.getallocatedblocks())
+  # One for each tensor that is made would be 169 a round; caches that fill up take some.
+  assert (blocks[1] - blocks[0]) / 100 < 10
 
 
 def test_datasets_and_lists_of_batches_are_traced_once(traces):

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import computations, engines
+from tff_adaptive.execution.graph import feeds, values
 
 FLOAT, VECTOR, NUMBERS = computations.FLOAT, computations.VECTOR, computations.NUMBERS
 STRUCT, EXAMPLES = computations.STRUCT, computations.EXAMPLES
@@ -75,6 +76,15 @@ def test_a_misfit_is_refused_with_both_named(graph, type_spec, value, words):
     engines.run(graph, computations.identity(type_spec), value)
   for word in words:
     assert word in str(error.value)
+
+
+def test_numpy_scalars_of_clients_are_joined(monkeypatch):
+  """As arrays are: a tensor of each would cost more than the rest of the feed."""
+  monkeypatch.delattr(values, 'to_tensor')
+  _, tensors = feeds.prepare([np.int32(3), np.int32(1)], at_clients(np.int32))
+  np.testing.assert_array_equal(tensors[1], np.int32([3, 1]))
+  _, tensors = feeds.prepare([np.bool_(True), np.bool_(False)], at_clients(np.bool_))
+  np.testing.assert_array_equal(tensors[1], [True, False])
 
 
 def test_other_numbers_of_clients_are_refused(graph):

@@ -34,6 +34,34 @@ def test_client_results_are_as_a_list_and_go_back_as_they_are(graph, monkeypatch
   np.testing.assert_array_equal(again[2], [8, 12])
 
 
+ROW = tff.types.to_type(
+  collections.OrderedDict(a=np.int32, b=(np.float32, [2]), c=(np.float32, [None]), d=np.str_)
+)
+
+
+def test_client_results_one_after_another_are_those_by_index(graph):
+  rows = [
+    dict(a=np.int32(i), b=np.float32([i, -i]), c=np.ones(i, np.float32), d=f'client {i}')
+    for i in range(3)
+  ]
+  identity = computations.identity(at_clients(ROW))
+  results = engines.run(graph, identity, rows)
+  by_index = [results[i] for i in range(3)]
+  for found, expected, row in zip(results, by_index, rows, strict=True):
+    assert list(found) == list(expected) == list(row)
+    for one, other in zip(found.values(), expected.values()):
+      assert tf.is_tensor(one)
+      assert one.dtype == other.dtype
+      np.testing.assert_array_equal(one, other)
+  assert list(engines.run(graph, identity, [])) == []
+
+
+def test_going_through_client_results_takes_no_index(graph, monkeypatch):
+  results = engines.run(graph, computations.mapped(lambda x: x + 1, FLOAT), [1.0, 2.0])
+  monkeypatch.delattr(values.ClientValues, '__getitem__')
+  assert [float(x) for x in results] == [2.0, 3.0]
+
+
 def test_client_results_of_fixed_shape_are_not_copied(graph):
   results = engines.run(graph, computations.mapped(lambda x: x + 1, FLOAT), [1.0, 2.0])
   monitor = tff.federated_computation(lambda x: tff.federated_sum(x), at_clients(FLOAT))
