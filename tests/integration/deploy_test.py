@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -38,6 +39,17 @@ def test_dockerfile_passes_hadolint(tmp_path):
   bad = tmp_path / 'Dockerfile'
   bad.write_text('FROM python:latest\nRUN cd /tmp\n')
   assert _lint('hadolint', str(bad)).returncode != 0
+
+
+def test_the_image_is_pinned_by_digest_and_its_packages_by_hash():
+  with open(_DOCKERFILE, encoding='utf-8') as file:
+    lines = file.read().splitlines()
+  images = [line for line in lines if line.startswith('FROM ')]
+  assert images
+  assert all(re.fullmatch(r'FROM \S+@sha256:[0-9a-f]{64}', line) for line in images)
+  installs = [line for line in lines if '-r requirements.lock' in line]
+  assert installs
+  assert all('--require-hashes' in line for line in installs)
 
 
 @pytest.mark.parametrize('path', _MANIFESTS, ids=os.path.basename)
