@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import oracle, small_problem
 from tff_adaptive import algorithms, corrections, execution, models
-from tff_adaptive.client import local_training
+from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.client.batching import Batching
 
 N = small_problem.NUM_CLIENTS
@@ -171,11 +171,24 @@ def test_a_weighting_that_an_aggregator_would_leave_out_is_refused():
   algorithms.build_fed_avg(small_problem.model(), client_weighting='uniform', **options)
 
 
-def test_seeds_have_62_bits():
-  optimizer = tff.learning.optimizers.build_sgdm(0.1)
-  assert local_training.LocalTraining(optimizer, seed=2**62 - 1).seed == 2**62 - 1
+def test_seeds_have_62_bits_and_a_clip_norm_may_be_given():
+  sgd = tff.learning.optimizers.build_sgdm(0.1)
+  training = local_training.LocalTraining(sgd, seed=2**62 - 1, clip_norm=0.5)
+  assert (training.seed, training.clip_norm) == (2**62 - 1, 0.5)
   with pytest.raises(ValueError, match='seed must be at most'):
-    local_training.LocalTraining(optimizer, seed=2**62)
+    local_training.LocalTraining(sgd, seed=2**62)
+
+
+def test_clients_train_together_by_batches_of_arrays_and_optimizers_without_slots():
+  ours = small_problem.model()
+  for can, model, momentum, batching in (
+    *((True, ours, 0.0, Batching(4)), (False, ours, 0.9, Batching(4))),
+    *((False, ours, 0.0, None), (False, ours, 0.0, Batching(None))),
+    (False, _functional_model(), 0.0, Batching(4)),
+  ):
+    sgd = tff.learning.optimizers.build_sgdm(0.1, momentum)
+    training = local_training.LocalTraining(sgd, batching=batching)
+    assert local_training.can_group(model_adapters.wrap(model), training) == can
 
 
 def test_a_client_optimizer_whose_rate_cannot_be_set_is_refused():
