@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from tff_adaptive.training import initial_weights
+from tff_adaptive.training import warm_start
 
 from . import resolve
 from . import settings as settings_lib
@@ -65,7 +65,7 @@ def of(run: settings_lib.Settings) -> Record:
   """
   files, start = run.files(), run.initial_weights
   if start is not None:
-    sha256 = initial_weights.initial_weights_sha256(start)
+    sha256 = warm_start.sha256(start)
     files['initial_weights'] = {'path': start, 'sha256': sha256}
   return Record(run.flat(), files, run)
 

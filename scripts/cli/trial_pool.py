@@ -7,7 +7,7 @@ from typing import Any
 from tff_adaptive.devices import threads
 from tff_adaptive.execution.cluster import errors, joining
 
-from . import ray_options
+from . import ray_options, tensorflow_start
 
 
 def check(address: str | None, cpus: int | None, gpus: float | None) -> None:
@@ -51,6 +51,7 @@ def build(
     from . import worker_pool
 
     return worker_pool.WorkerPool[Any](jobs or 1)
+  tensorflow_start.quietly()  # Ray imports some of what TFF does.
   cpus, gpus = cpus or 1, gpus or 0.0
   room = jobs or max(1, threads.num_processors() // cpus)
   try:
