@@ -46,9 +46,9 @@ TASKS = {
     *(0.15, 15.0, 0.9, ('mnist.npz', 'mnist_digits.npz')),
   ),
   'emnist': Task(
-    'EMNIST digits by writer',
+    'EMNIST digits by writer, 2NN',
     'emnist_digits',
-    (),
+    ('--task_option=model=2nn',),
     *(1.7, 15.0, 0.9, ('emnist_all.sqlite',)),
   ),
 }
