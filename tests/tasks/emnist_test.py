@@ -169,7 +169,7 @@ def test_a_model_of_the_task_is_chosen(tmp_path):
     tasks.DataError, match="'emnist_ae' has one model; leave the option model out"
   ):
     tasks.load('emnist_ae', folder, model='2nn')
-  with pytest.raises(tasks.DataError, match=r"model .* is 'big'; it must be 'cnn_dropout' or '2nn'"):
+  with pytest.raises(tasks.DataError, match="'big'; it must be 'cnn_dropout' or '2nn'"):
     tasks.load('emnist_cr', folder, model='big')
 
 
