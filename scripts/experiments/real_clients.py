@@ -25,7 +25,7 @@ from absl import flags as absl_flags
 
 from tff_adaptive._utils import atomic_files, suggestions
 
-from ..cli import command, flags, grid, train_process
+from ..cli import command, flags, grid, shared_runs
 from . import real_clients_report as of
 
 # What every run has: a clock, clients that are evaluated, and clients that never train.
@@ -58,11 +58,10 @@ def main(arguments: Sequence[str]) -> int:
   _check_flags()
   command.check_output('results', _FLAGS.results)
   failed = command.DONE
-  for folder, jobs in ({} if _FLAGS.report_only else _jobs()).items():
-    code = train_process.train_all(jobs, folder, ['algorithm'])
-    if code not in (command.DONE, command.FAILED):
-      return code
-    failed = max(failed, code)  # One that diverges is a result too.
+  if not _FLAGS.report_only:
+    failed = shared_runs.train_all(_jobs(), ['algorithm'])
+    if failed not in (command.DONE, command.FAILED):  # One that diverges is a result too.
+      return failed
   cells = of.collect(_FLAGS.output_dir)
   atomic_files.write_text(f'{_FLAGS.results}.md', of.report(cells))
   of.draw(f'{_FLAGS.results}.png', cells)

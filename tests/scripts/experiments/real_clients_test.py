@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.cli import train_process
+from scripts.cli import shared_runs
 from scripts.experiments import real_clients
 from tff_adaptive import costs, population, registry
 
@@ -13,7 +13,7 @@ COMMAND = ['real_clients.py', '--tasks=digits', '--seeds=0,1', '--rounds=7']
 def found(tmp_path, monkeypatch):
   """The runs by folder; none is trained."""
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(train_process, 'train_all', lambda jobs, *_: 130)
+  monkeypatch.setattr(shared_runs, 'train_all', lambda jobs, *_: 130)
   assert real_clients.main([*COMMAND, '--output_dir=out']) == 130  # Stopped in the first sweep.
   return real_clients._jobs()
 
@@ -56,7 +56,9 @@ def test_scenarios_differ_in_what_they_say_and_in_nothing_else(found):
   }
 
 
-@pytest.mark.parametrize('task, steps, size', [('digits', 5, 89_610), ('mnist', 65, 89_610)])
+@pytest.mark.parametrize(
+  'task, steps, size', [('digits', 5, 89_610), ('mnist', 65, 89_610), ('emnist', 5, 199_210)]
+)
 def test_about_two_thirds_of_the_clients_meet_the_deadline(task, steps, size):
   chosen = real_clients.of.TASKS[task]
   speed = population.Speed(chosen.seconds_per_step, 10.0, 2.0, 1.0, 0.5)
@@ -78,7 +80,7 @@ def test_about_two_thirds_of_the_clients_meet_the_deadline(task, steps, size):
 )
 def test_bad_input_is_reported_before_training(tmp_path, monkeypatch, capsys, arguments, message):
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(train_process, 'train_all', None)
+  monkeypatch.setattr(shared_runs, 'train_all', None)
   assert real_clients.main([*COMMAND, *arguments]) == 2
   error = capsys.readouterr().err
   assert error.startswith(f'real_clients.py: {message}')
