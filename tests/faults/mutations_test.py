@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.faults import by_hand, mutants, mutations
+from tests.faults import by_hand, mutants, mutation_targets
 
 SOURCE = '''
 """Words 1 < 2."""
@@ -57,6 +57,6 @@ def test_the_passages_are_in_the_files(name):
 
 
 def test_every_target_has_its_tests():
-  paths = [path for t in mutations.TARGETS.values() for path in (t.path, *t.tests)]
+  paths = [path for t in mutation_targets.TARGETS.values() for path in (t.path, *t.tests)]
   paths += [path for m in by_hand.MISTAKES.values() for path in m.tests]
   assert [path for path in paths if not os.path.exists(path.split('::')[0])] == []
