@@ -6,7 +6,7 @@ A server process imports TensorFlow and TFF once and computes nothing with them 
 would not survive a fork). For each mutant it forks a child; the child imports this project with the
 mutated text in place of one module, and runs the tests of that module, those first that killed most
 mutants. A mutant is killed if a test fails or the time runs out, and survives if all pass. Time is
-that of a processor: 15 s, and twice that of a first child with no mistake, whose tests must pass.
+that of a processor: 5 s, and thrice that of a first child with no mistake, whose tests must pass.
 The mistakes are those of `tests.faults.mutants`; `--modules=by_hand` makes those that a person
 thought of, `BY_HAND`.
 
@@ -147,7 +147,7 @@ def _try_all(
       return
     record.seconds[target.tests] = seconds
   seconds = record.seconds[target.tests]
-  limit = math.ceil(2 * seconds + 15)
+  limit = math.ceil(3 * seconds + 5)
   sys.stdout.write(f'{module}: {len(chosen)} mutants, {seconds} s without a mistake\n')
   for mutant in [*chosen, None]:
     for name, outcome in _wait(children, given.jobs if mutant else 1):
@@ -167,7 +167,9 @@ def _summarise(record: Record) -> int:
       results, count = entries, len(by_hand.MISTAKES)
     else:
       source = _read(TARGETS[module].path)
-      results, count = record.of(module, source), len(mutants.mutants(source))
+      names = {m.name for m in mutants.mutants(source)}
+      results = {n: r for n, r in record.of(module, source).items() if n in names}
+      count = len(names)
     counts = collections.Counter(r['result'] for r in results.values())
     share = 100 * (1 - counts['survived'] / max(1, len(results)))
     found = ', '.join(f'{counts[result]} {result}' for result in _RESULTS)
