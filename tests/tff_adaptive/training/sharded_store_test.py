@@ -208,5 +208,5 @@ def test_another_format_or_another_algorithm_is_refused(path):
     sharded_store.ShardedStateStore(str(path), (np.zeros(4, np.float32),))
   marker = path.parent / 'client_states' / 'shards.json'
   marker.write_text('{"format": "other", "shards": 16}')
-  with pytest.raises(state_store.StateError, match='is other, this version reads'):
+  with pytest.raises(state_store.StateError, match='is other with 16 shards, this version reads'):
     _open(path)
