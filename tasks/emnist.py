@@ -6,13 +6,14 @@ and 0 is ink; labels 0-9 digits, 10-35 upper case, 36-61 lower case.
 
 import collections
 import functools
+import string
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors
+from tasks import errors, preparation
 from tasks import task as task_lib
 from tasks.data import tff_files, tff_sqlite
 from tasks.models import layers
@@ -22,6 +23,9 @@ _FEATURES = {
   'pixels': tf.io.FixedLenFeature([28, 28], tf.float32),
   'label': tf.io.FixedLenFeature([], tf.int64),
 }
+_CLASSES = (*map(str, range(10)), *string.ascii_uppercase, *string.ascii_lowercase)
+# What `prepare_autoencoder` does, for those who predict: (pixels - 1) / -1.
+_INK = preparation.Preparation(mean=1.0, deviation=-1.0, shape=(784,))
 _AUTOENCODER_WIDTHS = (784, 1000, 500, 250, 30, 250, 500, 1000, 784)
 _CODE_LAYER = 3
 
@@ -63,10 +67,12 @@ def load(
   if name == 'emnist_ae':
     prepare, metric = prepare_autoencoder, 'mse'
     build_model = functools.partial(build_autoencoder, summed=summed)
+    raw = _INK
   else:
     prepare = prepare_recognition
     build = build_2nn if model == '2nn' else build_cnn
     build_model = functools.partial(build, num_classes=num_classes)
+    raw = preparation.Preparation(classes=_CLASSES[:num_classes], shape=(28, 28, 1))
     metric = 'accuracy'
   ranges = {'label': (0, num_classes - 1)}
   train, test = (
@@ -81,6 +87,7 @@ def load(
     validation=task_lib.example_arrays(x, y),
     source=f'{path}, splits {prefix}_train and {prefix}_test',
     metric=metric,
+    preparation=raw,
   )
 
 

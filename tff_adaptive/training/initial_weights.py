@@ -1,5 +1,6 @@
 """Weights to start from: those of an earlier run or of a file."""
 
+import hashlib
 import os
 
 import numpy as np
@@ -26,8 +27,33 @@ def initial_weights_from(path: str, model: models.Model) -> tuple[np.ndarray, ..
   """
   path = os.path.expanduser(path)
   if os.path.isdir(path):
-    run = saved_run.load_run(path)
-    metric = 'accuracy' if 'validation_accuracy' in run.metrics else 'loss'
-    weights = run.chosen(run.best(metric))
-    return models.fitted_weights(path, dict(enumerate(weights)), model)
+    return models.fitted_weights(path, dict(enumerate(_of_run(path))), model)
   return models.fitted_weights(path, models.read_weights(path), model)
+
+
+def initial_weights_sha256(path: str) -> str:
+  """SHA-256, in hex, of what `initial_weights_from` reads; imports no TensorFlow.
+
+  Args:
+    path: A run's folder, of whose weights it is, or a file, of whose bytes it is.
+
+  Raises:
+    ValueError: If the run has no weights.
+    OSError: If the file cannot be read.
+  """
+  path, digest = os.path.expanduser(path), hashlib.sha256()
+  if os.path.isdir(path):
+    for weight in _of_run(path):
+      digest.update(f'{weight.dtype.str} {weight.shape}'.encode())
+      digest.update(weight.tobytes())
+    return digest.hexdigest()
+  with open(path, 'rb') as file:
+    for piece in iter(lambda: file.read(1 << 20), b''):
+      digest.update(piece)
+  return digest.hexdigest()
+
+
+def _of_run(folder: str) -> tuple[np.ndarray, ...]:
+  """The better one of a run's theta and theta-bar."""
+  run = saved_run.load_run(folder)
+  return run.chosen(run.best('accuracy' if 'validation_accuracy' in run.metrics else 'loss'))
