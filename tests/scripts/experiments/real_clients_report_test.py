@@ -17,6 +17,7 @@ def write(folder, algorithm, server, seed, accuracy, rounds=4, mean=False):
   settings = {
     **{'algorithm': algorithm, 'server_optimizer': server, 'seed': seed, 'rounds': 4},
     **{'clients_per_round': 10, 'speed_sigma': 1.0, 'bandwidth_sigma': 0.5},
+    'client_learning_rate': 0.1,
   }
   config = {
     **{'settings': settings, 'started': '2026-11-22T10:00:00', 'git_revision': 'abc'},
