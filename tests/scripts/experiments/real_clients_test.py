@@ -28,10 +28,12 @@ def test_rates_are_chosen_with_ideal_clients_a_seed_that_does_not_count_and_no_t
   assert len(jobs) == 10
   runs = [run for of_pair in jobs.values() for run in of_pair]
   assert {(s.seed, s.rounds, s.task_options['validation']) for s in runs} == {(100, 100, 'clients')}
-  assert {(s.dropout_rate, s.availability, s.round_deadline) for s in runs} == {(0, 'always', None)}
+  own = {'dropout_rate': 0.0, 'availability': 'always', 'round_deadline': None}
+  for run in runs:
+    assert {name: run.flat().get(name, value) for name, value in own.items()} == own
   assert len(jobs['out/tuning/digits/fed_avg_sgd']) == 3
   assert len(jobs['out/tuning/digits/fed_avg_yogi']) == 9
-  assert {s.beta for s in jobs['out/tuning/digits/ada_best_sgd']} == {0.6, 0.96}
+  assert {s.flat()['beta'] for s in jobs['out/tuning/digits/ada_best_sgd']} == {0.6, 0.96}
   for folder, of_pair in found.items():
     assert {s.client_learning_rate for s in of_pair} == {1.1 if 'yogi' in folder else 0.1}
     assert [s.seed for s in of_pair] == sorted(s.seed for s in of_pair)
