@@ -71,6 +71,7 @@ def test_a_folder_is_made_once_and_recognised(tmp_path):
 def test_a_damaged_marker_is_an_error(folder, text, words):
   with open(f'{folder}/shards.json', 'wb') as file:
     file.write(text if isinstance(text, bytes) else text.encode())
+  assert state_shards.read_marker(folder)
   with pytest.raises(StateError, match=words):
     state_shards.number_of_shards(folder)
 
