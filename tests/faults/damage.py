@@ -8,7 +8,8 @@ that became another stays, and only the states are compared.)
 
     python -m tests.faults.damage --tries=2000 --seed=1
 
-`--what=bit,cut,zeros` chooses the damage: a flipped bit, a cut file, a kilobyte of zeros.
+`--what=bit,cut,zeros,gone` chooses the damage: a flipped bit, a cut file, a kilobyte of zeros, no
+file. `--store=shards` attacks a run whose client states are in shards.
 """
 
 import argparse
@@ -21,12 +22,16 @@ import tempfile
 from collections.abc import Callable
 
 from tests.faults import small_run
+from tff_adaptive.training import state_shards
 
-KINDS = ('bit', 'cut', 'zeros')
+KINDS = ('bit', 'cut', 'zeros', 'gone')
 
 
 def damage(path: str, kind: str, rng: random.Random) -> str:
   """Damages a file; returns what was done."""
+  if kind == 'gone':
+    os.remove(path)
+    return 'removed'
   size = os.path.getsize(path)
   where = rng.randrange(size)
   with open(path, 'r+b') as file:
@@ -44,17 +49,27 @@ def damage(path: str, kind: str, rng: random.Random) -> str:
 
 
 class Attack:
-  """A finished run, to be damaged again and again."""
+  """A finished run, to be damaged again and again.
 
-  def __init__(self, folder: str):
+  Attributes:
+    files: Those to damage, by their path in the run's folder.
+  """
+
+  def __init__(self, folder: str, store: str = 'disk'):
     """Trains the run, and the undisturbed longer one, below `folder`."""
-    self._folder = folder
+    self._folder, self._store = folder, store
     self._run = os.path.join(folder, 'run')
-    small_run.train(self._run, 10)
+    small_run.train(self._run, 10, store=store)
     whole = os.path.join(folder, 'whole')
     shutil.copytree(self._run, whole)
-    small_run.train(whole, 14)
+    small_run.train(whole, 14, store=store)
     self._expected = small_run.outcome(whole)
+    shards = os.path.join('checkpoints', state_shards.FOLDER)
+    names = os.listdir(os.path.join(self._run, shards)) if store == 'shards' else ()
+    self.files = ['checkpoints/state.sqlite', 'metrics.csv', 'checkpoints/state.sqlite']
+    self.files += [
+      os.path.join(shards, name) for name in sorted(names) if name != state_shards.STAGED
+    ]
 
   def attempt(self, name: str, harm: Callable[[str], str], resume_from: str = 'latest') -> str:
     """Damages a copy of the run and trains on.
@@ -65,7 +80,7 @@ class Attack:
       resume_from: The checkpoint to resume from.
 
     Returns:
-      'refused', 'found when read' or 'equal'.
+      'refused', 'refused, and went on with the file back', 'found when read' or 'equal'.
 
     Raises:
       AssertionError: If it is neither.
@@ -76,7 +91,7 @@ class Attack:
     done = harm(os.path.join(copy, name))
     before = small_run.contents(copy)
     try:
-      small_run.train(copy, 14, resume_from)
+      small_run.train(copy, 14, resume_from, self._store)
     except ValueError as error:
       text = str(error)
       assert copy in text, f'{name}, {done}: {text}'
@@ -84,6 +99,12 @@ class Attack:
       after = small_run.contents(copy)
       if len(after) > len(before) and 'damaged' in text:  # An event file: the run had begun.
         return 'found when read'
+      if after != before and self._store == 'shards':
+        # Shards before the damaged one have a new owner: with the file back, the run goes on.
+        shutil.copy(os.path.join(self._run, name), os.path.join(copy, name))
+        small_run.train(copy, 14, resume_from, self._store)
+        assert small_run.outcome(copy) == self._expected, f'{name}, {done}: ended otherwise'
+        return 'refused, and went on with the file back'
       assert after == before, (
         f'{name}, {done}: refused, but these were changed: {_differing(before, after)}'
       )
@@ -108,12 +129,13 @@ def main() -> int:
   parser.add_argument('--tries', type=int, default=500)
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--what', default=','.join(KINDS))
+  parser.add_argument('--store', choices=('disk', 'shards'), default='disk')
   given = parser.parse_args()
   rng, counts = random.Random(given.seed), collections.Counter()
   with tempfile.TemporaryDirectory() as folder:
-    attack = Attack(folder)
+    attack = Attack(folder, given.store)
     for _ in range(given.tries):
-      name = rng.choice(('checkpoints/state.sqlite', 'checkpoints/state.sqlite', 'metrics.csv'))
+      name = rng.choice(attack.files)
       kind = rng.choice(given.what.split(','))
       try:
         counts[name, kind, attack.attempt(name, lambda p, k=kind: damage(p, k, rng))] += 1

@@ -2,8 +2,8 @@
 
 Of each operator, comparison, condition and number a neighbour is tried (`<` for `<=`, `-` for `+`,
 n + 1 for n); statements, keyword arguments and raised errors are dropped, and a call's first two
-arguments exchanged. Annotations, docstrings, strings and the insides of `raise` and `assert`
-(words, mostly) stay as they are.
+arguments exchanged (but not those of a maximum or minimum). Annotations, docstrings, strings and
+the insides of `raise` and `assert` (words, mostly) stay as they are.
 """
 
 import ast
@@ -46,6 +46,9 @@ _SKIPPED = {
   ast.Assert: ('test', 'msg'),
   ast.Raise: ('exc', 'cause'),
 }
+
+# Functions whose first two arguments may stand in either order.
+_SYMMETRIC = ('max', 'min', 'maximum', 'minimum')
 
 Change = Callable[[ast.AST], ast.AST]
 
@@ -160,7 +163,8 @@ def _of_calls(node: ast.Call) -> Iterator[tuple[str, Change]]:
       )
   first_two = node.args[:2]
   has_star = any(isinstance(a, ast.Starred) for a in first_two)
-  if len({ast.dump(a) for a in first_two}) == 2 and not has_star:
+  name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, 'id', '')
+  if len({ast.dump(a) for a in first_two}) == 2 and not has_star and name not in _SYMMETRIC:
     yield 'arguments exchanged', lambda n: _set(n, args=[n.args[1], n.args[0], *n.args[2:]])
 
 

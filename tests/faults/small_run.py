@@ -6,10 +6,12 @@ import os
 
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.training import state_store
+from tff_adaptive.training import sharded_store, state_store
 
 
-def train(folder: str, rounds: int, resume_from: str = 'latest') -> training.TrainingResult:
+def train(
+  folder: str, rounds: int, resume_from: str = 'latest', store: str = 'disk'
+) -> training.TrainingResult:
   """Trains the run in a folder to a round, or resumes it."""
   config = training.TrainingConfig(
     rounds=rounds,
@@ -17,7 +19,7 @@ def train(folder: str, rounds: int, resume_from: str = 'latest') -> training.Tra
     seed=3,
     rounds_per_evaluation=1,
     rounds_per_checkpoint=4,
-    client_state_store='disk',
+    client_state_store=store,
     client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
   )
   return training.train(
@@ -40,7 +42,9 @@ def outcome(folder: str) -> tuple:
     ]
   process = fakes.StatefulProcess()
   path = os.path.join(folder, 'checkpoints', 'state.sqlite')
-  with state_store.ClientStateStore(path, process.initial_client_state) as store:
+  sharded = sharded_store.is_sharded(path)
+  kind = sharded_store.ShardedStateStore if sharded else state_store.ClientStateStore
+  with kind(path, process.initial_client_state) as store:
     checkpoint = store.restore(process.initialize())
     states = store.get(fakes.Clients.client_ids)
   weights = checkpoint.server_state.global_model_weights[0].tobytes()

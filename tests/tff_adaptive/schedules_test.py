@@ -98,6 +98,12 @@ def test_the_lectures_rate_for_a_problem(alpha, beta, steps):
   assert all(schedule(t) <= 2 * schedule(t + 1) + 1e-12 for t in range(50))
 
 
+def test_a_problems_rate_is_of_one_local_step_without_warm_up_unless_said():
+  found = schedules.Diminishing.from_problem(0.5, 1.0)
+  assert found == schedules.Diminishing(0.25, kappa=2.0, local_steps=1, warmup_rounds=0)
+  assert schedules.Diminishing.from_problem(0.5, 1.0, 3, 4).warmup_rounds == 4
+
+
 @pytest.mark.parametrize('alpha, beta, name', [(0.0, 1.0, 'alpha'), (1.0, 0.0, 'beta')])
 def test_a_problem_without_curvature_is_refused(alpha, beta, name):
   with pytest.raises(ValueError, match=f'^{name} must be finite and above 0'):
@@ -216,3 +222,14 @@ def test_a_function_that_gives_no_rate_is_refused_with_its_round(schedule, kind,
   traced = tf.function(schedules.in_graph(schedule), autograph=False)
   with pytest.raises(kind, match=f'the schedule fails for the int {words}'):
     traced(tf.constant(1))
+
+
+def test_what_a_schedule_of_this_module_says_is_what_is_said():
+  class Broken(schedules.Schedule):
+    def _rate(self, t):
+      raise ValueError('no rate today')
+
+  with pytest.raises(ValueError, match=r'^no rate today$'):
+    schedules.in_graph(Broken(0.1))(tf.constant(1))
+  with pytest.raises(NotImplementedError):
+    schedules.Schedule(0.1)(1)

@@ -21,6 +21,7 @@ from tff_adaptive.training.errors import SaveError, StateError
 
 FOLDER, MARKER, STAGED = 'client_states', 'shards.json', 'staged'
 NUM_SHARDS = 16
+_MOST_SHARDS = 4096  # More are damage: each is a file.
 _FORMAT = 'tff-adaptive-shards-1'
 _SECONDS = 60.0  # For another process to let go of a shard.
 _TABLES = """
@@ -77,7 +78,7 @@ def create(folder: str) -> None:
 def read_marker(folder: str) -> str:
   """Returns the content of a folder's marker; '' if this process cannot read it."""
   try:
-    with open(os.path.join(folder, MARKER), encoding='utf-8') as file:
+    with open(os.path.join(folder, MARKER), encoding='utf-8', errors='replace') as file:
       return file.read()
   except OSError:
     return ''
@@ -87,10 +88,11 @@ def number_of_shards(folder: str) -> int:
   """Returns how many shards a folder has; StateError if its marker is damaged."""
   try:
     marker = json.loads(read_marker(folder))
-    if marker['format'] == _FORMAT and marker['shards'] >= 1:
-      return marker['shards']
-    found = marker['format']
-  except (ValueError, KeyError, TypeError) as error:
+    found, shards = marker['format'], marker['shards']
+    if found == _FORMAT and isinstance(shards, int) and 1 <= shards <= _MOST_SHARDS:
+      return shards
+    found = f'{found} with {shards} shards'
+  except (ValueError, KeyError, TypeError, RecursionError) as error:
     found = f'unknown ({error})'
   raise StateError(
     f'{folder}: the format of the client states is {found}, this version reads {_FORMAT}: bring'
@@ -124,7 +126,8 @@ def fold(work: Fold) -> Change:
       # Later ones are of this very checkpoint, from a call that was lost.
       file.execute('DELETE FROM client_state WHERE id = ? AND round > ?', (client_id, work.last))
       versions = file.execute(
-        'SELECT round, checksum, rowid FROM client_state WHERE id = ? ORDER BY round', (client_id,)
+        'SELECT round, CAST(checksum AS BLOB), rowid FROM client_state WHERE id = ? ORDER BY round',
+        (client_id,),
       ).fetchall()
       clients += not versions
       digest += int.from_bytes(checksum, 'big')
@@ -146,7 +149,8 @@ def totals(folder: str, round_number: int) -> tuple[int, int]:
   for shard in range(number_of_shards(folder)):
     with _reading(folder, shard) as file:
       for _, _, checksum in file.execute(
-        'SELECT id, MAX(round), checksum FROM client_state WHERE round <= ? GROUP BY id',
+        'SELECT id, MAX(round), CAST(checksum AS BLOB) FROM client_state WHERE round <= ?'
+        ' GROUP BY id',
         (round_number,),
       ):
         clients, digest = clients + 1, digest + int.from_bytes(checksum, 'big')
@@ -200,8 +204,8 @@ class Reader:
       rows = (
         self._files[shard]
         .execute(
-          'SELECT round, checksum, state FROM client_state WHERE id = ? AND round <= ?'
-          ' ORDER BY round DESC LIMIT 1',
+          'SELECT round, checksum, CAST(state AS BLOB) FROM client_state'
+          ' WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1',
           (client_id, round_number),
         )
         .fetchall()

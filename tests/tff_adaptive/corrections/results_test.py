@@ -40,6 +40,32 @@ def test_what_is_right_passes_as_it_is(group):
   assert results.server_update(Own(pair), {'h': G}, server) == pair
 
 
+def test_a_correction_is_given_what_its_methods_name():
+  calls = []
+
+  class Noting(corrections.Correction):
+    def gradient(self, client, theta, g):
+      calls.append((client, theta, g))
+      return g
+
+    def client_update(self, client, g_i, steps):
+      calls.append((client, g_i, steps))
+      return client.client_state, ()
+
+    def server_update(self, server_state, server):
+      calls.append((server_state, server))
+      return server_state, server.g_bar
+
+  client, server, steps = inputs.client_round(), inputs.server_round(), tf.constant(3.0)
+  theta, state = inputs.weights(7), {'h': G}
+  results.gradient(Noting(), client, theta, G)
+  results.client_update(Noting(), client, G, steps)
+  results.server_update(Noting(), state, server)
+  expected = [(client, theta, G), (client, G, steps), (state, server)]
+  assert all(a is b for found, given in zip(calls, expected) for a, b in zip(found, given))
+  assert len(calls) == 3
+
+
 @pytest.mark.parametrize(
   'found, words',
   [
@@ -62,7 +88,7 @@ def test_weights_of_another_form_are_refused(found, words):
 @pytest.mark.parametrize(
   'found, words',
   [
-    ({'h': G}, 'must return the pair (client_state, upload), found a dict'),
+    ({'h': G}, 'Own.client_update must return the pair (client_state, upload), found a dict'),
     (({'h': G}, (), ()), 'must return the pair (client_state, upload), found a tuple'),
     (({'k': G}, ()), 'of the structure that Own.client_state gives, {h: (tensor, tensor)}, found'),
     ((None, ()), 'found NoneType'),
@@ -79,7 +105,7 @@ def test_states_of_another_structure_are_refused(found, words):
 def test_so_are_those_of_the_server():
   for found, words in (
     (({'k': G}, G), 'server_update must return a server_state of the structure'),
-    (G[0], 'must return the pair (server_state, direction)'),
+    (G[0], 'Own.server_update must return the pair (server_state, direction)'),
   ):
     with pytest.raises(TypeError) as error:
       results.server_update(Own(found), {'h': G}, inputs.server_round())

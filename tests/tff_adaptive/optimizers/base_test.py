@@ -81,3 +81,10 @@ def test_an_unknown_hyperparameter_is_refused():
   state = optimizer.initialize(tf.TensorSpec([2]))
   with pytest.raises(KeyError, match="no hyperparameter 'beta_1': there are learning_rate, beta1"):
     optimizer.set_hparams(state, collections.OrderedDict(beta_1=0.5))
+
+
+def test_an_optimizer_of_ones_own_must_have_a_step():
+  optimizer = optimizers.PerCoordinate(dict(learning_rate=0.1), {})
+  state = optimizer.initialize(tf.TensorSpec([2]))
+  with pytest.raises(NotImplementedError):
+    optimizer.next(state, tf.ones([2]), tf.ones([2]))

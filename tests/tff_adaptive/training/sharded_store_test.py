@@ -122,15 +122,17 @@ def test_the_previous_checkpoint_has_its_own_states(path):
     assert _values(store) == expected
 
 
-def test_of_a_client_there_are_no_more_states_than_checkpoints_count(path):
-  with _open(path, keep_checkpoints=2) as store:
+@pytest.mark.parametrize('keep', [2, 4])
+def test_of_a_client_there_are_no_more_states_than_checkpoints_count(path, keep):
+  with _open(path, keep_checkpoints=keep) as store:
     for number in range(1, 9):
       _train(store, number, IDS[:1])
       store.commit(number, SERVER)
   shard = state_shards.shard_of(IDS[0], state_shards.NUM_SHARDS)
   with sqlite3.connect(path.parent / 'client_states' / f'shard-{shard:02d}.sqlite') as file:
     rounds = [r for (r,) in file.execute('SELECT round FROM client_state ORDER BY round')]
-  assert rounds == [6, 7, 8]  # That of 6 was still a checkpoint when 8 was made.
+  # That before the oldest was still a checkpoint when 8 was made.
+  assert rounds == list(range(8 - keep, 9))
 
 
 def test_references_travel_and_a_subround_done_twice_is_one(path):
@@ -151,6 +153,10 @@ def test_references_travel_and_a_subround_done_twice_is_one(path):
     store.commit(1, SERVER)
     later = [reference.key for reference in store.get([IDS[2], IDS[9]])]
     assert [int(s[1]) for s in source.load(later)] == [2, -1]
+    (file, *_) = source._shards._files.values()
+    source.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+      file.execute('SELECT 1')
     assert len(pickle.dumps(later)) < 300
     store.by_reference = False
     _train(store, 2, IDS[:4])
@@ -208,5 +214,70 @@ def test_another_format_or_another_algorithm_is_refused(path):
     sharded_store.ShardedStateStore(str(path), (np.zeros(4, np.float32),))
   marker = path.parent / 'client_states' / 'shards.json'
   marker.write_text('{"format": "other", "shards": 16}')
-  with pytest.raises(state_store.StateError, match='is other, this version reads'):
+  with pytest.raises(state_store.StateError, match='is other with 16 shards, this version reads'):
     _open(path)
+
+
+def test_the_first_round_owns_the_folder_whichever_way_it_begins(path):
+  with _open(path) as store:  # Put at once.
+    store.put(IDS[:2], [_state(5)] * 2, 1)
+    store.commit(1, SERVER)
+    assert _values(store, IDS[:3]) == [5, 5, -1]
+  store, _ = _resumed(path)
+  with store:  # A worker stages before the store is given anything.
+    store.by_reference = True
+    references = store.get(IDS[:2])
+    receipts = references[0].source.store([r.key for r in references], [_state(6)] * 2)
+    store.put(IDS[:2], receipts, 2)
+    store.by_reference = False
+    assert _values(store, IDS[:3]) == [6, 6, -1]
+
+
+def test_so_does_a_reader_of_a_new_folder_and_a_checkpoint_without_clients(path, tmp_path):
+  with _open(path) as store:
+    store.by_reference = True
+    references = store.get(IDS[:2])
+    receipts = references[0].source.store([r.key for r in references], [_state(6)] * 2)
+    store.put(IDS[:2], receipts, 1)
+    store.commit(1, SERVER)
+  (tmp_path / 'empty').mkdir()
+  other = tmp_path / 'empty' / 'state.sqlite'
+  with _open(other) as store:
+    store.commit(0, SERVER)
+  store, number = _resumed(other)
+  with store:
+    assert (number, _values(store)) == (0, [-1] * 40)
+
+
+def test_a_store_that_failed_gives_nothing_and_one_that_is_closed_holds_nothing(path):
+  store = _open(path)
+  _train(store, 1, IDS)
+  store.commit(1, SERVER)
+  assert _values(store) == [0] * 40
+  files = list(store.source._shards._files.values())
+  assert files
+  path.rename(path.parent / 'elsewhere')
+  with pytest.raises(state_store.SaveError, match=r'state\.sqlite') as error:
+    store.commit(2, SERVER)
+  with pytest.raises(state_store.SaveError) as again:
+    store.get(IDS[:1])
+  assert again.value is error.value
+  store.close()
+  for file in files:
+    with pytest.raises(sqlite3.ProgrammingError):
+      file.execute('SELECT 1')
+
+
+def test_what_cannot_be_opened_is_let_go(path):
+  folder = path.parent / 'client_states'
+  folder.write_text('a file')
+  with pytest.raises(state_store.SaveError, match='client_states cannot be written: ') as error:
+    _open(path)
+  folder.unlink()
+  folder.mkdir()
+  (folder / 'shards.json').write_text('{}')
+  with pytest.raises(state_store.StateError, match='the format of the client states is') as other:
+    _open(path)
+  (folder / 'shards.json').unlink()
+  _open(path).close()  # The state file is not locked by those that failed.
+  assert error.value is not other.value

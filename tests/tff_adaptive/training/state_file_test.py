@@ -231,6 +231,8 @@ def test_a_file_of_the_format_before_is_taken_over_with_its_next_checkpoint(tmp_
     assert checkpoint.round_number == 6
     keys = store._file._rows('SELECT key FROM run ORDER BY key')
     assert keys == [('client',), ('format',)]  # Nothing of the format before.
+    tables = store._file._rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+    assert {name for (name,) in tables} == {'run', 'checkpoint', 'server_state', 'client_state'}
     np.testing.assert_array_equal(store.get(['a'])[0][0], [1, 2, 3])
     assert _found(store) == {'a': 1, 'b': 6}
   with _open(path) as store:

@@ -1,0 +1,343 @@
+"""Models of three kinds give the gradients of the formula, and count the examples that count."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import oracle, small_problem
+from tff_adaptive import execution, models
+from tff_adaptive.client import model_adapters
+
+RNG = np.random.default_rng(4)
+THETAS = RNG.normal(size=(3, sum(oracle.SIZES))).astype(np.float32)
+X, Y = RNG.normal(size=(3, 6, 5)).astype(np.float32), RNG.integers(3, size=(3, 6)).astype(np.int32)
+COUNTS = (6, 4, 1)  # Of three clients: the other examples are padding.
+SHARES = (
+  np.array([[i < n for i in range(6)] for n in COUNTS], np.float32)
+  / np.array(COUNTS, np.float32)[:, None]
+)
+SIZES = tf.constant(COUNTS, tf.float32)
+SEEDS = tf.constant([[1, 2], [3, 4], [2, 3]])
+SPEC = collections.OrderedDict(
+  x=tf.TensorSpec([None, 5], tf.float32), y=tf.TensorSpec([None], tf.int32)
+)
+
+
+def _weights(theta):
+  return tuple(tf.constant(w) for w in oracle.unpack(theta))
+
+
+def _stacked(thetas):
+  return tuple(tf.stack(w) for w in zip(*map(_weights, thetas)))
+
+
+def _batch(i, n=None):
+  return {'x': tf.constant(X[i, :n]), 'y': tf.constant(Y[i, :n])}
+
+
+def _groups():
+  return {'x': tf.constant(X), 'y': tf.constant(Y)}
+
+
+def _expected(i):
+  """Gradient, and (loss, accuracy) over a client's examples: sums and counts."""
+  n = COUNTS[i]
+  x, y = X[i, :n].astype(np.float64), Y[i, :n]
+  w, a, v, c = oracle.unpack(THETAS[i].astype(np.float64))
+  scores = np.tanh(x @ w + a) @ v + c
+  losses = np.log(np.exp(scores).sum(1)) - scores[np.arange(n), y]
+  sums = [losses.sum(), n, (scores.argmax(1) == y).sum(), n]
+  return oracle.gradient(THETAS[i].astype(np.float64), x, y), sums
+
+
+def _check(found, expected):
+  np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+
+
+def _without_client_axis(**options):
+  """The small problem's model, for one client at a time; `options` replace its parts."""
+  ours = small_problem.model()
+  parts = dict(
+    initial_weights=ours.initial_weights[0],
+    forward=ours.forward,
+    example_loss=ours.example_loss,
+    x_spec=SPEC['x'],
+    y_spec=SPEC['y'],
+    metrics={'accuracy': models.accuracy},
+  )
+  return models.Model(**{**parts, **options})
+
+
+def _noisy(weights, x, training, seed):
+  """The small problem's scores, doubled in training, and shifted by the seed."""
+  scores = small_problem.model().forward(weights, x, training, seed)
+  shift = 0 if seed is None else tf.cast(tf.reduce_sum(seed), tf.float32)
+  return scores * (2 if training else 1) + shift * tf.constant([0.0, 0.1, 0.3])
+
+
+@pytest.mark.parametrize('i', range(3))
+def test_a_masked_model_counts_the_examples_that_have_a_share(i):
+  adapter = model_adapters.wrap(small_problem.model())
+  gradient, sums = _expected(i)
+  before = tf.constant([10.0, 20.0, 30.0, 40.0])
+  found, metrics = adapter.gradients(
+    _weights(THETAS[i]), (), _batch(i), (tf.constant(SHARES[i]), SIZES[i]), None, before
+  )
+  _check(oracle.pack(found), gradient)
+  _check(metrics, before + tf.cast(sums, tf.float32))
+  # The same batch without its padding.
+  found, metrics = adapter.gradients(
+    _weights(THETAS[i]), (), _batch(i, COUNTS[i]), None, None, adapter.start()
+  )
+  _check(oracle.pack(found), gradient)
+  _check(metrics, sums)
+  named = adapter.metric_sums(metrics, tf.constant(True))
+  assert list(named) == ['loss', 'accuracy']
+  _check(tf.stack(list(named.values())), np.reshape(sums, [2, 2]))
+
+
+@pytest.mark.parametrize('model', [small_problem.model(), _without_client_axis()])
+def test_a_group_has_the_gradient_and_the_sums_of_each_client(model):
+  adapter = model_adapters.wrap(model).for_groups()
+  assert adapter.is_masked
+  before = tf.reshape(tf.range(12.0), [3, 4])
+  found, metrics = adapter.gradients(
+    _stacked(THETAS), (), _groups(), (tf.constant(SHARES), SIZES), SEEDS, before
+  )
+  for i in range(3):
+    gradient, sums = _expected(i)
+    _check(oracle.pack([g[i] for g in found]), gradient)
+    _check(metrics[i] - before[i], sums)
+  used = [True, False, True]
+  diverged = tf.where(tf.constant(used)[:, tf.newaxis], metrics, np.nan)
+  named = adapter.metric_sums(diverged, tf.constant(used))
+  assert list(named) == ['loss', 'accuracy']
+  expected = tf.reshape(metrics * tf.cast(used, tf.float32)[:, tf.newaxis], [3, 2, 2])
+  _check(tf.stack(list(named.values()), 1), expected)
+  assert type(adapter.for_single_clients()) is type(model_adapters.wrap(model))
+
+
+def test_only_a_model_with_a_client_axis_is_called_with_one():
+  ranks = []
+
+  def forward(weights, x, training, seed):
+    ranks.append(len(x.shape))
+    return small_problem.model().forward(weights, x, training, seed)
+
+  arguments = (_stacked(THETAS), (), _groups(), (tf.constant(SHARES), SIZES), SEEDS)
+  for has_axis in (True, False):
+    model = _without_client_axis(forward=forward, client_axis=has_axis)
+    adapter = model_adapters.wrap(model).for_groups()
+    assert adapter.has_client_axis == has_axis
+    adapter.gradients(*arguments, adapter.start(3))
+  assert ranks == [3, 2]
+
+
+@pytest.mark.parametrize('in_group', [False, True])
+def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
+  adapter = model_adapters.wrap(_without_client_axis(forward=_noisy))
+  theta = THETAS[0]
+  shift = np.array([0, 0.1, 0.3]) * 5
+
+  def loss(weights):
+    scores = 2 * small_problem.model().forward(weights, X[0], True, None) + shift
+    return tf.reduce_mean(models.sparse_cross_entropy(tf.cast(scores, tf.float32), Y[0]))
+
+  with tf.GradientTape() as tape:
+    weights = _weights(theta)
+    tape.watch(weights)
+    expected = loss(weights)
+  gradient = oracle.pack(tape.gradient(expected, weights))
+  if in_group:
+    adapter = adapter.for_groups()
+    shares = (tf.fill([3, 6], 1 / 6), tf.fill([3], 6.0))
+    stacked = _stacked([THETAS[1], THETAS[2], theta])
+    batch = {'x': tf.constant(X[::-1]), 'y': tf.constant(Y[::-1])}
+    found, metrics = adapter.gradients(stacked, (), batch, shares, SEEDS, adapter.start(3))
+    found, metrics = [g[2] for g in found], metrics[2]
+  else:
+    found, metrics = adapter.gradients(weights, (), _batch(0), None, SEEDS[2], adapter.start())
+  _check(oracle.pack(found), gradient)
+  _check(metrics[0], 6 * expected)
+
+
+def test_a_model_begins_with_its_weights_and_with_empty_sums():
+  model = small_problem.model()
+  adapter = model_adapters.wrap(model)
+  weights = adapter.initial_weights()
+  assert weights.non_trainable == ()
+  _check(oracle.pack(weights.trainable), small_problem.theta_0())
+  assert adapter.start().numpy().tolist() == [0.0] * 4
+  assert adapter.for_groups().start(3).numpy().tolist() == [[0.0] * 4] * 3
+  assert adapter.input_spec == model.input_spec
+  assert adapter.metric_finalizers is model.finalize_metrics
+
+
+def test_a_client_that_diverged_adds_nothing():
+  adapter = model_adapters.wrap(small_problem.model())
+  sums = adapter.metric_sums(tf.fill([4], np.nan), tf.constant(False))
+  assert [s.numpy().tolist() for s in sums.values()] == [[0.0, 0.0]] * 2
+
+
+def test_what_a_kind_of_model_can_do_is_said():
+  own = model_adapters.wrap(small_problem.model())
+  assert (own.is_masked, own.has_client_axis, own.has_penalty) == (True, True, False)
+  own = model_adapters.wrap(_without_client_axis(penalty=lambda w: tf.reduce_sum(w[0])))
+  assert (own.is_masked, own.has_client_axis, own.has_penalty) == (True, False, True)
+  assert own.for_single_clients() is own
+  for other in (model_adapters.wrap(_functional()), model_adapters.wrap(_keras)):
+    assert (other.is_masked, other.has_client_axis, other.has_penalty) == (False, False, False)
+    with pytest.raises(NotImplementedError, match='trains one client at a time'):
+      other.for_groups()
+  assert model_adapters.wrap(_functional()).input_spec == SPEC
+  base = model_adapters.LocalModel()
+  for method in (
+    base.initial_weights,
+    base.start,
+    lambda: base.gradients((), (), None, None, None, None),
+  ):
+    with pytest.raises(NotImplementedError):
+      method()
+
+
+def _functional(spec=SPEC):
+  """A model of TFF with a weight that is not trained, and a count of examples as its metric.
+
+  Its scores are the small problem's, plus that weight in training; its loss is a sum.
+  """
+  ours = small_problem.model()
+
+  def predict(weights, x, training):
+    scores = ours.forward(tuple(weights[0]), x, training, None)
+    return scores + weights[1][0] if training else 100 + 0 * scores
+
+  @tf.function
+  def update(state, labels, batch_output, sample_weight=None):
+    del sample_weight
+    values = (batch_output.num_examples, tf.reduce_sum(labels), batch_output.loss)
+    kept = tf.reduce_sum(batch_output.predictions)
+    return collections.OrderedDict(
+      (name, state[name] + tf.cast(v, tf.float32)) for name, v in zip(state, (*values, kept))
+    )
+
+  names = ('examples', 'labels', 'loss', 'scores')
+  return tff.learning.models.FunctionalModel(
+    initial_weights=(ours.initial_weights[0], (np.array([0, 1, -1], np.float32),)),
+    predict_on_batch_fn=tf.function(predict),
+    loss_fn=lambda output, label, sample_weight=None: tf.reduce_sum(
+      models.sparse_cross_entropy(output, label)
+    ),
+    metrics_fns=(
+      tf.function(lambda: collections.OrderedDict((name, tf.zeros([])) for name in names)),
+      update,
+      tf.function(lambda state: state),
+    ),
+    input_spec=spec,
+  )
+
+
+@pytest.mark.parametrize('as_pair', [False, True])
+def test_a_model_of_tff_is_given_its_weights_and_its_metrics_the_batch(as_pair):
+  adapter = model_adapters.wrap(_functional(tuple(SPEC.values()) if as_pair else SPEC))
+  weights = adapter.initial_weights()
+  _check(oracle.pack(weights.trainable), small_problem.theta_0())
+  _check(weights.non_trainable[0], [0, 1, -1])
+  shift = tf.constant([0.5, 0.0, -2.0])
+  batch = _batch(1)
+  with tf.GradientTape() as tape:
+    theta = _weights(THETAS[1])
+    tape.watch(theta)
+    scores = small_problem.model().forward(theta, X[1], True, None) + shift
+    loss = tf.reduce_sum(models.sparse_cross_entropy(scores, Y[1]))
+  found, metrics = adapter.gradients(
+    theta, (shift,), (batch['x'], batch['y']) if as_pair else batch, None, None, adapter.start()
+  )
+  _check(oracle.pack(found), oracle.pack(tape.gradient(loss, theta)))
+  _check(list(metrics.values()), [6, Y[1].sum(), loss, tf.reduce_sum(scores)])
+  for is_used in (True, False):
+    sums = adapter.metric_sums(metrics, tf.constant(is_used))
+    _check(list(sums.values()), [is_used * m for m in metrics.values()])
+
+
+def _keras():
+  """The small problem's perceptron after a normalisation of its inputs, as Keras says it."""
+  w, a, v, c = oracle.unpack(small_problem.theta_0())
+  constant = tf.keras.initializers.Constant
+  layers = [
+    tf.keras.layers.Input([5]),
+    tf.keras.layers.BatchNormalization(center=False, scale=False, epsilon=0.0),
+    tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a)),
+    tf.keras.layers.Dense(3, None, True, constant(v), constant(c)),
+  ]
+  return tff.learning.models.from_keras_model(
+    tf.keras.Sequential(layers),
+    input_spec=SPEC,
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    metrics=[tff.learning.metrics.NumExamplesCounter()],
+  )
+
+
+def test_a_keras_model_is_given_its_weights_and_normalises_by_the_batch():
+  adapter = model_adapters.wrap(_keras)
+  assert adapter.input_spec == SPEC
+
+  @tff.tensorflow.computation
+  def train():
+    start = adapter.start()
+    assert not start
+    initial = adapter.initial_weights().trainable
+    moments = (tf.fill([5], 7.0), tf.fill([5], 9.0))
+    found, metrics = adapter.gradients(_weights(THETAS[0]), moments, _batch(0), None, None, start)
+    with tf.control_dependencies(found):
+      kept = [tf.identity(v) for v in adapter._model.non_trainable_variables]
+      sums = [adapter.metric_sums(metrics, tf.constant(is_used)) for is_used in (True, False)]
+    return initial, found, kept, sums
+
+  with execution.graph_context():
+    initial, found, kept, sums = train()
+  _check(oracle.pack(initial), small_problem.theta_0())
+  x = X[0].astype(np.float64)
+  normal = (x - x.mean(0)) / x.std(0)
+  _check(oracle.pack(found), oracle.gradient(THETAS[0].astype(np.float64), normal, Y[0]))
+  # Keras's moving moments, from those that were given.
+  _check(kept, [0.99 * 7 + 0.01 * x.mean(0), 0.99 * 9 + 0.01 * x.var(0)])
+  assert [s['num_examples'] for s in sums] == [[6], [0]]
+
+
+def test_a_full_gradient_counts_in_no_metric():
+  own, functional = model_adapters.wrap(small_problem.model()), model_adapters.wrap(_functional())
+  assert own.without_metrics() is own
+  assert functional.without_metrics() is functional
+  keras = model_adapters.wrap(_keras)
+  other = keras.without_metrics()
+  with tf.Graph().as_default():
+    keras.start()
+    other.start()
+  ours = {id(v) for v in keras._model.trainable_variables}
+  assert not ours & {id(v) for v in other._model.trainable_variables}
+
+
+@pytest.mark.parametrize(
+  'model, words',
+  [
+    (tf.keras.layers.Dense(2), r'model is a Keras model \(Dense\): give a function without'),
+    (3, r'model must be a tff_adaptive.models.Model, .* found int'),
+    (None, 'found NoneType'),
+    (lambda: 3, r'must return a tff.learning.models.VariableModel, it returned int: return'),
+  ],
+)
+def test_anything_else_is_refused(model, words):
+  with pytest.raises(TypeError, match=words):
+    model_adapters.wrap(model)
+
+
+def test_a_model_that_was_made_already_is_refused():
+  with tf.Graph().as_default():
+    made = _keras()
+  made_callable = type('Callable', (type(made),), {'__call__': lambda self: self})
+  made.__class__ = made_callable
+  with pytest.raises(TypeError, match=r'a function that returns a new .*VariableModel, found'):
+    model_adapters.wrap(made)
