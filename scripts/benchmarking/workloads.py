@@ -1,8 +1,8 @@
 """The workloads of the benchmark: fixed-seed data and models, or real data where there is some.
 
 W1 to W5 are synthetic and of fixed shape; `tutorial` is that of TFF's own tutorial, with a pipeline
-of tf.data for each client; `digits_real`, `emnist_real` and `shakespeare_real` are the tasks of this project on the files
-in --data_dir, next to TFF's own baseline tasks on them.
+of tf.data for each client; `digits_real`, `emnist_real` and `shakespeare_real` are the tasks of
+this project on the files in --data_dir, next to TFF's own baseline tasks on them.
 """
 
 import collections
