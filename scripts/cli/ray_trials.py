@@ -65,10 +65,10 @@ class _Host:
     """Answers when it has been made."""
     return True
 
-  def send(self, number: int) -> None:
-    """Sends a signal to the run's process."""
+  def stop(self) -> None:
+    """Has the run save and end."""
     if self._pool is not None:
-      self._pool.send(number)
+      self._pool.send(signal.SIGTERM)
 
   def close(self) -> None:
     """Ends the process."""
@@ -171,10 +171,11 @@ class RayTrials(Generic[T]):
     return found
 
   def send(self, number: int) -> None:
-    """Sends a signal that ends runs to the processes that do one."""
+    """Ends the runs; as SIGTERM, whatever the signal: what Ray starts has SIGINT blocked."""
+    del number
     self._is_stopping = True
     for work in self._at_work.values():
-      work.host.send.remote(number)
+      work.host.stop.remote()
 
   def _start(self, work: _Work[T]) -> None:
     work.host = self._idle.pop() if self._idle else self._remote.remote(*self._arguments)

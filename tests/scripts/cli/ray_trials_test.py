@@ -2,6 +2,7 @@
 
 import csv
 import os
+import signal
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_runs_spread_over_the_nodes_outlive_their_hosts_and_end_with_signals(tri
     _begin(pool, f'wait {tmp_path}/a', f'wait {tmp_path}/b')
     on_ray.wait_for(lambda: (tmp_path / 'a').exists() and (tmp_path / 'b').exists())
     _begin(pool, 'never')  # For which there is no room.
-    pool.send(15)
+    pool.send(signal.SIGINT)
     assert [answer.kind for _, answer in _wait(pool, 3)] == ['stopped', 'wait', 'wait']
   assert lines[-1] == 'left'
 
