@@ -11,10 +11,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import algorithms, execution
+from tff_adaptive._utils import client_references
 from tff_adaptive.client import batching, whole_client
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.models import mixed_precision
-from tff_adaptive.training import cohorts
+from tff_adaptive.training import cohorts, worker_context
 
 from . import hand_loop, variant_names, workloads
 
@@ -183,13 +184,23 @@ class _Ours:
       model, xla='xla' in options, client_learning_rate=workload.rate, batching=batches
     )
     self._state = self._process.initialize()
+    self._source = cohorts.ClientSource(clients, None)  # type: ignore[arg-type]  # Ids are numbers.
+    workers = worker_context.current()
+    self._by_reference = workers is not None and workers.accepts(self._source)
 
   def round(self, r: int) -> list[np.ndarray]:
     ids = workloads.cohort(self._workload, self._clients.population, r)
     if self._dataset is not None:
       return self._next([self._dataset(c) for c in ids])
     data = [self._clients.load(c) for c in ids]
-    cohort = [whole_client.dataset(d['x'], d['y'], c) for d, c in zip(data, ids)]
+    cohort: list[Any]
+    if self._by_reference:  # As in a run: the workers have the data.
+      cohort = [
+        client_references.ClientReference(self._source, (c, c, None), len(d['y']))
+        for d, c in zip(data, ids)
+      ]
+    else:
+      cohort = [whole_client.dataset(d['x'], d['y'], c) for d, c in zip(data, ids)]
     order = cohorts.working_order([len(d['y']) for d in data])
     return self._next([cohort[i] for i in order])
 

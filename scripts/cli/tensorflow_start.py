@@ -1,7 +1,10 @@
 """What commands do before TensorFlow is imported, which takes seconds."""
 
+import gc
+import importlib
 import logging
 import os
+import sys
 import warnings
 
 
@@ -10,6 +13,24 @@ def quietly() -> None:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
   logging.getLogger('tensorflow').addFilter(_is_news)
+
+
+def load() -> None:
+  """Imports TensorFlow and TFF, if nobody has yet, without garbage collections.
+
+  Modules stay until the end. Looking for garbage among their million objects, time and again, is a
+  fifth of a command's way to its first round; from here on collections leave them out.
+  """
+  if 'tensorflow_federated' in sys.modules:
+    return
+  was_enabled = gc.isenabled()
+  gc.disable()
+  try:
+    importlib.import_module('tensorflow_federated')
+    gc.freeze()
+  finally:
+    if was_enabled:
+      gc.enable()
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -26,6 +26,9 @@ class Times(NamedTuple):
   upload: np.ndarray
 
 
+_MOST_SIGMA = 10.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Speed:
   """Seconds per step and bandwidth of each client: constant, log-normal, or as measured.
@@ -37,8 +40,8 @@ class Speed:
     seconds_per_step: Median virtual seconds of a local step, above 0.
     downlink: Median bandwidth to a client, 10^6 bytes a second, above 0.
     uplink: Median bandwidth from a client, 10^6 bytes a second, above 0.
-    speed_sigma: sigma of the seconds per step, >= 0; 0: all clients alike.
-    bandwidth_sigma: sigma of both bandwidths, which share a client's z_i, >= 0.
+    speed_sigma: sigma of the seconds per step, in [0, 10]; 0: all clients alike.
+    bandwidth_sigma: sigma of both bandwidths, which share a client's z_i, in [0, 10].
     profiles: 'seconds_per_step', 'downlink' or 'uplink' -> client id -> the client's value, above
       0, which takes the place of the median and of sigma.
   """
@@ -55,6 +58,11 @@ class Speed:
       validation.field(self, name, validation.above_zero, 'give a number such as 1')
     for name in ('speed_sigma', 'bandwidth_sigma'):
       validation.field(self, name, validation.at_least_zero, 'give 0 for clients alike')
+      if getattr(self, name) > _MOST_SIGMA:
+        raise ValueError(
+          f'{name} must be at most {_MOST_SIGMA:g}, found {getattr(self, name):g}: the times of'
+          ' some clients would be beyond all numbers.'
+        )
     for name, values in self.profiles.items():
       if name not in COLUMNS:
         raise ValueError(f'profiles has {name!r}; it may have {", ".join(COLUMNS)}.')

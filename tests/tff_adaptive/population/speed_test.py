@@ -50,6 +50,8 @@ def test_profiles_take_the_place_of_what_is_drawn():
   [
     (lambda: population.Speed(0.0), 'seconds_per_step must be finite and above 0'),
     (lambda: population.Speed(speed_sigma=-1), 'speed_sigma must be finite and at least 0'),
+    (lambda: population.Speed(speed_sigma=10.5), 'speed_sigma must be at most 10, found 10.5'),
+    (lambda: population.Speed(bandwidth_sigma=700), 'bandwidth_sigma must be at most 10, found'),
     (lambda: population.Speed(profiles={'up': {}}), "'up'; it may have seconds_per_step, downl"),
     (lambda: population.Speed(profiles={'uplink': {'a': 0}}), "uplink of client 'a' must be"),
     (

@@ -1,5 +1,7 @@
 """Weights to start from, of files; of runs see saved_run_test.py."""
 
+import zipfile
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -77,3 +79,23 @@ def test_other_files_are_refused(tmp_path):
       (tmp_path / name).write_bytes(b'nothing of the kind')
     with pytest.raises(ValueError, match=message):
       training.initial_weights_from(str(tmp_path / name), model)
+
+
+def _archive(path, **members):
+  with zipfile.ZipFile(path, 'w') as archive:
+    for name, content in members.items():
+      archive.writestr(name.replace('_', '.'), content)
+
+
+def test_whatever_a_damaged_file_makes_a_decoder_raise_is_one_error(tmp_path):
+  model, path = small_problem.model(), tmp_path / 'empty.npz'
+  path.write_bytes(b'')
+  huge = tmp_path / 'huge.npz'  # 10^18 numbers, of which there are none.
+  header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000000000,), }"
+  _archive(huge, a_npy=b'\x93NUMPY\x01\x00v\x00' + header.ljust(117) + b'\n')
+  deep = tmp_path / 'deep.keras'
+  _archive(deep, config_json='[' * 100_000, metadata_json='{}')
+  for damaged in (path, huge, deep):
+    with pytest.raises(ValueError, match=f'{damaged.name} cannot be read: ') as error:
+      training.initial_weights_from(str(damaged), model)
+    assert '\n' not in str(error.value)
