@@ -37,7 +37,8 @@ _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list(
   'workloads',
   ['W1', 'W4'],
-  'W1, W1s, W2, W3, W4, W5 (synthetic); digits_real, emnist_real, shakespeare_real.',
+  'W1, W1s, W2, W3, W4, W5, tutorial, tutorial_sampled (synthetic); digits_real, emnist_real,'
+  ' shakespeare_real.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_list(
@@ -46,7 +47,7 @@ absl_flags.DEFINE_list(
   'Ways to do a round; also ours_subrounds: the cohort in four parts; ours_ray1, ours_ray2,'
   ' ours_ray4: they are trained by so many Ray workers on this machine;'
   ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one),'
-  ' +together (the cohort in batched operations). hand and vmap are for synthetic workloads.'
+  ' +together (the cohort in batched operations). hand and vmap are for W1 to W5.'
   ' Other toolkits, where scripts/env/setup_peers.sh has installed them (W1 to W4; skipped'
   ' elsewhere): pfl, pfl1, fedjax, flower.',
   flag_values=_FLAGS,
@@ -256,7 +257,7 @@ def _run() -> int:
     variants = [
       v
       for v in _FLAGS.variants
-      if v not in ('hand', 'vmap') or workloads.WORKLOADS[workload].task is None
+      if v not in ('hand', 'vmap') or workloads.WORKLOADS[workload].is_by_hand
     ]
     print(
       f'{workload}: {workloads.WORKLOADS[workload].description} ...', file=sys.stderr, flush=True

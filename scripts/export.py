@@ -11,6 +11,7 @@ RUN is the folder of a run. Writes the folder OUTPUT with
   python scripts/export.py runs/digits_fed_yogi --format=keras --output=digits_model
 """
 
+import inspect
 import json
 import os
 import shutil
@@ -84,7 +85,6 @@ def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict
   Raises:
     ValueError: If the run has no checkpoint, its data cannot be loaded, or it has no such weights.
   """
-  from tasks import preparation
   from tff_adaptive import models
 
   task = run.task()
@@ -112,7 +112,8 @@ def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict
     record['file'] = os.listdir(made)[0]  # model.keras, model.npz, or the folder model.
     if task.preparation is not None:
       task.preparation.save(os.path.join(made, 'preparation.json'))
-      shutil.copy(preparation.__file__, os.path.join(made, 'preparation.py'))
+      source = inspect.getfile(type(task.preparation))
+      shutil.copy(source, os.path.join(made, 'preparation.py'))
     atomic_files.write_text(os.path.join(made, 'export.json'), json.dumps(record, indent=2) + '\n')
     os.rename(made, output)
   return record

@@ -17,12 +17,14 @@ repetitions: tables and figures give their mean and standard deviation.
       tasks by optimizers, the best bold, the paper's figures beside on the benchmark's data.
   python scripts/report.py runs --form=participation
       AdaBest's table: participation and heterogeneity by algorithm, on the test data.
+  python scripts/report.py runs --form=crossed --rows=client_schedule --columns=algorithm
+      any setting by any other; correction and server_optimizer too, as papers call them.
   python scripts/report.py runs --form=clients --clients=unseen --metric=accuracy
       the distribution of a metric over clients by algorithm, from the last evaluation of each
       client by itself; also inference_accuracy and personalized_accuracy.
 
-Where runs of a cell differ in other settings, sensitivity, tasks and participation take the best by
-validation and say which.
+Where runs of a cell differ in other settings, sensitivity, tasks, participation and crossed take
+the best by validation and say which.
 """
 
 import sys
@@ -36,6 +38,7 @@ from absl import flags as absl_flags
 from tff_adaptive.reports import (
   client_distribution,
   comparison,
+  cross_table,
   paper_tables,
   rates,
   report,
@@ -46,7 +49,7 @@ from tff_adaptive.reports import (
 
 from .cli import command
 
-_FORMS = ('comparison', 'rates', 'sensitivity', 'tasks', 'participation', 'clients')
+_FORMS = ('comparison', 'rates', 'sensitivity', 'tasks', 'participation', 'crossed', 'clients')
 # What a form makes use of besides --where, --title, --output and --formats.
 _USED = {
   'comparison': ('metric', 'label_by', 'target', 'level', 'log_scale', 'x'),
@@ -54,6 +57,7 @@ _USED = {
   'sensitivity': ('metric', 'label_by', 'parameter'),
   'tasks': (),
   'participation': (),
+  'crossed': ('metric', 'rows', 'columns'),
   'clients': ('metric', 'label_by', 'clients'),
 }
 _FLAGS = absl_flags.FlagValues()
@@ -61,7 +65,7 @@ absl_flags.DEFINE_string('form', 'comparison', f'One of {", ".join(_FORMS)}.', f
 absl_flags.DEFINE_list(
   'metric',
   None,
-  'Columns of metrics.csv: a table and a panel of the figure each; one for rates and sensitivity.'
+  'Columns of metrics.csv: a table and a panel of the figure each; one for other forms.'
   " Default: the metric of the runs' task on the validation data.",
   flag_values=_FLAGS,
 )
@@ -81,6 +85,18 @@ absl_flags.DEFINE_string(
   'parameter',
   None,
   'The setting of --form=sensitivity, such as tau, beta or mu.',
+  flag_values=_FLAGS,
+)
+absl_flags.DEFINE_string(
+  'rows',
+  None,
+  'The setting of each row of --form=crossed, such as client_schedule or correction.',
+  flag_values=_FLAGS,
+)
+absl_flags.DEFINE_string(
+  'columns',
+  None,
+  'That of its columns, such as algorithm or server_optimizer.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_enum(
@@ -137,6 +153,9 @@ def _build(found: Sequence[runs.Run], levels: dict[str, float]) -> report.Report
   title = _FLAGS.title
   if _FLAGS.form == 'tasks':
     return paper_tables.tasks(found, title=title)
+  if _FLAGS.form == 'crossed':
+    metric = _FLAGS.metric[0] if _FLAGS.metric else None
+    return cross_table.build(found, _FLAGS.rows, _FLAGS.columns, metric, title)
   if _FLAGS.form == 'participation':
     return paper_tables.participation(found, title=title)
   metrics, label_by = _FLAGS.metric or [tables.default_metric(found)], _FLAGS.label_by
@@ -174,6 +193,11 @@ def _check_flags() -> None:
       raise ValueError(f'--{flag} has no effect on --form={form}: leave it out.')
   if form == 'sensitivity' and not _FLAGS.parameter:
     raise ValueError('--form=sensitivity needs --parameter, such as --parameter=tau.')
+  if form == 'crossed' and not (_FLAGS.rows and _FLAGS.columns):
+    raise ValueError(
+      '--form=crossed needs --rows and --columns, such as --rows=correction'
+      ' --columns=server_optimizer.'
+    )
   if form != 'comparison' and len(_FLAGS.metric or []) > 1:
     raise ValueError(f'--form={form} takes one --metric.')
 

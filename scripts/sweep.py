@@ -17,8 +17,9 @@ Thirty points drawn near to what was good (TPE); at 10, 30, 90 rounds only the b
 
 Each run has a folder of its own in DIR, like one of train.py, and what it prints is in DIR/logs/.
 The same command again skips what is complete and goes on with the rest; started several times, on
-machines that share DIR too, the commands divide the trials. Ctrl-C ends after saving. At the end a
-table, also in DIR/sweep.md, the best first; `tensorboard --logdir=DIR` compares trials (HParams).
+machines that share DIR too, the commands divide the trials; --ray=auto has a Ray cluster's nodes do
+the runs. Ctrl-C ends after saving. At the end a table, also in DIR/sweep.md, the best first;
+`tensorboard --logdir=DIR` compares trials (HParams).
 """
 
 import functools
@@ -34,7 +35,7 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from .cli import command, flags, grid, run_folder, search_space
+from .cli import command, flags, grid, run_folder, search_space, trial_pool
 from .cli.settings import Settings
 
 _STOPPED = 'Stopped; the same command goes on from here.'
@@ -70,7 +71,17 @@ _string(
 )
 _integer('first_rung', None, 'Rounds before a trial may be pruned. Default: a ninth of --rounds.')
 _integer('reduction_factor', 3, 'One trial in so many goes on from a rung to the next.')
-_integer('jobs', 1, 'Runs at a time on this machine, each in a process.')
+_integer('jobs', None, 'Runs at a time, each in a process. Default 1; with --ray as many as fit.')
+_string(
+  'ray',
+  None,
+  'Runs are done on the nodes of a Ray cluster: local, auto or host:port, as of train.py. All nodes'
+  ' must see --output_dir, and what the flags name, under the same path.',
+)
+_integer('cpus_per_job', None, 'Processors that Ray reserves for a run. Default 1.')
+absl_flags.DEFINE_float(
+  'gpus_per_job', None, 'GPUs likewise; 0.5 is half of one. Default 0.', flag_values=_FLAGS
+)
 _string(
   'metric',
   None,
@@ -134,6 +145,8 @@ def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
   if 'output_dir' in given:
     raise ValueError("--output_dir belongs before ' -- ': each run has a folder of its own in it.")
+  if _FLAGS.ray is not None and 'ray' in given:
+    raise ValueError("--ray before ' -- ' spreads runs, after it clients: give one of them.")
   known = {flag.name for flag in flags.table()}
   for name in _FLAGS:
     if name not in known and {name, f'no{name}'} & given:
@@ -150,7 +163,9 @@ def _check_flags(axes: grid.Axes, ranges: Iterable[str]) -> None:
     raise ValueError(f'--search must be grid, random or tpe, found {_FLAGS.search!r}.')
   if _FLAGS.prune not in (None, 'asha'):
     raise ValueError(f'--prune must be asha, found {_FLAGS.prune!r}; leave it out for none.')
-  for name, least in (('trials', 1), ('jobs', 1), ('first_rung', 1), ('reduction_factor', 2)):
+  trial_pool.check(_FLAGS.ray, _FLAGS.cpus_per_job, _FLAGS.gpus_per_job)
+  least_values = {'trials': 1, 'jobs': 1, 'cpus_per_job': 1, 'first_rung': 1, 'reduction_factor': 2}
+  for name, least in least_values.items():
     if _FLAGS[name].value is not None and _FLAGS[name].value < least:
       raise ValueError(f'--{name} must be {least} or more, found {_FLAGS[name].value}.')
   if _FLAGS.search_seed < 0:
@@ -227,17 +242,20 @@ def _plan(first_rung: int | None) -> Any:
 
 def _search(space: search_space.Space, first_rung: int | None) -> int:
   """Does the trials and shows the table."""
-  from .cli import search, study, trial_table, worker_pool
+  from .cli import search, study, trial_table
 
   plan = _plan(first_rung)
   trials = study.Study(_FLAGS.output_dir, space, plan, functools.partial(_is_there, space))
   heard: list[int] = []
+  live = trial_table.Live()
+  journal = os.path.join(_FLAGS.output_dir, study.JOURNAL)
+  where = (_FLAGS.ray, _FLAGS.jobs, _FLAGS.cpus_per_job, _FLAGS.gpus_per_job, journal)
 
   def prepare(claim: study.Claim) -> tuple[list[Settings], list[int]]:
     runs = space.runs(claim.point, _folder(claim.number, claim.point))
     return runs, plan.rungs(runs[0].rounds)
 
-  with trial_table.Live() as live, worker_pool.WorkerPool[search.Ticket](_FLAGS.jobs) as pool:
+  with live, trial_pool.build(*where, live.say) as pool:
     todo = search.Search(trials, prepare, _FLAGS.output_dir, _FLAGS.metric, live.say)
 
     def stop(number: int, unused_frame: Any) -> None:

@@ -165,6 +165,7 @@ def _train_all(
 ) -> tuple[list[str], int]:
   """Trains; returns the folders of runs that diverged, and the exit code of a signal or 0."""
   tensorflow_start.quietly()
+  tensorflow_start.load()
   import tensorflow as tf  # From here on it takes seconds.
 
   import tasks

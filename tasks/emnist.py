@@ -6,13 +6,14 @@ and 0 is ink; labels 0-9 digits, 10-35 upper case, 36-61 lower case.
 
 import collections
 import functools
+import string
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors
+from tasks import errors, preparation
 from tasks import task as task_lib
 from tasks.data import tff_files, tff_sqlite
 from tasks.models import layers
@@ -22,6 +23,9 @@ _FEATURES = {
   'pixels': tf.io.FixedLenFeature([28, 28], tf.float32),
   'label': tf.io.FixedLenFeature([], tf.int64),
 }
+_CLASSES = (*map(str, range(10)), *string.ascii_uppercase, *string.ascii_lowercase)
+# What `prepare_autoencoder` does, for those who predict: (pixels - 1) / -1.
+_INK = preparation.Preparation(mean=1.0, deviation=-1.0, shape=(784,))
 _AUTOENCODER_WIDTHS = (784, 1000, 500, 250, 30, 250, 500, 1000, 784)
 _CODE_LAYER = 3
 
@@ -32,6 +36,7 @@ def load(
   seed: int = 0,
   only_digits: bool = False,
   summed: bool = False,
+  model: Literal['cnn_dropout', '2nn'] = 'cnn_dropout',
 ) -> task_lib.Task:
   """Loads 'emnist_cr' or 'emnist_ae'.
 
@@ -41,14 +46,19 @@ def load(
     seed: Not used: the writers are the clients.
     only_digits: Ten digits instead of all 62 characters.
     summed: Of 'emnist_ae': see `build_autoencoder`.
+    model: Of 'emnist_cr': the paper's CNN, or two hidden layers of 200, some 20 times faster on a
+      CPU; as TFF's baseline names them.
 
   Returns:
     The task; its validation data are all clients' test examples.
 
   Raises:
-    tasks.DataError: If the data cannot be used, or 'emnist_cr' is to be summed.
+    tasks.DataError: If the data cannot be used, 'emnist_cr' is to be summed, or 'emnist_ae' is
+      given a model.
   """
   del seed
+  if model != 'cnn_dropout' and name != 'emnist_cr':
+    raise errors.DataError(f'the task {name!r} has one model; leave the option model out')
   if summed and name != 'emnist_ae':
     raise errors.DataError(f'the task {name!r} has no option summed; leave it out')
   path = tff_files.find_tff_file('emnist_all.sqlite', data_dir, _download)
@@ -57,9 +67,12 @@ def load(
   if name == 'emnist_ae':
     prepare, metric = prepare_autoencoder, 'mse'
     build_model = functools.partial(build_autoencoder, summed=summed)
+    raw = _INK
   else:
     prepare = prepare_recognition
-    build_model = functools.partial(build_cnn, num_classes=num_classes)
+    build = build_2nn if model == '2nn' else build_cnn
+    build_model = functools.partial(build, num_classes=num_classes)
+    raw = preparation.Preparation(classes=_CLASSES[:num_classes], shape=(28, 28, 1))
     metric = 'accuracy'
   ranges = {'label': (0, num_classes - 1)}
   train, test = (
@@ -74,6 +87,7 @@ def load(
     validation=task_lib.example_arrays(x, y),
     source=f'{path}, splits {prefix}_train and {prefix}_test',
     metric=metric,
+    preparation=raw,
   )
 
 
@@ -123,6 +137,19 @@ def build_cnn(seed: int, num_classes: int = 62) -> models.Model:
     return layers.dense(h, k4, b4)
 
   return layers.classifier(weights, forward, [28, 28, 1])
+
+
+def build_2nn(seed: int, num_classes: int = 62) -> models.Model:
+  """Two hidden layers of 200 units and ReLU, as TFF's baseline has them.
+
+  Args:
+    seed: Draws the initial weights (Glorot uniform, zero biases).
+    num_classes: 62 (209,662 parameters) or 10 (199,210).
+
+  Returns:
+    A model of inputs [28, 28, 1] that also takes a leading client axis.
+  """
+  return layers.perceptron(seed, [784, 200, 200, num_classes], [28, 28, 1])
 
 
 def build_autoencoder(seed: int, summed: bool = False) -> models.Model:

@@ -37,12 +37,14 @@ class Preparation:
     mean: Subtracted from the inputs, a number or one for each; None for nothing.
     deviation: Divides them after that; None for nothing.
     classes: The label of each class number; None where targets are numbers themselves.
+    shape: Of an input; rows are brought into it. None: they have it.
   """
 
   columns: tuple[Column, ...] | None = None
   mean: float | tuple[float, ...] | None = None
   deviation: float | tuple[float, ...] | None = None
   classes: tuple[Any, ...] | None = None
+  shape: tuple[int, ...] | None = None
 
   def __call__(self, rows: Any) -> np.ndarray:
     """Raw inputs as the model takes them.
@@ -59,6 +61,8 @@ class Preparation:
       ValueError: If a column is missing, a number is not finite or a category unknown.
     """
     x = np.asarray(rows) if self.columns is None else _matrix(self.columns, rows)
+    if self.shape is not None:
+      x = x.reshape(-1, *self.shape)
     if self.mean is not None:
       x = x.astype(np.float32) - np.asarray(self.mean, np.float32)
     if self.deviation is not None:

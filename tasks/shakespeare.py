@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tasks import task as task_lib
+from tasks import text_preparation
 from tasks.data import tff_files, tff_sqlite
 from tasks.models import language, layers
 from tff_adaptive import models
@@ -24,8 +25,7 @@ VOCABULARY = (
 )
 OUT_OF_VOCABULARY, BEGIN, END = (len(VOCABULARY) + i for i in (1, 2, 3))
 VOCABULARY_SIZE = len(VOCABULARY) + 4
-_IDS = np.full(256, OUT_OF_VOCABULARY, np.uint8)
-_IDS[np.frombuffer(VOCABULARY, np.uint8)] = np.arange(1, len(VOCABULARY) + 1)
+PREPARATION = text_preparation.Preparation('characters', tuple(VOCABULARY.decode()), STEPS)
 _FEATURES = {'snippets': tf.io.FixedLenFeature([], tf.string)}
 
 
@@ -66,6 +66,7 @@ def load(
     source=f'{path}, splits train and test',
     unit_starts=lambda x: tf.equal(x[:, 0], BEGIN),
     client_weight=language.num_tokens,
+    preparation=PREPARATION,
   )
 
 
@@ -94,17 +95,7 @@ def to_sequences(snippets: np.ndarray, steps: int = STEPS) -> tuple[np.ndarray, 
   Returns:
     uint8 [m, steps + 1], the sequences in order, and int64 [n], how many each snippet gave.
   """
-  lengths = np.array([len(s) for s in snippets], np.int64)
-  counts = -(-(lengths + 2) // (steps + 1))
-  starts = np.cumsum(counts * (steps + 1)) - counts * (steps + 1)
-  tokens = np.zeros(int(counts.sum()) * (steps + 1), np.uint8)
-  tokens[starts] = BEGIN
-  tokens[starts + 1 + lengths] = END
-  # Character k of snippet i goes to starts[i] + 1 + k.
-  shift = starts + 1 - (np.cumsum(lengths) - lengths)
-  text = np.frombuffer(b''.join(snippets), np.uint8)
-  tokens[np.arange(len(text)) + np.repeat(shift, lengths)] = _IDS[text]
-  return tokens.reshape(-1, steps + 1), counts
+  return text_preparation.character_sequences(snippets, VOCABULARY, steps)
 
 
 def build_model(seed: int, padding: str = 'published') -> models.Model:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors, tags
+from tasks import errors, tags, text_preparation
 from tasks import task as task_lib
 from tasks.data import tff_files, tff_sqlite, vocabularies
 from tasks.models import language, layers
@@ -72,6 +72,8 @@ def load(
     labels = vocabularies.load_tags(_counts_file(_TAG_FILE, data_dir), num_tags_wanted)
     names = ('tokens', 'title', 'tags')
     prepare = functools.partial(tags.to_bags, words=_ids(words), tags=_ids(labels))
+    classes = text_preparation.as_text(labels)
+    raw = text_preparation.Preparation('bags', text_preparation.as_text(words), None, classes)
     normalisation = normalisation or 'published'
     build = functools.partial(
       tags.build_model, len(words), len(labels), normalisation=normalisation
@@ -80,6 +82,7 @@ def load(
   else:
     names = ('tokens',)
     prepare = functools.partial(to_sequences, words=_ids(words))
+    raw = text_preparation.Preparation('words', text_preparation.as_text(words), STEPS)
     padding = padding or 'published'
     build = functools.partial(build_model, len(words), padding)
     metric = 'accuracy_without_out_of_vocab_or_end_of_sentence'
@@ -94,6 +97,7 @@ def load(
     source=f'{path}, splits train and test',
     metric=metric,
     client_weight=None if is_lr else language.num_tokens,
+    preparation=raw,
   )
 
 
@@ -148,8 +152,7 @@ def to_sequences(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Sentences to next-word pairs, as TFF's baseline task makes them.
 
-  A sentence is cut to `steps` words, begins with a token of its own, ends with another one where
-  there is room, and is padded with 0.
+  See `text_preparation.word_sequences`.
 
   Args:
     features: 'tokens', object array [n] of bytes, words separated by single spaces.
@@ -159,12 +162,7 @@ def to_sequences(
   Returns:
     int32 [n, steps] twice: the inputs and the words that follow them.
   """
-  unknown, begin, end = (len(words) + i for i in (1, 2, 3))
-  sequences = np.zeros([len(features['tokens']), steps + 1], np.int32)
-  for row, sentence in zip(sequences, features['tokens']):
-    ids = [begin, *(words.get(w, unknown - 1) + 1 for w in sentence.split(b' ')[:steps])]
-    ids = [*ids, end] if len(ids) <= steps else ids
-    row[: len(ids)] = ids
+  sequences = text_preparation.word_sequences(features['tokens'], words, steps)
   return sequences[:, :-1], sequences[:, 1:]
 
 

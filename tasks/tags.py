@@ -1,18 +1,16 @@
 """Tag prediction on Stack Overflow: bags of words, logistic regression, summed cross-entropy."""
 
 import collections
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors
+from tasks import errors, text_preparation
 from tasks.models import layers
 
 _TOP = 5
-_MOST = np.iinfo(np.uint8).max
 NORMALISATIONS = ('published', 'tff')
 
 
@@ -33,23 +31,8 @@ def to_bags(
   Returns:
     uint8 [n, words + 1] and float32 [n, tags].
   """
-  texts = zip(features['tokens'], features['title'])
-  others = len(words)
-  found = [[words.get(w, others) for w in (*a.split(), *b.split())] for a, b in texts]
-  x = _counts(found, len(words) + 1, np.uint8)
-  found = [[tags.get(t, -1) for t in joined.split(b'|')] for joined in features['tags']]
-  return x, _counts(found, len(tags), np.float32)
-
-
-def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:
-  """How often each row of `found`, lists of columns, has each column from 0 on."""
-  lengths = [len(row) for row in found]
-  columns = np.fromiter(itertools.chain.from_iterable(found), np.int64, sum(lengths))
-  flat = np.repeat(np.arange(len(found)) * width, lengths) + columns
-  cells, times = np.unique(flat[columns >= 0], return_counts=True)
-  counts = np.zeros(len(found) * width, dtype)  # Hardly any of it is touched.
-  counts[cells] = np.minimum(times, _MOST)
-  return counts.reshape(len(found), width)
+  x = text_preparation.count_words(features['tokens'], features['title'], words)
+  return x, text_preparation.mark_tags(features['tags'], tags)
 
 
 def build_model(

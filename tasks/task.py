@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks import errors
+from tasks import errors, text_preparation
 from tasks import preparation as preparation_lib
 
 if typing.TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Task:
   test: ExampleArrays | None = None
   unit_starts: Callable | None = None
   client_weight: Callable | None = None
-  preparation: preparation_lib.Preparation | None = None
+  preparation: preparation_lib.Preparation | text_preparation.Preparation | None = None
 
   def __post_init__(self) -> None:
     for part in ('validation', 'test'):

@@ -44,12 +44,19 @@ class DrawnClients:
     """
     self.client_ids = Ids(count)
     self._seed, self._features = seed, features
+    self._sizes = np.zeros(count, np.int16)  # Of those that were asked for.
     rng = np.random.default_rng([seed, 1])
     self._centres = rng.normal(size=(_CLASSES, features)).astype(np.float32)
 
+  def __reduce__(self) -> tuple:
+    return DrawnClients, (len(self.client_ids), self._features, self._seed)
+
   def num_examples(self, client_id: str) -> int:
     """How many examples a client has."""
-    return self._size(self._rng(client_id))
+    number = int(client_id[1:])
+    if not self._sizes[number]:
+      self._sizes[number] = self._size(self._rng(client_id))
+    return int(self._sizes[number])
 
   def load(self, client_id: str) -> collections.OrderedDict:
     """A client's examples: OrderedDict(x=float32 [n, features], y=int32 [n])."""

@@ -1,5 +1,6 @@
 """The ways to do a round, each as an object with `round(r)`; one child process runs one."""
 
+import collections
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +11,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import algorithms, execution
+from tff_adaptive._utils import client_references
 from tff_adaptive.client import batching, whole_client
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.models import mixed_precision
-from tff_adaptive.training import cohorts
+from tff_adaptive.training import cohorts, worker_context
 
 from . import hand_loop, variant_names, workloads
 
@@ -83,7 +85,9 @@ class _SyntheticClients:
     return self._pool[client % len(self._pool)]
 
   def loader(self, convert: Callable[[Arrays], Any]) -> Callable[[int], Any]:
-    """`client -> convert(arrays)`, converted once."""
+    """`client -> convert(arrays)`, converted once where the workload does not say otherwise."""
+    if self._workload.new_datasets:
+      return lambda client: convert(self.load(client))
     converted = [convert(data) for data in self._pool]
     return lambda client: converted[client % len(converted)]
 
@@ -95,7 +99,15 @@ class _SyntheticClients:
     if self._workload.name == 'W5':
       slices = (data['x'], data['y'].astype(np.int64))  # As TFF's task has them.
     dataset = tf.data.Dataset.from_tensor_slices(slices).repeat(self._workload.epochs)
-    return dataset.batch(self._workload.batch_size)
+    if not self._workload.shuffle_buffer:
+      return dataset.batch(self._workload.batch_size)
+    dataset = dataset.shuffle(self._workload.shuffle_buffer, seed=1)
+    return dataset.batch(self._workload.batch_size).map(_formatted).prefetch(10)
+
+
+def _formatted(batch: Arrays) -> collections.OrderedDict:
+  """A batch of the tutorial as its model takes it."""
+  return collections.OrderedDict(x=tf.reshape(batch['pixels'], [-1, 784]), y=batch['label'])
 
 
 class _TaskClients:
@@ -163,20 +175,37 @@ class _Ours:
     model = clients.model()
     for dtype in {*options} & {*mixed_precision.DTYPES}:
       model = mixed_precision.convert(model, dtype)
+    batches, self._dataset = None, None
+    if workload.shuffle_buffer:
+      _, self._dataset = clients.stock()
+    else:
+      batches = batching.Batching(workload.batch_size, workload.epochs)
     self._process = algorithms.build_fed_avg(
-      model,
-      xla='xla' in options,
-      client_learning_rate=workload.rate,
-      batching=batching.Batching(workload.batch_size, workload.epochs),
+      model, xla='xla' in options, client_learning_rate=workload.rate, batching=batches
     )
     self._state = self._process.initialize()
+    self._source = cohorts.ClientSource(clients, None)  # type: ignore[arg-type]  # Ids are numbers.
+    workers = worker_context.current()
+    self._by_reference = workers is not None and workers.accepts(self._source)
 
   def round(self, r: int) -> list[np.ndarray]:
     ids = workloads.cohort(self._workload, self._clients.population, r)
+    if self._dataset is not None:
+      return self._next([self._dataset(c) for c in ids])
     data = [self._clients.load(c) for c in ids]
-    cohort = [whole_client.dataset(d['x'], d['y'], c) for d, c in zip(data, ids)]
+    cohort: list[Any]
+    if self._by_reference:  # As in a run: the workers have the data.
+      cohort = [
+        client_references.ClientReference(self._source, (c, c, None), len(d['y']))
+        for d, c in zip(data, ids)
+      ]
+    else:
+      cohort = [whole_client.dataset(d['x'], d['y'], c) for d, c in zip(data, ids)]
     order = cohorts.working_order([len(d['y']) for d in data])
-    output = self._process.next(self._state, [cohort[i] for i in order])
+    return self._next([cohort[i] for i in order])
+
+  def _next(self, cohort: list[Any]) -> list[np.ndarray]:
+    output = self._process.next(self._state, cohort)
     self._state = output.state
     return [np.asarray(w) for w in output.state.global_model_weights.trainable[:1]]
 

@@ -1,7 +1,8 @@
 """The workloads of the benchmark: fixed-seed data and models, or real data where there is some.
 
-W1 to W5 are synthetic and of fixed shape; `digits_real`, `emnist_real` and `shakespeare_real` are
-the tasks of this project on the files in --data_dir, next to TFF's own baseline tasks on them.
+W1 to W5 are synthetic and of fixed shape; `tutorial` is that of TFF's own tutorial, with a pipeline
+of tf.data for each client; `digits_real`, `emnist_real` and `shakespeare_real` are the tasks of
+this project on the files in --data_dir, next to TFF's own baseline tasks on them.
 """
 
 import collections
@@ -27,6 +28,9 @@ class Workload:
     rate: Client learning rate.
     task: Name of a task with real data, or None.
     task_options: Its options.
+    shuffle_buffer: Of a pipeline of tf.data, as in TFF's tutorial; 0: clients are whole arrays, or
+      datasets of batches in order.
+    new_datasets: Whether those pipelines are made anew in each round.
   """
 
   name: str
@@ -39,6 +43,13 @@ class Workload:
   rate: float = 0.01
   task: str | None = None
   task_options: tuple = ()
+  shuffle_buffer: int = 0
+  new_datasets: bool = False
+
+  @property
+  def is_by_hand(self) -> bool:
+    """Whether there are programs by hand for it: the variants hand and vmap."""
+    return self.task is None and not self.shuffle_buffer
 
 
 POOL = 100  # Different clients at most: client c has the data of client c % POOL.
@@ -53,6 +64,22 @@ WORKLOADS = {
     Workload('W3', 'LSTM of Shakespeare', examples=40, batch_size=4),
     Workload('W4', 'MLP 784-100-100-26', examples=450, batch_size=45, epochs=5, population=1000),
     Workload('W5', "CIFAR-100's ResNet-18 with GroupNorm, 11 M parameters", population=20),
+    Workload(
+      'tutorial',
+      "TFF's tutorial: softmax regression, tf.data: 5 epochs, shuffle, batch, map, prefetch",
+      epochs=5,
+      population=10,  # The same ten clients in each round.
+      rate=0.02,
+      shuffle_buffer=100,
+    ),
+    Workload(
+      'tutorial_sampled',
+      'the same, with the datasets of other clients made in each round',
+      epochs=5,
+      rate=0.02,
+      shuffle_buffer=100,
+      new_datasets=True,
+    ),
     Workload(
       'digits_real',
       'EMNIST digits, real data, the CNN',
@@ -69,9 +96,13 @@ WORKLOADS = {
 
 
 def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict:
-  """The arrays of a client of W1 to W5."""
+  """The arrays of a client of W1 to W5 or of the tutorial."""
   rng = np.random.default_rng([10_000, client % POOL])
   n = workload.examples
+  if workload.shuffle_buffer:
+    n += int(rng.integers(-20, 20))
+    x, y = rng.random((n, 28, 28), np.float32), rng.integers(0, 10, n)
+    return collections.OrderedDict(pixels=x, label=y.astype(np.int32))
   if workload.name.startswith('W1'):
     x, y = rng.random((n, 28, 28, 1), np.float32), rng.integers(0, 62, n)
   elif workload.name == 'W2':
@@ -94,7 +125,7 @@ def cohort(workload: Workload, population: int, round_number: int) -> list[int]:
 
 
 def build_model(workload: Workload) -> Any:
-  """This project's model of a synthetic workload."""
+  """This project's model of a synthetic workload; of the tutorial, the tutorial's own."""
   import tensorflow as tf
 
   from tasks import emnist, shakespeare
@@ -102,6 +133,8 @@ def build_model(workload: Workload) -> Any:
   from tasks.models import resnet
   from tff_adaptive import models
 
+  if workload.shuffle_buffer:
+    return stock_model_fn(workload)
   if workload.name.startswith('W1'):
     return emnist.build_cnn(1)
   if workload.name == 'W3':
@@ -163,6 +196,9 @@ def stock_model_fn(workload: Workload) -> Callable[[], Any]:
         layers.LSTM(256, return_sequences=True),
         layers.Dense(90),
       ]
+    elif workload.shuffle_buffer:
+      x = tf.TensorSpec([None, 784])
+      stack = [layers.Dense(10, kernel_initializer='zeros', input_shape=(784,))]
     else:
       x = tf.TensorSpec([None, 784])
       stack = [

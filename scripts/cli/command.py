@@ -17,6 +17,7 @@ from absl import flags as absl_flags
 from tff_adaptive.training import signals
 
 from .. import _entry
+from . import tensorflow_start
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 
@@ -51,6 +52,7 @@ def entry(
   def decorate(main: Main) -> Callable[..., int]:
     @functools.wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
+      tensorflow_start.quietly()  # A user's own file may be the first to import it.
       with signals.ending_at_once(f'{_name(program)}: {interrupted}', before_end):
         try:
           return main(sys.argv if arguments is None else arguments)

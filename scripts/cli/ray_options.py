@@ -33,7 +33,7 @@ def check(values: dict[str, Any]) -> None:
       if values[name] is not None:
         raise ValueError(f'--{name} is for --ray: leave it out, or give --ray=local.')
     return
-  _check_address(values['ray'])
+  check_address(values['ray'])
   _check_company(values)
   workers = values['ray_workers'] or 0
   for name, default in (
@@ -53,7 +53,8 @@ def check(values: dict[str, Any]) -> None:
     )
 
 
-def _check_address(address: str) -> None:
+def check_address(address: str) -> None:
+  """Refuses what is no address of a cluster, and any where Ray is not installed; ValueError."""
   if address not in ('local', 'auto') and not _ADDRESS.fullmatch(address):
     raise ValueError(f'--ray must be local, auto or host:port, found {address!r}.')
   if importlib.util.find_spec('ray') is None:

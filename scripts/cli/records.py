@@ -1,8 +1,11 @@
 """What config.json says that a run was asked to do, and whether a resumed run may differ."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any
+
+from tff_adaptive.training import warm_start
 
 from . import resolve
 from . import settings as settings_lib
@@ -14,7 +17,8 @@ class Record:
 
   Attributes:
     settings: Flag name -> value.
-    files: The user's own files: 'task', 'algorithm' or 'server_optimizer' -> path and sha256.
+    files: The user's own files by the flag that names them ('task', 'initial_weights', ...): path
+      and sha256.
     run: The settings that these were made from, if any.
   """
 
@@ -46,13 +50,24 @@ class Record:
       if name not in settings_lib.HARMLESS and before.get(name) != now:
         found.append(f'--{name} was {before.get(name)!r} and is now {now!r}')
       elif name in files and not is_same_file:
-        found.append(f'the file of --{name}, {self.files[name]["path"]!r}, was changed since')
+        path = self.files[name]['path']
+        kind = 'run' if os.path.isdir(path) else 'file'
+        found.append(f'the {kind} of --{name}, {path!r}, was changed since')
     return found
 
 
 def of(run: settings_lib.Settings) -> Record:
-  """Returns the record of a run's settings."""
-  return Record(run.flat(), run.files(), run)
+  """Returns the record of a run's settings.
+
+  Raises:
+    ValueError: If --initial_weights names a run without weights.
+    OSError: If a file cannot be read.
+  """
+  files, start = run.files(), run.initial_weights
+  if start is not None:
+    sha256 = warm_start.sha256(start)
+    files['initial_weights'] = {'path': start, 'sha256': sha256}
+  return Record(run.flat(), files, run)
 
 
 def _digest(files: Mapping[str, Mapping[str, str]], name: str) -> str | None:

@@ -69,6 +69,7 @@ def run(
   """
   check(settings)
   tensorflow_start.quietly()
+  tensorflow_start.load()
   from tff_adaptive import execution, training
   from tff_adaptive.training import signals
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import selectors
@@ -12,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from . import child_process, worker
 
-_WORKER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), '_worker.py')
+WORKER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), '_worker.py')
 _MOST_RUNS = 100  # Of a process: TensorFlow keeps some memory of each.
 T = TypeVar('T')
 
@@ -20,15 +21,15 @@ T = TypeVar('T')
 class _Process(Generic[T]):
   """A process with the job that it does, if any, and what that was given for."""
 
-  def __init__(self, key: tuple[Any, ...] | None):
+  def __init__(self, key: tuple[Any, ...] | None, program: str, last_signal: int):
     self.key, self.runs = key, 0
     self.ticket: T | None = None
     self._process = subprocess.Popen(
-      [sys.executable, _WORKER],
+      [sys.executable, program],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       start_new_session=True,  # Ctrl-C reaches it once: through the command.
-      preexec_fn=child_process.end_with_parent,
+      preexec_fn=functools.partial(child_process.end_with_parent, last_signal),
       env={**os.environ, 'TF_FORCE_GPU_ALLOW_GROWTH': 'true'},  # Several may share a GPU.
     )
     assert self._process.stdin is not None
@@ -72,8 +73,15 @@ class _Process(Generic[T]):
 class WorkerPool(Generic[T]):
   """At most so many processes, each doing a run at a time; closed by leaving its context."""
 
-  def __init__(self, size: int):
-    self._size = size
+  def __init__(self, size: int, program: str | None = None, last_signal: int = signal.SIGTERM):
+    """Creates it, without any process.
+
+    Args:
+      size: Processes at a time.
+      program: What they run; default: scripts/_worker.py.
+      last_signal: What the system sends them when this process ends.
+    """
+    self._size, self._program, self._last_signal = size, program or WORKER, last_signal
     self._processes: list[_Process[T]] = []
     self._selector = selectors.DefaultSelector()
 
@@ -115,7 +123,7 @@ class WorkerPool(Generic[T]):
     else:
       if len(self._processes) >= self._size:
         self._end(idle[0])
-      process = _Process(key)
+      process = _Process(key, self._program, self._last_signal)
       self._processes.append(process)
       self._selector.register(process.output, selectors.EVENT_READ, process)
     process.begin(ticket, job)

@@ -28,7 +28,7 @@ from tff_adaptive import costs, registry
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import curves, runs, style, tables
 
-from ..cli import command, flags, grid, train_process
+from ..cli import command, flags, grid, shared_runs
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list('tasks', ['digits', 'mnist'], 'digits, mnist or both.', flag_values=_FLAGS)
@@ -67,8 +67,8 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   _check_flags()
   command.check_output('results', _FLAGS.results)
-  for folder, jobs in ({} if _FLAGS.report_only else _jobs()).items():
-    code = train_process.train_all(jobs, folder, ['task_option', 'algorithm'])
+  if not _FLAGS.report_only:
+    code = shared_runs.train_all(_jobs(), ['task_option', 'algorithm'])
     if code:
       return code
   cells = collect(_FLAGS.output_dir)

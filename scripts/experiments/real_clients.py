@@ -4,8 +4,9 @@ usage: python scripts/experiments/real_clients.py --data_dir=DIR [--flag=value .
 
 Trains FedAvg, FedProx, SCAFFOLD, FedDyn and AdaBest with SGD and with Yogi on the server, with
 clients that are ideal, that fail (30 %), that are there for a part of the day, and that have a
-deadline: those who are late are dropped, or hand in part of their work. Then writes RESULTS.md,
-tables of the accuracy on all examples, of the worst tenth of the clients and of clients that never
+deadline: those who are late are dropped, or hand in part of their work. Each is given the rates
+that were best with ideal clients, with a seed that does not count. Then writes RESULTS.md, tables
+of the accuracy on all examples, of the worst tenth of the clients and of clients that never
 trained, and of the virtual time to a target; and RESULTS.png, the accuracy by virtual time. The
 same command again skips what is complete and goes on with the rest; Ctrl-C ends after saving.
 
@@ -17,6 +18,7 @@ same command again skips what is complete and goes on with the rest; Ctrl-C ends
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
@@ -24,8 +26,9 @@ if not __package__:  # Run as a file.
 from absl import flags as absl_flags
 
 from tff_adaptive._utils import atomic_files, suggestions
+from tff_adaptive.reports import runs, scores, tables
 
-from ..cli import command, flags, grid, train_process
+from ..cli import command, flags, grid, shared_runs
 from . import real_clients_report as of
 
 # What every run has: a clock, clients that are evaluated, and clients that never train.
@@ -39,6 +42,12 @@ absl_flags.DEFINE_list('algorithms', [*of.ALGORITHMS], ', '.join(of.ALGORITHMS),
 absl_flags.DEFINE_list('servers', [*of.SERVERS], ', '.join(of.SERVERS), flag_values=_FLAGS)
 absl_flags.DEFINE_list('scenarios', [*of.SCENARIOS], ', '.join(of.SCENARIOS), flag_values=_FLAGS)
 absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Seeds, of the clients too.', flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'tuning_seed', '100', 'Of the runs that choose the rates.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_integer(
+  'tuning_rounds', 100, 'Rounds of one of them.', lower_bound=1, flag_values=_FLAGS
+)
 absl_flags.DEFINE_integer('rounds', 300, 'Rounds of a run.', lower_bound=1, flag_values=_FLAGS)
 absl_flags.DEFINE_string('data_dir', None, "Folder with the tasks' files.", flag_values=_FLAGS)
 absl_flags.DEFINE_string(
@@ -58,11 +67,11 @@ def main(arguments: Sequence[str]) -> int:
   _check_flags()
   command.check_output('results', _FLAGS.results)
   failed = command.DONE
-  for folder, jobs in ({} if _FLAGS.report_only else _jobs()).items():
-    code = train_process.train_all(jobs, folder, ['algorithm'])
-    if code not in (command.DONE, command.FAILED):
-      return code
-    failed = max(failed, code)  # One that diverges is a result too.
+  if not _FLAGS.report_only:
+    for jobs, label_by in ((_tuning_jobs, of.TUNED), (_jobs, ['algorithm'])):
+      failed = max(failed, shared_runs.train_all(jobs(), label_by))
+      if failed not in (command.DONE, command.FAILED):  # One that diverges is a result too.
+        return failed
   cells = of.collect(_FLAGS.output_dir)
   atomic_files.write_text(f'{_FLAGS.results}.md', of.report(cells))
   of.draw(f'{_FLAGS.results}.png', cells)
@@ -82,9 +91,12 @@ def _check_flags() -> None:
   for flag in (*known, 'seeds'):
     if not _FLAGS[flag].value:
       raise ValueError(f'--{flag}= is empty: give one value or more, or leave it out.')
-  for seed in _FLAGS.seeds:
-    if not seed.isdecimal():
-      raise ValueError(f'--seeds={seed}: give whole numbers from 0 on, such as 0,1,2.')
+  for flag, seeds in (('seeds', _FLAGS.seeds), ('tuning_seed', [_FLAGS.tuning_seed])):
+    for seed in seeds:
+      if not seed.isdecimal():
+        raise ValueError(f'--{flag}={seed}: give whole numbers from 0 on, such as 0,1,2.')
+  if _FLAGS.tuning_seed in _FLAGS.seeds:
+    raise ValueError(f'--tuning_seed={_FLAGS.tuning_seed} is one of --seeds: give another.')
   for task in [] if _FLAGS.report_only else _FLAGS.tasks:
     files = of.TASKS[task].files
     paths = [os.path.join(_FLAGS.data_dir or '', name) for name in files]
@@ -92,33 +104,86 @@ def _check_flags() -> None:
       raise ValueError(f'{task} needs a folder with {" or ".join(files)}: give --data_dir.')
 
 
-def _jobs() -> dict[str, list[grid.Settings]]:
-  """The runs of each sweep by its folder, one for each task, scenario and server optimizer."""
-  configs = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'configs')
+def _tuning_jobs() -> dict[str, list[grid.Settings]]:
+  """The runs that choose rates and beta, by the folder of each pair: ideal clients."""
   found: dict[str, list[grid.Settings]] = {}
   for name in _FLAGS.tasks:
-    task = of.TASKS[name]
+    for server, algorithm in _pairs():
+      rounds = f'--rounds={_FLAGS.tuning_rounds}'
+      arguments = [*_shared(name), *of.TASKS[name].held_out, rounds]
+      folder = _tuning_folder(name, server, algorithm)
+      axes = {
+        'client_learning_rate': of.TASKS[name].client_rates,
+        'server_learning_rate': of.SERVER_RATES[server],
+      }
+      if (server, algorithm) == ('sgd', 'ada_best'):
+        axes['beta'] = of.BETAS
+      given = _given(arguments, server, algorithm)
+      found[folder] = grid.jobs(folder, axes, given | {'seed': int(_FLAGS.tuning_seed)})
+  return found
+
+
+def _jobs() -> dict[str, list[grid.Settings]]:
+  """The runs by their folder, one for each task, scenario and server optimizer."""
+  found: dict[str, list[grid.Settings]] = {}
+  for name in _FLAGS.tasks:
+    best = {pair: _best(_tuning_folder(name, *pair)) for pair in _pairs()}
     for scenario in _FLAGS.scenarios:
       arguments = [
-        f'--flagfile={os.path.join(configs, task.config)}.flags',
-        *(*task.options, *_COMMON, *_behaviour(task, scenario)),
-        *(f'--rounds={_FLAGS.rounds}', f'--seconds_per_step={task.seconds_per_step}'),
-        *(f'--rounds_per_client_evaluation={_FLAGS.rounds}', f'--target={task.target}'),
-        *([f'--data_dir={_FLAGS.data_dir}'] if task.files else []),
+        *(*_shared(name), *_behaviour(of.TASKS[name], scenario)),
+        *(f'--rounds={_FLAGS.rounds}', f'--rounds_per_client_evaluation={_FLAGS.rounds}'),
       ]
-      for server in _FLAGS.servers:
-        of_fed_avg = ['fed_yogi'] if server == 'yogi' else ['fed_avg']
-        others = [a for a in _FLAGS.algorithms if a != 'fed_avg']
-        plain = of_fed_avg if 'fed_avg' in _FLAGS.algorithms else []
-        for algorithms, more in ((plain, []), (others, [f'--server_optimizer={server}'])):
-          given = flags.parse(['real_clients.py', *arguments, *more]) or {}
-          given.pop('seed', None)
-          # Seed by seed: what is stopped early has all algorithms of its first seeds.
-          axes = {'seed': _FLAGS.seeds, 'algorithm': algorithms}
-          folder = os.path.join(_FLAGS.output_dir, name, scenario, server)
-          if algorithms:
-            found.setdefault(folder, []).extend(grid.jobs(folder, axes, given))
-  return found
+      for server, algorithm in _pairs():
+        folder = os.path.join(_FLAGS.output_dir, name, scenario, server)
+        given = _given(arguments, server, algorithm) | best[server, algorithm]
+        runs = grid.jobs(
+          folder, {'seed': _FLAGS.seeds, 'algorithm': [_name(server, algorithm)]}, given
+        )
+        found.setdefault(folder, []).extend(runs)
+  # Seed by seed: what is stopped early has all algorithms of its first seeds.
+  return {folder: sorted(runs, key=lambda run: run.seed) for folder, runs in found.items()}
+
+
+def _pairs() -> list[tuple[str, str]]:
+  """Server optimizer and algorithm of all runs."""
+  return [(server, algorithm) for server in _FLAGS.servers for algorithm in _FLAGS.algorithms]
+
+
+def _name(server: str, algorithm: str) -> str:
+  """FedAvg with Yogi on the server is FedYogi."""
+  return 'fed_yogi' if (server, algorithm) == ('yogi', 'fed_avg') else algorithm
+
+
+def _shared(name: str) -> list[str]:
+  """The flags of all runs of a task."""
+  task = of.TASKS[name]
+  configs = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'configs')
+  return [
+    f'--flagfile={os.path.join(configs, task.config)}.flags',
+    *(*task.options, *_COMMON, f'--seconds_per_step={task.seconds_per_step}'),
+    f'--target={task.target}',
+    *([f'--data_dir={_FLAGS.data_dir}'] if task.files else []),
+  ]
+
+
+def _given(arguments: Sequence[str], server: str, algorithm: str) -> dict[str, Any]:
+  """What the runs of a server optimizer and an algorithm share, but for the seed."""
+  own = [] if algorithm == 'fed_avg' else [f'--server_optimizer={server}']
+  name = f'--algorithm={_name(server, algorithm)}'
+  given = flags.parse(['real_clients.py', *arguments, name, *own]) or {}
+  given.pop('seed', None)
+  return given
+
+
+def _tuning_folder(task: str, server: str, algorithm: str) -> str:
+  return os.path.join(_FLAGS.output_dir, of.TUNING, task, f'{algorithm}_{server}')
+
+
+def _best(folder: str) -> dict[str, Any]:
+  """The settings of the runs in a folder that were best on the validation data."""
+  tried = runs.find_runs([folder])
+  _, best = scores.best_runs(tried, tables.default_metric(tried))
+  return {name: best[0].settings[name] for name in of.TUNED if best[0].settings.get(name)}
 
 
 def _behaviour(task: of.Task, scenario: str) -> list[str]:

@@ -21,6 +21,8 @@ class Task(NamedTuple):
       meet.
     target: The accuracy to which time is taken.
     files: Files of which one is needed in the folder of the data; () for none.
+    client_rates: Those that each algorithm may have.
+    held_out: Flags by which rates are not chosen on the test data, if there are others.
   """
 
   title: str
@@ -30,6 +32,8 @@ class Task(NamedTuple):
   deadline: float
   target: float
   files: tuple[str, ...]
+  client_rates: tuple[str, ...] = ('0.03', '0.1', '0.3')
+  held_out: tuple[str, ...] = ('--task_option=validation=clients',)
 
 
 TASKS = {
@@ -46,10 +50,12 @@ TASKS = {
     *(0.15, 15.0, 0.9, ('mnist.npz', 'mnist_digits.npz')),
   ),
   'emnist': Task(
-    'EMNIST digits by writer',
+    'EMNIST digits by writer, 2NN',
     'emnist_digits',
-    (),
+    ('--task_option=model=2nn',),
     *(1.7, 15.0, 0.9, ('emnist_all.sqlite',)),
+    client_rates=('0.01', '0.03', '0.1'),
+    held_out=(),
   ),
 }
 ALGORITHMS = {
@@ -67,6 +73,10 @@ SCENARIOS = {
   'drop': 'deadline, drop',
   'partial': 'deadline, partial',
 }
+SERVER_RATES = {'sgd': ('1',), 'yogi': ('0.003', '0.01', '0.03')}
+BETAS = ('0.6', '0.96')  # Of AdaBest with SGD.
+TUNED = ('client_learning_rate', 'server_learning_rate', 'beta')
+TUNING = 'tuning'  # The folder of the runs that choose these.
 Cells = dict[tuple[str, str, str], list[runs.Run]]  # (task, row, scenario) -> runs by seed.
 Value = Callable[[runs.Run], float | None]
 
@@ -86,6 +96,8 @@ def collect(folder: str) -> Cells:
   cells: Cells = {}
   for run in sorted(runs.find_runs([folder]), key=lambda run: run.settings['seed']):
     parts = os.path.relpath(run.folder, folder).split(os.sep)
+    if parts[0] == TUNING:
+      continue
     if len(parts) < 3 or parts[0] not in TASKS or parts[1] not in SCENARIOS:
       raise ValueError(f'{run.folder} is no run of this command: give a folder of its own.')
     if run.summary()['is_complete']:
@@ -129,6 +141,7 @@ def report(cells: Cells) -> str:
     parts.append(f'\n## {TASKS[task].title}\n')
     for title, digits, value in about:
       parts.append('\n' + _table(cells, task, title, value, digits))
+    parts.append('\n' + _chosen(cells, task))
   parts.append('\n' + _origin(every))
   return ''.join(parts)
 
@@ -141,7 +154,8 @@ _INTRODUCTION = """
   sigma {speed_sigma:g}, the bandwidths with sigma {bandwidth_sigma:g}. 30 % fail: at a random step.
   Diurnal: each client is there for 30 % of every 50 rounds, from a phase of its own. Deadline:
   about two thirds of the clients can take all their steps; the others are dropped, or hand in as
-  many as fit. No rate was tuned for a scenario."""
+  many as fit. Rates, and AdaBest's beta with SGD, are those that were best with ideal clients and
+  a seed that does not count; none was tuned for a scenario."""
 
 
 def _accuracy(run: runs.Run) -> float | None:
@@ -173,6 +187,20 @@ def _table(cells: Cells, task: str, title: str, value: Value, digits: int) -> st
     if any(members):
       lines.append([row, *(_cell([value(run) for run in group], digits) for group in members)])
   return table.Table(['', *(SCENARIOS[s] for s in shown)], lines, title=title).markdown()
+
+
+def _chosen(cells: Cells, task: str) -> str:
+  """The settings that were chosen with ideal clients."""
+  found = {row: members[0].settings for (of, row, _), members in cells.items() if of == task}
+  heading = ['', *(name.replace('_', ' ') for name in TUNED)]
+  lines = [
+    [row, *(_number(settings.get(name)) for name in TUNED)] for row, settings in found.items()
+  ]
+  return table.Table(heading, lines, title='chosen with ideal clients').markdown()
+
+
+def _number(value: float | None) -> str:
+  return '' if value is None else f'{value:g}'
 
 
 def _cell(values: Sequence[float | None], digits: int) -> str:

@@ -1,11 +1,14 @@
-"""`train.py --ray=local` gives the rows of the same subrounds in one process; nothing is left."""
+"""`train.py --ray=local`, its workers and its node killed, gives the rows of one process."""
 
+import contextlib
 import csv
 import glob
 import os
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
 from scripts import train
@@ -14,18 +17,28 @@ pytest.importorskip('ray')
 
 _SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
 _COLUMNS = {'seconds_waiting', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_retried'}
+_FLAGS = ['--task=digits', '--algorithm=ada_best', '--rounds=40', '--clients_per_round=7']
+_ON_RAY = ['--subrounds=3', '--rounds_per_checkpoint=10', '--ray=local', '--ray_workers=2']
 
 
-def _rows(folder, *arguments):
-  flags = ['--task=digits', '--algorithm=ada_best', '--rounds=3', '--clients_per_round=7']
-  result = subprocess.run(
-    [sys.executable, _SCRIPT, *flags, f'--output_dir={folder}', *arguments],
-    capture_output=True,
+def _begin(folder, arguments):
+  return subprocess.Popen(
+    [sys.executable, _SCRIPT, *_FLAGS, f'--output_dir={folder}', *arguments],
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
     text=True,
   )
-  assert result.returncode == 0, result.stderr
+
+
+def _end(process, code=0):
+  _, lines = process.communicate()
+  assert process.returncode == code, lines
+  return lines
+
+
+def _rows(folder):
   with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
-    return list(csv.DictReader(file)), result.stderr
+    return list(csv.DictReader(file))
 
 
 def _course(rows):
@@ -33,14 +46,50 @@ def _course(rows):
   return [{k: v for k, v in row.items() if not k.startswith(of_where)} for row in rows]
 
 
-def test_a_run_on_ray_workers_equals_one_in_one_process(tmp_path):
+def _wait_for_round(folder, number, process):
+  while process.poll() is None:
+    with contextlib.suppress(FileNotFoundError):
+      if len(_rows(folder)) > number:
+        return
+    time.sleep(0.01)
+
+
+def _kill(process, *names):
+  """Kills processes that a command has started, by their names."""
+  with contextlib.suppress(psutil.Error):
+    for child in psutil.Process(process.pid).children(recursive=True):
+      with contextlib.suppress(psutil.Error):
+        if child.name() in names:
+          child.kill()
+
+
+def test_a_run_that_loses_all_workers_twice_equals_one_in_one_process(tmp_path):
   before = set(glob.glob('/tmp/tff-ray-*'))
-  on_ray, lines = _rows(tmp_path / 'ray', '--ray=local', '--ray_workers=2', '--subrounds=3')
+  folder = tmp_path / 'ray'
+  first = _begin(folder, _ON_RAY)
+  _wait_for_round(folder, 3, first)
+  while first.poll() is None:  # Ray starts others, and gives up.
+    _kill(first, 'ray::train', 'ray::merge')
+    time.sleep(0.05)
+  lines = _end(first, code=1)
   assert 'Starting 2 workers.' in lines
   assert 'ray log level' not in lines
-  assert set(glob.glob('/tmp/tff-ray-*')) <= before
+  assert 'the workers are lost' in lines.splitlines()[-1]
+  reached = len(_rows(folder)) - 1
+  assert 3 <= reached < 40
+
+  second = _begin(folder, _ON_RAY)
+  _wait_for_round(folder, reached + 2, second)
+  assert len(_rows(folder)) > reached + 2  # It went on from the round before, not from the tenth.
+  _kill(second, 'raylet')
+  _end(second, code=1)  # Ray ends it.
+
+  lines = _end(_begin(folder, _ON_RAY))
+  on_ray = _rows(folder)
   assert set(on_ray[1]) >= _COLUMNS
   assert float(on_ray[1]['bytes_to_workers']) > 1000
-  alone, _ = _rows(tmp_path / 'alone', '--subrounds=3')
+  _end(_begin(tmp_path / 'alone', ['--subrounds=3']))
+  alone = _rows(tmp_path / 'alone')
   assert not set(alone[1]) & _COLUMNS
   assert _course(on_ray) == _course(alone)
+  assert set(glob.glob('/tmp/tff-ray-*')) <= before

@@ -1,6 +1,9 @@
 """scripts/train.py goes on from the weights of a run, or of a file exported from it."""
 
+import hashlib
+import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -46,3 +49,32 @@ def test_a_start_that_does_not_fit_is_refused_and_nothing_written(first, tmp_pat
     assert train.main(['train.py', *arguments]) == 2
     assert message in capfd.readouterr().err
     assert not output.exists()
+
+
+def test_a_start_that_has_changed_is_not_gone_on_from(first, tmp_path, capfd):
+  """Of a file the bytes count, of a run the weights that are read."""
+  start, file = tmp_path / 'start', tmp_path / 'weights.npz'
+  shutil.copytree(first, start)
+  np.savez(file, *tasks.load_run(first).weights)
+  commands, configs = [], []
+  for path in (file, start):
+    folder = tmp_path / f'from_{path.stem}'
+    given = [*FLAGS, f'--initial_weights={path}', f'--output_dir={folder}']
+    assert train.main(['train.py', *given]) == 0
+    commands.append(['train.py', *given, '--rounds=3'])
+    configs.append(folder / 'config.json')
+  recorded = json.loads(configs[0].read_text())['files']['initial_weights']
+  assert recorded == {
+    'path': str(file),
+    'sha256': hashlib.sha256(file.read_bytes()).hexdigest(),
+  }
+  np.savez(file, *(2 * weight for weight in tasks.load_run(first).weights))
+  more = ['train.py', *FLAGS, '--rounds=3', f'--output_dir={start}']
+  assert train.main(more) == 0
+  capfd.readouterr()
+  for command, config, kind, path in zip(commands, configs, ('file', 'run'), (file, start)):
+    before = config.read_bytes()
+    assert train.main(command) == 2
+    error = capfd.readouterr().err
+    assert f"the {kind} of --initial_weights, '{path}', was changed since" in error
+    assert config.read_bytes() == before

@@ -405,3 +405,22 @@ def test_the_score_is_the_mean_over_the_last_100_rounds_as_in_the_table(tmp_path
   assert search.value_of(run, 'validation_loss', 250) == sum(t * t for t in range(151, 251)) / 100
   assert search.value_of(run, 'validation_loss', 60) == sum(t * t for t in range(1, 61)) / 60
   assert search.value_of(run, 'validation_mse', 60) is None
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (['--cpus_per_job=2'], '--cpus_per_job is for --ray'),
+    (['--ray=here'], "--ray must be local, auto or host:port, found 'here'"),
+    (['--ray=local', '--gpus_per_job=1.5'], 'from 0 to 1, or a whole number, found 1.5'),
+    (['--ray=local', '--cpus_per_job=0'], '--cpus_per_job must be 1 or more'),
+    (['--ray=local', '--', '--ray=local'], "--ray before ' -- ' spreads runs, after it clients"),
+  ],
+)
+def test_what_does_not_go_with_a_cluster_is_refused(tmp_path, capsys, arguments, message):
+  output = tmp_path / 'sweep'
+  assert sweep.main(['sweep.py', f'--output_dir={output}', '--grid=seed=0,1', *arguments]) == 2
+  error = capsys.readouterr().err
+  assert message in error
+  assert error.count('\n') == 1
+  assert not output.exists()

@@ -47,6 +47,15 @@ def test_the_cnn_is_tffs(only_digits, parameters):
   assert_like_keras(model, theirs, X, Y, loss, tf.nn.softmax)
 
 
+@pytest.mark.parametrize('only_digits, parameters', [(False, 209_662), (True, 199_210)])
+def test_the_2nn_is_tffs(only_digits, parameters):
+  model = emnist.build_2nn(3, 10 if only_digits else 62)
+  assert model.num_parameters == parameters
+  theirs = emnist_models.create_two_hidden_layer_model(only_digits=only_digits)
+  loss = tf.keras.losses.SparseCategoricalCrossentropy()
+  assert_like_keras(model, theirs, X, Y, loss, tf.nn.softmax)
+
+
 def test_dropout_comes_from_the_seed():
   model = emnist.build_cnn(0, 10)
   weights = tuple(map(tf.constant, model.initial_weights[0]))
@@ -149,6 +158,19 @@ def test_embedded_writers_are_the_clients(tmp_path):
   ink = tasks.load('emnist_ae', folder, only_digits=True).train.load('w1')
   np.testing.assert_allclose(ink['x'][:, 5], [0.25, 0.5])
   np.testing.assert_array_equal(ink['x'], ink['y'])
+
+
+def test_a_model_of_the_task_is_chosen(tmp_path):
+  folder = write_emnist(tmp_path)
+  task = tasks.load('emnist_cr', folder, only_digits=True, model='2nn')
+  assert task.build_model(0).num_parameters == 199_210
+  assert tasks.load('emnist_cr', folder).build_model(0).num_parameters == 1_206_590
+  with pytest.raises(
+    tasks.DataError, match="'emnist_ae' has one model; leave the option model out"
+  ):
+    tasks.load('emnist_ae', folder, model='2nn')
+  with pytest.raises(tasks.DataError, match="'big'; it must be 'cnn_dropout' or '2nn'"):
+    tasks.load('emnist_cr', folder, model='big')
 
 
 @pytest.mark.parametrize(

@@ -279,6 +279,7 @@ def forget_workers() -> None:
   For a program that is ending and has ended the workers. The `__del__` of what holds a worker
   fails then with an ignored AttributeError: the modules that it uses are gone.
   """
+  gc.unfreeze()  # Frozen objects, as a command has TFF's modules, are not among all objects.
   managers = {
     type(value)
     for value in gc.get_objects()

@@ -81,7 +81,8 @@ AGGREGATORS: Mapping[str, Aggregator] = MappingProxyType(
       ),
       Aggregator(
         'compression',
-        'large tensors of an update are quantized at random, without bias',
+        'large tensors of an update are quantized at random, without bias, by draws of'
+        " TensorFlow's own: a run that is repeated or resumed may end in other bits",
         f'{_FACTORIES}:compression',
         (
           Hyperparameter(

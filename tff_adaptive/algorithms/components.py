@@ -127,21 +127,6 @@ def build_aggregator(
   return factory.create(update_type, weight_type)
 
 
-def build_finalizer(
-  server_optimizer: tff.learning.optimizers.Optimizer,
-  server_schedule: Rate | None,
-  model_weights_type: Any,
-) -> tff.learning.templates.FinalizerProcess:
-  """Applies the aggregated pseudo-gradient with the server optimizer, its rate scheduled."""
-  if server_schedule is not None:
-    server_optimizer = tff.learning.optimizers.schedule_learning_rate(
-      server_optimizer, as_rate_fn(server_schedule)
-    )
-  return tff.learning.templates.build_apply_optimizer_finalizer(
-    server_optimizer, model_weights_type
-  )
-
-
 def client_computation(
   model: model_adapters.LocalModel,
   training: local_training.LocalTraining,

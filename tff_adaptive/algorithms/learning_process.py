@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import client_training, components
+from tff_adaptive.algorithms import client_training, components, finalizer
 from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.execution import batched_clients
@@ -94,7 +94,7 @@ def compose(
     tff.learning.templates.build_broadcast_process(weights_type),
     client_work,
     components.build_aggregator(aggregator, result.update, result.update_weight),
-    components.build_finalizer(server_optimizer, server_schedule, weights_type),
+    finalizer.build(server_optimizer, server_schedule, weights_type),
   )
   batched_clients.keep(process.next, client_work.next)
   return process

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import client_training, components, server_correction
+from tff_adaptive.algorithms import client_training, components, finalizer, server_correction
 from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.execution import batched_clients
@@ -181,7 +181,7 @@ def _build_parts(
     ),
     distributor=tff.learning.templates.build_broadcast_process(weights_type),
     aggregator=components.build_aggregator(aggregator, update_type, output.result.update_weight),
-    finalizer=components.build_finalizer(server_optimizer, server_schedule, weights_type),
+    finalizer=finalizer.build(server_optimizer, server_schedule, weights_type),
   )
 
 

@@ -90,8 +90,8 @@ def from_keras(
   Raises:
     TypeError: If `build_fn` does not return a Keras model.
     ValueError: If the model has several inputs or outputs, no known input, no weights, losses of
-      its own (`add_loss`, activity regularizers), or is not a pure function of weights, inputs and
-      seed; if a loss or a metric is no mean over examples.
+      its own (`add_loss`, activity regularizers), a mixed precision policy, or is not a pure
+      function of weights, inputs and seed; if a loss or a metric is no mean over examples.
 
   Warns:
     UserWarning: If it has BatchNormalization, whose statistics stay where they are.
@@ -254,7 +254,8 @@ class PureKeras:
     if weights[0].dtype != self.initial_weights[0].dtype:
       raise ValueError(
         f'a Keras model computes with the dtype it was built with ({self.initial_weights[0].dtype}'
-        f'), its weights are {weights[0].dtype.name}: leave mixed precision out'
+        f'), its weights are {weights[0].dtype.name}: leave mixed precision out, or write the model'
+        ' as a models.Model'
       )
     values = [*weights, *map(tf.constant, self.constants)]
     with self._lock, self._replaced(values):
@@ -389,6 +390,13 @@ def _check_kind(model: tf.keras.Model) -> None:
       f'the Keras model {model.name!r} has {len(model.inputs)} inputs and {len(model.outputs)} '
       'outputs: one of each is needed; concatenate them'
     )
+  for layer in (m for m in model.submodules if isinstance(m, tf.keras.layers.Layer)):
+    if layer.compute_dtype != layer.variable_dtype:
+      raise ValueError(
+        f'the layer {layer.name!r} has the policy {layer.dtype_policy.name!r}: its casts belong to'
+        ' the variables of Keras, in whose place a client has tensors of its own. Build the model'
+        " under the policy 'float32'; for mixed precision write it as a models.Model"
+      )
 
 
 def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:

@@ -199,10 +199,7 @@ class Simulation:
     every_step, fit = self._steps[drawn], self._fit[drawn]
     steps = np.minimum(every_step, fit) if population.limits_steps else every_step
     is_late = (fit < 1) if population.limits_steps else (fit < every_step)
-    chance = draws.generator(self._seed, number, draws.FAILURE)
-    fails, when = (chance.random(len(self._steps))[drawn] for _ in range(2))
-    has_failed = fails < population.dropout_rate
-    taken = np.where(has_failed, np.floor(when * steps), steps)
+    has_failed, taken = self._failures(number, drawn, steps)
     ends = self._times.download[drawn] + taken * self._times.step[drawn]
     ends = np.where(has_failed, ends, ends + self._times.upload[drawn])
     if limit is not None:
@@ -211,6 +208,17 @@ class Simulation:
     first = candidates[np.argsort(ends[candidates], kind='stable')][: self._cohort_size]
     is_enough = len(first) == self._cohort_size
     return steps, np.sort(first), float(ends[first[-1]] if is_enough else ends.max())
+
+  def _failures(
+    self, number: int, drawn: np.ndarray, steps: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which of the drawn clients fail, and how many of its steps each takes."""
+    if not self._population.dropout_rate:
+      return np.zeros(len(drawn), bool), steps
+    chance = draws.generator(self._seed, number, draws.FAILURE)
+    fails, when = (chance.random(len(self._steps))[drawn] for _ in range(2))
+    has_failed = fails < self._population.dropout_rate
+    return has_failed, np.where(has_failed, np.floor(when * steps), steps)
 
   def _steps_that_fit(self) -> np.ndarray:
     """The local steps of each client for which there is time before the deadline, >= 0."""

@@ -32,6 +32,21 @@ def composition(settings: Mapping[str, Any]) -> str:
   return f'{algorithm(name)} x {title}'
 
 
+def correction(settings: Mapping[str, Any]) -> str:
+  """The drift correction of a run: 'none' of FedAvg, FedYogi and so on."""
+  name = str(settings['algorithm'])
+  entry = registry.ALGORITHMS.get(name)
+  return 'none' if entry is not None and entry.server_optimizer else algorithm(name)
+
+
+def server_optimizer(settings: Mapping[str, Any]) -> str:
+  """The server optimizer of a run: 'SGD', 'Yogi'."""
+  entry = registry.ALGORITHMS.get(str(settings['algorithm']))
+  name = settings.get('server_optimizer') or (entry and entry.server_optimizer) or 'sgd'
+  found = registry.SERVER_OPTIMIZERS.get(str(name))
+  return os.path.basename(str(name)) if found is None else found.title
+
+
 def metric(column: str) -> str:
   """'validation_recall_at_5' -> 'validation recall at 5'; theta-bar's columns are said so."""
   kind, _, rest = column.partition('_')

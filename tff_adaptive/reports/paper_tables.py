@@ -1,6 +1,5 @@
 """Tables in the forms of the papers, with what they published beside."""
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -79,7 +78,7 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
     found = {}
     for name, members in cells.items():
       label, best_runs = scores.best_runs(members, tables.default_metric(members))
-      found[name] = scores.Score([test_accuracy(run) for run in best_runs], label)
+      found[name] = scores.Score([scores.test_accuracy(run) for run in best_runs], label)
     best = scores.is_best(found, 'test_accuracy')
     bold |= {(len(rows), columns.index(name) + 3) for name in best}
     cells_ = [scores.text(found.get(name), 100.0, 2) for name in columns]
@@ -91,24 +90,6 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
   heading = ['participation', 'task', 'setting', *columns]
   table = table_lib.Table(heading, rows, frozenset(bold), caption, note)
   return report.Report([table], table.csv(), title=title)
-
-
-def test_accuracy(run: runs_lib.Run) -> float:
-  """Accuracy on the test data after the last round, of theta-bar where there is one.
-
-  Raises:
-    ValueError: If the run is not complete, or its task has no test data.
-  """
-  try:
-    with open(os.path.join(run.folder, 'summary.json'), encoding='utf-8') as file:
-      test = json.load(file)['test']
-    # FedAvg's model is the mean of the client models.
-    return float(test.get('test_inference_accuracy', test['test_accuracy']))
-  except (OSError, ValueError, LookupError, TypeError):
-    raise ValueError(
-      f'{run.folder} has no accuracy on test data in summary.json: the run is not complete, or its'
-      ' task has no test data.'
-    ) from None
 
 
 def _by(runs: Sequence[runs_lib.Run], key: object) -> dict:

@@ -1,7 +1,9 @@
 """What a run is judged by: the mean over its last 100 rounds, as in the papers."""
 
 import dataclasses
+import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -71,6 +73,24 @@ def last_rounds(members: Iterable[runs_lib.Run]) -> str:
   counts = sorted({min(summary_lib.WINDOW, int(run.rows[-1]['round'])) for run in members})
   text = ' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))
   return f'last {text} round{"" if counts == [1] else "s"}'
+
+
+def test_accuracy(run: runs_lib.Run) -> float:
+  """Accuracy on the test data after the last round, of theta-bar where there is one.
+
+  Raises:
+    ValueError: If the run is not complete, or its task has no test data.
+  """
+  try:
+    with open(os.path.join(run.folder, 'summary.json'), encoding='utf-8') as file:
+      test = json.load(file)['test']
+    # FedAvg's model is the mean of the client models.
+    return float(test.get('test_inference_accuracy', test['test_accuracy']))
+  except (OSError, ValueError, LookupError, TypeError):
+    raise ValueError(
+      f'{run.folder} has no accuracy on test data in summary.json: the run is not complete, or its'
+      ' task has no test data.'
+    ) from None
 
 
 def score(members: Sequence[runs_lib.Run], column: str, label: str = '') -> Score:

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from tff_adaptive import models
-from tff_adaptive.training import saved_run
+from tff_adaptive.training import warm_start
 
 
 def initial_weights_from(path: str, model: models.Model) -> tuple[np.ndarray, ...]:
@@ -26,8 +26,5 @@ def initial_weights_from(path: str, model: models.Model) -> tuple[np.ndarray, ..
   """
   path = os.path.expanduser(path)
   if os.path.isdir(path):
-    run = saved_run.load_run(path)
-    metric = 'accuracy' if 'validation_accuracy' in run.metrics else 'loss'
-    weights = run.chosen(run.best(metric))
-    return models.fitted_weights(path, dict(enumerate(weights)), model)
+    return models.fitted_weights(path, dict(enumerate(warm_start.weights_of_run(path))), model)
   return models.fitted_weights(path, models.read_weights(path), model)

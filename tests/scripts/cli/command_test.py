@@ -26,6 +26,18 @@ _FILES = (
 )
 
 
+def test_tensorflow_is_quiet_before_anything_can_import_it(monkeypatch):
+  """A user's own file may, while flags are checked."""
+  monkeypatch.delenv('TF_CPP_MIN_LOG_LEVEL', raising=False)
+
+  @command.entry('x.py')
+  def main(arguments):
+    del arguments
+    return int(os.environ['TF_CPP_MIN_LOG_LEVEL'])
+
+  assert main([]) == 3
+
+
 @pytest.mark.parametrize(
   ('error', 'code'),
   [

@@ -25,7 +25,7 @@ for line in sys.stdin:
 def _stub(tmp_path, monkeypatch):
   path = tmp_path / 'stub.py'
   path.write_text('import signal\nsignal.pthread_sigmask(0, [signal.SIGTERM])\n' + _STUB)
-  monkeypatch.setattr(worker_pool, '_WORKER', str(path))
+  monkeypatch.setattr(worker_pool, 'WORKER', str(path))
 
 
 def _run(pool, log, key=('a',), ticket=None):

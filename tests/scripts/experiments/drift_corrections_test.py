@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from scripts.cli import flags, resolve, train_process
+from scripts.cli import flags, resolve, shared_runs
 from scripts.experiments import drift_corrections
 from tff_adaptive._utils import atomic_files
 
@@ -87,7 +87,7 @@ def test_the_command_writes_table_and_figure(folder, tmp_path, capsys):
 )
 def test_bad_input_is_reported_before_training(tmp_path, monkeypatch, capsys, flags_given, message):
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(train_process, 'train_all', None)
+  monkeypatch.setattr(shared_runs, 'train_all', None)
   assert drift_corrections.main(['drift_corrections.py', *flags_given]) == 2
   error = capsys.readouterr().err
   assert error.startswith(f'drift_corrections.py: {message}')
@@ -96,13 +96,13 @@ def test_bad_input_is_reported_before_training(tmp_path, monkeypatch, capsys, fl
 
 def test_the_runs_are_ada_bests_setting(tmp_path, monkeypatch):
   sweeps = []
-  monkeypatch.setattr(train_process, 'train_all', lambda jobs, *_: sweeps.append(jobs) or 1)
+  monkeypatch.setattr(shared_runs, 'train_all', lambda jobs, *_: sweeps.append(jobs) or 1)
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'data').mkdir()
   (tmp_path / 'data' / 'mnist.npz').touch()
   command = ['drift_corrections.py', f'--output_dir={tmp_path}', '--data_dir=data']
   assert drift_corrections.main(command) == 1
-  assert len(sweeps) == 1  # A sweep that fails ends the command.
+  assert len(sweeps) == 1
   found = [job for jobs in drift_corrections._jobs().values() for job in jobs]
   assert len(found) == 2 * 5 * 3 * 3
   assert {s.data_dir for s in found if s.task == 'mnist_skewed'} == {'data'}

@@ -17,6 +17,7 @@ def write(folder, algorithm, server, seed, accuracy, rounds=4, mean=False):
   settings = {
     **{'algorithm': algorithm, 'server_optimizer': server, 'seed': seed, 'rounds': 4},
     **{'clients_per_round': 10, 'speed_sigma': 1.0, 'bandwidth_sigma': 0.5},
+    'client_learning_rate': 0.1,
   }
   config = {
     **{'settings': settings, 'started': '2026-11-22T10:00:00', 'git_revision': 'abc'},
@@ -68,7 +69,9 @@ def test_the_tables_hold_means_over_the_seeds(cells):
     ('mean accuracy of clients', '| FedAvg | 18.8 ± 1.8 |  |', '| AdaBest x Yogi |  | 15.0 |'),
     ('virtual seconds to 80 %', '| FedAvg | 65 ± 49 |  |', '| FedAvg x Yogi |  | never |'),
   ]
-  assert len(blocks) == len(wanted)
+  assert len(blocks) == len(wanted) + 1
+  assert blocks[-1].startswith('chosen with ideal clients')
+  assert '| AdaBest x Yogi | 0.1 |' in blocks[-1]
   for block, (title, *lines) in zip(blocks, wanted):
     assert block.startswith(title)
     for line in ('|  | ideal | deadline, drop |', *lines):

@@ -147,3 +147,29 @@ def test_iterators_over_datasets_are_their_own_copies():
   iterator = tff.program.DatasetDataSource([tf.data.Dataset.range(3)]).iterator()
   copied = copy.deepcopy(iterator)
   assert [list(d) for d in copied.select(1)] == [[0, 1, 2]]
+
+
+_ENDING = """
+import gc
+from tff_adaptive._utils import private_apis
+
+def local_cpp_executor_factory():
+  class ServiceManager:
+    def __del__(self):
+      print('signalled')
+  return ServiceManager()
+
+manager = local_cpp_executor_factory()
+gc.freeze()
+private_apis.forget_workers()
+del manager
+print('ended')
+"""
+
+
+def test_workers_are_forgotten_where_collections_leave_them_out():
+  """In a process of its own: there are no managers of TFF's here that other tests need."""
+  ended = subprocess.run(
+    [sys.executable, '-c', _ENDING], check=True, capture_output=True, text=True, cwd=ROOT
+  )
+  assert ended.stdout == 'ended\n'

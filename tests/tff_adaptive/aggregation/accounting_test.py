@@ -6,6 +6,7 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting.pld import pld_privacy_accountant
+from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import integrate, stats
 
 from tff_adaptive.aggregation import accounting
@@ -83,6 +84,49 @@ def test_the_published_conversion_of_a_trained_keyboard_model():
   once = accounting.TreeGaussian(1, lambda t: np.array([0]), z).epsilons(1, 1e-10)
   assert once['epsilon_rdp'] == pytest.approx(8.9, abs=0.05)
   assert once['epsilon'] < once['epsilon_rdp']
+
+
+# Examples, those of a round, z, rounds, delta, the published epsilon and the orders it came from.
+# All are of Poisson sampling, one client or example added or removed, by the moments accountant.
+FRACTIONS = [1 + k / 10 for k in range(1, 100)] + list(range(12, 64))
+MOMENTS = range(2, 34)
+PUBLISHED = {
+  # README of TensorFlow Privacy's tutorials: MNIST, batches of 256; 15, 60 and 45 epochs.
+  'tutorial 1': (60_000, 256, 1.3, 15 * 60_000 // 256, 1e-5, 1.19, FRACTIONS),
+  'tutorial 2': (60_000, 256, 1.1, 60 * 60_000 // 256, 1e-5, 3.01, FRACTIONS),
+  'tutorial 3': (60_000, 256, 0.7, 45 * 60_000 // 256, 1e-5, 7.10, FRACTIONS),
+  # "Deep Learning with Differential Privacy" (Abadi et al., 2016), section 3: q = 0.01, sigma = 4.
+  'deep learning': (60_000, 600, 4.0, 10_000, 1e-5, 1.26, MOMENTS),
+  # "Learning Differentially Private Recurrent Language Models" (McMahan et al., 2018), table 1.
+  'language models': (763_430, 5_000, 1.0, 5_000, 1e-9, 4.634, MOMENTS),
+}
+
+
+@pytest.mark.parametrize('name', PUBLISHED)
+def test_published_values_and_what_cohorts_of_fixed_size_have_instead(name):
+  """With twice the noise a replaced client is hidden about as well as one that is added."""
+  size, drawn, z, rounds, delta, published, orders = PUBLISHED[name]
+  event = dp_accounting.PoissonSampledDpEvent(drawn / size, dp_accounting.GaussianDpEvent(z))
+  renyi = rdp_privacy_accountant.RdpAccountant(orders).compose(event, rounds)
+  conversion = renyi.rdp + math.log(1 / delta) / (np.asarray(renyi.orders) - 1)
+  assert conversion.min() == pytest.approx(published, rel=0.005)  # All digits but the last.
+
+  exact = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
+  poisson = exact.compose(event, rounds).get_epsilon(delta)
+  doubled = accounting.SampledGaussian(size, drawn, 2 * z).epsilons(rounds, delta)
+  assert poisson <= doubled['epsilon'] <= 1.3 * poisson
+  assert doubled['epsilon'] < doubled['epsilon_rdp']
+  assert doubled['epsilon'] <= 1.05 * published < doubled['epsilon_rdp']
+  same_noise = accounting.SampledGaussian(size, drawn, z)
+  assert same_noise.epsilon(rounds, delta) > 2 * published
+
+
+def test_epsilon_grows_with_rounds_and_cohorts_and_falls_with_noise_and_delta():
+  def epsilons(drawn=50, z=1.5, rounds=100, delta=1e-5):
+    return list(accounting.SampledGaussian(1000, drawn, z).epsilons(rounds, delta).values())
+
+  for worse in ({'drawn': 100}, {'z': 1.4}, {'rounds': 101}, {'delta': 0.9e-5}):
+    assert all(np.greater(epsilons(**worse), epsilons()))
 
 
 def brute_force(cohorts, num_clients, rounds, is_full):

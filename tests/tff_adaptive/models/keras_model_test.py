@@ -289,6 +289,8 @@ def two_inputs():
     (with_layers((keras.layers.ActivityRegularization, dict(l2=0.1))), 'activity_regularizer'),
     (lambda: keras.Sequential([keras.Input([3]), keras.layers.ReLU()]), 'no trainable weights'),
     (two_inputs, '2 inputs and 1 outputs'),
+    (with_layers((keras.layers.Dense, dict(units=2, dtype='mixed_bfloat16'))), "'mixed_bfloat16'"),
+    (with_layers((keras.layers.ReLU, dict(dtype='mixed_float16'))), "under the policy 'float32'"),
   ],
 )
 def test_models_that_are_no_pure_functions_are_refused(build, message):

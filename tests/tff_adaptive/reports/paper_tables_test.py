@@ -114,9 +114,9 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
 
 def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
   test = {'test_accuracy': 0.5, 'test_inference_accuracy': 0.6}
-  assert paper_tables.test_accuracy(run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test)) == 0.6
+  assert scores.test_accuracy(run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test)) == 0.6
   with pytest.raises(ValueError, match='has no accuracy on test data'):
-    paper_tables.test_accuracy(run_folders.make(tmp_path / 'b', [0.1, 0.2]))
+    scores.test_accuracy(run_folders.make(tmp_path / 'b', [0.1, 0.2]))
 
 
 def test_runs_without_a_task_are_refused(tmp_path):

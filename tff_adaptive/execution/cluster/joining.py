@@ -1,15 +1,65 @@
-"""What is done around `ray.init`, which takes over signals, waits in silence, and prints."""
+"""Joining a Ray cluster: `ray.init`, which takes over signals, waits in silence, and prints."""
 
 import contextlib
+import importlib.util
 import os
 import signal
+import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from tff_adaptive.execution.cluster import local_ray
+from tff_adaptive.execution.cluster import errors, local_ray
 
 _FLUSH_SECONDS = 5.0
+_HINT_SECONDS = 15.0
+
+
+def join(address: str, cpus: int, gpus: float = 0) -> Callable[[], None]:
+  """Joins a cluster, or starts one of this machine.
+
+  Args:
+    address: 'local': a cluster of this machine alone, which ends with this process; 'auto': the
+      one that RAY_ADDRESS names, or that runs here; or 'host:port'. A cluster that this process
+      has joined already (`ray.init`) is used whatever the address.
+    cpus: Processors of a local one.
+    gpus: GPUs of a local one.
+
+  Returns:
+    What leaves the cluster, if it was joined here, and ends a local one.
+
+  Raises:
+    WorkerError: If Ray is not installed, or the cluster cannot be joined.
+  """
+  if importlib.util.find_spec('ray') is None:
+    raise errors.WorkerError('Ray is not installed: pip install tff-adaptive[ray], or ray itself')
+  if address == 'local' and not _is_initialized():
+    try:
+      local_ray.import_ray()
+    except RuntimeError as error:
+      raise errors.WorkerError(str(error)) from None
+  import ray
+
+  # Of the calls of a round that fails the first one's error is raised; Ray prints others'.
+  os.environ.setdefault('RAY_IGNORE_UNHANDLED_ERRORS', '1')
+  if ray.is_initialized():
+    return lambda: None
+  try:
+    with signals_kept(), quiet(), hint_after(_HINT_SECONDS, address):
+      if address == 'local':
+        return local_ray.LocalRay(cpus, gpus).close
+      ray.init(address=address, log_to_driver=False, logging_level='ERROR')
+      return ray.shutdown
+  except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+    reason = ' '.join(str(error).split())
+    raise errors.WorkerError(
+      f'no Ray cluster can be joined at {address!r} ({reason:.300}): start one (ray start'
+      ' --head), correct the address, or set its token (RAY_AUTH_TOKEN_PATH)'
+    ) from None
+
+
+def _is_initialized() -> bool:
+  return 'ray' in sys.modules and sys.modules['ray'].is_initialized()
 
 
 @contextlib.contextmanager

@@ -1,8 +1,5 @@
 """The clients of TFF computations in the workers of a Ray cluster, the server's part here."""
 
-import importlib.util
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,12 +7,11 @@ import tensorflow_federated as tff
 
 from tff_adaptive._utils import client_references
 from tff_adaptive.devices import threads
-from tff_adaptive.execution.cluster import errors, joining, local_ray, ray_worker, schedule
+from tff_adaptive.execution.cluster import joining, ray_worker, schedule
 from tff_adaptive.execution.cluster import subrounds as subrounds_lib
 from tff_adaptive.execution.graph import context
 
 _PATIENCE_SECONDS = 60.0
-_HINT_SECONDS = 15.0
 
 
 class RayContext(subrounds_lib.SubroundContext):
@@ -56,7 +52,6 @@ class RayContext(subrounds_lib.SubroundContext):
       WorkerError: If Ray is not installed, or the cluster cannot be joined.
     """
     _check(workers, cpus_per_worker, gpus_per_worker, patience)
-    self._local: local_ray.LocalRay | None = None
     if subrounds is None:
       subrounds = max(schedule.DEFAULT_SUBROUNDS, workers or 0)
     if workers is not None and workers > subrounds:
@@ -65,7 +60,8 @@ class RayContext(subrounds_lib.SubroundContext):
         f' {workers} or more'
       )
     schedule.check_subrounds(subrounds)
-    self._join(address, workers, cpus_per_worker, gpus_per_worker)
+    room = workers or max(1, threads.num_processors() // cpus_per_worker)
+    self._leave = joining.join(address, room * cpus_per_worker, room * gpus_per_worker)
     from tff_adaptive.execution.cluster import ray_pool
 
     settings = ray_worker.Settings(cpus_per_worker, gpus_per_worker)
@@ -148,41 +144,7 @@ class RayContext(subrounds_lib.SubroundContext):
 
   def close(self) -> None:
     """Leaves the cluster, if it was joined here, and ends a local one."""
-    import ray
-
-    if self._local is not None:
-      self._local.close()
-    elif self._has_joined:
-      ray.shutdown()
-
-  def _join(self, address: str, workers: int | None, cpus: int, gpus: float) -> None:
-    if importlib.util.find_spec('ray') is None:
-      raise errors.WorkerError('Ray is not installed: pip install tff-adaptive[ray], or ray itself')
-    if address == 'local' and not _is_initialized():
-      try:
-        local_ray.import_ray()
-      except RuntimeError as error:
-        raise errors.WorkerError(str(error)) from None
-    import ray
-
-    # Of the calls of a round that fails the first one's error is raised here; Ray prints others'.
-    os.environ.setdefault('RAY_IGNORE_UNHANDLED_ERRORS', '1')
-    self._has_joined = not ray.is_initialized()
-    if not self._has_joined:
-      return
-    try:
-      with joining.signals_kept(), joining.quiet(), joining.hint_after(_HINT_SECONDS, address):
-        if address == 'local':
-          workers = workers or max(1, threads.num_processors() // cpus)
-          self._local = local_ray.LocalRay(workers * cpus, workers * gpus)
-        else:
-          ray.init(address=address, log_to_driver=False, logging_level='ERROR')
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-      reason = ' '.join(str(error).split())
-      raise errors.WorkerError(
-        f'no Ray cluster can be joined at {address!r} ({reason:.300}): start one (ray start'
-        ' --head), correct the address, or set its token (RAY_AUTH_TOKEN_PATH)'
-      ) from None
+    self._leave()
 
 
 def set_ray_context(
@@ -234,7 +196,3 @@ def _check(workers: int | None, cpus: int, gpus: float, patience: float) -> None
     raise ValueError(f'gpus_per_worker is {gpus}; it must be a fraction of 1, or a whole number')
   if patience <= 0:
     raise ValueError(f'patience is {patience}; it must be above 0 seconds: give 60, say')
-
-
-def _is_initialized() -> bool:
-  return 'ray' in sys.modules and sys.modules['ray'].is_initialized()

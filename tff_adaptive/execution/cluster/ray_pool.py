@@ -22,6 +22,7 @@ _RETRIES = 5  # Of a call whose worker or node has ended, by Ray.
 _LOOK_SECONDS = 2.0
 _START_SECONDS = 600.0  # In which a worker, on a busy machine, has imported what it needs.
 _MANY_TIMES = 10  # A call is late if it takes so many times as long as the longest of late.
+_CALL_SECONDS = 0.25  # Of training for which a call, of some 10 ms, is worth its while.
 
 _LOST = (
   ray.exceptions.WorkerCrashedError,
@@ -61,6 +62,7 @@ class RayPool(Pool):
     self._programs = cache.Cache()
     self._sources: dict[int, tuple[str, list[Any], Any]] = {}
     self._longest = [0.0, 0.0]  # Seconds of a call, in the stage before and in this one.
+    self._paces: dict[str, float] = {}  # Seconds for a unit of cost, of a stage by its digest.
     self._room = 0
     self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
     self.occasion = ''
@@ -105,6 +107,14 @@ class RayPool(Pool):
     """A line for the user."""
     line = f'{self.occasion}: {text}' if self.occasion else text
     return line[0].upper() + line[1:]
+
+  def worthwhile(self, key: str) -> float:
+    """The cost that is worth a call of its own; 0 of a stage that nobody has trained."""
+    return _CALL_SECONDS / self._paces[key] if key in self._paces else 0.0
+
+  def note_pace(self, key: str, seconds: float) -> None:
+    """Notes how long a unit of cost took; a call that traced the stage is soon forgotten."""
+    self._paces[key] = min(seconds, self._paces.get(key, seconds))
 
   def serialized(self, stage: Any) -> tuple[str, list[Any]]:
     """A stage's digest, and a list with a reference to the stage."""
@@ -208,10 +218,10 @@ class RayPool(Pool):
     if not call.is_late:
       self._longest[1] = max(self._longest[1], time.monotonic() - call.began)
     if info.attempt:
-      self.retried += 1
+      self.retried += len(call.subrounds) or 1
       self.report(
         self.line(
-          f'a worker was lost; {ray_round.describe(call.node)} was done again, by {info.where}'
+          f'a worker was lost; {call} was done again, by {info.where}'
           + (f' (try {info.attempt + 1})' if info.attempt > 1 else '')
         )
       )

@@ -1,6 +1,5 @@
-"""One stage in the workers: which subround, or merge, is begun when, and what has become of it."""
+"""One stage in the workers: which subrounds, or merge, are begun when, and what became of them."""
 
-import collections
 import dataclasses
 import time
 from collections.abc import Callable
@@ -20,26 +19,27 @@ Node = tuple[int, int]
 
 @dataclasses.dataclass(eq=False)
 class Call:
-  """A subround's training, or a merge, under way; twice if it was late.
+  """Subrounds' training, or a merge, under way; twice if it was late.
 
   Attributes:
-    node: Which, in the `schedule.MergeTree`.
+    node: Whose sum it makes, in the `schedule.MergeTree`.
+    subrounds: Those that it trains; none: it is a merge.
     submit: Gives it to Ray: three references, as `ray_worker.train` returns three values.
     began: When it was given, or given again; `time.monotonic`.
     is_late: Whether it was given again.
-    ahead: The subround whose clients' values the worker prepares meanwhile; None: none.
   """
 
   node: Node
+  subrounds: range
   submit: Callable[[], list[Any]]
   began: float
   is_late: bool = False
-  ahead: int | None = None
 
-
-def describe(node: Node) -> str:
-  """A call, for the user."""
-  return f'a merge of level {node[0]}' if node[0] else f'subround {node[1] + 1}'
+  def __str__(self) -> str:
+    if not self.subrounds:
+      return f'a merge of level {self.node[0]}'
+    first, last = self.subrounds[0] + 1, self.subrounds[-1] + 1
+    return f'subround {first}' if first == last else f'subrounds {first} to {last}'
 
 
 class Round:
@@ -48,7 +48,7 @@ class Round:
   def __init__(self, pool: 'RayPool', workload: Workload):
     self._pool, self._workload = pool, workload
     self._tree = schedule.MergeTree(len(workload.parts))
-    self._merges = bool(workload.stage.num_aggregates)
+    self._has_sums = bool(workload.stage.num_aggregates)
     self._key, self._stage = pool.serialized(workload.stage)
     types = workload.calls.input_types
     common = [
@@ -62,11 +62,12 @@ class Round:
       for value, t in zip(workload.inputs, types)
       if wire.is_divided(t) and client_references.is_referenced(value)
     )
-    self._queue = collections.deque((0, part) for part in workload.order)
+    self._waiting = schedule.Waiting(workload.costs)
+    self._merges: list[Node] = []  # Whose sums' parts are there.
     self._calls: dict[Any, tuple[Call, list[Any]]] = {}  # By the reference of `Info`.
-    self._prepared: set[int] = set()  # Subrounds that a worker was asked to prepare.
     self._sums: dict[Node, Any] = {}  # References, of what is done.
-    self._results: dict[int, Any] = {}
+    self._results: dict[int, Any] = {}  # By a call's first subround.
+    self._trained = 0
 
   def run(self) -> Outcome:
     while not self._is_done():
@@ -77,47 +78,40 @@ class Round:
       if not ready:
         for call in self._pool.look([call for call, _ in self._calls.values()]):
           self._begin_again(call)
-    results = ray.get([self._results[part] for part in range(len(self._workload.parts))])
-    sums = ray.get(self._sums[self._tree.root]) if self._merges else []
+    calls = ray.get([self._results[first] for first in sorted(self._results)])
+    results = [of_subround for of_call in calls for of_subround in of_call]
+    sums = ray.get(self._sums[self._tree.root]) if self._has_sums else []
     self._pool.bytes_received += wire.num_bytes(results) + wire.num_bytes(sums)
     return Outcome(sums, results)
 
   def _is_done(self) -> bool:
-    if self._merges:
+    if self._has_sums:
       return self._tree.root in self._sums
-    return len(self._results) == len(self._workload.parts)
+    return self._trained == len(self._workload.parts)
 
   def _begin_calls(self) -> None:
     busy = len({call.node for call, _ in self._calls.values() if not call.is_late})
-    while self._queue and busy < max(1, self._pool.size):
-      node = self._queue.popleft()
-      ahead = None if node[0] else self._next_to_prepare()
-      submit = self._merge(node) if node[0] else self._train(node[1], ahead)
-      self._submit(Call(node, submit, time.monotonic(), ahead=ahead))
+    workers = max(1, self._pool.size)
+    while busy < workers and (self._merges or self._waiting):
+      if self._merges:
+        node, subrounds = self._merges.pop(), range(0)
+        submit = self._merge(node)
+      else:
+        node = self._waiting.take(workers, self._pool.worthwhile(self._key))
+        subrounds = self._tree.leaves(node)
+        submit = self._train(subrounds)
+      self._submit(Call(node, subrounds, submit, time.monotonic()))
       busy += 1
 
-  def _next_to_prepare(self) -> int | None:
-    """The subround that the next worker will be given, as far as one can say."""
-    if not self._sources:
-      return None
-    waiting = [part for level, part in self._queue if not level]
-    found = next((part for part in waiting if part not in self._prepared), None)
-    if found is not None:
-      self._prepared.add(found)
-    return found
-
-  def _train(self, part: int, ahead: int | None) -> Callable[[], list[Any]]:
-    divided = self._divided(part)
-    self._pool.bytes_sent += sum(wire.num_bytes(rows) for rows in divided if rows is not None)
-    further = [] if ahead is None else self._divided(ahead)
-    keys = [rows for rows in further if isinstance(rows, wire.Keys)]
-    subround = ray_worker.Subround(divided, self._workload.stored, self._sources, keys)
-    return lambda: self._pool.submit(
-      ray_worker.train, self._key, self._stage, self._common, subround
-    )
+  def _train(self, subrounds: range) -> Callable[[], list[Any]]:
+    divided = [self._divided(part) for part in subrounds]
+    present = [rows for of_subround in divided for rows in of_subround if rows is not None]
+    self._pool.bytes_sent += sum(map(wire.num_bytes, present))
+    work = ray_worker.Subrounds(divided, self._workload.stored, self._sources)
+    return lambda: self._pool.submit(ray_worker.train, self._key, self._stage, self._common, work)
 
   def _divided(self, part: int) -> list[Any]:
-    """For each input the values of a subround's clients, or their keys; see `Subround`."""
+    """For each input the values of a subround's clients, or their keys; see `Subrounds`."""
     workload = self._workload
     divided: list[Any] = []
     for value, t in zip(workload.inputs, workload.calls.input_types):
@@ -141,29 +135,25 @@ class Round:
   def _begin_again(self, call: Call) -> None:
     seconds = time.monotonic() - call.began
     pool = self._pool
-    pool.report(
-      pool.line(f'{describe(call.node)} has taken {seconds:.0f} s: another worker does it too')
-    )
-    pool.retried += 1
+    pool.report(pool.line(f'{call} has taken {seconds:.0f} s: another worker does it too'))
+    pool.retried += len(call.subrounds) or 1
     call.is_late = True
-    self._submit(Call(call.node, call.submit, time.monotonic()))
+    self._submit(dataclasses.replace(call, began=time.monotonic(), is_late=False))
 
   def _end_call(self, reference: Any) -> None:
     if reference not in self._calls:  # Another call of the same has ended, in the same instant.
       return
     call, (sums, results, _) = self._calls.pop(reference)
-    self._pool.note(call, _get(reference))
+    info = _get(reference)
+    self._pool.note(call, info)
     others = [other for other, (c, _) in self._calls.items() if c.node == call.node]
     for other in others:  # It counts once; the other ends when it ends.
       del self._calls[other]
-    level, position = call.node
-    if not level:
-      self._results[position] = results
-      if call.ahead is not None and (0, call.ahead) in self._queue:
-        # Ray gives the next call to the worker that has just become idle.
-        self._queue.remove((0, call.ahead))
-        self._queue.appendleft((0, call.ahead))
-    if self._merges:
+    if call.subrounds:
+      self._results[call.subrounds[0]] = results
+      self._trained += len(call.subrounds)
+      self._pool.note_pace(self._key, info.seconds / self._waiting.cost(call.node))
+    if self._has_sums:
       self._know(call.node, sums)
 
   def _know(self, node: Node, sums: Any) -> None:
@@ -175,7 +165,7 @@ class Round:
     if len(children) == 1:
       self._know(parent, sums)
     elif all(child in self._sums for child in children):
-      self._queue.appendleft(parent)
+      self._merges.append(parent)
 
 
 def _get(reference: Any) -> ray_worker.Info:

@@ -2,7 +2,9 @@
 
 import collections
 import functools
+import itertools
 import os
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,11 +34,13 @@ class Info(NamedTuple):
     attempt: How many calls before it were lost with their worker.
     where: The worker: 'process 123 on 10.0.0.2'.
     versions: See `versions`.
+    seconds: How long it took.
   """
 
   attempt: int
   where: str
   versions: str
+  seconds: float
 
 
 def versions() -> str:
@@ -54,58 +58,85 @@ def warm_up(settings: Settings) -> None:
   _engine(settings)
 
 
-class Subround(NamedTuple):
-  """What of a subround is not the same in all of a stage.
+class Subrounds(NamedTuple):
+  """What of some subrounds is not the same in all of a stage.
 
   Attributes:
-    divided: For each of the stage's inputs what `wire.encode` gives for each client, or the
-      `wire.Keys` of its values; None for those not divided among clients.
+    divided: For each subround, and each of the stage's inputs, what `wire.encode` gives for each
+      client, or the `wire.Keys` of its values; None for those not divided among clients.
     stored: See `subrounds.Workload`.
     sources: Name -> a list with the reference of a source, for who has not opened it.
-    ahead: The keys that this worker is likely to be given next.
   """
 
-  divided: list[Any]
+  divided: list[list[Any]]
   stored: dict[int, int]
   sources: dict[str, list[Any]]
-  ahead: list[Any]
 
 
 def train(
-  settings: Settings, key: str, stage: list[Any], common: list[Any], subround: Subround
+  settings: Settings, key: str, stage: list[Any], common: list[Any], subrounds: Subrounds
 ) -> tuple[Any, Any, Info]:
-  """Trains the clients of a subround.
+  """Trains the clients of subrounds, one subround after another; prepares each meanwhile.
 
   Args:
     settings: How.
     key: The stage's digest.
     stage: A list with the reference of its `stage_calls.Serialized`, for who does not have it.
     common: For each of its inputs what `wire.encode` gives; None for those divided among clients.
-    subround: What is trained.
+    subrounds: What is trained.
 
   Returns:
-    Accumulators, the other results, and what is to be said of the call.
+    Accumulators, merged; for each subround the other results; and what is to be said of the call.
   """
+  began = time.monotonic()
   calls = _stage(settings, key, stage)
-  from tff_adaptive.execution.cluster import subrounds, wire
+  from tff_adaptive.execution.cluster import schedule
+
+  sums, results = [], []
+  for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
+    inputs = _inputs(calls, common, divided, subrounds.sources)
+    _prepare(following or [], subrounds.sources)
+    trained = calls.train(inputs)
+    _store(calls, trained[1], divided, subrounds)
+    sums.append(trained[0])
+    results.append(trained[1])
+  return schedule.MergeTree(len(sums)).fold(sums, calls.merge), results, _info(began)
+
+
+def _inputs(
+  calls: Any, common: list[Any], divided: list[Any], sources: dict[str, list[Any]]
+) -> list[Any]:
+  """A value for each of the stage's inputs, for the clients of a subround."""
+  from tff_adaptive.execution.cluster import wire
 
   def clients(rows: Any, member: Any) -> list[Any]:
     if isinstance(rows, wire.Keys):
-      return worker_sources.opened(rows.source, subround.sources).load(rows.keys())
+      return worker_sources.opened(rows.source, sources).load(rows.keys())
     return [wire.decode(row, member) for row in rows]
 
-  inputs = [
+  return [
     clients(rows, wire.member(t)) if wire.is_divided(t) else wire.decode(flat, wire.member(t))
-    for flat, rows, t in zip(common, subround.divided, calls.input_types)
+    for flat, rows, t in zip(common, divided, calls.input_types)
   ]
-  for keys in subround.ahead:
-    worker_sources.opened(keys.source, subround.sources).prepare(keys.keys())
-  sums, results = calls.train(inputs)
-  for position, of_input in subround.stored.items():
-    keys = subround.divided[of_input]
-    source = worker_sources.opened(keys.source, subround.sources).source
-    subrounds.store_result(calls, results, position, source, keys.keys())
-  return sums, results, _info()
+
+
+def _prepare(divided: list[Any], sources: dict[str, list[Any]]) -> None:
+  """Begins to load what the next subround's clients have."""
+  from tff_adaptive.execution.cluster import wire
+
+  for keys in divided:
+    if isinstance(keys, wire.Keys):
+      worker_sources.opened(keys.source, sources).prepare(keys.keys())
+
+
+def _store(calls: Any, results: list[Any], divided: list[Any], subrounds: Subrounds) -> None:
+  """Has sources keep the results that are theirs; receipts take their place."""
+  from tff_adaptive.execution.cluster import subrounds as subrounds_lib
+
+  for position, of_input in subrounds.stored.items():
+    keys = divided[of_input]
+    source = worker_sources.opened(keys.source, subrounds.sources).source
+    subrounds_lib.store_result(calls, results, position, source, keys.keys())
 
 
 def call(function: Callable[[Any], Any], argument: Any) -> Any:
@@ -117,7 +148,8 @@ def merge(
   settings: Settings, key: str, stage: list[Any], one: list[Any], other: list[Any]
 ) -> tuple[Any, Any, Info]:
   """Merges the accumulators of two calls; otherwise as `train`."""
-  return _stage(settings, key, stage).merge(one, other), [], _info()
+  began = time.monotonic()
+  return _stage(settings, key, stage).merge(one, other), [], _info(began)
 
 
 def _stage(settings: Settings, key: str, stage: list[Any]) -> Any:
@@ -146,6 +178,8 @@ def _engine(settings: Settings) -> Any:
     if settings.gpus < 1:
       _limit_gpu_memory(settings.gpus)
   else:
+    # More would hand operations to each other, which takes a fifth of the processor's time.
+    os.environ['TF_NUM_INTEROP_THREADS'] = str(settings.cpus)
     placement.hide_gpus()
   device = 'gpu' if settings.gpus else 'cpu'
   return context.GraphContext(parallel_clients=settings.cpus, device=device)
@@ -164,7 +198,7 @@ def _limit_gpu_memory(fraction: float) -> None:
     tf.config.set_logical_device_configuration(gpu, [limit])
 
 
-def _info() -> Info:
+def _info(began: float) -> Info:
   import ray
   from ray._private import worker
 
@@ -172,7 +206,7 @@ def _info() -> Info:
   global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
   attempt = global_worker.core_worker.get_current_task_attempt_number()
   where = f'process {os.getpid()} on {ray.util.get_node_ip_address()}'
-  return Info(attempt, where, versions())
+  return Info(attempt, where, versions(), time.monotonic() - began)
 
 
 def cause(error: Any) -> Exception:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 DEFAULT_SUBROUNDS = 4
+_UNEVEN = 1.25  # So many times an even share a part may cost: clients are not divided evenly.
 
 Value = TypeVar('Value')
 
@@ -26,7 +27,8 @@ def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
     subrounds: Into how many parts; with fewer clients there are as many parts as clients.
 
   Returns:
-    The clients' positions in the cohort, ascending, for each subround; none is empty.
+    The clients' positions in the cohort, ascending, for each subround; none is empty. Neighbours,
+    whose sums are merged first, cost about as much as any other two together.
   """
   # Equal costs keep the cohort's order, equal loads that of the subrounds; a client without
   # examples still counts as a client, so that no subround stays empty.
@@ -36,12 +38,9 @@ def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
     load, count, part = heapq.heappop(loads)
     parts[part].append(client)
     heapq.heappush(loads, (load + costs[client], count + 1, part))
-  return [sorted(part) for part in parts]
-
-
-def costliest_first(costs: Sequence[float], parts: Sequence[Sequence[int]]) -> list[int]:
-  """The order in which subrounds are begun: by their cost, the highest first."""
-  return sorted(range(len(parts)), key=lambda p: -sum(costs[i] for i in parts[p]))
+  falling = [part for _, _, part in sorted(loads, key=lambda load: (-load[0], load[2]))]
+  order = [falling[i // 2] if i % 2 == 0 else falling[-1 - i // 2] for i in range(len(parts))]
+  return [sorted(parts[part]) for part in order]
 
 
 class MergeTree:
@@ -51,6 +50,11 @@ class MergeTree:
   """
 
   def __init__(self, leaves: int):
+    """Makes the tree.
+
+    Args:
+      leaves: The number of subrounds.
+    """
     self._sizes = [leaves]
     while self._sizes[-1] > 1:
       self._sizes.append((self._sizes[-1] + 1) // 2)
@@ -59,6 +63,11 @@ class MergeTree:
   def root(self) -> tuple[int, int]:
     """The node of the sum of all."""
     return len(self._sizes) - 1, 0
+
+  def leaves(self, node: tuple[int, int]) -> range:
+    """The subrounds of which a node is the sum."""
+    level, position = node
+    return range(position << level, min((position + 1) << level, self._sizes[0]))
 
   def parent(self, node: tuple[int, int]) -> tuple[int, int]:
     """The node above."""
@@ -76,3 +85,46 @@ class MergeTree:
       pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
       level = [merge(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
     return level[0]
+
+
+class Waiting:
+  """The subrounds that nobody trains yet, as nodes of the merge tree.
+
+  A worker is given a node: it trains the subrounds below it one after another, prepares each while
+  it trains the one before, and returns one sum. Large nodes come first, small ones last, so that
+  all workers end at about the same time.
+  """
+
+  def __init__(self, costs: Sequence[float]):
+    """All of them wait.
+
+    Args:
+      costs: Of each subround.
+    """
+    self._tree = MergeTree(len(costs))
+    self._costs, self._total = costs, sum(costs)
+    self._nodes = [self._tree.root]
+
+  def __bool__(self) -> bool:
+    return bool(self._nodes)
+
+  def cost(self, node: tuple[int, int]) -> float:
+    """What a node's subrounds cost together."""
+    return sum(self._costs[leaf] for leaf in self._tree.leaves(node))
+
+  def take(self, workers: int, worthwhile: float) -> tuple[int, int]:
+    """The next node: the costliest there is, of about half of an even share of what is left.
+
+    Args:
+      workers: How many share what is left.
+      worthwhile: A node of less cost is not worth a call of its own, unless there are too few
+        otherwise for all workers.
+    """
+    left = sum(map(self.cost, self._nodes))
+    most = max(min(worthwhile, _UNEVEN * self._total / workers), left / workers / 2)
+    while True:
+      node = max(self._nodes, key=self.cost)
+      self._nodes.remove(node)
+      if not node[0] or self.cost(node) <= most:
+        return node
+      self._nodes += self._tree.children(node)

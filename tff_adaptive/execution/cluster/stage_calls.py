@@ -74,14 +74,15 @@ class StageCalls:
     return [wire.encode(v, wire.member(t)) for v, t in sums], results
 
   def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
-    """Merges the accumulators of two calls, encoded, into one's."""
+    """Merges the accumulators of two calls, encoded, into one's; a stage may have none."""
+    if self._merge is None:
+      return []
     sides = [
       tff.structure.Struct.unnamed(
         *(wire.decode(flat, wire.member(t)) for flat, t in zip(side, self._sum_types))
       )
       for side in (one, other)
     ]
-    assert self._merge is not None
     merged = self._engine.invoke(self._merge, tff.structure.Struct.unnamed(*sides))
     elements = values.struct_elements(merged, self._merge.type_signature.result)
     return [wire.encode(v, wire.member(t)) for v, t in zip(elements, self._sum_types)]

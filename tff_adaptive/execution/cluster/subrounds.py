@@ -24,7 +24,7 @@ class Workload(NamedTuple):
     stage: The same.
     inputs: A value for each of the stage's inputs; of those divided among clients a list.
     parts: The clients' positions in the cohort, for each subround.
-    order: The subrounds in the order in which they are to be begun.
+    costs: What each subround costs.
     stored: Of each result that is kept by the source of an input (see `client_references`), its
       position, and the input's.
   """
@@ -33,7 +33,7 @@ class Workload(NamedTuple):
   stage: stages.Stage
   inputs: list[Any]
   parts: list[list[int]]
-  order: list[int]
+  costs: list[float]
   stored: dict[int, int]
 
 
@@ -61,8 +61,9 @@ class InProcess(Pool):
   """Trains subrounds here, one after another."""
 
   def run(self, workload: Workload) -> Outcome:
-    outcomes = {part: self._train(workload, part) for part in workload.order}
-    in_order = [outcomes[part] for part in range(len(workload.parts))]
+    return self._merged(workload, [self._train(workload, p) for p in range(len(workload.parts))])
+
+  def _merged(self, workload: Workload, in_order: list[tuple[list[Any], list[Any]]]) -> Outcome:
     sums: list[Any] = []
     if workload.stage.num_aggregates:
       tree = schedule.MergeTree(len(in_order))
@@ -188,8 +189,8 @@ class SubroundContext(tff.framework.SyncContext):
   ) -> list[Any]:
     """The outputs of a clients' stage: of all subrounds, joined and merged."""
     parts = schedule.divide(costs, self._subrounds)
-    order = schedule.costliest_first(costs, parts)
-    outcome = self._pool.run(Workload(calls, stage, inputs, parts, order, stored))
+    of_parts = [sum(costs[i] for i in part) for part in parts]
+    outcome = self._pool.run(Workload(calls, stage, inputs, parts, of_parts, stored))
     joined = []
     for i, type_spec in enumerate(calls.result_types):
       pieces, member = [results[i] for results in outcome.results], wire.member(type_spec)

@@ -1,6 +1,8 @@
 """The TFF context that runs each computation as one TensorFlow function."""
 
 import contextlib
+import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -176,30 +178,37 @@ class AsyncGraphContext(tff.framework.AsyncContext):
 
 
 def _to_result(flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: int) -> Any:
-  """The result of a computation; takes its tensors from the front of `flat`."""
+  """The result of a computation."""
+  tensors = iter(flat)
+  leaves: list[Any] = []
+  for part in _parts(result_type):
+    if isinstance(part, tff.types.FederatedType):
+      mine = list(itertools.islice(tensors, len(values.leaf_types(part.member))))
+      clients = values.ClientValues(mine, part.member, num_clients, stacking.unbox)
+      leaves.append(clients[0] if part.all_equal and num_clients else clients)
+    else:
+      leaf = next(tensors)
+      leaves.append(stacking.unbox(leaf, part) if _is_sequence(part) else leaf)
+  return values.to_python(leaves, _without_placements(result_type))
 
-  def build(type_spec: tff.types.Type) -> Any:
-    if isinstance(type_spec, tff.types.FederatedType):
-      if type_spec.placement is tff.CLIENTS:
-        return at_clients(type_spec)
-      type_spec = type_spec.member
-    if isinstance(type_spec, tff.types.StructType):
-      return tff.structure.Struct([(n, build(t)) for n, t in values.children(type_spec)])
-    leaf = flat.pop(0)
-    return stacking.unbox(leaf, type_spec) if _is_sequence(type_spec) else leaf
 
-  def at_clients(type_spec: tff.types.FederatedType) -> Any:
-    mine = [flat.pop(0) for _ in values.leaf_types(type_spec.member)]
-    clients = values.ClientValues(mine, type_spec.member, num_clients, stacking.unbox)
-    return clients[0] if type_spec.all_equal and num_clients else clients
-
-  return tff.types.type_to_py_container(build(result_type), _without_placements(result_type))
+@functools.lru_cache
+def _parts(result_type: tff.types.Type) -> list[tff.types.Type]:
+  """The leaves of a result, in order: tensors, sequences, and all of a value at the clients."""
+  if isinstance(result_type, tff.types.FederatedType):
+    if result_type.placement is tff.CLIENTS:
+      return [result_type]
+    return values.leaf_types(result_type.member)
+  if isinstance(result_type, tff.types.StructType):
+    return [part for _, t in values.children(result_type) for part in _parts(t)]
+  return [result_type]
 
 
 def _is_sequence(type_spec: tff.types.Type) -> bool:
   return isinstance(type_spec, tff.types.SequenceType)
 
 
+@functools.lru_cache
 def _without_placements(type_spec: tff.types.Type) -> tff.types.Type:
   """The type with server-placed members unplaced and client-placed ones opaque."""
   if isinstance(type_spec, tff.types.FederatedType):

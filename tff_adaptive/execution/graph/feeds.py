@@ -284,10 +284,10 @@ def _feed_tensors(entries: list[Any], leaf: Leaf, buffers: buffers_lib.Buffers) 
     return [empty] if leaf.form == 'stack' else [empty, _on_host([0])]
   plain = dtype != tf.string and all(isinstance(e, (np.ndarray, np.generic)) for e in entries)
   if plain:
-    for e in entries:
-      if e.dtype != leaf.type.dtype or not shape.is_compatible_with(e.shape):
+    for found in {(e.dtype, e.shape) for e in entries}:  # Many clients, but few shapes.
+      if found[0] != leaf.type.dtype or not shape.is_compatible_with(found[1]):
         raise TypeError(
-          f'expected client arrays of type {leaf.type}, found dtype {e.dtype}, shape {e.shape}'
+          f'expected client arrays of type {leaf.type}, found dtype {found[0]}, shape {found[1]}'
         )
   else:
     entries = [values.to_tensor(e, leaf.type) for e in entries]

@@ -1,6 +1,8 @@
 """Values of TFF types as flat lists of tensors, and back."""
 
 import collections
+import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -8,6 +10,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+import tree
 
 from tff_adaptive._utils import private_apis
 
@@ -111,7 +114,34 @@ def _pack(leaves: Iterator[Any], type_spec: tff.types.Type) -> Any:
 
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
   """As `pack`, with the Python containers that the type names."""
-  return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
+  template = _template(type_spec)
+  if template is None:
+    return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
+  return tree.map_structure(flat.__getitem__, template.containers)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Template:
+  """The containers of a type, with positions in `leaf_types` where values will be."""
+
+  containers: Any
+
+
+@functools.lru_cache(maxsize=1024)
+def _template(type_spec: tff.types.Type) -> _Template | None:
+  """TFF looks at every container of every value anew; here once a type, as values come each round.
+
+  Returns:
+    The template; None for containers that `tree` does not know or makes otherwise than TFF.
+  """
+  positions = list(range(len(leaf_types(type_spec))))
+  containers = tff.types.type_to_py_container(pack(positions, type_spec), type_spec)
+  try:
+    copied = tree.map_structure(positions.__getitem__, containers)
+    same = copied == containers and sorted(tree.flatten(containers)) == positions
+  except (TypeError, ValueError, KeyError):
+    return None
+  return _Template(containers) if same else None
 
 
 def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
@@ -170,6 +200,7 @@ def tensor_spec(type_spec: tff.types.TensorType) -> tf.TensorSpec:
   return tf.TensorSpec(tensor_shape(type_spec), tf.dtypes.as_dtype(type_spec.dtype))
 
 
+@functools.lru_cache(maxsize=4096)
 def tensor_shape(type_spec: tff.types.TensorType) -> tf.TensorShape:
   """The static shape of a tensor type."""
   return tf.TensorShape(type_spec.shape)

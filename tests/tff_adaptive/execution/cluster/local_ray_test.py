@@ -40,12 +40,13 @@ def _users(folder):
   return [p for p in psutil.process_iter() if local_ray._uses(p, folder)]
 
 
-@pytest.mark.parametrize('ending', ['close', signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize('ending', ['close', 'node', signal.SIGKILL, signal.SIGTERM])
 def test_nothing_is_left_and_nobody_else_gets_in(ending):
   program = subprocess.Popen(
     [sys.executable, '-c', _PROGRAM],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
     cwd=_ROOT,
     text=True,
   )
@@ -59,9 +60,14 @@ def test_nothing_is_left_and_nobody_else_gets_in(ending):
       _assert_is_private(users, address)
       program.stdin.write('\n')
       program.stdin.flush()
+    elif ending == 'node':
+      next(p for p in users if p.name() == 'raylet').kill()
     else:
       program.send_signal(ending)
     program.wait(60)
+    if ending == 'node':  # Ray's own calls would wait for ever, or end it without a word.
+      assert program.returncode == 1
+      assert "Ray's node on this machine (raylet) has ended" in program.stderr.read()
     on_ray.wait_for(lambda: not _users(folder) and not os.path.exists(folder), 30)
   finally:
     program.kill()

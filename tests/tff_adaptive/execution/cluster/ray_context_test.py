@@ -21,8 +21,9 @@ import tasks
 from tasks.data import tff_sqlite
 from tests.helpers import on_ray, small_problem, task_data
 from tests.tff_adaptive.execution.cluster import subrounds_test
-from tff_adaptive import execution, registry, training
+from tff_adaptive import algorithms, costs, execution, population, registry, training
 from tff_adaptive._utils import client_references
+from tff_adaptive.client import batching
 from tff_adaptive.execution.cluster import ray_round, ray_worker
 
 ray = pytest.importorskip('ray')
@@ -147,6 +148,48 @@ def test_only_ids_travel_and_results_are_those_of_one_process(
   # The weights, and AdaBest's h; of a client two ids and the place of its state.
   assert per_round < 2 * weights + 100 + 5 * 250
   assert (after['bytes_from_workers'] - before['bytes_from_workers']) / 4 < 3 * weights + 5 * 250
+
+
+class _Rows(training.Callback):
+  """Keeps what does not depend on the time of a run's rows."""
+
+  def __init__(self):
+    self.seen = []
+
+  def round_end(self, row):
+    self.seen.append({k: v for k, v in row.items() if not k.startswith('seconds_')})
+
+
+def test_a_population_on_workers_equals_one_in_one_process(ray_context, alone, clients):
+  chosen = population.Population(
+    population.Independent(0.9),
+    population.Speed(1.0, downlink=1.0, uplink=1.0, speed_sigma=0.5),
+    round_deadline=60.0,  # Steps that a client of middling speed takes, of 30 to 160.
+    stragglers='partial',
+    dropout_rate=0.2,
+  )
+  config = training.TrainingConfig(
+    rounds=4,
+    clients_per_round=6,
+    population=chosen,
+    cost_model=costs.CostModel(registry.Counts(), 1000, batch_size=4, epochs=2),
+  )
+  process = algorithms.build(
+    'ada_best',
+    small_problem.model(),
+    client_learning_rate=0.1,
+    batching=batching.Batching(4, 2, step_limits=True),
+  )
+  runs = []
+  for context in (alone, ray_context):
+    rows = _Rows()
+    arguments = (process, clients, lambda weights: {}, config)
+    with tff.framework.get_context_stack().install(context):
+      result = training.train(*arguments, callbacks=[rows], show_progress=False)
+    runs.append((rows.seen, [np.asarray(value) for value in tf.nest.flatten(result.state)]))
+  np.testing.assert_equal(runs[1], runs[0])
+  first, *others = (row['clients'] for row in runs[0][0] if row['round'])
+  assert any(count != first for count in others)  # Some were away, or failed.
 
 
 def test_a_run_goes_on_without_workers_and_with_them(
@@ -302,7 +345,7 @@ def test_a_worker_that_ends_by_itself_is_replaced(ray_context, lines, tmp_path):
 
 def test_nobody_is_late_while_a_worker_imports(ray_context, monkeypatch):
   pool = ray_context._ray_pool
-  call = ray_round.Call((0, 0), None, began=-1e6)
+  call = ray_round.Call((0, 0), range(1), None, began=-1e6)
   monkeypatch.setattr(pool, '_warm_ups', [])
   monkeypatch.setattr(pool, '_warm_since', -1e6)
   assert pool.look([call]) == [call]

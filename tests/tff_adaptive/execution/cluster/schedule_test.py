@@ -30,7 +30,43 @@ def test_no_subround_is_ahead_of_another_by_more_than_one_client(costs, subround
 def test_the_largest_goes_first_to_the_least_loaded():
   assert schedule.divide([1, 7, 3, 5, 2], 2) == [[1, 4], [0, 2, 3]]
   assert schedule.divide([0, 0, 0, 0], 2) == [[0, 2], [1, 3]]  # By their number.
-  assert schedule.costliest_first([1, 7, 3, 5, 2], [[0], [1, 4], [2, 3]]) == [1, 2, 0]
+
+
+def test_neighbours_cost_as_much_as_other_neighbours():
+  parts = schedule.divide([8, 7, 6, 5, 4, 3], 6)  # A client each.
+  assert parts == [[0], [5], [1], [4], [2], [3]]
+  parts = schedule.divide([1] * 10, 4)  # 3, 3, 2 and 2 clients.
+  assert [len(part) for part in parts] == [3, 2, 3, 2]
+
+
+def _taken(costs, workers, worthwhile=0.0):
+  waiting = schedule.Waiting(costs)
+  tree = schedule.MergeTree(len(costs))
+  nodes = []
+  while waiting:
+    nodes.append(waiting.take(workers, worthwhile))
+  return waiting, [list(tree.leaves(node)) for node in nodes], nodes
+
+
+@hypothesis.given(costs=COSTS, workers=st.integers(1, 9), worthwhile=st.floats(0, 5000))
+def test_each_subround_is_taken_once_and_parts_fit(costs, workers, worthwhile):
+  waiting, parts, nodes = _taken(costs, workers, worthwhile)
+  assert sorted(leaf for part in parts for leaf in part) == list(range(len(costs)))
+  assert all(waiting.cost(n) == sum(costs[i] for i in part) for n, part in zip(nodes, parts))
+  # With more than one, none is far above an even share: all workers have something to do.
+  share = 1.25 * sum(costs) / workers
+  assert all(len(part) == 1 or sum(costs[i] for i in part) <= share for part in parts)
+
+
+def test_parts_are_large_at_first_and_small_at_last():
+  _, parts, _ = _taken([1] * 16, workers=2)
+  assert [len(part) for part in parts] == [4, 2, 2, 2, 1, 1, 1, 1, 1, 1]
+
+
+def test_short_calls_are_joined_until_each_worker_has_one():
+  assert _taken([5, 5, 5, 5], workers=2, worthwhile=1000)[1] == [[0, 1], [2, 3]]
+  assert _taken([5, 5, 5, 5], workers=4, worthwhile=1000)[1] == [[0], [1], [2], [3]]
+  assert _taken([5, 5, 5, 5], workers=1, worthwhile=10)[1] == [[0, 1], [2, 3]]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ class Backwards(subrounds.InProcess):
 
   def run(self, workload):
     super().run(workload)
-    return super().run(workload._replace(order=workload.order[::-1]))
+    backwards = [self._train(workload, p) for p in reversed(range(len(workload.parts)))]
+    return self._merged(workload, backwards[::-1])
 
 
 @pytest.mark.parametrize('name', list(registry.ALGORITHMS))

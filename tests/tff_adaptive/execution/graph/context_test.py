@@ -42,6 +42,14 @@ def test_other_cohort_sizes_and_client_sizes_are_traced_once(traces):
   assert len(traces) == 1
 
 
+def test_a_second_run_of_a_process_traces_nothing(traces):
+  context, process = execution.GraphContext(), processes.own()
+  for sizes in (((1, 5), (2, 2)), ((3, 4), (4, 6), (5, 1))):
+    state = engines.run(context, process.initialize)
+    engines.run(context, process.next, state, processes.whole(*sizes))
+    assert len(traces) == 2  # Of `initialize` and of `next`, in the first run.
+
+
 def test_rounds_leave_nothing_in_memory():
   context, process = execution.GraphContext(), processes.own('ada_best')
   state = engines.run(context, process.initialize)

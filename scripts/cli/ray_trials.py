@@ -1,0 +1,206 @@
+"""Runs of a sweep on the nodes of a Ray cluster, each in a process like those of one machine."""
+
+import contextlib
+import dataclasses
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import ray
+
+from . import worker, worker_pool
+
+_TRIES = 4  # Of a run whose host is lost.
+T = TypeVar('T')
+
+
+@dataclasses.dataclass(frozen=True)
+class Resources:
+  """What Ray reserves for a run.
+
+  Attributes:
+    cpus: Processors.
+    gpus: GPUs, or a part of one.
+  """
+
+  cpus: int = 1
+  gpus: float = 0.0
+
+  def __str__(self) -> str:
+    return f'{self.cpus} CPUs' + (f' and {self.gpus:g} GPUs' if self.gpus else '')
+
+
+class _Host:
+  """On a node of the cluster: a process that does runs, one at a time."""
+
+  def __init__(self, folder: str, shared: str, program: str):
+    """Creates it.
+
+    Args:
+      folder: The command's working directory, to which what users name is relative.
+      shared: A file of the sweep, which all nodes must see.
+      program: See `worker_pool.WorkerPool`.
+    """
+    self._pool: worker_pool.WorkerPool[str] | None = None
+    self._refusal = ''
+    if os.path.isfile(shared) and os.path.isdir(folder):
+      os.chdir(folder)
+      self._pool = worker_pool.WorkerPool(1, program, signal.SIGKILL)
+    else:
+      node = ray.util.get_node_ip_address()
+      self._refusal = f'the node {node} does not see {shared}: give a folder that all nodes share.'
+
+  def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
+    """Does a run."""
+    if self._pool is None:
+      return worker.Answer('failed', self._refusal)
+    self._pool.begin('', job, key)
+    found: list[tuple[str, worker.Answer]] = []
+    while not found:
+      found = self._pool.wait(60.0)
+    return found[0][1]
+
+  def is_there(self) -> bool:
+    """Answers when it has been made."""
+    return True
+
+  def stop(self) -> None:
+    """Has the run save and end."""
+    if self._pool is not None:
+      self._pool.send(signal.SIGTERM)
+
+  def close(self) -> None:
+    """Ends the process."""
+    if self._pool is not None:
+      self._pool.__exit__()
+
+
+@dataclasses.dataclass
+class _Work(Generic[T]):
+  """A run that a host does, and a reference that is ready when the host is there."""
+
+  ticket: T
+  job: worker.Job
+  key: tuple[Any, ...] | None
+  host: Any = None
+  there: Any = None
+  tries: int = 1
+
+
+class RayTrials(Generic[T]):
+  """Like `worker_pool.WorkerPool`, on a cluster; a run whose host is lost goes on in another."""
+
+  def __init__(
+    self,
+    jobs: int | None,
+    resources: Resources,
+    shared: str,
+    say: Callable[[str], None],
+    leave: Callable[[], None],
+  ):
+    """Creates it, without any host, on the cluster that this process has joined.
+
+    Args:
+      jobs: Runs at a time; None: as many as there is room for.
+      resources: What each takes.
+      shared: A file of the sweep, which all nodes must see.
+      say: Shows the user a line.
+      leave: Leaves the cluster.
+    """
+    self._jobs, self._resources, self._say, self._leave = jobs, resources, say, leave
+    self._arguments = (os.getcwd(), os.path.abspath(shared), worker_pool.WORKER)
+    self._remote: Any = ray.remote(_Host).options(  # Two at a time: a run, and a signal to it.
+      num_cpus=resources.cpus, num_gpus=resources.gpus, max_concurrency=2
+    )
+    self._idle: list[Any] = []
+    self._at_work: dict[Any, _Work[T]] = {}
+    self._is_stopping = False
+    if not self._room():
+      say(f'No node of the cluster has room for {resources}: waiting for one.')
+
+  def __enter__(self) -> 'RayTrials[T]':
+    return self
+
+  def __exit__(self, *unused_exception: object) -> None:
+    try:
+      self.send(signal.SIGTERM)  # They save and end, if an error left any at work.
+      while self._at_work:
+        self.wait(1.0)
+      for closing in [host.close.remote() for host in self._idle]:
+        with contextlib.suppress(ray.exceptions.RayError):
+          ray.get(closing)
+    finally:
+      self._leave()
+
+  @property
+  def tickets(self) -> list[T]:
+    """What the runs that are being done were given for."""
+    return [work.ticket for work in self._at_work.values()]
+
+  @property
+  def has_room(self) -> bool:
+    """Whether another run can begin now; where there are no nodes yet, one waits for them."""
+    room = max(1, self._room())
+    return len(self._at_work) < (room if self._jobs is None else min(room, self._jobs))
+
+  def begin(self, ticket: T, job: worker.Job, key: tuple[Any, ...] | None) -> None:
+    """As `worker_pool.WorkerPool.begin`; a host replaces its process where the key is another."""
+    self._start(_Work(ticket, job, key))
+
+  def wait(self, seconds: float) -> list[tuple[T, worker.Answer]]:
+    """As `worker_pool.WorkerPool.wait`."""
+    ready, _ = ray.wait([*self._at_work], num_returns=1, timeout=seconds)
+    found = self._not_begun() if self._is_stopping else []
+    for reference in ready:
+      if reference not in self._at_work:
+        continue
+      work = self._at_work.pop(reference)
+      try:
+        answer = ray.get(reference)
+        self._idle.append(work.host)
+      except ray.exceptions.RayError as error:
+        if work.tries < _TRIES and not self._is_stopping:
+          self._say(f'{os.path.basename(work.job.log)[:-4]}: its Ray worker is lost; it goes on')
+          work.tries += 1
+          self._start(work)
+          continue
+        reason = ' '.join(str(error).split())
+        answer = worker.Answer('failed', f'its Ray worker was lost {_TRIES} times ({reason:.200}).')
+      found.append((work.ticket, answer))
+    return found
+
+  def send(self, number: int) -> None:
+    """Ends the runs; as SIGTERM, whatever the signal: what Ray starts has SIGINT blocked."""
+    del number
+    self._is_stopping = True
+    for work in self._at_work.values():
+      work.host.stop.remote()
+
+  def _start(self, work: _Work[T]) -> None:
+    work.host = self._idle.pop() if self._idle else self._remote.remote(*self._arguments)
+    work.there = work.host.is_there.remote()
+    self._at_work[work.host.do.remote(work.job, work.key)] = work
+
+  def _not_begun(self) -> list[tuple[T, worker.Answer]]:
+    """Gives up the runs whose hosts still wait for room."""
+    found = []
+    for reference, work in list(self._at_work.items()):
+      if not ray.wait([work.there], timeout=0)[0]:
+        ray.kill(work.host)
+        del self._at_work[reference]
+        found.append((work.ticket, worker.Answer('stopped')))
+    return found
+
+  def _room(self) -> int:
+    """How many runs the cluster has room for."""
+    nodes = (node['Resources'] for node in ray.nodes() if node['Alive'])
+    return sum(_room(node, self._resources) for node in nodes)
+
+
+def _room(node: dict[str, float], resources: Resources) -> int:
+  """How many runs a node has room for."""
+  room = node.get('CPU', 0) // resources.cpus
+  if resources.gpus:
+    room = min(room, node.get('GPU', 0) // resources.gpus)
+  return int(room)

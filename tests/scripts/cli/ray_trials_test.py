@@ -1,0 +1,131 @@
+"""Runs of a sweep on a Ray cluster: the same numbers, hosts that die, signals, room."""
+
+import csv
+import os
+import signal
+
+import pytest
+
+from scripts import sweep, train
+from scripts.cli import worker, worker_pool
+from tests.helpers import on_ray
+
+pytest.importorskip('ray')
+pytest.importorskip('optuna')
+
+# Answers with its parent's number; ends what the log's name says, a host only if a file says so.
+_STUB = """
+import json, os, signal, sys
+signal.pthread_sigmask(0, [signal.SIGTERM])
+for line in sys.stdin:
+  name, _, path = json.loads(line)['log'].partition(' ')
+  if name == 'host' and os.path.exists(path):
+    os.unlink(path)
+    os.kill(os.getppid(), signal.SIGKILL)
+    signal.pause()
+  if name == 'kill': os.kill(os.getpid(), signal.SIGKILL)
+  if name == 'wait':
+    open(path, 'w').close()
+    signal.sigwait([signal.SIGTERM])
+  print(json.dumps(dict(kind=name, reason=str(os.getppid()))), flush=True)
+"""
+
+
+@pytest.fixture(scope='module', autouse=True)
+def cluster():
+  """Two nodes of one processor each, which this process has joined."""
+  with on_ray.cluster(2) as made:
+    yield made
+
+
+@pytest.fixture
+def trials(tmp_path, monkeypatch):
+  """What makes a pool whose processes are the stub's, and the lines that it says."""
+  from scripts.cli import ray_trials
+
+  (tmp_path / 'stub.py').write_text(_STUB)
+  (tmp_path / 'shared').touch()
+  monkeypatch.setattr(worker_pool, 'WORKER', str(tmp_path / 'stub.py'))
+  lines = []
+
+  def build(jobs=None, shared='shared', cpus=1):
+    resources = ray_trials.Resources(cpus)
+    path = str(tmp_path / shared)
+    return ray_trials.RayTrials(jobs, resources, path, lines.append, lambda: lines.append('left'))
+
+  return build, lines
+
+
+def _wait(pool, number=1):
+  found = []
+  while len(found) < number:
+    found += pool.wait(1)
+  return sorted(found, key=lambda pair: pair[0])
+
+
+def _begin(pool, *logs):
+  for log in logs:
+    pool.begin(log.partition(' ')[0], worker.Job([], log), ('key',))
+
+
+def test_runs_spread_over_the_nodes_outlive_their_hosts_and_end_with_signals(trials, tmp_path):
+  build, lines = trials
+  (tmp_path / 'now').touch()
+  with build() as pool:
+    assert pool.has_room
+    _begin(pool, 'a', 'b')
+    assert not pool.has_room
+    assert sorted(pool.tickets) == ['a', 'b']
+    first = {answer.reason for _, answer in _wait(pool, 2)}
+    assert len(first) == 2  # Two hosts, which do what comes next.
+    _begin(pool, f'host {tmp_path}/now', 'b')
+    (_, other), (_, again) = _wait(pool, 2)
+    assert (other.kind, again.kind) == ('b', 'host')
+    assert other.reason in first
+    assert not (tmp_path / 'now').exists()  # The host of the other was killed.
+    assert len([line for line in lines if 'its Ray worker is lost; it goes on' in line]) == 1
+    _begin(pool, 'kill')
+    ((_, answer),) = _wait(pool)
+    assert answer.reason.startswith('its process was ended by SIGKILL')
+    _begin(pool, f'wait {tmp_path}/a', f'wait {tmp_path}/b')
+    on_ray.wait_for(lambda: (tmp_path / 'a').exists() and (tmp_path / 'b').exists())
+    _begin(pool, 'never')  # For which there is no room.
+    pool.send(signal.SIGINT)
+    assert [answer.kind for _, answer in _wait(pool, 3)] == ['stopped', 'wait', 'wait']
+  assert lines[-1] == 'left'
+
+
+def test_there_is_room_for_as_many_runs_as_were_asked_for(trials):
+  build, lines = trials
+  with build(jobs=1) as pool:
+    pool._at_work[None] = None
+    assert not pool.has_room
+    pool._at_work.clear()
+    assert not lines
+  with build(cpus=2):
+    assert lines[1:] == ['No node of the cluster has room for 2 CPUs: waiting for one.']
+
+
+def test_a_folder_that_a_node_does_not_see_is_a_reason(tmp_path):
+  from scripts.cli import ray_trials
+
+  host = ray_trials._Host(os.getcwd(), str(tmp_path / 'elsewhere'), worker_pool.WORKER)
+  answer = host.do(worker.Job([], 'a'), None)
+  assert answer.kind == 'failed'
+  assert 'give a folder that all nodes share' in answer.reason
+
+
+def _course(folder):
+  with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
+    rows = list(csv.DictReader(file))
+  return [{k: v for k, v in row.items() if not k.startswith('seconds_')} for row in rows]
+
+
+def test_a_sweep_on_a_cluster_has_the_numbers_of_train(tmp_path):
+  flags = ['--task=digits', '--algorithm=ada_best', '--rounds=2', '--clients_per_round=3']
+  swept = [f'--output_dir={tmp_path}/sweep', '--grid=seed=0,1', '--ray=auto', '--', *flags]
+  assert sweep.main(['sweep.py', *swept]) == 0
+  for seed in '01':
+    alone = str(tmp_path / seed)
+    assert train.main(['train.py', *flags, f'--seed={seed}', f'--output_dir={alone}']) == 0
+    assert _course(tmp_path / 'sweep' / f'seed={seed}') == _course(alone)

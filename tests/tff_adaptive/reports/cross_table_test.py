@@ -1,0 +1,73 @@
+"""Any setting by any other: cells, the best of a column, what is chosen by what."""
+
+import math
+
+import pytest
+
+from tests.helpers import run_folders
+from tff_adaptive.reports import cross_table
+
+
+def test_corrections_by_server_optimizers(tmp_path):
+  values = {
+    ('fed_avg', 'sgd'): 0.5,
+    ('fed_yogi', 'yogi'): 0.8,
+    ('scaffold', 'sgd'): 0.75,
+    ('scaffold', 'yogi'): 0.25,
+    ('ada_best', 'sgd'): math.nan,
+  }
+  runs = [
+    run_folders.make(
+      tmp_path / f'{algorithm}_{server}_{seed}',
+      [0.1, value + seed / 100],
+      algorithm=algorithm,
+      server_optimizer=server,
+      seed=seed,
+    )
+    for (algorithm, server), value in values.items()
+    for seed in (0, 2)
+  ]
+  made = cross_table.build(runs, 'correction', 'server_optimizer')
+  (table,) = made.tables
+  assert table.heading == ['correction', 'SGD', 'Yogi']
+  assert table.rows == [
+    ['none', '51.00 ± 1.41', '81.00 ± 1.41'],
+    ['SCAFFOLD', '76.00 ± 1.41', '26.00 ± 1.41'],
+    ['AdaBest', 'diverged', ''],
+  ]
+  assert table.bold == {(1, 1), (0, 2)}  # The best of each column.
+  assert table.title == 'Validation accuracy, mean over the last 1 round, %'
+  assert '76.00' in made.data
+
+
+def test_test_data_are_shown_and_choose_nothing(tmp_path):
+  runs = [
+    run_folders.make(
+      tmp_path / f'{schedule}_{rate}',
+      [0.1, 0.9 if rate == 0.1 else 0.8],
+      client_schedule=schedule,
+      task_option=['alpha=0.3', 'validation=clients'],
+      client_learning_rate=rate,
+      test={'test_accuracy': 0.5 + rate},
+    )
+    for schedule in ('constant', 'inv_sqrt')
+    for rate in (0.1, 0.2)
+  ]
+  (table,) = cross_table.build(runs, 'client_schedule', 'task_option', 'test_accuracy').tables
+  assert table.heading == ['client schedule', 'alpha=0.3, validation=clients']
+  assert table.rows == [['constant', '60.00'], ['inv_sqrt', '60.00']]
+  assert table.title == 'Test accuracy, after the last round, %'
+  assert table.note == 'Best of several settings by validation: client_learning_rate=0.1.'
+
+
+@pytest.mark.parametrize(
+  'rows, columns, message',
+  [
+    ('rate', 'algorithm', "has no setting 'rate' in config.json; it has: .*client_learning_rate"),
+    ('algorithm', 'algorithm', 'rows and columns are both algorithm'),
+  ],
+)
+def test_an_unknown_setting_is_named(tmp_path, rows, columns, message):
+  run = run_folders.make(tmp_path / 'a', [0.1, 0.2], client_learning_rate=0.1)
+  with pytest.raises(ValueError, match=message):
+    cross_table.build([run], rows, columns)
