@@ -63,7 +63,7 @@ def build_fed_yogi("""
 
 MISTAKES = {
   'server_schedule ignored': Mistake(
-    'tff_adaptive/algorithms/components.py',
+    'tff_adaptive/algorithms/builders.py',
     'if server_schedule is not None:',
     'if False:',
     _SCHEDULE_TESTS,

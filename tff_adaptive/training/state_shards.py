@@ -167,7 +167,11 @@ def take_over(folder: str, token: str, round_number: int) -> None:
     with _writing(folder, shard) as file:
       file.execute('INSERT OR REPLACE INTO run VALUES (?, ?)', ('token', token))
       file.execute('DELETE FROM client_state WHERE round > ?', (round_number,))
-  staged_states.clear(os.path.join(folder, STAGED))
+  try:
+    os.makedirs(os.path.join(folder, STAGED), exist_ok=True)
+    staged_states.clear(os.path.join(folder, STAGED))
+  except OSError as error:
+    raise SaveError(f'{os.path.join(folder, STAGED)}: cannot be emptied: {error}.') from error
 
 
 class Reader:

@@ -194,3 +194,7 @@ def test_a_client_s_order_follows_from_seed_round_and_client(fed_avg):
   for i, a in enumerate(others):
     for b in others[:i]:
       assert np.abs(a - b).max() > 1e-4
+
+
+def test_by_default_a_client_trains_one_epoch_in_a_shuffled_order():
+  assert Batching(20) == Batching(20, epochs=1, shuffle=True, fill_last=False, step_limits=False)

@@ -7,7 +7,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tff_adaptive.training import state_file, state_store
+from tff_adaptive.training import serialization, state_file, state_store
 
 INITIAL = (np.zeros(3, np.float32),)
 SERVER = (np.zeros(4, np.float64),)
@@ -260,3 +260,14 @@ def test_a_layout_or_a_format_that_is_not_this_runs_is_refused_and_nothing_is_wr
   with pytest.raises(state_store.StateError, match="its format's signature is tff-adaptive-9"):
     _open(path)
   assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize('sizes', [(1, 1), (3, 8), (9, 100), (1000, 1, 7)])
+def test_packed_arrays_of_any_size_lie_one_after_the_other(sizes):
+  rng = np.random.default_rng(0)
+  state = tuple(rng.normal(size=n).astype(t) for n in sizes for t in (np.float32, np.float64))
+  packer = serialization.Packer(state)
+  packed = packer.pack(state)
+  assert len(packed) == packer.size == sum(-(-a.nbytes // 8) * 8 for a in state)
+  for found, array in zip(packer.unpack(packed), state):
+    np.testing.assert_array_equal(found, array)

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import shutil
 import sqlite3
 import threading
 
@@ -159,6 +161,17 @@ def test_whoever_takes_over_begins_from_the_checkpoint(folder, tmp_path):
   with pytest.raises(StateError, match='another process has gone on with this run'):
     state_shards.fold(_fold(folder, 2, OURS, 1, [1]))
   assert state_shards.fold(_fold(folder, 2, OURS, 1, [1], token='later')).clients == 0
+
+
+def test_a_staging_folder_that_has_gone_is_made_anew_and_another_thing_there_is_named(folder):
+  os.rmdir(f'{folder}/staged')
+  state_shards.take_over(folder, 'token', -1)
+  assert state_shards.fold(_fold(folder, 1, OURS)).clients == len(OURS)
+  shutil.rmtree(f'{folder}/staged')
+  with open(f'{folder}/staged', 'w'):
+    pass
+  with pytest.raises(SaveError, match='states/staged: cannot be emptied: '):
+    state_shards.take_over(folder, 'token', 1)
 
 
 def test_a_fold_that_fails_leaves_the_shard_as_it_was(folder):
