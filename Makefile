@@ -4,7 +4,7 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-gpu train test lint typecheck format docs audit lock clean
+.PHONY: help env env-gpu train test browser lint typecheck format docs audit lock clean
 
 help:  ## This list.
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -18,8 +18,11 @@ env-gpu:  ## Make .venv with the CUDA libraries for --device=gpu too (1.6 GB mor
 train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for other flags).
 	@$(PY) scripts/train.py --flagfile=scripts/configs/digits.flags $(ARGS)
 
-test: lint  ## Check format and types and run all tests (ARGS='-k yogi' for some).
+test: lint browser  ## Check format and types and run all tests (ARGS='-k yogi' for some).
 	$(PY) -m pytest -n 2 $(ARGS)
+
+browser:
+	@sh scripts/env/setup_browser.sh </dev/null
 
 lint: typecheck  ## Check style, format and types.
 	$(PY) -m ruff check .
