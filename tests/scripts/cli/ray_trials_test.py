@@ -123,9 +123,8 @@ def _course(folder):
 
 def test_a_sweep_on_a_cluster_has_the_numbers_of_train(tmp_path):
   flags = ['--task=digits', '--algorithm=ada_best', '--rounds=2', '--clients_per_round=3']
-  swept = [f'--output_dir={tmp_path}/sweep', '--grid=seed=0,1', '--ray=auto', '--', *flags]
+  swept = [f'--output_dir={tmp_path}/sweep', '--grid=seed=1', '--ray=auto', '--', *flags]
   assert sweep.main(['sweep.py', *swept]) == 0
-  for seed in '01':
-    alone = str(tmp_path / seed)
-    assert train.main(['train.py', *flags, f'--seed={seed}', f'--output_dir={alone}']) == 0
-    assert _course(tmp_path / 'sweep' / f'seed={seed}') == _course(alone)
+  alone = str(tmp_path / 'alone')
+  assert train.main(['train.py', *flags, '--seed=1', f'--output_dir={alone}']) == 0
+  assert _course(tmp_path / 'sweep' / 'seed=1') == _course(alone)
