@@ -64,8 +64,8 @@ def build_fed_yogi("""
 MISTAKES = {
   'server_schedule ignored': Mistake(
     'tff_adaptive/algorithms/builders.py',
-    'if server_schedule is not None:',
-    'if False:',
+    "    server_schedule = components.check_rate('server_schedule', server_schedule)",
+    '    server_schedule = None',
     _SCHEDULE_TESTS,
   ),
   'FedAdam without bias_correction': Mistake(
