@@ -1,6 +1,7 @@
 #!/bin/sh
-# Writes requirements.lock anew from requirements.in and requirements.overrides, and
-# requirements-gpu.lock, the CUDA libraries, from requirements-gpu.in; both with hashes.
+# Writes requirements.lock anew from requirements.in and requirements.overrides,
+# requirements-gpu.lock, the CUDA libraries, from requirements-gpu.in, and requirements-ray.lock, what the
+# image of a cluster has besides, from requirements-ray.in; all with hashes.
 #
 # Uses the uv on PATH; without one, a uv installed into a folder that is removed at the end.
 # Options are handed on to uv: 'sh scripts/env/lock.sh --upgrade' takes the newest versions allowed.
@@ -16,8 +17,11 @@ if ! command -v uv >/dev/null 2>&1; then
   uv=$folder/bin/uv
 fi
 compile() {
-  "$uv" pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
-    --custom-compile-command 'make lock' "$@"
+  "$uv" pip compile --quiet --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' "$@"
 }
-compile --override requirements.overrides requirements.in -o requirements.lock "$@"
-compile requirements-gpu.in -o requirements-gpu.lock "$@"
+everywhere='--universal --python-version 3.10'
+compile $everywhere --override requirements.overrides requirements.in -o requirements.lock "$@"
+compile $everywhere requirements-gpu.in -o requirements-gpu.lock "$@"
+# The image has one Python; what both locks have is the same version in both.
+compile --python-version 3.11 --python-platform x86_64-manylinux_2_28 --override requirements.overrides \
+  --constraint requirements.lock requirements-ray.in -o requirements-ray.lock

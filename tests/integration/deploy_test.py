@@ -47,9 +47,23 @@ def test_the_image_is_pinned_by_digest_and_its_packages_by_hash():
   images = [line for line in lines if line.startswith('FROM ')]
   assert images
   assert all(re.fullmatch(r'FROM \S+@sha256:[0-9a-f]{64}', line) for line in images)
-  installs = [line for line in lines if '-r requirements.lock' in line]
-  assert installs
-  assert all('--require-hashes' in line for line in installs)
+  installs = [line for line in lines if 'pip install' in line and '-e .' not in line]
+  assert len(installs) == 2
+  assert all('--require-hashes --no-deps -r requirements' in line for line in installs)
+
+
+def test_what_the_image_adds_leaves_the_locked_versions_as_they_are():
+  locked, added = (_versions(name) for name in ('requirements.lock', 'requirements-ray.lock'))
+  assert {name: locked[name] for name in added if name in locked} == {
+    name: version for name, version in added.items() if name in locked
+  }
+  assert {'aiohttp-cors', 'opencensus', 'prometheus-client'} <= set(added) - set(locked)
+
+
+def _versions(name):
+  """Package -> its locked version."""
+  with open(os.path.join(_ROOT, name), encoding='utf-8') as file:
+    return dict(re.findall(r'^([a-z0-9._-]+)==(\S+)', file.read(), re.MULTILINE))
 
 
 @pytest.mark.parametrize('path', _MANIFESTS, ids=os.path.basename)
