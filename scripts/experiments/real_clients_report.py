@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from tff_adaptive.reports import curves, runs, scores, style, table, tables
 
 
@@ -245,6 +247,7 @@ def draw(path: str, cells: Mapping[tuple[str, str, str], Sequence[runs.Run]]) ->
   figure, axes = style.figure(len(names), len(shown), width=3.4, height=3.0)
   lines = {}
   for i, task in enumerate(names):
+    late: list[float] = []  # What the curves have after the first fifth.
     for j, scenario in enumerate(shown):
       panel = axes[i][j]
       for k, server in enumerate(SERVERS.values()):
@@ -255,8 +258,14 @@ def draw(path: str, cells: Mapping[tuple[str, str, str], Sequence[runs.Run]]) ->
             look = {**style.line(number), 'linestyle': ('-', '--')[k], 'linewidth': 1.1}
             (drawn,) = panel.plot(curve.x, 100 * curve.mean, **look)
             lines[algorithm + server] = drawn
+            late += [100 * y for x, y in zip(curve.x, curve.mean) if x > curve.x[-1] / 5]
       panel.set_title(f'{TASKS[task].title}\n{SCENARIOS[scenario]}', fontsize='small')
       panel.set_xlabel('virtual seconds')
     axes[i][0].set_ylabel('accuracy, %')
+    known = [value for value in late if math.isfinite(value)]
+    if known:  # What collapsed, or only begins, does not stretch the row's common axis.
+      low, high = float(np.quantile(known, 0.1)), max(known)
+      for panel in axes[i]:
+        panel.set_ylim(low - 0.5 * (high - low) - 0.5, high + 0.1 * (high - low) + 0.5)
   style.legend(figure, list(lines.values()), list(lines))
   style.write(figure, path)
