@@ -94,7 +94,7 @@ def train(
 
   sums, results = [], []
   for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
-    inputs = _inputs(calls, common, divided, subrounds.sources)
+    inputs = _for_clients(calls, common, divided, subrounds.sources)
     _prepare(following or [], subrounds.sources)
     trained = calls.train(inputs)
     _store(calls, trained[1], divided, subrounds)
@@ -103,7 +103,7 @@ def train(
   return schedule.MergeTree(len(sums)).fold(sums, calls.merge), results, _info(began)
 
 
-def _inputs(
+def _for_clients(
   calls: Any, common: list[Any], divided: list[Any], sources: dict[str, list[Any]]
 ) -> list[Any]:
   """A value for each of the stage's inputs, for the clients of a subround."""
