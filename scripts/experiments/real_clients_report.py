@@ -132,7 +132,8 @@ def report(cells: Cells) -> str:
   settings = every[0].settings
   parts = ['# Clients as they are\n\n', _paragraph(_INTRODUCTION.format(**settings))]
   for task in dict.fromkeys(key[0] for key in cells):
-    last = scores.last_rounds(every)
+    own = [run for key, members in cells.items() if key[0] == task for run in members]
+    last = scores.last_rounds(own)
     target = TASKS[task].target
     about: tuple[tuple[str, int, Value], ...] = (
       (f'accuracy on all examples, %, mean of the {last}', 1, _accuracy),
@@ -140,7 +141,8 @@ def report(cells: Cells) -> str:
       ('mean accuracy of clients that never trained, %', 1, _unseen),
       (f'virtual seconds to {100 * target:g} %', 0, functools.partial(time_to, target=target)),
     )
-    parts.append(f'\n## {TASKS[task].title}\n')
+    rounds = ' or '.join(sorted({str(run.settings['rounds']) for run in own}, key=int))
+    parts.append(f'\n## {TASKS[task].title}, {rounds} rounds\n')
     for title, digits, value in about:
       parts.append('\n' + _table(cells, task, title, value, digits))
     parts.append('\n' + _chosen(cells, task))
@@ -151,8 +153,8 @@ def report(cells: Cells) -> str:
 _INTRODUCTION = """
   Mean ± sample standard deviation over the seeds, and how many runs that is if not all have a
   value; of the mean of the client models (theta-bar). A seed draws the partition, the initial
-  weights, the cohorts and the clients' speeds. {rounds} rounds of {clients_per_round} clients; a
-  tenth of the clients never trains. In all scenarios the seconds per step are log-normal with
+  weights, the cohorts and the clients' speeds. A round has {clients_per_round} clients; a tenth of
+  the clients never trains. In all scenarios the seconds per step are log-normal with
   sigma {speed_sigma:g}, the bandwidths with sigma {bandwidth_sigma:g}. 30 % fail: at a random step.
   Diurnal: each client is there for 30 % of every 50 rounds, from a phase of its own. Deadline:
   about two thirds of the clients can take all their steps; the others are dropped, or hand in as
