@@ -9,6 +9,8 @@ that were best with ideal clients, with a seed that does not count. Then writes 
 of the accuracy on all examples, of the worst tenth of the clients and of clients that never
 trained, and of the virtual time to a target; and RESULTS.png, the accuracy by virtual time. The
 same command again skips what is complete and goes on with the rest; Ctrl-C ends after saving.
+Runs keep their clients' states, up to 450 MB each, 50 GB in all; of a complete run its folder
+checkpoints/ may be removed.
 
   python scripts/experiments/real_clients.py --data_dir=DIR --results=results/real_clients
   python scripts/experiments/real_clients.py --tasks=digits --seeds=0 --rounds=20   No data needed.
