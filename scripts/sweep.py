@@ -25,7 +25,6 @@ the runs. Ctrl-C ends after saving. At the end a table, also in DIR/sweep.md, th
 import functools
 import importlib.util
 import os
-import signal
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -242,11 +241,10 @@ def _plan(first_rung: int | None) -> Any:
 
 def _search(space: search_space.Space, first_rung: int | None) -> int:
   """Does the trials and shows the table."""
-  from .cli import search, study, trial_table
+  from .cli import search, study, trial_table, worker_pool
 
   plan = _plan(first_rung)
   trials = study.Study(_FLAGS.output_dir, space, plan, functools.partial(_is_there, space))
-  heard: list[int] = []
   live = trial_table.Live()
   journal = os.path.join(_FLAGS.output_dir, study.JOURNAL)
   where = (_FLAGS.ray, _FLAGS.jobs, _FLAGS.cpus_per_job, _FLAGS.gpus_per_job, journal)
@@ -257,13 +255,7 @@ def _search(space: search_space.Space, first_rung: int | None) -> int:
 
   with live, trial_pool.build(*where, live.say) as pool:
     todo = search.Search(trials, prepare, _FLAGS.output_dir, _FLAGS.metric, live.say)
-
-    def stop(number: int, unused_frame: Any) -> None:
-      heard.append(number)
-      pool.send(number)  # Runs end after their round and are saved; a second signal ends them.
-
-    before = [(n, signal.signal(n, stop)) for n in (signal.SIGINT, signal.SIGTERM)]
-    try:
+    with worker_pool.stopping(pool.send) as heard:
       while True:
         while pool.has_room and not heard and (following := todo.next()) is not None:
           (active, run), job, key = following
@@ -280,9 +272,6 @@ def _search(space: search_space.Space, first_rung: int | None) -> int:
             todo.metric,
             f'{len(pool.tickets)} at work; Ctrl-C saves and ends',
           )
-    finally:
-      for number, handler in before:
-        signal.signal(number, handler)
   if heard:
     command.say(_STOPPED)
     return 128 + heard[0]

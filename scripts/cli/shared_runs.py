@@ -1,9 +1,7 @@
 """Trains the runs of an experiment one after another in a process that they share."""
 
 import os
-import signal
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from . import command, flags, run_folder, run_table, search, worker, worker_pool
 from .settings import Settings
@@ -23,31 +21,20 @@ def train_all(groups: Mapping[str, Sequence[Settings]], label_by: Sequence[str])
     stopped.
   """
   jobs = [(folder, run) for folder, runs in groups.items() for run in runs]
-  received: list[int] = []
   failed: dict[str, str] = {}
-  with worker_pool.WorkerPool[str](1) as pool:
-
-    def stop(number: int, unused_frame: Any) -> None:
-      received.append(number)
-      pool.send(number)  # The run ends after its round and is saved; a second signal ends it.
-
-    before = [(n, signal.signal(n, stop)) for n in (signal.SIGINT, signal.SIGTERM)]
-    try:
-      for number, (folder, run) in enumerate(jobs, 1):
-        if received:
-          break
-        is_complete = run_folder.is_complete(run.output_dir, run.rounds)
-        command.say(
-          f'[{number}/{len(jobs)}] {run.output_dir}{": complete already" if is_complete else ""}'
-        )
-        if not is_complete:
-          answer = _train(pool, folder, run)
-          if answer.kind != 'done' and not received:
-            failed[run.output_dir] = f'{answer.kind}: {answer.reason}'
-            command.say(f'{run.output_dir}: {failed[run.output_dir]}')
-    finally:
-      for number, handler in before:
-        signal.signal(number, handler)
+  with worker_pool.WorkerPool[str](1) as pool, worker_pool.stopping(pool.send) as received:
+    for number, (folder, run) in enumerate(jobs, 1):
+      if received:
+        break
+      is_complete = run_folder.is_complete(run.output_dir, run.rounds)
+      command.say(
+        f'[{number}/{len(jobs)}] {run.output_dir}{": complete already" if is_complete else ""}'
+      )
+      if not is_complete:
+        answer = _train(pool, folder, run)
+        if answer.kind != 'done' and not received:
+          failed[run.output_dir] = f'{answer.kind}: {answer.reason}'
+          command.say(f'{run.output_dir}: {failed[run.output_dir]}')
   if received:
     command.say(_STOPPED)
     return 128 + received[0]

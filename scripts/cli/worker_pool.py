@@ -9,6 +9,7 @@ import selectors
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from . import child_process, worker
@@ -16,6 +17,29 @@ from . import child_process, worker
 WORKER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), '_worker.py')
 _MOST_RUNS = 100  # Of a process: TensorFlow keeps some memory of each.
 T = TypeVar('T')
+
+
+@contextlib.contextmanager
+def stopping(send: Callable[[int], None]) -> Iterator[list[int]]:
+  """A context in which SIGINT and SIGTERM are sent on to the processes, and listed.
+
+  Runs end after their round and are saved; a second signal ends them.
+
+  Args:
+    send: Sends a signal to the processes that do a run.
+  """
+  received: list[int] = []
+
+  def stop(number: int, unused_frame: Any) -> None:
+    received.append(number)
+    send(number)
+
+  before = [(n, signal.signal(n, stop)) for n in (signal.SIGINT, signal.SIGTERM)]
+  try:
+    yield received
+  finally:
+    for number, handler in before:
+      signal.signal(number, handler)
 
 
 class _Process(Generic[T]):
