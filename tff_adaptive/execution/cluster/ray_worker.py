@@ -35,12 +35,14 @@ class Info(NamedTuple):
     where: The worker: 'process 123 on 10.0.0.2'.
     versions: See `versions`.
     seconds: How long it took.
+    sum_bytes: How large its accumulators are.
   """
 
   attempt: int
   where: str
   versions: str
   seconds: float
+  sum_bytes: int
 
 
 def versions() -> str:
@@ -100,7 +102,8 @@ def train(
     _store(calls, trained[1], divided, subrounds)
     sums.append(trained[0])
     results.append(trained[1])
-  return schedule.MergeTree(len(sums)).fold(sums, calls.merge), results, _info(began)
+  merged = schedule.MergeTree(len(sums)).fold(sums, calls.merge)
+  return merged, results, _info(began, merged)
 
 
 def _for_clients(
@@ -149,7 +152,8 @@ def merge(
 ) -> tuple[Any, Any, Info]:
   """Merges the accumulators of two calls; otherwise as `train`."""
   began = time.monotonic()
-  return _stage(settings, key, stage).merge(one, other), [], _info(began)
+  merged = _stage(settings, key, stage).merge(one, other)
+  return merged, [], _info(began, merged)
 
 
 def _stage(settings: Settings, key: str, stage: list[Any]) -> Any:
@@ -198,15 +202,17 @@ def _limit_gpu_memory(fraction: float) -> None:
     tf.config.set_logical_device_configuration(gpu, [limit])
 
 
-def _info(began: float) -> Info:
+def _info(began: float, sums: list[Any]) -> Info:
   import ray
   from ray._private import worker
+
+  from tff_adaptive.execution.cluster import wire
 
   # No public way says which attempt of Ray's this is.
   global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
   attempt = global_worker.core_worker.get_current_task_attempt_number()
   where = f'process {os.getpid()} on {ray.util.get_node_ip_address()}'
-  return Info(attempt, where, versions(), time.monotonic() - began)
+  return Info(attempt, where, versions(), time.monotonic() - began, wire.num_bytes(sums))
 
 
 def cause(error: Any) -> Exception:
