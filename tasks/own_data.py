@@ -154,7 +154,7 @@ def _as_inputs(x: Any, what: str) -> np.ndarray:
     raise errors.DataError(
       f'{what} has dtype {x.dtype}; it must hold numbers (tasks.from_csv maps texts to numbers)'
     )
-  if x.ndim < 2 or not len(x):
+  if x.ndim < 2 or not x.size:
     raise errors.DataError(f'{what} has shape {x.shape}; it must be [examples, ...], not empty')
   if x.dtype.kind == 'f':
     with np.errstate(over='ignore'):

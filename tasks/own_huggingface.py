@@ -53,15 +53,15 @@ def from_huggingface(
         'or hold out a share, such as validation=0.2'
       )
     held = _checked(library, validation, 'validation')
-    _check_columns(held, [features, label])
+    _check_columns(held, label, features, ())
     validation = (_arrays(held, features), _labels(library, held, label))
   _checked(library, dataset, 'dataset')
   options = {'source': source, 'validation': validation, **options}
   if isinstance(features, str):
-    _check_columns(dataset, [client, label, features])
+    _check_columns(dataset, client, label, [features])
     x, y = _arrays(dataset, features), _labels(library, dataset, label)
     return own_data.from_arrays(x, y, np.asarray(dataset[client][:]), **options)
-  _check_columns(dataset, [client, label, *(features or ())])
+  _check_columns(dataset, client, label, features or ())
   table = dataset.to_pandas()
   table[label] = _labels(library, dataset, label)
   return own_tables.from_frame(table, source, client, label, features, options)
@@ -107,12 +107,8 @@ def _checked(library: Any, dataset: Any, what: str) -> Any:
   return dataset
 
 
-def _check_columns(dataset: Any, columns: Sequence[str]) -> None:
-  for column in columns:
-    if column not in dataset.column_names:
-      raise errors.DataError(
-        f'the data set has no column {column!r}; it has: {", ".join(dataset.column_names)}'
-      )
+def _check_columns(dataset: Any, client: str, label: str, features: Sequence[str]) -> None:
+  own_tables.check_columns('the data set', dataset.column_names, client, label, features)
 
 
 def _arrays(dataset: Any, column: str) -> np.ndarray:
@@ -137,5 +133,12 @@ def _labels(library: Any, dataset: Any, column: str) -> np.ndarray:
       'the row out'
     )
   if isinstance(feature, library.ClassLabel):
+    classes = range(feature.num_classes)
+    wrong = next((row for row, value in enumerate(values) if value not in classes), None)
+    if wrong is not None:  # -1 is what unlabelled rows have.
+      raise errors.DataError(
+        f'the column {column!r} is {values[wrong]} in row {wrong} (rows count from 0), which is '
+        f'none of its {feature.num_classes} classes: leave such rows out'
+      )
     return np.asarray(feature.int2str(values))
   return np.asarray(values)

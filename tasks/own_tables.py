@@ -1,6 +1,8 @@
 """Tasks on a user's own files: tables with columns of clients and labels, or .npz arrays."""
 
+import mmap
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ from tasks import errors, own_data
 from tasks import preparation as preparation_lib
 from tasks import task as task_lib
 from tasks.data import npz
+from tff_adaptive.training import capacity
 
 if TYPE_CHECKING:
   import pandas as pd
@@ -48,7 +51,17 @@ def from_csv(
   def read(path: str) -> Any:
     import pandas as pd  # Slow to import and needed here only.
 
-    return pd.read_csv(path, sep=separator, dtype={client: str}, skipinitialspace=True)
+    _check_bytes(path)
+    reading = {'sep': separator, 'skipinitialspace': True}
+    # Pandas would give the second of two columns with one name another one.
+    header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading)
+    _check_names(header.iloc[0].dropna())
+    with warnings.catch_warnings():
+      warnings.simplefilter('error', pd.errors.ParserWarning)
+      try:  # Without index_col=False the first cell of longer rows would be taken for a name.
+        return pd.read_csv(path, dtype={client: str}, index_col=False, **reading)
+      except pd.errors.ParserWarning:
+        raise ValueError('rows have more cells than the header has names') from None
 
   return _from_table(path, read, client, label, features, options)
 
@@ -60,7 +73,15 @@ def from_parquet(
 
   def read(path: str) -> Any:
     import pandas as pd
+    import pyarrow.parquet as pq
 
+    declared = pq.read_metadata(path)
+    _check_names(declared.schema.to_arrow_schema().names)
+    groups = [declared.row_group(i) for i in range(declared.num_row_groups)]
+    cells = sum(g.column(i).num_values for g in groups for i in range(g.num_columns))
+    _check_memory(
+      8 * cells + sum(g.total_byte_size for g in groups), f'it declares {cells:,} cells'
+    )
     return pd.read_parquet(path)
 
   return _from_table(path, read, client, label, features, options)
@@ -128,9 +149,9 @@ def from_frame(
   columns = list(map(str, table.columns))
   if features is None:
     features = [c for c in columns if c not in (client, label)]
-  for column in (client, label, *features):
-    if column not in columns:
-      raise errors.DataError(f'{path} has no column {column!r}; it has: {", ".join(columns)}')
+  elif isinstance(features, str):
+    features = [features]
+  check_columns(path, columns, client, label, features)
   if not features:
     raise errors.DataError(f'{path} has no columns but {client!r} and {label!r}: no inputs')
   if not len(table):
@@ -142,8 +163,18 @@ def from_frame(
         f'{path}: the column {column!r} is empty in row {empty[0]} (rows count from 0): fill it in '
         'or leave the row out'
       )
+  for row, value in enumerate(table[client]):
+    if isinstance(value, (list, tuple, dict, set, np.ndarray)):
+      raise errors.DataError(
+        f'{path}: the client in row {row} (rows count from 0) is {value!r:.40}: give a text or a '
+        'whole number'
+      )
+  table = _plain(table)
   try:
     prepared = preparation_lib.Preparation(preparation_lib.columns_of(table, features))
+    inputs = sum(1 if c.categories is None else len(c.categories) for c in prepared.columns or ())
+    # Each part, their concatenation, and what is split of it.
+    _check_memory(12 * inputs * len(table), f'its columns make {inputs:,} inputs of each row')
     x = prepared(table)
   except ValueError as error:
     raise errors.DataError(f'{path}: {error}') from None
@@ -153,6 +184,81 @@ def from_frame(
     table[client].astype(str).to_numpy(dtype=object),
     **{'source': path, 'preparation': prepared, **options},
   )
+
+
+def _plain(table: 'pd.DataFrame') -> 'pd.DataFrame':
+  """The table with NumPy's numbers where it has pandas's own that may be missing."""
+  import pandas as pd
+
+  found = {}
+  for name, dtype in table.dtypes.items():
+    if pd.api.types.is_numeric_dtype(dtype) and not isinstance(dtype, np.dtype):
+      is_whole = not table[name].isna().any()
+      found[name] = table[name].to_numpy(
+        dtype=dtype.numpy_dtype if is_whole else np.float64, na_value=np.nan
+      )
+  return table.assign(**found)
+
+
+def check_columns(
+  where: str, columns: Sequence[str], client: str, label: str, features: Sequence[str]
+) -> None:
+  """DataError if a column is missing, or one would be two things at once.
+
+  Args:
+    where: What has the columns, for the message.
+    columns: Their names.
+    client: The column of clients.
+    label: The column to predict.
+    features: The columns to predict from.
+  """
+  for column in (client, label, *features):
+    if column not in columns:
+      raise errors.DataError(f'{where} has no column {column!r:.80}; it has: {_listed(columns)}')
+    if columns.count(column) > 1:
+      raise errors.DataError(f'{where} has two columns {column!r:.80}: rename one of them')
+  if client == label:
+    raise errors.DataError(f'client and label are both {client!r}: give two columns')
+  if label in features:
+    raise errors.DataError(f'features have {label!r}, the column to predict: leave it out')
+  if len(set(features)) < len(features):
+    twice = next(f for f in features if list(features).count(f) > 1)
+    raise errors.DataError(f'features have {twice!r} twice: leave one out')
+
+
+def _listed(columns: Sequence[str]) -> str:
+  shown = ', '.join(column[:40] for column in columns[:20])
+  return shown if len(columns) <= 20 else f'{shown}, ... ({len(columns):,} in all)'
+
+
+def _check_names(names: Any) -> None:
+  """ValueError if two columns have one name."""
+  seen: set[str] = set()
+  for name in names:
+    if name in seen:
+      raise ValueError(f'it has two columns {name!r:.80}: rename one of them')
+    seen.add(name)
+
+
+def _check_bytes(path: str) -> None:
+  """ValueError if a text has zero bytes, which a crash leaves and where cells would end."""
+  packed = path.endswith(('.gz', '.bz2', '.zip', '.xz', '.zst', '.tar', '.tgz'))
+  if packed or not os.path.getsize(path):
+    return
+  with open(path, 'rb') as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    where = content.find(b'\0')
+  if where >= 0:
+    raise ValueError(f'byte {where:,} is zero: the file is damaged, or no UTF-8 text')
+
+
+def _check_memory(needed: int, why: str) -> None:
+  """ValueError if so many bytes are not available."""
+  free = capacity.available_memory()
+  if needed > free:
+    raise ValueError(
+      f'{why}, which take {capacity.human(needed)} where {capacity.human(free)} of memory are '
+      'available: leave out columns of names and dates, or rows'
+    )
 
 
 def _file(path: str) -> str:

@@ -86,6 +86,8 @@ def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: 
 
 
 def _check_ids(where: str, task: 'task_lib.Task') -> None:
+  from tasks import task as task_lib
+
   for name in 'client_ids', 'num_examples', 'load':
     if not hasattr(task.train, name):
       raise errors.DataError(
@@ -97,9 +99,7 @@ def _check_ids(where: str, task: 'task_lib.Task') -> None:
   if others or not ids:
     found = f'{others[0]!r} among them' if others else 'none'
     raise errors.DataError(f'{where}: client_ids must be texts, at least one; found {found}.')
-  if len(set(ids)) < len(ids):
-    twice = next(client_id for client_id in ids if ids.count(client_id) > 1)
-    raise errors.DataError(f'{where}: the client {twice!r} is in client_ids more than once.')
+  task_lib.check_ids(ids, where)
 
 
 def _build_model(where: str, task: 'task_lib.Task', seed: int) -> Any:

@@ -112,8 +112,27 @@ def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, 
     if values.dtype.kind not in 'OU':
       raise ValueError(f'the column {name!r} has dtype {values.dtype}: give texts or numbers')
     texts = _texts(name, values)
+    _check_are_no_numbers(name, texts)
     found.append(Column(name, tuple(sorted(set(texts)))))
   return tuple(found)
+
+
+def _check_are_no_numbers(name: str, texts: Sequence[str]) -> None:
+  """ValueError if texts are numbers but for a few: these are cells gone wrong, no categories."""
+  others = {text for text in set(texts) if not _is_number(text)}
+  if others and 10 * len(others) <= len(set(texts)):
+    row = next(row for row, text in enumerate(texts) if text in others)
+    raise ValueError(
+      f'the column {name!r} has numbers but {texts[row]!r:.40} in row {row} (rows count from 0): '
+      'correct it or leave the row out'
+    )
+
+
+def _is_number(text: str) -> bool:
+  try:
+    return bool(np.isfinite(float(text)))
+  except ValueError:
+    return False
 
 
 def _matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
@@ -131,7 +150,8 @@ def _matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
 
 def _numbers(name: str, values: np.ndarray) -> np.ndarray:
   try:
-    numbers = values.astype(np.float32)
+    with np.errstate(over='ignore'):  # What overflows is not finite.
+      numbers = values.astype(np.float32)
   except (TypeError, ValueError):
     raise ValueError(f'the column {name!r} has values that are no numbers') from None
   bad = np.flatnonzero(~np.isfinite(numbers))
@@ -146,7 +166,8 @@ def _numbers(name: str, values: np.ndarray) -> np.ndarray:
 def _texts(name: str, values: np.ndarray) -> list[str]:
   for row, value in enumerate(values):
     if not isinstance(value, str):
-      kind = 'nothing' if value is None or value != value else f'{value!r:.40}'
+      is_missing = value is None or str(value) in ('nan', 'NaT', '<NA>')
+      kind = 'nothing' if is_missing else f'{value!r:.40}'
       raise ValueError(
         f'the column {name!r} has texts but {kind} in row {row} (rows count from 0): give texts or '
         'numbers in the whole column'

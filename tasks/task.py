@@ -69,6 +69,26 @@ def check_finite(arrays: ExampleArrays, where: str) -> None:
     raise errors.DataError(f'{where}: {name}, row {at[0]}, has {array[at]}; it must be finite')
 
 
+def check_ids(ids: Sequence[str], where: str) -> None:
+  """Refuses client ids of which two are the same or one cannot be written to a file.
+
+  Raises:
+    DataError: With the first such id.
+  """
+  seen: set[str] = set()
+  for client_id in ids:
+    if client_id in seen:
+      raise errors.DataError(f'{where}: the client {client_id!r:.80} is there more than once')
+    seen.add(client_id)
+    try:
+      client_id.encode()
+    except UnicodeEncodeError:
+      raise errors.DataError(
+        f'{where}: the client id {client_id!r:.80} is no valid text (half of a character of two '
+        'code units): give another'
+      ) from None
+
+
 class ClientData(abc.ABC):
   """Examples by client id, loaded one client at a time as whole preprocessed arrays."""
 
@@ -115,7 +135,7 @@ class InMemoryClientData(ClientData):
 
   Raises:
     DataError: If there is no client, or one has no examples, unequal numbers of x and y, or
-      numbers that are not finite.
+      numbers that are not finite; or if two have one id, such as 1 and '1'.
   """
 
   def __init__(self, arrays: Mapping[str, tuple[Any, Any]], transform: Transform | None = None):
@@ -126,6 +146,7 @@ class InMemoryClientData(ClientData):
       examples = example_arrays(x, y, f'client {client_id!r}')
       check_finite(examples, f'client {client_id!r}')
       self._arrays[str(client_id)] = examples
+    check_ids(list(map(str, arrays)), 'the clients')
     self._ids = sorted(self._arrays)
     self._transform = transform
 

@@ -4,7 +4,6 @@ An array is allocated only after its header agrees with the archive's directory,
 file's size, and all of it with the memory there is. Pickled objects are never loaded.
 """
 
-import math
 import os
 import warnings
 import zipfile
@@ -14,14 +13,8 @@ from typing import Any
 import numpy as np
 
 from tasks import errors
+from tff_adaptive._utils import archives
 from tff_adaptive.training import capacity
-
-# What NumPy writes. Deflate makes no more than 1,032 bytes of one.
-_MOST_BYTES_OF_ONE = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-_HEADER_READERS = {
-  (1, 0): np.lib.format.read_array_header_1_0,
-  (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 def read(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
@@ -47,14 +40,15 @@ def read(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
         f'{path} lacks {", ".join(missing)}; it has {", ".join(members) or "no arrays"}'
       )
     for key in keys:
-      _decoded(f'{path}: {key}', _check_size, archive, members[key], os.path.getsize(path))
+      _decoded(f'{path}: {key}', archives.check_size, members[key], os.path.getsize(path))
+      _decoded(f'{path}: {key}', archives.check_array, archive, members[key])
     needed, free = sum(members[k].file_size for k in keys), capacity.available_memory()
     if needed > free:
       raise errors.DataError(
         f'{path} holds {needed:,} bytes of {", ".join(keys)} but {free:,} bytes of memory are '
         'available; use a smaller file or a larger machine'
       )
-    return {k: _decoded(f'{path}: {k}', _read_array, archive, members[k]) for k in keys}
+    return {k: _decoded(f'{path}: {k}', archives.read_array, archive, members[k]) for k in keys}
 
 
 def _decoded(what: str, decode: Any, *arguments: Any) -> Any:
@@ -72,33 +66,3 @@ def _decoded(what: str, decode: Any, *arguments: Any) -> Any:
   except Exception as e:
     reason = ' '.join(str(e).split())[:200] or type(e).__name__
     raise errors.DataError(f'{what} cannot be read ({reason}); fetch the file again') from None
-
-
-def _check_size(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file_bytes: int) -> None:
-  """Refuses an array whose header, directory entry and file do not agree about its size."""
-  most = _MOST_BYTES_OF_ONE.get(member.compress_type)
-  if most is None or member.flag_bits & 1:
-    raise ValueError('it is encrypted or compressed by other means than NumPy uses')
-  if member.compress_size > file_bytes or member.file_size > most * member.compress_size:
-    raise ValueError(
-      f'it declares {member.file_size:,} bytes, which a file of {file_bytes:,} cannot hold'
-    )
-  with archive.open(member) as stream:
-    version = np.lib.format.read_magic(stream)
-    if version not in _HEADER_READERS:
-      raise ValueError(f'its format version is {version}')
-    shape, _, dtype = _HEADER_READERS[version](stream)
-    header_bytes = stream.tell()
-  if dtype.hasobject:
-    raise ValueError('it is made of Python objects, which are never loaded')
-  declared = math.prod(shape) * dtype.itemsize
-  if min(shape, default=0) < 0 or header_bytes + declared != member.file_size:
-    raise ValueError(
-      f'its header says {list(shape)} of {dtype}, {declared:,} bytes, where there are '
-      f'{member.file_size - header_bytes:,}'
-    )
-
-
-def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-  with archive.open(member) as stream:  # Read to its end, where its checksum is compared.
-    return np.lib.format.read_array(stream, allow_pickle=False)

@@ -4,9 +4,9 @@
 
 A damaged file must be refused by `tasks.DataError` in one printable line that names it, or read:
 an .npz file with exactly the arrays it had (it has checksums), a SQLite file with values of the
-right kind and range (it has none). Anything else is a failure, listed with its number, which
-`--only=NUMBER` tries again: another exception, a try of more than 30 seconds, more than 1 GB of
-memory. The exit code is 1 where there are failures.
+right kind and range (it has none, nor have tables of a user's own). Anything else is a failure,
+listed with its number, which `--only=NUMBER` tries again: another exception, a try of more than 30
+seconds, more than 1 GB of memory. The exit code is 1 where there are failures.
 """
 
 import argparse
@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from tasks import errors
 from tasks.data import image_arrays, tff_sqlite
+from tests.faults import damaged_own_files
 from tests.helpers import image_files, task_data
 
 _SECONDS, _BYTES = 30, 10**9
@@ -155,6 +156,10 @@ KINDS = {
   'npy_header': header,
   'jpeg': jpeg,
   'sqlite': sqlite,
+  'csv': lambda folder: damaged_own_files.table(folder, 'csv'),
+  'parquet': lambda folder: damaged_own_files.table(folder, 'parquet'),
+  'weights_npz': lambda folder: damaged_own_files.weights(folder, 'npz'),
+  'weights_keras': lambda folder: damaged_own_files.weights(folder, 'keras'),
 }
 
 

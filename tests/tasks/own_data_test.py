@@ -101,7 +101,9 @@ def test_a_constant_column_is_left_at_zero():
   'change, message',
   [
     (dict(x=X[:, 0]), r'x has shape \(60,\)'),
+    (dict(x=X[:, :0]), r'x has shape \(60, 0\)'),
     (dict(x=X.astype(str)), 'it must hold numbers'),
+    (dict(clients=['a', 'b', 'c', '\ud800'] * 15), r"client id '\\ud800' is no valid text"),
     (dict(y=Y[:59]), r'x has 60 rows and y has shape \(59,\)'),
     (dict(clients=CLIENTS[:59]), 'clients has shape'),
     (dict(clients=['a'] * 60), "all rows belong to one client, 'a'"),

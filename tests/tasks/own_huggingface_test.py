@@ -104,6 +104,24 @@ def test_validation_data_of_ones_own():
     (table, {'client': 'hospital', 'label': 'outcome', 'features': ['age'], 'validation': 1}, '1'),
     (
       table,
+      {'client': 'outcome', 'label': 'outcome', 'features': None},
+      'client and label are both',
+    ),
+    (images, {'label': 'writer'}, "client and label are both 'writer'"),
+    (
+      lambda: datasets.Dataset.from_dict(
+        {'x': [[1.0], [2.0]], 'label': [0, -1], 'writer': ['a', 'b']},
+        datasets.Features(
+          x=datasets.Sequence(datasets.Value('float32')),
+          label=datasets.ClassLabel(names=['no', 'yes']),
+          writer=datasets.Value('string'),
+        ),
+      ),
+      {},
+      "'label' is -1 in row 1 .*none of its 2 classes",
+    ),
+    (
+      table,
       {'client': 'hospital', 'label': 'outcome', 'features': ['age'], 'validation': images()},
       'goes with one column of arrays',
     ),

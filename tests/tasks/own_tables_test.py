@@ -1,10 +1,15 @@
 """Tasks on own files."""
 
+import decimal
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tasks
+from tasks import own_tables
 
 ROWS = 40
 RNG = np.random.default_rng(1)
@@ -98,12 +103,118 @@ def test_arrays_of_a_file(tmp_path):
     ({'outcome': [None, *['good', 'poor'] * 19, 'good']}, {}, "'outcome' is empty in row 0"),
     ({'hospital': [None, *['1', '2'] * 19, '1']}, {}, "'hospital' is empty in row 0"),
     ({'hospital': ['1'] * ROWS}, {}, 'all rows belong to one client'),
+    ({}, dict(label='hospital'), "client and label are both 'hospital'"),
+    ({}, dict(features=['age', 'outcome']), "features have 'outcome', the column to predict"),
+    ({}, dict(features=['age', 'age']), "features have 'age' twice"),
+    (
+      {'dose': ['1.5', *(f'{i}.5' for i in range(ROWS - 2)), '1,5']},
+      {},
+      "'dose' has numbers but '1,5' in row 39",
+    ),
+    ({'dose': [f'{i}' for i in range(ROWS - 1)] + ['1e400']}, {}, "numbers but '1e400' in row 39"),
   ],
 )
 def test_tables_that_cannot_be_used_are_refused(tmp_path, change, options, message):
   path = write(TABLE.assign(**change), tmp_path, 'csv')
   with pytest.raises(tasks.DataError, match=message):
     tasks.from_csv(path, **{'client': 'hospital', 'label': 'outcome', **options})
+
+
+def rows(*lines, count=12):
+  return '\n'.join([*lines, *(f'{i % 4},{i}.5,{"ab"[i % 2]}' for i in range(count))]) + '\n'
+
+
+@pytest.mark.parametrize(
+  'text, message',
+  [
+    # Two columns with one name: the second, a copy of the label perhaps, would be an input.
+    (rows('who,x,label,label'), "two columns 'label'"),
+    (rows('who,x,x'), "two columns 'x'"),
+    # Every row has a cell more: all columns would be read as the ones before them.
+    (
+      rows('who,x,label').replace('a\n', 'a,7\n').replace('b\n', 'b,8\n'),
+      'rows have more cells than the header',
+    ),
+    (rows('who,x,label').replace('3.5', '3\0.5'), 'is zero: the file is damaged'),
+    (rows('who,x,label') + '\0' * 4096, 'is zero: the file is damaged'),
+  ],
+)
+def test_a_text_whose_columns_would_be_mistaken_is_refused(tmp_path, text, message):
+  path = tmp_path / 'a.csv'
+  path.write_text(text)
+  with pytest.raises(tasks.DataError, match=message):
+    tasks.from_csv(str(path), 'who', 'label')
+  path.write_text(rows('who,x,label'))
+  assert tasks.from_csv(str(path), 'who', 'label').preparation.classes == ('a', 'b')
+
+
+def test_categories_that_are_numbers_but_for_some_stay_categories(tmp_path):
+  path = write(TABLE.assign(sex=['1', '2', '3', 'unknown'] * 10), tmp_path, 'csv')
+  task = tasks.from_csv(path, 'hospital', 'outcome')
+  assert task.preparation.columns[1].categories == ('1', '2', '3', 'unknown')
+
+
+def test_one_column_may_be_named_by_itself(tmp_path):
+  path = write(TABLE, tmp_path, 'csv')
+  assert (
+    tasks.from_csv(path, 'hospital', 'outcome', features='age').train.load_all()['x'].shape[1] == 1
+  )
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    ({'age': [[1.0, 2.0]] * ROWS}, "'age' has texts but array"),
+    ({'hospital': [[1], [2]] * (ROWS // 2)}, 'the client in row 0 .* is '),
+    ({'age': pd.array([1, None] * (ROWS // 2), 'Int64')}, "'age' is nan in row 1"),
+    (
+      {'age': pd.array(['a', None] * (ROWS // 2), 'string')},
+      "'age' has texts but nothing in row 1",
+    ),
+    ({'age': [decimal.Decimal(1)] * ROWS}, "'age' has texts but Decimal"),
+    ({'age': pd.Timestamp(2020, 1, 1)}, "'age' has dtype datetime64"),
+    ({'age': [1e300] * ROWS}, "'age' is 1e\\+300 in row 0"),
+    (
+      {'outcome': [decimal.Decimal(1), decimal.Decimal(2)] * (ROWS // 2)},
+      'labels have dtype object',
+    ),
+  ],
+)
+def test_columns_of_other_kinds_are_refused_by_row(tmp_path, change, message):
+  path = write(TABLE.assign(**change), tmp_path, 'parquet')
+  with pytest.raises(tasks.DataError, match=message):
+    tasks.from_parquet(path, 'hospital', 'outcome')
+
+
+def test_nullable_numbers_without_nulls_are_numbers(tmp_path):
+  changes = {'age': TABLE['age'].astype('Int64'), 'outcome': (TABLE['age'] % 2).astype('Int8')}
+  path = write(TABLE.assign(**changes), tmp_path, 'parquet')
+  task = tasks.from_parquet(path, 'hospital', 'outcome')
+  assert task.preparation.columns[0].categories is None
+  assert task.preparation.classes == (0, 1)
+
+
+def test_a_parquet_file_with_two_columns_of_one_name_is_refused(tmp_path):
+  path = str(tmp_path / 'a.parquet')
+  columns = [pa.array([*'ab'] * 3), pa.array([1.0] * 6), pa.array([0, 1] * 3)]
+  pq.write_table(pa.Table.from_arrays([*columns, columns[2]], ['c', 'x', 'y', 'y']), path)
+  with pytest.raises(tasks.DataError, match="two columns 'y'"):
+    tasks.from_parquet(path, 'c', 'y')
+
+
+def test_a_table_that_declares_more_than_memory_holds_is_refused_unread(tmp_path, monkeypatch):
+  path = write(TABLE, tmp_path, 'parquet')
+  read = []
+  monkeypatch.setattr(own_tables.capacity, 'available_memory', lambda: 8 * TABLE.size)
+  monkeypatch.setattr(pd, 'read_parquet', lambda path: read.append(path))
+  with pytest.raises(tasks.DataError, match='it declares 200 cells, which take '):
+    tasks.from_parquet(path, 'hospital', 'outcome')
+  assert not read
+  # A column of names: each is an input of every row.
+  path = write(TABLE.assign(sex=[f'name {i}' for i in range(ROWS)]), tmp_path, 'csv')
+  monkeypatch.setattr(own_tables.capacity, 'available_memory', lambda: 12 * 42 * ROWS - 1)
+  with pytest.raises(tasks.DataError, match='its columns make 42 inputs of each row, which take'):
+    tasks.from_csv(path, 'hospital', 'outcome')
 
 
 @pytest.mark.parametrize('content', [b'', b'a,b\n1,2,3,4\n5,6\n', b'\xff\xfe\x00a,b\n'])

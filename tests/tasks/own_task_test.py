@@ -63,7 +63,7 @@ SIGNATURE = 'but a task is a function (data_dir, seed, **options) -> tasks.Task'
     ),
     (
       'def f(data_dir, seed): return make(train=Clients(ids=["b", "b"]))',
-      "client 'b' is in client",
+      "client 'b' is there more than once",
     ),
   ],
 )

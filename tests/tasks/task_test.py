@@ -29,6 +29,8 @@ def test_clients_in_memory_load_what_they_were_given():
     ({'bob': (np.zeros([0, 2]), np.zeros(0))}, "'bob' has no examples"),
     ({'bob': (np.zeros([2, 2]), np.zeros(3))}, "'bob'.*must be the same"),
     ({}, 'no clients'),
+    ({1: ([1.0], [0]), '1': ([2.0], [0])}, "'1' is there more than once"),
+    ({'\udcff': ([1.0], [0])}, 'is no valid text'),
   ],
 )
 def test_a_client_that_cannot_be_used_is_named(arrays, named):

@@ -35,6 +35,9 @@ from .model import (
   with_seed as with_seed,
 )
 from .weights import (
+  bytes_for as bytes_for,
+)
+from .weights import (
   fitted_weights as fitted_weights,
 )
 from .weights import (

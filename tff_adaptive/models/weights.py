@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+import psutil
 
-from tff_adaptive.models import keras_model
+from tff_adaptive._utils import archives
+from tff_adaptive.models import keras_files
 from tff_adaptive.models import model as model_lib
 
 
@@ -19,35 +20,55 @@ def weight_names(model: model_lib.Model) -> tuple[str, ...]:
   return getattr(model, 'weight_names', tuple(f'weight_{i}' for i in range(count)))
 
 
-def read_weights(path: str) -> dict[str, np.ndarray]:
+def read_weights(path: str, most_bytes: int | None = None) -> dict[str, np.ndarray]:
   """Reads the trainable weights of a file.
 
   Args:
     path: A .keras or .npz file.
+    most_bytes: That the weights may take, by default what memory is available; a file that
+      declares more is refused before anything is allocated.
 
   Returns:
     Name -> array, in the file's order.
 
   Raises:
-    ValueError: If the file is of another kind or cannot be read.
+    ValueError: If the file is of another kind, too large, or cannot be read.
   """
+  if most_bytes is None:
+    most_bytes = psutil.virtual_memory().available
   if not os.path.isfile(path):
     raise ValueError(f'there is no file {path}; give a run, a .keras or an .npz file')
   try:
     if path.endswith('.npz'):
-      with np.load(path, allow_pickle=False) as file:
-        return dict(file)
+      return _read_npz(path, most_bytes)
     if path.endswith('.keras'):
-      # Keras takes another file for one of its older formats, which may run code of the file.
-      if not zipfile.is_zipfile(path):
-        raise ValueError('it is no .keras archive')
-      found = tf.keras.models.load_model(path, compile=False, safe_mode=True)
-      variables = found.trainable_variables
-      return dict(zip(keras_model.canonical_names(found), [v.numpy() for v in variables]))
+      return keras_files.read(path, most_bytes)
   except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
     reason = ' '.join(str(error).split())[:200] or type(error).__name__
     raise ValueError(f'{path} cannot be read: {reason}') from None
   raise ValueError(f'{path} ends with neither .keras nor .npz; export the model as one of them')
+
+
+def bytes_for(model: model_lib.Model) -> int:
+  """What a file of weights for a model may take: as float64 and twice as many, or 64 MB.
+
+  A file of a somewhat larger model is read, so that what differs can be named.
+  """
+  return max(1 << 26, 16 * sum(np.size(w) for w in model.initial_weights[0]))
+
+
+def _read_npz(path: str, most_bytes: int) -> dict[str, np.ndarray]:
+  with zipfile.ZipFile(path) as archive:
+    entries = archives.entries(archive, path)
+    total = sum(entry.file_size for entry in entries.values())
+    if total > most_bytes:
+      raise ValueError(f'it declares {total:,} bytes; the weights may take {most_bytes:,}')
+    for entry in entries.values():
+      archives.check_array(archive, entry)
+    return {
+      name.removesuffix('.npy'): archives.read_array(archive, entry)
+      for name, entry in entries.items()
+    }
 
 
 def fitted_weights(
@@ -72,8 +93,8 @@ def fitted_weights(
     if missing or len(found) != len(wanted):
       extra = [name for name in found if name not in wanted]
       raise ValueError(
-        f'{where} has other weights than the model: missing {", ".join(missing) or "none"}; '
-        f'unknown {", ".join(extra) or "none"}'
+        f'{where} has other weights than the model: missing {_listed(missing)}; '
+        f'unknown {_listed(extra)}'
       )
     arrays = [found[name] for name in wanted]
   else:
@@ -85,9 +106,22 @@ def fitted_weights(
       raise ValueError(
         f'{where}: {name} has shape {list(array.shape)}, in the model it has {list(np.shape(like))}'
       )
-    if array.dtype.kind != 'f' or not np.isfinite(array).all():
-      raise ValueError(f'{where}: {name} has values that are not finite numbers')
-  return tuple(a.astype(np.asarray(like).dtype) for a, like in zip(arrays, own))
+    if array.dtype.kind != 'f':
+      raise ValueError(
+        f'{where}: {name} has dtype {array.dtype}; weights are floating-point numbers'
+      )
+  with np.errstate(over='ignore'):  # What overflows is not finite.
+    arrays = [a.astype(np.asarray(like).dtype) for a, like in zip(arrays, own)]
+  for name, array in zip(wanted, arrays):
+    if not np.isfinite(array).all():
+      raise ValueError(f'{where}: {name} has values that are not finite numbers of {array.dtype}')
+  return tuple(arrays)
+
+
+def _listed(names: Sequence[str]) -> str:
+  """Some names in a line: 'a, b', or the first five and how many there are."""
+  shown = ', '.join(name[:80] for name in names[:5]) or 'none'
+  return shown if len(names) <= 5 else f'{shown}, ... ({len(names)} in all)'
 
 
 def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> model_lib.Model:

@@ -27,4 +27,5 @@ def initial_weights_from(path: str, model: models.Model) -> tuple[np.ndarray, ..
   path = os.path.expanduser(path)
   if os.path.isdir(path):
     return models.fitted_weights(path, dict(enumerate(warm_start.weights_of_run(path))), model)
-  return models.fitted_weights(path, models.read_weights(path), model)
+  found = models.read_weights(path, models.bytes_for(model))
+  return models.fitted_weights(path, found, model)

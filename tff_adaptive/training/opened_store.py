@@ -33,6 +33,10 @@ def open_store(
     StateError: As `ClientStateStore` does.
   """
   is_new = not os.path.exists(path)
+  if not is_new and state_shards.restore_marker(sharded_store.folder_of(path)):
+    notes.append(
+      f'{sharded_store.folder_of(path)}: {state_shards.MARKER} was lost and was made again.'
+    )
   wanted = config.client_state_store == 'shards' and bool(tree.flatten(client_state))
   if not sharded_store.is_sharded(path) and not (wanted and is_new):
     return _plain(config, path, client_state)

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
@@ -69,10 +70,7 @@ class Change(NamedTuple):
 def create(folder: str) -> None:
   """Makes the folder and the marker by which it is recognised; shards are made when needed."""
   os.makedirs(os.path.join(folder, STAGED), exist_ok=True)
-  atomic_files.write_json(
-    os.path.join(folder, MARKER),
-    {'format': _FORMAT, 'shards': NUM_SHARDS, 'id': os.urandom(8).hex()},
-  )
+  _write_marker(folder, NUM_SHARDS)
 
 
 def read_marker(folder: str) -> str:
@@ -95,9 +93,48 @@ def number_of_shards(folder: str) -> int:
   except (ValueError, KeyError, TypeError, RecursionError) as error:
     found = f'unknown ({error})'
   raise StateError(
-    f'{folder}: the format of the client states is {found}, this version reads {_FORMAT}: bring'
-    f' back a copy of its {MARKER}, or start in a new folder.'
+    f'{folder}: the format of the client states is {found}, this version reads {_FORMAT}: a damaged'
+    f' {MARKER} can be removed, it is made again of the shards; otherwise start in a new folder.'
   )
+
+
+def restore_marker(folder: str) -> bool:
+  """Makes a marker that was lost again, of the shards; they are as many as there are files.
+
+  Args:
+    folder: The folder of the shards.
+
+  Returns:
+    Whether there was something to do: no marker, but shards.
+
+  Raises:
+    StateError: If shards are missing too, or cannot be read; nothing is written then.
+    SaveError: If the marker cannot be written.
+  """
+  names = os.listdir(folder) if os.path.isdir(folder) else []
+  found = {int(m[1]) for m in map(re.compile(r'shard-(\d+)\.sqlite').fullmatch, names) if m}
+  if not found or read_marker(folder).strip():
+    return False
+  missing = next((n for n in range(max(found)) if n not in found), None)
+  if missing is not None:
+    raise StateError(
+      f'{folder}: {MARKER} is lost, and so is {os.path.basename(_path(folder, missing))}: bring'
+      ' back a copy of the folder, or start in a new one.'
+    )
+  for shard in found:
+    with _reading(folder, shard) as file:
+      for (client_id,) in file.execute('SELECT DISTINCT id FROM client_state'):
+        if shard_of(client_id, len(found)) != shard:
+          raise StateError(
+            f'{folder}: {MARKER} is lost, and so are shards: client {client_id!r} of'
+            f' {os.path.basename(_path(folder, shard))} is in another one of {len(found)}. Bring'
+            ' back a copy of the folder, or start in a new one.'
+          )
+  try:
+    _write_marker(folder, len(found))
+  except OSError as error:
+    raise SaveError(f'{folder} cannot be written: {error.strerror}.') from error
+  return True
 
 
 def shard_of(client_id: str, shards: int) -> int:
@@ -237,6 +274,11 @@ def group(client_ids: Sequence[str], shards: int) -> dict[int, list[int]]:
   for position, client_id in enumerate(client_ids):
     found.setdefault(shard_of(client_id, shards), []).append(position)
   return found
+
+
+def _write_marker(folder: str, shards: int) -> None:
+  content = {'format': _FORMAT, 'shards': shards, 'id': os.urandom(8).hex()}
+  atomic_files.write_json(os.path.join(folder, MARKER), content)
 
 
 def _path(folder: str, shard: int) -> str:

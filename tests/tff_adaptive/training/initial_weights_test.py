@@ -1,13 +1,17 @@
 """Weights to start from, of files; of runs see saved_run_test.py."""
 
+import json
+import os
 import zipfile
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.helpers import small_problem
 from tff_adaptive import models, training
+from tff_adaptive._utils import archives
 
 keras = tf.keras
 
@@ -56,7 +60,11 @@ def test_arrays_without_names_come_in_the_models_order(tmp_path):
   [
     (lambda w: w[:-1], 'has 3 weights, the model has 4'),
     (lambda w: [w[0] * np.nan, *w[1:]], 'weight_0 has values that are not finite'),
-    (lambda w: [w[0].astype(int), *w[1:]], 'weight_0 has values that are not finite numbers'),
+    (lambda w: [w[0].astype(int), *w[1:]], 'weight_0 has dtype int64'),
+    (
+      lambda w: [w[0] + 1e300, *w[1:]],
+      'weight_0 has values that are not finite numbers of float32',
+    ),
     (lambda w: [w[0][:2], *w[1:]], r'weight_0 has shape \[2, '),
   ],
 )
@@ -99,3 +107,188 @@ def test_whatever_a_damaged_file_makes_a_decoder_raise_is_one_error(tmp_path):
     with pytest.raises(ValueError, match=f'{damaged.name} cannot be read: ') as error:
       training.initial_weights_from(str(damaged), model)
     assert '\n' not in str(error.value)
+
+
+def _header(shape, descr='<f4'):
+  text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+  return b'\x93NUMPY\x01\x00v\x00' + text.ljust(117) + b'\n'
+
+
+def _npz(path, members, compression=zipfile.ZIP_DEFLATED):
+  with zipfile.ZipFile(path, 'w', compression) as archive:
+    for name, content in members:
+      archive.writestr(name, content)
+
+
+_MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+  'members, message',
+  [
+    # What is declared and there: compressed by a thousand, and two of them.
+    ([('a.npy', _header((24 * _MB,)) + bytes(96 * _MB))], 'declares 100,663,424 bytes'),
+    ([('a.npy', _header((10 * _MB,)) + bytes(40 * _MB))] * 2, "two entries 'a.npy'"),
+    ([(f'{c}.npy', _header((10 * _MB,)) + bytes(40 * _MB)) for c in 'ab'], 'declares 83,886,336'),
+    ([('a.npy', _header((-1, 5)))], r'header says \[-1, 5\]'),
+    ([('a.npy', _header((2,)) + bytes(4))], r'header says \[2\] of float32, 8 bytes'),
+    ([('a.npy', _header((1,), '|O') + bytes(8))], 'made of Python objects'),
+    ([(f'{i}.npy', b'') for i in range(10_001)], '10,001 entries'),
+  ],
+)
+@pytest.mark.filterwarnings('ignore:Duplicate name')
+def test_a_file_of_arrays_that_declares_too_much_is_refused_before_it_is_unpacked(
+  tmp_path, members, message, monkeypatch
+):
+  path = str(tmp_path / 'a.npz')
+  _npz(path, members)
+  monkeypatch.setattr(archives, 'read_array', lambda archive, entry: pytest.fail('unpacked'))
+  with pytest.raises(ValueError, match=f'a.npz cannot be read: .*{message}'):
+    training.initial_weights_from(path, small_problem.model())
+
+
+def test_of_very_many_names_that_do_not_fit_some_are_named(tmp_path):
+  path = str(tmp_path / 'a.npz')
+  np.savez(path, **{f'layer_{i}/kernel': np.zeros(1) for i in range(300)})
+  with pytest.raises(
+    ValueError, match=r'unknown layer_0/kernel, .*, \.\.\. \(300 in all\)'
+  ) as raised:
+    training.initial_weights_from(path, from_keras())
+  assert len(str(raised.value)) < 400
+
+
+@pytest.fixture(scope='module')
+def parts(tmp_path_factory):
+  """The entries of a sound .keras file."""
+  path = str(tmp_path_factory.mktemp('keras') / 'm.keras')
+  build().save(path)
+  with zipfile.ZipFile(path) as archive:
+    return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _config(parts, change):
+  config = json.loads(parts['config.json'])
+  change(
+    config, next(layer for layer in config['config']['layers'] if layer['class_name'] == 'Dense')
+  )
+  return {'config.json': json.dumps(config)}
+
+
+def _weights(parts, tmp_path, change):
+  path = tmp_path / 'changed.h5'
+  path.write_bytes(parts['model.weights.h5'])
+  with h5py.File(path, 'r+') as file:
+    folder = file['_layer_checkpoint_dependencies/dense/vars']
+    shape = folder['0'].shape
+    if change is not None:
+      del folder['0']
+      change(folder, shape)
+  return {'model.weights.h5': path.read_bytes()}
+
+
+def _huge(folder, shape):
+  folder.create_dataset('0', shape=(10**7, 10**6), dtype='f4', chunks=(1000, 1000))
+
+
+def _elsewhere(folder, shape):
+  size = int(np.prod(shape)) * 4
+  folder.create_dataset('0', shape=shape, dtype='f4', external=[(os.__file__, 0, size)])
+
+
+def _virtual(folder, shape):
+  layout = h5py.VirtualLayout(shape=shape, dtype='f4')
+  layout[...] = h5py.VirtualSource(os.__file__, 'x', shape=shape)
+  folder.create_virtual_dataset('0', layout)
+
+
+def _linked(folder, shape):
+  folder['0'] = h5py.ExternalLink('/dev/zero', '/x')
+
+
+def _circle(folder, shape):
+  folder['0'] = folder.parent
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (_huge, 'its arrays take 40,000,000,000,'),
+    (_elsewhere, "has '.*/0' in another file"),  # Of any file's bytes weights would be made.
+    (_virtual, "has '.*/0' in another file"),
+    (_linked, "refers to another place at '0'"),
+    (_circle, 'its groups hold each other'),
+    (lambda folder, shape: folder.create_dataset('0', data='text'), 'has dtype object'),
+  ],
+)
+def test_a_keras_file_whose_arrays_are_not_its_own_is_refused(parts, tmp_path, change, message):
+  path = str(tmp_path / 'm.keras')
+  _npz(path, {**parts, **_weights(parts, tmp_path, change)}.items())
+  with pytest.raises(ValueError, match=f'm.keras cannot be read: .*{message}'):
+    training.initial_weights_from(path, from_keras())
+
+
+def test_a_keras_file_that_was_packed_again_is_read(parts, tmp_path):
+  path = str(tmp_path / 'm.keras')
+  _npz(path, {**parts, **_weights(parts, tmp_path, None)}.items())
+  assert len(training.initial_weights_from(path, from_keras())) == 4
+
+
+def _set(**values):
+  return lambda config, dense: dense['config'].update(values)
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (_set(units=10**12), r'its layers take 36,000,000,'),
+    (lambda config, dense: config.update(module='os', class_name='system'), "it names 'os'"),
+    (
+      _set(activation={'module': 'keras.utils', 'class_name': 'function', 'config': 'get_file'}),
+      "it names 'keras.utils'",
+    ),
+    (lambda config, dense: dense.update(module='keras.src.utils.data_utils'), 'it names'),
+    (_set(vocabulary='/etc/hostname'), "reads the file '/etc/hostname'"),
+    (
+      lambda config, dense: config.update(
+        module='keras.layers', class_name='Dense', **{'config': {'units': 3, 'name': 'a'}}
+      ),
+      'it holds a Dense, no model',
+    ),
+  ],
+)
+def test_a_keras_file_that_names_other_code_or_layers_without_end_is_refused(
+  parts, tmp_path, change, message
+):
+  path = str(tmp_path / 'm.keras')
+  _npz(path, {**parts, **_config(parts, change)}.items())
+  with pytest.raises(ValueError, match=f'm.keras cannot be read: .*{message}'):
+    training.initial_weights_from(path, from_keras())
+
+
+def test_a_keras_file_with_other_or_endless_parts_is_refused(parts, tmp_path):
+  path = str(tmp_path / 'm.keras')
+  for name, content, message in (
+    ('assets/../../a.txt', b'', 'it holds .*a.txt'),
+    ('model.weights.npz', b'', 'it holds'),
+    ('config.json', b' ' * (33 * _MB), 'its config.json takes 34,603,008 bytes'),
+    ('model.weights.h5', bytes(130 * _MB), 'its model.weights.h5 takes'),
+  ):
+    _npz(path, {**parts, name: content}.items())
+    with pytest.raises(ValueError, match=message):
+      training.initial_weights_from(path, from_keras())
+
+
+@tf.keras.saving.register_keras_serializable('initial_weights_test')
+class _Own(keras.layers.Layer):
+  def build(self, shape):
+    self.part = self.add_weight('part', shape[-1:])
+
+  def call(self, x):
+    return x * self.part
+
+
+def test_a_registered_layer_of_ones_own_is_read(tmp_path):
+  path, source = str(tmp_path / 'm.keras'), keras.Sequential([keras.Input([5]), _Own()])
+  source.save(path)
+  (found,) = models.read_weights(path).values()
+  np.testing.assert_array_equal(found, source.get_weights()[0])

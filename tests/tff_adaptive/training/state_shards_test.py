@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import shutil
 import sqlite3
 import threading
@@ -76,6 +77,63 @@ def test_a_damaged_marker_is_an_error(folder, text, words):
   assert state_shards.read_marker(folder)
   with pytest.raises(StateError, match=words):
     state_shards.number_of_shards(folder)
+
+
+@pytest.fixture
+def new_folder(tmp_path):
+  path = str(tmp_path / 'new')
+  state_shards.create(path)
+  return path
+
+
+def _clients_in(folder, shards, ids):
+  for shard in range(shards):
+    with state_shards._writing(folder, shard) as file:
+      rows = [(i, 1, b'', b'') for i in ids if state_shards.shard_of(i, shards) == shard]
+      file.executemany('INSERT INTO client_state VALUES (?, ?, ?, ?)', rows)
+
+
+@pytest.mark.parametrize('content', [None, '', ' \n'])
+@pytest.mark.parametrize('shards', [1, 3, 16])
+def test_a_lost_marker_is_made_again_of_the_shards(new_folder, content, shards):
+  path = pathlib.Path(new_folder, 'shards.json')
+  assert not state_shards.restore_marker(new_folder)  # It is there.
+  path.unlink()
+  assert not state_shards.restore_marker(new_folder)  # There are no shards yet.
+  assert not path.exists()
+  _clients_in(new_folder, shards, [f'client {i}' for i in range(40)])
+  if content is not None:
+    path.write_text(content)
+  assert state_shards.restore_marker(new_folder)
+  assert state_shards.number_of_shards(new_folder) == shards
+  assert not state_shards.restore_marker(new_folder)
+
+
+@pytest.mark.parametrize(
+  'gone, message',
+  [
+    (['00'], 'shards.json is lost, and so is shard-00.sqlite'),
+    (['05'], 'shards.json is lost, and so is shard-05.sqlite'),
+    (['15'], 'so are shards: client .* is in another one of 15'),
+    (['14', '15'], 'is in another one of 14'),
+  ],
+)
+def test_a_lost_marker_is_not_made_of_a_part_of_the_shards(new_folder, gone, message):
+  _clients_in(new_folder, 16, [f'client {i}' for i in range(40)])
+  for name in ('shards.json', *(f'shard-{number}.sqlite' for number in gone)):
+    os.remove(f'{new_folder}/{name}')
+  with pytest.raises(StateError, match=message):
+    state_shards.restore_marker(new_folder)
+  assert not os.path.exists(f'{new_folder}/shards.json')
+
+
+def test_a_lost_marker_is_not_made_of_damaged_shards(new_folder):
+  _clients_in(new_folder, 4, ['a', 'b'])
+  os.remove(f'{new_folder}/shards.json')
+  pathlib.Path(new_folder, 'shard-02.sqlite').write_bytes(b'nothing of the kind' * 100)
+  with pytest.raises(StateError, match=r'shard-02\.sqlite: cannot be read'):
+    state_shards.restore_marker(new_folder)
+  assert not os.path.exists(f'{new_folder}/shards.json')
 
 
 @pytest.mark.parametrize('shards', [1, 2, 4096])
