@@ -12,4 +12,4 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[0] = os.path.dirname(_HERE)
 PACKAGE = os.path.basename(_HERE)
 
-importlib.import_module(f'{PACKAGE}._entry').end_on_interrupt()
+importlib.import_module(f'{PACKAGE}._entry').begin()

@@ -55,13 +55,15 @@ def entry(
       tensorflow_start.quietly()  # A user's own file may be the first to import it.
       with signals.ending_at_once(f'{_name(program)}: {interrupted}', before_end):
         try:
-          return main(sys.argv if arguments is None else arguments)
+          code = main(sys.argv if arguments is None else arguments)
         except FailureError as error:
-          return complain(_name(program), error, FAILED)
+          code = complain(_name(program), error, FAILED)
         except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
-          return complain(_name(program), error)
+          code = complain(_name(program), error)
         except KeyboardInterrupt:  # Where `ending_at_once` does not handle it.
-          return complain(_name(program), interrupted, 128 + signal.SIGINT)
+          code = complain(_name(program), interrupted, 128 + signal.SIGINT)
+      _entry.exit_code = code
+      return code
 
     return run
 

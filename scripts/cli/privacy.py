@@ -1,13 +1,18 @@
-"""The noise of a private run, and what accounts for it; no TensorFlow."""
+"""The noise of a private run, and what accounts for it; no TensorFlow.
+
+Accounting imports SciPy, which takes long, so it is imported for private runs only.
+"""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tff_adaptive.aggregation import accounting
 from tff_adaptive.training import cohorts
 
 from . import settings as settings_lib
+
+if TYPE_CHECKING:
+  from tff_adaptive.aggregation import accounting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Plan:
     delta: At this delta.
   """
 
-  accountant: accounting.Accountant
+  accountant: 'accounting.Accountant'
   delta: float
 
 
@@ -36,6 +41,8 @@ def plan(settings: settings_lib.Settings, num_clients: int) -> Plan | None:
   """
   if not settings.aggregator_entry.is_private:
     return None
+  from tff_adaptive.aggregation import accounting
+
   options = settings.aggregator_options
   delta = settings.delta or accounting.default_delta(num_clients)
   make = _accountant(settings, num_clients)
@@ -54,6 +61,8 @@ def plan(settings: settings_lib.Settings, num_clients: int) -> Plan | None:
 
 
 def _accountant(settings: settings_lib.Settings, num_clients: int) -> Callable[[float], Any]:
+  from tff_adaptive.aggregation import accounting
+
   size = settings.clients_per_round
   if settings.aggregator == 'dp_gaussian':
     return lambda noise: accounting.SampledGaussian(num_clients, size, noise)

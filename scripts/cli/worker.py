@@ -19,6 +19,7 @@ from tff_adaptive._utils import user_code
 from tff_adaptive.devices import threads
 from tff_adaptive.training import signals
 
+from .. import _entry
 from . import command, flags, resolve, run, settings
 
 
@@ -84,6 +85,7 @@ def main() -> int:
       forget()
       if not gc.get_freeze_count():  # What TensorFlow has loaded is not looked through each time.
         gc.freeze()
+  _entry.exit_code = 0
   return 0
 
 

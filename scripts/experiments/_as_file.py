@@ -8,4 +8,4 @@ _SCRIPTS, _NAME = os.path.split(os.path.dirname(os.path.abspath(__file__)))
 sys.path[0] = os.path.dirname(_SCRIPTS)
 PACKAGE = f'{os.path.basename(_SCRIPTS)}.{_NAME}'
 
-importlib.import_module(f'{os.path.basename(_SCRIPTS)}._entry').end_on_interrupt()
+importlib.import_module(f'{os.path.basename(_SCRIPTS)}._entry').begin()

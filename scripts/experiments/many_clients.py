@@ -117,6 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   began = time.perf_counter()
   tensorflow_start.quietly()
+  tensorflow_start.load()
   context = _set_context()
   clients = drawn_clients.DrawnClients(_FLAGS.registered, _FLAGS.features, _FLAGS.seed)
   watch = Watch(_FLAGS.kill_every)

@@ -1,4 +1,4 @@
-"""How commands start: Ctrl-C ends one while it is still being imported; each knows its name."""
+"""How commands start and end: Ctrl-C while one is still being imported, its name, its exit code."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ PROGRAM = """
 import sys, time
 sys.argv = ['/some/where/train.py']
 from scripts import _entry
-_entry.end_on_interrupt()
+_entry.begin()
 print('here', flush=True)
 time.sleep(60)  # As an import would.
 """
@@ -29,6 +29,51 @@ def test_ctrl_c_during_the_imports_ends_in_one_line():
   process.send_signal(signal.SIGINT)
   assert process.communicate(timeout=60) == ('', 'train.py: interrupted.\n')
   assert process.returncode == 130
+
+
+# A module of which something is left to do when it is taken apart, as of TensorFlow's.
+ENDING = """
+import atexit, sys
+from scripts import _entry
+_entry.begin()
+atexit.register(print, 'an exit function')
+
+class Lasting:
+  def __del__(self):
+    print('taken apart')
+
+sys.modules['lasting'] = lasting = Lasting()
+print('done', end=' ')
+{}
+"""
+
+
+@pytest.mark.parametrize(
+  ('end', 'code', 'out', 'err'),
+  [
+    ('_entry.exit_code = 3; sys.exit(3)', 3, 'done an exit function\n', ''),
+    ('sys.exit(3)', 3, 'done an exit function\ntaken apart\n', ''),
+    ('raise SystemError("x")', 1, 'done an exit function\ntaken apart\n', 'SystemError: x\n'),
+  ],
+)
+def test_a_command_that_has_ended_leaves_its_modules_as_they_are(end, code, out, err):
+  program = [sys.executable, '-c', ENDING.format(end)]
+  ended = subprocess.run(program, capture_output=True, text=True)
+  assert (ended.returncode, ended.stdout) == (code, out)
+  assert ended.stderr.endswith(err)
+
+
+def test_a_reader_that_has_gone_is_reported_by_python():
+  program = ENDING.format('_entry.exit_code = 0')
+  process = subprocess.Popen(
+    [sys.executable, '-c', program],
+    env={**os.environ, 'PYTHONUNBUFFERED': ''},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+  )
+  process.stdout.close()
+  assert b'BrokenPipeError' in process.stderr.read()
+  assert process.wait() == 120
 
 
 # Python runs it before the program: it waits where the command begins to import what is slow.
@@ -67,7 +112,7 @@ def test_ctrl_c_in_the_first_seconds_of_a_training_command_ends_in_one_line(tmp_
 @pytest.mark.parametrize('module', _entry.NAMES)
 def test_an_installed_command_names_itself(module, monkeypatch, capsys):
   monkeypatch.setattr(_entry, 'started_as', None)
-  monkeypatch.setattr(_entry, 'end_on_interrupt', lambda: None)
+  monkeypatch.setattr(_entry, 'begin', lambda: None)
   name = _entry.NAMES[module]
   monkeypatch.setattr(sys, 'argv', [f'/usr/bin/{name}', '--help'])
   assert getattr(_entry, module)() == 0

@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
 from tff_adaptive._utils import entries
-from tff_adaptive.aggregation import accounting, private_mean, queries, table
+from tff_adaptive.aggregation import private_mean, queries, table
 
 Factory: TypeAlias = (
   tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory
@@ -110,6 +110,8 @@ def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
   """
   z, clip = values['noise_multiplier'], values['clip']
   if values['adaptive']:
+    from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.
+
     stddev = accounting.count_stddev(cohort.clients_per_round, values['count_stddev'])
     query = queries.SeededAdaptiveClipSumQuery(
       cohort.seed,

@@ -125,7 +125,7 @@ class _SeededModel(LocalModel):
     self.has_client_axis = model.client_axis
     self.has_penalty = model.penalty is not None
     self.input_spec = model.input_spec
-    self.metric_finalizers = model.finalize_metrics
+    self.metric_finalizers = models.finalize_metrics  # Not by AutoGraph, as the model's method.
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
     trainable, _ = self.model.initial_weights

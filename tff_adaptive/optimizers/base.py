@@ -68,6 +68,7 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
       )
     return state
 
+  @tf.autograph.experimental.do_not_convert  # It would rewrite each function called: 0.4 s.
   def next(self, state: State, weights: Any, gradients: Any) -> tuple[State, Any]:
     gradients = tff.learning.optimizers.handle_indexed_slices_gradients(gradients)
     tff.learning.optimizers.check_weights_gradients_match(weights, gradients)

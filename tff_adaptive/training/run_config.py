@@ -28,6 +28,7 @@ _HARMLESS = frozenset(
     'target',
   }
 )
+_MOST_COUNTED = 100_000  # Of more clients the examples are not counted: one by one it takes long.
 _PROGRAM = 'training.train'  # What `made_by` says of a file that no command made.
 
 
@@ -155,7 +156,7 @@ def keep(
     if not before:
       count = getattr(clients, 'num_examples', None)
       data: dict[str, Any] = {'clients': len(clients.client_ids)}
-      if count is not None:
+      if count is not None and data['clients'] <= _MOST_COUNTED:
         data['examples'] = sum(int(count(client_id)) for client_id in clients.client_ids)
       size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
       create(folder, new(settings, data, size, run_id=run_id, made_by=_PROGRAM))

@@ -11,16 +11,17 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import flower_client
 import serving
-import torch
 import torch_models
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
 _ROUNDS = 10**6  # As many as are asked for.
+_PULL_SECONDS = 0.005  # Between two looks for replies; by default 0.1, longer than a round takes.
 
 
 class _EndedError(Exception):
@@ -47,39 +48,14 @@ class _Timed(FedAvg):
   def aggregate_train(
     self, server_round: int, replies: Iterable[Message]
   ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-    """Ends the round."""
+    """Ends the round; RuntimeError if a client failed, which Flower would leave out in silence."""
+    replies = list(replies)
+    failed = [reply.error.reason for reply in replies if reply.has_error()]
+    if failed:
+      raise RuntimeError(f'{len(failed)} of {len(replies)} clients failed: {failed[0]}')
     found = super().aggregate_train(server_round, replies)
     serving.answer(seconds=time.perf_counter() - self._start)
     return found
-
-
-@functools.lru_cache(maxsize=serving.workloads.POOL)
-def _arrays(client: int) -> tuple[torch.Tensor, torch.Tensor]:
-  """A client's data; each of Flower's workers makes those it meets, once."""
-  return torch_models.arrays(serving.workload(), client)
-
-
-def _train(message: Message, context: Context) -> Message:
-  """What a client does: E epochs of SGD from the server's weights."""
-  torch.set_num_threads(1)
-  workload = serving.workload()
-  pool = min(workload.population, serving.workloads.POOL)
-  x, y = _arrays(int(context.node_config['partition-id']) % pool)
-  module, loss = torch_models.build(workload)
-  module.load_state_dict(message.content['arrays'].to_torch_state_dict())
-  optimizer = torch.optim.SGD(module.parameters(), lr=workload.rate)
-  for _ in range(workload.epochs):
-    for batch in torch.split(torch.randperm(len(x)), workload.batch_size):
-      optimizer.zero_grad()
-      loss(module(x[batch]), y[batch]).backward()
-      optimizer.step()
-  content = RecordDict(
-    {
-      'arrays': ArrayRecord(module.state_dict()),
-      'metrics': MetricRecord({'num-examples': len(x)}),
-    }
-  )
-  return Message(content=content, reply_to=message)
 
 
 def main() -> None:
@@ -94,11 +70,12 @@ def main() -> None:
     min_available_nodes=workload.population,
   )
   server, client = ServerApp(), ClientApp()
-  client.train()(_train)
+  client.train()(functools.partial(flower_client.train, workload.name))
 
   @server.main()
   def run(grid: Grid, context: Context) -> None:
     module, _ = torch_models.build(workload)
+    grid.pull_interval = _PULL_SECONDS
     try:
       strategy.start(grid, ArrayRecord(module.state_dict()), num_rounds=_ROUNDS)
     except _EndedError:

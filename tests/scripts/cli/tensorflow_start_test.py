@@ -1,7 +1,8 @@
-"""How commands import TensorFlow: no collection meanwhile, and none of its objects later."""
+"""How commands import TensorFlow: without collections then and of it later, and not all of it."""
 
 import gc
 import importlib
+import subprocess
 import sys
 import types
 
@@ -59,3 +60,46 @@ def test_a_program_without_collections_stays_so(imported):
     assert not gc.isenabled()
   finally:
     gc.enable()
+
+
+@pytest.fixture
+def seldom_used(tmp_path, monkeypatch):
+  """A module that prints when it is run, and is seldom used."""
+  (tmp_path / 'seldom.py').write_text('print("is run")\nvalue = 3\n')
+  monkeypatch.syspath_prepend(str(tmp_path))
+  monkeypatch.setattr(tensorflow_start, '_SELDOM_USED', ('seldom',))
+  yield
+  sys.modules.pop('seldom', None)
+
+
+def test_what_is_seldom_used_is_run_once_it_is_used(seldom_used, monkeypatch, capsys):
+  monkeypatch.delitem(sys.modules, 'tensorflow_federated', raising=False)
+  finders = list(sys.meta_path)
+  with monkeypatch.context() as patched:
+    patched.setattr(importlib, 'import_module', lambda unused_name: __import__('seldom'))
+    tensorflow_start.load()
+  gc.unfreeze()
+  assert capsys.readouterr().out == ''
+  assert sys.modules['seldom'].value == 3
+  assert capsys.readouterr().out == 'is run\n'
+  assert sys.meta_path == finders
+
+
+DIGITS = """
+import sys
+from scripts import train
+code = train.main(['train.py', '--task=digits', '--rounds=1', '--output_dir=RUN'])
+late = ('tensorflow_probability', 'dp_accounting.pld')
+kinds = [type(sys.modules[name]).__name__ for name in late]
+import tensorflow_probability
+from dp_accounting.pld import privacy_loss_distribution
+kinds.append(tensorflow_probability.distributions.Normal(0.0, 1.0).event_shape.rank)
+kinds.append(privacy_loss_distribution.from_gaussian_mechanism(1.0).get_epsilon_for_delta(0.5))
+print(code, kinds)
+"""
+
+
+def test_a_run_without_noise_never_needs_them(tmp_path):
+  program = DIGITS.replace('RUN', str(tmp_path / 'run'))
+  ended = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True)
+  assert ended.stdout.splitlines()[-1] == "0 ['_LazyModule', '_LazyModule', 0, 0]", ended.stderr

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow.python.autograph.impl import api
 
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, optimizers
+from tff_adaptive.algorithms import finalizer
 from tff_adaptive.client.batching import Batching
 
 NAMES = ('fed_prox', 'ada_best')  # Without client states, and with.
@@ -58,3 +61,57 @@ def test_a_schedule_that_stays_leaves_all_else_as_it_is_without(graph):
   )
   np.testing.assert_array_equal(plain, scheduled)
   assert np.any(plain[2] != plain[1])
+
+
+WEIGHTS = tff.learning.models.ModelWeights(
+  (np.float32([[1, -2], [3, 4]]), np.float32([0.5])), (np.float32([7]),)
+)
+# The second is refused.
+UPDATES = [
+  (np.full([2, 2], value, np.float32), np.float32([other]))
+  for value, other in ((0.3, -1), (0.1, np.inf), (-0.2, 0.4))
+]
+
+
+@pytest.mark.parametrize(
+  'optimizer',
+  [
+    optimizers.build_yogi(0.1),
+    optimizers.build_adagrad(0.1),
+    optimizers.build_sgdm(1.0, 0.9),
+    tff.learning.optimizers.build_adamw(0.1),
+  ],
+  ids=['yogi', 'adagrad', 'sgdm', 'TFF adamw'],
+)
+def test_without_a_schedule_it_is_tffs_own(graph, optimizer):
+  weights_type = tff.types.to_type(
+    tff.learning.models.ModelWeights(
+      ((np.float32, [2, 2]), (np.float32, [1])), ((np.float32, [1]),)
+    )
+  )
+  ours = finalizer.build(optimizer, None, weights_type)
+  theirs = tff.learning.templates.build_apply_optimizer_finalizer(optimizer, weights_type)
+  assert ours.next.type_signature == theirs.next.type_signature
+
+  def steps(process):
+    state, weights, seen = process.initialize(), WEIGHTS, []
+    for update in UPDATES:
+      output = process.next(state, weights, update)
+      state, weights = output.state, output.result
+      hparams = process.get_hparams(state)
+      state = process.set_hparams(state, {**hparams, 'learning_rate': np.float32(0.05)})
+      seen.append((weights, hparams, output.measurements))
+    return seen, state
+
+  found, expected = (engines.run(graph, steps, process) for process in (ours, theirs))
+  engines.assert_same(found, expected, rtol=0, atol=0)
+  assert [int(measured['update_non_finite']) for _, _, measured in found[0]] == [0, 1, 0]
+
+
+def test_building_a_process_needs_no_autograph(monkeypatch):
+  def convert(entity, unused_context):
+    raise AssertionError(f'{entity} is converted')
+
+  monkeypatch.setattr(api, '_convert_actual', convert)
+  for name in NAMES:
+    _build(name, optimizers.build_yogi(0.1), server_schedule=lambda t: 0.1)

@@ -100,3 +100,12 @@ def test_what_costs_are_counted_by_is_no_setting():
   settings = run_config.of_program(config, None)
   assert 'cost_model' not in settings
   assert settings['seed'] == 0
+
+
+def test_examples_of_very_many_clients_are_not_counted(tmp_path, monkeypatch):
+  monkeypatch.setattr(run_config, '_MOST_COUNTED', 19)  # There are 20.
+  run_config.keep(str(tmp_path), {}, '', fakes.Clients(), [np.zeros(3)])
+  assert read(tmp_path)['data'] == {'clients': 20}
+  monkeypatch.setattr(run_config, '_MOST_COUNTED', 20)
+  run_config.keep(str(tmp_path / 'few'), {}, '', fakes.Clients(), [np.zeros(3)])
+  assert read(tmp_path / 'few')['data'] == {'clients': 20, 'examples': 80}

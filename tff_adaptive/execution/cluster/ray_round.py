@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from tff_adaptive._utils import client_references
-from tff_adaptive.execution.cluster import ray_worker, schedule, wire
+from tff_adaptive.execution.cluster import local_ray, ray_worker, schedule, wire
 from tff_adaptive.execution.cluster.subrounds import Outcome, Workload
 
 if TYPE_CHECKING:
   from tff_adaptive.execution.cluster.ray_pool import RayPool
 
 Node = tuple[int, int]
+
+_SMALL_BYTES = 2**20  # The trainer has two such sums, and merges them, before a call has begun.
 
 
 @dataclasses.dataclass(eq=False)
@@ -55,8 +57,9 @@ class Round:
       None if wire.is_divided(t) else wire.encode(value, wire.member(t))
       for value, t in zip(workload.inputs, types)
     ]
-    pool.bytes_sent += sum(wire.num_bytes(flat) for flat in common if flat is not None)
-    self._common = ray.put(common)
+    sizes = [wire.num_bytes(flat) for flat in common if flat is not None]
+    self._common = common if sum(sizes) <= local_ray.inlined_bytes() else ray.put(common)
+    pool.bytes_sent += sum(sizes)
     self._sources = dict(
       pool.source(value[0].source)
       for value, t in zip(workload.inputs, types)
@@ -67,6 +70,7 @@ class Round:
     self._calls: dict[Any, tuple[Call, list[Any]]] = {}  # By the reference of `Info`.
     self._sums: dict[Node, Any] = {}  # References, of what is done.
     self._results: dict[int, Any] = {}  # By a call's first subround.
+    self._last: list[Any] = []  # References of the sum of all, or of the two small ones it has.
     self._trained = 0
 
   def run(self) -> Outcome:
@@ -80,13 +84,15 @@ class Round:
           self._begin_again(call)
     calls = ray.get([self._results[first] for first in sorted(self._results)])
     results = [of_subround for of_call in calls for of_subround in of_call]
-    sums = ray.get(self._sums[self._tree.root]) if self._has_sums else []
-    self._pool.bytes_received += wire.num_bytes(results) + wire.num_bytes(sums)
+    received = ray.get(self._last) if self._has_sums else []
+    self._pool.bytes_received += wire.num_bytes(results) + wire.num_bytes(received)
+    merge = self._workload.calls.merge
+    sums = schedule.MergeTree(len(received)).fold(received, merge) if received else []
     return Outcome(sums, results)
 
   def _is_done(self) -> bool:
     if self._has_sums:
-      return self._tree.root in self._sums
+      return bool(self._last)
     return self._trained == len(self._workload.parts)
 
   def _begin_calls(self) -> None:
@@ -154,18 +160,22 @@ class Round:
       self._trained += len(call.subrounds)
       self._pool.note_pace(self._key, info.seconds / self._waiting.cost(call.node))
     if self._has_sums:
-      self._know(call.node, sums)
+      self._know(call.node, sums, info.sum_bytes <= _SMALL_BYTES)
 
-  def _know(self, node: Node, sums: Any) -> None:
+  def _know(self, node: Node, sums: Any, is_small: bool) -> None:
     self._sums[node] = sums
     if node == self._tree.root:
+      self._last = [sums]
       return
     parent = self._tree.parent(node)
     children = self._tree.children(parent)
     if len(children) == 1:
-      self._know(parent, sums)
+      self._know(parent, sums, is_small)
     elif all(child in self._sums for child in children):
-      self._merges.append(parent)
+      if parent == self._tree.root and is_small:
+        self._last = [self._sums[child] for child in children]
+      else:
+        self._merges.append(parent)
 
 
 def _get(reference: Any) -> ray_worker.Info:

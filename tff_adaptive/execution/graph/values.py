@@ -168,7 +168,7 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
   if isinstance(value, tf.Tensor):
     pass  # The usual case, and the cheapest test.
-  elif tf.is_tensor(value) or isinstance(value, (np.ndarray, np.generic)):
+  elif isinstance(value, (np.ndarray, np.generic)) or tf.is_tensor(value):  # The dear test last.
     value = tf.convert_to_tensor(value)
   else:
     value = _from_python(value, type_spec, dtype)

@@ -102,9 +102,27 @@ def test_only_what_is_broadcast_goes_to_the_workers(ray_context):
   assert total == 30
   assert state.shape == (1_000_000,)
   after = ray_context.counters()
-  # An int32 is broadcast, and one a client is sent; back comes the sum, merged by the workers.
+  # An int32 is broadcast, and one a client is sent; back come two sums of two workers.
   assert after['bytes_to_workers'] - before['bytes_to_workers'] == 4 + 4 * 4
-  assert after['bytes_from_workers'] - before['bytes_from_workers'] == 4
+  assert after['bytes_from_workers'] - before['bytes_from_workers'] == 2 * 4
+
+
+def test_workers_merge_all_sums_that_are_large(ray_context):
+  large = tff.types.TensorType(np.int32, [300_000])  # 1.2 MB; also what is broadcast.
+  add = tff.tensorflow.computation(lambda x, state: x + state, on_ray.INT, large)
+
+  @tff.federated_computation(tff.types.FederatedType(large, tff.SERVER), on_ray.AT_CLIENTS)
+  def comp(state, x):
+    broadcast = tff.federated_broadcast(state)
+    return tff.federated_sum(tff.federated_map(add, (x, broadcast)))
+
+  before = ray_context.counters()
+  state = np.arange(300_000, dtype=np.int32)
+  total = ray_context.invoke(comp, tff.structure.Struct.unnamed(state, [1, 2, 3, 4]))
+  np.testing.assert_equal(np.asarray(total), 10 + 4 * state)
+  after = ray_context.counters()
+  assert after['bytes_to_workers'] - before['bytes_to_workers'] == state.nbytes + 4 * 4
+  assert after['bytes_from_workers'] - before['bytes_from_workers'] == state.nbytes
 
 
 def _train(context, clients, folder, rounds=4, store='shards'):
