@@ -22,7 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FLAGS = [
   *('--grid=client_learning_rate=0.03,0.1', '--grid=seed=0,1', '--jobs=2', '--'),
   *('--task=digits', '--algorithm=ada_best', '--beta=0.5', '--mu=0.02'),
-  *('--clients_per_round=3', '--rounds=40', '--rounds_per_evaluation=10'),
+  *('--clients_per_round=3', '--rounds=200', '--rounds_per_evaluation=50'),
   '--rounds_per_checkpoint=5',
 ]
 KINDS = ('the sweep', 'its workers', 'both')

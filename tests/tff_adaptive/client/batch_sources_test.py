@@ -73,3 +73,18 @@ def test_batches_without_a_clients_number_differ_by_what_they_hold(values):
 
   assert fingerprint(values) == fingerprint(values)
   assert fingerprint(values) != fingerprint([values[1], *values[1:]])
+
+
+def test_a_group_weighs_its_clients_examples_each_by_its_own_batch():
+  sizes = (7, 3)
+  elements = [
+    {'x': tf.constant(x), 'y': tf.constant(y), 'client': c}
+    for c, (x, y) in enumerate(map(_data, sizes))
+  ]
+  model = model_adapters.wrap(small_problem.model())
+  group = batch_sources.GroupOfArrays(model, Batching(4), 0, elements, 1)
+  for i, present in enumerate([(4, 3), (3, 0)]):
+    shares, counts = group._local_step(tf.constant(i))[1]
+    expected = [[1 / max(n, 1)] * n + [0.0] * (4 - n) for n in present]
+    np.testing.assert_allclose(shares, expected)
+    np.testing.assert_array_equal(counts, present)
