@@ -66,7 +66,7 @@ def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
   # The initial model, round 0, is not in the mean: (0.4 + 0.8) / 2 and (0.6 + 0.6) / 2.
   assert lines[2] == ['FedAvg', '2', '4', '0.6000 ± 0.0000', '0.7000 ± 0.1414', '3 ± 1', '0.5000']
   assert lines[3] == ['AdaBest x Yogi', '1', '4', '0.2500', '0.3000', 'not reached', '0.5000']
-  with pytest.raises(ValueError, match="no values of 'val_acc' .*it has: .*validation_accuracy"):
+  with pytest.raises(ValueError, match=r"no values of 'val_acc' .*it has: .*validation_accuracy"):
     tables.comparison(groups, 'val_acc')
 
 

@@ -95,7 +95,7 @@ def test_accuracy(run: runs_lib.Run) -> float:
 
 
 def no_values(run: runs_lib.Run, column: str) -> ValueError:
-  """The error for a column without a value after round 0: names the nearest, or all that there are."""
+  """The error for a column without a value after round 0: names the nearest, or all others."""
   there = dict.fromkeys(c for row in run.rows if row['round'] > 0 for c in row if c != 'round')
   close = suggestions.nearest(column, there)
   hint = f'did you mean {" or ".join(close)}?' if close else f'it has: {", ".join(there)}.'
