@@ -63,7 +63,11 @@ def main(arguments: Sequence[str]) -> int:
   tensorflow_start.quietly()
   import tasks
 
-  record = export(tasks.load_run(folder), _FLAGS.format, output, _FLAGS.weights)
+  run = tasks.load_run(folder)
+  try:
+    record = export(run, _FLAGS.format, output, _FLAGS.weights)
+  except OSError as error:
+    raise command.FailureError(f'--output={output}: {error}; nothing is left of it.') from error
   values = ', '.join(f'{name} {value:.4f}' for name, value in record['validation'].items())
   path = os.path.join(output, record['file'])
   command.show(f'{path}: {record["weights"]} of round {record["round"]}; validation: {values}\n')

@@ -279,9 +279,19 @@ def _search(space: search_space.Space, first_rung: int | None) -> int:
 
 
 def _is_there(space: search_space.Space, number: int, point: grid.Point) -> bool:
-  """Whether the runs of a trial are complete in their folders, which somebody may have deleted."""
+  """Whether the runs of a trial are complete in their folders, which somebody may have deleted.
+
+  Raises:
+    ValueError: If one is, but its rows are damaged.
+  """
+  from .cli import search
+
   runs = space.runs(point, _folder(number, point))
-  return all(run_folder.is_complete(run.output_dir, run.rounds) for run in runs)
+  if not all(run_folder.is_complete(run.output_dir, run.rounds) for run in runs):
+    return False
+  for run in runs:
+    search.read_whole(run.output_dir, run.rounds)  # Or else the table would be of the others.
+  return True
 
 
 def _runs(view: Any, seeds: Sequence[str]) -> list[tuple[str, dict[str, str]]]:

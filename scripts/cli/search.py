@@ -125,7 +125,7 @@ class Search:
     score = math.nan
     if not active.kind:
       try:
-        found = [runs.read_run(settings.output_dir) for settings in active.runs]
+        found = [read_whole(settings.output_dir, rounds) for settings in active.runs]
       except ValueError as error:  # Somebody else wrote there.
         active.kind, active.reason = 'failed', str(error)
       else:
@@ -159,6 +159,24 @@ class Search:
 def stopped(answer: worker.Answer) -> worker.Answer:
   """What a run's answer means after a signal: one that had not begun ends without saving."""
   return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
+
+
+def read_whole(folder: str, rounds: int) -> runs.Run:
+  """Reads a run that has done so many rounds.
+
+  Raises:
+    ValueError: If it cannot be read or lacks a row: of the rest a mean would be another.
+  """
+  way_out = 'bring back a copy of the file, or remove the folder, and the run is done again.'
+  try:
+    found = runs.read_run(folder)
+  except ValueError as error:
+    raise ValueError(f'{str(error).rstrip(".")}: {way_out}') from None
+  there = {int(row['round']) for row in found.rows}
+  missing = next((t for t in range(rounds + 1) if t not in there), None)
+  if missing is not None:
+    raise ValueError(f'{folder} lacks round {missing} in metrics.csv: {way_out}')
+  return found
 
 
 def value_of(run: runs.Run, metric: str, rounds: int) -> float | None:

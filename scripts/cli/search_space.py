@@ -88,6 +88,16 @@ class Space:
       point[name] = _text(value, drawn)
     return point
 
+  def has(self, point: grid.Point) -> bool:
+    """Whether each value of a trial is one that may be chosen or drawn."""
+    for name, value in point.items():
+      if name in self.ranges:
+        if not self.ranges[name].low <= _number(value) <= self.ranges[name].high:
+          return False
+      elif value not in self.axes.get(name, ()):
+        return False
+    return True
+
   def runs(self, point: grid.Point, folder: str) -> list[Settings]:
     """Returns the settings of a trial's runs, one for each seed.
 

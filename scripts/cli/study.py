@@ -139,16 +139,15 @@ class Study:
     # Absolute: the lock is a link to the journal, and one that leads nowhere is never seen as old.
     path = os.path.abspath(os.path.join(folder, JOURNAL))
     lock = optuna.storages.journal.JournalFileSymlinkLock(path)
-    try:
-      backend = optuna.storages.journal.JournalFileBackend(path, lock)
-      with self._locked():
+    backend = optuna.storages.journal.JournalFileBackend(path, lock)
+    with self._locked():
+      with _undamaged(path):
         _drop_torn_line(path, lock)
-        self._study = self._open(optuna.storages.JournalStorage(backend))
-        self._queue(is_there)
-    except (json.JSONDecodeError, KeyError) as error:
-      raise ValueError(
-        f'{path} is damaged ({error}): move it away; runs that are complete stay so.'
-      ) from None
+        storage = optuna.storages.JournalStorage(backend)
+      self._study = self._open(storage)
+      with _undamaged(path):
+        self._check_points()
+      self._queue(is_there)
 
   def claim(self) -> Claim | None:
     """Returns a trial to do: one whose process has ended, one that waits, or a new one."""
@@ -171,7 +170,7 @@ class Study:
 
   def views(self) -> list[View]:
     """Returns the trials, of those tried again the last try."""
-    found: dict[int, View] = {}
+    found: dict[Any, View] = {}
     for frozen in self._study.get_trials(deepcopy=False):
       reason = frozen.user_attrs.get('reason', '')
       state = {
@@ -183,8 +182,11 @@ class Study:
       }[frozen.state]
       point = frozen.user_attrs.get('point', {})
       number = _first_number(frozen)
-      found[number] = View(number, point, state, reason)
-    return [found[number] for number in sorted(found)]
+      # A point of a grid is one trial, whatever a damaged journal says.
+      key = tuple(sorted(point.items())) if self._plan.search == 'grid' else number
+      number = found[key].number if key in found else number
+      found[key] = View(number, point, state, reason)
+    return sorted(found.values(), key=lambda view: view.number)
 
   def total(self) -> int:
     """How many trials there will be."""
@@ -247,12 +249,23 @@ class Study:
     }
     return dict(json.loads(json.dumps(identity)))
 
+  def _check_points(self) -> None:
+    """ValueError if a trial that is done has no point, or one that is not in the space."""
+    for trial in self._study.get_trials(deepcopy=False):
+      point = trial.user_attrs.get('point')
+      if point is None and not trial.state.is_finished():
+        continue  # Killed before it was written.
+      if not isinstance(point, dict) or not self._space.has(point):
+        raise ValueError(f'trial {trial.number} has the settings {point!r:.80}')
+
   def _queue(self, is_there: Callable[[int, Mapping[str, str]], bool]) -> None:
     """Queues the points of a grid, what failed before, and what is done but gone."""
     trials = self._study.get_trials(deepcopy=False)
-    if self._plan.search == 'grid' and not trials:
+    if self._plan.search == 'grid':
+      queued = [trial.user_attrs.get('point') for trial in trials]
       for point in self._space.points():
-        self._study.enqueue_trial(point, user_attrs={'point': point})
+        if point not in queued:  # A start before may have been killed among them.
+          self._study.enqueue_trial(point, user_attrs={'point': point})
     last = {_first_number(trial): trial for trial in trials}
     for number, trial in last.items():
       point = trial.user_attrs.get('point', {})
@@ -285,14 +298,34 @@ def _flag(key: str) -> str:
   return flag if flag.startswith('--') else f'--{flag}'
 
 
+@contextlib.contextmanager
+def _undamaged(path: str) -> Iterator[None]:
+  """A context in which the journal is replayed: what Optuna makes of other lines is damage."""
+  try:
+    yield
+  except OSError:
+    raise
+  except Exception as error:  # Optuna takes lines for what they should be.
+    reason = ' '.join(str(error).split())[:200] or type(error).__name__
+    raise ValueError(
+      f'{path} is damaged ({reason}): move it away; runs that are complete stay so.'
+    ) from None
+
+
 def _drop_torn_line(path: str, lock: optuna.storages.journal.JournalFileSymlinkLock) -> None:
-  """Drops the end of a line whose writer was killed, to which the next one would be joined."""
+  """Drops the end of a line whose writer was killed, to which the next one would be joined.
+
+  Raises:
+    ValueError: If another line is no JSON: Optuna would find it only with the next one.
+  """
   lock.acquire()  # Others may be writing.
   try:
     with open(path, 'r+b') as file:
       content = file.read()
-      if not content.endswith(b'\n'):
-        file.truncate(content.rfind(b'\n') + 1)
+      end = content.rfind(b'\n') + 1
+      for line in content[:end].splitlines():
+        json.loads(line)
+      file.truncate(end)
   finally:
     lock.release()
 

@@ -66,6 +66,7 @@ def _kill(process, *names):
 def test_a_run_that_loses_all_workers_twice_equals_one_in_one_process(tmp_path):
   before = set(glob.glob('/tmp/tff-ray-*'))
   folder = tmp_path / 'ray'
+  undisturbed = _begin(tmp_path / 'alone', ['--subrounds=3'])
   first = _begin(folder, _ON_RAY)
   _wait_for_round(folder, 3, first)
   while first.poll() is None:  # Ray starts others, and gives up.
@@ -88,7 +89,7 @@ def test_a_run_that_loses_all_workers_twice_equals_one_in_one_process(tmp_path):
   on_ray = _rows(folder)
   assert set(on_ray[1]) >= _COLUMNS
   assert float(on_ray[1]['bytes_to_workers']) > 1000
-  _end(_begin(tmp_path / 'alone', ['--subrounds=3']))
+  _end(undisturbed)
   alone = _rows(tmp_path / 'alone')
   assert not set(alone[1]) & _COLUMNS
   assert _course(on_ray) == _course(alone)

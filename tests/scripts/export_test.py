@@ -155,3 +155,17 @@ def test_a_task_file_or_data_that_have_changed_are_refused(run, capfd, tmp_path)
     assert 'was changed since the run' in capfd.readouterr().err
   finally:
     file.write_text(text)
+
+
+def test_a_full_disk_ends_the_command_in_one_line(run, monkeypatch, capsys):
+  def full(*unused_arguments, **unused_options):
+    raise tf.errors.ResourceExhaustedError(None, None, 'a; No space left on device')
+
+  monkeypatch.setattr(tf.saved_model, 'save', full)
+  output, before = run / 'full', sorted(os.listdir(run))
+  arguments = ['export.py', str(run / 'runs' / 'visits'), '--format=saved_model']
+  assert export.main([*arguments, f'--output={output}']) == 1
+  (line,) = capsys.readouterr().err.splitlines()[-1:]
+  assert line.startswith(f'export.py: --output={output}: ')
+  assert 'No space left on device' in line
+  assert sorted(os.listdir(run)) == before

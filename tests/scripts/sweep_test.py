@@ -10,76 +10,10 @@ import signal
 import pytest
 
 from scripts import sweep
-from scripts.cli import flags, resolve, search, worker, worker_pool
+from scripts.cli import resolve, search, worker, worker_pool
+from tests.helpers import sweep_pool
 
 pytest.importorskip('optuna')
-
-
-class _Pool:
-  """In place of the processes: `result` gives an answer, or the value that a run comes to."""
-
-  def __init__(self, result):
-    self.jobs, self._result, self._done = [], result, []
-
-  def __call__(self, size):
-    self._size = size
-    return self
-
-  __class_getitem__ = None
-
-  def __enter__(self):
-    return self
-
-  def __exit__(self, *unused):
-    self._done.clear()
-
-  def __getitem__(self, unused_type):
-    return self
-
-  @property
-  def tickets(self):
-    return [ticket for ticket, _ in self._done]
-
-  @property
-  def has_room(self):
-    return len(self._done) < self._size
-
-  def send(self, number):
-    del number
-
-  def begin(self, ticket, job, key):
-    del key
-    self.jobs.append(job)
-    settings = resolve.resolve(flags.parse(['train.py', *job.flags]))
-    answer = self._result(settings)
-    if not isinstance(answer, worker.Answer):
-      _write(settings, job.last_round or settings.rounds, answer)
-      answer = worker.Answer('done')
-    self._done.append((ticket, answer))
-
-  def wait(self, seconds):
-    del seconds
-    return [self._done.pop(0)]
-
-  def ran(self):
-    """The folders' names and where the runs ended, in order."""
-    folders = [resolve.resolve(flags.parse(['', *job.flags])).output_dir for job in self.jobs]
-    return [(os.path.basename(f), job.last_round) for f, job in zip(folders, self.jobs)]
-
-
-def _write(settings, rounds, value, column='validation_accuracy'):
-  """Writes a run whose `column` is `value` in each round after round 0."""
-  folder = settings.output_dir
-  os.makedirs(folder, exist_ok=True)
-  with open(os.path.join(folder, 'config.json'), 'w') as file:
-    content = {'settings': settings.flat(), 'data': {}, 'run_id': 'a', 'changes': []}
-    json.dump({**content, 'versions': {}}, file)
-  with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
-    file.write(f'round,{column},seconds_round\n')
-    for t in range(rounds + 1):
-      file.write(f'{t},{value if t else 0.0!r},0.5\n')
-  with open(os.path.join(folder, 'summary.json'), 'w') as file:
-    json.dump({'is_complete': rounds == settings.rounds, 'rounds': rounds}, file)
 
 
 @pytest.fixture(name='sweeping')
@@ -87,7 +21,7 @@ def _sweeping(tmp_path, monkeypatch):
   """Returns a function of a command's flags and a result: runs it, gives its code and the pool."""
 
   def run(arguments, result):
-    pool = _Pool(result)
+    pool = sweep_pool.Pool(result)
     monkeypatch.setattr(worker_pool, 'WorkerPool', pool)
     own, _, fixed = ' '.join(arguments).partition(' -- ')
     command = ['sweep.py', f'--output_dir={tmp_path}', *own.split(), '--', *fixed.split()]
@@ -180,7 +114,7 @@ def test_little_of_a_loss_is_good(sweeping, capsys):
   ]
 
   def result(s):
-    _write(s, 2, s.server['tau'] % 0.3, 'validation_loss')
+    sweep_pool.write_run(s, 2, s.server['tau'] % 0.3, 'validation_loss')
     return worker.Answer('done')
 
   assert sweeping(command, result)[0] == 0
@@ -398,7 +332,7 @@ def test_a_dry_run_says_what_would_be_drawn(sweeping, capsys, kind, count):
 
 def test_the_score_is_the_mean_over_the_last_100_rounds_as_in_the_table(tmp_path):
   path = tmp_path / 'run'
-  _write(resolve.resolve({'output_dir': str(path), 'rounds': 250}), 250, 0.0)
+  sweep_pool.write_run(resolve.resolve({'output_dir': str(path), 'rounds': 250}), 250, 0.0)
   with open(path / 'metrics.csv', 'w', newline='') as file:
     writer = csv.writer(file, lineterminator='\n')
     writer.writerow(['round', 'validation_loss', 'seconds_round'])

@@ -1,8 +1,10 @@
 """A trained model for others: a Keras model, a TensorFlow SavedModel, or arrays."""
 
+import errno
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +34,7 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
 
   Raises:
     ValueError: If the format is unknown, the weights do not fit or there is something at the path.
+    OSError: If it cannot be written, because the disk is full, say; nothing is left then.
   """
   if file_format not in FORMATS:
     raise ValueError(f'the format is {file_format!r}; it must be one of {", ".join(FORMATS)}')
@@ -48,10 +51,15 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
   if os.path.lexists(path):
     raise ValueError(f'{path} exists already: name another place')
   folder = os.path.dirname(os.path.abspath(path))
-  with tempfile.TemporaryDirectory(prefix='.exported.', dir=folder) as temporary:
-    made = os.path.join(temporary, os.path.basename(path))
-    write(model, arrays, made)
-    shutil.move(made, path)  # Within one file system: a renaming.
+  try:
+    with tempfile.TemporaryDirectory(prefix='.exported.', dir=folder) as temporary:
+      made = os.path.join(temporary, os.path.basename(path))
+      write(model, arrays, made)
+      shutil.move(made, path)  # Within one file system: a renaming.
+  except (OSError, tf.errors.OpError) as error:  # TensorFlow has its own for SavedModels.
+    is_full = isinstance(error, tf.errors.ResourceExhaustedError)
+    number = errno.ENOSPC if is_full else getattr(error, 'errno', None) or errno.EIO
+    raise OSError(number, f'the model cannot be written: {os.strerror(number)}', path) from error
   return path
 
 
@@ -80,7 +88,10 @@ class _Forward(tf.keras.layers.Layer):
 
 
 def _write_npz(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:
-  np.savez(path, **dict(zip(weights_lib.weight_names(model), weights)))
+  with zipfile.ZipFile(path, 'w') as archive:  # As np.savez, which leaves it open on an error.
+    for name, array in zip(weights_lib.weight_names(model), weights):
+      with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def _write_keras(model: Any, weights: Sequence[np.ndarray], path: str) -> None:

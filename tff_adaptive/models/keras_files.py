@@ -117,8 +117,8 @@ def _check_object(described: dict[str, Any]) -> None:
     raise ValueError(f'a layer of it reads the file {described["vocabulary"]!r:.80}')
   if module is None or name in tf.keras.saving.get_custom_objects():
     return
-  parts = str(module).removeprefix('keras.src').removeprefix('keras').split('.')
-  is_of_keras = str(module).split('.')[0] == 'keras' and (parts == [''] or parts[1] in _ROOMS)
+  library, *rooms = (part for part in str(module).split('.') if part != 'src')
+  is_of_keras = library == 'keras' and (not rooms or rooms[0] in _ROOMS)
   if not is_of_keras and module != 'builtins':
     raise ValueError(
       f"it names {str(module)!r:.80}, which is none of Keras's layers: register a layer of your "

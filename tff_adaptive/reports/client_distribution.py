@@ -61,9 +61,24 @@ def _of_run(run: runs_lib.Run, metric: str, clients: str) -> np.ndarray:
       known = ', '.join(list(lines[0])[3:])
       raise ValueError(f'it has no metric {metric!r}, but {known}')
     found = np.array([float(line[metric]) for line in lines])
-  except (OSError, ValueError, KeyError, TypeError) as error:
+    _check_mean(run, found, int(paths[-1][-10:-4]), f'clients_{clients}_{metric}_mean')
+  except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
     raise ValueError(f'{paths[-1]} cannot be used: {error}.') from None
   return found[~np.isnan(found)]
+
+
+def _check_mean(run: runs_lib.Run, values: np.ndarray, number: int, column: str) -> None:
+  """ValueError if the mean over clients is not the one in metrics.csv: lines were lost, say."""
+  expected = run.curve(column).get(number)
+  there = values[~np.isnan(values)]
+  if expected is None or not len(there):
+    return
+  with np.errstate(all='ignore'):
+    if not np.isclose(there.mean(), expected, rtol=1e-6, atol=1e-9, equal_nan=True):
+      raise ValueError(
+        f'the mean of its {len(there)} clients is {there.mean():.6g}, in metrics.csv it is '
+        f'{expected:.6g}: bring back a copy of the file'
+      )
 
 
 def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:

@@ -75,6 +75,61 @@ def test_a_trial_whose_process_was_killed_goes_on_where_it_was(tmp_path):
   assert found.claim() is None
 
 
+def _journal(folder):
+  return os.path.join(str(folder), study.JOURNAL)
+
+
+def test_a_grid_whose_start_was_killed_while_it_was_queued_is_queued_whole(tmp_path):
+  study.Study(str(tmp_path), SPACE, GRID)
+  with open(_journal(tmp_path), 'rb') as file:
+    lines = file.readlines()
+  assert len(lines) == 5  # The study, its identity and the points.
+  for kept in range(1, 5):
+    with open(_journal(tmp_path), 'wb') as file:
+      file.writelines([*lines[:kept], lines[kept][:9]])
+    found = study.Study(str(tmp_path), SPACE, GRID)
+    assert [view.point['tau'] for view in found.views()] == ['0.1', '0.2', '0.3'], kept
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (lambda text: text + '{"op_code": 4\n', 'Expecting'),
+    (lambda text: text.replace('"tau"', '"tua"'), "trial 0 has the settings {'tua': '0.1'}"),
+    (lambda text: text.replace('"point"', '"paint"'), 'trial 0 has the settings None'),
+    (lambda text: text.replace('CategoricalD', 'D'), 'Unknown distribution'),
+    (lambda text: text.replace('{"tau":"0.1"}', '{"tau":"0.4"}'), "settings {'tau': '0.4'}"),
+    (lambda text: text.replace('datetime_start":"2', 'datetime_start":"x'), 'Invalid isoformat'),
+    (lambda text: text.replace('choices', 'chaices'), "('choices')"),
+  ],
+)
+def test_a_damaged_journal_is_refused_by_its_name(tmp_path, change, message):
+  found = study.Study(str(tmp_path), SPACE, GRID)
+  found.claim().finish('done', 0.5)
+  with open(_journal(tmp_path), encoding='utf-8') as file:
+    text = file.read()
+  assert change(text) != text
+  with open(_journal(tmp_path), 'w', encoding='utf-8') as file:
+    file.write(change(text))
+  with pytest.raises(ValueError, match=r'is damaged .*move it away') as raised:
+    study.Study(str(tmp_path), SPACE, GRID)
+  assert message in str(raised.value)
+  assert _journal(tmp_path) in str(raised.value)
+
+
+@pytest.mark.parametrize('value', ['0.95', '0.05', '0.5x', 'nan'])
+def test_a_trial_of_a_value_that_cannot_have_been_drawn_is_damage(tmp_path, value):
+  plan = study.Plan('random', trials=2)
+  claim = study.Study(str(tmp_path), DRAWN, plan).claim()
+  with open(_journal(tmp_path), encoding='utf-8') as file:
+    text = file.read()
+  assert text.count(f'"{claim.point["tau"]}"') == 1
+  with open(_journal(tmp_path), 'w', encoding='utf-8') as file:
+    file.write(text.replace(f'"{claim.point["tau"]}"', f'"{value}"'))
+  with pytest.raises(ValueError, match='is damaged'):
+    study.Study(str(tmp_path), DRAWN, plan)
+
+
 def test_rungs():
   assert study.Plan('grid', first_rung=2).rungs(30) == [2, 6, 18, 30]
   assert study.Plan('grid', first_rung=2, factor=4).rungs(8) == [2, 8]

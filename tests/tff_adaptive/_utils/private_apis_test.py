@@ -173,3 +173,22 @@ def test_workers_are_forgotten_where_collections_leave_them_out():
     [sys.executable, '-c', _ENDING], check=True, capture_output=True, text=True, cwd=ROOT
   )
   assert ended.stdout == 'ended\n'
+
+
+@pytest.mark.parametrize('intrinsic', ['federated_sum', 'federated_secure_sum_bitwidth'])
+def test_secure_intrinsics_are_replaced_where_there_are_some(intrinsic):
+  import tensorflow_federated as tff
+
+  bounds = [] if intrinsic == 'federated_sum' else [8]
+
+  @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+  def total(values):
+    return getattr(tff, intrinsic)(values, *bounds)
+
+  replaced = tff.backends.test.replace_secure_intrinsics_with_bodies(total)
+  block, _ = tff.tensorflow.replace_intrinsics_with_bodies(replaced.to_building_block())
+  found, expected = (
+    re.findall(r'federated_\w+', of.compact_representation())
+    for of in (private_apis.to_call_dominant(total), tff.framework.to_call_dominant(block))
+  )
+  assert found == expected == ['federated_aggregate']

@@ -62,3 +62,14 @@ def test_inputs_and_labels_of_unequal_number_are_refused(labels):
     pytest.raises(tf.errors.InvalidArgumentError, match='not as many labels as inputs'),
   ):
     process.next(process.initialize(), [[element]])
+
+
+@pytest.mark.parametrize(
+  'values', [[True, False, False], ['a', 'b', 'c'], [1.5, 2.5, 4.0], [1, 2, 4]]
+)
+def test_batches_without_a_clients_number_differ_by_what_they_hold(values):
+  def fingerprint(held):
+    return int(batch_sources._fingerprint({'x': tf.constant(held), 'y': tf.zeros([3])}))
+
+  assert fingerprint(values) == fingerprint(values)
+  assert fingerprint(values) != fingerprint([values[1], *values[1:]])

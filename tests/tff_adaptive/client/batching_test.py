@@ -198,3 +198,13 @@ def test_a_client_s_order_follows_from_seed_round_and_client(fed_avg):
 
 def test_by_default_a_client_trains_one_epoch_in_a_shuffled_order():
   assert Batching(20) == Batching(20, epochs=1, shuffle=True, fill_last=False, step_limits=False)
+
+
+def test_units_of_one_example_each_are_shuffled_as_examples_are():
+  alone = batching.plan(Batching(4), tf.zeros([10, 2]), SEED)
+  spec = Batching(4, unit_starts=lambda x: tf.ones([tf.shape(x)[0]], tf.bool))
+  np.testing.assert_array_equal(batching.plan(spec, tf.zeros([10, 2]), SEED).indices, alone.indices)
+
+
+def test_an_epoch_is_one_unless_more_are_given():
+  assert Batching(20).epochs == 1

@@ -1,5 +1,6 @@
 """Exported models predict what the model does."""
 
+import errno
 import os
 
 import numpy as np
@@ -73,3 +74,27 @@ def test_a_model_with_other_initial_weights_leaves_the_first_as_it_was():
     np.testing.assert_array_equal(b, c + 1)
   with pytest.raises(ValueError, match='the given weights'):
     models.with_initial_weights(model, before[:2])
+
+
+@pytest.mark.parametrize('build', [by_hand, of_keras])
+@pytest.mark.parametrize('file_format', models.FORMATS)
+def test_a_full_disk_is_one_error_whichever_writer_finds_it(
+  tmp_path, build, file_format, monkeypatch
+):
+  """TensorFlow raises errors of its own, and NumPy's writer leaves an archive open."""
+
+  def full(*unused_arguments, **unused_options):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  def tensorflows(*unused_arguments, **unused_options):
+    raise tf.errors.ResourceExhaustedError(None, None, 'a; No space left on device')
+
+  monkeypatch.setattr(np.lib.format, 'write_array', full)
+  monkeypatch.setattr(tf.saved_model, 'save', tensorflows)
+  monkeypatch.setattr(keras.Model, 'save', tensorflows if build is by_hand else full)
+  model = build()
+  with pytest.raises(OSError, match='the model cannot be written: No space left') as error:
+    models.save(model, model.initial_weights[0], str(tmp_path / 'model'), file_format)
+  assert error.value.errno == errno.ENOSPC
+  assert str(tmp_path / 'model') in str(error.value)
+  assert not os.listdir(tmp_path)

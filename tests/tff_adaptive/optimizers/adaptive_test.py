@@ -133,6 +133,13 @@ def test_one_step_by_hand(build, v):
   assert weights.numpy() == 10 + 3 * 1 / (np.sqrt(v) + 1)
 
 
+def test_yogis_v_rests_where_it_equals_the_square():
+  optimizer = optimizers.build_yogi(1.0, beta2=0.75, initial_v=4.0)
+  [(state, weights)] = run(optimizer, tf.constant([1.0]), [tf.constant([2.0])])
+  assert state['v'].numpy() == 4.0
+  assert np.isfinite(weights.numpy())
+
+
 def test_no_weights_at_all(case):
   [(state, weights)] = run(case.optimizer(), (), [()])
   assert weights == ()

@@ -1,5 +1,6 @@
 """The distribution of a metric over clients, from the files of runs."""
 
+import dataclasses
 import os
 
 import pytest
@@ -56,4 +57,31 @@ def test_what_a_run_lacks_is_named(tmp_path, metric, clients, error):
 def test_a_run_without_evaluations_by_client_is_named(tmp_path):
   groups = {'mine': [run_folders.make(tmp_path / 'a', [0.1, 0.2])]}
   with pytest.raises(ValueError, match='has no evaluations by client'):
+    client_distribution.build(groups, 'accuracy', 'unseen')
+
+
+@pytest.mark.parametrize(
+  'change, error',
+  [
+    (
+      lambda text: text.replace('unseen,"c,2",4,1.0,0.9\n', ''),
+      'of its 2 clients is 0.3, in .* 0.5',
+    ),
+    (lambda text: text.replace('0.9', '0.8'), 'of its 3 clients is 0.466667, in metrics.csv it is'),
+    (lambda text: text[:-3], 'cannot be used'),
+    (lambda text: text.replace('4,1.0,0.9', '4,1.0'), 'cannot be used'),
+    (lambda text: text.replace('4,1.0,0.9', '4,1.0,x'), 'cannot be used: could not convert'),
+    (lambda text: text.replace('0.9', '9' * 200_000), 'cannot be used: field larger than'),
+    (lambda text: '', "has no clients called 'unseen'"),
+    (lambda text: text.replace('group', 'troup'), "cannot be used: 'group'"),
+  ],
+)
+def test_a_file_that_lost_or_changed_clients_is_refused(tmp_path, change, error):
+  run = make(tmp_path / 'a', [0.2, 0.4, 0.9])
+  rows = [*run.rows, {'round': 10.0, 'clients_unseen_accuracy_mean': 0.5}]
+  groups = {'mine': [dataclasses.replace(run, rows=rows)]}
+  client_distribution.build(groups, 'accuracy', 'unseen')
+  path = tmp_path / 'a' / client_distribution.FOLDER / 'round_000010.csv'
+  path.write_text(change(path.read_text()))
+  with pytest.raises(ValueError, match=f'round_000010.csv .*{error}'):
     client_distribution.build(groups, 'accuracy', 'unseen')

@@ -271,3 +271,94 @@ def test_packed_arrays_of_any_size_lie_one_after_the_other(sizes):
   assert len(packed) == packer.size == sum(-(-a.nbytes // 8) * 8 for a in state)
   for found, array in zip(packer.unpack(packed), state):
     np.testing.assert_array_equal(found, array)
+
+
+def test_a_file_is_one_writers_and_on_the_disk(tmp_path):
+  with _open(tmp_path / 's') as store:
+    found = {
+      name: store._file._rows(f'PRAGMA {name}')[0][0]
+      for name in ('page_size', 'locking_mode', 'synchronous', 'secure_delete')
+    }
+  assert found == {
+    'page_size': 16384,
+    'locking_mode': 'exclusive',
+    'synchronous': 2,
+    'secure_delete': 0,
+  }
+
+
+def test_a_file_that_was_moved_gets_no_more_checkpoints_and_its_store_says_so_from_then_on(
+  tmp_path,
+):
+  with _open(tmp_path / 's') as store:
+    store.commit(0, _server(0))
+    os.rename(tmp_path / 's', tmp_path / 'moved')
+    with pytest.raises(state_store.SaveError, match='removed, renamed or replaced') as error:
+      store.commit(1, _server(1))
+    for again in (
+      lambda: store.get(['a']),
+      lambda: store.put(['a'], [_client(1)]),
+      lambda: store.commit(2, _server(2)),
+    ):
+      with pytest.raises(state_store.SaveError) as found:
+        again()
+      assert found.value is error.value
+  with _open(tmp_path / 'moved') as store:
+    assert store.restore(SERVER).round_number == 0
+
+
+def test_a_full_disk_is_named_and_the_checkpoint_before_stays(tmp_path):
+  with _open(tmp_path / 's') as store:
+    store.put(['a'], [_client(1)], 1)
+    store.commit(1, _server(1))
+    pages = store._file._rows('PRAGMA page_count')[0][0]
+    store._file._rows(f'PRAGMA max_page_count = {pages}')
+    with pytest.raises(state_store.SaveError, match='the disk is full; free some space'):
+      store.commit(2, (np.zeros(100_000),))
+  with _open(tmp_path / 's') as store:
+    assert store.restore(SERVER).round_number == 1
+    assert _found(store) == {'a': 1}
+
+
+def test_a_dead_journal_goes_when_a_run_goes_on(tmp_path):
+  _fill(tmp_path / 's')
+  with _open(tmp_path / 's') as store:
+    store.restore(SERVER)
+    journal = tmp_path / 's-journal'
+    journal.write_bytes(b'')  # Of a process that was killed after SQLite had emptied it.
+    store.forget_later(9)
+  assert not journal.exists()
+
+
+def test_after_going_on_from_the_previous_checkpoint_that_one_is_kept(tmp_path):
+  history = _fill(tmp_path / 's')
+  with _open(tmp_path / 's') as store:
+    store.restore(SERVER, 'previous')
+    store.forget_later(6)
+    assert store._file.rounds == [6]
+    store.commit(7, _server(7))
+    assert store._file.rounds == [6, 7]
+  with _open(tmp_path / 's') as store:
+    assert store.restore(SERVER, 'previous').round_number == 6
+    assert _found(store) == history[6]
+
+
+def test_a_server_state_without_checksums_that_is_damaged_is_refused(tmp_path):
+  for column, value in (('shape', '[5]'), ('dtype', 'none')):
+    path = tmp_path / column
+    _old_file(path)
+    _sql(path, f"UPDATE server SET {column} = '{value}'")
+    with (
+      _open(path) as store,
+      pytest.raises(state_store.StateError, match='the server state is damaged'),
+    ):
+      store.restore(SERVER)
+
+
+def test_without_a_word_two_checkpoints_are_kept_and_rounds_begin_at_0(tmp_path):
+  with state_store.ClientStateStore(str(tmp_path / 's'), INITIAL) as store:
+    with pytest.raises(ValueError, match=r'round_number is -1; it must be more than -1'):
+      store.commit(-1, _server(0))
+    for t in range(4):
+      store.commit(t, _server(t))
+    assert store._file.rounds == [2, 3]

@@ -263,6 +263,22 @@ def test_the_client_unused_for_longest_leaves_the_cache(tmp_path):
     assert not store.is_migrated
 
 
+def test_the_cache_holds_as_many_bytes_as_it_may_and_what_was_read(tmp_path):
+  size = state_store.num_bytes(INITIAL) + 256
+  path = str(tmp_path / 's.sqlite')
+  with state_store.ClientStateStore(path, INITIAL, cache_bytes=2 * size) as store:
+    file = store._file
+    with mock.patch.object(file, 'write_client', wraps=file.write_client) as write:
+      store.put(['a', 'b'], [_state(1), _state(2)])
+      assert not write.called
+      store.put(['c'], [_state(3)])
+      assert [call.args[0] for call in write.call_args_list] == ['a']
+    with mock.patch.object(file, 'read_client', wraps=file.read_client) as read:
+      for _ in range(2):
+        _equal(store.get(['a'])[0], _state(1))
+      read.assert_called_once_with('a')
+
+
 def test_a_server_state_that_cannot_be_stored_is_refused_before_the_first_round(tmp_path):
   path = str(tmp_path / 's.sqlite')
   with (

@@ -5,6 +5,7 @@ takes it apart.
 """
 
 import copy
+import functools
 import os
 import signal
 import sys
@@ -57,21 +58,26 @@ def alone(graph):
   return execution.SubroundContext(4, server=graph)
 
 
-@pytest.mark.parametrize('name', ['fed_yogi', 'scaffold', 'ada_best'])
-def test_one_and_two_workers_and_one_process_give_the_same_bits(name, nodes, ray_context, alone):
-  process = subrounds_test.build(name)
+@pytest.fixture(scope='module')
+def one_worker(nodes):
+  return execution.RayContext('auto', workers=1, patience=1000.0)
+
+
+_build = functools.cache(subrounds_test.build)  # Workers trace a process once.
+_FEW = ('fed_yogi', 'scaffold', 'ada_best')
+
+
+@pytest.mark.parametrize(
+  'name',
+  [*_FEW, *(pytest.param(n, marks=pytest.mark.slow) for n in registry.ALGORITHMS if n not in _FEW)],
+)
+def test_one_and_two_workers_and_one_process_give_the_same_bits(
+  name, ray_context, one_worker, alone
+):
+  process = _build(name)
   expected = subrounds_test.run(process, alone)
-  for context in (ray_context, execution.RayContext('auto', workers=1)):
+  for context in (ray_context, one_worker):
     np.testing.assert_equal(subrounds_test.run(process, context), expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('name', list(registry.ALGORITHMS))
-def test_every_algorithm_gives_the_same_bits(name, ray_context, alone):
-  process = subrounds_test.build(name)
-  np.testing.assert_equal(
-    subrounds_test.run(process, ray_context), subrounds_test.run(process, alone)
-  )
 
 
 def test_datasets_travel_by_value(ray_context):
@@ -132,7 +138,7 @@ def _train(context, clients, folder, rounds=4, store='shards'):
   )
   with tff.framework.get_context_stack().install(context):
     result = training.train(
-      subrounds_test.build('ada_best'),
+      _build('ada_best'),
       clients,
       lambda weights: {},
       config,
@@ -326,7 +332,7 @@ def test_a_node_that_joins_or_is_lost_is_reported_and_nothing_is_lost(
   nodes, ray_context, lines, alone, tmp_path
 ):
   cluster, others = nodes
-  process = subrounds_test.build('ada_best')
+  process = _build('ada_best')
   expected = subrounds_test.run(process, alone)
   call = _in_the_midst(ray_context, tmp_path, [5, 6])
   others.append(cluster.add_node(num_cpus=1))

@@ -1,0 +1,73 @@
+"""What does a sweep's runs in tests: writes folders as training would, in this process."""
+
+import json
+import os
+
+from scripts.cli import flags, resolve, worker
+
+
+class Pool:
+  """In place of the processes: `result` gives an answer, or the value that a run comes to."""
+
+  def __init__(self, result):
+    self.jobs, self._result, self._done = [], result, []
+
+  def __call__(self, size):
+    self._size = size
+    return self
+
+  __class_getitem__ = None
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *unused):
+    self._done.clear()
+
+  def __getitem__(self, unused_type):
+    return self
+
+  @property
+  def tickets(self):
+    return [ticket for ticket, _ in self._done]
+
+  @property
+  def has_room(self):
+    return len(self._done) < self._size
+
+  def send(self, number):
+    del number
+
+  def begin(self, ticket, job, key):
+    del key
+    self.jobs.append(job)
+    settings = resolve.resolve(flags.parse(['train.py', *job.flags]))
+    answer = self._result(settings)
+    if not isinstance(answer, worker.Answer):
+      write_run(settings, job.last_round or settings.rounds, answer)
+      answer = worker.Answer('done')
+    self._done.append((ticket, answer))
+
+  def wait(self, seconds):
+    del seconds
+    return [self._done.pop(0)]
+
+  def ran(self):
+    """The folders' names and where the runs ended, in order."""
+    folders = [resolve.resolve(flags.parse(['', *job.flags])).output_dir for job in self.jobs]
+    return [(os.path.basename(f), job.last_round) for f, job in zip(folders, self.jobs)]
+
+
+def write_run(settings, rounds, value, column='validation_accuracy'):
+  """Writes a run whose `column` is `value` in each round after round 0."""
+  folder = settings.output_dir
+  os.makedirs(folder, exist_ok=True)
+  with open(os.path.join(folder, 'config.json'), 'w') as file:
+    content = {'settings': settings.flat(), 'data': {}, 'run_id': 'a', 'changes': []}
+    json.dump({**content, 'versions': {}}, file)
+  with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
+    file.write(f'round,{column},seconds_round\n')
+    for t in range(rounds + 1):
+      file.write(f'{t},{value if t else 0.0!r},0.5\n')
+  with open(os.path.join(folder, 'summary.json'), 'w') as file:
+    json.dump({'is_complete': rounds == settings.rounds, 'rounds': rounds}, file)
