@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tff_adaptive import registry
-from tff_adaptive._utils import user_code
+from tff_adaptive._utils import suggestions, user_code
 
 from . import flags, hyperparameters, records, resolve, run_folder, settings
 from .settings import Settings
@@ -31,7 +31,7 @@ def axes(texts: Sequence[str]) -> dict[str, list[str]]:
   found: dict[str, list[str]] = {}
   for text in texts:
     name, equals, values = text.partition('=')
-    if name not in flags.names() or not equals or not all(values.split(',')):
+    if not equals or not all(values.split(',')):
       raise ValueError(f'--grid={text}: write it as FLAG=VALUE,VALUE with a flag of train.py.')
     check_varied('grid', name, found)
     found[name] = values.split(',')
@@ -39,7 +39,11 @@ def axes(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def check_varied(option: str, name: str, before: Iterable[str]) -> None:
-  """ValueError if a flag cannot be varied, or is so already."""
+  """ValueError if there is no such flag, it cannot be varied, or is so already."""
+  if name not in flags.names():
+    close = suggestions.nearest(name, flags.names())
+    hint = f'did you mean {" or ".join(close)}?' if close else 'see train.py --help.'
+    raise ValueError(f'--{option}={name}: train.py has no such flag; {hint}')
   if name == 'output_dir':
     raise ValueError(f'--{option}=output_dir: the sweep names the folders itself.')
   if name in before:

@@ -47,6 +47,8 @@ class Record:
       is_same_file = name in files and _digest(files, name) == _digest(self.files, name)
       if is_same_file and _object(before.get(name)) == _object(now):  # Elsewhere, perhaps.
         continue
+      if name == 'gpus_per_worker' and not before.get(name) and not now:
+        continue  # None without --ray, 0 with it: the same subrounds have the same bits.
       if name not in settings_lib.HARMLESS and before.get(name) != now:
         found.append(f'--{name} was {before.get(name)!r} and is now {now!r}')
       elif name in files and not is_same_file:

@@ -152,10 +152,7 @@ class Search:
       self.metric = tables.default_metric([run])
     value = value_of(run, self.metric, rounds)
     if value is None:
-      raise ValueError(
-        f'the run in {run.folder} has no values of {self.metric!r} in metrics.csv. The runs are'
-        ' saved.'
-      )
+      raise ValueError(f'{scores.no_values(run, self.metric)} The runs are saved.')
     return scores.sign(self.metric) * value
 
 

@@ -142,13 +142,13 @@ def ranges(texts: Sequence[str], before: grid.Axes) -> dict[str, Range]:
   for text in texts:
     name, _, values = text.partition('=')
     low, high, *log = [*values.split(','), '', '']
+    grid.check_varied('range', name, [*before, *found])
     if kinds.get(name) not in (int, float) or [*filter(None, log)] not in ([], ['log']):
       raise ValueError(
         f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a number of train.py.'
       )
     if name == 'seed':
       raise ValueError('--range=seed: give seeds one by one, --grid=seed=0,1,2.')
-    grid.check_varied('range', name, [*before, *found])
     bounds = Range(_number(low), _number(high), bool(log[0]), kinds[name] is int)
     wrong = not bounds.low < bounds.high < math.inf or (bounds.is_log and not bounds.low > 0)
     if wrong or (bounds.is_whole and any(x != int(x) for x in (bounds.low, bounds.high))):

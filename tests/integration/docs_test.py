@@ -41,6 +41,13 @@ def test_it_shows_the_api_from_the_docstrings(site):
   assert 'client_learning_rate' in algorithms
 
 
+def test_its_menu_has_each_page_once(site):
+  menu = (site / 'index.html').read_text(encoding='utf-8').partition('<main')[2]
+  links = re.findall(r'<a href="([^"#]+\.html)" class="md-nav__link', menu)
+  assert len(links) > 30
+  assert sorted(links) == sorted(set(links))
+
+
 def test_its_pages_fetch_nothing_from_elsewhere(site):
   fetched = re.compile(
     r'(?:<script[^>]*\ssrc|<link[^>]*stylesheet[^>]*\shref|<img[^>]*\ssrc)="(https?:[^"]*)'

@@ -255,7 +255,9 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
   'arguments, message',
   [
     (['--grid=tau=0.1,0', '--output_dir=x'], '--tau must be'),
-    (['--grid=size=1', '--output_dir=x'], '--grid=size=1'),
+    (['--grid=zzz=1', '--output_dir=x'], '--grid=zzz: train.py has no such flag; see train.py'),
+    (['--grid=client_rate=1', '--output_dir=x'], 'client_rate: train.py has no such flag; did you'),
+    (['--range=client_rate=0,1', '--output_dir=x'], '--range=client_rate: train.py has no such'),
     (['--grid=tau=', '--output_dir=x'], '--grid=tau='),
     (['--grid=tau=1'], '--output_dir is missing'),
     (['--output_dir=x'], 'at least once'),

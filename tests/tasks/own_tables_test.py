@@ -80,6 +80,8 @@ def test_arrays_of_a_file(tmp_path):
   assert len(tasks.from_npz(path, 'writer', 'digit', features='images').train) == 2
   with pytest.raises(tasks.DataError, match='lacks x, y, client; it has'):
     tasks.from_npz(path)
+  with pytest.raises(TypeError, match=r'no x=; .* named by features=, label= and client='):
+    tasks.from_npz(path, x='images')
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,8 @@ class PureKeras:
   def _freeze_batch_normalization(self) -> None:
     kind = tf.keras.layers.BatchNormalization
     layers = [m for m in self._modules if isinstance(m, kind)]
-    learning = [layer.name for layer in layers if layer.trainable]
+    # By the weights' names: the same words for the next model of the task are shown once.
+    learning = [self._plain_name(layer) for layer in layers if layer.trainable]
     for layer in layers:
       vars(layer)['_get_training_value'] = lambda training=None: False
     if learning:
@@ -326,6 +327,10 @@ class PureKeras:
         ' pretrained network set trainable=False on it.',
         stacklevel=4,
       )
+
+  def _plain_name(self, layer: tf.keras.layers.Layer) -> str:
+    own = layer.trainable_variables
+    return self.weight_names[self._position[id(own[0])]].rpartition('/')[0] if own else layer.name
 
   def _find_regularizers(self) -> Iterator[tuple[Callable, int]]:
     for layer in self._modules:

@@ -117,7 +117,9 @@ def read_run(folder: str) -> Run:
     except FileNotFoundError:
       rows = []
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-    reason = f'config.json lacks {error}' if isinstance(error, KeyError) else error
+    reason = f'config.json lacks {error}' if isinstance(error, KeyError) else str(error)
+    if isinstance(error, FileNotFoundError):
+      reason = 'it has no config.json' if os.path.isdir(folder) else 'there is no such folder'
     raise ValueError(f'{folder} is not the folder of a run ({reason}).') from None
   if not rows:
     raise NoRoundsError(f'{folder} has no rounds yet.')

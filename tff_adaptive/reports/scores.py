@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from tff_adaptive._utils import suggestions
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import summary as summary_lib
 
@@ -93,6 +94,16 @@ def test_accuracy(run: runs_lib.Run) -> float:
     ) from None
 
 
+def no_values(run: runs_lib.Run, column: str) -> ValueError:
+  """The error for a column without a value after round 0: names the nearest, or all others."""
+  there = dict.fromkeys(c for row in run.rows if row['round'] > 0 for c in row if c != 'round')
+  close = suggestions.nearest(column, there)
+  hint = f'did you mean {" or ".join(close)}?' if close else f'it has: {", ".join(there)}.'
+  return ValueError(
+    f'{run.folder} has no values of {column!r} in metrics.csv after round 0; {hint}'
+  )
+
+
 def score(members: Sequence[runs_lib.Run], column: str, label: str = '') -> Score:
   """Returns what repetitions came to.
 
@@ -102,7 +113,7 @@ def score(members: Sequence[runs_lib.Run], column: str, label: str = '') -> Scor
   found = [mean_of_last(run, column) for run in members]
   for run, value in zip(members, found):
     if value is None:
-      raise ValueError(f'{run.folder} has no values of {column!r} in metrics.csv after round 0.')
+      raise no_values(run, column)
   return Score([float(value) for value in found if value is not None], label)
 
 

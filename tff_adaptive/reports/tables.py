@@ -56,8 +56,9 @@ def comparison_table(
   rows = []
   for label, members in groups.items():
     summaries = every[label]
-    if any(column not in summary['last'] for summary in summaries):
-      raise ValueError(f'a run of {label!r} has no values of {column!r} in metrics.csv.')
+    for run, found in zip(members, summaries):
+      if column not in found['last']:
+        raise scores.no_values(run, column)
     means = [scores.mean_of_last(run, column) for run in members]
     rounds = sorted({s['rounds'] for s in summaries})
     unfinished = '' if all(s['is_complete'] for s in summaries) else ' (not complete)'

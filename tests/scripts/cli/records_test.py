@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from scripts.cli import records, resolve
 
 _SOURCE = {'path': '/a/mine.py', 'sha256': 'abc'}
@@ -24,6 +26,16 @@ def test_only_changes_that_matter_are_refused():
     '--seed was 0 and is now 3',
     '--tau was 0.001 and is now 0.5',
   ]
+
+
+def test_a_run_may_begin_on_a_cluster_and_go_on_without_one_and_the_reverse():
+  pytest.importorskip('ray')
+  with_ray, without = record(ray='local', ray_workers=2), record(subrounds=4)
+  assert without.refused_changes(_config(with_ray)) == []
+  assert with_ray.refused_changes(_config(without)) == []
+  on_gpus = record(ray='local', gpus_per_worker=1.0)
+  assert without.refused_changes(_config(on_gpus)) == ['--gpus_per_worker was 1.0 and is now None']
+  assert record().refused_changes(_config(with_ray)) == ['--subrounds was 4 and is now None']
 
 
 def test_a_setting_that_an_earlier_version_did_not_have_counts_as_its_default():

@@ -174,8 +174,12 @@ def test_regularizers_become_the_penalty():
 
 def test_batch_normalization_warns_and_treats_examples_alone():
   build = with_layers((keras.layers.BatchNormalization, {}))
-  with pytest.warns(UserWarning, match='GroupNormalization or LayerNormalization instead'):
+  with pytest.warns(UserWarning, match='GroupNormalization or LayerNormalization instead') as first:
     model = models.from_keras(build, LOSS)
+  # A command builds its task's model several times: the same words are shown once.
+  with pytest.warns(UserWarning, match='BatchNormalization') as second:
+    models.from_keras(build, LOSS)
+  assert [str(w.message) for w in first] == [str(w.message) for w in second]
   assert model.weight_names[:2] == ('batch_normalization/gamma', 'batch_normalization/beta')
   x, weights = inputs(), model.initial_weights[0]
   trained = model.forward(weights, x, True, SEED)

@@ -16,6 +16,13 @@ def _make(folder, config=None, metrics='round,validation_loss\n0,1.0\n'):
   return str(folder)
 
 
+def test_a_folder_without_a_config_is_named_with_the_reason(tmp_path):
+  with pytest.raises(ValueError, match=r'of a run \(it has no config.json\)'):
+    runs.read_run(str(tmp_path))
+  with pytest.raises(ValueError, match=r'of a run \(there is no such folder\)'):
+    runs.read_run(str(tmp_path / 'run'))
+
+
 @pytest.mark.parametrize(
   'config',
   [
