@@ -84,7 +84,7 @@ def test_an_algorithm_that_fails_while_it_is_built_is_named(tmp_path, capsys, te
   [
     ('return None', 'must be a tff.learning.optimizers.Optimizer, found None'),
     ('raise RuntimeError("boo")', 'failed in line 4: RuntimeError: boo'),
-    ('return Wrong()', 'cannot be used: ValueError: in user code'),
+    ('return Wrong()', 'cannot be used: TypeError: Wrong.next must return the new state and the'),
   ],
 )
 def test_so_is_a_server_optimizer(tmp_path, capsys, body, words):

@@ -1,5 +1,7 @@
 """A schedule of the server's rate counts rounds, those without a usable update too."""
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -63,14 +65,18 @@ def test_a_schedule_that_stays_leaves_all_else_as_it_is_without(graph):
   assert np.any(plain[2] != plain[1])
 
 
-WEIGHTS = tff.learning.models.ModelWeights(
-  (np.float32([[1, -2], [3, 4]]), np.float32([0.5])), (np.float32([7]),)
-)
+KEPT = (np.float32([7]),)  # A weight that is not trained.
+WEIGHTS = tff.learning.models.ModelWeights((np.float32([[1, -2], [3, 4]]), np.float32([0.5])), KEPT)
 # The second is refused.
 UPDATES = [
   (np.full([2, 2], value, np.float32), np.float32([other]))
   for value, other in ((0.3, -1), (0.1, np.inf), (-0.2, 0.4))
 ]
+
+
+def _weights_type(*shapes):
+  trainable = tuple((np.float32, shape) for shape in shapes)
+  return tff.types.to_type(tff.learning.models.ModelWeights(trainable, ((np.float32, [1]),)))
 
 
 @pytest.mark.parametrize(
@@ -84,11 +90,7 @@ UPDATES = [
   ids=['yogi', 'adagrad', 'sgdm', 'TFF adamw'],
 )
 def test_without_a_schedule_it_is_tffs_own(graph, optimizer):
-  weights_type = tff.types.to_type(
-    tff.learning.models.ModelWeights(
-      ((np.float32, [2, 2]), (np.float32, [1])), ((np.float32, [1]),)
-    )
-  )
+  weights_type = _weights_type([2, 2], [1])
   ours = finalizer.build(optimizer, None, weights_type)
   theirs = tff.learning.templates.build_apply_optimizer_finalizer(optimizer, weights_type)
   assert ours.next.type_signature == theirs.next.type_signature
@@ -106,6 +108,36 @@ def test_without_a_schedule_it_is_tffs_own(graph, optimizer):
   found, expected = (engines.run(graph, steps, process) for process in (ours, theirs))
   engines.assert_same(found, expected, rtol=0, atol=0)
   assert [int(measured['update_non_finite']) for _, _, measured in found[0]] == [0, 1, 0]
+
+
+class Halved(tff.learning.optimizers.Optimizer):
+  """SGD; a step that is longer than 1 is halved, by an `if` of Python's."""
+
+  def initialize(self, specs):
+    return collections.OrderedDict(learning_rate=np.float32(1.0))
+
+  def next(self, state, weights, gradients):
+    rate = state['learning_rate']
+    if tf.linalg.global_norm(tf.nest.flatten(gradients)) > 1.0:
+      rate = rate / 2
+    return state, tf.nest.map_structure(lambda w, g: w - rate * g, weights, gradients)
+
+  def get_hparams(self, state):
+    return state
+
+  def set_hparams(self, state, hparams):
+    return collections.OrderedDict(hparams)
+
+
+@pytest.mark.parametrize(('length', 'moved'), [(0.5, 0.5), (2, 1)])
+def test_an_optimizer_may_want_autograph(graph, length, moved):
+  process = finalizer.build(Halved(), None, _weights_type([1]))
+  weights = tff.learning.models.ModelWeights((np.float32([4]),), KEPT)
+
+  def step():
+    return process.next(process.initialize(), weights, (np.float32([length]),))
+
+  np.testing.assert_array_equal(engines.run(graph, step).result.trainable[0], [4 - moved])
 
 
 def test_building_a_process_needs_no_autograph(monkeypatch):

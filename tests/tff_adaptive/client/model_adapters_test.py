@@ -173,7 +173,7 @@ def test_a_model_begins_with_its_weights_and_with_empty_sums():
   assert adapter.start().numpy().tolist() == [0.0] * 4
   assert adapter.for_groups().start(3).numpy().tolist() == [[0.0] * 4] * 3
   assert adapter.input_spec == model.input_spec
-  assert adapter.metric_finalizers is model.finalize_metrics
+  assert adapter.metric_finalizers is models.finalize_metrics
 
 
 def test_a_client_that_diverged_adds_nothing():
