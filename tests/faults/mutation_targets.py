@@ -59,6 +59,8 @@ TARGETS = dict(
     _target('tff_adaptive/client/batching'),
     _target('tff_adaptive/client/batch_sources', _LOCAL),
     _target('tff_adaptive/client/model_adapters', _LOCAL),
-    _target('tff_adaptive/client/local_training'),
+    _target(
+      'tff_adaptive/client/local_training', _ORACLE, select='local_training_test or fed_prox'
+    ),
   )
 )
