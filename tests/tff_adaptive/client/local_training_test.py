@@ -174,7 +174,7 @@ def test_a_weighting_that_an_aggregator_would_leave_out_is_refused():
 def test_seeds_have_62_bits_and_a_clip_norm_may_be_given():
   sgd = tff.learning.optimizers.build_sgdm(0.1)
   training = local_training.LocalTraining(sgd, seed=2**62 - 1, clip_norm=0.5)
-  assert (training.seed, training.clip_norm) == (2**62 - 1, 0.5)
+  assert (training.seed, training.clip_norm, training.xla) == (2**62 - 1, 0.5, False)
   with pytest.raises(ValueError, match='seed must be at most'):
     local_training.LocalTraining(sgd, seed=2**62)
 
