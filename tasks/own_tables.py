@@ -12,6 +12,7 @@ from tasks import errors, own_data
 from tasks import preparation as preparation_lib
 from tasks import task as task_lib
 from tasks.data import npz
+from tff_adaptive._utils import memory
 from tff_adaptive.training import capacity
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def _check_bytes(path: str) -> None:
 
 def _check_memory(needed: int, why: str) -> None:
   """ValueError if so many bytes are not available."""
-  free = capacity.available_memory()
+  free = memory.available_memory()
   if needed > free:
     raise ValueError(
       f'{why}, which take {capacity.human(needed)} where {capacity.human(free)} of memory are '

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from tasks import errors
-from tff_adaptive._utils import archives
-from tff_adaptive.training import capacity
+from tff_adaptive._utils import archives, memory
 
 
 def read(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
@@ -42,7 +41,7 @@ def read(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
     for key in keys:
       _decoded(f'{path}: {key}', archives.check_size, members[key], os.path.getsize(path))
       _decoded(f'{path}: {key}', archives.check_array, archive, members[key])
-    needed, free = sum(members[k].file_size for k in keys), capacity.available_memory()
+    needed, free = sum(members[k].file_size for k in keys), memory.available_memory()
     if needed > free:
       raise errors.DataError(
         f'{path} holds {needed:,} bytes of {", ".join(keys)} but {free:,} bytes of memory are '

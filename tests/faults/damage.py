@@ -142,6 +142,11 @@ def main() -> int:
       except AssertionError as error:
         counts[name, kind, 'WRONG'] += 1
         sys.stdout.write(f'{error}\n')
+  return report(counts)
+
+
+def report(counts: collections.Counter[tuple[str, str, str]]) -> int:
+  """Prints how often each (what, kind of damage, result) was; 1 if a result was WRONG."""
   for (name, kind, result), count in sorted(counts.items()):
     sys.stdout.write(f'{name} {kind}: {count} {result}\n')
   return int(any(result == 'WRONG' for _, _, result in counts))

@@ -21,6 +21,7 @@ from unittest import mock
 
 from scripts import sweep
 from scripts.cli import study, worker_pool
+from tests.faults import damage
 from tests.helpers import sweep_pool
 
 COMMANDS = {
@@ -165,9 +166,7 @@ def main() -> int:
         except AssertionError as error:
           counts[of, kind, 'WRONG'] += 1
           sys.stdout.write(f'{of}, {error}\n')
-  for (of, kind, result), count in sorted(counts.items()):
-    sys.stdout.write(f'{of}, {kind}: {count} {result}\n')
-  return int(any(result == 'WRONG' for _, _, result in counts))
+  return damage.report(counts)
 
 
 if __name__ == '__main__':

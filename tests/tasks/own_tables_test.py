@@ -207,14 +207,14 @@ def test_a_parquet_file_with_two_columns_of_one_name_is_refused(tmp_path):
 def test_a_table_that_declares_more_than_memory_holds_is_refused_unread(tmp_path, monkeypatch):
   path = write(TABLE, tmp_path, 'parquet')
   read = []
-  monkeypatch.setattr(own_tables.capacity, 'available_memory', lambda: 8 * TABLE.size)
+  monkeypatch.setattr(own_tables.memory, 'available_memory', lambda: 8 * TABLE.size)
   monkeypatch.setattr(pd, 'read_parquet', lambda path: read.append(path))
   with pytest.raises(tasks.DataError, match='it declares 200 cells, which take '):
     tasks.from_parquet(path, 'hospital', 'outcome')
   assert not read
   # A column of names: each is an input of every row.
   path = write(TABLE.assign(sex=[f'name {i}' for i in range(ROWS)]), tmp_path, 'csv')
-  monkeypatch.setattr(own_tables.capacity, 'available_memory', lambda: 12 * 42 * ROWS - 1)
+  monkeypatch.setattr(own_tables.memory, 'available_memory', lambda: 12 * 42 * ROWS - 1)
   with pytest.raises(tasks.DataError, match='its columns make 42 inputs of each row, which take'):
     tasks.from_csv(path, 'hospital', 'outcome')
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import psutil
 
-from tff_adaptive._utils import archives
+from tff_adaptive._utils import archives, memory
 from tff_adaptive.models import keras_files
 from tff_adaptive.models import model as model_lib
 
@@ -35,7 +34,7 @@ def read_weights(path: str, most_bytes: int | None = None) -> dict[str, np.ndarr
     ValueError: If the file is of another kind, too large, or cannot be read.
   """
   if most_bytes is None:
-    most_bytes = psutil.virtual_memory().available
+    most_bytes = memory.available_memory()
   if not os.path.isfile(path):
     raise ValueError(f'there is no file {path}; give a run, a .keras or an .npz file')
   try:

@@ -4,20 +4,13 @@ import dataclasses
 import os
 import shutil
 
-import psutil
+from tff_adaptive._utils import memory as memory_lib
 
 STORES = ('memory', 'disk', 'shards')
 # SQLite's pages and index next to the states, and a rollback journal that may hold a copy of
 # every page while a checkpoint is written.
 _DISK_FACTOR = 2.1
 _ROW_BYTES = 512
-_CGROUP_LIMITS = (
-  ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory.current'),
-  (
-    '/sys/fs/cgroup/memory/memory.limit_in_bytes',
-    '/sys/fs/cgroup/memory/memory.usage_in_bytes',
-  ),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +85,7 @@ def plan(
     memory_bytes={'memory': total, 'disk': min(total, cache_bytes), 'shards': 0}[store],
     disk_bytes=int(total * keep_checkpoints * _DISK_FACTOR) if path is not None else 0,
   )
-  memory = available_memory()
+  memory = memory_lib.available_memory()
   disk = None if path is None else available_disk(os.path.dirname(path)) + _file_size(path)
   if limit is not None:
     memory = limit if store == 'memory' else memory
@@ -106,18 +99,6 @@ def plan(
     way_out = 'name a client_state_dir on a larger disk, or keep fewer checkpoints'
     raise ValueError(_refusal(result, result.disk_bytes, disk, 'disk', way_out))
   return result
-
-
-def available_memory() -> int:
-  """Returns the bytes of memory this process may still take, control groups included."""
-  available = psutil.virtual_memory().available
-  for limit_file, usage_file in _CGROUP_LIMITS:
-    try:
-      with open(limit_file) as limit, open(usage_file) as usage:
-        available = min(available, max(0, int(limit.read()) - int(usage.read())))
-    except (OSError, ValueError):  # no such control group, or its limit is 'max'
-      continue
-  return available
 
 
 def available_disk(folder: str) -> int:

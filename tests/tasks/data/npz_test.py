@@ -112,7 +112,7 @@ def test_a_damaged_stream_is_an_error_and_not_zlibs(tmp_path):
 
 def test_more_than_the_memory_is_refused(tmp_path, monkeypatch):
   path = image_files.archive(tmp_path / 'd.npz', {'a': GOOD, 'b': GOOD})
-  monkeypatch.setattr('tff_adaptive.training.capacity.available_memory', lambda: 200)
+  monkeypatch.setattr('tff_adaptive._utils.memory.available_memory', lambda: 200)
   with pytest.raises(errors.DataError, match=r'304 bytes of a, b but 200 bytes of memory are'):
     npz.read(path, ['a', 'b'])
   assert list(npz.read(path, ['a'])) == ['a']
