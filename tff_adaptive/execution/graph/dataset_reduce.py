@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
+from tff_adaptive.execution.graph import loop_bodies
 
 _REDUCE = 'ReduceDataset'
 _NAME = 'tff_adaptive_reduce'
@@ -57,7 +58,10 @@ def replace_reductions(graph_def: Any) -> None:
           changed |= called.name != old
       if node.op == _REDUCE:
         replaced.add(node.name)
-        _call_loop(node, functions[node.attr['f'].func.name], library)
+        step = functions[node.attr['f'].func.name]
+        if loop_bodies.is_slow_inlined(step.signature.name, functions):
+          step = loop_bodies.not_inlined(step, library)
+        _call_loop(node, step, library)
     if replaced:
       for node in nodes:
         for i, source in enumerate(node.input):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
 from tff_adaptive.execution import batched_clients
-from tff_adaptive.execution.graph import dataset_reduce, values
+from tff_adaptive.execution.graph import dataset_reduce, loop_bodies, values
 
 # A variable with this shared name is created anew each time its op runs and dies with its last
 # reference: parallel clients each get their own. For tables there are ops of that kind.
@@ -37,6 +37,7 @@ class ImportedGraph:
     """
     graph_def = private_apis.graph_def(message)
     _name_functions_apart(graph_def)
+    loop_bodies.set_apart(graph_def)
     self.group = batched_clients.find(message)
     self._parameter = private_apis.tensor_names(message.parameter)
     result = private_apis.tensor_names(message.result)
