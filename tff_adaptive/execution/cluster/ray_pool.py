@@ -81,6 +81,11 @@ class RayPool(Pool):
     self._warm_since = time.monotonic()
 
   @property
+  def is_here(self) -> bool:
+    """Whether this process's node is the only one."""
+    return {*(self._nodes or {})} == {ray.get_runtime_context().get_node_id()}
+
+  @property
   def size(self) -> int:
     """How many workers there is room for, and use."""
     return self._room if self._workers is None else min(self._workers, self._room)

@@ -70,7 +70,7 @@ class Round:
     self._calls: dict[Any, tuple[Call, list[Any]]] = {}  # By the reference of `Info`.
     self._sums: dict[Node, Any] = {}  # References, of what is done.
     self._results: dict[int, Any] = {}  # By a call's first subround.
-    self._last: list[Any] = []  # References of the sum of all, or of the two small ones it has.
+    self._last: list[Any] = []  # References of the sum of all, or of two that are merged here.
     self._trained = 0
 
   def run(self) -> Outcome:
@@ -160,9 +160,11 @@ class Round:
       self._trained += len(call.subrounds)
       self._pool.note_pace(self._key, info.seconds / self._waiting.cost(call.node))
     if self._has_sums:
-      self._know(call.node, sums, info.sum_bytes <= _SMALL_BYTES)
+      # On one machine it has them without their being sent.
+      is_near = self._pool.is_here or info.sum_bytes <= _SMALL_BYTES
+      self._know(call.node, sums, is_near)
 
-  def _know(self, node: Node, sums: Any, is_small: bool) -> None:
+  def _know(self, node: Node, sums: Any, is_near: bool) -> None:
     self._sums[node] = sums
     if node == self._tree.root:
       self._last = [sums]
@@ -170,9 +172,9 @@ class Round:
     parent = self._tree.parent(node)
     children = self._tree.children(parent)
     if len(children) == 1:
-      self._know(parent, sums, is_small)
+      self._know(parent, sums, is_near)
     elif all(child in self._sums for child in children):
-      if parent == self._tree.root and is_small:
+      if parent == self._tree.root and is_near:
         self._last = [self._sums[child] for child in children]
       else:
         self._merges.append(parent)

@@ -93,7 +93,7 @@ def train(
   """
   began = time.monotonic()
   calls = _stage(settings, key, stage)
-  from tff_adaptive.execution.cluster import schedule
+  from tff_adaptive.execution.cluster import schedule, wire
 
   sums, results = [], []
   for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
@@ -103,7 +103,7 @@ def train(
     _store(calls, trained[1], divided, subrounds)
     sums.append(trained[0])
     results.append(trained[1])
-  merged = schedule.MergeTree(len(sums)).fold(sums, calls.merge)
+  merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, calls.merge))
   return merged, results, _info(began, merged)
 
 
@@ -153,7 +153,10 @@ def merge(
 ) -> tuple[Any, Any, Info]:
   """Merges the accumulators of two calls; otherwise as `train`."""
   began = time.monotonic()
-  merged = _stage(settings, key, stage).merge(one, other)
+  calls = _stage(settings, key, stage)
+  from tff_adaptive.execution.cluster import wire
+
+  merged = wire.as_arrays(calls.merge(one, other))
   return merged, [], _info(began, merged)
 
 

@@ -64,17 +64,16 @@ class StageCalls:
       inputs: A value for each of the stage's inputs: of those divided among clients a list.
 
     Returns:
-      Accumulators and the other results, encoded (see `wire`).
+      Accumulators, as flat tensors, and the other results, encoded (see `wire`).
     """
     outcome = self._engine.invoke(self._comp, tff.structure.Struct.unnamed(*inputs))
     elements = values.struct_elements(outcome, self._comp.type_signature.result)
     count = len(self.result_types)
     results = [self._encoder(t)(v, wire.member(t)) for v, t in zip(elements, self.result_types)]
-    sums = zip(elements[count:], self._sum_types)
-    return [wire.encode(v, wire.member(t)) for v, t in sums], results
+    return self._flat(elements[count:]), results
 
   def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
-    """Merges the accumulators of two calls, encoded, into one's; a stage may have none."""
+    """Merges the accumulators of two calls into one's, as flat tensors; a stage may have none."""
     if self._merge is None:
       return []
     sides = [
@@ -84,8 +83,11 @@ class StageCalls:
       for side in (one, other)
     ]
     merged = self._engine.invoke(self._merge, tff.structure.Struct.unnamed(*sides))
-    elements = values.struct_elements(merged, self._merge.type_signature.result)
-    return [wire.encode(v, wire.member(t)) for v, t in zip(elements, self._sum_types)]
+    return self._flat(values.struct_elements(merged, self._merge.type_signature.result))
+
+  def _flat(self, sums: list[Any]) -> list[Any]:
+    # As arrays they would be copied to be merged.
+    return [values.flatten(v, wire.member(t)) for v, t in zip(sums, self._sum_types)]
 
   def decode_sums(self, sums: list[Any]) -> Any:
     """Accumulators as the stage's `report` takes them."""

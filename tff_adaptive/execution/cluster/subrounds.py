@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
   """What has become of a workload.
 
   Attributes:
-    sums: The accumulators of all clients, merged in the order of `schedule.MergeTree`.
+    sums: The accumulators of all clients, merged in the order of `schedule.MergeTree`; each flat.
     results: For each subround its other results, encoded; of those stored the pickled receipts.
   """
 

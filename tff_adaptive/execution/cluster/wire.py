@@ -84,6 +84,11 @@ def _encode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
   return Dataset(tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy())
 
 
+def as_arrays(sums: list[list[Any]]) -> list[list[np.ndarray]]:
+  """Accumulators, each as flat tensors, as `encode` gives them."""
+  return [[np.asarray(leaf) for leaf in flat] for flat in sums]
+
+
 def decode(flat: list[Any], type_spec: tff.types.Type) -> Any:
   """The inverse of `encode`, as the graph engine takes it."""
   types = values.leaf_types(type_spec)

@@ -25,7 +25,7 @@ from tests.tff_adaptive.execution.cluster import subrounds_test
 from tff_adaptive import algorithms, costs, execution, population, registry, training
 from tff_adaptive._utils import client_references
 from tff_adaptive.client import batching
-from tff_adaptive.execution.cluster import ray_round, ray_worker
+from tff_adaptive.execution.cluster import ray_pool, ray_round, ray_worker
 
 ray = pytest.importorskip('ray')
 
@@ -113,7 +113,12 @@ def test_only_what_is_broadcast_goes_to_the_workers(ray_context):
   assert after['bytes_from_workers'] - before['bytes_from_workers'] == 2 * 4
 
 
-def test_workers_merge_all_sums_that_are_large(ray_context):
+@pytest.mark.parametrize('is_here', [False, True])
+def test_workers_merge_all_sums_that_are_large_unless_all_is_here(
+  is_here, ray_context, monkeypatch
+):
+  if is_here:  # As with one node.
+    monkeypatch.setattr(ray_pool.RayPool, 'is_here', True)
   large = tff.types.TensorType(np.int32, [300_000])  # 1.2 MB; also what is broadcast.
   add = tff.tensorflow.computation(lambda x, state: x + state, on_ray.INT, large)
 
@@ -128,7 +133,8 @@ def test_workers_merge_all_sums_that_are_large(ray_context):
   np.testing.assert_equal(np.asarray(total), 10 + 4 * state)
   after = ray_context.counters()
   assert after['bytes_to_workers'] - before['bytes_to_workers'] == state.nbytes + 4 * 4
-  assert after['bytes_from_workers'] - before['bytes_from_workers'] == state.nbytes
+  received = after['bytes_from_workers'] - before['bytes_from_workers']
+  assert received == (1 + is_here) * state.nbytes
 
 
 def _train(context, clients, folder, rounds=4, store='shards'):
@@ -388,10 +394,12 @@ def test_without_any_node_the_round_is_lost_within_seconds_and_the_run_goes_on_l
   ray_context = execution.RayContext('auto', patience=1.0)
   _train(ray_context, clients, tmp_path, rounds=3)
   ray_context.announce('round 7', lambda line: None)
+  assert not ray_context._ray_pool.is_here
   while others:
     cluster.remove_node(others.pop(), allow_graceful=False)
   with pytest.raises(execution.WorkersLost, match='Round 7: no worker is left: no node of the'):
     _train(ray_context, clients, tmp_path)
+  assert ray_context._ray_pool.is_here
   cluster.add_node(num_cpus=1)
   np.testing.assert_equal(_train(ray_context, clients, tmp_path), trained_alone)
 
