@@ -19,7 +19,7 @@ train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for o
 	@$(PY) scripts/train.py --flagfile=scripts/configs/digits.flags $(ARGS)
 
 test: lint browser  ## Check format and types and run all tests (ARGS='-k yogi' for some).
-	$(PY) -m pytest -n 2 $(ARGS)
+	$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 browser:
 	@sh scripts/env/setup_browser.sh </dev/null

@@ -13,13 +13,9 @@ that a change of the machine's speed meets all alike. Examples:
   python scripts/benchmark.py --workloads=W1,W3,W4 --variants=ours_graph,pfl,fedjax,flower
 """
 
-import contextlib
-import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +26,7 @@ from absl import flags as absl_flags
 
 from tff_adaptive._utils import atomic_files
 
-from .benchmarking import host, peer_environments, variant_names, workloads
+from .benchmarking import children, host, peer_environments, variant_names, workloads
 from .cli import command
 
 _FLAGS = absl_flags.FlagValues()
@@ -38,7 +34,7 @@ absl_flags.DEFINE_list(
   'workloads',
   ['W1', 'W4'],
   'W1, W1s, W2, W3, W4, W5, tutorial, tutorial_sampled (synthetic); digits_real, emnist_real,'
-  ' shakespeare_real.',
+  ' shakespeare_real; cifar10_iid, of a cifar10.npz.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_list(
@@ -79,62 +75,14 @@ absl_flags.DEFINE_enum(
 Figures = dict[str, dict[str, Any]]  # Variant -> its figures by name.
 
 
-class _Child:
-  """A process that runs one variant of one workload, a round at each request."""
-
-  def __init__(self, workload: str, variant: str):
-    self._errors = tempfile.TemporaryFile('w+', errors='replace')  # noqa: SIM115
-    self._process: subprocess.Popen[str] = subprocess.Popen(
-      _child_command(workload, variant),
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      stderr=self._errors,
-      text=True,
-      cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-    )
-
-  def ask(self, line: str) -> dict[str, Any]:
-    """Sends a request and returns the answer, a JSON object; RuntimeError if the child ended."""
-    assert self._process.stdin is not None
-    assert self._process.stdout is not None
-    with contextlib.suppress(BrokenPipeError):
-      self._process.stdin.write(line + '\n')
-      self._process.stdin.flush()
-    for answer in self._process.stdout:
-      if answer.startswith('{'):
-        return dict(json.loads(answer))
-    code = self._process.wait()
-    raise RuntimeError(f'a child ended with code {code} at request {line!r}: {self._last_error()}')
-
-  def _last_error(self) -> str:
-    self._errors.seek(0)
-    said = self._errors.read().partition('Exception ignored in')[0]  # TFF's own clean-up.
-    return (said.strip().splitlines() or ['it said nothing'])[-1]
-
-  def end(self) -> None:
-    """Ends the process."""
-    assert self._process.stdin is not None
-    assert self._process.stdout is not None
-    with contextlib.suppress(BrokenPipeError):
-      self._process.stdin.close()
-    self._process.wait()
-    self._process.stdout.close()
-    self._errors.close()
-
-
-def _child_command(workload: str, variant: str) -> list[str]:
-  """The command line of a variant's process."""
-  if variant in peer_environments.PEERS:
-    return peer_environments.PEERS[variant].command(workload)
-  # The child's working folder is another.
-  data_dir = os.path.abspath(_FLAGS.data_dir) if _FLAGS.data_dir else ''
-  module = f'{__package__}.benchmarking.child'
-  return [sys.executable, '-m', module, workload, variant, data_dir, _FLAGS.device]
+def _data_dir() -> str:
+  """The folder of real data; a child's working folder is another."""
+  return os.path.abspath(_FLAGS.data_dir) if _FLAGS.data_dir else ''
 
 
 def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
   """Figures of each variant of a workload."""
-  children: dict[str, _Child] = {}
+  running: dict[str, children.Child] = {}
   figures: Figures = {}
   times: dict[str, list[float]] = {}
   for variant in variants:
@@ -143,7 +91,7 @@ def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
     if missing:
       figures[variant] = {'skipped': missing}
       continue
-    child = _Child(workload, variant)
+    child = children.Child(workload, variant, _data_dir(), _FLAGS.device)
     try:
       first = child.ask('round')
       child.ask('round')
@@ -151,10 +99,10 @@ def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
       figures[variant] = {'error': str(error)}
       child.end()
       continue
-    children[variant], times[variant] = child, []
+    running[variant], times[variant] = child, []
     figures[variant] = {'seconds_first_round': first['seconds']}
   for r in range(rounds + 1):  # After the last round, the memory.
-    for variant, child in list(children.items()):
+    for variant, child in list(running.items()):
       try:
         if r < rounds:
           times[variant].append(child.ask('round')['seconds'])
@@ -162,8 +110,8 @@ def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
           figures[variant]['peak_memory_mb'] = child.ask('memory')['peak_mb']
       except RuntimeError as error:
         figures[variant] = {'error': str(error)}
-        children.pop(variant).end()
-  for variant, child in children.items():
+        running.pop(variant).end()
+  for variant, child in running.items():
     median = statistics.median(times[variant])
     figures[variant].update(
       seconds_median=median,
@@ -177,7 +125,10 @@ def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
 
 def soak(workload: str, rounds: int) -> dict[Any, Any]:
   """Memory of this project in the graph engine over many rounds, in MB."""
-  child, memory = _Child(workload, 'ours_graph'), dict[Any, Any]()
+  child, memory = (
+    children.Child(workload, 'ours_graph', _data_dir(), _FLAGS.device),
+    dict[Any, Any](),
+  )
   try:
     for r in range(1, rounds + 1):
       child.ask('round')
@@ -244,7 +195,7 @@ def _check_flags() -> None:
     raise ValueError(f'unknown workloads {unknown}; there are {", ".join(workloads.WORKLOADS)}')
   for variant in _FLAGS.variants:
     variant_names.split_variant(variant)
-  real = [w for w in _FLAGS.workloads if workloads.WORKLOADS[w].task is not None]
+  real = [w for w in _FLAGS.workloads if workloads.WORKLOADS[w].is_real]
   if real and not _FLAGS.data_dir:
     raise ValueError(f"--data_dir is needed for {', '.join(real)}: a folder with TFF's files.")
 

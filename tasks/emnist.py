@@ -108,21 +108,25 @@ def prepare_autoencoder(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray,
   return x, x
 
 
-def build_cnn(seed: int, num_classes: int = 62) -> models.Model:
+def build_cnn(
+  seed: int, num_classes: int = 62, shape: tuple[int, int, int] = (28, 28, 1)
+) -> models.Model:
   """The paper's CNN: two convolutions, pooling, dropout 0.25, dense 128, dropout 0.5, dense.
 
   Args:
     seed: Draws the initial weights (Glorot uniform, zero biases).
     num_classes: 62 (1,206,590 parameters) or 10.
+    shape: Of an image: height, width, channels. With (32, 32, 3) it is pfl-research's for CIFAR-10.
 
   Returns:
-    A model of inputs [28, 28, 1] that also takes a leading client axis.
+    A model of inputs of that shape that also takes a leading client axis.
   """
   draw = layers.Initializer(seed)
+  height, width, channels = shape
   weights = (
-    *(draw.glorot_uniform(3, 3, 1, 32), layers.zeros(32)),
+    *(draw.glorot_uniform(3, 3, channels, 32), layers.zeros(32)),
     *(draw.glorot_uniform(3, 3, 32, 64), layers.zeros(64)),
-    *(draw.glorot_uniform(9216, 128), layers.zeros(128)),
+    *(draw.glorot_uniform((height - 4) // 2 * ((width - 4) // 2) * 64, 128), layers.zeros(128)),
     *(draw.glorot_uniform(128, num_classes), layers.zeros(num_classes)),
   )
 
@@ -136,7 +140,7 @@ def build_cnn(seed: int, num_classes: int = 62) -> models.Model:
     h = models.dropout(tf.nn.relu(layers.dense(h, k3, b3)), 0.5, seed, salt=1)
     return layers.dense(h, k4, b4)
 
-  return layers.classifier(weights, forward, [28, 28, 1])
+  return layers.classifier(weights, forward, list(shape))
 
 
 def build_2nn(seed: int, num_classes: int = 62) -> models.Model:

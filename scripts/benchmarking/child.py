@@ -53,6 +53,8 @@ def main() -> None:
       if request.strip() == 'memory':
         memory.sample()
         answer = {'peak_mb': memory.peak_mb, 'now_mb': memory.now_mb}
+      elif request.strip() == 'accuracy':
+        answer = {'accuracy': runner.accuracy()}
       else:
         start = time.perf_counter()
         runner.round(r)

@@ -6,7 +6,8 @@ import subprocess
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent.parent / '.peers'
 _SCRIPTS = pathlib.Path(__file__).resolve().parent / 'peers'
-WORKLOADS = ('W1', 'W1s', 'W2', 'W3', 'W4')
+_SYNTHETIC = ('W1', 'W1s', 'W2', 'W3', 'W4')
+_ALL = (*_SYNTHETIC, 'cifar10_iid')
 _VERSION = 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))'
 
 
@@ -20,6 +21,7 @@ class Peer:
     package: Its package in the Python Package Index.
     script: The file of `peers/` that runs it.
     processes: How many of it train together.
+    workloads: What it has models of.
   """
 
   description: str
@@ -27,6 +29,7 @@ class Peer:
   package: str
   script: str
   processes: int = 1
+  workloads: tuple[str, ...] = _SYNTHETIC
 
   def python(self, folder: pathlib.Path = FOLDER) -> pathlib.Path:
     """The Python of its environment, whether there is one or not."""
@@ -34,8 +37,8 @@ class Peer:
 
   def missing(self, workload: str, folder: pathlib.Path = FOLDER) -> str | None:
     """Why it cannot run a workload here, or None."""
-    if workload not in WORKLOADS:
-      return f'it has models of {", ".join(WORKLOADS)} only'
+    if workload not in self.workloads:
+      return f'it has models of {", ".join(self.workloads)} only'
     if self.python(folder).exists():
       return None
     return f'there is no {self.python(folder)}: sh scripts/env/setup_peers.sh makes it'
@@ -54,9 +57,14 @@ class Peer:
 
 PEERS = {
   'pfl': Peer(
-    'pfl-research with PyTorch, two processes', 'pfl', 'pfl', 'pfl_rounds.py', processes=2
+    'pfl-research with PyTorch, two processes',
+    'pfl',
+    'pfl',
+    'pfl_rounds.py',
+    processes=2,
+    workloads=_ALL,
   ),
-  'pfl1': Peer('the same, one process', 'pfl', 'pfl', 'pfl_rounds.py'),
+  'pfl1': Peer('the same, one process', 'pfl', 'pfl', 'pfl_rounds.py', workloads=_ALL),
   'fedjax': Peer('FedJAX', 'fedjax', 'fedjax', 'fedjax_rounds.py'),
   'flower': Peer("Flower's simulation with PyTorch", 'flower', 'flwr', 'flower_rounds.py'),
 }

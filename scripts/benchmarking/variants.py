@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import algorithms, execution
+from tff_adaptive import algorithms, execution, models
 from tff_adaptive._utils import client_references
 from tff_adaptive.client import batching, whole_client
 from tff_adaptive.devices import placement, threads
@@ -51,7 +51,7 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
   elif kind == 'hand':
     threads.one_an_operation(threads.side_by_side())  # As the graph engine does.
   clients: Clients = (
-    _SyntheticClients(workload)
+    _SyntheticClients(workload, data_dir)
     if workload.task is None
     else _TaskClients(workload.task, workload, data_dir)
   )
@@ -66,20 +66,25 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
     return _Ours(workload, clients, options)
   if kind == 'stock':
     return _Stock(workload, clients)
-  if not isinstance(clients, _SyntheticClients):
+  if not isinstance(clients, _SyntheticClients) or not workload.is_by_hand:
     raise ValueError(f'{variant} is for synthetic workloads, found {workload.name}')
   return _Hand(workload, clients)
 
 
 class _SyntheticClients:
-  """Clients of W1 to W5; their arrays, tensors or datasets are made before the first round."""
+  """Clients without a task; their arrays, tensors or datasets are made before the first round."""
 
-  def __init__(self, workload: workloads.Workload) -> None:
+  def __init__(self, workload: workloads.Workload, data_dir: str = '') -> None:
     self._workload = workload
     self.population = workload.population
     self.model = functools.partial(workloads.build_model, workload)
-    pool = min(workload.population, workloads.POOL)
-    self._pool = [workloads.synthetic_client(workload, client) for client in range(pool)]
+    self._pool = [
+      workloads.client_arrays(workload, client, data_dir) for client in range(workload.pool)
+    ]
+    self.test = None
+    if workload.images:
+      arrays = workloads.image_arrays(os.path.join(data_dir, workload.images))
+      self.test = {'x': arrays['x_test'], 'y': arrays['y_test']}
 
   def load(self, client: int) -> Arrays:
     return self._pool[client % len(self._pool)]
@@ -183,6 +188,7 @@ class _Ours:
     self._process = algorithms.build_fed_avg(
       model, xla='xla' in options, client_learning_rate=workload.rate, batching=batches
     )
+    self._model = model
     self._state = self._process.initialize()
     self._source = cohorts.ClientSource(clients, None)  # type: ignore[arg-type]  # Ids are numbers.
     workers = worker_context.current()
@@ -203,6 +209,13 @@ class _Ours:
       cohort = [whole_client.dataset(d['x'], d['y'], c) for d, c in zip(data, ids)]
     order = cohorts.working_order([len(d['y']) for d in data])
     return self._next([cohort[i] for i in order])
+
+  def accuracy(self) -> float:
+    """That of the weights now, on the test images of a workload that has images."""
+    assert isinstance(self._clients, _SyntheticClients)
+    assert self._clients.test is not None
+    weights = self._state.global_model_weights.trainable
+    return models.build_evaluation(self._model)(weights, self._clients.test)['accuracy']
 
   def _next(self, cohort: list[Any]) -> list[np.ndarray]:
     output = self._process.next(self._state, cohort)

@@ -189,7 +189,7 @@ class Rounds:
 def main() -> None:
   """Times rounds of one workload."""
   workload, rounds = workloads.WORKLOADS[sys.argv[1]], int(sys.argv[2])
-  pool = min(workload.population, workloads.POOL)
+  pool = workload.pool
   clients = [workloads.synthetic_client(workload, c) for c in range(pool)]
   runner, seconds = Rounds(workload, lambda c: clients[c % pool], workload.population), []
   for r in range(rounds + 2):

@@ -1,12 +1,15 @@
 """The workloads of the benchmark: fixed-seed data and models, or real data where there is some.
 
-W1 to W5 are synthetic and of fixed shape; `tutorial` is that of TFF's own tutorial, with a pipeline
-of tf.data for each client; `digits_real`, `emnist_real` and `shakespeare_real` are the tasks of
-this project on the files in --data_dir, next to TFF's own baseline tasks on them.
+W1 to W5 are synthetic and of fixed shape; `cifar10_iid` has real images, for any toolkit;
+`tutorial` is that of TFF's own tutorial, with a pipeline of tf.data for each client; `digits_real`,
+`emnist_real` and `shakespeare_real` are the tasks of this project on the files in --data_dir, next
+to TFF's own baseline tasks on them.
 """
 
 import collections
 import dataclasses
+import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +34,7 @@ class Workload:
     shuffle_buffer: Of a pipeline of tf.data, as in TFF's tutorial; 0: clients are whole arrays, or
       datasets of batches in order.
     new_datasets: Whether those pipelines are made anew in each round.
+    images: The file of images that clients have, one after another; see `image_arrays`.
   """
 
   name: str
@@ -45,14 +49,25 @@ class Workload:
   task_options: tuple = ()
   shuffle_buffer: int = 0
   new_datasets: bool = False
+  images: str | None = None
 
   @property
   def is_by_hand(self) -> bool:
     """Whether there are programs by hand for it: the variants hand and vmap."""
-    return self.task is None and not self.shuffle_buffer
+    return self.task is None and not self.shuffle_buffer and self.images is None
+
+  @property
+  def is_real(self) -> bool:
+    """Whether it needs a folder with data."""
+    return self.task is not None or self.images is not None
+
+  @property
+  def pool(self) -> int:
+    """How many clients have data of their own: client c has those of client c % pool."""
+    return self.population if self.images else min(self.population, POOL)
 
 
-POOL = 100  # Different clients at most: client c has the data of client c % POOL.
+POOL = 100  # Different synthetic clients at most.
 WORKLOADS = {
   w.name: w
   for w in (
@@ -64,6 +79,16 @@ WORKLOADS = {
     Workload('W3', 'LSTM of Shakespeare', examples=40, batch_size=4),
     Workload('W4', 'MLP 784-100-100-26', examples=450, batch_size=45, epochs=5, population=1000),
     Workload('W5', "CIFAR-100's ResNet-18 with GroupNorm, 11 M parameters", population=20),
+    Workload(
+      'cifar10_iid',
+      "pfl-research's CIFAR-10 setting, real images: its CNN, 50 clients of 50 images",
+      cohort=50,
+      examples=50,
+      batch_size=10,
+      population=1000,
+      rate=0.1,
+      images='cifar10.npz',
+    ),
     Workload(
       'tutorial',
       "TFF's tutorial: softmax regression, tf.data: 5 epochs, shuffle, batch, map, prefetch",
@@ -95,7 +120,41 @@ WORKLOADS = {
 }
 
 
-def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict:
+def client_arrays(
+  workload: Workload, client: int, data_dir: str = ''
+) -> collections.OrderedDict[str, np.ndarray]:
+  """The arrays of a client of any workload but those of a task.
+
+  Args:
+    workload: The workload.
+    client: The client's number.
+    data_dir: The folder with the workload's images, if it has some.
+  """
+  if workload.images is None:
+    return synthetic_client(workload, client)
+  arrays = image_arrays(os.path.join(data_dir, workload.images))
+  rows = slice(client * workload.examples, (client + 1) * workload.examples)
+  return collections.OrderedDict((name, arrays[f'{name}_train'][rows]) for name in ('x', 'y'))
+
+
+@functools.cache
+def image_arrays(path: str) -> dict[str, np.ndarray]:
+  """A file's x_train, y_train, x_test and y_test; images standardised, float32.
+
+  Args:
+    path: Of uint8 images [n, height, width, channels], with labels.
+  """
+  with np.load(path) as file:
+    arrays = {name: file[name] for name in ('x_train', 'y_train', 'x_test', 'y_test')}
+  pixels = arrays['x_train'].reshape(-1, arrays['x_train'].shape[-1])
+  mean = pixels.mean(0, dtype=np.float64)
+  deviation = np.sqrt((pixels.astype(np.float32) ** 2).mean(0, dtype=np.float64) - mean**2)
+  for name in ('x_train', 'x_test'):
+    arrays[name] = (arrays[name] - mean.astype(np.float32)) / deviation.astype(np.float32)
+  return arrays
+
+
+def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict[str, np.ndarray]:
   """The arrays of a client of W1 to W5 or of the tutorial."""
   rng = np.random.default_rng([10_000, client % POOL])
   n = workload.examples
@@ -125,7 +184,7 @@ def cohort(workload: Workload, population: int, round_number: int) -> list[int]:
 
 
 def build_model(workload: Workload) -> Any:
-  """This project's model of a synthetic workload; of the tutorial, the tutorial's own."""
+  """This project's model of a workload without a task; of the tutorial, the tutorial's own."""
   import tensorflow as tf
 
   from tasks import emnist, shakespeare
@@ -137,6 +196,8 @@ def build_model(workload: Workload) -> Any:
     return stock_model_fn(workload)
   if workload.name.startswith('W1'):
     return emnist.build_cnn(1)
+  if workload.images:
+    return emnist.build_cnn(1, 10, (32, 32, 3))
   if workload.name == 'W3':
     return shakespeare.build_model(1)
   if workload.name == 'W4':

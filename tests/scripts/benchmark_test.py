@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from scripts import benchmark
-from scripts.benchmarking import host, peer_environments, variant_names
+from scripts.benchmarking import children, host, peer_environments, variant_names
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def run(tmp_path, monkeypatch):
 class _Child:
   """Answers the requests itself, but for stock_graph's, which end in their third round."""
 
-  def __init__(self, unused_work, variant):
+  def __init__(self, unused_work, variant, *_):
     self._left = 2 if variant == 'stock_graph' else 99
 
   def ask(self, line):
@@ -39,7 +39,7 @@ class _Child:
 
 
 def test_figures_are_written_and_what_failed_is_reported(run, monkeypatch, capsys):
-  monkeypatch.setattr(benchmark, '_Child', _Child)
+  monkeypatch.setattr(children, 'Child', _Child)
   assert run('--variants=hand', '--soak_rounds=20', '--json=figures.json') == 0
   with open('figures.json') as file:
     figures = json.load(file)['workloads']['W4']
@@ -54,7 +54,7 @@ def test_figures_are_written_and_what_failed_is_reported(run, monkeypatch, capsy
 def test_a_peer_that_is_not_here_is_skipped_and_a_busy_machine_is_reported(
   run, monkeypatch, capsys
 ):
-  monkeypatch.setattr(benchmark, '_Child', _Child)
+  monkeypatch.setattr(children, 'Child', _Child)
   busy = host.State(load=4.0, busy=0.5, stolen=0.0, total=10.0)
   monkeypatch.setattr(host, 'state_now', lambda: busy)
   monkeypatch.setattr(
@@ -93,7 +93,7 @@ def test_every_variant_is_known(name):
   ],
 )
 def test_bad_input_is_one_line_before_measuring(run, monkeypatch, capsys, flag, message):
-  monkeypatch.setattr(benchmark, '_Child', None)
+  monkeypatch.setattr(children, 'Child', None)
   assert run(flag) == 2
   error = capsys.readouterr().err
   assert error.startswith('benchmark.py: ')
@@ -111,7 +111,7 @@ def test_a_child_gets_the_whole_path_of_the_data(run, tmp_path, monkeypatch):
     commands.append(command)
     raise StartedError
 
-  monkeypatch.setattr(benchmark.subprocess, 'Popen', popen)
+  monkeypatch.setattr(children.subprocess, 'Popen', popen)
   with pytest.raises(StartedError):
     run('--variants=ours_graph', '--data_dir=data')
   assert str(tmp_path / 'data') in commands[0]

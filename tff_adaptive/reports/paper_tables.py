@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import names, published, report, scores, tables
+from tff_adaptive.reports import curves, names, published, report, scores, tables
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import table as table_lib
 
@@ -60,7 +60,7 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
 
   A cell is the accuracy on the test data after the last round, in percent, of the mean of the
   client models where the algorithm evaluates that: mean and sample standard deviation over the
-  seeds. The best of a row is bold.
+  seeds, and how many of the runs diverged. The best of a row is bold.
 
   Args:
     runs: Complete runs of tasks with test data; of those that differ in other settings than the
@@ -75,13 +75,14 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
   bold: set[tuple[int, int]] = set()
   chosen: dict[str, str] = {}
   for (rate, task, setting), cells in sorted(_by(runs, _setting).items()):
-    found = {}
+    found, diverged = {}, {}
     for name, members in cells.items():
       label, best_runs = scores.best_runs(members, tables.default_metric(members))
       found[name] = scores.Score([scores.test_accuracy(run) for run in best_runs], label)
+      diverged[name] = _of_diverged(best_runs)
     best = scores.is_best(found, 'test_accuracy')
     bold |= {(len(rows), columns.index(name) + 3) for name in best}
-    cells_ = [scores.text(found.get(name), 100.0, 2) for name in columns]
+    cells_ = [scores.text(found.get(name), 100.0, 2) + diverged.get(name, '') for name in columns]
     rows.append([f'{100 * rate:g} %', task, _heterogeneity(setting), *cells_])
     place = ' '.join(rows[-1][:3])
     chosen |= {f'{place}, {name}': s.label for name, s in found.items() if s.label}
@@ -90,6 +91,16 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
   heading = ['participation', 'task', 'setting', *columns]
   table = table_lib.Table(heading, rows, frozenset(bold), caption, note)
   return report.Report([table], table.csv(), title=title)
+
+
+def _of_diverged(runs: Sequence[runs_lib.Run]) -> str:
+  """' (1 of 3 diverged)': their loss, or updates of their clients at some time; '' if none did."""
+  count = sum(
+    curves.has_diverged(run, 'validation_loss')
+    or any(row.get('non_finite_clients') for row in run.rows)
+    for run in runs
+  )
+  return f' ({count} of {len(runs)} diverged)' if count else ''
 
 
 def _by(runs: Sequence[runs_lib.Run], key: object) -> dict:

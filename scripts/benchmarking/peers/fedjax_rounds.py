@@ -17,7 +17,7 @@ from fedjax.algorithms import fed_avg
 def main() -> None:
   """Does rounds until standard input closes."""
   workload = serving.workload()
-  pool = min(workload.population, serving.workloads.POOL)
+  pool = workload.pool
   datasets = [
     fedjax.ClientDataset(dict(serving.workloads.synthetic_client(workload, client)))
     for client in range(pool)

@@ -47,5 +47,5 @@ def train(name: str, message: Message, context: Context) -> Message:
 def _data(name: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
   """All clients' data: a worker makes them in its first round, which is not measured."""
   workload = serving.workloads.WORKLOADS[name]
-  pool = min(workload.population, serving.workloads.POOL)
+  pool = workload.pool
   return [torch_models.arrays(workload, client) for client in range(pool)]

@@ -1,15 +1,16 @@
 """Federated averaging in pfl-research with PyTorch: a process of one thread a core.
 
-usage: PYTHON pfl_rounds.py WORKLOAD, or PYTHON launch.py PROCESSES pfl_rounds.py WORKLOAD
+usage: PYTHON pfl_rounds.py WORKLOAD [DATA_DIR], or after PYTHON launch.py PROCESSES
 
 All processes wait for each other before a round, so that none begins before it is asked for.
 """
 
+import functools
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import serving
@@ -38,9 +39,11 @@ def _end_with_the_first() -> None:
 class _Requests(TrainingProcessCallback):
   """Waits for a request before each round and answers after it."""
 
-  def __init__(self, distributed: bool, is_first: bool) -> None:
+  def __init__(
+    self, distributed: bool, is_first: bool, accuracy: Callable[[], float] | None
+  ) -> None:
     self._distributed = distributed
-    self._requests = serving.requests() if is_first else None
+    self._requests = serving.requests(accuracy) if is_first else None
     self._start = 0.0
 
   def on_train_begin(self, *, model: Any) -> Metrics:
@@ -74,7 +77,7 @@ def main() -> None:
   torch.set_num_threads(1 if processes > 1 else len(os.sched_getaffinity(0)))
   if rank > 0:
     threading.Thread(target=_end_with_the_first, daemon=True).start()
-  pool = min(workload.population, serving.workloads.POOL)
+  pool = workload.pool
   data = [torch_models.arrays(workload, client) for client in range(pool)]
   module, loss = torch_models.build(workload)
 
@@ -93,6 +96,9 @@ def main() -> None:
     lambda client: Dataset(raw_data=list(data[client % pool]), user_id=str(client)),
     lambda: next(cohorts),
   )
+  accuracy = None
+  if workload.images:
+    accuracy = functools.partial(torch_models.accuracy, workload, module)
   params = NNAlgorithmParams(
     central_num_iterations=_ROUNDS,
     evaluation_frequency=_ROUNDS,  # Only round 0 measures clients, and it is not counted.
@@ -109,7 +115,7 @@ def main() -> None:
     SimulatedBackend(clients, clients, postprocessors=[WeightByDatapoints()]),
     model,
     local,
-    callbacks=[_Requests(processes > 1, rank == 0)],
+    callbacks=[_Requests(processes > 1, rank == 0, accuracy)],
     send_metrics_to_platform=False,
   )
 

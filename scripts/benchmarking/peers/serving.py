@@ -12,7 +12,7 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import workloads
 
-__all__ = ['answer', 'requests', 'serve', 'workload', 'workloads']
+__all__ = ['answer', 'data_dir', 'requests', 'serve', 'workload', 'workloads']
 
 
 def workload() -> workloads.Workload:
@@ -32,12 +32,23 @@ def serve(do_round: Callable[[int], Any]) -> None:
     answer(seconds=time.perf_counter() - start)
 
 
-def requests() -> Iterator[str]:
-  """Waits for the next request for a round; answers those for memory itself."""
+def data_dir() -> str:
+  """The folder of real data, which the command line may name after the workload."""
+  return sys.argv[2] if len(sys.argv) > 2 else ''
+
+
+def requests(accuracy: Callable[[], float] | None = None) -> Iterator[str]:
+  """Waits for the next request for a round; answers those for memory and accuracy itself.
+
+  Args:
+    accuracy: That of the model now, on a workload's test images.
+  """
   for request in sys.stdin:
     if request.strip() == 'memory':
       peak = peak_mb()
       answer(peak_mb=peak, now_mb=peak)
+    elif request.strip() == 'accuracy' and accuracy is not None:
+      answer(accuracy=accuracy())
     else:
       yield request
 

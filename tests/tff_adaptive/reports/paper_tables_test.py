@@ -112,6 +112,33 @@ def test_the_table_of_participation_is_of_test_data(tmp_path):
   assert table.bold == {(row, 4) for row in range(4)}
 
 
+def test_the_table_of_participation_counts_runs_that_diverged(tmp_path):
+  runs = [
+    run_folders.make(
+      tmp_path / f'{algorithm}_{seed}',
+      [1.0, last],
+      column='validation_loss',
+      algorithm=algorithm,
+      task='mnist_skewed',
+      seed=seed,
+      clients_per_round=1,
+      data={'clients': 10},
+      test={'test_accuracy': 0.5},
+    )
+    for algorithm, seed, last in (
+      ('fed_avg', 0, 0.5),
+      ('fed_avg', 1, 0.5),
+      ('scaffold_m', 0, 1000.0),
+      ('scaffold_m', 1, 0.5),
+      ('scaffold_m', 2, 0.5),
+    )
+  ]
+  runs[3].rows[1]['non_finite_clients'] = 3
+  (table,) = paper_tables.participation(runs).tables
+  (row,) = table.rows
+  assert row[3:] == ['50.00 ± 0.00', '50.00 ± 0.00 (2 of 3 diverged)']
+
+
 def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
   test = {'test_accuracy': 0.5, 'test_inference_accuracy': 0.6}
   assert scores.test_accuracy(run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test)) == 0.6

@@ -28,6 +28,7 @@ from tff_adaptive.client import batching
 from tff_adaptive.execution.cluster import ray_pool, ray_round, ray_worker
 
 ray = pytest.importorskip('ray')
+pytestmark = pytest.mark.xdist_group('ray_context')  # One cluster, not one a process of pytest.
 
 
 @pytest.fixture(scope='module')

@@ -1,0 +1,72 @@
+"""A process that does rounds for the benchmark, and what asks it."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from . import peer_environments
+
+_ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
+
+
+class Child:
+  """A process that runs one variant of one workload, a round at each request."""
+
+  def __init__(self, workload: str, variant: str, data_dir: str = '', device: str = 'auto'):
+    """Starts it.
+
+    Args:
+      workload: The workload's name.
+      variant: As `variant_names.split_variant` takes it, or a peer's name.
+      data_dir: The whole path of the folder with real data, or ''.
+      device: Of this project's variants: 'auto', 'cpu' or 'gpu'.
+    """
+    self._errors = tempfile.TemporaryFile('w+', errors='replace')  # noqa: SIM115
+    self._process: subprocess.Popen[str] = subprocess.Popen(
+      _command(workload, variant, data_dir, device),
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      stderr=self._errors,
+      text=True,
+      cwd=_ROOT,
+    )
+
+  def ask(self, line: str) -> dict[str, Any]:
+    """Sends a request and returns the answer, a JSON object; RuntimeError if the child ended."""
+    assert self._process.stdin is not None
+    assert self._process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+      self._process.stdin.write(line + '\n')
+      self._process.stdin.flush()
+    for answer in self._process.stdout:
+      if answer.startswith('{'):
+        return dict(json.loads(answer))
+    code = self._process.wait()
+    raise RuntimeError(f'a child ended with code {code} at request {line!r}: {self._last_error()}')
+
+  def _last_error(self) -> str:
+    self._errors.seek(0)
+    said = self._errors.read().partition('Exception ignored in')[0]  # TFF's own clean-up.
+    return (said.strip().splitlines() or ['it said nothing'])[-1]
+
+  def end(self) -> None:
+    """Ends the process."""
+    assert self._process.stdin is not None
+    assert self._process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+      self._process.stdin.close()
+    self._process.wait()
+    self._process.stdout.close()
+    self._errors.close()
+
+
+def _command(workload: str, variant: str, data_dir: str, device: str) -> list[str]:
+  """The command line of a variant's process."""
+  if variant in peer_environments.PEERS:
+    return [*peer_environments.PEERS[variant].command(workload), data_dir]
+  module = f'{__package__}.child'
+  return [sys.executable, '-m', module, workload, variant, data_dir, device]
