@@ -7,7 +7,7 @@ and 0 is ink; labels 0-9 digits, 10-35 upper case, 36-61 lower case.
 import collections
 import functools
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -70,8 +70,11 @@ def load(
     raw = _INK
   else:
     prepare = prepare_recognition
-    build = build_2nn if model == '2nn' else build_cnn
-    build_model = functools.partial(build, num_classes=num_classes)
+    builders: dict[str, Callable[..., models.Model]] = {
+      '2nn': build_2nn,
+      'cnn_dropout': build_cnn,
+    }
+    build_model = functools.partial(builders[model], num_classes=num_classes)
     raw = preparation.Preparation(classes=_CLASSES[:num_classes], shape=(28, 28, 1))
     metric = 'accuracy'
   ranges = {'label': (0, num_classes - 1)}
