@@ -79,6 +79,7 @@ def main() -> None:
     threading.Thread(target=_end_with_the_first, daemon=True).start()
   pool = workload.pool
   data = [torch_models.arrays(workload, client) for client in range(pool)]
+  torch.manual_seed(0)  # Only differences of weights are exchanged: all must begin with the same.
   module, loss = torch_models.build(workload)
 
   def mean_loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
