@@ -10,7 +10,7 @@ from tff_adaptive.reports import table as table_lib
 
 # "Performance within 0.5 % of the best result for each task is shown in bold", Table 1.
 _WITHIN = 0.5
-_ADA_BEST_ORDER = ('FedAvg', 'FedDyn', 'SCAFFOLD', 'AdaBest')
+_ADA_BEST_ORDER = ('FedAvg', 'FedDyn', 'SCAFFOLD', 'SCAFFOLD/m', 'AdaBest')
 
 Cells = Mapping[str, Sequence[runs_lib.Run]]  # Optimizer -> its runs.
 
