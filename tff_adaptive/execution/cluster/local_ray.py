@@ -85,7 +85,8 @@ class LocalRay:
     node = next((child.pid for child in children if child.name() == 'raylet'), None)
     if node is None:
       return
-    os.waitid(os.P_PID, node, os.WEXITED | os.WNOWAIT)  # Ray waits for it too.
+    with contextlib.suppress(ChildProcessError):  # Ray waits for it too, and may have been first.
+      os.waitid(os.P_PID, node, os.WEXITED | os.WNOWAIT)
     if not self._is_closing:
       sys.stderr.write(
         "Ray's node on this machine (raylet) has ended, and this program ends with it: give the"

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import grpc
 import psutil
@@ -99,3 +100,18 @@ def test_a_ray_that_was_imported_without_a_token_is_refused():
   )
   assert result.returncode == 1
   assert 'set RAY_AUTH_MODE=token (or disabled) before importing it' in result.stderr
+
+
+@pytest.mark.parametrize(('is_closing', 'exits'), [(True, []), (False, [1])])
+def test_ray_may_have_waited_for_its_node_first(is_closing, exits, monkeypatch):
+  node = subprocess.Popen([sys.executable, '-c', ''])
+  node.wait()  # From now on it is nobody's child, and waiting for it is an error.
+  raylet = types.SimpleNamespace(pid=node.pid, name=lambda: 'raylet')
+  here = types.SimpleNamespace(children=lambda: [raylet])
+  monkeypatch.setattr(psutil, 'Process', lambda: here)
+  found = []
+  monkeypatch.setattr(os, '_exit', found.append)
+  local = object.__new__(local_ray.LocalRay)
+  local._is_closing = is_closing
+  local._end_with_node()
+  assert found == exits
