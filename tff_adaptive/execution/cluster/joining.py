@@ -4,13 +4,16 @@ import contextlib
 import importlib.util
 import os
 import signal
+import socket
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 
 from tff_adaptive.execution.cluster import errors, local_ray
 
+_ANSWER_SECONDS = 20.0
 _FLUSH_SECONDS = 5.0
 _HINT_SECONDS = 15.0
 
@@ -45,9 +48,12 @@ def join(address: str, cpus: int, gpus: float = 0) -> Callable[[], None]:
   if ray.is_initialized():
     return lambda: None
   try:
+    if address != 'local':
+      await_listener(os.environ.get('RAY_ADDRESS', '') if address == 'auto' else address)
     with signals_kept(), quiet(), hint_after(_HINT_SECONDS, address):
       if address == 'local':
         return local_ray.LocalRay(cpus, gpus).close
+      warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
       ray.init(address=address, log_to_driver=False, logging_level='ERROR')
       return ray.shutdown
   except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
@@ -60,6 +66,29 @@ def join(address: str, cpus: int, gpus: float = 0) -> Callable[[], None]:
 
 def _is_initialized() -> bool:
   return 'ray' in sys.modules and sys.modules['ray'].is_initialized()
+
+
+def await_listener(address: str) -> None:
+  """Waits until something listens at an address: Ray waits for minutes, and no signal ends that.
+
+  Args:
+    address: 'host:port'. Others, which Ray looks up, are not tried.
+
+  Raises:
+    OSError: If nothing has accepted a connection for some 20 s.
+  """
+  host, _, port = address.rpartition(':')
+  if not host or '/' in host or not port.isdecimal():
+    return
+  end = time.monotonic() + _ANSWER_SECONDS
+  while True:
+    try:
+      socket.create_connection((host.strip('[]'), int(port)), timeout=_ANSWER_SECONDS).close()
+      return
+    except OSError:
+      if time.monotonic() > end:
+        raise
+    time.sleep(0.5)
 
 
 @contextlib.contextmanager

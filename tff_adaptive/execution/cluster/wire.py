@@ -4,6 +4,7 @@
 graph, with what it holds.
 """
 
+import collections
 import dataclasses
 import pickle
 from collections.abc import Sequence
@@ -105,9 +106,18 @@ def _decode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
     return [to_python(row, type_spec.element) for row in leaf.rows]
   if isinstance(leaf, Dataset):
     variant = tf.raw_ops.DatasetFromGraph(graph_def=leaf.graph)
-    specs = tff.types.type_to_tf_tensor_specs(type_spec.element)
-    return tf.data.experimental.from_variant(variant, specs)
+    return tf.data.experimental.from_variant(variant, _element_spec(type_spec.element))
   return leaf
+
+
+def _element_spec(type_spec: tff.types.Type) -> Any:
+  """A dataset's element, in containers that tf.data has: a type that has travelled names none."""
+  if not isinstance(type_spec, tff.types.StructType):
+    return values.tensor_spec(type_spec)
+  children = values.children(type_spec)
+  if all(name is not None for name, _ in children):
+    return collections.OrderedDict((name, _element_spec(child)) for name, child in children)
+  return tuple(_element_spec(child) for _, child in children)
 
 
 def num_bytes(flat: Any) -> int:

@@ -1,13 +1,15 @@
 """What a program prints, and does at signals, is its own while Ray begins."""
 
+import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import threading
 
 import pytest
 
-from tff_adaptive.execution.cluster import joining
+from tff_adaptive.execution.cluster import errors, joining
 
 
 def test_only_rays_line_on_its_level_is_left_out_and_the_level_is_back_afterwards(
@@ -53,3 +55,25 @@ def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer():
     with joining.hint_after(0.0, 'local'):
       pass
   assert not hinted.is_set()
+
+
+def test_an_address_where_nothing_listens_is_refused_before_ray_waits_for_it(monkeypatch):
+  monkeypatch.setattr(joining, '_ANSWER_SECONDS', 0.1)
+  with socket.socket() as bound:  # It does not listen, and nobody else can at its port.
+    bound.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{bound.getsockname()[1]}'
+    with pytest.raises(OSError):
+      joining.await_listener(address)
+    if importlib.util.find_spec('ray') is not None:
+      monkeypatch.setattr('ray.is_initialized', lambda: False)
+      monkeypatch.setenv('RAY_ADDRESS', address)
+      for given in (address, 'auto'):
+        with pytest.raises(errors.WorkerError, match=r'no Ray cluster can be joined.*refused'):
+          joining.join(given, 1)
+    bound.listen()
+    joining.await_listener(address)
+
+
+def test_an_address_that_ray_looks_up_is_left_to_it():
+  for address in ('', 'ray://head:10001', 'auto'):
+    joining.await_listener(address)

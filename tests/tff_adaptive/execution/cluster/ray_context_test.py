@@ -4,6 +4,7 @@ One cluster of several nodes serves all tests: its workers import TensorFlow onc
 takes it apart.
 """
 
+import collections
 import copy
 import functools
 import os
@@ -91,6 +92,26 @@ def test_datasets_travel_by_value(ray_context):
 
   data = [tf.data.Dataset.range(n).map(lambda i: tf.cast(i, tf.int32)) for n in (3, 4, 5)]
   assert ray_context.invoke(comp, data) == 3 + 6 + 10
+
+
+def test_datasets_of_structures_travel_by_value(ray_context):
+  pair = collections.OrderedDict(y=np.int32, x=(np.int32, np.int32))
+  element = tff.types.SequenceType(tff.types.to_type(pair))
+  total = tff.tensorflow.computation(
+    lambda d: d.reduce(0, lambda s, e: s + e['y'] * e['x'][0] + e['x'][1]), element
+  )
+
+  @tff.federated_computation(tff.types.FederatedType(element, tff.CLIENTS))
+  def comp(data):
+    return tff.federated_sum(tff.federated_map(total, data))
+
+  def of(n):
+    numbers = tf.range(n, dtype=tf.int32)
+    arrays = collections.OrderedDict(y=numbers, x=(numbers + 1, numbers + 5))
+    return tf.data.Dataset.from_tensor_slices(arrays)
+
+  expected = sum(i * (i + 1) + i + 5 for n in (2, 3, 4) for i in range(n))
+  assert ray_context.invoke(comp, [of(n) for n in (2, 3, 4)]) == expected
 
 
 def test_only_what_is_broadcast_goes_to_the_workers(ray_context):
