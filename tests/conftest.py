@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import asyncio
 import signal
 
 import psutil
@@ -23,6 +24,15 @@ def pytest_collection_modifyitems(items):
   items.sort(
     key=lambda item: item.name != 'test_the_installed_versions_are_those_it_was_written_for'
   )
+
+
+@pytest.fixture(autouse=True)
+def event_loop_of_the_thread():
+  """A test that used `asyncio.run` leaves none, and TFF's training loops ask for one."""
+  try:
+    asyncio.get_event_loop_policy().get_event_loop()
+  except RuntimeError:
+    asyncio.set_event_loop(asyncio.new_event_loop())
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -61,6 +61,7 @@ class WholeArrays:
     # TFF's graphs order nothing by themselves; eagerly there is no operation to depend on.
     with tf.control_dependencies([] if same is None else [same]):
       n = tf.identity(n)
+      self.x = tf.identity(self.x)  # Else a row that is not there may be the error.
     self.num_examples = tf.cast(n, tf.float32)
     client_seed = batching_lib.fold(base_seed(seed), round_number, element['client'])
     self.step_seed = batching_lib.scramble(client_seed)
