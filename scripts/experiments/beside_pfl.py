@@ -78,7 +78,10 @@ def main(arguments: Sequence[str]) -> int:
   before = host.state_now()
   with tempfile.TemporaryDirectory() as folder:
     source = _write_images(folder)
-    rows = _train(folder)
+    try:
+      rows = _train(folder)
+    except RuntimeError as error:  # A process has ended.
+      raise command.FailureError(str(error)) from None
   spreads = {
     name: host.spread([row[f'seconds {name}'] for row in rows[1:]]) for name in _VARIANTS.values()
   }

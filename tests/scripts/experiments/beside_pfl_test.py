@@ -103,6 +103,17 @@ def test_too_few_images_are_refused(run, tmp_path, capsys):
   assert 'has 100 training images; 50000 are needed' in capsys.readouterr().err
 
 
+def test_a_process_that_ends_is_one_line(run, monkeypatch, capsys):
+  def ask(self, request):
+    raise RuntimeError(f'a child ended at {request}')
+
+  monkeypatch.setattr(_Child, 'ask', ask)
+  assert run('--rounds=1') == 1
+  error = capsys.readouterr().err
+  assert 'a child ended at round' in error
+  assert error.count('\n') == 1
+
+
 def test_without_pfl_research_it_says_how_to_install_it(run, monkeypatch, capsys):
   monkeypatch.setattr(_PEER, 'missing', lambda self, workload: 'there is none: sh x makes it')
   assert run() == 2
