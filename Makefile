@@ -4,7 +4,7 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-gpu train test browser lint typecheck format docs audit lock clean
+.PHONY: help env env-gpu train test tools lint typecheck format docs audit lock clean
 
 help:  ## This list.
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -18,11 +18,11 @@ env-gpu:  ## Make .venv with the CUDA libraries for --device=gpu too (1.6 GB mor
 train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for other flags).
 	@$(PY) scripts/train.py --flagfile=scripts/configs/digits.flags $(ARGS)
 
-test: lint browser  ## Check format and types and run all tests (ARGS='-k yogi' for some).
+test: lint tools  ## Check format and types and run all tests (ARGS='-k yogi' for some).
 	$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
 
-browser:
-	@sh scripts/env/setup_browser.sh </dev/null
+tools:
+	@sh scripts/env/setup_test_tools.sh </dev/null
 
 lint: typecheck  ## Check style, format and types.
 	$(PY) -m ruff check .
@@ -41,7 +41,7 @@ docs: env  ## Build the documentation site into site/; warnings are errors.
 audit: env  ## Check the locked versions for known vulnerabilities (needs the network).
 	$(PY) scripts/env/audit.py $(ARGS)
 
-lock: env  ## Write both lock files anew (ARGS=--upgrade for newer versions).
+lock: env  ## Write the lock files anew (ARGS=--upgrade for newer versions).
 	@sh scripts/env/lock.sh $(ARGS)
 
 clean:  ## Remove caches and build output; 'rm -rf .venv' removes the environment too.

@@ -42,7 +42,7 @@ setuptools.setup(
   package_dir={'tff_adaptive_scripts': 'scripts'},
   package_data={
     'tff_adaptive_scripts': ['configs/*.flags'],
-    'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed'],
+    'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed', 'kernels/*.cc'],
     'tasks': ['*.pyi', 'py.typed'],
   },
   python_requires='>=3.10,<3.12',

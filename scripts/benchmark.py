@@ -193,8 +193,13 @@ def _check_flags() -> None:
   unknown = [w for w in _FLAGS.workloads if w not in workloads.WORKLOADS]
   if unknown:
     raise ValueError(f'unknown workloads {unknown}; there are {", ".join(workloads.WORKLOADS)}')
+  without = [w for w in _FLAGS.workloads if not workloads.WORKLOADS[w].has_lstm]
   for variant in _FLAGS.variants:
-    variant_names.split_variant(variant)
+    _, options = variant_names.split_variant(variant)
+    if 'lstm' in options and without:
+      raise ValueError(
+        f'{variant} is for models with LSTMs, found {", ".join(without)}: W3 has some.'
+      )
   real = [w for w in _FLAGS.workloads if workloads.WORKLOADS[w].is_real]
   if real and not _FLAGS.data_dir:
     raise ValueError(f"--data_dir is needed for {', '.join(real)}: a folder with TFF's files.")

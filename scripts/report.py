@@ -66,7 +66,8 @@ absl_flags.DEFINE_list(
   'metric',
   None,
   'Columns of metrics.csv: a table and a panel of the figure each; one for other forms.'
-  " Default: the metric of the runs' task on the validation data.",
+  " Default: the metric of the runs' task on the validation data. Small values are good where a"
+  ' word of the name is that of a loss or an error (docs/guide/reports.md has the list).',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_list(
@@ -76,7 +77,10 @@ absl_flags.DEFINE_list(
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_multi_string(
-  'where', [], 'Only runs with this setting, NAME=VALUE; may be repeated.', flag_values=_FLAGS
+  'where',
+  [],
+  'Only runs with this setting, NAME=VALUE; may be repeated: runs that have all of them.',
+  flag_values=_FLAGS,
 )
 absl_flags.DEFINE_string(
   'x', 'round', f'What curves run along: {", ".join(runs.AXES)}.', flag_values=_FLAGS
@@ -137,10 +141,11 @@ def main(arguments: Sequence[str]) -> int:
   if not folders:
     raise ValueError("give at least one run's folder.")
   _check_flags()
-  levels = {name: _number('level', name, value) for name, value in _pairs('level').items()}
+  levels = {name: _number('level', name, value) for name, value in _pairs('level')}
+  conditions = _pairs('where')
   found = runs.find_runs(folders)
-  if _FLAGS.where:
-    found = runs.where(found, _pairs('where'))
+  if conditions:
+    found = runs.where(found, conditions)
   made = _build(found, levels)
   if _FLAGS.output is not None:
     command.check_output('output', _FLAGS.output)
@@ -188,6 +193,8 @@ def _check_flags() -> None:
   ):
     if value not in allowed:
       raise ValueError(f'--{flag}={value}: give one of {", ".join(allowed)}.')
+  if not _FLAGS.formats:
+    raise ValueError(f'--formats=: give one or more of {", ".join(report.FORMATS)}.')
   for flag in {name for names in _USED.values() for name in names} - set(_USED[form]):
     if _FLAGS[flag].present:
       raise ValueError(f'--{flag} has no effect on --form={form}: leave it out.')
@@ -202,13 +209,14 @@ def _check_flags() -> None:
     raise ValueError(f'--form={form} takes one --metric.')
 
 
-def _pairs(flag: str) -> dict[str, str]:
-  found = {}
+def _pairs(flag: str) -> list[tuple[str, str]]:
+  """The names and values of a flag: a level's name may hold '=', a setting's value may."""
+  found = []
   for pair in _FLAGS[flag].value:
-    name, is_pair, value = pair.rpartition('=')
+    name, is_pair, value = pair.rpartition('=') if flag == 'level' else pair.partition('=')
     if not is_pair or not name:
       raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as {_EXAMPLES[flag]}.')
-    found[name] = value
+    found.append((name, value))
   return found
 
 

@@ -26,13 +26,15 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
 from absl import flags as absl_flags
+
+from tasks import catalog
 
 from .cli import command, flags, grid, run_folder, search_space, trial_pool
 from .cli.settings import Settings
@@ -122,6 +124,7 @@ def main(arguments: Sequence[str]) -> int:
   seeds = () if apart else axes.pop('seed', ())
   space = search_space.Space(axes, ranges, tuple(seeds), given)
   first = _check_runs(space)
+  _check_metric(axes.get('task', ()))
   rung = _first_rung(first) if _FLAGS.prune else None
   if _FLAGS.dry_run:
     _show_runs(space)
@@ -193,6 +196,18 @@ def _check_flags(axes: grid.Axes, ranges: Iterable[str]) -> None:
     raise ValueError('sweep.py needs Optuna: pip install tff-adaptive[search]')
 
 
+def _check_metric(tasks: Sequence[str]) -> None:
+  """ValueError if tasks are varied that may be judged by unlike metrics, and none is given."""
+  metrics = [catalog.metric(task) for task in tasks]
+  if _FLAGS.metric or len(metrics) < 2 or (None not in metrics and len({*metrics}) == 1):
+    return
+  found = ', '.join(f'{task} by {name or "its own"}' for task, name in zip(tasks, metrics))
+  raise ValueError(
+    f'--grid=task={",".join(tasks)}: trials are compared by one metric, and tasks are judged by'
+    f' their own ({found}): give one that all have, such as --metric=validation_loss.'
+  )
+
+
 def _check_runs(space: search_space.Space) -> Settings:
   """Returns the settings of a run; ValueError if some cannot be run."""
   if _FLAGS.search != 'grid':
@@ -235,7 +250,12 @@ def _plan(first_rung: int | None) -> Any:
   from .cli import study
 
   return study.Plan(
-    _FLAGS.search, _FLAGS.trials, _FLAGS.search_seed, first_rung, _FLAGS.reduction_factor
+    _FLAGS.search,
+    _FLAGS.trials,
+    _FLAGS.search_seed,
+    first_rung,
+    _FLAGS.reduction_factor,
+    _FLAGS.metric,
   )
 
 
@@ -254,7 +274,7 @@ def _search(space: search_space.Space, first_rung: int | None) -> int:
     return runs, plan.rungs(runs[0].rounds)
 
   with live, trial_pool.build(*where, live.say) as pool:
-    todo = search.Search(trials, prepare, _FLAGS.output_dir, _FLAGS.metric, live.say)
+    todo = search.Search(trials, prepare, _FLAGS.output_dir, live.say)
     with worker_pool.stopping(pool.send) as heard:
       while True:
         while pool.has_room and not heard and (following := todo.next()) is not None:
@@ -265,17 +285,17 @@ def _search(space: search_space.Space, first_rung: int | None) -> int:
         if not pool.tickets:
           break
         for ticket, answer in pool.wait(1.0):
-          todo.done(ticket, search.stopped(answer) if heard else answer)
+          todo.done(ticket, search.stopped(answer) if heard else answer, is_ending=bool(heard))
         if live.is_shown:
           live.show(
             _rows(trials.views(), space.seeds),
-            todo.metric,
+            trials.metric,
             f'{len(pool.tickets)} at work; Ctrl-C saves and ends',
           )
   if heard:
     command.say(_STOPPED)
     return 128 + heard[0]
-  return _conclude(trials.views(), space.seeds, todo.metric)
+  return _conclude(trials.views(), space.seeds, trials.metric)
 
 
 def _is_there(space: search_space.Space, number: int, point: grid.Point) -> bool:
@@ -308,11 +328,10 @@ def _rows(views: Iterable[Any], seeds: Sequence[str]) -> list[Any]:
 
   groups: dict[str, list[Any]] = {}
   for view in views:
-    point = {name: value for name, value in view.point.items() if name != 'seed'}
-    label = ', '.join(f'{name}={_short(value)}' for name, value in point.items()) or 'seeds'
-    if _FLAGS.search != 'grid':
-      label = f'trial {view.number}: {label}'
-    groups.setdefault(label, []).append(view)
+    groups.setdefault(_label(view, str), []).append(view)
+  labels = [_label(members[0], _short) for members in groups.values()]
+  if len(set(labels)) < len(groups):  # Values that differ after the fourth digit.
+    labels = [*groups]
   return [
     trial_table.Row(
       label,
@@ -320,8 +339,14 @@ def _rows(views: Iterable[Any], seeds: Sequence[str]) -> list[Any]:
       [view.state for view in members],
       [view.reason for view in members if view.reason],
     )
-    for label, members in groups.items()
+    for label, members in zip(labels, groups.values())
   ]
+
+
+def _label(view: Any, shown: Callable[[str], str]) -> str:
+  point = {name: value for name, value in view.point.items() if name != 'seed'}
+  label = ', '.join(f'{name}={shown(value)}' for name, value in point.items()) or 'seeds'
+  return label if _FLAGS.search == 'grid' else f'trial {view.number}: {label}'
 
 
 def _short(value: str) -> str:

@@ -26,7 +26,7 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import user_code, validation
 
 from .cli import (
   command,
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
   jobs = _jobs()
   for job in jobs:  # Of finished runs too: the table is to hold what was asked for.
     run_folder.check_writable(job['output_dir'])
-    run_folder.read_config(job['output_dir'], records.Record(job))
+    run_folder.read_config(job['output_dir'], _record(job))
   pending = [job for job in jobs if not run_folder.is_complete(job['output_dir'], job['rounds'])]
   failed, stopped = _train_all(pending, arguments) if pending else ([], 0)
   if stopped:
@@ -104,6 +104,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _check_flags() -> None:
   """ValueError if a flag is bad."""
+  for flag in ('optimizer', 'learning_rate'):
+    if _FLAGS[flag].value == []:
+      raise ValueError(f'--{flag}= is empty: give one or more, or leave it out.')
   resolve.check_task(_FLAGS.task)
   for name in _FLAGS.optimizer:
     resolve.check_name('optimizer', name, _RATES)
@@ -151,6 +154,14 @@ def _jobs() -> list[dict[str, Any]]:
   return jobs
 
 
+def _record(job: dict[str, Any]) -> records.Record:
+  """What config.json says of a run: a task of the user's own with its file, as of train.py."""
+  if not user_code.is_reference(job['task']):
+    return records.Record(job)
+  _, source = user_code.load(job['task'])
+  return records.Record(job, {'task': {'path': source.path, 'sha256': source.sha256}})
+
+
 def _rate(text: str) -> float:
   try:
     rate = float(text)
@@ -170,12 +181,15 @@ def _train_all(
 
   import tasks
   from tff_adaptive import execution, training
+  from tff_adaptive.kernels import library
   from tff_adaptive.training import signals
 
   tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
   execution.remember_workers()  # One that TFF starts ends with this process.
   first, failed = pending[0], []
   task_options = options.parse('task_option', first['task_option'])
+  if task_options.get('lstm') == 'compiled':
+    library.load()
   task = tasks.load(first['task'], data_dir=first['data_dir'], seed=first['seed'], **task_options)
   examples = task.train.load_all()
   with signals.StopGuard(on_abort=[execution.reap_workers]) as stop:
@@ -202,14 +216,15 @@ def _train(
 
   from .cli import build
 
-  folder, seed, record = job['output_dir'], job['seed'], records.Record(job)
+  folder, seed, record = job['output_dir'], job['seed'], _record(job)
   model = task.build_model(seed)
   data = {
     'source': task.source,
     'examples': len(examples['y']),
     'validation_examples': len(task.validation['y']),
   }
-  config = run_folder.open_config(folder, record, data, model.num_parameters, arguments)
+  size = model.num_parameters
+  config = run_folder.open_config(folder, record, data, size, arguments, task.metric)
   values = {} if job['tau'] is None else {'tau': job['tau']}
   optimizer = algorithms.build_server_optimizer(job['optimizer'], job['learning_rate'], values)
   return training.train(

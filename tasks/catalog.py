@@ -19,6 +19,9 @@ SERVER_OPTIMIZERS = (*ADAPTIVE, 'sgdm', 'sgd')
 # What is tuned for a task and a server optimizer.
 TUNED = ('client_learning_rate', 'server_learning_rate', 'tau')
 
+# Tasks whose models have LSTMs, and so the option `lstm`.
+WITH_LSTM = ('shakespeare', 'stackoverflow_nwp')
+
 # Tasks whose data are embedded or drawn: they take no files.
 OFFLINE = ('digits', 'digits_skewed', 'least_squares')
 
@@ -44,6 +47,7 @@ class Entry:
     extra: Further values that hold for every server optimizer.
     num_clients: The training clients, where they are known before the data are loaded and the
       option num_clients is not given.
+    metric: The model's metric that the task is judged by.
   """
 
   description: str
@@ -58,6 +62,7 @@ class Entry:
   max_examples_per_client: int | None = None
   extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   num_clients: int | None = None
+  metric: str = 'accuracy'
 
 
 def _ada_best(
@@ -130,6 +135,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       log10_client_rates=(1.5, 1, 1, 0.5, 1),
       log10_server_rates=(-1.5, -1.5, -1.5, 0, 0),
       log10_taus=(-3, -3, -3),
+      metric='mse',
     ),
     'shakespeare': Entry(
       'next character in Shakespeare by role, two LSTMs (FedOpt)',
@@ -153,6 +159,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       log10_server_rates=(-1.5, -2, -2, 0, 0),
       log10_taus=(-4, -5, -5),
       extra=_TOKENS,
+      metric='accuracy_without_out_of_vocab_or_end_of_sentence',
     ),
     'stackoverflow_lr': Entry(
       'tags of Stack Overflow sentences by user, logistic regression (FedOpt)',
@@ -164,6 +171,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       log10_client_rates=(2, 2, 2, 2, 2),
       log10_server_rates=(1, -0.5, -0.5, 0, 0),
       log10_taus=(-2, -5, -5),
+      metric='recall_at_5',
     ),
     'cifar100': Entry(
       'CIFAR-100 by Pachinko allocation, ResNet-18 with group normalisation (FedOpt)',
@@ -232,6 +240,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       log10_server_rates=(-1, -2, -2, -0.5, 0),
       log10_taus=(-2, -3, -3),
       num_clients=5,
+      metric='loss',
     ),
   }
 )
@@ -309,6 +318,11 @@ def num_clients(task: str, options: Mapping[str, Any]) -> int | None:
   """
   entry = _entry(task)
   return None if 'num_clients' in options else entry.num_clients
+
+
+def metric(task: str) -> str | None:
+  """The model's metric that a task is judged by; None for a name that is none of `TASKS`."""
+  return TASKS[task].metric if task in TASKS else None
 
 
 def _entry(task: str) -> Entry:

@@ -52,7 +52,8 @@ def from_arrays(
     preparation: What was done to the raw inputs to make x; recorded on the task.
 
   Returns:
-    The task. Its `preparation` has the labels of the classes and, if asked, mean and deviation.
+    The task. Its `preparation` has the labels of the classes, the threshold of a Keras model with
+    one output for two classes and, if asked, mean and deviation.
 
   Raises:
     DataError: If arrays do not fit each other, a value is not finite, targets are of a kind that
@@ -78,9 +79,10 @@ def from_arrays(
     mean, deviation = _statistics(train_x)
     made = dataclasses.replace(made, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
     train_x, held_x = ((part - mean) / deviation for part in (train_x, held_x))
-  made = dataclasses.replace(made, classes=classes)
   problem = own_models.Problem(x.shape[1:], targets, classes)
   build_model, x_dtype, y_dtype, metric = own_models.builder(model, problem, loss, metrics)
+  threshold = own_models.threshold(model, problem, loss)
+  made = dataclasses.replace(made, classes=classes, threshold=threshold)
   return task_lib.Task(
     name=name,
     build_model=build_model,

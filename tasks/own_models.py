@@ -80,6 +80,26 @@ def builder(
   return build, specs['x'].dtype.as_numpy_dtype, specs['y'].dtype.as_numpy_dtype, metric
 
 
+def threshold(model: str | Callable, problem: Problem, loss: Any) -> float | None:
+  """Above which the one output of a Keras model for two classes means the second.
+
+  Args:
+    model: As `builder` takes it, and has checked it.
+    problem: What it is to learn.
+    loss: A loss of Keras, or None.
+
+  Returns:
+    0 for logits, 0.5 for others; None if each class has an output, or Keras has not made the model.
+  """
+  is_keras = callable(model) and len(inspect.signature(model).parameters) != 1
+  if not is_keras:
+    return None
+  made = _maker(model, problem)()
+  if not _is_single(made, problem):
+    return None
+  return 0.0 if _takes_logits(_default_loss(made, problem) if loss is None else loss) else 0.5
+
+
 def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Model:
   widths = [int(np.prod(problem.x_shape)), *hidden, problem.num_outputs]
   if problem.y.ndim > 1:
@@ -107,17 +127,22 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
 def _build_keras(
   model: Callable, problem: Problem, loss: Any, metrics: Sequence[Any] | None, seed: int
 ) -> models.Model:
-  make = model
-  if len(inspect.signature(model).parameters) == 2:
-    make = functools.partial(model, problem.x_shape, problem.num_outputs)
+  make = _maker(model, problem)
   if loss is None:
     loss = _default_loss(make(), problem)
-  is_binary = isinstance(loss, tf.keras.losses.BinaryCrossentropy)
+  is_binary = isinstance(loss, tf.keras.losses.BinaryCrossentropy) or _is_single(make(), problem)
   if metrics is None:
-    metrics = [_default_metric(loss, problem)]
+    metrics = [_default_metric(loss, problem, is_binary)]
   dtype = tf.float32 if is_binary else tf.dtypes.as_dtype(problem.y.dtype)
   y_spec = tf.TensorSpec([None, *problem.y.shape[1:]], dtype)
   return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
+
+
+def _maker(model: Any, problem: Problem) -> Callable[[], Any]:
+  """The function that makes the Keras model, without arguments."""
+  if len(inspect.signature(model).parameters) == 2:
+    return functools.partial(model, problem.x_shape, problem.num_outputs)
+  return model
 
 
 def _default_loss(keras: Any, problem: Problem) -> Any:
@@ -131,19 +156,30 @@ def _default_loss(keras: Any, problem: Problem) -> Any:
   last = keras.layers[-1]
   activation = getattr(getattr(last, 'activation', None), '__name__', '')
   is_probability = activation in ('softmax', 'sigmoid') or isinstance(last, tf.keras.layers.Softmax)
-  if len(problem.classes) == 2 and keras.output_shape[-1] == 1:
+  if _is_single(keras, problem):
     return tf.keras.losses.BinaryCrossentropy(from_logits=not is_probability)
   return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=not is_probability)
 
 
-def _default_metric(loss: Any, problem: Problem) -> Any:
+def _is_single(keras: Any, problem: Problem) -> bool:
+  """Whether one output says which of two classes it is."""
+  is_keras = isinstance(keras, tf.keras.Model)
+  return is_keras and len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
+
+
+def _default_metric(loss: Any, problem: Problem, is_binary: bool) -> Any:
   if problem.classes is None:
     return 'mean_absolute_error'
-  if isinstance(loss, tf.keras.losses.BinaryCrossentropy) and loss.get_config()['from_logits']:
+  if is_binary and _takes_logits(loss):
     return tf.keras.metrics.BinaryAccuracy(
       'accuracy', threshold=0.0
     )  # Keras's is for probabilities.
   return 'accuracy'
+
+
+def _takes_logits(loss: Any) -> bool:
+  is_loss = isinstance(loss, tf.keras.losses.Loss)
+  return is_loss and bool(loss.get_config().get('from_logits'))
 
 
 def _check_fits(model: Any, problem: Problem) -> None:

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,10 @@ from tff_adaptive.training import capacity
 
 if TYPE_CHECKING:
   import pandas as pd
+
+# What pandas takes for a missing value in a column of numbers.
+_MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
+_NUMBER = re.compile(r'\s*[+-]?(\d+|[\d.]*(,\d+)+)([eE][+-]?\d+)?\s*')
 
 
 def from_csv(
@@ -53,16 +58,27 @@ def from_csv(
     import pandas as pd  # Slow to import and needed here only.
 
     _check_bytes(path)
-    reading = {'sep': separator, 'skipinitialspace': True}
+    # A text such as NA or None is one: a country's code, a category.
+    reading = {
+      'sep': separator,
+      'skipinitialspace': True,
+      'keep_default_na': False,
+      'na_values': [''],
+    }
     # Pandas would give the second of two columns with one name another one.
     header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading)
     _check_names(header.iloc[0].dropna())
     with warnings.catch_warnings():
       warnings.simplefilter('error', pd.errors.ParserWarning)
+      warnings.simplefilter('ignore', pd.errors.DtypeWarning)  # Of a long column with NA in it.
       try:  # Without index_col=False the first cell of longer rows would be taken for a name.
-        return pd.read_csv(path, dtype={client: str}, index_col=False, **reading)
+        table = pd.read_csv(path, dtype={client: str}, index_col=False, **reading)
       except pd.errors.ParserWarning:
         raise ValueError('rows have more cells than the header has names') from None
+    for name in table:
+      if name != client and table[name].dtype == object:
+        table[name] = _numbers_but_missing(table[name])
+    return table
 
   return _from_table(path, read, client, label, features, options)
 
@@ -176,6 +192,8 @@ def from_frame(
         'whole number'
       )
   table = _plain(table)
+  for column in (label, *features):
+    _check_decimals(path, column, table[column])
   try:
     prepared = preparation_lib.Preparation(preparation_lib.columns_of(table, features))
     inputs = sum(1 if c.categories is None else len(c.categories) for c in prepared.columns or ())
@@ -190,6 +208,32 @@ def from_frame(
     table[client].astype(str).to_numpy(dtype=object),
     **{'source': path, 'preparation': prepared, **options},
   )
+
+
+def _numbers_but_missing(column: 'pd.Series[Any]') -> 'pd.Series[Any]':
+  """A column of numbers where some cells say NA or the like: with NaN there; others as they are."""
+  import pandas as pd
+
+  missing = column.isin(_MISSING)
+  if not missing.any():
+    return column
+  rest = column.mask(missing)
+  numbers = pd.to_numeric(rest, errors='coerce')
+  are_numbers = numbers.notna().any() and (numbers.notna() == rest.notna()).all()
+  return numbers if are_numbers else column
+
+
+def _check_decimals(path: str, name: str, column: 'pd.Series[Any]') -> None:
+  """DataError if texts are numbers with decimal commas: they would become categories."""
+  if column.dtype.kind != 'O':
+    return
+  texts = {value for value in column if isinstance(value, str)}
+  commas = sorted(text for text in texts if ',' in text)
+  if commas and all(_NUMBER.fullmatch(text) for text in texts):
+    raise errors.DataError(
+      f'{path}: the column {name!r} has numbers with commas such as {commas[0]!r:.40}, which would'
+      ' become categories: write decimal points, or texts that are no numbers'
+    )
 
 
 def _plain(table: 'pd.DataFrame') -> 'pd.DataFrame':

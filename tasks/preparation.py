@@ -38,6 +38,8 @@ class Preparation:
     deviation: Divides them after that; None for nothing.
     classes: The label of each class number; None where targets are numbers themselves.
     shape: Of an input; rows are brought into it. None: they have it.
+    threshold: Of a model with one output for two classes: above it is the second, 0.5 of
+      probabilities and 0 of logits; None where each class has an output.
   """
 
   columns: tuple[Column, ...] | None = None
@@ -45,6 +47,7 @@ class Preparation:
   deviation: float | tuple[float, ...] | None = None
   classes: tuple[Any, ...] | None = None
   shape: tuple[int, ...] | None = None
+  threshold: float | None = None
 
   def __call__(self, rows: Any) -> np.ndarray:
     """Raw inputs as the model takes them.
@@ -70,11 +73,28 @@ class Preparation:
     return x
 
   def labels(self, predictions: Any) -> np.ndarray:
-    """The labels of predicted scores [..., classes], or of class numbers [...]."""
+    """The labels of predicted scores [..., classes], or of class numbers [...].
+
+    Scores of two classes may be [..., 1]: of the second class, by `threshold`.
+
+    Raises:
+      ValueError: If they are and no threshold is known, as in files of earlier versions.
+    """
     numbers = np.asarray(predictions)
     if numbers.dtype.kind == 'f':
-      numbers = numbers.argmax(-1)
+      is_single = self.classes is not None and len(self.classes) == 2 and numbers.shape[-1:] == (1,)
+      numbers = self._above(numbers[..., 0]) if is_single else numbers.argmax(-1)
     return numbers if self.classes is None else np.asarray(self.classes)[numbers]
+
+  def _above(self, scores: np.ndarray) -> np.ndarray:
+    """1 for scores above the threshold, 0 for others."""
+    if self.threshold is None:
+      raise ValueError(
+        'the scores have one number for two classes, and no threshold is recorded: export the model'
+        ' again, or set it, dataclasses.replace(prepare, threshold=0.5) for probabilities and 0.0'
+        ' for logits'
+      )
+    return (scores > self.threshold).astype(int)
 
   def save(self, path: str) -> None:
     """Writes a JSON file."""

@@ -3,10 +3,11 @@
 The data are TFF's (`tff.simulation.datasets.shakespeare`). A snippet becomes its characters' ids
 between a beginning and an end token, padded to whole sequences of 80 + 1. As in TFF's baseline
 task and the authors' published code, a client shuffles its snippets, so that the sequences of a
-snippet follow each other; here among all its snippets, there in a buffer of 50 (TFF: all). As in
-the published code, a client's weight is its number of tokens.
+snippet follow each other; here among all its snippets, there in a buffer of 50 (TFF: all), which
+`--shuffle_buffer=50` is. As in the published code, a client's weight is its number of tokens.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ def load(
   data_dir: str | None = None,
   seed: int = 0,
   padding: str = 'published',
+  lstm: str = 'tensorflow',
 ) -> task_lib.Task:
   """Loads the task; all of it is kept in memory, a byte a character.
 
@@ -42,12 +44,13 @@ def load(
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
     seed: Not used: the roles are the clients.
     padding: How padding enters the loss, see `language.token_weights`.
+    lstm: What trains the LSTMs, 'tensorflow' or 'compiled', see `language.build_model`.
 
   Returns:
     The task; its validation data are all clients' test snippets.
 
   Raises:
-    tasks.DataError: If the data cannot be used or `padding` is unknown.
+    tasks.DataError: If the data cannot be used or an option is unknown.
   """
   del seed
   path = tff_files.find_tff_file('shakespeare.sqlite', data_dir, _download)
@@ -57,10 +60,10 @@ def load(
   ends = np.cumsum(np.bincount(owner, weights=counts, minlength=len(train)).astype(np.int64))[:-1]
   clients = {c: _pair(s) for c, s in zip(train.client_ids, np.split(sequences, ends))}
   x, y = _to_int32(*_pair(to_sequences(test.all_features()[0]['snippets'])[0]))
-  build_model(0, padding)  # Refuses an unknown padding before anything runs.
+  build_model(0, padding, lstm)  # Refuses an unknown option before anything runs.
   return task_lib.Task(
     name=name,
-    build_model=lambda seed: build_model(seed, padding),
+    build_model=lambda seed: build_model(seed, padding, lstm),
     train=task_lib.InMemoryClientData(clients, _to_int32),
     validation=task_lib.example_arrays(x, y),
     source=f'{path}, splits train and test',
@@ -98,12 +101,13 @@ def to_sequences(snippets: np.ndarray, steps: int = STEPS) -> tuple[np.ndarray, 
   return text_preparation.character_sequences(snippets, VOCABULARY, steps)
 
 
-def build_model(seed: int, padding: str = 'published') -> models.Model:
+def build_model(seed: int, padding: str = 'published', lstm: str = 'tensorflow') -> models.Model:
   """Embedding of 8, two LSTMs of 256 and a dense layer to 90 characters (820,522 parameters).
 
   Args:
     seed: Draws the initial weights, from the distributions of TFF's baseline.
     padding: As in `language.token_weights`.
+    lstm: As in `language.build_model`.
 
   Returns:
     A model of sequences of 80 that also takes a leading client axis.
@@ -116,9 +120,9 @@ def build_model(seed: int, padding: str = 'published') -> models.Model:
     *(draw.glorot_uniform(256, VOCABULARY_SIZE), layers.zeros(VOCABULARY_SIZE)),
   )
 
-  def run(weights: Any, h: tf.Tensor) -> tf.Tensor:
-    h = language.run_lstm(h, weights[:3])
-    h = language.run_lstm(h, weights[3:6])
+  def run(weights: Any, h: tf.Tensor, layer: Callable) -> tf.Tensor:
+    h = layer(h, *weights[:3])
+    h = layer(h, *weights[3:6])
     return language.dense_rows(h, *weights[6:])
 
-  return language.build_model(weights, run, STEPS, {'accuracy': [language.PADDING]}, padding)
+  return language.build_model(weights, run, STEPS, {'accuracy': [language.PADDING]}, padding, lstm)

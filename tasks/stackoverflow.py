@@ -7,7 +7,7 @@ count a line) and `datasets/stackoverflow.tag_count` (JSON).
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ def load(
   num_validation: int = 10_000,
   padding: str | None = None,
   normalisation: str | None = None,
+  lstm: str | None = None,
 ) -> task_lib.Task:
   """Loads 'stackoverflow_nwp' or 'stackoverflow_lr'.
 
@@ -47,6 +48,8 @@ def load(
     padding: How padding enters the loss of stackoverflow_nwp, see `language.token_weights`; None:
       'published'.
     normalisation: Of stackoverflow_lr's bags of words, see `tags.build_model`; None: 'published'.
+    lstm: What trains the LSTM of stackoverflow_nwp, 'tensorflow' or 'compiled', see
+      `language.build_model`; None: 'tensorflow'.
 
   Returns:
     The task.
@@ -61,7 +64,9 @@ def load(
   names: tuple[str, ...]
   is_lr = name == 'stackoverflow_lr'
   foreign: Mapping[str, Any] = (
-    {'padding': padding} if is_lr else {'num_tags': num_tags, 'normalisation': normalisation}
+    {'padding': padding, 'lstm': lstm}
+    if is_lr
+    else {'num_tags': num_tags, 'normalisation': normalisation}
   )
   for option, value in foreign.items():
     if value is not None:
@@ -83,8 +88,9 @@ def load(
     names = ('tokens',)
     prepare = functools.partial(to_sequences, words=_ids(words))
     raw = text_preparation.Preparation('words', text_preparation.as_text(words), STEPS)
-    padding = padding or 'published'
-    build = functools.partial(build_model, len(words), padding)
+    build = functools.partial(
+      build_model, len(words), padding or 'published', lstm=lstm or 'tensorflow'
+    )
     metric = 'accuracy_without_out_of_vocab_or_end_of_sentence'
   build(0)  # Refuses an unknown option before anything runs.
   features = {n: tf.io.FixedLenFeature([], tf.string) for n in names}
@@ -166,13 +172,14 @@ def to_sequences(
   return sequences[:, :-1], sequences[:, 1:]
 
 
-def build_model(num_words: int, padding: str, seed: int) -> models.Model:
+def build_model(num_words: int, padding: str, seed: int, lstm: str = 'tensorflow') -> models.Model:
   """Embedding of 96, LSTM of 670, dense 96, dense to the vocabulary and 4 special tokens.
 
   Args:
     num_words: 10,000 gives the paper's 4,050,748 parameters.
     padding: As in `language.token_weights`.
     seed: Draws the initial weights, from the distributions of TFF's baseline.
+    lstm: As in `language.build_model`.
 
   Returns:
     A model of sequences of 20 that also takes a leading client axis, with TFF's three accuracies.
@@ -186,8 +193,8 @@ def build_model(num_words: int, padding: str, seed: int) -> models.Model:
   )
   pad, unknown, end = language.PADDING, num_words + 1, num_words + 3
 
-  def run(weights: Any, h: tf.Tensor) -> tf.Tensor:
-    h = language.run_lstm(h, weights[:3])
+  def run(weights: Any, h: tf.Tensor, layer: Callable) -> tf.Tensor:
+    h = layer(h, *weights[:3])
     h = language.dense_rows(h, *weights[3:5])
     return language.dense_rows(h, *weights[5:])
 
@@ -196,4 +203,4 @@ def build_model(num_words: int, padding: str, seed: int) -> models.Model:
     'accuracy_without_out_of_vocab': [pad, unknown],
     'accuracy_without_out_of_vocab_or_end_of_sentence': [pad, unknown, end],
   }
-  return language.build_model(weights, run, STEPS, metrics, padding)
+  return language.build_model(weights, run, STEPS, metrics, padding, lstm)

@@ -3,8 +3,13 @@
 import asyncio
 import signal
 
+import hypothesis
 import psutil
 import pytest
+
+# The same examples each time, however slow the machine is.
+hypothesis.settings.register_profile('repeatable', deadline=None, derandomize=True)
+hypothesis.settings.load_profile('repeatable')
 
 
 def pytest_configure(config):

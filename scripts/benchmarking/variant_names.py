@@ -17,6 +17,7 @@ VARIANTS = {
 }
 OPTIONS = {  # Of ours_graph, as in ours_graph+xla+bfloat16.
   'xla': 'local steps compiled',
+  'lstm': 'LSTMs as compiled operations (W3)',
   'bfloat16': 'mixed precision',
   'float16': 'the same',
   'single': 'clients one after another',

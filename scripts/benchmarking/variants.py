@@ -1,6 +1,7 @@
 """The ways to do a round, each as an object with `round(r)`; one child process runs one."""
 
 import collections
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,9 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
     execution.set_ray_context(workers=int(context[len('ray') :]))
   elif kind == 'hand':
     threads.one_an_operation(threads.side_by_side())  # As the graph engine does.
+  if 'lstm' in options:
+    lstm = ('lstm', 'compiled')
+    workload = dataclasses.replace(workload, task_options=(*workload.task_options, lstm))
   clients: Clients = (
     _SyntheticClients(workload, data_dir)
     if workload.task is None

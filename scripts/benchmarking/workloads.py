@@ -30,7 +30,7 @@ class Workload:
     population: Registered clients.
     rate: Client learning rate.
     task: Name of a task with real data, or None.
-    task_options: Its options.
+    task_options: Its options, or those of W3's model.
     shuffle_buffer: Of a pipeline of tf.data, as in TFF's tutorial; 0: clients are whole arrays, or
       datasets of batches in order.
     new_datasets: Whether those pipelines are made anew in each round.
@@ -55,6 +55,11 @@ class Workload:
   def is_by_hand(self) -> bool:
     """Whether there are programs by hand for it: the variants hand and vmap."""
     return self.task is None and not self.shuffle_buffer and self.images is None
+
+  @property
+  def has_lstm(self) -> bool:
+    """Whether its model has LSTMs, which may be compiled operations."""
+    return self.name in ('W3', 'shakespeare_real')
 
   @property
   def is_real(self) -> bool:
@@ -199,7 +204,7 @@ def build_model(workload: Workload) -> Any:
   if workload.images:
     return emnist.build_cnn(1, 10, (32, 32, 3))
   if workload.name == 'W3':
-    return shakespeare.build_model(1)
+    return shakespeare.build_model(1, **dict(workload.task_options))
   if workload.name == 'W4':
     return layers_lib.perceptron(1, [784, 100, 100, 26])
   if workload.name == 'W5':  # Images that are cropped and standardised already.

@@ -55,6 +55,7 @@ def build_process(
       fill_last=settings.fill_last_batch,
       unit_starts=task.unit_starts,
       step_limits=settings.stragglers == 'partial',
+      shuffle_buffer=settings.shuffle_buffer,
     ),
     weight_decay=settings.weight_decay,
     clip_norm=settings.clip_norm,

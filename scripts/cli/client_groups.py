@@ -68,6 +68,7 @@ def _personalize(
       settings.personalization_epochs,
       fill_last=settings.fill_last_batch,
       unit_starts=task.unit_starts,
+      shuffle_buffer=settings.shuffle_buffer,
     ),
     settings.client_rate_schedule,
     weight_decay=settings.weight_decay,

@@ -20,6 +20,8 @@ from .. import _entry
 from . import tensorflow_start
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
+# Flags that name a file or a folder, in any command; train.py's are in `resolve`.
+_PATHS = ('data_dir', 'json', 'output', 'output_dir', 'results', 'task')
 
 Main = Callable[[Sequence[str]], int]
 
@@ -123,7 +125,7 @@ def parse(
   """Reads a command line into flags; those not given take their defaults.
 
   Args:
-    flags: The script's flags.
+    flags: The script's flags; in paths ~ is the user's home, since no shell expands it after =.
     text: What --help shows before them.
     arguments: The program's name and its arguments.
 
@@ -139,9 +141,13 @@ def parse(
   for name in flags:
     flags[name].unparse()
   try:
-    return flags(list(arguments))[1:]
+    rest = flags(list(arguments))[1:]
   except absl_flags.Error as error:
     raise ValueError(str(error)) from None
+  for name in _PATHS:
+    if name in flags and flags[name].value:
+      flags[name].value = os.path.expanduser(flags[name].value)
+  return rest
 
 
 def check_output(flag: str, output: str) -> None:

@@ -12,6 +12,8 @@ from tff_adaptive._utils import suggestions, user_code
 from . import flags, hyperparameters, records, resolve, run_folder, settings
 from .settings import Settings
 
+# Of a folder's name: 255 are a file's on most file systems, and NAME.log is one.
+_MOST_BYTES = 255 - len('.log')
 Axes = Mapping[str, Sequence[str]]
 Point = Mapping[str, str]  # Flag -> its value, as text.
 
@@ -170,13 +172,24 @@ def settings_of(
 
 
 def check_different(found: Sequence[Settings]) -> None:
-  """ValueError if two runs are the same, as of seed=0,00."""
+  """ValueError if two runs are the same, as of seed=0,00, or their folders, or one has no name."""
   seen: dict[str, str] = {}
   for run in found:
     key = json.dumps({**run.flat(), 'output_dir': None}, sort_keys=True)
     if key in seen:
       raise ValueError(
         f'--grid: {seen[key]} and {run.output_dir} are the same run; give each value once.'
+      )
+    if run.output_dir in seen.values():
+      raise ValueError(
+        f'--grid: two runs would share the folder {run.output_dir}, in whose name {os.sep} is _:'
+        ' rename one of the files, or name its folder otherwise.'
+      )
+    name = os.path.basename(run.output_dir)
+    if len(os.fsencode(name)) > _MOST_BYTES:
+      raise ValueError(
+        f'--grid: a run has the folder {name[:40]}... of {len(os.fsencode(name))} bytes, at most'
+        f' {_MOST_BYTES} are allowed: vary fewer flags, or give shorter values or paths.'
       )
     seen[key] = run.output_dir
 

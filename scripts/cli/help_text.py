@@ -38,6 +38,7 @@ def text() -> str:
   """Returns the whole text."""
   parts = [_INTRODUCTION]
   parts.append(_listed('Tasks', {name: catalog.describe(name) for name in catalog.names()}))
+  parts.append(_brought())
   algorithms = {
     name: entry.description + ('; clients keep a state' if entry.is_stateful else '')
     for name, entry in registry.ALGORITHMS.items()
@@ -67,11 +68,31 @@ def text() -> str:
   return ''.join(parts)
 
 
+_SIZES = {
+  'rounds': 'rounds',
+  'clients_per_round': 'clients a round',
+  'client_epochs': 'epochs',
+  'batch_size': 'batch',
+}
+
+
+def _brought() -> str:
+  """What tasks bring where a flag is not given, but for the rates."""
+  heads = '  '.join(_SIZES.values())
+  lines = [f"\nA task's own values, where a flag does not say otherwise:\n  {'':18} {heads}  and\n"]
+  for name in (*catalog.names(), ''):
+    brought = catalog.sizes(name)
+    sizes = '  '.join(f'{brought.pop(key):>{len(head)}}' for key, head in _SIZES.items())
+    also = [key if v is True else f'{key}={v}' for key, v in brought.items() if v is not None]
+    lines.append(_entry(name or 'FILE.py:FUNCTION', f'{sizes}  {" ".join(also)}', 19, hang=41))
+  return ''.join(lines)
+
+
 def _listed(title: str, entries: Mapping[str, str]) -> str:
   return f'\n{title}:\n' + ''.join(_entry(name, text, 19) for name, text in entries.items())
 
 
-def _entry(name: str, text: str, width: int) -> str:
-  filled = textwrap.wrap(text, 96 - width)
+def _entry(name: str, text: str, width: int, hang: int = 0) -> str:
+  filled = textwrap.wrap(text, 96 - width, subsequent_indent=' ' * hang)
   lines = [f'  {name:<{width - 1}} {filled[0]}'] + [' ' * (width + 2) + line for line in filled[1:]]
   return '\n'.join(lines) + '\n'

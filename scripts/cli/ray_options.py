@@ -4,7 +4,10 @@ import importlib.util
 import re
 from typing import TYPE_CHECKING, Any
 
+from tff_adaptive.devices import threads
 from tff_adaptive.execution.cluster import schedule
+
+from . import command
 
 if TYPE_CHECKING:
   from . import settings as settings_lib
@@ -44,7 +47,7 @@ def check(values: dict[str, Any]) -> None:
     if values[name] is None:
       values[name] = default
   gpus = values['gpus_per_worker']
-  if not (0 <= gpus <= 1 or (gpus > 1 and gpus == int(gpus))):
+  if not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
     raise ValueError(f'--gpus_per_worker must be from 0 to 1, or a whole number, found {gpus}.')
   if values['subrounds'] < workers:
     raise ValueError(
@@ -93,6 +96,8 @@ def connect(settings: 'settings_lib.Settings') -> Any:
   if settings.ray is None:
     execution.set_subround_context(settings.subrounds, server=server)
     return None
+  if settings.ray == 'local':
+    _say_if_crowded(settings)
   return execution.set_ray_context(
     settings.ray,
     workers=settings.ray_workers,
@@ -101,3 +106,12 @@ def connect(settings: 'settings_lib.Settings') -> Any:
     subrounds=settings.subrounds,
     server=server,
   )
+
+
+def _say_if_crowded(settings: 'settings_lib.Settings') -> None:
+  wanted = (settings.ray_workers or 1) * (settings.cpus_per_worker or 1)
+  if wanted > threads.num_processors():
+    command.say(
+      f'--ray_workers and --cpus_per_worker ask for {wanted} processors; this machine has'
+      f' {threads.num_processors()}, which the workers share: fewer are as fast, in less memory.'
+    )

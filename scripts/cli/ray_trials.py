@@ -9,9 +9,12 @@ from typing import Any, Generic, TypeVar
 
 import ray
 
+from tff_adaptive.execution.cluster import node_room
+
 from . import worker, worker_pool
 
 _TRIES = 4  # Of a run whose host is lost.
+_ANSWER_SECONDS = 10.0
 T = TypeVar('T')
 
 
@@ -116,7 +119,7 @@ class RayTrials(Generic[T]):
     self._idle: list[Any] = []
     self._at_work: dict[Any, _Work[T]] = {}
     self._is_stopping = False
-    if not self._room():
+    if not room(resources):
       say(f'No node of the cluster has room for {resources}: waiting for one.')
 
   def __enter__(self) -> 'RayTrials[T]':
@@ -141,8 +144,8 @@ class RayTrials(Generic[T]):
   @property
   def has_room(self) -> bool:
     """Whether another run can begin now; where there are no nodes yet, one waits for them."""
-    room = max(1, self._room())
-    return len(self._at_work) < (room if self._jobs is None else min(room, self._jobs))
+    most = max(1, room(self._resources))
+    return len(self._at_work) < (most if self._jobs is None else min(most, self._jobs))
 
   def begin(self, ticket: T, job: worker.Job, key: tuple[Any, ...] | None) -> None:
     """As `worker_pool.WorkerPool.begin`; a host replaces its process where the key is another."""
@@ -178,9 +181,18 @@ class RayTrials(Generic[T]):
       work.host.stop.remote()
 
   def _start(self, work: _Work[T]) -> None:
-    work.host = self._idle.pop() if self._idle else self._remote.remote(*self._arguments)
+    work.host = self._host()
     work.there = work.host.is_there.remote()
     self._at_work[work.host.do.remote(work.job, work.key)] = work
+
+  def _host(self) -> Any:
+    """An idle host, if one answers: they may have gone with their nodes; else a new one."""
+    while self._idle:
+      host = self._idle.pop()
+      with contextlib.suppress(ray.exceptions.RayError):
+        ray.get(host.is_there.remote(), timeout=_ANSWER_SECONDS)
+        return host
+    return self._remote.remote(*self._arguments)
 
   def _not_begun(self) -> list[tuple[T, worker.Answer]]:
     """Gives up the runs whose hosts still wait for room."""
@@ -192,15 +204,8 @@ class RayTrials(Generic[T]):
         found.append((work.ticket, worker.Answer('stopped')))
     return found
 
-  def _room(self) -> int:
-    """How many runs the cluster has room for."""
-    nodes = (node['Resources'] for node in ray.nodes() if node['Alive'])
-    return sum(_room(node, self._resources) for node in nodes)
 
-
-def _room(node: dict[str, float], resources: Resources) -> int:
-  """How many runs a node has room for."""
-  room = node.get('CPU', 0) // resources.cpus
-  if resources.gpus:
-    room = min(room, node.get('GPU', 0) // resources.gpus)
-  return int(room)
+def room(resources: Resources) -> int:
+  """How many runs the cluster that this process has joined has room for."""
+  nodes = (node['Resources'] for node in ray.nodes() if node['Alive'])
+  return sum(node_room.room(node, resources.cpus, resources.gpus) for node in nodes)

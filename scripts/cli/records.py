@@ -47,10 +47,13 @@ class Record:
       is_same_file = name in files and _digest(files, name) == _digest(self.files, name)
       if is_same_file and _object(before.get(name)) == _object(now):  # Elsewhere, perhaps.
         continue
+      if name == 'client_state_dir' and before.get(name) and os.path.abspath(before[name]) == now:
+        continue  # Earlier versions recorded it as it was given.
       if name == 'gpus_per_worker' and not before.get(name) and not now:
         continue  # None without --ray, 0 with it: the same subrounds have the same bits.
       if name not in settings_lib.HARMLESS and before.get(name) != now:
-        found.append(f'--{name} was {before.get(name)!r} and is now {now!r}')
+        hint = _subrounds_hint(before.get(name)) if name == 'subrounds' else ''
+        found.append(f'--{name} was {before.get(name)!r} and is now {now!r}{hint}')
       elif name in files and not is_same_file:
         path = self.files[name]['path']
         kind = 'run' if os.path.isdir(path) else 'file'
@@ -79,3 +82,10 @@ def _digest(files: Mapping[str, Mapping[str, str]], name: str) -> str | None:
 def _object(spec: Any) -> str:
   """Of FILE.py:NAME the name."""
   return str(spec).rpartition(':')[2]
+
+
+def _subrounds_hint(before: int | None) -> str:
+  """What to do about subrounds, which --ray and --ray_workers have defaults for."""
+  if before is None:
+    return ' (--ray divides a cohort: this run goes on without it)'
+  return f' (--subrounds={before} goes on, with --ray and without)'

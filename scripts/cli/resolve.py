@@ -59,6 +59,8 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   for name in (*_PATHS, *_FILES):  # A shell expands no ~ after =.
     if values[name] is not None:
       values[name] = os.path.expanduser(values[name])
+  if values['client_state_dir']:  # config.json has it, and is read from other folders too.
+    values['client_state_dir'] = os.path.abspath(values['client_state_dir'])
   _check_choices(values)
   algorithm, server = _entries(values)
   _refuse_what_does_not_apply(values, algorithm, server)
@@ -282,6 +284,7 @@ def _check_together(values: dict[str, Any]) -> None:
     rate = values[f'{side}_learning_rate']
     settings.schedule(side, values[f'{side}_schedule'], rate, values[f'{side}_schedule_option'])
   task_options = options.parse('task_option', values['task_option'])
+  device_settings.check_lstm(values, task_options.get('lstm'))
   weightings = ('examples', 'uniform', catalog.sizes(task).get('client_weighting'))
   if not task:
     weightings = ('examples', 'uniform', 'tokens')

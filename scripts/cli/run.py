@@ -8,6 +8,7 @@ from typing import Any
 
 from . import command as command_lib
 from . import (
+  device_settings,
   flags,
   population_options,
   privacy,
@@ -82,6 +83,8 @@ def run(
     if (line := user_files.explained(settings, error)) is None:
       raise
     raise ValueError(line) from error
+  begun = run_callbacks.HasBegun()
+  arguments.setdefault('callbacks', []).append(begun)
   try:
     with signals.StopGuard(on_abort=[execution.reap_workers]) as stop:
       if last_round is not None:
@@ -89,7 +92,9 @@ def run(
       result = training.train(stop=stop, **arguments)
   except training.SaveError as error:
     raise command_lib.FailureError(error) from error
-  except (training.StateError, training.ResumeError, run_folder.RunFolderError):
+  except (training.StateError, training.ResumeError, run_folder.RunFolderError) as error:
+    if begun.value:
+      raise command_lib.FailureError(error) from error
     raise
   except execution.WorkerError as error:
     raise command_lib.FailureError(
@@ -138,14 +143,18 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   import tasks
   from tff_adaptive import models, training
   from tff_adaptive.devices import placement, threads
+  from tff_adaptive.kernels import library
   from tff_adaptive.training import cohorts, ray_callback
 
   from . import build, client_groups
 
-  if settings.device == 'cpu':
-    placement.hide_gpus()  # From evaluation too.
+  is_compiled = settings.task_options.get('lstm') == 'compiled'
+  if settings.device == 'cpu' or settings.gpus_per_worker or is_compiled:
+    placement.hide_gpus()  # From evaluation too; of the workers' it would take the memory.
   parallel = settings.parallel_clients or threads.side_by_side(settings.clients_per_round)
   build.set_engine(settings, parallel)
+  if is_compiled:
+    library.load()  # Now, and not in the midst of building what trains.
   ray_context = ray_options.connect(settings)
   task = tasks.load(
     settings.task, data_dir=settings.data_dir, seed=settings.seed, **settings.task_options
@@ -157,6 +166,8 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   command_lib.say(
     f'{task.name}: {data["source"]}; {data["clients"]:,} clients, {data["examples"]:,} examples'
   )
+  if hint := device_settings.lstm_hint(vars(settings), settings.task_options):
+    command_lib.say(hint)
   model = task.build_model(settings.seed)
   if settings.initial_weights is not None:
     start = training.initial_weights_from(settings.initial_weights, model)
@@ -167,7 +178,9 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   _say_how_large(process, config, settings.output_dir, data['clients'])
   cohorts.simulate(config, task.train)  # Refuses what does not fit the clients.
   record = records.of(settings)
-  saved = run_folder.open_config(settings.output_dir, record, data, model.num_parameters, command)
+  saved = run_folder.open_config(
+    settings.output_dir, record, data, model.num_parameters, command, task.metric
+  )
   return {
     'process': process,
     'clients': task.train,
@@ -248,14 +261,15 @@ def _say_how_large(process: Any, config: Any, folder: str, num_clients: int) -> 
   """Says how large the client states may grow; ValueError if they cannot fit."""
   if not hasattr(process, 'initial_client_state'):
     return
-  from tff_adaptive.training import capacity, state_store
+  from tff_adaptive.training import capacity, opened_store, state_store
 
+  path = config.checkpoint_path(folder)
   plan = capacity.plan(
     min(num_clients, config.rounds * config.clients_per_round),
     state_store.num_bytes(process.initial_client_state),
-    config.client_state_store,
+    opened_store.kind(config, path),
     cache_bytes=config.client_state_cache_bytes,
-    path=config.checkpoint_path(folder),
+    path=path,
     keep_checkpoints=config.keep_checkpoints,
   )
   command_lib.say(plan.describe())

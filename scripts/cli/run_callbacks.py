@@ -35,3 +35,18 @@ class StopAt(callbacks.Callback):
     """Asks after that round."""
     if row['round'] >= self._last_round:
       self._request()
+
+
+class HasBegun(callbacks.Callback):
+  """Knows whether a run has begun: what fails from then on is no bad input.
+
+  Attributes:
+    value: Whether.
+  """
+
+  value = False
+
+  def begin(self, run: callbacks.RunInfo) -> None:
+    """Notes it."""
+    del run
+    self.value = True

@@ -107,6 +107,7 @@ def open_config(
   data: Mapping[str, Any],
   num_parameters: int,
   command: Sequence[str],
+  metric: str | None = None,
 ) -> dict[str, Any]:
   """Returns the config.json of the run in `folder`; makes it for a new run.
 
@@ -119,13 +120,14 @@ def open_config(
     data: What is to be recorded of the data; the numbers in it must not change.
     num_parameters: Of the model.
     command: The command line.
+    metric: By which the task is judged: reports and sweeps take it where none is named.
 
   Raises:
     RunFolderError: If the run there has other settings or data, or nothing can be written.
   """
   config = read_config(folder, record)
   if config is None:
-    config = _new_config(record, data, num_parameters, command)
+    config = _new_config(record, data, num_parameters, command, metric)
     if _create_config(folder, config):
       return config
     # Another start of the same command came first.
@@ -165,11 +167,16 @@ def _check_same_data(config: Mapping[str, Any], data: Mapping[str, Any], folder:
 
 
 def _new_config(
-  record: records.Record, data: Mapping[str, Any], num_parameters: int, command: Sequence[str]
+  record: records.Record,
+  data: Mapping[str, Any],
+  num_parameters: int,
+  command: Sequence[str],
+  metric: str | None,
 ) -> dict[str, Any]:
   """Returns the content of a new run's config.json."""
   files = {'files': dict(record.files)} if record.files else {}
-  more = {'command': list(command), **files}
+  judged = {} if metric is None else {'metric': metric}
+  more = {'command': list(command), **files, **judged}
   return run_config.new(record.settings, data, num_parameters, run_id=uuid.uuid4().hex, **more)
 
 

@@ -11,6 +11,7 @@ from . import flags, run_folder, study, worker
 from .settings import Settings
 
 LOGS = 'logs'
+_STOPS = 4
 
 
 @dataclasses.dataclass
@@ -25,6 +26,7 @@ class Active:
     at_work: How many have.
     kind: 'diverged' or 'failed' if a run did.
     reason: Why.
+    stops: How often somebody else has stopped one.
   """
 
   claim: study.Claim
@@ -34,6 +36,7 @@ class Active:
   at_work: int = 0
   kind: str = ''
   reason: str = ''
+  stops: int = 0
 
   @property
   def last_round(self) -> int | None:
@@ -56,7 +59,6 @@ class Search:
     trials: study.Study,
     prepare: Callable[[study.Claim], tuple[list[Settings], list[int]]],
     folder: str,
-    metric: str | None,
     say: Callable[[str], None],
   ):
     """Creates it.
@@ -65,11 +67,10 @@ class Search:
       trials: The study.
       prepare: Returns a trial's runs and the rounds at which it is compared.
       folder: The sweep's.
-      metric: The column of metrics.csv that counts; None: the task's.
       say: Shows the user a line.
     """
     self._study, self._prepare, self._folder = trials, prepare, folder
-    self.metric, self._say = metric, say
+    self._say = say
     self._active: list[Active] = []
 
   def next(self) -> tuple[Ticket, worker.Job, tuple[object, ...] | None] | None:
@@ -86,12 +87,25 @@ class Search:
       self._active.append(active)
       self._refill(active)
 
-  def done(self, ticket: Ticket, answer: worker.Answer) -> None:
-    """Takes the result of a run."""
+  def done(self, ticket: Ticket, answer: worker.Answer, is_ending: bool = False) -> None:
+    """Takes the result of a run.
+
+    Args:
+      ticket: The run's.
+      answer: What became of it.
+      is_ending: Whether the command ends: a run that was stopped was stopped by it.
+    """
     active, settings = ticket
     active.at_work -= 1
-    if answer.kind == 'stopped':
+    if answer.kind == 'stopped' and is_ending:
       return  # The trial stays as it is, for whoever goes on.
+    if answer.kind == 'stopped':  # By somebody else, who sent its process a signal.
+      active.stops += 1
+      if active.stops < _STOPS:
+        self._say(f'{settings.output_dir}: its process was asked to end; it goes on')
+        active.pending.append(settings)
+        return
+      answer = worker.Answer('failed', f'its process was asked to end {_STOPS} times.')
     if answer.kind != 'done':
       active.kind = 'failed' if 'failed' in (active.kind, answer.kind) else answer.kind
       active.reason = answer.reason
@@ -131,7 +145,7 @@ class Search:
       else:
         score = sum(self._score(run, rounds) for run in found) / len(found)
         if not math.isfinite(score):
-          active.kind, active.reason = 'diverged', f'{self.metric} is not finite.'
+          active.kind, active.reason = 'diverged', f'{self._study.metric} is not finite.'
     if active.kind:
       self._finish(active, active.kind, None)
     elif len(active.rungs) == 1:
@@ -148,12 +162,11 @@ class Search:
 
   def _score(self, run: runs.Run, rounds: int) -> float:
     """Returns how good a run was after so many rounds: higher is better."""
-    if self.metric is None:
-      self.metric = tables.default_metric([run])
-    value = value_of(run, self.metric, rounds)
+    metric = self._study.metric or self._study.decide_metric(tables.default_metric([run]))
+    value = value_of(run, metric, rounds)
     if value is None:
-      raise ValueError(f'{scores.no_values(run, self.metric)} The runs are saved.')
-    return scores.sign(self.metric) * value
+      raise ValueError(f'{scores.no_values(run, metric)} The runs are saved.')
+    return scores.sign(metric) * value
 
 
 def stopped(answer: worker.Answer) -> worker.Answer:

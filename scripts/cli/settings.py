@@ -73,51 +73,81 @@ class Settings(
     'Start from these weights: the folder of a run, a .keras or an .npz file. Default: drawn by the'
     ' seed.',
   )
-  rounds: int = _flag('How long', 'Rounds.', None, _COUNT, _ONE, is_harmless=True)
-  clients_per_round: int = _flag('How long', 'Clients drawn each round.', None, _COUNT, _ONE)
+  rounds: int = _flag(
+    'How long', "Rounds. Default the task's, as above.", None, _COUNT, _ONE, is_harmless=True
+  )
+  clients_per_round: int = _flag(
+    'How long', "Clients drawn each round. Default the task's.", None, _COUNT, _ONE
+  )
   client_epochs: int = _flag(
-    'How long', 'Epochs a client trains in a round.', None, _from(1, 2**20 - 1), _ONE
+    'How long',
+    "Epochs a client trains in a round. Default the task's.",
+    None,
+    _from(1, 2**20 - 1),
+    _ONE,
   )
   batch_size: int = _flag(
     'How long',
-    'Examples in a local step; 0 for all at once.',
+    "Examples in a local step; 0 for all at once. Default the task's.",
     None,
     _from(0),
     'give 0 for all of a client at once',
   )
   fill_last_batch: bool = _flag(
     'How long',
-    "Fill the last batch by drawing again from the client's examples, as AdaBest's experiments do.",
+    "Fill the last batch by drawing again from the client's examples, as AdaBest's experiments do."
+    " Default the task's.",
+  )
+  shuffle_buffer: int | None = _flag(
+    'How long',
+    "A client's next example (of a text: the next snippet) is drawn among so many, as by tf.data's"
+    ' shuffle; default: among all that are left.',
+    None,
+    _COUNT,
+    _ONE,
   )
   max_examples_per_client: int = _flag(
     'How long',
-    'Only the first so many examples of a client are used; 0 for all.',
+    "Only the first so many examples of a client are used; 0 for all. Default the task's.",
     None,
     _from(0),
     'give 0 for all',
   )
   client_learning_rate: float = _flag(
-    'Rates', 'Client rate eta_l.', None, validation.at_least_zero, _RATE_HINT
+    'Rates',
+    'Client rate eta_l. Default as tuned for the task and the server optimizer.',
+    None,
+    validation.at_least_zero,
+    _RATE_HINT,
   )
   server_learning_rate: float = _flag(
-    'Rates', 'Server rate eta.', None, validation.at_least_zero, _RATE_HINT
+    'Rates',
+    "Server rate eta. Default likewise; 1 for a correction with the server's SGD.",
+    None,
+    validation.at_least_zero,
+    _RATE_HINT,
   )
-  client_schedule: str = _flag('Rates', 'Schedule of the client rate by round.')
+  client_schedule: str = _flag('Rates', "Schedule of the client rate by round. Default the task's.")
   client_schedule_option: tuple[str, ...] = _flag(
     'Rates',
     'Option of the client schedule, NAME=VALUE; see the schedules above. May be repeated.',
     [],
   )
-  server_schedule: str = _flag('Rates', 'Schedule of the server rate by round.')
+  server_schedule: str = _flag('Rates', 'Schedule of the server rate by round. Default constant.')
   server_schedule_option: tuple[str, ...] = _flag(
     'Rates', 'Option of the server schedule, as above.', []
   )
   client_weighting: str = _flag(
     'Clients',
-    'Weight of a client: examples, uniform, or tokens (shakespeare and stackoverflow_nwp).',
+    'Weight of a client: examples, uniform, or tokens (shakespeare and stackoverflow_nwp). Default'
+    " the task's; uniform where the algorithm's paper has it.",
   )
   weight_decay: float = _flag(
-    'Clients', 'Weight decay of the clients.', None, validation.at_least_zero, 'give 0 or more'
+    'Clients',
+    "Weight decay of the clients. Default the task's.",
+    None,
+    validation.at_least_zero,
+    'give 0 or more',
   )
   clip_norm: float | None = _flag(
     'Clients',
@@ -207,7 +237,9 @@ class Settings(
     is_harmless=True,
   )
   gpus_per_worker: float | None = _flag(
-    'Where', 'GPUs of a worker; 0.25 takes a quarter of the memory of one. Default 0: processors.'
+    'Where',
+    "GPUs of a worker; 0.25 takes a quarter of the memory of one. The server's part stays on"
+    ' processors. Default 0: so does a worker.',
   )
   subrounds: int | None = _flag(
     'Where',

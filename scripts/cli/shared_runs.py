@@ -17,8 +17,8 @@ def train_all(groups: Mapping[str, Sequence[Settings]], label_by: Sequence[str])
     label_by: Settings that distinguish runs in the tables.
 
   Returns:
-    0, 1 if a run failed or diverged, which does not keep others from being done; 128 + signal if
-    stopped.
+    0, 1 if a run failed or diverged, which does not keep others from being done; 2 if a table could
+    not be made; 128 + signal if stopped.
   """
   jobs = [(folder, run) for folder, runs in groups.items() for run in runs]
   failed: dict[str, str] = {}
@@ -38,11 +38,15 @@ def train_all(groups: Mapping[str, Sequence[Settings]], label_by: Sequence[str])
   if received:
     command.say(_STOPPED)
     return 128 + received[0]
+  is_written = True
   for folder, runs in groups.items():
     folders = [run.output_dir for run in runs]
     note = '; '.join(f'{f}: {why}' for f, why in failed.items() if f in folders)
-    run_table.write(os.path.join(folder, 'sweep.md'), folders, label_by=label_by, note=note)
-  return command.FAILED if failed else command.DONE
+    path = os.path.join(folder, 'sweep.md')
+    is_written &= run_table.write(path, folders, label_by=label_by, note=note)
+  if failed:
+    return command.FAILED
+  return command.DONE if is_written else command.BAD_INPUT
 
 
 def _train(pool: worker_pool.WorkerPool[str], folder: str, run: Settings) -> worker.Answer:

@@ -38,6 +38,7 @@ class Plan:
     first_rung: Rounds after which the first trials are pruned; None: none are.
     factor: One trial in so many goes on from a rung to the next, which has so many times the
       rounds.
+    metric: The column of metrics.csv that counts; None: that of the study, or else the task's.
   """
 
   search: str
@@ -45,6 +46,12 @@ class Plan:
   seed: int = 0
   first_rung: int | None = None
   factor: int = 3
+  metric: str | None = None
+
+  @property
+  def compares(self) -> bool:
+    """Whether which trials there are, or go on, depends on the others' values."""
+    return self.search == 'tpe' or self.first_rung is not None
 
   def rungs(self, rounds: int) -> list[int]:
     """The rounds at which a trial is compared, and the last."""
@@ -147,6 +154,9 @@ class Study:
       self._study = self._open(storage)
       with _undamaged(path):
         self._check_points()
+        if not isinstance(self.metric, str | None):
+          raise ValueError(f'its metric is {self.metric!r:.80}')
+      self._check_metric()
       self._queue(is_there)
 
   def claim(self) -> Claim | None:
@@ -156,9 +166,14 @@ class Study:
       for frozen in trials:
         if frozen.state == States.RUNNING:
           lock = self._lock(str(frozen.number), wait=False)
-          if lock is not None:
-            trial = optuna.Trial(self._sampling(frozen.number), frozen._trial_id)
-            return self._claimed(trial, lock)
+          if lock is None:
+            continue
+          # Its process may have finished it since they were read, and only then let the lock go.
+          if self._study.get_trials(deepcopy=False)[frozen.number].state != States.RUNNING:
+            lock.close()
+            continue
+          trial = optuna.Trial(self._sampling(frozen.number), frozen._trial_id)
+          return self._claimed(trial, lock)
       firsts = [t for t in trials if 'again' not in t.user_attrs]
       is_more = self._plan.search != 'grid' and len(firsts) < (self._plan.trials or 0)
       if not is_more and not any(t.state == States.WAITING for t in trials):
@@ -191,6 +206,18 @@ class Study:
   def total(self) -> int:
     """How many trials there will be."""
     return max(len(self.views()), self._plan.trials or 0)
+
+  @property
+  def metric(self) -> str | None:
+    """The column that counts; None: it is not decided yet."""
+    return self._plan.metric or self._study.user_attrs.get('metric')
+
+  def decide_metric(self, column: str) -> str:
+    """Returns the column that counts for all who work on the study: `column` if none does yet."""
+    with self._locked():
+      if self.metric is None:
+        self._study.set_user_attr('metric', column)
+    return self.metric or column
 
   def _claimed(self, trial: optuna.Trial, lock: IO[bytes]) -> Claim:
     drawn = self._space.draw(trial)
@@ -230,6 +257,22 @@ class Study:
       study.set_user_attr('identity', identity)
     return study
 
+  def _check_metric(self) -> None:
+    """Notes the metric where trials are compared by it; ValueError if they were by another.
+
+    It is no part of the identity: studies of earlier versions did not note it, and go on.
+    """
+    before, now = self._study.user_attrs.get('metric'), self._plan.metric
+    if now in (None, before) or not self._plan.compares:
+      return
+    trials = self._study.get_trials(deepcopy=False)
+    if before is not None and any(t.values or t.intermediate_values for t in trials):
+      raise ValueError(
+        f'--output_dir={self._folder} holds a search whose trials are compared by {before}, found'
+        f' --metric={now}: leave it out, or give another folder.'
+      )
+    self._study.set_user_attr('metric', now)
+
   def _identity(self) -> dict[str, Any]:
     """What makes it this study: what is varied, how, and what all runs share."""
     shared = {
@@ -239,6 +282,7 @@ class Study:
     }
     plan = dataclasses.asdict(self._plan)
     del plan['trials']  # There may be more of them.
+    del plan['metric']
     ranges = {name: dataclasses.asdict(r) for name, r in self._space.ranges.items()}
     identity = {
       **{name if name != 'seed' else 'search_seed': value for name, value in plan.items()},

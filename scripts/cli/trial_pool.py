@@ -1,6 +1,5 @@
 """What does the runs of a sweep: processes of this machine, or of a Ray cluster's nodes."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ def check(address: str | None, cpus: int | None, gpus: float | None) -> None:
         raise ValueError(f'--{name} is for --ray: leave it out, or give --ray=local.')
     return
   ray_options.check_address(address)
-  if gpus is not None and not (0 <= gpus <= 1 or gpus == int(gpus) > 0):
+  if gpus is not None and not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
     raise ValueError(f'--gpus_per_job must be from 0 to 1, or a whole number, found {gpus}.')
 
 
@@ -55,9 +54,13 @@ def build(
   cpus, gpus = cpus or 1, gpus or 0.0
   room = jobs or max(1, threads.num_processors() // cpus)
   try:
-    leave = joining.join(address, room * cpus, math.ceil(room * gpus))
+    leave = joining.join(address, room * cpus, gpus > 0)
   except errors.WorkerError as error:
     raise ValueError(f'--ray={address}: {error}') from None
   from . import ray_trials  # Ray must be imported by `join`.
 
-  return ray_trials.RayTrials[Any](jobs, ray_trials.Resources(cpus, gpus), shared, say, leave)
+  resources = ray_trials.Resources(cpus, gpus)
+  if address == 'local' and not ray_trials.room(resources):
+    leave()
+    raise ValueError(f'--gpus_per_job={gpus:g}: Ray finds fewer GPUs on this machine.')
+  return ray_trials.RayTrials[Any](jobs, resources, shared, say, leave)

@@ -5,6 +5,7 @@ input moved by one, so the input at step t > 0 is the target at step t - 1.
 """
 
 import collections
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from tff_adaptive import models
 
 PADDING = 0
 PADDING_RULES = ('published', 'tff')
+LSTMS = ('tensorflow', 'compiled')
 
 
 def lstm_weights(
@@ -100,32 +102,37 @@ def build_model(
   steps: int,
   metrics: Mapping[str, Sequence[int]],
   padding: str,
+  lstm_kind: str = 'tensorflow',
 ) -> models.Model:
   """A next-token model.
 
   Args:
     weights: Initial weights, the first the embedding [vocabulary, size].
-    run: (weights without the embedding, embedded [..., T, B, size]) -> logits
-      [..., T, B, vocabulary].
+    run: (weights without the embedding, embedded [..., T, B, size], the LSTM layer: a function of
+      its input and its three weights) -> logits [..., T, B, vocabulary].
     steps: T, the length of a sequence.
     metrics: Accuracies by name, each with the targets it ignores.
     padding: As in `token_weights`; 'tff' also takes the mean over a batch's tokens.
+    lstm_kind: What trains: 'tensorflow' or 'compiled', `kernels.lstm`, for the graph engine on a
+      CPU. Evaluation and what is exported have TensorFlow's operations.
 
   Returns:
     A model of int32 inputs and targets [T] that also takes a leading client axis.
 
   Raises:
-    tasks.DataError: If `padding` is unknown.
+    tasks.DataError: If `padding` or `lstm_kind` is unknown.
   """
-  if padding not in PADDING_RULES:
-    raise errors.DataError(f'padding is {padding!r}; choose one of: {", ".join(PADDING_RULES)}')
+  for option, value, known in (('padding', padding, PADDING_RULES), ('lstm', lstm_kind, LSTMS)):
+    if value not in known:
+      raise errors.DataError(f'{option} is {value!r}; choose one of: {", ".join(known)}')
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    del training, seed
+    del seed
+    layer = functools.partial(lstm.lstm, is_compiled=training and lstm_kind == 'compiled')
     x = tf.convert_to_tensor(x)
     time_first = tf.linalg.matrix_transpose(x)
     embedded = tf.gather(weights[0], time_first, batch_dims=x.shape.rank - 2)
-    logits = run(weights[1:], embedded)
+    logits = run(weights[1:], embedded, layer)
     order = [1, 0, 2] if x.shape.rank == 2 else [0, 2, 1, 3]
     return tf.transpose(logits, order)
 
@@ -153,8 +160,3 @@ def dense_rows(h: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
   out = layers.dense(rows, kernel, bias)
   out = tf.reshape(out, tf.concat([shape[:-1], [kernel.shape[-1]]], 0))
   return tf.ensure_shape(out, [*h.shape[:-1], kernel.shape[-1]])
-
-
-def run_lstm(h: tf.Tensor, weights: Sequence[tf.Tensor]) -> tf.Tensor:
-  """`lstm.lstm` with its three weights in a tuple."""
-  return lstm.lstm(h, *weights)

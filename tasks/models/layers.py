@@ -80,7 +80,8 @@ def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
   Returns:
     [..., B, outputs].
   """
-  return tf.matmul(x, kernel) + bias[..., tf.newaxis, :]
+  # A vector is added as it is: an axis for the rows would be two more operations a step.
+  return tf.matmul(x, kernel) + (bias if len(bias.shape) == 1 else bias[..., tf.newaxis, :])
 
 
 def conv(

@@ -11,15 +11,24 @@ each step, only products with factors that are computed for all steps at once, a
 of R is one matrix product over all steps. A leading axis of clients is allowed on everything.
 
 With a few rows in a batch each step's product only reads R from memory, so R's layout matters:
-forward it is one matrix a gate, backward it is transposed once.
+forward it is one matrix a gate, backward it is transposed once. `tff_adaptive.kernels.lstm` is the
+same recurrence as one operation.
 """
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from tff_adaptive.kernels import lstm as compiled_lstm
 
-def lstm(x: tf.Tensor, kernel: tf.Tensor, recurrent: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+
+def lstm(
+  x: tf.Tensor,
+  kernel: tf.Tensor,
+  recurrent: tf.Tensor,
+  bias: tf.Tensor,
+  is_compiled: bool = False,
+) -> tf.Tensor:
   """Runs an LSTM from zero state over a sequence.
 
   Args:
@@ -27,6 +36,7 @@ def lstm(x: tf.Tensor, kernel: tf.Tensor, recurrent: tf.Tensor, bias: tf.Tensor)
     kernel: W, [inputs, 4 H] or [G, inputs, 4 H].
     recurrent: R, [H, 4 H] or [G, H, 4 H].
     bias: b, [4 H] or [G, 4 H].
+    is_compiled: Whether the recurrence is the compiled operation, float32 on a CPU.
 
   Returns:
     The outputs h_t, [T, B, H] or [G, T, B, H].
@@ -34,7 +44,8 @@ def lstm(x: tf.Tensor, kernel: tf.Tensor, recurrent: tf.Tensor, bias: tf.Tensor)
   steps, units = x.shape[-3], recurrent.shape[-2]
   # The inputs' share of z for all time steps in one product.
   z = tf.matmul(_merge(x), kernel) + bias[..., tf.newaxis, :]
-  h = _recurrence(z, recurrent, steps)
+  run = compiled_lstm.recurrence if is_compiled else _recurrence
+  h = run(z, recurrent, steps)
   shape = tf.concat([tf.shape(x)[:-1], [units]], 0)
   return tf.ensure_shape(tf.reshape(h, shape), [*x.shape[:-1], units])
 

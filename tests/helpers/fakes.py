@@ -97,6 +97,17 @@ def evaluate(weights):
   return {'loss': float(np.square(weights[0]).sum()), 'accuracy': 0.5}
 
 
+class _Begun(training.Callback):
+  """Says when the first round begins: from then on a signal meets a round."""
+
+  def begin(self, run):
+    self._say = run.say
+
+  def round_begin(self, number):
+    if number == 1:
+      self._say('Round 1 begins.')
+
+
 def main(output_dir, rounds, delay='0'):
   """Trains with a checkpoint every fourth round."""
   config = training.TrainingConfig(
@@ -109,7 +120,9 @@ def main(output_dir, rounds, delay='0'):
     client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
   )
   process = StatefulProcess(delay=float(delay))
-  result = training.train(process, Clients(), evaluate, config, output_dir=output_dir)
+  result = training.train(
+    process, Clients(), evaluate, config, output_dir=output_dir, callbacks=[_Begun()]
+  )
   return 0 if result.is_complete else 3
 
 

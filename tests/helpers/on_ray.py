@@ -6,6 +6,7 @@ import threading
 import time
 
 import numpy as np
+import psutil
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -99,7 +100,14 @@ class Background(threading.Thread):
       self.error = error
 
 
-def wait_for(condition, seconds=300):
+def name_of(process):
+  """The name of a process, '' if it has just ended."""
+  with contextlib.suppress(psutil.Error):
+    return process.name()
+  return ''
+
+
+def wait_for(condition, seconds=1200):
   end = time.monotonic() + seconds
   while not condition():
     assert time.monotonic() < end, 'waited too long'

@@ -30,5 +30,5 @@ def make(
       file.write(f'{t},{value},{costs}\n')
   if test is not None:
     with open(os.path.join(folder, 'summary.json'), 'w') as file:
-      json.dump({'test': test}, file)
+      json.dump({'is_complete': True, 'rounds': last, 'test': test}, file)
   return runs.read_run(folder)

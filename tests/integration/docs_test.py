@@ -27,7 +27,6 @@ def site(tmp_path_factory):
     env={**os.environ, 'NO_MKDOCS_2_WARNING': '1'},
     capture_output=True,
     text=True,
-    timeout=280,
     check=False,
   )
   assert result.returncode == 0, result.stderr[-3000:]

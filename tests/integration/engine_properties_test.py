@@ -199,8 +199,6 @@ def arguments(num_clients, seed):
 
 @hypothesis.settings(
   max_examples=25,
-  derandomize=True,
-  deadline=None,
   suppress_health_check=list(hypothesis.HealthCheck),
   phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
 )
@@ -219,8 +217,6 @@ def test_random_computation(native, graph, steps, num_clients, seed):
 
 @hypothesis.settings(
   max_examples=10,
-  derandomize=True,
-  deadline=None,
   suppress_health_check=list(hypothesis.HealthCheck),
   phases=[hypothesis.Phase.generate],
 )

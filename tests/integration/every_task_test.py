@@ -51,6 +51,7 @@ def test_the_task_learns(name):
   values = {**catalog.sizes(name), **catalog.rates(name, 'sgd')}
   model = task.build_model(0)
   assert task.metric in model.metric_names
+  assert task.metric == catalog.metric(name)
   assert values['clients_per_round'] <= len(task.train)
   assert catalog.num_clients(name, {}) in (None, len(task.train))
   client = task.train.load(task.train.client_ids[-1])

@@ -65,7 +65,7 @@ def _without_lstms(seed):
   weights = (draw.uniform(0.05, size, 8), draw.glorot_uniform(8, size), layers.zeros(size))
   metrics = {'accuracy': [language.PADDING]}
   return language.build_model(
-    weights, lambda w, h: language.dense_rows(h, *w), shakespeare.STEPS, metrics, 'published'
+    weights, lambda w, h, _: language.dense_rows(h, *w), shakespeare.STEPS, metrics, 'published'
   )
 
 
@@ -128,3 +128,25 @@ def test_raw_inputs_have_the_runs_metric(name, tmp_path):
     found = (precision if name == 'stackoverflow_lr' else accuracy)(prepare, raw, predicted)
   assert found == pytest.approx(record['validation'][metric], abs=1e-6)
   assert 0 < found < 1
+
+
+@pytest.mark.parametrize('activation', ['sigmoid', None])
+def test_a_model_with_one_output_for_two_classes_has_the_runs_accuracy(activation, tmp_path):
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(80, 3)).astype(np.float32)
+  y = np.where(x[:, 0] + rng.normal(size=80) > 0.3, 'poor', 'good')
+
+  def build():
+    return tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(1, activation)])
+
+  task = tasks.from_arrays(x, y, np.repeat(np.arange(8), 10), model=build)
+  output = tmp_path / 'model'
+  record = export.export(_Run(task), 'keras', str(output))
+  prepare = runpy.run_path(str(output / 'preparation.py'))['Preparation'].load(
+    str(output / 'preparation.json')
+  )
+  predicted = tf.keras.models.load_model(output / 'model.keras').predict(task.validation['x'])
+  labels = prepare.labels(predicted)
+  assert set(labels) == {'good', 'poor'}
+  found = np.mean((labels == 'poor') == task.validation['y'])
+  assert found == pytest.approx(record['validation']['accuracy'], abs=1e-6)

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import glob
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -22,13 +23,21 @@ _FLAGS = ['--task=digits', '--algorithm=ada_best', '--rounds=40', '--clients_per
 _ON_RAY = ['--subrounds=3', '--rounds_per_checkpoint=10', '--ray=local', '--ray_workers=2']
 
 
-def _begin(folder, arguments):
-  return subprocess.Popen(
-    [sys.executable, _SCRIPT, *_FLAGS, f'--output_dir={folder}', *arguments],
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.PIPE,
-    text=True,
-  )
+@pytest.fixture
+def begin(request):
+  """Starts runs, which end with the test."""
+
+  def start(folder, arguments):
+    process = subprocess.Popen(
+      [sys.executable, _SCRIPT, *_FLAGS, f'--output_dir={folder}', *arguments],
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    request.addfinalizer(process.kill)
+    return process
+
+  return start
 
 
 def _end(process, code=0):
@@ -68,11 +77,11 @@ def _kill(process, *names):
           child.kill()
 
 
-def test_a_run_that_loses_all_workers_twice_equals_one_in_one_process(tmp_path):
+def test_a_run_that_loses_all_workers_twice_equals_one_in_one_process(tmp_path, begin):
   before = set(glob.glob('/tmp/tff-ray-*'))
   folder = tmp_path / 'ray'
-  undisturbed = _begin(tmp_path / 'alone', ['--subrounds=3'])
-  first = _begin(folder, _ON_RAY)
+  undisturbed = begin(tmp_path / 'alone', ['--subrounds=3'])
+  first = begin(folder, _ON_RAY)
   _wait_for_round(folder, 3, first)
   while first.poll() is None:  # Ray starts others, and gives up.
     _kill(first, 'ray::train', 'ray::merge')
@@ -84,13 +93,15 @@ def test_a_run_that_loses_all_workers_twice_equals_one_in_one_process(tmp_path):
   reached = len(_rows(folder)) - 1
   assert 3 <= reached < 40
 
-  second = _begin(folder, _ON_RAY)
+  second = begin(folder, _ON_RAY)
   _wait_for_round(folder, reached + 2, second)
+  second.send_signal(signal.SIGSTOP)  # It is not to end while the raylet is looked for.
   assert len(_rows(folder)) > reached + 2  # It went on from the round before, not from the tenth.
   _kill(second, 'raylet')
+  second.send_signal(signal.SIGCONT)
   _end(second, code=1)  # Ray ends it.
 
-  lines = _end(_begin(folder, _ON_RAY))
+  lines = _end(begin(folder, _ON_RAY))
   on_ray = _rows(folder)
   assert set(on_ray[1]) >= _COLUMNS
   assert float(on_ray[1]['bytes_to_workers']) > 1000
@@ -98,7 +109,7 @@ def test_a_run_that_loses_all_workers_twice_equals_one_in_one_process(tmp_path):
   alone = _rows(tmp_path / 'alone')
   assert not set(alone[1]) & _COLUMNS
   assert _course(on_ray) == _course(alone)
-  for _ in range(40):  # Other programs of this machine may have a Ray of their own.
+  for _ in range(400):  # Other programs of this machine may have a Ray of their own.
     left = {f for f in set(glob.glob('/tmp/tff-ray-*')) - before if not _is_used(f)}
     if not left:
       break

@@ -133,6 +133,21 @@ def test_without_a_metric_the_tables_take_the_tasks(tmp_path, capsys):
   assert '| validation mse, last |' in capsys.readouterr().out
 
 
+def test_the_metric_that_the_task_is_judged_by_counts_and_not_the_first():
+  rows = [{'round': 0.0, 'validation_loss': 1.0, 'validation_accuracy': 0.5, 'validation_nll': 2.0}]
+  judged = [runs.Run('x', {'settings': {}, 'metric': name}, rows) for name in ('nll', 'loss')]
+  assert tables.default_metric(judged[:1]) == 'validation_nll'
+  assert tables.default_metric(judged[1:]) == 'validation_loss'
+  earlier = runs.Run('x', {'settings': {}}, rows)
+  assert tables.default_metric([earlier]) == 'validation_accuracy'
+  assert tables.default_metric([judged[0], earlier]) == 'validation_nll'
+  assert tables.default_metric(judged) == 'validation_accuracy'  # Two tasks: what they share.
+  program = runs.Run('x', {'settings': {'metric': 'nll'}}, rows)
+  assert tables.default_metric([program]) == 'validation_nll'
+  absent = runs.Run('x', {'settings': {'metric': 'recall'}}, rows)
+  assert tables.default_metric([absent]) == 'validation_accuracy'
+
+
 @pytest.mark.parametrize('value', [float('nan'), float('inf'), -float('inf')])
 def test_a_run_that_diverged_has_its_place_in_table_and_figure(folder, tmp_path, value, capsys):
   _make(tmp_path / 'a2', [0.0, 0.5, value], seed=2)
@@ -208,6 +223,31 @@ def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_pa
   assert fetched == []
 
 
+@pytest.mark.parametrize('form', ['comparison', 'rates', 'sensitivity'])
+def test_dollar_signs_enclose_no_formula(tmp_path, form):
+  text = r'$\frac$ of $\x$'
+  for seed, rate in enumerate((0.1, 1.0)):
+    run_folders.make(
+      tmp_path / 'runs' / str(seed),
+      [0.1, 0.5],
+      algorithm=f'/s{seed}/{text}.py:f',
+      tau=rate,
+      client_learning_rate=rate,
+      server_learning_rate=rate,
+    )
+  more = {'comparison': [f'--level={text}=0.3'], 'sensitivity': ['--parameter=tau']}.get(form, [])
+  flags = [f'--form={form}', f'--title={text}', f'--output={tmp_path}/x', '--formats=svg', *more]
+  assert report.main(['report.py', str(tmp_path / 'runs'), *flags]) == 0
+  assert (tmp_path / 'x.svg').stat().st_size > 1000
+
+
+def test_where_takes_an_option_of_a_task(tmp_path, capsys):
+  for seed, alpha in enumerate(('0.5', '5')):
+    run_folders.make(tmp_path / alpha, [0.1, 0.5], seed=seed, task_option=[f'alpha={alpha}'])
+  assert report.main(['report.py', str(tmp_path), '--where=task_option=alpha=0.5']) == 0
+  assert capsys.readouterr().out.count('\n') == 3
+
+
 def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
   for rate in (0.1, 1.0):
     run_folders.make(
@@ -243,6 +283,8 @@ def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
   [
     (['--form=bars'], '--form=bars: give one of comparison,'),
     (['--x=time'], '--x=time: give one of round,'),
+    (['--formats='], '--formats=: give one or more of md,'),
+    (['--where=seed=0', '--where=seed=1'], 'runs has seed=0 and seed=1'),
     (['--formats=md,doc'], '--formats=doc: give one of md,'),
     (['--form=tasks', '--target=1'], '--target has no effect on --form=tasks'),
     (['--form=sensitivity'], 'needs --parameter'),

@@ -17,7 +17,7 @@ TINY_X = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
     (lambda: least_squares.build_model(0), TINY_X, TINY_X[:, 0]),
     (
       lambda: language.build_model(
-        [np.eye(4, dtype=np.float32)], lambda weights, h: h, 3, {}, 'tff'
+        [np.eye(4, dtype=np.float32)], lambda weights, h, _: h, 3, {}, 'tff'
       ),
       TINY_TOKENS,
       np.roll(TINY_TOKENS, -1, 1) * [1, 1, 0],

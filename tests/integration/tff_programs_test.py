@@ -226,6 +226,9 @@ def test_memory_is_flat_over_many_rounds(graph):
     return state
 
   state = engines.run(graph, lambda: rounds(process.initialize(), 0, 200))
-  before = memory().rss
-  engines.run(graph, rounds, state, 200, 600)
-  assert memory().rss < before + 4 * 2**20
+  grown = []
+  for first in (200, 600, 1000):  # What others of this process allocate comes once; a leak goes on.
+    before = memory().rss
+    state = engines.run(graph, rounds, state, first, first + 400)
+    grown.append(memory().rss - before)
+  assert min(grown) < 4 * 2**20

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from scripts import report
 from tests.helpers import user_files
 from tff_adaptive.reports import runs
 
@@ -123,7 +124,20 @@ def test_a_task_of_a_users_file_takes_its_options(tmp_path, capsys):
   assert config['data']['source'] == 'noise 1.0'
   assert config['data']['clients'] == 4
   assert config['files']['task']['path'].endswith('data.py')
+  assert config['metric'] == 'accuracy'
   capsys.readouterr()
   other = str(tmp_path / 'other')
   assert user_files.train(other, *flags, '--task_option=colour=1') == 2
   assert 'it has: clients, noise' in capsys.readouterr().err
+
+
+def test_a_task_judged_by_its_loss_is_reported_by_its_loss(tmp_path, capsys):
+  judged = user_files.TASK.replace("name='mine'", "metric='loss', name='mine'")
+  spec = f'{user_files.write(tmp_path, "data.py", judged)}:load'
+  folder = str(tmp_path / 'run')
+  flags = [f'--task={spec}', '--algorithm=fed_avg', '--rounds=2', '--clients_per_round=3']
+  assert user_files.train(folder, *flags) == 0
+  assert _config(folder)['metric'] == 'loss'
+  capsys.readouterr()
+  assert report.main(['report.py', folder]) == 0
+  assert '| validation loss, last |' in capsys.readouterr().out

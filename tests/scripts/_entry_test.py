@@ -65,15 +65,17 @@ def test_a_command_that_has_ended_leaves_its_modules_as_they_are(end, code, out,
 
 def test_a_reader_that_has_gone_is_reported_by_python():
   program = ENDING.format('_entry.exit_code = 0')
-  process = subprocess.Popen(
+  reader, writer = os.pipe()
+  os.close(reader)
+  ended = subprocess.run(
     [sys.executable, '-c', program],
     env={**os.environ, 'PYTHONUNBUFFERED': ''},
-    stdout=subprocess.PIPE,
+    stdout=writer,
     stderr=subprocess.PIPE,
   )
-  process.stdout.close()
-  assert b'BrokenPipeError' in process.stderr.read()
-  assert process.wait() == 120
+  os.close(writer)
+  assert b'BrokenPipeError' in ended.stderr
+  assert ended.returncode == 120
 
 
 # Python runs it before the program: it waits where the command begins to import what is slow.

@@ -81,6 +81,7 @@ def test_every_variant_is_known(name):
     ('--variants=ours_graph+xla+bfloat16,nonsense', "unknown variant 'nonsense'"),
     ('--variants=hand+xla', 'unknown variant'),
     ('--variants=ours_graph+nonsense', 'unknown variant'),
+    ('--variants=ours_graph+lstm', 'is for models with LSTMs, found W4'),
     ('--variants=', '--variants= is empty'),
     ('--workloads=W9', "unknown workloads ['W9']; there are W1, "),
     ('--workloads=', '--workloads= is empty'),

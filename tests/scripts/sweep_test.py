@@ -68,6 +68,25 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   assert (tmp_path / 'sweep.md').read_text() in capsys.readouterr().out
 
 
+def test_a_sweep_in_the_home_is_whole_there(sweeping, tmp_path, monkeypatch):
+  monkeypatch.setenv('HOME', str(tmp_path / 'home'))
+  os.mkdir(tmp_path / 'home')
+  monkeypatch.chdir(tmp_path)
+  code, pool = sweeping(['--output_dir=~/x', '--grid=seed=0', '--', '--rounds=2'], lambda s: 0.5)
+  assert code == 0
+  assert {'seed=0', 'study.journal', 'sweep.md'} <= {*os.listdir('home/x')}
+  assert os.listdir() == ['home']
+  assert pool.jobs[0].log == f'{tmp_path}/home/x/logs/seed=0.log'
+
+
+def test_points_that_differ_after_the_fourth_digit_are_rows_of_their_own(sweeping, capsys):
+  values = ['0.010000001', '0.010000002']
+  arguments = [f'--grid=client_learning_rate={",".join(values)}', '--grid=seed=0,1']
+  assert sweeping([*arguments, '--', '--rounds=2'], lambda s: 10 * s.client_learning_rate)[0] == 0
+  rows = _table(capsys.readouterr().out)[2:]
+  assert sorted(row[:2] for row in rows) == [[f'client_learning_rate={v}', '2'] for v in values]
+
+
 def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
   command = ['--search=random', '--trials=2', '--grid=seed=0,1', '--range=tau=0.001,0.1']
   command += ['--', '--rounds=2']
@@ -132,6 +151,31 @@ def test_a_metric_that_no_run_has_ends_the_sweep_after_the_first(sweeping, capsy
   error = capsys.readouterr().err
   assert "no values of 'validation_f1'" in error
   assert 'The runs are saved' in error
+
+
+def test_tasks_of_unlike_metrics_need_one_to_be_compared_by(sweeping, capsys, tmp_path):
+  tasks = 'digits,least_squares'
+  arguments = [f'--grid=task={tasks}', '--', '--rounds=2', '--clients_per_round=2']
+  for _ in range(2):  # The same command says the same.
+    assert sweeping(arguments, None)[0] == 2
+    error = capsys.readouterr().err
+    assert f'--grid=task={tasks}: trials are compared by one metric' in error
+    assert '(digits by accuracy, least_squares by loss): give one that all have' in error
+    assert error.count('\n') == 1
+    assert os.listdir(tmp_path) == []
+  assert sweeping(['--grid=task=digits,digits_skewed', *arguments[1:]], lambda s: 0.5)[0] == 0
+
+
+def test_a_run_without_the_metric_of_the_others_is_refused_again(sweeping, capsys):
+  def result(s):
+    if s.seed:
+      sweep_pool.write_run(s, 2, 0.5, 'validation_loss')
+      return worker.Answer('done')
+    return 0.5
+
+  for _ in range(2):
+    assert sweeping(['--grid=seed=0,1', '--', '--rounds=2'], result)[0] == 2
+    assert "seed=1 has no values of 'validation_accuracy'" in capsys.readouterr().err
 
 
 def test_a_target_says_how_many_seeds_reached_it(sweeping, capsys):
@@ -233,6 +277,26 @@ def test_of_each_rung_the_best_go_on_with_their_runs(sweeping, capsys):
   assert rows[0][0] == 'client_learning_rate=0.95'
   assert rows[0][2] == '18'
   assert {row[-1] for row in rows if row[2] != '18'} == {'pruned'}
+
+
+def test_another_metric_does_not_prune_the_trials_of_a_search(sweeping, capsys):
+  search = [
+    '--search=random',
+    '--range=client_learning_rate=0.1,1',
+    '--prune=asha',
+    '--first_rung=2',
+  ]
+  fixed = ['--', '--rounds=6', '--rounds_per_evaluation=2']
+  assert sweeping([*search, '--trials=2', *fixed], lambda s: 0.5)[0] == 0
+  capsys.readouterr()
+  more = [*search, '--trials=4', '--metric=validation_loss', *fixed]
+  code, pool = sweeping(more, None)
+  assert (code, pool.jobs) == (2, [])
+  error = capsys.readouterr().err
+  assert 'compared by validation_accuracy, found --metric=validation_loss: leave it out' in error
+  assert error.count('\n') == 1
+  code, pool = sweeping([*search, '--trials=3', *fixed], lambda s: 0.6)
+  assert (code, len(pool.jobs)) == (0, 2)
 
 
 def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweeping, capsys):

@@ -53,10 +53,31 @@ def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys)
     assert captured.out == ''
 
 
+def test_a_run_on_a_file_that_was_changed_is_not_resumed(tmp_path, monkeypatch, capsys):
+  file = tmp_path / 'mine.py'
+  text = (
+    'import tasks\ndef load(data_dir, seed):\n  return tasks.load("least_squares", seed=seed)\n'
+  )
+  file.write_text(text)
+  arguments = ['x', f'--task={file}:load', f'--output_dir={tmp_path}/x', '--optimizer=sgd']
+  arguments.append('--learning_rate=0.001')
+  assert train_centralized.main([*arguments, '--epochs=1']) == 0
+  monkeypatch.chdir(tmp_path)
+  arguments[1] = '--task=mine.py:load'  # The same file.
+  assert train_centralized.main([*arguments, '--epochs=2']) == 0
+  file.write_text(text + '# Changed.\n')
+  capsys.readouterr()
+  for epochs in (2, 3):
+    assert train_centralized.main([*arguments, f'--epochs={epochs}']) == 2
+    captured = capsys.readouterr()
+    assert f"the file of --task, '{file}', was changed since" in captured.err
+    assert captured.out == ''
+
+
 def test_a_centralised_baseline_of_a_task_without_accuracy_says_no_more_than_its_table(tmp_path):
   command = [sys.executable, train_centralized.__file__, '--task=least_squares', '--epochs=2']
   command += ['--optimizer=sgd', '--learning_rate=0.001', f'--output_dir={tmp_path}/x']
-  done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+  done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   assert 'validation loss' in done.stdout
   assert 'Exception ignored' not in done.stderr  # TFF's own clean-up.
@@ -68,6 +89,8 @@ def test_a_centralised_baseline_of_a_task_without_accuracy_says_no_more_than_its
   [
     ('--task=digit', 'did you mean'),
     ('--optimizer=adamw', 'adam'),
+    ('--optimizer=', '--optimizer= is empty: give one or more, or leave it out'),
+    ('--learning_rate=', '--learning_rate= is empty'),
     ('--learning_rate=x', 'numbers'),
     ('--learning_rate=0.1,0.10', 'share the folder'),
     ('--epochs=0', '1 or more'),

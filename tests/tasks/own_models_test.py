@@ -66,6 +66,36 @@ def test_one_output_serves_two_classes(activation):
   assert shifted['accuracy'] == np.mean((scores > 0) == (task.validation['y'] > 0.5))
 
 
+@pytest.mark.parametrize(
+  'activation, loss, expected',
+  [
+    ('sigmoid', None, 0.5),
+    (None, None, 0.0),
+    ('sigmoid', keras.losses.BinaryCrossentropy(), 0.5),
+    ('sigmoid', 'binary_crossentropy', 0.5),
+    ('sigmoid', 'mse', 0.5),
+    (None, keras.losses.BinaryFocalCrossentropy(from_logits=True), 0.0),
+    (None, keras.losses.BinaryCrossentropy(from_logits=True), 0.0),
+  ],
+)
+def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, loss, expected):
+  task = tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1, activation), loss=loss)
+  assert task.preparation.threshold == expected
+  model, weights = task.build_model(0), [np.float32([[1], [-1], [0]]), np.full(1, 0.3, np.float32)]
+  predicted = model.forward(weights, task.validation['x'], False, None).numpy()
+  labels = task.preparation.labels(predicted)
+  accuracy = np.mean(labels == task.validation['y'].astype(bool))
+  assert accuracy == pytest.approx(
+    models.build_evaluation(model)(weights, task.validation)['accuracy']
+  )
+  assert 0 < labels.mean() < 1
+
+
+def test_models_with_an_output_for_each_class_have_no_threshold():
+  for y, model in ((BINARY, dense(2)), (CLASSES, dense(3)), (BINARY, 'mlp'), (NUMBERS, dense(1))):
+    assert tasks.from_arrays(X, y, CLIENTS, model=model).preparation.threshold is None
+
+
 def test_the_default_loss_takes_scores_or_probabilities_as_the_last_layer_gives_them():
   weights = [RNG.normal(size=(3, 3)).astype(np.float32), np.zeros(3, np.float32)]
   losses = []

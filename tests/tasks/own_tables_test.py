@@ -122,6 +122,49 @@ def test_tables_that_cannot_be_used_are_refused(tmp_path, change, options, messa
     tasks.from_csv(path, **{'client': 'hospital', 'label': 'outcome', **options})
 
 
+def test_na_and_none_are_texts_where_the_others_are(tmp_path):
+  change = {
+    'hospital': ['NA', 'null', 'DE', 'FR'] * (ROWS // 4),
+    'sex': ['None', 'f', 'm', 'n/a'] * (ROWS // 4),
+    'outcome': ['NA', 'good'] * (ROWS // 2),
+  }
+  path = write(TABLE.assign(**change), tmp_path, 'csv')
+  task = tasks.from_csv(path, 'hospital', 'outcome', validation_by='examples')
+  assert set(task.train.client_ids) == {'NA', 'null', 'DE', 'FR'}
+  assert task.preparation.columns[1].categories == ('None', 'f', 'm', 'n/a')
+  assert task.preparation.classes == ('NA', 'good')
+
+
+@pytest.mark.parametrize('cell', ['NA', 'nan', 'None', ''])
+@pytest.mark.parametrize(
+  'column, message', [('age', "'age' is nan in row 7"), ('dose', "'dose' is nan in row 7")]
+)
+def test_in_a_column_of_numbers_na_is_a_missing_one(tmp_path, cell, column, message):
+  values = [str(i % 3) for i in range(ROWS)]  # Few: with NA they would pass for categories.
+  values[7] = cell
+  path = write(TABLE.assign(**{column: values}), tmp_path, 'csv')
+  with pytest.raises(tasks.DataError, match=message):
+    tasks.from_csv(path, 'hospital', 'outcome')
+  with pytest.raises(tasks.DataError, match=f"'{column}' is empty in row 7"):
+    tasks.from_csv(path, 'hospital', column)
+
+
+def test_decimal_commas_are_refused_by_column(tmp_path):
+  path = tmp_path / 'a.csv'
+  lines = [f'{i % 4};{i},5;{i};{"ab"[i % 2]}\n' for i in range(12)]
+  path.write_text(
+    'who;x;n;label\n' + ''.join(lines).replace('3,5', '3').replace('7,5', '1.007,5e2')
+  )
+  for label in ('label', 'x'):
+    with pytest.raises(tasks.DataError, match="column 'x' has numbers with commas such as '0,5'"):
+      tasks.from_csv(str(path), 'who', label, separator=';')
+  assert tasks.from_csv(str(path), 'who', 'label', features='n', separator=';')
+  # Of categories not all are numbers.
+  path.write_text(('who;x;n;label\n' + ''.join(lines)).replace('3,5', 'a,b'))
+  task = tasks.from_csv(str(path), 'who', 'label', separator=';')
+  assert 'a,b' in task.preparation.columns[0].categories
+
+
 def rows(*lines, count=12):
   return '\n'.join([*lines, *(f'{i % 4},{i}.5,{"ab"[i % 2]}' for i in range(count))]) + '\n'
 

@@ -56,11 +56,30 @@ def test_labels_come_back_from_scores_and_from_numbers():
   assert preparation.Preparation().labels([[0.1, 0.2]]).tolist() == [1]
 
 
+def test_one_score_for_two_classes_has_its_label_by_the_threshold():
+  for threshold in (0.5, 0.0):
+    made = preparation.Preparation(classes=('no', 'yes'), threshold=threshold)
+    scores = threshold + np.float32([[0.3], [-0.3], [0.0]])
+    assert made.labels(scores).tolist() == ['yes', 'no', 'no']
+    assert made.labels(scores[np.newaxis]).tolist() == [['yes', 'no', 'no']]
+    assert made.labels([1, 0]).tolist() == ['yes', 'no']
+
+
+def test_one_score_without_a_threshold_is_refused(tmp_path):
+  path = tmp_path / 'p.json'
+  preparation.Preparation(classes=('no', 'yes')).save(str(path))
+  path.write_text(path.read_text().replace(',\n "threshold": null', ''))  # As before there was one.
+  assert 'threshold' not in path.read_text()
+  with pytest.raises(ValueError, match='export the model again, or set it'):
+    preparation.Preparation.load(str(path)).labels([[0.9], [0.1]])
+
+
 def test_a_file_holds_all_of_it(tmp_path):
   path = str(tmp_path / 'p.json')
   for made in (
     preparation.Preparation(prepared().columns, (0.1,) * 4, (2.0,) * 4, ('a', 'b')),
     preparation.Preparation(mean=0.5, classes=(3, 7)),
+    preparation.Preparation(classes=(3, 7), threshold=0.5),
     preparation.Preparation(),
   ):
     made.save(path)

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
@@ -15,6 +16,7 @@ Factory: TypeAlias = (
   tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory
 )
 Values = Mapping[str, Any]
+_TREE = 0x7EE  # Distinguishes the noise of a tree from what else comes from the run's seed.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,10 +138,19 @@ def dp_tree(values: Values, cohort: Cohort) -> Factory:
     values['clip'],
     values['noise_multiplier'],
     tuple(tf.TensorSpec(w.shape, w.dtype) for w in cohort.weights),
-    noise_seed=cohort.seed,
+    noise_seed=_noise_seed(cohort.seed),
     use_efficient=True,
   )
   return private_mean.PrivateMeanFactory(query, cohort.clients_per_round)
+
+
+def _noise_seed(seed: int) -> int:
+  """A seed from 0 to 2^62 - 1 for tensorflow_privacy, whose k-th draw is seeded by seed + k.
+
+  Of two neighbouring seeds one run would have the noise of the other a draw later.
+  """
+  (word,) = np.random.SeedSequence([seed, _TREE]).generate_state(1, np.uint64)
+  return int(word >> np.uint64(2))
 
 
 def _mean(cohort: Cohort, sum_factory: Any = None) -> Factory:

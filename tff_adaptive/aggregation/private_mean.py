@@ -8,15 +8,15 @@ import tensorflow_privacy as tfp
 
 
 class _State(NamedTuple):
-  """What lasts from round to round.
+  """What lasts from round to round; names as TFF's, by which `algorithms` knows noise.
 
   Attributes:
-    query: The state of the query.
-    sum: The state of the sum.
+    query_state: The state of the query.
+    agg_state: The state of the sum.
   """
 
-  query: Any
-  sum: Any
+  query_state: Any
+  agg_state: Any
 
 
 class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -71,8 +71,8 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     def next_fn(state: Any, value: Any) -> tff.templates.MeasuredProcessOutput:
       python_container = whole_type.member.python_container
       whole = python_container(
-        tff.federated_map(begun, state.query),
-        state.sum,
+        tff.federated_map(begun, state.query_state),
+        state.agg_state,
         tff.federated_eval(event, tff.SERVER),
         tff.federated_value(False, tff.SERVER),
       )

@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import schedules
 from tff_adaptive._utils import validation
+from tff_adaptive.algorithms import aggregator_state
 from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.execution import batched_clients
@@ -42,7 +43,9 @@ def check_weighting(client_weighting: Weighting) -> None:
 def client_weight(client_weighting: Weighting, trained: local_training.Trained) -> tf.Tensor:
   """Weight of a client's update in the mean: n_i, 1 or of its metrics; 0 if it is not used."""
   if callable(client_weighting):
-    return trained.is_used * tf.cast(client_weighting(trained.metrics), tf.float32)
+    # Of a client that is not used the metrics are sums over nothing: 0 times a NaN is one.
+    weight = tf.cast(client_weighting(trained.metrics), tf.float32)
+    return tf.where(trained.is_used > 0, weight, 0.0)
   return (
     trained.is_used * trained.num_examples if client_weighting == 'examples' else trained.is_used
   )
@@ -120,11 +123,14 @@ def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting)
 def build_aggregator(
   aggregator: Aggregator | None, update_type: Any, weight_type: Any
 ) -> tff.templates.AggregationProcess:
-  """The aggregation process of an update; the weighted mean by default."""
+  """The aggregation process of an update; the weighted mean by default.
+
+  Its state stays as it was in a round in which no client counts; see `aggregator_state`.
+  """
   factory = tff.aggregators.MeanFactory() if aggregator is None else aggregator
   if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
     factory = tff.aggregators.as_weighted_aggregator(factory)
-  return factory.create(update_type, weight_type)
+  return aggregator_state.kept_without_updates(factory.create(update_type, weight_type))
 
 
 def client_computation(

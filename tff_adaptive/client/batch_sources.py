@@ -70,9 +70,9 @@ class WholeArrays:
     if batching.step_limits:
       self.plan = self.plan.first(element['max_steps'])
     self.steps = tf.shape(self.plan.indices)[0]
-    self._weighting = None
+    self._weighting: tuple[tf.Tensor, tf.Tensor] | None = None
     if model.is_masked and batching.batch_size is not None:
-      self._weighting = self.plan.shares_and_size()
+      self._weighting = self.plan.shares_and_sizes()
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
     """All local steps; returns the state, K_i and n_i."""
@@ -88,8 +88,8 @@ class WholeArrays:
     # Everything that the loop captures or does costs in every step: gathers, not slices.
     indices, weighting = tf.gather(self.plan.indices, i), None
     if self._weighting is not None:
-      row = tf.gather(self._weighting, i)
-      weighting = row[:-1], row[-1]
+      shares, sizes = self._weighting
+      weighting = tf.gather(shares, i), tf.gather(sizes, i)
     elif self.plan.is_padded:
       indices = indices[: tf.gather(self.plan.sizes, i)]
     batch = collections.OrderedDict(x=tf.gather(self.x, indices), y=tf.gather(self.y, indices))
@@ -139,7 +139,8 @@ class GroupOfArrays:
     self._y = _pad_and_stack([c.y for c in clients])
     # Steps first: [K, G, ...]. A client that has no step left has shares 0 in all its examples.
     self._indices = _pad_and_stack([c.plan.indices for c in clients], axis=1)
-    self._weighting = _pad_and_stack([c.plan.shares_and_size() for c in clients], axis=1)
+    weightings = [c.plan.shares_and_sizes() for c in clients]
+    self._shares, self._sizes = (_pad_and_stack(part, axis=1) for part in zip(*weightings))
     self._seeds = tf.stack([c.step_seed for c in clients])
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
@@ -153,13 +154,14 @@ class GroupOfArrays:
     return state, self.steps, self.num_examples
 
   def _local_step(self, i: tf.Tensor) -> LocalStep:
-    indices, row = tf.gather(self._indices, i), tf.gather(self._weighting, i)
+    indices = tf.gather(self._indices, i)
     batch = collections.OrderedDict(
       x=tf.gather(self._x, indices, batch_dims=1), y=tf.gather(self._y, indices, batch_dims=1)
     )
     seed = self._seeds + tf.stack([0, i])
     active = tf.cast(i < self.steps, tf.float32)
-    return LocalStep(batch, (row[:, :-1], row[:, -1]), seed, active)
+    weighting = tf.gather(self._shares, i), tf.gather(self._sizes, i)
+    return LocalStep(batch, weighting, seed, active)
 
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights

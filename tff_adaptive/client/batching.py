@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_adaptive._utils import validation
+from tff_adaptive.client import buffered_shuffle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +18,8 @@ class Batching:
     batch_size: B, examples a step; None for all of the client's examples (one step an epoch).
     epochs: E, passes over the client's examples in a round.
     shuffle: Whether each epoch goes through the examples in a new order.
+    shuffle_buffer: The next example (or unit) is drawn among so many, the first ones that are left,
+      as `tf.data.Dataset.shuffle` does; None: among all that are left.
     fill_last: Whether the last batch of an epoch is filled up by drawing again from the client's
       own examples, as AdaBest's experiments do; otherwise it is as small as it is.
     unit_starts: x [n, ...] -> bool [n], where a unit of examples begins (the pieces of one text,
@@ -32,6 +35,7 @@ class Batching:
   fill_last: bool = False
   unit_starts: Callable[[tf.Tensor], tf.Tensor] | None = None
   step_limits: bool = False
+  shuffle_buffer: int | None = None
 
   def __post_init__(self) -> None:
     if self.batch_size is not None:
@@ -41,6 +45,10 @@ class Batching:
     validation.whole_number(
       'epochs', self.epochs, 1, 'give the passes over the data in a round', high=2**31 - 1
     )
+    if self.shuffle_buffer is not None:
+      validation.whole_number(
+        'shuffle_buffer', self.shuffle_buffer, 1, 'give None to draw among all', high=2**31 - 1
+      )
 
   def steps(self, num_examples: tf.Tensor) -> tf.Tensor:
     """K_i, the local steps of a client with `num_examples` (int32, any shape)."""
@@ -79,11 +87,11 @@ class Plan:
   sizes: tf.Tensor
   is_padded: bool
 
-  def shares_and_size(self) -> tf.Tensor:
-    """float32 [K, B + 1]: each example's share in its step's mean, and the step's size."""
-    sizes = tf.cast(self.sizes, tf.float32)[:, tf.newaxis]
+  def shares_and_sizes(self) -> tuple[tf.Tensor, tf.Tensor]:
+    """float32 [K, B], each example's share in its step's mean, and [K], the steps' sizes."""
+    sizes = tf.cast(self.sizes, tf.float32)
     counts = tf.sequence_mask(self.sizes, tf.shape(self.indices)[1], dtype=tf.float32)
-    return tf.concat([counts / sizes, sizes], 1)
+    return counts / sizes[:, tf.newaxis], sizes
 
   def first(self, max_steps: tf.Tensor) -> 'Plan':
     """The first steps, at most `max_steps` (int32, >= 0), and no step for a negative number."""
@@ -104,10 +112,11 @@ def plan(batching: Batching, x: tf.Tensor, seed: tf.Tensor) -> Plan:
   """
   epochs, n = batching.epochs, tf.shape(x)[0]
   if batching.shuffle and batching.batch_size is not None:
-    keys = tf.random.stateless_uniform([epochs, n], fold(seed, 1))
+    units = None
     if batching.unit_starts is not None:
       units = tf.cumsum(tf.cast(batching.unit_starts(x), tf.int32)) - 1
-      keys = tf.gather(keys, tf.maximum(units, 0), axis=1)  # The first example begins one anyhow.
+      units = tf.maximum(units, 0)  # The first example begins one anyhow.
+    keys = _keys(batching, n, units, fold(seed, 1))
     order = tf.argsort(keys, axis=-1, stable=True)
   else:
     order = tf.tile(tf.range(n)[tf.newaxis], [epochs, 1])
@@ -128,3 +137,14 @@ def plan(batching: Batching, x: tf.Tensor, seed: tf.Tensor) -> Plan:
   indices = tf.reshape(tf.concat([order, filling], 1), [epochs * steps, size])
   is_last = tf.equal((tf.range(epochs * steps) + 1) % tf.maximum(steps, 1), 0)
   return Plan(indices, tf.where(is_last, last, size), not batching.fill_last)
+
+
+def _keys(batching: Batching, n: tf.Tensor, units: tf.Tensor | None, seed: tf.Tensor) -> tf.Tensor:
+  """[E, n]: numbers by which the examples are sorted in each epoch, equal within a unit."""
+  if batching.shuffle_buffer is None:
+    keys = tf.random.stateless_uniform([batching.epochs, n], seed)
+  else:
+    count = n if units is None else tf.reduce_sum(units[-1:] + 1)
+    order = buffered_shuffle.orders(count, batching.shuffle_buffer, batching.epochs, seed)
+    keys = tf.argsort(order, axis=-1)  # The inverse permutation.
+  return keys if units is None else tf.gather(keys, units, axis=1)

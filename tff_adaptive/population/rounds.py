@@ -80,6 +80,8 @@ def _record(value: Any) -> Any:
   if isinstance(value, Mapping):
     text = json.dumps(value, sort_keys=True, default=float)
     return hashlib.sha256(text.encode()).hexdigest() if value else None
+  if isinstance(value, np.generic):
+    value = value.item()
   is_plain = value is None or isinstance(value, (bool, int, float, str))
   return value if is_plain else type(value).__name__
 
@@ -136,7 +138,7 @@ class Simulation:
     Args:
       population: How clients behave.
       client_ids: The N clients.
-      steps: K_i of each, all its local steps of a round, >= 1.
+      steps: K_i of each, all its local steps of a round; 0 for a client without examples.
       seed: The run's seed, >= 0.
       cohort_size: Clients that a round is to have, 1 to N.
       bytes_down: Bytes that a client receives in a round.
@@ -198,7 +200,8 @@ class Simulation:
     population, limit = self._population, self._population.round_deadline
     every_step, fit = self._steps[drawn], self._fit[drawn]
     steps = np.minimum(every_step, fit) if population.limits_steps else every_step
-    is_late = (fit < 1) if population.limits_steps else (fit < every_step)
+    # Who has no examples takes no step and is never late; its update does not count anyhow.
+    is_late = fit < (np.minimum(every_step, 1) if population.limits_steps else every_step)
     has_failed, taken = self._failures(number, drawn, steps)
     ends = self._times.download[drawn] + taken * self._times.step[drawn]
     ends = np.where(has_failed, ends, ends + self._times.upload[drawn])
@@ -230,11 +233,14 @@ class Simulation:
     return np.clip(fit, 0, self._steps).astype(np.int64)
 
   def _check_somebody_can_finish(self) -> None:
-    needed = 1 if self._population.limits_steps else self._steps
-    if (self._fit >= needed).any():
+    trains = self._steps > 0
+    needed = np.minimum(self._steps, 1) if self._population.limits_steps else self._steps
+    if self._population.round_deadline is None or not trains.any():
+      return
+    if (self._fit >= needed)[trains].any():
       return
     times = self._times
-    least = float(np.min(times.download + needed * times.step + times.upload))
+    least = float(np.min((times.download + needed * times.step + times.upload)[trains]))
     what = 'take one step' if self._population.limits_steps else 'train'
     raise ValueError(
       f'round_deadline is {self._population.round_deadline:g} virtual seconds, but the fastest'

@@ -114,5 +114,5 @@ def _figure(values: Mapping[str, Sequence[np.ndarray]], metric: str, title: str)
   axes.set(xlabel=metric.replace('_', ' '), ylabel='share of clients at or below', ylim=(0, 1))
   axes.grid(alpha=0.3)
   style.legend(figure, lines, list(values))
-  figure.suptitle(title)
+  style.title(figure, title)
   return figure

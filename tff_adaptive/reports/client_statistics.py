@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from tff_adaptive._utils import metric_names
+
 STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
-_ERRORS = ('loss', 'mse', 'mae')
 
 
 def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
@@ -13,7 +14,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
     sums: float64 [C, 2], of each client the sum of the metric over its examples and what it is to
       be divided by: their number, or that of their words, say. Clients with nothing to divide by
       are left out.
-    metric: Its name, which says whether small values are good: see `is_error`.
+    metric: Its name, which says whether small values are good: see `_utils.metric_names`.
 
   Returns:
     Name in `STATISTICS` -> value: the mean over all examples together, the mean by client, the
@@ -25,7 +26,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
   if not len(values):
     return dict.fromkeys(STATISTICS, float('nan'))
   with np.errstate(all='ignore'):  # Of a model that diverged, values may be infinite.
-    worst = np.sort(values)[:: -1 if is_error(metric) else 1][: -(-len(values) // 10)]
+    worst = np.sort(values)[:: -1 if metric_names.is_error(metric) else 1][: -(-len(values) // 10)]
     by_examples, below = np.sum(sums, axis=0)
     numbers = (
       by_examples / below,
@@ -41,8 +42,3 @@ def of_clients(sums: np.ndarray) -> np.ndarray:
   """A metric of each client, float64 [C], from sums [C, 2]; NaN where nothing was counted."""
   with np.errstate(all='ignore'):
     return np.where(sums[:, 1] != 0, sums[:, 0] / sums[:, 1], np.nan)
-
-
-def is_error(metric: str) -> bool:
-  """Whether small values of a metric are good, going by its name: loss, mse, mae or ..._error."""
-  return metric in _ERRORS or metric.endswith(('_loss', '_error'))

@@ -50,9 +50,7 @@ def build(
   for cell, members in cells.items():
     label, best = scores.best_runs(members, by_validation)
     found[cell] = (
-      scores.Score([scores.test_accuracy(run) for run in best], label)
-      if column == TEST
-      else scores.score(best, column, label)
+      scores.score_on_test(best, label) if column == TEST else scores.score(best, column, label)
     )
   bold = {
     (row_names.index(row), j + 1)
@@ -71,7 +69,7 @@ def build(
   caption = title or f'{names.metric(column)}, {when}{", %" if symbol else ""}'.capitalize()
   chosen = {f'{row}, {name}': s.label for (row, name), s in found.items() if s.label}
   heading = [rows.replace('_', ' '), *column_names]
-  table = table_lib.Table(heading, texts, frozenset(bold), caption, scores.chosen_note(chosen))
+  table = table_lib.Table(heading, texts, frozenset(bold), caption, scores.note(chosen, runs))
   return report.Report([table], table.csv(), title=title)
 
 

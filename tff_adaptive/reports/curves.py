@@ -3,15 +3,12 @@
 import csv
 import dataclasses
 import io
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import scores
-
-_FAR = 100  # A loss so many times its first has diverged.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,15 +34,6 @@ class Curve:
   learned: bool
 
 
-def has_diverged(run: runs_lib.Run, column: str) -> bool:
-  """Whether a column of a run ends with what is not finite, or as a loss far above its first."""
-  values = list(run.curve(column).values())
-  if not values:
-    return False
-  is_worse = scores.sign(column) < 0 and values[-1] > _FAR * values[0] > 0
-  return not math.isfinite(values[-1]) or is_worse
-
-
 def build(
   groups: Mapping[str, Sequence[runs_lib.Run]], column: str, axis: str = 'round'
 ) -> list[Curve]:
@@ -61,7 +49,7 @@ def build(
   """
   found = []
   for label, members in groups.items():
-    healthy = [run for run in members if not has_diverged(run, column)]
+    healthy = [run for run in members if not scores.has_diverged(run, column)]
     rounds, mean, std = mean_curve(healthy or members, column)
     if not len(rounds):
       continue

@@ -107,7 +107,7 @@ def comparison(
     axes.set_ylabel(names.metric(column) + (', the end' if is_end else ''))
   labels = _in_order(by_column, lines)
   style.legend(figure, [lines[label] for label in labels], labels)
-  figure.suptitle(title)
+  style.title(figure, title)
   return figure
 
 
@@ -140,7 +140,7 @@ def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = ''
   axes.hist(sizes, bins=min(40, max(1, len(set(sizes)))))
   axes.set_xlabel('examples of a client')
   axes.set_ylabel('clients')
-  figure.suptitle(title)
+  style.title(figure, title)
   style.write(figure, path)
 
 

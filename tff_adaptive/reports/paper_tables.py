@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import curves, names, published, report, scores, tables
+from tff_adaptive.reports import names, published, report, scores, tables
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import table as table_lib
 
@@ -49,7 +49,7 @@ def tasks(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Report:
     if row is not None:
       rows.append(row)
   heading = ['', *columns]
-  note = scores.chosen_note(chosen)
+  note = scores.note(chosen, runs)
   caption = title or f'Validation, mean over the {scores.last_rounds(runs)}'
   table = table_lib.Table(heading, rows, frozenset(bold), caption, note)
   return report.Report([table], table.csv(), title=title)
@@ -86,7 +86,7 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
     rows.append([f'{100 * rate:g} %', task, _heterogeneity(setting), *cells_])
     place = ' '.join(rows[-1][:3])
     chosen |= {f'{place}, {name}': s.label for name, s in found.items() if s.label}
-  note = scores.chosen_note(chosen)
+  note = scores.note(chosen, runs)
   caption = title or 'Test accuracy after the last round, %'
   heading = ['participation', 'task', 'setting', *columns]
   table = table_lib.Table(heading, rows, frozenset(bold), caption, note)
@@ -94,12 +94,8 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
 
 
 def _of_diverged(runs: Sequence[runs_lib.Run]) -> str:
-  """' (1 of 3 diverged)': their loss, or updates of their clients at some time; '' if none did."""
-  count = sum(
-    curves.has_diverged(run, 'validation_loss')
-    or any(row.get('non_finite_clients') for row in run.rows)
-    for run in runs
-  )
+  """' (1 of 3 diverged)'; '' if none did."""
+  count = sum(map(scores.is_diverged, runs))
   return f' ({count} of {len(runs)} diverged)' if count else ''
 
 

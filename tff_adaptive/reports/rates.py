@@ -70,7 +70,7 @@ def build(
   _, symbol = scores.unit(column)
   what = f'{names.metric(column)}{f", {symbol}" if symbol else ""}, mean of the {last}'
   tables = [_table(m, column, what) for m in maps]
-  tables.append(_best_table(maps, column, what))
+  tables.append(_best_table(maps, column, what, scores.note({}, runs)))
   return report.Report(tables, _data(maps), _draw(maps, column, what, title), title)
 
 
@@ -115,7 +115,7 @@ def _table(m: Map, column: str, what: str) -> table_lib.Table:
   return table_lib.Table(heading, rows, frozenset(bold), f'{m.label}: {what}')
 
 
-def _best_table(maps: Sequence[Map], column: str, what: str) -> table_lib.Table:
+def _best_table(maps: Sequence[Map], column: str, what: str, note: str) -> table_lib.Table:
   clients, _ = _axes_of(maps)
   rows = []
   for m in maps:
@@ -125,7 +125,8 @@ def _best_table(maps: Sequence[Map], column: str, what: str) -> table_lib.Table:
       server, score = best.get(rate, (None, None))
       rows[-1].append('' if server is None else f'{server:.3g} ({_text(score, column)})')
   heading = ['', *(f'client {rate:.3g}' for rate in clients)]
-  return table_lib.Table(heading, rows, title=f'Best server rate by client rate ({what})')
+  title = f'Best server rate by client rate ({what})'
+  return table_lib.Table(heading, rows, title=title, note=note)
 
 
 def _text(score: scores.Score | None, column: str) -> str:
@@ -162,7 +163,7 @@ def _draw(maps: Sequence[Map], column: str, what: str, title: str) -> Any:
     label = what.replace(', mean', ',\nmean') + ('; x: diverged' if diverged else '')
     figure.colorbar(image, ax=grid, extend=worse, label=label, shrink=0.8)
   _draw_best(grid.flat[len(maps)], maps, column)
-  figure.suptitle(title)
+  style.title(figure, title)
   return figure
 
 
@@ -205,6 +206,7 @@ def _draw_map(
   axes.set_xticks(range(len(clients)), [_log(rate) for rate in clients], rotation=rotation)
   axes.set_yticks(range(len(servers)), [_log(rate) for rate in servers])
   axes.set(xlabel='client rate (log10)', ylabel='server rate (log10)', title=m.label)
+  axes.title.set_parse_math(False)
   return image
 
 
@@ -226,7 +228,9 @@ def _draw_best(axes: Any, maps: Sequence[Map], column: str) -> None:
     xlabel='client rate (log10)', ylabel='best server rate (log10)', title='best server rate'
   )
   if axes.get_legend_handles_labels()[0]:
-    axes.legend(fontsize='x-small', frameon=False, loc='upper left', bbox_to_anchor=(1, 1))
+    made = axes.legend(fontsize='x-small', frameon=False, loc='upper left', bbox_to_anchor=(1, 1))
+    for text in made.get_texts():
+      text.set_parse_math(False)
 
 
 def _log(rate: float) -> str:

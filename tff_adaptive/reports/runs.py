@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -42,6 +42,12 @@ _NOT_LABELS = frozenset(
   }
 )
 
+# Settings that may be a user's own FILE.py:NAME.
+_REFERENCES = ('task', 'algorithm', 'server_optimizer')
+
+# How a condition may write what is no number and no text.
+_WORDS = {None: ('none', 'null'), True: ('true', '1'), False: ('false', '0')}
+
 # A setting that a search has drawn, in a label.
 _LONG_NUMBER = re.compile(r'(?<==)-?\d+\.\d{8,}(e[+-]?\d+)?(?![\w.])')
 
@@ -68,6 +74,13 @@ class Run:
   def settings(self) -> Mapping[str, Any]:
     """The run's settings by flag name."""
     return self.config['settings']
+
+  @property
+  def metric(self) -> str | None:
+    """By which its task is judged; None where that is not recorded, as by earlier versions."""
+    # A program's is among its settings.
+    found = self.config.get('metric', self.config.get('settings', {}).get('metric'))
+    return found if isinstance(found, str) else None
 
   def summary(self) -> dict[str, Any]:
     """The run's summary, as of the rounds that were done."""
@@ -149,38 +162,55 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
     folders: Folders of runs, or folders that hold such folders at any depth.
 
   Returns:
-    The runs, in the order of the folders and, below one, of names. Those without rounds yet are
-    left out, and reported.
+    The runs, each once, in the order of the folders and, below one, of names; links to folders are
+    followed. Those without rounds yet are left out, and reported.
 
   Raises:
     ValueError: If a folder holds no run, or none of the runs has rounds.
   """
-  found = []
+  below: dict[str, str] = {}  # Real path -> as it was found first.
   for folder in folders:
-    below = sorted(path for path, _, names in os.walk(folder) if 'config.json' in names)
-    if not below:
+    holding = sorted(_holding(folder, 'config.json'))
+    if not holding:
       raise ValueError(f'there is no run in {folder}: no folder in it holds a config.json.')
-    found += read_begun(below)
+    for path in holding:
+      below.setdefault(os.path.realpath(path), path)
+  found = read_begun(below.values())
   if not found:
     raise NoRoundsError('none of the runs has rounds yet.')
   return found
 
 
-def where(runs: Sequence[Run], conditions: Mapping[str, str]) -> list[Run]:
+def _holding(folder: str, name: str) -> Iterator[str]:
+  """The folders at any depth that hold a file, through links too, each once."""
+  seen: set[str] = set()
+  for path, below, names_ in os.walk(folder, followlinks=True):
+    real = os.path.realpath(path)
+    if real in seen:
+      below.clear()  # A link back, or to what is there already.
+      continue
+    seen.add(real)
+    below.sort()  # Of two names of one folder always the same is found.
+    if name in names_:
+      yield path
+
+
+def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Run]:
   """The runs whose settings have these values.
 
   Args:
     runs: The runs.
-    conditions: Setting -> value as it is printed; of a repeated setting one of its values.
+    conditions: (setting, value as it is printed); of a repeated setting one of its values. All of
+      them hold of a run.
 
   Raises:
     ValueError: If no run is left.
   """
   found = [
-    run for run in runs if all(_has(run.settings.get(k), value) for k, value in conditions.items())
+    run for run in runs if all(_has(run.settings.get(name), value) for name, value in conditions)
   ]
   if not found:
-    text = ', '.join(f'{name}={value}' for name, value in conditions.items())
+    text = ' and '.join(f'{name}={value}' for name, value in conditions)
     raise ValueError(f'none of the {len(runs)} runs has {text}.')
   return found
 
@@ -204,13 +234,27 @@ def group(
   """
   groups = partition(runs, label_by, without=without)
   for label, members in groups.items():
-    seeds = [run.settings.get('seed') for run in members]
-    if len(set(seeds)) < len(seeds):
-      raise ValueError(
-        f'two runs of {label!r} have the same seed: they are not repetitions. Label'
-        ' the runs by a setting that distinguishes them.'
-      )
+    by_seed: dict[Any, Run] = {}
+    for run in members:
+      seed = run.settings.get('seed')
+      if seed in by_seed:
+        raise _same_seed(label, by_seed[seed], run, label_by)
+      by_seed[seed] = run
   return groups
+
+
+def _same_seed(label: str, one: Run, other: Run, label_by: Sequence[str] | None) -> ValueError:
+  """The error for two runs of a group that are no repetitions: what distinguishes them, if any."""
+  differing = [] if label_by is None else _distinguishing([one, other])
+  advice = (
+    f'Label the runs by {" or ".join(differing)} too.'
+    if differing
+    else 'They differ in no setting that could be a label: name the folder of one of them only.'
+  )
+  return ValueError(
+    f'two runs of {label!r} have the same seed and are no repetitions: {one.folder} and'
+    f' {other.folder}. {advice}'
+  )
 
 
 def partition(
@@ -226,16 +270,81 @@ def partition(
   for name in label_by:
     if not any(name in run.settings for run in runs):
       raise ValueError(f'no run has a setting called {name!r}.')
-  groups: dict[str, list[Run]] = {}
+  by_key: dict[str, list[Run]] = {}
   for run in runs:
-    label = ', '.join(
-      filter(None, (_part(name, run.settings, label_by, with_server) for name in label_by))
-    )
-    if not label_by:  # A program's runs of which it says nothing: each is one of its own.
-      label = os.path.basename(os.path.abspath(run.folder))
-    groups.setdefault(label or '(defaults)', []).append(run)
+    by_key.setdefault(_key(run, label_by, with_server), []).append(run)
+  groups: dict[str, list[Run]] = {}
+  labels = [_label(members[0], label_by, with_server) for members in by_key.values()]
+  for label, members in zip(labels, by_key.values()):
+    if labels.count(label) > 1:
+      label = _full_label(members[0], label_by)
+    if label in groups:  # One file, changed between the runs.
+      label = f'{label} ({", ".join(_digests(members[0], label_by))})'
+    groups.setdefault(label, []).extend(members)
   short = [_LONG_NUMBER.sub(lambda m: f'{float(m[0]):.4g}', label) for label in groups]
   return dict(zip(short, groups.values())) if len(set(short)) == len(groups) else groups
+
+
+def _key(run: Run, label_by: Sequence[str], with_server: bool) -> str:
+  """What runs of one group have in common: a label may be that of two files, or two options."""
+  if not label_by:  # A program's runs of which it says nothing: each is one of its own.
+    return os.path.abspath(run.folder)
+  parts = {name: _part(name, run.settings, label_by, with_server) for name in label_by}
+  # With a server's, the part of the algorithm names both.
+  also = ['server_optimizer'] if with_server and 'algorithm' in label_by else []
+  files = {
+    name: _identity(run, name)
+    for name in [*label_by, *also]
+    if _file(run, name) or (name in _REFERENCES and os.sep in str(run.settings.get(name)))
+  }
+  return json.dumps([{n: part for n, part in parts.items() if part}, files], sort_keys=True)
+
+
+def _label(run: Run, label_by: Sequence[str], with_server: bool) -> str:
+  if not label_by:
+    return os.path.basename(os.path.abspath(run.folder))
+  parts = (_part(name, run.settings, label_by, with_server) for name in label_by)
+  return ', '.join(filter(None, parts)) or '(defaults)'
+
+
+def _full_label(run: Run, label_by: Sequence[str]) -> str:
+  """A label with the names of the settings and the paths of files."""
+  if not label_by:
+    return run.folder
+  parts = []
+  for name in label_by:
+    value, file = run.settings.get(name), _file(run, name)
+    if file and name in _REFERENCES:
+      value = f'{file["path"]}:{_object(value)}'
+    if value is not None and value != []:
+      parts.append(f'{name}={", ".join(value) if isinstance(value, list) else value}')
+  return ', '.join(parts) or '(defaults)'
+
+
+def _digests(run: Run, label_by: Sequence[str]) -> list[str]:
+  return [f'sha256 {file["sha256"][:8]}' for name in label_by if (file := _file(run, name))]
+
+
+def _file(run: Run, name: str) -> Mapping[str, str]:
+  """Path and sha256 of the user's own file that a setting names; empty if it names none."""
+  files = run.config.get('files')
+  found = files.get(name) if isinstance(files, dict) else None
+  if not isinstance(found, dict) or not {'path', 'sha256'} <= set(found):
+    return {}
+  return {k: str(v) for k, v in found.items()}
+
+
+def _identity(run: Run, name: str) -> Any:
+  """A setting's value; of a user's own file what is in it: it may lie elsewhere."""
+  value, file = run.settings.get(name), _file(run, name)
+  if not file:
+    return value
+  return [_object(value) if name in _REFERENCES else value, file['sha256']]
+
+
+def _object(spec: Any) -> str:
+  """Of FILE.py:NAME the name."""
+  return str(spec).rpartition(':')[2]
 
 
 def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[str]:
@@ -245,7 +354,7 @@ def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[st
   for name in dict.fromkeys([*without, *(name for run in runs for name in run.settings)]):
     if name in _NOT_LABELS:
       continue
-    finer = [key + json.dumps(run.settings.get(name)) for key, run in zip(keys, runs)]
+    finer = [key + json.dumps(_identity(run, name)) for key, run in zip(keys, runs)]
     if len(set(finer)) > len(set(keys)):
       chosen.append(name)
     keys = finer
@@ -272,7 +381,13 @@ def _part(
 
 def _has(value: Any, wanted: str) -> bool:
   values = value if isinstance(value, list) else [value]
-  return any(str(v) == wanted or _number(v) == _number(wanted) for v in values)
+  return any(_is(v, wanted) for v in values)
+
+
+def _is(value: Any, wanted: str) -> bool:
+  if value is None or isinstance(value, bool):  # Also as JSON has them.
+    return wanted.lower() in _WORDS[value]
+  return str(value) == wanted or _number(value) == _number(wanted)
 
 
 def _number(value: Any) -> Any:

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tff_adaptive._utils import suggestions
+from tff_adaptive._utils import metric_names, suggestions
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import summary as summary_lib
 
-_LOWER_IS_BETTER = ('loss', 'mse', 'mae', 'error')
+_FAR = 100  # A loss so many times its first has diverged.
+_MOST_NAMED = 3  # Runs that a note names.
 _SHARES = ('accuracy', 'recall', 'precision')
 
 
@@ -47,18 +48,23 @@ class Score:
 
 
 def sign(column: str) -> int:
-  """1 if high values of a column are good, -1 for one that ends in loss, mse, mae or error."""
-  return -1 if column.endswith(_LOWER_IS_BETTER) else 1
+  """1 if high values of a column are good, -1 of a loss or an error, going by its name."""
+  return -1 if metric_names.is_error(column) else 1
 
 
 def has_direction(column: str) -> bool:
   """Whether it is known what is good in a column: of a loss or an accuracy, not of a norm."""
-  return column.endswith(_LOWER_IS_BETTER) or any(word in column for word in _SHARES)
+  return metric_names.is_error(column) or _is_share(column)
 
 
 def unit(column: str) -> tuple[float, str]:
   """The factor by which papers show a column, and its sign: shares in percent."""
-  return (100.0, '%') if any(word in column for word in _SHARES) else (1.0, '')
+  return (100.0, '%') if _is_share(column) else (1.0, '')
+
+
+def _is_share(column: str) -> bool:
+  is_error = metric_names.is_error(column)
+  return not is_error and any(word in column.lower() for word in _SHARES)
 
 
 def mean_of_last(run: runs_lib.Run, column: str) -> float | None:
@@ -82,16 +88,52 @@ def test_accuracy(run: runs_lib.Run) -> float:
   Raises:
     ValueError: If the run is not complete, or its task has no test data.
   """
+  done, wanted = int(run.rows[-1]['round']), run.settings['rounds']
   try:
     with open(os.path.join(run.folder, 'summary.json'), encoding='utf-8') as file:
-      test = json.load(file)['test']
-    # FedAvg's model is the mean of the client models.
-    return float(test.get('test_inference_accuracy', test['test_accuracy']))
+      summary = json.load(file)
+    # One of fewer rounds is there while a run that was complete goes on to more.
+    is_of_end = summary['is_complete'] and summary['rounds'] == done >= wanted
+    value = _test_accuracy(summary['test']) if is_of_end else None
   except (OSError, ValueError, LookupError, TypeError):
     raise ValueError(
       f'{run.folder} has no accuracy on test data in summary.json: the run is not complete, or its'
       ' task has no test data.'
     ) from None
+  if value is None:
+    raise ValueError(
+      f'{run.folder} is not complete: {done} of {wanted} rounds are done, and summary.json is of'
+      f' {summary["rounds"]}. The command that made it goes on; or leave the run out.'
+    )
+  return value
+
+
+def _test_accuracy(test: Mapping[str, float]) -> float:
+  # FedAvg's model is the mean of the client models.
+  return float(test.get('test_inference_accuracy', test['test_accuracy']))
+
+
+def has_diverged(run: runs_lib.Run, column: str) -> bool:
+  """Whether a column of a run ends with what is not finite, or as a loss far above its first."""
+  values = list(run.curve(column).values())
+  if not values:
+    return False
+  is_worse = sign(column) < 0 and values[-1] > _FAR * values[0] > 0
+  return not math.isfinite(values[-1]) or is_worse
+
+
+def is_diverged(run: runs_lib.Run) -> bool:
+  """Whether its validation loss diverged, or updates of its clients were not finite some time."""
+  return has_diverged(run, 'validation_loss') or any(
+    row.get('non_finite_clients') for row in run.rows
+  )
+
+
+def ends_diverged(run: runs_lib.Run) -> bool:
+  """Whether its validation loss diverged, or the updates of all clients of its last round."""
+  last = run.rows[-1]
+  lost = last.get('non_finite_clients') or 0
+  return has_diverged(run, 'validation_loss') or 0 < lost >= last.get('clients', 1)
 
 
 def no_values(run: runs_lib.Run, column: str) -> ValueError:
@@ -105,16 +147,27 @@ def no_values(run: runs_lib.Run, column: str) -> ValueError:
 
 
 def score(members: Sequence[runs_lib.Run], column: str, label: str = '') -> Score:
-  """Returns what repetitions came to.
+  """Returns what repetitions came to: NaN of a run that diverged, also where its column is finite.
 
   Raises:
     ValueError: If a run has no values of the column.
   """
-  found = [mean_of_last(run, column) for run in members]
-  for run, value in zip(members, found):
+  found = []
+  for run in members:
+    value = mean_of_last(run, column)
     if value is None:
       raise no_values(run, column)
-  return Score([float(value) for value in found if value is not None], label)
+    found.append(math.nan if ends_diverged(run) else float(value))
+  return Score(found, label)
+
+
+def score_on_test(members: Sequence[runs_lib.Run], label: str = '') -> Score:
+  """As `score`, of the accuracy on the test data.
+
+  Raises:
+    ValueError: If a run that did not diverge has none.
+  """
+  return Score([math.nan if ends_diverged(r) else test_accuracy(r) for r in members], label)
 
 
 def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[runs_lib.Run]]:
@@ -171,12 +224,29 @@ def text(found: Score | None, factor: float, digits: int) -> str:
   return f'{cell} ± {factor * found.std:.{digits}f}' if len(found.values) > 1 else cell
 
 
-def chosen_note(chosen: Mapping[str, str]) -> str:
-  """The note below a table some of whose cells are the best of several settings.
+def note(chosen: Mapping[str, str], members: Sequence[runs_lib.Run]) -> str:
+  """The note below a table.
 
   Args:
-    chosen: Cell -> the settings that were the best there.
+    chosen: Cell -> the settings that were the best there, of cells that had several.
+    members: The runs of the table, of which those are named that have not done all their rounds.
   """
+  return ' '.join(filter(None, (_chosen_note(chosen), _unfinished_note(members))))
+
+
+def _unfinished_note(members: Sequence[runs_lib.Run]) -> str:
+  begun = [run for run in members if not run.summary()['is_complete']]
+  if not begun:
+    return ''
+  named = [
+    f'{run.folder} ({run.rows[-1]["round"]:.0f} of {run.settings["rounds"]} rounds)'
+    for run in begun[:_MOST_NAMED]
+  ]
+  more = ' and others' if len(begun) > _MOST_NAMED else ''
+  return f'Not complete: {len(begun)} of {len(members)} runs: {", ".join(named)}{more}.'
+
+
+def _chosen_note(chosen: Mapping[str, str]) -> str:
   if not chosen:
     return ''
   cells: dict[str, list[str]] = {}

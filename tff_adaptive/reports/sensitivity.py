@@ -46,7 +46,8 @@ def build(
       ' needs two or more.'
     )
   known = [n for n in ('task', 'algorithm', 'server_optimizer') if n in found[0].settings]
-  groups = runs_lib.partition(found, label_by or _differing(found, known) or known[1:2] or None)
+  one = [n for n in known if n == 'algorithm']
+  groups = runs_lib.partition(found, label_by or _differing(found, known) or one or None)
   lines = {
     label: {
       value: scores.best(same, column)
@@ -58,7 +59,7 @@ def build(
   _, symbol = scores.unit(column)
   last = scores.last_rounds(found)
   what = f'{names.metric(column)}{f", {symbol}" if symbol else ""}, mean of the {last}'
-  table = _table(lines, values, column, parameter, what)
+  table = _table(lines, values, column, parameter, what, found)
   return report.Report(
     [table], _data(lines, parameter), _draw(lines, values, column, parameter, what, title), title
   )
@@ -75,7 +76,12 @@ def _differing(runs: Sequence[runs_lib.Run], settings: Sequence[str]) -> list[st
 
 
 def _table(
-  lines: Lines, values: Sequence[float], column: str, parameter: str, what: str
+  lines: Lines,
+  values: Sequence[float],
+  column: str,
+  parameter: str,
+  what: str,
+  runs: Sequence[runs_lib.Run],
 ) -> table_lib.Table:
   factor, symbol = scores.unit(column)
   digits = 2 if symbol else 4
@@ -90,7 +96,7 @@ def _table(
         bold.add((i, j))
       if value in line and line[value].label:
         chosen[f'{label}, {parameter} = {value:g}'] = line[value].label
-  note = scores.chosen_note(chosen)
+  note = scores.note(chosen, runs)
   heading = ['', *(f'{parameter} = {value:g}' for value in values)]
   return table_lib.Table(heading, rows, frozenset(bold), what, note)
 
@@ -129,5 +135,5 @@ def _draw(
   axes.grid(alpha=0.3)
   axes.set(xlabel=parameter, ylabel=what.replace(', mean', ',\nmean'))
   style.legend(figure, *axes.get_legend_handles_labels())
-  figure.suptitle(title)
+  style.title(figure, title)
   return figure

@@ -54,9 +54,16 @@ def legend(made: Any, handles: Any, labels: Any) -> None:
   """A legend outside of the panels, on the right; a wide one makes the figure wider."""
   if handles:
     added = made.legend(handles, labels, loc='outside right upper', fontsize='small', frameon=False)
+    for text in added.get_texts():
+      text.set_parse_math(False)
     width, height = made.get_size_inches()
     needed = added.get_window_extent().width / made.dpi
     made.set_size_inches(width + max(0.0, needed - _LEGEND), height)
+
+
+def title(made: Any, text: str) -> None:
+  """A title over a figure, as it is written: dollar signs enclose no formula."""
+  made.suptitle(text, parse_math=False)
 
 
 def write(made: Any, path: str) -> None:

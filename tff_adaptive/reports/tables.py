@@ -79,8 +79,9 @@ def comparison_table(
 def default_metric(runs: Sequence[runs_lib.Run]) -> str:
   """Returns the column by which to compare runs where none is named.
 
-  The first validation column that all runs have: accuracy, else another metric, else the loss. For
-  the runs of one of this project's tasks that is the metric by which the task is judged.
+  The metric by which their task is judged, on the validation data. Where that is not recorded, as
+  by earlier versions, or the runs are of tasks with different ones: the first validation column
+  that all runs have, accuracy, else another metric, else the loss.
 
   Args:
     runs: At least one run.
@@ -96,6 +97,9 @@ def default_metric(runs: Sequence[runs_lib.Run]) -> str:
   ]
   if not common:
     raise ValueError('the runs have no validation metric in common: name a column.')
+  judged = {f'validation_{run.metric}' for run in runs if run.metric is not None}
+  if len(judged) == 1 and judged <= set(common):
+    return judged.pop()
   others = [name for name in common if name != 'validation_loss']
   return 'validation_accuracy' if 'validation_accuracy' in others else (others or common)[0]
 
@@ -103,7 +107,7 @@ def default_metric(runs: Sequence[runs_lib.Run]) -> str:
 def rounds_to(run: runs_lib.Run, column: str, target: float) -> int | None:
   """Returns the first evaluated round whose value is as good as the target, or None.
 
-  Good is high, but for a column that ends in loss, mse, mae or error.
+  Good is high, but for the column of a loss or an error: see `_utils.metric_names`.
   """
   sign = scores.sign(column)
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)

@@ -111,13 +111,17 @@ def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> 
   Raises:
     ValueError: If there are fewer clients than are to be drawn.
   """
+  _check_size(cohort_size, num_clients)
+  generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, round_number])))
+  return generator.choice(num_clients, size=cohort_size, replace=False)
+
+
+def _check_size(cohort_size: int, num_clients: int) -> None:
   if not 1 <= cohort_size <= num_clients:
     raise ValueError(
       f'clients_per_round is {cohort_size}; it must be from 1 to {num_clients}, the number of'
       ' clients there are.'
     )
-  generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, round_number])))
-  return generator.choice(num_clients, size=cohort_size, replace=False)
 
 
 def working_order(sizes: Sequence[int]) -> list[int]:
@@ -157,8 +161,10 @@ def simulate(
     clients: All clients; where they have `num_examples(client_id)`, none is loaded.
 
   Raises:
-    ValueError: If the population does not fit the clients.
+    ValueError: If there are fewer clients than a round is to have, or the population does not fit
+      them. Fewer may be available in a round, and `over_select` may ask for more than there are.
   """
+  _check_size(config.clients_per_round, len(clients.client_ids))
   population, costs = config.population, config.cost_model
   if population is None or costs is None:
     return None

@@ -2,12 +2,25 @@
 
 import dataclasses
 import os
+from typing import Any
 
 from tff_adaptive import costs
+from tff_adaptive._utils import validation
 from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.training import capacity
 
 STATE_FILE = 'state.sqlite'
+# Field -> what to give if it is no whole number.
+_WHOLE_NUMBERS = {
+  'rounds': 'give 100, say',
+  'clients_per_round': 'give 10, say',
+  'seed': 'give 0, say',
+  'max_examples_per_client': 'give 128, say, or None for all',
+  'rounds_per_evaluation': 'give 10, say',
+  'rounds_per_checkpoint': 'give 50, say',
+  'keep_checkpoints': 'give 2, say',
+  'client_state_cache_bytes': 'give 2**30, say',
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +66,11 @@ class TrainingConfig:
   target: float | None = None
 
   def __post_init__(self) -> None:
+    for name, hint in _WHOLE_NUMBERS.items():
+      if getattr(self, name) is not None or name != 'max_examples_per_client':
+        validation.field(self, name, _as_int, hint)
+    if self.target is not None:
+      validation.field(self, 'target', _as_float, 'give 0.9, say, or None')
     for name in (
       'rounds',
       'clients_per_round',
@@ -85,3 +103,13 @@ class TrainingConfig:
     return os.path.join(
       self.client_state_dir or os.path.join(output_dir, 'checkpoints'), STATE_FILE
     )
+
+
+def _as_int(name: str, value: Any, hint: str) -> int:
+  """A Python integer of a Python or NumPy one: JSON knows no other; its range is checked later."""
+  validation.whole_number(name, value, -(2**63), hint)
+  return int(value)
+
+
+def _as_float(name: str, value: Any, hint: str) -> float:
+  return float(validation.real(name, value, hint))

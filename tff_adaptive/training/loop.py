@@ -145,8 +145,9 @@ def train(
     if workers is not None and hasattr(clients, 'num_examples'):
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
-      weights = rounds.trainable(files.state.global_model_weights)
-      run_config.keep(output_dir, recorded, run_id, clients, weights)
+      model = files.state.global_model_weights
+      others = tuple(getattr(model, 'non_trainable', ()))
+      run_config.keep(output_dir, recorded, run_id, clients, rounds.trainable(model), others)
     audience, say = list(callbacks), _warn
     if output_dir is not None:
       audience.append(tensorboard_log.EventLog(os.path.join(output_dir, 'tensorboard')))

@@ -43,7 +43,11 @@ def open_store(
   if is_new and workers is not None:  # A place for them that some worker cannot see is none.
     folder = os.path.abspath(sharded_store.folder_of(path))
     state_shards.create(folder)
-    hidden = _who_cannot_see(folder, workers)
+    try:
+      hidden = _who_cannot_see(folder, workers)
+    except BaseException:  # No node came: the folder alone would decide what the next start does.
+      shutil.rmtree(folder)
+      raise
     if hidden:
       shutil.rmtree(folder)
       notes.append(f'{hidden}: client states go through this process.')
@@ -52,12 +56,29 @@ def open_store(
     path, client_state, keep_checkpoints=config.keep_checkpoints
   )
   if workers is not None:
-    hidden = '' if is_new else _who_cannot_see(sharded_store.folder_of(path), workers)
+    try:
+      hidden = '' if is_new else _who_cannot_see(sharded_store.folder_of(path), workers)
+    except BaseException:
+      store.close()
+      raise
     if hidden:
       notes.append(f'{hidden}: client states go through this process.')
     elif workers.accepts(store.source):
       store.by_reference, store.each = True, workers.each
   return store
+
+
+def kind(config: TrainingConfig, path: str) -> str:
+  """Which store a run has, or will have: 'memory', 'disk' or 'shards'.
+
+  Args:
+    config: The run's configuration.
+    path: The state file.
+  """
+  if sharded_store.is_sharded(path):
+    return 'shards'
+  is_plain = config.client_state_store == 'shards' and os.path.exists(path)
+  return 'memory' if is_plain else config.client_state_store
 
 
 def _plain(config: TrainingConfig, path: str, client_state: Any) -> state_store.ClientStateStore:

@@ -1,6 +1,7 @@
 """Fine-tuning a model on one client, the baseline of personalization."""
 
 import collections
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -29,7 +30,7 @@ def build_personalization(
 
   Args:
     model: The model.
-    batching: Epochs and batches.
+    batching: Epochs and batches; all steps are taken, `step_limits` or not.
     learning_rate: Rounds done -> rate, as the clients of the run have it.
     weight_decay: As of `build_drift_corrected`.
     clip_norm: Likewise.
@@ -41,6 +42,8 @@ def build_personalization(
     weights are returned as they were.
   """
   local = model_adapters.wrap(model)
+  # Fine-tuning is whole: its element has no `max_steps`, however the run's clients are batched.
+  batching = dataclasses.replace(batching, step_limits=False)
   training = local_training.LocalTraining(
     tff.learning.optimizers.build_sgdm(0.1), batching, weight_decay, clip_norm, seed
   )

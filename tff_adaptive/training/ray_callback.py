@@ -42,7 +42,7 @@ class RayCallback(callbacks.Callback):
   def begin(self, run: callbacks.RunInfo) -> None:
     """Says how many workers there will be; takes the run's way to show a line."""
     self._run = run
-    run.say(f'Starting {self._context.workers} workers.')
+    run.say(f'Starting {self._workers()}.')
 
   def round_begin(self, number: int) -> None:
     """Announces the round."""
@@ -64,4 +64,8 @@ class RayCallback(callbacks.Callback):
     assert self._run is not None
     self._last_line = time.monotonic()
     clients, seconds = map(sum, zip(*self._rounds))
-    self._run.say(f'{self._context.workers} workers, {clients / seconds:.1f} clients/s')
+    self._run.say(f'{self._workers()}, {clients / seconds:.1f} clients/s')
+
+  def _workers(self) -> str:
+    count = self._context.workers
+    return f'{count} worker{"" if count == 1 else "s"}'

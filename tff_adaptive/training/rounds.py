@@ -79,8 +79,9 @@ class Trainer:
     measured = metrics_log.flatten(metrics) if cohort.client_ids else {}
     if measured.get('non_finite_clients', 0):
       cohort.check_finite()  # Only now: looking at all data in each round would cost time.
-    if measured.get('non_finite_clients', 0) >= len(cohort.client_ids):
-      # Sums over no client: a loss of 0 would look like a success.
+    empty = sum(not examples for examples in cohort.client_examples)
+    if measured.get('non_finite_clients', 0) + empty >= len(cohort.client_ids):
+      # Sums over no client that is used: a loss of 0 would look like a success.
       measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
     row = {
       'round': number,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files, provenance
+from tff_adaptive.training import saved_run
 from tff_adaptive.training.config import TrainingConfig
 from tff_adaptive.training.errors import ResumeError, saving
 
@@ -29,6 +30,7 @@ _HARMLESS = frozenset(
   }
 )
 _MOST_COUNTED = 100_000  # Of more clients the examples are not counted: one by one it takes long.
+_COST_MODEL = 'cost_model'
 _PROGRAM = 'training.train'  # What `made_by` says of a file that no command made.
 
 
@@ -97,8 +99,12 @@ def of_program(config: TrainingConfig, settings: Mapping[str, Any] | None) -> di
     ValueError: If a setting cannot be recorded, or has the name of one in `config`.
   """
   found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-  del found['cost_model']
+  del found[_COST_MODEL]
   found['population'] = config.population and config.population.record()
+  if config.population is not None and config.cost_model is not None:
+    # Who finishes in time depends on it; without a population it only counts.
+    model = dataclasses.asdict(config.cost_model)
+    found[_COST_MODEL] = json.loads(json.dumps(model, default=int))  # NumPy's integers.
   for name, value in (settings or {}).items():
     if name in found:
       raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
@@ -121,6 +127,9 @@ def check(folder: str, settings: Mapping[str, Any], run_id: str) -> None:
   if before.get('made_by') != _PROGRAM or before.get('run_id') != run_id:
     return  # Of another run the checkpoint is refused.
   was = before['settings']
+  settings = dict(settings)
+  if _COST_MODEL not in was:  # Of an earlier version.
+    settings.pop(_COST_MODEL, None)
   names = [n for n in {**was, **settings} if n not in _HARMLESS and was.get(n) != settings.get(n)]
   if names:
     changes = '; '.join(f'{n} was {was.get(n)!r} and is now {settings.get(n)!r}' for n in names)
@@ -135,6 +144,7 @@ def keep(
   run_id: str,
   clients: Any,
   weights: Sequence[Any],
+  non_trainable: Sequence[Any] = (),
 ) -> None:
   """Writes a program's config.json; notes in it what a resumed run changes.
 
@@ -146,6 +156,7 @@ def keep(
     run_id: Of the run.
     clients: The clients' data.
     weights: The model's trainable weights.
+    non_trainable: Its others, which stand behind them in a checkpoint.
 
   Raises:
     SaveError: If it cannot be written.
@@ -159,7 +170,8 @@ def keep(
       if count is not None and data['clients'] <= _MOST_COUNTED:
         data['examples'] = sum(int(count(client_id)) for client_id in clients.client_ids)
       size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
-      create(folder, new(settings, data, size, run_id=run_id, made_by=_PROGRAM))
+      others = {saved_run.NON_TRAINABLE: len(non_trainable)} if non_trainable else {}
+      create(folder, new(settings, data, size, run_id=run_id, made_by=_PROGRAM, **others))
     elif before.get('made_by') == _PROGRAM and before['settings'] != settings:
       was = before['settings']
       changes = {k: [was.get(k), v] for k, v in settings.items() if was.get(k) != v}

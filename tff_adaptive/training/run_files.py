@@ -1,6 +1,7 @@
 """A run's folder: opening it, refusing what cannot be gone on from, saving."""
 
 import contextlib
+import glob
 import json
 import os
 from collections.abc import Iterator
@@ -8,7 +9,13 @@ from typing import Any, Literal, TypeAlias
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import metrics_file
-from tff_adaptive.training import metrics_log, opened_store, state_store, worker_context
+from tff_adaptive.training import (
+  client_evaluation,
+  metrics_log,
+  opened_store,
+  state_store,
+  worker_context,
+)
 from tff_adaptive.training.config import TrainingConfig
 from tff_adaptive.training.errors import ResumeError, SaveError, StateError, saving
 
@@ -122,6 +129,7 @@ class RunFiles:
       self.store.forget_later(self.round_number)
     elif not self.store.is_migrated:  # Earlier versions made no checkpoint of round 0.
       _refuse_results_without_checkpoint(folder, path)
+    _forget_later_evaluations(folder, self.round_number)
     atomic_files.remove_leftovers(folder, _FILES)
     self.log = metrics_log.MetricsLog(metrics, kept=kept)
     stack.callback(self.log.close)
@@ -211,6 +219,18 @@ def _rows_behind(metrics: str, last_round: int) -> metrics_file.Table | None:
       ' restore the file, or start in a new folder.'
     )
   return metrics_file.Table(table.columns, kept)
+
+
+def _forget_later_evaluations(folder: str, last_round: int) -> None:
+  """Removes evaluations by client of rounds that are to be trained again.
+
+  Reports take the last one in the folder, and a changed `rounds_per_evaluation` leaves it there.
+  """
+  for path in glob.glob(os.path.join(glob.escape(folder), client_evaluation.FOLDER, 'round_*.csv')):
+    number = os.path.basename(path).removeprefix('round_').removesuffix('.csv')
+    if number.isdecimal() and int(number) > last_round:
+      with _resuming(path):
+        os.unlink(path)
 
 
 @contextlib.contextmanager

@@ -38,7 +38,8 @@ def read(path: str) -> SavedState:
   if not pathlib.Path(path).is_file():
     raise StateError(f'there is no checkpoint {path}: the run has not saved one, or it was moved.')
   try:
-    file = sqlite3.connect(f'{pathlib.Path(path).resolve().as_uri()}?mode=ro', uri=True, timeout=1)
+    # Not 'ro': what a run that was killed has left in the midst of saving is rolled back first.
+    file = sqlite3.connect(f'{pathlib.Path(path).resolve().as_uri()}?mode=rw', uri=True, timeout=1)
     try:
       found = state_migration.settings(file)
       is_old = found.get('format') == state_migration.FORMAT

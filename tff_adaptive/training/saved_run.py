@@ -1,14 +1,16 @@
 """A run as it lies in its folder: its config, metrics and weights, and its task again."""
 
-import collections
 import dataclasses
 import functools
+import itertools
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tff_adaptive._utils import metric_names
 from tff_adaptive.reports import runs
 from tff_adaptive.training import saved_checkpoint
 from tff_adaptive.training.config import STATE_FILE
@@ -17,6 +19,8 @@ from tff_adaptive.training.errors import StateError
 if TYPE_CHECKING:
   import pandas as pd
 
+# In config.json: how many arrays of a model do not train, if any.
+NON_TRAINABLE = 'non_trainable_arrays'
 _NAMES = {'theta': 'validation', 'theta_bar': 'inference'}  # Of the columns of metrics.csv.
 
 
@@ -61,7 +65,8 @@ class SavedRun:
   @property
   def inference_weights(self) -> tuple[np.ndarray, ...] | None:
     """theta-bar, the mean of the client models, where the algorithm evaluates it; else None."""
-    if not any(column.startswith('inference_') for column in self.rows[-1]):
+    # The last row of a run that was interrupted need not be one with an evaluation.
+    if not any(column.startswith('inference_') for row in self.rows for column in row):
       return None
     return self._weights(1)
 
@@ -78,8 +83,9 @@ class SavedRun:
     for row in reversed(self.rows):
       values = {name: row[column] for name, column in columns.items() if column in row}
       if values:
-        sign = -1 if metric == 'loss' or 'error' in metric else 1
-        return max(values, key=lambda name: sign * values[name])
+        better = min if metric_names.is_error(metric) else max
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        return better(finite or values, key=values.__getitem__)
     raise ValueError(f'{self.folder}: {columns["theta"]} was never evaluated.')
 
   def chosen(self, which: str) -> tuple[np.ndarray, ...]:
@@ -128,14 +134,18 @@ class SavedRun:
     return saved_checkpoint.read(os.path.join(folder, STATE_FILE))
 
   def _weights(self, position: int) -> tuple[np.ndarray, ...]:
-    """The first or the second set of n parameters among the leaves of the server state."""
-    total, sets = self.config['num_parameters'], collections.defaultdict(list)
-    counted = 0
-    for leaf in self._state.arrays:
-      sets[counted // total].append(leaf)
-      counted += leaf.size
-      if counted == (position + 1) * total:
-        return tuple(sets[position])
+    """The trainable weights of the first or the second model of the server state.
+
+    A model's leaves are its trainable weights, num_parameters numbers, then the others.
+    """
+    total, leaves = self.config['num_parameters'], self._state.arrays
+    sums = list(itertools.accumulate(leaf.size for leaf in leaves))
+    if total in sums:
+      count = sums.index(total) + 1
+      begin = position * (count + self.config.get(NON_TRAINABLE, 0))
+      found = leaves[begin : begin + count]
+      if [leaf.shape for leaf in found] == [leaf.shape for leaf in leaves[:count]]:
+        return tuple(found)
     raise StateError(f'{self.folder}: the checkpoint has not {total:,} parameters as config.json.')
 
 

@@ -207,7 +207,11 @@ class ShardedStateStore(ClientStateStore):
       )
       for shard, positions in sorted(groups.items())
     ]
-    for change in self.each(state_shards.fold, work):
+    try:
+      changes = self.each(state_shards.fold, work)
+    except RuntimeError:  # The workers are lost; what they have folded changes no more.
+      changes = [state_shards.fold(one) for one in work]
+    for change in changes:
       file.count_elsewhere(*change)
 
   def _begin_from(self, file: state_file.StateFile, round_number: int) -> None:

@@ -204,11 +204,14 @@ def take_over(folder: str, token: str, round_number: int) -> None:
     with _writing(folder, shard) as file:
       file.execute('INSERT OR REPLACE INTO run VALUES (?, ?)', ('token', token))
       file.execute('DELETE FROM client_state WHERE round > ?', (round_number,))
+  staged = os.path.join(folder, STAGED)
   try:
-    os.makedirs(os.path.join(folder, STAGED), exist_ok=True)
-    staged_states.clear(os.path.join(folder, STAGED))
+    os.makedirs(staged, exist_ok=True)
+    staged_states.clear(staged)
+  except FileExistsError:
+    raise StateError(f'{staged}: is not a folder: remove it, the run makes one.') from None
   except OSError as error:
-    raise SaveError(f'{os.path.join(folder, STAGED)}: cannot be emptied: {error}.') from error
+    raise SaveError(f'{staged}: cannot be emptied: {error}.') from error
 
 
 class Reader:
@@ -241,7 +244,7 @@ class Reader:
       return None
     with _described(self._folder, shard, 'read', StateError):
       if shard not in self._files:
-        self._files[shard] = _connect(_path(self._folder, shard), 'ro')
+        self._files[shard] = _connect(_path(self._folder, shard), 'rw')
       rows = (
         self._files[shard]
         .execute(
@@ -286,6 +289,7 @@ def _path(folder: str, shard: int) -> str:
 
 
 def _connect(path: str, mode: str) -> sqlite3.Connection:
+  # Not 'ro', for reading either: what a writer that was killed has left is rolled back first.
   uri = f'{pathlib.Path(path).resolve().as_uri()}?mode={mode}'
   return sqlite3.connect(
     uri, uri=True, timeout=_SECONDS, isolation_level=None, check_same_thread=False
@@ -301,7 +305,7 @@ def _token(file: sqlite3.Connection) -> str:
 def _reading(folder: str, shard: int) -> Iterator[sqlite3.Connection]:
   with (
     _described(folder, shard, 'read', StateError),
-    contextlib.closing(_connect(_path(folder, shard), 'ro')) as file,
+    contextlib.closing(_connect(_path(folder, shard), 'rw')) as file,
   ):
     yield file
 

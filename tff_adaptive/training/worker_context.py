@@ -13,7 +13,7 @@ class WorkerContext(Protocol):
     """Whether workers can have a copy of a source; see `_utils.client_references`."""
 
   def each(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
-    """Has workers call a function with each of the arguments."""
+    """Has workers call a function with each of the arguments; RuntimeError if none is left."""
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
     """Has a worker of each node call a function; pairs of the node's name and the result."""

@@ -62,13 +62,16 @@ def test_what_clients_do_is_passed_on(built):
     '--client_epochs=3',
     '--batch_size=0',
     '--fill_last_batch',
+    '--shuffle_buffer=7',
     '--weight_decay=0.1',
     '--clip_norm=5',
     '--seed=9',
     '--xla',
     '--client_weighting=uniform',
   )
-  assert seen['batching'] == batching.Batching(None, 3, fill_last=True, unit_starts='unit_starts')
+  assert seen['batching'] == batching.Batching(
+    None, 3, fill_last=True, unit_starts='unit_starts', shuffle_buffer=7
+  )
   assert (seen['weight_decay'], seen['clip_norm'], seen['seed'], seen['xla']) == (0.1, 5.0, 9, True)
   assert seen['client_weighting'] == 'uniform'
   for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):

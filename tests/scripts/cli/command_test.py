@@ -67,6 +67,18 @@ def test_other_errors_are_not_hidden():
     main(['x.py'])
 
 
+@pytest.mark.parametrize('name', ['data_dir', 'json', 'output', 'output_dir', 'results', 'task'])
+def test_in_paths_a_tilde_is_the_home(name, tmp_path, monkeypatch):
+  monkeypatch.setenv('HOME', str(tmp_path))
+  flags = command.absl_flags.FlagValues()
+  for defined in (name, 'title'):
+    command.absl_flags.DEFINE_string(defined, None, '', flag_values=flags)
+  assert command.parse(flags, '', ['x.py', f'--{name}=~/a.py:f', '--title=~/b']) == []
+  assert (flags[name].value, flags.title) == (f'{tmp_path}/a.py:f', '~/b')
+  assert command.parse(flags, '', ['x.py']) == []
+  assert flags[name].value is None
+
+
 def test_control_characters_and_undecodable_bytes_are_escaped(capsys):
   command.complain('x.py', 'a\x1b[31m\x07b' + os.fsdecode(b'\xff'))
   assert capsys.readouterr().err == 'x.py: a\\x1b[31m\\x07b\\udcff\n'

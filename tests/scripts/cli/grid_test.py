@@ -1,5 +1,7 @@
 """Grids: each combination once, hyperparameters where the algorithm has them."""
 
+import os
+
 import pytest
 
 from scripts.cli import grid
@@ -50,6 +52,25 @@ def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
 def test_what_no_run_has_is_refused(varied, given):
   with pytest.raises(ValueError, match='has no meaning'):
     grid.jobs('x', varied, {'algorithm': 'fed_avg', **given} if given else {})
+
+
+def test_runs_that_would_share_a_folder_are_refused(tmp_path, monkeypatch):
+  (tmp_path / 'd').mkdir()
+  for name in ('d/o.py', 'd_o.py'):
+    (tmp_path / name).write_text('load = 3')
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(
+    ValueError, match=r'share the folder x/task=d_o\.py:load, in whose name / is _'
+  ):
+    grid.jobs('x', {'task': ['d/o.py:load', 'd_o.py:load']}, {})
+
+
+def test_a_name_without_room_for_its_log_is_refused():
+  short = f'a={"é" * 100}{"a" * (251 - len("task_option=a=") - 200)}'
+  (run,) = grid.jobs('x', {'task_option': [short]}, {})
+  assert len(os.fsencode(os.path.basename(run.output_dir))) == 251
+  with pytest.raises(ValueError, match='of 252 bytes, at most 251 are allowed: vary fewer'):
+    grid.jobs('x', {'task_option': [f'{short}a']}, {})
 
 
 def test_client_states_are_kept_where_there_are_any():

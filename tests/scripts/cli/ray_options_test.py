@@ -53,6 +53,8 @@ def test_addresses(address):
     (['--ray=local', '--engine=native'], '--engine=native does not go with --ray'),
     (['--ray=local', '--parallel_clients=2'], '--parallel_clients does not go with --ray: --cpus'),
     (['--ray=local', '--clients_per_step=2'], '--clients_per_step does not go with --ray'),
+    (['--ray=local', '--gpus_per_worker=inf'], '--gpus_per_worker must be from 0 to 1, or a whole'),
+    (['--ray=local', '--gpus_per_worker=nan'], '--gpus_per_worker must be from 0 to 1, or a whole'),
     (['--ray=local', '--gpus_per_worker=1.5'], '--gpus_per_worker must be from 0 to 1, or a whole'),
     (['--ray=local', '--ray_workers=5', '--subrounds=4'], '--subrounds must be at least 5'),
     (['--ray=local', '--ray_workers=0'], '--ray_workers'),
@@ -73,3 +75,12 @@ def test_without_ray_the_hint_is_to_install_it(monkeypatch):
 def test_a_resumed_run_may_change_where_it_is_trained_but_not_the_subrounds():
   assert {'ray', 'ray_workers', 'cpus_per_worker'} <= set(settings.HARMLESS)
   assert not {'subrounds', 'gpus_per_worker'} & set(settings.HARMLESS)
+
+
+@pytest.mark.parametrize('workers, is_said', [(None, False), (2, False), (3, True)])
+def test_more_workers_than_processors_are_remarked_upon(monkeypatch, capsys, workers, is_said):
+  given = [] if workers is None else [f'--ray_workers={workers}']
+  monkeypatch.setattr(ray_options.threads, 'num_processors', lambda: 4)
+  monkeypatch.setattr('tff_adaptive.execution.set_ray_context', lambda *unused, **options: None)
+  ray_options.connect(_resolve('--ray=local', '--cpus_per_worker=2', *given))
+  assert ('ask for 6 processors; this machine has 4' in capsys.readouterr().err) == is_said

@@ -10,7 +10,7 @@ from scripts import sweep, train
 from scripts.cli import worker, worker_pool
 from tests.helpers import on_ray
 
-pytest.importorskip('ray')
+ray = pytest.importorskip('ray')
 pytest.importorskip('optuna')
 pytestmark = pytest.mark.xdist_group('ray_trials')  # One cluster, not one a process of pytest.
 
@@ -94,6 +94,27 @@ def test_runs_spread_over_the_nodes_outlive_their_hosts_and_end_with_signals(tri
     pool.send(signal.SIGINT)
     assert [answer.kind for _, answer in _wait(pool, 3)] == ['stopped', 'wait', 'wait']
   assert lines[-1] == 'left'
+
+
+def _is_gone(host):
+  try:
+    return not ray.get(host.is_there.remote())
+  except ray.exceptions.RayActorError:
+    return True
+
+
+def test_a_host_that_is_gone_when_a_run_begins_is_no_try_of_the_run(trials):
+  build, lines = trials
+  with build() as pool:
+    _begin(pool, 'a', 'b')
+    _wait(pool, 2)
+    assert len(pool._idle) == 2
+    for host in pool._idle:
+      ray.kill(host)  # Which it asks for; it may still answer.
+      on_ray.wait_for(lambda host=host: _is_gone(host))
+    _begin(pool, 'c')
+    assert _wait(pool)[0][1].kind == 'c'
+    assert not lines
 
 
 def test_there_is_room_for_as_many_runs_as_were_asked_for(trials):

@@ -35,7 +35,13 @@ def test_a_run_may_begin_on_a_cluster_and_go_on_without_one_and_the_reverse():
   assert with_ray.refused_changes(_config(without)) == []
   on_gpus = record(ray='local', gpus_per_worker=1.0)
   assert without.refused_changes(_config(on_gpus)) == ['--gpus_per_worker was 1.0 and is now None']
-  assert record().refused_changes(_config(with_ray)) == ['--subrounds was 4 and is now None']
+  for now, before, change in (
+    (record(), with_ray, '4 and is now None (--subrounds=4 goes on, with --ray and without)'),
+    (record(subrounds=5), with_ray, '4 and is now 5 (--subrounds=4 goes on, with'),
+    (with_ray, record(), 'None and is now 4 (--ray divides a cohort: this run goes on without it)'),
+  ):
+    (text,) = now.refused_changes(_config(before))
+    assert text.startswith(f'--subrounds was {change}')
 
 
 def test_a_setting_that_an_earlier_version_did_not_have_counts_as_its_default():
@@ -48,6 +54,19 @@ def test_a_setting_that_an_earlier_version_did_not_have_counts_as_its_default():
     '--beta_decay was 1.0 and is now 0.5',
     '--weight_decay was 0.0 and is now 0.1',
   ]
+
+
+def test_a_folder_of_client_states_is_recorded_absolute(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  now = record(algorithm='scaffold', client_state_dir='cs')
+  assert now.settings['client_state_dir'] == str(tmp_path / 'cs')
+  config = _config(now)
+  config['settings']['client_state_dir'] = 'cs'  # As an earlier version did.
+  assert now.refused_changes(config) == []
+  monkeypatch.chdir('/')
+  (text,) = now.refused_changes(config)
+  assert text == f"--client_state_dir was 'cs' and is now '{tmp_path}/cs'"
+  assert now.refused_changes(_config(now)) == []
 
 
 def test_of_a_users_file_the_content_counts_and_not_its_place():

@@ -71,6 +71,18 @@ def test_every_task_and_algorithm_has_settings(task):
     (['--device=tpu'], ["unknown device 'tpu'", 'auto, cpu, gpu']),
     (['--device=gpu', '--engine=native'], ['--device=gpu', '--engine=native', 'without CUDA']),
     (['--device=gpu', '--ray=local'], ['--device=gpu', '--ray', '--gpus_per_worker=1']),
+    *(
+      (
+        ['--task=shakespeare', '--task_option=lstm=compiled', *given],
+        ['lstm=compiled', given[0].split('=')[0]],
+      )
+      for given in (
+        ['--engine=native'],
+        ['--xla'],
+        ['--mixed_precision=bfloat16'],
+        ['--gpus_per_worker=1', '--ray=auto'],
+      )
+    ),
     (['--mixed_precision=float8'], ["'float8'", 'bfloat16, float16']),
     (['--client_learning_rate=-0.1'], ['--client_learning_rate', '-0.1', 'at least 0']),
     (['--server_learning_rate=nan'], ['--server_learning_rate', 'nan', 'finite']),

@@ -91,3 +91,31 @@ def test_a_failure_is_exit_code_1():
     raise command.FailureError('no worker is left')
 
   assert main(['train.py']) == 1
+
+
+@pytest.mark.parametrize('given, is_hidden', [((), False), (('--gpus_per_worker=0.5',), True)])
+def test_the_trainer_leaves_gpus_to_the_workers(monkeypatch, tmp_path, given, is_hidden):
+  pytest.importorskip('ray')
+  hidden = []
+  monkeypatch.setattr('tff_adaptive.devices.placement.hide_gpus', lambda: hidden.append(True))
+
+  def refuse(settings):
+    raise execution.WorkerError('no cluster')
+
+  monkeypatch.setattr(run.ray_options, 'connect', refuse)
+  assert _train(tmp_path, '--task=digits', '--ray=local', *given) == 2
+  assert bool(hidden) == is_hidden
+
+
+@pytest.mark.parametrize('has_begun, code', [(False, 2), (True, 1)])
+def test_a_state_that_is_damaged_while_a_run_goes_on_is_no_bad_input(
+  monkeypatch, tmp_path, capfd, has_begun, code
+):
+  def fail(callbacks, **unused):
+    for callback in callbacks if has_begun else ():
+      callback.begin(training.RunInfo(str(tmp_path), 1, 9, print))
+    raise training.StateError('client 7 is damaged')
+
+  monkeypatch.setattr(training, 'train', fail)
+  assert _train(tmp_path, '--task=digits') == code
+  assert 'client 7 is damaged' in capfd.readouterr().err

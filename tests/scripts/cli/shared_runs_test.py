@@ -49,6 +49,19 @@ def test_each_is_trained_once_and_what_failed_is_tried_again(tmp_path, capsys, m
   assert capsys.readouterr().err.count('complete already') == 4
 
 
+def test_without_a_table_the_exit_code_says_so(tmp_path, capsys, monkeypatch):
+  def train(pool, folder, run):
+    _finish(run)
+    return worker.Answer('done')
+
+  monkeypatch.setattr(shared_runs, '_train', train)
+  (tmp_path / 'a' / 'sweep.md').mkdir(parents=True)
+  assert shared_runs.train_all(_groups(tmp_path), ['client_learning_rate']) == 2
+  captured = capsys.readouterr()
+  assert captured.err.count('The runs are saved, but there is no table') == 1
+  assert (tmp_path / 'b' / 'sweep.md').read_text() in captured.out
+
+
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_with_its_code(tmp_path, monkeypatch, capsys, number):
   ran = []

@@ -75,6 +75,21 @@ def test_a_trial_whose_process_was_killed_goes_on_where_it_was(tmp_path):
   assert found.claim() is None
 
 
+def test_a_trial_that_ends_while_another_process_looks_is_not_claimed_again(tmp_path, monkeypatch):
+  first = study.Study(str(tmp_path), SPACE, GRID)
+  second = study.Study(str(tmp_path), SPACE, GRID)
+  claim, lock = first.claim(), second._lock
+
+  def late_lock(name, wait):  # After the trials were read, and before their locks are tried.
+    if name == str(claim.number):
+      claim.finish('done', 0.5)
+    return lock(name, wait)
+
+  monkeypatch.setattr(second, '_lock', late_lock)
+  assert second.claim().number == 1
+  assert _states(second) == ['done', 'running', 'waiting']
+
+
 def _journal(folder):
   return os.path.join(str(folder), study.JOURNAL)
 
@@ -184,6 +199,35 @@ def test_another_search_is_refused_by_its_flags(tmp_path):
   study.Study(str(tmp_path), DRAWN, study.Plan('random', 2, seed=1))
   with pytest.raises(ValueError, match='differs in --search, --search_seed, --reduction_factor:'):
     study.Study(str(tmp_path), DRAWN, study.Plan('tpe', 2, seed=2, factor=4))
+
+
+@pytest.mark.parametrize(
+  'values', [{'search': 'tpe', 'trials': 2}, {'search': 'grid', 'first_rung': 1}]
+)
+def test_trials_that_are_compared_are_so_by_one_metric(tmp_path, values):
+  space = DRAWN if values['search'] == 'tpe' else SPACE
+
+  def begin(metric=None):
+    return study.Study(str(tmp_path), space, study.Plan(**values, metric=metric))
+
+  assert begin().metric is None  # As the journal of an earlier version, which did not note it.
+  assert begin('validation_lo').metric == 'validation_lo'  # No run had it.
+  first = begin('validation_loss')
+  assert first.metric == 'validation_loss'
+  first.claim().should_prune(1, -0.5)
+  with pytest.raises(ValueError, match='compared by validation_loss, found --metric=validation_f1'):
+    begin('validation_f1')
+  found = begin()
+  assert found.metric == 'validation_loss'
+  assert found.decide_metric('validation_f1') == 'validation_loss'
+
+
+def test_what_compares_no_trials_may_be_ranked_by_another_metric(tmp_path):
+  first = study.Study(str(tmp_path), SPACE, GRID)
+  assert first.decide_metric('validation_loss') == 'validation_loss'
+  assert study.Study(str(tmp_path), SPACE, GRID).metric == 'validation_loss'
+  other = study.Plan('grid', metric='validation_f1')
+  assert study.Study(str(tmp_path), SPACE, other).metric == 'validation_f1'
 
 
 def test_a_damaged_journal_is_named(tmp_path):

@@ -1,6 +1,4 @@
-"""The audit of the locked versions."""
-
-import pytest
+"""The audit of the locked versions, but for the database: `make audit` asks that."""
 
 from scripts.env import audit
 
@@ -42,12 +40,3 @@ def test_packages_that_the_database_does_not_know_are_not_called_clean(monkeypat
   monkeypatch.setattr(audit.subprocess, 'run', lambda *_, **__: Result)
   assert audit.audit() == ([], 'the database does not know 1 packages, such as keras')
   assert audit.main() == audit.NOT_AUDITED
-
-
-@pytest.mark.slow
-def test_the_lock_has_no_undecided_vulnerability():
-  dependencies, problem = audit.audit()
-  if problem:
-    pytest.skip(f'The lock was NOT audited: {problem}.')
-  known = audit.decided((audit.ROOT / 'docs' / 'security.md').read_text(encoding='utf-8'))
-  assert audit.undecided(dependencies, known) == []

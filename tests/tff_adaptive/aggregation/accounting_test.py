@@ -1,6 +1,7 @@
 """Epsilon: closed forms, numerical integrals, published values, trees by brute force."""
 
 import math
+import warnings
 
 import dp_accounting
 import numpy as np
@@ -178,3 +179,11 @@ def test_noise_on_counts_and_on_updates_is_worth_what_was_asked_for():
   assert on_updates**-2 + (2 * 0.5) ** -2 == pytest.approx(0.8**-2)
   with pytest.raises(ValueError, match=r'count_stddev must be above 0.5, .* found 0.5'):
     accounting.update_noise_multiplier(1.0, accounting.count_stddev(10))
+
+
+def test_large_epsilons_are_found_without_a_warning():
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    epsilon = accounting.SampledGaussian(100, 10, 0.05).epsilon(1, 1e-3)
+  # Less than of a client that is drawn surely.
+  assert 700 < epsilon < accounting.gaussian_epsilon(accounting.SENSITIVITY / 0.05, 1e-3)

@@ -116,9 +116,22 @@ def test_noise_has_its_size_and_comes_from_seed_and_round(graph, name):
   assert np.std(first[0]) == pytest.approx(z * clip / size, rel=0.02)
   assert abs(np.mean(first[0])) < 4 * z * clip / size / np.sqrt(N)
   np.testing.assert_array_equal(first[0], again[0])
-  if name == 'dp_gaussian':  # A tree's rounds share nodes; TFF's own takes a seed.
+  if name == 'dp_gaussian':  # A tree's rounds share nodes.
     other = noise(create(build(name, size, False, 8, **options)), 1)
     assert np.max(np.abs(np.corrcoef([*first, *other]) - np.eye(3))) < 0.03
+
+
+def test_trees_of_neighbouring_seeds_share_no_noise(graph):
+  nothing = updates_of_norm(0.0, 0.0)
+
+  def noises(seed):
+    process = create(build('dp_tree', 2, False, seed, noise_multiplier=1.0, clip=1.0))
+    return [np.asarray(o.result[0]) for o in rounds_of(graph, process, nothing, 4)]
+
+  rounds = [noise for seed in (7, 8, 9) for noise in noises(seed)]
+  correlations = np.abs(np.corrcoef(rounds))
+  for i, j in ((0, 1), (0, 2), (1, 2)):
+    assert correlations[4 * i : 4 * i + 4, 4 * j : 4 * j + 4].max() < 0.03
 
 
 def test_the_clipping_norm_adapts_as_tffs_own_does(graph):

@@ -18,12 +18,11 @@ def _epochs(spec, n, seed=SEED):
   """For each epoch the examples that count, in order, as a list of lists of steps."""
   plan = batching.plan(spec, tf.zeros([n, 2]), seed)
   steps = []
-  for indices, size, row in zip(
-    plan.indices.numpy(), plan.sizes.numpy(), plan.shares_and_size().numpy()
-  ):
+  shares, sizes = plan.shares_and_sizes()
+  np.testing.assert_array_equal(sizes, plan.sizes)
+  for indices, size, row in zip(plan.indices.numpy(), plan.sizes.numpy(), shares.numpy()):
     assert size == len(indices) or plan.is_padded
-    np.testing.assert_allclose(row[:-1], (np.arange(len(indices)) < size) / max(size, 1))
-    assert row[-1] == size
+    np.testing.assert_allclose(row, (np.arange(len(indices)) < size) / max(size, 1))
     assert set(indices) <= set(range(n))
     steps.append(list(indices[:size]))
   assert len(steps) == int(spec.steps(tf.constant(n)))

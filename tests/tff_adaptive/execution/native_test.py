@@ -67,15 +67,22 @@ def start(ending, folder):
     )
 
 
+def outputs_of(programs):
+  """What they wrote, once nobody holds the other ends of the pipes: no worker either."""
+  try:
+    return {name: program.communicate() for name, program in programs.items()}
+  finally:
+    for program in programs.values():
+      program.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('endings', [('exit', 'SIGTERM'), ('exception', 'SIGINT')])
 def test_no_worker_outlives_its_program(tmp_path, endings):
   programs = {ending: start(ending, tmp_path) for ending in endings}
-  for ending, program in programs.items():
-    # Returns when nobody holds the other end of the pipe: with a worker left, it would not.
-    output, _ = program.communicate(timeout=240)
+  for ending, (output, _) in outputs_of(programs).items():
     errors = (tmp_path / f'{ending}.err').read_text()
-    assert program.returncode == ENDINGS[ending], errors
+    assert programs[ending].returncode == ENDINGS[ending], errors
     workers = [line.split() for line in output.splitlines()]
     assert [len(line) for line in workers] == ([1, 0, 1] if ending == 'exit' else [1]), errors
     assert not any(is_running(int(pid)) for line in workers for pid in line), ending
@@ -117,9 +124,7 @@ def test_nothing_fails_at_exit(tmp_path):
     )
     for name, context in CONTEXTS.items()
   }
-  for name, program in programs.items():
-    # With a worker left, which holds the other end of the pipe, it would not return.
-    _, errors = program.communicate(timeout=240)
-    assert program.returncode == 0, (name, errors)
+  for name, (_, errors) in outputs_of(programs).items():
+    assert programs[name].returncode == 0, (name, errors)
     assert 'Exception ignored' not in errors, (name, errors)
     assert 'Traceback' not in errors, (name, errors)

@@ -31,25 +31,30 @@ def gradients(model, weights, examples):
   return np.concatenate(leaves), means.numpy()
 
 
-@pytest.mark.parametrize('dtype, tolerance', [('bfloat16', 0.1), ('float16', 0.05)])
+@pytest.mark.parametrize('dtype, unit', [('bfloat16', 2**-8), ('float16', 2**-11)])
 @pytest.mark.parametrize(
-  'build',
+  'build, has_pools',
   [
-    lambda: emnist.build_cnn(0, 10),
-    lambda: cifar.build_cnn(0, 10, augment=False),
-    lambda: tags.build_model(40, 8, 0),
-    lambda: layers.perceptron(0, [12, 8, 5]),
+    (lambda: emnist.build_cnn(0, 10), True),
+    (lambda: cifar.build_cnn(0, 10, augment=False), True),
+    (lambda: tags.build_model(40, 8, 0), False),
+    (lambda: layers.perceptron(0, [12, 8, 5]), False),
   ],
 )
-def test_gradients_in_16_bits_are_those_of_32_up_to_rounding(build, dtype, tolerance):
+def test_gradients_in_16_bits_are_those_of_32_up_to_rounding(build, has_pools, dtype, unit):
   model = build()
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   examples = batched_tasks_test.batch(model)
   wanted, metrics = gradients(model, weights, examples)
   found, metrics_found = gradients(mixed_precision.convert(model, dtype), weights, examples)
-  difference = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
-  assert 0 < difference < tolerance
-  np.testing.assert_allclose(metrics_found, metrics, rtol=0.02, atol=0.02)
+  assert np.any(found != wanted)
+  # Where a pool's two largest are nearly equal, rounding, which is each processor's own, decides
+  # where the gradient goes: 17 % were seen. One that is not scaled back is off by 100 % or more.
+  tolerance = 0.5 if has_pools else 16 * unit
+  ends = np.cumsum([tf.size(w) for w in weights])[:-1]
+  for a, b in zip(np.split(found, ends), np.split(wanted, ends)):
+    assert np.linalg.norm(a - b) <= tolerance * np.linalg.norm(b)
+  assert metrics_found[0] == pytest.approx(metrics[0], rel=8 * unit)  # The loss.
 
 
 def test_small_gradients_survive_float16():

@@ -138,7 +138,7 @@ def test_a_resumed_run_plans_what_an_uninterrupted_one_does():
   assert other_seed.plan(60).virtual_seconds != plans[59].virtual_seconds
 
 
-@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(
   st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0.5, 1.0, 2.0])), min_size=1, max_size=8),
   st.integers(1, 8),
@@ -212,6 +212,8 @@ def test_what_is_recorded_of_it_is_plain_and_tells_apart():
     record(round_deadline=3.0),
   ]
   assert len({json.dumps(found) for found in [plain, *others]}) == 8
+  assert record(round_deadline=np.float32(3)) == record(round_deadline=3.0)
+  assert record(over_select=np.int64(2)) == record(over_select=2)
 
 
 @pytest.mark.parametrize(
@@ -234,3 +236,20 @@ def test_a_deadline_that_nobody_could_meet_is_refused(stragglers, needed):
   chosen = population.Population(speed=speed(1, 2), round_deadline=2.5, stragglers=stragglers)
   with pytest.raises(ValueError, match=needed):
     simulation(chosen, [4, 4], 2)
+
+
+@pytest.mark.parametrize('stragglers', ['drop', 'partial'])
+def test_a_client_without_examples_neither_holds_a_round_up_nor_makes_a_deadline_met(stragglers):
+  chosen = population.Population(speed=speed(1, 1), round_deadline=60, stragglers=stragglers)
+  plan = simulation(chosen, [0, 4], 2).plan(1)
+  assert sorted(zip(plan.positions, plan.steps)) == [(0, 0), (1, 4)]
+  assert (plan.finished, plan.dropped, plan.virtual_seconds) == (2, 0, 6)
+  short = population.Population(speed=speed(1, 1), round_deadline=2.5, stragglers=stragglers)
+  with pytest.raises(ValueError, match='fastest client needs'):
+    simulation(short, [0, 4], 2)
+
+
+def test_of_clients_without_any_example_nothing_is_refused():
+  for deadline in (None, 60):
+    plan = simulation(population.Population(round_deadline=deadline), [0, 0], 2).plan(1)
+    assert plan.steps.tolist() == [0, 0]

@@ -71,3 +71,21 @@ def test_an_unknown_setting_is_named(tmp_path, rows, columns, message):
   run = run_folders.make(tmp_path / 'a', [0.1, 0.2], client_learning_rate=0.1)
   with pytest.raises(ValueError, match=message):
     cross_table.build([run], rows, columns)
+
+
+@pytest.mark.parametrize('metric', [None, cross_table.TEST])
+def test_a_diverged_run_is_not_the_best_and_one_that_is_not_complete_is_named(tmp_path, metric):
+  found = [
+    run_folders.make(
+      tmp_path / algorithm, [0.1, value], algorithm=algorithm, test={'test_accuracy': value}
+    )
+    for algorithm, value in (('fed_avg', 0.058), ('scaffold', 0.111))
+  ]
+  found[1].rows[-1]['validation_loss'] = math.inf
+  for run in found:
+    run.settings['client_schedule'] = 'constant'
+  found[1].settings['rounds'] = 5
+  (table,) = cross_table.build(found, 'algorithm', 'client_schedule', metric).tables
+  assert [row[1] for row in table.rows] == ['5.80', 'diverged']
+  assert table.bold == {(0, 1)}
+  assert table.note == f'Not complete: 1 of 2 runs: {found[1].folder} (1 of 5 rounds).'

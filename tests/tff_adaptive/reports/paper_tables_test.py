@@ -139,11 +139,32 @@ def test_the_table_of_participation_counts_runs_that_diverged(tmp_path):
   assert row[3:] == ['50.00 ± 0.00', '50.00 ± 0.00 (2 of 3 diverged)']
 
 
+def test_a_task_has_no_figure_of_a_diverged_run_and_names_one_that_is_not_complete(tmp_path):
+  runs = [
+    run_folders.make(tmp_path / name, [0.1, value], algorithm=name, task='digits', rounds=rounds)
+    for name, value, rounds in (('fed_avg', 0.4, 1), ('fed_yogi', 0.5, 1), ('fed_adam', 0.3, 9))
+  ]
+  runs[1].rows[-1]['non_finite_clients'] = 2.0
+  (table,) = paper_tables.tasks(runs).tables
+  assert dict(zip(table.heading, table.rows[0]))['FedYogi'] == 'diverged'
+  assert {table.heading[j] for _, j in table.bold} == {'FedAvg'}
+  assert table.note == f'Not complete: 1 of 3 runs: {tmp_path / "fed_adam"} (1 of 9 rounds).'
+
+
 def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
   test = {'test_accuracy': 0.5, 'test_inference_accuracy': 0.6}
   assert scores.test_accuracy(run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test)) == 0.6
   with pytest.raises(ValueError, match='has no accuracy on test data'):
     scores.test_accuracy(run_folders.make(tmp_path / 'b', [0.1, 0.2]))
+
+
+@pytest.mark.parametrize('rounds, number', [(4000, 1), (2, 1), (1, 2)])
+def test_the_summary_of_fewer_rounds_is_not_that_of_the_last(tmp_path, rounds, number):
+  """Of a run that was complete, was begun again with more rounds, and has not ended yet."""
+  made = run_folders.make(tmp_path / 'a', [0.1, 0.2], test={'test_accuracy': 0.5}, rounds=rounds)
+  made.rows[-1]['round'] = number
+  with pytest.raises(ValueError, match=f'{number} of {rounds} rounds are done, and summary.json'):
+    scores.test_accuracy(made)
 
 
 def test_runs_without_a_task_are_refused(tmp_path):

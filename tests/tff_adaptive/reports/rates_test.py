@@ -121,3 +121,32 @@ def test_of_a_loss_the_least_is_best(tmp_path):
   ]
   made = rates.build(runs, 'validation_loss')
   assert made.tables[-1].rows == [['FedAvg', '1 (0.4000)']]
+
+
+@pytest.mark.parametrize('how', ['validation_loss', 'non_finite_clients'])
+def test_a_diverged_run_with_a_finite_accuracy_is_an_x_and_never_the_best(tmp_path, how):
+  found = [
+    run_folders.make(
+      tmp_path / str(rate), [0.1, value], client_learning_rate=0.1, server_learning_rate=rate
+    )
+    for rate, value in ((0.01, 0.058), (1.0, 0.111))
+  ]
+  found[1].rows[-1][how] = math.nan if how == 'validation_loss' else 10.0
+  made = rates.build(found, COLUMN)
+  grid, best = made.tables
+  assert [row[1] for row in grid.rows] == ['diverged', '5.8']
+  assert grid.bold == {(1, 1)}
+  assert best.rows == [['FedAvg', '0.01 (5.8)']]
+  (axes,) = (a for a in made.figure.axes if a.images)
+  assert 'x' in [text.get_text() for text in axes.texts]
+
+
+def test_runs_that_are_not_complete_are_named_below(tmp_path):
+  settings = {'client_learning_rate': 0.1, 'server_learning_rate': 1.0}
+  found = [
+    run_folders.make(tmp_path / str(seed), [0.1, 0.2], seed=seed, rounds=1 + 3 * seed, **settings)
+    for seed in (0, 1)
+  ]
+  *_, best = rates.build(found, COLUMN).tables
+  assert best.note == f'Not complete: 1 of 2 runs: {tmp_path / "1"} (1 of 4 rounds).'
+  assert not rates.build(found[:1], COLUMN).tables[-1].note

@@ -59,3 +59,14 @@ def test_values_that_include_zero_have_a_linear_axis(tmp_path):
   found = [run_folders.make(tmp_path / str(b), [0.1, b / 2], beta=b) for b in (0.0, 0.5, 0.9)]
   made = sensitivity.build(found, COLUMN, 'beta')
   assert made.figure.axes[0].get_xscale() == 'linear'
+
+
+def test_a_diverged_run_is_not_the_best_and_those_that_are_not_complete_are_named(tmp_path):
+  found = runs(tmp_path)
+  found[6].rows[-1]['non_finite_clients'] = 1.0  # tau = 0.01, the higher rate, one of two seeds.
+  for run in found:
+    run.settings['rounds'] = 3
+  (table,) = sensitivity.build(found, COLUMN, 'tau').tables
+  assert table.rows[0][2] == '70.00 ± 0.71'
+  assert f'Not complete: 12 of 12 runs: {found[0].folder} (1 of 3 rounds), ' in table.note
+  assert table.note.endswith(f'{found[2].folder} (1 of 3 rounds) and others.')

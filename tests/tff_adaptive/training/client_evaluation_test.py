@@ -160,6 +160,19 @@ def test_a_resumed_run_writes_the_same(run, tmp_path):
     assert (tmp_path / folder / name).read_text() == (run / folder / name).read_text()
 
 
+def test_resuming_from_an_earlier_round_drops_the_evaluations_of_later_ones(tmp_path):
+  for rounds in (3, 5):
+    train(tmp_path, rounds, client_evaluation=evaluation())
+  kept = tmp_path / client_evaluation.FOLDER / 'round_notes.csv'
+  kept.write_text('mine')
+  assert len(list(kept.parent.glob('round_0*.csv'))) == 5  # 0, 2, 3, 4 and 5.
+  later = evaluation(rounds_per_evaluation=7)  # In rounds 0 and 4, the last, only.
+  train(tmp_path, 4, client_evaluation=later, resume_from='previous')
+  names = sorted(path.name for path in kept.parent.glob('round_*.csv'))
+  assert names == [*(f'round_00000{i}.csv' for i in (0, 2, 3, 4)), 'round_notes.csv']
+  assert [row['round'] for row in rows(tmp_path)] == list('01234')
+
+
 def test_at_most_so_many_clients_the_same_each_time():
   def lines(seed):
     table = evaluation(most_clients=3, seed=seed).evaluate(Process().initialize(), 0).table

@@ -59,12 +59,17 @@ def _tensorboard_steps(folder):
   return [event.step for event in events.Scalars('train/loss')]
 
 
-def _start(folder, rounds, delay):
-  return subprocess.Popen(
-    [sys.executable, '-m', 'tests.helpers.fakes', str(folder), str(rounds), str(delay)],
-    stderr=subprocess.PIPE,
-    text=True,
-  )
+@pytest.fixture
+def start(request):
+  """Starts runs in processes of their own, which end with the test."""
+
+  def begin(folder, rounds, delay):
+    program = [sys.executable, '-m', 'tests.helpers.fakes', str(folder), str(rounds), str(delay)]
+    process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
+    request.addfinalizer(process.kill)
+    return process
+
+  return begin
 
 
 def test_the_course_is_that_of_a_plain_loop_which_keeps_states_in_a_dict():
@@ -142,30 +147,30 @@ def test_memory_and_disk_stores_and_no_folder_give_the_same_rounds(tmp_path):
     )
 
 
-def test_killed_at_random_instants_and_resumed_equals_uninterrupted(tmp_path):
-  assert fakes.main(str(tmp_path / 'whole'), 400) == 0
-  rng = np.random.default_rng(0)
-  folder = tmp_path / 'killed'
-  for _ in range(5):
-    process = _start(folder, 400, 0.01)
-    while process.poll() is None and not (folder / 'metrics.csv').exists():
+def test_killed_at_random_instants_and_resumed_equals_uninterrupted(tmp_path, start):
+  folder, rows = tmp_path / 'killed', 0
+  file = folder / 'metrics.csv'
+  for seconds in np.random.default_rng(0).uniform(0.0, 0.5, 5):
+    process = start(folder, 10**6, 0.01)  # It does not end by itself, however late this test is.
+    while process.poll() is None and not (file.exists() and len(_rows(folder)) > rows):
       time.sleep(0.01)
     with pytest.raises(subprocess.TimeoutExpired):
-      process.wait(float(rng.uniform(0.01, 0.5)))
+      process.wait(seconds)
     process.kill()
     process.communicate()
-  assert len(_rows(folder)) > 1  # It got somewhere ...
-  assert fakes.main(str(folder), 400) == 0
-  assert _rows(folder) == _rows(tmp_path / 'whole')  # ... and the end is the same.
+    rows = len(_rows(folder))
+  for name in ('killed', 'whole'):
+    assert fakes.main(str(tmp_path / name), rows + 20) == 0
+  assert _rows(folder) == _rows(tmp_path / 'whole')
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_after_the_round_with_a_checkpoint(tmp_path, number):
-  process = _start(tmp_path, 1000, 0.05)
+def test_a_signal_ends_after_the_round_with_a_checkpoint(tmp_path, number, start):
+  process = start(tmp_path, 10**6, 0.05)
   lines = iter(process.stderr.readline, '')
-  assert any('round 1/1000' in line for line in lines)
+  assert any('round 1/1000000' in line for line in lines)
   process.send_signal(number)
-  _, rest = process.communicate(timeout=20)
+  _, rest = process.communicate(timeout=120)
   assert 'Ending after this round' in rest
   assert process.returncode == 3  # Not complete.
   last = int(_rows(tmp_path)[-1]['round'])
@@ -178,17 +183,14 @@ def test_a_signal_ends_after_the_round_with_a_checkpoint(tmp_path, number):
     assert store.restore(process.initialize()).round_number == last == summary['rounds']
 
 
-def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path):
-  process = _start(tmp_path, 1000, 5.0)
-  while not (tmp_path / 'metrics.csv').exists():
-    time.sleep(0.01)
-  assert 'round 0/1000' in process.stderr.readline()
+def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path, start):
+  process = start(tmp_path, 1000, 3600.0)
+  lines = iter(process.stderr.readline, '')
+  assert any('Round 1 begins' in line for line in lines)
   process.send_signal(signal.SIGINT)
-  assert 'Ending after this round' in process.stderr.readline()
-  began = time.monotonic()
+  assert any('Ending after this round' in line for line in lines)
   process.send_signal(signal.SIGINT)
-  process.communicate(timeout=20)
-  assert time.monotonic() - began < 2  # Though the round takes five seconds.
+  process.communicate(timeout=120)  # Though the round takes an hour.
   assert process.returncode == 128 + signal.SIGINT
   _train(tmp_path / 'whole', 5)
   _train(tmp_path, 5)
@@ -224,14 +226,14 @@ def test_a_round_in_which_all_clients_diverge_reports_no_loss_and_is_counted(tmp
     assert not _train(None, 3, Diverging()).summary['ends_without_update']
 
 
-def test_a_reader_that_has_gone_does_not_end_the_run(tmp_path):
+def test_a_reader_that_has_gone_does_not_end_the_run(tmp_path, start):
   """`train.py 2>&1 | tee log` and Ctrl-C, which ends tee too."""
-  process = _start(tmp_path, 1000, 0.05)
+  process = start(tmp_path, 10**6, 0.05)
   lines = iter(process.stderr.readline, '')
-  assert any('round 1/1000' in line for line in lines)
+  assert any('round 1/1000000' in line for line in lines)
   process.stderr.close()
   process.send_signal(signal.SIGINT)
-  assert process.wait(timeout=20) == 3  # Ended after the round, saved.
+  assert process.wait(timeout=120) == 3  # Ended after the round, saved.
   last = int(_rows(tmp_path)[-1]['round'])
   with open(tmp_path / 'summary.json') as file:
     assert json.load(file)['rounds'] == last

@@ -32,3 +32,15 @@ def test_what_diverges_stays_as_it_was(rate, moves):
   weights = oracle.unpack(small_problem.theta_0())
   found = personalize(weights, collections.OrderedDict(x=x, y=y), 1, 0)
   assert moves == bool(np.any(oracle.pack(found) != oracle.pack(weights)))
+
+
+def test_a_batching_with_step_limits_takes_all_steps():
+  x, y = small_problem.clients()[1]
+  weights = oracle.unpack(small_problem.theta_0())
+  limited, whole = (
+    training.build_personalization(
+      small_problem.model(), batching.Batching(4, epochs=2, step_limits=limits), lambda rounds: 0.1
+    )(weights, collections.OrderedDict(x=x, y=y), 1, 0)
+    for limits in (True, False)
+  )
+  np.testing.assert_array_equal(oracle.pack(limited), oracle.pack(whole))

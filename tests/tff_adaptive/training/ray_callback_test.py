@@ -39,3 +39,7 @@ def test_columns_are_of_the_round_and_lines_say_how_fast(monkeypatch):
     '3 workers, 2.5 clients/s',
     'round 8: a worker was lost',
   ]
+  lines.clear()
+  context.workers = 1
+  callback.begin(training.RunInfo(output_dir=None, first_round=1, rounds=9, say=lines.append))
+  assert lines == ['Starting 1 worker.']

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 
 from tests.helpers import fakes, small_problem
 from tff_adaptive import algorithms, costs, population, registry, training
@@ -193,3 +194,43 @@ def test_a_process_that_takes_other_data_is_refused(limited):
   message = rf'built with step_limits={limited}, but .* step_limits={not limited}\), say'
   with pytest.raises(ValueError, match=message):
     training.train(process, fakes.Clients(), fakes.evaluate, config, show_progress=False)
+
+
+@pytest.mark.parametrize('chosen', [None, population.Population(over_select=1.5)])
+def test_more_clients_than_there_are_are_refused_before_anything_is_written(tmp_path, chosen):
+  with pytest.raises(ValueError, match='clients_per_round is 21; it must be from 1 to 20'):
+    train(tmp_path / 'run', chosen, clients_per_round=21)
+  assert not (tmp_path / 'run').exists()
+  train(tmp_path / 'all', chosen, 1, clients_per_round=20)  # Over-selection draws all of them.
+
+
+class SomeEmpty(fakes.Clients):
+  """Two clients, of which the second, or both, have no examples."""
+
+  def __init__(self, *sizes):
+    self._sizes = dict(zip('ab', sizes))
+    self.client_ids = tuple(self._sizes)
+
+  def num_examples(self, client_id):
+    return self._sizes[client_id]
+
+  def load(self, client_id):
+    x, y = small_problem.clients()[0]
+    size = self._sizes[client_id]
+    return {'x': x[:size], 'y': y[:size]}
+
+
+@pytest.mark.parametrize('sizes, measured', [((3, 0), True), ((0, 0), False)])
+def test_a_round_without_an_example_has_no_training_loss(tmp_path, graph, sizes, measured):
+  process = algorithms.build(
+    'fed_avg', small_problem.model(), client_learning_rate=0.1, batching=Batching(4)
+  )
+  config = training.TrainingConfig(rounds=1, clients_per_round=2)
+  clients, folder = SomeEmpty(*sizes), str(tmp_path)
+  with tff.framework.get_context_stack().install(graph):
+    training.train(
+      process, clients, lambda w: {'accuracy': 0.5}, config, output_dir=folder, show_progress=False
+    )
+  (row,) = (row for row in rows(tmp_path) if row['round'] == '1')
+  assert bool(row.get('train_loss')) == bool(row.get('train_accuracy')) == measured
+  assert row['examples'] == str(sum(sizes))

@@ -9,7 +9,7 @@ import pytest
 import tff_adaptive
 from scripts import report
 from tests.helpers import fakes
-from tff_adaptive import costs, registry, training
+from tff_adaptive import costs, population, registry, training
 from tff_adaptive.training import run_config
 
 
@@ -94,12 +94,46 @@ def test_what_cannot_be_recorded_is_refused_before_anything_is_written(tmp_path)
   assert os.listdir(tmp_path) == ['config.json']
 
 
+def cost_model(batch_size=2):
+  return costs.CostModel(registry.algorithm('fed_avg').counts({}), 3, batch_size)
+
+
 def test_what_costs_are_counted_by_is_no_setting():
-  model = costs.CostModel(registry.algorithm('fed_avg').counts({}), 3, 2)
+  model = cost_model()
   config = training.TrainingConfig(rounds=1, clients_per_round=1, cost_model=model)
   settings = run_config.of_program(config, None)
   assert 'cost_model' not in settings
   assert settings['seed'] == 0
+
+
+def test_with_a_population_another_cost_model_is_another_run(tmp_path):
+  clients = population.Population(round_deadline=60.0)
+  train(tmp_path, population=clients, cost_model=cost_model())
+  assert read(tmp_path)['settings']['cost_model']['batch_size'] == 2
+  train(tmp_path, rounds=5, population=clients, cost_model=cost_model(np.int64(2)))
+  assert [list(change) for change in read(tmp_path)['changes']] == [['when', 'rounds']]
+  with pytest.raises(training.ResumeError, match=r"cost_model was .*'batch_size': 2.* and is now"):
+    train(tmp_path, rounds=6, population=clients, cost_model=cost_model(1))
+  earlier = read(tmp_path)
+  del earlier['settings']['cost_model']
+  (tmp_path / 'config.json').write_text(json.dumps(earlier))
+  train(tmp_path, rounds=6, population=clients, cost_model=cost_model())
+  assert read(tmp_path)['settings']['cost_model']['batch_size'] == 2
+
+
+def test_numpys_numbers_are_recorded_as_pythons(tmp_path):
+  options = {'seed': np.int64(3), 'max_examples_per_client': np.int32(4), 'target': np.float32(0.5)}
+  for rounds in (np.int64(2), 3):
+    train(tmp_path, rounds, **options)
+  settings = read(tmp_path)['settings']
+  assert (settings['seed'], settings['max_examples_per_client'], settings['target']) == (3, 4, 0.5)
+
+
+@pytest.mark.parametrize('name', ['rounds', 'seed', 'max_examples_per_client', 'keep_checkpoints'])
+def test_what_is_no_whole_number_is_refused_before_anything_is_written(tmp_path, name):
+  with pytest.raises(TypeError, match=rf'{name} must be a whole number, found 2\.5: give'):
+    train(tmp_path / 'run', **{name: 2.5})
+  assert not (tmp_path / 'run').exists()
 
 
 def test_examples_of_very_many_clients_are_not_counted(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """A run's weights and metrics, read back from its folder."""
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -10,9 +11,10 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 
 import tff_adaptive
-from tests.helpers import small_problem
+from tests.helpers import fakes, small_problem
 from tff_adaptive import models, training
 
 CLIENTS = small_problem.clients()
@@ -119,8 +121,12 @@ def test_a_task_needs_a_way_to_load_it(stateless):
     (dict(validation_accuracy=0.7, inference_accuracy=0.6), 'accuracy', 'theta'),
     (dict(validation_loss=0.5, inference_loss=0.6), 'loss', 'theta'),
     (dict(validation_loss=0.7, inference_loss=0.6), 'loss', 'theta_bar'),
+    (dict(validation_mse=0.5, inference_mse=0.6), 'mse', 'theta'),
+    (dict(validation_mse=0.7, inference_mse=0.6), 'mse', 'theta_bar'),
     (dict(validation_mean_error=0.5, inference_mean_error=0.6), 'mean_error', 'theta'),
     (dict(validation_accuracy=0.6, inference_accuracy=0.6), 'accuracy', 'theta'),
+    (dict(validation_loss=np.nan, inference_loss=0.6), 'loss', 'theta_bar'),
+    (dict(validation_accuracy=np.nan, inference_accuracy=np.nan), 'accuracy', 'theta'),
     ({}, 'accuracy', 'theta_bar'),
   ],
 )
@@ -143,6 +149,18 @@ def test_reading_changes_nothing(stateful, tmp_path):
   assert weights_of(folder)
   assert pathlib.Path(path).read_bytes() == before
   assert os.listdir(os.path.dirname(path)) == ['state.sqlite']
+
+
+def test_of_a_run_that_was_killed_while_it_saved_the_checkpoint_before_is_read(stateful, tmp_path):
+  folder, path = copied(stateful[0], tmp_path)
+  with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+    file.execute('PRAGMA cache_size=1')
+    file.execute('BEGIN IMMEDIATE')  # Large, so that it reaches the file before it is committed.
+    file.execute('UPDATE server_state SET data = zeroblob(3000000)')
+    killed = shutil.copytree(folder, tmp_path / 'killed')
+    file.execute('ROLLBACK')
+  assert (killed / 'checkpoints' / 'state.sqlite-journal').exists()
+  np.testing.assert_equal(weights_of(str(killed)), weights_of(stateful[0]))
 
 
 def test_a_damaged_checkpoint_is_refused(stateful, tmp_path):
@@ -191,3 +209,56 @@ def test_a_run_is_a_start(stateful, stateless):
   )
   assert_same(process.initialize().global_model_weights.trainable, started.initial_weights[0])
   assert not np.array_equal(model.initial_weights[0][0], started.initial_weights[0][0])
+
+
+class WithConstants(fakes.StatefulProcess):
+  """The NumPy process, its models with arrays that do not train, of the others' shape."""
+
+  constants = (np.full(3, 7, np.float32), np.full(3, 8, np.float32))
+
+  def _wrapped(self, state):
+    models_of = (
+      tff.learning.models.ModelWeights(weights, self.constants)
+      for weights in (state.global_model_weights, state.inference_weights)
+    )
+    return fakes.ServerState(*models_of, state.round_number)
+
+  def initialize(self):
+    return self._wrapped(super().initialize())
+
+  def next(self, server_state, client_states, cohort):
+    plain = fakes.ServerState(*(w.trainable for w in server_state[:2]), server_state.round_number)
+    state, states, metrics = super().next(plain, client_states, cohort)
+    return self._wrapped(state), states, metrics
+
+
+def test_arrays_that_do_not_train_are_not_taken_for_weights(tmp_path):
+  config = training.TrainingConfig(rounds=2, clients_per_round=5)
+  result = training.train(
+    WithConstants(),
+    fakes.Clients(),
+    fakes.evaluate,
+    config,
+    output_dir=str(tmp_path),
+    show_progress=False,
+  )
+  run = tff_adaptive.load_run(str(tmp_path))
+  assert run.config['num_parameters'] == 3
+  assert_same(run.weights, result.state.global_model_weights.trainable)
+  assert_same(run.inference_weights, result.state.inference_weights.trainable)
+
+
+def test_a_second_model_of_other_shapes_is_refused(stateful):
+  run = tff_adaptive.load_run(stateful[0])
+  other = training.SavedRun(run.folder, {**run.config, 'non_trainable_arrays': 1}, run.rows)
+  assert_same(other.weights, run.weights)
+  with pytest.raises(training.StateError, match='has not 39 parameters'):
+    _ = other.inference_weights
+
+
+def test_a_run_that_ended_between_evaluations_has_its_theta_bar(stateful, tmp_path):
+  folder, _ = copied(stateful[0], tmp_path)
+  run = tff_adaptive.load_run(folder)
+  cut = training.SavedRun(folder, run.config, run.rows[:2])  # Round 1 was not evaluated.
+  assert 'validation_loss' not in cut.rows[-1]
+  assert_same(cut.chosen('theta_bar'), run.inference_weights)

@@ -13,7 +13,7 @@ from tff_adaptive.training import signals
 class Careless:
   def __del__(self):  # An exception here would be ignored.
     print('here', flush=True)
-    time.sleep(30)
+    time.sleep(150)
 
 def before():
   print('before', flush=True)
@@ -38,5 +38,5 @@ def test_an_interrupt_ends_the_process_even_where_an_exception_would_be_lost(nes
   )
   assert process.stdout.readline() == 'here\n'
   process.send_signal(signal.SIGINT)
-  out, err = process.communicate(timeout=20)
+  out, err = process.communicate(timeout=120)
   assert (process.returncode, out, err) == (130, 'before\n', 'reported\n')

@@ -198,6 +198,32 @@ def test_a_reader_gives_what_a_checkpoint_counts(folder):
   reader.close()
 
 
+def test_what_a_writer_that_was_killed_left_is_rolled_back_by_who_reads(folder, tmp_path):
+  state_shards.fold(_fold(folder, 1, OURS))
+  expected = state_shards.totals(folder, 1)
+  path = os.path.join(folder, f'shard-{SHARD:02d}.sqlite')
+  with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+    file.execute('PRAGMA cache_size=1')
+    file.execute('BEGIN IMMEDIATE')  # Large, so that it reaches the file before it is committed.
+    file.execute('UPDATE client_state SET state = zeroblob(1000000), checksum = zeroblob(8)')
+    for name in ('killed', 'marker'):
+      shutil.copytree(folder, tmp_path / name)
+    file.execute('ROLLBACK')
+  killed = str(tmp_path / 'killed')
+  shard = os.path.join(killed, os.path.basename(path))
+  with (
+    contextlib.closing(sqlite3.connect(f'file:{shard}?mode=ro', uri=True)) as file,
+    pytest.raises(sqlite3.OperationalError, match='readonly'),
+  ):
+    file.execute('SELECT * FROM client_state').fetchall()
+  reader = state_shards.Reader(killed)
+  assert reader.read(OURS[0], 1) == b'v001'
+  reader.close()
+  assert state_shards.totals(killed, 1) == expected
+  os.unlink(tmp_path / 'marker' / state_shards.MARKER)
+  assert state_shards.restore_marker(str(tmp_path / 'marker'))
+
+
 def test_a_reader_may_be_used_in_other_threads(folder):
   state_shards.fold(_fold(folder, 1, OURS))
   reader = state_shards.Reader(folder)
@@ -228,6 +254,10 @@ def test_a_staging_folder_that_has_gone_is_made_anew_and_another_thing_there_is_
   shutil.rmtree(f'{folder}/staged')
   with open(f'{folder}/staged', 'w'):
     pass
+  with pytest.raises(StateError, match='states/staged: is not a folder: remove it'):
+    state_shards.take_over(folder, 'token', 1)
+  os.unlink(f'{folder}/staged')
+  os.makedirs(f'{folder}/staged/folder')
   with pytest.raises(SaveError, match='states/staged: cannot be emptied: '):
     state_shards.take_over(folder, 'token', 1)
 

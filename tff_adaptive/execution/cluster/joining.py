@@ -18,7 +18,7 @@ _FLUSH_SECONDS = 5.0
 _HINT_SECONDS = 15.0
 
 
-def join(address: str, cpus: int, gpus: float = 0) -> Callable[[], None]:
+def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
   """Joins a cluster, or starts one of this machine.
 
   Args:
@@ -26,7 +26,7 @@ def join(address: str, cpus: int, gpus: float = 0) -> Callable[[], None]:
       one that RAY_ADDRESS names, or that runs here; or 'host:port'. A cluster that this process
       has joined already (`ray.init`) is used whatever the address.
     cpus: Processors of a local one.
-    gpus: GPUs of a local one.
+    has_gpus: Whether a local one has this machine's GPUs too.
 
   Returns:
     What leaves the cluster, if it was joined here, and ends a local one.
@@ -47,19 +47,23 @@ def join(address: str, cpus: int, gpus: float = 0) -> Callable[[], None]:
   os.environ.setdefault('RAY_IGNORE_UNHANDLED_ERRORS', '1')
   if ray.is_initialized():
     return lambda: None
+  named = os.environ.get('RAY_ADDRESS', '') if address == 'auto' else ''
+  where = f"'auto' (RAY_ADDRESS={named})" if named else repr(address)
   try:
     if address != 'local':
-      await_listener(os.environ.get('RAY_ADDRESS', '') if address == 'auto' else address)
-    with signals_kept(), quiet(), hint_after(_HINT_SECONDS, address):
-      if address == 'local':
-        return local_ray.LocalRay(cpus, gpus).close
+      await_listener(named or address)
+    is_local = address == 'local'
+    hint = contextlib.nullcontext() if is_local else hint_after(_HINT_SECONDS, where)
+    with signals_kept(), quiet(), hint:
+      if is_local:
+        return local_ray.LocalRay(cpus, has_gpus).close
       warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
       ray.init(address=address, log_to_driver=False, logging_level='ERROR')
       return ray.shutdown
   except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
     reason = ' '.join(str(error).split())
     raise errors.WorkerError(
-      f'no Ray cluster can be joined at {address!r} ({reason:.300}): start one (ray start'
+      f'no Ray cluster can be joined at {where} ({reason:.300}): start one (ray start'
       ' --head), correct the address, or set its token (RAY_AUTH_TOKEN_PATH)'
     ) from None
 
@@ -135,20 +139,19 @@ def signals_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def hint_after(seconds: float, address: str) -> Iterator[None]:
+def hint_after(seconds: float, where: str) -> Iterator[None]:
   """Says what may be wrong while a cluster does not answer: Ray waits long, and says nothing."""
 
   def hint() -> None:
     warnings.warn(
-      f'still waiting for the Ray cluster at {address!r}: is it there, and is its token here'
+      f'still waiting for the Ray cluster at {where}: is it there, and is its token here'
       ' (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH)?',
       stacklevel=1,
     )
 
   timer = threading.Timer(seconds, hint)
   timer.daemon = True
-  if address != 'local':
-    timer.start()
+  timer.start()
   try:
     yield
   finally:

@@ -37,12 +37,12 @@ _RAYS_INLINED_BYTES = 100 * 1024
 class LocalRay:
   """A cluster of one node, which this process has joined."""
 
-  def __init__(self, cpus: int, gpus: float = 0):
+  def __init__(self, cpus: int, has_gpus: bool = False):
     """Starts it; takes some seconds.
 
     Args:
       cpus: Processors that it may share out.
-      gpus: GPUs likewise.
+      has_gpus: Whether it may share out this machine's GPUs too, those that Ray finds.
 
     Raises:
       RuntimeError: If it does not start.
@@ -67,7 +67,7 @@ class LocalRay:
       with environment({**_ENVIRONMENT, 'PYTHONPATH': python_path}):
         ray.init(
           num_cpus=cpus,
-          num_gpus=gpus,
+          num_gpus=None if has_gpus else 0,
           include_dashboard=False,
           log_to_driver=False,
           logging_level='ERROR',
@@ -87,7 +87,10 @@ class LocalRay:
       return
     with contextlib.suppress(ChildProcessError):  # Ray waits for it too, and may have been first.
       os.waitid(os.P_PID, node, os.WEXITED | os.WNOWAIT)
-    if not self._is_closing:
+    import ray
+
+    # `ray.shutdown`, too, ends the node, once the program has left it.
+    if not self._is_closing and ray.is_initialized():
       sys.stderr.write(
         "Ray's node on this machine (raylet) has ended, and this program ends with it: give the"
         ' same command again, it goes on from the last checkpoint.\n'

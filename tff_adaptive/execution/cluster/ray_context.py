@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import client_references
-from tff_adaptive.devices import threads
+from tff_adaptive.devices import placement, threads
 from tff_adaptive.execution.cluster import joining, ray_worker, schedule
 from tff_adaptive.execution.cluster import subrounds as subrounds_lib
 from tff_adaptive.execution.graph import context
@@ -43,12 +43,14 @@ class RayContext(subrounds_lib.SubroundContext):
       gpus_per_worker: GPUs of each; of a fraction it takes that part of the memory.
       subrounds: Into how many parts a cohort is divided; default 4, or the number of workers if
         more. Results with the same number are equal to the bit, whatever the number of workers.
-      server: The engine of the server's part; default a `GraphContext`.
+      server: The engine of the server's part; default a `GraphContext`, on the processors if the
+        workers have GPUs.
       patience: Seconds after which what a worker does is given to another one too, if it also
         takes ten times as long as others of late; so long a cluster may be without any worker.
 
     Raises:
-      ValueError: If a number is out of its range.
+      ValueError: If a number is out of its range, or a cluster of this machine shall have GPUs
+        and it has none.
       WorkerError: If Ray is not installed, or the cluster cannot be joined.
     """
     _check(workers, cpus_per_worker, gpus_per_worker, patience)
@@ -61,11 +63,18 @@ class RayContext(subrounds_lib.SubroundContext):
       )
     schedule.check_subrounds(subrounds)
     room = workers or max(1, threads.num_processors() // cpus_per_worker)
-    self._leave = joining.join(address, room * cpus_per_worker, room * gpus_per_worker)
+    if gpus_per_worker:
+      server = server or context.GraphContext(device='cpu')  # It would take the workers' memory.
+      if address == 'local':
+        _check_gpus(gpus_per_worker)
+    self._leave = joining.join(address, room * cpus_per_worker, gpus_per_worker > 0)
     from tff_adaptive.execution.cluster import ray_pool
 
     settings = ray_worker.Settings(cpus_per_worker, gpus_per_worker)
     self._ray_pool = ray_pool.RayPool(workers, settings, patience)
+    if address == 'local' and gpus_per_worker and not self._ray_pool.size:
+      self._leave()
+      raise ValueError(f'gpus_per_worker is {gpus_per_worker:g}: this machine has fewer GPUs')
     super().__init__(subrounds, server=server, pool=self._ray_pool)
 
   @property
@@ -124,6 +133,9 @@ class RayContext(subrounds_lib.SubroundContext):
 
     Returns:
       Pairs of a node's name and the result; none of a node that is lost meanwhile.
+
+    Raises:
+      WorkersLost: If there is no node with room for a worker.
     """
     return self._ray_pool.on_each_node(function, argument)
 
@@ -192,7 +204,17 @@ def _check(workers: int | None, cpus: int, gpus: float, patience: float) -> None
   for name, value in (('workers', 1 if workers is None else workers), ('cpus_per_worker', cpus)):
     if value < 1 or value != int(value):
       raise ValueError(f'{name} is {value}; it must be a whole number, at least 1')
-  if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
+  if not (0 <= gpus <= 1 or (gpus > 1 and float(gpus).is_integer())):
     raise ValueError(f'gpus_per_worker is {gpus}; it must be a fraction of 1, or a whole number')
   if patience <= 0:
     raise ValueError(f'patience is {patience}; it must be above 0 seconds: give 60, say')
+
+
+def _check_gpus(gpus: float) -> None:
+  """Refuses GPUs that TensorFlow has not, before a cluster is begun."""
+  try:
+    placement.check('gpu')
+  except ValueError as error:
+    raise ValueError(
+      f'gpus_per_worker is {gpus:g}, of a cluster of this machine: {error}'
+    ) from None

@@ -14,7 +14,7 @@ import ray
 from ray.util import scheduling_strategies
 
 from tff_adaptive._utils import client_references, user_code
-from tff_adaptive.execution.cluster import errors, ray_round, ray_worker, stage_calls
+from tff_adaptive.execution.cluster import errors, node_room, ray_round, ray_worker, stage_calls
 from tff_adaptive.execution.cluster.subrounds import Outcome, Pool, Workload
 from tff_adaptive.execution.graph import cache
 
@@ -63,7 +63,7 @@ class RayPool(Pool):
     self._sources: dict[int, tuple[str, list[Any], Any]] = {}
     self._longest = [0.0, 0.0]  # Seconds of a call, in the stage before and in this one.
     self._paces: dict[str, float] = {}  # Seconds for a unit of cost, of a stage by its digest.
-    self._room = 0
+    self._room, self._without_room = 0, time.monotonic()  # Since when, if there is none.
     self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
     self.occasion = ''
     self.bytes_sent = self.bytes_received = self.retried = 0
@@ -153,8 +153,16 @@ class RayPool(Pool):
     return self._get([self._remote[ray_worker.call].remote(function, a) for a in arguments])
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
-    """Has a worker of each node call a function; pairs of the node's name and the result."""
+    """Has a worker of each node call a function; pairs of the node's name and the result.
+
+    Raises:
+      WorkersLost: If for some time there has been no node with room for a worker.
+    """
     self._look()
+    while not self._room:
+      time.sleep(_LOOK_SECONDS)
+      self._look()
+      self._check_room()
     call = self._remote[ray_worker.call]
     calls = {
       node: call.options(scheduling_strategy=_on_node(node)).remote(function, argument)
@@ -168,11 +176,34 @@ class RayPool(Pool):
 
   def _get(self, references: list[Any]) -> list[Any]:
     try:
-      return ray.get(references)
+      return self.get(references)
     except ray.exceptions.RayTaskError as error:
       raise ray_worker.cause(error) from None
     except _LOST as error:
       raise self._lost(error) from None
+
+  def get(self, references: Any) -> Any:
+    """As `ray.get`, which would wait for ever where no node is left that could do a call again.
+
+    Raises:
+      WorkersLost: If for some time there has been no room for a worker.
+    """
+    while True:
+      try:
+        return ray.get(references, timeout=self._patience)
+      except ray.exceptions.GetTimeoutError:
+        self._look()
+        self._check_room()
+
+  def _check_room(self) -> None:
+    if self._room or time.monotonic() - self._without_room <= self._patience:
+      return
+    raise errors.WorkersLost(
+      self.line(
+        'no worker is left: no node of the cluster has'
+        f' {self._settings.cpus} CPUs and {self._settings.gpus:g} GPUs'
+      )
+    )
 
   def submit(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """Gives a call to Ray; returns the references of its three results."""
@@ -193,18 +224,16 @@ class RayPool(Pool):
     """
     self._look()
     now = time.monotonic()
-    if not self._room and all(now - call.began > self._patience for call in calls):
-      raise errors.WorkersLost(
-        self.line(
-          'no worker is left: no node of the cluster has'
-          f' {self._settings.cpus} CPUs and {self._settings.gpus:g} GPUs'
-        )
-      )
+    if all(now - call.began > self._patience for call in calls):
+      self._check_room()
     if self._is_starting():
       return []
     most = max(self._patience, _MANY_TIMES * max(self._longest))
+    # Each time twice as long: they may all wait for a cluster that others keep busy.
     return [
-      call for call in calls if not call.is_late and now - max(call.began, self._warm_since) > most
+      call
+      for call in calls
+      if not call.is_late and now - max(call.began, self._warm_since) > most * 2**call.copies
     ]
 
   def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:
@@ -256,9 +285,12 @@ class RayPool(Pool):
     """Counts the room for workers, and reports nodes that have come and gone."""
     self._looked = time.monotonic()
     nodes = {n['NodeID']: n for n in ray.nodes() if n['Alive']}
-    rooms = {key: _room(n['Resources'], self._settings) for key, n in nodes.items()}
+    cpus, gpus = self._settings
+    rooms = {key: node_room.room(n['Resources'], cpus, gpus) for key, n in nodes.items()}
     self._rooms = {key: room for key, room in rooms.items() if room}
-    self._room = sum(self._rooms.values())
+    had_room, self._room = self._room, sum(self._rooms.values())
+    if had_room and not self._room:
+      self._without_room = self._looked
     if self._nodes is not None:
       for lost in self._nodes.keys() - nodes.keys():
         self.report(self.line(f'node {self._nodes[lost]} is lost; {len(nodes)} are left'))
@@ -293,11 +325,3 @@ def _on_node(node: str) -> scheduling_strategies.NodeAffinitySchedulingStrategy:
 
 def _name(node: dict[str, Any]) -> str:
   return f'{node["NodeManagerAddress"]} ({node["NodeID"][:6]})'
-
-
-def _room(resources: dict[str, float], settings: ray_worker.Settings) -> int:
-  """How many workers a node has room for."""
-  room = resources.get('CPU', 0) // settings.cpus
-  if settings.gpus:
-    room = min(room, resources.get('GPU', 0) / settings.gpus)
-  return int(room)

@@ -29,6 +29,7 @@ class Call:
     submit: Gives it to Ray: three references, as `ray_worker.train` returns three values.
     began: When it was given, or given again; `time.monotonic`.
     is_late: Whether it was given again.
+    copies: How often it had been given before.
   """
 
   node: Node
@@ -36,6 +37,7 @@ class Call:
   submit: Callable[[], list[Any]]
   began: float
   is_late: bool = False
+  copies: int = 0
 
   def __str__(self) -> str:
     if not self.subrounds:
@@ -82,9 +84,9 @@ class Round:
       if not ready:
         for call in self._pool.look([call for call, _ in self._calls.values()]):
           self._begin_again(call)
-    calls = ray.get([self._results[first] for first in sorted(self._results)])
+    calls = self._pool.get([self._results[first] for first in sorted(self._results)])
     results = [of_subround for of_call in calls for of_subround in of_call]
-    received = ray.get(self._last) if self._has_sums else []
+    received = self._pool.get(self._last) if self._has_sums else []
     self._pool.bytes_received += wire.num_bytes(results) + wire.num_bytes(received)
     merge = self._workload.calls.merge
     sums = schedule.MergeTree(len(received)).fold(received, merge) if received else []
@@ -144,7 +146,9 @@ class Round:
     pool.report(pool.line(f'{call} has taken {seconds:.0f} s: another worker does it too'))
     pool.retried += len(call.subrounds) or 1
     call.is_late = True
-    self._submit(dataclasses.replace(call, began=time.monotonic(), is_late=False))
+    copies = call.copies + 1
+    again = dataclasses.replace(call, began=time.monotonic(), is_late=False, copies=copies)
+    self._submit(again)
 
   def _end_call(self, reference: Any) -> None:
     if reference not in self._calls:  # Another call of the same has ended, in the same instant.

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tff_adaptive.execution.cluster import worker_sources
+from tff_adaptive.execution.cluster import errors, worker_sources
 
 _STAGES_KEPT = 16
 
@@ -95,11 +95,15 @@ def train(
   calls = _stage(settings, key, stage)
   from tff_adaptive.execution.cluster import schedule, wire
 
+  shared = [
+    None if flat is None else wire.decode(wire.as_tensors(flat), wire.member(t))
+    for flat, t in zip(common, calls.input_types)
+  ]
   sums, results = [], []
   for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
-    inputs = _for_clients(calls, common, divided, subrounds.sources)
+    inputs = _for_clients(calls, shared, divided, subrounds.sources)
     _prepare(following or [], subrounds.sources)
-    trained = calls.train(inputs)
+    trained = _with_kernels(calls.train, inputs)
     _store(calls, trained[1], divided, subrounds)
     sums.append(trained[0])
     results.append(trained[1])
@@ -107,8 +111,18 @@ def train(
   return merged, results, _info(began, merged)
 
 
+def _with_kernels(work: Callable[[Any], Any], argument: Any) -> Any:
+  """Does what may need a compiler, which is not on each machine because it is on another."""
+  from tff_adaptive.kernels import library
+
+  try:
+    return work(argument)
+  except library.KernelError as error:
+    raise errors.WorkerError(f'Worker {_where()}: {error}') from None
+
+
 def _for_clients(
-  calls: Any, common: list[Any], divided: list[Any], sources: dict[str, list[Any]]
+  calls: Any, shared: list[Any], divided: list[Any], sources: dict[str, list[Any]]
 ) -> list[Any]:
   """A value for each of the stage's inputs, for the clients of a subround."""
   from tff_adaptive.execution.cluster import wire
@@ -119,8 +133,8 @@ def _for_clients(
     return [wire.decode(row, member) for row in rows]
 
   return [
-    clients(rows, wire.member(t)) if wire.is_divided(t) else wire.decode(flat, wire.member(t))
-    for flat, rows, t in zip(common, divided, calls.input_types)
+    clients(rows, wire.member(t)) if wire.is_divided(t) else value
+    for value, rows, t in zip(shared, divided, calls.input_types)
   ]
 
 
@@ -210,8 +224,13 @@ def _limit_gpu_memory(fraction: float) -> None:
     tf.config.set_logical_device_configuration(gpu, [limit])
 
 
-def _info(began: float, sums: list[Any]) -> Info:
+def _where() -> str:
   import ray
+
+  return f'process {os.getpid()} on {ray.util.get_node_ip_address()}'
+
+
+def _info(began: float, sums: list[Any]) -> Info:
   from ray._private import worker
 
   from tff_adaptive.execution.cluster import wire
@@ -219,8 +238,7 @@ def _info(began: float, sums: list[Any]) -> Info:
   # No public way says which attempt of Ray's this is.
   global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
   attempt = global_worker.core_worker.get_current_task_attempt_number()
-  where = f'process {os.getpid()} on {ray.util.get_node_ip_address()}'
-  return Info(attempt, where, versions(), time.monotonic() - began, wire.num_bytes(sums))
+  return Info(attempt, _where(), versions(), time.monotonic() - began, wire.num_bytes(sums))
 
 
 def cause(error: Any) -> Exception:

@@ -90,6 +90,11 @@ def as_arrays(sums: list[list[Any]]) -> list[list[np.ndarray]]:
   return [[np.asarray(leaf) for leaf in flat] for flat in sums]
 
 
+def as_tensors(flat: list[Any]) -> list[Any]:
+  """What `encode` gives, copied into tensors: the graph engine would copy arrays at each call."""
+  return [tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in flat]
+
+
 def decode(flat: list[Any], type_spec: tff.types.Type) -> Any:
   """The inverse of `encode`, as the graph engine takes it."""
   types = values.leaf_types(type_spec)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tff_adaptive._utils import private_apis
 from tff_adaptive.execution import batched_clients
 from tff_adaptive.execution.graph import dataset_reduce, loop_bodies, values
+from tff_adaptive.kernels import library
 
 # A variable with this shared name is created anew each time its op runs and dies with its last
 # reference: parallel clients each get their own. For tables there are ops of that kind.
@@ -36,6 +37,7 @@ class ImportedGraph:
       message: The `TensorFlow` message of a computation; see `private_apis.tensorflow_of`.
     """
     graph_def = private_apis.graph_def(message)
+    library.load_for(node.op for node in _all_nodes(graph_def))
     _name_functions_apart(graph_def)
     loop_bodies.set_apart(graph_def)
     self.group = batched_clients.find(message)

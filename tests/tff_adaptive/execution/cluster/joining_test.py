@@ -52,7 +52,7 @@ def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer():
     with joining.hint_after(0.0, 'head:1'):
       assert hinted.wait(60)
     hinted.clear()
-    with joining.hint_after(0.0, 'local'):
+    with joining.hint_after(60.0, 'head:1'):
       pass
   assert not hinted.is_set()
 
@@ -67,8 +67,9 @@ def test_an_address_where_nothing_listens_is_refused_before_ray_waits_for_it(mon
     if importlib.util.find_spec('ray') is not None:
       monkeypatch.setattr('ray.is_initialized', lambda: False)
       monkeypatch.setenv('RAY_ADDRESS', address)
-      for given in (address, 'auto'):
-        with pytest.raises(errors.WorkerError, match=r'no Ray cluster can be joined.*refused'):
+      for given, named in ((address, address), ('auto', rf'RAY_ADDRESS={address}')):
+        expected = rf'no Ray cluster can be joined at .*{named}.*refused'
+        with pytest.raises(errors.WorkerError, match=expected):
           joining.join(given, 1)
     bound.listen()
     joining.await_listener(address)

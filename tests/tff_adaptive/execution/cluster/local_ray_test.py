@@ -1,5 +1,6 @@
 """A local cluster is reached by nobody else, and is gone with its program, however it ends."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -54,7 +55,7 @@ def test_nothing_is_left_and_nobody_else_gets_in(ending):
   try:
     folder, address = program.stdout.readline().split()
     users = _users(folder)
-    names = {p.name().split(' ')[0] for p in users}
+    names = {on_ray.name_of(p).split(' ')[0] for p in users}
     assert {'gcs_server', 'raylet'} <= names
     assert any(name.startswith('ray::') for name in names), names
     if ending == 'close':
@@ -62,14 +63,14 @@ def test_nothing_is_left_and_nobody_else_gets_in(ending):
       program.stdin.write('\n')
       program.stdin.flush()
     elif ending == 'node':
-      next(p for p in users if p.name() == 'raylet').kill()
+      next(p for p in users if on_ray.name_of(p) == 'raylet').kill()
     else:
       program.send_signal(ending)
-    program.wait(60)
+    program.wait(1200)
     if ending == 'node':  # Ray's own calls would wait for ever, or end it without a word.
       assert program.returncode == 1
       assert "Ray's node on this machine (raylet) has ended" in program.stderr.read()
-    on_ray.wait_for(lambda: not _users(folder) and not os.path.exists(folder), 30)
+    on_ray.wait_for(lambda: not _users(folder) and not os.path.exists(folder))
   finally:
     program.kill()
     program.communicate()
@@ -77,18 +78,17 @@ def test_nothing_is_left_and_nobody_else_gets_in(ending):
 
 def _assert_is_private(users, address):
   """Loopback only, and nothing without the token."""
-  listening = [
-    connection.laddr.ip
-    for process in users
-    for connection in process.net_connections('inet')
-    if connection.status == psutil.CONN_LISTEN
-  ]
+  listening = []
+  for process in users:
+    with contextlib.suppress(psutil.Error):  # It may have just ended.
+      connections = process.net_connections('inet')
+      listening += [c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN]
   assert listening
   assert {ip.replace('::ffff:', '') for ip in listening} == {'127.0.0.1'}
   with grpc.insecure_channel(address) as channel:
     ask = channel.unary_unary('/ray.rpc.NodeInfoGcsService/GetAllNodeInfo')
     with pytest.raises(grpc.RpcError) as caught:
-      ask(b'', timeout=20)
+      ask(b'', timeout=120)
   assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
@@ -102,8 +102,13 @@ def test_a_ray_that_was_imported_without_a_token_is_refused():
   assert 'set RAY_AUTH_MODE=token (or disabled) before importing it' in result.stderr
 
 
-@pytest.mark.parametrize(('is_closing', 'exits'), [(True, []), (False, [1])])
-def test_ray_may_have_waited_for_its_node_first(is_closing, exits, monkeypatch):
+@pytest.mark.parametrize(
+  ('is_closing', 'is_joined', 'exits'), [(True, True, []), (False, True, [1]), (False, False, [])]
+)
+def test_ray_may_have_waited_for_its_node_first_or_have_left_it(
+  is_closing, is_joined, exits, monkeypatch
+):
+  monkeypatch.setattr('ray.is_initialized', lambda: is_joined)  # Not after `ray.shutdown`.
   node = subprocess.Popen([sys.executable, '-c', ''])
   node.wait()  # From now on it is nobody's child, and waiting for it is an error.
   raylet = types.SimpleNamespace(pid=node.pid, name=lambda: 'raylet')
@@ -115,3 +120,19 @@ def test_ray_may_have_waited_for_its_node_first(is_closing, exits, monkeypatch):
   local._is_closing = is_closing
   local._end_with_node()
   assert found == exits
+
+
+@pytest.mark.parametrize(('has_gpus', 'num_gpus'), [(True, None), (False, 0)])
+def test_gpus_are_those_that_ray_finds_or_none(has_gpus, num_gpus, monkeypatch):
+  given = []
+
+  def init(**options):
+    given.append(options['num_gpus'])
+    raise RuntimeError('it does not start')
+
+  monkeypatch.setattr(local_ray, 'import_ray', lambda: None)
+  monkeypatch.setattr('ray.init', init)
+  monkeypatch.setattr('ray.shutdown', lambda: None)
+  with pytest.raises(RuntimeError, match='it does not start'):
+    local_ray.LocalRay(1, has_gpus)
+  assert given == [num_gpus]

@@ -1,0 +1,196 @@
+"""Compiling the library, keeping it, and what happens where that cannot be done."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.helpers import compiler
+from tff_adaptive.kernels import library
+
+CHILD = """
+import sys
+import numpy as np
+import tensorflow as tf
+from tff_adaptive.kernels import library, lstm
+
+if sys.argv[2:]:
+  library._cpu_flags = lambda: set(sys.argv[2:])
+rng = np.random.default_rng(0)
+z, r = rng.normal(size=(20, 4 * 37)), rng.normal(size=(37, 4 * 37)) * 0.2
+z, r = (tf.constant(a, tf.float32) for a in (z, r))
+with tf.GradientTape() as tape:
+  tape.watch([z, r])
+  h = lstm.recurrence(z, r, 5)
+  total = tf.reduce_sum(h * h)
+np.savez(sys.argv[1], h, *tape.gradient(total, [z, r]))
+"""
+
+
+def start(path, *flags, **environment):
+  """A process of its own that computes with the library, and writes what it gets to a file."""
+  return subprocess.Popen(
+    [sys.executable, '-c', CHILD, str(path), *flags],
+    env={**os.environ, **environment},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+def results(processes, folder):
+  """What they wrote, once they have ended well."""
+  try:
+    for process in processes:
+      output, _ = process.communicate()
+      assert process.returncode == 0, output
+  finally:
+    for process in processes:
+      process.kill()
+  found = []
+  for path in sorted(folder.glob('*.npz')):
+    with np.load(path) as file:
+      found.append([file[name] for name in file.files])
+  return found
+
+
+def assert_same(found):
+  for other in found[1:]:
+    for a, b in zip(found[0], other, strict=True):
+      np.testing.assert_array_equal(a, b)
+
+
+@compiler.NEEDED
+def test_it_is_compiled_once_and_anew_where_it_is_damaged(tmp_path):
+  cache = str(tmp_path / 'cache')
+  two = [start(tmp_path / f'{i}.npz', XDG_CACHE_HOME=cache) for i in range(2)]  # At once.
+  assert len(results(two, tmp_path)) == 2
+  (path,) = (tmp_path / 'cache' / 'tff_adaptive').iterdir()
+  made = path.stat().st_mtime_ns
+  again = [start(tmp_path / '2.npz', XDG_CACHE_HOME=cache)]
+  assert len(results(again, tmp_path)) == 3
+  assert path.stat().st_mtime_ns == made
+  content = path.read_bytes()
+  for i, damaged in ((3, content[:5000]), (4, content[:900] + b'?' + content[901:]), (5, b'')):
+    path.write_bytes(damaged)
+    found = results([start(tmp_path / f'{i}.npz', XDG_CACHE_HOME=cache)], tmp_path)
+    assert path.read_bytes() == content
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert len(found) == i + 1
+  assert_same(found)
+
+
+@compiler.NEEDED
+@pytest.mark.parametrize('what', ['no folder', 'not ours alone', 'full', 'damaged libraries'])
+def test_a_folder_that_cannot_be_used_is_not_needed(what, tmp_path):
+  base = tmp_path / 'cache'
+  folder = base / 'tff_adaptive'
+  environment = {'XDG_CACHE_HOME': str(base)}
+  if what == 'no folder':
+    base.write_text('')
+  elif what == 'not ours alone':
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+  elif what == 'full':  # What is compiled there has no room; elsewhere it does.
+    environment['CXX'] = str(compiler_that(tmp_path, 'case "$*" in *cache*) exit 1;; esac'))
+  else:  # What is compiled there cannot be loaded.
+    text = (
+      'case "$*" in *cache*) for a; do case $a in *.so) echo no >"$a"; exit;; esac; done;; esac'
+    )
+    environment['CXX'] = str(compiler_that(tmp_path, text))
+  assert len(results([start(tmp_path / 'a.npz', **environment)], tmp_path)) == 1
+  assert what == 'no folder' or not list(folder.iterdir())
+
+
+def compiler_that(folder, text):
+  """A compiler that does something else first."""
+  script = folder / 'c++'
+  script.write_text(f'#!/bin/sh\n{text}\nexec g++ "$@"\n')
+  script.chmod(0o755)
+  return script
+
+
+@compiler.NEEDED
+@pytest.mark.skipif('avx512bw' not in library._cpu_flags(), reason='the processor has no AVX-512')
+def test_vectors_of_8_and_of_16_give_the_same_bits(tmp_path):
+  processes = [
+    start(tmp_path / 'a.npz', 'avx2', 'fma', XDG_CACHE_HOME=str(tmp_path)),
+    start(tmp_path / 'b.npz', XDG_CACHE_HOME=str(tmp_path)),
+  ]
+  found = results(processes, tmp_path)
+  assert len(list((tmp_path / 'tff_adaptive').iterdir())) == 2
+  assert_same(found)
+
+
+@compiler.NEEDED
+def test_a_processor_without_fma_has_the_same_numbers_but_for_rounding(tmp_path):
+  processes = [
+    start(tmp_path / 'a.npz', 'sse2', XDG_CACHE_HOME=str(tmp_path)),
+    start(tmp_path / 'b.npz', XDG_CACHE_HOME=str(tmp_path)),
+  ]
+  for a, b in zip(*results(processes, tmp_path), strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  'command, reason',
+  [
+    ('/nowhere/g++', "'/nowhere/g\\+\\+' cannot be run"),
+    ('false', "'false' failed"),
+    ('true', 'cannot be loaded'),  # It makes nothing.
+    ("'g++", 'CXX is .*No closing quotation'),
+    pytest.param('g++ -c', 'cannot be loaded', marks=compiler.NEEDED),
+  ],
+)
+def test_without_a_compiler_the_error_says_what_to_do(command, reason, tmp_path, monkeypatch):
+  monkeypatch.setenv('CXX', command)
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+  with pytest.raises(library.KernelError, match=f'{reason}.*install g\\+\\+, .*lstm=compiled'):
+    library._load.__wrapped__()
+  assert not list(tmp_path.rglob('*lstm*'))
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path, monkeypatch):
+  text = '[ "$1" = --version ] && exit 0; echo "tensorflow/c/ops.h: not found" >&2; exit 1'
+  monkeypatch.setenv('CXX', str(compiler_that(tmp_path, text)))
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+  with pytest.raises(library.KernelError, match=r'failed \(tensorflow/c/ops.h: not found\)'):
+    library._load.__wrapped__()
+  assert not list((tmp_path / 'tff_adaptive').iterdir())
+
+
+def test_a_compiler_that_hangs_is_ended(tmp_path, monkeypatch):
+  monkeypatch.setattr(library, '_MOST_SECONDS', 0.1)
+  monkeypatch.setenv('CXX', str(compiler_that(tmp_path, 'exec sleep 60')))
+  with pytest.raises(library.KernelError, match=r'took longer than 0\.1 s'):
+    library._load.__wrapped__()
+
+
+def test_the_folder_is_the_users_alone(tmp_path, monkeypatch):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path / 'new'))
+  folder = library.cache_folder()
+  assert folder == tmp_path / 'new' / 'tff_adaptive'
+  assert folder.stat().st_mode & 0o777 == 0o700
+  for mode, expected in ((0o755, folder), (0o775, None), (0o707, None)):
+    folder.chmod(mode)
+    assert library.cache_folder() == expected
+  folder.chmod(0o700)
+  monkeypatch.setattr(os, 'geteuid', lambda: 12345)
+  assert library.cache_folder() is None
+  monkeypatch.undo()
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('XDG_CACHE_HOME', 'here')
+  assert library.cache_folder() is None
+  assert not (tmp_path / 'here').exists()
+
+
+def test_graphs_without_its_operations_need_no_compiler(monkeypatch):
+  monkeypatch.setattr(library, 'load', lambda: pytest.fail('it was loaded'))
+  library.load_for(['MatMul', 'While'])
+
+
+def test_the_digest_is_that_of_all_its_parts():
+  digests = {library._digest(about) for about in (['a', 'b'], ['a'], ['ab'], ['b', 'a'])}
+  assert len(digests) == 4

@@ -1,0 +1,26 @@
+"""When a run counts as diverged."""
+
+import math
+
+import pytest
+
+from tests.helpers import run_folders
+from tff_adaptive.reports import scores
+
+
+@pytest.mark.parametrize(
+  'lost, clients, expected',
+  [(None, 10, False), (0, 10, False), (1, 10, False), (10, 10, True), (3, 3, True), (0, 0, False)],
+)
+def test_a_run_ends_diverged_when_all_clients_of_its_last_round_were_left_out(
+  lost, clients, expected, tmp_path
+):
+  run = run_folders.make(tmp_path / 'run', [0.1, 0.2, 0.3])
+  run.rows[1]['non_finite_clients'] = run.rows[1]['clients'] = 10.0  # It recovered.
+  run.rows[-1]['clients'] = float(clients)
+  if lost is not None:
+    run.rows[-1]['non_finite_clients'] = float(lost)
+  assert scores.ends_diverged(run) == expected
+  assert scores.is_diverged(run)  # At some time.
+  value = scores.score([run], 'validation_accuracy').values[0]
+  assert math.isnan(value) == expected

@@ -1,0 +1,62 @@
+"""An aggregator's state in a round without an update that counts."""
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+# Names in the state of an aggregation with noise, TFF's or `aggregation.private_mean`'s.
+_WITH_NOISE = frozenset({'query_state', 'agg_state'})
+
+
+def kept_without_updates(
+  process: tff.templates.AggregationProcess,
+) -> tff.templates.AggregationProcess:
+  """The same process, but its state stays as it was in a round whose weights add up to 0.
+
+  TFF's estimate of a quantile, which adapted norms for clipping and zeroing follow, divides by the
+  clients of a round: nobody makes it NaN for good, and the zero update of a client that does not
+  count moves it. The state of an aggregation with noise goes on all the same: a round of nobody
+  publishes noise too, and the same noise in the next round would cancel it.
+
+  Args:
+    process: A weighted aggregation: S@SERVER, {G}@CLIENTS, {float32}@CLIENTS -> S, G, measurements.
+
+  Returns:
+    A process of the same types; `process` itself if it has no state.
+  """
+  state_type = process.initialize.type_signature.result
+  if not tff.structure.flatten(state_type.member):
+    return process
+  _, value_type, weight_type = process.next.type_signature.parameter
+
+  @tff.tensorflow.computation(weight_type.member, state_type.member, state_type.member)
+  def kept(total: Any, before: Any, after: Any) -> Any:
+    return _kept(state_type.member, tf.equal(total, 0), before, after)
+
+  @tff.federated_computation(state_type, value_type, weight_type)
+  def next_fn(state: Any, value: Any, weight: Any) -> tff.templates.MeasuredProcessOutput:
+    output = process.next(state, value, weight)
+    after = tff.federated_map(kept, (tff.federated_sum(weight), state, output.state))
+    return tff.templates.MeasuredProcessOutput(after, output.result, output.measurements)
+
+  return tff.templates.AggregationProcess(process.initialize, next_fn)
+
+
+def _kept(kind: tff.Type, is_empty: tf.Tensor, before: Any, after: Any) -> Any:
+  """`before` if `is_empty`, else `after`; what belongs to noise is always `after`."""
+  if not isinstance(kind, tff.types.StructType):
+    return tf.cond(is_empty, lambda: before, lambda: after)
+  names, kinds = zip(*tff.structure.iter_elements(kind)) if len(kind) else ((), ())
+  if set(names) >= _WITH_NOISE:
+    return after
+  pairs = [tff.structure.from_container(state) for state in (before, after)]
+  elements = [_kept(k, is_empty, *old_and_new) for k, *old_and_new in zip(kinds, *pairs)]
+  container = getattr(kind, 'python_container', None) or tff.structure.Struct
+  if container in (tuple, list):
+    return container(elements)
+  if hasattr(container, '_fields'):
+    return container(*elements)
+  if container is tff.structure.Struct or issubclass(container, dict):
+    return container(zip(names, elements))
+  return container(**dict(zip(names, elements)))  # A class of attrs.

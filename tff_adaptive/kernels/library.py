@@ -1,0 +1,194 @@
+"""The library of this project's TensorFlow operations: compiled once on a machine, then loaded.
+
+It is compiled by the C++ compiler of the machine (`g++`, or what CXX names), in a second or two,
+into the folder `tff_adaptive` of XDG_CACHE_HOME or `~/.cache`. Its name has the digest
+of all that decides what it does: its source, the compiler, the options and TensorFlow's version.
+
+Importing this module imports no TensorFlow.
+"""
+
+import functools
+import hashlib
+import os
+import pathlib
+import shlex
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+PREFIX = 'TffAdaptive'  # Of the operations' names.
+_FUNCTIONS = ('tff_adaptive_lstm', 'tff_adaptive_lstm_grad')
+_SOURCE = pathlib.Path(__file__).with_name('lstm.cc')
+_OPTIONS = (
+  *('-std=c++17', '-O3', '-ffp-contract=fast', '-fno-math-errno', '-shared', '-fPIC'),
+  *('-static-libstdc++', '-static-libgcc'),  # Another process may bring an older one.
+)
+# Options by the widest vectors that a processor has: what /proc/cpuinfo must name for them.
+_VECTORS = (
+  ({'avx512f', 'avx512bw', 'avx512dq', 'avx512vl', 'fma'}, ('-mavx512f', '-mavx512bw')),
+  ({'avx2', 'fma'}, ()),
+)
+_HINT = 'install g++, name another compiler in CXX, or leave out lstm=compiled'
+_MOST_SECONDS = 600
+_lock = threading.Lock()
+
+
+class KernelError(ValueError):
+  """The operations cannot be had on this machine."""
+
+
+def load() -> Any:
+  """Returns the operations as functions, compiled if this machine has not done that yet.
+
+  Raises:
+    KernelError: If there is no compiler, or what it makes cannot be loaded.
+  """
+  with _lock:
+    return _load()
+
+
+def load_for(operations: Iterable[str]) -> None:
+  """Loads the library if one of the operations is in it.
+
+  Args:
+    operations: Names of operations, such as those of a graph.
+
+  Raises:
+    KernelError: As `load`.
+  """
+  if any(name.startswith(PREFIX) for name in operations):
+    load()
+
+
+@functools.cache
+def _load() -> Any:
+  import tensorflow as tf
+
+  flags = _cpu_flags()
+  compiler = _compiler()
+  command = [*compiler, *_OPTIONS, *_vector_options(flags)]
+  version = _run([*compiler, '--version'])
+  name = f'lstm-{_digest([*command, version, tf.__version__, *sorted(flags)])}.so'
+  command += [str(_SOURCE), '-I', tf.sysconfig.get_include(), *tf.sysconfig.get_link_flags()]
+  folder = cache_folder()
+  if folder is not None:
+    try:
+      return _kept(folder / name) or _made(command, folder, name)
+    except (OSError, KernelError):
+      pass  # It is full, or nothing is run from there: none is kept.
+  try:
+    with tempfile.TemporaryDirectory() as other:
+      return _made(command, pathlib.Path(other), name)
+  except OSError as error:
+    raise KernelError(f'The compiled LSTM cannot be written: {error}') from None
+
+
+def cache_folder() -> pathlib.Path | None:
+  """The folder where the compiled library is kept; None if none can be had for the user alone."""
+  base = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')
+  folder = pathlib.Path(base) / 'tff_adaptive'
+  if not folder.is_absolute():  # There is no home, and what lies there is run.
+    return None
+  try:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.stat()
+  except OSError:
+    return None
+  is_own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+  return folder if is_own else None
+
+
+def _compiler() -> list[str]:
+  given = os.environ.get('CXX', '')
+  try:
+    return shlex.split(given) or ['g++']
+  except ValueError as error:
+    raise KernelError(f'CXX is {given!r}: {error}; {_HINT}') from None
+
+
+def _cpu_flags() -> set[str]:
+  try:
+    with open('/proc/cpuinfo', encoding='utf-8') as file:
+      return next((set(line.split()[2:]) for line in file if line.startswith('flags')), set())
+  except OSError:
+    return set()
+
+
+def _vector_options(flags: set[str]) -> tuple[str, ...]:
+  for needed, options in _VECTORS:
+    if needed <= flags:
+      return '-mavx2', '-mfma', *options
+  return ()
+
+
+def _digest(about: Iterable[str]) -> str:
+  content = _SOURCE.read_bytes() + '\0'.join(about).encode()
+  return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _kept(path: pathlib.Path) -> Any:
+  """The library of a file; None without one, or where it is damaged: that would end the process."""
+  content = path.read_bytes() if path.exists() else b''
+  length = len(_sum(b''))
+  if len(content) <= length or _sum(content[:-length]) != content[-length:]:
+    return None
+  return _loaded(path)
+
+
+def _made(command: list[str], folder: pathlib.Path, name: str) -> Any:
+  """Compiles the library, loads it, and keeps it; another process may do the same meanwhile."""
+  handle, part = tempfile.mkstemp('.so', '.lstm-', folder)
+  os.close(handle)
+  try:
+    _run([*command, '-o', part])
+    with open(part, 'r+b') as file:
+      file.write(_sum(file.read()))
+      os.fsync(file.fileno())
+    library = _loaded(pathlib.Path(part))
+    os.replace(part, folder / name)
+  finally:
+    pathlib.Path(part).unlink(missing_ok=True)
+  return library
+
+
+def _loaded(path: pathlib.Path) -> Any:
+  import tensorflow as tf
+
+  try:
+    library = tf.load_op_library(str(path))
+  except tf.errors.OpError as error:
+    raise KernelError(f'The compiled LSTM cannot be loaded ({error.message}); {_HINT}') from None
+  if missing := [name for name in _FUNCTIONS if not hasattr(library, name)]:
+    raise KernelError(f'What was compiled has no {", ".join(missing)}; {_HINT}')
+  return library
+
+
+def _sum(content: bytes) -> bytes:
+  """A checksum, which stands at the end of the file."""
+  return hashlib.sha256(content).digest()
+
+
+def _run(command: list[str]) -> str:
+  """Runs the compiler; returns what it prints."""
+  needs = f'The compiled LSTM needs a C++ compiler, and {command[0]!r}'
+  try:
+    done = subprocess.run(
+      command,
+      stdin=subprocess.DEVNULL,
+      capture_output=True,
+      text=True,
+      errors='replace',
+      check=False,
+      timeout=_MOST_SECONDS,
+    )
+  except OSError as error:
+    raise KernelError(f'{needs} cannot be run ({error.strerror}): {_HINT}') from None
+  except subprocess.TimeoutExpired:
+    raise KernelError(f'{needs} took longer than {_MOST_SECONDS} s: {_HINT}') from None
+  if done.returncode:
+    reason = ' '.join(done.stderr.split())[-300:] or f'exit code {done.returncode}'
+    raise KernelError(f'{needs} failed ({reason}): {_HINT}')
+  return done.stdout
