@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 
 import hypothesis
 import psutil
@@ -38,6 +39,15 @@ def event_loop_of_the_thread():
     asyncio.get_event_loop_policy().get_event_loop()
   except RuntimeError:
     asyncio.set_event_loop(asyncio.new_event_loop())
+
+
+@pytest.fixture(autouse=True)
+def no_global_seed():
+  """A test that seeds TensorFlow, as README's first block does, seeds none of those after it."""
+  yield
+  tensorflow = sys.modules.get('tensorflow')
+  if tensorflow is not None and tensorflow.compat.v1.get_seed(None) != (None, None):
+    tensorflow.random.set_seed(None)
 
 
 def pytest_sessionfinish(session, exitstatus):
