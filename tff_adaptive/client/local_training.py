@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import validation
-from tff_adaptive.client import batch_sources, model_adapters
+from tff_adaptive.client import batch_sources, client_optimizer, model_adapters
 from tff_adaptive.client import batching as batching_lib
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.corrections import results
@@ -224,15 +224,21 @@ def _train(
     num_examples=source.num_examples,
     full_gradient=lambda: source.mean_gradient(theta_0, non_trainable),
   )
-  optimizer = _LeanOptimizer(training.optimizer, start, rate)
+  optimizer = client_optimizer.ClientOptimizer(training.optimizer, start, rate)
   moves_without_data = (
     training.weight_decay or model.has_penalty or type(correction) is not corrections.Correction
   )
 
+  is_plain = type(correction) is corrections.Correction and not (
+    training.clip_norm is not None or training.weight_decay
+  )
+  # Then a step is theta - rate * g, and a pass over the weights less if gradients bring the rate.
+  factor = rate if is_plain and optimizer.is_sgd else None
+
   def step(state: Any, local: batch_sources.LocalStep) -> Any:
     theta, slots, metrics = state
     g, metrics = model.gradients(
-      theta, non_trainable, local.batch, local.weighting, local.seed, metrics
+      theta, non_trainable, local.batch, local.weighting, local.seed, metrics, factor
     )
     g = batch_sources.dense(g, theta)
     g = results.gradient(correction, client, theta, g)
@@ -242,6 +248,8 @@ def _train(
       g = corrections.combine(lambda g, w: g + training.weight_decay * w, g, theta)
     if local.active is not None and moves_without_data:
       g = corrections.combine(lambda g: corrections.scale(local.active, g), g)
+    if factor is not None:
+      return corrections.combine(tf.subtract, theta, g), slots, metrics
     slots, theta = optimizer.next(slots, theta, g)
     return tuple(theta), slots, metrics
 
@@ -304,46 +312,3 @@ def _clip(
   norm = tf.sqrt(corrections.squared_norm(gradients, size))
   factor = clip_norm / tf.maximum(norm, clip_norm)
   return corrections.combine(lambda g: corrections.scale(factor, g), gradients)
-
-
-class _LeanOptimizer:
-  """A TFF optimizer whose constant state (learning rate, momentum ...) stays out of the loop."""
-
-  def __init__(
-    self,
-    optimizer: tff.learning.optimizers.Optimizer,
-    weights: corrections.Weights,
-    rate: tf.Tensor,
-  ) -> None:
-    self._optimizer = optimizer
-    state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
-    key = tff.learning.optimizers.LEARNING_RATE_KEY
-    hparams = optimizer.get_hparams(state)
-    if key not in hparams:
-      raise ValueError(
-        'the client optimizer has no learning rate that can be set (one with a schedule has none): '
-        'give one with a plain rate, and the schedule as client_learning_rate'
-      )
-    state = optimizer.set_hparams(state, collections.OrderedDict(hparams, **{key: rate}))
-    self._state = tf.nest.map_structure(tf.convert_to_tensor, state)
-    flat = tf.nest.flatten(self._state)
-    zeros = tuple(tf.zeros_like(w) for w in weights)
-    after = tf.nest.flatten(optimizer.next(self._state, weights, zeros)[0])
-    self._changes = [new is not old for new, old in zip(after, flat)]
-    self.slots = tuple(leaf for leaf, changes in zip(flat, self._changes) if changes)
-
-  def next(
-    self,
-    slots: tuple[tf.Tensor, ...],
-    weights: corrections.Weights,
-    gradients: corrections.Weights,
-  ) -> tuple[tuple[tf.Tensor, ...], corrections.Weights]:
-    """As `tff.learning.optimizers.Optimizer.next`, with the changing leaves alone."""
-    changing = iter(slots)
-    flat = tf.nest.flatten(self._state)
-    flat = [next(changing) if changes else leaf for leaf, changes in zip(flat, self._changes)]
-    state, weights = self._optimizer.next(
-      tf.nest.pack_sequence_as(self._state, flat), weights, gradients
-    )
-    flat = tf.nest.flatten(state)
-    return tuple(leaf for leaf, changes in zip(flat, self._changes) if changes), weights

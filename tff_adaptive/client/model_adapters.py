@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import models
+from tff_adaptive.client import scaled_gradients
 from tff_adaptive.corrections import base as corrections
 
 AnyModel: TypeAlias = (
@@ -95,6 +96,7 @@ class LocalModel:
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
+    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     """Gradients of the mean loss of a batch, and the metrics with this batch added.
 
@@ -106,6 +108,7 @@ class LocalModel:
         the mean (0 for padding) and the number of examples that count.
       seed: int32 [2] for dropout, or None.
       metrics: From `start` or the step before.
+      factor: Of the gradients, a scalar; None: 1.
     """
     raise NotImplementedError
 
@@ -146,17 +149,20 @@ class _SeededModel(LocalModel):
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
+    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     if weighting is None:
       shares, size = None, tf.cast(tf.shape(batch['y'])[0], tf.float32)
     else:
       shares, size = weighting
-    with tf.GradientTape() as tape:
-      tape.watch(weights)
-      loss, means = self.model.loss_and_metrics(
+
+    def loss_and_metrics() -> tuple[tf.Tensor, tf.Tensor]:
+      return self.model.loss_and_metrics(
         weights, batch['x'], batch['y'], shares=shares, training=True, seed=seed
       )
-    return tape.gradient(loss, weights), metrics + size * means
+
+    found, means = scaled_gradients.gradients(loss_and_metrics, weights, factor)
+    return found, metrics + size * means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     # Not a product: the sums of a client that diverged may be NaN.
@@ -177,6 +183,7 @@ class _GroupModel(_SeededModel):
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
+    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     assert weighting is not None  # Groups have shares: they are padded to one length.
     shares, size = weighting
@@ -186,14 +193,15 @@ class _GroupModel(_SeededModel):
       return self.model.loss_and_metrics(theta, x, y, shares=shares, training=True, seed=seed)
 
     arguments = (weights, batch['x'], batch['y'], shares, seed)
-    with tf.GradientTape() as tape:
-      tape.watch(weights)
+
+    def of_all() -> tuple[tf.Tensor, tf.Tensor]:
       if self.model.client_axis:
-        loss, means = loss_and_metrics(arguments)
-      else:
-        loss, means = tf.vectorized_map(loss_and_metrics, arguments)
+        return loss_and_metrics(arguments)
+      return tf.vectorized_map(loss_and_metrics, arguments)
+
     # The losses of the clients are independent: the gradient of their sum is each one's own.
-    return tape.gradient(loss, weights), metrics + size[:, tf.newaxis] * means
+    found, means = scaled_gradients.gradients(of_all, weights, factor)
+    return found, metrics + size[:, tf.newaxis] * means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     used = tf.where(is_used[:, tf.newaxis], metrics, 0.0)
@@ -226,17 +234,21 @@ class _FunctionalModel(LocalModel):
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
+    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     x, y = _features_and_labels(batch)
-    with tf.GradientTape() as tape:
-      tape.watch(weights)
+
+    def loss_and_output() -> tuple[tf.Tensor, Any]:
       output = self._model.predict_on_batch((weights, non_trainable), x, training=True)
       loss = self._model.loss(output=output, label=y)
+      return loss, (loss, output)
+
+    found, (loss, output) = scaled_gradients.gradients(loss_and_output, weights, factor)
     batch_output = tff.learning.models.BatchOutput(
       loss=loss, predictions=output, num_examples=tf.shape(tf.nest.flatten(output)[0])[0]
     )
     metrics = self._model.update_metrics_state(metrics, batch_output=batch_output, labels=y)
-    return tape.gradient(loss, weights), metrics
+    return found, metrics
 
 
 class _VariableModel(LocalModel):
@@ -273,6 +285,7 @@ class _VariableModel(LocalModel):
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
+    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     variables = tff.learning.models.ModelWeights.from_model(self._model)
 
@@ -283,9 +296,12 @@ class _VariableModel(LocalModel):
         variable.assign(value)
       for variable, value in zip(variables.non_trainable, non_trainable):
         variable.assign(value)
-      with tf.GradientTape() as tape:
-        output = self._model.forward_pass(batch, training=True)
-      return tape.gradient(output.loss, tuple(variables.trainable))
+      found, _ = scaled_gradients.gradients(
+        lambda: (self._model.forward_pass(batch, training=True).loss, None),
+        tuple(variables.trainable),
+        factor,
+      )
+      return found
 
     return assign_and_differentiate(), metrics
 

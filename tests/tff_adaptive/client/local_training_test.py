@@ -191,17 +191,6 @@ def test_clients_train_together_by_batches_of_arrays_and_optimizers_without_slot
     assert local_training.can_group(model_adapters.wrap(model), training) == can
 
 
-def test_a_client_optimizer_whose_rate_cannot_be_set_is_refused():
-  scheduled = tff.learning.optimizers.schedule_learning_rate(
-    tff.learning.optimizers.build_sgdm(0.1), lambda t: 0.1
-  )
-  server = tff.learning.optimizers.build_sgdm(1.0)
-  with pytest.raises(ValueError, match='no learning rate that can be set'):
-    algorithms.build_fed_opt(
-      small_problem.model(), scheduled, server, client_learning_rate=0.2, batching=Batching(4)
-    )
-
-
 @pytest.mark.parametrize('name', ['fed_avg', 'scaffold_m'])
 def test_a_client_without_examples_counts_for_nothing_and_has_not_diverged(name):
   options = {'num_clients': N} if name == 'scaffold_m' else {}

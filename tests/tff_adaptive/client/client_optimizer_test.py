@@ -1,0 +1,76 @@
+"""Which optimizers are plain SGD, and what is done for others."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import small_problem
+from tff_adaptive import algorithms
+from tff_adaptive.client import client_optimizer
+from tff_adaptive.client.batching import Batching
+
+RATE = 0.125
+
+
+class Sign(tff.learning.optimizers.Optimizer):
+  """Moves by the gradient's sign; its state is that of plain SGD."""
+
+  def initialize(self, specs):
+    return collections.OrderedDict(learning_rate=RATE)
+
+  def next(self, state, weights, gradients):
+    rate = state['learning_rate']
+    return state, tf.nest.map_structure(lambda w, g: w - rate * tf.sign(g), weights, gradients)
+
+  def get_hparams(self, state):
+    return collections.OrderedDict(state)
+
+  def set_hparams(self, state, hparams):
+    return collections.OrderedDict(hparams)
+
+
+@pytest.mark.parametrize(
+  ('optimizer', 'is_sgd', 'num_slots'),
+  [
+    (tff.learning.optimizers.build_sgdm(RATE), True, 0),
+    (tff.learning.optimizers.build_sgdm(RATE, 0.0), True, 0),
+    (tff.learning.optimizers.build_sgdm(RATE, 0.9), False, 1),
+    (tff.learning.optimizers.build_adagrad(RATE), False, 1),
+    (Sign(), False, 0),
+  ],
+)
+def test_plain_sgd_is_known(optimizer, is_sgd, num_slots):
+  with tf.Graph().as_default():
+    found = client_optimizer.ClientOptimizer(optimizer, (tf.zeros([2, 3]),), tf.constant(RATE))
+  assert found.is_sgd == is_sgd
+  assert len(found.slots) == num_slots
+
+
+def test_another_optimizer_that_keeps_nothing_takes_its_own_steps(graph):
+  process = algorithms.build_fed_opt(
+    small_problem.model(),
+    Sign(),
+    tff.learning.optimizers.build_sgdm(1.0),
+    client_learning_rate=RATE,
+    batching=Batching(None),
+  )
+  with tff.framework.get_context_stack().install(graph):
+    run = small_problem.Run(process, small_problem.clients())
+    before = run.state.global_model_weights.trainable
+    run.round([0])
+  for w, after in zip(before, run.state.global_model_weights.trainable):
+    np.testing.assert_allclose(np.abs(after - w), RATE, rtol=1e-6)
+
+
+def test_a_client_optimizer_whose_rate_cannot_be_set_is_refused():
+  scheduled = tff.learning.optimizers.schedule_learning_rate(
+    tff.learning.optimizers.build_sgdm(0.1), lambda t: 0.1
+  )
+  server = tff.learning.optimizers.build_sgdm(1.0)
+  with pytest.raises(ValueError, match='no learning rate that can be set'):
+    algorithms.build_fed_opt(
+      small_problem.model(), scheduled, server, client_learning_rate=0.2, batching=Batching(4)
+    )

@@ -1,0 +1,58 @@
+"""The client optimizer in the loop of local steps."""
+
+import collections
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.corrections import base as corrections
+
+
+class ClientOptimizer:
+  """A TFF optimizer whose constant state (learning rate, momentum ...) stays out of the loop.
+
+  Attributes:
+    is_sgd: Whether it is TFF's SGD without momentum.
+    slots: Its changing state.
+  """
+
+  def __init__(
+    self,
+    optimizer: tff.learning.optimizers.Optimizer,
+    weights: corrections.Weights,
+    rate: tf.Tensor,
+  ) -> None:
+    self._optimizer = optimizer
+    state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
+    key = tff.learning.optimizers.LEARNING_RATE_KEY
+    hparams = optimizer.get_hparams(state)
+    if key not in hparams:
+      raise ValueError(
+        'the client optimizer has no learning rate that can be set (one with a schedule has none): '
+        'give one with a plain rate, and the schedule as client_learning_rate'
+      )
+    sgd = tff.learning.optimizers.build_sgdm()
+    self.is_sgd = type(optimizer) is type(sgd) and set(state) == {key}
+    state = optimizer.set_hparams(state, collections.OrderedDict(hparams, **{key: rate}))
+    self._state = tf.nest.map_structure(tf.convert_to_tensor, state)
+    flat = tf.nest.flatten(self._state)
+    zeros = tuple(tf.zeros_like(w) for w in weights)
+    after = tf.nest.flatten(optimizer.next(self._state, weights, zeros)[0])
+    self._changes = [new is not old for new, old in zip(after, flat)]
+    self.slots = tuple(leaf for leaf, changes in zip(flat, self._changes) if changes)
+
+  def next(
+    self,
+    slots: tuple[tf.Tensor, ...],
+    weights: corrections.Weights,
+    gradients: corrections.Weights,
+  ) -> tuple[tuple[tf.Tensor, ...], corrections.Weights]:
+    """As `tff.learning.optimizers.Optimizer.next`, with the changing leaves alone."""
+    changing = iter(slots)
+    flat = tf.nest.flatten(self._state)
+    flat = [next(changing) if changes else leaf for leaf, changes in zip(flat, self._changes)]
+    state, weights = self._optimizer.next(
+      tf.nest.pack_sequence_as(self._state, flat), weights, gradients
+    )
+    flat = tf.nest.flatten(state)
+    return tuple(leaf for leaf, changes in zip(flat, self._changes) if changes), weights
