@@ -6,25 +6,25 @@ where gradients are linear in what comes from above, as TensorFlow's are; one th
 along (`tf.custom_gradient`) may be none, one that clips for instance. It is left as it is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None
+Gradient: TypeAlias = Any  # A tensor, `tf.IndexedSlices`, or None.
 
 
 def gradients(
   function: Callable[[], tuple[tf.Tensor, Any]],
-  weights: Sequence[Any],
+  weights: tuple[Any, ...],
   factor: tf.Tensor | None = None,
-) -> tuple[Sequence[Gradient], Any]:
+) -> tuple[tuple[Gradient, ...], Any]:
   """The gradients of a loss times a factor, and what else the function returns.
 
   Args:
     function: Returns the loss, a scalar, or [G] of which each is differentiated by itself, and
       anything else.
-    weights: Tensors or variables.
+    weights: Tensors, or variables.
     factor: A scalar; None: 1.
 
   Returns:
@@ -39,7 +39,7 @@ def gradients(
   if loss.dtype in (tf.float32, tf.float64) and _are_linear(before):
     above = tf.ones_like(loss) * tf.cast(factor, loss.dtype)
     return tape.gradient(loss, weights, output_gradients=above), others
-  return [_times(factor, g) for g in tape.gradient(loss, weights)], others
+  return tuple(_times(factor, g) for g in tape.gradient(loss, weights)), others
 
 
 def _num_operations() -> int:
