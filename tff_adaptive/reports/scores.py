@@ -173,6 +173,9 @@ def score_on_test(members: Sequence[runs_lib.Run], label: str = '') -> Score:
 def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[runs_lib.Run]]:
   """Returns the settings with the best mean, and their runs; what diverged is worse than all else.
 
+  Settings with a run that is not complete are worse than all whose runs are: the last rounds of one
+  that stopped early are not those of the others.
+
   Args:
     runs: Runs that may differ in any setting; those that differ in their seed only are averaged.
     column: A column of metrics.csv, of validation: test data choose nothing.
@@ -182,9 +185,11 @@ def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[
   """
   groups = runs_lib.group(runs)
 
-  def rank(label: str) -> float:
+  def rank(label: str) -> tuple[bool, bool, float]:
     found = score(groups[label], column)
-    return sign(column) * found.mean if found.is_finite else -math.inf
+    is_complete = all(run.is_complete for run in groups[label])
+    value = sign(column) * found.mean if found.is_finite else -math.inf
+    return found.is_finite, is_complete, value
 
   label = max(groups, key=rank)
   return (label if len(groups) > 1 else ''), groups[label]
@@ -235,7 +240,7 @@ def note(chosen: Mapping[str, str], members: Sequence[runs_lib.Run]) -> str:
 
 
 def _unfinished_note(members: Sequence[runs_lib.Run]) -> str:
-  begun = [run for run in members if not run.summary()['is_complete']]
+  begun = [run for run in members if not run.is_complete]
   if not begun:
     return ''
   named = [
