@@ -111,7 +111,8 @@ def final_jobs() -> dict[str, list[grid.Settings]]:
   """The runs that count: each pair with the rates that were best on the held-out clients."""
   found = {}
   for correction, server, folder in _pairs('final'):
-    tried = runs.find_runs([folder.replace('final', 'tuning', 1)])
+    tuning = os.path.join(_FLAGS.output_dir, 'tuning', os.path.basename(folder))
+    tried = runs.find_runs([tuning])
     _, best = scores.best_runs(tried, tables.default_metric(tried))
     given = _given(correction, server, _FLAGS.rounds, _FLAGS.tuning_seed)
     given |= {name: best[0].settings[name] for name in _RATES}

@@ -6,7 +6,8 @@ from scripts.cli import shared_runs
 from scripts.experiments import composition
 from tests.helpers import run_folders
 
-COMMAND = ['composition.py', '--task=digits', '--seeds=0,1', '--output_dir=out', '--results=table']
+COMMAND = ['composition.py', '--task=digits', '--seeds=0,1', '--results=table']
+COMMAND += ['--output_dir=final_out']  # The folder of a stage is found in any folder.
 
 
 def train(groups, label_by):
@@ -53,7 +54,7 @@ def test_runs_that_are_not_complete_are_left_out_and_counted(tmp_path, monkeypat
   monkeypatch.chdir(tmp_path)
   for correction, seed, rounds in (('fed_avg', 0, 1), ('fed_avg', 1, 9), ('scaffold', 0, 9)):
     run_folders.make(
-      tmp_path / 'out' / 'final' / f'{correction}_{seed}',
+      tmp_path / 'final_out' / 'final' / f'{correction}_{seed}',
       [0.1, 0.5],
       test={'test_accuracy': 0.5},
       algorithm=correction,
@@ -62,7 +63,7 @@ def test_runs_that_are_not_complete_are_left_out_and_counted(tmp_path, monkeypat
       client_learning_rate=0.1,
       server_learning_rate=1.0,
     )
-    config = tmp_path / 'out' / 'final' / f'{correction}_{seed}' / 'config.json'
+    config = tmp_path / 'final_out' / 'final' / f'{correction}_{seed}' / 'config.json'
     config.write_text(config.read_text().replace('"rounds": 1', f'"rounds": {rounds}'))
   assert composition.main([*COMMAND, '--report_only']) == 0
   text = (tmp_path / 'table.md').read_text()
