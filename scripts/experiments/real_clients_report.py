@@ -117,7 +117,11 @@ def collect(folder: str) -> tuple[Cells, Counts]:
 
 
 def column_of(run: runs.Run, name: str = '{}accuracy') -> str:
-  """The column of theta-bar, the mean of the client models, which for FedAvg is the global one."""
+  """The column of theta-bar, the mean of the client models; of theta where there is none.
+
+  FedAvg and FedProx have theta only, which with SGD of rate 1 on the server is theta-bar and with
+  Yogi is not.
+  """
   if name == '{}accuracy':
     has_mean = any('inference_accuracy' in row for row in run.rows)
     return 'inference_accuracy' if has_mean else 'validation_accuracy'
@@ -126,7 +130,7 @@ def column_of(run: runs.Run, name: str = '{}accuracy') -> str:
 
 
 def time_to(run: runs.Run, target: float) -> float | None:
-  """Virtual seconds until the accuracy of theta-bar was the target; None if it never was."""
+  """Virtual seconds until the accuracy by `column_of` was the target; None if it never was."""
   reached = tables.rounds_to(run, column_of(run), target)
   return None if reached is None else run.progress('virtual_seconds')[reached]
 
@@ -157,7 +161,8 @@ def report(cells: Cells, begun: Counts) -> str:
 
 _INTRODUCTION = """
   Mean ± sample standard deviation over the seeds, and how many of the runs that were begun that is
-  if not all are complete and have a value; of the mean of the client models (theta-bar). A seed
+  if not all are complete and have a value; of the mean of the client models (theta-bar), but of the
+  global model (theta) for FedAvg and FedProx, which with Yogi is not theta-bar. A seed
   draws the partition, the initial weights, the cohorts and the clients' speeds. A round has
   {clients_per_round} clients; a tenth of the clients never trains. In all scenarios the seconds per step are log-normal with
   sigma {speed_sigma:g}, the bandwidths with sigma {bandwidth_sigma:g}. 30 % fail: at a random step.

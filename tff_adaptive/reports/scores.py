@@ -109,7 +109,7 @@ def test_accuracy(run: runs_lib.Run) -> float:
 
 
 def _test_accuracy(test: Mapping[str, float]) -> float:
-  # FedAvg's model is the mean of the client models.
+  # Without states there is theta only: theta-bar with SGD of rate 1 on the server, not with others.
   return float(test.get('test_inference_accuracy', test['test_accuracy']))
 
 

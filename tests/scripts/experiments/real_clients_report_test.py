@@ -1,6 +1,7 @@
 """The tables of the experiment say what the runs' files say."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -98,6 +99,11 @@ def test_runs_that_were_begun_and_are_not_complete_are_counted(tmp_path):
   assert '| FedAvg |  | 55.0 ± 0.0 (2 of 3) |' in text
   assert '| SCAFFOLD | none of 1 complete |  |' in text
   assert '| FedAvg |  | never (2 of 3 complete) |' in text
+
+
+def test_the_published_page_begins_as_the_script_writes_it(found):
+  page = pathlib.Path(of.__file__).parents[2] / 'results' / 'real_clients.md'
+  assert page.read_text().splitlines()[:4] == of.report(*found).splitlines()[:4]
 
 
 def test_the_figure_is_written(cells, tmp_path):
