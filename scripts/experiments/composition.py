@@ -150,7 +150,7 @@ def report() -> str:
   complete = [run for run in found if run.is_complete]
   if not complete:
     raise ValueError(f'no run that counts is complete in {_FLAGS.output_dir}.')
-  parts = []
+  parts = [_INTRODUCTION]
   for metric in (cross_table.TEST, tables.default_metric(complete)):
     made = cross_table.build(complete, 'correction', 'server_optimizer', metric)
     parts.append(made.markdown())
@@ -160,6 +160,13 @@ def report() -> str:
   heading = ['correction', 'server optimizer', 'client rate', 'server rate']
   parts += ['Rates that were chosen on the held-out clients:\n', tables.markdown(heading, rows)]
   return '\n'.join(parts)
+
+
+_INTRODUCTION = (
+  'Test accuracy is of theta-bar, the mean of the client models, with SCAFFOLD, FedDyn and AdaBest,'
+  ' and of theta, the global model, with the others. Validation accuracy is of theta, and chose the'
+  ' rates: its mean over all rounds, or the last 100, of a run with another seed.\n'
+)
 
 
 def _names(run: runs.Run) -> tuple[str, str]:

@@ -169,9 +169,9 @@ _INTRODUCTION = """
   {bandwidth_sigma:g}. 30 % fail: at a random step. Diurnal: each client is there for 30 % of
   every 50 rounds, from a phase of its own. Deadline: about two thirds of the clients can take
   all their steps; the others are dropped, or hand in as many as fit. Rates, and AdaBest's beta
-  with SGD, are those that were best with ideal clients and a seed that does not count; none was
-  tuned for a scenario. Those of EMNIST were chosen on the examples that its tables are of:
-  another seed does not change these."""
+  with SGD, are those that were best, by the accuracy of theta, with ideal clients and a seed
+  that does not count; none was tuned for a scenario. Those of EMNIST were chosen on the examples
+  that its tables are of: another seed does not change these."""
 
 
 def _accuracy(run: runs.Run) -> float | None:

@@ -15,6 +15,10 @@ from tff_adaptive.reports import summary as summary_lib
 _FAR = 100  # A loss so many times its first has diverged.
 _MOST_NAMED = 3  # Runs that a note names.
 _SHARES = ('accuracy', 'recall', 'precision')
+_MODELS = (
+  'Validation is of theta, the global model; test accuracy of theta-bar, the mean of the client'
+  ' models, where there is one.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,14 +233,18 @@ def text(found: Score | None, factor: float, digits: int) -> str:
   return f'{cell} ± {factor * found.std:.{digits}f}' if len(found.values) > 1 else cell
 
 
-def note(chosen: Mapping[str, str], members: Sequence[runs_lib.Run]) -> str:
+def note(
+  chosen: Mapping[str, str], members: Sequence[runs_lib.Run], *, on_test: bool = False
+) -> str:
   """The note below a table.
 
   Args:
     chosen: Cell -> the settings that were the best there, of cells that had several.
     members: The runs of the table, of which those are named that have not done all their rounds.
+    on_test: Whether the table is of `test_accuracy`, and so of another model than what chose.
   """
-  return ' '.join(filter(None, (_chosen_note(chosen), _unfinished_note(members))))
+  of_models = _MODELS if chosen and on_test else ''
+  return ' '.join(filter(None, (_chosen_note(chosen), of_models, _unfinished_note(members))))
 
 
 def _unfinished_note(members: Sequence[runs_lib.Run]) -> str:

@@ -1,5 +1,7 @@
 """The runs of the experiment on compositions: what chooses the rates, and what counts."""
 
+import pathlib
+
 import pytest
 
 from scripts.cli import shared_runs
@@ -71,6 +73,8 @@ def test_runs_that_are_not_complete_are_left_out_and_counted(tmp_path, monkeypat
     'Runs that are not complete and were left out: none x SGD 1 of 2; SCAFFOLD x SGD 1 of 1.'
   )
   assert left_out in text
+  page = pathlib.Path(composition.__file__).parents[2] / 'results' / 'composition.md'
+  assert page.read_text().startswith(text[: text.index('**')])
 
 
 @pytest.mark.parametrize(
