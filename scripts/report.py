@@ -195,6 +195,10 @@ def _check_flags() -> None:
       raise ValueError(f'--{flag}={value}: give one of {", ".join(allowed)}.')
   if not _FLAGS.formats:
     raise ValueError(f'--formats=: give one or more of {", ".join(report.FORMATS)}.')
+  if _FLAGS['formats'].present and _FLAGS.output is None:
+    raise ValueError(
+      '--formats says what --output writes: give --output=PATH too, or leave --formats out.'
+    )
   for flag in {name for names in _USED.values() for name in names} - set(_USED[form]):
     if _FLAGS[flag].present:
       raise ValueError(f'--{flag} has no effect on --form={form}: leave it out.')

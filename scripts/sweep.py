@@ -186,12 +186,15 @@ def _check_flags(axes: grid.Axes, ranges: Iterable[str]) -> None:
       )
     if _FLAGS.trials is not None:
       raise ValueError('--trials is for --search=random and tpe: a grid has one for each point.')
+    if _FLAGS['search_seed'].present:
+      raise ValueError('--search_seed is for --search=random and tpe: a grid draws nothing.')
   elif not {*axes, *ranges} - {'seed'} or _FLAGS.trials is None:
     raise ValueError(
       f'--search={_FLAGS.search} needs --trials=NUMBER and a --range or --grid to draw from.'
     )
-  if not _FLAGS.prune and _FLAGS.first_rung is not None:
-    raise ValueError('--first_rung is for --prune=asha: leave it out, or give both.')
+  for name in ('first_rung', 'reduction_factor'):
+    if not _FLAGS.prune and _FLAGS[name].present:
+      raise ValueError(f'--{name} is for --prune=asha: leave it out, or give both.')
   if importlib.util.find_spec('optuna') is None:
     raise ValueError('sweep.py needs Optuna: pip install tff-adaptive[search]')
 

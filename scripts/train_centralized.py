@@ -43,6 +43,7 @@ from .cli import (
 
 # Where the user gives no rate: safe ones for small networks, not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
+_ADAPTIVE = ('adagrad', 'adam', 'yogi')
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_string('task', 'digits', 'The task.', flag_values=_FLAGS)
@@ -115,6 +116,11 @@ def _check_flags() -> None:
     validation.whole_number(f'--{flag}', _FLAGS[flag].value, 1, hint, fields.INT31)
   settings.check('seed', _FLAGS.seed)
   validation.above_zero('--tau', _FLAGS.tau, 'give a degree of adaptivity such as 0.001')
+  if _FLAGS['tau'].present and not {*_ADAPTIVE} & {*_FLAGS.optimizer}:
+    raise ValueError(
+      f'--tau has no meaning for --optimizer={",".join(_FLAGS.optimizer)}: leave it out, or give'
+      f' one of {", ".join(_ADAPTIVE)}.'
+    )
   options.parse('task_option', _FLAGS.task_option)
   resolve.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
 
@@ -135,7 +141,7 @@ def _jobs() -> list[dict[str, Any]]:
           'algorithm': 'centralized',
           'optimizer': optimizer,
           'learning_rate': rate,
-          'tau': _FLAGS.tau if optimizer in ('adagrad', 'adam', 'yogi') else None,
+          'tau': _FLAGS.tau if optimizer in _ADAPTIVE else None,
           'rounds': _FLAGS.epochs,
           'batch_size': _FLAGS.batch_size,
           'rounds_per_evaluation': _FLAGS.epochs_per_evaluation,

@@ -5,8 +5,9 @@ usage: python scripts/experiments/beside_pfl.py --data_dir=DIR [--flag=value ...
 IID clients of 50 images, 50 a round, batches of 10, one epoch at rate 0.1, plain averaging; their
 CNN, with dropout. Both train on the same cohorts; initial weights and dropout differ. Ends after
 --rounds, or with the round in which --minutes of training have passed. Writes RESULTS.csv, the
-seconds of each round and the accuracy on all test images where it was measured, RESULTS.md and
-RESULTS.png. pfl-research is in an environment of its own: sh scripts/env/setup_peers.sh pfl.
+seconds of each round and the accuracy on all test images where it was measured, at each of these
+measurements, and at the end, also of Ctrl-C, RESULTS.md and RESULTS.png. pfl-research is in an
+environment of its own: sh scripts/env/setup_peers.sh pfl.
 
   python scripts/experiments/beside_pfl.py --data_dir=DIR --minutes=60
   python scripts/experiments/beside_pfl.py --data_dir=DIR --rounds=20 --rounds_per_evaluation=10
@@ -27,6 +28,7 @@ from absl import flags as absl_flags
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import style, tables
+from tff_adaptive.training import signals
 
 from ..benchmarking import children, host, peer_environments, workloads
 from ..cli import command
@@ -64,7 +66,7 @@ absl_flags.DEFINE_string(
 
 @command.entry('beside_pfl.py')
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command; returns 0, 1 if a process failed, 2 for bad input."""
+  """Runs the command; returns 0, 1 if a process failed, 2 for bad input, 128 + signal if ended."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   if not _FLAGS.data_dir:
@@ -76,21 +78,45 @@ def main(arguments: Sequence[str]) -> int:
   if missing:
     raise ValueError(f'pfl-research cannot run here: {missing}')
   before = host.state_now()
-  with tempfile.TemporaryDirectory() as folder:
+  rows: list[dict[str, Any]] = []
+  failure = ''
+  with tempfile.TemporaryDirectory() as folder, signals.StopGuard(_announce) as stop:
     source = _write_images(folder)
     try:
-      rows = _train(folder)
-    except RuntimeError as error:  # A process has ended.
-      raise command.FailureError(str(error)) from None
+      _train(folder, rows, stop)
+    except RuntimeError as error:  # A process has ended; Ctrl-C reaches those too.
+      failure = '' if stop.requested else str(error)
+  written = 'nothing is written'
+  if rows:
+    ended = 'stopped' if stop.requested else 'a process ended' if failure else ''
+    _write(rows, source, before, ended)
+    written = f'{_FLAGS.results}.csv, .md and .png are written, of {len(rows)} rounds'
+  if failure:
+    raise command.FailureError(f'{failure}; {written}.')
+  command.show(f'{written}.\n')
+  return stop.exit_code
+
+
+def _announce(unused_line: str) -> None:
+  command.say('Ending after this round; what was measured is written. Once more ends it at once.')
+
+
+def _write(rows: Sequence[dict[str, Any]], source: str, before: host.State, ended: str) -> None:
+  """Writes RESULTS.csv, RESULTS.md and RESULTS.png."""
   spreads = {
     name: host.spread([row[f'seconds {name}'] for row in rows[1:]]) for name in _VARIANTS.values()
   }
   quiet = host.between(before, host.state_now(), spreads)
-  atomic_files.write_text(f'{_FLAGS.results}.csv', _csv(rows))
-  atomic_files.write_text(f'{_FLAGS.results}.md', report(rows, source, quiet['not_quiet']))
+  _write_rows(rows)
+  text = report(rows, source, quiet['not_quiet'])
+  if ended:
+    text += f'\nNot complete: {ended} after {len(rows)} of {_FLAGS.rounds} rounds.\n'
+  atomic_files.write_text(f'{_FLAGS.results}.md', text)
   draw(f'{_FLAGS.results}.png', rows)
-  command.show(f'{_FLAGS.results}.csv, .md and .png are written.\n')
-  return command.DONE
+
+
+def _write_rows(rows: Sequence[dict[str, Any]]) -> None:
+  atomic_files.write_text(f'{_FLAGS.results}.csv', _csv(rows))
 
 
 def _write_images(folder: str) -> str:
@@ -110,29 +136,41 @@ def _write_images(folder: str) -> str:
   return os.path.basename(source)
 
 
-def _train(folder: str) -> list[dict[str, Any]]:
-  """A row a round: its number, the seconds of each, the accuracy of each where it was measured."""
+def _train(folder: str, rows: list[dict[str, Any]], stop: signals.StopGuard) -> None:
+  """Does the rounds.
+
+  Args:
+    folder: That of the images.
+    rows: Gets a row a round: its number, the seconds of each, the accuracy of each where it was
+      measured.
+    stop: Asks for the end.
+
+  Raises:
+    RuntimeError: If a process has ended; the rows of the rounds before are there.
+  """
   running = {
     name: children.Child(_WORKLOAD, variant, folder) for variant, name in _VARIANTS.items()
   }
-  rows: list[dict[str, Any]] = []
   passed = 0.0
+  is_last = False
   try:
-    while len(rows) < _FLAGS.rounds and passed < 60 * _FLAGS.minutes:
+    while not is_last:
       row: dict[str, Any] = {'round': len(rows) + 1}
       for name, child in running.items():
         row[f'seconds {name}'] = child.ask('round')['seconds']
         passed += row[f'seconds {name}']
       rows.append(row)
-      is_last = len(rows) == _FLAGS.rounds or passed >= 60 * _FLAGS.minutes
+      is_last = len(rows) == _FLAGS.rounds or passed >= 60 * _FLAGS.minutes or stop.requested
       if row['round'] % _FLAGS.rounds_per_evaluation == 0 or is_last:
-        for name, child in running.items():
-          row[f'accuracy {name}'] = child.ask('accuracy')['accuracy']
+        # All at once: a process may end before both are measured.
+        row |= {
+          f'accuracy {name}': child.ask('accuracy')['accuracy'] for name, child in running.items()
+        }
+        _write_rows(rows)
         command.show(_line(row, passed))
   finally:
     for child in running.values():
       child.end()
-  return rows
 
 
 def _line(row: dict[str, Any], passed: float) -> str:

@@ -13,6 +13,7 @@ the rest; Ctrl-C ends after saving.
   python scripts/experiments/composition.py --report_only    Of what is complete.
 """
 
+import collections
 import os
 import sys
 from collections.abc import Sequence
@@ -110,7 +111,8 @@ def final_jobs() -> dict[str, list[grid.Settings]]:
   """The runs that count: each pair with the rates that were best on the held-out clients."""
   found = {}
   for correction, server, folder in _pairs('final'):
-    tried = runs.find_runs([folder.replace('final', 'tuning', 1)])
+    tuning = os.path.join(_FLAGS.output_dir, 'tuning', os.path.basename(folder))
+    tried = runs.find_runs([tuning])
     _, best = scores.best_runs(tried, tables.default_metric(tried))
     given = _given(correction, server, _FLAGS.rounds, _FLAGS.tuning_seed)
     given |= {name: best[0].settings[name] for name in _RATES}
@@ -145,18 +147,39 @@ def _given(correction: str, server: str, rounds: int, seed: str) -> dict[str, ob
 def report() -> str:
   """The text of RESULTS.md."""
   found = runs.find_runs([os.path.join(_FLAGS.output_dir, 'final')])
-  complete = [run for run in found if run.summary()['is_complete']]
+  complete = [run for run in found if run.is_complete]
   if not complete:
     raise ValueError(f'no run that counts is complete in {_FLAGS.output_dir}.')
-  parts = []
+  parts = [_INTRODUCTION]
   for metric in (cross_table.TEST, tables.default_metric(complete)):
     made = cross_table.build(complete, 'correction', 'server_optimizer', metric)
     parts.append(made.markdown())
-  chosen = {(names.correction(r.settings), names.server_optimizer(r.settings)): r for r in complete}
+  parts += _left_out(found)
+  chosen = {_names(run): run for run in complete}
   rows = [[*pair, *(str(run.settings[name]) for name in _RATES)] for pair, run in chosen.items()]
   heading = ['correction', 'server optimizer', 'client rate', 'server rate']
   parts += ['Rates that were chosen on the held-out clients:\n', tables.markdown(heading, rows)]
   return '\n'.join(parts)
+
+
+_INTRODUCTION = (
+  'Test accuracy is of theta-bar, the mean of the client models, with SCAFFOLD, FedDyn and AdaBest,'
+  ' and of theta, the global model, with the others. Validation accuracy is of theta, and chose the'
+  ' rates: its mean over all rounds, or the last 100, of a run with another seed.\n'
+)
+
+
+def _names(run: runs.Run) -> tuple[str, str]:
+  """A run's correction and server optimizer, as papers call them."""
+  return names.correction(run.settings), names.server_optimizer(run.settings)
+
+
+def _left_out(found: Sequence[runs.Run]) -> list[str]:
+  """A line that says of which pairs runs were begun and are not in the tables, if there are any."""
+  begun = collections.Counter(map(_names, found))
+  missing = collections.Counter(_names(run) for run in found if not run.is_complete)
+  pairs = [f'{" x ".join(pair)} {count} of {begun[pair]}' for pair, count in missing.items()]
+  return [f'Runs that are not complete and were left out: {"; ".join(pairs)}.\n'] if pairs else []
 
 
 if __name__ == '__main__':

@@ -43,12 +43,14 @@ _BATCH_SIZE, _RATE, _SERVER_RATE = 20, 0.05, 0.01
 for _name, _default, _help in (
   ('registered', 10_000, 'Clients that there are.'),
   ('clients_per_round', 10_000, 'Clients of a round.'),
-  ('rounds', 4, 'Rounds.'),
   ('features', 784, 'Features of an example.'),
   ('hidden', 100, 'Width of the hidden layer.'),
   ('subrounds', 64, 'Parts of a cohort.'),
 ):
   absl_flags.DEFINE_integer(_name, _default, _help, lower_bound=1, flag_values=_FLAGS)
+absl_flags.DEFINE_integer(
+  'rounds', 4, 'Rounds; the first traces and is not measured.', lower_bound=2, flag_values=_FLAGS
+)
 for _name, _help in (
   ('seed', 'Seeds clients, weights and cohorts.'),
   ('ray_workers', 'Workers; 0: one process without Ray.'),
@@ -72,6 +74,7 @@ class Watch(callbacks.Callback):
     self.processor_seconds: list[float] = []
     self.killed = 0
     self._kill_every = kill_every
+    self._seconds: dict[psutil.Process, float] = {}
 
   def round_begin(self, number: int) -> None:
     """Has a worker killed in the middle of the round, if it is its turn."""
@@ -84,11 +87,18 @@ class Watch(callbacks.Callback):
     """Notes the time."""
     self.ends.append(time.perf_counter())
     self.memory.append(psutil.Process().memory_info().rss / 1e6)
-    self.processor_seconds.append(sum(map(_processor_seconds, _processes())))
+    self._note(_processes())
+    self.processor_seconds.append(sum(list(self._seconds.values())))
+
+  def _note(self, processes: Sequence[psutil.Process]) -> None:
+    """Notes the processor time of processes; what one that has ended took stays."""
+    for process in processes:
+      self._seconds[process] = max(self._seconds.get(process, 0.0), _processor_seconds(process))
 
   def _kill(self) -> None:
     for process in psutil.Process().children(recursive=True):
       if process.name().startswith('ray::') and 'train' in process.name():
+        self._note([process])
         process.kill()
         self.killed += 1
         return

@@ -74,8 +74,8 @@ def main(arguments: Sequence[str]) -> int:
       failed = max(failed, shared_runs.train_all(jobs(), label_by))
       if failed not in (command.DONE, command.FAILED):  # One that diverges is a result too.
         return failed
-  cells = of.collect(_FLAGS.output_dir)
-  atomic_files.write_text(f'{_FLAGS.results}.md', of.report(cells))
+  cells, begun = of.collect(_FLAGS.output_dir)
+  atomic_files.write_text(f'{_FLAGS.results}.md', of.report(cells, begun))
   of.draw(f'{_FLAGS.results}.png', cells)
   command.show(f'{_FLAGS.results}.md and {_FLAGS.results}.png are written.\n')
   return failed

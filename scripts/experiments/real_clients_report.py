@@ -1,5 +1,6 @@
 """What real_clients.py compares, and the tables and the figure of its runs."""
 
+import collections
 import functools
 import math
 import os
@@ -80,39 +81,47 @@ BETAS = ('0.6', '0.96')  # Of AdaBest with SGD.
 TUNED = ('client_learning_rate', 'server_learning_rate', 'beta')
 TUNING = 'tuning'  # The folder of the runs that choose these.
 Cells = dict[tuple[str, str, str], list[runs.Run]]  # (task, row, scenario) -> runs by seed.
+Counts = Mapping[tuple[str, str, str], int]
 Value = Callable[[runs.Run], float | None]
 
 
-def collect(folder: str) -> Cells:
-  """Reads the runs that have done all their rounds.
+def collect(folder: str) -> tuple[Cells, Counts]:
+  """Reads the runs that have done all their rounds, and counts those that were begun.
 
   Args:
     folder: Where the runs' folders lie: below it TASK/SCENARIO/SERVER.
 
   Returns:
-    (task, row, scenario) -> its runs, in the order of their seeds.
+    (task, row, scenario) -> its complete runs, in the order of their seeds, if there are any; and
+    how many were begun.
 
   Raises:
-    ValueError: If there is none.
+    ValueError: If none is complete.
   """
   cells: Cells = {}
+  begun: collections.Counter[tuple[str, str, str]] = collections.Counter()
   for run in sorted(runs.find_runs([folder]), key=lambda run: run.settings['seed']):
     parts = os.path.relpath(run.folder, folder).split(os.sep)
     if parts[0] == TUNING:
       continue
     if len(parts) < 3 or parts[0] not in TASKS or parts[1] not in SCENARIOS:
       raise ValueError(f'{run.folder} is no run of this command: give a folder of its own.')
-    if run.summary()['is_complete']:
-      algorithm = ALGORITHMS.get(run.settings['algorithm'], ALGORITHMS['fed_avg'])
-      row = algorithm + SERVERS[run.settings['server_optimizer']]
-      cells.setdefault((parts[0], row, parts[1]), []).append(run)
+    algorithm = ALGORITHMS.get(run.settings['algorithm'], ALGORITHMS['fed_avg'])
+    key = (parts[0], algorithm + SERVERS[run.settings['server_optimizer']], parts[1])
+    begun[key] += 1
+    if run.is_complete:
+      cells.setdefault(key, []).append(run)
   if not cells:
     raise ValueError(f'no run in {folder} is complete.')
-  return cells
+  return cells, begun
 
 
 def column_of(run: runs.Run, name: str = '{}accuracy') -> str:
-  """The column of theta-bar, the mean of the client models, which for FedAvg is the global one."""
+  """The column of theta-bar, the mean of the client models; of theta where there is none.
+
+  FedAvg and FedProx have theta only, which with SGD of rate 1 on the server is theta-bar and with
+  Yogi is not.
+  """
   if name == '{}accuracy':
     has_mean = any('inference_accuracy' in row for row in run.rows)
     return 'inference_accuracy' if has_mean else 'validation_accuracy'
@@ -121,13 +130,13 @@ def column_of(run: runs.Run, name: str = '{}accuracy') -> str:
 
 
 def time_to(run: runs.Run, target: float) -> float | None:
-  """Virtual seconds until the accuracy of theta-bar was the target; None if it never was."""
+  """Virtual seconds until the accuracy by `column_of` was the target; None if it never was."""
   reached = tables.rounds_to(run, column_of(run), target)
   return None if reached is None else run.progress('virtual_seconds')[reached]
 
 
-def report(cells: Cells) -> str:
-  """The text of RESULTS.md."""
+def report(cells: Cells, begun: Counts) -> str:
+  """The text of RESULTS.md, of what `collect` returns."""
   every = [run for members in cells.values() for run in members]
   settings = every[0].settings
   parts = ['# Clients as they are\n\n', _paragraph(_INTRODUCTION.format(**settings))]
@@ -144,22 +153,25 @@ def report(cells: Cells) -> str:
     rounds = ' or '.join(sorted({str(run.settings['rounds']) for run in own}, key=int))
     parts.append(f'\n## {TASKS[task].title}, {rounds} rounds\n')
     for title, digits, value in about:
-      parts.append('\n' + _table(cells, task, title, value, digits))
+      parts.append('\n' + _table(cells, begun, task, title, value, digits))
     parts.append('\n' + _chosen(cells, task))
   parts.append('\n' + _origin(every))
   return ''.join(parts)
 
 
 _INTRODUCTION = """
-  Mean ± sample standard deviation over the seeds, and how many runs that is if not all have a
-  value; of the mean of the client models (theta-bar). A seed draws the partition, the initial
-  weights, the cohorts and the clients' speeds. A round has {clients_per_round} clients; a tenth of
-  the clients never trains. In all scenarios the seconds per step are log-normal with
-  sigma {speed_sigma:g}, the bandwidths with sigma {bandwidth_sigma:g}. 30 % fail: at a random step.
-  Diurnal: each client is there for 30 % of every 50 rounds, from a phase of its own. Deadline:
-  about two thirds of the clients can take all their steps; the others are dropped, or hand in as
-  many as fit. Rates, and AdaBest's beta with SGD, are those that were best with ideal clients and
-  a seed that does not count; none was tuned for a scenario."""
+  Mean ± sample standard deviation over the seeds, and how many of the runs that were begun that
+  is if not all are complete and have a value; of the mean of the client models (theta-bar), but
+  of the global model (theta) for FedAvg and FedProx, which with Yogi is not theta-bar. A seed
+  draws the partition, the initial weights, the cohorts and the clients' speeds. A round has
+  {clients_per_round} clients; a tenth of the clients never trains. In all scenarios the seconds
+  per step are log-normal with sigma {speed_sigma:g}, the bandwidths with sigma
+  {bandwidth_sigma:g}. 30 % fail: at a random step. Diurnal: each client is there for 30 % of
+  every 50 rounds, from a phase of its own. Deadline: about two thirds of the clients can take
+  all their steps; the others are dropped, or hand in as many as fit. Rates, and AdaBest's beta
+  with SGD, are those that were best, by the accuracy of theta, with ideal clients and a seed
+  that does not count; none was tuned for a scenario. Those of EMNIST were chosen on the examples
+  that its tables are of: another seed does not change these."""
 
 
 def _accuracy(run: runs.Run) -> float | None:
@@ -182,14 +194,15 @@ def _percent(value: float | None) -> float | None:
   return None if value is None else 100 * value
 
 
-def _table(cells: Cells, task: str, title: str, value: Value, digits: int) -> str:
-  shown = [s for s in SCENARIOS if any(key[0] == task and key[2] == s for key in cells)]
+def _table(cells: Cells, begun: Counts, task: str, title: str, value: Value, digits: int) -> str:
+  shown = [s for s in SCENARIOS if any(key[0] == task and key[2] == s for key in begun)]
   rows = [a + s for s in SERVERS.values() for a in ALGORITHMS.values()]
   lines = []
   for row in rows:
-    members = [cells.get((task, row, scenario), []) for scenario in shown]
-    if any(members):
-      lines.append([row, *(_cell([value(run) for run in group], digits) for group in members)])
+    keys = [(task, row, scenario) for scenario in shown]
+    if any(key in begun for key in keys):
+      of_row = [([value(run) for run in cells.get(key, [])], begun.get(key, 0)) for key in keys]
+      lines.append([row, *(_cell(values, count, digits) for values, count in of_row)])
   return table.Table(['', *(SCENARIOS[s] for s in shown)], lines, title=title).markdown()
 
 
@@ -207,14 +220,17 @@ def _number(value: float | None) -> str:
   return '' if value is None else f'{value:g}'
 
 
-def _cell(values: Sequence[float | None], digits: int) -> str:
+def _cell(values: Sequence[float | None], begun: int, digits: int) -> str:
+  """What a cell's complete runs have, of those that were begun."""
   known = [v for v in values if v is not None and math.isfinite(v)]
-  if not values:
+  if not begun:
     return ''
+  if not values:
+    return f'none of {begun} complete'
   if not known:
-    return 'never'
+    return 'never' if len(values) == begun else f'never ({len(values)} of {begun} complete)'
   text = tables.spread(known, digits=digits)
-  return text if len(known) == len(values) else f'{text} ({len(known)} of {len(values)})'
+  return text if len(known) == begun else f'{text} ({len(known)} of {begun})'
 
 
 def _origin(every: Sequence[runs.Run]) -> str:
@@ -242,7 +258,7 @@ def draw(path: str, cells: Mapping[tuple[str, str, str], Sequence[runs.Run]]) ->
 
   Args:
     path: The picture to write, atomically.
-    cells: As `collect` returns them.
+    cells: As `collect` returns them first.
   """
   names = list(dict.fromkeys(key[0] for key in cells))
   shown = [s for s in SCENARIOS if any(key[2] == s for key in cells)]

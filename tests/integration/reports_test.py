@@ -299,3 +299,8 @@ def test_bad_flags_are_refused_in_one_line(folder, tmp_path, capsys, flags, word
   assert words in error
   assert error.count('\n') == 1
   assert not (tmp_path / 'x').exists()
+
+
+def test_formats_of_nothing_to_write_are_refused(folder, capsys):
+  assert report.main(['report.py', folder, '--formats=pdf,svg']) == 2
+  assert '--formats says what --output writes: give --output=PATH' in capsys.readouterr().err

@@ -350,6 +350,8 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
     (['--grid=tau=1', '--output_dir=x', '--jobs=0'], '--jobs must be 1 or more'),
     (['--grid=tau=1', '--output_dir=x', '--prune=median'], '--prune must be asha'),
     (['--grid=tau=1', '--output_dir=x', '--first_rung=3'], '--first_rung is for'),
+    (['--grid=tau=1', '--output_dir=x', '--reduction_factor=3'], '--reduction_factor is for'),
+    (['--grid=tau=1', '--output_dir=x', '--search_seed=0'], '--search_seed is for'),
     (
       ['--grid=tau=1', '--output_dir=x', '--prune=asha', '--first_rung=3'],
       'multiple of --rounds_per_evaluation=10',

@@ -105,3 +105,10 @@ def test_centralised_refuses_bad_input(tmp_path, capsys, flag, words):
   assert train_centralized.main(arguments) == 2
   assert words in capsys.readouterr().err.lower()
   assert not (tmp_path / 'x').exists()
+
+
+def test_a_tau_that_no_optimizer_has_is_refused(tmp_path, capsys):
+  arguments = ['train_centralized.py', f'--output_dir={tmp_path / "x"}', '--optimizer=sgd,sgdm']
+  assert train_centralized.main([*arguments, '--tau=0.1']) == 2
+  assert '--tau has no meaning for --optimizer=sgd,sgdm: leave it out' in capsys.readouterr().err
+  assert not (tmp_path / 'x').exists()

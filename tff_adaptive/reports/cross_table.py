@@ -69,7 +69,8 @@ def build(
   caption = title or f'{names.metric(column)}, {when}{", %" if symbol else ""}'.capitalize()
   chosen = {f'{row}, {name}': s.label for (row, name), s in found.items() if s.label}
   heading = [rows.replace('_', ' '), *column_names]
-  table = table_lib.Table(heading, texts, frozenset(bold), caption, scores.note(chosen, runs))
+  note = scores.note(chosen, runs, on_test=column == TEST)
+  table = table_lib.Table(heading, texts, frozenset(bold), caption, note)
   return report.Report([table], table.csv(), title=title)
 
 

@@ -86,7 +86,7 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
     rows.append([f'{100 * rate:g} %', task, _heterogeneity(setting), *cells_])
     place = ' '.join(rows[-1][:3])
     chosen |= {f'{place}, {name}': s.label for name, s in found.items() if s.label}
-  note = scores.note(chosen, runs)
+  note = scores.note(chosen, runs, on_test=True)
   caption = title or 'Test accuracy after the last round, %'
   heading = ['participation', 'task', 'setting', *columns]
   table = table_lib.Table(heading, rows, frozenset(bold), caption, note)

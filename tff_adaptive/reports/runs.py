@@ -82,10 +82,14 @@ class Run:
     found = self.config.get('metric', self.config.get('settings', {}).get('metric'))
     return found if isinstance(found, str) else None
 
+  @property
+  def is_complete(self) -> bool:
+    """Whether all its rounds are done."""
+    return bool(self.rows and self.rows[-1]['round'] >= self.settings['rounds'])
+
   def summary(self) -> dict[str, Any]:
     """The run's summary, as of the rounds that were done."""
-    is_complete = bool(self.rows) and self.rows[-1]['round'] >= self.settings['rounds']
-    return summary_lib.summarize(self.rows, is_complete)
+    return summary_lib.summarize(self.rows, self.is_complete)
 
   def curve(self, column: str) -> dict[int, float]:
     """Round -> value of a column, where it was measured."""

@@ -15,6 +15,10 @@ from tff_adaptive.reports import summary as summary_lib
 _FAR = 100  # A loss so many times its first has diverged.
 _MOST_NAMED = 3  # Runs that a note names.
 _SHARES = ('accuracy', 'recall', 'precision')
+_MODELS = (
+  'Validation is of theta, the global model; test accuracy of theta-bar, the mean of the client'
+  ' models, where there is one.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +113,7 @@ def test_accuracy(run: runs_lib.Run) -> float:
 
 
 def _test_accuracy(test: Mapping[str, float]) -> float:
-  # FedAvg's model is the mean of the client models.
+  # Without states there is theta only: theta-bar with SGD of rate 1 on the server, not with others.
   return float(test.get('test_inference_accuracy', test['test_accuracy']))
 
 
@@ -173,6 +177,9 @@ def score_on_test(members: Sequence[runs_lib.Run], label: str = '') -> Score:
 def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[runs_lib.Run]]:
   """Returns the settings with the best mean, and their runs; what diverged is worse than all else.
 
+  Settings with a run that is not complete are worse than all whose runs are: the last rounds of one
+  that stopped early are not those of the others.
+
   Args:
     runs: Runs that may differ in any setting; those that differ in their seed only are averaged.
     column: A column of metrics.csv, of validation: test data choose nothing.
@@ -182,9 +189,11 @@ def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[
   """
   groups = runs_lib.group(runs)
 
-  def rank(label: str) -> float:
+  def rank(label: str) -> tuple[bool, bool, float]:
     found = score(groups[label], column)
-    return sign(column) * found.mean if found.is_finite else -math.inf
+    is_complete = all(run.is_complete for run in groups[label])
+    value = sign(column) * found.mean if found.is_finite else -math.inf
+    return found.is_finite, is_complete, value
 
   label = max(groups, key=rank)
   return (label if len(groups) > 1 else ''), groups[label]
@@ -224,18 +233,22 @@ def text(found: Score | None, factor: float, digits: int) -> str:
   return f'{cell} ± {factor * found.std:.{digits}f}' if len(found.values) > 1 else cell
 
 
-def note(chosen: Mapping[str, str], members: Sequence[runs_lib.Run]) -> str:
+def note(
+  chosen: Mapping[str, str], members: Sequence[runs_lib.Run], *, on_test: bool = False
+) -> str:
   """The note below a table.
 
   Args:
     chosen: Cell -> the settings that were the best there, of cells that had several.
     members: The runs of the table, of which those are named that have not done all their rounds.
+    on_test: Whether the table is of `test_accuracy`, and so of another model than what chose.
   """
-  return ' '.join(filter(None, (_chosen_note(chosen), _unfinished_note(members))))
+  of_models = _MODELS if chosen and on_test else ''
+  return ' '.join(filter(None, (_chosen_note(chosen), of_models, _unfinished_note(members))))
 
 
 def _unfinished_note(members: Sequence[runs_lib.Run]) -> str:
-  begun = [run for run in members if not run.summary()['is_complete']]
+  begun = [run for run in members if not run.is_complete]
   if not begun:
     return ''
   named = [

@@ -1,12 +1,15 @@
 """The runs of the experiment on compositions: what chooses the rates, and what counts."""
 
+import pathlib
+
 import pytest
 
 from scripts.cli import shared_runs
 from scripts.experiments import composition
 from tests.helpers import run_folders
 
-COMMAND = ['composition.py', '--task=digits', '--seeds=0,1', '--output_dir=out', '--results=table']
+COMMAND = ['composition.py', '--task=digits', '--seeds=0,1', '--results=table']
+COMMAND += ['--output_dir=final_out']  # The folder of a stage is found in any folder.
 
 
 def train(groups, label_by):
@@ -47,6 +50,31 @@ def test_each_pair_is_tuned_by_itself_and_counts_with_other_seeds(tmp_path, monk
   text = (tmp_path / 'table.md').read_text()
   assert '| FedDyn | **79.50 ± 0.71** | **79.50 ± 0.71** |' in text
   assert '| AdaBest | Yogi | 0.1 | 0.01 |' in text
+
+
+def test_runs_that_are_not_complete_are_left_out_and_counted(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for correction, seed, rounds in (('fed_avg', 0, 1), ('fed_avg', 1, 9), ('scaffold', 0, 9)):
+    run_folders.make(
+      tmp_path / 'final_out' / 'final' / f'{correction}_{seed}',
+      [0.1, 0.5],
+      test={'test_accuracy': 0.5},
+      algorithm=correction,
+      server_optimizer='sgd',
+      seed=seed,
+      client_learning_rate=0.1,
+      server_learning_rate=1.0,
+    )
+    config = tmp_path / 'final_out' / 'final' / f'{correction}_{seed}' / 'config.json'
+    config.write_text(config.read_text().replace('"rounds": 1', f'"rounds": {rounds}'))
+  assert composition.main([*COMMAND, '--report_only']) == 0
+  text = (tmp_path / 'table.md').read_text()
+  left_out = (
+    'Runs that are not complete and were left out: none x SGD 1 of 2; SCAFFOLD x SGD 1 of 1.'
+  )
+  assert left_out in text
+  page = pathlib.Path(composition.__file__).parents[2] / 'results' / 'composition.md'
+  assert page.read_text().startswith(text[: text.index('**')])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The tables of the experiment say what the runs' files say."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -33,7 +34,7 @@ def write(folder, algorithm, server, seed, accuracy, rounds=4, mean=False):
 
 
 @pytest.fixture
-def cells(tmp_path):
+def found(tmp_path):
   for seed, accuracy in ((0, 0.8), (1, 0.7)):
     name = f'seed={seed},algorithm=fed_avg'
     write(tmp_path / 'digits' / 'ideal' / 'sgd' / name, 'fed_avg', 'sgd', seed, accuracy)
@@ -42,6 +43,11 @@ def cells(tmp_path):
   write(yogi / 'b', 'ada_best', 'yogi', 0, 0.6, mean=True)
   write(yogi / 'c', 'scaffold', 'yogi', 0, 0.6, rounds=3)  # Not complete.
   return of.collect(str(tmp_path))
+
+
+@pytest.fixture
+def cells(found):
+  return found[0]
 
 
 def test_rows_are_a_correction_times_a_server(cells):
@@ -60,8 +66,8 @@ def test_time_is_that_of_all_rounds_until_the_target(cells):
   assert of.time_to(second, 0.81) is None
 
 
-def test_the_tables_hold_means_over_the_seeds(cells):
-  text = of.report(cells)
+def test_the_tables_hold_means_over_the_seeds(found):
+  text = of.report(*found)
   blocks = text.split('\n**')[1:]
   wanted = [
     ('accuracy on all', '| FedAvg | 80.0 ± 7.1 |  |', '| AdaBest x Yogi |  | 65.0 |'),
@@ -79,9 +85,25 @@ def test_the_tables_hold_means_over_the_seeds(cells):
   assert '4 runs, 4 minutes' in text
 
 
-def test_a_target_that_some_seeds_miss_is_said(cells, monkeypatch):
+def test_a_target_that_some_seeds_miss_is_said(found, monkeypatch):
   monkeypatch.setitem(of.TASKS, 'digits', of.TASKS['digits']._replace(target=0.85))
-  assert '| FedAvg | 100 (1 of 2) |  |' in of.report(cells)
+  assert '| FedAvg | 100 (1 of 2) |  |' in of.report(*found)
+
+
+def test_runs_that_were_begun_and_are_not_complete_are_counted(tmp_path):
+  folder = tmp_path / 'digits' / 'drop' / 'sgd'
+  for seed, rounds in ((0, 4), (1, 4), (2, 2)):
+    write(folder / f'avg{seed}', 'fed_avg', 'sgd', seed, 0.5, rounds=rounds)
+  write(tmp_path / 'digits' / 'ideal' / 'sgd' / 'a', 'scaffold', 'sgd', 0, 0.5, rounds=3)
+  text = of.report(*of.collect(str(tmp_path)))
+  assert '| FedAvg |  | 55.0 ± 0.0 (2 of 3) |' in text
+  assert '| SCAFFOLD | none of 1 complete |  |' in text
+  assert '| FedAvg |  | never (2 of 3 complete) |' in text
+
+
+def test_the_published_page_begins_as_the_script_writes_it(found):
+  page = pathlib.Path(of.__file__).parents[2] / 'results' / 'real_clients.md'
+  assert page.read_text().splitlines()[:4] == of.report(*found).splitlines()[:4]
 
 
 def test_the_figure_is_written(cells, tmp_path):

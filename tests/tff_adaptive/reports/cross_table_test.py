@@ -57,7 +57,10 @@ def test_test_data_are_shown_and_choose_nothing(tmp_path):
   assert table.heading == ['client schedule', 'alpha=0.3, validation=clients']
   assert table.rows == [['constant', '60.00'], ['inv_sqrt', '60.00']]
   assert table.title == 'Test accuracy, after the last round, %'
-  assert table.note == 'Best of several settings by validation: client_learning_rate=0.1.'
+  assert table.note == (
+    'Best of several settings by validation: client_learning_rate=0.1. Validation is of theta, the'
+    ' global model; test accuracy of theta-bar, the mean of the client models, where there is one.'
+  )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""When a run counts as diverged."""
+"""When a run counts as diverged, and which settings are the best."""
 
 import math
 
@@ -24,3 +24,18 @@ def test_a_run_ends_diverged_when_all_clients_of_its_last_round_were_left_out(
   assert scores.is_diverged(run)  # At some time.
   value = scores.score([run], 'validation_accuracy').values[0]
   assert math.isnan(value) == expected
+
+
+def test_settings_that_stopped_early_beat_those_that_diverged_only(tmp_path):
+  curves = {0.1: [0.1] + [0.5] * 20 + [0.9] * 80, 0.3: [0.1] + [0.85] * 12, 1.0: [0.1, 0.99]}
+  runs = {
+    rate: run_folders.make(tmp_path / str(rate), values, client_learning_rate=rate)
+    for rate, values in curves.items()
+  }
+  for run in runs.values():
+    run.settings['rounds'] = 100  # The second has done 12 of them.
+  runs[1.0].rows[-1]['validation_loss'] = math.inf
+  _, best = scores.best_runs([*runs.values()], 'validation_accuracy')
+  assert best == [runs[0.1]]
+  _, best = scores.best_runs([runs[0.3], runs[1.0]], 'validation_accuracy')
+  assert best == [runs[0.3]]
