@@ -253,9 +253,10 @@ class RayPool(Pool):
       self._longest[1] = max(self._longest[1], time.monotonic() - call.began)
     if info.attempt:
       self.retried += len(call.subrounds) or 1
+      were = 'were' if call.is_several else 'was'
       self.report(
         self.line(
-          f'a worker was lost; {call} was done again, by {info.where}'
+          f'a worker was lost; {call} {were} done again, by {info.where}'
           + (f' (try {info.attempt + 1})' if info.attempt > 1 else '')
         )
       )

@@ -43,7 +43,12 @@ class Call:
     if not self.subrounds:
       return f'a merge of level {self.node[0]}'
     first, last = self.subrounds[0] + 1, self.subrounds[-1] + 1
-    return f'subround {first}' if first == last else f'subrounds {first} to {last}'
+    return f'subrounds {first} to {last}' if self.is_several else f'subround {first}'
+
+  @property
+  def is_several(self) -> bool:
+    """Whether it has several subrounds, of which a line speaks in the plural."""
+    return len(self.subrounds) > 1
 
 
 class Round:
@@ -143,7 +148,8 @@ class Round:
   def _begin_again(self, call: Call) -> None:
     seconds = time.monotonic() - call.began
     pool = self._pool
-    pool.report(pool.line(f'{call} has taken {seconds:.0f} s: another worker does it too'))
+    has, it = ('have', 'them') if call.is_several else ('has', 'it')
+    pool.report(pool.line(f'{call} {has} taken {seconds:.0f} s: another worker does {it} too'))
     pool.retried += len(call.subrounds) or 1
     call.is_late = True
     copies = call.copies + 1

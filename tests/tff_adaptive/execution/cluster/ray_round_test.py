@@ -1,0 +1,27 @@
+"""The course of a round, without a cluster; with one: ray_context_test."""
+
+import types
+
+import pytest
+
+from tff_adaptive.execution.cluster import ray_round
+
+pytest.importorskip('ray')
+
+
+@pytest.mark.parametrize(
+  ('subrounds', 'said'),
+  [
+    (range(2, 3), 'subround 3 has taken 0 s: another worker does it too'),
+    (range(2, 4), 'subrounds 3 to 4 have taken 0 s: another worker does them too'),
+  ],
+)
+def test_what_is_late_is_said_in_its_number(subrounds, said, monkeypatch):
+  monkeypatch.setattr(ray_round.time, 'monotonic', lambda: 5.0)
+  lines = []
+  a_round = object.__new__(ray_round.Round)
+  a_round._pool = types.SimpleNamespace(report=lines.append, line=str, retried=0)
+  a_round._calls = {}
+  a_round._begin_again(ray_round.Call((0, 0), subrounds, lambda: [None] * 3, 5.0))
+  assert lines == [said]
+  assert a_round._pool.retried == len(subrounds)
