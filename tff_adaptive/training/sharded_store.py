@@ -87,19 +87,27 @@ class ShardedStateStore(ClientStateStore):
     each: Calls a function with each of some arguments: here, or in workers.
   """
 
-  def __init__(self, path: str, initial_state: Any, *, keep_checkpoints: int = 2):
+  def __init__(
+    self,
+    path: str,
+    initial_state: Any,
+    *,
+    keep_checkpoints: int = 2,
+    file: state_file.StateFile | None = None,
+  ):
     """Opens the file and the folder `client_states` beside it, or makes them.
 
     Args:
       path: As for `ClientStateStore`.
       initial_state: As for `ClientStateStore`.
       keep_checkpoints: As for `ClientStateStore`.
+      file: As for `ClientStateStore`.
 
     Raises:
       StateError: As for `ClientStateStore`.
       SaveError: If the folder cannot be made.
     """
-    super().__init__(path, initial_state, keep_checkpoints=keep_checkpoints)
+    super().__init__(path, initial_state, keep_checkpoints=keep_checkpoints, file=file)
     self._folder = os.path.abspath(folder_of(path))
     self._token, self._owns = secrets.token_hex(8), False
     try:

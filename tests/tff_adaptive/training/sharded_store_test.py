@@ -7,8 +7,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tff_adaptive import training
-from tff_adaptive.training import opened_store, sharded_store, state_shards, state_store
+from tff_adaptive.training import sharded_store, state_shards, state_store
 
 INITIAL = (np.zeros(3, np.float32), np.int32(-1))
 SERVER = {'w': np.zeros(2, np.float32)}
@@ -247,41 +246,6 @@ def test_the_first_round_owns_the_folder_whichever_way_it_begins(path):
     store.put(IDS[:2], receipts, 2)
     store.by_reference = False
     assert _values(store, IDS[:3]) == [6, 6, -1]
-
-
-def test_a_run_has_the_store_that_it_began_with(path, tmp_path_factory):
-  config = lambda store: training.TrainingConfig(  # noqa: E731
-    rounds=1, clients_per_round=1, client_state_store=store
-  )
-  assert opened_store.kind(config('shards'), str(path)) == 'shards'
-  with _open(path) as store:
-    store.put(IDS[:2], [_state(5)] * 2, 1)
-    store.commit(1, SERVER)
-  assert opened_store.kind(config('memory'), str(path)) == 'shards'
-  plain = tmp_path_factory.mktemp('other') / 'state.sqlite'
-  plain.touch()
-  assert opened_store.kind(config('shards'), str(plain)) == 'memory'
-  assert opened_store.kind(config('disk'), str(plain)) == 'disk'
-
-
-class _NoWorkers:
-  def on_each_node(self, function, argument):
-    raise RuntimeError('no worker is left')
-
-
-def test_where_no_node_comes_nothing_is_left_or_held(path):
-  config = training.TrainingConfig(rounds=1, clients_per_round=1, client_state_store='shards')
-  with pytest.raises(RuntimeError, match='no worker is left'):
-    opened_store.open_store(config, str(path), INITIAL, _NoWorkers(), [])
-  assert not os.listdir(path.parent)
-  with _open(path) as store:
-    store.put(IDS[:2], [_state(5)] * 2, 1)
-    store.commit(1, SERVER)
-  with pytest.raises(RuntimeError, match='no worker is left'):
-    opened_store.open_store(config, str(path), INITIAL, _NoWorkers(), [])
-  store, _ = _resumed(path)
-  with store:
-    assert _values(store, IDS[:2]) == [5, 5]
 
 
 def test_so_does_a_reader_of_a_new_folder_and_a_checkpoint_without_clients(path, tmp_path):
