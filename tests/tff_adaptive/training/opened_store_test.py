@@ -48,7 +48,7 @@ class _Workers:
   def accepts(self, source):
     return True
 
-  def each(self, function, arguments):
+  def each(self, function, arguments, seconds):
     return [function(argument) for argument in arguments]
 
   def on_each_node(self, function, argument):

@@ -110,7 +110,9 @@ def test_a_checkpoint_is_made_here_when_the_workers_are_lost(path):
   with _open(path) as store:
     store.put(IDS[:9], [_state(5)] * 9, 1)
 
-    def each(function, arguments):
+    def each(function, arguments, seconds):
+      most = max(len(work.rows) for work in arguments)
+      assert seconds == most * store.state_bytes / 5e6
       function(arguments[0])  # One has folded before they were lost.
       raise RuntimeError('no worker is left')
 
@@ -188,7 +190,7 @@ def test_whoever_had_the_run_before_can_neither_fold_nor_stage_for_it(path):
     old_keys = old._keys(IDS[:2])
     _train(old, 1, IDS[:2])
     folds = []
-    old.each = lambda function, work: folds.extend(work) or []
+    old.each = lambda function, work, seconds: folds.extend(work) or []
     old._write_clients(old._file)
   store, _ = _resumed(path)
   with store:

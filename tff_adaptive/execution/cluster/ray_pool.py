@@ -144,13 +144,34 @@ class RayPool(Pool):
     name, reference, _ = self._sources[id(source)]
     return name, reference
 
-  def each(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+  def each(
+    self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
+  ) -> list[Any]:
     """Has workers call a function with each argument; what Ray retries is called again.
 
+    Args:
+      function: What is called.
+      arguments: The arguments.
+      seconds: That a call may take.
+
     Raises:
-      WorkersLost: If the workers are lost.
+      WorkersLost: If the workers are lost, or none ends a call for too long.
     """
-    return self._get([self._remote[ray_worker.call].remote(function, a) for a in arguments])
+    calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
+    left = calls
+    while left:
+      most = max(self._late_after(), seconds)
+      ended, left = ray.wait(left, timeout=most)
+      if not ended and not self._is_starting():
+        self._look()
+        self._check_room()
+        line = self.line(
+          f'no worker has ended a call for {most:.0f} s, {len(left)} are waited for: is one'
+          ' stopped, or the cluster busy?'
+        )
+        self.report(f'{line} This process goes on without them.')
+        raise errors.WorkersLost(line)
+    return self._get(calls)
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
     """Has a worker of each node call a function; pairs of the node's name and the result.
@@ -170,6 +191,10 @@ class RayPool(Pool):
     }
     names, found = self._nodes or {}, []
     for node, reference in calls.items():
+      if not ray.wait([reference], timeout=self._patience)[0]:
+        self.report(
+          self.line(f'waiting for a worker of node {names[node]}: is it stopped, or busy?')
+        )
       with contextlib.suppress(errors.WorkersLost):  # A node that is lost sees nothing.
         found.append((names[node], *self._get([reference])))
     return found
@@ -228,13 +253,17 @@ class RayPool(Pool):
       self._check_room()
     if self._is_starting():
       return []
-    most = max(self._patience, _MANY_TIMES * max(self._longest))
+    most = self._late_after()
     # Each time twice as long: they may all wait for a cluster that others keep busy.
     return [
       call
       for call in calls
       if not call.is_late and now - max(call.began, self._warm_since) > most * 2**call.copies
     ]
+
+  def _late_after(self) -> float:
+    """Seconds after which a call is late."""
+    return max(self._patience, _MANY_TIMES * max(self._longest))
 
   def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:
     """Counts a call that has ended well, and says how if it was tried before.
