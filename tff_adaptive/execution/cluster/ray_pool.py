@@ -90,6 +90,11 @@ class RayPool(Pool):
     """How many workers there is room for, and use."""
     return self._room if self._workers is None else min(self._workers, self._room)
 
+  @property
+  def is_look_due(self) -> bool:
+    """Whether it is some seconds since the cluster was looked at."""
+    return time.monotonic() - self._looked > _LOOK_SECONDS
+
   def run(self, workload: Workload) -> Outcome:
     """Trains all subrounds, each counted once; the costliest first, by whoever is idle.
 
@@ -97,7 +102,7 @@ class RayPool(Pool):
       WorkersLost: If there are no workers, or none can do it.
     """
     self._longest = [self._longest[1], 0.0]  # The first, with its trace, is soon forgotten.
-    if time.monotonic() - self._looked > _LOOK_SECONDS:  # Short rounds never wait so long.
+    if self.is_look_due:  # Short rounds never wait so long.
       self._look()
     try:
       return ray_round.Round(self, workload).run()

@@ -86,7 +86,7 @@ class Round:
       ready = self._pool.wait(list(self._calls))
       for reference in ready:
         self._end_call(reference)
-      if not ready:
+      if not ready or self._pool.is_look_due:  # Calls may end all the time.
         for call in self._pool.look([call for call, _ in self._calls.values()]):
           self._begin_again(call)
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])

@@ -93,3 +93,10 @@ def test_a_node_whose_worker_does_not_answer_is_named_while_it_is_waited_for(
   assert pool.on_each_node(None, 'x') == [('10.0.0.2', 'x')]
   said = ['Round 7: waiting for a worker of node 10.0.0.2: is it stopped, or busy?']
   assert pool.lines == (said if is_late else [])
+
+
+def test_a_look_is_due_some_seconds_after_the_last(pool, monkeypatch):
+  pool._looked = 100.0
+  for now, is_due in ((101.9, False), (102.1, True)):
+    monkeypatch.setattr(ray_pool.time, 'monotonic', lambda now=now: now)
+    assert pool.is_look_due == is_due
