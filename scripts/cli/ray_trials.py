@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -47,6 +48,7 @@ class _Host:
     """
     self._pool: worker_pool.WorkerPool[str] | None = None
     self._refusal = ''
+    self._beginning = threading.Lock()  # A run is stopped before it begins, or after that.
     if os.path.isfile(shared) and os.path.isdir(folder):
       os.chdir(folder)
       self._pool = worker_pool.WorkerPool(1, program, signal.SIGKILL)
@@ -58,7 +60,8 @@ class _Host:
     """Does a run."""
     if self._pool is None:
       return worker.Answer('failed', self._refusal)
-    self._pool.begin('', job, key)
+    with self._beginning:
+      self._pool.begin('', job, key)
     found: list[tuple[str, worker.Answer]] = []
     while not found:
       found = self._pool.wait(60.0)
@@ -69,9 +72,10 @@ class _Host:
     return True
 
   def stop(self) -> None:
-    """Has the run save and end."""
+    """Has the run save and end, also one that begins later."""
     if self._pool is not None:
-      self._pool.send(signal.SIGTERM)
+      with self._beginning:
+        self._pool.send(signal.SIGTERM)
 
   def close(self) -> None:
     """Ends the process."""
@@ -81,7 +85,7 @@ class _Host:
 
 @dataclasses.dataclass
 class _Work(Generic[T]):
-  """A run that a host does, and a reference that is ready when the host is there."""
+  """A run that a host does, a reference that is ready when the host is there, and signals."""
 
   ticket: T
   job: worker.Job
@@ -89,6 +93,12 @@ class _Work(Generic[T]):
   host: Any = None
   there: Any = None
   tries: int = 1
+  is_asked: bool = False
+
+  def stop(self) -> None:
+    """Has it save and end."""
+    self.is_asked = True
+    self.host.stop.remote()
 
 
 class RayTrials(Generic[T]):
@@ -178,12 +188,14 @@ class RayTrials(Generic[T]):
     del number
     self._is_stopping = True
     for work in self._at_work.values():
-      work.host.stop.remote()
+      work.stop()
 
   def _start(self, work: _Work[T]) -> None:
     work.host = self._host()
     work.there = work.host.is_there.remote()
     self._at_work[work.host.do.remote(work.job, work.key)] = work
+    if self._is_stopping and not work.is_asked:  # The signal came just before.
+      work.stop()
 
   def _host(self) -> Any:
     """An idle host, if one answers: they may have gone with their nodes; else a new one."""

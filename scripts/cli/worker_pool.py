@@ -46,7 +46,7 @@ class _Process(Generic[T]):
   """A process with the job that it does, if any, and what that was given for."""
 
   def __init__(self, key: tuple[Any, ...] | None, program: str, last_signal: int):
-    self.key, self.runs = key, 0
+    self.key, self.runs, self.is_asked = key, 0, False
     self.ticket: T | None = None
     self._process = subprocess.Popen(
       [sys.executable, program],
@@ -65,7 +65,8 @@ class _Process(Generic[T]):
     return self._process.pid
 
   def begin(self, ticket: T, job: worker.Job) -> None:
-    self.ticket, self.runs = ticket, self.runs + 1
+    self.runs, self.is_asked = self.runs + 1, False
+    self.ticket = ticket
     with contextlib.suppress(BrokenPipeError):  # If it has ended, `answer` says how.
       self._input.write(json.dumps(dataclasses.asdict(job)).encode() + b'\n')
       self._input.flush()
@@ -84,6 +85,7 @@ class _Process(Generic[T]):
     return worker.Answer('failed', f'{reason}.', True)
 
   def send(self, number: int) -> None:
+    self.is_asked = True
     self._process.send_signal(number)
 
   def close(self) -> None:
@@ -107,6 +109,7 @@ class WorkerPool(Generic[T]):
     """
     self._size, self._program, self._last_signal = size, program or WORKER, last_signal
     self._processes: list[_Process[T]] = []
+    self._signal: int | None = None
     self._selector = selectors.DefaultSelector()
 
   def __enter__(self) -> 'WorkerPool[T]':
@@ -135,6 +138,8 @@ class WorkerPool(Generic[T]):
   def begin(self, ticket: T, job: worker.Job, key: tuple[Any, ...] | None) -> None:
     """Begins a run in a process that may do it, or in a new one; there must be room.
 
+    After `send` it is sent the signal too: one that comes while a run begins may find no process.
+
     Args:
       ticket: Comes back with the answer.
       job: The run.
@@ -151,6 +156,8 @@ class WorkerPool(Generic[T]):
       self._processes.append(process)
       self._selector.register(process.output, selectors.EVENT_READ, process)
     process.begin(ticket, job)
+    if self._signal is not None and not process.is_asked:  # A second signal would end it at once.
+      process.send(self._signal)
 
   def wait(self, seconds: float) -> list[tuple[T, worker.Answer]]:
     """Returns the runs that have ended, after at most so many seconds, perhaps none."""
@@ -166,7 +173,8 @@ class WorkerPool(Generic[T]):
     return found
 
   def send(self, number: int) -> None:
-    """Sends a signal to the processes that do a run."""
+    """Sends a signal to the processes that do a run, or will."""
+    self._signal = number
     for process in self._processes:
       if process.ticket is not None:
         process.send(number)

@@ -6,7 +6,13 @@ from typing import Any
 
 import tree
 
-from tff_adaptive.training import sharded_store, state_shards, state_store, worker_context
+from tff_adaptive.training import (
+  sharded_store,
+  state_file,
+  state_shards,
+  state_store,
+  worker_context,
+)
 from tff_adaptive.training.config import TrainingConfig
 
 
@@ -30,42 +36,15 @@ def open_store(
     The store.
 
   Raises:
-    StateError: As `ClientStateStore` does.
+    StateError: As `ClientStateStore` does; nobody else's files have been touched then.
   """
-  is_new = not os.path.exists(path)
-  if not is_new and state_shards.restore_marker(sharded_store.folder_of(path)):
-    notes.append(
-      f'{sharded_store.folder_of(path)}: {state_shards.MARKER} was lost and was made again.'
-    )
-  wanted = config.client_state_store == 'shards' and bool(tree.flatten(client_state))
-  if not sharded_store.is_sharded(path) and not (wanted and is_new):
-    return _plain(config, path, client_state)
-  if is_new and workers is not None:  # A place for them that some worker cannot see is none.
-    folder = os.path.abspath(sharded_store.folder_of(path))
-    state_shards.create(folder)
-    try:
-      hidden = _who_cannot_see(folder, workers)
-    except BaseException:  # No node came: the folder alone would decide what the next start does.
-      shutil.rmtree(folder)
-      raise
-    if hidden:
-      shutil.rmtree(folder)
-      notes.append(f'{hidden}: client states go through this process.')
-      return _plain(config, path, client_state)
-  store = sharded_store.ShardedStateStore(
-    path, client_state, keep_checkpoints=config.keep_checkpoints
-  )
-  if workers is not None:
-    try:
-      hidden = '' if is_new else _who_cannot_see(sharded_store.folder_of(path), workers)
-    except BaseException:
-      store.close()
-      raise
-    if hidden:
-      notes.append(f'{hidden}: client states go through this process.')
-    elif workers.accepts(store.source):
-      store.by_reference, store.each = True, workers.each
-  return store
+  # Its lock comes first: it also keeps others off the folder of the shards.
+  file = state_store.open_file(path, client_state, config.keep_checkpoints)
+  try:
+    return _open(config, path, client_state, workers, notes, file)
+  except BaseException:
+    file.close()
+    raise
 
 
 def kind(config: TrainingConfig, path: str) -> str:
@@ -77,22 +56,56 @@ def kind(config: TrainingConfig, path: str) -> str:
   """
   if sharded_store.is_sharded(path):
     return 'shards'
-  is_plain = config.client_state_store == 'shards' and os.path.exists(path)
+  is_plain = config.client_state_store == 'shards' and state_file.has_checkpoints(path)
   return 'memory' if is_plain else config.client_state_store
 
 
-def _plain(config: TrainingConfig, path: str, client_state: Any) -> state_store.ClientStateStore:
-  return state_store.ClientStateStore(
-    path,
-    client_state,
-    cache_bytes=config.client_state_cache_bytes if config.client_state_store == 'disk' else None,
-    keep_checkpoints=config.keep_checkpoints,
-  )
+def _open(
+  config: TrainingConfig,
+  path: str,
+  client_state: Any,
+  workers: worker_context.WorkerContext | None,
+  notes: list[str],
+  file: state_file.StateFile,
+) -> state_store.ClientStateStore:
+  """As `open_store`, with the open file, which the store closes."""
+  folder = os.path.abspath(sharded_store.folder_of(path))
+  # A start that was lost before its first checkpoint decides nothing, unless shards are there.
+  is_new = not file.rounds and not file.is_migrated
+  if not is_new and state_shards.restore_marker(folder):
+    notes.append(f'{folder}: {state_shards.MARKER} was lost and was made again.')
+  wanted = config.client_state_store == 'shards' and bool(tree.flatten(client_state))
+  is_made = not sharded_store.is_sharded(path)
+  if is_made and not (wanted and is_new):
+    return _plain(config, path, client_state, file)
+  store = sharded_store.ShardedStateStore(path, client_state, file=file)
+  if workers is None:
+    return store
+  try:
+    hidden = _who_cannot_see(folder, workers)
+  except BaseException:  # No node came: the folder alone would decide what the next start does.
+    if is_made:
+      shutil.rmtree(folder)
+    raise
+  if hidden:
+    notes.append(f'{hidden}: client states go through this process.')
+    if is_made:  # A place for them that some worker cannot see is none.
+      shutil.rmtree(folder)
+      return _plain(config, path, client_state, file)
+  elif workers.accepts(store.source):
+    store.by_reference, store.each = True, workers.each
+  return store
+
+
+def _plain(
+  config: TrainingConfig, path: str, client_state: Any, file: state_file.StateFile
+) -> state_store.ClientStateStore:
+  cache_bytes = config.client_state_cache_bytes if config.client_state_store == 'disk' else None
+  return state_store.ClientStateStore(path, client_state, cache_bytes=cache_bytes, file=file)
 
 
 def _who_cannot_see(folder: str, workers: worker_context.WorkerContext) -> str:
   """Says which nodes do not see the folder that this process sees; '' if all do."""
-  folder = os.path.abspath(folder)
   expected = state_shards.read_marker(folder)
   found = workers.on_each_node(state_shards.read_marker, folder)
   blind = [name for name, content in found if content != expected]

@@ -76,16 +76,25 @@ def create(folder: str, config: Mapping[str, Any]) -> bool:
     os.makedirs(folder, exist_ok=True)
     atomic_files.write_json(temporary, config)
     try:
-      os.link(temporary, path)  # Unlike a renaming, it replaces nothing.
+      _name(temporary, path)
     except FileExistsError:
       return False
-    except OSError:  # A file system without links; there the last of two starts at once wins.
-      os.replace(temporary, path)
     atomic_files.sync(folder)
   finally:
     with contextlib.suppress(OSError):
       os.unlink(temporary)
   return True
+
+
+def _name(temporary: str, path: str) -> None:
+  """Gives a file its name; FileExistsError if there is one, which stays: unlike with a renaming."""
+  try:
+    os.link(temporary, path)
+  except FileExistsError:
+    raise
+  except OSError:  # A file system without links: whoever makes an empty file may fill it.
+    open(path, 'xb').close()
+    os.replace(temporary, path)
 
 
 def of_program(config: TrainingConfig, settings: Mapping[str, Any] | None) -> dict[str, Any]:

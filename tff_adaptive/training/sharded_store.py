@@ -15,7 +15,8 @@ from tff_adaptive.training import serialization, staged_states, state_file, stat
 from tff_adaptive.training.errors import SaveError
 from tff_adaptive.training.state_store import ClientStateStore
 
-Each = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+Each = Callable[[Callable[[Any], Any], Sequence[Any], float], list[Any]]
+_SLOWEST = 5 * 10**6  # Bytes of states a second: who folds fewer is stopped, or hangs.
 
 
 class Key(NamedTuple):
@@ -84,22 +85,31 @@ class ShardedStateStore(ClientStateStore):
   Attributes:
     source: Who has the client states.
     by_reference: Whether `get` gives references to it.
-    each: Calls a function with each of some arguments: here, or in workers.
+    each: Calls a function with each of some arguments, which may take some seconds: here, or in
+      workers.
   """
 
-  def __init__(self, path: str, initial_state: Any, *, keep_checkpoints: int = 2):
+  def __init__(
+    self,
+    path: str,
+    initial_state: Any,
+    *,
+    keep_checkpoints: int = 2,
+    file: state_file.StateFile | None = None,
+  ):
     """Opens the file and the folder `client_states` beside it, or makes them.
 
     Args:
       path: As for `ClientStateStore`.
       initial_state: As for `ClientStateStore`.
       keep_checkpoints: As for `ClientStateStore`.
+      file: As for `ClientStateStore`.
 
     Raises:
       StateError: As for `ClientStateStore`.
       SaveError: If the folder cannot be made.
     """
-    super().__init__(path, initial_state, keep_checkpoints=keep_checkpoints)
+    super().__init__(path, initial_state, keep_checkpoints=keep_checkpoints, file=file)
     self._folder = os.path.abspath(folder_of(path))
     self._token, self._owns = secrets.token_hex(8), False
     try:
@@ -113,7 +123,7 @@ class ShardedStateStore(ClientStateStore):
       self.close()
       raise
     self.by_reference = False
-    self.each: Each = lambda function, arguments: [function(argument) for argument in arguments]
+    self.each: Each = lambda function, arguments, _: [function(a) for a in arguments]
     self._sequence = 0
     self._staged: dict[str, tuple[int, staged_states.Place]] = {}  # Since the last checkpoint.
 
@@ -207,9 +217,11 @@ class ShardedStateStore(ClientStateStore):
       )
       for shard, positions in sorted(groups.items())
     ]
+    seconds = self.state_bytes * max(map(len, groups.values()), default=0) / _SLOWEST
     try:
-      changes = self.each(state_shards.fold, work)
-    except RuntimeError:  # The workers are lost; what they have folded changes no more.
+      changes = self.each(state_shards.fold, work, seconds)
+    except RuntimeError:
+      # They are lost, or one is stopped: what they have folded, or fold late, changes no more.
       changes = [state_shards.fold(one) for one in work]
     for change in changes:
       file.count_elsewhere(*change)

@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pathlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -331,6 +332,22 @@ class StateFile:
       with contextlib.suppress(sqlite3.Error):  # It may have rolled back by itself.
         self._file.execute('ROLLBACK')
       raise self._failure from error
+
+
+def has_checkpoints(path: str) -> bool:
+  """Whether there is a state file with a checkpoint, or one that cannot be asked now.
+
+  Args:
+    path: The file; it is not changed.
+  """
+  if not os.path.exists(path) or not os.path.getsize(path):
+    return False
+  uri = f'{pathlib.Path(path).resolve().as_uri()}?mode=rw'  # See `saved_checkpoint`.
+  try:
+    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=1)) as file:
+      return bool(file.execute('SELECT 1 FROM checkpoint LIMIT 1').fetchall())
+  except sqlite3.Error:  # In use, damaged or of an earlier version.
+    return True
 
 
 def client_checksum(client_id: str, round_number: int, state: bytes) -> bytes:

@@ -331,4 +331,11 @@ def _described(folder: str, shard: int, how: str, kind: type[Exception]) -> Iter
   try:
     yield
   except (sqlite3.Error, OSError, OverflowError) as error:
-    raise kind(f'{_path(folder, shard)}: cannot be {how}: {error}.') from error
+    reason = str(error)
+    if 'locked' in reason:
+      reason += (
+        f' for {_SECONDS:.0f} s: a process that is stopped or hangs, on this node or another, holds'
+        ' it. Kill it (kill -9), and give the same command again: the run goes on from its last'
+        ' checkpoint'
+      )
+    raise kind(f'{_path(folder, shard)}: cannot be {how}: {reason}.') from error

@@ -62,6 +62,7 @@ class ClientStateStore:
     *,
     cache_bytes: int | None = None,
     keep_checkpoints: int = 2,
+    file: state_file.StateFile | None = None,
   ):
     """Opens the file at `path`, or makes it.
 
@@ -72,6 +73,8 @@ class ClientStateStore:
         tuples, lists, mappings) of arrays or tensors of fixed shape, `()` for none.
       cache_bytes: The most bytes of client states to keep in memory; None for no limit.
       keep_checkpoints: How many checkpoints the file keeps, >= 1.
+      file: The file, if `open_file` has opened it, with its own `keep_checkpoints`; it is closed
+        with the store.
 
     Raises:
       StateError: If the file is damaged, in use by another process, or holds states of
@@ -91,9 +94,9 @@ class ClientStateStore:
     self._dirty: dict[str, int] = {}  # Client id -> the round of its state in the cache.
     self._used = 0
     self._last_round = -1
-    self._file: state_file.StateFile | None = None
+    self._file = file
     if path is not None:
-      self._file = state_file.StateFile(path, self._packer.signature, keep_checkpoints)
+      self._file = file or open_file(path, initial_state, keep_checkpoints)
       self._last_round = max(self._file.rounds, default=-1)
 
   def __enter__(self) -> 'ClientStateStore':
@@ -308,3 +311,18 @@ class ClientStateStore:
       self._used -= len(evicted) + _ENTRY_BYTES
       if self._file is not None and evicted_id in self._dirty:
         self._file.write_client(evicted_id, self._dirty.pop(evicted_id), evicted)
+
+
+def open_file(path: str, initial_state: Any, keep_checkpoints: int) -> state_file.StateFile:
+  """Opens the file of a `ClientStateStore`, or makes it: other processes are kept out from now on.
+
+  Args:
+    path: As for `ClientStateStore`.
+    initial_state: As for `ClientStateStore`.
+    keep_checkpoints: As for `ClientStateStore`.
+
+  Raises:
+    StateError: As `ClientStateStore` does.
+  """
+  signature = serialization.Packer(initial_state).signature
+  return state_file.StateFile(path, signature, keep_checkpoints)

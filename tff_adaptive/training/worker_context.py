@@ -12,8 +12,13 @@ class WorkerContext(Protocol):
   def accepts(self, source: Any) -> bool:
     """Whether workers can have a copy of a source; see `_utils.client_references`."""
 
-  def each(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
-    """Has workers call a function with each of the arguments; RuntimeError if none is left."""
+  def each(
+    self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
+  ) -> list[Any]:
+    """Has workers call a function with each of the arguments.
+
+    RuntimeError if none is left, or none ends a call, which may take some seconds, for too long.
+    """
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
     """Has a worker of each node call a function; pairs of the node's name and the result."""

@@ -3,6 +3,7 @@
 import csv
 import os
 import signal
+import threading
 
 import pytest
 
@@ -59,8 +60,7 @@ def trials(tmp_path, monkeypatch):
 
 def _wait(pool, number=1):
   found = []
-  while len(found) < number:
-    found += pool.wait(1)
+  on_ray.wait_for(lambda: found.extend(pool.wait(1)) or len(found) >= number)
   return sorted(found, key=lambda pair: pair[0])
 
 
@@ -126,6 +126,43 @@ def test_there_is_room_for_as_many_runs_as_were_asked_for(trials):
     assert not lines
   with build(cpus=2):
     assert lines[1:] == ['No node of the cluster has room for 2 CPUs: waiting for one.']
+
+
+def test_a_host_that_is_asked_to_stop_before_its_run_begins_stops_it(tmp_path):
+  from scripts.cli import ray_trials
+
+  (tmp_path / 'stub.py').write_text(_STUB)
+  here = os.getcwd()
+  host = ray_trials._Host(here, str(tmp_path / 'stub.py'), str(tmp_path / 'stub.py'))
+  assert host.do(worker.Job([], 'first'), ('key',)).kind == 'first'
+  host.stop()
+  found = []
+  run = threading.Thread(
+    target=lambda: found.append(host.do(worker.Job([], f'wait {tmp_path}/a'), ('key',))),
+    daemon=True,
+  )
+  run.start()
+  run.join(300)
+  assert [answer.kind for answer in found] == ['wait']
+  host.close()
+
+
+def test_a_signal_that_comes_while_a_run_is_given_to_a_host_reaches_it(trials, tmp_path):
+  build, _ = trials
+  with build() as pool:
+    _begin(pool, 'first')
+    _wait(pool)
+    host = pool._host
+
+    def interrupted():
+      pool.send(signal.SIGINT)
+      return host()
+
+    pool._host = interrupted
+    _begin(pool, f'wait {tmp_path}/a')
+    ((ticket, answer),) = _wait(pool)
+    assert ticket == 'wait'
+    assert answer.kind in ('wait', 'stopped')  # Or the host had not answered yet.
 
 
 def test_a_folder_that_a_node_does_not_see_is_a_reason(tmp_path):

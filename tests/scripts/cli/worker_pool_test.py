@@ -34,9 +34,7 @@ def _run(pool, log, key=('a',), ticket=None):
 
 
 def _wait(pool):
-  found = []
-  while not found:
-    found = pool.wait(20)
+  found = pool.wait(600)  # The first that ends; none if it never does.
   return found[0]
 
 
@@ -75,3 +73,30 @@ def test_signals_reach_the_processes_at_work_and_answers_their_runs():
     pool.send(15)
     ticket, answer = _wait(pool)
     assert (ticket, answer.kind) == ('x', 'signal')
+
+
+def test_a_signal_that_comes_while_a_run_begins_reaches_it_once(monkeypatch):
+  with worker_pool.WorkerPool(1) as pool:
+    _run(pool, 'done')  # Its process is there, and does nothing.
+    pool.send(15)  # Between the look whether there was one and the begin.
+    assert _run(pool, 'wait', ticket='x')[1].kind == 'signal'
+    begin, sent = worker_pool._Process.begin, []
+
+    def interrupted(process, *arguments):
+      begin(process, *arguments)
+      pool.send(15)
+
+    monkeypatch.setattr(worker_pool._Process, 'begin', interrupted)
+    monkeypatch.setattr(worker_pool._Process, 'send', _noted(sent))
+    assert _run(pool, 'wait', ticket='y')[1].kind == 'signal'
+    assert sent == [15]  # A second one would end it without saving.
+
+
+def _noted(sent):
+  send = worker_pool._Process.send
+
+  def noted(process, number):
+    sent.append(number)
+    send(process, number)
+
+  return noted

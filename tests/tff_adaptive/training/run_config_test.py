@@ -1,5 +1,6 @@
 """A program's run says what it was, so that reports and `load_run` read it as any other."""
 
+import errno
 import json
 import os
 
@@ -143,3 +144,16 @@ def test_examples_of_very_many_clients_are_not_counted(tmp_path, monkeypatch):
   monkeypatch.setattr(run_config, '_MOST_COUNTED', 20)
   run_config.keep(str(tmp_path / 'few'), {}, '', fakes.Clients(), [np.zeros(3)])
   assert read(tmp_path / 'few')['data'] == {'clients': 20, 'examples': 80}
+
+
+@pytest.mark.parametrize('has_links', [True, False])
+def test_of_two_first_starts_at_once_one_makes_the_file(tmp_path, monkeypatch, has_links):
+  def link(*unused):
+    raise OSError(errno.EPERM, 'Operation not permitted')
+
+  if not has_links:
+    monkeypatch.setattr(os, 'link', link)
+  assert run_config.create(str(tmp_path), {'run_id': 'first'})
+  assert not run_config.create(str(tmp_path), {'run_id': 'second'})
+  assert read(tmp_path) == {'run_id': 'first'}
+  assert os.listdir(tmp_path) == ['config.json']

@@ -7,8 +7,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tff_adaptive import training
-from tff_adaptive.training import opened_store, sharded_store, state_shards, state_store
+from tff_adaptive.training import sharded_store, state_shards, state_store
 
 INITIAL = (np.zeros(3, np.float32), np.int32(-1))
 SERVER = {'w': np.zeros(2, np.float32)}
@@ -111,7 +110,9 @@ def test_a_checkpoint_is_made_here_when_the_workers_are_lost(path):
   with _open(path) as store:
     store.put(IDS[:9], [_state(5)] * 9, 1)
 
-    def each(function, arguments):
+    def each(function, arguments, seconds):
+      most = max(len(work.rows) for work in arguments)
+      assert seconds == most * store.state_bytes / 5e6
       function(arguments[0])  # One has folded before they were lost.
       raise RuntimeError('no worker is left')
 
@@ -189,7 +190,7 @@ def test_whoever_had_the_run_before_can_neither_fold_nor_stage_for_it(path):
     old_keys = old._keys(IDS[:2])
     _train(old, 1, IDS[:2])
     folds = []
-    old.each = lambda function, work: folds.extend(work) or []
+    old.each = lambda function, work, seconds: folds.extend(work) or []
     old._write_clients(old._file)
   store, _ = _resumed(path)
   with store:
@@ -247,41 +248,6 @@ def test_the_first_round_owns_the_folder_whichever_way_it_begins(path):
     store.put(IDS[:2], receipts, 2)
     store.by_reference = False
     assert _values(store, IDS[:3]) == [6, 6, -1]
-
-
-def test_a_run_has_the_store_that_it_began_with(path, tmp_path_factory):
-  config = lambda store: training.TrainingConfig(  # noqa: E731
-    rounds=1, clients_per_round=1, client_state_store=store
-  )
-  assert opened_store.kind(config('shards'), str(path)) == 'shards'
-  with _open(path) as store:
-    store.put(IDS[:2], [_state(5)] * 2, 1)
-    store.commit(1, SERVER)
-  assert opened_store.kind(config('memory'), str(path)) == 'shards'
-  plain = tmp_path_factory.mktemp('other') / 'state.sqlite'
-  plain.touch()
-  assert opened_store.kind(config('shards'), str(plain)) == 'memory'
-  assert opened_store.kind(config('disk'), str(plain)) == 'disk'
-
-
-class _NoWorkers:
-  def on_each_node(self, function, argument):
-    raise RuntimeError('no worker is left')
-
-
-def test_where_no_node_comes_nothing_is_left_or_held(path):
-  config = training.TrainingConfig(rounds=1, clients_per_round=1, client_state_store='shards')
-  with pytest.raises(RuntimeError, match='no worker is left'):
-    opened_store.open_store(config, str(path), INITIAL, _NoWorkers(), [])
-  assert not os.listdir(path.parent)
-  with _open(path) as store:
-    store.put(IDS[:2], [_state(5)] * 2, 1)
-    store.commit(1, SERVER)
-  with pytest.raises(RuntimeError, match='no worker is left'):
-    opened_store.open_store(config, str(path), INITIAL, _NoWorkers(), [])
-  store, _ = _resumed(path)
-  with store:
-    assert _values(store, IDS[:2]) == [5, 5]
 
 
 def test_so_does_a_reader_of_a_new_folder_and_a_checkpoint_without_clients(path, tmp_path):

@@ -362,3 +362,17 @@ def test_without_a_word_two_checkpoints_are_kept_and_rounds_begin_at_0(tmp_path)
     for t in range(4):
       store.commit(t, _server(t))
     assert store._file.rounds == [2, 3]
+
+
+def test_whether_there_is_a_checkpoint_is_known_without_the_lock(tmp_path):
+  path = tmp_path / 's'
+  assert not state_file.has_checkpoints(str(path))
+  path.touch()  # A start that was killed at once.
+  assert not state_file.has_checkpoints(str(path))
+  with _open(path):
+    assert state_file.has_checkpoints(str(path))  # Nobody can ask it now.
+  assert not state_file.has_checkpoints(str(path))
+  _fill(path)
+  assert state_file.has_checkpoints(str(path))
+  path.write_bytes(b'damaged' * 1000)
+  assert state_file.has_checkpoints(str(path))

@@ -317,3 +317,15 @@ def test_others_are_waited_for_and_a_commit_is_on_the_disk(folder, monkeypatch):
   begin = statements.index('BEGIN IMMEDIATE')
   assert 'PRAGMA synchronous=FULL' in statements[:begin]
   assert statements[-1] == 'COMMIT'
+
+
+def test_a_shard_that_a_stopped_process_holds_is_an_error_that_says_what_helps(folder, monkeypatch):
+  monkeypatch.setattr(state_shards, '_SECONDS', 0.1)
+  work = _fold(folder, 1, OURS)
+  with state_shards._writing(folder, SHARD):  # As one that is stopped in the midst of a fold.
+    message = (
+      rf'shard-{SHARD}\.sqlite: cannot be written: .*locked .* Kill it \(kill -9\), and give'
+    )
+    with pytest.raises(SaveError, match=message):
+      state_shards.fold(work)
+  assert state_shards.fold(work).clients == len(OURS)  # It has been killed.

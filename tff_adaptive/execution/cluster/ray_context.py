@@ -109,20 +109,24 @@ class RayContext(subrounds_lib.SubroundContext):
       return False
     return True
 
-  def each(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+  def each(
+    self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
+  ) -> list[Any]:
     """Has workers call a function with each of the arguments.
 
     Args:
       function: What is called, perhaps more than once with the same argument.
       arguments: The arguments.
+      seconds: That a call may take.
 
     Returns:
       The results.
 
     Raises:
-      WorkersLost: If no worker is left.
+      WorkersLost: If no worker is left, or none ends a call for `seconds`, for `patience` and for
+        ten times as long as subrounds take; a line says so.
     """
-    return self._ray_pool.each(function, arguments)
+    return self._ray_pool.each(function, arguments, seconds)
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
     """Has a worker of each node call a function.

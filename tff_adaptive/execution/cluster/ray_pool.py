@@ -90,6 +90,11 @@ class RayPool(Pool):
     """How many workers there is room for, and use."""
     return self._room if self._workers is None else min(self._workers, self._room)
 
+  @property
+  def is_look_due(self) -> bool:
+    """Whether it is some seconds since the cluster was looked at."""
+    return time.monotonic() - self._looked > _LOOK_SECONDS
+
   def run(self, workload: Workload) -> Outcome:
     """Trains all subrounds, each counted once; the costliest first, by whoever is idle.
 
@@ -97,7 +102,7 @@ class RayPool(Pool):
       WorkersLost: If there are no workers, or none can do it.
     """
     self._longest = [self._longest[1], 0.0]  # The first, with its trace, is soon forgotten.
-    if time.monotonic() - self._looked > _LOOK_SECONDS:  # Short rounds never wait so long.
+    if self.is_look_due:  # Short rounds never wait so long.
       self._look()
     try:
       return ray_round.Round(self, workload).run()
@@ -144,13 +149,34 @@ class RayPool(Pool):
     name, reference, _ = self._sources[id(source)]
     return name, reference
 
-  def each(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+  def each(
+    self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
+  ) -> list[Any]:
     """Has workers call a function with each argument; what Ray retries is called again.
 
+    Args:
+      function: What is called.
+      arguments: The arguments.
+      seconds: That a call may take.
+
     Raises:
-      WorkersLost: If the workers are lost.
+      WorkersLost: If the workers are lost, or none ends a call for too long.
     """
-    return self._get([self._remote[ray_worker.call].remote(function, a) for a in arguments])
+    calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
+    left = calls
+    while left:
+      most = max(self._late_after(), seconds)
+      ended, left = ray.wait(left, timeout=most)
+      if not ended and not self._is_starting():
+        self._look()
+        self._check_room()
+        line = self.line(
+          f'no worker has ended a call for {most:.0f} s, {len(left)} are waited for: is one'
+          ' stopped, or the cluster busy?'
+        )
+        self.report(f'{line} This process goes on without them.')
+        raise errors.WorkersLost(line)
+    return self._get(calls)
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
     """Has a worker of each node call a function; pairs of the node's name and the result.
@@ -170,6 +196,10 @@ class RayPool(Pool):
     }
     names, found = self._nodes or {}, []
     for node, reference in calls.items():
+      if not ray.wait([reference], timeout=self._patience)[0]:
+        self.report(
+          self.line(f'waiting for a worker of node {names[node]}: is it stopped, or busy?')
+        )
       with contextlib.suppress(errors.WorkersLost):  # A node that is lost sees nothing.
         found.append((names[node], *self._get([reference])))
     return found
@@ -228,13 +258,17 @@ class RayPool(Pool):
       self._check_room()
     if self._is_starting():
       return []
-    most = max(self._patience, _MANY_TIMES * max(self._longest))
+    most = self._late_after()
     # Each time twice as long: they may all wait for a cluster that others keep busy.
     return [
       call
       for call in calls
       if not call.is_late and now - max(call.began, self._warm_since) > most * 2**call.copies
     ]
+
+  def _late_after(self) -> float:
+    """Seconds after which a call is late."""
+    return max(self._patience, _MANY_TIMES * max(self._longest))
 
   def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:
     """Counts a call that has ended well, and says how if it was tried before.
@@ -253,9 +287,10 @@ class RayPool(Pool):
       self._longest[1] = max(self._longest[1], time.monotonic() - call.began)
     if info.attempt:
       self.retried += len(call.subrounds) or 1
+      were = 'were' if call.is_several else 'was'
       self.report(
         self.line(
-          f'a worker was lost; {call} was done again, by {info.where}'
+          f'a worker was lost; {call} {were} done again, by {info.where}'
           + (f' (try {info.attempt + 1})' if info.attempt > 1 else '')
         )
       )

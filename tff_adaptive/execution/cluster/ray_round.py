@@ -43,7 +43,12 @@ class Call:
     if not self.subrounds:
       return f'a merge of level {self.node[0]}'
     first, last = self.subrounds[0] + 1, self.subrounds[-1] + 1
-    return f'subround {first}' if first == last else f'subrounds {first} to {last}'
+    return f'subrounds {first} to {last}' if self.is_several else f'subround {first}'
+
+  @property
+  def is_several(self) -> bool:
+    """Whether it has several subrounds, of which a line speaks in the plural."""
+    return len(self.subrounds) > 1
 
 
 class Round:
@@ -81,7 +86,7 @@ class Round:
       ready = self._pool.wait(list(self._calls))
       for reference in ready:
         self._end_call(reference)
-      if not ready:
+      if not ready or self._pool.is_look_due:  # Calls may end all the time.
         for call in self._pool.look([call for call, _ in self._calls.values()]):
           self._begin_again(call)
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
@@ -143,7 +148,8 @@ class Round:
   def _begin_again(self, call: Call) -> None:
     seconds = time.monotonic() - call.began
     pool = self._pool
-    pool.report(pool.line(f'{call} has taken {seconds:.0f} s: another worker does it too'))
+    has, it = ('have', 'them') if call.is_several else ('has', 'it')
+    pool.report(pool.line(f'{call} {has} taken {seconds:.0f} s: another worker does {it} too'))
     pool.retried += len(call.subrounds) or 1
     call.is_late = True
     copies = call.copies + 1

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from tff_adaptive._utils import client_references
 from tff_adaptive.execution.cluster import errors
 
 CACHE_BYTES = 256 * 10**6
+_SOURCES_KEPT = 4  # A run has two: examples and states.
 
-_opened: dict[str, 'OpenSource'] = {}
+_opened: collections.OrderedDict[str, 'OpenSource'] = collections.OrderedDict()
 
 
 class OpenSource:
@@ -29,10 +31,12 @@ class OpenSource:
 
     Args:
       source: See `client_references.Source`.
-      cache_bytes: Of values that are kept, those used last. So much the values that are being
-        loaded take too.
+      cache_bytes: Of values that are kept, those used last; of a `StoringSource`, whose keys change
+        with each round, those only that were prepared and have not been asked for. So much the
+        values that are being loaded take too.
     """
     self.source = source
+    self._is_storing = isinstance(source, client_references.StoringSource)
     self._limit, self._used = cache_bytes, 0
     self._cache: collections.OrderedDict[Any, tuple[Any, int]] = collections.OrderedDict()
     self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='client_values')
@@ -47,13 +51,21 @@ class OpenSource:
     """Begins to load what will be asked for soon, as far as there is room for it."""
     self._thread.submit(self._prepare, list(keys), self._loads)
 
+  def close(self) -> None:
+    """Ends preparing, and the thread: it is not used again."""
+    self._loads += 1
+    self._thread.shutdown(wait=False)
+
   def _load(self, keys: list[Any]) -> list[Any]:
     found = {key: self._cache[key][0] for key in keys if key in self._cache}
     missing = [key for key in keys if key not in found]
     loaded = self.source.load(missing) if missing else []
     found.update(zip(missing, loaded))
     for key in keys:
-      self._keep(key, found[key])
+      if self._is_storing:
+        self._drop(key)
+      else:
+        self._keep(key, found[key])
     return [found[key] for key in keys]
 
   def _prepare(self, keys: list[Any], loads: int) -> None:
@@ -61,7 +73,8 @@ class OpenSource:
     for key in keys:
       if room <= 0 or self._loads != loads:
         return
-      self._load([key])
+      known = self._cache.get(key)
+      self._keep(key, known[0] if known else self.source.load([key])[0])
       room -= self._cache[key][1] if key in self._cache else room
 
   def _keep(self, key: Any, value: Any) -> None:
@@ -71,12 +84,15 @@ class OpenSource:
       self._used += size
     self._cache.move_to_end(key)
     while self._used > self._limit:
-      _, (_, size) = self._cache.popitem(last=False)
-      self._used -= size
+      self._drop(next(iter(self._cache)))
+
+  def _drop(self, key: Any) -> None:
+    _, size = self._cache.pop(key, (None, 0))
+    self._used -= size
 
 
 def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
-  """Returns a source, which is opened if it has not been.
+  """Returns a source, which is opened if it has not been; that not used for longest goes.
 
   Args:
     name: Its name.
@@ -87,6 +103,9 @@ def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
   """
   if name not in _opened:
     _opened[name] = OpenSource(_open(references[name][0]))
+    while len(_opened) > _SOURCES_KEPT:
+      _opened.popitem(last=False)[1].close()
+  _opened.move_to_end(name)
   return _opened[name]
 
 

@@ -50,6 +50,7 @@ def test_nothing_is_left_and_nobody_else_gets_in(ending):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     cwd=_ROOT,
+    env={**os.environ, 'RAY_ADDRESS': '127.0.0.1:9'},  # Somebody's cluster: it is not joined.
     text=True,
   )
   try:

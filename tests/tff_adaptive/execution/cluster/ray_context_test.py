@@ -393,7 +393,7 @@ def test_a_worker_that_ends_by_itself_is_replaced(ray_context, lines, tmp_path):
   argument = [client_references.ClientReference(source, key) for key in (1, 2, 3, 4, 5)]
   total, doubled = ray_context.invoke(on_ray.double_and_sum(), argument)
   assert (total, list(doubled)) == (30, [2, 4, 6, 8, 10])
-  assert [line for line in lines if line.startswith('Round 7: a worker was lost; subround ')]
+  assert [line for line in lines if line.startswith('Round 7: a worker was lost; subround')]
 
 
 def test_nobody_is_late_while_a_worker_imports(ray_context, monkeypatch):

@@ -4,6 +4,7 @@ import collections
 import threading
 
 import numpy as np
+import pytest
 
 from tff_adaptive.execution.cluster import worker_sources
 
@@ -51,6 +52,48 @@ def test_what_is_prepared_takes_half_the_bound_and_is_not_loaded_again():
   assert source.loaded == [1, 2]
   assert _numbers(opened.load([2, 1])) == [2, 1]
   assert source.loaded == [1, 2]
+
+
+class _Storing(_Source):
+  def store(self, keys, values):
+    return keys
+
+
+def test_of_states_only_what_is_prepared_is_kept_until_it_is_asked_for():
+  source = _Storing()
+  opened = worker_sources.OpenSource(source, cache_bytes=1000)
+  assert _numbers(opened.load([1, 2])) == [1, 2]
+  opened.prepare([3, 4])
+  opened._thread.submit(lambda: None).result()
+  assert [*opened._cache] == [3, 4]
+  assert opened._used == 200
+  assert _numbers(opened.load([4, 5])) == [4, 5]
+  assert source.loaded == [1, 2, 3, 4, 5]
+  assert [*opened._cache] == [3]
+  assert opened._used == 100
+
+
+def test_what_is_prepared_once_more_counts_as_used_last():
+  source = _Source()
+  opened = worker_sources.OpenSource(source, cache_bytes=200)
+  opened.load([1, 2])
+  opened.prepare([1])
+  opened._thread.submit(lambda: None).result()
+  opened.load([3])
+  assert [*opened._cache] == [1, 3]
+
+
+def test_the_source_not_used_for_longest_goes(monkeypatch):
+  monkeypatch.setattr(worker_sources, '_opened', collections.OrderedDict())
+  monkeypatch.setattr(worker_sources, '_open', lambda reference: _Source())
+  references = {name: [None] for name in 'abcdef'}
+  first = {name: worker_sources.opened(name, references) for name in 'abcd'}
+  assert worker_sources.opened('a', references) is first['a']
+  worker_sources.opened('e', references)
+  assert [*worker_sources._opened] == ['c', 'd', 'a', 'e']
+  with pytest.raises(RuntimeError, match='after shutdown'):  # Its thread has ended.
+    first['b'].load([1])
+  assert worker_sources.opened('b', references) is not first['b']
 
 
 def test_preparing_ends_when_values_are_asked_for():
