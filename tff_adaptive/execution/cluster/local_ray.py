@@ -66,7 +66,6 @@ class LocalRay:
     try:
       with environment({**_ENVIRONMENT, 'PYTHONPATH': python_path}):
         ray.init(
-          address='local',  # Or it would join the one that RAY_ADDRESS names.
           num_cpus=cpus,
           num_gpus=None if has_gpus else 0,
           include_dashboard=False,

@@ -213,6 +213,14 @@ class ClientValues(collections.abc.Sequence):
   copying.
   """
 
+  # For `isinstance`, by which `tree` compares it with the list that it makes in its place.
+  __class__ = list  # type: ignore[assignment]
+  __hash__ = None  # type: ignore[assignment]
+
+  def __new__(cls, flat: Any, *stacked: Any) -> Any:
+    """A plain list of entries if nothing else is given: so `tree` and `tf.nest` call it."""
+    return super().__new__(cls) if stacked else list(flat)
+
   def __init__(
     self, flat: list[tf.Tensor], type_spec: tff.types.Type, length: int, unbox: Callable
   ):
@@ -221,11 +229,23 @@ class ClientValues(collections.abc.Sequence):
     self._length = length
     self._unbox = unbox
 
+  def __reduce__(self) -> Any:
+    return list, (list(self),)  # Copies and pickles are plain lists.
+
   def __len__(self) -> int:
     return self._length
 
   def __repr__(self) -> str:
     return repr(list(self))
+
+  def __eq__(self, other: object) -> bool:
+    return isinstance(other, list) and list(self) == list(other)
+
+  def __add__(self, other: Any) -> Any:
+    return [*self, *other] if isinstance(other, list) else NotImplemented
+
+  def __radd__(self, other: Any) -> Any:
+    return [*other, *self] if isinstance(other, list) else NotImplemented
 
   def __getitem__(self, index: Any) -> Any:
     if isinstance(index, slice):
