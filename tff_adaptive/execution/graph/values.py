@@ -168,6 +168,8 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
   if isinstance(value, tf.Tensor):
     pass  # The usual case, and the cheapest test.
+  elif isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
+    raise TypeError(f'expected a tensor of type {type_spec}, found {type(value).__name__}')
   elif isinstance(value, (np.ndarray, np.generic)) or tf.is_tensor(value):  # The dear test last.
     value = tf.convert_to_tensor(value)
   else:

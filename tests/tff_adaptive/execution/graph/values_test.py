@@ -183,6 +183,14 @@ def test_containers_are_those_that_tff_makes(container):
     assert repr(found) == repr(expected)  # Of equal classes, and in equal order, throughout.
 
 
+@pytest.mark.parametrize('value', [tf.ragged.constant([[1], [2, 3]]), tf.sparse.eye(2)])
+def test_what_is_no_plain_tensor_is_refused_by_its_type(graph, value):
+  vector = tff.TensorType(np.int32, [None])
+  for type_spec, argument in ((vector, value), (at_clients(vector), [value])):
+    with pytest.raises(TypeError, match=rf'type int32\[\?\], found {type(value).__name__}'):
+      engines.run(graph, computations.identity(type_spec), argument)
+
+
 def test_a_dataset_has_its_components_by_name():
   pair = tff.types.to_type(collections.OrderedDict(b=np.int32, a=np.float32))
   assert values.dataset_order(pair) == [1, 0]
