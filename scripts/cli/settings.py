@@ -90,7 +90,7 @@ class Settings(
     'How long',
     "Examples in a local step; 0 for all at once. Default the task's.",
     None,
-    _from(0),
+    _from(0, 2**20),
     'give 0 for all of a client at once',
   )
   fill_last_batch: bool = _flag(

@@ -61,11 +61,18 @@ def argument_shape(function: Any, i: int) -> Any:
   return tf.TensorShape(shapes[0]) if len(shapes) == 1 else tf.TensorShape(None)
 
 
-def is_shuffled(dataset: Any) -> bool:
-  """Whether a `tf.data.Dataset`, or one that it is made of, shuffles."""
-  if type(dataset).__name__ == '_ShuffleDataset':
-    return True
-  return any(map(is_shuffled, dataset._inputs()))
+def may_draw(dataset: Any) -> bool:
+  """Whether a `tf.data.Dataset`, or one that it is made of, has or may hide random numbers."""
+  draws = ('_ShuffleDataset', '_ShuffleAndRepeatDataset', '_RandomDataset')
+  hides = ('_VariantDataset', 'DatasetV1Adapter')  # They do not show what they are made of.
+  return type(dataset).__name__ in draws + hides or any(map(may_draw, dataset._inputs()))
+
+
+def seed_generators(graph: Any) -> list[Any]:
+  """The handles, in a dataset's GraphDef, of its generators of random numbers."""
+  constants = [node.attr['value'].tensor for node in graph.node if node.op == 'Const']
+  handles = [handle for tensor in constants for handle in tensor.resource_handle_val]
+  return [handle for handle in handles if 'SeedGenerator' in handle.maybe_type_name]
 
 
 def installed_build() -> Mapping[str, Any]:

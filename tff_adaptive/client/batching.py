@@ -15,7 +15,8 @@ class Batching:
   """Local batching of whole-array clients: all randomness from a seed, none from tf.data.
 
   Attributes:
-    batch_size: B, examples a step; None for all of the client's examples (one step an epoch).
+    batch_size: B, examples a step; None for all of the client's examples (one step an epoch), which
+      a large B is no way to say: a step costs as much as B examples where a client has fewer.
     epochs: E, passes over the client's examples in a round.
     shuffle: Whether each epoch goes through the examples in a new order.
     shuffle_buffer: The next example (or unit) is drawn among so many, the first ones that are left,
@@ -40,7 +41,7 @@ class Batching:
   def __post_init__(self) -> None:
     if self.batch_size is not None:
       validation.whole_number(
-        'batch_size', self.batch_size, 1, 'give None for all examples at once', high=2**31 - 1
+        'batch_size', self.batch_size, 1, 'give None for all examples at once', high=2**20
       )
     validation.whole_number(
       'epochs', self.epochs, 1, 'give the passes over the data in a round', high=2**31 - 1

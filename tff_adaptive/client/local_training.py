@@ -145,10 +145,14 @@ def can_group(model: model_adapters.LocalModel, training: LocalTraining) -> bool
   """Whether `train_group` is there for this model and training."""
   if training.batching is None or training.batching.batch_size is None or not model.is_masked:
     return False
-  # The optimizer's step is the same for stacked weights only if it keeps nothing.
+  # Clients are stacked, padded to the longest: their examples must be of one shape.
+  if not all(s.shape[1:].is_fully_defined() for s in tf.nest.flatten(model.input_spec)):
+    return False
+  # Another optimizer's step may depend on all weights at once, and so on the other clients'.
+  if type(training.optimizer) is not type(tff.learning.optimizers.build_sgdm()):
+    return False
   state = training.optimizer.initialize((tf.TensorSpec([1], tf.float32),))
-  hparams = training.optimizer.get_hparams(state)
-  return len(tf.nest.flatten(state)) == len(tf.nest.flatten(hparams)) == 1
+  return len(tf.nest.flatten(state)) == 1  # The rate: without momentum.
 
 
 def train_group(

@@ -17,12 +17,17 @@ def check(model: Any, batch_size: int = 8) -> None:
   Raises:
     TypeError: If the model is none of this project: others may keep variables, which XLA would
       share between clients.
-    ValueError: If XLA cannot compile it; its reason is named.
+    ValueError: If XLA cannot compile it; its reason is named. Or if a batch's shape is unknown.
   """
   if not isinstance(model, models.Model):
     raise TypeError(
       f'xla=True wants a tff_adaptive.models.Model, found {type(model).__name__}: leave xla out'
     )
+  for name, spec in model.input_spec.items():
+    if not spec.shape[1:].is_fully_defined():
+      raise ValueError(
+        f'xla=True wants examples of one shape, found {name}_spec {spec}: leave xla out'
+      )
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   batch = {
     name: tf.zeros([batch_size, *spec.shape[1:]], spec.dtype)

@@ -98,7 +98,7 @@ def test_every_task_and_algorithm_has_settings(task):
     (['--batch_size=-1'], ['--batch_size', '-1', 'give 0']),
     (['--client_epochs=0'], ['--client_epochs', '0']),
     (['--client_epochs=2000000'], ['--client_epochs', 'at most 1048575']),
-    (['--batch_size=3000000000'], ['--batch_size', 'at most 2147483647']),
+    (['--batch_size=1048577'], ['--batch_size', 'at most 1048576', 'give 0']),
     (['--max_examples_per_client=-1'], ['--max_examples_per_client', '-1']),
     (['--rounds_per_evaluation=0'], ['--rounds_per_evaluation', '0']),
     (['--rounds_per_checkpoint=0'], ['--rounds_per_checkpoint', '0']),

@@ -107,14 +107,35 @@ def test_ops_with_state(op, expected):
   assert private_apis.is_stateful(op) is expected
 
 
-def test_shuffles_are_found_anywhere_in_a_dataset():
+def test_random_numbers_are_found_anywhere_in_a_dataset():
   import tensorflow as tf
 
   numbers = tf.data.Dataset.range(3)
-  for shuffled in (numbers.shuffle(3), numbers.shuffle(3).batch(2).map(lambda x: x)):
-    assert private_apis.is_shuffled(shuffled)
-  assert private_apis.is_shuffled(numbers.concatenate(numbers.shuffle(2)))
-  assert not private_apis.is_shuffled(numbers.batch(2).repeat(2))
+  variant = tf.data.experimental.to_variant(numbers)
+  for drawn in (
+    numbers.shuffle(3),
+    numbers.shuffle(3).batch(2).map(lambda x: x),
+    numbers.concatenate(numbers.shuffle(2)),
+    tf.data.Dataset.random(seed=1).take(2),
+    tf.data.experimental.from_variant(variant, numbers.element_spec),  # Nobody knows.
+    tf.compat.v1.data.Dataset.range(3).shuffle(3),
+  ):
+    assert private_apis.may_draw(drawn)
+  assert not private_apis.may_draw(numbers.batch(2).repeat(2))
+
+
+def test_generators_are_found_in_the_graph_of_a_dataset():
+  import tensorflow as tf
+
+  def count(dataset):
+    variant = tf.data.experimental.to_variant(dataset)
+    octets = tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy()
+    return len(private_apis.seed_generators(tf.compat.v1.GraphDef.FromString(octets)))
+
+  numbers = tf.data.Dataset.range(3)
+  assert count(numbers.shuffle(3).concatenate(numbers.shuffle(2))) == 2
+  assert count(tf.data.Dataset.random(seed=1, rerandomize_each_iteration=True)) == 1
+  assert count(numbers.cache()) == 0
 
 
 def test_tensor_names_in_the_order_of_the_type():

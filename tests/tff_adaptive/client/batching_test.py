@@ -107,7 +107,7 @@ def test_the_first_steps_of_a_plan_are_those_of_the_whole(limit, steps):
     ({'batch_size': 0}, 'batch_size must be at least 1'),
     ({'batch_size': 2.5}, 'batch_size must be a whole number'),
     ({'batch_size': 2, 'epochs': 0}, 'epochs must be at least 1'),
-    ({'batch_size': 2**31}, 'batch_size must be at most 2147483647'),
+    ({'batch_size': 2**20 + 1}, 'at most 1048576, found 1048577: give None for all'),
     ({'batch_size': 2, 'epochs': 2**31}, 'epochs must be at most 2147483647'),
   ],
 )
@@ -117,8 +117,8 @@ def test_wrong_sizes_are_named(options, words):
 
 
 def test_the_largest_sizes_are_taken():
-  largest = 2**31 - 1
-  assert Batching(largest, epochs=largest).batch_size == largest
+  found = Batching(2**20, epochs=2**31 - 1)
+  assert (found.batch_size, found.epochs) == (2**20, 2**31 - 1)
 
 
 def test_all_examples_at_once_are_a_step_an_epoch_unless_there_are_none():

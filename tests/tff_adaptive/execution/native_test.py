@@ -2,9 +2,11 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
@@ -87,6 +89,42 @@ def test_no_worker_outlives_its_program(tmp_path, endings):
     assert [len(line) for line in workers] == ([1, 0, 1] if ending == 'exit' else [1]), errors
     assert not any(is_running(int(pid)) for line in workers for pid in line), ending
     assert 'Exception ignored' not in errors, errors
+
+
+FORKING = """
+import os, signal, subprocess, sys, time
+from tff_adaptive import execution
+
+execution.remember_workers()
+worker = subprocess.Popen([sys.argv[1], '60'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+child = os.fork()
+if not child:
+  os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+  time.sleep(60)
+  os._exit(0)
+print(worker.pid, child, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_does_not_outlive_its_program_where_a_forked_child_does(tmp_path):
+  binary = shutil.copy(shutil.which('sleep'), tmp_path / 'worker_binary')
+  result = subprocess.run(
+    [sys.executable, '-c', FORKING, binary],
+    cwd=ROOT,
+    stdout=subprocess.PIPE,
+    text=True,
+    check=False,
+  )
+  worker, child = map(int, result.stdout.split())
+  try:
+    deadline = time.monotonic() + 20
+    while is_running(worker) and time.monotonic() < deadline:
+      time.sleep(0.05)
+    assert not is_running(worker)
+    assert psutil.pid_exists(child)
+  finally:
+    os.kill(child, signal.SIGKILL)
 
 
 CONTEXTS = {

@@ -16,22 +16,24 @@ import tensorflow as tf
 from tff_adaptive._utils import private_apis
 
 MAX_BYTES = 256 * 2**20  # Of all elements that a cache holds.
+_MAX_ELEMENTS = 2**16  # Of a dataset, which may be endless: reading so many takes some 3 s.
 _MAX_RUNS = 64  # Of elements of equal shapes in a dataset: each run is a dataset of its own.
 
-# Datasets whose elements follow from their inputs, functions and files.
+# Datasets whose elements follow from their inputs and functions; a file may change.
 _REPEATABLE = frozenset(
   f'{name}Dataset{version}'
   for name in (
-    *('Batch', 'Cache', 'Concatenate', 'Filter', 'FixedLengthRecord', 'FlatMap', 'Interleave'),
-    *('Map', 'Options', 'PaddedBatch', 'ParallelBatch', 'ParallelMap', 'Prefetch', 'Range'),
-    *('Repeat', 'Scan', 'Shard', 'Skip', 'Sql', 'TFRecord', 'Take', 'TakeWhile', 'Tensor'),
-    *('TensorSlice', 'TextLine', 'Unbatch', 'Window', 'Zip'),
+    *('Batch', 'Cache', 'Concatenate', 'Filter', 'FlatMap', 'Interleave', 'Map'),
+    *('Options', 'PaddedBatch', 'ParallelBatch', 'ParallelMap', 'Prefetch', 'Range'),
+    *('Repeat', 'Scan', 'Shard', 'Skip', 'Take', 'TakeWhile', 'Tensor', 'TensorSlice', 'Unbatch'),
+    *('Window', 'Zip'),
   )
   for version in ('', 'V2')
 )
 _SHUFFLES = ('ShuffleDataset', 'ShuffleDatasetV3')
 # Stateful by name only: a graph's border, and calls of functions, whose nodes are looked at too.
 _HARMLESS = ('StatefulPartitionedCall', '_Arg', '_Retval')
+_OF_FILES = ('ReadFile', 'MatchingFiles', 'ImmutableConst')  # Stateless by name only.
 
 
 class DatasetCache:
@@ -117,13 +119,20 @@ def _num_bytes(rows: list[list[tf.Tensor]]) -> int:
 
 
 def _read(variant: tf.Tensor, dataset: tf.data.Dataset, room: int) -> list[list[tf.Tensor]] | None:
-  """All elements of a dataset; None if there are none, or too many to be held."""
+  """All elements of a dataset; None if there are none, too many to be held, or one that fails."""
+  elements = tf.data.experimental.from_variant(variant, dataset.element_spec)
+  if elements.cardinality() == tf.data.INFINITE_CARDINALITY:
+    return None
   rows: list[list[tf.Tensor]] = []
-  for element in tf.data.experimental.from_variant(variant, dataset.element_spec):
-    rows.append(tf.nest.flatten(element))
-    room -= max(_num_bytes(rows[-1:]), 1)  # A dataset may be endless.
-    if room < 0 or any(v.dtype == tf.string for v in rows[-1]):
-      return None
+  try:
+    for element in elements:
+      rows.append(tf.nest.flatten(element))
+      room -= _num_bytes(rows[-1:])
+      is_full = room < 0 or len(rows) > _MAX_ELEMENTS
+      if is_full or any(v.dtype == tf.string for v in rows[-1]):
+        return None
+  except tf.errors.OpError:  # It may be one that the computation does not read.
+    return None
   return rows if rows and sum(1 for _ in _runs(rows)) <= _MAX_RUNS else None
 
 
@@ -147,4 +156,6 @@ def _node_repeats(node: Any, constants: dict[str, Any]) -> bool:
     )
   if 'Dataset' in node.op:
     return node.op in _REPEATABLE
+  if node.op in _OF_FILES:
+    return False
   return node.op in _HARMLESS or not private_apis.is_stateful(node.op)

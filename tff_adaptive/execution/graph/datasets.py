@@ -41,24 +41,28 @@ def variant(
     raise TypeError(f'expected a sequence of {element_type}, found {value.element_spec}')
   if cache is not None and (held := cache.find(value)) is not None:
     return held
-  fresh = _with_new_shuffles(value)
+  fresh = _begun_anew(value)
   return fresh if cache is None else cache.offer(value, fresh)
 
 
-def _with_new_shuffles(dataset: tf.data.Dataset) -> tf.Tensor:
-  """The variant of a dataset whose shuffles begin anew, as they do where TFF has serialized it.
+def _begun_anew(dataset: tf.data.Dataset) -> tf.Tensor:
+  """The variant of a dataset whose random numbers begin anew, as where TFF has serialized it.
 
   A dataset's own variant has generators of random numbers that go on from one reading to the next:
   a second round would see another order, and a resumed run another than one that was not stopped.
   """
   own = tf.data.experimental.to_variant(dataset)
-  if not private_apis.is_shuffled(dataset):
+  if not private_apis.may_draw(dataset):
     return own
-  graph_def = dataset_cache.graph_of(own)
-  for node in graph_def.node:
-    if node.op == 'ShuffleDatasetV3':  # Its last input would find the old generator by name.
-      node.op = 'ShuffleDataset'
-      del node.input[4]
+  try:
+    graph_def = dataset_cache.graph_of(own)
+  except tf.errors.OpError:  # It cannot be written down: too large, say.
+    return own
+  generators = private_apis.seed_generators(graph_def)
+  if not generators:
+    return own
+  for handle in generators:
+    handle.name = ''  # By which no old generator is found.
   return tf.raw_ops.DatasetFromGraph(graph_def=graph_def.SerializeToString())
 
 

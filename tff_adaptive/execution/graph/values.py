@@ -168,6 +168,8 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
   if isinstance(value, tf.Tensor):
     pass  # The usual case, and the cheapest test.
+  elif isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
+    raise TypeError(f'expected a tensor of type {type_spec}, found {type(value).__name__}')
   elif isinstance(value, (np.ndarray, np.generic)) or tf.is_tensor(value):  # The dear test last.
     value = tf.convert_to_tensor(value)
   else:
@@ -213,6 +215,14 @@ class ClientValues(collections.abc.Sequence):
   copying.
   """
 
+  # For `isinstance`, by which `tree` compares it with the list that it makes in its place.
+  __class__ = list  # type: ignore[assignment]
+  __hash__ = None  # type: ignore[assignment]
+
+  def __new__(cls, flat: Any, *stacked: Any) -> Any:
+    """A plain list of entries if nothing else is given: so `tree` and `tf.nest` call it."""
+    return super().__new__(cls) if stacked else list(flat)
+
   def __init__(
     self, flat: list[tf.Tensor], type_spec: tff.types.Type, length: int, unbox: Callable
   ):
@@ -221,11 +231,23 @@ class ClientValues(collections.abc.Sequence):
     self._length = length
     self._unbox = unbox
 
+  def __reduce__(self) -> Any:
+    return list, (list(self),)  # Copies and pickles are plain lists.
+
   def __len__(self) -> int:
     return self._length
 
   def __repr__(self) -> str:
     return repr(list(self))
+
+  def __eq__(self, other: object) -> bool:
+    return isinstance(other, list) and list(self) == list(other)
+
+  def __add__(self, other: Any) -> Any:
+    return [*self, *other] if isinstance(other, list) else NotImplemented
+
+  def __radd__(self, other: Any) -> Any:
+    return [*other, *self] if isinstance(other, list) else NotImplemented
 
   def __getitem__(self, index: Any) -> Any:
     if isinstance(index, slice):

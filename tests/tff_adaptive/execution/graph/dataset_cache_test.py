@@ -64,6 +64,55 @@ def test_others_are_not(name):
     assert cache.find(dataset) is None
 
 
+def test_an_element_that_fails_after_those_that_are_read_is_not_met(graph):
+  first = tff.tensorflow.computation(
+    lambda d: d.take(3).reduce(tf.constant(0, tf.int64), tf.add), tff.SequenceType(np.int64)
+  )
+  dataset = tf.data.Dataset.range(10).map(lambda i: 60 // (5 - i))
+  for _ in range(3):
+    assert engines.run(graph, first, dataset) == 12 + 15 + 20
+
+
+def test_an_endless_dataset_is_not_read(monkeypatch):
+  monkeypatch.delattr(dataset_cache, '_MAX_ELEMENTS')  # Which reading asks for.
+  check_is_not_held(numbers(5).repeat())
+
+
+def test_one_that_nobody_knows_to_be_endless_is_not_read_until_memory_is_full(monkeypatch):
+  monkeypatch.setattr(dataset_cache, '_MAX_ELEMENTS', 100)
+  check_is_not_held(numbers(5).repeat().filter(lambda x: x >= 0))
+
+
+def check_is_not_held(dataset):
+  cache = dataset_cache.DatasetCache()
+  for _ in range(3):
+    assert read(found(cache, dataset), dataset)[:6] == [0, 1, 2, 3, 4, 0]
+    assert cache.find(dataset) is None
+
+
+FROM_FILES = {
+  'lines': lambda path: tf.data.TextLineDataset(path).map(tf.strings.to_number),
+  'records': lambda path: tf.data.FixedLengthRecordDataset(path, 2).map(
+    lambda x: tf.io.decode_raw(x, tf.uint8)[0]
+  ),
+  'read in a map': lambda path: tf.data.Dataset.from_tensors(path).map(
+    lambda p: tf.strings.to_number(tf.io.read_file(p))
+  ),
+}
+
+
+@pytest.mark.parametrize('name', FROM_FILES)
+def test_a_file_that_changes_is_read_again(name, tmp_path):
+  path = tmp_path / 'file'
+  path.write_text('1\n')
+  cache, dataset = dataset_cache.DatasetCache(), FROM_FILES[name](str(path))
+  first = [read(found(cache, dataset), dataset) for _ in range(3)][-1]
+  path.write_text('2\n')
+  second = read(found(cache, dataset), dataset)
+  assert len(first) == len(second) == 1
+  assert second[0] == first[0] + 1
+
+
 def test_a_full_cache_takes_no_more_and_the_dead_make_room():
   cache = dataset_cache.DatasetCache(max_bytes=100)
   one, other = numbers(20), numbers(10)

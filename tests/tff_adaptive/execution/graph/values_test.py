@@ -1,12 +1,16 @@
 """Values of TFF types: flat and back, client results, datasets."""
 
+import asyncio
 import collections
+import copy
+import pickle
 
 import attrs
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+import tree
 
 from tests.helpers import computations, engines
 from tff_adaptive.execution.graph import feeds, values
@@ -32,6 +36,50 @@ def test_client_results_are_as_a_list_and_go_back_as_they_are(graph, monkeypatch
     patch.delattr(values.ClientValues, '__getitem__')
     again = engines.run(graph, double, results)
   np.testing.assert_array_equal(again[2], [8, 12])
+
+
+def test_client_results_compare_and_join_as_a_list(graph):
+  results = engines.run(graph, computations.mapped(lambda x: 2 * x, FLOAT), [1.0, 2.0])
+  assert isinstance(results, list)
+  assert results == [2, 4]
+  assert [2, 4] == results == copy.deepcopy(results)
+  assert results != [2, 5]
+  assert results != (2, 4)
+  one = [1]
+  assert results + one == [2, 4, 1]
+  assert one + results == [1, 2, 4]
+  assert results + results == [2, 4, 2, 4]
+  assert pickle.loads(pickle.dumps(results)) == [2, 4]
+  with pytest.raises(TypeError, match='unhashable'):
+    hash(results)
+  assert results.flat  # None of these has made it another.
+
+
+def test_structures_of_client_results_are_mapped(graph):
+  results = {'a': engines.run(graph, computations.mapped(lambda x: 2 * x, FLOAT), [1.0, 2.0])}
+  for library in (tree, tf.nest):
+    mapped = library.map_structure(lambda x: float(x) + 1, results)
+    assert mapped == {'a': [3.0, 5.0]}
+    assert type(mapped['a']) is list
+  assert tf.function(lambda r: r['a'][0] + r['a'][1])(results) == 6
+
+
+def test_client_results_are_released_and_saved_by_programs(graph, tmp_path):
+  results = engines.run(graph, computations.mapped(lambda x: 2 * x, FLOAT), [1.0, 2.0])
+
+  async def program():
+    assert await tff.program.materialize_value(results) == [2, 4]
+    memory, states = (
+      tff.program.MemoryReleaseManager(),
+      tff.program.FileProgramStateManager(tmp_path),
+    )
+    for manager in (memory, tff.program.LoggingReleaseManager()):
+      await manager.release(results, 1)
+    assert memory.values()[1] == [2, 4]
+    await states.save({'results': results}, 1)
+    assert await states.load(1, {'results': [0, 0]}) == {'results': [2, 4]}
+
+  asyncio.run(program())
 
 
 ROW = tff.types.to_type(
@@ -133,6 +181,14 @@ def test_containers_are_those_that_tff_makes(container):
     found = values.to_python(flat, type_spec)
     assert found == expected
     assert repr(found) == repr(expected)  # Of equal classes, and in equal order, throughout.
+
+
+@pytest.mark.parametrize('value', [tf.ragged.constant([[1], [2, 3]]), tf.sparse.eye(2)])
+def test_what_is_no_plain_tensor_is_refused_by_its_type(graph, value):
+  vector = tff.TensorType(np.int32, [None])
+  for type_spec, argument in ((vector, value), (at_clients(vector), [value])):
+    with pytest.raises(TypeError, match=rf'type int32\[\?\], found {type(value).__name__}'):
+      engines.run(graph, computations.identity(type_spec), argument)
 
 
 def test_a_dataset_has_its_components_by_name():
