@@ -8,11 +8,18 @@ import tensorflow_federated as tff
 from tff_adaptive.corrections import base as corrections
 
 
+def is_sgd(optimizer: tff.learning.optimizers.Optimizer) -> bool:
+  """Whether an optimizer is TFF's SGD without momentum."""
+  if type(optimizer) is not type(tff.learning.optimizers.build_sgdm()):
+    return False
+  state = optimizer.initialize((tf.TensorSpec([1], tf.float32),))
+  return len(tf.nest.flatten(state)) == 1  # The rate.
+
+
 class ClientOptimizer:
   """A TFF optimizer whose constant state (learning rate, momentum ...) stays out of the loop.
 
   Attributes:
-    is_sgd: Whether it is TFF's SGD without momentum.
     slots: Its changing state.
   """
 
@@ -31,8 +38,6 @@ class ClientOptimizer:
         'the client optimizer has no learning rate that can be set (one with a schedule has none): '
         'give one with a plain rate, and the schedule as client_learning_rate'
       )
-    sgd = tff.learning.optimizers.build_sgdm()
-    self.is_sgd = type(optimizer) is type(sgd) and set(state) == {key}
     state = optimizer.set_hparams(state, collections.OrderedDict(hparams, **{key: rate}))
     self._state = tf.nest.map_structure(tf.convert_to_tensor, state)
     flat = tf.nest.flatten(self._state)

@@ -149,10 +149,7 @@ def can_group(model: model_adapters.LocalModel, training: LocalTraining) -> bool
   if not all(s.shape[1:].is_fully_defined() for s in tf.nest.flatten(model.input_spec)):
     return False
   # Another optimizer's step may depend on all weights at once, and so on the other clients'.
-  if type(training.optimizer) is not type(tff.learning.optimizers.build_sgdm()):
-    return False
-  state = training.optimizer.initialize((tf.TensorSpec([1], tf.float32),))
-  return len(tf.nest.flatten(state)) == 1  # The rate: without momentum.
+  return client_optimizer.is_sgd(training.optimizer)
 
 
 def train_group(
@@ -237,7 +234,7 @@ def _train(
     training.clip_norm is not None or training.weight_decay
   )
   # Then a step is theta - rate * g, and a pass over the weights less if gradients bring the rate.
-  factor = rate if is_plain and optimizer.is_sgd else None
+  factor = rate if is_plain and client_optimizer.is_sgd(training.optimizer) else None
 
   def step(state: Any, local: batch_sources.LocalStep) -> Any:
     theta, slots, metrics = state

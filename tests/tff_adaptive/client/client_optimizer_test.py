@@ -43,9 +43,9 @@ class Sign(tff.learning.optimizers.Optimizer):
   ],
 )
 def test_plain_sgd_is_known(optimizer, is_sgd, num_slots):
+  assert client_optimizer.is_sgd(optimizer) == is_sgd
   with tf.Graph().as_default():
     found = client_optimizer.ClientOptimizer(optimizer, (tf.zeros([2, 3]),), tf.constant(RATE))
-  assert found.is_sgd == is_sgd
   assert len(found.slots) == num_slots
 
 
