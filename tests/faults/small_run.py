@@ -10,7 +10,7 @@ from tff_adaptive.training import sharded_store, state_store
 
 
 def train(
-  folder: str, rounds: int, resume_from: str = 'latest', store: str = 'disk'
+  folder: str, rounds: int, resume_from: str = 'latest', store: str = 'disk', callbacks=()
 ) -> training.TrainingResult:
   """Trains the run in a folder to a round, or resumes it."""
   config = training.TrainingConfig(
@@ -28,6 +28,7 @@ def train(
     fakes.evaluate,
     config,
     output_dir=folder,
+    callbacks=callbacks,
     show_progress=False,
     resume_from=resume_from,
   )

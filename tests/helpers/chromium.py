@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -14,10 +15,19 @@ _FLAGS = (
 )
 
 
+@functools.cache
 def find():
-  """The path of a Chromium or Chrome, or None."""
+  """The path of a Chromium or Chrome that starts, or None: one may be installed by half."""
   names = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
-  return next(filter(None, map(shutil.which, names)), None)
+  return next(filter(_starts, filter(None, map(shutil.which, names))), None)
+
+
+def _starts(path):
+  try:
+    asked = subprocess.run([path, '--version'], stdin=subprocess.DEVNULL, capture_output=True)
+  except OSError:
+    return False
+  return asked.returncode == 0
 
 
 class Browser:

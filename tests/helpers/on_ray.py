@@ -31,11 +31,26 @@ def cluster(nodes):
   import ray
   from ray import cluster_utils
 
+  class Patient(cluster_utils.Cluster):
+    """Bears it that a busy machine takes longer than the half minutes that Ray gives a node."""
+
+    def add_node(self, **options):
+      before = psutil.Process().children()
+      try:
+        return super().add_node(**options)
+      except Exception:  # Ray has no other class for it.
+        for process in psutil.Process().children():
+          if process not in before:
+            process.kill()
+        return super().add_node(**options)
+
+    def _wait_for_node(self, node, timeout=600):
+      super()._wait_for_node(node, timeout)
+
   assert not ray.is_initialized()
-  made = cluster_utils.Cluster(
-    initialize_head=True, head_node_args={'num_cpus': 0, '_system_config': _HEALTH}
-  )
+  made = Patient()
   try:
+    made.add_node(num_cpus=0, _system_config=_HEALTH)
     made.connect()  # To the head, the only node yet: its own node could not be removed.
     yield made, [made.add_node(num_cpus=1) for _ in range(nodes)]
   finally:

@@ -80,6 +80,7 @@ def test_clients_together_are_those_one_by_one():
   engines.assert_same(together, one_by_one)
 
 
+@pytest.mark.xdist_group('ray')  # One cluster at a time.
 def test_every_division_of_the_clients_gives_the_same_bits():
   """On processors and, in subrounds, on Ray workers, which load the operations themselves."""
   pytest.importorskip('ray')

@@ -19,12 +19,13 @@ import pytest
 from scripts import train
 
 _SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
+_ROUNDS = 400  # So many that a run goes on for seconds after a row that is waited for.
 _FLAGS = (
   '--task=digits',
   '--algorithm=ada_best',
   '--server_optimizer=yogi',
   '--client_state_store=disk',
-  '--rounds=240',
+  f'--rounds={_ROUNDS}',
   '--beta=0.5',
   '--rounds_per_evaluation=7',
   '--rounds_per_checkpoint=4',
@@ -95,7 +96,7 @@ def whole(tmp_path_factory):
   code, output = _Run(*_FLAGS, f'--output_dir={folder}').end()
   assert code == 0, output
   assert 'validation_accuracy' in output
-  assert '(15 evaluations)' in ' '.join(output.split())
+  assert '(16 evaluations)' in ' '.join(output.split())
   assert folder in output
   return folder
 
@@ -107,19 +108,20 @@ def test_killed_interrupted_and_resumed_equals_uninterrupted_in_another_process(
   run.wait_for(folder, 30)
   code, _ = run.end(signal.SIGKILL)
   assert code == -signal.SIGKILL
+  killed_after = len(_rows(folder))
   run = _Run(*_FLAGS, f'--output_dir={folder}')
-  run.wait_for(folder, 60)
+  run.wait_for(folder, killed_after + 30)
   code, output = run.end(signal.SIGINT)
   assert code == 128 + signal.SIGINT, output
   assert 'Resumed after round' in output
   assert 'Ending after this round' in output
   assert 'The same command goes on from here' in output
   stopped_after = len(_rows(folder)) - 1
-  assert 59 <= stopped_after < 240
+  assert killed_after + 29 <= stopped_after < _ROUNDS
   code, output = _Run(*_FLAGS, f'--output_dir={folder}').end()
   assert code == 0, output
   assert f'Resumed after round {stopped_after}.' in output
-  assert len(_rows(folder)) == 241
+  assert len(_rows(folder)) == _ROUNDS + 1
   assert _rows(folder) == _rows(whole)
 
 
@@ -134,10 +136,10 @@ def test_the_folder_holds_what_is_promised(whole):
     summary = json.load(file)
   assert summary['is_complete']
   assert summary['last']['validation_accuracy'] > 0.9
-  assert summary['evaluations_averaged'] == 15  # 147, 154, ... 238 and 240.
-  # 240 rounds of 10 clients; scikit-learn's 1,438 images over 60 clients are 3 batches of 10 each.
-  assert summary['totals']['megabytes_up'] == pytest.approx(240 * 10 * 79_510 * 4e-6)
-  assert summary['totals']['local_steps'] == 240 * 10 * 3
+  assert summary['evaluations_averaged'] == 16  # 301, 308, ... 399 and 400.
+  # 10 clients a round; scikit-learn's 1,438 images over 60 clients are 3 batches of 10 each.
+  assert summary['totals']['megabytes_up'] == pytest.approx(_ROUNDS * 10 * 79_510 * 4e-6)
+  assert summary['totals']['local_steps'] == _ROUNDS * 10 * 3
   assert {'curves.png', 'tensorboard', 'checkpoints'} <= set(os.listdir(whole))
   columns = _rows(whole)[0]
   for name in ('validation_loss', 'inference_accuracy', 'h_norm', 'first_time_clients'):
@@ -186,16 +188,18 @@ def test_fewer_rounds_than_were_done_and_a_run_in_use_are_refused(whole, tmp_pat
 
   before = content()
   assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}', '--rounds=20']) == 2
-  assert 'has done 240 rounds already' in capsys.readouterr().err
+  assert f'has done {_ROUNDS} rounds already' in capsys.readouterr().err
   assert content() == before
   with contextlib.closing(sqlite3.connect(f'{folder}/checkpoints/state.sqlite')) as used:
     used.execute('BEGIN EXCLUSIVE')
-    assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}', '--rounds=250']) == 2
+    assert (
+      train.main(['train.py', *_FLAGS, f'--output_dir={folder}', f'--rounds={_ROUNDS + 10}']) == 2
+    )
   assert 'another process is using it' in capsys.readouterr().err
   assert content() == before
-  assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}', '--rounds=241']) == 0
+  assert train.main(['train.py', *_FLAGS, f'--output_dir={folder}', f'--rounds={_ROUNDS + 1}']) == 0
   with open(config) as file:
-    assert json.load(file)['changes'][0]['rounds'] == [240, 241]
+    assert json.load(file)['changes'][0]['rounds'] == [_ROUNDS, _ROUNDS + 1]
 
 
 def test_bad_data_is_refused_with_one_line_and_nothing_written(tmp_path, capsys, monkeypatch):

@@ -13,7 +13,7 @@ from tests.helpers import on_ray
 
 ray = pytest.importorskip('ray')
 pytest.importorskip('optuna')
-pytestmark = pytest.mark.xdist_group('ray_trials')  # One cluster, not one a process of pytest.
+pytestmark = pytest.mark.xdist_group('ray')  # One cluster at a time, not one a process of pytest.
 
 # Answers with its parent's number; ends what the log's name says, a host only if a file says so.
 _STUB = """

@@ -15,6 +15,7 @@ from tests.helpers import on_ray
 from tff_adaptive.execution.cluster import local_ray
 
 pytest.importorskip('ray')
+pytestmark = pytest.mark.xdist_group('ray')  # One cluster at a time.
 
 _ROOT = os.path.dirname(os.path.abspath(__file__)).rsplit(os.sep, 4)[0]
 _PROGRAM = """

@@ -29,7 +29,7 @@ from tff_adaptive.client import batching
 from tff_adaptive.execution.cluster import ray_pool, ray_round, ray_worker
 
 ray = pytest.importorskip('ray')
-pytestmark = pytest.mark.xdist_group('ray_context')  # One cluster, not one a process of pytest.
+pytestmark = pytest.mark.xdist_group('ray')  # One cluster at a time, not one a process of pytest.
 
 
 @pytest.fixture(scope='module')
@@ -332,13 +332,13 @@ def _let_go(call, folder, clients):
 
 
 def test_a_killed_workers_subround_is_done_again_and_counts_once(ray_context, lines, tmp_path):
+  before = ray_context.counters()['subrounds_retried']
   call = _in_the_midst(ray_context, tmp_path, [1, 2])
   first, _second = _workers()
   first.kill()
   _let_go(call, tmp_path, [1, 2])
-  assert len(lines) == 1
-  assert lines[0].startswith('Round 7: a worker was lost; subround ')
-  assert ray_context.counters()['subrounds_retried'] == 1
+  assert len([line for line in lines if line.startswith('Round 7: a worker was lost; ')]) == 1
+  assert ray_context.counters()['subrounds_retried'] == before + 1
 
 
 def test_a_stopped_workers_subround_is_given_to_another(ray_context, tmp_path):
@@ -367,9 +367,9 @@ def test_a_node_that_joins_or_is_lost_is_reported_and_nothing_is_lost(
   others.append(cluster.add_node(num_cpus=1))
   cluster.remove_node(others.pop(0), allow_graceful=False)
   _let_go(call, tmp_path, [5, 6])
-  on_ray.wait_for(lambda: len(lines) >= 2 or ray_context.invoke(on_ray.double_and_sum(), [1]) == 0)
-  assert any(' has joined; there are ' in line for line in lines)
-  assert any(line.startswith('Round 7: node ') and ' is lost; ' in line for line in lines)
+  for words in (' is lost; ', ' has joined; there are '):  # In this call, or in one to come.
+    while not any(line.startswith('Round 7: node ') and words in line for line in lines):
+      ray_context.invoke(on_ray.double_and_sum(), [1])
   np.testing.assert_equal(subrounds_test.run(process, ray_context), expected)
 
 
