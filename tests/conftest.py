@@ -34,10 +34,12 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def event_loop_of_the_thread():
-  """A test that used `asyncio.run` leaves none, and TFF's training loops ask for one."""
+  """A test that used `asyncio.run` leaves none or a closed one; TFF's training asks for one."""
   try:
-    asyncio.get_event_loop_policy().get_event_loop()
+    is_usable = not asyncio.get_event_loop_policy().get_event_loop().is_closed()
   except RuntimeError:
+    is_usable = False
+  if not is_usable:
     asyncio.set_event_loop(asyncio.new_event_loop())
 
 

@@ -34,7 +34,10 @@ def start_kernel(folder: str) -> Any:
 
   path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
   environment = {**os.environ, 'PYTHONPATH': path, 'TF_CPP_MIN_LOG_LEVEL': '3'}
-  kernel = manager.KernelManager(kernel_name='python3')
+  # By sockets in the folder: a TCP port that is chosen may be taken before the kernel has it.
+  kernel = manager.KernelManager(
+    kernel_name='python3', transport='ipc', ip=os.path.join(folder, 'kernel')
+  )
   kernel.start_kernel(cwd=folder, env=environment)
   return kernel
 
@@ -66,7 +69,7 @@ def run(name: str, kernel: Any) -> Any:
     '%matplotlib inline'
   )
   notebook.cells.insert(0, setup)
-  nbclient.NotebookClient(notebook, km=kernel, timeout=_LONGEST).execute()
+  nbclient.NotebookClient(notebook, km=kernel, timeout=_LONGEST, startup_timeout=600).execute()
   del notebook.cells[0]
   return notebook
 

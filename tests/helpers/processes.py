@@ -39,7 +39,9 @@ def keras_model():
 
 def functional_keras_model():
   """A functional model that TFF makes of a Keras model."""
-  network = tf.keras.Sequential([tf.keras.Input([FEATURES]), tf.keras.layers.Dense(CLASSES)])
+  glorot = tf.keras.initializers.GlorotUniform(1)
+  layers = [tf.keras.Input([FEATURES]), tf.keras.layers.Dense(CLASSES, kernel_initializer=glorot)]
+  network = tf.keras.Sequential(layers)
   return tff.learning.models.functional_model_from_keras(
     network,
     loss_fn=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),

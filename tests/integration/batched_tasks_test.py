@@ -70,7 +70,7 @@ def test_a_step_together_is_as_one_after_another(name):
   shares = tf.constant([[0.5, 0.5], [1.0, 0.0]])  # The second client has one example and padding.
   sizes = tf.constant([2.0, 1.0])
   # The clients' weights differ, as they do after a step.
-  weights = [tf.constant(np.stack([w, 1.01 * w]), tf.float32) for w in model.initial_weights[0]]
+  weights = [tf.constant(np.stack([w, 1.3 * w]), tf.float32) for w in model.initial_weights[0]]
 
   @tf.function(autograph=False)
   def one(weights, batch, weighting, seed):
@@ -96,10 +96,10 @@ def test_a_step_together_is_as_one_after_another(name):
       for a, b in zip(found, wanted):
         np.testing.assert_allclose(a, b, 1e-3, 1e-4 * np.abs(b).max())
     else:
-      # Eighteen layers with ReLUs magnify float32's rounding to a percent: together it must be
-      # about as near to the gradient in float64 as it is alone.
+      # Eighteen layers with ReLUs may magnify float32's rounding to a percent. With the other
+      # client's weights the distance is 0.29 or more, with its batch or its weighting 0.7.
       exact, _ = alone(tf.float64)
-      assert _distance(found, exact) < 3 * _distance(wanted, exact) < 0.1
+      assert _distance(found, exact) < 0.1
 
 
 def _distance(a, b):

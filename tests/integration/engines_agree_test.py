@@ -11,15 +11,19 @@ from tff_adaptive import algorithms
 from tff_adaptive.client import batching
 
 
-def assert_same_rounds(native, graph, process, cohorts, **tolerances):
-  """Runs some rounds in both engines, each with its own state, from the same first state."""
+def assert_same_rounds(native, graph, process, cohorts, part=lambda output: output, **tolerances):
+  """Runs some rounds in both engines, each with its own state, from the same first state.
+
+  The numbers of a part of what each round gives are compared.
+  """
   state = engines.run(native, process.initialize)
   engines.assert_same(engines.run(graph, process.initialize), state, values=False)
   states = {native: state, graph: state}
   for t, cohort in enumerate(cohorts):
     expected = engines.run(native, process.next, states[native], cohort)
     found = engines.run(graph, process.next, states[graph], cohort)
-    engines.assert_same(found, expected, where=f'round {t}', **tolerances)
+    engines.assert_same(found, expected, where=f'round {t}', values=False)
+    engines.assert_same(part(found), part(expected), where=f'round {t}', **tolerances)
     states = {native: expected.state, graph: found.state}
 
 
@@ -32,8 +36,13 @@ def test_learning_process(native, graph, name):
 def test_compression_up_to_its_quantization_step(native, graph):
   compressed = tff.aggregators.EncodedSumFactory.quantize_above_threshold(8, threshold=2)
   process = processes.fed_avg(model_aggregator=tff.aggregators.MeanFactory(compressed))
-  # The rounding is random; an update lies in [-1, 1], so that a step is at most 2 / 255.
-  assert_same_rounds(native, graph, process, processes.cohorts(), atol=0.01)
+
+  def weights(output):
+    return output.state.global_model_weights
+
+  # The rounding is random; an update lies in [-1, 1], so that a step is at most 2 / 255, of which
+  # the server takes a tenth. (Rounding may turn a prediction, and so an accuracy, over.)
+  assert_same_rounds(native, graph, process, processes.cohorts(), weights, atol=0.004)
 
 
 def test_k_means(native, graph):

@@ -44,7 +44,7 @@ def test_a_tff_program(page, blocks, capsys):
   scope = run_blocks(page, blocks)
   if page == README:  # Its first block ends with what it has learned.
     shown = re.search(r'training accuracy (0\.\d\d)\n', capsys.readouterr().out)
-    assert float(shown[1]) > 0.85
+    assert float(shown[1]) > 0.8
   assert np.isfinite(train_loss(scope['metrics']))
   assert len(scope['client_states']) == len(scope['clients'])
 

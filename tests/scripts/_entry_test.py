@@ -17,7 +17,7 @@ sys.argv = ['/some/where/train.py']
 from scripts import _entry
 _entry.begin()
 print('here', flush=True)
-time.sleep(60)  # As an import would.
+time.sleep(600)  # As an import would.
 """
 
 
@@ -27,7 +27,7 @@ def test_ctrl_c_during_the_imports_ends_in_one_line():
   )
   assert process.stdout.readline() == 'here\n'
   process.send_signal(signal.SIGINT)
-  assert process.communicate(timeout=60) == ('', 'train.py: interrupted.\n')
+  assert process.communicate(timeout=600) == ('', 'train.py: interrupted.\n')
   assert process.returncode == 130
 
 
@@ -85,7 +85,7 @@ import sys, time
 def wait(event, arguments):
   if event == 'import' and arguments[0] == 'WHERE':
     print('here', flush=True)
-    time.sleep(60)
+    time.sleep(600)
 
 sys.addaudithook(wait)
 """
@@ -104,7 +104,7 @@ def test_ctrl_c_in_the_first_seconds_of_a_training_command_ends_in_one_line(tmp_
   )
   assert process.stdout.readline() == 'here\n'
   process.send_signal(signal.SIGINT)
-  out, err = process.communicate(timeout=60)
+  out, err = process.communicate(timeout=600)
   assert (process.returncode, out) == (130, '')
   assert err.startswith('train.py: interrupted')
   assert err.count('\n') == 1

@@ -2,16 +2,25 @@
 
 import subprocess
 import sys
+import time
 
 import psutil
 
 PARENT = """
 import subprocess, sys, time
 from scripts.cli import child_process
-child = subprocess.Popen(['sleep', '600'], preexec_fn=child_process.end_with_parent)
+child = subprocess.Popen(['sleep', '1200'], preexec_fn=child_process.end_with_parent)
 print(child.pid, flush=True)
-time.sleep(600)
+time.sleep(1200)
 """
+
+
+def _runs(process):
+  """Whether a process has not ended; where nobody takes note of orphans, zombies stay."""
+  try:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+  except psutil.NoSuchProcess:
+    return False
 
 
 def test_a_child_ends_when_its_parent_is_killed():
@@ -20,8 +29,11 @@ def test_a_child_ends_when_its_parent_is_killed():
   try:
     parent.kill()
     parent.wait()
-    child.wait(20)
+    end = time.monotonic() + 600
+    while _runs(child) and time.monotonic() < end:
+      time.sleep(0.01)
+    assert not _runs(child)
   finally:
     parent.stdout.close()
-    if child.is_running():
+    if _runs(child):
       child.kill()

@@ -106,7 +106,7 @@ from scripts.cli import command
 @command.entry('x.py')
 def main(arguments):
   print('here', flush=True)
-  time.sleep(60)
+  time.sleep(600)
 
 sys.exit(main())
 """
@@ -115,5 +115,5 @@ sys.exit(main())
   )
   assert process.stdout.readline() == 'here\n'
   process.send_signal(signal.SIGINT)
-  assert process.communicate(timeout=60) == ('', 'x.py: interrupted.\n')
+  assert process.communicate(timeout=600) == ('', 'x.py: interrupted.\n')
   assert process.returncode == 130

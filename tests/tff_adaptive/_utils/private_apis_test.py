@@ -79,9 +79,12 @@ def test_tensors_are_freed_to_the_last_byte():
     assert sum(map(int, made[:10])) == 45
 
   tensors()
-  before = sys.getallocatedblocks()
-  tensors()
-  assert sys.getallocatedblocks() - before < 500
+  grown = []
+  for _ in range(3):  # What else this process has goes on meanwhile; a leak is there each time.
+    before = sys.getallocatedblocks()
+    tensors()
+    grown.append(sys.getallocatedblocks() - before)
+  assert min(grown) < 500
 
 
 def test_attributes_of_tensors_stay():

@@ -44,7 +44,7 @@ if ending == 'exit':
 if ending == 'exception':
   raise ValueError('the end')
 os.kill(os.getpid(), getattr(signal, ending))
-time.sleep(60)
+time.sleep(600)
 """
 # SIGTERM leaves Python no time for anything, as SIGKILL and a crash do.
 ENDINGS = {'exit': 5, 'exception': 1, 'SIGINT': -signal.SIGINT, 'SIGTERM': -signal.SIGTERM}

@@ -88,17 +88,16 @@ def test_a_folder_that_cannot_be_used_is_not_needed(what, tmp_path):
   base = tmp_path / 'cache'
   folder = base / 'tff_adaptive'
   environment = {'XDG_CACHE_HOME': str(base)}
+  where = f'case "$*" in *"{folder}/"*) '
   if what == 'no folder':
     base.write_text('')
   elif what == 'not ours alone':
     folder.mkdir(parents=True)
     folder.chmod(0o777)
   elif what == 'full':  # What is compiled there has no room; elsewhere it does.
-    environment['CXX'] = str(compiler_that(tmp_path, 'case "$*" in *cache*) exit 1;; esac'))
+    environment['CXX'] = str(compiler_that(tmp_path, f'{where}exit 1;; esac'))
   else:  # What is compiled there cannot be loaded.
-    text = (
-      'case "$*" in *cache*) for a; do case $a in *.so) echo no >"$a"; exit;; esac; done;; esac'
-    )
+    text = f'{where}for a; do case $a in *.so) echo no >"$a"; exit;; esac; done;; esac'
     environment['CXX'] = str(compiler_that(tmp_path, text))
   assert len(results([start(tmp_path / 'a.npz', **environment)], tmp_path)) == 1
   assert what == 'no folder' or not list(folder.iterdir())

@@ -68,10 +68,10 @@ def test_training_gives_the_numbers_of_the_same_model_written_by_hand(clients_pe
     run = small_problem.Run(process, small_problem.clients())
     runs.append(run.rounds([[0, 1], [2, 3]]))
   for a, b in zip(*(r.state.global_model_weights.trainable for r in runs)):
-    np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
   found, wanted = (r.metrics['client_work']['train'] for r in runs)
   assert found['accuracy'] == wanted['accuracy']
-  np.testing.assert_allclose(found['loss'], wanted['loss'], rtol=1e-6)
+  np.testing.assert_allclose(found['loss'], wanted['loss'], rtol=1e-5)
 
 
 def test_initial_weights_are_a_function_of_the_seed_alone():
@@ -183,7 +183,7 @@ def test_batch_normalization_warns_and_treats_examples_alone():
   assert model.weight_names[:2] == ('batch_normalization/gamma', 'batch_normalization/beta')
   x, weights = inputs(), model.initial_weights[0]
   trained = model.forward(weights, x, True, SEED)
-  np.testing.assert_allclose(trained[:1], model.forward(weights, x[:1], True, SEED), rtol=1e-6)
+  np.testing.assert_allclose(trained[:1], model.forward(weights, x[:1], True, SEED), 1e-5, 1e-6)
   np.testing.assert_array_equal(trained, model.forward(weights, x, False, None))
 
 
@@ -217,7 +217,7 @@ def test_variables_in_collections_are_replaced_and_put_back():
   model = models.from_keras(with_layers((InAList, {})), LOSS)
   weights = [np.full(w.shape, 2.0, np.float32) for w in model.initial_weights[0]]
   expected = (inputs() * 2 + 4) @ weights[-2] + 2
-  np.testing.assert_allclose(model.forward(weights, inputs(), False, None), expected, rtol=1e-6)
+  np.testing.assert_allclose(model.forward(weights, inputs(), False, None), expected, 1e-5, 1e-6)
   layer = model._keras.model.layers[0]
   assert all(isinstance(v, tf.Variable) for v in [*layer.parts, layer.by_name['c']])
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+import types
 
 import pytest
 
@@ -19,10 +20,13 @@ class _Terminal(io.StringIO):
 def test_a_terminal_shows_the_round_whatever_its_width(width, monkeypatch):
   monkeypatch.setenv('COLUMNS', str(width))
   monkeypatch.setenv('TERM', 'xterm')
+  now = [0.0]
+  monkeypatch.setattr(progress, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
   stream = _Terminal()
   shown = progress.Progress(stream=stream)
   shown.begin(callbacks.RunInfo(None, 0, 1200, print))
   for r in range(1, 5):
+    now[0] = r / 2  # Seconds: the width of the speed is that of its number.
     shown.round_end({'round': r, **ROW})
   shown.close()
   text = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', stream.getvalue()).rstrip().split('\r')[-1]

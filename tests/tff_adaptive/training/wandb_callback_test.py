@@ -25,6 +25,8 @@ def test_a_run_logged_offline_holds_its_rows_and_parameters(tmp_path, monkeypatc
   monkeypatch.setenv('WANDB_MODE', 'offline')
   monkeypatch.setenv('WANDB_DIR', str(tmp_path))
   monkeypatch.setenv('WANDB_PROJECT', 'mine')
+  for name in ('WANDB__SERVICE_WAIT', 'WANDB_INIT_TIMEOUT'):  # Seconds: 30 and 90 else.
+    monkeypatch.setenv(name, '600')
   callback = training.WandbCallback('abc', 'run a', {'algorithm': 'fed_avg', 'tau': None})
   training.train(
     fakes.StatefulProcess(),

@@ -21,7 +21,9 @@ def test_only_rays_line_on_its_level_is_left_out_and_the_level_is_back_afterward
     os.write(2, b'[I] logging.cc:303: Set ray log level from environment variable to 3\n')
     os.write(2, b'still waiting\n')
   os.write(2, b'afterwards\n')
-  assert capfd.readouterr().err == 'still waiting\nafterwards\n'
+  said = capfd.readouterr().err  # Whatever else this process says to its descriptor 2.
+  assert said.index('still waiting\n') < said.index('afterwards\n')
+  assert 'Set ray log level' not in said
   assert 'RAY_BACKEND_LOG_LEVEL' not in os.environ
 
 
@@ -50,9 +52,9 @@ def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer():
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(joining.warnings, 'warn', lambda *unused, **options: hinted.set())
     with joining.hint_after(0.0, 'head:1'):
-      assert hinted.wait(60)
+      assert hinted.wait(600)
     hinted.clear()
-    with joining.hint_after(60.0, 'head:1'):
+    with joining.hint_after(600.0, 'head:1'):
       pass
   assert not hinted.is_set()
 

@@ -18,7 +18,7 @@ class _Source:
     self.may_go_on.set()
 
   def load(self, keys):
-    self.may_go_on.wait(60)
+    self.may_go_on.wait(600)
     self.loaded += keys
     return [[collections.OrderedDict(x=np.full(100, key, np.int8))] for key in keys]
 
