@@ -5,12 +5,12 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
 @contextlib.contextmanager
-def atomic_path(path: str) -> Iterator[str]:
+def atomic_path(path: str, place: Callable[[str, str], None] = os.replace) -> Iterator[str]:
   """Gives a temporary path that replaces `path` when the block ends without an error.
 
   The temporary file lies in the same folder and keeps the file's ending (figure writers
@@ -19,6 +19,7 @@ def atomic_path(path: str) -> Iterator[str]:
 
   Args:
     path: the file to write.
+    place: gives the temporary file, its first argument, the path, its second one.
 
   Yields:
     The path to write to.
@@ -34,25 +35,24 @@ def atomic_path(path: str) -> Iterator[str]:
     yield temporary
     os.chmod(temporary, 0o666 & ~_umask())
     sync(temporary)
-    os.replace(temporary, path)
-  except BaseException:
+    place(temporary, path)
+  finally:
     with contextlib.suppress(FileNotFoundError):
       os.unlink(temporary)
-    raise
   sync(folder)
 
 
-def write_text(path: str, text: str) -> None:
-  """Writes `text` (UTF-8) to `path` atomically."""
-  with atomic_path(path) as temporary:
+def write_text(path: str, text: str, place: Callable[[str, str], None] = os.replace) -> None:
+  """Writes `text` (UTF-8) to `path` atomically; `place` as of `atomic_path`."""
+  with atomic_path(path, place) as temporary:
     descriptor = os.open(temporary, os.O_WRONLY)
     with os.fdopen(descriptor, 'w', encoding='utf-8', newline='') as file:
       file.write(text)
 
 
-def write_json(path: str, value: Any) -> None:
-  """Writes `value` to `path` as indented JSON, atomically."""
-  write_text(path, json.dumps(value, indent=2, allow_nan=True) + '\n')
+def write_json(path: str, value: Any, place: Callable[[str, str], None] = os.replace) -> None:
+  """Writes `value` to `path` as indented JSON, atomically; `place` as of `atomic_path`."""
+  write_text(path, json.dumps(value, indent=2, allow_nan=True) + '\n', place)
 
 
 def remove_leftovers(folder: str, names: Iterable[str]) -> None:

@@ -1,11 +1,9 @@
 """config.json: what a run was asked to do, made once, by the first start in a new folder."""
 
-import contextlib
 import dataclasses
 import datetime
 import json
 import os
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,19 +68,11 @@ def create(folder: str, config: Mapping[str, Any]) -> bool:
   Raises:
     OSError: If it cannot be written.
   """
-  path = os.path.join(folder, FILE)
-  temporary = os.path.join(folder, f'.{uuid.uuid4().hex}.json')
+  os.makedirs(folder, exist_ok=True)
   try:
-    os.makedirs(folder, exist_ok=True)
-    atomic_files.write_json(temporary, config)
-    try:
-      _name(temporary, path)
-    except FileExistsError:
-      return False
-    atomic_files.sync(folder)
-  finally:
-    with contextlib.suppress(OSError):
-      os.unlink(temporary)
+    atomic_files.write_json(os.path.join(folder, FILE), config, _name)
+  except FileExistsError:
+    return False
   return True
 
 

@@ -11,6 +11,7 @@ import tff_adaptive
 from scripts import report
 from tests.helpers import fakes
 from tff_adaptive import costs, population, registry, training
+from tff_adaptive._utils import atomic_files
 from tff_adaptive.training import run_config
 
 
@@ -156,4 +157,13 @@ def test_of_two_first_starts_at_once_one_makes_the_file(tmp_path, monkeypatch, h
   assert run_config.create(str(tmp_path), {'run_id': 'first'})
   assert not run_config.create(str(tmp_path), {'run_id': 'second'})
   assert read(tmp_path) == {'run_id': 'first'}
+  assert os.listdir(tmp_path) == ['config.json']
+
+
+def test_what_a_killed_start_leaves_is_known_as_a_leftover(tmp_path, monkeypatch):
+  with monkeypatch.context() as patched:
+    patched.setattr(os, 'unlink', lambda *_: None)  # It was killed before.
+    assert run_config.create(str(tmp_path), {})
+  assert len(os.listdir(tmp_path)) == 2
+  atomic_files.remove_leftovers(str(tmp_path), ['config.json'])
   assert os.listdir(tmp_path) == ['config.json']
