@@ -82,6 +82,25 @@ def keras_copy(model):
   return theirs
 
 
+def test_initial_weights_are_drawn_as_the_baselines_are():
+  tf.keras.utils.set_random_seed(3)
+  theirs = char_prediction_models.create_recurrent_model(90, 80)
+  theirs.build([None, 80])
+  levels = np.linspace(0, 1, 21)
+  for w, other in zip(shakespeare.build_model(1).initial_weights[0], theirs.get_weights()):
+    assert w.shape == other.shape
+    if w.ndim == 1:  # Biases: ones for the forget gate, and zeros.
+      np.testing.assert_array_equal(w, other)
+      continue
+    is_recurrent = w.shape == (256, 1024) and np.allclose(other @ other.T, np.eye(256), atol=1e-4)
+    if is_recurrent:
+      np.testing.assert_allclose(w @ w.T, np.eye(256), atol=1e-4)
+    # The others' least and greatest too: normal numbers are cut off at two deviations.
+    these = levels[1:-1] if is_recurrent else levels
+    found, wanted = np.quantile(w, these), np.quantile(other, these)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=0.2 * other.std())
+
+
 def gradients(loss, weights):
   with tf.GradientTape() as tape:
     tape.watch(weights)
