@@ -88,7 +88,8 @@ def main(arguments: Sequence[str]) -> int:
       failure = '' if stop.requested else str(error)
   written = 'nothing is written'
   if rows:
-    ended = 'stopped' if stop.requested else 'a process ended' if failure else ''
+    is_cut = stop.requested and len(rows) < _FLAGS.rounds
+    ended = 'stopped' if is_cut else 'a process ended' if failure else ''
     _write(rows, source, before, ended)
     written = f'{_FLAGS.results}.csv, .md and .png are written, of {len(rows)} rounds'
   if failure:

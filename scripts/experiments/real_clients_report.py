@@ -155,6 +155,9 @@ def report(cells: Cells, begun: Counts) -> str:
     for title, digits, value in about:
       parts.append('\n' + _table(cells, begun, task, title, value, digits))
     parts.append('\n' + _chosen(cells, task))
+  for task in dict.fromkeys(key[0] for key in begun):
+    if not any(key[0] == task for key in cells):
+      parts.append(f'\n{TASKS[task].title}: no run is complete.\n')
   parts.append('\n' + _origin(every))
   return ''.join(parts)
 

@@ -51,13 +51,13 @@ def _operations() -> list[tf.Operation]:
 
 
 def _are_linear(before: int) -> bool:
-  """Whether all operations since then have TensorFlow's gradients, in 32 bits or more."""
+  """Whether all operations since then have TensorFlow's gradients, and none float16's range."""
   return not tf.executing_eagerly() and all(map(_is_linear, _operations()[before:]))
 
 
 def _is_linear(operation: tf.Operation) -> bool:
   attributes = operation.node_def.attr
-  # 16-bit gradients are scaled so that they do not vanish; functions may hold anything.
+  # Those of float16 are scaled so that they do not vanish; a function may hold anything.
   return (
     '_gradient_op_type' not in attributes
     and not any(a.HasField('func') or a.list.func for a in attributes.values())

@@ -177,8 +177,8 @@ def score_on_test(members: Sequence[runs_lib.Run], label: str = '') -> Score:
 def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[runs_lib.Run]]:
   """Returns the settings with the best mean, and their runs; what diverged is worse than all else.
 
-  Settings with a run that is not complete are worse than all whose runs are: the last rounds of one
-  that stopped early are not those of the others.
+  Settings with a run that is not complete are worse than all whose runs are, unless these diverged:
+  the last rounds of one that stopped early are not those of the others.
 
   Args:
     runs: Runs that may differ in any setting; those that differ in their seed only are averaged.

@@ -65,6 +65,8 @@ def new(
 def create(folder: str, config: Mapping[str, Any]) -> bool:
   """Writes a new run's config.json, whole; False if another process made one meanwhile.
 
+  Where files cannot have links, an empty file is left if it is killed at the wrong instant.
+
   Raises:
     OSError: If it cannot be written.
   """
@@ -84,7 +86,11 @@ def _name(temporary: str, path: str) -> None:
     raise
   except OSError:  # A file system without links: whoever makes an empty file may fill it.
     open(path, 'xb').close()
-    os.replace(temporary, path)
+    try:
+      os.replace(temporary, path)
+    except BaseException:
+      os.unlink(path)
+      raise
 
 
 def of_program(config: TrainingConfig, settings: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -95,7 +95,9 @@ def test_runs_that_were_begun_and_are_not_complete_are_counted(tmp_path):
   for seed, rounds in ((0, 4), (1, 4), (2, 2)):
     write(folder / f'avg{seed}', 'fed_avg', 'sgd', seed, 0.5, rounds=rounds)
   write(tmp_path / 'digits' / 'ideal' / 'sgd' / 'a', 'scaffold', 'sgd', 0, 0.5, rounds=3)
+  write(tmp_path / 'mnist' / 'ideal' / 'sgd' / 'a', 'fed_avg', 'sgd', 0, 0.5, rounds=3)
   text = of.report(*of.collect(str(tmp_path)))
+  assert 'MNIST, alpha = 0.03: no run is complete.' in text
   assert '| FedAvg |  | 55.0 ± 0.0 (2 of 3) |' in text
   assert '| SCAFFOLD | none of 1 complete |  |' in text
   assert '| FedAvg |  | never (2 of 3 complete) |' in text

@@ -160,6 +160,18 @@ def test_of_two_first_starts_at_once_one_makes_the_file(tmp_path, monkeypatch, h
   assert os.listdir(tmp_path) == ['config.json']
 
 
+def test_a_file_that_cannot_be_filled_is_none(tmp_path, monkeypatch):
+  def fails(*unused):
+    raise OSError(errno.EPERM, 'Operation not permitted')
+
+  with monkeypatch.context() as patched:
+    patched.setattr(os, 'link', fails)
+    patched.setattr(os, 'replace', fails)
+    with pytest.raises(OSError, match='not permitted'):
+      run_config.create(str(tmp_path), {})
+  assert not os.listdir(tmp_path)
+
+
 def test_what_a_killed_start_leaves_is_known_as_a_leftover(tmp_path, monkeypatch):
   with monkeypatch.context() as patched:
     patched.setattr(os, 'unlink', lambda *_: None)  # It was killed before.

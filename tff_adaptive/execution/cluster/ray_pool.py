@@ -163,9 +163,16 @@ class RayPool(Pool):
       WorkersLost: If the workers are lost, or none ends a call for too long.
     """
     calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
+    try:
+      self._wait_for_all(calls, max(self._late_after(), seconds))
+    except _LOST as error:
+      raise self._lost(error) from None
+    return self._get(calls)
+
+  def _wait_for_all(self, calls: list[Any], most: float) -> None:
+    """Waits while any of the calls ends every so many seconds; else `WorkersLost`."""
     left = calls
     while left:
-      most = max(self._late_after(), seconds)
       ended, left = ray.wait(left, timeout=most)
       if not ended and not self._is_starting():
         self._look()
@@ -176,7 +183,6 @@ class RayPool(Pool):
         )
         self.report(f'{line} This process goes on without them.')
         raise errors.WorkersLost(line)
-    return self._get(calls)
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
     """Has a worker of each node call a function; pairs of the node's name and the result.
@@ -196,10 +202,11 @@ class RayPool(Pool):
     }
     names, found = self._nodes or {}, []
     for node, reference in calls.items():
-      if not ray.wait([reference], timeout=self._patience)[0]:
-        self.report(
-          self.line(f'waiting for a worker of node {names[node]}: is it stopped, or busy?')
-        )
+      while not ray.wait([reference], timeout=self._patience)[0]:
+        if not self._is_starting():
+          line = f'waiting for a worker of node {names[node]}: is it stopped, or busy?'
+          self.report(self.line(line))
+          break
       with contextlib.suppress(errors.WorkersLost):  # A node that is lost sees nothing.
         found.append((names[node], *self._get([reference])))
     return found

@@ -23,7 +23,7 @@ _MAX_RUNS = 64  # Of elements of equal shapes in a dataset: each run is a datase
 _REPEATABLE = frozenset(
   f'{name}Dataset{version}'
   for name in (
-    *('Batch', 'Cache', 'Concatenate', 'Filter', 'FlatMap', 'Interleave', 'Map'),
+    *('Batch', 'Concatenate', 'Filter', 'FlatMap', 'Interleave', 'Map'),
     *('Options', 'PaddedBatch', 'ParallelBatch', 'ParallelMap', 'Prefetch', 'Range'),
     *('Repeat', 'Scan', 'Shard', 'Skip', 'Take', 'TakeWhile', 'Tensor', 'TensorSlice', 'Unbatch'),
     *('Window', 'Zip'),
@@ -154,6 +154,9 @@ def _node_repeats(node: Any, constants: dict[str, Any]) -> bool:
     return None not in seeds and any(
       tf.make_ndarray(seed.attr['value'].tensor).any() for seed in seeds if seed
     )
+  if node.op.startswith('CacheDataset'):
+    name = constants.get(node.input[1])
+    return name is not None and not tf.make_ndarray(name.attr['value'].tensor).item()
   if 'Dataset' in node.op:
     return node.op in _REPEATABLE
   if node.op in _OF_FILES:

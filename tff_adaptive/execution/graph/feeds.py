@@ -217,7 +217,7 @@ class _Feed:
       for element, (_, child) in zip(elements, values.children(type_spec)):
         self.visit(element, child)
     elif isinstance(type_spec, tff.types.FederatedType) and not type_spec.all_equal:
-      if not isinstance(value, (list, tuple, values.ClientValues)):
+      if not isinstance(value, (list, tuple)):
         raise TypeError(
           f'expected a list with one {type_spec.member} a client, found {type(value).__name__}'
         )

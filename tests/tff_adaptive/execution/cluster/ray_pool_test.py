@@ -6,7 +6,7 @@ import pytest
 
 from tff_adaptive.execution.cluster import errors, ray_pool, ray_round, ray_worker
 
-pytest.importorskip('ray')
+ray = pytest.importorskip('ray')
 
 _NODE = 'ab' * 28
 
@@ -64,6 +64,18 @@ def test_a_worker_that_never_answers_is_given_up_and_said(pool, monkeypatch):
   assert line.startswith('Round 7: no worker has ended a call for 60 s, 2 are waited for: is one')
 
 
+def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lost(
+  pool, monkeypatch
+):
+  def look():
+    raise ray.exceptions.RpcError('the head does not answer')
+
+  _waits(monkeypatch, 0)
+  pool._look = look
+  with pytest.raises(errors.WorkersLost, match='the head does not answer'):
+    pool.each(None, [5])
+
+
 def test_while_workers_start_none_is_given_up(pool, monkeypatch):
   _waits(monkeypatch, 0, 0, 1)
   starting = [True, True]
@@ -83,6 +95,13 @@ def test_calls_may_take_long_where_others_do_or_there_is_much_to_do(
   timeouts = _waits(monkeypatch, 1)
   pool.each(None, [5], seconds)
   assert timeouts == [most]
+
+
+def test_a_node_whose_worker_starts_is_waited_for_in_silence(pool, monkeypatch):
+  _waits(monkeypatch, 0, 1)
+  pool._is_starting = lambda: True
+  assert pool.on_each_node(None, 'x') == [('10.0.0.2', 'x')]
+  assert not pool.lines
 
 
 @pytest.mark.parametrize('is_late', [False, True])

@@ -1,6 +1,8 @@
 """Which datasets are read once, and that this changes no number."""
 
 import gc
+import os
+import tempfile
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ REPEATABLE = {
   'tutorial': lambda: numbers().repeat(2).shuffle(7, seed=1).batch(3).map(lambda x: 2 * x),
   'filtered': lambda: numbers().filter(lambda x: x % 2 == 0).prefetch(2),
   'epochs of their own': lambda: numbers().shuffle(20, seed=3).repeat(2).batch(4).unbatch(),
+  'kept in memory': lambda: numbers().cache(),
   'a function in it': lambda: numbers().map(tf.function(lambda x: x + 1)).take(9),
 }
 OTHERS = {
@@ -31,6 +34,7 @@ OTHERS = {
   'random': lambda: numbers().map(drawn),
   'endless': lambda: numbers().repeat().batch(5),
   'empty': lambda: numbers(0),
+  'kept in a file': lambda: numbers().cache(os.path.join(tempfile.mkdtemp(), 'kept')),
   'lengths': lambda: tf.data.Dataset.range(200).map(lambda i: tf.fill([i % 2], 1)),
 }
 
