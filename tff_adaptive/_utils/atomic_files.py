@@ -6,11 +6,13 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
+
+Place: TypeAlias = Callable[[str, str], None]
 
 
 @contextlib.contextmanager
-def atomic_path(path: str, place: Callable[[str, str], None] = os.replace) -> Iterator[str]:
+def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
   """Gives a temporary path that replaces `path` when the block ends without an error.
 
   The temporary file lies in the same folder and keeps the file's ending (figure writers
@@ -19,7 +21,8 @@ def atomic_path(path: str, place: Callable[[str, str], None] = os.replace) -> It
 
   Args:
     path: the file to write.
-    place: gives the temporary file, its first argument, the path, its second one.
+    place: gives the temporary file, its first argument, the path, its second one; None:
+      `os.replace`.
 
   Yields:
     The path to write to.
@@ -35,14 +38,14 @@ def atomic_path(path: str, place: Callable[[str, str], None] = os.replace) -> It
     yield temporary
     os.chmod(temporary, 0o666 & ~_umask())
     sync(temporary)
-    place(temporary, path)
+    (place or os.replace)(temporary, path)
   finally:
     with contextlib.suppress(FileNotFoundError):
       os.unlink(temporary)
   sync(folder)
 
 
-def write_text(path: str, text: str, place: Callable[[str, str], None] = os.replace) -> None:
+def write_text(path: str, text: str, place: Place | None = None) -> None:
   """Writes `text` (UTF-8) to `path` atomically; `place` as of `atomic_path`."""
   with atomic_path(path, place) as temporary:
     descriptor = os.open(temporary, os.O_WRONLY)
@@ -50,7 +53,7 @@ def write_text(path: str, text: str, place: Callable[[str, str], None] = os.repl
       file.write(text)
 
 
-def write_json(path: str, value: Any, place: Callable[[str, str], None] = os.replace) -> None:
+def write_json(path: str, value: Any, place: Place | None = None) -> None:
   """Writes `value` to `path` as indented JSON, atomically; `place` as of `atomic_path`."""
   write_text(path, json.dumps(value, indent=2, allow_nan=True) + '\n', place)
 

@@ -1,7 +1,6 @@
 """A run's folder: config.json is made once, checked, and noted in."""
 
 import os
-import pathlib
 
 import pytest
 
@@ -47,13 +46,12 @@ def test_a_start_that_is_killed_while_it_writes_is_no_obstacle(tmp_path, monkeyp
   class KilledError(BaseException):
     pass
 
-  def half(path, unused_value):
-    pathlib.Path(path).write_text('{')
+  def killed(*unused):
     raise KilledError
 
   with monkeypatch.context() as patch:
-    patch.setattr(run_config.atomic_files, 'write_json', half)
-    patch.setattr(run_config.os, 'unlink', lambda path: None)  # Nobody tidies up.
+    patch.setattr(run_config, '_name', killed)
+    patch.setattr(os, 'unlink', lambda path: None)  # Nobody tidies up.
     with pytest.raises(KilledError):
       run_folder.open_config(*given)
   assert [name[0] for name in os.listdir(given[0])] == ['.']
