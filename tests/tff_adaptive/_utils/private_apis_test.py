@@ -60,6 +60,33 @@ def test_it_imports_neither_tensorflow_nor_tff():
   subprocess.run([sys.executable, '-c', program], check=True, cwd=ROOT)
 
 
+def test_a_flat_call_gives_what_the_concrete_function_gives():
+  import tensorflow as tf
+
+  captured = tf.Variable([10.0, 20.0])
+
+  def function(a, b):
+    return [b, a + captured, b, captured[0] * a]
+
+  specs = [tf.TensorSpec([2]), tf.TensorSpec([], tf.int32)]
+  concrete = tf.function(function, input_signature=specs).get_concrete_function()
+  arguments = tf.constant([1.0, 2.0]), tf.constant(3)
+  call = private_apis.flat_call(concrete)
+  for value in (10.0, 30.0):  # What it captures is read anew.
+    captured.assign([value, 20.0])
+    for found, expected in zip(call(*arguments), concrete(*arguments), strict=True):
+      np.testing.assert_array_equal(found, expected)
+  del concrete, function
+  np.testing.assert_array_equal(call(*arguments)[1], [31.0, 22.0])
+
+
+def test_a_flat_call_without_results_gives_none_of_them():
+  import tensorflow as tf
+
+  concrete = tf.function(lambda: [], input_signature=[]).get_concrete_function()
+  assert list(private_apis.flat_call(concrete)()) == []
+
+
 def test_reference_counts_grow_with_references():
   values = [np.empty(1), np.empty(1)]
   first = private_apis.reference_counts(values)

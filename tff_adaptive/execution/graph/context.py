@@ -154,7 +154,8 @@ class GraphContext(tff.program.FederatedContext):
         where,
       )
       function = tf.function(run, input_signature=layout.signature(), autograph=False)
-      traces[group_sizes] = function.get_concrete_function(), grouping.matters
+      traced = private_apis.flat_call(function.get_concrete_function())
+      traces[group_sizes] = traced, grouping.matters
     return traces[group_sizes][0]
 
 

@@ -1,8 +1,8 @@
 """Values of TFF types as flat lists of tensors, and back."""
 
 import collections
-import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -54,10 +54,11 @@ def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
   return [type_spec]
 
 
-def dataset_order(element_type: tff.types.Type) -> list[int]:
+@functools.lru_cache(maxsize=1024)
+def dataset_order(element_type: tff.types.Type) -> tuple[int, ...]:
   """Positions in `leaf_types` of a dataset's components: tf.data sorts dictionaries by key."""
   count = len(leaf_types(element_type))
-  return [int(i) for i in tf.nest.flatten(to_python(list(range(count)), element_type))]
+  return tuple(int(i) for i in tf.nest.flatten(to_python(list(range(count)), element_type)))
 
 
 def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
@@ -117,31 +118,48 @@ def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
   template = _template(type_spec)
   if template is None:
     return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
-  return tree.map_structure(flat.__getitem__, template.containers)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Template:
-  """The containers of a type, with positions in `leaf_types` where values will be."""
-
-  containers: Any
+  return template(flat)
 
 
 @functools.lru_cache(maxsize=1024)
-def _template(type_spec: tff.types.Type) -> _Template | None:
+def _template(type_spec: tff.types.Type) -> Callable[[list[Any]], Any] | None:
   """TFF looks at every container of every value anew; here once a type, as values come each round.
 
   Returns:
-    The template; None for containers that `tree` does not know or makes otherwise than TFF.
+    A function of the leaves to the containers; None where they are not all known, or would not be
+    as TFF makes them.
   """
   positions = list(range(len(leaf_types(type_spec))))
   containers = tff.types.type_to_py_container(pack(positions, type_spec), type_spec)
   try:
-    copied = tree.map_structure(positions.__getitem__, containers)
-    same = copied == containers and sorted(tree.flatten(containers)) == positions
+    make = _maker(containers)
+    same = make(positions) == containers and sorted(tree.flatten(containers)) == positions
   except (TypeError, ValueError, KeyError):
     return None
-  return _Template(containers) if same else None
+  return make if same else None
+
+
+def _maker(containers: Any) -> Callable[[list[Any]], Any]:
+  """Makes containers such as these, of the values at the positions that are their leaves.
+
+  Raises:
+    TypeError: For a container of a kind that is not known.
+  """
+  kind = type(containers)
+  if kind is int:
+    return operator.itemgetter(containers)
+  if isinstance(containers, dict):
+    names, makers = list(containers), [_maker(value) for value in containers.values()]
+    return lambda leaves: kind(zip(names, [make(leaves) for make in makers]))
+  if attrs.has(kind):
+    makers = [_maker(getattr(containers, field.name)) for field in attrs.fields(kind)]
+    return lambda leaves: kind(*[make(leaves) for make in makers])
+  if not isinstance(containers, (list, tuple)):
+    raise TypeError(f'{kind.__name__} is no container')
+  makers = [_maker(value) for value in containers]
+  if hasattr(kind, '_fields'):
+    return lambda leaves: kind(*[make(leaves) for make in makers])
+  return lambda leaves: kind([make(leaves) for make in makers])
 
 
 def to_containers(value: Any, type_spec: tff.types.Type) -> Any:

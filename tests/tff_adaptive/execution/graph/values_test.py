@@ -193,8 +193,8 @@ def test_what_is_no_plain_tensor_is_refused_by_its_type(graph, value):
 
 def test_a_dataset_has_its_components_by_name():
   pair = tff.types.to_type(collections.OrderedDict(b=np.int32, a=np.float32))
-  assert values.dataset_order(pair) == [1, 0]
-  assert values.dataset_order(tff.types.to_type((np.int32, np.float32))) == [0, 1]
+  assert values.dataset_order(pair) == (1, 0)
+  assert values.dataset_order(tff.types.to_type((np.int32, np.float32))) == (0, 1)
 
 
 @attrs.define
