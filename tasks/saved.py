@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tasks import errors, loading
+from tasks import client_split, errors, loading
 from tff_adaptive._utils import option_values, user_code
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def load_run(folder: str) -> 'training.SavedRun':
 
 
 def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
-  """Loads the task that a run was on.
+  """Loads the task that a run was on, with the clients and examples that it trained on.
 
   Args:
     config: The run's config.json.
@@ -52,11 +52,18 @@ def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
     if user_code.load(name)[1].sha256 != file['sha256']:
       raise errors.DataError(f'the file of the task, {file["path"]!r}, was changed since the run')
   task = loading.load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
+  task, parts = client_split.split_task(
+    task,
+    seed=settings['seed'],
+    heldout_clients=settings.get('heldout_clients') or 0.0,  # Earlier versions had none.
+    heldout_examples=settings.get('heldout_examples') or 0.0,
+  )
   ids, expected = task.train.client_ids, config['data']
   found = {
     'clients': len(ids),
     'examples': sum(map(task.train.num_examples, ids)),
     'validation_examples': len(task.validation['y']),
+    'unseen_clients': 0 if parts.unseen is None else len(parts.unseen),
   }
   for what, number in found.items():
     if what in expected and expected[what] != number:

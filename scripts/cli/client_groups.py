@@ -1,6 +1,5 @@
 """Who is held out of a run, and how clients are evaluated one by one."""
 
-import dataclasses
 from typing import Any
 
 import tasks
@@ -18,16 +17,12 @@ def split(settings: settings_lib.Settings, task: Any) -> tuple[Any, tasks.Client
   Raises:
     tasks.DataError: If nothing would be left to train on, or nothing is held out.
   """
-  parts = tasks.split_clients(
-    task.train,
+  return tasks.split_task(
+    task,
     seed=settings.seed,
     heldout_clients=settings.heldout_clients,
     heldout_examples=settings.heldout_examples,
-    unit_starts=task.unit_starts,
   )
-  if parts.train is not task.train:
-    task = dataclasses.replace(task, train=parts.train)
-  return task, parts
 
 
 def build_evaluation(

@@ -33,3 +33,19 @@ def test_a_run_without_a_task_says_what_to_do(tmp_path):
   assert run.metrics['validation_loss'].tolist() == [1.5]
   with pytest.raises(tasks.DataError, match='names no task'):
     run.task()
+
+
+@pytest.mark.parametrize('clients, examples', [(0.3, 0.0), (0.0, 0.2), (0.3, 0.2)])
+def test_the_task_of_a_run_that_held_something_out_is_what_it_trained_on(clients, examples):
+  shares = {'heldout_clients': clients, 'heldout_examples': examples}
+  _, parts = tasks.split_task(tasks.load('digits', seed=3, num_clients=7), seed=3, **shares)
+  ids = parts.train.client_ids
+  data = {**DATA, 'clients': len(ids), 'examples': sum(map(parts.train.num_examples, ids))}
+  if parts.unseen is not None:
+    data['unseen_clients'] = len(parts.unseen)
+  task = saved.task_of({'settings': {**SETTINGS, **shares}, 'data': data})
+  assert task.train.client_ids == ids
+  for client_id in ids:
+    np.testing.assert_array_equal(task.train.load(client_id)['x'], parts.train.load(client_id)['x'])
+  with pytest.raises(tasks.DataError, match='the data have changed'):
+    saved.task_of({'settings': SETTINGS, 'data': data})
