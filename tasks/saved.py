@@ -1,5 +1,6 @@
 """Runs with their tasks: what config.json says of a task, loaded again."""
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from tff_adaptive._utils import option_values, user_code
 if TYPE_CHECKING:
   from tasks import task as task_lib
   from tff_adaptive import training
+
+_NEEDED = ('task', 'task_option', 'data_dir', 'seed')  # Settings that say how a task is loaded.
 
 
 def load_run(folder: str) -> 'training.SavedRun':
@@ -35,13 +38,15 @@ def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
     config: The run's config.json.
 
   Raises:
-    DataError: If the run's task is unknown, its file was changed, or its data are not those
-      that the run was on.
+    DataError: If the run's task is unknown, its file was changed, its folder of data is not there,
+      or the numbers of clients and examples are not those that the run was on. Nothing else of the
+      data is compared.
   """
   settings = config['settings']
-  if 'task' not in settings:
+  missing = [name for name in _NEEDED if name not in settings]
+  if missing:  # A program may say of its run what it likes.
     raise errors.DataError(
-      'the run was made by a program and its config.json names no task: give '
+      f'the run was made by a program and its config.json names no {missing[0]}: give '
       'tff_adaptive.load_run(folder, load_task=lambda config: my_task)'
     )
   pairs = (pair.partition('=') for pair in settings['task_option'])
@@ -51,7 +56,13 @@ def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
     name = f'{file["path"]}:{name.rpartition(":")[2]}'
     if user_code.load(name)[1].sha256 != file['sha256']:
       raise errors.DataError(f'the file of the task, {file["path"]!r}, was changed since the run')
-  task = loading.load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
+  data_dir = settings['data_dir']
+  if data_dir is not None and not os.path.isdir(data_dir):
+    hint = 'put the data there again'
+    if not os.path.isabs(data_dir):  # Earlier versions recorded it as it was given.
+      hint = f'it is relative, and this is {os.getcwd()}: go to the folder where training began'
+    raise errors.DataError(f"the run's data_dir, {data_dir!r}, is not there: {hint}")
+  task = loading.load(name, data_dir=data_dir, seed=settings['seed'], **options)
   task, parts = client_split.split_task(
     task,
     seed=settings['seed'],
@@ -68,6 +79,7 @@ def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
   for what, number in found.items():
     if what in expected and expected[what] != number:
       raise errors.DataError(
-        f'the data have changed since the run: {what} was {expected[what]} and is now {number}'
+        f'the data have changed since the run: {what} was {expected[what]} and is now {number};'
+        ' give the former data'
       )
   return task
