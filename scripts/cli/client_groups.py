@@ -32,15 +32,14 @@ def build_evaluation(
   if settings.rounds_per_client_evaluation is None:
     return None
   most = settings.client_evaluation_clients
-  groups = {
-    'train': client_evaluation.Group(
-      parts.train, max_examples=settings.max_examples_per_client or None
-    )
-  }
-  if parts.heldout is not None:
-    groups['heldout'] = client_evaluation.Group(parts.heldout, parts.train)
-  if parts.unseen is not None:
-    groups['unseen'] = client_evaluation.Group(parts.unseen, parts.unseen_rest)
+  trained = settings.max_examples_per_client or None  # Fine-tuning, too, has no more of a client.
+  groups = {'train': client_evaluation.Group(parts.train, max_examples=trained)}
+  for name, clients, own in (
+    ('heldout', parts.heldout, parts.train),
+    ('unseen', parts.unseen, parts.unseen_rest),
+  ):
+    if clients is not None:
+      groups[name] = client_evaluation.Group(clients, own, max_tuning_examples=trained)
   return client_evaluation.ClientEvaluation(
     model,
     groups,

@@ -168,9 +168,9 @@ class Trace:
     if not strangers and not never:
       return None
     return (
-      f'Of the {len(known):,} clients in the trace {strangers:,} are not among the clients that'
-      f' train; of the {len(client_ids):,} that train {never:,} have no interval: they never take'
-      ' part.'
+      f'The trace has intervals of {len(known):,} clients, {strangers:,} of them not in this run.'
+      f" Without an interval, and so never drawn: {never:,} of the run's {len(client_ids):,}"
+      ' clients.'
     )
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
