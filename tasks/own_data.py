@@ -132,7 +132,7 @@ def _share(validation: Any) -> float | None:
 
 
 def _held_out(
-  validation: Sequence[Any], x: np.ndarray, y: np.ndarray, classes: tuple[Any, ...] | None
+  validation: Any, x: np.ndarray, y: np.ndarray, classes: tuple[Any, ...] | None
 ) -> tuple[np.ndarray, np.ndarray]:
   """The validation arrays that were given, as training's are; DataError if they do not fit them."""
   held_x = _as_inputs(validation[0], 'the x of validation')

@@ -156,8 +156,9 @@ class Simulation:
     self._steps, self._draw = np.asarray(steps, np.int64), draw
     availability = population.availability
     self._is_available = availability.bind(client_ids, seed)
-    is_trace = isinstance(availability, availability_lib.Trace)
-    self.note = availability.unmatched(client_ids) if is_trace else None
+    self.note: str | None = None
+    if isinstance(availability, availability_lib.Trace):
+      self.note = availability.unmatched(client_ids)
     self._times = population.speed.times(client_ids, seed, bytes_down, bytes_up)
     self._last: tuple[int, RoundPlan | None, float] = (0, None, 0.0)
     self._fit = self._steps_that_fit()
@@ -200,9 +201,10 @@ class Simulation:
 
   def _idle(self, clock: float) -> float:
     """The seconds that a round of nobody lasts."""
-    if isinstance(self._is_available, availability_lib.KnowsNext):
+    mask: object = self._is_available
+    if isinstance(mask, availability_lib.KnowsNext):
       # At fixed times the server might for ever ask when nobody is there.
-      return self._is_available.seconds_to_next(clock)
+      return mask.seconds_to_next(clock)
     return self._population.round_deadline or IDLE_SECONDS
 
   def _course(self, number: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
