@@ -146,7 +146,7 @@ def _jobs() -> list[dict[str, Any]]:
           'batch_size': _FLAGS.batch_size,
           'rounds_per_evaluation': _FLAGS.epochs_per_evaluation,
           'seed': _FLAGS.seed,
-          'data_dir': _FLAGS.data_dir,
+          'data_dir': _FLAGS.data_dir and os.path.abspath(_FLAGS.data_dir),
           'output_dir': os.path.join(parent, f'{optimizer}_{rate:g}'),
         }
       )

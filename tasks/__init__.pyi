@@ -7,6 +7,9 @@ from .client_split import (
 from .client_split import (
   split_clients as split_clients,
 )
+from .client_split import (
+  split_task as split_task,
+)
 from .data.tff_sqlite import (
   SqlClientData as SqlClientData,
 )

@@ -89,6 +89,30 @@ def split_clients(
   )
 
 
+def split_task(
+  task: task_lib.Task,
+  *,
+  seed: int,
+  heldout_clients: float = 0.0,
+  heldout_examples: float = 0.0,
+) -> tuple[task_lib.Task, ClientSplit]:
+  """Splits a task's clients; arguments and errors as `split_clients`.
+
+  Returns:
+    The task with the clients and examples that train, and all parts of its clients.
+  """
+  parts = split_clients(
+    task.train,
+    seed=seed,
+    heldout_clients=heldout_clients,
+    heldout_examples=heldout_examples,
+    unit_starts=task.unit_starts,
+  )
+  if parts.train is not task.train:
+    task = dataclasses.replace(task, train=parts.train)
+  return task, parts
+
+
 class _ExampleSplit:
   """Which examples of a client are held out."""
 

@@ -1,6 +1,7 @@
 """Tasks on a user's own arrays: who has which rows, what is held out, and which model learns."""
 
 import dataclasses
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ def from_arrays(
   clients: Any,
   *,
   model: str | Callable = 'logistic_regression',
-  validation: float | tuple[Any, Any] = 0.2,
+  validation: float | Sequence[Any] = 0.2,
   validation_by: str = 'clients',
   standardise: bool = False,
   seed: int = 0,
@@ -39,7 +40,7 @@ def from_arrays(
     model: 'logistic_regression' (linear regression where targets are numbers) or 'mlp', one hidden
       layer of 100; or a function that makes a Keras model: without arguments, or of (shape of an
       input, outputs); or a function of a seed that gives a `tff_adaptive.models.Model`.
-    validation: The share held out, in (0, 1); or arrays (x, y), of which nothing is trained on.
+    validation: The share held out, in (0, 1); or two arrays (x, y), of which nothing is trained on.
     validation_by: 'clients' holds out whole clients: how well the model serves new ones;
       'examples' holds out that share of each client's examples.
     standardise: Whether each input gets mean 0 and deviation 1 over the training examples.
@@ -67,11 +68,11 @@ def from_arrays(
         f'x has {len(x)} rows and {what} has shape {array.shape}: give one of each for every row'
       )
   targets, classes = _targets(y)
-  split = _split(ids, validation, validation_by, seed)
+  share = _share(validation)
+  split = _split(ids, share, validation_by, seed)
   train_x, train_y = x[split.rows], targets[split.rows]
-  if isinstance(validation, tuple):
-    held_x = _as_inputs(validation[0], 'the x of validation')
-    held_y = _like_targets(validation[1], y, classes)
+  if share is None:
+    held_x, held_y = _held_out(validation, x, y, classes)
   else:
     held_x, held_y = x[split.held_out], targets[split.held_out]
   made = preparation or preparation_lib.Preparation()
@@ -114,7 +115,43 @@ class _Split:
   held_out: np.ndarray
 
 
-def _split(ids: np.ndarray, validation: Any, by: str, seed: int) -> _Split:
+def _share(validation: Any) -> float | None:
+  """The share that is held out; None where `validation` is a pair of arrays."""
+  if isinstance(validation, (tuple, list)) and len(validation) == 2:
+    return None
+  is_number = isinstance(validation, numbers.Real) and not isinstance(validation, (bool, np.bool_))
+  if not is_number or not 0 < validation < 1:
+    is_plain = isinstance(validation, (str, numbers.Number, type(None)))
+    found = repr(validation)[:80] if is_plain else f'a {type(validation).__name__}'
+    if isinstance(validation, (tuple, list)):
+      found += f' of {len(validation)}'
+    raise errors.DataError(
+      f'validation is {found}; it must be a share such as 0.2, or two arrays (x, y)'
+    )
+  return float(validation)
+
+
+def _held_out(
+  validation: Any, x: np.ndarray, y: np.ndarray, classes: tuple[Any, ...] | None
+) -> tuple[np.ndarray, np.ndarray]:
+  """The validation arrays that were given, as training's are; DataError if they do not fit them."""
+  held_x = _as_inputs(validation[0], 'the x of validation')
+  held_y = _like_targets(validation[1], y, classes)
+  if held_x.shape[1:] != x.shape[1:]:
+    raise errors.DataError(
+      f'the x of validation has shape {held_x.shape} and that of training {x.shape}: all but the'
+      ' first number must be the same'
+    )
+  if held_y.shape != (len(held_x), *y.shape[1:]):
+    raise errors.DataError(
+      f'the y of validation has shape {held_y.shape}; it must be {(len(held_x), *y.shape[1:])}, one'
+      ' target for each row of its x'
+    )
+  return held_x, held_y
+
+
+def _split(ids: np.ndarray, share: float | None, by: str, seed: int) -> _Split:
+  """Which rows train; all of them where `share` is None."""
   names, owners = np.unique(ids, return_inverse=True)
   if len(names) < 2:
     raise errors.DataError(
@@ -123,21 +160,17 @@ def _split(ids: np.ndarray, validation: Any, by: str, seed: int) -> _Split:
     )
   rng = np.random.default_rng([seed, 17])
   is_held = np.zeros(len(ids), bool)
-  if not isinstance(validation, tuple):
-    if isinstance(validation, bool) or not 0 < float(validation) < 1:
-      raise errors.DataError(
-        f'validation is {validation!r}; it must be a share such as 0.2, or arrays (x, y)'
-      )
+  if share is not None:
     if by == 'clients':
-      count = min(max(round(validation * len(names)), 1), len(names) - 1)
+      count = min(max(round(share * len(names)), 1), len(names) - 1)
       is_held = np.isin(owners, rng.permutation(len(names))[:count])
     elif by == 'examples':
       for client in range(len(names)):
         rows = rng.permutation(np.flatnonzero(owners == client))
-        is_held[rows[: min(round(validation * len(rows)), len(rows) - 1)]] = True
+        is_held[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
       if not is_held.any():
         raise errors.DataError(
-          f'validation={validation} of each client is no example: give a larger share, or '
+          f'validation={share:g} of each client is no example: give a larger share, or '
           "validation_by='clients'"
         )
     else:
@@ -204,13 +237,13 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
     )
   if y.ndim > 1:
     return y.astype(np.int32), None
-  classes, numbers = np.unique(y, return_inverse=True)
+  classes, codes = np.unique(y, return_inverse=True)
   if not 2 <= len(classes) <= _MOST_CLASSES:
     raise errors.DataError(
       f'the labels have {len(classes)} different values; there must be from 2 to {_MOST_CLASSES:,} '
       'classes (numbers to predict are given as floating-point numbers)'
     )
-  return numbers.astype(np.int32), tuple(classes.tolist())
+  return codes.astype(np.int32), tuple(classes.tolist())
 
 
 def _like_targets(y: Any, of_training: np.ndarray, classes: tuple | None) -> np.ndarray:
@@ -220,8 +253,10 @@ def _like_targets(y: Any, of_training: np.ndarray, classes: tuple | None) -> np.
     if y.dtype.kind not in 'iuf':
       raise errors.DataError(f'the y of validation has dtype {y.dtype}, that of training numbers')
     return y.astype(np.float32 if of_training.dtype.kind == 'f' else np.int32)
-  numbers = {label: i for i, label in enumerate(classes)}
-  found = [numbers.get(label, -1) for label in y.tolist()]
+  if y.ndim != 1:
+    raise errors.DataError(f'the y of validation has shape {y.shape}; it must be [examples]')
+  positions = {label: i for i, label in enumerate(classes)}
+  found = [positions.get(label, -1) for label in y.tolist()]
   if -1 in found:
     row = found.index(-1)
     raise errors.DataError(

@@ -41,7 +41,7 @@ def from_csv(
     label: The column to predict: texts and whole numbers are classes, decimals are numbers.
     features: The columns to predict from; by default all others. A column of texts becomes one
       input for each of its categories.
-    separator: What is between the cells.
+    separator: What is between the cells; blanks around names and texts do not count.
     **options: As `from_arrays` takes them: model, validation, validation_by, standardise, seed,
       name, loss, metrics.
 
@@ -66,17 +66,22 @@ def from_csv(
       'na_values': [''],
     }
     # Pandas would give the second of two columns with one name another one.
-    header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading)
-    _check_names(header.iloc[0].dropna())
+    header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading).iloc[0].dropna()
+    _check_names(name.strip() for name in header)
+    as_texts = {name: str for name in header if name.strip() == client}
     with warnings.catch_warnings():
       warnings.simplefilter('error', pd.errors.ParserWarning)
       warnings.simplefilter('ignore', pd.errors.DtypeWarning)  # Of a long column with NA in it.
       try:  # Without index_col=False the first cell of longer rows would be taken for a name.
-        table = pd.read_csv(path, dtype={client: str}, index_col=False, **reading)
+        table = pd.read_csv(path, dtype=as_texts, index_col=False, **reading)
       except pd.errors.ParserWarning:
         raise ValueError('rows have more cells than the header has names') from None
+    table = table.rename(columns=str.strip)
     for name in table:
-      if name != client and table[name].dtype == object:
+      if table[name].dtype != object:
+        continue
+      table[name] = table[name].map(_stripped)
+      if name != client:
         table[name] = _numbers_but_missing(table[name])
     return table
 
@@ -86,7 +91,11 @@ def from_csv(
 def from_parquet(
   path: str, client: str, label: str, *, features: Sequence[str] | None = None, **options: Any
 ) -> task_lib.Task:
-  """A task on a Parquet file; arguments, returns and errors as `from_csv`."""
+  """A task on a Parquet file; arguments, returns and errors as `from_csv`.
+
+  A named index of the data frame that was saved is a column where it is asked for: it can be the
+  client, say. It is none of the features unless it is named as one.
+  """
 
   def read(path: str) -> Any:
     import pandas as pd
@@ -99,7 +108,9 @@ def from_parquet(
     _check_memory(
       8 * cells + sum(g.total_byte_size for g in groups), f'it declares {cells:,} cells'
     )
-    return pd.read_parquet(path)
+    table = pd.read_parquet(path)
+    asked = {client, label, *([features] if isinstance(features, str) else features or ())}
+    return table.reset_index(level=[name for name in table.index.names if name in asked])
 
   return _from_table(path, read, client, label, features, options)
 
@@ -210,6 +221,11 @@ def from_frame(
   )
 
 
+def _stripped(cell: Any) -> Any:
+  """A text without the blanks around it, a cell of nothing else as an empty one."""
+  return (cell.strip() or np.nan) if isinstance(cell, str) else cell
+
+
 def _numbers_but_missing(column: 'pd.Series[Any]') -> 'pd.Series[Any]':
   """A column of numbers where some cells say NA or the like: with NaN there; others as they are."""
   import pandas as pd
@@ -313,6 +329,8 @@ def _check_memory(needed: int, why: str) -> None:
 
 def _file(path: str) -> str:
   path = os.path.expanduser(path)
+  if os.path.isdir(path):
+    raise errors.DataError(f'{path} is a folder: name one file in it')
   if not os.path.isfile(path):
     raise errors.DataError(f'there is no file {path}; a relative path is one from {os.getcwd()}')
   return path

@@ -1,14 +1,17 @@
 """Runs with their tasks: what config.json says of a task, loaded again."""
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tasks import errors, loading
+from tasks import client_split, errors, loading
 from tff_adaptive._utils import option_values, user_code
 
 if TYPE_CHECKING:
   from tasks import task as task_lib
   from tff_adaptive import training
+
+_NEEDED = ('task', 'task_option', 'data_dir', 'seed')  # Settings that say how a task is loaded.
 
 
 def load_run(folder: str) -> 'training.SavedRun':
@@ -29,19 +32,21 @@ def load_run(folder: str) -> 'training.SavedRun':
 
 
 def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
-  """Loads the task that a run was on.
+  """Loads the task that a run was on, with the clients and examples that it trained on.
 
   Args:
     config: The run's config.json.
 
   Raises:
-    DataError: If the run's task is unknown, its file was changed, or its data are not those
-      that the run was on.
+    DataError: If the run's task is unknown, its file was changed, its folder of data is not there,
+      or the numbers of clients and examples are not those that the run was on. Nothing else of the
+      data is compared.
   """
   settings = config['settings']
-  if 'task' not in settings:
+  missing = [name for name in _NEEDED if name not in settings]
+  if missing:  # A program may say of its run what it likes.
     raise errors.DataError(
-      'the run was made by a program and its config.json names no task: give '
+      f'the run was made by a program and its config.json names no {missing[0]}: give '
       'tff_adaptive.load_run(folder, load_task=lambda config: my_task)'
     )
   pairs = (pair.partition('=') for pair in settings['task_option'])
@@ -51,16 +56,30 @@ def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
     name = f'{file["path"]}:{name.rpartition(":")[2]}'
     if user_code.load(name)[1].sha256 != file['sha256']:
       raise errors.DataError(f'the file of the task, {file["path"]!r}, was changed since the run')
-  task = loading.load(name, data_dir=settings['data_dir'], seed=settings['seed'], **options)
+  data_dir = settings['data_dir']
+  if data_dir is not None and not os.path.isdir(data_dir):
+    hint = 'put the data there again'
+    if not os.path.isabs(data_dir):  # Earlier versions recorded it as it was given.
+      hint = f'it is relative, and this is {os.getcwd()}: go to the folder where training began'
+    raise errors.DataError(f"the run's data_dir, {data_dir!r}, is not there: {hint}")
+  task = loading.load(name, data_dir=data_dir, seed=settings['seed'], **options)
+  task, parts = client_split.split_task(
+    task,
+    seed=settings['seed'],
+    heldout_clients=settings.get('heldout_clients') or 0.0,  # Earlier versions had none.
+    heldout_examples=settings.get('heldout_examples') or 0.0,
+  )
   ids, expected = task.train.client_ids, config['data']
   found = {
     'clients': len(ids),
     'examples': sum(map(task.train.num_examples, ids)),
     'validation_examples': len(task.validation['y']),
+    'unseen_clients': 0 if parts.unseen is None else len(parts.unseen),
   }
   for what, number in found.items():
     if what in expected and expected[what] != number:
       raise errors.DataError(
-        f'the data have changed since the run: {what} was {expected[what]} and is now {number}'
+        f'the data have changed since the run: {what} was {expected[what]} and is now {number};'
+        ' give the former data'
       )
   return task

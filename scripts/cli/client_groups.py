@@ -1,6 +1,5 @@
 """Who is held out of a run, and how clients are evaluated one by one."""
 
-import dataclasses
 from typing import Any
 
 import tasks
@@ -18,16 +17,12 @@ def split(settings: settings_lib.Settings, task: Any) -> tuple[Any, tasks.Client
   Raises:
     tasks.DataError: If nothing would be left to train on, or nothing is held out.
   """
-  parts = tasks.split_clients(
-    task.train,
+  return tasks.split_task(
+    task,
     seed=settings.seed,
     heldout_clients=settings.heldout_clients,
     heldout_examples=settings.heldout_examples,
-    unit_starts=task.unit_starts,
   )
-  if parts.train is not task.train:
-    task = dataclasses.replace(task, train=parts.train)
-  return task, parts
 
 
 def build_evaluation(
@@ -37,15 +32,14 @@ def build_evaluation(
   if settings.rounds_per_client_evaluation is None:
     return None
   most = settings.client_evaluation_clients
-  groups = {
-    'train': client_evaluation.Group(
-      parts.train, max_examples=settings.max_examples_per_client or None
-    )
-  }
-  if parts.heldout is not None:
-    groups['heldout'] = client_evaluation.Group(parts.heldout, parts.train)
-  if parts.unseen is not None:
-    groups['unseen'] = client_evaluation.Group(parts.unseen, parts.unseen_rest)
+  trained = settings.max_examples_per_client or None  # Fine-tuning, too, has no more of a client.
+  groups = {'train': client_evaluation.Group(parts.train, max_examples=trained)}
+  for name, clients, own in (
+    ('heldout', parts.heldout, parts.train),
+    ('unseen', parts.unseen, parts.unseen_rest),
+  ):
+    if clients is not None:
+      groups[name] = client_evaluation.Group(clients, own, max_tuning_examples=trained)
   return client_evaluation.ClientEvaluation(
     model,
     groups,

@@ -110,7 +110,11 @@ def _availability(
 ) -> population.Availability:
   kind = str(settings.availability)
   if population_settings.is_file(kind):
-    return population.Trace(population.read_trace(kind))
+    intervals = population.read_trace(kind)
+    try:
+      return population.Trace(intervals)
+    except ValueError as error:
+      raise ValueError(f'--availability={kind}: {error}') from None
   values = _option_values(kind, settings.availability_option)
   for column, (owner, name) in _OPTION_OF.items():
     if column in profiles and owner == kind:

@@ -59,8 +59,9 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   for name in (*_PATHS, *_FILES):  # A shell expands no ~ after =.
     if values[name] is not None:
       values[name] = os.path.expanduser(values[name])
-  if values['client_state_dir']:  # config.json has it, and is read from other folders too.
-    values['client_state_dir'] = os.path.abspath(values['client_state_dir'])
+  for name in ('client_state_dir', 'data_dir'):
+    if values[name]:  # config.json has it, and is read from other folders too.
+      values[name] = os.path.abspath(values[name])
   _check_choices(values)
   algorithm, server = _entries(values)
   _refuse_what_does_not_apply(values, algorithm, server)

@@ -117,7 +117,8 @@ def open_config(
   Args:
     folder: The run's folder.
     record: The present settings.
-    data: What is to be recorded of the data; the numbers in it must not change.
+    data: What is to be recorded of the data; the numbers in it must not change. Other data of the
+      same numbers are not noticed.
     num_parameters: Of the model.
     command: The command line.
     metric: By which the task is judged: reports and sweeps take it where none is named.

@@ -172,7 +172,7 @@ def _without_round(state):
   ]
 
 
-# Rounds of two clients, of nobody, which lasts until its deadline, and of three.
+# Rounds of two clients, of nobody, which lasts until the next come, and of three.
 DAY = population.Trace({'c1': [(0, 1), (30, 99)], 'c3': [(0, 1), (30, 99)], 'c6': [(30, 99)]})
 
 

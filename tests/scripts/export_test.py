@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import tasks
-from scripts import export, train
+from scripts import export, train, train_centralized
 from tff_adaptive import models, training
 
 GUIDE = pathlib.Path(__file__).parents[2] / 'docs' / 'guide'
@@ -115,6 +115,46 @@ def test_other_formats_predict_alike(run, file_format):
     served = tf.saved_model.load(str(output / 'model')).signatures['serving_default']
     found = served(x=tf.constant(x))['predictions']
   np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture(scope='module')
+def elsewhere(tmp_path_factory):
+  """A run that was begun in another folder, with paths from there, and held a part out."""
+  folder = tmp_path_factory.mktemp('elsewhere')
+  (folder / 'data').mkdir()
+  (folder / 'my_task.py').write_text(
+    'import os, tasks\n\n\ndef load(data_dir, seed):\n'
+    "  assert os.path.isdir(data_dir)\n  return tasks.load('digits', seed=seed)\n"
+  )
+  before = os.getcwd()
+  os.chdir(folder)
+  try:
+    for command, flags in (
+      (train, ['--clients_per_round=3', '--heldout_clients=0.2', '--heldout_examples=0.2']),
+      (train_centralized, ['--epochs=1', '--optimizer=sgd', '--learning_rate=0.1']),
+    ):
+      name = command.__name__.rpartition('.')[2]
+      flags += ['--rounds=1'] if command is train else []
+      paths = ['--task=my_task.py:load', '--data_dir=data', f'--output_dir={name}']
+      assert command.main([f'{name}.py', *paths, *flags]) == 0
+  finally:
+    os.chdir(before)
+  return folder
+
+
+def test_a_run_is_exported_from_any_folder_and_without_what_it_held_out(elsewhere):
+  folder = elsewhere / 'train'
+  assert export.main(['export.py', str(folder), '--format=npz']) == 0
+  run = tasks.load_run(str(folder))
+  assert run.evaluate()['accuracy'] == pytest.approx(run.rows[-1]['validation_accuracy'], abs=1e-6)
+  data = run.config['data']
+  assert len(run.task().train.client_ids) == data['clients'] == 60 - data['unseen_clients']
+
+
+def test_so_is_a_centralised_one(elsewhere):
+  run = tasks.load_run(str(elsewhere / 'train_centralized' / 'sgd_0.1'))
+  assert run.settings['data_dir'] == str(elsewhere / 'data')
+  assert run.evaluate()['accuracy'] == pytest.approx(run.rows[-1]['validation_accuracy'], abs=1e-6)
 
 
 @pytest.mark.parametrize('run', ['network'], indirect=True)

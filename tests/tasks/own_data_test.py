@@ -51,8 +51,9 @@ def test_a_client_of_one_example_keeps_it():
   assert task.train.num_examples('single') == 1
 
 
-def test_validation_arrays_of_ones_own_are_used_whole():
-  task = tasks.from_arrays(X, Y, CLIENTS, validation=(X[:4] + 1, Y[:4]))
+@pytest.mark.parametrize('kind', [tuple, list])
+def test_validation_arrays_of_ones_own_are_used_whole(kind):
+  task = tasks.from_arrays(X, Y, CLIENTS, validation=kind([X[:4] + 1, Y[:4]]))
   assert len(task.train.client_ids) == 12
   np.testing.assert_array_equal(task.validation['x'], X[:4] + 1)
   np.testing.assert_array_equal(task.validation['y'], Y[:4])
@@ -117,6 +118,15 @@ def test_a_constant_column_is_left_at_zero():
     (dict(y=np.where(np.arange(60) == 7, np.nan, 1.0)), 'the label in row 7 .* is nan'),
     (dict(validation=0), 'validation is 0'),
     (dict(validation=1.0), 'validation is 1.0'),
+    (dict(validation=True), 'validation is True'),
+    (dict(validation=None), 'validation is None; it must be a share such as 0.2, or two arrays'),
+    (dict(validation='0.2'), "validation is '0.2'; it must be a share"),
+    (dict(validation=[X, Y, Y]), 'validation is a list of 3; it must be a share'),
+    (dict(validation=X), 'validation is a ndarray; it must be a share'),
+    (dict(validation=(X[:9, :2], Y[:9])), r'shape \(9, 2\) and that of training \(60, 3\)'),
+    (dict(validation=(X[:9], Y[:8])), r'y of validation has shape \(8,\); it must be \(9,\)'),
+    (dict(validation=(X[:9], Y[:9, None])), r'shape \(9, 1\); it must be \[examples\]'),
+    (dict(y=X[:, 0], validation=(X[:9], X[:9, :1])), r'shape \(9, 1\); it must be \(9,\)'),
     (dict(validation_by='rows'), "validation_by is 'rows'"),
     (dict(validation=0.01, validation_by='examples'), 'of each client is no example'),
     (dict(x=np.zeros([60, 2, 2]), standardise=True), r'standardise is for inputs'),

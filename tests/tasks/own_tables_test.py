@@ -70,6 +70,29 @@ def test_separators_and_spaces(tmp_path):
   assert task.preparation.classes == ('a', 'b')
 
 
+def test_blanks_around_texts_make_no_other_class_client_or_category(tmp_path):
+  path = tmp_path / 'a.csv'
+  lines = [f'{i % 4:02d}{" " * (i % 3)}, "{"uv"[i % 2]} " ,{i},{"ab"[i % 2]}\t' for i in range(24)]
+  path.write_text('who ,kind,x,label \n' + ' \n'.join(lines) + '\n')
+  task = tasks.from_csv(str(path), 'who', 'label', validation_by='examples')
+  assert task.preparation.classes == ('a', 'b')
+  assert task.train.client_ids == ['00', '01', '02', '03']
+  assert task.preparation.columns[0].categories == ('u', 'v')
+  lines = [f'{i % 4},{i},{("a", "b", "  ")[i % 3]}\n' for i in range(9)]
+  path.write_text('who,x,label\n' + ''.join(lines))
+  with pytest.raises(tasks.DataError, match="'label' is empty in row 2"):
+    tasks.from_csv(str(path), 'who', 'label')
+
+
+def test_the_named_index_of_a_parquet_file_is_a_column_where_it_is_asked_for(tmp_path):
+  path = write(TABLE.set_index(['hospital', 'age']), tmp_path, 'parquet')
+  task = tasks.from_parquet(path, 'hospital', 'outcome')
+  assert set(task.train.client_ids) < set(TABLE['hospital'])
+  assert [c.name for c in task.preparation.columns] == ['sex', 'dose']
+  task = tasks.from_parquet(path, 'hospital', 'outcome', features='age')
+  assert [c.name for c in task.preparation.columns] == ['age']
+
+
 def test_arrays_of_a_file(tmp_path):
   path = str(tmp_path / 'a.npz')
   np.savez(path, x=np.arange(24.0).reshape(12, 2), y=np.arange(12) % 2, client=np.arange(12) % 3)
@@ -276,6 +299,8 @@ def test_files_that_are_no_tables_are_refused_in_one_line(tmp_path, content):
 def test_a_file_that_is_not_there_is_named(tmp_path):
   with pytest.raises(tasks.DataError, match='there is no file'):
     tasks.from_csv(str(tmp_path / 'none.csv'), 'a', 'b')
+  with pytest.raises(tasks.DataError, match='is a folder: name one file in it'):
+    tasks.from_parquet(str(tmp_path), 'a', 'b')
 
 
 def test_a_file_with_a_header_alone_is_refused(tmp_path):

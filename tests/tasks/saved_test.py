@@ -31,5 +31,40 @@ def test_a_run_without_a_task_says_what_to_do(tmp_path):
   (tmp_path / 'metrics.csv').write_text('round,validation_loss\n0,1.5\n')
   run = tasks.load_run(str(tmp_path))
   assert run.metrics['validation_loss'].tolist() == [1.5]
-  with pytest.raises(tasks.DataError, match='names no task'):
+  with pytest.raises(tasks.DataError, match='names no task: give'):
     run.task()
+
+
+@pytest.mark.parametrize('missing', ['task', 'task_option', 'data_dir', 'seed'])
+def test_of_what_a_program_said_of_its_task_all_must_be_there(missing):
+  """settings={'task': 'digits'} of training.train, say."""
+  settings = {name: value for name, value in SETTINGS.items() if name != missing}
+  with pytest.raises(tasks.DataError, match=f'names no {missing}: give .*load_task='):
+    saved.task_of({'settings': settings, 'data': DATA})
+
+
+def test_a_folder_of_data_that_is_not_there_is_named(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for data_dir, hint in (
+    (str(tmp_path / 'gone'), 'put the data there'),
+    ('gone', 'it is relative'),
+  ):
+    settings = {**SETTINGS, 'task': 'emnist_cr', 'task_option': [], 'data_dir': data_dir}
+    with pytest.raises(tasks.DataError, match=f'{data_dir!r}, is not there: {hint}'):
+      saved.task_of({'settings': settings, 'data': DATA})
+
+
+@pytest.mark.parametrize('clients, examples', [(0.3, 0.0), (0.0, 0.2), (0.3, 0.2)])
+def test_the_task_of_a_run_that_held_something_out_is_what_it_trained_on(clients, examples):
+  shares = {'heldout_clients': clients, 'heldout_examples': examples}
+  _, parts = tasks.split_task(tasks.load('digits', seed=3, num_clients=7), seed=3, **shares)
+  ids = parts.train.client_ids
+  data = {**DATA, 'clients': len(ids), 'examples': sum(map(parts.train.num_examples, ids))}
+  if parts.unseen is not None:
+    data['unseen_clients'] = len(parts.unseen)
+  task = saved.task_of({'settings': {**SETTINGS, **shares}, 'data': data})
+  assert task.train.client_ids == ids
+  for client_id in ids:
+    np.testing.assert_array_equal(task.train.load(client_id)['x'], parts.train.load(client_id)['x'])
+  with pytest.raises(tasks.DataError, match='the data have changed'):
+    saved.task_of({'settings': SETTINGS, 'data': data})

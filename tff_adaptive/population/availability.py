@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from tff_adaptive.population import draws
 # (round from 1, virtual seconds at its beginning) -> bool [N], by the clients' positions.
 Mask: TypeAlias = Callable[[int, float], np.ndarray]
 UNITS = ('rounds', 'hours')
+# A trace that begins later than this, after three years, has timestamps of a calendar.
+_LATEST_BEGIN = 1e8
 
 
 class Availability(Protocol):
@@ -27,6 +29,14 @@ class Availability(Protocol):
     Raises:
       ValueError: If this does not fit the clients.
     """
+
+
+@runtime_checkable
+class KnowsNext(Protocol):
+  """What a mask may have besides: a round of nobody then lasts until somebody comes."""
+
+  def seconds_to_next(self, seconds: float) -> float:
+    """Returns how long it is until a client comes, above 0; nobody is there at `seconds`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,11 +135,13 @@ class Diurnal:
 class Trace:
   """Clients are available in recorded intervals of virtual time.
 
-  The trace repeats: the time is taken modulo the end of the last interval.
+  The trace repeats: the time is taken modulo the end of the last interval, whosever it is. A round
+  at whose beginning nobody is there lasts until the next interval of one of the run's clients.
 
   Attributes:
-    intervals: Client id -> its intervals (from, until) in virtual seconds, 0 <= from < until;
-      `until` is not within. A client without any is never available.
+    intervals: Client id -> its intervals (from, until) in virtual seconds since the run's
+      beginning, 0 <= from < until; `until` is not within. A client without any is never available.
+      The first begins before 10^8 seconds, which timestamps of a calendar do not.
   """
 
   intervals: Mapping[str, Sequence[tuple[float, float]]]
@@ -142,9 +154,27 @@ class Trace:
             f'client {client!r} is available from {begin} until {end}: give 0 <= from < until, in'
             ' seconds.'
           )
+    first = min((begin for pairs in self.intervals.values() for begin, _ in pairs), default=0)
+    if first > _LATEST_BEGIN:
+      raise ValueError(
+        f'the first interval of the trace begins at {first:.15g}, years after the beginning of the'
+        ' run, from which virtual seconds count: subtract that from all its times.'
+      )
+
+  def unmatched(self, client_ids: Sequence[str]) -> str | None:
+    """Returns what to say of ids that are only in the trace or only in the run; None for none."""
+    known = {client for client, pairs in self.intervals.items() if len(pairs)}
+    strangers, never = len(known - set(client_ids)), len(set(client_ids) - known)
+    if not strangers and not never:
+      return None
+    return (
+      f'The trace has intervals of {len(known):,} clients, {strangers:,} of them not in this run.'
+      f" Without an interval, and so never drawn: {never:,} of the run's {len(client_ids):,}"
+      ' clients.'
+    )
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """As `Availability.bind`; of clients that are not among `client_ids` nothing is used."""
+    """As `Availability.bind`; of others than `client_ids` only the last `until` counts."""
     del seed
     rows = [
       (position, begin, end)
@@ -157,17 +187,36 @@ class Trace:
         f'the trace has an interval of none of the {len(client_ids)} clients: its first client is'
         f' {found!r}, theirs is {known!r}.'
       )
-    owner, begins, ends = (np.array(column) for column in zip(*rows))
-    length = ends.max()
+    last = max(end for pairs in self.intervals.values() for _, end in pairs)
+    return _TraceMask(len(client_ids), rows, float(last))
 
-    def mask(round_number: int, seconds: float) -> np.ndarray:
-      del round_number
-      now = seconds % length
-      available = np.zeros(len(client_ids), bool)
-      available[owner[(begins <= now) & (now < ends)]] = True
-      return available
 
-    return mask
+class _TraceMask:
+  """The mask of a trace; it knows when the next client comes."""
+
+  def __init__(
+    self, num_clients: int, rows: Sequence[tuple[int, float, float]], length: float
+  ) -> None:
+    self._num_clients, self._length = num_clients, length
+    self._owner, self._begins, self._ends = (np.array(column) for column in zip(*rows))
+
+  def __call__(self, round_number: int, seconds: float) -> np.ndarray:
+    del round_number
+    now = seconds % self._length
+    available = np.zeros(self._num_clients, bool)
+    available[self._owner[(self._begins <= now) & (now < self._ends)]] = True
+    return available
+
+  def seconds_to_next(self, seconds: float) -> float:
+    now = seconds % self._length
+    later = self._begins[self._begins > now]
+    begin = later.min() if later.size else self._begins.min() + self._length
+    wait = float(begin - now)
+    for _ in range(4):  # Sums of floats round: the clock must not stop just before the interval.
+      if self(0, seconds + wait).any():
+        break
+      wait += float(np.spacing(seconds + wait))
+    return wait
 
 
 def by_client(values: Mapping[str, float], client_ids: Sequence[str], name: str) -> np.ndarray:

@@ -15,7 +15,7 @@ def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
 
   Args:
     path: A CSV file with the columns client, from and until, in virtual seconds; a client may have
-      any number of lines.
+      any number of lines. Blanks around cells do not count.
 
   Returns:
     Client id -> its intervals, for `Trace`.
@@ -39,7 +39,8 @@ def read_profiles(path: str) -> dict[str, dict[str, float]]:
 
   Args:
     path: A CSV file with the column client and one or more of probability, phase,
-      seconds_per_step, downlink and uplink (10^6 bytes a second); one line a client.
+      seconds_per_step, downlink and uplink (10^6 bytes a second); one line a client. Blanks
+      around cells do not count.
 
   Returns:
     Column -> client id -> value.
@@ -74,7 +75,8 @@ def _rows(
   try:
     with open(path, encoding='utf-8-sig', newline='') as file:
       reader = csv.DictReader(file, strict=True)
-      columns = list(reader.fieldnames or ())
+      columns = [name.strip() for name in reader.fieldnames or ()]
+      reader.fieldnames = columns
       _check_columns(path, columns, needed, optional)
       is_empty = True
       for row in reader:
@@ -83,7 +85,7 @@ def _rows(
             f'{path}, line {reader.line_num}: give {len(columns)} values, for {", ".join(columns)}.'
           )
         is_empty = False
-        yield reader.line_num, row
+        yield reader.line_num, {name: cell.strip() for name, cell in row.items()}
   except (OSError, UnicodeDecodeError, csv.Error) as error:
     reason = error.strerror if isinstance(error, OSError) else error
     raise ValueError(f'{path} cannot be read ({reason}).') from None
@@ -102,14 +104,14 @@ def _check_columns(
     return
   also = f' and one or more of {", ".join(optional)}' if optional else ''
   raise ValueError(
-    f'{path} has the columns {", ".join(columns) or "of no heading"}; give'
+    f'{path} has the columns {", ".join(map(repr, columns)) or "of no heading"}; give'
     f' {", ".join(needed)}{also}.'
   )
 
 
 def _number(path: str, line: int, name: str, text: str) -> float:
   try:
-    value = float(text)
+    value = math.nan if '_' in text else float(text)  # Python takes 1_0 for ten.
   except ValueError:
     value = math.nan
   if not math.isfinite(value):

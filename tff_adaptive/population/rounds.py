@@ -16,7 +16,8 @@ from tff_adaptive.population import speed as speed_lib
 
 STRAGGLERS = ('drop', 'partial')
 COLUMNS = ('virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
-# What a round lasts that has neither a client nor a deadline: the server asks again then.
+# What a round lasts that has neither a client nor a deadline, where it is not known when one comes:
+# the server asks again then.
 IDLE_SECONDS = 60.0
 # Of a step: so much more than the deadline still fits, for sums of floats round.
 _ROUNDING = 1e-9
@@ -119,6 +120,9 @@ class Simulation:
 
   A round depends on the arguments and its number only: a resumed run goes through the rounds before
   again, which loads no data.
+
+  Attributes:
+    note: What to say once of clients that do not fit the population; None for nothing.
   """
 
   def __init__(
@@ -150,7 +154,11 @@ class Simulation:
     """
     self._population, self._seed, self._cohort_size = population, seed, cohort_size
     self._steps, self._draw = np.asarray(steps, np.int64), draw
-    self._is_available = population.availability.bind(client_ids, seed)
+    availability = population.availability
+    self._is_available = availability.bind(client_ids, seed)
+    self.note: str | None = None
+    if isinstance(availability, availability_lib.Trace):
+      self.note = availability.unmatched(client_ids)
     self._times = population.speed.times(client_ids, seed, bytes_down, bytes_up)
     self._last: tuple[int, RoundPlan | None, float] = (0, None, 0.0)
     self._fit = self._steps_that_fit()
@@ -176,8 +184,7 @@ class Simulation:
     size = min(wanted, len(available))
     if not size:
       none = np.zeros(0, np.int64)
-      lasts = population.round_deadline or IDLE_SECONDS
-      return RoundPlan(none, none, 0, 0, 0, 0, 0, lasts)
+      return RoundPlan(none, none, 0, 0, 0, 0, 0, self._idle(clock))
     drawn = available[self._draw(self._seed, number, len(available), size)]
     steps, counts, seconds = self._course(number, drawn)
     is_partial = steps[counts] < self._steps[drawn[counts]]
@@ -191,6 +198,14 @@ class Simulation:
       dropped=size - len(counts),
       virtual_seconds=seconds,
     )
+
+  def _idle(self, clock: float) -> float:
+    """The seconds that a round of nobody lasts."""
+    mask: object = self._is_available
+    if isinstance(mask, availability_lib.KnowsNext):
+      # At fixed times the server might for ever ask when nobody is there.
+      return mask.seconds_to_next(clock)
+    return self._population.round_deadline or IDLE_SECONDS
 
   def _course(self, number: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Returns what the drawn clients do: their K_i, which of them count, and the seconds it takes.

@@ -29,11 +29,13 @@ class Group:
     clients: Has `client_ids` and `load(client_id)`, which gives the examples evaluated on.
     fine_tuned_on: Of the same clients the examples to fine-tune on; None for no personalization.
     max_examples: Only the first so many examples of a client; None for all.
+    max_tuning_examples: Likewise of `fine_tuned_on`.
   """
 
   clients: protocols.ClientData
   fine_tuned_on: protocols.ClientData | None = None
   max_examples: int | None = None
+  max_tuning_examples: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +136,11 @@ class ClientEvaluation:
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
       for start in range(0, len(ids), size):  # No more than a few clients are in memory.
         part = [
-          (client_id, group.fine_tuned_on.load(client_id), _loaded(group, client_id))
+          (
+            client_id,
+            _first(group.fine_tuned_on.load(client_id), group.max_tuning_examples),
+            _loaded(group, client_id),
+          )
           for client_id in ids[start : start + size]
         ]
         found += pool.map(sums, part)
@@ -201,5 +207,8 @@ def _choose(ids: Sequence[str], most: int | None, seed: int) -> list[str]:
 
 
 def _loaded(group: Group, client_id: str) -> dict[str, np.ndarray]:
-  arrays = group.clients.load(client_id)
-  return {name: array[: group.max_examples] for name, array in arrays.items()}
+  return _first(group.clients.load(client_id), group.max_examples)
+
+
+def _first(arrays: Mapping[str, Any], most: int | None) -> dict[str, Any]:
+  return {name: array[:most] for name, array in arrays.items()}

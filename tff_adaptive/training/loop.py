@@ -159,6 +159,8 @@ def train(
     trainer = rounds.Trainer(process, loader, files.store, config.cost_model, say)
     run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
+    if simulation is not None and simulation.note is not None:
+      say(simulation.note)
     result = run.to_the_end(stop, test_fn)
   return result
 

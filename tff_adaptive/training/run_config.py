@@ -105,6 +105,8 @@ def of_program(config: TrainingConfig, settings: Mapping[str, Any] | None) -> di
   """
   found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
   del found[_COST_MODEL]
+  if config.client_state_dir is not None:  # The file is read from other folders too.
+    found['client_state_dir'] = os.path.abspath(config.client_state_dir)
   found['population'] = config.population and config.population.record()
   if config.population is not None and config.cost_model is not None:
     # Who finishes in time depends on it; without a population it only counts.

@@ -103,7 +103,8 @@ class SavedRun:
     """The run's task, loaded anew.
 
     Raises:
-      ValueError: If the task cannot be found from config.json, or its data have changed.
+      ValueError: If the task cannot be found from config.json, or the numbers of its clients or
+        examples have changed.
     """
     if self.load_task is None:
       raise ValueError(

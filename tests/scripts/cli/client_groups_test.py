@@ -1,5 +1,7 @@
 """Three parts of a task's clients, and who is evaluated on what."""
 
+import collections
+
 import tasks
 from scripts.cli import client_groups, resolve
 
@@ -34,3 +36,31 @@ def test_a_task_trains_on_what_is_not_held_out():
   for group in ('heldout', 'unseen'):
     before = report.columns[f'clients_{group}_loss_mean']
     assert report.columns[f'clients_{group}_personalized_loss_mean'] < before
+
+
+def test_a_client_fine_tunes_on_no_more_examples_than_it_trains_on(monkeypatch):
+  settings = resolve.resolve(
+    heldout_clients=0.1,
+    heldout_examples=0.25,
+    rounds_per_client_evaluation=5,
+    personalization_epochs=1,
+    max_examples_per_client=7,
+  )
+  task, parts = client_groups.split(settings, tasks.load('digits', seed=0))
+  sizes = collections.Counter()
+
+  def build(*unused_arguments, **unused_options):
+    def personalize(weights, data, client, rounds):
+      sizes[len(data['y'])] += 1
+      return weights
+
+    return personalize
+
+  monkeypatch.setattr(client_groups.personalization, 'build_personalization', build)
+  model = task.build_model(0)
+  evaluation = client_groups.build_evaluation(settings, task, model, parts)
+  state = type('State', (), {'global_model_weights': model.initial_weights[0]})()
+  report = evaluation.evaluate(state, 0)
+  assert sizes == {7: 60}
+  held = [line.split(',') for line in report.table.splitlines()[1:]]
+  assert {int(examples) for group, _, examples, *_ in held if group == 'train'} == {7}

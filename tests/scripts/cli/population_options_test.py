@@ -80,6 +80,12 @@ def test_files_are_read(tmp_path):
   assert made.availability == population.Independent({'a': 0.5})
 
 
+def test_a_trace_of_calendar_times_is_refused_with_its_file(tmp_path):
+  trace = _file(tmp_path, 'client,from,until\na,1600000000,1600003600\n', 'trace.csv')
+  with pytest.raises(ValueError, match=r'--availability=.*trace\.csv: the first .* 1600000000, ye'):
+    _build(f'--availability={trace}')
+
+
 def test_a_file_that_was_changed_since_is_refused(tmp_path):
   trace = _file(tmp_path, 'client,from,until\na,0,9\n', 'trace.csv')
   folder = tmp_path / 'run'

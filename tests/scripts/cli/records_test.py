@@ -69,6 +69,17 @@ def test_a_folder_of_client_states_is_recorded_absolute(tmp_path, monkeypatch):
   assert now.refused_changes(_config(now)) == []
 
 
+def test_a_folder_of_data_is_recorded_absolute_and_an_earlier_relative_one_is_no_other(
+  tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  now = record(task='emnist_cr', data_dir='data')
+  assert now.settings['data_dir'] == str(tmp_path / 'data')
+  config = _config(now)
+  config['settings']['data_dir'] = 'data'
+  assert now.refused_changes(config) == []
+
+
 def test_of_a_users_file_the_content_counts_and_not_its_place():
   plain = record()
   settings = {**plain.settings, 'algorithm': 'b/mine.py:Mine'}

@@ -59,7 +59,7 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
       ('--availability=FILE',),
       "of none of the 60 clients: its first client is 'x'",
     ),
-    (('--client_profiles=FILE',), 'has the columns client, from, until; give client and one'),
+    (('--client_profiles=FILE',), "has the columns 'client', 'from', 'until'; give client and one"),
   ],
 )
 def test_what_does_not_fit_the_clients_is_refused_and_nothing_written(

@@ -1,7 +1,11 @@
 """Who is available when."""
 
+import collections
+
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from tff_adaptive import population
 
@@ -64,7 +68,7 @@ def test_phases_may_be_given():
 
 
 def test_a_trace_is_followed_and_repeats():
-  trace = population.Trace({'c1': [(0, 10), (50, 100)], 'c4': [(10, 20)], 'stranger': [(0, 900)]})
+  trace = population.Trace({'c1': [(0, 10), (50, 90)], 'c4': [(10, 20)], 'stranger': [(0, 100)]})
   mask = trace.bind(IDS, 0)
   for second, expected in (
     (0, 'c1'),
@@ -72,11 +76,44 @@ def test_a_trace_is_followed_and_repeats():
     (10, 'c4'),
     (20, ''),
     (50, 'c1'),
-    (99, 'c1'),
+    (89, 'c1'),
+    (90, ''),  # It repeats after the last interval of all, not only of this run's clients.
+    (99, ''),
     (100, 'c1'),
     (115, 'c4'),
   ):
     assert ' '.join(np.array(IDS)[mask(1, second)]) == expected, second
+
+
+@hypothesis.given(
+  st.lists(
+    st.tuples(st.sampled_from(IDS), st.floats(0, 1e6), st.floats(0.01, 1e4)), min_size=1, max_size=5
+  ),
+  st.floats(0, 1e9),
+)
+def test_a_trace_knows_when_the_next_client_comes(intervals, clock):
+  trace = collections.defaultdict(list)
+  for client, begin, length in intervals:
+    trace[client].append((begin, begin + length))
+  mask = population.Trace(trace).bind(IDS, 0)
+  if mask(1, clock).any():
+    return
+  wait = mask.seconds_to_next(clock)
+  assert wait > 0
+  assert mask(1, clock + wait).any()
+  # Until shortly before nobody is there, up to the clock's rounding.
+  before = max(0.0, wait - 8 * np.spacing(clock + 1e6))
+  for share in (0.1, 0.5, 0.9):
+    assert not mask(1, clock + share * before).any()
+
+
+def test_ids_that_do_not_fit_a_trace_are_counted():
+  trace = population.Trace({'c0': [(0, 1)], 'c3': [], 'x': [(0, 1)], 'y': [(0, 2), (3, 4)]})
+  assert trace.unmatched(IDS) == (
+    'The trace has intervals of 3 clients, 2 of them not in this run. Without an interval, and so'
+    " never drawn: 5 of the run's 6 clients."
+  )
+  assert trace.unmatched(['c0', 'x', 'y']) is None
 
 
 @pytest.mark.parametrize(
@@ -89,6 +126,7 @@ def test_a_trace_is_followed_and_repeats():
     (lambda: population.Diurnal(unit='days'), 'rounds, hours'),
     (lambda: population.Diurnal(phases={'c0': 1.0}), r'in \[0, 1\)'),
     (lambda: population.Trace({'c0': [(5, 5)]}), 'from 5 until 5'),
+    (lambda: population.Trace({'c0': [(1.6e9, 1.7e9)]}), 'begins at 1600000000, years after'),
     (lambda: population.Independent({'c0': 1.0}).bind(IDS, 0), '5 of 6 clients have no probab'),
     (lambda: population.Independent(dict.fromkeys(IDS, 0)).bind(IDS, 0), 'nobody would ever'),
     (lambda: population.Trace({'x': [(0, 1)]}).bind(IDS, 0), "'x', theirs is 'c0'"),

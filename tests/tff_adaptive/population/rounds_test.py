@@ -108,19 +108,40 @@ def test_no_round_outlasts_its_deadline_whoever_fails_after_it():
 
 
 def test_nobody_there_is_a_round_of_nobody_that_lasts():
+  rare = population.Independent(0.01)
+  run = simulation(population.Population(rare, speed(1, 1)), [8, 8], 2)
+  nobody = (*map(pytest.approx, ([], [])), 0, 0, 0, 0, 0)
+  assert run.plan(1) == (*nobody, rounds.IDLE_SECONDS)
+  run = simulation(population.Population(rare, speed(1, 1), round_deadline=100), [8, 8], 2)
+  assert run.plan(1) == (*nobody, 100)
+
+
+@pytest.mark.parametrize('deadline', [None, 100])
+def test_with_a_trace_it_lasts_until_somebody_comes(deadline):
   day = population.Trace({'c0': [(0, 10)], 'c1': [(500, 600)]})
-  run = simulation(population.Population(day, speed(1, 1)), [8, 8], 2)
-  plans = [run.plan(t) for t in range(1, 13)]
-  assert [len(plan.positions) for plan in plans] == [1] + 9 * [0] + [1, 1]
-  assert plans[1] == (*map(pytest.approx, ([], [])), 0, 0, 0, 0, 0, rounds.IDLE_SECONDS)
-  with_deadline = population.Population(day, speed(1, 1), round_deadline=100)
-  run = simulation(with_deadline, [8, 8], 2)
-  assert [run.plan(t).available for t in range(1, 8)] == [1, 0, 0, 0, 0, 0, 1]
+  run = simulation(population.Population(day, speed(1, 1), deadline), [8, 8], 2)
+  plans = [run.plan(t) for t in range(1, 14)]
+  # A round takes 2 + 8 seconds.
+  assert [len(plan.positions) for plan in plans] == [1, 0] + 11 * [1]
+  assert plans[1] == (*map(pytest.approx, ([], [])), 0, 0, 0, 0, 0, 490)
+  # Asked every 60 seconds nobody would ever be there.
+  gone = population.Trace({'c0': [(30, 60)], 'c1': [(30, 60)]})
+  run = simulation(population.Population(gone, speed(1, 1), deadline), [28, 28], 2)
+  plans = [run.plan(t) for t in range(1, 7)]
+  assert [len(plan.positions) for plan in plans] == [0, 2, 0, 2, 0, 2]
+  assert [plan.virtual_seconds for plan in plans] == 6 * [30]
 
 
-def test_a_resumed_run_plans_what_an_uninterrupted_one_does():
-  chosen = population.Population(
+@pytest.mark.parametrize(
+  'availability',
+  [
     population.Diurnal(period=0.01, share=0.4),
+    population.Trace({f'c{i}': [(7.1 * i, 7.1 * i + 0.3), (300, 301.7)] for i in range(20)}),
+  ],
+)
+def test_a_resumed_run_plans_what_an_uninterrupted_one_does(availability):
+  chosen = population.Population(
+    availability,
     population.Speed(speed_sigma=1.0, bandwidth_sigma=1.0),
     round_deadline=20.0,
     over_select=1.5,

@@ -183,8 +183,10 @@ def test_at_most_so_many_clients_the_same_each_time():
   assert len({tuple(lines(seed)) for seed in range(5)}) > 1
 
 
-def test_personalization_is_fine_tuning_on_the_clients_own_other_examples():
-  own, heldout = Clients('bdf', most=5), Clients('bdf')
+@pytest.mark.parametrize('is_cut', [False, True])
+def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut):
+  """Those of the files, or of each the first five."""
+  own, heldout = Clients('bdf', most=None if is_cut else 5), Clients('bdf')
   tuned = []
 
   def personalize(weights, data, client, rounds):
@@ -193,7 +195,7 @@ def test_personalization_is_fine_tuning_on_the_clients_own_other_examples():
 
   evaluate = client_evaluation.ClientEvaluation(
     small_problem.model(),
-    {'heldout': client_evaluation.Group(heldout, own)},
+    {'heldout': client_evaluation.Group(heldout, own, max_tuning_examples=5 if is_cut else None)},
     rounds_per_evaluation=1,
     personalize=personalize,
   )

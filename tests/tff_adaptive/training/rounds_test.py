@@ -151,6 +151,14 @@ def test_another_population_is_another_run(tmp_path):
     train(tmp_path, None, 4)
 
 
+def test_a_trace_of_other_clients_is_reported_once(tmp_path):
+  trace = population.Trace({'c01': [(0, 9)], 'stranger': [(0, 9)]})
+  message = "and so never drawn: 19 of the run's 20 clients"
+  with pytest.warns(UserWarning, match=message) as caught:
+    train(tmp_path, population.Population(trace), 3)
+  assert [message in str(warning.message) for warning in caught].count(True) == 1
+
+
 def test_few_clients_are_reported_once():
   chosen = population.Population(population.Independent(0.1))
   config = training.TrainingConfig(

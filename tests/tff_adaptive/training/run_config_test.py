@@ -47,6 +47,20 @@ def test_a_programs_run_serves_load_run_and_the_report(tmp_path, capsys):
   assert '| client_learning_rate=0.3 | 2 | 4 |' in capsys.readouterr().out
 
 
+def test_a_programs_folder_of_client_states_is_recorded_absolute(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  result = train(tmp_path / 'run', client_state_dir='states')
+  monkeypatch.chdir('/')
+  run = tff_adaptive.load_run(str(tmp_path / 'run'))
+  np.testing.assert_array_equal(run.weights[0], result.state.global_model_weights[0])
+  monkeypatch.chdir(tmp_path)
+  config = read(tmp_path / 'run')
+  config['settings']['client_state_dir'] = 'states'  # As an earlier version recorded it.
+  (tmp_path / 'run' / 'config.json').write_text(json.dumps(config))
+  train(tmp_path / 'run', rounds=5, client_state_dir='states')
+  assert read(tmp_path / 'run')['settings']['client_state_dir'] == str(tmp_path / 'states')
+
+
 def test_runs_of_which_nothing_is_said_are_named_by_their_folders(tmp_path, capsys):
   train(tmp_path / 'a')
   train(tmp_path / 'b')
