@@ -120,8 +120,7 @@ def threshold(
 
 def predicts_numbers(problem: Problem, loss: Any) -> bool:
   """Whether outputs are predicted numbers themselves, no scores of which the largest counts."""
-  name = getattr(loss, 'name', None) or getattr(loss, '__name__', loss)
-  is_one_hot = 'categorical' in str(name).lower()
+  is_one_hot = 'categorical' in _loss_name(loss)
   return problem.classes is None and problem.y.dtype.kind == 'f' and not is_one_hot
 
 
@@ -174,14 +173,20 @@ def _build_keras(
 ) -> models.Model:
   make = _maker(model, problem)
   keras = make()
+  if not isinstance(keras, tf.keras.Model):
+    raise TypeError(f'the function gave {type(keras).__name__}, no tf.keras.Model')
+  if not getattr(keras, 'outputs', None):
+    raise ValueError(
+      f'the Keras model {keras.name!r} does not know its input: make it with the functional API, or '
+      'begin a Sequential model with tf.keras.Input(shape)'
+    )
   if loss is None:
     loss = _default_loss(keras, problem)
   is_single = _is_single(keras, problem)
-  if isinstance(keras, tf.keras.Model) and getattr(keras, 'outputs', None):
-    _check_classes(keras.output_shape[-1], problem)
+  _check_classes(keras.output_shape[-1], problem)
   is_binary = isinstance(loss, tf.keras.losses.BinaryCrossentropy) or is_single
   if metrics is None:
-    metrics = [_default_metric(keras, loss, problem, is_single)]
+    metrics = _default_metrics(keras, loss, problem, is_single)
   dtype = tf.float32 if is_binary else tf.dtypes.as_dtype(problem.y.dtype)
   y_spec = tf.TensorSpec([None, *problem.y.shape[1:]], dtype)
   return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
@@ -217,8 +222,6 @@ def _maker(model: Any, problem: Problem) -> Callable[[], Any]:
 
 def _default_loss(keras: Any, problem: Problem) -> Any:
   """Cross-entropy of scores or probabilities, as the last layer gives them; squared error."""
-  if not isinstance(keras, tf.keras.Model):
-    raise TypeError(f'the function gave {type(keras).__name__}, no tf.keras.Model')
   if problem.classes is None:
     if problem.y.dtype.kind != 'f':
       raise ValueError('for targets of several whole numbers an example, give a loss')
@@ -232,19 +235,24 @@ def _default_loss(keras: Any, problem: Problem) -> Any:
 
 def _is_single(keras: Any, problem: Problem) -> bool:
   """Whether one output says which of two classes it is."""
-  is_keras = isinstance(keras, tf.keras.Model)
-  return is_keras and len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
+  return len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
 
 
 def _last_activation(keras: tf.keras.Model) -> str:
   return getattr(getattr(keras.layers[-1], 'activation', None), '__name__', '')
 
 
-def _default_metric(keras: tf.keras.Model, loss: Any, problem: Problem, is_single: bool) -> Any:
+def _default_metrics(
+  keras: tf.keras.Model, loss: Any, problem: Problem, is_single: bool
+) -> list[Any]:
   if problem.classes is None:
-    return 'mean_absolute_error'
+    y, output = problem.y.shape[1:], tuple(keras.output_shape[1:])
+    if 'sparse' in _loss_name(loss):
+      return ['accuracy']
+    # A loss of one's own may take targets of which there is no plain error.
+    return ['mean_absolute_error'] if output in (y, (*y, 1)) else []
   if not is_single:
-    return 'accuracy'
+    return ['accuracy']
   limit = _threshold(keras, loss)
   if limit is None:
     raise ValueError(
@@ -254,7 +262,11 @@ def _default_metric(keras: tf.keras.Model, loss: Any, problem: Problem, is_singl
       'the labels have too'
     )
   # Keras's 'accuracy' is for probabilities.
-  return tf.keras.metrics.BinaryAccuracy('accuracy', threshold=limit)
+  return [tf.keras.metrics.BinaryAccuracy('accuracy', threshold=limit)]
+
+
+def _loss_name(loss: Any) -> str:
+  return str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss)).lower()
 
 
 def _threshold(keras: tf.keras.Model, loss: Any) -> float | None:

@@ -162,6 +162,22 @@ def test_labels_of_a_regression_are_its_predictions(loss, y, expected):
     np.testing.assert_array_equal(made.labels(np.float32([[3.5], [1.25]])), [[3.5], [1.25]])
 
 
+def test_the_default_metric_is_one_that_fits_targets_and_output():
+  def metrics(y, outputs, loss, inputs=X):
+    model = lambda: by_shape(inputs.shape[1:], outputs)  # noqa: E731
+    task = tasks.from_arrays(inputs, y, CLIENTS, model=model, loss=loss)
+    return task.build_model(0).metric_names[1:]
+
+  def likelihood(y_true, y_pred):
+    return (y_true - y_pred[:, 0]) ** 2 * tf.exp(-y_pred[:, 1]) + y_pred[:, 1]
+
+  tokens, steps = RNG.integers(0, 3, (80, 2)), np.stack([X, X], 1)
+  sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  assert metrics(tokens, 3, sparse, steps) == ('accuracy',)
+  assert metrics(NUMBERS, 1, None) == ('mean_absolute_error',)
+  assert metrics(NUMBERS, 2, likelihood) == ()
+
+
 def test_models_with_an_output_for_each_class_have_no_threshold():
   for y, model in ((BINARY, dense(2)), (CLASSES, dense(3)), (BINARY, 'mlp'), (NUMBERS, dense(1))):
     assert tasks.from_arrays(X, y, CLIENTS, model=model).preparation.threshold is None
@@ -221,6 +237,8 @@ def test_whole_numbers_reach_an_embedding_as_such():
     (dict(model=dense(2)), 'the model has 2 outputs, the data have 3 classes'),
     (dict(model=dense(1)), 'the model has 1 outputs, the data have 3 classes'),
     (dict(model=lambda: 3), 'no tf.keras.Model'),
+    (dict(model=lambda: 3, loss='mse'), 'gave int, no tf.keras.Model'),
+    (dict(model=lambda: keras.Sequential([keras.layers.Dense(3)])), 'does not know its input'),
     (dict(model=lambda a, b, c: 3), 'needs a, b, c: it may need nothing, or'),
     (dict(model=dense(3), y=NUMBERS), r'targets have shape \[B\] and the output .* has \[B, 3\]'),
     (dict(model=dense(1), y=np.stack([NUMBERS] * 2, 1)), r'takes an output of shape \[B, 2\]'),
