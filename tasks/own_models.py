@@ -177,8 +177,8 @@ def _build_keras(
     raise TypeError(f'the function gave {type(keras).__name__}, no tf.keras.Model')
   if not getattr(keras, 'outputs', None):
     raise ValueError(
-      f'the Keras model {keras.name!r} does not know its input: make it with the functional API, or '
-      'begin a Sequential model with tf.keras.Input(shape)'
+      f'the Keras model {keras.name!r} does not know its input: make it with the functional API, '
+      'or begin a Sequential model with tf.keras.Input(shape)'
     )
   if loss is None:
     loss = _default_loss(keras, problem)
