@@ -25,7 +25,7 @@ _FEATURES = {
 }
 _CLASSES = (*map(str, range(10)), *string.ascii_uppercase, *string.ascii_lowercase)
 # What `prepare_autoencoder` does, for those who predict: (pixels - 1) / -1.
-_INK = preparation.Preparation(mean=1.0, deviation=-1.0, shape=(784,))
+_INK = preparation.Preparation(mean=1.0, deviation=-1.0, shape=(784,), is_numbers=True)
 _AUTOENCODER_WIDTHS = (784, 1000, 500, 250, 30, 250, 500, 1000, 784)
 _CODE_LAYER = 3
 

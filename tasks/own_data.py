@@ -39,7 +39,8 @@ def from_arrays(
     clients: Array [n] of client ids: texts or whole numbers.
     model: 'logistic_regression' (linear regression where targets are numbers) or 'mlp', one hidden
       layer of 100; or a function that makes a Keras model: without arguments, or of (shape of an
-      input, outputs); or a function of a seed that gives a `tff_adaptive.models.Model`.
+      input, outputs); or a function of a seed that gives a `tff_adaptive.models.Model`. Arguments
+      with a default do not count.
     validation: The share held out, in (0, 1); or two arrays (x, y), of which nothing is trained on.
     validation_by: 'clients' holds out whole clients: how well the model serves new ones;
       'examples' holds out that share of each client's examples.
@@ -80,10 +81,15 @@ def from_arrays(
     mean, deviation = _statistics(train_x)
     made = dataclasses.replace(made, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
     train_x, held_x = ((part - mean) / deviation for part in (train_x, held_x))
-  problem = own_models.Problem(x.shape[1:], targets, classes)
+  bounds = [float(f(part)) for f in (np.min, np.max) for part in (train_x, held_x)]
+  problem = own_models.Problem(x.shape[1:], targets, classes, (min(bounds), max(bounds)))
   build_model, x_dtype, y_dtype, metric = own_models.builder(model, problem, loss, metrics)
-  threshold = own_models.threshold(model, problem, loss)
-  made = dataclasses.replace(made, classes=classes, threshold=threshold)
+  made = dataclasses.replace(
+    made,
+    classes=classes,
+    threshold=own_models.threshold(model, problem, loss, metrics),
+    is_numbers=own_models.predicts_numbers(problem, loss),
+  )
   return task_lib.Task(
     name=name,
     build_model=build_model,

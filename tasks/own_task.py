@@ -126,6 +126,7 @@ def _build_model(where: str, task: 'task_lib.Task', seed: int) -> Any:
 
 def _check_fits(whose: str, arrays: Any, model: Any) -> None:
   """Refuses arrays that are no x and y of the model's specs, or not finite."""
+  from tasks import own_models
   from tasks import task as task_lib
 
   if not isinstance(arrays, Mapping) or not {'x', 'y'} <= set(arrays):
@@ -142,3 +143,8 @@ def _check_fits(whose: str, arrays: Any, model: Any) -> None:
         f' {spec.dtype.name} of shape ({shape}).'
       )
   task_lib.check_finite(examples, whose)
+  if hasattr(model, 'num_tokens') and examples['x'].size:
+    try:
+      own_models.check_tokens(model, float(examples['x'].min()), float(examples['x'].max()))
+    except errors.DataError as error:
+      raise errors.DataError(f'{whose}: {error}') from None

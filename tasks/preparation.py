@@ -40,6 +40,7 @@ class Preparation:
     shape: Of an input; rows are brought into it. None: they have it.
     threshold: Of a model with one output for two classes: above it is the second, 0.5 of
       probabilities and 0 of logits; None where each class has an output.
+    is_numbers: Whether predictions are numbers themselves, as of a regression, no scores.
   """
 
   columns: tuple[Column, ...] | None = None
@@ -48,6 +49,7 @@ class Preparation:
   classes: tuple[Any, ...] | None = None
   shape: tuple[int, ...] | None = None
   threshold: float | None = None
+  is_numbers: bool = False
 
   def __call__(self, rows: Any) -> np.ndarray:
     """Raw inputs as the model takes them.
@@ -75,12 +77,21 @@ class Preparation:
   def labels(self, predictions: Any) -> np.ndarray:
     """The labels of predicted scores [..., classes], or of class numbers [...].
 
-    Scores of two classes may be [..., 1]: of the second class, by `threshold`.
+    Scores of two classes may be [..., 1]: of the second class, by `threshold`. Where targets are
+    numbers, as in a regression, predictions are what they are and come back unchanged.
 
     Raises:
-      ValueError: If they are and no threshold is known, as in files of earlier versions.
+      ValueError: If scores have one number for two classes and no threshold is known, or one number
+        and no classes, as in files of earlier versions.
     """
     numbers = np.asarray(predictions)
+    if self.is_numbers:
+      return numbers
+    if self.classes is None and numbers.dtype.kind == 'f' and numbers.shape[-1:] in ((), (1,)):
+      raise ValueError(
+        'one number each and no classes are known: these are predicted numbers, take them as they '
+        'are'
+      )
     if numbers.dtype.kind == 'f':
       is_single = self.classes is not None and len(self.classes) == 2 and numbers.shape[-1:] == (1,)
       numbers = self._above(numbers[..., 0]) if is_single else numbers.argmax(-1)

@@ -1,5 +1,7 @@
 """Which model learns own data, and models that do not fit them."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -76,6 +78,9 @@ def test_one_output_serves_two_classes(activation):
     ('sigmoid', 'mse', 0.5),
     (None, keras.losses.BinaryFocalCrossentropy(from_logits=True), 0.0),
     (None, keras.losses.BinaryCrossentropy(from_logits=True), 0.0),
+    (None, 'hinge', 0.0),
+    ('tanh', keras.losses.SquaredHinge(), 0.0),
+    (None, 'mse', 0.5),
   ],
 )
 def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, loss, expected):
@@ -89,6 +94,88 @@ def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, los
     models.build_evaluation(model)(weights, task.validation)['accuracy']
   )
   assert 0 < labels.mean() < 1
+
+
+def of_scores(y_true, y_pred):
+  return tf.nn.sigmoid_cross_entropy_with_logits(y_true, y_pred)
+
+
+def test_a_loss_of_unknown_outputs_needs_metrics_which_say_the_threshold():
+  def threshold(activation=None, **options):
+    task = tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1, activation), **options)
+    return task.preparation.threshold
+
+  with pytest.raises(
+    tasks.DataError, match=r'give metrics, such as .*threshold=0.0\)\] for scores'
+  ):
+    threshold(loss=of_scores)
+  accuracy = keras.metrics.BinaryAccuracy('accuracy', threshold=0.2)
+  assert threshold(loss=of_scores, metrics=[accuracy]) == 0.2
+  assert threshold(loss=of_scores, metrics=[of_scores]) is None
+  assert threshold('sigmoid', loss=of_scores) == 0.5
+
+
+def of_width(shape, outputs, width=16):
+  layers = [keras.layers.Dense(width), keras.layers.Dense(outputs)]
+  return keras.Sequential([keras.Input(shape), *layers])
+
+
+def of_width_alone(width=16, *others, **options):
+  return of_width([3], 3, width)
+
+
+def of_a_seed(seed=0, width=4):
+  return models.from_keras(
+    lambda: of_width_alone(width), keras.losses.SparseCategoricalCrossentropy(True), seed=seed
+  )
+
+
+@pytest.mark.parametrize(
+  'model, width',
+  [
+    (of_width, 16),
+    (functools.partial(of_width, width=8), 8),
+    (of_width_alone, 16),
+    (of_a_seed, 4),
+    (lambda seed, width=5: of_a_seed(seed, width), 5),
+  ],
+)
+def test_arguments_with_a_default_do_not_say_what_a_function_makes(model, width):
+  built = tasks.from_arrays(X, CLASSES, CLIENTS, model=model).build_model(1)
+  assert built.initial_weights[0][0].shape == (3, width)
+
+
+@pytest.mark.parametrize(
+  'loss, y, expected',
+  [
+    (None, NUMBERS, True),
+    ('mse', np.stack([NUMBERS] * 3, 1), True),
+    ('categorical_crossentropy', np.eye(3, dtype=np.float32)[RNG.integers(0, 3, 80)], False),
+    (None, CLASSES, False),
+  ],
+)
+def test_labels_of_a_regression_are_its_predictions(loss, y, expected):
+  model = by_shape
+  made = tasks.from_arrays(X, y, CLIENTS, model=model, loss=loss).preparation
+  assert made.is_numbers is expected
+  if expected:
+    np.testing.assert_array_equal(made.labels(np.float32([[3.5], [1.25]])), [[3.5], [1.25]])
+
+
+def test_the_default_metric_is_one_that_fits_targets_and_output():
+  def metrics(y, outputs, loss, inputs=X):
+    model = lambda: by_shape(inputs.shape[1:], outputs)  # noqa: E731
+    task = tasks.from_arrays(inputs, y, CLIENTS, model=model, loss=loss)
+    return task.build_model(0).metric_names[1:]
+
+  def likelihood(y_true, y_pred):
+    return (y_true - y_pred[:, 0]) ** 2 * tf.exp(-y_pred[:, 1]) + y_pred[:, 1]
+
+  tokens, steps = RNG.integers(0, 3, (80, 2)), np.stack([X, X], 1)
+  sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  assert metrics(tokens, 3, sparse, steps) == ('accuracy',)
+  assert metrics(NUMBERS, 1, None) == ('mean_absolute_error',)
+  assert metrics(NUMBERS, 2, likelihood) == ()
 
 
 def test_models_with_an_output_for_each_class_have_no_threshold():
@@ -132,6 +219,13 @@ def test_whole_numbers_reach_an_embedding_as_such():
   task = tasks.from_arrays(RNG.integers(0, 5, (80, 4)), CLASSES, CLIENTS, model=build)
   assert task.train.load_all()['x'].dtype == np.int32
   assert np.isfinite(train(task, rounds=1)['train_loss'])
+  for low, high in ((0, 5), (-1, 4)):
+    x = RNG.integers(0, 5, (80, 4))
+    x[7, 2:] = low, high
+    with pytest.raises(
+      tasks.DataError, match=f'go from .* to {high}, but .* input_dim=5, for 0 to 4'
+    ):
+      tasks.from_arrays(x, CLASSES, CLIENTS, model=build)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +237,11 @@ def test_whole_numbers_reach_an_embedding_as_such():
     (dict(model=dense(2)), 'the model has 2 outputs, the data have 3 classes'),
     (dict(model=dense(1)), 'the model has 1 outputs, the data have 3 classes'),
     (dict(model=lambda: 3), 'no tf.keras.Model'),
+    (dict(model=lambda: 3, loss='mse'), 'gave int, no tf.keras.Model'),
+    (dict(model=lambda: keras.Sequential([keras.layers.Dense(3)])), 'does not know its input'),
+    (dict(model=lambda a, b, c: 3), 'needs a, b, c: it may need nothing, or'),
+    (dict(model=dense(3), y=NUMBERS), r'targets have shape \[B\] and the output .* has \[B, 3\]'),
+    (dict(model=dense(1), y=np.stack([NUMBERS] * 2, 1)), r'takes an output of shape \[B, 2\]'),
     (dict(model=lambda seed: 3), 'gave int'),
     (dict(model='mlp', loss='mse'), 'loss and metrics are for Keras models'),
     (dict(model=dense(3), metrics=['AUC']), 'no mean over examples'),

@@ -109,3 +109,27 @@ def test_a_good_task_passes_with_its_options(tmp_path):
   assert task.source == "3 {'other': 'x'}"
   assert task.build_model(0).num_parameters == 3 * 2 + 2
   np.testing.assert_array_equal(task.build_model(1).initial_weights[0][0].shape, [3, 2])
+
+
+def test_tokens_that_an_embedding_has_no_row_for_are_refused(tmp_path):
+  text = """
+def embedded():
+  layers = [tf.keras.layers.Embedding(5, 2), tf.keras.layers.Flatten(), tf.keras.layers.Dense(2)]
+  return tf.keras.Sequential([tf.keras.Input([3], dtype=tf.int32), *layers])
+
+def build(seed):
+  from tff_adaptive import models
+  loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  return models.from_keras(embedded, loss, ['accuracy'], seed=seed)
+
+def f(data_dir, seed, highest=4):
+  x = np.full([3, 3], highest, 'i')
+  validation = collections.OrderedDict(x=x[:2], y=np.zeros(2, 'i'))
+  return make(train=Clients(x), validation=validation, build_model=build)
+"""
+  path = _write(tmp_path, text)
+  tasks.load(f'{path}:f').build_model(0)
+  with pytest.raises(
+    tasks.DataError, match=r"client 'a': the inputs go from 5 to 5, .*input_dim=5"
+  ):
+    tasks.load(f'{path}:f', highest=5).build_model(0)

@@ -14,7 +14,7 @@ import types
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-_PREFIX = '_tff_adaptive_user_code_'
+MODULE_PREFIX = '_tff_adaptive_user_code_'
 _loaded: set[str] = set()  # Names of modules, for `forget`.
 
 
@@ -51,7 +51,7 @@ def is_reference(text: str) -> bool:
 
 def is_module(name: str) -> bool:
   """Whether a module's name is that of a user's file, which other processes cannot import."""
-  return name.startswith(_PREFIX)
+  return name.startswith(MODULE_PREFIX)
 
 
 def load(reference: str) -> tuple[Any, UserCode]:
@@ -98,7 +98,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   """Returns the module of a file, which is run unless this very content has been."""
   location = hashlib.sha256(os.fsencode(path)).hexdigest()
   # Registered, for dataclasses and others look a class's module up.
-  name = f'{_PREFIX}{location[:16]}_{digest[:16]}'
+  name = f'{MODULE_PREFIX}{location[:16]}_{digest[:16]}'
   if name in sys.modules:
     return sys.modules[name]
   before = set(sys.modules)
@@ -128,7 +128,7 @@ def place(error: BaseException) -> Place | None:
   Args:
     error: The error; those that it was raised from count too, what was raised first comes first.
   """
-  modules = [m for name, m in list(sys.modules.items()) if name.startswith(_PREFIX)]
+  modules = [m for name, m in list(sys.modules.items()) if name.startswith(MODULE_PREFIX)]
   paths = {module.__file__ for module in modules}
   found, seen = None, set()
   link: BaseException | None = error

@@ -44,6 +44,9 @@ from .weights import (
   read_weights as read_weights,
 )
 from .weights import (
+  read_weights_for as read_weights_for,
+)
+from .weights import (
   weight_names as weight_names,
 )
 from .weights import (

@@ -1,4 +1,4 @@
-"""Trainable weights of .keras files that may be damaged or hostile.
+"""Weights of .keras files that may be damaged or hostile.
 
 Such a file describes a model by names of Python objects and sizes of layers, and has its weights in
 an HDF5 file, which can refer to other files. What it names, refers to and declares is looked at
@@ -17,8 +17,8 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive._utils import archives
-from tff_adaptive.models import keras_model
+from tff_adaptive._utils import archives, user_code
+from tff_adaptive.models import keras_names
 
 _CONFIG, _WEIGHTS, _METADATA = 'config.json', 'model.weights.h5', 'metadata.json'
 _MOST_CONFIG_BYTES = 1 << 25
@@ -28,15 +28,16 @@ _ROOMS = (
 )
 
 
-def read(path: str, most_bytes: int) -> dict[str, np.ndarray]:
-  """Reads the trainable weights of a .keras file.
+def read(path: str, most_bytes: int) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...]]:
+  """Reads the weights of a .keras file.
 
   Args:
     path: The file.
     most_bytes: That its weights may take; more are refused unread.
 
   Returns:
-    Name -> array, in the model's order.
+    Name -> array of the trainable ones, in the model's order; and the arrays of the others, such as
+    moving statistics and frozen layers.
 
   Raises:
     ValueError: If it is no such file, or has or names what it must not.
@@ -65,9 +66,9 @@ def read(path: str, most_bytes: int) -> dict[str, np.ndarray]:
     sizes = (math.prod(w.shape) * w.dtype.size for w in described.weights)
     _check_sum('layers', sizes, most_bytes)
   found = tf.keras.models.load_model(path, compile=False, safe_mode=True)
-  return dict(
-    zip(keras_model.canonical_names(found), [v.numpy() for v in found.trainable_variables])
-  )
+  trained = [v.numpy() for v in found.trainable_variables]
+  constants = tuple(v.numpy() for v in found.non_trainable_variables)
+  return dict(zip(keras_names.canonical_names(found), trained)), constants
 
 
 def _datasets(group: h5py.Group, seen: set[int]) -> Iterator[h5py.Dataset]:
@@ -113,12 +114,20 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 def _check_object(described: dict[str, Any]) -> None:
   """ValueError if a description makes Keras import something, or layers read a file."""
   module, name = described.get('module'), described.get('registered_name')
+  start = "give the run's folder or an .npz file"
+  if described.get('class_name') == 'Lambda':
+    raise ValueError(f'it has a Lambda layer, whose code is not taken from a file: {start}')
   if isinstance(described.get('vocabulary'), str):
     raise ValueError(f'a layer of it reads the file {described["vocabulary"]!r:.80}')
   if module is None or name in tf.keras.saving.get_custom_objects():
     return
   library, *rooms = (part for part in str(module).split('.') if part != 'src')
   is_of_keras = library == 'keras' and (not rooms or rooms[0] in _ROOMS)
+  if library.startswith(user_code.MODULE_PREFIX):
+    raise ValueError(
+      f'it names {str(described.get("class_name"))!r:.80} of the file of your own that made it, '
+      f'which is not taken from there: {start}'
+    )
   if not is_of_keras and module != 'builtins':
     raise ValueError(
       f"it names {str(module)!r:.80}, which is none of Keras's layers: register a layer of your "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive.models import keras_measures
+from tff_adaptive.models import keras_checks, keras_measures, keras_names
 from tff_adaptive.models import model as model_lib
 
 # What they draw when training comes from the seed; other layers that draw are refused.
@@ -34,6 +34,8 @@ class KerasModel(model_lib.Model):
   Attributes:
     weight_names: The trainable weights' names, such as 'dense/kernel', in their order. They are the
       same each time the model is built: Keras's counters of layers are left out.
+    constants: The arrays that are not trained, in Keras's order.
+    num_tokens: How many rows an Embedding directly behind the input has; None without one.
   """
 
   def __init__(self, build_fn: Callable[[], tf.keras.Model], keras: 'PureKeras', **parts: Any):
@@ -41,6 +43,8 @@ class KerasModel(model_lib.Model):
     self._build_fn = build_fn
     self._keras = keras
     self.weight_names = keras.weight_names
+    self.constants = keras.constants
+    self.num_tokens = keras_checks.num_tokens(keras.model)
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
     """A new Keras model with these trainable weights, to predict with, save or train further.
@@ -89,15 +93,16 @@ def from_keras(
 
   Raises:
     TypeError: If `build_fn` does not return a Keras model.
-    ValueError: If the model has several inputs or outputs, no known input, no weights, losses of
-      its own (`add_loss`, activity regularizers), a mixed precision policy, or is not a pure
-      function of weights, inputs and seed; if a loss or a metric is no mean over examples.
+    ValueError: If the model has several inputs or outputs, no known input, an output with a mask,
+      no weights, a weight with a constraint, losses of its own (`add_loss`, activity regularizers),
+      a mixed precision policy, or is not a pure function of weights, inputs and seed; if targets
+      do not fit output and loss; if a loss or a metric is no mean over examples, has an
+      `ignore_class` or sums.
 
   Warns:
     UserWarning: If it has BatchNormalization, whose statistics stay where they are.
   """
   keras = PureKeras(build_seeded(build_fn, seed))
-  example_loss = keras_measures.example_loss(loss)
   output = keras.model.outputs[0]
   if y_spec is None:
     y_spec = keras_measures.target_spec(loss, output.shape)
@@ -107,7 +112,7 @@ def from_keras(
     keras,
     initial_weights=keras.initial_weights,
     forward=keras.forward,
-    example_loss=example_loss,
+    example_loss=keras_measures.example_loss(loss, y_spec, output.shape),
     metrics=keras_measures.metric_fns(metrics, y_spec, output.shape),
     x_spec=tf.TensorSpec([None, *x.shape[1:]], x.dtype),
     y_spec=y_spec,
@@ -224,7 +229,7 @@ class PureKeras:
   """
 
   def __init__(self, model: tf.keras.Model):
-    _check_kind(model)
+    keras_checks.check_kind(model)
     self.model = model
     self._modules = [model, *model.submodules]
     self._lock = threading.RLock()
@@ -232,7 +237,7 @@ class PureKeras:
     if not trainable:
       raise ValueError(f'the Keras model {model.name!r} has no trainable weights')
     self._position = {id(v): i for i, v in enumerate([*trainable, *others])}
-    self.weight_names = canonical_names(model)
+    self.weight_names = keras_names.canonical_names(model)
     self.initial_weights = tuple(v.numpy() for v in trainable)
     self.constants = tuple(v.numpy() for v in others)
     self.regularizers = list(self._find_regularizers())
@@ -382,44 +387,3 @@ class PureKeras:
     impure = sorted({f'{n.name} ({n.op})' for n in nodes if _IMPURE.match(n.op)})
     if impure:
       raise ValueError(f'{where}: {", ".join(impure[:3])}; {hint}')
-
-
-def _check_kind(model: tf.keras.Model) -> None:
-  if not model.built or not getattr(model, 'inputs', None):
-    raise ValueError(
-      f'the Keras model {model.name!r} does not know its input: make it with the functional API, or'
-      ' begin a Sequential model with tf.keras.Input(shape)'
-    )
-  if len(model.inputs) != 1 or len(model.outputs) != 1:
-    raise ValueError(
-      f'the Keras model {model.name!r} has {len(model.inputs)} inputs and {len(model.outputs)} '
-      'outputs: one of each is needed; concatenate them'
-    )
-  for layer in (m for m in model.submodules if isinstance(m, tf.keras.layers.Layer)):
-    if layer.compute_dtype != layer.variable_dtype:
-      raise ValueError(
-        f'the layer {layer.name!r} has the policy {layer.dtype_policy.name!r}: its casts belong to'
-        ' the variables of Keras, in whose place a client has tensors of its own. Build the model'
-        " under the policy 'float32'; for mixed precision write it as a models.Model"
-      )
-
-
-def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
-  """Names of the trainable weights without Keras's counters of what was built before."""
-  automatic = set()
-  for module in [model, *model.submodules]:
-    plain = re.sub(r'_\d+$', '', module.name)
-    if plain.replace('_', '') == type(module).__name__.lower():
-      automatic.add(module.name)
-  canonical: dict[str, str] = {}  # Of the layers' own names, in the order of their variables.
-  names = []
-  for variable in model.trainable_variables:
-    layer, _, own = variable.name.partition(':')[0].rpartition('/')
-    if layer not in canonical:
-      parts = (re.sub(r'_\d+$', '', p) if p in automatic else p for p in layer.split('/'))
-      plain, number = '/'.join(parts), 0
-      while (name := f'{plain}_{number}' if number else plain) in canonical.values():
-        number += 1
-      canonical[layer] = name
-    names.append(f'{canonical[layer]}/{own}')
-  return tuple(names)

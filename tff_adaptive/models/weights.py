@@ -33,13 +33,47 @@ def read_weights(path: str, most_bytes: int | None = None) -> dict[str, np.ndarr
   Raises:
     ValueError: If the file is of another kind, too large, or cannot be read.
   """
-  if most_bytes is None:
-    most_bytes = memory.available_memory()
+  return _read(path, memory.available_memory() if most_bytes is None else most_bytes)[0]
+
+
+def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...]:
+  """Reads the trainable weights of a file for a model.
+
+  Args:
+    path: A .keras or .npz file.
+    model: The model.
+
+  Returns:
+    The weights in the model's order and dtypes; see `fitted_weights`.
+
+  Raises:
+    ValueError: If the file cannot be read or does not fit, or a .keras file has other arrays that
+      are not trained, such as moving statistics, than the model: these would be lost.
+  """
+  found, constants = _read(path, bytes_for(model))
+  weights = fitted_weights(path, found, model)
+  own = getattr(model, 'constants', ())
+  if constants is not None and not (
+    len(constants) == len(own) and all(map(np.array_equal, constants, own))
+  ):
+    raise ValueError(
+      f'{path} has arrays that are not trained, such as moving means and variances or frozen '
+      f'layers ({len(constants)}; the model has {len(own)}), and the model has others, which only '
+      'its trained weights would not fit: let the function that builds the model load the file, '
+      'tf.keras.models.load_model, instead of starting from it'
+    )
+  return weights
+
+
+def _read(
+  path: str, most_bytes: int
+) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...] | None]:
+  """The trainable weights of a file; and the others of a .keras file."""
   if not os.path.isfile(path):
     raise ValueError(f'there is no file {path}; give a run, a .keras or an .npz file')
   try:
     if path.endswith('.npz'):
-      return _read_npz(path, most_bytes)
+      return _read_npz(path, most_bytes), None
     if path.endswith('.keras'):
       return keras_files.read(path, most_bytes)
   except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
@@ -53,7 +87,8 @@ def bytes_for(model: model_lib.Model) -> int:
 
   A file of a somewhat larger model is read, so that what differs can be named.
   """
-  return max(1 << 26, 16 * sum(np.size(w) for w in model.initial_weights[0]))
+  arrays = (*model.initial_weights[0], *getattr(model, 'constants', ()))
+  return max(1 << 26, 16 * sum(map(np.size, arrays)))
 
 
 def _read_npz(path: str, most_bytes: int) -> dict[str, np.ndarray]:

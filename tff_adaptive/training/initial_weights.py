@@ -22,10 +22,9 @@ def initial_weights_from(path: str, model: models.Model) -> tuple[np.ndarray, ..
 
   Raises:
     ValueError: If there is no such run or file, or its weights do not fit: the first difference is
-      named.
+      named; or a .keras file has other arrays that are not trained than the model.
   """
   path = os.path.expanduser(path)
   if os.path.isdir(path):
     return models.fitted_weights(path, dict(enumerate(warm_start.weights_of_run(path))), model)
-  found = models.read_weights(path, models.bytes_for(model))
-  return models.fitted_weights(path, found, model)
+  return models.read_weights_for(path, model)

@@ -42,6 +42,24 @@ CASES = {
     ['mean_absolute_error', keras.metrics.MeanSquaredError()],
     RNG.normal(size=11).astype(np.float32),
   ),
+  'labels in a column': (
+    dense(4),
+    losses.SparseCategoricalCrossentropy(from_logits=True),
+    ['accuracy'],
+    RNG.integers(0, 4, (11, 1)).astype(np.int32),
+  ),
+  'an output without dimensions': (
+    lambda: keras.Sequential([keras.Input([5]), keras.layers.Dense(1), keras.layers.Reshape([])]),
+    'mse',
+    ['mean_absolute_error'],
+    RNG.normal(size=11).astype(np.float32),
+  ),
+  'a number at each step': (
+    dense(1, (3, 5)),
+    'mse',
+    [],
+    RNG.normal(size=(11, 3)).astype(np.float32),
+  ),
   'sequences': (
     dense(4, (3, 5), 'softmax'),
     'sparse_categorical_crossentropy',
@@ -113,6 +131,65 @@ def test_what_clients_cannot_sum_up_is_refused(loss, metrics, message):
 
 
 def test_a_loss_of_a_whole_batch_is_refused():
-  model = models.from_keras(dense(1), lambda y_true, y_pred: tf.reduce_mean(y_pred))
   with pytest.raises(ValueError, match='gives one number for a batch'):
-    model.example_loss(tf.zeros([2, 1]), tf.zeros([2, 1]))
+    models.from_keras(dense(1), lambda y_true, y_pred: tf.reduce_mean(y_pred))
+
+
+def lstm():
+  layers = [keras.layers.LSTM(1, return_sequences=True)]
+  return keras.Sequential([keras.Input([4, 3]), *layers])
+
+
+def flat():
+  return keras.Sequential([keras.Input([5]), keras.layers.Dense(1), keras.layers.Reshape([])])
+
+
+SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+@pytest.mark.parametrize(
+  'build, loss, y, dtype, message',
+  [
+    (lstm, 'mse', [None], tf.float32, r'targets have shape \[B\] and the output .* \[B, 4, 1\]'),
+    (lstm, losses.Huber(), [None], tf.float32, r'takes an output of shape \[B\] or \[B, 1\]'),
+    (dense(1), 'mse', [None, 2], tf.float32, r'takes an output of shape \[B, 2\]'),
+    (dense(3), 'mse', [None], tf.float32, r'the output of the Keras model has \[B, 3\]'),
+    (flat, 'mse', [None, 1], tf.float32, r'shape \[B, 1\] and the output .* has \[B\]'),
+    (dense(4, (3, 5)), SPARSE, [None], tf.int32, r'takes an output of shape \[B, classes\]'),
+    (dense(4), SPARSE, [None, 3], tf.int32, r'takes an output of shape \[B, 3, classes\]'),
+  ],
+)
+def test_targets_that_would_be_broadcast_are_refused(build, loss, y, dtype, message):
+  with pytest.raises(ValueError, match=message):
+    models.from_keras(build, loss, y_spec=tf.TensorSpec(y, dtype))
+
+
+def test_functions_are_refused_where_an_example_depends_on_others():
+  def squared(y_true, y_pred):
+    return tf.math.squared_difference(y_true, y_pred)
+
+  spec = tf.TensorSpec([None], tf.float32)
+  assert models.from_keras(dense(1), squared, [squared], y_spec=spec).metric_names[1] == 'squared'
+  with pytest.raises(ValueError, match="the loss 'squared' gives an example another value in a"):
+    models.from_keras(lstm, squared, y_spec=spec)
+  spec, classes = models.from_keras(lstm, 'mse').input_spec['y'], tf.TensorSpec([None], tf.int32)
+  assert spec.shape == [None, 4, 1]
+  with pytest.raises(ValueError, match="the metric 'categorical_accuracy' gives an example"):
+    models.from_keras(dense(4), SPARSE, ['categorical_accuracy'], y_spec=classes)
+  with pytest.raises(
+    ValueError, match=r"'squared' fails for targets \[B, 2\] and an output \[B, 3"
+  ):
+    models.from_keras(dense(3), squared, y_spec=tf.TensorSpec([None, 2], tf.float32))
+
+
+@pytest.mark.parametrize(
+  'loss, metrics, message',
+  [
+    (losses.SparseCategoricalCrossentropy(ignore_class=-1), [], 'has ignore_class=-1'),
+    (SPARSE, [keras.metrics.SparseCategoricalCrossentropy(ignore_class=0)], 'has ignore_class=0'),
+    (losses.SparseCategoricalCrossentropy(reduction='sum'), [], "has reduction='sum'"),
+  ],
+)
+def test_what_counts_over_a_whole_batch_is_refused(loss, metrics, message):
+  with pytest.raises(ValueError, match=message):
+    models.from_keras(dense(4), loss, metrics)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tff_adaptive
 from tests.helpers import small_problem
-from tff_adaptive import models
+from tff_adaptive import models, training
 
 keras = tf.keras
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -126,6 +126,20 @@ def test_names_do_not_depend_on_what_was_built_before():
       *('hidden_7/kernel', 'hidden_7/bias', 'dense/kernel', 'dense/bias'),
       *('dense_1/kernel', 'dense_1/bias'),
     )
+
+
+def test_names_of_layers_in_both_directions_do_not_depend_on_what_was_built_before(tmp_path):
+  def build():
+    return with_layers(
+      (keras.layers.Bidirectional, dict(layer=keras.layers.LSTM(2))), shape=(4, 5)
+    )()
+
+  first, again = (models.from_keras(build, LOSS) for _ in range(2))
+  assert first.weight_names == again.weight_names
+  assert first.weight_names[0] == 'bidirectional/forward_lstm/lstm_cell/kernel'
+  path = models.save(first, first.initial_weights[0], str(tmp_path / 'm'), 'keras')
+  for a, b in zip(training.initial_weights_from(path, again), first.initial_weights[0]):
+    np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +307,8 @@ def two_inputs():
     (with_layers((keras.layers.ActivityRegularization, dict(l2=0.1))), 'activity_regularizer'),
     (lambda: keras.Sequential([keras.Input([3]), keras.layers.ReLU()]), 'no trainable weights'),
     (two_inputs, '2 inputs and 1 outputs'),
+    (with_layers((keras.layers.Dense, dict(units=2, kernel_constraint='non_neg'))), '(NonNeg)'),
+    (with_layers((keras.layers.Masking, {}), shape=(4, 2)), 'carries a mask'),
     (with_layers((keras.layers.Dense, dict(units=2, dtype='mixed_bfloat16'))), "'mixed_bfloat16'"),
     (with_layers((keras.layers.ReLU, dict(dtype='mixed_float16'))), "under the policy 'float32'"),
   ],

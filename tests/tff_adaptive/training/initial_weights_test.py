@@ -278,6 +278,46 @@ def test_a_keras_file_with_other_or_endless_parts_is_refused(parts, tmp_path):
       training.initial_weights_from(path, from_keras())
 
 
+@pytest.mark.filterwarnings('ignore:BatchNormalization')
+def test_moving_statistics_and_frozen_layers_of_a_file_are_not_lost(tmp_path):
+  def network():
+    layers = [keras.layers.BatchNormalization(), keras.layers.Dense(3)]
+    return keras.Sequential([keras.Input([5]), *layers])
+
+  path, source = str(tmp_path / 'm.keras'), network()
+  source.layers[0].moving_mean.assign(np.arange(5.0))
+  source.save(path)
+  with pytest.raises(ValueError, match=r'm.keras has arrays that are not trained.*\(2; the .* 2\)'):
+    training.initial_weights_from(path, models.from_keras(network, 'mse'))
+  hand = small_problem.model()
+  hand._initial_weights = (tuple(w.numpy() for w in source.trainable_variables), ())
+  with pytest.raises(ValueError, match=r'not trained.* \(2; the model has 0\)'):
+    training.initial_weights_from(path, hand)
+  loading = models.from_keras(lambda: keras.models.load_model(path), 'mse')
+  for a, b in zip(training.initial_weights_from(path, loading), source.trainable_variables):
+    np.testing.assert_array_equal(a, b)
+
+
+def test_a_file_with_a_lambda_or_code_of_a_users_file_says_what_to_give(tmp_path, parts):
+  path = str(tmp_path / 'm.keras')
+  doubled = keras.layers.Lambda(lambda x: 2 * x)
+  keras.Sequential([keras.Input([5]), doubled, keras.layers.Dense(3)]).save(path)
+  with pytest.raises(
+    ValueError, match=r"it has a Lambda layer, .*give the run's folder or an .npz"
+  ):
+    training.initial_weights_from(path, from_keras())
+
+  def change(config, dense):
+    dense.update(module='_tff_adaptive_user_code_93b43d', class_name='Own')
+
+  _npz(path, {**parts, **_config(parts, change)}.items())
+  with pytest.raises(
+    ValueError, match=r"it names 'Own' of the file of your own .*an .npz"
+  ) as raised:
+    training.initial_weights_from(path, from_keras())
+  assert '93b43d' not in str(raised.value)
+
+
 @tf.keras.saving.register_keras_serializable('initial_weights_test')
 class _Own(keras.layers.Layer):
   def build(self, shape):
