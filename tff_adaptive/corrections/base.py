@@ -142,7 +142,8 @@ class Correction:
 
     Returns:
       `(client_state, upload)`; the uploads are averaged over the cohort, each client counting the
-      same.
+      same. A client of which a number in either is NaN or infinite counts as diverged, as one whose
+      g_i is not finite: it is left out of the round and keeps the state that it had.
     """
     del g_i, steps
     return client.client_state, ()
