@@ -261,7 +261,8 @@ def _train(
   g_i = corrections.combine(tf.subtract, theta_0, theta)
   squared_norm = corrections.squared_norm(g_i, size)
   client = client._replace(num_examples=seen)
-  new_state, upload = results.client_update(correction, client, g_i, tf.cast(steps, tf.float32))
+  k_i = tf.cast(steps, tf.float32)
+  new_state, upload = results.client_update(correction, client, g_i, k_i, size)
   # One pass finds any NaN or infinity; a norm that overflows has diverged as well.
   is_finite = tf.math.is_finite(squared_norm)
   # Of the update they may tell nothing: SCAFFOLD's gradient over all examples sees other ones.
