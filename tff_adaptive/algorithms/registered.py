@@ -94,7 +94,7 @@ def build_process(
     client_learning_rate=client_learning_rate,
     client_optimizer=client_optimizer,
     server_schedule=server_schedule,
-    client_weighting=client_weighting or entry.client_weighting,
+    client_weighting=entry.client_weighting if client_weighting is None else client_weighting,
     aggregator=aggregator,
     batching=batching,
     weight_decay=weight_decay,

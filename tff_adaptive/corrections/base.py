@@ -120,12 +120,15 @@ class Correction:
     return clients
 
   def client_state(self, weights: Weights) -> Any:
-    """A client's state before its first round, from the initial weights."""
+    """A client's state before its first round, from the initial weights.
+
+    A function that draws a model's weights at random draws these anew, when the process is built.
+    """
     del weights
     return ()
 
   def server_state(self, weights: Weights) -> Any:
-    """The correction's state at the server before the first round."""
+    """The correction's state at the server before the first round, from the initial weights."""
     del weights
     return ()
 
