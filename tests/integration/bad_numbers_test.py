@@ -139,8 +139,6 @@ def test_weights_of_several_dtypes_are_clipped_together():
     clip_norm=6.5,
   )
   x, y = np.array([[3, 4]], np.float32), np.zeros(1, np.int32)
-  output = process.next(
-    process.initialize(), [whole_client.dataset(x, y, i) for i in range(3)]
-  )
+  output = process.next(process.initialize(), [whole_client.dataset(x, y, i) for i in range(3)])
   found = np.concatenate(output.state.global_model_weights.trainable)
   np.testing.assert_allclose(found, [-1.5, -2, -6], rtol=1e-6)

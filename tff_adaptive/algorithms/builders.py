@@ -61,7 +61,8 @@ def build_drift_corrected(
 
   Raises:
     ValueError: If an option is out of its range, XLA cannot compile the model, the client
-      optimizer's rate cannot be set, nor the server's with a `server_schedule`, or an aggregator that takes no weights is to weigh clients.
+      optimizer's rate cannot be set, nor the server's with a `server_schedule`, or an aggregator
+      that takes no weights is to weigh clients.
     TypeError: If an argument is of no known kind, or the correction has a server's part or a
       client's state but `is_stateful = False`.
   """
@@ -166,8 +167,8 @@ def build_fed_opt(
 
   Args:
     model: See `build_drift_corrected`, as for all arguments.
-    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None for
-      SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_optimizer: The server optimizer.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
     server_schedule: Schedule that replaces the server optimizer's rate.

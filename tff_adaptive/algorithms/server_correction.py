@@ -29,9 +29,7 @@ class ServerUpdate(NamedTuple):
   round_number: Any
 
 
-def build_initialize(
-  correction: corrections.Correction, weights_type: tff.Type
-) -> tff.Computation:
+def build_initialize(correction: corrections.Correction, weights_type: tff.Type) -> tff.Computation:
   """`(W -> H)`, the correction's server state before the first round, from the initial weights."""
 
   @tff.tensorflow.computation(weights_type)

@@ -9,6 +9,7 @@ from tff_adaptive._utils import validation
 
 _LEAST, _MOST = -(2**31), 2**31 - 1  # Of int32.
 
+
 def dataset(
   x: Any, y: Any, client: int, max_steps: int | None = None
 ) -> list[collections.OrderedDict]:
