@@ -184,24 +184,28 @@ def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
   """Returns a schedule as TensorFlow computes it, be it a function of tensors or of numbers.
 
   Args:
-    schedule: A function of the round, counted from 0: one of this module's, one of an integer
-      tensor, or a plain Python function of an int, with `if`, `math` and what it likes. Of the last
-      kind the first `TABLE_ROUNDS` rates become a table in the graph.
+    schedule: A function of the round, counted from 0: one of this module's, a plain Python function
+      of an int, with `if`, `math` and what it likes, or one of an integer tensor (with `tf.equal`
+      for ==, which compares identities in a TFF computation). Which of the two it is, its result
+      for the int 0 says: of one that gives a number the first `TABLE_ROUNDS` rates become a table
+      in the graph.
 
   Returns:
     A function of an int32 scalar tensor to a float32 scalar tensor. When it is called it raises
-    TypeError or ValueError if the schedule is none of these; in a round beyond the table it fails.
+    TypeError or ValueError if the schedule is none of these; in a round beyond the table, or one
+    for which tensors give a rate that is not finite and at least 0, it fails.
   """
 
   def rate(t: Any) -> Any:
     import tensorflow as tf  # Only here: see the module's docstring.
 
-    try:
+    if isinstance(schedule, Schedule):
       return tf.cast(schedule(t), tf.float32)
-    except Exception as error:  # As tensors have no `if`, and no sum of an int and a float.
-      if isinstance(schedule, Schedule):
-        raise
-      table = tf.constant(_table(schedule, error), tf.float32)
+    # First an int: a symbolic tensor may be taken for a number that is equal to no other.
+    error = _needs_tensors(schedule)
+    if error is not None:
+      return _checked(_of_tensor(schedule, t, error))
+    table = tf.constant(_table(schedule), tf.float32)
     known = tf.debugging.assert_less(
       t, TABLE_ROUNDS, f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
     )
@@ -211,7 +215,44 @@ def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
   return rate
 
 
-def _table(schedule: Callable[[Any], Any], tensor_error: Exception) -> list[float]:
+def _needs_tensors(schedule: Callable[[Any], Any]) -> str | None:
+  """Returns why a schedule is no function of Python numbers; None if it is one."""
+  import tensorflow as tf  # Only here: see the module's docstring.
+
+  try:
+    found = schedule(0)
+  except ArithmeticError:  # That of 1 / t, say, which as a tensor is infinite: the table says so.
+    return None
+  except Exception as error:
+    return _short(error)
+  return 'it gives a tensor' if tf.is_tensor(found) else None
+
+
+def _of_tensor(schedule: Callable[[Any], Any], t: Any, number_error: str) -> Any:
+  """Returns the rate that a function of a tensor gives for one."""
+  import tensorflow as tf  # Only here: see the module's docstring.
+
+  try:
+    return tf.cast(schedule(t), tf.float32)
+  except Exception as error:
+    kind = ValueError if isinstance(error, ValueError) else TypeError
+    raise kind(
+      f'the schedule fails for an int32 tensor t, the round counted from 0: {_short(error)} (for'
+      f' the int 0: {number_error})'
+    ) from error
+
+
+def _checked(found: Any) -> Any:
+  """Returns a rate made of tensors, which is checked in each round."""
+  import tensorflow as tf  # Only here: see the module's docstring.
+
+  is_rate = tf.math.is_finite(found) & (found >= 0)
+  ok = tf.debugging.Assert(is_rate, ['the rate must be finite and at least 0, found', found])
+  with tf.control_dependencies([] if ok is None else [ok]):
+    return tf.identity(found)
+
+
+def _table(schedule: Callable[[Any], Any]) -> list[float]:
   """Returns the rates of the first rounds of a plain Python function."""
   rates, t = [], 0
   try:
@@ -220,13 +261,16 @@ def _table(schedule: Callable[[Any], Any], tensor_error: Exception) -> list[floa
       if not 0 <= rates[-1] < math.inf:
         raise ValueError(f'the rate must be finite and at least 0, found {rates[-1]}')
   except Exception as error:
-    reasons = [' '.join(str(e).split())[:200] for e in (error, tensor_error)]
     kind = ValueError if isinstance(error, ValueError) else TypeError
     raise kind(
-      f'the schedule fails for the int t = {t}, the round counted from 0: {reasons[0]} (for an'
-      f' int32 tensor: {reasons[1]})'
+      f'the schedule fails for the int t = {t}, the round counted from 0: {_short(error)}'
     ) from error
   return rates
+
+
+def _short(error: Exception) -> str:
+  """Returns what an error says, on one line, or its kind."""
+  return ' '.join(str(error).split())[:200] or type(error).__name__
 
 
 def build(name: str, base_rate: float, **options: Any) -> Schedule:

@@ -90,6 +90,11 @@ def check(
     table.check(entry, algorithm, correction, given['client_weighting'])
   except ValueError as error:
     raise ValueError(f'--aggregator: {error}') from None
+  if entry.name == 'secure' and given['engine'] == 'native':
+    raise ValueError(
+      "--aggregator=secure does not go with --engine=native: TFF's own runtime has no secure sums;"
+      ' leave out --engine.'
+    )
   if not entry.is_private:
     for name in ('target_epsilon', 'delta'):
       if given[name] is not None:

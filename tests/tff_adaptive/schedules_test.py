@@ -201,6 +201,43 @@ def test_a_function_of_an_integer_tensor_gets_one():
   assert traced(tf.constant(1)).numpy() == 0.25
 
 
+@pytest.mark.parametrize(
+  'schedule, rates',
+  [
+    (lambda t: 1.0 if t == 0 else 0.25, [1.0, 0.25, 0.25]),
+    (lambda t: 1.0 if t != 0 else 0.25, [0.25, 1.0, 1.0]),
+    (lambda t: 1.0 if t in (0, 2) else 0.25, [1.0, 0.25, 1.0]),
+    (lambda t: {0: 1.0}.get(t, 0.25), [1.0, 0.25, 0.25]),
+    (lambda t: np.float32(2.0) ** -t, [1.0, 0.5, 0.25]),
+    (lambda t: 2**-t, [1.0, 0.5, 0.25]),
+    (lambda t: tf.where(tf.equal(t, 0), 1.0, 0.25), [1.0, 0.25, 0.25]),
+  ],
+)
+def test_rounds_are_compared_by_their_numbers_in_tff_computations(schedule, rates):
+  with tf.Graph().as_default():  # As theirs are: == between tensors compares identities there.
+    t = tf.compat.v1.placeholder(tf.int32, [])
+    rate = schedules.in_graph(schedule)(t)
+    with tf.compat.v1.Session() as session:
+      assert [session.run(rate, {t: i}) for i in range(3)] == rates
+
+
+def test_a_function_of_neither_is_refused_with_both_reasons():
+  def neither(t):
+    raise KeyError('no round ' + type(t).__name__)
+
+  with pytest.raises(TypeError, match=r'int32 tensor t, .*no round .*Tensor.*int 0: .no round int'):
+    schedules.in_graph(neither)(tf.constant(1))
+
+
+def test_a_rate_of_tensors_below_zero_ends_its_round():
+  traced = tf.function(
+    schedules.in_graph(lambda t: 0.5 - 0.5 * tf.cast(t, tf.float32)), autograph=False
+  )
+  assert traced(tf.constant(1)).numpy() == 0.0
+  with pytest.raises(tf.errors.InvalidArgumentError, match='finite and at least 0, found'):
+    traced(tf.constant(2))
+
+
 def test_a_python_function_has_a_table_and_says_where_it_ends(monkeypatch):
   monkeypatch.setattr(schedules, 'TABLE_ROUNDS', 5)
   traced = tf.function(schedules.in_graph(math.sqrt), autograph=False)
@@ -212,10 +249,12 @@ def test_a_python_function_has_a_table_and_says_where_it_ends(monkeypatch):
 @pytest.mark.parametrize(
   'schedule, kind, words',
   [
-    (lambda t: {0: 0.1}[int(t)], TypeError, 't = 1, the round counted from 0: 1 .for an int32'),
-    (lambda t: 0.1 if t < 2 else -1.0, ValueError, 't = 2, .* at least 0, found -1.0 '),
-    (lambda t: math.inf if t else 0.1, ValueError, 't = 1, .* at least 0, found inf '),
+    (lambda t: {0: 0.1}[int(t)], TypeError, 't = 1, the round counted from 0: 1$'),
+    (lambda t: 0.1 if t < 2 else -1.0, ValueError, 't = 2, .* at least 0, found -1.0$'),
+    (lambda t: math.inf if t else 0.1, ValueError, 't = 1, .* at least 0, found inf$'),
     (lambda t: None if t else 0.1, TypeError, 't = 1, .*: float.. argument must be'),
+    (lambda t: 1 / t, TypeError, 't = 0, .*: division by zero$'),
+    (lambda t: 1.0 - t, ValueError, 't = 2, .* at least 0, found -1.0$'),
   ],
 )
 def test_a_function_that_gives_no_rate_is_refused_with_its_round(schedule, kind, words):

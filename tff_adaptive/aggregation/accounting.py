@@ -16,6 +16,8 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import optimize, special
 
+from tff_adaptive._utils import validation
+
 # A client that is replaced moves a sum of clipped updates by this many clipping norms.
 SENSITIVITY = 2.0
 _GRID = 1e-3  # Of privacy losses; coarser is safe, and looser.
@@ -51,9 +53,16 @@ class SampledGaussian:
     Args:
       num_clients: Clients there are.
       clients_per_round: Those drawn in a round.
-      noise_multiplier: z, of noise and clipping norm, the noise on counts included.
+      noise_multiplier: z, of noise and clipping norm, the noise on counts included; > 0.
+
+    Raises:
+      TypeError: If an argument is of another kind.
+      ValueError: If one is out of its range, or more clients are drawn than there are.
     """
-    self.noise_multiplier = noise_multiplier
+    self.noise_multiplier = _checked_noise(noise_multiplier)
+    validation.count('num_clients', num_clients, 'give the number of all clients')
+    hint = 'give the clients drawn in a round, of those that there are'
+    validation.whole_number('clients_per_round', clients_per_round, 1, hint, high=num_clients)
     self._sizes = num_clients, clients_per_round
 
   def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
@@ -62,6 +71,7 @@ class SampledGaussian:
 
   def epsilon(self, rounds: int, delta: float) -> float:
     """The epsilon of `rounds` rounds at `delta`, by privacy loss distributions."""
+    _check(rounds, delta)
     if rounds == 0:
       return 0.0
     num_clients, drawn = self._sizes
@@ -118,19 +128,25 @@ class TreeGaussian:
     Args:
       num_clients: Clients there are.
       cohort: Round, from 1 -> positions of its clients.
-      noise_multiplier: z, of the noise on a node and the clipping norm.
+      noise_multiplier: z, of the noise on a node and the clipping norm; > 0.
+
+    Raises:
+      TypeError: If an argument is of another kind.
+      ValueError: If one is out of its range.
     """
-    self.noise_multiplier = noise_multiplier
+    self.noise_multiplier = _checked_noise(noise_multiplier)
+    validation.count('num_clients', num_clients, 'give the number of all clients')
     self._history = _History(num_clients, cohort)
 
   def with_noise(self, noise_multiplier: float) -> 'TreeGaussian':
     """The same with other noise; cohorts are drawn once for both."""
     other = copy.copy(self)
-    other.noise_multiplier = noise_multiplier
+    other.noise_multiplier = _checked_noise(noise_multiplier)
     return other
 
   def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
     """Column -> epsilon after `rounds` rounds at `delta`."""
+    _check(rounds, delta)
     move = SENSITIVITY * self.move(rounds)
     if rounds == 0:
       return {'epsilon': 0.0, 'epsilon_rdp': 0.0}
@@ -188,9 +204,15 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
   "Improving the Gaussian Mechanism for Differential Privacy" (Balle and Wang, 2018), theorem 8.
 
   Args:
-    mu: What neighbours move its mean by, in standard deviations, > 0.
+    mu: What neighbours move its mean by, in standard deviations, >= 0.
     delta: In (0, 1).
+
+  Raises:
+    TypeError: If an argument is no number.
+    ValueError: If one is out of its range.
   """
+  validation.at_least_zero('mu', mu, 'give a distance in standard deviations, such as 1.0')
+  _check(0, delta)
   if mu == 0:
     return 0.0
 
@@ -218,8 +240,10 @@ def noise_multiplier_for(
     z, to four digits, rounded up.
 
   Raises:
-    ValueError: If no noise multiplier up to 10^6 does.
+    ValueError: If no noise multiplier up to 10^6 does, or an argument is out of its range.
   """
+  validation.above_zero('epsilon', epsilon, 'give an epsilon such as 8')
+  _check(rounds, delta)
 
   def excess(log_z: float) -> float:
     return float(make(math.exp(log_z)).epsilon(rounds, delta)) - epsilon
@@ -252,8 +276,9 @@ def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
     stddev: Standard deviation of the noise on the count.
 
   Raises:
-    ValueError: If the count alone gives away more than z allows.
+    ValueError: If the count alone gives away more than z allows, or z is not above 0.
   """
+  _checked_noise(noise_multiplier)
   if noise_multiplier >= 2 * stddev:
     raise ValueError(
       f'count_stddev must be above {noise_multiplier / 2:g}, half the noise multiplier, found'
@@ -266,6 +291,16 @@ def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
 def default_delta(num_clients: int) -> float:
   """N^-1.1, as in "Learning Differentially Private Recurrent Language Models" (2018)."""
   return float(max(num_clients, 2) ** -1.1)
+
+
+def _checked_noise(noise_multiplier: float) -> float:
+  return float(validation.above_zero('noise_multiplier', noise_multiplier, 'give 1.0, say'))
+
+
+def _check(rounds: int, delta: float) -> None:
+  validation.whole('rounds', rounds, 'give a number of rounds')
+  validation.above_zero('delta', delta, 'give a delta such as 1e-5')
+  validation.in_unit_interval('delta', delta, 'give a delta such as 1e-5')
 
 
 def _hockey_stick(epsilon: np.ndarray, mu: float) -> np.ndarray:

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from tff_adaptive._utils import entries
+from tff_adaptive._utils import entries, validation
 from tff_adaptive.aggregation import private_mean, queries, table
 
 Factory: TypeAlias = (
@@ -24,16 +24,21 @@ class Cohort:
   """What an aggregator may need to know besides its options.
 
   Attributes:
-    clients_per_round: Clients of a cohort, as many in every round.
+    clients_per_round: Clients of a cohort, as many in every round, >= 1.
     weights: The model's trainable weights, or arrays like them.
     is_weighted: Whether clients are weighed.
-    seed: Seeds the noise, >= 0.
+    seed: Seeds the noise, 0 to 2^62 - 1.
   """
 
   clients_per_round: int
   weights: Sequence[Any]
   is_weighted: bool = True
   seed: int = 0
+
+  def __post_init__(self) -> None:
+    hint = 'give the clients of a cohort, such as 10'
+    validation.whole_number('clients_per_round', self.clients_per_round, 1, hint)
+    validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
 
 
 def build_aggregator(

@@ -39,9 +39,11 @@ def build_drift_corrected(
     server_optimizer: Descends along the aggregated pseudo-gradient (plus h, where the correction
       says so). SGD with rate 1 gives the published drift-corrected algorithms.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
-    client_optimizer: Default SGD. The corrections' formulas are those of SGD.
+    client_optimizer: Default SGD. The corrections' formulas are those of SGD. Its own rate is
+      replaced by `client_learning_rate`.
     server_schedule: Schedule that replaces the server optimizer's rate.
-    client_weighting: 'uniform', or 'examples' for weights n_i in the mean of the updates, or a
+    client_weighting: 'uniform', or 'examples' for weights n_i in the mean of the updates (the rows
+      of a client's batches: not what a `VariableModel` says in `BatchOutput.num_examples`), or a
       function of a client's unfinalized training metrics (for a model of this project name ->
       float32 [..., 2], sum and count), as TFF's `client_weighting` is of its outputs.
     aggregator: A TFF aggregation factory (clipping, compression, privacy ...); default the mean.
@@ -59,8 +61,10 @@ def build_drift_corrected(
 
   Raises:
     ValueError: If an option is out of its range, XLA cannot compile the model, the client
-      optimizer's rate cannot be set, or an aggregator that takes no weights is to weigh clients.
-    TypeError: If an argument is of no known kind.
+      optimizer's rate cannot be set, nor the server's with a `server_schedule`, or an aggregator
+      that takes no weights is to weigh clients.
+    TypeError: If an argument is of no known kind, or the correction has a server's part or a
+      client's state but `is_stateful = False`.
   """
   validation.instance(
     'correction',
@@ -69,6 +73,7 @@ def build_drift_corrected(
     'tff_adaptive.corrections.Correction',
     'give tff_adaptive.corrections.FedProx(mu=0.01), say',
   )
+  _check_methods(correction)
   components.check_optimizer(
     'server_optimizer', server_optimizer, 'give tff_adaptive.optimizers.build_yogi(0.01), say'
   )
@@ -129,6 +134,20 @@ def build_drift_corrected(
   )
 
 
+def _check_methods(correction: corrections.Correction) -> None:
+  """Refuses a correction with methods that a process without states would never call."""
+  if correction.is_stateful:
+    return
+  base, own = corrections.Correction, type(correction)
+  unused = ('client_state', 'client_update', 'server_state', 'broadcast', 'server_update')
+  for name in unused:
+    if getattr(own, name) is not getattr(base, name):
+      raise TypeError(
+        f'{own.__name__}.{name} would never be called, for {own.__name__} has is_stateful = False: '
+        'give it is_stateful = True (clients may keep the empty state all the same).'
+      )
+
+
 def build_fed_opt(
   model: model_adapters.AnyModel,
   client_optimizer: tff.learning.optimizers.Optimizer | None,
@@ -148,7 +167,8 @@ def build_fed_opt(
 
   Args:
     model: See `build_drift_corrected`, as for all arguments.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_optimizer: The server optimizer.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
     server_schedule: Schedule that replaces the server optimizer's rate.

@@ -40,7 +40,8 @@ def build_fed_prox(
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
     mu: Weight of the proximal term, >= 0; 0 is FedAvg.
     server_optimizer: The server optimizer; None for SGD with rate 1, the published algorithm.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.
@@ -96,10 +97,11 @@ def build_scaffold(
     model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
       that returns a new `tff.learning.models.VariableModel`.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
-    num_clients: N, the number of registered clients.
+    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
     scaffold_option: The paper's option I (1) or II (2); see `corrections.Scaffold`.
     server_optimizer: The server optimizer; None for SGD with rate 1, the published algorithm.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.
@@ -154,9 +156,10 @@ def build_scaffold_m(
     model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
       that returns a new `tff.learning.models.VariableModel`.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
-    num_clients: N, the number of registered clients.
+    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
     server_optimizer: The server optimizer; None for SGD with rate 1, the published algorithm.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.
@@ -213,12 +216,13 @@ def build_fed_dyn(
     model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
       that returns a new `tff.learning.models.VariableModel`.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
-    num_clients: N, the number of registered clients.
+    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
     mu: Weight of the client's correction, >= 0.
     mean_examples: The mean number of examples of a client, which scales mu by client size:
       mu_i = mu mean_examples / n_i; None: mu_i = mu.
     server_optimizer: The server optimizer; None for SGD with rate 1, the published algorithm.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.
@@ -284,7 +288,8 @@ def build_ada_best(
     beta_decay: Factor in (0, 1] for beta whenever ||h|| stops falling; 1 keeps beta.
     plateau_rounds: Rounds without a lower ||h|| before beta shrinks, >= 1.
     server_optimizer: The server optimizer; None for SGD with rate 1, the published algorithm.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.

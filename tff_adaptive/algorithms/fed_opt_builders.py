@@ -36,7 +36,8 @@ def build_fed_avg(
       that returns a new `tff.learning.models.VariableModel`.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
     server_learning_rate: eta of the server's SGD; 1 is FedAvg, or a schedule.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.
@@ -95,7 +96,8 @@ def build_fed_avgm(
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
     server_learning_rate: eta of the server's SGD with momentum, or a schedule.
     momentum: Decay of the server's m, in [0, 1).
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.
@@ -158,7 +160,8 @@ def build_fed_adagrad(
     tau: Degree of adaptivity, > 0: the smaller, the more the steps adapt.
     beta1: Decay of m, in [0, 1).
     initial_v: v_{-1}, >= 0; None is the paper's tau^2.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.
@@ -229,7 +232,8 @@ def build_fed_adam(
     bias_correction: Whether the rate is corrected for the bias of m and v, as in the paper's
       published code; see `optimizers.build_adam`.
     initial_v: v_{-1}, >= 0; None is the paper's tau^2.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.
@@ -302,7 +306,8 @@ def build_fed_yogi(
     bias_correction: Whether the rate is corrected for the bias of m and v, as in the paper's
       published code; see `optimizers.build_adam`.
     initial_v: v_{-1}, >= 0; None is the paper's tau^2.
-    client_optimizer: The client optimizer; None for SGD.
+    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
+      for SGD.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
     aggregator: A TFF aggregation factory; None for the mean.

@@ -35,9 +35,11 @@ def build(
 
   Raises:
     TypeError: If the optimizer does not return what it must.
+    ValueError: If its rate is to be scheduled and cannot be set.
   """
   optimizer = server_optimizer
   if server_schedule is not None:
+    _check_rate_can_be_set(optimizer, model_weights_type.trainable)
     optimizer = tff.learning.optimizers.schedule_learning_rate(
       optimizer, components.as_rate_fn(server_schedule)
     )
@@ -92,6 +94,19 @@ def build(
   return tff.learning.templates.FinalizerProcess(
     initialize, finalize, get_hparams_fn=get_hparams, set_hparams_fn=set_hparams
   )
+
+
+def _check_rate_can_be_set(
+  optimizer: tff.learning.optimizers.Optimizer, trainable_type: Any
+) -> None:
+  """Raises ValueError for what TFF's scheduled optimizers do not take."""
+  with tf.Graph().as_default():  # Nothing of this is used.
+    state = optimizer.initialize(tff.types.type_to_tf_tensor_specs(trainable_type))
+  if not (isinstance(state, Mapping) and _RATE in state):
+    raise ValueError(
+      'the server optimizer has no learning rate that can be set (one with a schedule has none): '
+      'give one with a plain rate, or leave out server_schedule'
+    )
 
 
 def _refused(state: Any, new_state: Any) -> Any:

@@ -63,7 +63,7 @@ def build_process(
     client_learning_rate: eta_l, or a schedule.
     values: Hyperparameter of the correction -> value; defaults for what is not there.
     clients: The registered clients, for a correction that needs to know them.
-    client_optimizer: Default SGD.
+    client_optimizer: Default SGD; `client_learning_rate` replaces its own rate.
     server_schedule: Schedule that replaces the server optimizer's rate.
     client_weighting: See `build_drift_corrected`; None: the algorithm's own.
     aggregator: See `build_drift_corrected`.
@@ -94,7 +94,7 @@ def build_process(
     client_learning_rate=client_learning_rate,
     client_optimizer=client_optimizer,
     server_schedule=server_schedule,
-    client_weighting=client_weighting or entry.client_weighting,
+    client_weighting=entry.client_weighting if client_weighting is None else client_weighting,
     aggregator=aggregator,
     batching=batching,
     weight_decay=weight_decay,

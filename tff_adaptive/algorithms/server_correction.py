@@ -8,7 +8,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import components
-from tff_adaptive.client import model_adapters
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.corrections import results
 
@@ -30,14 +29,12 @@ class ServerUpdate(NamedTuple):
   round_number: Any
 
 
-def build_initialize(
-  model: model_adapters.LocalModel, correction: corrections.Correction
-) -> tff.Computation:
-  """`( -> H)`, the correction's server state before the first round."""
+def build_initialize(correction: corrections.Correction, weights_type: tff.Type) -> tff.Computation:
+  """`(W -> H)`, the correction's server state before the first round, from the initial weights."""
 
-  @tff.tensorflow.computation
-  def server_state() -> Any:
-    return correction.server_state(tuple(model.initial_weights().trainable))
+  @tff.tensorflow.computation(weights_type)
+  def server_state(weights: Any) -> Any:
+    return correction.server_state(tuple(weights.trainable))
 
   return server_state
 

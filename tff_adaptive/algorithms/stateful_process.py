@@ -42,7 +42,8 @@ class StatefulProcess(tff.templates.IterativeProcess):
   `(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, M@SERVER>)`.
 
   Attributes:
-    initial_client_state: A client's state before its first round: a structure of NumPy arrays.
+    initial_client_state: A client's state before its first round: a structure of NumPy arrays. It
+      is made with the process: a model function that draws its weights is called for it once more.
   """
 
   def __init__(
@@ -114,7 +115,7 @@ class _Parts(NamedTuple):
 
   Attributes:
     weights: `( -> W)`, the initial weights.
-    server_state: `( -> H)`, the correction's first server state.
+    server_state: `(W -> H)`, the correction's first server state.
     message: `(<int32, H> -> M)`, at the server.
     train: `(<M, W, C, D*> -> ClientOutput)`, at a client.
     update: `(<H, int32, W, W, G, U, sums> -> ServerUpdate)`, at the server.
@@ -154,7 +155,7 @@ def _build_parts(
 
   weights = components.initial_weights(model)
   weights_type = weights.type_signature.result
-  server_state = server_correction.build_initialize(model, correction)
+  server_state = server_correction.build_initialize(correction, weights_type)
   server_type = server_state.type_signature.result
   message = server_correction.build_message(correction, client_learning_rate, server_type)
   train = client_training.build(
@@ -195,7 +196,7 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
       ServerState(
         global_model_weights=weights,
         inference_weights=weights,
-        correction=tff.federated_eval(parts.server_state, tff.SERVER),
+        correction=tff.federated_map(parts.server_state, weights),
         round_number=tff.federated_value(0, tff.SERVER),
         distributor=parts.distributor.initialize(),
         aggregator=parts.aggregator.initialize(),

@@ -60,8 +60,8 @@ class Trained(NamedTuple):
     upload: What the correction uploads; zero if the update is not used.
     num_examples: Examples seen, float32: a client's n_i (its epochs not counted) for whole
       arrays, all examples of its dataset for batches.
-    is_used: float32: 1 if it took a step and its update is finite, else 0.
-    diverged: float32: 1 if its update is not finite, else 0.
+    is_used: float32: 1 if it took a step and its update, new state and upload are finite, else 0.
+    diverged: float32: 1 if it took a step and one of them is not finite, else 0.
     squared_norm: ||g_i||^2, 0 if not used.
     metrics: Unfinalized training metrics.
   """
@@ -260,12 +260,17 @@ def _train(
   (theta, _, metrics), steps, seen = source.run(step, (start, optimizer.slots, model.start(size)))
   g_i = corrections.combine(tf.subtract, theta_0, theta)
   squared_norm = corrections.squared_norm(g_i, size)
+  client = client._replace(num_examples=seen)
+  k_i = tf.cast(steps, tf.float32)
+  new_state, upload = results.client_update(correction, client, g_i, k_i, size)
   # One pass finds any NaN or infinity; a norm that overflows has diverged as well.
   is_finite = tf.math.is_finite(squared_norm)
+  # Of the update they may tell nothing: SCAFFOLD's gradient over all examples sees other ones.
+  for tree in (new_state, upload):
+    if tf.nest.flatten(tree):
+      is_finite &= tf.math.is_finite(_squared_norm(tree, size))
   # A client without examples took no step and has nothing to say.
-  is_used = is_finite & (steps > 0)
-  client = client._replace(num_examples=seen)
-  new_state, upload = results.client_update(correction, client, g_i, tf.cast(steps, tf.float32))
+  is_used, diverged = is_finite & (steps > 0), ~is_finite & (steps > 0)
   if size is not None:
     new_state = _like_group(new_state, client_state)
   return Trained(
@@ -274,10 +279,19 @@ def _train(
     upload=_where(is_used, upload, _zeros(upload)),
     num_examples=seen,
     is_used=tf.cast(is_used, tf.float32),
-    diverged=1 - tf.cast(is_finite, tf.float32),
+    diverged=tf.cast(diverged, tf.float32),
     squared_norm=tf.where(is_used, squared_norm, 0.0),
     metrics=model.metric_sums(metrics, is_used),
   )
+
+
+def _squared_norm(tree: Any, size: int | None) -> tf.Tensor:
+  """The squared norm of all floating leaves of a client, or of each of a group."""
+  leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(tree)]
+  leaves = [leaf for leaf in leaves if leaf.dtype.is_floating]
+  if size is not None:  # One number for all clients has no axis of theirs.
+    leaves = [leaf if leaf.shape.rank else tf.fill([size], leaf) for leaf in leaves]
+  return corrections.squared_norm(tuple(leaves), size)
 
 
 def _zeros(tree: Any) -> Any:
@@ -308,8 +322,10 @@ def _clip(
   gradients: corrections.Weights, clip_norm: float, size: int | None
 ) -> corrections.Weights:
   """Scales gradients down to a 2-norm, client by client in a group."""
-  if size is None:
+  dtypes = {g.dtype for g in gradients}
+  if size is None and len(dtypes) == 1 and next(iter(dtypes)).size >= 4:
     return tuple(tf.clip_by_global_norm(gradients, clip_norm)[0])
+  # TensorFlow's squares 16 bits, which overflow above 255, and wants weights of one dtype.
   norm = tf.sqrt(corrections.squared_norm(gradients, size))
   factor = clip_norm / tf.maximum(norm, clip_norm)
   return corrections.combine(lambda g: corrections.scale(factor, g), gradients)

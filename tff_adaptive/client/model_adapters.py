@@ -307,7 +307,8 @@ class _VariableModel(LocalModel):
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
     with tf.control_dependencies([is_used]):  # Else the variables might be read before training.
-      sums = self._model.report_local_unfinalized_metrics()
+      # Those that a method without tf.function returns as variables are read here, too.
+      sums = tf.nest.map_structure(tf.identity, self._model.report_local_unfinalized_metrics())
     return tf.nest.map_structure(lambda s: tf.where(is_used, s, tf.zeros_like(s)), sums)
 
 

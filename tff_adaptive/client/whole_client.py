@@ -5,6 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from tff_adaptive._utils import validation
+
+_LEAST, _MOST = -(2**31), 2**31 - 1  # Of int32.
+
 
 def dataset(
   x: Any, y: Any, client: int, max_steps: int | None = None
@@ -22,15 +26,18 @@ def dataset(
     `[OrderedDict(x=x, y=y, client=client)]`, and `max_steps` last where it is given.
 
   Raises:
-    ValueError: If x and y are of unequal length, or `max_steps` is negative.
+    ValueError: If x and y are of unequal length, or a number is out of its range.
+    TypeError: If a number is not whole.
   """
+  hint = "give the client's place among all clients, from 0"
+  validation.whole_number('client', client, _LEAST, hint, high=_MOST)
   if len(x) != len(y):
     raise ValueError(
       f'client {client} has {len(x)} inputs but {len(y)} labels: give one label for each input.'
     )
   element = collections.OrderedDict(x=x, y=y, client=np.int32(client))
   if max_steps is not None:
-    if max_steps < 0:
-      raise ValueError(f'client {client} has max_steps {max_steps}: give 0 or more.')
+    hint = f'give client {client} 0 or more local steps'
+    validation.whole_number('max_steps', max_steps, 0, hint, high=_MOST)
     element['max_steps'] = np.int32(max_steps)
   return [element]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tff_adaptive import registry
-from tff_adaptive._utils import user_code, user_entries
+from tff_adaptive._utils import user_code, user_entries, validation
 
 Weights = tuple[tf.Tensor, ...]
 
@@ -104,21 +104,31 @@ class Correction:
 
   @classmethod
   def _known(cls, clients: RegisteredClients | None) -> RegisteredClients:
-    """Returns the registered clients; ValueError where they are not known."""
+    """Returns the registered clients; ValueError where they are not known, else TypeError."""
     if clients is None:
       raise ValueError(
         f'{cls.name} needs to know the registered clients: give '
         'clients=tff_adaptive.corrections.RegisteredClients(num_clients, mean_examples).'
       )
+    validation.instance(
+      'clients',
+      clients,
+      RegisteredClients,
+      'tff_adaptive.corrections.RegisteredClients',
+      'give RegisteredClients(num_clients=100, mean_examples=20.0), say',
+    )
     return clients
 
   def client_state(self, weights: Weights) -> Any:
-    """A client's state before its first round, from the initial weights."""
+    """A client's state before its first round, from the initial weights.
+
+    A function that draws a model's weights at random draws these anew, when the process is built.
+    """
     del weights
     return ()
 
   def server_state(self, weights: Weights) -> Any:
-    """The correction's state at the server before the first round."""
+    """The correction's state at the server before the first round, from the initial weights."""
     del weights
     return ()
 
@@ -142,7 +152,8 @@ class Correction:
 
     Returns:
       `(client_state, upload)`; the uploads are averaged over the cohort, each client counting the
-      same.
+      same. A client of which a number in either is NaN or infinite counts as diverged, as one whose
+      g_i is not finite: it is left out of the round and keeps the state that it had.
     """
     del g_i, steps
     return client.client_state, ()
@@ -154,9 +165,12 @@ class Correction:
   def client_estimate(self, client_state: Any) -> Weights:
     """h_i in a client's state, for the metrics of its norm; () where there is none.
 
-    A client whose h_i is zero counts as one that had not taken part before.
+    It is the state's entry or field `h`: weights, or one tensor. A client whose h_i is zero counts
+    as one that had not taken part before.
     """
-    return tuple(client_state['h']) if 'h' in client_state else ()
+    is_mapping = isinstance(client_state, Mapping)
+    h = client_state.get('h', ()) if is_mapping else getattr(client_state, 'h', ())
+    return tuple(tf.nest.flatten(h))
 
   def h_norm(self, server_state: Any) -> tf.Tensor:
     """||h||, the norm of the server's estimate; 0 where there is none."""

@@ -23,7 +23,7 @@ class FedDyn(base.Correction):
 
   Attributes:
     mu: Weight of the regulariser, finite and >= 0.
-    num_clients: N, the number of registered clients.
+    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
     mean_examples: If given, the mean number of examples of a client: mu_i = mu mean_examples / n_i,
       as the authors' code does for unbalanced clients. None: mu_i = mu.
   """

@@ -1,7 +1,7 @@
 """What a correction's functions return, checked while they are traced.
 
 A correction may be a user's own: what it gets wrong is said here, in its own words, and not by
-TensorFlow, many calls further on. Nothing is added to the graph.
+TensorFlow, many calls further on. Nothing is added to the graph but constants.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,21 @@ def gradient(
 
 
 def client_update(
-  correction: base.Correction, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  correction: base.Correction,
+  client: base.ClientRound,
+  g_i: base.Weights,
+  steps: tf.Tensor,
+  group_size: int | None = None,
 ) -> tuple[Any, Any]:
-  """`Correction.client_update`; TypeError if it is no pair or the state is of another structure."""
+  """`Correction.client_update`, its state in the containers of the former one.
+
+  TypeError if it is no pair, or the state has another structure, dtype or shape. In a group a leaf
+  of the state may be the same for all clients, without their axis.
+  """
   found = correction.client_update(client, g_i, steps)
   state, upload = _pair(correction, 'client_update', found, '(client_state, upload)')
-  _same_structure(correction, 'client_update', state, 'client_state', client.client_state)
+  wanted = client.client_state
+  state = _state(correction, 'client_update', state, 'client_state', wanted, group_size)
   return state, upload
 
 
@@ -36,7 +45,7 @@ def server_update(
   """`Correction.server_update`; TypeError as of `client_update`, or of a direction unlike g-bar."""
   found = correction.server_update(server_state, server)
   state, direction = _pair(correction, 'server_update', found, '(server_state, direction)')
-  _same_structure(correction, 'server_update', state, 'server_state', server_state)
+  state = _state(correction, 'server_update', state, 'server_state', server_state)
   return state, _weights(correction, 'server_update', direction, server.g_bar)
 
 
@@ -67,15 +76,41 @@ def _pair(correction: base.Correction, method: str, found: Any, what: str) -> An
   return found
 
 
-def _same_structure(
-  correction: base.Correction, method: str, found: Any, what: str, wanted: Any
-) -> None:
+def _state(
+  correction: base.Correction,
+  method: str,
+  found: Any,
+  what: str,
+  wanted: Any,
+  group_size: int | None = None,
+) -> Any:
+  name = type(correction).__name__
   if _structure(found) != _structure(wanted):
-    name = type(correction).__name__
     raise TypeError(
       f'{name}.{method} must return a {what} of the structure that {name}.{what} gives,'
       f' {_structure(wanted)}, found {_structure(found)}.'
     )
+  leaves = []
+  for leaf, like in zip(tf.nest.flatten(found), map(_tensor, tf.nest.flatten(wanted))):
+    if not tf.is_tensor(leaf):  # A number of Python or NumPy takes the dtype that is wanted.
+      leaf = tf.convert_to_tensor(leaf, like.dtype)
+    if leaf.dtype != like.dtype or not _fits(leaf.shape, like.shape, group_size):
+      raise TypeError(
+        f'{name}.{method} must return a {what} like that of {name}.{what}: {like.dtype.name}'
+        f' {like.shape} became {leaf.dtype.name} {leaf.shape}.'
+      )
+    leaves.append(leaf)
+  return tf.nest.pack_sequence_as(wanted, leaves)
+
+
+def _tensor(leaf: Any) -> tf.Tensor:
+  return leaf if tf.is_tensor(leaf) else tf.convert_to_tensor(leaf)
+
+
+def _fits(found: tf.TensorShape, wanted: tf.TensorShape, group_size: int | None) -> bool:
+  if wanted.is_compatible_with(found):
+    return True
+  return group_size is not None and wanted[1:].is_compatible_with(found)
 
 
 def _structure(tree: Any) -> str:

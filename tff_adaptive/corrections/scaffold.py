@@ -23,7 +23,7 @@ class _ControlVariates(base.Correction):
   """What both forms share: the local gradient, and how h_i is renewed.
 
   Attributes:
-    num_clients: N, the number of registered clients.
+    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
   """
 
   num_clients: int

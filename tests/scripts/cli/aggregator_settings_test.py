@@ -36,6 +36,7 @@ def test_noise_has_clients_count_the_same_unless_that_is_asked_for_otherwise():
     (['--aggregator=clipping', '--aggregator_option=norm=-1'], 'norm must be finite and above 0'),
     (['--aggregator=clipping', '--algorithm=scaffold'], '--aggregator: clipping does not clip'),
     (['--aggregator=dp_tree', NOISE, '--client_weighting=examples'], 'weighs no clients'),
+    (['--aggregator=secure', '--engine=native'], 'does not go with --engine=native: .* leave out'),
     (['--aggregator=dp_tree'], 'wants either --target_epsilon or'),
     (['--aggregator=dp_tree', NOISE, '--target_epsilon=3'], 'give one of them'),
     (['--aggregator=dp_tree', '--target_epsilon=0'], '--target_epsilon must be finite and above 0'),

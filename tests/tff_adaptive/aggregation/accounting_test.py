@@ -187,3 +187,33 @@ def test_large_epsilons_are_found_without_a_warning():
     epsilon = accounting.SampledGaussian(100, 10, 0.05).epsilon(1, 1e-3)
   # Less than of a client that is drawn surely.
   assert 700 < epsilon < accounting.gaussian_epsilon(accounting.SENSITIVITY / 0.05, 1e-3)
+
+
+TREE = accounting.TreeGaussian(10, lambda t: np.array([0]), 1.0)
+
+
+@pytest.mark.parametrize(
+  'compute, words',
+  [
+    (lambda: accounting.SampledGaussian(100, 0, 1.0), 'clients_per_round must be at least 1'),
+    (lambda: accounting.SampledGaussian(100, 101, 1.0), 'clients_per_round must be at most 100'),
+    (lambda: accounting.SampledGaussian(0, 1, 1.0), 'num_clients must be at least 1'),
+    (lambda: accounting.SampledGaussian(100, 10, 0.0), 'noise_multiplier must be .* above 0'),
+    (lambda: accounting.TreeGaussian(0, None, 1.0), 'num_clients must be at least 1'),
+    (lambda: accounting.TreeGaussian(10, None, -1.0), 'noise_multiplier must be .* above 0'),
+    (lambda: TREE.with_noise(0.0), 'noise_multiplier must be .* above 0'),
+    (lambda: TREE.epsilons(-1, 1e-5), 'rounds must be at least 0'),
+    (lambda: TREE.epsilons(0, 1.0), r'delta must be in \[0, 1\)'),
+    (lambda: accounting.SampledGaussian(9, 3, 1.0).epsilons(10, 2.0), r'delta must be in \[0, 1\)'),
+    (lambda: accounting.SampledGaussian(9, 3, 1.0).epsilons(10, 0.0), 'delta must be .* above 0'),
+    (lambda: accounting.SampledGaussian(9, 3, 1.0).epsilon(-1, 0.1), 'rounds must be at least 0'),
+    (lambda: accounting.gaussian_epsilon(-1.0, 0.1), 'mu must be finite and at least 0'),
+    (lambda: accounting.gaussian_epsilon(1.0, 1.5), r'delta must be in \[0, 1\)'),
+    (lambda: accounting.noise_multiplier_for(0.0, None, 10, 0.1), 'epsilon must be .* above 0'),
+    (lambda: accounting.noise_multiplier_for(8.0, None, 10, 0.0), 'delta must be .* above 0'),
+    (lambda: accounting.update_noise_multiplier(0.0, 1.0), 'noise_multiplier must be .* above 0'),
+  ],
+)
+def test_arguments_out_of_their_range_are_refused(compute, words):
+  with pytest.raises(ValueError, match=f'^{words}'):
+    compute()

@@ -164,3 +164,17 @@ def test_noise_wants_a_multiplier():
     assert table.aggregator(name).is_private
     with pytest.raises(ValueError, match=f'{name} wants a noise_multiplier: give 1.0'):
       build(name)
+
+
+@pytest.mark.parametrize(
+  'size, seed, words',
+  [
+    (0, 0, 'clients_per_round must be at least 1, found 0'),
+    (3, -1, 'seed must be at least 0, found -1'),
+    (3, 2**62, 'seed must be at most 4611686018427387903'),
+  ],
+)
+def test_a_cohort_of_nobody_and_a_seed_out_of_range_are_refused(size, seed, words):
+  with pytest.raises(ValueError, match=f'^{words}'):
+    cohort(size, seed=seed)
+  assert cohort(1, seed=2**62 - 1).clients_per_round == 1

@@ -117,6 +117,72 @@ def test_what_is_no_correction_is_refused(bad):
   assert str(error.value).startswith(f'{CORRECTION}{bad!r}: give ')
 
 
+@pytest.mark.parametrize(
+  'method', ['client_state', 'client_update', 'server_state', 'broadcast', 'server_update']
+)
+def test_a_method_that_would_never_be_called_is_refused(method):
+  own = type('Own', (corrections.Correction,), {method: lambda *_: ()})
+  with pytest.raises(TypeError, match=rf'^Own\.{method} would never be called, .*give it is_state'):
+    algorithms.build_drift_corrected(small_problem.model(), own(), SGD, client_learning_rate=0.1)
+
+
+def test_a_correction_may_have_a_servers_part_alone():
+  class Halves(corrections.Correction):
+    is_stateful = True
+
+    def server_update(self, server_state, server):
+      return server_state, tuple(g / 2 for g in server.g_bar)
+
+  moved = []
+  for correction in (corrections.Correction(), Halves()):
+    process = algorithms.build_drift_corrected(
+      small_problem.model(), correction, SGD, client_learning_rate=0.1, batching=Batching(4)
+    )
+    with execution.graph_context():
+      run = small_problem.Run(process, small_problem.clients()).round([0, 1])
+    moved.append(run.theta - small_problem.theta_0())
+  np.testing.assert_allclose(moved[1], moved[0] / 2, atol=1e-6)
+
+
+class _WithoutRate(tff.learning.optimizers.Optimizer):
+  def initialize(self, specs):
+    return ()
+
+  def next(self, state, weights, gradients):
+    return state, weights
+
+
+@pytest.mark.parametrize('name', ['fed_prox', 'ada_best'])
+def test_a_schedule_wants_a_server_optimizer_whose_rate_can_be_set(name):
+  for optimizer in (_WithoutRate(), optimizers.build_yogi(lambda t: 0.1)):
+    with pytest.raises(ValueError, match=r'^the server optimizer has no learning rate .*: give'):
+      _build(name, server_optimizer=optimizer, server_schedule=0.1)
+    _build(name, server_optimizer=optimizer)
+
+
+def test_the_servers_part_begins_at_the_weights_that_are_drawn():
+  class Keeps(corrections.Correction):
+    is_stateful = True
+
+    def server_state(self, weights):
+      return tuple(weights)
+
+  def draws():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(5,))])
+    return tff.learning.models.from_keras_model(
+      model,
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=(tf.TensorSpec([None, 5]), tf.TensorSpec([None, 3])),
+    )
+
+  process = algorithms.build_drift_corrected(draws, Keeps(), SGD, client_learning_rate=0.1)
+  with execution.graph_context():
+    state = process.initialize()
+  assert np.abs(state.correction[0]).max() > 0
+  for found, wanted in zip(state.correction, state.global_model_weights.trainable):
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_fed_opt_wants_a_server_optimizer():
   with pytest.raises(TypeError) as error:
     algorithms.build_fed_opt(small_problem.model(), None, None, client_learning_rate=0.1)

@@ -96,3 +96,10 @@ def test_wrong_arguments_say_what_to_give(graph):
   process = algorithms.ByClientId(build('ada_best'))
   with pytest.raises(TypeError, match='have the selection function return'):
     engines.run(graph, lambda: process.next(process.initialize(), list(cohort(1).values())))
+
+
+@pytest.mark.parametrize('client_id', [3, np.int64(3), b'c', ('c', 3)])
+def test_an_id_that_a_checkpoint_would_not_give_back_is_refused(client_id):
+  process = algorithms.ByClientId(build('ada_best'))
+  with pytest.raises(TypeError, match=r'^the client id .* give strings, str\(client_id\) say'):
+    process.next(None, {client_id: small_problem.element(DATA[0], 0)})

@@ -152,3 +152,14 @@ def test_an_entry_that_contradicts_its_correction_is_refused():
     algorithms.build_process(
       entry, small_problem.model(), server_optimizer=optimizers.build_sgdm(1.0), **COMMON
     )
+
+
+def test_an_empty_weighting_is_not_the_algorithms_own():
+  with pytest.raises(ValueError, match="client_weighting is ''; it must be one of"):
+    algorithms.build_process(
+      'fed_avg',
+      small_problem.model(),
+      server_optimizer=optimizers.build_sgdm(1.0),
+      client_weighting='',
+      **COMMON,
+    )

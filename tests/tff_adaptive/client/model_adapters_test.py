@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import execution, models
+from tff_adaptive import algorithms, execution, models
 from tff_adaptive.client import model_adapters
 
 RNG = np.random.default_rng(4)
@@ -305,6 +305,44 @@ def test_a_keras_model_is_given_its_weights_and_normalises_by_the_batch():
   # Keras's moving moments, from those that were given.
   _check(kept, [0.99 * 7 + 0.01 * x.mean(0), 0.99 * 9 + 0.01 * x.var(0)])
   assert [s['num_examples'] for s in sums] == [[6], [0]]
+
+
+class _Undecorated(tff.learning.models.VariableModel):
+  """One weight, and a count of examples: a variable, which is returned as it is."""
+
+  input_spec = SPEC
+  predict_on_batch = reset_metrics = None
+  trainable_variables = non_trainable_variables = local_variables = ()
+
+  def __init__(self):
+    self._w, self._n = tf.Variable(tf.ones([5])), tf.Variable(0.0)
+    self.trainable_variables, self.local_variables = [self._w], [self._n]
+
+  def forward_pass(self, batch, training=True):
+    scores = tf.linalg.matvec(batch['x'], self._w)
+    self._n.assign_add(tf.cast(tf.shape(scores)[0], tf.float32))
+    return tff.learning.models.BatchOutput(tf.reduce_mean(scores), scores, tf.shape(scores)[0])
+
+  def report_local_unfinalized_metrics(self):
+    return collections.OrderedDict(n=self._n)
+
+  def metric_finalizers(self):
+    return collections.OrderedDict(n=tf.function(lambda n: n))
+
+
+def test_metrics_that_are_variables_are_read_after_training():
+  process = algorithms.build_fed_avg(
+    _Undecorated, client_learning_rate=0.5, client_weighting=lambda sums: sums['n']
+  )
+  cohort = [
+    tf.data.Dataset.from_tensors(collections.OrderedDict(x=X[i, :n], y=Y[i, :n]))
+    for i, n in enumerate(COUNTS)
+  ]
+  with execution.graph_context():
+    output = process.next(process.initialize(), cohort)
+  assert output.metrics['client_work']['train']['n'] == sum(COUNTS)
+  moved = 0.5 * np.sum([X[i, :n].sum(0) for i, n in enumerate(COUNTS)], 0) / sum(COUNTS)
+  _check(output.state.global_model_weights.trainable[0], 1 - moved)
 
 
 def test_a_full_gradient_counts_in_no_metric():

@@ -33,5 +33,9 @@ def test_what_does_not_fit_is_refused():
     whole_client.dataset(X[:2], Y, 7)
   with pytest.raises(ValueError, match='client 7 has 3 inputs but 2 labels'):
     whole_client.dataset(X, Y[:2], 7)
-  with pytest.raises(ValueError, match='client 7 has max_steps -1: give 0 or more'):
-    whole_client.dataset(X, Y, 7, max_steps=-1)
+  for steps in (-1, 2**31):
+    with pytest.raises(ValueError, match=r'max_steps must be at .*: give client 7 0 or more'):
+      whole_client.dataset(X, Y, 7, max_steps=steps)
+  for client in (-(2**31) - 1, 2**31):
+    with pytest.raises(ValueError, match=rf'client must be at .* found {client}: give the client'):
+      whole_client.dataset(X, Y, client)

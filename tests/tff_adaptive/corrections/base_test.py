@@ -1,5 +1,6 @@
 """What all corrections share: the one that corrects nothing, and sums over weights."""
 
+import collections
 import dataclasses
 
 import numpy as np
@@ -32,6 +33,10 @@ def test_the_estimate_of_the_metrics_is_the_field_h_if_there_is_one():
   estimate = corrections.Correction().client_estimate
   assert estimate({'h': list(W), 'rounds': 3}) == W
   assert estimate({'rounds': 3}) == ()
+  assert estimate(collections.namedtuple('State', 'h rounds')(W, 3)) == W
+  (found,) = estimate({'h': W[0]})
+  assert found is W[0]
+  assert estimate(W[0]) == estimate((W[0], 3)) == estimate(()) == ()
 
 
 def test_a_field_named_as_a_fact_of_the_clients_is_filled_in():
@@ -44,6 +49,9 @@ def test_a_field_named_as_a_fact_of_the_clients_is_filled_in():
   assert Needs.configure({'strength': 0.2}, clients) == Needs(0.2, 5.5)
   with pytest.raises(ValueError, match='needs to know the registered clients'):
     Needs.configure({'strength': 0.2})
+  for bad in (7, (7, 5.5)):
+    with pytest.raises(TypeError, match=r'^clients must be a .*RegisteredClients, found .*: give'):
+      Needs.configure({}, bad)
   assert isinstance(corrections.Correction.configure({}), corrections.Correction)
 
 

@@ -1,7 +1,9 @@
 """What a correction gets wrong is said in its own words; what is right is passed on as it is."""
 
+import collections
 import dataclasses
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -33,8 +35,9 @@ class Own(corrections.Correction):
 def test_what_is_right_passes_as_it_is(group):
   g, client = inputs.weights(6, group), inputs.client_round(group)
   assert results.gradient(Own(g), client, g, g) is g
-  for pair in (({'h': g}, ()), ({'h': list(g)}, G)):  # What is uploaded may be anything.
-    assert results.client_update(Own(pair), client, g, tf.constant(1.0)) == pair
+  for found, upload in (({'h': g}, ()), ({'h': list(g)}, G)):  # An upload may be anything.
+    pair = results.client_update(Own((found, upload)), client, g, tf.constant(1.0), group)
+    assert pair == (collections.OrderedDict(h=g), upload)  # In the former state's containers.
   server = inputs.server_round()
   pair = ({'h': G}, server.g_bar)
   assert results.server_update(Own(pair), {'h': G}, server) == pair
@@ -100,6 +103,28 @@ def test_states_of_another_structure_are_refused(found, words):
   with pytest.raises(TypeError) as error:
     results.client_update(Own(found), client, G, tf.constant(1.0))
   assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'found, words',
+  [
+    (tf.constant(3.0), 'like that of Own.client_state: int32 () became float32 ().'),
+    (tf.constant([3]), 'int32 () became int32 (1,).'),
+  ],
+)
+def test_states_of_another_dtype_or_shape_are_refused(found, words):
+  client = inputs.client_round(client_state={'n': tf.constant(2)})
+  with pytest.raises(TypeError) as error:
+    results.client_update(Own(({'n': found}, ())), client, G, tf.constant(1.0))
+  assert words in str(error.value)
+
+
+def test_a_number_of_python_takes_the_dtype_and_in_a_group_one_is_for_all():
+  for group, n in ((None, tf.constant(2)), (3, tf.constant([1, 2, 3]))):
+    client = inputs.client_round(group, client_state={'n': n})
+    for found in (7, np.int64(7), tf.constant(7)):
+      state, _ = results.client_update(Own(({'n': found}, ())), client, G, tf.constant(1.0), group)
+      assert (state['n'].dtype, int(state['n'])) == (tf.int32, 7)
 
 
 def test_so_are_those_of_the_server():
