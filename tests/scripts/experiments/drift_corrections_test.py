@@ -105,7 +105,7 @@ def test_the_runs_are_ada_bests_setting(tmp_path, monkeypatch):
   assert len(sweeps) == 1
   found = [job for jobs in drift_corrections._jobs().values() for job in jobs]
   assert len(found) == 2 * 5 * 3 * 3
-  assert {s.data_dir for s in found if s.task == 'mnist_skewed'} == {'data'}
+  assert {s.data_dir for s in found if s.task == 'mnist_skewed'} == {str(tmp_path / 'data')}
   common = {
     'rounds': 300,
     'clients_per_round': 10,
