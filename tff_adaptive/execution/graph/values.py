@@ -115,14 +115,14 @@ def _pack(leaves: Iterator[Any], type_spec: tff.types.Type) -> Any:
 
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
   """As `pack`, with the Python containers that the type names."""
-  template = _template(type_spec)
-  if template is None:
+  make = _maker_of(type_spec)
+  if make is None:
     return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
-  return template(flat)
+  return make(flat)
 
 
 @functools.lru_cache(maxsize=1024)
-def _template(type_spec: tff.types.Type) -> Callable[[list[Any]], Any] | None:
+def _maker_of(type_spec: tff.types.Type) -> Callable[[list[Any]], Any] | None:
   """TFF looks at every container of every value anew; here once a type, as values come each round.
 
   Returns:
