@@ -87,6 +87,51 @@ def test_a_flat_call_without_results_gives_none_of_them():
   assert list(private_apis.flat_call(concrete)()) == []
 
 
+@pytest.mark.parametrize('is_stateful', [False, True])
+def test_a_call_without_inference_has_the_shapes_of_the_function(is_stateful):
+  import tensorflow as tf
+
+  captured = tf.constant([10.0, 20.0])
+
+  def function(a):
+    noise = tf.random.uniform([]) if is_stateful else 0.0
+    return tf.ensure_shape(a, [2]) + captured + 0.0 * noise, tf.shape(a)
+
+  concrete = tf.function(function, input_signature=[tf.TensorSpec(None)]).get_concrete_function()
+
+  @tf.function
+  def caller(a):
+    summed, shape = private_apis.call_without_inference(concrete, [a])
+    assert summed.op.type == ('StatefulPartitionedCall' if is_stateful else 'PartitionedCall')
+    assert (summed.shape, shape.shape, shape.dtype) == ([2], [None], tf.int32)
+    return summed, shape
+
+  summed, shape = caller(tf.constant([1.0, 2.0]))
+  np.testing.assert_array_equal(summed, [11.0, 22.0])
+  np.testing.assert_array_equal(shape, [2])
+
+
+def test_results_of_nodes_are_named_as_functions_call_them():
+  import tensorflow as tf
+
+  called = tf.function(lambda x: (x, x), input_signature=[tf.TensorSpec([])])
+
+  def function(x):
+    tf.unstack(tf.stack([x, x, x]))
+    tf.unique_with_counts(tf.stack([x]))
+    return called(x)
+
+  concrete = tf.function(function, input_signature=[tf.TensorSpec([])]).get_concrete_function()
+  nodes = private_apis.function_def(concrete).node_def
+  names = {node.op: private_apis.result_names(node, {}) for node in nodes}
+  assert names['Unpack'] == ['output:0', 'output:1', 'output:2']
+  assert names['UniqueWithCounts'] == ['y:0', 'idx:0', 'count:0']
+  assert names['PartitionedCall'] == ['output:0', 'output:1']
+  legacy = type(nodes[0])(op=called.get_concrete_function().name.decode())
+  functions = {legacy.op: private_apis.function_def(called.get_concrete_function())}
+  assert private_apis.result_names(legacy, functions) == ['identity:0', 'identity_1:0']
+
+
 def test_reference_counts_grow_with_references():
   values = [np.empty(1), np.empty(1)]
   first = private_apis.reference_counts(values)
