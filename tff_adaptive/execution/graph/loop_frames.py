@@ -182,10 +182,8 @@ class _Frame:
       # What a function does without inputs belongs to the step only if its call waits for it.
       if all(source in constant for source in copy.input) or self._calls(node):
         copy.input.append(anchor)
-      if '_class' in copy.attr:  # loc:@node
-        here = f'loc:@{self._name(prefix)}/'.encode()
-        near = [other.replace(b'loc:@', here, 1) for other in copy.attr['_class'].list.s]
-        copy.attr['_class'].list.s[:] = near
+      if '_class' in copy.attr:  # Where it is placed: with what one of its inputs is.
+        del copy.attr['_class']
       self.nodes.append(copy)
     acts = set(function.control_ret.values())
     acts |= {node.name for node in function.node_def if private_apis.is_stateful(node.op)}
