@@ -127,9 +127,8 @@ def _check_size(cohort_size: int, num_clients: int) -> None:
 def working_order(sizes: Sequence[int]) -> list[int]:
   """The order in which clients are given to an engine that has a few of them in work at once.
 
-  The engine's window of clients moves on when its first one is done. So large clients come early,
-  where they hold up the others least, and the largest last among them: clients after it can begin
-  while it works.
+  Large clients come early, where small ones after them fill the processors until all are done, and
+  the largest last among them: sums are made in this order, and those before it do not wait for it.
 
   Args:
     sizes: The clients' examples.

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.devices import placement
-from tff_adaptive.execution.graph import feeds, stacking, values
+from tff_adaptive.execution.graph import feeds, slots, stacking, values
 from tff_adaptive.execution.graph import nodes as nodes_lib
 
 
@@ -74,6 +74,7 @@ class ClientLoop:
     server: Frame,
     parallel_clients: int,
     grouping: Grouping,
+    slots_handle: tf.Tensor | None = None,
   ):
     """Creates the loop.
 
@@ -84,7 +85,10 @@ class ClientLoop:
       server: The round's frame.
       parallel_clients: How many clients, or groups of clients, may be in work at once.
       grouping: How many clients train together.
+      slots_handle: The slots, as many, that clients take who work alone; None: the loop's window
+        alone limits them.
     """
+    self._slots = slots_handle
     self._device, self._num_clients, self._share = device, num_clients, share
     self._server, self._parallel_clients = server, parallel_clients
     self._frame = server if share is None else Frame(server)
@@ -153,9 +157,19 @@ class ClientLoop:
     return self._grouping.size([how for _, how in nodes]), nodes
 
   def _loop_over_clients(self, one_pass: '_Pass', start: '_Variables') -> '_Variables':
+    window = self._parallel_clients
+    if self._slots is not None:
+      window = slots.window([node.type for node in one_pass.wanted], self._parallel_clients)
+
     def body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
       with placement.on(self._device):
-        client = self._client_frame(one_pass.wanted, i)
+        if self._slots is None:
+          client = self._client_frame(one_pass.wanted, i)
+        else:
+          with tf.control_dependencies(slots.take(self._slots)):
+            client = self._client_frame(one_pass.wanted, i)
+            results = one_pass.results(client)
+          slots.give_back(self._slots, after=results)
         return one_pass.step(client, i, accumulators, arrays)
 
     return tf.while_loop(
@@ -163,7 +177,7 @@ class ClientLoop:
       body,
       start,
       shape_invariants=one_pass.invariants(),
-      parallel_iterations=self._parallel_clients,
+      parallel_iterations=window,
     )
 
   def _loop_over_groups(
@@ -246,6 +260,10 @@ class _Pass:
       [values.tensor_shape(t) for t in accumulators],
       [tf.TensorShape(None)] * len(self._output_types),
     )
+
+  def results(self, client: Frame) -> list[Any]:
+    """The leaves of all that is wanted of a client, computed here if they were not."""
+    return [v for n in self.wanted for v in values.flatten(client.value(n), n.type)]
 
   def step(
     self, client: Frame, i: tf.Tensor, accumulators: list[tf.Tensor], arrays: list[tf.TensorArray]

@@ -20,6 +20,7 @@ from tff_adaptive.execution.graph import (
   feeds,
   interpreter,
   round_function,
+  slots,
   stacking,
   values,
 )
@@ -82,6 +83,7 @@ class GraphContext(tff.program.FederatedContext):
     self._buffers = buffers.Buffers()
     self._datasets = dataset_cache.DatasetCache()
     self._functions = cache.Cache()
+    self._slots = slots.Slots(parallel_clients)
     private_apis.let_data_iterators_be_copied()
 
   def invoke(self, comp: tff.Computation, arg: Any) -> Any:
@@ -113,10 +115,19 @@ class GraphContext(tff.program.FederatedContext):
         layout, tensors = feeds.prepare(arg, parameter_type, self._buffers, self._datasets)
         self._buffers.collect()
     function = self._function(comp, layout, self._group_sizes(layout, tensors, where), where)
-    flat = list(function(*tensors))
+    with contextlib.ExitStack() as stack:
+      handles = []
+      if self._has_slots(layout, where):
+        handles = [stack.enter_context(self._slots.of_a_call())]
+      flat = list(function(*tensors, *handles))
     private_apis.free_attributes((*tensors, *flat))  # Else each round leaves a kilobyte behind.
     num_clients = int(tensors[0]) if layout.has_clients else 0
     return _to_result(flat, result_type, num_clients)
+
+  def _has_slots(self, layout: feeds.Layout, where: placement.Placement) -> bool:
+    # On several devices each loop would want its own; on a GPU a few clients keep it busy anyhow.
+    on_one_cpu = len(where.clients) == 1 and not where.is_gpu
+    return layout.has_clients and self.parallel_clients > 1 and on_one_cpu
 
   def _group_sizes(
     self, layout: feeds.Layout, tensors: list[tf.Tensor], where: placement.Placement
@@ -152,8 +163,10 @@ class GraphContext(tff.program.FederatedContext):
         self.parallel_clients,
         grouping,
         where,
+        self._has_slots(layout, where),
       )
-      function = tf.function(run, input_signature=layout.signature(), autograph=False)
+      signature = layout.signature() + [slots.SPEC] * self._has_slots(layout, where)
+      function = tf.function(run, input_signature=signature, autograph=False)
       traced = private_apis.flat_call(function.get_concrete_function())
       traces[group_sizes] = traced, grouping.matters
     return traces[group_sizes][0]

@@ -11,13 +11,16 @@ from typing import Any
 from tff_adaptive._utils import private_apis
 
 _LOOPS = frozenset({'While', 'StatelessWhile'})
+_CALLS = frozenset({'PartitionedCall', 'StatefulPartitionedCall'})
 _BECOMES_FRAME = '_lower_using_switch_merge'  # TensorFlow's own mark.
 
 
 def replace_loops(graph_def: Any) -> dict[str, str]:
   """Replaces the While nodes of a graph, and those in their bodies, by frames.
 
-  Loops in other functions stay as they are, as do those that TensorFlow would not make frames of.
+  Loops in other functions stay as they are, as do those that TensorFlow would not make frames of,
+  and those whose steps call functions: where the graph is inlined itself, TensorFlow has such calls
+  wait for what is outside of the frame.
 
   Args:
     graph_def: The graph, changed in place.
@@ -48,7 +51,9 @@ def replace_loops(graph_def: Any) -> dict[str, str]:
 def _is_replaceable(node: Any, functions: Mapping[str, Any]) -> bool:
   if node.op not in _LOOPS or _BECOMES_FRAME not in node.attr:
     return False
-  return not all(_are_unchanged(functions[node.attr['body'].func.name]))
+  parts = [functions[node.attr[name].func.name] for name in ('cond', 'body')]
+  ops = {inner.op for part in parts for inner in part.node_def}
+  return not ops & (_CALLS | set(functions)) and not all(_are_unchanged(parts[1]))
 
 
 def _are_unchanged(body: Any) -> list[bool]:
@@ -95,7 +100,7 @@ class _Frame:
       node = self._add('Enter', f'enter_{i}', [source, *waits], types[i])
       node.attr['frame_name'].s = loop.name.encode()
       node.attr['is_constant'].b = is_unchanged
-      node.attr['parallel_iterations'].i = loop.attr['parallel_iterations'].i
+      node.attr['parallel_iterations'].i = loop.attr['parallel_iterations'].i or 10  # The op's own.
       if not is_unchanged:
         node = self._add('Merge', f'merge_{i}', [node.name, self._name(f'next_{i}')], types[i])
         node.attr['N'].i = 2
@@ -120,18 +125,19 @@ class _Frame:
         given[i] = self._add('Identity', f'given_{i}', [given[i]], types[i]).name
     step = f'^{given[first]}'
     constant = [given[i] for i, is_unchanged in enumerate(unchanged) if is_unchanged]
+    done = f'^{self._name(f"exit_{first}")}'
     returned, acts = self._copy(body, 'body', given, step, constant)
     for i, source in enumerate(sources):
       self.results[f'{loop.name}:{i}'] = f'{self._name(f"exit_{i}")}:0'
-      if unchanged[i]:
-        self._add('Identity', f'exit_{i}', [source, *waits], types[i])
+      if unchanged[i]:  # Who reads it may count on what the steps did besides.
+        self._add('Identity', f'exit_{i}', [source, done], types[i])
         continue
       result = returned[i]
       if result in constant:  # It would begin a step that is not to be taken.
         result = self._add('Identity', f'result_{i}', [result, step], types[i]).name
       self._add('NextIteration', f'next_{i}', [result, *acts], types[i])
       self._add('Exit', f'exit_{i}', [self._name(f'switch_{i}')], types[i])
-    self.results[f'^{loop.name}'] = f'^{self._name(f"exit_{first}")}'
+    self.results[f'^{loop.name}'] = done
 
   def _name(self, name: str) -> str:
     return f'{self._loop.name}/frame/{name}'
@@ -142,9 +148,6 @@ class _Frame:
       node.attr['T'].type = dtype
     self.nodes.append(node)
     return node
-
-  def _calls(self, node: Any) -> bool:
-    return node.op in self._functions or any(a.HasField('func') for a in node.attr.values())
 
   def _copy(
     self,
@@ -179,8 +182,8 @@ class _Frame:
       copy.device = node.device or self._loop.device
       sources = [now[source] for source in node.input]
       copy.input[:] = [source for source in sources if source]
-      # What a function does without inputs belongs to the step only if its call waits for it.
-      if all(source in constant for source in copy.input) or self._calls(node):
+      # A loop in a loop: what its own frame reads of the outer one's constants has to wait, too.
+      if node.op in _LOOPS or all(source in constant for source in copy.input):
         copy.input.append(anchor)
       if '_class' in copy.attr:  # Where it is placed: with what one of its inputs is.
         del copy.attr['_class']

@@ -22,6 +22,7 @@ class RoundFunction:
     parallel_clients: int,
     grouping: client_loop.Grouping,
     placement: placement_lib.Placement,
+    has_slots: bool = False,
   ):
     """Creates the function.
 
@@ -33,13 +34,18 @@ class RoundFunction:
       parallel_clients: How many clients, or groups of clients, may be in work at once on a device.
       grouping: How many clients train together.
       placement: The devices.
+      has_slots: Whether the last argument is a handle of slots, `parallel_clients` of them.
     """
+    self._has_slots = has_slots
     self._block, self._parameter_type, self._layout = block, parameter_type, layout
     self._parallel_clients, self._grouping = parallel_clients, grouping
     self._placement = placement
 
   def __call__(self, *flat: tf.Tensor) -> list[tf.Tensor]:
     """Flat results of flat feeds: client-placed leaves stacked over the cohort."""
+    slots_handle = None
+    if self._has_slots:
+      *flat, slots_handle = flat  # type: ignore[assignment]
     with placement_lib.on(self._placement.server):
       interpreter = interpreter_lib.Interpreter()
       num_clients = None
@@ -51,10 +57,10 @@ class RoundFunction:
         function = interpreter.evaluate(self._block, {})
         result = function(parameter)
       frame = client_loop.Frame()
-      return _Round(frame, self._loops(frame, num_clients), num_clients).run(result)
+      return _Round(frame, self._loops(frame, num_clients, slots_handle), num_clients).run(result)
 
   def _loops(
-    self, frame: client_loop.Frame, num_clients: tf.Tensor | None
+    self, frame: client_loop.Frame, num_clients: tf.Tensor | None, slots_handle: tf.Tensor | None
   ) -> list[client_loop.ClientLoop] | None:
     """A loop over the clients for each device; None if there are no clients."""
     if num_clients is None:
@@ -63,7 +69,7 @@ class RoundFunction:
 
     def loop(name: str | None, count: tf.Tensor, share: tf.Tensor | None) -> client_loop.ClientLoop:
       return client_loop.ClientLoop(
-        name, count, share, frame, self._parallel_clients, self._grouping
+        name, count, share, frame, self._parallel_clients, self._grouping, slots_handle
       )
 
     if len(names) == 1:

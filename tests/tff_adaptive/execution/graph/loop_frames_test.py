@@ -88,7 +88,19 @@ def calling(n, data):
   )
 
 
-LOOPS = [sums, swaps, hands_on, nested, in_a_branch, grows, gathers, at_most, calling]
+def looks_up(n, data):
+  """Operations that TensorFlow places with an argument of the body, which no node stands for."""
+
+  def body(i, table):
+    with tf.GradientTape() as tape:
+      tape.watch(table)
+      loss = tf.reduce_sum(tf.nn.embedding_lookup(table, tf.stack([i % 6, 2])) ** 2)
+    return i + 1, table - 0.1 * tf.convert_to_tensor(tape.gradient(loss, table))
+
+  return tf.while_loop(lambda i, _: i < n, body, (0, data[:, tf.newaxis]))
+
+
+LOOPS = [looks_up, sums, swaps, hands_on, nested, in_a_branch, grows, gathers, at_most, calling]
 
 
 def computation(loop):
@@ -104,6 +116,22 @@ def test_results_are_those_of_tensorflow(graph, loop, n):
   assert len(tf.nest.flatten(found)) == len(tf.nest.flatten(expected))
   for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(expected)):
     np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize('loop', LOOPS)
+def test_results_at_clients_are_those_of_tensorflow(graph, loop):
+  types = [np.int32, tff.TensorType(np.float32, DATA.shape)]
+  local = tff.tensorflow.computation(lambda n, data: tf.nest.flatten(loop(n, data))[-1], types)
+
+  @tff.federated_computation(tff.FederatedType(types, tff.CLIENTS))
+  def at_clients(pairs):
+    return tff.federated_map(local, pairs)
+
+  pairs = [(n, (n + 1) * DATA) for n in (0, 1, 5)]
+  found = engines.run(graph, at_clients, [list(pair) for pair in pairs])
+  for result, pair in zip(found, pairs, strict=True):
+    expected = tf.function(loop, autograph=False)(*map(tf.constant, pair))
+    np.testing.assert_array_equal(result, tf.nest.flatten(expected)[-1])
 
 
 def reads(n, data):
@@ -151,6 +179,19 @@ def effect_alone(n, data):
     return variable.read_value()
 
 
+def effect_before_what_stays(n, data):
+  """Steps' assignments, where only a result that is handed on as it was is waited for."""
+  variable = tf.Variable(tf.zeros(DATA.shape))
+
+  def body(i, kept):
+    with tf.control_dependencies([variable.assign_add(data)]):
+      return i + 1, kept
+
+  _, kept = tf.while_loop(lambda i, _: i < n, body, (0, data))
+  with tf.control_dependencies([kept]):
+    return variable.read_value()
+
+
 def effect_of_the_condition(n, data):
   """What the condition assigns, also when it ends the loop."""
   variable = tf.Variable(-DATA)  # It is asked once more than there are steps.
@@ -172,7 +213,9 @@ def test_a_step_that_is_not_taken_has_no_effects(graph, n):
 
 
 @pytest.mark.parametrize('n', [0, 1, 5])
-@pytest.mark.parametrize('loop', [assigns, effect_alone, effect_of_the_condition])
+@pytest.mark.parametrize(
+  'loop', [assigns, effect_alone, effect_before_what_stays, effect_of_the_condition]
+)
 def test_all_steps_have_had_their_effects(graph, loop, n):
   found = engines.run(graph, computation(loop), n, DATA)
   np.testing.assert_array_equal(found, n * DATA)
@@ -195,13 +238,15 @@ def test_what_does_not_change_enters_once_and_what_changes_each_step():
   assert {new.split(':')[0].lstrip('^') for new in moved.values()} <= names
 
 
-def test_loops_that_tensorflow_would_keep_stay():
+@pytest.mark.parametrize(('loop', 'is_marked'), [(sums, False), (calling, True)])
+def test_loops_that_tensorflow_would_keep_and_those_that_call_functions_stay(loop, is_marked):
   graph_def = tf.compat.v1.GraphDef()
   specs = [tf.TensorSpec([], tf.int32), tf.TensorSpec([6])]
-  graph = tf.function(sums, autograph=False).get_concrete_function(*specs).graph
+  graph = tf.function(loop, autograph=False).get_concrete_function(*specs).graph
   graph_def.CopyFrom(graph.as_graph_def())
-  (loop,) = (node for node in graph_def.node if 'While' in node.op)
-  del loop.attr['_lower_using_switch_merge']
+  (node,) = (node for node in graph_def.node if 'While' in node.op)
+  if not is_marked:
+    del node.attr['_lower_using_switch_merge']
   before = graph_def.SerializeToString(deterministic=True)
   assert loop_frames.replace_loops(graph_def) == {}
   assert graph_def.SerializeToString(deterministic=True) == before
