@@ -93,11 +93,18 @@ class _Frame:
     changed = [i for i, is_unchanged in enumerate(unchanged) if not is_unchanged]
     goes_on = self._name('goes_on')
 
+    # The nodes of a step wait for a variable that the condition reads: what nothing reads goes.
+    wanted = {source for node in condition.node_def for source in node.input}
+    names = [argument.name for argument in condition.signature.input_arg]
+    first = next((i for i in changed if names[i] in wanted), changed[0])
+
     sources = [s for s in loop.input if s[0] != '^']
     waits = [s for s in loop.input if s[0] == '^']
+    all_there = sorted({f'^{source.partition(":")[0]}' for source in sources} - set(waits))
     read = []  # What the condition reads.
     for i, (source, is_unchanged) in enumerate(zip(sources, unchanged)):
-      node = self._add('Enter', f'enter_{i}', [source, *waits], types[i])
+      others = all_there if i == first else []  # No step begins before all is there.
+      node = self._add('Enter', f'enter_{i}', [source, *waits, *others], types[i])
       node.attr['frame_name'].s = loop.name.encode()
       node.attr['is_constant'].b = is_unchanged
       node.attr['parallel_iterations'].i = loop.attr['parallel_iterations'].i or 10  # The op's own.
@@ -109,10 +116,6 @@ class _Frame:
           known.append(shapes[i])
           known.add()  # Of Merge's second result, a number.
       read.append(node.name)
-    # The nodes of a step wait for a variable that the condition reads: what nothing reads goes.
-    wanted = {source for node in condition.node_def for source in node.input}
-    names = [argument.name for argument in condition.signature.input_arg]
-    first = next((i for i in changed if names[i] in wanted), changed[0])
     (holds,), acts = self._copy(condition, 'condition', read, f'^{read[first]}', ())
     self._add('LoopCond', 'goes_on', [holds, *acts])
 

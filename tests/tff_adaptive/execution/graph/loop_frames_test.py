@@ -192,6 +192,21 @@ def effect_before_what_stays(n, data):
     return variable.read_value()
 
 
+def effect_before_a_loop(n, data):
+  """Steps' assignments before a loop that reads, which waits for what it hands on."""
+  variable = tf.Variable(tf.zeros(DATA.shape))
+
+  def assign(i, kept):
+    with tf.control_dependencies([variable.assign_add(data)]):
+      return i + 1, kept
+
+  def read(i, kept, found):
+    return i + 1, kept, found + variable.read_value() + 0.0 * kept
+
+  _, kept = tf.while_loop(lambda i, _: i < n, assign, (0, data))
+  return tf.while_loop(lambda i, *_: i < 1, read, (0, kept, tf.zeros(DATA.shape)))[2]
+
+
 def effect_of_the_condition(n, data):
   """What the condition assigns, also when it ends the loop."""
   variable = tf.Variable(-DATA)  # It is asked once more than there are steps.
@@ -214,7 +229,8 @@ def test_a_step_that_is_not_taken_has_no_effects(graph, n):
 
 @pytest.mark.parametrize('n', [0, 1, 5])
 @pytest.mark.parametrize(
-  'loop', [assigns, effect_alone, effect_before_what_stays, effect_of_the_condition]
+  'loop',
+  [assigns, effect_alone, effect_before_what_stays, effect_before_a_loop, effect_of_the_condition],
 )
 def test_all_steps_have_had_their_effects(graph, loop, n):
   found = engines.run(graph, computation(loop), n, DATA)
