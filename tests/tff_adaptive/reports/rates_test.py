@@ -150,3 +150,25 @@ def test_runs_that_are_not_complete_are_named_below(tmp_path):
   *_, best = rates.build(found, COLUMN).tables
   assert best.note == f'Not complete: 1 of 2 runs: {tmp_path / "1"} (1 of 4 rounds).'
   assert not rates.build(found[:1], COLUMN).tables[-1].note
+
+
+def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp_path):
+  found = [
+    run_folders.make(
+      tmp_path / f'{task}_{algorithm}_{rate}',
+      [0.1, 0.5],
+      task=task,
+      algorithm=algorithm,
+      server_optimizer=server,
+      client_learning_rate=0.1,
+      server_learning_rate=rate,
+    )
+    for task in ('digits', 'least_squares')
+    for algorithm, server, own in (('fed_avg', 'sgd', (0.5, 1)), ('fed_adam', 'adam', (0.01, 0.1)))
+    for rate in own
+  ]
+  *maps, best = rates.build(found, COLUMN).tables
+  assert [row[0] for row in best.rows] == [
+    f'{name}, {task}' for task in ('digits', 'least_squares') for name in ('FedAvg', 'FedAdam')
+  ]
+  assert [len(table.rows) for table in maps] == [2] * 4
