@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tff_adaptive._utils import metric_names, suggestions
+from tff_adaptive.reports import number_texts
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import summary as summary_lib
 
@@ -140,6 +141,41 @@ def ends_diverged(run: runs_lib.Run) -> bool:
   return has_diverged(run, 'validation_loss') or 0 < lost >= last.get('clients', 1)
 
 
+def without_diverged(
+  label: str, members: Sequence[runs_lib.Run], column: str
+) -> tuple[str, Sequence[runs_lib.Run]]:
+  """Returns the runs of which a curve is the mean, and its name.
+
+  Args:
+    label: What the runs have in common.
+    members: Runs that differ in their seed.
+    column: What the curve is of.
+
+  Returns:
+    The label and how many runs that is, 'FedAvg (n = 2, 1 diverged)'; those of the runs that did
+    not diverge, in this column or as in `ends_diverged`, or all where all did.
+  """
+  healthy = [run for run in members if not is_left_out(run, column)]
+  if not healthy:
+    every = f'all {len(members)} ' if len(members) > 1 else ''
+    return f'{label} ({every}diverged)', members
+  if len(healthy) < len(members):
+    return f'{label} (n = {len(healthy)}, {len(members) - len(healthy)} diverged)', healthy
+  return (label if len(members) == 1 else f'{label} (n = {len(members)})'), healthy
+
+
+def unless_diverged(run: runs_lib.Run, column: str, value: float | None) -> float | None:
+  """A value of a run; NaN if it is finite though the run diverged, by its loss, say."""
+  if value is None or not math.isfinite(value):
+    return value
+  return math.nan if is_left_out(run, column) else value
+
+
+def is_left_out(run: runs_lib.Run, column: str) -> bool:
+  """Whether a run is in no mean curve of a column: it diverged there, or as in `ends_diverged`."""
+  return has_diverged(run, column) or ends_diverged(run)
+
+
 def no_values(run: runs_lib.Run, column: str) -> ValueError:
   """The error for a column without a value after round 0: names the nearest, or all others."""
   there = dict.fromkeys(c for row in run.rows if row['round'] > 0 for c in row if c != 'round')
@@ -229,12 +265,16 @@ def text(found: Score | None, factor: float, digits: int) -> str:
     return ''
   if not found.is_finite:
     return 'diverged'
-  cell = f'{factor * found.mean:.{digits}f}'
-  return f'{cell} ± {factor * found.std:.{digits}f}' if len(found.values) > 1 else cell
+  deviation = factor * found.std if len(found.values) > 1 else None
+  return number_texts.mean(factor * found.mean, digits, deviation)
 
 
 def note(
-  chosen: Mapping[str, str], members: Sequence[runs_lib.Run], *, on_test: bool = False
+  chosen: Mapping[str, str],
+  members: Sequence[runs_lib.Run],
+  *,
+  on_test: bool = False,
+  by: str = 'validation',
 ) -> str:
   """The note below a table.
 
@@ -242,24 +282,35 @@ def note(
     chosen: Cell -> the settings that were the best there, of cells that had several.
     members: The runs of the table, of which those are named that have not done all their rounds.
     on_test: Whether the table is of `test_accuracy`, and so of another model than what chose.
+    by: What chose them.
   """
   of_models = _MODELS if chosen and on_test else ''
-  return ' '.join(filter(None, (_chosen_note(chosen), of_models, _unfinished_note(members))))
+  return ' '.join(filter(None, (_chosen_note(chosen, by), of_models, _unfinished_note(members))))
+
+
+def diverged_note(members: Sequence[runs_lib.Run], column: str) -> str:
+  """Names the runs that diverged, in a column or as in `ends_diverged`; '' if none did."""
+  found = [run for run in members if is_left_out(run, column)]
+  return _named('Diverged', [run.folder for run in found], len(members))
 
 
 def _unfinished_note(members: Sequence[runs_lib.Run]) -> str:
-  begun = [run for run in members if not run.is_complete]
-  if not begun:
-    return ''
-  named = [
+  begun = [
     f'{run.folder} ({run.rows[-1]["round"]:.0f} of {run.settings["rounds"]} rounds)'
-    for run in begun[:_MOST_NAMED]
+    for run in members
+    if not run.is_complete
   ]
-  more = ' and others' if len(begun) > _MOST_NAMED else ''
-  return f'Not complete: {len(begun)} of {len(members)} runs: {", ".join(named)}{more}.'
+  return _named('Not complete', begun, len(members))
 
 
-def _chosen_note(chosen: Mapping[str, str]) -> str:
+def _named(what: str, runs: Sequence[str], number: int) -> str:
+  if not runs:
+    return ''
+  more = ' and others' if len(runs) > _MOST_NAMED else ''
+  return f'{what}: {len(runs)} of {number} runs: {", ".join(runs[:_MOST_NAMED])}{more}.'
+
+
+def _chosen_note(chosen: Mapping[str, str], by: str) -> str:
   if not chosen:
     return ''
   cells: dict[str, list[str]] = {}
@@ -268,4 +319,4 @@ def _chosen_note(chosen: Mapping[str, str]) -> str:
   parts = [
     f'{label}' if len(cells) == 1 else f'{label} ({"; ".join(c)})' for label, c in cells.items()
   ]
-  return f'Best of several settings by validation: {". ".join(parts)}.'
+  return f'Best of several settings by {by}: {". ".join(parts)}.'
