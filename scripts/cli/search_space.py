@@ -168,8 +168,8 @@ def _check_different(name: str, values: Sequence[str]) -> None:
     parsed = (flags.parse(['', f'--{name}={value}']) or {}).get(name, value)
     if repr(parsed) in seen:
       raise ValueError(
-        f'--grid={name}={",".join(values)}: {seen[repr(parsed)]} and {value} are the same; give each'
-        ' value once.'
+        f'--grid={name}={",".join(values)}: {seen[repr(parsed)]} and {value} are the same; give'
+        ' each value once.'
       )
     seen[repr(parsed)] = value
 

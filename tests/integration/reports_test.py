@@ -287,6 +287,35 @@ def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+  'flags',
+  [
+    ['--form=rates'],
+    ['--form=sensitivity', '--parameter=client_learning_rate'],
+    ['--form=tasks'],
+    ['--form=participation'],
+    ['--form=crossed', '--rows=task', '--columns=algorithm'],
+  ],
+)
+def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(tmp_path, capsys, flags):
+  for rate, values in ((0.1, [0.1, 0.4]), (0.2, [0.1, 0.5]), (0.3, [0.1])):
+    run_folders.make(
+      tmp_path / str(rate),
+      values,
+      task='digits',
+      client_learning_rate=rate,
+      server_learning_rate=rate,
+      clients_per_round=6,
+      rounds=1,
+      data={'clients': 60},
+      test={'test_accuracy': 0.4},
+    )
+  assert report.main(['report.py', str(tmp_path), *flags]) == 0
+  captured = capsys.readouterr()
+  assert captured.err == f'Left out: {tmp_path}/0.3 has not been evaluated after round 0 yet.\n'
+  assert '0.3' not in captured.out
+
+
+@pytest.mark.parametrize(
   'flags, words',
   [
     (['--form=bars'], '--form=bars: give one of comparison,'),
@@ -296,6 +325,7 @@ def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
     (['--formats=md,doc'], '--formats=doc: give one of md,'),
     (['--form=tasks', '--target=1'], '--target has no effect on --form=tasks'),
     (['--form=sensitivity'], 'needs --parameter'),
+    (['--form=tasks', '--formats=png,svg'], '--form=tasks has tables only: give one of md, csv,'),
     (['--form=rates', '--metric=a,b'], 'takes one --metric'),
     (['--where=tau'], '--where=tau: write it as NAME=VALUE'),
     (['--x=virtual_seconds'], "no column 'virtual_seconds'"),

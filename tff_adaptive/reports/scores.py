@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -78,6 +79,37 @@ def mean_of_last(run: runs_lib.Run, column: str) -> float | None:
   values = [value for t, value in run.curve(column).items() if t > first]
   with np.errstate(all='ignore'):
     return float(np.mean(values)) if values else None
+
+
+def evaluated(members: Sequence[runs_lib.Run], column: str | None = None) -> list[runs_lib.Run]:
+  """The runs without those that have only the initial model's values yet, which are reported.
+
+  Args:
+    members: The runs.
+    column: The column of metrics.csv that counts; by default any on validation data.
+
+  Raises:
+    ValueError: If none is left.
+  """
+  found = []
+  for run in members:
+    if _is_waiting(run, column):
+      sys.stderr.write(f'Left out: {run.folder} has not been evaluated after round 0 yet.\n')
+    else:
+      found.append(run)
+  if not found:
+    raise ValueError('none of the runs has been evaluated after round 0 yet.')
+  return found
+
+
+def _is_waiting(run: runs_lib.Run, column: str | None) -> bool:
+  rounds = [
+    row['round']
+    for row in run.rows
+    if any(c == column if column else c.startswith('validation_') for c in row)
+  ]
+  # Without any value the column is another's, unless training has not begun.
+  return max(rounds) == 0 if rounds else run.rows[-1]['round'] == 0
 
 
 def last_rounds(members: Iterable[runs_lib.Run]) -> str:
