@@ -54,7 +54,7 @@ def test_runs_of_which_only_the_initial_model_was_evaluated_are_left_out(tmp_pat
     *(str(tmp_path / name) for name in 'bc')
   ]
   assert scores.evaluated(found, 'train_loss') == [found[0], found[2]]
-  # No run has such a column: who asks for it is told so.
+  # No run has such a column, which is another error's business.
   assert scores.evaluated(found[::2], 'train_lost') == found[::2]
   with pytest.raises(ValueError, match='none of the runs has been evaluated after round 0'):
     scores.evaluated(found[1:])
