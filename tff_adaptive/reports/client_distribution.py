@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_adaptive.reports import client_statistics, report, scores, style
+from tff_adaptive.reports import client_statistics, number_texts, report, scores, style
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import table as table_lib
 
@@ -105,8 +105,8 @@ def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
   cells = []
   for name in _SHOWN:
     numbers = np.array([statistics[name] for statistics in each])
-    more = f' ± {numbers.std(ddof=1):.4f}' if len(numbers) > 1 else ''
-    cells.append(f'{numbers.mean():.4f}{more}')
+    deviation = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
+    cells.append(number_texts.mean(float(numbers.mean()), 4, deviation))
   return cells
 
 

@@ -26,6 +26,11 @@ def test_a_run_ends_diverged_when_all_clients_of_its_last_round_were_left_out(
   assert math.isnan(value) == expected
 
 
+def test_small_scores_are_told_apart():
+  texts = [scores.text(scores.Score([value, value]), 1.0, 4) for value in (1.2e-6, 3.4e-6)]
+  assert texts == ['1.2e-06 ± 0', '3.4e-06 ± 0']
+
+
 def test_settings_that_stopped_early_beat_those_that_diverged_only(tmp_path):
   curves = {0.1: [0.1] + [0.5] * 20 + [0.9] * 80, 0.3: [0.1] + [0.85] * 12, 1.0: [0.1, 0.99]}
   runs = {
