@@ -43,13 +43,17 @@ from tff_adaptive.reports import (
   rates,
   report,
   runs,
+  scores,
   sensitivity,
+  style,
   tables,
 )
 
 from .cli import command
 
 _FORMS = ('comparison', 'rates', 'sensitivity', 'tasks', 'participation', 'crossed', 'clients')
+# Their cells are chosen by the metric on the validation data, and they have no figure.
+_BY_VALIDATION = ('tasks', 'participation', 'crossed')
 # What a form makes use of besides --where, --title, --output and --formats.
 _USED = {
   'comparison': ('metric', 'label_by', 'target', 'level', 'log_scale', 'x'),
@@ -156,6 +160,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _build(found: Sequence[runs.Run], levels: dict[str, float]) -> report.Report:
   title = _FLAGS.title
+  if _FLAGS.form in _BY_VALIDATION:
+    found = scores.evaluated(found)
   if _FLAGS.form == 'tasks':
     return paper_tables.tasks(found, title=title)
   if _FLAGS.form == 'crossed':
@@ -168,6 +174,8 @@ def _build(found: Sequence[runs.Run], levels: dict[str, float]) -> report.Report
     metric = metrics[0].removeprefix('validation_')
     groups = runs.group(found, label_by)
     return client_distribution.build(groups, metric, _FLAGS.clients, title=title)
+  if _FLAGS.form in ('rates', 'sensitivity'):
+    found = scores.evaluated(found, metrics[0])
   if _FLAGS.form == 'rates':
     return rates.build(found, metrics[0], label_by=label_by, title=title)
   if _FLAGS.form == 'sensitivity':
@@ -198,6 +206,11 @@ def _check_flags() -> None:
   if _FLAGS['formats'].present and _FLAGS.output is None:
     raise ValueError(
       '--formats says what --output writes: give --output=PATH too, or leave --formats out.'
+    )
+  if form in _BY_VALIDATION and set(_FLAGS.formats) <= set(style.FORMATS):
+    raise ValueError(
+      f'--formats={",".join(_FLAGS.formats)}: --form={form} has tables only: give one of'
+      f' {", ".join(name for name in report.FORMATS if name not in style.FORMATS)}.'
     )
   for flag in {name for names in _USED.values() for name in names} - set(_USED[form]):
     if _FLAGS[flag].present:

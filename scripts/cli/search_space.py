@@ -55,6 +55,8 @@ class Space:
 
   def check(self) -> None:
     """ValueError, before anything is run, if a value or a bound of a range is bad."""
+    for name, values in {**self.axes, 'seed': self.seeds}.items():
+      _check_different(name, values)
     bounds = {name: [_text(r.low, r), _text(r.high, r)] for name, r in self.ranges.items()}
     kinds = self._kinds()
     tried = [*kinds]
@@ -157,6 +159,19 @@ def ranges(texts: Sequence[str], before: grid.Axes) -> dict[str, Range]:
       )
     found[name] = bounds
   return found
+
+
+def _check_different(name: str, values: Sequence[str]) -> None:
+  """ValueError if two values of a flag are equal, as 0 and 00: a run would count twice."""
+  seen: dict[str, str] = {}
+  for value in values:
+    parsed = (flags.parse(['', f'--{name}={value}']) or {}).get(name, value)
+    if repr(parsed) in seen:
+      raise ValueError(
+        f'--grid={name}={",".join(values)}: {seen[repr(parsed)]} and {value} are the same; give'
+        ' each value once.'
+      )
+    seen[repr(parsed)] = value
 
 
 def _number(text: str) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from scripts import report
+from scripts.cli import settings as settings_lib
 from tests.helpers import run_folders
 from tff_adaptive.reports import curves, runs, tables
 from tff_adaptive.reports import report as report_lib
@@ -57,6 +58,13 @@ def test_labels_name_only_what_does_not_follow_from_the_rest(tmp_path):
   _make(tmp_path / '3', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.2)
   groups = runs.group(runs.find_runs([str(tmp_path)]))
   assert list(groups) == ['FedAvg', 'FedYogi, tau=0.1', 'FedYogi, tau=0.2']
+
+
+def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
+  harmless = [name for name in settings_lib.HARMLESS if name != 'rounds']
+  _make(tmp_path / '0', [0.0, 0.1], seed=0)
+  _make(tmp_path / '1', [0.0, 0.1], seed=1, **dict.fromkeys(harmless, 1))
+  assert [len(found) for found in runs.group(runs.find_runs([str(tmp_path)])).values()] == [2]
 
 
 def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
@@ -267,7 +275,7 @@ def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
     assert report.main(['report.py', str(tmp_path / 'runs'), *flags]) == 0
     return capsys.readouterr().out
 
-  assert '| FedAvg | 0.1 (5.0) | 1 (50.0) |' in shown('--form=rates')
+  assert '| FedAvg | 0.1 (5.0) | 1 (50.0) |' in shown('--form=rates', '--label_by=algorithm')
   assert '| FedAvg | 5.00 | **50.00** |' in shown('--form=sensitivity', '--parameter=tau')
   assert '| digits | **50.0** |' in shown('--form=tasks')
   output = tmp_path / 'table'
@@ -276,6 +284,35 @@ def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
   )
   assert (tmp_path / 'table.tex').exists()
   assert not (tmp_path / 'table.png').exists()  # It has no figure.
+
+
+@pytest.mark.parametrize(
+  'flags',
+  [
+    ['--form=rates'],
+    ['--form=sensitivity', '--parameter=client_learning_rate'],
+    ['--form=tasks'],
+    ['--form=participation'],
+    ['--form=crossed', '--rows=task', '--columns=algorithm'],
+  ],
+)
+def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(tmp_path, capsys, flags):
+  for rate, values in ((0.1, [0.1, 0.4]), (0.2, [0.1, 0.5]), (0.3, [0.1])):
+    run_folders.make(
+      tmp_path / str(rate),
+      values,
+      task='digits',
+      client_learning_rate=rate,
+      server_learning_rate=rate,
+      clients_per_round=6,
+      rounds=1,
+      data={'clients': 60},
+      test={'test_accuracy': 0.4},
+    )
+  assert report.main(['report.py', str(tmp_path), *flags]) == 0
+  captured = capsys.readouterr()
+  assert captured.err == f'Left out: {tmp_path}/0.3 has not been evaluated after round 0 yet.\n'
+  assert '0.3' not in captured.out
 
 
 @pytest.mark.parametrize(
@@ -288,6 +325,7 @@ def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
     (['--formats=md,doc'], '--formats=doc: give one of md,'),
     (['--form=tasks', '--target=1'], '--target has no effect on --form=tasks'),
     (['--form=sensitivity'], 'needs --parameter'),
+    (['--form=tasks', '--formats=png,svg'], '--form=tasks has tables only: give one of md, csv,'),
     (['--form=rates', '--metric=a,b'], 'takes one --metric'),
     (['--where=tau'], '--where=tau: write it as NAME=VALUE'),
     (['--x=virtual_seconds'], "no column 'virtual_seconds'"),

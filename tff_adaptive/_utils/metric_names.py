@@ -6,7 +6,8 @@ _ERRORS = frozenset(
   {
     *('loss', 'losses', 'error', 'errors', 'err', 'false', 'misclassification'),
     *('mse', 'rmse', 'msle', 'rmsle', 'mae', 'mape', 'smape'),
-    *('perplexity', 'ppl', 'entropy', 'crossentropy', 'xent', 'nll'),
+    *('bits', 'nats', 'bpc', 'bpd', 'bpb', 'bpw', 'bpt'),  # Per character, dimension, byte, ...
+    *('perplexity', 'perplexities', 'ppl', 'entropy', 'crossentropy', 'xent', 'nll'),
     *('hinge', 'huber', 'logcosh', 'cosh', 'poisson', 'brier', 'deviance', 'pinball'),
     *('divergence', 'kl', 'kld', 'distance', 'distances', 'residual', 'residuals', 'regret'),
     *('cost', 'penalty', 'risk', 'ece', 'wer', 'cer', 'eer', 'fpr', 'fnr', 'hamming'),

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_adaptive.reports import client_statistics, report, style
+from tff_adaptive.reports import client_statistics, number_texts, report, scores, style
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import table as table_lib
 
 FOLDER = 'client_evaluations'
+_LOSS = 'validation_loss'  # By which a run has diverged, whatever is measured on clients.
 _SHOWN = ('mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
 
 
@@ -29,8 +30,9 @@ def build(
     title: Over the figure.
 
   Returns:
-    A table of the statistics over clients, means over runs and their sample standard deviations;
-    the shares of clients below each value, those of all runs of a label together.
+    A table of the statistics over clients, means over runs and their sample standard deviations, or
+    'diverged' where one of the runs did; the shares of clients below each value, those of all runs
+    of a label together that did not diverge.
 
   Raises:
     ValueError: If a run has no such file, group or metric, or its file is damaged.
@@ -38,13 +40,28 @@ def build(
   values = {
     label: [_of_run(run, metric, clients) for run in members] for label, members in groups.items()
   }
-  rows = [[label, *_cells(found, metric)] for label, found in values.items()]
+  rows = [
+    [label, *(['diverged'] * len(_SHOWN) if _diverged(groups[label]) else _cells(found, metric))]
+    for label, found in values.items()
+  ]
+  members = [run for each in groups.values() for run in each]
   table = table_lib.Table(
     ['', *(name.replace('_', ' ') for name in _SHOWN)],
     rows,
     title=title or f'{metric.replace("_", " ")} over clients ({clients})',
+    note=scores.note({}, members),
   )
-  return report.Report([table], _data(values), _figure(values, metric, title), title)
+  drawn = {}
+  for label, runs in groups.items():
+    text, shown = scores.without_diverged(label, runs, _LOSS)
+    drawn[text if _diverged(runs) else label] = [
+      found for run, found in zip(runs, values[label]) if run in shown
+    ]
+  return report.Report([table], _data(drawn), _figure(drawn, metric, title), title)
+
+
+def _diverged(runs: Sequence[runs_lib.Run]) -> bool:
+  return any(scores.is_left_out(run, _LOSS) for run in runs)
 
 
 def _of_run(run: runs_lib.Run, metric: str, clients: str) -> np.ndarray:
@@ -88,8 +105,8 @@ def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
   cells = []
   for name in _SHOWN:
     numbers = np.array([statistics[name] for statistics in each])
-    more = f' ± {numbers.std(ddof=1):.4f}' if len(numbers) > 1 else ''
-    cells.append(f'{numbers.mean():.4f}{more}')
+    deviation = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
+    cells.append(number_texts.mean(float(numbers.mean()), 4, deviation))
   return cells
 
 

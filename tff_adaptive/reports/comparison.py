@@ -1,9 +1,11 @@
 """The report that compares runs: a table for each metric, and their curves."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import curves, figures, report, tables
+from tff_adaptive.reports import curves, figures, number_texts, report, tables
 from tff_adaptive.reports import runs as runs_lib
+from tff_adaptive.reports import table as table_lib
 
 
 def build(
@@ -30,7 +32,8 @@ def build(
   Raises:
     ValueError: If a run has no values of a metric or of the axis, or `log_scale` names another.
   """
-  made = [tables.comparison_table(groups, metric, target=target) for metric in metrics]
+  groups = {label: groups[label] for label in number_texts.in_order([*groups])}
+  made = [_table(groups, metric, target) for metric in metrics]
   figure = figures.comparison(
     {metric: curves.build(groups, metric, axis) for metric in metrics},
     axis=axis,
@@ -39,3 +42,12 @@ def build(
     log_scale=log_scale,
   )
   return report.Report(made, curves.table(groups, metrics, axis), figure, title)
+
+
+def _table(
+  groups: Mapping[str, Sequence[runs_lib.Run]], metric: str, target: float | None
+) -> table_lib.Table:
+  """The table of a metric; its note says which curves end early, too."""
+  made = tables.comparison_table(groups, metric, target=target)
+  note = ' '.join(filter(None, (made.note, curves.note(groups, metric))))
+  return dataclasses.replace(made, note=note)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tff_adaptive.reports import names, report, scores, tables
+from tff_adaptive.reports import names, number_texts, report, scores, tables
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import table as table_lib
 
@@ -44,8 +44,8 @@ def build(
   cells: dict[tuple[str, str], list[runs_lib.Run]] = {}
   for run in runs:
     cells.setdefault((_value(run, rows), _value(run, columns)), []).append(run)
-  row_names = list(dict.fromkeys(row for row, _ in cells))
-  column_names = list(dict.fromkeys(name for _, name in cells))
+  row_names = number_texts.in_order(list(dict.fromkeys(row for row, _ in cells)))
+  column_names = number_texts.in_order(list(dict.fromkeys(name for _, name in cells)))
   found: dict[tuple[str, str], scores.Score] = {}
   for cell, members in cells.items():
     label, best = scores.best_runs(members, by_validation)

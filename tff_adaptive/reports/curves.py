@@ -16,7 +16,7 @@ class Curve:
   """The mean curve of the runs of a group that did not diverge; of all, where all did.
 
   Attributes:
-    label: The group, and how many runs that is.
+    label: The group, how many runs that is, and where it ends if some of them go on.
     rounds: int [R], the rounds that all of them have.
     x: float64 [R], how far they were after these, in units of the axis: means over the runs.
     mean: float64 [R].
@@ -47,27 +47,51 @@ def build(
   Raises:
     ValueError: If no run has values of the column, or one has none of the axis.
   """
-  found = []
-  for label, members in groups.items():
-    healthy = [run for run in members if not scores.has_diverged(run, column)]
-    rounds, mean, std = mean_curve(healthy or members, column)
-    if not len(rounds):
-      continue
-    places = [run.progress(axis) for run in healthy or members]
-    x = np.mean([[place[t] for t in rounds.tolist()] for place in places], axis=0)
-    text = label if len(members) == 1 else f'{label} (n = {len(members)})'
-    if not healthy:
-      text = (
-        f'{label} (diverged)' if len(members) == 1 else f'{label} (all {len(members)} diverged)'
-      )
-    elif len(healthy) < len(members):
-      text = f'{label} (n = {len(healthy)}, {len(members) - len(healthy)} diverged)'
-    improved = scores.sign(column) * (mean[-1] - mean[0]) > 0 or len(mean) == 1
-    learned = bool(healthy) and (improved or not scores.has_direction(column))
-    found.append(Curve(text, rounds, x, mean, std, not healthy, learned))
+  made = [_curve(label, members, column, axis) for label, members in groups.items()]
+  found = [curve for curve in made if curve is not None]
   if not found:
     raise ValueError(f'no run has values of {column!r} in metrics.csv.')
   return found
+
+
+def _curve(label: str, members: Sequence[runs_lib.Run], column: str, axis: str) -> Curve | None:
+  """The curve of one group; None if its runs have no round with a value in common."""
+  text, shown = scores.without_diverged(label, members, column)
+  rounds, mean, std = mean_curve(shown, column)
+  if not len(rounds):
+    return None
+  places = [run.progress(axis) for run in shown]
+  x = np.mean([[place[t] for t in rounds.tolist()] for place in places], axis=0)
+  if _ending_early(shown, column):
+    text += f', to round {rounds[-1]}'
+  diverged = scores.is_left_out(shown[0], column)
+  improved = scores.sign(column) * (mean[-1] - mean[0]) > 0 or len(mean) == 1
+  learned = not diverged and (improved or not scores.has_direction(column))
+  return Curve(text, rounds, x, mean, std, diverged, learned)
+
+
+def note(groups: Mapping[str, Sequence[runs_lib.Run]], column: str) -> str:
+  """Says which curves end before some of their runs do, and where; '' if none does."""
+  found = []
+  for label, members in groups.items():
+    _, shown = scores.without_diverged(label, members, column)
+    rounds, _, _ = mean_curve(shown, column)
+    short = _ending_early(shown, column)
+    if not len(rounds):
+      found.append(f'{label} has no curve: its runs have no round with {column} in common.')
+    elif short:
+      others = f' and {len(short) - 1} more' if len(short) > 1 else ''
+      found.append(
+        f'The curve of {label} ends at round {rounds[-1]}, the last that all its runs have, because'
+        f' of {short[0].folder}{others}.'
+      )
+  return ' '.join(found)
+
+
+def _ending_early(members: Sequence[runs_lib.Run], column: str) -> list[runs_lib.Run]:
+  """Those of the runs whose last value is of an earlier round than that of others."""
+  ends = [max(run.curve(column), default=0) for run in members]
+  return [run for run, end in zip(members, ends) if end < max(ends)]
 
 
 def mean_curve(
@@ -103,7 +127,8 @@ def table(
   Returns:
     A row for each group and each round at which all columns were measured in all its runs: the
     label, the round, the axis if it is another, and of each column the mean and the sample
-    standard deviation over the runs that did not diverge.
+    standard deviation over the runs that did not diverge; where all did, over all, and the label
+    says so.
   """
   text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
@@ -111,7 +136,11 @@ def table(
   names = [f'{c}_{kind}' for c in columns for kind in ('mean', 'std')]
   writer.writerow(['label', 'round', *along, *names])
   for label, members in groups.items():
-    curves = [build({label: members}, column, axis)[0] for column in columns]
+    made = [_curve(label, members, column, axis) for column in columns]
+    curves = [curve for curve in made if curve is not None]
+    if len(curves) < len(columns):
+      continue
+    shown = f'{label} (diverged)' if any(curve.diverged for curve in curves) else label
     points = [
       dict(zip(c.rounds.tolist(), zip(c.x.tolist(), c.mean.tolist(), c.std.tolist())))
       for c in curves
@@ -119,5 +148,5 @@ def table(
     for t in sorted(set.intersection(*map(set, points))):
       place = [points[0][t][0]] if along else []
       values = [v for point in points for v in point[t][1:]]
-      writer.writerow([label, t, *(f'{v:.6g}' for v in [*place, *values])])
+      writer.writerow([shown, t, *(f'{v:.6g}' for v in [*place, *values])])
   return text.getvalue()

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import names, published, report, scores, tables
+from tff_adaptive.reports import names, number_texts, published, report, scores, tables
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import table as table_lib
 
@@ -60,7 +60,8 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
 
   A cell is the accuracy on the test data after the last round, in percent, of the mean of the
   client models where the algorithm evaluates that: mean and sample standard deviation over the
-  seeds, and how many of the runs diverged. The best of a row is bold.
+  seeds, and how many of the runs diverged, at the end or in some round; 'diverged' where one did at
+  the end. The best of a row is bold.
 
   Args:
     runs: Complete runs of tasks with test data; of those that differ in other settings than the
@@ -68,23 +69,23 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
     title: Over the table.
 
   Raises:
-    ValueError: If a run has no figures on test data.
+    ValueError: If a run that did not diverge has no figures on test data.
   """
   columns = _ordered(runs, _ADA_BEST_ORDER)
   rows: list[list[str]] = []
   bold: set[tuple[int, int]] = set()
   chosen: dict[str, str] = {}
-  for (rate, task, setting), cells in sorted(_by(runs, _setting).items()):
-    found, diverged = {}, {}
+  for (rate, task, setting), cells in sorted(_by(runs, _setting).items(), key=_order):
+    found, texts = {}, {}
     for name, members in cells.items():
       label, best_runs = scores.best_runs(members, tables.default_metric(members))
-      found[name] = scores.Score([scores.test_accuracy(run) for run in best_runs], label)
-      diverged[name] = _of_diverged(best_runs)
+      found[name] = scores.score_on_test(best_runs, label)
+      texts[name] = _with_diverged(scores.text(found[name], 100.0, 2), best_runs)
     best = scores.is_best(found, 'test_accuracy')
     bold |= {(len(rows), columns.index(name) + 3) for name in best}
-    cells_ = [scores.text(found.get(name), 100.0, 2) + diverged.get(name, '') for name in columns]
+    cells_ = [texts.get(name, '') for name in columns]
     rows.append([f'{100 * rate:g} %', task, _heterogeneity(setting), *cells_])
-    place = ' '.join(rows[-1][:3])
+    place = ' '.join(filter(None, rows[-1][:3]))
     chosen |= {f'{place}, {name}': s.label for name, s in found.items() if s.label}
   note = scores.note(chosen, runs, on_test=True)
   caption = title or 'Test accuracy after the last round, %'
@@ -93,10 +94,13 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
   return report.Report([table], table.csv(), title=title)
 
 
-def _of_diverged(runs: Sequence[runs_lib.Run]) -> str:
-  """' (1 of 3 diverged)'; '' if none did."""
+def _with_diverged(cell: str, runs: Sequence[runs_lib.Run]) -> str:
+  """'50.00 (1 of 3 diverged)', where some did at some time; 'diverged (1 of 3)' of such a cell."""
   count = sum(map(scores.is_diverged, runs))
-  return f' ({count} of {len(runs)} diverged)' if count else ''
+  if not count:
+    return cell
+  word = '' if cell == 'diverged' else ' diverged'
+  return f'{cell} ({count} of {len(runs)}{word})'
 
 
 def _by(runs: Sequence[runs_lib.Run], key: object) -> dict:
@@ -124,16 +128,29 @@ def _setting(run: runs_lib.Run) -> tuple[float, str, str]:
   return run.settings['clients_per_round'] / clients, os.path.basename(task), options
 
 
+def _order(row: tuple[tuple[float, str, str], object]) -> tuple:
+  """Sorts rows, the numbers in their options as numbers."""
+  (rate, task, options), _ = row
+  return rate, task, number_texts.key(options)
+
+
 def _heterogeneity(options: str) -> str:
   """'alpha=0.03' -> 'alpha = 0.03'; alpha=inf is IID, as the paper has it."""
   shown: list[str] = []
   for pair in filter(None, options.split(', ')):
     name, _, value = pair.partition('=')
     if name == 'alpha':
-      shown.insert(0, 'IID' if math.isinf(float(value)) else f'alpha = {value}')
+      shown.insert(0, 'IID' if _is_infinite(value) else f'alpha = {value}')
     elif name not in ('validation', 'num_clients'):
       shown.append(pair)
   return ', '.join(shown)
+
+
+def _is_infinite(text: str) -> bool:
+  try:
+    return math.isinf(float(text))
+  except ValueError:  # A task of one's own may have alpha=auto.
+    return False
 
 
 def _ordered(runs: Sequence[runs_lib.Run], first: Sequence[str]) -> list[str]:

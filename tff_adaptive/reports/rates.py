@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive.reports import names, report, scores, style
+from tff_adaptive.reports import names, number_texts, report, scores, style
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import table as table_lib
 
 CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
+_DIGITS, _DATA_DIGITS = 3, 6  # Of a rate in tables and in the data; more where two would be alike.
 _PANELS_IN_A_ROW = 3
 _MOST_LEVEL = 8  # Client rates below a map whose labels do not run into each other.
 # Colours span the better part of the cells: one that learned nothing would take them all.
@@ -103,30 +104,35 @@ def _table(m: Map, column: str, what: str) -> table_lib.Table:
   """A map as a table: server rates down, the highest first, client rates across."""
   clients, servers = _axes_of([m])
   best = scores.is_best({str(key): s for key, s in m.cells.items()}, column)
+  server_texts = number_texts.distinct(servers, _DIGITS)
   bold, rows = set(), []
   for i, server in enumerate(reversed(servers)):
-    row = [f'server {server:.3g}']
+    row = [f'server {server_texts[server]}']
     for j, client in enumerate(clients, 1):
       row.append(_text(m.cells.get((client, server)), column))
       if str((client, server)) in best:
         bold.add((i, j))
     rows.append(row)
-  heading = ['', *(f'client {rate:.3g}' for rate in clients)]
-  return table_lib.Table(heading, rows, frozenset(bold), f'{m.label}: {what}')
+  return table_lib.Table(_heading(clients), rows, frozenset(bold), f'{m.label}: {what}')
+
+
+def _heading(clients: Sequence[float]) -> list[str]:
+  texts = number_texts.distinct(clients, _DIGITS)
+  return ['', *(f'client {texts[rate]}' for rate in clients)]
 
 
 def _best_table(maps: Sequence[Map], column: str, what: str, note: str) -> table_lib.Table:
-  clients, _ = _axes_of(maps)
+  clients, servers = _axes_of(maps)
+  texts = number_texts.distinct(servers, _DIGITS)
   rows = []
   for m in maps:
     best = m.best_by_client_rate(column)
     rows.append([m.label])
     for rate in clients:
       server, score = best.get(rate, (None, None))
-      rows[-1].append('' if server is None else f'{server:.3g} ({_text(score, column)})')
-  heading = ['', *(f'client {rate:.3g}' for rate in clients)]
+      rows[-1].append('' if server is None else f'{texts[server]} ({_text(score, column)})')
   title = f'Best server rate by client rate ({what})'
-  return table_lib.Table(heading, rows, title=title, note=note)
+  return table_lib.Table(_heading(clients), rows, title=title, note=note)
 
 
 def _text(score: scores.Score | None, column: str) -> str:
@@ -138,9 +144,10 @@ def _data(maps: Sequence[Map]) -> str:
   text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(['label', CLIENT, SERVER, 'runs', 'mean', 'std'])
+  clients, servers = (number_texts.distinct(rates, _DATA_DIGITS) for rates in _axes_of(maps))
   for m in maps:
     for (client, server), s in sorted(m.cells.items()):
-      numbers = (f'{client:g}', f'{server:g}', len(s.values), f'{s.mean:.6g}', f'{s.std:.6g}')
+      numbers = (clients[client], servers[server], len(s.values), f'{s.mean:.6g}', f'{s.std:.6g}')
       writer.writerow([m.label, *numbers])
   return text.getvalue()
 
@@ -203,8 +210,8 @@ def _draw_map(
     text = f'{factor * s.mean:.1f}' if symbol else f'{s.mean:.3g}'
     axes.text(x, y, text, ha='center', va='center', fontsize=7, color='w' if is_dark else 'k')
   rotation = 90 if len(clients) > _MOST_LEVEL else 0
-  axes.set_xticks(range(len(clients)), [_log(rate) for rate in clients], rotation=rotation)
-  axes.set_yticks(range(len(servers)), [_log(rate) for rate in servers])
+  axes.set_xticks(range(len(clients)), _logs(clients), rotation=rotation)
+  axes.set_yticks(range(len(servers)), _logs(servers))
   axes.set(xlabel='client rate (log10)', ylabel='server rate (log10)', title=m.label)
   axes.title.set_parse_math(False)
   return image
@@ -233,6 +240,8 @@ def _draw_best(axes: Any, maps: Sequence[Map], column: str) -> None:
       text.set_parse_math(False)
 
 
-def _log(rate: float) -> str:
-  """A rate's logarithm, as the papers' figures have it."""
-  return f'{math.log10(rate):.3g}' if rate > 0 else '-inf'
+def _logs(rates: Sequence[float]) -> list[str]:
+  """The logarithms of rates, as the papers' figures have them."""
+  logs = [math.log10(rate) if rate > 0 else -math.inf for rate in rates]
+  texts = number_texts.distinct(logs, _DIGITS)
+  return [texts[log] for log in logs]

@@ -24,7 +24,7 @@ AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
   }
 )
 
-# Settings that never distinguish two curves of a figure.
+# Settings that never distinguish two curves of a figure: those that do not touch a run's numbers.
 _NOT_LABELS = frozenset(
   {
     'seed',
@@ -35,10 +35,16 @@ _NOT_LABELS = frozenset(
     'rounds_per_evaluation',
     'rounds_per_client_evaluation',
     'client_evaluation_clients',
+    'client_state_cache_bytes',
+    'personalization_epochs',
     'rounds_per_checkpoint',
     'keep_checkpoints',
     'resume_from',
     'log_to',
+    'target',
+    'ray',
+    'ray_workers',
+    'cpus_per_worker',
   }
 )
 
@@ -265,10 +271,9 @@ def partition(
   runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
 ) -> dict[str, list[Run]]:
   """As `group`, of runs that may differ in other things than their seed too."""
-  without = set(without)
   with_server = label_by is None or 'server_optimizer' in label_by
   if label_by is None:
-    label_by = [n for n in _distinguishing(runs, without) if n not in without]
+    label_by = _distinguishing(runs, without)
     if not label_by:
       label_by = ['algorithm'] if any('algorithm' in run.settings for run in runs) else []
   for name in label_by:
@@ -355,8 +360,9 @@ def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[st
   """Returns settings that distinguish the runs, without those that follow from earlier ones."""
   chosen: list[str] = []
   keys = [''] * len(runs)
-  for name in dict.fromkeys([*without, *(name for run in runs for name in run.settings)]):
-    if name in _NOT_LABELS:
+  left_out = {*_NOT_LABELS, *without}
+  for name in dict.fromkeys(name for run in runs for name in run.settings):
+    if name in left_out:  # Nor do others follow from it: an algorithm may have rates of its own.
       continue
     finer = [key + json.dumps(_identity(run, name)) for key, run in zip(keys, runs)]
     if len(set(finer)) > len(set(keys)):
@@ -384,7 +390,7 @@ def _part(
 
 
 def _has(value: Any, wanted: str) -> bool:
-  values = value if isinstance(value, list) else [value]
+  values = (value or [None]) if isinstance(value, list) else [value]
   return any(_is(v, wanted) for v in values)
 
 

@@ -4,11 +4,13 @@ import dataclasses
 import json
 import math
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tff_adaptive._utils import metric_names, suggestions
+from tff_adaptive.reports import number_texts
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import summary as summary_lib
 
@@ -79,6 +81,37 @@ def mean_of_last(run: runs_lib.Run, column: str) -> float | None:
     return float(np.mean(values)) if values else None
 
 
+def evaluated(members: Sequence[runs_lib.Run], column: str | None = None) -> list[runs_lib.Run]:
+  """The runs without those that have only the initial model's values yet, which are reported.
+
+  Args:
+    members: The runs.
+    column: The column of metrics.csv that counts; by default any on validation data.
+
+  Raises:
+    ValueError: If none is left.
+  """
+  found = []
+  for run in members:
+    if _is_waiting(run, column):
+      sys.stderr.write(f'Left out: {run.folder} has not been evaluated after round 0 yet.\n')
+    else:
+      found.append(run)
+  if not found:
+    raise ValueError('none of the runs has been evaluated after round 0 yet.')
+  return found
+
+
+def _is_waiting(run: runs_lib.Run, column: str | None) -> bool:
+  rounds = [
+    row['round']
+    for row in run.rows
+    if any(c == column if column else c.startswith('validation_') for c in row)
+  ]
+  # Without any value the column is another's, unless training has not begun.
+  return max(rounds) == 0 if rounds else run.rows[-1]['round'] == 0
+
+
 def last_rounds(members: Iterable[runs_lib.Run]) -> str:
   """'last 100 rounds', fewer of shorter runs: over how many rounds `mean_of_last` is."""
   counts = sorted({min(summary_lib.WINDOW, int(run.rows[-1]['round'])) for run in members})
@@ -138,6 +171,41 @@ def ends_diverged(run: runs_lib.Run) -> bool:
   last = run.rows[-1]
   lost = last.get('non_finite_clients') or 0
   return has_diverged(run, 'validation_loss') or 0 < lost >= last.get('clients', 1)
+
+
+def without_diverged(
+  label: str, members: Sequence[runs_lib.Run], column: str
+) -> tuple[str, Sequence[runs_lib.Run]]:
+  """Returns the runs of which a curve is the mean, and its name.
+
+  Args:
+    label: What the runs have in common.
+    members: Runs that differ in their seed.
+    column: What the curve is of.
+
+  Returns:
+    The label and how many runs that is, 'FedAvg (n = 2, 1 diverged)'; those of the runs that did
+    not diverge, in this column or as in `ends_diverged`, or all where all did.
+  """
+  healthy = [run for run in members if not is_left_out(run, column)]
+  if not healthy:
+    every = f'all {len(members)} ' if len(members) > 1 else ''
+    return f'{label} ({every}diverged)', members
+  if len(healthy) < len(members):
+    return f'{label} (n = {len(healthy)}, {len(members) - len(healthy)} diverged)', healthy
+  return (label if len(members) == 1 else f'{label} (n = {len(members)})'), healthy
+
+
+def unless_diverged(run: runs_lib.Run, column: str, value: float | None) -> float | None:
+  """A value of a run; NaN if it is finite though the run diverged, by its loss, say."""
+  if value is None or not math.isfinite(value):
+    return value
+  return math.nan if is_left_out(run, column) else value
+
+
+def is_left_out(run: runs_lib.Run, column: str) -> bool:
+  """Whether a run is in no mean curve of a column: it diverged there, or as in `ends_diverged`."""
+  return has_diverged(run, column) or ends_diverged(run)
 
 
 def no_values(run: runs_lib.Run, column: str) -> ValueError:
@@ -229,12 +297,16 @@ def text(found: Score | None, factor: float, digits: int) -> str:
     return ''
   if not found.is_finite:
     return 'diverged'
-  cell = f'{factor * found.mean:.{digits}f}'
-  return f'{cell} ± {factor * found.std:.{digits}f}' if len(found.values) > 1 else cell
+  deviation = factor * found.std if len(found.values) > 1 else None
+  return number_texts.mean(factor * found.mean, digits, deviation)
 
 
 def note(
-  chosen: Mapping[str, str], members: Sequence[runs_lib.Run], *, on_test: bool = False
+  chosen: Mapping[str, str],
+  members: Sequence[runs_lib.Run],
+  *,
+  on_test: bool = False,
+  by: str = 'validation',
 ) -> str:
   """The note below a table.
 
@@ -242,24 +314,35 @@ def note(
     chosen: Cell -> the settings that were the best there, of cells that had several.
     members: The runs of the table, of which those are named that have not done all their rounds.
     on_test: Whether the table is of `test_accuracy`, and so of another model than what chose.
+    by: What chose them.
   """
   of_models = _MODELS if chosen and on_test else ''
-  return ' '.join(filter(None, (_chosen_note(chosen), of_models, _unfinished_note(members))))
+  return ' '.join(filter(None, (_chosen_note(chosen, by), of_models, _unfinished_note(members))))
+
+
+def diverged_note(members: Sequence[runs_lib.Run], column: str) -> str:
+  """Names the runs that diverged, in a column or as in `ends_diverged`; '' if none did."""
+  found = [run for run in members if is_left_out(run, column)]
+  return _named('Diverged', [run.folder for run in found], len(members))
 
 
 def _unfinished_note(members: Sequence[runs_lib.Run]) -> str:
-  begun = [run for run in members if not run.is_complete]
-  if not begun:
-    return ''
-  named = [
+  begun = [
     f'{run.folder} ({run.rows[-1]["round"]:.0f} of {run.settings["rounds"]} rounds)'
-    for run in begun[:_MOST_NAMED]
+    for run in members
+    if not run.is_complete
   ]
-  more = ' and others' if len(begun) > _MOST_NAMED else ''
-  return f'Not complete: {len(begun)} of {len(members)} runs: {", ".join(named)}{more}.'
+  return _named('Not complete', begun, len(members))
 
 
-def _chosen_note(chosen: Mapping[str, str]) -> str:
+def _named(what: str, runs: Sequence[str], number: int) -> str:
+  if not runs:
+    return ''
+  more = ' and others' if len(runs) > _MOST_NAMED else ''
+  return f'{what}: {len(runs)} of {number} runs: {", ".join(runs[:_MOST_NAMED])}{more}.'
+
+
+def _chosen_note(chosen: Mapping[str, str], by: str) -> str:
   if not chosen:
     return ''
   cells: dict[str, list[str]] = {}
@@ -268,4 +351,4 @@ def _chosen_note(chosen: Mapping[str, str]) -> str:
   parts = [
     f'{label}' if len(cells) == 1 else f'{label} ({"; ".join(c)})' for label, c in cells.items()
   ]
-  return f'Best of several settings by validation: {". ".join(parts)}.'
+  return f'Best of several settings by {by}: {". ".join(parts)}.'

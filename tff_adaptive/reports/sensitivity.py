@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive.reports import names, report, scores, style
+from tff_adaptive.reports import names, number_texts, report, scores, style
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import table as table_lib
 
+_DIGITS = 6  # Of a value, or as many as tell two apart.
 Lines = Mapping[str, Mapping[float, scores.Score]]  # Label -> value of the parameter -> score.
 
 
@@ -85,6 +86,7 @@ def _table(
 ) -> table_lib.Table:
   factor, symbol = scores.unit(column)
   digits = 2 if symbol else 4
+  text = number_texts.distinct(values, _DIGITS)
   rows: list[list[str]] = []
   bold, chosen = set(), {}
   for i, (label, line) in enumerate(lines.items()):
@@ -95,9 +97,10 @@ def _table(
       if str(value) in best:
         bold.add((i, j))
       if value in line and line[value].label:
-        chosen[f'{label}, {parameter} = {value:g}'] = line[value].label
-  note = scores.note(chosen, runs)
-  heading = ['', *(f'{parameter} = {value:g}' for value in values)]
+        chosen[f'{label}, {parameter} = {text[value]}'] = line[value].label
+  by = 'validation' if column.startswith('validation_') else names.metric(column)
+  note = scores.note(chosen, runs, by=by)
+  heading = ['', *(f'{parameter} = {text[value]}' for value in values)]
   return table_lib.Table(heading, rows, frozenset(bold), what, note)
 
 
@@ -105,9 +108,10 @@ def _data(lines: Lines, parameter: str) -> str:
   text = io.StringIO()
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(['label', parameter, 'runs', 'mean', 'std', 'settings'])
+  texts = number_texts.distinct([value for line in lines.values() for value in line], _DIGITS)
   for label, line in lines.items():
     for value, s in line.items():
-      row = [label, f'{value:g}', len(s.values), f'{s.mean:.6g}', f'{s.std:.6g}', s.label]
+      row = [label, texts[value], len(s.values), f'{s.mean:.6g}', f'{s.std:.6g}', s.label]
       writer.writerow(row)
   return text.getvalue()
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_adaptive.reports import names, scores
+from tff_adaptive.reports import names, number_texts, scores
 from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import summary as summary_lib
 from tff_adaptive.reports import table as table_lib
@@ -30,7 +30,8 @@ def comparison_table(
   Returns:
     Runs and rounds; the mean over the last 100 rounds, or all of shorter runs, or over their
     evaluations, of which the heading gives the numbers, and the last value, each mean +- sample
-    standard deviation over the seeds; median seconds a round.
+    standard deviation over the seeds, NaN if one diverged; median seconds a round. The note names
+    the runs that diverged, and those that have not done all their rounds.
 
   Raises:
     ValueError: If a run has no values of the column.
@@ -42,7 +43,8 @@ def comparison_table(
     # A run that is seldom evaluated has few of them, or one.
     counts = sorted({s['evaluations_averaged'] for summaries in every.values() for s in summaries})
     averaged = f' ({_range(counts)} evaluation{"" if counts == [1] else "s"})'
-  last = scores.last_rounds([run for members in groups.values() for run in members])
+  all_runs = [run for members in groups.values() for run in members]
+  last = scores.last_rounds(all_runs)
   heading = [
     '',
     'runs',
@@ -53,6 +55,7 @@ def comparison_table(
   ]
   if target is not None:
     heading.insert(5, f'rounds to {target:g}')
+  is_evaluated = any(t > 0 for run in all_runs for t in run.curve(column))
   rows = []
   for label, members in groups.items():
     summaries = every[label]
@@ -60,20 +63,37 @@ def comparison_table(
       if column not in found['last']:
         raise scores.no_values(run, column)
     means = [scores.mean_of_last(run, column) for run in members]
+    lasts = [_last(run, column, is_evaluated) for run in members]
     rounds = sorted({s['rounds'] for s in summaries})
     unfinished = '' if all(s['is_complete'] for s in summaries) else ' (not complete)'
     cells = [
       label,
       str(len(members)),
       _range(rounds) + unfinished,
-      spread(means),
-      spread([s['last'][column] for s in summaries]),
+      _over_runs(members, column, means),
+      _over_runs(members, column, lasts),
       spread([s['seconds_per_round_median'] for s in summaries], with_deviation=False),
     ]
     if target is not None:
       cells.insert(5, reached([rounds_to(run, column, target) for run in members]))
     rows.append(cells)
-  return table_lib.Table(heading, rows)
+  note = ' '.join(filter(None, (scores.diverged_note(all_runs, column), scores.note({}, all_runs))))
+  return table_lib.Table(heading, rows, note=note)
+
+
+def _last(run: runs_lib.Run, column: str, is_evaluated: bool) -> float | None:
+  """A run's last value; that of round 0, the initial model, where no run has a later one."""
+  curve = run.curve(column)
+  end = max(curve)
+  return curve[end] if end > 0 or not is_evaluated else None
+
+
+def _over_runs(members: Sequence[runs_lib.Run], column: str, values: Sequence[float | None]) -> str:
+  """`spread` of a value of each run, and how many runs have one if not all have."""
+  shown = [scores.unless_diverged(run, column, v) for run, v in zip(members, values)]
+  count = sum(value is not None for value in shown)
+  of = f' ({count} of {len(members)} runs)' if 0 < count < len(members) else ''
+  return spread(shown) + of
 
 
 def default_metric(runs: Sequence[runs_lib.Run]) -> str:
@@ -122,10 +142,8 @@ def spread(values: Sequence[float | None], *, digits: int = 4, with_deviation: b
   if not len(known):
     return ''
   with np.errstate(all='ignore'):
-    text = f'{known.mean():.{digits}f}'
-    if len(known) > 1 and with_deviation:
-      text += f' ± {known.std(ddof=1):.{digits}f}'
-  return text
+    deviation = float(known.std(ddof=1)) if len(known) > 1 and with_deviation else None
+    return number_texts.mean(float(known.mean()), digits, deviation)
 
 
 def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

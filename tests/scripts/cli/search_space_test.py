@@ -51,3 +51,17 @@ def test_a_value_that_no_draw_may_give_is_refused_before_any():
     _points(0, {'algorithm': ['fed_avg', 'ada_best'], 'mu': ['0.1', '-1']})
   with pytest.raises(ValueError, match='--tau has no meaning'):
     _points(0, {'algorithm': ['fed_avg']}, tau=search_space.Range(0.1, 1, False, False))
+
+
+@pytest.mark.parametrize(
+  'axes, seeds, words',
+  [
+    ({'tau': ['0.1', '1']}, ('0', '0'), '--grid=seed=0,0: 0 and 0 are the same; give each value'),
+    ({'tau': ['0.1', '1']}, ('0', '1', '00'), '--grid=seed=0,1,00: 0 and 00 are the same'),
+    ({'algorithm': ['fed_avg', 'fed_avg']}, (), 'fed_avg and fed_avg are the same'),
+    ({'tau': ['0.1', '1e-1']}, ('0', '1'), '--grid=tau=0.1,1e-1: 0.1 and 1e-1 are the same'),
+  ],
+)
+def test_a_value_that_is_given_twice_is_refused(axes, seeds, words):
+  with pytest.raises(ValueError, match=words):
+    search_space.Space(axes, {}, seeds, {}).check()

@@ -94,6 +94,7 @@ def test_small_values_of_keras_errors_are_good(name, is_error):
     *((name, True) for name in ('binary_crossentropy', 'validation_mean_error_of_means')),
     *((name, True) for name in ('MAE', 'RMSE', 'nll', 'logloss', 'valLoss', 'LogCoshError')),
     *((name, True) for name in ('cross_entropy', 'edit-distance', 'false_positive_rate', 'Brier')),
+    *((name, True) for name in ('validation_bits_per_character', 'BitsPerDim', 'bpc', 'test_bpd')),
     *((name, False) for name in ('log_likelihood', 'AUC', 'MeanIoU', 'true_positive_rate')),
     *((name, False) for name in ('accuracy', 'validation_accuracy', 'recall_at_5', 'auc')),
     *((name, False) for name in ('lossless_share', 'terror_recall')),

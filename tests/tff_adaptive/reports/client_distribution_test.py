@@ -41,6 +41,26 @@ def test_it_is_of_the_last_evaluation_of_each_run(tmp_path):
   assert [list(line.get_xdata()) for line in axes.lines] == [[0.2, 0.4, 0.4, 0.6], [0.7, 0.9]]
 
 
+def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
+  found = [
+    make(tmp_path / 'a', [0.2, 0.4], seed=0, algorithm='fed_avg'),
+    make(tmp_path / 'b', [0.9, 0.9], seed=1, algorithm='fed_avg'),
+    make(tmp_path / 'c', [0.7], algorithm='fed_dyn'),
+  ]
+  found[1].rows[-1]['validation_loss'] = float('nan')
+  found[2].settings['rounds'] = 99
+  made = client_distribution.build(runs.group(found, ['algorithm']), 'accuracy', 'unseen')
+  (table,) = made.tables
+  assert table.rows[0] == ['FedAvg', *['diverged'] * 6]
+  assert table.rows[1][1] == '0.7000'
+  assert table.note.startswith(f'Not complete: 1 of 3 runs: {tmp_path / "c"} (')
+  assert made.data.splitlines()[1:] == [
+    '"FedAvg (n = 1, 1 diverged)",0.2,0.5',
+    '"FedAvg (n = 1, 1 diverged)",0.4,1',
+    'FedDyn,0.7,1',
+  ]
+
+
 @pytest.mark.parametrize(
   'metric, clients, error',
   [

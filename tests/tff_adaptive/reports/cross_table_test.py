@@ -92,3 +92,16 @@ def test_a_diverged_run_is_not_the_best_and_one_that_is_not_complete_is_named(tm
   assert [row[1] for row in table.rows] == ['5.80', 'diverged']
   assert table.bold == {(0, 1)}
   assert table.note == f'Not complete: 1 of 2 runs: {found[1].folder} (1 of 5 rounds).'
+
+
+def test_numbers_are_sorted_as_numbers(tmp_path):
+  found = [
+    run_folders.make(
+      tmp_path / f'{n}_{alpha}', [0.1, 0.2], clients_per_round=n, task_option=[f'alpha={alpha}']
+    )
+    for n in (10, 2, 20, 5)
+    for alpha in ('10', '3')
+  ]
+  (table,) = cross_table.build(found, 'clients_per_round', 'task_option').tables
+  assert [row[0] for row in table.rows] == ['2', '5', '10', '20']
+  assert table.heading[1:] == ['alpha=3', 'alpha=10']

@@ -128,15 +128,49 @@ def test_the_table_of_participation_counts_runs_that_diverged(tmp_path):
     for algorithm, seed, last in (
       ('fed_avg', 0, 0.5),
       ('fed_avg', 1, 0.5),
-      ('scaffold_m', 0, 1000.0),
+      ('scaffold_m', 0, 2.0),
       ('scaffold_m', 1, 0.5),
       ('scaffold_m', 2, 0.5),
     )
   ]
-  runs[3].rows[1]['non_finite_clients'] = 3
+  runs[3].rows[0]['non_finite_clients'] = 3  # It recovered.
   (table,) = paper_tables.participation(runs).tables
-  (row,) = table.rows
-  assert row[3:] == ['50.00 ± 0.00', '50.00 ± 0.00 (2 of 3 diverged)']
+  assert table.rows[0][3:] == ['50.00 ± 0.00', '50.00 ± 0.00 (1 of 3 diverged)']
+  assert table.bold == {(0, 3), (0, 4)}
+  runs[2].rows[-1]['validation_loss'] = 1000.0
+  (table,) = paper_tables.participation(runs).tables
+  assert table.rows[0][3:] == ['50.00 ± 0.00', 'diverged (2 of 3)']
+  assert table.bold == {(0, 3)}
+
+
+def _of_own_task(folder, alpha, algorithm='fed_avg', rate=0.1, value=0.5):
+  return run_folders.make(
+    folder / f'{alpha}_{algorithm}_{rate}',
+    [0.1, value],
+    task='t.py:load',
+    task_option=[f'alpha={alpha}'] if alpha else [],
+    algorithm=algorithm,
+    clients_per_round=1,
+    client_learning_rate=rate,
+    data={'clients': 10},
+    test={'test_accuracy': 0.5},
+  )
+
+
+def test_rows_of_participation_are_sorted_by_numbers_and_an_option_may_be_a_text(tmp_path):
+  runs = [_of_own_task(tmp_path, alpha) for alpha in ('10', '3', 'auto', '')]
+  (table,) = paper_tables.participation(runs).tables
+  assert [row[2] for row in table.rows] == ['', 'alpha = 3', 'alpha = 10', 'alpha = auto']
+
+
+def test_the_note_names_cells_without_options(tmp_path):
+  runs = [
+    _of_own_task(tmp_path, '', algorithm, rate, value)
+    for algorithm, values in (('fed_avg', (0.4, 0.5)), ('ada_best', (0.5, 0.4)))
+    for rate, value in zip((0.1, 0.2), values)
+  ]
+  (table,) = paper_tables.participation(runs).tables
+  assert 'client_learning_rate=0.2 (10 % t.py:load, FedAvg)' in table.note
 
 
 def test_a_task_has_no_figure_of_a_diverged_run_and_names_one_that_is_not_complete(tmp_path):

@@ -150,3 +150,41 @@ def test_runs_that_are_not_complete_are_named_below(tmp_path):
   *_, best = rates.build(found, COLUMN).tables
   assert best.note == f'Not complete: 1 of 2 runs: {tmp_path / "1"} (1 of 4 rounds).'
   assert not rates.build(found[:1], COLUMN).tables[-1].note
+
+
+def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp_path):
+  found = [
+    run_folders.make(
+      tmp_path / f'{task}_{algorithm}_{rate}',
+      [0.1, 0.5],
+      task=task,
+      algorithm=algorithm,
+      server_optimizer=server,
+      client_learning_rate=0.1,
+      server_learning_rate=rate,
+    )
+    for task in ('digits', 'least_squares')
+    for algorithm, server, own in (('fed_avg', 'sgd', (0.5, 1)), ('fed_adam', 'adam', (0.01, 0.1)))
+    for rate in own
+  ]
+  *maps, best = rates.build(found, COLUMN).tables
+  assert [row[0] for row in best.rows] == [
+    f'{name}, {task}' for task in ('digits', 'least_squares') for name in ('FedAvg', 'FedAdam')
+  ]
+  assert [len(table.rows) for table in maps] == [2] * 4
+
+
+def test_rates_have_as_many_digits_as_tell_them_apart(tmp_path):
+  values = (0.12341, 0.12344)
+  found = [
+    run_folders.make(
+      tmp_path / str(rate), [0.1, rate], client_learning_rate=rate, server_learning_rate=1 - rate
+    )
+    for rate in values
+  ]
+  made = rates.build(found, COLUMN)
+  assert made.tables[0].heading[1:] == [f'client {rate}' for rate in values]
+  assert [row[0] for row in made.tables[0].rows] == ['server 0.87659', 'server 0.87656']
+  assert made.tables[1].rows == [['FedAvg', '0.87659 (12.3)', '0.87656 (12.3)']]
+  (axes,) = (axes for axes in made.figure.axes if axes.images)
+  assert len({tick.get_text() for tick in axes.get_xticklabels()}) == 2

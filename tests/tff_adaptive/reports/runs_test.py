@@ -142,6 +142,7 @@ def _settings(folder, **settings):
     ([('scale_mu', 'true')], 1),
     ([('scale_mu', 'False')], 1),
     ([('scale_mu', 'none')], 1),
+    ([('task_option', 'none')], 1),
     ([('tau', '1e-2')], 3),
   ],
 )

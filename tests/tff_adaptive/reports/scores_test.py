@@ -26,6 +26,11 @@ def test_a_run_ends_diverged_when_all_clients_of_its_last_round_were_left_out(
   assert math.isnan(value) == expected
 
 
+def test_small_scores_are_told_apart():
+  texts = [scores.text(scores.Score([value, value]), 1.0, 4) for value in (1.2e-6, 3.4e-6)]
+  assert texts == ['1.2e-06 ± 0', '3.4e-06 ± 0']
+
+
 def test_settings_that_stopped_early_beat_those_that_diverged_only(tmp_path):
   curves = {0.1: [0.1] + [0.5] * 20 + [0.9] * 80, 0.3: [0.1] + [0.85] * 12, 1.0: [0.1, 0.99]}
   runs = {
@@ -39,3 +44,22 @@ def test_settings_that_stopped_early_beat_those_that_diverged_only(tmp_path):
   assert best == [runs[0.1]]
   _, best = scores.best_runs([runs[0.3], runs[1.0]], 'validation_accuracy')
   assert best == [runs[0.3]]
+
+
+def test_runs_of_which_only_the_initial_model_was_evaluated_are_left_out(tmp_path, capsys):
+  found = [
+    run_folders.make(tmp_path / name, values, every=2, rounds=4)
+    for name, values in (('a', [0.1, 0.2]), ('b', [0.1]), ('c', [0.1, 0.3]))
+  ]
+  del found[2].rows[-1]['validation_accuracy']
+  for run in found[::2]:
+    run.rows[-1]['train_loss'] = 1.0
+  assert scores.evaluated(found) == found[:1]
+  assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == [
+    *(str(tmp_path / name) for name in 'bc')
+  ]
+  assert scores.evaluated(found, 'train_loss') == [found[0], found[2]]
+  # No run has such a column, which is another error's business.
+  assert scores.evaluated(found[::2], 'train_lost') == found[::2]
+  with pytest.raises(ValueError, match='none of the runs has been evaluated after round 0'):
+    scores.evaluated(found[1:])
