@@ -92,7 +92,7 @@ def load_cifar10(
     groups: As in `load_cifar100`.
     l2: As in `load_cifar100`.
     distort: As in `load_cifar100`.
-    jpeg: Whether to use the recompressed images.
+    jpeg: Whether to use the recompressed images, those of `cifar10_jpeg.npz` and no others.
 
   Returns:
     The task; its validation data are the test split.
@@ -164,8 +164,12 @@ def _arrays(
   num_classes: int, data_dir: str | None, jpeg: bool
 ) -> tuple[image_arrays.Split, image_arrays.Split, str]:
   files = [f'cifar{num_classes}.npz']
-  if num_classes == 10:
-    files.append('cifar10_jpeg.npz' if jpeg else 'cifar10_lossless.npz')
+  if jpeg:
+    if data_dir is None:
+      raise errors.DataError('jpeg wants the file cifar10_jpeg.npz: give its folder as data_dir')
+    files = ['cifar10_jpeg.npz']
+  elif num_classes == 10:
+    files.append('cifar10_lossless.npz')
   return image_arrays.load(data_dir, files, f'cifar{num_classes}', _SHAPE, num_classes)
 
 

@@ -109,7 +109,11 @@ def load_letters(
     alpha,
     unbalance,
     seed,
-    preparation=preparation_lib.Preparation(mean=mean, deviation=deviation),
+    preparation=preparation_lib.Preparation(
+      mean=mean,
+      deviation=deviation,
+      classes=tuple(range(1, 27)),  # As the files have them.
+    ),
   )
 
 

@@ -63,11 +63,12 @@ class Preparation:
       standardised.
 
     Raises:
-      ValueError: If a column is missing, a number is not finite or a category unknown.
+      ValueError: If a column is missing, a number is not finite, a category unknown, or a row of
+        another size than the `shape`.
     """
     x = np.asarray(rows) if self.columns is None else _matrix(self.columns, rows)
     if self.shape is not None:
-      x = x.reshape(-1, *self.shape)
+      x = _shaped(x, self.shape)
     if self.mean is not None:
       x = x.astype(np.float32) - np.asarray(self.mean, np.float32)
     if self.deviation is not None:
@@ -122,6 +123,18 @@ class Preparation:
         Column(c['name'], c['categories'] and tuple(c['categories'])) for c in values['columns']
       )
     return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+def _shaped(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+  """Rows in a shape; one that has it, without an axis of rows, is one row."""
+  size = int(np.prod(shape))
+  is_alone = [d for d in x.shape if d != 1] in ([d for d in shape if d != 1], [size])
+  if not is_alone and (x.ndim == 0 or np.prod(x.shape[1:]) != size):
+    raise ValueError(
+      f'an input has the shape {shape}, {size} numbers; found an array {list(x.shape)}: give'
+      ' [n, ...] with as many numbers in each row'
+    )
+  return x.reshape(-1, *shape)
 
 
 def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, ...]:

@@ -46,9 +46,14 @@ class Preparation:
     Returns:
       int32 [n, steps] of words; of characters [m, steps], m >= n: a longer text is several
       sequences, which follow each other; of bags uint8 [n, words + 1].
+
+    Raises:
+      TypeError: If a text is none, or it is a table where texts are wanted.
+      ValueError: If a column of bags is missing, or they are not of one length.
     """
     if self.kind == 'bags':
-      return count_words(_bytes(texts['tokens']), _bytes(texts['title']), self._numbers())
+      sentences, titles = (_column(texts, name) for name in ('tokens', 'title'))
+      return count_words(sentences, titles, self._numbers())
     return self._sequences(texts)[:, :-1]
 
   def targets(self, texts: Any) -> np.ndarray:
@@ -60,7 +65,7 @@ class Preparation:
     """
     if self.kind == 'bags':
       numbers = {tag.encode(errors=_ESCAPE): i for i, tag in enumerate(self.classes or ())}
-      return mark_tags(_bytes(texts['tags']), numbers)
+      return mark_tags(_column(texts, 'tags'), numbers)
     return self._sequences(texts)[:, 1:]
 
   def labels(self, predictions: Any) -> np.ndarray:
@@ -161,7 +166,7 @@ def count_words(sentences: Texts, titles: Texts, words: Mapping[bytes, int]) -> 
     words: Word -> column.
   """
   others = len(words)
-  texts = zip(sentences, titles)
+  texts = zip(sentences, titles, strict=True)
   found = [[words.get(w, others) for w in (*a.split(), *b.split())] for a, b in texts]
   return _counts(found, len(words) + 1, np.uint8)
 
@@ -186,4 +191,20 @@ def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:
 def _bytes(texts: Any) -> list[bytes]:
   if isinstance(texts, (str, bytes)):
     raise TypeError(f'expected several texts, found one: give [{texts!r:.40}]')
-  return [t.encode(errors=_ESCAPE) if isinstance(t, str) else bytes(t) for t in texts]
+  if hasattr(texts, 'columns'):  # It would give the columns' names.
+    raise TypeError('expected texts, found a table: give one of its columns')
+  return [_one(i, text) for i, text in enumerate(texts)]
+
+
+def _column(texts: Any, name: str) -> list[bytes]:
+  if name not in texts:
+    raise ValueError(f'there is no column {name!r}: found {", ".join(map(str, texts))}')
+  return _bytes(texts[name])
+
+
+def _one(i: int, text: Any) -> bytes:
+  if isinstance(text, str):
+    return text.encode(errors=_ESCAPE)
+  if not isinstance(text, bytes):  # bytes(5) would be five zeros.
+    raise TypeError(f'text {i} is {text!r:.40} ({type(text).__name__}): give texts, str or bytes')
+  return bytes(text)

@@ -180,6 +180,15 @@ def test_centralised_cifar_is_split():
     assert len(task.test['y']) == test
 
 
+@pytest.mark.parametrize('name', ['cifar10', 'cifar10_cnn'])
+def test_recompressed_images_are_those_of_their_file_or_of_none(name, tmp_path):
+  (tmp_path / 'cifar10.npz').touch()
+  with pytest.raises(tasks.DataError, match=r'cifar10_jpeg\.npz'):
+    tasks.load(name, str(tmp_path), jpeg=True)
+  with pytest.raises(tasks.DataError, match='give its folder as data_dir'):
+    tasks.load(name, None, jpeg=True)
+
+
 def test_groups_must_divide_the_channels():
   with pytest.raises(tasks.DataError, match='groups is 3; it must divide 64'):
     tasks.load('cifar100', groups=3)

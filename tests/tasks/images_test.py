@@ -1,5 +1,7 @@
 """MNIST and EMNIST letters: the papers' models and clients, on real files."""
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -83,6 +85,8 @@ def test_letters_hold_one_client_in_eleven_out():
   assert kept + len(task.validation['y']) == 6862
   assert len(task.test['y']) == 1196
   assert set(np.unique(task.test['y'])) == set(range(26))
+  raw = np.load(os.path.join(task_data.DATA_DIR, 'letters.npz'))
+  np.testing.assert_array_equal(task.preparation.labels(task.test['y']), raw['y_test'])
   for x in (task.validation['x'], task.test['x']):  # Standardised by the training split.
     assert x.dtype == np.float32
     assert abs(x.mean()) < 0.05

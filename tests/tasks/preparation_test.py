@@ -49,6 +49,22 @@ def test_arrays_are_standardised_by_one_number_or_one_each():
   assert preparation.Preparation()(x).dtype == np.uint8
 
 
+@pytest.mark.parametrize(
+  ('given', 'rows'), [((3, 4, 6), 3), ((3, 24), 3), ((3, 4, 6, 1), 3), ((4, 6), 1), ((24,), 1)]
+)
+def test_rows_are_brought_into_the_shape(given, rows):
+  x = np.arange(np.prod(given)).reshape(given)
+  made = preparation.Preparation(shape=(4, 6, 1))(x)
+  assert made.shape == (rows, 4, 6, 1)
+  np.testing.assert_array_equal(made.ravel(), x.ravel())
+
+
+@pytest.mark.parametrize('given', [(1, 8, 12), (2, 2, 6), (6, 2, 4, 1), (2, 25), ()])
+def test_rows_of_another_size_are_refused(given):
+  with pytest.raises(ValueError, match=r'the shape \(4, 6, 1\), 24 numbers; found an array'):
+    preparation.Preparation(shape=(4, 6, 1))(np.zeros(given))
+
+
 def test_labels_come_back_from_scores_and_from_numbers():
   made = preparation.Preparation(classes=('no', 'yes'))
   assert made.labels([[0.1, 0.2], [3.0, -1.0]]).tolist() == ['yes', 'no']
