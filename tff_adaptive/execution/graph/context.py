@@ -56,6 +56,8 @@ class GraphContext(tff.program.FederatedContext):
     Args:
       parallel_clients: How many clients may be in work at once on a device; memory grows with it.
         Default: the number of processors, at most 4: that many clients' activations are in memory.
+        On a CPU the results of clients that are done (16 at most, 256 MiB at most but for one) are
+        held besides, until those before them are added.
       clients_per_step: How many clients train together in batched operations, where the
         computation says how (this project's do, on whole-array clients); at most the cohort.
         Default: on a GPU the whole cohort, at most 32, if the model has a client axis; else 1.

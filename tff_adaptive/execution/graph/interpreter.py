@@ -48,7 +48,11 @@ class _Compiled:
     if nodes_in(argument):
       return _lazy(None, self.result, argument, lambda frame: self(frame.resolve(argument)))
     flat = [] if self.parameter is None else values.flatten(argument, self.parameter)
-    return values.pack(self._graph(flat), self.result)
+    results = self._graph(flat)
+    for result, leaf in zip(results, values.leaf_types(self.result)):
+      if tf.is_tensor(result):  # The graph alone may know less.
+        result.set_shape(values.tensor_shape(leaf))
+    return values.pack(results, self.result)
 
 
 class Interpreter:
