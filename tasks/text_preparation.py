@@ -48,7 +48,7 @@ class Preparation:
       sequences, which follow each other; of bags uint8 [n, words + 1].
 
     Raises:
-      TypeError: If a text is none, or it is a table where texts are wanted.
+      TypeError: If one of them is not str or bytes, or a table is given where texts are wanted.
       ValueError: If a column of bags is missing, or they are not of one length.
     """
     if self.kind == 'bags':
