@@ -14,7 +14,11 @@ VERSION = re.search(
 def _packages() -> list[str]:
   """The packages; scripts/ is installed as tff_adaptive_scripts, for others have a `scripts`."""
   found = setuptools.find_namespace_packages(
-    include=['tff_adaptive', 'tff_adaptive.*', 'tasks', 'tasks.*', 'scripts', 'scripts.*']
+    include=[
+      f'{name}{below}'
+      for name in ('tff_adaptive', 'tff_adaptive_tasks', 'scripts')
+      for below in ('', '.*')
+    ]
   )
   return [f'tff_adaptive_{name}' if name.split('.')[0] == 'scripts' else name for name in found]
 
@@ -43,7 +47,7 @@ setuptools.setup(
   package_data={
     'tff_adaptive_scripts': ['configs/*.flags'],
     'tff_adaptive': ['**/*.pyi', '*.pyi', 'py.typed', 'kernels/*.cc'],
-    'tasks': ['*.pyi', 'py.typed'],
+    'tff_adaptive_tasks': ['*.pyi', 'py.typed'],
   },
   python_requires='>=3.10,<3.12',
   # TensorFlow Federated 0.87.0 is needed but not listed: one of its own pins can no longer be

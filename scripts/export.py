@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     raise ValueError(f'--output={output} exists already: name another folder, or remove it.')
   run_folder.check_writable(output)
   tensorflow_start.quietly()
-  import tasks
+  import tff_adaptive_tasks as tasks
 
   run = tasks.load_run(folder)
   try:

@@ -20,9 +20,9 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from tasks.data import partition_stats
 from tff_adaptive._utils import atomic_files, validation
 from tff_adaptive.reports import figures, tables
+from tff_adaptive_tasks.data import partition_stats
 
 from .cli import command, fields, options, resolve, settings, tensorflow_start
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
   if _FLAGS.output:
     command.check_output('output', _FLAGS.output)
   tensorflow_start.quietly()
-  import tasks  # From here on TensorFlow is imported, which takes seconds.
+  import tff_adaptive_tasks as tasks  # From here on TensorFlow is imported, which takes seconds.
 
   task = tasks.load(_FLAGS.task, data_dir=_FLAGS.data_dir, seed=_FLAGS.seed, **task_options)
   text, labels = describe(task)

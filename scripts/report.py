@@ -42,12 +42,12 @@ from tff_adaptive.reports import (
   paper_tables,
   rates,
   report,
-  runs,
   scores,
   sensitivity,
   style,
   tables,
 )
+from tff_adaptive.runs import runs
 
 from .cli import command
 

@@ -34,7 +34,7 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from tasks import catalog
+from tff_adaptive_tasks import catalog
 
 from .cli import command, flags, grid, run_folder, search_space, trial_pool
 from .cli.settings import Settings

@@ -185,25 +185,25 @@ def _train_all(
   tensorflow_start.load()
   import tensorflow as tf  # From here on it takes seconds.
 
-  import tasks
-  from tff_adaptive import execution, training
+  import tff_adaptive_tasks as tasks
+  from tff_adaptive import engine, runs
   from tff_adaptive.kernels import library
   from tff_adaptive.training import signals
 
   tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
-  execution.remember_workers()  # One that TFF starts ends with this process.
+  engine.remember_workers()  # One that TFF starts ends with this process.
   first, failed = pending[0], []
   task_options = options.parse('task_option', first['task_option'])
   if task_options.get('lstm') == 'compiled':
     library.load()
   task = tasks.load(first['task'], data_dir=first['data_dir'], seed=first['seed'], **task_options)
   examples = task.train.load_all()
-  with signals.StopGuard(on_abort=[execution.reap_workers]) as stop:
+  with signals.StopGuard(on_abort=[engine.reap_workers]) as stop:
     for job in pending:
       command.say(job['output_dir'])
       try:
         result = _train(job, task, examples, arguments, stop)
-      except training.NonFiniteWeightsError as error:
+      except runs.NonFiniteWeightsError as error:
         failed.append(job['output_dir'])
         command.complain('train_centralized.py', error)
         continue

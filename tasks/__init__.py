@@ -1,6 +1,6 @@
 """Learning problems split over clients, by name.
 
-    import tasks
+    import tff_adaptive_tasks as tasks
     task = tasks.load('digits')
 
 Importing this package imports no TensorFlow; loading a task does.

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors, images
-from tasks import task as task_lib
-from tasks.data import image_arrays, partition, tff_files, tff_sqlite
-from tasks.models import layers, resnet
 from tff_adaptive import models
+from tff_adaptive_tasks import errors, images
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks.data import image_arrays, partition, tff_files, tff_sqlite
+from tff_adaptive_tasks.models import layers, resnet
 
 _SHAPE = (32, 32, 3)
 _PAD = 4

@@ -6,10 +6,10 @@ Digits". They are enlarged to 28 x 28 in EMNIST's convention: 1 is background, 0
 
 import numpy as np
 
-from tasks import task as task_lib
-from tasks.data import partition
-from tasks.models import layers
 from tff_adaptive import models
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks.data import partition
+from tff_adaptive_tasks.models import layers
 
 _VALIDATION_SHARE = 0.2
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors, preparation
-from tasks import task as task_lib
-from tasks.data import tff_files, tff_sqlite
-from tasks.models import layers
 from tff_adaptive import models
+from tff_adaptive_tasks import errors, preparation
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks.data import tff_files, tff_sqlite
+from tff_adaptive_tasks.models import layers
 
 _FEATURES = {
   'pixels': tf.io.FixedLenFeature([28, 28], tf.float32),

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors
-from tasks import preparation as preparation_lib
-from tasks import task as task_lib
-from tasks.data import image_arrays, partition
-from tasks.models import layers
 from tff_adaptive import models
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks import preparation as preparation_lib
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks.data import image_arrays, partition
+from tff_adaptive_tasks.models import layers
 
 _SHAPE = (28, 28, 1)
 INK = preparation_lib.Preparation(deviation=255.0)  # What `to_ink` does, for those who predict.

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors
-from tasks import task as task_lib
-from tasks.models import layers
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks.models import layers
 
 _DTYPES = ('float32', 'float64')
 _MOST_NUMBERS = 20_000_000  # 160 MB while they are drawn.

@@ -4,11 +4,11 @@ import importlib
 import typing
 from typing import Any
 
-from tasks import catalog, errors, own_task, task_options
 from tff_adaptive._utils import suggestions, user_code
+from tff_adaptive_tasks import catalog, errors, own_task, task_options
 
 if typing.TYPE_CHECKING:
-  from tasks import task as task_lib
+  from tff_adaptive_tasks import task as task_lib
 
 
 def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) -> 'task_lib.Task':

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors
-from tasks.models import layers
 from tff_adaptive import models
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.models import layers
 
 _HIDDEN = {'logistic_regression': (), 'mlp': (100,)}
 # Of Keras's losses, which take targets 0 and 1 for scores around 0, and which for numbers from 0 to

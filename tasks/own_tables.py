@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks import errors, own_data
-from tasks import preparation as preparation_lib
-from tasks import task as task_lib
-from tasks.data import npz
 from tff_adaptive._utils import memory
-from tff_adaptive.training import capacity
+from tff_adaptive.runs import capacity
+from tff_adaptive_tasks import errors, own_data
+from tff_adaptive_tasks import preparation as preparation_lib
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks.data import npz
 
 if TYPE_CHECKING:
   import pandas as pd

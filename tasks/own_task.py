@@ -7,11 +7,11 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tasks import errors, task_options
 from tff_adaptive._utils import user_code
+from tff_adaptive_tasks import errors, task_options
 
 if typing.TYPE_CHECKING:
-  from tasks import task as task_lib
+  from tff_adaptive_tasks import task as task_lib
 
 _SIGNATURE = 'function (data_dir, seed, **options) -> tasks.Task'
 
@@ -42,7 +42,7 @@ def load(
     raise errors.DataError(f'{where} is no {_SIGNATURE}.')
   arguments = _arguments(where, reference, function, {'data_dir': data_dir, 'seed': seed}, options)
   task = _call(where, function, **arguments)
-  from tasks import task as task_lib
+  from tff_adaptive_tasks import task as task_lib
 
   if not isinstance(task, task_lib.Task):
     raise errors.DataError(f'{where} gave {task!r:.80}; it must return a tasks.Task.')
@@ -86,7 +86,7 @@ def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: 
 
 
 def _check_ids(where: str, task: 'task_lib.Task') -> None:
-  from tasks import task as task_lib
+  from tff_adaptive_tasks import task as task_lib
 
   for name in 'client_ids', 'num_examples', 'load':
     if not hasattr(task.train, name):
@@ -126,8 +126,8 @@ def _build_model(where: str, task: 'task_lib.Task', seed: int) -> Any:
 
 def _check_fits(whose: str, arrays: Any, model: Any) -> None:
   """Refuses arrays that are no x and y of the model's specs, or not finite."""
-  from tasks import own_models
-  from tasks import task as task_lib
+  from tff_adaptive_tasks import own_models
+  from tff_adaptive_tasks import task as task_lib
 
   if not isinstance(arrays, Mapping) or not {'x', 'y'} <= set(arrays):
     raise errors.DataError(

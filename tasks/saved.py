@@ -4,31 +4,30 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tasks import client_split, errors, loading
 from tff_adaptive._utils import option_values, user_code
+from tff_adaptive_tasks import client_split, errors, loading
 
 if TYPE_CHECKING:
-  from tasks import task as task_lib
-  from tff_adaptive import training
+  from tff_adaptive import runs
+  from tff_adaptive_tasks import task as task_lib
 
 _NEEDED = ('task', 'task_option', 'data_dir', 'seed')  # Settings that say how a task is loaded.
 
 
-def load_run(folder: str) -> 'training.SavedRun':
+def load_run(folder: str) -> 'runs.SavedRun':
   """Loads a run of a task of the catalogue or of a user's file.
 
   Args:
     folder: The run's folder.
 
   Returns:
-    A `tff_adaptive.training.SavedRun` whose `task()` and `evaluate()` load the run's task.
+    A `tff_adaptive.runs.SavedRun` whose `task()` and `evaluate()` load the run's task.
 
   Raises:
     ValueError: If the folder is no run's, or the run has no rounds yet.
   """
-  from tff_adaptive import training
 
-  return training.load_run(folder, task_of)
+  return runs.load_run(folder, task_of)
 
 
 def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import task as task_lib
-from tasks import text_preparation
-from tasks.data import tff_files, tff_sqlite
-from tasks.models import language, layers
 from tff_adaptive import models
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import text_preparation
+from tff_adaptive_tasks.data import tff_files, tff_sqlite
+from tff_adaptive_tasks.models import language, layers
 
 STEPS = 80
 # The order of the characters is that of TFF's tutorial and baseline task; ids begin with 1.

@@ -7,11 +7,11 @@ MNIST's digits and on scikit-learn's. 0 is background and 1 is ink.
 
 import numpy as np
 
-from tasks import digits, errors, images
-from tasks import task as task_lib
-from tasks.data import image_arrays
-from tasks.models import layers
 from tff_adaptive import models
+from tff_adaptive_tasks import digits, errors, images
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks.data import image_arrays
+from tff_adaptive_tasks.models import layers
 
 _SHAPE = (28, 28, 1)
 _TEST_SHARE = 0.2

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors, tags, text_preparation
-from tasks import task as task_lib
-from tasks.data import tff_files, tff_sqlite, vocabularies
-from tasks.models import language, layers
 from tff_adaptive import models
+from tff_adaptive_tasks import errors, tags, text_preparation
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks.data import tff_files, tff_sqlite, vocabularies
+from tff_adaptive_tasks.models import language, layers
 
 STEPS = 20
 _WORD_FILE = 'stackoverflow.word_count'

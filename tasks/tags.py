@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors, text_preparation
-from tasks.models import layers
+from tff_adaptive_tasks import errors, text_preparation
+from tff_adaptive_tasks.models import layers
 
 _TOP = 5
 NORMALISATIONS = ('published', 'tff')

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks import errors, text_preparation
-from tasks import preparation as preparation_lib
+from tff_adaptive_tasks import errors, text_preparation
+from tff_adaptive_tasks import preparation as preparation_lib
 
 if typing.TYPE_CHECKING:
   from tff_adaptive import models

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tasks import errors
+from tff_adaptive_tasks import errors
 
 _KINDS = {
   bool: 'true or false',

@@ -69,16 +69,16 @@ def native():
   """TFF's own runtime, with the bodies of secure sums; its worker is ended after the tests."""
   import tensorflow_federated as tff
 
-  from tff_adaptive import execution
+  from tff_adaptive import engine
 
-  execution.remember_workers()
+  engine.remember_workers()
   yield tff.backends.test.create_sync_test_cpp_execution_context()
-  execution.reap_workers()
+  engine.reap_workers()
 
 
 @pytest.fixture(scope='session')
 def graph():
   """The graph engine."""
-  from tff_adaptive import execution
+  from tff_adaptive import engine
 
-  return execution.GraphContext()
+  return engine.GraphContext()

@@ -17,7 +17,7 @@ import atexit
 import lazy_loader
 
 from tff_adaptive._version import __version__ as __version__
-from tff_adaptive.execution import native
+from tff_adaptive.engine import native
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

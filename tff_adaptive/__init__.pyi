@@ -17,7 +17,7 @@ from . import (
   devices as devices,
 )
 from . import (
-  execution as execution,
+  engine as engine,
 )
 from . import (
   models as models,
@@ -33,6 +33,9 @@ from . import (
 )
 from . import (
   reports as reports,
+)
+from . import (
+  runs as runs,
 )
 from . import (
   schedules as schedules,
@@ -83,22 +86,22 @@ from .algorithms import (
   build_server_optimizer as build_server_optimizer,
 )
 from .client import Batching as Batching
-from .execution import (
+from .engine import (
   graph_context as graph_context,
 )
-from .execution import (
+from .engine import (
   set_graph_context as set_graph_context,
 )
-from .execution import (
+from .engine import (
   set_native_context as set_native_context,
 )
-from .execution import (
+from .engine import (
   set_ray_context as set_ray_context,
 )
-from .execution import (
+from .engine import (
   set_subround_context as set_subround_context,
 )
 from .models import Model as Model
-from .training import load_run as load_run
+from .runs import load_run as load_run
 
 __version__: str

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tff_adaptive import registry
-from tff_adaptive._utils import entries, suggestions, validation
+from tff_adaptive._utils import suggestions, validation
+from tff_adaptive.registry import entries
 
 # The rounds that a plain Python function of the round can be used for in a graph.
 TABLE_ROUNDS = 100_000

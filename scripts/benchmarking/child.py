@@ -40,7 +40,7 @@ class _PeakMemory(threading.Thread):
 
 def main() -> None:
   """Serves requests until standard input closes."""
-  from tff_adaptive import execution
+  from tff_adaptive import engine
 
   from . import variants, workloads
 
@@ -62,7 +62,7 @@ def main() -> None:
         r += 1
       print(json.dumps(answer), flush=True)
   finally:
-    execution.reap_workers()
+    engine.reap_workers()
 
 
 if __name__ == '__main__':

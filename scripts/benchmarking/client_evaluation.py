@@ -29,8 +29,8 @@ def main(arguments: Sequence[str]) -> int:
   if command.parse(_FLAGS, __doc__, arguments) is None:
     return command.DONE
   tensorflow_start.quietly()
-  from tasks import emnist
-  from tasks.models import layers
+  from tff_adaptive_tasks import emnist
+  from tff_adaptive_tasks.models import layers
 
   models = {
     '2NN (784-200-200-10)': layers.perceptron(0, (784, 200, 200, 10)),

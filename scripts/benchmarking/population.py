@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   tensorflow_start.quietly()
   import tff_adaptive
-  from tasks.models import layers
+  from tff_adaptive_tasks.models import layers
 
   tff_adaptive.set_graph_context()
   plain, populated = (
@@ -56,9 +56,9 @@ def _measure(model: Any) -> tuple[float, float]:
   """Median seconds of a round without and with a population."""
   import numpy as np
 
-  from tasks import task
   from tff_adaptive import algorithms, costs, population, registry, training
   from tff_adaptive.client import batching
+  from tff_adaptive_tasks import task
 
   class Clock(training.Callback):
     """Notes when rounds end."""

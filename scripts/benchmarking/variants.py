@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import algorithms, execution, models
+from tff_adaptive import algorithms, engine, models
 from tff_adaptive._utils import client_references
 from tff_adaptive.client import batching, whole_client
 from tff_adaptive.devices import placement, threads
@@ -40,15 +40,15 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
   if device == 'cpu':
     placement.hide_gpus()
   if context == 'native':
-    execution.set_native_context()
+    engine.set_native_context()
   elif context == 'graph':
     together = {'single': 1, 'together': workload.cohort}
     asked = next((together[option] for option in options if option in together), None)
-    execution.set_graph_context(clients_per_step=asked, device=device)
+    engine.set_graph_context(clients_per_step=asked, device=device)
   elif context == 'subrounds':
-    execution.set_subround_context()
+    engine.set_subround_context()
   elif context.startswith('ray'):
-    execution.set_ray_context(workers=int(context[len('ray') :]))
+    engine.set_ray_context(workers=int(context[len('ray') :]))
   elif kind == 'hand':
     threads.one_an_operation(threads.side_by_side())  # As the graph engine does.
   if 'lstm' in options:
@@ -123,7 +123,7 @@ class _TaskClients:
   """Clients of a task on real data, loaded anew each round; stock: TFF's own baseline task."""
 
   def __init__(self, task: str, workload: workloads.Workload, data_dir: str) -> None:
-    import tasks
+    import tff_adaptive_tasks as tasks
 
     self._workload = workload
     self._data_dir = data_dir

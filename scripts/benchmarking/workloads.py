@@ -192,10 +192,10 @@ def build_model(workload: Workload) -> Any:
   """This project's model of a workload without a task; of the tutorial, the tutorial's own."""
   import tensorflow as tf
 
-  from tasks import emnist, shakespeare
-  from tasks.models import layers as layers_lib
-  from tasks.models import resnet
   from tff_adaptive import models
+  from tff_adaptive_tasks import emnist, shakespeare
+  from tff_adaptive_tasks.models import layers as layers_lib
+  from tff_adaptive_tasks.models import resnet
 
   if workload.shuffle_buffer:
     return stock_model_fn(workload)

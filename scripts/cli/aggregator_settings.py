@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive import registry
-from tff_adaptive._utils import entries, validation
+from tff_adaptive._utils import validation
 from tff_adaptive.aggregation import table
+from tff_adaptive.registry import entries
 
 from . import fields, options
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tff_adaptive import aggregation, algorithms, execution, models
+from tff_adaptive import aggregation, algorithms, engine, models
 from tff_adaptive.client import batching
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
@@ -85,17 +85,15 @@ def set_engine(settings: settings_lib.Settings, parallel_clients: int) -> None:
 
   Args:
     settings: What is asked for.
-    parallel_clients: See `execution.GraphContext`.
+    parallel_clients: See `engine.GraphContext`.
 
   Raises:
     ValueError: If there is no such device.
   """
   if settings.engine == 'graph':
-    execution.set_graph_context(
-      parallel_clients, settings.clients_per_step, settings.device or 'auto'
-    )
+    engine.set_graph_context(parallel_clients, settings.clients_per_step, settings.device or 'auto')
   else:
-    execution.set_native_context()
+    engine.set_native_context()
 
 
 def _aggregator(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import tasks
+import tff_adaptive_tasks as tasks
 from tff_adaptive.client import batching
 from tff_adaptive.training import client_evaluation, personalization
 

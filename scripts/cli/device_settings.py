@@ -4,9 +4,9 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from tasks import catalog
 from tff_adaptive._utils import suggestions
 from tff_adaptive.devices import cuda
+from tff_adaptive_tasks import catalog
 
 PRECISIONS = ('bfloat16', 'float16')
 

@@ -3,9 +3,9 @@
 import textwrap
 from collections.abc import Mapping
 
-from tasks import catalog
 from tff_adaptive import registry
 from tff_adaptive.aggregation import table
+from tff_adaptive_tasks import catalog
 
 from . import flags, hyperparameters
 

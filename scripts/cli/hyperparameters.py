@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tasks import catalog
 from tff_adaptive import registry
-from tff_adaptive._utils import entries
+from tff_adaptive.registry import entries
+from tff_adaptive_tasks import catalog
 
 CORRECTION, SERVER = 'Client correction', 'Server optimizer'
 

@@ -5,7 +5,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tff_adaptive.devices import threads
-from tff_adaptive.execution.cluster import schedule
+from tff_adaptive.engine.cluster import schedule
 
 from . import command
 
@@ -81,24 +81,24 @@ def connect(settings: 'settings_lib.Settings') -> Any:
   The engine of the settings must have been set; it runs the server's part.
 
   Returns:
-    The `execution.RayContext`, or None.
+    The `engine.RayContext`, or None.
 
   Raises:
-    execution.WorkerError: If the cluster cannot be had.
+    engine.WorkerError: If the cluster cannot be had.
   """
   if settings.subrounds is None:
     return None
   import tensorflow_federated as tff
 
-  from tff_adaptive import execution
+  from tff_adaptive import engine
 
   server = tff.framework.get_context_stack().current
   if settings.ray is None:
-    execution.set_subround_context(settings.subrounds, server=server)
+    engine.set_subround_context(settings.subrounds, server=server)
     return None
   if settings.ray == 'local':
     _say_if_crowded(settings)
-  return execution.set_ray_context(
+  return engine.set_ray_context(
     settings.ray,
     workers=settings.ray_workers,
     cpus_per_worker=settings.cpus_per_worker or 1,

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import ray
 
-from tff_adaptive.execution.cluster import node_room
+from tff_adaptive.engine.cluster import node_room
 
 from . import worker, worker_pool
 

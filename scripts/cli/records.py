@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from tff_adaptive.training import warm_start
+from tff_adaptive.runs import warm_start
 
 from . import resolve
 from . import settings as settings_lib

@@ -9,9 +9,9 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from tasks import catalog
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, user_code
+from tff_adaptive_tasks import catalog
 
 from . import (
   aggregator_settings,

@@ -71,13 +71,13 @@ def run(
   check(settings)
   tensorflow_start.quietly()
   tensorflow_start.load()
-  from tff_adaptive import execution, training
+  from tff_adaptive import engine, runs, training
   from tff_adaptive.training import signals
 
-  execution.remember_workers()
+  engine.remember_workers()
   try:
     arguments = _prepare(settings, command or ['train.py', *flags.command_line(settings.given)])
-  except execution.WorkerError as error:
+  except engine.WorkerError as error:
     raise ValueError(str(error)) from None
   except Exception as error:
     if (line := user_files.explained(settings, error)) is None:
@@ -86,21 +86,21 @@ def run(
   begun = run_callbacks.HasBegun()
   arguments.setdefault('callbacks', []).append(begun)
   try:
-    with signals.StopGuard(on_abort=[execution.reap_workers]) as stop:
+    with signals.StopGuard(on_abort=[engine.reap_workers]) as stop:
       if last_round is not None:
         arguments['callbacks'].append(run_callbacks.StopAt(last_round, stop.request))
       result = training.train(stop=stop, **arguments)
-  except training.SaveError as error:
+  except runs.SaveError as error:
     raise command_lib.FailureError(error) from error
-  except (training.StateError, training.ResumeError, run_folder.RunFolderError) as error:
+  except (runs.StateError, runs.ResumeError, run_folder.RunFolderError) as error:
     if begun.value:
       raise command_lib.FailureError(error) from error
     raise
-  except execution.WorkerError as error:
+  except engine.WorkerError as error:
     raise command_lib.FailureError(
       f'{error}. The rounds before are saved; the same command goes on, with any number of workers.'
     ) from None
-  except training.NonFiniteWeightsError as error:
+  except runs.NonFiniteWeightsError as error:
     raise command_lib.DivergedError(error) from error
   except Exception as error:
     line = user_files.explained(settings, error)
@@ -108,7 +108,7 @@ def run(
       raise
     raise command_lib.FailureError(line or error) from error
   finally:
-    execution.reap_workers()
+    engine.reap_workers()
   return Outcome(result, 0 if result.is_complete else stop.exit_code)
 
 
@@ -133,14 +133,14 @@ def check_result(result: Any) -> None:
 
 def reap_workers() -> None:
   """Ends the workers that TFF may have started, if it has been imported."""
-  execution = sys.modules.get('tff_adaptive.execution.native')
-  if execution is not None:
-    execution.reap_workers()
+  native = sys.modules.get('tff_adaptive.engine.native')
+  if native is not None:
+    native.reap_workers()
 
 
 def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
   """Loads the data, builds the process, opens the folder: the arguments of `training.train`."""
-  import tasks
+  import tff_adaptive_tasks as tasks
   from tff_adaptive import models, training
   from tff_adaptive.devices import placement, threads
   from tff_adaptive.kernels import library
@@ -261,7 +261,8 @@ def _say_how_large(process: Any, config: Any, folder: str, num_clients: int) -> 
   """Says how large the client states may grow; ValueError if they cannot fit."""
   if not hasattr(process, 'initial_client_state'):
     return
-  from tff_adaptive.training import capacity, opened_store, state_store
+  from tff_adaptive.runs import capacity, state_store
+  from tff_adaptive.training import opened_store
 
   path = config.checkpoint_path(folder)
   plan = capacity.plan(

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import runs, tables
+from tff_adaptive.reports import tables
+from tff_adaptive.runs import runs
 
 from . import command, run_folder
 

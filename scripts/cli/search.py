@@ -5,7 +5,8 @@ import math
 import os
 from collections.abc import Callable
 
-from tff_adaptive.reports import runs, scores, summary, tables
+from tff_adaptive.reports import scores, tables
+from tff_adaptive.runs import runs, summary
 
 from . import flags, run_folder, study, worker
 from .settings import Settings

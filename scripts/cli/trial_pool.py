@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tff_adaptive.devices import threads
-from tff_adaptive.execution.cluster import errors, joining
+from tff_adaptive.engine.cluster import errors, joining
 
 from . import ray_options, tensorflow_start
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import runs, scores, tables
+from tff_adaptive.reports import scores, tables
+from tff_adaptive.runs import runs
 
 from . import command, search
 

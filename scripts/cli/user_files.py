@@ -1,7 +1,7 @@
 """What goes wrong in a user's own algorithm, server optimizer or task, in one line."""
 
-from tasks import errors
 from tff_adaptive._utils import user_code
+from tff_adaptive_tasks import errors
 
 from . import settings as settings_lib
 

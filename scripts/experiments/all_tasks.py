@@ -25,9 +25,10 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from tasks import catalog
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import runs, tables
+from tff_adaptive.reports import tables
+from tff_adaptive.runs import runs
+from tff_adaptive_tasks import catalog
 
 from ..cli import command, flags, grid, resolve, train_process
 

@@ -122,7 +122,7 @@ def _write_rows(rows: Sequence[dict[str, Any]]) -> None:
 
 def _write_images(folder: str) -> str:
   """Writes the images in the order of the clients; returns what served them."""
-  from tasks.data import image_arrays
+  from tff_adaptive_tasks.data import image_arrays
 
   files = ['cifar10.npz', 'cifar10_jpeg.npz', 'cifar10_lossless.npz']
   train, test, source = image_arrays.load(_FLAGS.data_dir, files, 'cifar10', (32, 32, 3), 10)

@@ -19,7 +19,7 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
-from tff_adaptive.execution.cluster import schedule
+from tff_adaptive.engine.cluster import schedule
 
 from ..cli import command
 

@@ -24,7 +24,8 @@ if not __package__:  # Run as a file.
 from absl import flags as absl_flags
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import cross_table, names, runs, scores, tables
+from tff_adaptive.reports import cross_table, scores, tables
+from tff_adaptive.runs import names, runs
 
 from ..cli import command, flags, grid, shared_runs
 

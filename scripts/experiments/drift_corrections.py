@@ -26,7 +26,8 @@ from absl import flags as absl_flags
 
 from tff_adaptive import costs, registry
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import curves, runs, style, tables
+from tff_adaptive.reports import curves, style, tables
+from tff_adaptive.runs import runs
 
 from ..cli import command, flags, grid, shared_runs
 

@@ -71,8 +71,8 @@ class Curve(NamedTuple):
 
 def curves(a: Any, b: Any, x_0: np.ndarray) -> tuple[list[Curve], list[Curve]]:
   """The curves of the two panels: other corrections, other server optimizers."""
-  from tasks import least_squares_solutions
   from tff_adaptive import optimizers
+  from tff_adaptive_tasks import least_squares_solutions
 
   e, mu, n = _STEPS, _MU, {'num_clients': len(a)}
   x_ls = least_squares_solutions.least_squares(a, b)
@@ -206,11 +206,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run() -> None:
   tensorflow_start.quietly()
-  import tasks
-  from tasks import least_squares_solutions
-  from tff_adaptive import execution
+  import tff_adaptive_tasks as tasks
+  from tff_adaptive import engine
+  from tff_adaptive_tasks import least_squares_solutions
 
-  execution.set_graph_context()
+  engine.set_graph_context()
   task = tasks.load('least_squares', seed=_FLAGS.seed, dtype='float64')
   model = task.build_model(_FLAGS.seed)
   a, b = least_squares_solutions.systems(task.train)

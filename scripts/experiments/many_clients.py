@@ -157,22 +157,22 @@ def main(arguments: Sequence[str]) -> int:
 
 def _set_context() -> Any:
   """The engine; returns the Ray context, or None."""
-  from tff_adaptive import execution
+  from tff_adaptive import engine
 
-  execution.set_graph_context(parallel_clients=2)
+  engine.set_graph_context(parallel_clients=2)
   if _FLAGS.ray_workers:
-    return execution.set_ray_context(
+    return engine.set_ray_context(
       'local', workers=_FLAGS.ray_workers, subrounds=max(_FLAGS.subrounds, _FLAGS.ray_workers)
     )
   if _FLAGS.engine == 'subrounds':
-    execution.set_subround_context(_FLAGS.subrounds)
+    engine.set_subround_context(_FLAGS.subrounds)
   return None
 
 
 def _train(clients: Any, watch: Watch, folder: str, context: Any) -> Any:
-  from tasks.models import layers
   from tff_adaptive import algorithms, training
   from tff_adaptive.client import batching
+  from tff_adaptive_tasks.models import layers
 
   options = {'server_learning_rate': _SERVER_RATE} if _FLAGS.algorithm == 'fed_yogi' else {}
   process = algorithms.build(

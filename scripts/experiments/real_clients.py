@@ -28,7 +28,8 @@ if not __package__:  # Run as a file.
 from absl import flags as absl_flags
 
 from tff_adaptive._utils import atomic_files, suggestions
-from tff_adaptive.reports import runs, scores, tables
+from tff_adaptive.reports import scores, tables
+from tff_adaptive.runs import runs
 
 from ..cli import command, flags, grid, shared_runs
 from . import real_clients_report as of

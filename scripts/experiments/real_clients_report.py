@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_adaptive.reports import curves, runs, scores, style, table, tables
+from tff_adaptive.reports import curves, scores, style, table, tables
+from tff_adaptive.runs import runs
 
 
 class Task(NamedTuple):

@@ -23,7 +23,8 @@ if not __package__:  # Run as a file.
 from absl import flags as absl_flags
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import runs, tables
+from tff_adaptive.reports import tables
+from tff_adaptive.runs import runs
 
 from ..cli import command, records, resolve, result_table, run, run_folder
 from ..cli.settings import Settings

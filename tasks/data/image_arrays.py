@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tasks import errors
-from tasks.data import npz
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import npz
 
 Split = collections.namedtuple('Split', ['x', 'y'])
 _KEYS = ('x_train', 'y_train', 'x_test', 'y_test')

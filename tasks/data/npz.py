@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks import errors
 from tff_adaptive._utils import archives, memory
+from tff_adaptive_tasks import errors
 
 
 def read(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:

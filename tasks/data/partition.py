@@ -6,7 +6,7 @@ order. Nothing here needs TensorFlow.
 
 import numpy as np
 
-from tasks import errors
+from tff_adaptive_tasks import errors
 
 Partition = list[np.ndarray]
 

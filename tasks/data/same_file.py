@@ -4,7 +4,7 @@ import functools
 import hashlib
 import os
 
-from tasks import errors
+from tff_adaptive_tasks import errors
 
 _WHOLE_BYTES = 1 << 30
 _BLOCK_BYTES, _BLOCKS = 1 << 20, 1024

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from tasks import errors
-from tasks.data import same_file, tff_files
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import same_file, tff_files
 
 # A row costs some 20 steps of SQLite's machine and 10 bytes or more.
 _STEPS_PER_BYTE = 20

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from tasks import errors
+from tff_adaptive_tasks import errors
 
 _HEADER_BYTES = 100
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors
-from tasks import task as task_lib
-from tasks.data import sqlite_reader
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks.data import sqlite_reader
 
 _COLUMNS = {
   'examples': {'split_name', 'client_id', 'serialized_example_proto'},

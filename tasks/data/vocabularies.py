@@ -4,7 +4,7 @@ import json
 import os
 from typing import NoReturn
 
-from tasks import errors
+from tff_adaptive_tasks import errors
 
 # The files of the whole Stack Overflow have 62 MB of words and 1 MB of tags.
 _LONGEST_LINE = 10_000

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors
-from tasks.models import layers, lstm
 from tff_adaptive import models
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.models import layers, lstm
 
 PADDING = 0
 PADDING_RULES = ('published', 'tff')

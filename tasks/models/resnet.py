@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tasks.models import layers
 from tff_adaptive import models
+from tff_adaptive_tasks.models import layers
 
 CROP = 24
 _FILTERS = (64, 128, 256, 512)

@@ -32,7 +32,7 @@ _SOURCES_TESTS = (
   f'{_SOURCES_TEST}the_full_gradient_of_whole_arrays_is_the_mean_over_all_examples',
   f'{_SOURCES_TEST}the_full_gradient_of_a_dataset_weighs_its_batches_by_their_size',
 )
-_STATE_FILE = 'tff_adaptive/training/state_file.py'
+_STATE_FILE = 'tff_adaptive/runs/state_file.py'
 _RUN_FILES = 'tests/tff_adaptive/training/run_files_test.py'
 _SYNC_TESTS = (f'{_RUN_FILES}::test_every_checkpoint_is_on_the_disk_before_the_run_goes_on',)
 _COMMIT_TESTS = (f'{_RUN_FILES}::test_commits_of_the_state_file_wait_for_the_disk',)
@@ -109,7 +109,7 @@ MISTAKES = {
     _NOBODY_TESTS,
   ),
   'a torn last line is read': Mistake(
-    'tff_adaptive/reports/metrics_file.py',
+    'tff_adaptive/runs/metrics_file.py',
     " if line.endswith('\\n')",
     '',
     ('tests/tff_adaptive/reports/metrics_file_test.py',),
@@ -118,7 +118,7 @@ MISTAKES = {
     'tff_adaptive/training/run_files.py', 'self.log.sync()', 'pass', _SYNC_TESTS
   ),
   'sync that does not': Mistake(
-    'tff_adaptive/training/metrics_log.py',
+    'tff_adaptive/runs/metrics_log.py',
     'os.fsync(self._file.fileno())',
     'pass',
     ('tests/tff_adaptive/training/metrics_log_test.py',),

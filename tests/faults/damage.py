@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Callable
 
 from tests.faults import small_run
-from tff_adaptive.training import state_shards
+from tff_adaptive.runs import state_shards
 
 KINDS = ('bit', 'cut', 'zeros', 'gone')
 

@@ -25,10 +25,10 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 import numpy as np
 import tensorflow as tf
 
-from tasks import errors
-from tasks.data import image_arrays, tff_sqlite
 from tests.faults import damaged_own_files
 from tests.helpers import image_files, task_data
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import image_arrays, tff_sqlite
 
 _SECONDS, _BYTES = 30, 10**9
 _FEATURES = {

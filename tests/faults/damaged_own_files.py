@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
-import tasks
-from tasks import errors
+import tff_adaptive_tasks as tasks
 from tests.helpers import small_problem
 from tff_adaptive import models, training
+from tff_adaptive_tasks import errors
 
 _ROWS = 40
 

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator
 
 from tests.faults import small_run
-from tff_adaptive.training import errors
+from tff_adaptive.runs import errors
 
 ROUNDS = 12
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.faults import small_run
 from tff_adaptive import training
-from tff_adaptive.training import state_shards
+from tff_adaptive.runs import state_shards
 
 _PROGRAM = (
   'import sys; from tests.faults import kills;'

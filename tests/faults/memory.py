@@ -85,9 +85,9 @@ def measure(
     client_state_cache_bytes=100_000,
   )
   if algorithm:
-    from tff_adaptive import execution
+    from tff_adaptive import engine
 
-    execution.set_graph_context()
+    engine.set_graph_context()
   with tempfile.TemporaryDirectory() as folder:
     training.train(
       _process(algorithm),

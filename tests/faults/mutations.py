@@ -46,7 +46,7 @@ def _import_the_slow_ones() -> None:
   del tf
   assert not context.context()._initialized, 'TensorFlow has threads: a child would hang'
   gc.freeze()  # Else each child's collector copies all of it.
-  own = [name for name in sys.modules if name.split('.')[0] in (_PACKAGE, 'tasks')]
+  own = [name for name in sys.modules if name.split('.')[0] in (_PACKAGE, 'tff_adaptive_tasks')]
   assert not own, f'{own} would not be read again'
 
 

@@ -6,7 +6,7 @@ import os
 
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.training import sharded_store, state_store
+from tff_adaptive.runs import sharded_store, state_store
 
 
 def train(

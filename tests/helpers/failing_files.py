@@ -8,7 +8,8 @@ from typing import Any
 from unittest import mock
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.training import metrics_log, tensorboard_log
+from tff_adaptive.runs import metrics_log
+from tff_adaptive.training import tensorboard_log
 
 
 class FailingFile:

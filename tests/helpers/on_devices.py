@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 from tensorflow.python.eager import context as tf_context
 
 from tests.helpers import computations, engines, processes, small_problem
-from tff_adaptive import algorithms, execution
+from tff_adaptive import algorithms, engine
 from tff_adaptive.client.batching import Batching
 
 DEVICES = ['/CPU:1', '/CPU:2', '/CPU:3']  # CPU:0 plays the host.
@@ -25,9 +25,9 @@ DEVICES = ['/CPU:1', '/CPU:2', '/CPU:3']  # CPU:0 plays the host.
 def contexts(**options):
   """The engine on three devices, on one named device and on none named."""
   return [
-    execution.GraphContext(device_names=DEVICES, **options),
-    execution.GraphContext(device_names=DEVICES[:1], **options),
-    execution.GraphContext(),
+    engine.GraphContext(device_names=DEVICES, **options),
+    engine.GraphContext(device_names=DEVICES[:1], **options),
+    engine.GraphContext(),
   ]
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 
-from tff_adaptive.reports import runs
+from tff_adaptive.runs import runs
 
 
 def make(

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 import tensorflow as tf
 
-from tasks.data import partition_stats
+from tff_adaptive_tasks.data import partition_stats
 
 DATA_DIR = os.environ.get('TFF_ADAPTIVE_DATA') or str(
   pathlib.Path(__file__).resolve().parents[2].parent / 'shared' / 'data'

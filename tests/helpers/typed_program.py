@@ -3,8 +3,8 @@
 Each `type: ignore` is a mistake that must be seen; mypy refuses one that is not needed.
 """
 
-import tasks
 import tff_adaptive
+import tff_adaptive_tasks as tasks
 from tff_adaptive import models, registry, training
 
 

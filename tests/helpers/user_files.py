@@ -11,7 +11,7 @@ _FLAGS = ('--task=digits', '--rounds_per_evaluation=2', '--rounds_per_checkpoint
 TASK = """
   import numpy as np
 
-  import tasks
+  import tff_adaptive_tasks as tasks
 
 
   def load(data_dir, seed, clients: int = 3, noise: float = 0.0):

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import small_problem
-from tff_adaptive import algorithms, corrections, execution, models
+from tff_adaptive import algorithms, corrections, engine, models
 from tff_adaptive.client import whole_client
 from tff_adaptive.client.batching import Batching
 
@@ -17,7 +17,7 @@ SGD = tff.learning.optimizers.build_sgdm(1.0)
 
 @pytest.fixture(autouse=True, params=[1, 3], ids=['alone', 'in groups'])
 def _graph_context(request):
-  with execution.graph_context(clients_per_step=request.param):
+  with engine.graph_context(clients_per_step=request.param):
     yield
 
 

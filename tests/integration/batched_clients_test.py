@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_adaptive import algorithms, execution, models, registry
+from tff_adaptive import algorithms, engine, models, registry
 from tff_adaptive.client import batching, whole_client
 from tff_adaptive.devices import placement
 
@@ -52,7 +52,7 @@ def cohort_of(sizes=SIZES, bad_client=None):
 
 
 def run(process, cohort, clients_per_step, rounds=2):
-  with execution.graph_context(clients_per_step=clients_per_step):
+  with engine.graph_context(clients_per_step=clients_per_step):
     state, results = process.initialize(), []
     kept = [getattr(process, 'initial_client_state', ())] * len(cohort)
     for _ in range(rounds):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks import (
+from tff_adaptive.client import model_adapters
+from tff_adaptive_tasks import (
   catalog,
   cifar,
   digits,
@@ -21,8 +22,7 @@ from tasks import (
   stackoverflow,
   tags,
 )
-from tasks.models import resnet
-from tff_adaptive.client import model_adapters
+from tff_adaptive_tasks.models import resnet
 
 MODELS = {
   'digits': lambda: digits.build_model(0),

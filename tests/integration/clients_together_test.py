@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import small_problem
-from tff_adaptive import Batching, algorithms, execution, models
+from tff_adaptive import Batching, algorithms, engine, models
 from tff_adaptive.client import whole_client
 
 
@@ -30,7 +30,7 @@ class Normalized(tff.learning.optimizers.Optimizer):
 
 
 def theta(process, data, clients_per_step):
-  with execution.graph_context(clients_per_step=clients_per_step):
+  with engine.graph_context(clients_per_step=clients_per_step):
     output = process.next(process.initialize(), data)
   return [np.asarray(w) for w in output.state.global_model_weights.trainable]
 

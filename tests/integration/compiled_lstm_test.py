@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 
 from scripts import train
-from tasks.models import language, layers
 from tests.helpers import compiler, engines, on_ray
-from tff_adaptive import algorithms, execution
+from tff_adaptive import algorithms, engine
 from tff_adaptive.client import batching, whole_client
-from tff_adaptive.execution.cluster import ray_worker
+from tff_adaptive.engine.cluster import ray_worker
 from tff_adaptive.kernels import library
+from tff_adaptive_tasks.models import language, layers
 
 pytestmark = compiler.NEEDED
 
@@ -68,15 +68,15 @@ def assert_bits(found, expected):
 
 
 def test_it_trains_as_tensorflows_operations_do():
-  context = execution.GraphContext(PARALLEL)
+  context = engine.GraphContext(PARALLEL)
   compiled, plain = (trained(context, build_process(lstm)) for lstm in language.LSTMS[::-1])
   engines.assert_same(compiled, plain)
 
 
 def test_clients_together_are_those_one_by_one():
   process = build_process('compiled')
-  one_by_one = trained(execution.GraphContext(PARALLEL), process)
-  together = trained(execution.GraphContext(PARALLEL, clients_per_step=3), process)
+  one_by_one = trained(engine.GraphContext(PARALLEL), process)
+  together = trained(engine.GraphContext(PARALLEL, clients_per_step=3), process)
   engines.assert_same(together, one_by_one)
 
 
@@ -85,11 +85,11 @@ def test_every_division_of_the_clients_gives_the_same_bits():
   """On processors and, in subrounds, on Ray workers, which load the operations themselves."""
   pytest.importorskip('ray')
   process = build_process('compiled')
-  alone = trained(execution.GraphContext(1), process)
-  assert_bits(trained(execution.GraphContext(PARALLEL), process), alone)
-  in_subrounds = trained(execution.SubroundContext(3), process)
+  alone = trained(engine.GraphContext(1), process)
+  assert_bits(trained(engine.GraphContext(PARALLEL), process), alone)
+  in_subrounds = trained(engine.SubroundContext(3), process)
   with on_ray.cluster(1):
-    on_workers = trained(execution.RayContext('auto', patience=1000.0, subrounds=3), process)
+    on_workers = trained(engine.RayContext('auto', patience=1000.0, subrounds=3), process)
   assert_bits(on_workers, in_subrounds)
 
 
@@ -125,7 +125,5 @@ def test_a_run_without_a_compiler_ends_before_anything_is_loaded(tmp_path, monke
 
 def test_a_worker_without_a_compiler_is_named(monkeypatch):
   monkeypatch.setattr(ray_worker, '_where', lambda: 'process 7 on 10.0.0.2')
-  with pytest.raises(
-    execution.WorkerError, match=r'Worker process 7 on 10\.0\.0\.2: there is no com'
-  ):
+  with pytest.raises(engine.WorkerError, match=r'Worker process 7 on 10\.0\.0\.2: there is no com'):
     ray_worker._with_kernels(lambda _: no_library(), None)

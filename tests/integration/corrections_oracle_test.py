@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, execution, optimizers, schedules
+from tff_adaptive import algorithms, optimizers, schedules
+from tff_adaptive import engine as engine_lib
 from tff_adaptive.client.batching import Batching
 
 ROUNDS = 10
@@ -145,7 +146,7 @@ def _close(what, found, wanted):
 
 
 def _compare(case, **engine):
-  with execution.graph_context(**engine):
+  with engine_lib.graph_context(**engine):
     run, expected = _build(case)
     for cohort in small_problem.cohorts(ROUNDS):
       run.round(cohort)
@@ -173,7 +174,7 @@ def test_so_do_clients_that_train_together(case):
 
 
 def test_the_metrics_describe_the_round():
-  with execution.graph_context():
+  with engine_lib.graph_context():
     run, expected = _build(CASES[-3])
     cohorts = small_problem.cohorts(3)
     for cohort in cohorts:

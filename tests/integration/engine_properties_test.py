@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 from hypothesis import strategies as st
 
 from tests.helpers import engines
-from tff_adaptive import execution
+from tff_adaptive import engine
 
 STRUCT = collections.OrderedDict(a=np.float32, b=(np.int32, tff.TensorType(np.float32, [2])))
 AT_CLIENTS = [np.float32, STRUCT, tff.SequenceType(np.int32)]
@@ -230,5 +230,5 @@ def test_random_computation_in_subrounds(graph, steps, num_clients, seed):
   composed = build(steps, with_clients=True)
   data = arguments(num_clients, seed)
   expected = engines.run(graph, composed, data)
-  found = engines.run(execution.SubroundContext(3, server=graph), composed, data)
+  found = engines.run(engine.SubroundContext(3, server=graph), composed, data)
   engines.assert_same(found, expected, rtol=1e-4, atol=1e-5)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tasks
-from tasks import catalog
+import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
+from tff_adaptive_tasks import catalog
 
 FILES = {
   'emnist_cr': ['emnist_all.sqlite'],

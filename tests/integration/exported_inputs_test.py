@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tasks
+import tff_adaptive_tasks as tasks
 from scripts import export
-from tasks import shakespeare
-from tasks.models import language, layers
 from tests.helpers import task_data
+from tff_adaptive_tasks import shakespeare
+from tff_adaptive_tasks.models import language, layers
 
 LINES = ['to be', 'e', 'Où? ' + 'thee ' * 30, '']
 SENTENCES = ['the a zebra', 'the ' * 30 + 'the', '', 'caf\u00e9 the']

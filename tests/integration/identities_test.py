@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, corrections, execution, schedules
+from tff_adaptive import algorithms, corrections, engine, schedules
 from tff_adaptive.client.batching import Batching
 from tff_adaptive.corrections import base
 
@@ -16,7 +16,7 @@ EVERYONE = list(range(N))
 
 @pytest.fixture(autouse=True)
 def _graph_context():
-  with execution.graph_context():
+  with engine.graph_context():
     yield
 
 
@@ -37,7 +37,7 @@ def _run(name, **options):
 @pytest.fixture(scope='module')
 def fed_avg():
   """theta after each of the rounds of FedAvg with uniform weights."""
-  with execution.graph_context():
+  with engine.graph_context():
     run = _run('fed_avg')
     return [run.round(cohort).theta for cohort in COHORTS]
 

@@ -7,14 +7,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-import tasks
-from tasks import least_squares, task
-from tasks import least_squares_solutions as solutions
+import tff_adaptive_tasks as tasks
 from tests.helpers import oracle, small_problem
 from tff_adaptive import (
   algorithms,
   costs,
-  execution,
+  engine,
   optimizers,
   population,
   registry,
@@ -22,8 +20,10 @@ from tff_adaptive import (
   training,
 )
 from tff_adaptive.client.batching import Batching
-from tff_adaptive.execution.cluster import subrounds
+from tff_adaptive.engine.cluster import subrounds
 from tff_adaptive.training import cohorts
+from tff_adaptive_tasks import least_squares, task
+from tff_adaptive_tasks import least_squares_solutions as solutions
 
 N = small_problem.NUM_CLIENTS
 BATCHING = Batching(4, epochs=2, shuffle=False, step_limits=True)
@@ -133,13 +133,13 @@ def test_the_plans_have_what_the_cases_need():
 def test_dropped_and_partial_clients_equal_the_formulas(name, weighting, clients_per_step):
   """Two at a time too: groups of clients of unequal limits."""
   mu = {'fed_dyn': 0.2, 'ada_best': 0.2}.get(name, 1.0)
-  with execution.graph_context(clients_per_step=clients_per_step):
+  with engine.graph_context(clients_per_step=clients_per_step):
     run = small_problem.Run(build(name, weighting=weighting), small_problem.clients())
     compare(run, expected(name, weighting), mu)
 
 
 def test_so_does_a_server_with_momentum_and_limits_beyond_all_steps_are_todays_bits():
-  with execution.graph_context():
+  with engine.graph_context():
     server = optimizers.build_yogi(0.1, beta1=0.8, beta2=0.95, tau=0.01)
     limited = small_problem.Run(build('scaffold', server=server), small_problem.clients())
     today = small_problem.Run(
@@ -270,7 +270,7 @@ def test_partial_work_tilts_fed_avg_and_leaves_scaffold_at_the_solution(problem)
   x_ls = solutions.least_squares(*problem)
   tilted = solutions.tilted(*problem, [1.0] * K, [8, 8, 4, 2, 1], RATE)
   assert np.linalg.norm(tilted - x_ls) > 0.3
-  with execution.graph_context():
+  with engine.graph_context():
     run = follow(least_squares_run('fed_avg', problem), simulation, 150)
     np.testing.assert_allclose(run.theta, tilted, atol=1e-6)
     unreliable = population.Population(

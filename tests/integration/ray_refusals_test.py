@@ -6,11 +6,11 @@ import types
 import pytest
 import tensorflow as tf
 
-from tff_adaptive import execution
-from tff_adaptive.execution.cluster import joining, ray_context
+from tff_adaptive import engine
+from tff_adaptive.engine.cluster import joining, ray_context
 
 pytest.importorskip('ray')
-from tff_adaptive.execution.cluster import ray_pool
+from tff_adaptive.engine.cluster import ray_pool
 
 
 def test_arguments_are_checked():
@@ -25,14 +25,14 @@ def test_arguments_are_checked():
     ({'patience': 0}, 'patience is 0'),
   ):
     with pytest.raises(ValueError, match=message):
-      execution.RayContext('auto', **options)
+      engine.RayContext('auto', **options)
 
 
 def test_a_local_cluster_has_no_gpus_that_the_machine_has_not(monkeypatch):
   monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind: [])
   monkeypatch.setattr(joining, 'join', lambda *unused: pytest.fail('a cluster was begun'))
   with pytest.raises(ValueError, match='gpus_per_worker is 1, of a cluster of this machine: '):
-    execution.RayContext('local', gpus_per_worker=1)
+    engine.RayContext('local', gpus_per_worker=1)
 
 
 def test_where_ray_finds_fewer_gpus_than_a_worker_takes_the_cluster_ends(monkeypatch):
@@ -46,5 +46,5 @@ def test_where_ray_finds_fewer_gpus_than_a_worker_takes_the_cluster_ends(monkeyp
   monkeypatch.setattr(joining, 'join', join)
   monkeypatch.setattr(ray_pool, 'RayPool', lambda *unused: types.SimpleNamespace(size=0))
   with pytest.raises(ValueError, match='gpus_per_worker is 2: this machine has fewer GPUs'):
-    execution.RayContext('local', gpus_per_worker=2)
+    engine.RayContext('local', gpus_per_worker=2)
   assert left == [True]

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from scripts import train
-from tff_adaptive.execution.cluster import local_ray
+from tff_adaptive.engine.cluster import local_ray
 
 pytest.importorskip('ray')
 pytestmark = pytest.mark.xdist_group('ray')  # One cluster at a time.

@@ -9,7 +9,7 @@ import yaml
 
 import tff_adaptive
 from scripts.env import tables
-from tff_adaptive import execution, registry
+from tff_adaptive import engine, registry
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = ROOT / 'README.md'
@@ -26,7 +26,7 @@ def run_blocks(page: pathlib.Path, expected: int) -> dict:
   blocks = re.findall(r'```python\n(.*?)```', page.read_text(encoding='utf-8'), re.DOTALL)
   assert len(blocks) == expected
   scope = {'__name__': f'examples_of_{page.stem}'}
-  with execution.graph_context():
+  with engine.graph_context():
     # The examples set the engine as the default; here it stays inside this block.
     for block in blocks:
       exec(block.replace('tff_adaptive.set_graph_context()', ''), scope)

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import small_problem
-from tff_adaptive import algorithms, execution
+from tff_adaptive import algorithms, engine
 from tff_adaptive.client import batching
 
 NAMES = ('fed_yogi', 'ada_best')
@@ -25,9 +25,9 @@ _CODE = """
 import os, sys
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
 from tests.integration import reproducibility_test as test
-from tff_adaptive import execution
-assert execution.GraphContext().parallel_clients == 1
-print(*(test.digest(test.train(name, execution.GraphContext())) for name in test.NAMES))
+from tff_adaptive import engine
+assert engine.GraphContext().parallel_clients == 1
+print(*(test.digest(test.train(name, engine.GraphContext())) for name in test.NAMES))
 """
 
 
@@ -54,12 +54,12 @@ def digest(values):
 @pytest.fixture(scope='module')
 def courses():
   """What each algorithm comes to with one client at a time."""
-  return {name: train(name, execution.GraphContext(parallel_clients=1)) for name in NAMES}
+  return {name: train(name, engine.GraphContext(parallel_clients=1)) for name in NAMES}
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_clients_at_the_same_time_give_the_same_bits(courses, name):
-  found = train(name, execution.GraphContext(parallel_clients=3))
+  found = train(name, engine.GraphContext(parallel_clients=3))
   assert digest(found) == digest(courses[name])
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from scripts import sweep, train
-from tff_adaptive import training
-from tff_adaptive.reports import metrics_file
+from tff_adaptive import runs
+from tff_adaptive.runs import metrics_file
 
 pytest.importorskip('optuna')
 
@@ -35,7 +35,7 @@ def test_the_second_run_of_a_process_is_that_of_a_process_of_its_own(tmp_path, c
   flags = ['--algorithm=fed_yogi', '--tau=0.01', *_FIXED, f'--output_dir={alone}']
   subprocess.run([sys.executable, _ALONE, *flags], check=True, capture_output=True)
   assert _rows(second) == _rows(alone)
-  ours, expected = (training.load_run(str(path)).weights for path in (second, alone))
+  ours, expected = (runs.load_run(str(path)).weights for path in (second, alone))
   assert len(ours) == len(expected) > 1
   for one, other in zip(ours, expected):
     assert np.asarray(one).tobytes() == np.asarray(other).tobytes()

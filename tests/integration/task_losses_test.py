@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks import least_squares
-from tasks.models import language
+from tff_adaptive_tasks import least_squares
+from tff_adaptive_tasks.models import language
 
 TINY_TOKENS = np.array([[3, 1, 2], [1, 0, 0], [2, 3, 0]], np.int32)
 TINY_X = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)

@@ -15,7 +15,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, processes
-from tff_adaptive import algorithms, execution
+from tff_adaptive import algorithms
+from tff_adaptive import engine as engine_lib
 from tff_adaptive.client import batching
 
 
@@ -107,11 +108,11 @@ class ClientSource(tff.program.FederatedDataSource):
 def test_train_model(graph, tmp_path, engine):
   process = build_fed_yogi()
   if engine == 'native':
-    execution.remember_workers()
+    engine_lib.remember_workers()
     asynchronous = tff.backends.native.create_async_local_cpp_execution_context()
     context = tff.program.NativeFederatedContext(asynchronous)
   elif engine == 'asynchronous graph':
-    context = tff.program.NativeFederatedContext(execution.AsyncGraphContext(graph))
+    context = tff.program.NativeFederatedContext(engine_lib.AsyncGraphContext(graph))
   else:
     context = graph
   states = tff.program.MemoryReleaseManager()
@@ -230,7 +231,7 @@ def print_growth():
       state = process.next(state, cohort(t, size=1 + t % 4)).state
     return state
 
-  with execution.graph_context():
+  with engine_lib.graph_context():
     state, grown = rounds(process.initialize(), 0, 200), []
     for first in (200, 600, 1000):
       before = memory().rss

@@ -144,8 +144,8 @@ def test_clients_that_fail_in_a_later_round_end_the_run_in_one_line(tmp_path, ca
 SQLITE_TASK = """
   import collections, os
   import numpy as np, tensorflow as tf
-  import tasks
-  from tasks.data import tff_sqlite
+  import tff_adaptive_tasks as tasks
+  from tff_adaptive_tasks.data import tff_sqlite
   from tff_adaptive import models
 
   FEATURES = {'v': tf.io.FixedLenFeature([2], tf.float32), 'k': tf.io.FixedLenFeature([], tf.int64)}

@@ -7,7 +7,7 @@ import pytest
 
 from scripts import report
 from tests.helpers import user_files
-from tff_adaptive.reports import runs
+from tff_adaptive.runs import runs
 
 ALGORITHM = """
   import dataclasses

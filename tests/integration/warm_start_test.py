@@ -8,9 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
-import tasks
+import tff_adaptive_tasks as tasks
 from scripts import export, train
-from tff_adaptive.reports import runs
+from tff_adaptive.runs import runs
 
 FLAGS = ('--task=digits', '--algorithm=fed_avg', '--rounds=2', '--rounds_per_evaluation=1')
 

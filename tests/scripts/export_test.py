@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-import tasks
+import tff_adaptive_tasks as tasks
 from scripts import export, train, train_centralized
 from tff_adaptive import models, training
 
@@ -123,7 +123,7 @@ def elsewhere(tmp_path_factory):
   folder = tmp_path_factory.mktemp('elsewhere')
   (folder / 'data').mkdir()
   (folder / 'my_task.py').write_text(
-    'import os, tasks\n\n\ndef load(data_dir, seed):\n'
+    'import os\n\nimport tff_adaptive_tasks as tasks\n\n\ndef load(data_dir, seed):\n'
     "  assert os.path.isdir(data_dir)\n  return tasks.load('digits', seed=seed)\n"
   )
   before = os.getcwd()

@@ -56,7 +56,8 @@ def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys)
 def test_a_run_on_a_file_that_was_changed_is_not_resumed(tmp_path, monkeypatch, capsys):
   file = tmp_path / 'mine.py'
   text = (
-    'import tasks\ndef load(data_dir, seed):\n  return tasks.load("least_squares", seed=seed)\n'
+    'import tff_adaptive_tasks as tasks\n'
+    'def load(data_dir, seed):\n  return tasks.load("least_squares", seed=seed)\n'
   )
   file.write_text(text)
   arguments = ['x', f'--task={file}:load', f'--output_dir={tmp_path}/x', '--optimizer=sgd']

@@ -229,7 +229,7 @@ def test_bad_data_is_refused_with_one_line_and_nothing_written(tmp_path, capsys,
     for part in parts:
       assert part in error
   monkeypatch.setattr(
-    'tasks.task.InMemoryClientData.num_examples', lambda self, c: 0 if c == '07' else 1
+    'tff_adaptive_tasks.task.InMemoryClientData.num_examples', lambda self, c: 0 if c == '07' else 1
   )
   assert train.main(['train.py', output_dir]) == 2
   assert "client '07' has no examples" in capsys.readouterr().err

@@ -2,9 +2,9 @@
 
 import pytest
 
-import tasks
-from tasks import catalog
+import tff_adaptive_tasks as tasks
 from tff_adaptive import registry
+from tff_adaptive_tasks import catalog
 
 
 def test_the_catalogue_has_the_papers_rates():

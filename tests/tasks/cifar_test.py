@@ -9,11 +9,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.python.simulation.models import resnet_models
 
-import tasks
-from tasks import cifar
-from tasks.models import layers as layers_lib
-from tasks.models import resnet
+import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
+from tff_adaptive_tasks import cifar
+from tff_adaptive_tasks.models import layers as layers_lib
+from tff_adaptive_tasks.models import resnet
 
 X = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3]).astype(np.uint8)
 Y = np.array([3, 99, 0], np.int32)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-import tasks
-from tasks import client_split
+import tff_adaptive_tasks as tasks
+from tff_adaptive_tasks import client_split
 
 
 def clients(number=30):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-import tasks
-from tasks import digits
+import tff_adaptive_tasks as tasks
+from tff_adaptive_tasks import digits
 
 
 @pytest.fixture(scope='module')

@@ -6,9 +6,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.python.simulation.baselines.emnist import emnist_models
 
-import tasks
-from tasks import emnist
+import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
+from tff_adaptive_tasks import emnist
 
 X = np.random.default_rng(0).uniform(size=[7, 28, 28, 1]).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 10, 7).astype(np.int32)

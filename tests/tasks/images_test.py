@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from tensorflow_federated.python.simulation.baselines.emnist import emnist_models
 
-import tasks
-from tasks import images
+import tff_adaptive_tasks as tasks
 from tests.helpers import image_files, task_data
+from tff_adaptive_tasks import images
 
 X = np.random.default_rng(0).uniform(size=[5, 28, 28, 1]).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 10, 5).astype(np.int32)

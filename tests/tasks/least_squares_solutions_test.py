@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-import tasks
-from tasks import least_squares, least_squares_solutions
+import tff_adaptive_tasks as tasks
 from tests.helpers import small_problem
-from tff_adaptive import algorithms, execution, optimizers, schedules
+from tff_adaptive import algorithms, engine, optimizers, schedules
 from tff_adaptive.client.batching import Batching
+from tff_adaptive_tasks import least_squares, least_squares_solutions
 
 RATE = 0.125  # Like all numbers here exact in float32, in which rates are kept.
 K = 5
@@ -15,7 +15,7 @@ K = 5
 
 @pytest.fixture(autouse=True)
 def _graph_context():
-  with execution.graph_context():
+  with engine.graph_context():
     yield
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tasks
+import tff_adaptive_tasks as tasks
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
@@ -26,7 +26,7 @@ def test_a_full_batch_has_the_loss_and_gradient_of_the_lecture(dtype):
 
 
 def test_gradient_descent_with_the_default_rate_converges():
-  from tasks import catalog
+  from tff_adaptive_tasks import catalog
 
   task = tasks.load('least_squares')
   rate = catalog.rates('least_squares', 'sgd')['client_learning_rate']

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-import tasks
+import tff_adaptive_tasks as tasks
 
 
 def test_unknown_task_and_option_are_errors():
@@ -43,7 +43,8 @@ def test_options_may_be_written_as_other_numbers_and_none():
 
 def test_imports_bring_no_tensorflow():
   code = (
-    'import sys, tasks; from tasks import catalog; from tasks.data import partition; tasks.names();'
+    'import sys; import tff_adaptive_tasks as tasks; from tff_adaptive_tasks import catalog;'
+    ' from tff_adaptive_tasks.data import partition; tasks.names();'
     "assert not {'tensorflow', 'tensorflow_federated'} & set(sys.modules), 'imported'"
   )
   subprocess.run([sys.executable, '-c', code], check=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import tasks
+import tff_adaptive_tasks as tasks
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)).astype(np.float32)

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-import tasks
+import tff_adaptive_tasks as tasks
 
 datasets = pytest.importorskip('datasets')
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tasks
 import tff_adaptive
+import tff_adaptive_tasks as tasks
 from tff_adaptive import models, training
 
 keras = tf.keras

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import tasks
-from tasks import own_tables
+import tff_adaptive_tasks as tasks
+from tff_adaptive_tasks import own_tables
 
 ROWS = 40
 RNG = np.random.default_rng(1)

@@ -5,13 +5,13 @@ import textwrap
 import numpy as np
 import pytest
 
-import tasks
+import tff_adaptive_tasks as tasks
 
 HEAD = """
   import collections, dataclasses
   import numpy as np
   import tensorflow as tf
-  import tasks
+  import tff_adaptive_tasks as tasks
 
   def make(**changes):
     rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-import tasks
+import tff_adaptive_tasks as tasks
 
 EXAMPLES = {
   f'c{i}': collections.OrderedDict(

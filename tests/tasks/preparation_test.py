@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from tasks import preparation
+from tff_adaptive_tasks import preparation
 
 TABLE = {
   'age': [3, 5, 4],

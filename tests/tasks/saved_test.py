@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-import tasks
-from tasks import saved
+import tff_adaptive_tasks as tasks
+from tff_adaptive_tasks import saved
 
 SETTINGS = {'task': 'digits', 'task_option': ['num_clients=7'], 'data_dir': None, 'seed': 3}
 DATA = {'source': 'any', 'clients': 7, 'examples': 1438, 'validation_examples': 359}

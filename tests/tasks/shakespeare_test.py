@@ -9,10 +9,10 @@ from tensorflow_federated.python.simulation.baselines.shakespeare import (
   char_prediction_preprocessing,
 )
 
-import tasks
-from tasks import shakespeare
-from tasks.models import language
+import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
+from tff_adaptive_tasks import shakespeare
+from tff_adaptive_tasks.models import language
 
 
 def tff_sequences(dataset):

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-import tasks
-from tasks import skewed_digits
+import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
+from tff_adaptive_tasks import skewed_digits
 
 
 def rows(arrays):

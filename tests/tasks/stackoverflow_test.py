@@ -13,9 +13,9 @@ from tensorflow_federated.python.simulation.baselines.stackoverflow import (
   word_prediction_preprocessing,
 )
 
-import tasks
-from tasks import stackoverflow, tags
+import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
+from tff_adaptive_tasks import stackoverflow, tags
 
 WORDS = [b'the', b'a', b'caf\xc3\xa9', b'x']
 TAGS = [b'r', b'python', b'c++']

@@ -4,7 +4,7 @@ import typing
 
 import pytest
 
-from tasks import errors, task_options
+from tff_adaptive_tasks import errors, task_options
 
 
 def _load(

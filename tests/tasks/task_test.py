@@ -5,8 +5,8 @@ import collections
 import numpy as np
 import pytest
 
-import tasks
-from tasks import task as task_lib
+import tff_adaptive_tasks as tasks
+from tff_adaptive_tasks import task as task_lib
 
 
 def test_clients_in_memory_load_what_they_were_given():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tasks import text_preparation
-from tasks.text_preparation import Preparation
+from tff_adaptive_tasks import text_preparation
+from tff_adaptive_tasks.text_preparation import Preparation
 
 WORDS = Preparation('words', ('the', 'a'), 4)
 

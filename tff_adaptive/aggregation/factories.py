@@ -9,8 +9,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from tff_adaptive._utils import entries, validation
+from tff_adaptive._utils import validation
 from tff_adaptive.aggregation import private_mean, queries, table
+from tff_adaptive.registry import entries
 
 Factory: TypeAlias = (
   tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory

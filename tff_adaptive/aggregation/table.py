@@ -9,7 +9,7 @@ from typing import Any
 
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, validation
-from tff_adaptive._utils.entries import Aggregator, Hyperparameter
+from tff_adaptive.registry.entries import Aggregator, Hyperparameter
 
 _FACTORIES = 'tff_adaptive.aggregation.factories'
 

@@ -1,7 +1,7 @@
 """What a client does in a round, as a TFF computation.
 
 A client trains alone or in a group, with a state or without, by the same code. The graph engine
-may have several clients train together; see `execution.batched_clients`.
+may have several clients train together; see `engine.batched_clients`.
 """
 
 import collections

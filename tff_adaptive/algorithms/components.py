@@ -13,7 +13,7 @@ from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import aggregator_state
 from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
-from tff_adaptive.execution import batched_clients
+from tff_adaptive.engine import batched_clients
 
 Aggregator: TypeAlias = (
   tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory

@@ -8,7 +8,7 @@ import tensorflow_federated as tff
 from tff_adaptive.algorithms import client_training, components, finalizer
 from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
-from tff_adaptive.execution import batched_clients
+from tff_adaptive.engine import batched_clients
 
 
 def build_client_work(

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tff_adaptive import registry
-from tff_adaptive._utils import user_code, user_entries, validation
+from tff_adaptive._utils import user_code, validation
+from tff_adaptive.registry import user_entries
 
 Weights = tuple[tf.Tensor, ...]
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tff_adaptive.reports import client_statistics, number_texts, report, scores, style
-from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import table as table_lib
+from tff_adaptive.runs import runs as runs_lib
 
 FOLDER = 'client_evaluations'
 _LOSS = 'validation_loss'  # By which a run has diverged, whatever is measured on clients.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tff_adaptive._utils import metric_names
+from tff_adaptive.runs import metric_names
 
 STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
 

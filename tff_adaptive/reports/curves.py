@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_adaptive.reports import runs as runs_lib
 from tff_adaptive.reports import scores
+from tff_adaptive.runs import runs as runs_lib
 
 
 @dataclasses.dataclass(frozen=True)

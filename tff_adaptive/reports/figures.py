@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive.reports import curves as curves_lib
-from tff_adaptive.reports import names, scores, style
+from tff_adaptive.reports import scores, style
+from tff_adaptive.runs import names
 
 _EVALUATED = ('validation', 'inference')
 _AXES = {

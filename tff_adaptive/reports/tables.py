@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_adaptive.reports import names, number_texts, scores
-from tff_adaptive.reports import runs as runs_lib
-from tff_adaptive.reports import summary as summary_lib
+from tff_adaptive.reports import number_texts, scores
 from tff_adaptive.reports import table as table_lib
+from tff_adaptive.runs import names
+from tff_adaptive.runs import runs as runs_lib
+from tff_adaptive.runs import summary as summary_lib
 
 
 def comparison(

@@ -13,18 +13,6 @@ from .client_evaluation import (
 from .config import (
   TrainingConfig as TrainingConfig,
 )
-from .errors import (
-  NonFiniteWeightsError as NonFiniteWeightsError,
-)
-from .errors import (
-  ResumeError as ResumeError,
-)
-from .errors import (
-  SaveError as SaveError,
-)
-from .errors import (
-  StateError as StateError,
-)
 from .initial_weights import (
   initial_weights_from as initial_weights_from,
 )
@@ -51,15 +39,6 @@ from .protocols import (
 )
 from .ray_callback import (
   RayCallback as RayCallback,
-)
-from .saved_run import (
-  SavedRun as SavedRun,
-)
-from .saved_run import (
-  load_run as load_run,
-)
-from .state_store import (
-  ClientStateStore as ClientStateStore,
 )
 from .wandb_callback import (
   WandbCallback as WandbCallback,

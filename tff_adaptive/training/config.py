@@ -7,9 +7,8 @@ from typing import Any
 from tff_adaptive import costs
 from tff_adaptive._utils import validation
 from tff_adaptive.population import rounds as population_rounds
-from tff_adaptive.training import capacity
+from tff_adaptive.runs import capacity, state_file
 
-STATE_FILE = 'state.sqlite'
 # Field -> what to give if it is no whole number.
 _WHOLE_NUMBERS = {
   'rounds': 'give 100, say',
@@ -101,7 +100,7 @@ class TrainingConfig:
   def checkpoint_path(self, output_dir: str) -> str:
     """Returns the path of the checkpoint file of a run in `output_dir`."""
     return os.path.join(
-      self.client_state_dir or os.path.join(output_dir, 'checkpoints'), STATE_FILE
+      self.client_state_dir or os.path.join(output_dir, 'checkpoints'), state_file.STATE_FILE
     )
 
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from tff_adaptive import models
-from tff_adaptive.training import warm_start
+from tff_adaptive.runs import warm_start
 
 
 def initial_weights_from(path: str, model: models.Model) -> tuple[np.ndarray, ...]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, population_summary, target
-from tff_adaptive.reports import summary as summary_lib
+from tff_adaptive.runs import summary as summary_lib
+from tff_adaptive.runs.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
 from tff_adaptive.training import callbacks as callbacks_lib
 from tff_adaptive.training import client_evaluation as client_evaluation_lib
 from tff_adaptive.training import (
@@ -26,7 +27,6 @@ from tff_adaptive.training import (
 )
 from tff_adaptive.training import progress as progress_lib
 from tff_adaptive.training.config import TrainingConfig
-from tff_adaptive.training.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
 
 __all__ = [
   'NonFiniteWeightsError',

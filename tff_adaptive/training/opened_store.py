@@ -6,13 +6,8 @@ from typing import Any
 
 import tree
 
-from tff_adaptive.training import (
-  sharded_store,
-  state_file,
-  state_shards,
-  state_store,
-  worker_context,
-)
+from tff_adaptive.runs import sharded_store, state_file, state_shards, state_store
+from tff_adaptive.training import worker_context
 from tff_adaptive.training.config import TrainingConfig
 
 

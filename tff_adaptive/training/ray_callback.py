@@ -12,7 +12,7 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 
 class Context(Protocol):
-  """What is asked of an execution context with workers: `execution.RayContext` is one."""
+  """What is asked of an execution context with workers: `engine.RayContext` is one."""
 
   @property
   def workers(self) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive import costs
-from tff_adaptive.training import cohorts, metrics_log, protocols, state_store
-from tff_adaptive.training.errors import NonFiniteWeightsError
+from tff_adaptive.runs import metrics_log, state_store
+from tff_adaptive.runs.errors import NonFiniteWeightsError
+from tff_adaptive.training import cohorts, protocols
 
 Row = dict[str, Any]
 

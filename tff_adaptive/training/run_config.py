@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files, provenance
-from tff_adaptive.training import saved_run
+from tff_adaptive.runs import saved_run
+from tff_adaptive.runs.errors import ResumeError, saving
 from tff_adaptive.training.config import TrainingConfig
-from tff_adaptive.training.errors import ResumeError, saving
 
 FILE = 'config.json'
 # Which of a program's settings a resumed run may change: they do not touch the model's course.

@@ -8,16 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import metrics_file
-from tff_adaptive.training import (
-  client_evaluation,
-  metrics_log,
-  opened_store,
-  state_store,
-  worker_context,
-)
+from tff_adaptive.runs import metrics_file, metrics_log, state_store
+from tff_adaptive.runs.errors import ResumeError, SaveError, StateError, saving
+from tff_adaptive.training import client_evaluation, opened_store, worker_context
 from tff_adaptive.training.config import TrainingConfig
-from tff_adaptive.training.errors import ResumeError, SaveError, StateError, saving
 
 METRICS, SUMMARY, CURVES = 'metrics.csv', 'summary.json', 'curves.png'
 ResumeFrom: TypeAlias = Literal['latest', 'previous']

@@ -11,8 +11,8 @@ import numpy as np
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
 
+from tff_adaptive.runs.errors import saving
 from tff_adaptive.training import callbacks
-from tff_adaptive.training.errors import saving
 
 _GROUPS = ('train', 'validation', 'inference', 'clients', 'seconds')
 _BUCKETS = 30

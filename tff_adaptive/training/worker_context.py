@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class WorkerContext(Protocol):
-  """A context that takes references for clients' values: `execution.RayContext` is one."""
+  """A context that takes references for clients' values: `engine.RayContext` is one."""
 
   def accepts(self, source: Any) -> bool:
     """Whether workers can have a copy of a source; see `_utils.client_references`."""

@@ -44,7 +44,7 @@ def test_requests_are_answered_without_this_projects_packages(tmp_path):
     'import serving\n'
     'rounds = []\n'
     'serving.serve(rounds.append)\n'
-    "heavy = {'tensorflow', 'tff_adaptive', 'tasks'} & {*sys.modules}\n"
+    "heavy = {'tensorflow', 'tff_adaptive', 'tff_adaptive_tasks'} & {*sys.modules}\n"
     'print(rounds, serving.workload().cohort, heavy)\n'
   )
   done = subprocess.run(

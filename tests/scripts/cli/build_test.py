@@ -106,7 +106,7 @@ def test_corrections_take_any_server_and_their_own_options(built):
 
 
 def test_every_algorithm_and_server_is_built_by_the_real_builders():
-  import tasks
+  import tff_adaptive_tasks as tasks
   from tff_adaptive import registry
 
   task = tasks.load('digits', num_clients=3)

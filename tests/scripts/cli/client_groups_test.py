@@ -2,7 +2,7 @@
 
 import collections
 
-import tasks
+import tff_adaptive_tasks as tasks
 from scripts.cli import client_groups, resolve
 
 

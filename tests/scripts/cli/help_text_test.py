@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 from scripts.cli import flags
-from tasks import catalog
 from tff_adaptive import registry
+from tff_adaptive_tasks import catalog
 
 
 def test_help_teaches_and_imports_no_tensorflow():

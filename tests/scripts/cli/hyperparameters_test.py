@@ -8,7 +8,7 @@ import pytest
 from scripts.cli import flags, help_text, hyperparameters, records, resolve
 from tff_adaptive import costs, registry
 from tff_adaptive._utils import validation
-from tff_adaptive.reports import runs
+from tff_adaptive.runs import runs
 
 
 @pytest.fixture

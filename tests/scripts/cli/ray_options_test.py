@@ -81,6 +81,6 @@ def test_a_resumed_run_may_change_where_it_is_trained_but_not_the_subrounds():
 def test_more_workers_than_processors_are_remarked_upon(monkeypatch, capsys, workers, is_said):
   given = [] if workers is None else [f'--ray_workers={workers}']
   monkeypatch.setattr(ray_options.threads, 'num_processors', lambda: 4)
-  monkeypatch.setattr('tff_adaptive.execution.set_ray_context', lambda *unused, **options: None)
+  monkeypatch.setattr('tff_adaptive.engine.set_ray_context', lambda *unused, **options: None)
   ray_options.connect(_resolve('--ray=local', '--cpus_per_worker=2', *given))
   assert ('ask for 6 processors; this machine has 4' in capsys.readouterr().err) == is_said

@@ -6,9 +6,9 @@ import pytest
 
 from scripts.cli import flags
 from scripts.cli import resolve as resolve_lib
-from tasks import catalog
 from tff_adaptive import registry
 from tff_adaptive.devices import cuda
+from tff_adaptive_tasks import catalog
 
 
 def resolve(*arguments):

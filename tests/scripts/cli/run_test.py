@@ -7,7 +7,7 @@ import pytest
 
 from scripts import train
 from scripts.cli import command, flags, resolve, run
-from tff_adaptive import execution, training
+from tff_adaptive import engine, runs, training
 from tff_adaptive.population import rounds
 
 FLAGS = (
@@ -76,7 +76,7 @@ def test_what_does_not_fit_the_clients_is_refused_and_nothing_written(
 
 def test_lost_workers_are_a_failure_after_which_the_same_command_goes_on(tmp_path, monkeypatch):
   def train(**unused_arguments):
-    raise execution.WorkersLost('Round 7: no worker is left')
+    raise engine.WorkersLost('Round 7: no worker is left')
 
   monkeypatch.setattr(run, '_prepare', lambda *arguments: {})
   monkeypatch.setattr(training, 'train', train)
@@ -100,7 +100,7 @@ def test_the_trainer_leaves_gpus_to_the_workers(monkeypatch, tmp_path, given, is
   monkeypatch.setattr('tff_adaptive.devices.placement.hide_gpus', lambda: hidden.append(True))
 
   def refuse(settings):
-    raise execution.WorkerError('no cluster')
+    raise engine.WorkerError('no cluster')
 
   monkeypatch.setattr(run.ray_options, 'connect', refuse)
   assert _train(tmp_path, '--task=digits', '--ray=local', *given) == 2
@@ -114,7 +114,7 @@ def test_a_state_that_is_damaged_while_a_run_goes_on_is_no_bad_input(
   def fail(callbacks, **unused):
     for callback in callbacks if has_begun else ():
       callback.begin(training.RunInfo(str(tmp_path), 1, 9, print))
-    raise training.StateError('client 7 is damaged')
+    raise runs.StateError('client 7 is damaged')
 
   monkeypatch.setattr(training, 'train', fail)
   assert _train(tmp_path, '--task=digits') == code

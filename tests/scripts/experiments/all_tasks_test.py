@@ -3,7 +3,7 @@
 import json
 
 from scripts.experiments import all_tasks
-from tff_adaptive.reports import runs
+from tff_adaptive.runs import runs
 
 
 def test_all_tasks_has_a_row_for_a_run_of_one_round(tmp_path):

@@ -7,9 +7,9 @@ import types
 import numpy as np
 import pytest
 
-from tasks import errors
-from tasks.data import image_arrays
 from tests.helpers import image_files
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import image_arrays
 
 
 def load(folder, **options):

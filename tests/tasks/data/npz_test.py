@@ -7,9 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from tasks import errors
-from tasks.data import npz
 from tests.helpers import image_files
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import npz
 
 GOOD = image_files.npy_bytes(np.arange(6, dtype=np.int32).reshape(2, 3))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tasks.data import partition_stats
+from tff_adaptive_tasks.data import partition_stats
 
 
 def test_the_report_counts():

@@ -5,8 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from tasks import errors
-from tasks.data import partition, partition_stats
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import partition, partition_stats
 
 LABELS = np.random.default_rng(0).integers(0, 10, 4321)
 COARSE = np.repeat(np.arange(20), 5)  # Of 100 fine labels.

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from tasks import errors
-from tasks.data import same_file
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import same_file
 
 
 @pytest.fixture

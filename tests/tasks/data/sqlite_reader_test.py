@@ -6,8 +6,8 @@ import sqlite3
 
 import pytest
 
-from tasks import errors
-from tasks.data import sqlite_reader
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import sqlite_reader
 
 COLUMNS = {'t': {'a', 'b'}}
 TABLE = 'CREATE TABLE t (a TEXT, b INTEGER)'

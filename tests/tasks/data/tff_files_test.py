@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from tasks import errors
-from tasks.data import tff_files
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import tff_files
 
 
 def read(path):

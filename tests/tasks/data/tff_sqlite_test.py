@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks import errors
-from tasks.data import tff_sqlite
 from tests.helpers import task_data
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import tff_sqlite
 
 FEATURES = {'v': tf.io.FixedLenFeature([2], tf.float32), 'k': tf.io.FixedLenFeature([], tf.int64)}
 

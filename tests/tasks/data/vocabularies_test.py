@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tasks import errors
-from tasks.data import vocabularies
+from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import vocabularies
 
 
 def test_words_are_taken_in_the_files_order(tmp_path):

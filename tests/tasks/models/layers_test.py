@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks.models import layers
+from tff_adaptive_tasks.models import layers
 
 
 @pytest.mark.parametrize('padding', ['VALID', 'SAME'])

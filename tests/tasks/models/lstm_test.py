@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks.models import lstm
+from tff_adaptive_tasks.models import lstm
 
 T, B, N, H = 7, 3, 4, 5
 

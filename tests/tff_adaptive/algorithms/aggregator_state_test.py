@@ -9,7 +9,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, small_problem
-from tff_adaptive import aggregation, algorithms, execution
+from tff_adaptive import aggregation, algorithms
+from tff_adaptive import engine as engine_lib
 from tff_adaptive.algorithms import aggregator_state
 from tff_adaptive.client.batching import Batching
 
@@ -36,7 +37,7 @@ def assert_equal(found, expected):
 
 @pytest.fixture
 def subrounds(graph):
-  return execution.SubroundContext(2, server=graph)
+  return engine_lib.SubroundContext(2, server=graph)
 
 
 def build(name, algorithm, **options):

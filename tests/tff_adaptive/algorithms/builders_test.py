@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import small_problem
-from tff_adaptive import algorithms, corrections, execution, optimizers, registry, schedules
+from tff_adaptive import algorithms, corrections, engine, optimizers, registry, schedules
 from tff_adaptive.client.batching import Batching
 
 OPTIMIZER = ' must be a tff.learning.optimizers.Optimizer, found '
@@ -138,7 +138,7 @@ def test_a_correction_may_have_a_servers_part_alone():
     process = algorithms.build_drift_corrected(
       small_problem.model(), correction, SGD, client_learning_rate=0.1, batching=Batching(4)
     )
-    with execution.graph_context():
+    with engine.graph_context():
       run = small_problem.Run(process, small_problem.clients()).round([0, 1])
     moved.append(run.theta - small_problem.theta_0())
   np.testing.assert_allclose(moved[1], moved[0] / 2, atol=1e-6)
@@ -176,7 +176,7 @@ def test_the_servers_part_begins_at_the_weights_that_are_drawn():
     )
 
   process = algorithms.build_drift_corrected(draws, Keeps(), SGD, client_learning_rate=0.1)
-  with execution.graph_context():
+  with engine.graph_context():
     state = process.initialize()
   assert np.abs(state.correction[0]).max() > 0
   for found, wanted in zip(state.correction, state.global_model_weights.trainable):
@@ -201,7 +201,7 @@ def test_fed_opt_wants_a_server_optimizer():
 )
 def test_eager_scalars_are_as_good_as_numbers(algorithm, options):
   thetas = []
-  with execution.graph_context():
+  with engine.graph_context():
     for form in float, np.array, tf.constant:
       process = _build(algorithm, **{name: form(value) for name, value in options.items()})
       run = small_problem.Run(process, small_problem.clients())
@@ -225,7 +225,7 @@ def test_a_server_schedule_replaces_the_server_optimizers_rate(name):
 
   given = {'server_learning_rate': 0.5} if name == 'fed_avg' else {}
   process = _build(name, server_schedule=schedule, **given)
-  with execution.graph_context():
+  with engine.graph_context():
     run = small_problem.Run(process, small_problem.clients())
     first = run.theta
     run.round([0, 1])
@@ -237,7 +237,7 @@ def test_a_server_schedule_replaces_the_server_optimizers_rate(name):
 def test_a_round_whose_clients_all_have_no_examples_changes_nothing():
   # A mean without weights takes their zeros for updates: finite, and yet of nobody.
   process = _build('ada_best', aggregator=tff.aggregators.UnweightedMeanFactory())
-  with execution.graph_context():
+  with engine.graph_context():
     run = small_problem.Run(process, small_problem.clients())
     run.round([0, 1])
     before = run.state

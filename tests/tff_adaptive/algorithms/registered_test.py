@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import small_problem
-from tff_adaptive import algorithms, corrections, execution, optimizers, registry
+from tff_adaptive import algorithms, corrections, engine, optimizers, registry
 from tff_adaptive.client.batching import Batching
 
 CLIENTS = corrections.RegisteredClients(small_problem.NUM_CLIENTS, 8.0)
@@ -25,7 +25,7 @@ CASES = {
 
 
 def _theta(process, rounds=2):
-  with execution.graph_context():
+  with engine.graph_context():
     run = small_problem.Run(process, small_problem.clients())
     return run.rounds(small_problem.cohorts(rounds)).theta
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, execution
+from tff_adaptive import algorithms, engine
 from tff_adaptive.client import batch_sources, model_adapters, whole_client
 from tff_adaptive.client.batching import Batching
 
@@ -58,7 +58,7 @@ def test_inputs_and_labels_of_unequal_number_are_refused(labels):
   )
   element = collections.OrderedDict(x=x, y=y, client=np.int32(7))
   with (
-    execution.graph_context(),
+    engine.graph_context(),
     pytest.raises(tf.errors.InvalidArgumentError, match='not as many labels as inputs'),
   ):
     process.next(process.initialize(), [[element]])

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers import small_problem
-from tff_adaptive import algorithms, execution
+from tff_adaptive import algorithms, engine
 from tff_adaptive.client import batching
 from tff_adaptive.client.batching import Batching
 
@@ -162,14 +162,14 @@ def fed_avg():
     data = small_problem.clients()[1:2] * 3
     return small_problem.Run(process, data)
 
-  with execution.graph_context():
+  with engine.graph_context():
     return build(5), build(5), build(6)
 
 
 def _after_one_round(run, client, earlier_rounds=0):
   """theta after one round of one client from theta^0, in a later round if asked."""
   run.state = run.process.initialize()
-  with execution.graph_context():
+  with engine.graph_context():
     start = run.process.get_model_weights(run.state)
     for _ in range(earlier_rounds):
       run.round([client])

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, corrections, execution, models
+from tff_adaptive import algorithms, corrections, engine, models
 from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.client.batching import Batching
 
@@ -20,7 +20,7 @@ BATCH_TYPE = collections.OrderedDict(
 
 @pytest.fixture(autouse=True)
 def _graph_context():
-  with execution.graph_context():
+  with engine.graph_context():
     yield
 
 
@@ -147,7 +147,7 @@ def test_a_weight_may_be_a_function_of_a_clients_metrics(name, clients_per_step)
     'uniform': lambda metrics: 3 * tf.ones_like(metrics['accuracy'][..., 1]),
   }
   thetas = {}
-  with execution.graph_context(clients_per_step=clients_per_step):
+  with engine.graph_context(clients_per_step=clients_per_step):
     for key, weighting in [*functions.items(), *zip(functions, functions)]:
       process = algorithms.build(
         name,
@@ -294,7 +294,7 @@ def test_no_two_local_steps_draw_the_same(given_as):
     data = [small_problem.element(small_problem.clients()[i], i) for i in cohort]
   steps = sum(epochs * -(-small_problem.NUM_EXAMPLES[i] // 4) for i in cohort)
   state = process.initialize()
-  with execution.graph_context(clients_per_step=4 if given_as == 'groups' else 1):
+  with engine.graph_context(clients_per_step=4 if given_as == 'groups' else 1):
     for _ in range(rounds):
       state = process.next(state, data).state
   assert np.count_nonzero(state.global_model_weights.trainable[0]) == rounds * steps

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, execution, models
+from tff_adaptive import algorithms, engine, models
 from tff_adaptive.client import model_adapters
 
 RNG = np.random.default_rng(4)
@@ -296,7 +296,7 @@ def test_a_keras_model_is_given_its_weights_and_normalises_by_the_batch():
       sums = [adapter.metric_sums(metrics, tf.constant(is_used)) for is_used in (True, False)]
     return initial, found, kept, sums
 
-  with execution.graph_context():
+  with engine.graph_context():
     initial, found, kept, sums = train()
   _check(oracle.pack(initial), small_problem.theta_0())
   x = X[0].astype(np.float64)
@@ -338,7 +338,7 @@ def test_metrics_that_are_variables_are_read_after_training():
     tf.data.Dataset.from_tensors(collections.OrderedDict(x=X[i, :n], y=Y[i, :n]))
     for i, n in enumerate(COUNTS)
   ]
-  with execution.graph_context():
+  with engine.graph_context():
     output = process.next(process.initialize(), cohort)
   assert output.metrics['client_work']['train']['n'] == sum(COUNTS)
   moved = 0.5 * np.sum([X[i, :n].sum(0) for i, n in enumerate(COUNTS)], 0) / sum(COUNTS)

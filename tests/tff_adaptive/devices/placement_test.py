@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tff_adaptive import execution
+from tff_adaptive import engine
 from tff_adaptive.devices import placement
 
 
@@ -47,9 +47,9 @@ def test_without_a_gpu_no_device_is_named_and_the_gpu_is_refused():
     assert placement.place(device) == placement.Placement()
     assert not placement.place(device).is_named
   with pytest.raises(ValueError, match='no GPU can be used'):
-    execution.GraphContext(device='gpu')
+    engine.GraphContext(device='gpu')
   with pytest.raises(ValueError, match="device is 'tpu'; it must be one of auto, cpu, gpu"):
-    execution.GraphContext(device='tpu')
+    engine.GraphContext(device='tpu')
 
 
 def test_on_gpus_a_cohort_trains_together_in_equal_shares():

@@ -36,10 +36,10 @@ def test_an_operation_gets_one_thread_if_clients_keep_the_processors_busy():
 
 CONTEXT = """
 import tensorflow as tf
-from tff_adaptive import execution
+from tff_adaptive import engine
 from tff_adaptive.devices import threads
 
-execution.set_graph_context(parallel_clients=threads.num_processors(), device='cpu')
+engine.set_graph_context(parallel_clients=threads.num_processors(), device='cpu')
 assert tf.config.threading.get_intra_op_parallelism_threads() == 1
 """
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks import cifar, emnist, tags
-from tasks.models import layers, resnet
 from tests.helpers import processes, small_problem
 from tests.integration import batched_clients_test, batched_tasks_test
 from tff_adaptive import algorithms, models
 from tff_adaptive.client import batching, xla
-from tff_adaptive.execution.graph import round_function
+from tff_adaptive.engine.graph import round_function
 from tff_adaptive.models import mixed_precision
+from tff_adaptive_tasks import cifar, emnist, tags
+from tff_adaptive_tasks.models import layers, resnet
 
 
 def gradients(model, weights, examples):

@@ -6,7 +6,8 @@ import os
 import pytest
 
 from tests.helpers import run_folders
-from tff_adaptive.reports import client_distribution, runs
+from tff_adaptive.reports import client_distribution
+from tff_adaptive.runs import runs
 
 
 def make(folder, values, seed=0, **settings):

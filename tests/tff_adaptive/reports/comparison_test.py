@@ -3,7 +3,8 @@
 import math
 
 from tests.helpers import run_folders
-from tff_adaptive.reports import comparison, runs
+from tff_adaptive.reports import comparison
+from tff_adaptive.runs import runs
 
 COLUMN = 'validation_accuracy'
 

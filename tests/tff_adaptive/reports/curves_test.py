@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import run_folders
-from tff_adaptive.reports import curves, runs
+from tff_adaptive.reports import curves
+from tff_adaptive.runs import runs
 
 
 def test_the_axis_adds_up_what_rounds_took(tmp_path):

@@ -4,7 +4,8 @@ import pytest
 
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.training import callbacks, state_store
+from tff_adaptive.runs import state_store
+from tff_adaptive.training import callbacks
 
 CONFIG = {'clients_per_round': 5, 'seed': 3, 'rounds_per_evaluation': 2, 'rounds_per_checkpoint': 2}
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks.models import layers
 from tff_adaptive import models, optimizers
 from tff_adaptive.client import whole_client
 from tff_adaptive.training import centralized
+from tff_adaptive_tasks.models import layers
 
 _RNG = np.random.default_rng(3)
 _X = _RNG.normal(size=(40, 5)).astype(np.float32)

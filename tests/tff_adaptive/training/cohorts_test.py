@@ -5,7 +5,8 @@ import pytest
 
 from tests.helpers import fakes
 from tff_adaptive import costs, population, registry, training
-from tff_adaptive.training import cohorts, metrics_log
+from tff_adaptive.runs import metrics_log
+from tff_adaptive.training import cohorts
 
 
 def test_drawing_depends_on_seed_and_round_only_and_repeats_no_client():

@@ -13,8 +13,9 @@ import pytest
 from tensorboard.backend.event_processing import event_accumulator
 
 from tests.helpers import fakes, small_problem
-from tff_adaptive import algorithms, costs, registry, training
-from tff_adaptive.training import cohorts, state_file, state_store
+from tff_adaptive import algorithms, costs, registry, runs, training
+from tff_adaptive.runs import state_file, state_store
+from tff_adaptive.training import cohorts
 
 
 def _rows(folder):
@@ -199,7 +200,7 @@ def test_a_second_signal_ends_at_once_and_harms_nothing(tmp_path, start):
 
 @pytest.mark.filterwarnings('ignore:Some clients diverge')
 def test_weights_that_are_not_finite_end_the_run_and_keep_the_last_checkpoint(tmp_path):
-  with pytest.raises(training.NonFiniteWeightsError, match=r'round 7.*checkpoint of round 4'):
+  with pytest.raises(runs.NonFiniteWeightsError, match=r'round 7.*checkpoint of round 4'):
     _train(tmp_path, 20, fakes.StatefulProcess(poison_round=7))
   assert [int(row['round']) for row in _rows(tmp_path)] == list(range(7))
   assert _tensorboard_steps(tmp_path) == [1, 2, 3, 4, 5, 6]
@@ -286,7 +287,7 @@ def test_results_whose_checkpoint_is_gone_are_not_written_over(tmp_path):
   _train(tmp_path, 8, client_state_dir=str(tmp_path / 'states'))
   rows = _rows(tmp_path)
   os.remove(tmp_path / 'states' / 'state.sqlite')
-  with pytest.raises(training.ResumeError, match=r'metrics.csv has the results .*sqlite, is gone'):
+  with pytest.raises(runs.ResumeError, match=r'metrics.csv has the results .*sqlite, is gone'):
     _train(tmp_path, 9, client_state_dir=str(tmp_path / 'states'))
   assert _rows(tmp_path) == rows
 
@@ -371,7 +372,7 @@ def test_a_checkpoint_of_another_run_and_lost_rows_are_refused(tmp_path):
 
 def test_a_run_that_is_past_its_rounds_is_refused(tmp_path):
   _train(tmp_path, 8)
-  with pytest.raises(training.ResumeError, match='has done 8 rounds already, rounds is 7'):
+  with pytest.raises(runs.ResumeError, match='has done 8 rounds already, rounds is 7'):
     _train(tmp_path, 7)
   assert len(_rows(tmp_path)) == 9
 

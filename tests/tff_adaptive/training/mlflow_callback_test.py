@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers import fakes
-from tff_adaptive import training
+from tff_adaptive import runs, training
 
 mlflow = pytest.importorskip('mlflow', exc_type=ImportError)
 PARAMETERS = {'algorithm': 'fed_avg', 'tau': None, 'batch_size': 7}
@@ -56,7 +56,7 @@ def test_a_resumed_run_goes_on_in_mlflow_with_every_row_once(tmp_path, client):
 
 
 def test_a_run_that_diverges_has_failed(tmp_path, client):
-  with pytest.raises(training.NonFiniteWeightsError):
+  with pytest.raises(runs.NonFiniteWeightsError):
     _train(tmp_path / 'run', 4, poison_round=2)
   assert [run.info.status for run in _runs(client)] == ['FAILED']
 

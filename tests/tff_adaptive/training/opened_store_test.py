@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tff_adaptive import training
-from tff_adaptive.training import opened_store, sharded_store, state_shards, state_store
+from tff_adaptive.runs import sharded_store, state_shards, state_store
+from tff_adaptive.training import opened_store
 
 INITIAL = (np.zeros(3, np.float32), np.int32(-1))
 SERVER = {'w': np.zeros(2, np.float32)}

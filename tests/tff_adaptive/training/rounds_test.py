@@ -8,10 +8,11 @@ import pytest
 import tensorflow_federated as tff
 
 from tests.helpers import fakes, small_problem
-from tff_adaptive import algorithms, costs, population, registry, training
+from tff_adaptive import algorithms, costs, population, registry, runs, training
 from tff_adaptive.client.batching import Batching
 from tff_adaptive.population import rounds
-from tff_adaptive.training import cohorts, state_store
+from tff_adaptive.runs import state_store
+from tff_adaptive.training import cohorts
 
 COSTS = costs.CostModel(registry.Counts(down=2), num_parameters=250_000, batch_size=4, epochs=2)
 UNRELIABLE = population.Population(
@@ -145,9 +146,9 @@ def test_another_population_is_another_run(tmp_path):
   train(tmp_path, population.Population(population.Trace(trace)), 2)
   train(tmp_path, population.Population(population.Trace({k: [*v] for k, v in trace.items()})), 3)
   for other in ({**trace, 'c02': [(0, 98)]}, {'c02': [(0, 99)]}):
-    with pytest.raises(training.ResumeError, match='other settings: population was'):
+    with pytest.raises(runs.ResumeError, match='other settings: population was'):
       train(tmp_path, population.Population(population.Trace(other)), 4)
-  with pytest.raises(training.ResumeError, match='and is now None'):
+  with pytest.raises(runs.ResumeError, match='and is now None'):
     train(tmp_path, None, 4)
 
 

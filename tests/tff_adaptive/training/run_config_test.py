@@ -10,7 +10,7 @@ import pytest
 import tff_adaptive
 from scripts import report
 from tests.helpers import fakes
-from tff_adaptive import costs, population, registry, training
+from tff_adaptive import costs, population, registry, runs, training
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.training import run_config
 
@@ -84,7 +84,7 @@ def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path
     ({'settings': {'algorithm': 'mine'}}, r'rates was \[1, 2\] and is now None'),
     ({'settings': {'algorithm': 'mine', 'rates': [1, 2]}, 'seed': 1}, 'seed was 0 and is now 1'),
   ):
-    with pytest.raises(training.ResumeError, match=words):
+    with pytest.raises(runs.ResumeError, match=words):
       train(tmp_path, rounds=8, **options)
   assert files == {name: os.stat(tmp_path / name).st_mtime_ns for name in files}
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_recorded_is_refused_before_anything_is_written(tmp_path)
       train(tmp_path / 'run', settings=settings)
   assert not (tmp_path / 'run').exists()
   (tmp_path / 'config.json').write_text('{')
-  with pytest.raises(training.ResumeError, match='cannot be read'):
+  with pytest.raises(runs.ResumeError, match='cannot be read'):
     train(tmp_path)
   assert os.listdir(tmp_path) == ['config.json']
 
@@ -128,7 +128,7 @@ def test_with_a_population_another_cost_model_is_another_run(tmp_path):
   assert read(tmp_path)['settings']['cost_model']['batch_size'] == 2
   train(tmp_path, rounds=5, population=clients, cost_model=cost_model(np.int64(2)))
   assert [list(change) for change in read(tmp_path)['changes']] == [['when', 'rounds']]
-  with pytest.raises(training.ResumeError, match=r"cost_model was .*'batch_size': 2.* and is now"):
+  with pytest.raises(runs.ResumeError, match=r"cost_model was .*'batch_size': 2.* and is now"):
     train(tmp_path, rounds=6, population=clients, cost_model=cost_model(1))
   earlier = read(tmp_path)
   del earlier['settings']['cost_model']

@@ -10,8 +10,9 @@ import pytest
 
 from tests.faults import small_run
 from tests.helpers import failing_files, fakes
-from tff_adaptive import training
-from tff_adaptive.training import signals, state_store
+from tff_adaptive import runs, training
+from tff_adaptive.runs import state_store
+from tff_adaptive.training import signals
 
 STATE = os.path.join('checkpoints', 'state.sqlite')
 
@@ -32,7 +33,7 @@ def run(done, tmp_path):
   return tmp_path / 'run'
 
 
-def _refused(run, match, error=training.ResumeError):
+def _refused(run, match, error=runs.ResumeError):
   before = small_run.contents(str(run))
   with pytest.raises(error, match=match) as caught:
     small_run.train(str(run), 10)
@@ -210,7 +211,7 @@ def test_what_is_removed_or_renamed_during_a_run_is_noticed(run, name, is_rename
       os.unlink(run / name)
 
   os.makedirs(run, exist_ok=True)
-  with pytest.raises(training.SaveError, match='was removed') as caught:
+  with pytest.raises(runs.SaveError, match='was removed') as caught:
     _train(run, callbacks=[_Meddler(meddle)])
   assert str(run) in str(caught.value)
   assert '\n' not in str(caught.value)
@@ -221,7 +222,7 @@ def test_a_state_file_replaced_by_another_is_noticed(run, tmp_path):
     shutil.copy(run / STATE, tmp_path / 'copy')
     os.replace(tmp_path / 'copy', run / STATE)
 
-  with pytest.raises(training.SaveError, match='or replaced while the run was going on'):
+  with pytest.raises(runs.SaveError, match='or replaced while the run was going on'):
     _train(run, callbacks=[_Meddler(meddle)])
 
 
@@ -232,7 +233,7 @@ def test_what_cannot_be_written_loses_no_checkpoint_and_the_run_goes_on_later(
 ):
   with (
     failing_files.failing(kind, 300, number),
-    pytest.raises(training.SaveError) as caught,
+    pytest.raises(runs.SaveError) as caught,
   ):
     _train(run)
   text = str(caught.value)

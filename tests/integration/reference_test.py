@@ -1,0 +1,35 @@
+"""All ten algorithms give the numbers of revision e20f8c7, from before the house was made smaller.
+
+reference.json was made there, with seed 1 and 12 rounds, by `python -m tests.helpers.reference`.
+"""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from scripts import train
+from tests.helpers import reference
+
+EXPECTED = json.loads(
+  pathlib.Path(__file__).with_name('reference.json').read_text(encoding='utf-8')
+)
+RELATIVE = 1e-6
+
+
+@pytest.mark.parametrize('name', sorted(EXPECTED))
+def test_a_run_gives_the_numbers_that_it_gave(tmp_path, name):
+  task, algorithm = name.split('-')
+  folder = tmp_path / name
+  flags = [f'--task={task}', f'--algorithm={algorithm}', '--rounds=12', '--seed=1']
+  assert train.main(['train.py', *flags, f'--output_dir={folder}']) == 0
+  found, expected = reference.of_run(str(folder)), EXPECTED[name]
+  assert len(found['weights']) == len(expected['weights'])
+  for array, (norm, *products) in zip(found['weights'], expected['weights']):
+    np.testing.assert_allclose(array, [norm, *products], rtol=RELATIVE, atol=RELATIVE * norm)
+  assert found['metrics'].keys() == expected['metrics'].keys()
+  for column, value in expected['metrics'].items():
+    np.testing.assert_allclose(
+      found['metrics'][column], value, rtol=RELATIVE, atol=1e-8, err_msg=column
+    )

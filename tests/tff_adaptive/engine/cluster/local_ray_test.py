@@ -1,0 +1,140 @@
+"""A local cluster is reached by nobody else, and is gone with its program, however it ends."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import types
+
+import grpc
+import psutil
+import pytest
+
+from tests.helpers import on_ray
+from tff_adaptive.engine.cluster import local_ray
+
+pytest.importorskip('ray')
+pytestmark = pytest.mark.xdist_group('ray')  # One cluster at a time.
+
+_ROOT = os.path.dirname(os.path.abspath(__file__)).rsplit(os.sep, 4)[0]
+_PROGRAM = """
+import sys
+from tff_adaptive.engine.cluster import local_ray
+
+local = local_ray.LocalRay(1)
+import ray
+
+@ray.remote
+def wait(seconds):
+  import os, time
+  print(os.getpid())
+  time.sleep(seconds)
+
+ray.get(wait.remote(0))
+waiting = wait.remote(1000)
+print(local._folder, ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.readline()
+local.close()
+"""
+
+
+def _users(folder):
+  return [p for p in psutil.process_iter() if local_ray._uses(p, folder)]
+
+
+@pytest.mark.parametrize('ending', ['close', 'node', signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_and_nobody_else_gets_in(ending):
+  program = subprocess.Popen(
+    [sys.executable, '-c', _PROGRAM],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    cwd=_ROOT,
+    env={**os.environ, 'RAY_ADDRESS': '127.0.0.1:9'},  # Somebody's cluster: it is not joined.
+    text=True,
+  )
+  try:
+    folder, address = program.stdout.readline().split()
+    users = _users(folder)
+    names = {on_ray.name_of(p).split(' ')[0] for p in users}
+    assert {'gcs_server', 'raylet'} <= names
+    assert any(name.startswith('ray::') for name in names), names
+    if ending == 'close':
+      _assert_is_private(users, address)
+      program.stdin.write('\n')
+      program.stdin.flush()
+    elif ending == 'node':
+      next(p for p in users if on_ray.name_of(p) == 'raylet').kill()
+    else:
+      program.send_signal(ending)
+    program.wait(1200)
+    if ending == 'node':  # Ray's own calls would wait for ever, or end it without a word.
+      assert program.returncode == 1
+      assert "Ray's node on this machine (raylet) has ended" in program.stderr.read()
+    on_ray.wait_for(lambda: not _users(folder) and not os.path.exists(folder))
+  finally:
+    program.kill()
+    program.communicate()
+
+
+def _assert_is_private(users, address):
+  """Loopback only, and nothing without the token."""
+  listening = []
+  for process in users:
+    with contextlib.suppress(psutil.Error):  # It may have just ended.
+      connections = process.net_connections('inet')
+      listening += [c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN]
+  assert listening
+  assert {ip.replace('::ffff:', '') for ip in listening} == {'127.0.0.1'}
+  with grpc.insecure_channel(address) as channel:
+    ask = channel.unary_unary('/ray.rpc.NodeInfoGcsService/GetAllNodeInfo')
+    with pytest.raises(grpc.RpcError) as caught:
+      ask(b'', timeout=120)
+  assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_ray_that_was_imported_without_a_token_is_refused():
+  program = 'import ray; from tff_adaptive.engine.cluster import local_ray as l; l.LocalRay(1)'
+  environment = {k: v for k, v in os.environ.items() if not k.startswith('RAY_')}
+  result = subprocess.run(
+    [sys.executable, '-c', program], cwd=_ROOT, env=environment, capture_output=True, text=True
+  )
+  assert result.returncode == 1
+  assert 'set RAY_AUTH_MODE=token (or disabled) before importing it' in result.stderr
+
+
+@pytest.mark.parametrize(
+  ('is_closing', 'is_joined', 'exits'), [(True, True, []), (False, True, [1]), (False, False, [])]
+)
+def test_ray_may_have_waited_for_its_node_first_or_have_left_it(
+  is_closing, is_joined, exits, monkeypatch
+):
+  monkeypatch.setattr('ray.is_initialized', lambda: is_joined)  # Not after `ray.shutdown`.
+  node = subprocess.Popen([sys.executable, '-c', ''])
+  node.wait()  # From now on it is nobody's child, and waiting for it is an error.
+  raylet = types.SimpleNamespace(pid=node.pid, name=lambda: 'raylet')
+  here = types.SimpleNamespace(children=lambda: [raylet])
+  monkeypatch.setattr(psutil, 'Process', lambda: here)
+  found = []
+  monkeypatch.setattr(os, '_exit', found.append)
+  local = object.__new__(local_ray.LocalRay)
+  local._is_closing = is_closing
+  local._end_with_node()
+  assert found == exits
+
+
+@pytest.mark.parametrize(('has_gpus', 'num_gpus'), [(True, None), (False, 0)])
+def test_gpus_are_those_that_ray_finds_or_none(has_gpus, num_gpus, monkeypatch):
+  given = []
+
+  def init(**options):
+    given.append(options['num_gpus'])
+    raise RuntimeError('it does not start')
+
+  monkeypatch.setattr(local_ray, 'import_ray', lambda: None)
+  monkeypatch.setattr('ray.init', init)
+  monkeypatch.setattr('ray.shutdown', lambda: None)
+  with pytest.raises(RuntimeError, match='it does not start'):
+    local_ray.LocalRay(1, has_gpus)
+  assert given == [num_gpus]

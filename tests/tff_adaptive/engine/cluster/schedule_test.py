@@ -1,0 +1,93 @@
+"""Cohorts are divided evenly, from the cohort alone, and sums are merged in one order."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from tff_adaptive.engine.cluster import schedule
+
+COSTS = st.lists(st.integers(1, 1000), min_size=1, max_size=40)
+
+
+@hypothesis.given(costs=COSTS, subrounds=st.integers(1, 9))
+def test_every_client_is_in_one_subround_and_none_is_empty(costs, subrounds):
+  parts = schedule.divide(costs, subrounds)
+  assert len(parts) == min(subrounds, len(costs))
+  assert all(parts)
+  assert all(part == sorted(part) for part in parts)
+  assert sorted(i for part in parts for i in part) == list(range(len(costs)))
+
+
+@hypothesis.given(costs=COSTS, subrounds=st.integers(1, 9))
+def test_no_subround_is_ahead_of_another_by_more_than_one_client(costs, subrounds):
+  """As the greedy order gives it: without its smallest client none is the costliest."""
+  parts = schedule.divide(costs, subrounds)
+  loads = [sum(costs[i] for i in part) for part in parts]
+  for part, load in zip(parts, loads):
+    assert load - min(costs[i] for i in part) <= min(loads)
+
+
+def test_the_largest_goes_first_to_the_least_loaded():
+  assert schedule.divide([1, 7, 3, 5, 2], 2) == [[1, 4], [0, 2, 3]]
+  assert schedule.divide([0, 0, 0, 0], 2) == [[0, 2], [1, 3]]  # By their number.
+
+
+def test_neighbours_cost_as_much_as_other_neighbours():
+  parts = schedule.divide([8, 7, 6, 5, 4, 3], 6)  # A client each.
+  assert parts == [[0], [5], [1], [4], [2], [3]]
+  parts = schedule.divide([1] * 10, 4)  # 3, 3, 2 and 2 clients.
+  assert [len(part) for part in parts] == [3, 2, 3, 2]
+
+
+def _taken(costs, workers, worthwhile=0.0):
+  waiting = schedule.Waiting(costs)
+  tree = schedule.MergeTree(len(costs))
+  nodes = []
+  while waiting:
+    nodes.append(waiting.take(workers, worthwhile))
+  return waiting, [list(tree.leaves(node)) for node in nodes], nodes
+
+
+@hypothesis.given(costs=COSTS, workers=st.integers(1, 9), worthwhile=st.floats(0, 5000))
+def test_each_subround_is_taken_once_and_parts_fit(costs, workers, worthwhile):
+  waiting, parts, nodes = _taken(costs, workers, worthwhile)
+  assert sorted(leaf for part in parts for leaf in part) == list(range(len(costs)))
+  assert all(waiting.cost(n) == sum(costs[i] for i in part) for n, part in zip(nodes, parts))
+  # With more than one, none is far above an even share: all workers have something to do.
+  share = 1.25 * sum(costs) / workers
+  assert all(len(part) == 1 or sum(costs[i] for i in part) <= share for part in parts)
+
+
+def test_parts_are_large_at_first_and_small_at_last():
+  _, parts, _ = _taken([1] * 16, workers=2)
+  assert [len(part) for part in parts] == [4, 2, 2, 2, 1, 1, 1, 1, 1, 1]
+
+
+def test_short_calls_are_joined_until_each_worker_has_one():
+  assert _taken([5, 5, 5, 5], workers=2, worthwhile=1000)[1] == [[0, 1], [2, 3]]
+  assert _taken([5, 5, 5, 5], workers=4, worthwhile=1000)[1] == [[0], [1], [2], [3]]
+  assert _taken([5, 5, 5, 5], workers=1, worthwhile=10)[1] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+  'leaves, expected',
+  [(1, 'a'), (2, '(ab)'), (3, '((ab)c)'), (5, '(((ab)(cd))e)'), (6, '(((ab)(cd))(ef))')],
+)
+def test_neighbours_are_merged_level_by_level(leaves, expected):
+  names = 'abcdef'[:leaves]
+  tree = schedule.MergeTree(leaves)
+  assert tree.fold(names, lambda one, other: f'({one}{other})') == expected
+
+  def value(node):
+    if not node[0]:
+      return names[node[1]]
+    children = tree.children(node)
+    assert all(tree.parent(child) == node for child in children)
+    return value(children[0]) if len(children) == 1 else f'({"".join(map(value, children))})'
+
+  assert value(tree.root) == expected
+
+
+def test_subrounds_are_checked():
+  with pytest.raises(ValueError, match='subrounds is 0; it must be at least 1'):
+    schedule.check_subrounds(0)

@@ -1,0 +1,181 @@
+"""A cohort in subrounds: what the whole gives, whatever the order in which they are trained."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import on_ray, small_problem
+from tff_adaptive import algorithms, engine, registry
+from tff_adaptive._utils import client_references
+from tff_adaptive.client import batching
+from tff_adaptive.engine.cluster import subrounds
+
+COHORTS = ([0, 1, 2, 3, 4, 5, 6], [4], [5, 0, 2])  # Also fewer clients than subrounds.
+OPTIONS = {
+  'fed_prox': {'mu': 0.1},
+  **{name: {'server_learning_rate': 0.1} for name in ('fed_adagrad', 'fed_adam', 'fed_yogi')},
+  **{name: {'num_clients': 7} for name in ('scaffold', 'scaffold_m', 'fed_dyn')},
+}
+
+
+def build(name):
+  return algorithms.build(
+    name,
+    small_problem.model(),
+    client_learning_rate=0.1,
+    batching=batching.Batching(4, 2),
+    **OPTIONS.get(name, {}),
+  )
+
+
+def run(process, context, cohorts=COHORTS):
+  """All values of some rounds: states, what clients keep, metrics."""
+  with tff.framework.get_context_stack().install(context):
+    done = small_problem.Run(process, small_problem.clients()).rounds(cohorts)
+  return [np.asarray(v) for v in tf.nest.flatten([done.state, done.client_states, done.metrics])]
+
+
+class Backwards(subrounds.InProcess):
+  """Trains subrounds in the opposite order, each of them twice."""
+
+  def run(self, workload):
+    super().run(workload)
+    backwards = [self._train(workload, p) for p in reversed(range(len(workload.parts)))]
+    return self._merged(workload, backwards[::-1])
+
+
+@pytest.mark.parametrize('name', list(registry.ALGORITHMS))
+def test_every_algorithm_gives_what_the_graph_engine_gives(name, graph):
+  process = build(name)
+  ours = run(process, engine.SubroundContext(3, server=graph))
+  expected = run(process, graph)
+  assert len(ours) == len(expected)
+  for one, other in zip(ours, expected):
+    np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+  backwards = engine.SubroundContext(3, server=graph, pool=Backwards())
+  np.testing.assert_equal(run(process, backwards), ours)
+
+
+@pytest.mark.parametrize('count', [0, 1, 3, 4, 11])
+def test_client_values_come_back_in_order(count, graph):
+  with tff.framework.get_context_stack().install(engine.SubroundContext(4, server=graph)):
+    total, doubled = on_ray.double_and_sum()(list(range(count)))
+  assert list(doubled) == [2 * i for i in range(count)]
+  assert total == count * (count - 1)
+
+
+class Source:
+  """Gives integers, and keeps those that take their place."""
+
+  def __init__(self, values):
+    self.values, self.stored = values, {}
+
+  def load(self, keys):
+    return [self.values[key] for key in keys]
+
+  def store(self, keys, values):
+    self.stored.update(zip(keys, values))
+    return [f'receipt of {key}' for key in keys]
+
+
+class Giver:
+  """Gives integers."""
+
+  def __init__(self, values):
+    self._values = values
+
+  def load(self, keys):
+    return [self._values[key] for key in keys]
+
+
+def references(source, keys):
+  return [client_references.ClientReference(source, key) for key in keys]
+
+
+def test_references_are_loaded_and_what_takes_their_place_is_stored(graph):
+  context = engine.SubroundContext(3, server=graph)
+  keys = ['a', 'b', 'c', 'd', 'e']
+  source = Source(dict(zip(keys, [1, 2, 3, 4, 5])))
+  total, receipts = context.invoke(on_ray.double_and_sum(), references(source, keys))
+  assert total == 30
+  assert receipts == [f'receipt of {key}' for key in keys]
+  assert source.stored == dict(zip(keys, [2, 4, 6, 8, 10]))
+  # Of a source that keeps nothing, results come back.
+  total, doubled = context.invoke(on_ray.double_and_sum(), references(Giver(source.values), keys))
+  assert (total, list(doubled)) == (30, [2, 4, 6, 8, 10])
+
+
+def test_what_a_later_stage_needs_is_not_stored(graph):
+  less = tff.tensorflow.computation(lambda x, total: x - total, np.int32, np.int32)
+
+  @tff.federated_computation(on_ray.AT_CLIENTS)
+  def comp(x):
+    doubled = tff.federated_map(tff.tensorflow.computation(lambda v: 2 * v, np.int32), x)
+    total = tff.federated_broadcast(tff.federated_sum(doubled))
+    return tff.federated_sum(tff.federated_map(less, (doubled, total))), x
+
+  context = engine.SubroundContext(2, server=graph)
+  source = Source({key: key for key in range(4)})
+  total, passed = context.invoke(comp, references(source, range(4)))
+  assert (total, list(passed)) == (12 - 4 * 12, [0, 1, 2, 3])
+  assert not source.stored
+
+
+def test_an_aggregate_of_an_aggregate(graph):
+  less = tff.tensorflow.computation(
+    lambda x, mean: tf.cast(x, tf.float32) - mean, on_ray.INT, np.float32
+  )
+  square = tff.tensorflow.computation(lambda d: d * d, np.float32)
+
+  @tff.federated_computation(on_ray.AT_CLIENTS)
+  def variance(x):
+    as_float = tff.federated_map(
+      tff.tensorflow.computation(lambda v: tf.cast(v, tf.float32), on_ray.INT), x
+    )
+    mean = tff.federated_broadcast(tff.federated_mean(as_float))
+    deviation = tff.federated_map(less, (x, mean))
+    return tff.federated_mean(tff.federated_map(square, deviation)), deviation
+
+  with tff.framework.get_context_stack().install(engine.SubroundContext(2, server=graph)):
+    value, deviation = variance([1, 2, 3, 4, 10])
+  np.testing.assert_allclose(deviation, [-3, -2, -1, 0, 6])
+  np.testing.assert_allclose(value, 10.0)
+
+
+def test_a_random_value_of_no_place_is_one_value_everywhere(graph):
+  draw = tff.tensorflow.computation(lambda: tf.random.uniform([]))
+  add = tff.tensorflow.computation(lambda x, s: tf.cast(x, tf.float32) + s, (np.int32, np.float32))
+
+  @tff.federated_computation(on_ray.AT_CLIENTS)
+  def comp(x):
+    drawn = draw()
+    pairs = tff.federated_zip((x, tff.federated_value(drawn, tff.CLIENTS)))
+    masked = tff.federated_map(add, pairs)
+    return masked, tff.federated_sum(masked), tff.federated_value(drawn, tff.SERVER)
+
+  with tff.framework.get_context_stack().install(engine.SubroundContext(4, server=graph)):
+    masked, total, drawn = comp([0] * 6)
+    again = comp([0])[2]
+  np.testing.assert_array_equal(masked, [drawn] * 6)
+  np.testing.assert_allclose(total, 6 * drawn, rtol=1e-6)
+  assert again != drawn
+
+
+def test_what_is_passed_on_is_checked_too(graph):
+  comp = tff.federated_computation(
+    lambda x, y, z: (x, tff.federated_sum(z), y),
+    on_ray.AT_CLIENTS,
+    tff.types.FederatedType((np.int32, np.float32), tff.SERVER),
+    on_ray.AT_CLIENTS,
+  )
+  with tff.framework.get_context_stack().install(engine.SubroundContext(2, server=graph)):
+    passed, total, pair = comp([1, np.int32(2)], (3, 1), [4, 5])
+    assert (list(passed), total, list(pair)) == ([1, 2], 9, [3, 1])
+    assert passed[0].dtype == np.int32
+    assert pair[1].dtype == np.float32
+    for first, second in (([1.5, 'x'], (3, 1)), ([1, 2], (1.5, 1))):
+      with pytest.raises(TypeError, match='expected a tensor of type int32'):
+        comp(first, second, [4, 5])
+    with pytest.raises(TypeError, match='for different numbers of clients'):
+      comp([1], (3, 1), [4, 5])

@@ -1,0 +1,83 @@
+"""What travels to workers comes back as it was, through pickle."""
+
+import collections
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.engine.cluster import wire
+from tff_adaptive.engine.graph import values
+
+PAIR = collections.OrderedDict(b=tff.TensorType(np.float32, [None]), a=np.int32)
+EXAMPLES = tff.SequenceType(PAIR)
+
+
+def _travel(value, type_spec):
+  return pickle.loads(pickle.dumps(wire.encode(value, type_spec)))
+
+
+def test_structs_strings_and_lists_of_elements_come_back():
+  type_spec = tff.types.to_type(((np.str_, PAIR), EXAMPLES))
+  element = collections.OrderedDict(b=np.array([1.5, 2.5], np.float32), a=3)
+  value = ((b'text', element), [element, element])
+  (text, pair), sequence = wire.to_python(_travel(value, type_spec), type_spec)
+  assert np.asarray(text).item() == b'text'
+  for found in (pair, *sequence):
+    assert list(found) == ['b', 'a']
+    assert found['a'] == 3
+    assert found['a'].dtype == np.int32
+    np.testing.assert_array_equal(found['b'], [1.5, 2.5])
+  assert wire.num_bytes(wire.encode(element, tff.types.to_type(PAIR))) == 12
+
+
+def test_a_dataset_comes_back_with_its_shuffles_begun_anew():
+  data = tf.data.Dataset.range(50).map(lambda i: tf.cast(i, tf.int32)).shuffle(50, seed=3)
+  type_spec = tff.SequenceType(np.int32)
+
+  def read():
+    (back,) = values.flatten(wire.decode(_travel(data, type_spec), type_spec), type_spec)
+    return [int(x) for x in back]
+
+  readings = [read(), read()]
+  assert readings[0] == readings[1] != list(range(50))
+  assert sorted(readings[0]) == list(range(50))
+
+
+def test_what_does_not_fit_is_refused():
+  with pytest.raises(TypeError, match='expected a tensor of type int32'):
+    wire.encode(1.5, tff.types.to_type(np.int32))
+  with pytest.raises(TypeError, match=r'float32.*found dtype float64'):
+    wire.encode(np.zeros(2), tff.TensorType(np.float32, [2]))
+
+
+def test_a_client_costs_its_examples():
+  arrays = collections.OrderedDict(b=np.zeros(7, np.float32), a=np.int32(0))
+  data = tf.data.Dataset.from_tensors(arrays).repeat(5)
+  assert [wire.cost(v, EXAMPLES) for v in ([arrays], [arrays] * 3, data, [])] == [7, 3, 5, 1]
+  both = tff.types.to_type((np.int32, EXAMPLES))
+  assert wire.cost((4, [arrays]), both) == 7
+  assert wire.cost(4, tff.types.to_type(np.int32)) == 1
+
+
+@pytest.mark.parametrize('shape', [[2], [None]])
+def test_results_of_subrounds_are_joined_in_the_order_of_the_cohort(shape):
+  member = tff.types.to_type((tff.TensorType(np.int32, shape), np.float32))
+  parts = [[1, 4], [0, 2, 3]]
+
+  def results(clients):
+    return [(np.array([i, 2 * i], np.int32), np.float32(i / 2)) for i in clients]
+
+  def stacked(clients):
+    flat = [np.stack(leaf) for leaf in zip(*results(clients))]
+    return values.ClientValues(flat, member, len(clients), lambda value, _: value)
+
+  make = stacked if wire.is_stacked(member) else results
+  pieces = [pickle.loads(pickle.dumps(wire.encode_clients(make(p), member))) for p in parts]
+  joined = wire.join_clients(pieces, parts, member)
+  assert len(joined) == 5
+  for (pair, half), i in zip(joined, range(5)):
+    np.testing.assert_array_equal(pair, [i, 2 * i])
+    assert half == i / 2

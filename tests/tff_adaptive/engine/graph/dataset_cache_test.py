@@ -1,0 +1,150 @@
+"""Which datasets are read once, and that this changes no number."""
+
+import gc
+import os
+import tempfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import computations, engines
+from tff_adaptive import engine
+from tff_adaptive.engine.graph import dataset_cache, datasets
+
+
+def numbers(n=20):
+  return tf.data.Dataset.from_tensor_slices(np.arange(n, dtype=np.int32))
+
+
+def drawn(x):
+  return x + tf.random.uniform([], maxval=9, dtype=tf.int32)
+
+
+REPEATABLE = {
+  'tutorial': lambda: numbers().repeat(2).shuffle(7, seed=1).batch(3).map(lambda x: 2 * x),
+  'filtered': lambda: numbers().filter(lambda x: x % 2 == 0).prefetch(2),
+  'epochs of their own': lambda: numbers().shuffle(20, seed=3).repeat(2).batch(4).unbatch(),
+  'kept in memory': lambda: numbers().cache(),
+  'a function in it': lambda: numbers().map(tf.function(lambda x: x + 1)).take(9),
+}
+OTHERS = {
+  'no seed': lambda: numbers().shuffle(20),
+  'random': lambda: numbers().map(drawn),
+  'endless': lambda: numbers().repeat().batch(5),
+  'empty': lambda: numbers(0),
+  'kept in a file': lambda: numbers().cache(os.path.join(tempfile.mkdtemp(), 'kept')),
+  'lengths': lambda: tf.data.Dataset.range(200).map(lambda i: tf.fill([i % 2], 1)),
+}
+
+
+def read(variant, dataset):
+  elements = tf.data.experimental.from_variant(variant, dataset.element_spec).take(30)
+  return [element.numpy().tolist() for element in elements]
+
+
+def found(cache, dataset):
+  return datasets.variant(dataset, tff.types.tensorflow_to_type(dataset.element_spec), cache)
+
+
+@pytest.mark.parametrize('name', REPEATABLE)
+def test_a_dataset_that_repeats_is_held_from_its_second_use_on(name):
+  cache, dataset = dataset_cache.DatasetCache(), REPEATABLE[name]()
+  first = read(found(cache, dataset), dataset)
+  assert cache.find(dataset) is None
+  second = found(cache, dataset)
+  assert cache.find(dataset) is second
+  assert found(cache, dataset) is second
+  assert read(second, dataset) == first
+  assert b'Shuffle' not in tf.raw_ops.DatasetToGraphV2(input_dataset=second).numpy()
+
+
+@pytest.mark.parametrize('name', OTHERS)
+def test_others_are_not(name):
+  cache, dataset = dataset_cache.DatasetCache(max_bytes=10000), OTHERS[name]()
+  for _ in range(3):
+    read(found(cache, dataset), dataset)
+    assert cache.find(dataset) is None
+
+
+def test_an_element_that_fails_after_those_that_are_read_is_not_met(graph):
+  first = tff.tensorflow.computation(
+    lambda d: d.take(3).reduce(tf.constant(0, tf.int64), tf.add), tff.SequenceType(np.int64)
+  )
+  dataset = tf.data.Dataset.range(10).map(lambda i: 60 // (5 - i))
+  for _ in range(3):
+    assert engines.run(graph, first, dataset) == 12 + 15 + 20
+
+
+def test_an_endless_dataset_is_not_read(monkeypatch):
+  monkeypatch.delattr(dataset_cache, '_MAX_ELEMENTS')  # Which reading asks for.
+  check_is_not_held(numbers(5).repeat())
+
+
+def test_one_that_nobody_knows_to_be_endless_is_not_read_until_memory_is_full(monkeypatch):
+  monkeypatch.setattr(dataset_cache, '_MAX_ELEMENTS', 100)
+  check_is_not_held(numbers(5).repeat().filter(lambda x: x >= 0))
+
+
+def check_is_not_held(dataset):
+  cache = dataset_cache.DatasetCache()
+  for _ in range(3):
+    assert read(found(cache, dataset), dataset)[:6] == [0, 1, 2, 3, 4, 0]
+    assert cache.find(dataset) is None
+
+
+FROM_FILES = {
+  'lines': lambda path: tf.data.TextLineDataset(path).map(tf.strings.to_number),
+  'records': lambda path: tf.data.FixedLengthRecordDataset(path, 2).map(
+    lambda x: tf.io.decode_raw(x, tf.uint8)[0]
+  ),
+  'read in a map': lambda path: tf.data.Dataset.from_tensors(path).map(
+    lambda p: tf.strings.to_number(tf.io.read_file(p))
+  ),
+}
+
+
+@pytest.mark.parametrize('name', FROM_FILES)
+def test_a_file_that_changes_is_read_again(name, tmp_path):
+  path = tmp_path / 'file'
+  path.write_text('1\n')
+  cache, dataset = dataset_cache.DatasetCache(), FROM_FILES[name](str(path))
+  first = [read(found(cache, dataset), dataset) for _ in range(3)][-1]
+  path.write_text('2\n')
+  second = read(found(cache, dataset), dataset)
+  assert len(first) == len(second) == 1
+  assert second[0] == first[0] + 1
+
+
+def test_a_full_cache_takes_no_more_and_the_dead_make_room():
+  cache = dataset_cache.DatasetCache(max_bytes=100)
+  one, other = numbers(20), numbers(10)
+  for _ in range(3):
+    for dataset in (one, other):
+      found(cache, dataset)
+  assert cache.find(one) is not None  # 80 bytes.
+  assert cache.find(other) is None
+  del one, dataset
+  gc.collect()
+  third = numbers(20)
+  for _ in range(2):
+    found(cache, third)
+  assert cache.find(third) is not None
+
+
+def test_rounds_are_as_in_the_native_context(native):
+  digest = computations.mapped(
+    lambda d: d.reduce(
+      np.int32(0), lambda s, x: (3 * s + tf.reduce_sum(x * tf.range(1, tf.size(x) + 1))) % 100003
+    ),
+    tff.SequenceType(tff.TensorType(np.int32, [None])),
+  )
+  cohort = [
+    numbers(n).shuffle(n, seed=n).batch(3).map(lambda x: 2 * x).prefetch(1) for n in (5, 20)
+  ]
+  context = engine.GraphContext()
+  expected = [int(x) for x in engines.run(native, digest, cohort)]
+  for _ in range(3):
+    assert [int(x) for x in engines.run(context, digest, cohort)] == expected
+  assert all(context._datasets.find(d) is not None for d in cohort)

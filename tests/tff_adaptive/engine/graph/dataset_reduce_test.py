@@ -1,0 +1,210 @@
+"""A loop in the graph computes what `tf.data.Dataset.reduce` does, to the bit."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import engines, processes
+from tff_adaptive.engine.graph import dataset_reduce
+
+
+def in_loop(function, dataset):
+  """Runs `function(dataset)` with reductions replaced; returns flat results and the graph."""
+
+  def run(variant):
+    return tf.nest.flatten(
+      function(tf.data.experimental.from_variant(variant, dataset.element_spec))
+    )
+
+  spec = tf.TensorSpec([], tf.variant)
+  traced = tf.function(run, autograph=False).get_concrete_function(spec)
+  graph_def = traced.graph.as_graph_def()
+  dataset_reduce.replace_reductions(graph_def)
+  wrapped = tf.compat.v1.wrap_function(
+    lambda: tf.graph_util.import_graph_def(graph_def, name=''), []
+  )
+  find = wrapped.graph.get_tensor_by_name
+  feeds, fetches = ([find(t.name) for t in ts] for ts in (traced.inputs, traced.outputs))
+  replaced = wrapped.prune(feeds, fetches)
+  results = replaced(tf.data.experimental.to_variant(dataset), *traced.captured_inputs)
+  return results, graph_def
+
+
+def ops_called(graph_def):
+  """The ops of a graph and of the functions that it calls, but not of a dataset's elements."""
+  functions = {f.signature.name: f.node_def for f in graph_def.library.function}
+  ops, pending = [], list(graph_def.node)
+  while pending:
+    node = pending.pop()
+    ops.append(node.op)
+    if 'PartitionedCall' in node.op:
+      pending.extend(functions[node.attr['f'].func.name])
+  return ops
+
+
+def assert_same(function, dataset):
+  """Asserts that the loop gives what eager TensorFlow gives, in values, dtypes and shapes."""
+  expected = tf.nest.flatten(function(dataset))
+  found, graph_def = in_loop(function, dataset)
+  ops = ops_called(graph_def)
+  assert 'ReduceDataset' not in ops
+  assert 'While' in ops
+  assert len(found) == len(expected)
+  for one, other in zip(found, expected):
+    np.testing.assert_array_equal(one.numpy(), other.numpy(), strict=True)
+  return graph_def
+
+
+def numbers(n):
+  return tf.data.Dataset.from_tensor_slices(np.arange(1, n + 1, dtype=np.float32))
+
+
+def not_commutative(total, x):
+  return total * 1.5 + tf.reduce_sum(tf.sin(x))
+
+
+@pytest.mark.parametrize('length', [0, 1, 2, 7])
+def test_elements_in_order(length):
+  assert_same(lambda d: d.reduce(tf.constant(0.5), not_commutative), numbers(length))
+
+
+@pytest.mark.parametrize('length', [2, 6, 7])
+def test_last_batch_may_be_smaller(length):
+  assert_same(lambda d: d.reduce(tf.constant(0.5), not_commutative), numbers(length).batch(3))
+
+
+def test_nested_state_and_elements():
+  dataset = numbers(5).map(lambda x: {'b': (x, tf.stack([x, 2 * x])), 'a': tf.cast(x, tf.int64)})
+
+  def add(state, element):
+    (product, total), vector = state
+    x, pair = element['b']
+    return (product * x, total + element['a']), {'v': vector['v'] + pair}
+
+  start = ((tf.constant(1.0), tf.constant(0, tf.int64)), {'v': tf.zeros([2])})
+  assert_same(lambda d: d.reduce(start, add), dataset)
+
+
+def test_strings():
+  words = tf.data.Dataset.from_tensor_slices(['a', 'bc', '', 'd'])
+  assert_same(lambda d: d.reduce('', lambda s, w: tf.strings.join([s, w], '-')), words)
+
+
+def test_state_that_grows():
+  append = lambda state, x: tf.concat([state, x], 0)  # noqa: E731
+  assert_same(lambda d: d.reduce(tf.zeros([0]), append), numbers(7).batch(3))
+
+
+def test_state_that_changes_rank():
+  deepen = lambda state, x: state[tf.newaxis] + x  # noqa: E731
+  start = lambda: tf.ensure_shape(tf.py_function(lambda: 1.0, [], tf.float32), None)  # noqa: E731
+  assert_same(lambda d: d.reduce(start(), deepen), numbers(3))
+
+
+def test_a_captured_variable_is_read_and_written_in_order():
+  variable = tf.Variable(0.0)
+
+  def step(count, x):
+    before = variable.read_value()
+    variable.assign(not_commutative(before, x))
+    return count + before
+
+  def reduce(d):
+    variable.assign(2.0)
+    total = d.reduce(tf.constant(0.0), step)
+    return total, variable.read_value()
+
+  assert_same(reduce, numbers(6))
+
+
+def test_an_element_is_read_after_the_step_before_it():
+  variable = tf.Variable(0.0)
+  options = tf.data.Options()  # By default tf.data reads ahead.
+  options.experimental_optimization.apply_default_optimizations = False
+
+  def step(total, x):
+    slow = tf.linalg.inv(tf.eye(300) * x)[0, 1]  # It is 0.
+    variable.assign_add(x + slow)
+    return total + x
+
+  def reduce(d):
+    variable.assign(1.0)
+    d = d.map(lambda x: x + variable.read_value()).with_options(options)
+    return d.reduce(tf.constant(0.0), step)
+
+  assert float(reduce(numbers(6))) == 2.0 + 5.0 + 11.0 + 23.0 + 47.0 + 95.0
+  assert_same(reduce, numbers(6))
+
+
+def test_inside_functions():
+  @tf.function
+  def inner(d, start):
+    return d.reduce(start, not_commutative) * 2.0
+
+  outer = tf.function(lambda d: inner(d, inner(d, tf.constant(1.0))) + 1.0)
+  assert_same(outer, numbers(4))
+
+
+BRANCHES = {
+  'cond': lambda d: tf.cond(
+    tf.equal(d.cardinality(), 4),
+    lambda: d.reduce(tf.constant(0.5), not_commutative),
+    lambda: tf.constant(-1.0),
+  ),
+  'while_loop': lambda d: tf.while_loop(
+    lambda i, total: i < 2,
+    lambda i, total: (i + 1, d.reduce(total, not_commutative)),
+    (tf.constant(0), tf.constant(0.5)),
+  ),
+}
+
+
+@pytest.mark.parametrize('length', [3, 4])
+@pytest.mark.parametrize('name', BRANCHES)
+def test_as_the_result_of_a_function(graph, name, length):
+  """A TFF computation is a plain graph: a branch or body returns the reduction as it is."""
+  type_spec = tff.SequenceType(np.float32)
+  computation = tff.tensorflow.computation(BRANCHES[name], type_spec)
+  found = engines.run(graph, computation, list(np.arange(1, length + 1, dtype=np.float32)))
+  expected = BRANCHES[name](numbers(length))
+  for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected)):
+    np.testing.assert_array_equal(one, other)
+
+
+def test_of_reductions():
+  def sum_up_to(total, x):
+    return not_commutative(total, tf.data.Dataset.range(3).reduce(x, lambda s, i: s * 1.5))
+
+  assert_same(lambda d: d.reduce(tf.constant(0.0), sum_up_to), numbers(4))
+
+
+def test_a_reduction_inside_a_dataset_is_left_to_it():
+  windows = lambda d: d.window(3).map(  # noqa: E731
+    lambda w: w.reduce(tf.constant(0.5), not_commutative)
+  )
+  reduce = lambda d: windows(d).reduce(tf.constant(0.5), not_commutative)  # noqa: E731
+  graph_def = assert_same(reduce, numbers(7))
+  nodes = [n for f in graph_def.library.function for n in f.node_def]
+  assert sum(n.op == 'While' for n in nodes) == 1
+
+
+def test_errors_of_a_step_and_of_an_element_are_raised():
+  check = lambda x: tf.debugging.check_numerics(1.0 / (x - 3.0), 'here')  # noqa: E731
+  with pytest.raises(tf.errors.InvalidArgumentError, match='here'):
+    in_loop(lambda d: d.reduce(0.0, lambda s, x: s + check(x)), numbers(4))
+  with pytest.raises(tf.errors.InvalidArgumentError, match='here'):
+    in_loop(lambda d: d.map(check).reduce(0.0, lambda s, x: s + x), numbers(4))
+
+
+def test_stock_fed_avg(native, graph, monkeypatch):
+  process = processes.PROCESSES['weighted_fed_avg']()
+  cohort = [processes.dataset(i, 7).unbatch().repeat(2).batch(3) for i in range(3)]
+  state = engines.run(native, process.initialize)
+  expected = engines.run(native, process.next, state, cohort)
+  found = engines.run(graph, process.next, state, cohort)
+  engines.assert_same(found, expected)
+
+  monkeypatch.setattr(dataset_reduce, 'replace_reductions', lambda graph_def: None)
+  again = engines.run(type(graph)(), process.next, state, cohort)
+  engines.assert_same(found, again, rtol=1e-6, atol=1e-7)

@@ -1,0 +1,127 @@
+"""What the graph engine takes as arguments, what it returns for them, and what it refuses."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import computations, engines
+from tff_adaptive.engine.graph import feeds, values
+
+FLOAT, VECTOR, NUMBERS = computations.FLOAT, computations.VECTOR, computations.NUMBERS
+STRUCT, EXAMPLES = computations.STRUCT, computations.EXAMPLES
+at_clients, at_server = computations.at_clients, computations.at_server
+
+
+EMPTY = collections.OrderedDict(nothing=(), one=np.int32, none=collections.OrderedDict())
+TEXTS = tff.TensorType(np.str_, [None])
+PASSED = [
+  (at_server(np.str_), 'word'),
+  (at_server(np.str_), b'bytes'),
+  (at_clients(np.str_), ['a', np.str_('b'), b'c']),
+  (at_clients(TEXTS), [np.array(['a', 'bcd']), np.array([b'e']), ['f', 'gh']]),
+  (at_server(()), ()),
+  (at_clients(()), [(), ()]),
+  (at_clients(EMPTY), [dict(nothing=(), one=3, none={})]),
+  (at_server(np.bool_), True),
+  (at_clients(VECTOR), [np.float32([1, 2]), np.float32([])]),
+  (tff.FederatedType(STRUCT, tff.CLIENTS, all_equal=True), collections.OrderedDict(a=1.0, b=2)),
+  (NUMBERS, [1, 2, 3]),
+  (at_server(EXAMPLES), [dict(x=np.float32([1]), y=np.float32([2, 3]))]),
+  (tff.types.to_type((np.int32, [STRUCT, np.float32])), (1, [dict(a=1.0, b=2), 0.5])),
+]
+
+
+@pytest.mark.parametrize('type_spec, value', PASSED, ids=range(len(PASSED)))
+def test_values_pass_through_as_in_the_native_context(native, graph, type_spec, value):
+  if getattr(type_spec, 'all_equal', False) and type_spec.placement is tff.CLIENTS:
+    # Their number is needed: another argument gives it.
+    computation = tff.federated_computation(lambda x, y: x, type_spec, at_clients(FLOAT))
+    arguments = (value, [1.0, 2.0])
+  else:
+    computation, arguments = computations.identity(type_spec), (value,)
+  expected = engines.run(native, computation, *arguments)
+  engines.assert_same(engines.run(graph, computation, *arguments), expected)
+
+
+REFUSED = [
+  (at_server(np.int32), 1.5, ['int32', '1.5']),
+  (at_server(np.int32), 2**40, ['int32', str(2**40)]),
+  (at_server(np.int32), True, ['int32', 'True']),
+  (at_server(np.int32), np.int64(1), ['int32', 'int64']),
+  (at_server(np.float32), np.ones(2, np.float32), ['float32', '(2,)']),
+  (at_server(STRUCT), 1.0, ['a=float32', 'float']),
+  (at_server(STRUCT), dict(a=1.0, c=2), ["['a', 'b']", "['a', 'c']"]),
+  (at_server(STRUCT), [1.0], ['2 elements', '1']),
+  (at_clients(np.int32), 3, ['list', 'int']),
+  (at_clients(np.int32), [1, 'x'], ['int32', "'x'"]),
+  (at_clients(VECTOR), [np.ones(2)], ['float32[?]', 'float64']),
+  (at_clients(VECTOR), [np.ones([2, 2], np.float32)], ['float32[?]', '(2, 2)']),
+  (at_clients(NUMBERS), [3], ['int32', 'list or tf.data.Dataset']),
+  (at_clients(NUMBERS), [tf.data.Dataset.from_tensors(1.0)], ['int32', 'float32']),
+  (at_clients(EXAMPLES), [[dict(x=np.ones(1, np.float32))]], ["['x', 'y']", "['x']"]),
+  (
+    at_clients(EXAMPLES),
+    [tf.data.Dataset.from_tensors(dict(x=[1.0], z=[1.0]))],
+    ['y=float32[?]', "'z'"],
+  ),
+]
+
+
+@pytest.mark.parametrize('type_spec, value, words', REFUSED, ids=range(len(REFUSED)))
+def test_a_misfit_is_refused_with_both_named(graph, type_spec, value, words):
+  with pytest.raises(TypeError) as error:
+    engines.run(graph, computations.identity(type_spec), value)
+  for word in words:
+    assert word in str(error.value)
+
+
+def test_numpy_scalars_of_clients_are_joined(monkeypatch):
+  """As arrays are: a tensor of each would cost more than the rest of the feed."""
+  monkeypatch.delattr(values, 'to_tensor')
+  _, tensors = feeds.prepare([np.int32(3), np.int32(1)], at_clients(np.int32))
+  np.testing.assert_array_equal(tensors[1], np.int32([3, 1]))
+  _, tensors = feeds.prepare([np.bool_(True), np.bool_(False)], at_clients(np.bool_))
+  np.testing.assert_array_equal(tensors[1], [True, False])
+
+
+def test_other_numbers_of_clients_are_refused(graph):
+  pair = tff.federated_computation(lambda x, y: (x, y), [at_clients(FLOAT), at_clients(FLOAT)])
+  with pytest.raises(TypeError, match=r'different numbers of clients: \[1, 2\]'):
+    engines.run(graph, pair, [1.0], [1.0, 2.0])
+
+
+def test_a_structure_is_fed_by_its_names(graph):
+  result = engines.run(graph, computations.identity(at_server(STRUCT)), dict(b=2, a=1.0))
+  assert list(result) == ['a', 'b']
+  assert float(result['a']) == 1.0
+
+
+FORMS = {
+  'dataset': tf.data.Dataset.range(5, output_type=tf.int32),
+  'list': [0, 1, 2, 3, 4],
+  'list of one element': [10],
+  'tuple': (0, 1, 2, 3, 4),
+}
+
+
+@pytest.mark.parametrize('form', FORMS)
+def test_sequences_may_be_datasets_or_lists(graph, form):
+  total = computations.mapped(lambda d: d.reduce(0, lambda s, x: s + x), NUMBERS)
+  assert list(engines.run(graph, total, [FORMS[form], [], [7]])) == [10, 0, 7]
+  assert list(engines.run(graph, total, [FORMS[form]])) == [10]
+
+
+def test_a_whole_client_may_be_a_list_or_a_dataset(graph):
+  def first_sum(data):
+    element = data.get_single_element()
+    return tf.reduce_sum(element['x'])
+
+  element = collections.OrderedDict(x=np.float32([1, 2]), y=np.float32([0]))
+  sums = computations.mapped(first_sum, EXAMPLES)
+  for client in ([element], tf.data.Dataset.from_tensors(element)):
+    assert list(engines.run(graph, sums, [client, client])) == [3, 3]
+  with pytest.raises(tf.errors.InvalidArgumentError, match='more than one element'):
+    engines.run(graph, sums, [[element, element]])

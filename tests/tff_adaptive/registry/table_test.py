@@ -1,0 +1,265 @@
+"""Facts about the registry: its entries, and those made from a user's own file."""
+
+import dataclasses
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from tff_adaptive import corrections, registry, schedules
+from tff_adaptive.registry import entries
+
+TABLES = (registry.ALGORITHMS, registry.SERVER_OPTIMIZERS, registry.SCHEDULES)
+HYPERPARAMETERS = [
+  pytest.param(h, id=f'{name}-{h.name}')
+  for table in TABLES
+  for name, entry in table.items()
+  for h in entry.hyperparameters
+]
+
+CORRECTION = """
+import dataclasses
+import tensorflow as tf
+from tff_adaptive import corrections, registry
+
+@dataclasses.dataclass(frozen=True)
+class Pull(corrections.Correction):
+  '''Pulls the clients back.
+
+  More on it.
+  '''
+  num_clients: int
+  strength: float = dataclasses.field(default=1, metadata={'help': 'How hard'})
+  every: int = 2
+  is_on: bool = True
+  name = 'pull'
+  is_stateful = True
+  counts = registry.Counts(step=(2, 1))
+"""
+
+
+def _write(folder, text):
+  path = folder / 'mine.py'
+  path.write_text(text)
+  return str(path)
+
+
+def test_entries_stand_under_their_own_names():
+  for table in TABLES:
+    for name, entry in table.items():
+      assert entry.name == name
+      assert not entry.description.endswith('.')
+
+
+@pytest.mark.parametrize('h', HYPERPARAMETERS)
+def test_a_default_is_allowed_by_its_own_check(h):
+  for default in (h.default, *h.default_with.values()):
+    if default is not None:
+      assert h.checked(default) == default
+      assert type(default) is h.kind
+  assert not h.help.endswith('.')
+  with pytest.raises((TypeError, ValueError), match=f'^--{h.name} must be '):
+    h.checked('x', f'--{h.name}')
+
+
+@pytest.mark.parametrize('algorithm', registry.ALGORITHMS.values(), ids=list(registry.ALGORITHMS))
+def test_an_algorithms_entry_is_that_of_its_correction(algorithm):
+  kind = entries.resolve(algorithm.correction)
+  assert issubclass(kind, corrections.Correction)
+  assert kind.is_stateful == algorithm.is_stateful
+  assert kind.name == ('none' if algorithm.server_optimizer else algorithm.name)
+  made = kind.configure(algorithm.values({}), corrections.RegisteredClients(10, 5.0))
+  assert isinstance(made, kind)
+  assert algorithm.server_optimizer in (None, *registry.SERVER_OPTIMIZERS)
+  assert isinstance(algorithm.counts(algorithm.values({})), registry.Counts)
+
+
+@pytest.mark.parametrize('name', registry.SERVER_OPTIMIZERS)
+def test_a_server_optimizers_entry_is_that_of_its_function(name):
+  entry = registry.server_optimizer(name)
+  arguments = inspect.signature(entries.resolve(entry.build)).parameters
+  found = {name: p.default for name, p in arguments.items() if name != 'learning_rate'}
+  if name in ('sgd', 'sgdm'):  # One function; its own default is plain SGD.
+    assert found == {'momentum': 0.0}
+  else:
+    assert found == entry.values({})
+
+
+@pytest.mark.parametrize('name', registry.SCHEDULES)
+def test_a_schedules_entry_is_that_of_its_class(name):
+  entry = registry.schedule(name)
+  made = schedules.build(name, 0.5)
+  assert made.name == name
+  fields = {f.name: f.default for f in dataclasses.fields(made) if f.name != 'base_rate'}
+  assert fields == entry.values({})
+  assert made(0) == 0.5
+
+
+def test_defaults_depend_on_the_server_optimizer_where_they_do():
+  ada_best = registry.algorithm('ada_best')
+  assert (ada_best.default('beta'), ada_best.default('beta', 'yogi')) == (0.96, 0.2)
+  assert ada_best.values({'mu': 0.5, 'beta': None}, 'adagrad') == {
+    'mu': 0.5,
+    'scale_mu': False,
+    'beta': 0.8,
+    'beta_decay': 1.0,
+  }
+  assert registry.server_optimizer('adagrad').default('beta1') == 0.0
+  with pytest.raises(KeyError, match='tau'):
+    ada_best.default('tau')
+
+
+@pytest.mark.parametrize(
+  'values, words',
+  [
+    ({'betta': 0.5}, "unknown hyperparameter of ada_best 'betta'. Did you mean beta"),
+    ({'beta': 1.5}, 'beta must be in [0, 1], found 1.5: the paper uses 0.2 to 0.98.'),
+    ({'beta_decay': 0.0}, 'beta_decay must be in (0, 1], found 0.0'),
+    ({'scale_mu': 1}, 'scale_mu must be true or false, found 1.'),
+    ({'mu': 1e308}, 'mu must be a number that float32 can hold'),
+  ],
+)
+def test_a_value_that_is_not_allowed_is_refused(values, words):
+  with pytest.raises((TypeError, ValueError)) as error:
+    registry.algorithm('ada_best').values(values)
+  assert str(error.value).startswith(words)
+
+
+@pytest.mark.parametrize('bad', [0, 3, True, 1.0, '1'])
+def test_one_of_a_few_choices_is_a_number_of_its_kind(bad):
+  (option,) = registry.algorithm('scaffold').hyperparameters
+  assert [option.checked(choice) for choice in option.choices] == [1, 2]
+  with pytest.raises((TypeError, ValueError), match=r'^scaffold_option must be '):
+    option.checked(bad)
+
+
+def test_unknown_names_are_refused_with_their_neighbours():
+  for find, name, words in (
+    (registry.algorithm, 'fedyogy', "unknown algorithm 'fedyogy'. Did you mean fed_yogi"),
+    (registry.server_optimizer, 'addam', "unknown server optimizer 'addam'. Did you mean adam?"),
+    (registry.schedule, 'expdecay', "unknown schedule 'expdecay'. Did you mean exp_decay?"),
+  ):
+    with pytest.raises(ValueError) as error:
+      find(name)
+    assert str(error.value).startswith(words)
+
+
+def test_a_users_correction_becomes_an_entry(tmp_path):
+  path = _write(tmp_path, CORRECTION)
+  entry = registry.algorithm(f'{path}:Pull')
+  assert (entry.name, entry.title, entry.description) == ('pull', 'pull', 'Pulls the clients back')
+  assert entry.values({}) == {'strength': 1.0, 'every': 2, 'is_on': True}
+  assert type(entry.default('strength')) is float
+  assert [h.help for h in entry.hyperparameters][:2] == ['How hard', 'every of Pull']
+  assert (entry.is_stateful, entry.client_weighting) == (True, 'uniform')
+  assert entry.counts(entry.values({})) == registry.Counts(step=(2, 1))
+  assert entry.source.path == path
+  made = entry.correction.configure(
+    entry.values({'strength': 3.0}), corrections.RegisteredClients(7, 1.0)
+  )
+  assert (made.num_clients, made.strength, made.every, made.is_on) == (7, 3.0, 2, True)
+  with pytest.raises(ValueError, match=r'pull needs to know the registered clients: give clients='):
+    entry.correction.configure(entry.values({}))
+
+
+def test_what_a_correction_leaves_out_has_a_default(tmp_path):
+  text = """
+import dataclasses
+from tff_adaptive import corrections, registry
+@dataclasses.dataclass(frozen=True)
+class Plain(corrections.Correction):
+  a: float = 0.5
+  counts = lambda values: registry.Counts(up=2 if values['a'] else 1)
+"""
+  entry = registry.algorithm(f'{_write(tmp_path, text)}:Plain')
+  assert (entry.name, entry.description) == ('Plain', "a user's own")
+  assert (entry.is_stateful, entry.client_weighting) == (False, 'examples')
+  assert [entry.counts({'a': a}).up for a in (0.0, 1.0)] == [1, 2]
+
+
+def test_a_users_own_entry_is_taken_as_it_is(tmp_path):
+  text = 'from tff_adaptive.registry import Algorithm, ServerOptimizer\n'
+  text += "MINE = Algorithm('mine', 'Mine', 'does it', counts=dict)\n"
+  text += "SERVER = ServerOptimizer('s', 'S', 'serves', 'tff_adaptive.optimizers:build_sgdm')\n"
+  path = _write(tmp_path, text)
+  entry = registry.algorithm(f'{path}:MINE')
+  assert (entry.name, entry.title, entry.counts) == ('mine', 'Mine', dict)
+  assert registry.server_optimizer(f'{path}:SERVER').name == 's'
+  assert entry.source.name == 'MINE'
+
+
+@pytest.mark.parametrize(
+  'old, new, words',
+  [
+    ('strength: float = dataclasses.field(', 'strength: str = dataclasses.field(', 'of the type'),
+    ('every: int = 2', 'every: int = 2.5', 'every with a default that is refused: every must be'),
+    ('every: int = 2', 'every: "Unknown" = 2', 'has annotations that cannot be evaluated'),
+    ('  num_clients: int', '  size: int', 'has the field size without a default: give it one'),
+    ("name = 'pull'", "name = 'a/b'", "has the name 'a/b'"),
+    ('counts = registry.Counts(step=(2, 1))', 'counts = 3', 'has counts 3: give'),
+    ('is_stateful = True', 'client_weighting = 1', 'has client_weighting 1: give'),
+    ('@dataclasses.dataclass(frozen=True)', '', 'is no frozen dataclass: give a frozen dataclass'),
+    ('frozen=True', 'frozen=False', 'is no frozen dataclass: give a frozen dataclass'),
+    ('(corrections.Correction)', '', 'is no algorithm: give a frozen dataclass'),
+  ],
+)
+def test_a_correction_that_does_not_serve_is_refused_in_one_line(tmp_path, old, new, words):
+  assert old in CORRECTION
+  path = _write(tmp_path, CORRECTION.replace(old, new))
+  with pytest.raises(ValueError) as error:
+    registry.algorithm(f'{path}:Pull')
+  assert str(error.value).startswith(f'Pull of {path!r} ')
+  assert words in str(error.value)
+  assert '\n' not in str(error.value)
+
+
+def test_a_users_function_becomes_a_server_optimizer(tmp_path):
+  text = """
+from tff_adaptive import optimizers
+def build_fast(learning_rate, momentum=0.5, *, steps: int = 3, on: bool = False, tau: float = 1):
+  'SGD, but fast.'
+  return optimizers.build_sgdm(learning_rate, momentum)
+"""
+  entry = registry.server_optimizer(f'{_write(tmp_path, text)}:build_fast')
+  assert (entry.name, entry.description) == ('fast', 'SGD, but fast')
+  assert entry.values({}) == {'momentum': 0.5, 'steps': 3, 'on': False, 'tau': 1.0}
+  assert [h.kind for h in entry.hyperparameters] == [float, int, bool, float]
+  assert entry.source.name == 'build_fast'
+
+
+def test_the_builders_of_this_project_and_of_tff_serve_from_a_users_file(tmp_path):
+  """Their annotations are unions: a number or a tensor, or none."""
+  text = 'import tensorflow_federated as tff\nfrom tff_adaptive.optimizers import build_yogi\n'
+  path = _write(tmp_path, f'{text}build_adam = tff.learning.optimizers.build_adam\n')
+  yogi = registry.server_optimizer(f'{path}:build_yogi')
+  assert yogi.values({'tau': 0.5})['tau'] == 0.5
+  assert yogi.values({})['initial_v'] is None
+  adam = registry.server_optimizer(f'{path}:build_adam')
+  assert adam.values({}) == {'beta_1': 0.9, 'beta_2': 0.999, 'epsilon': 1e-7}
+
+
+@pytest.mark.parametrize(
+  'signature, words',
+  [
+    ('def f(rate, momentum):', 'has the argument momentum without a default'),
+    ('def f(rate, name="x"):', "has the argument name of the type <class 'str'>"),
+    ('def f():', 'takes no learning rate as its first argument'),
+    ('def f(*, rate=1.0):', 'takes no learning rate as its first argument'),
+  ],
+)
+def test_a_function_that_does_not_serve_is_refused(tmp_path, signature, words):
+  path = _write(tmp_path, f'{signature}\n  pass\nNUMBER = 3\n')
+  for name, expected in (('f', words), ('NUMBER', 'is no function of a learning rate')):
+    with pytest.raises(ValueError) as error:
+      registry.server_optimizer(f'{path}:{name}')
+    assert f'{name} of {path!r} {expected}' in str(error.value)
+
+
+def test_names_and_schedules_are_had_without_tensorflow():
+  code = (
+    'import sys; from tff_adaptive import registry, schedules;'
+    'schedules.build("constant", 1.0)(3);'
+    'sys.exit("tensorflow" in sys.modules or "tensorflow_federated" in sys.modules)'
+  )
+  subprocess.run([sys.executable, '-c', code], check=True)

@@ -1,0 +1,135 @@
+"""metrics.csv: rows as they come, new columns, and nothing of it held in memory."""
+
+import collections
+import errno
+import os
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from tests.helpers import failing_files
+from tff_adaptive.runs import errors, metrics_file, metrics_log
+
+
+@pytest.mark.parametrize('has_file', [True, False])
+def test_rows_are_read_as_they_were_given_whatever_columns_come_later(tmp_path, has_file):
+  log = metrics_log.MetricsLog(str(tmp_path / 'm.csv') if has_file else None)
+  rows = [{'round': 0, 'a': 0.1}, {'round': 1}, {'round': 2, 'b': 1e-300, 'a': 1 / 3}]
+  for row in rows:
+    log.append(row)
+  assert log.columns == ['round', 'a', 'b']
+  assert log.rows() == rows
+  log.close()
+
+
+def test_the_file_is_whole_after_each_row_and_floats_keep_their_bits(tmp_path):
+  path = tmp_path / 'm.csv'
+  log = metrics_log.MetricsLog(str(path))
+  log.append({'round': 0, 'a': 1 / 3})
+  assert path.read_text() == 'round,a\n0,0.3333333333333333\n'
+  log.append({'round': 1, 'a': 2})
+  assert path.read_text() == 'round,a\n0,0.3333333333333333\n1,2\n'
+  before = log._file
+  log.append({'round': 2, 'b': True})
+  assert before.closed
+  assert path.read_text() == 'round,a,b\n0,0.3333333333333333,\n1,2,\n2,,1\n'
+  log.close()
+  again = metrics_log.MetricsLog(str(path), kept=metrics_file.read(str(path)))
+  again.append({'round': 3, 'b': 0.0})
+  assert path.read_text().endswith('2,,1\n3,,0.0\n')
+  again.close()
+
+
+def test_sync_waits_for_the_disk(tmp_path):
+  log = metrics_log.MetricsLog(str(tmp_path / 'm.csv'))
+  log.append({'round': 0})
+  with mock.patch.object(os, 'fsync') as fsync:
+    log.sync()
+  fsync.assert_called_once_with(log._file.fileno())
+  log.close()
+
+
+def test_a_full_disk_leaves_a_torn_line_that_is_not_read(tmp_path):
+  path = str(tmp_path / 'm.csv')
+  with failing_files.failing('metrics', 7):
+    log = metrics_log.MetricsLog(path)
+    log.append({'round': 0, 'a': 0.5})  # A new column: the file is written anew.
+    log.append({'round': 1, 'a': 0.5})
+    with pytest.raises(errors.SaveError, match=r'm\.csv cannot be written: the disk is full'):
+      log.append({'round': 2, 'a': 0.5})
+    log.close()
+  with open(path) as file:
+    assert file.read() == 'round,a\n0,0.5\n1,0.5\n2'
+  assert metrics_file.read(path).rounds == [0, 1]
+
+
+@pytest.mark.parametrize('call', [lambda log: log.sync(), lambda log: log.append({'round': 1})])
+def test_a_file_that_was_replaced_is_an_error(tmp_path, call):
+  path = tmp_path / 'm.csv'
+  log = metrics_log.MetricsLog(str(path))
+  log.append({'round': 0})
+  path.unlink()
+  path.write_text('round\n')
+  with pytest.raises(errors.SaveError, match='was removed'):
+    call(log)
+  log.close()
+
+
+def test_what_goes_wrong_later_names_the_file(tmp_path):
+  path = tmp_path / 'm.csv'
+  log = metrics_log.MetricsLog(str(path))
+  log.append({'round': 0})
+  failing = mock.patch.object(os, 'fsync', side_effect=OSError(errno.EIO, 'broken'))
+  with failing, pytest.raises(errors.SaveError, match=r'm\.csv cannot be written: broken'):
+    log.sync()
+  path.write_text('no table\n')
+  with pytest.raises(errors.SaveError, match=r'm\.csv is damaged.* It was whole before'):
+    log.rows()
+  log.close()
+
+
+def test_columns_are_paths_without_the_parts_that_say_where():
+  Pair = collections.namedtuple('Pair', 'loss count')
+  metrics = {
+    'client_work': {'train': Pair(np.float32(0.5), 3), 'nothing': None},
+    'aggregator': [np.array(True), np.ones(2), 'text', (4,)],
+    'finalizer': (),
+    'updates': np.int64(7),
+  }
+  flat = metrics_log.flatten(metrics)
+  # What has no other name keeps the whole of its own.
+  expected = {'train_loss': 0.5, 'train_count': 3, '0': True, '3_0': 4, 'updates': 7}
+  assert flat == expected
+  assert list(flat) == list(expected)
+  assert [type(value) for value in flat.values()] == [float, int, bool, int, int]
+
+
+def test_where_short_columns_would_be_the_same_all_are_whole():
+  metrics = {'client_work': {'loss': 1}, 'finalizer': {'loss': 2}, 'updates': {'norm': 3}}
+  whole = {'client_work_loss': 1, 'finalizer_loss': 2, 'updates_norm': 3}
+  assert metrics_log.flatten(metrics) == whole
+
+
+def test_closing_closes_the_file_and_can_be_repeated(tmp_path):
+  log = metrics_log.MetricsLog(str(tmp_path / 'm.csv'))
+  file = log._file
+  log.close()
+  assert file.closed
+  log.close()
+  log.sync()  # Nothing is left to wait for.
+
+
+@pytest.mark.parametrize(
+  'number, words',
+  [
+    (errno.ENOSPC, 'the disk is full'),
+    (errno.EDQUOT, 'the disk quota'),
+    (errno.ENOENT, 'was removed'),
+    (errno.EIO, os.strerror(errno.EIO)),
+  ],
+)
+def test_what_the_system_refuses_is_one_line_with_the_path(number, words):
+  match = f'^the/file cannot be written: .*{words}'
+  with pytest.raises(errors.SaveError, match=match), errors.saving('the/file'):
+    raise OSError(number, os.strerror(number))

@@ -1,0 +1,264 @@
+"""A run's weights and metrics, read back from its folder."""
+
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import sqlite3
+import types
+
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+import tff_adaptive
+from tests.helpers import fakes, small_problem
+from tff_adaptive import models, runs, training
+
+CLIENTS = small_problem.clients()
+X, Y = (np.concatenate(parts) for parts in zip(*CLIENTS))
+DATA = collections.OrderedDict(x=X, y=Y)
+
+
+class Clients:
+  """The small problem's clients as `training.train` takes them."""
+
+  client_ids = tuple(str(i) for i in range(len(CLIENTS)))
+
+  def load(self, client_id):
+    return collections.OrderedDict(zip(('x', 'y'), CLIENTS[int(client_id)]))
+
+
+def train(build, folder, rounds=3):
+  """A run in a folder, as the command makes it; its result."""
+  tff_adaptive.set_graph_context()
+  model = small_problem.model()
+  process = build(model, client_learning_rate=0.3, batching=tff_adaptive.Batching(4))
+  evaluate = models.build_evaluation(model)
+  os.makedirs(folder)
+  config = {'run_id': '', 'settings': {'rounds': rounds}, 'num_parameters': model.num_parameters}
+  with open(os.path.join(folder, 'config.json'), 'w') as file:
+    json.dump(config, file)
+  return training.train(
+    process,
+    Clients(),
+    lambda weights: evaluate(weights, DATA),
+    training.TrainingConfig(rounds=rounds, clients_per_round=3, rounds_per_evaluation=2),
+    output_dir=str(folder),
+    show_progress=False,
+  )
+
+
+@pytest.fixture(scope='module')
+def stateful(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('runs') / 'ada_best'
+  return str(folder), train(tff_adaptive.build_ada_best, folder)
+
+
+@pytest.fixture(scope='module')
+def stateless(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('runs') / 'fed_avg'
+  return str(folder), train(tff_adaptive.build_fed_avg, folder)
+
+
+def task(metric='accuracy'):
+  return types.SimpleNamespace(
+    build_model=lambda seed: small_problem.model(), validation=DATA, metric=metric
+  )
+
+
+def weights_of(folder):
+  return tff_adaptive.load_run(folder).weights
+
+
+def assert_same(found, wanted):
+  assert len(found) == len(wanted)
+  for a, b in zip(found, wanted):
+    np.testing.assert_array_equal(a, b)
+
+
+def test_weights_are_those_that_the_run_ended_with(stateful, stateless):
+  folder, result = stateful
+  run = tff_adaptive.load_run(folder)
+  assert run.round_number == 3
+  assert_same(run.weights, result.state.global_model_weights.trainable)
+  assert_same(run.inference_weights, result.state.inference_weights.trainable)
+  assert not np.array_equal(run.weights[0], run.inference_weights[0])
+  folder, result = stateless
+  run = tff_adaptive.load_run(folder)
+  assert_same(run.weights, result.state.global_model_weights.trainable)
+  assert run.inference_weights is None
+
+
+def test_metrics_are_a_table_by_round(stateful):
+  metrics = tff_adaptive.load_run(stateful[0]).metrics
+  assert metrics.index.tolist() == [0, 1, 2, 3]
+  assert metrics['validation_loss'].isna().tolist() == [False, True, False, False]
+  assert metrics.loc[3, 'validation_loss'] == stateful[1].summary['last']['validation_loss']
+
+
+def test_evaluation_gives_the_runs_own_figures(stateful):
+  run = tff_adaptive.load_run(stateful[0], load_task=lambda config: task())
+  last = run.rows[-1]
+  assert run.evaluate(run.weights)['loss'] == last['validation_loss']
+  assert run.evaluate(run.inference_weights)['loss'] == last['inference_loss']
+  assert run.evaluate() == run.evaluate(run.chosen(run.best('accuracy')))
+
+
+def test_a_task_needs_a_way_to_load_it(stateless):
+  with pytest.raises(ValueError, match=r'take tasks\.load_run'):
+    tff_adaptive.load_run(stateless[0]).task()
+  with pytest.raises(ValueError, match="has no weights 'theta_bar'"):
+    tff_adaptive.load_run(stateless[0]).chosen('theta_bar')
+
+
+@pytest.mark.parametrize(
+  'last, metric, expected',
+  [
+    (dict(validation_accuracy=0.5, inference_accuracy=0.6), 'accuracy', 'theta_bar'),
+    (dict(validation_accuracy=0.7, inference_accuracy=0.6), 'accuracy', 'theta'),
+    (dict(validation_loss=0.5, inference_loss=0.6), 'loss', 'theta'),
+    (dict(validation_loss=0.7, inference_loss=0.6), 'loss', 'theta_bar'),
+    (dict(validation_mse=0.5, inference_mse=0.6), 'mse', 'theta'),
+    (dict(validation_mse=0.7, inference_mse=0.6), 'mse', 'theta_bar'),
+    (dict(validation_mean_error=0.5, inference_mean_error=0.6), 'mean_error', 'theta'),
+    (dict(validation_accuracy=0.6, inference_accuracy=0.6), 'accuracy', 'theta'),
+    (dict(validation_loss=np.nan, inference_loss=0.6), 'loss', 'theta_bar'),
+    (dict(validation_accuracy=np.nan, inference_accuracy=np.nan), 'accuracy', 'theta'),
+    ({}, 'accuracy', 'theta_bar'),
+  ],
+)
+def test_the_better_weights_are_those_of_the_last_evaluation(last, metric, expected):
+  rows = [{'validation_accuracy': 0.1, 'inference_accuracy': 0.2}, last, {'round': 3.0}]
+  assert runs.SavedRun('run', {}, rows).best(metric) == expected
+  with pytest.raises(ValueError, match='validation_recall was never evaluated'):
+    runs.SavedRun('run', {}, rows).best('recall')
+
+
+def copied(source, tmp_path):
+  folder = str(tmp_path / 'copy')
+  shutil.copytree(source, folder)
+  return folder, os.path.join(folder, 'checkpoints', 'state.sqlite')
+
+
+def test_reading_changes_nothing(stateful, tmp_path):
+  folder, path = copied(stateful[0], tmp_path)
+  before = pathlib.Path(path).read_bytes()
+  assert weights_of(folder)
+  assert pathlib.Path(path).read_bytes() == before
+  assert os.listdir(os.path.dirname(path)) == ['state.sqlite']
+
+
+def test_of_a_run_that_was_killed_while_it_saved_the_checkpoint_before_is_read(stateful, tmp_path):
+  folder, path = copied(stateful[0], tmp_path)
+  with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+    file.execute('PRAGMA cache_size=1')
+    file.execute('BEGIN IMMEDIATE')  # Large, so that it reaches the file before it is committed.
+    file.execute('UPDATE server_state SET data = zeroblob(3000000)')
+    killed = shutil.copytree(folder, tmp_path / 'killed')
+    file.execute('ROLLBACK')
+  assert (killed / 'checkpoints' / 'state.sqlite-journal').exists()
+  np.testing.assert_equal(weights_of(str(killed)), weights_of(stateful[0]))
+
+
+def test_a_damaged_checkpoint_is_refused(stateful, tmp_path):
+  folder, path = copied(stateful[0], tmp_path)
+  with sqlite3.connect(path) as file:
+    (data,) = file.execute('SELECT data FROM server_state WHERE position = 0').fetchone()
+    changed = bytes([data[0] ^ 1]) + data[1:]
+    file.execute('UPDATE server_state SET data = ? WHERE position = 0', (changed,))
+  file.close()
+  with pytest.raises(runs.StateError, match='its checksum differs'):
+    weights_of(folder)
+
+
+def test_a_checkpoint_that_is_gone_or_cut_or_of_another_model_is_refused(stateful, tmp_path):
+  folder, path = copied(stateful[0], tmp_path)
+  with open(os.path.join(folder, 'config.json'), 'w') as file:
+    json.dump({'settings': {'rounds': 3}, 'num_parameters': 8}, file)
+  with pytest.raises(runs.StateError, match='has not 8 parameters'):
+    weights_of(folder)
+  with open(path, 'r+b') as file:
+    file.truncate(5000)
+  with pytest.raises(runs.StateError, match=r'cannot be read|damaged'):
+    weights_of(folder)
+  with open(path, 'wb'):
+    pass
+  with pytest.raises(runs.StateError):
+    weights_of(folder)
+  os.unlink(path)
+  with pytest.raises(runs.StateError, match='there is no checkpoint'):
+    weights_of(folder)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+  with pytest.raises(ValueError, match='is not the folder of a run'):
+    tff_adaptive.load_run(str(tmp_path))
+
+
+def test_a_run_is_a_start(stateful, stateless):
+  folder, _ = stateful
+  run, model = tff_adaptive.load_run(folder), small_problem.model()
+  assert_same(training.initial_weights_from(folder, model), run.chosen(run.best('accuracy')))
+  started = models.with_initial_weights(model, training.initial_weights_from(stateless[0], model))
+  assert_same(started.initial_weights[0], stateless[1].state.global_model_weights.trainable)
+  process = tff_adaptive.build_fed_avg(
+    started, client_learning_rate=0.1, batching=tff_adaptive.Batching(4)
+  )
+  assert_same(process.initialize().global_model_weights.trainable, started.initial_weights[0])
+  assert not np.array_equal(model.initial_weights[0][0], started.initial_weights[0][0])
+
+
+class WithConstants(fakes.StatefulProcess):
+  """The NumPy process, its models with arrays that do not train, of the others' shape."""
+
+  constants = (np.full(3, 7, np.float32), np.full(3, 8, np.float32))
+
+  def _wrapped(self, state):
+    models_of = (
+      tff.learning.models.ModelWeights(weights, self.constants)
+      for weights in (state.global_model_weights, state.inference_weights)
+    )
+    return fakes.ServerState(*models_of, state.round_number)
+
+  def initialize(self):
+    return self._wrapped(super().initialize())
+
+  def next(self, server_state, client_states, cohort):
+    plain = fakes.ServerState(*(w.trainable for w in server_state[:2]), server_state.round_number)
+    state, states, metrics = super().next(plain, client_states, cohort)
+    return self._wrapped(state), states, metrics
+
+
+def test_arrays_that_do_not_train_are_not_taken_for_weights(tmp_path):
+  config = training.TrainingConfig(rounds=2, clients_per_round=5)
+  result = training.train(
+    WithConstants(),
+    fakes.Clients(),
+    fakes.evaluate,
+    config,
+    output_dir=str(tmp_path),
+    show_progress=False,
+  )
+  run = tff_adaptive.load_run(str(tmp_path))
+  assert run.config['num_parameters'] == 3
+  assert_same(run.weights, result.state.global_model_weights.trainable)
+  assert_same(run.inference_weights, result.state.inference_weights.trainable)
+
+
+def test_a_second_model_of_other_shapes_is_refused(stateful):
+  run = tff_adaptive.load_run(stateful[0])
+  other = runs.SavedRun(run.folder, {**run.config, 'non_trainable_arrays': 1}, run.rows)
+  assert_same(other.weights, run.weights)
+  with pytest.raises(runs.StateError, match='has not 39 parameters'):
+    _ = other.inference_weights
+
+
+def test_a_run_that_ended_between_evaluations_has_its_theta_bar(stateful, tmp_path):
+  folder, _ = copied(stateful[0], tmp_path)
+  run = tff_adaptive.load_run(folder)
+  cut = runs.SavedRun(folder, run.config, run.rows[:2])  # Round 1 was not evaluated.
+  assert 'validation_loss' not in cut.rows[-1]
+  assert_same(cut.chosen('theta_bar'), run.inference_weights)

@@ -1,0 +1,300 @@
+"""Sharded client states: what is put is got, rounds that did not count leave no trace."""
+
+import os
+import pickle
+import sqlite3
+
+import numpy as np
+import pytest
+
+from tff_adaptive.runs import sharded_store, state_shards, state_store
+
+INITIAL = (np.zeros(3, np.float32), np.int32(-1))
+SERVER = {'w': np.zeros(2, np.float32)}
+IDS = [f'client {i}' for i in range(40)]
+
+
+def _state(value):
+  return np.full(3, value, np.float32), np.int32(value)
+
+
+def _open(path, **options):
+  return sharded_store.ShardedStateStore(str(path), INITIAL, **options)
+
+
+def _values(store, ids=IDS):
+  return [int(state[1]) for state in store.get(ids)]
+
+
+def _train(store, number, ids):
+  """A round that adds its number to each client's state."""
+  store.put(ids, [_state(v + number) for v in _values(store, ids)], number)
+
+
+def _resumed(path, which='latest', **options):
+  store = _open(path, **options)
+  checkpoint = store.restore(SERVER, which)
+  store.forget_later(checkpoint.round_number)
+  return store, checkpoint.round_number
+
+
+@pytest.fixture
+def path(tmp_path):
+  return tmp_path / 'state.sqlite'
+
+
+def test_states_are_those_of_the_plain_store_over_commits_and_restarts(path, tmp_path):
+  rng = np.random.default_rng(0)
+  with _open(path) as store:
+    plain = state_store.ClientStateStore(str(tmp_path / 'plain'), INITIAL)
+    for number in range(1, 13):
+      ids = [IDS[i] for i in rng.choice(40, 9, replace=False)]
+      for each in (store, plain):
+        _train(each, number, ids)
+        if number in (3, 4, 9, 12):
+          each.commit(number, SERVER, {'run_id': 'a'})
+      assert _values(store) == _values(plain)
+  store, number = _resumed(path)
+  with store:
+    assert number == 12
+    assert _values(store) == _values(plain)
+    assert not os.listdir(tmp_path / 'client_states' / 'staged')
+  # What the two checkpoints count is the same: clients, and the sum of the states' checksums.
+  plain.close()
+  counted = [
+    sqlite3.connect(file).execute('SELECT round, clients, digest FROM checkpoint').fetchall()
+    for file in (path, tmp_path / 'plain')
+  ]
+  assert counted[0] == counted[1]
+
+
+def test_rounds_after_the_checkpoint_are_lost_with_the_process(path):
+  with _open(path) as store:
+    _train(store, 1, IDS)
+    store.commit(1, SERVER)
+    _train(store, 2, IDS[:10])
+    assert _values(store, IDS[8:12]) == [2, 2, 0, 0]
+    _train(store, 3, IDS[:10])  # The same clients once more.
+    assert _values(store, IDS[8:12]) == [5, 5, 0, 0]
+  staged = path.parent / 'client_states' / 'staged'
+  assert len(list(staged.iterdir())) == 2
+  store, number = _resumed(path)
+  with store:
+    assert number == 1
+    assert not list(staged.iterdir())
+    assert _values(store) == [0] * 40
+
+
+def test_a_fold_whose_checkpoint_was_not_made_counts_for_nothing(path, monkeypatch):
+  with _open(path) as store:
+    _train(store, 1, IDS)
+    store.commit(1, SERVER)
+    _train(store, 2, IDS)
+
+    def fail(*arguments):
+      raise state_store.SaveError('the disk is full')
+
+    monkeypatch.setattr(store._file, 'commit', fail)
+    with pytest.raises(state_store.SaveError):
+      store.commit(2, SERVER)
+  store, number = _resumed(path)
+  with store:
+    assert (number, _values(store)) == (1, [0] * 40)
+    _train(store, 2, IDS[:5])
+    store.commit(2, SERVER)
+    assert _values(store, IDS[4:6]) == [2, 0]
+  _resumed(path)[0].close()
+
+
+def test_a_checkpoint_is_made_here_when_the_workers_are_lost(path):
+  with _open(path) as store:
+    store.put(IDS[:9], [_state(5)] * 9, 1)
+
+    def each(function, arguments, seconds):
+      most = max(len(work.rows) for work in arguments)
+      assert seconds == most * store.state_bytes / 5e6
+      function(arguments[0])  # One has folded before they were lost.
+      raise RuntimeError('no worker is left')
+
+    store.each = each
+    store.commit(1, SERVER)
+  store, _ = _resumed(path)
+  with store:
+    assert _values(store, IDS[:10]) == [5] * 9 + [-1]
+
+
+def test_the_previous_checkpoint_has_its_own_states(path):
+  with _open(path) as store:
+    for number in range(1, 6):
+      _train(store, number, IDS[number : number + 3])
+      store.commit(number, SERVER)
+    expected = _values(store)
+    assert expected[5:8] == [3 + 4 + 5 - 1, 4 + 5 - 1, 5 - 1]
+  store, number = _resumed(path, 'previous')
+  with store:
+    assert number == 4
+    assert _values(store)[5:8] == [3 + 4 - 1, 4 - 1, -1]
+    _train(store, 5, IDS[5:8])
+    store.commit(5, SERVER)
+    assert _values(store) == expected
+
+
+@pytest.mark.parametrize('keep', [2, 4])
+def test_of_a_client_there_are_no_more_states_than_checkpoints_count(path, keep):
+  with _open(path, keep_checkpoints=keep) as store:
+    for number in range(1, 9):
+      _train(store, number, IDS[:1])
+      store.commit(number, SERVER)
+  shard = state_shards.shard_of(IDS[0], state_shards.NUM_SHARDS)
+  with sqlite3.connect(path.parent / 'client_states' / f'shard-{shard:02d}.sqlite') as file:
+    rounds = [r for (r,) in file.execute('SELECT round FROM client_state ORDER BY round')]
+  # That before the oldest was still a checkpoint when 8 was made.
+  assert rounds == list(range(8 - keep, 9))
+
+
+def test_references_travel_and_a_subround_done_twice_is_one(path):
+  with _open(path) as store:
+    store.commit(0, SERVER)
+    store.by_reference = True
+    references = store.get(IDS[:4])
+    keys = [reference.key for reference in references]
+    source = pickle.loads(pickle.dumps(references[0].source))  # As a worker has it.
+    assert [int(s[1]) for s in source.load(keys)] == [-1] * 4
+    receipts = source.store(keys, [_state(i) for i in range(4)])
+    # A second call, on another kind of processor: what came first counts.
+    again = source.store(keys, [_state(100 + i) for i in range(4)])
+    assert again == receipts
+    store.put(IDS[:4], receipts, 1)
+    later = [reference.key for reference in store.get([IDS[2], IDS[9]])]
+    assert [int(s[1]) for s in source.load(later)] == [2, -1]
+    store.commit(1, SERVER)
+    later = [reference.key for reference in store.get([IDS[2], IDS[9]])]
+    assert [int(s[1]) for s in source.load(later)] == [2, -1]
+    (file, *_) = source._shards._files.values()
+    source.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+      file.execute('SELECT 1')
+    assert len(pickle.dumps(later)) < 300
+    store.by_reference = False
+    _train(store, 2, IDS[:4])
+    store.commit(2, SERVER)
+    assert _values(store, [IDS[2], IDS[9]]) == [4, -1]
+    # What a key names does not change while its checkpoint is kept.
+    assert [int(s[1]) for s in source.load(later)] == [2, -1]
+
+
+def test_whoever_had_the_run_before_can_neither_fold_nor_stage_for_it(path):
+  with _open(path) as old:
+    old.commit(0, SERVER)
+    old_source = pickle.loads(pickle.dumps(old.source))
+    old_keys = old._keys(IDS[:2])
+    _train(old, 1, IDS[:2])
+    folds = []
+    old.each = lambda function, work, seconds: folds.extend(work) or []
+    old._write_clients(old._file)
+  store, _ = _resumed(path)
+  with store:
+    with pytest.raises(state_store.StateError, match='another process has gone on with this run'):
+      state_shards.fold(folds[0])
+    old_source.store(old_keys, [_state(66)] * 2)  # A worker that wakes up late.
+    _train(store, 1, IDS[:2])
+    assert _values(store, IDS[:2]) == [0, 0]
+
+
+def test_damage_is_found(path):
+  with _open(path) as store:
+    _train(store, 1, IDS)
+    store.commit(1, SERVER)
+    _train(store, 2, IDS[:2])
+    staged = path.parent / 'client_states' / 'staged'
+    (file,) = staged.iterdir()
+    file.write_bytes(b'x' * file.stat().st_size)
+    with pytest.raises(state_store.StateError, match=r'the checksum of client .* differs'):
+      store.get(IDS[:1])
+  shard = path.parent / 'client_states' / 'shard-03.sqlite'
+  (victim, *_) = [c for c in IDS if state_shards.shard_of(c, state_shards.NUM_SHARDS) == 3]
+  with sqlite3.connect(shard) as connection:
+    connection.execute('UPDATE client_state SET state = zeroblob(16) WHERE id = ?', (victim,))
+  store, _ = _resumed(path)
+  with store, pytest.raises(state_store.StateError, match=f'{victim}.* is damaged'):
+    store.get([victim])
+  with sqlite3.connect(shard) as connection:
+    connection.execute('DELETE FROM client_state WHERE id = ?', (victim,))
+  with _open(path) as store, pytest.raises(state_store.StateError, match='states are missing'):
+    store.restore(SERVER)
+
+
+def test_another_format_or_another_algorithm_is_refused(path):
+  with _open(path) as store:
+    store.commit(0, SERVER)
+  with pytest.raises(state_store.StateError, match='of another algorithm'):
+    sharded_store.ShardedStateStore(str(path), (np.zeros(4, np.float32),))
+  marker = path.parent / 'client_states' / 'shards.json'
+  marker.write_text('{"format": "other", "shards": 16}')
+  with pytest.raises(state_store.StateError, match='is other with 16 shards, this version reads'):
+    _open(path)
+
+
+def test_the_first_round_owns_the_folder_whichever_way_it_begins(path):
+  with _open(path) as store:  # Put at once.
+    store.put(IDS[:2], [_state(5)] * 2, 1)
+    store.commit(1, SERVER)
+    assert _values(store, IDS[:3]) == [5, 5, -1]
+  store, _ = _resumed(path)
+  with store:  # A worker stages before the store is given anything.
+    store.by_reference = True
+    references = store.get(IDS[:2])
+    receipts = references[0].source.store([r.key for r in references], [_state(6)] * 2)
+    store.put(IDS[:2], receipts, 2)
+    store.by_reference = False
+    assert _values(store, IDS[:3]) == [6, 6, -1]
+
+
+def test_so_does_a_reader_of_a_new_folder_and_a_checkpoint_without_clients(path, tmp_path):
+  with _open(path) as store:
+    store.by_reference = True
+    references = store.get(IDS[:2])
+    receipts = references[0].source.store([r.key for r in references], [_state(6)] * 2)
+    store.put(IDS[:2], receipts, 1)
+    store.commit(1, SERVER)
+  (tmp_path / 'empty').mkdir()
+  other = tmp_path / 'empty' / 'state.sqlite'
+  with _open(other) as store:
+    store.commit(0, SERVER)
+  store, number = _resumed(other)
+  with store:
+    assert (number, _values(store)) == (0, [-1] * 40)
+
+
+def test_a_store_that_failed_gives_nothing_and_one_that_is_closed_holds_nothing(path):
+  store = _open(path)
+  _train(store, 1, IDS)
+  store.commit(1, SERVER)
+  assert _values(store) == [0] * 40
+  files = list(store.source._shards._files.values())
+  assert files
+  path.rename(path.parent / 'elsewhere')
+  with pytest.raises(state_store.SaveError, match=r'state\.sqlite') as error:
+    store.commit(2, SERVER)
+  with pytest.raises(state_store.SaveError) as again:
+    store.get(IDS[:1])
+  assert again.value is error.value
+  store.close()
+  for file in files:
+    with pytest.raises(sqlite3.ProgrammingError):
+      file.execute('SELECT 1')
+
+
+def test_what_cannot_be_opened_is_let_go(path):
+  folder = path.parent / 'client_states'
+  folder.write_text('a file')
+  with pytest.raises(state_store.SaveError, match='client_states cannot be written: ') as error:
+    _open(path)
+  folder.unlink()
+  folder.mkdir()
+  (folder / 'shards.json').write_text('{}')
+  with pytest.raises(state_store.StateError, match='the format of the client states is') as other:
+    _open(path)
+  (folder / 'shards.json').unlink()
+  _open(path).close()  # The state file is not locked by those that failed.
+  assert error.value is not other.value

@@ -1,0 +1,302 @@
+"""The state file: what is put is got, a checkpoint is all or nothing, memory is bounded."""
+
+import collections
+import os
+import signal
+import subprocess
+import sys
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from tff_adaptive.runs import capacity, state_store
+
+DiskUsage = collections.namedtuple('DiskUsage', 'free')
+INITIAL = collections.OrderedDict(
+  h=(np.zeros([2, 3], np.float32), np.zeros(1, np.float64)), t=np.int32(-1)
+)
+SERVER = {'w': [np.zeros(4, np.float32)], 'round': 0, 'scale': np.float64(1.0), 'empty': ()}
+
+
+def _state(value):
+  return collections.OrderedDict(
+    h=(np.full([2, 3], value, np.float32), np.full(1, value / 3, np.float64)), t=np.int32(value)
+  )
+
+
+def _equal(a, b):
+  np.testing.assert_array_equal(a['h'][0], b['h'][0])
+  np.testing.assert_array_equal(a['h'][1], b['h'][1])
+  assert a['t'] == b['t']
+  assert a['h'][0].dtype == np.float32
+  assert a['h'][1].dtype == np.float64
+
+
+@pytest.mark.parametrize('cache_bytes', [None, 0, 700])
+def test_what_is_put_is_got_after_a_commit_and_a_restart(tmp_path, cache_bytes):
+  path = str(tmp_path / 's.sqlite')
+  with state_store.ClientStateStore(path, INITIAL, cache_bytes=cache_bytes) as store:
+    assert store.restore(SERVER) is None
+    for i in range(30):
+      store.put([str(i), f'other {i}'], [_state(i), _state(-i)])
+    store.put(['7'], [_state(77)])
+    _equal(store.get(['7'])[0], _state(77))
+    server = {**SERVER, 'w': [np.arange(4, dtype=np.float32)], 'round': 12}
+    store.commit(5, server, {'run_id': 'a'})
+    store.put(['8', 'new'], [_state(1000), _state(1000)])  # Not committed.
+  with state_store.ClientStateStore(path, INITIAL, cache_bytes=cache_bytes) as store:
+    checkpoint = store.restore(SERVER)
+    assert checkpoint.round_number == 5
+    assert checkpoint.metadata == {'run_id': 'a'}
+    np.testing.assert_array_equal(checkpoint.server_state['w'][0], np.arange(4))
+    assert type(checkpoint.server_state['round']) is int
+    assert type(checkpoint.server_state['scale']) is np.float64
+    states = store.get(['3', 'other 3', '7', '8', 'new', 'never'])
+    for state, expected in zip(states, [3, -3, 77, 8]):
+      _equal(state, _state(expected))
+    for state in states[4:]:
+      _equal(state, INITIAL)
+
+
+def test_the_store_keeps_copies_and_hands_out_read_only_arrays():
+  store = state_store.ClientStateStore(None, INITIAL)
+  mine = _state(1)
+  store.put(['a'], [mine])
+  mine['h'][0][:] = 5
+  (got,) = store.get(['a'])
+  _equal(got, _state(1))
+  with pytest.raises(ValueError, match='read-only'):
+    got['h'][0][0, 0] = 2
+
+
+def test_a_state_of_another_form_is_refused_and_replaces_nothing():
+  store = state_store.ClientStateStore(None, INITIAL)
+  wrong = _state(2)
+  wrong['t'] = np.int64(2)
+  with pytest.raises(state_store.StateError, match='int64'):
+    store.put(['a', 'b'], [_state(2), wrong])
+  _equal(store.get(['a'])[0], INITIAL)
+  with pytest.raises(ValueError, match='2 client ids but 1 states'):
+    store.put(['a', 'b'], [_state(2)])
+  with pytest.raises(ValueError, match='twice'):
+    store.put(['a', 'a'], [_state(2), _state(2)])
+
+
+@pytest.mark.parametrize(
+  'path, cache_bytes, words',
+  [
+    ('s', -1, 'cache_bytes is -1; it must be at least 0, or None'),
+    (None, 0, 'A store without a file cannot evict'),
+  ],
+)
+def test_a_cache_that_cannot_be_is_refused(tmp_path, path, cache_bytes, words):
+  with pytest.raises(ValueError, match=words):
+    state_store.ClientStateStore(path and str(tmp_path / path), INITIAL, cache_bytes=cache_bytes)
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_commit_writes_only_what_was_put_since_the_last_one(tmp_path):
+  with state_store.ClientStateStore(str(tmp_path / 's'), INITIAL) as store:
+    store.put(['a', 'b'], [_state(1), _state(2)])
+    store.commit(1, SERVER)
+    store.put(['b'], [_state(3)])
+    with mock.patch.object(store._file, 'write_client', wraps=store._file.write_client) as write:
+      store.commit(2, SERVER)
+    assert [call.args[:2] for call in write.call_args_list] == [('b', 2)]
+
+
+def test_a_file_of_another_algorithm_in_use_or_damaged_is_refused(tmp_path):
+  path = str(tmp_path / 's.sqlite')
+  with state_store.ClientStateStore(path, INITIAL) as store:
+    store.commit(1, SERVER)
+    with pytest.raises(state_store.StateError, match='another process is using it'):
+      state_store.ClientStateStore(path, INITIAL)
+  with pytest.raises(state_store.StateError, match='another algorithm'):
+    state_store.ClientStateStore(path, ())
+  with state_store.ClientStateStore(path, INITIAL) as store:
+    with pytest.raises(state_store.StateError, match=r'leaf 2 is .* not float32\[5\]'):
+      store.restore({**SERVER, 'w': [np.zeros(5, np.float32)]})
+    with pytest.raises(state_store.StateError, match='3 leaves, not 1'):
+      store.restore({'w': 0.0})
+  with open(path, 'r+b') as file:
+    file.write(b'x' * 200)
+  with pytest.raises(state_store.StateError, match='damaged'):
+    state_store.ClientStateStore(path, INITIAL)
+
+
+def test_tensors_are_accepted_as_leaves():
+  class Tensor:
+    def __init__(self, value):
+      self._value = value
+
+    def __array__(self, dtype=None):
+      return self._value
+
+  store = state_store.ClientStateStore(None, (np.zeros(2, np.float32),))
+  store.put(['a'], [(Tensor(np.ones(2, np.float32)),)])
+  np.testing.assert_array_equal(store.get(['a'])[0][0], [1, 1])
+
+
+def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_path, monkeypatch):
+  fits = state_store.plan(100, 1000, 'memory', limit=10**6, path=str(tmp_path / 's'))
+  assert fits.memory_bytes >= 100_000
+  assert fits.disk_bytes > fits.memory_bytes
+  assert '100 clients' in fits.describe()
+  with pytest.raises(ValueError, match="use client_state_store='disk'"):
+    state_store.plan(1_000_000, 10_000, 'memory', limit=10**9)
+  with pytest.raises(ValueError, match='name a client_state_dir on a larger'):
+    state_store.plan(
+      1_000_000, 10_000, 'disk', limit=10**9, path=str(tmp_path / 'no' / 'such' / 's')
+    )
+  # What a run has on the disk already is no obstacle to going on.
+  own = tmp_path / 's'
+  own.write_bytes(bytes(10**6))
+  free = state_store.plan(10, 1000, 'memory', path=str(own))
+  assert free.disk_bytes < 10**6
+  monkeypatch.setattr(capacity.shutil, 'disk_usage', lambda _: DiskUsage(free=1000))
+  state_store.plan(10, 1000, 'memory', path=str(own))
+  with pytest.raises(ValueError, match=r'1\.0 kB are available'):
+    state_store.plan(10, 1000, 'memory', path=str(tmp_path / 'other'))
+  disk = state_store.plan(1_000_000, 10_000, 'disk', cache_bytes=10**6)
+  assert disk.memory_bytes == 10**6
+  with pytest.raises(ValueError, match='memory, disk'):
+    state_store.plan(1, 1, 'tape')
+
+
+_MILLION = """
+import sys
+import numpy as np
+from tff_adaptive.runs import state_store
+
+def peak():  # Kilobytes, of this program; ru_maxrss would begin with that of its parent.
+  with open('/proc/self/status') as file:
+    return int(file.read().split('VmHWM:')[1].split()[0])
+
+initial = (np.zeros(5_000, np.float32),)  # 20 kB a client
+ids = [f'{i:07d}' for i in range(1_000_000)]  # all that are registered
+store = state_store.ClientStateStore(sys.argv[1], initial, cache_bytes=4_000_000)
+rng = np.random.default_rng(0)
+part = rng.choice(len(ids), 10_000, replace=False)
+before = peak()
+for chunk in part.reshape(100, 100):
+  names = [ids[i] for i in chunk]
+  assert all(not s[0].any() for s in store.get(names))
+  store.put(names, [(np.full(5_000, i, np.float32),) for i in chunk])
+store.commit(1, ())
+for i in part[::100]:
+  assert (store.get([ids[i]])[0][0] == i).all()
+print(peak() - before)
+"""
+
+
+def test_a_million_clients_cost_memory_in_proportion_to_the_cache(tmp_path):
+  path = str(tmp_path / 's.sqlite')
+  done = subprocess.run(
+    [sys.executable, '-c', _MILLION, path], capture_output=True, text=True, check=True
+  )
+  grown = int(done.stdout) * 1024
+  assert os.path.getsize(path) > 200e6  # What the 10,000 keep ...
+  assert grown < 20e6  # ... of which a cache of 4 MB and a cohort of 2 MB are in memory.
+
+
+_KILLED = """
+import sys
+import numpy as np
+from tff_adaptive.runs import state_store
+store = state_store.ClientStateStore(sys.argv[1], np.zeros(3000), cache_bytes=50_000)
+checkpoint = store.restore(np.zeros(5000))
+t = 0 if checkpoint is None else checkpoint.round_number
+while True:
+  t += 1
+  store.put([str(i) for i in range(8)], [np.full(3000, float(t))] * 8)
+  store.commit(t, np.full(5000, float(t)), {'t': t})
+  print(t, flush=True)
+"""
+
+
+def test_killed_at_any_instant_it_holds_one_whole_checkpoint(tmp_path):
+  path = str(tmp_path / 's.sqlite')
+  rng = np.random.default_rng(1)
+  last = 0
+  for _ in range(6):
+    process = subprocess.Popen([sys.executable, '-c', _KILLED, path], stdout=subprocess.PIPE)
+    committed = int(process.stdout.readline())
+    assert committed == last + 1
+    with pytest.raises(subprocess.TimeoutExpired):
+      process.wait(timeout=float(rng.uniform(0.0, 0.3)))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    with state_store.ClientStateStore(path, np.zeros(3000)) as store:
+      checkpoint = store.restore(np.zeros(5000))
+      t = checkpoint.round_number
+      assert t >= committed
+      last = t
+      assert checkpoint.metadata == {'t': t}
+      assert set(checkpoint.server_state) == {t}
+      for state in store.get([str(i) for i in range(8)]):
+        assert set(state) == {t}
+
+
+def test_what_is_collected_in_a_server_state_may_grow(tmp_path):
+  path = str(tmp_path / 'state.sqlite')
+  empty = {'w': np.zeros(2, np.float32), 'seen': np.zeros([0, 3], np.float32)}
+  grown = {**empty, 'seen': np.ones([4, 3], np.float32)}
+  with state_store.ClientStateStore(path, INITIAL) as store:
+    store.commit(1, grown)
+    np.testing.assert_array_equal(store.restore(empty).server_state['seen'], grown['seen'])
+    for other in ({**empty, 'w': np.zeros(3, np.float32)}, {**empty, 'seen': np.zeros([0, 2])}):
+      with pytest.raises(state_store.StateError, match='another algorithm or model'):
+        store.restore(other)
+
+
+def test_the_client_unused_for_longest_leaves_the_cache(tmp_path):
+  size = state_store.num_bytes(INITIAL) + 256
+  with state_store.ClientStateStore(
+    str(tmp_path / 's.sqlite'), INITIAL, cache_bytes=3 * size - 1
+  ) as store:
+    assert not store.is_migrated
+    store.put(['a', 'b'], [_state(1), _state(2)])
+    store.put(['a'], [_state(3)])  # Counted once, and b is now the older.
+    with mock.patch.object(store._file, 'read_client', wraps=store._file.read_client) as read:
+      store.put(['c'], [_state(4)])
+      store.get(['a', 'c'])
+      assert not read.called
+      _equal(store.get(['b'])[0], _state(2))
+      read.assert_called_once_with('b')
+  with state_store.ClientStateStore(None, INITIAL) as store:
+    assert not store.is_migrated
+
+
+def test_the_cache_holds_as_many_bytes_as_it_may_and_what_was_read(tmp_path):
+  size = state_store.num_bytes(INITIAL) + 256
+  path = str(tmp_path / 's.sqlite')
+  with state_store.ClientStateStore(path, INITIAL, cache_bytes=2 * size) as store:
+    file = store._file
+    with mock.patch.object(file, 'write_client', wraps=file.write_client) as write:
+      store.put(['a', 'b'], [_state(1), _state(2)])
+      assert not write.called
+      store.put(['c'], [_state(3)])
+      assert [call.args[0] for call in write.call_args_list] == ['a']
+    with mock.patch.object(file, 'read_client', wraps=file.read_client) as read:
+      for _ in range(2):
+        _equal(store.get(['a'])[0], _state(1))
+      read.assert_called_once_with('a')
+
+
+def test_a_server_state_that_cannot_be_stored_is_refused_before_the_first_round(tmp_path):
+  path = str(tmp_path / 's.sqlite')
+  with (
+    state_store.ClientStateStore(path, INITIAL) as store,
+    pytest.raises(state_store.StateError),
+  ):
+    store.restore({'name': np.array(['text'], object)})
+
+
+def test_a_client_state_of_another_length_is_refused(tmp_path):
+  path = str(tmp_path / 's.sqlite')
+  with state_store.ClientStateStore(path, INITIAL, cache_bytes=0) as store:
+    store._file.write_client('a', 0, b'short')
+    with pytest.raises(state_store.StateError, match="state of client 'a' is damaged"):
+      store.get(['a'])

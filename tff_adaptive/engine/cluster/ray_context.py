@@ -1,0 +1,224 @@
+"""The clients of TFF computations in the workers of a Ray cluster, the server's part here."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow_federated as tff
+
+from tff_adaptive._utils import client_references
+from tff_adaptive.devices import placement, threads
+from tff_adaptive.engine.cluster import joining, ray_worker, schedule
+from tff_adaptive.engine.cluster import subrounds as subrounds_lib
+from tff_adaptive.engine.graph import context
+
+_PATIENCE_SECONDS = 60.0
+
+
+class RayContext(subrounds_lib.SubroundContext):
+  """Runs what a computation's clients do in a Ray cluster's workers.
+
+  A worker, or a node, that ends in the midst of a round is reported, and its subrounds are done by
+  the others: a result is made of exactly one result of each subround.
+  """
+
+  def __init__(
+    self,
+    address: str = 'local',
+    *,
+    workers: int | None = None,
+    cpus_per_worker: int = 1,
+    gpus_per_worker: float = 0,
+    subrounds: int | None = None,
+    server: context.GraphContext | None = None,
+    patience: float = _PATIENCE_SECONDS,
+  ):
+    """Joins a cluster, or starts one; its workers begin to start.
+
+    Args:
+      address: 'local': a cluster of this machine alone, which ends with this process; 'auto': the
+        one that RAY_ADDRESS names, or that runs here; or 'host:port'. A cluster that this process
+        has joined already (`ray.init`) is used whatever the address.
+      workers: How many train at once; default: as many as there is room for.
+      cpus_per_worker: Processors of each: so many clients train in it at once, on a thread each.
+      gpus_per_worker: GPUs of each; of a fraction it takes that part of the memory.
+      subrounds: Into how many parts a cohort is divided; default 4, or the number of workers if
+        more. Results with the same number are equal to the bit, whatever the number of workers.
+      server: The engine of the server's part; default a `GraphContext`, on the processors if the
+        workers have GPUs.
+      patience: Seconds after which what a worker does is given to another one too, if it also
+        takes ten times as long as others of late; so long a cluster may be without any worker.
+
+    Raises:
+      ValueError: If a number is out of its range, or a cluster of this machine shall have GPUs
+        and it has none.
+      WorkerError: If Ray is not installed, or the cluster cannot be joined.
+    """
+    _check(workers, cpus_per_worker, gpus_per_worker, patience)
+    if subrounds is None:
+      subrounds = max(schedule.DEFAULT_SUBROUNDS, workers or 0)
+    if workers is not None and workers > subrounds:
+      raise ValueError(
+        f'subrounds is {subrounds}, fewer than the {workers} workers: some would be idle; give'
+        f' {workers} or more'
+      )
+    schedule.check_subrounds(subrounds)
+    room = workers or max(1, threads.num_processors() // cpus_per_worker)
+    if gpus_per_worker:
+      server = server or context.GraphContext(device='cpu')  # It would take the workers' memory.
+      if address == 'local':
+        _check_gpus(gpus_per_worker)
+    self._leave = joining.join(address, room * cpus_per_worker, gpus_per_worker > 0)
+    from tff_adaptive.engine.cluster import ray_pool
+
+    settings = ray_worker.Settings(cpus_per_worker, gpus_per_worker)
+    self._ray_pool = ray_pool.RayPool(workers, settings, patience)
+    if address == 'local' and gpus_per_worker and not self._ray_pool.size:
+      self._leave()
+      raise ValueError(f'gpus_per_worker is {gpus_per_worker:g}: this machine has fewer GPUs')
+    super().__init__(subrounds, server=server, pool=self._ray_pool)
+
+  @property
+  def workers(self) -> int:
+    """How many workers there is room for, and are used."""
+    return self._ray_pool.size
+
+  def announce(self, occasion: str, report: Callable[[str], None] | None = None) -> None:
+    """Says what the next computations are for.
+
+    Args:
+      occasion: 'round 7', say; what is reported of workers, and errors, begin with it.
+      report: Takes the lines; default: as before, at first as warnings.
+    """
+    self._ray_pool.occasion = occasion
+    if report is not None:
+      self._ray_pool.report = report
+
+  def accepts(self, source: client_references.Source) -> bool:
+    """Whether cohorts may be references to a source: the workers load values from copies of it.
+
+    Args:
+      source: What the references are to; it stays in the cluster as long as this context.
+    """
+    try:
+      self._ray_pool.source(source)
+    except Exception as error:  # Whatever pickling raises.
+      reason = ' '.join(str(error).split())
+      self._ray_pool.report(
+        f'what clients have cannot be pickled ({reason:.200}): it is loaded here and sent'
+      )
+      return False
+    return True
+
+  def each(
+    self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
+  ) -> list[Any]:
+    """Has workers call a function with each of the arguments.
+
+    Args:
+      function: What is called, perhaps more than once with the same argument.
+      arguments: The arguments.
+      seconds: That a call may take.
+
+    Returns:
+      The results.
+
+    Raises:
+      WorkersLost: If no worker is left, or none ends a call for `seconds`, for `patience` and for
+        ten times as long as subrounds take; a line says so.
+    """
+    return self._ray_pool.each(function, arguments, seconds)
+
+  def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
+    """Has a worker of each node call a function.
+
+    Args:
+      function: What is called.
+      argument: With what.
+
+    Returns:
+      Pairs of a node's name and the result; none of a node that is lost meanwhile.
+
+    Raises:
+      WorkersLost: If there is no node with room for a worker.
+    """
+    return self._ray_pool.on_each_node(function, argument)
+
+  def counters(self) -> dict[str, float]:
+    """What has been done since the beginning.
+
+    Returns:
+      `seconds_waiting` for workers, `bytes_to_workers`, `bytes_from_workers` and
+      `subrounds_retried` (merges among them).
+    """
+    pool = self._ray_pool
+    return {
+      'seconds_waiting': pool.seconds_waiting,
+      'bytes_to_workers': pool.bytes_sent,
+      'bytes_from_workers': pool.bytes_received,
+      'subrounds_retried': pool.retried,
+    }
+
+  def close(self) -> None:
+    """Leaves the cluster, if it was joined here, and ends a local one."""
+    self._leave()
+
+
+def set_ray_context(
+  address: str = 'local',
+  workers: int | None = None,
+  cpus_per_worker: int = 1,
+  gpus_per_worker: float = 0,
+  subrounds: int | None = None,
+  server: context.GraphContext | None = None,
+) -> RayContext:
+  """Makes a Ray cluster's workers run the clients of TFF computations in this process.
+
+  Whoever reaches a Ray cluster can run any program on it: keep it on a private network, and set a
+  token (RAY_AUTH_MODE=token). A local one listens on loopback only, and asks for a token.
+
+  Args:
+    address: See `RayContext`, as for the others.
+    workers: How many train at once.
+    cpus_per_worker: Processors of each.
+    gpus_per_worker: GPUs of each.
+    subrounds: Into how many parts a cohort is divided.
+    server: The engine of the server's part.
+
+  Returns:
+    The context.
+
+  Raises:
+    ValueError: See `RayContext`.
+    WorkerError: See `RayContext`.
+  """
+  subrounds_lib.use_one_thread()
+  made = RayContext(
+    address,
+    workers=workers,
+    cpus_per_worker=cpus_per_worker,
+    gpus_per_worker=gpus_per_worker,
+    subrounds=subrounds,
+    server=server,
+  )
+  tff.framework.set_default_context(made)
+  return made
+
+
+def _check(workers: int | None, cpus: int, gpus: float, patience: float) -> None:
+  for name, value in (('workers', 1 if workers is None else workers), ('cpus_per_worker', cpus)):
+    if value < 1 or value != int(value):
+      raise ValueError(f'{name} is {value}; it must be a whole number, at least 1')
+  if not (0 <= gpus <= 1 or (gpus > 1 and float(gpus).is_integer())):
+    raise ValueError(f'gpus_per_worker is {gpus}; it must be a fraction of 1, or a whole number')
+  if patience <= 0:
+    raise ValueError(f'patience is {patience}; it must be above 0 seconds: give 60, say')
+
+
+def _check_gpus(gpus: float) -> None:
+  """Refuses GPUs that TensorFlow has not, before a cluster is begun."""
+  try:
+    placement.check('gpu')
+  except ValueError as error:
+    raise ValueError(
+      f'gpus_per_worker is {gpus:g}, of a cluster of this machine: {error}'
+    ) from None

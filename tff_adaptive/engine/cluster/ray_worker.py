@@ -1,0 +1,246 @@
+"""What runs in a Ray worker. Imports TensorFlow only once its threads and devices are chosen."""
+
+import collections
+import functools
+import gc
+import itertools
+import os
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tff_adaptive.engine.cluster import errors, worker_sources
+
+_STAGES_KEPT = 16
+
+_stages: collections.OrderedDict[str, Any] = collections.OrderedDict()
+
+
+class Settings(NamedTuple):
+  """How a worker computes.
+
+  Attributes:
+    cpus: How many clients it trains at once, each operation in one thread.
+    gpus: Its share of GPUs; 0: it is kept off them.
+  """
+
+  cpus: int = 1
+  gpus: float = 0
+
+
+class Info(NamedTuple):
+  """What a call says of itself.
+
+  Attributes:
+    attempt: How many calls before it were lost with their worker.
+    where: The worker: 'process 123 on 10.0.0.2'.
+    versions: See `versions`.
+    seconds: How long it took.
+    sum_bytes: How large its accumulators are.
+  """
+
+  attempt: int
+  where: str
+  versions: str
+  seconds: float
+  sum_bytes: int
+
+
+def versions() -> str:
+  """What must be the same in all processes for the same bits; Ray compares Python and itself."""
+  import tensorflow as tf
+  import tensorflow_federated as tff
+
+  import tff_adaptive
+
+  return f'TensorFlow {tf.__version__}, TFF {tff.__version__}, {tff_adaptive.__version__} of this'
+
+
+def warm_up(settings: Settings) -> None:
+  """Imports what the first call needs."""
+  _engine(settings)
+
+
+class Subrounds(NamedTuple):
+  """What of some subrounds is not the same in all of a stage.
+
+  Attributes:
+    divided: For each subround, and each of the stage's inputs, what `wire.encode` gives for each
+      client, or the `wire.Keys` of its values; None for those not divided among clients.
+    stored: See `subrounds.Workload`.
+    sources: Name -> a list with the reference of a source, for who has not opened it.
+  """
+
+  divided: list[list[Any]]
+  stored: dict[int, int]
+  sources: dict[str, list[Any]]
+
+
+def train(
+  settings: Settings, key: str, stage: list[Any], common: list[Any], subrounds: Subrounds
+) -> tuple[Any, Any, Info]:
+  """Trains the clients of subrounds, one subround after another; prepares each meanwhile.
+
+  Args:
+    settings: How.
+    key: The stage's digest.
+    stage: A list with the reference of its `stage_calls.Serialized`, for who does not have it.
+    common: For each of its inputs what `wire.encode` gives; None for those divided among clients.
+    subrounds: What is trained.
+
+  Returns:
+    Accumulators, merged; for each subround the other results; and what is to be said of the call.
+  """
+  began = time.monotonic()
+  calls = _stage(settings, key, stage)
+  from tff_adaptive.engine.cluster import schedule, wire
+
+  shared = [
+    None if flat is None else wire.decode(wire.as_tensors(flat), wire.member(t))
+    for flat, t in zip(common, calls.input_types)
+  ]
+  sums, results = [], []
+  for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
+    inputs = _for_clients(calls, shared, divided, subrounds.sources)
+    _prepare(following or [], subrounds.sources)
+    trained = _with_kernels(calls.train, inputs)
+    _store(calls, trained[1], divided, subrounds)
+    sums.append(trained[0])
+    results.append(trained[1])
+  merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, calls.merge))
+  return merged, results, _info(began, merged)
+
+
+def _with_kernels(work: Callable[[Any], Any], argument: Any) -> Any:
+  """Does what may need a compiler, which is not on each machine because it is on another."""
+  from tff_adaptive.kernels import library
+
+  try:
+    return work(argument)
+  except library.KernelError as error:
+    raise errors.WorkerError(f'Worker {_where()}: {error}') from None
+
+
+def _for_clients(
+  calls: Any, shared: list[Any], divided: list[Any], sources: dict[str, list[Any]]
+) -> list[Any]:
+  """A value for each of the stage's inputs, for the clients of a subround."""
+  from tff_adaptive.engine.cluster import wire
+
+  def clients(rows: Any, member: Any) -> list[Any]:
+    if isinstance(rows, wire.Keys):
+      return worker_sources.opened(rows.source, sources).load(rows.keys())
+    return [wire.decode(row, member) for row in rows]
+
+  return [
+    clients(rows, wire.member(t)) if wire.is_divided(t) else value
+    for value, rows, t in zip(shared, divided, calls.input_types)
+  ]
+
+
+def _prepare(divided: list[Any], sources: dict[str, list[Any]]) -> None:
+  """Begins to load what the next subround's clients have."""
+  from tff_adaptive.engine.cluster import wire
+
+  for keys in divided:
+    if isinstance(keys, wire.Keys):
+      worker_sources.opened(keys.source, sources).prepare(keys.keys())
+
+
+def _store(calls: Any, results: list[Any], divided: list[Any], subrounds: Subrounds) -> None:
+  """Has sources keep the results that are theirs; receipts take their place."""
+  from tff_adaptive.engine.cluster import subrounds as subrounds_lib
+
+  for position, of_input in subrounds.stored.items():
+    keys = divided[of_input]
+    source = worker_sources.opened(keys.source, subrounds.sources).source
+    subrounds_lib.store_result(calls, results, position, source, keys.keys())
+
+
+def call(function: Callable[[Any], Any], argument: Any) -> Any:
+  """Calls a function; what Ray retries may be called again."""
+  return function(argument)
+
+
+def merge(
+  settings: Settings, key: str, stage: list[Any], one: list[Any], other: list[Any]
+) -> tuple[Any, Any, Info]:
+  """Merges the accumulators of two calls; otherwise as `train`."""
+  began = time.monotonic()
+  calls = _stage(settings, key, stage)
+  from tff_adaptive.engine.cluster import wire
+
+  merged = wire.as_arrays(calls.merge(one, other))
+  return merged, [], _info(began, merged)
+
+
+def _stage(settings: Settings, key: str, stage: list[Any]) -> Any:
+  if key not in _stages:
+    import ray
+
+    engine = _engine(settings)
+    from tff_adaptive.engine.cluster import stage_calls
+
+    _stages[key] = stage_calls.deserialize(ray.get(stage[0]), engine)
+    while len(_stages) > _STAGES_KEPT:
+      _stages.popitem(last=False)
+  _stages.move_to_end(key)
+  return _stages[key]
+
+
+@functools.cache
+def _engine(settings: Settings) -> Any:
+  """The process's engine, with TensorFlow's threads and devices as its share of the machine."""
+  os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  gc.disable()  # While modules are made, which stay: a fifth of the time they take.
+  from tff_adaptive.devices import placement
+  from tff_adaptive.engine.graph import context
+
+  gc.freeze()
+  gc.enable()
+
+  if settings.gpus:
+    if settings.gpus < 1:
+      _limit_gpu_memory(settings.gpus)
+  else:
+    # More would hand operations to each other, which takes a fifth of the processor's time.
+    os.environ['TF_NUM_INTEROP_THREADS'] = str(settings.cpus)
+    placement.hide_gpus()
+  device = 'gpu' if settings.gpus else 'cpu'
+  return context.GraphContext(parallel_clients=settings.cpus, device=device)
+
+
+def _limit_gpu_memory(fraction: float) -> None:
+  """Ray shares a GPU out, but nothing keeps TensorFlow from taking all of its memory."""
+  import subprocess
+
+  import tensorflow as tf
+
+  query = ['nvidia-smi', '--query-gpu=memory.total', '--format=csv,noheader,nounits']
+  total = min(map(int, subprocess.run(query, capture_output=True, check=True).stdout.split()))
+  for gpu in tf.config.list_physical_devices('GPU'):
+    limit = tf.config.LogicalDeviceConfiguration(memory_limit=int(0.9 * fraction * total))
+    tf.config.set_logical_device_configuration(gpu, [limit])
+
+
+def _where() -> str:
+  import ray
+
+  return f'process {os.getpid()} on {ray.util.get_node_ip_address()}'
+
+
+def _info(began: float, sums: list[Any]) -> Info:
+  from ray._private import worker
+
+  from tff_adaptive.engine.cluster import wire
+
+  # No public way says which attempt of Ray's this is.
+  global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
+  attempt = global_worker.core_worker.get_current_task_attempt_number()
+  return Info(attempt, _where(), versions(), time.monotonic() - began, wire.num_bytes(sums))
+
+
+def cause(error: Any) -> Exception:
+  """Of Ray's report of a failed call the error, as it was raised; the report if it is lost."""
+  return error.cause if isinstance(error.cause, Exception) else error

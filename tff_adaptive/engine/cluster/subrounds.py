@@ -1,0 +1,323 @@
+"""A cohort in subrounds: the clients' stages of a computation part by part, the server's whole.
+
+A result depends on the number of subrounds and not, to the bit, on where they are trained, in
+which order they end, or what has to be done again.
+"""
+
+import abc
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow_federated as tff
+
+from tff_adaptive._utils import client_references
+from tff_adaptive.engine.cluster import schedule, stage_calls, stages, wire
+from tff_adaptive.engine.graph import cache, context, values
+
+
+class Workload(NamedTuple):
+  """A clients' stage and its cohort.
+
+  Attributes:
+    calls: The stage.
+    stage: The same.
+    inputs: A value for each of the stage's inputs; of those divided among clients a list.
+    parts: The clients' positions in the cohort, for each subround.
+    costs: What each subround costs.
+    stored: Of each result that is kept by the source of an input (see `client_references`), its
+      position, and the input's.
+  """
+
+  calls: stage_calls.StageCalls
+  stage: stages.Stage
+  inputs: list[Any]
+  parts: list[list[int]]
+  costs: list[float]
+  stored: dict[int, int]
+
+
+class Outcome(NamedTuple):
+  """What has become of a workload.
+
+  Attributes:
+    sums: The accumulators of all clients, merged in the order of `schedule.MergeTree`; each flat.
+    results: For each subround its other results, encoded; of those stored the pickled receipts.
+  """
+
+  sums: list[Any]
+  results: list[list[Any]]
+
+
+class Pool(abc.ABC):
+  """Trains the clients of a stage somewhere."""
+
+  @abc.abstractmethod
+  def run(self, workload: Workload) -> Outcome:
+    """Trains all subrounds."""
+
+
+class InProcess(Pool):
+  """Trains subrounds here, one after another."""
+
+  def run(self, workload: Workload) -> Outcome:
+    return self._merged(workload, [self._train(workload, p) for p in range(len(workload.parts))])
+
+  def _merged(self, workload: Workload, in_order: list[tuple[list[Any], list[Any]]]) -> Outcome:
+    sums: list[Any] = []
+    if workload.stage.num_aggregates:
+      tree = schedule.MergeTree(len(in_order))
+      sums = tree.fold([sums for sums, _ in in_order], workload.calls.merge)
+    return Outcome(sums, [results for _, results in in_order])
+
+  def _train(self, workload: Workload, part: int) -> tuple[list[Any], list[Any]]:
+    calls, inputs = workload.calls, share(workload, part)
+    loaded = [
+      client_references.resolve(value) if wire.is_divided(t) else value
+      for value, t in zip(inputs, calls.input_types)
+    ]
+    sums, results = calls.train(loaded)
+    for position, source in workload.stored.items():
+      references = inputs[source]
+      keys = [reference.key for reference in references]
+      store_result(calls, results, position, references[0].source, keys)
+    return sums, results
+
+
+def share(workload: Workload, part: int) -> list[Any]:
+  """The stage's inputs for the clients of one subround."""
+  return [
+    [value[i] for i in workload.parts[part]] if wire.is_divided(t) else value
+    for value, t in zip(workload.inputs, workload.calls.input_types)
+  ]
+
+
+def store_result(
+  calls: stage_calls.StageCalls,
+  results: list[Any],
+  position: int,
+  source: client_references.StoringSource,
+  keys: Sequence[Any],
+) -> None:
+  """Has a source keep one of a stage's results; its receipts take the result's place, pickled."""
+  member = wire.member(calls.result_types[position])
+  receipts = source.store(keys, wire.decode_clients(results[position], member))
+  results[position] = pickle.dumps(receipts)
+
+
+class SubroundContext(tff.framework.SyncContext):
+  """Runs TFF computations with their cohort in subrounds, in this process or in a pool's.
+
+  Client-placed results are a sequence with one value a client.
+  """
+
+  def __init__(
+    self,
+    subrounds: int = schedule.DEFAULT_SUBROUNDS,
+    *,
+    server: context.GraphContext | None = None,
+    pool: Pool | None = None,
+  ):
+    """Creates the context.
+
+    Args:
+      subrounds: Into how many parts a cohort is divided. Results with the same number are equal to
+        the bit wherever they are computed, if operations use one thread each.
+      server: The engine of the server's part; default a `GraphContext`.
+      pool: Who trains the clients; default: the server's engine does.
+
+    Raises:
+      ValueError: If `subrounds` is below 1.
+    """
+    schedule.check_subrounds(subrounds)
+    self._subrounds = subrounds
+    self._server = server or context.GraphContext()
+    self._pool = pool or InProcess()
+    self._programs = cache.Cache()
+
+  def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
+    """Runs a computation; see `tff.framework.SyncContext.invoke`.
+
+    Raises:
+      WorkersLost: If no worker is left; nothing has changed.
+      TypeError: If the argument does not fit its type.
+    """
+    parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
+    if parameter_type is None:
+      return self._server.invoke(comp, arg)
+    known = dict(_parts(arg, parameter_type))
+    types = dict(stages.parts(parameter_type))
+    num_clients = _num_clients(known, types)
+    program, calls = self._program(comp) if num_clients else (None, [])
+    if program is None:
+      return self._server.invoke(comp, _resolved(arg, parameter_type))
+    costs = _costs(known, types, num_clients)
+    for stage, stage_call in zip(program.stages, calls):
+      inputs = [known[key] for key in stage.inputs]
+      if stage_call is not None:
+        stored = _stored(program, stage, stage_call, inputs)
+        results = self._at_clients(stage, stage_call, inputs, costs, stored)
+      else:
+        argument = tff.structure.Struct.unnamed(*inputs) if inputs else None
+        results = _elements(self._server.invoke(stage.comp, argument), stage.comp)
+      known.update(zip(stage.outputs, results))
+    for key in program.passed_on:
+      known[key] = _as_returned(known[key], types[key])
+    result = _as_structs(program.result(known), result_type)
+    return tff.types.type_to_py_container(result, wire.without_client_types(result_type))
+
+  def _program(self, comp: Any) -> tuple[stages.Program | None, list[Any]]:
+    made = self._programs.of(comp)
+    if not made:
+      program = stages.split(comp)
+      calls = [self._calls(s) if s.at_clients else None for s in program.stages]
+      # Where nothing says how many clients a part has, the whole is done undivided.
+      can_divide = all(any(map(wire.is_divided, c.input_types)) for c in calls if c is not None)
+      made['program'] = program if can_divide else None, calls
+    return made['program']
+
+  def _calls(self, stage: stages.Stage) -> stage_calls.StageCalls:
+    return stage_calls.StageCalls(stage.comp, stage.merge, stage.num_aggregates, self._server)
+
+  def _at_clients(
+    self,
+    stage: stages.Stage,
+    calls: stage_calls.StageCalls,
+    inputs: list[Any],
+    costs: Sequence[float],
+    stored: dict[int, int],
+  ) -> list[Any]:
+    """The outputs of a clients' stage: of all subrounds, joined and merged."""
+    parts = schedule.divide(costs, self._subrounds)
+    of_parts = [sum(costs[i] for i in part) for part in parts]
+    outcome = self._pool.run(Workload(calls, stage, inputs, parts, of_parts, stored))
+    joined = []
+    for i, type_spec in enumerate(calls.result_types):
+      pieces, member = [results[i] for results in outcome.results], wire.member(type_spec)
+      if i in stored:
+        joined.append(_in_order([pickle.loads(piece) for piece in pieces], parts))
+      elif wire.is_divided(type_spec):
+        joined.append(wire.join_clients(pieces, parts, member))
+      else:
+        joined.append(wire.decode(pieces[0], member))
+    if stage.num_aggregates:
+      report = self._server.invoke(stage.report, calls.decode_sums(outcome.sums))
+      joined += _elements(report, stage.report)
+    return joined
+
+
+def set_subround_context(
+  subrounds: int = schedule.DEFAULT_SUBROUNDS, server: context.GraphContext | None = None
+) -> None:
+  """Makes the graph engine, with cohorts in subrounds, the default context of TFF.
+
+  Its results equal those of `set_ray_context` with as many subrounds, to the bit. For that, called
+  before TensorFlow's first operation, it has each operation use one thread.
+
+  Args:
+    subrounds: Into how many parts a cohort is divided.
+    server: The engine of the clients and the server; default a `GraphContext`.
+
+  Raises:
+    ValueError: If `subrounds` is below 1.
+  """
+  use_one_thread()
+  tff.framework.set_default_context(SubroundContext(subrounds, server=server))
+
+
+def use_one_thread() -> None:
+  """Has each operation use one thread, as in the workers: some sums depend on their number."""
+  import tensorflow as tf
+
+  if not tf.config.threading.get_intra_op_parallelism_threads():
+    try:
+      tf.config.threading.set_intra_op_parallelism_threads(1)
+    except RuntimeError:
+      return  # TensorFlow has begun: the number is fixed.
+
+
+def _stored(
+  program: stages.Program, stage: stages.Stage, calls: stage_calls.StageCalls, inputs: list[Any]
+) -> dict[int, int]:
+  """Which results a source keeps: of an input's type, if nothing later needs their values."""
+  later = {key for other in program.stages for key in other.inputs}
+  stored: dict[int, int] = {}
+  for position, (key, type_spec) in enumerate(zip(stage.outputs, calls.result_types)):
+    for i, (value, input_type) in enumerate(zip(inputs, calls.input_types)):
+      if key in later or i in stored.values() or not wire.is_divided(type_spec):
+        continue
+      is_kept = input_type.is_equivalent_to(type_spec) and client_references.is_referenced(value)
+      if is_kept and isinstance(value[0].source, client_references.StoringSource):
+        stored[position] = i
+        break
+  return stored
+
+
+def _in_order(pieces: list[list[Any]], parts: list[list[int]]) -> list[Any]:
+  """What each subround has for its clients, in the order of the cohort."""
+  pairs = [pair for part, piece in zip(parts, pieces) for pair in zip(part, piece)]
+  return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
+
+
+def _num_clients(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> int:
+  lengths = {len(known[key]) for key, t in types.items() if wire.is_divided(t)}
+  if len(lengths) > 1:
+    raise TypeError(f'client-placed arguments are for different numbers of clients: {lengths}')
+  return lengths.pop() if lengths else 0
+
+
+def _costs(
+  known: dict[Any, Any], types: dict[Any, tff.types.Type], num_clients: int
+) -> list[float]:
+  costs = [1.0] * num_clients
+  for key, type_spec in types.items():
+    if wire.is_divided(type_spec) and _has_sequence(type_spec.member):
+      cost = [wire.cost(value, type_spec.member) for value in known[key]]
+      costs = [max(pair) for pair in zip(costs, cost)]
+  return costs
+
+
+def _has_sequence(type_spec: tff.types.Type) -> bool:
+  return any(isinstance(t, tff.types.SequenceType) for t in values.leaf_types(type_spec))
+
+
+def _parts(value: Any, type_spec: tff.types.Type, key: stages.Key = ('arg',)) -> Any:
+  """Pairs of key and value of the parts of an argument; see `stages.parts`."""
+  if not isinstance(type_spec, tff.types.StructType):
+    yield key, value
+    return
+  elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
+  for i, (element, (_, child)) in enumerate(elements):
+    yield from _parts(element, child, (*key, i))
+
+
+def _resolved(value: Any, type_spec: tff.types.Type) -> Any:
+  """An argument whose references are replaced by their values."""
+  if isinstance(type_spec, tff.types.StructType):
+    elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
+    return tff.structure.Struct([(name, _resolved(v, t)) for v, (name, t) in elements])
+  return client_references.resolve(value) if wire.is_divided(type_spec) else value
+
+
+def _elements(result: Any, comp: Any) -> list[Any]:
+  return values.struct_elements(result, comp.type_signature.result)
+
+
+def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:
+  """A part of the argument as it comes back: checked, and of NumPy values."""
+  member = wire.member(type_spec)
+  back: Callable[[Any], Any] = lambda v: wire.to_python(wire.encode(v, member), member)  # noqa: E731
+  if wire.is_divided(type_spec):
+    return [back(v) for v in client_references.resolve(value)]
+  return back(value)
+
+
+def _as_structs(value: Any, type_spec: tff.types.Type) -> Any:
+  """A result with a Struct for each container outside the clients' parts."""
+  if wire.is_divided(type_spec):
+    return value
+  type_spec = wire.member(type_spec)
+  if not isinstance(type_spec, tff.types.StructType):
+    return value
+  elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
+  return tff.structure.Struct([(name, _as_structs(v, t)) for v, (name, t) in elements])

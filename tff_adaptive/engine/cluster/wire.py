@@ -1,0 +1,212 @@
+"""Values of TFF types as flat lists of NumPy arrays, which any process can unpickle.
+
+`tff.structure.Struct` cannot be unpickled, and tensors should not be. A dataset travels as its
+graph, with what it holds.
+"""
+
+import collections
+import dataclasses
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive._utils import client_references
+from tff_adaptive.engine.graph import datasets, values
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+  """A `tf.data.Dataset` as bytes."""
+
+  graph: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Elements:
+  """A sequence given as a list: the flat leaves of each element."""
+
+  rows: list[list[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+  """Clients' values by reference: the name of their source, and their keys, pickled."""
+
+  source: str
+  pickled: bytes
+
+  @classmethod
+  def of(cls, source: str, references: Sequence[client_references.ClientReference]) -> 'Keys':
+    """The keys of references to one source."""
+    return cls(source, pickle.dumps([reference.key for reference in references]))
+
+  def keys(self) -> list[Any]:
+    """The keys."""
+    return pickle.loads(self.pickled)
+
+
+def is_divided(type_spec: tff.types.Type) -> bool:
+  """Whether it has a value for each client."""
+  return (
+    isinstance(type_spec, tff.types.FederatedType)
+    and type_spec.placement is tff.CLIENTS
+    and not type_spec.all_equal
+  )
+
+
+def member(type_spec: tff.types.Type) -> tff.types.Type:
+  """The type without its placement."""
+  return type_spec.member if isinstance(type_spec, tff.types.FederatedType) else type_spec
+
+
+def encode(value: Any, type_spec: tff.types.Type) -> list[Any]:
+  """The flat leaves of an unplaced value: NumPy arrays, `Dataset`s and `Elements`.
+
+  Raises:
+    TypeError: If the value does not fit the type, as in the graph engine.
+  """
+  leaves = values.flatten(value, type_spec)
+  return [_encode_leaf(leaf, t) for leaf, t in zip(leaves, values.leaf_types(type_spec))]
+
+
+def _encode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
+  if not isinstance(type_spec, tff.types.SequenceType):
+    fits = isinstance(leaf, np.ndarray) and leaf.dtype == type_spec.dtype
+    if fits and values.tensor_shape(type_spec).is_compatible_with(leaf.shape):
+      return leaf
+    return np.asarray(values.to_tensor(leaf, type_spec))
+  if isinstance(leaf, (list, tuple)):
+    return Elements([encode(element, type_spec.element) for element in leaf])
+  variant = datasets.variant(leaf, type_spec.element)
+  return Dataset(tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy())
+
+
+def as_arrays(sums: list[list[Any]]) -> list[list[np.ndarray]]:
+  """Accumulators, each as flat tensors, as `encode` gives them."""
+  return [[np.asarray(leaf) for leaf in flat] for flat in sums]
+
+
+def as_tensors(flat: list[Any]) -> list[Any]:
+  """What `encode` gives, copied into tensors: the graph engine would copy arrays at each call."""
+  return [tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in flat]
+
+
+def decode(flat: list[Any], type_spec: tff.types.Type) -> Any:
+  """The inverse of `encode`, as the graph engine takes it."""
+  types = values.leaf_types(type_spec)
+  return values.pack([_decode_leaf(leaf, t) for leaf, t in zip(flat, types)], type_spec)
+
+
+def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
+  """As `decode`, with the Python containers that the type names."""
+  return values.to_python(values.flatten(decode(flat, type_spec), type_spec), type_spec)
+
+
+def _decode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
+  if isinstance(leaf, Elements):
+    return [to_python(row, type_spec.element) for row in leaf.rows]
+  if isinstance(leaf, Dataset):
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=leaf.graph)
+    return tf.data.experimental.from_variant(variant, _element_spec(type_spec.element))
+  return leaf
+
+
+def _element_spec(type_spec: tff.types.Type) -> Any:
+  """A dataset's element, in containers that tf.data has: a type that has travelled names none."""
+  if not isinstance(type_spec, tff.types.StructType):
+    return values.tensor_spec(type_spec)
+  children = values.children(type_spec)
+  if all(name is not None for name, _ in children):
+    return collections.OrderedDict((name, _element_spec(child)) for name, child in children)
+  return tuple(_element_spec(child) for _, child in children)
+
+
+def num_bytes(flat: Any) -> int:
+  """The bytes of what `encode` and `encode_clients` return, and of lists of such."""
+  if isinstance(flat, (list, tuple)):
+    return sum(map(num_bytes, flat))
+  if isinstance(flat, (bytes, Keys)):
+    return len(flat if isinstance(flat, bytes) else flat.pickled)
+  if isinstance(flat, Elements):
+    return num_bytes(flat.rows)
+  return len(flat.graph) if isinstance(flat, Dataset) else flat.nbytes
+
+
+def is_stacked(member_type: tff.types.Type) -> bool:
+  """Whether clients' values of a type travel stacked, as one array [clients, ...] a leaf."""
+  return all(
+    isinstance(t, tff.types.TensorType) and values.tensor_shape(t).is_fully_defined()
+    for t in values.leaf_types(member_type)
+  )
+
+
+def encode_clients(results: Any, member_type: tff.types.Type) -> list[Any]:
+  """Clients' results: an array [clients, ...] a leaf if they are stacked, else a row a client."""
+  if isinstance(results, values.ClientValues) and is_stacked(member_type):
+    return [np.asarray(leaf) for leaf in results.flat]
+  return [encode(value, member_type) for value in results]
+
+
+def decode_clients(piece: list[Any], member_type: tff.types.Type) -> list[Any]:
+  """The inverse of `encode_clients`, a Python value a client."""
+  if not is_stacked(member_type):
+    return [to_python(row, member_type) for row in piece]
+  return [to_python(list(leaves), member_type) for leaves in zip(*piece)]
+
+
+def join_clients(
+  pieces: list[list[Any]], parts: list[list[int]], member_type: tff.types.Type
+) -> Any:
+  """Clients' results of all subrounds, in the order of the cohort.
+
+  Args:
+    pieces: What `encode_clients` returned for each subround.
+    parts: The clients' positions in the cohort, for each subround.
+    member_type: The type of one client's result.
+  """
+  order = [client for part in parts for client in part]
+  if not is_stacked(member_type):
+    rows = [row for piece in pieces for row in piece]
+    in_order = [row for _, row in sorted(zip(order, rows), key=lambda pair: pair[0])]
+    return [to_python(row, member_type) for row in in_order]
+  places = np.argsort(order)
+  flat = [np.concatenate(leaves)[places] for leaves in zip(*pieces)]
+  return values.ClientValues(flat, member_type, len(order), lambda value, _: value)
+
+
+def cost(value: Any, type_spec: tff.types.Type) -> int:
+  """What a client costs: the most examples of its sequences, 1 if it has none.
+
+  Args:
+    value: The client's part of an argument.
+    type_spec: Its type.
+  """
+  if isinstance(value, client_references.ClientReference):
+    return max(1, value.num_examples)
+  leaves = zip(values.flatten(value, type_spec), values.leaf_types(type_spec))
+  sequences = [(leaf, t) for leaf, t in leaves if isinstance(t, tff.types.SequenceType)]
+  return max([1, *(_num_examples(leaf, t.element) for leaf, t in sequences)])
+
+
+def _num_examples(sequence: Any, element_type: tff.types.Type) -> int:
+  if isinstance(sequence, tf.data.Dataset):
+    return int(sequence.cardinality())  # Negative if it is not known.
+  if len(sequence) != 1:
+    return len(sequence)
+  arrays = values.flatten(sequence[0], element_type)
+  return max([np.shape(a)[0] for a in arrays if np.ndim(a)], default=1)
+
+
+def without_client_types(type_spec: tff.types.Type) -> tff.types.Type:
+  """A result's type without placements, for `type_to_py_container`: clients' parts are leaves."""
+  if isinstance(type_spec, tff.types.FederatedType):
+    return tff.types.TensorType(np.bool_) if is_divided(type_spec) else type_spec.member
+  if not isinstance(type_spec, tff.types.StructType):
+    return type_spec
+  elements = [(n, without_client_types(t)) for n, t in values.children(type_spec)]
+  elements = [t if n is None else (n, t) for n, t in elements]
+  return tff.types.StructWithPythonType(elements, type_spec.python_container)

@@ -1,0 +1,134 @@
+"""The sources of clients' values in a worker: opened once, with what they gave last and give next.
+
+A source comes from the trainer by way of Ray's object store: what it holds as arrays is there once
+for all workers of a node. All loading is done by one thread, so that a source need not be safe for
+several, and values can be prepared while others are trained on.
+"""
+
+import collections
+import concurrent.futures
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tff_adaptive._utils import client_references
+from tff_adaptive.engine.cluster import errors
+
+CACHE_BYTES = 256 * 10**6
+_SOURCES_KEPT = 4  # A run has two: examples and states.
+
+_opened: collections.OrderedDict[str, 'OpenSource'] = collections.OrderedDict()
+
+
+class OpenSource:
+  """A source, and values of it within a bound."""
+
+  def __init__(self, source: Any, cache_bytes: int = CACHE_BYTES):
+    """Takes an opened source.
+
+    Args:
+      source: See `client_references.Source`.
+      cache_bytes: Of values that are kept, those used last; of a `StoringSource`, whose keys change
+        with each round, those only that were prepared and have not been asked for. So much the
+        values that are being loaded take too.
+    """
+    self.source = source
+    self._is_storing = isinstance(source, client_references.StoringSource)
+    self._limit, self._used = cache_bytes, 0
+    self._cache: collections.OrderedDict[Any, tuple[Any, int]] = collections.OrderedDict()
+    self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='client_values')
+    self._loads = 0  # Asked for so far.
+
+  def load(self, keys: Sequence[Any]) -> list[Any]:
+    """Returns the values of keys."""
+    self._loads += 1  # Preparing ends.
+    return self._thread.submit(self._load, list(keys)).result()
+
+  def prepare(self, keys: Sequence[Any]) -> None:
+    """Begins to load what will be asked for soon, as far as there is room for it."""
+    self._thread.submit(self._prepare, list(keys), self._loads)
+
+  def close(self) -> None:
+    """Ends preparing, and the thread: it is not used again."""
+    self._loads += 1
+    self._thread.shutdown(wait=False)
+
+  def _load(self, keys: list[Any]) -> list[Any]:
+    found = {key: self._cache[key][0] for key in keys if key in self._cache}
+    missing = [key for key in keys if key not in found]
+    loaded = self.source.load(missing) if missing else []
+    found.update(zip(missing, loaded))
+    for key in keys:
+      if self._is_storing:
+        self._drop(key)
+      else:
+        self._keep(key, found[key])
+    return [found[key] for key in keys]
+
+  def _prepare(self, keys: list[Any], loads: int) -> None:
+    room = self._limit // 2
+    for key in keys:
+      if room <= 0 or self._loads != loads:
+        return
+      known = self._cache.get(key)
+      self._keep(key, known[0] if known else self.source.load([key])[0])
+      room -= self._cache[key][1] if key in self._cache else room
+
+  def _keep(self, key: Any, value: Any) -> None:
+    if key not in self._cache:
+      size = num_bytes(value)
+      self._cache[key] = value, size
+      self._used += size
+    self._cache.move_to_end(key)
+    while self._used > self._limit:
+      self._drop(next(iter(self._cache)))
+
+  def _drop(self, key: Any) -> None:
+    _, size = self._cache.pop(key, (None, 0))
+    self._used -= size
+
+
+def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
+  """Returns a source, which is opened if it has not been; that not used for longest goes.
+
+  Args:
+    name: Its name.
+    references: Name -> a list with Ray's reference of it, for who has not opened it.
+
+  Raises:
+    WorkerError: If it cannot be opened here.
+  """
+  if name not in _opened:
+    _opened[name] = OpenSource(_open(references[name][0]))
+    while len(_opened) > _SOURCES_KEPT:
+      _opened.popitem(last=False)[1].close()
+  _opened.move_to_end(name)
+  return _opened[name]
+
+
+def _open(reference: Any) -> Any:
+  import ray
+
+  octets, buffers = ray.get(reference)
+  try:
+    return pickle.loads(octets, buffers=buffers)
+  except Exception as error:  # Whatever it raises: files that are not there, or differ.
+    reason = ' '.join(str(error).split())
+    raise errors.WorkerError(
+      f'Worker process {os.getpid()} on {ray.util.get_node_ip_address()} cannot open what clients'
+      f' have: {reason}'
+    ) from None
+
+
+def num_bytes(value: Any) -> int:
+  """The bytes of arrays in nested lists, tuples and mappings; other values count 64."""
+  if isinstance(value, np.ndarray):
+    return value.nbytes
+  if isinstance(value, Mapping):
+    value = list(value.values())
+  if isinstance(value, (list, tuple)):
+    return sum(map(num_bytes, value))
+  return 64

@@ -1,0 +1,319 @@
+"""The loop over the clients of one device: what each computes, folded as it comes.
+
+Accumulators are loop variables, so memory holds as many clients as are in work, not the cohort,
+and the trace does not depend on their number.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.devices import placement
+from tff_adaptive.engine.graph import feeds, slots, stacking, values
+from tff_adaptive.engine.graph import nodes as nodes_lib
+
+
+class Frame:
+  """Values of nodes while tracing: the round's, or one client's inside the loop."""
+
+  def __init__(self, outer: 'Frame | None' = None):
+    self._outer = outer
+    self._known: dict[nodes_lib.Node, Any] = {}
+
+  def value(self, node: nodes_lib.Node) -> Any:
+    """Value of a node, computed at its first use."""
+    if node in self._known:
+      return self._known[node]
+    if self._outer is not None and node.placement is not nodes_lib.CLIENTS:
+      return self._outer.value(node)
+    assert node.compute is not None  # The loop over the clients makes aggregates known.
+    self._known[node] = self.resolve(node.compute(self))
+    return self._known[node]
+
+  def resolve(self, value: Any) -> Any:
+    """Replaces every node inside a value by its value."""
+    return nodes_lib.map_nodes(self.value, value)
+
+  def know(self, node: nodes_lib.Node, value: Any) -> None:
+    """Records the value of a node that was computed elsewhere."""
+    self._known[node] = value
+
+
+class Grouping:
+  """How many clients train together.
+
+  Attributes:
+    asked: As many as was asked for, at most all there are; or None.
+    batched: Unasked, where the computation is made of batched operations.
+    matters: After tracing: whether other numbers would give another graph.
+  """
+
+  def __init__(self, asked: int | None, batched: int = 1):
+    self.asked, self.batched = asked, batched
+    self.matters = False
+
+  def size(self, groups: list[nodes_lib.Grouped]) -> int:
+    """How many clients compute what these say together."""
+    self.matters = True
+    if self.asked is not None:
+      return self.asked
+    return self.batched if all(how.group.is_batched for how in groups) else 1
+
+
+class ClientLoop:
+  """The clients of the cohort, or some of them, on one device."""
+
+  def __init__(
+    self,
+    device: str | None,
+    num_clients: tf.Tensor,
+    share: tf.Tensor | None,
+    server: Frame,
+    parallel_clients: int,
+    grouping: Grouping,
+    slots_handle: tf.Tensor | None = None,
+  ):
+    """Creates the loop.
+
+    Args:
+      device: Where its clients work; None: no device is named.
+      num_clients: How many they are.
+      share: Which clients, by their number in the cohort; None: all.
+      server: The round's frame.
+      parallel_clients: How many clients, or groups of clients, may be in work at once.
+      grouping: How many clients train together.
+      slots_handle: The slots, as many, that clients take who work alone; None: the loop's window
+        alone limits them.
+    """
+    self._slots = slots_handle
+    self._device, self._num_clients, self._share = device, num_clients, share
+    self._server, self._parallel_clients = server, parallel_clients
+    self._frame = server if share is None else Frame(server)
+    self._grouping = grouping
+    self._parameters: dict[nodes_lib.Node, feeds.ClientParameter] = {}
+    self._stacked: dict[nodes_lib.Node, list[tf.Tensor]] = {}
+
+  def stacked(self, node: nodes_lib.Node) -> list[tf.Tensor]:
+    """The leaves of a node, an output of a `run` before, stacked over the clients."""
+    return self._stacked[node]
+
+  def run(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> list[Any]:
+    """Runs all clients once.
+
+    Args:
+      folds: Aggregates to fold over the clients.
+      outputs: Client nodes whose values are written down for all clients; see `stacked`.
+
+    Returns:
+      The accumulators of the folds.
+    """
+    with placement.on(self._device):
+      return self._run(folds, outputs)
+
+  def _run(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> list[Any]:
+    one_pass = _Pass(folds, outputs)
+    self._bring_here(one_pass.wanted)
+    start = one_pass.start(self._frame, self._num_clients, self._device is not None)
+    size, grouped = self._grouped_nodes(one_pass.wanted)
+    if size == 1:
+      _, accumulators, arrays = self._loop_over_clients(one_pass, start)
+    else:
+      _, accumulators, arrays = self._loop_over_groups(one_pass, start, size, grouped)
+    self._stacked.update(one_pass.stacked(arrays))
+    return one_pass.packed(accumulators)
+
+  def _bring_here(self, wanted: list[nodes_lib.Node]) -> None:
+    """Copies to the device, once and outside the loop, what the loop reads."""
+    for node in nodes_lib.reachable(wanted):
+      if isinstance(node.compute, feeds.ClientParameter):
+        if node not in self._parameters:
+          is_named = self._device is not None
+          self._parameters[node] = node.compute.share(self._share) if is_named else node.compute
+      elif node.placement is not nodes_lib.CLIENTS:
+        value = self._server.value(node)  # Outside the loop: it is the same for all clients.
+        if self._frame is not self._server:
+          self._frame.know(node, _copy(value))
+
+  def _client_frame(self, wanted: list[nodes_lib.Node], i: tf.Tensor) -> Frame:
+    client = Frame(outer=self._frame)
+    for node in nodes_lib.reachable(wanted):
+      if node in self._stacked:
+        client.know(node, stacking.read_stacked(self._stacked[node], node.type, i))
+      elif node in self._parameters:
+        client.know(node, self._parameters[node].read(i))
+    return client
+
+  def _grouped_nodes(
+    self, wanted: list[nodes_lib.Node]
+  ) -> tuple[int, list[tuple[nodes_lib.Node, nodes_lib.Grouped]]]:
+    """How many clients to take together in this loop, and the nodes that they compute so."""
+    reachable = nodes_lib.reachable(wanted)
+    nodes = [(n, n.grouped) for n in reachable if n.grouped and n not in self._stacked]
+    if not nodes or not all(nodes_lib.is_free(d) for n, _ in nodes for d in n.deps):
+      return 1, []
+    return self._grouping.size([how for _, how in nodes]), nodes
+
+  def _loop_over_clients(self, one_pass: '_Pass', start: '_Variables') -> '_Variables':
+    window = self._parallel_clients
+    if self._slots is not None:
+      window = slots.window([node.type for node in one_pass.wanted], self._parallel_clients)
+
+    def body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
+      with placement.on(self._device):
+        if self._slots is None:
+          client = self._client_frame(one_pass.wanted, i)
+        else:
+          with tf.control_dependencies(slots.take(self._slots)):
+            client = self._client_frame(one_pass.wanted, i)
+            results = one_pass.results(client)
+          slots.give_back(self._slots, after=results)
+        return one_pass.step(client, i, accumulators, arrays)
+
+    return tf.while_loop(
+      lambda i, *_: i < self._num_clients,
+      body,
+      start,
+      shape_invariants=one_pass.invariants(),
+      parallel_iterations=window,
+    )
+
+  def _loop_over_groups(
+    self,
+    one_pass: '_Pass',
+    start: '_Variables',
+    size: int,
+    grouped: list[tuple[nodes_lib.Node, nodes_lib.Grouped]],
+  ) -> '_Variables':
+    """As the loop over clients; the grouped nodes are computed for `size` clients at once."""
+
+    def group_body(first: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
+      with placement.on(self._device):
+        # A last group that is not full repeats its last client; what comes of it is not used.
+        last = self._num_clients - 1
+        members = [
+          self._client_frame(one_pass.wanted, tf.minimum(first + j, last)) for j in range(size)
+        ]
+        results = {}
+        for node, how in grouped:
+          together = how.group.together([_arguments(member, how) for member in members])
+          results[node] = values.flatten(together, node.type)
+
+        def member_body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
+          with placement.on(self._device):
+            client = self._client_frame(one_pass.wanted, i)
+            for node, stacked in results.items():
+              client.know(node, stacking.read_stacked(stacked, node.type, i - first))
+            return one_pass.step(client, i, accumulators, arrays)
+
+        return tf.while_loop(
+          lambda i, *_: i < tf.minimum(first + size, self._num_clients),
+          member_body,
+          (first, accumulators, arrays),
+          shape_invariants=one_pass.invariants(),
+          parallel_iterations=1,
+        )
+
+    return tf.while_loop(
+      lambda i, *_: i < self._num_clients,
+      group_body,
+      start,
+      shape_invariants=one_pass.invariants(),
+      parallel_iterations=self._parallel_clients,
+    )
+
+
+# The number of the next client, the flat accumulators, and the arrays of the outputs.
+_Variables = tuple[tf.Tensor, list[tf.Tensor], list[tf.TensorArray]]
+
+
+class _Pass:
+  """What one loop over the clients folds and writes; flat, as TensorFlow's loop variables are."""
+
+  def __init__(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]):
+    self._folds = [node.aggregate for node in folds if node.aggregate]
+    self._outputs = outputs
+    self._output_types = [t for n in outputs for t in values.leaf_types(n.type)]
+    self.wanted = [fold.value for fold in self._folds] + outputs
+
+  def start(self, server: Frame, num_clients: tf.Tensor, on_device: bool) -> _Variables:
+    """The loop variables before the first client.
+
+    Args:
+      server: Where the accumulators' zeros are found.
+      num_clients: The number of clients.
+      on_device: Whether the zeros are copied to the present device.
+    """
+    flat: list[tf.Tensor] = []
+    for fold in self._folds:
+      zero = server.resolve(fold.zero)
+      flat.extend(values.flatten(_copy(zero) if on_device else zero, fold.accumulator_type))
+    return tf.constant(0), flat, [stacking.output_array(t, num_clients) for t in self._output_types]
+
+  def invariants(self) -> Any:
+    """The shapes that the loop variables keep."""
+    accumulators = [t for fold in self._folds for t in values.leaf_types(fold.accumulator_type)]
+    return (
+      tf.TensorShape([]),
+      [values.tensor_shape(t) for t in accumulators],
+      [tf.TensorShape(None)] * len(self._output_types),
+    )
+
+  def results(self, client: Frame) -> list[Any]:
+    """The leaves of all that is wanted of a client, computed here if they were not."""
+    return [v for n in self.wanted for v in values.flatten(client.value(n), n.type)]
+
+  def step(
+    self, client: Frame, i: tf.Tensor, accumulators: list[tf.Tensor], arrays: list[tf.TensorArray]
+  ) -> _Variables:
+    """The loop variables after client `i`."""
+    folded = []
+    for fold, accumulator in zip(self._folds, self.packed(accumulators)):
+      pair = tff.structure.Struct([(None, accumulator), (None, client.value(fold.value))])
+      total = client.resolve(fold.accumulate(pair))
+      folded.extend(values.flatten(total, fold.accumulator_type))
+    flat = [v for n in self._outputs for v in values.flatten(client.value(n), n.type)]
+    written = [
+      array.write(i, stacking.box(leaf, leaf_type))
+      for array, leaf, leaf_type in zip(arrays, flat, self._output_types)
+    ]
+    return i + 1, folded, written
+
+  def packed(self, accumulators: Sequence[tf.Tensor]) -> list[Any]:
+    """The accumulators of the folds, each as a value."""
+    leaves = iter(accumulators)
+    packed = []
+    for fold in self._folds:
+      count = len(values.leaf_types(fold.accumulator_type))
+      packed.append(values.pack(list(itertools.islice(leaves, count)), fold.accumulator_type))
+    return packed
+
+  def stacked(self, arrays: list[tf.TensorArray]) -> dict[nodes_lib.Node, list[tf.Tensor]]:
+    """The leaves of each output, stacked over the clients."""
+    leaves = iter([array.stack() for array in arrays])
+    return {
+      node: list(itertools.islice(leaves, len(values.leaf_types(node.type))))
+      for node in self._outputs
+    }
+
+
+def _arguments(member: Frame, grouped: nodes_lib.Grouped) -> tuple[Any, ...]:
+  """A client's arguments of a grouped computation, as Python containers."""
+  value = member.resolve(grouped.argument)
+  if grouped.group.num_arguments == 1:
+    return (values.to_containers(value, grouped.parameter),)
+  types = [t for _, t in values.children(grouped.parameter)]
+  return tuple(values.to_containers(v, t) for v, t in zip(value, types))
+
+
+def _copy(value: Any) -> Any:
+  """The tensors of a value, copied to the present device."""
+  if isinstance(value, tff.structure.Struct):
+    return tff.structure.Struct(
+      [(name, _copy(v)) for name, v in tff.structure.iter_elements(value)]
+    )
+  if not tf.is_tensor(value) or placement.stays_on_host(value):
+    return value
+  return tf.identity(value)

@@ -1,0 +1,284 @@
+"""The TFF context that runs each computation as one TensorFlow function."""
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive._utils import private_apis
+from tff_adaptive.devices import placement, threads
+from tff_adaptive.engine.graph import (
+  buffers,
+  cache,
+  client_loop,
+  dataset_cache,
+  feeds,
+  interpreter,
+  round_function,
+  slots,
+  stacking,
+  values,
+)
+
+_Sizes = tuple[int | None, int]  # The arguments of `client_loop.Grouping`.
+
+
+class GraphContext(tff.program.FederatedContext):
+  """Runs any TFF computation in this process as one TensorFlow function.
+
+  It serves direct calls and, as a `tff.program.FederatedContext`, TFF's programs, such as
+  `tff.learning.programs.train_model`: results are there when a call returns, and a program awaits
+  nothing. TFF's `DatasetDataSource` can be copied deeply, as these programs do, from then on.
+
+  The function is traced once for each computation and form of its arguments, whatever the number
+  of clients; where they train together, once for each number that does (see `clients_per_step`).
+  Results are TensorFlow tensors; client-placed results are a sequence that holds them stacked
+  (`values.ClientValues`).
+
+  Attributes:
+    parallel_clients: How many clients may be in work at once on a device.
+  """
+
+  def __init__(
+    self,
+    parallel_clients: int | None = None,
+    clients_per_step: int | None = None,
+    device: str = 'auto',
+    device_names: Sequence[str] | None = None,
+  ):
+    """Creates the context.
+
+    Args:
+      parallel_clients: How many clients may be in work at once on a device; memory grows with it.
+        Default: the number of processors, at most 4: that many clients' activations are in memory.
+        On a CPU the results of clients that are done (16 at most, 256 MiB at most but for one) are
+        held besides, until those before them are added.
+      clients_per_step: How many clients train together in batched operations, where the
+        computation says how (this project's do, on whole-array clients); at most the cohort.
+        Default: on a GPU the whole cohort, at most 32, if the model has a client axis; else 1.
+      device: 'cpu', 'gpu', or 'auto': a GPU if TensorFlow has one. With several GPUs the server
+        works on the first, and the clients are divided among all.
+      device_names: TensorFlow's names of the devices instead, such as ['/GPU:1'].
+
+    Raises:
+      ValueError: If a number is not positive, or there is no such device; what a GPU lacks is
+        named.
+    """
+    if parallel_clients is None:
+      parallel_clients = threads.side_by_side()
+    for name, value in (
+      ('parallel_clients', parallel_clients),
+      ('clients_per_step', 1 if clients_per_step is None else clients_per_step),
+    ):
+      if value < 1:
+        raise ValueError(f'{name} is {value}; it must be at least 1')
+    self.parallel_clients = parallel_clients
+    placement.check(device)
+    self._clients_per_step = clients_per_step
+    self._device, self._device_names = device, device_names
+    self._placement: placement.Placement | None = None  # Found by the first call.
+    self._buffers = buffers.Buffers()
+    self._datasets = dataset_cache.DatasetCache()
+    self._functions = cache.Cache()
+    self._slots = slots.Slots(parallel_clients)
+    private_apis.let_data_iterators_be_copied()
+
+  def invoke(self, comp: tff.Computation, arg: Any) -> Any:
+    """Runs a computation; see `tff.framework.SyncContext.invoke`.
+
+    Args:
+      comp: The computation.
+      arg: Its argument, as TFF packs it: server-placed values as they are, client-placed ones as a
+        list with one value a client. None: it has no parameter.
+
+    Returns:
+      The result, in the containers of its type.
+
+    Raises:
+      TypeError: If the argument does not fit the parameter's type; both are named.
+      NotImplementedError: If the engine cannot run it; what it does not know is named.
+    """
+    if self._placement is None:
+      self._placement = placement.place(self._device, self._device_names)
+    where = self._placement
+    parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
+    # Of the arguments, TensorFlow puts on a GPU what it is given there.
+    on_cpu = where.is_named and not where.is_gpu
+    with placement.on(placement.HOST if on_cpu else None):
+      if parameter_type is None:
+        layout = feeds.Layout(None, (), False)
+        tensors: list[tf.Tensor] = []
+      else:
+        layout, tensors = feeds.prepare(arg, parameter_type, self._buffers, self._datasets)
+        self._buffers.collect()
+    function = self._function(comp, layout, self._group_sizes(layout, tensors, where), where)
+    with contextlib.ExitStack() as stack:
+      handles = []
+      if self._has_slots(layout, where):
+        handles = [stack.enter_context(self._slots.of_a_call())]
+      flat = list(function(*tensors, *handles))
+    private_apis.free_attributes((*tensors, *flat))  # Else each round leaves a kilobyte behind.
+    num_clients = int(tensors[0]) if layout.has_clients else 0
+    return _to_result(flat, result_type, num_clients)
+
+  def _has_slots(self, layout: feeds.Layout, where: placement.Placement) -> bool:
+    # On several devices each loop would want its own; on a GPU a few clients keep it busy anyhow.
+    on_one_cpu = len(where.clients) == 1 and not where.is_gpu
+    return layout.has_clients and self.parallel_clients > 1 and on_one_cpu
+
+  def _group_sizes(
+    self, layout: feeds.Layout, tensors: list[tf.Tensor], where: placement.Placement
+  ) -> _Sizes:
+    if not layout.has_clients:
+      return self._clients_per_step, 1
+    num_clients = int(tensors[0])
+    if self._clients_per_step is None:
+      return None, where.clients_together(num_clients)
+    # Tracing takes longer with each client of a group: none is for clients that are not there.
+    return min(self._clients_per_step, max(num_clients, 1)), 1
+
+  def _function(
+    self,
+    comp: tff.Computation,
+    layout: feeds.Layout,
+    group_sizes: _Sizes,
+    where: placement.Placement,
+  ) -> Callable[..., Sequence[tf.Tensor]]:
+    """The concrete function of a computation, traced if none of its traces fits."""
+    form = tuple((leaf.form, leaf.elements) for leaf in layout.leaves)
+    traces = self._functions.of(comp, form)
+    for function, may_group in traces.values():
+      if not may_group:
+        return function
+    if group_sizes not in traces:
+      block = interpreter.compile_to_call_dominant(comp)
+      grouping = client_loop.Grouping(*group_sizes)
+      run = round_function.RoundFunction(
+        block,
+        comp.type_signature.parameter,
+        layout,
+        self.parallel_clients,
+        grouping,
+        where,
+        self._has_slots(layout, where),
+      )
+      signature = layout.signature() + [slots.SPEC] * self._has_slots(layout, where)
+      function = tf.function(run, input_signature=signature, autograph=False)
+      traced = private_apis.flat_call(function.get_concrete_function())
+      traces[group_sizes] = traced, grouping.matters
+    return traces[group_sizes][0]
+
+
+class AsyncGraphContext(tff.framework.AsyncContext):
+  """`GraphContext` for TFF's program logic, which awaits results.
+
+  For what takes an asynchronous context; TFF's programs take a `GraphContext` itself.
+  """
+
+  def __init__(self, context: GraphContext | None = None):
+    """Creates the context.
+
+    Args:
+      context: The engine; default `GraphContext()`.
+    """
+    self._context = context or GraphContext()
+
+  async def invoke(self, comp: tff.Computation, arg: Any) -> Any:
+    """Runs a computation; see `tff.framework.AsyncContext.invoke`."""
+    return self._context.invoke(comp, arg)
+
+
+def _to_result(flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: int) -> Any:
+  """The result of a computation."""
+  tensors = iter(flat)
+  leaves: list[Any] = []
+  for part in _parts(result_type):
+    if isinstance(part, tff.types.FederatedType):
+      mine = list(itertools.islice(tensors, len(values.leaf_types(part.member))))
+      clients = values.ClientValues(mine, part.member, num_clients, stacking.unbox)
+      leaves.append(clients[0] if part.all_equal and num_clients else clients)
+    else:
+      leaf = next(tensors)
+      leaves.append(stacking.unbox(leaf, part) if _is_sequence(part) else leaf)
+  return values.to_python(leaves, _without_placements(result_type))
+
+
+@functools.lru_cache
+def _parts(result_type: tff.types.Type) -> list[tff.types.Type]:
+  """The leaves of a result, in order: tensors, sequences, and all of a value at the clients."""
+  if isinstance(result_type, tff.types.FederatedType):
+    if result_type.placement is tff.CLIENTS:
+      return [result_type]
+    return values.leaf_types(result_type.member)
+  if isinstance(result_type, tff.types.StructType):
+    return [part for _, t in values.children(result_type) for part in _parts(t)]
+  return [result_type]
+
+
+def _is_sequence(type_spec: tff.types.Type) -> bool:
+  return isinstance(type_spec, tff.types.SequenceType)
+
+
+@functools.lru_cache
+def _without_placements(type_spec: tff.types.Type) -> tff.types.Type:
+  """The type with server-placed members unplaced and client-placed ones opaque."""
+  if isinstance(type_spec, tff.types.FederatedType):
+    if type_spec.placement is tff.CLIENTS:
+      return tff.types.TensorType(np.bool_)  # Any leaf: its value is returned as it is.
+    return type_spec.member
+  if not isinstance(type_spec, tff.types.StructType):
+    return type_spec
+  elements = [(n, _without_placements(t)) for n, t in values.children(type_spec)]
+  elements = [t if n is None else (n, t) for n, t in elements]
+  return tff.types.StructWithPythonType(elements, type_spec.python_container)
+
+
+def set_graph_context(
+  parallel_clients: int | None = None,
+  clients_per_step: int | None = None,
+  device: str = 'auto',
+) -> None:
+  """Makes the graph engine the default context of TFF in this process, of TFF's programs too.
+
+  Called before TensorFlow's first operation it also has each operation use one thread, if the
+  clients in work are as many as the processors (`parallel_clients`): up to twice as fast. A number
+  set by `tf.config.threading.set_intra_op_parallelism_threads` or TF_NUM_INTRAOP_THREADS stays.
+
+  Args:
+    parallel_clients: How many clients may be in work at once; see `GraphContext`.
+    clients_per_step: How many clients train together; see `GraphContext`.
+    device: 'auto', 'cpu' or 'gpu'; see `GraphContext`.
+
+  Raises:
+    ValueError: As `GraphContext`.
+  """
+  context = GraphContext(parallel_clients, clients_per_step, device)
+  if device == 'cpu' or not tf.config.list_physical_devices('GPU'):
+    threads.one_an_operation(context.parallel_clients)
+  tff.framework.set_default_context(context)
+
+
+@contextlib.contextmanager
+def graph_context(
+  parallel_clients: int | None = None,
+  clients_per_step: int | None = None,
+  device: str = 'auto',
+) -> Iterator[None]:
+  """`with graph_context(): ...` runs TFF computations in the graph engine.
+
+  Args:
+    parallel_clients: How many clients may be in work at once; see `GraphContext`.
+    clients_per_step: How many clients train together; see `GraphContext`.
+    device: 'auto', 'cpu' or 'gpu'; see `GraphContext`.
+
+  Raises:
+    ValueError: As `GraphContext`.
+  """
+  context = GraphContext(parallel_clients, clients_per_step, device)
+  with tff.framework.get_context_stack().install(context):
+    yield

@@ -1,0 +1,144 @@
+"""`tf.data.Dataset.reduce` as a loop of the graph itself.
+
+The op ReduceDataset calls its function through tf.data's own runner: once a step, with its own
+executor, and without the optimizations of the graph around it. Here it becomes a While loop over
+an iterator, with the function in its body, where TensorFlow inlines and optimizes it. Elements
+are read one at a time, each after the step before it, as the op does.
+"""
+
+import itertools
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive._utils import private_apis
+from tff_adaptive.engine.graph import loop_bodies
+
+_REDUCE = 'ReduceDataset'
+_NAME = 'tff_adaptive_reduce'
+_numbers = itertools.count()
+
+
+def replace_reductions(graph_def: Any) -> None:
+  """Replaces each ReduceDataset, except inside tf.data's own functions, by a call of a loop.
+
+  Functions that contain one are copied under new names, as TensorFlow may know the old ones.
+
+  Args:
+    graph_def: The graph, changed in place.
+  """
+  library = graph_def.library
+  functions = {f.signature.name: f for f in library.function}
+  names: dict[str, str] = {}  # Of the functions seen, and of what stands for them.
+
+  def output_of(source: str, replaced: set[str]) -> str:
+    name, _, index = source.partition(':components:')  # In a function; elsewhere `name:0`.
+    return f'{name}:output:{index}' if index and name in replaced else source
+
+  def visit_function(name: str) -> str:
+    if name in functions and name not in names:
+      names[name] = name
+      copy = type(functions[name])()
+      copy.CopyFrom(functions[name])
+      if visit_nodes(copy.node_def, copy.ret):
+        names[name] = copy.signature.name = f'{name}_{_NAME}_{next(_numbers)}'
+        functions[names[name]] = copy
+        library.function.append(copy)
+    return names.get(name, name)
+
+  def visit_nodes(nodes: Any, results: Any) -> bool:
+    replaced: set[str] = set()
+    changed = False
+    for node in nodes:
+      if 'Dataset' in node.op and node.op != _REDUCE:
+        continue
+      for value in node.attr.values():
+        for called in [value.func] if value.HasField('func') else value.list.func:
+          old, called.name = called.name, visit_function(called.name)
+          changed |= called.name != old
+      if node.op == _REDUCE:
+        replaced.add(node.name)
+        step = functions[node.attr['f'].func.name]
+        if loop_bodies.is_slow_inlined(step.signature.name, functions):
+          step = loop_bodies.not_inlined(step, library)
+        _call_loop(node, step, library)
+    if replaced:
+      for node in nodes:
+        for i, source in enumerate(node.input):
+          node.input[i] = output_of(source, replaced)
+      for name, source in list(results.items()):
+        results[name] = output_of(source, replaced)
+    return changed or bool(replaced)
+
+  visit_nodes(graph_def.node, {})
+
+
+def _call_loop(node: Any, function: Any, library: Any) -> None:
+  """Makes a ReduceDataset node, in place, a call of a new function of the library."""
+  loop = _loop(node, function)
+  library.MergeFrom(loop.graph.as_graph_def().library)
+  library.function.append(private_apis.function_def(loop))
+  results = list(node.attr['output_types'].list.type)
+  node.op = 'StatefulPartitionedCall'
+  node.attr.clear()
+  node.attr['Tin'].list.type.extend(t.dtype.as_datatype_enum for t in loop.inputs)
+  node.attr['Tout'].list.type.extend(results)
+  node.attr['f'].func.name = private_apis.function_def(loop).signature.name
+
+
+def _loop(node: Any, function: Any) -> Any:
+  """The loop as a concrete function of what the node takes: dataset, state, other arguments."""
+  state_types = _types(node, 'Tstate')
+  argument_types = _types(node, 'Targuments')
+  state_shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
+  elements = range(len(state_types), len(function.signature.input_arg) - len(argument_types))
+  element_types = [tf.as_dtype(function.signature.input_arg[i].type) for i in elements]
+  element_shapes = [private_apis.argument_shape(function, i) for i in elements]
+  name = function.signature.name
+
+  def run(dataset: tf.Tensor, *state_and_arguments: tf.Tensor) -> list[tf.Tensor]:
+    start = state_and_arguments[: len(state_types)]
+    arguments = state_and_arguments[len(state_types) :]
+    with tf.device('/cpu:0'):
+      iterator = tf.raw_ops.AnonymousIteratorV3(
+        output_types=element_types, output_shapes=element_shapes
+      )
+      tf.raw_ops.MakeIterator(dataset=dataset, iterator=iterator)
+
+    def following() -> tf.Tensor:
+      with tf.device('/cpu:0'):
+        return tf.raw_ops.IteratorGetNextAsOptional(
+          iterator=iterator, output_types=element_types, output_shapes=element_shapes
+        )
+
+    def step(optional: tf.Tensor, *state: tf.Tensor) -> tuple[tf.Tensor, ...]:
+      with tf.device('/cpu:0'):
+        element = tf.raw_ops.OptionalGetValue(
+          optional=optional, output_types=element_types, output_shapes=element_shapes
+        )
+      state = tf.raw_ops.StatefulPartitionedCall(
+        args=[*state, *element, *arguments], Tout=state_types, f=name
+      )
+      for tensor, shape in zip(state, state_shapes):
+        tensor.set_shape(shape)
+      with tf.control_dependencies([state[0].op]):
+        return following(), *state
+
+    _, *state = tf.while_loop(
+      lambda optional, *_: tf.raw_ops.OptionalHasValue(optional=optional),
+      step,
+      (following(), *start),
+      parallel_iterations=1,
+      name=_NAME,
+    )
+    return state
+
+  run.__name__ = _NAME
+  signature = [tf.TensorSpec([], tf.variant)]
+  signature += [tf.TensorSpec(s, t) for s, t in zip(state_shapes, state_types)]
+  signature += [tf.TensorSpec(None, t) for t in argument_types]
+  return tf.function(run, input_signature=signature, autograph=False).get_concrete_function()
+
+
+def _types(node: Any, attribute: str) -> list[tf.DType]:
+  return [tf.as_dtype(t) for t in node.attr[attribute].list.type]

@@ -1,0 +1,303 @@
+"""How the arguments of a computation become flat tensors of one TensorFlow function.
+
+Client-placed leaves are fed for the whole cohort at once, so that neither the number of clients
+nor their sizes cause a new trace:
+
+- `stack`: tensors of one known shape, as [K, ...];
+- `concat`: tensors of unknown length, as one array and the offsets of the clients in it;
+- `boxed`: any other tensor, as a [K] vector of one-element datasets;
+- `dataset`: sequences given as datasets, as a [K] vector of variants;
+- `whole`: sequences given as lists of one element, each of its tensors as above.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.devices import placement
+from tff_adaptive.engine.graph import buffers as buffers_lib
+from tff_adaptive.engine.graph import dataset_cache, datasets, stacking, values
+from tff_adaptive.engine.graph import nodes as nodes_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+  """One leaf of the parameter: its type and how it is fed."""
+
+  type: tff.types.Type
+  form: str  # Above; or not at the clients: 'tensor', 'variant'.
+  elements: tuple['Leaf', ...] = ()  # Of a 'whole' sequence.
+
+  def specs(self) -> list[tf.TensorSpec]:
+    """Specs of the flat tensors that feed it."""
+    if self.form == 'whole':
+      return [spec for leaf in self.elements for spec in leaf.specs()]
+    if self.form == 'variant':
+      return [tf.TensorSpec([], tf.variant)]
+    if self.form in ('dataset', 'boxed'):
+      return [tf.TensorSpec([None], tf.variant)]
+    shape, dtype = values.tensor_shape(self.type), tf.dtypes.as_dtype(self.type.dtype)
+    if self.form == 'tensor':
+      return [tf.TensorSpec(shape, dtype)]
+    if self.form == 'stack':
+      return [tf.TensorSpec([None, *shape], dtype)]
+    return [tf.TensorSpec([None, *shape[1:]], dtype), tf.TensorSpec([None], tf.int64)]
+
+  def share(self, flat: list[tf.Tensor], clients: tf.Tensor | None) -> list[tf.Tensor]:
+    """Tensors as in `specs`, for some of the clients (None: all), on the present device.
+
+    Datasets and offsets are the host's. Takes its tensors from the front of `flat`.
+    """
+    if self.form == 'whole':
+      return [tensor for leaf in self.elements for tensor in leaf.share(flat, clients)]
+    first, offsets = flat.pop(0), flat.pop(0) if self.form == 'concat' else None
+    if clients is not None:
+      with tf.device(placement.HOST):
+        if offsets is None:
+          first = tf.gather(first, clients)
+        else:
+          starts, stops = tf.gather(offsets, clients), tf.gather(offsets, clients + 1)
+          first = tf.gather(first, tf.ragged.range(starts, stops).flat_values)
+          offsets = tf.concat([[0], tf.cumsum(stops - starts)], 0)
+    first = first if placement.stays_on_host(first) else tf.identity(first)
+    return [first] if offsets is None else [first, offsets]
+
+  def read(self, flat: list[tf.Tensor], i: tf.Tensor, host: str | None = None) -> Any:
+    """The value for client `i`; takes its tensors from the front of `flat`.
+
+    Args:
+      flat: Tensors as in `specs`.
+      i: The client.
+      host: The device of datasets and offsets, or None where no devices are named.
+    """
+    if self.form == 'whole':
+      return values.Sequence(element=[leaf.read(flat, i, host) for leaf in self.elements])
+    first = flat.pop(0)
+    if self.form == 'stack':
+      return first[i]
+    with placement.on(host):
+      if self.form == 'dataset':
+        return values.Sequence(variant=first[i])
+      if self.form == 'boxed':
+        return stacking.unbox(first[i], self.type)
+      offsets = flat.pop(0)
+      start, stop = offsets[i], offsets[i + 1]
+    return tf.ensure_shape(first[start:stop], values.tensor_shape(self.type))
+
+
+def _whole_leaf(type_spec: tff.types.TensorType) -> Leaf:
+  shape = values.tensor_shape(type_spec)
+  if shape.is_fully_defined():
+    return Leaf(type_spec, 'stack')
+  if shape.rank and shape[0] is None and shape[1:].is_fully_defined():
+    return Leaf(type_spec, 'concat')
+  return Leaf(type_spec, 'boxed')
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+  """How a parameter is fed: one entry a leaf, in order. Part of the key of a trace."""
+
+  parameter_type: Any
+  leaves: tuple[Leaf, ...]
+  has_clients: bool
+
+  def signature(self) -> list[tf.TensorSpec]:
+    """Specs of the function's arguments; the first is the number of clients, if any."""
+    specs = [tf.TensorSpec([], tf.int32)] if self.has_clients else []
+    return specs + [spec for leaf in self.leaves for spec in leaf.specs()]
+
+  def parameter_nodes(self, flat: Sequence[tf.Tensor]) -> tuple[Any, tf.Tensor | None]:
+    """The parameter as nodes and tensors, and the number of clients (or None)."""
+    feeds = list(flat)
+    num_clients = feeds.pop(0) if self.has_clients else None
+    leaves = iter(self.leaves)
+
+    def build(type_spec: tff.types.Type) -> Any:
+      if isinstance(type_spec, tff.types.StructType):
+        return tff.structure.Struct([(n, build(t)) for n, t in values.children(type_spec)])
+      if isinstance(type_spec, tff.types.FederatedType):
+        return placed(type_spec)
+      leaf = next(leaves)
+      tensor = feeds.pop(0)
+      return values.Sequence(variant=tensor) if leaf.form == 'variant' else tensor
+
+    def placed(type_spec: tff.types.FederatedType) -> nodes_lib.Node:
+      mine = [next(leaves) for _ in values.leaf_types(type_spec.member)]
+      count = sum(len(leaf.specs()) for leaf in mine)
+      tensors = [feeds.pop(0) for _ in range(count)]
+      if type_spec.all_equal:
+        at_server = values.pack(
+          [values.Sequence(variant=t) if m.form == 'variant' else t for m, t in zip(mine, tensors)],
+          type_spec.member,
+        )
+        compute: Callable[[Any], Any] = lambda frame: at_server  # noqa: E731
+      else:
+        compute = ClientParameter(mine, tensors, type_spec.member)
+      return nodes_lib.Node(type_spec.placement, type_spec.member, [], compute, 0, free=True)
+
+    return build(self.parameter_type), num_clients
+
+
+class ClientParameter:
+  """The `compute` of a client-placed parameter: it needs the client's number."""
+
+  def __init__(
+    self,
+    leaves: Sequence[Leaf],
+    tensors: Sequence[tf.Tensor],
+    type_spec: tff.types.Type,
+    host: str | None = None,
+  ):
+    self._leaves, self._tensors, self._type = leaves, tensors, type_spec
+    self._host = host
+
+  def share(self, clients: tf.Tensor | None = None) -> 'ClientParameter':
+    """The parameter of some of the clients (None: of all) on the present device."""
+    flat = list(self._tensors)
+    tensors = [tensor for leaf in self._leaves for tensor in leaf.share(flat, clients)]
+    return ClientParameter(self._leaves, tensors, self._type, placement.HOST)
+
+  def read(self, i: tf.Tensor) -> Any:
+    """The parameter of client `i`."""
+    flat = list(self._tensors)
+    return values.pack([leaf.read(flat, i, self._host) for leaf in self._leaves], self._type)
+
+  def __call__(self, frame: Any) -> Any:
+    raise AssertionError('a client parameter is read inside the loop over the clients')
+
+
+def prepare(
+  argument: Any,
+  parameter_type: Any,
+  buffers: buffers_lib.Buffers | None = None,
+  cache: dataset_cache.DatasetCache | None = None,
+) -> tuple[Layout, list[tf.Tensor]]:
+  """Chooses how to feed an argument and does so.
+
+  Args:
+    argument: The argument, as TFF packs it.
+    parameter_type: Its type.
+    buffers: Where the clients' arrays are joined; default: memory of their own.
+    cache: Where datasets that come again are held; default: each is read anew.
+
+  Returns:
+    The layout and the flat tensors, the number of clients first if there are any.
+
+  Raises:
+    TypeError: If the argument does not fit the type, or client lists differ in length.
+  """
+  cohort = _Feed(buffers or buffers_lib.Buffers(), cache)
+  cohort.visit(argument, parameter_type)
+  lengths = cohort.lengths
+  if len(set(lengths)) > 1:
+    raise TypeError(f'client-placed arguments are for different numbers of clients: {lengths}')
+  layout = Layout(parameter_type, tuple(cohort.leaves), bool(lengths))
+  count = [tf.constant(lengths[0], tf.int32)] if lengths else []
+  return layout, count + cohort.tensors
+
+
+class _Feed:
+  """Collects leaves and tensors; no closure that refers to itself: it would keep them alive."""
+
+  def __init__(self, buffers: buffers_lib.Buffers, cache: dataset_cache.DatasetCache | None):
+    self.leaves: list[Leaf] = []
+    self.tensors: list[tf.Tensor] = []
+    self.lengths: list[int] = []
+    self._buffers, self._cache = buffers, cache
+
+  def visit(self, value: Any, type_spec: tff.types.Type) -> None:
+    """Adds a value."""
+    if isinstance(type_spec, tff.types.StructType):
+      elements = values.struct_elements(value, type_spec)
+      for element, (_, child) in zip(elements, values.children(type_spec)):
+        self.visit(element, child)
+    elif isinstance(type_spec, tff.types.FederatedType) and not type_spec.all_equal:
+      if not isinstance(value, (list, tuple)):
+        raise TypeError(
+          f'expected a list with one {type_spec.member} a client, found {type(value).__name__}'
+        )
+      self.lengths.append(len(value))
+      _feed_clients(value, type_spec.member, self.leaves, self.tensors, self._buffers, self._cache)
+    elif isinstance(type_spec, tff.types.FederatedType):
+      self.visit(value, type_spec.member)
+    elif isinstance(type_spec, tff.types.SequenceType):
+      self.leaves.append(Leaf(type_spec, 'variant'))
+      self.tensors.append(datasets.variant(value, type_spec.element, self._cache))
+    else:
+      self.leaves.append(Leaf(type_spec, 'tensor'))
+      self.tensors.append(values.to_tensor(value, type_spec))
+
+
+def _feed_clients(
+  cohort: Any,
+  member: tff.types.Type,
+  leaves: list[Leaf],
+  tensors: list[tf.Tensor],
+  buffers: buffers_lib.Buffers,
+  cache: dataset_cache.DatasetCache | None,
+) -> None:
+  """Adds the leaves and tensors of a client-placed argument, a list or `ClientValues`."""
+  if isinstance(cohort, values.ClientValues) and cohort.type_spec.is_equivalent_to(member):
+    for stacked, leaf_type in zip(cohort.flat, values.leaf_types(member)):
+      if isinstance(leaf_type, tff.types.SequenceType):
+        form = 'dataset'
+      else:
+        form = 'stack' if values.tensor_shape(leaf_type).is_fully_defined() else 'boxed'
+      leaves.append(Leaf(leaf_type, form))
+      tensors.append(stacked)
+    return
+  rows = [values.flatten(value, member) for value in cohort]
+  for column, leaf_type in enumerate(values.leaf_types(member)):
+    entries = [row[column] for row in rows]
+    if not isinstance(leaf_type, tff.types.SequenceType):
+      leaf = _whole_leaf(leaf_type)
+      leaves.append(leaf)
+      tensors.extend(_feed_tensors(entries, leaf, buffers))
+    elif all(isinstance(e, (list, tuple)) and len(e) == 1 for e in entries):
+      element_rows = [values.flatten(e[0], leaf_type.element) for e in entries]
+      order, types = values.dataset_order(leaf_type.element), values.leaf_types(leaf_type.element)
+      elements = tuple(_whole_leaf(types[j]) for j in order)
+      leaves.append(Leaf(leaf_type, 'whole', elements))
+      for j, leaf in zip(order, elements):
+        tensors.extend(_feed_tensors([row[j] for row in element_rows], leaf, buffers))
+    else:
+      leaves.append(Leaf(leaf_type, 'dataset'))
+      tensors.append(_stack([datasets.variant(e, leaf_type.element, cache) for e in entries]))
+
+
+def _stack(variants: list[tf.Tensor]) -> tf.Tensor:
+  return tf.stack(variants) if variants else tf.zeros([0], tf.variant)
+
+
+def _feed_tensors(entries: list[Any], leaf: Leaf, buffers: buffers_lib.Buffers) -> list[tf.Tensor]:
+  """The tensors, as in `Leaf.specs`, of one leaf of the clients' values."""
+  dtype, shape = tf.dtypes.as_dtype(leaf.type.dtype), values.tensor_shape(leaf.type)
+  if leaf.form == 'boxed':
+    return [_stack([stacking.box(values.to_tensor(e, leaf.type), leaf.type) for e in entries])]
+  if not entries:
+    empty = tf.zeros([0, *(shape if leaf.form == 'stack' else shape[1:])], dtype)
+    return [empty] if leaf.form == 'stack' else [empty, _on_host([0])]
+  plain = dtype != tf.string and all(isinstance(e, (np.ndarray, np.generic)) for e in entries)
+  if plain:
+    for found in {(e.dtype, e.shape) for e in entries}:  # Many clients, but few shapes.
+      if found[0] != leaf.type.dtype or not shape.is_compatible_with(found[1]):
+        raise TypeError(
+          f'expected client arrays of type {leaf.type}, found dtype {found[0]}, shape {found[1]}'
+        )
+  else:
+    entries = [values.to_tensor(e, leaf.type) for e in entries]
+  if leaf.form == 'stack':
+    return [buffers.join([e[np.newaxis] for e in entries]) if plain else tf.stack(entries)]
+  offsets = np.cumsum([0] + [int(e.shape[0]) for e in entries])
+  joined = buffers.join(entries) if plain else tf.concat(entries, 0)
+  return [joined, _on_host(offsets)]
+
+
+def _on_host(offsets: Any) -> tf.Tensor:
+  with tf.device(placement.HOST):
+    return tf.constant(offsets, tf.int64)

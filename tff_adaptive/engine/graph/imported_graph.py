@@ -1,0 +1,215 @@
+"""A serialized TensorFlow computation of TFF as a Python callable on tensors."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive._utils import private_apis
+from tff_adaptive.engine import batched_clients
+from tff_adaptive.engine.graph import dataset_reduce, loop_bodies, loop_frames, values
+from tff_adaptive.kernels import library
+
+# A variable with this shared name is created anew each time its op runs and dies with its last
+# reference: parallel clients each get their own. For tables there are ops of that kind.
+_ANONYMOUS = private_apis.anonymous_name()
+_ANONYMOUS_TABLES = {
+  'HashTableV2': 'AnonymousHashTable',
+  'MutableHashTableV2': 'AnonymousMutableHashTable',
+  'MutableHashTableOfTensorsV2': 'AnonymousMutableHashTableOfTensors',
+  'MutableDenseHashTableV2': 'AnonymousMutableDenseHashTable',
+}
+_RESOURCES = ('VarHandleOp', *_ANONYMOUS_TABLES.values())
+
+
+class ImportedGraph:
+  """A `tff.tensorflow.computation`, imported once and called any number of times.
+
+  Calling takes and returns values as `values.flatten` orders them: a flat list of tensors, with
+  a `values.Sequence` for a `tff.SequenceType`.
+  """
+
+  def __init__(self, message: Any):
+    """Imports the graph.
+
+    Args:
+      message: The `TensorFlow` message of a computation; see `private_apis.tensorflow_of`.
+    """
+    graph_def = private_apis.graph_def(message)
+    library.load_for(node.op for node in _all_nodes(graph_def))
+    _name_functions_apart(graph_def)
+    loop_bodies.set_apart(graph_def)
+    self.group = batched_clients.find(message)
+    self._parameter = private_apis.tensor_names(message.parameter)
+    result = private_apis.tensor_names(message.result)
+    self._result_is_sequence = [is_sequence for _, is_sequence in result]
+    whole_reads = _make_reads_of_whole_sequences_feedable(graph_def, self._parameter)
+    self._whole_reads: dict[str, list[tf.TensorSpec]] = {}
+    dataset_reduce.replace_reductions(graph_def)
+    for node in _all_nodes(graph_def):
+      _make_private(node)
+    handles = []
+    if initialize_op := private_apis.initialize_op(message):
+      handles = _initialized_handles(graph_def, initialize_op)
+    results_of_loops = loop_frames.replace_loops(graph_def)
+    wrapped = tf.compat.v1.wrap_function(
+      lambda: tf.graph_util.import_graph_def(graph_def, name=''), []
+    )
+    graph = wrapped.graph
+
+    feeds: list[tf.Tensor] = []
+    for name, _ in self._parameter:
+      if name in whole_reads:
+        reads = [graph.get_tensor_by_name(read) for read in whole_reads[name]]
+        self._whole_reads[name] = [tf.TensorSpec(read.shape, read.dtype) for read in reads]
+        feeds.extend(reads)
+      else:
+        feeds.append(graph.get_tensor_by_name(name))
+    fetches = [graph.get_tensor_by_name(results_of_loops.get(n, n)) for n, _ in result]
+    self._initialize = None
+    if handles:
+      ready = [graph.get_tensor_by_name(f'{name}/initialized:0') for name in handles]
+      self._initialize = wrapped.prune([], ready)
+      feeds += [graph.get_tensor_by_name(f'{name}:0') for name in handles]
+    self._main = wrapped.prune(feeds, fetches)
+
+  def __call__(self, arguments: list[Any]) -> list[Any]:
+    """Runs the graph on flat arguments; returns the flat results."""
+    flat = []
+    for (name, is_sequence), argument in zip(self._parameter, arguments):
+      if not is_sequence:
+        flat.append(argument)
+      elif name in self._whole_reads:
+        reads = self._whole_reads[name]
+        flat.extend(argument.whole([t.dtype for t in reads], [t.shape for t in reads]))
+      else:
+        flat.append(argument.variant())
+    if self._initialize is not None:
+      flat.extend(self._initialize())
+    results = private_apis.call_without_inference(self._main, flat)
+    return [
+      values.Sequence(variant=r) if is_seq else r
+      for r, is_seq in zip(results, self._result_is_sequence)
+    ]
+
+
+def _name_functions_apart(graph_def: tf.compat.v1.GraphDef) -> None:
+  """Names the functions of a graph by its digest too.
+
+  TensorFlow numbers them in each process: graphs of two others may have unlike ones of one name.
+  """
+  digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True)).hexdigest()[:16]
+  names = {f.signature.name: f'{f.signature.name}_{digest}' for f in graph_def.library.function}
+
+  def rename(function: Any) -> None:
+    if function.name in names:
+      function.name = names[function.name]
+
+  for node in _all_nodes(graph_def):
+    node.op = names.get(node.op, node.op)
+    for attr in node.attr.values():
+      if attr.HasField('func'):
+        rename(attr.func)
+      for function in attr.list.func:
+        rename(function)
+  for function in graph_def.library.function:
+    function.signature.name = names[function.signature.name]
+  for gradient in graph_def.library.gradient:
+    gradient.function_name = names.get(gradient.function_name, gradient.function_name)
+    gradient.gradient_func = names.get(gradient.gradient_func, gradient.gradient_func)
+
+
+def _all_nodes(graph_def: tf.compat.v1.GraphDef) -> Iterator[Any]:
+  """The nodes of a graph and of its functions."""
+  yield from graph_def.node
+  for function in graph_def.library.function:
+    yield from function.node_def
+
+
+def _make_private(node: Any) -> None:
+  """Makes an op that creates a variable or a table create another one each time it runs."""
+  if node.op == 'VarHandleOp':
+    node.attr['shared_name'].s = _ANONYMOUS.encode()
+  elif node.op in _ANONYMOUS_TABLES:
+    node.op = _ANONYMOUS_TABLES[node.op]
+    for name in ('container', 'shared_name', 'use_node_name_sharing'):
+      node.attr.pop(name, None)
+
+
+def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -> list[str]:
+  """Adds, for each resource, a copy of its handle that exists once it is initialized."""
+  names = [node.name for node in graph_def.node if node.op in _RESOURCES]
+  for name in names:
+    ready = graph_def.node.add()
+    ready.name, ready.op = f'{name}/initialized', 'Identity'
+    ready.input.extend([name, '^' + initialize_op])
+    ready.attr['T'].type = tf.resource.as_datatype_enum
+  return names
+
+
+def _make_reads_of_whole_sequences_feedable(
+  graph_def: tf.compat.v1.GraphDef, parameter: list[tuple[str, bool]]
+) -> dict[str, list[str]]:
+  """Replaces `DatasetToSingleElement` on a parameter by placeholders.
+
+  A computation that reads a sequence as one element (all the data of a client) need not pass
+  through tf.data at all: the element's tensors are fed directly.
+
+  Args:
+    graph_def: The graph, changed in place.
+    parameter: Names of the parameter's tensors, with whether each is a sequence.
+
+  Returns:
+    Sequence tensor name -> names of the tensors to feed instead.
+  """
+  sequences = {name.split(':')[0]: name for name, is_sequence in parameter if is_sequence}
+  consumers: dict[str, list[Any]] = {op: [] for op in sequences}
+  for node in graph_def.node:
+    for source in node.input:
+      op = source.split(':')[0].lstrip('^')
+      if op in consumers:
+        consumers[op].append(node)
+  reads = {}
+  for op, nodes in consumers.items():
+    if len(nodes) != 1 or nodes[0].op != 'DatasetToSingleElement':
+      continue
+    node = nodes[0]
+    dtypes = list(node.attr['output_types'].list.type)
+    shapes = list(node.attr['output_shapes'].list.shape)
+    names = [f'{node.name}/element_{i}' for i in range(len(dtypes))]
+    for name, dtype, shape in zip(names, dtypes, shapes):
+      placeholder = graph_def.node.add()
+      placeholder.name, placeholder.op = name, 'Placeholder'
+      placeholder.attr['dtype'].type = dtype
+      placeholder.attr['shape'].shape.CopyFrom(shape)
+    for other in graph_def.node:
+      for i, source in enumerate(other.input):
+        base, _, index = source.partition(':')
+        if base == node.name:
+          other.input[i] = names[int(index or 0)]
+        elif base == '^' + node.name:
+          other.input[i] = '^' + names[0]
+    graph_def.node.remove(node)
+    reads[sequences[op]] = [name + ':0' for name in names]
+  return reads
+
+
+def import_computation(block: Any) -> ImportedGraph:
+  """Imports the TensorFlow graph of a compiled computation.
+
+  Args:
+    block: The building block.
+
+  Raises:
+    NotImplementedError: If it is not TensorFlow (a `tff.jax` computation, say).
+  """
+  kind = private_apis.block_kind(block)
+  if kind != 'tensorflow':
+    what = 'a tff.jax computation' if kind == 'xla' else f'a computation of kind {kind!r}'
+    raise NotImplementedError(
+      f'the graph engine does not know {what}: write it as a tff.tensorflow.computation, or run '
+      "it in TFF's native context (tff_adaptive.engine.set_native_context) if your TFF's "
+      'worker is built for it'
+    )
+  return ImportedGraph(private_apis.tensorflow_of(block))

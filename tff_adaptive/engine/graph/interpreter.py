@@ -1,0 +1,241 @@
+"""A TFF computation as a graph of lazy nodes: what the server does, what every client does.
+
+TFF's own compiler brings a computation into call-dominant form, in which few intrinsics occur.
+Interpreting it here gives `nodes.Node`s.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive._utils import private_apis
+from tff_adaptive.engine.graph import imported_graph, sequences, values
+from tff_adaptive.engine.graph.nodes import CLIENTS, SERVER, Aggregate, Grouped, Node, nodes_in
+
+_framework = private_apis.framework()
+# From an intrinsic's building block and its argument to its value.
+_Builder = Callable[[Any, Any], Any]
+
+
+def _level(deps: list[Node]) -> int:
+  return max((d.level for d in deps), default=0)
+
+
+def _lazy(
+  placement: Any,
+  type_spec: tff.types.Type,
+  inputs: Any,
+  compute: Callable[[Any], Any],
+  free: bool = False,
+) -> Node:
+  """A node that depends on the nodes in `inputs`; see `Node` for the rest."""
+  deps = nodes_in(inputs)
+  return Node(placement, type_spec, deps, compute, _level(deps), free)
+
+
+class _Compiled:
+  """A TensorFlow computation as a function of values; lazy if an argument is."""
+
+  def __init__(self, block: Any, graph: imported_graph.ImportedGraph):
+    self._graph = graph
+    type_spec = block.type_signature
+    self.parameter, self.result = type_spec.parameter, type_spec.result
+    self.group = graph.group
+
+  def __call__(self, argument: Any) -> Any:
+    if nodes_in(argument):
+      return _lazy(None, self.result, argument, lambda frame: self(frame.resolve(argument)))
+    flat = [] if self.parameter is None else values.flatten(argument, self.parameter)
+    results = self._graph(flat)
+    for result, leaf in zip(results, values.leaf_types(self.result)):
+      if tf.is_tensor(result):  # The graph alone may know less.
+        result.set_shape(values.tensor_shape(leaf))
+    return values.pack(results, self.result)
+
+
+class Interpreter:
+  """Interprets building blocks; imports each TensorFlow graph once."""
+
+  def __init__(self) -> None:
+    self._graphs: dict[bytes, imported_graph.ImportedGraph] = {}
+
+  def evaluate(self, block: Any, scope: dict[str, Any]) -> Any:
+    """Value of a building block: a Struct, a Node, a callable or a tensor."""
+    if isinstance(block, _framework.Reference):
+      return scope[block.name]
+    if isinstance(block, _framework.Selection):
+      return self._select(block, scope)
+    if isinstance(block, _framework.Struct):
+      return tff.structure.Struct(
+        [(n, self.evaluate(b, scope)) for n, b in tff.structure.iter_elements(block)]
+      )
+    if isinstance(block, _framework.Call):
+      function = self.evaluate(block.function, scope)
+      argument = None if block.argument is None else self.evaluate(block.argument, scope)
+      return function(argument)
+    if isinstance(block, _framework.Lambda):
+      name, body = block.parameter_name, block.result
+      return lambda argument: self.evaluate(body, {**scope, name: argument})
+    if isinstance(block, _framework.Block):
+      scope = dict(scope)
+      for name, local in block.locals:
+        scope[name] = self.evaluate(local, scope)
+      return self.evaluate(block.result, scope)
+    if isinstance(block, _framework.CompiledComputation):
+      key = private_apis.block_key(block)
+      if key not in self._graphs:
+        self._graphs[key] = imported_graph.import_computation(block)
+      return _Compiled(block, self._graphs[key])
+    if isinstance(block, _framework.Intrinsic):
+      return _intrinsic(block)
+    if isinstance(block, _framework.Literal):
+      return tf.constant(block.value)
+    raise NotImplementedError(_unknown(f'a building block of kind {type(block).__name__}'))
+
+  def _select(self, block: Any, scope: dict[str, Any]) -> Any:
+    source = self.evaluate(block.source, scope)
+    if isinstance(source, Node):
+      member = source.type[block.index if block.index is not None else block.name]
+      return _lazy(
+        source.placement,
+        member,
+        source,
+        lambda frame: _element(frame.value(source), block),
+        free=True,
+      )
+    return _element(source, block)
+
+
+def _element(struct: Any, block: Any) -> Any:
+  return struct[block.index] if block.index is not None else getattr(struct, block.name)
+
+
+def _unknown(what: str) -> str:
+  return (
+    f"the graph engine does not know {what}: run this computation in TFF's native context "
+    '(tff_adaptive.engine.set_native_context)'
+  )
+
+
+def _apply(placement: Any) -> _Builder:
+  def build(block: Any, function_and_value: Any) -> Node:
+    function, value = function_and_value
+    result = block.type_signature.result.member
+    node = _lazy(
+      placement, result, value, lambda frame: frame.resolve(function(frame.resolve(value)))
+    )
+    if placement is CLIENTS and isinstance(function, _Compiled) and function.group:
+      node.grouped = Grouped(function.group, value, function.parameter)
+    return node
+
+  return build
+
+
+def _zip(placement: Any) -> _Builder:
+  def build(block: Any, struct: Any) -> Node:
+    result = block.type_signature.result.member
+    return _lazy(placement, result, struct, lambda frame: frame.resolve(struct), free=True)
+
+  return build
+
+
+def _broadcast(block: Any, value: Any) -> Node:
+  result = block.type_signature.result.member
+  return _lazy(CLIENTS, result, value, lambda frame: frame.resolve(value), free=True)
+
+
+def _value_at(placement: Any) -> _Builder:
+  def build(block: Any, value: Any) -> Node:
+    result = block.type_signature.result.member
+    return _lazy(placement, result, value, lambda frame: frame.resolve(value), free=True)
+
+  return build
+
+
+def _eval_at(placement: Any) -> _Builder:
+  def build(block: Any, function: Any) -> Node:
+    result = block.type_signature.result.member
+    return _lazy(placement, result, None, lambda frame: frame.resolve(function(None)))
+
+  return build
+
+
+def _aggregate(block: Any, arguments: Any) -> Node:
+  value, zero, accumulate, merge, report = arguments
+  accumulator_type = block.type_signature.parameter[1]
+  fold = Aggregate(value, zero, accumulate, merge, report, accumulator_type)
+  deps = [value, *nodes_in(zero)]
+  result = block.type_signature.result.member
+  return Node(SERVER, result, deps, None, _level(deps) + 1, aggregate=fold)
+
+
+def _select(block: Any, arguments: Any) -> Node:
+  keys, _, server_value, function = arguments
+  element = block.type_signature.result.member.element
+
+  def compute(frame: Any) -> values.Sequence:
+    return sequences.select(frame.value(keys), frame.resolve(server_value), function, element)
+
+  inputs = tff.structure.Struct([(None, keys), (None, server_value)])
+  return _lazy(CLIENTS, block.type_signature.result.member, inputs, compute)
+
+
+def _sequence_map(block: Any, arguments: Any) -> values.Sequence:
+  function, sequence = arguments
+  return sequences.map_sequence(function, sequence, block.type_signature.parameter[0])
+
+
+def _sequence_reduce(block: Any, arguments: Any) -> Any:
+  sequence, zero, function = arguments
+  return sequences.reduce_sequence(sequence, zero, function, block.type_signature.parameter[2])
+
+
+def _sequence_sum(block: Any, sequence: Any) -> Any:
+  return sequences.sum_sequence(sequence, block.type_signature.result)
+
+
+# Each intrinsic that call-dominant form leaves, by its name. The sums and means, plain, weighted
+# and secure, are aggregates by then (tff.tensorflow.replace_intrinsics_with_bodies).
+INTRINSICS: dict[str, _Builder] = {
+  _framework.FEDERATED_APPLY.uri: _apply(SERVER),
+  _framework.FEDERATED_MAP.uri: _apply(CLIENTS),
+  _framework.FEDERATED_MAP_ALL_EQUAL.uri: _apply(CLIENTS),
+  _framework.FEDERATED_ZIP_AT_SERVER.uri: _zip(SERVER),
+  _framework.FEDERATED_ZIP_AT_CLIENTS.uri: _zip(CLIENTS),
+  _framework.FEDERATED_BROADCAST.uri: _broadcast,
+  _framework.FEDERATED_VALUE_AT_SERVER.uri: _value_at(SERVER),
+  _framework.FEDERATED_VALUE_AT_CLIENTS.uri: _value_at(CLIENTS),
+  _framework.FEDERATED_EVAL_AT_SERVER.uri: _eval_at(SERVER),
+  _framework.FEDERATED_EVAL_AT_CLIENTS.uri: _eval_at(CLIENTS),
+  _framework.FEDERATED_AGGREGATE.uri: _aggregate,
+  'federated_select': _select,
+  'federated_secure_select': _select,
+  'sequence_map': _sequence_map,
+  'sequence_reduce': _sequence_reduce,
+  'sequence_sum': _sequence_sum,
+}
+
+
+def _intrinsic(block: Any) -> Callable[[Any], Any]:
+  build = INTRINSICS.get(block.uri)
+  if build is None:
+    raise NotImplementedError(_unknown(f'the intrinsic {block.uri!r}'))
+
+  def call(argument: Any) -> Any:
+    if isinstance(argument, tff.structure.Struct) and block.uri not in (
+      _framework.FEDERATED_ZIP_AT_SERVER.uri,
+      _framework.FEDERATED_ZIP_AT_CLIENTS.uri,
+      _framework.FEDERATED_VALUE_AT_SERVER.uri,
+      _framework.FEDERATED_VALUE_AT_CLIENTS.uri,
+    ):
+      argument = [v for _, v in tff.structure.iter_elements(argument)]
+    return build(block, argument)
+
+  return call
+
+
+def compile_to_call_dominant(comp: tff.Computation) -> Any:
+  """A computation in the form that `Interpreter` takes: a building block of calls, one by one."""
+  return private_apis.to_call_dominant(comp)

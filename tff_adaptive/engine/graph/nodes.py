@@ -1,0 +1,106 @@
+"""The lazy nodes of a computation: what the server does, and what every client does.
+
+A node at the clients says what ONE client computes; a node's level is the number of aggregations
+that must have ended before it can be evaluated.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Optional
+
+import tensorflow_federated as tff
+
+from tff_adaptive.engine import batched_clients
+
+SERVER = tff.SERVER
+CLIENTS = tff.CLIENTS
+
+
+@dataclasses.dataclass(eq=False)
+class Node:
+  """A value that is known only while a round is traced.
+
+  Attributes:
+    placement: `tff.SERVER`, `tff.CLIENTS`, or None for an unplaced value.
+    type: Type of the value (of one client's value, at the clients).
+    deps: Nodes that `compute` asks for.
+    compute: Takes a frame (see `client_loop`), returns the value. None for an aggregate.
+    level: Aggregations that come before.
+    free: Whether evaluating it again costs nothing.
+    aggregate: For an aggregate, what to fold; else None.
+    grouped: How several clients compute it together, if they can; else None.
+  """
+
+  placement: Any
+  type: tff.types.Type
+  deps: list['Node']
+  compute: Callable[[Any], Any] | None
+  level: int
+  free: bool = False
+  aggregate: Optional['Aggregate'] = None
+  grouped: Optional['Grouped'] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+  """A node at the clients that several clients can compute together; see `batched_clients`."""
+
+  group: batched_clients.Group
+  argument: Any
+  parameter: tff.types.Type
+
+
+@dataclasses.dataclass(frozen=True)
+class Aggregate:
+  """Fold of a client-placed node: `report(accumulate(... accumulate(zero, v_1) ..., v_K))`.
+
+  Where the clients are divided among devices, `merge` joins what two of them have folded.
+  """
+
+  value: Node
+  zero: Any
+  accumulate: Callable[[Any], Any]
+  merge: Callable[[Any], Any]
+  report: Callable[[Any], Any]
+  accumulator_type: tff.types.Type
+
+
+def nodes_in(value: Any) -> list[Node]:
+  """Nodes inside a (nested) value."""
+  if isinstance(value, Node):
+    return [value]
+  if isinstance(value, tff.structure.Struct):
+    return [n for _, v in tff.structure.iter_elements(value) for n in nodes_in(v)]
+  return []
+
+
+def reachable(roots: list[Node]) -> list[Node]:
+  """All nodes that the roots depend on, dependencies first, without repetition."""
+  seen: dict[Node, None] = {}
+  stack = [(node, False) for node in reversed(roots)]
+  while stack:
+    node, done = stack.pop()
+    if done:
+      seen[node] = None
+    elif node not in seen:
+      stack.append((node, True))
+      stack.extend((d, False) for d in node.deps if d not in seen)
+  return list(seen)
+
+
+def map_nodes(fn: Callable[[Node], Any], value: Any) -> Any:
+  """Replaces every node inside a (nested) value by `fn(node)`."""
+  if isinstance(value, Node):
+    return fn(value)
+  if isinstance(value, tff.structure.Struct):
+    return tff.structure.Struct(
+      [(name, map_nodes(fn, v)) for name, v in tff.structure.iter_elements(value)]
+    )
+  return value
+
+
+def is_free(node: Node) -> bool:
+  """Whether a node, and what it depends on at the clients, is only parameters and messages."""
+  if node.placement is not CLIENTS:
+    return True
+  return node.free and all(is_free(d) for d in node.deps)

@@ -1,0 +1,167 @@
+"""One TensorFlow function for a whole TFF computation: server, clients and aggregation."""
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.devices import placement as placement_lib
+from tff_adaptive.engine.graph import client_loop, feeds, stacking, values
+from tff_adaptive.engine.graph import interpreter as interpreter_lib
+from tff_adaptive.engine.graph import nodes as nodes_lib
+
+
+class RoundFunction:
+  """The function of flat feeds for a computation, to be traced by `tf.function`."""
+
+  def __init__(
+    self,
+    block: Any,
+    parameter_type: Any,
+    layout: feeds.Layout,
+    parallel_clients: int,
+    grouping: client_loop.Grouping,
+    placement: placement_lib.Placement,
+    has_slots: bool = False,
+  ):
+    """Creates the function.
+
+    Args:
+      block: A building block in call-dominant form: a Lambda, or anything else for a computation
+        without parameter.
+      parameter_type: Type of the parameter, or None.
+      layout: How the arguments are fed.
+      parallel_clients: How many clients, or groups of clients, may be in work at once on a device.
+      grouping: How many clients train together.
+      placement: The devices.
+      has_slots: Whether the last argument is a handle of slots, `parallel_clients` of them.
+    """
+    self._has_slots = has_slots
+    self._block, self._parameter_type, self._layout = block, parameter_type, layout
+    self._parallel_clients, self._grouping = parallel_clients, grouping
+    self._placement = placement
+
+  def __call__(self, *flat: tf.Tensor) -> list[tf.Tensor]:
+    """Flat results of flat feeds: client-placed leaves stacked over the cohort."""
+    slots_handle = None
+    if self._has_slots:
+      *flat, slots_handle = flat  # type: ignore[assignment]
+    with placement_lib.on(self._placement.server):
+      interpreter = interpreter_lib.Interpreter()
+      num_clients = None
+      if self._parameter_type is None:
+        result = interpreter.evaluate(self._block, {})
+        result = result(None) if callable(result) else result
+      else:
+        parameter, num_clients = self._layout.parameter_nodes(flat)
+        function = interpreter.evaluate(self._block, {})
+        result = function(parameter)
+      frame = client_loop.Frame()
+      return _Round(frame, self._loops(frame, num_clients, slots_handle), num_clients).run(result)
+
+  def _loops(
+    self, frame: client_loop.Frame, num_clients: tf.Tensor | None, slots_handle: tf.Tensor | None
+  ) -> list[client_loop.ClientLoop] | None:
+    """A loop over the clients for each device; None if there are no clients."""
+    if num_clients is None:
+      return None
+    names = self._placement.clients
+
+    def loop(name: str | None, count: tf.Tensor, share: tf.Tensor | None) -> client_loop.ClientLoop:
+      return client_loop.ClientLoop(
+        name, count, share, frame, self._parallel_clients, self._grouping, slots_handle
+      )
+
+    if len(names) == 1:
+      return [loop(names[0], num_clients, None)]
+    with tf.device(placement_lib.HOST):
+      shares = [stacking.share(d, len(names), num_clients) for d in range(len(names))]
+      counts = [tf.size(share) for share in shares]
+    return [loop(*of_device) for of_device in zip(names, counts, shares)]
+
+
+class _Round:
+  """Runs the loops over the clients, level by level."""
+
+  def __init__(
+    self,
+    frame: client_loop.Frame,
+    loops: list[client_loop.ClientLoop] | None,
+    num_clients: tf.Tensor | None,
+  ):
+    self._frame = frame
+    self._loops = loops
+    self._num_clients = num_clients
+
+  def run(self, result: Any) -> list[tf.Tensor]:
+    """Flat tensors of the result: server leaves as they are, client leaves stacked."""
+    roots = nodes_lib.nodes_in(result)
+    nodes = nodes_lib.reachable(roots)
+    client_outputs = [n for n in roots if n.placement is nodes_lib.CLIENTS]
+    written = set(client_outputs) | _crossing_levels(nodes)
+    for level in range(max((n.level for n in nodes), default=0) + 1):
+      folds = [n for n in nodes if n.aggregate and n.level == level + 1]
+      outputs = [n for n in nodes if n in written and n.level == level]
+      if folds or outputs:
+        self._run_clients(folds, outputs)
+    flat = []
+    for leaf in _leaves(result):
+      if isinstance(leaf, nodes_lib.Node) and leaf.placement is nodes_lib.CLIENTS:
+        flat.extend(self._all_clients(leaf))
+      elif isinstance(leaf, nodes_lib.Node):
+        flat.extend(values.flatten(self._frame.value(leaf), leaf.type))
+      else:
+        flat.append(leaf)
+    return [v.variant() if isinstance(v, values.Sequence) else v for v in flat]
+
+  def _run_clients(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> None:
+    if self._loops is None:
+      raise NotImplementedError(
+        'this computation works at the clients but takes no argument placed there, so their '
+        'number is not known'
+      )
+    # Without data between them, the loops of several devices run at the same time.
+    by_device = [loop.run(folds, outputs) for loop in self._loops]
+    for node, totals in zip(folds, zip(*by_device)):
+      assert node.aggregate is not None
+      total, *others = totals
+      for other in others:
+        pair = tff.structure.Struct([(None, total), (None, other)])
+        total = self._frame.resolve(node.aggregate.merge(pair))
+      self._frame.know(node, self._frame.resolve(node.aggregate.report(total)))
+
+  def _all_clients(self, node: nodes_lib.Node) -> list[tf.Tensor]:
+    """The leaves of a client-placed result, stacked over the cohort."""
+    parts = [loop.stacked(node) for loop in self._loops or []]
+    if len(parts) == 1:
+      return parts[0]
+    # Of several devices they are joined on the host: together one device might not hold them.
+    with tf.device(placement_lib.HOST):
+      return [stacking.interleave(leaves, self._num_clients) for leaves in zip(*parts)]
+
+
+def _leaves(value: Any) -> list[Any]:
+  if isinstance(value, tff.structure.Struct):
+    return [leaf for _, v in tff.structure.iter_elements(value) for leaf in _leaves(v)]
+  return [value]
+
+
+def _crossing_levels(nodes: list[nodes_lib.Node]) -> set[nodes_lib.Node]:
+  """Client nodes that a later level needs and that are not free to compute again."""
+  crossing: set[nodes_lib.Node] = set()
+
+  def visit(node: nodes_lib.Node, level: int) -> None:
+    for dep in node.deps:
+      if dep.placement is not nodes_lib.CLIENTS or dep.level >= level:
+        continue
+      if dep.free:
+        visit(dep, level)
+      else:
+        crossing.add(dep)
+
+  for node in nodes:
+    if node.placement is nodes_lib.CLIENTS:
+      visit(node, node.level)
+    elif node.aggregate:
+      visit(node, node.level - 1)
+  return crossing

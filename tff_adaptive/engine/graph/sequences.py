@@ -1,0 +1,90 @@
+"""The intrinsics on sequences, by tf.data: map, reduce, sum, and the selection of slices."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.engine.graph import values
+
+
+def _dataset(sequence: values.Sequence, element_type: tff.types.Type) -> tf.data.Dataset:
+  specs = values.to_python(
+    [values.tensor_spec(t) for t in values.leaf_types(element_type)], element_type
+  )
+  return tf.data.experimental.from_variant(sequence.variant(), specs)
+
+
+def _to_sequence(dataset: tf.data.Dataset) -> values.Sequence:
+  return values.Sequence(variant=tf.data.experimental.to_variant(dataset))
+
+
+def _from_element(element: Any, element_type: tff.types.Type) -> Any:
+  """A dataset's element as a value: tf.data orders the fields of a dictionary by name."""
+  leaves = tf.nest.flatten(element)
+  in_order = [leaf for _, leaf in sorted(zip(values.dataset_order(element_type), leaves))]
+  return values.pack(in_order, element_type)
+
+
+def map_sequence(
+  function: Callable[[Any], Any], sequence: values.Sequence, type_spec: tff.types.FunctionType
+) -> values.Sequence:
+  """`tff.sequence_map`; `type_spec` is the type of `function`."""
+
+  def one(*element: Any) -> Any:
+    result = function(_from_element(element, type_spec.parameter))
+    return values.to_python(values.flatten(result, type_spec.result), type_spec.result)
+
+  return _to_sequence(_dataset(sequence, type_spec.parameter).map(one))
+
+
+def reduce_sequence(
+  sequence: values.Sequence,
+  zero: Any,
+  function: Callable[[Any], Any],
+  type_spec: tff.types.FunctionType,
+) -> Any:
+  """`tff.sequence_reduce`; `type_spec` is the type of `function`, of (state, element)."""
+  state_type, element_type = type_spec.result, type_spec.parameter[1]
+
+  def add(state: Any, element: Any) -> tuple:
+    pair = [(None, values.pack(list(state), state_type))]
+    pair.append((None, _from_element(element, element_type)))
+    return tuple(values.flatten(function(tff.structure.Struct(pair)), state_type))
+
+  start = tuple(values.flatten(zero, state_type))
+  return values.pack(list(_dataset(sequence, element_type).reduce(start, add)), state_type)
+
+
+def sum_sequence(sequence: values.Sequence, element_type: tff.types.Type) -> Any:
+  """`tff.sequence_sum`."""
+  leaf_types = values.leaf_types(element_type)
+  zero = values.pack([tf.zeros(t.shape, t.dtype) for t in leaf_types], element_type)
+
+  def add(pair: Any) -> Any:
+    flat = (values.flatten(v, element_type) for v in pair)
+    return values.pack([a + b for a, b in zip(*flat)], element_type)
+
+  return reduce_sequence(
+    sequence, zero, add, tff.FunctionType((element_type, element_type), element_type)
+  )
+
+
+def select(
+  keys: tf.Tensor, server_value: Any, function: Callable[[Any], Any], type_spec: tff.types.Type
+) -> values.Sequence:
+  """`tff.federated_select` for one client: the slice of the server's value at each key.
+
+  Args:
+    keys: int32 vector.
+    server_value: What to select from.
+    function: Of (server value, key).
+    type_spec: Type of a slice.
+  """
+
+  def one(key: tf.Tensor) -> Any:
+    result = function(tff.structure.Struct([(None, server_value), (None, key)]))
+    return values.to_python(values.flatten(result, type_spec), type_spec)
+
+  return _to_sequence(tf.data.Dataset.from_tensor_slices(keys).map(one))

@@ -1,0 +1,78 @@
+"""Values of all clients in one tensor: boxed in datasets where their shapes differ."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive.engine.graph import values
+
+
+def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
+  """Wraps a tensor whose shape differs from client to client; others stay as they are."""
+  if isinstance(value, values.Sequence):
+    return value.variant()
+  if values.tensor_shape(type_spec).is_fully_defined():
+    return value
+  return tf.raw_ops.TensorDataset(components=[value], output_shapes=[value.shape])
+
+
+def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
+  """The inverse of `box`."""
+  if isinstance(type_spec, tff.types.SequenceType):
+    specs = tff.types.type_to_tf_tensor_specs(type_spec.element)
+    if tf.inside_function():
+      return values.Sequence(variant=value)
+    return tf.data.experimental.from_variant(value, specs)
+  if value.dtype != tf.variant:
+    return value
+  shape = values.tensor_shape(type_spec)
+  return tf.raw_ops.DatasetToSingleElement(
+    dataset=value, output_types=[tf.dtypes.as_dtype(type_spec.dtype)], output_shapes=[shape]
+  )[0]
+
+
+def output_array(type_spec: tff.types.Type, size: tf.Tensor) -> tf.TensorArray:
+  """A TensorArray for one leaf of the clients' results."""
+  if isinstance(type_spec, tff.types.SequenceType):
+    return tf.TensorArray(tf.variant, size, element_shape=[])
+  shape = values.tensor_shape(type_spec)
+  if not shape.is_fully_defined():
+    return tf.TensorArray(tf.variant, size, element_shape=[])
+  return tf.TensorArray(tf.dtypes.as_dtype(type_spec.dtype), size, element_shape=shape)
+
+
+def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tensor) -> Any:
+  """The value of client `i` from results stacked by `output_array`."""
+  leaf_types = values.leaf_types(type_spec)
+  return values.pack([unbox(s[i], t) for s, t in zip(stacked, leaf_types)], type_spec)
+
+
+def share(device: int, num_devices: int, num_clients: tf.Tensor) -> tf.Tensor:
+  """The clients of one of several devices: they take turns, as cohorts may come sorted by size."""
+  return tf.range(device, tf.maximum(num_clients, device), num_devices)
+
+
+def interleave(parts: Sequence[tf.Tensor], num_clients: tf.Tensor) -> tf.Tensor:
+  """Values stacked over the `share` of each device, as one tensor over all clients."""
+  order = [share(d, len(parts), num_clients) for d in range(len(parts))]
+  places = tf.math.invert_permutation(tf.concat(order, 0))
+  return tf.gather(_join(parts), places)
+
+
+def _join(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+  if parts[0].dtype != tf.variant:
+    return tf.concat(parts, 0)
+  # tf.concat does not take datasets; lists of tensors do.
+  joined, *others = [
+    tf.raw_ops.TensorListFromTensor(tensor=part, element_shape=tf.zeros([0], tf.int32))
+    for part in parts
+  ]
+  for other in others:
+    joined = tf.raw_ops.TensorListConcatLists(
+      input_a=joined, input_b=other, element_dtype=tf.variant
+    )
+  return tf.raw_ops.TensorListStack(
+    input_handle=joined, element_shape=tf.zeros([0], tf.int32), element_dtype=tf.variant
+  )

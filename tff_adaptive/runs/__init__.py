@@ -1,0 +1,5 @@
+"""What a run is on disk: its config, metrics, checkpoint and summary."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,168 @@
+"""metrics.csv: one row a round, readable while the run goes on."""
+
+import errno
+import io
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.runs import errors, metrics_file
+
+# Parts of a process's metrics that say where a number was computed, not what it is.
+_WRAPPERS = frozenset(
+  {'client_work', 'distributor', 'aggregator', 'finalizer', 'updates', 'dp_query_metrics'}
+)
+
+
+class MetricsLog:
+  """The rows of a run in a CSV file, or in memory.
+
+  A row is a mapping from column to number; a column not given is left empty. Floats are
+  written by `repr`, so that reading them gives the same bits. Rows are appended as they come;
+  the file is written anew, atomically, when a row brings a new column. Of a file's rows none is
+  held in memory.
+  """
+
+  def __init__(self, path: str | None, *, kept: metrics_file.Table | None = None):
+    """Opens the file.
+
+    Args:
+      path: The file; None keeps the rows in memory only.
+      kept: What the file is to begin with: the rows of an earlier part of the run; None starts
+        anew.
+
+    Raises:
+      SaveError: If the file cannot be written.
+    """
+    self._path = path
+    self._columns: list[str] = list(kept.columns) if kept else []
+    self._cells: list[list[str]] = []  # Without a file.
+    self._file: io.FileIO | None = None
+    if path is not None:
+      self._rewrite(kept.cells if kept else [])
+
+  @property
+  def columns(self) -> list[str]:
+    """The columns, in the order in which they first appeared."""
+    return list(self._columns)
+
+  def rows(self) -> list[dict[str, float]]:
+    """Returns the rows as numbers, without their empty cells."""
+    return self._table().rows()
+
+  def append(self, row: Mapping[str, Any]) -> None:
+    """Adds a row, `round` first among its columns, and writes it.
+
+    Raises:
+      SaveError: If it cannot be written, or the file is no longer where it was.
+    """
+    new = [name for name in row if name not in self._columns]
+    columns = self._columns + new
+    cells = [_text(row[name]) if name in row else '' for name in columns]
+    if self._path is None:
+      self._cells.append(cells)
+    elif new:
+      before = [[*line, *[''] * len(new)] for line in self._table().cells]
+      self._columns = columns
+      self._rewrite([*before, cells])
+    else:
+      self._check_place()
+      with errors.saving(self._path):
+        _write_all(self._file, _line(cells).encode())
+    self._columns = columns
+
+  def sync(self) -> None:
+    """Returns once all rows are on the disk.
+
+    Raises:
+      SaveError: If they cannot be written, or the file is no longer where it was.
+    """
+    if self._file is not None:
+      self._check_place()
+      with errors.saving(self._path or ''):
+        os.fsync(self._file.fileno())
+
+  def close(self) -> None:
+    """Closes the file."""
+    if self._file is not None:
+      self._file.close()
+      self._file = None
+
+  def _table(self) -> metrics_file.Table:
+    if self._path is None:
+      # A row is as long as the columns were many when it came.
+      width = len(self._columns)
+      padded = [[*cells, *[''] * (width - len(cells))] for cells in self._cells]
+      return metrics_file.Table(self._columns, padded)
+    try:
+      return metrics_file.read(self._path)
+    except (FileNotFoundError, metrics_file.MetricsFileError) as error:
+      raise errors.SaveError(f'{error} It was whole before: the run cannot go on.') from error
+
+  def _check_place(self) -> None:
+    """Raises SaveError unless the open file is the one that the path names."""
+    assert self._path is not None
+    assert self._file is not None
+    with errors.saving(self._path):
+      if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
+        raise FileNotFoundError(errno.ENOENT, 'replaced')
+
+  def _rewrite(self, cells: Sequence[Sequence[str]]) -> None:
+    assert self._path is not None
+    self.close()
+    lines = [self._columns, *cells] if self._columns else []
+    with errors.saving(self._path):
+      atomic_files.write_text(self._path, ''.join(map(_line, lines)))
+      self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
+
+
+def flatten(metrics: Any) -> dict[str, Any]:
+  """Turns a process's nested metrics into columns.
+
+  Args:
+    metrics: Nested mappings, tuples or lists of scalars (NumPy, TensorFlow or Python).
+
+  Returns:
+    Column -> Python float or int. A column's name is the path to it joined by '_', without
+    the parts that only say where in the process it was computed. What is not a scalar has
+    no column.
+  """
+  flat: dict[str, Any] = {}
+  full: dict[str, Any] = {}
+
+  def visit(value: Any, path: tuple[str, ...]) -> None:
+    if hasattr(value, '_asdict'):
+      value = value._asdict()
+    if isinstance(value, Mapping):
+      for key, child in value.items():
+        visit(child, (*path, str(key)))
+    elif isinstance(value, (list, tuple)):
+      for i, child in enumerate(value):
+        visit(child, (*path, str(i)))
+    elif value is not None:
+      array = np.asarray(value)
+      if array.shape == () and array.dtype.kind in 'fiub':
+        full['_'.join(path)] = array.item()
+        name = '_'.join(part for part in path if part not in _WRAPPERS) or '_'.join(path)
+        flat[name] = array.item()
+
+  visit(metrics, ())
+  return flat if len(flat) == len(full) else full
+
+
+def _text(value: Any) -> str:
+  value = np.asarray(value).item()
+  return repr(float(value)) if isinstance(value, float) else str(int(value))
+
+
+def _line(cells: Sequence[str]) -> str:
+  return ','.join(cells) + '\n'
+
+
+def _write_all(file: Any, data: bytes) -> None:
+  """Writes all of `data` to an unbuffered file, which may take a part at a time."""
+  while data:
+    data = data[file.write(data) :]

@@ -1,0 +1,408 @@
+"""Runs as they lie in their folders, and which of them are repetitions of each other."""
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from tff_adaptive.runs import metrics_file, names
+from tff_adaptive.runs import summary as summary_lib
+
+# What a curve may run along: each is the sum over the rounds of these columns of metrics.csv.
+AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+  {
+    'round': (),
+    'megabytes': ('megabytes_down', 'megabytes_up'),
+    'seconds': ('seconds_round',),
+    'virtual_seconds': ('virtual_seconds',),
+  }
+)
+
+# Settings that never distinguish two curves of a figure: those that do not touch a run's numbers.
+_NOT_LABELS = frozenset(
+  {
+    'seed',
+    'output_dir',
+    'data_dir',
+    'client_state_dir',
+    'client_state_store',
+    'rounds_per_evaluation',
+    'rounds_per_client_evaluation',
+    'client_evaluation_clients',
+    'client_state_cache_bytes',
+    'personalization_epochs',
+    'rounds_per_checkpoint',
+    'keep_checkpoints',
+    'resume_from',
+    'log_to',
+    'target',
+    'ray',
+    'ray_workers',
+    'cpus_per_worker',
+  }
+)
+
+# Settings that may be a user's own FILE.py:NAME.
+_REFERENCES = ('task', 'algorithm', 'server_optimizer')
+
+# How a condition may write what is no number and no text.
+_WORDS = {None: ('none', 'null'), True: ('true', '1'), False: ('false', '0')}
+
+# A setting that a search has drawn, in a label.
+_LONG_NUMBER = re.compile(r'(?<==)-?\d+\.\d{8,}(e[+-]?\d+)?(?![\w.])')
+
+
+class NoRoundsError(ValueError):
+  """A run that has not written a row yet."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """One run.
+
+  Attributes:
+    folder: Where it lies.
+    config: Its config.json.
+    rows: Its metrics.csv: column -> number, a row a round, empty cells absent.
+  """
+
+  folder: str
+  config: Mapping[str, Any]
+  rows: Sequence[Mapping[str, float]]
+
+  @property
+  def settings(self) -> Mapping[str, Any]:
+    """The run's settings by flag name."""
+    return self.config['settings']
+
+  @property
+  def metric(self) -> str | None:
+    """By which its task is judged; None where that is not recorded, as by earlier versions."""
+    # A program's is among its settings.
+    found = self.config.get('metric', self.config.get('settings', {}).get('metric'))
+    return found if isinstance(found, str) else None
+
+  @property
+  def is_complete(self) -> bool:
+    """Whether all its rounds are done."""
+    return bool(self.rows and self.rows[-1]['round'] >= self.settings['rounds'])
+
+  def summary(self) -> dict[str, Any]:
+    """The run's summary, as of the rounds that were done."""
+    return summary_lib.summarize(self.rows, self.is_complete)
+
+  def curve(self, column: str) -> dict[int, float]:
+    """Round -> value of a column, where it was measured."""
+    return {int(row['round']): row[column] for row in self.rows if column in row}
+
+  def progress(self, axis: str) -> dict[int, float]:
+    """Round -> how far the run was after it, in units of an axis.
+
+    Args:
+      axis: A name in `AXES`.
+
+    Raises:
+      ValueError: If the run has no such columns.
+    """
+    columns = AXES[axis]
+    missing = [c for c in columns if not any(c in row for row in self.rows)]
+    if missing:
+      raise ValueError(
+        f'{self.folder} has no column {missing[0]!r} in metrics.csv: take another axis than {axis}.'
+      )
+    rounds = [int(row['round']) for row in self.rows]
+    if not columns:
+      return {t: float(t) for t in rounds}
+    steps = [math.fsum(row.get(c, 0.0) for c in columns) for row in self.rows]
+    return dict(zip(rounds, itertools.accumulate(steps)))
+
+
+def read_run(folder: str) -> Run:
+  """Reads a run's folder.
+
+  Raises:
+    NoRoundsError: If it has no rows yet.
+    ValueError: If it is no run's folder.
+  """
+  try:
+    with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
+      config = json.load(file)
+    if not isinstance(config['settings'], dict) or type(config['settings']['rounds']) is not int:
+      raise ValueError('config.json has no settings with a number of rounds')
+    try:
+      rows = metrics_file.read(os.path.join(folder, 'metrics.csv')).rows()
+    except FileNotFoundError:
+      rows = []
+  except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    reason = f'config.json lacks {error}' if isinstance(error, KeyError) else str(error)
+    if isinstance(error, FileNotFoundError):
+      reason = 'it has no config.json' if os.path.isdir(folder) else 'there is no such folder'
+    raise ValueError(f'{folder} is not the folder of a run ({reason}).') from None
+  if not rows:
+    raise NoRoundsError(f'{folder} has no rounds yet.')
+  return Run(folder, config, rows)
+
+
+def read_begun(folders: Iterable[str]) -> list[Run]:
+  """Reads the runs in `folders`; those without rounds yet are left out, and reported."""
+  found = []
+  for folder in folders:
+    try:
+      found.append(read_run(folder))
+    except NoRoundsError as error:
+      sys.stderr.write(f'Left out: {error}\n')
+  return found
+
+
+def without_folders(source: str) -> str:
+  """A data source's description with the names of its files alone: for what is published."""
+  return re.sub(r'(?<!\S)\S*/(?=\S)', '', source)
+
+
+def find_runs(folders: Iterable[str]) -> list[Run]:
+  """Reads runs.
+
+  Args:
+    folders: Folders of runs, or folders that hold such folders at any depth.
+
+  Returns:
+    The runs, each once, in the order of the folders and, below one, of names; links to folders are
+    followed. Those without rounds yet are left out, and reported.
+
+  Raises:
+    ValueError: If a folder holds no run, or none of the runs has rounds.
+  """
+  below: dict[str, str] = {}  # Real path -> as it was found first.
+  for folder in folders:
+    holding = sorted(_holding(folder, 'config.json'))
+    if not holding:
+      raise ValueError(f'there is no run in {folder}: no folder in it holds a config.json.')
+    for path in holding:
+      below.setdefault(os.path.realpath(path), path)
+  found = read_begun(below.values())
+  if not found:
+    raise NoRoundsError('none of the runs has rounds yet.')
+  return found
+
+
+def _holding(folder: str, name: str) -> Iterator[str]:
+  """The folders at any depth that hold a file, through links too, each once."""
+  seen: set[str] = set()
+  for path, below, names_ in os.walk(folder, followlinks=True):
+    real = os.path.realpath(path)
+    if real in seen:
+      below.clear()  # A link back, or to what is there already.
+      continue
+    seen.add(real)
+    below.sort()  # Of two names of one folder always the same is found.
+    if name in names_:
+      yield path
+
+
+def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Run]:
+  """The runs whose settings have these values.
+
+  Args:
+    runs: The runs.
+    conditions: (setting, value as it is printed); of a repeated setting one of its values. All of
+      them hold of a run.
+
+  Raises:
+    ValueError: If no run is left.
+  """
+  found = [
+    run for run in runs if all(_has(run.settings.get(name), value) for name, value in conditions)
+  ]
+  if not found:
+    text = ' and '.join(f'{name}={value}' for name, value in conditions)
+    raise ValueError(f'none of the {len(runs)} runs has {text}.')
+  return found
+
+
+def group(
+  runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
+) -> dict[str, list[Run]]:
+  """Groups runs that differ in their seed only.
+
+  Args:
+    runs: The runs.
+    label_by: The settings that distinguish groups; by default those in which the runs differ, but
+      for what follows from others, the seed and what does not touch the model's course.
+    without: Settings that never distinguish groups.
+
+  Returns:
+    Label -> its runs, in the order in which the labels first appear.
+
+  Raises:
+    ValueError: If a setting is unknown, or two runs of a group have the same seed.
+  """
+  groups = partition(runs, label_by, without=without)
+  for label, members in groups.items():
+    by_seed: dict[Any, Run] = {}
+    for run in members:
+      seed = run.settings.get('seed')
+      if seed in by_seed:
+        raise _same_seed(label, by_seed[seed], run, label_by)
+      by_seed[seed] = run
+  return groups
+
+
+def _same_seed(label: str, one: Run, other: Run, label_by: Sequence[str] | None) -> ValueError:
+  """The error for two runs of a group that are no repetitions: what distinguishes them, if any."""
+  differing = [] if label_by is None else _distinguishing([one, other])
+  advice = (
+    f'Label the runs by {" or ".join(differing)} too.'
+    if differing
+    else 'They differ in no setting that could be a label: name the folder of one of them only.'
+  )
+  return ValueError(
+    f'two runs of {label!r} have the same seed and are no repetitions: {one.folder} and'
+    f' {other.folder}. {advice}'
+  )
+
+
+def partition(
+  runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
+) -> dict[str, list[Run]]:
+  """As `group`, of runs that may differ in other things than their seed too."""
+  with_server = label_by is None or 'server_optimizer' in label_by
+  if label_by is None:
+    label_by = _distinguishing(runs, without)
+    if not label_by:
+      label_by = ['algorithm'] if any('algorithm' in run.settings for run in runs) else []
+  for name in label_by:
+    if not any(name in run.settings for run in runs):
+      raise ValueError(f'no run has a setting called {name!r}.')
+  by_key: dict[str, list[Run]] = {}
+  for run in runs:
+    by_key.setdefault(_key(run, label_by, with_server), []).append(run)
+  groups: dict[str, list[Run]] = {}
+  labels = [_label(members[0], label_by, with_server) for members in by_key.values()]
+  for label, members in zip(labels, by_key.values()):
+    if labels.count(label) > 1:
+      label = _full_label(members[0], label_by)
+    if label in groups:  # One file, changed between the runs.
+      label = f'{label} ({", ".join(_digests(members[0], label_by))})'
+    groups.setdefault(label, []).extend(members)
+  short = [_LONG_NUMBER.sub(lambda m: f'{float(m[0]):.4g}', label) for label in groups]
+  return dict(zip(short, groups.values())) if len(set(short)) == len(groups) else groups
+
+
+def _key(run: Run, label_by: Sequence[str], with_server: bool) -> str:
+  """What runs of one group have in common: a label may be that of two files, or two options."""
+  if not label_by:  # A program's runs of which it says nothing: each is one of its own.
+    return os.path.abspath(run.folder)
+  parts = {name: _part(name, run.settings, label_by, with_server) for name in label_by}
+  # With a server's, the part of the algorithm names both.
+  also = ['server_optimizer'] if with_server and 'algorithm' in label_by else []
+  files = {
+    name: _identity(run, name)
+    for name in [*label_by, *also]
+    if _file(run, name) or (name in _REFERENCES and os.sep in str(run.settings.get(name)))
+  }
+  return json.dumps([{n: part for n, part in parts.items() if part}, files], sort_keys=True)
+
+
+def _label(run: Run, label_by: Sequence[str], with_server: bool) -> str:
+  if not label_by:
+    return os.path.basename(os.path.abspath(run.folder))
+  parts = (_part(name, run.settings, label_by, with_server) for name in label_by)
+  return ', '.join(filter(None, parts)) or '(defaults)'
+
+
+def _full_label(run: Run, label_by: Sequence[str]) -> str:
+  """A label with the names of the settings and the paths of files."""
+  if not label_by:
+    return run.folder
+  parts = []
+  for name in label_by:
+    value, file = run.settings.get(name), _file(run, name)
+    if file and name in _REFERENCES:
+      value = f'{file["path"]}:{_object(value)}'
+    if value is not None and value != []:
+      parts.append(f'{name}={", ".join(value) if isinstance(value, list) else value}')
+  return ', '.join(parts) or '(defaults)'
+
+
+def _digests(run: Run, label_by: Sequence[str]) -> list[str]:
+  return [f'sha256 {file["sha256"][:8]}' for name in label_by if (file := _file(run, name))]
+
+
+def _file(run: Run, name: str) -> Mapping[str, str]:
+  """Path and sha256 of the user's own file that a setting names; empty if it names none."""
+  files = run.config.get('files')
+  found = files.get(name) if isinstance(files, dict) else None
+  if not isinstance(found, dict) or not {'path', 'sha256'} <= set(found):
+    return {}
+  return {k: str(v) for k, v in found.items()}
+
+
+def _identity(run: Run, name: str) -> Any:
+  """A setting's value; of a user's own file what is in it: it may lie elsewhere."""
+  value, file = run.settings.get(name), _file(run, name)
+  if not file:
+    return value
+  return [_object(value) if name in _REFERENCES else value, file['sha256']]
+
+
+def _object(spec: Any) -> str:
+  """Of FILE.py:NAME the name."""
+  return str(spec).rpartition(':')[2]
+
+
+def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[str]:
+  """Returns settings that distinguish the runs, without those that follow from earlier ones."""
+  chosen: list[str] = []
+  keys = [''] * len(runs)
+  left_out = {*_NOT_LABELS, *without}
+  for name in dict.fromkeys(name for run in runs for name in run.settings):
+    if name in left_out:  # Nor do others follow from it: an algorithm may have rates of its own.
+      continue
+    finer = [key + json.dumps(_identity(run, name)) for key, run in zip(keys, runs)]
+    if len(set(finer)) > len(set(keys)):
+      chosen.append(name)
+    keys = finer
+  return chosen
+
+
+def _part(
+  name: str, settings: Mapping[str, Any], label_by: Sequence[str], with_server: bool
+) -> str:
+  """Returns what a setting adds to a label: names stand for themselves."""
+  value = settings.get(name)
+  if value is None or value == []:
+    return ''
+  if name == 'algorithm':
+    return names.composition(settings) if with_server else names.algorithm(value)
+  if name == 'server_optimizer' and 'algorithm' in settings:
+    return '' if 'algorithm' in label_by else names.composition(settings)
+  if name == 'task':
+    return os.path.basename(str(value))  # Of a user's FILE.py:NAME too.
+  if name.endswith('_option'):
+    return ', '.join(value) if isinstance(value, list) else f'{name}={value}'
+  return f'{name}={value}'
+
+
+def _has(value: Any, wanted: str) -> bool:
+  values = (value or [None]) if isinstance(value, list) else [value]
+  return any(_is(v, wanted) for v in values)
+
+
+def _is(value: Any, wanted: str) -> bool:
+  if value is None or isinstance(value, bool):  # Also as JSON has them.
+    return wanted.lower() in _WORDS[value]
+  return str(value) == wanted or _number(value) == _number(wanted)
+
+
+def _number(value: Any) -> Any:
+  """The number that a value is, or an object equal to nothing else."""
+  try:
+    return float(value)
+  except (TypeError, ValueError):
+    return object()
