@@ -1,4 +1,4 @@
-"""MNIST of the FedAvg paper (lecture 43) and EMNIST letters of AdaBest: grey 28 x 28 images.
+"""MNIST as McMahan et al. (2017) have it and EMNIST letters of AdaBest: grey 28 x 28 images.
 
 In MNIST 0 is background and 1 is ink; letters are standardised.
 """

@@ -1,4 +1,4 @@
-"""Federated least squares: the smallest problem on which client drift shows (lecture 11)."""
+"""Federated least squares: the smallest problem on which client drift shows."""
 
 import functools
 from typing import Any

@@ -1,6 +1,6 @@
 """Where federated least squares ends up, in closed form (NumPy, float64).
 
-The problem of the lecture on federated optimization: client k = 1 ... K has the loss f_k(x) =
+Client k = 1 ... K has the loss f_k(x) =
 1/2 ||A_k x - b_k||^2, the clients count alike, and f is the mean of the f_k. Every function
 takes `a`, the K matrices A_k [m_k, n], and `b`, the K vectors b_k [m_k]; the m_k may differ.
 
@@ -49,7 +49,7 @@ def least_squares(a: Matrices, b: Matrices) -> np.ndarray:
 def gradient_descent(
   a: Matrices, b: Matrices, steps: int, rate: float, mu: float = 0.0
 ) -> np.ndarray:
-  """x_FGD of the lecture's equation (6): where averaging the clients' models ends up.
+  """x_FGD: where averaging the clients' models after several local steps ends up (FedAvg).
 
   And where every server optimizer does that comes to rest when the mean of the clients' updates is
   0. With mu > 0 it is FedProx's point: I - s (A_k'A_k + mu I) takes the place of I - s A_k'A_k.
@@ -102,27 +102,6 @@ def tilted(
   return np.linalg.solve(left, right)
 
 
-def participation_weights(probabilities: Sequence[float]) -> np.ndarray:
-  """The mean weight of a client in a round whose members count alike.
-
-  Clients are available independently of each other; a round draws any number of those that are,
-  uniformly: q_k = E[1{k in the round} / |round|] = p_k E[1 / (1 + other clients available)].
-
-  Args:
-    probabilities: p_k, with which client k is available.
-
-  Returns:
-    q_k, float64; their sum is the probability that anybody is available.
-  """
-  found = []
-  for k, own in enumerate(probabilities):
-    others = np.ones(1)  # Probability of 0, 1, ... other clients being available.
-    for p in (*probabilities[:k], *probabilities[k + 1 :]):
-      others = np.convolve(others, [1 - p, p])
-    found.append(own * np.sum(others / np.arange(1, len(others) + 1)))
-  return np.array(found)
-
-
 def ada_best(
   a: Matrices,
   b: Matrices,
@@ -150,38 +129,6 @@ def ada_best(
   hessian, moment = _normal_equations(a, b)
   weight = mu * (1 - beta) / server_rate
   return np.linalg.solve(hessian + weight * np.eye(len(hessian)), moment + weight * x_0)
-
-
-def theorem_1(
-  a: Matrices, b: Matrices, *, steps: int, total_steps: Any, x_0: np.ndarray, gradient_norm: float
-) -> Any:
-  """The bound on f(x^T) - f* of the lecture's Theorem 1, equation (7), for full gradients.
-
-  Full gradients have no variance (sigma_k = 0), so that B = 6 beta Gamma + 8 (E - 1)^2 G^2. The
-  rate belonging to it is `tff_adaptive.schedules.Diminishing.from_problem`.
-
-  Args:
-    a: The A_k.
-    b: The b_k.
-    steps: E, local steps between two averages.
-    total_steps: T, the local steps done so far, an int or an array of ints.
-    x_0: The initial model [n].
-    gradient_norm: G, the largest norm of a client's gradient along the run. (The lecture prints
-      ||gradient||^2 <= G in assumption A4 and uses G^2 in B; with Li et al. (2020), whose theorem
-      it is, and here, ||gradient||^2 <= G^2.)
-
-  Returns:
-    The bound, of the shape of `total_steps`.
-  """
-  alpha, beta = curvatures(a)
-  kappa = beta / alpha
-  gamma = max(8 * kappa, steps)
-  x = least_squares(a, b)
-  own_minima = [objective([m], [v], least_squares([m], [v])) for m, v in zip(a, b)]
-  heterogeneity = objective(a, b, x) - np.mean(own_minima)
-  noise = 6 * beta * heterogeneity + 8 * (steps - 1) ** 2 * gradient_norm**2
-  start = alpha * gamma / 2 * np.sum((x_0 - x) ** 2)
-  return kappa / (gamma + total_steps - 1) * (2 * noise / alpha + start)
 
 
 def _normal_equations(a: Matrices, b: Matrices) -> tuple[np.ndarray, np.ndarray]:

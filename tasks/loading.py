@@ -33,5 +33,5 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
   if name not in catalog.TASKS:
     raise errors.DataError(suggestions.unknown('task', name, catalog.names()))
   module, _, function = catalog.TASKS[name].loader.partition('.')
-  loader = getattr(importlib.import_module(f'tasks.{module}'), function)
+  loader = getattr(importlib.import_module(f'tff_adaptive_tasks.{module}'), function)
   return loader(name, data_dir=data_dir, seed=seed, **task_options.checked(name, loader, options))

@@ -26,6 +26,7 @@ def load_run(folder: str) -> 'runs.SavedRun':
   Raises:
     ValueError: If the folder is no run's, or the run has no rounds yet.
   """
+  from tff_adaptive import runs
 
   return runs.load_run(folder, task_of)
 

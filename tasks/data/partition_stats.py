@@ -5,38 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def label_counts(
-  labels: np.ndarray, partition: Sequence[np.ndarray], num_classes: int | None = None
-) -> np.ndarray:
-  """Counts each client's labels.
-
-  Args:
-    labels: int [n], each at least 0.
-    partition: Row numbers by client.
-    num_classes: Columns of the table; by default the largest label plus one.
-
-  Returns:
-    int64 [clients, classes].
-  """
-  labels = np.asarray(labels)
-  num_classes = int(labels.max()) + 1 if num_classes is None else num_classes
-  return np.stack([np.bincount(labels[p], minlength=num_classes) for p in partition])
-
-
 def counts_by_client(labels: Sequence[np.ndarray]) -> np.ndarray:
-  """As `label_counts`, from the labels of each client."""
+  """How often each client has each label, int64 [clients, classes], from the labels of each."""
   num_classes = 1 + max(int(np.max(y)) for y in labels)
   return np.stack([np.bincount(y, minlength=num_classes) for y in labels])
-
-
-def report(labels: np.ndarray, partition: Sequence[np.ndarray]) -> dict[str, float]:
-  """Sums up how unlike each other the clients of a partition are; see `report_of_counts`.
-
-  Args:
-    labels: int [n].
-    partition: Row numbers by client.
-  """
-  return report_of_counts(label_counts(labels, partition))
 
 
 def report_of_sizes(sizes: Sequence[int]) -> dict[str, float]:

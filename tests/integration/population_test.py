@@ -280,6 +280,12 @@ def test_partial_work_tilts_fed_avg_and_leaves_scaffold_at_the_solution(problem)
     np.testing.assert_allclose(run.theta, x_ls, atol=1e-5)
 
 
+def _mean_share(others):
+  """E[1 / (1 + number of others available)], of independent clients (Poisson-binomial)."""
+  counts = functools.reduce(np.convolve, [[1 - p, p] for p in others], np.ones(1))
+  return np.sum(counts / np.arange(1, len(counts) + 1))
+
+
 def test_fed_avg_stops_where_participation_and_steps_tilt_the_objective(problem):
   """The mean of the iterates, of which the closed form is exact: rounds are independent draws."""
   p = [0.9, 0.7, 0.5, 0.3, 0.1]
@@ -305,7 +311,7 @@ def test_fed_avg_stops_where_participation_and_steps_tilt_the_objective(problem)
     iterates.append(x)
   blocks = np.array(iterates[500:]).reshape(15, 500, -1).mean(1)
   error = blocks.std(0, ddof=1) / np.sqrt(len(blocks))
-  weights = solutions.participation_weights(p)
+  weights = [own * _mean_share(np.delete(p, k)) for k, own in enumerate(p)]
   expected = solutions.tilted(*problem, weights, [8, 8, 4, 2, 1], RATE)
   assert (np.abs(blocks.mean(0) - expected) < 4 * error).all()
   # Neither half of the tilt alone explains it.

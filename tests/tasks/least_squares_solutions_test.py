@@ -5,7 +5,7 @@ import pytest
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import small_problem
-from tff_adaptive import algorithms, engine, optimizers, schedules
+from tff_adaptive import algorithms, engine, optimizers
 from tff_adaptive.client.batching import Batching
 from tff_adaptive_tasks import least_squares, least_squares_solutions
 
@@ -161,48 +161,8 @@ def test_a_server_optimizer_does_not_move_the_fixed_point(problem):
   _settle(corrected, least_squares_solutions.least_squares(*problem), 1500)
 
 
-def test_theorem_1_bounds_a_run_with_its_rate(problem):
-  """f(x^T) - f* stays below equation (7), and falls below what a constant rate would leave."""
-  a, b = problem
-  steps, rounds = 4, 400
-  schedule = schedules.Diminishing.from_problem(
-    *least_squares_solutions.curvatures(a), local_steps=steps
-  )
-  run = _run('fed_avg', problem, steps=steps, rate=schedule)
-  x_0 = run.theta
-  optimum = least_squares_solutions.objective(a, b, least_squares_solutions.least_squares(a, b))
-  gaps, gradient_norm = [], 0.0
-  for t in range(rounds):
-    models = []
-    for m, v in zip(a, b):
-      x = run.theta
-      for _ in range(steps):
-        gradient = m.T @ (m @ x - v)
-        gradient_norm = max(gradient_norm, np.linalg.norm(gradient))
-        x = x - schedule(t) * gradient
-      models.append(x)
-    run.round(range(K))
-    np.testing.assert_allclose(run.theta, np.mean(models, 0), rtol=1e-6)
-    gaps.append(least_squares_solutions.objective(a, b, run.theta) - optimum)
-  bound = least_squares_solutions.theorem_1(
-    *(a, b),
-    steps=steps,
-    total_steps=steps * np.arange(1, rounds + 1),
-    x_0=x_0,
-    gradient_norm=gradient_norm,
-  )
-  assert (np.array(gaps) <= bound).all()
-  constant = least_squares_solutions.gradient_descent(a, b, steps, schedule(0))
-  assert gaps[-1] < 0.1 * (least_squares_solutions.objective(a, b, constant) - optimum)
-
-
-def test_theorem_1_by_hand():
-  """f_1 = (x - 1)^2 / 2 and f_2 = 2 x^2: x* = 1/5, Gamma = 1/5, kappa = 4, gamma = 32."""
+def test_curvatures_by_hand():
+  """f_1 = (x - 1)^2 / 2 and f_2 = 2 x^2: curvatures 1 and 4, x* = 1/5."""
   a, b = [np.array([[1.0]]), np.array([[2.0]])], [np.array([1.0]), np.array([0.0])]
   assert least_squares_solutions.curvatures(a) == pytest.approx((1, 4))
   np.testing.assert_allclose(least_squares_solutions.least_squares(a, b), [0.2])
-  bound = least_squares_solutions.theorem_1(
-    a, b, steps=3, total_steps=np.array([1, 33]), x_0=np.array([1.2]), gradient_norm=5.0
-  )
-  # B = 6 * 4 / 5 + 8 * 2^2 * 5^2 = 804.8, and kappa / gamma (2 B + gamma / 2) at first.
-  np.testing.assert_allclose(bound, [203.2, 101.6])

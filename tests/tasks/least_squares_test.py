@@ -8,7 +8,7 @@ import tff_adaptive_tasks as tasks
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float64'])
-def test_a_full_batch_has_the_loss_and_gradient_of_the_lecture(dtype):
+def test_a_full_batch_has_the_loss_and_gradient_by_hand(dtype):
   task = tasks.load('least_squares', seed=4, dtype=dtype)
   client = task.train.load(task.train.client_ids[0])
   a, b = client['x'], client['y']

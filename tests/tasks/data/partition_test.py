@@ -9,23 +9,19 @@ from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import partition, partition_stats
 
 LABELS = np.random.default_rng(0).integers(0, 10, 4321)
-COARSE = np.repeat(np.arange(20), 5)  # Of 100 fine labels.
-FINE = np.random.default_rng(1).integers(0, 100, 5000)
 
 PARTITIONERS = {
   'iid': lambda seed: partition.iid(len(LABELS), 37, seed),
   'unbalanced': lambda seed: partition.iid(len(LABELS), 37, seed, unbalance=0.3),
   'dirichlet': lambda seed: partition.label_dirichlet(LABELS, 37, 0.03, seed),
   'dirichlet_unbalanced': lambda seed: partition.label_dirichlet(LABELS, 37, 0.3, seed, 0.3),
-  'pachinko': lambda seed: partition.pachinko(FINE, COARSE[FINE], 50, seed=seed),
 }
 
 
 @pytest.mark.parametrize('name', PARTITIONERS)
 def test_every_example_is_used_once_and_the_seed_decides(name):
   parts = PARTITIONERS[name](3)
-  n = len(FINE) if name == 'pachinko' else len(LABELS)
-  np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
+  np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(LABELS)))
   for a, b in zip(parts, PARTITIONERS[name](3)):
     np.testing.assert_array_equal(a, b)
   assert any(not np.array_equal(a, b) for a, b in zip(parts, PARTITIONERS[name](4)))
@@ -42,6 +38,11 @@ def test_sizes_are_exact_log_normal_and_never_zero():
   np.testing.assert_array_equal(partition.client_sizes(10, 4), [3, 3, 2, 2])
 
 
+def _unlikeness(parts):
+  counts = partition_stats.counts_by_client([LABELS[rows] for rows in parts])
+  return partition_stats.report_of_counts(counts)['total_variation']
+
+
 def _digest(parts):
   """A hash of who has which rows, in which order."""
   rows = [','.join(map(str, part)) for part in parts]
@@ -55,7 +56,6 @@ def _digest(parts):
     (lambda **seed: partition.iid(100, 7, **seed, unbalance=0.3), 'b437f4ce6fa3'),
     (lambda **seed: partition.label_dirichlet(LABELS[:99], 7, 0.3, **seed), '4001c29c6153'),
     (lambda **seed: partition.label_shards(LABELS[:100], 7, **seed), '27a47bf010d4'),
-    (lambda **seed: partition.pachinko(FINE[:100], COARSE[FINE[:100]], 7, **seed), 'd0db3a7061d3'),
     (lambda **seed: partition.hold_out(40, **seed), 'b9f1e339f81c'),
   ],
 )
@@ -73,10 +73,7 @@ def test_by_default_clients_are_balanced():
 
 
 def test_a_small_alpha_makes_clients_less_alike():
-  spread = [
-    partition_stats.report(LABELS, partition.label_dirichlet(LABELS, 40, a))['total_variation']
-    for a in (0.03, 0.3, 3.0, 1000.0)
-  ]
+  spread = [_unlikeness(partition.label_dirichlet(LABELS, 40, a)) for a in (0.03, 0.3, 3.0, 1000.0)]
   assert spread == sorted(spread, reverse=True)
   assert spread[0] > 0.7
   # Even with equal proportions, draws of about 108 examples deviate somewhat.
@@ -112,20 +109,6 @@ def test_shards_leave_out_fewer_examples_than_shards():
   used = np.concatenate(parts)
   assert len(used) == len(np.unique(used)) == 4300
   assert [len(part) for part in partition.label_shards(LABELS, 10, 1)] == [432] * 10
-
-
-def test_pachinko_concentrates_on_coarse_labels():
-  parts = partition.pachinko(FINE, COARSE[FINE], 50, 0.1, 10.0, seed=0, examples_per_client=60)
-  assert all(len(p) == 60 for p in parts)
-  used = np.concatenate(parts)
-  assert len(used) == len(np.unique(used))
-  coarse = partition_stats.report(COARSE[FINE], parts)
-  iid = partition_stats.report(COARSE[FINE], partition.iid(len(FINE), 50))
-  assert coarse['classes_per_client'] < 0.5 * iid['classes_per_client']
-  # Within a coarse label the fine ones are spread (concentration 10): most of the five appear.
-  counts = partition_stats.label_counts(FINE, parts, 100).reshape(50, 20, 5)
-  many = counts.sum(2) >= 20
-  assert (counts > 0).sum(2)[many].mean() > 3.5
 
 
 def test_one_in_eleven_is_held_out():
@@ -181,27 +164,6 @@ def test_no_client_is_always_served_last():
   assert abs(early - late) < 0.04
 
 
-def test_where_nothing_preferred_is_left_what_is_left_is_drawn_evenly():
-  rng, is_open = np.random.default_rng(0), np.array([False, True, True])
-  drawn = [partition._draw(rng, np.array([1.0, 0.0, 0.0]), is_open) for _ in range(400)]
-  counts = np.bincount(drawn, minlength=3)
-  assert counts[0] == 0
-  assert abs(counts[1] - 200) < 40
-
-
-@pytest.mark.parametrize('fine_alpha, expected', [(0.001, 1.0), (1000.0, 5.0)])
-def test_pachinko_draws_fine_labels_by_their_own_proportions(fine_alpha, expected):
-  """No label is used up: a client has one fine label of a coarse one, or all five."""
-  fine = np.repeat(np.arange(100), 200)
-  parts = partition.pachinko(fine, COARSE[fine], 20, 0.1, fine_alpha, 3, examples_per_client=100)
-  counts = partition_stats.label_counts(fine, parts, 100).reshape(20, 20, 5)
-  many = counts.sum(2) >= 30
-  assert many.sum() >= 20
-  assert abs((counts > 0).sum(2)[many].mean() - expected) < 0.15
-  # Whatever the fine labels, the coarse ones are few.
-  assert (counts.sum(2) > 0).sum(1).mean() < 8
-
-
 @pytest.mark.parametrize(
   'call, named',
   [
@@ -214,17 +176,10 @@ def test_pachinko_draws_fine_labels_by_their_own_proportions(fine_alpha, expecte
     (lambda: partition.iid(99, 5, unbalance=1e3), 'unbalance is 1000.0; it must be from 0 to 10'),
     (lambda: partition.iid(99, 5, unbalance=float('nan')), 'unbalance is nan'),
     (lambda: partition.iid(99, 10**12), 'each of 1000000000000 clients'),
-    (lambda: partition.pachinko(FINE, COARSE[FINE], 5, 1e-9), 'coarse_alpha is 1e-09'),
-    (lambda: partition.pachinko(FINE, COARSE[FINE], 5, 0.1, 0), 'fine_alpha is 0'),
     (lambda: partition.label_dirichlet(LABELS, 5, float('nan')), 'alpha is nan'),
     (lambda: partition.client_sizes(9, 3, unbalance=-1), 'unbalance is -1'),
     (lambda: partition.label_shards(LABELS[:9], 5, 2), '9 examples cannot give each of 10'),
-    (
-      lambda: partition.pachinko(FINE, COARSE[FINE], 10, examples_per_client=501),
-      '5000 examples cannot give each of 5010',
-    ),
     (lambda: partition.label_shards(LABELS, 5, 0), 'shards_per_client is 0'),
-    (lambda: partition.pachinko(np.array([0, 0]), np.array([0, 1]), 1), 'several coarse'),
     (lambda: partition.hold_out(5, 11), 'one client in 11'),
   ],
 )
