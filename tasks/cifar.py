@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors, images
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, images, task as task_lib
 from tff_adaptive_tasks.data import image_arrays, partition, tff_files, tff_sqlite
 from tff_adaptive_tasks.models import layers, resnet
 

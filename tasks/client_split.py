@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive_tasks import errors
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, task as task_lib
 
 _CLIENTS, _EXAMPLES = 101, 102  # Distinguish what is drawn from the same seed.
 UnitStarts = Callable[[Any], Any]

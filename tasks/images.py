@@ -12,9 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors
-from tff_adaptive_tasks import preparation as preparation_lib
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, preparation as preparation_lib, task as task_lib
 from tff_adaptive_tasks.data import image_arrays, partition
 from tff_adaptive_tasks.models import layers
 

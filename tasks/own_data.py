@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive_tasks import errors, own_models
-from tff_adaptive_tasks import preparation as preparation_lib
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, own_models, preparation as preparation_lib, task as task_lib
 
 _MOST_CLASSES = 10_000
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive_tasks import errors, own_data, own_tables
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, own_data, own_tables, task as task_lib
 
 
 def from_huggingface(

@@ -11,9 +11,7 @@ import numpy as np
 
 from tff_adaptive._utils import memory
 from tff_adaptive.runs import capacity
-from tff_adaptive_tasks import errors, own_data
-from tff_adaptive_tasks import preparation as preparation_lib
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, own_data, preparation as preparation_lib, task as task_lib
 from tff_adaptive_tasks.data import npz
 
 if TYPE_CHECKING:

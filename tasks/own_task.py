@@ -126,8 +126,7 @@ def _build_model(where: str, task: 'task_lib.Task', seed: int) -> Any:
 
 def _check_fits(whose: str, arrays: Any, model: Any) -> None:
   """Refuses arrays that are no x and y of the model's specs, or not finite."""
-  from tff_adaptive_tasks import own_models
-  from tff_adaptive_tasks import task as task_lib
+  from tff_adaptive_tasks import own_models, task as task_lib
 
   if not isinstance(arrays, Mapping) or not {'x', 'y'} <= set(arrays):
     raise errors.DataError(

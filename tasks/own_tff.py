@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
-from tff_adaptive_tasks import errors, own_data
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, own_data, task as task_lib
 
 
 def from_tff(

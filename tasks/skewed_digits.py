@@ -8,8 +8,7 @@ MNIST's digits and on scikit-learn's. 0 is background and 1 is ink.
 import numpy as np
 
 from tff_adaptive import models
-from tff_adaptive_tasks import digits, errors, images
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import digits, errors, images, task as task_lib
 from tff_adaptive_tasks.data import image_arrays
 from tff_adaptive_tasks.models import layers
 

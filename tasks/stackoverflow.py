@@ -14,8 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors, tags, text_preparation
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, tags, task as task_lib, text_preparation
 from tff_adaptive_tasks.data import tff_files, tff_sqlite, vocabularies
 from tff_adaptive_tasks.models import language, layers
 

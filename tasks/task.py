@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive_tasks import errors, text_preparation
-from tff_adaptive_tasks import preparation as preparation_lib
+from tff_adaptive_tasks import errors, preparation as preparation_lib, text_preparation
 
 if typing.TYPE_CHECKING:
   from tff_adaptive import models

@@ -194,8 +194,7 @@ def build_model(workload: Workload) -> Any:
 
   from tff_adaptive import models
   from tff_adaptive_tasks import emnist, shakespeare
-  from tff_adaptive_tasks.models import layers as layers_lib
-  from tff_adaptive_tasks.models import resnet
+  from tff_adaptive_tasks.models import layers as layers_lib, resnet
 
   if workload.shuffle_buffer:
     return stock_model_fn(workload)

@@ -8,8 +8,7 @@ from tff_adaptive.client import batching
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 
-from . import privacy as privacy_lib
-from . import settings as settings_lib
+from . import privacy as privacy_lib, settings as settings_lib
 
 
 def build_process(

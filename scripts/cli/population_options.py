@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tff_adaptive import population
 from tff_adaptive._utils import suggestions
-from tff_adaptive.population import rounds
-from tff_adaptive.population import speed as speed_lib
+from tff_adaptive.population import rounds, speed as speed_lib
 
 from . import options, population_settings
 

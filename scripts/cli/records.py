@@ -7,8 +7,7 @@ from typing import Any
 
 from tff_adaptive.runs import warm_start
 
-from . import resolve
-from . import settings as settings_lib
+from . import resolve, settings as settings_lib
 
 
 @dataclasses.dataclass(frozen=True)

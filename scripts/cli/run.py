@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import command as command_lib
 from . import (
+  command as command_lib,
   device_settings,
   flags,
   population_options,
@@ -17,11 +17,11 @@ from . import (
   resolve,
   run_callbacks,
   run_folder,
+  settings as settings_lib,
   tensorflow_start,
   trackers,
   user_files,
 )
-from . import settings as settings_lib
 
 
 @dataclasses.dataclass(frozen=True)

@@ -261,8 +261,10 @@ def draw(path: str, cells: Cells) -> None:
     path: The picture to write, atomically.
     cells: As `collect` returns them.
   """
-  from matplotlib import figure as figure_lib  # Slow to import and needed here only.
-  from matplotlib import lines as lines_lib
+  from matplotlib import (
+    figure as figure_lib,  # Slow to import and needed here only.
+    lines as lines_lib,
+  )
 
   names = list(dict.fromkeys(key[0] for key in cells))
   alphas = sorted({key[2] for key in cells}, key=float)

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive_tasks import errors
-from tff_adaptive_tasks import task as task_lib
+from tff_adaptive_tasks import errors, task as task_lib
 from tff_adaptive_tasks.data import sqlite_reader
 
 _COLUMNS = {

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, optimizers, schedules
-from tff_adaptive import engine as engine_lib
+from tff_adaptive import algorithms, engine as engine_lib, optimizers, schedules
 from tff_adaptive.client.batching import Batching
 
 ROUNDS = 10

@@ -22,8 +22,7 @@ from tff_adaptive import (
 from tff_adaptive.client.batching import Batching
 from tff_adaptive.engine.cluster import subrounds
 from tff_adaptive.training import cohorts
-from tff_adaptive_tasks import least_squares, task
-from tff_adaptive_tasks import least_squares_solutions as solutions
+from tff_adaptive_tasks import least_squares, least_squares_solutions as solutions, task
 
 N = small_problem.NUM_CLIENTS
 BATCHING = Batching(4, epochs=2, shuffle=False, step_limits=True)

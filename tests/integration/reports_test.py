@@ -10,8 +10,7 @@ import pytest
 from scripts import report
 from scripts.cli import settings as settings_lib
 from tests.helpers import run_folders
-from tff_adaptive.reports import curves, tables
-from tff_adaptive.reports import report as report_lib
+from tff_adaptive.reports import curves, report as report_lib, tables
 from tff_adaptive.runs import runs
 
 

@@ -15,8 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, processes
-from tff_adaptive import algorithms
-from tff_adaptive import engine as engine_lib
+from tff_adaptive import algorithms, engine as engine_lib
 from tff_adaptive.client import batching
 
 

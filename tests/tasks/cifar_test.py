@@ -12,8 +12,7 @@ from tensorflow_federated.python.simulation.models import resnet_models
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
 from tff_adaptive_tasks import cifar
-from tff_adaptive_tasks.models import layers as layers_lib
-from tff_adaptive_tasks.models import resnet
+from tff_adaptive_tasks.models import layers as layers_lib, resnet
 
 X = np.random.default_rng(0).integers(0, 256, [3, 32, 32, 3]).astype(np.uint8)
 Y = np.array([3, 99, 0], np.int32)

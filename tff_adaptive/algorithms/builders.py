@@ -7,9 +7,12 @@ import tensorflow_federated as tff
 from tff_adaptive import corrections
 from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import components, learning_process, stateful_process
-from tff_adaptive.client import batching as batching_lib
-from tff_adaptive.client import local_training, model_adapters
-from tff_adaptive.client import xla as xla_lib
+from tff_adaptive.client import (
+  batching as batching_lib,
+  local_training,
+  model_adapters,
+  xla as xla_lib,
+)
 
 Process: TypeAlias = tff.learning.templates.LearningProcess | stateful_process.StatefulProcess
 

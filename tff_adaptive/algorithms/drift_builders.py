@@ -8,8 +8,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import corrections, optimizers, registry
 from tff_adaptive.algorithms import builders, components, stateful_process
-from tff_adaptive.client import batching as batching_lib
-from tff_adaptive.client import model_adapters
+from tff_adaptive.client import batching as batching_lib, model_adapters
 
 _FED_PROX, _SCAFFOLD, _FED_DYN, _ADA_BEST = map(
   registry.algorithm, ('fed_prox', 'scaffold', 'fed_dyn', 'ada_best')

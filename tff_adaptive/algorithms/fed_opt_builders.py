@@ -8,8 +8,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import optimizers, registry
 from tff_adaptive.algorithms import builders, components
-from tff_adaptive.client import batching as batching_lib
-from tff_adaptive.client import model_adapters
+from tff_adaptive.client import batching as batching_lib, model_adapters
 
 _SGDM, _ADAGRAD, _ADAM, _YOGI = map(registry.server_optimizer, ('sgdm', 'adagrad', 'adam', 'yogi'))
 

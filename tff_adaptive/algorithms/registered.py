@@ -8,8 +8,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import algorithms, corrections, registry
 from tff_adaptive.algorithms import builders, components
-from tff_adaptive.client import batching as batching_lib
-from tff_adaptive.client import model_adapters
+from tff_adaptive.client import batching as batching_lib, model_adapters
 from tff_adaptive.registry import entries
 
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})

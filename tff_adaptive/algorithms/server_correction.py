@@ -8,8 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import components
-from tff_adaptive.corrections import base as corrections
-from tff_adaptive.corrections import results
+from tff_adaptive.corrections import base as corrections, results
 
 
 class ServerUpdate(NamedTuple):

@@ -1,3 +1,1 @@
-from .batching import (
-  Batching as Batching,
-)
+from .batching import Batching as Batching

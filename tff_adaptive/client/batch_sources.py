@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from tff_adaptive.client import batching as batching_lib
-from tff_adaptive.client import model_adapters
+from tff_adaptive.client import batching as batching_lib, model_adapters
 from tff_adaptive.corrections import base as corrections
 
 

@@ -8,10 +8,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import validation
-from tff_adaptive.client import batch_sources, client_optimizer, model_adapters
-from tff_adaptive.client import batching as batching_lib
-from tff_adaptive.corrections import base as corrections
-from tff_adaptive.corrections import results
+from tff_adaptive.client import (
+  batch_sources,
+  batching as batching_lib,
+  client_optimizer,
+  model_adapters,
+)
+from tff_adaptive.corrections import base as corrections, results
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive.models import keras_model
-from tff_adaptive.models import model as model_lib
-from tff_adaptive.models import weights as weights_lib
+from tff_adaptive.models import keras_model, model as model_lib, weights as weights_lib
 
 FORMATS = ('keras', 'saved_model', 'npz')
 

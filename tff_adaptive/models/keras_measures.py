@@ -8,8 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.models import keras_targets
-from tff_adaptive.models import model as model_lib
+from tff_adaptive.models import keras_targets, model as model_lib
 
 _Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # (y_true, y_pred) -> [B, ...]
 

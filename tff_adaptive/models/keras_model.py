@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive.models import keras_checks, keras_measures, keras_names
-from tff_adaptive.models import model as model_lib
+from tff_adaptive.models import keras_checks, keras_measures, keras_names, model as model_lib
 
 # What they draw when training comes from the seed; other layers that draw are refused.
 _SEEDED_LAYERS = (

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive._utils import archives, memory
-from tff_adaptive.models import keras_files
-from tff_adaptive.models import model as model_lib
+from tff_adaptive.models import keras_files, model as model_lib
 
 
 def weight_names(model: model_lib.Model) -> tuple[str, ...]:

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tff_adaptive._utils import validation
-from tff_adaptive.population import availability as availability_lib
-from tff_adaptive.population import draws
-from tff_adaptive.population import speed as speed_lib
+from tff_adaptive.population import availability as availability_lib, draws, speed as speed_lib
 
 STRAGGLERS = ('drop', 'partial')
 COLUMNS = ('virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')

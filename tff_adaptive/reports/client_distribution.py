@@ -8,8 +8,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_adaptive.reports import client_statistics, number_texts, report, scores, style
-from tff_adaptive.reports import table as table_lib
+from tff_adaptive.reports import (
+  client_statistics,
+  number_texts,
+  report,
+  scores,
+  style,
+  table as table_lib,
+)
 from tff_adaptive.runs import runs as runs_lib
 
 FOLDER = 'client_evaluations'

@@ -3,8 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import curves, figures, number_texts, report, tables
-from tff_adaptive.reports import table as table_lib
+from tff_adaptive.reports import curves, figures, number_texts, report, table as table_lib, tables
 from tff_adaptive.runs import runs as runs_lib
 
 

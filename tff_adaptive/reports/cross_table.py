@@ -3,10 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tff_adaptive.reports import number_texts, report, scores, tables
-from tff_adaptive.reports import table as table_lib
-from tff_adaptive.runs import names
-from tff_adaptive.runs import runs as runs_lib
+from tff_adaptive.reports import number_texts, report, scores, table as table_lib, tables
+from tff_adaptive.runs import names, runs as runs_lib
 
 TEST = 'test_accuracy'
 # What is not a setting by itself, but follows from some.

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive.reports import curves as curves_lib
-from tff_adaptive.reports import scores, style
+from tff_adaptive.reports import curves as curves_lib, scores, style
 from tff_adaptive.runs import names
 
 _EVALUATED = ('validation', 'inference')

@@ -4,10 +4,8 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import number_texts, published, report, scores, tables
-from tff_adaptive.reports import table as table_lib
-from tff_adaptive.runs import names
-from tff_adaptive.runs import runs as runs_lib
+from tff_adaptive.reports import number_texts, published, report, scores, table as table_lib, tables
+from tff_adaptive.runs import names, runs as runs_lib
 
 # "Performance within 0.5 % of the best result for each task is shown in bold", Table 1.
 _WITHIN = 0.5

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive.reports import number_texts, report, scores, style
-from tff_adaptive.reports import table as table_lib
-from tff_adaptive.runs import names
-from tff_adaptive.runs import runs as runs_lib
+from tff_adaptive.reports import number_texts, report, scores, style, table as table_lib
+from tff_adaptive.runs import names, runs as runs_lib
 
 CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
 _DIGITS, _DATA_DIGITS = 3, 6  # Of a rate in tables and in the data; more where two would be alike.

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import page, style
-from tff_adaptive.reports import table as table_lib
+from tff_adaptive.reports import page, style, table as table_lib
 
 # Ending -> what it is.
 FORMATS = {

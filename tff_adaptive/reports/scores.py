@@ -11,9 +11,7 @@ import numpy as np
 
 from tff_adaptive._utils import suggestions
 from tff_adaptive.reports import number_texts
-from tff_adaptive.runs import metric_names
-from tff_adaptive.runs import runs as runs_lib
-from tff_adaptive.runs import summary as summary_lib
+from tff_adaptive.runs import metric_names, runs as runs_lib, summary as summary_lib
 
 _FAR = 100  # A loss so many times its first has diverged.
 _MOST_NAMED = 3  # Runs that a note names.

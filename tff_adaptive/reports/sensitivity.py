@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive.reports import number_texts, report, scores, style
-from tff_adaptive.reports import table as table_lib
-from tff_adaptive.runs import names
-from tff_adaptive.runs import runs as runs_lib
+from tff_adaptive.reports import number_texts, report, scores, style, table as table_lib
+from tff_adaptive.runs import names, runs as runs_lib
 
 _DIGITS = 6  # Of a value, or as many as tell two apart.
 Lines = Mapping[str, Mapping[float, scores.Score]]  # Label -> value of the parameter -> score.

@@ -4,11 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_adaptive.reports import number_texts, scores
-from tff_adaptive.reports import table as table_lib
-from tff_adaptive.runs import names
-from tff_adaptive.runs import runs as runs_lib
-from tff_adaptive.runs import summary as summary_lib
+from tff_adaptive.reports import number_texts, scores, table as table_lib
+from tff_adaptive.runs import names, runs as runs_lib, summary as summary_lib
 
 
 def comparison(

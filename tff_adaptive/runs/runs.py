@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tff_adaptive.runs import metrics_file, names
-from tff_adaptive.runs import summary as summary_lib
+from tff_adaptive.runs import metrics_file, names, summary as summary_lib
 
 # What a curve may run along: each is the sum over the rounds of these columns of metrics.csv.
 AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -1,45 +1,11 @@
-from .callbacks import (
-  Callback as Callback,
-)
-from .callbacks import (
-  RunInfo as RunInfo,
-)
-from .client_evaluation import (
-  ClientEvaluation as ClientEvaluation,
-)
-from .client_evaluation import (
-  Group as Group,
-)
-from .config import (
-  TrainingConfig as TrainingConfig,
-)
-from .initial_weights import (
-  initial_weights_from as initial_weights_from,
-)
-from .loop import (
-  TrainingResult as TrainingResult,
-)
-from .loop import (
-  train as train,
-)
-from .mlflow_callback import (
-  MlflowCallback as MlflowCallback,
-)
-from .personalization import (
-  build_personalization as build_personalization,
-)
-from .privacy_callback import (
-  PrivacyCallback as PrivacyCallback,
-)
-from .protocols import (
-  ClientData as ClientData,
-)
-from .protocols import (
-  Process as Process,
-)
-from .ray_callback import (
-  RayCallback as RayCallback,
-)
-from .wandb_callback import (
-  WandbCallback as WandbCallback,
-)
+from .callbacks import Callback as Callback, RunInfo as RunInfo
+from .client_evaluation import ClientEvaluation as ClientEvaluation, Group as Group
+from .config import TrainingConfig as TrainingConfig
+from .initial_weights import initial_weights_from as initial_weights_from
+from .loop import TrainingResult as TrainingResult, train as train
+from .mlflow_callback import MlflowCallback as MlflowCallback
+from .personalization import build_personalization as build_personalization
+from .privacy_callback import PrivacyCallback as PrivacyCallback
+from .protocols import ClientData as ClientData, Process as Process
+from .ray_callback import RayCallback as RayCallback
+from .wandb_callback import WandbCallback as WandbCallback

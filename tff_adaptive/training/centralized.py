@@ -12,8 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import models
-from tff_adaptive.client import batch_sources, model_adapters
-from tff_adaptive.client import batching as batching_lib
+from tff_adaptive.client import batch_sources, batching as batching_lib, model_adapters
 
 CLIENT_ID = 'all'
 

@@ -13,10 +13,11 @@ from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, population_summary, target
 from tff_adaptive.runs import summary as summary_lib
 from tff_adaptive.runs.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
-from tff_adaptive.training import callbacks as callbacks_lib
-from tff_adaptive.training import client_evaluation as client_evaluation_lib
 from tff_adaptive.training import (
+  callbacks as callbacks_lib,
+  client_evaluation as client_evaluation_lib,
   cohorts,
+  progress as progress_lib,
   protocols,
   rounds,
   run_config,
@@ -25,7 +26,6 @@ from tff_adaptive.training import (
   tensorboard_log,
   worker_context,
 )
-from tff_adaptive.training import progress as progress_lib
 from tff_adaptive.training.config import TrainingConfig
 
 __all__ = [

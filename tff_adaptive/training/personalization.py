@@ -9,8 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import models
-from tff_adaptive.client import batching as batching_lib
-from tff_adaptive.client import local_training, model_adapters
+from tff_adaptive.client import batching as batching_lib, local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 
 # (weights, data, client's number, round) -> weights.

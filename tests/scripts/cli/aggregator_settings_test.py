@@ -2,8 +2,7 @@
 
 import pytest
 
-from scripts.cli import flags
-from scripts.cli import resolve as resolve_lib
+from scripts.cli import flags, resolve as resolve_lib
 
 NOISE = '--aggregator_option=noise_multiplier=1'
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from scripts.cli import build as build_lib
-from scripts.cli import flags, resolve
+from scripts.cli import build as build_lib, flags, resolve
 from tff_adaptive.client import batching
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from scripts.cli import flags, records
-from scripts.cli import resolve as resolve_lib
+from scripts.cli import flags, records, resolve as resolve_lib
 
 EVERY = '--rounds_per_client_evaluation=5'
 

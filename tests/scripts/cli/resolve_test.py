@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from scripts.cli import flags
-from scripts.cli import resolve as resolve_lib
+from scripts.cli import flags, resolve as resolve_lib
 from tff_adaptive import registry
 from tff_adaptive.devices import cuda
 from tff_adaptive_tasks import catalog

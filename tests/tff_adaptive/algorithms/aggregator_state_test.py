@@ -9,8 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, small_problem
-from tff_adaptive import aggregation, algorithms
-from tff_adaptive import engine as engine_lib
+from tff_adaptive import aggregation, algorithms, engine as engine_lib
 from tff_adaptive.algorithms import aggregator_state
 from tff_adaptive.client.batching import Batching
 

@@ -7,8 +7,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive._utils import client_references
 from tff_adaptive.devices import placement, threads
-from tff_adaptive.engine.cluster import joining, ray_worker, schedule
-from tff_adaptive.engine.cluster import subrounds as subrounds_lib
+from tff_adaptive.engine.cluster import joining, ray_worker, schedule, subrounds as subrounds_lib
 from tff_adaptive.engine.graph import context
 
 _PATIENCE_SECONDS = 60.0

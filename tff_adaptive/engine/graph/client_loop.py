@@ -12,8 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.devices import placement
-from tff_adaptive.engine.graph import feeds, slots, stacking, values
-from tff_adaptive.engine.graph import nodes as nodes_lib
+from tff_adaptive.engine.graph import feeds, nodes as nodes_lib, slots, stacking, values
 
 
 class Frame:

@@ -19,9 +19,14 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.devices import placement
-from tff_adaptive.engine.graph import buffers as buffers_lib
-from tff_adaptive.engine.graph import dataset_cache, datasets, stacking, values
-from tff_adaptive.engine.graph import nodes as nodes_lib
+from tff_adaptive.engine.graph import (
+  buffers as buffers_lib,
+  dataset_cache,
+  datasets,
+  nodes as nodes_lib,
+  stacking,
+  values,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,9 +6,14 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.devices import placement as placement_lib
-from tff_adaptive.engine.graph import client_loop, feeds, stacking, values
-from tff_adaptive.engine.graph import interpreter as interpreter_lib
-from tff_adaptive.engine.graph import nodes as nodes_lib
+from tff_adaptive.engine.graph import (
+  client_loop,
+  feeds,
+  interpreter as interpreter_lib,
+  nodes as nodes_lib,
+  stacking,
+  values,
+)
 
 
 class RoundFunction:
