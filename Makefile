@@ -4,7 +4,7 @@ PY := .venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-gpu train test tools lint typecheck format docs audit lock clean
+.PHONY: help env env-gpu train check test tools lint typecheck format size docs audit lock clean
 
 help:  ## This list.
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -21,6 +21,9 @@ train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for o
 test: lint tools  ## Check format and types and run all tests (ARGS='-k yogi' for some).
 	$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
 
+check: lint  ## Check style and types and run the fast tests: for development.
+	$(PY) -m pytest -n 2 --dist loadgroup $(FAST) $(ARGS)
+
 tools:
 	@sh scripts/env/setup_test_tools.sh </dev/null
 
@@ -34,6 +37,9 @@ typecheck: env  ## Check types.
 format: env  ## Format, and fix what ruff can.
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+size: env  ## Count the lines of the rooms, and compare with what they may have.
+	@$(PY) scripts/env/size.py
 
 docs: env  ## Build the documentation site into site/; warnings are errors.
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS)

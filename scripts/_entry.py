@@ -20,7 +20,6 @@ NAMES = {
     'train',
     'sweep',
     'report',
-    'benchmark',
     'partition_report',
     'train_centralized',
     'export',
@@ -82,7 +81,6 @@ def _console(module: str) -> Callable[[], int]:
 train = _console('train')
 sweep = _console('sweep')
 report = _console('report')
-benchmark = _console('benchmark')
 partition_report = _console('partition_report')
 train_centralized = _console('train_centralized')
 export = _console('export')

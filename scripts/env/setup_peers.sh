@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes an environment for each toolkit that scripts/benchmark.py can be compared with, in .peers/.
+# Makes an environment for each toolkit that research/benchmark.py can be compared with, in .peers/.
 # They cannot share the project's own: each pins other versions of what it builds on.
 #
 # usage: sh scripts/env/setup_peers.sh [pfl] [fedjax] [flower]   (all three without a name)

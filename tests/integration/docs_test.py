@@ -55,17 +55,18 @@ def test_its_pages_fetch_nothing_from_elsewhere(site):
     assert fetched.findall(page.read_text(encoding='utf-8')) == [], page
 
 
-@pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_files_that_a_page_names_exist(page):
-  text = page.read_text(encoding='utf-8')
+def test_the_files_that_pages_name_exist():
   # Paths from the root in text, such as tff_adaptive/costs.py and tests/helpers/; links of pages.
-  paths = re.findall(
-    r'(?<![\w/.])((?:tff_adaptive|tasks|tests|scripts|docs|results|deploy)/[\w./]*\w/?)', text
-  )
-  missing = [p for p in paths if not (ROOT / p).exists() and not list(ROOT.glob(p + '.*'))]
+  rooms = 'tff_adaptive|tasks|tests|scripts|research|docs|results|deploy'
+  named = re.compile(rf'(?<![\w/.-])((?:{rooms})/[\w./]*\w/?)')
+  missing = []
+  for page in PAGES:
+    text = page.read_text(encoding='utf-8')
+    paths = [p for p in named.findall(text) if not (ROOT / p).exists()]
+    missing += [f'{page}: {p}' for p in paths if not list(ROOT.glob(p + '.*'))]
+    links = re.findall(r'\]\((?!https?:)([^)#]+)', text)
+    missing += [f'{page}: {link}' for link in links if not (page.parent / link).exists()]
   assert missing == []
-  links = re.findall(r'\]\((?!https?:)([^)#]+)', text)
-  assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize('lock', LOCKS)

@@ -6,12 +6,12 @@ import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-import pytest
+from scripts.env import size
 
 ROOT = pathlib.Path(__file__).parents[2]
-PACKAGES = ('tff_adaptive', 'tasks', 'scripts')
+PACKAGES = ('tff_adaptive', 'tasks', 'scripts', 'research')
 NAMES = {'tasks': 'tff_adaptive_tasks'}  # What a folder is imported as.
 
 # Room of tff_adaptive -> the rooms that it may import. Rooms stand below those that import them.
@@ -79,6 +79,11 @@ def sources(folder: str) -> list[pathlib.Path]:
   return sorted(path.relative_to(ROOT) for path in (ROOT / folder).rglob('*.py'))
 
 
+def offenders(found: dict[str, Collection[str]]) -> dict[str, Collection[str]]:
+  """What there is to complain of, by file."""
+  return {path: what for path, what in found.items() if what}
+
+
 @functools.cache
 def parsed(path: pathlib.Path) -> ast.Module:
   return ast.parse((ROOT / path).read_text(encoding='utf-8'))
@@ -99,16 +104,11 @@ def imports(path: pathlib.Path) -> Iterator[str]:
       nodes.extend(ast.iter_child_nodes(node))
 
 
-def room(module: str) -> str:
-  """'tff_adaptive.client.batching' -> 'client'."""
-  return module.split('.')[1]
-
-
 def rooms_imported(path: pathlib.Path) -> set[str]:
   """The rooms of tff_adaptive that a file imports, its own left out."""
-  found = {room(m) for m in imports(path) if m.startswith('tff_adaptive.')}
+  found = {m.split('.')[1] for m in imports(path) if m.startswith('tff_adaptive.')}
   own = path.parts[1].removesuffix('.py') if path.parts[0] == 'tff_adaptive' else ''
-  return {name for name in found if name in ARROWS} - {own}
+  return found & set(ARROWS) - {own}
 
 
 def test_there_is_no_circle_among_the_allowed_arrows():
@@ -122,23 +122,27 @@ def test_every_room_has_its_arrows():
   assert rooms - {'__init__', '_version'} == set(ARROWS)
 
 
-@pytest.mark.parametrize('path', sources('tff_adaptive'), ids=str)
-def test_imports_within_the_library_run_downwards(path):
-  own = path.parts[1].removesuffix('.py')
-  if own in ('__init__', '_version'):
-    return
-  assert rooms_imported(path) <= ARROWS[own]
+def test_imports_within_the_library_run_downwards():
+  wrong = {
+    str(path): rooms_imported(path) - ARROWS.get(path.parts[1].removesuffix('.py'), set())
+    for path in sources('tff_adaptive')
+    if path.parts[1] != '__init__.py'
+  }
+  assert offenders(wrong) == {}
 
 
-@pytest.mark.parametrize('path', [p for f in PACKAGES for p in sources(f)], ids=str)
-def test_imports_run_from_scripts_to_tasks_to_the_library(path):
-  above = [NAMES.get(name, name) for name in PACKAGES[PACKAGES.index(path.parts[0]) + 1 :]]
-  assert [m for m in imports(path) if m.split('.')[0] in (*above, 'tests')] == []
+def test_imports_run_from_research_to_scripts_to_tasks_to_the_library():
+  wrong = {}
+  for i, package in enumerate(PACKAGES):
+    above = {NAMES.get(name, name) for name in PACKAGES[i + 1 :]}
+    above |= set() if package == 'research' else {'tests'}  # Fault tools share helpers with tests.
+    for path in sources(package):
+      wrong[str(path)] = [m for m in imports(path) if m.split('.')[0] in above]
+  assert offenders(wrong) == {}
 
 
-@pytest.mark.parametrize('path', sources('tasks'), ids=str)
-def test_tasks_know_no_algorithm(path):
-  assert rooms_imported(path) & NOT_FOR_TASKS == set()
+def test_tasks_know_no_algorithm():
+  assert offenders({str(p): rooms_imported(p) & NOT_FOR_TASKS for p in sources('tasks')}) == {}
 
 
 def test_importing_packages_and_pure_modules_loads_neither_tensorflow_nor_tff():
@@ -166,24 +170,29 @@ def test_importing_packages_and_pure_modules_loads_neither_tensorflow_nor_tff():
   assert result.returncode == 0, result.stderr[-1000:]
 
 
-@pytest.mark.parametrize(
-  'path', [p for p in sources('tests') if p.name.endswith('_test.py')], ids=str
-)
-def test_a_test_mirrors_a_module_or_crosses_modules(path):
+def test_a_test_mirrors_a_module_or_crosses_modules():
   """x_test.py is for the module x, or for a public name x of the package itself."""
-  if path.parts[1] in ('integration', 'faults'):
-    return
-  name = path.name.removesuffix('_test.py')
-  package = ROOT.joinpath(*path.parts[1:-1])
-  if not (package / f'{name}.py').exists():
+  wrong = []
+  for path in sources('tests'):
+    name, package = path.name.removesuffix('_test.py'), ROOT.joinpath(*path.parts[1:-1])
+    if path.name == name or path.parts[1] in ('integration', 'faults'):
+      continue
     stub = package / '__init__.pyi'
-    assert stub.exists()
-    assert f' as {name}' in stub.read_text(encoding='utf-8')
+    is_public = stub.exists() and f' as {name}' in stub.read_text(encoding='utf-8')
+    if not (package / f'{name}.py').exists() and not is_public:
+      wrong.append(str(path))
+  assert wrong == []
 
 
-@pytest.mark.parametrize('path', [p for f in (*PACKAGES, 'tests') for p in sources(f)], ids=str)
-def test_no_file_is_too_long(path):
-  assert len((ROOT / path).read_text(encoding='utf-8').splitlines()) <= MOST_LINES
+def test_no_file_is_too_long():
+  lines = {str(path): size.count(ROOT / path) for f in (*PACKAGES, 'tests') for path in sources(f)}
+  assert {path: n for path, n in lines.items() if n > MOST_LINES} == {}
+
+
+def test_the_house_is_no_larger_than_it_may_be():
+  """`make size` prints the lines."""
+  for folders, most in size.LIMITS.items():
+    assert size.lines(folders) <= most, folders
 
 
 def strings(path: pathlib.Path) -> Iterator[str]:
@@ -198,20 +207,19 @@ def strings(path: pathlib.Path) -> Iterator[str]:
       yield node.value
 
 
-@pytest.mark.parametrize('path', sources('tff_adaptive'), ids=str)
-def test_the_library_does_not_speak_the_command_line(path):
-  found = {option for text in strings(path) for option in OPTION.findall(text)}
-  assert found - OPTIONS_OF_OTHERS == set()
+def test_the_library_does_not_speak_the_command_line():
+  wrong = {
+    str(path): {option for text in strings(path) for option in OPTION.findall(text)}
+    - OPTIONS_OF_OTHERS
+    for path in sources('tff_adaptive')
+  }
+  assert offenders(wrong) == {}
 
 
-def texts() -> list[pathlib.Path]:
-  """Python and Markdown files, as paths from the root; results are records and stay as they are."""
+def test_the_words_are_the_fields():
+  """Of Python and Markdown files; results are records and stay as they are."""
   pages = [*ROOT.glob('*.md'), *(ROOT / 'docs').glob('*.md'), *(ROOT / 'docs').glob('[!r]*/*.md')]
-  code = [path for folder in (*PACKAGES, 'tests') for path in sources(folder)]
-  own = pathlib.Path(__file__).relative_to(ROOT)
-  return [path for path in [*code, *(p.relative_to(ROOT) for p in pages)] if path != own]
-
-
-@pytest.mark.parametrize('path', texts(), ids=str)
-def test_the_words_are_the_fields(path):
-  assert WORDS.findall((ROOT / path).read_text(encoding='utf-8')) == []
+  code = [ROOT / path for folder in (*PACKAGES, 'tests') for path in sources(folder)]
+  texts = {path: path.read_text(encoding='utf-8') for path in [*code, *pages]}
+  del texts[pathlib.Path(__file__)]
+  assert offenders({str(path): WORDS.findall(text) for path, text in texts.items()}) == {}

@@ -1,6 +1,6 @@
 """Which ways of training give the same bits; docs/design/reproducibility.md has the whole table.
 
-A stateless and a stateful algorithm; `python -m tests.faults.reproducibility` does this with whole
+A stateless and a stateful algorithm; `research/faults/reproducibility.py` does this with whole
 commands. `subrounds_test` and `ray_run_test` say it of subrounds and of the workers of a cluster,
 `corrections_oracle_test` of clients in batched operations, `loop_test` of resumed runs.
 """

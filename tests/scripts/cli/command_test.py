@@ -15,14 +15,8 @@ _FILES = (
   'train.py',
   'sweep.py',
   'report.py',
-  'benchmark.py',
   'partition_report.py',
   'train_centralized.py',
-  'experiments/all_tasks.py',
-  'experiments/drift_corrections.py',
-  'experiments/least_squares.py',
-  'experiments/real_clients.py',
-  'experiments/rounds_to_accuracy.py',
 )
 
 

@@ -1,0 +1,228 @@
+"""Draws where each algorithm ends up on federated least squares, and where it should.
+
+usage: python -m research.experiments.least_squares [--flag=value ...]
+
+Runs the algorithms on the task least_squares in float64, all clients in every round, and writes
+OUTPUT.png and OUTPUT.csv: the distance to the least-squares solution x_LS by round. Dashed lines
+are the closed forms of tasks/least_squares_solutions.py. Takes a minute or two.
+
+  python -m research.experiments.least_squares --output=results/least_squares
+"""
+
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import flags as absl_flags
+
+from scripts.cli import command, tensorflow_start
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.client import whole_client
+
+_FLAGS = absl_flags.FlagValues()
+absl_flags.DEFINE_integer('rounds', 150, 'Rounds.', lower_bound=1, flag_values=_FLAGS)
+absl_flags.DEFINE_integer(
+  'seed', 2, 'Seeds the problem and x_0.', lower_bound=0, flag_values=_FLAGS
+)
+absl_flags.DEFINE_string(
+  'output',
+  'results/least_squares',
+  'Where to write: OUTPUT.png and OUTPUT.csv.',
+  flag_values=_FLAGS,
+)
+
+_STEPS, _RATE = 20, 0.125  # E and s: a client's full-gradient steps in a round, and their rate.
+_MU, _PROX_MU = 0.5, 2.0  # mu of FedDyn and AdaBest, and of FedProx.
+
+_BLUE, _ORANGE, _GREEN, _RED = '#0072B2', '#E69F00', '#009E73', '#D55E00'
+_PURPLE, _SKY, _BLACK, _GREY = '#CC79A7', '#56B4E9', '#222222', '#888888'
+
+
+class Curve(NamedTuple):
+  """One algorithm of the figure.
+
+  Attributes:
+    label: Its name in the figure.
+    color: Of its curve.
+    algorithm: Its name for `algorithms.build`.
+    options: Its options there.
+    steps: Local steps a round.
+    target: Its fixed point in closed form.
+    point: The fixed point's name in the figure; '' to leave it out.
+    is_dotted: Whether it is drawn over another that it equals.
+  """
+
+  label: str
+  color: str
+  algorithm: str
+  options: Mapping[str, Any]
+  steps: int
+  target: np.ndarray
+  point: str = ''
+  is_dotted: bool = False
+
+
+def curves(a: Any, b: Any, x_0: np.ndarray) -> tuple[list[Curve], list[Curve]]:
+  """The curves of the two panels: other corrections, other server optimizers."""
+  from tff_adaptive import optimizers
+  from tff_adaptive_tasks import least_squares_solutions
+
+  e, mu, n = _STEPS, _MU, {'num_clients': len(a)}
+  x_ls = least_squares_solutions.least_squares(a, b)
+  x_fgd = least_squares_solutions.gradient_descent(a, b, e, _RATE)
+  x_prox = least_squares_solutions.gradient_descent(a, b, e, _RATE, _PROX_MU)
+  fed_avg = Curve(f'FedAvg, E = {e}', _BLACK, 'fed_avg', {}, e, x_fgd, 'equation (6)')
+  scaffold = Curve('SCAFFOLD', _BLUE, 'scaffold', n, e, x_ls)
+
+  def ada_best(beta: float, color: str) -> Curve:
+    x = least_squares_solutions.ada_best(a, b, mu, beta, x_0)
+    options, label = {'mu': mu, 'beta': beta}, f'AdaBest, beta = {beta:g}'
+    return Curve(label, color, 'ada_best', options, e, x, f'ridge, beta = {beta:g}')
+
+  corrections = [
+    fed_avg,
+    Curve('FedProx', _ORANGE, 'fed_prox', {'mu': _PROX_MU}, e, x_prox, '(6) with mu'),
+    ada_best(0.95, _PURPLE),
+    ada_best(0.99, _RED),
+    Curve('FedAvg, E = 1', _GREY, 'fed_avg', {}, 1, x_ls),
+    Curve('FedDyn', _GREEN, 'fed_dyn', {'mu': mu, **n}, e, x_ls),
+    scaffold,
+    Curve('SCAFFOLD/m', _SKY, 'scaffold_m', n, e, x_ls, is_dotted=True),
+  ]
+  adaptive = {'server_learning_rate': 0.5, 'tau': 0.5, 'beta1': 0.5}
+  yogi = optimizers.build_yogi(1.0, tau=0.5, beta1=0.5)
+  servers = [
+    fed_avg,
+    Curve('FedAvgM', _GREY, 'fed_avgm', {'momentum': 0.5}, e, x_fgd),
+    Curve(
+      'FedAdagrad', _ORANGE, 'fed_adagrad', {'server_learning_rate': 1.0, 'tau': 0.5}, e, x_fgd
+    ),
+    Curve('FedAdam', _PURPLE, 'fed_adam', adaptive, e, x_fgd),
+    Curve('FedYogi', _RED, 'fed_yogi', adaptive, e, x_fgd),
+    Curve('SCAFFOLD with Yogi', _GREEN, 'scaffold', {'server_optimizer': yogi, **n}, e, x_ls),
+    scaffold,
+  ]
+  return corrections, servers
+
+
+def distances(curve: Curve, data: Any, model: Any, x_ls: np.ndarray) -> np.ndarray:
+  """||x - x_LS|| before the first round and after each, float64 [rounds + 1]."""
+  from tff_adaptive import algorithms, registry
+  from tff_adaptive.client.batching import Batching
+
+  process: Any = algorithms.build(
+    curve.algorithm,
+    model,
+    client_learning_rate=_RATE,
+    client_weighting='uniform',
+    batching=Batching(None, epochs=curve.steps),
+    **curve.options,
+  )
+  state = process.initialize()
+  is_stateful = registry.algorithm(curve.algorithm).is_stateful
+  client_states = [process.initial_client_state] * len(data) if is_stateful else None
+  found = []
+  for _ in range(_FLAGS.rounds + 1):
+    (x,) = state.global_model_weights.trainable
+    found.append(np.linalg.norm(np.asarray(x) - x_ls))
+    if client_states is None:
+      state = process.next(state, data).state
+    else:
+      state, client_states, _ = process.next(state, client_states, data)
+  return np.array(found)
+
+
+def draw(
+  path: str, panels: Sequence[Sequence[Curve]], found: Mapping[str, np.ndarray], x_ls: np.ndarray
+) -> None:
+  """Writes the figure: curves, and right of where they end the predicted levels."""
+  from matplotlib import figure as figure_lib
+
+  figure = figure_lib.Figure(figsize=(11.5, 4.8), layout='constrained')
+  titles = (
+    'The correction decides where it ends up',
+    'The server optimizer decides how it gets there',
+  )
+  all_axes = figure.subplots(1, 2, sharey=True)
+  end = 1.55 * _FLAGS.rounds
+  for axes, title, panel in zip(all_axes, titles, panels):
+    for curve in panel:
+      style = {'linestyle': (0, (1, 2)), 'linewidth': 3} if curve.is_dotted else {'linewidth': 1.8}
+      axes.semilogy(found[curve.label], color=curve.color, label=_greek(curve.label), **style)
+      if curve.point:
+        level = np.linalg.norm(curve.target - x_ls)
+        axes.axhline(level, color=curve.color, linestyle='--', linewidth=1, zorder=1)
+        box = {'color': 'white', 'pad': 0.8}
+        place = {'ha': 'right', 'va': 'center', 'fontsize': 9, 'bbox': box}
+        axes.text(end, level, _greek(curve.point), color=curve.color, **place)
+    axes.set_title(title, loc='left', fontsize=12)
+    axes.set_xlabel('round')
+    axes.set_xlim(0, end)
+    axes.set_xticks(np.linspace(0, _FLAGS.rounds, 6))
+    axes.set_ylim(1e-9, 20)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[['top', 'right']].set_visible(False)
+    axes.legend(fontsize=9, frameon=False, loc='lower right', borderaxespad=0)
+  all_axes[0].set_ylabel('distance to the least-squares solution')
+  with atomic_files.atomic_path(path) as temporary:
+    figure.savefig(temporary, dpi=130)
+
+
+def _greek(text: str) -> str:
+  return text.replace('beta', '\u03b2').replace('mu', '\u03bc')
+
+
+def table(
+  panels: Sequence[Sequence[Curve]], found: Mapping[str, np.ndarray], x_ls: np.ndarray
+) -> str:
+  """The distances as CSV: a column for each curve and, before it, the closed form's distance."""
+  every = {curve.label: curve for panel in panels for curve in panel}
+  text = io.StringIO()
+  writer = csv.writer(text, lineterminator='\n')
+  writer.writerow(['round', *(c for label in every for c in (f'{label}: predicted', label))])
+  levels = {label: np.linalg.norm(curve.target - x_ls) for label, curve in every.items()}
+  for t in range(_FLAGS.rounds + 1):
+    numbers = [v for label in every for v in (levels[label], found[label][t])]
+    writer.writerow([t, *(f'{v:.6g}' for v in numbers)])
+  return text.getvalue()
+
+
+@command.entry('least_squares.py')
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns the exit code, 2 for bad input."""
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  command.check_output('output', _FLAGS.output)
+  _run()
+  return command.DONE
+
+
+def _run() -> None:
+  tensorflow_start.quietly()
+  import tff_adaptive_tasks as tasks
+  from tff_adaptive import engine
+  from tff_adaptive_tasks import least_squares_solutions
+
+  engine.set_graph_context()
+  task = tasks.load('least_squares', seed=_FLAGS.seed, dtype='float64')
+  model = task.build_model(_FLAGS.seed)
+  a, b = least_squares_solutions.systems(task.train)
+  x_ls = least_squares_solutions.least_squares(a, b)
+  panels = curves(a, b, model.initial_weights[0][0])
+  data = [whole_client.dataset(x, y, i) for i, (x, y) in enumerate(zip(a, b))]
+  found: dict[str, np.ndarray] = {}
+  sys.stdout.write(f'{"":22} distance  predicted\n')
+  for curve in [curve for panel in panels for curve in panel]:
+    if curve.label not in found:
+      found[curve.label] = distances(curve, data, model, x_ls)
+      level = np.linalg.norm(curve.target - x_ls)
+      sys.stdout.write(f'{curve.label:22} {found[curve.label][-1]:.3e} {level:.3e}\n')
+  atomic_files.write_text(f'{_FLAGS.output}.csv', table(panels, found, x_ls))
+  draw(f'{_FLAGS.output}.png', panels, found, x_ls)
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,123 @@
+"""Measures whether memory grows with the rounds: 100,000 clients, a process in NumPy.
+
+    python -m research.faults.memory --rounds=10000
+    python -m research.faults.memory --rounds=10000 --algorithm=ada_best
+
+trains with client states on disk and a small cache, and writes the resident memory every tenth of
+the rounds. It fails (exit code 1) if the end is more than 1 % above the second tenth, at which the
+caches of SQLite and of the allocator are full. `--trace` also lists where what was allocated after
+the first tenth was allocated (ten times slower). `--algorithm` trains a small model in the graph
+engine instead: what TensorFlow and TFF keep is measured too.
+"""
+
+import argparse
+import collections
+import gc
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import psutil
+
+from tests.helpers import fakes
+from tff_adaptive import training
+
+
+class ManyClients:
+  """Clients with two examples each."""
+
+  def __init__(self, number: int):
+    self.client_ids = [f'{i:06d}' for i in range(number)]
+
+  def load(self, client_id: str) -> dict[str, np.ndarray]:
+    """Returns a client's examples."""
+    x = np.full((2, 3), int(client_id) % 7, np.float32)
+    return collections.OrderedDict(x=x, y=np.zeros(2, np.int32))
+
+
+class Meter(training.Callback):
+  """Notes the resident memory every so many rounds."""
+
+  def __init__(self, every: int, with_trace: bool):
+    self.megabytes: list[float] = []
+    self._every, self._with_trace = every, with_trace
+    self._first: tracemalloc.Snapshot | None = None
+
+  def round_end(self, row: Mapping[str, Any]) -> None:
+    """Looks every so many rounds."""
+    if not row['round'] or row['round'] % self._every:
+      return
+    gc.collect()
+    self.megabytes.append(psutil.Process().memory_info().rss / 1e6)
+    sys.stdout.write(f'round {row["round"]}: {self.megabytes[-1]:.1f} MB\n')
+    sys.stdout.flush()
+    if self._with_trace and self._first is None:
+      tracemalloc.start(5)
+      self._first = tracemalloc.take_snapshot()
+
+  def differences(self) -> list[tracemalloc.StatisticDiff]:
+    """Returns what has grown most since the first look."""
+    assert self._first is not None
+    return tracemalloc.take_snapshot().compare_to(self._first, 'lineno')[:12]
+
+
+def _process(algorithm: str) -> Any:
+  if not algorithm:
+    return fakes.StatefulProcess()
+  from tests.helpers import processes
+
+  return processes.own(algorithm)
+
+
+def measure(
+  rounds: int, clients: int, with_trace: bool = False, algorithm: str = ''
+) -> list[float]:
+  """Trains and returns the megabytes at each tenth of the rounds."""
+  meter = Meter(max(1, rounds // 10), with_trace)
+  config = training.TrainingConfig(
+    rounds=rounds,
+    clients_per_round=10,
+    rounds_per_evaluation=50,
+    rounds_per_checkpoint=200,
+    client_state_store='disk',
+    client_state_cache_bytes=100_000,
+  )
+  if algorithm:
+    from tff_adaptive import engine
+
+    engine.set_graph_context()
+  with tempfile.TemporaryDirectory() as folder:
+    training.train(
+      _process(algorithm),
+      ManyClients(clients),
+      fakes.evaluate,
+      config,
+      output_dir=folder,
+      callbacks=[meter],
+      show_progress=False,
+    )
+    if with_trace:
+      for line in meter.differences():
+        sys.stdout.write(f'{line}\n')
+  return meter.megabytes
+
+
+def main() -> int:
+  """Runs the command."""
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--rounds', type=int, default=10_000)
+  parser.add_argument('--clients', type=int, default=100_000)
+  parser.add_argument('--trace', action='store_true')
+  parser.add_argument('--algorithm', default='', help='trained in the graph engine')
+  given = parser.parse_args()
+  megabytes = measure(given.rounds, given.clients, given.trace, given.algorithm)
+  growth = megabytes[-1] / megabytes[1] - 1
+  sys.stdout.write(f'grown by {growth:.2%}\n')
+  return int(growth > 0.01)
+
+
+if __name__ == '__main__':
+  sys.exit(main())

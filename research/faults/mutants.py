@@ -1,0 +1,190 @@
+"""Small mistakes made in a module on purpose: one at a time, as changes of its syntax tree.
+
+Of each operator, comparison, condition and number a neighbour is tried (`<` for `<=`, `-` for `+`,
+n + 1 for n); statements, keyword arguments and raised errors are dropped, and a call's first two
+arguments exchanged (but not those of a maximum or minimum). Annotations, docstrings, strings and
+the insides of `raise` and `assert` (words, mostly) stay as they are.
+"""
+
+import ast
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_COMPARISONS: dict[type, tuple[type, ...]] = {
+  ast.Lt: (ast.LtE, ast.GtE),
+  ast.LtE: (ast.Lt, ast.Gt),
+  ast.Gt: (ast.GtE, ast.LtE),
+  ast.GtE: (ast.Gt, ast.Lt),
+  ast.Eq: (ast.NotEq,),
+  ast.NotEq: (ast.Eq,),
+  ast.Is: (ast.IsNot,),
+  ast.IsNot: (ast.Is,),
+  ast.In: (ast.NotIn,),
+  ast.NotIn: (ast.In,),
+}
+_OPERATORS: dict[type, type] = {
+  ast.Add: ast.Sub,
+  ast.Sub: ast.Add,
+  ast.Mult: ast.Div,
+  ast.Div: ast.Mult,
+  ast.FloorDiv: ast.Div,
+  ast.Mod: ast.Mult,
+  ast.Pow: ast.Mult,
+  ast.BitAnd: ast.BitOr,
+  ast.BitOr: ast.BitAnd,
+  ast.LShift: ast.RShift,
+  ast.RShift: ast.LShift,
+  ast.And: ast.Or,
+  ast.Or: ast.And,
+}
+# Fields that hold types or words, not behaviour.
+_SKIPPED = {
+  ast.arg: ('annotation',),
+  ast.AnnAssign: ('annotation',),
+  ast.FunctionDef: ('returns',),
+  ast.Assert: ('test', 'msg'),
+  ast.Raise: ('exc', 'cause'),
+}
+
+# Functions whose first two arguments may stand in either order.
+_SYMMETRIC = ('max', 'min', 'maximum', 'minimum')
+
+Change = Callable[[Any], ast.AST]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+  """One mistake.
+
+  Attributes:
+    name: Line and mistake, as '72:24 < -> <=': unique in its module, for people and for records.
+    source: The module's whole text with the mistake, without its comments.
+  """
+
+  name: str
+  source: str
+
+
+def mutants(source: str) -> list[Mutant]:
+  """Returns all mutants of a module's source, in the order of its lines.
+
+  Args:
+    source: Python text.
+
+  Returns:
+    The mutants; each has another syntax tree than the source.
+  """
+  tree = ast.parse(source)
+  result: dict[str, Mutant] = {}
+  for path, node in _walk(tree, ()):
+    for what, change in _changes(node):
+      changed = copy.deepcopy(tree)
+      _replace(changed, path, change)
+      text = ast.unparse(ast.fix_missing_locations(changed))
+      name = f'{node.lineno}:{node.col_offset} {what}'
+      while name in result:
+        name += "'"
+      result[name] = Mutant(name, text)
+  return list(result.values())
+
+
+def _walk(node: ast.AST, path: tuple) -> Iterator[tuple[tuple, ast.AST]]:
+  """Yields the nodes that may change, each with the way to it from the root."""
+  if hasattr(node, 'lineno'):
+    yield path, node
+  if isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom)):
+    return
+  for field, value in ast.iter_fields(node):
+    if field in _SKIPPED.get(type(node), ()):
+      continue
+    if isinstance(value, ast.AST):
+      yield from _walk(value, (*path, (field, None)))
+    elif isinstance(value, list):
+      for i, child in enumerate(value):
+        if isinstance(child, ast.AST):
+          yield from _walk(child, (*path, (field, i)))
+
+
+def _replace(root: ast.AST, path: tuple, change: Change) -> None:
+  """Changes the node at the end of a path."""
+  for field, i in path[:-1]:
+    root = getattr(root, field) if i is None else getattr(root, field)[i]
+  field, i = path[-1]
+  if i is None:
+    setattr(root, field, change(getattr(root, field)))
+  else:
+    getattr(root, field)[i] = change(getattr(root, field)[i])
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
+  """Yields what may go wrong in one node: in words, and as a change of it."""
+  match node:
+    case ast.Compare():
+      yield from _of_comparisons(node)
+    case ast.BinOp() | ast.BoolOp() | ast.AugAssign() if type(node.op) in _OPERATORS:
+      other = _OPERATORS[type(node.op)]
+      yield f'{_word(node.op)} -> {_word(other())}', lambda n: _set(n, op=other())
+    case ast.UnaryOp(op=ast.Not() | ast.USub() as op):
+      yield f'{_word(op)} dropped', lambda n: n.operand
+    case ast.Constant(value=bool() as value):
+      yield f'{value} -> {not value}', lambda n: ast.Constant(not value)
+    case ast.Constant(value=int() | float() as value):
+      yield f'{value} -> {value + 1}', lambda n: ast.Constant(value + 1)
+    case ast.Call():
+      yield from _of_calls(node)
+  if isinstance(node, (ast.If, ast.IfExp, ast.While)):
+    yield 'condition negated', lambda n: _set(n, test=ast.UnaryOp(ast.Not(), n.test))
+  # Not `del name`, which tells a linter that an argument is not used: no test can notice it.
+  is_del = isinstance(node, ast.Delete) and not all(isinstance(t, ast.Name) for t in node.targets)
+  if is_del or isinstance(node, (ast.Raise, ast.AugAssign, ast.Continue, ast.Break)):
+    yield f'{type(node).__name__} dropped', lambda n: ast.Pass()
+  if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant):
+    yield 'statement dropped', lambda n: ast.Pass()
+
+
+def _of_comparisons(node: ast.Compare) -> Iterator[tuple[str, Change]]:
+  for i, op in enumerate(node.ops):
+    for other in _COMPARISONS[type(op)]:
+
+      def change(n: Any, i: int = i, other: type = other) -> ast.AST:
+        n.ops[i] = other()
+        return n
+
+      yield f'{_word(op)} -> {_word(other())}', change
+
+
+def _of_calls(node: ast.Call) -> Iterator[tuple[str, Change]]:
+  for i, keyword in enumerate(node.keywords):
+    if keyword.arg:
+
+      def drop(n: Any, i: int = i) -> ast.AST:
+        return _set(n, keywords=n.keywords[:i] + n.keywords[i + 1 :])
+
+      yield f'{keyword.arg}= dropped', drop
+  first_two = node.args[:2]
+  has_star = any(isinstance(a, ast.Starred) for a in first_two)
+  name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, 'id', '')
+  if len({ast.dump(a) for a in first_two}) == 2 and not has_star and name not in _SYMMETRIC:
+    yield 'arguments exchanged', lambda n: _set(n, args=[n.args[1], n.args[0], *n.args[2:]])
+
+
+def _set(node: ast.AST, **fields: object) -> ast.AST:
+  for name, value in fields.items():
+    setattr(node, name, value)
+  return node
+
+
+def _word(op: ast.AST) -> str:
+  """Returns an operator as it is written, as '<='."""
+  one = ast.Name('a')
+  if isinstance(op, ast.unaryop):
+    text = ast.unparse(ast.UnaryOp(op, one))
+  elif isinstance(op, ast.cmpop):
+    text = ast.unparse(ast.Compare(one, [op], [one]))
+  elif isinstance(op, ast.boolop):
+    text = ast.unparse(ast.BoolOp(op, [one, one]))
+  else:
+    text = ast.unparse(ast.BinOp(one, op, one))
+  return ' '.join(text.removeprefix('a').removesuffix('a').split())

@@ -1,0 +1,155 @@
+"""One mistake and its tests, in a forked process; see `research.mutations`."""
+
+import collections
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import types
+from typing import Any
+
+import psutil
+
+from research.faults.mutation_targets import Target
+
+# These start processes of their own, where the module is as it is.
+_NOT_SEEN = 'not million_clients and not killed_at_any_instant'
+_STUCK_SECONDS = 180  # Without progress; `_PROGRESS` seconds of a processor count as some.
+_PROGRESS = 0.5
+
+
+class _Mutated(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
+  """Imports one module from another text; the rest of the import system is as it was."""
+
+  def __init__(self, module: str, path: str, text_path: str):
+    super().__init__(module, path)
+    self._text_path = text_path
+
+  def find_spec(
+    self, fullname: str, path: object, target: object = None
+  ) -> importlib.machinery.ModuleSpec | None:
+    del path, target
+    return importlib.util.spec_from_loader(fullname, self) if fullname == self.name else None
+
+  def get_code(self, fullname: str) -> types.CodeType:
+    # AutoGraph reads functions again from the file of their code: it must find the mistake too.
+    del fullname
+    with open(self._text_path, encoding='utf-8') as file:
+      return compile(file.read(), self._text_path, 'exec', dont_inherit=True)
+
+
+class _Plugin:
+  """Runs first the tests that killed most mutants of the module; notes the one that fails."""
+
+  def __init__(self, kills: collections.Counter[str], path: str):
+    self._kills, self._path = kills, path
+
+  def pytest_collection_modifyitems(self, items: list) -> None:
+    items.sort(key=lambda item: -self._kills[item.nodeid])
+
+  def pytest_runtest_logreport(self, report: Any) -> None:
+    self._note(report)
+
+  def pytest_collectreport(self, report: Any) -> None:
+    self._note(report)
+
+  def _note(self, report: Any) -> None:
+    if report.failed:
+      with open(self._path, 'w', encoding='utf-8') as file:
+        file.write(report.nodeid)
+
+
+def _run_tests(target: Target, text: str, folder: str, kills: collections.Counter[str]) -> None:
+  """What a child does: never returns, exits with pytest's code."""
+  log = os.open(os.path.join(folder, 'log'), os.O_WRONLY | os.O_CREAT)
+  os.dup2(log, 1)
+  os.dup2(log, 2)
+  text_path = os.path.join(folder, 'mutant.py')
+  with open(text_path, 'w', encoding='utf-8') as file:
+    file.write(text)
+  os.environ['TMPDIR'] = tempfile.tempdir = folder
+  module = target.path.removesuffix('.py').replace('/', '.')
+  sys.meta_path.insert(0, _Mutated(module, os.path.abspath(target.path), text_path))
+  import pytest
+  import tensorflow_federated as tff
+
+  # The default context has a thread since TFF was imported, which did not survive the fork.
+  tff.backends.native.set_sync_local_cpp_execution_context()
+  code = 1
+  try:
+    flags = ['-x', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', f'--basetemp={folder}/tmp']
+    flags += ['-k', f'({target.select}) and {_NOT_SEEN}' if target.select else _NOT_SEEN]
+    plugin = _Plugin(kills, os.path.join(folder, 'by'))
+    code = int(pytest.main([*flags, *target.tests], plugins=[plugin]))
+  finally:
+    sys.stdout.flush()
+    os._exit(code)
+
+
+class Child:
+  """A forked child that runs the tests against a text."""
+
+  def __init__(self, target: Target, text: str, seconds: int, kills: collections.Counter[str]):
+    """Starts it.
+
+    Args:
+      target: The module and its tests.
+      text: What the module is.
+      seconds: Of a processor that the tests may take. Not of a clock: another load of the machine
+        would kill mutants. The clock only finds a child that waits for what never comes.
+      kills: How many mutants each test has killed.
+    """
+    self._folder = tempfile.TemporaryDirectory(prefix='mutant')
+    self._progress, self._idle, self._polled = 0.0, 0.0, time.monotonic()
+    self._pid = os.fork()
+    if not self._pid:
+      os.setsid()
+      resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+      resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+      _run_tests(target, text, self._folder.name, kills)
+
+  def poll(self) -> tuple[str, float, str] | None:
+    """Returns result, processor seconds and the first failure's name, or None while it runs.
+
+    The result is 'survived', 'killed', 'timeout' (too many processor seconds) or 'stuck'.
+    """
+    pid, status, used = os.wait4(self._pid, os.WNOHANG)
+    if pid:
+      ran_out = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)
+      result = 'survived' if status == 0 else 'timeout' if ran_out else 'killed'
+    elif self._is_stuck():
+      result = 'stuck'
+    else:
+      return None
+    # Also what the tests started.
+    with contextlib.suppress(ProcessLookupError):
+      os.killpg(self._pid, signal.SIGKILL)
+    if not pid:
+      _, _, used = os.wait4(self._pid, 0)
+    by = self._read('by') or ' '.join(self._read('log').splitlines()[-1:])
+    self._folder.cleanup()
+    return result, round(used.ru_utime + used.ru_stime, 1), by if result != 'survived' else ''
+
+  def _is_stuck(self) -> bool:
+    """Whether the child has done nothing for long; time in which this process stood still aside."""
+    now = time.monotonic()
+    self._idle += min(now - self._polled, 1.0)
+    self._polled = now
+    times = psutil.Process(self._pid).cpu_times()
+    used = times.user + times.system + times.children_user + times.children_system
+    if used > self._progress + _PROGRESS:
+      self._progress, self._idle = used, 0.0
+    return self._idle > _STUCK_SECONDS
+
+  def _read(self, name: str) -> str:
+    path = os.path.join(self._folder.name, name)
+    if not os.path.exists(path):
+      return ''
+    with open(path, encoding='utf-8', errors='replace') as file:
+      return file.read()

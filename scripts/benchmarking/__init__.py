@@ -1,1 +1,0 @@
-"""What `scripts/benchmark.py` measures: the workloads, and the ways to do a round of each."""

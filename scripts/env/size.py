@@ -1,0 +1,36 @@
+"""Prints the lines of Python in the rooms of the house, and how many there may be.
+
+usage: python scripts/env/size.py
+"""
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+# Folders -> the most lines that their Python files may have together.
+LIMITS = {
+  ('tff_adaptive', 'tasks', 'scripts'): 40_500,
+  ('research',): 6_200,
+  ('tests',): 34_800,
+}
+
+
+def count(path: pathlib.Path) -> int:
+  """The lines of a file."""
+  return len(path.read_text(encoding='utf-8').splitlines())
+
+
+def lines(folders: tuple[str, ...]) -> int:
+  """The lines of all Python files in some folders."""
+  return sum(count(path) for folder in folders for path in (ROOT / folder).rglob('*.py'))
+
+
+def main() -> int:
+  """Prints a line for each room."""
+  for folders, most in LIMITS.items():
+    sys.stdout.write(f'{" + ".join(folders)}: {lines(folders):,} lines, at most {most:,}\n')
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

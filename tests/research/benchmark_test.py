@@ -1,0 +1,133 @@
+"""research/benchmark.py: what failed is reported, and before any measuring where it can be."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from research import benchmark
+from research.benchmarks import children, host, peer_environments, variant_names
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+  """Runs the script with flags, in an empty folder."""
+  monkeypatch.chdir(tmp_path)
+
+  def main(*flags):
+    return benchmark.main(['benchmark.py', '--workloads=W4', '--rounds=1', *flags])
+
+  return main
+
+
+class _Child:
+  """Answers the requests itself, but for stock_graph's, which end in their third round."""
+
+  def __init__(self, unused_work, variant, *_):
+    self._left = 2 if variant == 'stock_graph' else 99
+
+  def ask(self, line):
+    self._left -= 1
+    if self._left < 0:
+      raise RuntimeError('ended: a | b')
+    return {'peak_mb': 2.0, 'now_mb': 1.0} if line == 'memory' else {'seconds': 0.5}
+
+  def end(self):
+    """Ends nothing."""
+
+
+def test_figures_are_written_and_what_failed_is_reported(run, monkeypatch, capsys):
+  monkeypatch.setattr(children, 'Child', _Child)
+  assert run('--variants=hand', '--soak_rounds=20', '--json=figures.json') == 0
+  with open('figures.json') as file:
+    figures = json.load(file)['workloads']['W4']
+  assert figures['hand']['seconds_median'] == 0.5
+  assert figures['ours_graph'] == {'memory_mb_by_round': {'2': 1.0, '20': 1.0}}
+  assert run('--variants=hand,stock_graph') == 1
+  table = capsys.readouterr().out
+  assert '| W4 | hand | 0.500 | 0.500 | 1.00 | 0.0 | 2 |' in table
+  assert '| W4 | stock_graph | failed: ended: a   b | | | | |' in table
+
+
+def test_a_peer_that_is_not_here_is_skipped_and_a_busy_machine_is_reported(
+  run, monkeypatch, capsys
+):
+  monkeypatch.setattr(children, 'Child', _Child)
+  busy = host.State(load=4.0, busy=0.5, stolen=0.0, total=10.0)
+  monkeypatch.setattr(host, 'state_now', lambda: busy)
+  monkeypatch.setattr(
+    peer_environments.Peer, 'missing', lambda self, workload: f'no {self.environment}'
+  )
+  assert run('--variants=hand,pfl', '--json=figures.json') == 0
+  shown = capsys.readouterr()
+  assert '| W4 | pfl | skipped: no pfl | | | | |' in shown.out
+  assert 'W4: not quiet: other processes used 50% of the processors before' in shown.err
+  with open('figures.json') as file:
+    written = json.load(file)
+  assert written['host']['W4']['load_before'] == 4.0
+  assert written['peers'] == {}
+
+
+@pytest.mark.parametrize('name', [*variant_names.VARIANTS, 'ours_graph+xla+bfloat16'])
+def test_every_variant_is_known(name):
+  assert variant_names.split_variant(name)[0] == name.partition('+')[0]
+
+
+@pytest.mark.parametrize(
+  'flag, message',
+  [
+    ('--variants=ours_graph+xla+bfloat16,nonsense', "unknown variant 'nonsense'"),
+    ('--variants=hand+xla', 'unknown variant'),
+    ('--variants=ours_graph+nonsense', 'unknown variant'),
+    ('--variants=ours_graph+lstm', 'is for models with LSTMs, found W4'),
+    ('--variants=', '--variants= is empty'),
+    ('--workloads=W9', "unknown workloads ['W9']; there are W1, "),
+    ('--workloads=', '--workloads= is empty'),
+    ('--workloads=W4,digits_real', '--data_dir is needed for digits_real'),
+    ('--soak_rounds=-1', '--soak_rounds=-1'),
+    ('--json=nodir/x.json', '--json=nodir/x.json'),
+    (f'--json={os.curdir}', '--json='),
+    ('--nonsense', "Unknown command line flag 'nonsense'"),
+    ('more', "unexpected argument 'more'"),
+  ],
+)
+def test_bad_input_is_one_line_before_measuring(run, monkeypatch, capsys, flag, message):
+  monkeypatch.setattr(children, 'Child', None)
+  assert run(flag) == 2
+  error = capsys.readouterr().err
+  assert error.startswith('benchmark.py: ')
+  assert message in error
+  assert error.count('\n') == 1
+
+
+def test_a_child_gets_the_whole_path_of_the_data(run, tmp_path, monkeypatch):
+  commands = []
+
+  class StartedError(Exception):
+    pass
+
+  def popen(command, **_):
+    commands.append(command)
+    raise StartedError
+
+  monkeypatch.setattr(children.subprocess, 'Popen', popen)
+  with pytest.raises(StartedError):
+    run('--variants=ours_graph', '--data_dir=data')
+  assert str(tmp_path / 'data') in commands[0]
+
+
+@pytest.mark.slow
+def test_the_last_words_of_a_child_are_in_the_table_and_the_exit_code_is_1(tmp_path):
+  command = [
+    sys.executable,
+    '-m',
+    benchmark.__name__,
+    '--workloads=digits_real',
+    '--variants=ours_graph',
+  ]
+  command.append(f'--data_dir={tmp_path}')
+  done = subprocess.run(command, capture_output=True, text=True)
+  assert done.returncode == 1
+  assert f'DataError: there is no emnist_all.sqlite in {tmp_path}' in done.stdout

@@ -1,0 +1,50 @@
+"""research/benchmarks/host.py: what a busy machine does to a measurement is said."""
+
+import pytest
+
+from research.benchmarks import host
+
+QUIET = host.State(load=0.1, busy=0.02, stolen=5.0, total=1000.0)
+
+
+def after(stolen=5.0):
+  return host.State(load=2.0, busy=0.9, stolen=stolen, total=1100.0)
+
+
+def test_a_quiet_machine_gives_no_warning():
+  found = host.between(QUIET, after(), {'ours_graph': 0.05})
+  assert found == {'load_before': 0.1, 'busy_before': 0.02, 'stolen': 0.0, 'not_quiet': []}
+
+
+@pytest.mark.parametrize(
+  'before, later, spreads, expected',
+  [
+    (
+      host.State(3.0, 0.5, 5.0, 1000.0),
+      after(),
+      {},
+      'other processes used 50% of the processors before',
+    ),
+    (QUIET, after(stolen=15.0), {}, 'the host kept 10% of the processors from this machine'),
+    (
+      QUIET,
+      after(),
+      {'a': 0.2, 'b': 0.4},
+      'repetitions differ (quartiles apart, of the median): b 40%',
+    ),
+  ],
+)
+def test_each_disturbance_is_named(before, later, spreads, expected):
+  assert host.between(before, later, spreads)['not_quiet'] == [expected]
+
+
+def test_the_spread_is_that_of_the_quartiles():
+  assert host.spread([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]) == (6.0 - 2.0) / 4.0
+  assert host.spread([1.0, 9.0, 1.0]) == 0.0
+
+
+def test_the_state_of_this_machine_has_shares_and_rising_totals():
+  first, second = host.state_now(), host.state_now()
+  assert 0 <= first.busy <= 1
+  assert second.total > first.total
+  assert host.describe()['cores'] >= 1

@@ -1,0 +1,95 @@
+"""The runs of the experiment on compositions: what chooses the rates, and what counts."""
+
+import pathlib
+
+import pytest
+
+from research.experiments import composition
+from scripts.cli import shared_runs
+from tests.helpers import run_folders
+
+COMMAND = ['composition.py', '--task=digits', '--seeds=0,1', '--results=table']
+COMMAND += ['--output_dir=final_out']  # The folder of a stage is found in any folder.
+
+
+def train(groups, label_by):
+  """Stands in for training: a client rate of 0.1 and the least server rate are best."""
+  for runs in groups.values():
+    for run in runs:
+      is_best = run.client_learning_rate == 0.1 and run.server_learning_rate in (0.01, 0.3)
+      value = 0.9 if is_best else 0.5
+      run_folders.make(
+        run.output_dir,
+        [0.1] * run.rounds + [value],
+        test={'test_accuracy': value - 0.1 - run.seed / 100},
+        **{name: v for name, v in run.flat().items() if name not in ('output_dir', 'rounds')},
+      )
+  return 0
+
+
+def test_each_pair_is_tuned_by_itself_and_counts_with_other_seeds(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  given = []
+  monkeypatch.setattr(
+    shared_runs, 'train_all', lambda groups, by: given.append(groups) or train(groups, by)
+  )
+  assert composition.main([*COMMAND, '--rounds=4', '--tuning_rounds=2']) == 0
+  tuning, final = given
+  assert len(tuning) == len(final) == 20
+  assert sum(map(len, tuning.values())) == 5 * (3 * 2 + 3 * 3 * 3)
+  every = [run for runs in tuning.values() for run in runs]
+  assert {(run.seed, run.rounds, run.task_options['validation']) for run in every} == {
+    (100, 2, 'clients')
+  }
+  for folder, runs in final.items():
+    assert [run.seed for run in runs] == [0, 1]
+    server = folder.rsplit('_', 1)[1]
+    for run in runs:
+      assert (run.client_learning_rate, run.server_optimizer, run.rounds) == (0.1, server, 4)
+      assert run.server_learning_rate == (0.3 if server == 'sgd' else 0.01)
+  text = (tmp_path / 'table.md').read_text()
+  assert '| FedDyn | **79.50 ± 0.71** | **79.50 ± 0.71** |' in text
+  assert '| AdaBest | Yogi | 0.1 | 0.01 |' in text
+
+
+def test_runs_that_are_not_complete_are_left_out_and_counted(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for correction, seed, rounds in (('fed_avg', 0, 1), ('fed_avg', 1, 9), ('scaffold', 0, 9)):
+    run_folders.make(
+      tmp_path / 'final_out' / 'final' / f'{correction}_{seed}',
+      [0.1, 0.5],
+      test={'test_accuracy': 0.5},
+      algorithm=correction,
+      server_optimizer='sgd',
+      seed=seed,
+      client_learning_rate=0.1,
+      server_learning_rate=1.0,
+    )
+    config = tmp_path / 'final_out' / 'final' / f'{correction}_{seed}' / 'config.json'
+    config.write_text(config.read_text().replace('"rounds": 1', f'"rounds": {rounds}'))
+  assert composition.main([*COMMAND, '--report_only']) == 0
+  text = (tmp_path / 'table.md').read_text()
+  left_out = (
+    'Runs that are not complete and were left out: none x SGD 1 of 2; SCAFFOLD x SGD 1 of 1.'
+  )
+  assert left_out in text
+  page = pathlib.Path(composition.__file__).parents[2] / 'results' / 'composition.md'
+  assert page.read_text().startswith(text[: text.index('**')])
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (['--seeds='], '--seeds=: give whole numbers'),
+    (['--tuning_seed=1'], '--tuning_seed=1 is one of --seeds'),
+    (['--alpha=0'], '--alpha=0.0: give a number above 0'),
+    (['--task=mnist'], 'mnist needs a folder with mnist.npz or mnist_digits.npz'),
+  ],
+)
+def test_bad_input_is_reported_before_training(tmp_path, monkeypatch, capsys, arguments, message):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(shared_runs, 'train_all', None)
+  assert composition.main([*COMMAND, *arguments]) == 2
+  error = capsys.readouterr().err
+  assert error.startswith(f'composition.py: {message}')
+  assert error.count('\n') == 1

@@ -1,0 +1,117 @@
+"""The runs of the experiment on clients as they are."""
+
+import pytest
+
+from research.experiments import real_clients
+from scripts.cli import shared_runs
+from tests.helpers import run_folders
+from tff_adaptive import costs, population, registry
+
+COMMAND = ['real_clients.py', '--tasks=digits', '--seeds=0,1', '--rounds=7']
+
+
+@pytest.fixture
+def found(tmp_path, monkeypatch):
+  """The runs by folder; none is trained."""
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(shared_runs, 'train_all', lambda jobs, *_: 130)
+  assert real_clients.main([*COMMAND, '--output_dir=out']) == 130  # Stopped while tuning.
+  monkeypatch.setattr(
+    real_clients, '_best', lambda folder: {'client_learning_rate': 0.1 + ('yogi' in folder)}
+  )
+  return real_clients._jobs()
+
+
+def test_rates_are_chosen_with_ideal_clients_a_seed_that_does_not_count_and_no_test_data(found):
+  jobs = real_clients._tuning_jobs()
+  assert {tuple(folder.split('/')[1:3]) for folder in jobs} == {('tuning', 'digits')}
+  assert len(jobs) == 10
+  runs = [run for of_pair in jobs.values() for run in of_pair]
+  assert {(s.seed, s.rounds, s.task_options['validation']) for s in runs} == {(100, 100, 'clients')}
+  own = {'dropout_rate': 0.0, 'availability': 'always', 'round_deadline': None}
+  for run in runs:
+    assert {name: run.flat().get(name, value) for name, value in own.items()} == own
+  assert len(jobs['out/tuning/digits/fed_avg_sgd']) == 3
+  assert len(jobs['out/tuning/digits/fed_avg_yogi']) == 9
+  assert {s.flat()['beta'] for s in jobs['out/tuning/digits/ada_best_sgd']} == {0.6, 0.96}
+  for folder, of_pair in found.items():
+    assert {s.client_learning_rate for s in of_pair} == {1.1 if 'yogi' in folder else 0.1}
+    assert [s.seed for s in of_pair] == sorted(s.seed for s in of_pair)
+
+
+def test_the_best_on_the_validation_data_is_taken(tmp_path):
+  for rate, value in ((0.03, 0.5), (0.1, 0.8), (0.3, 0.7)):
+    run_folders.make(
+      tmp_path / str(rate), [0.1, value], client_learning_rate=rate, beta=None, tau=1e-3
+    )
+  assert real_clients._best(str(tmp_path)) == {'client_learning_rate': 0.1}
+
+
+def test_every_algorithm_meets_every_server_in_every_scenario(found):
+  assert {tuple(folder.split('/')[1:]) for folder in found} == {
+    ('digits', scenario, server)
+    for scenario in ('ideal', 'dropout', 'diurnal', 'drop', 'partial')
+    for server in ('sgd', 'yogi')
+  }
+  for folder, jobs in found.items():
+    server = folder.split('/')[-1]
+    plain = {'sgd': 'fed_avg', 'yogi': 'fed_yogi'}[server]
+    names = [plain, 'fed_prox', 'scaffold', 'fed_dyn', 'ada_best']
+    assert sorted((s.algorithm, s.seed) for s in jobs) == sorted(
+      (name, seed) for name in names for seed in (0, 1)
+    )
+    for s in jobs:
+      assert (s.server_optimizer, s.rounds, s.task_option[-1]) == (server, 7, 'alpha=0.03')
+      assert (s.heldout_clients, s.rounds_per_client_evaluation, s.target) == (0.1, 7, 0.8)
+      assert len({job.output_dir for job in jobs}) == len(jobs)
+
+
+def test_scenarios_differ_in_what_they_say_and_in_nothing_else(found):
+  by_scenario = {folder.split('/')[2]: jobs[0].flat() for folder, jobs in found.items()}
+  ideal = by_scenario.pop('ideal')
+  assert ideal['speed_sigma'] == 1.0
+  differing = {
+    name: {k: v for k, v in flat.items() if v != ideal[k] and k != 'output_dir'}
+    for name, flat in by_scenario.items()
+  }
+  assert differing == {
+    'dropout': {'dropout_rate': 0.3},
+    'diurnal': {
+      'availability': 'diurnal',
+      'availability_option': ['unit=rounds', 'period=50', 'share=0.3'],
+    },
+    'drop': {'round_deadline': 15.0},
+    'partial': {'round_deadline': 15.0, 'stragglers': 'partial'},
+  }
+
+
+@pytest.mark.parametrize(
+  'task, steps, size', [('digits', 5, 89_610), ('mnist', 65, 89_610), ('emnist', 5, 199_210)]
+)
+def test_about_two_thirds_of_the_clients_meet_the_deadline(task, steps, size):
+  chosen = real_clients.of.TASKS[task]
+  speed = population.Speed(chosen.seconds_per_step, 10.0, 2.0, 1.0, 0.5)
+  down, up = costs.CostModel(registry.Counts(), size, 45).bytes_of_client
+  times = speed.times([str(i) for i in range(4000)], 0, down, up)
+  in_time = times.download + steps * times.step + times.upload <= chosen.deadline
+  assert 0.6 < in_time.mean() < 0.72
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (['--tasks=letters'], "--tasks: unknown task 'letters'"),
+    (['--scenarios=rain'], "--scenarios: unknown scenario 'rain'"),
+    (['--servers='], '--servers= is empty'),
+    (['--seeds=-1'], '--seeds=-1: give whole numbers'),
+    (['--tuning_seed=1'], '--tuning_seed=1 is one of --seeds'),
+    (['--tasks=mnist'], 'mnist needs a folder with mnist.npz or mnist_digits.npz'),
+  ],
+)
+def test_bad_input_is_reported_before_training(tmp_path, monkeypatch, capsys, arguments, message):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(shared_runs, 'train_all', None)
+  assert real_clients.main([*COMMAND, *arguments]) == 2
+  error = capsys.readouterr().err
+  assert error.startswith(f'real_clients.py: {message}')
+  assert error.count('\n') == 1
