@@ -127,7 +127,7 @@ def test_the_last_words_of_a_child_are_in_the_table_and_the_exit_code_is_1(tmp_p
     '--workloads=digits_real',
     '--variants=ours_graph',
   ]
-  command.append(f'--data_dir={tmp_path}')
+  command += ['--variants=ours_graph', f'--data_dir={tmp_path}']
   done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 1
   assert f'DataError: there is no emnist_all.sqlite in {tmp_path}' in done.stdout
