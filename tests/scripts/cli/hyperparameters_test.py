@@ -8,6 +8,7 @@ import pytest
 from scripts.cli import flags, help_text, hyperparameters, records, resolve
 from tff_adaptive import costs, registry
 from tff_adaptive._utils import validation
+from tff_adaptive.registry import table as registry_table
 from tff_adaptive.runs import runs
 
 
@@ -27,7 +28,8 @@ def damped(monkeypatch):
     counts=lambda values: registry.Counts(down=3 if values['strength'] else 1),
   )
   table = MappingProxyType({**registry.ALGORITHMS, 'damped': entry})
-  monkeypatch.setattr(registry, 'ALGORITHMS', table)
+  for module in (registry, registry_table):
+    monkeypatch.setattr(module, 'ALGORITHMS', table)
 
 
 def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
