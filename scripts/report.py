@@ -47,7 +47,7 @@ from tff_adaptive.reports import (
   style,
   tables,
 )
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 from .cli import command
 
@@ -87,7 +87,7 @@ absl_flags.DEFINE_multi_string(
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_string(
-  'x', 'round', f'What curves run along: {", ".join(runs.AXES)}.', flag_values=_FLAGS
+  'x', 'round', f'What curves run along: {", ".join(run_lib.AXES)}.', flag_values=_FLAGS
 )
 absl_flags.DEFINE_string(
   'parameter',
@@ -147,9 +147,9 @@ def main(arguments: Sequence[str]) -> int:
   _check_flags()
   levels = {name: _number('level', name, value) for name, value in _pairs('level')}
   conditions = _pairs('where')
-  found = runs.find_runs(folders)
+  found = run_lib.find_runs(folders)
   if conditions:
-    found = runs.where(found, conditions)
+    found = groups_lib.where(found, conditions)
   made = _build(found, levels)
   if _FLAGS.output is not None:
     command.check_output('output', _FLAGS.output)
@@ -158,7 +158,7 @@ def main(arguments: Sequence[str]) -> int:
   return command.DONE
 
 
-def _build(found: Sequence[runs.Run], levels: dict[str, float]) -> report.Report:
+def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Report:
   title = _FLAGS.title
   if _FLAGS.form in _BY_VALIDATION:
     found = scores.evaluated(found)
@@ -172,7 +172,7 @@ def _build(found: Sequence[runs.Run], levels: dict[str, float]) -> report.Report
   metrics, label_by = _FLAGS.metric or [tables.default_metric(found)], _FLAGS.label_by
   if _FLAGS.form == 'clients':
     metric = metrics[0].removeprefix('validation_')
-    groups = runs.group(found, label_by)
+    groups = groups_lib.group(found, label_by)
     return client_distribution.build(groups, metric, _FLAGS.clients, title=title)
   if _FLAGS.form in ('rates', 'sensitivity'):
     found = scores.evaluated(found, metrics[0])
@@ -181,7 +181,7 @@ def _build(found: Sequence[runs.Run], levels: dict[str, float]) -> report.Report
   if _FLAGS.form == 'sensitivity':
     return sensitivity.build(found, metrics[0], _FLAGS.parameter, label_by=label_by, title=title)
   return comparison.build(
-    runs.group(found, label_by),
+    groups_lib.group(found, label_by),
     metrics,
     axis=_FLAGS.x,
     target=_FLAGS.target,
@@ -196,7 +196,7 @@ def _check_flags() -> None:
   form = _FLAGS.form
   for flag, value, allowed in (
     ('form', form, _FORMS),
-    ('x', _FLAGS.x, tuple(runs.AXES)),
+    ('x', _FLAGS.x, tuple(run_lib.AXES)),
     *(('formats', name, tuple(report.FORMATS)) for name in _FLAGS.formats),
   ):
     if value not in allowed:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 _NEEDED = ('task', 'task_option', 'data_dir', 'seed')  # Settings that say how a task is loaded.
 
 
-def load_run(folder: str) -> 'runs.SavedRun':
+def load_run(folder: str) -> 'runs.Run':
   """Loads a run of a task of the catalogue or of a user's file.
 
   Args:
     folder: The run's folder.
 
   Returns:
-    A `tff_adaptive.runs.SavedRun` whose `task()` and `evaluate()` load the run's task.
+    A `tff_adaptive.runs.Run` whose `task()` and `evaluate()` load the run's task.
 
   Raises:
     ValueError: If the folder is no run's, or the run has no rounds yet.

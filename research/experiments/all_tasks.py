@@ -25,7 +25,7 @@ from absl import flags as absl_flags
 from scripts.cli import command, flags, grid, resolve, train_process
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import tables
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 from tff_adaptive_tasks import catalog
 
 _FLAGS = absl_flags.FlagValues()
@@ -94,7 +94,7 @@ def report(folder: str) -> str:
   """The text of RESULTS.md, of the complete runs in a folder; ValueError if there is none."""
   # A run that was stopped at once has a folder, but no summary or rows.
   begun = [path for path, _, names in os.walk(folder) if 'summary.json' in names]
-  found = [run for run in map(runs.read_run, sorted(begun)) if run.summary()['is_complete']]
+  found = [run for run in map(run_lib.load_run, sorted(begun)) if run.summary()['is_complete']]
   if not found:
     raise ValueError(f'no run in {folder} is complete.')
   order = {task: i for i, task in enumerate(catalog.names())}
@@ -125,7 +125,7 @@ def report(folder: str) -> str:
   first = found[0].config
   versions = ', '.join(f'{k} {v}' for k, v in first['versions'].items())
   text += '\nData: ' + '; '.join(
-    f'{task}: {runs.without_folders(source)}'
+    f'{task}: {run_lib.without_folders(source)}'
     for task, source in {r.settings['task']: r.config['data']['source'] for r in found}.items()
   )
   text += '.\n\nRates are the defaults of each task.'
@@ -135,7 +135,7 @@ def report(folder: str) -> str:
   return text + f' Made by `{_command(found)}`; {first["started"][:10]}; {versions}.\n'
 
 
-def _command(found: Sequence[runs.Run]) -> str:
+def _command(found: Sequence[run_lib.Run]) -> str:
   """The command line that makes these runs."""
   line = 'python -m research.experiments.all_tasks'
   for name, values, usual in (
@@ -153,7 +153,7 @@ def _command(found: Sequence[runs.Run]) -> str:
   return line + (' --data_dir=DIR' if any(run.settings['data_dir'] for run in found) else '')
 
 
-def _row(run: runs.Run) -> list[str]:
+def _row(run: run_lib.Run) -> list[str]:
   rows, settings = run.rows[1:], run.settings
   train = [row['train_loss'] for row in rows if 'train_loss' in row]
   seconds = [row['seconds_round'] for row in rows]
@@ -177,7 +177,7 @@ def _row(run: runs.Run) -> list[str]:
   ]
 
 
-def _written_summary(run: runs.Run) -> Mapping[str, Any]:
+def _written_summary(run: run_lib.Run) -> Mapping[str, Any]:
   with open(os.path.join(run.folder, 'summary.json'), encoding='utf-8') as file:
     return json.load(file)
 

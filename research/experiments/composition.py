@@ -24,7 +24,7 @@ from absl import flags as absl_flags
 from scripts.cli import command, flags, grid, shared_runs
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import cross_table, scores, tables
-from tff_adaptive.runs import names, runs
+from tff_adaptive.runs import names, run as run_lib
 
 CORRECTIONS = ('none', 'fed_prox', 'scaffold', 'fed_dyn', 'ada_best')
 _PLAIN = {'sgd': 'fed_avg', 'adagrad': 'fed_adagrad', 'adam': 'fed_adam', 'yogi': 'fed_yogi'}
@@ -110,7 +110,7 @@ def final_jobs() -> dict[str, list[grid.Settings]]:
   found = {}
   for correction, server, folder in _pairs('final'):
     tuning = os.path.join(_FLAGS.output_dir, 'tuning', os.path.basename(folder))
-    tried = runs.find_runs([tuning])
+    tried = run_lib.find_runs([tuning])
     _, best = scores.best_runs(tried, tables.default_metric(tried))
     given = _given(correction, server, _FLAGS.rounds, _FLAGS.tuning_seed)
     given |= {name: best[0].settings[name] for name in _RATES}
@@ -144,7 +144,7 @@ def _given(correction: str, server: str, rounds: int, seed: str) -> dict[str, ob
 
 def report() -> str:
   """The text of RESULTS.md."""
-  found = runs.find_runs([os.path.join(_FLAGS.output_dir, 'final')])
+  found = run_lib.find_runs([os.path.join(_FLAGS.output_dir, 'final')])
   complete = [run for run in found if run.is_complete]
   if not complete:
     raise ValueError(f'no run that counts is complete in {_FLAGS.output_dir}.')
@@ -167,12 +167,12 @@ _INTRODUCTION = (
 )
 
 
-def _names(run: runs.Run) -> tuple[str, str]:
+def _names(run: run_lib.Run) -> tuple[str, str]:
   """A run's correction and server optimizer, as papers call them."""
   return names.correction(run.settings), names.server_optimizer(run.settings)
 
 
-def _left_out(found: Sequence[runs.Run]) -> list[str]:
+def _left_out(found: Sequence[run_lib.Run]) -> list[str]:
   """A line that says of which pairs runs were begun and are not in the tables, if there are any."""
   begun = collections.Counter(map(_names, found))
   missing = collections.Counter(_names(run) for run in found if not run.is_complete)

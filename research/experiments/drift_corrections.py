@@ -26,7 +26,7 @@ from scripts.cli import command, flags, grid, shared_runs
 from tff_adaptive import costs, registry
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import curves, style, tables
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list('tasks', ['digits', 'mnist'], 'digits, mnist or both.', flag_values=_FLAGS)
@@ -55,7 +55,7 @@ _ROWS = {
 }
 _COLORS = dict(zip(_ROWS.values(), ('#222222', '#0072B2', '#009E73', '#D55E00', '#CC79A7')))
 
-Cells = dict[tuple[str, str, str], list[runs.Run]]  # (task, row, alpha) -> runs by seed.
+Cells = dict[tuple[str, str, str], list[run_lib.Run]]  # (task, row, alpha) -> runs by seed.
 
 
 @command.entry('drift_corrections.py')
@@ -142,7 +142,7 @@ def collect(folder: str) -> Cells:
     ValueError: If there is none.
   """
   cells: Cells = {}
-  for run in sorted(runs.find_runs([folder]), key=lambda run: run.settings['seed']):
+  for run in sorted(run_lib.find_runs([folder]), key=lambda run: run.settings['seed']):
     if run.summary()['is_complete'] and os.path.exists(os.path.join(run.folder, 'summary.json')):
       task = run.settings['task'].partition('_')[0]
       row = _ROWS.get((run.settings['algorithm'], run.settings['server_optimizer']))
@@ -155,7 +155,7 @@ def collect(folder: str) -> Cells:
   return cells
 
 
-def test_accuracy(run: runs.Run) -> float:
+def test_accuracy(run: run_lib.Run) -> float:
   """Test accuracy in percent, after the last round, of the mean of the client models, theta-bar."""
   with open(os.path.join(run.folder, 'summary.json'), encoding='utf-8') as file:
     test = json.load(file)['test']
@@ -163,7 +163,7 @@ def test_accuracy(run: runs.Run) -> float:
   return 100 * test.get('test_inference_accuracy', test['test_accuracy'])
 
 
-def diverged(run: runs.Run) -> bool:
+def diverged(run: run_lib.Run) -> bool:
   """Whether updates of clients were not finite in a run; they were left out."""
   return run.summary()['non_finite_clients'] > 0
 
@@ -196,11 +196,11 @@ def report(cells: Cells) -> str:
   return ''.join(parts)
 
 
-def _cell(members: Sequence[runs.Run]) -> str:
+def _cell(members: Sequence[run_lib.Run]) -> str:
   if not members:
     return ''
 
-  def spread(runs_: Sequence[runs.Run]) -> str:
+  def spread(runs_: Sequence[run_lib.Run]) -> str:
     return tables.spread([test_accuracy(run) for run in runs_], digits=2)
 
   healthy = [run for run in members if not diverged(run)]
@@ -229,7 +229,7 @@ def _costs(cells: Cells) -> str:
   return f'{tables.markdown(heading, rows)}\n{_paragraph(remark)}'
 
 
-def _origin(members: Sequence[runs.Run]) -> str:
+def _origin(members: Sequence[run_lib.Run]) -> str:
   """The commands, the machine, the dates and the versions."""
   versions = dict(members[0].config['versions'])
   dates = sorted({run.config['started'][:10] for run in members})
@@ -283,7 +283,7 @@ def draw(path: str, cells: Cells) -> None:
     figure.savefig(temporary, dpi=120)
 
 
-def _draw_curve(axes: Any, color: str, members: Sequence[runs.Run]) -> None:
+def _draw_curve(axes: Any, color: str, members: Sequence[run_lib.Run]) -> None:
   """Draws mean and standard deviation of a cell; runs that diverged dotted, one by one."""
   if not members:
     return
@@ -303,7 +303,7 @@ def _draw_curve(axes: Any, color: str, members: Sequence[runs.Run]) -> None:
 
 
 def _limits(
-  cells: Mapping[tuple[str, str, str], Sequence[runs.Run]], task: str
+  cells: Mapping[tuple[str, str, str], Sequence[run_lib.Run]], task: str
 ) -> tuple[float, float]:
   """Limits of the accuracy in a task's panels: from well below the worst end to above the best."""
   members = [run for key, group in cells.items() if key[0] == task for run in group]

@@ -28,7 +28,7 @@ from absl import flags as absl_flags
 from scripts.cli import command, flags, grid, shared_runs
 from tff_adaptive._utils import atomic_files, suggestions
 from tff_adaptive.reports import scores, tables
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 
 from . import real_clients_report as of
 
@@ -182,7 +182,7 @@ def _tuning_folder(task: str, server: str, algorithm: str) -> str:
 
 def _best(folder: str) -> dict[str, Any]:
   """The settings of the runs in a folder that were best on the validation data."""
-  tried = runs.find_runs([folder])
+  tried = run_lib.find_runs([folder])
   _, best = scores.best_runs(tried, tables.default_metric(tried))
   return {name: best[0].settings[name] for name in of.TUNED if best[0].settings.get(name)}
 

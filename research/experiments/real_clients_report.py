@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tff_adaptive.reports import curves, scores, style, table, tables
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 
 
 class Task(NamedTuple):
@@ -81,9 +81,9 @@ SERVER_RATES = {'sgd': ('1',), 'yogi': ('0.003', '0.01', '0.03')}
 BETAS = ('0.6', '0.96')  # Of AdaBest with SGD.
 TUNED = ('client_learning_rate', 'server_learning_rate', 'beta')
 TUNING = 'tuning'  # The folder of the runs that choose these.
-Cells = dict[tuple[str, str, str], list[runs.Run]]  # (task, row, scenario) -> runs by seed.
+Cells = dict[tuple[str, str, str], list[run_lib.Run]]  # (task, row, scenario) -> runs by seed.
 Counts = Mapping[tuple[str, str, str], int]
-Value = Callable[[runs.Run], float | None]
+Value = Callable[[run_lib.Run], float | None]
 
 
 def collect(folder: str) -> tuple[Cells, Counts]:
@@ -101,7 +101,7 @@ def collect(folder: str) -> tuple[Cells, Counts]:
   """
   cells: Cells = {}
   begun: collections.Counter[tuple[str, str, str]] = collections.Counter()
-  for run in sorted(runs.find_runs([folder]), key=lambda run: run.settings['seed']):
+  for run in sorted(run_lib.find_runs([folder]), key=lambda run: run.settings['seed']):
     parts = os.path.relpath(run.folder, folder).split(os.sep)
     if parts[0] == TUNING:
       continue
@@ -117,7 +117,7 @@ def collect(folder: str) -> tuple[Cells, Counts]:
   return cells, begun
 
 
-def column_of(run: runs.Run, name: str = '{}accuracy') -> str:
+def column_of(run: run_lib.Run, name: str = '{}accuracy') -> str:
   """The column of theta-bar, the mean of the client models; of theta where there is none.
 
   FedAvg and FedProx have theta only, which with SGD of rate 1 on the server is theta-bar and with
@@ -130,7 +130,7 @@ def column_of(run: runs.Run, name: str = '{}accuracy') -> str:
   return own if any(own in row for row in run.rows) else name.format('')
 
 
-def time_to(run: runs.Run, target: float) -> float | None:
+def time_to(run: run_lib.Run, target: float) -> float | None:
   """Virtual seconds until the accuracy by `column_of` was the target; None if it never was."""
   reached = tables.rounds_to(run, column_of(run), target)
   return None if reached is None else run.progress('virtual_seconds')[reached]
@@ -178,19 +178,19 @@ _INTRODUCTION = """
   that its tables are of: another seed does not change these."""
 
 
-def _accuracy(run: runs.Run) -> float | None:
+def _accuracy(run: run_lib.Run) -> float | None:
   return _percent(scores.mean_of_last(run, column_of(run)))
 
 
-def _worst_tenth(run: runs.Run) -> float | None:
+def _worst_tenth(run: run_lib.Run) -> float | None:
   return _last(run, 'clients_train_{}accuracy_worst_tenth')
 
 
-def _unseen(run: runs.Run) -> float | None:
+def _unseen(run: run_lib.Run) -> float | None:
   return _last(run, 'clients_unseen_{}accuracy_mean')
 
 
-def _last(run: runs.Run, name: str) -> float | None:
+def _last(run: run_lib.Run, name: str) -> float | None:
   return _percent(next(reversed(run.curve(column_of(run, name)).values()), None))
 
 
@@ -237,7 +237,7 @@ def _cell(values: Sequence[float | None], begun: int, digits: int) -> str:
   return text if len(known) == begun else f'{text} ({len(known)} of {begun})'
 
 
-def _origin(every: Sequence[runs.Run]) -> str:
+def _origin(every: Sequence[run_lib.Run]) -> str:
   """The command, the machine, the dates and the versions."""
   dates = sorted({run.config['started'][:10] for run in every})
   revisions = sorted({str(run.config['git_revision'])[:10] for run in every})
@@ -257,7 +257,7 @@ def _paragraph(text: str) -> str:
   return ' '.join(text.split()) + '\n'
 
 
-def draw(path: str, cells: Mapping[tuple[str, str, str], Sequence[runs.Run]]) -> None:
+def draw(path: str, cells: Mapping[tuple[str, str, str], Sequence[run_lib.Run]]) -> None:
   """Draws the accuracy by virtual time: a row for each task, a column for each scenario.
 
   Args:

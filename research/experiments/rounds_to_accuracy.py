@@ -23,7 +23,7 @@ from scripts.cli import command, records, resolve, result_table, run, run_folder
 from scripts.cli.settings import Settings
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import tables
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 
 TARGETS = {'mnist_2nn': 0.97, 'mnist_cnn': 0.99}
 _METRIC = 'validation_accuracy'
@@ -161,16 +161,16 @@ def _train(cell: Cell, limits: Sequence[int]) -> int:
   return command.DONE
 
 
-def _read(cell: Cell) -> runs.Run | None:
+def _read(cell: Cell) -> run_lib.Run | None:
   if not run_folder.is_begun(_folder(cell)):
     return None
   try:
-    return runs.read_run(_folder(cell))
-  except runs.NoRoundsError:
+    return run_lib.load_run(_folder(cell))
+  except run_lib.NoRoundsError:
     return None
 
 
-def _reached(run: runs.Run) -> int | None:
+def _reached(run: run_lib.Run) -> int | None:
   return tables.rounds_to(run, _METRIC, TARGETS[_FLAGS.task])
 
 
@@ -179,7 +179,7 @@ def report() -> str:
   target = TARGETS[_FLAGS.task]
   heading = ['C, E, B', 'rate', 'local steps', *(f'{split}: rounds' for split in _SPLITS)]
   rows: list[list[str]] = []
-  example: runs.Run | None = None
+  example: run_lib.Run | None = None
   for fraction, epochs, (batch, rate) in itertools.product(
     _FLAGS.fractions, _FLAGS.epochs, zip(_FLAGS.batch_sizes, _FLAGS.learning_rates)
   ):
@@ -208,12 +208,12 @@ def report() -> str:
       line += f' --{name}={",".join(_FLAGS[name].value)}'
   text += tables.markdown(heading, rows)
   return text + (
-    f'\nData: {runs.without_folders(example.config["data"]["source"])}. Made by `{line}`;'
+    f'\nData: {run_lib.without_folders(example.config["data"]["source"])}. Made by `{line}`;'
     f' {example.config["started"][:10]}; {versions}.\n'
   )
 
 
-def _text(run: runs.Run | None) -> str:
+def _text(run: run_lib.Run | None) -> str:
   if run is None:
     return ''
   reached = _reached(run)

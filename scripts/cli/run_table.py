@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import tables
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 from . import command, run_folder
 
@@ -30,10 +30,10 @@ def write(
     False if it could not be made, which is reported: the runs are no worse for it.
   """
   try:
-    found = runs.read_begun(folder for folder in folders if run_folder.is_begun(folder))
+    found = run_lib.load_begun(folder for folder in folders if run_folder.is_begun(folder))
     if not found:
       return True
-    groups = runs.group(found, label_by)
+    groups = groups_lib.group(found, label_by)
     table = tables.comparison(groups, metric or tables.default_metric(found))
     if note:
       table += f'\n{note}\n'

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from tff_adaptive.reports import scores, tables
-from tff_adaptive.runs import runs, summary
+from tff_adaptive.runs import run as run_lib, summary
 
 from . import flags, run_folder, study, worker
 from .settings import Settings
@@ -161,7 +161,7 @@ class Search:
     self._active.remove(active)
     active.claim.finish(state, score, active.reason)
 
-  def _score(self, run: runs.Run, rounds: int) -> float:
+  def _score(self, run: run_lib.Run, rounds: int) -> float:
     """Returns how good a run was after so many rounds: higher is better."""
     metric = self._study.metric or self._study.decide_metric(tables.default_metric([run]))
     value = value_of(run, metric, rounds)
@@ -175,7 +175,7 @@ def stopped(answer: worker.Answer) -> worker.Answer:
   return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
 
 
-def read_whole(folder: str, rounds: int) -> runs.Run:
+def read_whole(folder: str, rounds: int) -> run_lib.Run:
   """Reads a run that has done so many rounds.
 
   Raises:
@@ -183,7 +183,7 @@ def read_whole(folder: str, rounds: int) -> runs.Run:
   """
   way_out = 'bring back a copy of the file, or remove the folder, and the run is done again.'
   try:
-    found = runs.read_run(folder)
+    found = run_lib.load_run(folder)
   except ValueError as error:
     raise ValueError(f'{str(error).rstrip(".")}: {way_out}') from None
   there = {int(row['round']) for row in found.rows}
@@ -193,7 +193,7 @@ def read_whole(folder: str, rounds: int) -> runs.Run:
   return found
 
 
-def value_of(run: runs.Run, metric: str, rounds: int) -> float | None:
+def value_of(run: run_lib.Run, metric: str, rounds: int) -> float | None:
   """Returns the mean of a metric over the 100 rounds up to a round; None without any value."""
   first = max(0, rounds - summary.WINDOW)
   values = [value for t, value in run.curve(metric).items() if first < t <= rounds]
@@ -204,6 +204,6 @@ def _has_rounds(folder: str, rounds: int | None) -> bool:
   if rounds is None:
     return False
   try:
-    return bool(runs.read_run(folder).rows[-1]['round'] >= rounds)
+    return bool(run_lib.load_run(folder).rows[-1]['round'] >= rounds)
   except ValueError:
     return False

@@ -8,7 +8,7 @@ from typing import Any
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import scores, tables
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 
 from . import command, search
 
@@ -47,7 +47,7 @@ class Ranked:
   """A row with what its runs have come to: `value` is their mean, None before any."""
 
   row: Row
-  runs: Sequence[runs.Run]
+  runs: Sequence[run_lib.Run]
   values: Sequence[float]
 
   @property
@@ -225,12 +225,12 @@ def _cell(text: str) -> str:
   return command.printable(text.replace('\n', ' '))
 
 
-def _read(folder: str) -> runs.Run | None:
+def _read(folder: str) -> run_lib.Run | None:
   try:
-    return runs.read_run(folder)
+    return run_lib.load_run(folder)
   except ValueError:
     return None
 
 
-def _rounds(run: runs.Run) -> int:
+def _rounds(run: run_lib.Run) -> int:
   return int(run.rows[-1]['round'])

@@ -3,7 +3,7 @@
 import json
 import os
 
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 
 
 def make(
@@ -31,4 +31,4 @@ def make(
   if test is not None:
     with open(os.path.join(folder, 'summary.json'), 'w') as file:
       json.dump({'is_complete': True, 'rounds': last, 'test': test}, file)
-  return runs.read_run(folder)
+  return run_lib.load_run(folder)

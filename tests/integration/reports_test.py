@@ -11,7 +11,7 @@ from scripts import report
 from scripts.cli import settings as settings_lib
 from tests.helpers import run_folders
 from tff_adaptive.reports import curves, report as report_lib, tables
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 
 def _make(folder, values, column='validation_accuracy', **settings):
@@ -37,26 +37,26 @@ def folder(tmp_path):
 
 
 def test_runs_that_differ_in_their_seed_are_one_group(folder):
-  found = runs.find_runs([folder])
+  found = run_lib.find_runs([folder])
   assert [len(run.rows) for run in found] == [5, 5, 5]
-  groups = runs.group(found)
+  groups = groups_lib.group(found)
   assert {k: len(v) for k, v in groups.items()} == {'FedAvg': 2, 'AdaBest x Yogi': 1}
-  groups = runs.group(found, ['algorithm', 'server_optimizer'])
+  groups = groups_lib.group(found, ['algorithm', 'server_optimizer'])
   assert list(groups) == ['FedAvg', 'AdaBest x Yogi']
-  assert list(runs.group(found, ['algorithm'])) == ['FedAvg', 'AdaBest']
+  assert list(groups_lib.group(found, ['algorithm'])) == ['FedAvg', 'AdaBest']
   with pytest.raises(ValueError, match='same seed'):
-    runs.group([found[0], found[0]])
+    groups_lib.group([found[0], found[0]])
   with pytest.raises(ValueError, match="'size'"):
-    runs.group(found, ['size'])
+    groups_lib.group(found, ['size'])
   with pytest.raises(ValueError, match='no run in'):
-    runs.find_runs([folder + '/a0', folder + '/nothing'])
+    run_lib.find_runs([folder + '/a0', folder + '/nothing'])
 
 
 def test_labels_name_only_what_does_not_follow_from_the_rest(tmp_path):
   _make(tmp_path / '1', [0.0], algorithm='fed_avg', server_optimizer='sgd', tau=None)
   _make(tmp_path / '2', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.1)
   _make(tmp_path / '3', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.2)
-  groups = runs.group(runs.find_runs([str(tmp_path)]))
+  groups = groups_lib.group(run_lib.find_runs([str(tmp_path)]))
   assert list(groups) == ['FedAvg', 'FedYogi, tau=0.1', 'FedYogi, tau=0.2']
 
 
@@ -64,11 +64,13 @@ def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
   harmless = [name for name in settings_lib.HARMLESS if name != 'rounds']
   _make(tmp_path / '0', [0.0, 0.1], seed=0)
   _make(tmp_path / '1', [0.0, 0.1], seed=1, **dict.fromkeys(harmless, 1))
-  assert [len(found) for found in runs.group(runs.find_runs([str(tmp_path)])).values()] == [2]
+  assert [
+    len(found) for found in groups_lib.group(run_lib.find_runs([str(tmp_path)])).values()
+  ] == [2]
 
 
 def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
-  groups = runs.group(runs.find_runs([folder]))
+  groups = groups_lib.group(run_lib.find_runs([folder]))
   table = tables.comparison(groups, 'validation_accuracy', target=0.6)
   lines = [[cell.strip() for cell in line.split('|')[1:-1]] for line in table.splitlines()]
   # The initial model, round 0, is not in the mean: (0.4 + 0.8) / 2 and (0.6 + 0.6) / 2.
@@ -81,14 +83,14 @@ def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
 def test_errors_are_better_low(tmp_path):
   for name in ('loss', 'mse', 'mae', 'accuracy'):
     _make(tmp_path / name, [0.4, 0.3, 0.2], f'validation_{name}')
-    run = runs.read_run(str(tmp_path / name))
+    run = run_lib.load_run(str(tmp_path / name))
     expected = 0 if name == 'accuracy' else 2
     assert tables.rounds_to(run, f'validation_{name}', 0.35) == expected
 
 
 def test_the_heading_says_how_many_evaluations_the_mean_is_over(tmp_path):
   def heading(*names):
-    groups = runs.group(runs.find_runs([str(tmp_path / name) for name in names]), ['tau'])
+    groups = groups_lib.group(run_lib.find_runs([str(tmp_path / name) for name in names]), ['tau'])
     return tables.comparison(groups, 'validation_accuracy').splitlines()[0]
 
   _make(tmp_path / 'a', [0.1, 0.2], tau=1)
@@ -100,7 +102,7 @@ def test_the_heading_says_how_many_evaluations_the_mean_is_over(tmp_path):
 
 def test_a_column_of_every_round_has_the_mean_of_its_last_rounds(tmp_path):
   _make(tmp_path / 'a', [9.0, 1.0, 2.0, 6.0], 'h_norm')
-  table = tables.comparison(runs.group(runs.find_runs([str(tmp_path)])), 'h_norm')
+  table = tables.comparison(groups_lib.group(run_lib.find_runs([str(tmp_path)])), 'h_norm')
   assert '| h norm, mean of last 6 rounds | h norm, last |' in table
   assert '| 3.0000 | 6.0000 |' in table  # Without round 0.
 
@@ -130,12 +132,12 @@ def test_without_a_metric_the_tables_take_the_tasks(tmp_path, capsys):
     ('validation_loss validation_mse validation_mae', 'mse'),
     ('validation_loss train_error', 'loss'),
   ):
-    run = runs.Run('x', {}, rows(columns))
+    run = run_lib.Run('x', {}, rows(columns))
     assert tables.default_metric([run]) == f'validation_{chosen}'
-    other = runs.Run('y', {}, rows('validation_loss validation_other'))
+    other = run_lib.Run('y', {}, rows('validation_loss validation_other'))
     assert tables.default_metric([run, other]) == 'validation_loss'
   with pytest.raises(ValueError, match='name a column'):
-    tables.default_metric([runs.Run('x', {}, rows('train_loss'))])
+    tables.default_metric([run_lib.Run('x', {}, rows('train_loss'))])
   _make(tmp_path / 'a', [0.4, 0.2], 'validation_mse')
   assert report.main(['report.py', str(tmp_path)]) == 0
   assert '| validation mse, last |' in capsys.readouterr().out
@@ -143,16 +145,16 @@ def test_without_a_metric_the_tables_take_the_tasks(tmp_path, capsys):
 
 def test_the_metric_that_the_task_is_judged_by_counts_and_not_the_first():
   rows = [{'round': 0.0, 'validation_loss': 1.0, 'validation_accuracy': 0.5, 'validation_nll': 2.0}]
-  judged = [runs.Run('x', {'settings': {}, 'metric': name}, rows) for name in ('nll', 'loss')]
+  judged = [run_lib.Run('x', {'settings': {}, 'metric': name}, rows) for name in ('nll', 'loss')]
   assert tables.default_metric(judged[:1]) == 'validation_nll'
   assert tables.default_metric(judged[1:]) == 'validation_loss'
-  earlier = runs.Run('x', {'settings': {}}, rows)
+  earlier = run_lib.Run('x', {'settings': {}}, rows)
   assert tables.default_metric([earlier]) == 'validation_accuracy'
   assert tables.default_metric([judged[0], earlier]) == 'validation_nll'
   assert tables.default_metric(judged) == 'validation_accuracy'  # Two tasks: what they share.
-  program = runs.Run('x', {'settings': {'metric': 'nll'}}, rows)
+  program = run_lib.Run('x', {'settings': {'metric': 'nll'}}, rows)
   assert tables.default_metric([program]) == 'validation_nll'
-  absent = runs.Run('x', {'settings': {'metric': 'recall'}}, rows)
+  absent = run_lib.Run('x', {'settings': {'metric': 'recall'}}, rows)
   assert tables.default_metric([absent]) == 'validation_accuracy'
 
 
@@ -168,7 +170,7 @@ def test_a_run_that_diverged_has_its_place_in_table_and_figure(folder, tmp_path,
 
 def test_mean_curves_are_taken_where_all_runs_were_measured(folder, tmp_path):
   _make(tmp_path / 'more' / 'c', [0.5, 0.5, 0.5, 0.5], seed=2)
-  members = runs.find_runs([f'{folder}/a0', f'{folder}/a1', f'{folder}/more/c'])
+  members = run_lib.find_runs([f'{folder}/a0', f'{folder}/a1', f'{folder}/more/c'])
   rounds, mean, std = curves.mean_curve(members, 'validation_accuracy')
   np.testing.assert_array_equal(rounds, [0, 2, 4])
   np.testing.assert_allclose(mean, [0.5 / 3, 0.5, 1.9 / 3])
@@ -205,7 +207,9 @@ def test_report_refuses_a_bad_level_and_a_bad_output(folder, capsys):
 
 
 def test_a_target_that_some_seeds_reach_says_how_many(folder):
-  table = tables.comparison(runs.group(runs.find_runs([folder])), 'validation_accuracy', target=0.7)
+  table = tables.comparison(
+    groups_lib.group(run_lib.find_runs([folder])), 'validation_accuracy', target=0.7
+  )
   assert '| 4 (reached by 1 of 2 seeds) |' in table
 
 

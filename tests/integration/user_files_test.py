@@ -7,7 +7,7 @@ import pytest
 
 from scripts import report
 from tests.helpers import user_files
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 ALGORITHM = """
   import dataclasses
@@ -74,9 +74,9 @@ def test_an_algorithm_of_a_users_file_trains_resumes_costs_and_is_reported(tmp_p
   other = str(tmp_path / 'other')
   assert user_files.train(other, flags[0], '--rounds=4') == 0
   assert user_files.rows(other)[-1] != rows[-1]
-  groups = runs.group(runs.find_runs([whole, other]))
+  groups = groups_lib.group(run_lib.find_runs([whole, other]))
   assert list(groups) == ['strength=0.1', 'strength=0.5']
-  assert list(runs.group(runs.find_runs([whole]))) == ['mine.py:Damped']
+  assert list(groups_lib.group(run_lib.find_runs([whole]))) == ['mine.py:Damped']
 
 
 def test_a_file_that_was_changed_is_refused_at_resume(tmp_path, capsys):

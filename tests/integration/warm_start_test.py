@@ -10,7 +10,7 @@ import pytest
 
 import tff_adaptive_tasks as tasks
 from scripts import export, train
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 
 FLAGS = ('--task=digits', '--algorithm=fed_avg', '--rounds=2', '--rounds_per_evaluation=1')
 
@@ -25,13 +25,13 @@ def first(tmp_path_factory):
 def test_a_run_starts_where_another_ended(first, tmp_path):
   model = str(tmp_path / 'npz')
   assert export.main(['export.py', first, '--format=npz', f'--output={model}']) == 0
-  last = runs.read_run(first).rows[-1]
+  last = run_lib.load_run(first).rows[-1]
   weights = []
   for start in (first, os.path.join(model, 'model.npz')):
     folder = str(tmp_path / f'second_{len(weights)}')
     arguments = ['train.py', *FLAGS, f'--initial_weights={start}', f'--output_dir={folder}']
     assert train.main(arguments) == 0
-    assert runs.read_run(folder).rows[0]['validation_loss'] == last['validation_loss']
+    assert run_lib.load_run(folder).rows[0]['validation_loss'] == last['validation_loss']
     weights.append(tasks.load_run(folder).weights)
   for a, b in zip(*weights):
     np.testing.assert_array_equal(a, b)

@@ -16,7 +16,7 @@ from tff_adaptive.reports import (
   style,
   table as table_lib,
 )
-from tff_adaptive.runs import runs as runs_lib
+from tff_adaptive.runs import run as run_lib
 
 FOLDER = 'client_evaluations'
 _LOSS = 'validation_loss'  # By which a run has diverged, whatever is measured on clients.
@@ -24,7 +24,7 @@ _SHOWN = ('mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
 
 
 def build(
-  groups: Mapping[str, Sequence[runs_lib.Run]], metric: str, clients: str, *, title: str = ''
+  groups: Mapping[str, Sequence[run_lib.Run]], metric: str, clients: str, *, title: str = ''
 ) -> report.Report:
   """Returns the distribution of a metric over clients, from the last evaluation of each run.
 
@@ -66,11 +66,11 @@ def build(
   return report.Report([table], _data(drawn), _figure(drawn, metric, title), title)
 
 
-def _diverged(runs: Sequence[runs_lib.Run]) -> bool:
+def _diverged(runs: Sequence[run_lib.Run]) -> bool:
   return any(scores.is_left_out(run, _LOSS) for run in runs)
 
 
-def _of_run(run: runs_lib.Run, metric: str, clients: str) -> np.ndarray:
+def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
   """The metric of each client of a group, where it has one."""
   paths = sorted(glob.glob(os.path.join(glob.escape(run.folder), FOLDER, 'round_*.csv')))
   if not paths:
@@ -90,7 +90,7 @@ def _of_run(run: runs_lib.Run, metric: str, clients: str) -> np.ndarray:
   return found[~np.isnan(found)]
 
 
-def _check_mean(run: runs_lib.Run, values: np.ndarray, number: int, column: str) -> None:
+def _check_mean(run: run_lib.Run, values: np.ndarray, number: int, column: str) -> None:
   """ValueError if the mean over clients is not the one in metrics.csv: lines were lost, say."""
   expected = run.curve(column).get(number)
   there = values[~np.isnan(values)]

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tff_adaptive.reports import curves, figures, number_texts, report, table as table_lib, tables
-from tff_adaptive.runs import runs as runs_lib
+from tff_adaptive.runs import run as run_lib
 
 
 def build(
-  groups: Mapping[str, Sequence[runs_lib.Run]],
+  groups: Mapping[str, Sequence[run_lib.Run]],
   metrics: Sequence[str],
   *,
   axis: str = 'round',
@@ -22,7 +22,7 @@ def build(
   Args:
     groups: Label -> runs that differ in their seed.
     metrics: Columns of metrics.csv: a table and a panel each.
-    axis: What the curves run along; a name in `runs.AXES`.
+    axis: What the curves run along; a name in `runs.run.AXES`.
     target: If given, the rounds needed to reach this value are reported too.
     title: Over the figure.
     levels: Name -> value of horizontal lines, such as published results.
@@ -44,7 +44,7 @@ def build(
 
 
 def _table(
-  groups: Mapping[str, Sequence[runs_lib.Run]], metric: str, target: float | None
+  groups: Mapping[str, Sequence[run_lib.Run]], metric: str, target: float | None
 ) -> table_lib.Table:
   """The table of a metric; its note says which curves end early, too."""
   made = tables.comparison_table(groups, metric, target=target)

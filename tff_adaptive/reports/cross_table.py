@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tff_adaptive.reports import number_texts, report, scores, table as table_lib, tables
-from tff_adaptive.runs import names, runs as runs_lib
+from tff_adaptive.runs import names, run as run_lib
 
 TEST = 'test_accuracy'
 # What is not a setting by itself, but follows from some.
@@ -16,7 +16,7 @@ DERIVED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def build(
-  runs: Sequence[runs_lib.Run], rows: str, columns: str, metric: str | None = None, title: str = ''
+  runs: Sequence[run_lib.Run], rows: str, columns: str, metric: str | None = None, title: str = ''
 ) -> report.Report:
   """A row for each value of a setting, a column for each of another.
 
@@ -40,7 +40,7 @@ def build(
     raise ValueError(f'rows and columns are both {rows}: give two settings.')
   by_validation = tables.default_metric(runs)
   column = metric or by_validation
-  cells: dict[tuple[str, str], list[runs_lib.Run]] = {}
+  cells: dict[tuple[str, str], list[run_lib.Run]] = {}
   for run in runs:
     cells.setdefault((_value(run, rows), _value(run, columns)), []).append(run)
   row_names = number_texts.in_order(list(dict.fromkeys(row for row, _ in cells)))
@@ -73,7 +73,7 @@ def build(
   return report.Report([table], table.csv(), title=title)
 
 
-def _value(run: runs_lib.Run, setting: str) -> str:
+def _value(run: run_lib.Run, setting: str) -> str:
   """A run's value of a setting, as it stands in the table."""
   needed = setting if setting in run.settings else 'algorithm'
   if needed not in run.settings or (setting not in run.settings and setting not in DERIVED):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tff_adaptive.reports import scores
-from tff_adaptive.runs import runs as runs_lib
+from tff_adaptive.runs import run as run_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Curve:
 
 
 def build(
-  groups: Mapping[str, Sequence[runs_lib.Run]], column: str, axis: str = 'round'
+  groups: Mapping[str, Sequence[run_lib.Run]], column: str, axis: str = 'round'
 ) -> list[Curve]:
   """Returns the curves of groups of runs, in the order of the groups.
 
   Args:
     groups: Label -> runs that differ in their seed.
     column: A column of metrics.csv.
-    axis: What they run along; a name in `runs.AXES`.
+    axis: What they run along; a name in `runs.run.AXES`.
 
   Raises:
     ValueError: If no run has values of the column, or one has none of the axis.
@@ -54,7 +54,7 @@ def build(
   return found
 
 
-def _curve(label: str, members: Sequence[runs_lib.Run], column: str, axis: str) -> Curve | None:
+def _curve(label: str, members: Sequence[run_lib.Run], column: str, axis: str) -> Curve | None:
   """The curve of one group; None if its runs have no round with a value in common."""
   text, shown = scores.without_diverged(label, members, column)
   rounds, mean, std = mean_curve(shown, column)
@@ -70,7 +70,7 @@ def _curve(label: str, members: Sequence[runs_lib.Run], column: str, axis: str) 
   return Curve(text, rounds, x, mean, std, diverged, learned)
 
 
-def note(groups: Mapping[str, Sequence[runs_lib.Run]], column: str) -> str:
+def note(groups: Mapping[str, Sequence[run_lib.Run]], column: str) -> str:
   """Says which curves end before some of their runs do, and where; '' if none does."""
   found = []
   for label, members in groups.items():
@@ -88,14 +88,14 @@ def note(groups: Mapping[str, Sequence[runs_lib.Run]], column: str) -> str:
   return ' '.join(found)
 
 
-def _ending_early(members: Sequence[runs_lib.Run], column: str) -> list[runs_lib.Run]:
+def _ending_early(members: Sequence[run_lib.Run], column: str) -> list[run_lib.Run]:
   """Those of the runs whose last value is of an earlier round than that of others."""
   ends = [max(run.curve(column), default=0) for run in members]
   return [run for run, end in zip(members, ends) if end < max(ends)]
 
 
 def mean_curve(
-  members: Sequence[runs_lib.Run], column: str
+  members: Sequence[run_lib.Run], column: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns the mean and the standard deviation of runs, at the rounds that all of them have.
 
@@ -115,14 +115,14 @@ def mean_curve(
 
 
 def table(
-  groups: Mapping[str, Sequence[runs_lib.Run]], columns: Sequence[str], axis: str = 'round'
+  groups: Mapping[str, Sequence[run_lib.Run]], columns: Sequence[str], axis: str = 'round'
 ) -> str:
   """Returns the numbers behind a figure of curves as CSV.
 
   Args:
     groups: Label -> runs that differ in their seed.
     columns: Columns of metrics.csv.
-    axis: What the curves run along; a name in `runs.AXES`.
+    axis: What the curves run along; a name in `runs.run.AXES`.
 
   Returns:
     A row for each group and each round at which all columns were measured in all its runs: the

@@ -64,7 +64,7 @@ def comparison(
 
   Args:
     by_column: Column of metrics.csv -> its curves.
-    axis: What they run along; a name in `runs.AXES`.
+    axis: What they run along; a name in `runs.run.AXES`.
     title: Over the figure.
     levels: Name -> value of horizontal lines, such as published results.
     log_scale: Those of the columns whose axis is logarithmic.

@@ -5,16 +5,16 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tff_adaptive.reports import number_texts, published, report, scores, table as table_lib, tables
-from tff_adaptive.runs import names, runs as runs_lib
+from tff_adaptive.runs import names, run as run_lib
 
 # "Performance within 0.5 % of the best result for each task is shown in bold", Table 1.
 _WITHIN = 0.5
 _ADA_BEST_ORDER = ('FedAvg', 'FedDyn', 'SCAFFOLD', 'SCAFFOLD/m', 'AdaBest')
 
-Cells = Mapping[str, Sequence[runs_lib.Run]]  # Optimizer -> its runs.
+Cells = Mapping[str, Sequence[run_lib.Run]]  # Optimizer -> its runs.
 
 
-def tasks(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Report:
+def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
   """Tasks by optimizers: the form of Table 1 of "Adaptive Federated Optimization".
 
   A cell is the mean over the last 100 rounds of the task's metric on the validation data, in
@@ -54,7 +54,7 @@ def tasks(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Report:
   return report.Report([table], table.csv(), title=title)
 
 
-def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Report:
+def participation(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
   """Participation, task and heterogeneity by algorithm: the form of Table 2 of "AdaBest".
 
   A cell is the accuracy on the test data after the last round, in percent, of the mean of the
@@ -93,7 +93,7 @@ def participation(runs: Sequence[runs_lib.Run], *, title: str = '') -> report.Re
   return report.Report([table], table.csv(), title=title)
 
 
-def _with_diverged(cell: str, runs: Sequence[runs_lib.Run]) -> str:
+def _with_diverged(cell: str, runs: Sequence[run_lib.Run]) -> str:
   """'50.00 (1 of 3 diverged)', where some did at some time; 'diverged (1 of 3)' of such a cell."""
   count = sum(map(scores.is_diverged, runs))
   if not count:
@@ -102,7 +102,7 @@ def _with_diverged(cell: str, runs: Sequence[runs_lib.Run]) -> str:
   return f'{cell} ({count} of {len(runs)}{word})'
 
 
-def _by(runs: Sequence[runs_lib.Run], key: object) -> dict:
+def _by(runs: Sequence[run_lib.Run], key: object) -> dict:
   """Row -> optimizer -> runs, in the order in which they come."""
   found: dict = {}
   for run in runs:
@@ -113,12 +113,12 @@ def _by(runs: Sequence[runs_lib.Run], key: object) -> dict:
   return found
 
 
-def _task(run: runs_lib.Run) -> tuple[str, str]:
+def _task(run: run_lib.Run) -> tuple[str, str]:
   options = run.settings.get('task_option') or []
   return str(run.settings['task']), ', '.join(options)
 
 
-def _setting(run: runs_lib.Run) -> tuple[float, str, str]:
+def _setting(run: run_lib.Run) -> tuple[float, str, str]:
   """What distinguishes rows: the share of clients in a round, the task, its options."""
   task, options = _task(run)
   clients = run.config.get('data', {}).get('clients')
@@ -152,7 +152,7 @@ def _is_infinite(text: str) -> bool:
     return False
 
 
-def _ordered(runs: Sequence[runs_lib.Run], first: Sequence[str]) -> list[str]:
+def _ordered(runs: Sequence[run_lib.Run], first: Sequence[str]) -> list[str]:
   """The optimizers of the runs, those of the paper in its order, then the others."""
   found = list(
     dict.fromkeys(names.composition(r.settings) for r in runs if 'algorithm' in r.settings)
@@ -178,7 +178,7 @@ def _title(task: str, column: str, factor: float) -> str:
 
 
 def _published_row(
-  task: str, column: str, runs: Sequence[runs_lib.Run], columns: Sequence[str]
+  task: str, column: str, runs: Sequence[run_lib.Run], columns: Sequence[str]
 ) -> list[str] | None:
   """The paper's row, if the runs' data have as many clients as the benchmark."""
   entry = published.TASKS.get(task)

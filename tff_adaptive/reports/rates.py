@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive.reports import number_texts, report, scores, style, table as table_lib
-from tff_adaptive.runs import names, runs as runs_lib
+from tff_adaptive.runs import groups as groups_lib, names, run as run_lib
 
 CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
 _DIGITS, _DATA_DIGITS = 3, 6  # Of a rate in tables and in the data; more where two would be alike.
@@ -45,7 +45,7 @@ class Map:
 
 
 def build(
-  runs: Sequence[runs_lib.Run],
+  runs: Sequence[run_lib.Run],
   column: str,
   *,
   label_by: Sequence[str] | None = None,
@@ -64,7 +64,7 @@ def build(
   """
   maps = [
     Map(label, _cells(label, members, column))
-    for label, members in runs_lib.partition(runs, label_by, without=(CLIENT, SERVER)).items()
+    for label, members in groups_lib.partition(runs, label_by, without=(CLIENT, SERVER)).items()
   ]
   last = scores.last_rounds(runs)
   _, symbol = scores.unit(column)
@@ -75,9 +75,9 @@ def build(
 
 
 def _cells(
-  label: str, members: Sequence[runs_lib.Run], column: str
+  label: str, members: Sequence[run_lib.Run], column: str
 ) -> dict[tuple[float, float], scores.Score]:
-  cells: dict[tuple[float, float], list[runs_lib.Run]] = {}
+  cells: dict[tuple[float, float], list[run_lib.Run]] = {}
   for run in members:
     rates = run.settings.get(CLIENT), run.settings.get(SERVER)
     if None in rates:

@@ -11,7 +11,12 @@ import numpy as np
 
 from tff_adaptive._utils import suggestions
 from tff_adaptive.reports import number_texts
-from tff_adaptive.runs import metric_names, runs as runs_lib, summary as summary_lib
+from tff_adaptive.runs import (
+  groups as groups_lib,
+  metric_names,
+  run as run_lib,
+  summary as summary_lib,
+)
 
 _FAR = 100  # A loss so many times its first has diverged.
 _MOST_NAMED = 3  # Runs that a note names.
@@ -72,7 +77,7 @@ def _is_share(column: str) -> bool:
   return not is_error and any(word in column.lower() for word in _SHARES)
 
 
-def mean_of_last(run: runs_lib.Run, column: str) -> float | None:
+def mean_of_last(run: run_lib.Run, column: str) -> float | None:
   """Returns the mean of what the last rounds have in a column, round 0 left out, if anything."""
   first = max(0, run.rows[-1]['round'] - summary_lib.WINDOW)
   values = [value for t, value in run.curve(column).items() if t > first]
@@ -80,7 +85,7 @@ def mean_of_last(run: runs_lib.Run, column: str) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def evaluated(members: Sequence[runs_lib.Run], column: str | None = None) -> list[runs_lib.Run]:
+def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list[run_lib.Run]:
   """The runs without those that have only the initial model's values yet, which are reported.
 
   Args:
@@ -101,7 +106,7 @@ def evaluated(members: Sequence[runs_lib.Run], column: str | None = None) -> lis
   return found
 
 
-def _is_waiting(run: runs_lib.Run, column: str | None) -> bool:
+def _is_waiting(run: run_lib.Run, column: str | None) -> bool:
   rounds = [
     row['round']
     for row in run.rows
@@ -111,14 +116,14 @@ def _is_waiting(run: runs_lib.Run, column: str | None) -> bool:
   return max(rounds) == 0 if rounds else run.rows[-1]['round'] == 0
 
 
-def last_rounds(members: Iterable[runs_lib.Run]) -> str:
+def last_rounds(members: Iterable[run_lib.Run]) -> str:
   """'last 100 rounds', fewer of shorter runs: over how many rounds `mean_of_last` is."""
   counts = sorted({min(summary_lib.WINDOW, int(run.rows[-1]['round'])) for run in members})
   text = ' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))
   return f'last {text} round{"" if counts == [1] else "s"}'
 
 
-def test_accuracy(run: runs_lib.Run) -> float:
+def test_accuracy(run: run_lib.Run) -> float:
   """Accuracy on the test data after the last round, of theta-bar where there is one.
 
   Raises:
@@ -149,7 +154,7 @@ def _test_accuracy(test: Mapping[str, float]) -> float:
   return float(test.get('test_inference_accuracy', test['test_accuracy']))
 
 
-def has_diverged(run: runs_lib.Run, column: str) -> bool:
+def has_diverged(run: run_lib.Run, column: str) -> bool:
   """Whether a column of a run ends with what is not finite, or as a loss far above its first."""
   values = list(run.curve(column).values())
   if not values:
@@ -158,14 +163,14 @@ def has_diverged(run: runs_lib.Run, column: str) -> bool:
   return not math.isfinite(values[-1]) or is_worse
 
 
-def is_diverged(run: runs_lib.Run) -> bool:
+def is_diverged(run: run_lib.Run) -> bool:
   """Whether its validation loss diverged, or updates of its clients were not finite some time."""
   return has_diverged(run, 'validation_loss') or any(
     row.get('non_finite_clients') for row in run.rows
   )
 
 
-def ends_diverged(run: runs_lib.Run) -> bool:
+def ends_diverged(run: run_lib.Run) -> bool:
   """Whether its validation loss diverged, or the updates of all clients of its last round."""
   last = run.rows[-1]
   lost = last.get('non_finite_clients') or 0
@@ -173,8 +178,8 @@ def ends_diverged(run: runs_lib.Run) -> bool:
 
 
 def without_diverged(
-  label: str, members: Sequence[runs_lib.Run], column: str
-) -> tuple[str, Sequence[runs_lib.Run]]:
+  label: str, members: Sequence[run_lib.Run], column: str
+) -> tuple[str, Sequence[run_lib.Run]]:
   """Returns the runs of which a curve is the mean, and its name.
 
   Args:
@@ -195,19 +200,19 @@ def without_diverged(
   return (label if len(members) == 1 else f'{label} (n = {len(members)})'), healthy
 
 
-def unless_diverged(run: runs_lib.Run, column: str, value: float | None) -> float | None:
+def unless_diverged(run: run_lib.Run, column: str, value: float | None) -> float | None:
   """A value of a run; NaN if it is finite though the run diverged, by its loss, say."""
   if value is None or not math.isfinite(value):
     return value
   return math.nan if is_left_out(run, column) else value
 
 
-def is_left_out(run: runs_lib.Run, column: str) -> bool:
+def is_left_out(run: run_lib.Run, column: str) -> bool:
   """Whether a run is in no mean curve of a column: it diverged there, or as in `ends_diverged`."""
   return has_diverged(run, column) or ends_diverged(run)
 
 
-def no_values(run: runs_lib.Run, column: str) -> ValueError:
+def no_values(run: run_lib.Run, column: str) -> ValueError:
   """The error for a column without a value after round 0: names the nearest, or all others."""
   there = dict.fromkeys(c for row in run.rows if row['round'] > 0 for c in row if c != 'round')
   close = suggestions.nearest(column, there)
@@ -217,7 +222,7 @@ def no_values(run: runs_lib.Run, column: str) -> ValueError:
   )
 
 
-def score(members: Sequence[runs_lib.Run], column: str, label: str = '') -> Score:
+def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score:
   """Returns what repetitions came to: NaN of a run that diverged, also where its column is finite.
 
   Raises:
@@ -232,7 +237,7 @@ def score(members: Sequence[runs_lib.Run], column: str, label: str = '') -> Scor
   return Score(found, label)
 
 
-def score_on_test(members: Sequence[runs_lib.Run], label: str = '') -> Score:
+def score_on_test(members: Sequence[run_lib.Run], label: str = '') -> Score:
   """As `score`, of the accuracy on the test data.
 
   Raises:
@@ -241,7 +246,7 @@ def score_on_test(members: Sequence[runs_lib.Run], label: str = '') -> Score:
   return Score([math.nan if ends_diverged(r) else test_accuracy(r) for r in members], label)
 
 
-def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[runs_lib.Run]]:
+def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[run_lib.Run]]:
   """Returns the settings with the best mean, and their runs; what diverged is worse than all else.
 
   Settings with a run that is not complete are worse than all whose runs are, unless these diverged:
@@ -254,7 +259,7 @@ def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[
   Returns:
     The label of the settings, '' if there are no others, and the runs with these.
   """
-  groups = runs_lib.group(runs)
+  groups = groups_lib.group(runs)
 
   def rank(label: str) -> tuple[bool, bool, float]:
     found = score(groups[label], column)
@@ -266,7 +271,7 @@ def best_runs(runs: Sequence[runs_lib.Run], column: str) -> tuple[str, Sequence[
   return (label if len(groups) > 1 else ''), groups[label]
 
 
-def best(runs: Sequence[runs_lib.Run], column: str) -> Score:
+def best(runs: Sequence[run_lib.Run], column: str) -> Score:
   """Returns the score of `best_runs`."""
   label, members = best_runs(runs, column)
   return score(members, column, label)
@@ -302,7 +307,7 @@ def text(found: Score | None, factor: float, digits: int) -> str:
 
 def note(
   chosen: Mapping[str, str],
-  members: Sequence[runs_lib.Run],
+  members: Sequence[run_lib.Run],
   *,
   on_test: bool = False,
   by: str = 'validation',
@@ -319,13 +324,13 @@ def note(
   return ' '.join(filter(None, (_chosen_note(chosen, by), of_models, _unfinished_note(members))))
 
 
-def diverged_note(members: Sequence[runs_lib.Run], column: str) -> str:
+def diverged_note(members: Sequence[run_lib.Run], column: str) -> str:
   """Names the runs that diverged, in a column or as in `ends_diverged`; '' if none did."""
   found = [run for run in members if is_left_out(run, column)]
   return _named('Diverged', [run.folder for run in found], len(members))
 
 
-def _unfinished_note(members: Sequence[runs_lib.Run]) -> str:
+def _unfinished_note(members: Sequence[run_lib.Run]) -> str:
   begun = [
     f'{run.folder} ({run.rows[-1]["round"]:.0f} of {run.settings["rounds"]} rounds)'
     for run in members

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive.reports import number_texts, report, scores, style, table as table_lib
-from tff_adaptive.runs import names, runs as runs_lib
+from tff_adaptive.runs import groups as groups_lib, names, run as run_lib
 
 _DIGITS = 6  # Of a value, or as many as tell two apart.
 Lines = Mapping[str, Mapping[float, scores.Score]]  # Label -> value of the parameter -> score.
 
 
 def build(
-  runs: Sequence[runs_lib.Run],
+  runs: Sequence[run_lib.Run],
   column: str,
   parameter: str,
   *,
@@ -47,7 +47,7 @@ def build(
     )
   known = [n for n in ('task', 'algorithm', 'server_optimizer') if n in found[0].settings]
   one = [n for n in known if n == 'algorithm']
-  groups = runs_lib.partition(found, label_by or _differing(found, known) or one or None)
+  groups = groups_lib.partition(found, label_by or _differing(found, known) or one or None)
   lines = {
     label: {
       value: scores.best(same, column)
@@ -65,13 +65,13 @@ def build(
   )
 
 
-def _value(run: runs_lib.Run, parameter: str) -> float | None:
+def _value(run: run_lib.Run, parameter: str) -> float | None:
   value = run.settings.get(parameter)
   is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
   return None if value is None or not is_number else float(value)
 
 
-def _differing(runs: Sequence[runs_lib.Run], settings: Sequence[str]) -> list[str]:
+def _differing(runs: Sequence[run_lib.Run], settings: Sequence[str]) -> list[str]:
   return [n for n in settings if len({str(run.settings.get(n)) for run in runs}) > 1]
 
 
@@ -81,7 +81,7 @@ def _table(
   column: str,
   parameter: str,
   what: str,
-  runs: Sequence[runs_lib.Run],
+  runs: Sequence[run_lib.Run],
 ) -> table_lib.Table:
   factor, symbol = scores.unit(column)
   digits = 2 if symbol else 4

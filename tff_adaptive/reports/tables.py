@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tff_adaptive.reports import number_texts, scores, table as table_lib
-from tff_adaptive.runs import names, runs as runs_lib, summary as summary_lib
+from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
 
 
 def comparison(
-  groups: Mapping[str, Sequence[runs_lib.Run]], column: str, *, target: float | None = None
+  groups: Mapping[str, Sequence[run_lib.Run]], column: str, *, target: float | None = None
 ) -> str:
   """As `comparison_table`, in Markdown."""
   return comparison_table(groups, column, target=target).markdown()
 
 
 def comparison_table(
-  groups: Mapping[str, Sequence[runs_lib.Run]], column: str, *, target: float | None = None
+  groups: Mapping[str, Sequence[run_lib.Run]], column: str, *, target: float | None = None
 ) -> table_lib.Table:
   """Returns a table with a row for each group of runs.
 
@@ -79,14 +79,14 @@ def comparison_table(
   return table_lib.Table(heading, rows, note=note)
 
 
-def _last(run: runs_lib.Run, column: str, is_evaluated: bool) -> float | None:
+def _last(run: run_lib.Run, column: str, is_evaluated: bool) -> float | None:
   """A run's last value; that of round 0, the initial model, where no run has a later one."""
   curve = run.curve(column)
   end = max(curve)
   return curve[end] if end > 0 or not is_evaluated else None
 
 
-def _over_runs(members: Sequence[runs_lib.Run], column: str, values: Sequence[float | None]) -> str:
+def _over_runs(members: Sequence[run_lib.Run], column: str, values: Sequence[float | None]) -> str:
   """`spread` of a value of each run, and how many runs have one if not all have."""
   shown = [scores.unless_diverged(run, column, v) for run, v in zip(members, values)]
   count = sum(value is not None for value in shown)
@@ -94,7 +94,7 @@ def _over_runs(members: Sequence[runs_lib.Run], column: str, values: Sequence[fl
   return spread(shown) + of
 
 
-def default_metric(runs: Sequence[runs_lib.Run]) -> str:
+def default_metric(runs: Sequence[run_lib.Run]) -> str:
   """Returns the column by which to compare runs where none is named.
 
   The metric by which their task is judged, on the validation data. Where that is not recorded, as
@@ -122,7 +122,7 @@ def default_metric(runs: Sequence[runs_lib.Run]) -> str:
   return 'validation_accuracy' if 'validation_accuracy' in others else (others or common)[0]
 
 
-def rounds_to(run: runs_lib.Run, column: str, target: float) -> int | None:
+def rounds_to(run: run_lib.Run, column: str, target: float) -> int | None:
   """Returns the first evaluated round whose value is as good as the target, or None.
 
   Good is high, but for the column of a loss or an error: see `_utils.metric_names`.

@@ -4,5 +4,5 @@ from .errors import (
   SaveError as SaveError,
   StateError as StateError,
 )
-from .saved_run import SavedRun as SavedRun, load_run as load_run
+from .run import Run as Run, load_run as load_run
 from .state_store import ClientStateStore as ClientStateStore

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from tff_adaptive.runs import saved_run
+from tff_adaptive.runs import run as run_lib
 
 
 def weights_of_run(folder: str) -> tuple[np.ndarray, ...]:
@@ -14,7 +14,7 @@ def weights_of_run(folder: str) -> tuple[np.ndarray, ...]:
   Raises:
     ValueError: If the folder is no run's, or the run has no weights.
   """
-  run = saved_run.load_run(folder)
+  run = run_lib.load_run(folder)
   return run.chosen(run.best('accuracy' if 'validation_accuracy' in run.metrics else 'loss'))
 
 

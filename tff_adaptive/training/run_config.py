@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files, provenance
-from tff_adaptive.runs import saved_run
+from tff_adaptive.runs import run as run_lib
 from tff_adaptive.runs.errors import ResumeError, saving
 from tff_adaptive.training.config import TrainingConfig
 
@@ -177,7 +177,7 @@ def keep(
       if count is not None and data['clients'] <= _MOST_COUNTED:
         data['examples'] = sum(int(count(client_id)) for client_id in clients.client_ids)
       size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
-      others = {saved_run.NON_TRAINABLE: len(non_trainable)} if non_trainable else {}
+      others = {run_lib.NON_TRAINABLE: len(non_trainable)} if non_trainable else {}
       create(folder, new(settings, data, size, run_id=run_id, made_by=_PROGRAM, **others))
     elif before.get('made_by') == _PROGRAM and before['settings'] != settings:
       was = before['settings']

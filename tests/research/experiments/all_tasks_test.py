@@ -3,7 +3,7 @@
 import json
 
 from research.experiments import all_tasks
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 
 
 def test_all_tasks_has_a_row_for_a_run_of_one_round(tmp_path):
@@ -11,7 +11,7 @@ def test_all_tasks_has_a_row_for_a_run_of_one_round(tmp_path):
   settings = {'task': 'digits', 'algorithm': 'fed_avg', 'rounds': 1, 'clients_per_round': 2}
   row = {'train_loss': 2, 'seconds_round': 3, 'seconds_data': 1, 'examples': 8, 'clients': 2}
   rows = [{'round': 0, 'validation_loss': 2}, {'round': 1, 'validation_loss': 1, **row}]
-  run = runs.Run(str(tmp_path), {'settings': settings, 'num_parameters': 7}, rows)
+  run = run_lib.Run(str(tmp_path), {'settings': settings, 'num_parameters': 7}, rows)
   *_, seconds, share, peak = all_tasks._row(run)
   assert (seconds, share, peak) == ('3.00', '', '5')
 

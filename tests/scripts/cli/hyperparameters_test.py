@@ -9,7 +9,7 @@ from scripts.cli import flags, help_text, hyperparameters, records, resolve
 from tff_adaptive import costs, registry
 from tff_adaptive._utils import validation
 from tff_adaptive.registry import table as registry_table
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 
 @pytest.fixture
@@ -57,7 +57,10 @@ def test_a_new_entry_has_its_costs_and_labels(damped, tmp_path):
     folder.mkdir()
     (folder / 'config.json').write_text(json.dumps({'settings': records.of(run).settings}))
     (folder / 'metrics.csv').write_text('round,validation_accuracy\n0,0.5\n')
-  assert list(runs.group(runs.find_runs([str(tmp_path)]))) == ['strength=0.0', 'strength=0.25']
+  assert list(groups_lib.group(run_lib.find_runs([str(tmp_path)]))) == [
+    'strength=0.0',
+    'strength=0.25',
+  ]
 
 
 def test_a_name_means_one_thing():

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers import run_folders
 from tff_adaptive.reports import client_distribution
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import groups as groups_lib
 
 
 def make(folder, values, seed=0, **settings):
@@ -28,7 +28,7 @@ def test_it_is_of_the_last_evaluation_of_each_run(tmp_path):
     make(tmp_path / 'b', [0.4, 0.6], seed=1, algorithm='fed_avg'),
     make(tmp_path / 'c', [0.9, float('nan'), 0.7], algorithm='fed_dyn'),
   ]
-  made = client_distribution.build(runs.group(found, ['algorithm']), 'accuracy', 'unseen')
+  made = client_distribution.build(groups_lib.group(found, ['algorithm']), 'accuracy', 'unseen')
   (table,) = made.tables
   assert table.heading == ['', 'mean', 'std', 'p10', 'p50', 'p90', 'worst tenth']
   assert [row[0] for row in table.rows] == ['FedAvg', 'FedDyn']
@@ -50,7 +50,7 @@ def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
   ]
   found[1].rows[-1]['validation_loss'] = float('nan')
   found[2].settings['rounds'] = 99
-  made = client_distribution.build(runs.group(found, ['algorithm']), 'accuracy', 'unseen')
+  made = client_distribution.build(groups_lib.group(found, ['algorithm']), 'accuracy', 'unseen')
   (table,) = made.tables
   assert table.rows[0] == ['FedAvg', *['diverged'] * 6]
   assert table.rows[1][1] == '0.7000'

@@ -4,7 +4,7 @@ import math
 
 from tests.helpers import run_folders
 from tff_adaptive.reports import comparison
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import groups as groups_lib
 
 COLUMN = 'validation_accuracy'
 
@@ -56,7 +56,7 @@ def test_rows_are_sorted_by_numbers(tmp_path):
     run_folders.make(tmp_path / str(number), [0.1, 0.2], clients_per_round=number)
     for number in (10, 2, 20, 5)
   ]
-  made = comparison.build(runs.group(found), [COLUMN])
+  made = comparison.build(groups_lib.group(found), [COLUMN])
   assert [row[0] for row in made.tables[0].rows] == [
     f'clients_per_round={number}' for number in (2, 5, 10, 20)
   ]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers import run_folders
 from tff_adaptive.reports import curves
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import run as run_lib
 
 
 def test_the_axis_adds_up_what_rounds_took(tmp_path):
@@ -43,7 +43,7 @@ def test_a_run_that_diverged_is_counted_and_not_averaged(tmp_path, column, end):
 
 def test_a_norm_may_grow():
   rows = [{'round': float(t), 'theta_norm': 10.0**t} for t in range(4)]
-  (curve,) = curves.build({'a': [runs.Run('a', {}, rows)]}, 'theta_norm')
+  (curve,) = curves.build({'a': [run_lib.Run('a', {}, rows)]}, 'theta_norm')
   assert curve.learned
   assert curve.label == 'a'
 

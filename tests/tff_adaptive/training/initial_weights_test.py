@@ -1,4 +1,4 @@
-"""Weights to start from, of files; of runs see saved_run_test.py."""
+"""Weights to start from, of files; of runs see run_test.py."""
 
 import json
 import os

@@ -1,27 +1,13 @@
-"""Runs as they lie in their folders, and which of them are repetitions of each other."""
+"""Which runs are repetitions of each other, and how those that are not are labelled."""
 
-import dataclasses
-import itertools
 import json
-import math
 import os
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tff_adaptive.runs import metrics_file, names, summary as summary_lib
-
-# What a curve may run along: each is the sum over the rounds of these columns of metrics.csv.
-AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-  {
-    'round': (),
-    'megabytes': ('megabytes_down', 'megabytes_up'),
-    'seconds': ('seconds_round',),
-    'virtual_seconds': ('virtual_seconds',),
-  }
-)
+from tff_adaptive.runs import names
+from tff_adaptive.runs.run import Run
 
 # Settings that never distinguish two curves of a figure: those that do not touch a run's numbers.
 _NOT_LABELS = frozenset(
@@ -55,153 +41,6 @@ _WORDS = {None: ('none', 'null'), True: ('true', '1'), False: ('false', '0')}
 
 # A setting that a search has drawn, in a label.
 _LONG_NUMBER = re.compile(r'(?<==)-?\d+\.\d{8,}(e[+-]?\d+)?(?![\w.])')
-
-
-class NoRoundsError(ValueError):
-  """A run that has not written a row yet."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-  """One run.
-
-  Attributes:
-    folder: Where it lies.
-    config: Its config.json.
-    rows: Its metrics.csv: column -> number, a row a round, empty cells absent.
-  """
-
-  folder: str
-  config: Mapping[str, Any]
-  rows: Sequence[Mapping[str, float]]
-
-  @property
-  def settings(self) -> Mapping[str, Any]:
-    """The run's settings by flag name."""
-    return self.config['settings']
-
-  @property
-  def metric(self) -> str | None:
-    """By which its task is judged; None where that is not recorded, as by earlier versions."""
-    # A program's is among its settings.
-    found = self.config.get('metric', self.config.get('settings', {}).get('metric'))
-    return found if isinstance(found, str) else None
-
-  @property
-  def is_complete(self) -> bool:
-    """Whether all its rounds are done."""
-    return bool(self.rows and self.rows[-1]['round'] >= self.settings['rounds'])
-
-  def summary(self) -> dict[str, Any]:
-    """The run's summary, as of the rounds that were done."""
-    return summary_lib.summarize(self.rows, self.is_complete)
-
-  def curve(self, column: str) -> dict[int, float]:
-    """Round -> value of a column, where it was measured."""
-    return {int(row['round']): row[column] for row in self.rows if column in row}
-
-  def progress(self, axis: str) -> dict[int, float]:
-    """Round -> how far the run was after it, in units of an axis.
-
-    Args:
-      axis: A name in `AXES`.
-
-    Raises:
-      ValueError: If the run has no such columns.
-    """
-    columns = AXES[axis]
-    missing = [c for c in columns if not any(c in row for row in self.rows)]
-    if missing:
-      raise ValueError(
-        f'{self.folder} has no column {missing[0]!r} in metrics.csv: take another axis than {axis}.'
-      )
-    rounds = [int(row['round']) for row in self.rows]
-    if not columns:
-      return {t: float(t) for t in rounds}
-    steps = [math.fsum(row.get(c, 0.0) for c in columns) for row in self.rows]
-    return dict(zip(rounds, itertools.accumulate(steps)))
-
-
-def read_run(folder: str) -> Run:
-  """Reads a run's folder.
-
-  Raises:
-    NoRoundsError: If it has no rows yet.
-    ValueError: If it is no run's folder.
-  """
-  try:
-    with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
-      config = json.load(file)
-    if not isinstance(config['settings'], dict) or type(config['settings']['rounds']) is not int:
-      raise ValueError('config.json has no settings with a number of rounds')
-    try:
-      rows = metrics_file.read(os.path.join(folder, 'metrics.csv')).rows()
-    except FileNotFoundError:
-      rows = []
-  except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-    reason = f'config.json lacks {error}' if isinstance(error, KeyError) else str(error)
-    if isinstance(error, FileNotFoundError):
-      reason = 'it has no config.json' if os.path.isdir(folder) else 'there is no such folder'
-    raise ValueError(f'{folder} is not the folder of a run ({reason}).') from None
-  if not rows:
-    raise NoRoundsError(f'{folder} has no rounds yet.')
-  return Run(folder, config, rows)
-
-
-def read_begun(folders: Iterable[str]) -> list[Run]:
-  """Reads the runs in `folders`; those without rounds yet are left out, and reported."""
-  found = []
-  for folder in folders:
-    try:
-      found.append(read_run(folder))
-    except NoRoundsError as error:
-      sys.stderr.write(f'Left out: {error}\n')
-  return found
-
-
-def without_folders(source: str) -> str:
-  """A data source's description with the names of its files alone: for what is published."""
-  return re.sub(r'(?<!\S)\S*/(?=\S)', '', source)
-
-
-def find_runs(folders: Iterable[str]) -> list[Run]:
-  """Reads runs.
-
-  Args:
-    folders: Folders of runs, or folders that hold such folders at any depth.
-
-  Returns:
-    The runs, each once, in the order of the folders and, below one, of names; links to folders are
-    followed. Those without rounds yet are left out, and reported.
-
-  Raises:
-    ValueError: If a folder holds no run, or none of the runs has rounds.
-  """
-  below: dict[str, str] = {}  # Real path -> as it was found first.
-  for folder in folders:
-    holding = sorted(_holding(folder, 'config.json'))
-    if not holding:
-      raise ValueError(f'there is no run in {folder}: no folder in it holds a config.json.')
-    for path in holding:
-      below.setdefault(os.path.realpath(path), path)
-  found = read_begun(below.values())
-  if not found:
-    raise NoRoundsError('none of the runs has rounds yet.')
-  return found
-
-
-def _holding(folder: str, name: str) -> Iterator[str]:
-  """The folders at any depth that hold a file, through links too, each once."""
-  seen: set[str] = set()
-  for path, below, names_ in os.walk(folder, followlinks=True):
-    real = os.path.realpath(path)
-    if real in seen:
-      below.clear()  # A link back, or to what is there already.
-      continue
-    seen.add(real)
-    below.sort()  # Of two names of one folder always the same is found.
-    if name in names_:
-      yield path
 
 
 def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Run]:

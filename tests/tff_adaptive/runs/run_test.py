@@ -132,9 +132,9 @@ def test_a_task_needs_a_way_to_load_it(stateless):
 )
 def test_the_better_weights_are_those_of_the_last_evaluation(last, metric, expected):
   rows = [{'validation_accuracy': 0.1, 'inference_accuracy': 0.2}, last, {'round': 3.0}]
-  assert runs.SavedRun('run', {}, rows).best(metric) == expected
+  assert runs.Run('run', {}, rows).best(metric) == expected
   with pytest.raises(ValueError, match='validation_recall was never evaluated'):
-    runs.SavedRun('run', {}, rows).best('recall')
+    runs.Run('run', {}, rows).best('recall')
 
 
 def copied(source, tmp_path):
@@ -250,7 +250,7 @@ def test_arrays_that_do_not_train_are_not_taken_for_weights(tmp_path):
 
 def test_a_second_model_of_other_shapes_is_refused(stateful):
   run = tff_adaptive.load_run(stateful[0])
-  other = runs.SavedRun(run.folder, {**run.config, 'non_trainable_arrays': 1}, run.rows)
+  other = runs.Run(run.folder, {**run.config, 'non_trainable_arrays': 1}, run.rows)
   assert_same(other.weights, run.weights)
   with pytest.raises(runs.StateError, match='has not 39 parameters'):
     _ = other.inference_weights
@@ -259,6 +259,6 @@ def test_a_second_model_of_other_shapes_is_refused(stateful):
 def test_a_run_that_ended_between_evaluations_has_its_theta_bar(stateful, tmp_path):
   folder, _ = copied(stateful[0], tmp_path)
   run = tff_adaptive.load_run(folder)
-  cut = runs.SavedRun(folder, run.config, run.rows[:2])  # Round 1 was not evaluated.
+  cut = runs.Run(folder, run.config, run.rows[:2])  # Round 1 was not evaluated.
   assert 'validation_loss' not in cut.rows[-1]
   assert_same(cut.chosen('theta_bar'), run.inference_weights)

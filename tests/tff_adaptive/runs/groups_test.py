@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tff_adaptive.runs import runs
+from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 GOOD = {'settings': {'rounds': 4, 'seed': 0}}
 
@@ -18,9 +18,9 @@ def _make(folder, config=None, metrics='round,validation_loss\n0,1.0\n'):
 
 def test_a_folder_without_a_config_is_named_with_the_reason(tmp_path):
   with pytest.raises(ValueError, match=r'of a run \(it has no config.json\)'):
-    runs.read_run(str(tmp_path))
+    run_lib.load_run(str(tmp_path))
   with pytest.raises(ValueError, match=r'of a run \(there is no such folder\)'):
-    runs.read_run(str(tmp_path / 'run'))
+    run_lib.load_run(str(tmp_path / 'run'))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_folder_without_a_config_is_named_with_the_reason(tmp_path):
 def test_a_damaged_config_is_refused(tmp_path, config):
   folder = _make(tmp_path / 'run', config)
   with pytest.raises(ValueError, match=f'^{folder} is not the folder of a run'):
-    runs.find_runs([str(tmp_path)])
+    run_lib.find_runs([str(tmp_path)])
 
 
 @pytest.mark.parametrize('metrics', ['\ufeffround\n0\n', 'a,b\n0,1\n', 'round,a\n0,x\n', '0\n\n'])
@@ -51,7 +51,7 @@ def test_damaged_rows_are_refused(tmp_path, metrics):
   with pytest.raises(
     ValueError, match=f'^{folder} is not the folder of a run .*metrics.csv is dam'
   ):
-    runs.find_runs([str(tmp_path)])
+    run_lib.find_runs([str(tmp_path)])
 
 
 @pytest.mark.parametrize('name', ['config.json', 'metrics.csv'])
@@ -60,7 +60,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path, name):
   (tmp_path / 'run' / name).unlink()
   (tmp_path / 'run' / name).mkdir()
   with pytest.raises(ValueError, match=folder):
-    runs.read_run(folder)
+    run_lib.load_run(folder)
 
 
 def _labels(folder, rates):
@@ -68,7 +68,7 @@ def _labels(folder, rates):
   for number, rate in enumerate(rates):
     settings = {'rounds': 4, 'seed': 0, 'algorithm': 'fed_avg', 'client_learning_rate': rate}
     _make(folder / f'{number}', json.dumps({'settings': settings}))
-  return list(runs.group(runs.find_runs([str(folder)])))
+  return list(groups_lib.group(run_lib.find_runs([str(folder)])))
 
 
 def test_drawn_numbers_have_four_digits_in_labels_unless_that_makes_two_the_same(tmp_path):
@@ -82,7 +82,7 @@ def test_runs_without_an_algorithm_have_labels_too(tmp_path):
   for name, server in (('a', 'sgd'), ('b', 'adam')):
     config = {'settings': {'rounds': 4, 'seed': 0, 'server_optimizer': server}}
     _make(tmp_path / name, json.dumps(config))
-  assert list(runs.group(runs.find_runs([str(tmp_path)]))) == [
+  assert list(groups_lib.group(run_lib.find_runs([str(tmp_path)]))) == [
     'server_optimizer=sgd',
     'server_optimizer=adam',
   ]
@@ -92,7 +92,7 @@ def _of_file(folder, path, sha256=None, name='task', **settings):
   settings = {'rounds': 4, 'algorithm': 'fed_avg', name: path, **settings}
   files = {name: {'path': path.partition(':')[0], 'sha256': sha256}} if sha256 else {}
   _make(folder, json.dumps({'settings': settings, 'files': files}))
-  return runs.read_run(str(folder))
+  return run_lib.load_run(str(folder))
 
 
 @pytest.mark.parametrize('name', ['task', 'algorithm', 'server_optimizer'])
@@ -103,8 +103,8 @@ def test_files_of_one_name_in_two_folders_are_two_settings(tmp_path, name, diges
     for seed, digest in enumerate(digests)
   ]
   labels = [f'{name}=/s0/t.py:binary', f'{name}=/s1/t.py:binary']
-  assert list(runs.group(found)) == labels
-  assert list(runs.group(found, [name])) == labels
+  assert list(groups_lib.group(found)) == labels
+  assert list(groups_lib.group(found, [name])) == labels
 
 
 def test_a_file_that_was_moved_is_one_setting_and_one_that_was_changed_is_two(tmp_path):
@@ -113,8 +113,8 @@ def test_a_file_that_was_moved_is_one_setting_and_one_that_was_changed_is_two(tm
     _of_file(tmp_path / str(seed), path, digest * 64, seed=seed)
     for seed, (path, digest) in enumerate(zip(paths, 'aab'))
   ]
-  assert [len(members) for members in runs.group(found[:2]).values()] == [2]
-  groups = runs.group(found)
+  assert [len(members) for members in groups_lib.group(found[:2]).values()] == [2]
+  groups = groups_lib.group(found)
   assert list(groups) == ['task=/s0/t.py:f', 'task=/s0/t.py:f (sha256 bbbbbbbb)']
   assert [len(members) for members in groups.values()] == [2, 1]
 
@@ -124,14 +124,14 @@ def test_options_of_one_name_are_those_of_what_they_are_for(tmp_path):
   for seed, name in enumerate(('task_option', 'algorithm_option')):
     settings = {'rounds': 4, 'seed': seed, 'task_option': [], 'algorithm_option': []}
     _make(tmp_path / name, json.dumps({'settings': {**settings, name: ['a=1']}}))
-    found.append(runs.read_run(str(tmp_path / name)))
-  groups = runs.group(found, ['task_option', 'algorithm_option'])
+    found.append(run_lib.load_run(str(tmp_path / name)))
+  groups = groups_lib.group(found, ['task_option', 'algorithm_option'])
   assert list(groups) == ['task_option=a=1', 'algorithm_option=a=1']
 
 
 def _settings(folder, **settings):
   _make(folder, json.dumps({'settings': {'rounds': 4, 'algorithm': 'fed_avg', **settings}}))
-  return runs.read_run(str(folder))
+  return run_lib.load_run(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -153,13 +153,13 @@ def test_conditions_are_met_by_options_truth_values_and_numbers(tmp_path, condit
       ((['alpha=0.5', 'n=3'], True), (['alpha=5'], False), ([], None))
     )
   ]
-  assert len(runs.where(found, conditions)) == count
+  assert len(groups_lib.where(found, conditions)) == count
 
 
 def test_conditions_hold_all_at_once(tmp_path):
   found = [_settings(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
   with pytest.raises(ValueError, match='none of the 2 runs has seed=0 and seed=1'):
-    runs.where(found, [('seed', '0'), ('seed', '1')])
+    groups_lib.where(found, [('seed', '0'), ('seed', '1')])
 
 
 def test_links_are_followed_and_a_run_is_read_once(tmp_path):
@@ -170,15 +170,15 @@ def test_links_are_followed_and_a_run_is_read_once(tmp_path):
   (folder / 'linked').symlink_to(tmp_path / 'elsewhere')
   (folder / 'again').symlink_to(tmp_path / 'elsewhere')
   (folder / 'back').symlink_to(folder)
-  found = runs.find_runs([str(folder), str(folder / 'a'), str(tmp_path / 'elsewhere')])
+  found = run_lib.find_runs([str(folder), str(folder / 'a'), str(tmp_path / 'elsewhere')])
   assert [run.folder for run in found] == [str(folder / name) for name in ('a', 'again')]
-  assert [len(members) for members in runs.group(found).values()] == [2]
+  assert [len(members) for members in groups_lib.group(found).values()] == [2]
 
 
 def test_a_copy_of_a_run_is_refused_with_what_helps(tmp_path):
   found = [_settings(tmp_path / name, seed=0, tau=tau) for name, tau in (('a', 1), ('b', 1))]
   with pytest.raises(ValueError, match=r'/a and .*/b\. .* name the folder of one of them only'):
-    runs.group(found)
+    groups_lib.group(found)
   found.append(_settings(tmp_path / 'c', seed=0, tau=2))
   with pytest.raises(ValueError, match='Label the runs by tau too'):
-    runs.group(found[1:], ['algorithm'])
+    groups_lib.group(found[1:], ['algorithm'])

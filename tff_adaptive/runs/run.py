@@ -1,0 +1,297 @@
+"""A run as it lies in its folder: its config, metrics and weights, and its task again."""
+
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tff_adaptive.runs import metric_names, metrics_file, saved_checkpoint, summary as summary_lib
+from tff_adaptive.runs.errors import StateError
+from tff_adaptive.runs.state_file import STATE_FILE
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+# What a curve may run along: each is the sum over the rounds of these columns of metrics.csv.
+AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+  {
+    'round': (),
+    'megabytes': ('megabytes_down', 'megabytes_up'),
+    'seconds': ('seconds_round',),
+    'virtual_seconds': ('virtual_seconds',),
+  }
+)
+# In config.json: how many arrays of a model do not train, if any.
+NON_TRAINABLE = 'non_trainable_arrays'
+_WEIGHTS = {'theta': 'validation', 'theta_bar': 'inference'}  # And their columns of metrics.csv.
+
+
+class NoRoundsError(ValueError):
+  """A run that has not written a row yet."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """One run.
+
+  Attributes:
+    folder: Where it lies.
+    config: Its config.json.
+    rows: Its metrics.csv: column -> number, a row a round, empty cells absent.
+    load_task: What loads a task from a config.json; see `load_run`.
+  """
+
+  folder: str
+  config: Mapping[str, Any]
+  rows: Sequence[Mapping[str, float]]
+  load_task: Callable[[Mapping[str, Any]], Any] | None = None
+
+  @property
+  def settings(self) -> Mapping[str, Any]:
+    """The run's settings by name."""
+    return self.config['settings']
+
+  @property
+  def metric(self) -> str | None:
+    """By which its task is judged; None where that is not recorded."""
+    # A program's is among its settings.
+    found = self.config.get('metric', self.config.get('settings', {}).get('metric'))
+    return found if isinstance(found, str) else None
+
+  @property
+  def is_complete(self) -> bool:
+    """Whether all its rounds are done."""
+    return bool(self.rows and self.rows[-1]['round'] >= self.settings['rounds'])
+
+  def summary(self) -> dict[str, Any]:
+    """The run's summary, as of the rounds that were done."""
+    return summary_lib.summarize(self.rows, self.is_complete)
+
+  def curve(self, column: str) -> dict[int, float]:
+    """Round -> value of a column, where it was measured."""
+    return {int(row['round']): row[column] for row in self.rows if column in row}
+
+  def progress(self, axis: str) -> dict[int, float]:
+    """Round -> how far the run was after it, in units of an axis.
+
+    Args:
+      axis: A name in `AXES`.
+
+    Raises:
+      ValueError: If the run has no such columns.
+    """
+    columns = AXES[axis]
+    missing = [c for c in columns if not any(c in row for row in self.rows)]
+    if missing:
+      raise ValueError(
+        f'{self.folder} has no column {missing[0]!r} in metrics.csv: take another axis than {axis}.'
+      )
+    rounds = [int(row['round']) for row in self.rows]
+    if not columns:
+      return {t: float(t) for t in rounds}
+    steps = [math.fsum(row.get(c, 0.0) for c in columns) for row in self.rows]
+    return dict(zip(rounds, itertools.accumulate(steps)))
+
+  @functools.cached_property
+  def metrics(self) -> 'pd.DataFrame':
+    """metrics.csv: a row a round, NaN where something was not measured."""
+    import pandas as pd  # Slow to import and needed here only.
+
+    return pd.DataFrame(list(self.rows)).set_index('round', drop=False)
+
+  @property
+  def round_number(self) -> int:
+    """The round of the checkpoint that the weights are from."""
+    return self._state.round_number
+
+  @property
+  def weights(self) -> tuple[np.ndarray, ...]:
+    """theta, the global model's trainable weights, in the model's order."""
+    return self._weights(0)
+
+  @property
+  def inference_weights(self) -> tuple[np.ndarray, ...] | None:
+    """theta-bar, the mean of the client models, where the algorithm evaluates it; else None."""
+    # The last row of a run that was interrupted need not be one with an evaluation.
+    if not any(column.startswith('inference_') for row in self.rows for column in row):
+      return None
+    return self._weights(1)
+
+  def best(self, metric: str) -> str:
+    """Which weights had the better value at the last evaluation: 'theta' or 'theta_bar'.
+
+    Args:
+      metric: A metric's name; losses and errors are better when smaller.
+
+    Raises:
+      ValueError: If the metric was not evaluated.
+    """
+    columns = {name: f'{prefix}_{metric}' for name, prefix in _WEIGHTS.items()}
+    for row in reversed(self.rows):
+      values = {name: row[column] for name, column in columns.items() if column in row}
+      if values:
+        better = min if metric_names.is_error(metric) else max
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        return better(finite or values, key=values.__getitem__)
+    raise ValueError(f'{self.folder}: {columns["theta"]} was never evaluated.')
+
+  def chosen(self, which: str) -> tuple[np.ndarray, ...]:
+    """The weights called 'theta' or 'theta_bar'.
+
+    Raises:
+      ValueError: If there are no such weights.
+    """
+    weights = {'theta': self.weights, 'theta_bar': self.inference_weights}.get(which)
+    if weights is None:
+      raise ValueError(f"{self.folder} has no weights {which!r}: take 'theta'.")
+    return weights
+
+  def task(self) -> Any:
+    """The run's task, loaded anew.
+
+    Raises:
+      ValueError: If the task cannot be found from config.json, or the numbers of its clients or
+        examples have changed.
+    """
+    if self.load_task is None:
+      raise ValueError(
+        'this run was loaded without a way to load its task: take tasks.load_run, or give '
+        'load_task=lambda config: my_task'
+      )
+    return self.load_task(self.config)
+
+  def evaluate(
+    self, weights: Sequence[Any] | None = None, data: Mapping[str, Any] | None = None
+  ) -> dict[str, float]:
+    """Metrics of the model.
+
+    Args:
+      weights: Trainable weights; by default those that `best` names by the task's metric.
+      data: OrderedDict(x, y) of prepared examples; by default the task's validation data.
+    """
+    from tff_adaptive import models
+
+    task = self.task()
+    weights = self.chosen(self.best(task.metric)) if weights is None else weights
+    model = task.build_model(self.settings.get('seed', 0))
+    return models.build_evaluation(model)(weights, task.validation if data is None else data)
+
+  @functools.cached_property
+  def _state(self) -> saved_checkpoint.SavedState:
+    folder = self.settings.get('client_state_dir') or os.path.join(self.folder, 'checkpoints')
+    return saved_checkpoint.read(os.path.join(folder, STATE_FILE))
+
+  def _weights(self, position: int) -> tuple[np.ndarray, ...]:
+    """The trainable weights of the first or the second model of the server state.
+
+    A model's leaves are its trainable weights, num_parameters numbers, then the others.
+    """
+    total, leaves = self.config['num_parameters'], self._state.arrays
+    sums = list(itertools.accumulate(leaf.size for leaf in leaves))
+    if total in sums:
+      count = sums.index(total) + 1
+      begin = position * (count + self.config.get(NON_TRAINABLE, 0))
+      found = leaves[begin : begin + count]
+      if [leaf.shape for leaf in found] == [leaf.shape for leaf in leaves[:count]]:
+        return tuple(found)
+    raise StateError(f'{self.folder}: the checkpoint has not {total:,} parameters as config.json.')
+
+
+def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None = None) -> Run:
+  """Loads a run from its folder; nothing there is changed.
+
+  Args:
+    folder: The run's folder.
+    load_task: Loads the run's task from its config.json, for `Run.task` and `evaluate`;
+      `tasks.load_run` gives one for tasks of the catalogue and of files.
+
+  Returns:
+    The run. Weights are read from the checkpoint when they are first asked for.
+
+  Raises:
+    NoRoundsError: If the run has no rounds yet.
+    ValueError: If the folder is no run's.
+  """
+  folder = os.path.expanduser(folder)
+  try:
+    with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
+      config = json.load(file)
+    if not isinstance(config['settings'], dict) or type(config['settings']['rounds']) is not int:
+      raise ValueError('config.json has no settings with a number of rounds')
+    try:
+      rows = metrics_file.read(os.path.join(folder, 'metrics.csv')).rows()
+    except FileNotFoundError:
+      rows = []
+  except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    reason = f'config.json lacks {error}' if isinstance(error, KeyError) else str(error)
+    if isinstance(error, FileNotFoundError):
+      reason = 'it has no config.json' if os.path.isdir(folder) else 'there is no such folder'
+    raise ValueError(f'{folder} is not the folder of a run ({reason}).') from None
+  if not rows:
+    raise NoRoundsError(f'{folder} has no rounds yet.')
+  return Run(folder, config, rows, load_task)
+
+
+def load_begun(folders: Iterable[str]) -> list[Run]:
+  """Loads the runs in `folders`; those without rounds yet are left out, and reported."""
+  found = []
+  for folder in folders:
+    try:
+      found.append(load_run(folder))
+    except NoRoundsError as error:
+      sys.stderr.write(f'Left out: {error}\n')
+  return found
+
+
+def find_runs(folders: Iterable[str]) -> list[Run]:
+  """Loads the runs in and below folders.
+
+  Args:
+    folders: Folders of runs, or folders that hold such folders at any depth.
+
+  Returns:
+    The runs, each once, in the order of the folders and, below one, of names; links to folders are
+    followed. Those without rounds yet are left out, and reported.
+
+  Raises:
+    ValueError: If a folder holds no run, or none of the runs has rounds.
+  """
+  below: dict[str, str] = {}  # Real path -> as it was found first.
+  for folder in folders:
+    holding = sorted(_holding(folder, 'config.json'))
+    if not holding:
+      raise ValueError(f'there is no run in {folder}: no folder in it holds a config.json.')
+    for path in holding:
+      below.setdefault(os.path.realpath(path), path)
+  found = load_begun(below.values())
+  if not found:
+    raise NoRoundsError('none of the runs has rounds yet.')
+  return found
+
+
+def _holding(folder: str, name: str) -> Iterator[str]:
+  """The folders at any depth that hold a file, through links too, each once."""
+  seen: set[str] = set()
+  for path, below, names in os.walk(folder, followlinks=True):
+    real = os.path.realpath(path)
+    if real in seen:
+      below.clear()  # A link back, or to what is there already.
+      continue
+    seen.add(real)
+    below.sort()  # Of two names of one folder always the same is found.
+    if name in names:
+      yield path
+
+
+def without_folders(source: str) -> str:
+  """A data source's description with the names of its files alone: for what is published."""
+  return re.sub(r'(?<!\S)\S*/(?=\S)', '', source)
