@@ -48,78 +48,9 @@ def is_stateful(op: str) -> bool:
   return definition is not None and definition.is_stateful
 
 
-def result_names(node: Any, functions: Mapping[str, Any]) -> list[str]:
-  """The results of a node of a FunctionDef, as its other nodes call them: `result:index`.
-
-  Args:
-    node: The node.
-    functions: The library's functions, by name: a node may be a call of one.
-  """
-  from tensorflow.python.framework import op_def_registry
-
-  function = functions.get(node.op)
-  names = []
-  for result in (function.signature if function else op_def_registry.get(node.op)).output_arg:
-    count = 1
-    if result.number_attr:
-      count = node.attr[result.number_attr].i
-    elif result.type_list_attr:
-      count = len(node.attr[result.type_list_attr].list.type)
-    names += [f'{result.name}:{i}' for i in range(count)]
-  return names
-
-
 def function_def(concrete_function: Any) -> Any:
   """The FunctionDef of a concrete function, as a graph's library holds it."""
   return concrete_function.function_def
-
-
-def flat_call(concrete_function: Any) -> Callable[..., Sequence[Any]]:
-  """A concrete function as one of its flat tensors to its flat results.
-
-  It does not look whether the tensors are what it was traced for, which takes 0.4 ms for 20 of
-  them, and no gradient tape follows it.
-  """
-  function, captured = concrete_function._inference_function, concrete_function.captured_inputs
-  return lambda *tensors: function(*tensors, *captured) or []
-
-
-def call_without_inference(concrete_function: Any, tensors: Sequence[Any]) -> list[Any]:
-  """Calls a concrete function in the graph at work; the results have the shapes of its own graph.
-
-  TensorFlow infers shapes anew in a function that a graph calls, in an order that frames of loops
-  can make fail ('Missing src context'). Not here.
-
-  Args:
-    concrete_function: The function.
-    tensors: Its flat arguments.
-  """
-  import tensorflow as tf
-  from tensorflow.core.framework import attr_value_pb2
-
-  def types(tensors: Sequence[Any]) -> Any:
-    found = [t.dtype.as_datatype_enum for t in tensors]
-    return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(type=found))
-
-  graph = tf.compat.v1.get_default_graph()
-  concrete_function.add_to_graph(graph)
-  name = concrete_function.function_def.signature.name
-  inputs, results = [*tensors, *concrete_function.captured_inputs], concrete_function.outputs
-  is_stateful = any(op.op_def.is_stateful for op in concrete_function.graph.get_operations())
-  call = graph.create_op(
-    'StatefulPartitionedCall' if is_stateful else 'PartitionedCall',
-    list(map(tf.convert_to_tensor, inputs)),
-    [t.dtype for t in results],
-    attrs={
-      'Tin': types(inputs),
-      'Tout': types(results),
-      'f': attr_value_pb2.AttrValue(func=attr_value_pb2.NameAttrList(name=name)),
-      '_disable_call_shape_inference': attr_value_pb2.AttrValue(b=True),
-    },
-  )
-  for called, result in zip(call.outputs, results):
-    called.set_shape(result.shape)
-  return call.outputs
 
 
 def argument_shape(function: Any, i: int) -> Any:

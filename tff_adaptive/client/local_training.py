@@ -233,16 +233,10 @@ def _train(
     training.weight_decay or model.has_penalty or type(correction) is not corrections.Correction
   )
 
-  is_plain = type(correction) is corrections.Correction and not (
-    training.clip_norm is not None or training.weight_decay
-  )
-  # Then a step is theta - rate * g, and a pass over the weights less if gradients bring the rate.
-  factor = rate if is_plain and client_optimizer.is_sgd(training.optimizer) else None
-
   def step(state: Any, local: batch_sources.LocalStep) -> Any:
     theta, slots, metrics = state
     g, metrics = model.gradients(
-      theta, non_trainable, local.batch, local.weighting, local.seed, metrics, factor
+      theta, non_trainable, local.batch, local.weighting, local.seed, metrics
     )
     g = batch_sources.dense(g, theta)
     g = results.gradient(correction, client, theta, g)
@@ -252,8 +246,6 @@ def _train(
       g = corrections.combine(lambda g, w: g + training.weight_decay * w, g, theta)
     if local.active is not None and moves_without_data:
       g = corrections.combine(lambda g: corrections.scale(local.active, g), g)
-    if factor is not None:
-      return corrections.combine(tf.subtract, theta, g), slots, metrics
     slots, theta = optimizer.next(slots, theta, g)
     return tuple(theta), slots, metrics
 

@@ -12,7 +12,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import models
-from tff_adaptive.client import scaled_gradients
 from tff_adaptive.corrections import base as corrections
 
 AnyModel: TypeAlias = (
@@ -96,7 +95,6 @@ class LocalModel:
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
-    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     """Gradients of the mean loss of a batch, and the metrics with this batch added.
 
@@ -108,7 +106,6 @@ class LocalModel:
         the mean (0 for padding) and the number of examples that count.
       seed: int32 [2] for dropout, or None.
       metrics: From `start` or the step before.
-      factor: Of the gradients, a scalar; None: 1.
     """
     raise NotImplementedError
 
@@ -149,7 +146,6 @@ class _SeededModel(LocalModel):
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
-    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     if weighting is None:
       shares, size = None, tf.cast(tf.shape(batch['y'])[0], tf.float32)
@@ -161,7 +157,7 @@ class _SeededModel(LocalModel):
         weights, batch['x'], batch['y'], shares=shares, training=True, seed=seed
       )
 
-    found, means = scaled_gradients.gradients(loss_and_metrics, weights, factor)
+    found, means = _gradients(loss_and_metrics, weights)
     return found, metrics + size * means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
@@ -183,7 +179,6 @@ class _GroupModel(_SeededModel):
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
-    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     assert weighting is not None  # Groups have shares: they are padded to one length.
     shares, size = weighting
@@ -200,7 +195,7 @@ class _GroupModel(_SeededModel):
       return tf.vectorized_map(loss_and_metrics, arguments)
 
     # The losses of the clients are independent: the gradient of their sum is each one's own.
-    found, means = scaled_gradients.gradients(of_all, weights, factor)
+    found, means = _gradients(of_all, weights)
     return found, metrics + size[:, tf.newaxis] * means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
@@ -234,7 +229,6 @@ class _FunctionalModel(LocalModel):
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
-    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     x, y = _features_and_labels(batch)
 
@@ -243,7 +237,7 @@ class _FunctionalModel(LocalModel):
       loss = self._model.loss(output=output, label=y)
       return loss, (loss, output)
 
-    found, (loss, output) = scaled_gradients.gradients(loss_and_output, weights, factor)
+    found, (loss, output) = _gradients(loss_and_output, weights)
     batch_output = tff.learning.models.BatchOutput(
       loss=loss, predictions=output, num_examples=tf.shape(tf.nest.flatten(output)[0])[0]
     )
@@ -285,7 +279,6 @@ class _VariableModel(LocalModel):
     weighting: Weighting | None,
     seed: tf.Tensor | None,
     metrics: Any,
-    factor: tf.Tensor | None = None,
   ) -> tuple[corrections.Weights, Any]:
     variables = tff.learning.models.ModelWeights.from_model(self._model)
 
@@ -296,10 +289,9 @@ class _VariableModel(LocalModel):
         variable.assign(value)
       for variable, value in zip(variables.non_trainable, non_trainable):
         variable.assign(value)
-      found, _ = scaled_gradients.gradients(
+      found, _ = _gradients(
         lambda: (self._model.forward_pass(batch, training=True).loss, None),
         tuple(variables.trainable),
-        factor,
       )
       return found
 
@@ -310,6 +302,16 @@ class _VariableModel(LocalModel):
       # Those that a method without tf.function returns as variables are read here, too.
       sums = tf.nest.map_structure(tf.identity, self._model.report_local_unfinalized_metrics())
     return tf.nest.map_structure(lambda s: tf.where(is_used, s, tf.zeros_like(s)), sums)
+
+
+def _gradients(
+  function: Callable[[], tuple[tf.Tensor, Any]], weights: tuple[Any, ...]
+) -> tuple[corrections.Weights, Any]:
+  """The gradients of the loss that a function returns first, and what else it returns."""
+  with tf.GradientTape() as tape:
+    tape.watch(weights)
+    loss, others = function()
+  return tape.gradient(loss, weights), others
 
 
 def _features_and_labels(batch: Any) -> tuple[Any, Any]:

@@ -169,8 +169,7 @@ class GraphContext(tff.program.FederatedContext):
       )
       signature = layout.signature() + [slots.SPEC] * self._has_slots(layout, where)
       function = tf.function(run, input_signature=signature, autograph=False)
-      traced = private_apis.flat_call(function.get_concrete_function())
-      traces[group_sizes] = traced, grouping.matters
+      traces[group_sizes] = function.get_concrete_function(), grouping.matters
     return traces[group_sizes][0]
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
 from tff_adaptive.engine import batched_clients
-from tff_adaptive.engine.graph import dataset_reduce, loop_bodies, loop_frames, values
+from tff_adaptive.engine.graph import dataset_reduce, loop_bodies, values
 from tff_adaptive.kernels import library
 
 # A variable with this shared name is created anew each time its op runs and dies with its last
@@ -52,7 +52,6 @@ class ImportedGraph:
     handles = []
     if initialize_op := private_apis.initialize_op(message):
       handles = _initialized_handles(graph_def, initialize_op)
-    results_of_loops = loop_frames.replace_loops(graph_def)
     wrapped = tf.compat.v1.wrap_function(
       lambda: tf.graph_util.import_graph_def(graph_def, name=''), []
     )
@@ -66,7 +65,7 @@ class ImportedGraph:
         feeds.extend(reads)
       else:
         feeds.append(graph.get_tensor_by_name(name))
-    fetches = [graph.get_tensor_by_name(results_of_loops.get(n, n)) for n, _ in result]
+    fetches = [graph.get_tensor_by_name(name) for name, _ in result]
     self._initialize = None
     if handles:
       ready = [graph.get_tensor_by_name(f'{name}/initialized:0') for name in handles]
@@ -87,7 +86,8 @@ class ImportedGraph:
         flat.append(argument.variant())
     if self._initialize is not None:
       flat.extend(self._initialize())
-    results = private_apis.call_without_inference(self._main, flat)
+    results = self._main(*flat)
+    results = list(results) if isinstance(results, (list, tuple)) else [results]
     return [
       values.Sequence(variant=r) if is_seq else r
       for r, is_seq in zip(results, self._result_is_sequence)

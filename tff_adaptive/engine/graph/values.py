@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -10,7 +9,6 @@ import attrs
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
-import tree
 
 from tff_adaptive._utils import private_apis
 
@@ -115,51 +113,7 @@ def _pack(leaves: Iterator[Any], type_spec: tff.types.Type) -> Any:
 
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
   """As `pack`, with the Python containers that the type names."""
-  make = _maker_of(type_spec)
-  if make is None:
-    return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
-  return make(flat)
-
-
-@functools.lru_cache(maxsize=1024)
-def _maker_of(type_spec: tff.types.Type) -> Callable[[list[Any]], Any] | None:
-  """TFF looks at every container of every value anew; here once a type, as values come each round.
-
-  Returns:
-    A function of the leaves to the containers; None where they are not all known, or would not be
-    as TFF makes them.
-  """
-  positions = list(range(len(leaf_types(type_spec))))
-  containers = tff.types.type_to_py_container(pack(positions, type_spec), type_spec)
-  try:
-    make = _maker(containers)
-    same = make(positions) == containers and sorted(tree.flatten(containers)) == positions
-  except (TypeError, ValueError, KeyError):
-    return None
-  return make if same else None
-
-
-def _maker(containers: Any) -> Callable[[list[Any]], Any]:
-  """Makes containers such as these, of the values at the positions that are their leaves.
-
-  Raises:
-    TypeError: For a container of a kind that is not known.
-  """
-  kind = type(containers)
-  if kind is int:
-    return operator.itemgetter(containers)
-  if isinstance(containers, dict):
-    names, makers = list(containers), [_maker(value) for value in containers.values()]
-    return lambda leaves: kind(zip(names, [make(leaves) for make in makers]))
-  if attrs.has(kind):
-    makers = [_maker(getattr(containers, field.name)) for field in attrs.fields(kind)]
-    return lambda leaves: kind(*[make(leaves) for make in makers])
-  if not isinstance(containers, (list, tuple)):
-    raise TypeError(f'{kind.__name__} is no container')
-  makers = [_maker(value) for value in containers]
-  if hasattr(kind, '_fields'):
-    return lambda leaves: kind(*[make(leaves) for make in makers])
-  return lambda leaves: kind([make(leaves) for make in makers])
+  return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
 
 
 def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
