@@ -26,6 +26,7 @@ def from_arrays(
   source: str = 'arrays',
   loss: Any = None,
   metrics: Sequence[Any] | None = None,
+  threshold: float | None = None,
   preparation: preparation_lib.Preparation | None = None,
 ) -> task_lib.Task:
   """A task on arrays whose rows belong to clients.
@@ -48,7 +49,10 @@ def from_arrays(
     source: Where the data are from, for the run's record.
     loss: For a Keras model, a loss of Keras; by default softmax or binary cross-entropy for
       classes, by the model's last activation, and the squared error for numbers.
-    metrics: For a Keras model, metrics of Keras; by default accuracy, or the mean absolute error.
+    metrics: For a Keras model, metrics of Keras; by default accuracy of classes, and with the
+      squared error the mean absolute error.
+    threshold: Of a model with one output for two classes: above it is the second. By default 0.5
+      after a sigmoid, and 0 for the scores of a Keras model without a loss of its own.
     preparation: What was done to the raw inputs to make x; recorded on the task.
 
   Returns:
@@ -67,13 +71,14 @@ def from_arrays(
         f'x has {len(x)} rows and {what} has shape {array.shape}: give one of each for every row'
       )
   targets, classes = _targets(y)
-  share = _share(validation)
-  split = _split(ids, share, validation_by, seed)
-  train_x, train_y = x[split.rows], targets[split.rows]
-  if share is None:
-    held_x, held_y = _held_out(validation, x, y, classes)
-  else:
-    held_x, held_y = x[split.held_out], targets[split.held_out]
+  is_pair = isinstance(validation, (tuple, list)) and len(validation) == 2
+  names, owners = np.unique(ids, return_inverse=True)
+  is_held = (
+    np.zeros(len(x), bool) if is_pair else _held_out(owners, validation, validation_by, seed)
+  )
+  train_x, held_x, held_y = x[~is_held], x[is_held], targets[is_held]
+  if is_pair:
+    held_x, held_y = _validation_arrays(validation, x, y, classes)
   made = preparation or preparation_lib.Preparation()
   if standardise:
     mean, deviation = _statistics(train_x)
@@ -81,110 +86,102 @@ def from_arrays(
     train_x, held_x = ((part - mean) / deviation for part in (train_x, held_x))
   bounds = [float(f(part)) for f in (np.min, np.max) for part in (train_x, held_x)]
   problem = own_models.Problem(x.shape[1:], targets, classes, (min(bounds), max(bounds)))
-  build_model, x_dtype, y_dtype, metric = own_models.builder(model, problem, loss, metrics)
+  build_model, built, threshold = own_models.builder(model, problem, loss, metrics, threshold)
   made = dataclasses.replace(
     made,
     classes=classes,
-    threshold=own_models.threshold(model, problem, loss, metrics),
-    is_numbers=own_models.predicts_numbers(problem, loss),
+    threshold=threshold,
+    is_numbers=classes is None and y.dtype.kind == 'f' and 'categorical' not in _name(loss),
   )
+  x_dtype, y_dtype = (built.input_spec[k].dtype.as_numpy_dtype for k in ('x', 'y'))
+  train_x, train_y = train_x.astype(x_dtype), targets[~is_held].astype(y_dtype)
+  rows_of = {c: np.flatnonzero(owners[~is_held] == c) for c in np.unique(owners[~is_held])}
   return task_lib.Task(
     name=name,
     build_model=build_model,
     train=task_lib.InMemoryClientData(
-      {
-        client: (train_x[rows].astype(x_dtype), train_y[rows].astype(y_dtype))
-        for client, rows in split.by_client.items()
-      }
+      {str(names[c]): (train_x[rows], train_y[rows]) for c, rows in rows_of.items()}
     ),
     validation=task_lib.example_arrays(held_x.astype(x_dtype), held_y.astype(y_dtype)),
     source=source,
-    metric=metric,
+    metric='accuracy' if 'accuracy' in built.metric_names else 'loss',
     preparation=made,
   )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Split:
-  """Which rows train and which are held out.
-
-  Attributes:
-    rows: The training rows.
-    by_client: Client id -> where its rows stand among `rows`.
-    held_out: The rows held out.
-  """
-
-  rows: np.ndarray
-  by_client: dict[str, np.ndarray]
-  held_out: np.ndarray
-
-
-def _share(validation: Any) -> float | None:
-  """The share that is held out; None where `validation` is a pair of arrays."""
-  if isinstance(validation, (tuple, list)) and len(validation) == 2:
-    return None
-  is_number = isinstance(validation, numbers.Real) and not isinstance(validation, (bool, np.bool_))
-  if not is_number or not 0 < validation < 1:
-    is_plain = isinstance(validation, (str, numbers.Number, type(None)))
-    found = repr(validation)[:80] if is_plain else f'a {type(validation).__name__}'
-    if isinstance(validation, (tuple, list)):
-      found += f' of {len(validation)}'
+def _held_out(owners: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
+  """bool [n]: which rows are held out."""
+  is_share = isinstance(share, numbers.Real) and not isinstance(share, (bool, np.bool_))
+  if not is_share or not 0 < share < 1:
+    is_plain = isinstance(share, (str, numbers.Number, type(None)))
+    found = repr(share)[:80] if is_plain else f'a {type(share).__name__}'
     raise errors.DataError(
       f'validation is {found}; it must be a share such as 0.2, or two arrays (x, y)'
     )
-  return float(validation)
+  rng, count = np.random.default_rng([seed, 17]), int(owners.max()) + 1
+  if by == 'clients':
+    held = min(max(round(share * count), 1), count - 1)
+    return np.isin(owners, rng.permutation(count)[:held])
+  if by != 'examples':
+    raise errors.DataError(f"validation_by is {by!r}; it must be 'clients' or 'examples'")
+  is_held = np.zeros(len(owners), bool)
+  for client in range(count):
+    rows = rng.permutation(np.flatnonzero(owners == client))
+    is_held[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
+  if not is_held.any():
+    raise errors.DataError(
+      f'validation={share:g} of each client is no example: give a larger share, or '
+      "validation_by='clients'"
+    )
+  return is_held
 
 
-def _held_out(
+def _validation_arrays(
   validation: Any, x: np.ndarray, y: np.ndarray, classes: tuple[Any, ...] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """The validation arrays that were given, as training's are; DataError if they do not fit them."""
-  held_x = _as_inputs(validation[0], 'the x of validation')
-  held_y = _like_targets(validation[1], y, classes)
-  if held_x.shape[1:] != x.shape[1:]:
+  """Validation arrays of one's own, as training's are; DataError if they do not fit them."""
+  held_x, held_y = _as_inputs(validation[0], 'the x of validation'), np.asarray(validation[1])
+  for name, held, given in (('x', held_x, x), ('y', held_y, y)):
+    expected = (len(held_x), *given.shape[1:])
+    if held.shape != expected:
+      raise errors.DataError(
+        f'the {name} of validation has shape {held.shape}; it must be {expected}, as in training'
+      )
+  if classes is None:
+    if held_y.dtype.kind not in 'iuf':
+      raise errors.DataError(
+        f'the y of validation has dtype {held_y.dtype}, that of training numbers'
+      )
+    return held_x, _finite(held_y.astype(np.float32 if y.dtype.kind == 'f' else np.int32), 'y')
+  positions = {label: i for i, label in enumerate(classes)}
+  found = [positions.get(label, -1) for label in held_y.tolist()]
+  if -1 in found:
+    row = found.index(-1)
     raise errors.DataError(
-      f'the x of validation has shape {held_x.shape} and that of training {x.shape}: all but the'
-      ' first number must be the same'
+      f'the y of validation is {held_y[row]!r} in row {row} (rows count from 0), a class that'
+      ' training has not'
     )
-  if held_y.shape != (len(held_x), *y.shape[1:]):
-    raise errors.DataError(
-      f'the y of validation has shape {held_y.shape}; it must be {(len(held_x), *y.shape[1:])}, one'
-      ' target for each row of its x'
-    )
-  return held_x, held_y
+  return held_x, np.asarray(found, np.int32)
 
 
-def _split(ids: np.ndarray, share: float | None, by: str, seed: int) -> _Split:
-  """Which rows train; all of them where `share` is None."""
-  names, owners = np.unique(ids, return_inverse=True)
-  if len(names) < 2:
+def _client_ids(clients: Any) -> np.ndarray:
+  """Ids as texts, of two at least; DataError if they are neither texts nor whole numbers."""
+  ids = np.asarray(clients)
+  if ids.dtype.kind not in 'iuUO':
+    raise errors.DataError(f'clients have dtype {ids.dtype}; give texts or whole numbers')
+  for row, value in enumerate(ids.ravel().tolist() if ids.dtype.kind == 'O' else []):
+    if not isinstance(value, (str, int, np.integer)):
+      raise errors.DataError(
+        f'the client in row {row} (rows count from 0) is {value!r:.40}: give a text or a whole '
+        'number'
+      )
+  ids = ids.astype(str)
+  if ids.size and (ids == ids.flat[0]).all():
     raise errors.DataError(
-      f'all rows belong to one client, {names[0]!r}: federated training needs at least two; check '
-      'the column of clients'
+      f'all rows belong to one client, {ids.flat[0]!r}: federated training needs at least two; '
+      'check the column of clients'
     )
-  rng = np.random.default_rng([seed, 17])
-  is_held = np.zeros(len(ids), bool)
-  if share is not None:
-    if by == 'clients':
-      count = min(max(round(share * len(names)), 1), len(names) - 1)
-      is_held = np.isin(owners, rng.permutation(len(names))[:count])
-    elif by == 'examples':
-      for client in range(len(names)):
-        rows = rng.permutation(np.flatnonzero(owners == client))
-        is_held[rows[: min(round(share * len(rows)), len(rows) - 1)]] = True
-      if not is_held.any():
-        raise errors.DataError(
-          f'validation={share:g} of each client is no example: give a larger share, or '
-          "validation_by='clients'"
-        )
-    else:
-      raise errors.DataError(f"validation_by is {by!r}; it must be 'clients' or 'examples'")
-  rows = np.flatnonzero(~is_held)
-  order = np.argsort(owners[rows], kind='stable')
-  present, starts = np.unique(owners[rows][order], return_index=True)
-  parts = np.split(order, starts[1:])
-  by_client = {str(names[c]): part for c, part in zip(present, parts)}
-  return _Split(rows, by_client, np.flatnonzero(is_held))
+  return ids
 
 
 def _as_inputs(x: Any, what: str) -> np.ndarray:
@@ -195,31 +192,23 @@ def _as_inputs(x: Any, what: str) -> np.ndarray:
     )
   if x.ndim < 2 or not x.size:
     raise errors.DataError(f'{what} has shape {x.shape}; it must be [examples, ...], not empty')
-  if x.dtype.kind == 'f':
-    with np.errstate(over='ignore'):
-      x = x.astype(np.float32)
-    bad = np.argwhere(~np.isfinite(x))
-    if bad.size:
-      row, *place = map(int, bad[0])
-      raise errors.DataError(
-        f'{what} is {x[tuple(bad[0])]} in row {row} (rows count from 0), place {place}: fill it in '
-        'or leave the row out'
-      )
-  return x
+  if x.dtype.kind != 'f':
+    return x
+  with np.errstate(over='ignore'):
+    return _finite(x.astype(np.float32), what)
 
 
-def _client_ids(clients: Any) -> np.ndarray:
-  ids = np.asarray(clients)
-  if ids.dtype.kind == 'O':
-    for row, value in enumerate(ids.ravel()):
-      if not isinstance(value, (str, int, np.integer)):
-        raise errors.DataError(
-          f'the client in row {row} (rows count from 0) is {value!r:.40}: give a text or a whole '
-          'number'
-        )
-  elif ids.dtype.kind not in 'iuU':
-    raise errors.DataError(f'clients have dtype {ids.dtype}; give texts or whole numbers')
-  return ids.astype(str)
+def _finite(array: np.ndarray, what: str) -> np.ndarray:
+  """The array; DataError with the row if a value is not finite."""
+  bad = np.argwhere(~np.isfinite(array))
+  if bad.size:
+    row, *place = map(int, bad[0])
+    where = f', place {place}' if place else ''
+    raise errors.DataError(
+      f'{what} is {array[tuple(bad[0])]} in row {row} (rows count from 0){where}: fill it in or '
+      'leave the row out'
+    )
+  return array
 
 
 def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
@@ -227,13 +216,7 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
   if y.dtype.kind == 'O' and all(isinstance(value, str) for value in y.ravel()):
     y = y.astype(str)
   if y.dtype.kind == 'f':
-    bad = np.argwhere(~np.isfinite(y))
-    if bad.size:
-      raise errors.DataError(
-        f'the label in row {bad[0][0]} (rows count from 0) is {y[tuple(bad[0])]}: fill it in or '
-        'leave the row out'
-      )
-    return y.astype(np.float32), None
+    return _finite(y, 'the label').astype(np.float32), None
   if y.dtype.kind not in 'biuU':
     raise errors.DataError(
       f'labels have dtype {y.dtype}, of which no loss is known: give texts or whole numbers for '
@@ -250,24 +233,8 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
   return codes.astype(np.int32), tuple(classes.tolist())
 
 
-def _like_targets(y: Any, of_training: np.ndarray, classes: tuple | None) -> np.ndarray:
-  """The targets of validation arrays, as class numbers where training has classes."""
-  y = np.asarray(y)
-  if classes is None:
-    if y.dtype.kind not in 'iuf':
-      raise errors.DataError(f'the y of validation has dtype {y.dtype}, that of training numbers')
-    return y.astype(np.float32 if of_training.dtype.kind == 'f' else np.int32)
-  if y.ndim != 1:
-    raise errors.DataError(f'the y of validation has shape {y.shape}; it must be [examples]')
-  positions = {label: i for i, label in enumerate(classes)}
-  found = [positions.get(label, -1) for label in y.tolist()]
-  if -1 in found:
-    row = found.index(-1)
-    raise errors.DataError(
-      f'the y of validation is {y[row]!r} in row {row} (rows count from 0), a class that training '
-      'has not'
-    )
-  return np.asarray(found, np.int32)
+def _name(loss: Any) -> str:
+  return str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss)).lower()
 
 
 def _statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

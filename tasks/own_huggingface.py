@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive_tasks import errors, own_data, own_tables, task as task_lib
+from tff_adaptive_tasks.data import files
 
 
 def from_huggingface(
@@ -32,7 +33,7 @@ def from_huggingface(
     split: The split, where `dataset` is a folder or a name.
     validation: The share held out, or a `datasets.Dataset` of which nothing is trained on.
     **options: As `from_arrays` takes them: model, validation_by, standardise, seed, name, loss,
-      metrics.
+      metrics, threshold.
 
   Returns:
     The task.
@@ -41,32 +42,6 @@ def from_huggingface(
     DataError: If `datasets` is not installed, the data set cannot be read or has several splits, a
       column is missing, or `from_arrays` refuses.
   """
-  library = _library()
-  source = 'huggingface dataset'
-  if isinstance(dataset, str):
-    source, dataset = dataset, _load(library, dataset, split)
-  if isinstance(validation, (library.Dataset, library.DatasetDict, library.IterableDataset)):
-    if features is None or not isinstance(features, str):
-      raise errors.DataError(
-        'a validation data set of your own goes with one column of arrays: name it by features=, '
-        'or hold out a share, such as validation=0.2'
-      )
-    held = _checked(library, validation, 'validation')
-    _check_columns(held, label, features, ())
-    validation = (_arrays(held, features), _labels(library, held, label))
-  _checked(library, dataset, 'dataset')
-  options = {'source': source, 'validation': validation, **options}
-  if isinstance(features, str):
-    _check_columns(dataset, client, label, [features])
-    x, y = _arrays(dataset, features), _labels(library, dataset, label)
-    return own_data.from_arrays(x, y, np.asarray(dataset[client][:]), **options)
-  _check_columns(dataset, client, label, features or ())
-  table = dataset.to_pandas()
-  table[label] = _labels(library, dataset, label)
-  return own_tables.from_frame(table, source, client, label, features, options)
-
-
-def _library() -> Any:
   try:
     import datasets  # Heavy, and an extra.
   except ImportError:
@@ -74,70 +49,67 @@ def _library() -> Any:
       "Hugging Face's datasets is not installed: pip install 'tff-adaptive[huggingface]', or pip "
       'install datasets'
     ) from None
-  return datasets
-
-
-def _load(library: Any, name: str, split: str) -> Any:
-  """A data set of a folder or of the Hub."""
-  path = os.path.expanduser(name)
-  try:
-    if not os.path.isdir(path):
-      return library.load_dataset(name, split=split)
-    found = library.load_from_disk(path)
-    return found[split] if isinstance(found, library.DatasetDict) else found
-  except Exception as error:  # Of networks, files, formats and the Hub.
-    text = ' '.join(str(error).split())
-    raise errors.DataError(f'{name!r}, split {split!r}, cannot be loaded: {text}') from None
-
-
-def _checked(library: Any, dataset: Any, what: str) -> Any:
-  """The data set; DataError if it is of another kind."""
-  if isinstance(dataset, (library.DatasetDict, library.IterableDatasetDict)):
-    raise errors.DataError(
-      f'{what} has the splits {", ".join(dataset)}: give one of them, such as '
-      f'{what}[{next(iter(dataset), "train")!r}]'
+  source = 'huggingface dataset'
+  if isinstance(dataset, str):
+    source = os.path.expanduser(dataset)
+    with files.border(f'{dataset!r}, split {split!r},', 'check the name, the split, the network'):
+      if os.path.isdir(source):
+        found = datasets.load_from_disk(source)
+        dataset = found[split] if isinstance(found, datasets.DatasetDict) else found
+      else:
+        dataset = datasets.load_dataset(dataset, split=split)
+  is_own: bool = isinstance(validation, (datasets.Dataset, datasets.IterableDataset, dict))
+  if is_own:
+    _check(datasets, validation, 'validation')
+    if not isinstance(features, str):
+      raise errors.DataError(
+        'a validation data set of your own goes with one column of arrays: name it by features=, '
+        'or hold out a share, such as validation=0.2'
+      )
+    own_tables.check_columns('validation', validation.column_names, features, label, ())
+    validation = (_arrays(validation, features), _labels(datasets, validation, label))
+  _check(datasets, dataset, 'dataset')
+  one = [features] if isinstance(features, str) else features or ()
+  own_tables.check_columns(source, dataset.column_names, client, label, one)
+  options = {'source': source, 'validation': validation, **options}
+  if isinstance(features, str):
+    owners = np.asarray(dataset[client][:])
+    return own_data.from_arrays(
+      _arrays(dataset, features), _labels(datasets, dataset, label), owners, **options
     )
-  if isinstance(dataset, library.IterableDataset):
-    raise errors.DataError(f'{what} is streamed: load it without streaming=True')
-  if not isinstance(dataset, library.Dataset):
-    raise errors.DataError(f'{what} is of type {type(dataset).__name__}; give a datasets.Dataset')
-  if not len(dataset):
-    raise errors.DataError(f'{what} has no rows')
-  return dataset
+  table = dataset.to_pandas()
+  table[label] = _labels(datasets, dataset, label)
+  return own_tables.from_frame(table, source, client, label, features, options)
 
 
-def _check_columns(dataset: Any, client: str, label: str, features: Sequence[str]) -> None:
-  own_tables.check_columns('the data set', dataset.column_names, client, label, features)
+def _check(library: Any, dataset: Any, what: str) -> None:
+  """DataError if it is no data set in memory, or an empty one."""
+  if not isinstance(dataset, library.Dataset) or not len(dataset):
+    splits = f' with the splits {", ".join(dataset)}' if isinstance(dataset, dict) else ''
+    raise errors.DataError(
+      f'{what} is a {type(dataset).__name__}{splits}; give a datasets.Dataset with rows: one split,'
+      ' not streamed'
+    )
 
 
 def _arrays(dataset: Any, column: str) -> np.ndarray:
   """A column of arrays or images of one shape, as one array."""
   rows = [np.asarray(row) for row in dataset.with_format('numpy')[column][:]]
-  shapes = {row.shape for row in rows}
+  shapes = sorted({row.shape for row in rows})
   if len(shapes) > 1:
     raise errors.DataError(
-      f'{column!r} has arrays of the shapes {", ".join(map(str, sorted(shapes)[:3]))}: bring them '
-      'to one by dataset.map'
+      f'{column!r} has arrays of the shapes {", ".join(map(str, shapes[:3]))}: bring them to one by'
+      ' dataset.map'
     )
   return np.stack(rows)
 
 
 def _labels(library: Any, dataset: Any, column: str) -> np.ndarray:
   """A column of labels; class labels by their names."""
-  feature, values = dataset.features[column], dataset[column][:]
-  missing = next((row for row, value in enumerate(values) if value is None), None)
-  if missing is not None:
-    raise errors.DataError(
-      f'the column {column!r} is empty in row {missing} (rows count from 0): fill it in or leave '
-      'the row out'
-    )
-  if isinstance(feature, library.ClassLabel):
-    classes = range(feature.num_classes)
-    wrong = next((row for row, value in enumerate(values) if value not in classes), None)
-    if wrong is not None:  # -1 is what unlabelled rows have.
-      raise errors.DataError(
-        f'the column {column!r} is {values[wrong]} in row {wrong} (rows count from 0), which is '
-        f'none of its {feature.num_classes} classes: leave such rows out'
-      )
-    return np.asarray(feature.int2str(values))
-  return np.asarray(values)
+  import pandas as pd
+
+  feature, values = dataset.features[column], pd.Series(dataset[column][:])
+  if isinstance(feature, library.ClassLabel):  # -1, which unlabelled rows have, has no name.
+    values = values.map(dict(enumerate(feature.names)))
+  own_tables.check_filled('the data set', column, values)
+  return np.asarray(values.tolist())

@@ -14,13 +14,6 @@ from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.models import layers
 
 _HIDDEN = {'logistic_regression': (), 'mlp': (100,)}
-# Of Keras's losses, which take targets 0 and 1 for scores around 0, and which for numbers from 0 to
-# 1: cross-entropies of probabilities, and distances, which are as far from either at 0.5.
-_OF_SCORES = ('hinge', 'squaredhinge')
-_OF_PROBABILITIES = (
-  *('binarycrossentropy', 'binaryfocalcrossentropy', 'meansquarederror', 'meanabsoluteerror'),
-  *('huber', 'logcosh'),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +24,13 @@ class Problem:
     x_shape: The shape of an input.
     y: All targets.
     classes: Labels of the classes, or None.
-    x_range: The smallest and the largest number of all inputs, or None.
+    x_range: The smallest and the largest number of all inputs.
   """
 
   x_shape: tuple[int, ...]
   y: np.ndarray
   classes: tuple[Any, ...] | None
-  x_range: tuple[float, float] | None = None
+  x_range: tuple[float, float]
 
   @property
   def num_outputs(self) -> int:
@@ -46,8 +39,12 @@ class Problem:
 
 
 def builder(
-  model: str | Callable, problem: Problem, loss: Any, metrics: Sequence[Any] | None
-) -> tuple[Callable[[int], models.Model], Any, Any, str]:
+  model: str | Callable,
+  problem: Problem,
+  loss: Any,
+  metrics: Sequence[Any] | None,
+  threshold: float | None,
+) -> tuple[Callable[[int], models.Model], models.Model, float | None]:
   """What builds the model, checked on the data.
 
   Args:
@@ -55,73 +52,38 @@ def builder(
     problem: What it is to learn.
     loss: A loss of Keras, or None.
     metrics: Metrics of Keras, or None.
+    threshold: Of one output for two classes, or None.
 
   Returns:
-    `Task.build_model`, the dtypes of inputs and targets, and the metric to judge by.
+    `Task.build_model`, a model that it built, and the threshold.
 
   Raises:
     DataError: If there is no such model or it does not fit the data.
   """
   if isinstance(model, tf.keras.layers.Layer):
     raise errors.DataError('model is a Keras model: give a function that makes it anew')
-  is_keras = _makes_keras(model)
-  if not is_keras and (loss is not None or metrics is not None):
-    raise errors.DataError('loss and metrics are for Keras models: leave them out')
   build: Callable[[int], models.Model]
-  if is_keras:
-    build = functools.partial(_build_keras, model, problem, loss, metrics)
-  elif callable(model):
-    build = model
-  elif model in _HIDDEN:
-    build = functools.partial(_build_own, problem, _HIDDEN[model])
-  else:
-    raise errors.DataError(
-      f'model is {model!r}; choose one of: {", ".join(_HIDDEN)}; or give a function that makes a '
-      'Keras model'
-    )
   try:
+    if make := _keras_maker(model, problem):
+      build, threshold = _of_keras(make, problem, loss, metrics, threshold)
+    elif loss is not None or metrics is not None:
+      raise errors.DataError('loss and metrics are for Keras models: leave them out')
+    elif callable(model):
+      build = model
+    elif model in _HIDDEN:
+      build = functools.partial(_build_own, problem, _HIDDEN[model])
+    else:
+      raise errors.DataError(
+        f'model is {model!r}; choose one of: {", ".join(_HIDDEN)}; or give a function that makes a'
+        ' Keras model'
+      )
     made = build(0)
+  except errors.DataError:
+    raise
   except (TypeError, ValueError) as error:
     raise errors.DataError(f'the model cannot be built: {error}') from error
   _check_fits(made, problem)
-  if problem.x_range is not None:
-    check_tokens(made, *problem.x_range)
-  metric = 'accuracy' if 'accuracy' in made.metric_names else 'loss'
-  specs = made.input_spec
-  return build, specs['x'].dtype.as_numpy_dtype, specs['y'].dtype.as_numpy_dtype, metric
-
-
-def threshold(
-  model: str | Callable, problem: Problem, loss: Any, metrics: Sequence[Any] | None
-) -> float | None:
-  """Above which the one output of a Keras model for two classes means the second.
-
-  Args:
-    model: As `builder` takes it, and has checked it.
-    problem: What it is to learn.
-    loss: A loss of Keras, or None.
-    metrics: Metrics of Keras, or None.
-
-  Returns:
-    That of a `BinaryAccuracy` among the metrics; else 0 for scores, 0.5 for probabilities; None if
-    the loss and the last activation say neither, each class has an output, or Keras has not made
-    the model.
-  """
-  if not _makes_keras(model):
-    return None
-  made = _maker(model, problem)()
-  if not _is_single(made, problem):
-    return None
-  for metric in metrics or ():
-    if isinstance(metric, tf.keras.metrics.BinaryAccuracy):
-      return float(metric.get_config()['threshold'])
-  return _threshold(made, _default_loss(made, problem) if loss is None else loss)
-
-
-def predicts_numbers(problem: Problem, loss: Any) -> bool:
-  """Whether outputs are predicted numbers themselves, no scores of which the largest counts."""
-  is_one_hot = 'categorical' in _loss_name(loss)
-  return problem.classes is None and problem.y.dtype.kind == 'f' and not is_one_hot
+  return build, made, threshold
 
 
 def check_tokens(model: Any, low: float, high: float) -> None:
@@ -145,11 +107,11 @@ def check_tokens(model: Any, low: float, high: float) -> None:
 
 
 def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Model:
-  widths = [int(np.prod(problem.x_shape)), *hidden, problem.num_outputs]
   if problem.y.ndim > 1:
     raise errors.DataError(
       f'targets have shape {problem.y.shape}; for others than [n] give a Keras model and a loss'
     )
+  widths = [int(np.prod(problem.x_shape)), *hidden, problem.num_outputs]
   perceptron = layers.perceptron(seed, widths, problem.x_shape)
   if problem.classes is not None:
     return perceptron
@@ -168,10 +130,31 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
   )
 
 
-def _build_keras(
-  model: Callable, problem: Problem, loss: Any, metrics: Sequence[Any] | None, seed: int
-) -> models.Model:
-  make = _maker(model, problem)
+def _keras_maker(model: Any, problem: Problem) -> Callable[[], Any] | None:
+  """The function that makes the Keras model, without arguments; None if `model` is none."""
+  if not callable(model):
+    return None
+  parameters = inspect.signature(model).parameters
+  several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+  needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in several]
+  if len(needed) > 2:
+    raise errors.DataError(
+      f'the function of the model needs {", ".join(needed)}: it may need nothing, or (shape of an '
+      'input, outputs), for a Keras model, or a seed, for a models.Model; give others a default'
+    )
+  if len(needed) == 2:
+    return functools.partial(model, problem.x_shape, problem.num_outputs)
+  return None if needed or next(iter(parameters), None) == 'seed' else model
+
+
+def _of_keras(
+  make: Callable[[], Any],
+  problem: Problem,
+  loss: Any,
+  metrics: Sequence[Any] | None,
+  threshold: float | None,
+) -> tuple[Callable[[int], models.Model], float | None]:
+  """What builds the model of a Keras model, and the threshold of its one output."""
   keras = make()
   if not isinstance(keras, tf.keras.Model):
     raise TypeError(f'the function gave {type(keras).__name__}, no tf.keras.Model')
@@ -180,111 +163,45 @@ def _build_keras(
       f'the Keras model {keras.name!r} does not know its input: make it with the functional API, '
       'or begin a Sequential model with tf.keras.Input(shape)'
     )
-  if loss is None:
-    loss = _default_loss(keras, problem)
-  is_single = _is_single(keras, problem)
   _check_classes(keras.output_shape[-1], problem)
-  is_binary = isinstance(loss, tf.keras.losses.BinaryCrossentropy) or is_single
+  is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
+  last = keras.layers[-1]
+  activation = getattr(getattr(last, 'activation', None), '__name__', '')
+  gives_scores = activation not in ('softmax', 'sigmoid') and not isinstance(
+    last, tf.keras.layers.Softmax
+  )
+  if is_single and threshold is None:
+    if gives_scores and loss is not None:
+      raise ValueError(
+        'the model has one output for two classes: say by threshold= above which it means the'
+        ' second, 0.0 for scores and 0.5 for probabilities'
+      )
+    threshold = 0.0 if gives_scores else 0.5
   if metrics is None:
-    metrics = _default_metrics(keras, loss, problem, is_single)
-  dtype = tf.float32 if is_binary else tf.dtypes.as_dtype(problem.y.dtype)
+    # Keras's 'accuracy' of one output is for probabilities.
+    one = tf.keras.metrics.BinaryAccuracy('accuracy', threshold=threshold) if is_single else None
+    of_numbers = ['mean_absolute_error'] if loss is None else []
+    metrics = of_numbers if problem.classes is None else [one or 'accuracy']
+  if loss is None:
+    loss = _default_loss(problem, is_single, gives_scores)
+  dtype = tf.float32 if is_single else tf.dtypes.as_dtype(problem.y.dtype)
   y_spec = tf.TensorSpec([None, *problem.y.shape[1:]], dtype)
+  build = functools.partial(_build_keras, make, loss, metrics, y_spec)
+  return build, threshold if is_single else None
+
+
+def _build_keras(make: Any, loss: Any, metrics: Any, y_spec: Any, seed: int) -> models.Model:
   return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
 
 
-def _makes_keras(model: Any) -> bool:
-  """Whether it is a function that makes a Keras model, none of a seed."""
-  if not callable(model):
-    return False
-  needed = _needed(model)
-  if len(needed) > 2:
-    raise errors.DataError(
-      f'the function of the model needs {", ".join(needed)}: it may need nothing, or (shape of an '
-      'input, outputs), for a Keras model, or a seed, for a models.Model; give others a default'
-    )
-  first = next(iter(inspect.signature(model).parameters), None)
-  return len(needed) != 1 and not (not needed and first == 'seed')
-
-
-def _needed(function: Callable) -> list[str]:
-  """The arguments that a function has no default for."""
-  parameters = inspect.signature(function).parameters.values()
-  several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-  return [p.name for p in parameters if p.default is p.empty and p.kind not in several]
-
-
-def _maker(model: Any, problem: Problem) -> Callable[[], Any]:
-  """The function that makes the Keras model, without arguments."""
-  if len(_needed(model)) == 2:
-    return functools.partial(model, problem.x_shape, problem.num_outputs)
-  return model
-
-
-def _default_loss(keras: Any, problem: Problem) -> Any:
+def _default_loss(problem: Problem, is_single: bool, from_logits: bool) -> Any:
   """Cross-entropy of scores or probabilities, as the last layer gives them; squared error."""
   if problem.classes is None:
     if problem.y.dtype.kind != 'f':
       raise ValueError('for targets of several whole numbers an example, give a loss')
     return tf.keras.losses.MeanSquaredError()
-  is_softmax = isinstance(keras.layers[-1], tf.keras.layers.Softmax)
-  is_probability = is_softmax or _last_activation(keras) in ('softmax', 'sigmoid')
-  if _is_single(keras, problem):
-    return tf.keras.losses.BinaryCrossentropy(from_logits=not is_probability)
-  return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=not is_probability)
-
-
-def _is_single(keras: Any, problem: Problem) -> bool:
-  """Whether one output says which of two classes it is."""
-  return len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
-
-
-def _last_activation(keras: tf.keras.Model) -> str:
-  return getattr(getattr(keras.layers[-1], 'activation', None), '__name__', '')
-
-
-def _default_metrics(
-  keras: tf.keras.Model, loss: Any, problem: Problem, is_single: bool
-) -> list[Any]:
-  if problem.classes is None:
-    y, output = problem.y.shape[1:], tuple(keras.output_shape[1:])
-    if 'sparse' in _loss_name(loss):
-      return ['accuracy']
-    # A loss of one's own may take targets of which there is no plain error.
-    return ['mean_absolute_error'] if output in (y, (*y, 1)) else []
-  if not is_single:
-    return ['accuracy']
-  limit = _threshold(keras, loss)
-  if limit is None:
-    raise ValueError(
-      'the model has one output for two classes, and neither its last activation nor the loss '
-      f'{loss!r:.60} says whether that is a score or a probability: give metrics, such as '
-      "[tf.keras.metrics.BinaryAccuracy('accuracy', threshold=0.0)] for scores, whose threshold "
-      'the labels have too'
-    )
-  # Keras's 'accuracy' is for probabilities.
-  return [tf.keras.metrics.BinaryAccuracy('accuracy', threshold=limit)]
-
-
-def _loss_name(loss: Any) -> str:
-  return str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss)).lower()
-
-
-def _threshold(keras: tf.keras.Model, loss: Any) -> float | None:
-  """0 if the loss is known to take scores, 0.5 for probabilities, None if neither is known."""
-  try:
-    found = tf.keras.losses.get(loss)
-  except (TypeError, ValueError):  # `from_keras` says which there are.
-    return None
-  options = found.get_config() if isinstance(found, tf.keras.losses.Loss) else {}
-  if options.get('from_logits'):
-    return 0.0
-  if _last_activation(keras) == 'sigmoid':
-    return 0.5
-  kind = found if hasattr(found, '__name__') else type(found)
-  if str(kind.__module__).split('.')[0] != 'keras':
-    return None
-  name = kind.__name__.lower().replace('_', '')
-  return 0.0 if name in _OF_SCORES else 0.5 if name in _OF_PROBABILITIES else None
+  kind = 'BinaryCrossentropy' if is_single else 'SparseCategoricalCrossentropy'
+  return getattr(tf.keras.losses, kind)(from_logits=from_logits)
 
 
 def _check_fits(model: Any, problem: Problem) -> None:
@@ -302,6 +219,7 @@ def _check_fits(model: Any, problem: Problem) -> None:
   x = tf.zeros([1, *problem.x_shape], spec.dtype)
   outputs = model.forward(model.initial_weights[0], x, False, None).shape
   _check_classes(outputs[-1], problem)
+  check_tokens(model, *problem.x_range)
 
 
 def _check_classes(outputs: int | None, problem: Problem) -> None:

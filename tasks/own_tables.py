@@ -1,25 +1,27 @@
 """Tasks on a user's own files: tables with columns of clients and labels, or .npz arrays."""
 
-import mmap
+import bz2
+import contextlib
+import gzip
+import lzma
 import os
-import re
 import warnings
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tff_adaptive._utils import memory
-from tff_adaptive.runs import capacity
 from tff_adaptive_tasks import errors, own_data, preparation as preparation_lib, task as task_lib
-from tff_adaptive_tasks.data import npz
+from tff_adaptive_tasks.data import files, npz
 
 if TYPE_CHECKING:
   import pandas as pd
 
 # What pandas takes for a missing value in a column of numbers.
 _MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
-_NUMBER = re.compile(r'\s*[+-]?(\d+|[\d.]*(,\d+)+)([eE][+-]?\d+)?\s*')
+_OPEN: dict[str, Any] = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
+_LONGEST_HEADER, _BLOCK_BYTES = 1_000_000, 1 << 20
 
 
 def from_csv(
@@ -34,14 +36,14 @@ def from_csv(
   """A task on a CSV file with a header.
 
   Args:
-    path: The file.
+    path: The file; it may be packed (.gz, .bz2, .xz, .zip).
     client: The column that says whose a row is; read as texts.
     label: The column to predict: texts and whole numbers are classes, decimals are numbers.
     features: The columns to predict from; by default all others. A column of texts becomes one
       input for each of its categories.
     separator: What is between the cells; blanks around names and texts do not count.
     **options: As `from_arrays` takes them: model, validation, validation_by, standardise, seed,
-      name, loss, metrics.
+      name, loss, metrics, threshold.
 
   Returns:
     The task; its `preparation` makes the model's inputs of such a table, its rows without label
@@ -51,39 +53,11 @@ def from_csv(
     DataError: If the file cannot be read, a column is missing, a cell empty or no number where the
       others are, or `from_arrays` refuses.
   """
-
-  def read(path: str) -> Any:
-    import pandas as pd  # Slow to import and needed here only.
-
-    _check_bytes(path)
-    # A text such as NA or None is one: a country's code, a category.
-    reading = {
-      'sep': separator,
-      'skipinitialspace': True,
-      'keep_default_na': False,
-      'na_values': [''],
-    }
-    # Pandas would give the second of two columns with one name another one.
-    header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading).iloc[0].dropna()
-    _check_names(name.strip() for name in header)
-    as_texts = {name: str for name in header if name.strip() == client}
-    with warnings.catch_warnings():
-      warnings.simplefilter('error', pd.errors.ParserWarning)
-      warnings.simplefilter('ignore', pd.errors.DtypeWarning)  # Of a long column with NA in it.
-      try:  # Without index_col=False the first cell of longer rows would be taken for a name.
-        table = pd.read_csv(path, dtype=as_texts, index_col=False, **reading)
-      except pd.errors.ParserWarning:
-        raise ValueError('rows have more cells than the header has names') from None
-    table = table.rename(columns=str.strip)
-    for name in table:
-      if table[name].dtype != object:
-        continue
-      table[name] = table[name].map(_stripped)
-      if name != client:
-        table[name] = _numbers_but_missing(table[name])
-    return table
-
-  return _from_table(path, read, client, label, features, options)
+  path = files.existing(path)
+  with files.border(path):
+    _check_text(path)
+    table = _read_csv(path, client, separator)
+  return from_frame(table, path, client, label, features, options)
 
 
 def from_parquet(
@@ -94,23 +68,11 @@ def from_parquet(
   A named index of the data frame that was saved is a column where it is asked for: it can be the
   client, say. It is none of the features unless it is named as one.
   """
-
-  def read(path: str) -> Any:
-    import pandas as pd
-    import pyarrow.parquet as pq
-
-    declared = pq.read_metadata(path)
-    _check_names(declared.schema.to_arrow_schema().names)
-    groups = [declared.row_group(i) for i in range(declared.num_row_groups)]
-    cells = sum(g.column(i).num_values for g in groups for i in range(g.num_columns))
-    _check_memory(
-      8 * cells + sum(g.total_byte_size for g in groups), f'it declares {cells:,} cells'
-    )
-    table = pd.read_parquet(path)
-    asked = {client, label, *([features] if isinstance(features, str) else features or ())}
-    return table.reset_index(level=[name for name in table.index.names if name in asked])
-
-  return _from_table(path, read, client, label, features, options)
+  path = files.existing(path)
+  asked = {client, label, *([features] if isinstance(features, str) else features or ())}
+  with files.border(path):
+    table = _read_parquet(path, asked)
+  return from_frame(table, path, client, label, features, options)
 
 
 def from_npz(
@@ -136,27 +98,11 @@ def from_npz(
     raise TypeError(
       f"from_npz takes no {given[0]}=; the file's arrays are named by features=, label= and client="
     )
-  path = _file(path)
+  path = files.existing(path)
   arrays = npz.read(path, [features, label, client])
   return own_data.from_arrays(
     arrays[features], arrays[label], arrays[client], **{'source': path, **options}
   )
-
-
-def _from_table(
-  path: str,
-  read: Callable[[str], Any],
-  client: str,
-  label: str,
-  features: Sequence[str] | None,
-  options: dict[str, Any],
-) -> task_lib.Task:
-  path = _file(path)
-  try:
-    table = read(path)
-  except Exception as error:  # Parsers raise a dozen unrelated classes.
-    raise errors.DataError(f'{path} cannot be read: {" ".join(str(error).split())}') from None
-  return from_frame(table, path, client, label, features, options)
 
 
 def from_frame(
@@ -183,31 +129,18 @@ def from_frame(
   elif isinstance(features, str):
     features = [features]
   check_columns(path, columns, client, label, features)
-  if not features:
-    raise errors.DataError(f'{path} has no columns but {client!r} and {label!r}: no inputs')
-  if not len(table):
-    raise errors.DataError(f'{path} has no rows')
+  if not features or not len(table):
+    found = 'no rows' if features else f'no columns but {client!r} and {label!r}: no inputs'
+    raise errors.DataError(f'{path} has {found}')
   for column in (client, label):
-    empty = np.flatnonzero(table[column].isna())
-    if empty.size:
-      raise errors.DataError(
-        f'{path}: the column {column!r} is empty in row {empty[0]} (rows count from 0): fill it in '
-        'or leave the row out'
-      )
-  for row, value in enumerate(table[client]):
-    if isinstance(value, (list, tuple, dict, set, np.ndarray)):
-      raise errors.DataError(
-        f'{path}: the client in row {row} (rows count from 0) is {value!r:.40}: give a text or a '
-        'whole number'
-      )
-  table = _plain(table)
+    check_filled(path, column, table[column])
   for column in (label, *features):
     _check_decimals(path, column, table[column])
   try:
     prepared = preparation_lib.Preparation(preparation_lib.columns_of(table, features))
     inputs = sum(1 if c.categories is None else len(c.categories) for c in prepared.columns or ())
     # Each part, their concatenation, and what is split of it.
-    _check_memory(12 * inputs * len(table), f'its columns make {inputs:,} inputs of each row')
+    files.check_memory(12 * inputs * len(table), f'its columns make {inputs:,} inputs of each row')
     x = prepared(table)
   except ValueError as error:
     raise errors.DataError(f'{path}: {error}') from None
@@ -217,51 +150,6 @@ def from_frame(
     table[client].astype(str).to_numpy(dtype=object),
     **{'source': path, 'preparation': prepared, **options},
   )
-
-
-def _stripped(cell: Any) -> Any:
-  """A text without the blanks around it, a cell of nothing else as an empty one."""
-  return (cell.strip() or np.nan) if isinstance(cell, str) else cell
-
-
-def _numbers_but_missing(column: 'pd.Series[Any]') -> 'pd.Series[Any]':
-  """A column of numbers where some cells say NA or the like: with NaN there; others as they are."""
-  import pandas as pd
-
-  missing = column.isin(_MISSING)
-  if not missing.any():
-    return column
-  rest = column.mask(missing)
-  numbers = pd.to_numeric(rest, errors='coerce')
-  are_numbers = numbers.notna().any() and (numbers.notna() == rest.notna()).all()
-  return numbers if are_numbers else column
-
-
-def _check_decimals(path: str, name: str, column: 'pd.Series[Any]') -> None:
-  """DataError if texts are numbers with decimal commas: they would become categories."""
-  if column.dtype.kind != 'O':
-    return
-  texts = {value for value in column if isinstance(value, str)}
-  commas = sorted(text for text in texts if ',' in text)
-  if commas and all(_NUMBER.fullmatch(text) for text in texts):
-    raise errors.DataError(
-      f'{path}: the column {name!r} has numbers with commas such as {commas[0]!r:.40}, which would'
-      ' become categories: write decimal points, or texts that are no numbers'
-    )
-
-
-def _plain(table: 'pd.DataFrame') -> 'pd.DataFrame':
-  """The table with NumPy's numbers where it has pandas's own that may be missing."""
-  import pandas as pd
-
-  found = {}
-  for name, dtype in table.dtypes.items():
-    if pd.api.types.is_numeric_dtype(dtype) and not isinstance(dtype, np.dtype):
-      is_whole = not table[name].isna().any()
-      found[name] = table[name].to_numpy(
-        dtype=dtype.numpy_dtype if is_whole else np.float64, na_value=np.nan
-      )
-  return table.assign(**found)
 
 
 def check_columns(
@@ -276,59 +164,104 @@ def check_columns(
     label: The column to predict.
     features: The columns to predict from.
   """
-  for column in (client, label, *features):
+  asked = [client, label, *features]
+  for i, column in enumerate(asked):
     if column not in columns:
-      raise errors.DataError(f'{where} has no column {column!r:.80}; it has: {_listed(columns)}')
-    if columns.count(column) > 1:
-      raise errors.DataError(f'{where} has two columns {column!r:.80}: rename one of them')
-  if client == label:
-    raise errors.DataError(f'client and label are both {client!r}: give two columns')
-  if label in features:
-    raise errors.DataError(f'features have {label!r}, the column to predict: leave it out')
-  if len(set(features)) < len(features):
-    twice = next(f for f in features if list(features).count(f) > 1)
-    raise errors.DataError(f'features have {twice!r} twice: leave one out')
+      shown = ', '.join(name[:40] for name in columns[:20])
+      more = f', ... ({len(columns):,} in all)' if len(columns) > 20 else ''
+      raise errors.DataError(f'{where} has no column {column!r:.80}; it has: {shown}{more}')
+    if column in asked[:i]:
+      raise errors.DataError(
+        f'{column!r:.80} is named twice among client, label and features: name each column once'
+      )
 
 
-def _listed(columns: Sequence[str]) -> str:
-  shown = ', '.join(column[:40] for column in columns[:20])
-  return shown if len(columns) <= 20 else f'{shown}, ... ({len(columns):,} in all)'
-
-
-def _check_names(names: Any) -> None:
-  """ValueError if two columns have one name."""
-  seen: set[str] = set()
-  for name in names:
-    if name in seen:
-      raise ValueError(f'it has two columns {name!r:.80}: rename one of them')
-    seen.add(name)
-
-
-def _check_bytes(path: str) -> None:
-  """ValueError if a text has zero bytes, which a crash leaves and where cells would end."""
-  packed = path.endswith(('.gz', '.bz2', '.zip', '.xz', '.zst', '.tar', '.tgz'))
-  if packed or not os.path.getsize(path):
-    return
-  with open(path, 'rb') as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-    where = content.find(b'\0')
-  if where >= 0:
-    raise ValueError(f'byte {where:,} is zero: the file is damaged, or no UTF-8 text')
-
-
-def _check_memory(needed: int, why: str) -> None:
-  """ValueError if so many bytes are not available."""
-  free = memory.available_memory()
-  if needed > free:
-    raise ValueError(
-      f'{why}, which take {capacity.human(needed)} where {capacity.human(free)} of memory are '
-      'available: leave out columns of names and dates, or rows'
+def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
+  """DataError if a column has a missing value, with its row."""
+  empty = np.flatnonzero(values.isna())
+  if empty.size:
+    raise errors.DataError(
+      f'{where}: the column {name!r} is empty in row {empty[0]} (rows count from 0): fill it in or '
+      'leave the row out'
     )
 
 
-def _file(path: str) -> str:
-  path = os.path.expanduser(path)
-  if os.path.isdir(path):
-    raise errors.DataError(f'{path} is a folder: name one file in it')
-  if not os.path.isfile(path):
-    raise errors.DataError(f'there is no file {path}; a relative path is one from {os.getcwd()}')
-  return path
+def _read_csv(path: str, client: str, separator: str) -> 'pd.DataFrame':
+  import pandas as pd  # Slow to import and needed here only.
+
+  # A text such as NA or None is one: a country's code, a category.
+  reading: dict[str, Any] = {
+    'sep': separator,
+    'skipinitialspace': True,
+    'keep_default_na': False,
+    'na_values': [''],
+  }
+  # Pandas would give the second of two columns with one name another one.
+  header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading).iloc[0].dropna()
+  _check_names(header.str.strip())
+  as_texts = {name: str for name in header if name.strip() == client}
+  # A row that is longer than the header is an error: its cells would move to other columns.
+  warnings.simplefilter('error', pd.errors.ParserWarning)
+  table = pd.read_csv(path, dtype=as_texts, index_col=False, **reading).rename(columns=str.strip)
+  for name in table.select_dtypes(object):
+    column = table[name].map(lambda c: (c.strip() or np.nan) if isinstance(c, str) else c)
+    missing = column.isin(_MISSING)
+    numbers = pd.to_numeric(column.mask(missing), errors='coerce')
+    is_number = numbers.notna().any() and (numbers.notna() | missing | column.isna()).all()
+    table[name] = numbers if missing.any() and is_number and name != client else column
+  return table
+
+
+def _read_parquet(path: str, asked: set[str]) -> 'pd.DataFrame':
+  import pandas as pd
+  import pyarrow.parquet as pq
+
+  with pq.ParquetFile(path) as file:
+    schema, declared = file.schema_arrow, file.metadata
+    _check_names(pd.Series(schema.names))
+    groups = [declared.row_group(i) for i in range(declared.num_row_groups)]
+    cells = sum(g.column(i).num_values for g in groups for i in range(g.num_columns))
+    needed = 8 * cells + sum(g.total_byte_size for g in groups)
+    files.check_memory(needed, f'it declares {cells:,} cells')
+    saved = (schema.pandas_metadata or {}).get('index_columns', ())
+    index = [name for name in saved if isinstance(name, str) and name not in asked]
+    # In this thread: what a damaged page raises in one of its own ends the process.
+    return file.read(use_threads=False).to_pandas(ignore_metadata=True).drop(columns=index)
+
+
+def _check_names(names: 'pd.Series[str]') -> None:
+  """ValueError if two columns have one name."""
+  twice = names[names.duplicated()]
+  if len(twice):
+    raise ValueError(f'it has two columns {twice.iloc[0]!r:.80}: rename one of them')
+
+
+def _check_text(path: str) -> None:
+  """ValueError if a text is damaged, or larger, once unpacked, than a table can be."""
+  size = 0
+  with contextlib.ExitStack() as stack:
+    file: Any = stack.enter_context(_OPEN.get(os.path.splitext(path)[1].lower(), open)(path, 'rb'))
+    if path.lower().endswith('.zip'):
+      archive = stack.enter_context(zipfile.ZipFile(file))
+      file = stack.enter_context(archive.open(archive.namelist()[0]))
+    if len(file.readline(_LONGEST_HEADER)) == _LONGEST_HEADER:
+      raise ValueError(f'its first line has {_LONGEST_HEADER:,} bytes or more: it is no header')
+    file.seek(0)
+    while block := file.read(_BLOCK_BYTES):
+      where = block.find(b'\0')  # A crash leaves such; cells would end there.
+      if where >= 0:
+        raise ValueError(f'byte {size + where:,} is zero: the file is damaged, or no UTF-8 text')
+      size += len(block)
+      files.check_memory(2 * size, f'it has {size:,} bytes and more')
+
+
+def _check_decimals(path: str, name: str, column: 'pd.Series[Any]') -> None:
+  """DataError if texts are numbers with decimal commas: they would become categories."""
+  texts = {value for value in column if isinstance(value, str)} if column.dtype == object else set()
+  commas = sorted(text for text in texts if ',' in text)
+  digits = (text.replace(',', '').replace('.', '') for text in texts)
+  if commas and all(map(preparation_lib.is_number, digits)):
+    raise errors.DataError(
+      f'{path}: the column {name!r} has numbers with commas such as {commas[0]!r:.40}, which would'
+      ' become categories: write decimal points, or texts that are no numbers'
+    )

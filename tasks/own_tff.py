@@ -21,11 +21,11 @@ def from_tff(
 
   Args:
     client_data: Datasets of single examples: pairs (x, y), or mappings of two features.
-    features: The name of the inputs, where examples are mappings.
-    label: The name of the target, where examples are mappings.
+    features: The name of the inputs, where examples are mappings; by default 'x'.
+    label: The name of the target, where examples are mappings; by default 'y'.
     validation: The share held out, or other clients, whose examples are all held out.
     **options: As `from_arrays` takes them: model, validation_by, standardise, seed, name, loss,
-      metrics.
+      metrics, threshold.
 
   Returns:
     The task.
@@ -43,44 +43,29 @@ def from_tff(
 
 
 def _read(
-  client_data: tff.simulation.datasets.ClientData, features: str | None, label: str | None
+  client_data: Any, features: str | None, label: str | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """All examples: x, y and whose each is."""
   if not isinstance(client_data, tff.simulation.datasets.ClientData):
     raise errors.DataError(
       f'expected a tff.simulation.datasets.ClientData, found {type(client_data).__name__}'
     )
-  names = _names(client_data.element_type_structure, features, label)
-  xs, ys, owners = [], [], []
+  element, names = client_data.element_type_structure, (features or 'x', label or 'y')
+  is_pair = isinstance(element, tuple) and len(element) == 2
+  if not is_pair and not (isinstance(element, Mapping) and set(names) <= set(element)):
+    raise errors.DataError(
+      f'examples are {element}; they must be pairs (x, y), or mappings with {names[0]!r} and '
+      f'{names[1]!r}: name others by features= and label=, or give client_data.preprocess(...)'
+    )
+  inputs, target = (0, 1) if is_pair else names
+  owners, examples = [], []
   for client_id in client_data.client_ids:
-    examples = list(client_data.create_tf_dataset_for_client(client_id).as_numpy_iterator())
-    if not examples:
-      continue
-    xs.append(np.stack([example[names[0]] for example in examples]))
-    ys.append(np.stack([example[names[1]] for example in examples]))
-    owners += [client_id] * len(examples)
-  if not xs:
+    found = list(client_data.create_tf_dataset_for_client(client_id).as_numpy_iterator())
+    examples += found
+    owners += [client_id] * len(found)
+  if not examples:
     raise errors.DataError('the ClientData has no examples')
-  y = np.concatenate(ys)
+  y = np.stack([example[target] for example in examples])
   if y.dtype.kind in 'OS':  # TensorFlow's texts.
     y = np.asarray([t.decode() if isinstance(t, bytes) else t for t in y.tolist()], dtype=object)
-  return np.concatenate(xs), y, np.asarray(owners, dtype=object)
-
-
-def _names(element: Any, features: str | None, label: str | None) -> tuple[Any, Any]:
-  """What finds inputs and target in an example: two names, or 0 and 1."""
-  if isinstance(element, tuple) and len(element) == 2:
-    return 0, 1
-  if not isinstance(element, Mapping):
-    raise errors.DataError(
-      f'examples are {element}; they must be pairs (x, y) or mappings: give '
-      'client_data.preprocess(lambda dataset: dataset.map(...))'
-    )
-  if features is None and label is None and {'x', 'y'} <= set(element):
-    return 'x', 'y'
-  for what, name in (('features', features), ('label', label)):
-    if name not in element:
-      raise errors.DataError(
-        f'{what} is {name!r}; name one of what examples have: {", ".join(map(str, element))}'
-      )
-  return features, label
+  return np.stack([example[inputs] for example in examples]), y, np.asarray(owners, dtype=object)

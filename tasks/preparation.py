@@ -82,31 +82,21 @@ class Preparation:
     numbers, as in a regression, predictions are what they are and come back unchanged.
 
     Raises:
-      ValueError: If scores have one number for two classes and no threshold is known, or one number
-        and no classes, as in files of earlier versions.
+      ValueError: If scores have one number for two classes and there is no threshold.
     """
     numbers = np.asarray(predictions)
     if self.is_numbers:
       return numbers
-    if self.classes is None and numbers.dtype.kind == 'f' and numbers.shape[-1:] in ((), (1,)):
-      raise ValueError(
-        'one number each and no classes are known: these are predicted numbers, take them as they '
-        'are'
-      )
-    if numbers.dtype.kind == 'f':
-      is_single = self.classes is not None and len(self.classes) == 2 and numbers.shape[-1:] == (1,)
-      numbers = self._above(numbers[..., 0]) if is_single else numbers.argmax(-1)
+    if numbers.dtype.kind == 'f' and numbers.shape[-1:] == (1,):
+      if self.threshold is None:
+        raise ValueError(
+          'the scores have one number for two classes, and no threshold is recorded: set it, '
+          'dataclasses.replace(prepare, threshold=0.5) for probabilities and 0.0 for scores'
+        )
+      numbers = (numbers[..., 0] > self.threshold).astype(int)
+    elif numbers.dtype.kind == 'f':
+      numbers = numbers.argmax(-1)
     return numbers if self.classes is None else np.asarray(self.classes)[numbers]
-
-  def _above(self, scores: np.ndarray) -> np.ndarray:
-    """1 for scores above the threshold, 0 for others."""
-    if self.threshold is None:
-      raise ValueError(
-        'the scores have one number for two classes, and no threshold is recorded: export the model'
-        ' again, or set it, dataclasses.replace(prepare, threshold=0.5) for probabilities and 0.0'
-        ' for logits'
-      )
-    return (scores > self.threshold).astype(int)
 
   def save(self, path: str) -> None:
     """Writes a JSON file."""
@@ -145,7 +135,8 @@ def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, 
     names: The columns that are inputs.
 
   Raises:
-    ValueError: If a column holds neither numbers nor texts, or misses values.
+    ValueError: If a column holds neither numbers nor texts, misses values, or has numbers but for
+      one cell in ten at most.
   """
   found = []
   for name in names:
@@ -156,23 +147,20 @@ def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, 
     if values.dtype.kind not in 'OU':
       raise ValueError(f'the column {name!r} has dtype {values.dtype}: give texts or numbers')
     texts = _texts(name, values)
-    _check_are_no_numbers(name, texts)
-    found.append(Column(name, tuple(sorted(set(texts)))))
+    kinds = sorted(set(texts))
+    others = [text for text in kinds if not is_number(text)]
+    if 0 < 10 * len(others) <= len(kinds):  # Cells gone wrong, no categories.
+      row = min(map(texts.index, others))
+      raise ValueError(
+        f'the column {name!r} has numbers but {texts[row]!r:.40} in row {row} (rows count from 0): '
+        'correct it or leave the row out'
+      )
+    found.append(Column(name, tuple(kinds)))
   return tuple(found)
 
 
-def _check_are_no_numbers(name: str, texts: Sequence[str]) -> None:
-  """ValueError if texts are numbers but for a few: these are cells gone wrong, no categories."""
-  others = {text for text in set(texts) if not _is_number(text)}
-  if others and 10 * len(others) <= len(set(texts)):
-    row = next(row for row, text in enumerate(texts) if text in others)
-    raise ValueError(
-      f'the column {name!r} has numbers but {texts[row]!r:.40} in row {row} (rows count from 0): '
-      'correct it or leave the row out'
-    )
-
-
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+  """Whether a text writes a finite number."""
   try:
     return bool(np.isfinite(float(text)))
   except ValueError:

@@ -41,7 +41,7 @@ def train(task, rounds=20, rate=0.3):
   return result.summary['last']
 
 
-@pytest.mark.parametrize('model', ['logistic_regression', 'mlp', dense(3, 'softmax'), by_shape])
+@pytest.mark.parametrize('model', ['mlp', dense(3, 'softmax')])
 def test_models_learn_classes(model):
   task = tasks.from_arrays(X, CLASSES, CLIENTS, model=model)
   assert task.metric == 'accuracy'
@@ -56,35 +56,19 @@ def test_numbers_are_predicted_by_linear_regression():
   assert 0 < last['validation_mean_absolute_error'] < 0.05
 
 
-@pytest.mark.parametrize('activation', ['sigmoid', None])
-def test_one_output_serves_two_classes(activation):
-  task = tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1, activation))
-  assert task.preparation.classes == (False, True)
-  model, kernel = task.build_model(0), np.float32([[1], [-1], [0]])
-  found = models.build_evaluation(model)([kernel * 9, np.zeros(1, np.float32)], task.validation)
-  assert found['accuracy'] == 1
-  shifted = models.build_evaluation(model)([kernel, np.full(1, 0.3, np.float32)], task.validation)
-  scores = (task.validation['x'] @ kernel)[:, 0] + 0.3
-  assert shifted['accuracy'] == np.mean((scores > 0) == (task.validation['y'] > 0.5))
-
-
 @pytest.mark.parametrize(
-  'activation, loss, expected',
+  'activation, options, expected',
   [
-    ('sigmoid', None, 0.5),
-    (None, None, 0.0),
-    ('sigmoid', keras.losses.BinaryCrossentropy(), 0.5),
-    ('sigmoid', 'binary_crossentropy', 0.5),
-    ('sigmoid', 'mse', 0.5),
-    (None, keras.losses.BinaryFocalCrossentropy(from_logits=True), 0.0),
-    (None, keras.losses.BinaryCrossentropy(from_logits=True), 0.0),
-    (None, 'hinge', 0.0),
-    ('tanh', keras.losses.SquaredHinge(), 0.0),
-    (None, 'mse', 0.5),
+    ('sigmoid', {}, 0.5),
+    (None, {}, 0.0),
+    ('sigmoid', {'loss': 'binary_crossentropy'}, 0.5),
+    ('tanh', {'loss': 'hinge', 'threshold': 0.0}, 0.0),
+    (None, {'loss': 'mse', 'threshold': 0.5}, 0.5),
+    ('sigmoid', {'threshold': 0.3}, 0.3),
   ],
 )
-def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, loss, expected):
-  task = tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1, activation), loss=loss)
+def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, options, expected):
+  task = tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1, activation), **options)
   assert task.preparation.threshold == expected
   model, weights = task.build_model(0), [np.float32([[1], [-1], [0]]), np.full(1, 0.3, np.float32)]
   predicted = model.forward(weights, task.validation['x'], False, None).numpy()
@@ -96,23 +80,9 @@ def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, los
   assert 0 < labels.mean() < 1
 
 
-def of_scores(y_true, y_pred):
-  return tf.nn.sigmoid_cross_entropy_with_logits(y_true, y_pred)
-
-
-def test_a_loss_of_unknown_outputs_needs_metrics_which_say_the_threshold():
-  def threshold(activation=None, **options):
-    task = tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1, activation), **options)
-    return task.preparation.threshold
-
-  with pytest.raises(
-    tasks.DataError, match=r'give metrics, such as .*threshold=0.0\)\] for scores'
-  ):
-    threshold(loss=of_scores)
-  accuracy = keras.metrics.BinaryAccuracy('accuracy', threshold=0.2)
-  assert threshold(loss=of_scores, metrics=[accuracy]) == 0.2
-  assert threshold(loss=of_scores, metrics=[of_scores]) is None
-  assert threshold('sigmoid', loss=of_scores) == 0.5
+def test_scores_with_a_loss_of_ones_own_need_a_threshold():
+  with pytest.raises(tasks.DataError, match=r'threshold= .* 0.0 for scores and 0.5 for prob'):
+    tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1), loss='mse')
 
 
 def of_width(shape, outputs, width=16):
@@ -162,20 +132,10 @@ def test_labels_of_a_regression_are_its_predictions(loss, y, expected):
     np.testing.assert_array_equal(made.labels(np.float32([[3.5], [1.25]])), [[3.5], [1.25]])
 
 
-def test_the_default_metric_is_one_that_fits_targets_and_output():
-  def metrics(y, outputs, loss, inputs=X):
-    model = lambda: by_shape(inputs.shape[1:], outputs)  # noqa: E731
-    task = tasks.from_arrays(inputs, y, CLIENTS, model=model, loss=loss)
-    return task.build_model(0).metric_names[1:]
-
-  def likelihood(y_true, y_pred):
-    return (y_true - y_pred[:, 0]) ** 2 * tf.exp(-y_pred[:, 1]) + y_pred[:, 1]
-
-  tokens, steps = RNG.integers(0, 3, (80, 2)), np.stack([X, X], 1)
-  sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-  assert metrics(tokens, 3, sparse, steps) == ('accuracy',)
-  assert metrics(NUMBERS, 1, None) == ('mean_absolute_error',)
-  assert metrics(NUMBERS, 2, likelihood) == ()
+def test_a_loss_of_ones_own_for_numbers_has_no_metric_by_default():
+  for loss, names in ((None, ('loss', 'mean_absolute_error')), ('mse', ('loss',))):
+    task = tasks.from_arrays(X, NUMBERS, CLIENTS, model=dense(1), loss=loss)
+    assert task.build_model(0).metric_names == names
 
 
 def test_models_with_an_output_for_each_class_have_no_threshold():

@@ -128,13 +128,13 @@ def test_arrays_of_a_file(tmp_path):
     ({'outcome': [None, *['good', 'poor'] * 19, 'good']}, {}, "'outcome' is empty in row 0"),
     ({'hospital': [None, *['1', '2'] * 19, '1']}, {}, "'hospital' is empty in row 0"),
     ({'hospital': ['1'] * ROWS}, {}, 'all rows belong to one client'),
-    ({}, dict(label='hospital'), "client and label are both 'hospital'"),
-    ({}, dict(features=['age', 'outcome']), "features have 'outcome', the column to predict"),
-    ({}, dict(features=['age', 'age']), "features have 'age' twice"),
+    ({}, dict(label='hospital'), "'hospital' is named twice"),
+    ({}, dict(features=['age', 'outcome']), "'outcome' is named twice"),
+    ({}, dict(features=['age', 'age']), "'age' is named twice"),
     (
       {'dose': ['1.5', *(f'{i}.5' for i in range(ROWS - 2)), '1,5']},
       {},
-      "'dose' has numbers but '1,5' in row 39",
+      "'dose' has numbers with commas such as '1,5'",
     ),
     ({'dose': [f'{i}' for i in range(ROWS - 1)] + ['1e400']}, {}, "numbers but '1e400' in row 39"),
   ],
@@ -201,7 +201,7 @@ def rows(*lines, count=12):
     # Every row has a cell more: all columns would be read as the ones before them.
     (
       rows('who,x,label').replace('a\n', 'a,7\n').replace('b\n', 'b,8\n'),
-      'rows have more cells than the header',
+      'loss of data',
     ),
     (rows('who,x,label').replace('3.5', '3\0.5'), 'is zero: the file is damaged'),
     (rows('who,x,label') + '\0' * 4096, 'is zero: the file is damaged'),
@@ -233,7 +233,6 @@ def test_one_column_may_be_named_by_itself(tmp_path):
   'change, message',
   [
     ({'age': [[1.0, 2.0]] * ROWS}, "'age' has texts but array"),
-    ({'hospital': [[1], [2]] * (ROWS // 2)}, 'the client in row 0 .* is '),
     ({'age': pd.array([1, None] * (ROWS // 2), 'Int64')}, "'age' is nan in row 1"),
     (
       {'age': pd.array(['a', None] * (ROWS // 2), 'string')},
@@ -273,14 +272,14 @@ def test_a_parquet_file_with_two_columns_of_one_name_is_refused(tmp_path):
 def test_a_table_that_declares_more_than_memory_holds_is_refused_unread(tmp_path, monkeypatch):
   path = write(TABLE, tmp_path, 'parquet')
   read = []
-  monkeypatch.setattr(own_tables.memory, 'available_memory', lambda: 8 * TABLE.size)
-  monkeypatch.setattr(pd, 'read_parquet', lambda path: read.append(path))
+  monkeypatch.setattr(own_tables.files.memory, 'available_memory', lambda: 8 * TABLE.size)
+  monkeypatch.setattr(pq.ParquetFile, 'read', lambda *_, **__: read.append(path))
   with pytest.raises(tasks.DataError, match='it declares 200 cells, which take '):
     tasks.from_parquet(path, 'hospital', 'outcome')
   assert not read
   # A column of names: each is an input of every row.
   path = write(TABLE.assign(sex=[f'name {i}' for i in range(ROWS)]), tmp_path, 'csv')
-  monkeypatch.setattr(own_tables.memory, 'available_memory', lambda: 12 * 42 * ROWS - 1)
+  monkeypatch.setattr(own_tables.files.memory, 'available_memory', lambda: 12 * 42 * ROWS - 1)
   with pytest.raises(tasks.DataError, match='its columns make 42 inputs of each row, which take'):
     tasks.from_csv(path, 'hospital', 'outcome')
 

@@ -56,8 +56,8 @@ def test_validation_clients_of_ones_own():
   'data, options, message',
   [
     (EXAMPLES, {}, 'expected a tff.simulation.datasets.ClientData, found dict'),
-    (client_data(), {}, 'features is None; name one of what examples have: pixels, label'),
-    (client_data(), dict(features='pixels', label='x'), "label is 'x'; name one of"),
+    (client_data(), {}, "mappings with 'x' and 'y'"),
+    (client_data(), dict(features='pixels', label='x'), "mappings with 'pixels' and 'x'"),
     (client_data().preprocess(lambda d: d.map(lambda e: e['label'])), {}, 'they must be pairs'),
     (
       client_data().preprocess(lambda d: d.take(0)),

@@ -81,29 +81,16 @@ def test_one_score_for_two_classes_has_its_label_by_the_threshold():
     assert made.labels([1, 0]).tolist() == ['yes', 'no']
 
 
-def test_predicted_numbers_are_no_scores(tmp_path):
+def test_predicted_numbers_are_no_scores():
   numbers = np.float32([[0.5, 2.0], [3.0, -1.0]])
-  made, path = preparation.Preparation(is_numbers=True), tmp_path / 'p.json'
+  made = preparation.Preparation(is_numbers=True)
   for predictions in (numbers, numbers[:, :1], numbers[:, 0]):
     np.testing.assert_array_equal(made.labels(predictions), predictions)
-  made.save(str(path))
-  path.write_text(
-    path.read_text().replace(',\n "is_numbers": true', '')
-  )  # As before there was one.
-  before = preparation.Preparation.load(str(path))
-  assert before == preparation.Preparation()
-  for predictions in (numbers[:, :1], numbers[0, 0]):
-    with pytest.raises(ValueError, match='these are predicted numbers, take them as they are'):
-      before.labels(predictions)
 
 
-def test_one_score_without_a_threshold_is_refused(tmp_path):
-  path = tmp_path / 'p.json'
-  preparation.Preparation(classes=('no', 'yes')).save(str(path))
-  path.write_text(path.read_text().replace(',\n "threshold": null', ''))  # As before there was one.
-  assert 'threshold' not in path.read_text()
-  with pytest.raises(ValueError, match='export the model again, or set it'):
-    preparation.Preparation.load(str(path)).labels([[0.9], [0.1]])
+def test_one_score_without_a_threshold_is_refused():
+  with pytest.raises(ValueError, match='no threshold is recorded: set it'):
+    preparation.Preparation(classes=('no', 'yes')).labels(np.float32([[0.9], [0.1]]))
 
 
 def test_a_file_holds_all_of_it(tmp_path):
