@@ -16,7 +16,8 @@ from tff_adaptive._utils import client_references
 from tff_adaptive.client import batching, whole_client
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.models import mixed_precision
-from tff_adaptive.training import cohorts, worker_context
+from tff_adaptive.runs import worker_context
+from tff_adaptive.training import cohorts
 
 from . import hand_loop, variant_names, workloads
 

@@ -32,10 +32,13 @@ _SOURCES_TESTS = (
   f'{_SOURCES_TEST}the_full_gradient_of_whole_arrays_is_the_mean_over_all_examples',
   f'{_SOURCES_TEST}the_full_gradient_of_a_dataset_weighs_its_batches_by_their_size',
 )
-_STATE_FILE = 'tff_adaptive/runs/state_file.py'
+_STATE_DATABASE = 'tff_adaptive/runs/state_database.py'
 _RUN_FILES = 'tests/tff_adaptive/training/run_files_test.py'
 _SYNC_TESTS = (f'{_RUN_FILES}::test_every_checkpoint_is_on_the_disk_before_the_run_goes_on',)
-_COMMIT_TESTS = (f'{_RUN_FILES}::test_commits_of_the_state_file_wait_for_the_disk',)
+_COMMIT_TESTS = (
+  'tests/tff_adaptive/runs/state_database_test.py'
+  '::test_a_file_is_on_the_disk_trusts_no_schema_and_may_be_held',
+)
 _IMAGES_TESTS = (
   'tests/tasks/images_test.py::test_embedded_letters_are_standardised_by_the_training_split',
 )
@@ -124,7 +127,7 @@ MISTAKES = {
     ('tests/tff_adaptive/runs/metrics_log_test.py',),
   ),
   'commits not waited for': Mistake(
-    _STATE_FILE, 'synchronous=FULL', 'synchronous=OFF', _COMMIT_TESTS
+    _STATE_DATABASE, 'synchronous=FULL', 'synchronous=OFF', _COMMIT_TESTS
   ),
   'statistics of the test split': Mistake(
     'tasks/images.py', 'pixel_statistics(train.x)', 'pixel_statistics(test.x)', _IMAGES_TESTS

@@ -45,7 +45,7 @@ TARGETS = dict(
     _target('tff_adaptive/runs/state_store', _STATE_FILE),
     _target('tff_adaptive/runs/state_file', _STORE),
     _target('tff_adaptive/runs/serialization', _STATE_FILE, _STORE),
-    _target('tff_adaptive/runs/state_migration', _STATE_FILE),
+    _target('tff_adaptive/runs/state_database', _STATE_FILE),
     _target('tff_adaptive/runs/sharded_store'),
     _target('tff_adaptive/runs/state_shards', _SHARDED),
     _target('tff_adaptive/runs/staged_states', _SHARDED),

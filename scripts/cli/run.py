@@ -261,14 +261,13 @@ def _say_how_large(process: Any, config: Any, folder: str, num_clients: int) -> 
   """Says how large the client states may grow; ValueError if they cannot fit."""
   if not hasattr(process, 'initial_client_state'):
     return
-  from tff_adaptive.runs import capacity, state_store
-  from tff_adaptive.training import opened_store
+  from tff_adaptive.runs import capacity, opened_store, serialization
 
   path = config.checkpoint_path(folder)
   plan = capacity.plan(
     min(num_clients, config.rounds * config.clients_per_round),
-    state_store.num_bytes(process.initial_client_state),
-    opened_store.kind(config, path),
+    serialization.num_bytes(process.initial_client_state),
+    opened_store.kind(path, config.client_state_store),
     cache_bytes=config.client_state_cache_bytes,
     path=path,
     keep_checkpoints=config.keep_checkpoints,

@@ -6,7 +6,7 @@ import os
 
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.runs import sharded_store, state_store
+from tff_adaptive.runs import opened_store
 
 
 def train(
@@ -43,9 +43,7 @@ def outcome(folder: str) -> tuple:
     ]
   process = fakes.StatefulProcess()
   path = os.path.join(folder, 'checkpoints', 'state.sqlite')
-  sharded = sharded_store.is_sharded(path)
-  kind = sharded_store.ShardedStateStore if sharded else state_store.ClientStateStore
-  with kind(path, process.initial_client_state) as store:
+  with opened_store.open_store(path, process.initial_client_state, 'memory') as store:
     checkpoint = store.restore(process.initialize())
     states = store.get(fakes.Clients.client_ids)
   weights = checkpoint.server_state.global_model_weights[0].tobytes()

@@ -30,8 +30,6 @@ AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     'virtual_seconds': ('virtual_seconds',),
   }
 )
-# In config.json: how many arrays of a model do not train, if any.
-NON_TRAINABLE = 'non_trainable_arrays'
 _WEIGHTS = {'theta': 'validation', 'theta_bar': 'inference'}  # And their columns of metrics.csv.
 
 
@@ -116,7 +114,7 @@ class Run:
   @property
   def weights(self) -> tuple[np.ndarray, ...]:
     """theta, the global model's trainable weights, in the model's order."""
-    return self._weights(0)
+    return self._weights('global_model_weights')
 
   @property
   def inference_weights(self) -> tuple[np.ndarray, ...] | None:
@@ -124,7 +122,7 @@ class Run:
     # The last row of a run that was interrupted need not be one with an evaluation.
     if not any(column.startswith('inference_') for row in self.rows for column in row):
       return None
-    return self._weights(1)
+    return self._weights('inference_weights')
 
   def best(self, metric: str) -> str:
     """Which weights had the better value at the last evaluation: 'theta' or 'theta_bar'.
@@ -190,20 +188,14 @@ class Run:
     folder = self.settings.get('client_state_dir') or os.path.join(self.folder, 'checkpoints')
     return saved_checkpoint.read(os.path.join(folder, STATE_FILE))
 
-  def _weights(self, position: int) -> tuple[np.ndarray, ...]:
-    """The trainable weights of the first or the second model of the server state.
-
-    A model's leaves are its trainable weights, num_parameters numbers, then the others.
-    """
-    total, leaves = self.config['num_parameters'], self._state.arrays
-    sums = list(itertools.accumulate(leaf.size for leaf in leaves))
-    if total in sums:
-      count = sums.index(total) + 1
-      begin = position * (count + self.config.get(NON_TRAINABLE, 0))
-      found = leaves[begin : begin + count]
-      if [leaf.shape for leaf in found] == [leaf.shape for leaf in leaves[:count]]:
-        return tuple(found)
-    raise StateError(f'{self.folder}: the checkpoint has not {total:,} parameters as config.json.')
+  def _weights(self, model: str) -> tuple[np.ndarray, ...]:
+    """The trainable weights of a model of the server state."""
+    found, expected = self._state.trainable(model), self.config['num_parameters']
+    if sum(leaf.size for leaf in found) != expected:
+      raise StateError(
+        f'{self.folder}: {model} of the checkpoint has not {expected:,} parameters as config.json.'
+      )
+    return found
 
 
 def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None = None) -> Run:

@@ -1,8 +1,8 @@
-"""States as bytes: how a structure of arrays is laid out, checked and distinguished."""
+"""States as bytes: how a structure of arrays is laid out, named, checked and distinguished."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,26 +12,31 @@ from tff_adaptive.runs.errors import StateError
 
 
 class Packer:
-  """Turns states of one structure into bytes and back."""
+  """Turns states of one structure into bytes and back.
+
+  Attributes:
+    size: Bytes of a state.
+    signature: Says how a state is laid out.
+  """
 
   def __init__(self, initial_state: Any):
     self._structure = initial_state
-    leaves = [checked_leaf(leaf) for leaf in tree.flatten(initial_state)]
-    self._specs = [(leaf.dtype, leaf.shape) for leaf in leaves]
+    leaves = named_leaves(initial_state)
+    self._specs = [(leaf.dtype, leaf.shape) for leaf in leaves.values()]
     self._offsets = []
-    offset = 0
-    for leaf in leaves:
-      self._offsets.append(offset)
-      offset += math.ceil(leaf.nbytes / 8) * 8  # every leaf is aligned
-    self.size = offset
-    self.signature = json.dumps([describe(leaf) for leaf in leaves])
+    self.size = 0
+    for leaf in leaves.values():
+      self._offsets.append(self.size)
+      self.size += math.ceil(leaf.nbytes / 8) * 8  # Every leaf is aligned.
+    self.signature = json.dumps({name: _describe(leaf) for name, leaf in leaves.items()})
     self._initial = self.unpack(self.pack(initial_state))
 
   def pack(self, state: Any) -> bytes:
+    """Returns a state's bytes; StateError if it is of another structure."""
     leaves = [checked_leaf(leaf) for leaf in tree.flatten(state)]
     if [(leaf.dtype, leaf.shape) for leaf in leaves] != self._specs:
       raise StateError(
-        f'A client state of {[describe(leaf) for leaf in leaves]} was to be stored among'
+        f'A client state of {[_describe(leaf) for leaf in leaves]} was to be stored among'
         f' states of {self.signature}.'
       )
     buffer = bytearray(self.size)
@@ -40,6 +45,7 @@ class Packer:
     return bytes(buffer)
 
   def unpack(self, blob: bytes | None) -> Any:
+    """Returns the state of some bytes, of read-only arrays; the initial one for None."""
     if blob is None:
       return self._initial
     leaves = [
@@ -54,7 +60,32 @@ def num_bytes(state: Any) -> int:
   return Packer(state).size
 
 
+def named_leaves(state: Any) -> dict[str, np.ndarray]:
+  """Returns a structure's leaves by their paths: 'global_model_weights/trainable/0' (RFC 6901)."""
+  return {_name(path): checked_leaf(leaf) for path, leaf in tree.flatten_with_path(state)}
+
+
+def restored(like: Any, leaves: Mapping[str, np.ndarray]) -> Any:
+  """Returns a structure of stored leaves.
+
+  Args:
+    like: A structure of the same form. Where one of its shapes has a 0, any number will do:
+      something collected, which is empty at first.
+    leaves: The leaves by their names.
+
+  Raises:
+    StateError: If names, shapes or dtypes differ; it says which is the first.
+  """
+  wanted = named_leaves(like)
+  for name in {**wanted, **leaves}:
+    found, expected = leaves.get(name), wanted.get(name)
+    if found is None or expected is None or not _fits(found, expected):
+      raise StateError(f'leaf {name} is {_describe(found)}, not {_describe(expected)}')
+  return tree.map_structure_with_path(lambda path, leaf: _as_kind(leaves[_name(path)], leaf), like)
+
+
 def checked_leaf(leaf: Any) -> np.ndarray:
+  """Returns a leaf as an array; StateError if it is one that cannot be stored."""
   array = np.asarray(leaf)
   if array.dtype.hasobject or array.dtype.kind in 'USV':
     raise StateError(
@@ -64,25 +95,23 @@ def checked_leaf(leaf: Any) -> np.ndarray:
   return array
 
 
-def describe(leaf: np.ndarray) -> str:
+def _describe(leaf: np.ndarray | None) -> str:
+  if leaf is None:
+    return 'absent'
   return f'{leaf.dtype.name}[{",".join(map(str, leaf.shape))}]'
 
 
-def difference(found: Sequence[np.ndarray], wanted: Sequence[Any]) -> str:
-  """Returns how the leaves' shapes and dtypes first differ; '' if they do not.
-
-  Where a shape wanted has a 0, any number will do: something collected, which is empty at first.
-  """
-  if len(found) != len(wanted):
-    return f'{len(found)} leaves, not {len(wanted)}'
-  for i, (f, w) in enumerate(zip(found, map(checked_leaf, wanted))):
-    fits = len(f.shape) == len(w.shape) and all(a == b or not b for a, b in zip(f.shape, w.shape))
-    if f.dtype != w.dtype or not fits:
-      return f'leaf {i} is {describe(f)}, not {describe(w)}'
-  return ''
+def _name(path: tuple[Any, ...]) -> str:
+  return '/'.join(str(key).replace('~', '~0').replace('/', '~1') for key in path)
 
 
-def as_kind(stored: np.ndarray, example: Any) -> Any:
+def _fits(found: np.ndarray, wanted: np.ndarray) -> bool:
+  sizes = zip(found.shape, wanted.shape)
+  same_shape = found.ndim == wanted.ndim and all(a == b or not b for a, b in sizes)
+  return found.dtype == wanted.dtype and same_shape
+
+
+def _as_kind(stored: np.ndarray, example: Any) -> Any:
   """Returns `stored` as the example's kind: a Python number, a NumPy scalar or an array."""
   if isinstance(example, np.generic):  # Before float: np.float64 is one.
     return stored[()]

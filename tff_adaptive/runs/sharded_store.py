@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tff_adaptive._utils import client_references
-from tff_adaptive.runs import serialization, staged_states, state_file, state_shards
-from tff_adaptive.runs.errors import SaveError
+from tff_adaptive.runs import serialization, staged_states, state_shards
+from tff_adaptive.runs.state_database import Count
+from tff_adaptive.runs.state_file import StateFile
 from tff_adaptive.runs.state_store import ClientStateStore
 
 Each = Callable[[Callable[[Any], Any], Sequence[Any], float], list[Any]]
@@ -48,7 +49,7 @@ class StateSource:
     """
     self._folder, self._initial, self._token = folder, initial_state, token
     self._packer = serialization.Packer(initial_state)
-    self._shards = state_shards.Reader(folder)
+    self._shards: dict[int, state_shards.Shard] = {}  # Those that are open.
 
   def __reduce__(self) -> tuple:
     return StateSource, (self._folder, self._initial, self._token)
@@ -60,9 +61,7 @@ class StateSource:
     found = dict(staged_states.read(folder, self._packer.size, staged))
     return [
       self._packer.unpack(
-        found[key.client_id]
-        if key.place is not None
-        else self._shards.read(key.client_id, key.checkpoint)
+        found[key.client_id] if key.place is not None else self._read(key.client_id, key.checkpoint)
       )
       for key in keys
     ]
@@ -76,7 +75,16 @@ class StateSource:
 
   def close(self) -> None:
     """Closes the files."""
-    self._shards.close()
+    while self._shards:
+      self._shards.popitem()[1].close()
+
+  def _read(self, client_id: str, checkpoint: int) -> bytes | None:
+    if checkpoint < 0:
+      return None
+    number = state_shards.shard_of(client_id)
+    if number not in self._shards:
+      self._shards[number] = state_shards.Shard(self._folder, number)
+    return self._shards[number].read_client(client_id, checkpoint)
 
 
 class ShardedStateStore(ClientStateStore):
@@ -91,11 +99,10 @@ class ShardedStateStore(ClientStateStore):
 
   def __init__(
     self,
-    path: str,
+    path: str | StateFile,
     initial_state: Any,
     *,
     keep_checkpoints: int = 2,
-    file: state_file.StateFile | None = None,
   ):
     """Opens the file and the folder `client_states` beside it, or makes them.
 
@@ -103,22 +110,21 @@ class ShardedStateStore(ClientStateStore):
       path: As for `ClientStateStore`.
       initial_state: As for `ClientStateStore`.
       keep_checkpoints: As for `ClientStateStore`.
-      file: As for `ClientStateStore`.
 
     Raises:
       StateError: As for `ClientStateStore`.
       SaveError: If the folder cannot be made.
     """
-    super().__init__(path, initial_state, keep_checkpoints=keep_checkpoints, file=file)
-    self._folder = os.path.abspath(folder_of(path))
+    if isinstance(path, str):
+      path = StateFile(path, serialization.Packer(initial_state).signature, keep_checkpoints)
+    super().__init__(path, initial_state)
+    self._folder = os.path.abspath(folder_of(path.path))
     self._token, self._owns = secrets.token_hex(8), False
+    self.source = StateSource(self._folder, initial_state, self._token)
     try:
-      if not is_sharded(path):
-        state_shards.create(self._folder)
-      self.source = StateSource(self._folder, initial_state, self._token)
-    except OSError as error:
-      self.close()
-      raise SaveError(f'{self._folder} cannot be written: {error.strerror}.') from None
+      state_shards.create(self._folder)
+      if not path.is_sharded:
+        path.set('clients', 'shards')  # With the first checkpoint it is decided.
     except BaseException:
       self.close()
       raise
@@ -185,8 +191,7 @@ class ShardedStateStore(ClientStateStore):
   def close(self) -> None:
     """As `ClientStateStore.close`; what is staged is of no use to anybody then."""
     super().close()
-    if hasattr(self, 'source'):
-      self.source.close()
+    self.source.close()
 
   def _keys(self, client_ids: Sequence[str]) -> list[Key]:
     staged = (self._staged.get(client_id, (0, None))[1] for client_id in client_ids)
@@ -201,10 +206,10 @@ class ShardedStateStore(ClientStateStore):
       self._owns = True
       state_shards.take_over(self._folder, self._token, self._last_round)
 
-  def _write_clients(self, file: state_file.StateFile) -> None:
+  def _write_clients(self, file: StateFile) -> None:
     self._own()
     ids = list(self._staged)
-    groups = state_shards.group(ids, state_shards.number_of_shards(self._folder))
+    groups = state_shards.group(ids)
     work = [
       state_shards.Fold(
         folder=self._folder,
@@ -224,17 +229,12 @@ class ShardedStateStore(ClientStateStore):
       # They are lost, or one is stopped: what they have folded, or fold late, changes no more.
       changes = [state_shards.fold(one) for one in work]
     for change in changes:
-      file.count_elsewhere(*change)
+      file.add(change)
 
-  def _begin_from(self, file: state_file.StateFile, round_number: int) -> None:
-    file.begin_from(round_number, state_shards.totals(self._folder, round_number))
+  def _elsewhere(self, round_number: int) -> Count:
+    return state_shards.count(self._folder, round_number)
 
 
 def folder_of(path: str) -> str:
   """The folder of the client states beside a state file."""
   return os.path.join(os.path.dirname(path), state_shards.FOLDER)
-
-
-def is_sharded(path: str) -> bool:
-  """Whether the client states of a state file are in shards."""
-  return bool(state_shards.read_marker(folder_of(path)))

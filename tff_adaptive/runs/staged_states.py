@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tff_adaptive.runs import state_file
 from tff_adaptive.runs.errors import StateError
+from tff_adaptive.runs.state_database import client_checksum
 
 
 class Place(NamedTuple):
@@ -23,7 +23,7 @@ class Place(NamedTuple):
   Attributes:
     name: The file.
     row: Which state of it.
-    checksum: `state_file.client_checksum` with the round's sequence number.
+    checksum: `client_checksum` with the round's sequence number.
   """
 
   name: str
@@ -63,7 +63,7 @@ def write(
     with contextlib.suppress(OSError):
       os.unlink(temporary)
   return [
-    Place(name, row, state_file.client_checksum(client_id, sequence, state))
+    Place(name, row, client_checksum(client_id, sequence, state))
     for row, (client_id, state) in enumerate(zip(client_ids, states))
   ]
 
@@ -93,7 +93,7 @@ def read(folder: str, size: int, rows: Sequence[tuple[str, Place]]) -> Iterator[
           file.seek(place.row * size)
           state = file.read(size)
           sequence = int(name.partition('-')[0])
-          if state_file.client_checksum(client_id, sequence, state) != place.checksum:
+          if client_checksum(client_id, sequence, state) != place.checksum:
             raise OSError(f'the checksum of client {client_id!r} differs')
           yield client_id, state
     except OSError as error:

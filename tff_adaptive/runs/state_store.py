@@ -2,27 +2,13 @@
 
 import collections
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
-import tree
-
-from tff_adaptive.runs import serialization, state_file
-from tff_adaptive.runs.capacity import GrowthPlan, plan
-from tff_adaptive.runs.errors import SaveError, StateError
-from tff_adaptive.runs.serialization import num_bytes
-
-__all__ = [
-  'Checkpoint',
-  'ClientStateStore',
-  'GrowthPlan',
-  'SaveError',
-  'StateError',
-  'num_bytes',
-  'plan',
-]
+from tff_adaptive.runs import serialization
+from tff_adaptive.runs.errors import StateError
+from tff_adaptive.runs.state_database import Count
+from tff_adaptive.runs.state_file import StateFile
 
 _ENTRY_BYTES = 256  # What the cache's bookkeeping costs for a client, next to its state.
 
@@ -35,13 +21,11 @@ class Checkpoint:
     round_number: Rounds finished.
     server_state: The server state, in the structure that `restore` was given.
     metadata: What the run said about itself.
-    is_checked: Whether it was written with checksums; those of earlier versions were not.
   """
 
   round_number: int
   server_state: Any
   metadata: Mapping[str, Any]
-  is_checked: bool = True
 
 
 class ClientStateStore:
@@ -57,24 +41,21 @@ class ClientStateStore:
 
   def __init__(
     self,
-    path: str | None,
+    path: str | StateFile | None,
     initial_state: Any,
     *,
     cache_bytes: int | None = None,
     keep_checkpoints: int = 2,
-    file: state_file.StateFile | None = None,
   ):
     """Opens the file at `path`, or makes it.
 
     Args:
-      path: The SQLite file; its folder must exist. None keeps everything in memory and
-        saves nothing.
+      path: The SQLite file; its folder must exist. Or the open file, with its own
+        `keep_checkpoints`; the store closes it. None keeps everything in memory and saves nothing.
       initial_state: One client's state before its first round: a structure (nested
         tuples, lists, mappings) of arrays or tensors of fixed shape, `()` for none.
       cache_bytes: The most bytes of client states to keep in memory; None for no limit.
       keep_checkpoints: How many checkpoints the file keeps, >= 1.
-      file: The file, if `open_file` has opened it, with its own `keep_checkpoints`; it is closed
-        with the store.
 
     Raises:
       StateError: If the file is damaged, in use by another process, or holds states of
@@ -88,16 +69,14 @@ class ClientStateStore:
     if keep_checkpoints < 1:
       raise ValueError(f'keep_checkpoints is {keep_checkpoints}; it must be at least 1.')
     self._packer = serialization.Packer(initial_state)
-    self._path = path
     self._cache_bytes = cache_bytes
     self._cache: collections.OrderedDict[str, bytes] = collections.OrderedDict()
     self._dirty: dict[str, int] = {}  # Client id -> the round of its state in the cache.
     self._used = 0
-    self._last_round = -1
-    self._file = file
-    if path is not None:
-      self._file = file or open_file(path, initial_state, keep_checkpoints)
-      self._last_round = max(self._file.rounds, default=-1)
+    self._file = path if isinstance(path, StateFile) else None
+    if isinstance(path, str):
+      self._file = StateFile(path, self._packer.signature, keep_checkpoints)
+    self._last_round = max(self._file.rounds, default=-1) if self._file is not None else -1
 
   def __enter__(self) -> 'ClientStateStore':
     return self
@@ -109,11 +88,6 @@ class ClientStateStore:
   def state_bytes(self) -> int:
     """Bytes of one client's state."""
     return self._packer.size
-
-  @property
-  def is_migrated(self) -> bool:
-    """Whether the file was found in the format of an earlier version."""
-    return self._file is not None and self._file.is_migrated
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
     """Returns the states of `client_ids`, in their order.
@@ -169,11 +143,10 @@ class ClientStateStore:
     """
     if self._file is not None:
       self._check_round(round_number)
-      arrays = [serialization.checked_leaf(leaf) for leaf in tree.flatten(server_state)]
-      leaves = [state_file.Leaf(a.dtype.str, json.dumps(a.shape), a.tobytes()) for a in arrays]
+      leaves = serialization.named_leaves(server_state)
       self._check()
       self._write_clients(self._file)
-      self._file.commit(round_number, json.dumps(dict(metadata or {})), leaves)
+      self._file.save(round_number, metadata or {}, leaves)
     self._last_round = round_number
     self._dirty.clear()
 
@@ -199,38 +172,24 @@ class ClientStateStore:
     """
     if self._file is None:
       return None
-    like = tree.flatten(server_state_like)
-    for leaf in like:  # Now, and not only at the first checkpoint.
-      serialization.checked_leaf(leaf)
+    serialization.named_leaves(server_state_like)  # Now, and not only at the first checkpoint.
     rounds = self._file.rounds
     if which == 'previous' and len(rounds) < 2:
       found = f'one checkpoint only, of round {rounds[0]}' if rounds else 'no checkpoint'
-      raise StateError(f'{self._path} holds {found}: there is no previous one to resume from.')
+      raise StateError(f'{self._file.path} holds {found}: there is no previous one to resume from.')
     if not rounds:
       return None
     round_number = rounds[-2 if which == 'previous' else -1]
     metadata, leaves = self._file.read_checkpoint(round_number)
     try:
-      stored = [
-        np.frombuffer(data, dtype=np.dtype(dtype)).reshape(json.loads(shape))
-        for dtype, shape, data in leaves
-      ]
-    except (ValueError, TypeError) as error:  # Where there are no checksums to find it.
-      raise StateError(f'{self._path}: the server state is damaged ({error}).') from None
-    differing = serialization.difference(stored, like)
-    if differing:
+      server_state = serialization.restored(server_state_like, leaves)
+    except StateError as error:
       raise StateError(
-        f'{self._path}: the server state stored there is of another algorithm or model'
-        f' ({differing}). Start in a new folder.'
-      )
-    self._begin_from(self._file, round_number)
-    arrays = [serialization.as_kind(leaf, example) for leaf, example in zip(stored, like)]
-    return Checkpoint(
-      round_number=round_number,
-      server_state=tree.unflatten_as(server_state_like, arrays),
-      metadata=json.loads(metadata),
-      is_checked=not self._file.is_migrated,
-    )
+        f'{self._file.path}: the server state stored there is of another algorithm or model'
+        f' ({error}). Start in a new folder.'
+      ) from None
+    self._file.begin_from(round_number, self._elsewhere(round_number))
+    return Checkpoint(round_number, server_state, metadata)
 
   def forget_later(self, round_number: int) -> None:
     """Drops checkpoints and client states of later rounds than a checkpoint's, for good.
@@ -256,14 +215,15 @@ class ClientStateStore:
     self._dirty.clear()
     self._used = 0
 
-  def _write_clients(self, file: state_file.StateFile) -> None:
+  def _write_clients(self, file: StateFile) -> None:
     """Writes what was put since the last checkpoint."""
     for client_id in sorted(self._dirty):
-      file.write_client(client_id, self._dirty[client_id], self._cache[client_id])
+      file.put_client(client_id, self._dirty[client_id], self._cache[client_id])
 
-  def _begin_from(self, file: state_file.StateFile, round_number: int) -> None:
-    """Takes a checkpoint's client states as the present ones, if they are those it counts."""
-    file.begin_from(round_number)
+  def _elsewhere(self, round_number: int) -> Count:
+    """The client states of a checkpoint that are not in the file."""
+    del round_number
+    return Count()
 
   def _check_put(
     self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None
@@ -296,8 +256,6 @@ class ClientStateStore:
     blob = None if self._file is None else self._file.read_client(client_id)
     if blob is None:
       return None
-    if len(blob) != self._packer.size:  # Of a file that came without checksums.
-      raise StateError(f'{self._path}: the state of client {client_id!r} is damaged.')
     self._remember(client_id, blob)
     return blob
 
@@ -310,19 +268,4 @@ class ClientStateStore:
       evicted_id, evicted = self._cache.popitem(last=False)
       self._used -= len(evicted) + _ENTRY_BYTES
       if self._file is not None and evicted_id in self._dirty:
-        self._file.write_client(evicted_id, self._dirty.pop(evicted_id), evicted)
-
-
-def open_file(path: str, initial_state: Any, keep_checkpoints: int) -> state_file.StateFile:
-  """Opens the file of a `ClientStateStore`, or makes it: other processes are kept out from now on.
-
-  Args:
-    path: As for `ClientStateStore`.
-    initial_state: As for `ClientStateStore`.
-    keep_checkpoints: As for `ClientStateStore`.
-
-  Raises:
-    StateError: As `ClientStateStore` does.
-  """
-  signature = serialization.Packer(initial_state).signature
-  return state_file.StateFile(path, signature, keep_checkpoints)
+        self._file.put_client(evicted_id, self._dirty.pop(evicted_id), evicted)

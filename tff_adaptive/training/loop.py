@@ -11,7 +11,7 @@ from typing import Any
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, population_summary, target
-from tff_adaptive.runs import summary as summary_lib
+from tff_adaptive.runs import summary as summary_lib, worker_context
 from tff_adaptive.runs.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
 from tff_adaptive.training import (
   callbacks as callbacks_lib,
@@ -24,7 +24,6 @@ from tff_adaptive.training import (
   run_files,
   signals,
   tensorboard_log,
-  worker_context,
 )
 from tff_adaptive.training.config import TrainingConfig
 
@@ -145,9 +144,8 @@ def train(
     if workers is not None and hasattr(clients, 'num_examples'):
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
-      model = files.state.global_model_weights
-      others = tuple(getattr(model, 'non_trainable', ()))
-      run_config.keep(output_dir, recorded, run_id, clients, rounds.trainable(model), others)
+      weights = rounds.trainable(files.state.global_model_weights)
+      run_config.keep(output_dir, recorded, run_id, clients, weights)
     audience, say = list(callbacks), _warn
     if output_dir is not None:
       audience.append(tensorboard_log.EventLog(os.path.join(output_dir, 'tensorboard')))

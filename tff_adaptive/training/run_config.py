@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files, provenance
-from tff_adaptive.runs import run as run_lib
 from tff_adaptive.runs.errors import ResumeError, saving
 from tff_adaptive.training.config import TrainingConfig
 
@@ -151,7 +150,6 @@ def keep(
   run_id: str,
   clients: Any,
   weights: Sequence[Any],
-  non_trainable: Sequence[Any] = (),
 ) -> None:
   """Writes a program's config.json; notes in it what a resumed run changes.
 
@@ -163,7 +161,6 @@ def keep(
     run_id: Of the run.
     clients: The clients' data.
     weights: The model's trainable weights.
-    non_trainable: Its others, which stand behind them in a checkpoint.
 
   Raises:
     SaveError: If it cannot be written.
@@ -177,8 +174,7 @@ def keep(
       if count is not None and data['clients'] <= _MOST_COUNTED:
         data['examples'] = sum(int(count(client_id)) for client_id in clients.client_ids)
       size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
-      others = {run_lib.NON_TRAINABLE: len(non_trainable)} if non_trainable else {}
-      create(folder, new(settings, data, size, run_id=run_id, made_by=_PROGRAM, **others))
+      create(folder, new(settings, data, size, run_id=run_id, made_by=_PROGRAM))
     elif before.get('made_by') == _PROGRAM and before['settings'] != settings:
       was = before['settings']
       changes = {k: [was.get(k), v] for k, v in settings.items() if was.get(k) != v}

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.runs import metrics_file, metrics_log, state_store
+from tff_adaptive.runs import metrics_file, metrics_log, opened_store, state_store, worker_context
 from tff_adaptive.runs.errors import ResumeError, SaveError, StateError, saving
-from tff_adaptive.training import client_evaluation, opened_store, worker_context
+from tff_adaptive.training import client_evaluation
 from tff_adaptive.training.config import TrainingConfig
 
 METRICS, SUMMARY, CURVES = 'metrics.csv', 'summary.json', 'curves.png'
@@ -113,7 +113,15 @@ class RunFiles:
     for needed in (folder, os.path.dirname(path)):
       with _resuming(needed):
         os.makedirs(needed, exist_ok=True)
-    self.store = opened_store.open_store(config, path, client_state, self._workers, self.notes)
+    self.store = opened_store.open_store(
+      path,
+      client_state,
+      config.client_state_store,
+      cache_bytes=config.client_state_cache_bytes,
+      keep_checkpoints=config.keep_checkpoints,
+      workers=self._workers,
+      notes=self.notes,
+    )
     stack.callback(self.store.close)
     checkpoint = self.store.restore(self.state, resume_from)
     kept = None
@@ -121,7 +129,7 @@ class RunFiles:
       self._take_over(checkpoint, config, folder, path)
       kept = _rows_behind(metrics, self.round_number)
       self.store.forget_later(self.round_number)
-    elif not self.store.is_migrated:  # Earlier versions made no checkpoint of round 0.
+    else:
       _refuse_results_without_checkpoint(folder, path)
     _forget_later_evaluations(folder, self.round_number)
     atomic_files.remove_leftovers(folder, _FILES)
@@ -137,10 +145,6 @@ class RunFiles:
       raise ResumeError(
         f'The run in {folder} has done {checkpoint.round_number} rounds already, rounds is'
         f' {config.rounds}: give at least {checkpoint.round_number}, or start in a new folder.'
-      )
-    if not checkpoint.is_checked:
-      self.notes.append(
-        f'{path} is of an earlier version and has no checksums: it is taken unchecked.'
       )
     self.state, self.round_number = checkpoint.server_state, checkpoint.round_number
     self._saved = self.round_number

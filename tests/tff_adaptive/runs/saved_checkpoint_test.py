@@ -1,8 +1,5 @@
 """Checkpoints read without their process."""
 
-import json
-import sqlite3
-
 import numpy as np
 import pytest
 
@@ -21,34 +18,39 @@ def test_the_last_checkpoint_counts(tmp_path):
   store.close()
   found = saved_checkpoint.read(path)
   assert found.round_number == 5
-  np.testing.assert_array_equal(found.arrays[0], STATE[0] + 1)
-  assert found.arrays[1] == 4
+  assert list(found.leaves) == ['0', '1']
+  np.testing.assert_array_equal(found.leaves['0'], STATE[0] + 1)
+  assert found.leaves['1'] == 4
 
 
-def test_the_format_before_is_read_too(tmp_path):
+def test_weights_are_found_by_their_names(tmp_path):
   path = str(tmp_path / 'state.sqlite')
-  file = sqlite3.connect(path)
-  file.execute('CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL)')
-  file.execute('CREATE TABLE server (position INTEGER, dtype TEXT, shape TEXT, data BLOB)')
-  file.execute("INSERT INTO run VALUES ('format', 'tff-adaptive-1')")
-  file.commit()
+  weights = [np.full(i, i, np.float32) for i in range(12)]  # '10' is not behind '1'.
+  state = {
+    'a_first_leaf': np.zeros(3),
+    'global_model_weights': {'trainable': weights, 'non_trainable': [np.ones(2)]},
+    'inference_weights': (STATE[0],),
+  }
+  with runs.ClientStateStore(path, ()) as store:
+    store.commit(1, state)
+  found = saved_checkpoint.read(path)
+  np.testing.assert_equal(found.trainable('global_model_weights'), tuple(weights))
+  np.testing.assert_equal(found.trainable('inference_weights'), (STATE[0],))
+  assert found.trainable('inference') == ()
+
+
+def test_a_file_without_a_checkpoint_and_no_file_are_named(tmp_path):
+  path = str(tmp_path / 'state.sqlite')
+  with pytest.raises(runs.StateError, match='there is no checkpoint'):
+    saved_checkpoint.read(path)
+  runs.ClientStateStore(path, ()).close()
   with pytest.raises(runs.StateError, match='holds no checkpoint yet'):
     saved_checkpoint.read(path)
-  file.execute("INSERT INTO run VALUES ('round', '7')")
-  for position in (1, 0):
-    leaf = np.asarray(STATE[position])
-    values = (position, leaf.dtype.str, json.dumps(leaf.shape), leaf.tobytes())
-    file.execute('INSERT INTO server VALUES (?, ?, ?, ?)', values)
-  file.commit()
-  file.close()
-  found = saved_checkpoint.read(path)
-  assert found.round_number == 7
-  np.testing.assert_array_equal(found.arrays[0], STATE[0])
 
 
 def test_a_run_that_is_going_on_is_named(tmp_path):
   path = str(tmp_path / 'state.sqlite')
   store = runs.ClientStateStore(path, ())
-  with pytest.raises(runs.StateError, match='the run is going on'):
+  with pytest.raises(runs.StateError, match='another process is using it'):
     saved_checkpoint.read(path)
   store.close()

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from tff_adaptive.runs import staged_states, state_file
+from tff_adaptive.runs import staged_states
 from tff_adaptive.runs.errors import StateError
+from tff_adaptive.runs.state_database import client_checksum
 
 IDS = ['a', 'b', 'é']
 STATES = [b'aaaa', b'bbbb', b'cccc']
@@ -23,9 +24,7 @@ def places(tmp_path):
 def test_a_subround_is_one_file_from_which_any_state_is_read(places, tmp_path):
   (name,) = os.listdir(tmp_path)
   assert [(p.name, p.row) for p in places] == [(name, 0), (name, 1), (name, 2)]
-  assert [p.checksum for p in places] == [
-    state_file.client_checksum(c, 7, s) for c, s in zip(IDS, STATES)
-  ]
+  assert [p.checksum for p in places] == [client_checksum(c, 7, s) for c, s in zip(IDS, STATES)]
   others = staged_states.write(str(tmp_path), 8, 'token', IDS[:1], [b'dddd'])
   assert len(os.listdir(tmp_path)) == 2
   assert _read(tmp_path, places) == dict(zip(IDS, STATES))

@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing import event_accumulator
 
 from tests.helpers import fakes, small_problem
 from tff_adaptive import algorithms, costs, registry, runs, training
-from tff_adaptive.runs import state_file, state_store
+from tff_adaptive.runs import state_database, state_store
 from tff_adaptive.training import cohorts
 
 
@@ -326,15 +326,15 @@ def _train_bulky(folder, pages=None):
   )
   with pytest.MonkeyPatch.context() as patch:
     if pages is not None:
-      connect = state_file.StateFile._connect
+      connect = state_database.StateDatabase._connect
 
-      def connected(self):
-        file = connect(self)
+      def connected(self, mode):
+        file = connect(self, mode)
         file.execute('PRAGMA page_size=16384')
         file.execute(f'PRAGMA max_page_count={pages}')
         return file
 
-      patch.setattr(state_file.StateFile, '_connect', connected)
+      patch.setattr(state_database.StateDatabase, '_connect', connected)
     training.train(
       _Bulky(), fakes.Clients(), fakes.evaluate, config, output_dir=str(folder), show_progress=False
     )

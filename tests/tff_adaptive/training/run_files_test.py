@@ -4,7 +4,6 @@ import csv
 import errno
 import os
 import shutil
-import sqlite3
 
 import pytest
 
@@ -286,11 +285,3 @@ def test_every_checkpoint_is_on_the_disk_before_the_run_goes_on(tmp_path, monkey
     assert events[events.index(t) - 1] == 'metrics.csv'
   with open(tmp_path / 'run' / 'metrics.csv', newline='') as file:
     assert [int(row['round']) for row in csv.DictReader(file)] == list(range(11))
-
-
-def test_commits_of_the_state_file_wait_for_the_disk(tmp_path):
-  with state_store.ClientStateStore(str(tmp_path / 's'), ()) as store:
-    file = store._file._file
-    assert isinstance(file, sqlite3.Connection)
-    assert file.execute('PRAGMA synchronous').fetchone() == (2,)  # FULL
-    assert file.execute('PRAGMA journal_mode').fetchone() == ('delete',)
