@@ -38,6 +38,7 @@ from .cli import (
   run_folder,
   run_table,
   settings,
+  signals,
   tensorflow_start,
 )
 
@@ -188,7 +189,6 @@ def _train_all(
   import tff_adaptive_tasks as tasks
   from tff_adaptive import engine, runs
   from tff_adaptive.kernels import library
-  from tff_adaptive.training import signals
 
   tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
   engine.remember_workers()  # One that TFF starts ends with this process.

@@ -12,14 +12,8 @@ imports neither TensorFlow nor TFF.
 See README.md and docs/guide for a tour.
 """
 
-import atexit
-
 import lazy_loader
 
 from tff_adaptive._version import __version__ as __version__
-from tff_adaptive.engine import native
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-
-# TFF's own clean-up at exit fails, and leaves its worker running.
-atexit.register(native.end_tff)

@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from absl import flags as absl_flags
 
-from scripts.cli import command
+from scripts.cli import command, signals
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import style, tables
-from tff_adaptive.training import signals
 
 from ..benchmarks import children, host, peer_environments, workloads
 

@@ -14,10 +14,8 @@ from collections.abc import Callable, Sequence
 
 from absl import flags as absl_flags
 
-from tff_adaptive.training import signals
-
 from .. import _entry
-from . import tensorflow_start
+from . import signals, tensorflow_start
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 # Flags that name a file or a folder, in any command; train.py's are in `resolve`.

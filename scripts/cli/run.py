@@ -18,6 +18,7 @@ from . import (
   run_callbacks,
   run_folder,
   settings as settings_lib,
+  signals,
   tensorflow_start,
   trackers,
   user_files,
@@ -72,7 +73,6 @@ def run(
   tensorflow_start.quietly()
   tensorflow_start.load()
   from tff_adaptive import engine, runs, training
-  from tff_adaptive.training import signals
 
   engine.remember_workers()
   try:

@@ -17,10 +17,9 @@ from typing import Any
 
 from tff_adaptive._utils import user_code
 from tff_adaptive.devices import threads
-from tff_adaptive.training import signals
 
 from .. import _entry
-from . import command, flags, resolve, run, settings
+from . import command, flags, resolve, run, settings, signals
 
 
 @dataclasses.dataclass(frozen=True)

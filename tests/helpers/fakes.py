@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scripts.cli import signals
 from tff_adaptive import training
 
 
@@ -120,9 +121,10 @@ def main(output_dir, rounds, delay='0'):
     client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
   )
   process = StatefulProcess(delay=float(delay))
-  result = training.train(
-    process, Clients(), evaluate, config, output_dir=output_dir, callbacks=[_Begun()]
-  )
+  with signals.StopGuard() as stop:
+    result = training.train(
+      process, Clients(), evaluate, config, output_dir=output_dir, callbacks=[_Begun()], stop=stop
+    )
   return 0 if result.is_complete else 3
 
 

@@ -131,6 +131,15 @@ def test_train_model(graph, tmp_path, engine):
   engines.assert_same(expected, states.values()['training_checkpoint_round_2'])
 
 
+class Datasets(tff.program.DatasetDataSource):
+  """TFF's programs copy its iterator deeply, which datasets do not bear; it has no state."""
+
+  def iterator(self):
+    iterator = super().iterator()
+    iterator.__deepcopy__ = lambda memo: iterator
+    return iterator
+
+
 def build_states_manager(folder):
   return lambda name: tff.program.FileProgramStateManager(folder / name)
 
@@ -141,7 +150,7 @@ def test_train_model_with_data_and_evaluation_of_tff(graph, tmp_path):
   process, evaluation = processes.fed_avg(), tff.learning.algorithms.build_fed_eval
   metrics = tff.program.MemoryReleaseManager()
   manager = tff.learning.programs.EvaluationManager(
-    data_source=tff.program.DatasetDataSource(datasets),
+    data_source=Datasets(datasets),
     aggregated_metrics_manager=metrics,
     create_state_manager_fn=build_states_manager(tmp_path / 'evaluations'),
     create_process_fn=lambda name: (evaluation(processes.linear_model()), None),
@@ -153,7 +162,7 @@ def test_train_model_with_data_and_evaluation_of_tff(graph, tmp_path):
     states = tff.program.MemoryReleaseManager()
     program = tff.learning.programs.train_model(
       train_process=process,
-      train_data_source=tff.program.DatasetDataSource(datasets),
+      train_data_source=Datasets(datasets),
       train_per_round_clients=3,
       train_total_rounds=rounds,
       program_state_manager=tff.program.FileProgramStateManager(tmp_path / 'states'),

@@ -284,7 +284,7 @@ def watch_worker_starts(watch: Callable[[int], None]) -> bool:
 def forget_workers() -> None:
   """Keeps TFF's contexts from signalling their workers once more when the interpreter exits.
 
-  For a program that is ending and has ended the workers. The `__del__` of what holds a worker
+  For a program that is ending and has killed the workers. The `__del__` of what holds a worker
   fails then with an ignored AttributeError: the modules that it uses are gone.
   """
   gc.unfreeze()  # Frozen objects, as a command has TFF's modules, are not among all objects.
@@ -295,14 +295,3 @@ def forget_workers() -> None:
   }
   for manager in managers:  # One class for each context.
     manager.__del__ = lambda self: None
-
-
-def let_data_iterators_be_copied() -> None:
-  """Lets `copy.deepcopy` take TFF's iterator over datasets, as TFF's own programs do.
-
-  `tff.learning.programs.train_model` copies its data iterator deeply; a `tf.data.Dataset` does not
-  bear that. The iterator has no state (it draws from Python's `random`): it is its own copy.
-  """
-  import tensorflow_federated as tff
-
-  tff.program.DatasetDataSourceIterator.__deepcopy__ = lambda self, memo: self

@@ -1,17 +1,16 @@
 """TFF's own runtime, and the worker process that it starts.
 
 TFF 0.87 leaves its worker running when the program ends, where it keeps the program's standard
-output open: a pipe behind it never closes. Here the worker ends with the program, however the
-program ends: at exit it is killed, and a watchdog, a shell that waits for the end of a pipe from
-the program, sees to it where the program has no time for that.
-
-Importing this module imports neither TensorFlow nor TFF.
+output open: a pipe behind it never closes. `set_native_context` and `remember_workers` make the
+worker end with the program, however the program ends: a function at exit kills it, and a watchdog,
+a shell that waits for the end of a pipe from the program, does so where the program has no time
+for that. Nothing is changed in a program that calls neither.
 """
 
+import atexit
 import contextlib
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 from tff_adaptive._utils import private_apis
@@ -41,6 +40,7 @@ def remember_workers() -> None:
   the program and not the worker of the round that it is about to finish.
   """
   if private_apis.watch_worker_starts(_watch):
+    atexit.register(_end)
     os.register_at_fork(after_in_child=_let_go)
     for worker in _workers():
       _watch(worker.pid)
@@ -60,11 +60,10 @@ def reap_workers() -> None:
       watchdog.kill()
 
 
-def end_tff() -> None:
-  """Ends what TFF started, if it is imported; for a program that is ending, in any context."""
-  if 'tensorflow_federated' in sys.modules:
-    reap_workers()
-    private_apis.forget_workers()
+def _end() -> None:
+  """Ends the workers of a program that is ending; TFF's own attempt would fail."""
+  reap_workers()
+  private_apis.forget_workers()
 
 
 def _watch(pid: int) -> None:

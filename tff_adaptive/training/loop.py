@@ -22,7 +22,7 @@ from tff_adaptive.training import (
   rounds,
   run_config,
   run_files,
-  signals,
+  stop as stop_lib,
   tensorboard_log,
 )
 from tff_adaptive.training.config import TrainingConfig
@@ -63,7 +63,7 @@ def train(
   output_dir: str | None = None,
   run_id: str = '',
   callbacks: Sequence[callbacks_lib.Callback] = (),
-  stop: signals.StopGuard | None = None,
+  stop: stop_lib.Stop | None = None,
   test_fn: protocols.EvaluateFn | None = None,
   client_evaluation: client_evaluation_lib.ClientEvaluation | None = None,
   show_progress: bool = True,
@@ -88,7 +88,8 @@ def train(
       and summary.json go there. None writes nothing.
     run_id: Stands in the checkpoint; a checkpoint with another one is refused.
     callbacks: Are called as the run goes on, in this order.
-    stop: Whether to end early; by default SIGINT and SIGTERM say so.
+    stop: Says between rounds whether to end early; default: nobody asks for it. Ctrl-C in a program
+      is a KeyboardInterrupt, before which the last whole round is saved.
     test_fn: Like `evaluate_fn`, on data that nothing is chosen by; used once, at the end, for
       `test` in the summary.
     client_evaluation: Evaluates the models on each client by itself; its columns stand in the rows,
@@ -121,8 +122,7 @@ def train(
   if output_dir is not None:
     run_config.check(output_dir, recorded, run_id)
   with contextlib.ExitStack() as stack:
-    if stop is None:
-      stop = stack.enter_context(signals.StopGuard())
+    stop = stop or stop_lib.Stop()
     client_state = ()
     if isinstance(process, protocols.StatefulProcess):
       client_state = process.initial_client_state
@@ -190,9 +190,7 @@ class _Run:
     for line in self._files.notes:
       say(line)
 
-  def to_the_end(
-    self, stop: signals.StopGuard, test_fn: protocols.EvaluateFn | None
-  ) -> TrainingResult:
+  def to_the_end(self, stop: stop_lib.Stop, test_fn: protocols.EvaluateFn | None) -> TrainingResult:
     files, config = self._files, self._config
     self._save()  # Round 0 too: rows without a checkpoint are rows that lost it.
     if not files.log.columns:
@@ -209,7 +207,7 @@ class _Run:
           if files.saved_round >= 0
           else f'{error}; there is no checkpoint.'
         ) from None
-      except Exception:
+      except (Exception, KeyboardInterrupt):
         self._save()  # Of the last whole round.
         if stop.exit_code:  # A signal may have ended TFF's worker too.
           break

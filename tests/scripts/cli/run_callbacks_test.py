@@ -1,9 +1,8 @@
 """A run that ends for now at a round before its last is one that was interrupted there."""
 
-from scripts.cli import run_callbacks
+from scripts.cli import run_callbacks, signals
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.training import signals
 
 
 def _train(folder, until=None):

@@ -1,6 +1,5 @@
 """Private interfaces are used in one module, which does what its functions say."""
 
-import copy
 import pathlib
 import re
 import subprocess
@@ -161,16 +160,6 @@ def test_a_computation_of_a_building_block_without_parameter():
   call = private_apis.framework().Call(one.to_building_block())
   again = private_apis.to_computation(private_apis.framework().Lambda(None, None, call))
   assert again.type_signature.compact_representation() == '( -> int32)'
-
-
-def test_iterators_over_datasets_are_their_own_copies():
-  import tensorflow as tf
-  import tensorflow_federated as tff
-
-  private_apis.let_data_iterators_be_copied()
-  iterator = tff.program.DatasetDataSource([tf.data.Dataset.range(3)]).iterator()
-  copied = copy.deepcopy(iterator)
-  assert [list(d) for d in copied.select(1)] == [[0, 1, 2]]
 
 
 _ENDING = """

@@ -11,7 +11,6 @@ from tests.faults import small_run
 from tests.helpers import failing_files, fakes
 from tff_adaptive import runs, training
 from tff_adaptive.runs import state_store
-from tff_adaptive.training import signals
 
 STATE = os.path.join('checkpoints', 'state.sqlite')
 
@@ -193,7 +192,6 @@ def _train(run, rounds=10, **options):
     config,
     output_dir=str(run),
     show_progress=False,
-    stop=signals.StopGuard(),
     **options,
   )
 

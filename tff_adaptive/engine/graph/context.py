@@ -33,7 +33,7 @@ class GraphContext(tff.program.FederatedContext):
 
   It serves direct calls and, as a `tff.program.FederatedContext`, TFF's programs, such as
   `tff.learning.programs.train_model`: results are there when a call returns, and a program awaits
-  nothing. TFF's `DatasetDataSource` can be copied deeply, as these programs do, from then on.
+  nothing.
 
   The function is traced once for each computation and form of its arguments, whatever the number
   of clients; where they train together, once for each number that does (see `clients_per_step`).
@@ -86,7 +86,6 @@ class GraphContext(tff.program.FederatedContext):
     self._datasets = dataset_cache.DatasetCache()
     self._functions = cache.Cache()
     self._slots = slots.Slots(parallel_clients)
-    private_apis.let_data_iterators_be_copied()
 
   def invoke(self, comp: tff.Computation, arg: Any) -> Any:
     """Runs a computation; see `tff.framework.SyncContext.invoke`.

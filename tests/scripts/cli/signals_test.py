@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import signal, time
-from tff_adaptive.training import signals
+from scripts.cli import signals
 
 class Careless:
   def __del__(self):  # An exception here would be ignored.

@@ -8,6 +8,8 @@ import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 
+from tff_adaptive.training import stop
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -47,7 +49,7 @@ def ending_at_once(line: str, before: Callable[[], None] | None = None) -> Itera
     signal.signal(signal.SIGINT, previous)
 
 
-class StopGuard:
+class StopGuard(stop.Stop):
   """A context in which SIGINT and SIGTERM ask for the end of the run instead of ending it.
 
   The first signal sets `requested`; the training loop finishes its round, saves and returns.
@@ -71,20 +73,16 @@ class StopGuard:
       on_abort: Called before the process is ended at once, to end child processes, say; more
         may be appended to `self.on_abort`.
     """
+    super().__init__()
     self.announce = announce or _to_stderr
     self.on_abort = list(on_abort)
     self._signals: list[int] = []
-    self._is_asked = False
     self._stack = contextlib.ExitStack()
 
   @property
   def requested(self) -> bool:
     """Whether the run should end."""
-    return bool(self._signals) or self._is_asked
-
-  def request(self) -> None:
-    """Asks for the end of the run as a first signal would; the exit code stays 0."""
-    self._is_asked = True
+    return bool(self._signals) or super().requested
 
   @property
   def exit_code(self) -> int:
@@ -121,7 +119,9 @@ class StopGuard:
       self._signals.append(number)
       if len(self._signals) == 1:
         with contextlib.suppress(OSError):  # Nobody may read it any more.
-          self.announce('Ending after this round; the run is saved. Once more ends it at once.')
+          (self.announce or _to_stderr)(
+            'Ending after this round; the run is saved. Once more ends it at once.'
+          )
       else:
         try:
           for callback in self.on_abort:

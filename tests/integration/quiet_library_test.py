@@ -1,0 +1,70 @@
+"""Using the library changes nothing around it: what belongs to the process stays the program's."""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = """
+import atexit, gc, logging, os, signal, subprocess, sys, threading, warnings
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+def belongings():
+  modules = [subprocess, *(m for n, m in list(sys.modules.items())
+                           if n.startswith(('tensorflow_federated', 'tensorflow.python.data')))]
+  named = {}
+  for module in modules:
+    for name, value in list(vars(module).items()):
+      if callable(value):
+        named[module.__name__, name] = value
+      if isinstance(value, type):
+        attributes = [(n, v) for n, v in vars(value).items() if callable(v)]
+        named.update({(module.__name__, name, n): v for n, v in attributes})
+  return dict(
+    named,
+    signals=[signal.getsignal(number) for number in signal.valid_signals()],
+    wakeup=signal.set_wakeup_fd(-1),
+    exits=atexit._ncallbacks(),
+    descriptors={n: os.readlink(f'/proc/self/fd/{n}') for n in range(256)
+                 if os.path.exists(f'/proc/self/fd/{n}')},
+    threads=[thread.name for thread in threading.enumerate()],
+    environment=dict(os.environ),
+    children=open(f'/proc/self/task/{os.getpid()}/children').read(),
+    hooks=(sys.excepthook, sys.unraisablehook, threading.excepthook, list(sys.meta_path)),
+    path=list(sys.path),
+    collector=(gc.isenabled(), gc.get_freeze_count()),
+    warnings=list(warnings.filters),
+    logging=(logging.root.level, list(logging.root.handlers)),
+    threading=(tf.config.threading.get_intra_op_parallelism_threads(),
+               tf.config.threading.get_inter_op_parallelism_threads()),
+  )
+
+tf.function(lambda: tf.random.stateless_uniform([9], [1, 2]))()  # TensorFlow's own threads.
+before = belongings()
+import tff_adaptive
+from tests.helpers import processes
+from tff_adaptive import engine
+
+# One of each kind: its clients have no state, or have one.
+for process in (processes.own('fed_yogi'), processes.own('scaffold', num_clients=2)):
+  data = processes.whole((0, 3), (1, 2))
+  with engine.graph_context():
+    state = process.initialize()
+    if hasattr(process, 'initial_client_state'):
+      process.next(state, [process.initial_client_state] * 2, data)
+    else:
+      process.next(state, data)
+after = belongings()
+print({name: (before[name], after[name]) for name in before if before[name] != after[name]})
+"""
+
+
+def test_a_round_on_the_graph_engine_leaves_the_program_as_it_was():
+  done = subprocess.run(
+    [sys.executable, '-c', PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False
+  )
+  assert done.returncode == 0, done.stderr
+  assert done.stdout == '{}\n'
