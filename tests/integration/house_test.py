@@ -53,7 +53,7 @@ PURE_MODULES = (
   'tff_adaptive.population.rounds',
   'tff_adaptive.registry',
   'tff_adaptive.schedules',
-  'tff_adaptive.training.signals',
+  'tff_adaptive.training.stop',
   'tff_adaptive.runs.warm_start',
   'tff_adaptive._utils.atomic_files',
   'tff_adaptive._utils.client_references',
