@@ -17,6 +17,8 @@ from typing import IO, Any
 import numpy as np
 import optuna
 
+from tff_adaptive._utils import private_apis
+
 from . import search_space, settings
 
 JOURNAL = 'study.journal'
@@ -172,7 +174,7 @@ class Study:
           if self._study.get_trials(deepcopy=False)[frozen.number].state != States.RUNNING:
             lock.close()
             continue
-          trial = optuna.Trial(self._sampling(frozen.number), frozen._trial_id)
+          trial = optuna.Trial(self._sampling(frozen.number), private_apis.trial_id(frozen))
           return self._claimed(trial, lock)
       firsts = [t for t in trials if 'again' not in t.user_attrs]
       is_more = self._plan.search != 'grid' and len(firsts) < (self._plan.trials or 0)

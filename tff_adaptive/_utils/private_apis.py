@@ -1,4 +1,4 @@
-"""Every use of a private or unstable interface of TensorFlow or TFF, as functions with names.
+"""Every use of a private or unstable interface of another package, as functions with names.
 
 Written for TFF 0.87.0 and TensorFlow 2.14.1; another version may change any of this without
 notice, which is why a test compares the installed ones. docs/design/tff_0_88_port.md lists what a
@@ -10,6 +10,7 @@ import gc
 import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,16 +91,6 @@ def installed_build() -> Mapping[str, Any]:
   return {}
 
 
-def metric_values(metric: Any) -> Callable[..., Any]:
-  """What a Keras metric that is a mean takes the mean of: `(y_true, y_pred) -> [B, ...]`.
-
-  Args:
-    metric: A `tf.keras.metrics.MeanMetricWrapper`; Keras 2 shows its values for single examples
-      nowhere else.
-  """
-  return functools.partial(metric._fn, **metric._fn_kwargs)
-
-
 def reference_counts(values: Sequence[Any]) -> list[int]:
   """CPython's reference counts; TensorFlow holds a reference to the memory that it shares."""
   return [sys.getrefcount(value) for value in values]
@@ -118,6 +109,42 @@ def free_attributes(tensors: Iterable[Any]) -> None:
   for tensor in tensors:
     if not tensor.__dict__:
       del tensor.__dict__
+
+
+# Keras 2.
+
+# Where Keras and TensorFlow list a module's variables a second time.
+KERAS_LISTS = re.compile(r'_self_|_obj_reference|_(non_)?trainable_(weights|variables)$|_weights$')
+
+
+def metric_values(metric: Any) -> Callable[..., Any]:
+  """What a Keras metric that is a mean takes the mean of: `(y_true, y_pred) -> [B, ...]`.
+
+  Args:
+    metric: A `tf.keras.metrics.MeanMetricWrapper`; Keras 2 shows its values for single examples
+      nowhere else.
+  """
+  return functools.partial(metric._fn, **metric._fn_kwargs)
+
+
+def carries_mask(tensor: Any) -> bool:
+  """Whether Keras passes a mask on with a symbolic tensor."""
+  return getattr(tensor, '_keras_mask', None) is not None
+
+
+def losses_of(layer: Any) -> Sequence[Callable[[], Any]]:
+  """The functions that a Keras layer has been given as losses, those of its regularizers too."""
+  return getattr(layer, '_callable_losses', ())
+
+
+def replace_randomness(layer: Any, generator: Any) -> None:
+  """Gives a Keras layer that draws, such as Dropout, another generator to draw from."""
+  vars(layer)['_random_generator'] = generator
+
+
+def keep_moving_statistics(layer: Any) -> None:
+  """Makes a Keras BatchNormalization use its moving mean and variance in training, too."""
+  vars(layer)['_get_training_value'] = lambda training=None: False
 
 
 # TFF: computations and its compiler.
@@ -236,6 +263,11 @@ def attach(comp: Any, key: str, *values: Any) -> None:
   vars(comp).setdefault(key, []).extend(values)
 
 
+def replace_initial_weights(model: Any, weights: Any) -> None:
+  """Gives a `tff.learning.models.FunctionalModel`, in place, other initial weights."""
+  model._initial_weights = weights
+
+
 # TFF: its worker, its data sources and its checkpoints.
 
 
@@ -295,3 +327,33 @@ def forget_workers() -> None:
   }
   for manager in managers:  # One class for each context.
     manager.__del__ = lambda self: None
+
+
+# Other packages.
+
+
+def replace_queries(query: Any, total: Any, below: Any) -> None:
+  """Gives a `tensorflow_privacy.QuantileAdaptiveClipSumQuery` other queries to ask.
+
+  Args:
+    query: The query, changed in place.
+    total: The query of the sum of the records.
+    below: The query of the share of records below the clipping norm.
+  """
+  query._sum_query = total
+  query._quantile_estimator_query._below_estimate_query = below
+
+
+def ray_attempt() -> int:
+  """Inside a task of Ray: which attempt of Ray's this is, from 0."""
+  from ray._private import worker
+
+  global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
+  number: int = global_worker.core_worker.get_current_task_attempt_number()
+  return number
+
+
+def trial_id(frozen: Any) -> int:
+  """The id by which Optuna's storage knows a `FrozenTrial`; its number is the study's."""
+  number: int = frozen._trial_id
+  return number

@@ -12,6 +12,8 @@ import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 
+from tff_adaptive._utils import private_apis
+
 # No round and no client has such a number: `client.batching.fold` takes those.
 _UPDATES, _COUNTS = -1, -2
 
@@ -56,19 +58,6 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
     return tf.nest.pack_sequence_as(sample_state, noised), after, event
 
 
-class _SeededQuantileQuery(tfp.QuantileEstimatorQuery):
-  """`tfp.QuantileEstimatorQuery` with noise of its own on the count."""
-
-  def __init__(self, seed: int, *args: Any) -> None:
-    self._seed = seed
-    super().__init__(*args)
-
-  def _construct_below_estimate_query(self, stddev: float, expected: float) -> tfp.DPQuery:
-    # A record is 1/2 or -1/2: see the class above it.
-    query = SeededGaussianSumQuery(0.5, stddev, self._seed, _COUNTS)
-    return tfp.NormalizedQuery(query, denominator=expected)
-
-
 class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
   """`tfp.QuantileAdaptiveClipSumQuery`, geometric, with noise of its own."""
 
@@ -84,18 +73,20 @@ class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
     expected_num_records: float,
   ) -> None:
     """Creates the query: `seed` as for `SeededGaussianSumQuery`, the rest as for the base class."""
-    estimation = (
+    super().__init__(
       initial_l2_norm_clip,
+      noise_multiplier,
       target_unclipped_quantile,
       learning_rate,
       clipped_count_stddev,
       expected_num_records,
     )
-    super().__init__(initial_l2_norm_clip, noise_multiplier, *estimation[1:])
-    self._quantile_estimator_query = _SeededQuantileQuery(seed, *estimation, True)
-    self._sum_query = SeededGaussianSumQuery(
-      initial_l2_norm_clip, noise_multiplier * initial_l2_norm_clip, seed
-    )
+    stddev = noise_multiplier * initial_l2_norm_clip
+    total = SeededGaussianSumQuery(initial_l2_norm_clip, stddev, seed)
+    # A record of the count is 1/2 or -1/2.
+    count = SeededGaussianSumQuery(0.5, clipped_count_stddev, seed, _COUNTS)
+    below = tfp.NormalizedQuery(count, denominator=expected_num_records)
+    private_apis.replace_queries(self, total, below)
 
   def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
     """As the base class, which makes a new state of the sum: its count of rounds goes on."""

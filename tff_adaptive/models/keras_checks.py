@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tff_adaptive._utils import private_apis
+
 
 def check_kind(model: tf.keras.Model) -> None:
   """Refuses Keras models that clients cannot train as `fit` would.
@@ -30,7 +32,7 @@ def check_kind(model: tf.keras.Model) -> None:
         ' the variables of Keras, in whose place a client has tensors of its own. Build the model'
         " under the policy 'float32'; for mixed precision write it as a models.Model"
       )
-  if getattr(model.outputs[0], '_keras_mask', None) is not None:
+  if private_apis.carries_mask(model.outputs[0]):
     raise ValueError(
       f'the output of the Keras model {model.name!r} carries a mask, by which fit leaves padding '
       'out of loss and metrics; here they would count it. End the model with a layer that drops the'

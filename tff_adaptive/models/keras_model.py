@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tff_adaptive._utils import private_apis
 from tff_adaptive.models import keras_checks, keras_measures, keras_names, model as model_lib
 
 # What they draw when training comes from the seed; other layers that draw are refused.
@@ -23,8 +24,6 @@ _SEEDED_LAYERS = (
 _IMPURE = re.compile(
   r'(?!Stateless).*(Variable|VarHandle|Resource|Assign|Random|Multinomial|PyFunc)'
 )
-# Where Keras and TensorFlow list a module's variables a second time.
-_BOOKS = re.compile(r'_self_|_obj_reference|_(non_)?trainable_(weights|variables)$|_weights$')
 
 
 class KerasModel(model_lib.Model):
@@ -306,14 +305,14 @@ class PureKeras:
     # As a dictionary: Keras's own __setattr__ would take the tensors for its variables.
     for attributes in map(vars, self._modules):
       for name, value in attributes.items():
-        if not _BOOKS.match(name) and has_variable(value):
+        if not private_apis.KERAS_LISTS.match(name) and has_variable(value):
           yield attributes, name
 
   def _take_over_randomness(self) -> list[_Draws]:
     layers = [m for m in self._modules if isinstance(m, _SEEDED_LAYERS)]
     draws = [_Draws(salt) for salt in range(1, len(layers) + 1)]
     for layer, own in zip(layers, draws):
-      vars(layer)['_random_generator'] = own
+      private_apis.replace_randomness(layer, own)
     return draws
 
   def _freeze_batch_normalization(self) -> None:
@@ -322,7 +321,7 @@ class PureKeras:
     # By the weights' names: the same words for the next model of the task are shown once.
     learning = [self._plain_name(layer) for layer in layers if layer.trainable]
     for layer in layers:
-      vars(layer)['_get_training_value'] = lambda training=None: False
+      private_apis.keep_moving_statistics(layer)
     if learning:
       warnings.warn(
         f'BatchNormalization ({", ".join(learning)}): its moving mean and variance stay where they '
@@ -343,7 +342,7 @@ class PureKeras:
           f'the layer {layer.name!r} has an activity_regularizer, which clients cannot train with: '
           'put it into the loss'
         )
-      for loss in getattr(layer, '_callable_losses', ()):
+      for loss in private_apis.losses_of(layer):
         inner = loss.args[0] if isinstance(loss, functools.partial) else None
         if not isinstance(inner, functools.partial) or id(inner.args[0]) not in self._position:
           raise ValueError(

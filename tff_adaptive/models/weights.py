@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive._utils import archives, memory
+from tff_adaptive._utils import archives, memory, private_apis
 from tff_adaptive.models import keras_files, model as model_lib
 
 
@@ -172,6 +172,6 @@ def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> mode
   """
   arrays = dict(enumerate(np.asarray(w) for w in weights))
   changed = copy.copy(model)
-  # TFF's FunctionalModel has a property for reading it only.
-  changed._initial_weights = (fitted_weights('the given weights', arrays, model), ())
+  fitted = fitted_weights('the given weights', arrays, model)
+  private_apis.replace_initial_weights(changed, (fitted, ()))
   return changed

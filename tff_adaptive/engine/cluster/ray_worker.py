@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tff_adaptive._utils import private_apis
 from tff_adaptive.engine.cluster import errors, worker_sources
 
 _STAGES_KEPT = 16
@@ -231,14 +232,11 @@ def _where() -> str:
 
 
 def _info(began: float, sums: list[Any]) -> Info:
-  from ray._private import worker
-
   from tff_adaptive.engine.cluster import wire
 
-  # No public way says which attempt of Ray's this is.
-  global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
-  attempt = global_worker.core_worker.get_current_task_attempt_number()
-  return Info(attempt, _where(), versions(), time.monotonic() - began, wire.num_bytes(sums))
+  return Info(
+    private_apis.ray_attempt(), _where(), versions(), time.monotonic() - began, wire.num_bytes(sums)
+  )
 
 
 def cause(error: Any) -> Exception:

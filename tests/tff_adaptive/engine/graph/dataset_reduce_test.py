@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import engines, processes
+from tests.helpers import engines
 from tff_adaptive.engine.graph import dataset_reduce
 
 
@@ -195,16 +195,3 @@ def test_errors_of_a_step_and_of_an_element_are_raised():
     in_loop(lambda d: d.reduce(0.0, lambda s, x: s + check(x)), numbers(4))
   with pytest.raises(tf.errors.InvalidArgumentError, match='here'):
     in_loop(lambda d: d.map(check).reduce(0.0, lambda s, x: s + x), numbers(4))
-
-
-def test_stock_fed_avg(native, graph, monkeypatch):
-  process = processes.PROCESSES['weighted_fed_avg']()
-  cohort = [processes.dataset(i, 7).unbatch().repeat(2).batch(3) for i in range(3)]
-  state = engines.run(native, process.initialize)
-  expected = engines.run(native, process.next, state, cohort)
-  found = engines.run(graph, process.next, state, cohort)
-  engines.assert_same(found, expected)
-
-  monkeypatch.setattr(dataset_reduce, 'replace_reductions', lambda graph_def: None)
-  again = engines.run(type(graph)(), process.next, state, cohort)
-  engines.assert_same(found, again, rtol=1e-6, atol=1e-7)

@@ -150,39 +150,6 @@ def test_flat_leaves_and_back():
   assert values.flatten(packed, type_spec) == [1, 2.0, 3, True]
 
 
-@attrs.define
-class Backwards:
-  """Made of its fields by name, as TFF does, not by position."""
-
-  b: int
-  a: int = attrs.field(kw_only=True)
-
-
-INT = np.int32
-
-
-@pytest.mark.parametrize(
-  'container',
-  [
-    dict(b=INT, a=(INT, INT)),
-    collections.OrderedDict(b=[INT, (INT,)], a=INT),
-    [dict(z=INT, y=INT), collections.namedtuple('Named', 'b a')([INT], ((), INT))],
-    dict(b=Backwards(INT, a=INT), a=INT),
-    tff.structure.Struct([('b', INT), ('a', (INT,))]),
-    INT,
-  ],
-  ids=['dict', 'ordered', 'named', 'attrs', 'struct', 'leaf'],
-)
-def test_containers_are_those_that_tff_makes(container):
-  type_spec = tff.types.to_type(container)
-  for salt in range(2):  # What is made of a type the first time is filled again the second.
-    flat = [f'{salt}{i}' for i in range(len(values.leaf_types(type_spec)))]
-    expected = tff.types.type_to_py_container(values.pack(flat, type_spec), type_spec)
-    found = values.to_python(flat, type_spec)
-    assert found == expected
-    assert repr(found) == repr(expected)  # Of equal classes, and in equal order, throughout.
-
-
 @pytest.mark.parametrize('value', [tf.ragged.constant([[1], [2, 3]]), tf.sparse.eye(2)])
 def test_what_is_no_plain_tensor_is_refused_by_its_type(graph, value):
   vector = tff.TensorType(np.int32, [None])
