@@ -2,12 +2,13 @@
 
 import collections
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, processes
-from tff_adaptive import algorithms
+from tff_adaptive import algorithms, engine
 from tff_adaptive.client import batching
 
 
@@ -85,6 +86,28 @@ def test_personalization_evaluation(native, graph):
   ]
   expected = engines.run(native, computation, weights, data)
   engines.assert_same(engines.run(graph, computation, weights, data), expected)
+
+
+def test_the_number_of_clients_where_no_argument_says_it(native):
+  del native  # Its worker is not the only one that the tests end.
+  at_clients = tff.FederatedType(np.int32, tff.CLIENTS)
+  double = tff.tensorflow.computation(lambda x: 2 * x, np.int32)
+
+  @tff.federated_computation
+  def everywhere():
+    two = tff.federated_value(2, tff.CLIENTS)
+    return tff.federated_sum(two), tff.federated_map(double, two)
+
+  @tff.federated_computation(at_clients)
+  def counted(x):
+    return tff.federated_sum(tff.federated_value(1, tff.CLIENTS)), x
+
+  theirs = tff.backends.test.create_sync_test_cpp_execution_context(default_num_clients=3)
+  ours = engine.GraphContext(default_num_clients=3)
+  for computation, arguments in ((everywhere, ()), (counted, ([5, 6],))):
+    expected = engines.run(theirs, computation, *arguments)
+    engines.assert_same(engines.run(ours, computation, *arguments), expected)
+  assert int(expected[0]) == 2  # An argument says otherwise.
 
 
 RATES = dict(client_learning_rate=0.1, server_learning_rate=0.05)

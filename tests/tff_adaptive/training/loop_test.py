@@ -240,14 +240,15 @@ def test_a_reader_that_has_gone_does_not_end_the_run(tmp_path, start):
     assert json.load(file)['rounds'] == last
 
 
-def test_an_error_in_a_round_keeps_the_rounds_before_it(tmp_path):
+@pytest.mark.parametrize('kind', [RuntimeError, KeyboardInterrupt])
+def test_an_error_in_a_round_keeps_the_rounds_before_it(tmp_path, kind):
   class Failing(fakes.StatefulProcess):
     def next(self, server_state, client_states, cohort):
       if server_state.round_number == 6:
-        raise RuntimeError('no luck')
+        raise kind('no luck')
       return super().next(server_state, client_states, cohort)
 
-  with pytest.raises(RuntimeError, match='no luck'):
+  with pytest.raises(kind, match='no luck'):
     _train(tmp_path, 20, Failing())
   assert _saved_round(tmp_path) == 6
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.devices import placement
-from tff_adaptive.engine.graph import feeds, nodes as nodes_lib, slots, stacking, values
+from tff_adaptive.engine.graph import feeds, nodes as nodes_lib, permits, stacking, values
 
 
 class Frame:
@@ -73,7 +73,7 @@ class ClientLoop:
     server: Frame,
     parallel_clients: int,
     grouping: Grouping,
-    slots_handle: tf.Tensor | None = None,
+    permits_handle: tf.Tensor | None = None,
   ):
     """Creates the loop.
 
@@ -84,10 +84,10 @@ class ClientLoop:
       server: The round's frame.
       parallel_clients: How many clients, or groups of clients, may be in work at once.
       grouping: How many clients train together.
-      slots_handle: The slots, as many, that clients take who work alone; None: the loop's window
-        alone limits them.
+      permits_handle: The permits, as many, that clients take who work alone; None: only the
+        loop's window limits them.
     """
-    self._slots = slots_handle
+    self._permits = permits_handle
     self._device, self._num_clients, self._share = device, num_clients, share
     self._server, self._parallel_clients = server, parallel_clients
     self._frame = server if share is None else Frame(server)
@@ -157,18 +157,18 @@ class ClientLoop:
 
   def _loop_over_clients(self, one_pass: '_Pass', start: '_Variables') -> '_Variables':
     window = self._parallel_clients
-    if self._slots is not None:
-      window = slots.window([node.type for node in one_pass.wanted], self._parallel_clients)
+    if self._permits is not None:
+      window = permits.window([node.type for node in one_pass.wanted], self._parallel_clients)
 
     def body(i: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
       with placement.on(self._device):
-        if self._slots is None:
+        if self._permits is None:
           client = self._client_frame(one_pass.wanted, i)
         else:
-          with tf.control_dependencies(slots.take(self._slots)):
+          with tf.control_dependencies(permits.take(self._permits)):
             client = self._client_frame(one_pass.wanted, i)
             results = one_pass.results(client)
-          slots.give_back(self._slots, after=results)
+          permits.give_back(self._permits, after=results)
         return one_pass.step(client, i, accumulators, arrays)
 
     return tf.while_loop(

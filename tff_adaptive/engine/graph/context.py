@@ -19,8 +19,8 @@ from tff_adaptive.engine.graph import (
   dataset_cache,
   feeds,
   interpreter,
+  permits,
   round_function,
-  slots,
   stacking,
   values,
 )
@@ -50,6 +50,7 @@ class GraphContext(tff.program.FederatedContext):
     clients_per_step: int | None = None,
     device: str = 'auto',
     device_names: Sequence[str] | None = None,
+    default_num_clients: int | None = None,
   ):
     """Creates the context.
 
@@ -64,6 +65,8 @@ class GraphContext(tff.program.FederatedContext):
       device: 'cpu', 'gpu', or 'auto': a GPU if TensorFlow has one. With several GPUs the server
         works on the first, and the clients are divided among all.
       device_names: TensorFlow's names of the devices instead, such as ['/GPU:1'].
+      default_num_clients: The number of clients where a computation works at clients and takes no
+        argument with one value a client; default: such a computation is refused.
 
     Raises:
       ValueError: If a number is not positive, or there is no such device; what a GPU lacks is
@@ -77,6 +80,9 @@ class GraphContext(tff.program.FederatedContext):
     ):
       if value < 1:
         raise ValueError(f'{name} is {value}; it must be at least 1')
+    if default_num_clients is not None and default_num_clients < 0:
+      raise ValueError(f'default_num_clients is {default_num_clients}; it must be at least 0')
+    self._default_num_clients = default_num_clients
     self.parallel_clients = parallel_clients
     placement.check(device)
     self._clients_per_step = clients_per_step
@@ -85,7 +91,7 @@ class GraphContext(tff.program.FederatedContext):
     self._buffers = buffers.Buffers()
     self._datasets = dataset_cache.DatasetCache()
     self._functions = cache.Cache()
-    self._slots = slots.Slots(parallel_clients)
+    self._permits = permits.Permits(parallel_clients)
 
   def invoke(self, comp: tff.Computation, arg: Any) -> Any:
     """Runs a computation; see `tff.framework.SyncContext.invoke`.
@@ -118,14 +124,14 @@ class GraphContext(tff.program.FederatedContext):
     function = self._function(comp, layout, self._group_sizes(layout, tensors, where), where)
     with contextlib.ExitStack() as stack:
       handles = []
-      if self._has_slots(layout, where):
-        handles = [stack.enter_context(self._slots.of_a_call())]
+      if self._has_permits(layout, where):
+        handles = [stack.enter_context(self._permits.of_a_call())]
       flat = list(function(*tensors, *handles))
     private_apis.free_attributes((*tensors, *flat))  # Else each round leaves a kilobyte behind.
-    num_clients = int(tensors[0]) if layout.has_clients else 0
+    num_clients = int(tensors[0]) if layout.has_clients else self._default_num_clients or 0
     return _to_result(flat, result_type, num_clients)
 
-  def _has_slots(self, layout: feeds.Layout, where: placement.Placement) -> bool:
+  def _has_permits(self, layout: feeds.Layout, where: placement.Placement) -> bool:
     # On several devices each loop would want its own; on a GPU a few clients keep it busy anyhow.
     on_one_cpu = len(where.clients) == 1 and not where.is_gpu
     return layout.has_clients and self.parallel_clients > 1 and on_one_cpu
@@ -164,9 +170,10 @@ class GraphContext(tff.program.FederatedContext):
         self.parallel_clients,
         grouping,
         where,
-        self._has_slots(layout, where),
+        self._has_permits(layout, where),
+        self._default_num_clients,
       )
-      signature = layout.signature() + [slots.SPEC] * self._has_slots(layout, where)
+      signature = layout.signature() + [permits.SPEC] * self._has_permits(layout, where)
       function = tf.function(run, input_signature=signature, autograph=False)
       traces[group_sizes] = function.get_concrete_function(), grouping.matters
     return traces[group_sizes][0]
@@ -240,6 +247,7 @@ def set_graph_context(
   parallel_clients: int | None = None,
   clients_per_step: int | None = None,
   device: str = 'auto',
+  default_num_clients: int | None = None,
 ) -> None:
   """Makes the graph engine the default context of TFF in this process, of TFF's programs too.
 
@@ -251,11 +259,14 @@ def set_graph_context(
     parallel_clients: How many clients may be in work at once; see `GraphContext`.
     clients_per_step: How many clients train together; see `GraphContext`.
     device: 'auto', 'cpu' or 'gpu'; see `GraphContext`.
+    default_num_clients: The number of clients where no argument says it; see `GraphContext`.
 
   Raises:
     ValueError: As `GraphContext`.
   """
-  context = GraphContext(parallel_clients, clients_per_step, device)
+  context = GraphContext(
+    parallel_clients, clients_per_step, device, default_num_clients=default_num_clients
+  )
   if device == 'cpu' or not tf.config.list_physical_devices('GPU'):
     threads.one_an_operation(context.parallel_clients)
   tff.framework.set_default_context(context)
@@ -266,6 +277,7 @@ def graph_context(
   parallel_clients: int | None = None,
   clients_per_step: int | None = None,
   device: str = 'auto',
+  default_num_clients: int | None = None,
 ) -> Iterator[None]:
   """`with graph_context(): ...` runs TFF computations in the graph engine.
 
@@ -273,10 +285,13 @@ def graph_context(
     parallel_clients: How many clients may be in work at once; see `GraphContext`.
     clients_per_step: How many clients train together; see `GraphContext`.
     device: 'auto', 'cpu' or 'gpu'; see `GraphContext`.
+    default_num_clients: The number of clients where no argument says it; see `GraphContext`.
 
   Raises:
     ValueError: As `GraphContext`.
   """
-  context = GraphContext(parallel_clients, clients_per_step, device)
+  context = GraphContext(
+    parallel_clients, clients_per_step, device, default_num_clients=default_num_clients
+  )
   with tff.framework.get_context_stack().install(context):
     yield

@@ -31,9 +31,9 @@ def replace_reductions(graph_def: Any) -> None:
   functions = {f.signature.name: f for f in library.function}
   names: dict[str, str] = {}  # Of the functions seen, and of what stands for them.
 
-  def output_of(source: str, replaced: set[str]) -> str:
-    name, _, index = source.partition(':components:')  # In a function; elsewhere `name:0`.
-    return f'{name}:output:{index}' if index and name in replaced else source
+  def output_of(input_name: str, replaced: set[str]) -> str:
+    name, _, index = input_name.partition(':components:')  # In a function; elsewhere `name:0`.
+    return f'{name}:output:{index}' if index and name in replaced else input_name
 
   def visit_function(name: str) -> str:
     if name in functions and name not in names:
@@ -64,10 +64,10 @@ def replace_reductions(graph_def: Any) -> None:
         _call_loop(node, step, library)
     if replaced:
       for node in nodes:
-        for i, source in enumerate(node.input):
-          node.input[i] = output_of(source, replaced)
-      for name, source in list(results.items()):
-        results[name] = output_of(source, replaced)
+        for i, input_name in enumerate(node.input):
+          node.input[i] = output_of(input_name, replaced)
+      for name, input_name in list(results.items()):
+        results[name] = output_of(input_name, replaced)
     return changed or bool(replaced)
 
   visit_nodes(graph_def.node, {})

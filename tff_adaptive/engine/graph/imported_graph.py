@@ -69,7 +69,7 @@ class ImportedGraph:
     self._initialize = None
     if handles:
       ready = [graph.get_tensor_by_name(f'{name}/initialized:0') for name in handles]
-      self._initialize = wrapped.prune([], ready)
+      self._initialize = wrapped.prune(feeds, ready)  # Initial values may come from arguments.
       feeds += [graph.get_tensor_by_name(f'{name}:0') for name in handles]
     self._main = wrapped.prune(feeds, fetches)
 
@@ -85,7 +85,7 @@ class ImportedGraph:
       else:
         flat.append(argument.variant())
     if self._initialize is not None:
-      flat.extend(self._initialize())
+      flat.extend(self._initialize(*flat))
     results = self._main(*flat)
     results = list(results) if isinstance(results, (list, tuple)) else [results]
     return [
@@ -166,8 +166,8 @@ def _make_reads_of_whole_sequences_feedable(
   sequences = {name.split(':')[0]: name for name, is_sequence in parameter if is_sequence}
   consumers: dict[str, list[Any]] = {op: [] for op in sequences}
   for node in graph_def.node:
-    for source in node.input:
-      op = source.split(':')[0].lstrip('^')
+    for input_name in node.input:
+      op = input_name.split(':')[0].lstrip('^')
       if op in consumers:
         consumers[op].append(node)
   reads = {}
@@ -184,8 +184,8 @@ def _make_reads_of_whole_sequences_feedable(
       placeholder.attr['dtype'].type = dtype
       placeholder.attr['shape'].shape.CopyFrom(shape)
     for other in graph_def.node:
-      for i, source in enumerate(other.input):
-        base, _, index = source.partition(':')
+      for i, input_name in enumerate(other.input):
+        base, _, index = input_name.partition(':')
         if base == node.name:
           other.input[i] = names[int(index or 0)]
         elif base == '^' + node.name:

@@ -27,7 +27,8 @@ class RoundFunction:
     parallel_clients: int,
     grouping: client_loop.Grouping,
     placement: placement_lib.Placement,
-    has_slots: bool = False,
+    has_permits: bool = False,
+    default_num_clients: int | None = None,
   ):
     """Creates the function.
 
@@ -39,18 +40,19 @@ class RoundFunction:
       parallel_clients: How many clients, or groups of clients, may be in work at once on a device.
       grouping: How many clients train together.
       placement: The devices.
-      has_slots: Whether the last argument is a handle of slots, `parallel_clients` of them.
+      has_permits: Whether the last argument is a handle of permits, `parallel_clients` of them.
+      default_num_clients: The number of clients where no argument says it; None: not known.
     """
-    self._has_slots = has_slots
+    self._has_permits, self._default_num_clients = has_permits, default_num_clients
     self._block, self._parameter_type, self._layout = block, parameter_type, layout
     self._parallel_clients, self._grouping = parallel_clients, grouping
     self._placement = placement
 
   def __call__(self, *flat: tf.Tensor) -> list[tf.Tensor]:
     """Flat results of flat feeds: client-placed leaves stacked over the cohort."""
-    slots_handle = None
-    if self._has_slots:
-      *flat, slots_handle = flat  # type: ignore[assignment]
+    permits_handle = None
+    if self._has_permits:
+      *flat, permits_handle = flat  # type: ignore[assignment]
     with placement_lib.on(self._placement.server):
       interpreter = interpreter_lib.Interpreter()
       num_clients = None
@@ -61,11 +63,13 @@ class RoundFunction:
         parameter, num_clients = self._layout.parameter_nodes(flat)
         function = interpreter.evaluate(self._block, {})
         result = function(parameter)
+      if num_clients is None and self._default_num_clients is not None:
+        num_clients = tf.constant(self._default_num_clients)
       frame = client_loop.Frame()
-      return _Round(frame, self._loops(frame, num_clients, slots_handle), num_clients).run(result)
+      return _Round(frame, self._loops(frame, num_clients, permits_handle), num_clients).run(result)
 
   def _loops(
-    self, frame: client_loop.Frame, num_clients: tf.Tensor | None, slots_handle: tf.Tensor | None
+    self, frame: client_loop.Frame, num_clients: tf.Tensor | None, permits_handle: tf.Tensor | None
   ) -> list[client_loop.ClientLoop] | None:
     """A loop over the clients for each device; None if there are no clients."""
     if num_clients is None:
@@ -74,7 +78,7 @@ class RoundFunction:
 
     def loop(name: str | None, count: tf.Tensor, share: tf.Tensor | None) -> client_loop.ClientLoop:
       return client_loop.ClientLoop(
-        name, count, share, frame, self._parallel_clients, self._grouping, slots_handle
+        name, count, share, frame, self._parallel_clients, self._grouping, permits_handle
       )
 
     if len(names) == 1:
@@ -123,7 +127,7 @@ class _Round:
     if self._loops is None:
       raise NotImplementedError(
         'this computation works at the clients but takes no argument placed there, so their '
-        'number is not known'
+        'number is not known: say it, as set_graph_context(default_num_clients=...)'
       )
     # Without data between them, the loops of several devices run at the same time.
     by_device = [loop.run(folds, outputs) for loop in self._loops]

@@ -109,10 +109,12 @@ def test_groups_are_not_larger_than_the_cohort(traces):
     np.testing.assert_allclose(grouped, alone, rtol=1e-6)
 
 
-@pytest.mark.parametrize('options', [dict(parallel_clients=0), dict(clients_per_step=0)])
-def test_options_out_of_range_are_refused(options):
-  with pytest.raises(ValueError, match='must be at least 1'):
-    engine.GraphContext(**options)
+@pytest.mark.parametrize(
+  'name, value', [('parallel_clients', 0), ('clients_per_step', 0), ('default_num_clients', -1)]
+)
+def test_options_out_of_range_are_refused(name, value):
+  with pytest.raises(ValueError, match=f'{name} is {value}; it must be at least {value + 1}'):
+    engine.GraphContext(**{name: value})
 
 
 def test_several_threads_share_a_context(graph):

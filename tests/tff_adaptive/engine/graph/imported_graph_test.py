@@ -50,3 +50,45 @@ def test_tables_are_private_to_a_client_and_a_round(graph, kind):
   computation = computations.mapped(repetitions, NUMBERS)
   for _ in range(2):
     assert list(engines.run(graph, computation, [[1, 1, 2], [1, 1, 1], [2, 1]])) == [1, 3, 0]
+
+
+def variable_of(x):
+  variable = tf.Variable(x)
+  return tf.function(lambda: variable.assign_add(2.0 * x))()
+
+
+def table_of(x):
+  keys = tf.strings.as_string([x, x + 1.0], precision=0)
+  initializer = tf.lookup.KeyValueTensorInitializer(keys, tf.constant([10.0, 20.0]))
+  table = tf.lookup.StaticHashTable(initializer, -1.0)
+  return table.lookup(tf.constant('2')) + x
+
+
+def generator_of(x):
+  generator = tf.random.Generator.from_seed(tf.cast(x, tf.int64))
+  return generator.uniform([]) + generator.uniform([])
+
+
+INITIALIZED = [variable_of, table_of, generator_of]
+
+
+@pytest.mark.parametrize('function', INITIALIZED)
+def test_initial_values_may_come_from_arguments(native, graph, function):
+  alone = tff.tensorflow.computation(function, FLOAT)
+  expected = [float(engines.run(native, alone, x)) for x in (1.0, 2.0, 5.0)]
+  assert [float(engines.run(graph, alone, x)) for x in (1.0, 2.0, 5.0)] == expected
+  at_clients = computations.mapped(function, FLOAT)
+  for _ in range(2):
+    assert list(engines.run(graph, at_clients, [1.0, 2.0, 5.0])) == expected
+
+
+def test_an_initial_value_may_come_from_a_sequence(native, graph):
+  def descend(numbers):
+    variable = tf.Variable(numbers.reduce(0, lambda s, x: s + x))
+    return numbers.reduce(0, lambda s, x: s + variable.assign_add(x))
+
+  computation = computations.mapped(descend, NUMBERS)
+  data = [[1, 2, 3], [4], []]
+  expected = engines.run(native, computation, data)
+  engines.assert_same(engines.run(graph, computation, data), expected)
+  assert list(expected) == [7 + 9 + 12, 8, 0]

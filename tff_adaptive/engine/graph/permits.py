@@ -1,7 +1,7 @@
-"""Slots: so many clients are in work at once, whichever they are.
+"""Permits: so many clients are in work at once, whichever they are.
 
 A loop's own window (`parallel_iterations`) moves on only when its first client is done, so a large
-one would hold up those after it. In a wide window each client takes a slot before it begins and
+one would hold up those after it. In a wide window each client takes a permit before it begins and
 gives it back when it is done; its place in the sums, and so every bit of a result, stays the same.
 """
 
@@ -22,11 +22,11 @@ _MOST_BEGUN = 16
 _MOST_BYTES = 2**28  # Of the results of clients that wait for their turn in the sums.
 
 
-class Slots:
-  """The slots of an engine's calls; each call has its own, so that none waits for another's."""
+class Permits:
+  """The permits of an engine's calls; each call has its own, so that none waits for another's."""
 
   def __init__(self, count: int):
-    """Creates the slots.
+    """Creates the permits.
 
     Args:
       count: How many clients may be in work at once in a call.
@@ -36,7 +36,7 @@ class Slots:
 
   @contextlib.contextmanager
   def of_a_call(self) -> Iterator[tf.Tensor]:
-    """The handle of slots that are all free, for one call of a function of this module's."""
+    """The handle of permits that are all free, for one call of a function of this module's."""
     try:
       queue = self._free.pop()
     except IndexError:
@@ -51,10 +51,10 @@ def window(types: Sequence[tff.types.Type], count: int) -> int:
 
   Args:
     types: The types of a client's results.
-    count: The number of slots.
+    count: The number of permits.
 
   Returns:
-    One more than there are slots at least, and up to 16 if their results are 256 MiB together.
+    One more than there are permits at least, and up to 16 if their results are 256 MiB together.
   """
   size = 0
   for leaf in itertools.chain.from_iterable(map(values.leaf_types, types)):
@@ -65,14 +65,14 @@ def window(types: Sequence[tff.types.Type], count: int) -> int:
   return max(count + 1, min(_MOST_BEGUN, _MOST_BYTES // max(size, 1)))
 
 
-def take(slots: tf.Tensor) -> list[tf.Tensor]:
-  """Waits for a slot."""
+def take(permits: tf.Tensor) -> list[tf.Tensor]:
+  """Waits for a permit."""
   with tf.device(placement.HOST):
-    return tf.raw_ops.QueueDequeueV2(handle=slots, component_types=[tf.bool])
+    return tf.raw_ops.QueueDequeueV2(handle=permits, component_types=[tf.bool])
 
 
-def give_back(slots: tf.Tensor, after: Sequence[Any]) -> None:
-  """Gives a slot back once tensors are there."""
+def give_back(permits: tf.Tensor, after: Sequence[Any]) -> None:
+  """Gives a permit back once tensors are there."""
   tensors = [value for value in after if tf.is_tensor(value)]
   with tf.device(placement.HOST), tf.control_dependencies(tensors):
-    tf.raw_ops.QueueEnqueueV2(handle=slots, components=[True])
+    tf.raw_ops.QueueEnqueueV2(handle=permits, components=[True])

@@ -1,4 +1,4 @@
-"""Clients take slots: so many are in work, the next begins when any is done, and sums stay."""
+"""Clients take permits: so many are in work, the next begins when any is done, and sums stay."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from tests.helpers import engines
 from tff_adaptive import engine
 from tff_adaptive.devices import threads
-from tff_adaptive.engine.graph import slots
+from tff_adaptive.engine.graph import permits
 
 CLIENTS = tff.FederatedType(np.float32, tff.CLIENTS)
 
@@ -91,8 +91,8 @@ def test_a_client_that_fails_ends_its_call_and_no_other():
     assert len(works.events) == 40
 
 
-def test_each_call_has_slots_of_its_own():
-  free = slots.Slots(2)
+def test_each_call_has_permits_of_its_own():
+  free = permits.Permits(2)
   with free.of_a_call() as first, free.of_a_call() as second:
     assert first is not second
   with free.of_a_call() as third:
@@ -117,6 +117,6 @@ def test_each_call_has_slots_of_its_own():
     ([tff.SequenceType(np.float32)], 3),
   ],
 )
-def test_results_that_wait_are_256_mebibytes_or_one_more_than_the_slots(types, expected):
-  assert slots.window(types, 2) == expected
-  assert slots.window(types, 20) == 21
+def test_results_that_wait_are_256_mebibytes_or_one_more_than_the_permits(types, expected):
+  assert permits.window(types, 2) == expected
+  assert permits.window(types, 20) == 21
