@@ -55,9 +55,9 @@ class Entry:
   clients_per_round: int
   batch_size: int
   rounds: int
-  log10_client_rates: tuple[float, ...]
-  log10_server_rates: tuple[float, ...]
-  log10_taus: tuple[float, ...]
+  log10_client_rates: tuple[float, ...] = (-1, -1, -1, -1, -1)
+  log10_server_rates: tuple[float, ...] = (-1, -2, -2, -0.5, 0)
+  log10_taus: tuple[float, ...] = (-2, -3, -3)
   client_epochs: int = 1
   max_examples_per_client: int | None = None
   extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -76,9 +76,7 @@ def _ada_best(
     batch_size=45,
     rounds=1200,
     client_epochs=5,
-    log10_client_rates=(-1, -1, -1, -1, -1),
     log10_server_rates=(-1.5, -2, -2, -0.5, 0),
-    log10_taus=(-2, -3, -3),
     extra=MappingProxyType(
       {
         'client_schedule': 'round_decay',
@@ -97,9 +95,6 @@ OWN = Entry(
   clients_per_round=10,
   batch_size=20,
   rounds=100,
-  log10_client_rates=(-1, -1, -1, -1, -1),
-  log10_server_rates=(-1, -2, -2, -0.5, 0),
-  log10_taus=(-2, -3, -3),
 )
 
 
@@ -111,9 +106,6 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=10,
       rounds=150,
-      log10_client_rates=(-1, -1, -1, -1, -1),
-      log10_server_rates=(-1, -2, -2, -0.5, 0),
-      log10_taus=(-2, -3, -3),
       num_clients=60,
     ),
     'emnist_cr': Entry(
@@ -215,9 +207,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=10,
       rounds=200,
-      log10_client_rates=(-1, -1, -1, -1, -1),
       log10_server_rates=(-1.5, -2, -2, -0.5, 0),
-      log10_taus=(-2, -3, -3),
     ),
     'mnist_cnn': Entry(
       'MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)',
@@ -225,9 +215,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       clients_per_round=10,
       batch_size=10,
       rounds=200,
-      log10_client_rates=(-1, -1, -1, -1, -1),
       log10_server_rates=(-1.5, -2, -2, -0.5, 0),
-      log10_taus=(-2, -3, -3),
     ),
     'least_squares': Entry(
       'random linear least squares with unlike clients, for fixed points in closed form',
@@ -236,9 +224,6 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       batch_size=20,
       rounds=200,
       client_epochs=10,
-      log10_client_rates=(-1, -1, -1, -1, -1),
-      log10_server_rates=(-1, -2, -2, -0.5, 0),
-      log10_taus=(-2, -3, -3),
       num_clients=5,
       metric='loss',
     ),

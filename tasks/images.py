@@ -6,13 +6,13 @@ In MNIST 0 is background and 1 is ink; letters are standardised.
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors, preparation as preparation_lib, task as task_lib
+from tff_adaptive_tasks import preparation as preparation_lib, task as task_lib
 from tff_adaptive_tasks.data import image_arrays, partition
 from tff_adaptive_tasks.models import layers
 
@@ -25,7 +25,7 @@ def load_mnist(
   data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 100,
-  split: str = 'iid',
+  split: Literal['iid', 'shards'] = 'iid',
 ) -> task_lib.Task:
   """MNIST over clients, as in "Communication-Efficient Learning of Deep Networks ...", section 3.
 
@@ -47,10 +47,8 @@ def load_mnist(
   )
   if split == 'iid':
     indices = partition.iid(len(train.y), num_clients, seed)
-  elif split == 'shards':
-    indices = partition.label_shards(train.y, num_clients, 2, seed)
   else:
-    raise errors.DataError(f'split is {split!r}; choose one of: iid, shards')
+    indices = partition.label_shards(train.y, num_clients, 2, seed)
   return task_lib.Task(
     name=name,
     build_model=build_2nn if name == 'mnist_2nn' else build_cnn,

@@ -40,8 +40,16 @@ def load(
   where = f'{source.name} of {source.path!r}'
   if not callable(function):
     raise errors.DataError(f'{where} is no {_SIGNATURE}.')
-  arguments = _arguments(where, reference, function, {'data_dir': data_dir, 'seed': seed}, options)
-  task = _call(where, function, **arguments)
+  fixed = {'data_dir': data_dir, 'seed': seed}
+  signature = _call(where, inspect.signature, function, eval_str=True)
+  try:
+    signature.bind(**fixed, **dict.fromkeys(set(options) & set(signature.parameters)))
+  except TypeError as error:
+    raise errors.DataError(
+      f'{where} takes {signature}, but a task is a {_SIGNATURE}, options with a'
+      f' default or given: {error}.'
+    ) from None
+  task = _call(where, function, **fixed, **task_options.checked(reference, function, options))
   from tff_adaptive_tasks import task as task_lib
 
   if not isinstance(task, task_lib.Task):
@@ -51,35 +59,15 @@ def load(
   return dataclasses.replace(task, build_model=build)
 
 
-def _arguments(
-  where: str,
-  reference: str,
-  function: Callable[..., Any],
-  fixed: Mapping[str, Any],
-  options: Mapping[str, Any],
-) -> dict[str, Any]:
-  """All arguments of the user's function by name; DataError if it cannot be called with them."""
-  try:
-    signature = inspect.signature(function, eval_str=True)
-  except Exception as error:  # Whatever evaluating the user's annotations raises.
-    raise errors.DataError(f'{where} has a signature that cannot be read: {error}') from error
-  try:
-    signature.bind(**fixed, **dict.fromkeys(set(options) & set(signature.parameters)))
-  except TypeError as error:
-    raise errors.DataError(
-      f'{where} takes {signature}, but a task is a {_SIGNATURE}, options with a'
-      f' default or given: {error}.'
-    ) from None
-  return {**fixed, **task_options.checked(reference, function, options)}
-
-
 def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
   """Calls the user's code; whatever it raises is a DataError that says where."""
   try:
     return function(*arguments, **options)
   except errors.DataError:
     raise
-  except (Exception, SystemExit) as error:
+  except KeyboardInterrupt:
+    raise
+  except BaseException as error:
     at = user_code.place(error)
     line = f' in line {at.line}' if at is not None else ''
     raise errors.DataError(f'{where} failed{line}: {user_code.in_words(error)}') from error
@@ -88,17 +76,15 @@ def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: 
 def _check_ids(where: str, task: 'task_lib.Task') -> None:
   from tff_adaptive_tasks import task as task_lib
 
-  for name in 'client_ids', 'num_examples', 'load':
-    if not hasattr(task.train, name):
-      raise errors.DataError(
-        f'{where}: its training clients, a {type(task.train).__name__}, have no {name}; give a'
-        ' tasks.InMemoryClientData or a subclass of tasks.ClientData.'
-      )
+  missing = [n for n in ('client_ids', 'num_examples', 'load') if not hasattr(task.train, n)]
+  if missing:
+    raise errors.DataError(
+      f'{where}: its training clients, a {type(task.train).__name__}, have no {missing[0]}; give a'
+      ' tasks.InMemoryClientData or a subclass of tasks.ClientData.'
+    )
   ids = _call(where, lambda: list(task.train.client_ids))
-  others = [client_id for client_id in ids if not isinstance(client_id, str)]
-  if others or not ids:
-    found = f'{others[0]!r} among them' if others else 'none'
-    raise errors.DataError(f'{where}: client_ids must be texts, at least one; found {found}.')
+  if not ids or not all(isinstance(client_id, str) for client_id in ids):
+    raise errors.DataError(f'{where}: client_ids must be texts, at least one; found {ids!r:.80}.')
   task_lib.check_ids(ids, where)
 
 

@@ -33,8 +33,8 @@ def load(
   name: str = 'shakespeare',
   data_dir: str | None = None,
   seed: int = 0,
-  padding: str = 'published',
-  lstm: str = 'tensorflow',
+  padding: language.Padding = 'published',
+  lstm: language.Lstm = 'tensorflow',
 ) -> task_lib.Task:
   """Loads the task; all of it is kept in memory, a byte a character.
 
@@ -59,7 +59,6 @@ def load(
   ends = np.cumsum(np.bincount(owner, weights=counts, minlength=len(train)).astype(np.int64))[:-1]
   clients = {c: _pair(s) for c, s in zip(train.client_ids, np.split(sequences, ends))}
   x, y = _to_int32(*_pair(to_sequences(test.all_features()[0]['snippets'])[0]))
-  build_model(0, padding, lstm)  # Refuses an unknown option before anything runs.
   return task_lib.Task(
     name=name,
     build_model=lambda seed: build_model(seed, padding, lstm),
@@ -100,7 +99,9 @@ def to_sequences(snippets: np.ndarray, steps: int = STEPS) -> tuple[np.ndarray, 
   return text_preparation.character_sequences(snippets, VOCABULARY, steps)
 
 
-def build_model(seed: int, padding: str = 'published', lstm: str = 'tensorflow') -> models.Model:
+def build_model(
+  seed: int, padding: language.Padding = 'published', lstm: language.Lstm = 'tensorflow'
+) -> models.Model:
   """Embedding of 8, two LSTMs of 256 and a dense layer to 90 characters (820,522 parameters).
 
   Args:

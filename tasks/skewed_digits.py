@@ -5,10 +5,12 @@ setting (110 clients of which 10 are held out, label Dirichlet or IID, two hidde
 MNIST's digits and on scikit-learn's. 0 is background and 1 is ink.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from tff_adaptive import models
-from tff_adaptive_tasks import digits, errors, images, task as task_lib
+from tff_adaptive_tasks import digits, images, task as task_lib
 from tff_adaptive_tasks.data import image_arrays
 from tff_adaptive_tasks.models import layers
 
@@ -23,7 +25,7 @@ def load(
   num_clients: int = 110,
   alpha: float | None = 0.3,
   unbalance: float = 0.0,
-  validation: str = 'clients',
+  validation: Literal['clients', 'test'] = 'clients',
 ) -> task_lib.Task:
   """Loads 'mnist_skewed' or 'digits_skewed'.
 
@@ -44,8 +46,6 @@ def load(
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
-  if validation not in ('clients', 'test'):
-    raise errors.DataError(f'validation is {validation!r}; choose one of: clients, test')
   if name == 'digits_skewed':
     train, test, source = _split_digits(seed)
   else:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tff_adaptive import models
 from tff_adaptive_tasks import errors, tags, task as task_lib, text_preparation
-from tff_adaptive_tasks.data import tff_files, tff_sqlite, vocabularies
+from tff_adaptive_tasks.data import files, tff_files, tff_sqlite, vocabularies
 from tff_adaptive_tasks.models import language, layers
 
 STEPS = 20
@@ -30,9 +30,9 @@ def load(
   num_words: int = 10_000,
   num_tags: int | None = None,
   num_validation: int = 10_000,
-  padding: str | None = None,
-  normalisation: str | None = None,
-  lstm: str | None = None,
+  padding: language.Padding | None = None,
+  normalisation: tags.Normalisation | None = None,
+  lstm: language.Lstm | None = None,
 ) -> task_lib.Task:
   """Loads 'stackoverflow_nwp' or 'stackoverflow_lr'.
 
@@ -91,7 +91,6 @@ def load(
       build_model, len(words), padding or 'published', lstm=lstm or 'tensorflow'
     )
     metric = 'accuracy_without_out_of_vocab_or_end_of_sentence'
-  build(0)  # Refuses an unknown option before anything runs.
   features = {n: tf.io.FixedLenFeature([], tf.string) for n in names}
   test = tff_sqlite.SqlClientData(path, 'test', features, prepare)
   return task_lib.Task(
@@ -123,16 +122,11 @@ def _counts_file(name: str, data_dir: str | None) -> str:
 
   stackoverflow = tff.simulation.datasets.stackoverflow
 
-  try:
+  with files.border(f'the download of {name}', 'try again, or name a folder that has the file'):
     if name == _WORD_FILE:
       stackoverflow.load_word_counts(vocab_size=1)
     else:
       stackoverflow.load_tag_counts()
-  except Exception as e:  # Network, archive and file errors come in many classes.
-    reason = ' '.join(str(e).split())
-    raise errors.DataError(
-      f'the download of {name} failed ({reason}); try again, or name a folder that has the file'
-    ) from e
   return os.path.join(os.path.expanduser('~'), '.keras', 'datasets', name)
 
 
@@ -171,7 +165,9 @@ def to_sequences(
   return sequences[:, :-1], sequences[:, 1:]
 
 
-def build_model(num_words: int, padding: str, seed: int, lstm: str = 'tensorflow') -> models.Model:
+def build_model(
+  num_words: int, padding: language.Padding, seed: int, lstm: language.Lstm = 'tensorflow'
+) -> models.Model:
   """Embedding of 96, LSTM of 670, dense 96, dense to the vocabulary and 4 special tokens.
 
   Args:

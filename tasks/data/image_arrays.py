@@ -1,17 +1,27 @@
 """Centralised image sets: plain .npz arrays, or TensorFlow Datasets where no folder is named."""
 
 import collections
+import contextlib
 import itertools
-import logging
 import os
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 
 import numpy as np
 
 from tff_adaptive_tasks import errors
-from tff_adaptive_tasks.data import npz
+from tff_adaptive_tasks.data import files as file_border, npz
 
 Split = collections.namedtuple('Split', ['x', 'y'])
+# Where TensorFlow Datasets downloads from.
+_HOSTS = {
+  'mnist': 'storage.googleapis.com',
+  'emnist': 'www.itl.nist.gov',
+  'cifar10': 'www.cs.toronto.edu',
+  'cifar100': 'www.cs.toronto.edu',
+}
+_SECONDS = 10  # That a host may take to answer.
 _KEYS = ('x_train', 'y_train', 'x_test', 'y_test')
 
 
@@ -170,18 +180,15 @@ def _decode_all(
 
 
 def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
-  # It warns of each of many retries, for minutes where there is no network.
-  logging.getLogger('urllib3').setLevel(logging.ERROR)
-  try:
+  fix = f'try again, or name a folder that has {" or ".join(files)}'
+  with file_border.border(f'{name} of TensorFlow Datasets', fix):
     import tensorflow_datasets as tfds
 
-    splits = tfds.as_numpy(tfds.load(name, split=['train', 'test'], batch_size=-1))
-  except Exception as e:  # Network, archive and file errors come in many classes.
-    reason = ' '.join(str(e).split())[:300] or type(e).__name__
-    raise errors.DataError(
-      f'TensorFlow Datasets could not provide {name} ({reason}); try again, or name '
-      f'a folder that has {" or ".join(files)}'
-    ) from e
+    builder = tfds.builder(name)
+    if not builder.is_prepared():
+      _check_reachable(_HOSTS[name.split('/')[0]])
+      builder.download_and_prepare()
+    splits = tfds.as_numpy(builder.as_dataset(split=['train', 'test'], batch_size=-1))
   arrays = {}
   for split, part in zip(('train', 'test'), splits):
     x = part['image']
@@ -189,3 +196,9 @@ def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
       x = np.swapaxes(x, 1, 2)  # EMNIST's own files hold the images transposed.
     arrays[f'x_{split}'], arrays[f'y_{split}'] = x, part['label']
   return arrays
+
+
+def _check_reachable(host: str) -> None:
+  """OSError if a host does not answer; TensorFlow Datasets would try again for minutes."""
+  with contextlib.suppress(urllib.error.HTTPError):  # It answers.
+    urllib.request.urlopen(f'https://{host}', timeout=_SECONDS).close()

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from tff_adaptive_tasks import errors
-from tff_adaptive_tasks.data import same_file, tff_files
+from tff_adaptive_tasks.data import files, same_file, tff_files
 
 # A row costs some 20 steps of SQLite's machine and 10 bytes or more.
 _STEPS_PER_BYTE = 20
@@ -62,19 +62,18 @@ class Reader:
     # Text that is stored as UTF-16 may grow.
     rows, left = [], 2 * self.file_bytes
     self._local.steps = 0
-    try:
-      for row in self._connection().execute(sql, parameters):
-        # Also in a damaged tree every row has bytes of its own.
-        left -= 1 + sum(len(cell) for cell in row if isinstance(cell, bytes))
-        if left < 0:
-          raise sqlite3.DatabaseError('its tables give more than the file holds')
-        rows.append(row)
-    # Besides its own errors: text that is not UTF-8, numbers out of range, memory.
-    except (sqlite3.Error, ValueError, OverflowError, MemoryError) as e:
-      reason = ' '.join(str(e).split())[:200] or type(e).__name__
-      if self._is_too_long():
-        reason = 'its tables lead back into each other'
-      raise errors.DataError(f'{self._path} cannot be read ({reason}); fetch it again') from None
+    with files.border(self._path, 'fetch it again'):
+      try:
+        for row in self._connection().execute(sql, parameters):
+          # Also in a damaged tree every row has bytes of its own.
+          left -= 1 + sum(len(cell) for cell in row if isinstance(cell, bytes))
+          if left < 0:
+            raise ValueError('its tables give more than the file holds')
+          rows.append(row)
+      except sqlite3.OperationalError as error:
+        if self._is_too_long():
+          raise ValueError('its tables lead back into each other') from error
+        raise
     return rows
 
   def _connection(self) -> sqlite3.Connection:

@@ -1,13 +1,13 @@
 """TFF's data files on disk: found in a folder, or downloaded whole into TFF's cache."""
 
 import os
-import stat
 import struct
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
 from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import files
 
 _HEADER_BYTES = 100
 
@@ -24,15 +24,10 @@ def check_complete(path: str) -> None:
   Raises:
     DataError: With the file's name and what is wrong.
   """
-  try:
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):  # Opening a pipe would wait for ever.
-      raise errors.DataError(f'cannot read {path}: it is not a file')
-    with open(path, 'rb') as f:
-      header = f.read(_HEADER_BYTES)
-  except OSError as e:
-    raise errors.DataError(f'cannot read {path}: {e.strerror}') from None
-  size = status.st_size
+  path = files.existing(path)
+  with files.border(path), open(path, 'rb') as f:
+    header = f.read(_HEADER_BYTES)
+  size = os.path.getsize(path)
   if len(header) < _HEADER_BYTES or not header.startswith(b'SQLite format 3\0'):
     raise errors.DataError(
       f'{path} is not a SQLite file ({size} bytes); delete it and fetch it again'
@@ -76,16 +71,14 @@ def find_tff_file(name: str, data_dir: str | None, download: Callable[[str], Any
   if os.path.exists(path):
     check_complete(path)
     return path
-  try:
+  with files.border(f'the download of {name}', 'try again, or name a folder that has the file'):
     os.makedirs(cache, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix='download-', dir=cache) as folder:
       download(folder)
       fetched = os.path.join(folder, name)
-      check_complete(fetched)
+      try:
+        check_complete(fetched)
+      except errors.DataError as error:
+        raise ValueError(str(error)) from error  # It is the download that failed.
       os.replace(fetched, path)
-  except Exception as e:  # Network, archive and file errors come in many classes.
-    reason = ' '.join(str(e).split()) or type(e).__name__
-    raise errors.DataError(
-      f'the download of {name} failed ({reason}); try again, or name a folder that has the file'
-    ) from e
   return path

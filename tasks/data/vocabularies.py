@@ -1,10 +1,8 @@
 """Words and tags by how common they are, from TFF's files of counts. No TensorFlow."""
 
 import json
-import os
-from typing import NoReturn
 
-from tff_adaptive_tasks import errors
+from tff_adaptive_tasks.data import files
 
 # The files of the whole Stack Overflow have 62 MB of words and 1 MB of tags.
 _LONGEST_LINE = 10_000
@@ -25,19 +23,16 @@ def load_words(path: str, num_words: int) -> list[bytes]:
     DataError: If the file cannot be read or a line is not a word and a whole number.
   """
   words: dict[bytes, None] = {}
-  try:
-    with open(path, 'rb') as f:
-      for number, line in enumerate(iter(lambda: f.readline(_LONGEST_LINE), b''), 1):
-        parts = line.split()
-        if len(parts) != 2 or not parts[1].isdigit():
-          raise errors.DataError(f'{path}, line {number}: {line[:60]!r} is not a word and a count')
-        words[parts[0]] = None
-        if len(words) == num_words:
-          break
-  except OSError as e:
-    raise errors.DataError(f'cannot read {path}: {e.strerror}') from None
-  if not words:
-    raise errors.DataError(f'{path} is empty; it must hold a word and a count a line')
+  with files.border(path), open(path, 'rb') as f:
+    for number, line in enumerate(iter(lambda: f.readline(_LONGEST_LINE), b''), 1):
+      parts = line.split()
+      if len(parts) != 2 or not parts[1].isdigit():
+        raise ValueError(f'line {number}, {line[:60]!r}, is not a word and a count')
+      words[parts[0]] = None
+      if len(words) == num_words:
+        break
+    if not words:
+      raise ValueError('it is empty; it must hold a word and a count a line')
   return list(words)
 
 
@@ -55,31 +50,16 @@ def load_tags(path: str, num_tags: int) -> list[bytes]:
   Raises:
     DataError: If the file cannot be read or is not such JSON.
   """
-  try:
-    if os.path.getsize(path) > _LARGEST_TAG_FILE:
-      raise errors.DataError(f'{path} has more than {_LARGEST_TAG_FILE:,} bytes; it holds no tags')
-    with open(path, encoding='utf-8') as f:
-      counts = json.load(f, parse_constant=_refuse)
-    if not isinstance(counts, dict):
-      raise ValueError(f'it is a {type(counts).__name__}')
+  with files.border(path), open(path, encoding='utf-8') as f:
+    text = f.read(_LARGEST_TAG_FILE)
+    if len(text) == _LARGEST_TAG_FILE:
+      raise ValueError(f'it has {_LARGEST_TAG_FILE:,} characters or more; it holds no tags')
+    counts = json.loads(text)
+    if not isinstance(counts, dict) or not counts:
+      raise ValueError('it is no JSON of the form {"tag": count} with one tag at least')
     for tag, count in counts.items():
       if type(count) is not int or count < 0:
         raise ValueError(f'the count of {tag[:60]!r} is {str(count)[:60]}')
     # A tag that JSON escapes as half a character has no bytes.
     ranked = [(tag.encode(), count) for tag, count in counts.items()]
-  except OSError as e:
-    raise errors.DataError(f'cannot read {path}: {e.strerror}') from None
-  except (ValueError, RecursionError) as e:
-    if isinstance(e, errors.DataError):
-      raise
-    reason = 'nested too deeply' if isinstance(e, RecursionError) else ' '.join(str(e).split())
-    raise errors.DataError(
-      f'{path} is not JSON of the form {{"tag": count}} ({reason}); fetch it again'
-    ) from None
-  if not ranked:
-    raise errors.DataError(f'{path} has no tags')
   return [tag for tag, _ in sorted(ranked, key=lambda item: -item[1])[:num_tags]]
-
-
-def _refuse(constant: str) -> NoReturn:
-  raise ValueError(f'{constant} is no count')

@@ -48,7 +48,7 @@ def test_clients_are_unlike_and_the_seed_decides():
 
 
 def test_options_are_checked():
-  with pytest.raises(tasks.DataError, match="dtype is 'float16'; choose one of"):
+  with pytest.raises(tasks.DataError, match="'float16'; it must be 'float32' or"):
     tasks.load('least_squares', dtype='float16')
   with pytest.raises(tasks.DataError, match='rows is 0'):
     tasks.load('least_squares', rows=0)

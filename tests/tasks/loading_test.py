@@ -25,7 +25,7 @@ def test_unknown_task_and_option_are_errors():
     ('digits', 'alpha', 'iid', "'iid'; it must be a number"),
     ('emnist_letters', 'alpha', 'iid', "'iid'; it must be a number or none"),
     ('digits', 'alpha', True, 'True; it must be a number'),
-    ('shakespeare', 'padding', 3, '3; it must be a word'),
+    ('shakespeare', 'padding', 3, "3; it must be 'published' or 'tff'"),
     ('stackoverflow_lr', 'padding', 'tff', 'has no option padding'),
     ('stackoverflow_nwp', 'num_tags', 3, 'has no option num_tags'),
     ('cifar100_cnn', 'jpeg', True, 'has no option jpeg'),

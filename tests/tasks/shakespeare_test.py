@@ -1,5 +1,7 @@
 """Shakespeare: TFF's sequences, TFF's model, and both losses."""
 
+import typing
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -108,7 +110,7 @@ def gradients(loss, weights):
   return value, [tf.convert_to_tensor(g) for g in tape.gradient(value, weights)]
 
 
-@pytest.mark.parametrize('padding', language.PADDING_RULES)
+@pytest.mark.parametrize('padding', typing.get_args(language.Padding))
 def test_the_model_and_its_loss_are_keras(padding):
   model = shakespeare.build_model(1, padding)
   assert model.num_parameters == 820_522
@@ -133,7 +135,7 @@ def test_the_model_and_its_loss_are_keras(padding):
     np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())
 
 
-@pytest.mark.parametrize('padding', language.PADDING_RULES)
+@pytest.mark.parametrize('padding', typing.get_args(language.Padding))
 def test_a_batch_filled_up_has_the_loss_of_the_examples_alone(padding):
   model = shakespeare.build_model(1, padding)
   weights = tuple(map(tf.constant, model.initial_weights[0]))
@@ -195,5 +197,5 @@ def test_embedded_roles_are_the_clients(tmp_path):
   hark = [shakespeare.BEGIN, *(shakespeare.VOCABULARY.index(c) + 1 for c in b'hark')]
   np.testing.assert_array_equal(task.validation['x'][0, :7], [*hark, shakespeare.END, 0])
   np.testing.assert_array_equal(task.validation['y'][0, :6], [*hark[1:], shakespeare.END, 0])
-  with pytest.raises(tasks.DataError, match="padding is 'none'; choose one of: published, tff"):
+  with pytest.raises(tasks.DataError, match="is 'none'; it must be 'published' or 'tff'"):
     tasks.load('shakespeare', str(tmp_path), padding='none')

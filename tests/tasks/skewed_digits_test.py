@@ -48,7 +48,7 @@ def test_the_test_split_can_be_watched():
   assert task.validation is task.test
   assert len(task.test['y']) == 359
   assert len(task.train) == 100
-  with pytest.raises(tasks.DataError, match="validation is 'tests'; choose one of: clients, test"):
+  with pytest.raises(tasks.DataError, match="is 'tests'; it must be 'clients' or 'test'"):
     tasks.load('digits_skewed', validation='tests')
 
 

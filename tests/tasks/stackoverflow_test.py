@@ -1,6 +1,7 @@
 """Stack Overflow: TFF's preprocessing, vocabularies and models, from local files."""
 
 import json
+import typing
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def test_the_accuracies_are_tffs():
     np.testing.assert_allclose(sum(hit.numpy()) / sum(counted.numpy()), metric.result(), rtol=1e-6)
 
 
-@pytest.mark.parametrize('normalisation', tags.NORMALISATIONS)
+@pytest.mark.parametrize('normalisation', typing.get_args(tags.Normalisation))
 def test_the_tag_model_is_tffs(normalisation):
   rng = np.random.default_rng(0)
   x = rng.integers(0, 3, [7, 31]).astype(np.uint8)

@@ -1,9 +1,9 @@
 """Loads what a user's own Python file defines: 'FILE.py:NAME'.
 
 The file runs as a module of its own, with a name that no other module has, once for each path and
-content. While it runs its folder is the last entry of sys.path, so that it can import the modules
-next to it, which shadow nothing that is installed; afterwards the entry is gone. Nothing here
-imports TensorFlow.
+content (importlib would keep a compiled copy next to it, which may be of another content). While it
+runs its folder is the last entry of sys.path, so that it can import the modules next to it, which
+shadow nothing that is installed; afterwards the entry is gone. Nothing here imports TensorFlow.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 MODULE_PREFIX = '_tff_adaptive_user_code_'
+_MOST_BYTES = 10_000_000
 _loaded: set[str] = set()  # Names of modules, for `forget`.
 
 
@@ -72,16 +73,20 @@ def load(reference: str) -> tuple[Any, UserCode]:
     raise ValueError(f'{reference!r} names nothing in a file: write FILE.py:NAME.')
   path = os.path.abspath(os.path.expanduser(path + '.py'))
   try:
+    if os.path.exists(path) and not os.path.isfile(path):  # A pipe would be waited for.
+      raise ValueError('it is no file')
     with open(path, 'rb') as file:
-      content = file.read()
-  except (OSError, ValueError) as error:  # ValueError: a null character in the path.
+      content = file.read(_MOST_BYTES)
+    if len(content) == _MOST_BYTES:
+      raise ValueError(f'it has {_MOST_BYTES:,} bytes or more')
+  except (OSError, ValueError) as error:  # ValueError: also a null character in the path.
     reason = getattr(error, 'strerror', None) or error
     raise ValueError(f'{path!r} cannot be read: {reason}; check the path.') from None
   digest = hashlib.sha256(content).hexdigest()
   module = _module(path, content, digest)
-  if not hasattr(module, name):
+  if name not in vars(module):
     raise ValueError(f'{path!r} defines no {name}: check the name after the colon.')
-  return getattr(module, name), UserCode(path, name, digest)
+  return vars(module)[name], UserCode(path, name, digest)
 
 
 def forget() -> None:
@@ -109,9 +114,11 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   sys.path.append(folder)
   try:
     exec(compile(content, path, 'exec'), vars(module))
-  except (Exception, SystemExit) as error:
+  except BaseException as error:
     at = place(error)
     del sys.modules[name]
+    if isinstance(error, KeyboardInterrupt):
+      raise
     where = f' line {at.line}:' if at is not None and at.path == path else ''
     raise ValueError(f'{path!r} cannot be run:{where} {in_words(error)}; fix the file.') from error
   finally:

@@ -33,13 +33,16 @@ def algorithm(reference: str) -> entries.Algorithm:
   Raises:
     ValueError: In one line, if it cannot be loaded or is neither of the two.
   """
-  found, source = user_code.load(reference)
-  if isinstance(found, entries.Algorithm):
-    return dataclasses.replace(found, source=source)
-  describe = getattr(found, 'registry_entry', None)  # Of `corrections.Correction`.
-  if not isinstance(found, type) or describe is None:
-    raise _wrong(source, f'is no algorithm: {_WANTED}, or a tff_adaptive.registry.Algorithm')
-  return describe(source)
+
+  def make(found: Any, source: user_code.UserCode) -> entries.Algorithm:
+    if isinstance(found, entries.Algorithm):
+      return dataclasses.replace(found, source=source)
+    describe = getattr(found, 'registry_entry', None)  # Of `corrections.Correction`.
+    if not isinstance(found, type) or describe is None:
+      raise ValueError(f'is no algorithm: {_WANTED}, or a tff_adaptive.registry.Algorithm')
+    return describe(source)
+
+  return _entry(reference, make)
 
 
 def of_correction(found: Any, name: Any, source: user_code.UserCode) -> entries.Algorithm:
@@ -51,25 +54,37 @@ def of_correction(found: Any, name: Any, source: user_code.UserCode) -> entries.
     source: Where it stands.
 
   Raises:
-    ValueError: In one line, if an entry cannot be derived from it.
+    ValueError: If an entry cannot be derived from it; the message lacks the file.
   """
   parameters = vars(found).get('__dataclass_params__')
   if parameters is None or not parameters.frozen:
-    raise _wrong(source, f'is no frozen dataclass: {_WANTED}')
+    raise ValueError(f'is no frozen dataclass: {_WANTED}')
   if not isinstance(name, str) or not re.fullmatch(r'\w[\w.-]*', name):
-    raise _wrong(source, f'has the name {name!r}: take letters, digits, _, - and .')
+    raise ValueError(f'has the name {name!r}: take letters, digits, _, - and .')
   weighting = getattr(found, 'client_weighting', 'uniform' if found.is_stateful else 'examples')
   if weighting not in ('examples', 'uniform'):
-    raise _wrong(source, f"has client_weighting {weighting!r}: give 'examples' or 'uniform'")
+    raise ValueError(f"has client_weighting {weighting!r}: give 'examples' or 'uniform'")
+  counts: Any = getattr(found, 'counts', entries.fed_avg_counts)
+  if not isinstance(counts, entries.Counts) and not callable(counts):
+    raise ValueError(f'has counts {counts!r}: give a tff_adaptive.registry.Counts(...)')
+  types = typing.get_type_hints(found)
+
+  def help_of(field: Any) -> str:
+    return field.metadata.get('help') or f'{field.name} of {found.__name__}'
+
   return entries.Algorithm(
     name,
     name,
     _first_line(found),
     correction=found,
-    hyperparameters=_from_fields(found, source),
+    hyperparameters=tuple(
+      _hyperparameter(f.name, types[f.name], f.default, help_of(f), f.init)
+      for f in dataclasses.fields(found)
+      if f.name not in CLIENT_FIELDS
+    ),
     is_stateful=bool(found.is_stateful),
     client_weighting=weighting,
-    counts=_counts(found, source),
+    counts=(lambda values: counts) if isinstance(counts, entries.Counts) else counts,
     source=source,
   )
 
@@ -85,71 +100,51 @@ def server_optimizer(reference: str) -> entries.ServerOptimizer:
   Raises:
     ValueError: In one line, if it cannot be loaded or is neither of the two.
   """
+
+  def make(found: Any, source: user_code.UserCode) -> entries.ServerOptimizer:
+    if isinstance(found, entries.ServerOptimizer):
+      return dataclasses.replace(found, source=source)
+    if not callable(found):
+      raise ValueError('is no function of a learning rate to a TFF optimizer: give one')
+    name, hyperparameters = source.name.removeprefix('build_'), _from_signature(found)
+    return entries.ServerOptimizer(name, name, _first_line(found), found, hyperparameters, source)
+
+  return _entry(reference, make)
+
+
+def _entry(reference: str, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
+  """Makes an entry of an object of a file; what goes wrong is one line with both."""
   found, source = user_code.load(reference)
-  if isinstance(found, entries.ServerOptimizer):
-    return dataclasses.replace(found, source=source)
-  if not callable(found):
-    raise _wrong(source, 'is no function of a learning rate to a TFF optimizer: give one')
-  name = source.name.removeprefix('build_')
-  return entries.ServerOptimizer(
-    name, name, _first_line(found), found, _from_signature(found, source), source
-  )
-
-
-def _counts(found: Any, source: user_code.UserCode) -> Callable[..., entries.Counts]:
-  counts = getattr(found, 'counts', entries.fed_avg_counts)
-  if isinstance(counts, entries.Counts):
-    return lambda values: counts
-  if not callable(counts):
-    raise _wrong(source, f'has counts {counts!r}: give a tff_adaptive.registry.Counts(...)')
-  return counts
-
-
-def _from_fields(found: Any, source: user_code.UserCode) -> tuple[entries.Hyperparameter, ...]:
-  types = _annotations(found, source)
-  return tuple(
-    _hyperparameter(
-      source, 'field', f.name, types[f.name], f.default, f.metadata.get('help', ''), f.init
-    )
-    for f in dataclasses.fields(found)
-    if f.name not in CLIENT_FIELDS
-  )
-
-
-def _from_signature(found: Any, source: user_code.UserCode) -> tuple[entries.Hyperparameter, ...]:
   try:
-    arguments = list(inspect.signature(found).parameters.values())
-  except (TypeError, ValueError):
-    arguments = []
+    return make(found, source)
+  except Exception as error:  # Also what annotations and attributes of the user's raise.
+    words = error if type(error) is ValueError else f'cannot be used: {user_code.in_words(error)}'
+    raise ValueError(f'{source.name} of {source.path!r} {words}.') from error
+
+
+def _from_signature(found: Any) -> tuple[entries.Hyperparameter, ...]:
+  arguments = list(inspect.signature(found).parameters.values())
   positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
   if not arguments or arguments[0].kind not in positional:
-    raise _wrong(source, 'takes no learning rate as its first argument: give it one')
-  types = {} if isinstance(found, type) else _annotations(found, source)
-  made = []
-  for argument in arguments[1:]:
-    if argument.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-      continue
-    kind = types.get(argument.name, type(argument.default))
-    is_named = argument.kind is not inspect.Parameter.POSITIONAL_ONLY
-    made.append(
-      _hyperparameter(source, 'argument', argument.name, kind, argument.default, '', is_named)
+    raise ValueError('takes no learning rate as its first argument: give it one')
+  types = {} if isinstance(found, type) else typing.get_type_hints(found)
+  several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+  return tuple(
+    _hyperparameter(
+      a.name, types.get(a.name, type(a.default)), a.default, '', a.kind is not positional[0]
     )
-  return tuple(made)
+    for a in arguments[1:]
+    if a.kind not in several
+  )
 
 
 def _hyperparameter(
-  source: user_code.UserCode,
-  what: str,
-  name: str,
-  kind: Any,
-  default: Any,
-  help_text: str,
-  can_be_given: bool,
+  name: str, kind: Any, default: Any, help_text: str, can_be_given: bool
 ) -> entries.Hyperparameter:
   """Returns a hyperparameter without a range: the class or function checks that itself."""
-  place = f'has the {what} {name}'
+  place = f'has the option {name}'
   if default in (dataclasses.MISSING, inspect.Parameter.empty) or not can_be_given:
-    raise _wrong(source, f'{place} without a default: give it one, as in {name}: float = 0.1')
+    raise ValueError(f'{place} without a default: give it one, as in {name}: float = 0.1')
   if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
     # Such as float | tf.Tensor | None of TFF's own optimizers: a number, or none.
     known = [k for k in _KINDS if k in typing.get_args(kind)]
@@ -157,23 +152,16 @@ def _hyperparameter(
     has_none = types.NoneType in typing.get_args(kind)
     kind = known[0] if known and (default is not None or has_none) else kind
   if kind not in _KINDS:
-    raise _wrong(source, f'{place} of the type {kind}: hyperparameters are float, int or bool')
+    raise ValueError(f'{place} of the type {kind}: hyperparameters are float, int or bool')
   if kind is float and type(default) is int:
     default = float(default)
-  made = entries.Hyperparameter(name, kind, default, help_text or f'{name} of {source.name}')
+  made = entries.Hyperparameter(name, kind, default, help_text or f'{name} of the server optimizer')
   try:
     if default is not None:
       made.checked(default)
   except (TypeError, ValueError) as error:
-    raise _wrong(source, f'{place} with a default that is refused: {error}'.rstrip('.')) from None
+    raise ValueError(f'{place} with a default that is refused: {error}'.rstrip('.')) from None
   return made
-
-
-def _annotations(found: Any, source: user_code.UserCode) -> dict[str, Any]:
-  try:
-    return typing.get_type_hints(found)
-  except Exception as error:  # Whatever evaluating the user's annotations raises.
-    raise _wrong(source, f'has annotations that cannot be evaluated: {error}') from error
 
 
 def _first_line(found: Any) -> str:
@@ -181,7 +169,3 @@ def _first_line(found: Any) -> str:
   if not text or text.startswith(f'{found.__name__}('):  # What dataclass writes where none is.
     return "a user's own"
   return text.splitlines()[0].rstrip('.')
-
-
-def _wrong(source: user_code.UserCode, what: str) -> ValueError:
-  return ValueError(f'{source.name} of {source.path!r} {what}.')

@@ -3,6 +3,7 @@
 import itertools
 import sys
 import types
+import urllib.request
 
 import numpy as np
 import pytest
@@ -84,7 +85,10 @@ def test_a_missing_file_is_reported(tmp_path):
 def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
   image = np.arange(784, dtype=np.uint8).reshape(1, 28, 28, 1)
   split = {'image': image, 'label': np.array([26])}
-  tfds = types.SimpleNamespace(load=lambda *_, **__: [split, split], as_numpy=lambda part: part)
+  builder = types.SimpleNamespace(
+    is_prepared=lambda: True, as_dataset=lambda **_: [split, split], download_and_prepare=None
+  )
+  tfds = types.SimpleNamespace(builder=lambda name: builder, as_numpy=lambda part: part)
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', tfds)
   train, _, source = image_arrays.load(None, [], 'emnist/letters', (28, 28, 1), 26, first_label=1)
   assert source == 'TensorFlow Datasets emnist/letters'
@@ -94,7 +98,8 @@ def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
   def fail(*_, **__):
     raise OSError('no route to host')
 
-  tfds.load = fail
+  monkeypatch.setattr(urllib.request, 'urlopen', fail)
+  builder.is_prepared = lambda: False  # Nor is a download tried, again and again.
   with pytest.raises(errors.DataError, match=r'\(no route to host\).* folder that has mnist.npz'):
     image_arrays.load(None, ['mnist.npz'], 'mnist', (28, 28, 1), 10)
 

@@ -37,13 +37,13 @@ def test_what_is_not_sqlite_is_refused(tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(errors.DataError, match='not a SQLite file'):
       tff_files.check_complete(str(tmp_path / name))
-  with pytest.raises(errors.DataError, match=r'cannot read .*No such file'):
+  with pytest.raises(errors.DataError, match='there is no file'):
     tff_files.check_complete(str(tmp_path / 'none.sqlite'))
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
-  with pytest.raises(errors.DataError, match='pipe: it is not a file'):
+  with pytest.raises(errors.DataError, match=r'there is no file .*pipe'):
     tff_files.check_complete(str(tmp_path / 'pipe'))
 
 
@@ -64,9 +64,9 @@ def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
     fetch(whole[:5000])(folder)
     raise OSError('connection reset')
 
-  with pytest.raises(errors.DataError, match=r'download of d.sqlite failed .connection reset'):
+  with pytest.raises(errors.DataError, match=r'download of d.sqlite .*connection reset'):
     tff_files.find_tff_file('d.sqlite', None, broken)
-  with pytest.raises(errors.DataError, match=r'download of d.sqlite failed .*incomplete'):
+  with pytest.raises(errors.DataError, match=r'download of d.sqlite cannot be read .*incomplete'):
     tff_files.find_tff_file('d.sqlite', None, fetch(whole[:-1]))
   assert os.listdir(home / '.tff') == []
   found = tff_files.find_tff_file('d.sqlite', None, fetch(whole))

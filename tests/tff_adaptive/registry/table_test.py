@@ -194,8 +194,8 @@ def test_a_users_own_entry_is_taken_as_it_is(tmp_path):
   [
     ('strength: float = dataclasses.field(', 'strength: str = dataclasses.field(', 'of the type'),
     ('every: int = 2', 'every: int = 2.5', 'every with a default that is refused: every must be'),
-    ('every: int = 2', 'every: "Unknown" = 2', 'has annotations that cannot be evaluated'),
-    ('  num_clients: int', '  size: int', 'has the field size without a default: give it one'),
+    ('every: int = 2', 'every: "Unknown" = 2', "cannot be used: NameError: name 'Unknown'"),
+    ('  num_clients: int', '  size: int', 'has the option size without a default: give it one'),
     ("name = 'pull'", "name = 'a/b'", "has the name 'a/b'"),
     ('counts = registry.Counts(step=(2, 1))', 'counts = 3', 'has counts 3: give'),
     ('is_stateful = True', 'client_weighting = 1', 'has client_weighting 1: give'),
@@ -242,8 +242,8 @@ def test_the_builders_of_this_project_and_of_tff_serve_from_a_users_file(tmp_pat
 @pytest.mark.parametrize(
   'signature, words',
   [
-    ('def f(rate, momentum):', 'has the argument momentum without a default'),
-    ('def f(rate, name="x"):', "has the argument name of the type <class 'str'>"),
+    ('def f(rate, momentum):', 'has the option momentum without a default'),
+    ('def f(rate, name="x"):', "has the option name of the type <class 'str'>"),
     ('def f():', 'takes no learning rate as its first argument'),
     ('def f(*, rate=1.0):', 'takes no learning rate as its first argument'),
   ],
