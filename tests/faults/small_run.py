@@ -3,10 +3,13 @@
 import csv
 import hashlib
 import os
+from unittest import mock
 
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.runs import opened_store
+from tff_adaptive.runs import opened_store, state_shards
+
+SHARDS = 3  # Each costs the run a commit at a checkpoint.
 
 
 def train(
@@ -22,16 +25,17 @@ def train(
     client_state_store=store,
     client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
   )
-  return training.train(
-    fakes.StatefulProcess(),
-    fakes.Clients(),
-    fakes.evaluate,
-    config,
-    output_dir=folder,
-    callbacks=callbacks,
-    show_progress=False,
-    resume_from=resume_from,
-  )
+  with mock.patch.object(state_shards, 'NUM_SHARDS', SHARDS):
+    return training.train(
+      fakes.StatefulProcess(),
+      fakes.Clients(),
+      fakes.evaluate,
+      config,
+      output_dir=folder,
+      callbacks=callbacks,
+      show_progress=False,
+      resume_from=resume_from,
+    )
 
 
 def outcome(folder: str) -> tuple:
@@ -43,7 +47,10 @@ def outcome(folder: str) -> tuple:
     ]
   process = fakes.StatefulProcess()
   path = os.path.join(folder, 'checkpoints', 'state.sqlite')
-  with opened_store.open_store(path, process.initial_client_state, 'memory') as store:
+  with (
+    mock.patch.object(state_shards, 'NUM_SHARDS', SHARDS),
+    opened_store.open_store(path, process.initial_client_state, 'memory') as store,
+  ):
     checkpoint = store.restore(process.initialize())
     states = store.get(fakes.Clients.client_ids)
   weights = checkpoint.server_state.global_model_weights[0].tobytes()

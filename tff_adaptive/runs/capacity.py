@@ -85,19 +85,24 @@ def plan(
     memory_bytes={'memory': total, 'disk': min(total, cache_bytes), 'shards': 0}[store],
     disk_bytes=int(total * keep_checkpoints * _DISK_FACTOR) if path is not None else 0,
   )
-  memory = memory_lib.available_memory()
-  disk = None if path is None else available_disk(os.path.dirname(path)) + _file_size(path)
+  free = {'memory': memory_lib.available_memory()}
+  if path is not None:
+    taken = os.path.getsize(path) if os.path.exists(path) else 0
+    free['disk'] = available_disk(os.path.dirname(path)) + taken
   if limit is not None:
-    memory = limit if store == 'memory' else memory
-    disk = disk if store == 'memory' else limit
-  if result.memory_bytes > memory:
-    way_out = (
-      "use client_state_store='disk'" if store == 'memory' else 'use a machine with more memory'
-    )
-    raise ValueError(_refusal(result, result.memory_bytes, memory, 'memory', way_out))
-  if disk is not None and result.disk_bytes > disk:
-    way_out = 'name a client_state_dir on a larger disk, or keep fewer checkpoints'
-    raise ValueError(_refusal(result, result.disk_bytes, disk, 'disk', way_out))
+    free['memory' if store == 'memory' else 'disk'] = limit
+  ways_out = {
+    'memory': "use client_state_store='disk', or a machine with more memory",
+    'disk': 'name a client_state_dir on a larger disk, or keep fewer checkpoints',
+  }
+  for what, available in free.items():
+    needed = result.memory_bytes if what == 'memory' else result.disk_bytes
+    if needed > available:
+      raise ValueError(
+        f'The states of {num_clients:,} clients of {human(state_bytes)} each may grow to'
+        f' {human(needed)} of {what}, but {human(available)} are available: {ways_out[what]}, or'
+        ' let fewer clients take part (rounds, clients_per_round).'
+      )
   return result
 
 
@@ -109,13 +114,6 @@ def available_disk(folder: str) -> int:
   return shutil.disk_usage(folder).free
 
 
-def _file_size(path: str) -> int:
-  try:
-    return os.path.getsize(path)
-  except OSError:
-    return 0
-
-
 def human(num_bytes: int) -> str:
   """Returns a number of bytes as people read it: '4.8 MB'."""
   value = float(num_bytes)
@@ -124,11 +122,3 @@ def human(num_bytes: int) -> str:
       return f'{value:.0f} {unit}' if unit == 'bytes' else f'{value:.1f} {unit}'
     value /= 1000
   return f'{value:.1f} TB'
-
-
-def _refusal(result: GrowthPlan, needed: int, free: int, what: str, way_out: str) -> str:
-  return (
-    f'The states of {result.num_clients:,} clients of {human(result.state_bytes)} each may'
-    f' grow to {human(needed)} of {what}, but {human(free)} are available:'
-    f' {way_out}, or let fewer clients take part (rounds, clients_per_round).'
-  )

@@ -97,54 +97,26 @@ class ShardedStateStore(ClientStateStore):
       workers.
   """
 
-  def __init__(
-    self,
-    path: str | StateFile,
-    initial_state: Any,
-    *,
-    keep_checkpoints: int = 2,
-  ):
-    """Opens the file and the folder `client_states` beside it, or makes them.
+  def __init__(self, file: StateFile, initial_state: Any):
+    """Takes the folder `client_states` beside a state file; `opened_store` has made it.
 
     Args:
-      path: As for `ClientStateStore`.
+      file: The open file; the store closes it.
       initial_state: As for `ClientStateStore`.
-      keep_checkpoints: As for `ClientStateStore`.
-
-    Raises:
-      StateError: As for `ClientStateStore`.
-      SaveError: If the folder cannot be made.
     """
-    if isinstance(path, str):
-      path = StateFile(path, serialization.Packer(initial_state).signature, keep_checkpoints)
-    super().__init__(path, initial_state)
-    self._folder = os.path.abspath(folder_of(path.path))
+    super().__init__(file, initial_state)
+    self._folder = os.path.abspath(folder_of(file.path))
+    if not file.is_sharded:
+      file.set('clients', 'shards')  # With the first checkpoint it is decided.
     self._token, self._owns = secrets.token_hex(8), False
     self.source = StateSource(self._folder, initial_state, self._token)
-    try:
-      state_shards.create(self._folder)
-      if not path.is_sharded:
-        path.set('clients', 'shards')  # With the first checkpoint it is decided.
-    except BaseException:
-      self.close()
-      raise
     self.by_reference = False
     self.each: Each = lambda function, arguments, _: [function(a) for a in arguments]
     self._sequence = 0
     self._staged: dict[str, tuple[int, staged_states.Place]] = {}  # Since the last checkpoint.
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
-    """Returns the states of `client_ids`, or references to them.
-
-    Args:
-      client_ids: Ids, as strings.
-
-    Returns:
-      A list as of `ClientStateStore.get`; of `ClientReference`s if `by_reference`.
-
-    Raises:
-      StateError: If a state is damaged.
-    """
+    """As `ClientStateStore.get`; references to the states if `by_reference`."""
     self._check()
     self._own()
     keys = self._keys(client_ids)
@@ -155,17 +127,7 @@ class ShardedStateStore(ClientStateStore):
   def put(
     self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None = None
   ) -> None:
-    """Replaces the states of `client_ids`.
-
-    Args:
-      client_ids: As for `ClientStateStore`.
-      states: As for `ClientStateStore`; or what `source.store` returned for them.
-      round_number: As for `ClientStateStore`.
-
-    Raises:
-      StateError: As for `ClientStateStore`.
-      ValueError: As for `ClientStateStore`.
-    """
+    """As `ClientStateStore.put`; `states` may be what `source.store` returned for them."""
     made = self._check_put(client_ids, states, round_number)
     self._own()
     if not all(isinstance(state, staged_states.Place) for state in states):

@@ -7,6 +7,7 @@ import pytest
 
 from tff_adaptive.runs import opened_store, sharded_store, state_shards
 from tff_adaptive.runs.errors import StateError
+from tff_adaptive.runs.state_file import StateFile
 
 INITIAL = (np.zeros(3, np.float32), np.int32(-1))
 SERVER = {'w': np.zeros(2, np.float32)}
@@ -14,7 +15,9 @@ IDS = ['a', 'b']
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path, monkeypatch):
+  monkeypatch.setattr(state_shards, 'NUM_SHARDS', 2)  # Each costs a commit.
+  monkeypatch.setattr(StateFile, 'seconds', 0.05)  # For a lock to be let go.
   return str(tmp_path / 'state.sqlite')
 
 

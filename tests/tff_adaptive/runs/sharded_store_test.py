@@ -7,7 +7,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tff_adaptive.runs import sharded_store, state_shards, state_store
+from tff_adaptive.runs import opened_store, state_shards, state_store
 from tff_adaptive.runs.errors import SaveError, StateError
 
 INITIAL = (np.zeros(3, np.float32), np.int32(-1))
@@ -20,7 +20,7 @@ def _state(value):
 
 
 def _open(path, **options):
-  return sharded_store.ShardedStateStore(str(path), INITIAL, **options)
+  return opened_store.open_store(str(path), INITIAL, 'shards', **options)
 
 
 def _values(store, ids=IDS):
@@ -40,7 +40,8 @@ def _resumed(path, which='latest', **options):
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path, monkeypatch):
+  monkeypatch.setattr(state_shards, 'NUM_SHARDS', 4)  # Each costs a commit.
   return tmp_path / 'state.sqlite'
 
 
@@ -223,13 +224,6 @@ def test_damage_is_found(path):
     connection.execute('DELETE FROM client_state WHERE id = ?', (victim,))
   with _open(path) as store, pytest.raises(StateError, match='states are missing'):
     store.restore(SERVER)
-
-
-def test_another_algorithm_is_refused(path):
-  with _open(path) as store:
-    store.commit(0, SERVER)
-  with pytest.raises(StateError, match='of another algorithm'):
-    sharded_store.ShardedStateStore(str(path), (np.zeros(4, np.float32),))
 
 
 def test_the_first_round_owns_the_folder_whichever_way_it_begins(path):

@@ -219,19 +219,6 @@ def test_a_file_that_was_moved_gets_no_more_checkpoints_and_its_store_says_so_fr
     assert store.restore(SERVER).round_number == 0
 
 
-def test_a_full_disk_is_named_and_the_checkpoint_before_stays(tmp_path):
-  with _open(tmp_path / 's') as store:
-    store.put(['a'], [_client(1)], 1)
-    store.commit(1, _server(1))
-    pages = store._file.rows('PRAGMA page_count')[0][0]
-    store._file.rows(f'PRAGMA max_page_count = {pages}')
-    with pytest.raises(SaveError, match='the disk is full; free some space'):
-      store.commit(2, (np.zeros(100_000),))
-  with _open(tmp_path / 's') as store:
-    assert store.restore(SERVER).round_number == 1
-    assert _found(store) == {'a': 1}
-
-
 def test_a_dead_journal_goes_when_a_run_goes_on(tmp_path):
   _fill(tmp_path / 's')
   with _open(tmp_path / 's') as store:

@@ -114,11 +114,13 @@ def test_a_file_of_another_algorithm_in_use_or_damaged_is_refused(tmp_path):
       state_store.ClientStateStore(path, INITIAL)
   with pytest.raises(StateError, match='another algorithm'):
     state_store.ClientStateStore(path, ())
-  with state_store.ClientStateStore(path, INITIAL) as store:
-    with pytest.raises(StateError, match=r'leaf w/0 is float32\[4\], not float32\[5\]'):
-      store.restore({**SERVER, 'w': [np.zeros(5, np.float32)]})
-    with pytest.raises(StateError, match=r'leaf w is absent, not float64\[\]'):
-      store.restore({'w': 0.0})
+  with (
+    state_store.ClientStateStore(path, INITIAL) as store,
+    pytest.raises(
+      StateError, match=r'of another algorithm or model \(leaf w/0 is .*Start in a new'
+    ),
+  ):
+    store.restore({**SERVER, 'w': [np.zeros(5, np.float32)]})
   with open(path, 'r+b') as file:
     file.write(b'x' * 200)
   with pytest.raises(StateError, match='damaged'):
