@@ -222,13 +222,6 @@ def test_categories_that_are_numbers_but_for_some_stay_categories(tmp_path):
   assert task.preparation.columns[1].categories == ('1', '2', '3', 'unknown')
 
 
-def test_one_column_may_be_named_by_itself(tmp_path):
-  path = write(TABLE, tmp_path, 'csv')
-  assert (
-    tasks.from_csv(path, 'hospital', 'outcome', features='age').train.load_all()['x'].shape[1] == 1
-  )
-
-
 @pytest.mark.parametrize(
   'change, message',
   [
@@ -295,11 +288,23 @@ def test_files_that_are_no_tables_are_refused_in_one_line(tmp_path, content):
     assert '\n' not in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-  with pytest.raises(tasks.DataError, match='there is no file'):
-    tasks.from_csv(str(tmp_path / 'none.csv'), 'a', 'b')
-  with pytest.raises(tasks.DataError, match='is a folder: name one file in it'):
-    tasks.from_parquet(str(tmp_path), 'a', 'b')
+@pytest.mark.parametrize('ending', ['csv.gz', 'csv.bz2', 'csv.xz', 'csv.zip'])
+def test_packed_tables_are_read_and_bounded(tmp_path, monkeypatch, ending):
+  path = str(tmp_path / f'a.{ending}')
+  TABLE.to_csv(path, index=False)
+  task = tasks.from_csv(path, 'hospital', 'outcome')
+  assert len(task.train.load_all()['y']) + len(task.validation['y']) == ROWS
+  monkeypatch.setattr(own_tables.files.memory, 'available_memory', lambda: 100)
+  with pytest.raises(tasks.DataError, match=r'it has [\d,]+ bytes and more, which take'):
+    tasks.from_csv(path, 'hospital', 'outcome')
+
+
+def test_a_header_of_a_million_columns_is_refused_unparsed(tmp_path, monkeypatch):
+  path = tmp_path / 'a.csv'
+  path.write_text(','.join(map(str, range(200_000))) + '\n')
+  monkeypatch.setattr(pd, 'read_csv', lambda *_, **__: pytest.fail('parsed'))
+  with pytest.raises(tasks.DataError, match='its first line has 1,000,000 bytes or more'):
+    tasks.from_csv(str(path), '0', '1')
 
 
 def test_a_file_with_a_header_alone_is_refused(tmp_path):
