@@ -8,4 +8,4 @@ if not __package__:  # Run as a file.
 from .cli import worker
 
 if __name__ == '__main__':
-  sys.exit(worker.main())
+  sys.exit(worker.main(sys.argv))

@@ -22,11 +22,12 @@ the runs. Ctrl-C ends after saving. At the end a table, also in DIR/sweep.md, th
 `tensorboard --logdir=DIR` compares trials (HParams).
 """
 
+import contextlib
 import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
@@ -34,13 +35,12 @@ if not __package__:  # Run as a file.
 
 from absl import flags as absl_flags
 
+from tff_adaptive._utils import atomic_files
 from tff_adaptive_tasks import catalog
 
-from .cli import command, flags, grid, run_folder, search_space, trial_pool
+from .cli import command, flags, grid, ray_options, search_space
 from .cli.settings import Settings
 
-_STOPPED = 'Stopped; the same command goes on from here.'
-_SEARCHES = ('grid', 'random', 'tpe')
 _FLAGS = absl_flags.FlagValues()
 _multi = functools.partial(absl_flags.DEFINE_multi_string, flag_values=_FLAGS)
 _string = functools.partial(absl_flags.DEFINE_string, flag_values=_FLAGS)
@@ -56,30 +56,51 @@ _multi(
   'A number of train.py for random and tpe to draw: FLAG=LOW,HIGH, or FLAG=LOW,HIGH,log.',
 )
 _string('output_dir', None, "Where the runs' folders go.")
-_string(
+absl_flags.DEFINE_enum(
   'search',
   'grid',
+  ['grid', 'random', 'tpe'],
   'grid: every combination; random: drawn; tpe: drawn near to what was good, by the'
   " tree-structured Parzen estimator (Optuna's).",
+  flag_values=_FLAGS,
 )
-_integer('trials', None, 'How many trials random and tpe do; a later command may ask for more.')
-_integer('search_seed', 0, 'Seeds what random and tpe draw.')
-_string(
+_integer(
+  'trials',
+  None,
+  'How many trials random and tpe do; a later command may ask for more.',
+  lower_bound=1,
+)
+_integer('search_seed', 0, 'Seeds what random and tpe draw.', lower_bound=0)
+absl_flags.DEFINE_enum(
   'prune',
   None,
+  ['asha'],
   'asha: asynchronous successive halving. Trials are compared at --first_rung rounds and then at'
   ' --reduction_factor times as many each; the best of them go on with their runs.',
+  flag_values=_FLAGS,
 )
-_integer('first_rung', None, 'Rounds before a trial may be pruned. Default: a ninth of --rounds.')
-_integer('reduction_factor', 3, 'One trial in so many goes on from a rung to the next.')
-_integer('jobs', None, 'Runs at a time, each in a process. Default 1; with --ray as many as fit.')
+_integer(
+  'first_rung',
+  None,
+  'Rounds before a trial may be pruned. Default: a ninth of --rounds.',
+  lower_bound=1,
+)
+_integer(
+  'reduction_factor', 3, 'One trial in so many goes on from a rung to the next.', lower_bound=2
+)
+_integer(
+  'jobs',
+  None,
+  'Runs at a time, each in a process. Default 1; with --ray as many as fit.',
+  lower_bound=1,
+)
 _string(
   'ray',
   None,
   'Runs are done on the nodes of a Ray cluster: local, auto or host:port, as of train.py. All nodes'
   ' must see --output_dir, and what the flags name, under the same path.',
 )
-_integer('cpus_per_job', None, 'Processors that Ray reserves for a run. Default 1.')
+_integer('cpus_per_job', None, 'Processors that Ray reserves for a run. Default 1.', lower_bound=1)
 absl_flags.DEFINE_float(
   'gpus_per_job', None, 'GPUs likewise; 0.5 is half of one. Default 0.', flag_values=_FLAGS
 )
@@ -123,13 +144,25 @@ def main(arguments: Sequence[str]) -> int:
   apart = _FLAGS.search == 'grid' and _FLAGS.prune is None
   seeds = () if apart else axes.pop('seed', ())
   space = search_space.Space(axes, ranges, tuple(seeds), given)
-  first = _check_runs(space)
+  rung = _first_rung(_checked(space))
   _check_metric(axes.get('task', ()))
-  rung = _first_rung(first) if _FLAGS.prune else None
-  if _FLAGS.dry_run:
-    _show_runs(space)
-    return command.DONE
-  return _search(space, rung)
+  from .cli import study
+
+  plan = study.Plan(
+    _FLAGS.search,
+    _FLAGS.trials,
+    _FLAGS.search_seed,
+    rung,
+    _FLAGS.reduction_factor,
+    _FLAGS.metric,
+  )
+  if not _FLAGS.dry_run:
+    return _search(space, plan)
+  points = space.points() if plan.search == 'grid' else study.preview(space, plan)
+  for number, point in enumerate(points):
+    for run in space.runs(point, study.run_folder(_FLAGS.output_dir, plan, number, point)):
+      command.show(' '.join(['train.py', *flags.command_line(run.given)]) + '\n')
+  return command.DONE
 
 
 def _parse(arguments: Sequence[str]) -> list[str] | None:
@@ -149,52 +182,46 @@ def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
     raise ValueError("--output_dir belongs before ' -- ': each run has a folder of its own in it.")
   if _FLAGS.ray is not None and 'ray' in given:
     raise ValueError("--ray before ' -- ' spreads runs, after it clients: give one of them.")
-  known = {flag.name for flag in flags.table()}
+  known = {flag.name: flag.kind for flag in flags.table()}
   for name in _FLAGS:
     if name not in known and {name, f'no{name}'} & given:
       raise ValueError(f"--{name} belongs before ' -- ': it is the sweep's.")
-  repeated = {flag.name for flag in flags.table() if flag.kind is list}  # They add up.
   for name in varied:
-    if name not in repeated and {name, f'no{name}'} & given:
+    if known[name] is not list and {name, f'no{name}'} & given:  # Repeated flags add up.
       raise ValueError(f"--{name} is varied and after ' -- ': give it in one place only.")
 
 
 def _check_flags(axes: grid.Axes, ranges: Iterable[str]) -> None:
   """ValueError if the sweep's own flags do not go together."""
-  if _FLAGS.search not in _SEARCHES:
-    raise ValueError(f'--search must be grid, random or tpe, found {_FLAGS.search!r}.')
-  if _FLAGS.prune not in (None, 'asha'):
-    raise ValueError(f'--prune must be asha, found {_FLAGS.prune!r}; leave it out for none.')
-  trial_pool.check(_FLAGS.ray, _FLAGS.cpus_per_job, _FLAGS.gpus_per_job)
-  least_values = {'trials': 1, 'jobs': 1, 'cpus_per_job': 1, 'first_rung': 1, 'reduction_factor': 2}
-  for name, least in least_values.items():
-    if _FLAGS[name].value is not None and _FLAGS[name].value < least:
-      raise ValueError(f'--{name} must be {least} or more, found {_FLAGS[name].value}.')
-  if _FLAGS.search_seed < 0:
-    raise ValueError(f'--search_seed must be 0 or more, found {_FLAGS.search_seed}.')
+  is_grid, gpus = _FLAGS.search == 'grid', _FLAGS.gpus_per_job
+  drawn = 'is for --search=random and tpe'
+  unfit = {
+    'trials': is_grid and f'{drawn}: a grid has one for each point.',
+    'search_seed': is_grid and f'{drawn}: a grid draws nothing.',
+    'range': is_grid and f'{drawn}; give values: --grid=FLAG=VALUE,....',
+    'first_rung': not _FLAGS.prune and 'is for --prune=asha: leave it out, or give both.',
+    'reduction_factor': not _FLAGS.prune and 'is for --prune=asha: leave it out, or give both.',
+    'cpus_per_job': not _FLAGS.ray and 'is for --ray: leave it out, or give --ray=local.',
+    'gpus_per_job': not _FLAGS.ray and 'is for --ray: leave it out, or give --ray=local.',
+  }
+  for name, why in unfit.items():
+    if why and _FLAGS[name].present:
+      raise ValueError(f'--{name} {why}')
+  if is_grid and not axes:
+    raise ValueError('give --grid at least once.')
+  if not is_grid and (not {*axes, *ranges} - {'seed'} or _FLAGS.trials is None):
+    raise ValueError(
+      f'--search={_FLAGS.search} needs --trials=NUMBER and a --range or --grid to draw from.'
+    )
   if _FLAGS.metric and not _FLAGS.metric.startswith(('validation_', 'inference_', 'train_')):
     raise ValueError(
       f'--metric={_FLAGS.metric}: trials are selected on validation data, never on test data: give'
       ' a column of metrics.csv such as validation_accuracy.'
     )
-  if _FLAGS.search == 'grid':
-    if not axes:
-      raise ValueError('give --grid at least once.')
-    if list(ranges):
-      raise ValueError(
-        '--range is for --search=random and tpe; give values: --grid=FLAG=VALUE,....'
-      )
-    if _FLAGS.trials is not None:
-      raise ValueError('--trials is for --search=random and tpe: a grid has one for each point.')
-    if _FLAGS['search_seed'].present:
-      raise ValueError('--search_seed is for --search=random and tpe: a grid draws nothing.')
-  elif not {*axes, *ranges} - {'seed'} or _FLAGS.trials is None:
-    raise ValueError(
-      f'--search={_FLAGS.search} needs --trials=NUMBER and a --range or --grid to draw from.'
-    )
-  for name in ('first_rung', 'reduction_factor'):
-    if not _FLAGS.prune and _FLAGS[name].present:
-      raise ValueError(f'--{name} is for --prune=asha: leave it out, or give both.')
+  if _FLAGS.ray is not None:
+    ray_options.check_address(_FLAGS.ray)
+  if gpus is not None and not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
+    raise ValueError(f'--gpus_per_job must be from 0 to 1, or a whole number, found {gpus}.')
   if importlib.util.find_spec('optuna') is None:
     raise ValueError('sweep.py needs Optuna: pip install tff-adaptive[search]')
 
@@ -211,18 +238,24 @@ def _check_metric(tasks: Sequence[str]) -> None:
   )
 
 
-def _check_runs(space: search_space.Space) -> Settings:
+def _checked(space: search_space.Space) -> Settings:
   """Returns the settings of a run; ValueError if some cannot be run."""
   if _FLAGS.search != 'grid':
     space.check()
     return space.example()
-  found = [run for point in space.points() for run in space.runs(point, _folder(0, point))]
+  found = [
+    run
+    for point in space.points()
+    for run in space.runs(point, os.path.join(_FLAGS.output_dir, grid.label(point)))
+  ]
   grid.check_different(found)
   return found[0]
 
 
-def _first_rung(run: Settings) -> int:
+def _first_rung(run: Settings) -> int | None:
   """Returns --first_rung, or its default; ValueError if there is no evaluation then."""
+  if not _FLAGS.prune:
+    return None
   every = run.rounds_per_evaluation
   rung = _FLAGS.first_rung or -(-run.rounds // 9 // every) * every
   if rung % every or rung >= run.rounds:
@@ -233,99 +266,67 @@ def _first_rung(run: Settings) -> int:
   return int(rung)
 
 
-def _folder(number: int, point: grid.Point) -> str:
-  name = grid.label(point) if _FLAGS.search == 'grid' else f'trial={number}'
-  return os.path.join(_FLAGS.output_dir, name)
-
-
-def _show_runs(space: search_space.Space) -> None:
-  """Says which commands would be run; of tpe the first, which nothing decides yet."""
-  from .cli import study
-
-  number = None if _FLAGS.search == 'grid' else _FLAGS.trials
-  points = space.points() if number is None else study.preview(space, _plan(None), number)
-  runs = [run for i, point in enumerate(points) for run in space.runs(point, _folder(i, point))]
-  lines = [' '.join(['train.py', *flags.command_line(run.given)]) for run in runs]
-  command.show(''.join(line + '\n' for line in lines))
-
-
-def _plan(first_rung: int | None) -> Any:
-  from .cli import study
-
-  return study.Plan(
-    _FLAGS.search,
-    _FLAGS.trials,
-    _FLAGS.search_seed,
-    first_rung,
-    _FLAGS.reduction_factor,
-    _FLAGS.metric,
-  )
-
-
-def _search(space: search_space.Space, first_rung: int | None) -> int:
+def _search(space: search_space.Space, plan: Any) -> int:
   """Does the trials and shows the table."""
-  from .cli import search, study, trial_table, worker_pool
+  from .cli import search, study, trainers, trial_table
 
-  plan = _plan(first_rung)
-  trials = study.Study(_FLAGS.output_dir, space, plan, functools.partial(_is_there, space))
-  live = trial_table.Live()
-  journal = os.path.join(_FLAGS.output_dir, study.JOURNAL)
-  where = (_FLAGS.ray, _FLAGS.jobs, _FLAGS.cpus_per_job, _FLAGS.gpus_per_job, journal)
+  folder, live = _FLAGS.output_dir, trial_table.Live()
 
-  def prepare(claim: study.Claim) -> tuple[list[Settings], list[int]]:
-    runs = space.runs(claim.point, _folder(claim.number, claim.point))
-    return runs, plan.rungs(runs[0].rounds)
+  def runs_of(number: int, point: grid.Point) -> list[Settings]:
+    return space.runs(point, study.run_folder(folder, plan, number, point))
 
-  with live, trial_pool.build(*where, live.say) as pool:
-    todo = search.Search(trials, prepare, _FLAGS.output_dir, live.say)
-    with worker_pool.stopping(pool.send) as heard:
-      while True:
-        while pool.has_room and not heard and (following := todo.next()) is not None:
-          (active, run), job, key = following
-          until = '' if job.last_round is None else f' to round {job.last_round}'
-          live.say(f'[{active.claim.number + 1}/{trials.total()}] {run.output_dir}{until}')
-          pool.begin((active, run), job, key)
-        if not pool.tickets:
-          break
-        for ticket, answer in pool.wait(1.0):
-          todo.done(ticket, search.stopped(answer) if heard else answer, is_ending=bool(heard))
-        if live.is_shown:
-          live.show(
-            _rows(trials.views(), space.seeds),
-            trials.metric,
-            f'{len(pool.tickets)} at work; Ctrl-C saves and ends',
-          )
-  if heard:
-    command.say(_STOPPED)
-    return 128 + heard[0]
-  return _conclude(trials.views(), space.seeds, trials.metric)
+  trials = study.Study(folder, space, plan, lambda *trial: search.are_complete(runs_of(*trial)))
 
+  def work(trainer: trainers.Trainer) -> None:
+    while not trainer.asked:
+      claim = trials.claim()
+      if claim is None:
+        return
+      number = claim.number
 
-def _is_there(space: search_space.Space, number: int, point: grid.Point) -> bool:
-  """Whether the runs of a trial are complete in their folders, which somebody may have deleted.
+      def train(run: Settings, last_round: int | None, number: int = number) -> Any:
+        until = '' if last_round is None else f' to round {last_round}'
+        live.say(f'[{number + 1}/{trials.total()}] {run.output_dir}{until}')
+        return trainer.train(run, folder, last_round)
 
-  Raises:
-    ValueError: If one is, but its rows are damaged.
-  """
-  from .cli import search
+      runs = runs_of(claim.number, claim.point)
+      search.do(claim, runs, plan.rungs(runs[0].rounds), train, plan.metric)
 
-  runs = space.runs(point, _folder(number, point))
-  if not all(run_folder.is_complete(run.output_dir, run.rounds) for run in runs):
-    return False
-  for run in runs:
-    search.read_whole(run.output_dir, run.rounds)  # Or else the table would be of the others.
-  return True
+  def tick(number: int) -> None:
+    if live.is_shown:
+      caption = f'{number} at work; Ctrl-C saves and ends'
+      live.show(_rows(trials.views(), space, plan), plan.metric, caption)
+
+  with live, _hosts(os.path.join(folder, study.JOURNAL), live.say) as (size, make):
+    stopped_by = trainers.in_threads(work, size, make, live.say, tick)
+  if stopped_by is not None:
+    command.say(trainers.STOPPED)
+    return 128 + stopped_by
+  return _conclude(trials.views(), space, plan)
 
 
-def _runs(view: Any, seeds: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+@contextlib.contextmanager
+def _hosts(shared: str, say: Callable[[str], None]) -> Iterator[Any]:
+  """A context with what says how many runs there is room for, and what makes a host."""
+  if _FLAGS.ray is None:
+    yield lambda: _FLAGS.jobs or 1, None
+    return
+  from .cli import ray_trials
+
+  wanted = (_FLAGS.ray, _FLAGS.jobs, _FLAGS.cpus_per_job or 1, _FLAGS.gpus_per_job or 0.0)
+  with ray_trials.cluster(*wanted, shared, say) as found:
+    yield found
+
+
+def _runs(view: Any, space: search_space.Space, plan: Any) -> list[tuple[str, grid.Point]]:
   """The folders of a trial's runs, and what each varies."""
-  point, folder = dict(view.point), _folder(view.number, view.point)
-  if not seeds:
-    return [(folder, point)]
-  return [(f'{folder},seed={seed}', {**point, 'seed': seed}) for seed in seeds]
+  from .cli import study
+
+  folder = study.run_folder(_FLAGS.output_dir, plan, view.number, view.point)
+  return space.folders(view.point, folder)
 
 
-def _rows(views: Iterable[Any], seeds: Sequence[str]) -> list[Any]:
+def _rows(views: Iterable[Any], space: search_space.Space, plan: Any) -> list[Any]:
   """The trials as rows of the table: those that differ in their seed only are one."""
   from .cli import trial_table
 
@@ -338,7 +339,7 @@ def _rows(views: Iterable[Any], seeds: Sequence[str]) -> list[Any]:
   return [
     trial_table.Row(
       label,
-      [folder for view in members for folder, _ in _runs(view, seeds)],
+      [folder for view in members for folder, _ in _runs(view, space, plan)],
       [view.state for view in members],
       [view.reason for view in members if view.reason],
     )
@@ -360,19 +361,19 @@ def _short(value: str) -> str:
     return value
 
 
-def _conclude(views: Sequence[Any], seeds: Sequence[str], metric: str | None) -> int:
+def _conclude(views: Sequence[Any], space: search_space.Space, plan: Any) -> int:
   """Writes the table and what TensorBoard shows; returns the exit code."""
   from .cli import hparams, trial_table
 
-  rows = _rows(views, seeds)
-  path = os.path.join(_FLAGS.output_dir, 'sweep.md')
-  best, metric = trial_table.write(path, rows, metric, _FLAGS.target)
-  if metric is not None:
-    runs = [(*run, view.state) for view in views for run in _runs(view, seeds)]
-    hparams.write(_FLAGS.output_dir, metric, runs)
-  if best is not None:
-    folders = next(row.folders for row in rows if row.label == best)
-    command.show(f'Best: {best}, in {folders[0]}\n')
+  found = trial_table.rank(_rows(views, space, plan), plan.metric, _FLAGS.target)
+  if found is not None:
+    text = found.table.markdown()
+    atomic_files.write_text(os.path.join(_FLAGS.output_dir, 'sweep.md'), text)
+    command.show(text)
+    runs = [(*run, view.state) for view in views for run in _runs(view, space, plan)]
+    hparams.write(_FLAGS.output_dir, found.metric, runs)
+    if found.best is not None:
+      command.show(f'Best: {found.best}, in {found.rows[0].folders[0]}\n')
   return command.FAILED if any(view.state == 'failed' for view in views) else command.DONE
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from absl import flags as absl_flags
 
-from scripts.cli import command, flags, grid, resolve, train_process
+from scripts.cli import command, flags, grid, resolve, shared_runs
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import tables
 from tff_adaptive.runs import run as run_lib
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
   failed = command.DONE
   for task, those in jobs.items():
     folder = os.path.join(_FLAGS.output_dir, task)
-    code = train_process.train_all(those, folder, ['algorithm'], 'validation_loss')
+    code = shared_runs.train_all({folder: those}, ['algorithm'], 'validation_loss', alone=True)
     if code > command.FAILED:
       return code  # Stopped by a signal.
     failed = failed or code

@@ -37,6 +37,8 @@ def axes(texts: Sequence[str]) -> dict[str, list[str]]:
       raise ValueError(f'--grid={text}: write it as FLAG=VALUE,VALUE with a flag of train.py.')
     check_varied('grid', name, found)
     found[name] = values.split(',')
+    if len({*found[name]}) < len(found[name]):
+      raise ValueError(f'--grid={text}: give each value once.')
   return found
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -55,22 +54,19 @@ class Space:
 
   def check(self) -> None:
     """ValueError, before anything is run, if a value or a bound of a range is bad."""
-    for name, values in {**self.axes, 'seed': self.seeds}.items():
-      _check_different(name, values)
-    bounds = {name: [_text(r.low, r), _text(r.high, r)] for name, r in self.ranges.items()}
     kinds = self._kinds()
-    tried = [*kinds]
+    bounds = {name: [_text(r.low, r), _text(r.high, r)] for name, r in self.ranges.items()}
+    tried = {'': kinds}
     for name, values in {**self.axes, **bounds, 'seed': self.seeds}.items():
       if name not in _FIRST:
         fitting = [kind for kind in kinds if self._is_free(name, kind)] or kinds
-        tried += [{**fitting[0], name: value} for value in values]
-    for point in tried:
-      grid.settings_of(point, os.devnull, self.given, kinds, is_new=True)
+        tried[name] = [{**fitting[0], name: value} for value in values]
+    for points in tried.values():
+      grid.check_different([self._settings(point) for point in points])
 
   def example(self) -> Settings:
     """Returns the settings of a run without what is varied."""
-    kinds = self._kinds()
-    return grid.settings_of(kinds[0], os.devnull, self.given, kinds, is_new=True)
+    return self._settings(self._kinds()[0])
 
   def draw(self, trial: 'optuna.Trial') -> dict[str, str]:
     """Returns the values of a trial, drawn by its study's sampler, as texts."""
@@ -90,16 +86,6 @@ class Space:
       point[name] = _text(value, drawn)
     return point
 
-  def has(self, point: grid.Point) -> bool:
-    """Whether each value of a trial is one that may be chosen or drawn."""
-    for name, value in point.items():
-      if name in self.ranges:
-        if not self.ranges[name].low <= _number(value) <= self.ranges[name].high:
-          return False
-      elif value not in self.axes.get(name, ()):
-        return False
-    return True
-
   def runs(self, point: grid.Point, folder: str) -> list[Settings]:
     """Returns the settings of a trial's runs, one for each seed.
 
@@ -110,12 +96,21 @@ class Space:
     Raises:
       ValueError: If they are bad, or a folder holds another run.
     """
-    if not self.seeds:
-      return [grid.settings_of(point, folder, self.given, self._kinds())]
+    everywhere = self._kinds()
     return [
-      grid.settings_of({**point, 'seed': seed}, f'{folder},seed={seed}', self.given, self._kinds())
-      for seed in self.seeds
+      grid.settings_of(varied, where, self.given, everywhere)
+      for where, varied in self.folders(point, folder)
     ]
+
+  def folders(self, point: grid.Point, folder: str) -> list[tuple[str, grid.Point]]:
+    """The folder of each of a trial's runs and what it varies; see `runs`."""
+    if not self.seeds:
+      return [(folder, point)]
+    return [(f'{folder},seed={seed}', {**point, 'seed': seed}) for seed in self.seeds]
+
+  def _settings(self, point: grid.Point) -> Settings:
+    """The settings of a run, whose folder is not looked at."""
+    return grid.settings_of(point, grid.label(point), self.given, self._kinds(), is_new=True)
 
   def _is_free(self, name: str, point: grid.Point) -> bool:
     """Whether a flag has a meaning, and may have any of its values, given those drawn before."""
@@ -159,19 +154,6 @@ def ranges(texts: Sequence[str], before: grid.Axes) -> dict[str, Range]:
       )
     found[name] = bounds
   return found
-
-
-def _check_different(name: str, values: Sequence[str]) -> None:
-  """ValueError if two values of a flag are equal, as 0 and 00: a run would count twice."""
-  seen: dict[str, str] = {}
-  for value in values:
-    parsed = (flags.parse(['', f'--{name}={value}']) or {}).get(name, value)
-    if repr(parsed) in seen:
-      raise ValueError(
-        f'--grid={name}={",".join(values)}: {seen[repr(parsed)]} and {value} are the same; give'
-        ' each value once.'
-      )
-    seen[repr(parsed)] = value
 
 
 def _number(text: str) -> float:

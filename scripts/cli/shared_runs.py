@@ -1,58 +1,59 @@
-"""Trains the runs of an experiment one after another in a process that they share."""
+"""Trains given runs, resumably, in some processes that they share."""
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 
-from . import command, flags, run_folder, run_table, search, worker, worker_pool
+from . import command, run_table, trainers
 from .settings import Settings
 
-_STOPPED = 'Stopped; the same command goes on from here.'
 
-
-def train_all(groups: Mapping[str, Sequence[Settings]], label_by: Sequence[str]) -> int:
+def train_all(
+  groups: Mapping[str, Sequence[Settings]],
+  label_by: Sequence[str] | None = None,
+  metric: str | None = None,
+  *,
+  jobs: int = 1,
+  alone: bool = False,
+) -> int:
   """Trains all runs and writes a table of each group; what a run prints goes to its folder's logs/.
 
   Args:
     groups: Folder -> its runs; a run whose folder is complete is skipped.
-    label_by: Settings that distinguish runs in the tables.
+    label_by: Settings that distinguish runs in the tables; default: all that differ.
+    metric: The tables' column of metrics.csv; default: the task's metric.
+    jobs: Runs at a time.
+    alone: Whether each run has a process of its own, to measure its memory, say.
 
   Returns:
     0, 1 if a run failed or diverged, which does not keep others from being done; 2 if a table could
     not be made; 128 + signal if stopped.
   """
-  jobs = [(folder, run) for folder, runs in groups.items() for run in runs]
+  every = [(folder, run) for folder, runs in groups.items() for run in runs]
+  waiting, lock = enumerate(every, 1), threading.Lock()
   failed: dict[str, str] = {}
-  with worker_pool.WorkerPool[str](1) as pool, worker_pool.stopping(pool.send) as received:
-    for number, (folder, run) in enumerate(jobs, 1):
-      if received:
-        break
-      is_complete = run_folder.is_complete(run.output_dir, run.rounds)
-      command.say(
-        f'[{number}/{len(jobs)}] {run.output_dir}{": complete already" if is_complete else ""}'
-      )
-      if not is_complete:
-        answer = _train(pool, folder, run)
-        if answer.kind != 'done' and not received:
-          failed[run.output_dir] = f'{answer.kind}: {answer.reason}'
-          command.say(f'{run.output_dir}: {failed[run.output_dir]}')
-  if received:
-    command.say(_STOPPED)
-    return 128 + received[0]
+
+  def work(trainer: trainers.Trainer) -> None:
+    while not trainer.asked:
+      with lock:
+        number, (folder, run) = next(waiting, (0, (None, None)))
+      if folder is None or run is None:
+        return
+      command.say(f'[{number}/{len(every)}] {run.output_dir}')
+      answer = trainer.train(run, folder, alone=alone)
+      if answer.kind in ('failed', 'diverged'):
+        failed[run.output_dir] = f'{answer.kind}: {answer.reason}'
+
+  stopped_by = trainers.in_threads(work, lambda: jobs)
+  if stopped_by is not None:
+    command.say(trainers.STOPPED)
+    return 128 + stopped_by
   is_written = True
   for folder, runs in groups.items():
     folders = [run.output_dir for run in runs]
     note = '; '.join(f'{f}: {why}' for f, why in failed.items() if f in folders)
     path = os.path.join(folder, 'sweep.md')
-    is_written &= run_table.write(path, folders, label_by=label_by, note=note)
+    is_written &= run_table.write(path, folders, label_by=label_by, metric=metric, note=note)
   if failed:
     return command.FAILED
   return command.DONE if is_written else command.BAD_INPUT
-
-
-def _train(pool: worker_pool.WorkerPool[str], folder: str, run: Settings) -> worker.Answer:
-  name = f'{os.path.basename(run.output_dir)}.log'
-  log = os.path.abspath(os.path.join(folder, search.LOGS, name))
-  pool.begin(folder, worker.Job(flags.command_line(run.given), log), worker.process_key(run))
-  while True:
-    for _, answer in pool.wait(1.0):
-      return answer

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import scores, tables
+from tff_adaptive.reports import scores, table as table_lib, tables
 from tff_adaptive.runs import run as run_lib
 
-from . import command, search
+from . import command
 
 # In the order of the table; 'done' is ranked by the metric.
 STATES = ('done', 'running', 'pruned', 'waiting', 'diverged', 'failed')
@@ -41,105 +40,81 @@ class Row:
       return 'running'
     return max(self.states, key=STATES.index)
 
+  @property
+  def result(self) -> str:
+    """What the table says of the state."""
+    if self.state not in ('diverged', 'failed'):
+      return '' if self.state == 'done' else self.state
+    bad = [state for state in self.states if state in ('diverged', 'failed')]
+    count = f'{len(bad)} of {len(self.states)} ' if len(self.states) > len(bad) else ''
+    return f'{count}{self.state}: {"; ".join(dict.fromkeys(self.reasons))}'
+
 
 @dataclasses.dataclass(frozen=True)
-class Ranked:
-  """A row with what its runs have come to: `value` is their mean, None before any."""
+class Ranking:
+  """Rows in the order of the table.
 
-  row: Row
-  runs: Sequence[run_lib.Run]
-  values: Sequence[float]
-
-  @property
-  def value(self) -> float | None:
-    """The mean over the runs."""
-    return sum(self.values) / len(self.values) if self.values else None
-
-
-def ranked(rows: Sequence[Row], metric: str | None) -> tuple[list[Ranked], str | None]:
-  """Reads the runs and returns the rows, the best first, and the metric.
-
-  Args:
-    rows: The rows.
-    metric: The column of metrics.csv that counts; None: the task's.
+  Attributes:
+    table: The table.
+    rows: Its rows.
+    metric: By which they are ranked.
+    best: The label of the best row, if any is done.
   """
-  read = [[run for run in map(_read, row.folders) if run is not None] for row in rows]
-  if metric is None:
-    evaluated = [r for those in read for r in those]
-    metric = tables.default_metric(evaluated) if evaluated else None
-  found = []
-  for row, those in zip(rows, read):
-    values = [] if metric is None else [search.value_of(r, metric, _rounds(r)) for r in those]
-    found.append(Ranked(row, those, [v for v in values if v is not None]))
 
-  return sorted(found, key=lambda item: _rank(item, metric)), metric
+  table: table_lib.Table
+  rows: Sequence[Row]
+  metric: str
+  best: str | None
 
 
-def write(
-  path: str, rows: Sequence[Row], metric: str | None = None, target: float | None = None
-) -> tuple[str | None, str | None]:
-  """Prints the table and writes it.
+def rank(
+  rows: Sequence[Row], metric: str | None = None, target: float | None = None
+) -> Ranking | None:
+  """Reads the runs and ranks the rows as reports do; None before any run has been evaluated.
 
   Args:
-    path: Where to.
     rows: The rows.
     metric: The column of metrics.csv that counts; None: the task's.
     target: If given, the rounds to this value are shown too.
 
-  Returns:
-    The label of the best row, if any is done, and the metric, if any run was evaluated.
-
   Raises:
-    ValueError: If no run has values of the metric.
-    OSError: If it cannot be written.
+    ValueError: If no run has values of the metric, or the tasks' metrics differ.
   """
-  found, metric = ranked(rows, metric)
-  if metric is None:
-    return None, None
-  if not any(item.values for item in found):
-    raise ValueError(f'no run has values of {metric!r} in metrics.csv. The runs are saved.')
-  text = tables.markdown(*cells(found, metric, target))
-  atomic_files.write_text(path, text)
-  command.show(text)
-  return best(found), metric
+  begun = {row.label: [r for r in map(_read, row.folders) if r is not None] for row in rows}
+  every = [run for runs in begun.values() for run in runs]
+  if not every:
+    return None
+  metric = metric or tables.default_metric(every)
+  groups = {label: [r for r in runs if r.curve(metric)] for label, runs in begun.items()}
+  groups = {label: runs for label, runs in groups.items() if runs}
+  if not any(t > 0 for runs in groups.values() for run in runs for t in run.curve(metric)):
+    if any(row.state == 'done' for row in rows):
+      raise scores.no_values(every[0], metric)
+    return None
+  table = tables.comparison_table(groups, metric, target=target)
+  cells = dict(zip(groups, table.rows))
 
+  def key(row: Row) -> tuple[int, float]:
+    values = [scores.mean_of_last(run, metric) for run in groups.get(row.label, ())]
+    known = [value for value in values if value is not None]
+    mean = sum(known) / len(known) if known else math.nan
+    worth = -scores.sign(metric) * mean
+    return STATES.index(row.state), worth if math.isfinite(worth) else math.inf
 
-def best(found: Sequence[Ranked]) -> str | None:
-  """Returns the label of the best row, if any is done."""
-  first = found[0] if found else None
-  return first.row.label if first and first.row.state == 'done' and first.values else None
-
-
-def cells(
-  found: Sequence[Ranked], metric: str, target: float | None = None
-) -> tuple[list[str], list[list[str]]]:
-  """Returns the headings and the rows of the table, as texts."""
-  name = metric.replace('_', ' ')
-  begun = [run for item in found for run in item.runs]
-  mean = f'{name}, mean of {scores.last_rounds(begun)}' if begun else f'{name}, mean'
-  heading = [
-    *('', 'runs', 'rounds', mean, f'{name}, last'),
-    *([] if target is None else [f'rounds to {target:g}']),
-    *('s a round', ''),
+  ordered = sorted(rows, key=key)
+  is_best = ordered[0].state == 'done' and math.isfinite(key(ordered[0])[1])
+  best = ordered[0].label if is_best else None
+  empty = [''] * (len(table.heading) - 2)
+  texts = [
+    [
+      _cell(row.label),
+      str(len(row.folders)),
+      *cells.get(row.label, ['', '', *empty])[2:],
+      'best' if row.label == best else _cell(row.result),
+    ]
+    for row in ordered
   ]
-  rows = []
-  for item in found:
-    summaries = [run.summary() for run in item.runs]
-    reached = [tables.rounds_to(run, metric, target) for run in item.runs if target is not None]
-    rounds = sorted({s['rounds'] for s in summaries})
-    rows.append(
-      [
-        _cell(item.row.label),
-        str(len(item.row.folders)),
-        ' to '.join(map(str, dict.fromkeys([*rounds[:1], *rounds[-1:]]))),
-        tables.spread(item.values),
-        tables.spread([s['last'].get(metric) for s in summaries]),
-        *([] if target is None else [tables.reached(reached)]),
-        tables.spread([s['seconds_per_round_median'] for s in summaries], with_deviation=False),
-        'best' if item.row.label == best(found) else _cell(_result(item.row)),
-      ]
-    )
-  return heading, rows
+  return Ranking(table_lib.Table([*table.heading, ''], texts), ordered, metric, best)
 
 
 class Live:
@@ -182,43 +157,25 @@ class Live:
 
 
 def picture(rows: Sequence[Row], metric: str | None, caption: str) -> Any:
-  """Returns the table for a terminal, with fewer columns: what runs and the best of the rest."""
+  """Returns the table for a terminal: what runs and the best of the rest."""
   import rich.markup
   import rich.table
 
-  table = rich.table.Table(caption=caption)
+  shown = rich.table.Table(caption=caption)
   try:
-    found, metric = ranked(rows, metric)
-    _, texts = cells(found, metric or '')
+    found = rank(rows, metric)
   except (ValueError, OSError):  # A run that has just begun, say.
-    return table
-  table.add_column('', overflow='fold')
-  for name in ('rounds', (metric or '').replace('_', ' ')):
-    table.add_column(name, justify='right', no_wrap=name == 'rounds')
-  table.add_column('', overflow='fold')
-  shown = sorted(range(len(found)), key=lambda i: found[i].row.state == 'waiting')[:_MOST_SHOWN]
-  for i in sorted(shown):
-    style = 'bold green' if texts[i][-1] == 'best' else _MARKS.get(found[i].row.state)
-    label, _, rounds, value, *_, result = map(rich.markup.escape, texts[i])
-    table.add_row(label, rounds, value, result, style=style)
-  return table
-
-
-def _rank(item: Ranked, metric: str | None) -> tuple[int, float]:
-  value = item.value
-  if value is None or not math.isfinite(value) or metric is None:
-    return STATES.index(item.row.state), math.inf
-  return STATES.index(item.row.state), -scores.sign(metric) * value
-
-
-def _result(row: Row) -> str:
-  if row.state == 'done':
-    return ''
-  if row.state not in ('diverged', 'failed'):
-    return row.state
-  bad = [state for state in row.states if state in ('diverged', 'failed')]
-  count = f'{len(bad)} of {len(row.states)} ' if len(row.states) > len(bad) else ''
-  return f'{count}{row.state}: {"; ".join(dict.fromkeys(row.reasons))}'
+    found = None
+  if found is None:
+    return shown
+  for name in found.table.heading:
+    shown.add_column(name, overflow='fold')
+  order = sorted(range(len(rows)), key=lambda i: found.rows[i].state == 'waiting')[:_MOST_SHOWN]
+  for i in sorted(order):
+    texts = found.table.rows[i]
+    style = 'bold green' if texts[-1] == 'best' else _MARKS.get(found.rows[i].state)
+    shown.add_row(*map(rich.markup.escape, texts), style=style)
+  return shown
 
 
 def _cell(text: str) -> str:
@@ -230,7 +187,3 @@ def _read(folder: str) -> run_lib.Run | None:
     return run_lib.load_run(folder)
   except ValueError:
     return None
-
-
-def _rounds(run: run_lib.Run) -> int:
-  return int(run.rows[-1]['round'])

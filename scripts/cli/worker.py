@@ -10,9 +10,11 @@ import gc
 import json
 import logging
 import os
+import queue
 import sys
+import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tff_adaptive._utils import user_code
@@ -67,14 +69,33 @@ def process_key(of: settings.Settings) -> tuple[Any, ...] | None:
   return (of.device, threads.fill_processors(parallel), of.mixed_precision, of.xla, files)
 
 
-def main() -> int:
-  """Does the runs that the standard input names; returns 0 when it ends."""
+def main(arguments: Sequence[str]) -> int:
+  """Does the runs that the standard input names; returns 0 when it ends.
+
+  Args:
+    arguments: The program's name, and the signal that ends a run with the standard input: whoever
+      wanted it is gone.
+  """
+  lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+  at_work = threading.Event()
+
+  def read() -> None:
+    with open(0, 'rb', buffering=0, closefd=False) as file:
+      for line in file:
+        lines.put(line)
+    lines.put(b'')
+    if at_work.is_set():
+      os.kill(os.getpid(), int(arguments[1]))
+
+  threading.Thread(target=read, daemon=True).start()
   with open(os.dup(sys.stdout.fileno()), 'wb', buffering=0) as answers:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Answers only go where they belong.
-    for line in sys.stdin:
+    while line := lines.get():
+      at_work.set()
       job = Job(**json.loads(line))
       with _printing_to(job.log):
         answer = do(job)
+      at_work.clear()
       try:
         answers.write(json.dumps(dataclasses.asdict(answer)).encode() + b'\n')
       except BrokenPipeError:  # The command was killed; whoever comes next finds the run.

@@ -20,7 +20,7 @@ import tempfile
 from unittest import mock
 
 from scripts import sweep
-from scripts.cli import study, worker_pool
+from scripts.cli import study, trainers
 from tests.faults import damage
 from tests.helpers import sweep_pool
 
@@ -39,12 +39,12 @@ RUNS_KINDS = ('metrics gone', 'metrics cut', 'metrics line gone', 'metrics cell'
 def command(folder: str, of: str) -> tuple[int, int, str]:
   """Runs a sweep whose runs take no time; returns its exit code, its runs and its last line."""
   pool, error = (
-    sweep_pool.Pool(lambda s: 0.5 + 0.1 * s.flat()['client_learning_rate']),
+    sweep_pool.Hosts(lambda s: 0.5 + 0.1 * s.flat()['client_learning_rate']),
     io.StringIO(),
   )
   own, _, fixed = COMMANDS[of].partition(' -- ')
   with (
-    mock.patch.object(worker_pool, 'WorkerPool', pool),
+    mock.patch.object(trainers, 'LocalHost', pool),
     contextlib.redirect_stdout(io.StringIO()),
     contextlib.redirect_stderr(error),
   ):

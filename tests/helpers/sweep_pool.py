@@ -6,51 +6,30 @@ import os
 from scripts.cli import flags, resolve, worker
 
 
-class Pool:
+class Hosts:
   """In place of the processes: `result` gives an answer, or the value that a run comes to."""
 
   def __init__(self, result):
-    self.jobs, self._result, self._done = [], result, []
+    self.jobs, self._result = [], result
 
-  def __call__(self, size):
-    self._size = size
+  def __call__(self):
     return self
 
-  __class_getitem__ = None
-
-  def __enter__(self):
-    return self
-
-  def __exit__(self, *unused):
-    self._done.clear()
-
-  def __getitem__(self, unused_type):
-    return self
-
-  @property
-  def tickets(self):
-    return [ticket for ticket, _ in self._done]
-
-  @property
-  def has_room(self):
-    return len(self._done) < self._size
-
-  def send(self, number):
-    del number
-
-  def begin(self, ticket, job, key):
+  def do(self, job, key):
     del key
     self.jobs.append(job)
     settings = resolve.resolve(flags.parse(['train.py', *job.flags]))
     answer = self._result(settings)
-    if not isinstance(answer, worker.Answer):
-      write_run(settings, job.last_round or settings.rounds, answer)
-      answer = worker.Answer('done')
-    self._done.append((ticket, answer))
+    if isinstance(answer, worker.Answer):
+      return answer
+    write_run(settings, job.last_round or settings.rounds, answer)
+    return worker.Answer('done')
 
-  def wait(self, seconds):
-    del seconds
-    return [self._done.pop(0)]
+  def stop(self, number):
+    return bool(number)
+
+  def close(self):
+    pass
 
   def ran(self):
     """The folders' names and where the runs ended, in order."""

@@ -1,14 +1,14 @@
 """Runs of a sweep on a Ray cluster: the same numbers, hosts that die, signals, room."""
 
+import concurrent.futures
 import csv
 import os
 import signal
-import threading
 
 import pytest
 
 from scripts import sweep, train
-from scripts.cli import worker, worker_pool
+from scripts.cli import worker
 from tests.helpers import on_ray
 
 ray = pytest.importorskip('ray')
@@ -24,7 +24,7 @@ for line in sys.stdin:
   if name == 'host' and os.path.exists(path):
     os.unlink(path)
     os.kill(os.getppid(), signal.SIGKILL)
-    signal.pause()
+    sys.exit()
   if name == 'kill': os.kill(os.getpid(), signal.SIGKILL)
   if name == 'wait':
     open(path, 'w').close()
@@ -41,135 +41,71 @@ def cluster():
 
 
 @pytest.fixture
-def trials(tmp_path, monkeypatch):
-  """What makes a pool whose processes are the stub's, and the lines that it says."""
+def joined(tmp_path):
+  """What joins with the stub as program, and the lines that are said."""
   from scripts.cli import ray_trials
 
   (tmp_path / 'stub.py').write_text(_STUB)
-  (tmp_path / 'shared').touch()
-  monkeypatch.setattr(worker_pool, 'WORKER', str(tmp_path / 'stub.py'))
   lines = []
 
-  def build(jobs=None, shared='shared', cpus=1):
-    resources = ray_trials.Resources(cpus)
-    path = str(tmp_path / shared)
-    return ray_trials.RayTrials(jobs, resources, path, lines.append, lambda: lines.append('left'))
+  def join(jobs=None, cpus=1, shared='stub.py'):
+    stub = str(tmp_path / 'stub.py')
+    return ray_trials.joined('auto', jobs, cpus, 0.0, str(tmp_path / shared), lines.append, stub)
 
-  return build, lines
-
-
-def _wait(pool, number=1):
-  found = []
-  on_ray.wait_for(lambda: found.extend(pool.wait(1)) or len(found) >= number)
-  return sorted(found, key=lambda pair: pair[0])
+  return join, lines
 
 
-def _begin(pool, *logs):
-  for log in logs:
-    pool.begin(log.partition(' ')[0], worker.Job([], log), ('key',))
+def _do(host, log):
+  return host.do(worker.Job([], log), ('key',))
 
 
-def test_runs_spread_over_the_nodes_outlive_their_hosts_and_end_with_signals(trials, tmp_path):
-  build, lines = trials
+def _stop(host):
+  on_ray.wait_for(lambda: host.stop(signal.SIGINT))
+
+
+def test_runs_spread_over_the_nodes_outlive_their_hosts_and_end_with_signals(joined, tmp_path):
+  join, lines = joined
+  room, make = join()
+  assert room() == 2
   (tmp_path / 'now').touch()
-  with build() as pool:
-    assert pool.has_room
-    _begin(pool, 'a', 'b')
-    assert not pool.has_room
-    assert sorted(pool.tickets) == ['a', 'b']
-    first = {answer.reason for _, answer in _wait(pool, 2)}
-    assert len(first) == 2  # Two hosts, which do what comes next.
-    _begin(pool, f'host {tmp_path}/now', 'b')
-    (_, other), (_, again) = _wait(pool, 2)
-    assert (other.kind, again.kind) == ('b', 'host')
-    assert other.reason in first
-    assert not (tmp_path / 'now').exists()  # The host of the other was killed.
+  hosts = [make(), make()]
+  with concurrent.futures.ThreadPoolExecutor() as executor:
+    answers = [executor.submit(_do, host, 'a') for host in hosts]
+    parents = [answer.result().reason for answer in answers]
+    assert len({*parents}) == 2
+    assert _do(hosts[0], 'a').reason == parents[0]  # Which does what comes next.
+    other = _do(hosts[0], f'host {tmp_path}/now')
+    assert other.kind == 'host'
+    assert other.reason not in parents
+    assert not (tmp_path / 'now').exists()  # The host was killed.
     assert len([line for line in lines if 'its Ray worker is lost; it goes on' in line]) == 1
-    _begin(pool, 'kill')
-    ((_, answer),) = _wait(pool)
-    assert answer.reason.startswith('its process was ended by SIGKILL')
-    _begin(pool, f'wait {tmp_path}/a', f'wait {tmp_path}/b')
-    on_ray.wait_for(lambda: (tmp_path / 'a').exists() and (tmp_path / 'b').exists())
-    _begin(pool, 'never')  # For which there is no room.
-    pool.send(signal.SIGINT)
-    assert [answer.kind for _, answer in _wait(pool, 3)] == ['stopped', 'wait', 'wait']
-  assert lines[-1] == 'left'
+    assert _do(hosts[1], 'kill').reason.startswith('its process was ended by SIGKILL')
+    waiting = [executor.submit(_do, h, f'wait {tmp_path}/{i}') for i, h in enumerate(hosts)]
+    on_ray.wait_for(lambda: all((tmp_path / str(i)).exists() for i in (0, 1)))
+    third = make()  # For which there is no room.
+    never = executor.submit(_do, third, 'never')
+    for host in (third, *hosts):
+      _stop(host)
+    assert [answer.result().kind for answer in (never, *waiting)] == ['stopped', 'wait', 'wait']
+  for host in hosts:
+    host.close()
 
 
-def _is_gone(host):
-  try:
-    return not ray.get(host.is_there.remote())
-  except ray.exceptions.RayActorError:
-    return True
-
-
-def test_a_host_that_is_gone_when_a_run_begins_is_no_try_of_the_run(trials):
-  build, lines = trials
-  with build() as pool:
-    _begin(pool, 'a', 'b')
-    _wait(pool, 2)
-    assert len(pool._idle) == 2
-    for host in pool._idle:
-      ray.kill(host)  # Which it asks for; it may still answer.
-      on_ray.wait_for(lambda host=host: _is_gone(host))
-    _begin(pool, 'c')
-    assert _wait(pool)[0][1].kind == 'c'
-    assert not lines
-
-
-def test_there_is_room_for_as_many_runs_as_were_asked_for(trials):
-  build, lines = trials
-  with build(jobs=1) as pool:
-    pool._at_work[None] = None
-    assert not pool.has_room
-    pool._at_work.clear()
-    assert not lines
-  with build(cpus=2):
-    assert lines[1:] == ['No node of the cluster has room for 2 CPUs: waiting for one.']
-
-
-def test_a_host_that_is_asked_to_stop_before_its_run_begins_stops_it(tmp_path):
-  from scripts.cli import ray_trials
-
-  (tmp_path / 'stub.py').write_text(_STUB)
-  here = os.getcwd()
-  host = ray_trials._Host(here, str(tmp_path / 'stub.py'), str(tmp_path / 'stub.py'))
-  assert host.do(worker.Job([], 'first'), ('key',)).kind == 'first'
-  host.stop()
-  found = []
-  run = threading.Thread(
-    target=lambda: found.append(host.do(worker.Job([], f'wait {tmp_path}/a'), ('key',))),
-    daemon=True,
-  )
-  run.start()
-  run.join(300)
-  assert [answer.kind for answer in found] == ['wait']
-  host.close()
-
-
-def test_a_signal_that_comes_while_a_run_is_given_to_a_host_reaches_it(trials, tmp_path):
-  build, _ = trials
-  with build() as pool:
-    _begin(pool, 'first')
-    _wait(pool)
-    host = pool._host
-
-    def interrupted():
-      pool.send(signal.SIGINT)
-      return host()
-
-    pool._host = interrupted
-    _begin(pool, f'wait {tmp_path}/a')
-    ((ticket, answer),) = _wait(pool)
-    assert ticket == 'wait'
-    assert answer.kind in ('wait', 'stopped')  # Or the host had not answered yet.
+def test_there_is_room_for_as_many_runs_as_were_asked_for(joined):
+  join, lines = joined
+  room, _ = join(jobs=1)
+  assert room() == 1
+  assert not lines
+  room, _ = join(cpus=2)
+  assert room() == 1  # One run waits.
+  assert lines == ['No node of the cluster has room for 2 CPUs: waiting for one.']
 
 
 def test_a_folder_that_a_node_does_not_see_is_a_reason(tmp_path):
   from scripts.cli import ray_trials
 
-  host = ray_trials._Host(os.getcwd(), str(tmp_path / 'elsewhere'), worker_pool.WORKER)
-  answer = host.do(worker.Job([], 'a'), None)
+  host = ray_trials.NodeHost(os.getcwd(), str(tmp_path / 'elsewhere'))
+  answer = _do(host, 'a')
   assert answer.kind == 'failed'
   assert 'give a folder that all nodes share' in answer.reason
 

@@ -56,10 +56,8 @@ def test_a_value_that_no_draw_may_give_is_refused_before_any():
 @pytest.mark.parametrize(
   'axes, seeds, words',
   [
-    ({'tau': ['0.1', '1']}, ('0', '0'), '--grid=seed=0,0: 0 and 0 are the same; give each value'),
-    ({'tau': ['0.1', '1']}, ('0', '1', '00'), '--grid=seed=0,1,00: 0 and 00 are the same'),
-    ({'algorithm': ['fed_avg', 'fed_avg']}, (), 'fed_avg and fed_avg are the same'),
-    ({'tau': ['0.1', '1e-1']}, ('0', '1'), '--grid=tau=0.1,1e-1: 0.1 and 1e-1 are the same'),
+    ({'tau': ['0.1', '1']}, ('0', '1', '00'), 'seed=0 and seed=00 are the same run'),
+    ({'tau': ['0.1', '1e-1']}, ('0', '1'), 'tau=0.1 and tau=1e-1 are the same run; give each'),
   ],
 )
 def test_a_value_that_is_given_twice_is_refused(axes, seeds, words):

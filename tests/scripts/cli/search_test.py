@@ -1,57 +1,108 @@
-"""The runs of a sweep's trials: what stops one, and what becomes of its trial."""
+"""A trial: its runs go from rung to rung; what one of them comes to is the trial's result."""
+
+import csv
+import math
 
 import pytest
 
 from scripts.cli import resolve, worker
+from tests.helpers import sweep_pool
 
 pytest.importorskip('optuna')
 from scripts.cli import search
 
 
 class _Claim:
-  number, point = 0, {}
+  """Prunes after the rounds that it was made with."""
 
-  def __init__(self):
-    self.finished = []
+  def __init__(self, prunes_at=None):
+    self.reported, self.finished, self.is_closed = [], None, False
+    self._prunes_at = prunes_at
 
-  def finish(self, *result):
-    self.finished.append(result)
+  def should_prune(self, rounds, score):
+    self.reported.append((rounds, score))
+    return rounds == self._prunes_at
 
+  def finish(self, state, score=None, reason=''):
+    self.finished = (state, score, reason)
 
-@pytest.fixture
-def begun(tmp_path):
-  """A search of one trial with one run, its claim, and the lines that it says."""
-  claim, lines = _Claim(), []
-  claims = [claim]
-  settings = resolve.resolve(task='digits', rounds=3, output_dir=str(tmp_path / 'run'))
-
-  class Study:
-    def claim(self):
-      return claims.pop() if claims else None
-
-  prepare = lambda claim: ([settings], [3])  # noqa: E731
-  return search.Search(Study(), prepare, str(tmp_path), lines.append), claim, lines
+  def close(self):
+    self.is_closed = True
 
 
-def test_a_run_that_somebody_else_stops_goes_on_and_fails_in_the_end(begun):
-  todo, claim, lines = begun
-  for _ in range(3):
-    ticket, _job, _key = todo.next()
-    assert todo.next() is None
-    todo.done(ticket, worker.Answer('stopped'))
-  assert len(lines) == 3
-  assert all(line.endswith('/run: its process was asked to end; it goes on') for line in lines)
-  assert not claim.finished
-  ticket, _job, _key = todo.next()
-  todo.done(ticket, worker.Answer('stopped'))
-  assert claim.finished == [('failed', None, 'its process was asked to end 4 times.')]
-  assert todo.next() is None
+def _do(tmp_path, values, prunes_at=None, metric=None, column='validation_loss'):
+  """Does a trial of two seeds, whose runs come to values, or to answers."""
+  runs = [resolve.resolve(rounds=9, seed=n, output_dir=str(tmp_path / str(n))) for n in (0, 1)]
+  claim, trained = _Claim(prunes_at), []
+
+  def train(run, last_round):
+    trained.append((run.seed, last_round))
+    if isinstance(values[run.seed], worker.Answer):
+      return values[run.seed]
+    sweep_pool.write_run(run, last_round or 9, values[run.seed], column)
+    return worker.Answer('done')
+
+  search.do(claim, runs, [1, 3, 9], train, metric)
+  return claim, trained
 
 
-def test_a_run_that_the_command_stops_stays_as_it_is(begun):
-  todo, claim, lines = begun
-  ticket, _job, _key = todo.next()
-  todo.done(ticket, worker.Answer('stopped'), is_ending=True)
-  assert not claim.finished
-  assert not lines
-  assert todo.next() is None
+def test_it_is_the_mean_of_its_seeds_reported_at_each_rung(tmp_path):
+  claim, trained = _do(tmp_path, [1.0, 2.0])
+  assert trained == [(0, 1), (1, 1), (0, 3), (1, 3), (0, None), (1, None)]
+  assert claim.reported == [(1, -1.5), (3, -1.5)]  # Little of a loss is good.
+  assert claim.finished == ('done', -1.5, '')
+  claim, trained = _do(tmp_path, [1.0, 3.0], prunes_at=3)
+  assert claim.finished == ('pruned', -2.0, '')
+  assert trained[-1] == (1, 3)
+
+
+@pytest.mark.parametrize(
+  'values, expected',
+  [
+    ([worker.Answer('failed', 'no disk'), 1.0], ('failed', None, 'no disk')),
+    ([worker.Answer('diverged', 'a'), worker.Answer('failed', 'b')], ('failed', None, 'b')),
+    ([1.0, worker.Answer('diverged', 'no luck')], ('diverged', None, 'no luck')),
+    ([1.0, math.nan], ('diverged', None, 'validation_loss is not finite.')),
+    ([worker.Answer('stopped'), worker.Answer('failed', 'b')], None),
+  ],
+)
+def test_a_run_that_comes_to_nothing_decides(tmp_path, values, expected):
+  claim, trained = _do(tmp_path, values)
+  assert claim.finished == expected
+  assert claim.is_closed == (expected is None)  # For whoever goes on.
+  assert trained == [(0, 1), (1, 1)]
+
+
+def test_a_run_whose_loss_reports_call_diverged_is_so_here(tmp_path):
+  run = resolve.resolve(rounds=9, output_dir=str(tmp_path / '0'))
+  sweep_pool.write_run(run, 9, 0.75)
+  _write(tmp_path / '0', ['validation_loss', 'validation_accuracy'], [[1, 0.1]] + [[101, 0.75]] * 9)
+  claim = _Claim()
+  search.do(claim, [run], [9], lambda *_: worker.Answer('done'), 'validation_accuracy')
+  assert claim.finished == ('diverged', None, search.LOSS_DIVERGED)
+
+
+def _write(folder, columns, rows):
+  with open(folder / 'metrics.csv', 'w', newline='') as file:
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(['round', *columns, 'seconds_round'])
+    writer.writerows([t, *row, 0.5] for t, row in enumerate(rows))
+
+
+def test_a_metric_that_a_run_lacks_is_refused(tmp_path):
+  with pytest.raises(ValueError, match="no values of 'validation_f1'"):
+    _do(tmp_path, [1.0, 2.0], metric='validation_f1')
+
+
+def test_a_run_is_read_whole_and_up_to_its_rung(tmp_path):
+  run = resolve.resolve(rounds=250, output_dir=str(tmp_path / '0'))
+  sweep_pool.write_run(run, 250, 0.0)
+  _write(tmp_path / '0', ['validation_loss'], [[t * t] for t in range(251)])
+  found = search.read_whole(run.output_dir, 250)
+  assert search.scores.mean_of_last(found, 'validation_loss') == pytest.approx(
+    sum(t * t for t in range(151, 251)) / 100
+  )
+  assert [row['round'] for row in search.read_whole(run.output_dir, 60).rows] == [*range(61)]
+  assert search.are_complete([run])
+  with pytest.raises(ValueError, match=r'lacks round 251 in metrics\.csv: bring back'):
+    search.read_whole(run.output_dir, 252)

@@ -34,10 +34,10 @@ def _rows(tmp_path):
   ]
 
 
-def test_the_order_and_what_is_said(rows, tmp_path, capsys):
-  assert trial_table.write(str(tmp_path / 'sweep.md'), rows) == ('high', 'validation_accuracy')
-  text = (tmp_path / 'sweep.md').read_text()
-  assert capsys.readouterr().out == text
+def test_the_order_and_what_is_said(rows):
+  found = trial_table.rank(rows)
+  assert (found.best, found.metric) == ('high', 'validation_accuracy')
+  text = found.table.markdown()
   cells = [line[2:-1].split(' | ') for line in text.splitlines()[2:]]
   assert [(row[0], row[-1].strip()) for row in cells] == [
     ('high', 'best'),
@@ -50,7 +50,7 @@ def test_the_order_and_what_is_said(rows, tmp_path, capsys):
     ('failed', 'failed: a [b] \\| c'),
   ]
   assert cells[1][3] == '0.3750 ± 0.1768'
-  assert '| validation accuracy, mean of last 1 round |' in text.splitlines()[0]
+  assert '| validation accuracy, mean of last 1 round (1 evaluation) |' in text.splitlines()[0]
 
 
 @pytest.mark.parametrize('metric, first', [('validation_loss', 'a'), ('validation_score', 'b')])
@@ -59,13 +59,13 @@ def test_the_best_by_a_loss_is_the_lowest(tmp_path, metric, first):
     trial_table.Row(name, [_run(tmp_path / name, [0, value], metric)], ['done'])
     for name, value in (('a', 0.1), ('b', 0.2))
   ]
-  assert trial_table.best(trial_table.ranked(rows, metric)[0]) == first
-  assert trial_table.ranked(rows, None)[1] == metric
+  assert trial_table.rank(rows, metric).best == first
+  assert trial_table.rank(rows).metric == metric
 
 
 def test_what_all_is_at_work_has_no_best(rows):
-  found, _ = trial_table.ranked([row for row in rows if row.state != 'done'], None)
-  assert trial_table.best(found) is None
+  assert trial_table.rank([row for row in rows if row.state != 'done']).best is None
+  assert trial_table.rank(rows[:1]) is None  # Nothing is there to be shown.
 
 
 def test_in_a_terminal_the_best_and_the_failed_are_marked(rows):

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -23,7 +25,7 @@ def run(settings, last_round):
   return Outcome
 
 worker.run.run, worker.run.check_result = run, lambda result: None
-sys.exit(worker.main())
+sys.exit(worker.main(['worker', '0']))
 """
 
 
@@ -82,11 +84,51 @@ def test_what_a_run_prints_goes_to_its_file_and_answers_to_the_output(tmp_path):
   assert (tmp_path / 'logs' / 'a.log').read_text() == 'from TensorFlow\nround 3 of 7\n'
 
 
+_WAITS = """
+import signal, sys, time
+from scripts.cli import worker
+from tff_adaptive.training import signals
+
+class Outcome:
+  result, exit_code = None, 143
+
+def run(settings, last_round):
+  with signals.StopGuard() as stop:
+    open(settings.output_dir, 'w').close()
+    while not stop.requested:
+      time.sleep(0.01)
+  open(settings.output_dir + '-saved', 'w').close()
+  return Outcome
+
+worker.run.run, worker.run.check_result = run, lambda result: None
+sys.exit(worker.main(sys.argv))
+"""
+
+
+@pytest.mark.parametrize('number, saves', [(signal.SIGTERM, True), (signal.SIGKILL, False)])
+def test_a_run_ends_with_whoever_wanted_it(tmp_path, number, saves):
+  """What is written to is closed when its process ends, however it ends."""
+  process = subprocess.Popen(
+    [sys.executable, '-c', _WAITS, str(int(number))],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.DEVNULL,
+  )
+  job = {'flags': [f'--output_dir={tmp_path}/run'], 'log': str(tmp_path / 'log')}
+  process.stdin.write(json.dumps(job).encode() + b'\n')
+  process.stdin.flush()
+  while not (tmp_path / 'run').exists():
+    assert process.poll() is None
+    time.sleep(0.01)
+  process.stdin.close()
+  assert process.wait() == (0 if saves else -number)
+  assert (tmp_path / 'run-saved').exists() == saves
+
+
 def test_nobody_is_left_to_answer():
   reader, writer = os.pipe()
   os.close(reader)
   done = subprocess.run(
-    [sys.executable, '-c', 'import sys; from scripts.cli import worker; sys.exit(worker.main())'],
+    [sys.executable, '-c', 'import sys; from scripts.cli import worker; sys.exit(worker.main([]))'],
     input=json.dumps({'flags': ['--rounds=0'], 'log': os.devnull}) + '\n',
     stdout=writer,
     stderr=subprocess.PIPE,

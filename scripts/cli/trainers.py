@@ -1,0 +1,245 @@
+"""Processes that train, each one run after another; several work at a time, in a thread each."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tff_adaptive.runs import run as run_lib
+
+from . import command, flags, run_folder, worker
+from .settings import Settings
+
+LOGS = 'logs'
+STOPPED = 'Stopped; the same command goes on from here.'
+_WORKER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), '_worker.py')
+_MOST_RUNS = 100  # Of a process: TensorFlow keeps some memory of each.
+_STOPS = 4  # Of a run by others, until it counts as failed.
+_TICK = 0.2  # Seconds.
+
+
+class Host(Protocol):
+  """What does runs, one at a time: a process of this machine, or one of a cluster's."""
+
+  def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
+    """Does a run; see `worker.process_key`."""
+
+  def stop(self, number: int) -> bool:
+    """Sends a signal to the run; False if none has begun."""
+
+  def close(self) -> None:
+    """Ends it."""
+
+
+class LocalHost:
+  """A process of this machine, which is replaced where the next run needs another."""
+
+  def __init__(self, last_signal: int = signal.SIGTERM, program: str | None = None):
+    """Creates it, without a process yet.
+
+    Args:
+      last_signal: What the process sends itself when this one ends in the midst of a run.
+      program: What it runs; default: scripts/_worker.py.
+    """
+    self._command = [sys.executable, program or _WORKER, str(int(last_signal))]
+    self._process: subprocess.Popen[bytes] | None = None
+    self._key: tuple[Any, ...] | None = None
+    self._runs = 0
+    self._is_at_work = False
+
+  def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
+    """Does a run, in the process of the last one if their keys are the same."""
+    if key is None or key != self._key or self._runs >= _MOST_RUNS:
+      self.close()
+    if self._process is None:
+      self._process = subprocess.Popen(
+        self._command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C reaches it once: through this process.
+        env={**os.environ, 'TF_FORCE_GPU_ALLOW_GROWTH': 'true'},  # Several may share a GPU.
+      )
+      self._key, self._runs = key, 0
+    process, self._runs = self._process, self._runs + 1
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):  # If it has ended, its exit code says how.
+      process.stdin.write(json.dumps(dataclasses.asdict(job)).encode() + b'\n')
+      process.stdin.flush()
+    self._is_at_work = True
+    line = process.stdout.readline()
+    self._is_at_work = False
+    answer = worker.Answer(**json.loads(line)) if line.endswith(b'\n') else _ended(process.wait())
+    if answer.is_last:
+      self.close()
+    return answer
+
+  def stop(self, number: int) -> bool:
+    """Sends the process a signal, if a run has begun."""
+    process = self._process
+    if process is None or not self._is_at_work:
+      return False
+    process.send_signal(number)
+    return True
+
+  def close(self) -> None:
+    """Lets the process end, and waits for that."""
+    process, self._process = self._process, None
+    if process is not None:
+      assert process.stdin is not None
+      assert process.stdout is not None
+      with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+      process.stdout.close()
+      process.wait()
+
+
+def _ended(code: int) -> worker.Answer:
+  """The answer for a process that ended without one."""
+  if code >= 0:
+    return worker.Answer('failed', f'its process ended with exit code {code}.', True)
+  reason = f'its process was ended by {signal.Signals(-code).name}'
+  if -code == signal.SIGKILL:
+    reason += ': the system may have been short of memory'
+  return worker.Answer('failed', f'{reason}.', True)
+
+
+class Trainer:
+  """What a thread trains with."""
+
+  def __init__(self, host: Host, asked: list[int], say: Callable[[str], None]):
+    """Creates it.
+
+    Args:
+      host: Does the runs.
+      asked: The signals that the command has received, up to now.
+      say: Shows the user a line.
+    """
+    self.host, self.asked, self.say = host, asked, say
+    self.sent = 0  # How many of these signals the host has.
+
+  def train(
+    self, run: Settings, folder: str, last_round: int | None = None, alone: bool = False
+  ) -> worker.Answer:
+    """Trains a run up to a round, unless it is there already.
+
+    Args:
+      run: Its settings.
+      folder: In whose logs/ is what it prints.
+      last_round: Where to end for now; None: where its settings say.
+      alone: Whether the run must not share a process.
+
+    Returns:
+      What came of it; 'stopped' after a signal to the command.
+    """
+    if run_folder.is_complete(run.output_dir, run.rounds):
+      if last_round is None:
+        self.say(f'{run.output_dir}: complete already')
+      return worker.Answer('done')
+    if last_round is not None and _rounds(run.output_dir) >= last_round:
+      return worker.Answer('done')
+    log = os.path.abspath(os.path.join(folder, LOGS, f'{os.path.basename(run.output_dir)}.log'))
+    job = worker.Job(flags.command_line(run.given), log, last_round)
+    key = None if alone else worker.process_key(run)
+    for _ in range(_STOPS):
+      answer = worker.Answer('stopped') if self.asked else self.host.do(job, key)
+      if self.asked:  # A run that had not begun ends without saving.
+        return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
+      if answer.kind != 'stopped':
+        break
+      self.say(f'{run.output_dir}: its process was asked to end; it goes on')
+    else:
+      answer = worker.Answer('failed', f'its process was asked to end {_STOPS} times.')
+    if answer.kind != 'done':
+      self.say(f'{run.output_dir}: {answer.kind}: {answer.reason}')
+    return answer
+
+
+def _rounds(folder: str) -> float:
+  try:
+    return run_lib.load_run(folder).rows[-1]['round']
+  except ValueError:
+    return -1
+
+
+def in_threads(
+  work: Callable[[Trainer], None],
+  size: Callable[[], int],
+  make_host: Callable[[], Host] | None = None,
+  say: Callable[[str], None] = command.say,
+  tick: Callable[[int], None] = lambda number: None,
+) -> int | None:
+  """Works in several threads, each with a host of its own, until all have returned.
+
+  SIGINT and SIGTERM are sent on to the runs, which end after their round and are saved; a second
+  signal ends them at once.
+
+  Args:
+    work: Does runs with a trainer until none is left.
+    size: How many threads there may be, now.
+    make_host: Makes a host; default: `LocalHost`.
+    say: Shows the user a line.
+    tick: Called with the number of threads, several times a second.
+
+  Returns:
+    The signal that ended it, if any.
+
+  Raises:
+    Exception: What `work` raised first; the runs of the other threads are saved.
+  """
+  received: list[int] = []
+  asked: list[int] = []  # These, and one if a thread has failed.
+  errors: list[BaseException] = []
+  trainers: list[Trainer] = []
+
+  def hear(number: int, unused_frame: Any) -> None:
+    received.append(number)
+    asked.append(number)
+
+  def do(trainer: Trainer) -> None:
+    try:
+      work(trainer)
+    except BaseException as error:
+      errors.append(error)
+      asked.append(signal.SIGTERM)
+    finally:
+      trainer.host.close()
+
+  def send() -> None:
+    for trainer in trainers:
+      while trainer.sent < len(asked) and trainer.host.stop(asked[trainer.sent]):
+        trainer.sent += 1
+
+  threads: list[threading.Thread] = []
+  before = [(n, signal.signal(n, hear)) for n in (signal.SIGINT, signal.SIGTERM)]
+  try:
+    while True:
+      alive = [thread for thread in threads if thread.is_alive()]
+      # Where one has returned, no run is left to begin.
+      while len(alive) == len(threads) < size() and not asked:
+        trainers.append(Trainer((make_host or LocalHost)(), asked, say))
+        threads.append(threading.Thread(target=do, args=(trainers[-1],)))
+        threads[-1].start()
+        alive.append(threads[-1])
+      if not alive:
+        break
+      tick(len(alive))
+      send()
+      alive[0].join(_TICK)
+  finally:
+    asked.append(signal.SIGTERM)  # If `tick` has failed.
+    for thread in threads:
+      while thread.is_alive():
+        send()
+        thread.join(_TICK)
+    for number, handler in before:
+      signal.signal(number, handler)
+  if errors:
+    raise errors[0]
+  return received[0] if received else None
