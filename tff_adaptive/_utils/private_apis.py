@@ -351,9 +351,3 @@ def ray_attempt() -> int:
   global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
   number: int = global_worker.core_worker.get_current_task_attempt_number()
   return number
-
-
-def trial_id(frozen: Any) -> int:
-  """The id by which Optuna's storage knows a `FrozenTrial`; its number is the study's."""
-  number: int = frozen._trial_id
-  return number
