@@ -131,13 +131,28 @@ def test_train_model(graph, tmp_path, engine):
   engines.assert_same(expected, states.values()['training_checkpoint_round_2'])
 
 
+class DatasetsIterator(tff.program.DatasetDataSourceIterator):
+  """TFF's programs copy it deeply, which datasets do not bear; it has no state."""
+
+  def __deepcopy__(self, memo):
+    return self
+
+  @classmethod
+  def from_bytes(cls, buffer):
+    iterator = super().from_bytes(buffer)  # Of TFF's class.
+    iterator.__class__ = cls
+    return iterator
+
+
 class Datasets(tff.program.DatasetDataSource):
-  """TFF's programs copy its iterator deeply, which datasets do not bear; it has no state."""
+  """A source of such an iterator."""
+
+  def __init__(self, datasets):
+    super().__init__(datasets)
+    self._given = datasets
 
   def iterator(self):
-    iterator = super().iterator()
-    iterator.__deepcopy__ = lambda memo: iterator
-    return iterator
+    return DatasetsIterator(self._given, self.federated_type)
 
 
 def build_states_manager(folder):

@@ -27,16 +27,8 @@ def _rows(folder):
 
 
 def _train(folder, rounds=20, process=None, **options):
-  config = training.TrainingConfig(
-    **{
-      'rounds': rounds,
-      'clients_per_round': 5,
-      'seed': 3,
-      'rounds_per_evaluation': 3,
-      'rounds_per_checkpoint': 4,
-      **options,
-    }
-  )
+  usual = dict(clients_per_round=5, seed=3, rounds_per_evaluation=3, rounds_per_checkpoint=4)
+  config = training.TrainingConfig(**{'rounds': rounds, **usual, **options})
   return training.train(
     process or fakes.StatefulProcess(),
     fakes.Clients(),
