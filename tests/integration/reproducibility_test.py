@@ -8,14 +8,13 @@ commands. `subrounds_test` and `ray_run_test` say it of subrounds and of the wor
 import hashlib
 import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import small_problem
+from tests.helpers import fresh, small_problem
 from tff_adaptive import algorithms, engine
 from tff_adaptive.client import batching
 
@@ -75,6 +74,6 @@ def test_one_processor_gives_the_bits_of_several(courses):
   root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
   environment = {**os.environ, 'PYTHONPATH': root}
   done = subprocess.run(
-    [sys.executable, '-c', _CODE], env=environment, capture_output=True, text=True, check=True
+    [*fresh.python(), '-c', _CODE], env=environment, capture_output=True, text=True, check=True
   )
   assert done.stdout.split() == [digest(courses[name]) for name in NAMES]

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from scripts import sweep, train
+from tests.helpers import fresh
 from tff_adaptive import runs
 from tff_adaptive.runs import metrics_file
 
@@ -33,7 +33,7 @@ def test_the_second_run_of_a_process_is_that_of_a_process_of_its_own(tmp_path, c
   assert (second / 'config.json').stat().st_mtime > (first / 'summary.json').stat().st_mtime
   alone = tmp_path / 'alone'
   flags = ['--algorithm=fed_yogi', '--tau=0.01', *_FIXED, f'--output_dir={alone}']
-  subprocess.run([sys.executable, _ALONE, *flags], check=True, capture_output=True)
+  subprocess.run([*fresh.python(), _ALONE, *flags], check=True, capture_output=True)
   assert _rows(second) == _rows(alone)
   ours, expected = (runs.load_run(str(path)).weights for path in (second, alone))
   assert len(ours) == len(expected) > 1

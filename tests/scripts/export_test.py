@@ -6,7 +6,6 @@ import pathlib
 import re
 import runpy
 import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ import tensorflow as tf
 
 import tff_adaptive_tasks as tasks
 from scripts import export, train, train_centralized
+from tests.helpers import fresh
 from tff_adaptive import models, training
 
 GUIDE = pathlib.Path(__file__).parents[2] / 'docs' / 'guide'
@@ -84,7 +84,7 @@ def test_the_guides_example_predicts(run):
   if not (output / 'model.keras').exists():
     block = block.replace('model.keras', 'model')
   done = subprocess.run(
-    [sys.executable, '-c', block], cwd=output, capture_output=True, text=True, check=True
+    [*fresh.python(), '-c', block], cwd=output, capture_output=True, text=True, check=True
   )
   assert re.fullmatch(r"\['(good|poor)' '(good|poor)'\]", done.stdout.strip())
 

@@ -4,10 +4,10 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
+from tests.helpers import fresh
 from tff_adaptive import engine
 from tff_adaptive.devices import placement
 
@@ -16,7 +16,7 @@ from tff_adaptive.devices import placement
 def placed():
   """Device -> operations, from a process that has also compared all results."""
   done = subprocess.run(
-    [sys.executable, '-m', 'tests.helpers.on_devices'],
+    [*fresh.python(), '-m', 'tests.helpers.on_devices'],
     capture_output=True,
     text=True,
     cwd=pathlib.Path(__file__).resolve().parents[3],

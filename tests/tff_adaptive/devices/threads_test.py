@@ -2,7 +2,8 @@
 
 import os
 import subprocess
-import sys
+
+from tests.helpers import fresh
 
 PROGRAM = """
 import os
@@ -31,7 +32,7 @@ assert not threads.one_an_operation(3) and chosen() == 0  # Too late.
 
 def test_an_operation_gets_one_thread_if_clients_keep_the_processors_busy():
   environment = {k: v for k, v in os.environ.items() if k != 'TF_NUM_INTRAOP_THREADS'}
-  subprocess.run([sys.executable, '-c', PROGRAM], check=True, env=environment)
+  subprocess.run([*fresh.python(), '-c', PROGRAM], check=True, env=environment)
 
 
 CONTEXT = """
@@ -46,4 +47,4 @@ assert tf.config.threading.get_intra_op_parallelism_threads() == 1
 
 def test_the_default_engine_chooses_it():
   environment = {k: v for k, v in os.environ.items() if k != 'TF_NUM_INTRAOP_THREADS'}
-  subprocess.run([sys.executable, '-c', CONTEXT], check=True, env=environment)
+  subprocess.run([*fresh.python(), '-c', CONTEXT], check=True, env=environment)

@@ -3,7 +3,6 @@
 import gc
 import pathlib
 import subprocess
-import sys
 import weakref
 
 import numpy as np
@@ -12,7 +11,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import computation_pb2
 
-from tests.helpers import computations, processes
+from tests.helpers import computations, fresh, processes
 from tff_adaptive import algorithms, engine
 from tff_adaptive.client import batching
 from tff_adaptive.engine import batched_clients
@@ -88,7 +87,7 @@ with open(sys.argv[1], 'wb') as file:
 def test_a_computation_of_another_process_is_none_of_this_one(tmp_path):
   path = tmp_path / 'computation'
   root = pathlib.Path(__file__).resolve().parents[3]
-  subprocess.run([sys.executable, '-c', SAVE, str(path)], check=True, cwd=root)
+  subprocess.run([*fresh.python(), '-c', SAVE, str(path)], check=True, cwd=root)
   mine = scaled(3.0)
   proto = computation_pb2.Computation.FromString(path.read_bytes())
   assert run(tff.framework.deserialize_computation(proto), [1.0, 2.0]) == [2, 4]
@@ -112,7 +111,7 @@ with open(sys.argv[1], 'wb') as file:
 def test_functions_of_one_name_from_two_processes_are_distinguished(tmp_path):
   paths = {factor: tmp_path / str(factor) for factor in (2, 3)}
   saving = [
-    subprocess.Popen([sys.executable, '-c', SAVE_SCALING, str(path), str(factor)])
+    subprocess.Popen([*fresh.python(), '-c', SAVE_SCALING, str(path), str(factor)])
     for factor, path in paths.items()
   ]
   assert [process.wait() for process in saving] == [0, 0]

@@ -2,12 +2,11 @@
 
 import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from tests.helpers import compiler
+from tests.helpers import compiler, fresh
 from tff_adaptive.kernels import library
 
 CHILD = """
@@ -32,7 +31,7 @@ np.savez(sys.argv[1], h, *tape.gradient(total, [z, r]))
 def start(path, *flags, **environment):
   """A process of its own that computes with the library, and writes what it gets to a file."""
   return subprocess.Popen(
-    [sys.executable, '-c', CHILD, str(path), *flags],
+    [*fresh.python(), '-c', CHILD, str(path), *flags],
     env={**os.environ, **environment},
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
