@@ -8,7 +8,7 @@ that a change of the machine's speed meets all alike. Examples:
 
   python -m research.benchmark --workloads=W1,W4 --rounds=10 --json=results/benchmark.json
   python -m research.benchmark --workloads=shakespeare_real --data_dir=FOLDER --rounds=5
-  python -m research.benchmark --device=gpu --workloads=W4 --variants=ours_graph,ours_graph+xla,vmap
+  python -m research.benchmark --device=gpu --workloads=W4 --variants=ours_graph,ours_graph+xla
   python -m research.benchmark --variants=ours_graph,ours_subrounds,ours_ray1,ours_ray2
   python -m research.benchmark --workloads=W1,W3,W4 --variants=ours_graph,pfl,fedjax,flower
 """
@@ -39,8 +39,8 @@ absl_flags.DEFINE_list(
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
   'Ways to do a round; also ours_subrounds: the cohort in four parts; ours_ray1, ours_ray2,'
   ' ours_ray4: they are trained by so many Ray workers on this machine;'
-  ' vmap: one JAX program; ours_graph+xla, +bfloat16, +float16, +single (clients one by one),'
-  ' +together (the cohort in batched operations). hand and vmap are for W1 to W5.'
+  ' ours_graph+xla, +bfloat16, +float16, +single (clients one by one),'
+  ' +together (the cohort in batched operations). hand is for W1 to W5.'
   ' Other toolkits, where scripts/env/setup_peers.sh has installed them (W1 to W4; skipped'
   ' elsewhere): pfl, pfl1, fedjax, flower.',
   flag_values=_FLAGS,
@@ -208,9 +208,7 @@ def _run() -> int:
   failed = False
   for workload in _FLAGS.workloads:
     variants = [
-      v
-      for v in _FLAGS.variants
-      if v not in ('hand', 'vmap') or workloads.WORKLOADS[workload].is_by_hand
+      v for v in _FLAGS.variants if v != 'hand' or workloads.WORKLOADS[workload].is_by_hand
     ]
     print(
       f'{workload}: {workloads.WORKLOADS[workload].description} ...', file=sys.stderr, flush=True

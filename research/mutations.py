@@ -1,53 +1,75 @@
-"""Makes small mistakes in a module, one at a time, and looks whether its tests notice.
+"""Makes small mistakes in the product, one at a time, and looks whether its tests notice.
 
-    python -m research.mutations --modules=schedules,partition --sample=40 --seed=1
+    python -m research.mutations --sample=200 --seed=1 --record=mutants.json
+    python -m research.mutations --modules=tff_adaptive/schedules.py,tasks/data --jobs=2
+
+Draws the mistakes of `research.faults.mutants` over all modules of the product, or over some files
+and folders. A larger sample of the same seed holds the smaller one. A mutant's tests are those of
+the file that mirrors its module, then of the files that import the module, then the others of its
+folder, without those that are marked slow; those that killed most mutants run first.
 
 A server process imports TensorFlow and TFF once and computes nothing with them (their threads
 would not survive a fork). For each mutant it forks a child; the child imports this project with the
-mutated text in place of one module, and runs the tests of that module, those first that killed most
-mutants. A mutant is killed if a test fails or the time runs out, and survives if all pass. Time is
-that of a processor: 5 s, and thrice that of a first child with no mistake, whose tests must pass.
-The mistakes are those of `research.faults.mutants`; `--modules=by_hand` makes those that a person
-thought of, `BY_HAND`.
+mutated text in place of one module, and runs the tests. A mutant is killed if a test fails or the
+time runs out, and survives if all pass. Time is that of a processor: 5 s, and thrice that of a
+first child with no mistake, whose tests must pass.
 
 `--record=FILE` keeps the results, and what is in it is not run again, unless the module has another
-text now, or `--again=survived` (or `all`) asks for it. Without `--sample` all mutants are run.
-`--only=72:24` runs those of a line and column.
+text now, or `--again=survived` asks for it.
 """
 
 import argparse
+import ast
 import collections
+import functools
 import gc
 import hashlib
 import json
 import math
 import os
+import pathlib
 import random
 import sys
 import time
+from typing import Any
 
-from research.faults import by_hand, mutants
+from research.faults import mutants
 from research.faults.mutation_child import Child
-from research.faults.mutation_targets import TARGETS, Target
 
-_PACKAGE = 'tff_adaptive'
+PRODUCT = ('tff_adaptive', 'tasks', 'scripts')
+_MOST_FILES = 6  # Of tests, for a mutant.
 _RESULTS = ('survived', 'killed', 'timeout', 'stuck')
-BY_HAND = 'by_hand'
 
 
-def _import_the_slow_ones() -> None:
-  """Imports what all tests share, from elsewhere; nothing of this project, and no computation."""
-  import hypothesis  # noqa: F401
-  import pytest  # noqa: F401
-  import tensorflow as tf
-  import tensorflow_federated  # noqa: F401
-  from tensorflow.python.eager import context
+def module_name(path: pathlib.Path) -> str:
+  """'tasks/digits.py' -> 'tff_adaptive_tasks.digits'."""
+  parts = [*path.parts[:-1], *([] if path.stem == '__init__' else [path.stem])]
+  return '.'.join(['tff_adaptive_tasks' if parts[0] == 'tasks' else parts[0], *parts[1:]])
 
-  del tf
-  assert not context.context()._initialized, 'TensorFlow has threads: a child would hang'
-  gc.freeze()  # Else each child's collector copies all of it.
-  own = [name for name in sys.modules if name.split('.')[0] in (_PACKAGE, 'tff_adaptive_tasks')]
-  assert not own, f'{own} would not be read again'
+
+@functools.cache
+def _imported() -> dict[pathlib.Path, set[str]]:
+  """Test file -> the names that it imports."""
+  found = {}
+  for path in sorted(pathlib.Path('tests').rglob('*_test.py')):
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+      if isinstance(node, ast.ImportFrom) and node.module:
+        names |= {node.module, *(f'{node.module}.{alias.name}' for alias in node.names)}
+      elif isinstance(node, ast.Import):
+        names |= {alias.name for alias in node.names}
+    found[path] = names
+  return found
+
+
+def tests_of(path: pathlib.Path) -> tuple[str, ...]:
+  """The test files that should notice a mistake in a module, the likeliest first."""
+  mirror = pathlib.Path('tests') / path.with_name(f'{path.stem}_test.py')
+  importing = [test for test, names in _imported().items() if module_name(path) in names]
+  near = sorted(importing, key=lambda test: (test.parent != mirror.parent, str(test)))
+  beside = [test for test in _imported() if test.parent == mirror.parent]
+  order = dict.fromkeys([*([mirror] if mirror.exists() else []), *near, *beside])
+  return tuple(map(str, order))[:_MOST_FILES]
 
 
 class Record:
@@ -55,30 +77,38 @@ class Record:
 
   def __init__(self, path: str | None):
     self._path = path
-    self.results: dict[str, dict[str, dict]] = {}
-    self.seconds: dict[tuple[str, ...], float] = {}  # Of tests without a mistake.
-    self.is_whole = True  # Whether no module was left out.
+    self.results: dict[str, dict[str, Any]] = {}  # 'path:mutant' -> result, seconds, by, text.
     if path and os.path.exists(path):
-      with open(path, encoding='utf-8') as file:
-        self.results = json.load(file)
+      self.results = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
 
-  def of(self, module: str, source: str) -> dict[str, dict]:
-    """The results of a module's mutants, if its text was the present one."""
-    text = _digest(source)
-    return {n: r for n, r in self.results.get(module, {}).items() if r.get('text') == text}
+  def has(self, name: str, text: str, again: str) -> bool:
+    """Whether a mutant of the present text of a module was run, and need not be again."""
+    entry = self.results.get(name)
+    return entry is not None and entry['text'] == text and entry['result'] != again
 
-  def add(self, module: str, mutant: str, outcome: tuple[str, float, str], source: str) -> None:
+  def add(self, name: str, outcome: tuple[str, float, str], text: str) -> None:
+    """Adds what a mutant came to."""
     result, seconds, by = outcome
-    entry = dict(result=result, seconds=seconds, by=by, text=_digest(source))
-    self.results.setdefault(module, {})[mutant] = entry
+    self.results[name] = dict(result=result, seconds=seconds, by=by, text=text)
+    sys.stdout.write(f'{name}: {result} {seconds} {by}\n')
+    sys.stdout.flush()
     if self._path:
-      with open(f'{self._path}.new', 'w', encoding='utf-8') as file:
-        json.dump(self.results, file, indent=1, sort_keys=True)
-      os.replace(f'{self._path}.new', self._path)
+      new = pathlib.Path(f'{self._path}.new')
+      new.write_text(json.dumps(self.results, indent=1, sort_keys=True), encoding='utf-8')
+      new.replace(self._path)
 
 
-def _digest(source: str) -> str:
-  return hashlib.sha256(source.encode()).hexdigest()[:12]
+def draw(modules: list[str], sample: int, seed: int) -> list[tuple[pathlib.Path, mutants.Mutant]]:
+  """The mutants of some files and folders, or so many of them, by module."""
+  every = []
+  for name in modules:
+    found = pathlib.Path(name)
+    for path in [found] if found.is_file() else sorted(found.rglob('*.py')):
+      every += [(path, mutant) for mutant in mutants.mutants(path.read_text(encoding='utf-8'))]
+  if sample:
+    random.Random(seed).shuffle(every)
+    every = sorted(every[:sample], key=lambda pair: str(pair[0]))
+  return every
 
 
 def _wait(children: dict[str, Child], most: int) -> list[tuple[str, tuple[str, float, str]]]:
@@ -94,112 +124,77 @@ def _wait(children: dict[str, Child], most: int) -> list[tuple[str, tuple[str, f
     time.sleep(0.05)
 
 
-def _read(path: str) -> str:
-  with open(path, encoding='utf-8') as file:
-    return file.read()
-
-
-def attack(module: str, given: argparse.Namespace, record: Record) -> None:
-  """Runs a module's mutants, if its tests pass without one, and adds to the record."""
-  if module == BY_HAND:
-    for name, mistake in by_hand.MISTAKES.items():
-      target = Target(mistake.path, mistake.tests)
-      source = _read(mistake.path)
-      assert source.count(mistake.right) == 1, f'{name}: the passage is not, or twice, in the file'
-      wrong = mutants.Mutant(name, source.replace(mistake.right, mistake.wrong))
-      _try_all(module, target, source, [wrong], given, record)
-    return
-  target = TARGETS[module]
-  source = _read(target.path)
-  chosen = mutants.mutants(source)
-  if given.sample:  # A larger sample of the same seed holds a smaller one.
-    random.Random(f'{given.seed} {module}').shuffle(chosen)
-    chosen = chosen[: given.sample]
-  _try_all(module, target, source, chosen, given, record)
-
-
-def _try_all(
-  module: str,
-  target: Target,
-  source: str,
-  chosen: list[mutants.Mutant],
-  given: argparse.Namespace,
-  record: Record,
-) -> None:
-  """Runs those of the chosen mutants that are not recorded, `given.jobs` at a time."""
-  known = record.of(module, source)
-  again = {'': (), 'survived': ('survived',), 'all': _RESULTS}[given.again]
-  chosen = [
-    m
-    for m in chosen
-    if m.name.startswith(given.only) and (m.name not in known or known[m.name]['result'] in again)
-  ]
-  if not chosen:
-    return
-  kills = collections.Counter(r['by'] for r in known.values() if r['result'] == 'killed')
-  children: dict[str, Child] = {}
-  if target.tests not in record.seconds:
-    children[''] = Child(target, source, 1800, kills)
-    ((_, (result, seconds, by)),) = _wait(children, 1)
-    if result != 'survived':
-      sys.stdout.write(f'{module}: its tests do not pass without a mistake: {by}\n')
-      record.is_whole = False
-      return
-    record.seconds[target.tests] = seconds
-  seconds = record.seconds[target.tests]
+def attack(path: pathlib.Path, chosen: list[mutants.Mutant], record: Record, jobs: int) -> bool:
+  """Runs mutants of a module; returns whether its tests pass without one."""
+  source = path.read_text(encoding='utf-8')
+  module, tests, text = module_name(path), tests_of(path), _digest(source)
+  if not tests:
+    for mutant in chosen:
+      record.add(f'{path}:{mutant.name}', ('survived', 0.0, 'no tests'), text)
+    return True
+  kills: collections.Counter[str] = collections.Counter()
+  first = {'': Child(module, path, tests, source, 1800, kills)}
+  ((_, (result, seconds, by)),) = _wait(first, 1)
+  if result != 'survived':
+    sys.stdout.write(f'{path}: its tests do not pass without a mistake: {by}\n')
+    return False
   limit = math.ceil(3 * seconds + 5)
-  sys.stdout.write(f'{module}: {len(chosen)} mutants, {seconds} s without a mistake\n')
+  sys.stdout.write(f'{path}: {len(chosen)} mutants, {seconds} s without a mistake\n')
+  children: dict[str, Child] = {}
   for mutant in [*chosen, None]:
-    for name, outcome in _wait(children, given.jobs if mutant else 1):
-      record.add(module, name, outcome, source)
+    for name, outcome in _wait(children, jobs if mutant else 1):
+      record.add(name, outcome, text)
       kills[outcome[2]] += 1
-      sys.stdout.write(f'{module}:{name}: {" ".join(map(str, outcome))}\n')
-      sys.stdout.flush()
     if mutant:
-      children[mutant.name] = Child(target, mutant.source, limit, kills)
+      child = Child(module, path, tests, mutant.source, limit, kills)
+      children[f'{path}:{mutant.name}'] = child
+  return True
 
 
-def _summarise(record: Record) -> int:
-  """Writes a line for each module; returns how many mutants survived."""
-  survived = 0
-  for module, entries in record.results.items():
-    if module == BY_HAND:
-      results, count = entries, len(by_hand.MISTAKES)
-    else:
-      source = _read(TARGETS[module].path)
-      names = {m.name for m in mutants.mutants(source)}
-      results = {n: r for n, r in record.of(module, source).items() if n in names}
-      count = len(names)
-    counts = collections.Counter(r['result'] for r in results.values())
-    share = 100 * (1 - counts['survived'] / max(1, len(results)))
-    found = ', '.join(f'{counts[result]} {result}' for result in _RESULTS)
-    sys.stdout.write(f'{module}: {len(results)} of {count} run: {found}; {share:.1f} % noticed\n')
-    survived += counts['survived']
-    for name in (name for name, r in results.items() if r['result'] == 'survived'):
-      path = by_hand.MISTAKES[name].path if module == BY_HAND else TARGETS[module].path
-      sys.stdout.write(f'  survived {path}:{name}\n')
-  return survived
+def _digest(source: str) -> str:
+  return hashlib.sha256(source.encode()).hexdigest()[:12]
+
+
+def _import_the_slow_ones() -> None:
+  """Imports what all tests share, from elsewhere; nothing of this project, and no computation."""
+  import hypothesis  # noqa: F401
+  import pytest  # noqa: F401
+  import tensorflow_federated  # noqa: F401
+  from tensorflow.python.eager import context
+
+  assert not context.context()._initialized, 'TensorFlow has threads: a child would hang'
+  gc.freeze()  # Else each child's collector copies all of it.
+  own = [name for name in sys.modules if name.split('.')[0] in ('tff_adaptive', 'scripts')]
+  assert not own, f'{own} would not be read again'
 
 
 def main() -> int:
   """Runs the command; exit code 1 if a mutant survived or a module was left out."""
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--modules', default=','.join((BY_HAND, *TARGETS)))
-  parser.add_argument('--sample', type=int, default=0, help='mutants of each module; 0 for all')
+  parser.add_argument('--modules', default=','.join(PRODUCT), help='files and folders')
+  parser.add_argument('--sample', type=int, default=0, help='mutants in all; 0 for all')
   parser.add_argument('--seed', type=int, default=1)
   parser.add_argument('--jobs', type=int, default=1)
   parser.add_argument('--record')
-  parser.add_argument('--again', choices=('', 'survived', 'all'), default='')
-  parser.add_argument('--only', default='')
+  parser.add_argument('--again', choices=('', 'survived'), default='')
   given = parser.parse_args()
-  names = given.modules.split(',')
-  if unknown := [name for name in names if name not in (BY_HAND, *TARGETS)]:
-    parser.error(f'unknown modules {unknown}; known are {", ".join((BY_HAND, *TARGETS))}')
-  record = Record(given.record)
+  record, drawn = Record(given.record), draw(given.modules.split(','), given.sample, given.seed)
   _import_the_slow_ones()
-  for module in names:
-    attack(module, given, record)
-  return int(_summarise(record) > 0 or not record.is_whole)
+  by_path: dict[pathlib.Path, list[mutants.Mutant]] = {}
+  for path, mutant in drawn:
+    text = _digest(path.read_text(encoding='utf-8'))
+    if not record.has(f'{path}:{mutant.name}', text, given.again):
+      by_path.setdefault(path, []).append(mutant)
+  left_out = [path for path, some in by_path.items() if not attack(path, some, record, given.jobs)]
+  names = [f'{path}:{mutant.name}' for path, mutant in drawn]
+  results = {name: record.results[name]['result'] for name in names if name in record.results}
+  counts = collections.Counter(results.values())
+  for name in (name for name, result in results.items() if result == 'survived'):
+    sys.stdout.write(f'survived {name}\n')
+  share = 100 * (1 - counts['survived'] / max(1, len(results)))
+  found = ', '.join(f'{counts[result]} {result}' for result in _RESULTS)
+  sys.stdout.write(f'{len(results)} of {len(drawn)} run: {found}; {share:.1f} % noticed\n')
+  return int(counts['survived'] > 0 or bool(left_out))
 
 
 if __name__ == '__main__':

@@ -12,7 +12,6 @@ VARIANTS = {
   'ours_ray2': 'this project, two',
   'ours_ray4': 'this project, four',
   'hand': 'loop by hand',
-  'vmap': 'one JAX program, clients vectorised (W1, W1s, W3, W4, W5)',
   **{name: peer.description for name, peer in peer_environments.PEERS.items()},
 }
 OPTIONS = {  # Of ours_graph, as in ours_graph+xla+bfloat16.

@@ -60,13 +60,6 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
     if workload.task is None
     else _TaskClients(workload.task, workload, data_dir)
   )
-  if kind == 'vmap':
-    os.environ.setdefault('XLA_PYTHON_CLIENT_PREALLOCATE', 'false')
-    if device == 'cpu':
-      os.environ['JAX_PLATFORMS'] = 'cpu'
-    from . import vmap_loop  # JAX, where it is installed.
-
-    return vmap_loop.Rounds(workload, clients.load, clients.population)
   if kind == 'ours':
     return _Ours(workload, clients, options)
   if kind == 'stock':

@@ -53,7 +53,7 @@ class Workload:
 
   @property
   def is_by_hand(self) -> bool:
-    """Whether there are programs by hand for it: the variants hand and vmap."""
+    """Whether there is a program by hand for it: the variant hand."""
     return self.task is None and not self.shuffle_buffer and self.images is None
 
   @property

@@ -18,46 +18,34 @@ checkpoints/ may be removed.
 """
 
 import os
-import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from absl import flags as absl_flags
 
-from scripts.cli import command, flags, grid, shared_runs
-from tff_adaptive._utils import atomic_files, suggestions
-from tff_adaptive.reports import scores, tables
-from tff_adaptive.runs import run as run_lib
+from scripts.cli import command, grid
+from tff_adaptive._utils import atomic_files
 
-from . import real_clients_report as of
+from . import frame, real_clients_report as of
 
 # What every run has: a clock, clients that are evaluated, and clients that never train.
 _COMMON = (
   *('--speed_sigma=1', '--downlink=10', '--uplink=2', '--bandwidth_sigma=0.5'),
   '--heldout_clients=0.1',
 )
-_FLAGS = absl_flags.FlagValues()
-absl_flags.DEFINE_list('tasks', ['mnist', 'emnist'], ', '.join(of.TASKS), flag_values=_FLAGS)
-absl_flags.DEFINE_list('algorithms', [*of.ALGORITHMS], ', '.join(of.ALGORITHMS), flag_values=_FLAGS)
-absl_flags.DEFINE_list('servers', [*of.SERVERS], ', '.join(of.SERVERS), flag_values=_FLAGS)
-absl_flags.DEFINE_list('scenarios', [*of.SCENARIOS], ', '.join(of.SCENARIOS), flag_values=_FLAGS)
-absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Seeds, of the clients too.', flag_values=_FLAGS)
-absl_flags.DEFINE_string(
-  'tuning_seed', '100', 'Of the runs that choose the rates.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_integer(
-  'tuning_rounds', 100, 'Rounds of one of them.', lower_bound=1, flag_values=_FLAGS
-)
+_KNOWN = {
+  'tasks': [*of.TASKS],
+  'algorithms': [*of.ALGORITHMS],
+  'servers': [*of.SERVERS],
+  'scenarios': [*of.SCENARIOS],
+}
+_FLAGS = frame.flags('real_clients')
+frame.tuning(_FLAGS, rounds=100)
+for _name, _names in _KNOWN.items():
+  _default = ['mnist', 'emnist'] if _name == 'tasks' else _names
+  absl_flags.DEFINE_list(_name, _default, ', '.join(_names), flag_values=_FLAGS)
 absl_flags.DEFINE_integer('rounds', 300, 'Rounds of a run.', lower_bound=1, flag_values=_FLAGS)
-absl_flags.DEFINE_string('data_dir', None, "Folder with the tasks' files.", flag_values=_FLAGS)
-absl_flags.DEFINE_string(
-  'output_dir', 'runs/real_clients', "Where the runs' folders go.", flag_values=_FLAGS
-)
-absl_flags.DEFINE_string(
-  'results', 'results/real_clients', 'Where to write: RESULTS.md, RESULTS.png.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_FLAGS)
 
 
 @command.entry('real_clients.py')
@@ -65,49 +53,20 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run failed, 2 for bad input, 128 + signal if stopped."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
-  _check_flags()
-  command.check_output('results', _FLAGS.results)
-  failed = command.DONE
-  if not _FLAGS.report_only:
-    for jobs, label_by in ((_tuning_jobs, of.TUNED), (_jobs, ['algorithm'])):
-      failed = max(failed, shared_runs.train_all(jobs(), label_by))
-      if failed not in (command.DONE, command.FAILED):  # One that diverges is a result too.
-        return failed
+  files = {task: of.TASKS[task].files for task in _FLAGS.tasks if task in of.TASKS}
+  frame.check(_FLAGS, _KNOWN, files)
+  return frame.run(_FLAGS, [(_tuning_jobs, of.TUNED), (_jobs, ['algorithm'])], _write)
+
+
+def _write() -> None:
   cells, begun = of.collect(_FLAGS.output_dir)
   atomic_files.write_text(f'{_FLAGS.results}.md', of.report(cells, begun))
   of.draw(f'{_FLAGS.results}.png', cells)
-  command.show(f'{_FLAGS.results}.md and {_FLAGS.results}.png are written.\n')
-  return failed
 
 
-def _check_flags() -> None:
-  """ValueError if a flag is bad: the sweeps would find some of it after hours only."""
-  known: dict[str, Mapping[str, object]] = dict(
-    tasks=of.TASKS, algorithms=of.ALGORITHMS, servers=of.SERVERS, scenarios=of.SCENARIOS
-  )
-  for flag, names in known.items():
-    for name in _FLAGS[flag].value:
-      if name not in names:
-        raise ValueError(f'--{flag}: {suggestions.unknown(flag.rstrip("s"), name, names)}')
-  for flag in (*known, 'seeds'):
-    if not _FLAGS[flag].value:
-      raise ValueError(f'--{flag}= is empty: give one value or more, or leave it out.')
-  for flag, seeds in (('seeds', _FLAGS.seeds), ('tuning_seed', [_FLAGS.tuning_seed])):
-    for seed in seeds:
-      if not seed.isdecimal():
-        raise ValueError(f'--{flag}={seed}: give whole numbers from 0 on, such as 0,1,2.')
-  if _FLAGS.tuning_seed in _FLAGS.seeds:
-    raise ValueError(f'--tuning_seed={_FLAGS.tuning_seed} is one of --seeds: give another.')
-  for task in [] if _FLAGS.report_only else _FLAGS.tasks:
-    files = of.TASKS[task].files
-    paths = [os.path.join(_FLAGS.data_dir or '', name) for name in files]
-    if files and not (_FLAGS.data_dir and any(map(os.path.isfile, paths))):
-      raise ValueError(f'{task} needs a folder with {" or ".join(files)}: give --data_dir.')
-
-
-def _tuning_jobs() -> dict[str, list[grid.Settings]]:
+def _tuning_jobs() -> frame.Jobs:
   """The runs that choose rates and beta, by the folder of each pair: ideal clients."""
-  found: dict[str, list[grid.Settings]] = {}
+  found: frame.Jobs = {}
   for name in _FLAGS.tasks:
     for server, algorithm in _pairs():
       rounds = f'--rounds={_FLAGS.tuning_rounds}'
@@ -124,11 +83,11 @@ def _tuning_jobs() -> dict[str, list[grid.Settings]]:
   return found
 
 
-def _jobs() -> dict[str, list[grid.Settings]]:
+def _jobs() -> frame.Jobs:
   """The runs by their folder, one for each task, scenario and server optimizer."""
-  found: dict[str, list[grid.Settings]] = {}
+  found: frame.Jobs = {}
   for name in _FLAGS.tasks:
-    best = {pair: _best(_tuning_folder(name, *pair)) for pair in _pairs()}
+    best = {pair: frame.best(_tuning_folder(name, *pair), of.TUNED) for pair in _pairs()}
     for scenario in _FLAGS.scenarios:
       arguments = [
         *(*_shared(name), *_behaviour(of.TASKS[name], scenario)),
@@ -158,9 +117,8 @@ def _name(server: str, algorithm: str) -> str:
 def _shared(name: str) -> list[str]:
   """The flags of all runs of a task."""
   task = of.TASKS[name]
-  configs = str(pathlib.Path(__file__).parents[2] / 'scripts' / 'configs')
   return [
-    f'--flagfile={os.path.join(configs, task.config)}.flags',
+    f'--flagfile={frame.CONFIGS}/{task.config}.flags',
     *(*task.options, *_COMMON, f'--seconds_per_step={task.seconds_per_step}'),
     f'--target={task.target}',
     *([f'--data_dir={_FLAGS.data_dir}'] if task.files else []),
@@ -171,20 +129,13 @@ def _given(arguments: Sequence[str], server: str, algorithm: str) -> dict[str, A
   """What the runs of a server optimizer and an algorithm share, but for the seed."""
   own = [] if algorithm == 'fed_avg' else [f'--server_optimizer={server}']
   name = f'--algorithm={_name(server, algorithm)}'
-  given = flags.parse(['real_clients.py', *arguments, name, *own]) or {}
+  given = frame.settings(*arguments, name, *own)
   given.pop('seed', None)
   return given
 
 
 def _tuning_folder(task: str, server: str, algorithm: str) -> str:
   return os.path.join(_FLAGS.output_dir, of.TUNING, task, f'{algorithm}_{server}')
-
-
-def _best(folder: str) -> dict[str, Any]:
-  """The settings of the runs in a folder that were best on the validation data."""
-  tried = run_lib.find_runs([folder])
-  _, best = scores.best_runs(tried, tables.default_metric(tried))
-  return {name: best[0].settings[name] for name in of.TUNED if best[0].settings.get(name)}
 
 
 def _behaviour(task: of.Task, scenario: str) -> list[str]:

@@ -1,6 +1,5 @@
 """What real_clients.py compares, and the tables and the figure of its runs."""
 
-import collections
 import functools
 import math
 import os
@@ -11,6 +10,8 @@ import numpy as np
 
 from tff_adaptive.reports import curves, scores, style, table, tables
 from tff_adaptive.runs import run as run_lib
+
+from . import frame
 
 
 class Task(NamedTuple):
@@ -87,34 +88,18 @@ Value = Callable[[run_lib.Run], float | None]
 
 
 def collect(folder: str) -> tuple[Cells, Counts]:
-  """Reads the runs that have done all their rounds, and counts those that were begun.
+  """Reads the runs below TASK/SCENARIO/SERVER in a folder, as `frame.collect` does."""
 
-  Args:
-    folder: Where the runs' folders lie: below it TASK/SCENARIO/SERVER.
-
-  Returns:
-    (task, row, scenario) -> its complete runs, in the order of their seeds, if there are any; and
-    how many were begun.
-
-  Raises:
-    ValueError: If none is complete.
-  """
-  cells: Cells = {}
-  begun: collections.Counter[tuple[str, str, str]] = collections.Counter()
-  for run in sorted(run_lib.find_runs([folder]), key=lambda run: run.settings['seed']):
-    parts = os.path.relpath(run.folder, folder).split(os.sep)
-    if parts[0] == TUNING:
-      continue
-    if len(parts) < 3 or parts[0] not in TASKS or parts[1] not in SCENARIOS:
-      raise ValueError(f'{run.folder} is no run of this command: give a folder of its own.')
+  def key(run: run_lib.Run) -> tuple[str, str, str] | None:
+    task, scenario, *_ = [*os.path.relpath(run.folder, folder).split(os.sep), '']
+    if task == TUNING:
+      return None
+    if task not in TASKS or scenario not in SCENARIOS:
+      raise ValueError
     algorithm = ALGORITHMS.get(run.settings['algorithm'], ALGORITHMS['fed_avg'])
-    key = (parts[0], algorithm + SERVERS[run.settings['server_optimizer']], parts[1])
-    begun[key] += 1
-    if run.is_complete:
-      cells.setdefault(key, []).append(run)
-  if not cells:
-    raise ValueError(f'no run in {folder} is complete.')
-  return cells, begun
+    return task, algorithm + SERVERS[run.settings['server_optimizer']], scenario
+
+  return frame.collect(folder, key)
 
 
 def column_of(run: run_lib.Run, name: str = '{}accuracy') -> str:
@@ -140,7 +125,7 @@ def report(cells: Cells, begun: Counts) -> str:
   """The text of RESULTS.md, of what `collect` returns."""
   every = [run for members in cells.values() for run in members]
   settings = every[0].settings
-  parts = ['# Clients as they are\n\n', _paragraph(_INTRODUCTION.format(**settings))]
+  parts = ['# Clients as they are\n\n', frame.paragraph(_INTRODUCTION.format(**settings))]
   for task in dict.fromkeys(key[0] for key in cells):
     own = [run for key, members in cells.items() if key[0] == task for run in members]
     last = scores.last_rounds(own)
@@ -159,7 +144,9 @@ def report(cells: Cells, begun: Counts) -> str:
   for task in dict.fromkeys(key[0] for key in begun):
     if not any(key[0] == task for key in cells):
       parts.append(f'\n{TASKS[task].title}: no run is complete.\n')
-  parts.append('\n' + _origin(every))
+  lost = sum(run.summary()['non_finite_clients'] > 0 for run in every)
+  more = f'In {lost} of them updates of clients were not finite and were left out.'
+  parts.append('\n' + frame.origin('real_clients', ' --data_dir=DIR', every, more))
   return ''.join(parts)
 
 
@@ -235,26 +222,6 @@ def _cell(values: Sequence[float | None], begun: int, digits: int) -> str:
     return 'never' if len(values) == begun else f'never ({len(values)} of {begun} complete)'
   text = tables.spread(known, digits=digits)
   return text if len(known) == begun else f'{text} ({len(known)} of {begun})'
-
-
-def _origin(every: Sequence[run_lib.Run]) -> str:
-  """The command, the machine, the dates and the versions."""
-  dates = sorted({run.config['started'][:10] for run in every})
-  revisions = sorted({str(run.config['git_revision'])[:10] for run in every})
-  seconds = sum(run.summary()['seconds_training'] for run in every)
-  lost = sum(run.summary()['non_finite_clients'] > 0 for run in every)
-  versions = ', '.join(f'{name} {v}' for name, v in every[0].config['versions'].items())
-  return _paragraph(f"""
-    Made by `python -m research.experiments.real_clients --data_dir=DIR`. {len(every)} runs,
-    {seconds / 60:.0f} minutes of training on {len(os.sched_getaffinity(0))} CPU cores shared with
-    other work; in {lost} of them updates of clients were not finite and were left out;
-    {' to '.join(dict.fromkeys((dates[0], dates[-1])))}; revision {', '.join(revisions)};
-    {versions}.""")
-
-
-def _paragraph(text: str) -> str:
-  """Returns a text on one line."""
-  return ' '.join(text.split()) + '\n'
 
 
 def draw(path: str, cells: Mapping[tuple[str, str, str], Sequence[run_lib.Run]]) -> None:

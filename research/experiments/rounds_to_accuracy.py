@@ -11,19 +11,20 @@ command again goes on where it ended; Ctrl-C ends after saving.
   python -m research.experiments.rounds_to_accuracy --data_dir=DIR --task=mnist_cnn --limits=20,60
 """
 
+import functools
 import itertools
-import math
 import os
 import sys
 from collections.abc import Sequence
 
 from absl import flags as absl_flags
 
-from scripts.cli import command, records, resolve, result_table, run, run_folder
-from scripts.cli.settings import Settings
+from scripts.cli import command, grid
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import tables
 from tff_adaptive.runs import run as run_lib
+
+from . import frame
 
 TARGETS = {'mnist_2nn': 0.97, 'mnist_cnn': 0.99}
 _METRIC = 'validation_accuracy'
@@ -32,29 +33,18 @@ _SPLITS = ('iid', 'shards')
 
 Cell = tuple[str, str, str, str, str]  # Split, C, E, B, rate.
 
-_FLAGS = absl_flags.FlagValues()
+_FLAGS = frame.flags('rounds_to_accuracy', seeds=False)
 absl_flags.DEFINE_enum('task', 'mnist_2nn', list(TARGETS), 'The model.', flag_values=_FLAGS)
-absl_flags.DEFINE_list('fractions', ['0.1', '0.5'], 'C.', flag_values=_FLAGS)
-absl_flags.DEFINE_list('epochs', ['1', '5'], 'E.', flag_values=_FLAGS)
-absl_flags.DEFINE_list('batch_sizes', ['10', 'all'], 'B.', flag_values=_FLAGS)
-absl_flags.DEFINE_list(
-  'learning_rates', ['0.1', '0.5'], 'Client rate for each of --batch_sizes.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_list(
-  'limits',
-  ['20', '50', '100', '200', '400'],
-  'Rounds after which to look whether the target is reached; the last ends the run.',
-  flag_values=_FLAGS,
-)
+for _name, _default, _help in (
+  ('fractions', '0.1,0.5', 'C.'),
+  ('epochs', '1,5', 'E.'),
+  ('batch_sizes', '10,all', 'B.'),
+  ('learning_rates', '0.1,0.5', 'Client rate for each of --batch_sizes.'),
+  ('limits', '20,50,100,200,400', 'Rounds after which to look; the last ends the run.'),
+):
+  absl_flags.DEFINE_list(_name, _default.split(','), _help, flag_values=_FLAGS)
 absl_flags.DEFINE_integer('seed', 0, 'Seed.', flag_values=_FLAGS)
-absl_flags.DEFINE_string('data_dir', None, 'Folder with mnist_digits.npz.', flag_values=_FLAGS)
-absl_flags.DEFINE_string(
-  'output_dir', 'runs/lecture_43', "Where the runs' folders go.", flag_values=_FLAGS
-)
-absl_flags.DEFINE_string(
-  'results', None, 'Where to write: RESULTS.md. Default results/TASK.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_FLAGS)
+_FLAGS.set_default('results', None)
 
 
 @command.entry('rounds_to_accuracy.py', 'interrupted; rounds that were done are saved.')
@@ -62,53 +52,34 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
-  limits = _check_flags()
+  _check_flags()
   for cell in _cells():  # Of finished runs too: the folder's name says no rate.
-    run_folder.read_config(_folder(cell), records.of(_settings(cell, 1)))
-  results = _FLAGS.results or os.path.join('results', _FLAGS.task)
-  command.check_output('results', results)
-  failed = command.DONE
-  for cell in [] if _FLAGS.report_only else _cells():
+    _settings(cell, 1)
+  if not _FLAGS.results:
+    _FLAGS.results = os.path.join('results', _FLAGS.task)
+  stages = [(functools.partial(jobs, int(limit)), ['task_option']) for limit in _FLAGS.limits]
+  return frame.run(
+    _FLAGS, stages, lambda: atomic_files.write_text(f'{_FLAGS.results}.md', report())
+  )
+
+
+def _check_flags() -> None:
+  """ValueError if a flag is bad."""
+  for name in ('limits', 'epochs', 'batch_sizes', 'fractions', 'learning_rates'):
+    values = [text for text in _FLAGS[name].value if (name, text) != ('batch_sizes', 'all')]
+    kind = int if name in ('limits', 'epochs', 'batch_sizes') else float
     try:
-      code = _train(cell, limits)
-    except command.FailureError as error:
-      failed = command.complain('rounds_to_accuracy.py', error, command.FAILED)
-      continue
-    if code:
-      return code
-  atomic_files.write_text(f'{results}.md', report())
-  command.show(f'{results}.md is written.\n')
-  return failed
-
-
-def _check_flags() -> list[int]:
-  """Returns the limits; ValueError if a flag is bad."""
-  is_whole = all(limit.isdecimal() for limit in _FLAGS.limits)
-  limits = [int(limit) for limit in _FLAGS.limits] if is_whole else []
-  if not limits or limits != sorted(limits) or limits[0] < 1:
-    raise ValueError(f'--limits={",".join(_FLAGS.limits)}: give growing numbers such as 20,50.')
+      numbers = [kind(text) for text in values]
+    except ValueError:
+      numbers = []
+    is_growing = name != 'limits' or numbers == sorted(numbers)
+    if len(numbers) < len(values) or not _FLAGS[name].value or not is_growing or min(numbers) <= 0:
+      raise ValueError(
+        f'--{name}={",".join(_FLAGS[name].value)}: give numbers above 0'
+        f'{", growing" if name == "limits" else ", or all" if name == "batch_sizes" else ""}.'
+      )
   if len(_FLAGS.learning_rates) != len(_FLAGS.batch_sizes):
     raise ValueError('give one of --learning_rates for each of --batch_sizes.')
-  for batch in _FLAGS.batch_sizes:
-    if batch != 'all' and not (batch.isdecimal() and int(batch)):
-      raise ValueError(f'--batch_sizes={batch}: give whole numbers such as 10, or all.')
-  for epochs in _FLAGS.epochs:
-    if not (epochs.isdecimal() and int(epochs)):
-      raise ValueError(f'--epochs={epochs}: give whole numbers such as 5.')
-  for flag in ('fractions', 'learning_rates'):
-    for text in _FLAGS[flag].value:
-      _number(flag, text)
-  return limits
-
-
-def _number(flag: str, text: str) -> float:
-  try:
-    number = float(text)
-  except ValueError:
-    number = math.nan
-  if not 0 < number < math.inf:
-    raise ValueError(f'--{flag}={text}: give numbers above 0.')
-  return number
 
 
 def _cells() -> list[Cell]:
@@ -128,45 +99,36 @@ def _folder(cell: Cell) -> str:
   return os.path.join(_FLAGS.output_dir, name)
 
 
-def _settings(cell: Cell, limit: int) -> Settings:
-  """A run's settings, to train to a limit; ValueError if a flag is bad."""
+def _settings(cell: Cell, limit: int) -> grid.Settings:
+  """A run's settings, to train to a limit; ValueError if its folder has another run."""
   split, fraction, epochs, batch, rate = cell
-  return resolve.resolve(
-    task=_FLAGS.task,
-    task_option=[f'split={split}'],
-    algorithm='fed_avg',
-    rounds=limit,
-    clients_per_round=max(1, round(float(fraction) * _CLIENTS)),
-    client_epochs=int(epochs),
-    batch_size=0 if batch == 'all' else int(batch),
-    client_learning_rate=float(rate),
-    rounds_per_evaluation=1,
-    seed=_FLAGS.seed,
-    output_dir=_folder(cell),
-    data_dir=_FLAGS.data_dir or None,
-  )
+  given = {
+    **{'task': _FLAGS.task, 'task_option': [f'split={split}'], 'algorithm': 'fed_avg'},
+    **{'rounds': limit, 'rounds_per_evaluation': 1, 'seed': _FLAGS.seed},
+    'clients_per_round': max(1, round(float(fraction) * _CLIENTS)),
+    'client_epochs': int(epochs),
+    'batch_size': 0 if batch == 'all' else int(batch),
+    'client_learning_rate': float(rate),
+    'data_dir': _FLAGS.data_dir or None,
+  }
+  return grid.settings_of({}, _folder(cell), given)
 
 
-def _train(cell: Cell, limits: Sequence[int]) -> int:
-  for limit in limits:
+def jobs(limit: int) -> frame.Jobs:
+  """The runs that go on to a limit: those that have not reached the target."""
+  found = {}
+  for cell in _cells():
     done = _read(cell)
-    if done is not None and (_reached(done) is not None or done.rows[-1]['round'] > limit):
-      continue
-    command.say(f'{_folder(cell)}, to round {limit}')
-    outcome = run.run(_settings(cell, limit))
-    result_table.show(outcome.result, _folder(cell))
-    run.check_result(outcome.result)
-    if outcome.exit_code:
-      return outcome.exit_code
-  return command.DONE
+    if done is None or (_reached(done) is None and done.rows[-1]['round'] < limit):
+      found[_folder(cell)] = [_settings(cell, limit)]
+  return found
 
 
 def _read(cell: Cell) -> run_lib.Run | None:
-  if not run_folder.is_begun(_folder(cell)):
-    return None
+  """The run of a cell, or None if it has no rows yet."""
   try:
     return run_lib.load_run(_folder(cell))
-  except run_lib.NoRoundsError:
+  except (run_lib.NoRoundsError, OSError):
     return None
 
 
@@ -177,23 +139,19 @@ def _reached(run: run_lib.Run) -> int | None:
 def report() -> str:
   """The text of RESULTS.md, of the cells that were begun; ValueError if there is none."""
   target = TARGETS[_FLAGS.task]
-  heading = ['C, E, B', 'rate', 'local steps', *(f'{split}: rounds' for split in _SPLITS)]
-  rows: list[list[str]] = []
-  example: run_lib.Run | None = None
-  for fraction, epochs, (batch, rate) in itertools.product(
-    _FLAGS.fractions, _FLAGS.epochs, zip(_FLAGS.batch_sizes, _FLAGS.learning_rates)
-  ):
-    found = [_read((split, fraction, epochs, batch, rate)) for split in _SPLITS]
-    example = example or next((run for run in found if run is not None), None)
-    steps = int(epochs) * (1 if batch == 'all' else -(-600 // int(batch)))
-    name = f'{fraction}, {epochs}, {batch}'
-    # Those of the runs themselves; of a row without runs, that of the command.
-    rates = {f'{run.settings["client_learning_rate"]:g}' for run in found if run is not None}
-    rows.append(
-      [name, ', '.join(sorted(rates)) or rate, str(steps), *(_text(run) for run in found)]
-    )
-  if example is None:
+  found = {cell: run for cell in _cells() if (run := _read(cell)) is not None}
+  if not found:
     raise ValueError(f'no run in {_FLAGS.output_dir} was begun.')
+  rows = []
+  for _, *of_row in _cells():
+    fraction, epochs, batch, rate = of_row
+    both = [found.get((split, fraction, epochs, batch, rate)) for split in _SPLITS]
+    # Those of the runs themselves; of a row without runs, that of the command.
+    rates = {f'{run.settings["client_learning_rate"]:g}' for run in both if run is not None}
+    steps = int(epochs) * (1 if batch == 'all' else -(-600 // int(batch)))
+    row = [f'{fraction}, {epochs}, {batch}', ', '.join(sorted(rates)) or rate, str(steps)]
+    rows.append([*row, *map(_text, both)])
+  rows = [row for i, row in enumerate(rows) if row not in rows[:i]]
   text = (
     f'# Rounds of FedAvg to {100 * target:g} % test accuracy, {_FLAGS.task}\n\n'
     '100 clients of 600 examples: IID, or two shards of 300 of the label-sorted examples each. C:'
@@ -201,16 +159,13 @@ def report() -> str:
     f' seed {_FLAGS.seed}. The client rate is one for each B, not tuned for each row. Where the'
     ' target was not reached the best accuracy is given.\n\n'
   )
-  versions = ', '.join(f'{k} {v}' for k, v in example.config['versions'].items())
-  line = f'python -m research.experiments.rounds_to_accuracy --task={_FLAGS.task} --data_dir=DIR'
+  flags = f' --task={_FLAGS.task} --data_dir=DIR'
   for name in ('fractions', 'epochs', 'batch_sizes', 'learning_rates', 'limits'):
     if _FLAGS[name].value != _FLAGS[name].default:
-      line += f' --{name}={",".join(_FLAGS[name].value)}'
-  text += tables.markdown(heading, rows)
-  return text + (
-    f'\nData: {run_lib.without_folders(example.config["data"]["source"])}. Made by `{line}`;'
-    f' {example.config["started"][:10]}; {versions}.\n'
-  )
+      flags += f' --{name}={",".join(_FLAGS[name].value)}'
+  heading = ['C, E, B', 'rate', 'local steps', *(f'{split}: rounds' for split in _SPLITS)]
+  origin = frame.origin('rounds_to_accuracy', flags, list(found.values()))
+  return f'{text}{tables.markdown(heading, rows)}\n{origin}'
 
 
 def _text(run: run_lib.Run | None) -> str:

@@ -6,20 +6,18 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import pathlib
 import resource
 import signal
 import sys
 import tempfile
 import time
 import types
+from collections.abc import Sequence
 from typing import Any
 
 import psutil
 
-from research.faults.mutation_targets import Target
-
-# These start processes of their own, where the module is as it is.
-_NOT_SEEN = 'not million_clients and not killed_at_any_instant'
 _STUCK_SECONDS = 180  # Without progress; `_PROGRESS` seconds of a processor count as some.
 _PROGRESS = 0.5
 
@@ -65,7 +63,14 @@ class _Plugin:
         file.write(report.nodeid)
 
 
-def _run_tests(target: Target, text: str, folder: str, kills: collections.Counter[str]) -> None:
+def _run_tests(
+  module: str,
+  path: pathlib.Path,
+  tests: Sequence[str],
+  text: str,
+  folder: str,
+  kills: collections.Counter[str],
+) -> None:
   """What a child does: never returns, exits with pytest's code."""
   log = os.open(os.path.join(folder, 'log'), os.O_WRONLY | os.O_CREAT)
   os.dup2(log, 1)
@@ -74,8 +79,7 @@ def _run_tests(target: Target, text: str, folder: str, kills: collections.Counte
   with open(text_path, 'w', encoding='utf-8') as file:
     file.write(text)
   os.environ['TMPDIR'] = tempfile.tempdir = folder
-  module = target.path.removesuffix('.py').replace('/', '.')
-  sys.meta_path.insert(0, _Mutated(module, os.path.abspath(target.path), text_path))
+  sys.meta_path.insert(0, _Mutated(module, os.path.abspath(path), text_path))
   import pytest
   import tensorflow_federated as tff
 
@@ -84,9 +88,9 @@ def _run_tests(target: Target, text: str, folder: str, kills: collections.Counte
   code = 1
   try:
     flags = ['-x', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', f'--basetemp={folder}/tmp']
-    flags += ['-k', f'({target.select}) and {_NOT_SEEN}' if target.select else _NOT_SEEN]
+    flags += ['-m', 'not slow']
     plugin = _Plugin(kills, os.path.join(folder, 'by'))
-    code = int(pytest.main([*flags, *target.tests], plugins=[plugin]))
+    code = int(pytest.main([*flags, *tests], plugins=[plugin]))
   finally:
     sys.stdout.flush()
     os._exit(code)
@@ -95,11 +99,21 @@ def _run_tests(target: Target, text: str, folder: str, kills: collections.Counte
 class Child:
   """A forked child that runs the tests against a text."""
 
-  def __init__(self, target: Target, text: str, seconds: int, kills: collections.Counter[str]):
+  def __init__(
+    self,
+    module: str,
+    path: pathlib.Path,
+    tests: Sequence[str],
+    text: str,
+    seconds: int,
+    kills: collections.Counter[str],
+  ):
     """Starts it.
 
     Args:
-      target: The module and its tests.
+      module: The module's name.
+      path: Its file.
+      tests: The files of its tests.
       text: What the module is.
       seconds: Of a processor that the tests may take. Not of a clock: another load of the machine
         would kill mutants. The clock only finds a child that waits for what never comes.
@@ -112,7 +126,7 @@ class Child:
       os.setsid()
       resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
       resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
-      _run_tests(target, text, self._folder.name, kills)
+      _run_tests(module, path, tests, text, self._folder.name, kills)
 
   def poll(self) -> tuple[str, float, str] | None:
     """Returns result, processor seconds and the first failure's name, or None while it runs.

@@ -1,11 +1,10 @@
 """The mistakes are there to be made, one at a time, and each is one."""
 
 import ast
-import os
+import pathlib
 
-import pytest
-
-from research.faults import by_hand, mutants, mutation_targets
+from research import mutations
+from research.faults import mutants
 
 SOURCE = '''
 """Words 1 < 2."""
@@ -46,16 +45,18 @@ def test_each_mutant_makes_one_mistake_and_words_and_types_stay():
     assert len(differing) == 1
 
 
-@pytest.mark.parametrize('name', by_hand.MISTAKES)
-def test_the_passages_are_in_the_files(name):
-  mistake = by_hand.MISTAKES[name]
-  with open(mistake.path, encoding='utf-8') as file:
-    text = file.read()
-  assert text.count(mistake.right) == 1
-  ast.parse(text.replace(mistake.right, mistake.wrong))
+def test_a_larger_sample_of_the_whole_product_holds_a_smaller_one():
+  names = [
+    {(path, mutant.name) for path, mutant in mutations.draw(['tff_adaptive/corrections'], n, 1)}
+    for n in (5, 20)
+  ]
+  assert len(names[0]) == 5
+  assert names[0] < names[1]
 
 
-def test_every_target_has_its_tests():
-  paths = [path for t in mutation_targets.TARGETS.values() for path in (t.path, *t.tests)]
-  paths += [path for m in by_hand.MISTAKES.values() for path in m.tests]
-  assert [path for path in paths if not os.path.exists(path.split('::')[0])] == []
+def test_a_module_has_the_tests_that_mirror_it_and_those_that_import_it():
+  schedules, *_ = mutations.tests_of(pathlib.Path('tff_adaptive/schedules.py'))
+  assert schedules == 'tests/tff_adaptive/schedules_test.py'
+  digits, *_ = mutations.tests_of(pathlib.Path('tasks/digits.py'))
+  assert digits == 'tests/tasks/digits_test.py'
+  assert mutations.module_name(pathlib.Path('tasks/__init__.py')) == 'tff_adaptive_tasks'

@@ -22,10 +22,8 @@ def test_all_tasks_makes_a_table_and_skips_what_is_complete(tmp_path, capsys):
   assert all_tasks.main(arguments) == 0
   table = (tmp_path / 'tasks.md').read_text()
   assert '| digits, fed_avg | ' in table
-  command = (
-    'python -m research.experiments.all_tasks --tasks=digits --algorithms=fed_avg --rounds=3'
-  )
-  assert f'Rates are the defaults of each task. Made by `{command}`;' in table
+  command = 'all_tasks --tasks=digits --algorithms=fed_avg --rounds=3'
+  assert f'Made by `python -m research.experiments.{command} --data_dir=DIR`.' in table
   capsys.readouterr()
   assert all_tasks.main(arguments) == 0
   assert 'complete already' in capsys.readouterr().err

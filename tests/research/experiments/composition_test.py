@@ -2,8 +2,6 @@
 
 import pathlib
 
-import pytest
-
 from research.experiments import composition
 from scripts.cli import shared_runs
 from tests.helpers import run_folders
@@ -75,21 +73,3 @@ def test_runs_that_are_not_complete_are_left_out_and_counted(tmp_path, monkeypat
   assert left_out in text
   page = pathlib.Path(composition.__file__).parents[2] / 'results' / 'composition.md'
   assert page.read_text().startswith(text[: text.index('**')])
-
-
-@pytest.mark.parametrize(
-  'arguments, message',
-  [
-    (['--seeds='], '--seeds=: give whole numbers'),
-    (['--tuning_seed=1'], '--tuning_seed=1 is one of --seeds'),
-    (['--alpha=0'], '--alpha=0.0: give a number above 0'),
-    (['--task=mnist'], 'mnist needs a folder with mnist.npz or mnist_digits.npz'),
-  ],
-)
-def test_bad_input_is_reported_before_training(tmp_path, monkeypatch, capsys, arguments, message):
-  monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(shared_runs, 'train_all', None)
-  assert composition.main([*COMMAND, *arguments]) == 2
-  error = capsys.readouterr().err
-  assert error.startswith(f'composition.py: {message}')
-  assert error.count('\n') == 1

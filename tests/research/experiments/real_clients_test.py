@@ -2,7 +2,7 @@
 
 import pytest
 
-from research.experiments import real_clients
+from research.experiments import frame, real_clients, real_clients_report as of
 from scripts.cli import shared_runs
 from tests.helpers import run_folders
 from tff_adaptive import costs, population, registry
@@ -17,7 +17,7 @@ def found(tmp_path, monkeypatch):
   monkeypatch.setattr(shared_runs, 'train_all', lambda jobs, *_: 130)
   assert real_clients.main([*COMMAND, '--output_dir=out']) == 130  # Stopped while tuning.
   monkeypatch.setattr(
-    real_clients, '_best', lambda folder: {'client_learning_rate': 0.1 + ('yogi' in folder)}
+    frame, 'best', lambda folder, _: {'client_learning_rate': 0.1 + ('yogi' in folder)}
   )
   return real_clients._jobs()
 
@@ -44,7 +44,7 @@ def test_the_best_on_the_validation_data_is_taken(tmp_path):
     run_folders.make(
       tmp_path / str(rate), [0.1, value], client_learning_rate=rate, beta=None, tau=1e-3
     )
-  assert real_clients._best(str(tmp_path)) == {'client_learning_rate': 0.1}
+  assert frame.best(str(tmp_path), of.TUNED) == {'client_learning_rate': 0.1}
 
 
 def test_every_algorithm_meets_every_server_in_every_scenario(found):
@@ -95,23 +95,3 @@ def test_about_two_thirds_of_the_clients_meet_the_deadline(task, steps, size):
   times = speed.times([str(i) for i in range(4000)], 0, down, up)
   in_time = times.download + steps * times.step + times.upload <= chosen.deadline
   assert 0.6 < in_time.mean() < 0.72
-
-
-@pytest.mark.parametrize(
-  'arguments, message',
-  [
-    (['--tasks=letters'], "--tasks: unknown task 'letters'"),
-    (['--scenarios=rain'], "--scenarios: unknown scenario 'rain'"),
-    (['--servers='], '--servers= is empty'),
-    (['--seeds=-1'], '--seeds=-1: give whole numbers'),
-    (['--tuning_seed=1'], '--tuning_seed=1 is one of --seeds'),
-    (['--tasks=mnist'], 'mnist needs a folder with mnist.npz or mnist_digits.npz'),
-  ],
-)
-def test_bad_input_is_reported_before_training(tmp_path, monkeypatch, capsys, arguments, message):
-  monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(shared_runs, 'train_all', None)
-  assert real_clients.main([*COMMAND, *arguments]) == 2
-  error = capsys.readouterr().err
-  assert error.startswith(f'real_clients.py: {message}')
-  assert error.count('\n') == 1

@@ -32,14 +32,14 @@ def _begin(folder, rate, accuracies):
     more.update(run_id='x', changes=[])
     json.dump({'settings': resolved, **more}, file)
   with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
-    file.write('round,validation_accuracy\n')
-    file.writelines(f'{t},{accuracy}\n' for t, accuracy in enumerate(accuracies))
+    file.write('round,validation_accuracy,seconds_round\n')
+    file.writelines(f'{t},{accuracy},1\n' for t, accuracy in enumerate(accuracies))
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
   """Runs the script on a folder with two finished runs of rate 0.05, and trains nothing."""
-  monkeypatch.setattr(rounds_to_accuracy.run, 'run', None)
+  monkeypatch.setattr(rounds_to_accuracy.frame.shared_runs, 'train_all', lambda jobs, _: 0)
   # The names say no rate.
   _begin(tmp_path / 'runs' / 'mnist_2nn_iid_C0.1_E5_B10_seed0', 0.05, [0.1, 0.98])
   _begin(tmp_path / 'runs' / 'mnist_2nn_shards_C0.1_E5_B10_seed0', 0.05, [0.1, 0.5, 0.98])

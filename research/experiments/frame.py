@@ -1,0 +1,172 @@
+"""What experiments share: flags, runs that are trained and resumed, tables and their origin."""
+
+import collections
+import os
+import pathlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from absl import flags as absl_flags
+
+from scripts.cli import command, flags as run_flags, grid, shared_runs
+from tff_adaptive._utils import suggestions
+from tff_adaptive.reports import scores, tables
+from tff_adaptive.runs import run as run_lib
+
+CONFIGS = pathlib.Path(__file__).parents[2] / 'scripts' / 'configs'
+MNIST = ('mnist.npz', 'mnist_digits.npz')
+Jobs = dict[str, list[grid.Settings]]  # Folder -> its runs.
+Stage = tuple[Callable[[], Jobs], Sequence[str]]  # Makes the runs; settings that tell them apart.
+
+
+def flags(name: str, seeds: bool = True) -> absl_flags.FlagValues:
+  """The flags of every experiment.
+
+  Args:
+    name: Of its results and its folder of runs.
+    seeds: Whether it has several.
+  """
+  made = absl_flags.FlagValues()
+  absl_flags.DEFINE_string('data_dir', None, "Folder with the tasks' files.", flag_values=made)
+  absl_flags.DEFINE_string('output_dir', f'runs/{name}', "The runs' folders.", flag_values=made)
+  absl_flags.DEFINE_string(
+    'results', f'results/{name}', 'Where to write: RESULTS.md, say.', flag_values=made
+  )
+  absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=made)
+  if seeds:
+    absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Of the runs that count.', flag_values=made)
+  return made
+
+
+def tuning(made: absl_flags.FlagValues, rounds: int) -> None:
+  """Adds the flags of runs that choose rates."""
+  absl_flags.DEFINE_string(
+    'tuning_seed', '100', 'Of the runs that choose the rates.', flag_values=made
+  )
+  absl_flags.DEFINE_integer(
+    'tuning_rounds', rounds, 'Rounds of one of them.', lower_bound=1, flag_values=made
+  )
+
+
+def check(
+  given: absl_flags.FlagValues,
+  known: Mapping[str, Collection[str]],
+  files: Mapping[str, Sequence[str]],
+) -> None:
+  """Refuses bad flags before hours are spent on runs.
+
+  Args:
+    given: The flags.
+    known: Flag -> the names that it may list.
+    files: Task that is trained -> files of which --data_dir must have one.
+
+  Raises:
+    ValueError: If one is bad.
+  """
+  for flag, names in known.items():
+    for name in given[flag].value:
+      if name not in names:
+        raise ValueError(f'--{flag}: {suggestions.unknown(flag.rstrip("s"), name, names)}')
+  for flag in [name for name in (*known, 'seeds') if name in given]:
+    if not given[flag].value:
+      raise ValueError(f'--{flag}= is empty: give one value or more, or leave it out.')
+  seeds = {flag: given[flag].value for flag in ('seeds', 'tuning_seed') if flag in given}
+  for flag, value in seeds.items():
+    for seed in [value] if isinstance(value, str) else value:
+      if not seed.isdecimal():
+        raise ValueError(f'--{flag}={seed}: give whole numbers from 0 on, such as 0,1,2.')
+  if seeds.get('tuning_seed') in seeds.get('seeds', ()):
+    raise ValueError(f'--tuning_seed={given.tuning_seed} is one of --seeds: give another.')
+  for task, names in {} if given.report_only else files.items():
+    paths = [os.path.join(given.data_dir or '', name) for name in names]
+    if names and not (given.data_dir and any(map(os.path.isfile, paths))):
+      raise ValueError(f'{task} needs a folder with {" or ".join(names)}: give --data_dir.')
+
+
+def run(given: absl_flags.FlagValues, stages: Iterable[Stage], write: Callable[[], None]) -> int:
+  """Trains what is not complete, stage after stage, and reports; returns the exit code.
+
+  Args:
+    given: The flags.
+    stages: Each begins when the one before has ended.
+    write: Writes the results.
+  """
+  command.check_output('results', given.results)
+  code = command.DONE
+  for jobs, label_by in () if given.report_only else stages:
+    code = max(code, shared_runs.train_all(jobs(), label_by))
+    if code > command.FAILED:  # A run that diverges is a result too.
+      return code
+  write()
+  command.show(f'{given.results}.* is written.\n')
+  return code
+
+
+def settings(*arguments: str) -> dict[str, Any]:
+  """What flags of scripts/train.py ask for."""
+  return run_flags.parse(['', *arguments]) or {}
+
+
+def best(folder: str, names: Sequence[str]) -> dict[str, Any]:
+  """Some settings of the run in a folder that was best on the validation data."""
+  tried = run_lib.find_runs([folder])
+  _, found = scores.best_runs(tried, tables.default_metric(tried))
+  return {name: found[0].settings[name] for name in names if found[0].settings.get(name)}
+
+
+def collect(
+  folder: str, key: Callable[[run_lib.Run], tuple[str, str, str] | None]
+) -> tuple[
+  dict[tuple[str, str, str], list[run_lib.Run]], collections.Counter[tuple[str, str, str]]
+]:
+  """Reads the complete runs, and counts those that were begun.
+
+  Args:
+    folder: Where the runs' folders lie, at any depth.
+    key: Of a run: task, row and column of the tables; None to leave it out.
+
+  Returns:
+    Key -> its complete runs in the order of their seeds; and key -> how many were begun.
+
+  Raises:
+    ValueError: If none is complete, or one is of another command.
+  """
+  cells: dict[tuple[str, str, str], list[run_lib.Run]] = {}
+  begun: collections.Counter[tuple[str, str, str]] = collections.Counter()
+  for run in sorted(run_lib.find_runs([folder]), key=lambda run: run.settings['seed']):
+    try:
+      place = key(run)
+    except (KeyError, IndexError, ValueError):
+      raise ValueError(
+        f'{run.folder} is no run of this command: give a folder of its own.'
+      ) from None
+    if place is not None:
+      begun[place] += 1
+      if run.is_complete:
+        cells.setdefault(place, []).append(run)
+  if not cells:
+    raise ValueError(f'no run in {folder} is complete.')
+  return cells, begun
+
+
+def paragraph(text: str) -> str:
+  """Returns a text on one line."""
+  return ' '.join(text.split()) + '\n'
+
+
+def origin(name: str, arguments: str, members: Sequence[run_lib.Run], more: str = '') -> str:
+  """The command, the machine, the dates and the versions of some runs."""
+  dates = sorted({run.config['started'][:10] for run in members})
+  revisions = sorted({str(run.config.get('git_revision'))[:10] for run in members})
+  seconds = sum(run.summary()['seconds_training'] for run in members)
+  versions = ', '.join(f'{name} {v}' for name, v in members[0].config['versions'].items())
+  return paragraph(f"""
+    Made by `python -m research.experiments.{name}{arguments}`. {more} {len(members)} runs,
+    {seconds / 60:.0f} minutes of training on {len(os.sched_getaffinity(0))} CPU cores shared with
+    other work; {' to '.join(dict.fromkeys((dates[0], dates[-1])))}; revision
+    {', '.join(revisions)}; {versions}.""")
+
+
+def percent(values: Iterable[float]) -> str:
+  """Mean and sample standard deviation in percent, with two digits."""
+  return tables.spread([100 * value for value in values], digits=2)
