@@ -1,6 +1,10 @@
 # `make train` and `make test` set everything up by themselves the first time; see `make help`.
 
 PY := .venv/bin/python
+# What needs neither a trained process nor a program of its own.
+FAST := -m 'not slow' tests/integration/house_test.py tests/research \
+  $(addprefix tests/tff_adaptive/,_utils aggregation corrections optimizers population registry reports \
+  costs_test.py schedules_test.py) tests/tasks/data
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help

@@ -34,7 +34,7 @@ import time
 from typing import Any
 
 from research.faults import mutants
-from research.faults.mutation_child import Child
+from research.faults.mutation_child import Child, Target
 
 PRODUCT = ('tff_adaptive', 'tasks', 'scripts')
 _MOST_FILES = 6  # Of tests, for a mutant.
@@ -127,13 +127,13 @@ def _wait(children: dict[str, Child], most: int) -> list[tuple[str, tuple[str, f
 def attack(path: pathlib.Path, chosen: list[mutants.Mutant], record: Record, jobs: int) -> bool:
   """Runs mutants of a module; returns whether its tests pass without one."""
   source = path.read_text(encoding='utf-8')
-  module, tests, text = module_name(path), tests_of(path), _digest(source)
-  if not tests:
-    for mutant in chosen:
-      record.add(f'{path}:{mutant.name}', ('survived', 0.0, 'no tests'), text)
+  target, text = Target(module_name(path), path, tests_of(path)), _digest(source)
+  if not target.tests:
+    for one in chosen:
+      record.add(f'{path}:{one.name}', ('survived', 0.0, 'no tests'), text)
     return True
   kills: collections.Counter[str] = collections.Counter()
-  first = {'': Child(module, path, tests, source, 1800, kills)}
+  first = {'': Child(target, source, 1800, kills)}
   ((_, (result, seconds, by)),) = _wait(first, 1)
   if result != 'survived':
     sys.stdout.write(f'{path}: its tests do not pass without a mistake: {by}\n')
@@ -141,13 +141,13 @@ def attack(path: pathlib.Path, chosen: list[mutants.Mutant], record: Record, job
   limit = math.ceil(3 * seconds + 5)
   sys.stdout.write(f'{path}: {len(chosen)} mutants, {seconds} s without a mistake\n')
   children: dict[str, Child] = {}
-  for mutant in [*chosen, None]:
+  todo: list[mutants.Mutant | None] = [*chosen, None]
+  for mutant in todo:
     for name, outcome in _wait(children, jobs if mutant else 1):
       record.add(name, outcome, text)
       kills[outcome[2]] += 1
     if mutant:
-      child = Child(module, path, tests, mutant.source, limit, kills)
-      children[f'{path}:{mutant.name}'] = child
+      children[f'{path}:{mutant.name}'] = Child(target, mutant.source, limit, kills)
   return True
 
 

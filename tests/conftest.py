@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import asyncio
+import collections
 import signal
 import sys
 
@@ -26,9 +27,19 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-  """Compares versions first: with others than this project was written for, much else fails."""
+  """Compares versions first, for with others much fails; then runs what takes long.
+
+  Two workers so end together: first what one of them must run alone, such as all tests of a
+  cluster, then the files with slow tests. A file stays together, as its fixtures want.
+  """
+  version = 'test_the_installed_versions_are_those_it_was_written_for'
+  slow = collections.Counter(item.path for item in items if item.get_closest_marker('slow'))
   items.sort(
-    key=lambda item: item.name != 'test_the_installed_versions_are_those_it_was_written_for'
+    key=lambda item: (
+      item.name != version,
+      item.get_closest_marker('xdist_group') is None,
+      -slow[item.path],
+    )
   )
 
 

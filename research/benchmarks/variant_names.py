@@ -23,6 +23,12 @@ OPTIONS = {  # Of ours_graph, as in ours_graph+xla+bfloat16.
   'together': 'the whole cohort in batched operations',
 }
 
+HELP = (
+  '; '.join(f'{name}: {what}' for name, what in VARIANTS.items())
+  + '; ours_graph also with '
+  + ('; '.join(f'+{name}: {what}' for name, what in OPTIONS.items()))
+)
+
 
 def split_variant(variant: str) -> tuple[str, list[str]]:
   """Splits a variant into its name and its options.

@@ -165,8 +165,3 @@ def origin(name: str, arguments: str, members: Sequence[run_lib.Run], more: str 
     {seconds / 60:.0f} minutes of training on {len(os.sched_getaffinity(0))} CPU cores shared with
     other work; {' to '.join(dict.fromkeys((dates[0], dates[-1])))}; revision
     {', '.join(revisions)}; {versions}.""")
-
-
-def percent(values: Iterable[float]) -> str:
-  """Mean and sample standard deviation in percent, with two digits."""
-  return tables.spread([100 * value for value in values], digits=2)

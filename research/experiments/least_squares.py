@@ -9,29 +9,22 @@ are the closed forms of tasks/least_squares_solutions.py. Takes a minute or two.
   python -m research.experiments.least_squares --output=results/least_squares
 """
 
-import csv
-import io
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from absl import flags as absl_flags
 
 from scripts.cli import command, tensorflow_start
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.client import whole_client
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_integer('rounds', 150, 'Rounds.', lower_bound=1, flag_values=_FLAGS)
-absl_flags.DEFINE_integer(
-  'seed', 2, 'Seeds the problem and x_0.', lower_bound=0, flag_values=_FLAGS
-)
+absl_flags.DEFINE_integer('seed', 2, 'Of problem and x_0.', lower_bound=0, flag_values=_FLAGS)
 absl_flags.DEFINE_string(
-  'output',
-  'results/least_squares',
-  'Where to write: OUTPUT.png and OUTPUT.csv.',
-  flag_values=_FLAGS,
+  'output', 'results/least_squares', 'Where to write: OUTPUT.png, OUTPUT.csv.', flag_values=_FLAGS
 )
 
 _STEPS, _RATE = 20, 0.125  # E and s: a client's full-gradient steps in a round, and their rate.
@@ -39,6 +32,10 @@ _MU, _PROX_MU = 0.5, 2.0  # mu of FedDyn and AdaBest, and of FedProx.
 
 _BLUE, _ORANGE, _GREEN, _RED = '#0072B2', '#E69F00', '#009E73', '#D55E00'
 _PURPLE, _SKY, _BLACK, _GREY = '#CC79A7', '#56B4E9', '#222222', '#888888'
+_TITLES = (
+  'The correction decides where it ends up',
+  'The server optimizer decides how it gets there',
+)
 
 
 class Curve(NamedTuple):
@@ -49,9 +46,9 @@ class Curve(NamedTuple):
     color: Of its curve.
     algorithm: Its name for `algorithms.build`.
     options: Its options there.
-    steps: Local steps a round.
     target: Its fixed point in closed form.
     point: The fixed point's name in the figure; '' to leave it out.
+    steps: Local steps a round.
     is_dotted: Whether it is drawn over another that it equals.
   """
 
@@ -59,50 +56,49 @@ class Curve(NamedTuple):
   color: str
   algorithm: str
   options: Mapping[str, Any]
-  steps: int
   target: np.ndarray
   point: str = ''
+  steps: int = _STEPS
   is_dotted: bool = False
 
 
 def curves(a: Any, b: Any, x_0: np.ndarray) -> tuple[list[Curve], list[Curve]]:
   """The curves of the two panels: other corrections, other server optimizers."""
   from tff_adaptive import optimizers
-  from tff_adaptive_tasks import least_squares_solutions
+  from tff_adaptive_tasks import least_squares_solutions as solutions
 
-  e, mu, n = _STEPS, _MU, {'num_clients': len(a)}
-  x_ls = least_squares_solutions.least_squares(a, b)
-  x_fgd = least_squares_solutions.gradient_descent(a, b, e, _RATE)
-  x_prox = least_squares_solutions.gradient_descent(a, b, e, _RATE, _PROX_MU)
-  fed_avg = Curve(f'FedAvg, E = {e}', _BLACK, 'fed_avg', {}, e, x_fgd, 'equation (6)')
-  scaffold = Curve('SCAFFOLD', _BLUE, 'scaffold', n, e, x_ls)
+  n = {'num_clients': len(a)}
+  x_ls = solutions.least_squares(a, b)
+  x_fgd = solutions.gradient_descent(a, b, _STEPS, _RATE)
+  x_prox = solutions.gradient_descent(a, b, _STEPS, _RATE, _PROX_MU)
+  fed_avg = Curve(f'FedAvg, E = {_STEPS}', _BLACK, 'fed_avg', {}, x_fgd, 'equation (6)')
+  scaffold = Curve('SCAFFOLD', _BLUE, 'scaffold', n, x_ls)
 
   def ada_best(beta: float, color: str) -> Curve:
-    x = least_squares_solutions.ada_best(a, b, mu, beta, x_0)
-    options, label = {'mu': mu, 'beta': beta}, f'AdaBest, beta = {beta:g}'
-    return Curve(label, color, 'ada_best', options, e, x, f'ridge, beta = {beta:g}')
+    x, options = solutions.ada_best(a, b, _MU, beta, x_0), {'mu': _MU, 'beta': beta}
+    label = f'AdaBest, beta = {beta:g}'
+    return Curve(label, color, 'ada_best', options, x, f'ridge, beta = {beta:g}')
 
   corrections = [
     fed_avg,
-    Curve('FedProx', _ORANGE, 'fed_prox', {'mu': _PROX_MU}, e, x_prox, '(6) with mu'),
+    Curve('FedProx', _ORANGE, 'fed_prox', {'mu': _PROX_MU}, x_prox, '(6) with mu'),
     ada_best(0.95, _PURPLE),
     ada_best(0.99, _RED),
-    Curve('FedAvg, E = 1', _GREY, 'fed_avg', {}, 1, x_ls),
-    Curve('FedDyn', _GREEN, 'fed_dyn', {'mu': mu, **n}, e, x_ls),
+    Curve('FedAvg, E = 1', _GREY, 'fed_avg', {}, x_ls, steps=1),
+    Curve('FedDyn', _GREEN, 'fed_dyn', {'mu': _MU, **n}, x_ls),
     scaffold,
-    Curve('SCAFFOLD/m', _SKY, 'scaffold_m', n, e, x_ls, is_dotted=True),
+    Curve('SCAFFOLD/m', _SKY, 'scaffold_m', n, x_ls, is_dotted=True),
   ]
   adaptive = {'server_learning_rate': 0.5, 'tau': 0.5, 'beta1': 0.5}
+  adagrad = {'server_learning_rate': 1.0, 'tau': 0.5}
   yogi = optimizers.build_yogi(1.0, tau=0.5, beta1=0.5)
   servers = [
     fed_avg,
-    Curve('FedAvgM', _GREY, 'fed_avgm', {'momentum': 0.5}, e, x_fgd),
-    Curve(
-      'FedAdagrad', _ORANGE, 'fed_adagrad', {'server_learning_rate': 1.0, 'tau': 0.5}, e, x_fgd
-    ),
-    Curve('FedAdam', _PURPLE, 'fed_adam', adaptive, e, x_fgd),
-    Curve('FedYogi', _RED, 'fed_yogi', adaptive, e, x_fgd),
-    Curve('SCAFFOLD with Yogi', _GREEN, 'scaffold', {'server_optimizer': yogi, **n}, e, x_ls),
+    Curve('FedAvgM', _GREY, 'fed_avgm', {'momentum': 0.5}, x_fgd),
+    Curve('FedAdagrad', _ORANGE, 'fed_adagrad', adagrad, x_fgd),
+    Curve('FedAdam', _PURPLE, 'fed_adam', adaptive, x_fgd),
+    Curve('FedYogi', _RED, 'fed_yogi', adaptive, x_fgd),
+    Curve('SCAFFOLD with Yogi', _GREEN, 'scaffold', {'server_optimizer': yogi, **n}, x_ls),
     scaffold,
   ]
   return corrections, servers
@@ -135,29 +131,22 @@ def distances(curve: Curve, data: Any, model: Any, x_ls: np.ndarray) -> np.ndarr
   return np.array(found)
 
 
-def draw(
-  path: str, panels: Sequence[Sequence[Curve]], found: Mapping[str, np.ndarray], x_ls: np.ndarray
-) -> None:
+def draw(path: str, panels: Sequence[Sequence[Curve]], table: pd.DataFrame) -> None:
   """Writes the figure: curves, and right of where they end the predicted levels."""
   from matplotlib import figure as figure_lib
 
   figure = figure_lib.Figure(figsize=(11.5, 4.8), layout='constrained')
-  titles = (
-    'The correction decides where it ends up',
-    'The server optimizer decides how it gets there',
-  )
   all_axes = figure.subplots(1, 2, sharey=True)
   end = 1.55 * _FLAGS.rounds
-  for axes, title, panel in zip(all_axes, titles, panels):
+  for axes, title, panel in zip(all_axes, _TITLES, panels):
     for curve in panel:
       style = {'linestyle': (0, (1, 2)), 'linewidth': 3} if curve.is_dotted else {'linewidth': 1.8}
-      axes.semilogy(found[curve.label], color=curve.color, label=_greek(curve.label), **style)
+      axes.semilogy(table[curve.label], color=curve.color, label=_greek(curve.label), **style)
       if curve.point:
-        level = np.linalg.norm(curve.target - x_ls)
+        level = table[f'{curve.label}: predicted'][0]
         axes.axhline(level, color=curve.color, linestyle='--', linewidth=1, zorder=1)
-        box = {'color': 'white', 'pad': 0.8}
-        place = {'ha': 'right', 'va': 'center', 'fontsize': 9, 'bbox': box}
-        axes.text(end, level, _greek(curve.point), color=curve.color, **place)
+        place = {'ha': 'right', 'va': 'center', 'bbox': {'color': 'white', 'pad': 0.8}}
+        axes.text(end, level, _greek(curve.point), color=curve.color, fontsize=9, **place)
     axes.set_title(title, loc='left', fontsize=12)
     axes.set_xlabel('round')
     axes.set_xlim(0, end)
@@ -175,35 +164,16 @@ def _greek(text: str) -> str:
   return text.replace('beta', '\u03b2').replace('mu', '\u03bc')
 
 
-def table(
-  panels: Sequence[Sequence[Curve]], found: Mapping[str, np.ndarray], x_ls: np.ndarray
-) -> str:
-  """The distances as CSV: a column for each curve and, before it, the closed form's distance."""
-  every = {curve.label: curve for panel in panels for curve in panel}
-  text = io.StringIO()
-  writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(['round', *(c for label in every for c in (f'{label}: predicted', label))])
-  levels = {label: np.linalg.norm(curve.target - x_ls) for label, curve in every.items()}
-  for t in range(_FLAGS.rounds + 1):
-    numbers = [v for label in every for v in (levels[label], found[label][t])]
-    writer.writerow([t, *(f'{v:.6g}' for v in numbers)])
-  return text.getvalue()
-
-
 @command.entry('least_squares.py')
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   command.check_output('output', _FLAGS.output)
-  _run()
-  return command.DONE
-
-
-def _run() -> None:
   tensorflow_start.quietly()
   import tff_adaptive_tasks as tasks
   from tff_adaptive import engine
+  from tff_adaptive.client import whole_client
   from tff_adaptive_tasks import least_squares_solutions
 
   engine.set_graph_context()
@@ -213,15 +183,15 @@ def _run() -> None:
   x_ls = least_squares_solutions.least_squares(a, b)
   panels = curves(a, b, model.initial_weights[0][0])
   data = [whole_client.dataset(x, y, i) for i, (x, y) in enumerate(zip(a, b))]
-  found: dict[str, np.ndarray] = {}
-  sys.stdout.write(f'{"":22} distance  predicted\n')
-  for curve in [curve for panel in panels for curve in panel]:
-    if curve.label not in found:
-      found[curve.label] = distances(curve, data, model, x_ls)
-      level = np.linalg.norm(curve.target - x_ls)
-      sys.stdout.write(f'{curve.label:22} {found[curve.label][-1]:.3e} {level:.3e}\n')
-  atomic_files.write_text(f'{_FLAGS.output}.csv', table(panels, found, x_ls))
-  draw(f'{_FLAGS.output}.png', panels, found, x_ls)
+  table = pd.DataFrame(index=pd.RangeIndex(_FLAGS.rounds + 1, name='round'))
+  for curve in {curve.label: curve for panel in panels for curve in panel}.values():
+    # The closed form's distance, then that of each round.
+    table[f'{curve.label}: predicted'] = level = np.linalg.norm(curve.target - x_ls)
+    table[curve.label] = found = distances(curve, data, model, x_ls)
+    command.show(f'{curve.label:22} distance {found[-1]:.3e}, predicted {level:.3e}\n')
+  atomic_files.write_text(f'{_FLAGS.output}.csv', table.to_csv(float_format='%.6g'))
+  draw(f'{_FLAGS.output}.png', panels, table)
+  return command.DONE
 
 
 if __name__ == '__main__':

@@ -42,9 +42,9 @@ _KNOWN = {
 }
 _FLAGS = frame.flags('real_clients')
 frame.tuning(_FLAGS, rounds=100)
-for _name, _names in _KNOWN.items():
-  _default = ['mnist', 'emnist'] if _name == 'tasks' else _names
-  absl_flags.DEFINE_list(_name, _default, ', '.join(_names), flag_values=_FLAGS)
+for _flag, _names in _KNOWN.items():
+  _default = ['mnist', 'emnist'] if _flag == 'tasks' else _names
+  absl_flags.DEFINE_list(_flag, _default, ', '.join(_names), flag_values=_FLAGS)
 absl_flags.DEFINE_integer('rounds', 300, 'Rounds of a run.', lower_bound=1, flag_values=_FLAGS)
 
 

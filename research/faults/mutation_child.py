@@ -14,7 +14,7 @@ import tempfile
 import time
 import types
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -22,11 +22,19 @@ _STUCK_SECONDS = 180  # Without progress; `_PROGRESS` seconds of a processor cou
 _PROGRESS = 0.5
 
 
+class Target(NamedTuple):
+  """A module: its name, its file, and the files of its tests."""
+
+  module: str
+  path: pathlib.Path
+  tests: Sequence[str]
+
+
 class _Mutated(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
   """Imports one module from another text; the rest of the import system is as it was."""
 
-  def __init__(self, module: str, path: str, text_path: str):
-    super().__init__(module, path)
+  def __init__(self, target: Target, text_path: str):
+    super().__init__(target.module, os.path.abspath(target.path))
     self._text_path = text_path
 
   def find_spec(
@@ -38,8 +46,8 @@ class _Mutated(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoade
   def get_code(self, fullname: str) -> types.CodeType:
     # AutoGraph reads functions again from the file of their code: it must find the mistake too.
     del fullname
-    with open(self._text_path, encoding='utf-8') as file:
-      return compile(file.read(), self._text_path, 'exec', dont_inherit=True)
+    text = pathlib.Path(self._text_path).read_text(encoding='utf-8')
+    return compile(text, self._text_path, 'exec', dont_inherit=True)
 
 
 class _Plugin:
@@ -52,34 +60,21 @@ class _Plugin:
     items.sort(key=lambda item: -self._kills[item.nodeid])
 
   def pytest_runtest_logreport(self, report: Any) -> None:
-    self._note(report)
-
-  def pytest_collectreport(self, report: Any) -> None:
-    self._note(report)
-
-  def _note(self, report: Any) -> None:
     if report.failed:
-      with open(self._path, 'w', encoding='utf-8') as file:
-        file.write(report.nodeid)
+      pathlib.Path(self._path).write_text(report.nodeid, encoding='utf-8')
+
+  pytest_collectreport = pytest_runtest_logreport
 
 
-def _run_tests(
-  module: str,
-  path: pathlib.Path,
-  tests: Sequence[str],
-  text: str,
-  folder: str,
-  kills: collections.Counter[str],
-) -> None:
+def _run_tests(target: Target, text: str, folder: str, kills: collections.Counter[str]) -> None:
   """What a child does: never returns, exits with pytest's code."""
   log = os.open(os.path.join(folder, 'log'), os.O_WRONLY | os.O_CREAT)
   os.dup2(log, 1)
   os.dup2(log, 2)
   text_path = os.path.join(folder, 'mutant.py')
-  with open(text_path, 'w', encoding='utf-8') as file:
-    file.write(text)
+  pathlib.Path(text_path).write_text(text, encoding='utf-8')
   os.environ['TMPDIR'] = tempfile.tempdir = folder
-  sys.meta_path.insert(0, _Mutated(module, os.path.abspath(path), text_path))
+  sys.meta_path.insert(0, _Mutated(target, text_path))
   import pytest
   import tensorflow_federated as tff
 
@@ -88,32 +83,21 @@ def _run_tests(
   code = 1
   try:
     flags = ['-x', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', f'--basetemp={folder}/tmp']
-    flags += ['-m', 'not slow']
     plugin = _Plugin(kills, os.path.join(folder, 'by'))
-    code = int(pytest.main([*flags, *tests], plugins=[plugin]))
+    code = int(pytest.main([*flags, '-m', 'not slow', *target.tests], plugins=[plugin]))
   finally:
     sys.stdout.flush()
     os._exit(code)
 
 
 class Child:
-  """A forked child that runs the tests against a text."""
+  """A forked child that runs the tests of a module against a text."""
 
-  def __init__(
-    self,
-    module: str,
-    path: pathlib.Path,
-    tests: Sequence[str],
-    text: str,
-    seconds: int,
-    kills: collections.Counter[str],
-  ):
+  def __init__(self, target: Target, text: str, seconds: int, kills: collections.Counter[str]):
     """Starts it.
 
     Args:
-      module: The module's name.
-      path: Its file.
-      tests: The files of its tests.
+      target: The module and its tests.
       text: What the module is.
       seconds: Of a processor that the tests may take. Not of a clock: another load of the machine
         would kill mutants. The clock only finds a child that waits for what never comes.
@@ -126,7 +110,7 @@ class Child:
       os.setsid()
       resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
       resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
-      _run_tests(module, path, tests, text, self._folder.name, kills)
+      _run_tests(target, text, self._folder.name, kills)
 
   def poll(self) -> tuple[str, float, str] | None:
     """Returns result, processor seconds and the first failure's name, or None while it runs.
@@ -155,15 +139,11 @@ class Child:
     now = time.monotonic()
     self._idle += min(now - self._polled, 1.0)
     self._polled = now
-    times = psutil.Process(self._pid).cpu_times()
-    used = times.user + times.system + times.children_user + times.children_system
+    used = sum(psutil.Process(self._pid).cpu_times()[:4])
     if used > self._progress + _PROGRESS:
       self._progress, self._idle = used, 0.0
     return self._idle > _STUCK_SECONDS
 
   def _read(self, name: str) -> str:
-    path = os.path.join(self._folder.name, name)
-    if not os.path.exists(path):
-      return ''
-    with open(path, encoding='utf-8', errors='replace') as file:
-      return file.read()
+    path = pathlib.Path(self._folder.name, name)
+    return path.read_text(encoding='utf-8', errors='replace') if path.exists() else ''

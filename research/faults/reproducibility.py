@@ -3,29 +3,28 @@
     python -m research.faults.reproducibility --rounds=10 --markdown=table.md
 
 trains the digits by a stateless and a stateful algorithm, each in a process of its own that is kept
-to some processors, and compares metrics.csv (but for the clock's columns), the server's state and
-the digest of the client states with those of the first way, or of the one named beside it. It fails
-(exit code 1) if a way that promises the same bits gives others, or one that promises to be close
-is further away than `CLOSE`.
+to some processors, and compares metrics.csv (but for the clock's columns) and the last weights with
+those of the first way, or of the one named beside it. It fails (exit code 1) if a way that promises
+the same bits gives others, or one that promises to be close is further away than `CLOSE`.
 """
 
 import argparse
-import csv
 import os
 import pathlib
-import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+
+from tff_adaptive import runs
 
 ROOT = pathlib.Path(__file__).parents[2]
 ALGORITHMS = {'fed_yogi': (), 'ada_best': ('--server_optimizer=yogi',)}
 CLOSE = 1e-3  # Largest difference of the weights after 10 rounds, relative to the largest weight.
-_OF_THE_PLACE = ('seconds_', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_')
+_OF_THE_PLACE = r'^(seconds_|bytes_to_workers|bytes_from_workers|subrounds_)'
 
 
 class Way(NamedTuple):
@@ -68,25 +67,18 @@ WAYS = (
   Way('Ray, 2 workers', (*_RAY, '--ray_workers=2'), base='4 subrounds in one process'),
   Way('Ray, 1 worker', (*_RAY, '--ray_workers=1'), base='4 subrounds in one process'),
 )
-
-
-class Course(NamedTuple):
-  """What a run came to: its rows, the server's last state, and the digest of the clients'."""
-
-  rows: list[dict[str, str]]
-  server: list[np.ndarray]
-  digest: str
+Course = tuple[pd.DataFrame, tuple[np.ndarray, ...]]  # Rows and weights that a run came to.
 
 
 def run(way: Way, algorithm: str, rounds: int, folder: str) -> Course:
   """Trains in a folder as `way` says and reads what came of it."""
-  ends = [rounds * (part + 1) // way.parts for part in range(way.parts)]
   environment = {**os.environ, 'PYTHONPATH': str(ROOT)}
   environment.pop('TF_NUM_INTRAOP_THREADS', None)
   if way.threads:
     environment['TF_NUM_INTRAOP_THREADS'] = way.threads
   processors = sorted(os.sched_getaffinity(0))[: way.processors]
-  for end in ends:
+  for part in range(way.parts):
+    end = rounds * (part + 1) // way.parts
     subprocess.run(
       [
         *(sys.executable, str(ROOT / 'scripts' / 'train.py'), '--task=digits', '--seed=5'),
@@ -96,58 +88,18 @@ def run(way: Way, algorithm: str, rounds: int, folder: str) -> Course:
       check=True,
       env=environment,
       stdout=subprocess.DEVNULL,
-      stderr=subprocess.PIPE,
       preexec_fn=lambda: os.sched_setaffinity(0, processors),
     )
-  return read(folder)
+  rows = pd.read_csv(os.path.join(folder, 'metrics.csv'), dtype=str)
+  return rows.loc[:, ~rows.columns.str.contains(_OF_THE_PLACE)], runs.load_run(folder).weights
 
 
-def read(folder: str) -> Course:
-  """Returns what the run in a folder came to."""
-  with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
-    rows = [
-      {k: v for k, v in row.items() if not k.startswith(_OF_THE_PLACE)}
-      for row in csv.DictReader(file)
-    ]
-  with sqlite3.connect(os.path.join(folder, 'checkpoints', 'state.sqlite')) as db:
-    ((last, digest),) = db.execute(
-      'SELECT round, digest FROM checkpoint ORDER BY round DESC LIMIT 1'
-    )
-    server = [
-      np.frombuffer(data, dtype)
-      for dtype, data in db.execute(
-        'SELECT dtype, data FROM server_state WHERE round = ? ORDER BY position', (last,)
-      )
-    ]
-  return Course(rows, server, digest)
-
-
-def is_same(one: Course, other: Course) -> bool:
-  """Whether two courses are equal to the bit."""
-  states = [(a.tobytes(), b.tobytes()) for a, b in zip(one.server, other.server)]
-  return (one.rows, one.digest) == (other.rows, other.digest) and all(a == b for a, b in states)
-
-
-def distance(one: Course, other: Course) -> float:
-  """The largest difference of the weights, relative to the largest weight."""
-  weights = [(a, b) for a, b in zip(one.server, other.server) if a.size > 9 and a.dtype.kind == 'f']
-  difference = max(float(np.abs(a - b).max()) for a, b in weights[:2])
-  return difference / max(float(np.abs(a).max()) for a, _ in weights[:2])
-
-
-def measure(rounds: int, only: str) -> Iterator[tuple[Way, str, bool, float]]:
-  """Yields each way, algorithm, whether it is equal to its base and how far away it is."""
-  bases = {way.base for way in WAYS}
-  for algorithm in ALGORITHMS:
-    courses: dict[str, Course] = {}
-    for way in WAYS:
-      if only and only not in way.name and way.name not in bases:
-        continue
-      with tempfile.TemporaryDirectory() as folder:
-        courses[way.name] = run(way, algorithm, rounds, os.path.join(folder, 'run'))
-      if way.name != way.base:
-        one, base = courses[way.name], courses[way.base]
-        yield way, algorithm, is_same(one, base), distance(one, base)
+def compared(one: Course, other: Course) -> tuple[bool, float]:
+  """Whether two are equal to the bit; their largest difference relative to the largest weight."""
+  pairs = list(zip(one[1], other[1]))
+  is_same = one[0].equals(other[0]) and all(a.tobytes() == b.tobytes() for a, b in pairs)
+  largest = max(float(np.abs(b).max()) for _, b in pairs)
+  return is_same, max(float(np.abs(a - b).max()) for a, b in pairs) / largest
 
 
 def main() -> int:
@@ -157,21 +109,27 @@ def main() -> int:
   parser.add_argument('--only', default='', help='ways with this in their name, and their bases')
   parser.add_argument('--markdown', help='also write the table to this file')
   given = parser.parse_args()
-  table: dict[Way, dict[str, str]] = {}
-  broken = 0
-  for way, algorithm, same, away in measure(given.rounds, given.only):
-    holds = same if way.is_equal else away <= CLOSE
-    broken += not holds
-    table.setdefault(way, {})[algorithm] = 'equal' if same else f'{away:.0e}'
-    sys.stdout.write(
-      f'{algorithm}: {way.name}: {table[way][algorithm]}{"" if holds else ", BROKEN"}\n'
-    )
-    sys.stdout.flush()
-  lines = [f'| | compared with | {" | ".join(ALGORITHMS)} |', '|---' * (2 + len(ALGORITHMS)) + '|']
-  lines += [f'| {way.name} | {way.base} | {" | ".join(r.values())} |' for way, r in table.items()]
+  bases = {way.base for way in WAYS}
+  ways = [way for way in WAYS if given.only in way.name or way.name in bases]
+  table = pd.DataFrame(index=pd.Index([way.name for way in ways], name='way'))
+  table['compared with'] = [way.base for way in ways]
+  broken = False
+  for algorithm in ALGORITHMS:
+    courses: dict[str, Course] = {}
+    for way in ways:
+      with tempfile.TemporaryDirectory() as folder:
+        courses[way.name] = run(way, algorithm, rounds=given.rounds, folder=f'{folder}/run')
+      same, away = compared(courses[way.name], courses[way.base])
+      broken |= not (same if way.is_equal else away <= CLOSE)
+      table.loc[way.name, algorithm] = found = 'equal' if same else f'{away:.0e}'
+      sys.stdout.write(f'{algorithm}: {way.name}: {found}{" BROKEN" if broken else ""}\n')
+      sys.stdout.flush()
   if given.markdown:
-    pathlib.Path(given.markdown).write_text('\n'.join(lines) + '\n', encoding='utf-8')
-  return int(broken > 0)
+    lines = [['way', *table.columns], ['---'] * (1 + len(table.columns))]
+    lines += [[name, *row] for name, row in zip(table.index, table.to_numpy())]
+    text = ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+    pathlib.Path(given.markdown).write_text(text, encoding='utf-8')
+  return int(broken)
 
 
 if __name__ == '__main__':

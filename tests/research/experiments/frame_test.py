@@ -2,7 +2,7 @@
 
 import pytest
 
-from research.experiments import composition, drift_corrections, real_clients
+from research.experiments import composition, real_clients
 from scripts.cli import shared_runs
 
 _DIGITS = '--tasks=digits'
@@ -11,13 +11,10 @@ _DIGITS = '--tasks=digits'
 @pytest.mark.parametrize(
   'experiment, flags, message',
   [
-    (drift_corrections, ['--alphas=0.3,-1'], '--alphas=-1: give numbers above 0'),
-    (drift_corrections, ['--alphas=nan'], '--alphas=nan: '),
-    (drift_corrections, ['--alphas=x'], '--alphas=x: '),
-    (drift_corrections, ['--seeds=0,-1'], '--seeds=-1: give whole numbers'),
-    (drift_corrections, ['--seeds='], '--seeds= is empty'),
-    (drift_corrections, ['--data_dir=.'], 'mnist needs a folder with mnist.npz or mnist_digits'),
-    (drift_corrections, [_DIGITS, '--results=/proc/x'], '--results=/proc/x cannot be written to ('),
+    (real_clients, ['--seeds=0,-1'], '--seeds=-1: give whole numbers'),
+    (real_clients, ['--seeds='], '--seeds= is empty'),
+    (composition, ['--data_dir=.'], 'mnist needs a folder with mnist.npz or mnist_digits'),
+    (real_clients, [_DIGITS, '--results=/proc/x'], '--results=/proc/x cannot be written to ('),
     (composition, ['--alpha=0'], '--alpha=0.0: give a number above 0'),
     (composition, ['--tuning_seed=1'], '--tuning_seed=1 is one of --seeds'),
     (real_clients, ['--scenarios=dropuot'], "--scenarios: unknown scenario 'dropuot'"),
