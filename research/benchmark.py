@@ -10,7 +10,7 @@ that a change of the machine's speed meets all alike. Examples:
   python -m research.benchmark --workloads=shakespeare_real --data_dir=FOLDER --rounds=5
   python -m research.benchmark --device=gpu --workloads=W4 --variants=ours_graph,ours_graph+xla
   python -m research.benchmark --variants=ours_graph,ours_subrounds,ours_ray1,ours_ray2
-  python -m research.benchmark --workloads=W1,W4 --variants=ours_graph,pfl,fedjax,flower
+  python -m research.benchmark --workloads=W1,W4 --variants=ours_graph,pfl,flower
 """
 
 import os
@@ -152,8 +152,6 @@ def _check_flags() -> None:
       raise ValueError(f'--{flag}= is empty: give one or more, or leave it out.')
   if _FLAGS.json:
     command.check_output('json', _FLAGS.json)
-    if os.path.isdir(_FLAGS.json):
-      raise ValueError(f'--json={_FLAGS.json} is a folder: name a file.')
   unknown = [w for w in _FLAGS.workloads if w not in workloads.WORKLOADS]
   if unknown:
     raise ValueError(f'unknown workloads {unknown}; there are {", ".join(workloads.WORKLOADS)}')

@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
+import pathlib
 import platform
+import re
 import statistics
 import time
 from collections.abc import Iterable, Mapping
@@ -80,19 +82,10 @@ def between(before: State, after: State, spreads: Mapping[str, float]) -> dict[s
 
 def describe() -> dict[str, Any]:
   """The machine: processor, cores this process may use, Python, date."""
+  names = re.findall(r'model name\s*: (.*)', pathlib.Path('/proc/cpuinfo').read_text('utf-8'))
   return {
-    'processor': _processor(),
+    'processor': names[0] if names else platform.machine(),
     'cores': len(os.sched_getaffinity(0)),
     'python': platform.python_version(),
     'date': time.strftime('%Y-%m-%d'),
   }
-
-
-def _processor() -> str:
-  """The processor's name as Linux has it, or the architecture."""
-  try:
-    with open('/proc/cpuinfo', encoding='utf-8', errors='replace') as file:
-      names = [line.partition(':')[2].strip() for line in file if line.startswith('model name')]
-  except OSError:
-    names = []
-  return names[0] if names else platform.machine()

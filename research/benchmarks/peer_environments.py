@@ -65,6 +65,5 @@ PEERS = {
     workloads=_ALL,
   ),
   'pfl1': Peer('the same, one process', 'pfl', 'pfl', 'pfl_rounds.py', workloads=_ALL),
-  'fedjax': Peer('FedJAX', 'fedjax', 'fedjax', 'fedjax_rounds.py'),
   'flower': Peer("Flower's simulation with PyTorch", 'flower', 'flwr', 'flower_rounds.py'),
 }

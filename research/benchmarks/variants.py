@@ -210,8 +210,7 @@ class _Ours:
 
   def accuracy(self) -> float:
     """That of the weights now, on the test images of a workload that has images."""
-    assert isinstance(self._clients, _SyntheticClients)
-    assert self._clients.test is not None
+    assert isinstance(self._clients, _SyntheticClients) and self._clients.test is not None  # noqa: PT018
     weights = self._state.global_model_weights.trainable
     return models.build_evaluation(self._model)(weights, self._clients.test)['accuracy']
 

@@ -108,9 +108,9 @@ def report() -> str:
   complete = [run for run in found if run.is_complete]
   if not complete:
     raise ValueError(f'no run that counts is complete in {_FLAGS.output_dir}.')
-  parts = [_INTRODUCTION]
-  for metric in (cross_table.TEST, tables.default_metric(complete)):
-    parts.append(cross_table.build(complete, 'correction', 'server_optimizer', metric).markdown())
+  metrics = cross_table.TEST, tables.default_metric(complete)
+  crossed = [cross_table.build(complete, 'correction', 'server_optimizer', m) for m in metrics]
+  parts = [_INTRODUCTION, *(table.markdown() for table in crossed)]
   begun = collections.Counter(map(_names, found))
   missing = collections.Counter(_names(run) for run in found if not run.is_complete)
   pairs = [f'{" x ".join(pair)} {count} of {begun[pair]}' for pair, count in missing.items()]

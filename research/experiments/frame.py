@@ -1,6 +1,5 @@
 """What experiments share: flags, runs that are trained and resumed, tables and their origin."""
 
-import collections
 import os
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -112,41 +111,6 @@ def best(folder: str, names: Sequence[str]) -> dict[str, Any]:
   tried = run_lib.find_runs([folder])
   _, found = scores.best_runs(tried, tables.default_metric(tried))
   return {name: found[0].settings[name] for name in names if found[0].settings.get(name)}
-
-
-def collect(
-  folder: str, key: Callable[[run_lib.Run], tuple[str, str, str] | None]
-) -> tuple[
-  dict[tuple[str, str, str], list[run_lib.Run]], collections.Counter[tuple[str, str, str]]
-]:
-  """Reads the complete runs, and counts those that were begun.
-
-  Args:
-    folder: Where the runs' folders lie, at any depth.
-    key: Of a run: task, row and column of the tables; None to leave it out.
-
-  Returns:
-    Key -> its complete runs in the order of their seeds; and key -> how many were begun.
-
-  Raises:
-    ValueError: If none is complete, or one is of another command.
-  """
-  cells: dict[tuple[str, str, str], list[run_lib.Run]] = {}
-  begun: collections.Counter[tuple[str, str, str]] = collections.Counter()
-  for run in sorted(run_lib.find_runs([folder]), key=lambda run: run.settings['seed']):
-    try:
-      place = key(run)
-    except (KeyError, IndexError, ValueError):
-      raise ValueError(
-        f'{run.folder} is no run of this command: give a folder of its own.'
-      ) from None
-    if place is not None:
-      begun[place] += 1
-      if run.is_complete:
-        cells.setdefault(place, []).append(run)
-  if not cells:
-    raise ValueError(f'no run in {folder} is complete.')
-  return cells, begun
 
 
 def paragraph(text: str) -> str:

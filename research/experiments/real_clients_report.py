@@ -1,5 +1,6 @@
 """What real_clients.py compares, and the tables and the figure of its runs."""
 
+import collections
 import functools
 import math
 import os
@@ -88,18 +89,30 @@ Value = Callable[[run_lib.Run], float | None]
 
 
 def collect(folder: str) -> tuple[Cells, Counts]:
-  """Reads the runs below TASK/SCENARIO/SERVER in a folder, as `frame.collect` does."""
+  """Reads the complete runs below TASK/SCENARIO/SERVER in a folder, and counts those begun.
 
-  def key(run: run_lib.Run) -> tuple[str, str, str] | None:
+  Returns:
+    (task, row, scenario) -> its complete runs in the order of their seeds; -> how many were begun.
+
+  Raises:
+    ValueError: If none is complete, or one is of another command.
+  """
+  cells: Cells = {}
+  begun: collections.Counter[tuple[str, str, str]] = collections.Counter()
+  for run in sorted(run_lib.find_runs([folder]), key=lambda run: run.settings['seed']):
     task, scenario, *_ = [*os.path.relpath(run.folder, folder).split(os.sep), '']
     if task == TUNING:
-      return None
+      continue
     if task not in TASKS or scenario not in SCENARIOS:
-      raise ValueError
+      raise ValueError(f'{run.folder} is no run of this command: give a folder of its own.')
     algorithm = ALGORITHMS.get(run.settings['algorithm'], ALGORITHMS['fed_avg'])
-    return task, algorithm + SERVERS[run.settings['server_optimizer']], scenario
-
-  return frame.collect(folder, key)
+    key = task, algorithm + SERVERS[run.settings['server_optimizer']], scenario
+    begun[key] += 1
+    if run.is_complete:
+      cells.setdefault(key, []).append(run)
+  if not cells:
+    raise ValueError(f'no run in {folder} is complete.')
+  return cells, begun
 
 
 def column_of(run: run_lib.Run, name: str = '{}accuracy') -> str:
@@ -132,8 +145,16 @@ def report(cells: Cells, begun: Counts) -> str:
     target = TASKS[task].target
     about: tuple[tuple[str, int, Value], ...] = (
       (f'accuracy on all examples, %, mean of the {last}', 1, _accuracy),
-      ('accuracy of the worst tenth of the clients that train, %', 1, _worst_tenth),
-      ('mean accuracy of clients that never trained, %', 1, _unseen),
+      (
+        'accuracy of the worst tenth of the clients that train, %',
+        1,
+        functools.partial(_last, name='clients_train_{}accuracy_worst_tenth'),
+      ),
+      (
+        'mean accuracy of clients that never trained, %',
+        1,
+        functools.partial(_last, name='clients_unseen_{}accuracy_mean'),
+      ),
       (f'virtual seconds to {100 * target:g} %', 0, functools.partial(time_to, target=target)),
     )
     rounds = ' or '.join(sorted({str(run.settings['rounds']) for run in own}, key=int))
@@ -165,24 +186,15 @@ _INTRODUCTION = """
   that its tables are of: another seed does not change these."""
 
 
-def _accuracy(run: run_lib.Run) -> float | None:
-  return _percent(scores.mean_of_last(run, column_of(run)))
-
-
-def _worst_tenth(run: run_lib.Run) -> float | None:
-  return _last(run, 'clients_train_{}accuracy_worst_tenth')
-
-
-def _unseen(run: run_lib.Run) -> float | None:
-  return _last(run, 'clients_unseen_{}accuracy_mean')
-
-
 def _last(run: run_lib.Run, name: str) -> float | None:
-  return _percent(next(reversed(run.curve(column_of(run, name)).values()), None))
+  """The last value of a column, in percent."""
+  found = next(reversed(run.curve(column_of(run, name)).values()), None)
+  return None if found is None else 100 * found
 
 
-def _percent(value: float | None) -> float | None:
-  return None if value is None else 100 * value
+def _accuracy(run: run_lib.Run) -> float | None:
+  found = scores.mean_of_last(run, column_of(run))
+  return None if found is None else 100 * found
 
 
 def _table(cells: Cells, begun: Counts, task: str, title: str, value: Value, digits: int) -> str:
@@ -202,13 +214,10 @@ def _chosen(cells: Cells, task: str) -> str:
   found = {row: members[0].settings for (of, row, _), members in cells.items() if of == task}
   heading = ['', *(name.replace('_', ' ') for name in TUNED)]
   lines = [
-    [row, *(_number(settings.get(name)) for name in TUNED)] for row, settings in found.items()
+    [row, *('' if (v := settings.get(name)) is None else f'{v:g}' for name in TUNED)]
+    for row, settings in found.items()
   ]
   return table.Table(heading, lines, title='chosen with ideal clients').markdown()
-
-
-def _number(value: float | None) -> str:
-  return '' if value is None else f'{value:g}'
 
 
 def _cell(values: Sequence[float | None], begun: int, digits: int) -> str:

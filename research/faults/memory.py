@@ -5,8 +5,7 @@
 
 trains with client states on disk and a small cache, and writes the resident memory every tenth of
 the rounds. It fails (exit code 1) if the end is more than 1 % above the second tenth, at which the
-caches of SQLite and of the allocator are full. `--trace` also lists where what was allocated after
-the first tenth was allocated (ten times slower). `--algorithm` trains a small model in the graph
+caches of SQLite and of the allocator are full. `--algorithm` trains a small model in the graph
 engine instead: what TensorFlow and TFF keep is measured too.
 """
 
@@ -15,7 +14,6 @@ import collections
 import gc
 import sys
 import tempfile
-import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,10 +39,9 @@ class ManyClients:
 class Meter(training.Callback):
   """Notes the resident memory every so many rounds."""
 
-  def __init__(self, every: int, with_trace: bool):
+  def __init__(self, every: int):
     self.megabytes: list[float] = []
-    self._every, self._with_trace = every, with_trace
-    self._first: tracemalloc.Snapshot | None = None
+    self._every = every
 
   def round_end(self, row: Mapping[str, Any]) -> None:
     """Looks every so many rounds."""
@@ -53,30 +50,11 @@ class Meter(training.Callback):
     gc.collect()
     self.megabytes.append(psutil.Process().memory_info().rss / 1e6)
     sys.stdout.write(f'round {row["round"]}: {self.megabytes[-1]:.1f} MB\n')
-    sys.stdout.flush()
-    if self._with_trace and self._first is None:
-      tracemalloc.start(5)
-      self._first = tracemalloc.take_snapshot()
-
-  def differences(self) -> list[tracemalloc.StatisticDiff]:
-    """Returns what has grown most since the first look."""
-    assert self._first is not None
-    return tracemalloc.take_snapshot().compare_to(self._first, 'lineno')[:12]
 
 
-def _process(algorithm: str) -> Any:
-  if not algorithm:
-    return fakes.StatefulProcess()
-  from tests.helpers import processes
-
-  return processes.own(algorithm)
-
-
-def measure(
-  rounds: int, clients: int, with_trace: bool = False, algorithm: str = ''
-) -> list[float]:
+def measure(rounds: int, clients: int, algorithm: str = '') -> list[float]:
   """Trains and returns the megabytes at each tenth of the rounds."""
-  meter = Meter(max(1, rounds // 10), with_trace)
+  meter = Meter(max(1, rounds // 10))
   config = training.TrainingConfig(
     rounds=rounds,
     clients_per_round=10,
@@ -85,13 +63,16 @@ def measure(
     client_state_store='disk',
     client_state_cache_bytes=100_000,
   )
+  process: Any = fakes.StatefulProcess()
   if algorithm:
+    from tests.helpers import processes
     from tff_adaptive import engine
 
     engine.set_graph_context()
+    process = processes.own(algorithm)
   with tempfile.TemporaryDirectory() as folder:
     training.train(
-      _process(algorithm),
+      process,
       ManyClients(clients),
       fakes.evaluate,
       config,
@@ -99,9 +80,6 @@ def measure(
       callbacks=[meter],
       show_progress=False,
     )
-    if with_trace:
-      for line in meter.differences():
-        sys.stdout.write(f'{line}\n')
   return meter.megabytes
 
 
@@ -110,10 +88,9 @@ def main() -> int:
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--rounds', type=int, default=10_000)
   parser.add_argument('--clients', type=int, default=100_000)
-  parser.add_argument('--trace', action='store_true')
   parser.add_argument('--algorithm', default='', help='trained in the graph engine')
   given = parser.parse_args()
-  megabytes = measure(given.rounds, given.clients, given.trace, given.algorithm)
+  megabytes = measure(given.rounds, given.clients, given.algorithm)
   growth = megabytes[-1] / megabytes[1] - 1
   sys.stdout.write(f'grown by {growth:.2%}\n')
   return int(growth > 0.01)

@@ -12,33 +12,21 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_COMPARISONS: dict[type, tuple[type, ...]] = {
-  ast.Lt: (ast.LtE, ast.GtE),
-  ast.LtE: (ast.Lt, ast.Gt),
-  ast.Gt: (ast.GtE, ast.LtE),
-  ast.GtE: (ast.Gt, ast.Lt),
-  ast.Eq: (ast.NotEq,),
-  ast.NotEq: (ast.Eq,),
-  ast.Is: (ast.IsNot,),
-  ast.IsNot: (ast.Is,),
-  ast.In: (ast.NotIn,),
-  ast.NotIn: (ast.In,),
-}
-_OPERATORS: dict[type, type] = {
-  ast.Add: ast.Sub,
-  ast.Sub: ast.Add,
-  ast.Mult: ast.Div,
-  ast.Div: ast.Mult,
-  ast.FloorDiv: ast.Div,
-  ast.Mod: ast.Mult,
-  ast.Pow: ast.Mult,
-  ast.BitAnd: ast.BitOr,
-  ast.BitOr: ast.BitAnd,
-  ast.LShift: ast.RShift,
-  ast.RShift: ast.LShift,
-  ast.And: ast.Or,
-  ast.Or: ast.And,
-}
+
+def _kinds(text: str) -> dict[type, tuple[type, ...]]:
+  """'Lt LtE GtE, ...': a kind of node, and what it may become."""
+  rows = ([getattr(ast, name) for name in row.split()] for row in text.split(','))
+  return {first: tuple(others) for first, *others in rows}
+
+
+_COMPARISONS = _kinds(
+  'Lt LtE GtE, LtE Lt Gt, Gt GtE LtE, GtE Gt Lt, Eq NotEq, NotEq Eq, Is IsNot, IsNot Is,'
+  'In NotIn, NotIn In'
+)
+_OPERATORS = _kinds(
+  'Add Sub, Sub Add, Mult Div, Div Mult, FloorDiv Div, Mod Mult, Pow Mult, BitAnd BitOr,'
+  'BitOr BitAnd, LShift RShift, RShift LShift, And Or, Or And'
+)
 # Fields that hold types or words, not behaviour.
 _SKIPPED = {
   ast.arg: ('annotation',),
@@ -124,7 +112,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
     case ast.Compare():
       yield from _of_comparisons(node)
     case ast.BinOp() | ast.BoolOp() | ast.AugAssign() if type(node.op) in _OPERATORS:
-      other = _OPERATORS[type(node.op)]
+      (other,) = _OPERATORS[type(node.op)]
       yield f'{_word(node.op)} -> {_word(other())}', lambda n: _set(n, op=other())
     case ast.UnaryOp(op=ast.Not() | ast.USub() as op):
       yield f'{_word(op)} dropped', lambda n: n.operand

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from tff_adaptive import runs
+from tff_adaptive.reports import tables
 
 ROOT = pathlib.Path(__file__).parents[2]
 ALGORITHMS = {'fed_yogi': (), 'ada_best': ('--server_optimizer=yogi',)}
@@ -106,17 +107,14 @@ def main() -> int:
   """Runs the command."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--rounds', type=int, default=10)
-  parser.add_argument('--only', default='', help='ways with this in their name, and their bases')
   parser.add_argument('--markdown', help='also write the table to this file')
   given = parser.parse_args()
-  bases = {way.base for way in WAYS}
-  ways = [way for way in WAYS if given.only in way.name or way.name in bases]
-  table = pd.DataFrame(index=pd.Index([way.name for way in ways], name='way'))
-  table['compared with'] = [way.base for way in ways]
+  table = pd.DataFrame(index=pd.Index([way.name for way in WAYS], name='way'))
+  table['compared with'] = [way.base for way in WAYS]
   broken = False
   for algorithm in ALGORITHMS:
     courses: dict[str, Course] = {}
-    for way in ways:
+    for way in WAYS:
       with tempfile.TemporaryDirectory() as folder:
         courses[way.name] = run(way, algorithm, rounds=given.rounds, folder=f'{folder}/run')
       same, away = compared(courses[way.name], courses[way.base])
@@ -125,9 +123,7 @@ def main() -> int:
       sys.stdout.write(f'{algorithm}: {way.name}: {found}{" BROKEN" if broken else ""}\n')
       sys.stdout.flush()
   if given.markdown:
-    lines = [['way', *table.columns], ['---'] * (1 + len(table.columns))]
-    lines += [[name, *row] for name, row in zip(table.index, table.to_numpy())]
-    text = ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+    text = tables.markdown(['way', *table.columns], table.reset_index().to_numpy())
     pathlib.Path(given.markdown).write_text(text, encoding='utf-8')
   return int(broken)
 

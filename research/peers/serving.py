@@ -12,8 +12,6 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'benchmarks'))
 import workloads
 
-__all__ = ['answer', 'data_dir', 'requests', 'serve', 'workload', 'workloads']
-
 
 def workload() -> workloads.Workload:
   """The workload that the command line names."""

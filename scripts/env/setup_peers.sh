@@ -2,7 +2,7 @@
 # Makes an environment for each toolkit that research/benchmark.py can be compared with, in .peers/.
 # They cannot share the project's own: each pins other versions of what it builds on.
 #
-# usage: sh scripts/env/setup_peers.sh [pfl] [fedjax] [flower]   (all three without a name)
+# usage: sh scripts/env/setup_peers.sh [pfl] [flower]   (both without a name)
 set -eu
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3.11}
@@ -16,15 +16,13 @@ make_one() {
 }
 
 mkdir -p .peers
-[ "$#" -gt 0 ] || set -- pfl fedjax flower
+[ "$#" -gt 0 ] || set -- pfl flower
 for peer in "$@"; do
   case "$peer" in
     pfl) make_one pfl torch==2.13.0 pfl==0.6.0 ;;
-    # FedJAX 0.0.17 needs what JAX removed later.
-    fedjax) make_one fedjax fedjax==0.0.17 'jax[cpu]<0.5' 'numpy<2' ;;
     flower) make_one flower torch==2.13.0 'flwr[simulation]==1.41.0' ;;
     *)
-      echo "setup_peers.sh: no peer '$peer': pfl, fedjax or flower" >&2
+      echo "setup_peers.sh: no peer '$peer': pfl or flower" >&2
       exit 2
       ;;
   esac
