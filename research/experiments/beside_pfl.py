@@ -24,10 +24,9 @@ import pandas as pd
 from absl import flags as absl_flags
 
 from research.benchmarks import children, host, peer_environments, workloads
-from scripts.cli import command
+from scripts.cli import command, signals
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import style, tables
-from tff_adaptive.training import signals
 
 _WORKLOAD = 'cifar10_iid'
 _VARIANTS = {'ours_graph': 'tff-adaptive', 'pfl': 'pfl-research'}
