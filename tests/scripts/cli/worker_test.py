@@ -86,8 +86,7 @@ def test_what_a_run_prints_goes_to_its_file_and_answers_to_the_output(tmp_path):
 
 _WAITS = """
 import signal, sys, time
-from scripts.cli import worker
-from tff_adaptive.training import signals
+from scripts.cli import signals, worker
 
 class Outcome:
   result, exit_code = None, 143
