@@ -88,6 +88,19 @@ def native():
 
 
 @pytest.fixture(scope='session')
+def ray_nodes():
+  """The one Ray cluster of all tests (group 'ray'), joined: it, and the list of its two nodes.
+
+  A test that takes nodes away puts others in their place, in the list too.
+  """
+  pytest.importorskip('ray')
+  from tests.helpers import on_ray
+
+  with on_ray.cluster(2) as cluster_and_nodes:
+    yield cluster_and_nodes
+
+
+@pytest.fixture(scope='session')
 def graph():
   """The graph engine."""
   from tff_adaptive import engine

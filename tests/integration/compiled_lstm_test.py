@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from scripts import train
-from tests.helpers import compiler, engines, on_ray
+from tests.helpers import compiler, engines
 from tff_adaptive import algorithms, engine
 from tff_adaptive.client import batching, whole_client
 from tff_adaptive.engine.cluster import ray_worker
@@ -80,16 +80,14 @@ def test_clients_together_are_those_one_by_one():
   engines.assert_same(together, one_by_one)
 
 
-@pytest.mark.xdist_group('ray')  # One cluster at a time.
-def test_every_division_of_the_clients_gives_the_same_bits():
+@pytest.mark.xdist_group('ray')
+def test_every_division_of_the_clients_gives_the_same_bits(ray_nodes):
   """On processors and, in subrounds, on Ray workers, which load the operations themselves."""
-  pytest.importorskip('ray')
   process = build_process('compiled')
   alone = trained(engine.GraphContext(1), process)
   assert_bits(trained(engine.GraphContext(PARALLEL), process), alone)
   in_subrounds = trained(engine.SubroundContext(3), process)
-  with on_ray.cluster(1):
-    on_workers = trained(engine.RayContext('auto', patience=1000.0, subrounds=3), process)
+  on_workers = trained(engine.RayContext('auto', patience=1000.0, subrounds=3), process)
   assert_bits(on_workers, in_subrounds)
 
 

@@ -1,4 +1,4 @@
-"""`train.py --ray=local`, its workers and its node killed, gives the rows of one process."""
+"""`train.py --ray=local`, its node killed, gives the rows of one process."""
 
 import contextlib
 import csv
@@ -75,33 +75,23 @@ def _kill(process, *names):
   with contextlib.suppress(psutil.Error):
     for child in psutil.Process(process.pid).children(recursive=True):
       with contextlib.suppress(psutil.Error):
-        if child.name() in names:
+        if child.name().startswith(names):
           child.kill()
 
 
-def test_a_run_that_loses_all_workers_twice_equals_one_in_one_process(tmp_path, begin):
+def test_a_run_that_loses_its_node_saves_and_goes_on_as_one_process_would(tmp_path, begin):
   before = set(glob.glob('/tmp/tff-ray-*'))
   folder = tmp_path / 'ray'
   undisturbed = begin(tmp_path / 'alone', ['--subrounds=3'])
   first = begin(folder, _ON_RAY)
   _wait_for_round(folder, 3, first)
-  while first.poll() is None:  # Ray starts others, and gives up.
-    _kill(first, 'ray::train', 'ray::merge')
-    time.sleep(0.05)
+  first.send_signal(signal.SIGSTOP)  # It is not to end while the raylet is looked for.
+  _kill(first, 'raylet')
+  first.send_signal(signal.SIGCONT)
   lines = _end(first, code=1)
   assert 'Starting 2 workers.' in lines
-  assert 'ray log level' not in lines
-  assert 'the workers are lost' in lines.splitlines()[-1]
-  reached = len(_rows(folder)) - 1
-  assert 3 <= reached < _ROUNDS - 2
-
-  second = begin(folder, _ON_RAY)
-  _wait_for_round(folder, reached + 2, second)
-  second.send_signal(signal.SIGSTOP)  # It is not to end while the raylet is looked for.
-  assert len(_rows(folder)) > reached + 2  # It went on from the round before, not from the tenth.
-  _kill(second, 'raylet')
-  second.send_signal(signal.SIGCONT)
-  _end(second, code=1)  # Ray ends it.
+  assert "Ray's node process of this machine at 127.0.0.1:" in lines.splitlines()[-1]
+  assert 3 <= len(_rows(folder)) - 1 < _ROUNDS - 2
 
   lines = _end(begin(folder, _ON_RAY))
   on_ray = _rows(folder)

@@ -54,3 +54,8 @@ def resolve(values: Sequence[Any]) -> Sequence[Any]:
   if not is_referenced(values):
     return values
   return values[0].source.load([v.key for v in values])
+
+
+def client_of(key: Any) -> Any:
+  """The client that a key is of: its id, where a key is a tuple that begins with one."""
+  return key[0] if isinstance(key, tuple) and key else key

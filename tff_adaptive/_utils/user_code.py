@@ -141,7 +141,9 @@ def place(error: BaseException) -> Place | None:
   link: BaseException | None = error
   while link is not None and id(link) not in seen:
     seen.add(id(link))
-    for frame in traceback.extract_tb(link.__traceback__):
+    # Of an error in a worker its cause has the lines of code.
+    frames = getattr(link, 'worker_frames', None) or traceback.extract_tb(link.__traceback__)
+    for frame in frames:
       if frame.filename in paths:
         found = Place(frame.filename, frame.lineno or 0)
     if isinstance(link, SyntaxError) and link.filename in paths:

@@ -13,7 +13,7 @@ from tests.helpers import on_ray
 
 ray = pytest.importorskip('ray')
 pytest.importorskip('optuna')
-pytestmark = pytest.mark.xdist_group('ray')  # One cluster at a time, not one a process of pytest.
+pytestmark = pytest.mark.xdist_group('ray')  # In one process of pytest, which has the cluster.
 
 # Answers with its parent's number; ends what the log's name says, a host only if a file says so.
 _STUB = """
@@ -33,11 +33,9 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture(scope='module', autouse=True)
-def cluster():
+@pytest.fixture(autouse=True)
+def cluster(ray_nodes):
   """Two nodes of one processor each, which this process has joined."""
-  with on_ray.cluster(2) as made:
-    yield made
 
 
 @pytest.fixture

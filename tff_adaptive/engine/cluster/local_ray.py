@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +50,6 @@ class LocalRay:
     import ray
 
     # Paths of sockets must be short.
-    self._is_closing = False
     self._folder = tempfile.mkdtemp(prefix='tff-ray-', dir='/tmp')
     self._watchdog = subprocess.Popen(
       [sys.executable, __file__, self._folder],
@@ -75,32 +73,12 @@ class LocalRay:
           _node_ip_address='127.0.0.1',
           _temp_dir=self._folder,
         )
-      threading.Thread(target=self._end_with_node, daemon=True).start()
     except BaseException:
       self.close()
       raise
 
-  def _end_with_node(self) -> None:
-    """Ends this process if Ray's node process dies: calls of Ray would end it, or wait for ever."""
-    children = psutil.Process().children()
-    node = next((child.pid for child in children if child.name() == 'raylet'), None)
-    if node is None:
-      return
-    with contextlib.suppress(ChildProcessError):  # Ray waits for it too, and may have been first.
-      os.waitid(os.P_PID, node, os.WEXITED | os.WNOWAIT)
-    import ray
-
-    # `ray.shutdown`, too, ends the node, once the program has left it.
-    if not self._is_closing and ray.is_initialized():
-      sys.stderr.write(
-        "Ray's node on this machine (raylet) has ended, and this program ends with it: give the"
-        ' same command again, it goes on from the last checkpoint.\n'
-      )
-      os._exit(1)
-
   def close(self) -> None:
     """Ends it; returns when all of its processes have ended."""
-    self._is_closing = True
     atexit.unregister(self.close)
     import ray
 

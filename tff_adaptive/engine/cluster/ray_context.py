@@ -1,7 +1,7 @@
 """The clients of TFF computations in the workers of a Ray cluster, the server's part here."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import atexit
+from collections.abc import Callable
 
 import tensorflow_federated as tff
 
@@ -18,6 +18,10 @@ class RayContext(subrounds_lib.SubroundContext):
 
   A worker, or a node, that ends in the midst of a round is reported, and its subrounds are done by
   the others: a result is made of exactly one result of each subround.
+
+  Attributes:
+    each: Has workers call a function with each of some arguments; see `ray_pool.RayPool.each`.
+    on_each_node: Has a worker of each node call a function; see `ray_pool.RayPool.on_each_node`.
   """
 
   def __init__(
@@ -74,7 +78,11 @@ class RayContext(subrounds_lib.SubroundContext):
     if address == 'local' and gpus_per_worker and not self._ray_pool.size:
       self._leave()
       raise ValueError(f'gpus_per_worker is {gpus_per_worker:g}: this machine has fewer GPUs')
+    if address != 'local':
+      self._ray_pool.ask_for_room(workers or subrounds)
+      atexit.register(self._ask_no_more)
     super().__init__(subrounds, server=server, pool=self._ray_pool)
+    self.each, self.on_each_node = self._ray_pool.each, self._ray_pool.on_each_node
 
   @property
   def workers(self) -> int:
@@ -108,40 +116,6 @@ class RayContext(subrounds_lib.SubroundContext):
       return False
     return True
 
-  def each(
-    self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
-  ) -> list[Any]:
-    """Has workers call a function with each of the arguments.
-
-    Args:
-      function: What is called, perhaps more than once with the same argument.
-      arguments: The arguments.
-      seconds: That a call may take.
-
-    Returns:
-      The results.
-
-    Raises:
-      WorkersLost: If no worker is left, or none ends a call for `seconds`, for `patience` and for
-        ten times as long as subrounds take; a line says so.
-    """
-    return self._ray_pool.each(function, arguments, seconds)
-
-  def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
-    """Has a worker of each node call a function.
-
-    Args:
-      function: What is called.
-      argument: With what.
-
-    Returns:
-      Pairs of a node's name and the result; none of a node that is lost meanwhile.
-
-    Raises:
-      WorkersLost: If there is no node with room for a worker.
-    """
-    return self._ray_pool.on_each_node(function, argument)
-
   def counters(self) -> dict[str, float]:
     """What has been done since the beginning.
 
@@ -159,7 +133,12 @@ class RayContext(subrounds_lib.SubroundContext):
 
   def close(self) -> None:
     """Leaves the cluster, if it was joined here, and ends a local one."""
+    self._ask_no_more()
+    atexit.unregister(self._ask_no_more)
     self._leave()
+
+  def _ask_no_more(self) -> None:
+    self._ray_pool.ask_for_room(0)
 
 
 def set_ray_context(

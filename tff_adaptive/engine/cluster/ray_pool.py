@@ -2,15 +2,17 @@
 
 import contextlib
 import hashlib
+import socket
 import sys
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import ray
+from ray.autoscaler import sdk
 from ray.util import scheduling_strategies
 
 from tff_adaptive._utils import client_references, user_code
@@ -18,34 +20,24 @@ from tff_adaptive.engine.cluster import errors, node_room, ray_round, ray_worker
 from tff_adaptive.engine.cluster.subrounds import Outcome, Pool, Workload
 from tff_adaptive.engine.graph import cache
 
-_RETRIES = 5  # Of a call whose worker or node has ended, by Ray.
+_RETRIES = 3  # Of a call whose worker or node has ended, by Ray.
 _LOOK_SECONDS = 2.0
+_ANSWER_SECONDS = 5.0
 _START_SECONDS = 600.0  # In which a worker, on a busy machine, has imported what it needs.
 _MANY_TIMES = 10  # A call is late if it takes so many times as long as the longest of late.
 _CALL_SECONDS = 0.25  # Of training for which a call, of some 10 ms, is worth its while.
-
-_LOST = (
-  ray.exceptions.WorkerCrashedError,
-  ray.exceptions.NodeDiedError,
-  ray.exceptions.OutOfMemoryError,
-  ray.exceptions.ObjectLostError,
-  ray.exceptions.LocalRayletDiedError,
-  ray.exceptions.RaySystemError,
-  ray.exceptions.RuntimeEnvSetupError,
-  ray.exceptions.RpcError,
-  ray.exceptions.TaskUnschedulableError,
-)
 
 
 class RayPool(Pool):
   """Workers of a cluster that `ray.init` has joined.
 
   Attributes:
+    settings: How each worker computes.
     report: Takes a line for the user; by default a warning.
     occasion: What is trained for, such as 'round 7'; lines and errors begin with it.
     bytes_sent: To the workers so far.
     bytes_received: From them so far.
-    retried: Subrounds (and merges) that were done again, so far.
+    retried: Subrounds that were done again, so far.
     seconds_waiting: In which there was nothing to do but wait for them, so far.
   """
 
@@ -57,8 +49,10 @@ class RayPool(Pool):
       settings: How each computes.
       patience: Seconds after which a call may be late, and without any worker the round is lost.
     """
-    self._workers, self._settings, self._patience = workers, settings, patience
+    self.settings = settings
+    self._workers, self._patience = workers, patience
     self._nodes: dict[str, str] | None = None
+    self._processes: dict[str, str] = {}  # Addresses of those without which Ray is lost.
     self._programs = cache.Cache()
     self._sources: dict[int, tuple[str, list[Any], Any]] = {}
     self._longest = [0.0, 0.0]  # Seconds of a call, in the stage before and in this one.
@@ -70,15 +64,24 @@ class RayPool(Pool):
     self.seconds_waiting = 0.0
     returns: dict[Callable[..., Any], int] = {
       ray_worker.train: 3,
-      ray_worker.merge: 3,
+      ray_worker.merge: 1,
       ray_worker.warm_up: 1,
       ray_worker.call: 1,
     }
     self._remote = {function: _remote(function, settings, n) for function, n in returns.items()}
+    self._remote[ray_worker.processes] = _remote(ray_worker.processes, ray_worker.Settings(0), 1)
+    self._left_out: set[str] = set()  # Nodes that are short of memory.
     self._look()
     # Begun while the trainer makes ready; nobody waits for them, or calls anybody late meanwhile.
     self._warm_ups = [self._warm_up() for _ in range(self.size)]
     self._warm_since = time.monotonic()
+
+  def ask_for_room(self, workers: int) -> None:
+    """Asks a cluster that grows by itself for room for some workers, until it is asked again."""
+    if ray.is_initialized():
+      resources = {'CPU': self.settings.cpus, 'GPU': self.settings.gpus}
+      bundle = {name: amount for name, amount in resources.items() if amount}
+      sdk.request_resources(bundles=[bundle] * workers)
 
   @property
   def is_here(self) -> bool:
@@ -96,22 +99,54 @@ class RayPool(Pool):
     return time.monotonic() - self._looked > _LOOK_SECONDS
 
   def run(self, workload: Workload) -> Outcome:
-    """Trains all subrounds, each counted once; the costliest first, by whoever is idle.
-
-    Raises:
-      WorkersLost: If there are no workers, or none can do it.
-    """
+    """Trains all subrounds, each counted once; the costliest first, by whoever is idle."""
     self._longest = [self._longest[1], 0.0]  # The first, with its trace, is soon forgotten.
     if self.is_look_due:  # Short rounds never wait so long.
       self._look()
     try:
       return ray_round.Round(self, workload).run()
-    except _LOST as error:
+    except ray_round.LOST as error:
       raise self._lost(error) from None
 
   def _lost(self, error: Exception) -> errors.WorkersLost:
     reason = ' '.join(str(error).split())
     return errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})'))
+
+  def leave_out(self, error: Exception, what: str) -> None:
+    """Gives no more calls to a node that is short of memory; `WorkersLost` if it is the last."""
+    names = self._nodes or {}
+    short = next((node for node in names if node in str(error)), None)
+    if short is None or not self._rooms.keys() - {short, *self._left_out}:
+      raise errors.WorkersLost(
+        self.line(f'{what} needs more memory than a node has ({error!s:.300})')
+      )
+    self._left_out.add(short)
+    self.retried += 1
+    self.report(
+      self.line(f'node {names[short]} is short of memory and left out; {what} goes to another')
+    )
+    self._look()
+
+  def where(self, name: str) -> list[str]:
+    """The workers that do a call of a name now, as far as their nodes answer."""
+    look = self._remote[ray_worker.processes].options
+    calls = [look(scheduling_strategy=_on_node(node)).remote(name) for node in self._rooms]
+    ready, _ = ray.wait(calls, num_returns=len(calls), timeout=self._patience)
+    return sorted({process for found in ray.get(ready) for process in found})
+
+  def is_overdue(self, call: ray_round.Call) -> bool:
+    """Whether a call that was given again, too, has taken so long that it must hang."""
+    longest = max(self._longest)
+    most = max(_MANY_TIMES**2 * longest, self._patience * (10 if longest else 60))
+    return call.copies > 0 and time.monotonic() - call.first > most
+
+  def fail(self, error: ray.exceptions.RayTaskError, what: str = 'a call') -> NoReturn:
+    """Raises what a call raised; a line says in which worker, and for which clients."""
+    cause = error.cause
+    if isinstance(cause, errors.Failure):
+      self.report(self.line(f'{what} failed: {cause.line}'))
+      raise cause.original() from cause.in_worker
+    raise (cause if isinstance(cause, Exception) else error) from None
 
   def line(self, text: str) -> str:
     """A line for the user."""
@@ -159,13 +194,17 @@ class RayPool(Pool):
       arguments: The arguments.
       seconds: That a call may take.
 
+    Returns:
+      The results.
+
     Raises:
-      WorkersLost: If the workers are lost, or none ends a call for too long.
+      WorkersLost: If no worker is left, or none ends a call for `seconds`, for `patience` and for
+        ten times as long as subrounds take; a line says so.
     """
     calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
     try:
       self._wait_for_all(calls, max(self._late_after(), seconds))
-    except _LOST as error:
+    except ray_round.LOST as error:
       raise self._lost(error) from None
     return self._get(calls)
 
@@ -215,22 +254,29 @@ class RayPool(Pool):
     try:
       return self.get(references)
     except ray.exceptions.RayTaskError as error:
-      raise ray_worker.cause(error) from None
-    except _LOST as error:
+      self.fail(error)
+    except ray_round.LOST as error:
       raise self._lost(error) from None
 
-  def get(self, references: Any) -> Any:
+  def get(self, references: Any, is_bounded: bool = False) -> Any:
     """As `ray.get`, which would wait for ever where no node is left that could do a call again.
+
+    Args:
+      references: What is waited for.
+      is_bounded: Whether to give up, with Ray's GetTimeoutError, when a call would be late.
 
     Raises:
       WorkersLost: If for some time there has been no room for a worker.
     """
+    began = time.monotonic()
     while True:
       try:
-        return ray.get(references, timeout=self._patience)
+        return ray.get(references, timeout=_LOOK_SECONDS)
       except ray.exceptions.GetTimeoutError:
         self._look()
         self._check_room()
+        if is_bounded and time.monotonic() - began > self._late_after():
+          raise
 
   def _check_room(self) -> None:
     if self._room or time.monotonic() - self._without_room <= self._patience:
@@ -238,13 +284,21 @@ class RayPool(Pool):
     raise errors.WorkersLost(
       self.line(
         'no worker is left: no node of the cluster has'
-        f' {self._settings.cpus} CPUs and {self._settings.gpus:g} GPUs'
+        f' {self.settings.cpus} CPUs and {self.settings.gpus:g} GPUs'
       )
     )
 
-  def submit(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Gives a call to Ray; returns the references of its three results."""
-    return self._remote[function].remote(self._settings, *arguments)
+  def remote(self, function: Callable[..., Any], name: str, **options: Any) -> Callable[..., Any]:
+    """A function that gives a call to Ray, by a name, and returns references of its results."""
+    if self._left_out:
+      options['label_selector'] = {'ray.io/node-id': f'!in({",".join(sorted(self._left_out))})'}
+    name = self.name(function, name)
+    remote: Callable[..., Any] = self._remote[function].options(name=name, **options).remote
+    return remote
+
+  def name(self, function: Callable[..., Any], name: str) -> str:
+    """What Ray calls a task: 'train: round 7: subround 3'."""
+    return ': '.join(filter(None, [function.__name__, self.occasion, name]))
 
   def wait(self, references: list[Any]) -> list[Any]:
     """Those of the references that are ready; none after some seconds."""
@@ -254,16 +308,11 @@ class RayPool(Pool):
     return ready
 
   def look(self, calls: list[ray_round.Call]) -> list[ray_round.Call]:
-    """Looks at the cluster and at the calls; returns those that are late for the first time.
-
-    Raises:
-      WorkersLost: If for some time there has been no room for a worker.
-    """
+    """Looks at the cluster and at the calls; returns those that are late for the first time."""
     self._look()
+    self._check_room()
     now = time.monotonic()
-    if all(now - call.began > self._patience for call in calls):
-      self._check_room()
-    if self._is_starting():
+    if self._is_starting() or not self._room:
       return []
     most = self._late_after()
     # Each time twice as long: they may all wait for a cluster that others keep busy.
@@ -293,7 +342,7 @@ class RayPool(Pool):
     if not call.is_late:
       self._longest[1] = max(self._longest[1], time.monotonic() - call.began)
     if info.attempt:
-      self.retried += len(call.subrounds) or 1
+      self.retried += len(call.subrounds)
       were = 'were' if call.is_several else 'was'
       self.report(
         self.line(
@@ -305,7 +354,7 @@ class RayPool(Pool):
   def _warm_up(self, **options: Any) -> tuple[Any, float]:
     """Has a worker import what it needs; a reference, and when this was."""
     call = self._remote[ray_worker.warm_up].options(**options)
-    return call.remote(self._settings), time.monotonic()
+    return call.remote(self.settings), time.monotonic()
 
   def _is_starting(self) -> bool:
     """Whether a worker still imports what it needs, as far as one can say."""
@@ -324,24 +373,53 @@ class RayPool(Pool):
     return bool(self._warm_ups)
 
   def _look(self) -> None:
-    """Counts the room for workers, and reports nodes that have come and gone."""
+    """Counts the room for workers, and reports nodes that have come and gone.
+
+    Raises:
+      WorkersLost: If the head, or this machine's node, has ended.
+    """
+    self._check_processes()
     self._looked = time.monotonic()
     nodes = {n['NodeID']: n for n in ray.nodes() if n['Alive']}
-    cpus, gpus = self._settings
+    cpus, gpus = self.settings
     rooms = {key: node_room.room(n['Resources'], cpus, gpus) for key, n in nodes.items()}
-    self._rooms = {key: room for key, room in rooms.items() if room}
+    self._rooms = {k: room for k, room in rooms.items() if room and k not in self._left_out}
     had_room, self._room = self._room, sum(self._rooms.values())
     if had_room and not self._room:
       self._without_room = self._looked
     if self._nodes is not None:
       for lost in self._nodes.keys() - nodes.keys():
-        self.report(self.line(f'node {self._nodes[lost]} is lost; {len(nodes)} are left'))
+        self.report(
+          self.line(f'node {self._nodes[lost]} is lost; {len(self._rooms)} with room left')
+        )
       for node in nodes.keys() - self._nodes.keys():
-        self.report(self.line(f'node {_name(nodes[node])} has joined; there are {len(nodes)}'))
+        self.report(
+          self.line(f'node {_name(nodes[node])} has joined; {len(self._rooms)} with room')
+        )
         self._warm_ups += [
           self._warm_up(scheduling_strategy=_on_node(node)) for _ in range(rooms[node])
         ]
     self._nodes = {key: _name(node) for key, node in nodes.items()}
+    context = ray.get_runtime_context()
+    here = nodes[context.get_node_id()]
+    raylet = f'{here["NodeManagerAddress"]}:{here["NodeManagerPort"]}'
+    self._processes = {
+      'the head of the Ray cluster': context.gcs_address,
+      "Ray's node process of this machine": raylet,
+    }
+
+  def _check_processes(self) -> None:
+    """Sees whether Ray's processes listen: Ray waits for a minute, and ends this one in silence."""
+    for what, address in self._processes.items():
+      host, _, port = address.rpartition(':')
+      for is_last in (False, False, True):
+        try:
+          socket.create_connection((host.strip('[]'), int(port)), _ANSWER_SECONDS).close()
+          break
+        except OSError as error:
+          if is_last:
+            raise errors.WorkersLost(self.line(f'{what} at {address} is lost ({error})')) from None
+          time.sleep(0.5)
 
 
 def _remote(function: Callable[..., Any], settings: ray_worker.Settings, num_returns: int) -> Any:

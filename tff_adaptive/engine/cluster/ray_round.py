@@ -1,14 +1,14 @@
-"""One stage in the workers: which subrounds, or merge, are begun when, and what became of them."""
+"""One stage in the workers: which subrounds are begun when, and what became of them."""
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from tff_adaptive._utils import client_references
-from tff_adaptive.engine.cluster import local_ray, ray_worker, schedule, wire
+from tff_adaptive.engine.cluster import errors, local_ray, ray_worker, schedule, wire
 from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
 
 if TYPE_CHECKING:
@@ -16,32 +16,46 @@ if TYPE_CHECKING:
 
 Node = tuple[int, int]
 
+LOST = (
+  ray.exceptions.WorkerCrashedError,
+  ray.exceptions.NodeDiedError,
+  ray.exceptions.OutOfMemoryError,
+  ray.exceptions.ObjectLostError,
+  ray.exceptions.LocalRayletDiedError,
+  ray.exceptions.RaySystemError,
+  ray.exceptions.RuntimeEnvSetupError,
+  ray.exceptions.RpcError,
+  ray.exceptions.TaskUnschedulableError,
+)
+
 _SMALL_BYTES = 2**20  # The trainer has two such sums, and merges them, before a call has begun.
+_NAMED = 8  # So many clients a line names.
+_ALONE_SECONDS = 60.0  # In which it is found which client ends its worker.
 
 
 @dataclasses.dataclass(eq=False)
 class Call:
-  """Subrounds' training, or a merge, under way; twice if it was late.
+  """Subrounds' training under way; twice if it was late.
 
   Attributes:
     node: Whose sum it makes, in the `schedule.MergeTree`.
-    subrounds: Those that it trains; none: it is a merge.
-    submit: Gives it to Ray: three references, as `ray_worker.train` returns three values.
+    subrounds: Those that it trains.
+    work: What they are given.
     began: When it was given, or given again; `time.monotonic`.
     is_late: Whether it was given again.
     copies: How often it had been given before.
+    first: When it was given for the first time.
   """
 
   node: Node
   subrounds: range
-  submit: Callable[[], list[Any]]
+  work: ray_worker.Subrounds | None
   began: float
   is_late: bool = False
   copies: int = 0
+  first: float = 0.0
 
   def __str__(self) -> str:
-    if not self.subrounds:
-      return f'a merge of level {self.node[0]}'
     first, last = self.subrounds[0] + 1, self.subrounds[-1] + 1
     return f'subrounds {first} to {last}' if self.is_several else f'subround {first}'
 
@@ -57,7 +71,6 @@ class Round:
   def __init__(self, pool: 'RayPool', workload: Workload):
     self._pool, self._workload = pool, workload
     self._tree = schedule.MergeTree(len(workload.parts))
-    self._has_sums = bool(workload.stage.num_aggregates)
     self._key, self._stage = pool.serialized(workload.stage)
     types = workload.calls.input_types
     common = [
@@ -73,15 +86,14 @@ class Round:
       if wire.is_divided(t) and client_references.is_referenced(value)
     )
     self._waiting = schedule.Waiting(workload.costs)
-    self._merges: list[Node] = []  # Whose sums' parts are there.
     self._calls: dict[Any, tuple[Call, list[Any]]] = {}  # By the reference of `Info`.
-    self._sums: dict[Node, Any] = {}  # References, of what is done.
+    self._trained_sums: dict[Node, Any] = {}  # References, of what calls have trained.
+    self._sums: dict[Node, Any] = {}  # The same, and of what merges make of them.
     self._results: dict[int, Any] = {}  # By a call's first subround.
-    self._last: list[Any] = []  # References of the sum of all, or of two that are merged here.
-    self._trained = 0
+    self._trained = self._sum_bytes = 0
 
   def run(self) -> Outcome:
-    while not self._is_done():
+    while self._trained < len(self._workload.parts):
       self._begin_calls()
       ready = self._pool.wait(list(self._calls))
       for reference in ready:
@@ -89,46 +101,40 @@ class Round:
       if not ready or self._pool.is_look_due:  # Calls may end all the time.
         for call in self._pool.look([call for call, _ in self._calls.values()]):
           self._begin_again(call)
+        for call, _ in list(self._calls.values()):
+          if self._pool.is_overdue(call):
+            self._give_up(call)
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
     results = [of_subround for of_call in calls for of_subround in of_call]
-    received = self._pool.get(self._last) if self._has_sums else []
+    received = self._merged() if self._workload.stage.num_aggregates else []
     self._pool.bytes_received += wire.num_bytes(results) + wire.num_bytes(received)
     merge = self._workload.calls.merge
     sums = schedule.MergeTree(len(received)).fold(received, merge) if received else []
     return Outcome(sums, results)
 
-  def _is_done(self) -> bool:
-    if self._has_sums:
-      return bool(self._last)
-    return self._trained == len(self._workload.parts)
-
   def _begin_calls(self) -> None:
     busy = len({call.node for call, _ in self._calls.values() if not call.is_late})
     workers = max(1, self._pool.size)
-    while busy < workers and (self._merges or self._waiting):
-      if self._merges:
-        node, subrounds = self._merges.pop(), range(0)
-        submit = self._merge(node)
-      else:
-        node = self._waiting.take(workers, self._pool.worthwhile(self._key))
-        subrounds = self._tree.leaves(node)
-        submit = self._train(subrounds)
-      self._submit(Call(node, subrounds, submit, time.monotonic()))
+    while busy < workers and self._waiting:
+      node = self._waiting.take(workers, self._pool.worthwhile(self._key))
+      subrounds = self._tree.leaves(node)
+      work = self._work([self._workload.parts[part] for part in subrounds], self._workload.stored)
+      now = time.monotonic()
+      self._submit(Call(node, subrounds, work, now, first=now))
       busy += 1
 
-  def _train(self, subrounds: range) -> Callable[[], list[Any]]:
-    divided = [self._divided(part) for part in subrounds]
+  def _work(self, parts: Sequence[list[int]], stored: dict[int, int]) -> ray_worker.Subrounds:
+    """What a call is given for parts of the cohort."""
+    divided = [self._divided(part) for part in parts]
     present = [rows for of_subround in divided for rows in of_subround if rows is not None]
     self._pool.bytes_sent += sum(map(wire.num_bytes, present))
-    work = ray_worker.Subrounds(divided, self._workload.stored, self._sources)
-    return lambda: self._pool.submit(ray_worker.train, self._key, self._stage, self._common, work)
+    return ray_worker.Subrounds(divided, stored, self._sources)
 
-  def _divided(self, part: int) -> list[Any]:
+  def _divided(self, part: list[int]) -> list[Any]:
     """For each input the values of a subround's clients, or their keys; see `Subrounds`."""
-    workload = self._workload
     divided: list[Any] = []
-    for value, t in zip(workload.inputs, workload.calls.input_types):
-      rows = [value[i] for i in workload.parts[part]] if wire.is_divided(t) else None
+    for value, t in zip(self._workload.inputs, self._workload.calls.input_types):
+      rows = [value[i] for i in part] if wire.is_divided(t) else None
       if rows is not None and client_references.is_referenced(rows):
         divided.append(wire.Keys.of(self._pool.source(rows[0].source)[0], rows))
       elif rows is not None:
@@ -137,12 +143,9 @@ class Round:
         divided.append(None)
     return divided
 
-  def _merge(self, node: Node) -> Callable[[], list[Any]]:
-    one, other = (self._sums[child] for child in self._tree.children(node))
-    return lambda: self._pool.submit(ray_worker.merge, self._key, self._stage, one, other)
-
   def _submit(self, call: Call) -> None:
-    references = call.submit()
+    train = self._pool.remote(ray_worker.train, str(call))
+    references = train(self._pool.settings, self._key, self._stage, self._common, call.work)
     self._calls[references[2]] = call, references
 
   def _begin_again(self, call: Call) -> None:
@@ -150,48 +153,119 @@ class Round:
     pool = self._pool
     has, it = ('have', 'them') if call.is_several else ('has', 'it')
     pool.report(pool.line(f'{call} {has} taken {seconds:.0f} s: another worker does {it} too'))
-    pool.retried += len(call.subrounds) or 1
+    pool.retried += len(call.subrounds)
     call.is_late = True
     copies = call.copies + 1
-    again = dataclasses.replace(call, began=time.monotonic(), is_late=False, copies=copies)
-    self._submit(again)
+    self._submit(dataclasses.replace(call, began=time.monotonic(), is_late=False, copies=copies))
 
   def _end_call(self, reference: Any) -> None:
     if reference not in self._calls:  # Another call of the same has ended, in the same instant.
       return
     call, (sums, results, _) = self._calls.pop(reference)
-    info = _get(reference)
+    try:
+      info = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+      self._pool.fail(error, self._named(call))
+    except ray.exceptions.OutOfMemoryError as error:
+      self._pool.leave_out(error, str(call))
+      self._submit(call)
+      return
+    except ray.exceptions.WorkerCrashedError:
+      raise errors.WorkersLost(
+        self._pool.line(
+          f'{self._named(call)} ended all workers that it was given{self._deadly(call)}'
+        )
+      ) from None
     self._pool.note(call, info)
     others = [other for other, (c, _) in self._calls.items() if c.node == call.node]
     for other in others:  # It counts once; the other ends when it ends.
       del self._calls[other]
-    if call.subrounds:
-      self._results[call.subrounds[0]] = results
-      self._trained += len(call.subrounds)
-      self._pool.note_pace(self._key, info.seconds / self._waiting.cost(call.node))
-    if self._has_sums:
-      # On one machine it has them without their being sent.
-      is_near = self._pool.is_here or info.sum_bytes <= _SMALL_BYTES
-      self._know(call.node, sums, is_near)
+    self._results[call.subrounds[0]] = results
+    self._trained += len(call.subrounds)
+    self._pool.note_pace(self._key, info.seconds / self._waiting.cost(call.node))
+    self._sum_bytes = info.sum_bytes
+    self._trained_sums[call.node] = sums
+    self._know(call.node, sums)
 
-  def _know(self, node: Node, sums: Any, is_near: bool) -> None:
+  def _deadly(self, call: Call) -> str:
+    """Says which clients of a call end their worker also when they are alone with it."""
+    train = self._pool.remote(ray_worker.train, f'clients of {call}, one by one', max_retries=0)
+    calls = {
+      place: train(
+        self._pool.settings, self._key, self._stage, self._common, self._work([[place]], {})
+      )[2]
+      for place in self._places(call)
+    }
+    ray.wait(list(calls.values()), num_returns=len(calls), timeout=_ALONE_SECONDS)
+    found = []
+    for place, reference in calls.items():
+      try:
+        ray.get(reference, timeout=0)
+      except ray.exceptions.WorkerCrashedError:
+        found.append(place)
+      except ray.exceptions.RayError:  # Not done in time, or something else.
+        pass
+    return f'; alone, too, {self._clients(found)} did' if found else ''
+
+  def _give_up(self, call: Call) -> None:
+    """Ends the round if a call hangs in workers, and does not only wait for a busy cluster."""
+    name = self._pool.name(ray_worker.train, str(call))
+    if where := self._pool.where(name):
+      seconds = time.monotonic() - call.first
+      raise errors.WorkersLost(
+        self._pool.line(
+          f'{self._named(call)} has not ended for {seconds:.0f} s in {", ".join(where)}'
+        )
+      )
+    call.first = time.monotonic()
+
+  def _places(self, call: Call) -> list[int]:
+    return [i for part in call.subrounds for i in self._workload.parts[part]]
+
+  def _named(self, call: Call) -> str:
+    return f'{call} ({self._clients(self._places(call))})'
+
+  def _clients(self, places: Sequence[int]) -> str:
+    """Some clients: their ids if there are references, else their places in the cohort."""
+    workload = self._workload
+    names = [str(i + 1) for i in places]
+    for value, t in zip(workload.inputs, workload.calls.input_types):
+      if wire.is_divided(t) and client_references.is_referenced(value):
+        names = [str(client_references.client_of(value[i].key)) for i in places]
+        break
+    more = f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''
+    return f'client{"s" if len(names) > 1 else ""} {", ".join(names[:_NAMED])}{more}'
+
+  def _know(self, node: Node, sums: Any) -> None:
+    """Begins merges: each is given references, and Ray waits until what they name is there."""
     self._sums[node] = sums
-    if node == self._tree.root:
-      self._last = [sums]
-      return
-    parent = self._tree.parent(node)
-    children = self._tree.children(parent)
-    if len(children) == 1:
-      self._know(parent, sums, is_near)
-    elif all(child in self._sums for child in children):
-      if parent == self._tree.root and is_near:
-        self._last = [self._sums[child] for child in children]
-      else:
-        self._merges.append(parent)
+    while self._workload.stage.num_aggregates and node not in self._last():
+      node = self._tree.parent(node)
+      children = self._tree.children(node)
+      if not all(child in self._sums for child in children):
+        return
+      sums = [self._sums[child] for child in children]
+      self._sums[node] = self._merge(node, *sums) if len(sums) == 2 else sums[0]
 
+  def _merge(self, node: Node, one: Any, other: Any) -> Any:
+    leaves = self._tree.leaves(node)
+    merge = self._pool.remote(ray_worker.merge, f'sums {leaves[0] + 1} to {leaves[-1] + 1}')
+    return merge(self._pool.settings, self._key, self._stage, one, other)
 
-def _get(reference: Any) -> ray_worker.Info:
-  try:
-    return ray.get(reference)
-  except ray.exceptions.RayTaskError as error:
-    raise ray_worker.cause(error) from None
+  def _last(self) -> list[Node]:
+    """The nodes that the trainer is sent: the root, or the two that it merges itself."""
+    root = self._tree.root
+    # On one machine it has them without their being sent.
+    is_near = self._pool.is_here or self._sum_bytes <= _SMALL_BYTES
+    return self._tree.children(root) if is_near and root not in self._sums else [root]
+
+  def _merged(self) -> list[Any]:
+    """The sums of the last nodes; where a worker does not end a merge all are done once more."""
+    try:
+      return self._pool.get([self._sums[node] for node in self._last()], is_bounded=True)
+    except ray.exceptions.GetTimeoutError:
+      self._pool.report(self._pool.line('sums are merged again: is a worker stopped?'))
+    self._sums = {}
+    for node, sums in self._trained_sums.items():
+      self._know(node, sums)
+    return self._pool.get([self._sums[node] for node in self._last()])

@@ -1,15 +1,16 @@
 """What runs in a Ray worker. Imports TensorFlow only once its threads and devices are chosen."""
 
 import collections
+import contextlib
 import functools
 import gc
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tff_adaptive._utils import private_apis
+from tff_adaptive._utils import client_references, private_apis
 from tff_adaptive.engine.cluster import errors, worker_sources
 
 _STAGES_KEPT = 16
@@ -93,7 +94,13 @@ def train(
     Accumulators, merged; for each subround the other results; and what is to be said of the call.
   """
   began = time.monotonic()
-  calls = _stage(settings, key, stage)
+  with _as_text():
+    return _train(_stage(settings, key, stage), common, subrounds, began)
+
+
+def _train(
+  calls: Any, common: list[Any], subrounds: Subrounds, began: float
+) -> tuple[Any, Any, Info]:
   from tff_adaptive.engine.cluster import schedule, wire
 
   shared = [
@@ -109,7 +116,25 @@ def train(
     sums.append(trained[0])
     results.append(trained[1])
   merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, calls.merge))
-  return merged, results, _info(began, merged)
+  info = Info(
+    private_apis.ray_attempt(),
+    _where(),
+    versions(),
+    time.monotonic() - began,
+    wire.num_bytes(merged),
+  )
+  return merged, results, info
+
+
+@contextlib.contextmanager
+def _as_text() -> Iterator[None]:
+  """Raises what user code raises as an `errors.Failure`, which every process can unpickle."""
+  try:
+    yield
+  except (errors.WorkerError, errors.Failure):
+    raise
+  except Exception as error:
+    raise errors.Failure.of(error, _where()) from None
 
 
 def _with_kernels(work: Callable[[Any], Any], argument: Any) -> Any:
@@ -130,13 +155,27 @@ def _for_clients(
 
   def clients(rows: Any, member: Any) -> list[Any]:
     if isinstance(rows, wire.Keys):
-      return worker_sources.opened(rows.source, sources).load(rows.keys())
+      return _loaded(worker_sources.opened(rows.source, sources), rows.keys())
     return [wire.decode(row, member) for row in rows]
 
   return [
     clients(rows, wire.member(t)) if wire.is_divided(t) else value
     for value, rows, t in zip(shared, divided, calls.input_types)
   ]
+
+
+def _loaded(source: worker_sources.OpenSource, keys: list[Any]) -> list[Any]:
+  """The values of keys; an error names the client whose value cannot be loaded."""
+  try:
+    return source.load(keys)
+  except Exception:
+    for key in keys:
+      try:
+        source.load([key])
+      except Exception as error:
+        client = f'client {client_references.client_of(key)!r}'
+        raise errors.Failure.of(error, f'{client} in {_where()}') from None
+    raise
 
 
 def _prepare(divided: list[Any], sources: dict[str, list[Any]]) -> None:
@@ -160,19 +199,28 @@ def _store(calls: Any, results: list[Any], divided: list[Any], subrounds: Subrou
 
 def call(function: Callable[[Any], Any], argument: Any) -> Any:
   """Calls a function; what Ray retries may be called again."""
-  return function(argument)
+  with _as_text():
+    return function(argument)
 
 
-def merge(
-  settings: Settings, key: str, stage: list[Any], one: list[Any], other: list[Any]
-) -> tuple[Any, Any, Info]:
-  """Merges the accumulators of two calls; otherwise as `train`."""
-  began = time.monotonic()
-  calls = _stage(settings, key, stage)
+def processes(name: str) -> list[str]:
+  """The processes of this node that do a task of a name; Ray makes it their title."""
+  import psutil
+  import ray
+
+  node = ray.util.get_node_ip_address()
+  titles = {p.pid: ' '.join(p.info['cmdline'] or []) for p in psutil.process_iter(['cmdline'])}
+  return [
+    f'process {pid} on {node}' for pid, title in titles.items() if title.startswith(f'ray::{name}')
+  ]
+
+
+def merge(settings: Settings, key: str, stage: list[Any], one: list[Any], other: list[Any]) -> Any:
+  """Merges the accumulators of two calls; for the arguments see `train`."""
   from tff_adaptive.engine.cluster import wire
 
-  merged = wire.as_arrays(calls.merge(one, other))
-  return merged, [], _info(began, merged)
+  with _as_text():
+    return wire.as_arrays(_stage(settings, key, stage).merge(one, other))
 
 
 def _stage(settings: Settings, key: str, stage: list[Any]) -> Any:
@@ -229,16 +277,3 @@ def _where() -> str:
   import ray
 
   return f'process {os.getpid()} on {ray.util.get_node_ip_address()}'
-
-
-def _info(began: float, sums: list[Any]) -> Info:
-  from tff_adaptive.engine.cluster import wire
-
-  return Info(
-    private_apis.ray_attempt(), _where(), versions(), time.monotonic() - began, wire.num_bytes(sums)
-  )
-
-
-def cause(error: Any) -> Exception:
-  """Of Ray's report of a failed call the error, as it was raised; the report if it is lost."""
-  return error.cause if isinstance(error.cause, Exception) else error

@@ -4,6 +4,7 @@ Both follow from the cohort alone: who is fast today, or dies, changes no bit of
 """
 
 import heapq
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -102,15 +103,17 @@ class Waiting:
       costs: Of each subround.
     """
     self._tree = MergeTree(len(costs))
-    self._costs, self._total = costs, sum(costs)
-    self._nodes = [self._tree.root]
+    self._before = [0.0, *itertools.accumulate(costs)]  # What the subrounds before one cost.
+    self._total = self._left = self._before[-1]
+    self._nodes = [(-self._total, self._tree.root)]  # A heap, the costliest first.
 
   def __bool__(self) -> bool:
     return bool(self._nodes)
 
   def cost(self, node: tuple[int, int]) -> float:
     """What a node's subrounds cost together."""
-    return sum(self._costs[leaf] for leaf in self._tree.leaves(node))
+    leaves = self._tree.leaves(node)
+    return self._before[leaves.stop] - self._before[leaves.start]
 
   def take(self, workers: int, worthwhile: float) -> tuple[int, int]:
     """The next node: the costliest there is, of about half of an even share of what is left.
@@ -120,11 +123,11 @@ class Waiting:
       worthwhile: A node of less cost is not worth a call of its own, unless there are too few
         otherwise for all workers.
     """
-    left = sum(map(self.cost, self._nodes))
-    most = max(min(worthwhile, _UNEVEN * self._total / workers), left / workers / 2)
+    most = max(min(worthwhile, _UNEVEN * self._total / workers), self._left / workers / 2)
     while True:
-      node = max(self._nodes, key=self.cost)
-      self._nodes.remove(node)
+      _, node = heapq.heappop(self._nodes)
       if not node[0] or self.cost(node) <= most:
+        self._left -= self.cost(node)
         return node
-      self._nodes += self._tree.children(node)
+      for child in self._tree.children(node):
+        heapq.heappush(self._nodes, (-self.cost(child), child))

@@ -11,13 +11,7 @@ from tff_adaptive.engine.graph import context, values
 
 
 class Serialized(NamedTuple):
-  """A clients' stage as any process can read it.
-
-  Attributes:
-    comp: The stage's computation.
-    merge: That of its accumulators; None without aggregates.
-    num_aggregates: How many of the results, the last, are accumulators.
-  """
+  """A clients' stage as any process can read it; see `stages.Stage`."""
 
   comp: bytes
   merge: bytes | None
@@ -26,19 +20,15 @@ class Serialized(NamedTuple):
 
 def serialize(stage: stages.Stage) -> Serialized:
   """The stage for other processes."""
-  return Serialized(
-    private_apis.computation_bytes(stage.comp),
-    None if stage.merge is None else private_apis.computation_bytes(stage.merge),
-    stage.num_aggregates,
-  )
+  merge = None if stage.merge is None else private_apis.computation_bytes(stage.merge)
+  return Serialized(private_apis.computation_bytes(stage.comp), merge, stage.num_aggregates)
 
 
 def deserialize(stage: Serialized, engine: context.GraphContext) -> 'StageCalls':
   """The stage in this process."""
-  merge = None if stage.merge is None else private_apis.computation_from_bytes(stage.merge)
-  return StageCalls(
-    private_apis.computation_from_bytes(stage.comp), merge, stage.num_aggregates, engine
-  )
+  read = private_apis.computation_from_bytes
+  merge = None if stage.merge is None else read(stage.merge)
+  return StageCalls(read(stage.comp), merge, stage.num_aggregates, engine)
 
 
 class StageCalls:

@@ -164,7 +164,7 @@ class SubroundContext(tff.framework.SyncContext):
     for key in program.passed_on:
       known[key] = _as_returned(known[key], types[key])
     result = _as_structs(program.result(known), result_type)
-    return tff.types.type_to_py_container(result, wire.without_client_types(result_type))
+    return tff.types.type_to_py_container(result, context.without_placements(result_type))
 
   def _program(self, comp: Any) -> tuple[stages.Program | None, list[Any]]:
     made = self._programs.of(comp)
@@ -199,7 +199,7 @@ class SubroundContext(tff.framework.SyncContext):
       elif wire.is_divided(type_spec):
         joined.append(wire.join_clients(pieces, parts, member))
       else:
-        joined.append(wire.decode(pieces[0], member))
+        joined.append(wire.to_python(pieces[0], member))  # One value for all clients.
     if stage.num_aggregates:
       report = self._server.invoke(stage.report, calls.decode_sums(outcome.sums))
       joined += _elements(report, stage.report)
@@ -314,7 +314,7 @@ def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:
 
 def _as_structs(value: Any, type_spec: tff.types.Type) -> Any:
   """A result with a Struct for each container outside the clients' parts."""
-  if wire.is_divided(type_spec):
+  if getattr(type_spec, 'placement', None) is tff.CLIENTS:
     return value
   type_spec = wire.member(type_spec)
   if not isinstance(type_spec, tff.types.StructType):

@@ -199,14 +199,3 @@ def _num_examples(sequence: Any, element_type: tff.types.Type) -> int:
     return len(sequence)
   arrays = values.flatten(sequence[0], element_type)
   return max([np.shape(a)[0] for a in arrays if np.ndim(a)], default=1)
-
-
-def without_client_types(type_spec: tff.types.Type) -> tff.types.Type:
-  """A result's type without placements, for `type_to_py_container`: clients' parts are leaves."""
-  if isinstance(type_spec, tff.types.FederatedType):
-    return tff.types.TensorType(np.bool_) if is_divided(type_spec) else type_spec.member
-  if not isinstance(type_spec, tff.types.StructType):
-    return type_spec
-  elements = [(n, without_client_types(t)) for n, t in values.children(type_spec)]
-  elements = [t if n is None else (n, t) for n, t in elements]
-  return tff.types.StructWithPythonType(elements, type_spec.python_container)

@@ -210,7 +210,7 @@ def _to_result(flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: 
     else:
       leaf = next(tensors)
       leaves.append(stacking.unbox(leaf, part) if _is_sequence(part) else leaf)
-  return values.to_python(leaves, _without_placements(result_type))
+  return values.to_python(leaves, without_placements(result_type))
 
 
 @functools.lru_cache
@@ -230,7 +230,7 @@ def _is_sequence(type_spec: tff.types.Type) -> bool:
 
 
 @functools.lru_cache
-def _without_placements(type_spec: tff.types.Type) -> tff.types.Type:
+def without_placements(type_spec: tff.types.Type) -> tff.types.Type:
   """The type with server-placed members unplaced and client-placed ones opaque."""
   if isinstance(type_spec, tff.types.FederatedType):
     if type_spec.placement is tff.CLIENTS:
@@ -238,7 +238,7 @@ def _without_placements(type_spec: tff.types.Type) -> tff.types.Type:
     return type_spec.member
   if not isinstance(type_spec, tff.types.StructType):
     return type_spec
-  elements = [(n, _without_placements(t)) for n, t in values.children(type_spec)]
+  elements = [(n, without_placements(t)) for n, t in values.children(type_spec)]
   elements = [t if n is None else (n, t) for n, t in elements]
   return tff.types.StructWithPythonType(elements, type_spec.python_container)
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import types
 
 import grpc
 import psutil
@@ -43,7 +42,7 @@ def _users(folder):
   return [p for p in psutil.process_iter() if local_ray._uses(p, folder)]
 
 
-@pytest.mark.parametrize('ending', ['close', 'node', signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize('ending', ['close', signal.SIGKILL])
 def test_nothing_is_left_and_nobody_else_gets_in(ending):
   program = subprocess.Popen(
     [sys.executable, '-c', _PROGRAM],
@@ -64,14 +63,9 @@ def test_nothing_is_left_and_nobody_else_gets_in(ending):
       _assert_is_private(users, address)
       program.stdin.write('\n')
       program.stdin.flush()
-    elif ending == 'node':
-      next(p for p in users if on_ray.name_of(p) == 'raylet').kill()
     else:
       program.send_signal(ending)
     program.wait(1200)
-    if ending == 'node':  # Ray's own calls would wait for ever, or end it without a word.
-      assert program.returncode == 1
-      assert "Ray's node on this machine (raylet) has ended" in program.stderr.read()
     on_ray.wait_for(lambda: not _users(folder) and not os.path.exists(folder))
   finally:
     program.kill()
@@ -102,26 +96,6 @@ def test_a_ray_that_was_imported_without_a_token_is_refused():
   )
   assert result.returncode == 1
   assert 'set RAY_AUTH_MODE=token (or disabled) before importing it' in result.stderr
-
-
-@pytest.mark.parametrize(
-  ('is_closing', 'is_joined', 'exits'), [(True, True, []), (False, True, [1]), (False, False, [])]
-)
-def test_ray_may_have_waited_for_its_node_first_or_have_left_it(
-  is_closing, is_joined, exits, monkeypatch
-):
-  monkeypatch.setattr('ray.is_initialized', lambda: is_joined)  # Not after `ray.shutdown`.
-  node = subprocess.Popen([sys.executable, '-c', ''])
-  node.wait()  # From now on it is nobody's child, and waiting for it is an error.
-  raylet = types.SimpleNamespace(pid=node.pid, name=lambda: 'raylet')
-  here = types.SimpleNamespace(children=lambda: [raylet])
-  monkeypatch.setattr(psutil, 'Process', lambda: here)
-  found = []
-  monkeypatch.setattr(os, '_exit', found.append)
-  local = object.__new__(local_ray.LocalRay)
-  local._is_closing = is_closing
-  local._end_with_node()
-  assert found == exits
 
 
 @pytest.mark.parametrize(('has_gpus', 'num_gpus'), [(True, None), (False, 0)])

@@ -1,5 +1,6 @@
 """What a pool says of its workers, without a cluster; with one: ray_context_test."""
 
+import socket
 import types
 
 import pytest
@@ -18,7 +19,7 @@ def pool():
   made.occasion, made.lines, made.retried, made._longest = 'round 7', [], 0, [0.0, 0.0]
   made.report = made.lines.append
   made._patience, made._rooms, made._nodes, made._room = 60.0, {_NODE: 1}, {_NODE: '10.0.0.2'}, 1
-  made._look, made._warm_ups = lambda: None, []
+  made._look, made._warm_ups, made._left_out = lambda: None, [], set()
   call = types.SimpleNamespace(remote=lambda function, argument: argument)
   call.options = lambda **_: call
   made._remote = {ray_worker.call: call}
@@ -30,7 +31,6 @@ def pool():
   [
     (range(2, 3), 'subround 3 was done again, by process 5'),
     (range(2, 4), 'subrounds 3 to 4 were done again, by process 5'),
-    (range(0), 'a merge of level 1 was done again, by process 5'),
   ],
 )
 def test_what_was_done_again_is_said_in_its_number(pool, subrounds, said):
@@ -74,6 +74,64 @@ def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lo
   pool._look = look
   with pytest.raises(errors.WorkersLost, match='the head does not answer'):
     pool.each(None, [5])
+
+
+def test_a_head_that_does_not_listen_is_lost_within_seconds(pool, monkeypatch):
+  with socket.socket() as bound:  # It does not listen, and nobody else can at its port.
+    bound.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{bound.getsockname()[1]}'
+    pool._processes = {'the head of the Ray cluster': address}
+    monkeypatch.setattr('ray.nodes', lambda: pytest.fail('Ray would wait for a minute'))
+    del pool._look
+    expected = f'Round 7: the head of the Ray cluster at {address} is lost .*refused'
+    with pytest.raises(errors.WorkersLost, match=expected):
+      pool._look()
+    bound.listen()
+    pool._check_processes()
+
+
+def test_a_cluster_that_grows_is_asked_for_room_and_none_at_the_end(pool, monkeypatch):
+  asked = []
+  monkeypatch.setattr('ray.is_initialized', lambda: True)
+  monkeypatch.setattr(ray_pool.sdk, 'request_resources', lambda bundles: asked.append(bundles))
+  for settings in (ray_worker.Settings(2), ray_worker.Settings(1, 0.5)):
+    pool.settings = settings
+    pool.ask_for_room(3)
+  pool.ask_for_room(0)
+  assert asked == [[{'CPU': 2}] * 3, [{'CPU': 1, 'GPU': 0.5}] * 3, []]
+
+
+def test_the_last_node_short_of_memory_ends_the_round(pool):
+  error = ray.exceptions.OutOfMemoryError(f'killed on the node (IP: 10.0.0.2, ID: {_NODE})')
+  with pytest.raises(errors.WorkersLost, match='Round 7: subround 3 needs more memory than a node'):
+    pool.leave_out(error, 'subround 3')
+  pool._rooms['cd' * 28] = 1
+  pool.leave_out(error, 'subround 3')
+  assert pool._left_out == {_NODE}
+  assert pool.lines == [
+    'Round 7: node 10.0.0.2 is short of memory and left out; subround 3 goes to another'
+  ]
+
+
+@pytest.mark.parametrize(
+  ('longest', 'copies', 'seconds', 'expected'),
+  [
+    (0.0, 1, 3599, False),
+    (0.0, 1, 3601, True),
+    (1.0, 1, 599, False),
+    (1.0, 1, 601, True),
+    (9.0, 1, 899, False),
+    (9.0, 1, 901, True),
+    (1.0, 0, 601, False),  # First it is given to another worker.
+  ],
+)
+def test_a_call_hangs_that_takes_far_longer_than_others(
+  pool, longest, copies, seconds, expected, monkeypatch
+):
+  monkeypatch.setattr(ray_pool.time, 'monotonic', lambda: 10000.0)
+  pool._longest = [0.0, longest]
+  call = ray_round.Call((0, 0), range(1), None, 0.0, copies=copies, first=10000.0 - seconds)
+  assert pool.is_overdue(call) == expected
 
 
 def test_while_workers_start_none_is_given_up(pool, monkeypatch):

@@ -1,0 +1,22 @@
+"""An error of user code travels with its type and its place in the user's file."""
+
+import pickle
+
+import pytest
+
+from tff_adaptive._utils import user_code
+from tff_adaptive.engine.cluster import errors
+
+
+def test_a_failure_comes_back_with_type_and_place(tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text('def fail():\n  raise KeyError(5)\n')
+  fail, _ = user_code.load(f'{path}:fail')
+  with pytest.raises(KeyError) as caught:
+    fail()
+  back = pickle.loads(pickle.dumps(errors.Failure.of(caught.value, 'process 7')))
+  assert back.line == f'process 7: KeyError: 5 ({path}, line 2)'
+  with pytest.raises(KeyError) as raised:
+    raise back.original() from back.in_worker
+  assert user_code.place(raised.value) == (str(path), 2)
+  assert str(raised.value.__cause__).startswith('process 7:\nTraceback')

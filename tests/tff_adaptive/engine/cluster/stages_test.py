@@ -1,0 +1,33 @@
+"""How a computation is cut: whose each stage is, what it is given."""
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tests.helpers import on_ray
+from tff_adaptive.engine.cluster import stages
+
+_PAIR = tff.types.FederatedType((np.int32, np.float32), tff.SERVER)
+
+
+def test_clients_are_given_the_broadcast_and_their_values_and_no_more_of_the_state():
+  first = tff.tensorflow.computation(lambda state: state[0], (np.int32, np.float32))
+  add = tff.tensorflow.computation(lambda x, y: x + y, np.int32, np.int32)
+
+  @tff.federated_computation(_PAIR, on_ray.AT_CLIENTS)
+  def comp(state, x):
+    added = tff.federated_map(add, (x, tff.federated_broadcast(tff.federated_map(first, state))))
+    return state, tff.federated_sum(added), added
+
+  program = stages.split(comp)
+  server, clients = program.stages
+  assert (server.at_clients, clients.at_clients) == (False, True)
+  assert server.inputs == (('arg', 0),)
+  assert set(clients.inputs) == {*server.outputs, ('arg', 1)}
+  assert clients.num_aggregates == 1
+  assert len(clients.outputs) == 2
+  assert program.passed_on == (('arg', 0),)
+
+
+def test_parts_of_an_argument_are_its_placed_members():
+  type_spec = tff.types.to_type([_PAIR, [on_ray.AT_CLIENTS]])
+  assert stages.parts(type_spec) == [(('arg', 0), _PAIR), (('arg', 1, 0), on_ray.AT_CLIENTS)]
