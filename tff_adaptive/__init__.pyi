@@ -23,7 +23,6 @@ from .algorithms import (
   build_fed_avg as build_fed_avg,
   build_fed_avgm as build_fed_avgm,
   build_fed_dyn as build_fed_dyn,
-  build_fed_opt as build_fed_opt,
   build_fed_prox as build_fed_prox,
   build_fed_yogi as build_fed_yogi,
   build_process as build_process,
@@ -31,7 +30,7 @@ from .algorithms import (
   build_scaffold_m as build_scaffold_m,
   build_server_optimizer as build_server_optimizer,
 )
-from .client import Batching as Batching
+from .client import Batching as Batching, ClientTraining as ClientTraining
 from .engine import (
   graph_context as graph_context,
   set_graph_context as set_graph_context,

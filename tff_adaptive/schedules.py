@@ -17,6 +17,8 @@ import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, validation
 from tff_adaptive.registry import entries
@@ -197,21 +199,24 @@ def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
     for which tensors give a rate that is not finite and at least 0, it fails.
   """
 
+  rates: list[Any] = []  # The table, made once for all graphs that the rate is computed in.
+
   def rate(t: Any) -> Any:
     import tensorflow as tf  # Only here: see the module's docstring.
 
     if isinstance(schedule, Schedule):
       return tf.cast(schedule(t), tf.float32)
-    # First an int: a symbolic tensor may be taken for a number that is equal to no other.
-    error = _needs_tensors(schedule)
-    if error is not None:
-      return _checked(_of_tensor(schedule, t, error))
-    table = tf.constant(_table(schedule), tf.float32)
+    if not rates:
+      # First an int: a symbolic tensor may be taken for a number that is equal to no other.
+      error = _needs_tensors(schedule)
+      if error is not None:
+        return _checked(_of_tensor(schedule, t, error))
+      rates.append(np.array(_table(schedule), np.float32))
     known = tf.debugging.assert_less(
       t, TABLE_ROUNDS, f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
     )
     with tf.control_dependencies([] if known is None else [known]):
-      return tf.gather(table, t)
+      return tf.gather(rates[0], t)
 
   return rate
 

@@ -13,7 +13,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import algorithms, engine, models
 from tff_adaptive._utils import client_references
-from tff_adaptive.client import batching, whole_client
+from tff_adaptive.client import ClientTraining, batching, whole_client
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import worker_context
@@ -183,8 +183,9 @@ class _Ours:
       _, self._dataset = clients.stock()
     else:
       batches = batching.Batching(workload.batch_size, workload.epochs)
+    training = ClientTraining(batching=batches, xla='xla' in options)
     self._process = algorithms.build_fed_avg(
-      model, xla='xla' in options, client_learning_rate=workload.rate, batching=batches
+      model, client_learning_rate=workload.rate, training=training
     )
     self._model = model
     self._state = self._process.initialize()

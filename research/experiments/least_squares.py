@@ -107,14 +107,14 @@ def curves(a: Any, b: Any, x_0: np.ndarray) -> tuple[list[Curve], list[Curve]]:
 def distances(curve: Curve, data: Any, model: Any, x_ls: np.ndarray) -> np.ndarray:
   """||x - x_LS|| before the first round and after each, float64 [rounds + 1]."""
   from tff_adaptive import algorithms, registry
-  from tff_adaptive.client.batching import Batching
+  from tff_adaptive.client import Batching, ClientTraining
 
   process: Any = algorithms.build(
     curve.algorithm,
     model,
     client_learning_rate=_RATE,
     client_weighting='uniform',
-    batching=Batching(None, epochs=curve.steps),
+    training=ClientTraining(batching=Batching(None, epochs=curve.steps)),
     **curve.options,
   )
   state = process.initialize()

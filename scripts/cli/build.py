@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tff_adaptive import aggregation, algorithms, engine, models
-from tff_adaptive.client import batching
+from tff_adaptive import aggregation, algorithms, client, engine, models
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 
@@ -40,22 +39,37 @@ def build_process(
     values=settings.correction,
     clients=_registered(settings, task),
     server_optimizer=algorithms.build_server_optimizer(
-      settings.server_entry, settings.server_learning_rate, settings.server
+      settings.server_entry,
+      settings.server_learning_rate if is_plain else settings.server_rate_schedule,
+      settings.server,
     ),
     client_learning_rate=settings.client_rate_schedule,
-    server_schedule=None if is_plain else settings.server_rate_schedule,
+    training=client_training(settings, task, settings.client_epochs),
+    aggregator=_aggregator(settings, model, privacy),
     client_weighting=(
       task.client_weight if settings.client_weighting == 'tokens' else settings.client_weighting
     ),
-    aggregator=_aggregator(settings, model, privacy),
-    batching=batching.Batching(
-      settings.batch_size or None,
-      settings.client_epochs,
-      fill_last=settings.fill_last_batch,
-      unit_starts=task.unit_starts,
-      step_limits=settings.stragglers == 'partial',
-      shuffle_buffer=settings.shuffle_buffer,
-    ),
+  )
+
+
+def client_training(
+  settings: settings_lib.Settings, task: Any, epochs: int
+) -> client.ClientTraining:
+  """Returns how a client trains for so many epochs.
+
+  Raises:
+    ValueError: If a value is out of its range.
+  """
+  batching = client.Batching(
+    settings.batch_size or None,
+    epochs,
+    fill_last=settings.fill_last_batch,
+    unit_starts=task.unit_starts,
+    step_limits=settings.stragglers == 'partial',
+    shuffle_buffer=settings.shuffle_buffer,
+  )
+  return client.ClientTraining(
+    batching=batching,
     weight_decay=settings.weight_decay,
     clip_norm=settings.clip_norm,
     seed=settings.seed,

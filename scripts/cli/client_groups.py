@@ -3,10 +3,9 @@
 from typing import Any
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive.client import batching
 from tff_adaptive.training import client_evaluation, personalization
 
-from . import settings as settings_lib
+from . import build, settings as settings_lib
 
 _MOST_CLIENTS = 1000
 
@@ -55,17 +54,5 @@ def _personalize(
 ) -> personalization.Personalize | None:
   if settings.personalization_epochs is None:
     return None
-  return personalization.build_personalization(
-    model,
-    batching.Batching(
-      settings.batch_size or None,
-      settings.personalization_epochs,
-      fill_last=settings.fill_last_batch,
-      unit_starts=task.unit_starts,
-      shuffle_buffer=settings.shuffle_buffer,
-    ),
-    settings.client_rate_schedule,
-    weight_decay=settings.weight_decay,
-    clip_norm=settings.clip_norm,
-    seed=settings.seed,
-  )
+  training = build.client_training(settings, task, settings.personalization_epochs)
+  return personalization.build_personalization(model, training, settings.client_rate_schedule)

@@ -17,7 +17,7 @@ from tensorflow.python.eager import context as tf_context
 
 from tests.helpers import computations, engines, processes, small_problem
 from tff_adaptive import algorithms, engine
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining
 
 DEVICES = ['/CPU:1', '/CPU:2', '/CPU:3']  # CPU:0 plays the host.
 
@@ -35,7 +35,11 @@ def three_rounds(context, name, **options):
   """Server state, client states and metrics of an algorithm of this project."""
   with tff.framework.get_context_stack().install(context):
     process = algorithms.build(
-      name, small_problem.model(), client_learning_rate=0.1, batching=Batching(4, 2), **options
+      name,
+      small_problem.model(),
+      client_learning_rate=0.1,
+      training=ClientTraining(batching=Batching(4, 2)),
+      **options,
     )
     run = small_problem.Run(process, small_problem.clients())
     # Five clients on three devices; then one, with two devices idle; then states that come back.
@@ -102,7 +106,7 @@ def placement():
     small_problem.model(),
     client_learning_rate=0.1,
     server_learning_rate=0.1,
-    batching=Batching(4, 2),
+    training=ClientTraining(batching=Batching(4, 2)),
   )
   clients = small_problem.clients()
   cohort = [small_problem.element(clients[i], i) for i in range(4)]

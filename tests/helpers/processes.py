@@ -7,7 +7,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import algorithms, models
-from tff_adaptive.client import batching, whole_client
+from tff_adaptive.client import ClientTraining, batching, whole_client
 
 FEATURES, CLASSES = 3, 2
 SGD = tff.learning.optimizers.build_sgdm(0.1)
@@ -111,7 +111,9 @@ def own(name='fed_yogi', **options):
   rates = dict(client_learning_rate=0.1)
   if name == 'fed_yogi':
     rates['server_learning_rate'] = 0.05
-  return algorithms.build(name, linear_model(), batching=batching.Batching(2), **rates, **options)
+  return algorithms.build(
+    name, linear_model(), training=ClientTraining(batching=batching.Batching(2)), **rates, **options
+  )
 
 
 def unweighted_fed_avg(aggregator, features=FEATURES):

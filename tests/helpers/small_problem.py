@@ -1,11 +1,14 @@
 """A small federated problem for tests: seven unequal clients, a perceptron, and a round loop."""
 
+import dataclasses
+import functools
+
 import numpy as np
 import tensorflow as tf
 
 from tests.helpers import oracle
-from tff_adaptive import models
-from tff_adaptive.client import whole_client
+from tff_adaptive import algorithms, models
+from tff_adaptive.client import Batching, ClientTraining, whole_client
 
 NUM_EXAMPLES = (3, 11, 4, 8, 16, 5, 9)
 NUM_CLIENTS = len(NUM_EXAMPLES)
@@ -56,6 +59,29 @@ def model(theta=None, dtype=np.float32):
 def element(data, number, max_steps=None):
   """A client's dataset of one element, as the processes take it."""
   return whole_client.dataset(*data, number, max_steps)
+
+
+_OF_TRAINING = {field.name for field in dataclasses.fields(ClientTraining)}
+
+
+@functools.cache
+def process(name, rate=0.2, **options):
+  """An algorithm on this problem, built once for all tests.
+
+  Args:
+    name: In the registry.
+    rate: The client learning rate.
+    **options: Fields of `ClientTraining` (batches of 4 by default) and the builder's own arguments;
+      without those that it cannot do without.
+  """
+  training = {'batching': Batching(4)}
+  training.update((key, options.pop(key)) for key in _OF_TRAINING & set(options))
+  if name in ('scaffold', 'scaffold_m', 'fed_dyn'):
+    options.setdefault('num_clients', NUM_CLIENTS)
+  if name in ('fed_adagrad', 'fed_adam', 'fed_yogi'):
+    options.setdefault('server_learning_rate', 0.1)
+  training = ClientTraining(**training)
+  return algorithms.build(name, model(), client_learning_rate=rate, training=training, **options)
 
 
 class Run:

@@ -17,8 +17,7 @@ def train(task: tasks.Task) -> training.TrainingResult:
     model,
     client_learning_rate=0.1,
     beta=float(algorithm.default('beta')),
-    batching=tff_adaptive.Batching(20),
-    seed=parameters,
+    training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20), seed=parameters),
   )
   evaluation = models.build_evaluation(model)
   return training.train(

@@ -9,8 +9,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import small_problem
 from tff_adaptive import algorithms, corrections, engine, models
-from tff_adaptive.client import whole_client
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining, whole_client
 
 SGD = tff.learning.optimizers.build_sgdm(1.0)
 
@@ -44,7 +43,7 @@ def test_a_number_that_no_step_saw_does_not_stay_in_scaffolds_states():
     num_clients=3,
     scaffold_option=1,
     client_learning_rate=0.5,
-    batching=Batching(1, shuffle=False, step_limits=True),
+    training=ClientTraining(batching=Batching(1, shuffle=False, step_limits=True)),
   )
   good = np.ones((4, 2), np.float32)
   bad = good.copy()
@@ -79,7 +78,11 @@ class _Keeps(corrections.Correction):
 @pytest.mark.parametrize('uploads', [False, True])
 def test_a_client_whose_state_or_upload_is_not_finite_has_diverged(uploads):
   process = algorithms.build_drift_corrected(
-    _linear(), _Keeps(uploads), SGD, client_learning_rate=1.0, batching=Batching(4)
+    _linear(),
+    _Keeps(uploads),
+    SGD,
+    client_learning_rate=1.0,
+    training=ClientTraining(batching=Batching(4)),
   )
   run = small_problem.Run(
     process, [(np.full((n, 2), n, np.float32), np.zeros(n, np.int32)) for n in (1, 2, 3)]
@@ -101,7 +104,7 @@ def test_a_client_without_examples_has_not_diverged_where_the_model_has_no_value
       )
     ),
     client_learning_rate=1.0,
-    batching=Batching(4),
+    training=ClientTraining(batching=Batching(4)),
   )
   cohort = [
     whole_client.dataset(np.ones((n, 2), np.float32), np.zeros(n, np.int32), i)
@@ -115,7 +118,9 @@ def test_a_client_without_examples_has_not_diverged_where_the_model_has_no_value
 
 def test_gradients_of_16_bits_are_clipped_though_their_squares_overflow():
   process = algorithms.build_fed_avg(
-    _linear(np.float16), client_learning_rate=0.5, batching=Batching(1), clip_norm=1.0
+    _linear(np.float16),
+    client_learning_rate=0.5,
+    training=ClientTraining(batching=Batching(1), clip_norm=1.0),
   )
   x, y = np.array([[300, 400]], np.float16), np.zeros(1, np.int32)
   cohort = [whole_client.dataset(x, y, i) for i in range(3)]
@@ -135,8 +140,7 @@ def test_weights_of_several_dtypes_are_clipped_together():
       ),
     ),
     client_learning_rate=1.0,
-    batching=Batching(1),
-    clip_norm=6.5,
+    training=ClientTraining(batching=Batching(1), clip_norm=6.5),
   )
   x, y = np.array([[3, 4]], np.float32), np.zeros(1, np.int32)
   output = process.next(process.initialize(), [whole_client.dataset(x, y, i) for i in range(3)])

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tff_adaptive import algorithms, engine, models, registry
-from tff_adaptive.client import batching, whole_client
+from tff_adaptive.client import ClientTraining, batching, whole_client
 from tff_adaptive.devices import placement
 
 SIZES = (23, 40, 7, 9, 31)  # Unequal, and none a multiple of the batch size.
@@ -83,7 +83,7 @@ def test_groups_equal_single_clients(name, client_axis, options):
     name,
     build_model(client_axis),
     client_learning_rate=0.1,
-    batching=batching.Batching(8, 2),
+    training=ClientTraining(batching=batching.Batching(8, 2)),
     **options,
   )
   single = run(process, cohort_of(), 1)
@@ -97,7 +97,9 @@ def test_a_penalty_does_not_move_clients_that_have_taken_their_steps():
     return 0.1 * tf.add_n([tf.reduce_sum(w * w, [-2, -1]) for w in (weights[0], weights[2])])
 
   process = algorithms.build_fed_avg(
-    build_model(True, penalty=penalty), client_learning_rate=0.1, batching=batching.Batching(8)
+    build_model(True, penalty=penalty),
+    client_learning_rate=0.1,
+    training=ClientTraining(batching=batching.Batching(8)),
   )
   single = run(process, cohort_of((40, 4)), 1)
   together = run(process, cohort_of((40, 4)), 2)
@@ -112,7 +114,9 @@ def test_every_correction_is_among_the_cases():
 
 def test_a_client_that_diverges_does_not_disturb_its_group():
   process = algorithms.build_ada_best(
-    build_model(True), client_learning_rate=0.1, batching=batching.Batching(8)
+    build_model(True),
+    client_learning_rate=0.1,
+    training=ClientTraining(batching=batching.Batching(8)),
   )
   single = run(process, cohort_of(bad_client=1), 1)
   together = run(process, cohort_of(bad_client=1), 5)
@@ -132,7 +136,7 @@ def test_on_gpus_unequal_clients_train_together_unasked(
     'ada_best',
     build_model(client_axis, shapes=shapes),
     client_learning_rate=0.1,
-    batching=batching.Batching(8, 2),
+    training=ClientTraining(batching=batching.Batching(8, 2)),
   )
   single = run(process, cohort_of(), 1)
   del shapes[:]

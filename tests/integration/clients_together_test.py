@@ -7,7 +7,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import small_problem
 from tff_adaptive import Batching, algorithms, engine, models
-from tff_adaptive.client import whole_client
+from tff_adaptive.client import ClientTraining, whole_client
 
 
 class Normalized(tff.learning.optimizers.Optimizer):
@@ -36,12 +36,9 @@ def theta(process, data, clients_per_step):
 
 
 def test_an_optimizer_that_looks_at_all_weights_at_once():
-  process = algorithms.build_fed_opt(
-    small_problem.model(),
-    Normalized(),
-    tff.learning.optimizers.build_sgdm(1.0),
-    client_learning_rate=0.2,
-    batching=Batching(4),
+  training = ClientTraining(Normalized(), Batching(4))
+  process = algorithms.build_fed_avg(
+    small_problem.model(), client_learning_rate=0.2, training=training
   )
   clients = small_problem.clients()
   data = [small_problem.element(clients[i], i) for i in range(4)]
@@ -60,7 +57,9 @@ def test_examples_whose_shape_differs_from_client_to_client(of_labels):
     x_spec=column if of_labels else rows,
     y_spec=rows if of_labels else column,
   )
-  process = algorithms.build_fed_avg(model, client_learning_rate=0.1, batching=Batching(2))
+  process = algorithms.build_fed_avg(
+    model, client_learning_rate=0.1, training=ClientTraining(batching=Batching(2))
+  )
   rng = np.random.default_rng(0)
   data = []
   for number, width in enumerate((2, 3)):

@@ -7,7 +7,7 @@ import tensorflow as tf
 from scripts import train
 from tests.helpers import compiler, engines
 from tff_adaptive import algorithms, engine
-from tff_adaptive.client import batching, whole_client
+from tff_adaptive.client import ClientTraining, batching, whole_client
 from tff_adaptive.engine.cluster import ray_worker
 from tff_adaptive.kernels import library
 from tff_adaptive_tasks.models import language, layers
@@ -51,7 +51,7 @@ def build_process(lstm):
     build_model(lstm),
     client_learning_rate=0.5,
     server_learning_rate=1.0,
-    batching=batching.Batching(4, 2),
+    training=ClientTraining(batching=batching.Batching(4, 2)),
   )
 
 

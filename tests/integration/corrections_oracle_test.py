@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, engine as engine_lib, optimizers, schedules
-from tff_adaptive.client.batching import Batching
+from tff_adaptive import algorithms, corrections, engine as engine_lib, optimizers, schedules
+from tff_adaptive.client import Batching, ClientTraining
 
 ROUNDS = 10
 N = small_problem.NUM_CLIENTS
@@ -99,12 +99,17 @@ def _build(case):
   factor = training.pop('fading', 1.0)
   batching = Batching(training.pop('batch_size'), epochs=training.pop('epochs'), shuffle=False)
   process_server, oracle_server = SERVERS[case.server]()
+  weighting = training.pop('client_weighting')
   options = dict(
-    client_learning_rate=schedules.RoundDecay(0.2, factor=factor), batching=batching, **training
+    client_learning_rate=schedules.RoundDecay(0.2, factor=factor),
+    training=ClientTraining(batching=batching, **training),
+    client_weighting=weighting,
   )
   model = small_problem.model()
   if case.name == 'fed_avg':
-    process = algorithms.build_fed_opt(model, None, process_server, **options)
+    process = algorithms.build_drift_corrected(
+      model, corrections.Correction(), process_server, **options
+    )
   else:
     if case.name in ('scaffold', 'scaffold_m', 'fed_dyn'):
       options['num_clients'] = N
@@ -124,7 +129,7 @@ def _build(case):
     epochs=batching.epochs,
     clip=training.get('clip_norm'),
     weight_decay=training.get('weight_decay', 0.0),
-    by_examples=training['client_weighting'] == 'examples',
+    by_examples=weighting == 'examples',
     **oracle_options,
   )
   return small_problem.Run(process, small_problem.clients()), expected

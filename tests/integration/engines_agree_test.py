@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import engines, processes
 from tff_adaptive import algorithms, engine
-from tff_adaptive.client import batching
+from tff_adaptive.client import ClientTraining, batching
 
 
 def assert_same_rounds(native, graph, process, cohorts, part=lambda output: output, **tolerances):
@@ -118,7 +118,10 @@ WHOLE = [
 
 def test_own_stateless_process_with_whole_arrays(native, graph):
   process = algorithms.build(
-    'fed_yogi', processes.linear_model(), batching=batching.Batching(2, epochs=2), **RATES
+    'fed_yogi',
+    processes.linear_model(),
+    training=ClientTraining(batching=batching.Batching(2, epochs=2)),
+    **RATES,
   )
   assert_same_rounds(native, graph, process, WHOLE)
 
@@ -148,7 +151,7 @@ def test_own_stateful_process(native, graph, form):
       processes.linear_model(),
       num_clients=6,
       client_learning_rate=0.1,
-      batching=batching.Batching(2),
+      training=ClientTraining(batching=batching.Batching(2)),
     )
     cohorts = [WHOLE[0], WHOLE[0], WHOLE[1]]
   else:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.helpers import oracle, small_problem
 from tff_adaptive import algorithms, corrections, engine, schedules
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.corrections import base
 
 N = small_problem.NUM_CLIENTS
@@ -22,13 +22,13 @@ def _graph_context():
 
 def _run(name, **options):
   """A run of an algorithm with shuffled batches, weight decay and clients weighted alike."""
-  options.setdefault('batching', Batching(4, epochs=2))
+  batching = options.pop('batching', Batching(4, epochs=2))
   process = algorithms.build(
     name,
     small_problem.model(),
     client_learning_rate=schedules.RoundDecay(0.2, factor=0.9),
     client_weighting=options.pop('client_weighting', 'uniform'),
-    weight_decay=0.01,
+    training=ClientTraining(batching=batching, weight_decay=0.01),
     **options,
   )
   return small_problem.Run(process, small_problem.clients())
@@ -129,7 +129,9 @@ def test_one_whole_step_is_a_step_on_the_pooled_examples():
   """FedSGD: one full-batch step, weights n_i and server rate 1 are a centralised SGD step."""
   data = small_problem.clients()
   process = algorithms.build_fed_avg(
-    small_problem.model(), client_learning_rate=0.3, batching=Batching(None)
+    small_problem.model(),
+    client_learning_rate=0.3,
+    training=ClientTraining(batching=Batching(None)),
   )
   run = small_problem.Run(process, data)
   x, y = (np.concatenate(arrays) for arrays in zip(*data))

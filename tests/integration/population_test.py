@@ -19,7 +19,7 @@ from tff_adaptive import (
   schedules,
   training,
 )
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.engine.cluster import subrounds
 from tff_adaptive.training import cohorts
 from tff_adaptive_tasks import least_squares, least_squares_solutions as solutions, task
@@ -75,7 +75,7 @@ def build(name, batching=BATCHING, weighting='uniform', server=None):
     small_problem.model(),
     client_learning_rate=schedules.RoundDecay(0.2, factor=0.9),
     client_weighting=weighting,
-    batching=batching,
+    training=ClientTraining(batching=batching),
     **options,
   )
 
@@ -246,7 +246,7 @@ def least_squares_run(name, problem):
     name,
     least_squares.build_model(3, dtype='float64'),
     client_learning_rate=RATE,
-    batching=Batching(None, epochs=EVERY_STEP, step_limits=True),
+    training=ClientTraining(batching=Batching(None, epochs=EVERY_STEP, step_limits=True)),
     client_weighting='uniform',
     **options,
   )

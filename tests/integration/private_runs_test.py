@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers import small_problem
 from tff_adaptive import aggregation, algorithms, corrections, optimizers, training
-from tff_adaptive.client import batching
+from tff_adaptive.client import ClientTraining, batching
 
 
 class Clients:
@@ -31,7 +31,7 @@ def build(name, options):
     optimizers.build_yogi(0.1),
     client_learning_rate=0.1,
     aggregator=aggregation.build_aggregator(name, options, cohort),
-    batching=batching.Batching(4),
+    training=ClientTraining(batching=batching.Batching(4)),
   )
 
 

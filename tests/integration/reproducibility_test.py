@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import fresh, small_problem
 from tff_adaptive import algorithms, engine
-from tff_adaptive.client import batching
+from tff_adaptive.client import ClientTraining, batching
 
 NAMES = ('fed_yogi', 'ada_best')
 COHORTS = ([3, 1, 6], [5, 1, 2])
@@ -37,7 +37,7 @@ def train(name, context):
     name,
     small_problem.model(),
     client_learning_rate=0.1,
-    batching=batching.Batching(4, 2),
+    training=ClientTraining(batching=batching.Batching(4, 2)),
     **rate,
   )
   with tff.framework.get_context_stack().install(context):

@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import engines, processes
 from tff_adaptive import algorithms, engine as engine_lib
-from tff_adaptive.client import batching
+from tff_adaptive.client import ClientTraining, batching
 
 
 def build_fed_yogi(**options):
@@ -24,7 +24,7 @@ def build_fed_yogi(**options):
     processes.linear_model(),
     client_learning_rate=0.1,
     server_learning_rate=0.05,
-    batching=batching.Batching(2),
+    training=ClientTraining(batching=batching.Batching(2)),
     **options,
   )
 
@@ -235,7 +235,10 @@ def test_clipping_and_noise_have_their_effect(graph):
   moved = []
   for aggregator in (clipped, noisy):
     process = algorithms.build_fed_avg(
-      processes.linear_model(), batching=batching.Batching(2), aggregator=aggregator, **options
+      processes.linear_model(),
+      training=ClientTraining(batching=batching.Batching(2)),
+      aggregator=aggregator,
+      **options,
     )
     before = engines.run(graph, process.initialize)
     after = engines.run(graph, process.next, before, cohort(1)).state

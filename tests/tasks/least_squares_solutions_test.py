@@ -6,7 +6,7 @@ import pytest
 import tff_adaptive_tasks as tasks
 from tests.helpers import small_problem
 from tff_adaptive import algorithms, engine, optimizers
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive_tasks import least_squares, least_squares_solutions
 
 RATE = 0.125  # Like all numbers here exact in float32, in which rates are kept.
@@ -43,7 +43,7 @@ def _run(name, problem, *, steps=5, rate=RATE, repeats=None, **options):
     name,
     least_squares.build_model(3, dtype='float64'),
     client_learning_rate=rate,
-    batching=batching,
+    training=ClientTraining(batching=batching),
     client_weighting='uniform',
     **options,
   )

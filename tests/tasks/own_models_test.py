@@ -31,7 +31,9 @@ def train(task, rounds=20, rate=0.3):
   tff_adaptive.set_graph_context()
   model = task.build_model(0)
   process = tff_adaptive.build_fed_avg(
-    model, client_learning_rate=rate, batching=tff_adaptive.Batching(5)
+    model,
+    client_learning_rate=rate,
+    training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(5)),
   )
   evaluate = models.build_evaluation(model)
   config = training.TrainingConfig(rounds=rounds, clients_per_round=4, rounds_per_evaluation=rounds)

@@ -1,74 +1,315 @@
-"""The general builders: correction x server optimizer x schedule."""
+"""The builders: correction x server optimizer x schedule, in general and by name.
+
+Every builder takes the arguments of `build_drift_corrected`, which explains them; a builder's own
+docstring explains what it adds. A named builder without `server_optimizer` has the one of its name,
+whose rate is `server_learning_rate`. Defaults of hyperparameters are those of the registry.
+"""
 
 from typing import TypeAlias
 
 import tensorflow_federated as tff
 
-from tff_adaptive import corrections
+from tff_adaptive import corrections, optimizers, registry
 from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import components, learning_process, stateful_process
-from tff_adaptive.client import (
-  batching as batching_lib,
-  local_training,
-  model_adapters,
-  xla as xla_lib,
-)
+from tff_adaptive.client import local_training, model_adapters, xla as xla_lib
 
 Process: TypeAlias = tff.learning.templates.LearningProcess | stateful_process.StatefulProcess
+
+_SGDM, _ADAGRAD, _ADAM, _YOGI = map(registry.server_optimizer, ('sgdm', 'adagrad', 'adam', 'yogi'))
+_FED_PROX, _SCAFFOLD, _FED_DYN, _ADA_BEST = map(
+  registry.algorithm, ('fed_prox', 'scaffold', 'fed_dyn', 'ada_best')
+)
 
 
 def build_drift_corrected(
   model: model_adapters.AnyModel,
   correction: corrections.Correction,
-  server_optimizer: tff.learning.optimizers.Optimizer,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
   *,
   client_learning_rate: components.Rate,
-  client_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  server_schedule: components.Rate | None = None,
-  client_weighting: components.Weighting = 'uniform',
+  training: local_training.ClientTraining | None = None,
   aggregator: components.Aggregator | None = None,
-  batching: batching_lib.Batching | None = None,
-  weight_decay: float = 0.0,
-  clip_norm: float | None = None,
-  seed: int = 0,
-  xla: bool = False,
+  client_weighting: components.Weighting = 'uniform',
 ) -> Process:
   """Any client correction with any server optimizer.
 
   Args:
     model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
       that returns a new `tff.learning.models.VariableModel`.
-    correction: The client correction.
+    correction: The client correction; `corrections.Correction()` corrects nothing: FedOpt,
+      Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al., 2021).
     server_optimizer: Descends along the aggregated pseudo-gradient (plus h, where the correction
-      says so). SGD with rate 1 gives the published drift-corrected algorithms.
+      says so). Its rate may be a schedule. None: SGD with rate 1, which gives the published
+      drift-corrected algorithms.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
-    client_optimizer: Default SGD. The corrections' formulas are those of SGD. Its own rate is
-      replaced by `client_learning_rate`.
-    server_schedule: Schedule that replaces the server optimizer's rate.
+    training: How a client trains: optimizer, batches, weight decay, clipping, seed, XLA. None: SGD
+      on datasets of batches.
+    aggregator: A TFF aggregation factory (clipping, compression, privacy ...); None for the mean.
+      One that takes no weights wants client_weighting 'uniform', and counts a client that diverged
+      as an update of zero: it cannot leave it out.
     client_weighting: 'uniform', or 'examples' for weights n_i in the mean of the updates (the rows
       of a client's batches: not what a `VariableModel` says in `BatchOutput.num_examples`), or a
       function of a client's unfinalized training metrics (for a model of this project name ->
       float32 [..., 2], sum and count), as TFF's `client_weighting` is of its outputs.
-    aggregator: A TFF aggregation factory (clipping, compression, privacy ...); default the mean.
-      One that takes no weights wants client_weighting 'uniform', and counts a client that diverged
-      as an update of zero: it cannot leave it out.
-    batching: How whole-array clients are batched; None: datasets of batches, TFF's convention.
-    weight_decay: Coefficient of the weights in the local gradient.
-    clip_norm: Largest 2-norm of the corrected local gradient, before weight decay.
-    seed: Seed of shuffling and dropout.
-    xla: Whether XLA compiles the local step; for GPUs, and for models of this project.
 
   Returns:
     A `LearningProcess` for a correction that keeps nothing at the clients, else a
     `StatefulProcess`.
 
   Raises:
-    ValueError: If an option is out of its range, XLA cannot compile the model, the client
-      optimizer's rate cannot be set, nor the server's with a `server_schedule`, or an aggregator
-      that takes no weights is to weigh clients.
+    ValueError: If an argument is out of its range, XLA cannot compile the model, the client
+      optimizer's rate cannot be set, or an aggregator that takes no weights is to weigh clients.
     TypeError: If an argument is of no known kind, or the correction has a server's part or a
       client's state but `is_stateful = False`.
   """
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, correction, server_optimizer, *common)
+
+
+def build_fed_avg(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  server_learning_rate: components.Rate = 1.0,
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'examples',
+) -> tff.learning.templates.LearningProcess:
+  """FedAvg (McMahan et al., 2017): the server takes the mean of the client models.
+
+  Args:
+    server_learning_rate: eta of the server's SGD, or a schedule; 1 is FedAvg.
+  """
+  server = optimizers.build_sgdm(_eta(server_learning_rate))
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, corrections.Correction(), server, *common)
+
+
+def build_fed_avgm(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  server_learning_rate: components.Rate = 1.0,
+  momentum: float = _SGDM.default('momentum'),
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'examples',
+) -> tff.learning.templates.LearningProcess:
+  """FedAvgM (Hsu et al., 2019): FedAvg with momentum at the server.
+
+  Args:
+    server_learning_rate, momentum: Of `optimizers.build_sgdm`.
+  """
+  server = optimizers.build_sgdm(_eta(server_learning_rate), momentum=momentum)
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, corrections.Correction(), server, *common)
+
+
+def build_fed_adagrad(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  server_learning_rate: components.Rate,
+  tau: float = _ADAGRAD.default('tau'),
+  beta1: float = _ADAGRAD.default('beta1'),
+  initial_v: float | None = _ADAGRAD.default('initial_v'),
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'examples',
+) -> tff.learning.templates.LearningProcess:
+  """FedAdagrad: Algorithm 2 of "Adaptive Federated Optimization" with Adagrad at the server.
+
+  Args:
+    server_learning_rate, tau, beta1, initial_v: Of `optimizers.build_adagrad`.
+  """
+  server = optimizers.build_adagrad(
+    _eta(server_learning_rate), tau=tau, beta1=beta1, initial_v=initial_v
+  )
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, corrections.Correction(), server, *common)
+
+
+def build_fed_adam(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  server_learning_rate: components.Rate,
+  tau: float = _ADAM.default('tau'),
+  beta1: float = _ADAM.default('beta1'),
+  beta2: float = _ADAM.default('beta2'),
+  bias_correction: bool = _ADAM.default('bias_correction'),
+  initial_v: float | None = _ADAM.default('initial_v'),
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'examples',
+) -> tff.learning.templates.LearningProcess:
+  """FedAdam: Algorithm 2 of "Adaptive Federated Optimization" with Adam at the server.
+
+  Args:
+    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: Of `optimizers.build_adam`.
+  """
+  values = dict(tau=tau, beta1=beta1, beta2=beta2, initial_v=initial_v)
+  server = optimizers.build_adam(
+    _eta(server_learning_rate), bias_correction=bias_correction, **values
+  )
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, corrections.Correction(), server, *common)
+
+
+def build_fed_yogi(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  server_learning_rate: components.Rate,
+  tau: float = _YOGI.default('tau'),
+  beta1: float = _YOGI.default('beta1'),
+  beta2: float = _YOGI.default('beta2'),
+  bias_correction: bool = _YOGI.default('bias_correction'),
+  initial_v: float | None = _YOGI.default('initial_v'),
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'examples',
+) -> tff.learning.templates.LearningProcess:
+  """FedYogi: Algorithm 2 of "Adaptive Federated Optimization" with Yogi at the server.
+
+  Args:
+    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: Of `optimizers.build_yogi`.
+  """
+  values = dict(tau=tau, beta1=beta1, beta2=beta2, initial_v=initial_v)
+  server = optimizers.build_yogi(
+    _eta(server_learning_rate), bias_correction=bias_correction, **values
+  )
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, corrections.Correction(), server, *common)
+
+
+def build_fed_prox(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  mu: float = _FED_PROX.default('mu'),
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'examples',
+) -> tff.learning.templates.LearningProcess:
+  """FedProx (Li et al., 2020): a proximal term keeps the clients near the model they received.
+
+  Args:
+    mu: Weight of the proximal term, >= 0; 0 is FedAvg.
+  """
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, corrections.FedProx(mu), server_optimizer, *common)
+
+
+def build_scaffold(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  num_clients: int,
+  scaffold_option: int = _SCAFFOLD.default('scaffold_option'),
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'uniform',
+) -> stateful_process.StatefulProcess:
+  """SCAFFOLD (Karimireddy et al., 2020): control variates at clients and server, both exchanged.
+
+  Args:
+    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
+    scaffold_option: The paper's option I (1) or II (2); see `corrections.Scaffold`.
+  """
+  correction = corrections.Scaffold(num_clients, scaffold_option)
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, correction, server_optimizer, *common)
+
+
+def build_scaffold_m(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  num_clients: int,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'uniform',
+) -> stateful_process.StatefulProcess:
+  """SCAFFOLD/m (Varno et al., 2022): SCAFFOLD whose clients send half as much.
+
+  Args:
+    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
+  """
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, corrections.ScaffoldM(num_clients), server_optimizer, *common)
+
+
+def build_fed_dyn(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  num_clients: int,
+  mu: float = _FED_DYN.default('mu'),
+  mean_examples: float | None = None,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'uniform',
+) -> stateful_process.StatefulProcess:
+  """FedDyn (Acar et al., 2021): dynamic regularisation of the client losses.
+
+  Args:
+    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
+    mu: Weight of the client's correction, >= 0.
+    mean_examples: The mean number of examples of a client, which scales mu by client size:
+      mu_i = mu mean_examples / n_i; None: mu_i = mu.
+  """
+  correction = corrections.FedDyn(mu, num_clients, mean_examples)
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, correction, server_optimizer, *common)
+
+
+def build_ada_best(
+  model: model_adapters.AnyModel,
+  *,
+  client_learning_rate: components.Rate,
+  mu: float = _ADA_BEST.default('mu'),
+  beta: float = _ADA_BEST.default('beta'),
+  scale_mu: bool = _ADA_BEST.default('scale_mu'),
+  beta_decay: float = _ADA_BEST.default('beta_decay'),
+  plateau_rounds: int = 50,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  training: local_training.ClientTraining | None = None,
+  aggregator: components.Aggregator | None = None,
+  client_weighting: components.Weighting = 'uniform',
+) -> stateful_process.StatefulProcess:
+  """AdaBest (Varno et al., 2022): drift estimates that fade while a client is away.
+
+  Args:
+    mu, scale_mu, beta_decay, plateau_rounds: Of `corrections.AdaBest`.
+    beta: Weight of the past in the server's estimate, in [0, 1]. With a server momentum (sgdm,
+      adam, yogi) take 0.2: the default diverges.
+  """
+  correction = corrections.AdaBest(mu, beta, scale_mu, beta_decay, plateau_rounds)
+  common = (client_learning_rate, training, aggregator, client_weighting)
+  return _build(model, correction, server_optimizer, *common)
+
+
+def _eta(server_learning_rate: components.Rate) -> components.Rate:
+  """The checked rate of a server optimizer, refused under the name that its user gave it."""
+  return components.check_rate('server_learning_rate', server_learning_rate)
+
+
+def _build(
+  model: model_adapters.AnyModel,
+  correction: corrections.Correction,
+  server_optimizer: tff.learning.optimizers.Optimizer | None,
+  client_learning_rate: components.Rate,
+  training: local_training.ClientTraining | None,
+  aggregator: components.Aggregator | None,
+  client_weighting: components.Weighting,
+) -> Process:
+  """Checks the arguments of `build_drift_corrected` and composes the process."""
   validation.instance(
     'correction',
     correction,
@@ -77,62 +318,37 @@ def build_drift_corrected(
     'give tff_adaptive.corrections.FedProx(mu=0.01), say',
   )
   _check_methods(correction)
+  if server_optimizer is None:
+    server_optimizer = optimizers.build_sgdm(1.0)
   components.check_optimizer(
     'server_optimizer', server_optimizer, 'give tff_adaptive.optimizers.build_yogi(0.01), say'
   )
   client_learning_rate = components.check_rate('client_learning_rate', client_learning_rate)
-  if server_schedule is not None:
-    server_schedule = components.check_rate('server_schedule', server_schedule)
   components.check_weighting(client_weighting)
   components.check_aggregator(aggregator, client_weighting)
-  local_model = model_adapters.wrap(model)
-  if client_optimizer is None:
-    initial_rate = client_learning_rate
-    if callable(initial_rate):
-      initial_rate = validation.at_least_zero(
-        'client_learning_rate(0)', initial_rate(0), 'give a function of the round to a rate'
-      )
-    client_optimizer = tff.learning.optimizers.build_sgdm(initial_rate)
-  components.check_optimizer(
-    'client_optimizer',
-    client_optimizer,
-    'give tff_adaptive.optimizers.build_sgdm(0.1), say, or None for SGD',
+  training = local_training.ClientTraining() if training is None else training
+  validation.instance(
+    'training',
+    training,
+    local_training.ClientTraining,
+    'tff_adaptive.ClientTraining',
+    'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say',
   )
-  training = local_training.LocalTraining(
-    client_optimizer, batching, weight_decay, clip_norm, seed, xla
-  )
-  if xla:
-    xla_lib.check(model, (batching and batching.batch_size) or 8)
-  if correction.is_stateful:
-    if batching is None and (
-      getattr(correction, 'mean_examples', None) is not None
-      or getattr(correction, 'scale_mu', False)
-    ):
-      raise ValueError(
-        'scaling mu by client size needs the number of examples before training: give batching='
-      )
-    return stateful_process.compose(
-      local_model,
-      training,
-      correction,
-      client_learning_rate=client_learning_rate,
-      client_weighting=client_weighting,
-      server_optimizer=server_optimizer,
-      server_schedule=server_schedule,
-      aggregator=aggregator,
+  if training.xla:
+    xla_lib.check(model, (training.batching and training.batching.batch_size) or 8)
+  if correction.needs_num_examples and training.batching is None:
+    raise ValueError(
+      'scaling mu by client size needs the number of examples before training: give '
+      'training=tff_adaptive.ClientTraining(batching=...)'
     )
-  client_work = learning_process.build_client_work(
-    local_model,
+  compose = stateful_process.compose if correction.is_stateful else learning_process.compose
+  return compose(
+    model_adapters.wrap(model),
     training,
     correction,
     client_learning_rate=client_learning_rate,
     client_weighting=client_weighting,
-  )
-  return learning_process.compose(
-    local_model,
-    client_work,
     server_optimizer=server_optimizer,
-    server_schedule=server_schedule,
     aggregator=aggregator,
   )
 
@@ -149,58 +365,3 @@ def _check_methods(correction: corrections.Correction) -> None:
         f'{own.__name__}.{name} would never be called, for {own.__name__} has is_stateful = False: '
         'give it is_stateful = True (clients may keep the empty state all the same).'
       )
-
-
-def build_fed_opt(
-  model: model_adapters.AnyModel,
-  client_optimizer: tff.learning.optimizers.Optimizer | None,
-  server_optimizer: tff.learning.optimizers.Optimizer,
-  *,
-  client_learning_rate: components.Rate,
-  server_schedule: components.Rate | None = None,
-  client_weighting: components.Weighting = 'examples',
-  aggregator: components.Aggregator | None = None,
-  batching: batching_lib.Batching | None = None,
-  weight_decay: float = 0.0,
-  clip_norm: float | None = None,
-  seed: int = 0,
-  xla: bool = False,
-) -> tff.learning.templates.LearningProcess:
-  """FedOpt: Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al., 2021).
-
-  Args:
-    model: See `build_drift_corrected`, as for all arguments.
-    client_optimizer: The client optimizer, whose own rate `client_learning_rate` replaces; None
-      for SGD.
-    server_optimizer: The server optimizer.
-    client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
-    server_schedule: Schedule that replaces the server optimizer's rate.
-    client_weighting: 'examples' (n_i), 'uniform' or a function of a client's metrics.
-    aggregator: A TFF aggregation factory; None for the mean.
-    batching: How whole-array clients are batched; None: datasets of batches, TFF's convention.
-    weight_decay: Coefficient of the weights in the local gradient, >= 0.
-    clip_norm: Largest 2-norm of the local gradient; None for no clipping.
-    seed: Seed of shuffling and dropout, >= 0.
-    xla: Whether XLA compiles the local step.
-
-  Returns:
-    The learning process.
-
-  Raises:
-    ValueError, TypeError: As `build_drift_corrected`.
-  """
-  return build_drift_corrected(
-    model,
-    corrections.Correction(),
-    server_optimizer,
-    client_learning_rate=client_learning_rate,
-    client_optimizer=client_optimizer,
-    server_schedule=server_schedule,
-    client_weighting=client_weighting,
-    aggregator=aggregator,
-    batching=batching,
-    weight_decay=weight_decay,
-    clip_norm=clip_norm,
-    seed=seed,
-    xla=xla,
-  )

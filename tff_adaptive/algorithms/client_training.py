@@ -32,7 +32,7 @@ class ClientOutput(NamedTuple):
 
 def build(
   model: model_adapters.LocalModel,
-  training: local_training.LocalTraining,
+  training: local_training.ClientTraining,
   correction: corrections.Correction,
   *,
   client_weighting: components.Weighting,

@@ -135,7 +135,7 @@ def build_aggregator(
 
 def client_computation(
   model: model_adapters.LocalModel,
-  training: local_training.LocalTraining,
+  training: local_training.ClientTraining,
   train_together: Callable[[list[Any]], Any],
   *types: Any,
 ) -> Callable[[Callable[..., Any]], tff.Computation]:

@@ -7,26 +7,21 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import components
-
 _ROUND, _OPTIMIZER = 'round_num', 'optimizer'  # The state of TFF's scheduled optimizers.
 _RATE = tff.learning.optimizers.LEARNING_RATE_KEY
 
 
 def build(
-  server_optimizer: tff.learning.optimizers.Optimizer,
-  server_schedule: components.Rate | None,
-  model_weights_type: Any,
+  optimizer: tff.learning.optimizers.Optimizer, model_weights_type: Any
 ) -> tff.learning.templates.FinalizerProcess:
-  """Applies the aggregated pseudo-gradient with the server optimizer, its rate scheduled.
+  """Applies the aggregated pseudo-gradient with the server optimizer.
 
   An aggregate that is not finite changes neither the weights nor the optimizer's state, as in
   TFF; the schedule of a rate goes on all the same, for it counts rounds. TFF's own finalizer stops
   the schedule, and has AutoGraph rewrite all of itself, which takes half a second.
 
   Args:
-    server_optimizer: The optimizer, which may have a schedule already.
-    server_schedule: What replaces its rate: a function of the round; None for nothing.
+    optimizer: The server optimizer; its rate may be a schedule.
     model_weights_type: Type of `tff.learning.models.ModelWeights`.
 
   Returns:
@@ -35,14 +30,7 @@ def build(
 
   Raises:
     TypeError: If the optimizer does not return what it must.
-    ValueError: If its rate is to be scheduled and cannot be set.
   """
-  optimizer = server_optimizer
-  if server_schedule is not None:
-    _check_rate_can_be_set(optimizer, model_weights_type.trainable)
-    optimizer = tff.learning.optimizers.schedule_learning_rate(
-      optimizer, components.as_rate_fn(server_schedule)
-    )
   trainable_type = model_weights_type.trainable
 
   @tff.tensorflow.computation
@@ -94,19 +82,6 @@ def build(
   return tff.learning.templates.FinalizerProcess(
     initialize, finalize, get_hparams_fn=get_hparams, set_hparams_fn=set_hparams
   )
-
-
-def _check_rate_can_be_set(
-  optimizer: tff.learning.optimizers.Optimizer, trainable_type: Any
-) -> None:
-  """Raises ValueError for what TFF's scheduled optimizers do not take."""
-  with tf.Graph().as_default():  # Nothing of this is used.
-    state = optimizer.initialize(tff.types.type_to_tf_tensor_specs(trainable_type))
-  if not (isinstance(state, Mapping) and _RATE in state):
-    raise ValueError(
-      'the server optimizer has no learning rate that can be set (one with a schedule has none): '
-      'give one with a plain rate, or leave out server_schedule'
-    )
 
 
 def _refused(state: Any, new_state: Any) -> Any:

@@ -11,9 +11,9 @@ from tff_adaptive.corrections import base as corrections
 from tff_adaptive.engine import batched_clients
 
 
-def build_client_work(
+def _build_client_work(
   model: model_adapters.LocalModel,
-  training: local_training.LocalTraining,
+  training: local_training.ClientTraining,
   correction: corrections.Correction,
   *,
   client_learning_rate: components.Rate,
@@ -80,21 +80,33 @@ def build_client_work(
 
 def compose(
   model: model_adapters.LocalModel,
-  client_work: tff.learning.templates.ClientWorkProcess,
+  training: local_training.ClientTraining,
+  correction: corrections.Correction,
   *,
+  client_learning_rate: components.Rate,
+  client_weighting: components.Weighting,
   server_optimizer: tff.learning.optimizers.Optimizer,
-  server_schedule: components.Rate | None = None,
-  aggregator: components.Aggregator | None = None,
+  aggregator: components.Aggregator | None,
 ) -> tff.learning.templates.LearningProcess:
-  """Composes client work, aggregator and server optimizer into a learning process."""
+  """Composes local training, aggregator and server optimizer into a learning process.
+
+  The arguments are those of `build_drift_corrected`, checked.
+  """
   weights_type = components.weights_type(model)
+  client_work = _build_client_work(
+    model,
+    training,
+    correction,
+    client_learning_rate=client_learning_rate,
+    client_weighting=client_weighting,
+  )
   result = client_work.next.type_signature.result.result.member
   process = tff.learning.templates.compose_learning_process(
     components.initial_weights(model),
     tff.learning.templates.build_broadcast_process(weights_type),
     client_work,
     components.build_aggregator(aggregator, result.update, result.update_weight),
-    finalizer.build(server_optimizer, server_schedule, weights_type),
+    finalizer.build(server_optimizer, weights_type),
   )
   batched_clients.keep(process.next, client_work.next)
   return process

@@ -1,14 +1,15 @@
 """From an entry of the registry to a process: the one path for every algorithm."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import algorithms, corrections, registry
+from tff_adaptive import algorithms, corrections, registry, schedules
 from tff_adaptive.algorithms import builders, components
-from tff_adaptive.client import batching as batching_lib, model_adapters
+from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.registry import entries
 
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
@@ -39,38 +40,23 @@ def build_process(
   algorithm: registry.Algorithm | str,
   model: model_adapters.AnyModel,
   *,
-  server_optimizer: tff.learning.optimizers.Optimizer,
   client_learning_rate: components.Rate,
   values: Mapping[str, Any] = _NO_VALUES,
   clients: corrections.RegisteredClients | None = None,
-  client_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  server_schedule: components.Rate | None = None,
-  client_weighting: components.Weighting | None = None,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  training: local_training.ClientTraining | None = None,
   aggregator: components.Aggregator | None = None,
-  batching: batching_lib.Batching | None = None,
-  weight_decay: float = 0.0,
-  clip_norm: float | None = None,
-  seed: int = 0,
-  xla: bool = False,
+  client_weighting: components.Weighting | None = None,
 ) -> builders.Process:
   """Any algorithm of the registry, or of a user's own file, with any server optimizer.
 
   Args:
     algorithm: An entry, or what `registry.algorithm` takes.
-    model: See `build_drift_corrected`.
-    server_optimizer: See `build_drift_corrected` and `build_server_optimizer`.
-    client_learning_rate: eta_l, or a schedule.
+    model: See `build_drift_corrected`, as for `client_learning_rate`, `training`, `aggregator`.
     values: Hyperparameter of the correction -> value; defaults for what is not there.
     clients: The registered clients, for a correction that needs to know them.
-    client_optimizer: Default SGD; `client_learning_rate` replaces its own rate.
-    server_schedule: Schedule that replaces the server optimizer's rate.
+    server_optimizer: See `build_server_optimizer`; None: SGD with rate 1.
     client_weighting: See `build_drift_corrected`; None: the algorithm's own.
-    aggregator: See `build_drift_corrected`.
-    batching: How whole-array clients are batched; None: datasets of batches.
-    weight_decay: Coefficient of the weights in the local gradient.
-    clip_norm: Largest 2-norm of the corrected local gradient.
-    seed: Seed of shuffling and dropout.
-    xla: Whether XLA compiles the local step.
 
   Returns:
     A `LearningProcess` or a `StatefulProcess`, as `build_drift_corrected`.
@@ -91,15 +77,9 @@ def build_process(
     correction,
     server_optimizer,
     client_learning_rate=client_learning_rate,
-    client_optimizer=client_optimizer,
-    server_schedule=server_schedule,
-    client_weighting=entry.client_weighting if client_weighting is None else client_weighting,
+    training=training,
     aggregator=aggregator,
-    batching=batching,
-    weight_decay=weight_decay,
-    clip_norm=clip_norm,
-    seed=seed,
-    xla=xla,
+    client_weighting=entry.client_weighting if client_weighting is None else client_weighting,
   )
 
 
@@ -112,21 +92,40 @@ def build_server_optimizer(
 
   Args:
     server_optimizer: An entry, or what `registry.server_optimizer` takes.
-    learning_rate: eta, or a function of the round.
+    learning_rate: eta, or a function of the round. A user's own function always gets a number, and
+      the optimizer that it returns is scheduled.
     values: Hyperparameter -> value; defaults for what is not there.
 
   Raises:
-    ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.
+    ValueError: If there is no such optimizer or hyperparameter, a value is out of its range, or the
+      rate of a user's own optimizer is to be scheduled and cannot be set.
     TypeError: If an argument is of another kind, or a user's function returns no TFF optimizer.
   """
   entry = server_optimizer
   if isinstance(entry, str):
     entry = registry.server_optimizer(entry)
   options = {name: value for name, value in entry.values(values).items() if value is not None}
-  made = entries.resolve(entry.build)(
-    components.check_rate('server_learning_rate', learning_rate), **options
-  )
+  rate = components.check_rate('server_learning_rate', learning_rate)
+  schedule = rate if callable(rate) and entry.source is not None else None
+  if schedule is not None:
+    rate = getattr(schedule, 'base_rate', 1.0)
+  made = entries.resolve(entry.build)(rate, **options)
   components.check_optimizer(
     f'the result of {entry.name}', made, 'return tff_adaptive.optimizers.build_sgdm(1.0), say'
   )
-  return made
+  return made if schedule is None else _scheduled(made, schedule)
+
+
+def _scheduled(
+  optimizer: tff.learning.optimizers.Optimizer, schedule: Callable[[Any], Any]
+) -> tff.learning.optimizers.Optimizer:
+  """The optimizer with its rate scheduled; ValueError where it has none that can be set."""
+  with tf.Graph().as_default():  # Nothing of this is used.
+    state = optimizer.initialize((tf.TensorSpec([1], tf.float32),))
+  rate = tff.learning.optimizers.LEARNING_RATE_KEY
+  if not (isinstance(state, Mapping) and rate in state):
+    raise ValueError(
+      'the server optimizer has no learning rate that can be set (one with a schedule has none): '
+      'return one with a plain rate, or give a rate that is a number'
+    )
+  return tff.learning.optimizers.schedule_learning_rate(optimizer, schedules.in_graph(schedule))

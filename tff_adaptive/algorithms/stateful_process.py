@@ -69,14 +69,13 @@ class StatefulProcess(tff.templates.IterativeProcess):
 
 def compose(
   model: model_adapters.LocalModel,
-  training: local_training.LocalTraining,
+  training: local_training.ClientTraining,
   correction: corrections.Correction,
   *,
   client_learning_rate: components.Rate,
   client_weighting: components.Weighting,
   server_optimizer: tff.learning.optimizers.Optimizer,
-  server_schedule: components.Rate | None = None,
-  aggregator: components.Aggregator | None = None,
+  aggregator: components.Aggregator | None,
 ) -> StatefulProcess:
   """Composes a correction with local training, an aggregator and a server optimizer.
 
@@ -99,7 +98,6 @@ def compose(
     client_learning_rate=client_learning_rate,
     client_weighting=client_weighting,
     server_optimizer=server_optimizer,
-    server_schedule=server_schedule,
     aggregator=aggregator,
   )
   initialize = _build_initialize(parts)
@@ -138,13 +136,12 @@ class _Parts(NamedTuple):
 
 def _build_parts(
   model: model_adapters.LocalModel,
-  training: local_training.LocalTraining,
+  training: local_training.ClientTraining,
   correction: corrections.Correction,
   *,
   client_learning_rate: components.Rate,
   client_weighting: components.Weighting,
   server_optimizer: tff.learning.optimizers.Optimizer,
-  server_schedule: components.Rate | None,
   aggregator: components.Aggregator | None,
 ) -> _Parts:
   """Builds the parts in the order in which their types follow from one another."""
@@ -182,7 +179,7 @@ def _build_parts(
     ),
     distributor=tff.learning.templates.build_broadcast_process(weights_type),
     aggregator=components.build_aggregator(aggregator, update_type, output.result.update_weight),
-    finalizer=finalizer.build(server_optimizer, server_schedule, weights_type),
+    finalizer=finalizer.build(server_optimizer, weights_type),
   )
 
 

@@ -1,1 +1,6 @@
-from .batching import Batching as Batching
+from .batching import (
+  Batching as Batching,
+)
+from .local_training import (
+  ClientTraining as ClientTraining,
+)

@@ -18,20 +18,27 @@ from tff_adaptive.corrections import base as corrections, results
 
 
 @dataclasses.dataclass(frozen=True)
-class LocalTraining:
+class ClientTraining:
   """How a client trains in a round.
 
   Attributes:
-    optimizer: The client optimizer; its learning rate is set anew each round.
+    optimizer: The client optimizer; SGD if none is given, for which the corrections' formulas are
+      made. `client_learning_rate` replaces its own rate in each round.
     batching: How whole-array clients are batched; None: each element of a client's dataset is
       one batch and one step, TFF's convention.
-    weight_decay: Coefficient of the weights added to the (clipped) gradient.
+    weight_decay: Coefficient of the weights added to the (clipped) gradient, >= 0.
     clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
-    seed: Seed of shuffling and dropout.
-    xla: Whether XLA compiles the local step.
+    seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
+    xla: Whether XLA compiles the local step; for GPUs, and for models of this project.
+
+  Raises:
+    ValueError: If a number is out of its range.
+    TypeError: If an argument is of another kind.
   """
 
-  optimizer: tff.learning.optimizers.Optimizer
+  optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
+    default_factory=tff.learning.optimizers.build_sgdm
+  )
   batching: batching_lib.Batching | None = None
   weight_decay: float = 0.0
   clip_norm: float | None = None
@@ -39,6 +46,13 @@ class LocalTraining:
   xla: bool = False
 
   def __post_init__(self) -> None:
+    validation.instance(
+      'optimizer',
+      self.optimizer,
+      tff.learning.optimizers.Optimizer,
+      'tff.learning.optimizers.Optimizer',
+      'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD',
+    )
     if self.batching is not None:
       validation.instance(
         'batching',
@@ -79,8 +93,8 @@ class Trained(NamedTuple):
   metrics: Any
 
 
-def data_type(model: model_adapters.LocalModel, training: LocalTraining) -> tff.types.SequenceType:
-  """Type of a client's data: see `LocalTraining.batching`."""
+def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff.types.SequenceType:
+  """Type of a client's data: see `ClientTraining.batching`."""
   element = model.input_spec
   if training.batching is not None:
     if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
@@ -96,7 +110,7 @@ def data_type(model: model_adapters.LocalModel, training: LocalTraining) -> tff.
 
 def train_client(
   model: model_adapters.LocalModel,
-  training: LocalTraining,
+  training: ClientTraining,
   correction: corrections.Correction,
   *,
   weights: tff.learning.models.ModelWeights,
@@ -144,7 +158,7 @@ def train_client(
   )
 
 
-def can_group(model: model_adapters.LocalModel, training: LocalTraining) -> bool:
+def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> bool:
   """Whether `train_group` is there for this model and training."""
   if training.batching is None or training.batching.batch_size is None or not model.is_masked:
     return False
@@ -157,7 +171,7 @@ def can_group(model: model_adapters.LocalModel, training: LocalTraining) -> bool
 
 def train_group(
   model: model_adapters.LocalModel,
-  training: LocalTraining,
+  training: ClientTraining,
   correction: corrections.Correction,
   *,
   weights: tff.learning.models.ModelWeights,
@@ -206,7 +220,7 @@ def train_group(
 
 def _train(
   model: model_adapters.LocalModel,
-  training: LocalTraining,
+  training: ClientTraining,
   correction: corrections.Correction,
   source: Any,
   weights: tff.learning.models.ModelWeights,

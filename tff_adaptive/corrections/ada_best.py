@@ -45,6 +45,10 @@ class AdaBest(base.Correction):
     base.check_fields(self, _ENTRY)
     validation.whole_number('plateau_rounds', self.plateau_rounds, 1, 'give a number of rounds')
 
+  @property
+  def needs_num_examples(self) -> bool:  # type: ignore[override]
+    return self.scale_mu
+
   def client_state(self, weights: base.Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights), last_round=tf.zeros([]))
 

@@ -71,10 +71,13 @@ class Correction:
   Attributes:
     name: Its name in the registry.
     is_stateful: Whether a client keeps a state between the rounds it takes part in.
+    needs_num_examples: Whether `gradient` uses `ClientRound.num_examples`, which is known before
+      training for clients given as whole arrays only.
   """
 
   name = 'none'
   is_stateful = False
+  needs_num_examples: bool = False
 
   @classmethod
   def configure(

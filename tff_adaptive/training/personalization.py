@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import models
-from tff_adaptive.client import batching as batching_lib, local_training, model_adapters
+from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 
 # (weights, data, client's number, round) -> weights.
@@ -18,22 +18,16 @@ Personalize: TypeAlias = Callable[[Any, Any, int, int], Any]
 
 def build_personalization(
   model: models.Model,
-  batching: batching_lib.Batching,
+  training: local_training.ClientTraining,
   learning_rate: Callable[[int], float],
-  *,
-  weight_decay: float = 0.0,
-  clip_norm: float | None = None,
-  seed: int = 0,
 ) -> Personalize:
-  """Builds fine-tuning: SGD on one client's examples, as FedAvg's clients train, uncorrected.
+  """Builds fine-tuning on one client's examples, as FedAvg's clients train, uncorrected.
 
   Args:
     model: The model.
-    batching: Epochs and batches; all steps are taken, `step_limits` or not.
+    training: How a client trains on whole arrays. All steps are taken, `step_limits` or not, and
+      XLA is not used.
     learning_rate: Rounds done -> rate, as the clients of the run have it.
-    weight_decay: As of `build_drift_corrected`.
-    clip_norm: Likewise.
-    seed: Seed of shuffling and dropout.
 
   Returns:
     `(weights, data, client, rounds) -> weights`: trainable weights; `OrderedDict(x, y)`; the
@@ -41,11 +35,13 @@ def build_personalization(
     weights are returned as they were.
   """
   local = model_adapters.wrap(model)
+  if training.batching is None:
+    raise ValueError(
+      'fine-tuning wants whole arrays: give ClientTraining(batching=tff_adaptive.Batching(20)), say'
+    )
   # Fine-tuning is whole: its element has no `max_steps`, however the run's clients are batched.
-  batching = dataclasses.replace(batching, step_limits=False)
-  training = local_training.LocalTraining(
-    tff.learning.optimizers.build_sgdm(0.1), batching, weight_decay, clip_norm, seed
-  )
+  batching = dataclasses.replace(training.batching, step_limits=False)
+  training = dataclasses.replace(training, batching=batching, xla=False)
   specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
   number = tf.TensorSpec([], tf.int32)
   rate_spec = tf.TensorSpec([], tf.float32)

@@ -180,11 +180,11 @@ def check_takes_arrays(process: protocols.Process, limits_steps: bool = False) -
   if not hasattr(element, 'client'):
     raise ValueError(
       f'the process takes batched datasets (of {element}), the training loop gives whole arrays: '
-      'build it with batching=tff_adaptive.Batching(20), say'
+      'build it with ClientTraining(batching=tff_adaptive.Batching(20)), say'
     )
   if hasattr(element, 'max_steps') != limits_steps:
     raise ValueError(
       f'the process was built with step_limits={not limits_steps}, but the population '
       f'{"limits" if limits_steps else "does not limit"} the steps of clients: build it with '
-      f'batching=tff_adaptive.Batching(20, step_limits={limits_steps}), say'
+      f'ClientTraining(batching=tff_adaptive.Batching(20, step_limits={limits_steps})), say'
     )

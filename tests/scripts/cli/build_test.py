@@ -49,7 +49,6 @@ def test_servers_take_their_own_options(built):
   assert (seen['name'], seen['model'], seen['server_optimizer']) == ('fed_yogi', 'model', 'yogi')
   values = dict(tau=0.5, beta1=0.8, beta2=0.7, bias_correction=True, initial_v=0.1)
   assert seen['server'] == ('yogi', 0.01, values)
-  assert seen['server_schedule'] is None
   assert built('--algorithm=fed_avgm', '--momentum=0.3')['server'][2] == {'momentum': 0.3}
   adagrad = built('--algorithm=fed_adagrad')['server'][2]
   assert adagrad['beta1'] == 0.0
@@ -68,10 +67,12 @@ def test_what_clients_do_is_passed_on(built):
     '--xla',
     '--client_weighting=uniform',
   )
-  assert seen['batching'] == batching.Batching(
+  training = seen['training']
+  assert training.batching == batching.Batching(
     None, 3, fill_last=True, unit_starts='unit_starts', shuffle_buffer=7
   )
-  assert (seen['weight_decay'], seen['clip_norm'], seen['seed'], seen['xla']) == (0.1, 5.0, 9, True)
+  assert (training.weight_decay, training.clip_norm) == (0.1, 5.0)
+  assert (training.seed, training.xla) == (9, True)
   assert seen['client_weighting'] == 'uniform'
   for task, weighting in (('digits', 'examples'), ('shakespeare', 'client_weight')):
     assert built(f'--task={task}')['client_weighting'] == weighting
@@ -87,8 +88,8 @@ def test_schedules_are_passed_on(built):
     '--server_schedule_option=warmup_rounds=4',
   )
   assert [seen['client_learning_rate'](t) for t in (0, 9, 10)] == [0.4, 0.4, 0.2]
-  assert seen['server_schedule'](0) == pytest.approx(0.05)
-  assert seen['server_schedule'](7) == pytest.approx(0.2)
+  _, schedule, _ = seen['server']
+  assert [schedule(t) for t in (0, 7)] == pytest.approx([0.05, 0.2])
 
 
 def test_corrections_take_any_server_and_their_own_options(built):

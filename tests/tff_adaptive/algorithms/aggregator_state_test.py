@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from tests.helpers import engines, small_problem
 from tff_adaptive import aggregation, algorithms, engine as engine_lib
 from tff_adaptive.algorithms import aggregator_state
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining
 
 DATA = small_problem.clients()
 OUTLIER = (np.float32(1e6) * DATA[0][0], DATA[0][1])
@@ -48,7 +48,7 @@ def build(name, algorithm, **options):
     algorithm,
     model,
     client_learning_rate=0.1,
-    batching=Batching(4),
+    training=ClientTraining(batching=Batching(4)),
     client_weighting='examples' if is_weighted else 'uniform',
     aggregator=aggregation.build_aggregator(name, options, cohort),
     **more,

@@ -7,7 +7,7 @@ import tensorflow_federated as tff
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms
 from tff_adaptive.algorithms import by_client_id
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining
 
 DATA = small_problem.clients()
 COHORTS = small_problem.cohorts(5)
@@ -16,7 +16,11 @@ COHORTS = small_problem.cohorts(5)
 def build(name):
   options = {'num_clients': small_problem.NUM_CLIENTS} if name == 'scaffold' else {'beta': 0.5}
   return algorithms.build(
-    name, small_problem.model(), client_learning_rate=0.1, batching=Batching(4), **options
+    name,
+    small_problem.model(),
+    client_learning_rate=0.1,
+    training=ClientTraining(batching=Batching(4)),
+    **options,
   )
 
 
@@ -89,7 +93,7 @@ def test_states_as_bytes_are_the_same_states():
 
 def test_wrong_arguments_say_what_to_give(graph):
   stateless = algorithms.build_fed_avg(
-    small_problem.model(), client_learning_rate=0.1, batching=Batching(4)
+    small_problem.model(), client_learning_rate=0.1, training=ClientTraining(batching=Batching(4))
   )
   with pytest.raises(TypeError, match='it runs in run_training_process as it is'):
     algorithms.ByClientId(stateless)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining
 
 DATA = small_problem.clients()
 NOBODY = (DATA[0][0][:0], DATA[0][1][:0])
@@ -27,7 +27,7 @@ def test_a_client_that_is_not_used_has_no_weight_whatever_a_function_gives(
     small_problem.model(),
     client_learning_rate=0.1,
     client_weighting=inverse_loss,
-    batching=Batching(4),
+    training=ClientTraining(batching=Batching(4)),
   )
 
   def theta(*clients):

@@ -11,7 +11,7 @@ from tensorflow.python.autograph.impl import api
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, optimizers
 from tff_adaptive.algorithms import finalizer
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining
 
 NAMES = ('fed_prox', 'ada_best')  # Without client states, and with.
 
@@ -22,7 +22,7 @@ def _build(name, server_optimizer, **options):
     small_problem.model(),
     server_optimizer=server_optimizer,
     client_learning_rate=0.1,
-    batching=Batching(4),
+    training=ClientTraining(batching=Batching(4)),
     **options,
   )
 
@@ -46,7 +46,7 @@ def _rest(t):
 def test_a_round_with_nobody_counts_for_the_schedule(graph, name):
   first, empty, third, fourth = _thetas(
     graph,
-    _build(name, optimizers.build_sgdm(1.0), server_schedule=_rest),
+    _build(name, optimizers.build_sgdm(_rest)),
     [[0, 1], [], [2, 3], [4]],
   )
   np.testing.assert_array_equal(empty, first)
@@ -91,7 +91,7 @@ def _weights_type(*shapes):
 )
 def test_without_a_schedule_it_is_tffs_own(graph, optimizer):
   weights_type = _weights_type([2, 2], [1])
-  ours = finalizer.build(optimizer, None, weights_type)
+  ours = finalizer.build(optimizer, weights_type)
   theirs = tff.learning.templates.build_apply_optimizer_finalizer(optimizer, weights_type)
   assert ours.next.type_signature == theirs.next.type_signature
 
@@ -131,7 +131,7 @@ class Halved(tff.learning.optimizers.Optimizer):
 
 @pytest.mark.parametrize(('length', 'moved'), [(0.5, 0.5), (2, 1)])
 def test_an_optimizer_may_want_autograph(graph, length, moved):
-  process = finalizer.build(Halved(), None, _weights_type([1]))
+  process = finalizer.build(Halved(), _weights_type([1]))
   weights = tff.learning.models.ModelWeights((np.float32([4]),), KEPT)
 
   def step():
@@ -146,4 +146,4 @@ def test_building_a_process_needs_no_autograph(monkeypatch):
 
   monkeypatch.setattr(api, '_convert_actual', convert)
   for name in NAMES:
-    _build(name, optimizers.build_yogi(0.1), server_schedule=lambda t: 0.1)
+    _build(name, optimizers.build_yogi(lambda t: 0.1))

@@ -1,88 +1,17 @@
-"""From an entry to a process: the builders' own, and a user's; what is refused."""
+"""From an entry to a process: a user's correction and server optimizer, and what is refused."""
 
 import numpy as np
 import pytest
 
-from tests.helpers import small_problem
-from tff_adaptive import algorithms, corrections, engine, optimizers, registry
-from tff_adaptive.client.batching import Batching
+from tests.helpers import engines, small_problem
+from tff_adaptive import algorithms, corrections, optimizers, registry, schedules
+from tff_adaptive.client import Batching, ClientTraining
 
-CLIENTS = corrections.RegisteredClients(small_problem.NUM_CLIENTS, 8.0)
-COMMON = {'client_learning_rate': 0.1, 'batching': Batching(4), 'seed': 3}
-# Values that are no defaults; what the builders are given besides.
-CASES = {
-  'fed_avg': ({}, {}),
-  'fed_avgm': ({}, {'momentum': 0.5}),
-  'fed_adagrad': ({}, {'tau': 0.01, 'beta1': 0.3, 'initial_v': 0.5}),
-  'fed_adam': ({}, {'tau': 0.01, 'beta1': 0.5, 'bias_correction': True, 'initial_v': 0.5}),
-  'fed_yogi': ({}, {'tau': 0.01, 'beta2': 0.5, 'bias_correction': True, 'initial_v': 0.5}),
-  'fed_prox': ({'mu': 0.3}, {}),
-  'scaffold': ({'scaffold_option': 1}, {}),
-  'scaffold_m': ({}, {}),
-  'fed_dyn': ({'mu': 0.3, 'scale_mu': True}, {}),
-  'ada_best': ({'mu': 0.3, 'beta': 0.5, 'scale_mu': True, 'beta_decay': 0.5}, {}),
-}
-
-
-def _theta(process, rounds=2):
-  with engine.graph_context():
-    run = small_problem.Run(process, small_problem.clients())
-    return run.rounds(small_problem.cohorts(rounds)).theta
-
-
-def _builder_options(name, values):
-  options = dict(values)
-  if name in ('scaffold', 'scaffold_m', 'fed_dyn'):
-    options['num_clients'] = CLIENTS.num_clients
-  if options.pop('scale_mu', False):
-    key = 'mean_examples' if name == 'fed_dyn' else 'scale_mu'
-    options[key] = CLIENTS.mean_examples if name == 'fed_dyn' else True
-  return options
-
-
-@pytest.mark.parametrize('name', registry.ALGORITHMS)
-def test_an_entry_and_its_builder_give_the_same_process(name):
-  values, server_values = CASES[name]
-  entry = registry.algorithm(name)
-  server = algorithms.build_server_optimizer(entry.server_optimizer or 'sgd', 0.5, server_values)
-  process = algorithms.build_process(
-    name, small_problem.model(), server_optimizer=server, values=values, clients=CLIENTS, **COMMON
-  )
-  options = _builder_options(name, values)
-  if entry.server_optimizer is None:
-    options['server_optimizer'] = optimizers.build_sgdm(0.5)
-  else:
-    options['server_learning_rate'] = 0.5
-  own = algorithms.build(name, small_problem.model(), **options, **server_values, **COMMON)
-  np.testing.assert_array_equal(_theta(process), _theta(own))
-
-
-@pytest.mark.parametrize(
-  'name, option, values',
-  [
-    ('fed_avgm', 'momentum', (0.0, 0.5)),
-    ('fed_adagrad', 'initial_v', (0.5, 0.25)),
-    ('fed_adam', 'bias_correction', (False, True)),
-    ('fed_adam', 'initial_v', (0.5, 0.25)),
-    ('fed_yogi', 'bias_correction', (False, True)),
-    ('fed_yogi', 'initial_v', (0.5, 0.25)),
-  ],
-)
-def test_an_option_of_the_server_changes_what_is_learnt(name, option, values):
-  first, second = (
-    _theta(
-      algorithms.build(
-        name, small_problem.model(), server_learning_rate=0.1, **{option: value}, **COMMON
-      )
-    )
-    for value in values
-  )
-  assert not np.array_equal(first, second)
-
-
+COMMON = {'client_learning_rate': 0.2, 'training': ClientTraining(batching=Batching(4))}
 USERS = """
 import collections, dataclasses
 import tensorflow as tf
+import tensorflow_federated as tff
 from tff_adaptive import corrections, optimizers
 
 @dataclasses.dataclass(frozen=True)
@@ -102,15 +31,32 @@ def halved(learning_rate, factor: float = 0.5):
 
 def wrong(learning_rate):
   return learning_rate
+
+class _WithoutRate(tff.learning.optimizers.Optimizer):
+  def initialize(self, specs):
+    return ()
+  def next(self, state, weights, gradients):
+    return state, weights
+
+def without_rate(learning_rate):
+  return _WithoutRate()
+
+def with_schedule(learning_rate):
+  return optimizers.build_yogi(lambda t: 0.1)
 """
 
 
-def test_a_users_correction_and_server_optimizer_train(tmp_path):
+@pytest.fixture
+def users(tmp_path):
   path = tmp_path / 'mine.py'
   path.write_text(USERS)
-  server = algorithms.build_server_optimizer(f'{path}:halved', 2.0, {'factor': 0.25})
+  return path
+
+
+def test_a_users_correction_and_server_optimizer_train(users, graph):
+  server = algorithms.build_server_optimizer(f'{users}:halved', 2.0, {'factor': 0.25})
   process = algorithms.build_process(
-    f'{path}:Pull',
+    f'{users}:Pull',
     small_problem.model(),
     server_optimizer=server,
     values={'strength': 0.3},
@@ -121,27 +67,40 @@ def test_a_users_correction_and_server_optimizer_train(tmp_path):
     small_problem.model(), mu=0.3, server_optimizer=optimizers.build_sgdm(0.5), **COMMON
   )
   assert isinstance(process, algorithms.StatefulProcess)
-  np.testing.assert_allclose(_theta(process), _theta(own), atol=1e-6)
-  with pytest.raises(TypeError, match=r'the result of wrong must be a tff\.learning.optimizers'):
-    algorithms.build_server_optimizer(f'{path}:wrong', 1.0)
+  thetas = []
+  for each in (process, own):
+    run = engines.run(graph, small_problem.Run, each, small_problem.clients())
+    thetas.append(engines.run(graph, run.rounds, small_problem.cohorts(2)).theta)
+  np.testing.assert_allclose(*thetas, atol=1e-6)
 
 
-def test_wrong_names_and_values_are_refused():
-  server = optimizers.build_sgdm(1.0)
+def test_a_users_server_optimizer_gets_a_number_and_is_scheduled(users):
+  for schedule, first in ((schedules.InvSqrt(0.4), 0.4), (lambda t: 0.3 + 0 * t, 0.3)):
+    made = algorithms.build_server_optimizer(f'{users}:halved', schedule)
+    state = made.initialize((np.zeros([1], np.float32),))
+    assert float(state['optimizer']['learning_rate']) == pytest.approx(first)
+  for name in ('without_rate', 'with_schedule'):
+    algorithms.build_server_optimizer(f'{users}:{name}', 0.1)
+    with pytest.raises(ValueError, match=r'^the server optimizer has no learning rate .*: return'):
+      algorithms.build_server_optimizer(f'{users}:{name}', lambda t: 0.1)
+
+
+def test_wrong_names_and_values_are_refused(users):
   for name, options, words in (
     ('adabest', {}, "unknown algorithm 'adabest'. Did you mean ada_best"),
     ('ada_best', {'values': {'betta': 1}}, "unknown hyperparameter of ada_best 'betta'"),
     ('scaffold', {}, 'scaffold needs to know the registered clients: give clients='),
+    ('fed_avg', {'client_weighting': ''}, "client_weighting is ''; it must be one of"),
   ):
     with pytest.raises(ValueError) as error:
-      algorithms.build_process(
-        name, small_problem.model(), server_optimizer=server, **options, **COMMON
-      )
+      algorithms.build_process(name, small_problem.model(), **options, **COMMON)
     assert str(error.value).startswith(words)
   with pytest.raises(ValueError, match=r"unknown hyperparameter of sgd 'tau'. There are none."):
     algorithms.build_server_optimizer('sgd', 1.0, {'tau': 0.1})
   with pytest.raises(ValueError, match=r"unknown algorithm 'fedavg'. Did you mean fed_avg"):
     algorithms.build('fedavg', small_problem.model())
+  with pytest.raises(TypeError, match=r'the result of wrong must be a tff\.learning.optimizers'):
+    algorithms.build_server_optimizer(f'{users}:wrong', 1.0)
 
 
 def test_an_entry_that_contradicts_its_correction_is_refused():
@@ -149,17 +108,4 @@ def test_an_entry_that_contradicts_its_correction_is_refused():
     'mine', 'Mine', 'does it', correction=corrections.FedProx, is_stateful=True
   )
   with pytest.raises(ValueError, match='the entry mine has is_stateful=True'):
-    algorithms.build_process(
-      entry, small_problem.model(), server_optimizer=optimizers.build_sgdm(1.0), **COMMON
-    )
-
-
-def test_an_empty_weighting_is_not_the_algorithms_own():
-  with pytest.raises(ValueError, match="client_weighting is ''; it must be one of"):
-    algorithms.build_process(
-      'fed_avg',
-      small_problem.model(),
-      server_optimizer=optimizers.build_sgdm(1.0),
-      client_weighting='',
-      **COMMON,
-    )
+    algorithms.build_process(entry, small_problem.model(), **COMMON)

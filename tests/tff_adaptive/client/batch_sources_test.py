@@ -8,8 +8,13 @@ import tensorflow as tf
 
 from tests.helpers import oracle, small_problem
 from tff_adaptive import algorithms, engine
-from tff_adaptive.client import batch_sources, model_adapters, whole_client
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import (
+  Batching,
+  ClientTraining,
+  batch_sources,
+  model_adapters,
+  whole_client,
+)
 
 
 def _data(n):
@@ -54,7 +59,7 @@ def test_inputs_and_labels_of_unequal_number_are_refused(labels):
   with pytest.raises(ValueError, match=f'client 7 has 4 inputs but {labels} labels: give one'):
     whole_client.dataset(x, y, 7)
   process = algorithms.build_fed_avg(
-    small_problem.model(), client_learning_rate=0.1, batching=Batching(2)
+    small_problem.model(), client_learning_rate=0.1, training=ClientTraining(batching=Batching(2))
   )
   element = collections.OrderedDict(x=x, y=y, client=np.int32(7))
   with (

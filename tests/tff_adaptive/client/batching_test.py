@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tests.helpers import small_problem
 from tff_adaptive import algorithms, engine
-from tff_adaptive.client import batching
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining, batching
 
 SEED = tf.constant([3, 4], tf.int32)
 
@@ -157,7 +156,9 @@ def fed_avg():
 
   def build(seed):
     process = algorithms.build_fed_avg(
-      small_problem.model(), client_learning_rate=0.3, batching=Batching(4), seed=seed
+      small_problem.model(),
+      client_learning_rate=0.3,
+      training=ClientTraining(batching=Batching(4), seed=seed),
     )
     data = small_problem.clients()[1:2] * 3
     return small_problem.Run(process, data)

@@ -9,8 +9,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import small_problem
 from tff_adaptive import algorithms
-from tff_adaptive.client import client_optimizer
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining, client_optimizer
 
 RATE = 0.125
 
@@ -50,12 +49,9 @@ def test_plain_sgd_is_known(optimizer, is_sgd, num_slots):
 
 
 def test_another_optimizer_that_keeps_nothing_takes_its_own_steps(graph):
-  process = algorithms.build_fed_opt(
-    small_problem.model(),
-    Sign(),
-    tff.learning.optimizers.build_sgdm(1.0),
-    client_learning_rate=RATE,
-    batching=Batching(None),
+  training = ClientTraining(Sign(), Batching(None))
+  process = algorithms.build_fed_avg(
+    small_problem.model(), client_learning_rate=RATE, training=training
   )
   with tff.framework.get_context_stack().install(graph):
     run = small_problem.Run(process, small_problem.clients())
@@ -69,8 +65,6 @@ def test_a_client_optimizer_whose_rate_cannot_be_set_is_refused():
   scheduled = tff.learning.optimizers.schedule_learning_rate(
     tff.learning.optimizers.build_sgdm(0.1), lambda t: 0.1
   )
-  server = tff.learning.optimizers.build_sgdm(1.0)
+  training = ClientTraining(scheduled, Batching(4))
   with pytest.raises(ValueError, match='no learning rate that can be set'):
-    algorithms.build_fed_opt(
-      small_problem.model(), scheduled, server, client_learning_rate=0.2, batching=Batching(4)
-    )
+    algorithms.build_fed_avg(small_problem.model(), client_learning_rate=0.2, training=training)

@@ -9,8 +9,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import oracle, small_problem
 from tff_adaptive import algorithms, corrections, engine, models
-from tff_adaptive.client import local_training, model_adapters
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining, local_training, model_adapters
 
 N = small_problem.NUM_CLIENTS
 BATCH_TYPE = collections.OrderedDict(
@@ -125,7 +124,11 @@ def test_whole_arrays_train_a_keras_model_as_they_train_ours(name, options):
   runs = []
   for model in (small_problem.model(), _keras_model):
     process = algorithms.build(
-      name, model, client_learning_rate=0.2, batching=Batching(4, epochs=2), **options
+      name,
+      model,
+      client_learning_rate=0.2,
+      training=ClientTraining(batching=Batching(4, epochs=2)),
+      **options,
     )
     runs.append(small_problem.Run(process, small_problem.clients()))
   for cohort in small_problem.cohorts(3):
@@ -153,7 +156,7 @@ def test_a_weight_may_be_a_function_of_a_clients_metrics(name, clients_per_step)
         name,
         small_problem.model(),
         client_learning_rate=0.2,
-        batching=Batching(4),
+        training=ClientTraining(batching=Batching(4)),
         client_weighting=weighting,
         **options,
       )
@@ -172,11 +175,10 @@ def test_a_weighting_that_an_aggregator_would_leave_out_is_refused():
 
 
 def test_seeds_have_62_bits_and_a_clip_norm_may_be_given():
-  sgd = tff.learning.optimizers.build_sgdm(0.1)
-  training = local_training.LocalTraining(sgd, seed=2**62 - 1, clip_norm=0.5)
+  training = ClientTraining(seed=2**62 - 1, clip_norm=0.5)
   assert (training.seed, training.clip_norm, training.xla) == (2**62 - 1, 0.5, False)
   with pytest.raises(ValueError, match='seed must be at most'):
-    local_training.LocalTraining(sgd, seed=2**62)
+    ClientTraining(seed=2**62)
 
 
 def test_clients_train_together_by_batches_of_arrays_and_optimizers_without_slots():
@@ -187,7 +189,7 @@ def test_clients_train_together_by_batches_of_arrays_and_optimizers_without_slot
     (False, _functional_model(), 0.0, Batching(4)),
   ):
     sgd = tff.learning.optimizers.build_sgdm(0.1, momentum)
-    training = local_training.LocalTraining(sgd, batching=batching)
+    training = ClientTraining(sgd, batching)
     assert local_training.can_group(model_adapters.wrap(model), training) == can
 
 
@@ -202,7 +204,7 @@ def test_a_client_without_examples_counts_for_nothing_and_has_not_diverged(name)
       name,
       small_problem.model(),
       client_learning_rate=0.2,
-      batching=Batching(4),
+      training=ClientTraining(batching=Batching(4)),
       client_weighting='uniform',
       **options,
     )
@@ -218,7 +220,7 @@ def test_the_spread_is_that_of_the_weighted_mean():
     small_problem.model(),
     num_clients=N,
     client_learning_rate=0.2,
-    batching=Batching(4),
+    training=ClientTraining(batching=Batching(4)),
     client_weighting='examples',
   )
   updates, weights = [], []
@@ -286,7 +288,10 @@ def test_no_two_local_steps_draw_the_same(given_as):
   cohort, rounds, epochs = [1, 2, 3, 4], 3, 2  # Neighbours, as rounds and steps are.
   batching = None if given_as == 'batches' else Batching(4, epochs)
   process = algorithms.build_fed_avg(
-    model, client_learning_rate=0.1, batching=batching, client_weighting='uniform'
+    model,
+    client_learning_rate=0.1,
+    training=ClientTraining(batching=batching),
+    client_weighting='uniform',
   )
   if given_as == 'batches':
     data = [_datasets()[i].repeat(epochs) for i in cohort]
@@ -322,7 +327,7 @@ def test_a_correction_may_keep_anything_and_begin_anywhere():
     _PullBack(),
     tff.learning.optimizers.build_sgdm(1.0),
     client_learning_rate=0.2,
-    batching=Batching(4),
+    training=ClientTraining(batching=Batching(4)),
   )
   first = oracle.pack(process.initial_client_state['ended'])
   np.testing.assert_array_equal(first, small_problem.theta_0())
@@ -339,7 +344,9 @@ def test_padding_changes_nothing():
   """The last batch of an epoch is padded for this project's models and short for TFF's."""
   runs = [
     small_problem.Run(
-      algorithms.build_fed_avg(model, client_learning_rate=0.2, batching=Batching(4, epochs=2)),
+      algorithms.build_fed_avg(
+        model, client_learning_rate=0.2, training=ClientTraining(batching=Batching(4, epochs=2))
+      ),
       small_problem.clients(),
     )
     for model in (small_problem.model(), _functional_model())
@@ -356,7 +363,11 @@ def _stateful(name, **options):
   if name in ('ada_best', 'fed_dyn'):
     options['mu'] = 0.3
   process = algorithms.build(
-    name, small_problem.model(), client_learning_rate=0.2, batching=Batching(4), **options
+    name,
+    small_problem.model(),
+    client_learning_rate=0.2,
+    training=ClientTraining(batching=Batching(4)),
+    **options,
   )
   return small_problem.Run(process, small_problem.clients())
 

@@ -13,7 +13,7 @@ from tensorflow_federated.proto.v0 import computation_pb2
 
 from tests.helpers import computations, fresh, processes
 from tff_adaptive import algorithms, engine
-from tff_adaptive.client import batching
+from tff_adaptive.client import ClientTraining, batching
 from tff_adaptive.engine import batched_clients
 
 
@@ -162,7 +162,9 @@ def test_a_group_lives_as_long_as_the_process_and_no_longer(name, monkeypatch):
 
   monkeypatch.setattr(batched_clients.Group, '__init__', remember)
   model = processes.linear_model()
-  process = algorithms.build(name, model, client_learning_rate=0.1, batching=batching.Batching(2))
+  process = algorithms.build(
+    name, model, client_learning_rate=0.1, training=ClientTraining(batching=batching.Batching(2))
+  )
   ended = weakref.ref(model)
   del model
   gc.collect()

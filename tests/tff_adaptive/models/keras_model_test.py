@@ -63,7 +63,9 @@ def test_training_gives_the_numbers_of_the_same_model_written_by_hand(clients_pe
   runs = []
   for each in (model, twin):
     process = tff_adaptive.build_fed_avg(
-      each, client_learning_rate=0.3, batching=tff_adaptive.Batching(4)
+      each,
+      client_learning_rate=0.3,
+      training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4)),
     )
     run = small_problem.Run(process, small_problem.clients())
     runs.append(run.rounds([[0, 1], [2, 3]]))
@@ -254,7 +256,9 @@ def test_recurrent_and_embedding_layers_train():
   x = np.random.default_rng(0).integers(0, 11, (9, 6)).astype(np.int32)
   tff_adaptive.set_graph_context()
   process = tff_adaptive.build_fed_avg(
-    model, client_learning_rate=0.1, batching=tff_adaptive.Batching(None)
+    model,
+    client_learning_rate=0.1,
+    training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(None)),
   )
   y = (np.arange(9) % 3).astype(np.int32)
   run = small_problem.Run(process, [(x, y)]).rounds([[0]])

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.helpers import processes, small_problem
 from tests.integration import batched_clients_test, batched_tasks_test
 from tff_adaptive import algorithms, models
-from tff_adaptive.client import batching, xla
+from tff_adaptive.client import ClientTraining, batching, xla
 from tff_adaptive.engine.graph import round_function
 from tff_adaptive.models import mixed_precision
 from tff_adaptive_tasks import cifar, emnist, tags
@@ -86,7 +86,11 @@ def test_what_cannot_be_converted_is_refused():
 
 def _rounds(model, name='ada_best', clients_per_step=1, **options):
   process = algorithms.build(
-    name, model, client_learning_rate=0.1, batching=batching.Batching(8, 2), **options
+    name,
+    model,
+    client_learning_rate=0.1,
+    training=ClientTraining(batching=batching.Batching(8, 2)),
+    **options,
   )
   return batched_clients_test.run(process, batched_clients_test.cohort_of(), clients_per_step)
 
@@ -156,7 +160,9 @@ def test_what_xla_cannot_compile_is_reported_when_the_process_is_built():
     y_spec=tf.TensorSpec([None], tf.int32),
   )
   with pytest.raises(ValueError, match=r'XLA cannot compile this model.*AsString.*leave xla out'):
-    algorithms.build_fed_avg(model, client_learning_rate=0.1, xla=True)
+    algorithms.build_fed_avg(model, client_learning_rate=0.1, training=ClientTraining(xla=True))
   with pytest.raises(TypeError, match='found function'):
-    algorithms.build_fed_avg(processes.keras_model, client_learning_rate=0.1, xla=True)
+    algorithms.build_fed_avg(
+      processes.keras_model, client_learning_rate=0.1, training=ClientTraining(xla=True)
+    )
   xla.check(small_problem.model())

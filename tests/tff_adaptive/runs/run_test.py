@@ -35,7 +35,8 @@ def train(build, folder, rounds=3):
   """A run in a folder, as the command makes it; its result."""
   tff_adaptive.set_graph_context()
   model = small_problem.model()
-  process = build(model, client_learning_rate=0.3, batching=tff_adaptive.Batching(4))
+  how = tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4))
+  process = build(model, client_learning_rate=0.3, training=how)
   evaluate = models.build_evaluation(model)
   os.makedirs(folder)
   config = {'run_id': '', 'settings': {'rounds': rounds}, 'num_parameters': model.num_parameters}
@@ -205,7 +206,9 @@ def test_a_run_is_a_start(stateful, stateless):
   started = models.with_initial_weights(model, training.initial_weights_from(stateless[0], model))
   assert_same(started.initial_weights[0], stateless[1].state.global_model_weights.trainable)
   process = tff_adaptive.build_fed_avg(
-    started, client_learning_rate=0.1, batching=tff_adaptive.Batching(4)
+    started,
+    client_learning_rate=0.1,
+    training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4)),
   )
   assert_same(process.initialize().global_model_weights.trainable, started.initial_weights[0])
   assert not np.array_equal(model.initial_weights[0][0], started.initial_weights[0][0])

@@ -438,6 +438,6 @@ def test_bad_values_are_refused(options, message):
 @pytest.mark.parametrize('name', ['fed_avg', 'ada_best'])
 def test_a_process_of_batched_datasets_is_refused_at_the_start(tmp_path, name):
   process = algorithms.build(name, small_problem.model(), client_learning_rate=0.1)
-  with pytest.raises(ValueError, match=r'build it with batching=tff_adaptive.Batching\(20\)'):
+  with pytest.raises(ValueError, match=r'build it with ClientTraining\(batching=tff_adaptive'):
     _train(tmp_path / 'run', process=process)
   assert not (tmp_path / 'run').exists()

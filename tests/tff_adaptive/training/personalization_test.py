@@ -7,14 +7,16 @@ import pytest
 
 from tests.helpers import oracle, small_problem
 from tff_adaptive import training
-from tff_adaptive.client import batching
+from tff_adaptive.client import Batching, ClientTraining
 
 
 def test_full_batches_are_gradient_descent():
   (x, y), rate = small_problem.clients()[1], 0.3
   theta = small_problem.theta_0()
   personalize = training.build_personalization(
-    small_problem.model(), batching.Batching(None, epochs=4), lambda rounds: rate / (1 + rounds)
+    small_problem.model(),
+    ClientTraining(batching=Batching(None, epochs=4)),
+    lambda rounds: rate / (1 + rounds),
   )
   found = personalize(oracle.unpack(theta), collections.OrderedDict(x=x, y=y), 1, 2)
   expected = theta.astype(np.float64)
@@ -27,7 +29,9 @@ def test_full_batches_are_gradient_descent():
 def test_what_diverges_stays_as_it_was(rate, moves):
   x, y = small_problem.clients()[1]
   personalize = training.build_personalization(
-    small_problem.model(), batching.Batching(4, epochs=2), lambda rounds: rate, weight_decay=0.1
+    small_problem.model(),
+    ClientTraining(batching=Batching(4, epochs=2), weight_decay=0.1),
+    lambda rounds: rate,
   )
   weights = oracle.unpack(small_problem.theta_0())
   found = personalize(weights, collections.OrderedDict(x=x, y=y), 1, 0)
@@ -39,7 +43,9 @@ def test_a_batching_with_step_limits_takes_all_steps():
   weights = oracle.unpack(small_problem.theta_0())
   limited, whole = (
     training.build_personalization(
-      small_problem.model(), batching.Batching(4, epochs=2, step_limits=limits), lambda rounds: 0.1
+      small_problem.model(),
+      ClientTraining(batching=Batching(4, epochs=2, step_limits=limits)),
+      lambda rounds: 0.1,
     )(weights, collections.OrderedDict(x=x, y=y), 1, 0)
     for limits in (True, False)
   )

@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import fakes, small_problem
 from tff_adaptive import algorithms, costs, population, registry, runs, training
-from tff_adaptive.client.batching import Batching
+from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.population import rounds
 from tff_adaptive.runs import state_store
 from tff_adaptive.training import cohorts
@@ -194,7 +194,7 @@ def test_a_process_that_takes_other_data_is_refused(limited):
     'fed_avg',
     small_problem.model(),
     client_learning_rate=0.1,
-    batching=Batching(4, step_limits=limited),
+    training=ClientTraining(batching=Batching(4, step_limits=limited)),
   )
   chosen = population.Population(round_deadline=99.0, stragglers='drop' if limited else 'partial')
   config = training.TrainingConfig(
@@ -232,7 +232,10 @@ class SomeEmpty(fakes.Clients):
 @pytest.mark.parametrize('sizes, measured', [((3, 0), True), ((0, 0), False)])
 def test_a_round_without_an_example_has_no_training_loss(tmp_path, graph, sizes, measured):
   process = algorithms.build(
-    'fed_avg', small_problem.model(), client_learning_rate=0.1, batching=Batching(4)
+    'fed_avg',
+    small_problem.model(),
+    client_learning_rate=0.1,
+    training=ClientTraining(batching=Batching(4)),
   )
   config = training.TrainingConfig(rounds=1, clients_per_round=2)
   clients, folder = SomeEmpty(*sizes), str(tmp_path)

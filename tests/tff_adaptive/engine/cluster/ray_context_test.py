@@ -19,7 +19,7 @@ from tests.helpers import on_ray, small_problem, task_data
 from tests.tff_adaptive.engine.cluster import subrounds_test
 from tff_adaptive import algorithms, costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
-from tff_adaptive.client import batching
+from tff_adaptive.client import ClientTraining, batching
 from tff_adaptive.engine.cluster import ray_pool, ray_round, ray_worker
 from tff_adaptive_tasks.data import tff_sqlite
 
@@ -198,7 +198,7 @@ def test_a_population_on_workers_equals_one_in_one_process(ray_context, alone, c
     'ada_best',
     small_problem.model(),
     client_learning_rate=0.1,
-    batching=batching.Batching(4, 2, step_limits=True),
+    training=ClientTraining(batching=batching.Batching(4, 2, step_limits=True)),
   )
   runs = []
   for context in (alone, ray_context):

@@ -8,7 +8,7 @@ import tensorflow_federated as tff
 from tests.helpers import on_ray, small_problem
 from tff_adaptive import algorithms, engine, registry
 from tff_adaptive._utils import client_references
-from tff_adaptive.client import batching
+from tff_adaptive.client import ClientTraining, batching
 from tff_adaptive.engine.cluster import subrounds
 
 COHORTS = ([0, 1, 2, 3, 4, 5, 6], [4], [5, 0, 2])  # Also fewer clients than subrounds.
@@ -24,7 +24,7 @@ def build(name):
     name,
     small_problem.model(),
     client_learning_rate=0.1,
-    batching=batching.Batching(4, 2),
+    training=ClientTraining(batching=batching.Batching(4, 2)),
     **OPTIONS.get(name, {}),
   )
 
