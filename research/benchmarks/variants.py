@@ -205,7 +205,7 @@ class _Ours:
         for d, c in zip(data, ids)
       ]
     else:
-      cohort = [whole_client.dataset(d['x'], d['y'], c) for d, c in zip(data, ids)]
+      cohort = [whole_client.client_arrays(d['x'], d['y'], c) for d, c in zip(data, ids)]
     order = cohorts.working_order([len(d['y']) for d in data])
     return self._next([cohort[i] for i in order])
 

@@ -182,7 +182,7 @@ def main(arguments: Sequence[str]) -> int:
   a, b = least_squares_solutions.systems(task.train)
   x_ls = least_squares_solutions.least_squares(a, b)
   panels = curves(a, b, model.initial_weights[0][0])
-  data = [whole_client.dataset(x, y, i) for i, (x, y) in enumerate(zip(a, b))]
+  data = [whole_client.client_arrays(x, y, i) for i, (x, y) in enumerate(zip(a, b))]
   table = pd.DataFrame(index=pd.RangeIndex(_FLAGS.rounds + 1, name='round'))
   for curve in {curve.label: curve for panel in panels for curve in panel}.values():
     # The closed form's distance, then that of each round.

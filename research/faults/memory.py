@@ -30,6 +30,10 @@ class ManyClients:
   def __init__(self, number: int):
     self.client_ids = [f'{i:06d}' for i in range(number)]
 
+  def num_examples(self, client_id: str) -> int:
+    """Two."""
+    return 2
+
   def load(self, client_id: str) -> dict[str, np.ndarray]:
     """Returns a client's examples."""
     x = np.full((2, 3), int(client_id) % 7, np.float32)

@@ -76,7 +76,7 @@ def examples(client, count, features=FEATURES):
 
 def whole(*clients):
   """A cohort of this project: clients (number, examples) as whole arrays."""
-  return [whole_client.dataset(**examples(i, n), client=i) for i, n in clients]
+  return [whole_client.client_arrays(**examples(i, n), client=i) for i, n in clients]
 
 
 def batches(client, count, features=FEATURES):

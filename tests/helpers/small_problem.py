@@ -58,7 +58,7 @@ def model(theta=None, dtype=np.float32):
 
 def element(data, number, max_steps=None):
   """A client's dataset of one element, as the processes take it."""
-  return whole_client.dataset(*data, number, max_steps)
+  return whole_client.client_arrays(*data, number, max_steps)
 
 
 _OF_TRAINING = {field.name for field in dataclasses.fields(ClientTraining)}

@@ -107,7 +107,7 @@ def test_a_client_without_examples_has_not_diverged_where_the_model_has_no_value
     training=ClientTraining(batching=Batching(4)),
   )
   cohort = [
-    whole_client.dataset(np.ones((n, 2), np.float32), np.zeros(n, np.int32), i)
+    whole_client.client_arrays(np.ones((n, 2), np.float32), np.zeros(n, np.int32), i)
     for i, n in enumerate((4, 0, 4))
   ]
   output = process.next(process.initialize(), cohort)
@@ -123,7 +123,7 @@ def test_gradients_of_16_bits_are_clipped_though_their_squares_overflow():
     training=ClientTraining(batching=Batching(1), clip_norm=1.0),
   )
   x, y = np.array([[300, 400]], np.float16), np.zeros(1, np.int32)
-  cohort = [whole_client.dataset(x, y, i) for i in range(3)]
+  cohort = [whole_client.client_arrays(x, y, i) for i in range(3)]
   output = process.next(process.initialize(), cohort)
   assert _diverged(output.metrics) == 0
   (found,) = output.state.global_model_weights.trainable
@@ -143,6 +143,8 @@ def test_weights_of_several_dtypes_are_clipped_together():
     training=ClientTraining(batching=Batching(1), clip_norm=6.5),
   )
   x, y = np.array([[3, 4]], np.float32), np.zeros(1, np.int32)
-  output = process.next(process.initialize(), [whole_client.dataset(x, y, i) for i in range(3)])
+  output = process.next(
+    process.initialize(), [whole_client.client_arrays(x, y, i) for i in range(3)]
+  )
   found = np.concatenate(output.state.global_model_weights.trainable)
   np.testing.assert_allclose(found, [-1.5, -2, -6], rtol=1e-6)

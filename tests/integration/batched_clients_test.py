@@ -47,7 +47,7 @@ def cohort_of(sizes=SIZES, bad_client=None):
     if i == bad_client:
       x[0, 0] = np.inf
     y = rng.integers(0, 5, n).astype(np.int32)
-    cohort.append(whole_client.dataset(x, y, i))
+    cohort.append(whole_client.client_arrays(x, y, i))
   return cohort
 
 

@@ -65,5 +65,5 @@ def test_examples_whose_shape_differs_from_client_to_client(of_labels):
   for number, width in enumerate((2, 3)):
     wide, narrow = rng.random((4, width), np.float32), rng.random((4, 1), np.float32)
     x, y = (narrow, wide) if of_labels else (wide, narrow)
-    data.append(whole_client.dataset(x, y, number))
+    data.append(whole_client.client_arrays(x, y, number))
   np.testing.assert_array_equal(theta(process, data, 1), theta(process, data, 2))

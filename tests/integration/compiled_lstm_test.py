@@ -42,7 +42,7 @@ def cohort():
     rng = np.random.default_rng(k)
     text = rng.integers(1, WORDS, [3 + k * 3 // 2, STEPS + 1]).astype(np.int32)
     text[0, 3 + k % 3 :] = 0
-    clients.append(whole_client.dataset(text[:, :-1], text[:, 1:], k))
+    clients.append(whole_client.client_arrays(text[:, :-1], text[:, 1:], k))
   return clients
 
 

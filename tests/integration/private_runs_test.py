@@ -17,6 +17,9 @@ class Clients:
     self._data = dict(zip('abcdefg', small_problem.clients()))
     self.client_ids = sorted(self._data)
 
+  def num_examples(self, client_id):
+    return len(self._data[client_id][1])
+
   def load(self, client_id):
     x, y = self._data[client_id]
     return collections.OrderedDict(x=x, y=y)

@@ -12,9 +12,9 @@ import dp_accounting
 import tensorflow as tf
 import tensorflow_privacy as tfp
 
-from tff_adaptive._utils import private_apis
+from tff_adaptive._utils import private_apis, seeds
 
-# No round and no client has such a number: `client.batching.fold` takes those.
+# No round and no client has such a number: `seeds.fold` of a client takes those.
 _UPDATES, _COUNTS = -1, -2
 
 
@@ -43,13 +43,13 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
 
   def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
     """Adds the noise of this round."""
-    words = [self._seed & 0x7FFFFFFF, self._seed >> 31 & 0x7FFFFFFF]
-    seed = _fold(_fold(tf.constant(words, tf.int32), self._salt), global_state.draws)
+    seed = seeds.fold(seeds.base(self._seed), self._salt, global_state.draws)
     leaves = tf.nest.flatten(sample_state)
     noised = [
       leaf
       + tf.cast(
-        global_state.stddev * tf.random.stateless_normal(tf.shape(leaf), _fold(seed, i)), leaf.dtype
+        global_state.stddev * tf.random.stateless_normal(tf.shape(leaf), seeds.fold(seed, i)),
+        leaf.dtype,
       )
       for i, leaf in enumerate(leaves)
     ]
@@ -97,7 +97,3 @@ class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
   def derive_metrics(self, global_state: Any) -> collections.OrderedDict:
     """The clipping norm of the next round."""
     return collections.OrderedDict(clip_norm=global_state.sum_state.l2_norm_clip)
-
-
-def _fold(seed: tf.Tensor, number: Any) -> tf.Tensor:
-  return tf.random.experimental.stateless_fold_in(seed, tf.cast(number, tf.int32))

@@ -4,3 +4,4 @@ from .batching import (
 from .local_training import (
   ClientTraining as ClientTraining,
 )
+from .whole_client import client_arrays as client_arrays

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+from tff_adaptive._utils import seeds
 from tff_adaptive.client import batching as batching_lib, model_adapters
 from tff_adaptive.corrections import base as corrections
 
@@ -37,11 +38,6 @@ class LocalStep(NamedTuple):
 Step: TypeAlias = Callable[[Any, LocalStep], Any]  # (state, local step) -> state.
 
 
-def base_seed(seed: int) -> tf.Tensor:
-  """A Python integer as an int32 [2] seed."""
-  return tf.constant([seed & 0x7FFFFFFF, seed >> 31 & 0x7FFFFFFF], tf.int32)
-
-
 class WholeArrays:
   """A client given as one element: batches are drawn inside the graph."""
 
@@ -62,8 +58,8 @@ class WholeArrays:
       n = tf.identity(n)
       self.x = tf.identity(self.x)  # Else a row that is not there may be the error.
     self.num_examples = tf.cast(n, tf.float32)
-    client_seed = batching_lib.fold(base_seed(seed), round_number, element['client'])
-    self.step_seed = batching_lib.scramble(client_seed)
+    client_seed = seeds.fold(seeds.base(seed), round_number, element['client'])
+    self.step_seed = seeds.scramble(client_seed)
     self._seeds = tf.unstack(self.step_seed)
     self.plan = batching_lib.plan(batching, self.x, client_seed)
     if batching.step_limits:
@@ -182,7 +178,7 @@ class Batches:
   ) -> None:
     self._model = model
     self._data = data
-    self._seed = batching_lib.scramble(batching_lib.fold(base_seed(seed), round_number))
+    self._seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number))
     self.num_examples = tf.zeros([])  # Known only at the end.
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:

@@ -2,11 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import seeds, validation
 from tff_adaptive.client import buffered_shuffle
 
 
@@ -58,22 +57,6 @@ class Batching:
     return self.epochs * (-(-num_examples // self.batch_size))
 
 
-def fold(seed: tf.Tensor, *numbers: Any) -> tf.Tensor:
-  """A new int32 [2] seed from a seed and integers, statelessly."""
-  for number in numbers:
-    seed = tf.random.experimental.stateless_fold_in(seed, tf.cast(number, tf.int32))
-  return seed
-
-
-def scramble(seed: tf.Tensor) -> tf.Tensor:
-  """An int32 [2] seed whose neighbours no other seed comes near.
-
-  A folded seed is [hash of what came before, last number], so those of neighbouring numbers are
-  neighbours: adding a step to one would give that of another.
-  """
-  return tf.random.stateless_uniform([2], seed, None, None, tf.int32)
-
-
 @dataclasses.dataclass(frozen=True)
 class Plan:
   """The examples of each local step of one client.
@@ -117,7 +100,7 @@ def plan(batching: Batching, x: tf.Tensor, seed: tf.Tensor) -> Plan:
     if batching.unit_starts is not None:
       units = tf.cumsum(tf.cast(batching.unit_starts(x), tf.int32)) - 1
       units = tf.maximum(units, 0)  # The first example begins one anyhow.
-    keys = _keys(batching, n, units, fold(seed, 1))
+    keys = _keys(batching, n, units, seeds.fold(seed, 1))
     order = tf.argsort(keys, axis=-1, stable=True)
   else:
     order = tf.tile(tf.range(n)[tf.newaxis], [epochs, 1])
@@ -130,7 +113,7 @@ def plan(batching: Batching, x: tf.Tensor, seed: tf.Tensor) -> Plan:
   last = size - missing
   if batching.fill_last:
     filling = tf.random.stateless_uniform(
-      [epochs, missing], fold(seed, 2), maxval=tf.maximum(n, 1), dtype=tf.int32
+      [epochs, missing], seeds.fold(seed, 2), maxval=tf.maximum(n, 1), dtype=tf.int32
     )
     last = size
   else:

@@ -61,7 +61,7 @@ class ClientTraining:
         'tff_adaptive.Batching',
         'give tff_adaptive.Batching(20), say, or None for datasets of batches',
       )
-    # 62 bits: what `batch_sources.base_seed` holds.
+    # 62 bits: what `seeds.base` holds.
     validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
     validation.field(self, 'weight_decay', validation.at_least_zero, 'give 0 for none')
     if self.clip_norm is not None:

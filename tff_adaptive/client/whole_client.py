@@ -10,7 +10,7 @@ from tff_adaptive._utils import validation
 _LEAST, _MOST = -(2**31), 2**31 - 1  # Of int32.
 
 
-def dataset(
+def client_arrays(
   x: Any, y: Any, client: int, max_steps: int | None = None
 ) -> list[collections.OrderedDict]:
   """Returns a client's data for a process built with `batching`: a dataset of one element.

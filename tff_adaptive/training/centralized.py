@@ -52,6 +52,11 @@ class OneClient:
     """Takes `OrderedDict(x=array[n, ...], y=array[n, ...])`; it is not copied."""
     self._data = data
 
+  def num_examples(self, client_id: str) -> int:
+    """How many they are."""
+    del client_id
+    return len(self._data['y'])
+
   def load(self, client_id: str) -> Any:
     """The examples."""
     del client_id
@@ -115,7 +120,7 @@ class CentralizedTraining:
 
     Args:
       state: From `initialize` or the epoch before.
-      cohort: One client: `[client.whole_client.dataset(...)]`.
+      cohort: One client: `[client.client_arrays(...)]`.
 
     Returns:
       The new state and the training metrics.

@@ -24,8 +24,8 @@ class Cohort:
 
   Attributes:
     client_ids: Their ids, in the order of `working_order`.
-    data: For each client `client.whole_client.dataset`, its number the position among all ids; or
-      a `ClientReference` to it.
+    data: For each client `client.client_arrays`, its number the position among all ids; or a
+      `ClientReference` to it.
     client_examples: The examples of each client.
     plan: What became of the round, in a run with a population.
     client_steps: K_i of each client, in a run with a population.
@@ -72,17 +72,17 @@ class ClientSource:
     self._clients, self._max_examples = clients, max_examples
 
   def load(self, keys: Sequence[DatasetKey]) -> list[Any]:
-    """Returns `client.whole_client.dataset` for each key."""
+    """Returns `client.client_arrays` for each key."""
     return [self._dataset(*key) for key in keys]
 
   def without_examples(self, max_steps: int | None) -> Any:
     """Returns the dataset of a client that has none."""
     arrays = self._clients.load(self._clients.client_ids[0])
-    return whole_client.dataset(arrays['x'][:0], arrays['y'][:0], 0, max_steps)
+    return whole_client.client_arrays(arrays['x'][:0], arrays['y'][:0], 0, max_steps)
 
   def reference(self, key: DatasetKey) -> client_references.ClientReference:
     """Stands for a client's dataset; nothing is loaded."""
-    examples = self._clients.num_examples(key[0])  # type: ignore[attr-defined]
+    examples = self._clients.num_examples(key[0])
     if self._max_examples is not None:
       examples = min(examples, self._max_examples)
     return client_references.ClientReference(self, key, examples)
@@ -90,7 +90,7 @@ class ClientSource:
   def _dataset(self, client_id: str, number: int, max_steps: int | None) -> Any:
     arrays = self._clients.load(client_id)
     x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
-    return whole_client.dataset(x, y, number, max_steps)
+    return whole_client.client_arrays(x, y, number, max_steps)
 
 
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
@@ -157,7 +157,7 @@ def simulate(
 
   Args:
     config: The run's configuration.
-    clients: All clients; where they have `num_examples(client_id)`, none is loaded.
+    clients: All clients, none of which is loaded.
 
   Raises:
     ValueError: If there are fewer clients than a round is to have, or the population does not fit
@@ -167,8 +167,7 @@ def simulate(
   population, costs = config.population, config.cost_model
   if population is None or costs is None:
     return None
-  count = getattr(clients, 'num_examples', None) or (lambda c: len(clients.load(c)['y']))
-  sizes = [count(client_id) for client_id in clients.client_ids]
+  sizes = [clients.num_examples(client_id) for client_id in clients.client_ids]
   if config.max_examples_per_client is not None:
     sizes = [min(size, config.max_examples_per_client) for size in sizes]
   bytes_down, bytes_up = costs.bytes_of_client

@@ -141,7 +141,7 @@ def train(
       limits_steps=limits_steps,
     )
     stack.callback(loader.close)
-    if workers is not None and hasattr(clients, 'num_examples'):
+    if workers is not None:
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
       weights = rounds.trainable(files.state.global_model_weights)

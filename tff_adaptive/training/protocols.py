@@ -15,6 +15,9 @@ class ClientData(Protocol):
   def client_ids(self) -> Sequence[str]:
     """All ids, sorted."""
 
+  def num_examples(self, client_id: str) -> int:
+    """Returns how many examples a client has, without loading them."""
+
   def load(self, client_id: str) -> Mapping[str, np.ndarray]:
     """Returns a client's examples: `OrderedDict(x=array[n, ...], y=array[n, ...])`."""
 

@@ -169,10 +169,11 @@ def keep(
   path = os.path.join(folder, FILE)
   with saving(path):
     if not before:
-      count = getattr(clients, 'num_examples', None)
       data: dict[str, Any] = {'clients': len(clients.client_ids)}
-      if count is not None and data['clients'] <= _MOST_COUNTED:
-        data['examples'] = sum(int(count(client_id)) for client_id in clients.client_ids)
+      if data['clients'] <= _MOST_COUNTED:
+        data['examples'] = sum(
+          int(clients.num_examples(client_id)) for client_id in clients.client_ids
+        )
       size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
       create(folder, new(settings, data, size, run_id=run_id, made_by=_PROGRAM))
     elif before.get('made_by') == _PROGRAM and before['settings'] != settings:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tests.helpers import small_problem
 from tff_adaptive import algorithms, engine
+from tff_adaptive._utils import seeds
 from tff_adaptive.client import Batching, ClientTraining, batching
 
 SEED = tf.constant([3, 4], tf.int32)
@@ -43,10 +44,10 @@ def test_each_epoch_visits_each_example_once(n, size, shuffle):
 
 def test_orders_differ_between_epochs_and_seeds_and_are_equal_for_equal_seeds():
   spec = Batching(5, epochs=4)
-  seeds = [batching.fold(SEED, t, client) for t in (1, 2) for client in (0, 1)]
-  orders = [str(epoch) for seed in seeds for epoch in _epochs(spec, 20, seed)]
+  drawn = [seeds.fold(SEED, t, client) for t in (1, 2) for client in (0, 1)]
+  orders = [str(epoch) for seed in drawn for epoch in _epochs(spec, 20, seed)]
   assert len(set(orders)) == len(orders) == 16
-  assert orders == [str(epoch) for seed in seeds for epoch in _epochs(spec, 20, seed)]
+  assert orders == [str(epoch) for seed in drawn for epoch in _epochs(spec, 20, seed)]
 
 
 def test_units_stay_together_and_in_order_and_are_shuffled():
@@ -130,8 +131,8 @@ def test_all_examples_at_once_are_a_step_an_epoch_unless_there_are_none():
 def test_the_order_is_that_of_stream_1_and_the_filling_that_of_stream_2():
   """A resumed run, and one of an earlier version, draws the same."""
   plan = batching.plan(Batching(4, epochs=2, fill_last=True), tf.zeros([6, 1]), SEED)
-  keys = tf.random.stateless_uniform([2, 6], batching.fold(SEED, 1))
-  filling = tf.random.stateless_uniform([2, 2], batching.fold(SEED, 2), maxval=6, dtype=tf.int32)
+  keys = tf.random.stateless_uniform([2, 6], seeds.fold(SEED, 1))
+  filling = tf.random.stateless_uniform([2, 2], seeds.fold(SEED, 2), maxval=6, dtype=tf.int32)
   wanted = np.concatenate([np.argsort(keys, axis=1, kind='stable'), filling], 1)
   np.testing.assert_array_equal(plan.indices, wanted.reshape([4, 4]))
 

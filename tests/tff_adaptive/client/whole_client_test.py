@@ -9,7 +9,7 @@ X, Y = np.arange(6.0).reshape(3, 2), np.arange(3)
 
 
 def test_a_client_is_a_dataset_of_one_element():
-  (element,) = whole_client.dataset(X, Y, 7)
+  (element,) = whole_client.client_arrays(X, Y, 7)
   assert list(element) == ['x', 'y', 'client']
   assert element['x'] is X
   assert element['y'] is Y
@@ -18,24 +18,24 @@ def test_a_client_is_a_dataset_of_one_element():
 
 @pytest.mark.parametrize('steps', [0, 5])
 def test_the_most_steps_come_last(steps):
-  (element,) = whole_client.dataset(X, Y, 7, max_steps=steps)
+  (element,) = whole_client.client_arrays(X, Y, 7, max_steps=steps)
   assert list(element) == ['x', 'y', 'client', 'max_steps']
   assert (element['max_steps'], element['max_steps'].dtype) == (steps, np.int32)
 
 
 def test_a_client_may_be_empty():
-  (element,) = whole_client.dataset(X[:0], Y[:0], 0)
+  (element,) = whole_client.client_arrays(X[:0], Y[:0], 0)
   assert len(element['x']) == 0
 
 
 def test_what_does_not_fit_is_refused():
   with pytest.raises(ValueError, match='client 7 has 2 inputs but 3 labels'):
-    whole_client.dataset(X[:2], Y, 7)
+    whole_client.client_arrays(X[:2], Y, 7)
   with pytest.raises(ValueError, match='client 7 has 3 inputs but 2 labels'):
-    whole_client.dataset(X, Y[:2], 7)
+    whole_client.client_arrays(X, Y[:2], 7)
   for steps in (-1, 2**31):
     with pytest.raises(ValueError, match=r'max_steps must be at .*: give client 7 0 or more'):
-      whole_client.dataset(X, Y, 7, max_steps=steps)
+      whole_client.client_arrays(X, Y, 7, max_steps=steps)
   for client in (-(2**31) - 1, 2**31):
     with pytest.raises(ValueError, match=rf'client must be at .* found {client}: give the client'):
-      whole_client.dataset(X, Y, client)
+      whole_client.client_arrays(X, Y, client)

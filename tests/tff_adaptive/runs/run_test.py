@@ -27,6 +27,9 @@ class Clients:
 
   client_ids = tuple(str(i) for i in range(len(CLIENTS)))
 
+  def num_examples(self, client_id):
+    return len(CLIENTS[int(client_id)][1])
+
   def load(self, client_id):
     return collections.OrderedDict(zip(('x', 'y'), CLIENTS[int(client_id)]))
 

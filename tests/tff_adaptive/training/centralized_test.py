@@ -12,7 +12,7 @@ from tff_adaptive_tasks.models import layers
 _RNG = np.random.default_rng(3)
 _X = _RNG.normal(size=(40, 5)).astype(np.float32)
 _Y = _RNG.integers(0, 3, 40).astype(np.int32)
-_DATA = [whole_client.dataset(_X, _Y, 0)]
+_DATA = [whole_client.client_arrays(_X, _Y, 0)]
 
 
 def _model():

@@ -24,6 +24,9 @@ class Clients:
     self._data = {c: (x[:most], y[:most]) for c, (x, y) in data.items() if c in letters}
     self.client_ids = sorted(self._data)
 
+  def num_examples(self, client_id):
+    return len(self._data[client_id][1])
+
   def load(self, client_id):
     x, y = self._data[client_id]
     return collections.OrderedDict(x=x, y=y)

@@ -1,0 +1,22 @@
+"""Seeds of 62 bits, and seeds made from them."""
+
+import pytest
+
+from tff_adaptive._utils import seeds
+
+
+@pytest.mark.parametrize('bit', [0, 30, 31, 45, 61])
+def test_every_bit_of_a_seed_counts(bit):
+  assert len({tuple(seeds.base(s).numpy()) for s in (0, 7, 1 << bit, 7 ^ (1 << bit))}) == 4
+
+
+def test_folding_several_numbers_is_folding_one_after_another():
+  base = seeds.base(3)
+  once, one_by_one = seeds.fold(base, 5, -1), seeds.fold(seeds.fold(base, 5), -1)
+  assert once.numpy().tolist() == one_by_one.numpy().tolist()
+  assert seeds.fold(base, -1, 5).numpy().tolist() != once.numpy().tolist()
+
+
+def test_scrambled_seeds_of_neighbours_are_far_apart():
+  first, second = (seeds.scramble(seeds.fold(seeds.base(3), n)).numpy() for n in (7, 8))
+  assert abs(int(first[1]) - int(second[1])) > 10**4
