@@ -16,6 +16,7 @@ Tasks are those of scripts/train.py. All of a task's training examples are held 
 Overflow whole does not fit on most machines.
 """
 
+import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -27,14 +28,13 @@ if not __package__:  # Run as a file.
 from absl import flags as absl_flags
 
 from tff_adaptive._utils import user_code, validation
+from tff_adaptive.runs import config as config_file, summary
 
 from .cli import (
   command,
   fields,
   options,
-  records,
   resolve,
-  run_callbacks,
   run_folder,
   run_table,
   settings,
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
   for job in jobs:  # Of finished runs too: the table is to hold what was asked for.
     run_folder.check_writable(job['output_dir'])
     run_folder.read_config(job['output_dir'], _record(job))
-  pending = [job for job in jobs if not run_folder.is_complete(job['output_dir'], job['rounds'])]
+  pending = [job for job in jobs if not summary.is_complete(job['output_dir'], job['rounds'])]
   failed, stopped = _train_all(pending, arguments) if pending else ([], 0)
   if stopped:
     return stopped
@@ -161,12 +161,13 @@ def _jobs() -> list[dict[str, Any]]:
   return jobs
 
 
-def _record(job: dict[str, Any]) -> records.Record:
+def _record(job: dict[str, Any]) -> config_file.Record:
   """What config.json says of a run: a task of the user's own with its file, as of train.py."""
   if not user_code.is_reference(job['task']):
-    return records.Record(job)
+    return config_file.Record(job, settings.CHANGE_NO_NUMBER, prefix='--')
   _, source = user_code.load(job['task'])
-  return records.Record(job, {'task': {'path': source.path, 'sha256': source.sha256}})
+  files = {'task': {'path': source.path, 'sha256': source.sha256}}
+  return config_file.Record(job, settings.CHANGE_NO_NUMBER, files, prefix='--')
 
 
 def _rate(text: str) -> float:
@@ -222,7 +223,8 @@ def _train(
 
   from .cli import build
 
-  folder, seed, record = job['output_dir'], job['seed'], _record(job)
+  folder, seed = job['output_dir'], job['seed']
+  record = dataclasses.replace(_record(job), command=arguments, metric=task.metric)
   model = task.build_model(seed)
   data = {
     'source': task.source,
@@ -230,7 +232,7 @@ def _train(
     'validation_examples': len(task.validation['y']),
   }
   size = model.num_parameters
-  config = run_folder.open_config(folder, record, data, size, arguments, task.metric)
+  config = record.open(folder, data, size)
   values = {} if job['tau'] is None else {'tau': job['tau']}
   optimizer = algorithms.build_server_optimizer(job['optimizer'], job['learning_rate'], values)
   return training.train(
@@ -253,9 +255,9 @@ def _train(
     ),
     output_dir=folder,
     run_id=config['run_id'],
-    callbacks=[run_callbacks.NoteChanges(folder, record)],
     stop=stop,
     test_fn=build.build_test(task, model),
+    settings=record,
   )
 
 

@@ -35,7 +35,7 @@ class EvaluationSettings:
     None,
     fields.from_(1),
     fields.ONE,
-    is_harmless=True,
+    changes_numbers=False,
   )
   client_evaluation_clients: int | None = fields.flag(
     GROUP,
@@ -44,7 +44,7 @@ class EvaluationSettings:
     None,
     fields.from_(0),
     'give 0 for all',
-    is_harmless=True,
+    changes_numbers=False,
   )
   personalization_epochs: int | None = fields.flag(
     GROUP,
@@ -53,7 +53,7 @@ class EvaluationSettings:
     None,
     fields.from_(1, 2**20 - 1),
     fields.ONE,
-    is_harmless=True,
+    changes_numbers=False,
   )
 
 

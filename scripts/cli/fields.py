@@ -15,7 +15,7 @@ def flag(
   default: Any = None,
   check: validation.Check | None = None,
   hint: str = '',
-  is_harmless: bool = False,
+  changes_numbers: bool = True,
 ) -> Any:
   """A field that is a flag.
 
@@ -25,10 +25,10 @@ def flag(
     default: Its default; None: `resolve` decides, or there is none.
     check: Refuses bad values.
     hint: What to give instead of them.
-    is_harmless: Whether a resumed run may change it, for it does not touch the model's course.
+    changes_numbers: Whether it touches the model's course; what does not a resumed run may change.
   """
   metadata = dict(
-    group=group, help=text, default=default, check=check, hint=hint, is_harmless=is_harmless
+    group=group, help=text, default=default, check=check, hint=hint, changes_numbers=changes_numbers
   )
   return dataclasses.field(metadata=metadata)
 

@@ -3,8 +3,10 @@
 import dataclasses
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from tff_adaptive.training import callbacks
 
 from . import (
   command as command_lib,
@@ -15,7 +17,6 @@ from . import (
   ray_options,
   records,
   resolve,
-  run_callbacks,
   run_folder,
   settings as settings_lib,
   signals,
@@ -36,6 +37,33 @@ class Outcome:
 
   result: Any
   exit_code: int
+
+
+class _Watch(callbacks.Callback):
+  """Knows whether a run has begun; asks for its end at a round before its last.
+
+  What fails after the beginning is no bad input. The same command goes on from such a round.
+  """
+
+  def __init__(self, last_round: int | None):
+    self._last_round = math.inf if last_round is None else last_round
+    self.has_begun = False
+    self.request: Callable[[], None] | None = None
+
+  def begin(self, run: callbacks.RunInfo) -> None:
+    """Asks at once if the run is there already."""
+    self.has_begun = True
+    if run.first_round > self._last_round:
+      self._stop()
+
+  def round_end(self, row: Mapping[str, Any]) -> None:
+    """Asks after that round."""
+    if row['round'] >= self._last_round:
+      self._stop()
+
+  def _stop(self) -> None:
+    assert self.request is not None
+    self.request()
 
 
 def check(settings: settings_lib.Settings) -> None:
@@ -83,17 +111,16 @@ def run(
     if (line := user_files.explained(settings, error)) is None:
       raise
     raise ValueError(line) from error
-  begun = run_callbacks.HasBegun()
-  arguments.setdefault('callbacks', []).append(begun)
+  watch = _Watch(last_round)
+  arguments['callbacks'].append(watch)
   try:
     with signals.StopGuard(on_abort=[engine.reap_workers]) as stop:
-      if last_round is not None:
-        arguments['callbacks'].append(run_callbacks.StopAt(last_round, stop.request))
+      watch.request = stop.request
       result = training.train(stop=stop, **arguments)
   except runs.SaveError as error:
     raise command_lib.FailureError(error) from error
-  except (runs.StateError, runs.ResumeError, run_folder.RunFolderError) as error:
-    if begun.value:
+  except (runs.StateError, runs.ResumeError) as error:
+    if watch.has_begun:
       raise command_lib.FailureError(error) from error
     raise
   except engine.WorkerError as error:
@@ -177,10 +204,8 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   config = _training_config(settings, task, model)
   _say_how_large(process, config, settings.output_dir, data['clients'])
   cohorts.simulate(config, task.train)  # Refuses what does not fit the clients.
-  record = records.of(settings)
-  saved = run_folder.open_config(
-    settings.output_dir, record, data, model.num_parameters, command, task.metric
-  )
+  record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
+  saved = record.open(settings.output_dir, data, model.num_parameters)
   return {
     'process': process,
     'clients': task.train,
@@ -189,7 +214,6 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
     'output_dir': settings.output_dir,
     'run_id': saved['run_id'],
     'callbacks': [
-      run_callbacks.NoteChanges(settings.output_dir, record),
       *([] if ray_context is None else [ray_callback.RayCallback(ray_context)]),
       *trackers.callbacks(settings, saved['run_id']),
       *([] if private is None else [_account(private, config)]),
@@ -197,6 +221,7 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
     'test_fn': build.build_test(task, model),
     'client_evaluation': client_groups.build_evaluation(settings, task, model, parts),
     'resume_from': settings.resume_from,
+    'settings': record,
   }
 
 

@@ -1,12 +1,13 @@
 """The table at the end of a command that has done several runs."""
 
+import os
 from collections.abc import Iterable, Sequence
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import tables
-from tff_adaptive.runs import groups as groups_lib, run as run_lib
+from tff_adaptive.runs import config, groups as groups_lib, run as run_lib
 
-from . import command, run_folder
+from . import command
 
 
 def write(
@@ -30,7 +31,9 @@ def write(
     False if it could not be made, which is reported: the runs are no worse for it.
   """
   try:
-    found = run_lib.load_begun(folder for folder in folders if run_folder.is_begun(folder))
+    found = run_lib.load_begun(
+      folder for folder in folders if os.path.exists(os.path.join(folder, config.FILE))
+    )
     if not found:
       return True
     groups = groups_lib.group(found, label_by)

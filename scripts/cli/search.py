@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from tff_adaptive.reports import scores, tables
-from tff_adaptive.runs import run as run_lib
+from tff_adaptive.runs import run as run_lib, summary
 
-from . import run_folder, study, worker
+from . import study, worker
 from .settings import Settings
 
 LOSS_DIVERGED = 'its validation loss diverged, or all updates of its last round.'
@@ -70,7 +70,7 @@ def are_complete(runs: Sequence[Settings]) -> bool:
   Raises:
     ValueError: If they are, but the rows of one are damaged.
   """
-  if not all(run_folder.is_complete(run.output_dir, run.rounds) for run in runs):
+  if not all(summary.is_complete(run.output_dir, run.rounds) for run in runs):
     return False
   for run in runs:
     read_whole(run.output_dir, run.rounds)  # Or else the table would be of the others.

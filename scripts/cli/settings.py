@@ -73,9 +73,7 @@ class Settings(
     'Start from these weights: the folder of a run, a .keras or an .npz file. Default: drawn by the'
     ' seed.',
   )
-  rounds: int = _flag(
-    'How long', "Rounds. Default the task's, as above.", None, _COUNT, _ONE, is_harmless=True
-  )
+  rounds: int = _flag('How long', "Rounds. Default the task's, as above.", None, _COUNT, _ONE)
   clients_per_round: int = _flag(
     'How long', "Clients drawn each round. Default the task's.", None, _COUNT, _ONE
   )
@@ -161,19 +159,20 @@ class Settings(
     'Where client states of a stateful algorithm lie during training: memory or disk (of this'
     ' process), or shards: files beside the checkpoint, used by the workers themselves. Default'
     ' memory; with --ray on several machines that see output_dir shards.',
-    is_harmless=True,
+    changes_numbers=False,
   )
   client_state_dir: str | None = _flag(
     'Clients',
     'Folder of the file with the client states and the checkpoint; default in output_dir.',
+    changes_numbers=False,
   )
   output_dir: str = _flag(
     'Where',
     "The run's folder; a run found there is resumed. Default runs/TASK_ALGORITHM.",
-    is_harmless=True,
+    changes_numbers=False,
   )
   data_dir: str | None = _flag(
-    'Where', "Folder with the task's files; default: TFF's download.", is_harmless=True
+    'Where', "Folder with the task's files; default: TFF's download.", changes_numbers=False
   )
   engine: str = _flag(
     'Where', "graph: one TensorFlow graph a round; native: TFF's own runtime.", 'graph'
@@ -195,6 +194,7 @@ class Settings(
     None,
     _COUNT,
     _ONE,
+    changes_numbers=False,
   )
   device: str | None = _flag(
     'Where',
@@ -218,7 +218,7 @@ class Settings(
     'Workers of a Ray cluster train the clients: local, a cluster of this machine that ends with'
     ' the command; auto, the one of RAY_ADDRESS or of this machine; or host:port. Default: this'
     ' process does.',
-    is_harmless=True,
+    changes_numbers=False,
   )
   ray_workers: int | None = _flag(
     'Where',
@@ -226,7 +226,7 @@ class Settings(
     None,
     _COUNT,
     _ONE,
-    is_harmless=True,
+    changes_numbers=False,
   )
   cpus_per_worker: int | None = _flag(
     'Where',
@@ -234,7 +234,7 @@ class Settings(
     None,
     _COUNT,
     _ONE,
-    is_harmless=True,
+    changes_numbers=False,
   )
   gpus_per_worker: float | None = _flag(
     'Where',
@@ -251,10 +251,10 @@ class Settings(
     _ONE,
   )
   rounds_per_evaluation: int = _flag(
-    'Where', 'Rounds from one evaluation to the next.', 10, _COUNT, _ONE, is_harmless=True
+    'Where', 'Rounds from one evaluation to the next.', 10, _COUNT, _ONE, changes_numbers=False
   )
   rounds_per_checkpoint: int = _flag(
-    'Where', 'Rounds from one checkpoint to the next.', 50, _COUNT, _ONE, is_harmless=True
+    'Where', 'Rounds from one checkpoint to the next.', 50, _COUNT, _ONE, changes_numbers=False
   )
   keep_checkpoints: int = _flag(
     'Where',
@@ -262,20 +262,20 @@ class Settings(
     2,
     _from(1, 100),
     _ONE,
-    is_harmless=True,
+    changes_numbers=False,
   )
   log_to: tuple[str, ...] = _flag(
     'Where',
     'Log the run to mlflow or wandb (Weights & Biases) too; may be repeated. Their own variables'
     ' say where: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, WANDB_MODE, WANDB_PROJECT.',
     [],
-    is_harmless=True,
+    changes_numbers=False,
   )
   resume_from: str = _flag(
     'Where',
     'The checkpoint to resume from: latest or previous. Rounds after it are done again.',
     'latest',
-    is_harmless=True,
+    changes_numbers=False,
   )
   target: float | None = _flag(
     'Where',
@@ -284,7 +284,7 @@ class Settings(
     None,
     validation.real,
     'give a value of the metric, such as 0.9',
-    is_harmless=True,
+    changes_numbers=False,
   )
   correction: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   server: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -347,7 +347,7 @@ class Settings(
 
 
 FIELDS = tuple(f for f in dataclasses.fields(Settings) if f.metadata)
-HARMLESS = tuple(f.name for f in FIELDS if f.metadata['is_harmless'])
+CHANGE_NO_NUMBER = tuple(f.name for f in FIELDS if not f.metadata['changes_numbers'])
 
 
 def schedule(side: str, name: str, rate: float, pairs: tuple[str, ...]) -> schedules.Schedule:

@@ -266,7 +266,7 @@ class Study:
       **{
         f'--{name}': value
         for name, value in space.given.items()
-        if name not in settings.HARMLESS or name in _COUNTED
+        if name not in settings.CHANGE_NO_NUMBER or name in _COUNTED
       },
     }
     return dict(json.loads(json.dumps(identity)))

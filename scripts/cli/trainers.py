@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tff_adaptive.runs import run as run_lib
+from tff_adaptive.runs import run as run_lib, summary
 
-from . import command, flags, run_folder, worker
+from . import command, flags, worker
 from .settings import Settings
 
 LOGS = 'logs'
@@ -138,7 +138,7 @@ class Trainer:
     Returns:
       What came of it; 'stopped' after a signal to the command.
     """
-    if run_folder.is_complete(run.output_dir, run.rounds):
+    if summary.is_complete(run.output_dir, run.rounds):
       if last_round is None:
         self.say(f'{run.output_dir}: complete already')
       return worker.Answer('done')

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.runs import metrics_log
+from tff_adaptive.runs import metrics
 from tff_adaptive.training import tensorboard_log
 
 
@@ -40,10 +40,11 @@ def failing(kind: str, room: int, number: int = errno.ENOSPC) -> Iterator[None]:
     number: The error's number.
   """
   if kind in ('metrics', 'events'):
-    module = metrics_log if kind == 'metrics' else tensorboard_log
+    module = metrics if kind == 'metrics' else tensorboard_log
 
-    def opened(*arguments: Any, **options: Any) -> FailingFile:
-      return FailingFile(open(*arguments, **options), room, number)
+    def opened(path: str, mode: str = 'r', **options: Any) -> Any:
+      file = open(path, mode, **options)  # noqa: SIM115
+      return file if mode == 'r' else FailingFile(file, room, number)
 
     with mock.patch.object(module, 'open', opened, create=True):
       yield

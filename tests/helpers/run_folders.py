@@ -3,7 +3,24 @@
 import json
 import os
 
-from tff_adaptive.runs import run as run_lib
+from tff_adaptive.runs import config as config_lib, run as run_lib
+
+
+def config(settings, **more):
+  """What a config.json with these settings holds."""
+  return {
+    **{'format': config_lib.FORMAT, 'run_id': 'x', 'started': '2026-11-21T10:00:00+00:00'},
+    **{'settings': {'rounds': 1, **settings}, 'change_no_number': [], 'files': {}, 'data': {}},
+    **{'num_parameters': 3, 'versions': {}, 'git_revision': 'abc', 'changes': [], **more},
+  }
+
+
+def write_config(folder, settings, **more):
+  """Writes a config.json; returns its path."""
+  path = os.path.join(str(folder), 'config.json')
+  with open(path, 'w') as file:
+    json.dump(config(settings, **more), file)
+  return path
 
 
 def make(
@@ -20,8 +37,7 @@ def make(
   os.makedirs(folder)
   last = every * (len(values) - 1)
   settings = {'algorithm': 'fed_avg', 'seed': 0, 'rounds': last, **settings}
-  with open(os.path.join(folder, 'config.json'), 'w') as file:
-    json.dump({'settings': settings, 'data': data or {}}, file)
+  write_config(folder, settings, data=data or {})
   with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
     file.write(f'round,{column},seconds_round,megabytes_down,megabytes_up\n')
     for t in range(last + 1):

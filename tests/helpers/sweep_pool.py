@@ -3,7 +3,8 @@
 import json
 import os
 
-from scripts.cli import flags, resolve, worker
+from scripts.cli import flags, records, resolve, worker
+from tests.helpers import run_folders
 
 
 class Hosts:
@@ -41,9 +42,7 @@ def write_run(settings, rounds, value, column='validation_accuracy'):
   """Writes a run whose `column` is `value` in each round after round 0."""
   folder = settings.output_dir
   os.makedirs(folder, exist_ok=True)
-  with open(os.path.join(folder, 'config.json'), 'w') as file:
-    content = {'settings': settings.flat(), 'data': {}, 'run_id': 'a', 'changes': []}
-    json.dump({**content, 'versions': {}}, file)
+  run_folders.write_config(folder, records.of(settings).settings)
   with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
     file.write(f'round,{column},seconds_round\n')
     for t in range(rounds + 1):

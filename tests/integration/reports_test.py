@@ -1,6 +1,5 @@
 """Tables and figures against numbers worked out by hand."""
 
-import json
 import os
 import re
 
@@ -18,8 +17,7 @@ def _make(folder, values, column='validation_accuracy', **settings):
   """Writes a run whose `column` has `values`, one every other round from round 0."""
   os.makedirs(folder)
   settings = {'algorithm': 'fed_avg', 'seed': 0, 'rounds': 2 * len(values) - 2, **settings}
-  with open(os.path.join(folder, 'config.json'), 'w') as file:
-    json.dump({'settings': settings}, file)
+  run_folders.write_config(folder, settings, change_no_number=settings_lib.CHANGE_NO_NUMBER)
   with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
     file.write(f'round,{column},train_loss,seconds_round\n')
     for t in range(2 * len(values) - 1):
@@ -61,9 +59,8 @@ def test_labels_name_only_what_does_not_follow_from_the_rest(tmp_path):
 
 
 def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
-  harmless = [name for name in settings_lib.HARMLESS if name != 'rounds']
   _make(tmp_path / '0', [0.0, 0.1], seed=0)
-  _make(tmp_path / '1', [0.0, 0.1], seed=1, **dict.fromkeys(harmless, 1))
+  _make(tmp_path / '1', [0.0, 0.1], seed=1, **dict.fromkeys(settings_lib.CHANGE_NO_NUMBER, 1))
   assert [
     len(found) for found in groups_lib.group(run_lib.find_runs([str(tmp_path)])).values()
   ] == [2]

@@ -9,7 +9,7 @@ import pytest
 from scripts import sweep, train
 from tests.helpers import fresh
 from tff_adaptive import runs
-from tff_adaptive.runs import metrics_file
+from tff_adaptive.runs import metrics
 
 pytest.importorskip('optuna')
 
@@ -18,7 +18,7 @@ _FIXED = ('--rounds=4', '--rounds_per_evaluation=2', '--clients_per_round=3')
 
 
 def _rows(folder):
-  rows = metrics_file.read(os.path.join(folder, 'metrics.csv')).rows()
+  rows = metrics.read(os.path.join(folder, 'metrics.csv')).rows()
   return [{k: v for k, v in row.items() if not k.startswith('seconds_')} for row in rows]
 
 

@@ -1,11 +1,10 @@
 """What config.json says of a task, loaded again; for runs of own files see export_test.py."""
 
-import json
-
 import numpy as np
 import pytest
 
 import tff_adaptive_tasks as tasks
+from tests.helpers import run_folders
 from tff_adaptive_tasks import saved
 
 SETTINGS = {'task': 'digits', 'task_option': ['num_clients=7'], 'data_dir': None, 'seed': 3}
@@ -26,8 +25,7 @@ def test_other_data_are_refused(what):
 
 
 def test_a_run_without_a_task_says_what_to_do(tmp_path):
-  config = {'settings': {'rounds': 1}, 'num_parameters': 3}
-  (tmp_path / 'config.json').write_text(json.dumps(config))
+  run_folders.write_config(tmp_path, {})
   (tmp_path / 'metrics.csv').write_text('round,validation_loss\n0,1.5\n')
   run = tasks.load_run(str(tmp_path))
   assert run.metrics['validation_loss'].tolist() == [1.5]

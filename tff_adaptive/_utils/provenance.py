@@ -1,5 +1,6 @@
 """What a run was made with: versions and the revision of the checkout."""
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -19,8 +20,12 @@ def versions() -> dict[str, str]:
   return found
 
 
+@functools.cache
 def git_revision() -> str | None:
-  """Returns the revision of this checkout, '+' after it if files differ; None outside of git."""
+  """Returns the revision of this checkout, '+' after it if files differ; None outside of git.
+
+  It is asked for once in a process, which goes on with the code that it began with.
+  """
   root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
   if not os.path.exists(os.path.join(root, '.git')):
     return None

@@ -1,9 +1,7 @@
 """What a run is judged by: the mean over its last 100 rounds, as in the papers."""
 
 import dataclasses
-import json
 import math
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -131,8 +129,7 @@ def test_accuracy(run: run_lib.Run) -> float:
   """
   done, wanted = int(run.rows[-1]['round']), run.settings['rounds']
   try:
-    with open(os.path.join(run.folder, 'summary.json'), encoding='utf-8') as file:
-      summary = json.load(file)
+    summary = summary_lib.read(run.folder)
     # One of fewer rounds is there while a run that was complete goes on to more.
     is_of_end = summary['is_complete'] and summary['rounds'] == done >= wanted
     value = _test_accuracy(summary['test']) if is_of_end else None

@@ -23,6 +23,10 @@ class ResumeError(ValueError):
   """A run that cannot be resumed as asked."""
 
 
+class RunFileError(ResumeError):
+  """A file of a run that cannot be read: its run is neither resumed nor reported."""
+
+
 class NonFiniteWeightsError(ArithmeticError):
   """The global model has weights that are not finite; no checkpoint holds them."""
 
@@ -42,3 +46,25 @@ def saving(path: str) -> Iterator[None]:
   except OSError as error:
     reason = _HINTS.get(error.errno or 0, error.strerror or str(error))
     raise SaveError(f'{path} cannot be written: {reason}.') from error
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+  """A context in which a file of the run is read: whatever its parser raises is one line.
+
+  Args:
+    path: The file.
+
+  Raises:
+    FileNotFoundError: If there is no such file.
+    RunFileError: If it cannot be read or has not what is needed of it.
+  """
+  try:
+    yield
+  except FileNotFoundError:
+    raise
+  except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    reason = f'it has no {error}' if isinstance(error, KeyError) else str(error)
+    raise RunFileError(
+      f'{path} cannot be read ({reason}): restore the file, or name another folder.'
+    ) from None

@@ -6,35 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tff_adaptive.runs import names
+from tff_adaptive.runs import config as config_lib, names
 from tff_adaptive.runs.run import Run
-
-# Settings that never distinguish two curves of a figure: those that do not touch a run's numbers.
-_NOT_LABELS = frozenset(
-  {
-    'seed',
-    'output_dir',
-    'data_dir',
-    'client_state_dir',
-    'client_state_store',
-    'rounds_per_evaluation',
-    'rounds_per_client_evaluation',
-    'client_evaluation_clients',
-    'client_state_cache_bytes',
-    'personalization_epochs',
-    'rounds_per_checkpoint',
-    'keep_checkpoints',
-    'resume_from',
-    'log_to',
-    'target',
-    'ray',
-    'ray_workers',
-    'cpus_per_worker',
-  }
-)
-
-# Settings that may be a user's own FILE.py:NAME.
-_REFERENCES = ('task', 'algorithm', 'server_optimizer')
 
 # How a condition may write what is no number and no text.
 _WORDS = {None: ('none', 'null'), True: ('true', '1'), False: ('false', '0')}
@@ -140,9 +113,9 @@ def _key(run: Run, label_by: Sequence[str], with_server: bool) -> str:
   # With a server's, the part of the algorithm names both.
   also = ['server_optimizer'] if with_server and 'algorithm' in label_by else []
   files = {
-    name: _identity(run, name)
+    name: config_lib.identity(run.config, name)
     for name in [*label_by, *also]
-    if _file(run, name) or (name in _REFERENCES and os.sep in str(run.settings.get(name)))
+    if name in run.config['files'] or _is_path(run, name)
   }
   return json.dumps([{n: part for n, part in parts.items() if part}, files], sort_keys=True)
 
@@ -160,49 +133,35 @@ def _full_label(run: Run, label_by: Sequence[str]) -> str:
     return run.folder
   parts = []
   for name in label_by:
-    value, file = run.settings.get(name), _file(run, name)
-    if file and name in _REFERENCES:
-      value = f'{file["path"]}:{_object(value)}'
+    value, file = run.settings.get(name), run.config['files'].get(name)
+    if file and name in config_lib.REFERENCES:
+      value = f'{file["path"]}:{str(value).rpartition(":")[2]}'
     if value is not None and value != []:
       parts.append(f'{name}={", ".join(value) if isinstance(value, list) else value}')
   return ', '.join(parts) or '(defaults)'
 
 
 def _digests(run: Run, label_by: Sequence[str]) -> list[str]:
-  return [f'sha256 {file["sha256"][:8]}' for name in label_by if (file := _file(run, name))]
+  files = run.config['files']
+  return [f'sha256 {files[name]["sha256"][:8]}' for name in label_by if name in files]
 
 
-def _file(run: Run, name: str) -> Mapping[str, str]:
-  """Path and sha256 of the user's own file that a setting names; empty if it names none."""
-  files = run.config.get('files')
-  found = files.get(name) if isinstance(files, dict) else None
-  if not isinstance(found, dict) or not {'path', 'sha256'} <= set(found):
-    return {}
-  return {k: str(v) for k, v in found.items()}
-
-
-def _identity(run: Run, name: str) -> Any:
-  """A setting's value; of a user's own file what is in it: it may lie elsewhere."""
-  value, file = run.settings.get(name), _file(run, name)
-  if not file:
-    return value
-  return [_object(value) if name in _REFERENCES else value, file['sha256']]
-
-
-def _object(spec: Any) -> str:
-  """Of FILE.py:NAME the name."""
-  return str(spec).rpartition(':')[2]
+def _is_path(run: Run, name: str) -> bool:
+  return name in config_lib.REFERENCES and os.sep in str(run.settings.get(name))
 
 
 def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[str]:
   """Returns settings that distinguish the runs, without those that follow from earlier ones."""
   chosen: list[str] = []
   keys = [''] * len(runs)
-  left_out = {*_NOT_LABELS, *without}
+  left_out = {'seed', *without}
+  left_out.update(name for run in runs for name in run.config['change_no_number'])
   for name in dict.fromkeys(name for run in runs for name in run.settings):
     if name in left_out:  # Nor do others follow from it: an algorithm may have rates of its own.
       continue
-    finer = [key + json.dumps(_identity(run, name)) for key, run in zip(keys, runs)]
+    finer = [
+      key + json.dumps(config_lib.identity(run.config, name)) for key, run in zip(keys, runs)
+    ]
     if len(set(finer)) > len(set(keys)):
       chosen.append(name)
     keys = finer

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import json
 import math
 import os
 import re
@@ -14,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tff_adaptive.runs import metric_names, metrics_file, saved_checkpoint, summary as summary_lib
+from tff_adaptive.runs import (
+  config as config_lib,
+  metric_names,
+  metrics as metrics_lib,
+  saved_checkpoint,
+  summary as summary_lib,
+)
 from tff_adaptive.runs.errors import StateError
 from tff_adaptive.runs.state_file import STATE_FILE
 
@@ -61,9 +66,7 @@ class Run:
   @property
   def metric(self) -> str | None:
     """By which its task is judged; None where that is not recorded."""
-    # A program's is among its settings.
-    found = self.config.get('metric', self.config.get('settings', {}).get('metric'))
-    return found if isinstance(found, str) else None
+    return self.config.get('metric')
 
   @property
   def is_complete(self) -> bool:
@@ -211,23 +214,18 @@ def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None =
 
   Raises:
     NoRoundsError: If the run has no rounds yet.
-    ValueError: If the folder is no run's.
+    ValueError: If the folder is no run's, or a file of it cannot be read.
   """
   folder = os.path.expanduser(folder)
   try:
-    with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
-      config = json.load(file)
-    if not isinstance(config['settings'], dict) or type(config['settings']['rounds']) is not int:
-      raise ValueError('config.json has no settings with a number of rounds')
-    try:
-      rows = metrics_file.read(os.path.join(folder, 'metrics.csv')).rows()
-    except FileNotFoundError:
-      rows = []
-  except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-    reason = f'config.json lacks {error}' if isinstance(error, KeyError) else str(error)
-    if isinstance(error, FileNotFoundError):
-      reason = 'it has no config.json' if os.path.isdir(folder) else 'there is no such folder'
-    raise ValueError(f'{folder} is not the folder of a run ({reason}).') from None
+    config = config_lib.read(folder)
+  except FileNotFoundError:
+    reason = f'it has no {config_lib.FILE}' if os.path.isdir(folder) else 'there is no such folder'
+    raise ValueError(f'{folder} is not the folder of a run: {reason}.') from None
+  try:
+    rows = metrics_lib.read(os.path.join(folder, metrics_lib.FILE)).rows()
+  except FileNotFoundError:
+    rows = []
   if not rows:
     raise NoRoundsError(f'{folder} has no rounds yet.')
   return Run(folder, config, rows, load_task)
@@ -259,7 +257,7 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
   """
   below: dict[str, str] = {}  # Real path -> as it was found first.
   for folder in folders:
-    holding = sorted(_holding(folder, 'config.json'))
+    holding = sorted(_holding(folder, config_lib.FILE))
     if not holding:
       raise ValueError(f'there is no run in {folder}: no folder in it holds a config.json.')
     for path in holding:

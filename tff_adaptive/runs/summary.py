@@ -1,6 +1,8 @@
-"""summary.json of one run, from its rows."""
+"""summary.json of one run: made from its rows, written and read."""
 
+import json
 import math
+import os
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive import costs
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.runs.errors import RunFileError, reading, saving
 
+FILE = 'summary.json'
 WINDOW = 100
 EVALUATED = ('validation_', 'inference_')  # Columns that some rounds lack.
 
@@ -51,6 +56,37 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
     'seconds_per_round_median': statistics.median(seconds) if seconds else None,
     'seconds_training': sum(seconds),
   }
+
+
+def write(folder: str, summary: Mapping[str, Any]) -> None:
+  """Writes summary.json; raises SaveError if it cannot."""
+  path = os.path.join(folder, FILE)
+  with saving(path):
+    atomic_files.write_json(path, summary)
+
+
+def read(folder: str) -> dict[str, Any]:
+  """Reads the summary.json of a run.
+
+  Raises:
+    FileNotFoundError: If there is none.
+    RunFileError: If it cannot be read, or is none of a run.
+  """
+  path = os.path.join(folder, FILE)
+  with reading(path), open(path, encoding='utf-8') as file:
+    summary = json.load(file)
+    if type(summary['is_complete']) is not bool or type(summary['rounds']) is not int:
+      raise TypeError('it does not say whether the run is complete')
+    return dict(summary)
+
+
+def is_complete(folder: str, rounds: int) -> bool:
+  """Whether the run in a folder has done all its rounds, and so many of them."""
+  try:
+    summary = read(folder)
+  except (FileNotFoundError, RunFileError):
+    return False
+  return summary['is_complete'] and summary['rounds'] == rounds
 
 
 def _mean(values: Sequence[float]) -> float:

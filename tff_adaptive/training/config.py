@@ -1,25 +1,40 @@
 """What a run is asked to do."""
 
 import dataclasses
+import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import costs
 from tff_adaptive._utils import validation
 from tff_adaptive.population import rounds as population_rounds
-from tff_adaptive.runs import capacity, state_file
+from tff_adaptive.runs import capacity, config as config_file, state_file
 
-# Field -> what to give if it is no whole number.
-_WHOLE_NUMBERS = {
-  'rounds': 'give 100, say',
-  'clients_per_round': 'give 10, say',
-  'seed': 'give 0, say',
-  'max_examples_per_client': 'give 128, say, or None for all',
-  'rounds_per_evaluation': 'give 10, say',
-  'rounds_per_checkpoint': 'give 50, say',
-  'keep_checkpoints': 'give 2, say',
-  'client_state_cache_bytes': 'give 2**30, say',
-}
+
+def _whole(
+  default: Any, least: int, hint: str, *, changes_numbers: bool = True, optional: bool = False
+) -> Any:
+  """A field with a whole number from `least` on, or None where it is optional."""
+
+  def check(name: str, value: Any, hint: str) -> int | None:
+    if optional and value is None:
+      return None
+    validation.whole_number(name, value, least, hint)
+    return int(value)  # Of NumPy's too: JSON knows no other.
+
+  metadata = {'check': check, 'hint': hint, 'changes_numbers': changes_numbers}
+  return dataclasses.field(default=default, metadata=metadata)
+
+
+def _harmless(default: Any, check: Any = None, hint: str = '') -> Any:
+  """A field that changes no number of the model's course."""
+  metadata = {'check': check, 'hint': hint, 'changes_numbers': False}
+  return dataclasses.field(default=default, metadata=metadata)
+
+
+def _real_or_none(name: str, value: Any, hint: str) -> float | None:
+  return None if value is None else float(validation.real(name, value, hint))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,43 +64,25 @@ class TrainingConfig:
     target: If given, summary.json says when `metric` on the validation data first was so good.
   """
 
-  rounds: int
-  clients_per_round: int
-  seed: int = 0
-  max_examples_per_client: int | None = None
-  rounds_per_evaluation: int = 10
-  rounds_per_checkpoint: int = 50
-  keep_checkpoints: int = 2
-  client_state_store: str = 'memory'
-  client_state_dir: str | None = None
-  client_state_cache_bytes: int = 1 << 30
-  metric: str = 'accuracy'
+  rounds: int = _whole(dataclasses.MISSING, 1, 'give 100, say')
+  clients_per_round: int = _whole(dataclasses.MISSING, 1, 'give 10, say')
+  seed: int = _whole(0, 0, 'give 0, say')
+  max_examples_per_client: int | None = _whole(None, 1, 'give 128, say, or None', optional=True)
+  rounds_per_evaluation: int = _whole(10, 1, 'give 10, say', changes_numbers=False)
+  rounds_per_checkpoint: int = _whole(50, 1, 'give 50, say', changes_numbers=False)
+  keep_checkpoints: int = _whole(2, 1, 'give 2, say', changes_numbers=False)
+  client_state_store: str = _harmless('memory')
+  client_state_dir: str | None = _harmless(None)
+  client_state_cache_bytes: int = _whole(1 << 30, 0, 'give 2**30, say', changes_numbers=False)
+  metric: str = _harmless('accuracy')
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None
-  target: float | None = None
+  target: float | None = _harmless(None, _real_or_none, 'give 0.9, say, or None')
 
   def __post_init__(self) -> None:
-    for name, hint in _WHOLE_NUMBERS.items():
-      if getattr(self, name) is not None or name != 'max_examples_per_client':
-        validation.field(self, name, _as_int, hint)
-    if self.target is not None:
-      validation.field(self, 'target', _as_float, 'give 0.9, say, or None')
-    for name in (
-      'rounds',
-      'clients_per_round',
-      'rounds_per_evaluation',
-      'rounds_per_checkpoint',
-      'keep_checkpoints',
-    ):
-      if getattr(self, name) < 1:
-        raise ValueError(f'{name} is {getattr(self, name)}; it must be at least 1.')
-    if self.seed < 0:
-      raise ValueError(f'seed is {self.seed}; it must be at least 0.')
-    if self.max_examples_per_client is not None and self.max_examples_per_client < 1:
-      raise ValueError(
-        f'max_examples_per_client is {self.max_examples_per_client}; it must be at least 1, or'
-        ' None for all.'
-      )
+    for field in dataclasses.fields(self):
+      if field.metadata.get('check') is not None:
+        validation.field(self, field.name, field.metadata['check'], field.metadata['hint'])
     if self.client_state_store not in capacity.STORES:
       raise ValueError(
         f'client_state_store is {self.client_state_store!r}; it must be one of'
@@ -103,12 +100,37 @@ class TrainingConfig:
       self.client_state_dir or os.path.join(output_dir, 'checkpoints'), state_file.STATE_FILE
     )
 
+  def record(self, settings: Mapping[str, Any] | None = None) -> config_file.Record:
+    """Returns what config.json says of a run that a program makes.
 
-def _as_int(name: str, value: Any, hint: str) -> int:
-  """A Python integer of a Python or NumPy one: JSON knows no other; its range is checked later."""
-  validation.whole_number(name, value, -(2**63), hint)
-  return int(value)
+    Args:
+      settings: What the program says of the run: name -> number, text, truth value or list.
+
+    Raises:
+      ValueError: If a setting cannot be recorded, or has the name of one of these.
+    """
+    fields = dataclasses.fields(self)
+    found = {field.name: getattr(self, field.name) for field in fields}
+    given = {name: _as_json(name, value) for name, value in (settings or {}).items()}
+    for name in given:
+      if name in found:
+        raise ValueError(f'settings has {name!r}, which `config` says already: leave it out.')
+    del found['metric'], found['cost_model']
+    if self.client_state_dir is not None:  # The file is read from other folders too.
+      found['client_state_dir'] = os.path.abspath(self.client_state_dir)
+    found['population'] = self.population and self.population.record()
+    if self.population is not None and self.cost_model is not None:
+      # Who finishes in time depends on it; without a population it only counts.
+      model = dataclasses.asdict(self.cost_model)
+      found['cost_model'] = json.loads(json.dumps(model, default=int))  # NumPy's integers.
+    harmless = {field.name for field in fields if not field.metadata.get('changes_numbers', True)}
+    return config_file.Record({**found, **given}, harmless & set(found), metric=self.metric)
 
 
-def _as_float(name: str, value: Any, hint: str) -> float:
-  return float(validation.real(name, value, hint))
+def _as_json(name: str, value: Any) -> Any:
+  try:
+    return json.loads(json.dumps(value))
+  except (TypeError, ValueError):
+    raise ValueError(
+      f'settings[{name!r}] is {value!r:.80}; give numbers, texts, truth values or lists of them.'
+    ) from None

@@ -11,7 +11,7 @@ from typing import Any
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, population_summary, target
-from tff_adaptive.runs import summary as summary_lib, worker_context
+from tff_adaptive.runs import config as config_file, summary as summary_lib, worker_context
 from tff_adaptive.runs.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
 from tff_adaptive.training import (
   callbacks as callbacks_lib,
@@ -20,7 +20,6 @@ from tff_adaptive.training import (
   progress as progress_lib,
   protocols,
   rounds,
-  run_config,
   run_files,
   stop as stop_lib,
   tensorboard_log,
@@ -35,6 +34,9 @@ __all__ = [
   'TrainingResult',
   'train',
 ]
+
+
+_MOST_COUNTED = 100_000  # Of more clients the examples are not counted: one by one it takes long.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +70,7 @@ def train(
   client_evaluation: client_evaluation_lib.ClientEvaluation | None = None,
   show_progress: bool = True,
   resume_from: run_files.ResumeFrom = 'latest',
-  settings: Mapping[str, Any] | None = None,
+  settings: Mapping[str, Any] | config_file.Record | None = None,
 ) -> TrainingResult:
   """Trains to the end, resuming from the last checkpoint in `output_dir` if there is one.
 
@@ -99,8 +101,8 @@ def train(
       the latest is damaged; what came after it is dropped.
     settings: What config.json is to say of the run besides `config`: name -> number, text, truth
       value or list, such as algorithm='fed_yogi', client_learning_rate=0.03; reports name and group
-      runs by it, and a resumed run is refused if it differs. One that is there from a command
-      stays as it is.
+      runs by it, and a resumed run is refused if it differs. Or a `runs.config.Record`, which says
+      all of it.
 
   Returns:
     A `TrainingResult`.
@@ -118,9 +120,9 @@ def train(
   limits_steps = config.population is not None and config.population.limits_steps
   rounds.check_takes_arrays(process, limits_steps)
   simulation = cohorts.simulate(config, clients)
-  recorded = run_config.of_program(config, settings)
+  record = settings if isinstance(settings, config_file.Record) else config.record(settings)
   if output_dir is not None:
-    run_config.check(output_dir, recorded, run_id)
+    record.check(output_dir, run_id)
   with contextlib.ExitStack() as stack:
     stop = stop or stop_lib.Stop()
     client_state = ()
@@ -144,8 +146,7 @@ def train(
     if workers is not None:
       loader.by_reference = workers.accepts(loader.source)
     if output_dir is not None:
-      weights = rounds.trainable(files.state.global_model_weights)
-      run_config.keep(output_dir, recorded, run_id, clients, weights)
+      _write_config(output_dir, record, run_id, clients, files.state.global_model_weights)
     audience, say = list(callbacks), _warn
     if output_dir is not None:
       audience.append(tensorboard_log.EventLog(os.path.join(output_dir, 'tensorboard')))
@@ -290,11 +291,26 @@ class _Run:
     for callback in self._callbacks:
       summary.update(callback.summary(files.round_number))
     if files.output_dir is not None:
-      files.write_summary(summary)
+      summary_lib.write(files.output_dir, summary)
       path = os.path.join(files.output_dir, run_files.CURVES)
       with saving(path):
         figures.draw_run(path, rows)
     return TrainingResult(files.state, files.round_number, is_complete, summary)
+
+
+def _write_config(
+  folder: str, record: config_file.Record, run_id: str, clients: Any, model: Any
+) -> None:
+  """Makes config.json, or notes what a resumed run changes; the checkpoint file is held."""
+  if os.path.exists(os.path.join(folder, config_file.FILE)):
+    record.note_changes(folder)
+    return
+  data: dict[str, Any] = {'clients': len(clients.client_ids)}
+  if data['clients'] <= _MOST_COUNTED:
+    data['examples'] = sum(int(clients.num_examples(client_id)) for client_id in clients.client_ids)
+  weights = rounds.trainable(model)
+  size = sum(int(w.size if hasattr(w, 'size') else w.shape.num_elements()) for w in weights)
+  record.open(folder, data, size, run_id)
 
 
 def _warn(line: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive import costs
-from tff_adaptive.runs import metrics_log, state_store
+from tff_adaptive.runs import metrics as metrics_lib, state_store
 from tff_adaptive.runs.errors import NonFiniteWeightsError
 from tff_adaptive.training import cohorts, protocols
 
@@ -77,7 +77,7 @@ class Trainer:
       output = self._process.next(server_state, cohort.data)
       new_state, metrics = output.state, output.metrics
     # Sums over nobody would look like measurements.
-    measured = metrics_log.flatten(metrics) if cohort.client_ids else {}
+    measured = metrics_lib.flatten(metrics) if cohort.client_ids else {}
     if measured.get('non_finite_clients', 0):
       cohort.check_finite()  # Only now: looking at all data in each round would cost time.
     empty = sum(not examples for examples in cohort.client_examples)

@@ -2,20 +2,26 @@
 
 import contextlib
 import glob
-import json
 import os
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.runs import metrics_file, metrics_log, opened_store, state_store, worker_context
-from tff_adaptive.runs.errors import ResumeError, SaveError, StateError, saving
+from tff_adaptive.runs import (
+  config as config_file,
+  metrics as metrics_lib,
+  opened_store,
+  state_store,
+  summary,
+  worker_context,
+)
+from tff_adaptive.runs.errors import ResumeError, RunFileError, SaveError, StateError, saving
 from tff_adaptive.training import client_evaluation
 from tff_adaptive.training.config import TrainingConfig
 
-METRICS, SUMMARY, CURVES = 'metrics.csv', 'summary.json', 'curves.png'
+CURVES = 'curves.png'
 ResumeFrom: TypeAlias = Literal['latest', 'previous']
-_FILES = (METRICS, SUMMARY, CURVES, 'config.json')
+_FILES = (metrics_lib.FILE, summary.FILE, CURVES, config_file.FILE)
 
 
 class RunFiles:
@@ -62,7 +68,7 @@ class RunFiles:
     self._stack = contextlib.ExitStack()
     if output_dir is None:
       self.store: state_store.ClientStateStore = state_store.ClientStateStore(None, client_state)
-      self.log = metrics_log.MetricsLog(None)
+      self.log = metrics_lib.MetricsLog(None)
       return
     with self._stack as stack:
       self._open(config, output_dir, client_state, resume_from, stack)
@@ -90,13 +96,6 @@ class RunFiles:
     self._saved = self.round_number
     return True
 
-  def write_summary(self, summary: Any) -> None:
-    """Writes summary.json; raises SaveError if it cannot."""
-    if self.output_dir is not None:
-      path = os.path.join(self.output_dir, SUMMARY)
-      with saving(path):
-        atomic_files.write_json(path, summary)
-
   def _open(
     self,
     config: TrainingConfig,
@@ -106,7 +105,7 @@ class RunFiles:
     stack: contextlib.ExitStack,
   ) -> None:
     path = config.checkpoint_path(folder)
-    metrics = os.path.join(folder, METRICS)
+    metrics = os.path.join(folder, metrics_lib.FILE)
     _check_places(folder, path)
     if not _is_there(path):
       _refuse_results_without_checkpoint(folder, path)
@@ -133,7 +132,7 @@ class RunFiles:
       _refuse_results_without_checkpoint(folder, path)
     _forget_later_evaluations(folder, self.round_number)
     atomic_files.remove_leftovers(folder, _FILES)
-    self.log = metrics_log.MetricsLog(metrics, kept=kept)
+    self.log = metrics_lib.MetricsLog(metrics, kept=kept)
     stack.callback(self.log.close)
 
   def _take_over(
@@ -171,41 +170,38 @@ def _is_there(path: str) -> bool:
 
 def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
   """Raises ResumeError if a folder has results of rounds; their checkpoint, `path`, is gone."""
-  found = None
-  if _is_there(os.path.join(folder, METRICS)) and _has_rows(os.path.join(folder, METRICS)):
-    found = METRICS
-  elif _is_there(os.path.join(folder, SUMMARY)) and _has_rounds(os.path.join(folder, SUMMARY)):
-    found = SUMMARY
-  if found is not None:
-    raise ResumeError(
-      f'{os.path.join(folder, found)} has the results of a run, but its checkpoint, {path}, is'
-      ' gone: bring it back, or start in a new folder.'
-    )
+  for name, has_any in ((metrics_lib.FILE, _has_rows), (summary.FILE, _has_rounds)):
+    if has_any(folder):
+      raise ResumeError(
+        f'{os.path.join(folder, name)} has the results of a run, but its checkpoint, {path}, is'
+        ' gone: bring it back, or start in a new folder.'
+      )
 
 
-def _has_rows(metrics: str) -> bool:
+def _has_rows(folder: str) -> bool:
   try:
-    return bool(metrics_file.read(metrics).cells)
-  except metrics_file.MetricsFileError:
+    return bool(metrics_lib.read(os.path.join(folder, metrics_lib.FILE)).cells)
+  except FileNotFoundError:
+    return False
+  except RunFileError:
     return True  # Something is there that nobody can read now, but perhaps repair.
 
 
-def _has_rounds(summary: str) -> bool:
+def _has_rounds(folder: str) -> bool:
   try:
-    with open(summary, encoding='utf-8') as file:
-      return bool(json.load(file)['rounds'])
-  except (OSError, ValueError, KeyError, TypeError, RecursionError):
-    return True
+    return bool(summary.read(folder)['rounds'])
+  except FileNotFoundError:
+    return False
+  except RunFileError:
+    return os.path.getsize(os.path.join(folder, summary.FILE)) > 0
 
 
-def _rows_behind(metrics: str, last_round: int) -> metrics_file.Table | None:
+def _rows_behind(metrics: str, last_round: int) -> metrics_lib.Table | None:
   """Returns the rows up to the checkpoint's round, `last_round`; ResumeError if one is missing."""
   try:
-    table = metrics_file.read(metrics)
+    table = metrics_lib.read(metrics)
   except FileNotFoundError:
-    table = metrics_file.Table([], [])
-  except metrics_file.MetricsFileError as error:
-    raise ResumeError(f'{error} Restore the file, or start in a new folder.') from None
+    table = metrics_lib.Table([], [])
   kept = [row for t, row in zip(table.rounds, table.cells) if t <= last_round]
   if not kept and last_round == 0:
     return None  # Killed between the first checkpoint and the first row.
@@ -216,7 +212,7 @@ def _rows_behind(metrics: str, last_round: int) -> metrics_file.Table | None:
       f'{metrics} lacks round {missing}; the checkpoint has rounds 0 to {last_round} behind it:'
       ' restore the file, or start in a new folder.'
     )
-  return metrics_file.Table(table.columns, kept)
+  return metrics_lib.Table(table.columns, kept)
 
 
 def _forget_later_evaluations(folder: str, last_round: int) -> None:

@@ -1,11 +1,11 @@
 """The tables of the experiment say what the runs' files say."""
 
-import json
 import pathlib
 
 import pytest
 
 from research.experiments import real_clients_report as of
+from tests.helpers import run_folders
 
 HEADING = (
   'round,virtual_seconds,seconds_round,non_finite_clients,{0}accuracy'
@@ -20,12 +20,9 @@ def write(folder, algorithm, server, seed, accuracy, rounds=4, mean=False):
     **{'clients_per_round': 10, 'speed_sigma': 1.0, 'bandwidth_sigma': 0.5},
     'client_learning_rate': 0.1,
   }
-  config = {
-    **{'settings': settings, 'started': '2026-11-22T10:00:00', 'git_revision': 'abc'},
-    'versions': {'python': '3.11'},
-  }
   folder.mkdir(parents=True)
-  (folder / 'config.json').write_text(json.dumps(config))
+  started = '2026-11-22T10:00:00'
+  run_folders.write_config(folder, settings, started=started, versions={'python': '3.11'})
   names = ('inference_', 'inference_') if mean else ('validation_', '')
   lines = [HEADING.format(*names), '0,,,,0.1,,']
   lines += ['1,10,15,0,,,', f'2,20,15,0,{accuracy},,', '3,30,15,0,,,']

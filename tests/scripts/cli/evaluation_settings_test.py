@@ -35,7 +35,7 @@ def test_what_does_not_go_together_is_refused_in_one_line(arguments, error):
 
 
 def test_a_resumed_run_may_look_more_often_but_not_hold_out_others():
-  before = {'settings': resolve().flat()}
+  before = {'settings': resolve().flat(), 'files': {}}
   assert records.of(resolve(EVERY)).refused_changes(before) == []
   (refused,) = records.of(resolve('--heldout_clients=0.1')).refused_changes(before)
   assert '--heldout_clients was 0.0 and is now 0.1' in refused

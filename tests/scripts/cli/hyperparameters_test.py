@@ -1,11 +1,11 @@
 """An entry that is added to the registry is a flag, a check, a default, a cost and a label."""
 
-import json
 from types import MappingProxyType
 
 import pytest
 
 from scripts.cli import flags, help_text, hyperparameters, records, resolve
+from tests.helpers import run_folders
 from tff_adaptive import costs, registry
 from tff_adaptive._utils import validation
 from tff_adaptive.registry import table as registry_table
@@ -55,7 +55,7 @@ def test_a_new_entry_has_its_costs_and_labels(damped, tmp_path):
     assert cost['megabytes_down'] == (12 if strength else 4)
     folder = tmp_path / str(number)
     folder.mkdir()
-    (folder / 'config.json').write_text(json.dumps({'settings': records.of(run).settings}))
+    run_folders.write_config(folder, records.of(run).settings)
     (folder / 'metrics.csv').write_text('round,validation_accuracy\n0,0.5\n')
   assert list(groups_lib.group(run_lib.find_runs([str(tmp_path)]))) == [
     'strength=0.0',

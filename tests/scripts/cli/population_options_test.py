@@ -93,7 +93,7 @@ def test_a_file_that_was_changed_since_is_refused(tmp_path):
   record = records.of(settings)
   digest = hashlib.sha256(b'client,from,until\na,0,9\n').hexdigest()
   assert record.files == {'availability': {'path': trace, 'sha256': digest}}
-  run_folder.open_config(str(folder), record, {'clients': 1}, 1, ['train.py'])
+  record.open(str(folder), {'clients': 1}, 1)
   assert json.loads((folder / 'config.json').read_text())['files'] == record.files
   run_folder.read_config(str(folder), records.of(settings))
   _file(tmp_path, 'client,from,until\na,0,8\n', 'trace.csv')
@@ -101,36 +101,12 @@ def test_a_file_that_was_changed_since_is_refused(tmp_path):
     run_folder.read_config(str(folder), records.of(settings))
 
 
-def test_a_run_of_an_earlier_version_has_no_population(tmp_path):
-  record = records.of(_resolve())
-  before = {k: v for k, v in record.settings.items() if k not in population_options.NAMES}
-  assert record.refused_changes({'settings': before}) == []
-  with_deadline = records.of(_resolve('--round_deadline=60'))
-  refused = with_deadline.refused_changes({'settings': record.settings})
+def test_another_deadline_is_another_run():
+  before = {'settings': records.of(_resolve()).settings, 'files': {}}
+  refused = records.of(_resolve('--round_deadline=60')).refused_changes(before)
   assert any(text.startswith('--round_deadline was None and is now 60.0') for text in refused)
 
 
-@pytest.mark.parametrize(
-  'arguments, message',
-  [
-    (['--availability=dayly'], "--availability: unknown availability 'dayly'"),
-    (['--availability=diurnal', '--availability_option=day=3'], 'diurnal has no such option; it'),
-    (['--availability_option=share=0.5'], '--availability_option=share=...: always has no such'),
-    (
-      ['--availability=diurnal', '--availability_option=share=2'],
-      '--availability_option: share must be in (0, 1], found 2',
-    ),
-    (['--availability=diurnal', '--availability_option=unit=days'], '--availability_option: unit'),
-    (['--client_profiles=clients.txt'], '--client_profiles=clients.txt: give a file whose name'),
-    (['--stragglers=wait', '--round_deadline=9'], "--stragglers: unknown stragglers 'wait'"),
-    (['--stragglers=partial'], '--stragglers=partial is for a deadline: give --round_deadline=60'),
-    (['--seconds_per_step=0'], '--seconds_per_step must be finite and above 0'),
-    (['--speed_sigma=-1'], '--speed_sigma must be finite and at least 0'),
-    (['--over_select=0.5'], '--over_select must be finite and at least 1'),
-    (['--dropout_rate=1'], '--dropout_rate must be in [0, 1)'),
-    (['--target=nan'], '--target must be finite'),
-  ],
-)
 def test_refusals(arguments, message):
   with pytest.raises(ValueError) as caught:
     _resolve(*arguments)

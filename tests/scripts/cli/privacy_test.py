@@ -40,7 +40,7 @@ def test_more_noise_than_counts_allow_is_refused():
 
 def test_a_run_with_a_target_keeps_its_number_of_rounds():
   given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'output_dir': 'x'}
-  before = {'settings': resolve.resolve(given, rounds=20).flat()}
+  before = {'settings': resolve.resolve(given, rounds=20).flat(), 'files': {}}
   (refused,) = records.of(resolve.resolve(given, rounds=30)).refused_changes(before)
   assert '--rounds was 20 and is now 30, on which the noise' in refused
   assert records.of(resolve.resolve(given, rounds=20)).refused_changes(before) == []

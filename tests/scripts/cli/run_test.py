@@ -5,10 +5,13 @@ import json
 
 import pytest
 
+import tff_adaptive
 from scripts import train
 from scripts.cli import command, flags, resolve, run
+from tests.helpers import fakes
 from tff_adaptive import engine, runs, training
 from tff_adaptive.population import rounds
+from tff_adaptive.training import stop as stop_lib
 
 FLAGS = (
   *('--task=digits', '--algorithm=scaffold', '--rounds_per_evaluation=1'),
@@ -119,3 +122,40 @@ def test_a_state_that_is_damaged_while_a_run_goes_on_is_no_bad_input(
   monkeypatch.setattr(training, 'train', fail)
   assert _train(tmp_path, '--task=digits') == code
   assert 'client 7 is damaged' in capfd.readouterr().err
+
+
+def _of_fakes(folder, until=None):
+  stop = stop_lib.Stop()
+  watch = run._Watch(until)
+  watch.request = stop.request
+  config = training.TrainingConfig(
+    rounds=9, clients_per_round=5, seed=3, rounds_per_evaluation=2, rounds_per_checkpoint=4
+  )
+  return training.train(
+    fakes.StatefulProcess(),
+    fakes.Clients(),
+    fakes.evaluate,
+    config,
+    output_dir=str(folder),
+    callbacks=[watch],
+    stop=stop,
+    show_progress=False,
+  )
+
+
+def _untimed(folder):
+  return [
+    {name: value for name, value in row.items() if not name.startswith('seconds_')}
+    for row in tff_adaptive.load_run(str(folder)).rows
+  ]
+
+
+def test_rungs_leave_no_trace_in_a_run(tmp_path):
+  """A run that ends for now at a round before its last is one that was interrupted there."""
+  whole = _of_fakes(tmp_path / 'whole')
+  for until, reached in ((3, 3), (3, 3), (2, 3), (6, 6), (None, 9)):
+    result = _of_fakes(tmp_path / 'parts', until)
+    assert (result.round_number, result.is_complete) == (reached, reached == 9)
+  assert _untimed(tmp_path / 'parts') == _untimed(tmp_path / 'whole')
+  (ours,), (expected,) = result.state.global_model_weights, whole.state.global_model_weights
+  assert ours.tobytes() == expected.tobytes()

@@ -1,19 +1,18 @@
 """The table: the best first, then what is under way, then what failed."""
 
 import io
-import json
 import math
 
 import pytest
 import rich.console
 
 from scripts.cli import trial_table
+from tests.helpers import run_folders
 
 
 def _run(folder, values, column='validation_accuracy', rounds=10):
   folder.mkdir()
-  settings = {'settings': {'rounds': rounds, 'seed': 0, 'algorithm': 'fed_avg'}}
-  (folder / 'config.json').write_text(json.dumps(settings))
+  run_folders.write_config(folder, {'rounds': rounds, 'seed': 0, 'algorithm': 'fed_avg'})
   rows = ''.join(f'{t},{value!r},0.5\n' for t, value in enumerate(values))
   (folder / 'metrics.csv').write_text(f'round,{column},seconds_round\n{rows}')
   return str(folder)

@@ -1,73 +1,23 @@
-"""Damaged folders of runs are refused by name, with no traceback."""
-
-import json
+"""Which runs are repetitions of each other, and what tells the others apart."""
 
 import pytest
 
+from tests.helpers import run_folders
 from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
-GOOD = {'settings': {'rounds': 4, 'seed': 0}}
 
-
-def _make(folder, config=None, metrics='round,validation_loss\n0,1.0\n'):
+def _make(folder, settings, files=None):
   folder.mkdir(exist_ok=True)
-  (folder / 'config.json').write_text(json.dumps(GOOD) if config is None else config)
-  (folder / 'metrics.csv').write_text(metrics)
-  return str(folder)
-
-
-def test_a_folder_without_a_config_is_named_with_the_reason(tmp_path):
-  with pytest.raises(ValueError, match=r'of a run \(it has no config.json\)'):
-    run_lib.load_run(str(tmp_path))
-  with pytest.raises(ValueError, match=r'of a run \(there is no such folder\)'):
-    run_lib.load_run(str(tmp_path / 'run'))
-
-
-@pytest.mark.parametrize(
-  'config',
-  [
-    '{',
-    '7',
-    '[]',
-    '{}',
-    'null',
-    '{"settings": 1}',
-    '{"settings": {}}',
-    '{"settings": {"rounds": "4"}}',
-    '{"settings": {"rounds": null}}',
-    '{"settings": ["rounds"]}',
-    '[' * 100_000,
-  ],
-)
-def test_a_damaged_config_is_refused(tmp_path, config):
-  folder = _make(tmp_path / 'run', config)
-  with pytest.raises(ValueError, match=f'^{folder} is not the folder of a run'):
-    run_lib.find_runs([str(tmp_path)])
-
-
-@pytest.mark.parametrize('metrics', ['\ufeffround\n0\n', 'a,b\n0,1\n', 'round,a\n0,x\n', '0\n\n'])
-def test_damaged_rows_are_refused(tmp_path, metrics):
-  folder = _make(tmp_path / 'run', metrics=metrics)
-  with pytest.raises(
-    ValueError, match=f'^{folder} is not the folder of a run .*metrics.csv is dam'
-  ):
-    run_lib.find_runs([str(tmp_path)])
-
-
-@pytest.mark.parametrize('name', ['config.json', 'metrics.csv'])
-def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path, name):
-  folder = _make(tmp_path / 'run')
-  (tmp_path / 'run' / name).unlink()
-  (tmp_path / 'run' / name).mkdir()
-  with pytest.raises(ValueError, match=folder):
-    run_lib.load_run(folder)
+  run_folders.write_config(folder, {'rounds': 4, **settings}, files=files or {})
+  (folder / 'metrics.csv').write_text('round,validation_loss\n0,1.0\n')
+  return run_lib.load_run(str(folder))
 
 
 def _labels(folder, rates):
   folder.mkdir()
   for number, rate in enumerate(rates):
-    settings = {'rounds': 4, 'seed': 0, 'algorithm': 'fed_avg', 'client_learning_rate': rate}
-    _make(folder / f'{number}', json.dumps({'settings': settings}))
+    settings = {'seed': 0, 'algorithm': 'fed_avg', 'client_learning_rate': rate}
+    _make(folder / f'{number}', settings)
   return list(groups_lib.group(run_lib.find_runs([str(folder)])))
 
 
@@ -80,8 +30,7 @@ def test_drawn_numbers_have_four_digits_in_labels_unless_that_makes_two_the_same
 
 def test_runs_without_an_algorithm_have_labels_too(tmp_path):
   for name, server in (('a', 'sgd'), ('b', 'adam')):
-    config = {'settings': {'rounds': 4, 'seed': 0, 'server_optimizer': server}}
-    _make(tmp_path / name, json.dumps(config))
+    _make(tmp_path / name, {'seed': 0, 'server_optimizer': server})
   assert list(groups_lib.group(run_lib.find_runs([str(tmp_path)]))) == [
     'server_optimizer=sgd',
     'server_optimizer=adam',
@@ -89,10 +38,9 @@ def test_runs_without_an_algorithm_have_labels_too(tmp_path):
 
 
 def _of_file(folder, path, sha256=None, name='task', **settings):
-  settings = {'rounds': 4, 'algorithm': 'fed_avg', name: path, **settings}
+  settings = {'algorithm': 'fed_avg', name: path, **settings}
   files = {name: {'path': path.partition(':')[0], 'sha256': sha256}} if sha256 else {}
-  _make(folder, json.dumps({'settings': settings, 'files': files}))
-  return run_lib.load_run(str(folder))
+  return _make(folder, settings, files)
 
 
 @pytest.mark.parametrize('name', ['task', 'algorithm', 'server_optimizer'])
@@ -122,16 +70,14 @@ def test_a_file_that_was_moved_is_one_setting_and_one_that_was_changed_is_two(tm
 def test_options_of_one_name_are_those_of_what_they_are_for(tmp_path):
   found = []
   for seed, name in enumerate(('task_option', 'algorithm_option')):
-    settings = {'rounds': 4, 'seed': seed, 'task_option': [], 'algorithm_option': []}
-    _make(tmp_path / name, json.dumps({'settings': {**settings, name: ['a=1']}}))
-    found.append(run_lib.load_run(str(tmp_path / name)))
+    settings = {'seed': seed, 'task_option': [], 'algorithm_option': []}
+    found.append(_make(tmp_path / name, {**settings, name: ['a=1']}))
   groups = groups_lib.group(found, ['task_option', 'algorithm_option'])
   assert list(groups) == ['task_option=a=1', 'algorithm_option=a=1']
 
 
 def _settings(folder, **settings):
-  _make(folder, json.dumps({'settings': {'rounds': 4, 'algorithm': 'fed_avg', **settings}}))
-  return run_lib.load_run(str(folder))
+  return _make(folder, {'algorithm': 'fed_avg', **settings})
 
 
 @pytest.mark.parametrize(
@@ -160,19 +106,6 @@ def test_conditions_hold_all_at_once(tmp_path):
   found = [_settings(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
   with pytest.raises(ValueError, match='none of the 2 runs has seed=0 and seed=1'):
     groups_lib.where(found, [('seed', '0'), ('seed', '1')])
-
-
-def test_links_are_followed_and_a_run_is_read_once(tmp_path):
-  _settings(tmp_path / 'elsewhere', seed=1)
-  folder = tmp_path / 'runs'
-  folder.mkdir()
-  _settings(folder / 'a', seed=0)
-  (folder / 'linked').symlink_to(tmp_path / 'elsewhere')
-  (folder / 'again').symlink_to(tmp_path / 'elsewhere')
-  (folder / 'back').symlink_to(folder)
-  found = run_lib.find_runs([str(folder), str(folder / 'a'), str(tmp_path / 'elsewhere')])
-  assert [run.folder for run in found] == [str(folder / name) for name in ('a', 'again')]
-  assert [len(members) for members in groups_lib.group(found).values()] == [2]
 
 
 def test_a_copy_of_a_run_is_refused_with_what_helps(tmp_path):

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import json
 import os
 import pathlib
 import shutil
@@ -14,8 +13,9 @@ import pytest
 import tensorflow_federated as tff
 
 import tff_adaptive
-from tests.helpers import fakes, small_problem
+from tests.helpers import fakes, run_folders, small_problem
 from tff_adaptive import models, runs, training
+from tff_adaptive.runs import run as run_lib
 
 CLIENTS = small_problem.clients()
 X, Y = (np.concatenate(parts) for parts in zip(*CLIENTS))
@@ -35,16 +35,12 @@ class Clients:
 
 
 def train(build, folder, rounds=3):
-  """A run in a folder, as the command makes it; its result."""
+  """A run in a folder, and its result."""
   tff_adaptive.set_graph_context()
   model = small_problem.model()
   how = tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4))
   process = build(model, client_learning_rate=0.3, training=how)
   evaluate = models.build_evaluation(model)
-  os.makedirs(folder)
-  config = {'run_id': '', 'settings': {'rounds': rounds}, 'num_parameters': model.num_parameters}
-  with open(os.path.join(folder, 'config.json'), 'w') as file:
-    json.dump(config, file)
   return training.train(
     process,
     Clients(),
@@ -180,8 +176,7 @@ def test_a_damaged_checkpoint_is_refused(stateful, tmp_path):
 
 def test_a_checkpoint_that_is_gone_or_cut_or_of_another_model_is_refused(stateful, tmp_path):
   folder, path = copied(stateful[0], tmp_path)
-  with open(os.path.join(folder, 'config.json'), 'w') as file:
-    json.dump({'settings': {'rounds': 3}, 'num_parameters': 8}, file)
+  run_folders.write_config(folder, {'rounds': 3}, num_parameters=8)
   with pytest.raises(runs.StateError, match='has not 8 parameters'):
     weights_of(folder)
   with open(path, 'r+b') as file:
@@ -197,9 +192,32 @@ def test_a_checkpoint_that_is_gone_or_cut_or_of_another_model_is_refused(statefu
     weights_of(folder)
 
 
-def test_a_folder_without_a_run_is_refused(tmp_path):
-  with pytest.raises(ValueError, match='is not the folder of a run'):
+def test_a_folder_without_a_run_is_refused_with_the_reason(tmp_path):
+  with pytest.raises(ValueError, match=r'of a run: it has no config\.json'):
     tff_adaptive.load_run(str(tmp_path))
+  with pytest.raises(ValueError, match='of a run: there is no such folder'):
+    tff_adaptive.load_run(str(tmp_path / 'run'))
+
+
+@pytest.mark.parametrize('name', ['config.json', 'metrics.csv'])
+def test_a_damaged_file_is_refused_by_name(tmp_path, name):
+  run = run_folders.make(tmp_path / 'run', [0.1])
+  path = tmp_path / 'run' / name
+  for spoil in (lambda: path.write_text('{' + '\n'), lambda: (path.unlink(), path.mkdir())):
+    spoil()
+    with pytest.raises(ValueError, match=f'^{path} cannot be read'):
+      tff_adaptive.load_run(run.folder)
+
+
+def test_links_are_followed_and_a_run_is_read_once(tmp_path):
+  run_folders.make(tmp_path / 'elsewhere', [0.1])
+  folder = tmp_path / 'runs'
+  run_folders.make(folder / 'a', [0.1])
+  (folder / 'linked').symlink_to(tmp_path / 'elsewhere')
+  (folder / 'again').symlink_to(tmp_path / 'elsewhere')
+  (folder / 'back').symlink_to(folder)
+  found = run_lib.find_runs([str(folder), str(folder / 'a'), str(tmp_path / 'elsewhere')])
+  assert [run.folder for run in found] == [str(folder / name) for name in ('a', 'again')]
 
 
 def test_a_run_is_a_start(stateful, stateless):

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from tff_adaptive.runs import summary as summary_lib
+from tff_adaptive.runs.errors import RunFileError
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,29 @@ def test_the_mean_is_over_the_last_100_rounds_evaluations_finite_or_not(values, 
     {'validation_loss': expected}, nan_ok=True
   )
   assert summary['evaluations_averaged'] == len(values)
+
+
+@pytest.mark.parametrize(
+  'text, words',
+  [
+    ('{', 'line 1 column 2'),
+    ('7', 'not subscriptable'),
+    ('{}', "it has no 'is_complete'"),
+    ('{"is_complete": true, "rounds": "many"}', 'does not say'),
+    ('[' * 100_000, 'recursion'),
+  ],
+)
+def test_what_cannot_be_read_is_one_line_and_no_complete_run(tmp_path, text, words):
+  assert not summary_lib.is_complete(str(tmp_path), 1)
+  (tmp_path / 'summary.json').write_text(text)
+  with pytest.raises(RunFileError, match=rf'summary\.json cannot be read \(.*{words}'):
+    summary_lib.read(str(tmp_path))
+  assert not summary_lib.is_complete(str(tmp_path), 1)
+
+
+def test_a_complete_run_has_so_many_rounds(tmp_path):
+  summary_lib.write(str(tmp_path), summary_lib.summarize([{'round': 3}], True))
+  assert summary_lib.is_complete(str(tmp_path), 3)
+  assert not summary_lib.is_complete(str(tmp_path), 4)
+  summary_lib.write(str(tmp_path), summary_lib.summarize([{'round': 3}], False))
+  assert not summary_lib.is_complete(str(tmp_path), 3)

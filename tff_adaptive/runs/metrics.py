@@ -1,5 +1,6 @@
-"""metrics.csv: one row a round, readable while the run goes on."""
+"""metrics.csv: one row a round, readable while the run goes on; its writer and its reader."""
 
+import dataclasses
 import errno
 import io
 import os
@@ -9,12 +10,80 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.runs import errors, metrics_file
+from tff_adaptive.runs import errors
 
+FILE = 'metrics.csv'
 # Parts of a process's metrics that say where a number was computed, not what it is.
 _WRAPPERS = frozenset(
   {'client_work', 'distributor', 'aggregator', 'finalizer', 'updates', 'dp_query_metrics'}
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """The rows of a run, as they stand in its file.
+
+  Attributes:
+    columns: The names of the columns, `round` first; none if the file has no header yet.
+    cells: For each row its cells, as many as there are columns; '' where nothing was measured.
+  """
+
+  columns: Sequence[str]
+  cells: Sequence[Sequence[str]]
+
+  @property
+  def rounds(self) -> list[int]:
+    """The number of each row's round."""
+    return [int(row[0]) for row in self.cells]
+
+  def rows(self) -> list[dict[str, float]]:
+    """Returns the rows as numbers, without their empty cells."""
+    return [{k: float(v) for k, v in zip(self.columns, row) if v} for row in self.cells]
+
+
+def read(path: str) -> Table:
+  """Reads a metrics.csv.
+
+  A last line without its end is left out: it is being written, or was when the run was killed.
+
+  Args:
+    path: The file.
+
+  Returns:
+    Its table.
+
+  Raises:
+    FileNotFoundError: If there is no such file.
+    RunFileError: If it cannot be read, or is not a table of numbers by round.
+  """
+  with errors.reading(path):
+    with open(path, newline='', encoding='utf-8') as file:
+      lines = [line[:-1].split(',') for line in file if line.endswith('\n')]
+    columns, cells = (lines[0], lines[1:]) if lines else ([], [])
+    if columns and (columns[0] != 'round' or not all(map(str.isprintable, columns))):
+      raise ValueError("line 1 is not a header that begins with 'round'")
+    if len({*columns, ''}) <= len(columns):
+      raise ValueError('line 1 has a column twice, or one without a name')
+    before = -1
+    for number, row in enumerate(cells, 2):
+      before = _check(row, columns, f'line {number}', before)
+  return Table(columns, cells)
+
+
+def _check(row: Sequence[str], columns: Sequence[str], line: str, before: int) -> int:
+  """Returns the round of a row; ValueError if it is none, or not behind the one before."""
+  if len(row) != len(columns):
+    raise ValueError(f'{line} has {len(row)} cells, the header {len(columns)}')
+  if not (row[0].isascii() and row[0].isdigit()):
+    raise ValueError(f'{line} has no round number')
+  for name, cell in zip(columns, row):
+    try:
+      float(cell or 0)
+    except ValueError:
+      raise ValueError(f'{line}, {name}: {cell[:40]!r} is not a number') from None
+  if int(row[0]) <= before:
+    raise ValueError(f'{line} is of round {row[0]}, after round {before}: rows twice or mixed')
+  return int(row[0])
 
 
 class MetricsLog:
@@ -26,7 +95,7 @@ class MetricsLog:
   held in memory.
   """
 
-  def __init__(self, path: str | None, *, kept: metrics_file.Table | None = None):
+  def __init__(self, path: str | None, *, kept: Table | None = None):
     """Opens the file.
 
     Args:
@@ -91,15 +160,15 @@ class MetricsLog:
       self._file.close()
       self._file = None
 
-  def _table(self) -> metrics_file.Table:
+  def _table(self) -> Table:
     if self._path is None:
       # A row is as long as the columns were many when it came.
       width = len(self._columns)
       padded = [[*cells, *[''] * (width - len(cells))] for cells in self._cells]
-      return metrics_file.Table(self._columns, padded)
+      return Table(self._columns, padded)
     try:
-      return metrics_file.read(self._path)
-    except (FileNotFoundError, metrics_file.MetricsFileError) as error:
+      return read(self._path)
+    except (FileNotFoundError, errors.RunFileError) as error:
       raise errors.SaveError(f'{error} It was whole before: the run cannot go on.') from error
 
   def _check_place(self) -> None:
@@ -136,12 +205,11 @@ def flatten(metrics: Any) -> dict[str, Any]:
   def visit(value: Any, path: tuple[str, ...]) -> None:
     if hasattr(value, '_asdict'):
       value = value._asdict()
+    if isinstance(value, (list, tuple)):
+      value = dict(enumerate(value))
     if isinstance(value, Mapping):
       for key, child in value.items():
         visit(child, (*path, str(key)))
-    elif isinstance(value, (list, tuple)):
-      for i, child in enumerate(value):
-        visit(child, (*path, str(i)))
     elif value is not None:
       array = np.asarray(value)
       if array.shape == () and array.dtype.kind in 'fiub':

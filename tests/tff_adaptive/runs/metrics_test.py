@@ -1,4 +1,4 @@
-"""metrics.csv: rows as they come, new columns, and nothing of it held in memory."""
+"""metrics.csv: rows as they come, new columns, nothing held in memory; damage is named by line."""
 
 import collections
 import errno
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.helpers import failing_files
-from tff_adaptive.runs import errors, metrics_file, metrics_log
+from tff_adaptive.runs import errors, metrics
 
 
 @pytest.mark.parametrize('has_file', [True, False])
 def test_rows_are_read_as_they_were_given_whatever_columns_come_later(tmp_path, has_file):
-  log = metrics_log.MetricsLog(str(tmp_path / 'm.csv') if has_file else None)
+  log = metrics.MetricsLog(str(tmp_path / 'm.csv') if has_file else None)
   rows = [{'round': 0, 'a': 0.1}, {'round': 1}, {'round': 2, 'b': 1e-300, 'a': 1 / 3}]
   for row in rows:
     log.append(row)
@@ -25,7 +25,7 @@ def test_rows_are_read_as_they_were_given_whatever_columns_come_later(tmp_path, 
 
 def test_the_file_is_whole_after_each_row_and_floats_keep_their_bits(tmp_path):
   path = tmp_path / 'm.csv'
-  log = metrics_log.MetricsLog(str(path))
+  log = metrics.MetricsLog(str(path))
   log.append({'round': 0, 'a': 1 / 3})
   assert path.read_text() == 'round,a\n0,0.3333333333333333\n'
   log.append({'round': 1, 'a': 2})
@@ -35,14 +35,14 @@ def test_the_file_is_whole_after_each_row_and_floats_keep_their_bits(tmp_path):
   assert before.closed
   assert path.read_text() == 'round,a,b\n0,0.3333333333333333,\n1,2,\n2,,1\n'
   log.close()
-  again = metrics_log.MetricsLog(str(path), kept=metrics_file.read(str(path)))
+  again = metrics.MetricsLog(str(path), kept=metrics.read(str(path)))
   again.append({'round': 3, 'b': 0.0})
   assert path.read_text().endswith('2,,1\n3,,0.0\n')
   again.close()
 
 
 def test_sync_waits_for_the_disk(tmp_path):
-  log = metrics_log.MetricsLog(str(tmp_path / 'm.csv'))
+  log = metrics.MetricsLog(str(tmp_path / 'm.csv'))
   log.append({'round': 0})
   with mock.patch.object(os, 'fsync') as fsync:
     log.sync()
@@ -53,7 +53,7 @@ def test_sync_waits_for_the_disk(tmp_path):
 def test_a_full_disk_leaves_a_torn_line_that_is_not_read(tmp_path):
   path = str(tmp_path / 'm.csv')
   with failing_files.failing('metrics', 7):
-    log = metrics_log.MetricsLog(path)
+    log = metrics.MetricsLog(path)
     log.append({'round': 0, 'a': 0.5})  # A new column: the file is written anew.
     log.append({'round': 1, 'a': 0.5})
     with pytest.raises(errors.SaveError, match=r'm\.csv cannot be written: the disk is full'):
@@ -61,13 +61,13 @@ def test_a_full_disk_leaves_a_torn_line_that_is_not_read(tmp_path):
     log.close()
   with open(path) as file:
     assert file.read() == 'round,a\n0,0.5\n1,0.5\n2'
-  assert metrics_file.read(path).rounds == [0, 1]
+  assert metrics.read(path).rounds == [0, 1]
 
 
 @pytest.mark.parametrize('call', [lambda log: log.sync(), lambda log: log.append({'round': 1})])
 def test_a_file_that_was_replaced_is_an_error(tmp_path, call):
   path = tmp_path / 'm.csv'
-  log = metrics_log.MetricsLog(str(path))
+  log = metrics.MetricsLog(str(path))
   log.append({'round': 0})
   path.unlink()
   path.write_text('round\n')
@@ -78,26 +78,26 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path, call):
 
 def test_what_goes_wrong_later_names_the_file(tmp_path):
   path = tmp_path / 'm.csv'
-  log = metrics_log.MetricsLog(str(path))
+  log = metrics.MetricsLog(str(path))
   log.append({'round': 0})
   failing = mock.patch.object(os, 'fsync', side_effect=OSError(errno.EIO, 'broken'))
   with failing, pytest.raises(errors.SaveError, match=r'm\.csv cannot be written: broken'):
     log.sync()
   path.write_text('no table\n')
-  with pytest.raises(errors.SaveError, match=r'm\.csv is damaged.* It was whole before'):
+  with pytest.raises(errors.SaveError, match=r'm\.csv .*line 1 .* It was whole before'):
     log.rows()
   log.close()
 
 
 def test_columns_are_paths_without_the_parts_that_say_where():
   Pair = collections.namedtuple('Pair', 'loss count')
-  metrics = {
+  nested = {
     'client_work': {'train': Pair(np.float32(0.5), 3), 'nothing': None},
     'aggregator': [np.array(True), np.ones(2), 'text', (4,)],
     'finalizer': (),
     'updates': np.int64(7),
   }
-  flat = metrics_log.flatten(metrics)
+  flat = metrics.flatten(nested)
   # What has no other name keeps the whole of its own.
   expected = {'train_loss': 0.5, 'train_count': 3, '0': True, '3_0': 4, 'updates': 7}
   assert flat == expected
@@ -106,13 +106,13 @@ def test_columns_are_paths_without_the_parts_that_say_where():
 
 
 def test_where_short_columns_would_be_the_same_all_are_whole():
-  metrics = {'client_work': {'loss': 1}, 'finalizer': {'loss': 2}, 'updates': {'norm': 3}}
+  nested = {'client_work': {'loss': 1}, 'finalizer': {'loss': 2}, 'updates': {'norm': 3}}
   whole = {'client_work_loss': 1, 'finalizer_loss': 2, 'updates_norm': 3}
-  assert metrics_log.flatten(metrics) == whole
+  assert metrics.flatten(nested) == whole
 
 
 def test_closing_closes_the_file_and_can_be_repeated(tmp_path):
-  log = metrics_log.MetricsLog(str(tmp_path / 'm.csv'))
+  log = metrics.MetricsLog(str(tmp_path / 'm.csv'))
   file = log._file
   log.close()
   assert file.closed
@@ -133,3 +133,57 @@ def test_what_the_system_refuses_is_one_line_with_the_path(number, words):
   match = f'^the/file cannot be written: .*{words}'
   with pytest.raises(errors.SaveError, match=match), errors.saving('the/file'):
     raise OSError(number, os.strerror(number))
+
+
+def _read(tmp_path, text):
+  path = tmp_path / 'metrics.csv'
+  path.write_bytes(text if isinstance(text, bytes) else text.encode())
+  return metrics.read(str(path))
+
+
+def test_cells_are_numbers_or_empty_and_a_torn_line_is_left_out(tmp_path):
+  table = _read(tmp_path, 'round,a,b\n0,,1.5\n3,nan,\n4,1,2')
+  assert table.columns == ['round', 'a', 'b']
+  assert table.rounds == [0, 3]
+  first, second = table.rows()
+  assert first == {'round': 0.0, 'b': 1.5}
+  assert set(second) == {'round', 'a'}
+  assert second['a'] != second['a']
+  for text in ('', 'round', 'round,a\n'):  # It has just begun.
+    assert _read(tmp_path, text).rows() == []
+
+
+@pytest.mark.parametrize(
+  'text, message',
+  [
+    ('\ufeffround,a\n0,1\n', 'line 1 is not a header'),
+    ('0,1\n1,1\n', 'line 1 is not a header'),
+    ('round,a,a\n0,1,1\n', 'line 1 has a column twice'),
+    ('round,\n0,1\n', 'line 1 has a column twice, or one without a name'),
+    ('round,a\r\n0,1\r\n', 'line 1 is not a header'),
+    ('round,a\n0,1\n\n2,1\n', 'line 3 has 1 cells, the header 2'),
+    ('round,a\n0,1\n1\n', 'line 3 has 1 cells'),
+    ('round,a\n0,1,1\n', 'line 2 has 3 cells'),
+    ('round,a\n0,abc\n', "line 2, a: 'abc' is not a number"),
+    ('round,a\n,1\n', 'line 2 has no round number'),
+    ('round,a\n-1,1\n', 'line 2 has no round number'),
+    ('round,a\n1.5,1\n', 'line 2 has no round number'),
+    ('round,a\n\u0661,1\n', 'line 2 has no round number'),
+    ('round,a\n0,1\n0,1\n', 'line 3 is of round 0, after round 0'),
+    ('round,a\n1,1\n0,1\n', 'line 3 is of round 0, after round 1'),
+    (b'round,\xff\n', "can't decode byte 0xff"),
+    ('round,a\n0,1\r\n\0\n', 'line 3 has'),
+  ],
+)
+def test_damage_is_named_by_its_line(tmp_path, text, message):
+  with pytest.raises(errors.RunFileError, match=message) as caught:
+    _read(tmp_path, text)
+  assert str(caught.value).startswith(f'{tmp_path}/metrics.csv cannot be read (')
+  assert '\n' not in str(caught.value)
+
+
+def test_a_folder_is_no_file_and_a_missing_file_is_missing(tmp_path):
+  with pytest.raises(errors.RunFileError, match='cannot be read'):
+    metrics.read(str(tmp_path))
+  with pytest.raises(FileNotFoundError):
+    metrics.read(str(tmp_path / 'none'))

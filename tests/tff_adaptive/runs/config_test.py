@@ -1,0 +1,171 @@
+"""config.json is made once, whole; a later start may change what changes no number."""
+
+import errno
+import json
+import os
+
+import pytest
+
+from tests.helpers import run_folders
+from tff_adaptive import runs
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.runs import config
+from tff_adaptive.runs.errors import RunFileError
+
+_DATA = {'source': 'here', 'clients': 3, 'examples': 30}
+_SOURCE = {'path': '/a/mine.py', 'sha256': 'abc'}
+
+
+def record(files=(), **settings):
+  settings = {'rounds': 10, 'seed': 0, 'target': None, **settings}
+  return config.Record(settings, ('target', 'store'), dict(files), prefix='--')
+
+
+def test_a_resumed_run_notes_what_changed(tmp_path):
+  before, now = record(), record(rounds=20, target=0.5)
+  folder = str(tmp_path / 'new')
+  first = before.open(folder, _DATA, 5)
+  assert now.open(folder, _DATA, 5) == first == config.read(folder)
+  before.note_changes(folder)
+  assert config.read(folder) == first  # There is nothing to note.
+  now.note_changes(folder)
+  again = config.read(folder)
+  (noted,) = again['changes']
+  assert noted == {'when': noted['when'], 'rounds': [10, 20], 'target': [None, 0.5]}
+  assert again['settings'] == now.settings
+  assert {k: v for k, v in again.items() if k not in ('changes', 'settings')} == {
+    k: v for k, v in first.items() if k not in ('changes', 'settings')
+  }
+  now.open(folder, {**_DATA, 'source': 'elsewhere'}, 5)
+  with pytest.raises(runs.ResumeError, match='clients was 3 and is now 4'):
+    now.open(folder, {**_DATA, 'clients': 4}, 5)
+
+
+def test_only_changes_that_matter_are_refused():
+  before = run_folders.config(record(store='memory').settings)
+  now = record(rounds=20, target=0.5, store='disk')
+  assert now.refused_changes(before) == []
+  refused = record(seed=3, tau=0.5).refused_changes(before)
+  assert refused == ['--seed was 0 and is now 3', '--tau was None and is now 0.5']
+  fixed = config.Record(
+    {**before['settings'], 'rounds': 20}, may_go_on=False, hints={'rounds': ' (why)'}
+  )
+  assert fixed.refused_changes(before) == ['rounds was 10 and is now 20 (why)']
+
+
+def test_of_a_users_file_the_content_counts_and_not_its_place():
+  settings = {'algorithm': 'b/mine.py:Mine', 'start': 'w.npz'}
+  now = record({'algorithm': _SOURCE, 'start': _SOURCE}, **settings)
+
+  def refused(name, value, file):
+    before = run_folders.config(
+      {**now.settings, name: value}, files={**now.files, name: {**_SOURCE, **file}}
+    )
+    return now.refused_changes(before)
+
+  assert refused('algorithm', 'a/mine.py:Mine', {'path': 'a/mine.py'}) == []
+  assert refused('start', 'elsewhere.npz', {'path': 'elsewhere.npz'}) == []
+  assert refused('algorithm', 'b/mine.py:Mine', {'sha256': 'def'}) == [
+    "the file of --algorithm, '/a/mine.py', was changed since"
+  ]
+  assert len(refused('algorithm', 'a/mine.py:Mine', {'sha256': 'def'})) == 1
+  assert len(refused('algorithm', 'b/mine.py:Other', {})) == 1
+
+
+def test_another_runs_id_is_refused(tmp_path):
+  record().open(str(tmp_path), _DATA, 5, 'one')
+  assert record().check(str(tmp_path), 'one')
+  with pytest.raises(runs.ResumeError, match="the run_id was 'one' and is now 'other'"):
+    record().check(str(tmp_path), 'other')
+
+
+@pytest.mark.parametrize('has_links', [True, False])
+def test_of_two_first_starts_at_once_the_second_takes_the_run_of_the_first(
+  tmp_path, monkeypatch, has_links
+):
+  def link(*unused):
+    raise OSError(errno.EPERM, 'Operation not permitted')
+
+  if not has_links:
+    monkeypatch.setattr(os, 'link', link)
+  folder = str(tmp_path)
+  first = record().open(folder, _DATA, 5)
+  reads = iter([FileNotFoundError])  # The second looked before the first had written.
+  read = config.read
+
+  def late(folder):
+    for error in reads:
+      raise error
+    return read(folder)
+
+  monkeypatch.setattr(config, 'read', late)
+  assert record().open(folder, _DATA, 5) == first == read(folder)
+  assert os.listdir(folder) == ['config.json']
+
+
+def test_a_file_that_cannot_be_filled_is_none(tmp_path, monkeypatch):
+  def fails(*unused):
+    raise OSError(errno.EPERM, 'Operation not permitted')
+
+  with monkeypatch.context() as patched:
+    patched.setattr(os, 'link', fails)
+    patched.setattr(os, 'replace', fails)
+    with pytest.raises(runs.SaveError, match=r'config\.json cannot be written: .*not permitted'):
+      config.create(str(tmp_path), {})
+  assert not os.listdir(tmp_path)
+
+
+def test_a_start_that_is_killed_while_it_writes_is_no_obstacle(tmp_path, monkeypatch):
+  class KilledError(BaseException):
+    pass
+
+  def killed(*unused):
+    raise KilledError
+
+  folder = str(tmp_path)
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'link', killed)
+    patch.setattr(os, 'unlink', lambda path: None)  # Nobody tidies up.
+    with pytest.raises(KilledError):
+      record().open(folder, _DATA, 5)
+  assert [name[0] for name in os.listdir(folder)] == ['.']
+  assert record().open(folder, _DATA, 5) == config.read(folder)
+  atomic_files.remove_leftovers(folder, [config.FILE])
+  assert os.listdir(folder) == ['config.json']
+
+
+def _changed(**changes):
+  return json.dumps({**run_folders.config({}), **changes})
+
+
+@pytest.mark.parametrize(
+  'text, words',
+  [
+    ('{', 'line 1 column 2'),
+    ('7', 'not iterable'),
+    ('[]', "it has no 'format'"),
+    ('{}', "it has no 'format'"),
+    ('null', 'not iterable'),
+    ('\ufeff{}', 'BOM'),
+    ('[' * 100_000, 'recursion'),
+    (_changed(format=2), 'its format is 2, known is 1'),
+    (_changed(settings=1), 'its settings is 1'),
+    (_changed(settings={}), "it has no 'rounds'"),
+    (_changed(settings={'rounds': '4'}), 'no number of rounds'),
+    (_changed(files={'task': {'path': 'a'}}), "it has no 'sha256'"),
+    (_changed(files={'task': 7}), 'not subscriptable'),
+    (_changed(run_id=None), 'its run_id is None'),
+  ],
+)
+def test_a_damaged_file_is_one_line_that_names_it(tmp_path, text, words):
+  (tmp_path / 'config.json').write_text(text)
+  with pytest.raises(RunFileError, match=words) as caught:
+    config.read(str(tmp_path))
+  assert str(caught.value).startswith(f'{tmp_path}/config.json cannot be read (')
+  assert str(caught.value).endswith('restore the file, or name another folder.')
+
+
+def test_a_run_of_an_earlier_version_is_refused_with_the_revision_that_reads_it(tmp_path):
+  (tmp_path / 'config.json').write_text(json.dumps({'run_id': 'x', 'settings': {'rounds': 4}}))
+  with pytest.raises(RunFileError, match=r'config\.json was written before .* revision e20f8c7'):
+    record().check(str(tmp_path))

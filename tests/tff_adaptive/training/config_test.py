@@ -1,0 +1,171 @@
+"""A program's run says what it was, so that reports and `load_run` read it as any other."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import tff_adaptive
+from scripts import report
+from tests.helpers import fakes, run_folders
+from tff_adaptive import costs, population, registry, runs, training
+from tff_adaptive.runs import config as config_lib
+from tff_adaptive.training import loop
+
+
+def train(folder, rounds=2, settings=None, run_id='', **options):
+  return training.train(
+    fakes.StatefulProcess(),
+    fakes.Clients(),
+    fakes.evaluate,
+    training.TrainingConfig(rounds=rounds, clients_per_round=5, **options),
+    output_dir=str(folder),
+    run_id=run_id,
+    show_progress=False,
+    settings=settings,
+  )
+
+
+def record(settings=None, **options):
+  return training.TrainingConfig(**{'rounds': 3, 'clients_per_round': 1, **options}).record(
+    settings
+  )
+
+
+def test_a_programs_run_serves_load_run_and_the_report(tmp_path, capsys, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for rate in (0.1, 0.3):
+    for seed in (0, 1):
+      settings = {'algorithm': 'scaffold', 'client_learning_rate': rate}
+      states = f'states_{rate}_{seed}'
+      folder = tmp_path / 'runs' / f'{rate}_{seed}'
+      result = train(folder, seed=seed, settings=settings, client_state_dir=states)
+  monkeypatch.chdir('/')  # The folder of client states is recorded absolute.
+  run = tff_adaptive.load_run(str(tmp_path / 'runs' / '0.3_1'))
+  np.testing.assert_array_equal(run.weights[0], result.state.global_model_weights[0])
+  assert run.settings['client_learning_rate'] == 0.3
+  assert run.metric == 'accuracy'
+  assert run.config['data'] == {'clients': 20, 'examples': 80}
+  assert run.config['num_parameters'] == 3
+  assert run.config['versions']['numpy'] == np.__version__
+  assert report.main(['report.py', str(tmp_path / 'runs')]) == 0
+  assert '| client_learning_rate=0.3 | 2 | 2 |' in capsys.readouterr().out
+
+
+def test_runs_of_which_nothing_is_said_are_named_by_their_folders(tmp_path, capsys):
+  for name in 'ab':
+    run_folders.make(tmp_path / name, [0.1], algorithm=None)
+    run_folders.write_config(tmp_path / name, record(rounds=1).settings)
+  assert report.main(['report.py', str(tmp_path)]) == 0
+  assert {'| a |', '| b |'} <= {line[:5] for line in capsys.readouterr().out.splitlines()}
+
+
+def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path):
+  train(tmp_path, settings={'algorithm': 'mine', 'rates': [1, 2]})
+  train(tmp_path, rounds=3, settings={'algorithm': 'mine', 'rates': (1, 2)})
+  again = config_lib.read(str(tmp_path))
+  assert again['changes'][0]['rounds'] == [2, 3]
+  assert again['settings']['rounds'] == 3
+  files = {name: os.stat(tmp_path / name).st_mtime_ns for name in ('config.json', 'metrics.csv')}
+  same = {'algorithm': 'mine', 'rates': [1, 2]}
+  for options, words in (
+    ({'settings': {**same, 'algorithm': 'other'}}, "algorithm was 'mine' and is now 'oth"),
+    ({'settings': {'algorithm': 'mine'}}, r'rates was \[1, 2\] and is now None'),
+    ({'settings': same, 'seed': 1}, 'seed was 0 and is now 1'),
+    ({'settings': same, 'run_id': 'x'}, "the run_id was '' and is now 'x'"),
+  ):
+    with pytest.raises(runs.ResumeError, match=words):
+      train(tmp_path, rounds=8, **options)
+  assert files == {name: os.stat(tmp_path / name).st_mtime_ns for name in files}
+
+
+def test_what_changes_no_number_may_change():
+  harmless = dict(
+    rounds_per_evaluation=1,
+    rounds_per_checkpoint=1,
+    keep_checkpoints=1,
+    client_state_store='disk',
+    client_state_dir='/elsewhere',
+    client_state_cache_bytes=1,
+    target=0.5,
+  )
+  before = {'settings': record().settings, 'files': {}}
+  assert record(rounds=9, metric='loss', **harmless).refused_changes(before) == []
+  assert len(record(max_examples_per_client=3).refused_changes(before)) == 1
+  assert set(record().change_no_number) == set(harmless)
+
+
+def test_what_cannot_be_recorded_is_refused_before_anything_is_written(tmp_path):
+  for settings, words in (
+    ({'rounds': 3}, "'rounds', which `config` says already"),
+    ({'metric': 'loss'}, "'metric', which `config` says already"),
+    ({'rate': object()}, r"settings\['rate'\] is <object"),
+  ):
+    with pytest.raises(ValueError, match=words):
+      train(tmp_path / 'run', settings=settings)
+  assert not (tmp_path / 'run').exists()
+  (tmp_path / 'config.json').write_text('{')
+  with pytest.raises(runs.ResumeError, match='cannot be read'):
+    train(tmp_path)
+  assert os.listdir(tmp_path) == ['config.json']
+
+
+def test_with_a_population_another_cost_model_is_another_run():
+  def model(batch_size):
+    return costs.CostModel(registry.algorithm('fed_avg').counts({}), 3, batch_size)
+
+  assert 'cost_model' not in record(cost_model=model(2)).settings  # It only counts.
+  clients = population.Population(round_deadline=60.0)
+  before = {
+    'settings': record(population=clients, cost_model=model(2)).settings,
+    'files': {},
+  }
+  assert before['settings']['cost_model']['batch_size'] == 2
+  same = record(population=clients, cost_model=model(np.int64(2)))
+  assert same.refused_changes(before) == []
+  (refused,) = record(population=clients, cost_model=model(1)).refused_changes(before)
+  assert refused.startswith('cost_model was ')
+
+
+def test_numpys_numbers_are_recorded_as_pythons():
+  options = {'seed': np.int64(3), 'max_examples_per_client': np.int32(4), 'target': np.float32(0.5)}
+  settings = json.loads(json.dumps(record(rounds=np.int64(2), **options).settings))
+  assert settings['rounds'] == 2
+  assert (settings['seed'], settings['max_examples_per_client'], settings['target']) == (3, 4, 0.5)
+
+
+@pytest.mark.parametrize(
+  'name, value, error',
+  [
+    *(
+      (name, 2.5, 'must be a whole number, found 2.5: give')
+      for name in ('rounds', 'seed', 'max_examples_per_client', 'keep_checkpoints')
+    ),
+    *(
+      (name, 0, 'must be at least 1, found 0: give')
+      for name in (
+        'rounds',
+        'clients_per_round',
+        'rounds_per_evaluation',
+        'rounds_per_checkpoint',
+        'keep_checkpoints',
+        'max_examples_per_client',
+      )
+    ),
+    ('seed', -1, 'must be at least 0, found -1: give'),
+    ('target', 'high', "must be a number, found 'high': give"),
+    ('client_state_store', 'tape', "is 'tape'; it must be one of memory, disk, shards"),
+  ],
+)
+def test_numbers_are_checked_by_their_fields(name, value, error):
+  with pytest.raises((TypeError, ValueError)) as caught:
+    record(**{name: value})
+  assert str(caught.value).startswith(f'{name} {error}')
+
+
+def test_examples_of_very_many_clients_are_not_counted(tmp_path, monkeypatch):
+  for most, data in ((19, {'clients': 20}), (20, {'clients': 20, 'examples': 80})):
+    monkeypatch.setattr(loop, '_MOST_COUNTED', most)
+    loop._write_config(str(tmp_path / str(most)), record(), '', fakes.Clients(), [np.zeros(3)])
+    assert config_lib.read(str(tmp_path / str(most)))['data'] == data

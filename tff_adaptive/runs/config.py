@@ -1,0 +1,248 @@
+"""config.json: what a run was asked to do, made by its first start, checked by later ones."""
+
+import dataclasses
+import datetime
+import json
+import os
+import uuid
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tff_adaptive._utils import atomic_files, provenance
+from tff_adaptive.runs.errors import ResumeError, RunFileError, reading, saving
+
+FILE = 'config.json'
+FORMAT = 1
+_LAST_TO_READ_EARLIER = 'e20f8c7'
+REFERENCES = ('task', 'algorithm', 'server_optimizer')  # They may be FILE.py:NAME of a user's.
+_CONTENT = {
+  **{'run_id': str, 'settings': dict, 'change_no_number': list, 'files': dict, 'data': dict},
+  **{'num_parameters': int, 'versions': dict, 'changes': list},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+  """What config.json records of a run's settings.
+
+  Attributes:
+    settings: Setting -> number, text, truth value, list or mapping of them, or None.
+    change_no_number: The settings that do not touch the model's course: a resumed run may change
+      them, and reports do not label runs by them.
+    files: The user's own files by the setting that names them: path and sha256.
+    metric: By which the task is judged: reports and sweeps take it where none is named.
+    command: The command line, if any.
+    may_go_on: Whether a resumed run may have other `rounds`.
+    hints: Setting -> what is said besides if a resumed run changes it.
+    prefix: What stands before the settings' names in messages.
+  """
+
+  settings: Mapping[str, Any]
+  change_no_number: Collection[str] = ()
+  files: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+  metric: str | None = None
+  command: Collection[str] = ()
+  may_go_on: bool = True
+  hints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  prefix: str = ''
+
+  def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
+    """Returns what differs from a config.json and matters, each with both values."""
+    now, found = {'settings': self.settings, 'files': self.files}, []
+    may_change = {*self.change_no_number, *(['rounds'] if self.may_go_on else [])}
+    for name in {**config['settings'], **self.settings}:
+      if name in may_change or identity(config, name) == identity(now, name):
+        continue
+      flag, was, value = self.prefix + name, config['settings'].get(name), self.settings.get(name)
+      if was == value:
+        path = self.files[name]['path']
+        kind = 'run' if os.path.isdir(path) else 'file'
+        found.append(f'the {kind} of {flag}, {path!r}, was changed since')
+      else:
+        found.append(f'{flag} was {was!r} and is now {value!r}{self.hints.get(name, "")}')
+    return found
+
+  def check(self, folder: str, run_id: str | None = None) -> dict[str, Any] | None:
+    """Returns the config.json of the run that goes on in a folder; None if there is none yet.
+
+    Args:
+      folder: The run's folder.
+      run_id: Of the run, if it is known.
+
+    Raises:
+      ResumeError: If it is of another run, or a setting that matters has changed.
+    """
+    try:
+      config = read(folder)
+    except FileNotFoundError:
+      return None
+    refused = self.refused_changes(config)
+    if run_id is not None and config['run_id'] != run_id:
+      refused = [f'the run_id was {config["run_id"]!r} and is now {run_id!r}']
+    if refused:
+      raise ResumeError(
+        f'the run in {folder} has other settings: {"; ".join(refused)}. Give the former, or another'
+        f' {"--output_dir" if self.prefix else "folder"}.'
+      )
+    return config
+
+  def open(
+    self, folder: str, data: Mapping[str, Any], num_parameters: int, run_id: str | None = None
+  ) -> dict[str, Any]:
+    """Returns the config.json of the run in a folder; makes it for a new run.
+
+    One that is there stays as it is, so that a command that is refused later changes nothing: see
+    `note_changes`.
+
+    Args:
+      folder: The run's folder.
+      data: What is to be recorded of the data; the numbers in it must not change. Other data of the
+        same numbers are not noticed.
+      num_parameters: Of the model.
+      run_id: Of a new run; by default a random one.
+
+    Raises:
+      ResumeError: If the run there has other settings or data.
+      SaveError: If it cannot be written.
+    """
+    config = self.check(folder)
+    if config is None:
+      run_id = uuid.uuid4().hex if run_id is None else run_id
+      config = self._new(data, num_parameters, run_id)
+      if create(folder, config):
+        return config
+      config = self.check(folder)  # Another start of the same command came first.
+      assert config is not None
+    for name, value in config['data'].items():
+      if name != 'source' and data.get(name) != value:
+        raise ResumeError(
+          f'the run in {folder} was on other data: {name} was {value} and is now {data.get(name)}.'
+          ' Give the former data, or another folder.'
+        )
+    return config
+
+  def note_changes(self, folder: str) -> None:
+    """Notes in config.json what a resumed run changes; the caller holds the run's checkpoint file.
+
+    Raises:
+      ResumeError: If the run there has other settings.
+      SaveError: If it cannot be written.
+    """
+    # Read again: until the checkpoint file was held another process may have gone on with the run.
+    config = self.check(folder)
+    if config is None:
+      return
+    was = config['settings']
+    changes = {k: [was.get(k), v] for k, v in self.settings.items() if was.get(k) != v}
+    made_with = _made_with()
+    changes.update({k: [config.get(k), v] for k, v in made_with.items() if config.get(k) != v})
+    if changes:
+      config['changes'].append({'when': _now(), **changes})
+      config.update(made_with, settings=dict(self.settings))
+      path = os.path.join(folder, FILE)
+      with saving(path):
+        atomic_files.write_json(path, config)
+
+  def _new(self, data: Mapping[str, Any], num_parameters: int, run_id: str) -> dict[str, Any]:
+    return {
+      'format': FORMAT,
+      'run_id': run_id,
+      'started': _now(),
+      'command': list(self.command),
+      'metric': self.metric,
+      'settings': dict(self.settings),
+      'change_no_number': [name for name in self.settings if name in self.change_no_number],
+      'files': dict(self.files),
+      'data': dict(data),
+      'num_parameters': num_parameters,
+      **_made_with(),
+      'changes': [],
+    }
+
+
+def identity(config: Mapping[str, Any], name: str) -> Any:
+  """What tells a setting's values apart: of a user's own file what is in it, wherever it lies.
+
+  Args:
+    config: Has `settings` and `files`.
+    name: The setting.
+  """
+  value, file = config['settings'].get(name), config['files'].get(name)
+  if file is None:
+    return value
+  return [str(value).rpartition(':')[2] if name in REFERENCES else None, file['sha256']]
+
+
+def read(folder: str) -> dict[str, Any]:
+  """Reads the config.json of a run.
+
+  Raises:
+    FileNotFoundError: If there is none.
+    RunFileError: If it cannot be read, or an earlier version wrote it.
+  """
+  path = os.path.join(folder, FILE)
+  with reading(path), open(path, encoding='utf-8') as file:
+    config = dict(json.load(file))
+    is_earlier = 'format' not in config and 'settings' in config
+    if not is_earlier:
+      _check(config)
+  if is_earlier:
+    raise RunFileError(
+      f'{path} was written before format {FORMAT}: revision {_LAST_TO_READ_EARLIER} is the last'
+      ' that reads it; go on with that, or name another folder.'
+    )
+  return config
+
+
+def _check(config: Mapping[str, Any]) -> None:
+  if config['format'] != FORMAT:
+    raise ValueError(f'its format is {config["format"]!r}, known is {FORMAT}')
+  for name, kind in _CONTENT.items():
+    if not isinstance(config[name], kind):
+      raise TypeError(f'its {name} is {config[name]!r:.80}')
+  if type(config['settings']['rounds']) is not int:
+    raise TypeError('its settings have no number of rounds')
+  for name, file in config['files'].items():
+    if not isinstance(file['path'] + file['sha256'], str):
+      raise TypeError(f'its file of {name} is {file!r:.80}')
+
+
+def create(folder: str, config: Mapping[str, Any]) -> bool:
+  """Writes a new run's config.json, whole; False if another process made one meanwhile.
+
+  Where files cannot have links, an empty file is left if it is killed at the wrong instant.
+
+  Raises:
+    SaveError: If it cannot be written.
+  """
+  path = os.path.join(folder, FILE)
+  with saving(path):
+    os.makedirs(folder, exist_ok=True)
+    try:
+      atomic_files.write_json(path, config, _name)
+    except FileExistsError:
+      return False
+  return True
+
+
+def _name(temporary: str, path: str) -> None:
+  """Gives a file its name; FileExistsError if there is one, which stays: unlike with a renaming."""
+  try:
+    os.link(temporary, path)
+  except FileExistsError:
+    raise
+  except OSError:  # A file system without links: whoever makes an empty file may fill it.
+    open(path, 'xb').close()
+    try:
+      os.replace(temporary, path)
+    except BaseException:
+      os.unlink(path)
+      raise
+
+
+def _made_with() -> dict[str, Any]:
+  return {'versions': provenance.versions(), 'git_revision': provenance.git_revision()}
+
+
+def _now() -> str:
+  return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')
