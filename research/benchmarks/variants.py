@@ -183,10 +183,9 @@ class _Ours:
       _, self._dataset = clients.stock()
     else:
       batches = batching.Batching(workload.batch_size, workload.epochs)
-    training = ClientTraining(batching=batches, xla='xla' in options)
-    self._process = algorithms.build_fed_avg(
-      model, client_learning_rate=workload.rate, training=training
-    )
+    how = ClientTraining(batching=batches, xla='xla' in options)
+    rate = workload.rate
+    self._process = algorithms.build_fed_avg(model, client_learning_rate=rate, training=how)
     self._model = model
     self._state = self._process.initialize()
     self._source = cohorts.ClientSource(clients, None)  # type: ignore[arg-type]  # Ids are numbers.

@@ -10,7 +10,6 @@ engine instead: what TensorFlow and TFF keep is measured too.
 """
 
 import argparse
-import collections
 import gc
 import sys
 import tempfile
@@ -31,13 +30,10 @@ class ManyClients:
     self.client_ids = [f'{i:06d}' for i in range(number)]
 
   def num_examples(self, client_id: str) -> int:
-    """Two."""
     return 2
 
   def load(self, client_id: str) -> dict[str, np.ndarray]:
-    """Returns a client's examples."""
-    x = np.full((2, 3), int(client_id) % 7, np.float32)
-    return collections.OrderedDict(x=x, y=np.zeros(2, np.int32))
+    return {'x': np.full((2, 3), int(client_id) % 7, np.float32), 'y': np.zeros(2, np.int32)}
 
 
 class Meter(training.Callback):
