@@ -82,9 +82,9 @@ def _run_tests(target: Target, text: str, folder: str, kills: collections.Counte
   tff.backends.native.set_sync_local_cpp_execution_context()
   code = 1
   try:
-    flags = ['-x', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', f'--basetemp={folder}/tmp']
+    flags = ['-xq', '-pno:cacheprovider', '-n0', '-mnot slow and not xdist_group']
     plugin = _Plugin(kills, os.path.join(folder, 'by'))
-    code = int(pytest.main([*flags, '-m', 'not slow', *target.tests], plugins=[plugin]))
+    code = int(pytest.main([*flags, f'--basetemp={folder}/tmp', *target.tests], plugins=[plugin]))
   finally:
     sys.stdout.flush()
     os._exit(code)
