@@ -163,11 +163,12 @@ def _jobs() -> list[dict[str, Any]]:
 
 def _record(job: dict[str, Any]) -> config_file.Record:
   """What config.json says of a run: a task of the user's own with its file, as of train.py."""
+  record = config_file.Record(job, settings.CHANGE_NO_NUMBER, prefix='--', place='--output_dir')
   if not user_code.is_reference(job['task']):
-    return config_file.Record(job, settings.CHANGE_NO_NUMBER, prefix='--')
+    return record
   _, source = user_code.load(job['task'])
   files = {'task': {'path': source.path, 'sha256': source.sha256}}
-  return config_file.Record(job, settings.CHANGE_NO_NUMBER, files, prefix='--')
+  return dataclasses.replace(record, files=files)
 
 
 def _rate(text: str) -> float:

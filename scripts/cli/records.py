@@ -27,4 +27,5 @@ def of(run: settings_lib.Settings) -> config.Record:
       'subrounds': ' (a run keeps its subrounds, with --ray and without)',
     },
     prefix='--',
+    place='--output_dir',
   )

@@ -149,9 +149,7 @@ def test_the_metric_that_the_task_is_judged_by_counts_and_not_the_first():
   assert tables.default_metric([earlier]) == 'validation_accuracy'
   assert tables.default_metric([judged[0], earlier]) == 'validation_nll'
   assert tables.default_metric(judged) == 'validation_accuracy'  # Two tasks: what they share.
-  program = run_lib.Run('x', {'settings': {'metric': 'nll'}}, rows)
-  assert tables.default_metric([program]) == 'validation_nll'
-  absent = run_lib.Run('x', {'settings': {'metric': 'recall'}}, rows)
+  absent = run_lib.Run('x', {'settings': {}, 'metric': 'recall'}, rows)
   assert tables.default_metric([absent]) == 'validation_accuracy'
 
 

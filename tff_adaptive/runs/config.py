@@ -35,6 +35,7 @@ class Record:
     may_go_on: Whether a resumed run may have other `rounds`.
     hints: Setting -> what is said besides if a resumed run changes it.
     prefix: What stands before the settings' names in messages.
+    place: What messages call the folder.
   """
 
   settings: Mapping[str, Any]
@@ -45,6 +46,7 @@ class Record:
   may_go_on: bool = True
   hints: Mapping[str, str] = dataclasses.field(default_factory=dict)
   prefix: str = ''
+  place: str = 'folder'
 
   def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
     """Returns what differs from a config.json and matters, each with both values."""
@@ -82,7 +84,7 @@ class Record:
     if refused:
       raise ResumeError(
         f'the run in {folder} has other settings: {"; ".join(refused)}. Give the former, or another'
-        f' {"--output_dir" if self.prefix else "folder"}.'
+        f' {self.place}.'
       )
     return config
 
