@@ -27,7 +27,7 @@ from absl import flags as absl_flags
 
 from tff_adaptive._utils import atomic_files
 
-from .cli import command, resolve, run_folder, tensorflow_start
+from .cli import command, fields, run_folder, tensorflow_start
 
 FORMATS = ('keras', 'saved_model', 'npz')
 WEIGHTS = ('best', 'theta', 'theta_bar')
@@ -53,8 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   if len(rest) != 1:
     raise ValueError(f'give the folder of one run, found {len(rest)}: export.py RUN --format=keras')
-  resolve.check_name('format', _FLAGS.format, FORMATS)
-  resolve.check_name('weights', _FLAGS.weights, WEIGHTS)
+  fields.check_name('format', _FLAGS.format, FORMATS)
+  fields.check_name('weights', _FLAGS.weights, WEIGHTS)
   folder = os.path.expanduser(rest[0])
   output = _FLAGS.output or os.path.join(folder, f'export_{_FLAGS.format}')
   if os.path.lexists(output):

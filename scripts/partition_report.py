@@ -24,7 +24,8 @@ from tff_adaptive._utils import atomic_files, validation
 from tff_adaptive.reports import figures, tables
 from tff_adaptive_tasks.data import partition_stats
 
-from .cli import command, fields, options, resolve, settings, tensorflow_start
+from .cli import command, fields, options, settings, tensorflow_start
+from .cli.groups import output, what
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_string('task', 'digits', 'The task.', flag_values=_FLAGS)
@@ -44,11 +45,11 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
-  resolve.check_task(_FLAGS.task)
+  what.check_task(_FLAGS.task)
   validation.whole_number('--clients', _FLAGS.clients, 1, 'give 1 or more', fields.INT31)
   settings.check('seed', _FLAGS.seed)
   task_options = options.parse('task_option', _FLAGS.task_option)
-  resolve.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
+  output.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
   if _FLAGS.output:
     command.check_output('output', _FLAGS.output)
   tensorflow_start.quietly()

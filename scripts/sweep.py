@@ -38,7 +38,8 @@ from absl import flags as absl_flags
 from tff_adaptive._utils import atomic_files
 from tff_adaptive_tasks import catalog
 
-from .cli import command, flags, grid, ray_options, search_space
+from .cli import command, flags, grid, search_space
+from .cli.groups import runtime
 from .cli.settings import Settings
 
 _FLAGS = absl_flags.FlagValues()
@@ -219,7 +220,7 @@ def _check_flags(axes: grid.Axes, ranges: Iterable[str]) -> None:
       ' a column of metrics.csv such as validation_accuracy.'
     )
   if _FLAGS.ray is not None:
-    ray_options.check_address(_FLAGS.ray)
+    runtime.check_address(_FLAGS.ray)
   if gpus is not None and not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
     raise ValueError(f'--gpus_per_job must be from 0 to 1, or a whole number, found {gpus}.')
   if importlib.util.find_spec('optuna') is None:
@@ -256,12 +257,12 @@ def _first_rung(run: Settings) -> int | None:
   """Returns --first_rung, or its default; ValueError if there is no evaluation then."""
   if not _FLAGS.prune:
     return None
-  every = run.rounds_per_evaluation
-  rung = _FLAGS.first_rung or -(-run.rounds // 9 // every) * every
-  if rung % every or rung >= run.rounds:
+  every = run.output.rounds_per_evaluation
+  rung = _FLAGS.first_rung or -(-run.training.rounds // 9 // every) * every
+  if rung % every or rung >= run.training.rounds:
     raise ValueError(
       f'--first_rung={rung} must be a multiple of --rounds_per_evaluation={every}, and less than'
-      f' --rounds={run.rounds}: trials are compared by their evaluations.'
+      f' --rounds={run.training.rounds}: trials are compared by their evaluations.'
     )
   return int(rung)
 
@@ -286,11 +287,11 @@ def _search(space: search_space.Space, plan: Any) -> int:
 
       def train(run: Settings, last_round: int | None, number: int = number) -> Any:
         until = '' if last_round is None else f' to round {last_round}'
-        live.say(f'[{number + 1}/{trials.total()}] {run.output_dir}{until}')
+        live.say(f'[{number + 1}/{trials.total()}] {run.output.output_dir}{until}')
         return trainer.train(run, folder, last_round)
 
       runs = runs_of(claim.number, claim.point)
-      search.do(claim, runs, plan.rungs(runs[0].rounds), train, plan.metric)
+      search.do(claim, runs, plan.rungs(runs[0].training.rounds), train, plan.metric)
 
   def tick(number: int) -> None:
     if live.is_shown:

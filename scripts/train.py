@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   settings = resolve.resolve(given)
   outcome = run.run(settings, arguments)
-  result_table.show(outcome.result, settings.output_dir)
+  result_table.show(outcome.result, settings.output.output_dir)
   run.check_result(outcome.result)
   return outcome.exit_code
 

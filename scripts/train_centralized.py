@@ -34,13 +34,13 @@ from .cli import (
   command,
   fields,
   options,
-  resolve,
   run_folder,
   run_table,
   settings,
   signals,
   tensorflow_start,
 )
+from .cli.groups import output, what
 
 # Where the user gives no rate: safe ones for small networks, not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
@@ -109,9 +109,9 @@ def _check_flags() -> None:
   for flag in ('optimizer', 'learning_rate'):
     if _FLAGS[flag].value == []:
       raise ValueError(f'--{flag}= is empty: give one or more, or leave it out.')
-  resolve.check_task(_FLAGS.task)
+  what.check_task(_FLAGS.task)
   for name in _FLAGS.optimizer:
-    resolve.check_name('optimizer', name, _RATES)
+    fields.check_name('optimizer', name, _RATES)
   for flag in ('epochs', 'batch_size', 'epochs_per_evaluation'):
     hint = 'give 1 or more'
     validation.whole_number(f'--{flag}', _FLAGS[flag].value, 1, hint, fields.INT31)
@@ -123,7 +123,7 @@ def _check_flags() -> None:
       f' one of {", ".join(_ADAPTIVE)}.'
     )
   options.parse('task_option', _FLAGS.task_option)
-  resolve.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
+  output.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
 
 
 def _jobs() -> list[dict[str, Any]]:
@@ -245,7 +245,7 @@ def _train(
       unit_starts=task.unit_starts,
     ),
     centralized.OneClient(examples),
-    build.build_evaluation(task, model),
+    build.build_evaluation(model, task.validation),
     training.TrainingConfig(
       rounds=job['rounds'],
       clients_per_round=1,
@@ -257,7 +257,7 @@ def _train(
     output_dir=folder,
     run_id=config['run_id'],
     stop=stop,
-    test_fn=build.build_test(task, model),
+    test_fn=None if task.test is None else build.build_evaluation(model, task.test),
     settings=record,
   )
 

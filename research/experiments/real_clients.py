@@ -101,7 +101,7 @@ def _jobs() -> frame.Jobs:
         )
         found.setdefault(folder, []).extend(runs)
   # Seed by seed: what is stopped early has all algorithms of its first seeds.
-  return {folder: sorted(runs, key=lambda run: run.seed) for folder, runs in found.items()}
+  return {folder: sorted(runs, key=lambda run: run.what.seed) for folder, runs in found.items()}
 
 
 def _pairs() -> list[tuple[str, str]]:

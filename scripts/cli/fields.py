@@ -1,41 +1,96 @@
-"""Fields of the settings that are flags."""
+"""Flags as fields of frozen dataclasses: the groups that the settings are made of."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tff_adaptive._utils import validation
+from tff_adaptive._utils import suggestions, validation
+
+if TYPE_CHECKING:
+  from . import settings as settings_lib
 
 INT31 = 2**31 - 1
 ONE = 'give 1 or more'
 
 
+class Group:
+  """A group of settings: a frozen dataclass whose fields are flags.
+
+  Attributes:
+    TITLE: Its heading in --help.
+  """
+
+  TITLE: ClassVar[str]
+
+  @classmethod
+  def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the defaults of flags that depend on what is given; none here.
+
+    Args:
+      values: Flag name -> value of all flags; None where none was given.
+    """
+    del values
+    return {}
+
+  def check(self, settings: 'settings_lib.Settings') -> None:
+    """Refuses values that do not go together; ValueError, in one line with the flag's name."""
+
+
 def flag(
-  group: str,
   text: str,
   default: Any = None,
   check: validation.Check | None = None,
   hint: str = '',
+  *,
+  choices: Sequence[str] = (),
   changes_numbers: bool = True,
 ) -> Any:
   """A field that is a flag.
 
   Args:
-    group: Its heading in --help.
     text: Its help.
     default: Its default; None: `resolve` decides, or there is none.
     check: Refuses bad values.
     hint: What to give instead of them.
-    changes_numbers: Whether it touches the model's course; what does not a resumed run may change.
+    choices: The names that it takes, if it takes no others.
+    changes_numbers: Whether it touches the model's course; a resumed run may change what does not.
   """
   metadata = dict(
-    group=group, help=text, default=default, check=check, hint=hint, changes_numbers=changes_numbers
+    help=text,
+    default=default,
+    check=check,
+    hint=hint,
+    choices=choices,
+    changes_numbers=changes_numbers,
   )
   return dataclasses.field(metadata=metadata)
 
 
 def from_(low: int, high: int = INT31) -> validation.Check:
+  """A check of whole numbers from `low` to `high`."""
+
   def check(name: str, value: Any, hint: str) -> Any:
     validation.whole_number(name, value, low, hint, high)
     return value
 
   return check
+
+
+def check(field: dataclasses.Field, value: Any) -> None:
+  """Refuses a value that a flag does not take; ValueError, in one line."""
+  if value is None:
+    return
+  choices, check_value = field.metadata['choices'], field.metadata['check']
+  if choices:
+    check_name(field.name, value, choices)
+  if check_value is not None:
+    try:
+      check_value(f'--{field.name}', value, field.metadata['hint'])
+    except TypeError as error:
+      raise ValueError(str(error)) from None
+
+
+def check_name(flag_name: str, value: Any, valid: Collection[str]) -> None:
+  """Refuses a name that is not among the valid ones; ValueError, in one line."""
+  if value not in valid:
+    raise ValueError(f'--{flag_name}: {suggestions.unknown(flag_name, value, valid)}')

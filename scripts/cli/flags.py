@@ -1,5 +1,6 @@
 """The flags of scripts/train.py, made from `Settings` and the registry; no TensorFlow."""
 
+import dataclasses
 import re
 import typing
 from collections.abc import Mapping, Sequence
@@ -7,14 +8,7 @@ from typing import Any, NamedTuple
 
 from absl import flags as absl_flags
 
-from . import (
-  aggregator_settings,
-  evaluation_settings,
-  hyperparameters,
-  options,
-  population_settings,
-  settings,
-)
+from . import hyperparameters, options, settings
 
 # What people try, and what it is here.
 _TRIED = {
@@ -33,19 +27,6 @@ _TRIED = {
   'num_clients': 'clients_per_round; those there are: --task_option=num_clients=NUMBER',
   'out': 'output_dir',
 }
-# In this order in --help.
-_GROUPS = (
-  'What',
-  'How long',
-  'Rates',
-  hyperparameters.SERVER,
-  hyperparameters.CORRECTION,
-  'Clients',
-  population_settings.GROUP,
-  aggregator_settings.GROUP,
-  evaluation_settings.GROUP,
-  'Where',
-)
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')
 
 
@@ -69,18 +50,22 @@ class Flag(NamedTuple):
 
 def table() -> list[Flag]:
   """Returns all flags, in the order of --help."""
-  types = typing.get_type_hints(settings.Settings)
-  found = [
-    Flag(
-      f.metadata['group'], f.name, _kind(types[f.name]), f.metadata['default'], f.metadata['help']
+  own: dict[str, list[Flag]] = {}
+  for name, named in hyperparameters.named().items():
+    own.setdefault(named.group, []).append(
+      Flag(named.group, name, named.first.kind, None, named.help())
     )
-    for f in settings.FIELDS
-  ]
-  found += [
-    Flag(named.group, name, named.first.kind, None, named.help())
-    for name, named in hyperparameters.named().items()
-  ]
-  return sorted(found, key=lambda flag: _GROUPS.index(flag.group))
+  found = []
+  for group, kind in settings.GROUPS.items():
+    if group == 'clients':  # Hyperparameters stand after the rates.
+      found += [*own[hyperparameters.SERVER], *own[hyperparameters.CORRECTION]]
+    types = typing.get_type_hints(kind)
+    for f in dataclasses.fields(kind):  # type: ignore[arg-type]
+      metadata = f.metadata
+      found.append(
+        Flag(kind.TITLE, f.name, _kind(types[f.name]), metadata['default'], metadata['help'])
+      )
+  return found
 
 
 def names() -> list[str]:

@@ -180,20 +180,20 @@ def check_different(found: Sequence[Settings]) -> None:
     key = json.dumps({**run.flat(), 'output_dir': None}, sort_keys=True)
     if key in seen:
       raise ValueError(
-        f'--grid: {seen[key]} and {run.output_dir} are the same run; give each value once.'
+        f'--grid: {seen[key]} and {run.output.output_dir} are the same run; give each value once.'
       )
-    if run.output_dir in seen.values():
+    if run.output.output_dir in seen.values():
       raise ValueError(
-        f'--grid: two runs would share the folder {run.output_dir}, in whose name {os.sep} is _:'
-        ' rename one of the files, or name its folder otherwise.'
+        f'--grid: two runs would share the folder {run.output.output_dir}, in whose name {os.sep}'
+        ' is _: rename one of the files, or name its folder otherwise.'
       )
-    name = os.path.basename(run.output_dir)
+    name = os.path.basename(run.output.output_dir)
     if len(os.fsencode(name)) > _MOST_BYTES:
       raise ValueError(
         f'--grid: a run has the folder {name[:40]}... of {len(os.fsencode(name))} bytes, at most'
         f' {_MOST_BYTES} are allowed: vary fewer flags, or give shorter values or paths.'
       )
-    seen[key] = run.output_dir
+    seen[key] = run.output.output_dir
 
 
 def _default(name: str) -> Any:

@@ -12,16 +12,16 @@ def of(run: settings_lib.Settings) -> config.Record:
     ValueError: If --initial_weights names a run without weights.
     OSError: If a file cannot be read.
   """
-  files, start = run.files(), run.initial_weights
+  files, start = run.files(), run.what.initial_weights
   if start is not None:
     files['initial_weights'] = {'path': start, 'sha256': warm_start.sha256(start)}
   # None without --ray, 0 with it: the same subrounds have the same bits.
-  settings = {**run.flat(), 'gpus_per_worker': run.gpus_per_worker or None}
+  settings = {**run.flat(), 'gpus_per_worker': run.runtime.gpus_per_worker or None}
   return config.Record(
     settings,
     settings_lib.CHANGE_NO_NUMBER,
     files,
-    may_go_on=run.target_epsilon is None,
+    may_go_on=run.aggregation.target_epsilon is None,
     hints={
       'rounds': ', on which the noise for --target_epsilon depends',
       'subrounds': ' (a run keeps its subrounds, with --ray and without)',

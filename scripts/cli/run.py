@@ -10,20 +10,15 @@ from tff_adaptive.training import callbacks
 
 from . import (
   command as command_lib,
-  device_settings,
   flags,
-  population_options,
-  privacy,
-  ray_options,
   records,
-  resolve,
   run_folder,
   settings as settings_lib,
   signals,
   tensorflow_start,
-  trackers,
   user_files,
 )
+from .groups import aggregation, output, what
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +67,13 @@ def check(settings: settings_lib.Settings) -> None:
   Raises:
     ValueError: With one line, if the run cannot be done as asked.
   """
-  resolve.check_data_dir(settings.task, settings.data_dir)
-  resolve.check_initial_weights(settings.initial_weights)
-  run_folder.check_writable(settings.output_dir)
-  if settings.client_state_dir is not None:
-    run_folder.check_writable(settings.client_state_dir, 'client_state_dir')
-  population_options.build(settings)
-  run_folder.read_config(settings.output_dir, records.of(settings))
+  output.check_data_dir(settings.what.task, settings.output.data_dir)
+  settings.what.check_files()
+  run_folder.check_writable(settings.output.output_dir)
+  if settings.clients.client_state_dir is not None:
+    run_folder.check_writable(settings.clients.client_state_dir, 'client_state_dir')
+  settings.population.build(settings.given)
+  run_folder.read_config(settings.output.output_dir, records.of(settings))
 
 
 def run(
@@ -169,58 +164,53 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
   """Loads the data, builds the process, opens the folder: the arguments of `training.train`."""
   import tff_adaptive_tasks as tasks
   from tff_adaptive import models, training
-  from tff_adaptive.devices import placement, threads
-  from tff_adaptive.kernels import library
   from tff_adaptive.training import cohorts, ray_callback
 
-  from . import build, client_groups
+  from . import build
 
-  is_compiled = settings.task_options.get('lstm') == 'compiled'
-  if settings.device == 'cpu' or settings.gpus_per_worker or is_compiled:
-    placement.hide_gpus()  # From evaluation too; of the workers' it would take the memory.
-  parallel = settings.parallel_clients or threads.side_by_side(settings.clients_per_round)
-  build.set_engine(settings, parallel)
-  if is_compiled:
-    library.load()  # Now, and not in the midst of building what trains.
-  ray_context = ray_options.connect(settings)
-  task = tasks.load(
-    settings.task, data_dir=settings.data_dir, seed=settings.seed, **settings.task_options
+  chosen, folder = settings.what, settings.output.output_dir
+  ray_context = settings.runtime.build(
+    settings.training.clients_per_round,
+    is_compiled=chosen.task_options.get('lstm') == 'compiled',
   )
-  task, parts = client_groups.split(settings, task)
+  task = tasks.load(
+    chosen.task, data_dir=settings.output.data_dir, seed=chosen.seed, **chosen.task_options
+  )
+  task, parts = settings.evaluation.split(task, chosen.seed)
   data = _check_data(settings, task)
   if parts.unseen is not None:
     data['unseen_clients'] = len(parts.unseen)
   command_lib.say(
     f'{task.name}: {data["source"]}; {data["clients"]:,} clients, {data["examples"]:,} examples'
   )
-  if hint := device_settings.lstm_hint(vars(settings), settings.task_options):
+  if hint := settings.runtime.lstm_hint(chosen.task, chosen.task_options):
     command_lib.say(hint)
-  model = task.build_model(settings.seed)
-  if settings.initial_weights is not None:
-    start = training.initial_weights_from(settings.initial_weights, model)
+  model = task.build_model(chosen.seed)
+  if chosen.initial_weights is not None:
+    start = training.initial_weights_from(chosen.initial_weights, model)
     model = models.with_initial_weights(model, start)
-  private = privacy.plan(settings, data['clients'])
+  private = settings.aggregation.plan(settings, data['clients'])
   process = build.build_process(settings, task, model, private)
   config = _training_config(settings, task, model)
-  _say_how_large(process, config, settings.output_dir, data['clients'])
+  _say_how_large(process, config, folder, data['clients'])
   cohorts.simulate(config, task.train)  # Refuses what does not fit the clients.
   record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
-  saved = record.open(settings.output_dir, data, model.num_parameters)
+  saved = record.open(folder, data, model.num_parameters)
   return {
     'process': process,
     'clients': task.train,
-    'evaluate_fn': build.build_evaluation(task, model),
+    'evaluate_fn': build.build_evaluation(model, task.validation),
     'config': config,
-    'output_dir': settings.output_dir,
+    'output_dir': folder,
     'run_id': saved['run_id'],
     'callbacks': [
       *([] if ray_context is None else [ray_callback.RayCallback(ray_context)]),
-      *trackers.callbacks(settings, saved['run_id']),
+      *settings.output.build(saved['run_id'], settings.flat()),
       *([] if private is None else [_account(private, config)]),
     ],
-    'test_fn': build.build_test(task, model),
-    'client_evaluation': client_groups.build_evaluation(settings, task, model, parts),
-    'resume_from': settings.resume_from,
+    'test_fn': None if task.test is None else build.build_evaluation(model, task.test),
+    'client_evaluation': settings.evaluation.build(settings, task, model, parts),
+    'resume_from': settings.output.resume_from,
     'settings': record,
   }
 
@@ -228,9 +218,8 @@ def _prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[st
 def _check_data(settings: settings_lib.Settings, task: Any) -> dict[str, Any]:
   """Returns what config.json says of the data; ValueError if it does not fit the settings."""
   ids = task.train.client_ids
-  if settings.clients_per_round > len(ids):
-    raise ValueError(resolve.too_many_clients(settings.clients_per_round, len(ids)))
-  if settings.client_weighting == 'tokens' and task.client_weight is None:
+  what.check_cohort(settings.training.clients_per_round, len(ids))
+  if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
     raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')
   sizes = [task.train.num_examples(client_id) for client_id in ids]
   for client_id, size in zip(ids, sizes):
@@ -247,30 +236,31 @@ def _check_data(settings: settings_lib.Settings, task: Any) -> dict[str, Any]:
 def _training_config(settings: settings_lib.Settings, task: Any, model: Any) -> Any:
   from tff_adaptive import costs, training
 
+  local, written = settings.training, settings.output
   return training.TrainingConfig(
-    rounds=settings.rounds,
-    clients_per_round=settings.clients_per_round,
-    seed=settings.seed,
-    max_examples_per_client=settings.max_examples_per_client or None,
-    rounds_per_evaluation=settings.rounds_per_evaluation,
-    rounds_per_checkpoint=settings.rounds_per_checkpoint,
-    keep_checkpoints=settings.keep_checkpoints,
-    client_state_store=settings.client_state_store or 'memory',
-    client_state_dir=settings.client_state_dir,
+    rounds=local.rounds,
+    clients_per_round=local.clients_per_round,
+    seed=settings.what.seed,
+    max_examples_per_client=local.max_examples_per_client or None,
+    rounds_per_evaluation=written.rounds_per_evaluation,
+    rounds_per_checkpoint=written.rounds_per_checkpoint,
+    keep_checkpoints=written.keep_checkpoints,
+    client_state_store=settings.clients.client_state_store or 'memory',
+    client_state_dir=settings.clients.client_state_dir,
     metric=task.metric,
     cost_model=costs.CostModel(
-      settings.algorithm_entry.counts(settings.correction),
+      settings.what.algorithm_entry.counts(settings.correction),
       model.num_parameters,
-      settings.batch_size or None,
-      settings.client_epochs,
+      local.batch_size or None,
+      local.client_epochs,
       model.initial_weights[0][0].dtype.itemsize,
     ),
-    population=population_options.build(settings),
-    target=settings.target,
+    population=settings.population.build(settings.given),
+    target=written.target,
   )
 
 
-def _account(private: privacy.Plan, config: Any) -> Any:
+def _account(private: aggregation.PrivacyPlan, config: Any) -> Any:
   """Says how private the run will be; returns the callback that records it."""
   from tff_adaptive import training
 

@@ -42,7 +42,7 @@ def do(
           return claim.close()
         return claim.finish(kind, reason=found[0].reason)
     try:
-      done = [read_whole(run.output_dir, rounds) for run in runs]
+      done = [read_whole(run.output.output_dir, rounds) for run in runs]
     except ValueError as error:  # Somebody else wrote there.
       return claim.finish('failed', reason=str(error))
     column = metric or tables.default_metric(done)
@@ -70,10 +70,12 @@ def are_complete(runs: Sequence[Settings]) -> bool:
   Raises:
     ValueError: If they are, but the rows of one are damaged.
   """
-  if not all(summary.is_complete(run.output_dir, run.rounds) for run in runs):
+  if not all(summary.is_complete(run.output.output_dir, run.training.rounds) for run in runs):
     return False
   for run in runs:
-    read_whole(run.output_dir, run.rounds)  # Or else the table would be of the others.
+    read_whole(
+      run.output.output_dir, run.training.rounds
+    )  # Or else the table would be of the others.
   return True
 
 

@@ -39,10 +39,10 @@ def train_all(
         number, (folder, run) = next(waiting, (0, (None, None)))
       if folder is None or run is None:
         return
-      command.say(f'[{number}/{len(every)}] {run.output_dir}')
+      command.say(f'[{number}/{len(every)}] {run.output.output_dir}')
       answer = trainer.train(run, folder, alone=alone)
       if answer.kind in ('failed', 'diverged'):
-        failed[run.output_dir] = f'{answer.kind}: {answer.reason}'
+        failed[run.output.output_dir] = f'{answer.kind}: {answer.reason}'
 
   stopped_by = trainers.in_threads(work, lambda: jobs)
   if stopped_by is not None:
@@ -50,7 +50,7 @@ def train_all(
     return 128 + stopped_by
   is_written = True
   for folder, runs in groups.items():
-    folders = [run.output_dir for run in runs]
+    folders = [run.output.output_dir for run in runs]
     note = '; '.join(f'{f}: {why}' for f, why in failed.items() if f in folders)
     path = os.path.join(folder, 'sweep.md')
     is_written &= run_table.write(path, folders, label_by=label_by, metric=metric, note=note)

@@ -138,13 +138,15 @@ class Trainer:
     Returns:
       What came of it; 'stopped' after a signal to the command.
     """
-    if summary.is_complete(run.output_dir, run.rounds):
+    if summary.is_complete(run.output.output_dir, run.training.rounds):
       if last_round is None:
-        self.say(f'{run.output_dir}: complete already')
+        self.say(f'{run.output.output_dir}: complete already')
       return worker.Answer('done')
-    if last_round is not None and _rounds(run.output_dir) >= last_round:
+    if last_round is not None and _rounds(run.output.output_dir) >= last_round:
       return worker.Answer('done')
-    log = os.path.abspath(os.path.join(folder, LOGS, f'{os.path.basename(run.output_dir)}.log'))
+    log = os.path.abspath(
+      os.path.join(folder, LOGS, f'{os.path.basename(run.output.output_dir)}.log')
+    )
     job = worker.Job(flags.command_line(run.given), log, last_round)
     key = None if alone else worker.process_key(run)
     for _ in range(_STOPS):
@@ -153,11 +155,11 @@ class Trainer:
         return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
       if answer.kind != 'stopped':
         break
-      self.say(f'{run.output_dir}: its process was asked to end; it goes on')
+      self.say(f'{run.output.output_dir}: its process was asked to end; it goes on')
     else:
       answer = worker.Answer('failed', f'its process was asked to end {_STOPS} times.')
     if answer.kind != 'done':
-      self.say(f'{run.output_dir}: {answer.kind}: {answer.reason}')
+      self.say(f'{run.output.output_dir}: {answer.kind}: {answer.reason}')
     return answer
 
 

@@ -17,16 +17,16 @@ def explained(settings: settings_lib.Settings, error: BaseException) -> str | No
     The line; None if there are no such files, or the error does not come from one and says by
     itself what is wrong.
   """
-  sources = settings.sources()
+  sources = settings.what.sources()
   if not sources or isinstance(error, errors.DataError):  # These say whose task, and where.
     return None
   at = user_code.place(error)
   words = user_code.in_words(error)
   for flag, source in sources.items():
     if at is not None and source.path == at.path:
-      return f'--{flag}={getattr(settings, flag)} failed in line {at.line}: {words}'
+      return f'--{flag}={getattr(settings.what, flag)} failed in line {at.line}: {words}'
   # AutoGraph gives errors the words of a traceback.
   if isinstance(error, (ValueError, OSError)) and 'in user code' not in str(error):
     return None
-  named = ' or '.join(f'--{flag}={getattr(settings, flag)}' for flag in sources)
+  named = ' or '.join(f'--{flag}={getattr(settings.what, flag)}' for flag in sources)
   return f'{named} cannot be used: {words}'

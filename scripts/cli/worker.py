@@ -62,11 +62,17 @@ def process_key(of: settings.Settings) -> tuple[Any, ...] | None:
   threads of an operation; so are the user's own files. With Ray and TFF's own runtime, workers of
   theirs come and go with the process.
   """
-  if of.engine != 'graph' or of.ray is not None or of.subrounds is not None:
+  if of.runtime.engine != 'graph' or of.runtime.ray is not None or of.runtime.subrounds is not None:
     return None
-  parallel = of.parallel_clients or threads.side_by_side(of.clients_per_round)
+  parallel = of.runtime.parallel_clients or threads.side_by_side(of.training.clients_per_round)
   files = json.dumps(of.files(), sort_keys=True)
-  return (of.device, threads.fill_processors(parallel), of.mixed_precision, of.xla, files)
+  return (
+    of.runtime.device,
+    threads.fill_processors(parallel),
+    of.runtime.mixed_precision,
+    of.runtime.xla,
+    files,
+  )
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -23,7 +23,7 @@ class Hosts:
     answer = self._result(settings)
     if isinstance(answer, worker.Answer):
       return answer
-    write_run(settings, job.last_round or settings.rounds, answer)
+    write_run(settings, job.last_round or settings.training.rounds, answer)
     return worker.Answer('done')
 
   def stop(self, number):
@@ -34,13 +34,15 @@ class Hosts:
 
   def ran(self):
     """The folders' names and where the runs ended, in order."""
-    folders = [resolve.resolve(flags.parse(['', *job.flags])).output_dir for job in self.jobs]
+    folders = [
+      resolve.resolve(flags.parse(['', *job.flags])).output.output_dir for job in self.jobs
+    ]
     return [(os.path.basename(f), job.last_round) for f, job in zip(folders, self.jobs)]
 
 
 def write_run(settings, rounds, value, column='validation_accuracy'):
   """Writes a run whose `column` is `value` in each round after round 0."""
-  folder = settings.output_dir
+  folder = settings.output.output_dir
   os.makedirs(folder, exist_ok=True)
   run_folders.write_config(folder, records.of(settings).settings)
   with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
@@ -48,4 +50,4 @@ def write_run(settings, rounds, value, column='validation_accuracy'):
     for t in range(rounds + 1):
       file.write(f'{t},{value if t else 0.0!r},0.5\n')
   with open(os.path.join(folder, 'summary.json'), 'w') as file:
-    json.dump({'is_complete': rounds == settings.rounds, 'rounds': rounds}, file)
+    json.dump({'is_complete': rounds == settings.training.rounds, 'rounds': rounds}, file)

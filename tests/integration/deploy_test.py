@@ -113,10 +113,12 @@ def test_the_jobs_command_is_one_that_the_trainer_takes():
   assert (program, script) == ('python', 'scripts/train.py')
   pytest.importorskip('ray')
   settings = resolve.resolve(flags.parse([script, *arguments]))
-  assert settings.ray == 'auto'
-  assert settings.rounds_per_checkpoint <= 10  # The pod may end at any time, and nothing is saved.
+  assert settings.runtime.ray == 'auto'
+  assert (
+    settings.output.rounds_per_checkpoint <= 10
+  )  # The pod may end at any time, and nothing is saved.
   group = spec['rayClusterSpec']['workerGroupSpecs'][0]
   workers = group['replicas'] * int(group['rayStartParams']['num-cpus'])
-  assert settings.subrounds >= workers / settings.cpus_per_worker
+  assert settings.runtime.subrounds >= workers / settings.runtime.cpus_per_worker
   mounts = spec['rayClusterSpec']['headGroupSpec']['template']['spec']['containers'][0]
-  assert any(settings.output_dir.startswith(m['mountPath']) for m in mounts['volumeMounts'])
+  assert any(settings.output.output_dir.startswith(m['mountPath']) for m in mounts['volumeMounts'])

@@ -16,6 +16,10 @@ from tests.helpers import sweep_pool
 pytest.importorskip('optuna')
 
 
+def _rate(settings):
+  return settings.rates.client_learning_rate
+
+
 @pytest.fixture(name='sweeping')
 def _sweeping(tmp_path, monkeypatch):
   """Returns a function of a command's flags and a result: runs it, gives its code and the pool."""
@@ -41,9 +45,9 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   down = {1.0}
 
   def result(s):
-    if s.client_learning_rate in down:
+    if _rate(s) in down:
       return worker.Answer('failed', 'the disk\nis | full')
-    return s.client_learning_rate / 10 + s.seed / 100
+    return _rate(s) / 10 + s.what.seed / 100
 
   arguments = ['--grid=client_learning_rate=0.5,1,2', '--grid=seed=0,1', '--', '--rounds=2']
   code, pool = sweeping(arguments, result)
@@ -82,7 +86,7 @@ def test_a_sweep_in_the_home_is_whole_there(sweeping, tmp_path, monkeypatch):
 def test_points_that_differ_after_the_fourth_digit_are_rows_of_their_own(sweeping, capsys):
   values = ['0.010000001', '0.010000002']
   arguments = [f'--grid=client_learning_rate={",".join(values)}', '--grid=seed=0,1']
-  assert sweeping([*arguments, '--', '--rounds=2'], lambda s: 10 * s.client_learning_rate)[0] == 0
+  assert sweeping([*arguments, '--', '--rounds=2'], lambda s: 10 * _rate(s))[0] == 0
   rows = _table(capsys.readouterr().out)[2:]
   assert sorted(row[:2] for row in rows) == [[f'client_learning_rate={v}', '2'] for v in values]
 
@@ -107,7 +111,7 @@ def test_a_grid_may_grow_and_takes_complete_runs_over(sweeping):
 
 def test_what_diverged_is_a_row_below_the_others_no_failure_and_not_tried_again(sweeping, capsys):
   def result(s):
-    if s.client_learning_rate > 1:
+    if _rate(s) > 1:
       return worker.Answer('diverged', 'no finite weights')
     return 0.1
 
@@ -119,7 +123,7 @@ def test_what_diverged_is_a_row_below_the_others_no_failure_and_not_tried_again(
   assert sweeping(arguments, None)[0] == 0
   # A value that is not finite is the same.
   arguments = ['--grid=client_learning_rate=8,0.6', '--', '--rounds=2']
-  assert sweeping(arguments, lambda s: 0.1 if s.client_learning_rate < 1 else math.nan)[0] == 0
+  assert sweeping(arguments, lambda s: 0.1 if _rate(s) < 1 else math.nan)[0] == 0
   assert 'diverged: validation_accuracy is not finite' in capsys.readouterr().out
 
 
@@ -167,7 +171,7 @@ def test_tasks_of_unlike_metrics_need_one_to_be_compared_by(sweeping, capsys, tm
 
 def test_a_run_without_the_metric_of_the_others_is_refused_again(sweeping, capsys):
   def result(s):
-    if s.seed:
+    if s.what.seed:
       sweep_pool.write_run(s, 2, 0.5, 'validation_loss')
       return worker.Answer('done')
     return 0.5
@@ -179,14 +183,14 @@ def test_a_run_without_the_metric_of_the_others_is_refused_again(sweeping, capsy
 
 def test_a_target_says_how_many_seeds_reached_it(sweeping, capsys):
   command = ['--grid=seed=0,1', '--target=0.9', '--', '--rounds=2']
-  assert sweeping(command, lambda s: 0.9 + s.seed / 100 - 0.005)[0] == 0
+  assert sweeping(command, lambda s: 0.9 + s.what.seed / 100 - 0.005)[0] == 0
   assert '1 (reached by 1 of 2 seeds)' in capsys.readouterr().out
 
 
 def test_random_points_depend_on_the_seed_and_the_trial_alone(sweeping, tmp_path, capsys):
   def result(s):
-    drawn.append((s.output_dir, s.client_learning_rate, s.clients_per_round))
-    return s.client_learning_rate
+    drawn.append((s.output.output_dir, _rate(s), s.training.clients_per_round))
+    return _rate(s)
 
   command = ['--search=random', '--range=client_learning_rate=0.01,1,log']
   command += ['--range=clients_per_round=2,9']
@@ -216,7 +220,7 @@ def test_a_trial_is_the_mean_of_its_seeds_and_has_what_its_algorithm_has(sweepin
     '--grid=algorithm=fed_avg,fed_adam',
   ]
   code, pool = sweeping(
-    [*command, '--range=tau=0.001,0.1,log', '--', '--rounds=2'], lambda s: s.seed / 10
+    [*command, '--range=tau=0.001,0.1,log', '--', '--rounds=2'], lambda s: s.what.seed / 10
   )
   assert code == 0
   assert [name for name, _ in pool.ran()] == [
@@ -243,8 +247,8 @@ def test_a_trial_is_the_mean_of_its_seeds_and_has_what_its_algorithm_has(sweepin
 
 def test_tpe_draws_near_to_what_was_good(sweeping):
   def result(s):
-    drawn.append(s.client_learning_rate)
-    return 1 - abs(s.client_learning_rate - 0.7)
+    drawn.append(_rate(s))
+    return 1 - abs(_rate(s) - 0.7)
 
   drawn = []
   command = ['--search=tpe', '--trials=30', '--range=client_learning_rate=0,1', '--', '--rounds=2']
@@ -259,7 +263,8 @@ def test_of_each_rung_the_best_go_on_with_their_runs(sweeping, capsys):
   rates = ','.join(map(str, values))
   command = [f'--grid=client_learning_rate={rates}', '--prune=asha', '--first_rung=2']
   code, pool = sweeping(
-    [*command, '--', '--rounds=18', '--rounds_per_evaluation=2'], lambda s: s.client_learning_rate
+    [*command, '--', '--rounds=18', '--rounds_per_evaluation=2'],
+    _rate,
   )
   assert code == 0
   expected, rungs = [], {2: [], 6: []}

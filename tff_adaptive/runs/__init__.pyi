@@ -4,5 +4,6 @@ from .errors import (
   SaveError as SaveError,
   StateError as StateError,
 )
-from .run import Run as Run, load_run as load_run
+from .groups import group as group, partition as partition
+from .run import Run as Run, find_runs as find_runs, load_run as load_run
 from .state_store import ClientStateStore as ClientStateStore

@@ -14,12 +14,15 @@ def train(groups, label_by):
   """Stands in for training: a client rate of 0.1 and the least server rate are best."""
   for runs in groups.values():
     for run in runs:
-      is_best = run.client_learning_rate == 0.1 and run.server_learning_rate in (0.01, 0.3)
+      is_best = run.rates.client_learning_rate == 0.1 and run.rates.server_learning_rate in (
+        0.01,
+        0.3,
+      )
       value = 0.9 if is_best else 0.5
       run_folders.make(
-        run.output_dir,
-        [0.1] * run.rounds + [value],
-        test={'test_accuracy': value - 0.1 - run.seed / 100},
+        run.output.output_dir,
+        [0.1] * run.training.rounds + [value],
+        test={'test_accuracy': value - 0.1 - run.what.seed / 100},
         **{name: v for name, v in run.flat().items() if name not in ('output_dir', 'rounds')},
       )
   return 0
@@ -36,15 +39,19 @@ def test_each_pair_is_tuned_by_itself_and_counts_with_other_seeds(tmp_path, monk
   assert len(tuning) == len(final) == 20
   assert sum(map(len, tuning.values())) == 5 * (3 * 2 + 3 * 3 * 3)
   every = [run for runs in tuning.values() for run in runs]
-  assert {(run.seed, run.rounds, run.task_options['validation']) for run in every} == {
-    (100, 2, 'clients')
-  }
+  assert {
+    (run.what.seed, run.training.rounds, run.what.task_options['validation']) for run in every
+  } == {(100, 2, 'clients')}
   for folder, runs in final.items():
-    assert [run.seed for run in runs] == [0, 1]
+    assert [run.what.seed for run in runs] == [0, 1]
     server = folder.rsplit('_', 1)[1]
     for run in runs:
-      assert (run.client_learning_rate, run.server_optimizer, run.rounds) == (0.1, server, 4)
-      assert run.server_learning_rate == (0.3 if server == 'sgd' else 0.01)
+      assert (run.rates.client_learning_rate, run.what.server_optimizer, run.training.rounds) == (
+        0.1,
+        server,
+        4,
+      )
+      assert run.rates.server_learning_rate == (0.3 if server == 'sgd' else 0.01)
   text = (tmp_path / 'table.md').read_text()
   assert '| FedDyn | **79.50 ± 0.71** | **79.50 ± 0.71** |' in text
   assert '| AdaBest | Yogi | 0.1 | 0.01 |' in text

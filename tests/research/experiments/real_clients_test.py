@@ -27,7 +27,9 @@ def test_rates_are_chosen_with_ideal_clients_a_seed_that_does_not_count_and_no_t
   assert {tuple(folder.split('/')[1:3]) for folder in jobs} == {('tuning', 'digits')}
   assert len(jobs) == 10
   runs = [run for of_pair in jobs.values() for run in of_pair]
-  assert {(s.seed, s.rounds, s.task_options['validation']) for s in runs} == {(100, 100, 'clients')}
+  assert {(s.what.seed, s.training.rounds, s.what.task_options['validation']) for s in runs} == {
+    (100, 100, 'clients')
+  }
   own = {'dropout_rate': 0.0, 'availability': 'always', 'round_deadline': None}
   for run in runs:
     assert {name: run.flat().get(name, value) for name, value in own.items()} == own
@@ -35,8 +37,8 @@ def test_rates_are_chosen_with_ideal_clients_a_seed_that_does_not_count_and_no_t
   assert len(jobs['out/tuning/digits/fed_avg_yogi']) == 9
   assert {s.flat()['beta'] for s in jobs['out/tuning/digits/ada_best_sgd']} == {0.6, 0.96}
   for folder, of_pair in found.items():
-    assert {s.client_learning_rate for s in of_pair} == {1.1 if 'yogi' in folder else 0.1}
-    assert [s.seed for s in of_pair] == sorted(s.seed for s in of_pair)
+    assert {s.rates.client_learning_rate for s in of_pair} == {1.1 if 'yogi' in folder else 0.1}
+    assert [s.what.seed for s in of_pair] == sorted(s.what.seed for s in of_pair)
 
 
 def test_the_best_on_the_validation_data_is_taken(tmp_path):
@@ -57,13 +59,18 @@ def test_every_algorithm_meets_every_server_in_every_scenario(found):
     server = folder.split('/')[-1]
     plain = {'sgd': 'fed_avg', 'yogi': 'fed_yogi'}[server]
     names = [plain, 'fed_prox', 'scaffold', 'fed_dyn', 'ada_best']
-    assert sorted((s.algorithm, s.seed) for s in jobs) == sorted(
+    assert sorted((s.what.algorithm, s.what.seed) for s in jobs) == sorted(
       (name, seed) for name in names for seed in (0, 1)
     )
     for s in jobs:
-      assert (s.server_optimizer, s.rounds, s.task_option[-1]) == (server, 7, 'alpha=0.03')
-      assert (s.heldout_clients, s.rounds_per_client_evaluation, s.target) == (0.1, 7, 0.8)
-      assert len({job.output_dir for job in jobs}) == len(jobs)
+      assert (s.what.server_optimizer, s.training.rounds, s.what.task_option[-1]) == (
+        server,
+        7,
+        'alpha=0.03',
+      )
+      assert (s.output.target, s.evaluation.rounds_per_client_evaluation) == (0.8, 7)
+        assert s.evaluation.heldout_clients == 0.1
+      assert len({job.output.output_dir for job in jobs}) == len(jobs)
 
 
 def test_scenarios_differ_in_what_they_say_and_in_nothing_else(found):

@@ -43,7 +43,7 @@ def test_a_server_optimizer_counts_where_it_is_free(order):
 def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
   found = grid.jobs('x', {'algorithm': ['fed_avg', 'fed_adam']}, {'tau': 0.5, 'rounds': 3})
   assert [run.server.get('tau') for run in found] == [None, 0.5]
-  assert {run.rounds for run in found} == {3}
+  assert {run.training.rounds for run in found} == {3}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_runs_that_would_share_a_folder_are_refused(tmp_path, monkeypatch):
 def test_a_name_without_room_for_its_log_is_refused():
   short = f'a={"é" * 100}{"a" * (251 - len("task_option=a=") - 200)}'
   (run,) = grid.jobs('x', {'task_option': [short]}, {})
-  assert len(os.fsencode(os.path.basename(run.output_dir))) == 251
+  assert len(os.fsencode(os.path.basename(run.output.output_dir))) == 251
   with pytest.raises(ValueError, match='of 252 bytes, at most 251 are allowed: vary fewer'):
     grid.jobs('x', {'task_option': [f'{short}a']}, {})
 
@@ -76,4 +76,4 @@ def test_a_name_without_room_for_its_log_is_refused():
 def test_client_states_are_kept_where_there_are_any():
   varied = {'algorithm': ['fed_avg', 'scaffold']}
   found = grid.jobs('x', varied, {'client_state_store': 'disk'})
-  assert [run.client_state_store for run in found] == [None, 'disk']
+  assert [run.clients.client_state_store for run in found] == [None, 'disk']

@@ -35,7 +35,7 @@ def damped(monkeypatch):
 def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
   found = resolve.resolve(flags.parse(['', '--algorithm=damped']))
   assert found.flat()['strength'] == found.correction['strength'] == 0.5
-  assert (found.client_weighting, found.client_state_store) == ('uniform', 'memory')
+  assert (found.clients.client_weighting, found.clients.client_state_store) == ('uniform', 'memory')
   given = flags.parse(['', '--algorithm=damped', '--strength=0.25'])
   assert resolve.resolve(given).correction == {'strength': 0.25}
   with pytest.raises(ValueError, match=r'--strength must be .*, found -1\.0: give 0\.5, say'):
@@ -50,7 +50,7 @@ def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
 def test_a_new_entry_has_its_costs_and_labels(damped, tmp_path):
   for number, strength in enumerate((0.0, 0.25)):
     run = resolve.resolve(algorithm='damped', strength=strength)
-    counts = run.algorithm_entry.counts(run.correction)
+    counts = run.what.algorithm_entry.counts(run.correction)
     cost = costs.CostModel(counts, 1_000_000, 10).round([10]).columns()
     assert cost['megabytes_down'] == (12 if strength else 4)
     folder = tmp_path / str(number)

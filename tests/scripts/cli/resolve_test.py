@@ -57,8 +57,8 @@ def test_ada_best_keeps_the_papers_beta_with_sgd_and_forgets_sooner_with_other_s
 def test_every_task_and_algorithm_has_settings(task):
   for algorithm in registry.ALGORITHMS:
     found = resolve_lib.resolve(task=task, algorithm=algorithm)
-    assert found.client_rate_schedule(0) == found.client_learning_rate
-    assert found.server_rate_schedule(0) == found.server_learning_rate
+    assert found.rates.client(0) == found.rates.client_learning_rate
+    assert found.rates.server(0) == found.rates.server_learning_rate
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_the_number_of_clients_is_left_to_the_data_where_an_option_decides_it():
 def test_settings_do_not_change():
   settings = resolve_lib.resolve(algorithm='ada_best', server_optimizer='yogi')
   with pytest.raises(dataclasses.FrozenInstanceError):
-    settings.seed = 3
+    settings.what.seed = 3
   for values in settings.correction, settings.server, settings.given:
     with pytest.raises(TypeError):
       values['mu'] = 3.0

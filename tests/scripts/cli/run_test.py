@@ -81,7 +81,7 @@ def test_lost_workers_are_a_failure_after_which_the_same_command_goes_on(tmp_pat
   def train(**unused_arguments):
     raise engine.WorkersLost('Round 7: no worker is left')
 
-  monkeypatch.setattr(run, '_prepare', lambda *arguments: {})
+  monkeypatch.setattr(run, '_prepare', lambda *arguments: {'callbacks': []})
   monkeypatch.setattr(training, 'train', train)
   given = flags.parse(['train.py', '--task=digits', f'--output_dir={tmp_path}/run'])
   with pytest.raises(command.FailureError, match='no worker is left'):
@@ -102,10 +102,10 @@ def test_the_trainer_leaves_gpus_to_the_workers(monkeypatch, tmp_path, given, is
   hidden = []
   monkeypatch.setattr('tff_adaptive.devices.placement.hide_gpus', lambda: hidden.append(True))
 
-  def refuse(settings):
+  def refuse(*unused_arguments, **unused_options):
     raise engine.WorkerError('no cluster')
 
-  monkeypatch.setattr(run.ray_options, 'connect', refuse)
+  monkeypatch.setattr(engine, 'set_ray_context', refuse)
   assert _train(tmp_path, '--task=digits', '--ray=local', *given) == 2
   assert bool(hidden) == is_hidden
 

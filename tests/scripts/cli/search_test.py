@@ -36,10 +36,10 @@ def _do(tmp_path, values, prunes_at=None, metric=None, column='validation_loss')
   claim, trained = _Claim(prunes_at), []
 
   def train(run, last_round):
-    trained.append((run.seed, last_round))
-    if isinstance(values[run.seed], worker.Answer):
-      return values[run.seed]
-    sweep_pool.write_run(run, last_round or 9, values[run.seed], column)
+    trained.append((run.what.seed, last_round))
+    if isinstance(values[run.what.seed], worker.Answer):
+      return values[run.what.seed]
+    sweep_pool.write_run(run, last_round or 9, values[run.what.seed], column)
     return worker.Answer('done')
 
   search.do(claim, runs, [1, 3, 9], train, metric)
@@ -98,11 +98,11 @@ def test_a_run_is_read_whole_and_up_to_its_rung(tmp_path):
   run = resolve.resolve(rounds=250, output_dir=str(tmp_path / '0'))
   sweep_pool.write_run(run, 250, 0.0)
   _write(tmp_path / '0', ['validation_loss'], [[t * t] for t in range(251)])
-  found = search.read_whole(run.output_dir, 250)
+  found = search.read_whole(run.output.output_dir, 250)
   assert search.scores.mean_of_last(found, 'validation_loss') == pytest.approx(
     sum(t * t for t in range(151, 251)) / 100
   )
-  assert [row['round'] for row in search.read_whole(run.output_dir, 60).rows] == [*range(61)]
+  assert [row['round'] for row in search.read_whole(run.output.output_dir, 60).rows] == [*range(61)]
   assert search.are_complete([run])
   with pytest.raises(ValueError, match=r'lacks round 251 in metrics\.csv: bring back'):
-    search.read_whole(run.output_dir, 252)
+    search.read_whole(run.output.output_dir, 252)

@@ -20,9 +20,9 @@ def test_each_is_trained_once_and_what_failed_is_tried_again(tmp_path, capsys, m
   down = {2.0}
 
   def result(s):
-    if s.client_learning_rate in down:
+    if s.rates.client_learning_rate in down:
       return worker.Answer('diverged', 'the loss is nan.')
-    return s.client_learning_rate
+    return s.rates.client_learning_rate
 
   monkeypatch.setattr(trainers, 'LocalHost', hosts := sweep_pool.Hosts(result))
   groups = _groups(tmp_path)

@@ -102,9 +102,9 @@ def test_a_run_that_others_stop_goes_on_and_fails_in_the_end(tmp_path):
   host = _Host(stopped, worker.Answer('done'), *[stopped] * 4)
   trainer = trainers.Trainer(host, [], lines.append)
   assert trainer.train(run, str(tmp_path)).kind == 'done'
-  assert lines == [f'{run.output_dir}: its process was asked to end; it goes on']
+  assert lines == [f'{run.output.output_dir}: its process was asked to end; it goes on']
   job, key = host.jobs[0]
-  assert f'--output_dir={run.output_dir}' in job.flags
+  assert f'--output_dir={run.output.output_dir}' in job.flags
   assert job.log == str(tmp_path / 'logs' / 'run.log')
   assert key == worker.process_key(run) is not None
   found = trainer.train(run, str(tmp_path), alone=True)
@@ -123,7 +123,7 @@ def test_what_is_there_already_is_not_trained(tmp_path):
   sweep_pool.write_run(run, 3, 0.5)
   assert trainer.train(run, str(tmp_path)).kind == 'done'
   assert len(host.jobs) == 1
-  assert lines == [f'{run.output_dir}: complete already']
+  assert lines == [f'{run.output.output_dir}: complete already']
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])

@@ -21,7 +21,7 @@ class Outcome:
 
 def run(settings, last_round):
   os.write(1, b'from TensorFlow\\n')
-  sys.stderr.write(f'round {last_round} of {settings.rounds}\\n')
+  sys.stderr.write(f'round {last_round} of {settings.training.rounds}\\n')
   return Outcome
 
 worker.run.run, worker.run.check_result = run, lambda result: None
@@ -93,10 +93,10 @@ class Outcome:
 
 def run(settings, last_round):
   with signals.StopGuard() as stop:
-    open(settings.output_dir, 'w').close()
+    open(settings.output.output_dir, 'w').close()
     while not stop.requested:
       time.sleep(0.01)
-  open(settings.output_dir + '-saved', 'w').close()
+  open(settings.output.output_dir + '-saved', 'w').close()
   return Outcome
 
 worker.run.run, worker.run.check_result = run, lambda result: None

@@ -1,8 +1,11 @@
-"""--ray and --subrounds: defaults, and refusals that name the flag, the value and the hint."""
+"""Engine, devices and workers: defaults, refusals, and when the compiled LSTM is recommended."""
+
+import shutil
 
 import pytest
 
-from scripts.cli import flags, ray_options, resolve, settings
+from scripts.cli import flags, resolve, settings
+from scripts.cli.groups import runtime
 
 pytest.importorskip('ray')
 
@@ -12,14 +15,14 @@ def _resolve(*arguments):
 
 
 def test_defaults():
-  plain = _resolve()
+  plain = _resolve().runtime
   assert (plain.ray, plain.subrounds, plain.cpus_per_worker) == (None, None, None)
-  local = _resolve('--ray=local')
+  local = _resolve('--ray=local').runtime
   assert (local.subrounds, local.cpus_per_worker, local.gpus_per_worker) == (4, 1, 0)
   assert local.ray_workers is None
-  assert _resolve('--ray=local', '--ray_workers=7').subrounds == 7
-  assert _resolve('--ray=local', '--ray_workers=7', '--subrounds=9').subrounds == 9
-  assert _resolve('--subrounds=3').subrounds == 3
+  assert _resolve('--ray=local', '--ray_workers=7').runtime.subrounds == 7
+  assert _resolve('--ray=local', '--ray_workers=7', '--subrounds=9').runtime.subrounds == 9
+  assert _resolve('--subrounds=3').runtime.subrounds == 3
 
 
 @pytest.mark.parametrize(
@@ -33,12 +36,12 @@ def test_defaults():
   ],
 )
 def test_client_states_are_where_workers_of_several_machines_reach_them(arguments, store):
-  assert _resolve('--algorithm=ada_best', *arguments).client_state_store == store
+  assert _resolve('--algorithm=ada_best', *arguments).clients.client_state_store == store
 
 
 @pytest.mark.parametrize('address', ['local', 'auto', '10.0.0.1:6379', '[::1]:6379', 'head:1'])
 def test_addresses(address):
-  assert _resolve(f'--ray={address}').ray == address
+  assert _resolve(f'--ray={address}').runtime.ray == address
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_refusals(arguments, message):
 
 
 def test_without_ray_the_hint_is_to_install_it(monkeypatch):
-  monkeypatch.setattr(ray_options.importlib.util, 'find_spec', lambda name: None)
+  monkeypatch.setattr(runtime.importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(ValueError, match=r'pip install tff-adaptive\[ray\]'):
     _resolve('--ray=auto')
 
@@ -80,7 +83,40 @@ def test_a_resumed_run_may_change_where_it_is_trained_but_not_the_subrounds():
 @pytest.mark.parametrize('workers, is_said', [(None, False), (2, False), (3, True)])
 def test_more_workers_than_processors_are_remarked_upon(monkeypatch, capsys, workers, is_said):
   given = [] if workers is None else [f'--ray_workers={workers}']
-  monkeypatch.setattr(ray_options.threads, 'num_processors', lambda: 4)
+  monkeypatch.setattr(runtime.threads, 'num_processors', lambda: 4)
   monkeypatch.setattr('tff_adaptive.engine.set_ray_context', lambda *unused, **options: None)
-  ray_options.connect(_resolve('--ray=local', '--cpus_per_worker=2', *given))
+  monkeypatch.setattr('tff_adaptive.engine.set_graph_context', lambda *unused: None)
+  _resolve('--ray=local', '--cpus_per_worker=2', *given).runtime.build(10)
   assert ('ask for 6 processors; this machine has 4' in capsys.readouterr().err) == is_said
+
+
+def hint(task='shakespeare', **given):
+  settings = resolve.resolve(task=task, algorithm='fed_avg', **given)
+  return settings.runtime.lstm_hint(task, settings.what.task_options)
+
+
+def test_who_trains_lstms_on_a_cpu_is_shown_the_faster_way(monkeypatch):
+  monkeypatch.setattr(shutil, 'which', lambda name: '/usr/bin/' + name)
+  for task in ('shakespeare', 'stackoverflow_nwp'):
+    assert 'lstm=compiled' in hint(task)
+
+
+@pytest.mark.parametrize(
+  'given',
+  [
+    {'task': 'digits'},
+    {'task_option': ('lstm=tensorflow',)},
+    {'task_option': ('lstm=compiled',)},
+    {'engine': 'native'},
+    {'xla': True},
+    {'mixed_precision': 'bfloat16'},
+  ],
+)
+def test_who_has_chosen_or_cannot_is_not(given, monkeypatch):
+  monkeypatch.setattr(shutil, 'which', lambda name: '/usr/bin/' + name)
+  assert hint(**given) is None
+
+
+def test_without_a_compiler_nothing_is_said(monkeypatch):
+  monkeypatch.setattr(shutil, 'which', lambda name: None)
+  assert hint() is None

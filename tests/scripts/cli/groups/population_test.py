@@ -1,12 +1,16 @@
 """The flags of a population: defaults, what they make, refusals that name the flag and the hint."""
 
+import dataclasses
 import hashlib
 import json
 
 import pytest
 
-from scripts.cli import flags, population_options, records, resolve, run_folder
+from scripts.cli import flags, records, resolve, run_folder
+from scripts.cli.groups import population as group
 from tff_adaptive import population
+
+NAMES = [field.name for field in dataclasses.fields(group.Population)]
 
 
 def _resolve(*arguments):
@@ -14,7 +18,8 @@ def _resolve(*arguments):
 
 
 def _build(*arguments):
-  return population_options.build(_resolve(*arguments))
+  settings = _resolve(*arguments)
+  return settings.population.build(settings.given)
 
 
 def _file(tmp_path, text, name='clients.csv'):
@@ -25,8 +30,8 @@ def _file(tmp_path, text, name='clients.csv'):
 
 def test_without_any_of_the_flags_there_is_no_population():
   plain = _resolve()
-  assert population_options.build(plain) is None
-  for name in population_options.NAMES:
+  assert plain.population.build(plain.given) is None
+  for name in NAMES:
     assert plain.flat()[name] in (None, [])
 
 
@@ -34,7 +39,7 @@ def test_without_any_of_the_flags_there_is_no_population():
 def test_one_flag_makes_a_population_and_the_others_take_their_defaults(name):
   value = {'over_select': 1.5}.get(name, 0.25)
   found = _resolve(f'--{name}={value}')
-  made = population_options.build(found)
+  made = found.population.build(found.given)
   default = population.Population()
   assert isinstance(made.availability, population.Always)
   for field in ('over_select', 'dropout_rate', 'stragglers', 'round_deadline'):
@@ -107,6 +112,27 @@ def test_another_deadline_is_another_run():
   assert any(text.startswith('--round_deadline was None and is now 60.0') for text in refused)
 
 
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (['--availability=dayly'], "--availability: unknown availability 'dayly'"),
+    (['--availability=diurnal', '--availability_option=day=3'], 'diurnal has no such option; it'),
+    (['--availability_option=share=0.5'], '--availability_option=share=...: always has no such'),
+    (
+      ['--availability=diurnal', '--availability_option=share=2'],
+      '--availability_option: share must be in (0, 1], found 2',
+    ),
+    (['--availability=diurnal', '--availability_option=unit=days'], '--availability_option: unit'),
+    (['--client_profiles=clients.txt'], '--client_profiles=clients.txt: give a file whose name'),
+    (['--stragglers=wait', '--round_deadline=9'], "--stragglers: unknown stragglers 'wait'"),
+    (['--stragglers=partial'], '--stragglers=partial is for a deadline: give --round_deadline=60'),
+    (['--seconds_per_step=0'], '--seconds_per_step must be finite and above 0'),
+    (['--speed_sigma=-1'], '--speed_sigma must be finite and at least 0'),
+    (['--over_select=0.5'], '--over_select must be finite and at least 1'),
+    (['--dropout_rate=1'], '--dropout_rate must be in [0, 1)'),
+    (['--target=nan'], '--target must be finite'),
+  ],
+)
 def test_refusals(arguments, message):
   with pytest.raises(ValueError) as caught:
     _resolve(*arguments)

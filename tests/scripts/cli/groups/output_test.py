@@ -2,7 +2,8 @@
 
 import pytest
 
-from scripts.cli import resolve, trackers
+from scripts.cli import resolve
+from scripts.cli.groups import output
 
 
 @pytest.mark.parametrize(
@@ -13,7 +14,7 @@ from scripts.cli import resolve, trackers
   ],
 )
 def test_refusals(names, message, monkeypatch):
-  monkeypatch.setattr(trackers.importlib.util, 'find_spec', lambda name: name)
+  monkeypatch.setattr(output.importlib.util, 'find_spec', lambda name: name)
   with pytest.raises(ValueError) as error:
     resolve.resolve({'log_to': names})
   assert message in str(error.value)
@@ -21,16 +22,16 @@ def test_refusals(names, message, monkeypatch):
 
 @pytest.mark.parametrize('name', ['mlflow', 'wandb'])
 def test_what_is_not_installed_is_named_with_the_command_that_installs_it(name, monkeypatch):
-  monkeypatch.setattr(trackers.importlib.util, 'find_spec', lambda name: None)
+  monkeypatch.setattr(output.importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(ValueError) as error:
     resolve.resolve({'log_to': [name]})
   assert f'pip install tff-adaptive[{name}]' in str(error.value)
 
 
 def test_trackers_get_what_is_set_and_the_folders_name(monkeypatch):
-  monkeypatch.setattr(trackers.importlib.util, 'find_spec', lambda name: name)
+  monkeypatch.setattr(output.importlib.util, 'find_spec', lambda name: name)
   settings = resolve.resolve({'log_to': ['wandb'], 'output_dir': 'runs/mine/'})
-  (callback,) = trackers.callbacks(settings, 'abc')
+  (callback,) = settings.output.build('abc', settings.flat())
   assert type(callback).__name__ == 'WandbCallback'
   assert callback._run_id == 'abc'
   assert callback._name == 'mine'

@@ -1,0 +1,181 @@
+"""How the server combines updates, and how private that is."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tff_adaptive._utils import validation
+from tff_adaptive.aggregation import table
+from tff_adaptive.registry import entries
+
+from .. import fields, options
+
+if TYPE_CHECKING:
+  from tff_adaptive import aggregation
+  from tff_adaptive.aggregation import accounting
+
+  from .. import settings as settings_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyPlan:
+  """How private a run is to be.
+
+  Attributes:
+    accountant: Gives epsilon by rounds.
+    delta: At this delta.
+  """
+
+  accountant: 'accounting.Accountant'
+  delta: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Aggregation(fields.Group):
+  """The settings of aggregation and privacy; see `--help` for what each means."""
+
+  TITLE = 'Aggregation and privacy'
+
+  aggregator: str = fields.flag(
+    'How the server combines updates: of the list above.',
+    'mean',
+    choices=tuple(table.AGGREGATORS),
+  )
+  aggregator_option: tuple[str, ...] = fields.flag(
+    'An option of the aggregator, NAME=VALUE; see the list above. May be repeated.', []
+  )
+  target_epsilon: float | None = fields.flag(
+    'For dp_gaussian and dp_tree: take the least noise with which all rounds together have this'
+    ' epsilon at --delta.',
+    None,
+    validation.above_zero,
+    'give an epsilon such as 8',
+  )
+  delta: float | None = fields.flag(
+    'delta of the epsilon that is reported. Default N^-1.1, N the number of clients.',
+    None,
+    validation.in_unit_interval,
+    'give a delta such as 1e-5',
+  )
+
+  @classmethod
+  def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The weighting of clients that the aggregator asks for, if it does not take any."""
+    entry = table.aggregator(values['aggregator'])
+    return {} if entry.is_weighted else {'client_weighting': 'uniform'}
+
+  @property
+  def entry(self) -> entries.Aggregator:
+    """The aggregator's entry."""
+    return table.aggregator(self.aggregator)
+
+  @property
+  def chosen(self) -> dict[str, Any]:
+    """All options of the aggregator, by name: those given, checked, and defaults."""
+    try:
+      return self.entry.values(
+        options.numbers('aggregator_option', self.aggregator_option, self.entry)
+      )
+    except (TypeError, ValueError) as error:
+      text = str(error)
+      raise ValueError(text if text.startswith('--') else f'--aggregator_option: {error}') from None
+
+  def check(self, settings: 'settings_lib.Settings') -> None:
+    """Refuses an aggregator that does not go with the rest."""
+    entry, chosen = self.entry, self.chosen
+    weighting = settings.clients.client_weighting
+    try:
+      table.check(entry, settings.what.algorithm_entry, settings.correction, weighting)
+    except ValueError as error:
+      raise ValueError(f'--aggregator: {error}') from None
+    if entry.name == 'secure' and settings.runtime.engine == 'native':
+      raise ValueError(
+        "--aggregator=secure does not go with --engine=native: TFF's own runtime has no secure"
+        ' sums; leave out --engine.'
+      )
+    if not entry.is_private:
+      for name in ('target_epsilon', 'delta'):
+        if getattr(self, name) is not None:
+          private = ', '.join(a.name for a in table.AGGREGATORS.values() if a.is_private)
+          raise ValueError(f'--{name} is for --aggregator {private}: leave it out.')
+      return
+    if self.delta == 0:
+      raise ValueError(
+        '--delta must be above 0, found 0: noise of a Gaussian gives no epsilon then.'
+      )
+    if (chosen['noise_multiplier'] is None) == (self.target_epsilon is None):
+      raise ValueError(
+        f'--aggregator={entry.name} wants either --target_epsilon or'
+        ' --aggregator_option=noise_multiplier=VALUE: give one of them.'
+      )
+    if settings.population.availability is not None:
+      raise ValueError(
+        f'--aggregator={self.aggregator} does not go with --availability and the like: its'
+        ' epsilon supposes that each round is drawn from all clients, and that all of it finish.'
+      )
+
+  def plan(self, settings: 'settings_lib.Settings', num_clients: int) -> PrivacyPlan | None:
+    """Returns the noise and the accountant of a run; None if it adds no noise.
+
+    Args:
+      settings: What is asked for.
+      num_clients: Clients that may be drawn.
+
+    Raises:
+      ValueError: In one line, if no noise gives the epsilon that is asked for, or the noise is too
+        much for the noise on counts.
+    """
+    if not self.entry.is_private:
+      return None
+    from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.
+
+    chosen = self.chosen
+    delta = self.delta or accounting.default_delta(num_clients)
+    make = self._accountant(settings, num_clients)
+    noise = chosen['noise_multiplier']
+    try:
+      if noise is None:
+        noise = accounting.noise_multiplier_for(
+          self.target_epsilon or 0.0, make, settings.training.rounds, delta
+        )
+      if chosen.get('adaptive'):
+        stddev = accounting.count_stddev(
+          settings.training.clients_per_round, chosen['count_stddev']
+        )
+        accounting.update_noise_multiplier(noise, stddev)
+    except ValueError as error:
+      raise ValueError(f'--aggregator={self.aggregator}: {error}') from None
+    return PrivacyPlan(make(noise), delta)
+
+  def build(
+    self, settings: 'settings_lib.Settings', model: Any, privacy: PrivacyPlan | None
+  ) -> 'aggregation.Factory | None':
+    """Returns the TFF aggregation factory; None for the mean."""
+    if self.aggregator == 'mean':
+      return None
+    from tff_adaptive import aggregation
+
+    chosen = self.chosen
+    if privacy is not None:
+      chosen['noise_multiplier'] = privacy.accountant.noise_multiplier
+    cohort = aggregation.Cohort(
+      settings.training.clients_per_round,
+      model.initial_weights[0],
+      settings.clients.client_weighting != 'uniform',
+      settings.what.seed,
+    )
+    return aggregation.build_aggregator(self.entry, chosen, cohort)
+
+  def _accountant(
+    self, settings: 'settings_lib.Settings', num_clients: int
+  ) -> Callable[[float], Any]:
+    from tff_adaptive.aggregation import accounting
+    from tff_adaptive.training import cohorts
+
+    size, seed = settings.training.clients_per_round, settings.what.seed
+    if self.aggregator == 'dp_gaussian':
+      return lambda noise: accounting.SampledGaussian(num_clients, size, noise)
+    tree = accounting.TreeGaussian(
+      num_clients, lambda t: cohorts.sample(seed, t, num_clients, size), 1.0
+    )
+    return tree.with_noise

@@ -1,0 +1,121 @@
+"""Clients and examples that are held out, and the evaluation of each client by itself."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tff_adaptive._utils import validation
+
+from .. import fields
+
+if TYPE_CHECKING:
+  import tff_adaptive_tasks as tasks
+  from tff_adaptive.training import client_evaluation
+
+  from .. import settings as settings_lib
+
+_MOST_CLIENTS = 1000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClientEvaluation(fields.Group):
+  """The settings of evaluation by client; see `--help` for what each means."""
+
+  TITLE = 'Evaluation by client'
+
+  heldout_clients: float = fields.flag(
+    'The share of the clients that never train; at least one if above 0.',
+    0.0,
+    validation.in_unit_interval,
+    'give a share such as 0.1',
+  )
+  heldout_examples: float = fields.flag(
+    "The share of each client's examples that is not trained on.",
+    0.0,
+    validation.in_unit_interval,
+    'give a share such as 0.2',
+  )
+  rounds_per_client_evaluation: int | None = fields.flag(
+    'Rounds from one evaluation of each client by itself to the next. Default none.',
+    None,
+    fields.from_(1),
+    fields.ONE,
+    changes_numbers=False,
+  )
+  client_evaluation_clients: int | None = fields.flag(
+    'Evaluate at most so many clients of those that train, and of those that never do; 0 for all.'
+    ' Default 1000.',
+    None,
+    fields.from_(0),
+    'give 0 for all',
+    changes_numbers=False,
+  )
+  personalization_epochs: int | None = fields.flag(
+    "Evaluate on held-out examples also after so many epochs of fine-tuning on a client's others."
+    ' Default none.',
+    None,
+    fields.from_(1, 2**20 - 1),
+    fields.ONE,
+    changes_numbers=False,
+  )
+
+  def check(self, settings: 'settings_lib.Settings') -> None:
+    """Refuses what asks for nothing, or cannot be done."""
+    del settings
+    for name in ('client_evaluation_clients', 'personalization_epochs'):
+      if getattr(self, name) is not None and self.rounds_per_client_evaluation is None:
+        raise ValueError(f'--{name} is for --rounds_per_client_evaluation: give it too.')
+    if self.personalization_epochs is not None and not self.heldout_examples:
+      raise ValueError(
+        '--personalization_epochs wants examples that fine-tuning has not seen: give'
+        ' --heldout_examples=0.2, say.'
+      )
+
+  def split(self, task: Any, seed: int) -> 'tuple[Any, tasks.ClientSplit]':
+    """Returns the task with the clients and examples that train, and all parts of its clients.
+
+    Raises:
+      tasks.DataError: If nothing would be left to train on, or nothing is held out.
+    """
+    import tff_adaptive_tasks as tasks
+
+    return tasks.split_task(
+      task,
+      seed=seed,
+      heldout_clients=self.heldout_clients,
+      heldout_examples=self.heldout_examples,
+    )
+
+  def build(
+    self, settings: 'settings_lib.Settings', task: Any, model: Any, parts: 'tasks.ClientSplit'
+  ) -> 'client_evaluation.ClientEvaluation | None':
+    """Returns what evaluates each client by itself; None if that was not asked for."""
+    from tff_adaptive.training import client_evaluation
+
+    if self.rounds_per_client_evaluation is None:
+      return None
+    most = self.client_evaluation_clients
+    # Fine-tuning, too, has no more of a client.
+    trained = settings.training.max_examples_per_client or None
+    groups = {'train': client_evaluation.Group(parts.train, max_examples=trained)}
+    for name, clients, own in (
+      ('heldout', parts.heldout, parts.train),
+      ('unseen', parts.unseen, parts.unseen_rest),
+    ):
+      if clients is not None:
+        groups[name] = client_evaluation.Group(clients, own, max_tuning_examples=trained)
+    return client_evaluation.ClientEvaluation(
+      model,
+      groups,
+      rounds_per_evaluation=self.rounds_per_client_evaluation,
+      most_clients=_MOST_CLIENTS if most is None else most or None,
+      personalize=self._personalize(settings, task, model),
+      seed=settings.what.seed,
+    )
+
+  def _personalize(self, settings: 'settings_lib.Settings', task: Any, model: Any) -> Any:
+    if self.personalization_epochs is None:
+      return None
+    from tff_adaptive.training import personalization
+
+    training = settings.client_training(task, self.personalization_epochs)
+    return personalization.build_personalization(model, training, settings.rates.client)

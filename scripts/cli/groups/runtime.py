@@ -1,0 +1,253 @@
+"""What runs the computations: the engine, its devices, and the workers of a Ray cluster."""
+
+import dataclasses
+import importlib.util
+import re
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tff_adaptive.devices import cuda, threads
+from tff_adaptive.engine.cluster import schedule
+from tff_adaptive_tasks import catalog
+
+from .. import command, fields
+
+if TYPE_CHECKING:
+  from .. import settings as settings_lib
+
+# Of the graph engine in one process only.
+ONE_PROCESS = ('clients_per_step', 'parallel_clients')
+_OF_RAY = ('ray_workers', 'cpus_per_worker', 'gpus_per_worker')
+_NOT_WITH_RAY = {
+  'clients_per_step': 'leave it out',
+  'parallel_clients': '--cpus_per_worker says how many clients a worker trains at once',
+}
+_ADDRESS = re.compile(r'(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}')
+_COUNT = fields.from_(1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Runtime(fields.Group):
+  """The settings of engine, devices and workers; see `--help` for what each means."""
+
+  TITLE = 'Where it runs'
+
+  engine: str = fields.flag(
+    "graph: one TensorFlow graph a round; native: TFF's own runtime.",
+    'graph',
+    choices=('graph', 'native'),
+  )
+  clients_per_step: int | None = fields.flag(
+    'Clients that train together, as batched operations, in the graph engine. Default: one; on a'
+    ' GPU the cohort, at most 32, for a model that takes a client axis; lower it where memory runs'
+    ' out.',
+    None,
+    _COUNT,
+    fields.ONE,
+  )
+  parallel_clients: int | None = fields.flag(
+    'Clients that train at the same time, each on a thread, in the graph engine. Default: the'
+    ' processors, at most 4 and the clients of a round; memory grows with it. With as many as'
+    ' processors, TensorFlow takes one thread an operation, unless TF_NUM_INTRAOP_THREADS is set.',
+    None,
+    _COUNT,
+    fields.ONE,
+    changes_numbers=False,
+  )
+  device: str | None = fields.flag(
+    'auto, cpu or gpu, of the graph engine; several GPUs divide the clients. Default auto: a GPU if'
+    ' TensorFlow has one.',
+    choices=cuda.DEVICES,
+  )
+  mixed_precision: str | None = fields.flag(
+    'bfloat16 or float16: clients compute predictions and their gradients in it, by float32'
+    ' weights; all else stays float32. Gradients differ by some percent. float16 computes'
+    ' gradients 1024 times as large, and a client in which they overflow counts as diverged.'
+    ' Default: float32 throughout.',
+    choices=('bfloat16', 'float16'),
+  )
+  xla: bool | None = fields.flag(
+    'XLA compiles the local step. For GPUs; on a CPU it was faster for an MLP and twice as slow for'
+    ' a CNN. Dropout draws other numbers. Default no.'
+  )
+  ray: str | None = fields.flag(
+    'Workers of a Ray cluster train the clients: local, a cluster of this machine that ends with'
+    ' the command; auto, the one of RAY_ADDRESS or of this machine; or host:port. Default: this'
+    ' process does.',
+    changes_numbers=False,
+  )
+  ray_workers: int | None = fields.flag(
+    'Workers, at most; default: as many as there is room for.',
+    None,
+    _COUNT,
+    fields.ONE,
+    changes_numbers=False,
+  )
+  cpus_per_worker: int | None = fields.flag(
+    'Processors of a worker, and clients that it trains at once. Default 1.',
+    None,
+    _COUNT,
+    fields.ONE,
+    changes_numbers=False,
+  )
+  gpus_per_worker: float | None = fields.flag(
+    "GPUs of a worker; 0.25 takes a quarter of the memory of one. The server's part stays on"
+    ' processors. Default 0: so does a worker.'
+  )
+  subrounds: int | None = fields.flag(
+    'Parts of even cost into which a cohort is divided. It decides the last bits; where they are'
+    ' trained, and by how many workers, does not. Default with --ray 4, or --ray_workers if larger;'
+    ' else the cohort is one.',
+    None,
+    _COUNT,
+    fields.ONE,
+  )
+
+  @classmethod
+  def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the workers, with --ray."""
+    if values['ray'] is None:
+      return {}
+    subrounds = max(schedule.DEFAULT_SUBROUNDS, values['ray_workers'] or 0)
+    return {'cpus_per_worker': 1, 'gpus_per_worker': 0.0, 'subrounds': subrounds}
+
+  def check(self, settings: 'settings_lib.Settings') -> None:
+    """Refuses what does not go together, and a device that cannot be had."""
+    cohort = settings.training.clients_per_round
+    for name in (*ONE_PROCESS, 'subrounds'):
+      if getattr(self, name) is not None and self.engine != 'graph' and self.ray is None:
+        raise ValueError(f'--{name} is for --engine=graph: leave it out')
+    for name in ONE_PROCESS:
+      if (value := getattr(self, name)) is not None and value > cohort:
+        raise ValueError(
+          f'--{name} must be at most {cohort}, the clients of a round, found {value}: give'
+          ' fewer, or more --clients_per_round.'
+        )
+    if self.ray is None:
+      for name in _OF_RAY:
+        if getattr(self, name) is not None:
+          raise ValueError(f'--{name} is for --ray: leave it out, or give --ray=local.')
+    else:
+      self._check_ray()
+    self._check_device()
+    flag = self._against_lstm()
+    if settings.what.task_options.get('lstm') == 'compiled' and flag is not None:
+      raise ValueError(
+        f'--task_option=lstm=compiled does not go with {flag}: it is an operation of float32, for'
+        ' the graph engine on a CPU. Leave one of them out.'
+      )
+
+  def _check_device(self) -> None:
+    if self.device != 'gpu':
+      return
+    if self.engine != 'graph':
+      raise ValueError(
+        f"--device=gpu does not go with --engine={self.engine}: TFF's worker is built without"
+        ' CUDA. Leave one of them out.'
+      )
+    try:
+      cuda.check_libraries()
+    except ValueError as error:
+      raise ValueError(
+        f'--device=gpu: {error}, with --device=cpu. In a checkout, make env-gpu installs them.'
+      ) from None
+
+  def _check_ray(self) -> None:
+    check_address(str(self.ray))
+    if self.engine != 'graph':
+      raise ValueError('--engine=native does not go with --ray: leave one of them out.')
+    if self.device == 'gpu':
+      raise ValueError('--device=gpu does not go with --ray: give --gpus_per_worker=1, say.')
+    for name, hint in _NOT_WITH_RAY.items():
+      if getattr(self, name) is not None:
+        raise ValueError(f'--{name} does not go with --ray: {hint}.')
+    gpus, workers = self.gpus_per_worker or 0.0, self.ray_workers or 0
+    if not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
+      raise ValueError(f'--gpus_per_worker must be from 0 to 1, or a whole number, found {gpus}.')
+    if (self.subrounds or 0) < workers:
+      raise ValueError(
+        f'--subrounds must be at least {workers}, the number of workers, found'
+        f' {self.subrounds}: some workers would be idle.'
+      )
+
+  def lstm_hint(self, task: str, task_options: Mapping[str, Any]) -> str | None:
+    """What to say to who trains LSTMs without the compiled operation, though it can be had."""
+    if task not in catalog.WITH_LSTM or 'lstm' in task_options:
+      return None
+    if self._against_lstm() is not None or shutil.which('g++') is None:
+      return None
+    return 'Hint: --task_option=lstm=compiled trains LSTMs 1.6 times as fast on a CPU.'
+
+  def _against_lstm(self) -> str | None:
+    """The flag that the compiled LSTM does not go with, if there is one."""
+    given = {
+      '--engine=native': self.engine != 'graph',
+      '--device=gpu': self.device == 'gpu',
+      '--gpus_per_worker': bool(self.gpus_per_worker),
+      '--mixed_precision': self.mixed_precision is not None,
+      '--xla': bool(self.xla),
+    }
+    return next((flag for flag, is_given in given.items() if is_given), None)
+
+  def build(self, cohort: int, *, is_compiled: bool = False) -> Any:
+    """Makes the engine the one that runs TFF computations, before TensorFlow's first operation.
+
+    Args:
+      cohort: Clients of a round, by which it chooses its threads.
+      is_compiled: Whether the model has compiled LSTMs.
+
+    Returns:
+      The `engine.RayContext` whose workers run the clients, or None.
+
+    Raises:
+      ValueError: If there is no such device.
+      engine.WorkerError: If the cluster cannot be had.
+    """
+    import tensorflow_federated as tff
+
+    from tff_adaptive import engine
+    from tff_adaptive.devices import placement
+    from tff_adaptive.kernels import library
+
+    if self.device == 'cpu' or self.gpus_per_worker or is_compiled:
+      placement.hide_gpus()  # From evaluation too; of the workers' it would take the memory.
+    if self.engine == 'graph':
+      parallel = self.parallel_clients or threads.side_by_side(cohort)
+      engine.set_graph_context(parallel, self.clients_per_step, self.device or 'auto')
+    else:
+      engine.set_native_context()
+    if is_compiled:
+      library.load()  # Now, and not in the midst of building what trains.
+    if self.subrounds is None:
+      return None
+    server = tff.framework.get_context_stack().current
+    if self.ray is None:
+      engine.set_subround_context(self.subrounds, server=server)
+      return None
+    if self.ray == 'local':
+      self._say_if_crowded()
+    return engine.set_ray_context(
+      self.ray,
+      workers=self.ray_workers,
+      cpus_per_worker=self.cpus_per_worker or 1,
+      gpus_per_worker=self.gpus_per_worker or 0.0,
+      subrounds=self.subrounds,
+      server=server,
+    )
+
+  def _say_if_crowded(self) -> None:
+    wanted = (self.ray_workers or 1) * (self.cpus_per_worker or 1)
+    if wanted > threads.num_processors():
+      command.say(
+        f'--ray_workers and --cpus_per_worker ask for {wanted} processors; this machine has'
+        f' {threads.num_processors()}, which the workers share: fewer are as fast, in less memory.'
+      )
+
+
+def check_address(address: str) -> None:
+  """Refuses what is no address of a cluster, and any where Ray is not installed; ValueError."""
+  if address not in ('local', 'auto') and not _ADDRESS.fullmatch(address):
+    raise ValueError(f'--ray must be local, auto or host:port, found {address!r}.')
+  if importlib.util.find_spec('ray') is None:
+    raise ValueError('--ray: Ray is not installed: pip install tff-adaptive[ray]')

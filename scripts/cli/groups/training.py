@@ -1,0 +1,161 @@
+"""How clients train: how long, at which rates, and with which weight."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tff_adaptive import registry, schedules
+from tff_adaptive._utils import validation
+from tff_adaptive_tasks import catalog
+
+from .. import fields, options
+
+if TYPE_CHECKING:
+  from .. import settings as settings_lib
+
+_COUNT = fields.from_(1)
+_RATE_HINT = 'give a rate such as 0.1'
+_STATEFUL = ('client_state_store', 'client_state_dir')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training(fields.Group):
+  """The settings of rounds, epochs and batches; see `--help` for what each means."""
+
+  TITLE = 'How long'
+
+  rounds: int = fields.flag("Rounds. Default the task's, as above.", None, _COUNT, fields.ONE)
+  clients_per_round: int = fields.flag(
+    "Clients drawn each round. Default the task's.", None, _COUNT, fields.ONE
+  )
+  client_epochs: int = fields.flag(
+    "Epochs a client trains in a round. Default the task's.",
+    None,
+    fields.from_(1, 2**20 - 1),
+    fields.ONE,
+  )
+  batch_size: int = fields.flag(
+    "Examples in a local step; 0 for all at once. Default the task's.",
+    None,
+    fields.from_(0, 2**20),
+    'give 0 for all of a client at once',
+  )
+  fill_last_batch: bool = fields.flag(
+    "Fill the last batch by drawing again from the client's examples, as AdaBest's experiments do."
+    " Default the task's."
+  )
+  shuffle_buffer: int | None = fields.flag(
+    "A client's next example (of a text: the next snippet) is drawn among so many, as by tf.data's"
+    ' shuffle; default: among all that are left.',
+    None,
+    _COUNT,
+    fields.ONE,
+  )
+  max_examples_per_client: int = fields.flag(
+    "Only the first so many examples of a client are used; 0 for all. Default the task's.",
+    None,
+    fields.from_(0),
+    'give 0 for all',
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rates(fields.Group):
+  """The learning rates and their schedules; see `--help` for what each means."""
+
+  TITLE = 'Rates'
+
+  client_learning_rate: float = fields.flag(
+    'Client rate eta_l. Default as tuned for the task and the server optimizer.',
+    None,
+    validation.at_least_zero,
+    _RATE_HINT,
+  )
+  server_learning_rate: float = fields.flag(
+    "Server rate eta. Default likewise; 1 for a correction with the server's SGD.",
+    None,
+    validation.at_least_zero,
+    _RATE_HINT,
+  )
+  client_schedule: str = fields.flag("Schedule of the client rate by round. Default the task's.")
+  client_schedule_option: tuple[str, ...] = fields.flag(
+    'Option of the client schedule, NAME=VALUE; see the schedules above. May be repeated.', []
+  )
+  server_schedule: str = fields.flag('Schedule of the server rate by round. Default constant.')
+  server_schedule_option: tuple[str, ...] = fields.flag(
+    'Option of the server schedule, as above.', []
+  )
+
+  @property
+  def client(self) -> schedules.Schedule:
+    """The client's rate by round."""
+    return self._schedule('client')
+
+  @property
+  def server(self) -> schedules.Schedule:
+    """The server's rate by round."""
+    return self._schedule('server')
+
+  def check(self, settings: 'settings_lib.Settings') -> None:
+    """Refuses schedules or options that are unknown or out of their range."""
+    del settings
+    _ = self.client, self.server
+
+  def _schedule(self, side: str) -> schedules.Schedule:
+    pairs = getattr(self, f'{side}_schedule_option')
+    given = options.parse(f'{side}_schedule_option', pairs)
+    try:
+      return schedules.build(
+        getattr(self, f'{side}_schedule'), getattr(self, f'{side}_learning_rate'), **given
+      )
+    except (TypeError, ValueError) as error:
+      raise ValueError(f'--{side}_schedule: {error}') from None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clients(fields.Group):
+  """The clients' weights, regularisation and states; see `--help` for what each means."""
+
+  TITLE = 'Clients'
+
+  client_weighting: str = fields.flag(
+    'Weight of a client: examples, uniform, or tokens (shakespeare and stackoverflow_nwp). Default'
+    " the task's; uniform where the algorithm's paper has it."
+  )
+  weight_decay: float = fields.flag(
+    "Weight decay of the clients. Default the task's.",
+    None,
+    validation.at_least_zero,
+    'give 0 or more',
+  )
+  clip_norm: float | None = fields.flag(
+    'Clips local gradients to this 2-norm. Default none.',
+    None,
+    validation.above_zero,
+    'give a norm such as 10, or leave it out',
+  )
+  client_state_store: str | None = fields.flag(
+    'Where client states of a stateful algorithm lie during training: memory or disk (of this'
+    ' process), or shards: files beside the checkpoint, used by the workers themselves. Default'
+    ' memory; with --ray on several machines that see output_dir shards.',
+    choices=('memory', 'disk', 'shards'),
+    changes_numbers=False,
+  )
+  client_state_dir: str | None = fields.flag(
+    'Folder of the file with the client states and the checkpoint; default in output_dir.',
+    changes_numbers=False,
+  )
+
+  def check(self, settings: 'settings_lib.Settings') -> None:
+    """Refuses a weighting that the task lacks, and a store for algorithms without states."""
+    task = settings.what.known_task
+    own = catalog.sizes(task).get('client_weighting') if task else 'tokens'
+    valid = tuple(dict.fromkeys(filter(None, ('examples', 'uniform', own))))
+    fields.check_name('client_weighting', self.client_weighting, valid)
+    algorithm = settings.what.algorithm_entry
+    for name in _STATEFUL:
+      if getattr(self, name) is not None and not algorithm.is_stateful:
+        stateful = [a.name for a in registry.ALGORITHMS.values() if a.is_stateful]
+        raise ValueError(
+          f'--{name} has no meaning for --algorithm {algorithm.name}; leave it out (it belongs to'
+          f' {", ".join(stateful)}).'
+        )

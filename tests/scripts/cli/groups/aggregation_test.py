@@ -1,0 +1,93 @@
+"""Flags of aggregation: defaults that change nothing, refusals in one line, the noise of a run."""
+
+import pytest
+
+from scripts.cli import flags, records, resolve as resolve_lib
+
+NOISE = '--aggregator_option=noise_multiplier=1'
+
+
+def resolve(*arguments):
+  return resolve_lib.resolve(flags.parse(['train.py', *arguments]))
+
+
+def test_without_a_flag_it_is_the_mean_and_nothing_else_changes():
+  found = resolve()
+  assert (found.aggregation.aggregator, found.aggregation.chosen) == ('mean', {})
+  assert (found.aggregation.target_epsilon, found.aggregation.delta) == (None, None)
+  assert found.clients.client_weighting == 'examples'
+  assert resolve('--aggregator=robust').clients.client_weighting == 'examples'
+
+
+def test_noise_has_clients_count_the_same_unless_that_is_asked_for_otherwise():
+  found = resolve('--aggregator=dp_gaussian', NOISE)
+  assert found.clients.client_weighting == 'uniform'
+  assert found.aggregation.chosen['noise_multiplier'] == 1.0
+  assert found.aggregation.chosen['clip'] == 0.1
+
+
+@pytest.mark.parametrize(
+  'arguments, error',
+  [
+    (['--aggregator=meen'], r"--aggregator: unknown aggregator 'meen'\. Did you mean mean\?"),
+    (['--aggregator_option=norm=1'], "--aggregator_option: unknown hyperparameter of mean 'norm'"),
+    (['--aggregator=clipping', '--aggregator_option=norm'], 'write it as NAME=VALUE'),
+    (['--aggregator=clipping', '--aggregator_option=norm=-1'], 'norm must be finite and above 0'),
+    (['--aggregator=clipping', '--algorithm=scaffold'], '--aggregator: clipping does not clip'),
+    (['--aggregator=dp_tree', NOISE, '--client_weighting=examples'], 'weighs no clients'),
+    (['--aggregator=secure', '--engine=native'], 'does not go with --engine=native: .* leave out'),
+    (['--aggregator=dp_tree'], 'wants either --target_epsilon or'),
+    (['--aggregator=dp_tree', NOISE, '--target_epsilon=3'], 'give one of them'),
+    (['--aggregator=dp_tree', '--target_epsilon=0'], '--target_epsilon must be finite and above 0'),
+    (['--aggregator=dp_tree', NOISE, '--delta=0'], '--delta must be above 0'),
+    (['--aggregator=dp_tree', NOISE, '--delta=1'], r'--delta must be in \[0, 1\)'),
+    (['--aggregator=robust', '--delta=1e-5'], '--delta is for --aggregator dp_gaussian, dp_tree'),
+    (['--target_epsilon=3'], '--target_epsilon is for --aggregator dp_gaussian, dp_tree'),
+  ],
+)
+def test_what_does_not_go_together_is_refused_in_one_line(arguments, error):
+  with pytest.raises(ValueError, match=error) as caught:
+    resolve(*arguments)
+  assert '\n' not in str(caught.value)
+
+
+def plan(num_clients=60, **given):
+  settings = resolve_lib.resolve(rounds=20, clients_per_round=10, **given)
+  return settings.aggregation.plan(settings, num_clients)
+
+
+def test_a_run_without_noise_has_no_plan():
+  assert plan() is None
+  assert plan(aggregator='robust') is None
+
+
+@pytest.mark.parametrize(
+  'aggregator, options', [('dp_gaussian', ['adaptive=false']), ('dp_tree', [])]
+)
+def test_a_target_is_met_and_hardly_missed(aggregator, options):
+  found = plan(aggregator=aggregator, aggregator_option=options, target_epsilon=5.0, delta=1e-3)
+  epsilon = found.accountant.epsilons(20, 1e-3)['epsilon']
+  assert 4.95 < epsilon <= 5.0
+  same = plan(
+    aggregator=aggregator,
+    aggregator_option=[*options, f'noise_multiplier={found.accountant.noise_multiplier}'],
+    delta=1e-3,
+  )
+  assert same.accountant.epsilons(20, 1e-3)['epsilon'] == pytest.approx(epsilon)
+
+
+def test_delta_is_below_one_in_the_number_of_clients_unless_given():
+  assert plan(aggregator='dp_tree', target_epsilon=5.0).delta == pytest.approx(60**-1.1)
+
+
+def test_more_noise_than_counts_allow_is_refused():
+  with pytest.raises(ValueError, match=r'--aggregator=dp_gaussian: count_stddev must be above 2.5'):
+    plan(aggregator='dp_gaussian', aggregator_option=['noise_multiplier=5'])
+
+
+def test_a_run_with_a_target_keeps_its_number_of_rounds():
+  given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'output_dir': 'x'}
+  before = {'settings': resolve_lib.resolve(given, rounds=20).flat(), 'files': {}}
+  (refused,) = records.of(resolve_lib.resolve(given, rounds=30)).refused_changes(before)
+  assert '--rounds was 20 and is now 30, on which the noise' in refused
+  assert records.of(resolve_lib.resolve(given, rounds=20)).refused_changes(before) == []
