@@ -3,9 +3,8 @@ from .client_evaluation import ClientEvaluation as ClientEvaluation, Group as Gr
 from .config import TrainingConfig as TrainingConfig
 from .initial_weights import initial_weights_from as initial_weights_from
 from .loop import TrainingResult as TrainingResult, train as train
-from .mlflow_callback import MlflowCallback as MlflowCallback
 from .personalization import build_personalization as build_personalization
 from .privacy_callback import PrivacyCallback as PrivacyCallback
 from .protocols import ClientData as ClientData, Process as Process
 from .ray_callback import RayCallback as RayCallback
-from .wandb_callback import WandbCallback as WandbCallback
+from .trackers import MlflowCallback as MlflowCallback, WandbCallback as WandbCallback

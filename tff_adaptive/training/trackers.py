@@ -1,0 +1,160 @@
+"""Callbacks of experiment trackers: a run's parameters and, by round, its columns.
+
+A tracker's library is imported as the run begins, and its own environment variables say where it
+logs. MLflow: MLFLOW_TRACKING_URI, else ./mlruns; MLFLOW_EXPERIMENT_NAME, else tff-adaptive. Weights
+& Biases: WANDB_MODE (offline: nothing is sent), WANDB_DIR, WANDB_ENTITY; WANDB_PROJECT, else
+tff-adaptive.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tff_adaptive.training import callbacks
+
+if TYPE_CHECKING:
+  from tff_adaptive.training.loop import TrainingResult
+
+_PROJECT = 'tff-adaptive'
+_RUN_ID = 'tff_adaptive.run_id'
+
+
+class _Tracker(callbacks.Callback):
+  """Passes rounds on to a tracker for as long as it accepts them.
+
+  If the tracker cannot be opened, the run ends before its first round. If it fails later, this is
+  reported once and the run goes on without it: metrics.csv has the rounds in any case.
+  """
+
+  service = ''  # The tracker's name.
+
+  def __init__(self, run_id: str, name: str, parameters: Mapping[str, Any]):
+    """Sets what is logged.
+
+    Args:
+      run_id: The run's id, by which a resumed run finds what it logged before.
+      name: The run's name in the tracker.
+      parameters: The run's parameters by name; None is left out.
+    """
+    self._run_id, self._name = run_id, name
+    self._parameters = {k: v for k, v in parameters.items() if v is not None}
+    self._say: Callable[[str], None] = print
+    self._result: TrainingResult | None = None
+    self._is_open = False
+
+  def begin(self, run: callbacks.RunInfo) -> None:
+    """Opens the tracker's run.
+
+    Raises:
+      ValueError: In one line, if that fails.
+    """
+    self._say = run.say
+    try:
+      self._open()
+    except Exception as error:  # Of whatever kind trackers raise.
+      raise ValueError(f'{self.service} cannot be logged to: {_short(error)}') from error
+    self._is_open = True
+
+  def round_end(self, row: Mapping[str, Any]) -> None:
+    """Logs a row."""
+    values = {name: float(value) for name, value in row.items() if name != 'round'}
+    self._try(lambda: self._log(int(row['round']), values))
+
+  def end(self, result: 'TrainingResult') -> None:
+    """Notes that the run did not fail."""
+    self._result = result
+
+  def close(self) -> None:
+    """Ends the tracker's run."""
+    self._try(lambda: self._finish(self._result))
+    self._is_open = False
+
+  def _open(self) -> None:
+    """Begins the tracker's run, or goes on with it."""
+    raise NotImplementedError
+
+  def _log(self, step: int, values: Mapping[str, float]) -> None:
+    """Logs the columns of round `step`."""
+    raise NotImplementedError
+
+  def _finish(self, result: 'TrainingResult | None') -> None:
+    """Ends the tracker's run; without a result it failed."""
+    raise NotImplementedError
+
+  def _try(self, action: Callable[[], None]) -> None:
+    if not self._is_open:
+      return
+    try:
+      action()
+    except Exception as error:
+      self._is_open = False
+      self._say(
+        f'{self.service} takes no more rows ({_short(error)}); all rounds are in metrics.csv.'
+      )
+
+
+class MlflowCallback(_Tracker):
+  """Logs a run to MLflow; a resumed run goes on with the MLflow run that it began."""
+
+  service = 'MLflow'
+
+  def _open(self) -> None:
+    os.environ.setdefault('MLFLOW_DISABLE_TELEMETRY', 'true')
+    import mlflow
+
+    self._client: Any = mlflow.MlflowClient()
+    name = os.environ.get('MLFLOW_EXPERIMENT_NAME', _PROJECT)
+    found = self._client.get_experiment_by_name(name)
+    experiment = found.experiment_id if found else self._client.create_experiment(name)
+    known = self._client.search_runs([experiment], f"tags.`{_RUN_ID}` = '{self._run_id}'")
+    if known:
+      self._mlflow_id = known[0].info.run_id
+      self._client.update_run(self._mlflow_id, status='RUNNING')
+    else:
+      made = self._client.create_run(experiment, tags={_RUN_ID: self._run_id}, run_name=self._name)
+      self._mlflow_id = made.info.run_id
+      params = [mlflow.entities.Param(k, str(v)) for k, v in self._parameters.items()]
+      self._client.log_batch(self._mlflow_id, params=params)
+
+  def _log(self, step: int, values: Mapping[str, float]) -> None:
+    from mlflow.entities import Metric
+
+    now = int(1000 * time.time())
+    metrics = [Metric(name, value, now, step) for name, value in values.items()]
+    self._client.log_batch(self._mlflow_id, metrics=metrics)
+
+  def _finish(self, result: 'TrainingResult | None') -> None:
+    status = 'FAILED'
+    if result is not None:  # A run that was killed can be resumed.
+      status = 'FINISHED' if result.is_complete else 'KILLED'
+    self._client.set_terminated(self._mlflow_id, status)
+
+
+class WandbCallback(_Tracker):
+  """Logs a run to Weights & Biases; a resumed run has the same id there."""
+
+  service = 'Weights & Biases'
+
+  def _open(self) -> None:
+    import wandb
+
+    self._run: Any = wandb.init(
+      project=os.environ.get('WANDB_PROJECT', _PROJECT),
+      id=self._run_id,
+      name=self._name,
+      config=self._parameters,
+      # Offline, wandb keeps each part in a folder of its own; syncing joins them by the id.
+      resume=None if os.environ.get('WANDB_MODE') == 'offline' else 'allow',
+      settings=wandb.Settings(console='off', quiet=True, silent=True),
+    )
+
+  def _log(self, step: int, values: Mapping[str, float]) -> None:
+    self._run.log(dict(values), step=step)
+
+  def _finish(self, result: 'TrainingResult | None') -> None:
+    self._run.finish(exit_code=int(result is None))  # A run that failed has exit code 1.
+
+
+def _short(error: Exception) -> str:
+  return f'{type(error).__name__}: {" ".join(str(error).split()):.200}'
