@@ -1,6 +1,7 @@
 """What config.json records of a run's settings."""
 
-from tff_adaptive.runs import config, warm_start
+from tff_adaptive.runs import config
+from tff_adaptive.training import initial_weights
 
 from . import settings as settings_lib
 
@@ -14,7 +15,7 @@ def of(run: settings_lib.Settings) -> config.Record:
   """
   files, start = run.files(), run.what.initial_weights
   if start is not None:
-    files['initial_weights'] = {'path': start, 'sha256': warm_start.sha256(start)}
+    files['initial_weights'] = {'path': start, 'sha256': initial_weights.sha256(start)}
   # None without --ray, 0 with it: the same subrounds have the same bits.
   settings = {**run.flat(), 'gpus_per_worker': run.runtime.gpus_per_worker or None}
   return config.Record(

@@ -54,7 +54,7 @@ PURE_MODULES = (
   'tff_adaptive.registry',
   'tff_adaptive.schedules',
   'tff_adaptive.training.stop',
-  'tff_adaptive.runs.warm_start',
+  'tff_adaptive.training.initial_weights',
   'tff_adaptive._utils.atomic_files',
   'tff_adaptive._utils.client_references',
   'tff_adaptive._utils.validation',
