@@ -69,7 +69,7 @@ def test_every_algorithm_meets_every_server_in_every_scenario(found):
         'alpha=0.03',
       )
       assert (s.output.target, s.evaluation.rounds_per_client_evaluation) == (0.8, 7)
-        assert s.evaluation.heldout_clients == 0.1
+      assert s.evaluation.heldout_clients == 0.1
       assert len({job.output.output_dir for job in jobs}) == len(jobs)
 
 
