@@ -25,14 +25,13 @@ from typing import Any
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
-from absl import flags as absl_flags
-
 from tff_adaptive._utils import user_code, validation
 from tff_adaptive.runs import config as config_file, summary
 
 from .cli import (
   command,
   fields,
+  flags,
   options,
   run_folder,
   run_table,
@@ -45,38 +44,41 @@ from .cli.groups import output, what
 # Where the user gives no rate: safe ones for small networks, not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
 _ADAPTIVE = ('adagrad', 'adam', 'yogi')
+_COUNT = fields.from_(1)
 
-_FLAGS = absl_flags.FlagValues()
-absl_flags.DEFINE_string('task', 'digits', 'The task.', flag_values=_FLAGS)
-absl_flags.DEFINE_multi_string(
-  'task_option', [], "A task's own option, NAME=VALUE.", flag_values=_FLAGS
-)
-absl_flags.DEFINE_list(
-  'optimizer', list(_RATES), 'adagrad, adam, yogi, sgdm or sgd, or several.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_list(
-  'learning_rate',
-  None,
-  'Rates, each of which is tried with each optimizer. Default: '
-  + ', '.join(f'{name} {rate:g}' for name, rate in _RATES.items())
-  + ', which are not tuned for any task.',
-  flag_values=_FLAGS,
-)
-absl_flags.DEFINE_float(
-  'tau', 1e-3, 'Degree of adaptivity of adagrad, adam, yogi; > 0.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_integer('epochs', 100, 'Passes over the training data.', flag_values=_FLAGS)
-absl_flags.DEFINE_integer('batch_size', 100, 'Examples a step.', flag_values=_FLAGS)
-absl_flags.DEFINE_integer(
-  'epochs_per_evaluation', 1, 'Epochs between evaluations.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_integer('seed', 0, 'Seed of weights, shuffling, dropout.', flag_values=_FLAGS)
-absl_flags.DEFINE_string('data_dir', None, 'Folder with data files.', flag_values=_FLAGS)
-absl_flags.DEFINE_string(
-  'output_dir',
-  None,
-  "Where the runs' folders go. Default: runs/TASK_centralized.",
-  flag_values=_FLAGS,
+
+@dataclasses.dataclass(frozen=True)
+class _Baselines(fields.Group):
+  """Its own flags; the others are as of train.py."""
+
+  TITLE = 'Baselines'
+
+  task: str = fields.flag('The task.', 'digits')
+  optimizer: str = fields.flag(
+    'adagrad, adam, yogi, sgdm or sgd, or several: adam,sgd.', ','.join(_RATES)
+  )
+  learning_rate: str | None = fields.flag(
+    'A rate, or several: 0.01,0.1; each is tried with each optimizer. Default: '
+    + ', '.join(f'{name} {rate:g}' for name, rate in _RATES.items())
+    + ', which are not tuned for any task.'
+  )
+  tau: float = fields.flag(
+    'Degree of adaptivity of adagrad, adam, yogi; > 0.',
+    1e-3,
+    validation.above_zero,
+    'give a degree of adaptivity such as 0.001',
+  )
+  epochs: int = fields.flag('Passes over the training data.', 100, _COUNT, fields.ONE)
+  batch_size: int = fields.flag('Examples a step.', 100, _COUNT, fields.ONE)
+  epochs_per_evaluation: int = fields.flag('Epochs between evaluations.', 1, _COUNT, fields.ONE)
+  output_dir: str | None = fields.flag(
+    "Where the runs' folders go. Default: runs/TASK_centralized."
+  )
+
+
+_SHARED = ('task_option', 'seed', 'data_dir')
+_FLAGS = flags.define(
+  [*flags.of_group(_Baselines), *(flag for flag in flags.table() if flag.name in _SHARED)]
 )
 
 
@@ -86,14 +88,14 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   jobs = _jobs()
-  for job in jobs:  # Of finished runs too: the table is to hold what was asked for.
-    run_folder.check_writable(job['output_dir'])
-    run_folder.read_config(job['output_dir'], _record(job))
+  folders = [job['output_dir'] for job in jobs]
+  for job, folder in zip(jobs, folders):  # Of finished runs too: the table is as asked for.
+    run_folder.check_writable(folder)
+    run_folder.read_config(folder, _record(job))
   pending = [job for job in jobs if not summary.is_complete(job['output_dir'], job['rounds'])]
   failed, stopped = _train_all(pending, arguments) if pending else ([], 0)
   if stopped:
     return stopped
-  folders = [job['output_dir'] for job in jobs]
   is_written = run_table.write(
     os.path.join(os.path.dirname(folders[0]), 'centralized.md'),
     folders,
@@ -104,71 +106,55 @@ def main(arguments: Sequence[str]) -> int:
   return command.DONE if is_written else command.BAD_INPUT
 
 
-def _check_flags() -> None:
-  """ValueError if a flag is bad."""
-  for flag in ('optimizer', 'learning_rate'):
-    if _FLAGS[flag].value == []:
-      raise ValueError(f'--{flag}= is empty: give one or more, or leave it out.')
-  what.check_task(_FLAGS.task)
-  for name in _FLAGS.optimizer:
-    fields.check_name('optimizer', name, _RATES)
-  for flag in ('epochs', 'batch_size', 'epochs_per_evaluation'):
-    hint = 'give 1 or more'
-    validation.whole_number(f'--{flag}', _FLAGS[flag].value, 1, hint, fields.INT31)
-  settings.check('seed', _FLAGS.seed)
-  validation.above_zero('--tau', _FLAGS.tau, 'give a degree of adaptivity such as 0.001')
-  if _FLAGS['tau'].present and not {*_ADAPTIVE} & {*_FLAGS.optimizer}:
-    raise ValueError(
-      f'--tau has no meaning for --optimizer={",".join(_FLAGS.optimizer)}: leave it out, or give'
-      f' one of {", ".join(_ADAPTIVE)}.'
-    )
-  options.parse('task_option', _FLAGS.task_option)
-  output.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
-
-
 def _jobs() -> list[dict[str, Any]]:
   """The settings of each run, checked."""
-  _check_flags()
+  what.check_task(_FLAGS.task)
+  for field in dataclasses.fields(_Baselines):
+    fields.check(field, _FLAGS[field.name].value)
+  settings.check('seed', _FLAGS.seed)
+  options.parse('task_option', _FLAGS.task_option)
+  output.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
+  optimizers, rates = _several('optimizer'), _several('learning_rate')
+  for name in optimizers:
+    fields.check_name('optimizer', name, _RATES)
+  if _FLAGS['tau'].present and not {*_ADAPTIVE} & {*optimizers}:
+    raise ValueError(
+      f'--tau has no meaning for --optimizer={",".join(optimizers)}: leave it out, or give one of'
+      f' {", ".join(_ADAPTIVE)}.'
+    )
   name = _FLAGS.task.rpartition(':')[2]
   parent = _FLAGS.output_dir or os.path.join('runs', f'{name}_centralized')
-  jobs = []
-  for optimizer in _FLAGS.optimizer:
-    for text in _FLAGS.learning_rate or [str(_RATES[optimizer])]:
-      rate = _rate(text)
-      jobs.append(
-        {
-          'task': _FLAGS.task,
-          'task_option': list(_FLAGS.task_option),
-          'algorithm': 'centralized',
-          'optimizer': optimizer,
-          'learning_rate': rate,
-          'tau': _FLAGS.tau if optimizer in _ADAPTIVE else None,
-          'rounds': _FLAGS.epochs,
-          'batch_size': _FLAGS.batch_size,
-          'rounds_per_evaluation': _FLAGS.epochs_per_evaluation,
-          'seed': _FLAGS.seed,
-          'data_dir': _FLAGS.data_dir and os.path.abspath(_FLAGS.data_dir),
-          'output_dir': os.path.join(parent, f'{optimizer}_{rate:g}'),
-        }
-      )
-  folders = [job['output_dir'] for job in jobs]
-  for folder in folders:
-    if folders.count(folder) > 1:
-      raise ValueError(
-        f'two runs would share the folder {folder}: give each optimizer once, and rates that differ'
-        ' in their first six digits.'
-      )
-  return jobs
+  jobs: dict[str, dict[str, Any]] = {}
+  for optimizer in optimizers:
+    for rate in map(_rate, rates or [str(_RATES[optimizer])]):
+      folder = os.path.join(parent, f'{optimizer}_{rate:g}')
+      if folder in jobs:
+        raise ValueError(
+          f'two runs would share the folder {folder}: give each optimizer once, and rates that'
+          ' differ in their first six digits.'
+        )
+      jobs[folder] = {
+        'task': _FLAGS.task,
+        'task_option': list(_FLAGS.task_option),
+        'algorithm': 'centralized',
+        'optimizer': optimizer,
+        'learning_rate': rate,
+        'tau': _FLAGS.tau if optimizer in _ADAPTIVE else None,
+        'rounds': _FLAGS.epochs,
+        'batch_size': _FLAGS.batch_size,
+        'rounds_per_evaluation': _FLAGS.epochs_per_evaluation,
+        'seed': _FLAGS.seed,
+        'data_dir': _FLAGS.data_dir and os.path.abspath(_FLAGS.data_dir),
+        'output_dir': folder,
+      }
+  return list(jobs.values())
 
 
-def _record(job: dict[str, Any]) -> config_file.Record:
-  """What config.json says of a run: a task of the user's own with its file, as of train.py."""
-  record = config_file.Record(job, settings.CHANGE_NO_NUMBER, prefix='--', place='--output_dir')
-  if not user_code.is_reference(job['task']):
-    return record
-  _, source = user_code.load(job['task'])
-  files = {'task': {'path': source.path, 'sha256': source.sha256}}
-  return dataclasses.replace(record, files=files)
+def _several(flag: str) -> list[str]:
+  text = _FLAGS[flag].value
+  if text == '':
+    raise ValueError(f'--{flag}= is empty: give one or more, or leave it out.')
+  return [part.strip() for part in text.split(',')] if text else []
 
 
 def _rate(text: str) -> float:
@@ -180,11 +166,21 @@ def _rate(text: str) -> float:
   return rate
 
 
+def _record(job: dict[str, Any], **more: Any) -> config_file.Record:
+  """What config.json says of a run: a task of the user's own with its file, as of train.py."""
+  files = {}
+  if user_code.is_reference(job['task']):
+    _, source = user_code.load(job['task'])
+    files['task'] = {'path': source.path, 'sha256': source.sha256}
+  return config_file.Record(
+    job, settings.CHANGE_NO_NUMBER, files, prefix='--', place='--output_dir', **more
+  )
+
+
 def _train_all(
   pending: Sequence[dict[str, Any]], arguments: Sequence[str]
 ) -> tuple[list[str], int]:
   """Trains; returns the folders of runs that diverged, and the exit code of a signal or 0."""
-  tensorflow_start.quietly()
   tensorflow_start.load()
   import tensorflow as tf  # From here on it takes seconds.
 
@@ -200,11 +196,12 @@ def _train_all(
     library.load()
   task = tasks.load(first['task'], data_dir=first['data_dir'], seed=first['seed'], **task_options)
   examples = task.train.load_all()
+  clients = tasks.InMemoryClientData({'all': (examples['x'], examples['y'])})
   with signals.StopGuard(on_abort=[engine.reap_workers]) as stop:
     for job in pending:
       command.say(job['output_dir'])
       try:
-        result = _train(job, task, examples, arguments, stop)
+        result = _train(job, task, clients, arguments, stop)
       except runs.NonFiniteWeightsError as error:
         failed.append(job['output_dir'])
         command.complain('train_centralized.py', error)
@@ -216,7 +213,7 @@ def _train_all(
 
 
 def _train(
-  job: dict[str, Any], task: Any, examples: Any, arguments: Sequence[str], stop: Any
+  job: dict[str, Any], task: Any, clients: Any, arguments: Sequence[str], stop: Any
 ) -> Any:
   """Trains one run; returns the `training.TrainingResult`."""
   from tff_adaptive import algorithms, training
@@ -224,27 +221,24 @@ def _train(
 
   from .cli import build
 
-  folder, seed = job['output_dir'], job['seed']
-  record = dataclasses.replace(_record(job), command=arguments, metric=task.metric)
-  model = task.build_model(seed)
+  folder, seed, model = job['output_dir'], job['seed'], task.build_model(job['seed'])
+  values = {} if job['tau'] is None else {'tau': job['tau']}
+  process = centralized.CentralizedTraining(
+    model,
+    algorithms.build_server_optimizer(job['optimizer'], job['learning_rate'], values),
+    batch_size=job['batch_size'],
+    seed=seed,
+    unit_starts=task.unit_starts,
+  )
+  record = _record(job, command=arguments, metric=task.metric)
   data = {
     'source': task.source,
-    'examples': len(examples['y']),
+    'examples': clients.num_examples('all'),
     'validation_examples': len(task.validation['y']),
   }
-  size = model.num_parameters
-  config = record.open(folder, data, size)
-  values = {} if job['tau'] is None else {'tau': job['tau']}
-  optimizer = algorithms.build_server_optimizer(job['optimizer'], job['learning_rate'], values)
   return training.train(
-    centralized.CentralizedTraining(
-      model,
-      optimizer,
-      batch_size=job['batch_size'],
-      seed=seed,
-      unit_starts=task.unit_starts,
-    ),
-    centralized.OneClient(examples),
+    process,
+    clients,
     build.build_evaluation(model, task.validation),
     training.TrainingConfig(
       rounds=job['rounds'],
@@ -255,7 +249,7 @@ def _train(
       metric=task.metric,
     ),
     output_dir=folder,
-    run_id=config['run_id'],
+    run_id=record.open(folder, data, model.num_parameters)['run_id'],
     stop=stop,
     test_fn=None if task.test is None else build.build_evaluation(model, task.test),
     settings=record,

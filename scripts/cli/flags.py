@@ -3,12 +3,12 @@
 import dataclasses
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import flags as absl_flags
 
-from . import hyperparameters, options, settings
+from . import fields, hyperparameters, options, settings
 
 # What people try, and what it is here.
 _TRIED = {
@@ -27,6 +27,8 @@ _TRIED = {
   'num_clients': 'clients_per_round; those there are: --task_option=num_clients=NUMBER',
   'out': 'output_dir',
 }
+absl_flags.disclaim_key_flags()  # They are of the script that asks for them.
+
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')
 
 
@@ -59,13 +61,17 @@ def table() -> list[Flag]:
   for group, kind in settings.GROUPS.items():
     if group == 'clients':  # Hyperparameters stand after the rates.
       found += [*own[hyperparameters.SERVER], *own[hyperparameters.CORRECTION]]
-    types = typing.get_type_hints(kind)
-    for f in dataclasses.fields(kind):  # type: ignore[arg-type]
-      metadata = f.metadata
-      found.append(
-        Flag(kind.TITLE, f.name, _kind(types[f.name]), metadata['default'], metadata['help'])
-      )
+    found += of_group(kind)
   return found
+
+
+def of_group(group: type[fields.Group]) -> list[Flag]:
+  """Returns the flags of a group of settings."""
+  types = typing.get_type_hints(group)
+  return [
+    Flag(group.TITLE, f.name, _kind(types[f.name]), f.metadata['default'], f.metadata['help'])
+    for f in dataclasses.fields(group)  # type: ignore[arg-type]
+  ]
 
 
 def names() -> list[str]:
@@ -73,8 +79,8 @@ def names() -> list[str]:
   return [flag.name for flag in table()]
 
 
-def define() -> absl_flags.FlagValues:
-  """Returns the flags, apart from absl's global ones, with their defaults."""
+def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
+  """Returns flags, by default all, apart from absl's global ones, with their defaults."""
   values = absl_flags.FlagValues()
   definers = {
     str: absl_flags.DEFINE_string,
@@ -83,7 +89,7 @@ def define() -> absl_flags.FlagValues:
     bool: absl_flags.DEFINE_boolean,
     list: absl_flags.DEFINE_multi_string,
   }
-  for flag in table():
+  for flag in table() if flags is None else flags:
     definers[flag.kind](flag.name, flag.default, flag.help, flag_values=values)
   return values
 

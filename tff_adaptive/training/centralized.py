@@ -5,7 +5,7 @@ epoch, its cohort the one client who has all examples.
 """
 
 import collections
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -13,8 +13,6 @@ import tensorflow_federated as tff
 
 from tff_adaptive import models
 from tff_adaptive.client import batch_sources, batching as batching_lib, model_adapters
-
-CLIENT_ID = 'all'
 
 
 class CentralizedState(NamedTuple):
@@ -29,38 +27,6 @@ class CentralizedState(NamedTuple):
   global_model_weights: tff.learning.models.ModelWeights
   optimizer: Any
   epoch: tf.Tensor
-
-
-class EpochOutput(NamedTuple):
-  """Result of an epoch.
-
-  Attributes:
-    state: The new `CentralizedState`.
-    metrics: Training metrics: `{'train': {name: float32 scalar}}`.
-  """
-
-  state: CentralizedState
-  metrics: Any
-
-
-class OneClient:
-  """All examples as one client, for `tff_adaptive.training.train`."""
-
-  client_ids = (CLIENT_ID,)
-
-  def __init__(self, data: Mapping[str, Any]):
-    """Takes `OrderedDict(x=array[n, ...], y=array[n, ...])`; it is not copied."""
-    self._data = data
-
-  def num_examples(self, client_id: str) -> int:
-    """How many they are."""
-    del client_id
-    return len(self._data['y'])
-
-  def load(self, client_id: str) -> Any:
-    """The examples."""
-    del client_id
-    return self._data
 
 
 class CentralizedTraining:
@@ -89,9 +55,7 @@ class CentralizedTraining:
     batching = batching_lib.Batching(batch_size, unit_starts=unit_starts)
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def run_epoch(
-      weights: Any, optimizer_state: Any, epoch: tf.Tensor, element: Mapping[str, tf.Tensor]
-    ) -> Any:
+    def run_epoch(weights: Any, slots: Any, epoch: tf.Tensor, element: Any) -> Any:
       source = batch_sources.WholeArrays(local, batching, seed, element, epoch)
 
       def step(state: Any, batch: Any) -> Any:
@@ -100,22 +64,24 @@ class CentralizedTraining:
         slots, theta = optimizer.next(slots, theta, batch_sources.dense(g, theta))
         return tuple(theta), slots, metrics
 
-      start = (weights, optimizer_state, local.start())
-      (weights, optimizer_state, sums), _, _ = source.run(step, start)
-      return weights, optimizer_state, models.finalize_metrics(model.unpack_metrics(sums))
+      (weights, slots, sums), _, _ = source.run(step, (weights, slots, local.start()))
+      return weights, slots, models.finalize_metrics(model.unpack_metrics(sums))
 
     self._run_epoch = run_epoch
 
   def initialize(self) -> CentralizedState:
     """The state before the first epoch."""
     weights = tuple(tf.constant(w) for w in self._model.initial_weights[0])
-    specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights)
-    slots = tf.nest.map_structure(tf.convert_to_tensor, self._optimizer.initialize(specs))
+    slots = self._optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
     return CentralizedState(
-      tff.learning.models.ModelWeights(weights, ()), slots, tf.constant(0, tf.int32)
+      tff.learning.models.ModelWeights(weights, ()),
+      tf.nest.map_structure(tf.convert_to_tensor, slots),
+      tf.constant(0, tf.int32),
     )
 
-  def next(self, state: CentralizedState, cohort: Any) -> EpochOutput:
+  def next(
+    self, state: CentralizedState, cohort: Any
+  ) -> tff.learning.templates.LearningProcessOutput:
     """Trains for an epoch.
 
     Args:
@@ -123,16 +89,14 @@ class CentralizedTraining:
       cohort: One client: `[client.client_arrays(...)]`.
 
     Returns:
-      The new state and the training metrics.
+      The new `state` and the training `metrics`: `{'train': {name: float32 scalar}}`.
     """
     epoch = tf.cast(state.epoch, tf.int32) + 1
+    arguments = tuple(state.global_model_weights.trainable), state.optimizer, epoch, cohort[0][0]
     weights, slots, metrics = self._run_epoch(
-      tuple(tf.convert_to_tensor(w) for w in state.global_model_weights.trainable),
-      tf.nest.map_structure(tf.convert_to_tensor, state.optimizer),
-      epoch,
-      tf.nest.map_structure(tf.convert_to_tensor, cohort[0][0]),
+      *tf.nest.map_structure(tf.convert_to_tensor, arguments)
     )
-    new_weights = tff.learning.models.ModelWeights(weights, ())
-    return EpochOutput(
-      CentralizedState(new_weights, slots, epoch), collections.OrderedDict(train=metrics)
+    return tff.learning.templates.LearningProcessOutput(
+      CentralizedState(tff.learning.models.ModelWeights(weights, ()), slots, epoch),
+      collections.OrderedDict(train=metrics),
     )
