@@ -74,6 +74,7 @@ class RayHost:
     self._ray, self._make, self._say = ray, make, say
     self._actor: Any = None
     self._there: Any = None
+    self._asked: Any = None
     self._is_stopped = False
 
   def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
@@ -81,8 +82,9 @@ class RayHost:
     reason = ''
     for _ in range(_TRIES):
       if self._actor is None:
-        self._actor = self._make()
-        self._there = self._actor.is_there.remote()
+        made = self._make()
+        self._there, self._asked = made.is_there.remote(), None
+        self._actor = made  # Last: `stop` is called from another thread.
       try:
         answer: worker.Answer = self._ray.get(self._actor.do.remote(job, key))
         return answer
@@ -103,10 +105,16 @@ class RayHost:
     if not self._ray.wait([self._there], timeout=0)[0]:
       self._ray.kill(actor)
       return True
+    if self._asked is None:  # One that was sent and is not answered yet is waited for.
+      self._asked = actor.stop.remote()
     try:
-      return bool(self._ray.get(actor.stop.remote(), timeout=_ANSWER_SECONDS))
+      answer = bool(self._ray.get(self._asked, timeout=_ANSWER_SECONDS))
+    except self._ray.exceptions.GetTimeoutError:
+      return False
     except self._ray.exceptions.RayError:
-      return False  # It is lost, or does not answer: it is asked again.
+      answer = False  # It is lost.
+    self._asked = None
+    return answer
 
   def close(self) -> None:
     """Ends the process."""

@@ -204,12 +204,16 @@ def in_threads(
     received.append(number)
     asked.append(number)
 
+  def end() -> None:
+    if not asked:  # A second signal would end the runs at once, unsaved.
+      asked.append(signal.SIGTERM)
+
   def do(trainer: Trainer) -> None:
     try:
       work(trainer)
     except BaseException as error:
       errors.append(error)
-      asked.append(signal.SIGTERM)
+      end()
     finally:
       trainer.host.close()
 
@@ -235,7 +239,7 @@ def in_threads(
       send()
       alive[0].join(_TICK)
   finally:
-    asked.append(signal.SIGTERM)  # If `tick` has failed.
+    end()  # If `tick` has failed.
     for thread in threads:
       while thread.is_alive():
         send()

@@ -88,6 +88,7 @@ def main(arguments: Sequence[str]) -> int:
   def read() -> None:
     with open(0, 'rb', buffering=0, closefd=False) as file:
       for line in file:
+        at_work.set()  # Before the end of the input can be seen.
         lines.put(line)
     lines.put(b'')
     if at_work.is_set():
@@ -97,7 +98,6 @@ def main(arguments: Sequence[str]) -> int:
   with open(os.dup(sys.stdout.fileno()), 'wb', buffering=0) as answers:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Answers only go where they belong.
     while line := lines.get():
-      at_work.set()
       job = Job(**json.loads(line))
       with _printing_to(job.log):
         answer = do(job)

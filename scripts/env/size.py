@@ -9,9 +9,9 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
-  ('tff_adaptive', 'tasks', 'scripts'): 37_500,
+  ('tff_adaptive', 'tasks', 'scripts'): 35_700,
   ('research',): 3_500,
-  ('tests',): 33_500,
+  ('tests',): 32_800,
 }
 
 

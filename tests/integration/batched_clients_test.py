@@ -67,23 +67,25 @@ def run(process, cohort, clients_per_step, rounds=2):
 CASES = [
   ('fed_yogi', True, {'server_learning_rate': 0.1}),
   ('fed_yogi', False, {'server_learning_rate': 0.1}),
-  ('fed_prox', True, {'mu': 0.1, 'weight_decay': 0.01, 'clip_norm': 0.5}),
+  ('fed_prox', True, {'mu': 0.1, 'training': {'weight_decay': 0.01, 'clip_norm': 0.5}}),
   ('scaffold', True, {'num_clients': 6, 'scaffold_option': 1}),
-  ('scaffold', True, {'num_clients': 6, 'weight_decay': 0.01}),
+  ('scaffold', True, {'num_clients': 6, 'training': {'weight_decay': 0.01}}),
   ('scaffold_m', True, {'num_clients': 6}),
   ('fed_dyn', True, {'num_clients': 6, 'mean_examples': 20.0}),
   ('ada_best', True, {'scale_mu': True}),
-  ('fed_avg', True, {'clip_norm': 0.5}),
+  ('fed_avg', True, {'training': {'clip_norm': 0.5}}),
 ]
 
 
 @pytest.mark.parametrize('name, client_axis, options', CASES)
 def test_groups_equal_single_clients(name, client_axis, options):
+  options = dict(options)
+  own = options.pop('training', {})
   process = algorithms.build(
     name,
     build_model(client_axis),
     client_learning_rate=0.1,
-    training=ClientTraining(batching=batching.Batching(8, 2)),
+    training=ClientTraining(batching=batching.Batching(8, 2), **own),
     **options,
   )
   single = run(process, cohort_of(), 1)

@@ -46,7 +46,7 @@ class AdaBest(base.Correction):
     validation.whole_number('plateau_rounds', self.plateau_rounds, 1, 'give a number of rounds')
 
   @property
-  def needs_num_examples(self) -> bool:  # type: ignore[override]
+  def needs_num_examples(self) -> bool:
     return self.scale_mu
 
   def client_state(self, weights: base.Weights) -> Any:

@@ -71,13 +71,18 @@ class Correction:
   Attributes:
     name: Its name in the registry.
     is_stateful: Whether a client keeps a state between the rounds it takes part in.
-    needs_num_examples: Whether `gradient` uses `ClientRound.num_examples`, which is known before
-      training for clients given as whole arrays only.
   """
 
   name = 'none'
   is_stateful = False
-  needs_num_examples: bool = False
+
+  @property
+  def needs_num_examples(self) -> bool:
+    """Whether `gradient` uses `ClientRound.num_examples`; by default of one with `mean_examples`.
+
+    It is known before training for clients given as whole arrays only.
+    """
+    return getattr(self, 'mean_examples', None) is not None
 
   @classmethod
   def configure(

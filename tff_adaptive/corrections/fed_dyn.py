@@ -50,10 +50,6 @@ class FedDyn(base.Correction):
     known = cls._known(clients)
     return cls(values['mu'], known.num_clients, known.mean_examples if values['scale_mu'] else None)
 
-  @property
-  def needs_num_examples(self) -> bool:  # type: ignore[override]
-    return self.mean_examples is not None
-
   def client_state(self, weights: base.Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))
 

@@ -368,7 +368,7 @@ def algorithm(spec: str) -> Algorithm:
   Args:
     spec: A name in `ALGORITHMS`, or 'FILE.py:NAME': a user's own, an `Algorithm` or a frozen
       dataclass that subclasses `corrections.Correction`, of which the entry is derived: see
-      `_utils.user_entries.algorithm`.
+      `registry.user_entries.algorithm`.
 
   Raises:
     ValueError: In one line, if there is none of that name, or the file has no such algorithm.

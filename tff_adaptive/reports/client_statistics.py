@@ -14,7 +14,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
     sums: float64 [C, 2], of each client the sum of the metric over its examples and what it is to
       be divided by: their number, or that of their words, say. Clients with nothing to divide by
       are left out.
-    metric: Its name, which says whether small values are good: see `_utils.metric_names`.
+    metric: Its name, which says whether small values are good: see `runs.metric_names`.
 
   Returns:
     Name in `STATISTICS` -> value: the mean over all examples together, the mean by client, the

@@ -97,9 +97,9 @@ def _over_runs(members: Sequence[run_lib.Run], column: str, values: Sequence[flo
 def default_metric(runs: Sequence[run_lib.Run]) -> str:
   """Returns the column by which to compare runs where none is named.
 
-  The metric by which their task is judged, on the validation data. Where that is not recorded, as
-  by earlier versions, or the runs are of tasks with different ones: the first validation column
-  that all runs have, accuracy, else another metric, else the loss.
+  The metric by which their task is judged, on the validation data. Where the runs name none, or
+  different ones: the first validation column that all runs have, accuracy, else another metric,
+  else the loss.
 
   Args:
     runs: At least one run.
@@ -125,7 +125,7 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
 def rounds_to(run: run_lib.Run, column: str, target: float) -> int | None:
   """Returns the first evaluated round whose value is as good as the target, or None.
 
-  Good is high, but for the column of a loss or an error: see `_utils.metric_names`.
+  Good is high, but for the column of a loss or an error: see `runs.metric_names`.
   """
   sign = scores.sign(column)
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)

@@ -57,7 +57,7 @@ class Record:
         continue
       flag, was, value = self.prefix + name, config['settings'].get(name), self.settings.get(name)
       if was == value:
-        path = self.files[name]['path']
+        path = (self.files.get(name) or config['files'][name])['path']
         kind = 'run' if os.path.isdir(path) else 'file'
         found.append(f'the {kind} of {flag}, {path!r}, was changed since')
       else:
@@ -136,11 +136,11 @@ class Record:
       return
     was = config['settings']
     changes = {k: [was.get(k), v] for k, v in self.settings.items() if was.get(k) != v}
-    made_with = _made_with()
+    made_with = _made_with() if self.metric is None else {**_made_with(), 'metric': self.metric}
     changes.update({k: [config.get(k), v] for k, v in made_with.items() if config.get(k) != v})
     if changes:
       config['changes'].append({'when': _now(), **changes})
-      config.update(made_with, settings=dict(self.settings))
+      config.update(made_with, settings=dict(self.settings), files=dict(self.files))
       path = os.path.join(folder, FILE)
       with saving(path):
         atomic_files.write_json(path, config)

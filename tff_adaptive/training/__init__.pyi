@@ -7,4 +7,5 @@ from .personalization import build_personalization as build_personalization
 from .privacy_callback import PrivacyCallback as PrivacyCallback
 from .protocols import ClientData as ClientData, Process as Process
 from .ray_callback import RayCallback as RayCallback
+from .stop import Stop as Stop
 from .trackers import MlflowCallback as MlflowCallback, WandbCallback as WandbCallback

@@ -82,8 +82,8 @@ def train(
       `next(server_state, client_states, cohort) -> (server_state, client_states, metrics)`
       with `initial_client_state`, one client's state before its first round. Server states
       have `global_model_weights`, stateful ones `inference_weights` too.
-    clients: Has `client_ids` (sorted list of str) and `load(client_id)`, which gives
-      `OrderedDict(x=array[n, ...], y=array[n, ...])`.
+    clients: Has `client_ids` (sorted list of str), `num_examples(client_id)` and `load(client_id)`,
+      which gives `OrderedDict(x=array[n, ...], y=array[n, ...])`.
     evaluate_fn: Trainable weights (a sequence of tensors) -> metric name -> float.
     config: How to train.
     output_dir: The run's folder: config.json, metrics.csv, tensorboard/, checkpoints/, curves.png
@@ -116,9 +116,11 @@ def train(
     ValueError: If there are fewer clients than `config.clients_per_round`, the process was built
       without `batching` or, for a population that limits steps, without `step_limits`, the
       population does not fit the clients, or a setting cannot be recorded.
+    TypeError: If `clients` lacks one of its methods.
   """
   limits_steps = config.population is not None and config.population.limits_steps
   rounds.check_takes_arrays(process, limits_steps)
+  rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)
   record = settings if isinstance(settings, config_file.Record) else config.record(settings)
   if output_dir is not None:
@@ -266,7 +268,7 @@ class _Run:
     try:
       for callback in self._callbacks:
         callback.round_end(row)
-    except Exception:
+    except (Exception, KeyboardInterrupt):
       self._save()  # Whatever cannot be shown is no reason to lose the round.
       raise
 

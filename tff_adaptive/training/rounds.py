@@ -159,6 +159,16 @@ def trainable(weights: Any) -> Any:
   return weights.trainable if isinstance(weights, protocols.ModelWeights) else weights
 
 
+def check_client_data(clients: Any) -> None:
+  """Checks that client data have what the protocol asks for; TypeError if they do not."""
+  missing = [n for n in ('client_ids', 'num_examples', 'load') if not hasattr(clients, n)]
+  if missing:
+    raise TypeError(
+      f'{type(clients).__name__} has no {" and no ".join(missing)}: client data have client_ids,'
+      ' num_examples(client_id) and load(client_id)'
+    )
+
+
 def check_takes_arrays(process: protocols.Process, limits_steps: bool = False) -> None:
   """Checks what a process takes of a client, where its types say so.
 

@@ -162,5 +162,5 @@ def test_an_error_in_a_thread_saves_the_runs_of_the_others_and_is_raised(tmp_pat
 
   with pytest.raises(ValueError, match='no such metric'):
     trainers.in_threads(work, lambda: 2, lambda: next(waiting))
-  assert hosts[1].sent[0] == signal.SIGTERM
+  assert hosts[1].sent == [signal.SIGTERM]
   assert hosts[1].is_closed

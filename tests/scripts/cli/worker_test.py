@@ -126,8 +126,9 @@ def test_a_run_ends_with_whoever_wanted_it(tmp_path, number, saves):
 def test_nobody_is_left_to_answer():
   reader, writer = os.pipe()
   os.close(reader)
+  program = 'import sys; from scripts.cli import worker; sys.exit(worker.main(["worker", "0"]))'
   done = subprocess.run(
-    [sys.executable, '-c', 'import sys; from scripts.cli import worker; sys.exit(worker.main([]))'],
+    [sys.executable, '-c', program],
     input=json.dumps({'flags': ['--rounds=0'], 'log': os.devnull}) + '\n',
     stdout=writer,
     stderr=subprocess.PIPE,

@@ -1,5 +1,6 @@
 """What the builders take and refuse, in which words, and what each of them composes."""
 
+import dataclasses
 import inspect
 
 import numpy as np
@@ -23,8 +24,14 @@ CASES = {
   'fed_avg': ({}, {}),
   'fed_avgm': ({}, {'momentum': 0.5}),
   'fed_adagrad': ({}, {'tau': 0.01, 'beta1': 0.3, 'initial_v': 0.5}),
-  'fed_adam': ({}, {'tau': 0.01, 'beta1': 0.5, 'bias_correction': True, 'initial_v': 0.5}),
-  'fed_yogi': ({}, {'tau': 0.01, 'beta2': 0.5, 'bias_correction': True, 'initial_v': 0.5}),
+  'fed_adam': (
+    {},
+    {'tau': 0.01, 'beta1': 0.5, 'beta2': 0.5, 'bias_correction': True, 'initial_v': 0.5},
+  ),
+  'fed_yogi': (
+    {},
+    {'tau': 0.01, 'beta1': 0.5, 'beta2': 0.5, 'bias_correction': True, 'initial_v': 0.5},
+  ),
   'fed_prox': ({'mu': 0.3}, {}),
   'scaffold': ({'scaffold_option': 1}, {}),
   'scaffold_m': ({}, {}),
@@ -245,3 +252,26 @@ def test_a_round_whose_clients_all_have_no_examples_changes_nothing(graph):
     found, expected = (tf.nest.flatten(getattr(state, part)) for state in (run.state, before))
     for a, b in zip(found, expected):
       np.testing.assert_array_equal(a, b)
+
+
+def test_a_users_correction_by_numbers_of_examples_needs_them_before_training():
+  @dataclasses.dataclass(frozen=True)
+  class Scaled(corrections.Correction):
+    mean_examples: float
+
+  with pytest.raises(ValueError, match='needs the number of examples before training'):
+    builders.build_drift_corrected(
+      small_problem.model(), Scaled(8.0), SGD, client_learning_rate=0.1
+    )
+
+
+@pytest.mark.parametrize(
+  'bad',
+  [
+    *({'optimizer': 'sgd'}, {'batching': 20}, {'weight_decay': -1.0}, {'clip_norm': 0.0}),
+    *({'seed': None}, {'seed': -1}),
+  ],
+)
+def test_bad_client_training_names_the_field(bad):
+  with pytest.raises((TypeError, ValueError), match=next(iter(bad))):
+    ClientTraining(**bad)

@@ -84,12 +84,12 @@ def test_what_cannot_be_converted_is_refused():
     mixed_precision.convert(processes.keras_model, 'float16')
 
 
-def _rounds(model, name='ada_best', clients_per_step=1, **options):
+def _rounds(model, name='ada_best', clients_per_step=1, own=None, **options):
   process = algorithms.build(
     name,
     model,
     client_learning_rate=0.1,
-    training=ClientTraining(batching=batching.Batching(8, 2)),
+    training=ClientTraining(batching=batching.Batching(8, 2), **(own or {})),
     **options,
   )
   return batched_clients_test.run(process, batched_clients_test.cohort_of(), clients_per_step)
@@ -129,20 +129,20 @@ def _are_compiled(graphs):
 
 
 @pytest.mark.parametrize(
-  'name, clients_per_step, options',
+  'name, clients_per_step, own, options',
   [
-    ('fed_prox', 1, {'mu': 0.1, 'weight_decay': 0.01, 'clip_norm': 0.5}),
-    ('scaffold', 1, {'num_clients': 6, 'scaffold_option': 1}),
-    ('ada_best', 2, {}),
+    ('fed_prox', 1, {'weight_decay': 0.01, 'clip_norm': 0.5}, {'mu': 0.1}),
+    ('scaffold', 1, {}, {'num_clients': 6, 'scaffold_option': 1}),
+    ('ada_best', 2, {}, {}),
   ],
 )
-def test_compiled_rounds_are_equal(name, clients_per_step, options, traced):
+def test_compiled_rounds_are_equal(name, clients_per_step, own, options, traced):
   model = batched_clients_test.build_model(
     True, dropout=0.0
   )  # XLA draws other numbers for dropout.
-  wanted = _rounds(model, name, clients_per_step, **options)
+  wanted = _rounds(model, name, clients_per_step, own, **options)
   assert not _are_compiled(traced)
-  found = _rounds(model, name, clients_per_step, xla=True, **options)
+  found = _rounds(model, name, clients_per_step, {**own, 'xla': True}, **options)
   assert _are_compiled(traced)
   for a, b in zip(found, wanted):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)

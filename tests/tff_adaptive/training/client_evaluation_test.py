@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing import event_accumulator
 
 from tests.helpers import oracle, small_problem
 from tff_adaptive import training
-from tff_adaptive.client import batching
+from tff_adaptive.client import ClientTraining, batching
 from tff_adaptive.training import client_evaluation
 
 
@@ -214,7 +214,9 @@ def test_personalization_is_fine_tuning_on_the_clients_own_other_examples(is_cut
 
 def test_fine_tuning_on_what_is_evaluated_lowers_every_clients_loss():
   personalize = training.build_personalization(
-    small_problem.model(), batching.Batching(4, epochs=5), lambda rounds: 0.2
+    small_problem.model(),
+    ClientTraining(batching=batching.Batching(4, epochs=5)),
+    lambda rounds: 0.2,
   )
   evaluate = client_evaluation.ClientEvaluation(
     small_problem.model(),

@@ -26,7 +26,7 @@ def _rows(folder):
     ]
 
 
-def _train(folder, rounds=20, process=None, **options):
+def _train(folder, rounds=20, process=None, callbacks=(), **options):
   usual = dict(clients_per_round=5, seed=3, rounds_per_evaluation=3, rounds_per_checkpoint=4)
   config = training.TrainingConfig(**{'rounds': rounds, **usual, **options})
   return training.train(
@@ -35,6 +35,7 @@ def _train(folder, rounds=20, process=None, **options):
     fakes.evaluate,
     config,
     output_dir=None if folder is None else str(folder),
+    callbacks=callbacks,
     show_progress=False,
   )
 
@@ -245,6 +246,17 @@ def test_an_error_in_a_round_keeps_the_rounds_before_it(tmp_path, kind):
   assert _saved_round(tmp_path) == 6
 
 
+def test_ctrl_c_in_a_callback_keeps_the_round(tmp_path):
+  class Interrupted(training.Callback):
+    def round_end(self, row):
+      if row['round'] == 3:
+        raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):
+    _train(tmp_path, 20, callbacks=[Interrupted()])
+  assert _saved_round(tmp_path) == 3
+
+
 def test_an_error_in_an_evaluation_keeps_the_rounds_before_it(tmp_path):
   def evaluate(weights):
     if np.any(weights[0]) and is_failing:
@@ -336,7 +348,7 @@ def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path):
 
 def test_a_checkpoint_of_another_run_and_lost_rows_are_refused(tmp_path):
   _train(tmp_path, 5)
-  with pytest.raises(state_store.StateError, match='another run'):
+  with pytest.raises(runs.ResumeError, match="the run_id was '' and is now 'other'"):
     training.train(
       fakes.StatefulProcess(),
       fakes.Clients(),

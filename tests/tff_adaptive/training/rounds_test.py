@@ -200,7 +200,7 @@ def test_a_process_that_takes_other_data_is_refused(limited):
   config = training.TrainingConfig(
     rounds=1, clients_per_round=1, cost_model=COSTS, population=chosen
   )
-  message = rf'built with step_limits={limited}, but .* step_limits={not limited}\), say'
+  message = rf'built with step_limits={limited}, but .* step_limits={not limited}\)\), say'
   with pytest.raises(ValueError, match=message):
     training.train(process, fakes.Clients(), fakes.evaluate, config, show_progress=False)
 
