@@ -52,7 +52,8 @@ def from_arrays(
     metrics: For a Keras model, metrics of Keras; by default accuracy of classes, and with the
       squared error the mean absolute error.
     threshold: Of a model with one output for two classes: above it is the second. By default 0.5
-      after a sigmoid, and 0 for the scores of a Keras model without a loss of its own.
+      after a sigmoid, and 0 for the scores of a Keras model without a loss of its own; that of a
+      `BinaryAccuracy` among the metrics.
     preparation: What was done to the raw inputs to make x; recorded on the task.
 
   Returns:
@@ -95,12 +96,14 @@ def from_arrays(
   )
   x_dtype, y_dtype = (built.input_spec[k].dtype.as_numpy_dtype for k in ('x', 'y'))
   train_x, train_y = train_x.astype(x_dtype), targets[~is_held].astype(y_dtype)
-  rows_of = {c: np.flatnonzero(owners[~is_held] == c) for c in np.unique(owners[~is_held])}
+  order = np.argsort(owners[~is_held], kind='stable')  # Rows keep their order within a client.
+  present, starts = np.unique(owners[~is_held][order], return_index=True)
+  parts = np.split(order, starts[1:])
   return task_lib.Task(
     name=name,
     build_model=build_model,
     train=task_lib.InMemoryClientData(
-      {str(names[c]): (train_x[rows], train_y[rows]) for c, rows in rows_of.items()}
+      {str(names[c]): (train_x[rows], train_y[rows]) for c, rows in zip(present, parts)}
     ),
     validation=task_lib.example_arrays(held_x.astype(x_dtype), held_y.astype(y_dtype)),
     source=source,

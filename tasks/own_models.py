@@ -170,6 +170,7 @@ def _of_keras(
   gives_scores = activation not in ('softmax', 'sigmoid') and not isinstance(
     last, tf.keras.layers.Softmax
   )
+  threshold = _of_metrics(metrics, threshold) if is_single else threshold
   if is_single and threshold is None:
     if gives_scores and loss is not None:
       raise ValueError(
@@ -180,11 +181,11 @@ def _of_keras(
   if metrics is None:
     # Keras's 'accuracy' of one output is for probabilities.
     one = tf.keras.metrics.BinaryAccuracy('accuracy', threshold=threshold) if is_single else None
-    of_numbers = ['mean_absolute_error'] if loss is None else []
-    metrics = of_numbers if problem.classes is None else [one or 'accuracy']
+    metrics = _of_numbers(problem, loss) if problem.classes is None else [one or 'accuracy']
   if loss is None:
     loss = _default_loss(problem, is_single, gives_scores)
-  dtype = tf.float32 if is_single else tf.dtypes.as_dtype(problem.y.dtype)
+  is_binary = is_single or _loss_name(loss).startswith('binary')
+  dtype = tf.float32 if is_binary else tf.dtypes.as_dtype(problem.y.dtype)
   y_spec = tf.TensorSpec([None, *problem.y.shape[1:]], dtype)
   build = functools.partial(_build_keras, make, loss, metrics, y_spec)
   return build, threshold if is_single else None
@@ -192,6 +193,42 @@ def _of_keras(
 
 def _build_keras(make: Any, loss: Any, metrics: Any, y_spec: Any, seed: int) -> models.Model:
   return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
+
+
+def _of_metrics(metrics: Sequence[Any] | None, threshold: float | None) -> float | None:
+  """The threshold, which is that of a `BinaryAccuracy` where there is one."""
+  kind = tf.keras.metrics.BinaryAccuracy
+  found = [float(m.get_config()['threshold']) for m in metrics or () if isinstance(m, kind)]
+  if found and threshold is not None and threshold not in found:
+    raise ValueError(
+      f'threshold={threshold:g} differs from that of the metric BinaryAccuracy, {found[0]:g}: give'
+      ' both the same value'
+    )
+  return found[0] if found and threshold is None else threshold
+
+
+def _of_numbers(problem: Problem, loss: Any) -> list[Any]:
+  """The metrics by default, where targets have no classes' labels."""
+  name = _loss_name(loss or 'mse')
+  if name == 'meansquarederror':
+    return ['mean_absolute_error']
+  if problem.y.dtype.kind == 'f':
+    return []
+  if 'sparse' in name:
+    return ['accuracy']
+  if not name.startswith('binary'):
+    return []
+  is_of_scores = isinstance(loss, tf.keras.losses.Loss) and loss.get_config().get('from_logits')
+  return [tf.keras.metrics.BinaryAccuracy('accuracy', threshold=0.0 if is_of_scores else 0.5)]
+
+
+def _loss_name(loss: Any) -> str:
+  """Which loss of Keras it is, such as 'meansquarederror', however it was given."""
+  try:
+    found = tf.keras.losses.get(loss)
+  except (TypeError, ValueError):  # `models.from_keras` says which there are.
+    return ''
+  return getattr(found, '__name__', type(found).__name__).lower().replace('_', '')
 
 
 def _default_loss(problem: Problem, is_single: bool, from_logits: bool) -> Any:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 # What pandas takes for a missing value in a column of numbers.
 _MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
 _OPEN: dict[str, Any] = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
-_LONGEST_HEADER, _BLOCK_BYTES = 1_000_000, 1 << 20
+# What pandas would unpack, but nothing here bounds.
+_REFUSED = ('.tar', '.tar.gz', '.tar.bz2', '.tar.xz', '.tgz', '.zst')
+_LONGEST_HEADER, _BLOCK_BYTES = 64_000_000, 1 << 20
 
 
 def from_csv(
@@ -54,6 +56,11 @@ def from_csv(
       others are, or `from_arrays` refuses.
   """
   path = files.existing(path)
+  if path.lower().endswith(_REFUSED):
+    raise errors.DataError(
+      f'{path} is an archive of a kind that is not read: unpack it, or pack it as .gz, .bz2, .xz or'
+      ' .zip'
+    )
   with files.border(path):
     _check_text(path)
     table = _read_csv(path, client, separator)
@@ -164,16 +171,17 @@ def check_columns(
     label: The column to predict.
     features: The columns to predict from.
   """
-  asked = [client, label, *features]
-  for i, column in enumerate(asked):
-    if column not in columns:
+  known, seen = set(columns), set[str]()
+  for column in (client, label, *features):
+    if column not in known:
       shown = ', '.join(name[:40] for name in columns[:20])
       more = f', ... ({len(columns):,} in all)' if len(columns) > 20 else ''
       raise errors.DataError(f'{where} has no column {column!r:.80}; it has: {shown}{more}')
-    if column in asked[:i]:
+    if column in seen:
       raise errors.DataError(
         f'{column!r:.80} is named twice among client, label and features: name each column once'
       )
+    seen.add(column)
 
 
 def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
@@ -257,7 +265,9 @@ def _check_text(path: str) -> None:
 
 def _check_decimals(path: str, name: str, column: 'pd.Series[Any]') -> None:
   """DataError if texts are numbers with decimal commas: they would become categories."""
-  texts = {value for value in column if isinstance(value, str)} if column.dtype == object else set()
+  texts = (
+    {value for value in column if isinstance(value, str)} if column.dtype.kind == 'O' else set()
+  )
   commas = sorted(text for text in texts if ',' in text)
   digits = (text.replace(',', '').replace('.', '') for text in texts)
   if commas and all(map(preparation_lib.is_number, digits)):

@@ -58,14 +58,17 @@ def _read(
       f'{names[1]!r}: name others by features= and label=, or give client_data.preprocess(...)'
     )
   inputs, target = (0, 1) if is_pair else names
-  owners, examples = [], []
+  owners: list[str] = []
+  xs, ys = [], []
   for client_id in client_data.client_ids:
     found = list(client_data.create_tf_dataset_for_client(client_id).as_numpy_iterator())
-    examples += found
-    owners += [client_id] * len(found)
-  if not examples:
+    if found:
+      xs.append(np.stack([example[inputs] for example in found]))
+      ys.append(np.stack([example[target] for example in found]))
+      owners += [client_id] * len(found)
+  if not owners:
     raise errors.DataError('the ClientData has no examples')
-  y = np.stack([example[target] for example in examples])
+  y = np.concatenate(ys)
   if y.dtype.kind in 'OS':  # TensorFlow's texts.
     y = np.asarray([t.decode() if isinstance(t, bytes) else t for t in y.tolist()], dtype=object)
-  return np.stack([example[inputs] for example in examples]), y, np.asarray(owners, dtype=object)
+  return np.concatenate(xs), y, np.asarray(owners, dtype=object)

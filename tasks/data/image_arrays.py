@@ -186,7 +186,10 @@ def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
 
     builder = tfds.builder(name)
     if not builder.is_prepared():
-      _check_reachable(_HOSTS[name.split('/')[0]])
+      downloads = builder.data_dir_root / 'downloads'
+      # Archives of an earlier download, perhaps from another machine, need no host.
+      if not (downloads.exists() and any(path.is_file() for path in downloads.iterdir())):
+        _check_reachable(_HOSTS[name.split('/')[0]])
       builder.download_and_prepare()
     splits = tfds.as_numpy(builder.as_dataset(split=['train', 'test'], batch_size=-1))
   arrays = {}

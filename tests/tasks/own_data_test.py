@@ -27,6 +27,15 @@ def test_each_row_is_trained_on_by_its_client_or_held_out():
   assert len(trained) + len(held) == 60
 
 
+def test_rows_of_clients_in_turn_keep_their_order():
+  turns = np.tile([f'c{i:02d}' for i in range(12)], 5)
+  task = tasks.from_arrays(X, Y, turns, validation=0.25, seed=3)
+  assert len(task.train.client_ids) == 9
+  for client in task.train.client_ids:
+    np.testing.assert_array_equal(task.train.load(client)['x'], X[client == turns])
+    np.testing.assert_array_equal(task.train.load(client)['y'], Y[client == turns])
+
+
 def test_examples_are_held_out_of_each_client():
   task = tasks.from_arrays(X, Y, CLIENTS, validation=0.4, validation_by='examples', seed=3)
   assert [task.train.num_examples(c) for c in task.train.client_ids] == [3] * 12

@@ -134,10 +134,50 @@ def test_labels_of_a_regression_are_its_predictions(loss, y, expected):
     np.testing.assert_array_equal(made.labels(np.float32([[3.5], [1.25]])), [[3.5], [1.25]])
 
 
-def test_a_loss_of_ones_own_for_numbers_has_no_metric_by_default():
-  for loss, names in ((None, ('loss', 'mean_absolute_error')), ('mse', ('loss',))):
-    task = tasks.from_arrays(X, NUMBERS, CLIENTS, model=dense(1), loss=loss)
-    assert task.build_model(0).metric_names == names
+def images_of_classes(units=3):
+  return keras.Sequential([keras.Input([4, 1]), keras.layers.Dense(units)])
+
+
+@pytest.mark.parametrize(
+  'loss, y, names',
+  [
+    (None, NUMBERS, ('loss', 'mean_absolute_error')),
+    ('mse', NUMBERS, ('loss', 'mean_absolute_error')),
+    (keras.losses.MeanSquaredError(name='own'), NUMBERS, ('loss', 'mean_absolute_error')),
+    ('mae', NUMBERS, ('loss',)),
+    (lambda y, p: tf.square(y - p), NUMBERS, ('loss',)),
+    (
+      keras.losses.SparseCategoricalCrossentropy(True),
+      RNG.integers(0, 3, (80, 4)),
+      ('loss', 'accuracy'),
+    ),
+  ],
+)
+def test_the_default_metrics_follow_the_loss(loss, y, names):
+  x, model = (X, dense(1)) if y is NUMBERS else (RNG.normal(size=(80, 4, 1)), images_of_classes)
+  task = tasks.from_arrays(x, y, CLIENTS, model=model, loss=loss)
+  assert task.build_model(0).metric_names == names
+  assert task.metric == ('accuracy' if 'accuracy' in names else 'loss')
+
+
+def test_the_default_accuracy_of_several_labels_an_example_counts_each():
+  y = RNG.integers(0, 2, (80, 2))
+  weights = [RNG.normal(size=(3, 2)).astype(np.float32), np.float32([0.1, -0.1])]
+  for activation in (None, 'sigmoid'):
+    loss = keras.losses.BinaryCrossentropy(from_logits=activation is None)
+    task = tasks.from_arrays(X, y, CLIENTS, model=dense(2, activation), loss=loss)
+    expected = np.mean((task.validation['x'] @ weights[0] + weights[1] > 0) == task.validation['y'])
+    found = models.build_evaluation(task.build_model(0))(weights, task.validation)
+    assert found['accuracy'] == pytest.approx(expected)
+
+
+def test_the_threshold_is_that_of_a_binary_accuracy():
+  accuracy = keras.metrics.BinaryAccuracy('accuracy', threshold=0.3)
+  options = dict(model=dense(1, 'sigmoid'), metrics=[accuracy])
+  assert tasks.from_arrays(X, BINARY, CLIENTS, **options).preparation.threshold == 0.3
+  assert tasks.from_arrays(X, BINARY, CLIENTS, **options, threshold=0.3).preparation
+  with pytest.raises(tasks.DataError, match=r'threshold=0.5 differs .* BinaryAccuracy, 0.3: give'):
+    tasks.from_arrays(X, BINARY, CLIENTS, **options, threshold=0.5)
 
 
 def test_models_with_an_output_for_each_class_have_no_threshold():

@@ -182,6 +182,12 @@ def test_decimal_commas_are_refused_by_column(tmp_path):
     with pytest.raises(tasks.DataError, match="column 'x' has numbers with commas such as '0,5'"):
       tasks.from_csv(str(path), 'who', label, separator=';')
   assert tasks.from_csv(str(path), 'who', 'label', features='n', separator=';')
+  # Pandas keeps them as categories or texts of its own too.
+  table = pd.read_csv(path, sep=';')
+  for dtype in ('category', 'string'):
+    table = table.astype({'x': dtype})
+    with pytest.raises(tasks.DataError, match="column 'x' has numbers with commas"):
+      own_tables.from_frame(table, 'a', 'who', 'label', ['x'], {})
   # Of categories not all are numbers.
   path.write_text(('who;x;n;label\n' + ''.join(lines)).replace('3,5', 'a,b'))
   task = tasks.from_csv(str(path), 'who', 'label', separator=';')
@@ -299,9 +305,19 @@ def test_packed_tables_are_read_and_bounded(tmp_path, monkeypatch, ending):
     tasks.from_csv(path, 'hospital', 'outcome')
 
 
+@pytest.mark.parametrize('ending', ['csv.zst', 'TAR', 'tar.gz'])
+def test_archives_of_other_kinds_are_refused_by_name(tmp_path, ending):
+  path = tmp_path / f'a.{ending}'
+  path.write_bytes(b'\0' * 512)
+  with pytest.raises(tasks.DataError, match=f'a.{ending} is an archive .* pack it as .gz, .bz2'):
+    tasks.from_csv(str(path), 'who', 'label')
+
+
 def test_a_header_of_a_million_columns_is_refused_unparsed(tmp_path, monkeypatch):
   path = tmp_path / 'a.csv'
   path.write_text(','.join(map(str, range(200_000))) + '\n')
+  own_tables._check_text(str(path))  # So many there are.
+  monkeypatch.setattr(own_tables, '_LONGEST_HEADER', 1_000_000)
   monkeypatch.setattr(pd, 'read_csv', lambda *_, **__: pytest.fail('parsed'))
   with pytest.raises(tasks.DataError, match='its first line has 1,000,000 bytes or more'):
     tasks.from_csv(str(path), '0', '1')

@@ -82,11 +82,14 @@ def test_a_missing_file_is_reported(tmp_path):
     load(tmp_path)
 
 
-def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
+def test_tensorflow_datasets_serve_without_a_folder(tmp_path, monkeypatch):
   image = np.arange(784, dtype=np.uint8).reshape(1, 28, 28, 1)
   split = {'image': image, 'label': np.array([26])}
   builder = types.SimpleNamespace(
-    is_prepared=lambda: True, as_dataset=lambda **_: [split, split], download_and_prepare=None
+    is_prepared=lambda: True,
+    as_dataset=lambda **_: [split, split],
+    download_and_prepare=lambda: None,
+    data_dir_root=tmp_path,
   )
   tfds = types.SimpleNamespace(builder=lambda name: builder, as_numpy=lambda part: part)
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', tfds)
@@ -100,8 +103,13 @@ def test_tensorflow_datasets_serve_without_a_folder(monkeypatch):
 
   monkeypatch.setattr(urllib.request, 'urlopen', fail)
   builder.is_prepared = lambda: False  # Nor is a download tried, again and again.
-  with pytest.raises(errors.DataError, match=r'\(no route to host\).* folder that has mnist.npz'):
-    image_arrays.load(None, ['mnist.npz'], 'mnist', (28, 28, 1), 10)
+  for folder in ('downloads', 'downloads/a.tmp.1'):  # The second of a download that broke off.
+    with pytest.raises(errors.DataError, match=r'\(no route to host\).* folder that has mnist.npz'):
+      image_arrays.load(None, ['mnist.npz'], 'mnist', (28, 28, 1), 10)
+    (tmp_path / folder).mkdir()
+  # Archives that are there already need no host.
+  (tmp_path / 'downloads' / 'archive.gz').touch()
+  assert image_arrays.load(None, [], 'emnist/letters', (28, 28, 1), 26, first_label=1)
 
 
 def write_jpegs(folder, images, offsets=None, cut=None, **changes):
