@@ -7,12 +7,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 
 from tff_adaptive.engine.cluster import errors, local_ray
 
 _ANSWER_SECONDS = 20.0
+_LISTEN_SECONDS = 20.0  # In which a head that starts together with its trainer listens.
 _HINT_SECONDS = 15.0
 
 
@@ -66,10 +68,18 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
 
 
 def _check_listener(address: str) -> None:
-  """Refuses 'host:port' where nothing listens: Ray would wait for it without end; OSError."""
+  """Refuses 'host:port' where nothing begins to listen: Ray waits without end; OSError."""
   host, _, port = address.rpartition(':')
-  if host and '/' not in host and port.isdecimal():  # Others Ray looks up.
-    socket.create_connection((host.strip('[]'), int(port)), timeout=_ANSWER_SECONDS).close()
+  if not host or '/' in host or not port.isdecimal():  # Ray looks it up.
+    return
+  end = time.monotonic() + _LISTEN_SECONDS
+  while True:
+    try:
+      return socket.create_connection((host.strip('[]'), int(port)), _ANSWER_SECONDS).close()
+    except OSError:
+      if time.monotonic() >= end:
+        raise
+    time.sleep(0.5)
 
 
 @contextlib.contextmanager

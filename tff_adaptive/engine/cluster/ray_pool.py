@@ -132,7 +132,11 @@ class RayPool(Pool):
     look = self._remote[ray_worker.processes].options
     calls = [look(scheduling_strategy=_on_node(node)).remote(name) for node in self._rooms]
     ready, _ = ray.wait(calls, num_returns=len(calls), timeout=self._patience)
-    return sorted({process for found in ray.get(ready) for process in found})
+    found: set[str] = set()
+    for reference in ready:
+      with contextlib.suppress(ray.exceptions.RayError):  # Its node has died meanwhile.
+        found.update(ray.get(reference))
+    return sorted(found)
 
   def is_overdue(self, call: ray_round.Call) -> bool:
     """Whether a call that was given again, too, has taken so long that it must hang."""
@@ -258,12 +262,12 @@ class RayPool(Pool):
     except ray_round.LOST as error:
       raise self._lost(error) from None
 
-  def get(self, references: Any, is_bounded: bool = False) -> Any:
+  def get(self, references: Any, times: float = np.inf) -> Any:
     """As `ray.get`, which would wait for ever where no node is left that could do a call again.
 
     Args:
       references: What is waited for.
-      is_bounded: Whether to give up, with Ray's GetTimeoutError, when a call would be late.
+      times: After so many times what makes a call late it raises Ray's GetTimeoutError.
 
     Raises:
       WorkersLost: If for some time there has been no room for a worker.
@@ -275,7 +279,7 @@ class RayPool(Pool):
       except ray.exceptions.GetTimeoutError:
         self._look()
         self._check_room()
-        if is_bounded and time.monotonic() - began > self._late_after():
+        if time.monotonic() - began > times * self._late_after():
           raise
 
   def _check_room(self) -> None:
@@ -361,9 +365,8 @@ class RayPool(Pool):
     if not self._warm_ups:
       return False
     now = time.monotonic()
-    _, waiting = ray.wait(
-      [reference for reference, _ in self._warm_ups], num_returns=len(self._warm_ups), timeout=0
-    )
+    references = [reference for reference, _ in self._warm_ups]
+    _, waiting = ray.wait(references, num_returns=len(references), timeout=0)
     self._warm_ups = [
       (reference, began)
       for reference, began in self._warm_ups
@@ -388,20 +391,19 @@ class RayPool(Pool):
     if had_room and not self._room:
       self._without_room = self._looked
     if self._nodes is not None:
+      usable = f'{len(self._rooms)} with room'
       for lost in self._nodes.keys() - nodes.keys():
-        self.report(
-          self.line(f'node {self._nodes[lost]} is lost; {len(self._rooms)} with room left')
-        )
+        self.report(self.line(f'node {self._nodes[lost]} is lost; {usable} left'))
       for node in nodes.keys() - self._nodes.keys():
-        self.report(
-          self.line(f'node {_name(nodes[node])} has joined; {len(self._rooms)} with room')
-        )
+        self.report(self.line(f'node {_name(nodes[node])} has joined; {usable}'))
         self._warm_ups += [
           self._warm_up(scheduling_strategy=_on_node(node)) for _ in range(rooms[node])
         ]
     self._nodes = {key: _name(node) for key, node in nodes.items()}
     context = ray.get_runtime_context()
-    here = nodes[context.get_node_id()]
+    here = nodes.get(context.get_node_id())
+    if here is None:
+      raise errors.WorkersLost(self.line("Ray's node process of this machine is lost"))
     raylet = f'{here["NodeManagerAddress"]}:{here["NodeManagerPort"]}'
     self._processes = {
       'the head of the Ray cluster': context.gcs_address,

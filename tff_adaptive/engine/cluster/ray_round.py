@@ -30,6 +30,7 @@ LOST = (
 
 _SMALL_BYTES = 2**20  # The trainer has two such sums, and merges them, before a call has begun.
 _NAMED = 8  # So many clients a line names.
+_AGAIN_TIMES = 10  # So much longer merges may take that are done once more.
 _ALONE_SECONDS = 60.0  # In which it is found which client ends its worker.
 
 
@@ -90,7 +91,8 @@ class Round:
     self._trained_sums: dict[Node, Any] = {}  # References, of what calls have trained.
     self._sums: dict[Node, Any] = {}  # The same, and of what merges make of them.
     self._results: dict[int, Any] = {}  # By a call's first subround.
-    self._trained = self._sum_bytes = 0
+    self._trained = 0
+    self._is_near = True  # Whether the trainer does the last merge itself; see `_last`.
 
   def run(self) -> Outcome:
     while self._trained < len(self._workload.parts):
@@ -168,7 +170,7 @@ class Round:
       self._pool.fail(error, self._named(call))
     except ray.exceptions.OutOfMemoryError as error:
       self._pool.leave_out(error, str(call))
-      self._submit(call)
+      self._submit(dataclasses.replace(call, began=time.monotonic()))
       return
     except ray.exceptions.WorkerCrashedError:
       raise errors.WorkersLost(
@@ -181,9 +183,11 @@ class Round:
     for other in others:  # It counts once; the other ends when it ends.
       del self._calls[other]
     self._results[call.subrounds[0]] = results
+    if not self._trained:  # Decided once: a node may join while merges are under way.
+      # On one machine it has the sums without their being sent.
+      self._is_near = self._pool.is_here or info.sum_bytes <= _SMALL_BYTES
     self._trained += len(call.subrounds)
     self._pool.note_pace(self._key, info.seconds / self._waiting.cost(call.node))
-    self._sum_bytes = info.sum_bytes
     self._trained_sums[call.node] = sums
     self._know(call.node, sums)
 
@@ -255,17 +259,26 @@ class Round:
   def _last(self) -> list[Node]:
     """The nodes that the trainer is sent: the root, or the two that it merges itself."""
     root = self._tree.root
-    # On one machine it has them without their being sent.
-    is_near = self._pool.is_here or self._sum_bytes <= _SMALL_BYTES
-    return self._tree.children(root) if is_near and root not in self._sums else [root]
+    return self._tree.children(root) if self._is_near and root not in self._sums else [root]
 
   def _merged(self) -> list[Any]:
     """The sums of the last nodes; where a worker does not end a merge all are done once more."""
     try:
-      return self._pool.get([self._sums[node] for node in self._last()], is_bounded=True)
+      return self._received(1)
     except ray.exceptions.GetTimeoutError:
       self._pool.report(self._pool.line('sums are merged again: is a worker stopped?'))
     self._sums = {}
     for node, sums in self._trained_sums.items():
       self._know(node, sums)
-    return self._pool.get([self._sums[node] for node in self._last()])
+    try:
+      return self._received(_AGAIN_TIMES)
+    except ray.exceptions.GetTimeoutError:
+      line = 'no worker has ended the merges of sums: is one stopped, or the cluster busy?'
+      raise errors.WorkersLost(self._pool.line(line)) from None
+
+  def _received(self, times: float) -> list[Any]:
+    """The sums of the last nodes; Ray's GetTimeoutError after so many times what is late."""
+    try:
+      return self._pool.get([self._sums[node] for node in self._last()], times)
+    except ray.exceptions.RayTaskError as error:
+      self._pool.fail(error, 'a merge')

@@ -211,7 +211,7 @@ def processes(name: str) -> list[str]:
   node = ray.util.get_node_ip_address()
   titles = {p.pid: ' '.join(p.info['cmdline'] or []) for p in psutil.process_iter(['cmdline'])}
   return [
-    f'process {pid} on {node}' for pid, title in titles.items() if title.startswith(f'ray::{name}')
+    f'process {pid} on {node}' for pid, title in titles.items() if title.strip() == f'ray::{name}'
   ]
 
 

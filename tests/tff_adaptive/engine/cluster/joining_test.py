@@ -31,6 +31,7 @@ def test_a_hint_comes_while_a_cluster_elsewhere_does_not_answer():
 
 
 def test_an_address_where_nothing_listens_is_refused_before_ray_waits_for_it(monkeypatch):
+  monkeypatch.setattr(joining, '_LISTEN_SECONDS', 0.0)
   monkeypatch.setattr('ray.is_initialized', lambda: False)
   monkeypatch.setattr('ray.init', lambda **unused: pytest.fail('Ray would wait for minutes'))
   with socket.socket() as bound:  # It does not listen, and nobody else can at its port.
@@ -44,3 +45,10 @@ def test_an_address_where_nothing_listens_is_refused_before_ray_waits_for_it(mon
     bound.listen()
     joining._check_listener(address)
   joining._check_listener('ray://head:10001')  # Ray looks it up.
+
+
+def test_a_head_that_begins_to_listen_a_little_later_is_waited_for(monkeypatch):
+  with socket.socket() as bound:
+    bound.bind(('127.0.0.1', 0))
+    monkeypatch.setattr(joining.time, 'sleep', lambda seconds: bound.listen())
+    joining._check_listener(f'127.0.0.1:{bound.getsockname()[1]}')

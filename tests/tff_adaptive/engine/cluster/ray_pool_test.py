@@ -101,6 +101,22 @@ def test_a_cluster_that_grows_is_asked_for_room_and_none_at_the_end(pool, monkey
   assert asked == [[{'CPU': 2}] * 3, [{'CPU': 1, 'GPU': 0.5}] * 3, []]
 
 
+def test_a_node_that_dies_while_it_is_asked_says_nothing(pool, monkeypatch):
+  pool._rooms['cd' * 28] = 1
+  calls = iter(['dead', 'alive'])
+  look = types.SimpleNamespace(remote=lambda name: next(calls))
+  pool._remote[ray_worker.processes] = types.SimpleNamespace(options=lambda **_: look)
+
+  def get(reference):
+    if reference == 'dead':
+      raise ray.exceptions.NodeDiedError('it died')
+    return ['process 5']
+
+  monkeypatch.setattr('ray.wait', lambda references, **_: (references, []))
+  monkeypatch.setattr('ray.get', get)
+  assert pool.where('train: subround 1') == ['process 5']
+
+
 def test_the_last_node_short_of_memory_ends_the_round(pool):
   error = ray.exceptions.OutOfMemoryError(f'killed on the node (IP: 10.0.0.2, ID: {_NODE})')
   with pytest.raises(errors.WorkersLost, match='Round 7: subround 3 needs more memory than a node'):
