@@ -9,6 +9,7 @@ the insides of `raise` and `assert` (words, mostly) stay as they are.
 import ast
 import copy
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,11 +49,15 @@ class Mutant:
 
   Attributes:
     name: Line and mistake, as '72:24 < -> <=': unique in its module, for people and for records.
-    source: The module's whole text with the mistake, without its comments.
   """
 
   name: str
-  source: str
+  _make: Callable[[], str] = dataclasses.field(repr=False)
+
+  @property
+  def source(self) -> str:
+    """The module's whole text with the mistake, without its comments."""
+    return self._make()
 
 
 def mutants(source: str) -> list[Mutant]:
@@ -68,14 +73,18 @@ def mutants(source: str) -> list[Mutant]:
   result: dict[str, Mutant] = {}
   for path, node in _walk(tree, ()):
     for what, change in _changes(node):
-      changed = copy.deepcopy(tree)
-      _replace(changed, path, change)
-      text = ast.unparse(ast.fix_missing_locations(changed))
       name = f'{node.lineno}:{node.col_offset} {what}'
       while name in result:
         name += "'"
-      result[name] = Mutant(name, text)
+      result[name] = Mutant(name, functools.partial(_changed, tree, path, change))
   return list(result.values())
+
+
+def _changed(tree: ast.AST, path: tuple, change: Change) -> str:
+  """The text of a module with a node changed. Made for few of all mutants: it takes long."""
+  changed = copy.deepcopy(tree)
+  _replace(changed, path, change)
+  return ast.unparse(ast.fix_missing_locations(changed))
 
 
 def _walk(node: ast.AST, path: tuple) -> Iterator[tuple[tuple, ast.AST]]:
