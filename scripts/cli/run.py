@@ -276,15 +276,16 @@ def _say_how_large(process: Any, config: Any, folder: str, num_clients: int) -> 
   """Says how large the client states may grow; ValueError if they cannot fit."""
   if not hasattr(process, 'initial_client_state'):
     return
-  from tff_adaptive.runs import capacity, opened_store, serialization
+  from tff_adaptive.runs import capacity, serialization, sharded_store
 
   path = config.checkpoint_path(folder)
-  plan = capacity.plan(
-    min(num_clients, config.rounds * config.clients_per_round),
-    serialization.num_bytes(process.initial_client_state),
-    opened_store.kind(path, config.client_state_store),
-    cache_bytes=config.client_state_cache_bytes,
-    path=path,
-    keep_checkpoints=config.keep_checkpoints,
+  command_lib.say(
+    capacity.plan(
+      min(num_clients, config.rounds * config.clients_per_round),
+      serialization.Packer(process.initial_client_state).size,
+      sharded_store.kind(path, config.client_state_store),
+      path,
+      cache_bytes=config.client_state_cache_bytes,
+      keep_checkpoints=config.keep_checkpoints,
+    )
   )
-  command_lib.say(plan.describe())

@@ -7,7 +7,7 @@ from unittest import mock
 
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.runs import opened_store, state_shards
+from tff_adaptive.runs import sharded_store, state_shards
 
 SHARDS = 3  # Each costs the run a commit at a checkpoint.
 
@@ -49,7 +49,7 @@ def outcome(folder: str) -> tuple:
   path = os.path.join(folder, 'checkpoints', 'state.sqlite')
   with (
     mock.patch.object(state_shards, 'NUM_SHARDS', SHARDS),
-    opened_store.open_store(path, process.initial_client_state, 'memory') as store,
+    sharded_store.open_store(path, process.initial_client_state, 'memory') as store,
   ):
     checkpoint = store.restore(process.initialize())
     states = store.get(fakes.Clients.client_ids)

@@ -17,11 +17,10 @@ from tff_adaptive.runs import (
   config as config_lib,
   metric_names,
   metrics as metrics_lib,
-  saved_checkpoint,
+  state_file,
   summary as summary_lib,
 )
 from tff_adaptive.runs.errors import StateError
-from tff_adaptive.runs.state_file import STATE_FILE
 
 if TYPE_CHECKING:
   import pandas as pd
@@ -112,7 +111,7 @@ class Run:
   @property
   def round_number(self) -> int:
     """The round of the checkpoint that the weights are from."""
-    return self._state.round_number
+    return self._state[0]
 
   @property
   def weights(self) -> tuple[np.ndarray, ...]:
@@ -187,13 +186,16 @@ class Run:
     return models.build_evaluation(model)(weights, task.validation if data is None else data)
 
   @functools.cached_property
-  def _state(self) -> saved_checkpoint.SavedState:
+  def _state(self) -> tuple[int, Mapping[str, np.ndarray]]:
     folder = self.settings.get('client_state_dir') or os.path.join(self.folder, 'checkpoints')
-    return saved_checkpoint.read(os.path.join(folder, STATE_FILE))
+    return state_file.read_last(os.path.join(folder, state_file.STATE_FILE))
 
   def _weights(self, model: str) -> tuple[np.ndarray, ...]:
     """The trainable weights of a model of the server state."""
-    found, expected = self._state.trainable(model), self.config['num_parameters']
+    leaves, expected = self._state[1], self.config['num_parameters']
+    prefixes = f'{model}/trainable/', f'{model}/'  # Of a `ModelWeights`, or of weights alone.
+    by_prefix = ([leaf for n, leaf in leaves.items() if n.startswith(p)] for p in prefixes)
+    found = tuple(next(filter(None, by_prefix), ()))
     if sum(leaf.size for leaf in found) != expected:
       raise StateError(
         f'{self.folder}: {model} of the checkpoint has not {expected:,} parameters as config.json.'

@@ -55,11 +55,6 @@ class Packer:
     return tree.unflatten_as(self._structure, leaves)
 
 
-def num_bytes(state: Any) -> int:
-  """Returns the bytes that one state takes in a file."""
-  return Packer(state).size
-
-
 def named_leaves(state: Any) -> dict[str, np.ndarray]:
   """Returns a structure's leaves by their paths: 'global_model_weights/trainable/0' (RFC 6901)."""
   return {_name(path): checked_leaf(leaf) for path, leaf in tree.flatten_with_path(state)}

@@ -5,16 +5,20 @@ a checkpoint folds them into shards. So a round that is retried, or lost with th
 worker, changes nothing, and client states need not pass through this process.
 """
 
+import contextlib
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import tree
+
 from tff_adaptive._utils import client_references
-from tff_adaptive.runs import serialization, staged_states, state_shards
-from tff_adaptive.runs.state_database import Count
-from tff_adaptive.runs.state_file import StateFile
+from tff_adaptive.runs import serialization, state_shards
+from tff_adaptive.runs.errors import StateError
+from tff_adaptive.runs.state_file import Count, StateFile
 from tff_adaptive.runs.state_store import ClientStateStore
+from tff_adaptive.runs.worker_context import WorkerContext
 
 Each = Callable[[Callable[[Any], Any], Sequence[Any], float], list[Any]]
 _SLOWEST = 5 * 10**6  # Bytes of states a second: who folds fewer is stopped, or hangs.
@@ -33,19 +37,16 @@ class Key(NamedTuple):
   client_id: str
   sequence: int
   checkpoint: int
-  place: staged_states.Place | None
+  place: state_shards.Place | None
 
 
 class StateSource:
   """Client states in a folder: a `client_references.StoringSource`."""
 
   def __init__(self, folder: str, initial_state: Any, token: str):
-    """Opens the folder.
+    """Takes the folder of the shards, the initial state, and the token of this start of the run.
 
-    Args:
-      folder: The folder of the shards.
-      initial_state: One client's state before its first round.
-      token: Of this start of the run: what an earlier one stages late is nobody's.
+    What an earlier start stages late is nobody's.
     """
     self._folder, self._initial, self._token = folder, initial_state, token
     self._packer = serialization.Packer(initial_state)
@@ -57,21 +58,19 @@ class StateSource:
   def load(self, keys: Sequence[Key]) -> list[Any]:
     """Returns the states that keys name: structures of read-only NumPy arrays."""
     staged = [(key.client_id, key.place) for key in keys if key.place is not None]
-    folder = os.path.join(self._folder, state_shards.STAGED)
-    found = dict(staged_states.read(folder, self._packer.size, staged))
-    return [
-      self._packer.unpack(
-        found[key.client_id] if key.place is not None else self._read(key.client_id, key.checkpoint)
-      )
-      for key in keys
-    ]
+    found: dict[str, bytes | None] = dict(
+      state_shards.read_staged(self._folder, self._packer.size, staged)
+    )
+    for key in keys:
+      if key.place is None:
+        found[key.client_id] = self._read(key.client_id, key.checkpoint)
+    return [self._packer.unpack(found[key.client_id]) for key in keys]
 
-  def store(self, keys: Sequence[Key], values: Sequence[Any]) -> list[staged_states.Place]:
+  def store(self, keys: Sequence[Key], values: Sequence[Any]) -> list[state_shards.Place]:
     """Stages states; returns their places."""
-    folder = os.path.join(self._folder, state_shards.STAGED)
     packed = [self._packer.pack(value) for value in values]
     ids = [key.client_id for key in keys]
-    return staged_states.write(folder, keys[0].sequence, self._token, ids, packed)
+    return state_shards.stage(self._folder, keys[0].sequence, self._token, ids, packed)
 
   def close(self) -> None:
     """Closes the files."""
@@ -91,6 +90,7 @@ class ShardedStateStore(ClientStateStore):
   """As `ClientStateStore`, with a checkpoint's client states in shards next to its file.
 
   Attributes:
+    folder: The folder of the shards.
     source: Who has the client states.
     by_reference: Whether `get` gives references to it.
     each: Calls a function with each of some arguments, which may take some seconds: here, or in
@@ -98,22 +98,18 @@ class ShardedStateStore(ClientStateStore):
   """
 
   def __init__(self, file: StateFile, initial_state: Any):
-    """Takes the folder `client_states` beside a state file; `opened_store` has made it.
-
-    Args:
-      file: The open file; the store closes it.
-      initial_state: As for `ClientStateStore`.
-    """
+    """Makes the folder `client_states` beside the open state file of a run, which it closes."""
     super().__init__(file, initial_state)
-    self._folder = os.path.abspath(folder_of(file.path))
+    self.folder = os.path.join(os.path.dirname(os.path.abspath(file.path)), state_shards.FOLDER)
+    state_shards.create(self.folder)
     if not file.is_sharded:
       file.set('clients', 'shards')  # With the first checkpoint it is decided.
     self._token, self._owns = secrets.token_hex(8), False
-    self.source = StateSource(self._folder, initial_state, self._token)
+    self.source = StateSource(self.folder, initial_state, self._token)
     self.by_reference = False
     self.each: Each = lambda function, arguments, _: [function(a) for a in arguments]
     self._sequence = 0
-    self._staged: dict[str, tuple[int, staged_states.Place]] = {}  # Since the last checkpoint.
+    self._staged: dict[str, tuple[int, state_shards.Place]] = {}  # Since the last checkpoint.
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
     """As `ClientStateStore.get`; references to the states if `by_reference`."""
@@ -130,7 +126,7 @@ class ShardedStateStore(ClientStateStore):
     """As `ClientStateStore.put`; `states` may be what `source.store` returned for them."""
     made = self._check_put(client_ids, states, round_number)
     self._own()
-    if not all(isinstance(state, staged_states.Place) for state in states):
+    if not all(isinstance(state, state_shards.Place) for state in states):
       states = self.source.store(self._keys(client_ids), states)
     self._staged.update((c, (made, place)) for c, place in zip(client_ids, states))
     self._sequence += 1
@@ -142,7 +138,7 @@ class ShardedStateStore(ClientStateStore):
     super().commit(round_number, server_state, metadata)
     if self._staged:
       self._staged.clear()
-      staged_states.clear(os.path.join(self._folder, state_shards.STAGED))
+      state_shards.clear_staged(self.folder)
 
   def forget_later(self, round_number: int) -> None:
     """As `ClientStateStore.forget_later`."""
@@ -155,6 +151,19 @@ class ShardedStateStore(ClientStateStore):
     super().close()
     self.source.close()
 
+  def let_work(self, workers: WorkerContext) -> str:
+    """Lets workers load and keep the states; if some do not see the folder, says which nodes."""
+    expected = state_shards.read_marker(self.folder)
+    found = workers.on_each_node(state_shards.read_marker, self.folder)
+    blind = [name for name, content in found if content != expected]
+    if blind:
+      return (
+        f'{self.folder} is not there on {", ".join(blind)}: client states go through this process.'
+      )
+    if workers.accepts(self.source):
+      self.by_reference, self.each = True, workers.each
+    return ''
+
   def _keys(self, client_ids: Sequence[str]) -> list[Key]:
     staged = (self._staged.get(client_id, (0, None))[1] for client_id in client_ids)
     return [
@@ -166,25 +175,26 @@ class ShardedStateStore(ClientStateStore):
     """Keeps out whoever had the folder before; what they have staged is dropped."""
     if not self._owns:
       self._owns = True
-      state_shards.take_over(self._folder, self._token, self._last_round)
+      state_shards.take_over(self.folder, self._token, self._last_round)
 
   def _write_clients(self, file: StateFile) -> None:
     self._own()
-    ids = list(self._staged)
-    groups = state_shards.group(ids)
+    shards: dict[int, list[tuple[str, int, state_shards.Place]]] = {}
+    for client_id, (made, place) in self._staged.items():
+      shards.setdefault(state_shards.shard_of(client_id), []).append((client_id, made, place))
     work = [
       state_shards.Fold(
-        folder=self._folder,
+        folder=self.folder,
         shard=shard,
         token=self._token,
         size=self.state_bytes,
-        rows=[(ids[i], *self._staged[ids[i]]) for i in positions],
+        rows=rows,
         last=self._last_round,
         kept=list(file.rounds),
       )
-      for shard, positions in sorted(groups.items())
+      for shard, rows in sorted(shards.items())
     ]
-    seconds = self.state_bytes * max(map(len, groups.values()), default=0) / _SLOWEST
+    seconds = self.state_bytes * max(map(len, shards.values()), default=0) / _SLOWEST
     try:
       changes = self.each(state_shards.fold, work, seconds)
     except RuntimeError:
@@ -194,9 +204,61 @@ class ShardedStateStore(ClientStateStore):
       file.add(change)
 
   def _elsewhere(self, round_number: int) -> Count:
-    return state_shards.count(self._folder, round_number)
+    return state_shards.count(self.folder, round_number)
 
 
-def folder_of(path: str) -> str:
-  """The folder of the client states beside a state file."""
-  return os.path.join(os.path.dirname(path), state_shards.FOLDER)
+def open_store(
+  path: str,
+  client_state: Any,
+  wanted: str,
+  *,
+  cache_bytes: int | None = None,
+  keep_checkpoints: int = 2,
+  workers: WorkerContext | None = None,
+  notes: list[str] | None = None,
+) -> ClientStateStore:
+  """Opens the store of a run: as it began, else as its settings say.
+
+  Args:
+    path: The state file.
+    client_state: One client's state before its first round; `()` for none.
+    wanted: Where a new run keeps client states: 'memory', 'disk' or 'shards'.
+    cache_bytes: The most bytes of client states that 'disk' keeps in memory.
+    keep_checkpoints: How many checkpoints the file keeps, >= 1.
+    workers: Who trains, if they can load and keep client states themselves.
+    notes: Takes lines for the user.
+
+  Raises:
+    StateError: As `ClientStateStore` does; nobody else's files have been touched then.
+  """
+  signature = serialization.Packer(client_state).signature
+  # Its lock comes first: it also keeps others off the folder of the shards.
+  file = StateFile(path, signature=signature, keep_checkpoints=keep_checkpoints)
+  try:
+    # A start that was lost before its first checkpoint decides nothing.
+    may_begin = not file.rounds and wanted == 'shards' and bool(tree.flatten(client_state))
+    if not (file.is_sharded or may_begin):
+      cache_bytes = cache_bytes if wanted == 'disk' else None
+      return ClientStateStore(file, client_state, cache_bytes=cache_bytes)
+    store = ShardedStateStore(file, client_state)
+    note = store.let_work(workers) if workers is not None else ''
+    if note and notes is not None:
+      notes.append(note)
+    return store
+  except BaseException:
+    file.close()
+    raise
+
+
+def kind(path: str, wanted: str) -> str:
+  """Which store a run with a state file has, or will have: 'memory', 'disk' or 'shards'.
+
+  Of a new run it is the one that is wanted.
+  """
+  try:
+    with contextlib.closing(StateFile(path)) as file:
+      if file.is_sharded:
+        return 'shards'
+      return 'memory' if wanted == 'shards' and file.rounds else wanted
+  except StateError:  # There is none, or it will be refused.
+    return wanted

@@ -1,51 +1,234 @@
-"""The SQLite file of a run's states: checkpoints of the server state, versions of client states.
+"""SQLite files of a run's states: checkpoints of the server state, versions of client states.
+
+A run has one such file, and perhaps shards of its client states, each another. A file holds, of
+each client, the newest state that each checkpoint counts, with the round in which it was made: the
+state of a client at a checkpoint is its newest one that is not of a later round.
 
 A checkpoint is one transaction over everything, so a process killed at any instant leaves the file
 as of its last checkpoint: SQLite rolls back what was not committed when the file is opened again.
-It has a checksum over its round, its metadata, the server state, and the number and the digest of
-the client states that it counts. The server state's leaves have names: their paths in the tree.
+Each client state has a checksum over its client's id, its round and its bytes; a checkpoint has one
+over its round, its metadata, the server state's named leaves, and the number and the digest of the
+client states that it counts.
 """
 
 import contextlib
+import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import pathlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tff_adaptive.runs.errors import SaveError, StateError
-from tff_adaptive.runs.state_database import Count, StateDatabase, checksum_of
 
 STATE_FILE = 'state.sqlite'  # Its name in a run's folder of checkpoints.
-_MOVED = 'it was removed, renamed or replaced while the run was going on'
+FORMAT = 'tff-adaptive-3'
+_CHECKSUM_BYTES = 16
+_SETTINGS = 'CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL)'
+_TABLES = (
+  _SETTINGS,
+  'CREATE TABLE client_state (id TEXT NOT NULL, round INTEGER NOT NULL, checksum BLOB NOT NULL,'
+  ' state BLOB NOT NULL)',
+  'CREATE UNIQUE INDEX client_versions ON client_state (id, round, checksum)',
+  'CREATE TABLE checkpoint (round INTEGER PRIMARY KEY, metadata TEXT NOT NULL,'
+  ' clients INTEGER NOT NULL, digest TEXT NOT NULL, checksum BLOB NOT NULL)',
+  'CREATE TABLE server_state (round INTEGER NOT NULL, position INTEGER NOT NULL,'
+  ' name TEXT NOT NULL, dtype TEXT NOT NULL, shape TEXT NOT NULL, data BLOB NOT NULL,'
+  ' PRIMARY KEY (round, position))',
+)
+# One writer's commits are on the disk before they return. What is deleted need not be overwritten
+# with zeros, as some builds of SQLite do. A file of somebody else may not call functions.
+_PRAGMAS = ('trusted_schema=OFF', 'page_size=16384', 'synchronous=FULL', 'secure_delete=OFF')
 
 
-class SavedStates(StateDatabase):
-  """The checkpoints of a state file, as anybody reads them while no run holds it.
+class Count(NamedTuple):
+  """How many client states there are, or how many more.
 
   Attributes:
-    rounds: Of the checkpoints.
+    clients: Clients that have a state.
+    digest: The sum of the states' checksums, so that a round changes it by what it changed.
   """
 
-  tables = (
-    *StateDatabase.tables,
-    'CREATE TABLE checkpoint (round INTEGER PRIMARY KEY, metadata TEXT NOT NULL,'
-    ' clients INTEGER NOT NULL, digest TEXT NOT NULL, checksum BLOB NOT NULL)',
-    'CREATE TABLE server_state (round INTEGER NOT NULL, position INTEGER NOT NULL,'
-    ' name TEXT NOT NULL, dtype TEXT NOT NULL, shape TEXT NOT NULL, data BLOB NOT NULL,'
-    ' PRIMARY KEY (round, position))',
-  )
+  clients: int = 0
+  digest: int = 0
 
-  def _prepare(self) -> None:
-    self.rounds: list[int] = []
-    if self.settings:
-      self.rounds = [r for (r,) in self.rows('SELECT round FROM checkpoint ORDER BY round')]
+  def plus(self, other: 'Count') -> 'Count':
+    """Returns the sum of both."""
+    return Count(self.clients + other.clients, self.digest + other.digest)
+
+  @property
+  def text(self) -> str:
+    """The digest as it is stored."""
+    return f'{self.digest % 2 ** (8 * _CHECKSUM_BYTES):x}'
+
+
+class StateFile:
+  """An open file. After a failure to write it is of no more use: every call raises the same error.
+
+  Attributes:
+    path: The file.
+    settings: What the file says of itself; empty before anything was written.
+    rounds: Of its checkpoints.
+    seconds: For another process to let go of the file.
+    locked: What an error says if it does not.
+  """
+
+  seconds = 1.0
+  locked = 'another process is using it; wait for that run to end'
+
+  def __init__(
+    self,
+    path: str,
+    *,
+    is_writer: bool = False,
+    signature: str | None = None,
+    keep_checkpoints: int = 2,
+  ):
+    """Opens the file.
+
+    Args:
+      path: The file.
+      is_writer: Makes the file if it is not there, and begins a transaction.
+      signature: Says how a client state is laid out. If it is given, the file is that of a run,
+        which writes to it and keeps other processes out until it is closed.
+      keep_checkpoints: How many checkpoints the run keeps, >= 1.
+
+    Raises:
+      StateError: If the file cannot be opened, is damaged, in use, of another format or signature.
+    """
+    self.path, self._keep, self._is_held = path, keep_checkpoints, signature is not None
+    is_writer = is_writer or self._is_held
+    self._counted = Count()
+    self._failure: SaveError | None = None
+    self._place: os.stat_result | None = None
+    with self._border(StateError, 'opened'):
+      # Not 'ro', for reading either: what a writer that was killed has left is rolled back first.
+      uri = f'{pathlib.Path(path).resolve().as_uri()}?mode={"rwc" if is_writer else "rw"}'
+      self._file = sqlite3.connect(
+        uri, uri=True, timeout=self.seconds, isolation_level=None, check_same_thread=False
+      )
+    try:
+      with self._border(StateError, 'opened'):
+        for pragma in (*_PRAGMAS, *(['locking_mode=EXCLUSIVE'] if self._is_held else [])):
+          self._file.execute(f'PRAGMA {pragma}')
+        if is_writer:
+          self._file.execute('BEGIN IMMEDIATE')
+        self.settings = self._read_settings()
+      if is_writer and not self.settings:
+        for statement in _TABLES:
+          self.write(statement)
+        self.set('format', FORMAT)
+      self.rounds: list[int] = []
+      if self.settings:
+        self.rounds = [r for (r,) in self.rows('SELECT round FROM checkpoint ORDER BY round')]
+      if signature is not None:
+        self._place = os.stat(path)
+        self._check_signature(signature)
+    except BaseException:
+      self.close()
+      raise
 
   @property
   def is_sharded(self) -> bool:
     """Whether the client states are in shards beside the file."""
     return self.settings.get('clients') == 'shards'
+
+  def check(self) -> None:
+    """Raises the error of an earlier failure to write, if there was one."""
+    if self._failure is not None:
+      raise self._failure
+
+  def close(self) -> None:
+    """Closes the file; what was not committed is dropped."""
+    self._file.close()
+
+  def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Returns what a statement reads; StateError if it cannot be read."""
+    with self._border(StateError, 'read'):
+      return self._file.execute(statement, values).fetchall()
+
+  def write(self, statement: str, values: Iterable[Sequence[Any]] = ((),)) -> None:
+    """Executes a statement with each of some values; SaveError if it cannot be written."""
+    with self._border(SaveError, 'written'):
+      for value in values:
+        self._file.execute(statement, value)
+
+  def commit(self) -> None:
+    """Ends the transaction, which is on the disk then; a run's file begins the next one.
+
+    Raises:
+      SaveError: If it cannot be written, or the file of a run was moved.
+    """
+    with self._border(SaveError, 'written'):
+      for statement in ('COMMIT', 'BEGIN IMMEDIATE')[: 1 + self._is_held]:
+        if not self._is_in_place():
+          raise FileNotFoundError(self.path)
+        self._file.execute(statement)
+
+  def set(self, key: str, value: str) -> None:
+    """Writes what the file says of itself."""
+    self.write('INSERT OR REPLACE INTO run VALUES (?, ?)', [(key, value)])
+    self.settings[key] = value
+
+  def read_client(self, client_id: str, round_number: int = 2**62) -> bytes | None:
+    """Returns a client's state at a round, by default the newest one; None if it had none.
+
+    Raises:
+      StateError: If it is damaged.
+    """
+    rows = self.rows(
+      'SELECT round, checksum, CAST(state AS BLOB) FROM client_state'
+      ' WHERE id = ? AND round <= ? ORDER BY round DESC LIMIT 1',
+      client_id,
+      round_number,
+    )
+    if not rows:
+      return None
+    made, checksum, state = rows[0]
+    if client_checksum(client_id, made, state) != checksum:
+      raise StateError(
+        f'{self.path}: the state of client {client_id!r} is damaged: its checksum differs.'
+        f' {self._way_out(made)}'
+      )
+    return state
+
+  def write_client(
+    self, client_id: str, round_number: int, state: bytes, kept: Sequence[int]
+  ) -> Count:
+    """Adds a client's newest state, made in a round, and removes those that no checkpoint counts.
+
+    Of the checkpoints only those of the rounds `kept` stay. Returns what there is more of.
+    """
+    checksum = client_checksum(client_id, round_number, state)
+    versions = self.rows(
+      'SELECT round, CAST(checksum AS BLOB), rowid FROM client_state WHERE id = ? ORDER BY round',
+      client_id,
+    )
+    # First the new one, then the deletions: of pages that earlier commits have freed, unlike
+    # those freed now, SQLite need not copy the content to its journal.
+    new = (client_id, round_number, checksum, state)
+    self.write('INSERT OR REPLACE INTO client_state VALUES (?, ?, ?, ?)', [new])
+    made = [version for version, _, _ in versions]
+    counted = {max((v for v in made if v <= c), default=None) for c in kept}
+    outdated = [(rowid,) for version, _, rowid in versions if version not in counted]
+    self.write('DELETE FROM client_state WHERE rowid = ?', outdated)
+    before = versions[-1][1] if versions else b''
+    return Count(not versions, int.from_bytes(checksum, 'big') - int.from_bytes(before, 'big'))
+
+  def count(self, round_number: int) -> Count:
+    """Returns how many client states a checkpoint counts here, and their digest."""
+    clients, digest = 0, 0
+    with self._border(StateError, 'read'):  # Row by row: there may be millions.
+      for _, _, checksum in self._file.execute(
+        'SELECT id, MAX(round), CAST(checksum AS BLOB) FROM client_state WHERE round <= ?'
+        ' GROUP BY id',
+        (round_number,),
+      ):
+        clients, digest = clients + 1, digest + int.from_bytes(checksum, 'big')
+    return Count(clients, digest)
 
   def read_checkpoint(self, round_number: int) -> tuple[Any, dict[str, np.ndarray]]:
     """Returns a checkpoint's metadata and the leaves of its server state by their names.
@@ -69,69 +252,8 @@ class SavedStates(StateDatabase):
         for name, dtype, shape, data in leaves
       }
 
-  def _way_out(self, made: int) -> str:
-    """What helps if a part of the last checkpoint that was made in a round is damaged."""
-    previous = self.rounds[:-1]
-    if previous and previous[-1] < made:
-      return (
-        f'Resume from the previous checkpoint, of round {previous[-1]}, bring back a copy of the'
-        ' file, or start in a new folder.'
-      )
-    return super()._way_out(made)
-
-  @contextlib.contextmanager
-  def _undamaged(self, round_number: int) -> Iterator[None]:
-    """A context in which a checkpoint's rows are looked at: what does not fit is damage."""
-    try:
-      yield
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-      raise StateError(
-        f'{self.path}: the checkpoint of round {round_number} is damaged ({error}).'
-        f' {self._way_out(round_number)}'
-      ) from None
-
-
-class StateFile(SavedStates):
-  """A state file that a run holds; use it from one thread.
-
-  What is written is lost together unless `save` follows.
-  """
-
-  def __init__(self, path: str, signature: str, keep_checkpoints: int = 2):
-    """Opens the file, or makes it.
-
-    Args:
-      path: The file; its folder must exist.
-      signature: Says how a client state is laid out.
-      keep_checkpoints: How many checkpoints to keep, >= 1.
-
-    Raises:
-      StateError: If the file is damaged, in use, or of another signature.
-    """
-    self._signature, self._keep = signature, keep_checkpoints
-    self._counted = Count()
-    self._place: os.stat_result | None = None
-    super().__init__(path, is_writer=True, is_held=True)
-
-  def _prepare(self) -> None:
-    super()._prepare()
-    self._place = os.stat(self.path)
-    found = self.settings.get('client')
-    if found is None:  # Committed at once: an empty file of another algorithm is recognised too.
-      self.set('client', self._signature)
-      self.commit()
-    elif found != self._signature:
-      raise StateError(
-        f'{self.path}: its client states are {found}, but this run needs {self._signature}: the'
-        ' file is of another algorithm or model. Start in a new folder.'
-      )
-
   def begin_from(self, round_number: int, elsewhere: Count) -> None:
     """Takes the client states that a checkpoint counts as the present ones.
-
-    Args:
-      round_number: The checkpoint's.
-      elsewhere: Client states that are not in this file.
 
     Raises:
       StateError: If they are not those that the checkpoint was made of.
@@ -156,11 +278,6 @@ class StateFile(SavedStates):
   ) -> None:
     """Makes a checkpoint, of a round after the last one, and drops the oldest.
 
-    Args:
-      round_number: Rounds finished.
-      metadata: Anything JSON can hold.
-      leaves: The server state's, by their names.
-
     Raises:
       SaveError: If it cannot be written; the file then still holds the checkpoint before.
     """
@@ -179,30 +296,52 @@ class StateFile(SavedStates):
     self.commit()
     self.rounds = [r for r in self.rounds if r >= oldest] + [round_number]
 
-  def commit(self) -> None:
-    """Ends the transaction and begins the next one; SaveError if the file was moved."""
-    with self._border(SaveError, 'written'):
-      for statement in ('COMMIT', 'BEGIN IMMEDIATE'):
-        if not self._is_in_place():
-          raise FileNotFoundError(self.path)
-        self._file.execute(statement)
-
   def drop_after(self, round_number: int) -> None:
-    """Forgets the checkpoints and client states of later rounds than a checkpoint's, for good."""
-    for table in ('client_state', 'server_state', 'checkpoint'):
-      self.write(f'DELETE FROM {table} WHERE round > ?', [(round_number,)])
-    self.commit()
-    self.rounds = [r for r in self.rounds if r <= round_number]
+    """Forgets what is of later rounds than a checkpoint's, for good; the journal of the dead too.
 
-  def remove_dead_journal(self) -> None:
-    """Has SQLite remove the journal that a killed process left behind: it does with its own."""
-    if os.path.exists(f'{self.path}-journal'):
+    A killed process leaves a journal behind, which SQLite removes with its own.
+    """
+    if self.rounds[-1:] > [round_number] or os.path.exists(f'{self.path}-journal'):
+      for table in ('client_state', 'server_state', 'checkpoint'):
+        self.write(f'DELETE FROM {table} WHERE round > ?', [(round_number,)])
       self.write('PRAGMA user_version = 0')
       self.commit()
+      self.rounds = [r for r in self.rounds if r <= round_number]
 
   def _kept(self) -> list[int]:
     """Rounds of the checkpoints that stay when the next one is made."""
     return self.rounds[1 - self._keep :] if self._keep > 1 else []
+
+  def _read_settings(self) -> dict[str, str]:
+    """Returns the file's settings, if it has the tables of this format and nothing else."""
+    schema = self._file.execute('SELECT sql FROM sqlite_master WHERE sql IS NOT NULL')
+    found = [sql for (sql,) in schema]
+    settings = {}
+    if _SETTINGS in found:
+      settings = dict(self._file.execute('SELECT key, value FROM run').fetchall())
+    name = settings.get('format', FORMAT)
+    if name != FORMAT:
+      raise StateError(
+        f'{self.path} has the format {name}, this version reads {FORMAT}; the last that reads'
+        ' earlier formats is commit e20f8c7. Start in a new folder.'
+      )
+    if sorted(found) != sorted(_TABLES) and found:
+      raise StateError(
+        f'{self.path} has other tables than the states of a run: it is damaged, or of another'
+        ' program. Bring back a copy of the file, or start in a new folder.'
+      )
+    return settings
+
+  def _check_signature(self, signature: str) -> None:
+    found = self.settings.get('client')
+    if found is None:  # Committed at once: an empty file of another algorithm is recognised too.
+      self.set('client', signature)
+      self.commit()
+    elif found != signature:
+      raise StateError(
+        f'{self.path}: its client states are {found}, but this run needs {signature}: the file is'
+        ' of another algorithm or model. Start in a new folder.'
+      )
 
   def _is_in_place(self) -> bool:
     try:
@@ -210,8 +349,73 @@ class StateFile(SavedStates):
     except OSError:
       return False
 
+  def _way_out(self, made: int) -> str:
+    """What helps if a part of the last checkpoint that was made in a round is damaged."""
+    if self.rounds[:-1] and self.rounds[-2] < made:
+      return (
+        f'Resume from the previous checkpoint, of round {self.rounds[-2]}, bring back a copy of the'
+        ' file, or start in a new folder.'
+      )
+    return 'Bring back a copy of the file, or start in a new folder.'
+
   def _reason(self, error: Exception) -> str:
-    return super()._reason(error) if self._is_in_place() else _MOVED
+    text = str(error)
+    if not self._is_in_place():
+      return 'it was removed, renamed or replaced while the run was going on'
+    if 'locked' in text:
+      return self.locked
+    if 'malformed' in text or 'not a database' in text or 'decode' in text:
+      return f'it is damaged ({text}); bring back a copy of it, or start in a new folder'
+    if 'full' in text:
+      return 'the disk is full; free some space and give the same command again'
+    return text
+
+  @contextlib.contextmanager
+  def _border(self, kind: type[StateError], how: str) -> Iterator[None]:
+    """Where what SQLite or the system refuses becomes one line; a failure to write is final."""
+    self.check()
+    try:
+      yield
+    except (sqlite3.Error, UnicodeError, OverflowError, OSError) as error:
+      failure = kind(f'{self.path}: cannot be {how}: {self._reason(error)}.')
+      if isinstance(failure, SaveError):  # SQLite may have kept nothing, or a part.
+        self._failure = failure
+        with contextlib.suppress(sqlite3.Error):  # It may have rolled back by itself.
+          self._file.execute('ROLLBACK')
+      raise failure from error
+
+  @contextlib.contextmanager
+  def _undamaged(self, round_number: int) -> Iterator[None]:
+    """A context in which a checkpoint's rows are looked at: what does not fit is damage."""
+    try:
+      yield
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+      raise StateError(
+        f'{self.path}: the checkpoint of round {round_number} is damaged ({error}).'
+        f' {self._way_out(round_number)}'
+      ) from None
+
+
+def read_last(path: str) -> tuple[int, dict[str, np.ndarray]]:
+  """Reads the last checkpoint of a state file without its process, and without changing it.
+
+  Returns:
+    Rounds finished; the leaves of the server state by their names, in the state's order.
+
+  Raises:
+    StateError: If there is no checkpoint, or it is damaged or in use.
+  """
+  if not os.path.isfile(path):
+    raise StateError(f'there is no checkpoint {path}: the run has not saved one, or it was moved.')
+  with contextlib.closing(StateFile(path)) as file:
+    if not file.rounds:
+      raise StateError(f'{path} holds no checkpoint yet: let the run go on first.')
+    return file.rounds[-1], file.read_checkpoint(file.rounds[-1])[1]
+
+
+def client_checksum(client_id: str, round_number: int, state: bytes) -> bytes:
+  """Returns the checksum of a client state."""
+  return _checksum([client_id.encode(), str(round_number).encode(), state])
 
 
 def checkpoint_checksum(
@@ -221,4 +425,13 @@ def checkpoint_checksum(
   parts = [json.dumps([round_number, metadata, clients, digest, len(leaves)]).encode()]
   for *texts, data in leaves:
     parts += [*(text.encode() for text in texts), data]
-  return checksum_of(parts)
+  return _checksum(parts)
+
+
+def _checksum(parts: Iterable[bytes]) -> bytes:
+  """Returns the checksum of some parts, one after the other."""
+  total = hashlib.sha256()
+  for part in parts:
+    total.update(len(part).to_bytes(8, 'big'))  # Or bytes could move from one part to the next.
+    total.update(part)
+  return total.digest()[:_CHECKSUM_BYTES]

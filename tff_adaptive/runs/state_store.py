@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from tff_adaptive.runs import serialization
 from tff_adaptive.runs.errors import StateError
-from tff_adaptive.runs.state_database import Count
-from tff_adaptive.runs.state_file import StateFile
+from tff_adaptive.runs.state_file import Count, StateFile
 
 _ENTRY_BYTES = 256  # What the cache's bookkeeping costs for a client, next to its state.
 
@@ -54,28 +53,29 @@ class ClientStateStore:
         `keep_checkpoints`; the store closes it. None keeps everything in memory and saves nothing.
       initial_state: One client's state before its first round: a structure (nested
         tuples, lists, mappings) of arrays or tensors of fixed shape, `()` for none.
-      cache_bytes: The most bytes of client states to keep in memory; None for no limit.
+      cache_bytes: The most bytes of client states to keep in memory, where there is a file; None
+        for no limit.
       keep_checkpoints: How many checkpoints the file keeps, >= 1.
 
     Raises:
       StateError: If the file is damaged, in use by another process, or holds states of
         another structure.
-      ValueError: If a number is out of its range, or `cache_bytes` is given without a path.
+      ValueError: If a number is out of its range.
     """
     if cache_bytes is not None and cache_bytes < 0:
       raise ValueError(f'cache_bytes is {cache_bytes}; it must be at least 0, or None.')
-    if cache_bytes is not None and path is None:
-      raise ValueError('A store without a file cannot evict: give a path, or no cache_bytes.')
     if keep_checkpoints < 1:
       raise ValueError(f'keep_checkpoints is {keep_checkpoints}; it must be at least 1.')
     self._packer = serialization.Packer(initial_state)
-    self._cache_bytes = cache_bytes
+    self._cache_bytes = None if path is None else cache_bytes
     self._cache: collections.OrderedDict[str, bytes] = collections.OrderedDict()
     self._dirty: dict[str, int] = {}  # Client id -> the round of its state in the cache.
     self._used = 0
     self._file = path if isinstance(path, StateFile) else None
     if isinstance(path, str):
-      self._file = StateFile(path, self._packer.signature, keep_checkpoints)
+      self._file = StateFile(
+        path, signature=self._packer.signature, keep_checkpoints=keep_checkpoints
+      )
     self._last_round = max(self._file.rounds, default=-1) if self._file is not None else -1
 
   def __enter__(self) -> 'ClientStateStore':
@@ -201,9 +201,7 @@ class ClientStateStore:
       SaveError: If the file cannot be written.
     """
     if self._file is not None:
-      if round_number < self._last_round:
-        self._file.drop_after(round_number)
-      self._file.remove_dead_journal()
+      self._file.drop_after(round_number)
     self._last_round = round_number
 
   def close(self) -> None:
@@ -213,7 +211,6 @@ class ClientStateStore:
       self._file = None
     self._cache.clear()
     self._dirty.clear()
-    self._used = 0
 
   def _write_clients(self, file: StateFile) -> None:
     """Writes what was put since the last checkpoint."""
@@ -254,9 +251,8 @@ class ClientStateStore:
       self._cache.move_to_end(client_id)
       return self._cache[client_id]
     blob = None if self._file is None else self._file.read_client(client_id)
-    if blob is None:
-      return None
-    self._remember(client_id, blob)
+    if blob is not None:
+      self._remember(client_id, blob)
     return blob
 
   def _remember(self, client_id: str, blob: bytes) -> None:
@@ -267,5 +263,6 @@ class ClientStateStore:
     while self._cache_bytes is not None and self._used > self._cache_bytes and self._cache:
       evicted_id, evicted = self._cache.popitem(last=False)
       self._used -= len(evicted) + _ENTRY_BYTES
-      if self._file is not None and evicted_id in self._dirty:
+      if evicted_id in self._dirty:
+        assert self._file is not None
         self._file.put_client(evicted_id, self._dirty.pop(evicted_id), evicted)

@@ -10,7 +10,7 @@ from tff_adaptive._utils import atomic_files
 from tff_adaptive.runs import (
   config as config_file,
   metrics as metrics_lib,
-  opened_store,
+  sharded_store,
   state_store,
   summary,
   worker_context,
@@ -112,7 +112,7 @@ class RunFiles:
     for needed in (folder, os.path.dirname(path)):
       with _resuming(needed):
         os.makedirs(needed, exist_ok=True)
-    self.store = opened_store.open_store(
+    self.store = sharded_store.open_store(
       path,
       client_state,
       config.client_state_store,

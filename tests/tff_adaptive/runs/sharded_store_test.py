@@ -7,7 +7,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tff_adaptive.runs import opened_store, state_shards, state_store
+from tff_adaptive.runs import sharded_store, state_file, state_shards, state_store
 from tff_adaptive.runs.errors import SaveError, StateError
 
 INITIAL = (np.zeros(3, np.float32), np.int32(-1))
@@ -20,7 +20,7 @@ def _state(value):
 
 
 def _open(path, **options):
-  return opened_store.open_store(str(path), INITIAL, 'shards', **options)
+  return sharded_store.open_store(str(path), INITIAL, options.pop('store', 'shards'), **options)
 
 
 def _values(store, ids=IDS):
@@ -42,6 +42,7 @@ def _resumed(path, which='latest', **options):
 @pytest.fixture
 def path(tmp_path, monkeypatch):
   monkeypatch.setattr(state_shards, 'NUM_SHARDS', 4)  # Each costs a commit.
+  monkeypatch.setattr(state_file.StateFile, 'seconds', 0.05)  # For a lock to be let go.
   return tmp_path / 'state.sqlite'
 
 
@@ -141,19 +142,6 @@ def test_the_previous_checkpoint_has_its_own_states(path):
     assert _values(store) == expected
 
 
-@pytest.mark.parametrize('keep', [2, 4])
-def test_of_a_client_there_are_no_more_states_than_checkpoints_count(path, keep):
-  with _open(path, keep_checkpoints=keep) as store:
-    for number in range(1, 9):
-      _train(store, number, IDS[:1])
-      store.commit(number, SERVER)
-  shard = state_shards.shard_of(IDS[0])
-  with sqlite3.connect(path.parent / 'client_states' / f'shard-{shard:02d}.sqlite') as file:
-    rounds = [r for (r,) in file.execute('SELECT round FROM client_state ORDER BY round')]
-  # That before the oldest was still a checkpoint when 8 was made.
-  assert rounds == list(range(8 - keep, 9))
-
-
 def test_references_travel_and_a_subround_done_twice_is_one(path):
   with _open(path) as store:
     store.commit(0, SERVER)
@@ -241,22 +229,6 @@ def test_the_first_round_owns_the_folder_whichever_way_it_begins(path):
     assert _values(store, IDS[:3]) == [6, 6, -1]
 
 
-def test_so_does_a_reader_of_a_new_folder_and_a_checkpoint_without_clients(path, tmp_path):
-  with _open(path) as store:
-    store.by_reference = True
-    references = store.get(IDS[:2])
-    receipts = references[0].source.store([r.key for r in references], [_state(6)] * 2)
-    store.put(IDS[:2], receipts, 1)
-    store.commit(1, SERVER)
-  (tmp_path / 'empty').mkdir()
-  other = tmp_path / 'empty' / 'state.sqlite'
-  with _open(other) as store:
-    store.commit(0, SERVER)
-  store, number = _resumed(other)
-  with store:
-    assert (number, _values(store)) == (0, [-1] * 40)
-
-
 def test_a_store_that_failed_gives_nothing_and_one_that_is_closed_holds_nothing(path):
   store = _open(path)
   _train(store, 1, IDS)
@@ -284,3 +256,105 @@ def test_what_cannot_be_opened_is_let_go(path):
   folder.unlink()
   _open(path).close()  # The state file is not locked by the one that failed.
   assert error.value
+
+
+class _Workers:
+  """On each node a function is called as it would be there; `meanwhile` happens before."""
+
+  def __init__(self, meanwhile=lambda: None, is_blind=False):
+    self._meanwhile, self._is_blind = meanwhile, is_blind
+
+  def accepts(self, source):
+    return True
+
+  def each(self, function, arguments, seconds):
+    return [function(argument) for argument in arguments]
+
+  def on_each_node(self, function, argument):
+    self._meanwhile()
+    return [('10.0.0.9', '' if self._is_blind else function(argument))]
+
+
+def _saved(store):
+  """The store after a round of training here, saved."""
+  store.by_reference = False
+  store.put(IDS[:2], [_state(5)] * 2, 1)
+  store.commit(1, SERVER)
+
+
+def test_a_run_has_the_store_that_it_began_with(path, tmp_path_factory):
+  assert sharded_store.kind(str(path), 'shards') == 'shards'
+  with _open(path) as store:
+    _saved(store)
+  assert sharded_store.kind(str(path), 'memory') == 'shards'
+  plain = str(tmp_path_factory.mktemp('other') / 'state.sqlite')
+  with _open(plain, store='memory'):
+    pass
+  assert sharded_store.kind(plain, 'memory') == 'memory'
+  assert sharded_store.kind(plain, 'shards') == 'shards'  # Nothing has been saved.
+  with _open(plain, store='memory') as store:
+    _saved(store)
+  assert sharded_store.kind(plain, 'shards') == 'memory'
+  assert sharded_store.kind(plain, 'disk') == 'disk'
+  store, _ = _resumed(plain)
+  with store:
+    assert not isinstance(store, sharded_store.ShardedStateStore)
+    assert _values(store, IDS[:1]) == [5]
+
+
+@pytest.mark.parametrize('is_blind', [False, True])
+def test_of_two_first_starts_one_is_refused_and_the_others_shards_are_let_be(path, is_blind):
+  refused, notes = [], []
+
+  def start():
+    with pytest.raises(StateError, match='another process is using it') as error:
+      _open(path, workers=_Workers())
+    refused.append(error)
+
+  with _open(path, workers=_Workers(start, is_blind), notes=notes) as store:
+    assert len(refused) == 1
+    assert store.by_reference != is_blind
+    assert [note.rpartition(' is not there on ')[2] for note in notes] == (
+      ['10.0.0.9: client states go through this process.'] if is_blind else []
+    )
+    start()  # The lock is held all the time.
+    _saved(store)
+  store, _ = _resumed(path)
+  with store:
+    assert _values(store, IDS[:1]) == [5]
+
+
+def test_a_start_that_finds_no_node_leaves_the_shards_of_another(path):
+  def lose():
+    raise RuntimeError('no worker is left')
+
+  with pytest.raises(RuntimeError, match='no worker is left'):
+    _open(path, workers=_Workers(lose))
+  assert sharded_store.kind(str(path), 'memory') == 'memory'  # That start decides nothing.
+  with _open(path) as store:
+    _saved(store)
+  with pytest.raises(RuntimeError, match='no worker is left'):
+    _open(path, workers=_Workers(lose))
+  store, _ = _resumed(path)
+  with store:
+    assert _values(store, IDS[:1]) == [5]
+
+
+def test_a_lost_marker_is_made_again_only_by_who_has_the_run(path):
+  folder = str(path.parent / state_shards.FOLDER)
+  with _open(path) as store:
+    _saved(store)
+    os.unlink(os.path.join(folder, state_shards.MARKER))
+    with pytest.raises(StateError, match='another process is using it'):
+      _open(path)
+    assert not state_shards.read_marker(folder)
+  store, _ = _resumed(path, workers=_Workers())
+  with store:
+    assert store.by_reference
+    assert state_shards.read_marker(folder)
+
+
+def test_without_client_states_there_are_no_shards(path):
+  with sharded_store.open_store(str(path), (), 'shards', workers=_Workers()) as store:
+    store.commit(1, SERVER)
+  assert os.listdir(path.parent) == ['state.sqlite']

@@ -1,17 +1,49 @@
-"""The state file: checksums, the previous checkpoint, files of others."""
+"""The state file: versions and checkpoints, checksums, files of others, failures to write."""
 
+import contextlib
 import os
 import random
+import shutil
 import sqlite3
+import threading
 
 import numpy as np
 import pytest
 
-from tff_adaptive.runs import state_file, state_store
+from tff_adaptive import runs
+from tff_adaptive.runs import state_file
 from tff_adaptive.runs.errors import SaveError, StateError
+from tff_adaptive.runs.state_file import Count, StateFile, client_checksum
 
+IDS = ['a', 'b', 'é']
 INITIAL = (np.zeros(3, np.float32),)
 SERVER = (np.zeros(4, np.float64),)
+
+
+@pytest.fixture
+def path(tmp_path):
+  return str(tmp_path / 's')
+
+
+def _write(path, number, ids, kept=()):
+  """Writes a round's states, each its number; returns what there is more of."""
+  with contextlib.closing(StateFile(path, is_writer=True)) as file:
+    total = Count()
+    for client_id in ids:
+      total = total.plus(file.write_client(client_id, number, b'v%d' % number, list(kept)))
+    file.commit()
+  return total
+
+
+def _digest(number, ids):
+  return sum(int.from_bytes(client_checksum(c, number, b'v%d' % number), 'big') for c in ids)
+
+
+def _sql(path, *statements):
+  with contextlib.closing(sqlite3.connect(path)) as file:
+    for statement in statements:
+      assert file.execute(statement).rowcount
+    file.commit()
 
 
 def _client(value):
@@ -23,7 +55,7 @@ def _server(value):
 
 
 def _open(path, **options):
-  return state_store.ClientStateStore(str(path), INITIAL, **options)
+  return runs.ClientStateStore(path, INITIAL, **options)
 
 
 def _fill(path, rounds=9, every=3, keep=2, cache_bytes=None):
@@ -48,69 +80,74 @@ def _found(store):
   return {i: int(s[0][0]) for i, s in zip(ids, store.get(list(ids))) if s[0][0]}
 
 
-@pytest.mark.parametrize('cache_bytes', [None, 0, 700])
-@pytest.mark.parametrize('keep', [1, 2, 3, 5])
-def test_each_checkpoint_that_is_kept_has_its_own_client_states(tmp_path, keep, cache_bytes):
-  history = _fill(tmp_path / 's', 30, keep=keep, cache_bytes=cache_bytes)
-  for back in range(1, keep + 2):
-    with _open(tmp_path / 's', keep_checkpoints=keep) as store:
-      rounds = sorted(history)[-keep:]
-      assert store._file.rounds == rounds[: len(rounds) - back + 1]
-      checkpoint = store.restore(SERVER)
-      if back > keep:
-        assert checkpoint is None
-        return
-      t = rounds[-back]
-      assert checkpoint.round_number == t
-      np.testing.assert_array_equal(checkpoint.server_state[0], np.full(4, t))
-      assert _found(store) == history[t]
-      # The versions that no checkpoint counts are gone, but for those of clients not seen since.
-      versions = store._file.rows('SELECT id, COUNT(*) FROM client_state GROUP BY id')
-      assert max(count for _, count in versions) <= keep
-    if back == keep:
-      return
-    with _open(tmp_path / 's', keep_checkpoints=keep) as store:
-      previous = store.restore(SERVER, 'previous')
-      assert previous.round_number == rounds[-back - 1]
-      store.forget_later(previous.round_number)
+def test_a_checkpoint_counts_the_newest_state_that_is_not_later(path):
+  assert _write(path, 0, ['a']) == (1, _digest(0, ['a']))
+  assert _write(path, 4, IDS, [0]) == (2, _digest(4, IDS) - _digest(0, ['a']))
+  with contextlib.closing(StateFile(path, is_writer=True)) as file:
+    found = {number: file.read_client('a', number) for number in (-1, 0, 1, 3, 4, 9)}
+    assert found == {-1: None, 0: b'v0', 1: b'v0', 3: b'v0', 4: b'v4', 9: b'v4'}
+    assert file.read_client('b', 3) is None
+    assert file.count(3) == (1, _digest(0, ['a']))
+    assert file.count(4) == (3, _digest(4, IDS))
+    file.write_client('a', 5, b'v5', [])  # Not committed.
+    assert file.read_client('a') == b'v5'
+  with contextlib.closing(StateFile(path)) as file:
+    found = [file.read_client('a')]
+    thread = threading.Thread(target=lambda: found.append(file.read_client('a')))
+    thread.start()
+    thread.join()
+  assert found == [b'v4'] * 2
 
 
-def test_going_on_from_the_previous_checkpoint_changes_nothing_before_it_is_decided(tmp_path):
-  history = _fill(tmp_path / 's')
-  with _open(tmp_path / 's') as store:
-    assert store.restore(SERVER, 'previous').round_number == 6
-  with _open(tmp_path / 's') as store:
-    assert store.restore(SERVER).round_number == 9
-    assert _found(store) == history[9]
+def test_what_no_checkpoint_counts_goes(path):
+  kept = []
+  for number in (0, 2, 3, 7, 8):
+    _write(path, number, ['a'], kept)
+    kept = [*kept, number][-2:]
+  query = 'SELECT round FROM client_state ORDER BY round'
+  with contextlib.closing(StateFile(path)) as file:
+    assert file.rows(query) == [(3,), (7,), (8,)]
+  _write(path, 9, ['a'], [4, 7])  # The one at 4 counts what was made at 3.
+  with contextlib.closing(StateFile(path)) as file:
+    assert file.rows(query) == [(3,), (7,), (9,)]
 
 
-def test_there_may_be_no_previous_checkpoint(tmp_path):
-  _fill(tmp_path / 's', keep=1)
-  with (
-    _open(tmp_path / 's') as store,
-    pytest.raises(StateError, match=r'one checkpoint only, of round 9: there is no'),
-  ):
-    store.restore(SERVER, 'previous')
+def test_checksums_are_of_all_that_is_stored_in_its_place():
+  cases = [('a', 1, b'x'), ('b', 1, b'x'), ('a', 2, b'x'), ('a', 1, b'y'), ('a1', 1, b'x')]
+  cases += [('a', 11, b'x')]  # The same letters, divided otherwise.
+  assert len({client_checksum(*case) for case in cases}) == len(cases)
+  assert client_checksum('a', 1, b'x').hex() == '4e1cd08714a51134a01cd7daf3cfe76e'  # It stays so.
+  leaf = ('w', '<f8', '[1]', b'x')
+  cases = [(3, '{}', 2, 'f', [leaf]), (4, '{}', 2, 'f', [leaf]), (3, '', 2, 'f', [leaf])]
+  cases += [(3, '{}', 1, 'f', [leaf]), (3, '{}', 2, '', [leaf]), (3, '{}', 2, 'f', [leaf, leaf])]
+  for i in range(4):
+    cases.append((3, '{}', 2, 'f', [(*leaf[:i], leaf[i] * 2, *leaf[i + 1 :])]))
+  cases.append((3, '{}', 2, 'f', [('w<', 'f8', '[1]', b'x')]))
+  assert len({state_file.checkpoint_checksum(*case) for case in cases}) == len(cases)
 
 
-def test_rounds_go_forward(tmp_path):
-  with _open(tmp_path / 's') as store:
-    store.commit(3, SERVER)
-    for wrong in (2, 3):
-      with pytest.raises(ValueError, match=f'round_number is {wrong}; it must be more than 3'):
-        store.commit(wrong, SERVER)
-      with pytest.raises(ValueError, match='more than 3'):
-        store.put(['a'], [_client(1)], wrong)
-  with pytest.raises(ValueError, match='keep_checkpoints is 0'):
-    _open(tmp_path / 's', keep_checkpoints=0)
+@pytest.mark.parametrize(
+  'change', ['round = 8', 'state = zeroblob(16)', "state = x'7639'", "state = 'v1'", 'state = 7']
+)
+def test_a_client_state_that_was_edited_is_refused_when_it_is_read(path, change):
+  history = _fill(path)
+  last = next(i for i, t in history[9].items() if t == 9)
+  _sql(path, f'UPDATE client_state SET {change} WHERE round = 9')
+  with _open(path) as store:
+    store.restore(SERVER)
+    match = f"the state of client '{last}' is damaged.*Resume from the previous .*of round 6"
+    with pytest.raises(StateError, match=match):
+      store.get([last])
 
 
-def _sql(path, statement, *values):
-  file = sqlite3.connect(path)
-  count = file.execute(statement, values).rowcount
-  file.commit()
-  file.close()
-  assert count
+def test_the_previous_checkpoint_is_not_advised_where_it_counts_the_same_damage(path):
+  history = _fill(path)
+  old = next(i for i, t in history[9].items() if t <= 6)
+  _sql(path, f"UPDATE client_state SET state = zeroblob(12) WHERE id = '{old}'")
+  with _open(path) as store:
+    store.restore(SERVER)
+    with pytest.raises(StateError, match=r'differs\. Bring back a copy'):
+      store.get([old])
 
 
 @pytest.mark.parametrize(
@@ -131,121 +168,189 @@ def _sql(path, statement, *values):
     "UPDATE server_state SET name = '1' WHERE round = 9",
   ],
 )
-def test_a_checkpoint_that_was_edited_is_refused(tmp_path, statement):
-  _fill(tmp_path / 's')
-  _sql(tmp_path / 's', statement)
-  with _open(tmp_path / 's') as store:
+def test_a_checkpoint_that_was_edited_is_refused(path, statement):
+  _fill(path)
+  _sql(path, statement)
+  with _open(path) as store:
     with pytest.raises(StateError, match=r'/s: the checkpoint of round \d+ is damaged'):
       store.restore(SERVER)
     if statement != 'DELETE FROM client_state':
       assert store.restore(SERVER, 'previous').round_number in (6, 9)
 
 
-@pytest.mark.parametrize(
-  'statement',
-  [
-    'UPDATE client_state SET round = 8 WHERE round = 9',
-    'UPDATE client_state SET state = zeroblob(16) WHERE round = 9',
-    'UPDATE client_state SET state = zeroblob(3) WHERE round = 9',
-    "UPDATE client_state SET state = x'00000000000000000000803f00000000' WHERE round = 9",
-  ],
-)
-def test_a_client_state_that_was_edited_is_refused_when_it_is_read(tmp_path, statement):
-  history = _fill(tmp_path / 's')
-  last = next(i for i, t in history[9].items() if t == 9)
-  _sql(tmp_path / 's', statement)
-  with _open(tmp_path / 's') as store:
-    store.restore(SERVER)
-    match = f"the state of client '{last}' is damaged.*Resume from the previous .*of round 6"
-    with pytest.raises(StateError, match=match):
-      store.get([last])
+@pytest.mark.parametrize('keep, cache_bytes', [(1, None), (2, 700), (3, 0), (5, None)])
+def test_each_checkpoint_that_is_kept_has_its_own_client_states(path, keep, cache_bytes):
+  history = _fill(path, 30, keep=keep, cache_bytes=cache_bytes)
+  rounds = sorted(history)[-keep:]
+  for back in range(1, keep + 1):
+    with _open(path, keep_checkpoints=keep) as store:
+      assert store._file.rounds == rounds[: len(rounds) - back + 1]
+      t = rounds[-back]
+      checkpoint = store.restore(SERVER)
+      assert checkpoint.round_number == t
+      np.testing.assert_array_equal(checkpoint.server_state[0], np.full(4, t))
+      assert _found(store) == history[t]
+      # The versions that no checkpoint counts are gone, but for those of clients not seen since.
+      versions = store._file.rows('SELECT id, COUNT(*) FROM client_state GROUP BY id')
+      assert max(count for _, count in versions) <= keep
+      if back == keep:
+        with pytest.raises(StateError, match=rf'one checkpoint only, of round {t}: there is no'):
+          store.restore(SERVER, 'previous')
+        return
+    with _open(path, keep_checkpoints=keep) as store:
+      previous = store.restore(SERVER, 'previous')  # It changes nothing before it is decided.
+      assert previous.round_number == rounds[-back - 1]
+    with _open(path, keep_checkpoints=keep) as store:
+      assert store.restore(SERVER).round_number == t
+      store.forget_later(store.restore(SERVER, 'previous').round_number)
 
 
-def test_the_previous_checkpoint_is_not_advised_where_it_counts_the_same_damage(tmp_path):
-  history = _fill(tmp_path / 's')
-  old = next(i for i, t in history[9].items() if t <= 6)
-  _sql(tmp_path / 's', 'UPDATE client_state SET state = zeroblob(12) WHERE id = ?', old)
-  with _open(tmp_path / 's') as store:
-    store.restore(SERVER)
-    with pytest.raises(StateError, match=r'differs\. Bring back a copy'):
-      store.get([old])
-
-
-def test_checksums_are_of_all_that_is_stored_in_its_place():
-  leaf = ('w', '<f8', '[1]', b'x')
-  cases = [(3, '{}', 2, 'f', [leaf]), (4, '{}', 2, 'f', [leaf]), (3, '', 2, 'f', [leaf])]
-  cases += [(3, '{}', 1, 'f', [leaf]), (3, '{}', 2, '', [leaf]), (3, '{}', 2, 'f', [leaf, leaf])]
-  for i in range(4):
-    other = [*leaf]
-    other[i] += other[i]
-    cases.append((3, '{}', 2, 'f', [tuple(other)]))
-  cases.append(
-    (3, '{}', 2, 'f', [('w<', 'f8', '[1]', b'x')])
-  )  # The same letters, divided otherwise.
-  assert len({state_file.checkpoint_checksum(*case) for case in cases}) == len(cases)
-
-
-def test_a_layout_or_a_format_that_is_not_this_runs_is_refused_and_nothing_is_written(tmp_path):
-  path = tmp_path / 's'
-  _fill(path)
-  before = path.read_bytes()
-  with pytest.raises(StateError, match=r'its client states are .*float32.* of another algorithm'):
-    state_store.ClientStateStore(str(path), (np.zeros(2),))
-  assert path.read_bytes() == before
-  _sql(path, "UPDATE run SET value = 'tff-adaptive-2' WHERE key = 'format'")
-  before = path.read_bytes()
-  with pytest.raises(StateError, match=r'format tff-adaptive-2, .* formats is commit e20f8c7'):
-    _open(path)
-  assert path.read_bytes() == before
-
-
-def test_a_file_that_was_moved_gets_no_more_checkpoints_and_its_store_says_so_from_then_on(
-  tmp_path,
-):
-  with _open(tmp_path / 's') as store:
-    store.commit(0, _server(0))
-    os.rename(tmp_path / 's', tmp_path / 'moved')
-    with pytest.raises(SaveError, match='removed, renamed or replaced') as error:
-      store.commit(1, _server(1))
-    for again in (
-      lambda: store.get(['a']),
-      lambda: store.put(['a'], [_client(1)]),
-      lambda: store.commit(2, _server(2)),
-    ):
-      with pytest.raises(SaveError) as found:
-        again()
-      assert found.value is error.value
-  with _open(tmp_path / 'moved') as store:
-    assert store.restore(SERVER).round_number == 0
-
-
-def test_a_dead_journal_goes_when_a_run_goes_on(tmp_path):
-  _fill(tmp_path / 's')
-  with _open(tmp_path / 's') as store:
-    store.restore(SERVER)
-    journal = tmp_path / 's-journal'
-    journal.write_bytes(b'')  # Of a process that was killed after SQLite had emptied it.
-    store.forget_later(9)
-  assert not journal.exists()
-
-
-def test_after_going_on_from_the_previous_checkpoint_that_one_is_kept(tmp_path):
-  history = _fill(tmp_path / 's')
-  with _open(tmp_path / 's') as store:
+def test_after_going_on_from_the_previous_checkpoint_that_one_is_kept(path):
+  history = _fill(path)
+  with _open(path) as store:
     store.restore(SERVER, 'previous')
     store.forget_later(6)
     assert store._file.rounds == [6]
     store.commit(7, _server(7))
     assert store._file.rounds == [6, 7]
-  with _open(tmp_path / 's') as store:
+  with _open(path) as store:
     assert store.restore(SERVER, 'previous').round_number == 6
     assert _found(store) == history[6]
 
 
-def test_without_a_word_two_checkpoints_are_kept_and_rounds_begin_at_0(tmp_path):
-  with state_store.ClientStateStore(str(tmp_path / 's'), INITIAL) as store:
-    with pytest.raises(ValueError, match=r'round_number is -1; it must be more than -1'):
-      store.commit(-1, _server(0))
-    for t in range(4):
-      store.commit(t, _server(t))
-    assert store._file.rounds == [2, 3]
+def test_the_first_failure_to_write_is_the_last(path):
+  _write(path, 1, IDS)
+  with contextlib.closing(StateFile(path, is_writer=True)) as file:
+    file.rows(f'PRAGMA max_page_count = {file.rows("PRAGMA page_count")[0][0]}')
+    with pytest.raises(SaveError, match=r'cannot be written: the disk is full; free some') as error:
+      file.write_client('a', 2, bytes(100_000), [1])
+    for again in (file.commit, lambda: file.read_client('a'), lambda: file.count(1), file.check):
+      with pytest.raises(SaveError) as found:
+        again()
+      assert found.value is error.value
+  with contextlib.closing(StateFile(path)) as file:
+    assert file.count(1) == (3, _digest(1, IDS))
+
+
+def test_a_file_that_was_moved_gets_no_more_checkpoints(path):
+  with _open(path) as store:
+    store.commit(0, _server(0))
+    os.rename(path, path + ' moved')
+    with pytest.raises(SaveError, match='removed, renamed or replaced') as error:
+      store.commit(1, _server(1))
+    for again in (lambda: store.get(['a']), lambda: store.put(['a'], [_client(1)])):
+      with pytest.raises(SaveError) as found:
+        again()
+      assert found.value is error.value
+  with _open(path + ' moved') as store:
+    assert store.restore(SERVER).round_number == 0
+
+
+@pytest.mark.parametrize(
+  'statement',
+  [
+    'CREATE TRIGGER t AFTER INSERT ON client_state BEGIN DELETE FROM run; END',
+    'CREATE VIEW v AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT x FROM c',
+    'CREATE TABLE more (x)',
+    'ALTER TABLE client_state ADD COLUMN more AS (upper(id))',
+    'DROP INDEX client_versions',
+  ],
+)
+def test_a_file_with_other_tables_triggers_or_views_is_refused(path, statement):
+  _write(path, 1, IDS)
+  _sql(path, statement)
+  for is_writer in (True, False):
+    with pytest.raises(StateError, match=r'/s has other tables than the states of a run'):
+      StateFile(path, is_writer=is_writer)
+
+
+def test_another_programs_file_another_format_or_layout_is_refused_as_it_is(path, tmp_path):
+  _sql(path, 'CREATE VIEW run AS SELECT 1')
+  with pytest.raises(StateError, match='has other tables'):
+    StateFile(path, is_writer=True)
+  noise = tmp_path / 'noise.sqlite'
+  noise.write_bytes(b'noise' * 500)
+  with pytest.raises(StateError, match=r'cannot be opened: it is damaged \(file is not a database'):
+    StateFile(str(noise))
+  assert noise.read_bytes() == b'noise' * 500
+  with pytest.raises(StateError, match='cannot be opened'):
+    StateFile(str(tmp_path / 'none.sqlite'))
+  assert not (tmp_path / 'none.sqlite').exists()
+  own = tmp_path / 'own'
+  _fill(str(own))
+  before = own.read_bytes()
+  with pytest.raises(StateError, match=r'its client states are .*float32.* of another algorithm'):
+    runs.ClientStateStore(str(own), (np.zeros(2),))
+  assert own.read_bytes() == before
+  _sql(str(own), "UPDATE run SET value = 'tff-adaptive-2' WHERE key = 'format'")
+  before = own.read_bytes()
+  with pytest.raises(StateError, match=r'format tff-adaptive-2, .* formats is commit e20f8c7'):
+    _open(str(own))
+  assert own.read_bytes() == before
+
+
+def test_a_file_is_on_the_disk_trusts_no_schema_and_may_be_held(path):
+  pragmas = ('page_size', 'locking_mode', 'synchronous', 'secure_delete', 'trusted_schema')
+  for signature, mode in (('x', 'exclusive'), (None, 'normal')):
+    with contextlib.closing(StateFile(path, is_writer=True, signature=signature)) as file:
+      file.commit()
+      assert [file.rows(f'PRAGMA {name}')[0][0] for name in pragmas] == [16384, mode, 2, 0, 0]
+      assert file.rows('PRAGMA journal_mode') == [('delete',)]
+
+
+def test_what_another_holds_is_waited_for_and_then_named(path, monkeypatch):
+  monkeypatch.setattr(StateFile, 'seconds', 0.05)
+  with contextlib.closing(StateFile(path, signature='x')):
+    for is_writer in (True, False):
+      with pytest.raises(StateError, match='cannot be opened: another process is using it; wait'):
+        StateFile(path, is_writer=is_writer)
+  monkeypatch.setattr(StateFile, 'seconds', 30.0)
+  holder = StateFile(path, is_writer=True)
+  timer = threading.Timer(0.1, holder.close)
+  timer.start()
+  StateFile(path, is_writer=True).close()
+  timer.join()
+
+
+def test_what_a_writer_that_was_killed_left_is_rolled_back_by_who_reads(path):
+  expected = _write(path, 1, IDS)
+  killed = path + ' killed'
+  with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
+    file.execute('PRAGMA cache_size=1')
+    file.execute('BEGIN IMMEDIATE')  # Large, so that it reaches the file before it is committed.
+    file.execute('UPDATE client_state SET state = zeroblob(1000000), checksum = zeroblob(8)')
+    for suffix in ('', '-journal'):
+      shutil.copy(path + suffix, killed + suffix)
+    file.execute('ROLLBACK')
+  with contextlib.closing(StateFile(killed)) as file:
+    assert file.read_client('a') == b'v1'
+    assert file.count(1) == expected
+
+
+def test_a_dead_journal_goes_when_a_run_goes_on(path):
+  _fill(path)
+  with _open(path) as store:
+    store.restore(SERVER)
+    with open(path + '-journal', 'wb'):  # Of a process that was killed after it was emptied.
+      pass
+    store.forget_later(9)
+  assert not os.path.exists(path + '-journal')
+
+
+def test_the_last_checkpoint_is_read_without_its_process(path):
+  with pytest.raises(StateError, match='there is no checkpoint'):
+    state_file.read_last(path)
+  with (
+    runs.ClientStateStore(path, ()),
+    pytest.raises(StateError, match='another process is using it'),
+  ):
+    state_file.read_last(path)
+  with pytest.raises(StateError, match='holds no checkpoint yet'):
+    state_file.read_last(path)
+  state = (np.arange(6, dtype=np.float32).reshape(2, 3), np.int32(4))
+  with runs.ClientStateStore(path, ()) as store:
+    store.commit(2, state)
+    store.commit(5, (state[0] + 1, state[1]))
+  number, leaves = state_file.read_last(path)
+  assert (number, list(leaves)) == (5, ['0', '1'])
+  np.testing.assert_array_equal(leaves['0'], state[0] + 1)

@@ -2,14 +2,14 @@
 
 import contextlib
 import os
+import pathlib
 import shutil
-import sqlite3
 
 import pytest
 
-from tff_adaptive.runs import staged_states, state_shards
+from tff_adaptive.runs import state_shards
 from tff_adaptive.runs.errors import SaveError, StateError
-from tff_adaptive.runs.state_database import client_checksum
+from tff_adaptive.runs.state_file import client_checksum
 
 IDS = [f'client {i}' for i in range(40)]
 SHARD = 13
@@ -27,7 +27,7 @@ def folder(tmp_path):
 def _fold(folder, number, ids, last=-1, kept=(), token='token'):
   """A fold of a checkpoint: each client's state is the round's number."""
   states = [b'v%03d' % number] * len(ids)
-  places = staged_states.write(f'{folder}/staged', number, 'token', ids, states)
+  places = state_shards.stage(folder, number, 'token', ids, states)
   rows = [(c, number, place) for c, place in zip(ids, places)]
   return state_shards.Fold(folder, SHARD, token, 4, rows, last, list(kept))
 
@@ -61,10 +61,6 @@ def test_a_folder_is_made_once_and_recognised(tmp_path):
 def test_a_client_has_one_shard_on_every_machine():
   # CRC-32 of '123456789', the published check value, is CBF43926.
   assert state_shards.shard_of('123456789') == 0x6
-  groups = state_shards.group(IDS)
-  assert sorted(i for positions in groups.values() for i in positions) == list(range(40))
-  for shard, positions in groups.items():
-    assert {state_shards.shard_of(IDS[i]) for i in positions} == {shard}
 
 
 def test_a_fold_says_what_it_changes_and_done_again_it_changes_nothing(folder):
@@ -134,24 +130,6 @@ def test_a_damaged_or_a_missing_shard_is_named(folder, tmp_path):
     state_shards.count(folder, 1)
 
 
-def test_others_are_waited_for_and_a_fold_is_on_the_disk(folder, monkeypatch):
-  given, statements = [], []
-  connect = sqlite3.connect
-
-  def spy(*arguments, **options):
-    given.append(options['timeout'])
-    connection = connect(*arguments, **options)
-    connection.set_trace_callback(statements.append)
-    return connection
-
-  monkeypatch.setattr(sqlite3, 'connect', spy)
-  state_shards.fold(_fold(folder, 1, OURS))
-  assert given == [60.0]
-  begin = statements.index('BEGIN IMMEDIATE')
-  assert 'PRAGMA synchronous=FULL' in statements[:begin]
-  assert statements[-1] == 'COMMIT'
-
-
 def test_a_shard_that_a_stopped_process_holds_is_an_error_that_says_what_helps(folder, monkeypatch):
   monkeypatch.setattr(state_shards.Shard, 'seconds', 0.1)
   work = _fold(folder, 1, OURS)
@@ -161,3 +139,59 @@ def test_a_shard_that_a_stopped_process_holds_is_an_error_that_says_what_helps(f
     with pytest.raises(StateError, match=message):
       state_shards.fold(work)
   assert state_shards.fold(work).clients == len(OURS)  # It has been killed.
+
+
+NAMES = ['a', 'b', 'é']
+STATES = [b'aaaa', b'bbbb', b'cccc']
+
+
+def _read(folder, places, ids=NAMES):
+  return dict(state_shards.read_staged(folder, 4, list(zip(ids, places))))
+
+
+@pytest.fixture
+def places(folder):
+  return state_shards.stage(folder, 7, 'token', NAMES, STATES)
+
+
+def test_a_subround_is_one_file_from_which_any_state_is_read(places, folder):
+  (name,) = os.listdir(f'{folder}/staged')
+  assert [(p.name, p.row) for p in places] == [(name, 0), (name, 1), (name, 2)]
+  assert [p.checksum for p in places] == [client_checksum(c, 7, s) for c, s in zip(NAMES, STATES)]
+  others = state_shards.stage(folder, 8, 'token', NAMES[:1], [b'dddd'])
+  assert len(os.listdir(f'{folder}/staged')) == 2
+  assert _read(folder, places) == dict(zip(NAMES, STATES))
+  mixed = [places[2], others[0], places[1]]
+  assert _read(folder, mixed, ['é', 'a', 'b']) == {'é': b'cccc', 'a': b'dddd', 'b': b'bbbb'}
+
+
+def test_what_was_written_first_stays(places, folder):
+  assert state_shards.stage(folder, 7, 'token', NAMES, STATES[::-1]) == places
+  assert _read(folder, places) == dict(zip(NAMES, STATES))
+  # Of another round, of other clients or of another start of the run: a file of its own.
+  for arguments in ((8, 'token', NAMES), (7, 'other', NAMES), (7, 'token', NAMES[::-1])):
+    state_shards.stage(folder, *arguments, STATES)
+  assert len(os.listdir(f'{folder}/staged')) == 4
+
+
+def test_a_file_system_without_links_does(folder, monkeypatch):
+  def link(*arguments):
+    raise OSError('no links here')
+
+  monkeypatch.setattr(os, 'link', link)
+  places = state_shards.stage(folder, 7, 'token', NAMES, STATES)
+  assert os.listdir(f'{folder}/staged') == [places[0].name]
+  assert _read(folder, places) == dict(zip(NAMES, STATES))
+
+
+def test_a_damaged_or_a_missing_file_is_an_error_that_says_what_to_do(places, folder):
+  path = pathlib.Path(folder, 'staged', places[0].name)
+  path.write_bytes(b'aaaaxbbbcccc')
+  assert _read(folder, places[::2], NAMES[::2]) == {'a': b'aaaa', 'é': b'cccc'}
+  with pytest.raises(StateError, match=r"the checksum of client 'b' differs.*same command again"):
+    _read(folder, places)
+  with pytest.raises(StateError, match='checksum'):  # Another's state, in order by itself.
+    _read(folder, places[:1], ['b'])
+  path.unlink()
+  with pytest.raises(StateError, match='No such file'):
+    _read(folder, places[:1])
