@@ -38,8 +38,7 @@ from absl import flags as absl_flags
 from tff_adaptive.reports import (
   client_distribution,
   comparison,
-  cross_table,
-  paper_tables,
+  cross_tables,
   rates,
   report,
   scores,
@@ -163,12 +162,12 @@ def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Rep
   if _FLAGS.form in _BY_VALIDATION:
     found = scores.evaluated(found)
   if _FLAGS.form == 'tasks':
-    return paper_tables.tasks(found, title=title)
+    return cross_tables.tasks(found, title=title)
   if _FLAGS.form == 'crossed':
     metric = _FLAGS.metric[0] if _FLAGS.metric else None
-    return cross_table.build(found, _FLAGS.rows, _FLAGS.columns, metric, title)
+    return cross_tables.build(found, _FLAGS.rows, _FLAGS.columns, metric, title)
   if _FLAGS.form == 'participation':
-    return paper_tables.participation(found, title=title)
+    return cross_tables.participation(found, title=title)
   metrics, label_by = _FLAGS.metric or [tables.default_metric(found)], _FLAGS.label_by
   if _FLAGS.form == 'clients':
     metric = metrics[0].removeprefix('validation_')

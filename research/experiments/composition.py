@@ -22,7 +22,7 @@ from absl import flags as absl_flags
 
 from scripts.cli import command, grid
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import cross_table, tables
+from tff_adaptive.reports import cross_tables, scores, tables
 from tff_adaptive.runs import names, run as run_lib
 
 from . import frame
@@ -108,8 +108,8 @@ def report() -> str:
   complete = [run for run in found if run.is_complete]
   if not complete:
     raise ValueError(f'no run that counts is complete in {_FLAGS.output_dir}.')
-  metrics = cross_table.TEST, tables.default_metric(complete)
-  crossed = [cross_table.build(complete, 'correction', 'server_optimizer', m) for m in metrics]
+  metrics = scores.TEST, tables.default_metric(complete)
+  crossed = [cross_tables.build(complete, 'correction', 'server_optimizer', m) for m in metrics]
   parts = [_INTRODUCTION, *(table.markdown() for table in crossed)]
   begun = collections.Counter(map(_names, found))
   missing = collections.Counter(_names(run) for run in found if not run.is_complete)

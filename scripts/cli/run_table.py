@@ -37,7 +37,7 @@ def write(
     if not found:
       return True
     groups = groups_lib.group(found, label_by)
-    table = tables.comparison(groups, metric or tables.default_metric(found))
+    table = tables.comparison_table(groups, metric or tables.default_metric(found)).markdown()
     if note:
       table += f'\n{note}\n'
     atomic_files.write_text(path, table)

@@ -9,7 +9,7 @@ import pytest
 from scripts import report
 from scripts.cli import settings as settings_lib
 from tests.helpers import run_folders
-from tff_adaptive.reports import curves, report as report_lib, tables
+from tff_adaptive.reports import report as report_lib
 from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 
@@ -34,28 +34,14 @@ def folder(tmp_path):
   return str(tmp_path)
 
 
-def test_runs_that_differ_in_their_seed_are_one_group(folder):
+def test_labels_name_only_what_does_not_follow_from_the_rest(folder, tmp_path):
+  _make(tmp_path / 'c1', [0.0, 0.1, 0.2], algorithm='fed_yogi', server_optimizer='yogi', tau=0.1)
+  _make(tmp_path / 'c2', [0.0, 0.1, 0.2], algorithm='fed_yogi', server_optimizer='yogi', tau=0.2)
   found = run_lib.find_runs([folder])
-  assert [len(run.rows) for run in found] == [5, 5, 5]
-  groups = groups_lib.group(found)
-  assert {k: len(v) for k, v in groups.items()} == {'FedAvg': 2, 'AdaBest x Yogi': 1}
-  groups = groups_lib.group(found, ['algorithm', 'server_optimizer'])
-  assert list(groups) == ['FedAvg', 'AdaBest x Yogi']
-  assert list(groups_lib.group(found, ['algorithm'])) == ['FedAvg', 'AdaBest']
-  with pytest.raises(ValueError, match='same seed'):
-    groups_lib.group([found[0], found[0]])
+  groups = {label: len(members) for label, members in groups_lib.group(found).items()}
+  assert groups == {'FedAvg': 2, 'AdaBest x Yogi': 1, 'FedYogi, tau=0.1': 1, 'FedYogi, tau=0.2': 1}
   with pytest.raises(ValueError, match="'size'"):
     groups_lib.group(found, ['size'])
-  with pytest.raises(ValueError, match='no run in'):
-    run_lib.find_runs([folder + '/a0', folder + '/nothing'])
-
-
-def test_labels_name_only_what_does_not_follow_from_the_rest(tmp_path):
-  _make(tmp_path / '1', [0.0], algorithm='fed_avg', server_optimizer='sgd', tau=None)
-  _make(tmp_path / '2', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.1)
-  _make(tmp_path / '3', [0.0], algorithm='fed_yogi', server_optimizer='yogi', tau=0.2)
-  groups = groups_lib.group(run_lib.find_runs([str(tmp_path)]))
-  assert list(groups) == ['FedAvg', 'FedYogi, tau=0.1', 'FedYogi, tau=0.2']
 
 
 def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
@@ -66,42 +52,23 @@ def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
   ] == [2]
 
 
-def test_the_table_holds_means_deviations_and_rounds_to_a_target(folder):
-  groups = groups_lib.group(run_lib.find_runs([folder]))
-  table = tables.comparison(groups, 'validation_accuracy', target=0.6)
-  lines = [[cell.strip() for cell in line.split('|')[1:-1]] for line in table.splitlines()]
-  # The initial model, round 0, is not in the mean: (0.4 + 0.8) / 2 and (0.6 + 0.6) / 2.
-  assert lines[2] == ['FedAvg', '2', '4', '0.6000 ± 0.0000', '0.7000 ± 0.1414', '3 ± 1', '0.5000']
-  assert lines[3] == ['AdaBest x Yogi', '1', '4', '0.2500', '0.3000', 'not reached', '0.5000']
-  with pytest.raises(ValueError, match=r"no values of 'val_acc' .*it has: .*validation_accuracy"):
-    tables.comparison(groups, 'val_acc')
+def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
+  output = str(tmp_path / 'out' / 'table')
+  assert report.main(['report.py', folder, f'--output={output}', '--level=paper=0.7']) == 0
+  with open(output + '.md') as file:
+    assert file.read() == capsys.readouterr().out
+  assert os.path.getsize(output + '.png') > 1000
+  with open(output + '.csv') as file:
+    lines = file.read().splitlines()
+  assert lines[0] == 'label,round,validation_accuracy_mean,validation_accuracy_std'
+  assert lines[1:4] == ['FedAvg,0,0,0', 'FedAvg,2,0.5,0.141421', 'FedAvg,4,0.7,0.141421']
 
 
-def test_errors_are_better_low(tmp_path):
-  for name in ('loss', 'mse', 'mae', 'accuracy'):
-    _make(tmp_path / name, [0.4, 0.3, 0.2], f'validation_{name}')
-    run = run_lib.load_run(str(tmp_path / name))
-    expected = 0 if name == 'accuracy' else 2
-    assert tables.rounds_to(run, f'validation_{name}', 0.35) == expected
-
-
-def test_the_heading_says_how_many_evaluations_the_mean_is_over(tmp_path):
-  def heading(*names):
-    groups = groups_lib.group(run_lib.find_runs([str(tmp_path / name) for name in names]), ['tau'])
-    return tables.comparison(groups, 'validation_accuracy').splitlines()[0]
-
-  _make(tmp_path / 'a', [0.1, 0.2], tau=1)
-  _make(tmp_path / 'b', [0.1, 0.2, 0.3, 0.4], tau=2)
-  assert 'mean of last 2 rounds (1 evaluation) |' in heading('a')
-  assert 'mean of last 6 rounds (3 evaluations) |' in heading('b')
-  assert 'mean of last 2 to 6 rounds (1 to 3 evaluations) |' in heading('a', 'b')
-
-
-def test_a_column_of_every_round_has_the_mean_of_its_last_rounds(tmp_path):
-  _make(tmp_path / 'a', [9.0, 1.0, 2.0, 6.0], 'h_norm')
-  table = tables.comparison(groups_lib.group(run_lib.find_runs([str(tmp_path)])), 'h_norm')
-  assert '| h norm, mean of last 6 rounds | h norm, last |' in table
-  assert '| 3.0000 | 6.0000 |' in table  # Without round 0.
+def test_where_takes_some_of_the_runs(folder, tmp_path, capsys):
+  run_folders.make(tmp_path / 'c', [0.1, 0.5], seed=5, task_option=['alpha=0.5'])
+  for conditions in (['algorithm=ada_best', 'mu=2e-2'], ['task_option=alpha=0.5']):
+    assert report.main(['report.py', folder, *(f'--where={c}' for c in conditions)]) == 0
+    assert capsys.readouterr().out.count('\n') == 3
 
 
 def test_a_run_without_rounds_is_left_out_and_reported(folder, tmp_path, capsys):
@@ -119,40 +86,6 @@ def test_a_run_without_rounds_is_left_out_and_reported(folder, tmp_path, capsys)
   assert 'none of the runs has rounds yet' in capsys.readouterr().err
 
 
-def test_without_a_metric_the_tables_take_the_tasks(tmp_path, capsys):
-  def rows(columns):
-    return [{'round': 0.0, **dict.fromkeys(columns.split(), 1.0)}]
-
-  for columns, chosen in (
-    ('validation_loss validation_read validation_accuracy train_accuracy', 'accuracy'),
-    ('validation_loss validation_recall_at_5 validation_precision', 'recall_at_5'),
-    ('validation_loss validation_mse validation_mae', 'mse'),
-    ('validation_loss train_error', 'loss'),
-  ):
-    run = run_lib.Run('x', {}, rows(columns))
-    assert tables.default_metric([run]) == f'validation_{chosen}'
-    other = run_lib.Run('y', {}, rows('validation_loss validation_other'))
-    assert tables.default_metric([run, other]) == 'validation_loss'
-  with pytest.raises(ValueError, match='name a column'):
-    tables.default_metric([run_lib.Run('x', {}, rows('train_loss'))])
-  _make(tmp_path / 'a', [0.4, 0.2], 'validation_mse')
-  assert report.main(['report.py', str(tmp_path)]) == 0
-  assert '| validation mse, last |' in capsys.readouterr().out
-
-
-def test_the_metric_that_the_task_is_judged_by_counts_and_not_the_first():
-  rows = [{'round': 0.0, 'validation_loss': 1.0, 'validation_accuracy': 0.5, 'validation_nll': 2.0}]
-  judged = [run_lib.Run('x', {'settings': {}, 'metric': name}, rows) for name in ('nll', 'loss')]
-  assert tables.default_metric(judged[:1]) == 'validation_nll'
-  assert tables.default_metric(judged[1:]) == 'validation_loss'
-  earlier = run_lib.Run('x', {'settings': {}}, rows)
-  assert tables.default_metric([earlier]) == 'validation_accuracy'
-  assert tables.default_metric([judged[0], earlier]) == 'validation_nll'
-  assert tables.default_metric(judged) == 'validation_accuracy'  # Two tasks: what they share.
-  absent = run_lib.Run('x', {'settings': {}, 'metric': 'recall'}, rows)
-  assert tables.default_metric([absent]) == 'validation_accuracy'
-
-
 @pytest.mark.parametrize('value', [float('nan'), float('inf'), -float('inf')])
 def test_a_run_that_diverged_has_its_place_in_table_and_figure(folder, tmp_path, value, capsys):
   _make(tmp_path / 'a2', [0.0, 0.5, value], seed=2)
@@ -161,58 +94,6 @@ def test_a_run_that_diverged_has_its_place_in_table_and_figure(folder, tmp_path,
   assert f'| {np.mean([0.8, value]):.4f} ± nan |' in captured.out
   assert '| AdaBest x Yogi | 1 | 4 | 0.2500 |' in captured.out
   assert captured.err == ''
-
-
-def test_mean_curves_are_taken_where_all_runs_were_measured(folder, tmp_path):
-  _make(tmp_path / 'more' / 'c', [0.5, 0.5, 0.5, 0.5], seed=2)
-  members = run_lib.find_runs([f'{folder}/a0', f'{folder}/a1', f'{folder}/more/c'])
-  rounds, mean, std = curves.mean_curve(members, 'validation_accuracy')
-  np.testing.assert_array_equal(rounds, [0, 2, 4])
-  np.testing.assert_allclose(mean, [0.5 / 3, 0.5, 1.9 / 3])
-  np.testing.assert_allclose(std[1], 0.1)
-
-
-def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
-  output = str(tmp_path / 'out' / 'table')
-  assert report.main(['report.py', folder, f'--output={output}', '--level=paper=0.7']) == 0
-  with open(output + '.md') as file:
-    assert file.read() == capsys.readouterr().out
-  assert os.path.getsize(output + '.png') > 1000
-  with open(output + '.csv') as file:
-    lines = file.read().splitlines()
-  assert lines[0] == 'label,round,validation_accuracy_mean,validation_accuracy_std'
-  assert lines[1:4] == ['FedAvg,0,0,0', 'FedAvg,2,0.5,0.141421', 'FedAvg,4,0.7,0.141421']
-  assert report.main(['report.py']) == 2
-  assert "give at least one run's folder" in capsys.readouterr().err
-  assert report.main(['report.py', folder, '--metric=validation_acuracy']) == 2
-  assert 'did you mean validation_accuracy?' in capsys.readouterr().err
-  assert report.main(['report.py', folder, f'--output={output}', '--log_scale=loss']) == 2
-  assert "'loss' is to be logarithmic" in capsys.readouterr().err
-  assert report.main(['report.py', folder, f'--output={output}', '--level=x']) == 2
-  assert 'NAME=VALUE' in capsys.readouterr().err
-
-
-def test_report_refuses_a_bad_level_and_a_bad_output(folder, capsys):
-  for flag, words in (
-    ('--level=foo', '--level=foo: write it as'),
-    ('--output=/proc/x', '--output=/proc/x cannot be written to (No such file or directory).'),
-  ):
-    assert report.main(['report.py', folder, flag]) == 2
-    assert capsys.readouterr().err.startswith(f'report.py: {words}')
-
-
-def test_a_target_that_some_seeds_reach_says_how_many(folder):
-  table = tables.comparison(
-    groups_lib.group(run_lib.find_runs([folder])), 'validation_accuracy', target=0.7
-  )
-  assert '| 4 (reached by 1 of 2 seeds) |' in table
-
-
-def test_where_takes_some_of_the_runs(folder, capsys):
-  assert report.main(['report.py', folder, '--where=algorithm=ada_best', '--where=mu=2e-2']) == 0
-  assert capsys.readouterr().out.count('\n') == 3
-  assert report.main(['report.py', folder, '--where=mu=0.1']) == 2
-  assert 'none of the 3 runs has mu=0.1' in capsys.readouterr().err
 
 
 def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_path):
@@ -246,13 +127,6 @@ def test_dollar_signs_enclose_no_formula(tmp_path, form):
   flags = [f'--form={form}', f'--title={text}', f'--output={tmp_path}/x', '--formats=svg', *more]
   assert report.main(['report.py', str(tmp_path / 'runs'), *flags]) == 0
   assert (tmp_path / 'x.svg').stat().st_size > 1000
-
-
-def test_where_takes_an_option_of_a_task(tmp_path, capsys):
-  for seed, alpha in enumerate(('0.5', '5')):
-    run_folders.make(tmp_path / alpha, [0.1, 0.5], seed=seed, task_option=[f'alpha={alpha}'])
-  assert report.main(['report.py', str(tmp_path), '--where=task_option=alpha=0.5']) == 0
-  assert capsys.readouterr().out.count('\n') == 3
 
 
 def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
@@ -317,6 +191,12 @@ def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(tmp_path, capsys
 @pytest.mark.parametrize(
   'flags, words',
   [
+    (['--level=foo'], '--level=foo: write it as NAME=VALUE'),
+    (['--level=foo=x'], '--level=foo=x: write it as NAME=VALUE'),
+    (['--where=mu=0.1'], 'none of the 3 runs has mu=0.1'),
+    (['--metric=validation_acuracy'], 'did you mean validation_accuracy?'),
+    (['--log_scale=loss'], "'loss' is to be logarithmic"),
+    (['--output=/proc/x'], '--output=/proc/x cannot be written to (No such file or directory).'),
     (['--form=bars'], '--form=bars: give one of comparison,'),
     (['--x=time'], '--x=time: give one of round,'),
     (['--formats='], '--formats=: give one or more of md,'),
@@ -338,6 +218,10 @@ def test_bad_flags_are_refused_in_one_line(folder, tmp_path, capsys, flags, word
   assert not (tmp_path / 'x').exists()
 
 
-def test_formats_of_nothing_to_write_are_refused(folder, capsys):
-  assert report.main(['report.py', folder, '--formats=pdf,svg']) == 2
-  assert '--formats says what --output writes: give --output=PATH' in capsys.readouterr().err
+def test_folders_and_an_output_for_formats_are_needed(folder, capsys):
+  for arguments, words in (
+    ([], "give at least one run's folder"),
+    ([folder, '--formats=pdf,svg'], '--formats says what --output writes: give --output=PATH'),
+  ):
+    assert report.main(['report.py', *arguments]) == 2
+    assert words in capsys.readouterr().err

@@ -22,14 +22,7 @@ MOST_ENTRIES = 10_000
 
 
 def entries(archive: zipfile.ZipFile, path: str) -> dict[str, zipfile.ZipInfo]:
-  """The files of an archive by name.
-
-  Args:
-    archive: The archive, open.
-    path: Its file.
-
-  Returns:
-    Name -> entry of the archive's directory, in its order.
+  """The entries of an archive, whose file is `path`, by name.
 
   Raises:
     ValueError: If there are more than `MOST_ENTRIES`, two have one name, or one declares a size

@@ -18,17 +18,7 @@ def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
   The temporary file lies in the same folder and keeps the file's ending (figure writers
   choose the format by it). It is flushed to the disk before the replacement, and the
   folder after it, so that a power loss leaves either the old file or the new one.
-
-  Args:
-    path: the file to write.
-    place: gives the temporary file, its first argument, the path, its second one; None:
-      `os.replace`.
-
-  Yields:
-    The path to write to.
-
-  Raises:
-    OSError: if the folder cannot be written to.
+  `place` gives the temporary file, its first argument, the path, its second; None: `os.replace`.
   """
   folder = os.path.dirname(os.path.abspath(path))
   stem, ending = os.path.splitext(os.path.basename(path))
@@ -59,14 +49,10 @@ def write_json(path: str, value: Any, place: Place | None = None) -> None:
 
 
 def remove_leftovers(folder: str, names: Iterable[str]) -> None:
-  """Removes what processes that were killed left behind of writing some files.
-
-  Args:
-    folder: Where the files lie; no other process may be writing them now.
-    names: The names of the files that were to be written. Only temporary names that `atomic_path`
-      makes for them are removed.
-  """
-  patterns = [_temporary_pattern(*os.path.splitext(name)) for name in names]
+  """Removes what processes that were killed left behind of writing these files of a folder."""
+  # `tempfile` puts eight characters in the middle of a name.
+  parts = [map(re.escape, os.path.splitext(name)) for name in names]
+  patterns = [re.compile(rf'\.{stem}\.[a-z0-9_]{{8}}{ending}') for stem, ending in parts]
   for found in os.listdir(folder):
     if any(pattern.fullmatch(found) for pattern in patterns):
       with contextlib.suppress(OSError):
@@ -80,11 +66,6 @@ def sync(path: str) -> None:
     os.fsync(descriptor)
   finally:
     os.close(descriptor)
-
-
-def _temporary_pattern(stem: str, ending: str) -> re.Pattern[str]:
-  """Matches the temporary names of a file: `tempfile` puts eight characters in their middle."""
-  return re.compile(rf'\.{re.escape(stem)}\.[a-z0-9_]{{8}}{re.escape(ending)}')
 
 
 def _umask() -> int:

@@ -1,13 +1,12 @@
 """Every use of a private or unstable interface of another package, as functions with names.
 
 Written for TFF 0.87.0 and TensorFlow 2.14.1; another version may change any of this without
-notice, which is why a test compares the installed ones. docs/design/tff_0_88_port.md lists what a
-port has to look at. Neither TensorFlow nor TFF is imported before a function needs it.
+notice, which is why a test compares `VERSIONS`. docs/design/tff_0_88_port.md lists what a port
+has to look at. Neither TensorFlow nor TFF is imported before a function needs it.
 """
 
 import functools
 import gc
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -18,17 +17,6 @@ from typing import Any
 
 VERSIONS = {'tensorflow-federated': '0.87.0', 'tensorflow': '2.14.1'}
 WORKER = 'worker_binary'  # The program that TFF's native context starts.
-
-
-def version_mismatch() -> str | None:
-  """Says which installed version is not the one that this module was written for; None: all are."""
-  found = {name: importlib.metadata.version(name) for name in VERSIONS}
-  if found == VERSIONS:
-    return None
-  return (
-    f'{__name__} was written for {VERSIONS}, installed are {found}: try each of its functions'
-    ' with those (docs/design/tff_0_88_port.md), then change VERSIONS'
-  )
 
 
 # TensorFlow: graphs and functions.
@@ -102,9 +90,6 @@ def free_attributes(tensors: Iterable[Any]) -> None:
   From CPython 3.11 on each object of a Python class gets such room as it is made, and TensorFlow
   does not free that of its tensors: 32 bytes each (tensorflow/tensorflow#62551). Without a
   `__dict__` a tensor is as before; one that has attributes is left alone.
-
-  Args:
-    tensors: The tensors.
   """
   for tensor in tensors:
     if not tensor.__dict__:
@@ -118,12 +103,7 @@ KERAS_LISTS = re.compile(r'_self_|_obj_reference|_(non_)?trainable_(weights|vari
 
 
 def metric_values(metric: Any) -> Callable[..., Any]:
-  """What a Keras metric that is a mean takes the mean of: `(y_true, y_pred) -> [B, ...]`.
-
-  Args:
-    metric: A `tf.keras.metrics.MeanMetricWrapper`; Keras 2 shows its values for single examples
-      nowhere else.
-  """
+  """What a Keras metric that is a mean takes the mean of: `(y_true, y_pred) -> [B, ...]`."""
   return functools.partial(metric._fn, **metric._fn_kwargs)
 
 
@@ -158,15 +138,9 @@ def framework() -> Any:
 
 
 def to_call_dominant(comp: Any) -> Any:
-  """TFF's compiler: intrinsics with bodies replaced, the rest in call-dominant form.
+  """TFF's compiler: a computation's block, intrinsics with bodies replaced, call-dominant.
 
   Secure sums become sums, with their bounds checked, as in TFF's own simulations.
-
-  Args:
-    comp: A `tff.Computation`.
-
-  Returns:
-    A building block.
   """
   import tensorflow_federated as tff
 
@@ -240,14 +214,7 @@ def initialize_op(message: Any) -> str:
 
 
 def tensor_names(binding: Any) -> list[tuple[str, bool]]:
-  """Tensor names of a `TensorFlow` message's `parameter` or `result`.
-
-  Args:
-    binding: The binding.
-
-  Returns:
-    One pair a leaf, in order: the name of its tensor, and whether it is a sequence.
-  """
+  """Of each leaf of a message's `parameter` or `result` its tensor's name; is it a sequence?"""
   kind = binding.WhichOneof('binding')
   if kind is None:
     return []
@@ -280,16 +247,11 @@ def serializable() -> type:
 
 
 def watch_worker_starts(watch: Callable[[int], None]) -> bool:
-  """From now on each worker that TFF starts gets a session of its own and is reported.
+  """From now on each worker that TFF starts gets a session of its own; `watch` gets its process id.
 
   TFF has no place for this: its class `subprocess.Popen` is replaced. A session of its own keeps
-  Ctrl-C in a terminal from the worker of a round that the program is about to finish.
-
-  Args:
-    watch: Called with the number of the worker's process.
-
-  Returns:
-    False if this was done before: nothing has changed then.
+  Ctrl-C in a terminal from the worker of a round that the program is about to finish. Returns False
+  if this was done before: nothing has changed then.
   """
   popen = subprocess.Popen
   if getattr(popen, 'watches_tff', False):
@@ -333,13 +295,7 @@ def forget_workers() -> None:
 
 
 def replace_queries(query: Any, total: Any, below: Any) -> None:
-  """Gives a `tensorflow_privacy.QuantileAdaptiveClipSumQuery` other queries to ask.
-
-  Args:
-    query: The query, changed in place.
-    total: The query of the sum of the records.
-    below: The query of the share of records below the clipping norm.
-  """
+  """Gives a `tensorflow_privacy.QuantileAdaptiveClipSumQuery`, in place, other queries to ask."""
   query._sum_query = total
   query._quantile_estimator_query._below_estimate_query = below
 

@@ -17,52 +17,38 @@ _FLOAT32_MIN = 2.0**-126  # Below it TensorFlow's kernels flush to zero.
 _INT64_MAX = 2**63 - 1
 
 
-def real(name: str, value: Any, hint: str) -> Any:
-  """Checks that a number is finite.
+def _ranged(allowed: str, is_allowed: Callable[[Any], bool]) -> Check:
+  """A check that a number, or a scalar tensor, is finite and allowed.
 
-  Args:
-    name: The argument's name, for the message.
-    value: The number, or a scalar tensor.
-    hint: What to give instead, e.g. 'give a rate such as 0.1'.
-
-  Returns:
-    The number: an eager tensor as a Python number, for graphs cannot take it.
-
-  Raises:
-    TypeError: If `value` is no number.
-    ValueError: If it is out of the range.
+  It takes the argument's name, its value and what to give instead, 'give a rate such as 0.1', and
+  returns the number: an eager tensor as a Python number, for graphs cannot take it. TypeError if
+  the value is no number, ValueError if it is out of the range.
   """
-  return _ranged(name, value, hint, 'finite', lambda number: True)
+
+  def check(name: str, value: Any, hint: str) -> Any:
+    number = _number(name, value, hint)
+    if number is None:
+      return value
+    # Python compares an integer of any size with infinity, which no conversion to float does.
+    if not -math.inf < number < math.inf or not is_allowed(number):
+      raise ValueError(f'{name} must be {allowed}, found {_shown(number)}: {hint}.')
+    if number != 0 and not _FLOAT32_MIN <= abs(number) <= _FLOAT32_MAX:
+      raise ValueError(
+        f'{name} must be a number that float32 can hold, 1.2e-38 to 3.4e38, found'
+        f' {_shown(number)}: {hint}.'
+      )
+    return number
+
+  return check
 
 
-def at_least_zero(name: str, value: Any, hint: str) -> Any:
-  """Checks 0 <= value < infinity; as `real` otherwise."""
-  return _ranged(name, value, hint, 'finite and at least 0', lambda number: number >= 0)
-
-
-def above_zero(name: str, value: Any, hint: str) -> Any:
-  """Checks 0 < value < infinity; as `real` otherwise."""
-  return _ranged(name, value, hint, 'finite and above 0', lambda number: number > 0)
-
-
-def at_least_one(name: str, value: Any, hint: str) -> Any:
-  """Checks 1 <= value < infinity; as `real` otherwise."""
-  return _ranged(name, value, hint, 'finite and at least 1', lambda number: number >= 1)
-
-
-def in_unit_interval(name: str, value: Any, hint: str) -> Any:
-  """Checks 0 <= value < 1; as `real` otherwise."""
-  return _ranged(name, value, hint, 'in [0, 1)', lambda number: 0 <= number < 1)
-
-
-def in_half_open_unit_interval(name: str, value: Any, hint: str) -> Any:
-  """Checks 0 < value <= 1; as `real` otherwise."""
-  return _ranged(name, value, hint, 'in (0, 1]', lambda number: 0 < number <= 1)
-
-
-def up_to_one(name: str, value: Any, hint: str) -> Any:
-  """Checks 0 <= value <= 1; as `real` otherwise."""
-  return _ranged(name, value, hint, 'in [0, 1]', lambda number: 0 <= number <= 1)
+real = _ranged('finite', lambda number: True)
+at_least_zero = _ranged('finite and at least 0', lambda number: number >= 0)
+above_zero = _ranged('finite and above 0', lambda number: number > 0)
+at_least_one = _ranged('finite and at least 1', lambda number: number >= 1)
+in_unit_interval = _ranged('in [0, 1)', lambda number: 0 <= number < 1)
+in_half_open_unit_interval = _ranged('in (0, 1]', lambda number: 0 < number <= 1)
+up_to_one = _ranged('in [0, 1]', lambda number: 0 <= number <= 1)
 
 
 def field(owner: Any, name: str, check: Check, hint: str) -> None:
@@ -71,36 +57,13 @@ def field(owner: Any, name: str, check: Check, hint: str) -> None:
 
 
 def instance(name: str, value: Any, kind: type, kind_name: str, hint: str) -> None:
-  """Checks that a value is an object of a class.
-
-  Args:
-    name: The argument's name, for the message.
-    value: The object.
-    kind: The class.
-    kind_name: The class's public name.
-    hint: What to give instead.
-
-  Raises:
-    TypeError: If it is not.
-  """
+  """TypeError if a value is no object of a class, whose public name is `kind_name`."""
   if not isinstance(value, kind):
     raise TypeError(f'{name} must be a {kind_name}, found {value!r}: {hint}.')
 
 
 def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_MAX) -> None:
-  """Checks that a value is an integer from `low` to `high`; no tensors.
-
-  Args:
-    name: The argument's name, for the message.
-    value: A Python or NumPy integer.
-    low: The least value allowed.
-    hint: What to give instead.
-    high: The largest value allowed; default what int64 holds.
-
-  Raises:
-    TypeError: If `value` is no integer.
-    ValueError: If it is out of the range.
-  """
+  """TypeError unless a value is a Python or NumPy integer; ValueError if beyond `low` or `high`."""
   if isinstance(value, bool) or not isinstance(value, numbers.Integral):
     raise TypeError(f'{name} must be a whole number, found {value!r}: {hint}.')
   if value < low:
@@ -119,23 +82,6 @@ def count(name: str, value: Any, hint: str) -> Any:
   """Checks a whole number >= 1; as `whole_number` otherwise, and returns it."""
   whole_number(name, value, 1, hint)
   return value
-
-
-def _ranged(
-  name: str, value: Any, hint: str, allowed: str, is_allowed: Callable[[Any], bool]
-) -> Any:
-  number = _number(name, value, hint)
-  if number is None:
-    return value
-  # Python compares an integer of any size with infinity, which no conversion to float does.
-  if not -math.inf < number < math.inf or not is_allowed(number):
-    raise ValueError(f'{name} must be {allowed}, found {_shown(number)}: {hint}.')
-  if number != 0 and not _FLOAT32_MIN <= abs(number) <= _FLOAT32_MAX:
-    raise ValueError(
-      f'{name} must be a number that float32 can hold, 1.2e-38 to 3.4e38, found'
-      f' {_shown(number)}: {hint}.'
-    )
-  return number
 
 
 def _number(name: str, value: Any, hint: str) -> Any:

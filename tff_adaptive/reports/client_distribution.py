@@ -1,26 +1,55 @@
-"""The report that shows a metric's distribution over clients, by algorithm."""
+"""How a metric is distributed over clients: its statistics, and a report by algorithm."""
 
 import csv
 import glob
-import io
 import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tff_adaptive.reports import (
-  client_statistics,
-  number_texts,
-  report,
-  scores,
-  style,
-  table as table_lib,
-)
-from tff_adaptive.runs import run as run_lib
+from tff_adaptive.reports import number_texts, report, scores, style, table as table_lib
+from tff_adaptive.runs import metric_names, run as run_lib
 
 FOLDER = 'client_evaluations'
 _LOSS = 'validation_loss'  # By which a run has diverged, whatever is measured on clients.
-_SHOWN = ('mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
+STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
+
+
+def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
+  """Describes a metric over clients.
+
+  Args:
+    sums: float64 [C, 2], of each client the sum of the metric over its examples and what it is to
+      be divided by: their number, or that of their words, say. Clients with nothing to divide by
+      are left out.
+    metric: Its name, which says whether small values are good: see `runs.metric_names`.
+
+  Returns:
+    Name in `STATISTICS` -> value: the mean over all examples together, the mean by client, the
+    standard deviation over clients (the population's), percentiles, linear between clients, and the
+    mean of the tenth of the clients, rounded up, for which it is worst. NaN without clients.
+  """
+  values = of_clients(sums)
+  values = values[~np.isnan(values)]
+  if not len(values):
+    return dict.fromkeys(STATISTICS, float('nan'))
+  with np.errstate(all='ignore'):  # Of a model that diverged, values may be infinite.
+    worst = np.sort(values)[:: -1 if metric_names.is_error(metric) else 1][: -(-len(values) // 10)]
+    by_examples, below = np.sum(sums, axis=0)
+    numbers = (
+      by_examples / below,
+      values.mean(),
+      values.std(),
+      *np.percentile(values, [10, 50, 90]),
+      worst.mean(),
+    )
+  return {name: float(number) for name, number in zip(STATISTICS, numbers)}
+
+
+def of_clients(sums: np.ndarray) -> np.ndarray:
+  """A metric of each client, float64 [C], from sums [C, 2]; NaN where nothing was counted."""
+  with np.errstate(all='ignore'):
+    return np.where(sums[:, 1] != 0, sums[:, 0] / sums[:, 1], np.nan)
 
 
 def build(
@@ -47,23 +76,28 @@ def build(
     label: [_of_run(run, metric, clients) for run in members] for label, members in groups.items()
   }
   rows = [
-    [label, *(['diverged'] * len(_SHOWN) if _diverged(groups[label]) else _cells(found, metric))]
+    [
+      label,
+      *(['diverged'] * len(STATISTICS[1:]) if _diverged(groups[label]) else _cells(found, metric)),
+    ]
     for label, found in values.items()
   ]
   members = [run for each in groups.values() for run in each]
   table = table_lib.Table(
-    ['', *(name.replace('_', ' ') for name in _SHOWN)],
+    ['', *(name.replace('_', ' ') for name in STATISTICS[1:])],
     rows,
     title=title or f'{metric.replace("_", " ")} over clients ({clients})',
     note=scores.note({}, members),
   )
-  drawn = {}
+  drawn: dict[str, tuple[np.ndarray, np.ndarray]] = {}
   for label, runs in groups.items():
     text, shown = scores.without_diverged(label, runs, _LOSS)
-    drawn[text if _diverged(runs) else label] = [
-      found for run, found in zip(runs, values[label]) if run in shown
-    ]
-  return report.Report([table], _data(drawn), _figure(drawn, metric, title), title)
+    ordered = np.sort(np.concatenate([v for run, v in zip(runs, values[label]) if run in shown]))
+    shares = np.arange(1, len(ordered) + 1) / len(ordered)
+    drawn[text if _diverged(runs) else label] = ordered, shares
+  data = [[label, *point] for label, points in drawn.items() for point in zip(*points)]
+  text = table_lib.csv_text([['label', 'value', 'share_of_clients'], *data])
+  return report.Report([table], text, _figure(drawn, metric, title), title)
 
 
 def _diverged(runs: Sequence[run_lib.Run]) -> bool:
@@ -84,58 +118,30 @@ def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
       known = ', '.join(list(lines[0])[3:])
       raise ValueError(f'it has no metric {metric!r}, but {known}')
     found = np.array([float(line[metric]) for line in lines])
-    _check_mean(run, found, int(paths[-1][-10:-4]), f'clients_{clients}_{metric}_mean')
   except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
     raise ValueError(f'{paths[-1]} cannot be used: {error}.') from None
   return found[~np.isnan(found)]
 
 
-def _check_mean(run: run_lib.Run, values: np.ndarray, number: int, column: str) -> None:
-  """ValueError if the mean over clients is not the one in metrics.csv: lines were lost, say."""
-  expected = run.curve(column).get(number)
-  there = values[~np.isnan(values)]
-  if expected is None or not len(there):
-    return
-  with np.errstate(all='ignore'):
-    if not np.isclose(there.mean(), expected, rtol=1e-6, atol=1e-9, equal_nan=True):
-      raise ValueError(
-        f'the mean of its {len(there)} clients is {there.mean():.6g}, in metrics.csv it is '
-        f'{expected:.6g}: bring back a copy of the file'
-      )
-
-
 def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
   """Each statistic: its mean over runs, and what they differ by."""
   own = metric.removeprefix('inference_').removeprefix('personalized_')
-  each = [client_statistics.describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
+  each = [describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
   cells = []
-  for name in _SHOWN:
+  for name in STATISTICS[1:]:
     numbers = np.array([statistics[name] for statistics in each])
     deviation = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
     cells.append(number_texts.mean(float(numbers.mean()), 4, deviation))
   return cells
 
 
-def _data(values: Mapping[str, Sequence[np.ndarray]]) -> str:
-  text = io.StringIO()
-  writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(['label', 'value', 'share_of_clients'])
-  for label, found in values.items():
-    ordered = np.sort(np.concatenate(found))
-    for i, value in enumerate(ordered, 1):
-      writer.writerow([label, f'{value:.6g}', f'{i / len(ordered):.6g}'])
-  return text.getvalue()
-
-
-def _figure(values: Mapping[str, Sequence[np.ndarray]], metric: str, title: str) -> object:
+def _figure(drawn: Mapping[str, tuple[np.ndarray, np.ndarray]], metric: str, title: str) -> object:
   figure, ((axes,),) = style.figure(1, 1)
   lines = []
-  for number, (label, found) in enumerate(values.items()):
-    ordered = np.sort(np.concatenate(found))
-    shares = np.arange(1, len(ordered) + 1) / len(ordered)
-    lines += axes.step(ordered, shares, where='post', label=label, **style.line(number))
+  for number, (label, points) in enumerate(drawn.items()):
+    lines += axes.step(*points, where='post', label=label, **style.line(number))
   axes.set(xlabel=metric.replace('_', ' '), ylabel='share of clients at or below', ylim=(0, 1))
   axes.grid(alpha=0.3)
-  style.legend(figure, lines, list(values))
+  style.legend(figure, lines, list(drawn))
   style.title(figure, title)
   return figure

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import curves, figures, number_texts, report, table as table_lib, tables
+from tff_adaptive.reports import curves, figures, number_texts, report, tables
 from tff_adaptive.runs import run as run_lib
 
 
@@ -32,21 +32,11 @@ def build(
     ValueError: If a run has no values of a metric or of the axis, or `log_scale` names another.
   """
   groups = {label: groups[label] for label in number_texts.in_order([*groups])}
-  made = [_table(groups, metric, target) for metric in metrics]
-  figure = figures.comparison(
-    {metric: curves.build(groups, metric, axis) for metric in metrics},
-    axis=axis,
-    title=title,
-    levels=levels,
-    log_scale=log_scale,
-  )
-  return report.Report(made, curves.table(groups, metrics, axis), figure, title)
-
-
-def _table(
-  groups: Mapping[str, Sequence[run_lib.Run]], metric: str, target: float | None
-) -> table_lib.Table:
-  """The table of a metric; its note says which curves end early, too."""
-  made = tables.comparison_table(groups, metric, target=target)
-  note = ' '.join(filter(None, (made.note, curves.note(groups, metric))))
-  return dataclasses.replace(made, note=note)
+  made, drawn = [], {}
+  for metric in metrics:
+    table = tables.comparison_table(groups, metric, target=target)
+    drawn[metric] = curves.build(groups, metric, axis)
+    note = ' '.join(filter(None, (table.note, curves.note(groups, drawn[metric], metric))))
+    made.append(dataclasses.replace(table, note=note))
+  figure = figures.comparison(drawn, axis=axis, title=title, levels=levels, log_scale=log_scale)
+  return report.Report(made, curves.table(drawn, axis), figure, title)

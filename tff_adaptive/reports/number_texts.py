@@ -20,7 +20,7 @@ def mean(value: float, digits: int, deviation: float | None = None) -> str:
 
 def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
   """Each number as a text, with as many significant digits as tell all apart, at least `digits`."""
-  numbers = set(values)
+  numbers = dict.fromkeys(values)
   texts: dict[float, str] = {}
   for count in range(digits, _MOST_DIGITS + 1):
     texts = {number: f'{number:.{count}g}' for number in numbers}

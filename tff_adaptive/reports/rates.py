@@ -5,9 +5,7 @@ each optimizer, of the mean over the last 100 rounds; next to it the best server
 rate.
 """
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive.reports import number_texts, report, scores, style, table as table_lib
-from tff_adaptive.runs import groups as groups_lib, names, run as run_lib
+from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
 _DIGITS, _DATA_DIGITS = 3, 6  # Of a rate in tables and in the data; more where two would be alike.
@@ -66,12 +64,17 @@ def build(
     Map(label, _cells(label, members, column))
     for label, members in groups_lib.partition(runs, label_by, without=(CLIENT, SERVER)).items()
   ]
-  last = scores.last_rounds(runs)
-  _, symbol = scores.unit(column)
-  what = f'{names.metric(column)}{f", {symbol}" if symbol else ""}, mean of the {last}'
+  what = scores.heading(column, runs)
   tables = [_table(m, column, what) for m in maps]
   tables.append(_best_table(maps, column, what, scores.note({}, runs)))
-  return report.Report(tables, _data(maps), _draw(maps, column, what, title), title)
+  clients, servers = (number_texts.distinct(rates, _DATA_DIGITS) for rates in _axes_of(maps))
+  data = [
+    [m.label, clients[client], servers[server], len(s.values), s.mean, s.std]
+    for m in maps
+    for (client, server), s in sorted(m.cells.items())
+  ]
+  text = table_lib.csv_text([['label', CLIENT, SERVER, 'runs', 'mean', 'std'], *data])
+  return report.Report(tables, text, _draw(maps, column, what, title), title)
 
 
 def _cells(
@@ -102,22 +105,19 @@ def _axes_of(maps: Sequence[Map]) -> tuple[list[float], list[float]]:
 def _table(m: Map, column: str, what: str) -> table_lib.Table:
   """A map as a table: server rates down, the highest first, client rates across."""
   clients, servers = _axes_of([m])
-  best = scores.is_best({str(key): s for key, s in m.cells.items()}, column)
-  server_texts = number_texts.distinct(servers, _DIGITS)
-  bold, rows = set(), []
-  for i, server in enumerate(reversed(servers)):
-    row = [f'server {server_texts[server]}']
-    for j, client in enumerate(clients, 1):
-      row.append(_text(m.cells.get((client, server)), column))
-      if str((client, server)) in best:
-        bold.add((i, j))
-    rows.append(row)
+  texts = number_texts.distinct(servers, _DIGITS)
+  best = scores.is_best(m.cells, column)
+  places = [[(client, server) for client in clients] for server in reversed(servers)]
+  rows = [
+    [f'server {texts[row[0][1]]}', *(scores.text(m.cells.get(at), column, 1) for at in row)]
+    for row in places
+  ]
+  bold = {(i, j) for i, row in enumerate(places) for j, at in enumerate(row, 1) if at in best}
   return table_lib.Table(_heading(clients), rows, frozenset(bold), f'{m.label}: {what}')
 
 
 def _heading(clients: Sequence[float]) -> list[str]:
-  texts = number_texts.distinct(clients, _DIGITS)
-  return ['', *(f'client {texts[rate]}' for rate in clients)]
+  return ['', *(f'client {text}' for text in number_texts.distinct(clients, _DIGITS).values())]
 
 
 def _best_table(maps: Sequence[Map], column: str, what: str, note: str) -> table_lib.Table:
@@ -125,30 +125,13 @@ def _best_table(maps: Sequence[Map], column: str, what: str, note: str) -> table
   texts = number_texts.distinct(servers, _DIGITS)
   rows = []
   for m in maps:
-    best = m.best_by_client_rate(column)
-    rows.append([m.label])
-    for rate in clients:
-      server, score = best.get(rate, (None, None))
-      rows[-1].append('' if server is None else f'{texts[server]} ({_text(score, column)})')
+    cells = {
+      client: f'{texts[server]} ({scores.text(score, column, 1)})'
+      for client, (server, score) in m.best_by_client_rate(column).items()
+    }
+    rows.append([m.label, *(cells.get(client, '') for client in clients)])
   title = f'Best server rate by client rate ({what})'
   return table_lib.Table(_heading(clients), rows, title=title, note=note)
-
-
-def _text(score: scores.Score | None, column: str) -> str:
-  factor, symbol = scores.unit(column)
-  return scores.text(score, factor, 1 if symbol else 4)
-
-
-def _data(maps: Sequence[Map]) -> str:
-  text = io.StringIO()
-  writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(['label', CLIENT, SERVER, 'runs', 'mean', 'std'])
-  clients, servers = (number_texts.distinct(rates, _DATA_DIGITS) for rates in _axes_of(maps))
-  for m in maps:
-    for (client, server), s in sorted(m.cells.items()):
-      numbers = (clients[client], servers[server], len(s.values), f'{s.mean:.6g}', f'{s.std:.6g}')
-      writer.writerow([m.label, *numbers])
-  return text.getvalue()
 
 
 def _draw(maps: Sequence[Map], column: str, what: str, title: str) -> Any:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,10 +13,13 @@ from tff_adaptive.reports import number_texts
 from tff_adaptive.runs import (
   groups as groups_lib,
   metric_names,
+  names,
   run as run_lib,
   summary as summary_lib,
 )
 
+TEST = 'test_accuracy'  # Not a column of metrics.csv, but in summary.json.
+K = TypeVar('K')
 _FAR = 100  # A loss so many times its first has diverged.
 _MOST_NAMED = 3  # Runs that a note names.
 _SHARES = ('accuracy', 'recall', 'precision')
@@ -32,10 +36,12 @@ class Score:
   Attributes:
     values: Of each run the mean of a column over its last rounds; not finite if it diverged.
     label: The settings that it was the best of, if any.
+    runs: The runs.
   """
 
   values: Sequence[float]
   label: str = ''
+  runs: Sequence[run_lib.Run] = ()
 
   @property
   def mean(self) -> float:
@@ -62,17 +68,13 @@ def sign(column: str) -> int:
 
 def has_direction(column: str) -> bool:
   """Whether it is known what is good in a column: of a loss or an accuracy, not of a norm."""
-  return metric_names.is_error(column) or _is_share(column)
+  return metric_names.is_error(column) or unit(column)[1] == '%'
 
 
 def unit(column: str) -> tuple[float, str]:
   """The factor by which papers show a column, and its sign: shares in percent."""
-  return (100.0, '%') if _is_share(column) else (1.0, '')
-
-
-def _is_share(column: str) -> bool:
-  is_error = metric_names.is_error(column)
-  return not is_error and any(word in column.lower() for word in _SHARES)
+  is_share = sign(column) > 0 and any(word in column.lower() for word in _SHARES)
+  return (100.0, '%') if is_share else (1.0, '')
 
 
 def mean_of_last(run: run_lib.Run, column: str) -> float | None:
@@ -95,23 +97,19 @@ def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list
   """
   found = []
   for run in members:
-    if _is_waiting(run, column):
+    rounds = [
+      row['round']
+      for row in run.rows
+      if any(c == column if column else c.startswith('validation_') for c in row)
+    ]
+    # Without any value the column is another's, unless training has not begun.
+    if not (max(rounds) if rounds else run.rows[-1]['round']):
       sys.stderr.write(f'Left out: {run.folder} has not been evaluated after round 0 yet.\n')
     else:
       found.append(run)
   if not found:
     raise ValueError('none of the runs has been evaluated after round 0 yet.')
   return found
-
-
-def _is_waiting(run: run_lib.Run, column: str | None) -> bool:
-  rounds = [
-    row['round']
-    for row in run.rows
-    if any(c == column if column else c.startswith('validation_') for c in row)
-  ]
-  # Without any value the column is another's, unless training has not begun.
-  return max(rounds) == 0 if rounds else run.rows[-1]['round'] == 0
 
 
 def last_rounds(members: Iterable[run_lib.Run]) -> str:
@@ -121,7 +119,7 @@ def last_rounds(members: Iterable[run_lib.Run]) -> str:
   return f'last {text} round{"" if counts == [1] else "s"}'
 
 
-def test_accuracy(run: run_lib.Run) -> float:
+def value_on_test(run: run_lib.Run) -> float:
   """Accuracy on the test data after the last round, of theta-bar where there is one.
 
   Raises:
@@ -131,24 +129,16 @@ def test_accuracy(run: run_lib.Run) -> float:
   try:
     summary = summary_lib.read(run.folder)
     # One of fewer rounds is there while a run that was complete goes on to more.
-    is_of_end = summary['is_complete'] and summary['rounds'] == done >= wanted
-    value = _test_accuracy(summary['test']) if is_of_end else None
+    if summary['is_complete'] and summary['rounds'] == done >= wanted:
+      # Without states there is theta only: theta-bar with SGD of rate 1 on the server.
+      test = summary['test']
+      return float(test.get('test_inference_accuracy', test[TEST]))
   except (OSError, ValueError, LookupError, TypeError):
-    raise ValueError(
-      f'{run.folder} has no accuracy on test data in summary.json: the run is not complete, or its'
-      ' task has no test data.'
-    ) from None
-  if value is None:
-    raise ValueError(
-      f'{run.folder} is not complete: {done} of {wanted} rounds are done, and summary.json is of'
-      f' {summary["rounds"]}. The command that made it goes on; or leave the run out.'
-    )
-  return value
-
-
-def _test_accuracy(test: Mapping[str, float]) -> float:
-  # Without states there is theta only: theta-bar with SGD of rate 1 on the server, not with others.
-  return float(test.get('test_inference_accuracy', test['test_accuracy']))
+    pass
+  raise ValueError(
+    f'{run.folder} has no accuracy on test data in summary.json after {done} of {wanted} rounds:'
+    ' the run is not complete, or its task has no test data.'
+  )
 
 
 def has_diverged(run: run_lib.Run, column: str) -> bool:
@@ -197,13 +187,6 @@ def without_diverged(
   return (label if len(members) == 1 else f'{label} (n = {len(members)})'), healthy
 
 
-def unless_diverged(run: run_lib.Run, column: str, value: float | None) -> float | None:
-  """A value of a run; NaN if it is finite though the run diverged, by its loss, say."""
-  if value is None or not math.isfinite(value):
-    return value
-  return math.nan if is_left_out(run, column) else value
-
-
 def is_left_out(run: run_lib.Run, column: str) -> bool:
   """Whether a run is in no mean curve of a column: it diverged there, or as in `ends_diverged`."""
   return has_diverged(run, column) or ends_diverged(run)
@@ -222,25 +205,23 @@ def no_values(run: run_lib.Run, column: str) -> ValueError:
 def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score:
   """Returns what repetitions came to: NaN of a run that diverged, also where its column is finite.
 
+  Args:
+    members: Runs that differ in their seed.
+    column: A column of metrics.csv, or `TEST`.
+    label: What the settings of the runs are, for notes.
+
   Raises:
-    ValueError: If a run has no values of the column.
+    ValueError: If a run has no values of the column, or one that did not diverge none on test data.
   """
   found = []
   for run in members:
-    value = mean_of_last(run, column)
+    value = math.nan if column == TEST else mean_of_last(run, column)
     if value is None:
       raise no_values(run, column)
-    found.append(math.nan if ends_diverged(run) else float(value))
-  return Score(found, label)
-
-
-def score_on_test(members: Sequence[run_lib.Run], label: str = '') -> Score:
-  """As `score`, of the accuracy on the test data.
-
-  Raises:
-    ValueError: If a run that did not diverge has none.
-  """
-  return Score([math.nan if ends_diverged(r) else test_accuracy(r) for r in members], label)
+    if column == TEST and not ends_diverged(run):
+      value = value_on_test(run)
+    found.append(math.nan if ends_diverged(run) else value)
+  return Score(found, label, members)
 
 
 def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[run_lib.Run]]:
@@ -268,13 +249,13 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
   return (label if len(groups) > 1 else ''), groups[label]
 
 
-def best(runs: Sequence[run_lib.Run], column: str) -> Score:
-  """Returns the score of `best_runs`."""
-  label, members = best_runs(runs, column)
-  return score(members, column, label)
+def best(runs: Sequence[run_lib.Run], by: str, column: str | None = None) -> Score:
+  """Returns the score of `best_runs`, of the column that chose or of another one."""
+  label, members = best_runs(runs, by)
+  return score(members, column or by, label)
 
 
-def is_best(scores: Mapping[str, Score], column: str, within: float = 0.0) -> set[str]:
+def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[K]:
   """The names of the best scores.
 
   Args:
@@ -292,21 +273,37 @@ def is_best(scores: Mapping[str, Score], column: str, within: float = 0.0) -> se
   return {name for name, mean in means.items() if mean >= top - margin * (1 - 1e-9)}
 
 
-def text(found: Score | None, factor: float, digits: int) -> str:
-  """A score as the cell of a table: 'mean +- deviation' times a factor, or 'diverged'."""
+def text(found: Score | None, column: str, digits: int = 2, factor: float | None = None) -> str:
+  """A score as the cell of a table: 'mean +- deviation' in the unit of a column, or 'diverged'.
+
+  Args:
+    found: The score, if there is one.
+    column: What it is of.
+    digits: Decimals of percentages; other units have four.
+    factor: By which it is shown instead, with these digits.
+  """
   if found is None:
     return ''
   if not found.is_finite:
     return 'diverged'
+  if factor is None:
+    factor, symbol = unit(column)
+    digits = digits if symbol else 4
   deviation = factor * found.std if len(found.values) > 1 else None
   return number_texts.mean(factor * found.mean, digits, deviation)
+
+
+def heading(column: str, members: Sequence[run_lib.Run]) -> str:
+  """'validation accuracy, %, mean of the last 100 rounds'."""
+  parts = names.metric(column), unit(column)[1], f'mean of the {last_rounds(members)}'
+  return ', '.join(filter(None, parts))
 
 
 def note(
   chosen: Mapping[str, str],
   members: Sequence[run_lib.Run],
   *,
-  on_test: bool = False,
+  column: str = '',
   by: str = 'validation',
 ) -> str:
   """The note below a table.
@@ -314,26 +311,27 @@ def note(
   Args:
     chosen: Cell -> the settings that were the best there, of cells that had several.
     members: The runs of the table, of which those are named that have not done all their rounds.
-    on_test: Whether the table is of `test_accuracy`, and so of another model than what chose.
+    column: What the table is of: `TEST` is of another model than what chose.
     by: What chose them.
   """
-  of_models = _MODELS if chosen and on_test else ''
-  return ' '.join(filter(None, (_chosen_note(chosen, by), of_models, _unfinished_note(members))))
-
-
-def diverged_note(members: Sequence[run_lib.Run], column: str) -> str:
-  """Names the runs that diverged, in a column or as in `ends_diverged`; '' if none did."""
-  found = [run for run in members if is_left_out(run, column)]
-  return _named('Diverged', [run.folder for run in found], len(members))
-
-
-def _unfinished_note(members: Sequence[run_lib.Run]) -> str:
+  cells: dict[str, list[str]] = {}
+  for cell, label in chosen.items():
+    cells.setdefault(label, []).append(cell)
+  parts = [label if len(cells) == 1 else f'{label} ({"; ".join(c)})' for label, c in cells.items()]
+  best_of = f'Best of several settings by {by}: {". ".join(parts)}.' if parts else ''
+  of_models = _MODELS if chosen and column == TEST else ''
   begun = [
     f'{run.folder} ({run.rows[-1]["round"]:.0f} of {run.settings["rounds"]} rounds)'
     for run in members
     if not run.is_complete
   ]
-  return _named('Not complete', begun, len(members))
+  return ' '.join(filter(None, (best_of, of_models, _named('Not complete', begun, len(members)))))
+
+
+def diverged_note(members: Sequence[run_lib.Run], column: str) -> str:
+  """Names the runs that diverged, in a column or as in `ends_diverged`; '' if none did."""
+  found = [run.folder for run in members if is_left_out(run, column)]
+  return _named('Diverged', found, len(members))
 
 
 def _named(what: str, runs: Sequence[str], number: int) -> str:
@@ -341,15 +339,3 @@ def _named(what: str, runs: Sequence[str], number: int) -> str:
     return ''
   more = ' and others' if len(runs) > _MOST_NAMED else ''
   return f'{what}: {len(runs)} of {number} runs: {", ".join(runs[:_MOST_NAMED])}{more}.'
-
-
-def _chosen_note(chosen: Mapping[str, str], by: str) -> str:
-  if not chosen:
-    return ''
-  cells: dict[str, list[str]] = {}
-  for cell, label in chosen.items():
-    cells.setdefault(label, []).append(cell)
-  parts = [
-    f'{label}' if len(cells) == 1 else f'{label} ({"; ".join(c)})' for label, c in cells.items()
-  ]
-  return f'Best of several settings by {by}: {". ".join(parts)}.'

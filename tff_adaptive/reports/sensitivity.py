@@ -1,13 +1,18 @@
 """How a result depends on one hyperparameter: tau, beta, mu or any other setting."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tff_adaptive.reports import number_texts, report, scores, style, table as table_lib
+from tff_adaptive.reports import (
+  cross_tables,
+  number_texts,
+  report,
+  scores,
+  style,
+  table as table_lib,
+)
 from tff_adaptive.runs import groups as groups_lib, names, run as run_lib
 
 _DIGITS = 6  # Of a value, or as many as tell two apart.
@@ -56,12 +61,26 @@ def build(
     }
     for label, members in groups.items()
   }
-  _, symbol = scores.unit(column)
-  last = scores.last_rounds(found)
-  what = f'{names.metric(column)}{f", {symbol}" if symbol else ""}, mean of the {last}'
-  table = _table(lines, values, column, parameter, what, found)
+  what = scores.heading(column, found)
+  texts = number_texts.distinct(values, _DIGITS)
+  rows = []
+  for label, line in lines.items():
+    cells = {f'{parameter} = {texts[value]}': score for value, score in line.items()}
+    shown = {name: scores.text(score, column) for name, score in cells.items()}
+    rows.append(cross_tables.Row([label], cells, shown, scores.is_best(cells, column)))
+  by = 'validation' if column.startswith('validation_') else names.metric(column)
+  columns = [f'{parameter} = {texts[value]}' for value in values]
+  data = [
+    [label, texts[value], len(s.values), s.mean, s.std, s.label]
+    for label, line in lines.items()
+    for value, s in line.items()
+  ]
+  heading = ['label', parameter, 'runs', 'mean', 'std', 'settings']
   return report.Report(
-    [table], _data(lines, parameter), _draw(lines, values, column, parameter, what, title), title
+    [cross_tables.table([''], columns, rows, found, what, by=by)],
+    table_lib.csv_text([heading, *data]),
+    _draw(lines, values, column, parameter, what, title),
+    title,
   )
 
 
@@ -73,46 +92,6 @@ def _value(run: run_lib.Run, parameter: str) -> float | None:
 
 def _differing(runs: Sequence[run_lib.Run], settings: Sequence[str]) -> list[str]:
   return [n for n in settings if len({str(run.settings.get(n)) for run in runs}) > 1]
-
-
-def _table(
-  lines: Lines,
-  values: Sequence[float],
-  column: str,
-  parameter: str,
-  what: str,
-  runs: Sequence[run_lib.Run],
-) -> table_lib.Table:
-  factor, symbol = scores.unit(column)
-  digits = 2 if symbol else 4
-  text = number_texts.distinct(values, _DIGITS)
-  rows: list[list[str]] = []
-  bold, chosen = set(), {}
-  for i, (label, line) in enumerate(lines.items()):
-    best = scores.is_best({str(v): s for v, s in line.items()}, column)
-    rows.append([label])
-    for j, value in enumerate(values, 1):
-      rows[-1].append(scores.text(line.get(value), factor, digits))
-      if str(value) in best:
-        bold.add((i, j))
-      if value in line and line[value].label:
-        chosen[f'{label}, {parameter} = {text[value]}'] = line[value].label
-  by = 'validation' if column.startswith('validation_') else names.metric(column)
-  note = scores.note(chosen, runs, by=by)
-  heading = ['', *(f'{parameter} = {text[value]}' for value in values)]
-  return table_lib.Table(heading, rows, frozenset(bold), what, note)
-
-
-def _data(lines: Lines, parameter: str) -> str:
-  text = io.StringIO()
-  writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(['label', parameter, 'runs', 'mean', 'std', 'settings'])
-  texts = number_texts.distinct([value for line in lines.values() for value in line], _DIGITS)
-  for label, line in lines.items():
-    for value, s in line.items():
-      row = [label, texts[value], len(s.values), f'{s.mean:.6g}', f'{s.std:.6g}', s.label]
-      writer.writerow(row)
-  return text.getvalue()
 
 
 def _draw(

@@ -5,8 +5,11 @@ import dataclasses
 import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+# What no spreadsheet takes for a formula, though it may begin as one.
+_NUMBER = re.compile(r'[+-](\d[\d.]*(e[+-]?\d+)?|inf|nan)( [±(].*)?')
 _LATEX = {
   '\\': r'\textbackslash{}',
   '±': r'$\pm$',
@@ -36,11 +39,11 @@ class Table:
 
   def markdown(self) -> str:
     """The table in Markdown."""
-    above = f'**{_one_line(self.title)}**\n\n' if self.title else ''
-    below = f'\n{self.note}\n' if self.note else ''
-    lines = [list(map(_pipes, self.heading)), ['---'] + ['---:'] * (len(self.heading) - 1)]
+    above = f'**{_markdown(self.title)}**\n\n' if self.title else ''
+    below = f'\n{_markdown(self.note)}\n' if self.note else ''
+    lines = [list(map(_markdown, self.heading)), ['---'] + ['---:'] * (len(self.heading) - 1)]
     for i, row in enumerate(self.rows):
-      lines.append([self._strong(i, j, _pipes(cell), '**', '**') for j, cell in enumerate(row)])
+      lines.append([self._strong(i, j, _markdown(cell), '**', '**') for j, cell in enumerate(row)])
     return above + ''.join('| ' + ' | '.join(line) + ' |\n' for line in lines) + below
 
   def latex(self) -> str:
@@ -83,20 +86,32 @@ class Table:
 
   def csv(self) -> str:
     """The table as CSV, without title, note and bold."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator='\n').writerows([self.heading, *self.rows])
-    return text.getvalue()
+    return csv_text([self.heading, *self.rows])
 
   def _strong(self, row: int, column: int, text: str, before: str, after: str) -> str:
     return f'{before}{text}{after}' if (row, column) in self.bold and text else text
+
+
+def csv_text(rows: Iterable[Sequence[Any]]) -> str:
+  """Rows of texts and numbers as CSV; to no spreadsheet a text is a formula."""
+  text = io.StringIO()
+  csv.writer(text, lineterminator='\n').writerows([map(_csv, row) for row in rows])
+  return text.getvalue()
+
+
+def _csv(value: Any) -> Any:
+  if isinstance(value, float):
+    return f'{value:.6g}'
+  is_formula = str(value).startswith(('=', '+', '-', '@')) and not _NUMBER.fullmatch(str(value))
+  return f"'{value}" if is_formula else value
 
 
 def _latex(text: str) -> str:
   return re.sub(r'[\\±~^&%$#_{}]', lambda found: _LATEX[found[0]], _one_line(text))
 
 
-def _pipes(text: str) -> str:
-  return _one_line(text).replace('|', r'\|')
+def _markdown(text: str) -> str:
+  return _one_line(text).replace('|', r'\|').replace('<', '&lt;')
 
 
 def _one_line(text: str) -> str:

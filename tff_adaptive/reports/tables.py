@@ -1,18 +1,12 @@
 """The table that compares groups of runs."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tff_adaptive.reports import number_texts, scores, table as table_lib
 from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
-
-
-def comparison(
-  groups: Mapping[str, Sequence[run_lib.Run]], column: str, *, target: float | None = None
-) -> str:
-  """As `comparison_table`, in Markdown."""
-  return comparison_table(groups, column, target=target).markdown()
 
 
 def comparison_table(
@@ -88,7 +82,10 @@ def _last(run: run_lib.Run, column: str, is_evaluated: bool) -> float | None:
 
 def _over_runs(members: Sequence[run_lib.Run], column: str, values: Sequence[float | None]) -> str:
   """`spread` of a value of each run, and how many runs have one if not all have."""
-  shown = [scores.unless_diverged(run, column, v) for run, v in zip(members, values)]
+  shown = [
+    math.nan if v is not None and math.isfinite(v) and scores.is_left_out(run, column) else v
+    for run, v in zip(members, values)
+  ]
   count = sum(value is not None for value in shown)
   of = f' ({count} of {len(members)} runs)' if 0 < count < len(members) else ''
   return spread(shown) + of

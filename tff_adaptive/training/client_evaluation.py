@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tff_adaptive.devices import threads
-from tff_adaptive.reports import client_distribution, client_statistics
+from tff_adaptive.reports import client_distribution
 from tff_adaptive.training import protocols, rounds
 
 if TYPE_CHECKING:  # They load TFF, which a run of another process need not.
@@ -180,9 +180,9 @@ class _Table:
     for model, sums in found.items():
       for i, metric in enumerate(self._metrics):
         own = '_'.join(filter(None, (model, metric)))
-        values = client_statistics.of_clients(sums[:, i])
+        values = client_distribution.of_clients(sums[:, i])
         self._values[f'clients_{group}_{own}'] = values
-        for statistic, number in client_statistics.describe(sums[:, i], metric).items():
+        for statistic, number in client_distribution.describe(sums[:, i], metric).items():
           self._columns[f'clients_{group}_{own}_{statistic}'] = number
         for line, value in zip(lines, values):
           line[own] = repr(float(value))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import figures, population_summary, target
+from tff_adaptive.reports import figures, summaries
 from tff_adaptive.runs import config as config_file, summary as summary_lib, worker_context
 from tff_adaptive.runs.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
 from tff_adaptive.training import (
@@ -283,9 +283,9 @@ class _Run:
     is_complete = files.round_number >= self._config.rounds
     summary = summary_lib.summarize(rows, is_complete)
     if self._config.target is not None:
-      summary['to_target'] = target.reached(rows, self._config.metric, self._config.target)
+      summary['to_target'] = summaries.reached(rows, self._config.metric, self._config.target)
     if self._config.population is not None:
-      summary['population'] = population_summary.summarize(rows, self._config.clients_per_round)
+      summary['population'] = summaries.of_population(rows, self._config.clients_per_round)
     # Of this process since it began: kilobytes, on Linux.
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if test_fn is not None and is_complete:

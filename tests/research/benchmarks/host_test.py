@@ -11,11 +11,6 @@ def after(stolen=5.0):
   return host.State(load=2.0, busy=0.9, stolen=stolen, total=1100.0)
 
 
-def test_a_quiet_machine_gives_no_warning():
-  found = host.between(QUIET, after(), {'ours_graph': 0.05})
-  assert found == {'load_before': 0.1, 'busy_before': 0.02, 'stolen': 0.0, 'not_quiet': []}
-
-
 @pytest.mark.parametrize(
   'before, later, spreads, expected',
   [

@@ -13,12 +13,6 @@ PEERS = peer_environments.PEERS
 
 
 @pytest.mark.parametrize('name', PEERS)
-def test_a_peer_that_is_not_installed_says_how_to_install_it(name, tmp_path):
-  assert PEERS[name].missing('W4', tmp_path).endswith('sh scripts/env/setup_peers.sh makes it')
-  assert 'it has models of W1, ' in PEERS[name].missing('shakespeare_real', tmp_path)
-
-
-@pytest.mark.parametrize('name', PEERS)
 def test_its_script_exists_and_its_environment_is_one_that_the_set_up_makes(name, tmp_path):
   python, *arguments, workload = PEERS[name].command('W4', tmp_path)
   assert pathlib.Path(arguments[-1]).is_file()

@@ -26,8 +26,3 @@ def test_clients_with_images_have_each_its_own_standardised(tmp_path):
   test = workloads.image_arrays(str(tmp_path / WORKLOAD.images))['x_test']
   of_test = (arrays['x_test'] - pixels.mean((0, 1, 2))) / pixels.std((0, 1, 2))
   np.testing.assert_allclose(test, of_test, atol=1e-5)
-
-
-def test_all_clients_with_images_differ_of_others_a_hundred_do():
-  assert WORKLOAD.pool == WORKLOAD.population == 1000
-  assert workloads.WORKLOADS['W4'].pool == workloads.POOL

@@ -96,25 +96,6 @@ def test_bad_input_is_one_line(run, capsys, flag, message):
   assert error.count('\n') == 1
 
 
-def test_too_few_images_are_refused(run, tmp_path, capsys):
-  path = tmp_path / 'cifar10.npz'
-  arrays = dict(np.load(path))
-  np.savez(path, **{n: a[:100] if n.endswith('train') else a for n, a in arrays.items()})
-  assert run() == 2
-  assert 'has 100 training images; 50000 are needed' in capsys.readouterr().err
-
-
-def test_a_process_that_ends_is_one_line(run, monkeypatch, capsys):
-  def ask(self, request):
-    raise RuntimeError(f'a child ended at {request}')
-
-  monkeypatch.setattr(_Child, 'ask', ask)
-  assert run('--rounds=1') == 1
-  error = capsys.readouterr().err
-  assert 'a child ended at round; nothing is written.' in error
-  assert error.count('\n') == 1
-
-
 @pytest.mark.parametrize('request_, rounds, measured', [('round', 3, 2), ('accuracy', 4, 2)])
 def test_what_was_measured_before_a_process_ended_is_written(
   run, tmp_path, monkeypatch, capsys, request_, rounds, measured
@@ -156,9 +137,3 @@ def test_ctrl_c_ends_after_a_round_and_writes_what_was_measured(run, tmp_path, m
   assert 3 <= len(rows) < 1_000_000
   assert rows[-1]['accuracy pfl-research']
   assert 'Not complete: stopped after' in (tmp_path / 'results.md').read_text()
-
-
-def test_without_pfl_research_it_says_how_to_install_it(run, monkeypatch, capsys):
-  monkeypatch.setattr(_PEER, 'missing', lambda self, workload: 'there is none: sh x makes it')
-  assert run() == 2
-  assert 'pfl-research cannot run here: there is none: sh x makes it' in capsys.readouterr().err

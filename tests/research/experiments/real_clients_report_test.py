@@ -1,7 +1,5 @@
 """The tables of the experiment say what the runs' files say."""
 
-import pathlib
-
 import pytest
 
 from research.experiments import real_clients_report as of
@@ -56,13 +54,6 @@ def test_rows_are_a_correction_times_a_server(cells):
   assert [run.settings['seed'] for run in cells['digits', 'FedAvg', 'ideal']] == [0, 1]
 
 
-def test_time_is_that_of_all_rounds_until_the_target(cells):
-  first, second = cells['digits', 'FedAvg', 'ideal']
-  assert of.time_to(first, 0.8) == 30
-  assert of.time_to(second, 0.8) == 100
-  assert of.time_to(second, 0.81) is None
-
-
 def test_the_tables_hold_means_over_the_seeds(found):
   text = of.report(*found)
   blocks = text.split('\n**')[1:]
@@ -82,11 +73,6 @@ def test_the_tables_hold_means_over_the_seeds(found):
   assert '4 runs, 4 minutes' in text
 
 
-def test_a_target_that_some_seeds_miss_is_said(found, monkeypatch):
-  monkeypatch.setitem(of.TASKS, 'digits', of.TASKS['digits']._replace(target=0.85))
-  assert '| FedAvg | 100 (1 of 2) |  |' in of.report(*found)
-
-
 def test_runs_that_were_begun_and_are_not_complete_are_counted(tmp_path):
   folder = tmp_path / 'digits' / 'drop' / 'sgd'
   for seed, rounds in ((0, 4), (1, 4), (2, 2)):
@@ -100,17 +86,6 @@ def test_runs_that_were_begun_and_are_not_complete_are_counted(tmp_path):
   assert '| FedAvg |  | never (2 of 3 complete) |' in text
 
 
-def test_the_published_page_begins_as_the_script_writes_it(found):
-  page = pathlib.Path(of.__file__).parents[2] / 'results' / 'real_clients.md'
-  assert page.read_text().splitlines()[:4] == of.report(*found).splitlines()[:4]
-
-
 def test_the_figure_is_written(cells, tmp_path):
   of.draw(str(tmp_path / 'made.png'), cells)
   assert (tmp_path / 'made.png').stat().st_size > 5000
-
-
-def test_runs_of_another_command_are_refused(tmp_path):
-  write(tmp_path / 'x', 'fed_avg', 'sgd', 0, 0.5)
-  with pytest.raises(ValueError, match='is no run of this command'):
-    of.collect(str(tmp_path))

@@ -2,9 +2,8 @@
 
 import pytest
 
-from research.experiments import frame, real_clients, real_clients_report as of
+from research.experiments import frame, real_clients
 from scripts.cli import shared_runs
-from tests.helpers import run_folders
 from tff_adaptive import costs, population, registry
 
 COMMAND = ['real_clients.py', '--tasks=digits', '--seeds=0,1', '--rounds=7']
@@ -39,14 +38,6 @@ def test_rates_are_chosen_with_ideal_clients_a_seed_that_does_not_count_and_no_t
   for folder, of_pair in found.items():
     assert {s.rates.client_learning_rate for s in of_pair} == {1.1 if 'yogi' in folder else 0.1}
     assert [s.what.seed for s in of_pair] == sorted(s.what.seed for s in of_pair)
-
-
-def test_the_best_on_the_validation_data_is_taken(tmp_path):
-  for rate, value in ((0.03, 0.5), (0.1, 0.8), (0.3, 0.7)):
-    run_folders.make(
-      tmp_path / str(rate), [0.1, value], client_learning_rate=rate, beta=None, tau=1e-3
-    )
-  assert frame.best(str(tmp_path), of.TUNED) == {'client_learning_rate': 0.1}
 
 
 def test_every_algorithm_meets_every_server_in_every_scenario(found):

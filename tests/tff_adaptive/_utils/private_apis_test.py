@@ -1,6 +1,7 @@
 """Private interfaces are used in one module, which does what its functions say."""
 
 import ast
+import importlib.metadata
 import pathlib
 import re
 import subprocess
@@ -27,14 +28,10 @@ PACKAGES = re.compile(
 
 def test_the_installed_versions_are_those_it_was_written_for():
   """Runs before all other tests; see `tests/conftest.py`."""
-  assert private_apis.version_mismatch() is None
-
-
-def test_another_version_is_named(monkeypatch):
-  monkeypatch.setitem(private_apis.VERSIONS, 'tensorflow-federated', '0.88.0')
-  said = private_apis.version_mismatch()
-  assert '0.87.0' in said
-  assert '0.88.0' in said
+  found = {name: importlib.metadata.version(name) for name in private_apis.VERSIONS}
+  assert found == private_apis.VERSIONS, (
+    'try each function of private_apis with these (docs/design/tff_0_88_port.md), then change it'
+  )
 
 
 def is_private(name):
@@ -108,9 +105,6 @@ def uses(text):
 )
 def test_a_use_is_found(line):
   assert uses(line)
-
-
-def test_own_names_and_documented_ones_are_none():
   text = 'class A:\n  def f(self, other):\n    self._x = other._x\n    return b._replace(c=1)\n'
   assert uses(text + 'from tff_adaptive._utils import private_apis\nos._exit(1)\n') == []
 
@@ -122,11 +116,6 @@ def test_no_other_module_uses_one():
       found[path.relative_to(ROOT).as_posix()] = uses(path.read_text())
   assert len(found.pop(MODULE)) > 10
   assert {name: used for name, used in found.items() if used} == {}
-
-
-def test_it_imports_neither_tensorflow_nor_tff():
-  program = f'import sys; import {private_apis.__name__}; assert "tensorflow" not in sys.modules'
-  subprocess.run([sys.executable, '-c', program], check=True, cwd=ROOT)
 
 
 def test_reference_counts_grow_with_references():
@@ -148,6 +137,10 @@ def test_tensors_are_freed_to_the_last_byte():
     assert sum(map(int, made[:10])) == 45
 
   tensors()
+  named = tf.constant(1)
+  named.name_of_mine = 'one'
+  private_apis.free_attributes([named])
+  assert named.name_of_mine == 'one'
   grown = []
   for _ in range(3):  # What else this process has goes on meanwhile; a leak is there each time.
     before = sys.getallocatedblocks()
@@ -156,27 +149,10 @@ def test_tensors_are_freed_to_the_last_byte():
   assert min(grown) < 500
 
 
-def test_attributes_of_tensors_stay():
-  import tensorflow as tf
-
-  tensors = [tf.constant(1), tf.constant(2)]
-  tensors[0].named = 'one'
-  private_apis.free_attributes(tensors)
-  tensors[1].named = 'two'
-  assert [tensor.named for tensor in tensors] == ['one', 'two']
-
-
 def test_the_installed_tensorflow_is_built_for_these_libraries():
   build = private_apis.installed_build()
   assert build['is_cuda_build']
   assert (build['cuda_version'], build['cudnn_version']) == ('11.8', '8')
-
-
-@pytest.mark.parametrize(
-  'op, expected', [('RandomUniform', True), ('Add', False), ('no_such_op', False)]
-)
-def test_ops_with_state(op, expected):
-  assert private_apis.is_stateful(op) is expected
 
 
 def test_random_numbers_are_found_anywhere_in_a_dataset():
@@ -221,15 +197,6 @@ def test_tensor_names_in_the_order_of_the_type():
   nodes = {node.name for node in private_apis.graph_def(message).node}
   assert {name.split(':')[0] for name, _ in names} <= nodes
   assert private_apis.initialize_op(message) == ''
-
-
-def test_a_computation_of_a_building_block_without_parameter():
-  import tensorflow_federated as tff
-
-  one = tff.tensorflow.computation(lambda: 1)
-  call = private_apis.framework().Call(one.to_building_block())
-  again = private_apis.to_computation(private_apis.framework().Lambda(None, None, call))
-  assert again.type_signature.compact_representation() == '( -> int32)'
 
 
 _ENDING = """

@@ -1,13 +1,20 @@
-"""The distribution of a metric over clients, from the files of runs."""
+"""A metric over clients: what each statistic is, by hand; reports from the files of runs."""
 
-import dataclasses
 import os
 
+import numpy as np
 import pytest
 
 from tests.helpers import run_folders
 from tff_adaptive.reports import client_distribution
 from tff_adaptive.runs import groups as groups_lib
+
+# Of 11 clients, the last without anything to divide by: correct answers and examples.
+SUMS = np.array(
+  [[1, 1], [3, 4], [5, 10], [2, 8], [0, 2], [7, 7], [1, 10], [9, 10], [4, 5], [6, 9], [0, 0]],
+  np.float64,
+)
+VALUES = np.array([1, 0.75, 0.5, 0.25, 0, 1, 0.1, 0.9, 0.8, 6 / 9])
 
 
 def make(folder, values, seed=0, **settings):
@@ -70,39 +77,44 @@ def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
   ],
 )
 def test_what_a_run_lacks_is_named(tmp_path, metric, clients, error):
-  groups = {'mine': [make(tmp_path / 'a', [0.5])]}
   with pytest.raises(ValueError, match=error):
+    client_distribution.build({'mine': [make(tmp_path / 'a', [0.5])]}, metric, clients)
+  groups = {'mine': [run_folders.make(tmp_path / 'b', [0.1, 0.2])]}
+  with pytest.raises(ValueError, match='has no evaluations by client'):
     client_distribution.build(groups, metric, clients)
 
 
-def test_a_run_without_evaluations_by_client_is_named(tmp_path):
-  groups = {'mine': [run_folders.make(tmp_path / 'a', [0.1, 0.2])]}
-  with pytest.raises(ValueError, match='has no evaluations by client'):
-    client_distribution.build(groups, 'accuracy', 'unseen')
-
-
-@pytest.mark.parametrize(
-  'change, error',
-  [
-    (
-      lambda text: text.replace('unseen,"c,2",4,1.0,0.9\n', ''),
-      'of its 2 clients is 0.3, in .* 0.5',
-    ),
-    (lambda text: text.replace('0.9', '0.8'), 'of its 3 clients is 0.466667, in metrics.csv it is'),
-    (lambda text: text[:-3], 'cannot be used'),
-    (lambda text: text.replace('4,1.0,0.9', '4,1.0'), 'cannot be used'),
-    (lambda text: text.replace('4,1.0,0.9', '4,1.0,x'), 'cannot be used: could not convert'),
-    (lambda text: text.replace('0.9', '9' * 200_000), 'cannot be used: field larger than'),
-    (lambda text: '', "has no clients called 'unseen'"),
-    (lambda text: text.replace('group', 'troup'), "cannot be used: 'group'"),
-  ],
-)
-def test_a_file_that_lost_or_changed_clients_is_refused(tmp_path, change, error):
-  run = make(tmp_path / 'a', [0.2, 0.4, 0.9])
-  rows = [*run.rows, {'round': 10.0, 'clients_unseen_accuracy_mean': 0.5}]
-  groups = {'mine': [dataclasses.replace(run, rows=rows)]}
-  client_distribution.build(groups, 'accuracy', 'unseen')
+@pytest.mark.parametrize('end', ['4,1.0', '4,1.0,x', '4,1.0,' + '9' * 200_000])
+def test_a_damaged_file_is_refused(tmp_path, end):
+  run = make(tmp_path / 'a', [0.2, 0.4])
   path = tmp_path / 'a' / client_distribution.FOLDER / 'round_000010.csv'
-  path.write_text(change(path.read_text()))
-  with pytest.raises(ValueError, match=f'round_000010.csv .*{error}'):
-    client_distribution.build(groups, 'accuracy', 'unseen')
+  path.write_text(path.read_text().replace('4,1.0,0.4', end))
+  with pytest.raises(ValueError, match=r'round_000010\.csv cannot be used'):
+    client_distribution.build({'mine': [run]}, 'accuracy', 'unseen')
+
+
+def test_every_statistic_is_what_it_is_called():
+  found = client_distribution.describe(SUMS, 'accuracy')
+  assert list(found) == list(client_distribution.STATISTICS)
+  assert found['by_examples'] == pytest.approx(38 / 66)
+  assert found['mean'] == pytest.approx(VALUES.sum() / 10)
+  assert found['std'] == pytest.approx(np.sqrt(np.mean((VALUES - VALUES.mean()) ** 2)))
+  ordered = np.sort(VALUES)
+  assert found['p10'] == pytest.approx(ordered[0] + 0.9 * (ordered[1] - ordered[0]))
+  assert found['p50'] == pytest.approx((ordered[4] + ordered[5]) / 2)
+  assert found['p90'] == pytest.approx(ordered[8] + 0.1 * (ordered[9] - ordered[8]))
+  assert found['worst_tenth'] == 0.0
+
+
+def test_the_worst_tenth_is_rounded_up_and_is_at_the_other_end_for_errors():
+  sums = np.stack([np.arange(11.0), np.ones(11)], 1)
+  assert client_distribution.describe(sums, 'recall_at_5')['worst_tenth'] == 0.5
+  for metric in ('loss', 'mse', 'mean_absolute_error'):
+    assert client_distribution.describe(sums, metric)['worst_tenth'] == 9.5
+
+
+def test_nobody_and_infinite_losses():
+  assert np.isnan(list(client_distribution.describe(SUMS[-1:], 'loss').values())).all()
+  sums = np.array([[np.inf, 1], [1, 1]])
+  found = client_distribution.describe(sums, 'loss')
+  assert found['worst_tenth'] == found['mean'] == np.inf

@@ -17,7 +17,8 @@ def test_the_axis_adds_up_what_rounds_took(tmp_path):
     np.testing.assert_allclose(curve.x, [0, 2 * per_round, 4 * per_round])
   with pytest.raises(ValueError, match=r"no column 'virtual_seconds' .* than virtual_seconds"):
     curves.build({'a': [run]}, 'validation_accuracy', 'virtual_seconds')
-  text = curves.table({'a': [run]}, ['validation_accuracy'], 'seconds').splitlines()
+  found = curves.build({'a': [run]}, 'validation_accuracy', 'seconds')
+  text = curves.table({'validation_accuracy': found}, 'seconds').splitlines()
   assert text[0] == 'label,round,seconds,validation_accuracy_mean,validation_accuracy_std'
   assert text[2] == 'a,2,1,0.2,0'
 

@@ -40,13 +40,6 @@ def test_curves_that_end_close_are_apart_in_a_panel_of_the_end(tmp_path):
   assert [text.get_text() for text in figure.legends[0].get_texts()] == list('edcba')
 
 
-def test_the_legend_is_outside_of_the_panels(tmp_path):
-  figure, panels = drawn(close_runs(tmp_path))
-  figure.draw_without_rendering()
-  left = figure.legends[0].get_window_extent().x0
-  assert all(axes.get_window_extent().x1 < left for axes in panels)
-
-
 def test_a_wide_legend_takes_nothing_from_the_panels(tmp_path):
   def width(names):
     values = np.linspace(0.1, 0.9, 3)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 import math
 
 import numpy as np
@@ -74,24 +73,6 @@ def test_the_figure_has_a_map_each_and_the_lines_of_the_best(made):
   np.testing.assert_allclose(lines['FedYogi'], [-1, -1, -2])
 
 
-def test_of_many_client_rates_no_label_runs_into_the_next(tmp_path):
-  found = [
-    run_folders.make(
-      tmp_path / f'{i}',
-      [0.1, 0.5],
-      algorithm='fed_yogi',
-      client_learning_rate=0.0123 * 1.37**i,
-      server_learning_rate=0.1,
-      seed=0,
-    )
-    for i in range(12)
-  ]
-  figure = rates.build(found, COLUMN).figure
-  figure.draw_without_rendering()
-  boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
-  assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
-
-
 def test_the_numbers_are_there(made):
   rows = list(csv.DictReader(io.StringIO(made.data)))
   assert len(rows) == 18
@@ -139,17 +120,6 @@ def test_a_diverged_run_with_a_finite_accuracy_is_an_x_and_never_the_best(tmp_pa
   assert best.rows == [['FedAvg', '0.01 (5.8)']]
   (axes,) = (a for a in made.figure.axes if a.images)
   assert 'x' in [text.get_text() for text in axes.texts]
-
-
-def test_runs_that_are_not_complete_are_named_below(tmp_path):
-  settings = {'client_learning_rate': 0.1, 'server_learning_rate': 1.0}
-  found = [
-    run_folders.make(tmp_path / str(seed), [0.1, 0.2], seed=seed, rounds=1 + 3 * seed, **settings)
-    for seed in (0, 1)
-  ]
-  *_, best = rates.build(found, COLUMN).tables
-  assert best.note == f'Not complete: 1 of 2 runs: {tmp_path / "1"} (1 of 4 rounds).'
-  assert not rates.build(found[:1], COLUMN).tables[-1].note
 
 
 def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp_path):

@@ -26,11 +26,6 @@ def test_a_run_ends_diverged_when_all_clients_of_its_last_round_were_left_out(
   assert math.isnan(value) == expected
 
 
-def test_small_scores_are_told_apart():
-  texts = [scores.text(scores.Score([value, value]), 1.0, 4) for value in (1.2e-6, 3.4e-6)]
-  assert texts == ['1.2e-06 ± 0', '3.4e-06 ± 0']
-
-
 def test_settings_that_stopped_early_beat_those_that_diverged_only(tmp_path):
   curves = {0.1: [0.1] + [0.5] * 20 + [0.9] * 80, 0.3: [0.1] + [0.85] * 12, 1.0: [0.1, 0.99]}
   runs = {
@@ -63,3 +58,19 @@ def test_runs_of_which_only_the_initial_model_was_evaluated_are_left_out(tmp_pat
   assert scores.evaluated(found[::2], 'train_lost') == found[::2]
   with pytest.raises(ValueError, match='none of the runs has been evaluated after round 0'):
     scores.evaluated(found[1:])
+
+
+def test_theta_bar_is_taken_where_it_was_evaluated(tmp_path):
+  test = {'test_accuracy': 0.5, 'test_inference_accuracy': 0.6}
+  assert scores.value_on_test(run_folders.make(tmp_path / 'a', [0.1, 0.2], test=test)) == 0.6
+  with pytest.raises(ValueError, match='has no accuracy on test data'):
+    scores.value_on_test(run_folders.make(tmp_path / 'b', [0.1, 0.2]))
+
+
+@pytest.mark.parametrize('rounds, number', [(4000, 1), (2, 1), (1, 2)])
+def test_the_summary_of_fewer_rounds_is_not_that_of_the_last(tmp_path, rounds, number):
+  """Of a run that was complete, was begun again with more rounds, and has not ended yet."""
+  made = run_folders.make(tmp_path / 'a', [0.1, 0.2], test={'test_accuracy': 0.5}, rounds=rounds)
+  made.rows[-1]['round'] = number
+  with pytest.raises(ValueError, match=f'summary.json after {number} of {rounds} rounds'):
+    scores.value_on_test(made)

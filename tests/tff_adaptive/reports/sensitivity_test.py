@@ -61,17 +61,6 @@ def test_values_that_include_zero_have_a_linear_axis(tmp_path):
   assert made.figure.axes[0].get_xscale() == 'linear'
 
 
-def test_a_diverged_run_is_not_the_best_and_those_that_are_not_complete_are_named(tmp_path):
-  found = runs(tmp_path)
-  found[6].rows[-1]['non_finite_clients'] = 1.0  # tau = 0.01, the higher rate, one of two seeds.
-  for run in found:
-    run.settings['rounds'] = 3
-  (table,) = sensitivity.build(found, COLUMN, 'tau').tables
-  assert table.rows[0][2] == '70.00 ± 0.71'
-  assert f'Not complete: 12 of 12 runs: {found[0].folder} (1 of 3 rounds), ' in table.note
-  assert table.note.endswith(f'{found[2].folder} (1 of 3 rounds) and others.')
-
-
 @pytest.mark.parametrize(
   'column, by', [(COLUMN, 'validation'), ('train_accuracy', 'train accuracy')]
 )
@@ -83,11 +72,3 @@ def test_the_note_says_what_chose(tmp_path, column, by):
   ]
   (table,) = sensitivity.build(found, column, 'tau').tables
   assert table.note == f'Best of several settings by {by}: mu=0.3.'
-
-
-def test_values_have_as_many_digits_as_tell_them_apart(tmp_path):
-  values = (0.1234561, 0.1234564)
-  found = [run_folders.make(tmp_path / str(tau), [0.1, tau], tau=tau) for tau in values]
-  made = sensitivity.build(found, COLUMN, 'tau')
-  assert made.tables[0].heading[1:] == [f'tau = {value}' for value in values]
-  assert [line.split(',')[1] for line in made.data.splitlines()[1:]] == [*map(str, values)]

@@ -4,6 +4,8 @@ import csv
 import io
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from tff_adaptive.reports import table as table_lib
 
 TABLE = table_lib.Table(
@@ -22,7 +24,7 @@ def test_markdown():
     '|  | a_b | c & d |',
     '| --- | ---: | ---: |',
     r'| x\|y | **1.00 ± 0.50** | 50 % |',
-    '| <z> |  | diverged |',
+    '| &lt;z> |  | diverged |',
     '',
     'Best of #2.',
   ]
@@ -50,5 +52,20 @@ def test_html_holds_the_cells():
   assert [b.text for b in root.iter('b')] == ['1.00 ± 0.50']  # An empty cell is not bold.
 
 
-def test_csv_holds_the_cells():
-  assert list(csv.reader(io.StringIO(TABLE.csv()))) == [list(TABLE.heading), *map(list, TABLE.rows)]
+@pytest.mark.parametrize(
+  'value, cell',
+  [
+    ('=1+1', "'=1+1"),
+    ('@SUM(A1)', "'@SUM(A1)"),
+    ('-1+1', "'-1+1"),
+    ('+cmd', "'+cmd"),
+    ('-1.2e-06 ± 3e-07', '-1.2e-06 ± 3e-07'),
+    ('-inf', '-inf'),
+    ('-0.50 (1 of 2 diverged)', '-0.50 (1 of 2 diverged)'),
+    (-1 / 3, '-0.333333'),
+    (-3, '-3'),
+    ('a,b', 'a,b'),
+  ],
+)
+def test_no_text_is_a_formula_in_csv(value, cell):
+  assert list(csv.reader(io.StringIO(table_lib.csv_text([['', value]])))) == [['', cell]]

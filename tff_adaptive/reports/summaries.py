@@ -1,4 +1,4 @@
-"""When a run first was as good as a target: by round, by bytes and by virtual time."""
+"""What summary.json says of a run's target and of its population, from its rows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 from tff_adaptive.reports import scores
 
 _ADDED_UP = ('virtual_seconds', 'megabytes_down', 'megabytes_up')
+_COUNTED = ('selected', 'finished', 'partial', 'dropped')
 
 
 def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> dict[str, Any]:
@@ -42,3 +43,24 @@ def _first(
       }
       return {'round': int(row['round']), **until}
   return None
+
+
+def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -> dict[str, Any]:
+  """Summarises what became of the clients that were drawn.
+
+  Args:
+    rows: Column -> number for each round of a run with a population, round 0 first.
+    clients_per_round: Clients that a round is to have.
+
+  Returns:
+    Sums over the rounds of virtual seconds and of clients selected, finished, partial and dropped;
+    the rounds in which fewer than `clients_per_round` were available, and those whose model took no
+    client's update because none finished.
+  """
+  rounds = [row for row in rows if 'selected' in row]
+  return {
+    'virtual_seconds': math.fsum(row['virtual_seconds'] for row in rounds),
+    **{name: sum(int(row[name]) for row in rounds) for name in _COUNTED},
+    'rounds_with_few_available': sum(row['available'] < clients_per_round for row in rounds),
+    'rounds_without_clients': sum(not row['clients'] for row in rounds),
+  }

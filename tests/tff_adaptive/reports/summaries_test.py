@@ -1,8 +1,8 @@
-"""When a target was first reached."""
+"""What summary.json says of targets and populations."""
 
 import pytest
 
-from tff_adaptive.reports import target
+from tff_adaptive.reports import summaries
 
 ROWS = [
   {'round': 0, 'validation_loss': 3.0, 'validation_accuracy': 0.1},
@@ -19,7 +19,7 @@ ROWS = [
 
 
 def test_it_is_the_first_evaluated_round_that_is_as_good():
-  found = target.reached(ROWS, 'accuracy', 0.8)
+  found = summaries.reached(ROWS, 'accuracy', 0.8)
   assert found == {
     'target': 0.8,
     'validation_accuracy': {
@@ -35,7 +35,7 @@ def test_it_is_the_first_evaluated_round_that_is_as_good():
 
 @pytest.mark.parametrize('value, number', [(3.5, 0), (2.0, 2), (1.0, 2), (0.9, None)])
 def test_a_loss_is_good_where_it_is_low(value, number):
-  found = target.reached(ROWS, 'loss', value)
+  found = summaries.reached(ROWS, 'loss', value)
   assert 'inference_loss' not in found
   reached = found['validation_loss']
   assert number == (None if reached is None else reached['round'])
@@ -43,4 +43,22 @@ def test_a_loss_is_good_where_it_is_low(value, number):
 
 def test_without_costs_and_a_clock_it_is_the_round():
   rows = [{'round': 0, 'validation_loss': 1.0}]
-  assert target.reached(rows, 'loss', 1.0)['validation_loss'] == {'round': 0}
+  assert summaries.reached(rows, 'loss', 1.0)['validation_loss'] == {'round': 0}
+
+
+def test_rounds_are_added_up_and_those_of_few_and_of_nobody_counted():
+  names = ('round', 'virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
+  table = [(1, 10.0, 9, 4, 2, 1, 1), (2, 5.5, 3, 3, 3, 0, 0), (3, 60.0, 0, 0, 0, 0, 0)]
+  rows = [{**dict(zip(names, row)), 'clients': row[4] + row[5]} for row in table]
+  rows.insert(0, {'round': 0, 'validation_loss': 1.0})
+  rows.append({**dict(zip(names, (4, 4.5, 9, 4, 0, 0, 4))), 'clients': 0})
+  assert summaries.of_population(rows, 4) == {
+    'virtual_seconds': 80.0,
+    'selected': 11,
+    'finished': 5,
+    'partial': 1,
+    'dropped': 5,
+    'rounds_with_few_available': 2,
+    'rounds_without_clients': 2,
+  }
+  assert summaries.of_population([], 4)['virtual_seconds'] == 0.0
