@@ -27,7 +27,7 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
@@ -38,9 +38,8 @@ from absl import flags as absl_flags
 from tff_adaptive._utils import atomic_files
 from tff_adaptive_tasks import catalog
 
-from .cli import command, flags, grid, search_space
+from .cli import command, flags, search_space
 from .cli.groups import runtime
-from .cli.settings import Settings
 
 _FLAGS = absl_flags.FlagValues()
 _multi = functools.partial(absl_flags.DEFINE_multi_string, flag_values=_FLAGS)
@@ -127,90 +126,73 @@ def main(arguments: Sequence[str]) -> int:
   arguments = list(arguments)
   split = arguments.index('--') if '--' in arguments else len(arguments)
   own, fixed = arguments[:split], arguments[split + 1 :]
-  rest = _parse(own)
+  hint = "train.py's flags go after ' -- '."
+  try:
+    rest = command.parse(_FLAGS, __doc__, own)
+  except ValueError as error:
+    unknown = 'Unknown command line flag' in str(error)
+    raise ValueError(f'{error}; {hint}' if unknown else str(error)) from None
   if rest is None:
     return command.DONE
   if rest:
-    raise ValueError(f"unexpected argument {rest[0]!r}; train.py's flags go after ' -- '.")
+    raise ValueError(f'unexpected argument {rest[0]!r}; {hint}')
   if not _FLAGS.output_dir:
     raise ValueError('--output_dir is missing.')
-  axes = grid.axes(_FLAGS.grid)
-  ranges = search_space.ranges(_FLAGS.range, axes)
-  _check_fixed(fixed, [*axes, *ranges])
+  axes = search_space.read(_FLAGS.grid, _FLAGS.range)
+  _check_fixed(fixed, [*axes])
   given = flags.parse(['train.py', *fixed])
   if given is None:
     raise ValueError("--help belongs before ' -- '; for train.py's: scripts/train.py --help.")
-  _check_flags(axes, ranges)
+  _check_flags([*axes])
   # In a grid without pruning each run is a trial: nothing is compared before all are done.
   apart = _FLAGS.search == 'grid' and _FLAGS.prune is None
   seeds = () if apart else axes.pop('seed', ())
-  space = search_space.Space(axes, ranges, tuple(seeds), given)
-  rung = _first_rung(_checked(space))
+  space = search_space.Space(axes, given, seeds)
+  run = space.grid(_FLAGS.output_dir)[0] if _FLAGS.search == 'grid' else space.check()
+  rung = _first_rung(run.training.rounds, run.output.rounds_per_evaluation)
   _check_metric(axes.get('task', ()))
   from .cli import study
 
-  plan = study.Plan(
-    _FLAGS.search,
-    _FLAGS.trials,
-    _FLAGS.search_seed,
-    rung,
-    _FLAGS.reduction_factor,
-    _FLAGS.metric,
-  )
+  own_names = ('search', 'trials', 'search_seed', 'reduction_factor', 'metric')
+  plan = study.Plan(first_rung=rung, **{name: _FLAGS[name].value for name in own_names})
   if not _FLAGS.dry_run:
     return _search(space, plan)
-  points = space.points() if plan.search == 'grid' else study.preview(space, plan)
+  points = space.points() if plan.search == 'grid' else plan.preview(space)
   for number, point in enumerate(points):
-    for run in space.runs(point, study.run_folder(_FLAGS.output_dir, plan, number, point)):
+    folder = os.path.join(_FLAGS.output_dir, plan.folder(number, point))
+    for run in space.runs(folder, point):
       command.show(' '.join(['train.py', *flags.command_line(run.given)]) + '\n')
   return command.DONE
-
-
-def _parse(arguments: Sequence[str]) -> list[str] | None:
-  """As `command.parse`; says where train.py's flags go."""
-  try:
-    return command.parse(_FLAGS, __doc__, arguments)
-  except ValueError as error:
-    if 'Unknown command line flag' not in str(error):
-      raise
-    raise ValueError(f"{error}; train.py's flags go after ' -- '.") from None
 
 
 def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
   """ValueError if a flag after ' -- ' would be overridden; in a --flagfile it may be."""
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
-  if 'output_dir' in given:
-    raise ValueError("--output_dir belongs before ' -- ': each run has a folder of its own in it.")
   if _FLAGS.ray is not None and 'ray' in given:
     raise ValueError("--ray before ' -- ' spreads runs, after it clients: give one of them.")
   known = {flag.name: flag.kind for flag in flags.table()}
   for name in _FLAGS:
-    if name not in known and {name, f'no{name}'} & given:
+    if (name not in known or name == 'output_dir') and {name, f'no{name}'} & given:
       raise ValueError(f"--{name} belongs before ' -- ': it is the sweep's.")
   for name in varied:
     if known[name] is not list and {name, f'no{name}'} & given:  # Repeated flags add up.
       raise ValueError(f"--{name} is varied and after ' -- ': give it in one place only.")
 
 
-def _check_flags(axes: grid.Axes, ranges: Iterable[str]) -> None:
+def _check_flags(varied: Sequence[str]) -> None:
   """ValueError if the sweep's own flags do not go together."""
   is_grid, gpus = _FLAGS.search == 'grid', _FLAGS.gpus_per_job
-  drawn = 'is for --search=random and tpe'
-  unfit = {
-    'trials': is_grid and f'{drawn}: a grid has one for each point.',
-    'search_seed': is_grid and f'{drawn}: a grid draws nothing.',
-    'range': is_grid and f'{drawn}; give values: --grid=FLAG=VALUE,....',
-    'first_rung': not _FLAGS.prune and 'is for --prune=asha: leave it out, or give both.',
-    'reduction_factor': not _FLAGS.prune and 'is for --prune=asha: leave it out, or give both.',
-    'cpus_per_job': not _FLAGS.ray and 'is for --ray: leave it out, or give --ray=local.',
-    'gpus_per_job': not _FLAGS.ray and 'is for --ray: leave it out, or give --ray=local.',
-  }
-  for name, why in unfit.items():
-    if why and _FLAGS[name].present:
-      raise ValueError(f'--{name} {why}')
-  if is_grid and not axes:
+  for needed, is_there, names in (
+    ('--search=random and tpe', not is_grid, ('trials', 'search_seed', 'range')),
+    ('--prune=asha', _FLAGS.prune, ('first_rung', 'reduction_factor')),
+    ('--ray', _FLAGS.ray, ('cpus_per_job', 'gpus_per_job')),
+  ):
+    for name in names:
+      if _FLAGS[name].present and not is_there:
+        raise ValueError(f'--{name} is for {needed}: leave it out, or give both.')
+  if is_grid and not varied:
     raise ValueError('give --grid at least once.')
-  if not is_grid and (not {*axes, *ranges} - {'seed'} or _FLAGS.trials is None):
+  if not is_grid and (not {*varied} - {'seed'} or _FLAGS.trials is None):
     raise ValueError(
       f'--search={_FLAGS.search} needs --trials=NUMBER and a --range or --grid to draw from.'
     )
@@ -239,139 +221,91 @@ def _check_metric(tasks: Sequence[str]) -> None:
   )
 
 
-def _checked(space: search_space.Space) -> Settings:
-  """Returns the settings of a run; ValueError if some cannot be run."""
-  if _FLAGS.search != 'grid':
-    space.check()
-    return space.example()
-  found = [
-    run
-    for point in space.points()
-    for run in space.runs(point, os.path.join(_FLAGS.output_dir, grid.label(point)))
-  ]
-  grid.check_different(found)
-  return found[0]
-
-
-def _first_rung(run: Settings) -> int | None:
+def _first_rung(rounds: int, every: int) -> int | None:
   """Returns --first_rung, or its default; ValueError if there is no evaluation then."""
   if not _FLAGS.prune:
     return None
-  every = run.output.rounds_per_evaluation
-  rung = _FLAGS.first_rung or -(-run.training.rounds // 9 // every) * every
-  if rung % every or rung >= run.training.rounds:
+  rung = _FLAGS.first_rung or -(-rounds // 9 // every) * every
+  if rung % every or rung >= rounds:
     raise ValueError(
       f'--first_rung={rung} must be a multiple of --rounds_per_evaluation={every}, and less than'
-      f' --rounds={run.training.rounds}: trials are compared by their evaluations.'
+      f' --rounds={rounds}: trials are compared by their evaluations.'
     )
   return int(rung)
 
 
 def _search(space: search_space.Space, plan: Any) -> int:
   """Does the trials and shows the table."""
+  import rich.console
+  import rich.live
+
   from .cli import search, study, trainers, trial_table
 
-  folder, live = _FLAGS.output_dir, trial_table.Live()
+  folder, trials = _FLAGS.output_dir, study.Study(_FLAGS.output_dir, space, plan)
+  live = rich.live.Live(
+    console=rich.console.Console(stderr=True), auto_refresh=False, transient=True
+  )
+  ended = [view for view in trials.views() if view.state not in ('waiting', 'running')]
+  found = [(view.state, trials.runs(view)) for view in ended]
+  gone = [runs for state, runs in found if state == 'done' and not search.are_complete(runs)]
+  failed: list[str] = []  # Of what was done, is gone and cannot be done again.
 
-  def runs_of(number: int, point: grid.Point) -> list[Settings]:
-    return space.runs(point, study.run_folder(folder, plan, number, point))
-
-  trials = study.Study(folder, space, plan, lambda *trial: search.are_complete(runs_of(*trial)))
+  def say(line: str) -> None:
+    live.console.print(
+      command.printable(line), markup=False, emoji=False, highlight=False, soft_wrap=True
+    )
 
   def work(trainer: trainers.Trainer) -> None:
-    while not trainer.asked:
-      claim = trials.claim()
-      if claim is None:
-        return
-      number = claim.number
+    while gone and not trainer.asked:
+      answers = [trainer.train(run, folder) for run in gone.pop(0)]
+      failed.extend(answer.kind for answer in answers if answer.kind in ('failed', 'diverged'))
+    while not trainer.asked and (claim := trials.claim()) is not None:
 
-      def train(run: Settings, last_round: int | None, number: int = number) -> Any:
+      def train(run: Any, last_round: int | None, number: int = claim.number) -> Any:
         until = '' if last_round is None else f' to round {last_round}'
-        live.say(f'[{number + 1}/{trials.total()}] {run.output.output_dir}{until}')
+        say(f'[{number + 1}/{trials.total()}] {run.output.output_dir}{until}')
         return trainer.train(run, folder, last_round)
 
-      runs = runs_of(claim.number, claim.point)
-      search.do(claim, runs, plan.rungs(runs[0].training.rounds), train, plan.metric)
+      search.do(claim, plan, train)
 
   def tick(number: int) -> None:
-    if live.is_shown:
+    if live.console.is_terminal:
+      rows = trial_table.rows(trials.views(), plan.search == 'grid')
       caption = f'{number} at work; Ctrl-C saves and ends'
-      live.show(_rows(trials.views(), space, plan), plan.metric, caption)
+      live.update(trial_table.picture(rows, plan.metric, caption), refresh=True)
 
-  with live, _hosts(os.path.join(folder, study.JOURNAL), live.say) as (size, make):
-    stopped_by = trainers.in_threads(work, size, make, live.say, tick)
+  with live, _hosts(os.path.join(folder, study.JOURNAL), say) as (size, make):
+    stopped_by = trainers.in_threads(work, size, make, say, tick)
   if stopped_by is not None:
     command.say(trainers.STOPPED)
     return 128 + stopped_by
-  return _conclude(trials.views(), space, plan)
+  return max(_conclude(trials.views(), plan), command.FAILED if failed else command.DONE)
 
 
 @contextlib.contextmanager
 def _hosts(shared: str, say: Callable[[str], None]) -> Iterator[Any]:
   """A context with what says how many runs there is room for, and what makes a host."""
-  if _FLAGS.ray is None:
-    yield lambda: _FLAGS.jobs or 1, None
-    return
-  from .cli import ray_trials
+  from .cli import ray_trials, trainers
 
+  if _FLAGS.ray is None:
+    yield lambda: _FLAGS.jobs or 1, trainers.LocalHost
+    return
   wanted = (_FLAGS.ray, _FLAGS.jobs, _FLAGS.cpus_per_job or 1, _FLAGS.gpus_per_job or 0.0)
   with ray_trials.cluster(*wanted, shared, say) as found:
     yield found
 
 
-def _runs(view: Any, space: search_space.Space, plan: Any) -> list[tuple[str, grid.Point]]:
-  """The folders of a trial's runs, and what each varies."""
-  from .cli import study
-
-  folder = study.run_folder(_FLAGS.output_dir, plan, view.number, view.point)
-  return space.folders(view.point, folder)
-
-
-def _rows(views: Iterable[Any], space: search_space.Space, plan: Any) -> list[Any]:
-  """The trials as rows of the table: those that differ in their seed only are one."""
-  from .cli import trial_table
-
-  groups: dict[str, list[Any]] = {}
-  for view in views:
-    groups.setdefault(_label(view, str), []).append(view)
-  labels = [_label(members[0], _short) for members in groups.values()]
-  if len(set(labels)) < len(groups):  # Values that differ after the fourth digit.
-    labels = [*groups]
-  return [
-    trial_table.Row(
-      label,
-      [folder for view in members for folder, _ in _runs(view, space, plan)],
-      [view.state for view in members],
-      [view.reason for view in members if view.reason],
-    )
-    for label, members in zip(labels, groups.values())
-  ]
-
-
-def _label(view: Any, shown: Callable[[str], str]) -> str:
-  point = {name: value for name, value in view.point.items() if name != 'seed'}
-  label = ', '.join(f'{name}={shown(value)}' for name, value in point.items()) or 'seeds'
-  return label if _FLAGS.search == 'grid' else f'trial {view.number}: {label}'
-
-
-def _short(value: str) -> str:
-  """Numbers that were drawn in four digits; the run's config.json has all of them."""
-  try:
-    return f'{float(value):.4g}' if len(value) > 10 else value
-  except ValueError:
-    return value
-
-
-def _conclude(views: Sequence[Any], space: search_space.Space, plan: Any) -> int:
+def _conclude(views: Sequence[Any], plan: Any) -> int:
   """Writes the table and what TensorBoard shows; returns the exit code."""
   from .cli import hparams, trial_table
 
-  found = trial_table.rank(_rows(views, space, plan), plan.metric, _FLAGS.target)
+  rows = trial_table.rows(views, plan.search == 'grid')
+  found = trial_table.rank(rows, plan.metric, _FLAGS.target)
   if found is not None:
     text = found.table.markdown()
     atomic_files.write_text(os.path.join(_FLAGS.output_dir, 'sweep.md'), text)
     command.show(text)
-    runs = [(*run, view.state) for view in views for run in _runs(view, space, plan)]
+    runs = [(*run, view.state) for view in views for run in view.folders]
     hparams.write(_FLAGS.output_dir, found.metric, runs)
     if found.best is not None:
       command.show(f'Best: {found.best}, in {found.rows[0].folders[0]}\n')

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from absl import flags as absl_flags
 
-from scripts.cli import command, grid
+from scripts.cli import command, search_space
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import cross_tables, scores, tables
 from tff_adaptive.runs import names, run as run_lib
@@ -60,11 +60,10 @@ def main(arguments: Sequence[str]) -> int:
 def tuning_jobs() -> frame.Jobs:
   """The runs that choose the rates, by the folder of each pair."""
   return {
-    folder: grid.jobs(
-      folder,
+    folder: search_space.Space(
       {'client_learning_rate': _CLIENT_RATES, 'server_learning_rate': _SERVER_RATES[server]},
       _given(correction, server, _FLAGS.tuning_rounds) | {'seed': int(_FLAGS.tuning_seed)},
-    )
+    ).grid(folder)
     for correction, server, folder in _pairs('tuning')
   }
 
@@ -75,7 +74,7 @@ def final_jobs() -> frame.Jobs:
   for correction, server, folder in _pairs('final'):
     tuned = os.path.join(_FLAGS.output_dir, 'tuning', os.path.basename(folder))
     given = _given(correction, server, _FLAGS.rounds) | frame.best(tuned, _RATES)
-    found[folder] = grid.jobs(folder, {'seed': _FLAGS.seeds}, given)
+    found[folder] = search_space.Space({'seed': _FLAGS.seeds}, given).grid(folder)
   return found
 
 

@@ -7,14 +7,17 @@ from typing import Any
 
 from absl import flags as absl_flags
 
-from scripts.cli import command, flags as run_flags, grid, shared_runs
+from scripts.cli import command, flags as run_flags
+from scripts.cli.settings import Settings
 from tff_adaptive._utils import suggestions
 from tff_adaptive.reports import scores, tables
 from tff_adaptive.runs import run as run_lib
 
+from . import shared_runs
+
 CONFIGS = pathlib.Path(__file__).parents[2] / 'scripts' / 'configs'
 MNIST = ('mnist.npz', 'mnist_digits.npz')
-Jobs = dict[str, list[grid.Settings]]  # Folder -> its runs.
+Jobs = dict[str, list[Settings]]  # Folder -> its runs.
 Stage = tuple[Callable[[], Jobs], Sequence[str]]  # Makes the runs; settings that tell them apart.
 
 

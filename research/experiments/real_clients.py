@@ -24,7 +24,7 @@ from typing import Any
 
 from absl import flags as absl_flags
 
-from scripts.cli import command, grid
+from scripts.cli import command, search_space
 from tff_adaptive._utils import atomic_files
 
 from . import frame, real_clients_report as of
@@ -79,7 +79,8 @@ def _tuning_jobs() -> frame.Jobs:
       if (server, algorithm) == ('sgd', 'ada_best'):
         axes['beta'] = of.BETAS
       given = _given(arguments, server, algorithm)
-      found[folder] = grid.jobs(folder, axes, given | {'seed': int(_FLAGS.tuning_seed)})
+      seed = {'seed': int(_FLAGS.tuning_seed)}
+      found[folder] = search_space.Space(axes, given | seed).grid(folder)
   return found
 
 
@@ -96,9 +97,8 @@ def _jobs() -> frame.Jobs:
       for server, algorithm in _pairs():
         folder = os.path.join(_FLAGS.output_dir, name, scenario, server)
         given = _given(arguments, server, algorithm) | best[server, algorithm]
-        runs = grid.jobs(
-          folder, {'seed': _FLAGS.seeds, 'algorithm': [_name(server, algorithm)]}, given
-        )
+        varied = {'seed': _FLAGS.seeds, 'algorithm': [_name(server, algorithm)]}
+        runs = search_space.Space(varied, given).grid(folder)
         found.setdefault(folder, []).extend(runs)
   # Seed by seed: what is stopped early has all algorithms of its first seeds.
   return {folder: sorted(runs, key=lambda run: run.what.seed) for folder, runs in found.items()}

@@ -45,10 +45,6 @@ class NodeHost:
       f'the node {node} does not see {self._shared}: give a folder that all nodes share.',
     )
 
-  def is_there(self) -> bool:
-    """Answers when it has been made."""
-    return True
-
   def stop(self) -> bool:
     """Has the run save and end; False if none has begun. What Ray starts has SIGINT blocked."""
     return self._host is None or self._host.stop(signal.SIGTERM)
@@ -60,67 +56,42 @@ class NodeHost:
 
 
 class RayHost:
-  """A `NodeHost` as seen from the command; where it is lost with its node, another takes over."""
+  """A `NodeHost` as seen from the command; where its node is lost, Ray has another take over."""
 
-  def __init__(self, make: Callable[[], Any], say: Callable[[str], None]):
+  def __init__(self, actor: Any):
     """Creates it.
 
     Args:
-      make: Makes a `NodeHost` where there is room.
-      say: Shows the user a line.
+      actor: The `NodeHost`'s.
     """
     import ray
 
-    self._ray, self._make, self._say = ray, make, say
-    self._actor: Any = None
-    self._there: Any = None
-    self._asked: Any = None
-    self._is_stopped = False
+    self._ray, self._actor, self._is_stopped = ray, actor, False
 
   def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
     """Does a run."""
-    reason = ''
-    for _ in range(_TRIES):
-      if self._actor is None:
-        made = self._make()
-        self._there, self._asked = made.is_there.remote(), None
-        self._actor = made  # Last: `stop` is called from another thread.
-      try:
-        answer: worker.Answer = self._ray.get(self._actor.do.remote(job, key))
-        return answer
-      except self._ray.exceptions.RayError as error:
-        self._actor = None
-        if self._is_stopped:
-          return worker.Answer('stopped')
-        reason = ' '.join(str(error).split())
-        self._say(f'{os.path.basename(job.log)[:-4]}: its Ray worker is lost; it goes on')
-    return worker.Answer('failed', f'its Ray worker was lost {_TRIES} times ({reason:.200}).')
+    try:
+      answer: worker.Answer = self._ray.get(self._actor.do.remote(job, key))
+      return answer
+    except self._ray.exceptions.RayError as error:
+      reason = ' '.join(str(error).split())
+      lost = f'its Ray worker was lost {_TRIES} times ({reason:.200}).'
+      return worker.Answer('stopped' if self._is_stopped else 'failed', lost)
 
   def stop(self, number: int) -> bool:
-    """Ends the run, as SIGTERM; gives it up if it still waits for room."""
+    """Ends the run, as SIGTERM; gives up one that waits for room, or whose node is silent."""
     del number
-    self._is_stopped, actor = True, self._actor
-    if actor is None:
-      return False
-    if not self._ray.wait([self._there], timeout=0)[0]:
-      self._ray.kill(actor)
-      return True
-    if self._asked is None:  # One that was sent and is not answered yet is waited for.
-      self._asked = actor.stop.remote()
+    self._is_stopped = True
     try:
-      answer = bool(self._ray.get(self._asked, timeout=_ANSWER_SECONDS))
-    except self._ray.exceptions.GetTimeoutError:
-      return False
+      return bool(self._ray.get(self._actor.stop.remote(), timeout=_ANSWER_SECONDS))
     except self._ray.exceptions.RayError:
-      answer = False  # It is lost.
-    self._asked = None
-    return answer
+      self._ray.kill(self._actor)
+      return True
 
   def close(self) -> None:
     """Ends the process."""
-    if self._actor is not None:
-      with contextlib.suppress(self._ray.exceptions.RayError):
-        self._ray.get(self._actor.close.remote())
+    with contextlib.suppress(self._ray.exceptions.RayError):
+      self._ray.get(self._actor.close.remote(), timeout=_ANSWER_SECONDS)
 
 
 @contextlib.contextmanager
@@ -131,6 +102,7 @@ def cluster(
   gpus: float,
   shared: str,
   say: Callable[[str], None],
+  program: str | None = None,
 ) -> Iterator[tuple[Callable[[], int], Callable[[], RayHost]]]:
   """A context in which this process has joined a cluster.
 
@@ -141,6 +113,7 @@ def cluster(
     gpus: GPUs likewise.
     shared: A file of the sweep, which all nodes must see.
     say: Shows the user a line.
+    program: See `trainers.LocalHost`.
 
   Yields:
     What says how many runs there is room for, at least one: where there are no nodes yet it waits
@@ -155,38 +128,28 @@ def cluster(
     leave = joining.join(address, wanted * cpus, gpus > 0)
   except errors.WorkerError as error:
     raise ValueError(f'--ray={address}: {error}') from None
-  try:
-    yield joined(address, jobs, cpus, gpus, shared, say)
-  finally:
-    leave()
-
-
-def joined(
-  address: str,
-  jobs: int | None,
-  cpus: int,
-  gpus: float,
-  shared: str,
-  say: Callable[[str], None],
-  program: str | None = None,
-) -> tuple[Callable[[], int], Callable[[], RayHost]]:
-  """As `cluster`, where this process has joined it."""
   import ray
 
   def room() -> int:
     nodes = (node['Resources'] for node in ray.nodes() if node['Alive'])
     return sum(node_room.room(node, cpus, gpus) for node in nodes)
 
-  if not room():
-    if address == 'local':
-      raise ValueError(f'--gpus_per_job={gpus:g}: Ray finds fewer GPUs on this machine.')
-    with_gpus = f' and {gpus:g} GPUs' if gpus else ''
-    say(f'No node of the cluster has room for {cpus} CPUs{with_gpus}: waiting for one.')
-  actor: Any = ray.remote(NodeHost).options(  # Two at a time: a run, and a signal to it.
-    num_cpus=cpus, num_gpus=gpus, max_concurrency=2
+  actor: Any = ray.remote(NodeHost).options(
+    num_cpus=cpus,
+    num_gpus=gpus,
+    max_concurrency=2,  # A run, and a signal to it.
+    max_restarts=-1,
+    max_task_retries=_TRIES - 1,
   )
-  arguments = (os.getcwd(), os.path.abspath(shared), program)
-  return (
-    lambda: max(1, min(room(), jobs or room())),
-    lambda: RayHost(lambda: actor.remote(*arguments), say),
-  )
+  try:
+    if not room():
+      if address == 'local':
+        raise ValueError(f'--gpus_per_job={gpus:g}: Ray finds fewer GPUs on this machine.')
+      with_gpus = f' and {gpus:g} GPUs' if gpus else ''
+      say(f'No node of the cluster has room for {cpus} CPUs{with_gpus}: waiting for one.')
+    yield (
+      lambda: max(1, min(room(), jobs or room())),
+      lambda: RayHost(actor.remote(os.getcwd(), os.path.abspath(shared), program)),
+    )
+  finally:
+    leave()

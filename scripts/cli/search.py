@@ -14,69 +14,50 @@ LOSS_DIVERGED = 'its validation loss diverged, or all updates of its last round.
 Train = Callable[[Settings, int | None], worker.Answer]
 
 
-def do(
-  claim: study.Claim,
-  runs: Sequence[Settings],
-  rungs: Sequence[int],
-  train: Train,
-  metric: str | None,
-) -> None:
+def do(claim: study.Claim, plan: study.Plan, train: Train) -> None:
   """Does a trial, or leaves it as it is if a signal to the command stops a run.
 
   Args:
     claim: The trial.
-    runs: Its runs, one for each seed.
-    rungs: The rounds at which it is compared with others; the last are all.
+    plan: Says where it is compared with others, and by what.
     train: Trains a run up to a round, None: to its end.
-    metric: The column of metrics.csv that counts; None: the task's.
 
   Raises:
     ValueError: If a run has no values of the metric.
   """
+  rungs = plan.rungs(claim.runs[0].training.rounds)
   for rounds in rungs:
     is_last = rounds == rungs[-1]
-    answers = [train(run, None if is_last else rounds) for run in runs]
+    answers = [train(run, None if is_last else rounds) for run in claim.runs]
     for kind in ('stopped', 'failed', 'diverged'):
       if found := [answer for answer in answers if answer.kind == kind]:
         if kind == 'stopped':
           return claim.close()
         return claim.finish(kind, reason=found[0].reason)
     try:
-      done = [read_whole(run.output.output_dir, rounds) for run in runs]
+      done = [read_whole(run.output.output_dir, rounds) for run in claim.runs]
     except ValueError as error:  # Somebody else wrote there.
       return claim.finish('failed', reason=str(error))
-    column = metric or tables.default_metric(done)
-    found_score = scores.score(done, column)
-    if not found_score.is_finite:
-      return claim.finish('diverged', reason=_why(done, column))
-    value = scores.sign(column) * found_score.mean
-    if is_last:
-      return claim.finish('done', value)
-    if claim.should_prune(rounds, value):
-      return claim.finish('pruned', value)
+    column = plan.metric or tables.default_metric(done)
+    score = scores.score(done, column)
+    if not score.is_finite:
+      is_loss = all(math.isfinite(scores.mean_of_last(run, column) or 0) for run in done)
+      reason = LOSS_DIVERGED if is_loss else f'{column} is not finite.'
+      return claim.finish('diverged', reason=reason)
+    value = scores.sign(column) * score.mean
+    if is_last or claim.should_prune(rounds, value):
+      return claim.finish('done' if is_last else 'pruned', value)
   return None
 
 
-def _why(runs: Sequence[run_lib.Run], column: str) -> str:
-  """Why a trial whose runs have ended counts as diverged."""
-  if all(math.isfinite(scores.mean_of_last(run, column) or 0) for run in runs):
-    return LOSS_DIVERGED
-  return f'{column} is not finite.'
-
-
 def are_complete(runs: Sequence[Settings]) -> bool:
-  """Whether a trial's runs are complete in their folders, which somebody may have deleted.
+  """Whether runs are complete in their folders, which somebody may have deleted.
 
   Raises:
-    ValueError: If they are, but the rows of one are damaged.
+    ValueError: If the rows of one are damaged: a mean would be of the others.
   """
-  if not all(summary.is_complete(run.output.output_dir, run.training.rounds) for run in runs):
-    return False
-  for run in runs:
-    read_whole(
-      run.output.output_dir, run.training.rounds
-    )  # Or else the table would be of the others.
-  return True
+  ends = [(run.output.output_dir, run.training.rounds) for run in runs]
+  return all(summary.is_complete(*end) for end in ends) and all(read_whole(*end) for end in ends)
 
 
 def read_whole(folder: str, rounds: int) -> run_lib.Run:

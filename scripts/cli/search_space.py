@@ -1,11 +1,16 @@
-"""What a search varies: values to choose from, ranges to draw from, seeds to repeat with."""
+"""What runs of a sweep vary: values to choose from, ranges to draw from, seeds."""
 
 import dataclasses
+import itertools
 import math
+import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import flags, grid
+from tff_adaptive import registry
+from tff_adaptive._utils import suggestions, user_code
+
+from . import flags, hyperparameters, records, resolve, run_folder, settings
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -13,10 +18,12 @@ if TYPE_CHECKING:
 
 # These say which of the others have a meaning.
 _FIRST = ('task', 'algorithm', 'server_optimizer')
+# Of a folder's name: 255 are a file's on most file systems, and NAME.log is one.
+_MOST_BYTES = 255 - len('.log')
+Point = Mapping[str, str]  # Flag -> its value, as text.
 
 
-@dataclasses.dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
   """Numbers from `low` to `high`, evenly by their logarithm if `is_log`."""
 
   low: float
@@ -24,144 +31,214 @@ class Range:
   is_log: bool
   is_whole: bool
 
+  def text(self, value: float) -> str:
+    """A number of the range as a flag's value."""
+    return str(int(value)) if self.is_whole else repr(float(value))
+
 
 @dataclasses.dataclass(frozen=True)
 class Space:
-  """What the runs of a search vary.
+  """What the runs of a sweep vary.
+
+  A hyperparameter counts where the algorithm or the server optimizer has it. One that no run has is
+  refused like a flag.
 
   Attributes:
-    axes: Flag -> values to choose from, as texts.
-    ranges: Flag -> numbers to draw from.
+    axes: Flag -> values to choose from, as texts, or numbers to draw from.
+    given: What all runs share; flags that may be repeated add up.
     seeds: Each trial is trained with each of these, and is as good as their mean; empty: with the
       seed of the settings.
-    given: What all runs share.
   """
 
-  axes: grid.Axes
-  ranges: Mapping[str, Range]
-  seeds: Sequence[str]
+  axes: Mapping[str, Sequence[str] | Range]
   given: Mapping[str, Any]
+  seeds: Sequence[str] = ()
 
-  @property
-  def names(self) -> list[str]:
-    """The flags that vary, those first on which it depends whether others have a meaning."""
-    names = [*self.axes, *self.ranges]
-    return [*(n for n in _FIRST if n in names), *(n for n in names if n not in _FIRST)]
-
-  def points(self) -> list[dict[str, str]]:
-    """Returns each combination of `axes`."""
-    return grid.points(self.axes, self.given)
-
-  def check(self) -> None:
-    """ValueError, before anything is run, if a value or a bound of a range is bad."""
-    kinds = self._kinds()
-    bounds = {name: [_text(r.low, r), _text(r.high, r)] for name, r in self.ranges.items()}
-    tried = {'': kinds}
-    for name, values in {**self.axes, **bounds, 'seed': self.seeds}.items():
-      if name not in _FIRST:
-        fitting = [kind for kind in kinds if self._is_free(name, kind)] or kinds
-        tried[name] = [{**fitting[0], name: value} for value in values]
-    for points in tried.values():
-      grid.check_different([self._settings(point) for point in points])
-
-  def example(self) -> Settings:
-    """Returns the settings of a run without what is varied."""
-    return self._settings(self._kinds()[0])
-
-  def draw(self, trial: 'optuna.Trial') -> dict[str, str]:
-    """Returns the values of a trial, drawn by its study's sampler, as texts."""
-    point: dict[str, str] = {}
-    for name in self.names:
-      if not self._is_free(name, point):
-        continue
-      if name in self.axes:
-        point[name] = str(trial.suggest_categorical(name, list(self.axes[name])))
-        continue
-      drawn = self.ranges[name]
-      if drawn.is_whole:
-        low, high = int(drawn.low), int(drawn.high)
-        value: float = trial.suggest_int(name, low, high, log=drawn.is_log)
-      else:
-        value = trial.suggest_float(name, drawn.low, drawn.high, log=drawn.is_log)
-      point[name] = _text(value, drawn)
-    return point
-
-  def runs(self, point: grid.Point, folder: str) -> list[Settings]:
-    """Returns the settings of a trial's runs, one for each seed.
-
-    Args:
-      point: The trial's values.
-      folder: The run's folder; with seeds, ',seed=SEED' follows.
+  def points(self) -> list[Point]:
+    """Returns each combination once, the last flag varying fastest.
 
     Raises:
-      ValueError: If they are bad, or a folder holds another run.
+      ValueError: If two would have folders of the same name, or one a name that is too long.
     """
-    everywhere = self._kinds()
-    return [
-      grid.settings_of(varied, where, self.given, everywhere)
-      for where, varied in self.folders(point, folder)
-    ]
+    found = self._combinations(self.axes)
+    if len({label(point) for point in found}) < len(found):
+      raise ValueError(f'--grid: two runs would share a folder, in whose name {os.sep} is _.')
+    for name in map(label, found):
+      if len(os.fsencode(name)) > _MOST_BYTES:
+        raise ValueError(
+          f'--grid: the folder {name[:40]}... has a name of {len(os.fsencode(name))} bytes, at most'
+          f' {_MOST_BYTES} are allowed: vary fewer flags, or give shorter values or paths.'
+        )
+    return found
 
-  def folders(self, point: grid.Point, folder: str) -> list[tuple[str, grid.Point]]:
-    """The folder of each of a trial's runs and what it varies; see `runs`."""
+  def draw(self, trial: 'optuna.Trial') -> Point:
+    """Returns the values of a trial, drawn by its study's sampler."""
+    point: dict[str, str] = {}
+    for name in sorted(self.axes, key=lambda name: (*_FIRST, name).index(name)):
+      axis = self.axes[name]
+      if not self._is_free(name, point):
+        continue
+      if not isinstance(axis, Range):
+        point[name] = str(trial.suggest_categorical(name, list(axis)))
+      elif axis.is_whole:
+        low, high = int(axis.low), int(axis.high)
+        point[name] = axis.text(trial.suggest_int(name, low, high, log=axis.is_log))
+      else:
+        point[name] = axis.text(trial.suggest_float(name, axis.low, axis.high, log=axis.is_log))
+    return point
+
+  def check(self) -> Settings:
+    """Returns a run; ValueError, before anything is drawn, if a value or a bound is bad."""
+    kinds = self._kinds()
+    found = [self.settings(kind) for kind in kinds]
+    for name, axis in {**self.axes, 'seed': self.seeds}.items():
+      if name not in _FIRST:
+        kind = next((kind for kind in kinds if self._is_free(name, kind)), kinds[0])
+        is_range = isinstance(axis, Range)
+        for value in (axis.text(axis.low), axis.text(axis.high)) if is_range else axis:
+          self.settings({**kind, name: value})
+    return found[0]
+
+  def folders(self, folder: str, point: Point) -> list[tuple[str, Point]]:
+    """The folder of each of a trial's runs, and what it varies.
+
+    Args:
+      folder: The trial's; with seeds, ',seed=SEED' follows.
+      point: The trial's values.
+    """
     if not self.seeds:
       return [(folder, point)]
     return [(f'{folder},seed={seed}', {**point, 'seed': seed}) for seed in self.seeds]
 
-  def _settings(self, point: grid.Point) -> Settings:
-    """The settings of a run, whose folder is not looked at."""
-    return grid.settings_of(point, grid.label(point), self.given, self._kinds(), is_new=True)
+  def runs(self, folder: str, point: Point) -> list[Settings]:
+    """Returns the settings of the runs in `folders`; ValueError if one cannot be done there."""
+    return [self.settings(varied, where) for where, varied in self.folders(folder, point)]
 
-  def _is_free(self, name: str, point: grid.Point) -> bool:
-    """Whether a flag has a meaning, and may have any of its values, given those drawn before."""
-    if name != 'server_optimizer':
-      return grid.counts(name, point, self.given)
-    values = [{**point, name: value} for value in self.axes.get(name, ())]
-    return not any(grid.server_is_fixed(one, self.given) for one in values)
+  def grid(self, output_dir: str) -> list[Settings]:
+    """Returns the runs of all combinations, each in a folder of its own in `output_dir`."""
+    points = self.points()
+    return [run for p in points for run in self.runs(os.path.join(output_dir, label(p)), p)]
 
-  def _kinds(self) -> list[dict[str, str]]:
+  def settings(self, point: Point, folder: str | None = None) -> Settings:
+    """Returns the settings of a run.
+
+    Args:
+      point: What it varies.
+      folder: Its folder; None: it has none yet.
+
+    Raises:
+      ValueError: If they are bad, or the folder holds another run.
+    """
+    kinds = self._kinds()
+    merged = {
+      name: value
+      for name, value in self.given.items()
+      if self._counts(name, point) or not any(self._counts(name, kind) for kind in kinds)
+    }
+    own = flags.parse(['', *(f'--{name}={value}' for name, value in point.items())]) or {}
+    for name, value in own.items():
+      merged[name] = [*merged.get(name, []), *value] if isinstance(value, list) else value
+    run = resolve.resolve(merged, output_dir=folder or label(point))
+    if folder is not None:
+      run_folder.check_writable(folder)
+      run_folder.read_config(folder, records.of(run))
+    return run
+
+  def _kinds(self) -> list[Point]:
     """The combinations of what decides which of the others have a meaning."""
-    return grid.points({n: v for n, v in self.axes.items() if n in _FIRST}, self.given)
+    return self._combinations({name: self.axes[name] for name in _FIRST if name in self.axes})
+
+  def _combinations(self, axes: Mapping[str, Any]) -> list[Point]:
+    full = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
+    used = {name for point in full for name in point if self._counts(name, point)}
+    kept = [{n: v for n, v in p.items() if n not in used or self._counts(n, p)} for p in full]
+    return list({tuple(point.items()): point for point in kept}.values())
+
+  def _is_free(self, name: str, point: Point) -> bool:
+    """Whether a flag may have any of its values, given those drawn before."""
+    axis = self.axes.get(name, ())
+    values = ('',) if isinstance(axis, Range) else axis
+    return all(self._counts(name, {**point, name: value}) for value in values)
+
+  def _counts(self, name: str, point: Point) -> bool:
+    """Whether a flag has a meaning for the algorithm and the server optimizer of a run."""
+    asked = {**self.given, **point}
+    algorithm = registry.algorithm(asked.get('algorithm') or _default('algorithm'))
+    fixed, server = algorithm.server_optimizer, asked.get('server_optimizer') or ''
+    takes = fixed is None or (fixed == 'sgd' and user_code.is_reference(server))
+    if name == 'server_optimizer':
+      return takes
+    if name in ('client_state_store', 'client_state_dir'):
+      return algorithm.is_stateful
+    named = hyperparameters.named().get(name)
+    if named is None:
+      return True
+    if named.group == hyperparameters.CORRECTION:
+      return algorithm.name in named.owners
+    chosen = server if takes and server else fixed or 'sgd'
+    return registry.server_optimizer(chosen).name in named.owners
 
 
-def ranges(texts: Sequence[str], before: grid.Axes) -> dict[str, Range]:
-  """Reads --range.
+def label(point: Point) -> str:
+  """Returns the name of a run's folder."""
+  text = ','.join(f'{name}={value}' for name, value in point.items())
+  return text.replace(os.sep, '_') or 'run'
+
+
+def read(grids: Sequence[str], ranges: Sequence[str]) -> dict[str, Sequence[str] | Range]:
+  """Reads the flags that say what is varied.
 
   Args:
-    texts: FLAG=LOW,HIGH or FLAG=LOW,HIGH,log each.
-    before: The flags of --grid.
+    grids: FLAG=VALUE,VALUE each.
+    ranges: FLAG=LOW,HIGH or FLAG=LOW,HIGH,log each.
+
+  Returns:
+    The axes of a `Space`.
 
   Raises:
-    ValueError: If one is written otherwise, is no number of a run, or comes twice.
+    ValueError: If one is written otherwise, is no flag of a run, or comes twice.
   """
   kinds = {flag.name: flag.kind for flag in flags.table()}
-  found: dict[str, Range] = {}
-  for text in texts:
+  found: dict[str, Sequence[str] | Range] = {}
+  for option, text in (*(('grid', t) for t in grids), *(('range', t) for t in ranges)):
     name, _, values = text.partition('=')
-    low, high, *log = [*values.split(','), '', '']
-    grid.check_varied('range', name, [*before, *found])
-    if kinds.get(name) not in (int, float) or [*filter(None, log)] not in ([], ['log']):
-      raise ValueError(
-        f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a number of train.py.'
-      )
-    if name == 'seed':
-      raise ValueError('--range=seed: give seeds one by one, --grid=seed=0,1,2.')
-    bounds = Range(_number(low), _number(high), bool(log[0]), kinds[name] is int)
-    wrong = not bounds.low < bounds.high < math.inf or (bounds.is_log and not bounds.low > 0)
-    if wrong or (bounds.is_whole and any(x != int(x) for x in (bounds.low, bounds.high))):
-      raise ValueError(
-        f'--range={text}: LOW must be less than HIGH, above 0 with log, whole if the flag is.'
-      )
-    found[name] = bounds
+    if name not in kinds:
+      close = suggestions.nearest(name, kinds)
+      hint = f'did you mean {" or ".join(close)}?' if close else 'see train.py --help.'
+      raise ValueError(f'--{option}={name}: train.py has no such flag; {hint}')
+    if name == 'output_dir':
+      raise ValueError(f'--{option}=output_dir: the sweep names the folders itself.')
+    if name in found:
+      raise ValueError(f'--{option}={name}: each flag once, in --grid or in --range.')
+    parts = values.split(',')
+    if option == 'range':
+      found[name] = _range(text, parts, kinds[name])
+    elif not all(parts) or len({*parts}) < len(parts):
+      raise ValueError(f'--grid={text}: write it as FLAG=VALUE,VALUE, and give each value once.')
+    else:
+      found[name] = parts
   return found
 
 
-def _number(text: str) -> float:
+def _range(text: str, parts: Sequence[str], kind: type) -> Range:
+  if kind not in (int, float) or len(parts) < 2 or parts[2:] not in ([], ['log']):
+    raise ValueError(
+      f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a number of train.py.'
+    )
+  if text.startswith('seed='):
+    raise ValueError('--range=seed: give seeds one by one, --grid=seed=0,1,2.')
   try:
-    return float(text)
+    low, high = map(float, parts[:2])
   except ValueError:
-    return math.nan
+    low = high = math.nan
+  found = Range(low, high, len(parts) > 2, kind is int)
+  wrong = not low < high < math.inf or (found.is_log and not low > 0)
+  if wrong or (found.is_whole and not (low.is_integer() and high.is_integer())):
+    raise ValueError(
+      f'--range={text}: LOW must be less than HIGH, above 0 with log, whole if the flag is.'
+    )
+  return found
 
 
-def _text(value: float, of: Range) -> str:
-  return str(int(value)) if of.is_whole else repr(float(value))
+def _default(name: str) -> Any:
+  return next(f.metadata['default'] for f in settings.FIELDS if f.name == name)

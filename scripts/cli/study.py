@@ -11,13 +11,13 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import IO
 
 import numpy as np
 import optuna
 
-from . import grid, search_space, settings
+from . import search_space, settings
 
 JOURNAL = 'study.journal'
 _LOCKS = '.locks'
@@ -29,23 +29,23 @@ _States = optuna.trial.TrialState
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """How a space is searched.
+  """How a space is searched, by sweep.py's flags.
 
   Attributes:
     search: 'grid', 'random' or 'tpe'.
     trials: How many, of random and tpe.
-    seed: Of what random and tpe draw.
+    search_seed: Of what random and tpe draw.
     first_rung: Rounds after which the first trials are pruned; None: none are.
-    factor: One trial in so many goes on from a rung to the next, which has so many times the
-      rounds.
+    reduction_factor: One trial in so many goes on from a rung to the next, which has so many times
+      the rounds.
     metric: The column of metrics.csv that counts; None: the task's.
   """
 
   search: str
   trials: int | None = None
-  seed: int = 0
+  search_seed: int = 0
   first_rung: int | None = None
-  factor: int = 3
+  reduction_factor: int = 3
   metric: str | None = None
 
   def rungs(self, rounds: int) -> list[int]:
@@ -54,8 +54,25 @@ class Plan:
     rung = self.first_rung or rounds
     while rung < rounds:
       found.append(rung)
-      rung *= self.factor
+      rung *= self.reduction_factor
     return [*found, rounds]
+
+  def folder(self, number: int, point: search_space.Point) -> str:
+    """The name of a trial's folder."""
+    return search_space.label(point) if self.search == 'grid' else f'trial={number}'
+
+  def sampler(self, number: int) -> optuna.samplers.BaseSampler:
+    """What draws trial `number`, from a seed of its own: resumed, a search draws the same."""
+    seed = int(np.random.SeedSequence([self.search_seed, number]).generate_state(1)[0])
+    if self.search == 'tpe':
+      return optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed, constant_liar=True)
+    return optuna.samplers.RandomSampler(seed=seed)
+
+  def preview(self, space: search_space.Space) -> list[search_space.Point]:
+    """Returns the first points that would be drawn; of tpe those that no result decides."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    number = min(self.trials or 0, _STARTUP) if self.search == 'tpe' else self.trials or 0
+    return [space.draw(optuna.create_study(sampler=self.sampler(n)).ask()) for n in range(number)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,33 +84,30 @@ class View:
     point: Flag -> value, as text.
     state: 'waiting', 'running', 'done', 'pruned', 'diverged' or 'failed'.
     reason: Why it diverged or failed.
+    folders: The folder of each of its runs, and what that varies.
   """
 
   number: int
-  point: Mapping[str, str]
+  point: search_space.Point
   state: str
-  reason: str = ''
+  reason: str
+  folders: list[tuple[str, search_space.Point]]
 
 
 class Claim:
-  """A trial that this process does; `close` leaves it to whoever comes next.
+  """A trial that this process does.
 
   Attributes:
     number: The trial's.
-    point: Flag -> value, as text.
-    close: Lets it go.
+    runs: The settings of its runs.
+    close: Leaves it to whoever comes next.
   """
 
-  def __init__(
-    self, trial: optuna.Trial, point: dict[str, str], lock: IO[bytes], over: dict[int, View]
-  ):
-    self._trial, self._over = trial, over
-    self.number, self.point, self.close = trial.number, point, lock.close
+  def __init__(self, trial: optuna.Trial, runs: list[settings.Settings], lock: IO[bytes]):
+    self._trial, self.number, self.runs, self.close = trial, trial.number, runs, lock.close
 
   def should_prune(self, rounds: int, score: float) -> bool:
     """Reports the score after so many rounds; whether others leave it no room on the next rung."""
-    if self.number in self._over:
-      return False
     frozen = self._trial.study.get_trials(deepcopy=False)[self.number]
     if rounds not in frozen.intermediate_values:
       self._trial.report(score, rounds)
@@ -104,41 +118,32 @@ class Claim:
 
     A trial that diverged is one that Optuna knows to be worse than all others.
     """
-    if self.number in self._over:
-      self._over[self.number] = View(self.number, self.point, state, reason)
+    self._trial.set_user_attr('reason', reason)
+    if state == 'failed':
+      self._trial.set_user_attr('failures', self._trial.user_attrs.get('failures', 0) + 1)
+    elif state == 'done':
+      self._trial.study.tell(self.number, score)
     else:
-      self._trial.set_user_attr('reason', reason)
-      if state == 'done':
-        self._trial.study.tell(self.number, score)
-      elif state != 'failed':
-        self._trial.study.tell(self.number, state=_States.PRUNED)
+      self._trial.study.tell(self.number, state=_States.PRUNED)
     self.close()
 
 
 class Study:
   """The trials in a folder."""
 
-  def __init__(
-    self,
-    folder: str,
-    space: search_space.Space,
-    plan: Plan,
-    is_there: Callable[[int, Mapping[str, str]], bool] = lambda number, point: True,
-  ):
+  def __init__(self, folder: str, space: search_space.Space, plan: Plan):
     """Opens the study in the folder, or begins it.
 
     Args:
       folder: The sweep's.
       space: What is varied.
       plan: How.
-      is_there: Whether the runs of a trial that is done are there still, by its number and point.
 
     Raises:
       ValueError: If the folder holds another search, or a damaged one.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     self._folder, self._space, self._plan = folder, space, plan
-    self._over: dict[int, View] = {}  # Trials that were done, and are done again.
     os.makedirs(os.path.join(folder, _LOCKS), exist_ok=True)
     # Absolute: the lock is a link to the journal, and one that leads nowhere is never seen as old.
     path = os.path.abspath(os.path.join(folder, JOURNAL))
@@ -150,38 +155,34 @@ class Study:
         self._storage = optuna.storages.JournalStorage(backend)
       self._study = self._open()
       with _undamaged(path):
-        self._queue()
-        done = [v for v in self.views() if v.state not in ('waiting', 'running')]
-        for view in done:  # Their folders hold runs of these settings, if any.
-          space.runs(view.point, run_folder(folder, plan, view.number, view.point))
-      self._failed = {view.number for view in done if view.state == 'failed'}
-      for view in done:
-        if view.state == 'done' and not is_there(view.number, view.point):
-          self._over[view.number] = dataclasses.replace(view, state='waiting')
+        if plan.search == 'grid':
+          self._queue()
+        self.views()
+        self._failures = {trial.number: _failures(trial) for trial in self._trials()}
 
   def claim(self) -> Claim | None:
     """Returns a trial to do: one whose process has ended, one that waits, or a new one."""
     with self._locked():
-      trials = self._study.get_trials(deepcopy=False)
+      trials = self._trials()
       for frozen in trials:
-        if self._is_open(frozen) and (lock := self._lock(str(frozen.number), wait=False)):
+        if self._is_open(frozen) and (lock := self._lock(frozen.number)):
           # Its process may have finished it since they were read, and only then let the lock go.
-          if self._is_open(self._study.get_trials(deepcopy=False)[frozen.number]):
+          if self._is_open(self._trials()[frozen.number]):
             return self._claimed(frozen.number, lock)
           lock.close()
       is_more = self._plan.search != 'grid' and len(trials) < (self._plan.trials or 0)
       if not is_more and not any(t.state == _States.WAITING for t in trials):
         return None
       number = self._study.ask().number
-      lock = self._lock(str(number), wait=True)
+      lock = self._lock(number)
       assert lock is not None
       return self._claimed(number, lock)
 
   def views(self) -> list[View]:
     """Returns the trials."""
-    found: dict[object, View] = {}
-    for frozen in self._study.get_trials(deepcopy=False):
-      reason = frozen.user_attrs.get('reason', '')
+    found: dict[str, View] = {}
+    for frozen in self._trials():
+      point, reason = frozen.user_attrs.get('point', {}), frozen.user_attrs.get('reason', '')
       state = {
         _States.WAITING: 'waiting',
         _States.RUNNING: 'failed' if reason else 'running',
@@ -189,116 +190,104 @@ class Study:
         _States.PRUNED: 'diverged' if reason else 'pruned',
         _States.FAIL: 'failed',
       }[frozen.state]
-      point = frozen.user_attrs.get('point', {})
+      name = self._plan.folder(frozen.number, point)
+      folders = self._space.folders(os.path.join(self._folder, name), point)
       # A point of a grid is one trial, whatever a damaged journal says.
-      key = grid.label(point) if self._plan.search == 'grid' else frozen.number
-      view = View(frozen.number, point, state, reason)
-      found.setdefault(key, self._over.get(frozen.number, view))
+      found.setdefault(name, View(frozen.number, point, state, reason, folders))
     return list(found.values())
 
   def total(self) -> int:
     """How many trials there will be."""
     return max(len(self.views()), self._plan.trials or 0)
 
+  def runs(self, view: View) -> list[settings.Settings]:
+    """The settings of a trial's runs; ValueError if their folders hold others."""
+    return [self._space.settings(point, folder) for folder, point in view.folders]
+
+  def _trials(self) -> list[optuna.trial.FrozenTrial]:
+    return self._study.get_trials(deepcopy=False)
+
   def _is_open(self, trial: optuna.trial.FrozenTrial) -> bool:
-    """Whether a trial has begun and is not done; what failed is tried again by the next start."""
-    if trial.number in self._over:
-      return self._over[trial.number].state == 'waiting'
-    is_new = not trial.user_attrs.get('reason')
-    return trial.state == _States.RUNNING and (is_new or trial.number in self._failed)
+    """Whether a trial has begun and is not done; one that fails is for the next start."""
+    has_failed = bool(trial.user_attrs.get('reason'))
+    is_new = _failures(trial) > self._failures.get(trial.number, 0)
+    return trial.state == _States.RUNNING and not (has_failed and is_new)
 
   def _claimed(self, number: int, lock: IO[bytes]) -> Claim:
-    self._failed.discard(number)
-    self._study.sampler = _sampler(self._plan, number)
+    self._study.sampler = self._plan.sampler(number)
     study_id = self._storage.get_study_id_from_name(self._study.study_name)
     trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, number)
     trial = optuna.Trial(self._study, trial_id)
-    if number not in self._over:
-      drawn = self._space.draw(trial)
-      trial.set_user_attr('point', trial.user_attrs.get('point') or drawn)
-      trial.set_user_attr('reason', '')
-    return Claim(trial, dict(trial.user_attrs['point']), lock, self._over)
+    drawn = self._space.draw(trial)
+    trial.set_user_attr('point', trial.user_attrs.get('point') or drawn)
+    trial.set_user_attr('reason', '')
+    view = next(view for view in self.views() if view.number == number)
+    return Claim(trial, self.runs(view), lock)
 
   def _open(self) -> optuna.Study:
-    identity = self._identity()
-    text = json.dumps(identity, sort_keys=True)
-    name = f'{self._plan.search}-{hashlib.sha256(text.encode()).hexdigest()[:12]}'
+    """Opens the storage's study; ValueError if it has another."""
+    plan, given = self._plan, self._space.given
+    # What makes it this one, by flags.
+    identity = {f'--{name}': value for name, value in vars(plan).items() if name != 'trials'}
+    if plan.search != 'tpe' and plan.first_rung is None:  # No trial is compared before the table.
+      del identity['--metric']
+    identity |= {'--grid or --range': self._space.axes, '--grid=seed': self._space.seeds}
+    numbers = {n for n in given if n not in settings.CHANGE_NO_NUMBER or n in _COUNTED}
+    identity |= {f'--{name}': given[name] for name in sorted(numbers)}
+    text = json.dumps(identity)
+    name = f'{plan.search}-{hashlib.sha256(text.encode()).hexdigest()[:12]}'
     for other in self._storage.get_all_studies():
       # Grids may change: complete runs are found again by their folders.
-      are_grids = self._plan.search == 'grid' and other.study_name.startswith('grid-')
-      if are_grids or other.study_name == name:
-        continue
-      before = other.user_attrs.get('identity', {})
-      changed = [flag for flag in identity if before.get(flag) != identity[flag]]
-      raise ValueError(
-        f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}: give'
-        ' what it was, or another folder.'
-      )
-    pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
-    if self._plan.first_rung is not None:
-      pruner = optuna.pruners.SuccessiveHalvingPruner(
-        min_resource=self._plan.first_rung, reduction_factor=self._plan.factor
-      )
+      are_grids = plan.search == 'grid' and other.study_name.startswith('grid-')
+      if not are_grids and other.study_name != name:
+        before = json.loads(other.user_attrs.get('identity', '{}'))
+        changed = [flag for flag, v in json.loads(text).items() if before.get(flag) != v]
+        raise ValueError(
+          f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}: give'
+          ' what it was, or another folder.'
+        )
+    pruner = optuna.pruners.SuccessiveHalvingPruner(plan.first_rung or 1, plan.reduction_factor)
     study = optuna.create_study(
       storage=self._storage,
       study_name=name,
       direction='maximize',
-      pruner=pruner,
+      pruner=pruner if plan.first_rung else optuna.pruners.NopPruner(),
       load_if_exists=True,
     )
     if 'identity' not in study.user_attrs:
-      study.set_user_attr('identity', identity)
+      study.set_user_attr('identity', text)
     return study
-
-  def _identity(self) -> dict[str, Any]:
-    """What makes it this study, by flags: what is varied, how, and what all runs share."""
-    plan, space = self._plan, self._space
-    compares = plan.search == 'tpe' or plan.first_rung is not None
-    identity = {
-      '--search': plan.search,
-      '--search_seed': plan.seed,
-      '--first_rung': plan.first_rung,
-      '--reduction_factor': plan.factor,
-      '--metric': plan.metric if compares else None,
-      '--grid': {name: list(values) for name, values in space.axes.items()},
-      '--grid=seed': list(space.seeds),
-      '--range': {name: dataclasses.asdict(r) for name, r in space.ranges.items()},
-      **{
-        f'--{name}': value
-        for name, value in space.given.items()
-        if name not in settings.CHANGE_NO_NUMBER or name in _COUNTED
-      },
-    }
-    return dict(json.loads(json.dumps(identity)))
 
   def _queue(self) -> None:
     """Queues the points of a grid; a start before may have been killed among them."""
-    if self._plan.search != 'grid':
-      return
     points = self._space.points()
-    queued = [t.user_attrs.get('point') for t in self._study.get_trials(deepcopy=False)]
+    queued = [trial.user_attrs.get('point') for trial in self._trials()]
     if strangers := [point for point in queued if point not in points]:
       raise ValueError(f'a trial has the settings {strangers[0]!r:.80}')
     for point in points:
       if point not in queued:
-        self._study.enqueue_trial(point, user_attrs={'point': point})
+        self._study.enqueue_trial(dict(point), user_attrs={'point': point})
 
   @contextlib.contextmanager
   def _locked(self) -> Iterator[None]:
-    with self._lock('study', wait=True):  # type: ignore[union-attr]
+    with open(os.path.join(self._folder, _LOCKS, 'study'), 'ab') as file:
+      fcntl.flock(file, fcntl.LOCK_EX)
       yield
 
-  def _lock(self, name: str, wait: bool) -> IO[bytes] | None:
-    """Returns a file with its lock held, until it is closed or the process ends."""
-    if name != 'study':
-      name = f'{self._study.study_name}-{name}'
+  def _lock(self, number: int) -> IO[bytes] | None:
+    """Returns a trial's file with its lock, held until it is closed or the process ends."""
+    name = f'{self._study.study_name}-{number}'
     file = open(os.path.join(self._folder, _LOCKS, name), 'ab')  # noqa: SIM115
     try:
-      fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
       file.close()
       return None
     return file
+
+
+def _failures(trial: optuna.trial.FrozenTrial) -> int:
+  return int(trial.user_attrs.get('failures', 0))
 
 
 @contextlib.contextmanager
@@ -316,39 +305,14 @@ def _undamaged(path: str) -> Iterator[None]:
 
 
 def _drop_torn_line(path: str, lock: optuna.storages.journal.JournalFileSymlinkLock) -> None:
-  """Drops the end of a line whose writer was killed, to which the next one would be joined.
-
-  Raises:
-    ValueError: If another line is no JSON: Optuna would find it only with the next one.
-  """
+  """Drops the end of a line whose writer was killed, to which the next one would be joined."""
   lock.acquire()  # Others may be writing.
   try:
     with open(path, 'r+b') as file:
       content = file.read()
       end = content.rfind(b'\n') + 1
       for line in content[:end].splitlines():
-        json.loads(line)
+        json.loads(line)  # Of the last one Optuna would find it only with the next.
       file.truncate(end)
   finally:
     lock.release()
-
-
-def run_folder(folder: str, plan: Plan, number: int, point: grid.Point) -> str:
-  """The folder of a trial's run, in a sweep's; with seeds, ',seed=SEED' follows."""
-  return os.path.join(folder, grid.label(point) if plan.search == 'grid' else f'trial={number}')
-
-
-def preview(space: search_space.Space, plan: Plan) -> list[dict[str, str]]:
-  """Returns the first points that would be drawn; of tpe those that no result decides."""
-  optuna.logging.set_verbosity(optuna.logging.ERROR)
-  number = min(plan.trials or 0, _STARTUP) if plan.search == 'tpe' else plan.trials or 0
-  studies = [optuna.create_study(sampler=_sampler(plan, n)) for n in range(number)]
-  return [space.draw(study.ask()) for study in studies]
-
-
-def _sampler(plan: Plan, number: int) -> optuna.samplers.BaseSampler:
-  """Trial `number` is drawn from a seed of its own: resumed, a search draws the same."""
-  seed = int(np.random.SeedSequence([plan.seed, number]).generate_state(1)[0])
-  if plan.search == 'tpe':
-    return optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed, constant_liar=True)
-  return optuna.samplers.RandomSampler(seed=seed)

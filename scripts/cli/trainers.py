@@ -20,7 +20,6 @@ LOGS = 'logs'
 STOPPED = 'Stopped; the same command goes on from here.'
 _WORKER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), '_worker.py')
 _MOST_RUNS = 100  # Of a process: TensorFlow keeps some memory of each.
-_STOPS = 4  # Of a run by others, until it counts as failed.
 _TICK = 0.2  # Seconds.
 
 
@@ -55,7 +54,7 @@ class LocalHost:
 
   def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
     """Does a run, in the process of the last one if their keys are the same."""
-    if key is None or key != self._key or self._runs >= _MOST_RUNS:
+    if key != self._key or self._runs >= _MOST_RUNS:
       self.close()
     if self._process is None:
       self._process = subprocess.Popen(
@@ -76,7 +75,7 @@ class LocalHost:
     line = process.stdout.readline()
     self._is_at_work = False
     answer = worker.Answer(**json.loads(line)) if line.endswith(b'\n') else _ended(process.wait())
-    if answer.is_last:
+    if answer.is_last or key is None:
       self.close()
     return answer
 
@@ -144,20 +143,17 @@ class Trainer:
       return worker.Answer('done')
     if last_round is not None and _rounds(run.output.output_dir) >= last_round:
       return worker.Answer('done')
-    log = os.path.abspath(
-      os.path.join(folder, LOGS, f'{os.path.basename(run.output.output_dir)}.log')
+    name = f'{os.path.basename(run.output.output_dir)}.log'
+    job = worker.Job(
+      flags.command_line(run.given), os.path.abspath(os.path.join(folder, LOGS, name)), last_round
     )
-    job = worker.Job(flags.command_line(run.given), log, last_round)
-    key = None if alone else worker.process_key(run)
-    for _ in range(_STOPS):
-      answer = worker.Answer('stopped') if self.asked else self.host.do(job, key)
-      if self.asked:  # A run that had not begun ends without saving.
-        return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
-      if answer.kind != 'stopped':
-        break
-      self.say(f'{run.output.output_dir}: its process was asked to end; it goes on')
-    else:
-      answer = worker.Answer('failed', f'its process was asked to end {_STOPS} times.')
+    if self.asked:
+      return worker.Answer('stopped')
+    answer = self.host.do(job, None if alone else worker.process_key(run))
+    if self.asked:  # A run that had not begun ends without saving.
+      return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
+    if answer.kind == 'stopped':
+      answer = worker.Answer('failed', 'its process was asked to end.')
     if answer.kind != 'done':
       self.say(f'{run.output.output_dir}: {answer.kind}: {answer.reason}')
     return answer
@@ -173,7 +169,7 @@ def _rounds(folder: str) -> float:
 def in_threads(
   work: Callable[[Trainer], None],
   size: Callable[[], int],
-  make_host: Callable[[], Host] | None = None,
+  make_host: Callable[[], Host],
   say: Callable[[str], None] = command.say,
   tick: Callable[[int], None] = lambda number: None,
 ) -> int | None:
@@ -185,7 +181,7 @@ def in_threads(
   Args:
     work: Does runs with a trainer until none is left.
     size: How many threads there may be, now.
-    make_host: Makes a host; default: `LocalHost`.
+    make_host: Makes a host.
     say: Shows the user a line.
     tick: Called with the number of threads, several times a second.
 
@@ -229,7 +225,7 @@ def in_threads(
       alive = [thread for thread in threads if thread.is_alive()]
       # Where one has returned, no run is left to begin.
       while len(alive) == len(threads) < size() and not asked:
-        trainers.append(Trainer((make_host or LocalHost)(), asked, say))
+        trainers.append(Trainer(make_host(), asked, say))
         threads.append(threading.Thread(target=do, args=(trainers[-1],)))
         threads[-1].start()
         alive.append(threads[-1])

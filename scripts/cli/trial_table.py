@@ -2,18 +2,20 @@
 
 import dataclasses
 import math
-import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tff_adaptive.reports import scores, table as table_lib, tables
 from tff_adaptive.runs import run as run_lib
 
 from . import command
 
+if TYPE_CHECKING:
+  from . import study
+
 # In the order of the table; 'done' is ranked by the metric.
 STATES = ('done', 'running', 'pruned', 'waiting', 'diverged', 'failed')
-_MARKS = {'running': 'yellow', 'diverged': 'red', 'failed': 'red', 'waiting': 'dim'}
+_MARKS = {'best': 'bold green', 'running': 'yellow', 'waiting': 'dim'}
 _MOST_SHOWN = 30  # Rows of the live table.
 
 
@@ -48,6 +50,38 @@ class Row:
     bad = [state for state in self.states if state in ('diverged', 'failed')]
     count = f'{len(bad)} of {len(self.states)} ' if len(self.states) > len(bad) else ''
     return f'{count}{self.state}: {"; ".join(dict.fromkeys(self.reasons))}'
+
+
+def rows(views: Iterable['study.View'], is_grid: bool) -> list[Row]:
+  """Returns trials as rows: those of a grid that differ in their seed only are one."""
+  groups: dict[str, list[study.View]] = {}
+  for view in views:
+    groups.setdefault(_label(view, is_grid, str), []).append(view)
+  labels = [_label(members[0], is_grid, _short) for members in groups.values()]
+  if len(set(labels)) < len(groups):  # Values that differ after the fourth digit.
+    labels = [*groups]
+  return [
+    Row(
+      label,
+      [folder for view in members for folder, _ in view.folders],
+      [view.state for view in members],
+      [view.reason for view in members if view.reason],
+    )
+    for label, members in zip(labels, groups.values())
+  ]
+
+
+def _label(view: 'study.View', is_grid: bool, shown: Callable[[str], str]) -> str:
+  varied = [f'{name}={shown(value)}' for name, value in view.point.items() if name != 'seed']
+  return ('' if is_grid else f'trial {view.number}: ') + (', '.join(varied) or 'seeds')
+
+
+def _short(value: str) -> str:
+  """Numbers that were drawn in four digits; the run's config.json has all of them."""
+  try:
+    return f'{float(value):.4g}' if len(value) > 10 else value
+  except ValueError:
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,63 +131,23 @@ def rank(
   def key(row: Row) -> tuple[int, float]:
     values = [scores.mean_of_last(run, metric) for run in groups.get(row.label, ())]
     known = [value for value in values if value is not None]
-    mean = sum(known) / len(known) if known else math.nan
-    worth = -scores.sign(metric) * mean
+    worth = -scores.sign(metric) * sum(known) / len(known) if known else math.nan
     return STATES.index(row.state), worth if math.isfinite(worth) else math.inf
 
   ordered = sorted(rows, key=key)
   is_best = ordered[0].state == 'done' and math.isfinite(key(ordered[0])[1])
   best = ordered[0].label if is_best else None
-  empty = [''] * (len(table.heading) - 2)
+  empty = [''] * len(table.heading)
   texts = [
     [
       _cell(row.label),
       str(len(row.folders)),
-      *cells.get(row.label, ['', '', *empty])[2:],
+      *cells.get(row.label, empty)[2:],
       'best' if row.label == best else _cell(row.result),
     ]
     for row in ordered
   ]
   return Ranking(table_lib.Table([*table.heading, ''], texts), ordered, metric, best)
-
-
-class Live:
-  """The table in a terminal, brought up to date as runs go on; without one, nothing."""
-
-  def __init__(self) -> None:
-    import rich.console
-    import rich.live
-
-    self._console = rich.console.Console(file=sys.stderr)
-    self._live: Any = None
-    if self._console.is_terminal:
-      self._live = rich.live.Live(console=self._console, auto_refresh=False, transient=True)
-
-  def __enter__(self) -> 'Live':
-    if self._live is not None:
-      self._live.start()
-    return self
-
-  def __exit__(self, *unused_exception: object) -> None:
-    if self._live is not None:
-      self._live.stop()
-
-  @property
-  def is_shown(self) -> bool:
-    """Whether there is a terminal."""
-    return self._live is not None
-
-  def say(self, line: str) -> None:
-    """Shows a line: above the table, if there is one."""
-    if self._live is None:
-      command.say(line)
-    else:
-      self._console.print(command.printable(line), markup=False, highlight=False)
-
-  def show(self, rows: Sequence[Row], metric: str | None, caption: str) -> None:
-    """Shows the rows."""
-    if self._live is not None:
-      self._live.update(picture(rows, metric, caption), refresh=True)
 
 
 def picture(rows: Sequence[Row], metric: str | None, caption: str) -> Any:
@@ -171,9 +165,8 @@ def picture(rows: Sequence[Row], metric: str | None, caption: str) -> Any:
   for name in found.table.heading:
     shown.add_column(name, overflow='fold')
   order = sorted(range(len(rows)), key=lambda i: found.rows[i].state == 'waiting')[:_MOST_SHOWN]
-  for i in sorted(order):
-    texts = found.table.rows[i]
-    style = 'bold green' if texts[-1] == 'best' else _MARKS.get(found.rows[i].state)
+  for texts in (found.table.rows[i] for i in sorted(order)):
+    style = _MARKS.get(texts[-1], 'red' if ': ' in texts[-1] else None)
     shown.add_row(*map(rich.markup.escape, texts), style=style)
   return shown
 

@@ -62,17 +62,12 @@ def process_key(of: settings.Settings) -> tuple[Any, ...] | None:
   threads of an operation; so are the user's own files. With Ray and TFF's own runtime, workers of
   theirs come and go with the process.
   """
-  if of.runtime.engine != 'graph' or of.runtime.ray is not None or of.runtime.subrounds is not None:
+  its = of.runtime
+  if its.engine != 'graph' or its.ray is not None or its.subrounds is not None:
     return None
-  parallel = of.runtime.parallel_clients or threads.side_by_side(of.training.clients_per_round)
+  parallel = its.parallel_clients or threads.side_by_side(of.training.clients_per_round)
   files = json.dumps(of.files(), sort_keys=True)
-  return (
-    of.runtime.device,
-    threads.fill_processors(parallel),
-    of.runtime.mixed_precision,
-    of.runtime.xla,
-    files,
-  )
+  return (its.device, threads.fill_processors(parallel), its.mixed_precision, its.xla, files)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -95,6 +90,8 @@ def main(arguments: Sequence[str]) -> int:
       os.kill(os.getpid(), int(arguments[1]))
 
   threading.Thread(target=read, daemon=True).start()
+  # TensorFlow's advice on functions that are traced often: each run has its own.
+  logging.getLogger('tensorflow').addFilter(lambda r: 'tf.function retracing' not in r.getMessage())
   with open(os.dup(sys.stdout.fileno()), 'wb', buffering=0) as answers:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Answers only go where they belong.
     while line := lines.get():
@@ -108,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
         break
       if answer.is_last:
         break
-      forget()
+      _forget()
       if not gc.get_freeze_count():  # What TensorFlow has loaded is not looked through each time.
         gc.freeze()
   _entry.exit_code = 0
@@ -117,7 +114,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def do(job: Job) -> Answer:
   """Does one run in this process."""
-  logging.getLogger('tensorflow').addFilter(_is_not_on_retracing)
   try:
     given = flags.parse(['train.py', *job.flags]) or {}
     with signals.ending_at_once('interrupted.', run.reap_workers):
@@ -133,7 +129,7 @@ def do(job: Job) -> Answer:
   return Answer('stopped' if outcome.exit_code else 'done')
 
 
-def forget() -> None:
+def _forget() -> None:
   """Drops what a run leaves in the process and another could see."""
   user_code.forget()
   tf = sys.modules.get('tensorflow')
@@ -159,11 +155,6 @@ def _printing_to(path: str) -> Iterator[None]:
     for number, copy in zip(numbers, saved):
       os.dup2(copy, number)
       os.close(copy)
-
-
-def _is_not_on_retracing(record: logging.LogRecord) -> bool:
-  """False for TensorFlow's advice on functions that are traced often: each run has its own."""
-  return 'tf.function retracing' not in record.getMessage()
 
 
 def _line(error: BaseException) -> str:

@@ -2,8 +2,7 @@
 
 import pathlib
 
-from research.experiments import composition
-from scripts.cli import shared_runs
+from research.experiments import composition, shared_runs
 from tests.helpers import run_folders
 
 COMMAND = ['composition.py', '--task=digits', '--seeds=0,1', '--results=table']

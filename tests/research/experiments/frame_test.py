@@ -2,8 +2,7 @@
 
 import pytest
 
-from research.experiments import composition, real_clients
-from scripts.cli import shared_runs
+from research.experiments import composition, real_clients, shared_runs
 
 _DIGITS = '--tasks=digits'
 

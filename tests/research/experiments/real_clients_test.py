@@ -2,8 +2,7 @@
 
 import pytest
 
-from research.experiments import frame, real_clients
-from scripts.cli import shared_runs
+from research.experiments import frame, real_clients, shared_runs
 from tff_adaptive import costs, population, registry
 
 COMMAND = ['real_clients.py', '--tasks=digits', '--seeds=0,1', '--rounds=7']

@@ -1,39 +1,103 @@
-"""Spaces: ranges are read as written, draws have what their algorithm has."""
+"""Spaces: each combination once, ranges as written, hyperparameters where an algorithm has them."""
 
 import pytest
 
 from scripts.cli import search_space
+from scripts.cli.search_space import Range, Space
 
-optuna = pytest.importorskip('optuna')
+
+def _labels(axes, given=()):
+  return [search_space.label(point) for point in Space(axes, dict(given)).points()]
 
 
-def test_ranges():
-  found = search_space.ranges(['tau=1e-4,0.1,log', 'clients_per_round=2,8'], {})
-  assert found == {
-    'tau': search_space.Range(1e-4, 0.1, True, False),
-    'clients_per_round': search_space.Range(2, 8, False, True),
+def test_the_last_flag_varies_fastest():
+  assert _labels({'seed': ['0', '1'], 'tau': ['1', '2']}) == [
+    *('seed=0,tau=1', 'seed=0,tau=2', 'seed=1,tau=1', 'seed=1,tau=2')
+  ]
+
+
+def test_a_hyperparameter_counts_where_the_registry_has_it():
+  axes = {'algorithm': ['fed_avg', 'fed_adam', 'ada_best'], 'tau': ['1', '2'], 'mu': ['3', '4']}
+  assert _labels(axes) == [
+    'algorithm=fed_avg',
+    *('algorithm=fed_adam,tau=1', 'algorithm=fed_adam,tau=2'),
+    *('algorithm=ada_best,mu=3', 'algorithm=ada_best,mu=4'),
+  ]
+  # AdaBest with Yogi has both.
+  both = {'algorithm': 'ada_best', 'server_optimizer': 'yogi'}
+  assert len(_labels({'tau': ['1', '2'], 'mu': ['3', '4']}, both)) == 4
+  # FedAvg's server optimizer is its own.
+  axes = {'algorithm': ['fed_avg', 'scaffold'], 'server_optimizer': ['yogi', 'sgd']}
+  assert _labels(axes) == [
+    'algorithm=fed_avg',
+    *('algorithm=scaffold,server_optimizer=yogi', 'algorithm=scaffold,server_optimizer=sgd'),
+  ]
+
+
+def test_what_all_runs_share_is_left_out_where_it_has_no_meaning():
+  given = {'tau': 0.5, 'rounds': 3, 'client_state_store': 'disk'}
+  found = Space({'algorithm': ['fed_avg', 'fed_adam', 'scaffold']}, given).grid('x')
+  assert [run.server.get('tau') for run in found] == [None, 0.5, None]
+  assert [run.clients.client_state_store for run in found] == [None, None, 'disk']
+  assert {run.training.rounds for run in found} == {3}
+
+
+@pytest.mark.parametrize(
+  'axes, given, message',
+  [
+    ({'algorithm': ['fed_avg'], 'tau': ['1']}, {}, 'has no meaning'),
+    ({'seed': ['0']}, {'algorithm': 'fed_avg', 'mu': 1.0}, 'has no meaning'),
+    ({'task': ['d/o.py:load', 'd_o.py:load']}, {}, 'share a folder, in whose name / is _'),
+    ({'task_option': [f'a={"é" * 120}']}, {}, 'of 254 bytes, at most 251 are allowed: vary fewer'),
+  ],
+)
+def test_runs_without_a_meaning_or_a_folder_of_their_own_are_refused(axes, given, message):
+  with pytest.raises(ValueError, match=message):
+    Space(axes, given).grid('x')
+
+
+def test_flags_are_read_as_they_are_written():
+  assert search_space.read(['seed=0,1'], ['tau=1e-4,0.1,log', 'clients_per_round=2,8']) == {
+    'seed': ['0', '1'],
+    'tau': Range(1e-4, 0.1, True, False),
+    'clients_per_round': Range(2, 8, False, True),
   }
-  with pytest.raises(ValueError, match='each flag once'):
-    search_space.ranges(['tau=0.1,1'], {'tau': ['1']})
-  with pytest.raises(ValueError, match='give seeds one by one'):
-    search_space.ranges(['seed=1,3'], {})
 
 
-def _points(number, axes, **ranges):
-  space = search_space.Space(axes, ranges, (), {})
-  space.check()
-  study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
-  return [space.draw(study.ask()) for _ in range(number)]
+@pytest.mark.parametrize(
+  'grids, ranges, message',
+  [
+    (['zzz=1'], [], '--grid=zzz: train.py has no such flag; see train.py'),
+    ([], ['client_rate=0,1'], '--range=client_rate: train.py has no such flag; did you mean'),
+    (['tau='], [], '--grid=tau=: write it as'),
+    (['seed=0,0'], [], '--grid=seed=0,0: .* each value once'),
+    (['tau=1'], ['tau=0.1,1'], 'each flag once'),
+    (['output_dir=x'], [], 'the sweep names the folders itself'),
+    ([], ['seed=1,3'], 'give seeds one by one'),
+    ([], ['tau=0,1,log'], 'above 0 with log'),
+    ([], ['tau=a,1'], 'LOW must be less than HIGH'),
+    ([], ['clients_per_round=1.5,4'], 'whole if the flag is'),
+    ([], ['algorithm=1,2'], 'with a number of train.py'),
+  ],
+)
+def test_what_is_written_otherwise_is_refused(grids, ranges, message):
+  with pytest.raises(ValueError, match=message):
+    search_space.read(grids, ranges)
 
 
 def test_draws_lie_in_their_ranges_and_have_what_counts():
+  optuna = pytest.importorskip('optuna')
   axes = {
     'mu': ['0.1', '0.2'],
     'server_optimizer': ['sgd', 'adam'],
     'algorithm': ['fed_avg', 'ada_best'],
+    'tau': Range(1e-3, 1e-1, True, False),
+    'batch_size': Range(4, 6, False, True),
   }
-  tau = search_space.Range(1e-3, 1e-1, True, False)
-  found = _points(60, axes, tau=tau, batch_size=search_space.Range(4, 6, False, True))
+  space = Space(axes, {})
+  space.check()
+  study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+  found = [space.draw(study.ask()) for _ in range(60)]
   kinds = set()
   for point in found:
     assert point['batch_size'] in ('4', '5', '6')
@@ -46,20 +110,14 @@ def test_draws_lie_in_their_ranges_and_have_what_counts():
   assert 4 < below < 16  # Half of some twenty, by the logarithm: a tenth otherwise.
 
 
-def test_a_value_that_no_draw_may_give_is_refused_before_any():
-  with pytest.raises(ValueError, match='--mu must be'):
-    _points(0, {'algorithm': ['fed_avg', 'ada_best'], 'mu': ['0.1', '-1']})
-  with pytest.raises(ValueError, match='--tau has no meaning'):
-    _points(0, {'algorithm': ['fed_avg']}, tau=search_space.Range(0.1, 1, False, False))
-
-
 @pytest.mark.parametrize(
-  'axes, seeds, words',
+  'axes, message',
   [
-    ({'tau': ['0.1', '1']}, ('0', '1', '00'), 'seed=0 and seed=00 are the same run'),
-    ({'tau': ['0.1', '1e-1']}, ('0', '1'), 'tau=0.1 and tau=1e-1 are the same run; give each'),
+    ({'algorithm': ['fed_avg', 'ada_best'], 'mu': ['0.1', '-1']}, '--mu must be'),
+    ({'algorithm': ['fed_avg'], 'tau': Range(0.1, 1, False, False)}, '--tau has no meaning'),
+    ({'tau': Range(-1, 1, False, False)}, '--tau must be'),
   ],
 )
-def test_a_value_that_is_given_twice_is_refused(axes, seeds, words):
-  with pytest.raises(ValueError, match=words):
-    search_space.Space(axes, {}, seeds, {}).check()
+def test_a_value_that_no_draw_may_give_is_refused_before_any(axes, message):
+  with pytest.raises(ValueError, match=message):
+    Space(axes, {}).check()

@@ -9,14 +9,14 @@ from scripts.cli import resolve, worker
 from tests.helpers import sweep_pool
 
 pytest.importorskip('optuna')
-from scripts.cli import search
+from scripts.cli import search, study
 
 
 class _Claim:
   """Prunes after the rounds that it was made with."""
 
-  def __init__(self, prunes_at=None):
-    self.reported, self.finished, self.is_closed = [], None, False
+  def __init__(self, runs, prunes_at=None):
+    self.runs, self.reported, self.finished, self.is_closed = runs, [], None, False
     self._prunes_at = prunes_at
 
   def should_prune(self, rounds, score):
@@ -33,7 +33,7 @@ class _Claim:
 def _do(tmp_path, values, prunes_at=None, metric=None, column='validation_loss'):
   """Does a trial of two seeds, whose runs come to values, or to answers."""
   runs = [resolve.resolve(rounds=9, seed=n, output_dir=str(tmp_path / str(n))) for n in (0, 1)]
-  claim, trained = _Claim(prunes_at), []
+  claim, trained = _Claim(runs, prunes_at), []
 
   def train(run, last_round):
     trained.append((run.what.seed, last_round))
@@ -42,7 +42,7 @@ def _do(tmp_path, values, prunes_at=None, metric=None, column='validation_loss')
     sweep_pool.write_run(run, last_round or 9, values[run.what.seed], column)
     return worker.Answer('done')
 
-  search.do(claim, runs, [1, 3, 9], train, metric)
+  search.do(claim, study.Plan('tpe', first_rung=1, metric=metric), train)
   return claim, trained
 
 
@@ -77,8 +77,8 @@ def test_a_run_whose_loss_reports_call_diverged_is_so_here(tmp_path):
   run = resolve.resolve(rounds=9, output_dir=str(tmp_path / '0'))
   sweep_pool.write_run(run, 9, 0.75)
   _write(tmp_path / '0', ['validation_loss', 'validation_accuracy'], [[1, 0.1]] + [[101, 0.75]] * 9)
-  claim = _Claim()
-  search.do(claim, [run], [9], lambda *_: worker.Answer('done'), 'validation_accuracy')
+  claim, plan = _Claim([run]), study.Plan('tpe', metric='validation_accuracy')
+  search.do(claim, plan, lambda *_: worker.Answer('done'))
   assert claim.finished == ('diverged', None, search.LOSS_DIVERGED)
 
 

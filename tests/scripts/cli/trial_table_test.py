@@ -77,11 +77,3 @@ def test_in_a_terminal_the_best_and_the_failed_are_marked(rows):
   assert '\x1b[31m' in next(line for line in lines if 'a [b]' in line)
   # Before any round there is nothing to show yet.
   assert trial_table.picture(rows[:1], None, '').row_count in (0, 1)
-
-
-def test_without_a_terminal_lines_go_to_the_standard_error(rows, capsys):
-  with trial_table.Live() as live:
-    assert not live.is_shown
-    live.say('one\x1b')
-    live.show(rows, None, '')
-  assert capsys.readouterr().err == 'one\\x1b\n'

@@ -4,8 +4,8 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 
-from . import command, run_table, trainers
-from .settings import Settings
+from scripts.cli import command, run_table, trainers
+from scripts.cli.settings import Settings
 
 
 def train_all(
@@ -44,7 +44,7 @@ def train_all(
       if answer.kind in ('failed', 'diverged'):
         failed[run.output.output_dir] = f'{answer.kind}: {answer.reason}'
 
-  stopped_by = trainers.in_threads(work, lambda: jobs)
+  stopped_by = trainers.in_threads(work, lambda: jobs, trainers.LocalHost)
   if stopped_by is not None:
     command.say(trainers.STOPPED)
     return 128 + stopped_by
