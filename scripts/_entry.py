@@ -1,4 +1,4 @@
-"""How a command starts: from its file in a checkout, or by the name that pip installs.
+"""How a command starts and ends: from its file in a checkout, or by the name that pip installs.
 
 Nothing but the standard library is imported before Ctrl-C is in hand, so that it ends a command in
 one line from the first instant on.
@@ -16,39 +16,34 @@ INTERRUPTED = 128 + signal.SIGINT
 # The names that pip installs, by the module that each starts.
 NAMES = {
   module: f'tff-adaptive-{module.replace("_", "-")}'
-  for module in (
-    'train',
-    'sweep',
-    'report',
-    'partition_report',
-    'train_centralized',
-    'export',
-  )
+  for module in ('train', 'sweep', 'report', 'partition_report', 'train_centralized', 'export')
 }
 started_as: str | None = None  # The name of these by which this process was started, if any.
 exit_code: int | None = None  # With which the command has ended, once it has.
+interrupted = 'interrupted.'  # What Ctrl-C says.
+before_end: Callable[[], None] | None = None  # What it does then: ends child processes, say.
 
 
 def begin() -> None:
   """What a command's process does first: it has Ctrl-C, and its own end, in hand."""
-  _end_on_interrupt()
+  if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # As of a background job.
+    signal.signal(signal.SIGINT, _end)
   atexit.register(_leave)  # The first that is registered is the last that is called.
 
 
-def _end_on_interrupt() -> None:
-  """Has SIGINT end the process at once, with a line and exit code 130, until others handle it.
-
-  A KeyboardInterrupt in the midst of an import would show a traceback. Where SIGINT is ignored, as
-  of a background job, it stays so.
-  """
-  if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-    signal.signal(signal.SIGINT, _end)
-
-
 def _end(unused_number: int, unused_frame: Any) -> None:
-  name = os.fsencode(os.path.basename(sys.argv[0]))
-  os.write(2, name + b': interrupted.\n')
-  os._exit(INTERRUPTED)
+  """Ends the process at once, with a line and exit code 130.
+
+  A KeyboardInterrupt in the midst of an import would show a traceback, and one in a library's
+  callback would be swallowed.
+  """
+  try:
+    os.write(2, f'{os.path.basename(sys.argv[0])}: {interrupted}\n'.encode(errors='replace'))
+    if before_end is not None:
+      before_end()
+    sys.stdout.flush()
+  finally:
+    os._exit(INTERRUPTED)
 
 
 def _leave() -> None:
@@ -78,9 +73,4 @@ def _console(module: str) -> Callable[[], int]:
   return start
 
 
-train = _console('train')
-sweep = _console('sweep')
-report = _console('report')
-partition_report = _console('partition_report')
-train_centralized = _console('train_centralized')
-export = _console('export')
+globals().update({module: _console(module) for module in NAMES})

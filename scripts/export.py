@@ -11,6 +11,7 @@ RUN is the folder of a run. Writes the folder OUTPUT with
   python scripts/export.py runs/digits_fed_yogi --format=keras --output=digits_model
 """
 
+import dataclasses
 import inspect
 import json
 import os
@@ -23,26 +24,31 @@ from typing import Any
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
-from absl import flags as absl_flags
-
 from tff_adaptive._utils import atomic_files
 
-from .cli import command, fields, run_folder, tensorflow_start
+from .cli import command, fields, flags, run_folder, tensorflow_start
 
 FORMATS = ('keras', 'saved_model', 'npz')
 WEIGHTS = ('best', 'theta', 'theta_bar')
-_FLAGS = absl_flags.FlagValues()
-absl_flags.DEFINE_string('format', 'keras', f'One of: {", ".join(FORMATS)}.', flag_values=_FLAGS)
-absl_flags.DEFINE_string(
-  'weights',
-  'best',
-  "best: of theta, the global model, and theta_bar, the mean of the clients' models, the one with"
-  ' the better metric at the last evaluation; or one of the two.',
-  flag_values=_FLAGS,
-)
-absl_flags.DEFINE_string(
-  'output', None, 'The folder to write. Default RUN/export_FORMAT.', flag_values=_FLAGS
-)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Export(fields.Group):
+  """Its flags."""
+
+  TITLE = 'Export'
+
+  format: str = fields.flag(f'One of: {", ".join(FORMATS)}.', 'keras', choices=FORMATS)
+  weights: str = fields.flag(
+    "best: of theta, the global model, and theta_bar, the mean of the clients' models, the one with"
+    ' the better metric at the last evaluation; or one of the two.',
+    'best',
+    choices=WEIGHTS,
+  )
+  output: str | None = fields.flag('The folder to write. Default RUN/export_FORMAT.')
+
+
+_FLAGS = flags.define(flags.of_group(_Export))
 
 
 @command.entry('export.py')
@@ -53,8 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   if len(rest) != 1:
     raise ValueError(f'give the folder of one run, found {len(rest)}: export.py RUN --format=keras')
-  fields.check_name('format', _FLAGS.format, FORMATS)
-  fields.check_name('weights', _FLAGS.weights, WEIGHTS)
+  flags.check(_FLAGS, _Export)
   folder = os.path.expanduser(rest[0])
   output = _FLAGS.output or os.path.join(folder, f'export_{_FLAGS.format}')
   if os.path.lexists(output):

@@ -11,6 +11,7 @@ the labels of each client, and the sizes of all clients.
 The labels of a task whose targets are no classes (text, tags, images) are not shown.
 """
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -18,26 +19,24 @@ from typing import Any
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
-from absl import flags as absl_flags
-
-from tff_adaptive._utils import atomic_files, validation
+from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, tables
 from tff_adaptive_tasks.data import partition_stats
 
-from .cli import command, fields, options, settings, tensorflow_start
-from .cli.groups import output, what
+from .cli import command, fields, flags, tensorflow_start
 
-_FLAGS = absl_flags.FlagValues()
-absl_flags.DEFINE_string('task', 'digits', 'The task.', flag_values=_FLAGS)
-absl_flags.DEFINE_multi_string(
-  'task_option', [], "A task's own option, NAME=VALUE.", flag_values=_FLAGS
-)
-absl_flags.DEFINE_integer('seed', 0, 'Seed of the partition.', flag_values=_FLAGS)
-absl_flags.DEFINE_string('data_dir', None, 'Folder with data files.', flag_values=_FLAGS)
-absl_flags.DEFINE_integer('clients', 30, 'Clients shown in the picture.', flag_values=_FLAGS)
-absl_flags.DEFINE_string(
-  'output', None, 'Where to write: OUTPUT.md and OUTPUT.png. Default: print.', flag_values=_FLAGS
-)
+
+@dataclasses.dataclass(frozen=True)
+class _Report(fields.Group):
+  """Its own flags; the others are as of train.py."""
+
+  TITLE = 'Report'
+
+  clients: int = fields.count('Clients shown in the picture.', 30)
+  output: str | None = fields.flag('Where to write: OUTPUT.md and OUTPUT.png. Default: print.')
+
+
+_FLAGS = flags.define_with_task(_Report)
 
 
 @command.entry('partition_report.py')
@@ -45,11 +44,7 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns the exit code, 2 for bad input."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
-  what.check_task(_FLAGS.task)
-  validation.whole_number('--clients', _FLAGS.clients, 1, 'give 1 or more', fields.INT31)
-  settings.check('seed', _FLAGS.seed)
-  task_options = options.parse('task_option', _FLAGS.task_option)
-  output.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
+  task_options = flags.check_with_task(_FLAGS, _Report)
   if _FLAGS.output:
     command.check_output('output', _FLAGS.output)
   tensorflow_start.quietly()

@@ -27,6 +27,7 @@ Where runs of a cell differ in other settings, sensitivity, tasks, participation
 the best by validation and say which.
 """
 
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -64,74 +65,54 @@ _USED = {
   'clients': ('metric', 'label_by', 'clients'),
 }
 _FLAGS = absl_flags.FlagValues()
-absl_flags.DEFINE_string('form', 'comparison', f'One of {", ".join(_FORMS)}.', flag_values=_FLAGS)
-absl_flags.DEFINE_list(
+_text, _list, _several, _number = (
+  functools.partial(define, flag_values=_FLAGS)
+  for define in (
+    absl_flags.DEFINE_string,
+    absl_flags.DEFINE_list,
+    absl_flags.DEFINE_multi_string,
+    absl_flags.DEFINE_float,
+  )
+)
+_text('form', 'comparison', f'One of {", ".join(_FORMS)}.')
+_list(
   'metric',
   None,
   'Columns of metrics.csv: a table and a panel of the figure each; one for other forms.'
   " Default: the metric of the runs' task on the validation data. Small values are good where a"
   ' word of the name is that of a loss or an error (docs/guide/reports.md has the list).',
-  flag_values=_FLAGS,
 )
-absl_flags.DEFINE_list(
+_list(
   'label_by',
   None,
   'Settings that distinguish lines or maps; by default as many of those that differ as it takes.',
-  flag_values=_FLAGS,
 )
-absl_flags.DEFINE_multi_string(
+_several(
   'where',
   [],
   'Only runs with this setting, NAME=VALUE; may be repeated: runs that have all of them.',
-  flag_values=_FLAGS,
 )
-absl_flags.DEFINE_string(
-  'x', 'round', f'What curves run along: {", ".join(run_lib.AXES)}.', flag_values=_FLAGS
+_text('x', 'round', f'What curves run along: {", ".join(run_lib.AXES)}.')
+_text('parameter', None, 'The setting of --form=sensitivity, such as tau, beta or mu.')
+_text(
+  'rows', None, 'The setting of each row of --form=crossed, such as client_schedule or correction.'
 )
-absl_flags.DEFINE_string(
-  'parameter',
-  None,
-  'The setting of --form=sensitivity, such as tau, beta or mu.',
-  flag_values=_FLAGS,
-)
-absl_flags.DEFINE_string(
-  'rows',
-  None,
-  'The setting of each row of --form=crossed, such as client_schedule or correction.',
-  flag_values=_FLAGS,
-)
-absl_flags.DEFINE_string(
-  'columns',
-  None,
-  'That of its columns, such as algorithm or server_optimizer.',
-  flag_values=_FLAGS,
-)
-absl_flags.DEFINE_enum(
+_text('columns', None, 'That of its columns, such as algorithm or server_optimizer.')
+_text(
   'clients',
   'heldout',
-  ['train', 'heldout', 'unseen'],
-  'The clients of --form=clients: those that train, on what they train on or on what is held out of'
-  ' it, or those that never train.',
-  flag_values=_FLAGS,
+  'The clients of --form=clients: those that train, on what they train on (train) or on what is'
+  ' held out of it (heldout), or those that never train (unseen).',
 )
-absl_flags.DEFINE_float(
-  'target', None, 'Report the rounds needed to reach this value of the metric.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_multi_string(
-  'level', [], 'A horizontal line in the figure, NAME=VALUE; may be repeated.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_list(
-  'log_scale', [], 'Those of the metrics whose axis is logarithmic.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_string('title', '', 'Title of the figure.', flag_values=_FLAGS)
-absl_flags.DEFINE_string(
-  'output', None, 'Where to write: OUTPUT.md and so on. Default: print only.', flag_values=_FLAGS
-)
-absl_flags.DEFINE_list(
+_number('target', None, 'Report the rounds needed to reach this value of the metric.')
+_several('level', [], 'A horizontal line in the figure, NAME=VALUE; may be repeated.')
+_list('log_scale', [], 'Those of the metrics whose axis is logarithmic.')
+_text('title', '', 'Title of the figure.')
+_text('output', None, 'Where to write: OUTPUT.md and so on. Default: print only.')
+_list(
   'formats',
   list(report.DEFAULT_FORMATS),
   'What to write: ' + '; '.join(f'{name}, {text}' for name, text in report.FORMATS.items()) + '.',
-  flag_values=_FLAGS,
 )
 
 
@@ -144,8 +125,8 @@ def main(arguments: Sequence[str]) -> int:
   if not folders:
     raise ValueError("give at least one run's folder.")
   _check_flags()
-  levels = {name: _number('level', name, value) for name, value in _pairs('level')}
-  conditions = _pairs('where')
+  levels = _levels()
+  conditions = _pairs('where', 'task=digits')
   found = run_lib.find_runs(folders)
   if conditions:
     found = groups_lib.where(found, conditions)
@@ -196,6 +177,7 @@ def _check_flags() -> None:
   for flag, value, allowed in (
     ('form', form, _FORMS),
     ('x', _FLAGS.x, tuple(run_lib.AXES)),
+    ('clients', _FLAGS.clients, ('train', 'heldout', 'unseen')),
     *(('formats', name, tuple(report.FORMATS)) for name in _FLAGS.formats),
   ):
     if value not in allowed:
@@ -225,27 +207,22 @@ def _check_flags() -> None:
     raise ValueError(f'--form={form} takes one --metric.')
 
 
-def _pairs(flag: str) -> list[tuple[str, str]]:
-  """The names and values of a flag: a level's name may hold '=', a setting's value may."""
+def _pairs(flag: str, example: str, is_last: bool = False) -> list[tuple[str, str]]:
+  """The names and values of a flag, divided at the first or the last '='."""
   found = []
   for pair in _FLAGS[flag].value:
-    name, is_pair, value = pair.rpartition('=') if flag == 'level' else pair.partition('=')
+    name, is_pair, value = pair.rpartition('=') if is_last else pair.partition('=')
     if not is_pair or not name:
-      raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as {_EXAMPLES[flag]}.')
+      raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as {example}.')
     found.append((name, value))
   return found
 
 
-def _number(flag: str, name: str, value: str) -> float:
+def _levels() -> dict[str, float]:
   try:
-    return float(value)
-  except ValueError:
-    raise ValueError(
-      f'--{flag}={name}={value}: write it as NAME=VALUE, such as {_EXAMPLES[flag]}.'
-    ) from None
-
-
-_EXAMPLES = {'level': 'paper=0.85', 'where': 'task=digits'}
+    return {name: float(v) for name, v in _pairs('level', 'paper=0.85', is_last=True)}
+  except ValueError as error:
+    raise ValueError(f'--level: write it as NAME=NUMBER, such as paper=0.85 ({error}).') from None
 
 
 if __name__ == '__main__':

@@ -22,9 +22,8 @@ def main(arguments: Sequence[str]) -> int:
     The exit code: 0 when all rounds are done, 1 when the model diverged or, in the last round,
     every client did, 2 for bad input, 128 + the signal's number when a signal ended the run.
   """
-  given = flags.parse(arguments)
+  given = flags.parse(arguments, help_text.text)
   if given is None:
-    sys.stdout.write(command.as_started(help_text.text()))
     return command.DONE
   settings = resolve.resolve(given)
   outcome = run.run(settings, arguments)

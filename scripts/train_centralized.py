@@ -39,12 +39,10 @@ from .cli import (
   signals,
   tensorflow_start,
 )
-from .cli.groups import output, what
 
 # Where the user gives no rate: safe ones for small networks, not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
 _ADAPTIVE = ('adagrad', 'adam', 'yogi')
-_COUNT = fields.from_(1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +51,6 @@ class _Baselines(fields.Group):
 
   TITLE = 'Baselines'
 
-  task: str = fields.flag('The task.', 'digits')
   optimizer: str = fields.flag(
     'adagrad, adam, yogi, sgdm or sgd, or several: adam,sgd.', ','.join(_RATES)
   )
@@ -62,24 +59,18 @@ class _Baselines(fields.Group):
     + ', '.join(f'{name} {rate:g}' for name, rate in _RATES.items())
     + ', which are not tuned for any task.'
   )
-  tau: float = fields.flag(
-    'Degree of adaptivity of adagrad, adam, yogi; > 0.',
-    1e-3,
-    validation.above_zero,
-    'give a degree of adaptivity such as 0.001',
+  tau: float = fields.number(
+    'Degree of adaptivity of adagrad, adam, yogi; > 0.', validation.above_zero, 0.001, 1e-3
   )
-  epochs: int = fields.flag('Passes over the training data.', 100, _COUNT, fields.ONE)
-  batch_size: int = fields.flag('Examples a step.', 100, _COUNT, fields.ONE)
-  epochs_per_evaluation: int = fields.flag('Epochs between evaluations.', 1, _COUNT, fields.ONE)
+  epochs: int = fields.count('Passes over the training data.', 100)
+  batch_size: int = fields.count('Examples a step.', 100)
+  epochs_per_evaluation: int = fields.count('Epochs between evaluations.', 1)
   output_dir: str | None = fields.flag(
     "Where the runs' folders go. Default: runs/TASK_centralized."
   )
 
 
-_SHARED = ('task_option', 'seed', 'data_dir')
-_FLAGS = flags.define(
-  [*flags.of_group(_Baselines), *(flag for flag in flags.table() if flag.name in _SHARED)]
-)
+_FLAGS = flags.define_with_task(_Baselines)
 
 
 @command.entry('train_centralized.py', 'interrupted; epochs that were done are saved.')
@@ -108,12 +99,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _jobs() -> list[dict[str, Any]]:
   """The settings of each run, checked."""
-  what.check_task(_FLAGS.task)
-  for field in dataclasses.fields(_Baselines):
-    fields.check(field, _FLAGS[field.name].value)
-  settings.check('seed', _FLAGS.seed)
-  options.parse('task_option', _FLAGS.task_option)
-  output.check_data_dir(_FLAGS.task, _FLAGS.data_dir)
+  flags.check_with_task(_FLAGS, _Baselines)
   optimizers, rates = _several('optimizer'), _several('learning_rate')
   for name in optimizers:
     fields.check_name('optimizer', name, _RATES)
@@ -168,10 +154,8 @@ def _rate(text: str) -> float:
 
 def _record(job: dict[str, Any], **more: Any) -> config_file.Record:
   """What config.json says of a run: a task of the user's own with its file, as of train.py."""
-  files = {}
-  if user_code.is_reference(job['task']):
-    _, source = user_code.load(job['task'])
-    files['task'] = {'path': source.path, 'sha256': source.sha256}
+  own = user_code.is_reference(job['task'])
+  files = {'task': user_code.load(job['task'])[1].record()} if own else {}
   return config_file.Record(
     job, settings.CHANGE_NO_NUMBER, files, prefix='--', place='--output_dir', **more
   )
@@ -181,8 +165,8 @@ def _train_all(
   pending: Sequence[dict[str, Any]], arguments: Sequence[str]
 ) -> tuple[list[str], int]:
   """Trains; returns the folders of runs that diverged, and the exit code of a signal or 0."""
-  tensorflow_start.load()
-  import tensorflow as tf  # From here on it takes seconds.
+  tensorflow_start.load()  # It takes seconds.
+  import tensorflow as tf
 
   import tff_adaptive_tasks as tasks
   from tff_adaptive import engine, runs
@@ -190,11 +174,11 @@ def _train_all(
 
   tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
   engine.remember_workers()  # One that TFF starts ends with this process.
-  first, failed = pending[0], []
-  task_options = options.parse('task_option', first['task_option'])
+  failed: list[str] = []
+  task_options = options.parse('task_option', _FLAGS.task_option)
   if task_options.get('lstm') == 'compiled':
     library.load()
-  task = tasks.load(first['task'], data_dir=first['data_dir'], seed=first['seed'], **task_options)
+  task = tasks.load(_FLAGS.task, data_dir=_FLAGS.data_dir, seed=_FLAGS.seed, **task_options)
   examples = task.train.load_all()
   clients = tasks.InMemoryClientData({'all': (examples['x'], examples['y'])})
   with signals.StopGuard(on_abort=[engine.reap_workers]) as stop:

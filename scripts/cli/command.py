@@ -7,7 +7,6 @@ Exit codes: 0 all done; 1 failed after it started; 2 bad input, in one line, not
 import functools
 import os
 import re
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -15,10 +14,11 @@ from collections.abc import Callable, Sequence
 from absl import flags as absl_flags
 
 from .. import _entry
-from . import signals, tensorflow_start
+from . import tensorflow_start
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
-# Flags that name a file or a folder, in any command; train.py's are in `resolve`.
+_HELP = ('-h', '-help', '--help', '--helpfull', '-?')
+# Flags that name a file or a folder, in any command; train.py's are in `resolve` too.
 _PATHS = ('data_dir', 'json', 'output', 'output_dir', 'results', 'task')
 
 Main = Callable[[Sequence[str]], int]
@@ -53,15 +53,15 @@ def entry(
     @functools.wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
       tensorflow_start.quietly()  # A user's own file may be the first to import it.
-      with signals.ending_at_once(f'{_name(program)}: {interrupted}', before_end):
-        try:
-          code = main(sys.argv if arguments is None else arguments)
-        except FailureError as error:
-          code = complain(_name(program), error, FAILED)
-        except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
-          code = complain(_name(program), error)
-        except KeyboardInterrupt:  # Where `ending_at_once` does not handle it.
-          code = complain(_name(program), interrupted, 128 + signal.SIGINT)
+      _entry.interrupted, _entry.before_end = interrupted, before_end
+      try:
+        code = main(sys.argv if arguments is None else arguments)
+      except FailureError as error:
+        code = complain(_name(program), error, FAILED)
+      except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
+        code = complain(_name(program), error)
+      except KeyboardInterrupt:  # Of a process that has not begun as a command's.
+        code = complain(_name(program), interrupted, _entry.INTERRUPTED)
       _entry.exit_code = code
       return code
 
@@ -118,13 +118,15 @@ def read(flags: absl_flags.FlagValues, text: str | None, arguments: Sequence[str
 
 
 def parse(
-  flags: absl_flags.FlagValues, text: str | None, arguments: Sequence[str]
+  flags: absl_flags.FlagValues,
+  text: str | Callable[[], str] | None,
+  arguments: Sequence[str],
 ) -> list[str] | None:
   """Reads a command line into flags; those not given take their defaults.
 
   Args:
     flags: The script's flags; in paths ~ is the user's home, since no shell expands it after =.
-    text: What --help shows before them.
+    text: What --help shows before them; or a function of all that it shows.
     arguments: The program's name and its arguments.
 
   Returns:
@@ -133,8 +135,9 @@ def parse(
   Raises:
     ValueError: If a flag is unknown or its value bad.
   """
-  if any(a in ('-h', '-help', '--help') for a in arguments[1:]):
-    sys.stdout.write(as_started(f'{text}\n{flags.get_help()}\n'))
+  if any(a in _HELP for a in arguments[1:]):
+    shown = text() if callable(text) else f'{text}\n{flags.get_help()}\n'
+    sys.stdout.write(as_started(shown))
     return None
   for name in flags:
     flags[name].unparse()

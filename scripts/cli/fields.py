@@ -10,7 +10,6 @@ if TYPE_CHECKING:
   from . import settings as settings_lib
 
 INT31 = 2**31 - 1
-ONE = 'give 1 or more'
 
 
 class Group:
@@ -66,14 +65,30 @@ def flag(
   return dataclasses.field(metadata=metadata)
 
 
-def from_(low: int, high: int = INT31) -> validation.Check:
-  """A check of whole numbers from `low` to `high`."""
+def count(text: str, default: Any = None, *, zero: str = '', high: int = INT31, **more: Any) -> Any:
+  """A field that is a flag of whole numbers from 1, or from 0 if that stands for something.
+
+  Args:
+    text: Its help.
+    default: As of `flag`.
+    zero: What 0 stands for.
+    high: The largest.
+    **more: As of `flag`.
+  """
+  low, hint = (0, f'give 0 for {zero}') if zero else (1, 'give 1 or more')
 
   def check(name: str, value: Any, hint: str) -> Any:
     validation.whole_number(name, value, low, hint, high)
     return value
 
-  return check
+  return flag(text, default, check, hint, **more)
+
+
+def number(
+  text: str, check: validation.Check, example: float, default: Any = None, **more: Any
+) -> Any:
+  """A field that is a flag of numbers, which `check` refuses unless they are like the example."""
+  return flag(text, default, check, f'give a number such as {example:g}', **more)
 
 
 def check(field: dataclasses.Field, value: Any) -> None:

@@ -1,14 +1,14 @@
 """The flags of scripts/train.py, made from `Settings` and the registry; no TensorFlow."""
 
 import dataclasses
-import re
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import flags as absl_flags
 
-from . import fields, hyperparameters, options, settings
+from . import command, fields, hyperparameters, options, settings
+from .groups import output, what
 
 # What people try, and what it is here.
 _TRIED = {
@@ -27,9 +27,8 @@ _TRIED = {
   'num_clients': 'clients_per_round; those there are: --task_option=num_clients=NUMBER',
   'out': 'output_dir',
 }
+_OF_TASK = ('task', 'task_option', 'seed', 'data_dir')
 absl_flags.disclaim_key_flags()  # They are of the script that asks for them.
-
-_HELP = ('-h', '-help', '--help', '--helpfull', '-?')
 
 
 class Flag(NamedTuple):
@@ -74,6 +73,26 @@ def of_group(group: type[fields.Group]) -> list[Flag]:
   ]
 
 
+def define_with_task(own: type[fields.Group]) -> absl_flags.FlagValues:
+  """Returns the flags of a command that loads a task: its own, and those of the task."""
+  return define([*of_group(own), *(flag for flag in table() if flag.name in _OF_TASK)])
+
+
+def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> None:
+  """Refuses what a command's own flags do not take; ValueError, in one line."""
+  for field in dataclasses.fields(own):  # type: ignore[arg-type]
+    fields.check(field, values[field.name].value)
+
+
+def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> dict[str, Any]:
+  """Refuses what such a command does not take; returns the task's options by name."""
+  what.check_task(values.task)
+  check(values, own)
+  settings.check('seed', values.seed)
+  output.check_data_dir(values.task, values.data_dir)
+  return options.parse('task_option', values.task_option)
+
+
 def names() -> list[str]:
   """Returns the names of all flags."""
   return [flag.name for flag in table()]
@@ -94,38 +113,28 @@ def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
   return values
 
 
-def parse(arguments: Sequence[str]) -> dict[str, Any] | None:
+def parse(
+  arguments: Sequence[str], help_text: Callable[[], str] | None = None
+) -> dict[str, Any] | None:
   """Parses a command line.
 
   Args:
     arguments: The program's name and its arguments.
+    help_text: What --help shows.
 
   Returns:
-    Flag name -> value of those that were given, for `resolve.resolve`; or None if help was asked
-    for.
+    Flag name -> value of those that were given, for `resolve.resolve`; None if it was --help.
 
   Raises:
     ValueError: With one line on what cannot be parsed.
   """
-  if any(a in _HELP for a in arguments[1:]):
-    return None
+  for argument in arguments[1:]:
+    name = argument.lstrip('-').partition('=')[0]
+    if argument.startswith('-') and name in _TRIED:
+      raise ValueError(f'there is no --{name}: give --{_TRIED[name]}.')
   values = define()
-  try:
-    rest = values(list(arguments))[1:]
-  except absl_flags.UnrecognizedFlagError as error:
-    if error.flagname in _TRIED:
-      raise ValueError(
-        f'there is no --{error.flagname}: give --{_TRIED[error.flagname]}.'
-      ) from None
-    raise ValueError(' '.join(str(error).split())) from None
-  except absl_flags.Error as error:
-    # Of a truth value it shows a tuple of the message and the value, which has been named.
-    text = re.sub(r"\('(.*)', '.*'\)$", r'\1', str(error))
-    raise ValueError(' '.join(text.split())) from None
-  except UnicodeDecodeError:
-    raise ValueError(f'{_flagfiles(arguments)} holds no text: give a file of flags.') from None
-  if rest:
-    raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
+  if not command.read(values, help_text, arguments):
+    return None
   return {flag.name: values[flag.name].value for flag in table() if values[flag.name].present}
 
 
@@ -138,10 +147,6 @@ def command_line(given: Mapping[str, Any]) -> list[str]:
     else:
       found += [f'--{pair}' for pair in options.pairs({name: value})]
   return found
-
-
-def _flagfiles(arguments: Sequence[str]) -> str:
-  return ' or '.join(a for a in arguments[1:] if a.lstrip('-').startswith('flagfile'))
 
 
 def _kind(annotation: Any) -> type:

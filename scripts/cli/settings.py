@@ -75,10 +75,7 @@ class Settings:
 
   def files(self) -> dict[str, dict[str, str]]:
     """The user's own files by what they are for: path and sha256, as config.json records them."""
-    own = {
-      name: {'path': source.path, 'sha256': source.sha256}
-      for name, source in self.what.sources().items()
-    }
+    own = {name: source.record() for name, source in self.what.sources().items()}
     return {**own, **self.population.files()}
 
   def client_training(self, task: Any, epochs: int | None = None) -> Any:

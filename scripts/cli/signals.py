@@ -6,47 +6,11 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from tff_adaptive.training import stop
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@contextlib.contextmanager
-def ending_at_once(line: str, before: Callable[[], None] | None = None) -> Iterator[None]:
-  """A context in which SIGINT ends the process at once, with a line and exit code 130.
-
-  For work that has nothing to save. Python's KeyboardInterrupt would be raised in the midst of an
-  import or of a library's callback, which breaks or swallows it.
-
-  Args:
-    line: For the user.
-    before: Called after the line is written, to end child processes, say. What it raises is
-      ignored: the signal may have come in the midst of the import of what it needs.
-  """
-
-  def end(number: int, unused_frame: types.FrameType | None) -> None:
-    try:
-      try:
-        _to_stderr(line)
-      except RuntimeError:  # The signal came in the midst of a write.
-        os.write(2, f'{line}\n'.encode())
-      if before is not None:
-        before()
-      sys.stdout.flush()
-    finally:
-      os._exit(128 + number)
-
-  is_main = threading.current_thread() is threading.main_thread()
-  if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    yield
-    return
-  previous = signal.signal(signal.SIGINT, end)
-  try:
-    yield
-  finally:
-    signal.signal(signal.SIGINT, previous)
 
 
 class StopGuard(stop.Stop):

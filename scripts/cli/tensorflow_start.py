@@ -1,19 +1,11 @@
 """What commands do before TensorFlow is imported, which takes seconds."""
 
-import contextlib
 import gc
 import importlib
-import importlib.machinery
-import importlib.util
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from typing import Any
-
-# TFF's differential privacy imports these, and uses them in few of its mechanisms.
-_SELDOM_USED = ('tensorflow_probability', 'dp_accounting.pld')
 
 
 def quietly() -> None:
@@ -24,42 +16,19 @@ def quietly() -> None:
 
 
 def load() -> None:
-  """Imports TensorFlow and TFF, if nobody has yet, as quickly as they can be.
+  """Imports TensorFlow and TFF, and has no collection look for garbage among their objects.
 
-  Modules stay until the end. Looking for garbage among their million objects, time and again, is a
-  fifth of a command's way to its first round; from here on collections leave them out. Those that
-  are seldom used are run when they first are.
+  Modules stay until the end, and their million objects are a fifth of a command's way to its first
+  round.
   """
   if 'tensorflow_federated' in sys.modules:
     return
-  was_enabled = gc.isenabled()
   gc.disable()
   try:
-    with _deferring(_SELDOM_USED):
-      importlib.import_module('tensorflow_federated')
+    importlib.import_module('tensorflow_federated')
     gc.freeze()
   finally:
-    if was_enabled:
-      gc.enable()
-
-
-@contextlib.contextmanager
-def _deferring(names: tuple[str, ...]) -> Iterator[None]:
-  """A context in which an import of these modules runs them only once an attribute is asked for."""
-
-  class Finder:
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-      spec = importlib.machinery.PathFinder.find_spec(name, path, target) if name in names else None
-      if spec is not None and spec.loader is not None:
-        spec.loader = importlib.util.LazyLoader(spec.loader)
-      return spec
-
-  sys.meta_path.insert(0, Finder)
-  try:
-    yield
-  finally:
-    sys.meta_path.remove(Finder)
+    gc.enable()
 
 
 def _is_news(record: logging.LogRecord) -> bool:

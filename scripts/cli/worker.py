@@ -21,7 +21,7 @@ from tff_adaptive._utils import user_code
 from tff_adaptive.devices import threads
 
 from .. import _entry
-from . import command, flags, resolve, run, settings, signals
+from . import command, flags, resolve, run, settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     arguments: The program's name, and the signal that ends a run with the standard input: whoever
       wanted it is gone.
   """
+  _entry.before_end = run.reap_workers
   lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
   at_work = threading.Event()
 
@@ -116,9 +117,8 @@ def do(job: Job) -> Answer:
   """Does one run in this process."""
   try:
     given = flags.parse(['train.py', *job.flags]) or {}
-    with signals.ending_at_once('interrupted.', run.reap_workers):
-      outcome = run.run(resolve.resolve(given), last_round=job.last_round)
-      run.check_result(outcome.result)
+    outcome = run.run(resolve.resolve(given), last_round=job.last_round)
+    run.check_result(outcome.result)
   except command.DivergedError as error:
     return Answer('diverged', _line(error))
   except (command.FailureError, ValueError, OSError) as error:

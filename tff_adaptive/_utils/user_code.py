@@ -11,11 +11,9 @@ import os
 import sys
 import traceback
 import types
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 MODULE_PREFIX = '_tff_adaptive_user_code_'
-_MOST_BYTES = 10_000_000
 _loaded: set[str] = set()  # Names of modules, for `forget`.
 
 
@@ -31,6 +29,10 @@ class UserCode(NamedTuple):
   path: str
   name: str
   sha256: str
+
+  def record(self) -> dict[str, str]:
+    """What config.json says of the file."""
+    return {'path': self.path, 'sha256': self.sha256}
 
 
 class Place(NamedTuple):
@@ -72,16 +74,13 @@ def load(reference: str) -> tuple[Any, UserCode]:
   if not separator or not name.isidentifier():
     raise ValueError(f'{reference!r} names nothing in a file: write FILE.py:NAME.')
   path = os.path.abspath(os.path.expanduser(path + '.py'))
+  if os.path.exists(path) and not os.path.isfile(path):  # A pipe would be waited for.
+    raise ValueError(f'{path!r} cannot be read: it is no file; check the path.')
   try:
-    if os.path.exists(path) and not os.path.isfile(path):  # A pipe would be waited for.
-      raise ValueError('it is no file')
     with open(path, 'rb') as file:
-      content = file.read(_MOST_BYTES)
-    if len(content) == _MOST_BYTES:
-      raise ValueError(f'it has {_MOST_BYTES:,} bytes or more')
-  except (OSError, ValueError) as error:  # ValueError: also a null character in the path.
-    reason = getattr(error, 'strerror', None) or error
-    raise ValueError(f'{path!r} cannot be read: {reason}; check the path.') from None
+      content = file.read()
+  except OSError as error:
+    raise ValueError(f'{path!r} cannot be read: {error.strerror}; check the path.') from None
   digest = hashlib.sha256(content).hexdigest()
   module = _module(path, content, digest)
   if name not in vars(module):
@@ -111,7 +110,9 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   module.__file__ = path
   sys.modules[name] = module
   folder = os.path.dirname(path)
-  sys.path.append(folder)
+  is_new = folder not in sys.path
+  if is_new:
+    sys.path.append(folder)
   try:
     exec(compile(content, path, 'exec'), vars(module))
   except BaseException as error:
@@ -122,10 +123,12 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
     where = f' line {at.line}:' if at is not None and at.path == path else ''
     raise ValueError(f'{path!r} cannot be run:{where} {in_words(error)}; fix the file.') from error
   finally:
-    _loaded.update(_next_to(folder, set(sys.modules) - before), [name])
-    # The last one equal to it: the file may have put others there, or taken it away.
-    if folder in sys.path:
-      del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
+    if is_new and folder in sys.path:  # The file may have put others there, or taken it away.
+      sys.path.remove(folder)
+    for new in set(sys.modules) - before:
+      file = getattr(sys.modules[new], '__file__', None) or ''
+      if new == name or os.path.dirname(file) == folder:
+        _loaded.add(new)
   return module
 
 
@@ -135,8 +138,7 @@ def place(error: BaseException) -> Place | None:
   Args:
     error: The error; those that it was raised from count too, what was raised first comes first.
   """
-  modules = [m for name, m in list(sys.modules.items()) if name.startswith(MODULE_PREFIX)]
-  paths = {module.__file__ for module in modules}
+  paths = {module.__file__ for name, module in list(sys.modules.items()) if is_module(name)}
   found, seen = None, set()
   link: BaseException | None = error
   while link is not None and id(link) not in seen:
@@ -156,9 +158,3 @@ def in_words(error: BaseException) -> str:
   """An error's kind and message in one line of a bearable length."""
   message = ' '.join(str(error).split())
   return f'{type(error).__name__}: {message:.300}'
-
-
-def _next_to(folder: str, names: Iterable[str]) -> list[str]:
-  """Returns those of some modules that lie in a folder itself."""
-  paths = {name: getattr(sys.modules[name], '__file__', None) or '' for name in names}
-  return [name for name, path in paths.items() if os.path.dirname(path) == folder]

@@ -14,6 +14,8 @@ from tff_adaptive.registry import entries
 # Fields of a correction that are filled in from the registered clients, see `Correction.configure`.
 CLIENT_FIELDS = ('num_clients', 'mean_examples')
 
+_ONLY_BY_PLACE = inspect.Parameter.POSITIONAL_ONLY
+_BY_PLACE_OR_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _KINDS = (float, int, bool)
 _WANTED = 'give a frozen dataclass that subclasses tff_adaptive.corrections.Correction'
 
@@ -35,27 +37,16 @@ def algorithm(reference: str) -> entries.Algorithm:
   """
 
   def make(found: Any, source: user_code.UserCode) -> entries.Algorithm:
-    if isinstance(found, entries.Algorithm):
-      return dataclasses.replace(found, source=source)
     describe = getattr(found, 'registry_entry', None)  # Of `corrections.Correction`.
     if not isinstance(found, type) or describe is None:
       raise ValueError(f'is no algorithm: {_WANTED}, or a tff_adaptive.registry.Algorithm')
     return describe(source)
 
-  return _entry(reference, make)
+  return _entry(reference, entries.Algorithm, make)
 
 
 def of_correction(found: Any, name: Any, source: user_code.UserCode) -> entries.Algorithm:
-  """Returns the entry derived from a `corrections.Correction` subclass, see `algorithm`.
-
-  Args:
-    found: The class.
-    name: Its name; that of the class where it has set none.
-    source: Where it stands.
-
-  Raises:
-    ValueError: If an entry cannot be derived from it; the message lacks the file.
-  """
+  """Returns the entry derived from a `corrections.Correction` subclass, see `algorithm`."""
   parameters = vars(found).get('__dataclass_params__')
   if parameters is None or not parameters.frozen:
     raise ValueError(f'is no frozen dataclass: {_WANTED}')
@@ -68,17 +59,13 @@ def of_correction(found: Any, name: Any, source: user_code.UserCode) -> entries.
   if not isinstance(counts, entries.Counts) and not callable(counts):
     raise ValueError(f'has counts {counts!r}: give a tff_adaptive.registry.Counts(...)')
   types = typing.get_type_hints(found)
-
-  def help_of(field: Any) -> str:
-    return field.metadata.get('help') or f'{field.name} of {found.__name__}'
-
   return entries.Algorithm(
     name,
     name,
     _first_line(found),
     correction=found,
     hyperparameters=tuple(
-      _hyperparameter(f.name, types[f.name], f.default, help_of(f), f.init)
+      _hyperparameter(f.name, types[f.name], f.default, f.metadata.get('help'), f.init)
       for f in dataclasses.fields(found)
       if f.name not in CLIENT_FIELDS
     ),
@@ -102,21 +89,20 @@ def server_optimizer(reference: str) -> entries.ServerOptimizer:
   """
 
   def make(found: Any, source: user_code.UserCode) -> entries.ServerOptimizer:
-    if isinstance(found, entries.ServerOptimizer):
-      return dataclasses.replace(found, source=source)
     if not callable(found):
       raise ValueError('is no function of a learning rate to a TFF optimizer: give one')
     name, hyperparameters = source.name.removeprefix('build_'), _from_signature(found)
     return entries.ServerOptimizer(name, name, _first_line(found), found, hyperparameters, source)
 
-  return _entry(reference, make)
+  return _entry(reference, entries.ServerOptimizer, make)
 
 
-def _entry(reference: str, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
-  """Makes an entry of an object of a file; what goes wrong is one line with both."""
+def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
+  """An entry that a file holds, or is made of what it holds; what goes wrong is one line."""
   found, source = user_code.load(reference)
   try:
-    return make(found, source)
+    is_entry = isinstance(found, kind)
+    return dataclasses.replace(found, source=source) if is_entry else make(found, source)
   except Exception as error:  # Also what annotations and attributes of the user's raise.
     words = error if type(error) is ValueError else f'cannot be used: {user_code.in_words(error)}'
     raise ValueError(f'{source.name} of {source.path!r} {words}.') from error
@@ -124,14 +110,13 @@ def _entry(reference: str, make: Callable[[Any, user_code.UserCode], Any]) -> An
 
 def _from_signature(found: Any) -> tuple[entries.Hyperparameter, ...]:
   arguments = list(inspect.signature(found).parameters.values())
-  positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-  if not arguments or arguments[0].kind not in positional:
+  if not arguments or arguments[0].kind not in (_ONLY_BY_PLACE, _BY_PLACE_OR_NAME):
     raise ValueError('takes no learning rate as its first argument: give it one')
   types = {} if isinstance(found, type) else typing.get_type_hints(found)
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   return tuple(
     _hyperparameter(
-      a.name, types.get(a.name, type(a.default)), a.default, '', a.kind is not positional[0]
+      a.name, types.get(a.name, type(a.default)), a.default, None, a.kind is not _ONLY_BY_PLACE
     )
     for a in arguments[1:]
     if a.kind not in several
@@ -139,7 +124,7 @@ def _from_signature(found: Any) -> tuple[entries.Hyperparameter, ...]:
 
 
 def _hyperparameter(
-  name: str, kind: Any, default: Any, help_text: str, can_be_given: bool
+  name: str, kind: Any, default: Any, help_text: str | None, can_be_given: bool
 ) -> entries.Hyperparameter:
   """Returns a hyperparameter without a range: the class or function checks that itself."""
   place = f'has the option {name}'
@@ -155,7 +140,7 @@ def _hyperparameter(
     raise ValueError(f'{place} of the type {kind}: hyperparameters are float, int or bool')
   if kind is float and type(default) is int:
     default = float(default)
-  made = entries.Hyperparameter(name, kind, default, help_text or f'{name} of the server optimizer')
+  made = entries.Hyperparameter(name, kind, default, help_text or name)
   try:
     if default is not None:
       made.checked(default)

@@ -37,25 +37,21 @@ class Aggregation(fields.Group):
   TITLE = 'Aggregation and privacy'
 
   aggregator: str = fields.flag(
-    'How the server combines updates: of the list above.',
-    'mean',
-    choices=tuple(table.AGGREGATORS),
+    'How the server combines updates: of the list above.', 'mean', choices=tuple(table.AGGREGATORS)
   )
   aggregator_option: tuple[str, ...] = fields.flag(
     'An option of the aggregator, NAME=VALUE; see the list above. May be repeated.', []
   )
-  target_epsilon: float | None = fields.flag(
+  target_epsilon: float | None = fields.number(
     'For dp_gaussian and dp_tree: take the least noise with which all rounds together have this'
     ' epsilon at --delta.',
-    None,
     validation.above_zero,
-    'give an epsilon such as 8',
+    8,
   )
-  delta: float | None = fields.flag(
+  delta: float | None = fields.number(
     'delta of the epsilon that is reported. Default N^-1.1, N the number of clients.',
-    None,
     validation.in_unit_interval,
-    'give a delta such as 1e-5',
+    1e-5,
   )
 
   @classmethod

@@ -22,39 +22,32 @@ class ClientEvaluation(fields.Group):
 
   TITLE = 'Evaluation by client'
 
-  heldout_clients: float = fields.flag(
+  heldout_clients: float = fields.number(
     'The share of the clients that never train; at least one if above 0.',
-    0.0,
     validation.in_unit_interval,
-    'give a share such as 0.1',
+    0.1,
+    0.0,
   )
-  heldout_examples: float = fields.flag(
+  heldout_examples: float = fields.number(
     "The share of each client's examples that is not trained on.",
-    0.0,
     validation.in_unit_interval,
-    'give a share such as 0.2',
+    0.2,
+    0.0,
   )
-  rounds_per_client_evaluation: int | None = fields.flag(
+  rounds_per_client_evaluation: int | None = fields.count(
     'Rounds from one evaluation of each client by itself to the next. Default none.',
-    None,
-    fields.from_(1),
-    fields.ONE,
     changes_numbers=False,
   )
-  client_evaluation_clients: int | None = fields.flag(
+  client_evaluation_clients: int | None = fields.count(
     'Evaluate at most so many clients of those that train, and of those that never do; 0 for all.'
     ' Default 1000.',
-    None,
-    fields.from_(0),
-    'give 0 for all',
+    zero='all',
     changes_numbers=False,
   )
-  personalization_epochs: int | None = fields.flag(
+  personalization_epochs: int | None = fields.count(
     "Evaluate on held-out examples also after so many epochs of fine-tuning on a client's others."
     ' Default none.',
-    None,
-    fields.from_(1, 2**20 - 1),
-    fields.ONE,
+    high=2**20 - 1,
     changes_numbers=False,
   )
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
   from .. import settings as settings_lib
 
 _TRACKERS = {'mlflow': 'MLflow', 'wandb': 'Weights & Biases'}
-_COUNT = fields.from_(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,17 +30,16 @@ class Output(fields.Group):
   data_dir: str | None = fields.flag(
     "Folder with the task's files; default: TFF's download.", changes_numbers=False
   )
-  rounds_per_evaluation: int = fields.flag(
-    'Rounds from one evaluation to the next.', 10, _COUNT, fields.ONE, changes_numbers=False
+  rounds_per_evaluation: int = fields.count(
+    'Rounds from one evaluation to the next.', 10, changes_numbers=False
   )
-  rounds_per_checkpoint: int = fields.flag(
-    'Rounds from one checkpoint to the next.', 50, _COUNT, fields.ONE, changes_numbers=False
+  rounds_per_checkpoint: int = fields.count(
+    'Rounds from one checkpoint to the next.', 50, changes_numbers=False
   )
-  keep_checkpoints: int = fields.flag(
+  keep_checkpoints: int = fields.count(
     'The last so many checkpoints are kept: the previous one is there if the latest is damaged.',
     2,
-    fields.from_(1, 100),
-    fields.ONE,
+    high=100,
     changes_numbers=False,
   )
   log_to: tuple[str, ...] = fields.flag(
@@ -56,12 +54,11 @@ class Output(fields.Group):
     choices=('latest', 'previous'),
     changes_numbers=False,
   )
-  target: float | None = fields.flag(
+  target: float | None = fields.number(
     "summary.json says when the task's metric on the validation data first was so good: by round,"
     ' megabytes and virtual seconds.',
-    None,
     validation.real,
-    'give a value of the metric, such as 0.9',
+    0.9,
     changes_numbers=False,
   )
 

@@ -23,7 +23,6 @@ _KINDS: Mapping[str, Any] = {
 # A column of client profiles -> whose option of which name it takes the place of.
 _OPTION_OF = {'probability': ('independent', 'probability'), 'phase': ('diurnal', 'phases')}
 _SIGMAS = ('speed_sigma', 'bandwidth_sigma')
-_NUMBER = 'give a number such as 1'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,56 +45,47 @@ class Population(fields.Group):
     'FILE.csv with a line for each client: client, and one or more of seconds_per_step, downlink,'
     ' uplink, probability (of independent), phase (0 to 1, of diurnal).'
   )
-  seconds_per_step: float | None = fields.flag(
+  seconds_per_step: float | None = fields.number(
     'Virtual seconds of a local step, the median over the clients. Default 0.1.',
-    None,
     validation.above_zero,
-    _NUMBER,
+    1,
   )
-  speed_sigma: float | None = fields.flag(
+  speed_sigma: float | None = fields.number(
     'How the seconds per step differ: sigma of a log-normal, drawn once a run. Default 0: alike.',
-    None,
     validation.at_least_zero,
-    'give 0 for clients alike',
+    0,
   )
-  downlink: float | None = fields.flag(
+  downlink: float | None = fields.number(
     'Bandwidth to a client, the median, in 10^6 bytes a virtual second. Default 10.',
-    None,
     validation.above_zero,
-    _NUMBER,
+    1,
   )
-  uplink: float | None = fields.flag(
-    'Bandwidth from a client, likewise. Default 1.', None, validation.above_zero, _NUMBER
+  uplink: float | None = fields.number(
+    'Bandwidth from a client, likewise. Default 1.', validation.above_zero, 1
   )
-  bandwidth_sigma: float | None = fields.flag(
+  bandwidth_sigma: float | None = fields.number(
     'How both bandwidths differ: sigma of a log-normal. Default 0: alike.',
-    None,
     validation.at_least_zero,
-    'give 0 for clients alike',
+    0,
   )
-  round_deadline: float | None = fields.flag(
-    'Virtual seconds after which a round closes. Default none.',
-    None,
-    validation.above_zero,
-    'give seconds such as 60',
+  round_deadline: float | None = fields.number(
+    'Virtual seconds after which a round closes. Default none.', validation.above_zero, 60
   )
   stragglers: str | None = fields.flag(
     'A client that cannot take all its steps before the deadline: drop, it is left out; partial, it'
     ' takes as many as fit. Default drop.',
     choices=rounds.STRAGGLERS,
   )
-  over_select: float | None = fields.flag(
+  over_select: float | None = fields.number(
     'So many times --clients_per_round clients are drawn; the round closes when'
     ' --clients_per_round have finished. Default 1.',
-    None,
     validation.at_least_one,
-    'give a factor such as 1.3',
+    1.3,
   )
-  dropout_rate: float | None = fields.flag(
+  dropout_rate: float | None = fields.number(
     'Probability that a client that was drawn fails, at a random step. Default 0.',
-    None,
     validation.in_unit_interval,
-    'give a probability such as 0.3',
+    0.3,
   )
 
   @classmethod

@@ -24,7 +24,6 @@ _NOT_WITH_RAY = {
   'parallel_clients': '--cpus_per_worker says how many clients a worker trains at once',
 }
 _ADDRESS = re.compile(r'(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}')
-_COUNT = fields.from_(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,21 +37,15 @@ class Runtime(fields.Group):
     'graph',
     choices=('graph', 'native'),
   )
-  clients_per_step: int | None = fields.flag(
+  clients_per_step: int | None = fields.count(
     'Clients that train together, as batched operations, in the graph engine. Default: one; on a'
     ' GPU the cohort, at most 32, for a model that takes a client axis; lower it where memory runs'
-    ' out.',
-    None,
-    _COUNT,
-    fields.ONE,
+    ' out.'
   )
-  parallel_clients: int | None = fields.flag(
+  parallel_clients: int | None = fields.count(
     'Clients that train at the same time, each on a thread, in the graph engine. Default: the'
     ' processors, at most 4 and the clients of a round; memory grows with it. With as many as'
     ' processors, TensorFlow takes one thread an operation, unless TF_NUM_INTRAOP_THREADS is set.',
-    None,
-    _COUNT,
-    fields.ONE,
     changes_numbers=False,
   )
   device: str | None = fields.flag(
@@ -77,31 +70,20 @@ class Runtime(fields.Group):
     ' process does.',
     changes_numbers=False,
   )
-  ray_workers: int | None = fields.flag(
-    'Workers, at most; default: as many as there is room for.',
-    None,
-    _COUNT,
-    fields.ONE,
-    changes_numbers=False,
+  ray_workers: int | None = fields.count(
+    'Workers, at most; default: as many as there is room for.', changes_numbers=False
   )
-  cpus_per_worker: int | None = fields.flag(
-    'Processors of a worker, and clients that it trains at once. Default 1.',
-    None,
-    _COUNT,
-    fields.ONE,
-    changes_numbers=False,
+  cpus_per_worker: int | None = fields.count(
+    'Processors of a worker, and clients that it trains at once. Default 1.', changes_numbers=False
   )
   gpus_per_worker: float | None = fields.flag(
     "GPUs of a worker; 0.25 takes a quarter of the memory of one. The server's part stays on"
     ' processors. Default 0: so does a worker.'
   )
-  subrounds: int | None = fields.flag(
+  subrounds: int | None = fields.count(
     'Parts of even cost into which a cohort is divided. It decides the last bits; where they are'
     ' trained, and by how many workers, does not. Default with --ray 4, or --ray_workers if larger;'
-    ' else the cohort is one.',
-    None,
-    _COUNT,
-    fields.ONE,
+    ' else the cohort is one.'
   )
 
   @classmethod

@@ -12,8 +12,6 @@ from .. import fields, options
 if TYPE_CHECKING:
   from .. import settings as settings_lib
 
-_COUNT = fields.from_(1)
-_RATE_HINT = 'give a rate such as 0.1'
 _STATEFUL = ('client_state_store', 'client_state_dir')
 
 
@@ -23,38 +21,27 @@ class Training(fields.Group):
 
   TITLE = 'How long'
 
-  rounds: int = fields.flag("Rounds. Default the task's, as above.", None, _COUNT, fields.ONE)
-  clients_per_round: int = fields.flag(
-    "Clients drawn each round. Default the task's.", None, _COUNT, fields.ONE
+  rounds: int = fields.count("Rounds. Default the task's, as above.")
+  clients_per_round: int = fields.count("Clients drawn each round. Default the task's.")
+  client_epochs: int = fields.count(
+    "Epochs a client trains in a round. Default the task's.", high=2**20 - 1
   )
-  client_epochs: int = fields.flag(
-    "Epochs a client trains in a round. Default the task's.",
-    None,
-    fields.from_(1, 2**20 - 1),
-    fields.ONE,
-  )
-  batch_size: int = fields.flag(
+  batch_size: int = fields.count(
     "Examples in a local step; 0 for all at once. Default the task's.",
-    None,
-    fields.from_(0, 2**20),
-    'give 0 for all of a client at once',
+    zero='all of a client at once',
+    high=2**20,
   )
   fill_last_batch: bool = fields.flag(
     "Fill the last batch by drawing again from the client's examples, as AdaBest's experiments do."
     " Default the task's."
   )
-  shuffle_buffer: int | None = fields.flag(
+  shuffle_buffer: int | None = fields.count(
     "A client's next example (of a text: the next snippet) is drawn among so many, as by tf.data's"
-    ' shuffle; default: among all that are left.',
-    None,
-    _COUNT,
-    fields.ONE,
+    ' shuffle; default: among all that are left.'
   )
-  max_examples_per_client: int = fields.flag(
+  max_examples_per_client: int = fields.count(
     "Only the first so many examples of a client are used; 0 for all. Default the task's.",
-    None,
-    fields.from_(0),
-    'give 0 for all',
+    zero='all',
   )
 
 
@@ -64,17 +51,15 @@ class Rates(fields.Group):
 
   TITLE = 'Rates'
 
-  client_learning_rate: float = fields.flag(
+  client_learning_rate: float = fields.number(
     'Client rate eta_l. Default as tuned for the task and the server optimizer.',
-    None,
     validation.at_least_zero,
-    _RATE_HINT,
+    0.1,
   )
-  server_learning_rate: float = fields.flag(
+  server_learning_rate: float = fields.number(
     "Server rate eta. Default likewise; 1 for a correction with the server's SGD.",
-    None,
     validation.at_least_zero,
-    _RATE_HINT,
+    0.1,
   )
   client_schedule: str = fields.flag("Schedule of the client rate by round. Default the task's.")
   client_schedule_option: tuple[str, ...] = fields.flag(
@@ -121,17 +106,11 @@ class Clients(fields.Group):
     'Weight of a client: examples, uniform, or tokens (shakespeare and stackoverflow_nwp). Default'
     " the task's; uniform where the algorithm's paper has it."
   )
-  weight_decay: float = fields.flag(
-    "Weight decay of the clients. Default the task's.",
-    None,
-    validation.at_least_zero,
-    'give 0 or more',
+  weight_decay: float = fields.number(
+    "Weight decay of the clients. Default the task's.", validation.at_least_zero, 0
   )
-  clip_norm: float | None = fields.flag(
-    'Clips local gradients to this 2-norm. Default none.',
-    None,
-    validation.above_zero,
-    'give a norm such as 10, or leave it out',
+  clip_norm: float | None = fields.number(
+    'Clips local gradients to this 2-norm. Default none.', validation.above_zero, 10
   )
   client_state_store: str | None = fields.flag(
     'Where client states of a stateful algorithm lie during training: memory or disk (of this'

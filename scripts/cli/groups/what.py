@@ -40,11 +40,11 @@ class What(fields.Group):
   task_option: tuple[str, ...] = fields.flag(
     "A task's own option, NAME=VALUE, such as only_digits=true or alpha=0.3; may be repeated.", []
   )
-  seed: int = fields.flag(
+  seed: int = fields.count(
     'Seeds the partition, the initial weights, sampling and shuffling.',
     0,
-    fields.from_(0, 2**62 - 1),
-    'give a whole number such as 0',
+    zero='the default',
+    high=2**62 - 1,
   )
   initial_weights: str | None = fields.flag(
     'Start from these weights: the folder of a run, a .keras or an .npz file. Default: drawn by the'

@@ -41,13 +41,6 @@ def test_flags_that_people_try_are_answered_with_the_right_name(tried, words):
   assert words in str(caught.value)
 
 
-def test_an_undecodable_file_of_flags_is_named(tmp_path):
-  path = tmp_path / 'x.flags'
-  path.write_bytes(b'--rounds=\xff\xfe')
-  with pytest.raises(ValueError, match=r'flagfile=.*x\.flags holds no text'):
-    flags.parse(['train.py', f'--flagfile={path}'])
-
-
 def test_every_name_is_one_flag_and_what_people_try_is_none():
   names = flags.names()
   assert len({*names}) == len(names)
