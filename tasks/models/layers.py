@@ -4,6 +4,8 @@ Layers are pure functions of tensors, and each also takes a leading axis of clie
 data alike.
 """
 
+import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -105,12 +107,27 @@ def conv(
   """
   if kernel.shape.rank == 4:
     y = tf.nn.conv2d(x, kernel, stride, padding)
+  elif not _groups_have_gradients():
+    each = zip(tf.unstack(x), tf.unstack(kernel))
+    y = tf.stack([tf.nn.conv2d(images, own, stride, padding) for images, own in each])
   else:
     y = tf.nn.conv2d(_join_channels(x), _join_channels(kernel), stride, padding)
     clients, outputs = tf.shape(kernel)[0], kernel.shape[-1]
     y = tf.reshape(y, tf.concat([tf.shape(y)[:-1], [clients, outputs]], 0))
     y = tf.transpose(y, [3, 0, 1, 2, 4])
   return y if bias is None else y + _for_images(bias)
+
+
+@functools.cache
+def _groups_have_gradients() -> bool:
+  """Whether grouped convolutions do; on a CPU only if it is one that oneDNN is used on."""
+  with tf.init_scope(), contextlib.suppress(tf.errors.InvalidArgumentError):
+    one = tf.ones([1, 1, 1, 2])
+    tf.raw_ops.Conv2DBackpropInput(
+      input_sizes=[1, 1, 1, 2], filter=one, out_backprop=one, strides=[1] * 4, padding='VALID'
+    )
+    return True
+  return False
 
 
 def _join_channels(x: tf.Tensor) -> tf.Tensor:

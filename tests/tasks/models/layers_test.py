@@ -34,11 +34,11 @@ def test_a_convolution_with_a_kernel_for_each_client(reach, stride, padding):
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
 
 
-def test_a_convolution_of_unknown_numbers_of_clients_and_examples_keeps_what_is_known():
+def test_a_convolution_of_an_unknown_number_of_examples_keeps_what_is_known():
   @tf.function(
     input_signature=[
-      tf.TensorSpec([None, None, 8, 8, 3]),
-      tf.TensorSpec([None, 3, 3, 3, 5]),
+      tf.TensorSpec([2, None, 8, 8, 3]),
+      tf.TensorSpec([2, 3, 3, 3, 5]),
     ]
   )
   def shapes(x, kernel):
