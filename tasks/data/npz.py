@@ -1,13 +1,11 @@
 """Reading .npz files that may be damaged or hostile; see `_utils.archives`."""
 
-import os
 import zipfile
 from collections.abc import Sequence
 
 import numpy as np
 
 from tff_adaptive._utils import archives
-from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import files
 
 
@@ -26,19 +24,14 @@ def read(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
       larger than the memory available.
   """
   with files.border(path), zipfile.ZipFile(path) as archive:
-    members = {m.filename.removesuffix('.npy'): m for m in archive.infolist()}
+    members = {n.removesuffix('.npy'): m for n, m in archives.entries(archive, path).items()}
     missing = [key for key in keys if key not in members]
     if missing:
-      raise errors.DataError(
-        f'{path} lacks {", ".join(missing)}; it has {", ".join(members) or "no arrays"}'
-      )
-    for key in keys:
-      with files.border(f'{path}: {key}'):
-        archives.check_size(members[key], os.path.getsize(path))
-        archives.check_array(archive, members[key])
+      raise ValueError(f'it lacks {", ".join(missing)}; it has {", ".join(members) or "no arrays"}')
     files.check_memory(sum(members[key].file_size for key in keys), f'it holds {", ".join(keys)}')
     found = {}
     for key in keys:
       with files.border(f'{path}: {key}'):
+        archives.check_array(archive, members[key])
         found[key] = archives.read_array(archive, members[key])
   return found

@@ -6,11 +6,14 @@ The tables, as TFF's loaders expect them:
     client_metadata(client_id TEXT, split_name TEXT, num_examples INTEGER)
 
 All rows of a client are fetched with one query and parsed with one `tf.io.parse_example`, so a
-client costs a few milliseconds instead of a tf.data pipeline. `sqlite_reader` guards against files
-that are damaged or hostile.
+client costs a few milliseconds instead of a tf.data pipeline.
 """
 
 import collections
+import os
+import pathlib
+import sqlite3
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,11 +21,11 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive_tasks import errors, task as task_lib
-from tff_adaptive_tasks.data import sqlite_reader
+from tff_adaptive_tasks.data import files, tff_files
 
 _COLUMNS = {
-  'examples': {'split_name', 'client_id', 'serialized_example_proto'},
-  'client_metadata': {'split_name', 'client_id', 'num_examples'},
+  'examples': {b'split_name', b'client_id', b'serialized_example_proto'},
+  'client_metadata': {b'split_name', b'client_id', b'num_examples'},
 }
 
 Features = Mapping[str, tf.io.FixedLenFeature]
@@ -32,7 +35,8 @@ Preprocess = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
 class SqlClientData(task_lib.ClientData):
   """The clients of one split of a TFF SQLite file.
 
-  Threads may share an object: each gets a connection of its own.
+  Threads may share an object: each gets a connection of its own. Pickled, it is the file's path:
+  another process opens the same file, or refuses another one.
   """
 
   def __init__(
@@ -46,7 +50,7 @@ class SqlClientData(task_lib.ClientData):
     """Opens a split and parses its first example, so that a wrong file is reported at once.
 
     Args:
-      path: The file.
+      path: The file; nothing is written, nor next to it.
       split: The split's name, such as 'train'.
       features: The features of an example: name -> `tf.io.FixedLenFeature`. Those of floating
         point must be finite.
@@ -58,64 +62,78 @@ class SqlClientData(task_lib.ClientData):
       DataError: If the file is incomplete, or a table, column, split or feature is missing, or
         a client has no examples.
     """
+    tff_files.check_complete(path)
     self._path, self._split = path, split
     self._features, self._preprocess = dict(features), preprocess
     self._ranges = dict(ranges or {})
-    self._reader = sqlite_reader.Reader(path, _COLUMNS)
+    self._local = threading.local()
+    self._check_schema()
     self._sizes = self._read_sizes()
     self._ids = list(self._sizes)
     self._parse(self._rows(self._ids[0])[:1], [self._ids[0]])
 
+  def __getstate__(self) -> dict[str, Any]:
+    path = os.path.abspath(self._path)
+    state = {**self.__dict__, '_path': path, 'fingerprint': tff_files.fingerprint(path)}
+    del state['_local']
+    return state
+
+  def __setstate__(self, state: dict[str, Any]) -> None:
+    tff_files.check_same(state['_path'], state.pop('fingerprint'))
+    self.__dict__.update(state, _local=threading.local())
+
+  def _query(self, sql: str, *parameters: Any, most: int | None = None) -> list[tuple]:
+    """The rows of a query, text as bytes; of a damaged file at most one a byte, or `most`."""
+    with files.border(self._path, 'fetch it again'):
+      if not hasattr(self._local, 'connection'):
+        # Immutable: nothing is written next to the file, so that its folder may be read-only.
+        uri = pathlib.Path(self._path).resolve().as_uri() + '?mode=ro&immutable=1'
+        connection = sqlite3.connect(uri, uri=True)
+        connection.text_factory = bytes
+        connection.execute('PRAGMA trusted_schema = OFF')
+        connection.execute('PRAGMA cell_size_check = ON')
+        self._local.connection = connection
+      most = os.path.getsize(self._path) if most is None else most
+      return self._local.connection.execute(sql, parameters).fetchmany(most)
+
+  def _check_schema(self) -> None:
+    others = self._query(
+      "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+    )
+    if others:  # SQLite would run what a file of someone else's says in them.
+      kind, name = (part.decode(errors='replace') for part in others[0])
+      raise errors.DataError(f'{self._path} has a {kind} {name!r}: copy its tables to a new file')
+    for table, names in _COLUMNS.items():
+      found = {row[1] for row in self._query(f'PRAGMA table_info({table})')}
+      if missing := names - found:
+        what = b', '.join(sorted(missing)).decode()
+        what = f'lacks {what}' if found else 'is missing'
+        raise errors.DataError(f"{self._path} is not in TFF's format: its table {table} {what}")
+
   def _read_sizes(self) -> dict[str, int]:
     """The number of examples by client id, sorted by id."""
-    path, split = self._path, self._split
     sizes: dict[str, int] = collections.defaultdict(int)
-    for name, count in self._reader.query(
-      'SELECT client_id, num_examples FROM client_metadata WHERE split_name = ?', (split,)
-    ):
-      sizes[self._text(name)] += self._count(count, name)
+    rows = self._query(
+      'SELECT client_id, num_examples FROM client_metadata WHERE split_name = ?', self._split
+    )
+    with files.border(f'client_metadata of {self._path}', 'fetch it again'):
+      for name, count in rows:
+        sizes[name.decode()] += int(count or 0)
     if not sizes:
-      splits = self._reader.query('SELECT DISTINCT split_name FROM client_metadata LIMIT 20')
-      found = sorted(self._text(s[0]) for s in splits)
-      raise errors.DataError(f'{path} has no split {split!r}; it has {", ".join(found) or "none"}')
+      splits = self._query('SELECT DISTINCT split_name FROM client_metadata', most=20)
+      found = ', '.join(sorted(str(s[0], errors='replace') for s in splits)) or 'none'
+      raise errors.DataError(f'{self._path} has no split {self._split!r}; it has {found}')
     for client_id, n in sizes.items():
       if n < 1:
-        raise errors.DataError(f'{path}: client {client_id!r} has no examples in {split!r}')
-    # An example takes more than a byte.
-    if sum(sizes.values()) > self._reader.file_bytes:
-      raise errors.DataError(
-        f'{path}: client_metadata says {sum(sizes.values()):,} examples in {split!r}, which a file '
-        f'of {self._reader.file_bytes:,} bytes cannot hold; fetch the file again'
-      )
+        raise errors.DataError(f'{self._path}: client {client_id!r} has no examples')
     return {c: sizes[c] for c in sorted(sizes)}
 
-  def _text(self, value: Any) -> str:
-    if not isinstance(value, bytes):
-      raise errors.DataError(f'{self._path}: the name {value!r} is not text')
-    try:
-      return value.decode()
-    except UnicodeDecodeError:
-      raise errors.DataError(f'{self._path}: the name {value!r} is not UTF-8 text') from None
-
-  def _count(self, value: Any, name: bytes) -> int:
-    if value is None:
-      return 0
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if not whole or value < 0:
-      raise errors.DataError(
-        f'{self._path}: client_metadata says {value!r} examples of client {self._text(name)!r}; it '
-        'must be a whole number'
-      )
-    return int(value)
-
   def _rows(self, client_id: str) -> list[bytes]:
-    if client_id not in self._sizes:
-      raise errors.DataError(
-        f'{self._path}: unknown client {client_id!r} in {self._split!r}; see client_ids'
-      )
-    rows = self._reader.query(
+    size = self.num_examples(client_id)
+    rows = self._query(
       'SELECT serialized_example_proto FROM examples WHERE client_id = ? AND split_name = ?',
-      (client_id, self._split),
+      *(client_id, self._split),
+      most=size + 1,
     )
     self._check_count(client_id, len(rows))
     return [r[0] for r in rows]
@@ -189,10 +207,11 @@ class SqlClientData(task_lib.ClientData):
       The features, name -> array [n, ...], and for each of the n rows the position of its client
       in `client_ids` (int64). Clients come in order, each with its rows in the file's order.
     """
-    rows = self._reader.query(
+    rows = self._query(
       'SELECT client_id, serialized_example_proto FROM examples WHERE split_name = ? '
       'ORDER BY client_id, rowid',
-      (self._split,),
+      self._split,
+      most=sum(self._sizes.values()) + 1,
     )
     position = {c.encode(): i for i, c in enumerate(self._ids)}
     unknown = next((c for c, _ in rows if c not in position), None)

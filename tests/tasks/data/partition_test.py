@@ -117,11 +117,6 @@ def test_one_in_eleven_is_held_out():
   np.testing.assert_array_equal(np.sort(np.concatenate([train, held_out])), np.arange(110))
 
 
-def test_half_of_the_clients_or_one_of_them_may_be_held_out():
-  sizes = [[len(part) for part in partition.hold_out(*a)] for a in ((4, 2), (5, 5), (110,))]
-  assert sizes == [[2, 2], [4, 1], [100, 10]]
-
-
 def test_the_largest_remainders_are_rounded_up():
   for seed in range(5):
     share = np.exp(0.5 * np.random.default_rng([seed, 1]).standard_normal(40))
@@ -153,29 +148,13 @@ def test_shards_are_dealt_at_random():
   assert any(part[0] > part[-1] for part in parts)
 
 
-def test_no_client_is_always_served_last():
-  """Who is served late finds classes used up; that is as often an early client as a late one."""
-  labels = np.repeat(np.arange(10), 60)
-  purity = np.zeros(30)
-  for seed in range(40):
-    parts = partition.label_dirichlet(labels, 30, 0.02, seed)
-    purity += [np.bincount(labels[p]).max() / len(p) for p in parts]
-  early, late = (purity / 40).reshape(3, 10).mean(1)[[0, 2]]
-  assert abs(early - late) < 0.04
-
-
 @pytest.mark.parametrize(
   'call, named',
   [
     (lambda: partition.iid(3, 5), '3 examples'),
     (lambda: partition.iid(3, 0), 'num_clients is 0'),
-    (lambda: partition.label_dirichlet(LABELS, 5, 0.0), 'alpha is 0'),
     (lambda: partition.label_dirichlet(LABELS, 5, 1e-100), r'alpha is 1e-100; .* from 0.0001 to'),
-    (lambda: partition.label_dirichlet(LABELS, 5, 1e300), 'alpha is 1e[+]300'),
-    (lambda: partition.label_dirichlet(LABELS, 5, 1e6 + 0.5), 'alpha is 1000000.5'),
     (lambda: partition.iid(99, 5, unbalance=1e3), 'unbalance is 1000.0; it must be from 0 to 10'),
-    (lambda: partition.iid(99, 5, unbalance=float('nan')), 'unbalance is nan'),
-    (lambda: partition.iid(99, 10**12), 'each of 1000000000000 clients'),
     (lambda: partition.label_dirichlet(LABELS, 5, float('nan')), 'alpha is nan'),
     (lambda: partition.client_sizes(9, 3, unbalance=-1), 'unbalance is -1'),
     (lambda: partition.label_shards(LABELS[:9], 5, 2), '9 examples cannot give each of 10'),

@@ -41,12 +41,6 @@ def test_what_is_not_sqlite_is_refused(tmp_path):
     tff_files.check_complete(str(tmp_path / 'none.sqlite'))
 
 
-def test_a_pipe_is_not_waited_for(tmp_path):
-  os.mkfifo(tmp_path / 'pipe')
-  with pytest.raises(errors.DataError, match=r'there is no file .*pipe'):
-    tff_files.check_complete(str(tmp_path / 'pipe'))
-
-
 def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
   home = tmp_path / 'home'
   home.mkdir()
@@ -66,7 +60,7 @@ def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
 
   with pytest.raises(errors.DataError, match=r'download of d.sqlite .*connection reset'):
     tff_files.find_tff_file('d.sqlite', None, broken)
-  with pytest.raises(errors.DataError, match=r'download of d.sqlite cannot be read .*incomplete'):
+  with pytest.raises(errors.DataError, match=r'd.sqlite is incomplete'):
     tff_files.find_tff_file('d.sqlite', None, fetch(whole[:-1]))
   assert os.listdir(home / '.tff') == []
   found = tff_files.find_tff_file('d.sqlite', None, fetch(whole))
@@ -77,3 +71,15 @@ def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
 def test_a_folder_without_the_file_is_reported(tmp_path):
   with pytest.raises(errors.DataError, match=r'there is no d.sqlite in'):
     tff_files.find_tff_file('d.sqlite', str(tmp_path), None)
+
+
+def test_of_a_large_file_blocks_are_compared(tmp_path, monkeypatch):
+  monkeypatch.setattr(tff_files, '_BLOCK_BYTES', 4)
+  monkeypatch.setattr(tff_files, '_BLOCKS', 3)
+  path, whole = tmp_path / 'data', bytes(range(200))
+  path.write_bytes(whole)
+  expected = tff_files.fingerprint(str(path))
+  for at, is_compared in ((0, True), (3, True), (66, True), (135, True), (50, False)):
+    path.write_bytes(whole[:at] + b'\xff' + whole[at + 1 :])
+    os.utime(path, (at, at + 1))
+    assert (tff_files.fingerprint(str(path)) != expected) == is_compared
