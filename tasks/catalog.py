@@ -36,9 +36,9 @@ class Entry:
   Attributes:
     description: One line.
     loader: The module of `tasks` and the function in it that load the task.
+    rounds: Rounds of a full run.
     clients_per_round: The size of a cohort.
     batch_size: Examples in a local step.
-    rounds: Rounds of a full run.
     log10_client_rates: log10 of the client rate in the order of SERVER_OPTIMIZERS.
     log10_server_rates: log10 of the server rate in the same order.
     log10_taus: log10 of tau in the order of ADAPTIVE.
@@ -52,9 +52,9 @@ class Entry:
 
   description: str
   loader: str
-  clients_per_round: int
-  batch_size: int
   rounds: int
+  clients_per_round: int = 10
+  batch_size: int = 20
   log10_client_rates: tuple[float, ...] = (-1, -1, -1, -1, -1)
   log10_server_rates: tuple[float, ...] = (-1, -2, -2, -0.5, 0)
   log10_taus: tuple[float, ...] = (-2, -3, -3)
@@ -69,33 +69,39 @@ def _ada_best(
   description: str, loader: str, weight_decay: float, num_clients: int | None = None
 ) -> Entry:
   """AdaBest, section 4.2; the server rates of the five optimizers are this project's choice."""
+  extra = {'client_schedule': 'round_decay', 'weight_decay': weight_decay, 'fill_last_batch': True}
   return Entry(
     description,
     loader,
-    clients_per_round=10,
-    batch_size=45,
     rounds=1200,
+    batch_size=45,
     client_epochs=5,
     log10_server_rates=(-1.5, -2, -2, -0.5, 0),
-    extra=MappingProxyType(
-      {
-        'client_schedule': 'round_decay',
-        'weight_decay': weight_decay,
-        'fill_last_batch': True,
-      }
-    ),
+    extra=MappingProxyType(extra),
     num_clients=num_clients,
   )
 
 
+def _mnist(description: str) -> Entry:
+  rates = (-1.5, -2, -2, -0.5, 0)
+  return Entry(
+    description, 'images.load_mnist', rounds=200, batch_size=10, log10_server_rates=rates
+  )
+
+
+def _resnet(description: str, loader: str) -> Entry:
+  return Entry(
+    description,
+    loader,
+    rounds=4000,
+    log10_client_rates=(-1, -1.5, -1.5, -1.5, -1),
+    log10_server_rates=(-1, 0, 0, 0, 0.5),
+    log10_taus=(-2, -1, -1),
+  )
+
+
 # What a task of a user's own starts from; nothing in it is tuned.
-OWN = Entry(
-  "a user's own task",
-  '',
-  clients_per_round=10,
-  batch_size=20,
-  rounds=100,
-)
+OWN = Entry("a user's own task", '', rounds=100)
 
 
 TASKS: Mapping[str, Entry] = MappingProxyType(
@@ -103,16 +109,13 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     'digits': Entry(
       'handwritten digits that come with scikit-learn, 60 clients, label Dirichlet; offline',
       'digits.load',
-      clients_per_round=10,
-      batch_size=10,
       rounds=150,
+      batch_size=10,
       num_clients=60,
     ),
     'emnist_cr': Entry(
       'EMNIST character recognition by writer, CNN with dropout (FedOpt)',
       'emnist.load',
-      clients_per_round=10,
-      batch_size=20,
       rounds=1500,
       log10_client_rates=(-1.5, -1.5, -1.5, -1.5, -1),
       log10_server_rates=(-1, -2.5, -2.5, -0.5, 0),
@@ -121,8 +124,6 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     'emnist_ae': Entry(
       'EMNIST autoencoder with a code of 30 (FedOpt)',
       'emnist.load',
-      clients_per_round=10,
-      batch_size=20,
       rounds=3000,
       log10_client_rates=(1.5, 1, 1, 0.5, 1),
       log10_server_rates=(-1.5, -1.5, -1.5, 0, 0),
@@ -132,9 +133,8 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     'shakespeare': Entry(
       'next character in Shakespeare by role, two LSTMs (FedOpt)',
       'shakespeare.load',
-      clients_per_round=10,
-      batch_size=4,
       rounds=1200,
+      batch_size=4,
       log10_client_rates=(0, 0, 0, 0, 0),
       log10_server_rates=(-0.5, -2, -2, -0.5, 0),
       log10_taus=(-1, -3, -3),
@@ -143,9 +143,9 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     'stackoverflow_nwp': Entry(
       'next word in Stack Overflow by user, LSTM (FedOpt)',
       'stackoverflow.load',
+      rounds=1500,
       clients_per_round=50,
       batch_size=16,
-      rounds=1500,
       max_examples_per_client=1000,
       log10_client_rates=(-0.5, -0.5, -0.5, -0.5, -0.5),
       log10_server_rates=(-1.5, -2, -2, 0, 0),
@@ -156,34 +156,21 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     'stackoverflow_lr': Entry(
       'tags of Stack Overflow sentences by user, logistic regression (FedOpt)',
       'stackoverflow.load',
-      clients_per_round=10,
-      batch_size=100,
       rounds=1500,
+      batch_size=100,
       max_examples_per_client=1000,
       log10_client_rates=(2, 2, 2, 2, 2),
       log10_server_rates=(1, -0.5, -0.5, 0, 0),
       log10_taus=(-2, -5, -5),
       metric='recall_at_5',
     ),
-    'cifar100': Entry(
+    'cifar100': _resnet(
       'CIFAR-100 by Pachinko allocation, ResNet-18 with group normalisation (FedOpt)',
       'cifar.load_cifar100',
-      clients_per_round=10,
-      batch_size=20,
-      rounds=4000,
-      log10_client_rates=(-1, -1.5, -1.5, -1.5, -1),
-      log10_server_rates=(-1, 0, 0, 0, 0.5),
-      log10_taus=(-2, -1, -1),
     ),
-    'cifar10': Entry(
+    'cifar10': _resnet(
       'CIFAR-10 by label Dirichlet 0.1, ResNet-18 with group normalisation (FedOpt)',
       'cifar.load_cifar10',
-      clients_per_round=10,
-      batch_size=20,
-      rounds=4000,
-      log10_client_rates=(-1, -1.5, -1.5, -1.5, -1),
-      log10_server_rates=(-1, 0, 0, 0, 0.5),
-      log10_taus=(-2, -1, -1),
     ),
     'emnist_letters': _ada_best(
       'EMNIST letters, MLP 784-100-100-26 (AdaBest)', 'images.load_letters', 1e-4
@@ -193,36 +180,21 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       'CIFAR-100, CNN of two convolutions (AdaBest)', 'cifar.load_cnn', 1e-3
     ),
     'mnist_skewed': _ada_best(
-      "MNIST digits in AdaBest's partition, MLP 784-100-100-10", 'skewed_digits.load', 1e-4
+      "MNIST digits in AdaBest's partition, MLP 784-100-100-10", 'images.load_skewed', 1e-4
     ),
     'digits_skewed': _ada_best(
       "scikit-learn's digits in AdaBest's partition, the same MLP; offline",
-      'skewed_digits.load',
+      'images.load_skewed',
       1e-4,
       num_clients=100,
     ),
-    'mnist_2nn': Entry(
-      'MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)',
-      'images.load_mnist',
-      clients_per_round=10,
-      batch_size=10,
-      rounds=200,
-      log10_server_rates=(-1.5, -2, -2, -0.5, 0),
-    ),
-    'mnist_cnn': Entry(
-      'MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)',
-      'images.load_mnist',
-      clients_per_round=10,
-      batch_size=10,
-      rounds=200,
-      log10_server_rates=(-1.5, -2, -2, -0.5, 0),
-    ),
+    'mnist_2nn': _mnist('MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)'),
+    'mnist_cnn': _mnist('MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)'),
     'least_squares': Entry(
       'random linear least squares with unlike clients, for fixed points in closed form',
       'least_squares.load',
-      clients_per_round=5,
-      batch_size=20,
       rounds=200,
+      clients_per_round=5,
       client_epochs=10,
       num_clients=5,
       metric='loss',
@@ -292,17 +264,8 @@ def rates(task: str, server_optimizer: str) -> dict[str, float]:
 
 
 def num_clients(task: str, options: Mapping[str, Any]) -> int | None:
-  """The number of a task's training clients, where it is known without its data.
-
-  Args:
-    task: A name in `TASKS`; '' for a user's own.
-    options: The task's options.
-
-  Returns:
-    The number, or None.
-  """
-  entry = _entry(task)
-  return None if 'num_clients' in options else entry.num_clients
+  """The number of training clients of a task with such options, if known without its data."""
+  return None if 'num_clients' in options else _entry(task).num_clients
 
 
 def metric(task: str) -> str | None:

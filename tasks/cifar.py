@@ -146,7 +146,7 @@ def load_cnn(
   train, test, source = _arrays(num_classes, data_dir, jpeg)
   build = functools.partial(build_cnn, num_classes=num_classes, augment=augment)
   return images.ada_best_task(
-    name, build, train, test, source, lambda x, y: (x, y), num_clients, alpha, unbalance, seed
+    name, build, train, test, source, None, num_clients, alpha, unbalance, seed
   )
 
 

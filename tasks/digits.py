@@ -11,7 +11,7 @@ from tff_adaptive_tasks import task as task_lib
 from tff_adaptive_tasks.data import partition
 from tff_adaptive_tasks.models import layers
 
-_VALIDATION_SHARE = 0.2
+SOURCE = 'scikit-learn digits (embedded)'
 
 
 def load(
@@ -37,21 +37,25 @@ def load(
     tasks.DataError: If there are more clients than images or alpha is not positive.
   """
   del data_dir
-  from sklearn import datasets  # Slow to import and needed here only.
-
-  data = datasets.load_digits()
-  x, y = enlarge(data.images / 16), data.target.astype(np.int32)
-  order = np.random.default_rng([seed, 8]).permutation(len(y))
-  held_out = order[: int(_VALIDATION_SHARE * len(y))]
-  kept = order[len(held_out) :]
+  x, y, held_out, kept = split(seed)
   indices = partition.label_dirichlet(y[kept], num_clients, alpha, seed)
   return task_lib.Task(
     name=name,
     build_model=build_model,
     train=task_lib.InMemoryClientData.from_partition(x[kept], y[kept], indices),
     validation=task_lib.example_arrays(x[held_out], y[held_out]),
-    source='scikit-learn digits (embedded)',
+    source=SOURCE,
   )
+
+
+def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+  """All images and labels, and the rows of a fifth of them and of the others."""
+  from sklearn import datasets  # Slow to import and needed here only.
+
+  data = datasets.load_digits()
+  order = np.random.default_rng([seed, 8]).permutation(len(data.target))
+  held_out, kept = np.split(order, [len(order) // 5])
+  return enlarge(data.images / 16), data.target.astype(np.int32), held_out, kept
 
 
 def enlarge(ink: np.ndarray) -> np.ndarray:

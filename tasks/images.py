@@ -1,6 +1,6 @@
-"""MNIST as McMahan et al. (2017) have it and EMNIST letters of AdaBest: grey 28 x 28 images.
+"""MNIST as McMahan et al. (2017) have it, EMNIST letters of AdaBest, digits in its partition.
 
-In MNIST 0 is background and 1 is ink; letters are standardised.
+Grey 28 x 28 images: of digits 0 is background and 1 is ink; letters are standardised.
 """
 
 import functools
@@ -12,12 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import preparation as preparation_lib, task as task_lib
+from tff_adaptive_tasks import digits, preparation as preparation_lib, task as task_lib
 from tff_adaptive_tasks.data import image_arrays, partition
 from tff_adaptive_tasks.models import layers
 
 _SHAPE = (28, 28, 1)
-INK = preparation_lib.Preparation(deviation=255.0)  # What `to_ink` does, for those who predict.
+_MNIST = ['mnist.npz', 'mnist_digits.npz']
+_INK = preparation_lib.Preparation(deviation=255.0)  # What `_to_ink` does, for those who predict.
 
 
 def load_mnist(
@@ -42,9 +43,7 @@ def load_mnist(
   Raises:
     tasks.DataError: If the data cannot be used or an option is unknown.
   """
-  train, test, source = image_arrays.load(
-    data_dir, ['mnist.npz', 'mnist_digits.npz'], 'mnist', _SHAPE, 10
-  )
+  train, test, source = image_arrays.load(data_dir, _MNIST, 'mnist', _SHAPE, 10)
   if split == 'iid':
     indices = partition.iid(len(train.y), num_clients, seed)
   else:
@@ -52,10 +51,10 @@ def load_mnist(
   return task_lib.Task(
     name=name,
     build_model=build_2nn if name == 'mnist_2nn' else build_cnn,
-    train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, to_ink),
-    validation=task_lib.example_arrays(*to_ink(*test)),
+    train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, _to_ink),
+    validation=task_lib.example_arrays(*_to_ink(*test)),
     source=source,
-    preparation=INK,
+    preparation=_INK,
   )
 
 
@@ -113,13 +112,64 @@ def load_letters(
   )
 
 
+def load_skewed(
+  name: str,
+  data_dir: str | None = None,
+  seed: int = 0,
+  num_clients: int = 110,
+  alpha: float | None = 0.3,
+  unbalance: float = 0.0,
+  validation: Literal['clients', 'test'] = 'clients',
+) -> task_lib.Task:
+  """Digits in AdaBest's partition: its setting for letters on MNIST's and scikit-learn's digits.
+
+  Args:
+    name: 'mnist_skewed' or 'digits_skewed'.
+    data_dir: For MNIST as in `load_mnist`; scikit-learn's digits need none.
+    seed: Seeds the partition and, for scikit-learn's digits, which fifth is the test split.
+    num_clients: As in `load_letters`.
+    alpha: As in `load_letters`.
+    unbalance: As in `load_letters`.
+    validation: What to evaluate on during training: 'clients', the examples of the held-out
+      clients; or 'test', the test split, for curves over rounds by which nothing is chosen.
+
+  Returns:
+    The task.
+
+  Raises:
+    tasks.DataError: If the data cannot be used or an option is out of range.
+  """
+  transform, raw = None, None
+  if name == 'digits_skewed':
+    x, y, held_out, kept = digits.split(seed)
+    train, test = (image_arrays.Split(1 - x[rows], y[rows]) for rows in (kept, held_out))
+    source = digits.SOURCE
+  else:
+    train, test, source = image_arrays.load(data_dir, _MNIST, 'mnist', _SHAPE, 10)
+    transform, raw = _to_ink, _INK
+  return ada_best_task(
+    name,
+    build_skewed,
+    train,
+    test,
+    source,
+    transform,
+    num_clients,
+    alpha,
+    unbalance,
+    seed,
+    validation=validation,
+    preparation=raw,
+  )
+
+
 def ada_best_task(
   name: str,
   build_model: Callable[[int], models.Model],
   train: image_arrays.Split,
   test: image_arrays.Split,
   source: str,
-  transform: task_lib.Transform,
+  transform: task_lib.Transform | None,
   num_clients: int,
   alpha: float | None,
   unbalance: float,
@@ -138,24 +188,25 @@ def ada_best_task(
     indices = partition.label_dirichlet(train.y, num_clients, alpha, seed, unbalance)
   training, held_out = partition.hold_out(num_clients, 11, seed)
   rows = np.concatenate([indices[i] for i in held_out])
-  indices = [indices[i] for i in training]
-  test_examples = task_lib.example_arrays(*transform(*test))
-  if validation == 'test':
-    watched = test_examples
-  else:
-    watched = task_lib.example_arrays(*transform(train.x[rows], train.y[rows]))
+
+  def examples(x: np.ndarray, y: np.ndarray) -> task_lib.ExampleArrays:
+    return task_lib.example_arrays(*(transform(x, y) if transform else (x, y)))
+
+  test_examples = examples(*test)
   return task_lib.Task(
     name=name,
     build_model=build_model,
-    train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, transform),
-    validation=watched,
+    train=task_lib.InMemoryClientData.from_partition(
+      train.x, train.y, [indices[i] for i in training], transform
+    ),
+    validation=test_examples if validation == 'test' else examples(train.x[rows], train.y[rows]),
     test=test_examples,
     source=source,
     preparation=preparation,
   )
 
 
-def to_ink(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _to_ink(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """uint8 images to float32 in [0, 1]."""
   return x.astype(np.float32) / 255, y
 
@@ -183,6 +234,11 @@ def build_2nn(seed: int) -> models.Model:
 def build_letters(seed: int) -> models.Model:
   """AdaBest's perceptron 784-100-100-26 (91,226 parameters); takes a leading client axis."""
   return layers.perceptron(seed, [784, 100, 100, 26], _SHAPE)
+
+
+def build_skewed(seed: int) -> models.Model:
+  """AdaBest's perceptron for ten classes, 784-100-100-10 (89,610 parameters)."""
+  return layers.perceptron(seed, [784, 100, 100, 10], _SHAPE)
 
 
 def build_cnn(seed: int) -> models.Model:

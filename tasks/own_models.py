@@ -45,7 +45,7 @@ def builder(
   metrics: Sequence[Any] | None,
   threshold: float | None,
 ) -> tuple[Callable[[int], models.Model], models.Model, float | None]:
-  """What builds the model, checked on the data.
+  """`Task.build_model`, a model that it built on trial, and the threshold that it is read by.
 
   Args:
     model: As `tasks.from_arrays` takes it.
@@ -54,9 +54,6 @@ def builder(
     metrics: Metrics of Keras, or None.
     threshold: Of one output for two classes, or None.
 
-  Returns:
-    `Task.build_model`, a model that it built, and the threshold.
-
   Raises:
     DataError: If there is no such model or it does not fit the data.
   """
@@ -64,39 +61,30 @@ def builder(
     raise errors.DataError('model is a Keras model: give a function that makes it anew')
   build: Callable[[int], models.Model]
   try:
-    if make := _keras_maker(model, problem):
+    if callable(model) and (make := _keras_maker(model, problem)):
       build, threshold = _of_keras(make, problem, loss, metrics, threshold)
     elif loss is not None or metrics is not None:
-      raise errors.DataError('loss and metrics are for Keras models: leave them out')
+      raise ValueError('loss and metrics are for Keras models: leave them out')
     elif callable(model):
       build = model
     elif model in _HIDDEN:
       build = functools.partial(_build_own, problem, _HIDDEN[model])
     else:
-      raise errors.DataError(
+      raise ValueError(
         f'model is {model!r}; choose one of: {", ".join(_HIDDEN)}; or give a function that makes a'
         ' Keras model'
       )
     made = build(0)
+    _check_fits(made, problem)
   except errors.DataError:
     raise
   except (TypeError, ValueError) as error:
     raise errors.DataError(f'the model cannot be built: {error}') from error
-  _check_fits(made, problem)
   return build, made, threshold
 
 
 def check_tokens(model: Any, low: float, high: float) -> None:
-  """Refuses inputs that a Keras model's first layer, an Embedding, has no row for.
-
-  Args:
-    model: A model; only one of `models.from_keras` is looked at.
-    low: The smallest number of the inputs.
-    high: The largest.
-
-  Raises:
-    DataError: If one of them is outside the rows.
-  """
+  """DataError if the first layer of a Keras model is an Embedding without rows from low to high."""
   rows = getattr(model, 'num_tokens', None)
   if rows is not None and not 0 <= low <= high < rows:
     raise errors.DataError(
@@ -108,9 +96,7 @@ def check_tokens(model: Any, low: float, high: float) -> None:
 
 def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Model:
   if problem.y.ndim > 1:
-    raise errors.DataError(
-      f'targets have shape {problem.y.shape}; for others than [n] give a Keras model and a loss'
-    )
+    raise ValueError(f'targets have shape {problem.y.shape}; give a Keras model and a loss')
   widths = [int(np.prod(problem.x_shape)), *hidden, problem.num_outputs]
   perceptron = layers.perceptron(seed, widths, problem.x_shape)
   if problem.classes is not None:
@@ -130,15 +116,13 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
   )
 
 
-def _keras_maker(model: Any, problem: Problem) -> Callable[[], Any] | None:
-  """The function that makes the Keras model, without arguments; None if `model` is none."""
-  if not callable(model):
-    return None
+def _keras_maker(model: Callable, problem: Problem) -> Callable[[], Any] | None:
+  """The function that makes the Keras model, without arguments; None if it is one of a seed."""
   parameters = inspect.signature(model).parameters
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in several]
   if len(needed) > 2:
-    raise errors.DataError(
+    raise ValueError(
       f'the function of the model needs {", ".join(needed)}: it may need nothing, or (shape of an '
       'input, outputs), for a Keras model, or a seed, for a models.Model; give others a default'
     )
@@ -167,68 +151,34 @@ def _of_keras(
   is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
   last = keras.layers[-1]
   activation = getattr(getattr(last, 'activation', None), '__name__', '')
-  gives_scores = activation not in ('softmax', 'sigmoid') and not isinstance(
-    last, tf.keras.layers.Softmax
-  )
-  threshold = _of_metrics(metrics, threshold) if is_single else threshold
-  if is_single and threshold is None:
-    if gives_scores and loss is not None:
+  is_softmax = activation == 'softmax' or isinstance(last, tf.keras.layers.Softmax)
+  gives_scores = not is_softmax and activation != 'sigmoid'
+  if not is_single:
+    threshold = None
+  elif threshold is None:
+    kind = tf.keras.metrics.BinaryAccuracy
+    found = [float(m.get_config()['threshold']) for m in metrics or () if isinstance(m, kind)]
+    if gives_scores and loss is not None and not found:
       raise ValueError(
         'the model has one output for two classes: say by threshold= above which it means the'
         ' second, 0.0 for scores and 0.5 for probabilities'
       )
-    threshold = 0.0 if gives_scores else 0.5
-  if metrics is None:
+    threshold = found[0] if found else 0.0 if gives_scores else 0.5
+  if metrics is None and problem.classes is None:
+    metrics = ['mean_absolute_error'] if loss is None else []
+  elif metrics is None:
     # Keras's 'accuracy' of one output is for probabilities.
     one = tf.keras.metrics.BinaryAccuracy('accuracy', threshold=threshold) if is_single else None
-    metrics = _of_numbers(problem, loss) if problem.classes is None else [one or 'accuracy']
+    metrics = [one or 'accuracy']
   if loss is None:
     loss = _default_loss(problem, is_single, gives_scores)
-  is_binary = is_single or _loss_name(loss).startswith('binary')
-  dtype = tf.float32 if is_binary else tf.dtypes.as_dtype(problem.y.dtype)
+  dtype = tf.float32 if is_single else tf.dtypes.as_dtype(problem.y.dtype)
   y_spec = tf.TensorSpec([None, *problem.y.shape[1:]], dtype)
-  build = functools.partial(_build_keras, make, loss, metrics, y_spec)
-  return build, threshold if is_single else None
 
+  def build(seed: int) -> models.Model:
+    return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
 
-def _build_keras(make: Any, loss: Any, metrics: Any, y_spec: Any, seed: int) -> models.Model:
-  return models.from_keras(make, loss, metrics, seed=seed, y_spec=y_spec)
-
-
-def _of_metrics(metrics: Sequence[Any] | None, threshold: float | None) -> float | None:
-  """The threshold, which is that of a `BinaryAccuracy` where there is one."""
-  kind = tf.keras.metrics.BinaryAccuracy
-  found = [float(m.get_config()['threshold']) for m in metrics or () if isinstance(m, kind)]
-  if found and threshold is not None and threshold not in found:
-    raise ValueError(
-      f'threshold={threshold:g} differs from that of the metric BinaryAccuracy, {found[0]:g}: give'
-      ' both the same value'
-    )
-  return found[0] if found and threshold is None else threshold
-
-
-def _of_numbers(problem: Problem, loss: Any) -> list[Any]:
-  """The metrics by default, where targets have no classes' labels."""
-  name = _loss_name(loss or 'mse')
-  if name == 'meansquarederror':
-    return ['mean_absolute_error']
-  if problem.y.dtype.kind == 'f':
-    return []
-  if 'sparse' in name:
-    return ['accuracy']
-  if not name.startswith('binary'):
-    return []
-  is_of_scores = isinstance(loss, tf.keras.losses.Loss) and loss.get_config().get('from_logits')
-  return [tf.keras.metrics.BinaryAccuracy('accuracy', threshold=0.0 if is_of_scores else 0.5)]
-
-
-def _loss_name(loss: Any) -> str:
-  """Which loss of Keras it is, such as 'meansquarederror', however it was given."""
-  try:
-    found = tf.keras.losses.get(loss)
-  except (TypeError, ValueError):  # `models.from_keras` says which there are.
-    return ''
-  return getattr(found, '__name__', type(found).__name__).lower().replace('_', '')
+  return build, threshold
 
 
 def _default_loss(problem: Problem, is_single: bool, from_logits: bool) -> Any:
@@ -243,28 +193,26 @@ def _default_loss(problem: Problem, is_single: bool, from_logits: bool) -> Any:
 
 def _check_fits(model: Any, problem: Problem) -> None:
   if not isinstance(model, models.Model):
-    raise errors.DataError(
+    raise TypeError(
       f'the function of a seed gave {type(model).__name__}: it must give a '
       'tff_adaptive.models.Model, or take no arguments and give a Keras model'
     )
   spec = model.input_spec['x']
   if not spec.shape[1:].is_compatible_with(problem.x_shape):
-    raise errors.DataError(
+    raise ValueError(
       f'the model takes inputs of shape {list(spec.shape[1:])}, the data have '
       f'{list(problem.x_shape)}'
     )
   x = tf.zeros([1, *problem.x_shape], spec.dtype)
-  outputs = model.forward(model.initial_weights[0], x, False, None).shape
-  _check_classes(outputs[-1], problem)
+  _check_classes(model.forward(model.initial_weights[0], x, False, None).shape[-1], problem)
   check_tokens(model, *problem.x_range)
 
 
 def _check_classes(outputs: int | None, problem: Problem) -> None:
-  is_binary = problem.num_outputs == 2 and outputs == 1
-  if problem.classes is None or outputs is None or is_binary:
+  if problem.classes is None or outputs is None or (problem.num_outputs, outputs) == (2, 1):
     return
   if outputs < problem.num_outputs:
-    raise errors.DataError(
+    raise ValueError(
       f'the model has {outputs} outputs, the data have {problem.num_outputs} classes: give it as '
       'many'
     )

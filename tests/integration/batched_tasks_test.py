@@ -18,7 +18,6 @@ from tff_adaptive_tasks import (
   images,
   least_squares,
   shakespeare,
-  skewed_digits,
   stackoverflow,
   tags,
 )
@@ -34,7 +33,7 @@ MODELS = {
   'cifar100': lambda: resnet.build(0, 100),
   'emnist_letters': lambda: images.build_letters(0),
   'cifar10_cnn': lambda: cifar.build_cnn(0, 10),
-  'mnist_skewed': lambda: skewed_digits.build_model(0),
+  'mnist_skewed': lambda: images.build_skewed(0),
   'mnist_2nn': lambda: images.build_2nn(0),
   'mnist_cnn': lambda: images.build_cnn(0),
   'least_squares': lambda: least_squares.build_model(0),
