@@ -53,7 +53,7 @@ def load_cifar100(
   """
   del seed
   build_model = _resnet(100, groups, l2, distort)
-  path = tff_files.find_tff_file('cifar100.sqlite', data_dir, _download)
+  path = tff_files.find_tff_file('cifar100.sqlite', data_dir)
   train, test = (
     tff_sqlite.SqlClientData(path, split, _FEATURES, prepare, _RANGES)
     for split in ('train', 'test')
@@ -170,12 +170,6 @@ def _arrays(
   elif num_classes == 10:
     files.append('cifar10_lossless.npz')
   return image_arrays.load(data_dir, files, f'cifar{num_classes}', _SHAPE, num_classes)
-
-
-def _download(folder: str) -> None:
-  import tensorflow_federated as tff  # Slow to import and needed for a download only.
-
-  tff.simulation.datasets.cifar100.load_data(cache_dir=folder)
 
 
 def prepare(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -60,7 +60,7 @@ def load(
     raise errors.DataError(f'the task {name!r} has one model; leave the option model out')
   if summed and name != 'emnist_ae':
     raise errors.DataError(f'the task {name!r} has no option summed; leave it out')
-  path = tff_files.find_tff_file('emnist_all.sqlite', data_dir, _download)
+  path = tff_files.find_tff_file('emnist_all.sqlite', data_dir)
   prefix = 'digits_only' if only_digits else 'all'
   num_classes = 10 if only_digits else 62
   if name == 'emnist_ae':
@@ -91,12 +91,6 @@ def load(
     metric=metric,
     preparation=raw,
   )
-
-
-def _download(folder: str) -> None:
-  import tensorflow_federated as tff  # Slow to import and needed for a download only.
-
-  tff.simulation.datasets.emnist.load_data(cache_dir=folder)
 
 
 def prepare_recognition(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -88,11 +88,12 @@ def from_arrays(
   bounds = [float(f(part)) for f in (np.min, np.max) for part in (train_x, held_x)]
   problem = own_models.Problem(x.shape[1:], targets, classes, (min(bounds), max(bounds)))
   build_model, built, threshold = own_models.builder(model, problem, loss, metrics, threshold)
+  loss_name = str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss))
   made = dataclasses.replace(
     made,
     classes=classes,
     threshold=threshold,
-    is_numbers=classes is None and y.dtype.kind == 'f' and 'categorical' not in _name(loss),
+    is_numbers=classes is None and y.dtype.kind == 'f' and 'categorical' not in loss_name.lower(),
   )
   x_dtype, y_dtype = (built.input_spec[k].dtype.as_numpy_dtype for k in ('x', 'y'))
   train_x, train_y = train_x.astype(x_dtype), targets[~is_held].astype(y_dtype)
@@ -114,12 +115,9 @@ def from_arrays(
 
 def _held_out(owners: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
   """bool [n]: which rows are held out."""
-  is_share = isinstance(share, numbers.Real) and not isinstance(share, (bool, np.bool_))
-  if not is_share or not 0 < share < 1:
-    is_plain = isinstance(share, (str, numbers.Number, type(None)))
-    found = repr(share)[:80] if is_plain else f'a {type(share).__name__}'
+  if not isinstance(share, numbers.Real) or isinstance(share, bool) or not 0 < share < 1:
     raise errors.DataError(
-      f'validation is {found}; it must be a share such as 0.2, or two arrays (x, y)'
+      f'validation is {share!r:.80}; it must be a share such as 0.2, or two arrays (x, y)'
     )
   rng, count = np.random.default_rng([seed, 17]), int(owners.max()) + 1
   if by == 'clients':
@@ -151,38 +149,26 @@ def _validation_arrays(
         f'the {name} of validation has shape {held.shape}; it must be {expected}, as in training'
       )
   if classes is None:
-    if held_y.dtype.kind not in 'iuf':
-      raise errors.DataError(
-        f'the y of validation has dtype {held_y.dtype}, that of training numbers'
-      )
     return held_x, _finite(held_y.astype(np.float32 if y.dtype.kind == 'f' else np.int32), 'y')
   positions = {label: i for i, label in enumerate(classes)}
-  found = [positions.get(label, -1) for label in held_y.tolist()]
-  if -1 in found:
-    row = found.index(-1)
-    raise errors.DataError(
-      f'the y of validation is {held_y[row]!r} in row {row} (rows count from 0), a class that'
-      ' training has not'
-    )
-  return held_x, np.asarray(found, np.int32)
+  unknown = [label for label in held_y.tolist() if label not in positions]
+  if unknown:
+    raise errors.DataError(f'the y of validation has {unknown[0]!r}, a class that training has not')
+  return held_x, np.asarray([positions[label] for label in held_y.tolist()], np.int32)
 
 
 def _client_ids(clients: Any) -> np.ndarray:
   """Ids as texts, of two at least; DataError if they are neither texts nor whole numbers."""
   ids = np.asarray(clients)
-  if ids.dtype.kind not in 'iuUO':
+  is_mixed = ids.dtype.kind == 'O'
+  if ids.dtype.kind not in 'iuUO' or (
+    is_mixed and not all(isinstance(value, (str, int, np.integer)) for value in ids.flat)
+  ):
     raise errors.DataError(f'clients have dtype {ids.dtype}; give texts or whole numbers')
-  for row, value in enumerate(ids.ravel().tolist() if ids.dtype.kind == 'O' else []):
-    if not isinstance(value, (str, int, np.integer)):
-      raise errors.DataError(
-        f'the client in row {row} (rows count from 0) is {value!r:.40}: give a text or a whole '
-        'number'
-      )
   ids = ids.astype(str)
   if ids.size and (ids == ids.flat[0]).all():
     raise errors.DataError(
-      f'all rows belong to one client, {ids.flat[0]!r}: federated training needs at least two; '
-      'check the column of clients'
+      f'all rows belong to one client, {ids.flat[0]!r}: federated training needs at least two'
     )
   return ids
 
@@ -205,10 +191,8 @@ def _finite(array: np.ndarray, what: str) -> np.ndarray:
   """The array; DataError with the row if a value is not finite."""
   bad = np.argwhere(~np.isfinite(array))
   if bad.size:
-    row, *place = map(int, bad[0])
-    where = f', place {place}' if place else ''
     raise errors.DataError(
-      f'{what} is {array[tuple(bad[0])]} in row {row} (rows count from 0){where}: fill it in or '
+      f'{what} is {array[tuple(bad[0])]} in row {bad[0][0]} (rows count from 0): fill it in or '
       'leave the row out'
     )
   return array
@@ -234,10 +218,6 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
       'classes (numbers to predict are given as floating-point numbers)'
     )
   return codes.astype(np.int32), tuple(classes.tolist())
-
-
-def _name(loss: Any) -> str:
-  return str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss)).lower()
 
 
 def _statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -58,9 +58,7 @@ def from_huggingface(
         dataset = found[split] if isinstance(found, datasets.DatasetDict) else found
       else:
         dataset = datasets.load_dataset(dataset, split=split)
-  is_own: bool = isinstance(validation, (datasets.Dataset, datasets.IterableDataset, dict))
-  if is_own:
-    _check(datasets, validation, 'validation')
+  if isinstance(validation, datasets.Dataset):
     if not isinstance(features, str):
       raise errors.DataError(
         'a validation data set of your own goes with one column of arrays: name it by features=, '
@@ -68,7 +66,12 @@ def from_huggingface(
       )
     own_tables.check_columns('validation', validation.column_names, features, label, ())
     validation = (_arrays(validation, features), _labels(datasets, validation, label))
-  _check(datasets, dataset, 'dataset')
+  if not isinstance(dataset, datasets.Dataset) or not len(dataset):
+    splits = f' with the splits {", ".join(dataset)}' if isinstance(dataset, dict) else ''
+    raise errors.DataError(
+      f'dataset is a {type(dataset).__name__}{splits}; give a datasets.Dataset with rows: one '
+      'split, not streamed'
+    )
   one = [features] if isinstance(features, str) else features or ()
   own_tables.check_columns(source, dataset.column_names, client, label, one)
   options = {'source': source, 'validation': validation, **options}
@@ -80,16 +83,6 @@ def from_huggingface(
   table = dataset.to_pandas()
   table[label] = _labels(datasets, dataset, label)
   return own_tables.from_frame(table, source, client, label, features, options)
-
-
-def _check(library: Any, dataset: Any, what: str) -> None:
-  """DataError if it is no data set in memory, or an empty one."""
-  if not isinstance(dataset, library.Dataset) or not len(dataset):
-    splits = f' with the splits {", ".join(dataset)}' if isinstance(dataset, dict) else ''
-    raise errors.DataError(
-      f'{what} is a {type(dataset).__name__}{splits}; give a datasets.Dataset with rows: one split,'
-      ' not streamed'
-    )
 
 
 def _arrays(dataset: Any, column: str) -> np.ndarray:

@@ -1,12 +1,6 @@
 """Tasks on a user's own files: tables with columns of clients and labels, or .npz arrays."""
 
-import bz2
-import contextlib
-import gzip
-import lzma
-import os
 import warnings
-import zipfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +14,8 @@ if TYPE_CHECKING:
 
 # What pandas takes for a missing value in a column of numbers.
 _MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
-_OPEN: dict[str, Any] = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
-# What pandas would unpack, but nothing here bounds.
-_REFUSED = ('.tar', '.tar.gz', '.tar.bz2', '.tar.xz', '.tgz', '.zst')
-_LONGEST_HEADER, _BLOCK_BYTES = 64_000_000, 1 << 20
+_PACKED = ('.gz', '.bz2', '.xz', '.zip')  # Pandas unpacks; their checksums show damage.
+_BLOCK_BYTES = 1 << 20
 
 
 def from_csv(
@@ -56,13 +48,7 @@ def from_csv(
       others are, or `from_arrays` refuses.
   """
   path = files.existing(path)
-  if path.lower().endswith(_REFUSED):
-    raise errors.DataError(
-      f'{path} is an archive of a kind that is not read: unpack it, or pack it as .gz, .bz2, .xz or'
-      ' .zip'
-    )
   with files.border(path):
-    _check_text(path)
     table = _read_csv(path, client, separator)
   return from_frame(table, path, client, label, features, options)
 
@@ -120,16 +106,7 @@ def from_frame(
   features: Sequence[str] | None,
   options: dict[str, Any],
 ) -> task_lib.Task:
-  """A task on a table in memory; arguments, returns and errors as `from_csv`.
-
-  Args:
-    table: The table.
-    path: Where it is from, for messages and the run's record.
-    client: The column that says whose a row is.
-    label: The column to predict.
-    features: The columns to predict from; by default all others.
-    options: As `from_arrays` takes them.
-  """
+  """A task on a table from somewhere; other arguments, returns and errors as `from_csv`."""
   columns = list(map(str, table.columns))
   if features is None:
     features = [c for c in columns if c not in (client, label)]
@@ -142,7 +119,8 @@ def from_frame(
   for column in (client, label):
     check_filled(path, column, table[column])
   for column in (label, *features):
-    _check_decimals(path, column, table[column])
+    if table[column].dtype.kind == 'O':
+      _check_decimals(path, column, table[column])
   try:
     prepared = preparation_lib.Preparation(preparation_lib.columns_of(table, features))
     inputs = sum(1 if c.categories is None else len(c.categories) for c in prepared.columns or ())
@@ -162,26 +140,15 @@ def from_frame(
 def check_columns(
   where: str, columns: Sequence[str], client: str, label: str, features: Sequence[str]
 ) -> None:
-  """DataError if a column is missing, or one would be two things at once.
-
-  Args:
-    where: What has the columns, for the message.
-    columns: Their names.
-    client: The column of clients.
-    label: The column to predict.
-    features: The columns to predict from.
-  """
-  known, seen = set(columns), set[str]()
-  for column in (client, label, *features):
-    if column not in known:
-      shown = ', '.join(name[:40] for name in columns[:20])
-      more = f', ... ({len(columns):,} in all)' if len(columns) > 20 else ''
-      raise errors.DataError(f'{where} has no column {column!r:.80}; it has: {shown}{more}')
-    if column in seen:
+  """DataError if a column is missing, or one would be two things at once."""
+  named = (client, label, *features)
+  for i, column in enumerate(named):
+    if column not in columns:
       raise errors.DataError(
-        f'{column!r:.80} is named twice among client, label and features: name each column once'
+        f'{where} has no column {column!r:.80}; it has: {", ".join(columns[:20])}'
       )
-    seen.add(column)
+    if column in named[:i]:
+      raise errors.DataError(f'{column!r:.80} is named twice among client, label and features')
 
 
 def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
@@ -197,6 +164,10 @@ def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
 def _read_csv(path: str, client: str, separator: str) -> 'pd.DataFrame':
   import pandas as pd  # Slow to import and needed here only.
 
+  if not path.lower().endswith(_PACKED):
+    with open(path, 'rb') as file:
+      if any(b'\0' in block for block in iter(lambda: file.read(_BLOCK_BYTES), b'')):
+        raise ValueError('a byte is zero: the file is damaged, or no UTF-8 text')
   # A text such as NA or None is one: a country's code, a category.
   reading: dict[str, Any] = {
     'sep': separator,
@@ -225,16 +196,11 @@ def _read_parquet(path: str, asked: set[str]) -> 'pd.DataFrame':
   import pyarrow.parquet as pq
 
   with pq.ParquetFile(path) as file:
-    schema, declared = file.schema_arrow, file.metadata
-    _check_names(pd.Series(schema.names))
-    groups = [declared.row_group(i) for i in range(declared.num_row_groups)]
-    cells = sum(g.column(i).num_values for g in groups for i in range(g.num_columns))
-    needed = 8 * cells + sum(g.total_byte_size for g in groups)
-    files.check_memory(needed, f'it declares {cells:,} cells')
-    saved = (schema.pandas_metadata or {}).get('index_columns', ())
-    index = [name for name in saved if isinstance(name, str) and name not in asked]
     # In this thread: what a damaged page raises in one of its own ends the process.
-    return file.read(use_threads=False).to_pandas(ignore_metadata=True).drop(columns=index)
+    table = file.read(use_threads=False).to_pandas(ignore_metadata=True)
+    saved = (file.schema_arrow.pandas_metadata or {}).get('index_columns', ())
+  _check_names(pd.Series(table.columns))
+  return table.drop(columns=[n for n in saved if isinstance(n, str) and n not in asked])
 
 
 def _check_names(names: 'pd.Series[str]') -> None:
@@ -244,30 +210,9 @@ def _check_names(names: 'pd.Series[str]') -> None:
     raise ValueError(f'it has two columns {twice.iloc[0]!r:.80}: rename one of them')
 
 
-def _check_text(path: str) -> None:
-  """ValueError if a text is damaged, or larger, once unpacked, than a table can be."""
-  size = 0
-  with contextlib.ExitStack() as stack:
-    file: Any = stack.enter_context(_OPEN.get(os.path.splitext(path)[1].lower(), open)(path, 'rb'))
-    if path.lower().endswith('.zip'):
-      archive = stack.enter_context(zipfile.ZipFile(file))
-      file = stack.enter_context(archive.open(archive.namelist()[0]))
-    if len(file.readline(_LONGEST_HEADER)) == _LONGEST_HEADER:
-      raise ValueError(f'its first line has {_LONGEST_HEADER:,} bytes or more: it is no header')
-    file.seek(0)
-    while block := file.read(_BLOCK_BYTES):
-      where = block.find(b'\0')  # A crash leaves such; cells would end there.
-      if where >= 0:
-        raise ValueError(f'byte {size + where:,} is zero: the file is damaged, or no UTF-8 text')
-      size += len(block)
-      files.check_memory(2 * size, f'it has {size:,} bytes and more')
-
-
 def _check_decimals(path: str, name: str, column: 'pd.Series[Any]') -> None:
   """DataError if texts are numbers with decimal commas: they would become categories."""
-  texts = (
-    {value for value in column if isinstance(value, str)} if column.dtype.kind == 'O' else set()
-  )
+  texts = {value for value in column if isinstance(value, str)}
   commas = sorted(text for text in texts if ',' in text)
   digits = (text.replace(',', '').replace('.', '') for text in texts)
   if commas and all(map(preparation_lib.is_number, digits)):

@@ -128,11 +128,7 @@ def _shaped(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, ...]:
-  """The columns of a table: those with texts have categories, in alphabetical order.
-
-  Args:
-    table: Column name -> values.
-    names: The columns that are inputs.
+  """The columns of a table that are inputs: those with texts have categories, in their order.
 
   Raises:
     ValueError: If a column holds neither numbers nor texts, misses values, or has numbers but for
@@ -172,27 +168,24 @@ def _matrix(columns: Sequence[Column], table: Any) -> np.ndarray:
   for column in columns:
     if column.name not in table:
       raise ValueError(f'there is no column {column.name!r}; the inputs need it')
-    values = np.asarray(table[column.name])
-    if column.categories is None:
-      parts.append(_numbers(column.name, values)[:, np.newaxis])
-    else:
-      parts.append(_indicators(column, _texts(column.name, values)))
+    make = _numbers if column.categories is None else _indicators
+    parts.append(make(column, np.asarray(table[column.name])))
   return np.concatenate(parts, 1)
 
 
-def _numbers(name: str, values: np.ndarray) -> np.ndarray:
+def _numbers(column: Column, values: np.ndarray) -> np.ndarray:
   try:
     with np.errstate(over='ignore'):  # What overflows is not finite.
       numbers = values.astype(np.float32)
   except (TypeError, ValueError):
-    raise ValueError(f'the column {name!r} has values that are no numbers') from None
+    raise ValueError(f'the column {column.name!r} has values that are no numbers') from None
   bad = np.flatnonzero(~np.isfinite(numbers))
   if bad.size:
     raise ValueError(
-      f'the column {name!r} is {values[bad[0]]} in row {bad[0]} (rows count from 0): fill it in or '
-      'leave the row out'
+      f'the column {column.name!r} is {values[bad[0]]} in row {bad[0]} (rows count from 0): fill it'
+      ' in or leave the row out'
     )
-  return numbers
+  return numbers[:, np.newaxis]
 
 
 def _texts(name: str, values: np.ndarray) -> list[str]:
@@ -207,15 +200,16 @@ def _texts(name: str, values: np.ndarray) -> list[str]:
   return list(map(str, values))
 
 
-def _indicators(column: Column, texts: Sequence[str]) -> np.ndarray:
-  assert column.categories is not None
-  numbers = {text: i for i, text in enumerate(column.categories)}
-  for row, text in enumerate(texts):
-    if text not in numbers:
-      raise ValueError(
-        f'the column {column.name!r} has the category {text!r:.40} in row {row} (rows count from 0)'
-        ', which training has not seen'
-      )
+def _indicators(column: Column, values: np.ndarray) -> np.ndarray:
+  numbers = {text: i for i, text in enumerate(column.categories or ())}
+  texts = _texts(column.name, values)
+  unknown = set(texts) - set(numbers)
+  if unknown:
+    row = min(map(texts.index, unknown))
+    raise ValueError(
+      f'the column {column.name!r} has the category {texts[row]!r:.40} in row {row} (rows count '
+      'from 0), which training has not seen'
+    )
   made = np.zeros([len(texts), len(numbers)], np.float32)
   made[np.arange(len(texts)), [numbers[text] for text in texts]] = 1
   return made

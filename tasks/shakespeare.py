@@ -52,7 +52,7 @@ def load(
     tasks.DataError: If the data cannot be used or an option is unknown.
   """
   del seed
-  path = tff_files.find_tff_file('shakespeare.sqlite', data_dir, _download)
+  path = tff_files.find_tff_file('shakespeare.sqlite', data_dir)
   train, test = (tff_sqlite.SqlClientData(path, s, _FEATURES, None) for s in ('train', 'test'))
   features, owner = train.all_features()
   sequences, counts = to_sequences(features['snippets'])
@@ -69,12 +69,6 @@ def load(
     client_weight=language.num_tokens,
     preparation=PREPARATION,
   )
-
-
-def _download(folder: str) -> None:
-  import tensorflow_federated as tff  # Slow to import and needed for a download only.
-
-  tff.simulation.datasets.shakespeare.load_data(cache_dir=folder)
 
 
 def _pair(sequences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

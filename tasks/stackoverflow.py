@@ -70,7 +70,7 @@ def load(
   for option, value in foreign.items():
     if value is not None:
       raise errors.DataError(f'the task {name!r} has no option {option}; leave it out')
-  path = tff_files.find_tff_file('stackoverflow.sqlite', data_dir, _download)
+  path = tff_files.find_tff_file('stackoverflow.sqlite', data_dir)
   words = vocabularies.load_words(_counts_file(_WORD_FILE, data_dir), num_words)
   if is_lr:
     labels = vocabularies.load_tags(_counts_file(_TAG_FILE, data_dir), num_tags_wanted)
@@ -103,12 +103,6 @@ def load(
     client_weight=None if is_lr else language.num_tokens,
     preparation=raw,
   )
-
-
-def _download(folder: str) -> None:
-  import tensorflow_federated as tff  # Slow to import and needed for a download only.
-
-  tff.simulation.datasets.stackoverflow.load_data(cache_dir=folder)
 
 
 def _counts_file(name: str, data_dir: str | None) -> str:

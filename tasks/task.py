@@ -52,15 +52,7 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
 
 
 def check_finite(arrays: ExampleArrays, where: str) -> None:
-  """Refuses NaN and infinity.
-
-  Args:
-    arrays: OrderedDict(x, y).
-    where: What the arrays are, for the error message.
-
-  Raises:
-    DataError: With the array and its first row that is not finite.
-  """
+  """DataError with the array and its first row that is not finite."""
   for name, array in arrays.items():
     if array.dtype.kind not in 'fc' or np.isfinite(array).all():
       continue
@@ -69,23 +61,14 @@ def check_finite(arrays: ExampleArrays, where: str) -> None:
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:
-  """Refuses client ids of which two are the same or one cannot be written to a file.
-
-  Raises:
-    DataError: With the first such id.
-  """
-  seen: set[str] = set()
-  for client_id in ids:
-    if client_id in seen:
+  """DataError with the first client id that is there twice or cannot be written to a file."""
+  for client_id, count in collections.Counter(ids).items():
+    if count > 1:
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is there more than once')
-    seen.add(client_id)
     try:
       client_id.encode()
     except UnicodeEncodeError:
-      raise errors.DataError(
-        f'{where}: the client id {client_id!r:.80} is no valid text (half of a character of two '
-        'code units): give another'
-      ) from None
+      raise errors.DataError(f'{where}: the client id {client_id!r:.80} is no valid text') from None
 
 
 class ClientData(abc.ABC):
@@ -245,5 +228,4 @@ class Task:
       where = f'the {part} data of the task {self.name!r}'
       if not isinstance(examples, Mapping) or set(examples) != {'x', 'y'}:
         raise errors.DataError(f'{where} must be OrderedDict(x=array, y=array)')
-      pair = example_arrays(examples['x'], examples['y'], where)
-      check_finite(pair, where)
+      check_finite(example_arrays(examples['x'], examples['y'], where), where)

@@ -29,44 +29,41 @@ def checked(name: str, loader: Callable[..., Any], options: Mapping[str, Any]) -
   Raises:
     DataError: If an option is unknown or of another kind.
   """
-  parameters = inspect.signature(loader, eval_str=True).parameters
-  kinds = {parameter.kind for parameter in parameters.values()}
+  parameters = dict(inspect.signature(loader, eval_str=True).parameters)
+  takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
   known = {
-    name
+    name: parameter.annotation
     for name, parameter in parameters.items()
-    if parameter.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-  } - {'name', 'data_dir', 'seed'}
-  unknown = set(options) - known
-  if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+    if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    and name not in ('name', 'data_dir', 'seed')
+  }
+  unknown = sorted(set(options) - set(known))
+  if unknown and not takes_any:
     raise errors.DataError(
-      f'the task {name!r} has no option {", ".join(sorted(unknown))}; it has: '
+      f'the task {name!r} has no option {", ".join(unknown)}; it has: '
       f'{", ".join(sorted(known)) or "none"}'
     )
   return {
-    option: value
-    if option in unknown
-    else _converted(name, option, value, parameters[option].annotation)
+    option: _converted(f'the option {option} of the task {name!r}', value, known.get(option, Any))
     for option, value in options.items()
   }
 
 
-def _converted(task: str, option: str, value: Any, annotation: Any) -> Any:
+def _converted(what: str, value: Any, annotation: Any) -> Any:
   """The value as its annotation has it: a type, a union of types or a Literal of texts."""
   if annotation is inspect.Parameter.empty or annotation is Any:
     return value
-  kinds = [annotation]
-  if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-    kinds = list(typing.get_args(annotation))
+  is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
   allowed: list[str] = []
-  for kind in kinds:
+  for kind in typing.get_args(annotation) if is_union else [annotation]:
     choices = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+    if kind is types.NoneType and str(value).lower() == 'none':
+      return None
     found = value if value in choices else _as_kind(value, kind)
-    if found is not None or (kind is types.NoneType and _is_none(value)):
+    if found is not None:
       return found
-    allowed += map(repr, choices) if choices else [_KINDS.get(kind, f'a {_name(kind)}')]
-  raise errors.DataError(
-    f'the option {option} of the task {task!r} is {value!r}; it must be ' + ' or '.join(allowed)
-  )
+    allowed += [repr(c) for c in choices] or [_KINDS.get(kind, f'a {kind}')]
+  raise errors.DataError(f'{what} is {value!r}; it must be ' + ' or '.join(allowed))
 
 
 def _as_kind(value: Any, kind: Any) -> Any:
@@ -79,11 +76,3 @@ def _as_kind(value: Any, kind: Any) -> Any:
   if kind in (bool, str) and isinstance(value, kind):
     return value
   return None
-
-
-def _is_none(value: Any) -> bool:
-  return value is None or str(value).lower() == 'none'
-
-
-def _name(kind: Any) -> str:
-  return getattr(kind, '__name__', str(kind))

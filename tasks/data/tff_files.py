@@ -3,10 +3,9 @@
 import functools
 import hashlib
 import os
+import re
 import struct
 import tempfile
-from collections.abc import Callable
-from typing import Any
 
 from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import files
@@ -73,16 +72,16 @@ def check_same(path: str, expected: tuple[int, str]) -> None:
     )
 
 
-def find_tff_file(name: str, data_dir: str | None, download: Callable[[str], Any]) -> str:
+def find_tff_file(name: str, data_dir: str | None) -> str:
   """Finds one of TFF's files in a folder, or in TFF's cache after downloading it if need be.
 
   A download goes into a folder of its own and is moved into the cache only when it is whole: an
   interrupted one is never mistaken for the data.
 
   Args:
-    name: The file's name without its folder, such as 'emnist_all.sqlite'.
+    name: The file's name without its folder, such as 'emnist_all.sqlite'; what is before '_' or '.'
+      is the module of `tff.simulation.datasets` that downloads it.
     data_dir: The folder with TFF's files; None means TFF's cache, `~/.tff`.
-    download: Fetches the file into the folder it is given, by TFF's own loader.
 
   Returns:
     The file's path; it is complete.
@@ -100,9 +99,12 @@ def find_tff_file(name: str, data_dir: str | None, download: Callable[[str], Any
       f'there is no {name} in {data_dir}; name a folder that holds it, or none to download it'
     )
   with files.border(f'the download of {name}', 'try again, or name a folder that has the file'):
+    import tensorflow_federated as tff  # Slow to import and needed for a download only.
+
+    module = getattr(tff.simulation.datasets, re.split('[._]', name)[0])
     os.makedirs(cache, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix='download-', dir=cache) as folder:
-      download(folder)
+      module.load_data(cache_dir=folder)
       check_complete(os.path.join(folder, name))
       os.replace(os.path.join(folder, name), path)
   return path

@@ -1,6 +1,5 @@
 """CIFAR: ResNet-18 equal to TFF's, the paper's settings, augmentation, real files."""
 
-import math
 import re
 
 import numpy as np
@@ -60,24 +59,18 @@ def test_the_resnet_is_tffs_with_32_groups_and_its_l2():
     np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3 * np.abs(b).max())
 
 
-def test_the_paper_has_two_groups_and_the_l2_term():
-  paper, plain = resnet.build(1, 100), resnet.build(1, 100, l2=0)
-  assert paper.num_parameters == 11_227_812
+def test_the_l2_term_is_of_kernels_and_the_last_bias():
+  paper = resnet.build(1, 100)
   weights = tuple(map(tf.constant, paper.initial_weights[0]))
   decayed = sum(
     np.square(w).sum() for w in paper.initial_weights[0] if w.ndim > 1
   )  # All but the last bias, which is 0, and the normalisations.
   np.testing.assert_allclose(paper.penalty(weights), 1e-4 * decayed, rtol=1e-4)
-  assert plain.penalty is None
 
 
-def test_group_norm_normalises_each_group_of_an_image():
+def test_group_norm_is_that_of_keras():
   x = tf.constant(np.random.default_rng(0).normal(3, 5, [2, 4, 4, 6]), tf.float32)
-  y = layers_lib.group_norm(x, tf.ones(6), tf.zeros(6), 2).numpy()
-  for image in y:
-    for group in (image[..., :3], image[..., 3:]):
-      assert abs(group.mean()) < 1e-5
-      assert abs(group.std() - 1) < 1e-3
+  y = layers_lib.group_norm(x, tf.ones(6), tf.zeros(6), 2)
   layer = tf.keras.layers.GroupNormalization(groups=2)
   np.testing.assert_allclose(y, layer(x), rtol=1e-4, atol=1e-5)
 
@@ -179,28 +172,17 @@ def test_centralised_cifar_is_split():
     assert len(task.test['y']) == test
 
 
-@pytest.mark.parametrize('name', ['cifar10', 'cifar10_cnn'])
-def test_recompressed_images_are_those_of_their_file_or_of_none(name, tmp_path):
+def test_recompressed_images_are_those_of_their_file_or_of_none(tmp_path):
   (tmp_path / 'cifar10.npz').touch()
   with pytest.raises(tasks.DataError, match=r'cifar10_jpeg\.npz'):
-    tasks.load(name, str(tmp_path), jpeg=True)
+    tasks.load('cifar10', str(tmp_path), jpeg=True)
   with pytest.raises(tasks.DataError, match='give its folder as data_dir'):
-    tasks.load(name, None, jpeg=True)
+    tasks.load('cifar10', None, jpeg=True)
 
 
-def test_groups_must_divide_the_channels():
-  with pytest.raises(tasks.DataError, match='groups is 3; it must divide 64'):
-    tasks.load('cifar100', groups=3)
-
-
-@pytest.mark.parametrize('l2', [-1e-9, math.nan, math.inf])
-def test_the_weight_of_the_l2_term_is_bounded(l2):
-  with pytest.raises(tasks.DataError, match=r'l2 is .*; it must be from 0 to 1,000,000'):
-    cifar.load_cifar100(l2=l2)
-
-
-@pytest.mark.parametrize('split', ['train', 'test'])
-@pytest.mark.parametrize('feature, value', [('image', 256), ('image', -1), ('label', 100)])
+@pytest.mark.parametrize(
+  'split, feature, value', [('train', 'image', 256), ('test', 'image', -1), ('train', 'label', 100)]
+)
 def test_pixels_and_labels_out_of_range_are_named(tmp_path, split, feature, value):
   def proto(k, **changes):
     return task_data.example(**{'image': [k] * 3072, 'label': k, **changes})

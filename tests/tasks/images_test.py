@@ -1,6 +1,6 @@
-"""MNIST and EMNIST letters: the papers' models and clients, on real files."""
+"""MNIST, EMNIST letters and skewed digits: the papers' models and clients."""
 
-import os
+import math
 
 import numpy as np
 import pytest
@@ -50,24 +50,6 @@ def test_a_perceptron_takes_a_client_axis():
     np.testing.assert_allclose(means[k], single)
 
 
-@task_data.needs('mnist_digits.npz')
-def test_mnist_is_split_as_in_the_fedavg_paper():
-  iid = tasks.load('mnist_2nn', task_data.DATA_DIR)
-  shards = tasks.load('mnist_cnn', task_data.DATA_DIR, split='shards')
-  for task in (iid, shards):
-    assert len(task.train) == 100
-    assert {task.train.num_examples(c) for c in task.train.client_ids} == {600}
-    assert task.validation['x'].shape == (10_000, 28, 28, 1)
-  assert task_data.labels_report(iid)['classes_per_client'] == 10
-  assert task_data.labels_report(shards)['classes_per_client'] < 2.3
-  loaded = iid.train.load('07')
-  assert loaded['x'].dtype == np.float32
-  assert (loaded['x'].min(), loaded['x'].max()) == (0, 1)
-  assert loaded['x'].mean() < 0.2  # Background is 0.
-  with pytest.raises(tasks.DataError, match=r"split .* is 'shard'; it must be 'iid' or 'shards'"):
-    tasks.load('mnist_2nn', task_data.DATA_DIR, split='shard')
-
-
 def test_statistics_of_pixels_are_numpys():
   x = np.random.default_rng(0).integers(0, 256, [7, 28, 28, 1]).astype(np.uint8)
   mean, deviation = images.pixel_statistics(x)
@@ -75,28 +57,6 @@ def test_statistics_of_pixels_are_numpys():
   made, _ = images.standardise(x, None, mean, deviation)
   np.testing.assert_allclose((made.mean(), made.std()), (0, 1), atol=1e-5)
   assert images.pixel_statistics(np.full_like(x, 9)) == (9, 1)
-
-
-@task_data.needs('letters.npz')
-def test_letters_hold_one_client_in_eleven_out():
-  task = tasks.load('emnist_letters', task_data.DATA_DIR, seed=3)
-  assert len(task.train) == 100
-  kept = sum(task.train.num_examples(c) for c in task.train.client_ids)
-  assert kept + len(task.validation['y']) == 6862
-  assert len(task.test['y']) == 1196
-  assert set(np.unique(task.test['y'])) == set(range(26))
-  raw = np.load(os.path.join(task_data.DATA_DIR, 'letters.npz'))
-  np.testing.assert_array_equal(task.preparation.labels(task.test['y']), raw['y_test'])
-  for x in (task.validation['x'], task.test['x']):  # Standardised by the training split.
-    assert x.dtype == np.float32
-    assert abs(x.mean()) < 0.05
-    assert abs(x.std() - 1) < 0.05
-  unlike = [tasks.load('emnist_letters', task_data.DATA_DIR, alpha=a) for a in (0.03, 0.3, None)]
-  unlike = [task_data.labels_report(task)['total_variation'] for task in unlike]
-  assert unlike == sorted(unlike, reverse=True)
-  other = task_data.labels_report(tasks.load('emnist_letters', task_data.DATA_DIR, unbalance=0.3))
-  assert other['smallest'] < 40
-  assert other['largest'] > 90
 
 
 def shards_of(task):
@@ -121,8 +81,6 @@ def test_embedded_mnist_is_split_by_the_seed(tmp_path):
   assert task_data.labels_report(load())['classes_per_client'] > 5
   # Twenty shards of six images: each is half a class.
   assert all(len(found) <= 2 for found in shards_of(load(split='shards')))
-  with pytest.raises(tasks.DataError, match=r"split .* is 'shard'; it must be 'iid' or 'shards'"):
-    load(split='shard')
 
 
 def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
@@ -140,22 +98,10 @@ def test_embedded_letters_are_standardised_by_the_training_split(tmp_path):
   np.testing.assert_allclose(task.test['x'], expected, rtol=1e-5)
   other = tasks.load('emnist_letters', str(tmp_path), num_clients=22, seed=4)
   assert shards_of(task) != shards_of(other)
-  unlike = [
-    task_data.labels_report(tasks.load('emnist_letters', str(tmp_path), num_clients=22, alpha=a))
-    for a in (0.03, 0.3, None)
-  ]
-  variations = [found['total_variation'] for found in unlike]
-  assert variations == sorted(variations, reverse=True)
   sizes = task_data.labels_report(
     tasks.load('emnist_letters', str(tmp_path), num_clients=22, unbalance=0.5)
   )
   assert sizes['smallest'] < 11 < 18 < sizes['largest']
-
-
-def test_the_labels_of_letters_are_checked_against_26(tmp_path):
-  image_files.write_classes(tmp_path / 'letters.npz', 26)
-  with pytest.raises(tasks.DataError, match=r'y_train, row \d+: the label is 0; .* from 1 to 26'):
-    tasks.load('emnist_letters', str(tmp_path))
 
 
 @pytest.mark.parametrize('name', ['mnist_2nn', 'emnist_letters', 'mnist_skewed'])
@@ -170,3 +116,32 @@ def test_the_preparation_makes_the_models_inputs_of_the_files_images(tmp_path, n
   raw = np.load(path)['x_test'][..., np.newaxis]
   prepared = (task.test or task.validation)['x']
   np.testing.assert_array_equal(task.preparation(raw), prepared)
+
+
+def rows(arrays):
+  """The examples as a sorted list of bytes: what is there, whatever the order."""
+  return sorted(x.tobytes() + y.tobytes() for x, y in zip(arrays['x'], arrays['y']))
+
+
+def test_every_skewed_digit_is_used_once():
+  task = tasks.load('digits_skewed', seed=1)
+  assert len(task.train) == 100
+  parts = [rows(task.train.load_all()), rows(task.validation), rows(task.test)]
+  assert len(parts[2]) == 359  # A fifth of 1,797.
+  ours = sorted([*parts[0], *parts[1], *parts[2]])
+  assert len(ours) == 1797
+  other = tasks.load('digits_skewed', seed=2, validation='test')
+  assert other.validation is other.test
+  assert rows(other.test) != parts[2]
+  assert {task.train.num_examples(c) for c in task.train.client_ids} == {13, 14}
+  x = task.train.load('00')['x']
+  assert (x.min(), x.max()) == (0, 1)
+  assert x[:, 0].max() == 0  # The frame is background.
+
+
+def test_smaller_alpha_is_less_alike_and_infinity_is_iid():
+  loaded = [tasks.load('digits_skewed', alpha=a) for a in (0.03, 0.3, math.inf, None)]
+  unlike = [task_data.labels_report(task)['total_variation'] for task in loaded[:3]]
+  assert unlike == sorted(unlike, reverse=True)
+  limit, iid = loaded[2:]
+  np.testing.assert_array_equal(limit.train.load('07')['x'], iid.train.load('07')['x'])

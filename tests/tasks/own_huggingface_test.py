@@ -83,29 +83,14 @@ def test_validation_data_of_ones_own():
       'a DatasetDict with the splits train, test; give a datasets.Dataset',
     ),
     (lambda: images().to_iterable_dataset(), {}, 'IterableDataset; give .* not streamed'),
-    (lambda: {'x': X}, {}, 'dataset is a dict'),
     (lambda: images().select([]), {}, 'with rows'),
     (images, {'client': 'who'}, "no column 'who'; it has: x, label, writer"),
-    (images, {'features': 'pixels'}, "no column 'pixels'"),
     (
       lambda: datasets.Dataset.from_dict(
         {'x': [[1.0], [1.0, 2.0]], 'label': [0, 1], 'writer': ['a', 'b']}
       ),
       {},
       r'arrays of the shapes \(1,\), \(2,\)',
-    ),
-    (
-      lambda: datasets.Dataset.from_dict(
-        {'x': [[1.0], [2.0]], 'label': [0, None], 'writer': ['a', 'b']}
-      ),
-      {},
-      "'label' is empty in row 1",
-    ),
-    (table, {'client': 'hospital', 'label': 'outcome', 'features': ['age'], 'validation': 1}, '1'),
-    (
-      table,
-      {'client': 'outcome', 'label': 'outcome', 'features': None},
-      "'outcome' is named twice",
     ),
     (images, {'label': 'writer'}, "'writer' is named twice"),
     (

@@ -61,15 +61,6 @@ def test_features_and_options_are_passed_on(tmp_path):
   )
 
 
-def test_separators_and_spaces(tmp_path):
-  path = tmp_path / 'a.csv'
-  path.write_text(
-    'who; x; label\n' + ''.join(f'{i % 4}; {i}.5; {"ab"[i % 2]}\n' for i in range(12))
-  )
-  task = tasks.from_csv(str(path), 'who', 'label', separator=';')
-  assert task.preparation.classes == ('a', 'b')
-
-
 def test_blanks_around_texts_make_no_other_class_client_or_category(tmp_path):
   path = tmp_path / 'a.csv'
   lines = [f'{i % 4:02d}{" " * (i % 3)}, "{"uv"[i % 2]} " ,{i},{"ab"[i % 2]}\t' for i in range(24)]
@@ -101,7 +92,7 @@ def test_arrays_of_a_file(tmp_path):
   assert len(task.train.client_ids) == 2
   np.savez(path, images=np.ones([12, 2]), digit=np.arange(12) % 2, writer=np.arange(12) % 3)
   assert len(tasks.from_npz(path, 'writer', 'digit', features='images').train) == 2
-  with pytest.raises(tasks.DataError, match='lacks x, y, client; it has'):
+  with pytest.raises(tasks.DataError, match='it lacks x, y, client; it has'):
     tasks.from_npz(path)
   with pytest.raises(TypeError, match=r'no x=; .* named by features=, label= and client='):
     tasks.from_npz(path, x='images')
@@ -111,26 +102,16 @@ def test_arrays_of_a_file(tmp_path):
   'change, options, message',
   [
     ({}, dict(client='clinic'), "no column 'clinic'; it has: hospital, age"),
-    ({}, dict(label='result'), "no column 'result'"),
-    ({}, dict(features=['size']), "no column 'size'"),
     ({}, dict(features=[]), 'no inputs'),
     (
       {'dose': np.where(np.arange(ROWS) == 5, np.nan, 1.0)},
       {},
       "the column 'dose' is nan in row 5",
     ),
-    (
-      {'dose': np.where(np.arange(ROWS) == 5, np.inf, 1.0)},
-      {},
-      "the column 'dose' is inf in row 5",
-    ),
     ({'sex': ['f', None, *['m'] * 38]}, {}, "the column 'sex' has texts but nothing in row 1"),
     ({'outcome': [None, *['good', 'poor'] * 19, 'good']}, {}, "'outcome' is empty in row 0"),
     ({'hospital': [None, *['1', '2'] * 19, '1']}, {}, "'hospital' is empty in row 0"),
-    ({'hospital': ['1'] * ROWS}, {}, 'all rows belong to one client'),
     ({}, dict(label='hospital'), "'hospital' is named twice"),
-    ({}, dict(features=['age', 'outcome']), "'outcome' is named twice"),
-    ({}, dict(features=['age', 'age']), "'age' is named twice"),
     (
       {'dose': ['1.5', *(f'{i}.5' for i in range(ROWS - 2)), '1,5']},
       {},
@@ -158,18 +139,14 @@ def test_na_and_none_are_texts_where_the_others_are(tmp_path):
   assert task.preparation.classes == ('NA', 'good')
 
 
-@pytest.mark.parametrize('cell', ['NA', 'nan', 'None', ''])
-@pytest.mark.parametrize(
-  'column, message', [('age', "'age' is nan in row 7"), ('dose', "'dose' is nan in row 7")]
-)
-def test_in_a_column_of_numbers_na_is_a_missing_one(tmp_path, cell, column, message):
+@pytest.mark.parametrize('cell', ['NA', ''])
+def test_in_a_column_of_numbers_na_is_a_missing_one(tmp_path, cell):
   values = [str(i % 3) for i in range(ROWS)]  # Few: with NA they would pass for categories.
   values[7] = cell
-  path = write(TABLE.assign(**{column: values}), tmp_path, 'csv')
-  with pytest.raises(tasks.DataError, match=message):
-    tasks.from_csv(path, 'hospital', 'outcome')
-  with pytest.raises(tasks.DataError, match=f"'{column}' is empty in row 7"):
-    tasks.from_csv(path, 'hospital', column)
+  path = write(TABLE.assign(age=values), tmp_path, 'csv')
+  for label, message in (('outcome', "'age' is nan in row 7"), ('age', "'age' is empty in row 7")):
+    with pytest.raises(tasks.DataError, match=message):
+      tasks.from_csv(path, 'hospital', label)
 
 
 def test_decimal_commas_are_refused_by_column(tmp_path):
@@ -182,12 +159,6 @@ def test_decimal_commas_are_refused_by_column(tmp_path):
     with pytest.raises(tasks.DataError, match="column 'x' has numbers with commas such as '0,5'"):
       tasks.from_csv(str(path), 'who', label, separator=';')
   assert tasks.from_csv(str(path), 'who', 'label', features='n', separator=';')
-  # Pandas keeps them as categories or texts of its own too.
-  table = pd.read_csv(path, sep=';')
-  for dtype in ('category', 'string'):
-    table = table.astype({'x': dtype})
-    with pytest.raises(tasks.DataError, match="column 'x' has numbers with commas"):
-      own_tables.from_frame(table, 'a', 'who', 'label', ['x'], {})
   # Of categories not all are numbers.
   path.write_text(('who;x;n;label\n' + ''.join(lines)).replace('3,5', 'a,b'))
   task = tasks.from_csv(str(path), 'who', 'label', separator=';')
@@ -203,14 +174,12 @@ def rows(*lines, count=12):
   [
     # Two columns with one name: the second, a copy of the label perhaps, would be an input.
     (rows('who,x,label,label'), "two columns 'label'"),
-    (rows('who,x,x'), "two columns 'x'"),
     # Every row has a cell more: all columns would be read as the ones before them.
     (
       rows('who,x,label').replace('a\n', 'a,7\n').replace('b\n', 'b,8\n'),
       'loss of data',
     ),
     (rows('who,x,label').replace('3.5', '3\0.5'), 'is zero: the file is damaged'),
-    (rows('who,x,label') + '\0' * 4096, 'is zero: the file is damaged'),
   ],
 )
 def test_a_text_whose_columns_would_be_mistaken_is_refused(tmp_path, text, message):
@@ -239,7 +208,6 @@ def test_categories_that_are_numbers_but_for_some_stay_categories(tmp_path):
     ),
     ({'age': [decimal.Decimal(1)] * ROWS}, "'age' has texts but Decimal"),
     ({'age': pd.Timestamp(2020, 1, 1)}, "'age' has dtype datetime64"),
-    ({'age': [1e300] * ROWS}, "'age' is 1e\\+300 in row 0"),
     (
       {'outcome': [decimal.Decimal(1), decimal.Decimal(2)] * (ROWS // 2)},
       'labels have dtype object',
@@ -268,21 +236,6 @@ def test_a_parquet_file_with_two_columns_of_one_name_is_refused(tmp_path):
     tasks.from_parquet(path, 'c', 'y')
 
 
-def test_a_table_that_declares_more_than_memory_holds_is_refused_unread(tmp_path, monkeypatch):
-  path = write(TABLE, tmp_path, 'parquet')
-  read = []
-  monkeypatch.setattr(own_tables.files.memory, 'available_memory', lambda: 8 * TABLE.size)
-  monkeypatch.setattr(pq.ParquetFile, 'read', lambda *_, **__: read.append(path))
-  with pytest.raises(tasks.DataError, match='it declares 200 cells, which take '):
-    tasks.from_parquet(path, 'hospital', 'outcome')
-  assert not read
-  # A column of names: each is an input of every row.
-  path = write(TABLE.assign(sex=[f'name {i}' for i in range(ROWS)]), tmp_path, 'csv')
-  monkeypatch.setattr(own_tables.files.memory, 'available_memory', lambda: 12 * 42 * ROWS - 1)
-  with pytest.raises(tasks.DataError, match='its columns make 42 inputs of each row, which take'):
-    tasks.from_csv(path, 'hospital', 'outcome')
-
-
 @pytest.mark.parametrize('content', [b'', b'a,b\n1,2,3,4\n5,6\n', b'\xff\xfe\x00a,b\n'])
 def test_files_that_are_no_tables_are_refused_in_one_line(tmp_path, content):
   path = tmp_path / 'a.csv'
@@ -294,33 +247,15 @@ def test_files_that_are_no_tables_are_refused_in_one_line(tmp_path, content):
     assert '\n' not in str(raised.value)
 
 
-@pytest.mark.parametrize('ending', ['csv.gz', 'csv.bz2', 'csv.xz', 'csv.zip'])
-def test_packed_tables_are_read_and_bounded(tmp_path, monkeypatch, ending):
-  path = str(tmp_path / f'a.{ending}')
-  TABLE.to_csv(path, index=False)
+def test_a_packed_table_is_read_where_its_inputs_have_room(tmp_path, monkeypatch):
+  path = str(tmp_path / 'a.csv.gz')
+  TABLE.assign(sex=[f'name {i}' for i in range(ROWS)]).to_csv(path, index=False)
   task = tasks.from_csv(path, 'hospital', 'outcome')
   assert len(task.train.load_all()['y']) + len(task.validation['y']) == ROWS
-  monkeypatch.setattr(own_tables.files.memory, 'available_memory', lambda: 100)
-  with pytest.raises(tasks.DataError, match=r'it has [\d,]+ bytes and more, which take'):
+  # A column of names: each is an input of every row.
+  monkeypatch.setattr(own_tables.files.memory, 'available_memory', lambda: 12 * 42 * ROWS - 1)
+  with pytest.raises(tasks.DataError, match='its columns make 42 inputs of each row, which take'):
     tasks.from_csv(path, 'hospital', 'outcome')
-
-
-@pytest.mark.parametrize('ending', ['csv.zst', 'TAR', 'tar.gz'])
-def test_archives_of_other_kinds_are_refused_by_name(tmp_path, ending):
-  path = tmp_path / f'a.{ending}'
-  path.write_bytes(b'\0' * 512)
-  with pytest.raises(tasks.DataError, match=f'a.{ending} is an archive .* pack it as .gz, .bz2'):
-    tasks.from_csv(str(path), 'who', 'label')
-
-
-def test_a_header_of_a_million_columns_is_refused_unparsed(tmp_path, monkeypatch):
-  path = tmp_path / 'a.csv'
-  path.write_text(','.join(map(str, range(200_000))) + '\n')
-  own_tables._check_text(str(path))  # So many there are.
-  monkeypatch.setattr(own_tables, '_LONGEST_HEADER', 1_000_000)
-  monkeypatch.setattr(pd, 'read_csv', lambda *_, **__: pytest.fail('parsed'))
-  with pytest.raises(tasks.DataError, match='its first line has 1,000,000 bytes or more'):
-    tasks.from_csv(str(path), '0', '1')
 
 
 def test_a_file_with_a_header_alone_is_refused(tmp_path):

@@ -4,6 +4,7 @@ import os
 import sqlite3
 
 import pytest
+import tensorflow_federated as tff
 
 from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import tff_files
@@ -47,30 +48,29 @@ def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
   monkeypatch.setenv('HOME', str(home))
   whole = read(path)
 
-  def fetch(content):
-    def download(folder):
-      with open(os.path.join(folder, 'd.sqlite'), 'wb') as f:
+  def fetch(content, error=None):
+    def download(cache_dir):
+      with open(os.path.join(cache_dir, 'shakespeare.sqlite'), 'wb') as f:
         f.write(content)
+      if error:
+        raise error
 
-    return download
+    monkeypatch.setattr(tff.simulation.datasets.shakespeare, 'load_data', download)
+    return tff_files.find_tff_file('shakespeare.sqlite', None)
 
-  def broken(folder):
-    fetch(whole[:5000])(folder)
-    raise OSError('connection reset')
-
-  with pytest.raises(errors.DataError, match=r'download of d.sqlite .*connection reset'):
-    tff_files.find_tff_file('d.sqlite', None, broken)
-  with pytest.raises(errors.DataError, match=r'd.sqlite is incomplete'):
-    tff_files.find_tff_file('d.sqlite', None, fetch(whole[:-1]))
+  with pytest.raises(errors.DataError, match=r'download of shakespeare.* .*connection reset'):
+    fetch(whole[:5000], OSError('connection reset'))
+  with pytest.raises(errors.DataError, match='is incomplete'):
+    fetch(whole[:-1])
   assert os.listdir(home / '.tff') == []
-  found = tff_files.find_tff_file('d.sqlite', None, fetch(whole))
+  found = fetch(whole)
   tff_files.check_complete(found)
-  assert tff_files.find_tff_file('d.sqlite', None, broken) == found  # From the cache.
+  assert fetch(b'', OSError('not called')) == found  # From the cache.
 
 
 def test_a_folder_without_the_file_is_reported(tmp_path):
   with pytest.raises(errors.DataError, match=r'there is no d.sqlite in'):
-    tff_files.find_tff_file('d.sqlite', str(tmp_path), None)
+    tff_files.find_tff_file('d.sqlite', str(tmp_path))
 
 
 def test_of_a_large_file_blocks_are_compared(tmp_path, monkeypatch):
