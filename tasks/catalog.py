@@ -115,7 +115,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     ),
     'emnist_cr': Entry(
       'EMNIST character recognition by writer, CNN with dropout (FedOpt)',
-      'emnist.load',
+      'emnist.load_recognition',
       rounds=1500,
       log10_client_rates=(-1.5, -1.5, -1.5, -1.5, -1),
       log10_server_rates=(-1, -2.5, -2.5, -0.5, 0),
@@ -123,7 +123,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     ),
     'emnist_ae': Entry(
       'EMNIST autoencoder with a code of 30 (FedOpt)',
-      'emnist.load',
+      'emnist.load_autoencoder',
       rounds=3000,
       log10_client_rates=(1.5, 1, 1, 0.5, 1),
       log10_server_rates=(-1.5, -1.5, -1.5, 0, 0),
@@ -142,7 +142,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     ),
     'stackoverflow_nwp': Entry(
       'next word in Stack Overflow by user, LSTM (FedOpt)',
-      'stackoverflow.load',
+      'stackoverflow.load_words',
       rounds=1500,
       clients_per_round=50,
       batch_size=16,
@@ -155,7 +155,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     ),
     'stackoverflow_lr': Entry(
       'tags of Stack Overflow sentences by user, logistic regression (FedOpt)',
-      'stackoverflow.load',
+      'stackoverflow.load_tags',
       rounds=1500,
       batch_size=100,
       max_examples_per_client=1000,
@@ -173,18 +173,18 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       'cifar.load_cifar10',
     ),
     'emnist_letters': _ada_best(
-      'EMNIST letters, MLP 784-100-100-26 (AdaBest)', 'images.load_letters', 1e-4
+      'EMNIST letters, MLP 784-100-100-26 (AdaBest)', 'images.load_ada_best', 1e-4
     ),
     'cifar10_cnn': _ada_best('CIFAR-10, CNN of two convolutions (AdaBest)', 'cifar.load_cnn', 1e-3),
     'cifar100_cnn': _ada_best(
       'CIFAR-100, CNN of two convolutions (AdaBest)', 'cifar.load_cnn', 1e-3
     ),
     'mnist_skewed': _ada_best(
-      "MNIST digits in AdaBest's partition, MLP 784-100-100-10", 'images.load_skewed', 1e-4
+      "MNIST digits in AdaBest's partition, MLP 784-100-100-10", 'images.load_ada_best', 1e-4
     ),
     'digits_skewed': _ada_best(
       "scikit-learn's digits in AdaBest's partition, the same MLP; offline",
-      'images.load_skewed',
+      'images.load_ada_best',
       1e-4,
       num_clients=100,
     ),

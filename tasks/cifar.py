@@ -77,21 +77,19 @@ def load_cifar10(
   groups: int = 2,
   l2: float = 1e-4,
   distort: bool = True,
-  jpeg: bool = False,
 ) -> task_lib.Task:
   """CIFAR-10 over clients by a label Dirichlet.
 
   Args:
     name: 'cifar10'.
-    data_dir: The folder with `cifar10.npz`, `cifar10_lossless.npz` or, with jpeg,
-      `cifar10_jpeg.npz`; None uses TensorFlow Datasets.
+    data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`; None uses TensorFlow
+      Datasets.
     seed: Seeds the partition.
     num_clients: Clients.
     alpha: Concentration of the label Dirichlet.
     groups: As in `load_cifar100`.
     l2: As in `load_cifar100`.
     distort: As in `load_cifar100`.
-    jpeg: Whether to use the recompressed images, those of `cifar10_jpeg.npz` and no others.
 
   Returns:
     The task; its validation data are the test split.
@@ -100,7 +98,7 @@ def load_cifar10(
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
   build_model = _resnet(10, groups, l2, distort)
-  train, test, source = _arrays(10, data_dir, jpeg)
+  train, test, source = _arrays(10, data_dir)
   indices = partition.label_dirichlet(train.y, num_clients, alpha, seed)
   return task_lib.Task(
     name=name,
@@ -119,20 +117,18 @@ def load_cnn(
   alpha: float | None = 0.3,
   unbalance: float = 0.0,
   augment: bool = True,
-  jpeg: bool = False,
 ) -> task_lib.Task:
   """CIFAR-10 or CIFAR-100 over clients, as in AdaBest, section 4.1.
 
   Args:
     name: 'cifar10_cnn' or 'cifar100_cnn'.
-    data_dir: The folder with `cifar10.npz`, `cifar10_lossless.npz` or `cifar10_jpeg.npz`, or
-      `cifar100.npz`; None uses TensorFlow Datasets.
+    data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`, or `cifar100.npz`; None uses
+      TensorFlow Datasets.
     seed: Seeds the partition.
-    num_clients: As in `images.load_letters`.
-    alpha: As in `images.load_letters`.
-    unbalance: As in `images.load_letters`.
+    num_clients: As in `images.load_ada_best`.
+    alpha: As in `images.load_ada_best`.
+    unbalance: As in `images.load_ada_best`.
     augment: Whether training images are flipped and cropped, each with probability 0.5.
-    jpeg: As in `load_cifar10`.
 
   Returns:
     The task; validation are the held-out clients' images, test is the test split.
@@ -141,9 +137,7 @@ def load_cnn(
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
   num_classes = 10 if name == 'cifar10_cnn' else 100
-  if jpeg and num_classes == 100:
-    raise errors.DataError("the task 'cifar100_cnn' has no option jpeg; leave it out")
-  train, test, source = _arrays(num_classes, data_dir, jpeg)
+  train, test, source = _arrays(num_classes, data_dir)
   build = functools.partial(build_cnn, num_classes=num_classes, augment=augment)
   return images.ada_best_task(
     name, build, train, test, source, None, num_clients, alpha, unbalance, seed
@@ -160,15 +154,9 @@ def _resnet(num_classes: int, groups: int, l2: float, distort: bool) -> Callable
 
 
 def _arrays(
-  num_classes: int, data_dir: str | None, jpeg: bool
+  num_classes: int, data_dir: str | None
 ) -> tuple[image_arrays.Split, image_arrays.Split, str]:
-  files = [f'cifar{num_classes}.npz']
-  if jpeg:
-    if data_dir is None:
-      raise errors.DataError('jpeg wants the file cifar10_jpeg.npz: give its folder as data_dir')
-    files = ['cifar10_jpeg.npz']
-  elif num_classes == 10:
-    files.append('cifar10_lossless.npz')
+  files = ['cifar10.npz', 'cifar10_lossless.npz'] if num_classes == 10 else ['cifar100.npz']
   return image_arrays.load(data_dir, files, f'cifar{num_classes}', _SHAPE, num_classes)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors, preparation, task as task_lib
+from tff_adaptive_tasks import preparation, task as task_lib
 from tff_adaptive_tasks.data import tff_files, tff_sqlite
 from tff_adaptive_tasks.models import layers
 
@@ -29,67 +29,85 @@ _AUTOENCODER_WIDTHS = (784, 1000, 500, 250, 30, 250, 500, 1000, 784)
 _CODE_LAYER = 3
 
 
-def load(
-  name: str,
+def load_recognition(
+  name: str = 'emnist_cr',
   data_dir: str | None = None,
   seed: int = 0,
   only_digits: bool = False,
-  summed: bool = False,
   model: Literal['cnn_dropout', '2nn'] = 'cnn_dropout',
 ) -> task_lib.Task:
-  """Loads 'emnist_cr' or 'emnist_ae'.
+  """Character recognition.
 
   Args:
-    name: The task.
+    name: 'emnist_cr'.
     data_dir: The folder with `emnist_all.sqlite`; None downloads it.
     seed: Not used: the writers are the clients.
     only_digits: Ten digits instead of all 62 characters.
-    summed: Of 'emnist_ae': see `build_autoencoder`.
-    model: Of 'emnist_cr': the paper's CNN, or two hidden layers of 200, some 20 times faster on a
-      CPU; as TFF's baseline names them.
+    model: The paper's CNN, or two hidden layers of 200, some 20 times faster on a CPU; as TFF's
+      baseline names them.
 
   Returns:
     The task; its validation data are all clients' test examples.
 
   Raises:
-    tasks.DataError: If the data cannot be used, 'emnist_cr' is to be summed, or 'emnist_ae' is
-      given a model.
+    tasks.DataError: If the data cannot be used.
   """
   del seed
-  if model != 'cnn_dropout' and name != 'emnist_cr':
-    raise errors.DataError(f'the task {name!r} has one model; leave the option model out')
-  if summed and name != 'emnist_ae':
-    raise errors.DataError(f'the task {name!r} has no option summed; leave it out')
+  num_classes = 10 if only_digits else 62
+  build: Callable[..., models.Model] = build_2nn if model == '2nn' else build_cnn
+  return _load(
+    data_dir,
+    only_digits,
+    prepare_recognition,
+    name=name,
+    build_model=functools.partial(build, num_classes=num_classes),
+    preparation=preparation.Preparation(classes=_CLASSES[:num_classes], shape=(28, 28, 1)),
+  )
+
+
+def load_autoencoder(
+  name: str = 'emnist_ae',
+  data_dir: str | None = None,
+  seed: int = 0,
+  only_digits: bool = False,
+  summed: bool = False,
+) -> task_lib.Task:
+  """The autoencoder; other arguments, returns and errors as `load_recognition`.
+
+  Args:
+    name: 'emnist_ae'.
+    data_dir: As in `load_recognition`.
+    seed: Not used.
+    only_digits: As in `load_recognition`.
+    summed: See `build_autoencoder`.
+  """
+  del seed
+  return _load(
+    data_dir,
+    only_digits,
+    prepare_autoencoder,
+    name=name,
+    build_model=functools.partial(build_autoencoder, summed=summed),
+    metric='mse',
+    preparation=_INK,
+  )
+
+
+def _load(
+  data_dir: str | None, only_digits: bool, prepare: tff_sqlite.Preprocess, **task: Any
+) -> task_lib.Task:
   path = tff_files.find_tff_file('emnist_all.sqlite', data_dir)
   prefix = 'digits_only' if only_digits else 'all'
-  num_classes = 10 if only_digits else 62
-  if name == 'emnist_ae':
-    prepare, metric = prepare_autoencoder, 'mse'
-    build_model = functools.partial(build_autoencoder, summed=summed)
-    raw = _INK
-  else:
-    prepare = prepare_recognition
-    builders: dict[str, Callable[..., models.Model]] = {
-      '2nn': build_2nn,
-      'cnn_dropout': build_cnn,
-    }
-    build_model = functools.partial(builders[model], num_classes=num_classes)
-    raw = preparation.Preparation(classes=_CLASSES[:num_classes], shape=(28, 28, 1))
-    metric = 'accuracy'
-  ranges = {'label': (0, num_classes - 1)}
+  ranges = {'label': (0, 9 if only_digits else 61)}
   train, test = (
     tff_sqlite.SqlClientData(path, f'{prefix}_{split}', _FEATURES, prepare, ranges)
     for split in ('train', 'test')
   )
-  x, y = prepare(test.all_features()[0])
   return task_lib.Task(
-    name=name,
-    build_model=build_model,
     train=train,
-    validation=task_lib.example_arrays(x, y),
+    validation=task_lib.example_arrays(*prepare(test.all_features()[0])),
     source=f'{path}, splits {prefix}_train and {prefix}_test',
-    metric=metric,
-    preparation=raw,
+    **task,
   )
 
 

@@ -50,7 +50,9 @@ def load_mnist(
     indices = partition.label_shards(train.y, num_clients, 2, seed)
   return task_lib.Task(
     name=name,
-    build_model=build_2nn if name == 'mnist_2nn' else build_cnn,
+    build_model=build_cnn
+    if name == 'mnist_cnn'
+    else functools.partial(build_perceptron, name=name),
     train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, _to_ink),
     validation=task_lib.example_arrays(*_to_ink(*test)),
     source=source,
@@ -58,61 +60,7 @@ def load_mnist(
   )
 
 
-def load_letters(
-  name: str = 'emnist_letters',
-  data_dir: str | None = None,
-  seed: int = 0,
-  num_clients: int = 110,
-  alpha: float | None = 0.3,
-  unbalance: float = 0.0,
-) -> task_lib.Task:
-  """EMNIST letters over clients, as in AdaBest, section 4.1.
-
-  Pixels are standardised by the mean and deviation of all training pixels, as in the code of
-  FedDyn, which AdaBest follows (appendix D.1).
-
-  Args:
-    name: 'emnist_letters'.
-    data_dir: The folder with `emnist_letters.npz` or `letters.npz` (labels 1 to 26); None uses
-      TensorFlow Datasets.
-    seed: Seeds the partition.
-    num_clients: Clients, of which one in 11 is held out for tuning.
-    alpha: Concentration of the label Dirichlet; infinity or None for IID. The paper has 0.03,
-      0.3 and IID.
-    unbalance: Log-normal spread of the clients' sizes; 0.3 in the paper's unbalanced setting.
-
-  Returns:
-    The task; validation are the held-out clients' examples, test is the test split.
-
-  Raises:
-    tasks.DataError: If the data cannot be used or an option is out of range.
-  """
-  files = ['emnist_letters.npz', 'letters.npz']
-  train, test, source = image_arrays.load(
-    data_dir, files, 'emnist/letters', _SHAPE, 26, first_label=1
-  )
-  mean, deviation = pixel_statistics(train.x)
-  transform = functools.partial(standardise, mean=mean, deviation=deviation)
-  return ada_best_task(
-    name,
-    build_letters,
-    train,
-    test,
-    source,
-    transform,
-    num_clients,
-    alpha,
-    unbalance,
-    seed,
-    preparation=preparation_lib.Preparation(
-      mean=mean,
-      deviation=deviation,
-      classes=tuple(range(1, 27)),  # As the files have them.
-    ),
-  )
-
-
-def load_skewed(
+def load_ada_best(
   name: str,
   data_dir: str | None = None,
   seed: int = 0,
@@ -121,35 +69,53 @@ def load_skewed(
   unbalance: float = 0.0,
   validation: Literal['clients', 'test'] = 'clients',
 ) -> task_lib.Task:
-  """Digits in AdaBest's partition: its setting for letters on MNIST's and scikit-learn's digits.
+  """EMNIST letters over clients as in AdaBest, section 4.1, or digits in the same setting.
+
+  Letters are standardised by the mean and deviation of all training pixels, as in the code of
+  FedDyn, which AdaBest follows (appendix D.1).
 
   Args:
-    name: 'mnist_skewed' or 'digits_skewed'.
-    data_dir: For MNIST as in `load_mnist`; scikit-learn's digits need none.
+    name: 'emnist_letters', 'mnist_skewed' or 'digits_skewed'.
+    data_dir: The folder with `emnist_letters.npz` or `letters.npz` (labels 1 to 26), or as in
+      `load_mnist`; None uses TensorFlow Datasets. Scikit-learn's digits need none.
     seed: Seeds the partition and, for scikit-learn's digits, which fifth is the test split.
-    num_clients: As in `load_letters`.
-    alpha: As in `load_letters`.
-    unbalance: As in `load_letters`.
+    num_clients: Clients, of which one in 11 is held out for tuning.
+    alpha: Concentration of the label Dirichlet; infinity or None for IID. The paper has 0.03,
+      0.3 and IID.
+    unbalance: Log-normal spread of the clients' sizes; 0.3 in the paper's unbalanced setting.
     validation: What to evaluate on during training: 'clients', the examples of the held-out
       clients; or 'test', the test split, for curves over rounds by which nothing is chosen.
 
   Returns:
-    The task.
+    The task; test is the test split.
 
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
-  transform, raw = None, None
+  transform: task_lib.Transform | None = None
+  raw = None
   if name == 'digits_skewed':
     x, y, held_out, kept = digits.split(seed)
     train, test = (image_arrays.Split(1 - x[rows], y[rows]) for rows in (kept, held_out))
     source = digits.SOURCE
-  else:
+  elif name == 'mnist_skewed':
     train, test, source = image_arrays.load(data_dir, _MNIST, 'mnist', _SHAPE, 10)
     transform, raw = _to_ink, _INK
+  else:
+    files = ['emnist_letters.npz', 'letters.npz']
+    train, test, source = image_arrays.load(
+      data_dir, files, 'emnist/letters', _SHAPE, 26, first_label=1
+    )
+    mean, deviation = pixel_statistics(train.x)
+    transform = functools.partial(standardise, mean=mean, deviation=deviation)
+    raw = preparation_lib.Preparation(
+      mean=mean,
+      deviation=deviation,
+      classes=tuple(range(1, 27)),  # As the files have them.
+    )
   return ada_best_task(
     name,
-    build_skewed,
+    functools.partial(build_perceptron, name=name),
     train,
     test,
     source,
@@ -177,10 +143,7 @@ def ada_best_task(
   validation: str = 'clients',
   preparation: preparation_lib.Preparation | None = None,
 ) -> task_lib.Task:
-  """A task over clients of which 10 in 11 train and 1 in 11 tunes; arguments as `load_letters`.
-
-  With validation='test' the test split takes the place of the held-out clients' examples.
-  """
+  """A task over clients of which 10 in 11 train and 1 in 11 tunes; arguments as `load_ada_best`."""
   alpha = None if alpha == math.inf else alpha
   if alpha is None:
     indices = partition.iid(len(train.y), num_clients, seed, unbalance)
@@ -226,19 +189,17 @@ def standardise(
   return (x.astype(np.float32) - np.float32(mean)) / np.float32(deviation), y
 
 
-def build_2nn(seed: int) -> models.Model:
-  """Two hidden layers of 200 (199,210 parameters); takes a leading client axis."""
-  return layers.perceptron(seed, [784, 200, 200, 10], _SHAPE)
+def build_perceptron(seed: int, name: str) -> models.Model:
+  """The perceptron of a task; takes a leading client axis.
 
-
-def build_letters(seed: int) -> models.Model:
-  """AdaBest's perceptron 784-100-100-26 (91,226 parameters); takes a leading client axis."""
-  return layers.perceptron(seed, [784, 100, 100, 26], _SHAPE)
-
-
-def build_skewed(seed: int) -> models.Model:
-  """AdaBest's perceptron for ten classes, 784-100-100-10 (89,610 parameters)."""
-  return layers.perceptron(seed, [784, 100, 100, 10], _SHAPE)
+  Args:
+    seed: Draws the initial weights.
+    name: 'mnist_2nn' (199,210 parameters), or of AdaBest 'emnist_letters' (91,226) and the skewed
+      digits (89,610).
+  """
+  hidden = 200 if name == 'mnist_2nn' else 100
+  classes = 26 if name == 'emnist_letters' else 10
+  return layers.perceptron(seed, [784, hidden, hidden, classes], _SHAPE)
 
 
 def build_cnn(seed: int) -> models.Model:

@@ -30,17 +30,6 @@ def systems(clients: Any) -> tuple[Matrices, Matrices]:
   return a, [np.asarray(data['y'], np.float64) for data in loaded]
 
 
-def objective(a: Matrices, b: Matrices, x: np.ndarray) -> float:
-  """f(x), the mean over clients of 1/2 ||A_k x - b_k||^2."""
-  return float(np.mean([np.sum((m @ x - v) ** 2) / 2 for m, v in zip(a, b)]))
-
-
-def curvatures(a: Matrices) -> tuple[float, float]:
-  """(alpha, beta): every f_k is alpha-strongly convex and beta-smooth."""
-  eigenvalues = [np.linalg.eigvalsh(m.T @ m) for m in a]
-  return float(min(e[0] for e in eigenvalues)), float(max(e[-1] for e in eigenvalues))
-
-
 def least_squares(a: Matrices, b: Matrices) -> np.ndarray:
   """x_LS, the minimiser of f."""
   return np.linalg.solve(*_normal_equations(a, b))

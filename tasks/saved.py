@@ -58,10 +58,9 @@ def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
       raise errors.DataError(f'the file of the task, {file["path"]!r}, was changed since the run')
   data_dir = settings['data_dir']
   if data_dir is not None and not os.path.isdir(data_dir):
-    hint = 'put the data there again'
-    if not os.path.isabs(data_dir):  # Earlier versions recorded it as it was given.
-      hint = f'it is relative, and this is {os.getcwd()}: go to the folder where training began'
-    raise errors.DataError(f"the run's data_dir, {data_dir!r}, is not there: {hint}")
+    raise errors.DataError(
+      f"the run's data_dir, {data_dir!r}, is not there: put the data there again"
+    )
   task = loading.load(name, data_dir=data_dir, seed=settings['seed'], **options)
   task, parts = client_split.split_task(
     task,

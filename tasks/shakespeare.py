@@ -80,16 +80,7 @@ def _to_int32(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_sequences(snippets: np.ndarray, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
-  """Snippets to padded sequences of token ids.
-
-  Args:
-    snippets: Object array [n] of bytes; bytes outside the vocabulary, such as those of text that
-      is not ASCII, become the out-of-vocabulary token each.
-    steps: The length of an input sequence.
-
-  Returns:
-    uint8 [m, steps + 1], the sequences in order, and int64 [n], how many each snippet gave.
-  """
+  """Snippets to padded sequences of token ids, see `text_preparation.character_sequences`."""
   return text_preparation.character_sequences(snippets, VOCABULARY, steps)
 
 

@@ -23,32 +23,26 @@ _WORD_FILE = 'stackoverflow.word_count'
 _TAG_FILE = 'stackoverflow.tag_count'
 
 
-def load(
-  name: str,
+def load_words(
+  name: str = 'stackoverflow_nwp',
   data_dir: str | None = None,
   seed: int = 0,
   num_words: int = 10_000,
-  num_tags: int | None = None,
   num_validation: int = 10_000,
-  padding: language.Padding | None = None,
-  normalisation: tags.Normalisation | None = None,
-  lstm: language.Lstm | None = None,
+  padding: language.Padding = 'published',
+  lstm: language.Lstm = 'tensorflow',
 ) -> task_lib.Task:
-  """Loads 'stackoverflow_nwp' or 'stackoverflow_lr'.
+  """Next words.
 
   Args:
-    name: The task.
+    name: 'stackoverflow_nwp'.
     data_dir: The folder with `stackoverflow.sqlite` and `datasets/`; None downloads both.
     seed: Seeds which test sentences are evaluated on.
     num_words: Size of the vocabulary, without special tokens.
-    num_tags: Tags that stackoverflow_lr predicts; None: 500.
     num_validation: Sentences of the test split to evaluate on, all where there are fewer. They
       are those of clients in a seeded order, as in the published code.
-    padding: How padding enters the loss of stackoverflow_nwp, see `language.token_weights`; None:
-      'published'.
-    normalisation: Of stackoverflow_lr's bags of words, see `tags.build_model`; None: 'published'.
-    lstm: What trains the LSTM of stackoverflow_nwp, 'tensorflow' or 'compiled', see
-      `language.build_model`; None: 'tensorflow'.
+    padding: How padding enters the loss, see `language.token_weights`.
+    lstm: What trains the LSTM, 'tensorflow' or 'compiled', see `language.build_model`.
 
   Returns:
     The task.
@@ -56,53 +50,85 @@ def load(
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
-  errors.check_range('num_words', num_words, 1, 10_000_000)
-  errors.check_range('num_validation', num_validation, 1, 100_000_000)
-  num_tags_wanted = 500 if num_tags is None else num_tags
-  errors.check_range('num_tags', num_tags_wanted, 1, 1_000_000)
-  names: tuple[str, ...]
-  is_lr = name == 'stackoverflow_lr'
-  foreign: Mapping[str, Any] = (
-    {'padding': padding, 'lstm': lstm}
-    if is_lr
-    else {'num_tags': num_tags, 'normalisation': normalisation}
-  )
-  for option, value in foreign.items():
-    if value is not None:
-      raise errors.DataError(f'the task {name!r} has no option {option}; leave it out')
-  path = tff_files.find_tff_file('stackoverflow.sqlite', data_dir)
-  words = vocabularies.load_words(_counts_file(_WORD_FILE, data_dir), num_words)
-  if is_lr:
-    labels = vocabularies.load_tags(_counts_file(_TAG_FILE, data_dir), num_tags_wanted)
-    names = ('tokens', 'title', 'tags')
-    prepare = functools.partial(tags.to_bags, words=_ids(words), tags=_ids(labels))
-    classes = text_preparation.as_text(labels)
-    raw = text_preparation.Preparation('bags', text_preparation.as_text(words), None, classes)
-    normalisation = normalisation or 'published'
-    build = functools.partial(
-      tags.build_model, len(words), len(labels), normalisation=normalisation
-    )
-    metric = 'recall_at_5'
-  else:
-    names = ('tokens',)
-    prepare = functools.partial(to_sequences, words=_ids(words))
-    raw = text_preparation.Preparation('words', text_preparation.as_text(words), STEPS)
-    build = functools.partial(
-      build_model, len(words), padding or 'published', lstm=lstm or 'tensorflow'
-    )
-    metric = 'accuracy_without_out_of_vocab_or_end_of_sentence'
-  features = {n: tf.io.FixedLenFeature([], tf.string) for n in names}
-  test = tff_sqlite.SqlClientData(path, 'test', features, prepare)
-  return task_lib.Task(
+  words = _words(num_words, data_dir)
+  return _load(
+    data_dir,
+    seed,
+    num_validation,
+    ('tokens',),
+    functools.partial(to_sequences, words=_ids(words)),
     name=name,
-    build_model=build,
-    train=tff_sqlite.SqlClientData(path, 'train', features, prepare),
+    build_model=functools.partial(build_model, len(words), padding, lstm=lstm),
+    metric='accuracy_without_out_of_vocab_or_end_of_sentence',
+    client_weight=language.num_tokens,
+    preparation=text_preparation.Preparation('words', text_preparation.as_text(words), STEPS),
+  )
+
+
+def load_tags(
+  name: str = 'stackoverflow_lr',
+  data_dir: str | None = None,
+  seed: int = 0,
+  num_words: int = 10_000,
+  num_tags: int = 500,
+  num_validation: int = 10_000,
+  normalisation: tags.Normalisation = 'published',
+) -> task_lib.Task:
+  """Tags; other arguments, returns and errors as `load_words`.
+
+  Args:
+    name: 'stackoverflow_lr'.
+    data_dir: As in `load_words`.
+    seed: As in `load_words`.
+    num_words: As in `load_words`.
+    num_tags: Tags that are predicted.
+    num_validation: As in `load_words`.
+    normalisation: Of the bags of words, see `tags.build_model`.
+  """
+  errors.check_range('num_tags', num_tags, 1, 1_000_000)
+  words = _words(num_words, data_dir)
+  labels = vocabularies.load_tags(_counts_file(_TAG_FILE, data_dir), num_tags)
+  texts = (text_preparation.as_text(v) for v in (words, labels))
+  return _load(
+    data_dir,
+    seed,
+    num_validation,
+    ('tokens', 'title', 'tags'),
+    functools.partial(tags.to_bags, words=_ids(words), tags=_ids(labels)),
+    name=name,
+    build_model=functools.partial(
+      tags.build_model, len(words), len(labels), normalisation=normalisation
+    ),
+    metric='recall_at_5',
+    preparation=text_preparation.Preparation('bags', next(texts), None, next(texts)),
+  )
+
+
+def _load(
+  data_dir: str | None,
+  seed: int,
+  num_validation: int,
+  names: Sequence[str],
+  prepare: tff_sqlite.Preprocess,
+  **task: Any,
+) -> task_lib.Task:
+  errors.check_range('num_validation', num_validation, 1, 100_000_000)
+  path = tff_files.find_tff_file('stackoverflow.sqlite', data_dir)
+  features = {n: tf.io.FixedLenFeature([], tf.string) for n in names}
+  train, test = (
+    tff_sqlite.SqlClientData(path, split, features, prepare) for split in ('train', 'test')
+  )
+  return task_lib.Task(
+    train=train,
     validation=_first(test, num_validation, seed),
     source=f'{path}, splits train and test',
-    metric=metric,
-    client_weight=None if is_lr else language.num_tokens,
-    preparation=raw,
+    **task,
   )
+
+
+def _words(num_words: int, data_dir: str | None) -> list[bytes]:
+  errors.check_range('num_words', num_words, 1, 10_000_000)
+  return vocabularies.load_words(_counts_file(_WORD_FILE, data_dir), num_words)
 
 
 def _counts_file(name: str, data_dir: str | None) -> str:

@@ -17,16 +17,10 @@ Normalisation = Literal['published', 'tff']
 def to_bags(
   features: Mapping[str, np.ndarray], words: Mapping[bytes, int], tags: Mapping[bytes, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Sentences with their titles to word counts, and tags to indicators.
+  """Sentences with their titles to word counts, and tags to indicators, of one client.
 
-  The counts are bytes, a quarter of the shares' size; the model divides by their sum. A count
-  above 255 is 255.
-
-  Args:
-    features: 'tokens', 'title' (words separated by spaces) and 'tags' (separated by '|'), object
-      arrays [n] of bytes.
-    words: Word -> column. All others count in one more column, the last.
-    tags: Tag -> column. Others are left out.
+  The counts are bytes, a quarter of the shares' size; the model divides by their sum. See
+  `text_preparation.count_words` and `mark_tags`.
 
   Returns:
     uint8 [n, words + 1] and float32 [n, tags].

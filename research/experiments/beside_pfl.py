@@ -31,7 +31,7 @@ from tff_adaptive.reports import style, tables
 _WORKLOAD = 'cifar10_iid'
 _VARIANTS = {'ours_graph': 'tff-adaptive', 'pfl': 'pfl-research'}
 _NAMES = list(_VARIANTS.values())
-_FILES = ['cifar10.npz', 'cifar10_jpeg.npz', 'cifar10_lossless.npz']
+_FILES = ['cifar10.npz', 'cifar10_lossless.npz']
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_string('data_dir', None, f'Folder with one of {_FILES}.', flag_values=_FLAGS)
 absl_flags.DEFINE_integer('rounds', 1500, 'Rounds at most.', lower_bound=1, flag_values=_FLAGS)

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import itertools
 import os
 import urllib.error
 import urllib.request
@@ -38,7 +37,7 @@ def load(
   Args:
     data_dir: A folder with one of the files; None uses TensorFlow Datasets.
     files: File names in the order of preference, each with the arrays x_train, y_train, x_test
-      and y_test: uint8 images and integer labels. A file that ends in _jpeg.npz has JPEG bytes.
+      and y_test: uint8 images and integer labels.
     tfds_name: The set's name in TensorFlow Datasets.
     image_shape: The shape of an image.
     num_classes: Classes; every label of both splits is one of them.
@@ -61,8 +60,7 @@ def load(
         f'download {tfds_name} by TensorFlow Datasets'
       )
     source = os.path.join(data_dir, found[0])
-    is_jpeg = source.endswith('_jpeg.npz')
-    arrays = _decode_jpeg(source, image_shape) if is_jpeg else npz.read(source, _KEYS)
+    arrays = npz.read(source, _KEYS)
   splits = []
   for split in ('train', 'test'):
     x, y = arrays[f'x_{split}'], arrays[f'y_{split}']
@@ -103,29 +101,6 @@ def _check(
       f'{source}: y_{split}, row {outside[0]}: the label is {y[outside[0]]}; it must be from '
       f'{first_label} to {last} ({len(outside)} such rows)'
     )
-
-
-def _decode_jpeg(path: str, image_shape: Sequence[int]) -> dict[str, np.ndarray]:
-  """Reads an .npz file whose images are JPEG bytes, one after the other.
-
-  It has jpeg_* (uint8 [bytes]), offsets_* (int [images + 1], where each image begins, and the end)
-  and y_* for train and test.
-  """
-  import tensorflow as tf
-
-  keys = [f'{k}_{s}' for s in ('train', 'test') for k in ('jpeg', 'offsets', 'y')]
-  arrays, found = npz.read(path, keys), {}
-  for split in ('train', 'test'):
-    with file_border.border(f'{path}: jpeg_{split}'):
-      data, images = arrays[f'jpeg_{split}'].tobytes(), []
-      for start, end in itertools.pairwise(arrays[f'offsets_{split}'].tolist()):
-        # An image says its size itself: it is read before so much memory is taken.
-        shape = tf.io.extract_jpeg_shape(data[start:end]).numpy().tolist()
-        if shape != list(image_shape):
-          raise ValueError(f'image {len(images)} has shape {shape}, not {list(image_shape)}')
-        images.append(tf.io.decode_jpeg(data[start:end], channels=3).numpy())
-      found[f'x_{split}'], found[f'y_{split}'] = np.stack(images), arrays[f'y_{split}']
-  return found
 
 
 def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:

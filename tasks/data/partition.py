@@ -71,20 +71,6 @@ def iid(num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0
   return np.split(order, np.cumsum(sizes)[:-1])
 
 
-class _Pools:
-  """Rows by class in random order, handed out from the front."""
-
-  def __init__(self, labels: np.ndarray, rng: np.random.Generator):
-    self.classes = np.unique(labels)
-    self._rows = [rng.permutation(np.flatnonzero(labels == c)) for c in self.classes]
-    self.left = np.array([len(r) for r in self._rows], np.int64)
-
-  def take(self, k: int, n: int) -> np.ndarray:
-    start = len(self._rows[k]) - self.left[k]
-    self.left[k] -= n
-    return self._rows[k][start : start + n]
-
-
 def label_dirichlet(
   labels: np.ndarray, num_clients: int, alpha: float, seed: int = 0, unbalance: float = 0.0
 ) -> Partition:
@@ -112,19 +98,21 @@ def label_dirichlet(
   labels = np.asarray(labels)
   sizes = client_sizes(len(labels), num_clients, seed, unbalance)
   rng = np.random.default_rng([seed, 3])
-  pools = _Pools(labels, rng)
-  proportions = rng.dirichlet(np.full(len(pools.classes), alpha), num_clients)
+  pools = [rng.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
+  left = np.array([len(rows) for rows in pools], np.int64)
+  proportions = rng.dirichlet(np.full(len(pools), alpha), num_clients)
   partition: list = [None] * num_clients
   # In random order, so that the clients who find classes used up are not always the last.
   for i in rng.permutation(num_clients):
     rows = []
     missing = int(sizes[i])
     while missing:
-      p = np.where(pools.left > 0, proportions[i], 0.0)
+      p = np.where(left > 0, proportions[i], 0.0)
       if p.sum() <= 0:  # Nothing of what this client prefers is left: take of what there is.
-        p = pools.left.astype(np.float64)
-      counts = np.minimum(rng.multinomial(missing, p / p.sum()), pools.left)
-      rows += [pools.take(k, c) for k, c in enumerate(counts) if c]
+        p = left.astype(np.float64)
+      counts = np.minimum(rng.multinomial(missing, p / p.sum()), left)
+      rows += [pool[len(pool) - n :][:c] for pool, n, c in zip(pools, left, counts)]
+      left -= counts
       missing -= int(counts.sum())
     partition[i] = rng.permutation(np.concatenate(rows))
   return partition

@@ -4,10 +4,6 @@ import json
 
 from tff_adaptive_tasks.data import files
 
-# The files of the whole Stack Overflow have 62 MB of words and 1 MB of tags.
-_LONGEST_LINE = 10_000
-_LARGEST_TAG_FILE = 100_000_000
-
 
 def load_words(path: str, num_words: int) -> list[bytes]:
   """The commonest words.
@@ -24,7 +20,7 @@ def load_words(path: str, num_words: int) -> list[bytes]:
   """
   words: dict[bytes, None] = {}
   with files.border(path), open(path, 'rb') as f:
-    for number, line in enumerate(iter(lambda: f.readline(_LONGEST_LINE), b''), 1):
+    for number, line in enumerate(f, 1):
       parts = line.split()
       if len(parts) != 2 or not parts[1].isdigit():
         raise ValueError(f'line {number}, {line[:60]!r}, is not a word and a count')
@@ -51,10 +47,7 @@ def load_tags(path: str, num_tags: int) -> list[bytes]:
     DataError: If the file cannot be read or is not such JSON.
   """
   with files.border(path), open(path, encoding='utf-8') as f:
-    text = f.read(_LARGEST_TAG_FILE)
-    if len(text) == _LARGEST_TAG_FILE:
-      raise ValueError(f'it has {_LARGEST_TAG_FILE:,} characters or more; it holds no tags')
-    counts = json.loads(text)
+    counts = json.load(f)
     if not isinstance(counts, dict) or not counts:
       raise ValueError('it is no JSON of the form {"tag": count} with one tag at least')
     for tag, count in counts.items():

@@ -78,26 +78,6 @@ def npz(folder: str, compressed: bool) -> tuple[str, types.FunctionType]:
   return path, read
 
 
-def jpeg(folder: str) -> tuple[str, types.FunctionType]:
-  """As `npz`, of JPEG bytes that are damaged before the file gets its checksums."""
-  path = os.path.join(folder, 'cifar_jpeg.npz')
-  image = np.random.default_rng(1).integers(0, 256, [16, 16, 3]).astype(np.uint8)
-  parts = [tf.io.encode_jpeg(image).numpy()] * 3
-  one = {'offsets': np.cumsum([0, *map(len, parts)]), 'y': np.arange(3)}
-  with open(path, 'wb') as f:
-    f.write(b''.join(parts))
-
-  def read():
-    with open(path, 'rb') as f:
-      damaged = np.frombuffer(f.read(), np.uint8)
-    made = {f'{k}_{s}': v for k, v in one.items() for s in ('train', 'test')}
-    np.savez(path, jpeg_train=damaged, jpeg_test=damaged, **made)
-    train, _, _ = image_arrays.load(folder, ['cifar_jpeg.npz'], 'cifar10', (16, 16, 3), 10)
-    assert train.x.shape == (3, 16, 16, 3)
-
-  return path, read
-
-
 def sqlite(folder: str) -> tuple[str, types.FunctionType]:
   """As `npz`, a file in TFF's format."""
   path, rng = os.path.join(folder, 'emnist.sqlite'), np.random.default_rng(1)
@@ -154,7 +134,6 @@ KINDS = {
   'npz': lambda folder: npz(folder, False),
   'npz_compressed': lambda folder: npz(folder, True),
   'npy_header': header,
-  'jpeg': jpeg,
   'sqlite': sqlite,
   'csv': lambda folder: damaged_own_files.table(folder, 'csv'),
   'parquet': lambda folder: damaged_own_files.table(folder, 'parquet'),
@@ -239,7 +218,6 @@ def main() -> int:
   parser.add_argument('--kind', choices=KINDS, action='append', help='default: all')
   parser.add_argument('--only', type=int, help='make one try again and show where it failed')
   given = parser.parse_args()
-  tf.io.decode_jpeg(tf.io.encode_jpeg(np.zeros([8, 8, 3], np.uint8)))  # Its threads, before limits.
   limits()
   failures = 0
   kinds = given.kind or list(KINDS)

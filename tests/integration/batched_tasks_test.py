@@ -31,10 +31,10 @@ MODELS = {
   'stackoverflow_nwp': lambda: stackoverflow.build_model(30, 'published', 0),
   'stackoverflow_lr': lambda: tags.build_model(40, 8, 0),
   'cifar100': lambda: resnet.build(0, 100),
-  'emnist_letters': lambda: images.build_letters(0),
+  'emnist_letters': lambda: images.build_perceptron(0, 'emnist_letters'),
   'cifar10_cnn': lambda: cifar.build_cnn(0, 10),
-  'mnist_skewed': lambda: images.build_skewed(0),
-  'mnist_2nn': lambda: images.build_2nn(0),
+  'mnist_skewed': lambda: images.build_perceptron(0, 'mnist_skewed'),
+  'mnist_2nn': lambda: images.build_perceptron(0, 'mnist_2nn'),
   'mnist_cnn': lambda: images.build_cnn(0),
   'least_squares': lambda: least_squares.build_model(0),
 }

@@ -172,14 +172,6 @@ def test_centralised_cifar_is_split():
     assert len(task.test['y']) == test
 
 
-def test_recompressed_images_are_those_of_their_file_or_of_none(tmp_path):
-  (tmp_path / 'cifar10.npz').touch()
-  with pytest.raises(tasks.DataError, match=r'cifar10_jpeg\.npz'):
-    tasks.load('cifar10', str(tmp_path), jpeg=True)
-  with pytest.raises(tasks.DataError, match='give its folder as data_dir'):
-    tasks.load('cifar10', None, jpeg=True)
-
-
 @pytest.mark.parametrize(
   'split, feature, value', [('train', 'image', 256), ('test', 'image', -1), ('train', 'label', 100)]
 )

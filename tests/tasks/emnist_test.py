@@ -131,9 +131,7 @@ def test_a_model_of_the_task_is_chosen(tmp_path):
   folder = write_emnist(tmp_path)
   task = tasks.load('emnist_cr', folder, only_digits=True, model='2nn')
   assert task.build_model(0).num_parameters == 199_210
-  with pytest.raises(
-    tasks.DataError, match="'emnist_ae' has one model; leave the option model out"
-  ):
+  with pytest.raises(tasks.DataError, match="'emnist_ae' has no option model"):
     tasks.load('emnist_ae', folder, model='2nn')
   with pytest.raises(tasks.DataError, match="'emnist_cr' has no option summed"):
     tasks.load('emnist_cr', folder, summed=True)

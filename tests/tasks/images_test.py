@@ -1,5 +1,6 @@
 """MNIST, EMNIST letters and skewed digits: the papers' models and clients."""
 
+import functools
 import math
 
 import numpy as np
@@ -18,7 +19,11 @@ Y = np.random.default_rng(1).integers(0, 10, 5).astype(np.int32)
 @pytest.mark.parametrize(
   'build, create, parameters',
   [
-    (images.build_2nn, emnist_models.create_two_hidden_layer_model, 199_210),
+    (
+      functools.partial(images.build_perceptron, name='mnist_2nn'),
+      emnist_models.create_two_hidden_layer_model,
+      199_210,
+    ),
     (images.build_cnn, emnist_models.create_original_fedavg_cnn_model, 1_663_370),
   ],
 )
@@ -39,7 +44,7 @@ def test_the_models_are_tffs(build, create, parameters):
 
 
 def test_a_perceptron_takes_a_client_axis():
-  one, two = images.build_letters(1), images.build_letters(2)
+  one, two = (images.build_perceptron(seed, 'emnist_letters') for seed in (1, 2))
   assert one.num_parameters == 784 * 100 + 100 + 100 * 100 + 100 + 100 * 26 + 26
   stacked = tuple(map(tf.stack, zip(one.initial_weights[0], two.initial_weights[0])))
   x, y = tf.constant(np.stack([X, 1 - X])), tf.constant(np.stack([Y, Y[::-1]]))

@@ -23,7 +23,6 @@ def test_unknown_task_and_option_are_errors():
     ('shakespeare', 'padding', 3, "3; it must be 'published' or 'tff'"),
     ('stackoverflow_lr', 'padding', 'tff', 'has no option padding'),
     ('stackoverflow_nwp', 'num_tags', 3, 'has no option num_tags'),
-    ('cifar100_cnn', 'jpeg', True, 'has no option jpeg'),
   ],
 )
 def test_an_option_of_another_kind_is_an_error(task, option, value, message):

@@ -63,13 +63,6 @@ def test_bad_tags_are_named(tmp_path, content, named):
   assert len(str(e.value)) < 400
 
 
-def test_a_large_file_of_tags_is_not_read(tmp_path, monkeypatch):
-  monkeypatch.setattr(vocabularies, '_LARGEST_TAG_FILE', 8)
-  (tmp_path / 'tags').write_text('{"a": 1}')
-  with pytest.raises(errors.DataError, match='it has 8 characters or more'):
-    vocabularies.load_tags(str(tmp_path / 'tags'), 2)
-
-
 def test_a_file_that_cannot_be_opened_is_named(tmp_path):
   for load in (vocabularies.load_words, vocabularies.load_tags):
     with pytest.raises(errors.DataError, match=r'none cannot be read .*No such file'):
