@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_adaptive_tasks import least_squares
+from tff_adaptive_tasks import least_squares, tags
 from tff_adaptive_tasks.models import language
 
 TINY_TOKENS = np.array([[3, 1, 2], [1, 0, 0], [2, 3, 0]], np.int32)
@@ -15,6 +15,7 @@ TINY_X = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
   'build, x, y',
   [
     (lambda: least_squares.build_model(0), TINY_X, TINY_X[:, 0]),
+    (lambda: tags.build_model(4, 3, 0), np.uint8(9 * abs(TINY_X)), np.eye(3)),
     (
       lambda: language.build_model(
         [np.eye(4, dtype=np.float32)], lambda weights, h, _: h, 3, {}, 'tff'
@@ -32,5 +33,9 @@ def test_tffs_algorithms_train_the_same_loss(build, x, y):
   np.testing.assert_allclose(model.loss(output, y), loss, rtol=1e-6)
   weighted = model.loss(output, y, sample_weight=tf.constant([2.0, 0.0, 2.0]))
   kept = [0, 2]
-  loss, _ = model.loss_and_metrics(weights, x[kept], tf.gather(y, kept))
+  loss, means = model.loss_and_metrics(weights, x[kept], tf.gather(y, kept))
   np.testing.assert_allclose(weighted, loss, rtol=1e-6)
+  # A batch filled up by an example that does not count.
+  filled = model.loss_and_metrics(weights, x, y, shares=tf.constant([0.5, 0.0, 0.5]))
+  np.testing.assert_allclose(filled[0], loss, rtol=1e-6)
+  np.testing.assert_allclose(filled[1], means, rtol=1e-6)

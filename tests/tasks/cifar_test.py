@@ -29,34 +29,26 @@ def tff_resnet(model):
     k: iter(sorted((a for a in theirs.layers if isinstance(a, k)), key=made)) for k in kinds
   }
   weights = iter(model.initial_weights[0])
-  variables = []
   for kind, *_ in resnet._layers(100):
     layer = next(layers[kinds[('conv', 'norm', 'dense').index(kind)]])
     layer.set_weights([next(weights) for _ in layer.weights])
-    variables += layer.trainable_weights
   assert all(next(left, None) is None for left in layers.values())
-  return theirs, variables
+  return theirs
 
 
 @pytest.mark.slow
 def test_the_resnet_is_tffs_with_32_groups_and_its_l2():
   model = resnet.build(1, 100, groups=32, distort=False)
   assert model.num_parameters == 11_227_812
-  theirs, variables = tff_resnet(model)
+  theirs = tff_resnet(model)
   weights = tuple(map(tf.constant, model.initial_weights[0]))
-  with tf.GradientTape() as tape:
-    tape.watch(weights)
-    loss, _ = model.loss_and_metrics(weights, X, Y)
-  g = tape.gradient(loss, weights)
   x = tf.image.per_image_standardization(tf.cast(X[:, 4:28, 4:28], tf.float32))
-  with tf.GradientTape() as tape:
-    value = tf.keras.losses.SparseCategoricalCrossentropy()(Y, theirs(x)) + sum(theirs.losses)
+  expected = theirs(x)
   np.testing.assert_allclose(
-    tf.nn.softmax(model.forward(weights, X, False, None)), theirs(x), rtol=1e-3, atol=1e-5
+    tf.nn.softmax(model.forward(weights, X, False, None)), expected, rtol=1e-3, atol=1e-5
   )
-  np.testing.assert_allclose(loss, value, rtol=1e-5)
-  for a, b in zip(g, tape.gradient(value, variables)):
-    np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3 * np.abs(b).max())
+  loss = tf.keras.losses.SparseCategoricalCrossentropy()(Y, expected) + sum(theirs.losses)
+  np.testing.assert_allclose(model.loss_and_metrics(weights, X, Y)[0], loss, rtol=1e-5)
 
 
 def test_the_l2_term_is_of_kernels_and_the_last_bias():
@@ -112,13 +104,10 @@ def test_the_cnn_of_adabest():
   assert model.num_parameters == 75 * 64 + 64 + 25 * 64 * 64 + 64 + dense
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   seed = tf.constant([1, 2])
-  run = [
-    model.forward(weights, X, t, s).numpy() for t, s in ((True, seed), (False, seed), (True, None))
-  ]
-  assert run[0].shape == (3, 100)
-  np.testing.assert_array_equal(run[1], run[2])
+  plain = model.forward(weights, X, False, seed)
+  assert not np.array_equal(model.forward(weights, X, True, seed), plain)
   off = cifar.build_cnn(1, 100, augment=False).forward(weights, X, True, seed)
-  np.testing.assert_array_equal(off, run[1])
+  np.testing.assert_array_equal(off, plain)
 
 
 def test_crops_are_filled_with_the_mean_colour():

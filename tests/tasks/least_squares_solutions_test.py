@@ -74,14 +74,6 @@ def test_fed_prox_drifts_less_far(problem):
   _settle(_run('fed_prox', problem, steps=8, mu=3.5), x, 400)
 
 
-def test_fed_avg_with_one_step_does_not_drift(problem):
-  x_ls = least_squares_solutions.least_squares(*problem)
-  np.testing.assert_allclose(
-    least_squares_solutions.gradient_descent(*problem, 1, RATE), x_ls, rtol=1e-12
-  )
-  _settle(_run('fed_avg', problem, steps=1), x_ls, 1000)
-
-
 @pytest.mark.parametrize(
   'name, options',
   [
@@ -96,9 +88,7 @@ def test_without_drift_the_least_squares_solution_is_reached(problem, name, opti
   _settle(_run(name, problem, **options), x_ls, 500, tolerance=1e-12)
 
 
-@pytest.mark.parametrize(
-  'mu, beta, server_rate', [(1.0, 0.75, 1.0), (0.5, 0.0, 1.0), (2.0, 0.5, 0.5), (0.5, 0.9375, 1.0)]
-)
+@pytest.mark.parametrize('mu, beta, server_rate', [(1.0, 0.75, 1.0), (2.0, 0.5, 0.5)])
 def test_ada_best_stops_at_the_ridge_point(problem, mu, beta, server_rate):
   """From two x_0; the point depends on neither the rate nor the number of steps."""
   options = {'mu': mu, 'beta': beta}
@@ -128,26 +118,15 @@ def test_the_ridge_point_nears_the_solution_as_mu_times_one_minus_beta_falls(pro
 
 @pytest.mark.parametrize(
   'name, options',
-  [
-    ('fed_avg', {}),
-    ('scaffold', {}),
-    ('scaffold_m', {}),
-    ('fed_dyn', {'mu': 0.5}),
-    ('ada_best', {'mu': 1.0, 'beta': 0.75}),
-  ],
+  [('scaffold', {}), ('fed_dyn', {'mu': 0.5}), ('ada_best', {'mu': 1.0, 'beta': 0.75})],
 )
 def test_unequal_numbers_of_steps(problem, name, options):
-  """Clients of 1 to 9 steps: all but FedAvg end up where equal numbers lead them."""
+  """Clients of 1 to 9 steps end up where equal numbers lead them."""
   run = _run(name, problem, repeats=[1, 9, 2, 5, 3], **options)
   target = least_squares_solutions.least_squares(*problem)
   if name == 'ada_best':
     target = least_squares_solutions.ada_best(*problem, 1.0, 0.75, run.theta)
-  if name == 'fed_avg':
-    for _ in range(300):
-      run.round(range(K))
-    assert np.linalg.norm(run.theta - target) > 0.3
-  else:
-    _settle(run, target, 600)
+  _settle(run, target, 600)
 
 
 def test_a_server_optimizer_does_not_move_the_fixed_point(problem):

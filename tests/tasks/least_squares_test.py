@@ -45,10 +45,3 @@ def test_clients_are_unlike_and_the_seed_decides():
   assert np.linalg.norm(np.std(solutions(seed=1, unlikeness=0.0), 0)) < 0.5
   np.testing.assert_array_equal(solutions(seed=1), solutions(seed=1))
   assert not np.allclose(solutions(seed=1), solutions(seed=2))
-
-
-def test_options_are_checked():
-  with pytest.raises(tasks.DataError, match="'float16'; it must be 'float32' or"):
-    tasks.load('least_squares', dtype='float16')
-  with pytest.raises(tasks.DataError, match='rows is 0'):
-    tasks.load('least_squares', rows=0)

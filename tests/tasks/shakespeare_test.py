@@ -1,7 +1,5 @@
 """Shakespeare: TFF's sequences, TFF's model, and both losses."""
 
-import typing
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -77,20 +75,13 @@ SEQUENCES = shakespeare.to_sequences(SNIPPETS)[0].astype(np.int32)
 X, Y = SEQUENCES[:, :-1], SEQUENCES[:, 1:]
 
 
-def keras_copy(model):
-  theirs = char_prediction_models.create_recurrent_model(90, 80)
-  theirs.build([None, 80])
-  theirs.set_weights(model.initial_weights[0])
-  return theirs
-
-
-def test_initial_weights_are_drawn_as_the_baselines_are():
+def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_baselines_are():
   tf.keras.utils.set_random_seed(3)
   theirs = char_prediction_models.create_recurrent_model(90, 80)
   theirs.build([None, 80])
-  levels = np.linspace(0, 1, 21)
-  for w, other in zip(shakespeare.build_model(1).initial_weights[0], theirs.get_weights()):
-    assert w.shape == other.shape
+  model, levels = shakespeare.build_model(1), np.linspace(0, 1, 21)
+  assert model.num_parameters == 820_522
+  for w, other in zip(model.initial_weights[0], theirs.get_weights()):
     if w.ndim == 1:  # Biases: ones for the forget gate, and zeros.
       np.testing.assert_array_equal(w, other)
       continue
@@ -101,50 +92,17 @@ def test_initial_weights_are_drawn_as_the_baselines_are():
     these = levels[1:-1] if is_recurrent else levels
     found, wanted = np.quantile(w, these), np.quantile(other, these)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=0.2 * other.std())
-
-
-def gradients(loss, weights):
-  with tf.GradientTape() as tape:
-    tape.watch(weights)
-    value = loss()
-  return value, [tf.convert_to_tensor(g) for g in tape.gradient(value, weights)]
-
-
-@pytest.mark.parametrize('padding', typing.get_args(language.Padding))
-def test_the_model_and_its_loss_are_keras(padding):
-  model = shakespeare.build_model(1, padding)
-  assert model.num_parameters == 820_522
-  theirs = keras_copy(model)
-  weights = tuple(map(tf.constant, model.initial_weights[0]))
-  logits = theirs(X)
+  theirs.set_weights(model.initial_weights[0])
+  weights, logits = tuple(map(tf.constant, model.initial_weights[0])), theirs(X)
   read = X != 0
   np.testing.assert_allclose(
     model.forward(weights, X, False, None)[read], logits[read], rtol=1e-4, atol=1e-5
   )
   cross_entropy = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-  def their_loss():
-    logits = theirs(X)
-    # Without Keras's mask the loss is the mean over all steps, as in the published code.
-    return cross_entropy(Y, logits if padding == 'tff' else tf.identity(logits))
-
-  ours, g = gradients(lambda: model.loss_and_metrics(weights, X, Y)[0], weights)
-  value, h = gradients(their_loss, theirs.trainable_weights)
-  np.testing.assert_allclose(ours, value, rtol=1e-5)
-  for a, b in zip(g, h):
-    np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())
-
-
-@pytest.mark.parametrize('padding', typing.get_args(language.Padding))
-def test_a_batch_filled_up_has_the_loss_of_the_examples_alone(padding):
-  model = shakespeare.build_model(1, padding)
-  weights = tuple(map(tf.constant, model.initial_weights[0]))
-  full, means = model.loss_and_metrics(weights, X, Y)
-  rows = [*range(len(X)), 0, 1]  # Filled up by examples that do not count.
-  shares = tf.constant([1 / len(X)] * len(X) + [0, 0])
-  filled, others = model.loss_and_metrics(weights, X[rows], Y[rows], shares=shares)
-  np.testing.assert_allclose(full, filled, rtol=1e-6)
-  np.testing.assert_allclose(means, others, rtol=1e-6)
+  # Without Keras's mask the loss is the mean over all steps, as in the published code.
+  for padding, expected in (('tff', logits), ('published', tf.identity(logits))):
+    loss, _ = shakespeare.build_model(1, padding).loss_and_metrics(weights, X, Y)
+    np.testing.assert_allclose(loss, cross_entropy(Y, expected), rtol=1e-5)
 
 
 @task_data.needs('shakespeare.sqlite')
@@ -167,17 +125,6 @@ def test_the_accuracy_leaves_padding_out():
   np.testing.assert_array_equal(counted, [2, 4])
 
 
-def test_a_client_axis_is_one_model_a_client():
-  model, other = shakespeare.build_model(1), shakespeare.build_model(2)
-  stacked = tuple(map(tf.stack, zip(model.initial_weights[0], other.initial_weights[0])))
-  x, y = tf.constant(np.stack([X, X[::-1]])), tf.constant(np.stack([Y, Y[::-1]]))
-  losses, means = model.loss_and_metrics(stacked, x, y)
-  for k, m in enumerate((model, other)):
-    loss, one = m.loss_and_metrics(tuple(map(tf.constant, m.initial_weights[0])), x[k], y[k])
-    np.testing.assert_allclose(losses[k], loss, rtol=1e-5)
-    np.testing.assert_allclose(means[k], one, rtol=1e-5)
-
-
 def test_embedded_roles_are_the_clients(tmp_path):
   texts = {'b': [b'x' * 100, b'to be'], 'a': [b'', b'y' * 79, b'never']}
   clients = {
@@ -197,5 +144,3 @@ def test_embedded_roles_are_the_clients(tmp_path):
   hark = [shakespeare.BEGIN, *(shakespeare.VOCABULARY.index(c) + 1 for c in b'hark')]
   np.testing.assert_array_equal(task.validation['x'][0, :7], [*hark, shakespeare.END, 0])
   np.testing.assert_array_equal(task.validation['y'][0, :6], [*hark[1:], shakespeare.END, 0])
-  with pytest.raises(tasks.DataError, match="is 'none'; it must be 'published' or 'tff'"):
-    tasks.load('shakespeare', str(tmp_path), padding='none')

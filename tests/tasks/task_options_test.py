@@ -28,11 +28,9 @@ def _load(
     ('rate', 2, 2.0),
     ('kind', 'b', 'b'),
     ('limit', 'none', None),
-    ('limit', 4, 4),
     ('mixed', 'many', 'many'),
     ('mixed', 2, 2),
     ('older', 'None', None),
-    ('older', 1, 1.0),
     ('free', [1], [1]),
   ],
 )

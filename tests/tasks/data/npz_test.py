@@ -1,6 +1,5 @@
 """Damaged and hostile .npz files end in one line that names the file and the array."""
 
-import os
 import tracemalloc
 import zipfile
 
@@ -82,11 +81,3 @@ def test_a_cut_file_is_refused(tmp_path, keep):
   path.write_bytes(path.read_bytes()[:keep])
   with pytest.raises(errors.DataError, match=r'd.npz cannot be read \(.*fetch it again'):
     npz.read(str(path), ['a'])
-
-
-def test_what_is_no_archive_is_refused(tmp_path):
-  np.save(tmp_path / 'one.npy', np.zeros(3))
-  (tmp_path / 'folder').mkdir()
-  for name in ('one.npy', 'folder', 'none'):
-    with pytest.raises(errors.DataError, match=f'{name} cannot be read'):
-      npz.read(os.path.join(tmp_path, name), ['a'])
