@@ -19,6 +19,8 @@ SERVER_OPTIMIZERS = (*ADAPTIVE, 'sgdm', 'sgd')
 # What is tuned for a task and a server optimizer.
 TUNED = ('client_learning_rate', 'server_learning_rate', 'tau')
 
+_SIZES = ('clients_per_round', 'batch_size', 'rounds', 'client_epochs', 'max_examples_per_client')
+
 # Tasks whose models have LSTMs, and so the option `lstm`.
 WITH_LSTM = ('shakespeare', 'stackoverflow_nwp')
 
@@ -214,43 +216,22 @@ def describe(task: str) -> str:
 
 
 def sizes(task: str) -> dict[str, Any]:
-  """The values that do not depend on the server optimizer, by name.
-
-  Args:
-    task: A name in `TASKS`; '' for a user's own.
+  """The values of a task, '' for a user's own, that do not depend on the server optimizer.
 
   Returns:
     clients_per_round, batch_size, rounds, client_epochs, max_examples_per_client (None: all), and
     client_schedule, weight_decay, fill_last_batch and client_weighting where the task's paper has
     its own.
-
-  Raises:
-    KeyError: If the name is unknown.
   """
   entry = _entry(task)
-  return {
-    'clients_per_round': entry.clients_per_round,
-    'batch_size': entry.batch_size,
-    'rounds': entry.rounds,
-    'client_epochs': entry.client_epochs,
-    'max_examples_per_client': entry.max_examples_per_client,
-    **entry.extra,
-  }
+  return {**{name: getattr(entry, name) for name in _SIZES}, **entry.extra}
 
 
 def rates(task: str, server_optimizer: str) -> dict[str, float]:
-  """The values tuned for a task and a server optimizer, by name.
-
-  Args:
-    task: A name in `TASKS`; '' for a user's own.
-    server_optimizer: A name in `SERVER_OPTIMIZERS`.
+  """The values tuned for a task, '' for a user's own, and one of `SERVER_OPTIMIZERS`.
 
   Returns:
     client_learning_rate and server_learning_rate; tau where the server optimizer is in `ADAPTIVE`.
-
-  Raises:
-    KeyError: If the task is unknown.
-    ValueError: If nothing is tuned for the server optimizer.
   """
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)

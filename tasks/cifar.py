@@ -166,16 +166,7 @@ def prepare(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 
 
 def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model:
-  """AdaBest's CNN: two 5 x 5 convolutions of 64 with pooling, dense 394 and 192.
-
-  Args:
-    seed: Draws the initial weights (Glorot uniform, zero biases).
-    num_classes: 10 or 100.
-    augment: As in `load_cnn`.
-
-  Returns:
-    A model of uint8 images [32, 32, 3] that also takes a leading client axis.
-  """
+  """AdaBest's CNN: two 5 x 5 convolutions of 64 with pooling, dense 394 and 192."""
   draw = layers.Initializer(seed)
   weights = [
     *(draw.glorot_uniform(5, 5, 3, 64), layers.zeros(64)),
@@ -204,14 +195,8 @@ def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   """Flips and shifts images, each with probability 0.5; shifts are up to 4 pixels each way.
 
   AdaBest names both and their probability (appendix D.1) and follows FedDyn, in whose code the crop
-  is out of the standardised image with 4 zeros, the mean colour, around it.
-
-  Args:
-    x: Images, standardised, [B, 32, 32, 3], or [G, B, 32, 32, 3] with a client axis.
-    seed: int32 [2], or [G, 2].
-
-  Returns:
-    Images like x.
+  is out of the standardised image with 4 zeros, the mean colour, around it. Images are
+  [B, 32, 32, 3], or [G, B, 32, 32, 3] with a client axis, and the seed is int32 [2] or [G, 2].
   """
   offsets = 2 * _PAD + 1
 

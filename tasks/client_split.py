@@ -172,22 +172,18 @@ class _Part(task_lib.ClientData):
     return self._ids
 
   def num_examples(self, client_id: str) -> int:
-    self._check(client_id)
     if self._split is None:
       return self._clients.num_examples(client_id)
     return self._split.num_examples(client_id, self._is_heldout)
 
   def load(self, client_id: str) -> task_lib.ExampleArrays:
-    self._check(client_id)
+    if client_id not in self._known:
+      raise errors.DataError(f'client {client_id!r} is not in this part of the clients.')
     arrays = self._clients.load(client_id)
     if self._split is None:
       return arrays
     chosen = self._split.mask(client_id, arrays['x']) == self._is_heldout
     return collections.OrderedDict((name, array[chosen]) for name, array in arrays.items())
-
-  def _check(self, client_id: str) -> None:
-    if client_id not in self._known:
-      raise errors.DataError(f'client {client_id!r} is not in this part of the clients.')
 
 
 def _generator(*seeds: int) -> np.random.Generator:

@@ -59,15 +59,9 @@ def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def enlarge(ink: np.ndarray) -> np.ndarray:
-  """8 x 8 ink to 28 x 28 pixels in EMNIST's convention.
+  """Ink, float [n, 8, 8] where 1 is ink, to pixels, float32 [n, 28, 28, 1] where 1 is background.
 
   Each side is interpolated linearly from 8 to 24 pixels and framed by two of background.
-
-  Args:
-    ink: float [n, 8, 8] in [0, 1], 1 is ink.
-
-  Returns:
-    float32 [n, 28, 28, 1] in [0, 1], 1 is background.
   """
   centre = (np.arange(24) + 0.5) / 3 - 0.5
   low = np.clip(np.floor(centre).astype(int), 0, 7)
@@ -81,12 +75,5 @@ def enlarge(ink: np.ndarray) -> np.ndarray:
 
 
 def build_model(seed: int) -> models.Model:
-  """A perceptron 784-100-10 (79,510 parameters) on the ink, which takes a client axis.
-
-  Args:
-    seed: Draws the initial weights.
-
-  Returns:
-    A `tff_adaptive.models.Model` of inputs [28, 28, 1].
-  """
+  """A perceptron 784-100-10 (79,510 parameters) on the ink, its weights drawn from the seed."""
   return layers.perceptron(seed, [784, 100, 10], [28, 28, 1], prepare=lambda x: 1 - x)

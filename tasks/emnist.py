@@ -127,13 +127,7 @@ def build_cnn(
 ) -> models.Model:
   """The paper's CNN: two convolutions, pooling, dropout 0.25, dense 128, dropout 0.5, dense.
 
-  Args:
-    seed: Draws the initial weights (Glorot uniform, zero biases).
-    num_classes: 62 (1,206,590 parameters) or 10.
-    shape: Of an image: height, width, channels. With (32, 32, 3) it is pfl-research's for CIFAR-10.
-
-  Returns:
-    A model of inputs of that shape that also takes a leading client axis.
+  It has 1,206,590 parameters. With the shape (32, 32, 3) it is pfl-research's for CIFAR-10.
   """
   draw = layers.Initializer(seed)
   height, width, channels = shape
@@ -158,15 +152,7 @@ def build_cnn(
 
 
 def build_2nn(seed: int, num_classes: int = 62) -> models.Model:
-  """Two hidden layers of 200 units and ReLU, as TFF's baseline has them.
-
-  Args:
-    seed: Draws the initial weights (Glorot uniform, zero biases).
-    num_classes: 62 (209,662 parameters) or 10 (199,210).
-
-  Returns:
-    A model of inputs [28, 28, 1] that also takes a leading client axis.
-  """
+  """Two hidden layers of 200 units and ReLU, as TFF's baseline has them (209,662 parameters)."""
   return layers.perceptron(seed, [784, 200, 200, num_classes], [28, 28, 1])
 
 
@@ -175,14 +161,9 @@ def build_autoencoder(seed: int, summed: bool = False) -> models.Model:
 
   Sigmoid after every layer but the code's, which is linear; the loss is the mean squared error.
 
-  Args:
-    seed: Draws the initial weights (Glorot uniform, zero biases).
-    summed: Whether the loss is the sum over a batch's examples, as in the authors' published code,
-      instead of their mean, as in TFF 0.87's baseline. FedAvg leaves the mean image sooner then,
-      but at the paper's rates FedAdam and FedYogi saturate the output layer in the first rounds.
-
-  Returns:
-    A model of inputs and targets [784] that also takes a leading client axis.
+  `summed` is whether the loss is the sum over a batch's examples, as in the authors' published
+  code, instead of their mean, as in TFF 0.87's baseline. FedAvg leaves the mean image sooner then,
+  but at the paper's rates FedAdam and FedYogi saturate the output layer in the first rounds.
   """
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

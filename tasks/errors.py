@@ -24,16 +24,6 @@ def _printable(text: str) -> str:
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:
-  """Refuses an option outside [low, high].
-
-  Args:
-    name: The option's name, for the message.
-    value: What was given; NaN is outside.
-    low: The smallest value allowed.
-    high: The largest value allowed.
-
-  Raises:
-    DataError: If it is outside.
-  """
+  """DataError if an option is outside [low, high], as NaN is."""
   if not low <= value <= high:
     raise DataError(f'{name} is {value}; it must be from {low:,} to {high:,}')

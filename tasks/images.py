@@ -190,27 +190,14 @@ def standardise(
 
 
 def build_perceptron(seed: int, name: str) -> models.Model:
-  """The perceptron of a task; takes a leading client axis.
-
-  Args:
-    seed: Draws the initial weights.
-    name: 'mnist_2nn' (199,210 parameters), or of AdaBest 'emnist_letters' (91,226) and the skewed
-      digits (89,610).
-  """
+  """The perceptron of 'mnist_2nn' (199,210 parameters), or of AdaBest (91,226 and 89,610)."""
   hidden = 200 if name == 'mnist_2nn' else 100
   classes = 26 if name == 'emnist_letters' else 10
   return layers.perceptron(seed, [784, hidden, hidden, classes], _SHAPE)
 
 
 def build_cnn(seed: int) -> models.Model:
-  """The FedAvg paper's CNN: two 5 x 5 convolutions with pooling, dense 512 (1,663,370 parameters).
-
-  Args:
-    seed: Draws the initial weights (Glorot uniform, zero biases).
-
-  Returns:
-    A model that also takes a leading client axis.
-  """
+  """The FedAvg paper's CNN: two 5 x 5 convolutions with pooling, dense 512 (1,663,370 weights)."""
   draw = layers.Initializer(seed)
   weights = (
     *(draw.glorot_uniform(5, 5, 1, 32), layers.zeros(32)),

@@ -73,16 +73,7 @@ def load(
 
 
 def build_model(seed: int, columns: int = 5, dtype: str = 'float32') -> layers.SummedLossModel:
-  """Linear regression without an offset; the loss of a batch is 1/2 ||A x - b||^2.
-
-  Args:
-    seed: Draws the initial x from a standard normal.
-    columns: The dimension of x.
-    dtype: 'float32' or 'float64', of weights and data.
-
-  Returns:
-    A model that also takes a leading client axis.
-  """
+  """Linear regression without an offset; the loss of a batch is 1/2 ||A x - b||^2."""
   start = np.random.default_rng([seed, 28]).standard_normal(columns).astype(dtype)
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

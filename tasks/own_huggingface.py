@@ -87,14 +87,8 @@ def from_huggingface(
 
 def _arrays(dataset: Any, column: str) -> np.ndarray:
   """A column of arrays or images of one shape, as one array."""
-  rows = [np.asarray(row) for row in dataset.with_format('numpy')[column][:]]
-  shapes = sorted({row.shape for row in rows})
-  if len(shapes) > 1:
-    raise errors.DataError(
-      f'{column!r} has arrays of the shapes {", ".join(map(str, shapes[:3]))}: bring them to one by'
-      ' dataset.map'
-    )
-  return np.stack(rows)
+  with files.border(f'the column {column!r}', 'bring its arrays to one shape by dataset.map'):
+    return np.stack([np.asarray(row) for row in dataset.with_format('numpy')[column][:]])
 
 
 def _labels(library: Any, dataset: Any, column: str) -> np.ndarray:

@@ -47,15 +47,7 @@ def builder(
 ) -> tuple[Callable[[int], models.Model], models.Model, float | None]:
   """`Task.build_model`, a model that it built on trial, and the threshold that it is read by.
 
-  Args:
-    model: As `tasks.from_arrays` takes it.
-    problem: What it is to learn.
-    loss: A loss of Keras, or None.
-    metrics: Metrics of Keras, or None.
-    threshold: Of one output for two classes, or None.
-
-  Raises:
-    DataError: If there is no such model or it does not fit the data.
+  Arguments are as `tasks.from_arrays` takes them; DataError if the model does not fit the data.
   """
   if isinstance(model, tf.keras.layers.Layer):
     raise errors.DataError('model is a Keras model: give a function that makes it anew')

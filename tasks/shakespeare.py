@@ -89,13 +89,7 @@ def build_model(
 ) -> models.Model:
   """Embedding of 8, two LSTMs of 256 and a dense layer to 90 characters (820,522 parameters).
 
-  Args:
-    seed: Draws the initial weights, from the distributions of TFF's baseline.
-    padding: As in `language.token_weights`.
-    lstm: As in `language.build_model`.
-
-  Returns:
-    A model of sequences of 80 that also takes a leading client axis.
+  The initial weights are from the distributions of TFF's baseline.
   """
   draw = layers.Initializer(seed)
   weights = (

@@ -169,17 +169,9 @@ def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> task_lib
 def to_sequences(
   features: Mapping[str, np.ndarray], words: Mapping[bytes, int], steps: int = STEPS
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Sentences to next-word pairs, as TFF's baseline task makes them.
+  """Sentences, the feature 'tokens', to next-word pairs as TFF's baseline task makes them.
 
-  See `text_preparation.word_sequences`.
-
-  Args:
-    features: 'tokens', object array [n] of bytes, words separated by single spaces.
-    words: Word -> rank from 0. Others, such as those that are not ASCII, are out of vocabulary.
-    steps: The length of a sequence.
-
-  Returns:
-    int32 [n, steps] twice: the inputs and the words that follow them.
+  See `text_preparation.word_sequences`. Both are int32 [n, steps].
   """
   sequences = text_preparation.word_sequences(features['tokens'], words, steps)
   return sequences[:, :-1], sequences[:, 1:]
@@ -190,14 +182,8 @@ def build_model(
 ) -> models.Model:
   """Embedding of 96, LSTM of 670, dense 96, dense to the vocabulary and 4 special tokens.
 
-  Args:
-    num_words: 10,000 gives the paper's 4,050,748 parameters.
-    padding: As in `language.token_weights`.
-    seed: Draws the initial weights, from the distributions of TFF's baseline.
-    lstm: As in `language.build_model`.
-
-  Returns:
-    A model of sequences of 20 that also takes a leading client axis, with TFF's three accuracies.
+  The initial weights are from the distributions of TFF's baseline, the accuracies its three;
+  10,000 words give the paper's 4,050,748 parameters.
   """
   draw, size = layers.Initializer(seed), num_words + 4
   weights = (

@@ -37,16 +37,9 @@ def build_model(
   The loss of a batch is the sum over its examples of the mean over tags of the binary
   cross-entropy, as in TFF's baseline; the paper's client rate of 100 belongs to it.
 
-  Args:
-    num_words: Columns of x but the last.
-    num_tags: Columns of y.
-    seed: Draws the initial weights (Glorot uniform, zero biases).
-    normalisation: What a word's count is divided by: 'published', all words of the sentence, as in
-      the authors' published code; 'tff', those of the vocabulary, as in TFF 0.87's baseline.
-
-  Returns:
-    A model of uint8 counts [words + 1], see `to_bags`, that also takes a leading client axis, with
-    recall among the five highest tags and precision at probability 0.5.
+  `normalisation` says what a word's count is divided by: 'published', all words of the sentence, as
+  in the authors' published code; 'tff', those of the vocabulary, as in TFF 0.87's baseline. The
+  metrics are the recall among the five highest tags and the precision at probability 0.5.
   """
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

@@ -110,10 +110,7 @@ def character_sequences(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Texts to padded sequences of the numbers of their bytes, between a beginning and an end.
 
-  Args:
-    texts: n texts.
-    vocabulary: The characters, numbered from 1; then come all others, the beginning and the end.
-    steps: The length of an input sequence.
+  Characters are numbered from 1; then come all others, the beginning and the end.
 
   Returns:
     uint8 [m, steps + 1], the sequences in order, and int64 [n], how many each text gave.
@@ -138,15 +135,7 @@ def word_sequences(sentences: Texts, words: Mapping[bytes, int], steps: int) -> 
   """Sentences to padded sequences of the numbers of their words.
 
   A sentence is cut to `steps` words, begins with a token of its own, ends with another one where
-  there is room, and is padded with 0.
-
-  Args:
-    sentences: n sentences, words separated by single spaces.
-    words: Word -> rank from 0. Others, such as those that are not ASCII, are out of vocabulary.
-    steps: The length of an input sequence.
-
-  Returns:
-    int32 [n, steps + 1].
+  there is room, and is padded with 0: int32 [n, steps + 1].
   """
   unknown, begin, end = (len(words) + i for i in (1, 2, 3))
   sequences = np.zeros([len(sentences), steps + 1], np.int32)
@@ -158,13 +147,7 @@ def word_sequences(sentences: Texts, words: Mapping[bytes, int], steps: int) -> 
 
 
 def count_words(sentences: Texts, titles: Texts, words: Mapping[bytes, int]) -> np.ndarray:
-  """Sentences with their titles to word counts, uint8 [n, words + 1]; the last column is others.
-
-  Args:
-    sentences: n sentences, words separated by spaces.
-    titles: Their titles.
-    words: Word -> column.
-  """
+  """Sentences with their titles to word counts, uint8 [n, words + 1]; the last column is others."""
   others = len(words)
   texts = zip(sentences, titles, strict=True)
   found = [[words.get(w, others) for w in (*a.split(), *b.split())] for a, b in texts]
@@ -193,18 +176,14 @@ def _bytes(texts: Any) -> list[bytes]:
     raise TypeError(f'expected several texts, found one: give [{texts!r:.40}]')
   if hasattr(texts, 'columns'):  # It would give the columns' names.
     raise TypeError('expected texts, found a table: give one of its columns')
-  return [_one(i, text) for i, text in enumerate(texts)]
+  texts = [t.encode(errors=_ESCAPE) if isinstance(t, str) else t for t in texts]
+  for i, text in enumerate(texts):
+    if not isinstance(text, bytes):
+      raise TypeError(f'text {i} is {text!r:.40} ({type(text).__name__}): give texts, str or bytes')
+  return texts
 
 
 def _column(texts: Any, name: str) -> list[bytes]:
   if name not in texts:
     raise ValueError(f'there is no column {name!r}: found {", ".join(map(str, texts))}')
   return _bytes(texts[name])
-
-
-def _one(i: int, text: Any) -> bytes:
-  if isinstance(text, str):
-    return text.encode(errors=_ESCAPE)
-  if not isinstance(text, bytes):  # bytes(5) would be five zeros.
-    raise TypeError(f'text {i} is {text!r:.40} ({type(text).__name__}): give texts, str or bytes')
-  return bytes(text)

@@ -25,11 +25,8 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
   """Turns whatever a parser raises into a `DataError` of one line.
 
   On damaged bytes zipfile, zlib, pandas, pyarrow, SQLite and NumPy raise dozens of unrelated
-  classes, some of which (RecursionError, MemoryError) say nothing of the file.
-
-  Args:
-    what: The file, and the place in it where that is known.
-    fix: What to do about it.
+  classes, some of which (RecursionError, MemoryError) say nothing of the file. `what` is the file,
+  with the place in it where that is known.
   """
   try:
     with warnings.catch_warnings():

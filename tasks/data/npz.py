@@ -12,16 +12,8 @@ from tff_adaptive_tasks.data import files
 def read(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
   """Reads arrays from an .npz file.
 
-  Args:
-    path: The file.
-    keys: The names of the arrays wanted; others are not looked at.
-
-  Returns:
-    The arrays by name.
-
-  Raises:
-    DataError: If the file or one of the arrays is damaged, missing, made of Python objects or
-      larger than the memory available.
+  DataError if the file or one of them is damaged, missing, made of Python objects or larger than
+  the memory available.
   """
   with files.border(path), zipfile.ZipFile(path) as archive:
     members = {n.removesuffix('.npy'): m for n, m in archives.entries(archive, path).items()}

@@ -55,17 +55,7 @@ def client_sizes(
 
 
 def iid(num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0.0) -> Partition:
-  """Every client draws from all examples alike.
-
-  Args:
-    num_examples: Examples to give out.
-    num_clients: Clients.
-    seed: Seed of the whole partition.
-    unbalance: As in `client_sizes`.
-
-  Returns:
-    A partition that uses every example.
-  """
+  """Every client draws from all examples alike; arguments as `client_sizes`."""
   sizes = client_sizes(num_examples, num_clients, seed, unbalance)
   order = np.random.default_rng([seed, 2]).permutation(num_examples)
   return np.split(order, np.cumsum(sizes)[:-1])
@@ -82,17 +72,11 @@ def label_dirichlet(
 
   Args:
     labels: int [n], the class of each example.
-    num_clients: Clients.
+    num_clients: As in `client_sizes`.
     alpha: Concentration of each class, 1e-4 to 1e6: 0.03 gives almost one class a client, 100
       almost IID.
     seed: Seed of the whole partition.
     unbalance: As in `client_sizes`.
-
-  Returns:
-    A partition that uses every example.
-
-  Raises:
-    DataError: If alpha is out of range or there are too few examples.
   """
   errors.check_range('alpha', alpha, _LEAST_ALPHA, _MOST_ALPHA)
   labels = np.asarray(labels)
@@ -124,20 +108,8 @@ def label_shards(
   """Sorts by label, cuts into equal shards and deals each client some of them.
 
   "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3: MNIST
-  in 200 shards of 300, two to each of 100 clients.
-
-  Args:
-    labels: int [n].
-    num_clients: Clients.
-    shards_per_client: Shards each client gets.
-    seed: Seed of the sorting's ties and of the dealing.
-
-  Returns:
-    A partition into clients of equal size. The examples left over when n is not a multiple of the
-    number of shards, fewer than that number, are not used.
-
-  Raises:
-    DataError: If there are fewer examples than shards.
+  in 200 shards of 300, two to each of 100 clients. Clients are of equal size: what is left over
+  when n is no multiple of the number of shards is not used.
   """
   if shards_per_client < 1:
     raise errors.DataError(f'shards_per_client is {shards_per_client}; it must be at least 1')
@@ -156,13 +128,7 @@ def label_shards(
 def hold_out(num_clients: int, one_in: int = 11, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
   """Sets one client in `one_in` aside for tuning (AdaBest, section 4.1: 10 of 110).
 
-  Args:
-    num_clients: Clients.
-    one_in: The reciprocal of the share held out.
-    seed: Seed of the choice.
-
-  Returns:
-    The numbers of the training clients and of the held-out ones, both sorted.
+  Returns the numbers of the training clients and of the held-out ones, both sorted.
   """
   if not 2 <= one_in <= num_clients:
     raise errors.DataError(

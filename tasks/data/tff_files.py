@@ -19,12 +19,6 @@ def check_complete(path: str) -> None:
 
   SQLite's header says how many pages the file has, so a partly downloaded file is recognised by its
   size alone, however large it is.
-
-  Args:
-    path: The file.
-
-  Raises:
-    DataError: With the file's name and what is wrong.
   """
   with files.border(path), open(files.existing(path), 'rb') as f:
     header = f.read(_HEADER_BYTES)
@@ -79,15 +73,12 @@ def find_tff_file(name: str, data_dir: str | None) -> str:
   interrupted one is never mistaken for the data.
 
   Args:
-    name: The file's name without its folder, such as 'emnist_all.sqlite'; what is before '_' or '.'
-      is the module of `tff.simulation.datasets` that downloads it.
+    name: Such as 'emnist_all.sqlite'; what is before '_' or '.' is the module of
+      `tff.simulation.datasets` that downloads it.
     data_dir: The folder with TFF's files; None means TFF's cache, `~/.tff`.
 
   Returns:
     The file's path; it is complete.
-
-  Raises:
-    DataError: If the file is missing or incomplete or the download fails.
   """
   cache = data_dir or os.path.join(os.path.expanduser('~'), '.tff')
   path = os.path.join(cache, name)

@@ -6,18 +6,7 @@ from tff_adaptive_tasks.data import files
 
 
 def load_words(path: str, num_words: int) -> list[bytes]:
-  """The commonest words.
-
-  Args:
-    path: A word and a count a line, the commonest first. Words may be any bytes without spaces.
-    num_words: How many to take, 1 or more; fewer where the file has fewer.
-
-  Returns:
-    The words.
-
-  Raises:
-    DataError: If the file cannot be read or a line is not a word and a whole number.
-  """
+  """The commonest words of a file with a word (bytes) and a count a line, the commonest first."""
   words: dict[bytes, None] = {}
   with files.border(path), open(path, 'rb') as f:
     for number, line in enumerate(f, 1):
@@ -33,19 +22,7 @@ def load_words(path: str, num_words: int) -> list[bytes]:
 
 
 def load_tags(path: str, num_tags: int) -> list[bytes]:
-  """The commonest tags.
-
-  Args:
-    path: JSON, tag -> count.
-    num_tags: How many to take, 1 or more; fewer where the file has fewer. Equal counts keep their
-      order.
-
-  Returns:
-    The tags, the commonest first.
-
-  Raises:
-    DataError: If the file cannot be read or is not such JSON.
-  """
+  """The commonest tags of a file of JSON, tag -> count; equal counts keep their order."""
   with files.border(path), open(path, encoding='utf-8') as f:
     counts = json.load(f)
     if not isinstance(counts, dict) or not counts:

@@ -103,7 +103,7 @@ def build_model(
   padding: Padding,
   lstm_kind: Lstm = 'tensorflow',
 ) -> models.Model:
-  """A next-token model.
+  """A next-token model of int32 inputs and targets [T], which takes a leading client axis.
 
   Args:
     weights: Initial weights, the first the embedding [vocabulary, size].
@@ -114,9 +114,6 @@ def build_model(
     padding: As in `token_weights`; 'tff' also takes the mean over a batch's tokens.
     lstm_kind: What trains: 'tensorflow' or 'compiled', `kernels.lstm`, for the graph engine on a
       CPU. Evaluation and what is exported have TensorFlow's operations.
-
-  Returns:
-    A model of int32 inputs and targets [T] that also takes a leading client axis.
   """
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

@@ -72,16 +72,7 @@ def zeros(*shape: int) -> np.ndarray:
 
 
 def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-  """x kernel + bias.
-
-  Args:
-    x: [..., B, inputs].
-    kernel: [inputs, outputs], or with the leading dimensions of x.
-    bias: [outputs], or with the leading dimensions of x.
-
-  Returns:
-    [..., B, outputs].
-  """
+  """x kernel + bias, [..., B, outputs]; weights may have the leading dimensions of x."""
   # A vector is added as it is: an axis for the rows would be two more operations a step.
   return tf.matmul(x, kernel) + (bias if len(bias.shape) == 1 else bias[..., tf.newaxis, :])
 
@@ -95,15 +86,8 @@ def conv(
 ) -> tf.Tensor:
   """A convolution; with a client axis a grouped one, whose groups of channels are the clients.
 
-  Args:
-    x: [B, height, width, inputs], or [G, B, height, width, inputs] with a client axis.
-    kernel: [rows, columns, inputs, outputs], or with the client axis of x.
-    bias: [outputs], or with the client axis of x; none by default.
-    stride: Steps from one place of the kernel to the next, in both directions.
-    padding: 'VALID' or 'SAME', as in `tf.nn.conv2d`.
-
-  Returns:
-    [B, new height, new width, outputs], or with the client axis of x.
+  Of images [..., B, height, width, inputs] with a kernel [..., rows, columns, inputs, outputs];
+  stride and padding are as in `tf.nn.conv2d`.
   """
   if kernel.shape.rank == 4:
     y = tf.nn.conv2d(x, kernel, stride, padding)
@@ -147,16 +131,7 @@ def max_pool(x: tf.Tensor, size: int, stride: int, padding: str = 'VALID') -> tf
 
 
 def of_images(function: Callable, x: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-  """Does the same to each image, whether or not there is a client axis.
-
-  Args:
-    function: ([n, height, width, channels], *others) -> [n, ...] with known inner dimensions.
-    x: Images, [..., height, width, channels].
-    *others: What else it takes of each image, with the leading dimensions of x and one more.
-
-  Returns:
-    What it returns, with the leading dimensions of x.
-  """
+  """function(images [n, height, width, channels], *others [n, k]), also with a client axis."""
   x = tf.convert_to_tensor(x)
   if x.shape.rank == 4:
     return function(x, *others)
@@ -173,17 +148,9 @@ def flatten(x: tf.Tensor) -> tf.Tensor:
 def group_norm(
   x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, groups: int, epsilon: float = 1e-3
 ) -> tf.Tensor:
-  """Group normalisation ("Group Normalization", equation 1).
+  """Group normalisation ("Group Normalization", equation 1) of images [..., B, height, width, C].
 
-  Args:
-    x: [..., B, height, width, channels].
-    scale: [..., channels].
-    offset: [..., channels].
-    groups: Groups of channels; each group of an image gets mean 0 and variance 1.
-    epsilon: Added to the variance.
-
-  Returns:
-    A tensor like x.
+  Each group of channels of an image gets mean 0 and variance 1, before scale and offset [..., C].
   """
   grouped = tf.reshape(x, tf.concat([tf.shape(x)[:-1], [groups, x.shape[-1] // groups]], 0))
   mean, variance = tf.nn.moments(grouped, [-4, -3, -1], keepdims=True)
@@ -211,17 +178,9 @@ def classifier(
   x_dtype: tf.DType = tf.float32,
   penalty: Callable | None = None,
 ) -> models.Model:
-  """A model with softmax cross-entropy and accuracy.
+  """A model of inputs [B, *x_shape] and int32 class numbers, with cross-entropy and accuracy.
 
-  Args:
-    initial_weights: The weights, float32.
-    forward: (weights, x, training, seed) -> logits [..., B, classes].
-    x_shape: The shape of one input.
-    x_dtype: The dtype of the inputs.
-    penalty: As in `models.Model`, with the client axis.
-
-  Returns:
-    A `models.Model` that also takes a leading client axis; its labels are int32 class numbers.
+  It takes a leading client axis, and so do `forward` and `penalty`, which are as in `models.Model`.
   """
   return models.Model(
     initial_weights=initial_weights,
@@ -252,14 +211,8 @@ def perceptron(
 ) -> models.Model:
   """A multilayer perceptron with ReLU between its layers, as a classifier.
 
-  Args:
-    seed: Draws the initial weights.
-    widths: Inputs, hidden layers and classes.
-    x_shape: The shape of one input, whose size is widths[0]; [widths[0]] by default.
-    prepare: Applied to the inputs first, element by element; nothing by default.
-
-  Returns:
-    A `models.Model` that also takes a leading client axis.
+  `widths` are of the inputs, of shape `x_shape`, the hidden layers and the classes. `prepare` is
+  applied to the inputs first, element by element.
   """
   x_shape = [widths[0]] if x_shape is None else list(x_shape)
 

@@ -31,15 +31,17 @@ def lstm(
 ) -> tf.Tensor:
   """Runs an LSTM from zero state over a sequence.
 
+  All may have a client axis in front; T is known. The compiled recurrence is for float32 on a CPU.
+
   Args:
-    x: float [T, B, inputs] with T known, or [G, T, B, inputs] with a client axis.
-    kernel: W, [inputs, 4 H] or [G, inputs, 4 H].
-    recurrent: R, [H, 4 H] or [G, H, 4 H].
-    bias: b, [4 H] or [G, 4 H].
-    is_compiled: Whether the recurrence is the compiled operation, float32 on a CPU.
+    x: float [T, B, inputs].
+    kernel: W, [inputs, 4 H].
+    recurrent: R, [H, 4 H].
+    bias: b, [4 H].
+    is_compiled: Whether the recurrence is the compiled operation.
 
   Returns:
-    The outputs h_t, [T, B, H] or [G, T, B, H].
+    The outputs h_t, [T, B, H].
   """
   steps, units = x.shape[-3], recurrent.shape[-2]
   # The inputs' share of z for all time steps in one product.

@@ -86,16 +86,7 @@ def _layers(num_classes: int) -> Iterator[tuple]:
 
 
 def apply(weights: Any, x: tf.Tensor, groups: int) -> tf.Tensor:
-  """The network without its preprocessing.
-
-  Args:
-    weights: In the order of `_layers`: a kernel a convolution, scale and offset a normalisation.
-    x: float32 [B, height, width, 3], or with a leading client axis, as the weights.
-    groups: As in `build`.
-
-  Returns:
-    Logits, [B, classes], or with the client axis.
-  """
+  """The logits of images [..., B, height, width, 3], with the weights in the order of `_layers`."""
   left = iter(weights)
 
   def conv(x: tf.Tensor, stride: int = 1) -> tf.Tensor:
@@ -117,14 +108,9 @@ def apply(weights: Any, x: tf.Tensor, groups: int) -> tf.Tensor:
 
 
 def prepare(x: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-  """Crops to 24 x 24 and standardises each image.
+  """Crops uint8 images [..., B, 32, 32, 3] to 24 x 24 and standardises each.
 
-  Args:
-    x: uint8 [B, 32, 32, 3], or [G, B, 32, 32, 3] with a client axis.
-    seed: int32 [2], or [G, 2], for a random crop and flip of each image; None for the central crop.
-
-  Returns:
-    float32 [B, 24, 24, 3], or with the client axis, each image with mean 0 and variance 1.
+  With a seed, int32 [2] or [G, 2], crops and flips are random; without one crops are central.
   """
   margin = x.shape[-2] - CROP
 

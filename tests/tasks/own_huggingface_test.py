@@ -90,7 +90,7 @@ def test_validation_data_of_ones_own():
         {'x': [[1.0], [1.0, 2.0]], 'label': [0, 1], 'writer': ['a', 'b']}
       ),
       {},
-      r'arrays of the shapes \(1,\), \(2,\)',
+      r'must have the same shape.*to one shape by dataset',
     ),
     (images, {'label': 'writer'}, "'writer' is named twice"),
     (
