@@ -101,6 +101,22 @@ def ray_nodes():
 
 
 @pytest.fixture(scope='session')
+def ray_workers(ray_nodes):
+  """A context on the cluster of all tests, in which nobody is late, on a busy machine either."""
+  from tff_adaptive import engine
+
+  return engine.RayContext('auto', patience=1000.0)
+
+
+@pytest.fixture
+def ray_lines(ray_workers):
+  """What the workers' context reports in a test; its occasion is round 7."""
+  found = []
+  ray_workers.announce('round 7', found.append)
+  return found
+
+
+@pytest.fixture(scope='session')
 def graph():
   """The graph engine."""
   from tff_adaptive import engine

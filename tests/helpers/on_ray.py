@@ -32,17 +32,7 @@ def cluster(nodes):
   from ray import cluster_utils
 
   class Patient(cluster_utils.Cluster):
-    """Bears it that a busy machine takes longer than the half minutes that Ray gives a node."""
-
-    def add_node(self, **options):
-      before = psutil.Process().children()
-      try:
-        return super().add_node(**options)
-      except Exception:  # Ray has no other class for it.
-        for process in psutil.Process().children():
-          if process not in before:
-            process.kill()
-        return super().add_node(**options)
+    """Bears it that a busy machine takes longer than the half minute that Ray gives a node."""
 
     def _wait_for_node(self, node, timeout=600):
       super()._wait_for_node(node, timeout)

@@ -124,4 +124,4 @@ def test_a_run_without_a_compiler_ends_before_anything_is_loaded(tmp_path, monke
 def test_a_worker_without_a_compiler_is_named(monkeypatch):
   monkeypatch.setattr(ray_worker, '_where', lambda: 'process 7 on 10.0.0.2')
   with pytest.raises(engine.WorkerError, match=r'Worker process 7 on 10\.0\.0\.2: there is no com'):
-    ray_worker._with_kernels(lambda _: no_library(), None)
+    ray_worker.call(lambda _: no_library(), None)

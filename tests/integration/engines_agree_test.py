@@ -1,10 +1,7 @@
 """The graph engine gives the states and metrics that TFF's native context gives."""
 
-import collections
-
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, processes
@@ -58,36 +55,6 @@ def test_preprocessing_with_a_table(native, graph):
   assert_same_rounds(native, graph, process, cohorts)
 
 
-def test_personalization_evaluation(native, graph):
-  def evaluate(model, data):
-    add_loss = lambda total, batch: total + model.forward_pass(batch).loss  # noqa: E731
-    return collections.OrderedDict(loss=data.batch(2).reduce(0.0, add_loss))
-
-  def personalize():
-    def train(model, train_data, test_data, context=None):
-      del context
-      for variable in model.trainable_variables:
-        variable.assign_add(0.01 * tf.ones_like(variable))
-      del train_data
-      return evaluate(model, test_data)
-
-    return train
-
-  computation = tff.learning.algorithms.build_personalization_eval_computation(
-    processes.keras_model, collections.OrderedDict(shift=personalize), evaluate, max_num_clients=9
-  )
-  process = processes.PROCESSES['weighted_fed_avg']()
-  weights = process.get_model_weights(engines.run(native, process.initialize))
-  data = [
-    collections.OrderedDict(
-      train_data=processes.dataset(i, 4).unbatch(), test_data=processes.dataset(i, 3).unbatch()
-    )
-    for i in range(2)
-  ]
-  expected = engines.run(native, computation, weights, data)
-  engines.assert_same(engines.run(graph, computation, weights, data), expected)
-
-
 def test_the_number_of_clients_where_no_argument_says_it(native):
   del native  # Its worker is not the only one that the tests end.
   at_clients = tff.FederatedType(np.int32, tff.CLIENTS)
@@ -124,11 +91,6 @@ def test_own_stateless_process_with_whole_arrays(native, graph):
     **RATES,
   )
   assert_same_rounds(native, graph, process, WHOLE)
-
-
-def test_own_stateless_process_with_a_keras_model(native, graph):
-  process = algorithms.build('fed_yogi', processes.keras_model, **RATES)
-  assert_same_rounds(native, graph, process, processes.cohorts())
 
 
 def stateful_rounds(context, process, state, cohorts):

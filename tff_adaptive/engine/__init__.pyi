@@ -5,7 +5,6 @@ from .cluster.subrounds import (
   set_subround_context as set_subround_context,
 )
 from .graph.context import (
-  AsyncGraphContext as AsyncGraphContext,
   GraphContext as GraphContext,
   graph_context as graph_context,
   set_graph_context as set_graph_context,

@@ -196,7 +196,11 @@ class Runtime(fields.Group):
       placement.hide_gpus()  # From evaluation too; of the workers' it would take the memory.
     if self.engine == 'graph':
       parallel = self.parallel_clients or threads.side_by_side(cohort)
-      engine.set_graph_context(parallel, self.clients_per_step, self.device or 'auto')
+      engine.set_graph_context(
+        parallel_clients=parallel,
+        clients_per_step=self.clients_per_step,
+        device=self.device or 'auto',
+      )
     else:
       engine.set_native_context()
     if is_compiled:

@@ -1,17 +1,15 @@
 """Clients do a computation together only where it is the one that was declared so."""
 
 import gc
-import pathlib
-import subprocess
 import weakref
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from tensorflow_federated.proto.v0 import computation_pb2
+from google.protobuf import text_format
 
-from tests.helpers import computations, fresh, processes
+from tests.helpers import computations, processes
 from tff_adaptive import algorithms, engine
 from tff_adaptive.client import ClientTraining, batching
 from tff_adaptive.engine import batched_clients
@@ -73,57 +71,23 @@ def test_computations_with_equal_graphs_are_distinguished():
   assert [len(mine) for mine in calls] == [1, 1]
 
 
-SAVE = """
-import sys
-import tensorflow_federated as tff
-from tests.tff_adaptive.engine import batched_clients_test as module
-comp = module.at_clients(module.scaled(2.0))
-with open(sys.argv[1], 'wb') as file:
-  file.write(tff.framework.serialize_computation(comp).SerializeToString())
-"""
+def with_function_named(name, factor):
+  """The computation x -> factor * x by a function of a name, as another process may have it."""
+  scale = tf.function(lambda x: factor * x)
+  comp = tff.tensorflow.computation(lambda x: scale(x), np.float32)
+  proto = tff.framework.serialize_computation(comp)
+  graph_def = tf.compat.v1.GraphDef()
+  proto.tensorflow.graph_def.Unpack(graph_def)
+  (function,) = graph_def.library.function
+  text = text_format.MessageToString(graph_def).replace(function.signature.name, name)
+  proto.tensorflow.graph_def.Pack(text_format.Parse(text, tf.compat.v1.GraphDef()))
+  return tff.framework.deserialize_computation(proto)
 
 
-@pytest.mark.slow
-def test_a_computation_of_another_process_is_none_of_this_one(tmp_path):
-  path = tmp_path / 'computation'
-  root = pathlib.Path(__file__).resolve().parents[3]
-  subprocess.run([*fresh.python(), '-c', SAVE, str(path)], check=True, cwd=root)
-  mine = scaled(3.0)
-  proto = computation_pb2.Computation.FromString(path.read_bytes())
-  assert run(tff.framework.deserialize_computation(proto), [1.0, 2.0]) == [2, 4]
-  assert run(at_clients(mine), [1.0, 2.0]) == [3, 6]
-
-
-SAVE_SCALING = """
-import sys
-import numpy as np
-import tensorflow as tf
-import tensorflow_federated as tff
-factor = float(sys.argv[2])
-scale = tf.function(lambda x: factor * x)
-comp = tff.tensorflow.computation(lambda x: scale(x), np.float32)
-with open(sys.argv[1], 'wb') as file:
-  file.write(tff.framework.serialize_computation(comp).SerializeToString())
-"""
-
-
-@pytest.mark.slow
-def test_functions_of_one_name_from_two_processes_are_distinguished(tmp_path):
-  paths = {factor: tmp_path / str(factor) for factor in (2, 3)}
-  saving = [
-    subprocess.Popen([*fresh.python(), '-c', SAVE_SCALING, str(path), str(factor)])
-    for factor, path in paths.items()
-  ]
-  assert [process.wait() for process in saving] == [0, 0]
-  names = []
-  for factor, path in paths.items():
-    proto = computation_pb2.Computation.FromString(path.read_bytes())
-    graph_def = tf.compat.v1.GraphDef()
-    proto.tensorflow.graph_def.Unpack(graph_def)
-    names.append([f.signature.name for f in graph_def.library.function])
-    scale = tff.framework.deserialize_computation(proto)
+def test_functions_of_one_name_from_two_processes_are_distinguished():
+  for factor in (2, 3):
+    scale = with_function_named('one_name', float(factor))
     assert run(at_clients(scale), [1.0, 2.0]) == [factor, 2 * factor]
-  assert names[0] == names[1] != []
 
 
 ONE_ARGUMENT = [

@@ -11,6 +11,8 @@ import time
 import psutil
 import pytest
 
+from tests.helpers import fresh
+
 ROOT = pathlib.Path(__file__).parents[3]
 PROGRAM = """
 import os, signal, sys, time
@@ -41,13 +43,11 @@ assert total([1, 2, 3]) == 6
 say_workers()
 if ending == 'exit':
   sys.exit(5)
-if ending == 'exception':
-  raise ValueError('the end')
 os.kill(os.getpid(), getattr(signal, ending))
 time.sleep(600)
 """
 # SIGTERM leaves Python no time for anything, as SIGKILL and a crash do.
-ENDINGS = {'exit': 5, 'exception': 1, 'SIGINT': -signal.SIGINT, 'SIGTERM': -signal.SIGTERM}
+ENDINGS = {'exit': 5, 'SIGTERM': -signal.SIGTERM}
 
 
 def is_running(pid):
@@ -61,7 +61,7 @@ def is_running(pid):
 def start(ending, folder):
   with open(folder / f'{ending}.err', 'w') as errors:
     return subprocess.Popen(
-      [sys.executable, '-c', PROGRAM, ending],
+      [*fresh.python(), '-c', PROGRAM, ending],
       env=dict(os.environ, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL='3'),
       stdout=subprocess.PIPE,
       stderr=errors,
@@ -79,9 +79,8 @@ def outputs_of(programs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('endings', [('exit', 'SIGTERM'), ('exception', 'SIGINT')])
-def test_no_worker_outlives_its_program(tmp_path, endings):
-  programs = {ending: start(ending, tmp_path) for ending in endings}
+def test_no_worker_outlives_its_program(tmp_path):
+  programs = {ending: start(ending, tmp_path) for ending in ENDINGS}
   for ending, (output, _) in outputs_of(programs).items():
     errors = (tmp_path / f'{ending}.err').read_text()
     assert programs[ending].returncode == ENDINGS[ending], errors

@@ -40,12 +40,7 @@ class Failure(Exception):
 
   @classmethod
   def of(cls, error: Exception, where: str) -> 'Failure':
-    """An error as it is sent.
-
-    Args:
-      error: The error.
-      where: Who raised it: the worker, and the client if it is known.
-    """
+    """An error as it is sent."""
     frames = list(traceback.extract_tb(error.__traceback__))
     for frame in frames:
       frame.locals = None

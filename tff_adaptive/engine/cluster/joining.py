@@ -19,25 +19,16 @@ _HINT_SECONDS = 15.0
 
 
 def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
-  """Joins a cluster, or starts one of this machine.
+  """Joins a cluster, or starts one of this machine; returns what leaves or ends it.
 
-  Args:
-    address: 'local': a cluster of this machine alone, which ends with this process; 'auto': the
-      one that RAY_ADDRESS names, or that runs here; or 'host:port'. A cluster that this process
-      has joined already (`ray.init`) is used whatever the address.
-    cpus: Processors of a local one.
-    has_gpus: Whether a local one has this machine's GPUs too.
-
-  Returns:
-    What leaves the cluster, if it was joined here, and ends a local one.
-
-  Raises:
-    WorkerError: If Ray is not installed, or the cluster cannot be joined.
+  `WorkerError` if it cannot be joined. For the address see `ray_context.RayContext`.
   """
   if importlib.util.find_spec('ray') is None:
     raise errors.WorkerError('Ray is not installed: pip install tff-adaptive[ray], or ray itself')
   named = os.environ.get('RAY_ADDRESS', '') if address == 'auto' else ''
   where = f"'auto' (RAY_ADDRESS={named})" if named else repr(address)
+  # What has no room on a node would be tried without end.
+  os.environ.setdefault('RAY_task_oom_retries', '3')
   if address == 'local' and 'ray' not in sys.modules:
     local_ray.import_ray()
   import ray

@@ -25,7 +25,6 @@ _ENVIRONMENT = {
   'RAY_enable_metrics_collection': '0',  # There is no dashboard to show them.
   'RAY_USAGE_STATS_ENABLED': '0',
   'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',  # It would warn; workers hide GPUs by themselves.
-  'RAY_task_oom_retries': '3',  # By default Ray would try without end.
 }
 # Values up to this size travel with a call and its answer, not by way of the object store. Within
 # one machine a larger one pays: sums of W4's model, 0.4 MB, take 3 ms less each.
@@ -37,15 +36,6 @@ class LocalRay:
   """A cluster of one node, which this process has joined."""
 
   def __init__(self, cpus: int, has_gpus: bool = False):
-    """Starts it; takes some seconds.
-
-    Args:
-      cpus: Processors that it may share out.
-      has_gpus: Whether it may share out this machine's GPUs too, those that Ray finds.
-
-    Raises:
-      RuntimeError: If it does not start.
-    """
     import_ray()
     import ray
 
@@ -89,11 +79,7 @@ class LocalRay:
 
 
 def import_ray() -> None:
-  """Imports Ray so that it asks for a token; a mode and a token that were chosen stay.
-
-  Raises:
-    RuntimeError: If it has been imported before: it takes the mode then, once and for all.
-  """
+  """Imports Ray so that it asks for a token; a mode and a token that were chosen stay."""
   if 'RAY_AUTH_MODE' not in os.environ:
     if 'ray' in sys.modules:
       raise RuntimeError(
@@ -128,13 +114,7 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def watch(folder: str, passes: int = 3, seconds: float = 0.1) -> None:
-  """Waits until standard input closes, then kills who uses a folder, and removes it.
-
-  Args:
-    folder: The folder.
-    passes: So many times in turn nobody must be found: a process may just have been started.
-    seconds: From one pass to the next.
-  """
+  """Waits until standard input closes, then kills who uses a folder, and removes it."""
   exempt = {os.getpid(), os.getppid()}  # The program may have logs of Ray's open, and go on.
   sys.stdin.read()
   quiet = 0

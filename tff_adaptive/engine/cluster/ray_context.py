@@ -2,6 +2,7 @@
 
 import atexit
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow_federated as tff
 
@@ -59,25 +60,17 @@ class RayContext(subrounds_lib.SubroundContext):
     _check(workers, cpus_per_worker, gpus_per_worker, patience)
     if subrounds is None:
       subrounds = max(schedule.DEFAULT_SUBROUNDS, workers or 0)
-    if workers is not None and workers > subrounds:
-      raise ValueError(
-        f'subrounds is {subrounds}, fewer than the {workers} workers: some would be idle; give'
-        f' {workers} or more'
-      )
     schedule.check_subrounds(subrounds)
     room = workers or max(1, threads.num_processors() // cpus_per_worker)
     if gpus_per_worker:
       server = server or context.GraphContext(device='cpu')  # It would take the workers' memory.
       if address == 'local':
-        _check_gpus(gpus_per_worker)
+        placement.check('gpu')
     self._leave = joining.join(address, room * cpus_per_worker, gpus_per_worker > 0)
     from tff_adaptive.engine.cluster import ray_pool
 
     settings = ray_worker.Settings(cpus_per_worker, gpus_per_worker)
     self._ray_pool = ray_pool.RayPool(workers, settings, patience)
-    if address == 'local' and gpus_per_worker and not self._ray_pool.size:
-      self._leave()
-      raise ValueError(f'gpus_per_worker is {gpus_per_worker:g}: this machine has fewer GPUs')
     if address != 'local':
       self._ray_pool.ask_for_room(workers or subrounds)
       atexit.register(self._ask_no_more)
@@ -141,26 +134,15 @@ class RayContext(subrounds_lib.SubroundContext):
     self._ray_pool.ask_for_room(0)
 
 
-def set_ray_context(
-  address: str = 'local',
-  workers: int | None = None,
-  cpus_per_worker: int = 1,
-  gpus_per_worker: float = 0,
-  subrounds: int | None = None,
-  server: context.GraphContext | None = None,
-) -> RayContext:
+def set_ray_context(address: str = 'local', **options: Any) -> RayContext:
   """Makes a Ray cluster's workers run the clients of TFF computations in this process.
 
   Whoever reaches a Ray cluster can run any program on it: keep it on a private network, and set a
   token (RAY_AUTH_MODE=token). A local one listens on loopback only, and asks for a token.
 
   Args:
-    address: See `RayContext`, as for the others.
-    workers: How many train at once.
-    cpus_per_worker: Processors of each.
-    gpus_per_worker: GPUs of each.
-    subrounds: Into how many parts a cohort is divided.
-    server: The engine of the server's part.
+    address: 'local', 'auto' or 'host:port'; see `RayContext`.
+    **options: The others of `RayContext`.
 
   Returns:
     The context.
@@ -170,14 +152,7 @@ def set_ray_context(
     WorkerError: See `RayContext`.
   """
   subrounds_lib.use_one_thread()
-  made = RayContext(
-    address,
-    workers=workers,
-    cpus_per_worker=cpus_per_worker,
-    gpus_per_worker=gpus_per_worker,
-    subrounds=subrounds,
-    server=server,
-  )
+  made = RayContext(address, **options)
   tff.framework.set_default_context(made)
   return made
 
@@ -190,13 +165,3 @@ def _check(workers: int | None, cpus: int, gpus: float, patience: float) -> None
     raise ValueError(f'gpus_per_worker is {gpus}; it must be a fraction of 1, or a whole number')
   if patience <= 0:
     raise ValueError(f'patience is {patience}; it must be above 0 seconds: give 60, say')
-
-
-def _check_gpus(gpus: float) -> None:
-  """Refuses GPUs that TensorFlow has not, before a cluster is begun."""
-  try:
-    placement.check('gpu')
-  except ValueError as error:
-    raise ValueError(
-      f'gpus_per_worker is {gpus:g}, of a cluster of this machine: {error}'
-    ) from None

@@ -7,7 +7,7 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,8 +16,9 @@ from ray.autoscaler import sdk
 from ray.util import scheduling_strategies
 
 from tff_adaptive._utils import client_references, user_code
-from tff_adaptive.engine.cluster import errors, node_room, ray_round, ray_worker, stage_calls
-from tff_adaptive.engine.cluster.subrounds import Outcome, Pool, Workload
+from tff_adaptive.engine.cluster import errors, node_room, ray_round, ray_worker
+from tff_adaptive.engine.cluster.stage_calls import StageCalls
+from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
 from tff_adaptive.engine.graph import cache
 
 _RETRIES = 3  # Of a call whose worker or node has ended, by Ray.
@@ -28,7 +29,7 @@ _MANY_TIMES = 10  # A call is late if it takes so many times as long as the long
 _CALL_SECONDS = 0.25  # Of training for which a call, of some 10 ms, is worth its while.
 
 
-class RayPool(Pool):
+class RayPool:
   """Workers of a cluster that `ray.init` has joined.
 
   Attributes:
@@ -42,16 +43,10 @@ class RayPool(Pool):
   """
 
   def __init__(self, workers: int | None, settings: ray_worker.Settings, patience: float):
-    """Begins to start workers.
-
-    Args:
-      workers: How many at most; None: as many as the cluster has room for.
-      settings: How each computes.
-      patience: Seconds after which a call may be late, and without any worker the round is lost.
-    """
     self.settings = settings
     self._workers, self._patience = workers, patience
     self._nodes: dict[str, str] | None = None
+    self._rooms: dict[str, int] = {}
     self._processes: dict[str, str] = {}  # Addresses of those without which Ray is lost.
     self._programs = cache.Cache()
     self._sources: dict[int, tuple[str, list[Any], Any]] = {}
@@ -62,15 +57,17 @@ class RayPool(Pool):
     self.occasion = ''
     self.bytes_sent = self.bytes_received = self.retried = 0
     self.seconds_waiting = 0.0
-    returns: dict[Callable[..., Any], int] = {
-      ray_worker.train: 3,
-      ray_worker.merge: 1,
-      ray_worker.warm_up: 1,
-      ray_worker.call: 1,
+    functions = (ray_worker.train, ray_worker.merge, ray_worker.warm_up, ray_worker.call)
+    self._remote = {
+      function: ray.remote(
+        num_cpus=settings.cpus,
+        num_gpus=settings.gpus,
+        num_returns=3 if function is ray_worker.train else 1,
+        max_retries=_RETRIES,
+        max_calls=0,  # A worker is used again, also one with a GPU: it has traced the stage.
+      )(function)
+      for function in functions
     }
-    self._remote = {function: _remote(function, settings, n) for function, n in returns.items()}
-    self._remote[ray_worker.processes] = _remote(ray_worker.processes, ray_worker.Settings(0), 1)
-    self._left_out: set[str] = set()  # Nodes that are short of memory.
     self._look()
     # Begun while the trainer makes ready; nobody waits for them, or calls anybody late meanwhile.
     self._warm_ups = [self._warm_up() for _ in range(self.size)]
@@ -82,11 +79,6 @@ class RayPool(Pool):
       resources = {'CPU': self.settings.cpus, 'GPU': self.settings.gpus}
       bundle = {name: amount for name, amount in resources.items() if amount}
       sdk.request_resources(bundles=[bundle] * workers)
-
-  @property
-  def is_here(self) -> bool:
-    """Whether this process's node is the only one."""
-    return {*(self._nodes or {})} == {ray.get_runtime_context().get_node_id()}
 
   @property
   def size(self) -> int:
@@ -103,46 +95,17 @@ class RayPool(Pool):
     self._longest = [self._longest[1], 0.0]  # The first, with its trace, is soon forgotten.
     if self.is_look_due:  # Short rounds never wait so long.
       self._look()
-    try:
+    with self._losses():
       return ray_round.Round(self, workload).run()
+
+  @contextlib.contextmanager
+  def _losses(self) -> Iterator[None]:
+    """Raises errors of Ray's that mean that workers are lost as `WorkersLost`."""
+    try:
+      yield
     except ray_round.LOST as error:
-      raise self._lost(error) from None
-
-  def _lost(self, error: Exception) -> errors.WorkersLost:
-    reason = ' '.join(str(error).split())
-    return errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})'))
-
-  def leave_out(self, error: Exception, what: str) -> None:
-    """Gives no more calls to a node that is short of memory; `WorkersLost` if it is the last."""
-    names = self._nodes or {}
-    short = next((node for node in names if node in str(error)), None)
-    if short is None or not self._rooms.keys() - {short, *self._left_out}:
-      raise errors.WorkersLost(
-        self.line(f'{what} needs more memory than a node has ({error!s:.300})')
-      )
-    self._left_out.add(short)
-    self.retried += 1
-    self.report(
-      self.line(f'node {names[short]} is short of memory and left out; {what} goes to another')
-    )
-    self._look()
-
-  def where(self, name: str) -> list[str]:
-    """The workers that do a call of a name now, as far as their nodes answer."""
-    look = self._remote[ray_worker.processes].options
-    calls = [look(scheduling_strategy=_on_node(node)).remote(name) for node in self._rooms]
-    ready, _ = ray.wait(calls, num_returns=len(calls), timeout=self._patience)
-    found: set[str] = set()
-    for reference in ready:
-      with contextlib.suppress(ray.exceptions.RayError):  # Its node has died meanwhile.
-        found.update(ray.get(reference))
-    return sorted(found)
-
-  def is_overdue(self, call: ray_round.Call) -> bool:
-    """Whether a call that was given again, too, has taken so long that it must hang."""
-    longest = max(self._longest)
-    most = max(_MANY_TIMES**2 * longest, self._patience * (10 if longest else 60))
-    return call.copies > 0 and time.monotonic() - call.first > most
+      reason = ' '.join(str(error).split())
+      raise errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})')) from None
 
   def fail(self, error: ray.exceptions.RayTaskError, what: str = 'a call') -> NoReturn:
     """Raises what a call raised; a line says in which worker, and for which clients."""
@@ -165,21 +128,17 @@ class RayPool(Pool):
     """Notes how long a unit of cost took; a call that traced the stage is soon forgotten."""
     self._paces[key] = min(seconds, self._paces.get(key, seconds))
 
-  def serialized(self, stage: Any) -> tuple[str, list[Any]]:
+  def serialized(self, calls: StageCalls) -> tuple[str, list[Any]]:
     """A stage's digest, and a list with a reference to the stage."""
-    made = self._programs.of(stage.comp)
+    made = self._programs.of(calls)
     if not made:
-      octets = stage_calls.serialize(stage)
-      key = hashlib.sha256(b''.join([octets.comp, octets.merge or b''])).hexdigest()
+      octets = calls.octets()
+      key = hashlib.sha256(b''.join([octets[0], octets[1] or b''])).hexdigest()
       made['stage'] = key, [ray.put(octets)]
     return made['stage']
 
   def source(self, source: client_references.Source) -> tuple[str, list[Any]]:
-    """A source's name, and a list with a reference to it.
-
-    Raises:
-      Exception: Of many kinds, if it cannot be pickled.
-    """
+    """A source's name, and a list with a reference to it."""
     if id(source) not in self._sources:
       for name, module in list(sys.modules.items()):
         if user_code.is_module(name):  # Workers have no module of that name.
@@ -206,26 +165,14 @@ class RayPool(Pool):
         ten times as long as subrounds take; a line says so.
     """
     calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
-    try:
-      self._wait_for_all(calls, max(self._late_after(), seconds))
-    except ray_round.LOST as error:
-      raise self._lost(error) from None
-    return self._get(calls)
-
-  def _wait_for_all(self, calls: list[Any], most: float) -> None:
-    """Waits while any of the calls ends every so many seconds; else `WorkersLost`."""
-    left = calls
-    while left:
-      ended, left = ray.wait(left, timeout=most)
-      if not ended and not self._is_starting():
-        self._look()
-        self._check_room()
-        line = self.line(
-          f'no worker has ended a call for {most:.0f} s, {len(left)} are waited for: is one'
-          ' stopped, or the cluster busy?'
-        )
+    most = max(self.late_after(), seconds)
+    with self._losses():
+      try:
+        return self.get(calls, most)
+      except ray.exceptions.GetTimeoutError as error:
+        line = self.line(f'{error}: is one stopped, or the cluster busy?')
         self.report(f'{line} This process goes on without them.')
-        raise errors.WorkersLost(line)
+        raise errors.WorkersLost(line) from None
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
     """Has a worker of each node call a function; pairs of the node's name and the result.
@@ -243,44 +190,40 @@ class RayPool(Pool):
       node: call.options(scheduling_strategy=_on_node(node)).remote(function, argument)
       for node in self._rooms
     }
-    names, found = self._nodes or {}, []
+    names, found = dict(self._nodes or {}), []
     for node, reference in calls.items():
-      while not ray.wait([reference], timeout=self._patience)[0]:
-        if not self._is_starting():
+      with contextlib.suppress(errors.WorkersLost), self._losses():  # A lost node sees nothing.
+        try:
+          result = self.get([reference], self._patience)
+        except ray.exceptions.GetTimeoutError:
           line = f'waiting for a worker of node {names[node]}: is it stopped, or busy?'
           self.report(self.line(line))
-          break
-      with contextlib.suppress(errors.WorkersLost):  # A node that is lost sees nothing.
-        found.append((names[node], *self._get([reference])))
+          result = self.get([reference])
+        found.append((names[node], *result))
     return found
 
-  def _get(self, references: list[Any]) -> list[Any]:
-    try:
-      return self.get(references)
-    except ray.exceptions.RayTaskError as error:
-      self.fail(error)
-    except ray_round.LOST as error:
-      raise self._lost(error) from None
-
-  def get(self, references: Any, times: float = np.inf) -> Any:
+  def get(self, references: list[Any], most: float = np.inf, what: str = 'a call') -> list[Any]:
     """As `ray.get`, which would wait for ever where no node is left that could do a call again.
 
-    Args:
-      references: What is waited for.
-      times: After so many times what makes a call late it raises Ray's GetTimeoutError.
-
-    Raises:
-      WorkersLost: If for some time there has been no room for a worker.
+    If for `most` seconds none has come it raises Ray's GetTimeoutError.
     """
-    began = time.monotonic()
-    while True:
-      try:
-        return ray.get(references, timeout=_LOOK_SECONDS)
-      except ray.exceptions.GetTimeoutError:
-        self._look()
-        self._check_room()
-        if time.monotonic() - began > times * self._late_after():
-          raise
+    left, since = references, time.monotonic()
+    while left:
+      ended, left = ray.wait(left, num_returns=len(left), timeout=min(most, _LOOK_SECONDS))
+      if not left:
+        break
+      self._look()
+      self._check_room()
+      if ended or self._is_starting():
+        since = time.monotonic()
+      elif time.monotonic() - since > most:
+        raise ray.exceptions.GetTimeoutError(
+          f'no worker has ended {what} for {most:.0f} s, {len(left)} are waited for'
+        )
+    try:
+      return ray.get(references)
+    except ray.exceptions.RayTaskError as error:
+      self.fail(error, what)
 
   def _check_room(self) -> None:
     if self._room or time.monotonic() - self._without_room <= self._patience:
@@ -293,16 +236,13 @@ class RayPool(Pool):
     )
 
   def remote(self, function: Callable[..., Any], name: str, **options: Any) -> Callable[..., Any]:
-    """A function that gives a call to Ray, by a name, and returns references of its results."""
-    if self._left_out:
-      options['label_selector'] = {'ray.io/node-id': f'!in({",".join(sorted(self._left_out))})'}
-    name = self.name(function, name)
+    """A function that gives a call to Ray and returns references of its results.
+
+    Ray's name of the task is 'train: round 7: subround 3'.
+    """
+    name = ': '.join(filter(None, [function.__name__, self.occasion, name]))
     remote: Callable[..., Any] = self._remote[function].options(name=name, **options).remote
     return remote
-
-  def name(self, function: Callable[..., Any], name: str) -> str:
-    """What Ray calls a task: 'train: round 7: subround 3'."""
-    return ': '.join(filter(None, [function.__name__, self.occasion, name]))
 
   def wait(self, references: list[Any]) -> list[Any]:
     """Those of the references that are ready; none after some seconds."""
@@ -318,7 +258,7 @@ class RayPool(Pool):
     now = time.monotonic()
     if self._is_starting() or not self._room:
       return []
-    most = self._late_after()
+    most = self.late_after()
     # Each time twice as long: they may all wait for a cluster that others keep busy.
     return [
       call
@@ -326,16 +266,12 @@ class RayPool(Pool):
       if not call.is_late and now - max(call.began, self._warm_since) > most * 2**call.copies
     ]
 
-  def _late_after(self) -> float:
+  def late_after(self) -> float:
     """Seconds after which a call is late."""
     return max(self._patience, _MANY_TIMES * max(self._longest))
 
   def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:
-    """Counts a call that has ended well, and says how if it was tried before.
-
-    Raises:
-      WorkerError: If the worker has other versions than this process.
-    """
+    """Counts a call that has ended well, and says how if it was tried before."""
     if info.versions != ray_worker.versions():
       raise errors.WorkerError(
         self.line(
@@ -347,13 +283,8 @@ class RayPool(Pool):
       self._longest[1] = max(self._longest[1], time.monotonic() - call.began)
     if info.attempt:
       self.retried += len(call.subrounds)
-      were = 'were' if call.is_several else 'was'
-      self.report(
-        self.line(
-          f'a worker was lost; {call} {were} done again, by {info.where}'
-          + (f' (try {info.attempt + 1})' if info.attempt > 1 else '')
-        )
-      )
+      line = f'a worker was lost; {info.where} did {call} again (try {info.attempt + 1})'
+      self.report(self.line(line))
 
   def _warm_up(self, **options: Any) -> tuple[Any, float]:
     """Has a worker import what it needs; a reference, and when this was."""
@@ -376,17 +307,13 @@ class RayPool(Pool):
     return bool(self._warm_ups)
 
   def _look(self) -> None:
-    """Counts the room for workers, and reports nodes that have come and gone.
-
-    Raises:
-      WorkersLost: If the head, or this machine's node, has ended.
-    """
+    """Counts the room for workers, and reports nodes that have come and gone."""
     self._check_processes()
     self._looked = time.monotonic()
     nodes = {n['NodeID']: n for n in ray.nodes() if n['Alive']}
     cpus, gpus = self.settings
     rooms = {key: node_room.room(n['Resources'], cpus, gpus) for key, n in nodes.items()}
-    self._rooms = {k: room for k, room in rooms.items() if room and k not in self._left_out}
+    self._rooms = {key: room for key, room in rooms.items() if room}
     had_room, self._room = self._room, sum(self._rooms.values())
     if had_room and not self._room:
       self._without_room = self._looked
@@ -422,16 +349,6 @@ class RayPool(Pool):
           if is_last:
             raise errors.WorkersLost(self.line(f'{what} at {address} is lost ({error})')) from None
           time.sleep(0.5)
-
-
-def _remote(function: Callable[..., Any], settings: ray_worker.Settings, num_returns: int) -> Any:
-  return ray.remote(
-    num_cpus=settings.cpus,
-    num_gpus=settings.gpus,
-    num_returns=num_returns,
-    max_retries=_RETRIES,
-    max_calls=0,  # A worker is used again, also one with a GPU: it has traced the stage.
-  )(function)
 
 
 def _put(source: Any) -> Any:

@@ -1,10 +1,12 @@
 """One stage in the workers: which subrounds are begun when, and what became of them."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import ray
 
 from tff_adaptive._utils import client_references
@@ -16,10 +18,10 @@ if TYPE_CHECKING:
 
 Node = tuple[int, int]
 
+_ENDED = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
 LOST = (
-  ray.exceptions.WorkerCrashedError,
+  *_ENDED,
   ray.exceptions.NodeDiedError,
-  ray.exceptions.OutOfMemoryError,
   ray.exceptions.ObjectLostError,
   ray.exceptions.LocalRayletDiedError,
   ray.exceptions.RaySystemError,
@@ -28,9 +30,8 @@ LOST = (
   ray.exceptions.TaskUnschedulableError,
 )
 
-_SMALL_BYTES = 2**20  # The trainer has two such sums, and merges them, before a call has begun.
 _NAMED = 8  # So many clients a line names.
-_AGAIN_TIMES = 10  # So much longer merges may take that are done once more.
+_MOST_COPIES = 4  # Of a call that does not end; then the round is given up.
 _ALONE_SECONDS = 60.0  # In which it is found which client ends its worker.
 
 
@@ -45,7 +46,6 @@ class Call:
     began: When it was given, or given again; `time.monotonic`.
     is_late: Whether it was given again.
     copies: How often it had been given before.
-    first: When it was given for the first time.
   """
 
   node: Node
@@ -54,16 +54,10 @@ class Call:
   began: float
   is_late: bool = False
   copies: int = 0
-  first: float = 0.0
 
   def __str__(self) -> str:
     first, last = self.subrounds[0] + 1, self.subrounds[-1] + 1
-    return f'subrounds {first} to {last}' if self.is_several else f'subround {first}'
-
-  @property
-  def is_several(self) -> bool:
-    """Whether it has several subrounds, of which a line speaks in the plural."""
-    return len(self.subrounds) > 1
+    return f'subround {first}' if first == last else f'subrounds {first} to {last}'
 
 
 class Round:
@@ -72,7 +66,7 @@ class Round:
   def __init__(self, pool: 'RayPool', workload: Workload):
     self._pool, self._workload = pool, workload
     self._tree = schedule.MergeTree(len(workload.parts))
-    self._key, self._stage = pool.serialized(workload.stage)
+    self._key, self._stage = pool.serialized(workload.calls)
     types = workload.calls.input_types
     common = [
       None if wire.is_divided(t) else wire.encode(value, wire.member(t))
@@ -92,7 +86,6 @@ class Round:
     self._sums: dict[Node, Any] = {}  # The same, and of what merges make of them.
     self._results: dict[int, Any] = {}  # By a call's first subround.
     self._trained = 0
-    self._is_near = True  # Whether the trainer does the last merge itself; see `_last`.
 
   def run(self) -> Outcome:
     while self._trained < len(self._workload.parts):
@@ -103,15 +96,10 @@ class Round:
       if not ready or self._pool.is_look_due:  # Calls may end all the time.
         for call in self._pool.look([call for call, _ in self._calls.values()]):
           self._begin_again(call)
-        for call, _ in list(self._calls.values()):
-          if self._pool.is_overdue(call):
-            self._give_up(call)
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
     results = [of_subround for of_call in calls for of_subround in of_call]
-    received = self._merged() if self._workload.stage.num_aggregates else []
-    self._pool.bytes_received += wire.num_bytes(results) + wire.num_bytes(received)
-    merge = self._workload.calls.merge
-    sums = schedule.MergeTree(len(received)).fold(received, merge) if received else []
+    sums = self._merged() if self._workload.calls.num_aggregates else []
+    self._pool.bytes_received += wire.num_bytes(results)
     return Outcome(sums, results)
 
   def _begin_calls(self) -> None:
@@ -121,8 +109,7 @@ class Round:
       node = self._waiting.take(workers, self._pool.worthwhile(self._key))
       subrounds = self._tree.leaves(node)
       work = self._work([self._workload.parts[part] for part in subrounds], self._workload.stored)
-      now = time.monotonic()
-      self._submit(Call(node, subrounds, work, now, first=now))
+      self._submit(Call(node, subrounds, work, time.monotonic()))
       busy += 1
 
   def _work(self, parts: Sequence[list[int]], stored: dict[int, int]) -> ray_worker.Subrounds:
@@ -151,13 +138,16 @@ class Round:
     self._calls[references[2]] = call, references
 
   def _begin_again(self, call: Call) -> None:
+    pool, copies = self._pool, call.copies + 1
+    if copies > _MOST_COPIES:
+      line = f'{self._named(call)} has not ended in any of {copies} workers'
+      raise errors.WorkersLost(pool.line(line))
     seconds = time.monotonic() - call.began
-    pool = self._pool
-    has, it = ('have', 'them') if call.is_several else ('has', 'it')
-    pool.report(pool.line(f'{call} {has} taken {seconds:.0f} s: another worker does {it} too'))
+    pool.report(
+      pool.line(f'{self._named(call)}: {seconds:.0f} s so far; another worker does the same')
+    )
     pool.retried += len(call.subrounds)
     call.is_late = True
-    copies = call.copies + 1
     self._submit(dataclasses.replace(call, began=time.monotonic(), is_late=False, copies=copies))
 
   def _end_call(self, reference: Any) -> None:
@@ -168,24 +158,15 @@ class Round:
       info = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
       self._pool.fail(error, self._named(call))
-    except ray.exceptions.OutOfMemoryError as error:
-      self._pool.leave_out(error, str(call))
-      self._submit(dataclasses.replace(call, began=time.monotonic()))
-      return
-    except ray.exceptions.WorkerCrashedError:
-      raise errors.WorkersLost(
-        self._pool.line(
-          f'{self._named(call)} ended all workers that it was given{self._deadly(call)}'
-        )
-      ) from None
+    except _ENDED as error:
+      why = ' (no memory is left)' if isinstance(error, ray.exceptions.OutOfMemoryError) else ''
+      line = f'{self._named(call)} ended all workers that it was given{why}{self._deadly(call)}'
+      raise errors.WorkersLost(self._pool.line(line)) from None
     self._pool.note(call, info)
     others = [other for other, (c, _) in self._calls.items() if c.node == call.node]
     for other in others:  # It counts once; the other ends when it ends.
       del self._calls[other]
     self._results[call.subrounds[0]] = results
-    if not self._trained:  # Decided once: a node may join while merges are under way.
-      # On one machine it has the sums without their being sent.
-      self._is_near = self._pool.is_here or info.sum_bytes <= _SMALL_BYTES
     self._trained += len(call.subrounds)
     self._pool.note_pace(self._key, info.seconds / self._waiting.cost(call.node))
     self._trained_sums[call.node] = sums
@@ -205,23 +186,11 @@ class Round:
     for place, reference in calls.items():
       try:
         ray.get(reference, timeout=0)
-      except ray.exceptions.WorkerCrashedError:
+      except _ENDED:
         found.append(place)
       except ray.exceptions.RayError:  # Not done in time, or something else.
         pass
     return f'; alone, too, {self._clients(found)} did' if found else ''
-
-  def _give_up(self, call: Call) -> None:
-    """Ends the round if a call hangs in workers, and does not only wait for a busy cluster."""
-    name = self._pool.name(ray_worker.train, str(call))
-    if where := self._pool.where(name):
-      seconds = time.monotonic() - call.first
-      raise errors.WorkersLost(
-        self._pool.line(
-          f'{self._named(call)} has not ended for {seconds:.0f} s in {", ".join(where)}'
-        )
-      )
-    call.first = time.monotonic()
 
   def _places(self, call: Call) -> list[int]:
     return [i for part in call.subrounds for i in self._workload.parts[part]]
@@ -243,42 +212,38 @@ class Round:
   def _know(self, node: Node, sums: Any) -> None:
     """Begins merges: each is given references, and Ray waits until what they name is there."""
     self._sums[node] = sums
-    while self._workload.stage.num_aggregates and node not in self._last():
-      node = self._tree.parent(node)
-      children = self._tree.children(node)
-      if not all(child in self._sums for child in children):
-        return
-      sums = [self._sums[child] for child in children]
-      self._sums[node] = self._merge(node, *sums) if len(sums) == 2 else sums[0]
+    if node == self._tree.root or not self._workload.calls.num_aggregates:
+      return
+    parent = self._tree.parent(node)
+    children = self._tree.children(parent)
+    if parent == self._tree.root or not all(child in self._sums for child in children):
+      return  # The last merge is the trainer's.
+    of_children = [self._sums[child] for child in children]
+    self._know(parent, self._merge(parent, *of_children) if len(children) == 2 else of_children[0])
 
   def _merge(self, node: Node, one: Any, other: Any) -> Any:
     leaves = self._tree.leaves(node)
     merge = self._pool.remote(ray_worker.merge, f'sums {leaves[0] + 1} to {leaves[-1] + 1}')
     return merge(self._pool.settings, self._key, self._stage, one, other)
 
-  def _last(self) -> list[Node]:
-    """The nodes that the trainer is sent: the root, or the two that it merges itself."""
-    root = self._tree.root
-    return self._tree.children(root) if self._is_near and root not in self._sums else [root]
-
   def _merged(self) -> list[Any]:
-    """The sums of the last nodes; where a worker does not end a merge all are done once more."""
+    """The sum of all; where a worker does not end a merge all are merged here."""
+    root = self._tree.root
+    last = [root] if root in self._sums else self._tree.children(root)
     try:
-      return self._received(1)
+      return self._fold({node: self._sums[node] for node in last}, self._pool.late_after())
     except ray.exceptions.GetTimeoutError:
-      self._pool.report(self._pool.line('sums are merged again: is a worker stopped?'))
-    self._sums = {}
-    for node, sums in self._trained_sums.items():
-      self._know(node, sums)
-    try:
-      return self._received(_AGAIN_TIMES)
-    except ray.exceptions.GetTimeoutError:
-      line = 'no worker has ended the merges of sums: is one stopped, or the cluster busy?'
-      raise errors.WorkersLost(self._pool.line(line)) from None
+      self._pool.report(self._pool.line('sums are merged here: is a worker stopped?'))
+    return self._fold(self._trained_sums)
 
-  def _received(self, times: float) -> list[Any]:
-    """The sums of the last nodes; Ray's GetTimeoutError after so many times what is late."""
-    try:
-      return self._pool.get([self._sums[node] for node in self._last()], times)
-    except ray.exceptions.RayTaskError as error:
-      self._pool.fail(error, 'a merge')
+  def _fold(self, references: dict[Node, Any], most: float = np.inf) -> Any:
+    received = self._pool.get(list(references.values()), most, 'a merge')
+    self._pool.bytes_received += wire.num_bytes(received)
+    known = dict(zip(references, received))
+
+    def sums(node: Node) -> Any:
+      if node in known:
+        return known[node]
+      return functools.reduce(self._workload.calls.merge, map(sums, self._tree.children(node)))
+
+    return sums(self._tree.root)

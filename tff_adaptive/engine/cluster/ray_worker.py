@@ -1,6 +1,5 @@
 """What runs in a Ray worker. Imports TensorFlow only once its threads and devices are chosen."""
 
-import collections
 import contextlib
 import functools
 import gc
@@ -12,10 +11,11 @@ from typing import Any, NamedTuple
 
 from tff_adaptive._utils import client_references, private_apis
 from tff_adaptive.engine.cluster import errors, worker_sources
+from tff_adaptive.kernels import library
 
 _STAGES_KEPT = 16
 
-_stages: collections.OrderedDict[str, Any] = collections.OrderedDict()
+_stages: dict[str, Any] = {}  # By digest, that used last at the end.
 
 
 class Settings(NamedTuple):
@@ -38,14 +38,12 @@ class Info(NamedTuple):
     where: The worker: 'process 123 on 10.0.0.2'.
     versions: See `versions`.
     seconds: How long it took.
-    sum_bytes: How large its accumulators are.
   """
 
   attempt: int
   where: str
   versions: str
   seconds: float
-  sum_bytes: int
 
 
 def versions() -> str:
@@ -86,7 +84,7 @@ def train(
   Args:
     settings: How.
     key: The stage's digest.
-    stage: A list with the reference of its `stage_calls.Serialized`, for who does not have it.
+    stage: A list with the reference of its `StageCalls.octets`, for who does not have it.
     common: For each of its inputs what `wire.encode` gives; None for those divided among clients.
     subrounds: What is trained.
 
@@ -95,35 +93,26 @@ def train(
   """
   began = time.monotonic()
   with _as_text():
-    return _train(_stage(settings, key, stage), common, subrounds, began)
+    calls = _stage(settings, key, stage)
+    from tff_adaptive.engine.cluster import schedule, wire
 
-
-def _train(
-  calls: Any, common: list[Any], subrounds: Subrounds, began: float
-) -> tuple[Any, Any, Info]:
-  from tff_adaptive.engine.cluster import schedule, wire
-
-  shared = [
-    None if flat is None else wire.decode(wire.as_tensors(flat), wire.member(t))
-    for flat, t in zip(common, calls.input_types)
-  ]
-  sums, results = [], []
-  for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
-    inputs = _for_clients(calls, shared, divided, subrounds.sources)
-    _prepare(following or [], subrounds.sources)
-    trained = _with_kernels(calls.train, inputs)
-    _store(calls, trained[1], divided, subrounds)
-    sums.append(trained[0])
-    results.append(trained[1])
-  merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, calls.merge))
-  info = Info(
-    private_apis.ray_attempt(),
-    _where(),
-    versions(),
-    time.monotonic() - began,
-    wire.num_bytes(merged),
-  )
-  return merged, results, info
+    shared = [
+      None if flat is None else wire.decode(wire.as_tensors(flat), wire.member(t))
+      for flat, t in zip(common, calls.input_types)
+    ]
+    sums, results = [], []
+    for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
+      inputs = _for_clients(calls, shared, divided, subrounds.sources)
+      for keys in following or []:
+        if isinstance(keys, wire.Keys):
+          worker_sources.opened(keys.source, subrounds.sources).prepare(keys.keys())
+      trained = calls.train(inputs)
+      _store(calls, trained[1], divided, subrounds)
+      sums.append(trained[0])
+      results.append(trained[1])
+    merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, calls.merge))
+    seconds = time.monotonic() - began
+    return merged, results, Info(private_apis.ray_attempt(), _where(), versions(), seconds)
 
 
 @contextlib.contextmanager
@@ -133,18 +122,10 @@ def _as_text() -> Iterator[None]:
     yield
   except (errors.WorkerError, errors.Failure):
     raise
+  except library.KernelError as error:  # A compiler is not on each machine that it is on another.
+    raise errors.WorkerError(f'Worker {_where()}: {error}') from None
   except Exception as error:
     raise errors.Failure.of(error, _where()) from None
-
-
-def _with_kernels(work: Callable[[Any], Any], argument: Any) -> Any:
-  """Does what may need a compiler, which is not on each machine because it is on another."""
-  from tff_adaptive.kernels import library
-
-  try:
-    return work(argument)
-  except library.KernelError as error:
-    raise errors.WorkerError(f'Worker {_where()}: {error}') from None
 
 
 def _for_clients(
@@ -178,15 +159,6 @@ def _loaded(source: worker_sources.OpenSource, keys: list[Any]) -> list[Any]:
     raise
 
 
-def _prepare(divided: list[Any], sources: dict[str, list[Any]]) -> None:
-  """Begins to load what the next subround's clients have."""
-  from tff_adaptive.engine.cluster import wire
-
-  for keys in divided:
-    if isinstance(keys, wire.Keys):
-      worker_sources.opened(keys.source, sources).prepare(keys.keys())
-
-
 def _store(calls: Any, results: list[Any], divided: list[Any], subrounds: Subrounds) -> None:
   """Has sources keep the results that are theirs; receipts take their place."""
   from tff_adaptive.engine.cluster import subrounds as subrounds_lib
@@ -203,18 +175,6 @@ def call(function: Callable[[Any], Any], argument: Any) -> Any:
     return function(argument)
 
 
-def processes(name: str) -> list[str]:
-  """The processes of this node that do a task of a name; Ray makes it their title."""
-  import psutil
-  import ray
-
-  node = ray.util.get_node_ip_address()
-  titles = {p.pid: ' '.join(p.info['cmdline'] or []) for p in psutil.process_iter(['cmdline'])}
-  return [
-    f'process {pid} on {node}' for pid, title in titles.items() if title.strip() == f'ray::{name}'
-  ]
-
-
 def merge(settings: Settings, key: str, stage: list[Any], one: list[Any], other: list[Any]) -> Any:
   """Merges the accumulators of two calls; for the arguments see `train`."""
   from tff_adaptive.engine.cluster import wire
@@ -224,17 +184,18 @@ def merge(settings: Settings, key: str, stage: list[Any], one: list[Any], other:
 
 
 def _stage(settings: Settings, key: str, stage: list[Any]) -> Any:
-  if key not in _stages:
+  calls = _stages.pop(key, None)
+  if calls is None:
     import ray
 
     engine = _engine(settings)
     from tff_adaptive.engine.cluster import stage_calls
 
-    _stages[key] = stage_calls.deserialize(ray.get(stage[0]), engine)
-    while len(_stages) > _STAGES_KEPT:
-      _stages.popitem(last=False)
-  _stages.move_to_end(key)
-  return _stages[key]
+    calls = stage_calls.StageCalls.read(ray.get(stage[0]), engine)
+  _stages[key] = calls
+  if len(_stages) > _STAGES_KEPT:
+    del _stages[next(iter(_stages))]
+  return calls
 
 
 @functools.cache

@@ -51,11 +51,6 @@ class MergeTree:
   """
 
   def __init__(self, leaves: int):
-    """Makes the tree.
-
-    Args:
-      leaves: The number of subrounds.
-    """
     self._sizes = [leaves]
     while self._sizes[-1] > 1:
       self._sizes.append((self._sizes[-1] + 1) // 2)
@@ -97,11 +92,6 @@ class Waiting:
   """
 
   def __init__(self, costs: Sequence[float]):
-    """All of them wait.
-
-    Args:
-      costs: Of each subround.
-    """
     self._tree = MergeTree(len(costs))
     self._before = [0.0, *itertools.accumulate(costs)]  # What the subrounds before one cost.
     self._total = self._left = self._before[-1]
@@ -118,10 +108,7 @@ class Waiting:
   def take(self, workers: int, worthwhile: float) -> tuple[int, int]:
     """The next node: the costliest there is, of about half of an even share of what is left.
 
-    Args:
-      workers: How many share what is left.
-      worthwhile: A node of less cost is not worth a call of its own, unless there are too few
-        otherwise for all workers.
+    One of less cost than `worthwhile` is worth no call of its own, unless workers had none then.
     """
     most = max(min(worthwhile, _UNEVEN * self._total / workers), self._left / workers / 2)
     while True:

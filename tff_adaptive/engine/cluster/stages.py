@@ -14,7 +14,6 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.engine.graph import interpreter
 
 Key = tuple[Any, ...]  # ('arg', 0, 1): a placed part of the argument; ('local', name): a call.
 Block = Any  # A building block of TFF's.
@@ -64,15 +63,8 @@ class Program:
 
 
 def split(comp: tff.framework.ConcreteComputation) -> Program:
-  """Cuts a computation with an argument into stages.
-
-  Raises:
-    NotImplementedError: If it cannot be cut; the construction is named.
-  """
-  block = interpreter.compile_to_call_dominant(comp)
-  if not isinstance(block, _framework.Lambda):
-    raise NotImplementedError(f'a {type(block).__name__} cannot be divided among workers')
-  return _Splitter(block).program()
+  """Cuts a computation with an argument into stages."""
+  return _Splitter(private_apis.to_call_dominant(comp)).program()
 
 
 def parts(type_spec: tff.types.Type, key: Key = ('arg',)) -> list[tuple[Key, tff.types.Type]]:

@@ -4,11 +4,12 @@ A result depends on the number of subrounds and not, to the bit, on where they a
 which order they end, or what has to be done again.
 """
 
-import abc
+import contextlib
 import pickle
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import client_references
@@ -21,7 +22,6 @@ class Workload(NamedTuple):
 
   Attributes:
     calls: The stage.
-    stage: The same.
     inputs: A value for each of the stage's inputs; of those divided among clients a list.
     parts: The clients' positions in the cohort, for each subround.
     costs: What each subround costs.
@@ -30,7 +30,6 @@ class Workload(NamedTuple):
   """
 
   calls: stage_calls.StageCalls
-  stage: stages.Stage
   inputs: list[Any]
   parts: list[list[int]]
   costs: list[float]
@@ -49,29 +48,30 @@ class Outcome(NamedTuple):
   results: list[list[Any]]
 
 
-class Pool(abc.ABC):
+class Pool(Protocol):
   """Trains the clients of a stage somewhere."""
 
-  @abc.abstractmethod
   def run(self, workload: Workload) -> Outcome:
     """Trains all subrounds."""
 
 
-class InProcess(Pool):
+class InProcess:
   """Trains subrounds here, one after another."""
 
   def run(self, workload: Workload) -> Outcome:
-    return self._merged(workload, [self._train(workload, p) for p in range(len(workload.parts))])
+    """Trains all subrounds."""
+    trained = [self.train(workload, part) for part in range(len(workload.parts))]
+    tree = schedule.MergeTree(len(trained))
+    sums = tree.fold([sums for sums, _ in trained], workload.calls.merge)
+    return Outcome(sums, [results for _, results in trained])
 
-  def _merged(self, workload: Workload, in_order: list[tuple[list[Any], list[Any]]]) -> Outcome:
-    sums: list[Any] = []
-    if workload.stage.num_aggregates:
-      tree = schedule.MergeTree(len(in_order))
-      sums = tree.fold([sums for sums, _ in in_order], workload.calls.merge)
-    return Outcome(sums, [results for _, results in in_order])
-
-  def _train(self, workload: Workload, part: int) -> tuple[list[Any], list[Any]]:
-    calls, inputs = workload.calls, share(workload, part)
+  def train(self, workload: Workload, part: int) -> tuple[list[Any], list[Any]]:
+    """Trains the clients of one subround: accumulators, and other results."""
+    calls = workload.calls
+    inputs = [
+      [value[i] for i in workload.parts[part]] if wire.is_divided(t) else value
+      for value, t in zip(workload.inputs, calls.input_types)
+    ]
     loaded = [
       client_references.resolve(value) if wire.is_divided(t) else value
       for value, t in zip(inputs, calls.input_types)
@@ -82,14 +82,6 @@ class InProcess(Pool):
       keys = [reference.key for reference in references]
       store_result(calls, results, position, references[0].source, keys)
     return sums, results
-
-
-def share(workload: Workload, part: int) -> list[Any]:
-  """The stage's inputs for the clients of one subround."""
-  return [
-    [value[i] for i in workload.parts[part]] if wire.is_divided(t) else value
-    for value, t in zip(workload.inputs, workload.calls.input_types)
-  ]
 
 
 def store_result(
@@ -136,12 +128,7 @@ class SubroundContext(tff.framework.SyncContext):
     self._programs = cache.Cache()
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
-    """Runs a computation; see `tff.framework.SyncContext.invoke`.
-
-    Raises:
-      WorkersLost: If no worker is left; nothing has changed.
-      TypeError: If the argument does not fit its type.
-    """
+    """Runs a computation; see `GraphContext.invoke`. `WorkersLost` if no worker is left."""
     parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
     if parameter_type is None:
       return self._server.invoke(comp, arg)
@@ -150,13 +137,12 @@ class SubroundContext(tff.framework.SyncContext):
     num_clients = _num_clients(known, types)
     program, calls = self._program(comp) if num_clients else (None, [])
     if program is None:
-      return self._server.invoke(comp, _resolved(arg, parameter_type))
+      return self._server.invoke(comp, arg)
     costs = _costs(known, types, num_clients)
     for stage, stage_call in zip(program.stages, calls):
       inputs = [known[key] for key in stage.inputs]
       if stage_call is not None:
-        stored = _stored(program, stage, stage_call, inputs)
-        results = self._at_clients(stage, stage_call, inputs, costs, stored)
+        results = self._at_clients(program, stage, stage_call, inputs, costs)
       else:
         argument = tff.structure.Struct.unnamed(*inputs) if inputs else None
         results = _elements(self._server.invoke(stage.comp, argument), stage.comp)
@@ -170,27 +156,30 @@ class SubroundContext(tff.framework.SyncContext):
     made = self._programs.of(comp)
     if not made:
       program = stages.split(comp)
-      calls = [self._calls(s) if s.at_clients else None for s in program.stages]
+      calls = [
+        stage_calls.StageCalls(s.comp, s.merge, s.num_aggregates, self._server)
+        if s.at_clients
+        else None
+        for s in program.stages
+      ]
       # Where nothing says how many clients a part has, the whole is done undivided.
       can_divide = all(any(map(wire.is_divided, c.input_types)) for c in calls if c is not None)
       made['program'] = program if can_divide else None, calls
     return made['program']
 
-  def _calls(self, stage: stages.Stage) -> stage_calls.StageCalls:
-    return stage_calls.StageCalls(stage.comp, stage.merge, stage.num_aggregates, self._server)
-
   def _at_clients(
     self,
+    program: stages.Program,
     stage: stages.Stage,
     calls: stage_calls.StageCalls,
     inputs: list[Any],
     costs: Sequence[float],
-    stored: dict[int, int],
   ) -> list[Any]:
     """The outputs of a clients' stage: of all subrounds, joined and merged."""
     parts = schedule.divide(costs, self._subrounds)
     of_parts = [sum(costs[i] for i in part) for part in parts]
-    outcome = self._pool.run(Workload(calls, stage, inputs, parts, of_parts, stored))
+    stored = _stored(program, stage, calls, inputs)
+    outcome = self._pool.run(Workload(calls, inputs, parts, of_parts, stored))
     joined = []
     for i, type_spec in enumerate(calls.result_types):
       pieces, member = [results[i] for results in outcome.results], wire.member(type_spec)
@@ -227,13 +216,9 @@ def set_subround_context(
 
 def use_one_thread() -> None:
   """Has each operation use one thread, as in the workers: some sums depend on their number."""
-  import tensorflow as tf
-
   if not tf.config.threading.get_intra_op_parallelism_threads():
-    try:
+    with contextlib.suppress(RuntimeError):  # TensorFlow has begun: the number is fixed.
       tf.config.threading.set_intra_op_parallelism_threads(1)
-    except RuntimeError:
-      return  # TensorFlow has begun: the number is fixed.
 
 
 def _stored(
@@ -271,14 +256,12 @@ def _costs(
 ) -> list[float]:
   costs = [1.0] * num_clients
   for key, type_spec in types.items():
-    if wire.is_divided(type_spec) and _has_sequence(type_spec.member):
+    if not wire.is_divided(type_spec):
+      continue
+    if any(isinstance(t, tff.types.SequenceType) for t in values.leaf_types(type_spec.member)):
       cost = [wire.cost(value, type_spec.member) for value in known[key]]
       costs = [max(pair) for pair in zip(costs, cost)]
   return costs
-
-
-def _has_sequence(type_spec: tff.types.Type) -> bool:
-  return any(isinstance(t, tff.types.SequenceType) for t in values.leaf_types(type_spec))
 
 
 def _parts(value: Any, type_spec: tff.types.Type, key: stages.Key = ('arg',)) -> Any:
@@ -291,25 +274,16 @@ def _parts(value: Any, type_spec: tff.types.Type, key: stages.Key = ('arg',)) ->
     yield from _parts(element, child, (*key, i))
 
 
-def _resolved(value: Any, type_spec: tff.types.Type) -> Any:
-  """An argument whose references are replaced by their values."""
-  if isinstance(type_spec, tff.types.StructType):
-    elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
-    return tff.structure.Struct([(name, _resolved(v, t)) for v, (name, t) in elements])
-  return client_references.resolve(value) if wire.is_divided(type_spec) else value
-
-
 def _elements(result: Any, comp: Any) -> list[Any]:
   return values.struct_elements(result, comp.type_signature.result)
 
 
 def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:
   """A part of the argument as it comes back: checked, and of NumPy values."""
-  member = wire.member(type_spec)
-  back: Callable[[Any], Any] = lambda v: wire.to_python(wire.encode(v, member), member)  # noqa: E731
-  if wire.is_divided(type_spec):
-    return [back(v) for v in client_references.resolve(value)]
-  return back(value)
+  member, is_divided = wire.member(type_spec), wire.is_divided(type_spec)
+  clients = client_references.resolve(value) if is_divided else [value]
+  found = [wire.to_python(wire.encode(v, member), member) for v in clients]
+  return found if is_divided else found[0]
 
 
 def _as_structs(value: Any, type_spec: tff.types.Type) -> Any:

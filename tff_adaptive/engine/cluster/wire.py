@@ -64,11 +64,7 @@ def member(type_spec: tff.types.Type) -> tff.types.Type:
 
 
 def encode(value: Any, type_spec: tff.types.Type) -> list[Any]:
-  """The flat leaves of an unplaced value: NumPy arrays, `Dataset`s and `Elements`.
-
-  Raises:
-    TypeError: If the value does not fit the type, as in the graph engine.
-  """
+  """The flat leaves of an unplaced value: NumPy arrays, `Dataset`s and `Elements`."""
   leaves = values.flatten(value, type_spec)
   return [_encode_leaf(leaf, t) for leaf, t in zip(leaves, values.leaf_types(type_spec))]
 
@@ -161,13 +157,7 @@ def decode_clients(piece: list[Any], member_type: tff.types.Type) -> list[Any]:
 def join_clients(
   pieces: list[list[Any]], parts: list[list[int]], member_type: tff.types.Type
 ) -> Any:
-  """Clients' results of all subrounds, in the order of the cohort.
-
-  Args:
-    pieces: What `encode_clients` returned for each subround.
-    parts: The clients' positions in the cohort, for each subround.
-    member_type: The type of one client's result.
-  """
+  """Clients' results of all subrounds, in the order of the cohort."""
   order = [client for part in parts for client in part]
   if not is_stacked(member_type):
     rows = [row for piece in pieces for row in piece]
@@ -179,12 +169,7 @@ def join_clients(
 
 
 def cost(value: Any, type_spec: tff.types.Type) -> int:
-  """What a client costs: the most examples of its sequences, 1 if it has none.
-
-  Args:
-    value: The client's part of an argument.
-    type_spec: Its type.
-  """
+  """What a client costs: the most examples of its sequences, 1 if it has none."""
   if isinstance(value, client_references.ClientReference):
     return max(1, value.num_examples)
   leaves = zip(values.flatten(value, type_spec), values.leaf_types(type_spec))

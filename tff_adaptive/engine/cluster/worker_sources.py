@@ -92,15 +92,7 @@ class OpenSource:
 
 
 def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
-  """Returns a source, which is opened if it has not been; that not used for longest goes.
-
-  Args:
-    name: Its name.
-    references: Name -> a list with Ray's reference of it, for who has not opened it.
-
-  Raises:
-    WorkerError: If it cannot be opened here.
-  """
+  """Returns a source, which is opened if it has not been; that not used for longest goes."""
   if name not in _opened:
     _opened[name] = OpenSource(_open(references[name][0]))
     while len(_opened) > _SOURCES_KEPT:

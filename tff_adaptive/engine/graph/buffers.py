@@ -24,14 +24,7 @@ class Buffers:
     self._taken: set[int] = set()
 
   def join(self, arrays: list[np.ndarray]) -> tf.Tensor:
-    """Concatenates arrays along their first dimension, with a single copy.
-
-    Args:
-      arrays: At least one; of equal dtypes and, but for the first dimension, shapes.
-
-    Returns:
-      A tensor on the pool's memory, which it keeps for itself as long as it lives.
-    """
+    """Concatenates arrays along their first dimension, with a single copy."""
     first, length = arrays[0], sum(len(a) for a in arrays)
     shape = (length, *first.shape[1:])
     size = int(np.prod(shape)) * first.dtype.itemsize

@@ -75,19 +75,7 @@ class ClientLoop:
     grouping: Grouping,
     permits_handle: tf.Tensor | None = None,
   ):
-    """Creates the loop.
-
-    Args:
-      device: Where its clients work; None: no device is named.
-      num_clients: How many they are.
-      share: Which clients, by their number in the cohort; None: all.
-      server: The round's frame.
-      parallel_clients: How many clients, or groups of clients, may be in work at once.
-      grouping: How many clients train together.
-      permits_handle: The permits, as many, that clients take who work alone; None: only the
-        loop's window limits them.
-    """
-    self._permits = permits_handle
+    self._permits = permits_handle  # None: only the loop's window limits them.
     self._device, self._num_clients, self._share = device, num_clients, share
     self._server, self._parallel_clients = server, parallel_clients
     self._frame = server if share is None else Frame(server)
@@ -100,15 +88,7 @@ class ClientLoop:
     return self._stacked[node]
 
   def run(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> list[Any]:
-    """Runs all clients once.
-
-    Args:
-      folds: Aggregates to fold over the clients.
-      outputs: Client nodes whose values are written down for all clients; see `stacked`.
-
-    Returns:
-      The accumulators of the folds.
-    """
+    """Runs all clients once; the accumulators of the folds. For the outputs see `stacked`."""
     with placement.on(self._device):
       return self._run(folds, outputs)
 
@@ -238,13 +218,7 @@ class _Pass:
     self.wanted = [fold.value for fold in self._folds] + outputs
 
   def start(self, server: Frame, num_clients: tf.Tensor, on_device: bool) -> _Variables:
-    """The loop variables before the first client.
-
-    Args:
-      server: Where the accumulators' zeros are found.
-      num_clients: The number of clients.
-      on_device: Whether the zeros are copied to the present device.
-    """
+    """The loop variables before the first client."""
     flat: list[tf.Tensor] = []
     for fold in self._folds:
       zero = server.resolve(fold.zero)

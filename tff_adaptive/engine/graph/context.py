@@ -18,7 +18,6 @@ from tff_adaptive.engine.graph import (
   client_loop,
   dataset_cache,
   feeds,
-  interpreter,
   permits,
   round_function,
   stacking,
@@ -161,7 +160,7 @@ class GraphContext(tff.program.FederatedContext):
       if not may_group:
         return function
     if group_sizes not in traces:
-      block = interpreter.compile_to_call_dominant(comp)
+      block = private_apis.to_call_dominant(comp)
       grouping = client_loop.Grouping(*group_sizes)
       run = round_function.RoundFunction(
         block,
@@ -179,25 +178,6 @@ class GraphContext(tff.program.FederatedContext):
     return traces[group_sizes][0]
 
 
-class AsyncGraphContext(tff.framework.AsyncContext):
-  """`GraphContext` for TFF's program logic, which awaits results.
-
-  For what takes an asynchronous context; TFF's programs take a `GraphContext` itself.
-  """
-
-  def __init__(self, context: GraphContext | None = None):
-    """Creates the context.
-
-    Args:
-      context: The engine; default `GraphContext()`.
-    """
-    self._context = context or GraphContext()
-
-  async def invoke(self, comp: tff.Computation, arg: Any) -> Any:
-    """Runs a computation; see `tff.framework.AsyncContext.invoke`."""
-    return self._context.invoke(comp, arg)
-
-
 def _to_result(flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: int) -> Any:
   """The result of a computation."""
   tensors = iter(flat)
@@ -208,8 +188,7 @@ def _to_result(flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: 
       clients = values.ClientValues(mine, part.member, num_clients, stacking.unbox)
       leaves.append(clients[0] if part.all_equal and num_clients else clients)
     else:
-      leaf = next(tensors)
-      leaves.append(stacking.unbox(leaf, part) if _is_sequence(part) else leaf)
+      leaves.append(stacking.unbox(next(tensors), part))
   return values.to_python(leaves, without_placements(result_type))
 
 
@@ -223,10 +202,6 @@ def _parts(result_type: tff.types.Type) -> list[tff.types.Type]:
   if isinstance(result_type, tff.types.StructType):
     return [part for _, t in values.children(result_type) for part in _parts(t)]
   return [result_type]
-
-
-def _is_sequence(type_spec: tff.types.Type) -> bool:
-  return isinstance(type_spec, tff.types.SequenceType)
 
 
 @functools.lru_cache
@@ -243,12 +218,7 @@ def without_placements(type_spec: tff.types.Type) -> tff.types.Type:
   return tff.types.StructWithPythonType(elements, type_spec.python_container)
 
 
-def set_graph_context(
-  parallel_clients: int | None = None,
-  clients_per_step: int | None = None,
-  device: str = 'auto',
-  default_num_clients: int | None = None,
-) -> None:
+def set_graph_context(**options: Any) -> None:
   """Makes the graph engine the default context of TFF in this process, of TFF's programs too.
 
   Called before TensorFlow's first operation it also has each operation use one thread, if the
@@ -256,42 +226,26 @@ def set_graph_context(
   set by `tf.config.threading.set_intra_op_parallelism_threads` or TF_NUM_INTRAOP_THREADS stays.
 
   Args:
-    parallel_clients: How many clients may be in work at once; see `GraphContext`.
-    clients_per_step: How many clients train together; see `GraphContext`.
-    device: 'auto', 'cpu' or 'gpu'; see `GraphContext`.
-    default_num_clients: The number of clients where no argument says it; see `GraphContext`.
+    **options: Those of `GraphContext`.
 
   Raises:
     ValueError: As `GraphContext`.
   """
-  context = GraphContext(
-    parallel_clients, clients_per_step, device, default_num_clients=default_num_clients
-  )
-  if device == 'cpu' or not tf.config.list_physical_devices('GPU'):
+  context = GraphContext(**options)
+  if options.get('device') == 'cpu' or not tf.config.list_physical_devices('GPU'):
     threads.one_an_operation(context.parallel_clients)
   tff.framework.set_default_context(context)
 
 
 @contextlib.contextmanager
-def graph_context(
-  parallel_clients: int | None = None,
-  clients_per_step: int | None = None,
-  device: str = 'auto',
-  default_num_clients: int | None = None,
-) -> Iterator[None]:
+def graph_context(**options: Any) -> Iterator[None]:
   """`with graph_context(): ...` runs TFF computations in the graph engine.
 
   Args:
-    parallel_clients: How many clients may be in work at once; see `GraphContext`.
-    clients_per_step: How many clients train together; see `GraphContext`.
-    device: 'auto', 'cpu' or 'gpu'; see `GraphContext`.
-    default_num_clients: The number of clients where no argument says it; see `GraphContext`.
+    **options: Those of `GraphContext`.
 
   Raises:
     ValueError: As `GraphContext`.
   """
-  context = GraphContext(
-    parallel_clients, clients_per_step, device, default_num_clients=default_num_clients
-  )
-  with tff.framework.get_context_stack().install(context):
+  with tff.framework.get_context_stack().install(GraphContext(**options)):
     yield

@@ -40,11 +40,6 @@ class DatasetCache:
   """Holds the elements of datasets that come a second time; full, it takes no more."""
 
   def __init__(self, max_bytes: int = MAX_BYTES):
-    """Creates the cache.
-
-    Args:
-      max_bytes: Of all elements that it holds.
-    """
     self._max_bytes, self._num_bytes = max_bytes, 0
     self._lock = threading.RLock()  # A dataset may die while the lock is held.
     # By the dataset's id: its elements (None: not read) and their bytes, while it lives.
@@ -57,15 +52,7 @@ class DatasetCache:
       return entry[1] if entry else None
 
   def offer(self, dataset: tf.data.Dataset, variant: tf.Tensor) -> tf.Tensor:
-    """Reads a dataset that comes a second time, if it can be held.
-
-    Args:
-      dataset: The dataset.
-      variant: Its variant, with shuffles that begin anew.
-
-    Returns:
-      A variant with the same elements.
-    """
+    """Reads a dataset that comes a second time, if it can be held; a variant of its elements."""
     key = id(dataset)
     with self._lock:
       is_new = key not in self._entries

@@ -23,9 +23,6 @@ def replace_reductions(graph_def: Any) -> None:
   """Replaces each ReduceDataset, except inside tf.data's own functions, by a call of a loop.
 
   Functions that contain one are copied under new names, as TensorFlow may know the old ones.
-
-  Args:
-    graph_def: The graph, changed in place.
   """
   library = graph_def.library
   functions = {f.signature.name: f for f in library.function}

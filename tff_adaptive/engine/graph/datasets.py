@@ -14,16 +14,7 @@ from tff_adaptive.engine.graph import dataset_cache, values
 def variant(
   value: Any, element_type: tff.types.Type, cache: dataset_cache.DatasetCache | None = None
 ) -> tf.Tensor:
-  """The variant tensor of a `tf.data.Dataset` or of a list of elements.
-
-  Args:
-    value: The dataset or list.
-    element_type: The type of its elements.
-    cache: Where datasets that come again are held; None: each is read anew.
-
-  Raises:
-    TypeError: If it has other elements; both types are named.
-  """
+  """The variant tensor of a `tf.data.Dataset` or of a list of elements."""
   if isinstance(value, (list, tuple)):
     return tf.data.experimental.to_variant(_from_elements(value, element_type))
   if not isinstance(value, tf.data.Dataset):

@@ -72,13 +72,7 @@ class Leaf:
     return [first] if offsets is None else [first, offsets]
 
   def read(self, flat: list[tf.Tensor], i: tf.Tensor, host: str | None = None) -> Any:
-    """The value for client `i`; takes its tensors from the front of `flat`.
-
-    Args:
-      flat: Tensors as in `specs`.
-      i: The client.
-      host: The device of datasets and offsets, or None where no devices are named.
-    """
+    """The value for client `i`; takes its tensors from the front of `flat`."""
     if self.form == 'whole':
       return values.Sequence(element=[leaf.read(flat, i, host) for leaf in self.elements])
     first = flat.pop(0)
@@ -182,20 +176,7 @@ def prepare(
   buffers: buffers_lib.Buffers | None = None,
   cache: dataset_cache.DatasetCache | None = None,
 ) -> tuple[Layout, list[tf.Tensor]]:
-  """Chooses how to feed an argument and does so.
-
-  Args:
-    argument: The argument, as TFF packs it.
-    parameter_type: Its type.
-    buffers: Where the clients' arrays are joined; default: memory of their own.
-    cache: Where datasets that come again are held; default: each is read anew.
-
-  Returns:
-    The layout and the flat tensors, the number of clients first if there are any.
-
-  Raises:
-    TypeError: If the argument does not fit the type, or client lists differ in length.
-  """
+  """How an argument is fed, and its flat tensors: the number of clients first if there are any."""
   cohort = _Feed(buffers or buffers_lib.Buffers(), cache)
   cohort.visit(argument, parameter_type)
   lengths = cohort.lengths

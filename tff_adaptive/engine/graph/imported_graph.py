@@ -31,11 +31,6 @@ class ImportedGraph:
   """
 
   def __init__(self, message: Any):
-    """Imports the graph.
-
-    Args:
-      message: The `TensorFlow` message of a computation; see `private_apis.tensorflow_of`.
-    """
     graph_def = private_apis.graph_def(message)
     library.load_for(node.op for node in _all_nodes(graph_def))
     _name_functions_apart(graph_def)
@@ -155,13 +150,6 @@ def _make_reads_of_whole_sequences_feedable(
 
   A computation that reads a sequence as one element (all the data of a client) need not pass
   through tf.data at all: the element's tensors are fed directly.
-
-  Args:
-    graph_def: The graph, changed in place.
-    parameter: Names of the parameter's tensors, with whether each is a sequence.
-
-  Returns:
-    Sequence tensor name -> names of the tensors to feed instead.
   """
   sequences = {name.split(':')[0]: name for name, is_sequence in parameter if is_sequence}
   consumers: dict[str, list[Any]] = {op: [] for op in sequences}
@@ -196,14 +184,7 @@ def _make_reads_of_whole_sequences_feedable(
 
 
 def import_computation(block: Any) -> ImportedGraph:
-  """Imports the TensorFlow graph of a compiled computation.
-
-  Args:
-    block: The building block.
-
-  Raises:
-    NotImplementedError: If it is not TensorFlow (a `tff.jax` computation, say).
-  """
+  """Imports the TensorFlow graph of a compiled computation."""
   kind = private_apis.block_kind(block)
   if kind != 'tensorflow':
     what = 'a tff.jax computation' if kind == 'xla' else f'a computation of kind {kind!r}'

@@ -4,6 +4,7 @@ TFF's own compiler brings a computation into call-dominant form, in which few in
 Interpreting it here gives `nodes.Node`s.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -133,20 +134,9 @@ def _apply(placement: Any) -> _Builder:
   return build
 
 
-def _zip(placement: Any) -> _Builder:
-  def build(block: Any, struct: Any) -> Node:
-    result = block.type_signature.result.member
-    return _lazy(placement, result, struct, lambda frame: frame.resolve(struct), free=True)
+def _held(placement: Any) -> _Builder:
+  """A value, or the values of a struct, as they are: a message, say, or what is zipped."""
 
-  return build
-
-
-def _broadcast(block: Any, value: Any) -> Node:
-  result = block.type_signature.result.member
-  return _lazy(CLIENTS, result, value, lambda frame: frame.resolve(value), free=True)
-
-
-def _value_at(placement: Any) -> _Builder:
   def build(block: Any, value: Any) -> Node:
     result = block.type_signature.result.member
     return _lazy(placement, result, value, lambda frame: frame.resolve(value), free=True)
@@ -202,11 +192,11 @@ INTRINSICS: dict[str, _Builder] = {
   _framework.FEDERATED_APPLY.uri: _apply(SERVER),
   _framework.FEDERATED_MAP.uri: _apply(CLIENTS),
   _framework.FEDERATED_MAP_ALL_EQUAL.uri: _apply(CLIENTS),
-  _framework.FEDERATED_ZIP_AT_SERVER.uri: _zip(SERVER),
-  _framework.FEDERATED_ZIP_AT_CLIENTS.uri: _zip(CLIENTS),
-  _framework.FEDERATED_BROADCAST.uri: _broadcast,
-  _framework.FEDERATED_VALUE_AT_SERVER.uri: _value_at(SERVER),
-  _framework.FEDERATED_VALUE_AT_CLIENTS.uri: _value_at(CLIENTS),
+  _framework.FEDERATED_ZIP_AT_SERVER.uri: _held(SERVER),
+  _framework.FEDERATED_ZIP_AT_CLIENTS.uri: _held(CLIENTS),
+  _framework.FEDERATED_BROADCAST.uri: _held(CLIENTS),
+  _framework.FEDERATED_VALUE_AT_SERVER.uri: _held(SERVER),
+  _framework.FEDERATED_VALUE_AT_CLIENTS.uri: _held(CLIENTS),
   _framework.FEDERATED_EVAL_AT_SERVER.uri: _eval_at(SERVER),
   _framework.FEDERATED_EVAL_AT_CLIENTS.uri: _eval_at(CLIENTS),
   _framework.FEDERATED_AGGREGATE.uri: _aggregate,
@@ -223,19 +213,4 @@ def _intrinsic(block: Any) -> Callable[[Any], Any]:
   if build is None:
     raise NotImplementedError(_unknown(f'the intrinsic {block.uri!r}'))
 
-  def call(argument: Any) -> Any:
-    if isinstance(argument, tff.structure.Struct) and block.uri not in (
-      _framework.FEDERATED_ZIP_AT_SERVER.uri,
-      _framework.FEDERATED_ZIP_AT_CLIENTS.uri,
-      _framework.FEDERATED_VALUE_AT_SERVER.uri,
-      _framework.FEDERATED_VALUE_AT_CLIENTS.uri,
-    ):
-      argument = [v for _, v in tff.structure.iter_elements(argument)]
-    return build(block, argument)
-
-  return call
-
-
-def compile_to_call_dominant(comp: tff.Computation) -> Any:
-  """A computation in the form that `Interpreter` takes: a building block of calls, one by one."""
-  return private_apis.to_call_dominant(comp)
+  return functools.partial(build, block)

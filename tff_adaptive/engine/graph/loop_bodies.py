@@ -18,12 +18,7 @@ _CALL = 'step'
 
 
 def set_apart(graph_def: tf.compat.v1.GraphDef) -> None:
-  """Makes each loop body that has a gradient of max pooling a call of what it was.
-
-  Args:
-    graph_def: The graph, changed in place; unchanged where there is a GPU. TensorFlow must not
-      know its functions yet.
-  """
+  """Makes each loop body that has a gradient of max pooling a call of what it was."""
   functions = {f.signature.name: f for f in graph_def.library.function}
   loops = [
     node
@@ -37,12 +32,7 @@ def set_apart(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def is_slow_inlined(name: str, functions: Mapping[str, Any]) -> bool:
-  """Whether what a function does should stay a function where a loop calls it.
-
-  Args:
-    name: The function's.
-    functions: All functions, by name.
-  """
+  """Whether what a function does should stay a function where a loop calls it."""
   if tf.config.get_visible_devices('GPU'):
     return False
   pending, seen = [name], {name}

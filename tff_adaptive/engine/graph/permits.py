@@ -26,11 +26,6 @@ class Permits:
   """The permits of an engine's calls; each call has its own, so that none waits for another's."""
 
   def __init__(self, count: int):
-    """Creates the permits.
-
-    Args:
-      count: How many clients may be in work at once in a call.
-    """
     self._count = count
     self._free: list[Any] = []  # Making one takes half a millisecond.
 
@@ -47,15 +42,7 @@ class Permits:
 
 
 def window(types: Sequence[tff.types.Type], count: int) -> int:
-  """How many clients may have begun at once; those that are done hold their results until then.
-
-  Args:
-    types: The types of a client's results.
-    count: The number of permits.
-
-  Returns:
-    One more than there are permits at least, and up to 16 if their results are 256 MiB together.
-  """
+  """How many clients may have begun at once; those that are done hold their results until then."""
   size = 0
   for leaf in itertools.chain.from_iterable(map(values.leaf_types, types)):
     shape = values.tensor_shape(leaf) if isinstance(leaf, tff.types.TensorType) else None

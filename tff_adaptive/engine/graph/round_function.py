@@ -1,5 +1,6 @@
 """One TensorFlow function for a whole TFF computation: server, clients and aggregation."""
 
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
@@ -16,55 +17,36 @@ from tff_adaptive.engine.graph import (
 )
 
 
+@dataclasses.dataclass(frozen=True)
 class RoundFunction:
   """The function of flat feeds for a computation, to be traced by `tf.function`."""
 
-  def __init__(
-    self,
-    block: Any,
-    parameter_type: Any,
-    layout: feeds.Layout,
-    parallel_clients: int,
-    grouping: client_loop.Grouping,
-    placement: placement_lib.Placement,
-    has_permits: bool = False,
-    default_num_clients: int | None = None,
-  ):
-    """Creates the function.
-
-    Args:
-      block: A building block in call-dominant form: a Lambda, or anything else for a computation
-        without parameter.
-      parameter_type: Type of the parameter, or None.
-      layout: How the arguments are fed.
-      parallel_clients: How many clients, or groups of clients, may be in work at once on a device.
-      grouping: How many clients train together.
-      placement: The devices.
-      has_permits: Whether the last argument is a handle of permits, `parallel_clients` of them.
-      default_num_clients: The number of clients where no argument says it; None: not known.
-    """
-    self._has_permits, self._default_num_clients = has_permits, default_num_clients
-    self._block, self._parameter_type, self._layout = block, parameter_type, layout
-    self._parallel_clients, self._grouping = parallel_clients, grouping
-    self._placement = placement
+  block: Any  # In call-dominant form: a Lambda, or anything else without parameter.
+  parameter_type: Any
+  layout: feeds.Layout
+  parallel_clients: int
+  grouping: client_loop.Grouping
+  placement: placement_lib.Placement
+  has_permits: bool = False  # Whether the last argument is a handle of permits.
+  default_num_clients: int | None = None
 
   def __call__(self, *flat: tf.Tensor) -> list[tf.Tensor]:
     """Flat results of flat feeds: client-placed leaves stacked over the cohort."""
     permits_handle = None
-    if self._has_permits:
+    if self.has_permits:
       *flat, permits_handle = flat  # type: ignore[assignment]
-    with placement_lib.on(self._placement.server):
+    with placement_lib.on(self.placement.server):
       interpreter = interpreter_lib.Interpreter()
       num_clients = None
-      if self._parameter_type is None:
-        result = interpreter.evaluate(self._block, {})
+      if self.parameter_type is None:
+        result = interpreter.evaluate(self.block, {})
         result = result(None) if callable(result) else result
       else:
-        parameter, num_clients = self._layout.parameter_nodes(flat)
-        function = interpreter.evaluate(self._block, {})
+        parameter, num_clients = self.layout.parameter_nodes(flat)
+        function = interpreter.evaluate(self.block, {})
         result = function(parameter)
-      if num_clients is None and self._default_num_clients is not None:
-        num_clients = tf.constant(self._default_num_clients)
+      if num_clients is None and self.default_num_clients is not None:
+        num_clients = tf.constant(self.default_num_clients)
       frame = client_loop.Frame()
       return _Round(frame, self._loops(frame, num_clients, permits_handle), num_clients).run(result)
 
@@ -74,11 +56,11 @@ class RoundFunction:
     """A loop over the clients for each device; None if there are no clients."""
     if num_clients is None:
       return None
-    names = self._placement.clients
+    names = self.placement.clients
 
     def loop(name: str | None, count: tf.Tensor, share: tf.Tensor | None) -> client_loop.ClientLoop:
       return client_loop.ClientLoop(
-        name, count, share, frame, self._parallel_clients, self._grouping, permits_handle
+        name, count, share, frame, self.parallel_clients, self.grouping, permits_handle
       )
 
     if len(names) == 1:

@@ -74,14 +74,7 @@ def sum_sequence(sequence: values.Sequence, element_type: tff.types.Type) -> Any
 def select(
   keys: tf.Tensor, server_value: Any, function: Callable[[Any], Any], type_spec: tff.types.Type
 ) -> values.Sequence:
-  """`tff.federated_select` for one client: the slice of the server's value at each key.
-
-  Args:
-    keys: int32 vector.
-    server_value: What to select from.
-    function: Of (server value, key).
-    type_spec: Type of a slice.
-  """
+  """`tff.federated_select` for one client: the slice of the server's value at each key."""
 
   def one(key: tf.Tensor) -> Any:
     result = function(tff.structure.Struct([(None, server_value), (None, key)]))

@@ -60,11 +60,7 @@ def dataset_order(element_type: tff.types.Type) -> tuple[int, ...]:
 
 
 def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
-  """The elements of a Python container, in the order of its type.
-
-  Raises:
-    TypeError: If the container does not fit the type; both are named.
-  """
+  """The elements of a Python container, in the order of its type."""
   wanted = children(type_spec)
   if isinstance(value, Mapping):
     names, elements = list(value), list(value.values())
@@ -132,11 +128,7 @@ def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
 
 
 def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
-  """A tensor of the type.
-
-  Raises:
-    TypeError: If the value has another dtype or shape; both are named.
-  """
+  """A tensor of the type."""
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
   if isinstance(value, tf.Tensor):
     pass  # The usual case, and the cheapest test.

@@ -85,7 +85,7 @@ def test_more_workers_than_processors_are_remarked_upon(monkeypatch, capsys, wor
   given = [] if workers is None else [f'--ray_workers={workers}']
   monkeypatch.setattr(runtime.threads, 'num_processors', lambda: 4)
   monkeypatch.setattr('tff_adaptive.engine.set_ray_context', lambda *unused, **options: None)
-  monkeypatch.setattr('tff_adaptive.engine.set_graph_context', lambda *unused: None)
+  monkeypatch.setattr('tff_adaptive.engine.set_graph_context', lambda **unused: None)
   _resolve('--ray=local', '--cpus_per_worker=2', *given).runtime.build(10)
   assert ('ask for 6 processors; this machine has 4' in capsys.readouterr().err) == is_said
 

@@ -1,6 +1,7 @@
 """An error of user code travels with its type and its place in the user's file."""
 
 import pickle
+import threading
 
 import pytest
 
@@ -20,3 +21,15 @@ def test_a_failure_comes_back_with_type_and_place(tmp_path):
     raise back.original() from back.in_worker
   assert user_code.place(raised.value) == (str(path), 2)
   assert str(raised.value.__cause__).startswith('process 7:\nTraceback')
+
+
+class _Locked(Exception):
+  def __init__(self, text):
+    super().__init__(text)
+    self.lock = threading.Lock()
+
+
+def test_an_error_that_cannot_be_pickled_comes_back_as_its_line():
+  back = pickle.loads(pickle.dumps(errors.Failure.of(_Locked('shut'), 'process 7')))
+  with pytest.raises(errors.WorkerError, match='process 7: _Locked: shut'):
+    raise back.original()

@@ -2,29 +2,70 @@
 
 import types
 
+import numpy as np
 import pytest
+import tensorflow_federated as tff
 
+from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import errors, ray_round, schedule
 
 ray = pytest.importorskip('ray')
 
 
-@pytest.mark.parametrize(
-  ('subrounds', 'said'),
-  [
-    (range(2, 3), 'subround 3 has taken 0 s: another worker does it too'),
-    (range(2, 4), 'subrounds 3 to 4 have taken 0 s: another worker does them too'),
-  ],
-)
-def test_what_is_late_is_said_in_its_number(subrounds, said, monkeypatch):
-  monkeypatch.setattr(ray_round.time, 'monotonic', lambda: 5.0)
-  lines = []
+def _of_clients(*keys):
+  """A round of one subround, with a client for each key; what it submits is in `submitted`."""
+  type_spec = tff.types.FederatedType(np.int32, tff.CLIENTS)
   a_round = object.__new__(ray_round.Round)
-  a_round._pool = types.SimpleNamespace(report=lines.append, line=str, retried=0)
-  monkeypatch.setattr(a_round, '_submit', lambda call: None)
-  a_round._begin_again(ray_round.Call((0, 0), subrounds, None, 5.0))
-  assert lines == [said]
-  assert a_round._pool.retried == len(subrounds)
+  source = object()
+  a_round._workload = types.SimpleNamespace(
+    inputs=[[client_references.ClientReference(source, key) for key in keys]],
+    calls=types.SimpleNamespace(input_types=[type_spec]),
+    parts=[list(range(len(keys)))],
+  )
+  a_round._key = a_round._stage = a_round._common = None
+  lines, a_round.submitted = [], []
+  a_round._pool = types.SimpleNamespace(
+    report=lines.append, line=str, lines=lines, retried=0, settings=None
+  )
+  a_round._submit = a_round.submitted.append
+  return a_round
+
+
+def test_a_late_call_is_given_again_and_given_up_at_last(monkeypatch):
+  monkeypatch.setattr(ray_round.time, 'monotonic', lambda: 65.0)
+  a_round = _of_clients('ann', 'bob')
+  call = ray_round.Call((0, 0), range(1), None, 5.0)
+  a_round._begin_again(call)
+  assert a_round._pool.lines == [
+    'subround 1 (clients ann, bob): 60 s so far; another worker does the same'
+  ]
+  (again,) = a_round.submitted
+  assert (call.is_late, again.is_late, again.copies, again.began) == (True, False, 1, 65.0)
+  again.copies = 4
+  with pytest.raises(errors.WorkersLost, match=r'subround 1 \(clients ann, bob\) has not ended in'):
+    a_round._begin_again(again)
+
+
+@pytest.mark.parametrize(
+  'error', [ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError]
+)
+def test_a_client_that_ends_its_workers_is_named(error, monkeypatch):
+  a_round = _of_clients('ann', 'bob')
+  a_round._work = lambda parts, stored: parts[0][0]
+  a_round._pool.remote = lambda function, name, max_retries: lambda *given: (None, None, given[-1])
+  call = ray_round.Call((0, 0), range(1), None, 5.0)
+  a_round._calls = {'both': (call, [None, None, 'both'])}
+
+  def get(reference, timeout=None):
+    if reference in ('both', 1):
+      raise error('it ended')
+
+  monkeypatch.setattr('ray.get', get)
+  monkeypatch.setattr('ray.wait', lambda references, **_: (references, []))
+  with pytest.raises(
+    errors.WorkersLost, match=r'\(clients ann, bob\) ended .*; alone, too, client bob'
+  ):
+    a_round._end_call('both')
 
 
 @pytest.mark.parametrize('is_look_due', [False, True])
@@ -33,9 +74,7 @@ def test_the_cluster_is_looked_at_also_while_calls_end_all_the_time(is_look_due,
   a_round = object.__new__(ray_round.Round)
   a_round._calls, a_round._results, a_round._trained = {}, {}, 0
   a_round._workload = types.SimpleNamespace(
-    calls=types.SimpleNamespace(merge=None),
-    parts=[[0], [1]],
-    stage=types.SimpleNamespace(num_aggregates=0),
+    calls=types.SimpleNamespace(num_aggregates=0), parts=[[0], [1]]
   )
   a_round._pool = types.SimpleNamespace(
     wait=lambda calls: ready.pop(0),
@@ -57,48 +96,34 @@ def test_the_cluster_is_looked_at_also_while_calls_end_all_the_time(is_look_due,
 
 
 def _merging(get):
-  """A round of two trained subrounds whose sums are large, on two nodes; its pool has `get`."""
+  """A round of four trained subrounds whose sums are merged; its pool has `get`."""
   a_round = object.__new__(ray_round.Round)
-  a_round._workload = types.SimpleNamespace(stage=types.SimpleNamespace(num_aggregates=1))
-  a_round._tree, a_round._is_near, a_round._sums = schedule.MergeTree(2), False, {}
-  a_round._trained_sums = {(0, 0): 'a', (0, 1): 'b'}
-  a_round._pool = types.SimpleNamespace(get=get, report=lambda line: None, line=str, is_here=False)
-  a_round._merge = lambda node, one, other: one + other
+  calls = types.SimpleNamespace(num_aggregates=1, merge=lambda one, other: f'({one}{other})')
+  a_round._workload = types.SimpleNamespace(calls=calls)
+  a_round._tree, a_round._sums = schedule.MergeTree(4), {}
+  a_round._trained_sums = {(0, i): np.array(name) for i, name in enumerate('abcd')}
+  a_round._pool = types.SimpleNamespace(
+    get=get, report=lambda line: None, line=str, late_after=lambda: 60.0, bytes_received=0
+  )
+  a_round._merge = lambda node, one, other: np.array(f'[{one}{other}]')
   for node, sums in a_round._trained_sums.items():
     a_round._know(node, sums)
   return a_round
 
 
-def test_merges_that_no_worker_ends_lose_the_round():
+def test_workers_merge_but_for_the_last_two():
+  a_round = _merging(lambda references, most, what: references)
+  assert a_round._merged() == '([ab][cd])'
+
+
+def test_merges_that_no_worker_ends_are_done_here():
   waited = []
 
-  def get(references, times):
-    waited.append((references, times))
-    raise ray.exceptions.GetTimeoutError('late')
+  def get(references, most, what):
+    waited.append(most)
+    if most == 60.0:
+      raise ray.exceptions.GetTimeoutError('late')
+    return references
 
-  with pytest.raises(errors.WorkersLost, match='no worker has ended the merges'):
-    _merging(get)._merged()
-  assert waited == [(['ab'], 1), (['ab'], 10)]
-
-
-def test_an_error_of_a_merge_is_raised_as_that_of_a_call():
-  failed = []
-
-  def get(references, times):
-    raise ray.exceptions.RayTaskError('merge', 'traceback', ValueError('no sum'))
-
-  a_round = _merging(get)
-  a_round._pool.fail = lambda error, what: failed.append((str(error.cause), what))
-  a_round._merged()
-  assert failed == [('no sum', 'a merge')]
-
-
-def test_a_node_that_joins_or_leaves_meanwhile_does_not_change_what_is_merged():
-  a_round = _merging(lambda references, times: references)
-  for is_here in (True, False):
-    a_round._pool.is_here = is_here
-    assert a_round._merged() == ['ab']
-  a_round._is_near, a_round._sums = True, {(0, 0): 'a', (0, 1): 'b'}
-  for is_here in (True, False):
-    a_round._pool.is_here = is_here
-    assert a_round._merged() == ['a', 'b']
+  assert _merging(get)._merged() == '((ab)(cd))'
+  assert waited == [60.0, np.inf]

@@ -44,14 +44,6 @@ def test_a_worker_with_a_part_of_a_gpu_takes_that_part_of_its_memory(engine):
   assert not is_hidden
 
 
-def test_a_task_is_found_by_its_whole_name(monkeypatch):
-  titles = enumerate(['ray::train: subround 1', 'ray::train: subround 12', 'ray::IDLE'])
-  found = [types.SimpleNamespace(pid=i, info={'cmdline': [title]}) for i, title in titles]
-  monkeypatch.setattr('psutil.process_iter', lambda names: found)
-  monkeypatch.setattr('ray.util.get_node_ip_address', lambda: '10.0.0.2')
-  assert ray_worker.processes('train: subround 1') == ['process 0 on 10.0.0.2']
-
-
 def test_a_worker_with_whole_gpus_takes_them_as_they_are(engine):
   assert engine(ray_worker.Settings(1, 2)) == (
     {'parallel_clients': 1, 'device': 'gpu'},

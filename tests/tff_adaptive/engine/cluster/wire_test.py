@@ -46,6 +46,15 @@ def test_a_dataset_comes_back_with_its_shuffles_begun_anew():
   assert sorted(readings[0]) == list(range(50))
 
 
+def test_a_dataset_of_structures_comes_back_by_a_type_that_names_no_containers():
+  pair = collections.OrderedDict(y=tf.range(3), x=(tf.range(3) + 1, tf.range(3) + 5))
+  element = tff.types.StructType([('y', np.int32), ('x', tff.types.StructType([np.int32] * 2))])
+  type_spec = tff.SequenceType(element)
+  back = wire.to_python(_travel(tf.data.Dataset.from_tensor_slices(pair), type_spec), type_spec)
+  rows = [[int(v) for v in tf.nest.flatten((e['y'], e['x']))] for e in back]
+  assert rows == [[0, 1, 5], [1, 2, 6], [2, 3, 7]]
+
+
 def test_what_does_not_fit_is_refused():
   with pytest.raises(TypeError, match='expected a tensor of type int32'):
     wire.encode(1.5, tff.types.to_type(np.int32))

@@ -36,14 +36,6 @@ def test_values_used_last_are_kept_within_the_bound():
   assert source.loaded == [1, 2, 3, 4, 2]
 
 
-def test_more_than_the_bound_is_loaded_and_not_kept():
-  source = _Source()
-  opened = worker_sources.OpenSource(source, cache_bytes=99)
-  assert _numbers(opened.load([1, 2])) == [1, 2]
-  assert _numbers(opened.load([2])) == [2]
-  assert source.loaded == [1, 2, 2]
-
-
 def test_what_is_prepared_takes_half_the_bound_and_is_not_loaded_again():
   source = _Source()
   opened = worker_sources.OpenSource(source, cache_bytes=400)
@@ -71,16 +63,6 @@ def test_of_states_only_what_is_prepared_is_kept_until_it_is_asked_for():
   assert source.loaded == [1, 2, 3, 4, 5]
   assert [*opened._cache] == [3]
   assert opened._used == 100
-
-
-def test_what_is_prepared_once_more_counts_as_used_last():
-  source = _Source()
-  opened = worker_sources.OpenSource(source, cache_bytes=200)
-  opened.load([1, 2])
-  opened.prepare([1])
-  opened._thread.submit(lambda: None).result()
-  opened.load([3])
-  assert [*opened._cache] == [1, 3]
 
 
 def test_the_source_not_used_for_longest_goes(monkeypatch):
@@ -111,8 +93,3 @@ def test_preparing_ends_when_values_are_asked_for():
   assert len(source.loaded) <= 2
   opened._thread.submit(lambda: None).result()
   assert source.loaded[-1] == 77
-
-
-def test_bytes_are_those_of_all_arrays():
-  value = [{'x': np.zeros(3, np.float64), 'y': (np.zeros(2, np.int32), 5)}]
-  assert worker_sources.num_bytes(value) == 24 + 8 + 64

@@ -44,7 +44,7 @@ def test_buffers_that_a_call_does_not_take_are_forgotten():
   assert [len(b) for b in pool._buffers] == [11 * 3 * 4 + 64]
 
 
-@pytest.mark.parametrize('dtype', ['bool', 'int8', 'uint8', 'int32', 'int64', 'float16', 'float64'])
+@pytest.mark.parametrize('dtype', ['bool', 'uint8', 'int64', 'float16'])
 def test_any_dtype_and_no_elements(dtype):
   pool = buffers.Buffers()
   parts = [np.ones([2, 1], dtype), np.zeros([0, 1], dtype), np.ones([1, 1], dtype)]

@@ -6,15 +6,6 @@ import tensorflow_federated as tff
 from tff_adaptive.engine.graph import cache
 
 
-def test_an_entry_belongs_to_a_computation_and_a_form():
-  entries = cache.Cache()
-  one, other = (tff.tensorflow.computation(lambda x: x, np.int32) for _ in range(2))
-  entries.of(one)['trace'] = 1
-  assert entries.of(one) == {'trace': 1}
-  assert entries.of(one, 'form') == {}
-  assert entries.of(other) == {}
-
-
 def test_what_was_not_used_for_longest_goes_first(monkeypatch):
   monkeypatch.setattr(cache, '_CAPACITY', 2)
   entries = cache.Cache()

@@ -2,8 +2,6 @@
 
 from tests.helpers import computations, engines, processes
 from tff_adaptive import engine
-from tff_adaptive.engine import batched_clients
-from tff_adaptive.engine.graph import client_loop, nodes
 
 FLOAT = computations.FLOAT
 
@@ -21,17 +19,3 @@ def test_results_do_not_depend_on_parallel_clients_to_the_bit():
       )
     outputs.append((state, list(client_states), metrics))
   engines.assert_same(*outputs, rtol=0, atol=0)
-
-
-def test_how_many_clients_train_together():
-  batched, other = (
-    nodes.Grouped(batched_clients.Group(len, is_batched=b), None, computations.FLOAT)
-    for b in (True, False)
-  )
-  unasked = client_loop.Grouping(None, batched=8)
-  assert not unasked.matters
-  assert [unasked.size(g) for g in ([batched], [batched, other])] == [8, 1]
-  assert unasked.matters
-  asked = client_loop.Grouping(3, batched=8)
-  assert asked.size([other]) == 3
-  assert asked.matters  # A smaller cohort would have a smaller group.

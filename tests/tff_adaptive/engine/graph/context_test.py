@@ -28,26 +28,13 @@ def traces(monkeypatch):
   return counted
 
 
-def test_other_cohort_sizes_and_client_sizes_are_traced_once(traces):
+def test_other_cohorts_sizes_of_clients_and_runs_are_traced_once(traces):
   context, process = engine.GraphContext(), processes.own()
-  state = engines.run(context, process.initialize)
-  del traces[:]
-  for cohort in (
-    processes.whole((1, 5), (2, 2)),
-    processes.whole((3, 7)),
-    processes.whole((1, 1), (2, 9), (4, 4)),
-    processes.whole(),
-  ):
-    state = engines.run(context, process.next, state, cohort).state
-  assert len(traces) == 1
-
-
-def test_a_second_run_of_a_process_traces_nothing(traces):
-  context, process = engine.GraphContext(), processes.own()
-  for sizes in (((1, 5), (2, 2)), ((3, 4), (4, 6), (5, 1))):
+  for _ in range(2):
     state = engines.run(context, process.initialize)
-    engines.run(context, process.next, state, processes.whole(*sizes))
-    assert len(traces) == 2  # Of `initialize` and of `next`, in the first run.
+    for clients in ([(1, 5), (2, 2)], [(3, 7)], [(1, 1), (2, 9), (4, 4)], []):
+      state = engines.run(context, process.next, state, processes.whole(*clients)).state
+  assert len(traces) == 2  # Of `initialize` and of `next`.
 
 
 def test_rounds_leave_nothing_in_memory():

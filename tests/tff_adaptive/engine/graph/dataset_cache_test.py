@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import computations, engines
-from tff_adaptive import engine
+from tests.helpers import engines
 from tff_adaptive.engine.graph import dataset_cache, datasets
 
 
@@ -77,11 +76,6 @@ def test_an_element_that_fails_after_those_that_are_read_is_not_met(graph):
     assert engines.run(graph, first, dataset) == 12 + 15 + 20
 
 
-def test_an_endless_dataset_is_not_read(monkeypatch):
-  monkeypatch.delattr(dataset_cache, '_MAX_ELEMENTS')  # Which reading asks for.
-  check_is_not_held(numbers(5).repeat())
-
-
 def test_one_that_nobody_knows_to_be_endless_is_not_read_until_memory_is_full(monkeypatch):
   monkeypatch.setattr(dataset_cache, '_MAX_ELEMENTS', 100)
   check_is_not_held(numbers(5).repeat().filter(lambda x: x >= 0))
@@ -131,20 +125,3 @@ def test_a_full_cache_takes_no_more_and_the_dead_make_room():
   for _ in range(2):
     found(cache, third)
   assert cache.find(third) is not None
-
-
-def test_rounds_are_as_in_the_native_context(native):
-  digest = computations.mapped(
-    lambda d: d.reduce(
-      np.int32(0), lambda s, x: (3 * s + tf.reduce_sum(x * tf.range(1, tf.size(x) + 1))) % 100003
-    ),
-    tff.SequenceType(tff.TensorType(np.int32, [None])),
-  )
-  cohort = [
-    numbers(n).shuffle(n, seed=n).batch(3).map(lambda x: 2 * x).prefetch(1) for n in (5, 20)
-  ]
-  context = engine.GraphContext()
-  expected = [int(x) for x in engines.run(native, digest, cohort)]
-  for _ in range(3):
-    assert [int(x) for x in engines.run(context, digest, cohort)] == expected
-  assert all(context._datasets.find(d) is not None for d in cohort)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tests.helpers import engines
 from tff_adaptive.engine.graph import loop_bodies
@@ -60,20 +59,6 @@ def computation(loop):
   return tff.tensorflow.computation(lambda kernel, images: loop(kernel, images), types)
 
 
-def kernels(folder, function):
-  """The names of the kernels that a call runs, also in functions of its own."""
-  tf.profiler.experimental.start(str(folder))
-  try:
-    function()
-  finally:
-    tf.profiler.experimental.stop()
-  space = xplane_pb2.XSpace()
-  (file,) = folder.rglob('*.xplane.pb')
-  space.ParseFromString(file.read_bytes())
-  names = {m.name for plane in space.planes for m in plane.event_metadata.values()}
-  return {name.rpartition(':')[2] for name in names}
-
-
 def graph_def_of(loop):
   specs = [tf.TensorSpec(shape) for shape in _SHAPES]
   return tf.function(loop, autograph=False).get_concrete_function(*specs).graph.as_graph_def()
@@ -83,17 +68,6 @@ def graph_def_of(loop):
 def test_numbers_are_those_of_tensorflow(graph, arguments, loop):
   found = engines.run(graph, computation(loop), *arguments)
   np.testing.assert_allclose(found, loop(*map(tf.constant, arguments)), rtol=1e-5)
-
-
-@pytest.mark.parametrize('loop', LOOPS)
-def test_the_kernel_is_one_dnns_wherever_the_pass_begins(graph, arguments, loop, tmp_path):
-  for i in range(4):  # Of most loops, one trace in two would have another kernel.
-    made = computation(loop)
-    used = kernels(tmp_path / str(i), lambda: engines.run(graph, made, *arguments))  # noqa: B023
-    if '_MklNativeConv2DBackpropFilter' not in used:
-      pytest.skip('this TensorFlow does not use oneDNN here')
-    assert '_MklNativeMaxPoolGrad' in used
-    assert 'MaxPoolGrad' not in used
 
 
 @pytest.mark.parametrize('loop', LOOPS[:3])

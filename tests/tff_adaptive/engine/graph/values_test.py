@@ -1,6 +1,5 @@
 """Values of TFF types: flat and back, client results, datasets."""
 
-import asyncio
 import collections
 import copy
 import pickle
@@ -64,24 +63,6 @@ def test_structures_of_client_results_are_mapped(graph):
   assert tf.function(lambda r: r['a'][0] + r['a'][1])(results) == 6
 
 
-def test_client_results_are_released_and_saved_by_programs(graph, tmp_path):
-  results = engines.run(graph, computations.mapped(lambda x: 2 * x, FLOAT), [1.0, 2.0])
-
-  async def program():
-    assert await tff.program.materialize_value(results) == [2, 4]
-    memory, states = (
-      tff.program.MemoryReleaseManager(),
-      tff.program.FileProgramStateManager(tmp_path),
-    )
-    for manager in (memory, tff.program.LoggingReleaseManager()):
-      await manager.release(results, 1)
-    assert memory.values()[1] == [2, 4]
-    await states.save({'results': results}, 1)
-    assert await states.load(1, {'results': [0, 0]}) == {'results': [2, 4]}
-
-  asyncio.run(program())
-
-
 ROW = tff.types.to_type(
   collections.OrderedDict(a=np.int32, b=(np.float32, [2]), c=(np.float32, [None]), d=np.str_)
 )
@@ -104,12 +85,6 @@ def test_client_results_one_after_another_are_those_by_index(graph):
   assert list(engines.run(graph, identity, [])) == []
 
 
-def test_going_through_client_results_takes_no_index(graph, monkeypatch):
-  results = engines.run(graph, computations.mapped(lambda x: x + 1, FLOAT), [1.0, 2.0])
-  monkeypatch.delattr(values.ClientValues, '__getitem__')
-  assert [float(x) for x in results] == [2.0, 3.0]
-
-
 def test_client_results_of_fixed_shape_are_not_copied(graph):
   results = engines.run(graph, computations.mapped(lambda x: x + 1, FLOAT), [1.0, 2.0])
   monitor = tff.federated_computation(lambda x: tff.federated_sum(x), at_clients(FLOAT))
@@ -121,22 +96,6 @@ def test_sequences_as_results_go_back(graph):
   shift = computations.mapped(lambda d: d.map(lambda x: x + 1), NUMBERS)
   once = engines.run(graph, shift, [[1, 2], []])
   assert [list(s) for s in engines.run(graph, shift, once)] == [[3, 4], []]
-
-
-def test_a_shuffled_dataset_begins_anew_in_each_call(native, graph):
-  @tff.tensorflow.computation(tff.SequenceType(np.int32))
-  def digest(numbers):
-    return numbers.reduce(tf.constant(0), lambda total, i: (3 * total + i) % 100003)
-
-  comp = tff.federated_computation(
-    lambda x: tff.federated_map(digest, x), at_clients(tff.SequenceType(np.int32))
-  )
-  shuffled = tf.data.Dataset.range(20).map(lambda i: tf.cast(i, tf.int32)).shuffle(20, seed=1)
-  datasets = [shuffled, shuffled.repeat(2), shuffled.batch(3).unbatch(), shuffled.take(9)]
-  expected = [int(x) for x in engines.run(native, comp, datasets)]
-  for _ in range(3):
-    assert [int(x) for x in engines.run(graph, comp, datasets)] == expected
-  assert expected[0] != int(engines.run(graph, digest, list(range(20))))  # It is shuffled.
 
 
 def test_flat_leaves_and_back():
@@ -156,12 +115,6 @@ def test_what_is_no_plain_tensor_is_refused_by_its_type(graph, value):
   for type_spec, argument in ((vector, value), (at_clients(vector), [value])):
     with pytest.raises(TypeError, match=rf'type int32\[\?\], found {type(value).__name__}'):
       engines.run(graph, computations.identity(type_spec), argument)
-
-
-def test_a_dataset_has_its_components_by_name():
-  pair = tff.types.to_type(collections.OrderedDict(b=np.int32, a=np.float32))
-  assert values.dataset_order(pair) == (1, 0)
-  assert values.dataset_order(tff.types.to_type((np.int32, np.float32))) == (0, 1)
 
 
 @attrs.define
