@@ -1,4 +1,4 @@
-"""The process in which scripts/sweep.py trains, run after run; see cli/worker.py."""
+"""The process that forks those in which scripts/sweep.py trains; see cli/worker.py."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Trains given runs, resumably, in some processes that they share."""
+"""Trains given runs, resumably."""
 
 import os
 import threading
@@ -14,7 +14,6 @@ def train_all(
   metric: str | None = None,
   *,
   jobs: int = 1,
-  alone: bool = False,
 ) -> int:
   """Trains all runs and writes a table of each group; what a run prints goes to its folder's logs/.
 
@@ -23,7 +22,6 @@ def train_all(
     label_by: Settings that distinguish runs in the tables; default: all that differ.
     metric: The tables' column of metrics.csv; default: the task's metric.
     jobs: Runs at a time.
-    alone: Whether each run has a process of its own, to measure its memory, say.
 
   Returns:
     0, 1 if a run failed or diverged, which does not keep others from being done; 2 if a table could
@@ -40,7 +38,7 @@ def train_all(
       if folder is None or run is None:
         return
       command.say(f'[{number}/{len(every)}] {run.output.output_dir}')
-      answer = trainer.train(run, folder, alone=alone)
+      answer = trainer.train(run, folder)
       if answer.kind in ('failed', 'diverged'):
         failed[run.output.output_dir] = f'{answer.kind}: {answer.reason}'
 

@@ -1,9 +1,9 @@
-"""Runs of a sweep on the nodes of a Ray cluster, each in a process like those of one machine."""
+"""Runs of a sweep on the nodes of a Ray cluster, in processes like those of one machine."""
 
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tff_adaptive.devices import threads
@@ -18,7 +18,7 @@ _ANSWER_SECONDS = 10.0
 class NodeHost:
   """On a node of the cluster, a Ray actor: a process that does runs, one at a time."""
 
-  def __init__(self, folder: str, shared: str, program: str | None = None):
+  def __init__(self, folder: str, shared: str, program: Sequence[str] | None = None):
     """Creates it.
 
     Args:
@@ -33,10 +33,10 @@ class NodeHost:
       # Where this process is killed, the run goes on elsewhere: none may go on here.
       self._host = trainers.LocalHost(signal.SIGKILL, program)
 
-  def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
+  def do(self, job: worker.Job) -> worker.Answer:
     """Does a run."""
     if self._host is not None:
-      return self._host.do(job, key)
+      return self._host.do(job)
     import ray
 
     node = ray.util.get_node_ip_address()
@@ -68,10 +68,10 @@ class RayHost:
 
     self._ray, self._actor, self._is_stopped = ray, actor, False
 
-  def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
+  def do(self, job: worker.Job) -> worker.Answer:
     """Does a run."""
     try:
-      answer: worker.Answer = self._ray.get(self._actor.do.remote(job, key))
+      answer: worker.Answer = self._ray.get(self._actor.do.remote(job))
       return answer
     except self._ray.exceptions.RayError as error:
       reason = ' '.join(str(error).split())
@@ -102,7 +102,7 @@ def cluster(
   gpus: float,
   shared: str,
   say: Callable[[str], None],
-  program: str | None = None,
+  program: Sequence[str] | None = None,
 ) -> Iterator[tuple[Callable[[], int], Callable[[], RayHost]]]:
   """A context in which this process has joined a cluster.
 

@@ -1,4 +1,4 @@
-"""Processes that train, each one run after another; several work at a time, in a thread each."""
+"""What trains, one run after another; several work at a time, in a thread each."""
 
 import contextlib
 import dataclasses
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tff_adaptive.runs import run as run_lib, summary
@@ -18,16 +18,16 @@ from .settings import Settings
 
 LOGS = 'logs'
 STOPPED = 'Stopped; the same command goes on from here.'
-_WORKER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), '_worker.py')
-_MOST_RUNS = 100  # Of a process: TensorFlow keeps some memory of each.
+_SCRIPTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WORKER = (sys.executable, os.path.join(_SCRIPTS, '_worker.py'))
 _TICK = 0.2  # Seconds.
 
 
 class Host(Protocol):
-  """What does runs, one at a time: a process of this machine, or one of a cluster's."""
+  """What does runs, one at a time: processes of this machine, or of one of a cluster."""
 
-  def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
-    """Does a run; see `worker.process_key`."""
+  def do(self, job: worker.Job) -> worker.Answer:
+    """Does a run."""
 
   def stop(self, number: int) -> bool:
     """Sends a signal to the run; False if none has begun."""
@@ -37,25 +37,21 @@ class Host(Protocol):
 
 
 class LocalHost:
-  """A process of this machine, which is replaced where the next run needs another."""
+  """A `worker` on this machine, which is replaced where it has ended."""
 
-  def __init__(self, last_signal: int = signal.SIGTERM, program: str | None = None):
+  def __init__(self, last_signal: int = signal.SIGTERM, program: Sequence[str] | None = None):
     """Creates it, without a process yet.
 
     Args:
-      last_signal: What the process sends itself when this one ends in the midst of a run.
-      program: What it runs; default: scripts/_worker.py.
+      last_signal: What a run is sent when this process ends in its midst.
+      program: The worker's command line; default: `WORKER`.
     """
-    self._command = [sys.executable, program or _WORKER, str(int(last_signal))]
+    self._command = [*(program or WORKER), str(int(last_signal))]
     self._process: subprocess.Popen[bytes] | None = None
-    self._key: tuple[Any, ...] | None = None
-    self._runs = 0
     self._is_at_work = False
 
-  def do(self, job: worker.Job, key: tuple[Any, ...] | None) -> worker.Answer:
-    """Does a run, in the process of the last one if their keys are the same."""
-    if key != self._key or self._runs >= _MOST_RUNS:
-      self.close()
+  def do(self, job: worker.Job) -> worker.Answer:
+    """Does a run."""
     if self._process is None:
       self._process = subprocess.Popen(
         self._command,
@@ -64,8 +60,7 @@ class LocalHost:
         start_new_session=True,  # Ctrl-C reaches it once: through this process.
         env={**os.environ, 'TF_FORCE_GPU_ALLOW_GROWTH': 'true'},  # Several may share a GPU.
       )
-      self._key, self._runs = key, 0
-    process, self._runs = self._process, self._runs + 1
+    process = self._process
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError):  # If it has ended, its exit code says how.
@@ -74,10 +69,10 @@ class LocalHost:
     self._is_at_work = True
     line = process.stdout.readline()
     self._is_at_work = False
-    answer = worker.Answer(**json.loads(line)) if line.endswith(b'\n') else _ended(process.wait())
-    if answer.is_last or key is None:
-      self.close()
-    return answer
+    if line.endswith(b'\n'):
+      return worker.Answer(**json.loads(line))
+    self.close()
+    return worker.ended_with(process.returncode)
 
   def stop(self, number: int) -> bool:
     """Sends the process a signal, if a run has begun."""
@@ -91,22 +86,8 @@ class LocalHost:
     """Lets the process end, and waits for that."""
     process, self._process = self._process, None
     if process is not None:
-      assert process.stdin is not None
-      assert process.stdout is not None
       with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
-      process.stdout.close()
-      process.wait()
-
-
-def _ended(code: int) -> worker.Answer:
-  """The answer for a process that ended without one."""
-  if code >= 0:
-    return worker.Answer('failed', f'its process ended with exit code {code}.', True)
-  reason = f'its process was ended by {signal.Signals(-code).name}'
-  if -code == signal.SIGKILL:
-    reason += ': the system may have been short of memory'
-  return worker.Answer('failed', f'{reason}.', True)
+        process.communicate()
 
 
 class Trainer:
@@ -123,16 +104,13 @@ class Trainer:
     self.host, self.asked, self.say = host, asked, say
     self.sent = 0  # How many of these signals the host has.
 
-  def train(
-    self, run: Settings, folder: str, last_round: int | None = None, alone: bool = False
-  ) -> worker.Answer:
+  def train(self, run: Settings, folder: str, last_round: int | None = None) -> worker.Answer:
     """Trains a run up to a round, unless it is there already.
 
     Args:
       run: Its settings.
       folder: In whose logs/ is what it prints.
       last_round: Where to end for now; None: where its settings say.
-      alone: Whether the run must not share a process.
 
     Returns:
       What came of it; 'stopped' after a signal to the command.
@@ -149,7 +127,7 @@ class Trainer:
     )
     if self.asked:
       return worker.Answer('stopped')
-    answer = self.host.do(job, None if alone else worker.process_key(run))
+    answer = self.host.do(job)
     if self.asked:  # A run that had not begun ends without saving.
       return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
     if answer.kind == 'stopped':

@@ -1,27 +1,26 @@
-"""A process that does training runs one after another, so that they share its imports.
+"""A process that has imported TensorFlow, once, and forks one for each training run.
 
 It reads a line of JSON for each run (`Job`) from its standard input and writes one (`Answer`) to
 its standard output. What a run prints goes to a file of its own. It ends with its input.
 """
 
-import contextlib
 import dataclasses
-import gc
+import importlib
 import json
-import logging
 import os
-import queue
+import select
+import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-from tff_adaptive._utils import user_code
-from tff_adaptive.devices import threads
+from collections.abc import Sequence
+from typing import NoReturn
 
 from .. import _entry
-from . import command, flags, resolve, run, settings
+from . import command, flags, resolve, run, signals, tensorflow_start
+
+_POLL = 0.02  # Seconds.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,27 +46,10 @@ class Answer:
     kind: 'done' (it is where it was to end), 'stopped' (by a signal, and saved), 'diverged' or
       'failed'.
     reason: Why, in one line.
-    is_last: Whether the process ends now, because it may be the worse for the run.
   """
 
   kind: str
   reason: str = ''
-  is_last: bool = False
-
-
-def process_key(of: settings.Settings) -> tuple[Any, ...] | None:
-  """Runs with the same key may share a process; None: the run needs one of its own.
-
-  What a process decides once, before TensorFlow's first operation, is in the key: devices and the
-  threads of an operation; so are the user's own files. With Ray and TFF's own runtime, workers of
-  theirs come and go with the process.
-  """
-  its = of.runtime
-  if its.engine != 'graph' or its.ray is not None or its.subrounds is not None:
-    return None
-  parallel = its.parallel_clients or threads.side_by_side(of.training.clients_per_round)
-  files = json.dumps(of.files(), sort_keys=True)
-  return (its.device, threads.fill_processors(parallel), its.mixed_precision, its.xla, files)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -78,39 +60,38 @@ def main(arguments: Sequence[str]) -> int:
       wanted it is gone.
   """
   _entry.before_end = run.reap_workers
-  lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-  at_work = threading.Event()
-
-  def read() -> None:
-    with open(0, 'rb', buffering=0, closefd=False) as file:
-      for line in file:
-        at_work.set()  # Before the end of the input can be seen.
-        lines.put(line)
-    lines.put(b'')
-    if at_work.is_set():
-      os.kill(os.getpid(), int(arguments[1]))
-
-  threading.Thread(target=read, daemon=True).start()
-  # TensorFlow's advice on functions that are traced often: each run has its own.
-  logging.getLogger('tensorflow').addFilter(lambda r: 'tf.function retracing' not in r.getMessage())
-  with open(os.dup(sys.stdout.fileno()), 'wb', buffering=0) as answers:
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Answers only go where they belong.
-    while line := lines.get():
-      job = Job(**json.loads(line))
-      with _printing_to(job.log):
-        answer = do(job)
-      at_work.clear()
-      try:
-        answers.write(json.dumps(dataclasses.asdict(answer)).encode() + b'\n')
-      except BrokenPipeError:  # The command was killed; whoever comes next finds the run.
-        break
-      if answer.is_last:
-        break
-      _forget()
-      if not gc.get_freeze_count():  # What TensorFlow has loaded is not looked through each time.
-        gc.freeze()
+  answers = os.dup(sys.stdout.fileno())
+  os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Answers only go where they belong.
+  _load()
+  heard: list[int] = []  # Signals for the run.
+  before = [(n, signal.signal(n, lambda n, _: heard.append(n))) for n in signals.SIGNALS]
+  with open(0, 'rb', buffering=0, closefd=False) as file:
+    for line in file:
+      signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)
+      process = os.fork()
+      if not process:
+        for number, handler in before:
+          signal.signal(number, handler)
+        _run(Job(**json.loads(line)), int(arguments[1]), answers)
+      signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
+      while not (ended := os.waitpid(process, os.WNOHANG))[0]:
+        while heard:
+          os.kill(process, heard.pop(0))
+        time.sleep(_POLL)
+      if code := os.waitstatus_to_exitcode(ended[1]):  # It has not answered.
+        _write(answers, ended_with(code))
   _entry.exit_code = 0
   return 0
+
+
+def ended_with(code: int) -> Answer:
+  """The answer for a process that ended without one, by its exit code."""
+  if code >= 0:
+    return Answer('failed', f'its process ended with exit code {code}.')
+  reason = f'its process was ended by {signal.Signals(-code).name}'
+  if -code == signal.SIGKILL:
+    reason += ': the system may have been short of memory'
+  return Answer('failed', f'{reason}.')
 
 
 def do(job: Job) -> Answer:
@@ -125,36 +106,49 @@ def do(job: Job) -> Answer:
     return Answer('failed', _line(error))
   except Exception as error:
     traceback.print_exc()
-    return Answer('failed', f'{type(error).__name__}: {_line(error)}', is_last=True)
+    return Answer('failed', f'{type(error).__name__}: {_line(error)}')
   return Answer('stopped' if outcome.exit_code else 'done')
 
 
-def _forget() -> None:
-  """Drops what a run leaves in the process and another could see."""
-  user_code.forget()
-  tf = sys.modules.get('tensorflow')
-  if tf is not None and 'keras' in sys.modules:  # Not to load it for this.
-    tf.keras.backend.clear_session()  # The numbers in layers' names begin at 1 again.
-  gc.collect()
+def _load() -> None:
+  """Imports what every run needs; nothing is computed, for threads do not survive a fork."""
+  tensorflow_start.quietly()
+  tensorflow_start.load()
+  own = ('tff_adaptive.training', 'tff_adaptive_tasks', f'{__package__}.build')
+  for name in (*own, 'matplotlib.backends.backend_agg'):
+    importlib.import_module(name)
 
 
-@contextlib.contextmanager
-def _printing_to(path: str) -> Iterator[None]:
-  """A context in which the standard output and error are appended to a file."""
-  os.makedirs(os.path.dirname(path), exist_ok=True)
-  numbers = (sys.stdout.fileno(), sys.stderr.fileno())
-  saved = [os.dup(number) for number in numbers]
-  with open(path, 'ab') as file:
-    for number in numbers:
-      os.dup2(file.fileno(), number)
+def _run(job: Job, last_signal: int, answers: int) -> NoReturn:
+  """Does a run in the forked process, which ends with it."""
+  code = 1
   try:
-    yield
-  finally:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
+    threading.Thread(target=_end_with_input, args=(last_signal,), daemon=True).start()
+    os.makedirs(os.path.dirname(job.log), exist_ok=True)
+    with open(job.log, 'ab') as file:
+      for stream in (sys.stdout, sys.stderr):
+        os.dup2(file.fileno(), stream.fileno())
+    answer = do(job)
     sys.stdout.flush()
     sys.stderr.flush()
-    for number, copy in zip(numbers, saved):
-      os.dup2(copy, number)
-      os.close(copy)
+    _write(answers, answer)
+    code = 0
+  finally:
+    os._exit(code)
+
+
+def _end_with_input(number: int) -> None:
+  """Nothing can be read before the answer: until then the standard input only ends."""
+  select.select([0], [], [])
+  os.kill(os.getpid(), number)
+
+
+def _write(answers: int, answer: Answer) -> None:
+  try:
+    os.write(answers, json.dumps(dataclasses.asdict(answer)).encode() + b'\n')
+  except BrokenPipeError:  # The command was killed; whoever comes next finds the run.
+    os._exit(0)
 
 
 def _line(error: BaseException) -> str:

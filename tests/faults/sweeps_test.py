@@ -1,21 +1,93 @@
-"""A few of the damages of `sweeps`: refused, or a grid's table is the same."""
+"""A finished sweep's files, damaged: the same command refuses them, or ends with the same table.
 
+A refusal is exit code 2 and a line that names the file, before any run. Of trials that are drawn
+the journal, which has no checksums, may say something else after a damage: its table may differ.
+"""
+
+import os
 import random
+import shutil
 
 import pytest
 
 pytest.importorskip('optuna')
-from tests.faults import sweeps
+from scripts import sweep
+from scripts.cli import study, trainers
+from tests.helpers import sweep_pool
+
+COMMANDS = {
+  'grid': '--grid=client_learning_rate=0.1,0.2,0.3 --grid=seed=0,1 -- --rounds=4',
+  'asha': (
+    '--search=random --trials=5 --prune=asha --first_rung=1 --reduction_factor=2'
+    ' --range=client_learning_rate=0.01,1,log -- --rounds=4 --rounds_per_evaluation=1'
+  ),
+}
+KINDS = ('bit', 'cut', 'zeros', 'gone', 'line gone', 'line twice', 'lines exchanged')
 
 
-@pytest.mark.parametrize('of', ['grid', 'asha'])
-def test_a_damaged_sweep_is_refused_or_ends_as_it_did(of, tmp_path):
-  attack, rng = sweeps.Attack(str(tmp_path), of), random.Random(of)
-  for kind in sweeps.KINDS:
-    for _ in range(2):
-      attack.attempt(kind, rng)
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+  """What runs a command by its name; its exit code, its runs, its last line and its table."""
+
+  def run(of):
+    pool = sweep_pool.Hosts(lambda s: 0.5 + 0.1 * s.flat()['client_learning_rate'])
+    monkeypatch.setattr(trainers, 'LocalHost', pool)
+    capsys.readouterr()
+    code = sweep.main(['sweep.py', f'--output_dir={tmp_path}/sweep', *COMMANDS[of].split()])
+    lines = capsys.readouterr().err.splitlines()
+    table = (tmp_path / 'sweep' / 'sweep.md').read_text()
+    return code, len(pool.jobs), (lines or [''])[-1], table
+
+  return run
 
 
-@pytest.mark.parametrize('kind', sweeps.RUNS_KINDS)
-def test_a_complete_run_with_damaged_rows_is_no_part_of_a_mean(kind, tmp_path):
-  assert sweeps.Attack(str(tmp_path), 'grid').attempt(kind, random.Random(1)) == 'refused'
+def harmed(content, kind, rng):
+  """Returns a journal's content after a damage."""
+  out, lines = bytearray(content), content.splitlines(keepends=True)
+  where, i = rng.randrange(len(out)), rng.randrange(len(lines) - 1)
+  if kind == 'bit':
+    out[where] ^= 1 << rng.randrange(8)
+  elif kind == 'cut':
+    del out[where:]
+  elif kind == 'zeros':
+    out[where : where + 200] = bytes(200)
+  elif kind != 'gone':
+    lines[i : i + 2] = {
+      'line gone': lines[i + 1 : i + 2],
+      'line twice': [lines[i], *lines[i : i + 2]],
+      'lines exchanged': [lines[i + 1], lines[i]],
+    }[kind]
+    return b''.join(lines)
+  return bytes(out) if kind != 'gone' else None
+
+
+@pytest.mark.parametrize('of', [*COMMANDS])
+def test_a_damaged_journal_is_refused_or_the_table_is_the_same(of, tmp_path, command):
+  code, runs, _, table = command(of)
+  assert (code, runs >= 5) == (0, True)
+  kept, rng = shutil.copytree(tmp_path / 'sweep', tmp_path / 'kept'), random.Random(of)
+  for kind in 2 * KINDS:
+    shutil.rmtree(tmp_path / 'sweep')
+    shutil.copytree(kept, tmp_path / 'sweep')
+    journal = tmp_path / 'sweep' / study.JOURNAL
+    content = harmed(journal.read_bytes(), kind, rng)
+    os.remove(journal) if content is None else journal.write_bytes(content)
+    code, runs, line, found = command(of)
+    if code == 2:
+      assert runs == 0, f'{kind}: {runs} runs, and then: {line}'
+      assert str(tmp_path / 'sweep') in line, f'{kind}: {line}'
+    else:
+      assert code == 0, f'{kind}: {line}'
+      assert found == table or of != 'grid', f'{kind}: another table, without a word'
+
+
+@pytest.mark.parametrize(
+  'harm', [lambda lines: [], lambda lines: lines[:-1], lambda lines: lines[:2] + lines[3:]]
+)
+def test_a_complete_run_with_damaged_rows_is_no_part_of_a_mean(harm, tmp_path, command):
+  command('grid')
+  path = tmp_path / 'sweep' / 'client_learning_rate=0.2,seed=1' / 'metrics.csv'
+  path.write_text(''.join(harm(path.read_text().splitlines(keepends=True))))
+  code, runs, line, _ = command('grid')
+  assert (code, runs) == (2, 0)
+  assert str(path.parent) in line

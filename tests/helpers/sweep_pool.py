@@ -16,8 +16,7 @@ class Hosts:
   def __call__(self):
     return self
 
-  def do(self, job, key):
-    del key
+  def do(self, job):
     self.jobs.append(job)
     settings = resolve.resolve(flags.parse(['train.py', *job.flags]))
     answer = self._result(settings)

@@ -1,4 +1,4 @@
-"""Runs that share a process give the bits of runs of scripts/train.py alone."""
+"""Runs that are forked give the bits of runs of scripts/train.py alone."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from scripts import sweep, train
+from scripts.cli import trainers
 from tests.helpers import fresh
 from tff_adaptive import runs
 from tff_adaptive.runs import metrics
@@ -22,10 +23,11 @@ def _rows(folder):
   return [{k: v for k, v in row.items() if not k.startswith('seconds_')} for row in rows]
 
 
-def test_the_second_run_of_a_process_is_that_of_a_process_of_its_own(tmp_path, capfd):
+def test_the_second_run_of_a_sweep_is_that_of_train(tmp_path, capfd, monkeypatch):
   """The first differs in all that could be left over: algorithm, client states, seed, sizes."""
   grid = ['--grid=algorithm=ada_best,fed_yogi', '--grid=mu=0.5', '--grid=tau=0.01']
   folder = tmp_path / 'sweep'
+  monkeypatch.setattr(trainers, 'WORKER', (*fresh.python(), trainers.WORKER[1]))
   assert sweep.main(['sweep.py', f'--output_dir={folder}', *grid, '--', *_FIXED]) == 0
   assert 'best' in capfd.readouterr().out
   second = folder / 'algorithm=fed_yogi,tau=0.01'

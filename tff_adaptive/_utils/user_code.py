@@ -14,7 +14,6 @@ import types
 from typing import Any, NamedTuple
 
 MODULE_PREFIX = '_tff_adaptive_user_code_'
-_loaded: set[str] = set()  # Names of modules, for `forget`.
 
 
 class UserCode(NamedTuple):
@@ -88,16 +87,6 @@ def load(reference: str) -> tuple[Any, UserCode]:
   return vars(module)[name], UserCode(path, name, digest)
 
 
-def forget() -> None:
-  """Forgets the files that were run, and the modules next to them that they imported.
-
-  The next `load` runs a file anew: nothing that its functions left in it is there any more.
-  """
-  for name in _loaded:
-    sys.modules.pop(name, None)
-  _loaded.clear()
-
-
 def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   """Returns the module of a file, which is run unless this very content has been."""
   location = hashlib.sha256(os.fsencode(path)).hexdigest()
@@ -105,7 +94,6 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   name = f'{MODULE_PREFIX}{location[:16]}_{digest[:16]}'
   if name in sys.modules:
     return sys.modules[name]
-  before = set(sys.modules)
   module = types.ModuleType(name)
   module.__file__ = path
   sys.modules[name] = module
@@ -125,10 +113,6 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   finally:
     if is_new and folder in sys.path:  # The file may have put others there, or taken it away.
       sys.path.remove(folder)
-    for new in set(sys.modules) - before:
-      file = getattr(sys.modules[new], '__file__', None) or ''
-      if new == name or os.path.dirname(file) == folder:
-        _loaded.add(new)
   return module
 
 

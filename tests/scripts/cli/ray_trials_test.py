@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import signal
+import sys
 
 import pytest
 
@@ -46,13 +47,14 @@ def cluster(tmp_path):
   lines = []
 
   def join(jobs=None, cpus=1):
-    return ray_trials.cluster('auto', jobs, cpus, 0.0, str(stub), lines.append, str(stub))
+    program = (sys.executable, str(stub))
+    return ray_trials.cluster('auto', jobs, cpus, 0.0, str(stub), lines.append, program)
 
   return join, lines
 
 
 def _do(host, log):
-  return host.do(worker.Job([], log), ('key',))
+  return host.do(worker.Job([], log))
 
 
 def test_runs_spread_over_the_nodes_outlive_their_hosts_and_end_with_signals(cluster, tmp_path):

@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -19,12 +20,10 @@ for line in sys.stdin:
   runs += 1
   log = json.loads(line)['log']
   if log == 'kill': os.kill(os.getpid(), signal.SIGKILL)
-  if log == 'exit': sys.exit(3)
   if log == 'wait':
     signal.sigwait([signal.SIGTERM])
     log = 'signal'
-  answer = dict(kind=log, reason=f'{os.getpid()} {runs}', is_last=log == 'last')
-  print(json.dumps(answer), flush=True)
+  print(json.dumps(dict(kind=log, reason=f'{os.getpid()} {runs}')), flush=True)
 """
 
 
@@ -32,33 +31,21 @@ for line in sys.stdin:
 def host(tmp_path):
   path = tmp_path / 'stub.py'
   path.write_text(_STUB)
-  made = trainers.LocalHost(program=str(path))
+  made = trainers.LocalHost(program=(sys.executable, str(path)))
   yield made
   made.close()
 
 
-def _do(host, log, key=('a',)):
-  return host.do(worker.Job([], log), key)
+def _do(host, log):
+  return host.do(worker.Job([], log))
 
 
-def test_runs_share_a_process_where_their_keys_are_the_same(host):
-  answers = [_do(host, 'done', key).reason.split() for key in ('a', 'a', 'b', 'b', None, None)]
-  assert [runs for _, runs in answers] == ['1', '2', '1', '2', '1', '1']
-  assert len({pid for pid, _ in answers}) == 4
-  assert host._process is None  # Nothing is kept of a run that shares with none.
-
-
-def test_a_process_that_ends_is_a_failed_run_with_its_reason_and_is_replaced(host, monkeypatch):
-  assert _do(host, 'kill') == worker.Answer(
-    'failed',
-    'its process was ended by SIGKILL: the system may have been short of memory.',
-    is_last=True,
-  )
-  assert _do(host, 'exit').reason == 'its process ended with exit code 3.'
-  first, second = _do(host, 'last').reason, _do(host, 'done').reason
-  assert first.split()[0] != second.split()[0]
-  monkeypatch.setattr(trainers, '_MOST_RUNS', 1)  # TensorFlow keeps some memory of each run.
-  assert _do(host, 'done').reason.split()[0] != second.split()[0]
+def test_one_process_forks_all_runs_and_is_replaced_where_it_has_ended(host):
+  first, second = (_do(host, 'done').reason.split() for _ in range(2))
+  assert (first[0], first[1], second[1]) == (second[0], '1', '2')
+  reason = 'its process was ended by SIGKILL: the system may have been short of memory.'
+  assert _do(host, 'kill') == worker.Answer('failed', reason)
+  assert _do(host, 'done').reason.split()[0] != first[0]
 
 
 def test_a_signal_reaches_a_run_that_has_begun(host):
@@ -78,8 +65,8 @@ class _Host:
   def __init__(self, *answers):
     self.answers, self.sent, self.jobs, self.is_closed = list(answers), [], [], False
 
-  def do(self, job, key):
-    self.jobs.append((job, key))
+  def do(self, job):
+    self.jobs.append(job)
     answer = self.answers.pop(0)
     while answer is None and not self.sent:
       time.sleep(0.01)
@@ -102,13 +89,10 @@ def test_a_run_that_others_stop_has_failed(tmp_path):
   host = _Host(worker.Answer('done'), worker.Answer('stopped'))
   trainer = trainers.Trainer(host, [], lambda line: None)
   assert trainer.train(run, str(tmp_path)).kind == 'done'
-  job, key = host.jobs[0]
+  (job,) = host.jobs
   assert f'--output_dir={run.output.output_dir}' in job.flags
   assert job.log == str(tmp_path / 'logs' / 'run.log')
-  assert key == worker.process_key(run) is not None
-  found = trainer.train(run, str(tmp_path), alone=True)
-  assert found == worker.Answer('failed', 'its process was asked to end.')
-  assert host.jobs[-1][1] is None
+  assert trainer.train(run, str(tmp_path)).reason == 'its process was asked to end.'
 
 
 def test_what_is_there_already_is_not_trained(tmp_path):

@@ -3,7 +3,7 @@
 At the end the table (its seconds aside) and each run's rows must be those of a sweep in peace.
 Processes are real: a start takes some ten seconds.
 
-    python -m tests.faults.sweep_kills --kills=10 --seed=1
+    python -m research.faults.sweep_kills --kills=10 --seed=1
 """
 
 import argparse
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from typing import Any
 
 import psutil
 
@@ -28,7 +29,7 @@ FLAGS = [
 KINDS = ('the sweep', 'its workers', 'both')
 
 
-def start(folder: str) -> subprocess.Popen:
+def start(folder: str) -> subprocess.Popen[str]:
   """Starts the sweep."""
   script = os.path.join(ROOT, 'scripts', 'sweep.py')
   environment = {**os.environ, 'PYTHONPATH': ROOT, 'TF_CPP_MIN_LOG_LEVEL': '3'}
@@ -38,7 +39,7 @@ def start(folder: str) -> subprocess.Popen:
   )
 
 
-def kill(process: subprocess.Popen, kind: str) -> int:
+def kill(process: subprocess.Popen[str], kind: str) -> int:
   """Kills as one of `KINDS` says, and waits; returns how the sweep ended."""
   workers = psutil.Process(process.pid).children(recursive=True)
   if kind != 'its workers':
@@ -51,11 +52,11 @@ def kill(process: subprocess.Popen, kind: str) -> int:
   return int(process.returncode)
 
 
-def outcome(folder: str) -> dict[str, list]:
+def outcome(folder: str) -> dict[str, list[Any]]:
   """The table and each run's rows, without the clock's columns."""
   with open(os.path.join(folder, 'sweep.md'), encoding='utf-8') as file:
     table = [re.sub(r'[^|]*\|([^|]*)\|$', r'\1', line.strip()) for line in file]
-  found: dict[str, list] = {'table': table}
+  found: dict[str, list[Any]] = {'table': table}
   for run in sorted(name for name in os.listdir(folder) if '=' in name):
     with open(os.path.join(folder, run, 'metrics.csv'), newline='', encoding='utf-8') as file:
       found[run] = [
