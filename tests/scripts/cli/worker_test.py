@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -42,7 +43,7 @@ def start(tmp_path):
   """Returns what starts a worker, whose runs print and wait; and what gives it a run."""
 
   def begin(last_signal=0):
-    command = [*fresh.python(), '-c', _RUNS, str(int(last_signal))]
+    command = [sys.executable, '-c', _RUNS, str(int(last_signal))]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
   def give(process, *flags, last_round=None):
