@@ -144,13 +144,7 @@ def _write(rows: Sequence[dict[str, Any]], source: str, before: host.State, ende
 
 
 def report(table: pd.DataFrame, source: str, not_quiet: Sequence[str]) -> str:
-  """The text of RESULTS.md.
-
-  Args:
-    table: A row a round.
-    source: The file of the images.
-    not_quiet: What else the machine did.
-  """
+  """The text of RESULTS.md, of a row a round, the file of the images and what else ran."""
   seconds = [table[f'seconds {name}'] for name in _NAMES]
   medians = [(found[1:] if len(found) > 1 else found).median() for found in seconds]
   cells = [

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tff_adaptive import registry
 from tff_adaptive.reports import curves, scores, style, table, tables
 from tff_adaptive.runs import run as run_lib
 
@@ -16,29 +17,17 @@ from . import frame
 
 
 class Task(NamedTuple):
-  """A task with its clock.
-
-  Attributes:
-    title: Its name in the tables.
-    config: Its flagfile in scripts/configs.
-    options: Further flags.
-    seconds_per_step: Median virtual seconds of a local step: a round takes some ten.
-    deadline: Virtual seconds of a round that has a deadline, which about two thirds of the clients
-      meet.
-    target: The accuracy to which time is taken.
-    files: Files of which one is needed in the folder of the data; () for none.
-    client_rates: Those that each algorithm may have.
-    held_out: Flags by which rates are not chosen on the test data, if there are others.
-  """
+  """A task with its clock."""
 
   title: str
-  config: str
-  options: tuple[str, ...]
-  seconds_per_step: float
-  deadline: float
-  target: float
-  files: tuple[str, ...]
+  config: str  # Its flagfile in scripts/configs.
+  options: tuple[str, ...]  # Further flags.
+  seconds_per_step: float  # Median, virtual: a round takes some ten.
+  deadline: float  # Virtual seconds, which about two thirds of the clients meet.
+  target: float  # The accuracy to which time is taken.
+  files: tuple[str, ...]  # One of them is needed in the folder of the data.
   client_rates: tuple[str, ...] = ('0.03', '0.1', '0.3')
+  # Flags by which rates are not chosen on the test data, if there are others.
   held_out: tuple[str, ...] = ('--task_option=validation=clients',)
 
 
@@ -64,13 +53,8 @@ TASKS = {
     held_out=(),
   ),
 }
-ALGORITHMS = {
-  'fed_avg': 'FedAvg',
-  'fed_prox': 'FedProx',
-  'scaffold': 'SCAFFOLD',
-  'fed_dyn': 'FedDyn',
-  'ada_best': 'AdaBest',
-}
+_NAMES = ('fed_avg', 'fed_prox', 'scaffold', 'fed_dyn', 'ada_best')
+ALGORITHMS = {name: registry.ALGORITHMS[name].title for name in _NAMES}
 SERVERS = {'sgd': '', 'yogi': ' x Yogi'}
 SCENARIOS = {
   'ideal': 'ideal',
@@ -89,14 +73,7 @@ Value = Callable[[run_lib.Run], float | None]
 
 
 def collect(folder: str) -> tuple[Cells, Counts]:
-  """Reads the complete runs below TASK/SCENARIO/SERVER in a folder, and counts those begun.
-
-  Returns:
-    (task, row, scenario) -> its complete runs in the order of their seeds; -> how many were begun.
-
-  Raises:
-    ValueError: If none is complete, or one is of another command.
-  """
+  """The complete runs below TASK/SCENARIO/SERVER in a folder by seed, and how many were begun."""
   cells: Cells = {}
   begun: collections.Counter[tuple[str, str, str]] = collections.Counter()
   for run in sorted(run_lib.find_runs([folder]), key=lambda run: run.settings['seed']):
@@ -234,12 +211,7 @@ def _cell(values: Sequence[float | None], begun: int, digits: int) -> str:
 
 
 def draw(path: str, cells: Mapping[tuple[str, str, str], Sequence[run_lib.Run]]) -> None:
-  """Draws the accuracy by virtual time: a row for each task, a column for each scenario.
-
-  Args:
-    path: The picture to write, atomically.
-    cells: As `collect` returns them first.
-  """
+  """Draws the accuracy by virtual time: a row for each task, a column for each scenario."""
   names = list(dict.fromkeys(key[0] for key in cells))
   shown = [s for s in SCENARIOS if any(key[2] == s for key in cells)]
   figure, axes = style.figure(len(names), len(shown), width=3.4, height=3.0)

@@ -1,12 +1,8 @@
 #!/bin/sh
 # Installs what some tests use and pip does not have, where that is possible without a question: as root on Debian. Elsewhere these tests are
-# skipped, and say so. A headless browser (for a report's page): 17 s, 110 MB, once; a C++ compiler (for the compiled LSTM).
-# An installation that was cut off leaves programs that do not work: each is tried, and is not stopped while it is unpacked.
-starts() {
-  "$1" --version </dev/null >/dev/null 2>&1
-}
+# skipped, and say so. A C++ compiler (for the compiled LSTM).
+# An installation that was cut off leaves a program that does not work: it is tried, and is not stopped while it is unpacked.
 missing=
-starts chromium || starts chromium-browser || starts google-chrome || missing="$missing chromium"
 echo '#include <string>' | ${CXX:-g++} -x c++ -fsyntax-only - >/dev/null 2>&1 || missing="$missing g++"
 if [ -z "$missing" ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
   exit 0

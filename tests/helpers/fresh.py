@@ -2,26 +2,24 @@
 
 `[*fresh.python(), '-c', code]` is a command as `[sys.executable, '-c', code]` is, for a program
 that needs TFF in a process of its own; `-m MODULE` and FILE do too. Streams, environment, working
-folder, processors, signals and the exit code are those of the command. Nothing of this project is
-imported before the program does it, and nothing was computed.
+folder, processors and the exit code are those of the command. Nothing of this project is imported
+before the program does it, and nothing was computed.
 
 A server imports and forks, one for all workers of a test run. What a test starts is a client of
-it, which Python starts in an instant: it hands over its streams and ends as the program ends.
+it, which Python starts in an instant: it hands over its streams and waits for the exit code.
 """
 
 import atexit
-import contextlib
 import fcntl
 import functools
 import json
 import os
-import select
 import signal
 import socket
 import sys
 import time
 
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+_KILLED = 128 + signal.SIGKILL  # The exit code of a client whose program has sent none.
 
 
 def python() -> list[str]:
@@ -57,7 +55,7 @@ def _server() -> str:
 
 
 def _request(path: str, command: list[str]) -> None:
-  """Asks for a process, passes signals on to it and ends as it ends."""
+  """Asks for a process, and ends as it ends; the process ends if this one is killed."""
   connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
   connection.connect(path)
   message = {
@@ -65,94 +63,55 @@ def _request(path: str, command: list[str]) -> None:
     'environment': dict(os.environ),
     'folder': os.getcwd(),
     'processors': sorted(os.sched_getaffinity(0)),
-    'ignored': [n for n in _FORWARDED if signal.getsignal(n) is signal.SIG_IGN],
   }
-  signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
   socket.send_fds(connection, [json.dumps(message).encode()], [0, 1, 2])
-  process = int(connection.recv(64))
-  for number in _FORWARDED:
-    signal.signal(number, lambda n, _: os.kill(process, n))
-  signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-  for stream in (0, 1, 2):
-    os.close(stream)
-  status = int(connection.recv(64) or signal.SIGKILL)
-  if os.WIFSIGNALED(status):
-    number = os.WTERMSIG(status)
-    if number != signal.SIGKILL:
-      signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-  os._exit(os.waitstatus_to_exitcode(status))
+  os._exit(int(connection.recv(64) or _KILLED))
 
 
-def _serve(path: str, tests: int) -> tuple[dict, list[int]]:
+def _serve(path: str, tests: int) -> socket.socket:
   """Forks at each request until the tests have ended; returns in the forked processes only."""
   import gc
+  import shutil
 
   import tensorflow_federated  # noqa: F401
   from tensorflow.python.eager import context
 
   assert not context.context()._initialized, 'TensorFlow has threads, which no fork survives'
   gc.freeze()
-  woken, wake = os.pipe()
-  os.set_blocking(wake, False)
-  os.set_blocking(woken, False)
-  signal.signal(signal.SIGCHLD, lambda *_: None)
-  signal.set_wakeup_fd(wake)
+  signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody waits for the processes here.
   listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
   listener.bind(f'{path}.new')
   listener.listen(64)
+  listener.settimeout(1.0)
   os.rename(f'{path}.new', path)
-  clients: dict[socket.socket, int] = {}
   while os.path.exists(f'/proc/{tests}'):
-    ready, _, _ = select.select([listener, woken, *clients], [], [], 1.0)
-    if woken in ready:
-      os.read(woken, 4096)
-      for client, process in list(clients.items()):
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if ended:
-          _send(client, status)
-          client.close()
-          del clients[client]
-    for client in (client for client in ready if client in clients):
-      os.kill(clients[client], signal.SIGKILL)  # Its client was killed.
-    if listener in ready:
-      client, _ = listener.accept()
-      message, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
-      process = os.fork()
-      if not process:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for other in (listener, client, *clients):
-          other.close()
-        os.close(woken)
-        os.close(wake)
-        return json.loads(message), streams
-      for stream in streams:
-        os.close(stream)
-      clients[client] = process
-      _send(client, process)
-  for process in clients.values():
-    os.kill(process, signal.SIGKILL)
-  for name in (path, os.path.join(os.path.dirname(path), 'lock')):
-    os.remove(name)
-  os.rmdir(os.path.dirname(path))
+    try:
+      connection, _ = listener.accept()
+    except TimeoutError:
+      continue
+    if not os.fork():
+      signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+      listener.close()
+      return connection
+    connection.close()
+  shutil.rmtree(os.path.dirname(path))
   os._exit(0)
 
 
-def _send(client: socket.socket, number: int) -> None:
-  with contextlib.suppress(OSError):  # It was killed.
-    client.send(b'%d' % number)
-
-
-def _run(message: dict, streams: list[int]) -> None:
+def _run(connection: socket.socket) -> None:
   """Becomes the process that was asked for."""
   import runpy
+  import threading
   import types
 
   import numpy as np
   import tensorflow_federated as tff
 
-  os.setpgid(0, 0)
+  connection.setblocking(True)
+  octets, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+  message = json.loads(octets)
+  # What a client that was killed has asked for is of no use.
+  threading.Thread(target=lambda: connection.recv(1) or os._exit(_KILLED), daemon=True).start()
   for i, stream in enumerate(streams):
     os.dup2(stream, i)
     os.close(stream)
@@ -166,10 +125,7 @@ def _run(message: dict, streams: list[int]) -> None:
   os.environ.update(message['environment'])
   os.chdir(message['folder'])
   os.sched_setaffinity(0, message['processors'])
-  for number in message['ignored']:
-    signal.signal(number, signal.SIG_IGN)
-  if signal.SIGINT not in message['ignored']:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+  signal.signal(signal.SIGINT, signal.default_int_handler)
   np.random.seed()
   # TFF's default context has a thread since it was imported, which did not survive the fork.
   tff.backends.native.set_sync_local_cpp_execution_context()
@@ -194,23 +150,22 @@ def _run(message: dict, streams: list[int]) -> None:
 
 def _main(path: str, tests: int) -> None:
   """Serves; what is forked becomes a program and leaves without taking TFF's modules apart."""
-  code: object = None
+  connection, code = None, 1
 
   def leave() -> None:
-    if code is not None:
+    if connection is not None:
       sys.stdout.flush()
       sys.stderr.flush()
-      os._exit(code if isinstance(code, int) else 1)
+      connection.send(b'%d' % code)
+      os._exit(code)
 
   atexit.register(leave)  # The first that is registered is the last that is called.
+  connection = _serve(path, tests)
   try:
-    _run(*_serve(path, tests))
+    _run(connection)
     code = 0
   except SystemExit as error:
-    code = error.code or 0
-    raise
-  except Exception:
-    code = 1
+    code = error.code if isinstance(error.code, int) else int(error.code is not None)
     raise
 
 

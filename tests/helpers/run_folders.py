@@ -48,3 +48,11 @@ def make(
     with open(os.path.join(folder, 'summary.json'), 'w') as file:
       json.dump({'is_complete': True, 'rounds': last, 'test': test}, file)
   return run_lib.load_run(folder)
+
+
+def each(folder, ends, column='validation_accuracy', *, start=0.1, **common):
+  """Runs of one round: of each its last value and the settings in which it differs."""
+  return [
+    make(os.path.join(folder, str(i)), [start, end], column, **{**common, **own})
+    for i, (end, own) in enumerate(ends)
+  ]

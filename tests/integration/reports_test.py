@@ -105,7 +105,8 @@ def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_pa
     assert (tmp_path / 'out' / f'all.{ending}').stat().st_size > 100
   page = (tmp_path / 'out' / 'all.html').read_text()
   assert '<title>A &amp; B</title>' in page
-  assert page.count('<svg') == 1
+  assert page.count('<svg') == page.count('</svg>') == 1
+  assert page.count('<path') > 10  # The curves are drawn into it.
   assert '<td>AdaBest x Yogi</td>' in page
   fetched = re.findall(r'(?:src|xlink:href|href)="([^"#][^"]*)"|url\(([^#)][^)]*)\)|@import', page)
   assert fetched == []

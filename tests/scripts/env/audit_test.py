@@ -10,10 +10,6 @@ CVE-2000-0000 in the text does not count.
 """
 
 
-def test_only_the_first_column_decides():
-  assert audit.decided(TABLE) == {'CVE-2026-0994', 'GHSA-7gcm-g887-7qv7'}
-
-
 def test_any_of_a_vulnerabilitys_names_decides():
   dependencies = [
     {

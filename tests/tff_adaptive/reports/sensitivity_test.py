@@ -8,28 +8,16 @@ from tff_adaptive.reports import sensitivity
 COLUMN = 'validation_accuracy'
 
 
-def runs(folder, algorithm='fed_yogi', shift=0.0, **more):
+def runs(folder, algorithm='fed_yogi', shift=0.0):
   """Three values of tau, two rates, of which the higher is better but for the largest tau."""
-  return [
-    run_folders.make(
-      folder / f'{algorithm}_{tau}_{rate}_{seed}',
-      [0.1, value + shift + (seed - 0.5) / 100],
-      algorithm=algorithm,
-      tau=tau,
-      client_learning_rate=rate,
-      seed=seed,
-      **more,
-    )
-    for tau, rate, value in (
-      (0.001, 0.1, 0.5),
-      (0.001, 0.3, 0.6),
-      (0.01, 0.1, 0.7),
-      (0.01, 0.3, 0.8),
-      (0.1, 0.1, 0.4),
-      (0.1, 0.3, 0.3),
-    )
+  values = {0.001: (0.5, 0.6), 0.01: (0.7, 0.8), 0.1: (0.4, 0.3)}
+  ends = [
+    (value + shift + (seed - 0.5) / 100, {'tau': tau, 'client_learning_rate': rate, 'seed': seed})
+    for tau, pair in values.items()
+    for rate, value in zip((0.1, 0.3), pair)
     for seed in (0, 1)
   ]
+  return run_folders.each(folder / algorithm, ends, algorithm=algorithm)
 
 
 def test_a_line_is_the_best_of_other_settings_at_each_value(tmp_path):
