@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tff_adaptive import registry
-from tff_adaptive.reports import curves, scores, style, table, tables
+from tff_adaptive.reports import curves, number_texts, scores, style, table, tables
 from tff_adaptive.runs import run as run_lib
 
 from . import frame
@@ -206,7 +206,7 @@ def _cell(values: Sequence[float | None], begun: int, digits: int) -> str:
     return f'none of {begun} complete'
   if not known:
     return 'never' if len(values) == begun else f'never ({len(values)} of {begun} complete)'
-  text = tables.spread(known, digits=digits)
+  text = number_texts.spread(known, digits)
   return text if len(known) == begun else f'{text} ({len(known)} of {begun})'
 
 

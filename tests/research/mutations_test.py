@@ -1,7 +1,6 @@
 """The mistakes are there to be made, one at a time, and each is one."""
 
 import ast
-import pathlib
 
 from research import mutations
 from research.faults import mutants
@@ -52,11 +51,3 @@ def test_a_larger_sample_of_the_whole_product_holds_a_smaller_one():
   ]
   assert len(names[0]) == 5
   assert names[0] < names[1]
-
-
-def test_a_module_has_the_tests_that_mirror_it_and_those_that_import_it():
-  schedules, *_ = mutations.tests_of(pathlib.Path('tff_adaptive/schedules.py'))
-  assert schedules == 'tests/tff_adaptive/schedules_test.py'
-  digits, *_ = mutations.tests_of(pathlib.Path('tasks/digits.py'))
-  assert digits == 'tests/tasks/digits_test.py'
-  assert mutations.module_name(pathlib.Path('tasks/__init__.py')) == 'tff_adaptive_tasks'

@@ -127,12 +127,7 @@ def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
   """Each statistic: its mean over runs, and what they differ by."""
   own = metric.removeprefix('inference_').removeprefix('personalized_')
   each = [describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
-  cells = []
-  for name in STATISTICS[1:]:
-    numbers = np.array([statistics[name] for statistics in each])
-    deviation = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
-    cells.append(number_texts.mean(float(numbers.mean()), 4, deviation))
-  return cells
+  return [number_texts.spread([of_run[name] for of_run in each]) for name in STATISTICS[1:]]
 
 
 def _figure(drawn: Mapping[str, tuple[np.ndarray, np.ndarray]], metric: str, title: str) -> object:

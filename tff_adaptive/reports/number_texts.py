@@ -3,19 +3,27 @@
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 # Of 'alpha=0.3, n=10' these are 0.3 and 10.
 _NUMBER = re.compile(r'(?<![\w.])-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf)(?![\w.])')
 _MOST_DIGITS = 17  # These tell any two numbers apart.
 
 
-def mean(value: float, digits: int, deviation: float | None = None) -> str:
-  """'0.1200 ± 0.0100': a mean and, if there is one, a deviation, with so many decimals.
+def spread(values: Sequence[float], digits: int = 4) -> str:
+  """'0.1200 ± 0.0100': mean and sample standard deviation; the mean alone of one value.
 
-  Of a small mean, of which these would show one digit or none, both have three significant digits.
+  Of a small mean, of which so many decimals would show one digit or none, both have three
+  significant digits. Of a run that diverged values may be NaN or infinite; then so are these.
   """
-  is_small = digits > 0 and 0 < abs(value) < 10.0 ** (1 - digits)
+  if not len(values):
+    return ''
+  with np.errstate(all='ignore'):
+    mean = float(np.mean(values))
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+  is_small = digits > 0 and 0 < abs(mean) < 10.0 ** (1 - digits)
   form = '.3g' if is_small else f'.{digits}f'
-  return f'{value:{form}}' if deviation is None else f'{value:{form}} ± {deviation:{form}}'
+  return f'{mean:{form}}' if deviation is None else f'{mean:{form}} ± {deviation:{form}}'
 
 
 def distinct(values: Iterable[float], digits: int) -> dict[float, str]:

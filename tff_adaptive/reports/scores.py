@@ -88,12 +88,7 @@ def mean_of_last(run: run_lib.Run, column: str) -> float | None:
 def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list[run_lib.Run]:
   """The runs without those that have only the initial model's values yet, which are reported.
 
-  Args:
-    members: The runs.
-    column: The column of metrics.csv that counts; by default any on validation data.
-
-  Raises:
-    ValueError: If none is left.
+  Values of a column count, or any on validation data. ValueError if no run is left.
   """
   found = []
   for run in members:
@@ -167,16 +162,9 @@ def ends_diverged(run: run_lib.Run) -> bool:
 def without_diverged(
   label: str, members: Sequence[run_lib.Run], column: str
 ) -> tuple[str, Sequence[run_lib.Run]]:
-  """Returns the runs of which a curve is the mean, and its name.
+  """The name of the mean curve of repetitions, 'FedAvg (n = 2, 1 diverged)', and whose it is.
 
-  Args:
-    label: What the runs have in common.
-    members: Runs that differ in their seed.
-    column: What the curve is of.
-
-  Returns:
-    The label and how many runs that is, 'FedAvg (n = 2, 1 diverged)'; those of the runs that did
-    not diverge, in this column or as in `ends_diverged`, or all where all did.
+  These are the runs that did not diverge, see `is_left_out`, or all where all did.
   """
   healthy = [run for run in members if not is_left_out(run, column)]
   if not healthy:
@@ -256,13 +244,9 @@ def best(runs: Sequence[run_lib.Run], by: str, column: str | None = None) -> Sco
 
 
 def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[K]:
-  """The names of the best scores.
+  """The names of the best scores of a column, and of those `within` so much of the best.
 
-  Args:
-    scores: Name -> score.
-    column: What they are of.
-    within: How far below the best the others of them may be, in the column's unit; of columns
-      without a unit, in percent of the best.
+  That is in the column's unit; of columns without a unit, in percent of the best.
   """
   means = {name: sign(column) * s.mean for name, s in scores.items() if s.is_finite}
   if not means:
@@ -274,13 +258,9 @@ def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[
 
 
 def text(found: Score | None, column: str, digits: int = 2, factor: float | None = None) -> str:
-  """A score as the cell of a table: 'mean +- deviation' in the unit of a column, or 'diverged'.
+  """A score of a column as the cell of a table: 'mean +- deviation' in its unit, or 'diverged'.
 
-  Args:
-    found: The score, if there is one.
-    column: What it is of.
-    digits: Decimals of percentages; other units have four.
-    factor: By which it is shown instead, with these digits.
+  Percentages have so many decimals, others four; what is shown by a factor has them, too.
   """
   if found is None:
     return ''
@@ -289,8 +269,7 @@ def text(found: Score | None, column: str, digits: int = 2, factor: float | None
   if factor is None:
     factor, symbol = unit(column)
     digits = digits if symbol else 4
-  deviation = factor * found.std if len(found.values) > 1 else None
-  return number_texts.mean(factor * found.mean, digits, deviation)
+  return number_texts.spread([factor * value for value in found.values], digits)
 
 
 def heading(column: str, members: Sequence[run_lib.Run]) -> str:

@@ -1,9 +1,8 @@
 """The table that compares groups of runs."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
-
-import numpy as np
 
 from tff_adaptive.reports import number_texts, scores, table as table_lib
 from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
@@ -57,6 +56,7 @@ def comparison_table(
     means = [scores.mean_of_last(run, column) for run in members]
     lasts = [_last(run, column, is_evaluated) for run in members]
     rounds = sorted({s['rounds'] for s in summaries})
+    seconds = [m for s in summaries if (m := s['seconds_per_round_median']) is not None]
     unfinished = '' if all(s['is_complete'] for s in summaries) else ' (not complete)'
     cells = [
       label,
@@ -64,7 +64,7 @@ def comparison_table(
       _range(rounds) + unfinished,
       _over_runs(members, column, means),
       _over_runs(members, column, lasts),
-      spread([s['seconds_per_round_median'] for s in summaries], with_deviation=False),
+      number_texts.spread([statistics.fmean(seconds)] if seconds else []),
     ]
     if target is not None:
       cells.insert(5, reached([rounds_to(run, column, target) for run in members]))
@@ -81,14 +81,14 @@ def _last(run: run_lib.Run, column: str, is_evaluated: bool) -> float | None:
 
 
 def _over_runs(members: Sequence[run_lib.Run], column: str, values: Sequence[float | None]) -> str:
-  """`spread` of a value of each run, and how many runs have one if not all have."""
+  """The spread of a value of each run, and how many runs have one if not all have."""
   shown = [
     math.nan if v is not None and math.isfinite(v) and scores.is_left_out(run, column) else v
     for run, v in zip(members, values)
   ]
-  count = sum(value is not None for value in shown)
-  of = f' ({count} of {len(members)} runs)' if 0 < count < len(members) else ''
-  return spread(shown) + of
+  known = [value for value in shown if value is not None]
+  of = f' ({len(known)} of {len(members)} runs)' if 0 < len(known) < len(members) else ''
+  return number_texts.spread(known) + of
 
 
 def default_metric(runs: Sequence[run_lib.Run]) -> str:
@@ -128,19 +128,6 @@ def rounds_to(run: run_lib.Run, column: str, target: float) -> int | None:
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
 
 
-def spread(values: Sequence[float | None], *, digits: int = 4, with_deviation: bool = True) -> str:
-  """Returns 'mean +- sample standard deviation'; the mean alone for one value.
-
-  Of a run that diverged values may be NaN or infinite; then so are these.
-  """
-  known = np.array([value for value in values if value is not None], np.float64)
-  if not len(known):
-    return ''
-  with np.errstate(all='ignore'):
-    deviation = float(known.std(ddof=1)) if len(known) > 1 and with_deviation else None
-    return number_texts.mean(float(known.mean()), digits, deviation)
-
-
 def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
   """Returns a Markdown table; the first column is text, the others numbers."""
   return table_lib.Table(heading, rows).markdown()
@@ -152,7 +139,7 @@ def reached(rounds: Sequence[int | None]) -> str:
   if not known:
     return 'not reached'
   by = '' if len(known) == len(rounds) else f' (reached by {len(known)} of {len(rounds)} seeds)'
-  return spread(known, digits=0) + by
+  return number_texts.spread(known, 0) + by
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -14,23 +14,16 @@ def after(stolen=5.0):
 @pytest.mark.parametrize(
   'before, later, spreads, expected',
   [
-    (
-      host.State(3.0, 0.5, 5.0, 1000.0),
-      after(),
-      {},
-      'other processes used 50% of the processors before',
-    ),
-    (QUIET, after(stolen=15.0), {}, 'the host kept 10% of the processors from this machine'),
-    (
-      QUIET,
-      after(),
-      {'a': 0.2, 'b': 0.4},
-      'repetitions differ (quartiles apart, of the median): b 40%',
-    ),
+    (QUIET, after(), {'a': 0.05}, []),
+    (host.State(3.0, 0.5, 5.0, 1000.0), after(), {}, ['other processes used 50%']),
+    (QUIET, after(stolen=15.0), {}, ['the host kept 10%']),
+    (QUIET, after(), {'a': 0.2, 'b': 0.4}, ['repetitions differ']),
   ],
 )
 def test_each_disturbance_is_named(before, later, spreads, expected):
-  assert host.between(before, later, spreads)['not_quiet'] == [expected]
+  found = host.between(before, later, spreads)['not_quiet']
+  assert len(found) == len(expected)
+  assert all(text.startswith(words) for text, words in zip(found, expected))
 
 
 def test_the_spread_is_that_of_the_quartiles():

@@ -1,7 +1,6 @@
 """beside_pfl.py: rounds in turn, accuracies, a report; without the real pfl."""
 
 import csv
-import signal
 from typing import ClassVar
 
 import numpy as np
@@ -96,44 +95,21 @@ def test_bad_input_is_one_line(run, capsys, flag, message):
   assert error.count('\n') == 1
 
 
-@pytest.mark.parametrize('request_, rounds, measured', [('round', 3, 2), ('accuracy', 4, 2)])
-def test_what_was_measured_before_a_process_ended_is_written(
-  run, tmp_path, monkeypatch, capsys, request_, rounds, measured
-):
+def test_what_was_measured_before_a_process_ended_is_written(run, tmp_path, monkeypatch, capsys):
   answer = _Child.ask
 
   def ask(self, request):
-    if self.variant == 'pfl' and request == request_ and self.rounds == rounds:
+    if self.variant == 'pfl' and request == 'accuracy' and self.rounds == 4:
       assert len((tmp_path / 'results.csv').read_text().splitlines()) == 3
       raise RuntimeError('a child ended')
     return answer(self, request)
 
   monkeypatch.setattr(_Child, 'ask', ask)
   assert run('--rounds=9', '--rounds_per_evaluation=2') == 1
-  written = f'{tmp_path}/results.csv, .md and .png are written, of {rounds} rounds'
-  assert f'a child ended; {written}.' in capsys.readouterr().err
+  assert 'a child ended; ' in capsys.readouterr().err
   rows = list(csv.DictReader((tmp_path / 'results.csv').read_text().splitlines()))
-  assert [int(row['round']) for row in rows if row['accuracy tff-adaptive']] == [measured]
-  assert len(rows) == rounds
+  assert [int(row['round']) for row in rows if row['accuracy tff-adaptive']] == [2]
+  assert len(rows) == 4
   text = (tmp_path / 'results.md').read_text()
-  assert f'Not complete: a process ended after {rounds} of 9 rounds.' in text
+  assert 'Not complete: a process ended after 4 of 9 rounds.' in text
   assert (tmp_path / 'results.png').exists()
-
-
-def test_ctrl_c_ends_after_a_round_and_writes_what_was_measured(run, tmp_path, monkeypatch, capsys):
-  answer = _Child.ask
-
-  def ask(self, request):
-    if self.variant == 'pfl' and self.rounds == 2 and request == 'round':
-      signal.raise_signal(signal.SIGINT)
-    return answer(self, request)
-
-  monkeypatch.setattr(_Child, 'ask', ask)
-  # So many that the signal is heard before they are done.
-  flags = ['--rounds=1000000', '--minutes=1e9', '--rounds_per_evaluation=1000000']
-  assert run(*flags) == 130
-  assert 'Ending after this round; what was measured is written.' in capsys.readouterr().err
-  rows = list(csv.DictReader((tmp_path / 'results.csv').read_text().splitlines()))
-  assert 3 <= len(rows) < 1_000_000
-  assert rows[-1]['accuracy pfl-research']
-  assert 'Not complete: stopped after' in (tmp_path / 'results.md').read_text()

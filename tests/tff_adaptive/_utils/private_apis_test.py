@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from tff_adaptive._utils import private_apis
@@ -118,15 +117,6 @@ def test_no_other_module_uses_one():
   assert {name: used for name, used in found.items() if used} == {}
 
 
-def test_reference_counts_grow_with_references():
-  values = [np.empty(1), np.empty(1)]
-  first = private_apis.reference_counts(values)
-  held = values[1]
-  assert private_apis.reference_counts(values) == [first[0], first[1] + 1]
-  del held
-  assert private_apis.reference_counts(values) == first
-
-
 def test_tensors_are_freed_to_the_last_byte():
   import tensorflow as tf
 
@@ -186,19 +176,6 @@ def test_generators_are_found_in_the_graph_of_a_dataset():
   assert count(numbers.cache()) == 0
 
 
-def test_tensor_names_in_the_order_of_the_type():
-  import tensorflow_federated as tff
-
-  type_spec = [('b', np.int32), ('a', [tff.SequenceType(np.int32), np.float32])]
-  comp = tff.tensorflow.computation(lambda x: x.b, tff.types.to_type(type_spec))
-  message = private_apis.tensorflow_of(comp)
-  names = private_apis.tensor_names(message.parameter)
-  assert [is_sequence for _, is_sequence in names] == [False, True, False]
-  nodes = {node.name for node in private_apis.graph_def(message).node}
-  assert {name.split(':')[0] for name, _ in names} <= nodes
-  assert private_apis.initialize_op(message) == ''
-
-
 _ENDING = """
 import gc
 from tff_adaptive._utils import private_apis
@@ -223,22 +200,3 @@ def test_workers_are_forgotten_where_collections_leave_them_out():
     [sys.executable, '-c', _ENDING], check=True, capture_output=True, text=True, cwd=ROOT
   )
   assert ended.stdout == 'ended\n'
-
-
-@pytest.mark.parametrize('intrinsic', ['federated_sum', 'federated_secure_sum_bitwidth'])
-def test_secure_intrinsics_are_replaced_where_there_are_some(intrinsic):
-  import tensorflow_federated as tff
-
-  bounds = [] if intrinsic == 'federated_sum' else [8]
-
-  @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
-  def total(values):
-    return getattr(tff, intrinsic)(values, *bounds)
-
-  replaced = tff.backends.test.replace_secure_intrinsics_with_bodies(total)
-  block, _ = tff.tensorflow.replace_intrinsics_with_bodies(replaced.to_building_block())
-  found, expected = (
-    re.findall(r'federated_\w+', of.compact_representation())
-    for of in (private_apis.to_call_dominant(total), tff.framework.to_call_dominant(block))
-  )
-  assert found == expected == ['federated_aggregate']

@@ -40,19 +40,6 @@ def test_curves_that_end_close_are_apart_in_a_panel_of_the_end(tmp_path):
   assert [text.get_text() for text in figure.legends[0].get_texts()] == list('edcba')
 
 
-def test_a_wide_legend_takes_nothing_from_the_panels(tmp_path):
-  def width(names):
-    values = np.linspace(0.1, 0.9, 3)
-    folder = tmp_path / names[0]
-    figure, (axes,) = drawn(
-      {name: [run_folders.make(folder / name, values + 0.05 * i)] for i, name in enumerate(names)}
-    )
-    figure.draw_without_rendering()
-    return axes.get_window_extent().width
-
-  assert width(['a' * 60, 'b' * 60]) == pytest.approx(width(['c' * 20, 'd' * 20]), rel=0.05)
-
-
 @pytest.mark.parametrize('column, bad', [(COLUMN, [0.1, 0.05, 0.05]), ('validation_loss', None)])
 def test_a_run_that_diverged_stretches_no_panel(tmp_path, column, bad):
   def groups(with_bad):

@@ -8,23 +8,23 @@ from tff_adaptive.reports import number_texts
 
 
 @pytest.mark.parametrize(
-  'value, digits, deviation, expected',
+  'values, digits, expected',
   [
-    (0.5, 4, None, '0.5000'),
-    (51.0, 2, 0.0, '51.00 ± 0.00'),
-    (0.0, 4, 0.0, '0.0000 ± 0.0000'),
-    (1.2e-6, 4, None, '1.2e-06'),
-    (1.2e-6, 4, 3.4e-7, '1.2e-06 ± 3.4e-07'),
-    (0.000123, 4, None, '0.000123'),
-    (-0.000124, 4, None, '-0.000124'),
-    (0.04, 1, None, '0.04'),
-    (3.5, 0, 0.7, '4 ± 1'),
-    (math.nan, 4, math.nan, 'nan ± nan'),
-    (-math.inf, 4, None, '-inf'),
+    ([], 4, ''),
+    ([0.5], 4, '0.5000'),
+    ([50.0, 52.0], 2, '51.00 ± 1.41'),
+    ([0.0, 0.0], 4, '0.0000 ± 0.0000'),
+    ([1.2e-6], 4, '1.2e-06'),
+    ([1e-6, 2e-6], 4, '1.5e-06 ± 7.07e-07'),
+    ([-0.000124], 4, '-0.000124'),
+    ([0.04], 1, '0.04'),
+    ([3, 4], 0, '4 ± 1'),
+    ([math.nan, 1.0], 4, 'nan ± nan'),
+    ([-math.inf], 4, '-inf'),
   ],
 )
-def test_small_means_have_significant_digits(value, digits, deviation, expected):
-  assert number_texts.mean(value, digits, deviation) == expected
+def test_small_means_have_significant_digits(values, digits, expected):
+  assert number_texts.spread(values, digits) == expected
 
 
 def test_numbers_have_as_many_digits_as_tell_them_apart():
