@@ -77,8 +77,8 @@ X, Y = SEQUENCES[:, :-1], SEQUENCES[:, 1:]
 
 def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_baselines_are():
   tf.keras.utils.set_random_seed(3)
-  theirs = char_prediction_models.create_recurrent_model(90, 80)
-  theirs.build([None, 80])
+  theirs = char_prediction_models.create_recurrent_model(90, 20)
+  theirs.build([None, 20])
   model, levels = shakespeare.build_model(1), np.linspace(0, 1, 21)
   assert model.num_parameters == 820_522
   for w, other in zip(model.initial_weights[0], theirs.get_weights()):
