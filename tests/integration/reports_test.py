@@ -192,8 +192,8 @@ def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(tmp_path, capsys
 @pytest.mark.parametrize(
   'flags, words',
   [
-    (['--level=foo'], '--level=foo: write it as NAME=VALUE'),
-    (['--level=foo=x'], '--level=foo=x: write it as NAME=VALUE'),
+    (['--level=foo'], 'write it as NAME='),
+    (['--level=foo=x'], 'write it as NAME='),
     (['--where=mu=0.1'], 'none of the 3 runs has mu=0.1'),
     (['--metric=validation_acuracy'], 'did you mean validation_accuracy?'),
     (['--log_scale=loss'], "'loss' is to be logarithmic"),
@@ -207,7 +207,7 @@ def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(tmp_path, capsys
     (['--form=sensitivity'], 'needs --parameter'),
     (['--form=tasks', '--formats=png,svg'], '--form=tasks has tables only: give one of md, csv,'),
     (['--form=rates', '--metric=a,b'], 'takes one --metric'),
-    (['--where=tau'], '--where=tau: write it as NAME=VALUE'),
+    (['--where=tau'], 'write it as NAME='),
     (['--x=virtual_seconds'], "no column 'virtual_seconds'"),
   ],
 )
