@@ -38,8 +38,7 @@ from absl import flags as absl_flags
 from tff_adaptive._utils import atomic_files
 from tff_adaptive_tasks import catalog
 
-from .cli import command, flags, search_space
-from .cli.groups import runtime
+from .cli import command, flags, search_space, settings
 
 _FLAGS = absl_flags.FlagValues()
 _multi = functools.partial(absl_flags.DEFINE_multi_string, flag_values=_FLAGS)
@@ -202,7 +201,7 @@ def _check_flags(varied: Sequence[str]) -> None:
       ' a column of metrics.csv such as validation_accuracy.'
     )
   if _FLAGS.ray is not None:
-    runtime.check_address(_FLAGS.ray)
+    settings.check('ray', _FLAGS.ray)
   if gpus is not None and not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
     raise ValueError(f'--gpus_per_job must be from 0 to 1, or a whole number, found {gpus}.')
   if importlib.util.find_spec('optuna') is None:

@@ -46,8 +46,8 @@ def load(
     signature.bind(**fixed, **dict.fromkeys(set(options) & set(signature.parameters)))
   except TypeError as error:
     raise errors.DataError(
-      f'{where} takes {signature}, but a task is a {_SIGNATURE}, options with a'
-      f' default or given: {error}.'
+      f'{where} takes {signature}, but a task is a {_SIGNATURE}, options with a default or given:'
+      f' {error}.'
     ) from None
   task = _call(where, function, **fixed, **task_options.checked(reference, function, options))
   from tff_adaptive_tasks import task as task_lib
@@ -63,9 +63,7 @@ def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: 
   """Calls the user's code; whatever it raises is a DataError that says where."""
   try:
     return function(*arguments, **options)
-  except errors.DataError:
-    raise
-  except KeyboardInterrupt:
+  except (errors.DataError, KeyboardInterrupt):
     raise
   except BaseException as error:
     at = user_code.place(error)

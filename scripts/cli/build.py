@@ -1,45 +1,97 @@
-"""From settings to what is trained: the process and its evaluation."""
+"""From settings to what is trained: the data, the process and its evaluation."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tff_adaptive import algorithms, models
+import tff_adaptive_tasks as tasks
+from tff_adaptive import algorithms, costs, models, training
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
+from tff_adaptive.runs import capacity, serialization, sharded_store
+from tff_adaptive.training import cohorts, ray_callback
 
-from . import settings as settings_lib
-from .groups import aggregation
+from . import command as command_lib, records, settings as settings_lib
+from .groups import aggregation, what
+
+
+def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
+  """Loads the data, builds the process, opens the folder: the arguments of `training.train`.
+
+  Args:
+    settings: What is asked for.
+    command: The command line, for config.json.
+
+  Raises:
+    ValueError: If a value is out of its range, the data are bad, or the folder is another run's.
+    engine.WorkerError: If the cluster cannot be had.
+  """
+  chosen, folder = settings.what, settings.output.output_dir
+  ray_context = settings.runtime.build(
+    settings.training.clients_per_round,
+    is_compiled=chosen.task_options.get('lstm') == 'compiled',
+  )
+  task = tasks.load(
+    chosen.task, data_dir=settings.output.data_dir, seed=chosen.seed, **chosen.task_options
+  )
+  task, parts = settings.evaluation.split(task, chosen.seed)
+  data = _check_data(settings, task)
+  if parts.unseen is not None:
+    data['unseen_clients'] = len(parts.unseen)
+  command_lib.say(
+    f'{task.name}: {data["source"]}; {data["clients"]:,} clients, {data["examples"]:,} examples'
+  )
+  if hint := settings.runtime.lstm_hint(chosen.task, chosen.task_options):
+    command_lib.say(hint)
+  model = task.build_model(chosen.seed)
+  if chosen.initial_weights is not None:
+    start = training.initial_weights_from(chosen.initial_weights, model)
+    model = models.with_initial_weights(model, start)
+  private = settings.aggregation.plan(settings, data['clients'])
+  process = build_process(settings, task, model, private)
+  config = _training_config(settings, task, model)
+  _say_how_large(process, config, folder, data['clients'])
+  cohorts.simulate(config, task.train)  # Refuses what does not fit the clients.
+  record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
+  saved = record.open(folder, data, model.num_parameters)
+  return {
+    'process': process,
+    'clients': task.train,
+    'evaluate_fn': build_evaluation(model, task.validation),
+    'config': config,
+    'output_dir': folder,
+    'run_id': saved['run_id'],
+    'callbacks': [
+      *([] if ray_context is None else [ray_callback.RayCallback(ray_context)]),
+      *settings.output.build(saved['run_id'], settings.flat()),
+      *([] if private is None else [_account(private, config)]),
+    ],
+    'test_fn': None if task.test is None else build_evaluation(model, task.test),
+    'client_evaluation': settings.evaluation.build(settings, task, model, parts),
+    'resume_from': settings.output.resume_from,
+    'settings': record,
+  }
 
 
 def build_process(
   settings: settings_lib.Settings,
-  task: Any,
-  model: Any,
+  task: tasks.Task,
+  model: models.Model,
   privacy: aggregation.PrivacyPlan | None = None,
 ) -> Any:
-  """Builds the process that the settings describe.
-
-  Args:
-    settings: What is asked for.
-    task: The `tasks.Task`.
-    model: Its model.
-    privacy: Its noise, where there is any.
-
-  Returns:
-    A `tff.learning.templates.LearningProcess` or an `algorithms.StatefulProcess`.
-
-  Raises:
-    ValueError: If a value is out of its range.
-  """
+  """Builds the process that the settings describe, a `LearningProcess` or a `StatefulProcess`."""
   if settings.runtime.mixed_precision is not None:
     model = mixed_precision.convert(model, settings.runtime.mixed_precision)
   rates, weighting = settings.rates, settings.clients.client_weighting
   is_plain = rates.server_schedule == 'constant' and not rates.server_schedule_option
+  sizes = [task.train.num_examples(client_id) for client_id in task.train.client_ids]
+  most = settings.training.max_examples_per_client or max(sizes)
+  mean = sum(min(size, most) for size in sizes) / len(sizes)
   return algorithms.build_process(
     settings.what.algorithm_entry,
     model,
     values=settings.correction,
-    clients=_registered(settings, task),
+    clients=corrections.RegisteredClients(len(sizes), mean),
     server_optimizer=algorithms.build_server_optimizer(
       settings.what.server_entry,
       rates.server_learning_rate if is_plain else rates.server,
@@ -58,10 +110,76 @@ def build_evaluation(model: Any, examples: Any) -> Callable[[Any], Mapping[str, 
   return lambda weights: evaluate(weights, examples)
 
 
-def _registered(settings: settings_lib.Settings, task: Any) -> Any:
-  """What corrections need to know of the clients that there are."""
-  sizes = [task.train.num_examples(client_id) for client_id in task.train.client_ids]
-  most = settings.training.max_examples_per_client or max(sizes)
-  return corrections.RegisteredClients(
-    len(sizes), sum(min(size, most) for size in sizes) / len(sizes)
+def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
+  """Returns what config.json says of the data; ValueError if it does not fit the settings."""
+  ids = task.train.client_ids
+  what.check_cohort(settings.training.clients_per_round, len(ids))
+  if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
+    raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')
+  sizes = {client_id: task.train.num_examples(client_id) for client_id in ids}
+  if empty := [client_id for client_id, size in sizes.items() if size < 1]:
+    raise ValueError(f'client {empty[0]!r} has no examples: leave it out of the data.')
+  return {
+    'source': task.source,
+    'clients': len(ids),
+    'examples': sum(sizes.values()),
+    'validation_examples': len(task.validation['y']),
+  }
+
+
+def _training_config(
+  settings: settings_lib.Settings, task: tasks.Task, model: models.Model
+) -> training.TrainingConfig:
+  local, written = settings.training, settings.output
+  return training.TrainingConfig(
+    rounds=local.rounds,
+    clients_per_round=local.clients_per_round,
+    seed=settings.what.seed,
+    max_examples_per_client=local.max_examples_per_client or None,
+    rounds_per_evaluation=written.rounds_per_evaluation,
+    rounds_per_checkpoint=written.rounds_per_checkpoint,
+    keep_checkpoints=written.keep_checkpoints,
+    client_state_store=settings.clients.client_state_store or 'memory',
+    client_state_dir=settings.clients.client_state_dir,
+    metric=task.metric,
+    cost_model=costs.CostModel(
+      settings.what.algorithm_entry.counts(settings.correction),
+      model.num_parameters,
+      local.batch_size or None,
+      local.client_epochs,
+      model.initial_weights[0][0].dtype.itemsize,
+    ),
+    population=settings.population.build(settings.given),
+    target=written.target,
+  )
+
+
+def _account(
+  private: aggregation.PrivacyPlan, config: training.TrainingConfig
+) -> training.PrivacyCallback:
+  """Says how private the run will be; returns the callback that records it."""
+  found = private.accountant.epsilons(config.rounds, private.delta)
+  command_lib.say(
+    f'Noise multiplier {private.accountant.noise_multiplier:g}: epsilon {found["epsilon"]:.3g} at'
+    f' delta {private.delta:.2g} after {config.rounds} rounds, for the data of a client replaced.'
+  )
+  return training.PrivacyCallback(private.accountant, private.delta, config.rounds_per_evaluation)
+
+
+def _say_how_large(
+  process: Any, config: training.TrainingConfig, folder: str, num_clients: int
+) -> None:
+  """Says how large the client states may grow; ValueError if they cannot fit."""
+  if not hasattr(process, 'initial_client_state'):
+    return
+  path = config.checkpoint_path(folder)
+  command_lib.say(
+    capacity.plan(
+      min(num_clients, config.rounds * config.clients_per_round),
+      serialization.Packer(process.initial_client_state).size,
+      sharded_store.kind(path, config.client_state_store),
+      path,
+      cache_bytes=config.client_state_cache_bytes,
+      keep_checkpoints=config.keep_checkpoints,
+    )
   )

@@ -42,6 +42,7 @@ def flag(
   hint: str = '',
   *,
   choices: Sequence[str] = (),
+  needs: str = '',
   changes_numbers: bool = True,
 ) -> Any:
   """A field that is a flag.
@@ -52,6 +53,7 @@ def flag(
     check: Refuses bad values.
     hint: What to give instead of them.
     choices: The names that it takes, if it takes no others.
+    needs: The flag without which it has no meaning.
     changes_numbers: Whether it touches the model's course; a resumed run may change what does not.
   """
   metadata = dict(
@@ -60,6 +62,7 @@ def flag(
     check=check,
     hint=hint,
     choices=choices,
+    needs=needs,
     changes_numbers=changes_numbers,
   )
   return dataclasses.field(metadata=metadata)

@@ -53,6 +53,9 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   what.check_task(values['task'])
   for field in settings.FIELDS:
     fields.check(field, values[field.name])
+    needed = field.metadata['needs']
+    if needed and values[field.name] is not None and values[needed] is None:
+      raise ValueError(f'--{field.name} is for --{needed}: give it too, or leave this one out.')
   if any(user_code.is_reference(str(values[name])) for name in what.OWN):
     tensorflow_start.quietly()  # The user's own files may import it.
   algorithm, server = what.entries(values)

@@ -8,15 +8,7 @@ from tff_adaptive.runs.errors import ResumeError
 
 
 def check_writable(folder: str, flag: str = 'output_dir') -> None:
-  """Refuses a folder that cannot be made or written to; makes nothing.
-
-  Args:
-    folder: The folder, which need not exist.
-    flag: The flag that names it.
-
-  Raises:
-    ValueError: If it cannot be used.
-  """
+  """Refuses a folder, named by a flag, that cannot be made or written to; makes nothing."""
   path = os.path.abspath(folder)
   while not os.path.lexists(path):
     path = os.path.dirname(path)
@@ -29,12 +21,8 @@ def check_writable(folder: str, flag: str = 'output_dir') -> None:
 def read_config(folder: str, record: config.Record) -> dict[str, Any] | None:
   """Returns the config.json of the run in `folder`, or None if there is no run yet.
 
-  Args:
-    folder: The run's folder.
-    record: The present settings.
-
   Raises:
-    ResumeError: If a setting that matters has changed, or the folder holds something else.
+    ResumeError: If a setting that matters differs from `record`, or it holds something else.
   """
   found = record.check(folder)
   # What a start that was killed left behind of config.json is hidden.

@@ -42,21 +42,20 @@ class ClientEvaluation(fields.Group):
     'Evaluate at most so many clients of those that train, and of those that never do; 0 for all.'
     ' Default 1000.',
     zero='all',
+    needs='rounds_per_client_evaluation',
     changes_numbers=False,
   )
   personalization_epochs: int | None = fields.count(
     "Evaluate on held-out examples also after so many epochs of fine-tuning on a client's others."
     ' Default none.',
     high=2**20 - 1,
+    needs='rounds_per_client_evaluation',
     changes_numbers=False,
   )
 
   def check(self, settings: 'settings_lib.Settings') -> None:
     """Refuses what asks for nothing, or cannot be done."""
     del settings
-    for name in ('client_evaluation_clients', 'personalization_epochs'):
-      if getattr(self, name) is not None and self.rounds_per_client_evaluation is None:
-        raise ValueError(f'--{name} is for --rounds_per_client_evaluation: give it too.')
     if self.personalization_epochs is not None and not self.heldout_examples:
       raise ValueError(
         '--personalization_epochs wants examples that fine-tuning has not seen: give'

@@ -75,6 +75,7 @@ class Population(fields.Group):
     'A client that cannot take all its steps before the deadline: drop, it is left out; partial, it'
     ' takes as many as fit. Default drop.',
     choices=rounds.STRAGGLERS,
+    needs='round_deadline',
   )
   over_select: float | None = fields.number(
     'So many times --clients_per_round clients are drawn; the round closes when'
@@ -93,10 +94,6 @@ class Population(fields.Group):
     """Those of a population, if any of its flags was given."""
     if all(values[f.name] in (None, []) for f in dataclasses.fields(cls)):
       return {}
-    if values['stragglers'] is not None and values['round_deadline'] is None:
-      raise ValueError(
-        f'--stragglers={values["stragglers"]} is for a deadline: give --round_deadline=60, say.'
-      )
     speed = {f.name: f.default for f in dataclasses.fields(speed_lib.Speed) if f.name != 'profiles'}
     return {
       'availability': 'always',

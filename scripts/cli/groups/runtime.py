@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 
 # Of the graph engine in one process only.
 ONE_PROCESS = ('clients_per_step', 'parallel_clients')
-_OF_RAY = ('ray_workers', 'cpus_per_worker', 'gpus_per_worker')
 _NOT_WITH_RAY = {
   'clients_per_step': 'leave it out',
   'parallel_clients': '--cpus_per_worker says how many clients a worker trains at once',
 }
 _ADDRESS = re.compile(r'(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}')
+
+
+def _check_address(name: str, address: str, unused_hint: str) -> None:
+  """Refuses what is no address of a cluster, and any where Ray is not installed; ValueError."""
+  if address not in ('local', 'auto') and not _ADDRESS.fullmatch(address):
+    raise ValueError(f'{name} must be local, auto or host:port, found {address!r}.')
+  if importlib.util.find_spec('ray') is None:
+    raise ValueError(f'{name}: Ray is not installed: pip install tff-adaptive[ray]')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,17 +75,21 @@ class Runtime(fields.Group):
     'Workers of a Ray cluster train the clients: local, a cluster of this machine that ends with'
     ' the command; auto, the one of RAY_ADDRESS or of this machine; or host:port. Default: this'
     ' process does.',
+    check=_check_address,
     changes_numbers=False,
   )
   ray_workers: int | None = fields.count(
-    'Workers, at most; default: as many as there is room for.', changes_numbers=False
+    'Workers, at most; default: as many as there is room for.', needs='ray', changes_numbers=False
   )
   cpus_per_worker: int | None = fields.count(
-    'Processors of a worker, and clients that it trains at once. Default 1.', changes_numbers=False
+    'Processors of a worker, and clients that it trains at once. Default 1.',
+    needs='ray',
+    changes_numbers=False,
   )
   gpus_per_worker: float | None = fields.flag(
     "GPUs of a worker; 0.25 takes a quarter of the memory of one. The server's part stays on"
-    ' processors. Default 0: so does a worker.'
+    ' processors. Default 0: so does a worker.',
+    needs='ray',
   )
   subrounds: int | None = fields.count(
     'Parts of even cost into which a cohort is divided. It decides the last bits; where they are'
@@ -101,16 +112,12 @@ class Runtime(fields.Group):
       if getattr(self, name) is not None and self.engine != 'graph' and self.ray is None:
         raise ValueError(f'--{name} is for --engine=graph: leave it out')
     for name in ONE_PROCESS:
-      if (value := getattr(self, name)) is not None and value > cohort:
+      if (getattr(self, name) or 0) > cohort:
         raise ValueError(
-          f'--{name} must be at most {cohort}, the clients of a round, found {value}: give'
-          ' fewer, or more --clients_per_round.'
+          f'--{name} must be at most {cohort}, the clients of a round, found'
+          f' {getattr(self, name)}: give fewer, or more --clients_per_round.'
         )
-    if self.ray is None:
-      for name in _OF_RAY:
-        if getattr(self, name) is not None:
-          raise ValueError(f'--{name} is for --ray: leave it out, or give --ray=local.')
-    else:
+    if self.ray is not None:
       self._check_ray()
     self._check_device()
     flag = self._against_lstm()
@@ -136,7 +143,6 @@ class Runtime(fields.Group):
       ) from None
 
   def _check_ray(self) -> None:
-    check_address(str(self.ray))
     if self.engine != 'graph':
       raise ValueError('--engine=native does not go with --ray: leave one of them out.')
     if self.device == 'gpu':
@@ -229,11 +235,3 @@ class Runtime(fields.Group):
         f'--ray_workers and --cpus_per_worker ask for {wanted} processors; this machine has'
         f' {threads.num_processors()}, which the workers share: fewer are as fast, in less memory.'
       )
-
-
-def check_address(address: str) -> None:
-  """Refuses what is no address of a cluster, and any where Ray is not installed; ValueError."""
-  if address not in ('local', 'auto') and not _ADDRESS.fullmatch(address):
-    raise ValueError(f'--ray must be local, auto or host:port, found {address!r}.')
-  if importlib.util.find_spec('ray') is None:
-    raise ValueError('--ray: Ray is not installed: pip install tff-adaptive[ray]')

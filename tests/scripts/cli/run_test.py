@@ -7,7 +7,7 @@ import pytest
 
 import tff_adaptive
 from scripts import train
-from scripts.cli import command, flags, resolve, run
+from scripts.cli import build, command, flags, resolve, run
 from tests.helpers import fakes
 from tff_adaptive import engine, runs, training
 from tff_adaptive.population import rounds
@@ -81,7 +81,7 @@ def test_lost_workers_are_a_failure_after_which_the_same_command_goes_on(tmp_pat
   def train(**unused_arguments):
     raise engine.WorkersLost('Round 7: no worker is left')
 
-  monkeypatch.setattr(run, '_prepare', lambda *arguments: {'callbacks': []})
+  monkeypatch.setattr(build, 'prepare', lambda *arguments: {'callbacks': []})
   monkeypatch.setattr(training, 'train', train)
   given = flags.parse(['train.py', '--task=digits', f'--output_dir={tmp_path}/run'])
   with pytest.raises(command.FailureError, match='no worker is left'):

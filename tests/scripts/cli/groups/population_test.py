@@ -125,7 +125,7 @@ def test_another_deadline_is_another_run():
     (['--availability=diurnal', '--availability_option=unit=days'], '--availability_option: unit'),
     (['--client_profiles=clients.txt'], '--client_profiles=clients.txt: give a file whose name'),
     (['--stragglers=wait', '--round_deadline=9'], "--stragglers: unknown stragglers 'wait'"),
-    (['--stragglers=partial'], '--stragglers=partial is for a deadline: give --round_deadline=60'),
+    (['--stragglers=partial'], '--stragglers is for --round_deadline: give it too'),
     (['--seconds_per_step=0'], '--seconds_per_step must be finite and above 0'),
     (['--speed_sigma=-1'], '--speed_sigma must be finite and at least 0'),
     (['--over_select=0.5'], '--over_select must be finite and at least 1'),

@@ -49,7 +49,7 @@ def test_addresses(address):
   [
     (['--ray=head'], "--ray must be local, auto or host:port, found 'head'"),
     (['--ray=ray://head:1'], "--ray must be local, auto or host:port, found 'ray://head:1'"),
-    (['--ray_workers=2'], '--ray_workers is for --ray: leave it out, or give --ray=local'),
+    (['--ray_workers=2'], '--ray_workers is for --ray: give it too'),
     (['--cpus_per_worker=2'], '--cpus_per_worker is for --ray'),
     (['--gpus_per_worker=1'], '--gpus_per_worker is for --ray'),
     (['--subrounds=4', '--engine=native'], '--subrounds is for --engine=graph'),
