@@ -61,14 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def describe(task: Any) -> tuple[str, Any]:
-  """The numbers of a task's clients.
-
-  Args:
-    task: A `tasks.Task`.
-
-  Returns:
-    Markdown, and the label counts int64 [clients, classes], empty if targets are no classes.
-  """
+  """The numbers of a task's clients in Markdown; label counts int64 [clients, classes], or []."""
   ids = task.train.client_ids
   first = task.train.load(ids[0])['y']
   rows = [['source', task.source]]

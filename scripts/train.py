@@ -13,14 +13,10 @@ from .cli import command, flags, help_text, resolve, result_table, run
   'train.py', 'interrupted; rounds that were done are saved.', before_end=run.reap_workers
 )
 def main(arguments: Sequence[str]) -> int:
-  """Runs the command.
+  """Runs the command; returns its exit code.
 
-  Args:
-    arguments: The program's name and its arguments.
-
-  Returns:
-    The exit code: 0 when all rounds are done, 1 when the model diverged or, in the last round,
-    every client did, 2 for bad input, 128 + the signal's number when a signal ended the run.
+  0 when all rounds are done, 1 when the model diverged or, in the last round, every client did, 2
+  for bad input, 128 + the signal's number when a signal ended the run.
   """
   given = flags.parse(arguments, help_text.text)
   if given is None:

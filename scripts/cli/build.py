@@ -16,16 +16,7 @@ from .groups import aggregation, what
 
 
 def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
-  """Loads the data, builds the process, opens the folder: the arguments of `training.train`.
-
-  Args:
-    settings: What is asked for.
-    command: The command line, for config.json.
-
-  Raises:
-    ValueError: If a value is out of its range, the data are bad, or the folder is another run's.
-    engine.WorkerError: If the cluster cannot be had.
-  """
+  """Loads the data, builds the process, opens the folder: the arguments of `training.train`."""
   chosen, folder = settings.what, settings.output.output_dir
   ray_context = settings.runtime.build(
     settings.training.clients_per_round,

@@ -152,15 +152,7 @@ def parse(
 
 
 def check_output(flag: str, output: str) -> None:
-  """Makes the folder of files OUTPUT.* and sees that it can be written to.
-
-  Args:
-    flag: The flag that names them.
-    output: Their path without the ending.
-
-  Raises:
-    ValueError: If it cannot.
-  """
+  """Makes the folder of files OUTPUT.*, which a flag names; ValueError if none can be written."""
   folder = os.path.dirname(os.path.abspath(output))
   try:
     os.makedirs(folder, exist_ok=True)

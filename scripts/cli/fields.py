@@ -13,21 +13,13 @@ INT31 = 2**31 - 1
 
 
 class Group:
-  """A group of settings: a frozen dataclass whose fields are flags.
-
-  Attributes:
-    TITLE: Its heading in --help.
-  """
+  """A group of settings: a frozen dataclass whose fields are flags; TITLE heads them in --help."""
 
   TITLE: ClassVar[str]
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults of flags that depend on what is given; none here.
-
-    Args:
-      values: Flag name -> value of all flags; None where none was given.
-    """
+    """Defaults of flags that depend on other values, None where none was given; none here."""
     del values
     return {}
 
@@ -69,15 +61,7 @@ def flag(
 
 
 def count(text: str, default: Any = None, *, zero: str = '', high: int = INT31, **more: Any) -> Any:
-  """A field that is a flag of whole numbers from 1, or from 0 if that stands for something.
-
-  Args:
-    text: Its help.
-    default: As of `flag`.
-    zero: What 0 stands for.
-    high: The largest.
-    **more: As of `flag`.
-  """
+  """A flag of whole numbers up to `high`; from 1, or from 0 if that stands for something."""
   low, hint = (0, f'give 0 for {zero}') if zero else (1, 'give 1 or more')
 
   def check(name: str, value: Any, hint: str) -> Any:

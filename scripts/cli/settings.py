@@ -24,18 +24,9 @@ from .groups import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """The settings of a run, resolved and checked.
+  """The settings of a run, resolved and checked: groups, hyperparameters, and what the user gave.
 
   Attributes:
-    what: Task, algorithm and server optimizer.
-    training: Rounds, epochs and batches.
-    rates: Learning rates and schedules.
-    clients: Weights, regularisation and states of clients.
-    population: Who is there, and how fast.
-    aggregation: How updates are combined, and how private that is.
-    evaluation: Evaluation of each client by itself.
-    runtime: Engine, devices and workers.
-    output: Folders, checkpoints and trackers.
     correction: The correction's hyperparameters, by name.
     server: The server optimizer's, by name.
     given: What the user gave, by flag name: what a command line needs to say.
@@ -79,15 +70,7 @@ class Settings:
     return {**own, **self.population.files()}
 
   def client_training(self, task: Any, epochs: int | None = None) -> Any:
-    """Returns how a client trains: the `client.ClientTraining`.
-
-    Args:
-      task: The `tasks.Task`.
-      epochs: Its epochs; by default those of a round.
-
-    Raises:
-      ValueError: If a value is out of its range.
-    """
+    """Returns how a client trains, a `client.ClientTraining`; by default for a round's epochs."""
     from tff_adaptive import client
 
     batching = client.Batching(

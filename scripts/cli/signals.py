@@ -32,10 +32,8 @@ class StopGuard(stop.Stop):
     """Creates the guard.
 
     Args:
-      announce: Called from the thread with a line for the user; by default it is written to
-        the standard error.
-      on_abort: Called before the process is ended at once, to end child processes, say; more
-        may be appended to `self.on_abort`.
+      announce: Called from the thread with a line for the user; by default: to the standard error.
+      on_abort: Called before the process is ended at once, to end child processes, say.
     """
     super().__init__()
     self.announce = announce or _to_stderr

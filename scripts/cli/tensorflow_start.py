@@ -16,11 +16,7 @@ def quietly() -> None:
 
 
 def load() -> None:
-  """Imports TensorFlow and TFF, and has no collection look for garbage among their objects.
-
-  Modules stay until the end, and their million objects are a fifth of a command's way to its first
-  round.
-  """
+  """Imports TensorFlow and TFF; garbage is not looked for among their objects, which stay."""
   if 'tensorflow_federated' in sys.modules:
     return
   gc.disable()

@@ -25,12 +25,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def markdown(notebook: dict[str, Any], name: str) -> str:
-  """Returns a notebook as Markdown.
-
-  Args:
-    notebook: The content of its file.
-    name: The file's name, for the link.
-  """
+  """Returns a notebook, the content of a file of this name, as Markdown."""
   parts = []
   for cell in notebook['cells']:
     source = ''.join(cell['source'])

@@ -1,7 +1,5 @@
 """A user's own file that fails: one line that names it, exit code 2 or 1, nothing lost."""
 
-import os
-
 import pytest
 
 from tests.helpers import task_data, user_files
@@ -176,9 +174,3 @@ def test_a_feature_that_is_not_finite_ends_the_run_where_its_client_is_drawn(tmp
   where = f"v of client '{drawn[2]:02d}' in 'train', row 1, is nan; it must be finite"
   assert error == f'train.py: {tmp_path}/d.sqlite: {where}'
   assert [row['round'] for row in user_files.rows(folder)] == ['0', '1', '2']
-  # What was done is saved: with the row repaired the run goes on.
-  protos[f'{drawn[2]:02d}'][1] = protos['00'][1]
-  os.unlink(tmp_path / 'd.sqlite')
-  task_data.write(tmp_path / 'd.sqlite', {'train': protos})
-  assert user_files.train(folder, *flags, '--rounds=5') == 0
-  assert [row['round'] for row in user_files.rows(folder)] == ['0', '1', '2', '3', '4', '5']

@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyPlan:
-  """How private a run is to be.
-
-  Attributes:
-    accountant: Gives epsilon by rounds.
-    delta: At this delta.
-  """
+  """How private a run is to be: the accountant gives epsilon by rounds, at this delta."""
 
   accountant: 'accounting.Accountant'
   delta: float
@@ -111,16 +106,7 @@ class Aggregation(fields.Group):
       )
 
   def plan(self, settings: 'settings_lib.Settings', num_clients: int) -> PrivacyPlan | None:
-    """Returns the noise and the accountant of a run; None if it adds no noise.
-
-    Args:
-      settings: What is asked for.
-      num_clients: Clients that may be drawn.
-
-    Raises:
-      ValueError: In one line, if no noise gives the epsilon that is asked for, or the noise is too
-        much for the noise on counts.
-    """
+    """Returns the noise of a run of so many clients and its accountant; None without noise."""
     if not self.entry.is_private:
       return None
     from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.

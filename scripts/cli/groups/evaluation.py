@@ -63,11 +63,7 @@ class ClientEvaluation(fields.Group):
       )
 
   def split(self, task: Any, seed: int) -> 'tuple[Any, tasks.ClientSplit]':
-    """Returns the task with the clients and examples that train, and all parts of its clients.
-
-    Raises:
-      tasks.DataError: If nothing would be left to train on, or nothing is held out.
-    """
+    """Returns the task with the clients and examples that train, and all parts of its clients."""
     import tff_adaptive_tasks as tasks
 
     return tasks.split_task(

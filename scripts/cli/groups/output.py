@@ -81,12 +81,7 @@ class Output(fields.Group):
       raise ValueError(f'--log_to={self.log_to[-1]} is given twice: once is enough.')
 
   def build(self, run_id: str, parameters: Mapping[str, Any]) -> list[Any]:
-    """Returns the callbacks of the trackers.
-
-    Args:
-      run_id: The run's, of config.json.
-      parameters: The run's there.
-    """
+    """Returns the callbacks of the trackers; parameters are the settings of config.json."""
     from tff_adaptive import training
 
     kinds: dict[str, Any] = {'mlflow': training.MlflowCallback, 'wandb': training.WandbCallback}

@@ -23,6 +23,12 @@ _KINDS: Mapping[str, Any] = {
 # A column of client profiles -> whose option of which name it takes the place of.
 _OPTION_OF = {'probability': ('independent', 'probability'), 'phase': ('diurnal', 'phases')}
 _SIGMAS = ('speed_sigma', 'bandwidth_sigma')
+# A flag -> the columns that say the same.
+_IN_COLUMNS = {
+  **{name: (name,) for name in speed_lib.COLUMNS},
+  'speed_sigma': ('seconds_per_step',),
+  'bandwidth_sigma': ('downlink', 'uplink'),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,14 +138,7 @@ class Population(fields.Group):
     return found
 
   def build(self, given: Mapping[str, Any]) -> population.Population | None:
-    """Returns the population, None if the settings describe none.
-
-    Args:
-      given: What the user gave, by flag name.
-
-    Raises:
-      ValueError: If a file cannot be read, or says what a flag says too.
-    """
+    """Returns the population, by what the user gave; None if the settings describe none."""
     if self.availability is None:
       return None
     profiles: dict[str, dict[str, float]] = {}
@@ -206,15 +205,12 @@ class Population(fields.Group):
           f'{path} has the column {column}, which is of --availability={owner}; found {kind}.'
         )
       if column in profiles and name in chosen:
+        raise ValueError(f'--availability_option={name}=... is in {path} too: leave one out.')
+    for flag, columns in _IN_COLUMNS.items():
+      if flag in given and {*columns} <= {*profiles}:
         raise ValueError(
-          f'--availability_option={name}=... is in {path} too: leave one of them out.'
+          f'--{flag} is in {path} too, as {" and ".join(columns)}: leave one of them out.'
         )
-    flags = {name: name for name in speed_lib.COLUMNS}
-    for column, flag in (*flags.items(), ('seconds_per_step', 'speed_sigma')):
-      if column in profiles and flag in given:
-        raise ValueError(f'--{flag} is in {path} too, as {column}: leave one of them out.')
-    if 'bandwidth_sigma' in given and {'downlink', 'uplink'} <= {*profiles}:
-      raise ValueError(f'--bandwidth_sigma: {path} has downlink and uplink: leave one of them out.')
 
 
 def _is_file(value: str | None) -> bool:

@@ -114,14 +114,7 @@ def check_cohort(cohort: int, clients: int) -> None:
 
 
 def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.ServerOptimizer]:
-  """Returns the algorithm's entry and its server optimizer's.
-
-  Args:
-    values: Flag name -> value; the server optimizer may be None.
-
-  Raises:
-    ValueError: If one is unknown, or the algorithm fixes another server optimizer.
-  """
+  """Returns the entries of algorithm and server optimizer; ValueError if they do not match."""
   algorithm = _entry('algorithm', values['algorithm'], registry.algorithm)
   asked, fixed = values['server_optimizer'], algorithm.server_optimizer
   server = _entry('server_optimizer', asked or fixed or 'sgd', registry.server_optimizer)

@@ -32,7 +32,7 @@ def _rows(folder):
 
 
 def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_path, capfd):
-  assert _train(tmp_path / 'whole', *FLAGS, '--rounds=6', '--target=0.01') == 0
+  assert _train(tmp_path / 'whole', *FLAGS, '--rounds=3', '--target=0.01') == 0
   out, err = capfd.readouterr()
   with open(tmp_path / 'whole' / 'summary.json', encoding='utf-8') as file:
     summary = json.load(file)
@@ -42,7 +42,7 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
   assert f'of {found["selected"]} clients drawn {found["finished"]} finished' in out
   assert 'are available, of 10 that a round is to have' in err
   assert summary['to_target']['validation_accuracy']['round'] == 0
-  for number in (4, 6):
+  for number in (2, 3):
     assert _train(tmp_path / 'parts', *FLAGS, f'--rounds={number}') == 0
   assert _rows(tmp_path / 'parts') == _rows(tmp_path / 'whole')
   assert set(rounds.COLUMNS) < set(_rows(tmp_path / 'whole')[0])
@@ -86,14 +86,6 @@ def test_lost_workers_are_a_failure_after_which_the_same_command_goes_on(tmp_pat
   given = flags.parse(['train.py', '--task=digits', f'--output_dir={tmp_path}/run'])
   with pytest.raises(command.FailureError, match='no worker is left'):
     run.run(resolve.resolve(given))
-
-
-def test_a_failure_is_exit_code_1():
-  @command.entry('train.py', 'interrupted')
-  def main(arguments):
-    raise command.FailureError('no worker is left')
-
-  assert main(['train.py']) == 1
 
 
 @pytest.mark.parametrize('given, is_hidden', [((), False), (('--gpus_per_worker=0.5',), True)])
@@ -153,7 +145,7 @@ def _untimed(folder):
 def test_rungs_leave_no_trace_in_a_run(tmp_path):
   """A run that ends for now at a round before its last is one that was interrupted there."""
   whole = _of_fakes(tmp_path / 'whole')
-  for until, reached in ((3, 3), (3, 3), (2, 3), (6, 6), (None, 9)):
+  for until, reached in ((3, 3), (2, 3), (None, 9)):
     result = _of_fakes(tmp_path / 'parts', until)
     assert (result.round_number, result.is_complete) == (reached, reached == 9)
   assert _untimed(tmp_path / 'parts') == _untimed(tmp_path / 'whole')

@@ -144,7 +144,7 @@ def test_refusals(arguments, message):
   [
     ('uplink', ['--uplink=3'], '--uplink is in'),
     ('seconds_per_step', ['--speed_sigma=1'], '--speed_sigma is in'),
-    ('downlink,uplink', ['--bandwidth_sigma=1'], 'has downlink and uplink: leave one'),
+    ('downlink,uplink', ['--bandwidth_sigma=1'], 'as downlink and uplink: leave one'),
     ('phase', [], 'which is of --availability=diurnal; found always'),
     (
       'probability',
