@@ -79,7 +79,7 @@ def test_a_centralised_baseline_of_a_task_without_accuracy_says_no_more_than_its
   command += ['--optimizer=sgd,adam', '--learning_rate=0.001', f'--output_dir={tmp_path}/x']
   done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
-  for words in ('validation loss', '| adam |', '| sgd |'):
+  for words in ('validation loss', '| optimizer=adam |', '| optimizer=sgd |'):
     assert words in done.stdout
   assert 'Exception ignored' not in done.stderr  # TFF's own clean-up.
   assert 'Traceback' not in done.stderr
