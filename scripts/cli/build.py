@@ -9,7 +9,7 @@ from tff_adaptive import algorithms, costs, models, training
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, sharded_store
-from tff_adaptive.training import cohorts, ray_callback
+from tff_adaptive.training import callbacks, cohorts
 
 from . import command as command_lib, records, settings as settings_lib
 from .groups import aggregation, what
@@ -53,7 +53,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'output_dir': folder,
     'run_id': saved['run_id'],
     'callbacks': [
-      *([] if ray_context is None else [ray_callback.RayCallback(ray_context)]),
+      *([] if ray_context is None else [callbacks.RayCallback(ray_context)]),
       *settings.output.build(saved['run_id'], settings.flat()),
       *([] if private is None else [_account(private, config)]),
     ],

@@ -26,8 +26,8 @@ from tests.faults import small_run
 from tff_adaptive import training
 
 # Its processes are forked from one that has imported this: an import takes longer than a run.
-_PROCESSES = multiprocessing.get_context('forkserver')
-_PROCESSES.set_forkserver_preload([__name__])
+PROCESSES = multiprocessing.get_context('forkserver')
+PROCESSES.set_forkserver_preload([__name__])
 LEFT = [*('checkpoints', 'config.json', 'curves.png', 'metrics.csv', 'summary.json', 'tensorboard')]
 
 
@@ -75,7 +75,7 @@ def kill_until_done(
   """
   for kills in range(most + 1):
     after = rng.uniform(1, longest) if kills < most else rounds + 2  # It never comes.
-    process = _PROCESSES.Process(target=train_and_die, args=(folder, rounds, store, after))
+    process = PROCESSES.Process(target=train_and_die, args=(folder, rounds, store, after))
     process.start()
     process.join()
     if process.exitcode == -signal.SIGALRM:

@@ -1,6 +1,5 @@
 """The run that the tools of this folder attack: quick, stateful, with client states on disk."""
 
-import csv
 import hashlib
 import os
 from unittest import mock
@@ -16,35 +15,20 @@ def train(
   folder: str, rounds: int, resume_from: str = 'latest', store: str = 'disk', callbacks=()
 ) -> training.TrainingResult:
   """Trains the run in a folder to a round, or resumes it."""
-  config = training.TrainingConfig(
-    rounds=rounds,
-    clients_per_round=5,
-    seed=3,
-    rounds_per_evaluation=1,
-    rounds_per_checkpoint=4,
-    client_state_store=store,
-    client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
-  )
   with mock.patch.object(state_shards, 'NUM_SHARDS', SHARDS):
-    return training.train(
-      fakes.StatefulProcess(),
-      fakes.Clients(),
-      fakes.evaluate,
-      config,
-      output_dir=folder,
+    return fakes.train(
+      folder,
+      rounds,
+      rounds_per_evaluation=1,
+      client_state_store=store,
+      client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
       callbacks=callbacks,
-      show_progress=False,
       resume_from=resume_from,
     )
 
 
 def outcome(folder: str) -> tuple:
   """Returns all that a run has come to: its rows but for the clock's, and all its states."""
-  with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
-    rows = [
-      tuple((k, v) for k, v in row.items() if not k.startswith('seconds_'))
-      for row in csv.DictReader(file)
-    ]
   process = fakes.StatefulProcess()
   path = os.path.join(folder, 'checkpoints', 'state.sqlite')
   with (
@@ -55,7 +39,7 @@ def outcome(folder: str) -> tuple:
     states = store.get(fakes.Clients.client_ids)
   weights = checkpoint.server_state.global_model_weights[0].tobytes()
   client_states = tuple((s['h'].tobytes(), int(s['last_round'])) for s in states)
-  return rows, checkpoint.round_number, weights, client_states
+  return fakes.rows(folder), checkpoint.round_number, weights, client_states
 
 
 def contents(folder: str) -> dict[str, str]:

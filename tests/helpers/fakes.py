@@ -1,9 +1,9 @@
-"""A federated process in NumPy, quick enough to run a thousand rounds in a test.
-
-As a program it trains with it: `python -m tests.helpers.fakes OUTPUT_DIR ROUNDS [DELAY]`.
-"""
+"""A federated process in NumPy, quick enough to run a thousand rounds in a test."""
 
 import collections
+import csv
+import dataclasses
+import os
 import sys
 import time
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 
 from scripts.cli import signals
 from tff_adaptive import training
+from tff_adaptive.runs import state_store
 
 
 class ServerState(NamedTuple):
@@ -98,6 +99,40 @@ def evaluate(weights):
   return {'loss': float(np.square(weights[0]).sum()), 'accuracy': 0.5}
 
 
+_FIELDS = {field.name for field in dataclasses.fields(training.TrainingConfig)}
+
+
+def train(folder, rounds=20, process=None, clients=None, evaluate=evaluate, **options):
+  """`training.train`; its options, and those of its config, may be given."""
+  config = dict(clients_per_round=5, seed=3, rounds_per_evaluation=3, rounds_per_checkpoint=4)
+  config.update((name, options.pop(name)) for name in _FIELDS & set(options))
+  return training.train(
+    process or StatefulProcess(),
+    clients or Clients(),
+    evaluate,
+    training.TrainingConfig(rounds=rounds, **config),
+    output_dir=None if folder is None else str(folder),
+    **{'show_progress': False, **options},
+  )
+
+
+def rows(folder):
+  """Returns metrics.csv as text, without its wall-clock columns."""
+  with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
+    return [
+      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
+    ]
+
+
+def saved(folder):
+  """Returns the last checkpoint's round, and each client's state."""
+  process = StatefulProcess()
+  path = os.path.join(folder, 'checkpoints', 'state.sqlite')
+  with state_store.ClientStateStore(path, process.initial_client_state) as store:
+    checkpoint = store.restore(process.initialize())
+    return checkpoint.round_number, dict(zip(Clients.client_ids, store.get(Clients.client_ids)))
+
+
 class _Begun(training.Callback):
   """Says when the first round begins: from then on a signal meets a round."""
 
@@ -109,24 +144,10 @@ class _Begun(training.Callback):
       self._say('Round 1 begins.')
 
 
-def main(output_dir, rounds, delay='0'):
-  """Trains with a checkpoint every fourth round."""
-  config = training.TrainingConfig(
-    rounds=int(rounds),
-    clients_per_round=5,
-    seed=3,
-    rounds_per_evaluation=3,
-    rounds_per_checkpoint=4,
-    client_state_store='disk',
-    client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
-  )
-  process = StatefulProcess(delay=float(delay))
+def train_until_a_signal(folder, delay, pipe):
+  """Trains without end in a process of its own, whose standard error goes to a named pipe."""
+  os.dup2(os.open(pipe, os.O_WRONLY), 2)
   with signals.StopGuard() as stop:
-    result = training.train(
-      process, Clients(), evaluate, config, output_dir=output_dir, callbacks=[_Begun()], stop=stop
-    )
-  return 0 if result.is_complete else 3
-
-
-if __name__ == '__main__':
-  sys.exit(main(*sys.argv[1:]))
+    process, audience = StatefulProcess(delay=delay), [_Begun()]
+    result = train(folder, 10**6, process, callbacks=audience, stop=stop, show_progress=True)
+  sys.exit(0 if result.is_complete else 3)

@@ -10,7 +10,7 @@ import numpy as np
 from tff_adaptive.reports import number_texts, report, scores, style, table as table_lib
 from tff_adaptive.runs import metric_names, run as run_lib
 
-FOLDER = 'client_evaluations'
+FOLDER = run_lib.CLIENT_EVALUATIONS
 _LOSS = 'validation_loss'  # By which a run has diverged, whatever is measured on clients.
 STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
 

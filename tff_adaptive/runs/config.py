@@ -127,8 +127,7 @@ class Record:
     """Notes in config.json what a resumed run changes; the caller holds the run's checkpoint file.
 
     Raises:
-      ResumeError: If the run there has other settings.
-      SaveError: If it cannot be written.
+      ResumeError: If the run there has other settings, or it cannot be written.
     """
     # Read again: until the checkpoint file was held another process may have gone on with the run.
     config = self.check(folder)
@@ -142,7 +141,7 @@ class Record:
       config['changes'].append({'when': _now(), **changes})
       config.update(made_with, settings=dict(self.settings), files=dict(self.files))
       path = os.path.join(folder, FILE)
-      with saving(path):
+      with saving(path, ResumeError):
         atomic_files.write_json(path, config)
 
   def _new(self, data: Mapping[str, Any], num_parameters: int, run_id: str) -> dict[str, Any]:

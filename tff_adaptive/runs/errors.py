@@ -32,20 +32,18 @@ class NonFiniteWeightsError(ArithmeticError):
 
 
 @contextlib.contextmanager
-def saving(path: str) -> Iterator[None]:
+def saving(path: str, kind: type[ValueError] = SaveError) -> Iterator[None]:
   """A context in which a file of the run is written: its OSErrors become `SaveError`s.
 
   Args:
     path: The file or folder, for the message.
-
-  Raises:
-    SaveError: If the system refuses to write.
+    kind: `ResumeError` before the run has begun.
   """
   try:
     yield
   except OSError as error:
     reason = _HINTS.get(error.errno or 0, error.strerror or str(error))
-    raise SaveError(f'{path} cannot be written: {reason}.') from error
+    raise kind(f'{path} cannot be written: {reason}.') from error
 
 
 @contextlib.contextmanager

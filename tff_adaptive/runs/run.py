@@ -25,6 +25,7 @@ from tff_adaptive.runs.errors import StateError
 if TYPE_CHECKING:
   import pandas as pd
 
+CLIENT_EVALUATIONS = 'client_evaluations'  # The folder of the evaluations by client.
 # What a curve may run along: each is the sum over the rounds of these columns of metrics.csv.
 AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
   {

@@ -1,11 +1,14 @@
-from .callbacks import Callback as Callback, RunInfo as RunInfo
+from .callbacks import (
+  Callback as Callback,
+  PrivacyCallback as PrivacyCallback,
+  RayCallback as RayCallback,
+  RunInfo as RunInfo,
+)
 from .client_evaluation import ClientEvaluation as ClientEvaluation, Group as Group
 from .config import TrainingConfig as TrainingConfig
 from .initial_weights import initial_weights_from as initial_weights_from
 from .loop import TrainingResult as TrainingResult, train as train
 from .personalization import build_personalization as build_personalization
-from .privacy_callback import PrivacyCallback as PrivacyCallback
 from .protocols import ClientData as ClientData, Process as Process
-from .ray_callback import RayCallback as RayCallback
 from .stop import Stop as Stop
 from .trackers import MlflowCallback as MlflowCallback, WandbCallback as WandbCallback

@@ -1,13 +1,18 @@
 """What may look on while a run goes on, and add to its rows."""
 
+import collections
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
   from tff_adaptive.training.loop import TrainingResult
+
+_ROUNDS_OF_RATE = 50
+_SECONDS_BETWEEN_LINES = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,3 +77,90 @@ class Callback:
 
   def close(self) -> None:
     """Called last, after an error too, if `begin` was called."""
+
+
+class Accountant(Protocol):
+  """What is asked of an accountant: `aggregation.SampledGaussian` is one."""
+
+  @property
+  def noise_multiplier(self) -> float:
+    """Noise on a sum of updates, in clipping norms."""
+
+  def epsilons(self, rounds: int, delta: float) -> Mapping[str, float]:
+    """Column -> epsilon after so many rounds."""
+
+
+class PrivacyCallback(Callback):
+  """Columns `epsilon` and `epsilon_rdp` of evaluated rounds, and `privacy` in the summary."""
+
+  def __init__(self, accountant: Accountant, delta: float, rounds_per_evaluation: int):
+    """Creates the callback.
+
+    Args:
+      accountant: Gives epsilon by rounds.
+      delta: At this delta.
+      rounds_per_evaluation: As in `TrainingConfig`.
+    """
+    self._accountant, self._delta, self._every = accountant, delta, rounds_per_evaluation
+    self._last = self._round = 0
+
+  def begin(self, run: RunInfo) -> None:
+    self._last = run.rounds
+
+  def round_begin(self, number: int) -> None:
+    self._round = number
+
+  def columns(self) -> Mapping[str, float]:
+    if self._round % self._every and self._round != self._last:
+      return {}
+    return self._accountant.epsilons(self._round, self._delta)
+
+  def summary(self, rounds: int) -> Mapping[str, Any]:
+    return {
+      'privacy': {
+        'neighbours': 'one client is replaced',
+        'noise_multiplier': self._accountant.noise_multiplier,
+        'delta': self._delta,
+        **self._accountant.epsilons(rounds, self._delta),
+      }
+    }
+
+
+class RayCallback(Callback):
+  """Announces rounds to the workers; their counters are columns of the round.
+
+  These are seconds_waiting (for the workers), bytes_to_workers, bytes_from_workers and
+  subrounds_retried. A line now and then says how many workers there are, and how fast.
+  """
+
+  def __init__(self, context: Any):
+    """Takes an execution context with workers: an `engine.RayContext`."""
+    self._context = context
+    self._before: Mapping[str, float] = {}
+    self._say: Callable[[str], None] = print
+    self._rounds: collections.deque[tuple[float, float]] = collections.deque(maxlen=_ROUNDS_OF_RATE)
+    self._last_line = time.monotonic()
+
+  def begin(self, run: RunInfo) -> None:
+    self._say = run.say
+    run.say(f'Starting {self._workers()}.')
+
+  def round_begin(self, number: int) -> None:
+    self._before = self._context.counters()
+    self._context.announce(f'round {number}', self._say)
+
+  def columns(self) -> Mapping[str, float]:
+    return {name: now - self._before[name] for name, now in self._context.counters().items()}
+
+  def round_end(self, row: Mapping[str, Any]) -> None:
+    if not row.get('seconds_round'):
+      return
+    self._rounds.append((row['clients'], row['seconds_round']))
+    if time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
+      self._last_line = time.monotonic()
+      clients, seconds = map(sum, zip(*self._rounds))
+      self._say(f'{self._workers()}, {clients / seconds:.1f} clients/s')
+
+  def _workers(self) -> str:
+    count = self._context.workers
+    return f'{count} worker{"" if count == 1 else "s"}'

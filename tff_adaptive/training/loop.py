@@ -11,7 +11,12 @@ from typing import Any
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, summaries
-from tff_adaptive.runs import config as config_file, summary as summary_lib, worker_context
+from tff_adaptive.runs import (
+  config as config_file,
+  run_files,
+  summary as summary_lib,
+  worker_context,
+)
 from tff_adaptive.runs.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
 from tff_adaptive.training import (
   callbacks as callbacks_lib,
@@ -20,7 +25,6 @@ from tff_adaptive.training import (
   progress as progress_lib,
   protocols,
   rounds,
-  run_files,
   stop as stop_lib,
   tensorboard_log,
 )

@@ -1,13 +1,11 @@
-"""Callbacks: when each method is called, and that an error in one loses no round."""
+"""Callbacks: when each method is called, that an error in one loses no round; the project's own."""
 
 import pytest
 
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.runs import state_store
+from tff_adaptive.aggregation import SampledGaussian
 from tff_adaptive.training import callbacks
-
-CONFIG = {'clients_per_round': 5, 'seed': 3, 'rounds_per_evaluation': 2, 'rounds_per_checkpoint': 2}
 
 
 class _Recorder(callbacks.Callback):
@@ -38,22 +36,8 @@ class _Recorder(callbacks.Callback):
 
 
 def _train(folder, rounds, *audience):
-  return training.train(
-    fakes.StatefulProcess(),
-    fakes.Clients(),
-    fakes.evaluate,
-    training.TrainingConfig(rounds=rounds, **CONFIG),
-    output_dir=None if folder is None else str(folder),
-    callbacks=audience,
-    show_progress=False,
-  )
-
-
-def _saved(folder):
-  process = fakes.StatefulProcess()
-  path = str(folder / 'checkpoints' / 'state.sqlite')
-  with state_store.ClientStateStore(path, process.initial_client_state) as store:
-    return store.restore(process.initialize()).round_number
+  every = {'rounds_per_evaluation': 2, 'rounds_per_checkpoint': 2}
+  return fakes.train(folder, rounds, callbacks=audience, **every)
 
 
 def test_each_method_is_called_in_its_place(tmp_path):
@@ -77,16 +61,13 @@ def test_each_method_is_called_in_its_place(tmp_path):
     ('end', 3),
     ('close',),
   ]
-  lines = (tmp_path / 'metrics.csv').read_text().splitlines()
-  assert lines[0].split(',').count('mine') == 1
-  assert [dict(zip(lines[0].split(','), line.split(',')))['mine'] for line in lines[1:]] == [
-    '',
-    '5.1',
-    '8.1',
-    '12.1',
-  ]
+  assert [row['mine'] for row in fakes.rows(tmp_path)] == ['', '5.1', '8.1', '12.1']
   _train(tmp_path, 4, second)
   assert second.calls[:3] == [('begin', True, 4, 4), ('round_begin', 4), ('columns',)]
+  nowhere = _Recorder()
+  _train(None, 2, nowhere)
+  assert nowhere.calls[0] == ('begin', False, 0, 2)
+  assert not any(call[0] == 'checkpoint' for call in nowhere.calls)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +90,64 @@ def test_an_error_in_a_callback_ends_the_run_and_loses_no_round(tmp_path, method
   failing, recorder = Failing(), _Recorder()
   with pytest.raises(RuntimeError, match='no luck'):
     _train(tmp_path, 10, recorder, failing)
-  assert _saved(tmp_path) == saved
+  assert fakes.saved(tmp_path)[0] == saved
   assert failing.calls[-1] == recorder.calls[-1] == ('close',)
   assert not any(call[0] == 'end' for call in recorder.calls)
 
 
-def test_a_run_without_a_folder_makes_no_checkpoints():
-  recorder = _Recorder()
-  _train(None, 2, recorder)
-  assert recorder.calls[0] == ('begin', False, 0, 2)
-  assert not any(call[0] == 'checkpoint' for call in recorder.calls)
+@pytest.mark.parametrize('rounds', [7, 9])
+def test_epsilon_stands_in_evaluated_rounds_and_in_the_summary(tmp_path, rounds):
+  accountant = SampledGaussian(20, 5, 1.5)
+  audience = [training.PrivacyCallback(accountant, 1e-3, 3)]
+  result = fakes.train(tmp_path, rounds, callbacks=audience)
+  found = {int(r['round']): r['epsilon'] for r in fakes.rows(tmp_path) if r['epsilon']}
+  assert list(found) == [3, 6, rounds]
+  for number, value in found.items():
+    assert float(value) == accountant.epsilon(number, 1e-3)
+  assert result.summary['privacy'] == {
+    'neighbours': 'one client is replaced',
+    'noise_multiplier': 1.5,
+    'delta': 1e-3,
+    **accountant.epsilons(rounds, 1e-3),
+  }
+
+
+class _Context:
+  """Counts, and says something at each announcement."""
+
+  workers = 3
+
+  def __init__(self):
+    self.waited, self.occasions = 5.0, []
+
+  def announce(self, occasion, report):
+    self.occasions.append(occasion)
+    report(f'{occasion}: a worker was lost')
+
+  def counters(self):
+    return {'seconds_waiting': self.waited}
+
+
+def test_columns_are_of_the_round_and_lines_say_how_fast(monkeypatch):
+  monkeypatch.setattr(callbacks, '_SECONDS_BETWEEN_LINES', 0.0)
+  context, lines = _Context(), []
+  callback = training.RayCallback(context)
+  callback.begin(training.RunInfo(output_dir=None, first_round=1, rounds=9, say=lines.append))
+  callback.round_end({'round': 0})  # The initial model: nobody has trained.
+  callback.round_begin(7)
+  context.waited += 2.5
+  assert callback.columns() == {'seconds_waiting': 2.5}
+  callback.round_end({'round': 7, 'clients': 10, 'seconds_round': 4.0})
+  callback.round_begin(8)
+  assert callback.columns() == {'seconds_waiting': 0.0}
+  assert context.occasions == ['round 7', 'round 8']
+  assert lines == [
+    'Starting 3 workers.',
+    'round 7: a worker was lost',
+    '3 workers, 2.5 clients/s',
+    'round 8: a worker was lost',
+  ]
+  lines.clear()
+  context.workers = 1
+  callback.begin(training.RunInfo(output_dir=None, first_round=1, rounds=9, say=lines.append))
+  assert lines == ['Starting 1 worker.']

@@ -82,36 +82,18 @@ def test_a_run_that_was_killed_before_its_second_checkpoint_starts_again(tmp_pat
       if row['round'] == killed_at:
         raise Killed
 
-  for killed_at in (0, 2):
+  def evaluate(weights):
+    if killed_at < 0:  # Between its first checkpoint and its first row.
+      raise Killed
+    return fakes.evaluate(weights)
+
+  for killed_at in (-1, 0, 2):
     folder = str(tmp_path / str(killed_at))
     with pytest.raises(Killed):
-      training.train(
-        fakes.StatefulProcess(),
-        fakes.Clients(),
-        fakes.evaluate,
-        training.TrainingConfig(
-          rounds=10, clients_per_round=5, seed=3, rounds_per_evaluation=1, rounds_per_checkpoint=4
-        ),
-        output_dir=folder,
-        callbacks=[Killer()],
-        show_progress=False,
-      )
+      _train(folder, evaluate=evaluate, callbacks=[Killer()])
     assert not os.path.exists(os.path.join(folder, 'summary.json'))
     small_run.train(folder, 10)
     assert small_run.outcome(folder) == done[1]
-
-
-def test_a_run_killed_between_its_first_checkpoint_and_its_first_row_starts_again(tmp_path, done):
-  def fail(weights):
-    raise RuntimeError
-
-  config = training.TrainingConfig(rounds=10, clients_per_round=5, seed=3)
-  with pytest.raises(RuntimeError):
-    training.train(
-      fakes.StatefulProcess(), fakes.Clients(), fail, config, output_dir=str(tmp_path / 'run')
-    )
-  small_run.train(str(tmp_path / 'run'), 10)
-  assert small_run.outcome(str(tmp_path / 'run')) == done[1]
 
 
 def _edit(lines, number, line):
@@ -169,23 +151,17 @@ class _Meddler(training.Callback):
       self._action()
 
 
-def _train(run, rounds=10, **options):
-  config = training.TrainingConfig(
-    rounds=rounds, clients_per_round=5, seed=3, rounds_per_evaluation=1, rounds_per_checkpoint=4
-  )
-  return training.train(
-    fakes.StatefulProcess(),
-    fakes.Clients(),
-    fakes.evaluate,
-    config,
-    output_dir=str(run),
-    show_progress=False,
-    **options,
-  )
+def _train(run, **options):
+  return fakes.train(run, 10, rounds_per_evaluation=1, **options)
 
 
-@pytest.mark.parametrize('name', ['.', 'checkpoints', STATE, 'metrics.csv', 'tensorboard'])
-@pytest.mark.parametrize('is_renamed', [True, False])
+@pytest.mark.parametrize(
+  'name, is_renamed',
+  [
+    *(('.', True), ('checkpoints', False), (STATE, True), ('metrics.csv', False)),
+    *(('metrics.csv', True), ('tensorboard', False), ('.', False)),
+  ],
+)
 def test_what_is_removed_or_renamed_during_a_run_is_noticed(run, name, is_renamed):
   def meddle():
     if is_renamed:
@@ -195,24 +171,21 @@ def test_what_is_removed_or_renamed_during_a_run_is_noticed(run, name, is_rename
     else:
       os.unlink(run / name)
 
-  os.makedirs(run, exist_ok=True)
   with pytest.raises(runs.SaveError, match='was removed') as caught:
     _train(run, callbacks=[_Meddler(meddle)])
   assert str(run) in str(caught.value)
   assert '\n' not in str(caught.value)
 
 
-def test_a_state_file_replaced_by_another_is_noticed(run, tmp_path):
-  def meddle():
-    shutil.copy(run / STATE, tmp_path / 'copy')
-    os.replace(tmp_path / 'copy', run / STATE)
-
-  with pytest.raises(runs.SaveError, match='or replaced while the run was going on'):
-    _train(run, callbacks=[_Meddler(meddle)])
-
-
-@pytest.mark.parametrize('number', [errno.ENOSPC, errno.EROFS])
-@pytest.mark.parametrize('kind', ['metrics', 'events', 'summary.json', 'curves.png'])
+@pytest.mark.parametrize(
+  'kind, number',
+  [
+    ('metrics', errno.ENOSPC),
+    ('events', errno.EROFS),
+    ('summary.json', errno.EROFS),
+    ('curves.png', errno.ENOSPC),
+  ],
+)
 def test_what_cannot_be_written_loses_no_checkpoint_and_the_run_goes_on_later(
   run, done, kind, number
 ):
@@ -225,9 +198,7 @@ def test_what_cannot_be_written_loses_no_checkpoint_and_the_run_goes_on_later(
   assert 'disk is full' in text if number == errno.ENOSPC else 'Read-only' in text
   with open(run / 'metrics.csv', newline='') as file:
     rows = len([line for line in file if line.endswith('\n')]) - 2
-  process = fakes.StatefulProcess()
-  with state_store.ClientStateStore(str(run / STATE), process.initial_client_state) as store:
-    saved = store.restore(process.initialize()).round_number
+  saved, _ = fakes.saved(run)
   assert saved == rows  # Each round that has its row has its checkpoint: none is lost.
   assert saved == 10 if kind.endswith(('json', 'png')) else 6 < saved < 10
   _train(run)
@@ -246,10 +217,9 @@ def test_what_killed_processes_left_is_cleaned_up_and_the_users_files_stay(run):
   assert os.listdir(run / 'checkpoints') == ['state.sqlite']
 
 
-def test_a_dead_journal_is_gone_after_the_next_start(run):
-  (run / (STATE + '-journal')).write_bytes(bytes(100_000))
-  small_run.train(str(run), 6)  # Nothing is left to do.
-  assert os.listdir(run / 'checkpoints') == ['state.sqlite']
+def test_a_config_that_cannot_note_a_change_ends_the_run_before_it_begins(run):
+  with failing_files.failing('config.json', 0, errno.EROFS):
+    _refused(run, r'config\.json cannot be written: Read-only')
 
 
 def test_every_checkpoint_is_on_the_disk_before_the_run_goes_on(tmp_path, monkeypatch):

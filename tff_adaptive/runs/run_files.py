@@ -1,0 +1,207 @@
+"""A run's folder: opening it, refusing what cannot be gone on from, saving."""
+
+import contextlib
+import glob
+import os
+from typing import Any, Literal, TypeAlias
+
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.runs import (
+  config as config_file,
+  metrics as metrics_lib,
+  run as run_lib,
+  sharded_store,
+  state_file,
+  state_store,
+  summary,
+)
+from tff_adaptive.runs.errors import ResumeError, RunFileError, StateError, saving
+from tff_adaptive.runs.worker_context import WorkerContext
+
+CURVES = 'curves.png'
+ResumeFrom: TypeAlias = Literal['latest', 'previous']
+_FILES = (metrics_lib.FILE, summary.FILE, CURVES, config_file.FILE)
+
+
+class RunFiles:
+  """The checkpoints and the rows of one run; nothing on the disk for a run without a folder.
+
+  Attributes:
+    output_dir: The folder.
+    store: The client states, and the checkpoints.
+    log: metrics.csv.
+    state: The server state to go on from.
+    round_number: Rounds that it has been through.
+    saved_round: The round of the last checkpoint; -1 if there is none.
+    notes: Lines for the user.
+  """
+
+  def __init__(
+    self,
+    config: Any,
+    output_dir: str | None,
+    run_id: str,
+    server_state: Any,
+    client_state: Any,
+    resume_from: ResumeFrom = 'latest',
+    workers: WorkerContext | None = None,
+  ):
+    """Opens the folder, or makes it.
+
+    Args:
+      config: A `training.TrainingConfig`.
+      output_dir: The folder; None saves nothing.
+      run_id: Of the run; a checkpoint of another one is refused.
+      server_state: The server state before the first round.
+      client_state: One client's state before its first round; `()` for none.
+      resume_from: Which checkpoint to go on from.
+      workers: Who trains, if they can load and keep client states themselves.
+
+    Raises:
+      ResumeError: If the run cannot be gone on with; nothing is changed then.
+      StateError: If the checkpoint is damaged, in use or of another run.
+    """
+    self.output_dir, self._run_id = output_dir, run_id
+    self.state, self.round_number, self.saved_round = server_state, 0, -1
+    self.notes: list[str] = []
+    with contextlib.ExitStack() as stack:
+      if output_dir is None:
+        self.store = state_store.ClientStateStore(None, client_state)
+        self.log = metrics_lib.MetricsLog(None)
+      else:
+        path = config.checkpoint_path(output_dir)
+        _check_places(output_dir, path)
+        if not os.path.exists(path) or not os.path.getsize(path):
+          _refuse_results_without_checkpoint(output_dir, path)
+        for needed in (output_dir, os.path.dirname(path)):
+          with saving(needed, ResumeError):
+            os.makedirs(needed, exist_ok=True)
+        self.store = sharded_store.open_store(
+          path,
+          client_state,
+          config.client_state_store,
+          cache_bytes=config.client_state_cache_bytes,
+          keep_checkpoints=config.keep_checkpoints,
+          workers=workers,
+          notes=self.notes,
+        )
+        stack.callback(self.store.close)
+        kept = self._resume(output_dir, path, config.rounds, resume_from)
+        atomic_files.remove_leftovers(output_dir, _FILES)
+        self.log = metrics_lib.MetricsLog(os.path.join(output_dir, metrics_lib.FILE), kept=kept)
+        stack.callback(self.log.close)
+      self._stack = stack.pop_all()
+
+  def close(self) -> None:
+    """Closes the files; what was not saved is dropped."""
+    self._stack.close()
+
+  def save(self) -> bool:
+    """Checkpoints `state`, unless that is done; returns whether there was anything to do.
+
+    Raises:
+      SaveError: If it cannot be written; the checkpoint before stays.
+    """
+    if self.output_dir is None or self.saved_round == self.round_number:
+      return False
+    self.log.sync()  # The checkpoint relies on the rows behind it.
+    self.store.commit(self.round_number, self.state, {'run_id': self._run_id})
+    self.saved_round = self.round_number
+    return True
+
+  def _resume(
+    self, folder: str, path: str, rounds: int, resume_from: ResumeFrom
+  ) -> metrics_lib.Table | None:
+    """Takes over a checkpoint, if there is one; returns the rows behind it."""
+    checkpoint, kept = self.store.restore(self.state, resume_from), None
+    if checkpoint is None:
+      _refuse_results_without_checkpoint(folder, path)
+    else:
+      if checkpoint.metadata.get('run_id', '') != self._run_id:
+        raise StateError(f'{path} holds the checkpoint of another run.')
+      self.state, self.round_number = checkpoint.server_state, checkpoint.round_number
+      self.saved_round = self.round_number
+      if self.round_number > rounds:
+        raise ResumeError(
+          f'The run in {folder} has done {self.round_number} rounds already, rounds is {rounds}:'
+          f' give at least {self.round_number}, or start in a new folder.'
+        )
+      kept = _rows_behind(os.path.join(folder, metrics_lib.FILE), self.round_number)
+      self.store.forget_later(self.round_number)
+    # Reports take the last evaluation by client in the folder, perhaps of a round that is to be
+    # trained again.
+    pattern = os.path.join(glob.escape(folder), run_lib.CLIENT_EVALUATIONS, 'round_*.csv')
+    for evaluation in glob.glob(pattern):
+      number = os.path.basename(evaluation)[len('round_') : -len('.csv')]
+      if number.isdecimal() and int(number) > self.round_number:
+        with saving(evaluation, ResumeError):
+          os.unlink(evaluation)
+    return kept
+
+
+def _check_places(folder: str, checkpoint_path: str) -> None:
+  """Raises ResumeError if a folder is where a file of the run belongs, or a file where a folder."""
+  files = [os.path.join(folder, name) for name in _FILES]
+  for path in (*files, checkpoint_path):
+    if os.path.isdir(path):
+      raise ResumeError(f'{path} is a folder where a file of the run belongs: move it away.')
+  for path in (folder, os.path.dirname(checkpoint_path), os.path.join(folder, 'tensorboard')):
+    if os.path.lexists(path) and not os.path.isdir(path):
+      raise ResumeError(f'{path} is a file where a folder of the run belongs: move it away.')
+
+
+def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
+  """Raises ResumeError if a folder has results of rounds; their checkpoint, `path`, is gone."""
+  found = _results(folder)
+  if found is None:
+    return
+  way_out = 'bring it back, or start in a new folder'
+  now = os.path.dirname(path)
+  with contextlib.suppress(FileNotFoundError, RunFileError):
+    was = config_file.read(folder)['settings'].get('client_state_dir')
+    was = was or os.path.join(folder, 'checkpoints')
+    if os.path.abspath(was) != os.path.abspath(now):
+      way_out = (
+        f'client_state_dir was {was!r} and is now {now!r}: give the former, or move'
+        f' {state_file.STATE_FILE} and what lies beside it there'
+      )
+  raise ResumeError(
+    f'{os.path.join(folder, found)} has the results of a run, but its checkpoint, {path}, is gone:'
+    f' {way_out}.'
+  )
+
+
+def _results(folder: str) -> str | None:
+  """The name of a file with results of rounds, or with what nobody can read now."""
+  with contextlib.suppress(FileNotFoundError):
+    try:
+      if metrics_lib.read(os.path.join(folder, metrics_lib.FILE)).cells:
+        return metrics_lib.FILE
+    except RunFileError:
+      return metrics_lib.FILE
+  with contextlib.suppress(FileNotFoundError):
+    try:
+      if summary.read(folder)['rounds']:
+        return summary.FILE
+    except RunFileError:
+      if os.path.getsize(os.path.join(folder, summary.FILE)):
+        return summary.FILE
+  return None
+
+
+def _rows_behind(metrics: str, last_round: int) -> metrics_lib.Table | None:
+  """Returns the rows up to the checkpoint's round, `last_round`; ResumeError if one is missing."""
+  try:
+    table = metrics_lib.read(metrics)
+  except FileNotFoundError:
+    table = metrics_lib.Table([], [])
+  kept = [row for t, row in zip(table.rounds, table.cells) if t <= last_round]
+  if not kept and last_round == 0:
+    return None  # Killed between the first checkpoint and the first row.
+  missing = set(range(last_round + 1)).difference(table.rounds)
+  if missing:
+    raise ResumeError(
+      f'{metrics} lacks round {min(missing)}; the checkpoint has rounds 0 to {last_round} behind'
+      ' it: restore the file, or start in a new folder.'
+    )
+  return metrics_lib.Table(table.columns, kept)
