@@ -1,17 +1,21 @@
 """A federated process in NumPy, quick enough to run a thousand rounds in a test."""
 
 import collections
+import contextlib
 import csv
 import dataclasses
 import os
 import sys
 import time
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 
 from scripts.cli import signals
 from tff_adaptive import training
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.reports import figures
 from tff_adaptive.runs import state_store
 
 
@@ -102,18 +106,22 @@ def evaluate(weights):
 _FIELDS = {field.name for field in dataclasses.fields(training.TrainingConfig)}
 
 
-def train(folder, rounds=20, process=None, clients=None, evaluate=evaluate, **options):
+def train(folder, rounds=20, process=None, clients=None, evaluate=evaluate, draws=False, **options):
   """`training.train`; its options, and those of its config, may be given."""
   config = dict(clients_per_round=5, seed=3, rounds_per_evaluation=3, rounds_per_checkpoint=4)
   config.update((name, options.pop(name)) for name in _FIELDS & set(options))
-  return training.train(
-    process or StatefulProcess(),
-    clients or Clients(),
-    evaluate,
-    training.TrainingConfig(rounds=rounds, **config),
-    output_dir=None if folder is None else str(folder),
-    **{'show_progress': False, **options},
-  )
+  with contextlib.ExitStack() as stack:
+    if not draws:  # Drawing takes longer than the run.
+      empty = mock.Mock(side_effect=lambda path, rows: atomic_files.write_text(path, ''))
+      stack.enter_context(mock.patch.object(figures, 'draw_run', empty))
+    return training.train(
+      process or StatefulProcess(),
+      clients or Clients(),
+      evaluate,
+      training.TrainingConfig(rounds=rounds, **config),
+      output_dir=None if folder is None else str(folder),
+      **{'show_progress': False, **options},
+    )
 
 
 def rows(folder):

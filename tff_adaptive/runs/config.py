@@ -9,11 +9,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tff_adaptive._utils import atomic_files, provenance
-from tff_adaptive.runs.errors import ResumeError, RunFileError, reading, saving
+from tff_adaptive.runs.errors import ResumeError, reading, saving
 
 FILE = 'config.json'
 FORMAT = 1
-_LAST_TO_READ_EARLIER = 'e20f8c7'
 REFERENCES = ('task', 'algorithm', 'server_optimizer')  # They may be FILE.py:NAME of a user's.
 _CONTENT = {
   **{'run_id': str, 'settings': dict, 'change_no_number': list, 'files': dict, 'data': dict},
@@ -67,10 +66,6 @@ class Record:
   def check(self, folder: str, run_id: str | None = None) -> dict[str, Any] | None:
     """Returns the config.json of the run that goes on in a folder; None if there is none yet.
 
-    Args:
-      folder: The run's folder.
-      run_id: Of the run, if it is known.
-
     Raises:
       ResumeError: If it is of another run, or a setting that matters has changed.
     """
@@ -109,8 +104,20 @@ class Record:
     """
     config = self.check(folder)
     if config is None:
-      run_id = uuid.uuid4().hex if run_id is None else run_id
-      config = self._new(data, num_parameters, run_id)
+      config = {
+        'format': FORMAT,
+        'run_id': uuid.uuid4().hex if run_id is None else run_id,
+        'started': _now(),
+        'command': list(self.command),
+        'metric': self.metric,
+        'settings': dict(self.settings),
+        'change_no_number': [name for name in self.settings if name in self.change_no_number],
+        'files': dict(self.files),
+        'data': dict(data),
+        'num_parameters': num_parameters,
+        **_made_with(),
+        'changes': [],
+      }
       if create(folder, config):
         return config
       config = self.check(folder)  # Another start of the same command came first.
@@ -144,30 +151,9 @@ class Record:
       with saving(path, ResumeError):
         atomic_files.write_json(path, config)
 
-  def _new(self, data: Mapping[str, Any], num_parameters: int, run_id: str) -> dict[str, Any]:
-    return {
-      'format': FORMAT,
-      'run_id': run_id,
-      'started': _now(),
-      'command': list(self.command),
-      'metric': self.metric,
-      'settings': dict(self.settings),
-      'change_no_number': [name for name in self.settings if name in self.change_no_number],
-      'files': dict(self.files),
-      'data': dict(data),
-      'num_parameters': num_parameters,
-      **_made_with(),
-      'changes': [],
-    }
-
 
 def identity(config: Mapping[str, Any], name: str) -> Any:
-  """What tells a setting's values apart: of a user's own file what is in it, wherever it lies.
-
-  Args:
-    config: Has `settings` and `files`.
-    name: The setting.
-  """
+  """What tells a setting's values apart: of a user's own file what is in it, wherever it lies."""
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value
@@ -184,28 +170,19 @@ def read(folder: str) -> dict[str, Any]:
   path = os.path.join(folder, FILE)
   with reading(path), open(path, encoding='utf-8') as file:
     config = dict(json.load(file))
-    is_earlier = 'format' not in config and 'settings' in config
-    if not is_earlier:
-      _check(config)
-  if is_earlier:
-    raise RunFileError(
-      f'{path} was written before format {FORMAT}: revision {_LAST_TO_READ_EARLIER} is the last'
-      ' that reads it; go on with that, or name another folder.'
-    )
+    if 'format' not in config and 'settings' in config:
+      raise ValueError('it is of an earlier version, which revision e20f8c7 is the last to read')
+    if config['format'] != FORMAT:
+      raise ValueError(f'its format is {config["format"]!r}, known is {FORMAT}')
+    for name, kind in _CONTENT.items():
+      if not isinstance(config[name], kind):
+        raise TypeError(f'its {name} is {config[name]!r:.80}')
+    if type(config['settings']['rounds']) is not int:
+      raise TypeError('its settings have no number of rounds')
+    for name, of_user in config['files'].items():
+      if not isinstance(of_user['path'] + of_user['sha256'], str):
+        raise TypeError(f'its file of {name} is {of_user!r:.80}')
   return config
-
-
-def _check(config: Mapping[str, Any]) -> None:
-  if config['format'] != FORMAT:
-    raise ValueError(f'its format is {config["format"]!r}, known is {FORMAT}')
-  for name, kind in _CONTENT.items():
-    if not isinstance(config[name], kind):
-      raise TypeError(f'its {name} is {config[name]!r:.80}')
-  if type(config['settings']['rounds']) is not int:
-    raise TypeError('its settings have no number of rounds')
-  for name, file in config['files'].items():
-    if not isinstance(file['path'] + file['sha256'], str):
-      raise TypeError(f'its file of {name} is {file!r:.80}')
 
 
 def create(folder: str, config: Mapping[str, Any]) -> bool:

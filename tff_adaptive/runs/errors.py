@@ -50,9 +50,6 @@ def saving(path: str, kind: type[ValueError] = SaveError) -> Iterator[None]:
 def reading(path: str) -> Iterator[None]:
   """A context in which a file of the run is read: whatever its parser raises is one line.
 
-  Args:
-    path: The file.
-
   Raises:
     FileNotFoundError: If there is no such file.
     RunFileError: If it cannot be read or has not what is needed of it.

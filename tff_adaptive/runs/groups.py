@@ -1,5 +1,6 @@
 """Which runs are repetitions of each other, and how those that are not are labelled."""
 
+import contextlib
 import json
 import os
 import re
@@ -17,12 +18,9 @@ _LONG_NUMBER = re.compile(r'(?<==)-?\d+\.\d{8,}(e[+-]?\d+)?(?![\w.])')
 
 
 def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Run]:
-  """The runs whose settings have these values.
+  """The runs whose settings have all these values: (setting, value as it is printed).
 
-  Args:
-    runs: The runs.
-    conditions: (setting, value as it is printed); of a repeated setting one of its values. All of
-      them hold of a run.
+  Of a repeated setting one of its values counts.
 
   Raises:
     ValueError: If no run is left.
@@ -57,25 +55,17 @@ def group(
   for label, members in groups.items():
     by_seed: dict[Any, Run] = {}
     for run in members:
-      seed = run.settings.get('seed')
-      if seed in by_seed:
-        raise _same_seed(label, by_seed[seed], run, label_by)
-      by_seed[seed] = run
+      other = by_seed.setdefault(run.settings.get('seed'), run)
+      if other is not run:
+        advice = 'They differ in no setting that could be a label: name one of their folders only.'
+        differing = [] if label_by is None else _distinguishing([other, run])
+        if differing:
+          advice = f'Label the runs by {" or ".join(differing)} too.'
+        raise ValueError(
+          f'two runs of {label!r} have the same seed and are no repetitions: {other.folder} and'
+          f' {run.folder}. {advice}'
+        )
   return groups
-
-
-def _same_seed(label: str, one: Run, other: Run, label_by: Sequence[str] | None) -> ValueError:
-  """The error for two runs of a group that are no repetitions: what distinguishes them, if any."""
-  differing = [] if label_by is None else _distinguishing([one, other])
-  advice = (
-    f'Label the runs by {" or ".join(differing)} too.'
-    if differing
-    else 'They differ in no setting that could be a label: name the folder of one of them only.'
-  )
-  return ValueError(
-    f'two runs of {label!r} have the same seed and are no repetitions: {one.folder} and'
-    f' {other.folder}. {advice}'
-  )
 
 
 def partition(
@@ -99,7 +89,9 @@ def partition(
     if labels.count(label) > 1:
       label = _full_label(members[0], label_by)
     if label in groups:  # One file, changed between the runs.
-      label = f'{label} ({", ".join(_digests(members[0], label_by))})'
+      files = members[0].config['files']
+      digests = (f'sha256 {files[name]["sha256"][:8]}' for name in label_by if name in files)
+      label = f'{label} ({", ".join(digests)})'
     groups.setdefault(label, []).extend(members)
   short = [_LONG_NUMBER.sub(lambda m: f'{float(m[0]):.4g}', label) for label in groups]
   return dict(zip(short, groups.values())) if len(set(short)) == len(groups) else groups
@@ -115,7 +107,8 @@ def _key(run: Run, label_by: Sequence[str], with_server: bool) -> str:
   files = {
     name: config_lib.identity(run.config, name)
     for name in [*label_by, *also]
-    if name in run.config['files'] or _is_path(run, name)
+    if name in run.config['files']
+    or (name in config_lib.REFERENCES and os.sep in str(run.settings.get(name)))
   }
   return json.dumps([{n: part for n, part in parts.items() if part}, files], sort_keys=True)
 
@@ -139,15 +132,6 @@ def _full_label(run: Run, label_by: Sequence[str]) -> str:
     if value is not None and value != []:
       parts.append(f'{name}={", ".join(value) if isinstance(value, list) else value}')
   return ', '.join(parts) or '(defaults)'
-
-
-def _digests(run: Run, label_by: Sequence[str]) -> list[str]:
-  files = run.config['files']
-  return [f'sha256 {files[name]["sha256"][:8]}' for name in label_by if name in files]
-
-
-def _is_path(run: Run, name: str) -> bool:
-  return name in config_lib.REFERENCES and os.sep in str(run.settings.get(name))
 
 
 def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[str]:
@@ -187,19 +171,10 @@ def _part(
 
 
 def _has(value: Any, wanted: str) -> bool:
-  values = (value or [None]) if isinstance(value, list) else [value]
-  return any(_is(v, wanted) for v in values)
-
-
-def _is(value: Any, wanted: str) -> bool:
+  if isinstance(value, list):
+    return any(_has(v, wanted) for v in value or [None])
   if value is None or isinstance(value, bool):  # Also as JSON has them.
     return wanted.lower() in _WORDS[value]
-  return str(value) == wanted or _number(value) == _number(wanted)
-
-
-def _number(value: Any) -> Any:
-  """The number that a value is, or an object equal to nothing else."""
-  try:
-    return float(value)
-  except (TypeError, ValueError):
-    return object()
+  with contextlib.suppress(TypeError, ValueError):
+    return float(value) == float(wanted)
+  return str(value) == wanted

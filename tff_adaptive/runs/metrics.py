@@ -2,7 +2,7 @@
 
 import dataclasses
 import errno
-import io
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,12 +46,6 @@ def read(path: str) -> Table:
 
   A last line without its end is left out: it is being written, or was when the run was killed.
 
-  Args:
-    path: The file.
-
-  Returns:
-    Its table.
-
   Raises:
     FileNotFoundError: If there is no such file.
     RunFileError: If it cannot be read, or is not a table of numbers by round.
@@ -64,26 +58,23 @@ def read(path: str) -> Table:
       raise ValueError("line 1 is not a header that begins with 'round'")
     if len({*columns, ''}) <= len(columns):
       raise ValueError('line 1 has a column twice, or one without a name')
-    before = -1
     for number, row in enumerate(cells, 2):
-      before = _check(row, columns, f'line {number}', before)
-  return Table(columns, cells)
-
-
-def _check(row: Sequence[str], columns: Sequence[str], line: str, before: int) -> int:
-  """Returns the round of a row; ValueError if it is none, or not behind the one before."""
-  if len(row) != len(columns):
-    raise ValueError(f'{line} has {len(row)} cells, the header {len(columns)}')
-  if not (row[0].isascii() and row[0].isdigit()):
-    raise ValueError(f'{line} has no round number')
-  for name, cell in zip(columns, row):
-    try:
-      float(cell or 0)
-    except ValueError:
-      raise ValueError(f'{line}, {name}: {cell[:40]!r} is not a number') from None
-  if int(row[0]) <= before:
-    raise ValueError(f'{line} is of round {row[0]}, after round {before}: rows twice or mixed')
-  return int(row[0])
+      if len(row) != len(columns):
+        raise ValueError(f'line {number} has {len(row)} cells, the header {len(columns)}')
+      if not (row[0].isascii() and row[0].isdigit()):
+        raise ValueError(f'line {number} has no round number')
+      for name, cell in zip(columns, row):
+        try:
+          float(cell or 0)
+        except ValueError:
+          raise ValueError(f'line {number}, {name}: {cell[:40]!r} is not a number') from None
+    table = Table(columns, cells)
+    for number, (one, other) in enumerate(itertools.pairwise(table.rounds), 3):
+      if other <= one:
+        raise ValueError(
+          f'line {number} is of round {other}, after round {one}: rows twice or mixed'
+        )
+  return table
 
 
 class MetricsLog:
@@ -109,7 +100,7 @@ class MetricsLog:
     self._path = path
     self._columns: list[str] = list(kept.columns) if kept else []
     self._cells: list[list[str]] = []  # Without a file.
-    self._file: io.FileIO | None = None
+    self._file: Any = None
     if path is not None:
       self._rewrite(kept.cells if kept else [])
 
@@ -140,7 +131,9 @@ class MetricsLog:
     else:
       self._check_place()
       with errors.saving(self._path):
-        _write_all(self._file, _line(cells).encode())
+        data = _line(cells).encode()
+        while data:  # An unbuffered file may take a part at a time.
+          data = data[self._file.write(data) :]
     self._columns = columns
 
   def sync(self) -> None:
@@ -173,9 +166,8 @@ class MetricsLog:
 
   def _check_place(self) -> None:
     """Raises SaveError unless the open file is the one that the path names."""
-    assert self._path is not None
-    assert self._file is not None
-    with errors.saving(self._path):
+    with errors.saving(self._path or ''):
+      assert self._path is not None
       if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
         raise FileNotFoundError(errno.ENOENT, 'replaced')
 
@@ -228,9 +220,3 @@ def _text(value: Any) -> str:
 
 def _line(cells: Sequence[str]) -> str:
   return ','.join(cells) + '\n'
-
-
-def _write_all(file: Any, data: bytes) -> None:
-  """Writes all of `data` to an unbuffered file, which may take a part at a time."""
-  while data:
-    data = data[file.write(data) :]

@@ -146,11 +146,7 @@ class Run:
     raise ValueError(f'{self.folder}: {columns["theta"]} was never evaluated.')
 
   def chosen(self, which: str) -> tuple[np.ndarray, ...]:
-    """The weights called 'theta' or 'theta_bar'.
-
-    Raises:
-      ValueError: If there are no such weights.
-    """
+    """The weights called 'theta' or 'theta_bar'; ValueError if there are none."""
     weights = {'theta': self.weights, 'theta_bar': self.inference_weights}.get(which)
     if weights is None:
       raise ValueError(f"{self.folder} has no weights {which!r}: take 'theta'.")
@@ -260,7 +256,7 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
   """
   below: dict[str, str] = {}  # Real path -> as it was found first.
   for folder in folders:
-    holding = sorted(_holding(folder, config_lib.FILE))
+    holding = sorted(_below(folder))
     if not holding:
       raise ValueError(f'there is no run in {folder}: no folder in it holds a config.json.')
     for path in holding:
@@ -271,8 +267,8 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
   return found
 
 
-def _holding(folder: str, name: str) -> Iterator[str]:
-  """The folders at any depth that hold a file, through links too, each once."""
+def _below(folder: str) -> Iterator[str]:
+  """The folders of runs at any depth, through links too, each once."""
   seen: set[str] = set()
   for path, below, names in os.walk(folder, followlinks=True):
     real = os.path.realpath(path)
@@ -281,7 +277,7 @@ def _holding(folder: str, name: str) -> Iterator[str]:
       continue
     seen.add(real)
     below.sort()  # Of two names of one folder always the same is found.
-    if name in names:
+    if config_lib.FILE in names:
       yield path
 
 

@@ -61,12 +61,9 @@ def named_leaves(state: Any) -> dict[str, np.ndarray]:
 
 
 def restored(like: Any, leaves: Mapping[str, np.ndarray]) -> Any:
-  """Returns a structure of stored leaves.
+  """Returns a structure like another one, of leaves that were stored by their names.
 
-  Args:
-    like: A structure of the same form. Where one of its shapes has a 0, any number will do:
-      something collected, which is empty at first.
-    leaves: The leaves by their names.
+  Where a shape has a 0, any number will do: something collected, which is empty at first.
 
   Raises:
     StateError: If names, shapes or dtypes differ; it says which is the first.

@@ -25,19 +25,12 @@ _SLOWEST = 5 * 10**6  # Bytes of states a second: who folds fewer is stopped, or
 
 
 class Key(NamedTuple):
-  """Names a client's state, and where the one goes that takes its place.
-
-  Attributes:
-    client_id: The client.
-    sequence: The present round's number among those since the run was opened.
-    checkpoint: The round of the last checkpoint; -1 before the first.
-    place: Where the state is staged; None: in its shard, as the checkpoint counts it.
-  """
+  """Names a client's state, and where the one goes that takes its place."""
 
   client_id: str
-  sequence: int
-  checkpoint: int
-  place: state_shards.Place | None
+  sequence: int  # The present round's number among those since the run was opened.
+  checkpoint: int  # The round of the last checkpoint; -1 before the first.
+  place: state_shards.Place | None  # Where it is staged; None: in its shard.
 
 
 class StateSource:
@@ -251,10 +244,7 @@ def open_store(
 
 
 def kind(path: str, wanted: str) -> str:
-  """Which store a run with a state file has, or will have: 'memory', 'disk' or 'shards'.
-
-  Of a new run it is the one that is wanted.
-  """
+  """Which store a run with a state file has, or will have: of a new one that which is wanted."""
   try:
     with contextlib.closing(StateFile(path)) as file:
       if file.is_sharded:

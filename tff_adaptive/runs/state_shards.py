@@ -41,36 +41,23 @@ class Shard(StateFile):
 
 
 class Place(NamedTuple):
-  """Where a client's state is staged: the file, which of its states, `client_checksum`.
+  """Where a client's state is staged."""
 
-  The checksum is with the round's sequence number.
-  """
-
-  name: str
-  row: int
-  checksum: bytes
+  name: str  # The file.
+  row: int  # Which state of it.
+  checksum: bytes  # `client_checksum` with the round's sequence number.
 
 
 class Fold(NamedTuple):
-  """The states of a checkpoint that belong to a shard.
-
-  Attributes:
-    folder: The folder of the shards.
-    shard: Which.
-    token: Of this start of the run.
-    size: Bytes of a state.
-    rows: Client id, round, and where the state is.
-    last: The round of the checkpoint before.
-    kept: Rounds of the checkpoints before whose states stay.
-  """
+  """The states of a checkpoint that belong to a shard."""
 
   folder: str
   shard: int
-  token: str
-  size: int
-  rows: list[tuple[str, int, Place]]
-  last: int
-  kept: list[int]
+  token: str  # Of this start of the run.
+  size: int  # Bytes of a state.
+  rows: list[tuple[str, int, Place]]  # Client id, round, and where the state is.
+  last: int  # The round of the checkpoint before.
+  kept: list[int]  # Rounds of the checkpoints before whose states stay.
 
 
 def create(folder: str) -> None:
@@ -102,14 +89,7 @@ def shard_of(client_id: str) -> int:
 def stage(
   folder: str, sequence: int, token: str, client_ids: Sequence[str], states: Sequence[bytes]
 ) -> list[Place]:
-  """Keeps the states of a subround's clients; those that are there already stay.
-
-  Args:
-    folder: The folder of the shards.
-    sequence: The round's number among those since the run was opened.
-    token: Of this start of the run.
-    client_ids: Ids.
-    states: States, of equal length, packed.
+  """Keeps the packed states of a subround's clients; those that are there already stay.
 
   Returns:
     For each client where its state is.

@@ -19,11 +19,7 @@ EVALUATED = ('validation_', 'inference_')  # Columns that some rounds lack.
 
 
 def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[str, Any]:
-  """Summarises a run.
-
-  Args:
-    rows: Column -> number for each round, round 0 first; cells not filled are absent.
-    is_complete: Whether the run reached its last round.
+  """Summarises a run of some rows, round 0 first: column -> number, cells not filled are absent.
 
   Returns:
     `last`, the last value of each column that is not of wall-clock time; `mean_last_100_rounds`,
@@ -43,14 +39,17 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
   values = {c: [row[c] for row in window if c in row] for c in columns}
   totals = {c: math.fsum(row.get(c, 0) for row in rows) for c in costs.COLUMNS if c in last}
   seconds = [row['seconds_round'] for row in rows if 'seconds_round' in row]
+  without = [0 < row.get('clients', 0) <= row.get('non_finite_clients', 0) for row in rows]
+  with np.errstate(all='ignore'):  # Also of what is not finite: inf and -inf give nan.
+    means = {c: float(np.mean(v)) for c, v in values.items() if v}
   return {
     'is_complete': is_complete,
     'rounds': num_rounds,
     'last': {name: _plain(value) for name, value in last.items()},
-    f'mean_last_{WINDOW}_rounds': {c: _mean(v) for c, v in values.items() if v},
+    f'mean_last_{WINDOW}_rounds': means,
     'evaluations_averaged': max(map(len, values.values()), default=0),
-    'rounds_without_update': sum(_is_without_update(row) for row in rows),
-    'ends_without_update': bool(rows) and _is_without_update(rows[-1]),
+    'rounds_without_update': sum(without),
+    'ends_without_update': any(without[-1:]),
     'non_finite_clients': sum(int(row.get('non_finite_clients', 0)) for row in rows),
     'totals': {name: _plain(value) for name, value in totals.items()},
     'seconds_per_round_median': statistics.median(seconds) if seconds else None,
@@ -87,16 +86,6 @@ def is_complete(folder: str, rounds: int) -> bool:
   except (FileNotFoundError, RunFileError):
     return False
   return summary['is_complete'] and summary['rounds'] == rounds
-
-
-def _mean(values: Sequence[float]) -> float:
-  """The mean, also of what is not finite: inf and -inf give nan."""
-  with np.errstate(all='ignore'):
-    return float(np.mean(values))
-
-
-def _is_without_update(row: Mapping[str, float]) -> bool:
-  return 0 < row.get('clients', 0) <= row.get('non_finite_clients', 0)
 
 
 def _plain(value: float) -> Any:

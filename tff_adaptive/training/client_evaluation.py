@@ -49,8 +49,8 @@ class ClientReport:
     table: CSV, a line for each client.
   """
 
-  columns: Mapping[str, float]
-  values: Mapping[str, np.ndarray]
+  columns: dict[str, float]
+  values: dict[str, np.ndarray]
   table: str
 
 
@@ -104,32 +104,45 @@ class ClientEvaluation:
     weight_sets = {'': rounds.trainable(state.global_model_weights)}
     if isinstance(state, protocols.ServesAnotherModel):
       weight_sets['inference'] = rounds.trainable(state.inference_weights)
-    table = _Table(self._metrics)
+    report, lines = ClientReport({}, {}, ''), []
     for name, group in self._groups.items():
       ids = self._ids[name]
-      loader = _Loader(group, ids)
-      found = dict(zip(weight_sets, self._evaluate(list(weight_sets.values()), loader)))
+      of_group: list[dict[str, Any]] = []
+      loaded = _loaded(name, group, ids, of_group)
+      found = dict(zip(weight_sets, self._evaluate(list(weight_sets.values()), loaded)))
       if self._personalize is not None and group.fine_tuned_on is not None:
         weights = list(weight_sets.values())[-1]  # theta-bar, where there is one.
         found[PERSONALIZED] = self._personalized(weights, group, ids, number)
-      table.add(name, ids, loader.sizes, found)
-    return table.report()
+      for model, sums in found.items():  # [C, M, 2].
+        for i, metric in enumerate(self._metrics):
+          own = '_'.join(filter(None, (model, metric)))
+          values = client_distribution.of_clients(sums[:, i])
+          report.values[f'clients_{name}_{own}'] = values
+          for statistic, value in client_distribution.describe(sums[:, i], metric).items():
+            report.columns[f'clients_{name}_{own}_{statistic}'] = value
+          for line, value in zip(of_group, values):
+            line[own] = repr(float(value))
+      lines += of_group
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for line in lines for name in line))
+    writer = csv.DictWriter(text, names, lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(lines)
+    return dataclasses.replace(report, table=text.getvalue())
 
   def _personalized(
     self, weights: Any, group: Group, ids: Sequence[str], number: int
   ) -> np.ndarray:
     """Sums [C, M, 2] of the models that are fine-tuned on each client."""
-    assert group.fine_tuned_on is not None
-    assert self._personalize is not None
-    known = group.fine_tuned_on.client_ids
-    positions = dict(zip(known, range(len(known))))
-    personalize = self._personalize
-    evaluate = self._evaluate
+    tuning, personalize = group.fine_tuned_on, self._personalize
+    assert tuning is not None
+    assert personalize is not None
+    positions = {client_id: i for i, client_id in enumerate(tuning.client_ids)}
 
     def sums(client: tuple[str, Any, Any]) -> np.ndarray:
       client_id, own, heldout = client
       tuned = personalize(weights, own, positions[client_id], number)
-      return evaluate([tuned], [heldout])[0, 0]
+      return self._evaluate([tuned], [heldout])[0, 0]
 
     found: list[np.ndarray] = []
     size = 4 * threads.side_by_side()
@@ -138,8 +151,8 @@ class ClientEvaluation:
         part = [
           (
             client_id,
-            _first(group.fine_tuned_on.load(client_id), group.max_tuning_examples),
-            _loaded(group, client_id),
+            _first(tuning.load(client_id), group.max_tuning_examples),
+            _first(group.clients.load(client_id), group.max_examples),
           )
           for client_id in ids[start : start + size]
         ]
@@ -147,55 +160,14 @@ class ClientEvaluation:
     return np.stack(found)
 
 
-class _Loader:
-  """Loads clients one after the other, and notes how many examples each has."""
-
-  def __init__(self, group: Group, ids: Sequence[str]):
-    self._group, self._ids = group, ids
-    self.sizes: list[int] = []
-
-  def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
-    for client_id in self._ids:
-      arrays = _loaded(self._group, client_id)
-      self.sizes.append(len(arrays['y']))
-      yield arrays
-
-
-class _Table:
-  """Collects what is reported of all groups."""
-
-  def __init__(self, metrics: Sequence[str]):
-    self._metrics = metrics
-    self._columns: dict[str, float] = {}
-    self._values: dict[str, np.ndarray] = {}
-    self._lines: list[dict[str, Any]] = []
-
-  def add(
-    self, group: str, ids: Sequence[str], sizes: Sequence[int], found: Mapping[str, np.ndarray]
-  ) -> None:
-    """Adds a group: of each model the sums [C, M, 2] of its clients."""
-    lines: list[dict[str, Any]] = [
-      {'group': group, 'client': client_id, 'examples': size} for client_id, size in zip(ids, sizes)
-    ]
-    for model, sums in found.items():
-      for i, metric in enumerate(self._metrics):
-        own = '_'.join(filter(None, (model, metric)))
-        values = client_distribution.of_clients(sums[:, i])
-        self._values[f'clients_{group}_{own}'] = values
-        for statistic, number in client_distribution.describe(sums[:, i], metric).items():
-          self._columns[f'clients_{group}_{own}_{statistic}'] = number
-        for line, value in zip(lines, values):
-          line[own] = repr(float(value))
-    self._lines += lines
-
-  def report(self) -> ClientReport:
-    """What was added."""
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for line in self._lines for name in line))
-    writer = csv.DictWriter(text, names, lineterminator='\n')
-    writer.writeheader()
-    writer.writerows(self._lines)
-    return ClientReport(self._columns, self._values, text.getvalue())
+def _loaded(
+  name: str, group: Group, ids: Sequence[str], lines: list[dict[str, Any]]
+) -> Iterator[dict[str, np.ndarray]]:
+  """Loads clients one after the other; each adds its line to the table."""
+  for client_id in ids:
+    arrays = _first(group.clients.load(client_id), group.max_examples)
+    lines.append({'group': name, 'client': client_id, 'examples': len(arrays['y'])})
+    yield arrays
 
 
 def _choose(ids: Sequence[str], most: int | None, seed: int) -> list[str]:
@@ -204,10 +176,6 @@ def _choose(ids: Sequence[str], most: int | None, seed: int) -> list[str]:
     return list(ids)
   generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 103])))
   return [ids[i] for i in sorted(generator.choice(len(ids), most, replace=False))]
-
-
-def _loaded(group: Group, client_id: str) -> dict[str, np.ndarray]:
-  return _first(group.clients.load(client_id), group.max_examples)
 
 
 def _first(arrays: Mapping[str, Any], most: int | None) -> dict[str, Any]:

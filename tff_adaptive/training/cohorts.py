@@ -63,17 +63,17 @@ class ClientSource:
   """
 
   def __init__(self, clients: protocols.ClientData, max_examples: int | None):
-    """Takes the clients.
-
-    Args:
-      clients: All clients.
-      max_examples: Only the first so many examples of a client are used; None for all.
-    """
+    """Takes all clients; of each only the first so many examples are used."""
     self._clients, self._max_examples = clients, max_examples
 
   def load(self, keys: Sequence[DatasetKey]) -> list[Any]:
     """Returns `client.client_arrays` for each key."""
-    return [self._dataset(*key) for key in keys]
+    found, most = [], self._max_examples
+    for client_id, number, max_steps in keys:
+      arrays = self._clients.load(client_id)
+      x, y = arrays['x'][:most], arrays['y'][:most]
+      found.append(whole_client.client_arrays(x, y, number, max_steps))
+    return found
 
   def without_examples(self, max_steps: int | None) -> Any:
     """Returns the dataset of a client that has none."""
@@ -86,11 +86,6 @@ class ClientSource:
     if self._max_examples is not None:
       examples = min(examples, self._max_examples)
     return client_references.ClientReference(self, key, examples)
-
-  def _dataset(self, client_id: str, number: int, max_steps: int | None) -> Any:
-    arrays = self._clients.load(client_id)
-    x, y = arrays['x'][: self._max_examples], arrays['y'][: self._max_examples]
-    return whole_client.client_arrays(x, y, number, max_steps)
 
 
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
@@ -130,34 +125,17 @@ def working_order(sizes: Sequence[int]) -> list[int]:
   Large clients come early, where small ones after them fill the processors until all are done, and
   the largest last among them: sums are made in this order, and those before it do not wait for it.
 
-  Args:
-    sizes: The clients' examples.
-
   Returns:
-    Positions in `sizes`: the four largest, rising, then the others, falling.
+    Positions in `sizes`, the clients' examples: the four largest, rising, then the others, falling.
   """
   falling = sorted(range(len(sizes)), key=lambda i: -sizes[i])
   return falling[3::-1] + falling[4:]
 
 
-def _check_distinct(client_ids: Sequence[str]) -> None:
-  """Refuses ids that are there twice: two clients would share one state and one set of seeds."""
-  is_rising = all(a < b for a, b in itertools.pairwise(client_ids))  # Sorted: nothing to remember.
-  if not is_rising and len(set(client_ids)) < len(client_ids):
-    twice, _ = collections.Counter(client_ids).most_common(1)[0]
-    raise ValueError(
-      f'the client {twice!r} is in client_ids more than once: give each client once.'
-    )
-
-
 def simulate(
   config: TrainingConfig, clients: protocols.ClientData
 ) -> population_rounds.Simulation | None:
-  """Returns the rounds of a run's population; None for a run without one.
-
-  Args:
-    config: The run's configuration.
-    clients: All clients, none of which is loaded.
+  """Returns the rounds of a run's population; None for a run without one. No client is loaded.
 
   Raises:
     ValueError: If there are fewer clients than a round is to have, or the population does not fit
@@ -206,8 +184,7 @@ class CohortLoader:
     """Creates the loader.
 
     Args:
-      clients: All clients: has `client_ids` (a sequence of str) and `load(client_id)`, which
-        gives `OrderedDict(x=array[n, ...], y=array[n, ...])`.
+      clients: All clients: `protocols.ClientData`.
       seed: The run's seed.
       cohort_size: Clients a round.
       last_round: No cohort is loaded ahead for a later round than this.
@@ -221,11 +198,14 @@ class CohortLoader:
     """
     self.source, self.by_reference = ClientSource(clients, max_examples), False
     self._simulation, self._limits_steps = simulation, limits_steps
-    self._ids = clients.client_ids
-    _check_distinct(self._ids)
-    self._seed = seed
+    self._ids, self._seed, self._last_round = clients.client_ids, seed, last_round
     self.cohort_size = cohort_size
-    self._last_round = last_round
+    is_rising = all(a < b for a, b in itertools.pairwise(self._ids))  # Sorted: nothing to remember.
+    if not is_rising and len(set(self._ids)) < len(self._ids):
+      twice, _ = collections.Counter(self._ids).most_common(1)[0]
+      raise ValueError(
+        f'the client {twice!r} is in client_ids more than once: give each client once.'
+      )
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
     self._ahead: tuple[int, concurrent.futures.Future | None] = (-1, None)
 
@@ -256,15 +236,14 @@ class CohortLoader:
     else:
       plan = self._simulation.plan(round_number)
       positions, steps = plan.positions, plan.steps
-    limits = steps if self._limits_steps else None
-    keys: list[DatasetKey] = [
-      (self._ids[position], int(position), None if limits is None else int(limits[k]))
-      for k, position in enumerate(positions)
-    ]
+    limits: Sequence[Any] = [None] * len(positions)
+    if self._limits_steps and steps is not None:
+      limits = [int(limit) for limit in steps]
+    keys = [(self._ids[i], int(i), limit) for i, limit in zip(positions, limits)]
+    data: list[Any]
     if self.by_reference:
-      references = [self.source.reference(key) for key in keys]
-      data: list[Any] = list(references)
-      sizes = [reference.num_examples for reference in references]
+      data = [self.source.reference(key) for key in keys]
+      sizes = [reference.num_examples for reference in data]
     else:
       data = self.source.load(keys)
       sizes = [len(elements[0]['y']) for elements in data]

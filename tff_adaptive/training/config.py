@@ -12,24 +12,20 @@ from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.runs import capacity, config as config_file, state_file
 
 
-def _whole(
-  default: Any, least: int, hint: str, *, changes_numbers: bool = True, optional: bool = False
-) -> Any:
-  """A field with a whole number from `least` on, or None where it is optional."""
+def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True) -> Any:
+  """A field with a whole number from `least` on, or None where that is the default."""
 
   def check(name: str, value: Any, hint: str) -> int | None:
-    if optional and value is None:
+    if default is None and value is None:
       return None
     validation.whole_number(name, value, least, hint)
     return int(value)  # Of NumPy's too: JSON knows no other.
 
+  return _field(default, check, hint, changes_numbers)
+
+
+def _field(default: Any, check: Any = None, hint: str = '', changes_numbers: bool = False) -> Any:
   metadata = {'check': check, 'hint': hint, 'changes_numbers': changes_numbers}
-  return dataclasses.field(default=default, metadata=metadata)
-
-
-def _harmless(default: Any, check: Any = None, hint: str = '') -> Any:
-  """A field that changes no number of the model's course."""
-  metadata = {'check': check, 'hint': hint, 'changes_numbers': False}
   return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -67,17 +63,17 @@ class TrainingConfig:
   rounds: int = _whole(dataclasses.MISSING, 1, 'give 100, say')
   clients_per_round: int = _whole(dataclasses.MISSING, 1, 'give 10, say')
   seed: int = _whole(0, 0, 'give 0, say')
-  max_examples_per_client: int | None = _whole(None, 1, 'give 128, say, or None', optional=True)
+  max_examples_per_client: int | None = _whole(None, 1, 'give 128, say, or None')
   rounds_per_evaluation: int = _whole(10, 1, 'give 10, say', changes_numbers=False)
   rounds_per_checkpoint: int = _whole(50, 1, 'give 50, say', changes_numbers=False)
   keep_checkpoints: int = _whole(2, 1, 'give 2, say', changes_numbers=False)
-  client_state_store: str = _harmless('memory')
-  client_state_dir: str | None = _harmless(None)
+  client_state_store: str = _field('memory')
+  client_state_dir: str | None = _field(None)
   client_state_cache_bytes: int = _whole(1 << 30, 0, 'give 2**30, say', changes_numbers=False)
-  metric: str = _harmless('accuracy')
+  metric: str = _field('accuracy')
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None
-  target: float | None = _harmless(None, _real_or_none, 'give 0.9, say, or None')
+  target: float | None = _field(None, _real_or_none, 'give 0.9, say, or None')
 
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):

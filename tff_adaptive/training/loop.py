@@ -17,7 +17,7 @@ from tff_adaptive.runs import (
   summary as summary_lib,
   worker_context,
 )
-from tff_adaptive.runs.errors import NonFiniteWeightsError, ResumeError, SaveError, saving
+from tff_adaptive.runs.errors import NonFiniteWeightsError, saving
 from tff_adaptive.training import (
   callbacks as callbacks_lib,
   client_evaluation as client_evaluation_lib,
@@ -29,16 +29,6 @@ from tff_adaptive.training import (
   tensorboard_log,
 )
 from tff_adaptive.training.config import TrainingConfig
-
-__all__ = [
-  'NonFiniteWeightsError',
-  'ResumeError',
-  'SaveError',
-  'TrainingConfig',
-  'TrainingResult',
-  'train',
-]
-
 
 _MOST_COUNTED = 100_000  # Of more clients the examples are not counted: one by one it takes long.
 
@@ -166,25 +156,19 @@ def train(
     run.begin(stack, say)
     if simulation is not None and simulation.note is not None:
       say(simulation.note)
-    result = run.to_the_end(stop, test_fn)
-  return result
+    return run.to_the_end(stop, test_fn)
 
 
+@dataclasses.dataclass
 class _Run:
   """The state of one call of `train`."""
 
-  def __init__(
-    self,
-    trainer: rounds.Trainer,
-    files: run_files.RunFiles,
-    evaluate_fn: protocols.EvaluateFn,
-    config: TrainingConfig,
-    callbacks: Sequence[callbacks_lib.Callback],
-    client_evaluation: client_evaluation_lib.ClientEvaluation | None,
-  ):
-    self._trainer, self._files, self._evaluate_fn = trainer, files, evaluate_fn
-    self._config, self._callbacks = config, callbacks
-    self._client_evaluation = client_evaluation
+  _trainer: rounds.Trainer
+  _files: run_files.RunFiles
+  _evaluate_fn: protocols.EvaluateFn
+  _config: TrainingConfig
+  _callbacks: Sequence[callbacks_lib.Callback]
+  _client_evaluation: client_evaluation_lib.ClientEvaluation | None
 
   def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
     """Lets the callbacks begin; the stack closes them."""

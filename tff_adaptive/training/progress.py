@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import datetime
 import math
 import sys
 import time
@@ -17,7 +18,7 @@ from tff_adaptive.training import callbacks
 _SECONDS_BETWEEN_LINES = 10.0
 _ROUNDS_OF_RATE = 50  # The speed shown is that of the last so many rounds.
 _WIDE = 110  # Columns of a terminal that has room for a bar and whole words.
-_SHORT = {'accuracy': 'acc', 'validation': 'val', ' rounds/s': '/s'}
+_SHORT = {'accuracy': 'acc', 'validation': 'val', ' rounds/s': '/s'}  # For a narrow one.
 
 
 class Progress(callbacks.Callback):
@@ -43,24 +44,20 @@ class Progress(callbacks.Callback):
     """Starts to show the run's rounds."""
     self._rounds, self._start = run.rounds, max(0, run.first_round - 1)
     if self._stream.isatty():
-      self._begin_bar()
+      console = rich.console.Console(file=self._stream)
+      is_wide = console.width >= _WIDE
+      self._words = {} if is_wide else _SHORT
+      whole = rich.table.Column(no_wrap=True, min_width=len(f'round {run.rounds}/{run.rounds}'))
+      self._bar = rich.progress.Progress(
+        rich.progress.TextColumn('round {task.completed}/{task.total}', table_column=whole),
+        *([rich.progress.BarColumn(bar_width=12)] if is_wide else []),
+        rich.progress.TextColumn('{task.fields[text]}'),
+        console=console,
+      )
+      self._bar.start()
+      self._task = self._bar.add_task('', total=run.rounds, completed=self._start, text='')
     if self._start:
       self.message(f'Resumed after round {self._start}.')
-
-  def _begin_bar(self) -> None:
-    console = rich.console.Console(file=self._stream)
-    is_wide = console.width >= _WIDE
-    self._words = {} if is_wide else _SHORT
-    rounds = self._rounds
-    whole = rich.table.Column(no_wrap=True, min_width=len(f'round {rounds}/{rounds}'))
-    self._bar = rich.progress.Progress(
-      rich.progress.TextColumn('round {task.completed}/{task.total}', table_column=whole),
-      *([rich.progress.BarColumn(bar_width=12)] if is_wide else []),
-      rich.progress.TextColumn('{task.fields[text]}'),
-      console=console,
-    )
-    self._bar.start()
-    self._task = self._bar.add_task('', total=rounds, completed=self._start, text='')
 
   def round_end(self, row: Mapping[str, Any]) -> None:
     """Shows a finished round, given its row of metrics."""
@@ -106,15 +103,9 @@ class Progress(callbacks.Callback):
     if len(self._times) > 1:  # The first round is traced too, and has no speed to show.
       rate = (len(self._times) - 1) / max(self._times[-1] - self._times[0], 1e-9)
       parts.append(f'{rate:.2f}{self._word(" rounds/s")}')
-      parts.append(f'{_clock((self._rounds - round_number) / rate)} left')
+      left = datetime.timedelta(seconds=int((self._rounds - round_number) / rate + 0.5))
+      parts.append(f'{left} left')
     return '  '.join(parts)
 
   def _word(self, word: str) -> str:
     return self._words.get(word, word)
-
-
-def _clock(seconds: float) -> str:
-  """Returns a duration as h:mm:ss."""
-  minutes, seconds = divmod(int(seconds + 0.5), 60)
-  hours, minutes = divmod(minutes, 60)
-  return f'{hours}:{minutes:02d}:{seconds:02d}'

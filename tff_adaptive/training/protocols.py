@@ -39,7 +39,7 @@ class StatelessProcess(Protocol):
 
 
 @runtime_checkable
-class StatefulProcess(Protocol):
+class StatefulProcess(StatelessProcess, Protocol):
   """A process whose clients remember something from round to round.
 
   `next(server_state, client_states, cohort)` gives the new server state, the new client states in
@@ -47,14 +47,6 @@ class StatefulProcess(Protocol):
   """
 
   initial_client_state: Any
-
-  @property
-  def initialize(self) -> Callable[[], Any]:
-    """Gives the server state before the first round."""
-
-  @property
-  def next(self) -> Callable[..., Any]:
-    """Runs a round."""
 
 
 Process: TypeAlias = StatelessProcess | StatefulProcess

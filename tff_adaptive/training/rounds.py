@@ -48,14 +48,7 @@ class Trainer:
     self._has_warned = self._has_noted = False
 
   def run(self, number: int, server_state: Any) -> Round:
-    """Trains a round.
-
-    Args:
-      number: The round, from 1.
-      server_state: The state before it.
-
-    Returns:
-      The round.
+    """Trains a round, of numbers from 1, given the state before it.
 
     Raises:
       NonFiniteWeightsError: If the new global model is not finite.
@@ -84,12 +77,18 @@ class Trainer:
     if measured.get('non_finite_clients', 0) + empty >= len(cohort.client_ids):
       # Sums over no client that is used: a loss of 0 would look like a success.
       measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
+    costs_: Row = {}
+    if self._cost_model is not None:
+      downloads = cohort.plan.selected if cohort.plan else None
+      costs_ = self._cost_model.round(
+        cohort.client_examples, cohort.client_steps, downloads
+      ).columns()
     row = {
       'round': number,
       'clients': len(cohort.client_ids),
       'examples': cohort.num_examples,
       **(cohort.plan.columns() if cohort.plan else {}),
-      **self._costs(cohort),
+      **costs_,
       **measured,
       'seconds_data': loaded - began,
       'seconds_round': time.perf_counter() - loaded,
@@ -97,13 +96,6 @@ class Trainer:
     self._note_few(cohort, number)
     self._check(new_state, row)
     return Round(new_state, cohort.client_ids, after, row)
-
-  def _costs(self, cohort: cohorts.Cohort) -> Row:
-    if self._cost_model is None:
-      return {}
-    downloads = cohort.plan.selected if cohort.plan else None
-    costs_ = self._cost_model.round(cohort.client_examples, cohort.client_steps, downloads)
-    return costs_.columns()
 
   def _note_few(self, cohort: cohorts.Cohort, number: int) -> None:
     if cohort.plan is None or self._has_noted or cohort.plan.available >= self._loader.cohort_size:
@@ -138,11 +130,7 @@ def evaluated(
 ) -> dict[str, float]:
   """Returns metrics of the global model, and of the weights for inference where there are some.
 
-  Args:
-    model_name: What the global model's metrics begin with.
-    inference_name: What those of the weights for inference begin with.
-    evaluate_fn: Trainable weights -> metric name -> float.
-    state: A server state.
+  What the metrics of each begin with are the two names.
   """
   models = {model_name: state.global_model_weights}
   if isinstance(state, protocols.ServesAnotherModel):
@@ -160,7 +148,7 @@ def trainable(weights: Any) -> Any:
 
 
 def check_client_data(clients: Any) -> None:
-  """Checks that client data have what the protocol asks for; TypeError if they do not."""
+  """Raises TypeError if client data lack what the protocol asks for."""
   missing = [n for n in ('client_ids', 'num_examples', 'load') if not hasattr(clients, n)]
   if missing:
     raise TypeError(
@@ -172,18 +160,12 @@ def check_client_data(clients: Any) -> None:
 def check_takes_arrays(process: protocols.Process, limits_steps: bool = False) -> None:
   """Checks what a process takes of a client, where its types say so.
 
-  Args:
-    process: The process.
-    limits_steps: Whether clients are given the most steps that they take.
-
   Raises:
     ValueError: If it takes datasets of batches, or step limits where there are none, or none where
       there are.
   """
   signature = getattr(process.next, 'type_signature', None)
-  if signature is None:
-    return
-  data_type = signature.parameter[len(signature.parameter) - 1]
+  data_type = None if signature is None else signature.parameter[len(signature.parameter) - 1]
   element = getattr(getattr(data_type, 'member', None), 'element', None)
   if element is None:
     return

@@ -24,8 +24,7 @@ class EventLog(callbacks.Callback):
   def __init__(self, folder: str):
     """Says where event files lie; the folder is made if need be."""
     self._folder = folder
-    self._path = folder
-    self._file: io.FileIO | None = None
+    self._file: Any = None
 
   def begin(self, run: callbacks.RunInfo) -> None:
     """Starts a new event file: TensorBoard forgets what earlier ones say of later rounds."""
@@ -41,26 +40,23 @@ class EventLog(callbacks.Callback):
 
   def round_end(self, row: Mapping[str, Any]) -> None:
     """Writes one round's row; `round` is the step."""
-    values = [
-      summary_pb2.Summary.Value(tag=tag(name), simple_value=float(value))
-      for name, value in row.items()
-      if name != 'round'
-    ]
-    self._write(event_pb2.Event(step=int(row['round']), summary=summary_pb2.Summary(value=values)))
+    self._values(
+      int(row['round']), {k: {'simple_value': float(v)} for k, v in row.items() if k != 'round'}
+    )
 
   def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
     """Writes a histogram of each."""
-    found = [
-      summary_pb2.Summary.Value(tag=tag(name), histo=_histogram(array[np.isfinite(array)]))
-      for name, array in values.items()
-      if np.isfinite(array).any()
-    ]
-    self._write(event_pb2.Event(step=number, summary=summary_pb2.Summary(value=found)))
+    finite = {name: array[np.isfinite(array)] for name, array in values.items()}
+    self._values(number, {k: {'histo': _histogram(v)} for k, v in finite.items() if len(v)})
 
   def close(self) -> None:
     """Closes the file."""
     if self._file is not None:
       self._file.close()
+
+  def _values(self, step: int, values: Mapping[str, Mapping[str, Any]]) -> None:
+    found = [summary_pb2.Summary.Value(tag=tag(name), **value) for name, value in values.items()]
+    self._write(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=found)))
 
   def _write(self, event: event_pb2.Event) -> None:
     event.wall_time = time.time()
@@ -68,7 +64,6 @@ class EventLog(callbacks.Callback):
     record_writer.RecordWriter(record).write(event.SerializeToString())
     with saving(self._path):
       os.stat(self._path)  # It may have been removed: an open file would not notice.
-      assert self._file is not None
       self._file.write(record.getvalue())
 
 

@@ -28,6 +28,9 @@ class _Tracker(callbacks.Callback):
   """
 
   service = ''  # The tracker's name.
+  _open: Callable[..., None]  # Begins the tracker's run, or goes on with it.
+  _log: Callable[..., None]  # Logs the columns of a round.
+  _finish: Callable[..., None]  # Ends it; without a result the run failed.
 
   def __init__(self, run_id: str, name: str, parameters: Mapping[str, Any]):
     """Sets what is logged.
@@ -44,11 +47,7 @@ class _Tracker(callbacks.Callback):
     self._is_open = False
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Opens the tracker's run.
-
-    Raises:
-      ValueError: In one line, if that fails.
-    """
+    """Opens the tracker's run; ValueError in one line if that fails."""
     self._say = run.say
     try:
       self._open()
@@ -57,36 +56,21 @@ class _Tracker(callbacks.Callback):
     self._is_open = True
 
   def round_end(self, row: Mapping[str, Any]) -> None:
-    """Logs a row."""
     values = {name: float(value) for name, value in row.items() if name != 'round'}
-    self._try(lambda: self._log(int(row['round']), values))
+    self._try(self._log, int(row['round']), values)
 
   def end(self, result: 'TrainingResult') -> None:
-    """Notes that the run did not fail."""
     self._result = result
 
   def close(self) -> None:
-    """Ends the tracker's run."""
-    self._try(lambda: self._finish(self._result))
+    self._try(self._finish, self._result)
     self._is_open = False
 
-  def _open(self) -> None:
-    """Begins the tracker's run, or goes on with it."""
-    raise NotImplementedError
-
-  def _log(self, step: int, values: Mapping[str, float]) -> None:
-    """Logs the columns of round `step`."""
-    raise NotImplementedError
-
-  def _finish(self, result: 'TrainingResult | None') -> None:
-    """Ends the tracker's run; without a result it failed."""
-    raise NotImplementedError
-
-  def _try(self, action: Callable[[], None]) -> None:
+  def _try(self, action: Callable[..., None], *arguments: Any) -> None:
     if not self._is_open:
       return
     try:
-      action()
+      action(*arguments)
     except Exception as error:
       self._is_open = False
       self._say(

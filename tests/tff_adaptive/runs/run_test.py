@@ -1,12 +1,11 @@
 """A run's weights and metrics, read back from its folder."""
 
 import collections
-import contextlib
 import os
 import pathlib
 import shutil
-import sqlite3
 import types
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -34,33 +33,54 @@ class Clients:
     return collections.OrderedDict(zip(('x', 'y'), CLIENTS[int(client_id)]))
 
 
-def train(build, folder, rounds=3):
+class State(NamedTuple):
+  global_model_weights: list
+  inference_weights: list
+
+
+class OneModel(NamedTuple):
+  global_model_weights: list
+
+
+class Process:
+  """Halves the weights each round; those to serve, if any, are twice them."""
+
+  def __init__(self, kind):
+    self._kind = kind
+
+  def initialize(self):
+    weights = small_problem.model().initial_weights[0]
+    return self._kind(*(weights, [2 * w for w in weights])[: len(self._kind._fields)])
+
+  def next(self, state, cohort):
+    halved = self._kind(*([w / 2 for w in weights] for weights in state))
+    return collections.namedtuple('Output', 'state metrics')(halved, {})
+
+
+def train(kind, folder):
   """A run in a folder, and its result."""
-  tff_adaptive.set_graph_context()
-  model = small_problem.model()
-  how = tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4))
-  process = build(model, client_learning_rate=0.3, training=how)
-  evaluate = models.build_evaluation(model)
-  return training.train(
-    process,
+  evaluate = models.build_evaluation(small_problem.model())
+  return fakes.train(
+    folder,
+    3,
+    Process(kind),
     Clients(),
     lambda weights: evaluate(weights, DATA),
-    training.TrainingConfig(rounds=rounds, clients_per_round=3, rounds_per_evaluation=2),
-    output_dir=str(folder),
-    show_progress=False,
+    clients_per_round=3,
+    rounds_per_evaluation=2,
   )
 
 
 @pytest.fixture(scope='module')
 def stateful(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('runs') / 'ada_best'
-  return str(folder), train(tff_adaptive.build_ada_best, folder)
+  folder = tmp_path_factory.mktemp('runs') / 'two'
+  return str(folder), train(State, folder)
 
 
 @pytest.fixture(scope='module')
 def stateless(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('runs') / 'fed_avg'
-  return str(folder), train(tff_adaptive.build_fed_avg, folder)
+  folder = tmp_path_factory.mktemp('runs') / 'one'
+  return str(folder), train(OneModel, folder)
 
 
 def task(metric='accuracy'):
@@ -83,12 +103,12 @@ def test_weights_are_those_that_the_run_ended_with(stateful, stateless):
   folder, result = stateful
   run = tff_adaptive.load_run(folder)
   assert run.round_number == 3
-  assert_same(run.weights, result.state.global_model_weights.trainable)
-  assert_same(run.inference_weights, result.state.inference_weights.trainable)
+  assert_same(run.weights, result.state.global_model_weights)
+  assert_same(run.inference_weights, result.state.inference_weights)
   assert not np.array_equal(run.weights[0], run.inference_weights[0])
   folder, result = stateless
   run = tff_adaptive.load_run(folder)
-  assert_same(run.weights, result.state.global_model_weights.trainable)
+  assert_same(run.weights, result.state.global_model_weights)
   assert run.inference_weights is None
 
 
@@ -151,29 +171,6 @@ def test_reading_changes_nothing(stateful, tmp_path):
   assert os.listdir(os.path.dirname(path)) == ['state.sqlite']
 
 
-def test_of_a_run_that_was_killed_while_it_saved_the_checkpoint_before_is_read(stateful, tmp_path):
-  folder, path = copied(stateful[0], tmp_path)
-  with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
-    file.execute('PRAGMA cache_size=1')
-    file.execute('BEGIN IMMEDIATE')  # Large, so that it reaches the file before it is committed.
-    file.execute('UPDATE server_state SET data = zeroblob(3000000)')
-    killed = shutil.copytree(folder, tmp_path / 'killed')
-    file.execute('ROLLBACK')
-  assert (killed / 'checkpoints' / 'state.sqlite-journal').exists()
-  np.testing.assert_equal(weights_of(str(killed)), weights_of(stateful[0]))
-
-
-def test_a_damaged_checkpoint_is_refused(stateful, tmp_path):
-  folder, path = copied(stateful[0], tmp_path)
-  with sqlite3.connect(path) as file:
-    (data,) = file.execute('SELECT data FROM server_state WHERE position = 0').fetchone()
-    changed = bytes([data[0] ^ 1]) + data[1:]
-    file.execute('UPDATE server_state SET data = ? WHERE position = 0', (changed,))
-  file.close()
-  with pytest.raises(runs.StateError, match='its checksum differs'):
-    weights_of(folder)
-
-
 def test_a_checkpoint_that_is_gone_or_cut_or_of_another_model_is_refused(stateful, tmp_path):
   folder, path = copied(stateful[0], tmp_path)
   run_folders.write_config(folder, {'rounds': 3}, num_parameters=8)
@@ -225,13 +222,7 @@ def test_a_run_is_a_start(stateful, stateless):
   run, model = tff_adaptive.load_run(folder), small_problem.model()
   assert_same(training.initial_weights_from(folder, model), run.chosen(run.best('accuracy')))
   started = models.with_initial_weights(model, training.initial_weights_from(stateless[0], model))
-  assert_same(started.initial_weights[0], stateless[1].state.global_model_weights.trainable)
-  process = tff_adaptive.build_fed_avg(
-    started,
-    client_learning_rate=0.1,
-    training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4)),
-  )
-  assert_same(process.initialize().global_model_weights.trainable, started.initial_weights[0])
+  assert_same(started.initial_weights[0], stateless[1].state.global_model_weights)
   assert not np.array_equal(model.initial_weights[0][0], started.initial_weights[0][0])
 
 
@@ -257,15 +248,7 @@ class WithConstants(fakes.StatefulProcess):
 
 
 def test_arrays_that_do_not_train_are_not_taken_for_weights(tmp_path):
-  config = training.TrainingConfig(rounds=2, clients_per_round=5)
-  result = training.train(
-    WithConstants(),
-    fakes.Clients(),
-    fakes.evaluate,
-    config,
-    output_dir=str(tmp_path),
-    show_progress=False,
-  )
+  result = fakes.train(tmp_path, 2, WithConstants())
   run = tff_adaptive.load_run(str(tmp_path))
   assert run.config['num_parameters'] == 3
   assert_same(run.weights, result.state.global_model_weights.trainable)

@@ -25,10 +25,15 @@ def from_keras(**arguments):
   return models.from_keras(lambda: build(**arguments), 'mse')
 
 
-def test_a_keras_file_is_a_start_by_names(tmp_path):
+@pytest.fixture(scope='module')
+def model():
+  return from_keras()
+
+
+def test_a_keras_file_is_a_start_by_names(tmp_path, model):
   path, source = str(tmp_path / 'm.keras'), build()
   source.save(path)
-  found = training.initial_weights_from(path, from_keras())
+  found = training.initial_weights_from(path, model)
   for a, b in zip(found, source.get_weights()):
     np.testing.assert_array_equal(a, b)
   with pytest.raises(ValueError, match='missing other/kernel, other/bias; unknown hidden/kernel'):
@@ -37,13 +42,17 @@ def test_a_keras_file_is_a_start_by_names(tmp_path):
     training.initial_weights_from(path, from_keras(units=6))
 
 
-def test_named_arrays_are_found_in_any_order(tmp_path):
-  path, model = str(tmp_path / 'w.npz'), from_keras()
+def test_named_arrays_are_found_in_any_order(tmp_path, model):
+  path = str(tmp_path / 'w.npz')
   arrays = dict(zip(model.weight_names, model.initial_weights[0]))
   np.savez(path, **dict(reversed(arrays.items())))
   found = training.initial_weights_from(path, model)
   for a, b in zip(found, model.initial_weights[0]):
     np.testing.assert_array_equal(a, b)
+  np.savez(path, **{f'layer_{i}/kernel': np.zeros(1) for i in range(300)})
+  with pytest.raises(ValueError, match=r'unknown .*, \.\.\. \(300 in all\)') as raised:
+    training.initial_weights_from(path, model)
+  assert len(str(raised.value)) < 400
 
 
 def test_arrays_without_names_come_in_the_models_order(tmp_path):
@@ -77,35 +86,17 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, change, message):
 
 def test_other_files_are_refused(tmp_path):
   model = small_problem.model()
-  for name, message in (
-    ('none.npz', 'there is no file'),
-    ('a.npz', 'cannot be read'),
-    ('a.keras', 'cannot be read'),
-    ('a.h5', 'ends with neither .keras nor .npz'),
+  for name, content, message in (
+    ('none.npz', None, 'there is no file'),
+    ('a.npz', b'nothing of the kind', 'a.npz cannot be read: '),
+    ('empty.npz', b'', 'empty.npz cannot be read: '),
+    ('a.keras', b'nothing of the kind', 'a.keras cannot be read: '),
+    ('a.h5', b'', 'ends with neither .keras nor .npz'),
   ):
-    if name != 'none.npz':
-      (tmp_path / name).write_bytes(b'nothing of the kind')
-    with pytest.raises(ValueError, match=message):
+    if content is not None:
+      (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
       training.initial_weights_from(str(tmp_path / name), model)
-
-
-def _archive(path, **members):
-  with zipfile.ZipFile(path, 'w') as archive:
-    for name, content in members.items():
-      archive.writestr(name.replace('_', '.'), content)
-
-
-def test_whatever_a_damaged_file_makes_a_decoder_raise_is_one_error(tmp_path):
-  model, path = small_problem.model(), tmp_path / 'empty.npz'
-  path.write_bytes(b'')
-  huge = tmp_path / 'huge.npz'  # 10^18 numbers, of which there are none.
-  header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000000000,), }"
-  _archive(huge, a_npy=b'\x93NUMPY\x01\x00v\x00' + header.ljust(117) + b'\n')
-  deep = tmp_path / 'deep.keras'
-  _archive(deep, config_json='[' * 100_000, metadata_json='{}')
-  for damaged in (path, huge, deep):
-    with pytest.raises(ValueError, match=f'{damaged.name} cannot be read: ') as error:
-      training.initial_weights_from(str(damaged), model)
     assert '\n' not in str(error.value)
 
 
@@ -120,20 +111,15 @@ def _npz(path, members, compression=zipfile.ZIP_DEFLATED):
       archive.writestr(name, content)
 
 
-_MB = 1 << 20
-
-
 @pytest.mark.parametrize(
   'members, message',
   [
-    # What is declared and there: compressed by a thousand, and two of them.
-    ([('a.npy', _header((24 * _MB,)) + bytes(96 * _MB))], 'declares 100,663,424 bytes'),
-    ([('a.npy', _header((10 * _MB,)) + bytes(40 * _MB))] * 2, "two entries 'a.npy'"),
-    ([(f'{c}.npy', _header((10 * _MB,)) + bytes(40 * _MB)) for c in 'ab'], 'declares 83,886,336'),
+    ([('a.npy', _header((17 << 20,)) + bytes(68 << 20))], 'declares 71,303,296 bytes'),
+    ([('a.npy', _header((1,)) + bytes(4))] * 2, "two entries 'a.npy'"),
+    ([('a.npy', _header((10**18,)))], r'header says \[10+\]'),
     ([('a.npy', _header((-1, 5)))], r'header says \[-1, 5\]'),
     ([('a.npy', _header((2,)) + bytes(4))], r'header says \[2\] of float32, 8 bytes'),
     ([('a.npy', _header((1,), '|O') + bytes(8))], 'made of Python objects'),
-    ([(f'{i}.npy', b'') for i in range(10_001)], '10,001 entries'),
   ],
 )
 @pytest.mark.filterwarnings('ignore:Duplicate name')
@@ -145,16 +131,6 @@ def test_a_file_of_arrays_that_declares_too_much_is_refused_before_it_is_unpacke
   monkeypatch.setattr(archives, 'read_array', lambda archive, entry: pytest.fail('unpacked'))
   with pytest.raises(ValueError, match=f'a.npz cannot be read: .*{message}'):
     training.initial_weights_from(path, small_problem.model())
-
-
-def test_of_very_many_names_that_do_not_fit_some_are_named(tmp_path):
-  path = str(tmp_path / 'a.npz')
-  np.savez(path, **{f'layer_{i}/kernel': np.zeros(1) for i in range(300)})
-  with pytest.raises(
-    ValueError, match=r'unknown layer_0/kernel, .*, \.\.\. \(300 in all\)'
-  ) as raised:
-    training.initial_weights_from(path, from_keras())
-  assert len(str(raised.value)) < 400
 
 
 @pytest.fixture(scope='module')
@@ -220,17 +196,19 @@ def _circle(folder, shape):
     (lambda folder, shape: folder.create_dataset('0', data='text'), 'has dtype object'),
   ],
 )
-def test_a_keras_file_whose_arrays_are_not_its_own_is_refused(parts, tmp_path, change, message):
+def test_a_keras_file_whose_arrays_are_not_its_own_is_refused(
+  parts, model, tmp_path, change, message
+):
   path = str(tmp_path / 'm.keras')
   _npz(path, {**parts, **_weights(parts, tmp_path, change)}.items())
   with pytest.raises(ValueError, match=f'm.keras cannot be read: .*{message}'):
-    training.initial_weights_from(path, from_keras())
+    training.initial_weights_from(path, model)
 
 
-def test_a_keras_file_that_was_packed_again_is_read(parts, tmp_path):
+def test_a_keras_file_that_was_packed_again_is_read(parts, model, tmp_path):
   path = str(tmp_path / 'm.keras')
   _npz(path, {**parts, **_weights(parts, tmp_path, None)}.items())
-  assert len(training.initial_weights_from(path, from_keras())) == 4
+  assert len(training.initial_weights_from(path, model)) == 4
 
 
 def _set(**values):
@@ -257,25 +235,25 @@ def _set(**values):
   ],
 )
 def test_a_keras_file_that_names_other_code_or_layers_without_end_is_refused(
-  parts, tmp_path, change, message
+  parts, model, tmp_path, change, message
 ):
   path = str(tmp_path / 'm.keras')
   _npz(path, {**parts, **_config(parts, change)}.items())
   with pytest.raises(ValueError, match=f'm.keras cannot be read: .*{message}'):
-    training.initial_weights_from(path, from_keras())
+    training.initial_weights_from(path, model)
 
 
-def test_a_keras_file_with_other_or_endless_parts_is_refused(parts, tmp_path):
+def test_a_keras_file_with_other_or_endless_parts_is_refused(parts, model, tmp_path):
   path = str(tmp_path / 'm.keras')
   for name, content, message in (
     ('assets/../../a.txt', b'', 'it holds .*a.txt'),
     ('model.weights.npz', b'', 'it holds'),
-    ('config.json', b' ' * (33 * _MB), 'its config.json takes 34,603,008 bytes'),
-    ('model.weights.h5', bytes(130 * _MB), 'its model.weights.h5 takes'),
+    ('config.json', b' ' * (33 << 20), 'its config.json takes 34,603,008 bytes'),
+    ('config.json', b'[' * 100_000, 'm.keras cannot be read: '),
   ):
     _npz(path, {**parts, name: content}.items())
     with pytest.raises(ValueError, match=message):
-      training.initial_weights_from(path, from_keras())
+      training.initial_weights_from(path, model)
 
 
 @pytest.mark.filterwarnings('ignore:BatchNormalization')
@@ -298,23 +276,19 @@ def test_moving_statistics_and_frozen_layers_of_a_file_are_not_lost(tmp_path):
     np.testing.assert_array_equal(a, b)
 
 
-def test_a_file_with_a_lambda_or_code_of_a_users_file_says_what_to_give(tmp_path, parts):
+def test_a_file_with_a_lambda_or_code_of_a_users_file_says_what_to_give(tmp_path, parts, model):
   path = str(tmp_path / 'm.keras')
   doubled = keras.layers.Lambda(lambda x: 2 * x)
   keras.Sequential([keras.Input([5]), doubled, keras.layers.Dense(3)]).save(path)
-  with pytest.raises(
-    ValueError, match=r"it has a Lambda layer, .*give the run's folder or an .npz"
-  ):
-    training.initial_weights_from(path, from_keras())
+  with pytest.raises(ValueError, match=r"it has a Lambda layer, .*the run's folder or an .npz"):
+    training.initial_weights_from(path, model)
 
   def change(config, dense):
     dense.update(module='_tff_adaptive_user_code_93b43d', class_name='Own')
 
   _npz(path, {**parts, **_config(parts, change)}.items())
-  with pytest.raises(
-    ValueError, match=r"it names 'Own' of the file of your own .*an .npz"
-  ) as raised:
-    training.initial_weights_from(path, from_keras())
+  with pytest.raises(ValueError, match=r"'Own' of the file of your own .*an .npz") as raised:
+    training.initial_weights_from(path, model)
   assert '93b43d' not in str(raised.value)
 
 

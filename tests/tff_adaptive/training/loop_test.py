@@ -4,13 +4,15 @@ import json
 import os
 import signal
 import sqlite3
+import types
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 from tensorboard.backend.event_processing import event_accumulator
 
 from tests.faults import kills
-from tests.helpers import fakes, small_problem
+from tests.helpers import fakes
 from tff_adaptive import costs, registry, runs, training
 from tff_adaptive.training import cohorts
 
@@ -43,7 +45,7 @@ def test_the_course_is_that_of_a_plain_loop_which_keeps_states_in_a_dict():
 
 
 def test_a_run_leaves_what_it_promises(tmp_path):
-  result = fakes.train(tmp_path)
+  result = fakes.train(tmp_path, draws=True)
   rows = fakes.rows(tmp_path)
   assert [int(row['round']) for row in rows] == list(range(21))
   assert list(rows[1])[:4] == ['round', 'validation_loss', 'validation_accuracy', 'inference_loss']
@@ -307,7 +309,10 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
 
 
 def test_a_process_of_batched_datasets_is_refused_at_the_start(tmp_path):
-  process = small_problem.process('ada_best', batching=None)
+  process, batches = fakes.StatelessProcess(), tff.SequenceType((np.float32, [None]))
+  taken = tff.StructType([np.int32, tff.FederatedType(batches, tff.CLIENTS)])
+  signature = types.SimpleNamespace(parameter=taken)
+  process.next = types.SimpleNamespace(type_signature=signature)
   with pytest.raises(ValueError, match=r'build it with ClientTraining\(batching=tff_adaptive'):
     fakes.train(tmp_path / 'run', process=process)
   assert not (tmp_path / 'run').exists()

@@ -1,6 +1,5 @@
 """Runs with a population, on a process in NumPy: rows, states, costs, resuming."""
 
-import csv
 import warnings
 
 import numpy as np
@@ -8,10 +7,9 @@ import pytest
 import tensorflow_federated as tff
 
 from tests.helpers import fakes, small_problem
-from tff_adaptive import algorithms, costs, population, registry, runs, training
-from tff_adaptive.client import Batching, ClientTraining
+from tff_adaptive import costs, population, registry, runs
+from tff_adaptive.client import Batching
 from tff_adaptive.population import rounds
-from tff_adaptive.runs import state_store
 from tff_adaptive.training import cohorts
 
 COSTS = costs.CostModel(registry.Counts(down=2), num_parameters=250_000, batch_size=4, epochs=2)
@@ -33,50 +31,17 @@ class Process(fakes.StatefulProcess):
     return server_state._replace(round_number=t), client_states, {}
 
 
-def train(folder, chosen, number=20, **options):
-  config = training.TrainingConfig(
-    **{
-      'rounds': number,
-      'clients_per_round': 5,
-      'seed': 3,
-      'rounds_per_evaluation': 3,
-      'cost_model': COSTS,
-      'population': chosen,
-      **options,
-    }
-  )
+def train(folder, chosen, number=20, process=None, **options):
+  options = {'cost_model': COSTS, 'rounds_per_checkpoint': 50, **options}
   with warnings.catch_warnings():
     warnings.filterwarnings('ignore', message='In round .* clients are available')
-    return training.train(
-      Process(),
-      fakes.Clients(),
-      fakes.evaluate,
-      config,
-      output_dir=None if folder is None else str(folder),
-      show_progress=False,
-    )
-
-
-def rows(folder):
-  with open(folder / 'metrics.csv', newline='', encoding='utf-8') as file:
-    return [
-      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
-    ]
-
-
-def states(folder):
-  process = Process()
-  path = str(folder / 'checkpoints' / 'state.sqlite')
-  with state_store.ClientStateStore(path, process.initial_client_state) as store:
-    store.restore(process.initialize())
-    found = store.get(fakes.Clients.client_ids)
-  return dict(zip(fakes.Clients.client_ids, found))
+    return fakes.train(folder, number, process or Process(), population=chosen, **options)
 
 
 def test_ideal_clients_give_todays_numbers_to_the_bit(tmp_path):
   train(tmp_path / 'today', None)
   train(tmp_path / 'ideal', population.Population())
-  today, ideal = rows(tmp_path / 'today'), rows(tmp_path / 'ideal')
+  today, ideal = fakes.rows(tmp_path / 'today'), fakes.rows(tmp_path / 'ideal')
   assert set(ideal[0]) - set(today[0]) == set(rounds.COLUMNS)
   for one, other in zip(today, ideal):
     assert one == {k: v for k, v in other.items() if k not in rounds.COLUMNS}
@@ -109,7 +74,7 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
     before = [kept.get(c, process.initial_client_state) for c in ids]
     state, after, _ = process.next(state, before, [[clients.load(c)] for c in ids])
     kept.update(zip(ids, after))
-    row = rows(tmp_path)[t]
+    row = fakes.rows(tmp_path)[t]
     assert row['clients'] == str(plan.finished)
     assert row['examples'] == str(sum(sizes[i] for i in positions))
     assert {name: float(row[name]) for name in rounds.COLUMNS} == plan.columns()
@@ -120,7 +85,7 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
   weights = result.state.global_model_weights[0]
   np.testing.assert_array_equal(weights, state.global_model_weights[0])
   assert int(result.state.round_number) == 20
-  for client, found in states(tmp_path).items():
+  for client, found in fakes.saved(tmp_path)[1].items():
     np.testing.assert_array_equal(found['h'], kept.get(client, process.initial_client_state)['h'])
   found = result.summary['population']
   assert found['dropped'] == dropped > 10
@@ -133,7 +98,7 @@ def test_a_resumed_run_equals_one_go(tmp_path):
   whole = train(tmp_path / 'whole', UNRELIABLE, rounds_per_evaluation=1)
   for number in (7, 8, 20):
     parts = train(tmp_path / 'parts', UNRELIABLE, number, rounds_per_evaluation=1)
-  assert rows(tmp_path / 'parts') == rows(tmp_path / 'whole')
+  assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
   for result in (whole, parts):
     assert result.summary['population'] == whole.summary['population']
   np.testing.assert_array_equal(
@@ -162,47 +127,28 @@ def test_a_trace_of_other_clients_is_reported_once(tmp_path):
 
 def test_few_clients_are_reported_once():
   chosen = population.Population(population.Independent(0.1))
-  config = training.TrainingConfig(
-    rounds=9, clients_per_round=5, cost_model=COSTS, population=chosen
-  )
   with pytest.warns(UserWarning, match='available, of 5 that a round is to have') as caught:
-    training.train(Process(), fakes.Clients(), fakes.evaluate, config, show_progress=False)
+    fakes.train(None, 9, Process(), cost_model=COSTS, population=chosen)
   assert sum('are available' in str(w.message) for w in caught) == 1
 
 
-@pytest.mark.parametrize(
-  'options, message',
-  [
-    ({'cost_model': None}, 'population is given without a cost_model'),
-    (
-      {'population': population.Population(round_deadline=0.5)},
-      'the fastest client needs 1.4 to receive, train and send',
-    ),
-  ],
-)
-def test_a_population_that_cannot_be_is_refused_before_anything_is_written(
-  tmp_path, options, message
-):
-  with pytest.raises(ValueError, match=message):
-    train(tmp_path / 'run', population.Population(), **options)
-  assert not (tmp_path / 'run').exists()
+def test_a_population_that_cannot_be_is_refused_before_anything_is_written(tmp_path):
+  for chosen, model, message in (
+    (population.Population(), None, 'population is given without a cost_model'),
+    (population.Population(round_deadline=0.5), COSTS, 'the fastest client needs 1.4 to receive'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      train(tmp_path / 'run', chosen, cost_model=model)
+    assert not (tmp_path / 'run').exists()
 
 
 @pytest.mark.parametrize('limited', [True, False])
 def test_a_process_that_takes_other_data_is_refused(limited):
-  process = algorithms.build(
-    'fed_avg',
-    small_problem.model(),
-    client_learning_rate=0.1,
-    training=ClientTraining(batching=Batching(4, step_limits=limited)),
-  )
+  process = small_problem.process('fed_avg', batching=Batching(4, step_limits=limited))
   chosen = population.Population(round_deadline=99.0, stragglers='drop' if limited else 'partial')
-  config = training.TrainingConfig(
-    rounds=1, clients_per_round=1, cost_model=COSTS, population=chosen
-  )
   message = rf'built with step_limits={limited}, but .* step_limits={not limited}\)\), say'
   with pytest.raises(ValueError, match=message):
-    training.train(process, fakes.Clients(), fakes.evaluate, config, show_progress=False)
+    train(None, chosen, 1, process, clients_per_round=1)
 
 
 @pytest.mark.parametrize('chosen', [None, population.Population(over_select=1.5)])
@@ -231,18 +177,10 @@ class SomeEmpty(fakes.Clients):
 
 @pytest.mark.parametrize('sizes, measured', [((3, 0), True), ((0, 0), False)])
 def test_a_round_without_an_example_has_no_training_loss(tmp_path, graph, sizes, measured):
-  process = algorithms.build(
-    'fed_avg',
-    small_problem.model(),
-    client_learning_rate=0.1,
-    training=ClientTraining(batching=Batching(4)),
-  )
-  config = training.TrainingConfig(rounds=1, clients_per_round=2)
-  clients, folder = SomeEmpty(*sizes), str(tmp_path)
   with tff.framework.get_context_stack().install(graph):
-    training.train(
-      process, clients, lambda w: {'accuracy': 0.5}, config, output_dir=folder, show_progress=False
+    fakes.train(
+      tmp_path, 1, small_problem.process('fed_avg'), SomeEmpty(*sizes), clients_per_round=2
     )
-  (row,) = (row for row in rows(tmp_path) if row['round'] == '1')
+  row = fakes.rows(tmp_path)[1]
   assert bool(row.get('train_loss')) == bool(row.get('train_accuracy')) == measured
   assert row['examples'] == str(sum(sizes))

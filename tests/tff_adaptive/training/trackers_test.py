@@ -11,15 +11,8 @@ from tff_adaptive import runs, training
 def _train(callback, folder, rounds, **options):
   """Trains and returns the rows of metrics.csv."""
   parameters = {'algorithm': 'fed_avg', 'tau': None, 'batch_size': 7}
-  training.train(
-    fakes.StatefulProcess(**options),
-    fakes.Clients(),
-    fakes.evaluate,
-    training.TrainingConfig(rounds=rounds, clients_per_round=3, rounds_per_evaluation=2),
-    output_dir=str(folder),
-    callbacks=[callback('abc', 'run a', parameters)],
-    show_progress=False,
-  )
+  audience = [callback('abc', 'run a', parameters)]
+  fakes.train(folder, rounds, rounds_per_evaluation=2, callbacks=audience, **options)
   return list(csv.DictReader((folder / 'metrics.csv').read_text().splitlines()))
 
 
@@ -49,7 +42,9 @@ def test_a_resumed_run_goes_on_in_mlflow_with_every_row_once(tmp_path, client):
     expected = [(int(row['round']), float(row[column])) for row in rows if row[column]]
     assert [(m.step, m.value) for m in logged] == expected
   with pytest.raises(runs.NonFiniteWeightsError):
-    _train(training.MlflowCallback, tmp_path / 'run', 7, poison_round=6)
+    _train(
+      training.MlflowCallback, tmp_path / 'run', 7, process=fakes.StatefulProcess(poison_round=6)
+    )
   assert _only_run(client).info.status == 'FAILED'
 
 
