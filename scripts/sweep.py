@@ -41,77 +41,53 @@ from tff_adaptive_tasks import catalog
 from .cli import command, flags, search_space, settings
 
 _FLAGS = absl_flags.FlagValues()
-_multi = functools.partial(absl_flags.DEFINE_multi_string, flag_values=_FLAGS)
-_string = functools.partial(absl_flags.DEFINE_string, flag_values=_FLAGS)
+_multi = functools.partial(absl_flags.DEFINE_multi_string, default=[], flag_values=_FLAGS)
+_enum = functools.partial(absl_flags.DEFINE_enum, flag_values=_FLAGS)
+_string = functools.partial(absl_flags.DEFINE_string, default=None, flag_values=_FLAGS)
 _integer = functools.partial(absl_flags.DEFINE_integer, flag_values=_FLAGS)
+_float = functools.partial(absl_flags.DEFINE_float, default=None, flag_values=_FLAGS)
 _multi(
   'grid',
-  [],
-  'A flag of train.py and its values: FLAG=VALUE,VALUE. Of seed: each trial is trained with each.',
+  help='A flag of train.py and its values: FLAG=VALUE,VALUE. Of seed: each trial is trained with'
+  ' each.',
 )
 _multi(
   'range',
-  [],
-  'A number of train.py for random and tpe to draw: FLAG=LOW,HIGH, or FLAG=LOW,HIGH,log.',
+  help='A number of train.py for random and tpe to draw: FLAG=LOW,HIGH, or FLAG=LOW,HIGH,log.',
 )
-_string('output_dir', None, "Where the runs' folders go.")
-absl_flags.DEFINE_enum(
+_string('output_dir', help="Where the runs' folders go.")
+_enum(
   'search',
   'grid',
   ['grid', 'random', 'tpe'],
   'grid: every combination; random: drawn; tpe: drawn near to what was good, by the'
   " tree-structured Parzen estimator (Optuna's).",
-  flag_values=_FLAGS,
 )
-_integer(
-  'trials',
-  None,
-  'How many trials random and tpe do; a later command may ask for more.',
-  lower_bound=1,
-)
-_integer('search_seed', 0, 'Seeds what random and tpe draw.', lower_bound=0)
-absl_flags.DEFINE_enum(
+_integer('trials', None, 'How many random and tpe do; a later command may ask for more.', 1)
+_integer('search_seed', 0, 'Seeds what random and tpe draw.', 0)
+_enum(
   'prune',
   None,
   ['asha'],
   'asha: asynchronous successive halving. Trials are compared at --first_rung rounds and then at'
   ' --reduction_factor times as many each; the best of them go on with their runs.',
-  flag_values=_FLAGS,
 )
-_integer(
-  'first_rung',
-  None,
-  'Rounds before a trial may be pruned. Default: a ninth of --rounds.',
-  lower_bound=1,
-)
-_integer(
-  'reduction_factor', 3, 'One trial in so many goes on from a rung to the next.', lower_bound=2
-)
-_integer(
-  'jobs',
-  None,
-  'Runs at a time, each in a process. Default 1; with --ray as many as fit.',
-  lower_bound=1,
-)
+_integer('first_rung', None, 'Rounds before trials are pruned. Default: a ninth of --rounds.', 1)
+_integer('reduction_factor', 3, 'One trial in so many goes on from a rung to the next.', 2)
+_integer('jobs', None, 'Runs at a time. Default 1; with --ray as many as fit.', 1)
 _string(
   'ray',
-  None,
-  'Runs are done on the nodes of a Ray cluster: local, auto or host:port, as of train.py. All nodes'
-  ' must see --output_dir, and what the flags name, under the same path.',
+  help='Runs are done on the nodes of a Ray cluster: local, auto or host:port, as of train.py. All'
+  ' nodes must see --output_dir, and what the flags name, under the same path.',
 )
-_integer('cpus_per_job', None, 'Processors that Ray reserves for a run. Default 1.', lower_bound=1)
-absl_flags.DEFINE_float(
-  'gpus_per_job', None, 'GPUs likewise; 0.5 is half of one. Default 0.', flag_values=_FLAGS
-)
+_integer('cpus_per_job', None, 'Processors that Ray reserves for a run. Default 1.', 1)
+_float('gpus_per_job', help='GPUs likewise; 0.5 is half of one. Default 0.')
 _string(
   'metric',
-  None,
-  'Column of metrics.csv by which trials are compared: the mean over the last 100 rounds. Default:'
-  " the task's metric on the validation data.",
+  help='Column of metrics.csv by which trials are compared: the mean over the last 100 rounds.'
+  " Default: the task's metric on the validation data.",
 )
-absl_flags.DEFINE_float(
-  'target', None, 'Show after how many rounds the metric reached this value.', flag_values=_FLAGS
-)
+_float('target', help='Show after how many rounds the metric reached this value.')
 absl_flags.DEFINE_boolean('dry_run', False, 'Only say what would be run.', flag_values=_FLAGS)
 
 
@@ -304,8 +280,7 @@ def _conclude(views: Sequence[Any], plan: Any) -> int:
     text = found.table.markdown()
     atomic_files.write_text(os.path.join(_FLAGS.output_dir, 'sweep.md'), text)
     command.show(text)
-    runs = [(*run, view.state) for view in views for run in view.folders]
-    hparams.write(_FLAGS.output_dir, found.metric, runs)
+    hparams.write(_FLAGS.output_dir, found.metric, [run for v in views for run in v.folders])
     if found.best is not None:
       command.show(f'Best: {found.best}, in {found.rows[0].folders[0]}\n')
   return command.FAILED if any(view.state == 'failed' for view in views) else command.DONE

@@ -4,64 +4,49 @@ A file in the run's tensorboard/ names its hyperparameters, and one in the sweep
 varied and compared. They are written anew, under the same names, whenever the sweep ends.
 """
 
-import io
 import os
 import time
 from collections.abc import Mapping, Sequence
 
 from tensorboard.compat.proto import event_pb2, summary_pb2
-from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2, summary_v2
+from tensorboard.plugins.hparams import summary_v2
 from tensorboard.summary.writer import record_writer
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.training import tensorboard_log
 
 _FILE = 'events.out.tfevents.0.hparams'
-_STATUS = {'done': api_pb2.STATUS_SUCCESS, 'running': api_pb2.STATUS_RUNNING}
 
 
-def write(folder: str, metric: str, runs: Sequence[tuple[str, Mapping[str, str], str]]) -> None:
+def write(folder: str, metric: str, runs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
   """Writes the files of a search.
 
   Args:
     folder: The sweep's.
     metric: The column of metrics.csv by which trials are compared.
-    runs: Folder, what is varied and state of each run; those not begun are left out.
+    runs: Folder of each run and what it varies; those not begun are left out.
 
   Raises:
     OSError: If one cannot be written.
   """
-  events = [(os.path.join(where, 'tensorboard'), point, state) for where, point, state in runs]
+  events = [(os.path.join(where, 'tensorboard'), point) for where, point in runs]
   begun = [run for run in events if os.path.isdir(run[0])]
-  varied = {n: _values([p[n] for _, p, _ in begun if n in p]) for _, p, _ in begun for n in p}
+  varied = {n: _values([p[n] for _, p in begun if n in p]) for _, p in begun for n in p}
   config = summary_v2.hparams_config_pb(
     [summary_v2.HParam(n, summary_v2.Discrete([*v.values()])) for n, v in varied.items()],
     [summary_v2.Metric(tensorboard_log.tag(metric))],
   )
   _write(folder, config)
-  for where, point, state in begun:
-    start = summary_v2.hparams_pb({name: varied[name][text] for name, text in point.items()})
-    ended = plugin_data_pb2.SessionEndInfo(
-      status=_STATUS.get(state, api_pb2.STATUS_FAILURE), end_time_secs=time.time()
-    )
-    data = plugin_data_pb2.HParamsPluginData(session_end_info=ended)
-    end = summary_pb2.Summary.Value(
-      tag=metadata.SESSION_END_INFO_TAG,
-      metadata=metadata.create_summary_metadata(data),
-      tensor=metadata.NULL_TENSOR,
-    )
-    _write(where, start, summary_pb2.Summary(value=[end]))
+  for where, point in begun:
+    _write(where, summary_v2.hparams_pb({n: varied[n][text] for n, text in point.items()}))
 
 
-def _write(folder: str, *summaries: summary_pb2.Summary) -> None:
-  file = io.BytesIO()
-  writer = record_writer.RecordWriter(file)
-  writer.write(event_pb2.Event(file_version='brain.Event:2').SerializeToString())
-  for summary in summaries:
-    writer.write(event_pb2.Event(wall_time=time.time(), summary=summary).SerializeToString())
+def _write(folder: str, summary: summary_pb2.Summary) -> None:
   path = os.path.join(folder, _FILE)
-  with atomic_files.atomic_path(path) as temporary, open(temporary, 'wb') as out:
-    out.write(file.getvalue())
+  with atomic_files.atomic_path(path) as temporary, open(temporary, 'wb') as file:
+    writer = record_writer.RecordWriter(file)
+    writer.write(event_pb2.Event(file_version='brain.Event:2').SerializeToString())
+    writer.write(event_pb2.Event(wall_time=time.time(), summary=summary).SerializeToString())
 
 
 def _values(texts: Sequence[str]) -> Mapping[str, float | str]:

@@ -1,7 +1,5 @@
 """scripts/sweep.py: every trial once, by its rules; what failed is a row, bad input is refused."""
 
-import json
-import math
 import os
 import shutil
 import signal
@@ -47,9 +45,10 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   def result(s):
     if _rate(s) in down:
       return worker.Answer('failed', 'the disk\nis | full')
-    return _rate(s) / 10 + s.what.seed / 100
+    return _rate(s) / 10 - 0.005 + s.what.seed / 100
 
-  arguments = ['--grid=client_learning_rate=0.5,1,2', '--grid=seed=0,1', '--', '--rounds=2']
+  arguments = ['--grid=client_learning_rate=0.5,1,2', '--grid=seed=0,1', '--target=0.2']
+  arguments += ['--', '--rounds=2']
   code, pool = sweeping(arguments, result)
   assert code == 1
   assert [name for name, _ in pool.ran()] == [
@@ -58,8 +57,9 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   captured = capsys.readouterr()
   rows = _table(captured.out)[2:]
   assert [row[0] for row in rows] == [f'client_learning_rate={rate}' for rate in ('2', '0.5', '1')]
-  assert rows[0][3] == '0.2050 ± 0.0071'
+  assert rows[0][3] == '0.2000 ± 0.0071'
   assert rows[0][-1] == 'best'
+  assert '1 (reached by 1 of 2 seeds)' in rows[0]
   assert 'failed: the disk is \\| full' in captured.out
   assert f'in {tmp_path}/client_learning_rate=2,seed=0\n' in captured.out
   down.clear()
@@ -70,25 +70,6 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   code, pool = sweeping(arguments, None)  # Nothing is left to do.
   assert (code, pool.ran()) == (0, [])
   assert (tmp_path / 'sweep.md').read_text() in capsys.readouterr().out
-
-
-def test_a_sweep_in_the_home_is_whole_there(sweeping, tmp_path, monkeypatch):
-  monkeypatch.setenv('HOME', str(tmp_path / 'home'))
-  os.mkdir(tmp_path / 'home')
-  monkeypatch.chdir(tmp_path)
-  code, pool = sweeping(['--output_dir=~/x', '--grid=seed=0', '--', '--rounds=2'], lambda s: 0.5)
-  assert code == 0
-  assert {'seed=0', 'study.journal', 'sweep.md'} <= {*os.listdir('home/x')}
-  assert os.listdir() == ['home']
-  assert pool.jobs[0].log == f'{tmp_path}/home/x/logs/seed=0.log'
-
-
-def test_points_that_differ_after_the_fourth_digit_are_rows_of_their_own(sweeping, capsys):
-  values = ['0.010000001', '0.010000002']
-  arguments = [f'--grid=client_learning_rate={",".join(values)}', '--grid=seed=0,1']
-  assert sweeping([*arguments, '--', '--rounds=2'], lambda s: 10 * _rate(s))[0] == 0
-  rows = _table(capsys.readouterr().out)[2:]
-  assert sorted(row[:2] for row in rows) == [[f'client_learning_rate={v}', '2'] for v in values]
 
 
 def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
@@ -121,10 +102,6 @@ def test_what_diverged_is_a_row_below_the_others_no_failure_and_not_tried_again(
   assert last[0] == 'client_learning_rate=9'
   assert last[-1] == 'diverged: no finite weights'
   assert sweeping(arguments, None)[0] == 0
-  # A value that is not finite is the same.
-  arguments = ['--grid=client_learning_rate=8,0.6', '--', '--rounds=2']
-  assert sweeping(arguments, lambda s: 0.1 if _rate(s) < 1 else math.nan)[0] == 0
-  assert 'diverged: validation_accuracy is not finite' in capsys.readouterr().out
 
 
 def test_a_metric_that_no_run_has_ends_the_sweep_after_the_first(sweeping, capsys):
@@ -148,12 +125,6 @@ def test_tasks_of_unlike_metrics_need_one_to_be_compared_by(sweeping, capsys, tm
   assert sweeping(['--grid=task=digits,digits_skewed', *arguments[1:]], lambda s: 0.5)[0] == 0
 
 
-def test_a_target_says_how_many_seeds_reached_it(sweeping, capsys):
-  command = ['--grid=seed=0,1', '--target=0.9', '--', '--rounds=2']
-  assert sweeping(command, lambda s: 0.9 + s.what.seed / 100 - 0.005)[0] == 0
-  assert '1 (reached by 1 of 2 seeds)' in capsys.readouterr().out
-
-
 def test_random_points_depend_on_the_seed_and_the_trial_alone(sweeping, tmp_path, capsys):
   def result(s):
     drawn.append((s.output.output_dir, _rate(s), s.training.clients_per_round))
@@ -173,39 +144,6 @@ def test_random_points_depend_on_the_seed_and_the_trial_alone(sweeping, tmp_path
   assert [row[1:] for row in drawn] == [row[1:] for row in at_once]
   best = max(rate for _, rate, _ in at_once)
   assert f'client_learning_rate={best:.4g}' in _table(capsys.readouterr().out)[-5][0]
-
-
-def test_a_trial_is_the_mean_of_its_seeds_and_has_what_its_algorithm_has(sweeping, tmp_path):
-  command = [
-    '--search=random',
-    '--trials=8',
-    '--grid=seed=3,4',
-    '--grid=algorithm=fed_avg,fed_adam',
-  ]
-  code, pool = sweeping(
-    [*command, '--range=tau=0.001,0.1,log', '--', '--rounds=2'], lambda s: s.what.seed / 10
-  )
-  assert code == 0
-  assert [name for name, _ in pool.ran()] == [
-    f'trial={n},seed={s}' for n in range(8) for s in (3, 4)
-  ]
-  taus = {'fed_avg': set(), 'fed_adam': set()}
-  for n in range(8):
-    settings = [
-      json.loads((tmp_path / f'trial={n},seed={s}' / 'config.json').read_text())['settings']
-      for s in (3, 4)
-    ]
-    assert settings[0]['tau'] == settings[1]['tau']
-    taus[settings[0]['algorithm']].add(settings[0]['tau'])
-  assert taus['fed_avg'] == {None}
-  assert len(taus['fed_adam']) > 1
-  import optuna
-
-  backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / 'study.journal'))
-  storage = optuna.storages.JournalStorage(backend)
-  (study,) = storage.get_all_studies()
-  values = [trial.value for trial in storage.get_all_trials(study._study_id)]
-  assert values == pytest.approx([0.35] * 8)
 
 
 def test_tpe_draws_near_to_what_was_good(sweeping):

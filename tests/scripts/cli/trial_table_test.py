@@ -9,6 +9,9 @@ import rich.console
 from scripts.cli import trial_table
 from tests.helpers import run_folders
 
+pytest.importorskip('optuna')
+from scripts.cli import study
+
 
 def _run(folder, values, column='validation_accuracy', rounds=10):
   folder.mkdir()
@@ -77,3 +80,17 @@ def test_in_a_terminal_the_best_and_the_failed_are_marked(rows):
   assert '\x1b[31m' in next(line for line in lines if 'a [b]' in line)
   # Before any round there is nothing to show yet.
   assert trial_table.picture(rows[:1], None, '').row_count in (0, 1)
+
+
+def test_runs_that_differ_in_their_seed_are_a_row_whatever_digits_others_differ_in():
+  views = [
+    study.View(n, {'tau': f'0.01000000{tau}', 'seed': seed}, 'done', '', [(f'{n}', {})])
+    for n, (tau, seed) in enumerate([('1', '0'), ('1', '1'), ('2', '0'), ('2', '1')])
+  ]
+  found = trial_table.rows(views, is_grid=True)
+  assert [(row.label, row.folders) for row in found] == [
+    ('tau=0.010000001', ['0', '1']),
+    ('tau=0.010000002', ['2', '3']),
+  ]
+  found = trial_table.rows(views[::2], is_grid=False)
+  assert [row.label for row in found] == ['trial 0: tau=0.01', 'trial 2: tau=0.01']
