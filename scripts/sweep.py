@@ -198,15 +198,13 @@ def _check_metric(tasks: Sequence[str]) -> None:
 
 def _first_rung(rounds: int, every: int) -> int | None:
   """Returns --first_rung, or its default; ValueError if there is no evaluation then."""
-  if not _FLAGS.prune:
-    return None
   rung = _FLAGS.first_rung or -(-rounds // 9 // every) * every
-  if rung % every or rung >= rounds:
+  if _FLAGS.prune and (rung % every or rung >= rounds):
     raise ValueError(
       f'--first_rung={rung} must be a multiple of --rounds_per_evaluation={every}, and less than'
       f' --rounds={rounds}: trials are compared by their evaluations.'
     )
-  return int(rung)
+  return int(rung) if _FLAGS.prune else None
 
 
 def _search(space: search_space.Space, plan: Any) -> int:
@@ -238,7 +236,8 @@ def _search(space: search_space.Space, plan: Any) -> int:
 
       def train(run: Any, last_round: int | None, number: int = claim.number) -> Any:
         until = '' if last_round is None else f' to round {last_round}'
-        say(f'[{number + 1}/{trials.total()}] {run.output.output_dir}{until}')
+        total = max(len(trials.views()), plan.trials or 0)
+        say(f'[{number + 1}/{total}] {run.output.output_dir}{until}')
         return trainer.train(run, folder, last_round)
 
       search.do(claim, plan, train)

@@ -32,8 +32,8 @@ class Range(NamedTuple):
   is_whole: bool
 
   def text(self, value: float) -> str:
-    """A number of the range as a flag's value."""
-    return str(int(value)) if self.is_whole else repr(float(value))
+    """A number of the range as a flag's value, in six digits."""
+    return str(int(value)) if self.is_whole else f'{value:.6g}'
 
 
 @dataclasses.dataclass(frozen=True)

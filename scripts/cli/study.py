@@ -158,17 +158,17 @@ class Study:
         if plan.search == 'grid':
           self._queue()
         self.views()
-        self._failures = {trial.number: _failures(trial) for trial in self._trials()}
+        self._failures = self._failed()
 
   def claim(self) -> Claim | None:
     """Returns a trial to do: one whose process has ended, one that waits, or a new one."""
     with self._locked():
       trials = self._trials()
-      for frozen in trials:
-        if self._is_open(frozen) and (lock := self._lock(frozen.number)):
+      for number in [frozen.number for frozen in trials if self._is_open(frozen.number)]:
+        if lock := self._lock(number):
           # Its process may have finished it since they were read, and only then let the lock go.
-          if self._is_open(self._trials()[frozen.number]):
-            return self._claimed(frozen.number, lock)
+          if self._is_open(number):
+            return self._claimed(number, lock)
           lock.close()
       is_more = self._plan.search != 'grid' and len(trials) < (self._plan.trials or 0)
       if not is_more and not any(t.state == _States.WAITING for t in trials):
@@ -196,10 +196,6 @@ class Study:
       found.setdefault(name, View(frozen.number, point, state, reason, folders))
     return list(found.values())
 
-  def total(self) -> int:
-    """How many trials there will be."""
-    return max(len(self.views()), self._plan.trials or 0)
-
   def runs(self, view: View) -> list[settings.Settings]:
     """The settings of a trial's runs; ValueError if their folders hold others."""
     return [self._space.settings(point, folder) for folder, point in view.folders]
@@ -207,11 +203,14 @@ class Study:
   def _trials(self) -> list[optuna.trial.FrozenTrial]:
     return self._study.get_trials(deepcopy=False)
 
-  def _is_open(self, trial: optuna.trial.FrozenTrial) -> bool:
+  def _failed(self) -> dict[int, int]:
+    return {trial.number: trial.user_attrs.get('failures', 0) for trial in self._trials()}
+
+  def _is_open(self, number: int) -> bool:
     """Whether a trial has begun and is not done; one that fails is for the next start."""
-    has_failed = bool(trial.user_attrs.get('reason'))
-    is_new = _failures(trial) > self._failures.get(trial.number, 0)
-    return trial.state == _States.RUNNING and not (has_failed and is_new)
+    trial = self._trials()[number]
+    has_failed = self._failed()[number] > self._failures.get(number, 0)
+    return trial.state == _States.RUNNING and not (has_failed and trial.user_attrs.get('reason'))
 
   def _claimed(self, number: int, lock: IO[bytes]) -> Claim:
     self._study.sampler = self._plan.sampler(number)
@@ -284,10 +283,6 @@ class Study:
       file.close()
       return None
     return file
-
-
-def _failures(trial: optuna.trial.FrozenTrial) -> int:
-  return int(trial.user_attrs.get('failures', 0))
 
 
 @contextlib.contextmanager

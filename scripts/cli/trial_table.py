@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tff_adaptive.reports import scores, table as table_lib, tables
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 # In the order of the table; 'done' is ranked by the metric.
 STATES = ('done', 'running', 'pruned', 'waiting', 'diverged', 'failed')
 _MARKS = {'best': 'bold green', 'running': 'yellow', 'waiting': 'dim'}
-_MOST_SHOWN = 30  # Rows of the live table.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +55,9 @@ def rows(views: Iterable['study.View'], is_grid: bool) -> list[Row]:
   """Returns trials as rows: those of a grid that differ in their seed only are one."""
   groups: dict[str, list[study.View]] = {}
   for view in views:
-    groups.setdefault(_label(view, is_grid, str), []).append(view)
-  labels = [_label(members[0], is_grid, _short) for members in groups.values()]
-  if len(set(labels)) < len(groups):  # Values that differ after the fourth digit.
-    labels = [*groups]
+    varied = ', '.join(f'{n}={value}' for n, value in view.point.items() if n != 'seed')
+    number = '' if is_grid else f'trial {view.number}: '
+    groups.setdefault(number + (varied or 'seeds'), []).append(view)
   return [
     Row(
       label,
@@ -67,21 +65,8 @@ def rows(views: Iterable['study.View'], is_grid: bool) -> list[Row]:
       [view.state for view in members],
       [view.reason for view in members if view.reason],
     )
-    for label, members in zip(labels, groups.values())
+    for label, members in groups.items()
   ]
-
-
-def _label(view: 'study.View', is_grid: bool, shown: Callable[[str], str]) -> str:
-  varied = [f'{name}={shown(value)}' for name, value in view.point.items() if name != 'seed']
-  return ('' if is_grid else f'trial {view.number}: ') + (', '.join(varied) or 'seeds')
-
-
-def _short(value: str) -> str:
-  """Numbers that were drawn in four digits; the run's config.json has all of them."""
-  try:
-    return f'{float(value):.4g}' if len(value) > 10 else value
-  except ValueError:
-    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,10 +125,10 @@ def rank(
   empty = [''] * len(table.heading)
   texts = [
     [
-      _cell(row.label),
+      command.printable(row.label),
       str(len(row.folders)),
       *cells.get(row.label, empty)[2:],
-      'best' if row.label == best else _cell(row.result),
+      'best' if row.label == best else command.printable(row.result),
     ]
     for row in ordered
   ]
@@ -164,15 +149,10 @@ def picture(rows: Sequence[Row], metric: str | None, caption: str) -> Any:
     return shown
   for name in found.table.heading:
     shown.add_column(name, overflow='fold')
-  order = sorted(range(len(rows)), key=lambda i: found.rows[i].state == 'waiting')[:_MOST_SHOWN]
-  for texts in (found.table.rows[i] for i in sorted(order)):
+  for texts in found.table.rows:
     style = _MARKS.get(texts[-1], 'red' if ': ' in texts[-1] else None)
     shown.add_row(*map(rich.markup.escape, texts), style=style)
   return shown
-
-
-def _cell(text: str) -> str:
-  return command.printable(text.replace('\n', ' '))
 
 
 def _read(folder: str) -> run_lib.Run | None:

@@ -143,7 +143,7 @@ def test_random_points_depend_on_the_seed_and_the_trial_alone(sweeping, tmp_path
   assert sweeping([*other, '--', '--rounds=2'], result)[0] == 0
   assert [row[1:] for row in drawn] == [row[1:] for row in at_once]
   best = max(rate for _, rate, _ in at_once)
-  assert f'client_learning_rate={best:.4g}' in _table(capsys.readouterr().out)[-5][0]
+  assert f'client_learning_rate={best:.6g}' in _table(capsys.readouterr().out)[-5][0]
 
 
 def test_tpe_draws_near_to_what_was_good(sweeping):
