@@ -39,14 +39,12 @@ def entry(
 ) -> Callable[[Main], Callable[..., int]]:
   """Makes a function the `main` of a command, which returns exit codes instead of raising.
 
+  ValueError and OSError are bad input; `FailureError` is a failure.
+
   Args:
     program: The command's file name, which begins the line that reports a failure.
     interrupted: What Ctrl-C leaves, for the user.
     before_end: Called when Ctrl-C ends the command at once, to end child processes, say.
-
-  Returns:
-    A decorator of `main(arguments)`, arguments as in `sys.argv`, which is the default. ValueError
-    and OSError are bad input; `FailureError` is a failure.
   """
 
   def decorate(main: Main) -> Callable[..., int]:
@@ -122,18 +120,15 @@ def parse(
   text: str | Callable[[], str] | None,
   arguments: Sequence[str],
 ) -> list[str] | None:
-  """Reads a command line into flags; those not given take their defaults.
+  """Reads a command line into flags, of whose paths ~ is the user's home; ValueError if it is bad.
 
   Args:
-    flags: The script's flags; in paths ~ is the user's home, since no shell expands it after =.
+    flags: The script's flags; those not given take their defaults.
     text: What --help shows before them; or a function of all that it shows.
     arguments: The program's name and its arguments.
 
   Returns:
     The arguments that are no flags; None if it was --help, which is answered.
-
-  Raises:
-    ValueError: If a flag is unknown or its value bad.
   """
   if any(a in _HELP for a in arguments[1:]):
     shown = text() if callable(text) else f'{text}\n{flags.get_help()}\n'

@@ -32,15 +32,7 @@ absl_flags.disclaim_key_flags()  # They are of the script that asks for them.
 
 
 class Flag(NamedTuple):
-  """One flag.
-
-  Attributes:
-    group: Its heading in --help.
-    name: Its name.
-    kind: str, int, float, bool, or list for one that may be repeated.
-    default: Its default; None: decided later, or none.
-    help: Its help.
-  """
+  """One flag: its heading and its name in --help, str, int, float, bool or list, default, help."""
 
   group: str
   name: str
@@ -116,17 +108,9 @@ def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
 def parse(
   arguments: Sequence[str], help_text: Callable[[], str] | None = None
 ) -> dict[str, Any] | None:
-  """Parses a command line.
+  """Returns flag name -> value of those given, for `resolve.resolve`; None if --help was answered.
 
-  Args:
-    arguments: The program's name and its arguments.
-    help_text: What --help shows.
-
-  Returns:
-    Flag name -> value of those that were given, for `resolve.resolve`; None if it was --help.
-
-  Raises:
-    ValueError: With one line on what cannot be parsed.
+  ValueError, in one line, says what cannot be parsed.
   """
   for argument in arguments[1:]:
     name = argument.lstrip('-').partition('=')[0]

@@ -2,9 +2,11 @@
 
 import textwrap
 from collections.abc import Mapping
+from typing import Any
 
 from tff_adaptive import registry
 from tff_adaptive.aggregation import table
+from tff_adaptive.registry import entries as entries_lib
 from tff_adaptive_tasks import catalog
 
 from . import flags, hyperparameters
@@ -39,24 +41,13 @@ def text() -> str:
   parts = [_INTRODUCTION]
   parts.append(_listed('Tasks', {name: catalog.describe(name) for name in catalog.names()}))
   parts.append(_brought())
-  algorithms = {
-    name: entry.description + ('; clients keep a state' if entry.is_stateful else '')
-    for name, entry in registry.ALGORITHMS.items()
-  }
-  parts.append(_listed('Algorithms', algorithms))
-  servers = {name: entry.description for name, entry in registry.SERVER_OPTIMIZERS.items()}
-  parts.append(_listed('Server optimizers', servers))
-  schedules = {
-    name: f'{entry.description}; {hyperparameters.listed(entry)}'
-    for name, entry in registry.SCHEDULES.items()
-  }
-  parts.append(_listed('Schedules and their options', schedules))
-  aggregators = {
-    name: entry.description
-    + (f'; {hyperparameters.listed(entry)}' if entry.hyperparameters else '')
-    for name, entry in table.AGGREGATORS.items()
-  }
-  parts.append(_listed('Aggregators and their options', aggregators))
+  for title, entries in (
+    ('Algorithms', registry.ALGORITHMS),
+    ('Server optimizers', registry.SERVER_OPTIMIZERS),
+    ('Schedules and their options', registry.SCHEDULES),
+    ('Aggregators and their options', table.AGGREGATORS),
+  ):
+    parts.append(_listed(title, {name: _described(entry) for name, entry in entries.items()}))
   group = None
   for flag in flags.table():
     if flag.group != group:
@@ -86,6 +77,16 @@ def _brought() -> str:
     also = [key if v is True else f'{key}={v}' for key, v in brought.items() if v is not None]
     lines.append(_entry(name or 'FILE.py:FUNCTION', f'{sizes}  {" ".join(also)}', 19, hang=41))
   return ''.join(lines)
+
+
+def _described(entry: Any) -> str:
+  """What an entry is; of those whose options have no flags of their own, the options too."""
+  text: str = entry.description
+  if getattr(entry, 'is_stateful', False):
+    text += '; clients keep a state'
+  if isinstance(entry, (entries_lib.Schedule, entries_lib.Aggregator)) and entry.hyperparameters:
+    text += f'; {hyperparameters.listed(entry)}'
+  return text
 
 
 def _listed(title: str, entries: Mapping[str, str]) -> str:

@@ -7,15 +7,7 @@ from tff_adaptive._utils import option_values
 
 
 def parse(flag: str, pairs: Sequence[str]) -> dict[str, Any]:
-  """Returns the options by name, with numbers and truth values as such.
-
-  Args:
-    flag: The flag, for the message.
-    pairs: Texts NAME=VALUE.
-
-  Raises:
-    ValueError: If one is written otherwise.
-  """
+  """Returns options NAME=VALUE of a flag by name, with numbers and truth values as such."""
   result: dict[str, Any] = {}
   for pair in pairs:
     name, equals, text = pair.partition('=')

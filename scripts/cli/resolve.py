@@ -27,15 +27,8 @@ _PATHS = (
 def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Settings:
   """Fills in defaults and checks every value that can be checked without the data.
 
-  Args:
-    given: Flag name -> value; one that is missing or None was not given.
-    **more: The same, by keyword; these win.
-
-  Returns:
-    The settings.
-
-  Raises:
-    ValueError: With one line that names the flag, the value, the range and the hint.
+  `given` is flag name -> value, where a missing one or None was not given; keywords win.
+  ValueError, in one line, names the flag, the value, the range and the hint.
   """
   given = {k: v for k, v in {**(given or {}), **more}.items() if v is not None and v != []}
   values = {f.name: f.metadata['default'] for f in settings.FIELDS}

@@ -22,12 +22,7 @@ from .groups import output
 
 
 class Outcome(NamedTuple):
-  """What a run came to.
-
-  Attributes:
-    result: The `training.TrainingResult`.
-    exit_code: 0 when all rounds are done, 128 + the signal's number when a signal ended the run.
-  """
+  """What a run came to: its `training.TrainingResult`, and 0 or 128 + a signal's number."""
 
   result: Any
   exit_code: int
@@ -57,11 +52,7 @@ class _Watch(callbacks.Callback):
 
 
 def check(settings: settings_lib.Settings) -> None:
-  """Checks folders and the run that may be in them; imports no TensorFlow, writes nothing.
-
-  Raises:
-    ValueError: With one line, if the run cannot be done as asked.
-  """
+  """Checks folders and the run that may be in them; imports no TensorFlow, writes nothing."""
   output.check_data_dir(settings.what.task, settings.output.data_dir)
   settings.what.check_files()
   run_folder.check_writable(settings.output.output_dir)

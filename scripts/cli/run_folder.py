@@ -19,11 +19,7 @@ def check_writable(folder: str, flag: str = 'output_dir') -> None:
 
 
 def read_config(folder: str, record: config.Record) -> dict[str, Any] | None:
-  """Returns the config.json of the run in `folder`, or None if there is no run yet.
-
-  Raises:
-    ResumeError: If a setting that matters differs from `record`, or it holds something else.
-  """
+  """Returns the config.json of the run in `folder`, which fits `record`; None if there is none."""
   found = record.check(folder)
   # What a start that was killed left behind of config.json is hidden.
   if found is None and os.path.isdir(folder) and any(n[0] != '.' for n in os.listdir(folder)):

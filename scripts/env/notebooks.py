@@ -25,11 +25,7 @@ def names() -> list[str]:
 
 
 def start_kernel(folder: str) -> Any:
-  """Starts a Python that notebooks are run in, one after another, in a folder.
-
-  Importing TensorFlow Federated takes ten seconds: one kernel does so once. The caller shuts it
-  down (`shutdown_kernel(now=True)`).
-  """
+  """Starts a Python in a folder, in which notebooks are run one after another."""
   from jupyter_client import manager
 
   path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
@@ -43,18 +39,7 @@ def start_kernel(folder: str) -> Any:
 
 
 def run(name: str, kernel: Any) -> Any:
-  """Runs a notebook from its first cell, in names and a folder of its own.
-
-  Args:
-    name: The notebook, without its ending.
-    kernel: From `start_kernel`.
-
-  Returns:
-    The notebook with its outputs.
-
-  Raises:
-    nbclient.exceptions.CellExecutionError: If a cell fails.
-  """
+  """Runs a notebook, named without its ending, in names and a folder of its own; returns it."""
   import nbclient
   import nbformat
 

@@ -24,8 +24,8 @@ def blocks(page):
   return re.findall(r'```python\n(.*?)```', (GUIDE / page).read_text('utf-8'), re.DOTALL)
 
 
-@pytest.fixture(scope='module', params=['logistic_regression', 'network'])
-def run(request, tmp_path_factory):
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
   """A run of the guide's task, by the guide's command; theta-bar is evaluated too."""
   folder = tmp_path_factory.mktemp('visits')
   (file,) = blocks('own_data.md')
@@ -35,7 +35,7 @@ def run(request, tmp_path_factory):
     [
       'train.py',
       f'--task={folder / "my_task.py"}:load',
-      f'--task_option=model={request.param}',
+      '--task_option=model=network',
       f'--data_dir={folder}',
       '--algorithm=ada_best',
       '--beta=0.5',
@@ -76,7 +76,6 @@ def test_the_exported_model_has_the_runs_accuracy_on_raw_rows(run):
   )
 
 
-@pytest.mark.parametrize('run', ['network'], indirect=True)
 def test_the_guides_example_predicts(run):
   output = run / 'for_guide'
   assert export.main(['export.py', str(run / 'runs' / 'visits'), f'--output={output}']) == 0
@@ -89,7 +88,6 @@ def test_the_guides_example_predicts(run):
   assert re.fullmatch(r"\['(good|poor)' '(good|poor)'\]", done.stdout.strip())
 
 
-@pytest.mark.parametrize('run', ['network'], indirect=True)
 def test_the_guides_python_block_runs(run, monkeypatch):
   monkeypatch.chdir(run)
   _, block = blocks('export.md')
@@ -98,7 +96,6 @@ def test_the_guides_python_block_runs(run, monkeypatch):
   assert scope['run'].evaluate()['accuracy'] > 0.5
 
 
-@pytest.mark.parametrize('run', ['network'], indirect=True)
 @pytest.mark.parametrize('file_format', ['saved_model', 'npz'])
 def test_other_formats_predict_alike(run, file_format):
   folder, output = str(run / 'runs' / 'visits'), run / file_format
@@ -157,7 +154,6 @@ def test_so_is_a_centralised_one(elsewhere):
   assert run.evaluate()['accuracy'] == pytest.approx(run.rows[-1]['validation_accuracy'], abs=1e-6)
 
 
-@pytest.mark.parametrize('run', ['network'], indirect=True)
 def test_bad_input_is_refused_in_one_line_and_writes_nothing(run, tmp_path, capfd):
   folder = str(run / 'runs' / 'visits')
   before = sorted(os.listdir(folder))
@@ -176,7 +172,6 @@ def test_bad_input_is_refused_in_one_line_and_writes_nothing(run, tmp_path, capf
   assert not os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize('run', ['network'], indirect=True)
 def test_a_task_file_or_data_that_have_changed_are_refused(run, capfd, tmp_path):
   folder = str(run / 'runs' / 'visits')
   path = run / 'visits.csv'

@@ -11,7 +11,7 @@ from tff_adaptive.devices import cuda, threads
 from tff_adaptive.engine.cluster import schedule
 from tff_adaptive_tasks import catalog
 
-from .. import command, fields
+from .. import fields
 
 if TYPE_CHECKING:
   from .. import settings as settings_lib
@@ -181,16 +181,8 @@ class Runtime(fields.Group):
   def build(self, cohort: int, *, is_compiled: bool = False) -> Any:
     """Makes the engine the one that runs TFF computations, before TensorFlow's first operation.
 
-    Args:
-      cohort: Clients of a round, by which it chooses its threads.
-      is_compiled: Whether the model has compiled LSTMs.
-
-    Returns:
-      The `engine.RayContext` whose workers run the clients, or None.
-
-    Raises:
-      ValueError: If there is no such device.
-      engine.WorkerError: If the cluster cannot be had.
+    Returns the `engine.RayContext` whose workers run a cohort of so many clients, or None.
+    ValueError if there is no such device, `engine.WorkerError` if the cluster cannot be had.
     """
     import tensorflow_federated as tff
 
@@ -217,8 +209,6 @@ class Runtime(fields.Group):
     if self.ray is None:
       engine.set_subround_context(self.subrounds, server=server)
       return None
-    if self.ray == 'local':
-      self._say_if_crowded()
     return engine.set_ray_context(
       self.ray,
       workers=self.ray_workers,
@@ -227,11 +217,3 @@ class Runtime(fields.Group):
       subrounds=self.subrounds,
       server=server,
     )
-
-  def _say_if_crowded(self) -> None:
-    wanted = (self.ray_workers or 1) * (self.cpus_per_worker or 1)
-    if wanted > threads.num_processors():
-      command.say(
-        f'--ray_workers and --cpus_per_worker ask for {wanted} processors; this machine has'
-        f' {threads.num_processors()}, which the workers share: fewer are as fast, in less memory.'
-      )

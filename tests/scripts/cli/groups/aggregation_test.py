@@ -56,11 +56,6 @@ def plan(num_clients=60, **given):
   return settings.aggregation.plan(settings, num_clients)
 
 
-def test_a_run_without_noise_has_no_plan():
-  assert plan() is None
-  assert plan(aggregator='robust') is None
-
-
 @pytest.mark.parametrize(
   'aggregator, options', [('dp_gaussian', ['adaptive=false']), ('dp_tree', [])]
 )

@@ -5,7 +5,7 @@ import collections
 import pytest
 
 import tff_adaptive_tasks as tasks
-from scripts.cli import flags, records, resolve as resolve_lib
+from scripts.cli import flags, resolve as resolve_lib
 from tff_adaptive.training import personalization
 
 EVERY = '--rounds_per_client_evaluation=5'
@@ -13,12 +13,6 @@ EVERY = '--rounds_per_client_evaluation=5'
 
 def resolve(*arguments):
   return resolve_lib.resolve(flags.parse(['train.py', *arguments]))
-
-
-def test_without_a_flag_nothing_is_held_out_and_nobody_is_evaluated():
-  found = resolve()
-  assert (found.evaluation.heldout_clients, found.evaluation.heldout_examples) == (0.0, 0.0)
-  assert found.evaluation.rounds_per_client_evaluation is None
 
 
 @pytest.mark.parametrize(
@@ -36,13 +30,6 @@ def test_what_does_not_go_together_is_refused_in_one_line(arguments, error):
   with pytest.raises(ValueError, match=error) as caught:
     resolve(*arguments)
   assert '\n' not in str(caught.value)
-
-
-def test_a_resumed_run_may_look_more_often_but_not_hold_out_others():
-  before = {'settings': resolve().flat(), 'files': {}}
-  assert records.of(resolve(EVERY)).refused_changes(before) == []
-  (refused,) = records.of(resolve('--heldout_clients=0.1')).refused_changes(before)
-  assert '--heldout_clients was 0.0 and is now 0.1' in refused
 
 
 def test_a_task_trains_on_what_is_not_held_out():

@@ -85,12 +85,6 @@ def test_files_are_read(tmp_path):
   assert made.availability == population.Independent({'a': 0.5})
 
 
-def test_a_trace_of_calendar_times_is_refused_with_its_file(tmp_path):
-  trace = _file(tmp_path, 'client,from,until\na,1600000000,1600003600\n', 'trace.csv')
-  with pytest.raises(ValueError, match=r'--availability=.*trace\.csv: the first .* 1600000000, ye'):
-    _build(f'--availability={trace}')
-
-
 def test_a_file_that_was_changed_since_is_refused(tmp_path):
   trace = _file(tmp_path, 'client,from,until\na,0,9\n', 'trace.csv')
   folder = tmp_path / 'run'
@@ -104,12 +98,6 @@ def test_a_file_that_was_changed_since_is_refused(tmp_path):
   _file(tmp_path, 'client,from,until\na,0,8\n', 'trace.csv')
   with pytest.raises(ValueError, match=r'the file of --availability, .* was changed since'):
     run_folder.read_config(str(folder), records.of(settings))
-
-
-def test_another_deadline_is_another_run():
-  before = {'settings': records.of(_resolve()).settings, 'files': {}}
-  refused = records.of(_resolve('--round_deadline=60')).refused_changes(before)
-  assert any(text.startswith('--round_deadline was None and is now 60.0') for text in refused)
 
 
 @pytest.mark.parametrize(

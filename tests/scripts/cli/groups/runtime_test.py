@@ -80,16 +80,6 @@ def test_a_resumed_run_may_change_where_it_is_trained_but_not_the_subrounds():
   assert not {'subrounds', 'gpus_per_worker'} & set(settings.CHANGE_NO_NUMBER)
 
 
-@pytest.mark.parametrize('workers, is_said', [(None, False), (2, False), (3, True)])
-def test_more_workers_than_processors_are_remarked_upon(monkeypatch, capsys, workers, is_said):
-  given = [] if workers is None else [f'--ray_workers={workers}']
-  monkeypatch.setattr(runtime.threads, 'num_processors', lambda: 4)
-  monkeypatch.setattr('tff_adaptive.engine.set_ray_context', lambda *unused, **options: None)
-  monkeypatch.setattr('tff_adaptive.engine.set_graph_context', lambda **unused: None)
-  _resolve('--ray=local', '--cpus_per_worker=2', *given).runtime.build(10)
-  assert ('ask for 6 processors; this machine has 4' in capsys.readouterr().err) == is_said
-
-
 def hint(task='shakespeare', **given):
   settings = resolve.resolve(task=task, algorithm='fed_avg', **given)
   return settings.runtime.lstm_hint(task, settings.what.task_options)
