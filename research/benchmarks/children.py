@@ -22,14 +22,7 @@ class Child:
   """A process that runs one variant of one workload, a round at each request."""
 
   def __init__(self, workload: str, variant: str, data_dir: str = '', device: str = 'auto'):
-    """Starts it.
-
-    Args:
-      workload: The workload's name.
-      variant: As `variant_names.split_variant` takes it, or a peer's name.
-      data_dir: The whole path of the folder with real data, or ''.
-      device: Of this project's variants: 'auto', 'cpu' or 'gpu'.
-    """
+    """Starts it."""
     self._errors = tempfile.TemporaryFile('w+', errors='replace')  # noqa: SIM115
     self._process: subprocess.Popen[str] = subprocess.Popen(
       _command(workload, variant, data_dir, device),

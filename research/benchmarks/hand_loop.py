@@ -61,11 +61,6 @@ def _lstm_loss(weights: Sequence[tf.Tensor], x: tf.Tensor, y: tf.Tensor) -> tf.T
 def build(model: Any, workload: workloads.Workload) -> Callable[..., list[tf.Tensor]]:
   """The round as a TensorFlow function.
 
-  Args:
-    model: A `tff_adaptive.models.Model`; only its forward pass and loss are used (W3 has a plain
-      LSTM here, without the client axis).
-    workload: The workload; every client has `workload.examples` examples.
-
   Returns:
     `(weights, x [K, n, ...], y [K, n, ...], seeds [K]) -> weights`.
   """

@@ -19,20 +19,13 @@ SPREAD_LIMIT = 0.25  # Distance between the quartiles of the repetitions, as a s
 
 @dataclasses.dataclass(frozen=True)
 class State:
-  """The machine at one moment.
+  """The machine at one moment."""
 
-  Attributes:
-    load: Mean number of processes that ran or wanted to over the last minute.
-    busy: Share of the processors in use over the second before, 0 to 1.
-    stolen: Seconds that the host has kept from this machine's processors since it started; 0.0
-      where the system does not count them.
-    total: Seconds of all processors since then, idle ones included.
-  """
-
-  load: float
-  busy: float
+  load: float  # Mean number of processes that ran or wanted to over the last minute.
+  busy: float  # Share of the processors in use over the second before, 0 to 1.
+  # Seconds that the host kept from this machine's processors; 0.0 where nobody counts them.
   stolen: float
-  total: float
+  total: float  # Seconds of all processors since then, idle ones included.
 
 
 def state_now() -> State:
@@ -53,11 +46,6 @@ def spread(seconds: Iterable[float]) -> float:
 
 def between(before: State, after: State, spreads: Mapping[str, float]) -> dict[str, Any]:
   """What the host did during a measurement.
-
-  Args:
-    before: The state before anything was started.
-    after: The state after everything had ended.
-    spreads: Name of what was measured -> `spread` of its repetitions.
 
   Returns:
     `load_before` and `busy_before` as in `State`, `stolen`, the share of the processors' time that

@@ -13,23 +13,14 @@ _VERSION = 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))'
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-  """A way to do rounds in another toolkit.
+  """A way to do rounds in another toolkit."""
 
-  Attributes:
-    description: One line.
-    environment: The folder of its virtual environment, and the name of its package.
-    package: Its package in the Python Package Index.
-    script: The file of `peers/` that runs it.
-    processes: How many of it train together.
-    workloads: What it has models of.
-  """
-
-  description: str
-  environment: str
-  package: str
-  script: str
-  processes: int = 1
-  workloads: tuple[str, ...] = _SYNTHETIC
+  description: str  # One line.
+  environment: str  # The folder of its virtual environment, and the name of its package.
+  package: str  # Its package in the Python Package Index.
+  script: str  # The file of `peers/` that runs it.
+  processes: int = 1  # How many of it train together.
+  workloads: tuple[str, ...] = _SYNTHETIC  # What it has models of.
 
   def python(self, folder: pathlib.Path = FOLDER) -> pathlib.Path:
     """The Python of its environment, whether there is one or not."""

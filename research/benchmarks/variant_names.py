@@ -31,14 +31,7 @@ HELP = (
 
 
 def split_variant(variant: str) -> tuple[str, list[str]]:
-  """Splits a variant into its name and its options.
-
-  Args:
-    variant: One of `VARIANTS`; after ours_graph also '+' and one of `OPTIONS`, as often as wanted.
-
-  Raises:
-    ValueError: If there is no such variant.
-  """
+  """Splits a variant into its name and its options."""
   name, *options = variant.split('+')
   if name not in VARIANTS or (options and name != 'ours_graph') or {*options} - {*OPTIONS}:
     raise ValueError(

@@ -25,17 +25,7 @@ Arrays: TypeAlias = Mapping[str, np.ndarray]  # A client's x and y.
 
 
 def build(variant: str, workload: workloads.Workload, data_dir: str, device: str = 'auto') -> Any:
-  """Builds a variant by name.
-
-  Args:
-    variant: As `variant_names.split_variant` takes it.
-    workload: The workload.
-    data_dir: Folder with real data, or ''.
-    device: 'auto', 'cpu' or 'gpu'.
-
-  Raises:
-    ValueError: If there is no such variant, or none for the workload.
-  """
+  """Builds a variant by name."""
   name, options = variant_names.split_variant(variant)
   kind, _, context = name.partition('_')
   if device == 'cpu':

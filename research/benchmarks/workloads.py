@@ -18,37 +18,22 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-  """One benchmark workload.
+  """One benchmark workload."""
 
-  Attributes:
-    name: As on the command line.
-    description: One line.
-    cohort: Clients a round.
-    examples: Examples a client (synthetic workloads).
-    batch_size: B.
-    epochs: E.
-    population: Registered clients.
-    rate: Client learning rate.
-    task: Name of a task with real data, or None.
-    task_options: Its options, or those of W3's model.
-    shuffle_buffer: Of a pipeline of tf.data, as in TFF's tutorial; 0: clients are whole arrays, or
-      datasets of batches in order.
-    new_datasets: Whether those pipelines are made anew in each round.
-    images: The file of images that clients have, one after another; see `image_arrays`.
-  """
-
-  name: str
-  description: str
-  cohort: int = 10
-  examples: int = 100
-  batch_size: int = 20
-  epochs: int = 1
-  population: int = 100
-  rate: float = 0.01
-  task: str | None = None
-  task_options: tuple = ()
+  name: str  # As on the command line.
+  description: str  # One line.
+  cohort: int = 10  # Clients a round.
+  examples: int = 100  # Examples a client (synthetic workloads).
+  batch_size: int = 20  # B.
+  epochs: int = 1  # E.
+  population: int = 100  # Registered clients.
+  rate: float = 0.01  # Client learning rate.
+  task: str | None = None  # Name of a task with real data, or None.
+  task_options: tuple = ()  # Its options, or those of W3's model.
+  # Of a pipeline of tf.data, as in TFF's tutorial; 0: whole arrays, or batches in order.
   shuffle_buffer: int = 0
-  new_datasets: bool = False
+  new_datasets: bool = False  # Whether those pipelines are made anew in each round.
+  # The file of images that clients have, one after another; see `image_arrays`.
   images: str | None = None
 
   @property
@@ -128,13 +113,7 @@ WORKLOADS = {
 def client_arrays(
   workload: Workload, client: int, data_dir: str = ''
 ) -> collections.OrderedDict[str, np.ndarray]:
-  """The arrays of a client of any workload but those of a task.
-
-  Args:
-    workload: The workload.
-    client: The client's number.
-    data_dir: The folder with the workload's images, if it has some.
-  """
+  """The arrays of a client of any workload but those of a task."""
   if workload.images is None:
     return synthetic_client(workload, client)
   arrays = image_arrays(os.path.join(data_dir, workload.images))
@@ -144,11 +123,7 @@ def client_arrays(
 
 @functools.cache
 def image_arrays(path: str) -> dict[str, np.ndarray]:
-  """A file's x_train, y_train, x_test and y_test; images standardised, float32.
-
-  Args:
-    path: Of uint8 images [n, height, width, channels], with labels.
-  """
+  """A file's x_train, y_train, x_test and y_test; images standardised, float32."""
   with np.load(path) as file:
     arrays = {name: file[name] for name in ('x_train', 'y_train', 'x_test', 'y_test')}
   pixels = arrays['x_train'].reshape(-1, arrays['x_train'].shape[-1])

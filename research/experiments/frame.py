@@ -22,12 +22,7 @@ Stage = tuple[Callable[[], Jobs], Sequence[str]]  # Makes the runs; settings tha
 
 
 def flags(name: str, seeds: bool = True) -> absl_flags.FlagValues:
-  """The flags of every experiment.
-
-  Args:
-    name: Of its results and its folder of runs.
-    seeds: Whether it has several.
-  """
+  """The flags of every experiment."""
   made = absl_flags.FlagValues()
   absl_flags.DEFINE_string('data_dir', None, "Folder with the tasks' files.", flag_values=made)
   absl_flags.DEFINE_string('output_dir', f'runs/{name}', "The runs' folders.", flag_values=made)
@@ -55,16 +50,7 @@ def check(
   known: Mapping[str, Collection[str]],
   files: Mapping[str, Sequence[str]],
 ) -> None:
-  """Refuses bad flags before hours are spent on runs.
-
-  Args:
-    given: The flags.
-    known: Flag -> the names that it may list.
-    files: Task that is trained -> files of which --data_dir must have one.
-
-  Raises:
-    ValueError: If one is bad.
-  """
+  """Refuses bad flags before hours are spent on runs."""
   for flag, names in known.items():
     for name in given[flag].value:
       if name not in names:
@@ -86,13 +72,7 @@ def check(
 
 
 def run(given: absl_flags.FlagValues, stages: Iterable[Stage], write: Callable[[], None]) -> int:
-  """Trains what is not complete, stage after stage, and reports; returns the exit code.
-
-  Args:
-    given: The flags.
-    stages: Each begins when the one before has ended.
-    write: Writes the results.
-  """
+  """Trains what is not complete, stage after stage, and reports; returns the exit code."""
   command.check_output('results', given.results)
   code = command.DONE
   for jobs, label_by in () if given.report_only else stages:

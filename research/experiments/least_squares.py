@@ -39,27 +39,16 @@ _TITLES = (
 
 
 class Curve(NamedTuple):
-  """One algorithm of the figure.
+  """One algorithm of the figure."""
 
-  Attributes:
-    label: Its name in the figure.
-    color: Of its curve.
-    algorithm: Its name for `algorithms.build`.
-    options: Its options there.
-    target: Its fixed point in closed form.
-    point: The fixed point's name in the figure; '' to leave it out.
-    steps: Local steps a round.
-    is_dotted: Whether it is drawn over another that it equals.
-  """
-
-  label: str
-  color: str
-  algorithm: str
-  options: Mapping[str, Any]
-  target: np.ndarray
-  point: str = ''
-  steps: int = _STEPS
-  is_dotted: bool = False
+  label: str  # Its name in the figure.
+  color: str  # Of its curve.
+  algorithm: str  # Its name for `algorithms.build`.
+  options: Mapping[str, Any]  # Its options there.
+  target: np.ndarray  # Its fixed point in closed form.
+  point: str = ''  # The fixed point's name in the figure; '' to leave it out.
+  steps: int = _STEPS  # Local steps a round.
+  is_dotted: bool = False  # Whether it is drawn over another that it equals.
 
 
 def curves(a: Any, b: Any, x_0: np.ndarray) -> tuple[list[Curve], list[Curve]]:

@@ -17,12 +17,6 @@ def train_all(
 ) -> int:
   """Trains all runs and writes a table of each group; what a run prints goes to its folder's logs/.
 
-  Args:
-    groups: Folder -> its runs; a run whose folder is complete is skipped.
-    label_by: Settings that distinguish runs in the tables; default: all that differ.
-    metric: The tables' column of metrics.csv; default: the task's metric.
-    jobs: Runs at a time.
-
   Returns:
     0, 1 if a run failed or diverged, which does not keep others from being done; 2 if a table could
     not be made; 128 + signal if stopped.

@@ -63,9 +63,6 @@ class Mutant:
 def mutants(source: str) -> list[Mutant]:
   """Returns all mutants of a module's source, in the order of its lines.
 
-  Args:
-    source: Python text.
-
   Returns:
     The mutants; each has another syntax tree than the source.
   """

@@ -94,15 +94,7 @@ class Child:
   """A forked child that runs the tests of a module against a text."""
 
   def __init__(self, target: Target, text: str, seconds: int, kills: collections.Counter[str]):
-    """Starts it.
-
-    Args:
-      target: The module and its tests.
-      text: What the module is.
-      seconds: Of a processor that the tests may take. Not of a clock: another load of the machine
-        would kill mutants. The clock only finds a child that waits for what never comes.
-      kills: How many mutants each test has killed.
-    """
+    """Starts it."""
     self._folder = tempfile.TemporaryDirectory(prefix='mutant')
     self._progress, self._idle, self._polled = 0.0, 0.0, time.monotonic()
     self._pid = os.fork()

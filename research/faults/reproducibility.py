@@ -29,25 +29,15 @@ _OF_THE_PLACE = r'^(seconds_|bytes_to_workers|bytes_from_workers|subrounds_)'
 
 
 class Way(NamedTuple):
-  """A way to run a command.
+  """A way to run a command."""
 
-  Attributes:
-    name: What it is called in the table.
-    flags: Those added to the command.
-    processors: How many it may use.
-    threads: TF_NUM_INTRAOP_THREADS; '' leaves it to the command.
-    parts: Into how many commands the rounds are divided, each resuming the one before.
-    base: The way that it is compared with.
-    is_equal: Whether it promises the same bits.
-  """
-
-  name: str
-  flags: tuple[str, ...] = ()
-  processors: int = 2
-  threads: str = ''
-  parts: int = 1
-  base: str = 'graph engine, 2 processors'
-  is_equal: bool = True
+  name: str  # What it is called in the table.
+  flags: tuple[str, ...] = ()  # Those added to the command.
+  processors: int = 2  # How many it may use.
+  threads: str = ''  # TF_NUM_INTRAOP_THREADS; '' leaves it to the command.
+  parts: int = 1  # Into how many commands the rounds are divided, each resuming the one before.
+  base: str = 'graph engine, 2 processors'  # The way that it is compared with.
+  is_equal: bool = True  # Whether it promises the same bits.
 
 
 _SUBROUNDS = ('--subrounds=4',)

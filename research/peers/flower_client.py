@@ -15,11 +15,6 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 def train(name: str, message: Message, context: Context) -> Message:
   """E epochs of SGD from the server's weights.
 
-  Args:
-    name: The workload's.
-    message: The weights.
-    context: Says which client it is.
-
   Returns:
     The client's weights, and how many examples it has.
   """

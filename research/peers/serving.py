@@ -19,11 +19,7 @@ def workload() -> workloads.Workload:
 
 
 def serve(do_round: Callable[[int], Any]) -> None:
-  """Does a round at each request, until standard input closes.
-
-  Args:
-    do_round: Does round r, 0, 1, ...
-  """
+  """Does a round at each request, until standard input closes."""
   for r, _ in enumerate(requests()):
     start = time.perf_counter()
     do_round(r)
@@ -36,11 +32,7 @@ def data_dir() -> str:
 
 
 def requests(accuracy: Callable[[], float] | None = None) -> Iterator[str]:
-  """Waits for the next request for a round; answers those for memory and accuracy itself.
-
-  Args:
-    accuracy: That of the model now, on a workload's test images.
-  """
+  """Waits for the next request for a round; answers those for memory and accuracy itself."""
   for request in sys.stdin:
     if request.strip() == 'memory':
       peak = peak_mb()

@@ -10,16 +10,16 @@ it, which Python starts in an instant: it hands over its streams and waits for t
 """
 
 import atexit
+import contextlib
 import fcntl
 import functools
 import json
 import os
+import select
 import signal
 import socket
 import sys
 import time
-
-_KILLED = 128 + signal.SIGKILL  # The exit code of a client whose program has sent none.
 
 
 def python() -> list[str]:
@@ -65,10 +65,10 @@ def _request(path: str, command: list[str]) -> None:
     'processors': sorted(os.sched_getaffinity(0)),
   }
   socket.send_fds(connection, [json.dumps(message).encode()], [0, 1, 2])
-  os._exit(int(connection.recv(64) or _KILLED))
+  os._exit(int(connection.recv(64) or 1))
 
 
-def _serve(path: str, tests: int) -> socket.socket:
+def _serve(path: str, tests: int) -> tuple[dict, list[int]]:
   """Forks at each request until the tests have ended; returns in the forked processes only."""
   import gc
   import shutil
@@ -92,26 +92,35 @@ def _serve(path: str, tests: int) -> socket.socket:
     if not os.fork():
       signal.signal(signal.SIGCHLD, signal.SIG_DFL)
       listener.close()
-      return connection
+      connection.setblocking(True)
+      message, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+      process = os.fork()
+      if not process:
+        connection.close()
+        return json.loads(message), streams
+      for stream in streams:
+        os.close(stream)
+      # Waits for the program; kills it if its client was killed.
+      if select.select([connection, os.pidfd_open(process)], [], [])[0] == [connection]:
+        os.kill(process, signal.SIGKILL)
+      _, status = os.waitpid(process, 0)
+      code = os.waitstatus_to_exitcode(status)
+      with contextlib.suppress(OSError):
+        connection.send(b'%d' % (code if code >= 0 else 128 - code))
+      os._exit(0)
     connection.close()
   shutil.rmtree(os.path.dirname(path))
   os._exit(0)
 
 
-def _run(connection: socket.socket) -> None:
+def _run(message: dict, streams: list[int]) -> None:
   """Becomes the process that was asked for."""
   import runpy
-  import threading
   import types
 
   import numpy as np
   import tensorflow_federated as tff
 
-  connection.setblocking(True)
-  octets, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
-  message = json.loads(octets)
-  # What a client that was killed has asked for is of no use.
-  threading.Thread(target=lambda: connection.recv(1) or os._exit(_KILLED), daemon=True).start()
   for i, stream in enumerate(streams):
     os.dup2(stream, i)
     os.close(stream)
@@ -150,19 +159,19 @@ def _run(connection: socket.socket) -> None:
 
 def _main(path: str, tests: int) -> None:
   """Serves; what is forked becomes a program and leaves without taking TFF's modules apart."""
-  connection, code = None, 1
+  code = None
 
   def leave() -> None:
-    if connection is not None:
+    if code is not None:
       sys.stdout.flush()
       sys.stderr.flush()
-      connection.send(b'%d' % code)
       os._exit(code)
 
   atexit.register(leave)  # The first that is registered is the last that is called.
-  connection = _serve(path, tests)
+  request = _serve(path, tests)
+  code = 1
   try:
-    _run(connection)
+    _run(*request)
     code = 0
   except SystemExit as error:
     code = error.code if isinstance(error.code, int) else int(error.code is not None)

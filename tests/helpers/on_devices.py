@@ -1,4 +1,4 @@
-"""Run by `devices_test.py` in a process of its own, whose CPU is divided into four devices."""
+"""Run by `placement_test.py` in a process of its own, whose CPU is divided into four devices."""
 
 import collections
 import json

@@ -67,8 +67,6 @@ PURE_MODULES = (
   'scripts.train',
 )
 MOST_LINES = 450
-# Words of the project's past; the field says reported, fix or hint, worker pool, ping.
-WORDS = re.compile(r'\b(?:told|mend(?:s|ed)?|crew|knock(?:s|ed)?)\b', re.IGNORECASE)
 # An option of a command line, and those of other programs that the library runs or names.
 OPTION = re.compile(r'(?<![\w-])--[a-z][a-z_-]+')
 OPTIONS_OF_OTHERS = {'--query-gpu', '--format', '--head', '--version'}
@@ -214,12 +212,3 @@ def test_the_library_does_not_speak_the_command_line():
     for path in sources('tff_adaptive')
   }
   assert offenders(wrong) == {}
-
-
-def test_the_words_are_the_fields():
-  """Of Python and Markdown files; results are records and stay as they are."""
-  pages = [*ROOT.glob('*.md'), *(ROOT / 'docs').glob('*.md'), *(ROOT / 'docs').glob('[!r]*/*.md')]
-  code = [ROOT / path for folder in (*PACKAGES, 'tests') for path in sources(folder)]
-  texts = {path: path.read_text(encoding='utf-8') for path in [*code, *pages]}
-  del texts[pathlib.Path(__file__)]
-  assert offenders({str(path): WORDS.findall(text) for path, text in texts.items()}) == {}

@@ -131,12 +131,11 @@ def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
 
 
 def _figure(drawn: Mapping[str, tuple[np.ndarray, np.ndarray]], metric: str, title: str) -> object:
-  figure, ((axes,),) = style.figure(1, 1)
+  figure, ((axes,),) = style.figure(1, 1, title=title)
   lines = []
   for number, (label, points) in enumerate(drawn.items()):
     lines += axes.step(*points, where='post', label=label, **style.line(number))
   axes.set(xlabel=metric.replace('_', ' '), ylabel='share of clients at or below', ylim=(0, 1))
   axes.grid(alpha=0.3)
   style.legend(figure, lines, list(drawn))
-  style.title(figure, title)
   return figure

@@ -82,10 +82,10 @@ def comparison(
   panels = [(column, False) for column in by_column]
   enlarged = [column for column, end in ends.items() if end is not None]
   if enlarged:  # A row for each column, the end next to the whole.
-    figure, grid = style.figure(len(by_column), 2)
+    figure, grid = style.figure(len(by_column), 2, title=title)
     panels = [(column, is_end) for column in by_column for is_end in (False, True)]
   else:
-    figure, grid = style.figure(1, len(by_column))
+    figure, grid = style.figure(1, len(by_column), title=title)
   lines: dict[str, Any] = {}
   for axes, (column, is_end) in zip(grid.flat, panels):
     if is_end and column not in enlarged:
@@ -107,7 +107,6 @@ def comparison(
     axes.set_ylabel(names.metric(column) + (', the end' if is_end else ''))
   labels = _in_order(by_column, lines)
   style.legend(figure, [lines[label] for label in labels], labels)
-  style.title(figure, title)
   return figure
 
 
@@ -121,7 +120,7 @@ def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = ''
     title: Over the figure.
   """
   has_labels = len(counts) > 0
-  figure, (all_axes,) = style.figure(1, 1 + has_labels)
+  figure, (all_axes,) = style.figure(1, 1 + has_labels, title=title)
   if has_labels:
     import matplotlib
 
@@ -140,7 +139,6 @@ def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = ''
   axes.hist(sizes, bins=min(40, max(1, len(set(sizes)))))
   axes.set_xlabel('examples of a client')
   axes.set_ylabel('clients')
-  style.title(figure, title)
   style.write(figure, path)
 
 

@@ -139,7 +139,7 @@ def _draw(maps: Sequence[Map], column: str, what: str, title: str) -> Any:
   columns = min(_PANELS_IN_A_ROW, len(maps) + 1)
   rows = math.ceil((len(maps) + 1) / columns)
   width, height = max(3.2, 0.4 * len(clients) + 1.2), max(2.8, 0.32 * len(servers) + 1.2)
-  figure, grid = style.figure(rows, columns, width, height)
+  figure, grid = style.figure(rows, columns, width, height, title=title)
   for axes in grid.flat[len(maps) + 1 :]:
     axes.set_axis_off()
   limits = _color_limits(maps, column)
@@ -152,7 +152,6 @@ def _draw(maps: Sequence[Map], column: str, what: str, title: str) -> Any:
     label = what.replace(', mean', ',\nmean') + ('; x: diverged' if diverged else '')
     figure.colorbar(image, ax=grid, extend=worse, label=label, shrink=0.8)
   _draw_best(grid.flat[len(maps)], maps, column)
-  style.title(figure, title)
   return figure
 
 

@@ -97,7 +97,7 @@ def _differing(runs: Sequence[run_lib.Run], settings: Sequence[str]) -> list[str
 def _draw(
   lines: Lines, values: Sequence[float], column: str, parameter: str, what: str, title: str
 ) -> Any:
-  figure, ((axes,),) = style.figure(1, 1, 6.0, 3.8)
+  figure, ((axes,),) = style.figure(1, 1, 6.0, 3.8, title=title)
   factor, _ = scores.unit(column)
   shown = []
   for number, (label, line) in enumerate(lines.items()):
@@ -117,5 +117,4 @@ def _draw(
   axes.grid(alpha=0.3)
   axes.set(xlabel=parameter, ylabel=what.replace(', mean', ',\nmean'))
   style.legend(figure, *axes.get_legend_handles_labels())
-  style.title(figure, title)
   return figure

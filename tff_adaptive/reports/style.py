@@ -32,7 +32,9 @@ def marked(number: int) -> dict[str, Any]:
   return {**line(number), 'marker': MARKERS[number % len(MARKERS)], 'markersize': 4.5}
 
 
-def figure(rows: int, columns: int, width: float = 5.0, height: float = 3.6) -> tuple[Any, Any]:
+def figure(
+  rows: int, columns: int, width: float = 5.0, height: float = 3.6, title: str = ''
+) -> tuple[Any, Any]:
   """A figure of panels.
 
   Args:
@@ -40,6 +42,7 @@ def figure(rows: int, columns: int, width: float = 5.0, height: float = 3.6) -> 
     columns: Columns of panels.
     width: Of a panel, inches.
     height: Of a panel, inches.
+    title: Over the figure, as it is written: dollar signs enclose no formula.
 
   Returns:
     The `matplotlib.figure.Figure`, and its axes, [rows, columns].
@@ -47,6 +50,7 @@ def figure(rows: int, columns: int, width: float = 5.0, height: float = 3.6) -> 
   from matplotlib import figure as figure_lib  # Slow to import and needed here only.
 
   made = figure_lib.Figure(figsize=(width * columns, height * rows), layout='constrained')
+  made.suptitle(title, parse_math=False)
   return made, made.subplots(rows, columns, squeeze=False)
 
 
@@ -59,11 +63,6 @@ def legend(made: Any, handles: Any, labels: Any) -> None:
     width, height = made.get_size_inches()
     needed = added.get_window_extent().width / made.dpi
     made.set_size_inches(width + max(0.0, needed - _LEGEND), height)
-
-
-def title(made: Any, text: str) -> None:
-  """A title over a figure, as it is written: dollar signs enclose no formula."""
-  made.suptitle(text, parse_math=False)
 
 
 def write(made: Any, path: str) -> None:

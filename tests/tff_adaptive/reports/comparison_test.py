@@ -36,10 +36,8 @@ def test_runs_without_a_round_in_common_have_no_curve_and_are_named(tmp_path):
 
 
 def test_a_run_whose_loss_diverged_is_left_out_of_the_curve_of_its_accuracy(tmp_path):
-  found = [
-    run_folders.make(tmp_path / str(seed), [0.1, value], seed=seed)
-    for seed, value in enumerate((0.2, 0.4, 0.9))
-  ]
+  ends = [(value, {'seed': seed}) for seed, value in enumerate((0.2, 0.4, 0.9))]
+  found = run_folders.each(tmp_path, ends)
   found[2].rows[-1]['validation_loss'] = math.nan
   made = comparison.build({'a': found, 'b': found[2:]}, [COLUMN])
   shown = {text.get_text() for text in made.figure.legends[0].get_texts()}
@@ -52,10 +50,7 @@ def test_a_run_whose_loss_diverged_is_left_out_of_the_curve_of_its_accuracy(tmp_
 
 
 def test_rows_are_sorted_by_numbers(tmp_path):
-  found = [
-    run_folders.make(tmp_path / str(number), [0.1, 0.2], clients_per_round=number)
-    for number in (10, 2, 20, 5)
-  ]
+  found = run_folders.each(tmp_path, [(0.2, {'clients_per_round': n}) for n in (10, 2, 20, 5)])
   made = comparison.build(groups_lib.group(found), [COLUMN])
   assert [row[0] for row in made.tables[0].rows] == [
     f'clients_per_round={number}' for number in (2, 5, 10, 20)
