@@ -55,19 +55,12 @@ class Cost:
 
 
 def local_steps(num_examples: int, batch_size: int | None, epochs: int) -> int:
-  """K_i, the steps that a client takes in a round.
+  """K_i, the steps that a client takes in a round: E ceil(n_i / B).
 
   Args:
     num_examples: n_i >= 0.
-    batch_size: B >= 1; None for all examples at once. Whether the last batch is filled up does not
-      matter.
+    batch_size: B >= 1, or None for all examples at once.
     epochs: E >= 1.
-
-  Returns:
-    E ceil(n_i / B); 0 for a client without examples.
-
-  Raises:
-    ValueError: If an argument is out of its range.
   """
   validation.whole_number('num_examples', num_examples, 0, 'give the examples of a client')
   validation.whole_number('epochs', epochs, 1, 'give the passes over the data in a round')
@@ -155,15 +148,3 @@ class CostModel:
       additions=(additions + counts.server[0] + batches) * n,
       multiplications=(multiplications + counts.server[1] + batches) * n,
     )
-
-  def run(self, cohorts: Sequence[Sequence[int]]) -> list[Cost]:
-    """Returns the cost of a run up to and including each round.
-
-    Args:
-      cohorts: For each round what `round` takes.
-    """
-    costs, total = [], Cost()
-    for client_examples in cohorts:
-      total = total + self.round(client_examples)
-      costs.append(total)
-    return costs

@@ -7,17 +7,14 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import small_problem
-from tff_adaptive import algorithms, corrections, engine, models
-from tff_adaptive.client import Batching, ClientTraining, whole_client
-
-SGD = tff.learning.optimizers.build_sgdm(1.0)
-
-
-@pytest.fixture(autouse=True, params=[1, 3], ids=['alone', 'in groups'])
-def _graph_context(request):
-  with engine.graph_context(clients_per_step=request.param):
-    yield
+from tff_adaptive import corrections, models
+from tff_adaptive.client import (
+  Batching,
+  ClientTraining,
+  local_training,
+  model_adapters,
+  whole_client,
+)
 
 
 def _linear(dtype=np.float32, **options):
@@ -32,29 +29,61 @@ def _linear(dtype=np.float32, **options):
   return models.Model(**{**parts, **options})
 
 
-def _diverged(metrics):
-  return float(metrics['client_work']['updates']['non_finite_clients'])
+@pytest.fixture(params=[False, True], ids=['alone', 'in groups'])
+def train(request):
+  """Trains clients of these inputs, and gives all that is known of them, stacked."""
+
+  def run(model, xs, rate, correction=None, state=(), broadcast=(), limit=None, **training):
+    local = model_adapters.wrap(model)
+    elements = []
+    for i, x in enumerate(xs):
+      (element,) = whole_client.client_arrays(x, np.zeros(len(x), np.int32), i, limit)
+      elements.append({name: tf.constant(value) for name, value in element.items()})
+
+    def of(data, client_state):
+      return local_training.train(
+        local,
+        ClientTraining(**training),
+        correction or corrections.Correction(),
+        weights=tff.learning.models.ModelWeights(
+          tuple(map(tf.constant, model.initial_weights[0])), ()
+        ),
+        data=data,
+        client_state=client_state,
+        broadcast=broadcast,
+        round_number=tf.constant(1),
+        rate=tf.constant(rate),
+      )
+
+    if request.param:
+      stacked = tf.nest.map_structure(lambda leaf: tf.stack([leaf] * len(xs)), state)
+      return of(elements, stacked)
+    found = [of(tf.data.Dataset.from_tensors(element), state) for element in elements]
+    return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *found)
+
+  return run
 
 
-def test_a_number_that_no_step_saw_does_not_stay_in_scaffolds_states():
+def test_a_number_that_no_step_saw_does_not_stay_in_scaffolds_states(train):
   """Option 1 takes the gradient over all examples, of which a limit leaves out the bad one."""
-  process = algorithms.build_scaffold(
-    _linear(),
-    num_clients=3,
-    scaffold_option=1,
-    client_learning_rate=0.5,
-    training=ClientTraining(batching=Batching(1, shuffle=False, step_limits=True)),
-  )
   good = np.ones((4, 2), np.float32)
   bad = good.copy()
   bad[3] = np.inf
-  run = small_problem.Run(process, [(x, np.zeros(4, np.int32)) for x in (good, good, bad)])
-  run.round([0, 1, 2], limits=[2, 2, 2])
-  assert _diverged(run.metrics) == 1
-  np.testing.assert_allclose(run.h, [2 / 3, 2 / 3], rtol=1e-6)  # |S| = 2 of N = 3.
-  assert [run.h_i(i).tolist() for i in range(3)] == [[1, 1], [1, 1], [0, 0]]
-  run.round([0, 1, 2], limits=[2, 2, 2])
-  assert np.isfinite(run.theta).all()
+  zeros = (tf.zeros([2]),)
+  batching = Batching(1, shuffle=False, step_limits=True)
+  found = train(
+    _linear(),
+    [good, bad],
+    0.5,
+    corrections.Scaffold(3, 1),
+    {'h': zeros},
+    zeros,
+    2,
+    batching=batching,
+  )
+  assert found.diverged.numpy().tolist() == [0, 1]
+  for leaf in (found.client_state['h'][0], found.upload[0], found.update[0]):
+    np.testing.assert_array_equal(leaf, [[1, 1], [0, 0]])
 
 
 class _Keeps(corrections.Correction):
@@ -65,9 +94,6 @@ class _Keeps(corrections.Correction):
   def __init__(self, uploads):
     self.uploads = uploads
 
-  def client_state(self, weights):
-    return collections.OrderedDict(kept=tf.zeros([]), rounds=tf.constant(0))
-
   def client_update(self, client, g_i, steps):
     number = 1 / (client.num_examples - 1)
     state = dict(client.client_state, rounds=client.client_state['rounds'] + 1)
@@ -76,75 +102,46 @@ class _Keeps(corrections.Correction):
 
 
 @pytest.mark.parametrize('uploads', [False, True])
-def test_a_client_whose_state_or_upload_is_not_finite_has_diverged(uploads):
-  process = algorithms.build_drift_corrected(
-    _linear(),
-    _Keeps(uploads),
-    SGD,
-    client_learning_rate=1.0,
-    training=ClientTraining(batching=Batching(4)),
-  )
-  run = small_problem.Run(
-    process, [(np.full((n, 2), n, np.float32), np.zeros(n, np.int32)) for n in (1, 2, 3)]
-  )
-  run.round([0, 1, 2])
-  assert _diverged(run.metrics) == 1
-  np.testing.assert_array_equal(run.theta, [-2.5, -2.5])
-  states = [run.client_states[i] for i in range(3)]
-  assert [int(s['rounds']) for s in states] == [0, 1, 1]
-  assert [float(s['kept']) for s in states] == ([0, 0, 0] if uploads else [0, 1, 0.5])
+def test_a_client_whose_state_or_upload_is_not_finite_has_diverged(train, uploads):
+  state = collections.OrderedDict(kept=tf.zeros([]), rounds=tf.constant(0))
+  xs = [np.full((n, 2), n, np.float32) for n in (1, 2, 3)]
+  found = train(_linear(), xs, 1.0, _Keeps(uploads), state, batching=Batching(4))
+  assert found.diverged.numpy().tolist() == [1, 0, 0]
+  np.testing.assert_array_equal(found.update[0], [[0, 0], [2, 2], [3, 3]])
+  assert found.client_state['rounds'].numpy().tolist() == [0, 1, 1]
+  kept = [0, 0, 0] if uploads else [0, 1, 0.5]
+  assert found.client_state['kept'].numpy().tolist() == kept
 
 
-def test_a_client_without_examples_has_not_diverged_where_the_model_has_no_value_at_zero():
+def test_a_client_without_examples_has_not_diverged_where_the_model_has_no_value_at_zero(train):
   """Beside others it is padded with zeros, at which x / |x| is NaN."""
-  process = algorithms.build_fed_avg(
-    _linear(
-      forward=lambda w, x, training, seed: tf.linalg.matvec(
-        x / tf.norm(x, axis=-1, keepdims=True), w[0]
-      )
-    ),
-    client_learning_rate=1.0,
-    training=ClientTraining(batching=Batching(4)),
+  model = _linear(
+    forward=lambda w, x, training, seed: tf.linalg.matvec(
+      x / tf.norm(x, axis=-1, keepdims=True), w[0]
+    )
   )
-  cohort = [
-    whole_client.client_arrays(np.ones((n, 2), np.float32), np.zeros(n, np.int32), i)
-    for i, n in enumerate((4, 0, 4))
-  ]
-  output = process.next(process.initialize(), cohort)
-  assert _diverged(output.metrics) == 0
-  (found,) = output.state.global_model_weights.trainable
-  np.testing.assert_allclose(found, [-np.sqrt(0.5)] * 2, rtol=1e-6)
+  xs = [np.ones((n, 2), np.float32) for n in (4, 0, 4)]
+  found = train(model, xs, 1.0, batching=Batching(4))
+  assert found.diverged.numpy().tolist() == [0, 0, 0]
+  half = np.sqrt(0.5)
+  np.testing.assert_allclose(found.update[0], [[half] * 2, [0, 0], [half] * 2], rtol=1e-6)
 
 
-def test_gradients_of_16_bits_are_clipped_though_their_squares_overflow():
-  process = algorithms.build_fed_avg(
-    _linear(np.float16),
-    client_learning_rate=0.5,
-    training=ClientTraining(batching=Batching(1), clip_norm=1.0),
-  )
-  x, y = np.array([[300, 400]], np.float16), np.zeros(1, np.int32)
-  cohort = [whole_client.client_arrays(x, y, i) for i in range(3)]
-  output = process.next(process.initialize(), cohort)
-  assert _diverged(output.metrics) == 0
-  (found,) = output.state.global_model_weights.trainable
-  np.testing.assert_allclose(found, [-0.3, -0.4], rtol=2e-3)
+def test_gradients_of_16_bits_are_clipped_though_their_squares_overflow(train):
+  xs = [np.array([[300, 400]], np.float16)] * 2
+  found = train(_linear(np.float16), xs, 0.5, batching=Batching(1), clip_norm=1.0)
+  assert not found.diverged.numpy().any()
+  np.testing.assert_allclose(found.update[0], [[0.3, 0.4]] * 2, rtol=2e-3)
 
 
-def test_weights_of_several_dtypes_are_clipped_together():
+def test_weights_of_several_dtypes_are_clipped_together(train):
   """The gradient is (3, 4) in float32 and 12 in float64: 13 together."""
-  process = algorithms.build_fed_avg(
-    _linear(
-      initial_weights=(np.zeros(2, np.float32), np.zeros(1, np.float64)),
-      forward=lambda w, x, training, seed: (
-        tf.linalg.matvec(x, w[0]) + 12 * tf.cast(w[1][0], tf.float32)
-      ),
+  model = _linear(
+    initial_weights=(np.zeros(2, np.float32), np.zeros(1, np.float64)),
+    forward=lambda w, x, training, seed: (
+      tf.linalg.matvec(x, w[0]) + 12 * tf.cast(w[1][0], tf.float32)
     ),
-    client_learning_rate=1.0,
-    training=ClientTraining(batching=Batching(1), clip_norm=6.5),
   )
-  x, y = np.array([[3, 4]], np.float32), np.zeros(1, np.int32)
-  output = process.next(
-    process.initialize(), [whole_client.client_arrays(x, y, i) for i in range(3)]
-  )
-  found = np.concatenate(output.state.global_model_weights.trainable)
-  np.testing.assert_allclose(found, [-1.5, -2, -6], rtol=1e-6)
+  xs = [np.array([[3, 4]], np.float32)] * 2
+  found = train(model, xs, 1.0, batching=Batching(1), clip_norm=6.5)
+  np.testing.assert_allclose(np.concatenate(found.update, 1), [[1.5, 2, 6]] * 2, rtol=1e-6)

@@ -68,16 +68,17 @@ def test_a_step_together_is_as_one_after_another(name):
   examples, seeds = batch(model), tf.constant([[1, 2], [3, 4]])
   shares = tf.constant([[0.5, 0.5], [1.0, 0.0]])  # The second client has one example and padding.
   sizes = tf.constant([2.0, 1.0])
+  step = model_adapters.LocalStep
   # The clients' weights differ, as they do after a step.
   weights = [tf.constant(np.stack([w, 1.3 * w]), tf.float32) for w in model.initial_weights[0]]
 
   @tf.function(autograph=False)
   def one(weights, batch, weighting, seed):
-    return single.gradients(weights, (), batch, weighting, seed, single.start())
+    return single.gradients(weights, (), step(batch, weighting, seed), single.start())
 
   @tf.function(autograph=False)
   def both(weights, batch, weighting, seed):
-    return together.gradients(weights, (), batch, weighting, seed, together.start(2))
+    return together.gradients(weights, (), step(batch, weighting, seed), together.start(2))
 
   grads, metrics = both(tuple(weights), examples, (shares, sizes), seeds)
   for i in range(2):

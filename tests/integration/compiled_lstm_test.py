@@ -7,7 +7,7 @@ import tensorflow as tf
 from scripts import train
 from tests.helpers import compiler, engines
 from tff_adaptive import algorithms, engine
-from tff_adaptive.client import ClientTraining, batching, whole_client
+from tff_adaptive.client import ClientTraining, batching, model_adapters, whole_client
 from tff_adaptive.engine.cluster import ray_worker
 from tff_adaptive.kernels import library
 from tff_adaptive_tasks.models import language, layers
@@ -15,7 +15,6 @@ from tff_adaptive_tasks.models import language, layers
 pytestmark = compiler.NEEDED
 
 STEPS, UNITS, WORDS = 6, 21, 12
-PARALLEL = 2
 
 
 def build_model(lstm):
@@ -46,49 +45,52 @@ def cohort():
   return clients
 
 
-def build_process(lstm):
-  return algorithms.build_fed_avgm(
-    build_model(lstm),
-    client_learning_rate=0.5,
-    server_learning_rate=1.0,
-    training=ClientTraining(batching=batching.Batching(4, 2)),
-  )
-
-
 def trained(context, process):
-  """The state after three rounds, in plain values."""
+  """The state after two rounds, in plain values."""
   state = engines.run(context, process.initialize)
-  for _ in range(3):
+  for _ in range(2):
     state = engines.run(context, process.next, state, cohort()).state
   return state
 
 
-def assert_bits(found, expected):
-  engines.assert_same(found, expected, rtol=0, atol=0)
+def gradients(lstm, in_group):
+  """Of two clients' batches, the second with padding, together or one by one."""
+  local = model_adapters.wrap(build_model(lstm))
+  text = np.random.default_rng(0).integers(1, WORDS, [2, 3, STEPS + 1]).astype(np.int32)
+  text[1, 2, 3:] = 0
+  x, y = tf.constant(text[..., :-1]), tf.constant(text[..., 1:])
+  weights = [np.stack([w, 1.3 * w]).astype(np.float32) for w in local.model.initial_weights[0]]
+  shares, sizes = tf.constant([[1 / 3] * 3, [0.5, 0.5, 0]]), tf.constant([3.0, 2.0])
+  if in_group:
+    step = model_adapters.LocalStep({'x': x, 'y': y}, (shares, sizes))
+    together = local.for_groups()
+    return together.gradients(tuple(map(tf.constant, weights)), (), step, together.start(2))
+  found = []
+  for i in range(2):
+    step = model_adapters.LocalStep({'x': x[i], 'y': y[i]}, (shares[i], sizes[i]))
+    theta = tuple(tf.constant(w[i]) for w in weights)
+    found.append(local.gradients(theta, (), step, local.start()))
+  return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *found)
 
 
-def test_it_trains_as_tensorflows_operations_do():
-  context = engine.GraphContext(PARALLEL)
-  compiled, plain = (trained(context, build_process(lstm)) for lstm in ('compiled', 'tensorflow'))
-  engines.assert_same(compiled, plain)
-
-
-def test_clients_together_are_those_one_by_one():
-  process = build_process('compiled')
-  one_by_one = trained(engine.GraphContext(PARALLEL), process)
-  together = trained(engine.GraphContext(PARALLEL, clients_per_step=3), process)
-  engines.assert_same(together, one_by_one)
+@pytest.mark.parametrize('in_group', [False, True])
+def test_gradients_and_metrics_are_those_of_tensorflows_operations(in_group):
+  engines.assert_same(gradients('compiled', in_group), gradients('tensorflow', False))
 
 
 @pytest.mark.xdist_group('ray')
 def test_every_division_of_the_clients_gives_the_same_bits(ray_nodes):
   """On processors and, in subrounds, on Ray workers, which load the operations themselves."""
-  process = build_process('compiled')
+  process = algorithms.build_fed_avgm(
+    build_model('compiled'),
+    client_learning_rate=0.5,
+    training=ClientTraining(batching=batching.Batching(4, 2)),
+  )
   alone = trained(engine.GraphContext(1), process)
-  assert_bits(trained(engine.GraphContext(PARALLEL), process), alone)
+  engines.assert_same(trained(engine.GraphContext(2), process), alone, rtol=0, atol=0)
   in_subrounds = trained(engine.SubroundContext(3), process)
   on_workers = trained(engine.RayContext('auto', patience=1000.0, subrounds=3), process)
-  assert_bits(on_workers, in_subrounds)
+  engines.assert_same(on_workers, in_subrounds, rtol=0, atol=0)
 
 
 def test_only_training_has_the_operations():

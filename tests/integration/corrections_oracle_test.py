@@ -63,32 +63,26 @@ class Case(NamedTuple):
 
 
 CASES = [
-  Case('fed_avg', 'sgd', {**SMALL, **DECAY, **EXAMPLES}),
-  Case('fed_avg', 'adagrad', {**WHOLE, **FADING}),
-  Case('fed_prox', 'sgd', {**SMALL, **CLIP, **EXAMPLES}, {'mu': 0.5}),
-  Case('fed_prox', 'adam', {**SMALL, **DECAY}, {'mu': 0.5}),
+  Case('fed_avg', 'adagrad', {**SMALL, **FADING, **DECAY, **EXAMPLES}),
+  Case('fed_prox', 'adam', {**WHOLE, **CLIP}, {'mu': 0.5}),
   Case('scaffold', 'sgd', {**SMALL, **FADING}, {'scaffold_option': 1}),
-  Case('scaffold', 'yogi', {**WHOLE, **CLIP}, {'scaffold_option': 1}),
-  Case('scaffold', 'sgd', {**SMALL, **DECAY, **FADING}, {'scaffold_option': 2}),
   Case('scaffold', 'sgdm', {**SMALL, **CLIP, **EXAMPLES}, {'scaffold_option': 2}),
   Case('scaffold_m', 'sgd', {**WHOLE, **FADING}),
-  Case('scaffold_m', 'adagrad', {**SMALL, **DECAY, **EXAMPLES}),
+  Case('scaffold_m', 'yogi', {**SMALL, **DECAY, **EXAMPLES}),
   Case('fed_dyn', 'sgd', {**SMALL, **CLIP, **DECAY, **FADING}, {'mu': 0.2}),
   Case('fed_dyn', 'adam', {**SMALL, **EXAMPLES}, {'mu': 0.2, 'mean_examples': 8.0}),
-  Case('ada_best', 'sgd', {**SMALL, **CLIP, **DECAY, **FADING}, {'mu': 0.2, 'beta': 0.8}),
-  Case('ada_best', 'yogi', {**WHOLE, **DECAY}, {'mu': 0.2, 'beta': 0.8}, by_series=True),
+  Case(
+    'ada_best',
+    'sgd',
+    {**SMALL, **CLIP, **DECAY, **FADING},
+    {'mu': 0.2, 'beta': 0.8, 'beta_decay': 0.5, 'plateau_rounds': 1},
+  ),
   Case(
     'ada_best',
     'sgdm',
     {**SMALL, **EXAMPLES},
     {'mu': 0.2, 'beta': 0.6, 'scale_mu': True},
     by_series=True,
-  ),
-  Case(
-    'ada_best',
-    'sgd',
-    {**SMALL},
-    {'mu': 0.2, 'beta': 0.8, 'beta_decay': 0.5, 'plateau_rounds': 1},
   ),
 ]
 
@@ -168,38 +162,8 @@ def _compare(case, **engine):
 
 @pytest.mark.parametrize('case', CASES, ids=str)
 def test_ten_rounds_equal_the_formulas(case):
-  _compare(case)
-
-
-@pytest.mark.parametrize('case', [CASES[4], CASES[12]], ids=str)
-def test_so_do_clients_that_train_together(case):
-  """Two at a time, of unequal sizes, and the third alone."""
-  _compare(case, clients_per_step=2)
-
-
-def test_the_metrics_describe_the_round():
-  with engine_lib.graph_context():
-    run, expected = _build(CASES[-3])
-    cohorts = small_problem.cohorts(3)
-    for cohort in cohorts:
-      run.round(cohort)
-      before = expected.theta
-      expected.round(cohort)
-  updates = run.metrics['client_work']['updates']
-  norms = np.array([np.linalg.norm(g_i) for g_i in expected.last_g.values()])
-  g_bar = before - expected.theta_bar
-  wanted = {
-    'update_norm_mean': norms.mean(),
-    'update_norm_std': norms.std(),
-    'update_spread': np.sqrt(np.mean(norms**2) - g_bar @ g_bar),
-    'aggregate_norm': np.linalg.norm(g_bar),
-    'theta_norm': np.linalg.norm(expected.theta),
-    'h_norm': np.linalg.norm(expected.h),
-    'h_i_norm_mean': np.mean([np.linalg.norm(expected.h_i[i]) / 0.2 for i in cohort]),
-    'first_time_clients': len(set(cohort) - set(cohorts[0]) - set(cohorts[1])),
-    'non_finite_clients': 0,
-  }
-  assert {name: float(value) for name, value in updates.items()} == pytest.approx(wanted, rel=1e-4)
+  """The last one with two clients at a time, of unequal sizes, and the third alone."""
+  _compare(case, clients_per_step=2 if case is CASES[-1] else 1)
 
 
 def test_the_cohorts_leave_clients_away_for_unequal_times():

@@ -4,12 +4,11 @@ Code is named as 'module:function', as in `tff_adaptive.registry`.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, validation
-from tff_adaptive.registry.entries import Aggregator, Hyperparameter
+from tff_adaptive.registry.entries import Aggregator, Hyperparameter, by_name
 
 _FACTORIES = 'tff_adaptive.aggregation.factories'
 
@@ -53,108 +52,103 @@ def _clip(default: float) -> Hyperparameter:
   )
 
 
-AGGREGATORS: Mapping[str, Aggregator] = MappingProxyType(
-  {
-    entry.name: entry
-    for entry in (
-      Aggregator('mean', 'the weighted mean of the updates', f'{_FACTORIES}:mean'),
-      Aggregator(
-        'clipping',
-        'updates are clipped to a 2-norm',
-        f'{_FACTORIES}:clipping',
-        (_norm('The 2-norm'),),
-        promise='clip',
+AGGREGATORS: Mapping[str, Aggregator] = by_name(
+  Aggregator('mean', 'the weighted mean of the updates', f'{_FACTORIES}:mean'),
+  Aggregator(
+    'clipping',
+    'updates are clipped to a 2-norm',
+    f'{_FACTORIES}:clipping',
+    (_norm('The 2-norm'),),
+    promise='clip',
+  ),
+  Aggregator(
+    'zeroing',
+    'updates with a coordinate far too large count as zero',
+    f'{_FACTORIES}:zeroing',
+    (_norm('The largest coordinate'),),
+    promise='bound',
+  ),
+  Aggregator(
+    'robust',
+    "TFF's robust aggregator: zeroing and clipping",
+    f'{_FACTORIES}:robust',
+    (_ZEROING, _CLIPPING),
+    promise='bound',
+  ),
+  Aggregator(
+    'compression',
+    'large tensors of an update are quantized at random, without bias, by draws of'
+    " TensorFlow's own: a run that is repeated or resumed may end in other bits",
+    f'{_FACTORIES}:compression',
+    (
+      Hyperparameter(
+        'bits',
+        int,
+        8,
+        'Bits of a coordinate, 1 to 16',
+        _bits,
+        'give 8, say',
       ),
-      Aggregator(
-        'zeroing',
-        'updates with a coordinate far too large count as zero',
-        f'{_FACTORIES}:zeroing',
-        (_norm('The largest coordinate'),),
-        promise='bound',
+      Hyperparameter(
+        'threshold', int, 20000, 'Tensors of more elements are quantized', validation.whole
       ),
-      Aggregator(
-        'robust',
-        "TFF's robust aggregator: zeroing and clipping",
-        f'{_FACTORIES}:robust',
-        (_ZEROING, _CLIPPING),
-        promise='bound',
+      _ZEROING,
+      _CLIPPING,
+    ),
+  ),
+  Aggregator(
+    'secure',
+    'updates are summed as integers, as a secure sum is',
+    f'{_FACTORIES}:secure',
+    (_ZEROING, _CLIPPING),
+    promise='sum in secret',
+  ),
+  Aggregator(
+    'dp_gaussian',
+    'clipped updates with Gaussian noise, cohorts drawn at random: DP-FedAvg',
+    f'{_FACTORIES}:dp_gaussian',
+    (
+      _NOISE_MULTIPLIER,
+      _clip(0.1),
+      Hyperparameter('adaptive', bool, True, 'Adapt the clipping norm to a quantile'),
+      Hyperparameter(
+        'quantile',
+        float,
+        0.5,
+        'The share of updates left unclipped that the norm adapts to',
+        validation.up_to_one,
+        'give 0.5 for the median',
       ),
-      Aggregator(
-        'compression',
-        'large tensors of an update are quantized at random, without bias, by draws of'
-        " TensorFlow's own: a run that is repeated or resumed may end in other bits",
-        f'{_FACTORIES}:compression',
-        (
-          Hyperparameter(
-            'bits',
-            int,
-            8,
-            'Bits of a coordinate, 1 to 16',
-            _bits,
-            'give 8, say',
-          ),
-          Hyperparameter(
-            'threshold', int, 20000, 'Tensors of more elements are quantized', validation.whole
-          ),
-          _ZEROING,
-          _CLIPPING,
-        ),
+      Hyperparameter(
+        'clip_learning_rate',
+        float,
+        0.2,
+        'How fast the norm adapts',
+        validation.at_least_zero,
+        'give 0.2, say',
       ),
-      Aggregator(
-        'secure',
-        'updates are summed as integers, as a secure sum is',
-        f'{_FACTORIES}:secure',
-        (_ZEROING, _CLIPPING),
-        promise='sum in secret',
+      Hyperparameter(
+        'count_stddev',
+        float,
+        None,
+        'Noise on the count of unclipped updates; a twentieth of a cohort unless given',
+        validation.above_zero,
+        'give a twentieth of a cohort',
       ),
-      Aggregator(
-        'dp_gaussian',
-        'clipped updates with Gaussian noise, cohorts drawn at random: DP-FedAvg',
-        f'{_FACTORIES}:dp_gaussian',
-        (
-          _NOISE_MULTIPLIER,
-          _clip(0.1),
-          Hyperparameter('adaptive', bool, True, 'Adapt the clipping norm to a quantile'),
-          Hyperparameter(
-            'quantile',
-            float,
-            0.5,
-            'The share of updates left unclipped that the norm adapts to',
-            validation.up_to_one,
-            'give 0.5 for the median',
-          ),
-          Hyperparameter(
-            'clip_learning_rate',
-            float,
-            0.2,
-            'How fast the norm adapts',
-            validation.at_least_zero,
-            'give 0.2, say',
-          ),
-          Hyperparameter(
-            'count_stddev',
-            float,
-            None,
-            'Noise on the count of unclipped updates; a twentieth of a cohort unless given',
-            validation.above_zero,
-            'give a twentieth of a cohort',
-          ),
-        ),
-        is_weighted=False,
-        is_private=True,
-        promise='clip and noise',
-      ),
-      Aggregator(
-        'dp_tree',
-        'clipped updates with noise on a tree of rounds, whoever is drawn: DP-FTRL',
-        f'{_FACTORIES}:dp_tree',
-        (_NOISE_MULTIPLIER, _clip(1.0)),
-        is_weighted=False,
-        is_private=True,
-        promise='clip and noise',
-      ),
-    )
-  }
+    ),
+    is_weighted=False,
+    is_private=True,
+    promise='clip and noise',
+  ),
+  Aggregator(
+    'dp_tree',
+    'clipped updates with noise on a tree of rounds, whoever is drawn: DP-FTRL',
+    f'{_FACTORIES}:dp_tree',
+    (_NOISE_MULTIPLIER, _clip(1.0)),
+    is_weighted=False,
+    is_private=True,
+    promise='clip and noise',
+  ),
 )
 
 

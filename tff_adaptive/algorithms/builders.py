@@ -343,13 +343,15 @@ def _build(
     )
   compose = stateful_process.compose if correction.is_stateful else learning_process.compose
   return compose(
-    model_adapters.wrap(model),
-    training,
-    correction,
-    client_learning_rate=client_learning_rate,
-    client_weighting=client_weighting,
-    server_optimizer=server_optimizer,
-    aggregator=aggregator,
+    components.Recipe(
+      model_adapters.wrap(model),
+      training,
+      correction,
+      server_optimizer,
+      client_learning_rate,
+      aggregator,
+      client_weighting,
+    )
   )
 
 

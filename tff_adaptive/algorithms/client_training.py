@@ -5,14 +5,16 @@ may have several clients train together; see `engine.batched_clients`.
 """
 
 import collections
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import components
-from tff_adaptive.client import local_training, model_adapters
+from tff_adaptive.client import local_training
 from tff_adaptive.corrections import base as corrections
+from tff_adaptive.engine import batched_clients
 
 
 class ClientOutput(NamedTuple):
@@ -31,44 +33,31 @@ class ClientOutput(NamedTuple):
 
 
 def build(
-  model: model_adapters.LocalModel,
-  training: local_training.ClientTraining,
-  correction: corrections.Correction,
-  *,
-  client_weighting: components.Weighting,
+  recipe: components.Recipe,
+  weights_type: tff.Type,
   message_type: tff.Type,
   client_state_type: tff.Type | None = None,
 ) -> tff.Computation:
   """The computation of a client's round.
 
   Args:
-    model: The model.
-    training: How a client trains.
-    correction: How the local gradient is corrected.
-    client_weighting: As for `build_drift_corrected`.
+    recipe: What the process is composed of.
+    weights_type: Type W of the model's weights.
     message_type: Type M = <t int32 from 1, eta_l float32, what the correction broadcasts>.
     client_state_type: Type C of a client's state; None where clients keep none.
 
   Returns:
-    `(<M, W, C, D*> -> ClientOutput)`, or `(<M, W, D*> -> ClientOutput)` without a state; W is the
-    type of the model's weights, D* of a client's data.
+    `(<M, W, C, D*> -> ClientOutput)`, or `(<M, W, D*> -> ClientOutput)` without a state; D* is the
+    type of a client's data.
   """
-  weights_type = components.weights_type(model)
+  model, training, correction = recipe.model, recipe.training, recipe.correction
   data_type = local_training.data_type(model, training)
 
-  def output(
-    trained: local_training.Trained, client_state: Any, group_size: int | None = None
+  def train(
+    message: Any, weights: Any, client_state: Any, data: Any, group_size: int | None = None
   ) -> ClientOutput:
-    weight = components.client_weight(client_weighting, trained)
-    drift: Any = ()
-    if correction.is_stateful:
-      drift = _drift(correction, trained, client_state, weight, group_size)
-    result = tff.learning.templates.ClientResult(trained.update, weight)
-    return ClientOutput(trained._replace(update=()), result, drift)
-
-  def train_one(message: Any, weights: Any, client_state: Any, data: Any) -> ClientOutput:
     t, rate, broadcast = message
-    trained = local_training.train_client(
+    trained = local_training.train(
       model,
       training,
       correction,
@@ -79,39 +68,42 @@ def build(
       round_number=t,
       rate=rate,
     )
-    return output(trained, client_state)
+    weight = components.client_weight(recipe.client_weighting, trained)
+    drift: Any = ()
+    if correction.is_stateful:
+      drift = _drift(correction, trained, client_state, weight, group_size)
+    result = tff.learning.templates.ClientResult(trained.update, weight)
+    return ClientOutput(trained._replace(update=()), result, drift)
 
   def train_together(clients: list[Any]) -> ClientOutput:
-    (t, rate, broadcast), weights = clients[0][:2]
+    message, weights = clients[0][:2]
     states = [client[2] if correction.is_stateful else () for client in clients]
-    trained = local_training.train_group(
-      model,
-      training,
-      correction,
-      weights=tff.learning.models.ModelWeights(**weights),
-      elements=[client[-1] for client in clients],
-      client_states=states,
-      broadcast=broadcast,
-      round_number=t,
-      rate=rate,
+    return train(
+      message,
+      tff.learning.models.ModelWeights(**weights),
+      tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *states),
+      [client[-1] for client in clients],
+      len(clients),
     )
-    stacked = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *states)
-    return output(trained, stacked, len(clients))
 
-  declare = components.client_computation
+  def declare(*types: Any) -> Callable[[Callable[..., Any]], tff.Computation]:
+    """`@tff.tensorflow.computation(*types)`; one that clients do together, where they can."""
+    if not local_training.can_group(model, training):
+      return tff.tensorflow.computation(*types)
+    group = batched_clients.Group(train_together, model.has_client_axis)
+    return batched_clients.computation(group, *types)
+
   if client_state_type is None:
 
-    @declare(model, training, train_together, message_type, weights_type, data_type)
+    @declare(message_type, weights_type, data_type)
     def train_stateless(message: Any, weights: Any, data: Any) -> ClientOutput:
-      return train_one(message, weights, (), data)
+      return train(message, weights, (), data)
 
     return train_stateless
 
-  @declare(
-    model, training, train_together, message_type, weights_type, client_state_type, data_type
-  )
+  @declare(message_type, weights_type, client_state_type, data_type)
   def train_stateful(message: Any, weights: Any, client_state: Any, data: Any) -> ClientOutput:
-    return train_one(message, weights, client_state, data)
+    return train(message, weights, client_state, data)
 
   return train_stateful
 

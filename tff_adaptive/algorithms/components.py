@@ -2,7 +2,7 @@
 
 import collections
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,6 @@ from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import aggregator_state
 from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
-from tff_adaptive.engine import batched_clients
 
 Aggregator: TypeAlias = (
   tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory
@@ -29,6 +28,18 @@ SUMS_TYPE = tff.types.to_type(
   )
 )
 WEIGHTINGS = ('examples', 'uniform')
+
+
+class Recipe(NamedTuple):
+  """What a process is composed of: the arguments of `build_drift_corrected`, checked."""
+
+  model: model_adapters.LocalModel
+  training: local_training.ClientTraining
+  correction: corrections.Correction
+  server_optimizer: tff.learning.optimizers.Optimizer
+  client_learning_rate: Rate
+  aggregator: Aggregator | None
+  client_weighting: Weighting
 
 
 def check_weighting(client_weighting: Weighting) -> None:
@@ -52,19 +63,7 @@ def client_weight(client_weighting: Weighting, trained: local_training.Trained) 
 
 
 def check_rate(name: str, rate: Rate) -> Rate:
-  """Checks a rate, and passes on a schedule.
-
-  Args:
-    name: The argument's name, for the message.
-    rate: A number >= 0, or a function of the round.
-
-  Returns:
-    The rate; an eager tensor as a Python number.
-
-  Raises:
-    TypeError: If it is neither.
-    ValueError: If it is out of the range.
-  """
+  """Checks a rate as `validation.at_least_zero`; a schedule passes."""
   if callable(rate):
     return rate
   return validation.at_least_zero(name, rate, 'give a rate such as 0.1, or a function of the round')
@@ -83,11 +82,6 @@ def as_rate_fn(rate: Rate) -> Callable[[Any], tf.Tensor]:
   return schedules.in_graph(rate)
 
 
-def weights_type(model: model_adapters.LocalModel) -> tff.types.StructWithPythonType:
-  """Type of `tff.learning.models.ModelWeights` of a model."""
-  return initial_weights(model).type_signature.result
-
-
 def initial_weights(model: model_adapters.LocalModel) -> tff.Computation:
   """The computation of a model's initial weights."""
 
@@ -99,12 +93,7 @@ def initial_weights(model: model_adapters.LocalModel) -> tff.Computation:
 
 
 def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting) -> None:
-  """Checks that an aggregator is one, and does not leave out the weights that were asked for.
-
-  Raises:
-    TypeError: If it is no TFF aggregation factory.
-    ValueError: If it takes no weights but the clients are not to count the same.
-  """
+  """Checks that an aggregator is one, and does not leave out the weights that were asked for."""
   if aggregator is None or isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
     return
   if not isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
@@ -133,28 +122,8 @@ def build_aggregator(
   return aggregator_state.kept_without_updates(factory.create(update_type, weight_type))
 
 
-def client_computation(
-  model: model_adapters.LocalModel,
-  training: local_training.ClientTraining,
-  train_together: Callable[[list[Any]], Any],
-  *types: Any,
-) -> Callable[[Callable[..., Any]], tff.Computation]:
-  """`@tff.tensorflow.computation(*types)`; one that clients do together, where they can."""
-  if not local_training.can_group(model, training):
-    return tff.tensorflow.computation(*types)
-  group = batched_clients.Group(train_together, model.has_client_axis)
-  return batched_clients.computation(group, *types)
-
-
 def update_metrics(results: Any) -> Any:
-  """Server-placed sums over the cohort of what describes its updates.
-
-  Args:
-    results: Client-placed `local_training.Trained`.
-
-  Returns:
-    `OrderedDict(used, diverged, norm, squared_norm)` at the server.
-  """
+  """Sums at the server, `SUMS_TYPE`, of what describes the clients' `local_training.Trained`."""
 
   @tff.tensorflow.computation(results.type_signature.member)
   def describe(trained: Any) -> collections.OrderedDict:
@@ -180,12 +149,6 @@ def describe_updates(sums: Any) -> collections.OrderedDict:
 
 
 def spread(weight: tf.Tensor, weighted_square: tf.Tensor, g_bar: corrections.Weights) -> tf.Tensor:
-  """How far the pseudo-gradients lie from their mean: sqrt(mean ||g_i||^2 - ||g-bar||^2).
-
-  Args:
-    weight: Sum of the clients' weights in the mean.
-    weighted_square: Sum of weight times ||g_i||^2.
-    g_bar: The mean.
-  """
+  """How far pseudo-gradients lie from their mean g-bar: sqrt(mean ||g_i||^2 - ||g-bar||^2)."""
   mean_square = tf.math.divide_no_nan(weighted_square, weight)
   return tf.sqrt(tf.maximum(mean_square - corrections.squared_norm(g_bar), 0.0))

@@ -6,49 +6,44 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import client_training, components, finalizer
-from tff_adaptive.client import local_training, model_adapters
-from tff_adaptive.corrections import base as corrections
 from tff_adaptive.engine import batched_clients
 
 
-def _build_client_work(
-  model: model_adapters.LocalModel,
-  training: local_training.ClientTraining,
-  correction: corrections.Correction,
-  *,
-  client_learning_rate: components.Rate,
-  client_weighting: components.Weighting,
-) -> tff.learning.templates.ClientWorkProcess:
-  """Local training as a `ClientWorkProcess`; its state is the round, int32, from 0.
+def compose(recipe: components.Recipe) -> tff.learning.templates.LearningProcess:
+  """Composes local training, aggregator and server optimizer into a learning process."""
+  weights = components.initial_weights(recipe.model)
+  weights_type = weights.type_signature.result
+  client_work = _build_client_work(recipe, weights_type)
+  result = client_work.next.type_signature.result.result.member
+  process = tff.learning.templates.compose_learning_process(
+    weights,
+    tff.learning.templates.build_broadcast_process(weights_type),
+    client_work,
+    components.build_aggregator(recipe.aggregator, result.update, result.update_weight),
+    finalizer.build(recipe.server_optimizer, weights_type),
+  )
+  batched_clients.keep(process.next, client_work.next)
+  return process
 
-  Args:
-    model: The model.
-    training: How a client trains.
-    correction: A correction without states, at the clients and at the server.
-    client_learning_rate: eta_l, a rate or a schedule.
-    client_weighting: As for `build_drift_corrected`.
-  """
-  weights_type = components.weights_type(model)
-  data_type = local_training.data_type(model, training)
-  rate_fn = components.as_rate_fn(client_learning_rate)
+
+def _build_client_work(
+  recipe: components.Recipe, weights_type: tff.Type
+) -> tff.learning.templates.ClientWorkProcess:
+  """Local training as a `ClientWorkProcess`; its state is the round, int32, from 0."""
+  rate_fn = components.as_rate_fn(recipe.client_learning_rate)
 
   @tff.tensorflow.computation(components.ROUND_TYPE)
   def message(t: Any) -> Any:
     return t + 1, rate_fn(t), ()  # A correction without states broadcasts nothing.
 
-  train = client_training.build(
-    model,
-    training,
-    correction,
-    client_weighting=client_weighting,
-    message_type=message.type_signature.result,
-  )
+  train = client_training.build(recipe, weights_type, message.type_signature.result)
+  *_, data_type = train.type_signature.parameter
 
   @tff.tensorflow.computation(components.ROUND_TYPE)
   def next_round(t: Any) -> Any:
     return t + 1
 
-  aggregate_metrics = tff.learning.metrics.sum_then_finalize(model.metric_finalizers)
+  aggregate_metrics = tff.learning.metrics.sum_then_finalize(recipe.model.metric_finalizers)
 
   @tff.federated_computation
   def initialize() -> Any:
@@ -76,37 +71,3 @@ def _build_client_work(
 
   batched_clients.keep(next_fn, train)
   return tff.learning.templates.ClientWorkProcess(initialize, next_fn)
-
-
-def compose(
-  model: model_adapters.LocalModel,
-  training: local_training.ClientTraining,
-  correction: corrections.Correction,
-  *,
-  client_learning_rate: components.Rate,
-  client_weighting: components.Weighting,
-  server_optimizer: tff.learning.optimizers.Optimizer,
-  aggregator: components.Aggregator | None,
-) -> tff.learning.templates.LearningProcess:
-  """Composes local training, aggregator and server optimizer into a learning process.
-
-  The arguments are those of `build_drift_corrected`, checked.
-  """
-  weights_type = components.weights_type(model)
-  client_work = _build_client_work(
-    model,
-    training,
-    correction,
-    client_learning_rate=client_learning_rate,
-    client_weighting=client_weighting,
-  )
-  result = client_work.next.type_signature.result.result.member
-  process = tff.learning.templates.compose_learning_process(
-    components.initial_weights(model),
-    tff.learning.templates.build_broadcast_process(weights_type),
-    client_work,
-    components.build_aggregator(aggregator, result.update, result.update_weight),
-    finalizer.build(server_optimizer, weights_type),
-  )
-  batched_clients.keep(process.next, client_work.next)
-  return process

@@ -41,13 +41,7 @@ def build_initialize(correction: corrections.Correction, weights_type: tff.Type)
 def build_message(
   correction: corrections.Correction, client_learning_rate: components.Rate, server_type: tff.Type
 ) -> tff.Computation:
-  """`(<int32 rounds done, H> -> <t int32 from 1, eta_l float32, B>)`, what clients receive.
-
-  Args:
-    correction: The correction.
-    client_learning_rate: eta_l, or a schedule.
-    server_type: H, the type of the correction's server state.
-  """
+  """`(<int32 rounds done, H> -> <t int32 from 1, eta_l float32, B>)`, what clients receive."""
   rate_fn = components.as_rate_fn(client_learning_rate)
 
   @tff.tensorflow.computation(components.ROUND_TYPE, server_type)
@@ -64,15 +58,9 @@ def build_update(
   update_type: tff.Type,
   upload_type: tff.Type,
 ) -> tff.Computation:
-  """`(<H, int32, W, W, G, U, sums> -> ServerUpdate)`.
+  """`(<H, int32, W, W, G, U, sums> -> ServerUpdate)`; W are theta^{t-1} and theta-bar^{t-1}.
 
-  Args:
-    correction: The correction.
-    server_type: H, the type of its server state.
-    weights_type: W, the type of the model's weights; the arguments are theta^{t-1} and
-      theta-bar^{t-1}.
-    update_type: G, the type of the aggregated pseudo-gradient.
-    upload_type: U, the type of the sum of what clients upload.
+  G is the aggregated pseudo-gradient, U the sum of what clients upload.
   """
 
   @tff.tensorflow.computation(
@@ -115,12 +103,7 @@ def build_describe(
 ) -> tff.Computation:
   """`(<H, W, G, sums, drift> -> OrderedDict of float32)`, the metrics of updates and drift.
 
-  Args:
-    correction: The correction.
-    server_type: H, the type of its new server state.
-    weights_type: W, the type of the new weights.
-    update_type: G, the type of the aggregated pseudo-gradient.
-    drift_type: The type of the sums of `client_training.ClientOutput.drift`.
+  H and W are the new ones, drift the sums of `client_training.ClientOutput.drift`.
   """
 
   @tff.tensorflow.computation(

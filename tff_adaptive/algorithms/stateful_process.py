@@ -8,8 +8,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import client_training, components, finalizer, server_correction
-from tff_adaptive.client import local_training, model_adapters
-from tff_adaptive.corrections import base as corrections
 from tff_adaptive.engine import batched_clients
 
 
@@ -67,16 +65,7 @@ class StatefulProcess(tff.templates.IterativeProcess):
     return tff.learning.models.ModelWeights(weights.trainable, weights.non_trainable)
 
 
-def compose(
-  model: model_adapters.LocalModel,
-  training: local_training.ClientTraining,
-  correction: corrections.Correction,
-  *,
-  client_learning_rate: components.Rate,
-  client_weighting: components.Weighting,
-  server_optimizer: tff.learning.optimizers.Optimizer,
-  aggregator: components.Aggregator | None,
-) -> StatefulProcess:
+def compose(recipe: components.Recipe) -> StatefulProcess:
   """Composes a correction with local training, an aggregator and a server optimizer.
 
   W is the type of the weights, H of the correction's server state, M of the message to clients, C
@@ -91,20 +80,13 @@ def compose(
                                 |                                |
                              new state, metrics <----------- describe
   """
-  parts = _build_parts(
-    model,
-    training,
-    correction,
-    client_learning_rate=client_learning_rate,
-    client_weighting=client_weighting,
-    server_optimizer=server_optimizer,
-    aggregator=aggregator,
-  )
+  parts = _build_parts(recipe)
   initialize = _build_initialize(parts)
-  next_fn = _build_next(parts, initialize.type_signature.result, model.metric_finalizers)
+  next_fn = _build_next(parts, initialize.type_signature.result, recipe.model.metric_finalizers)
   batched_clients.keep(next_fn, parts.train)
   # Computed here and now: no execution context has to be there when a process is built.
-  first = correction.client_state(tuple(model.initial_weights().trainable))
+  weights = tuple(recipe.model.initial_weights().trainable)
+  first = recipe.correction.client_state(weights)
   return StatefulProcess(initialize, next_fn, tf.nest.map_structure(np.asarray, first))
 
 
@@ -134,17 +116,9 @@ class _Parts(NamedTuple):
   finalizer: tff.learning.templates.FinalizerProcess
 
 
-def _build_parts(
-  model: model_adapters.LocalModel,
-  training: local_training.ClientTraining,
-  correction: corrections.Correction,
-  *,
-  client_learning_rate: components.Rate,
-  client_weighting: components.Weighting,
-  server_optimizer: tff.learning.optimizers.Optimizer,
-  aggregator: components.Aggregator | None,
-) -> _Parts:
+def _build_parts(recipe: components.Recipe) -> _Parts:
   """Builds the parts in the order in which their types follow from one another."""
+  model, correction = recipe.model, recipe.correction
 
   @tff.tensorflow.computation
   def client_state() -> Any:
@@ -154,14 +128,9 @@ def _build_parts(
   weights_type = weights.type_signature.result
   server_state = server_correction.build_initialize(correction, weights_type)
   server_type = server_state.type_signature.result
-  message = server_correction.build_message(correction, client_learning_rate, server_type)
+  message = server_correction.build_message(correction, recipe.client_learning_rate, server_type)
   train = client_training.build(
-    model,
-    training,
-    correction,
-    client_weighting=client_weighting,
-    message_type=message.type_signature.result,
-    client_state_type=client_state.type_signature.result,
+    recipe, weights_type, message.type_signature.result, client_state.type_signature.result
   )
   output = train.type_signature.result
   update_type = output.result.update
@@ -178,8 +147,10 @@ def _build_parts(
       correction, update.type_signature.result[0], weights_type, update_type, output.drift
     ),
     distributor=tff.learning.templates.build_broadcast_process(weights_type),
-    aggregator=components.build_aggregator(aggregator, update_type, output.result.update_weight),
-    finalizer=finalizer.build(server_optimizer, weights_type),
+    aggregator=components.build_aggregator(
+      recipe.aggregator, update_type, output.result.update_weight
+    ),
+    finalizer=finalizer.build(recipe.server_optimizer, weights_type),
   )
 
 

@@ -10,7 +10,7 @@ Interface: `num_examples` float32 [] or [G]; `run(step, state) -> (state, steps,
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -18,27 +18,31 @@ from tff_adaptive._utils import seeds
 from tff_adaptive.client import batching as batching_lib, model_adapters
 from tff_adaptive.corrections import base as corrections
 
-
-class LocalStep(NamedTuple):
-  """What one local step works on.
-
-  Attributes:
-    batch: The examples.
-    weighting: See `model_adapters.LocalModel.gradients`.
-    seed: int32 [2], or [G, 2].
-    active: None, or float32 [G]: 0 for a client that has taken all its steps.
-  """
-
-  batch: Any
-  weighting: Any
-  seed: tf.Tensor
-  active: tf.Tensor | None = None
+Step: TypeAlias = Callable[[Any, model_adapters.LocalStep], Any]  # (state, local step) -> state.
 
 
-Step: TypeAlias = Callable[[Any, LocalStep], Any]  # (state, local step) -> state.
+class _Arrays:
+  """What both kinds of whole arrays share: the loop of local steps."""
+
+  num_examples: tf.Tensor
+  steps: tf.Tensor
+
+  def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
+    """All local steps; returns the state, K_i and n_i, or those of each client."""
+    last = tf.reduce_max(self.steps)
+    (state, _) = tf.while_loop(
+      lambda _, i: i < last,
+      lambda state, i: (step(state, self._local_step(i)), i + 1),
+      (state, tf.constant(0)),
+      parallel_iterations=1,
+    )
+    return state, self.steps, self.num_examples
+
+  def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
+    raise NotImplementedError
 
 
-class WholeArrays:
+class WholeArrays(_Arrays):
   """A client given as one element: batches are drawn inside the graph."""
 
   def __init__(
@@ -69,17 +73,7 @@ class WholeArrays:
     if model.is_masked and batching.batch_size is not None:
       self._weighting = self.plan.shares_and_sizes()
 
-  def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
-    """All local steps; returns the state, K_i and n_i."""
-    (state, _) = tf.while_loop(
-      lambda _, i: i < self.steps,
-      lambda state, i: (step(state, self._local_step(i)), i + 1),
-      (state, tf.constant(0)),
-      parallel_iterations=1,
-    )
-    return state, self.steps, self.num_examples
-
-  def _local_step(self, i: tf.Tensor) -> LocalStep:
+  def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
     # Everything that the loop captures or does costs in every step: gathers, not slices.
     indices, weighting = tf.gather(self.plan.indices, i), None
     if self._weighting is not None:
@@ -89,7 +83,9 @@ class WholeArrays:
       indices = indices[: tf.gather(self.plan.sizes, i)]
     batch = collections.OrderedDict(x=tf.gather(self.x, indices), y=tf.gather(self.y, indices))
     # Distinct for each step, and cheap: generators take neighbouring seeds for unlike ones.
-    return LocalStep(batch, weighting, tf.stack([self._seeds[0], self._seeds[1] + i]))
+    return model_adapters.LocalStep(
+      batch, weighting, tf.stack([self._seeds[0], self._seeds[1] + i])
+    )
 
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
@@ -102,7 +98,7 @@ class WholeArrays:
     def body(total: corrections.Weights, start: tf.Tensor) -> tuple[corrections.Weights, tf.Tensor]:
       stop = tf.minimum(start + size, n)
       batch = collections.OrderedDict(x=self.x[start:stop], y=self.y[start:stop])
-      g, _ = model.gradients(theta, non_trainable, batch, None, None, metrics)
+      g, _ = model.gradients(theta, non_trainable, model_adapters.LocalStep(batch), metrics)
       share = tf.cast(stop - start, tf.float32) / self.num_examples
       g = dense(g, theta)
       return corrections.combine(lambda s, g: s + corrections.scale(share, g), total, g), stop
@@ -112,7 +108,7 @@ class WholeArrays:
     return total
 
 
-class GroupOfArrays:
+class GroupOfArrays(_Arrays):
   """G clients given as whole arrays, which take their steps together."""
 
   def __init__(
@@ -123,13 +119,10 @@ class GroupOfArrays:
     elements: Sequence[Mapping[str, tf.Tensor]],
     round_number: tf.Tensor,
   ) -> None:
-    self._model = model
-    single = model.for_single_clients()
-    clients = [WholeArrays(single, batching, seed, e, round_number) for e in elements]
+    clients = [WholeArrays(model, batching, seed, e, round_number) for e in elements]
     self._clients = clients
     self.num_examples = tf.stack([c.num_examples for c in clients])
     self.steps = tf.stack([c.steps for c in clients])
-    self._last = tf.reduce_max(self.steps)
     self._x = _pad_and_stack([c.x for c in clients])
     self._y = _pad_and_stack([c.y for c in clients])
     # Steps first: [K, G, ...]. A client that has no step left has shares 0 in all its examples.
@@ -138,17 +131,7 @@ class GroupOfArrays:
     self._shares, self._sizes = (_pad_and_stack(part, axis=1) for part in zip(*weightings))
     self._seeds = tf.stack([c.step_seed for c in clients])
 
-  def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
-    """All local steps; returns the state, K_i [G] and n_i [G]."""
-    (state, _) = tf.while_loop(
-      lambda _, i: i < self._last,
-      lambda state, i: (step(state, self._local_step(i)), i + 1),
-      (state, tf.constant(0)),
-      parallel_iterations=1,
-    )
-    return state, self.steps, self.num_examples
-
-  def _local_step(self, i: tf.Tensor) -> LocalStep:
+  def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
     indices = tf.gather(self._indices, i)
     batch = collections.OrderedDict(
       x=tf.gather(self._x, indices, batch_dims=1), y=tf.gather(self._y, indices, batch_dims=1)
@@ -156,7 +139,7 @@ class GroupOfArrays:
     seed = self._seeds + tf.stack([0, i])
     active = tf.cast(i < self.steps, tf.float32)
     weighting = tf.gather(self._shares, i), tf.gather(self._sizes, i)
-    return LocalStep(batch, weighting, seed, active)
+    return model_adapters.LocalStep(batch, weighting, seed, active)
 
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
@@ -188,7 +171,7 @@ class Batches:
       state, i, seen = carried
       seed = tf.stack([self._seed[0] + _fingerprint(batch), self._seed[1] + i])
       size = tf.shape(tf.nest.flatten(batch)[0])[0]
-      return step(state, LocalStep(batch, None, seed)), i + 1, seen + size
+      return step(state, model_adapters.LocalStep(batch, None, seed)), i + 1, seen + size
 
     state, steps, seen = self._data.reduce((state, tf.constant(0), tf.constant(0)), reduce_fn)
     return state, steps, tf.cast(seen, tf.float32)
@@ -203,7 +186,7 @@ class Batches:
     def reduce_fn(carried: Any, batch: Any) -> tuple[corrections.Weights, tf.Tensor]:
       total, seen = carried
       size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
-      g, _ = model.gradients(theta, non_trainable, batch, None, None, metrics)
+      g, _ = model.gradients(theta, non_trainable, model_adapters.LocalStep(batch), metrics)
       g = dense(g, theta)
       total = corrections.combine(lambda s, g: s + corrections.scale(size, g), total, g)
       return total, seen + size

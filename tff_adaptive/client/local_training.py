@@ -108,58 +108,8 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
   return tff.types.SequenceType(tff.types.tensorflow_to_type(element))
 
 
-def train_client(
-  model: model_adapters.LocalModel,
-  training: ClientTraining,
-  correction: corrections.Correction,
-  *,
-  weights: tff.learning.models.ModelWeights,
-  data: tf.data.Dataset,
-  client_state: Any,
-  broadcast: Any,
-  round_number: tf.Tensor,
-  rate: tf.Tensor,
-) -> Trained:
-  """Trains one client for a round; to be called inside a `tff.tensorflow.computation`.
-
-  Args:
-    model: The model.
-    training: How to train.
-    correction: How the local gradient is corrected.
-    weights: theta^{t-1}.
-    data: The client's data, of type `data_type`.
-    client_state: The client's state.
-    broadcast: What the server sent in addition to the weights.
-    round_number: t, int32, counted from 1.
-    rate: eta_l of this round, float32.
-
-  Returns:
-    The result.
-  """
-  if training.batching is None:
-    source: Any = batch_sources.Batches(model, training.seed, data, round_number)
-  else:
-    element = data.get_single_element()
-    source = batch_sources.WholeArrays(
-      model, training.batching, training.seed, element, round_number
-    )
-  theta_0 = tuple(weights.trainable)
-  return _train(
-    model,
-    training,
-    correction,
-    source,
-    weights,
-    theta_0,
-    client_state,
-    broadcast,
-    round_number,
-    rate,
-  )
-
-
 def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> bool:
-  """Whether `train_group` is there for this model and training."""
+  """Whether clients can train together, see `train`, with this model and training."""
   if training.batching is None or training.batching.batch_size is None or not model.is_masked:
     return False
   # Clients are stacked, padded to the longest: their examples must be of one shape.
@@ -169,70 +119,51 @@ def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> boo
   return client_optimizer.is_sgd(training.optimizer)
 
 
-def train_group(
+def train(
   model: model_adapters.LocalModel,
   training: ClientTraining,
   correction: corrections.Correction,
   *,
   weights: tff.learning.models.ModelWeights,
-  elements: list[Any],
-  client_states: list[Any],
+  data: tf.data.Dataset | list[Any],
+  client_state: Any,
   broadcast: Any,
   round_number: tf.Tensor,
   rate: tf.Tensor,
 ) -> Trained:
-  """As `train_client` for G clients at once: every tensor of the result has a leading axis G.
+  """Trains a client for a round, or a group of G; called inside a `tff.tensorflow.computation`.
 
   Args:
     model: The model.
     training: How to train.
     correction: How the local gradient is corrected.
-    weights: theta^{t-1}, the same for all.
-    elements: The clients' data: `OrderedDict(x, y, client)` each.
-    client_states: The clients' states.
+    weights: theta^{t-1}.
+    data: The client's data, of type `data_type`; of a group the list of the clients' elements.
+    client_state: The client's state; of a group every tensor has a leading axis G.
     broadcast: What the server sent in addition to the weights.
     round_number: t, int32, counted from 1.
     rate: eta_l of this round, float32.
+
+  Returns:
+    The result; of a group every tensor has a leading axis G.
   """
-  assert training.batching is not None  # Only whole-array clients train in groups.
-  grouped = model.for_groups()
-  source = batch_sources.GroupOfArrays(
-    grouped, training.batching, training.seed, elements, round_number
-  )
-  size = len(elements)
-  theta_0 = tuple(weights.trainable)
-  start = tuple(tf.tile(w[tf.newaxis], [size] + [1] * w.shape.rank) for w in theta_0)
-  stacked = tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *client_states)
-  return _train(
-    grouped,
-    training,
-    correction,
-    source,
-    weights,
-    start,
-    stacked,
-    broadcast,
-    round_number,
-    rate,
-    size,
-  )
-
-
-def _train(
-  model: model_adapters.LocalModel,
-  training: ClientTraining,
-  correction: corrections.Correction,
-  source: Any,
-  weights: tff.learning.models.ModelWeights,
-  start: corrections.Weights,
-  client_state: Any,
-  broadcast: Any,
-  round_number: tf.Tensor,
-  rate: tf.Tensor,
-  size: int | None = None,
-) -> Trained:
-  """Local training from any source; `size` is the number of clients in a group."""
   theta_0, non_trainable = tuple(weights.trainable), tuple(weights.non_trainable)
+  source: Any
+  start, size = theta_0, None
+  if training.batching is None:
+    source = batch_sources.Batches(model, training.seed, data, round_number)
+  elif isinstance(data, list):
+    size = len(data)
+    source = batch_sources.GroupOfArrays(
+      model, training.batching, training.seed, data, round_number
+    )
+    start = tuple(tf.tile(w[tf.newaxis], [size] + [1] * w.shape.rank) for w in theta_0)
+    model = model.for_groups()
+  else:
+    element = data.get_single_element()
+    source = batch_sources.WholeArrays(
+      model, training.batching, training.seed, element, round_number
+    )
   client = corrections.ClientRound(
     theta_0=theta_0,
     client_state=client_state,
@@ -247,11 +178,9 @@ def _train(
     training.weight_decay or model.has_penalty or type(correction) is not corrections.Correction
   )
 
-  def step(state: Any, local: batch_sources.LocalStep) -> Any:
+  def step(state: Any, local: model_adapters.LocalStep) -> Any:
     theta, slots, metrics = state
-    g, metrics = model.gradients(
-      theta, non_trainable, local.batch, local.weighting, local.seed, metrics
-    )
+    g, metrics = model.gradients(theta, non_trainable, local, metrics)
     g = batch_sources.dense(g, theta)
     g = results.gradient(correction, client, theta, g)
     if training.clip_norm is not None:

@@ -6,13 +6,13 @@ models among them) all become a `LocalModel`: gradients and metrics of one batch
 
 import collections
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import models
-from tff_adaptive.corrections import base as corrections
+from tff_adaptive.corrections.base import Weights
 
 AnyModel: TypeAlias = (
   models.Model
@@ -20,7 +20,22 @@ AnyModel: TypeAlias = (
   | Callable[[], tff.learning.models.VariableModel]
 )
 
-Weighting: TypeAlias = tuple[tf.Tensor, tf.Tensor]  # (shares [B], size), or [G, B] and [G].
+
+class LocalStep(NamedTuple):
+  """What one local step works on.
+
+  Attributes:
+    batch: The examples.
+    weighting: None, or `(shares [B], size)` for a model that `is_masked`: each example's share in
+      the mean (0 for padding) and the number of examples that count. Of a group [G, B] and [G].
+    seed: int32 [2] for dropout, or [G, 2]; None for no dropout.
+    active: None, or float32 [G]: 0 for a client that has taken all its steps.
+  """
+
+  batch: Any
+  weighting: tuple[tf.Tensor, tf.Tensor] | None = None
+  seed: tf.Tensor | None = None
+  active: tf.Tensor | None = None
 
 
 def wrap(model: AnyModel) -> 'LocalModel':
@@ -79,32 +94,19 @@ class LocalModel:
     """The model for several clients at once: a leading axis G on everything of a client."""
     raise NotImplementedError(f'{type(self).__name__} trains one client at a time')
 
-  def for_single_clients(self) -> 'LocalModel':
-    """The model for one client at a time: of one for groups, what it was made from."""
-    return self
-
   def without_metrics(self) -> 'LocalModel':
     """A model for gradients that the metrics of this one shall not count."""
     return self
 
   def gradients(
-    self,
-    weights: corrections.Weights,
-    non_trainable: corrections.Weights,
-    batch: Any,
-    weighting: Weighting | None,
-    seed: tf.Tensor | None,
-    metrics: Any,
-  ) -> tuple[corrections.Weights, Any]:
+    self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
+  ) -> tuple[Weights, Any]:
     """Gradients of the mean loss of a batch, and the metrics with this batch added.
 
     Args:
       weights: Trainable weights.
       non_trainable: Other weights.
-      batch: The batch.
-      weighting: None, or `(shares [B], size)` if the model `is_masked`: each example's share in
-        the mean (0 for padding) and the number of examples that count.
-      seed: int32 [2] for dropout, or None.
+      step: The batch.
       metrics: From `start` or the step before.
     """
     raise NotImplementedError
@@ -116,16 +118,17 @@ class LocalModel:
 
 
 class _SeededModel(LocalModel):
-  """`tff_adaptive.models.Model`."""
+  """`tff_adaptive.models.Model`, for one client or for several at once."""
 
   is_masked = True
 
-  def __init__(self, model: models.Model) -> None:
+  def __init__(self, model: models.Model, in_group: bool = False) -> None:
     self.model = model
     self.has_client_axis = model.client_axis
     self.has_penalty = model.penalty is not None
     self.input_spec = model.input_spec
     self.metric_finalizers = models.finalize_metrics  # Not by AutoGraph, as the model's method.
+    self._is_mapped = in_group and not model.client_axis
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
     trainable, _ = self.model.initial_weights
@@ -136,72 +139,31 @@ class _SeededModel(LocalModel):
     return tf.zeros(shape if group_size is None else [group_size, *shape])
 
   def for_groups(self) -> LocalModel:
-    return _GroupModel(self.model)
+    return _SeededModel(self.model, in_group=True)
 
   def gradients(
-    self,
-    weights: corrections.Weights,
-    non_trainable: corrections.Weights,
-    batch: Any,
-    weighting: Weighting | None,
-    seed: tf.Tensor | None,
-    metrics: Any,
-  ) -> tuple[corrections.Weights, Any]:
-    if weighting is None:
-      shares, size = None, tf.cast(tf.shape(batch['y'])[0], tf.float32)
-    else:
-      shares, size = weighting
-
-    def loss_and_metrics() -> tuple[tf.Tensor, tf.Tensor]:
-      return self.model.loss_and_metrics(
-        weights, batch['x'], batch['y'], shares=shares, training=True, seed=seed
-      )
-
-    found, means = _gradients(loss_and_metrics, weights)
-    return found, metrics + size * means
-
-  def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
-    # Not a product: the sums of a client that diverged may be NaN.
-    return self.model.unpack_metrics(tf.where(is_used, metrics, 0.0))
-
-
-class _GroupModel(_SeededModel):
-  """`tff_adaptive.models.Model` for several clients at once."""
-
-  def for_single_clients(self) -> LocalModel:
-    return _SeededModel(self.model)
-
-  def gradients(
-    self,
-    weights: corrections.Weights,
-    non_trainable: corrections.Weights,
-    batch: Any,
-    weighting: Weighting | None,
-    seed: tf.Tensor | None,
-    metrics: Any,
-  ) -> tuple[corrections.Weights, Any]:
-    assert weighting is not None  # Groups have shares: they are padded to one length.
-    shares, size = weighting
+    self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
+  ) -> tuple[Weights, Any]:
+    x, y = step.batch['x'], step.batch['y']
+    shares, size = step.weighting or (None, tf.cast(tf.shape(y)[0], tf.float32))
 
     def loss_and_metrics(arguments: tuple[Any, ...]) -> tuple[tf.Tensor, tf.Tensor]:
       theta, x, y, shares, seed = arguments
       return self.model.loss_and_metrics(theta, x, y, shares=shares, training=True, seed=seed)
 
-    arguments = (weights, batch['x'], batch['y'], shares, seed)
-
     def of_all() -> tuple[tf.Tensor, tf.Tensor]:
-      if self.model.client_axis:
-        return loss_and_metrics(arguments)
-      return tf.vectorized_map(loss_and_metrics, arguments)
+      arguments = (weights, x, y, shares, step.seed)
+      if self._is_mapped:
+        return tf.vectorized_map(loss_and_metrics, arguments)
+      return loss_and_metrics(arguments)
 
     # The losses of the clients are independent: the gradient of their sum is each one's own.
     found, means = _gradients(of_all, weights)
-    return found, metrics + size[:, tf.newaxis] * means
+    return found, metrics + size[..., tf.newaxis] * means
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
-    used = tf.where(is_used[:, tf.newaxis], metrics, 0.0)
-    pairs = tf.reshape(used, [-1, len(self.model.metric_names), 2])
-    return collections.OrderedDict(zip(self.model.metric_names, tf.unstack(pairs, axis=1)))
+    # Not a product: the sums of a client that diverged may be NaN.
+    return self.model.unpack_metrics(tf.where(is_used[..., tf.newaxis], metrics, 0.0))
 
 
 class _FunctionalModel(LocalModel):
@@ -222,15 +184,9 @@ class _FunctionalModel(LocalModel):
     return self._model.initialize_metrics_state()
 
   def gradients(
-    self,
-    weights: corrections.Weights,
-    non_trainable: corrections.Weights,
-    batch: Any,
-    weighting: Weighting | None,
-    seed: tf.Tensor | None,
-    metrics: Any,
-  ) -> tuple[corrections.Weights, Any]:
-    x, y = _features_and_labels(batch)
+    self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
+  ) -> tuple[Weights, Any]:
+    x, y = _features_and_labels(step.batch)
 
     def loss_and_output() -> tuple[tf.Tensor, Any]:
       output = self._model.predict_on_batch((weights, non_trainable), x, training=True)
@@ -272,25 +228,19 @@ class _VariableModel(LocalModel):
     return _VariableModel(self._model_fn)  # With variables of its own.
 
   def gradients(
-    self,
-    weights: corrections.Weights,
-    non_trainable: corrections.Weights,
-    batch: Any,
-    weighting: Weighting | None,
-    seed: tf.Tensor | None,
-    metrics: Any,
-  ) -> tuple[corrections.Weights, Any]:
+    self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
+  ) -> tuple[Weights, Any]:
     variables = tff.learning.models.ModelWeights.from_model(self._model)
 
     # A function, because the body of a loop in a plain graph does not order assignments and reads.
     @tf.function(autograph=False)
-    def assign_and_differentiate() -> corrections.Weights:
+    def assign_and_differentiate() -> Weights:
       for variable, value in zip(variables.trainable, weights):
         variable.assign(value)
       for variable, value in zip(variables.non_trainable, non_trainable):
         variable.assign(value)
       found, _ = _gradients(
-        lambda: (self._model.forward_pass(batch, training=True).loss, None),
+        lambda: (self._model.forward_pass(step.batch, training=True).loss, None),
         tuple(variables.trainable),
       )
       return found
@@ -306,7 +256,7 @@ class _VariableModel(LocalModel):
 
 def _gradients(
   function: Callable[[], tuple[tf.Tensor, Any]], weights: tuple[Any, ...]
-) -> tuple[corrections.Weights, Any]:
+) -> tuple[Weights, Any]:
   """The gradients of the loss that a function returns first, and what else it returns."""
   with tf.GradientTape() as tape:
     tape.watch(weights)

@@ -8,16 +8,10 @@ from tff_adaptive import models
 
 
 def check(model: Any, batch_size: int = 8) -> None:
-  """Has XLA translate the gradient of a batch.
+  """Has XLA translate the gradient of a batch; ValueError with its reason where it cannot.
 
-  Args:
-    model: The model.
-    batch_size: Examples in the batch.
-
-  Raises:
-    TypeError: If the model is none of this project: others may keep variables, which XLA would
-      share between clients.
-    ValueError: If XLA cannot compile it; its reason is named. Or if a batch's shape is unknown.
+  TypeError for a model that is none of this project: others may keep variables, which XLA would
+  share between clients.
   """
   if not isinstance(model, models.Model):
     raise TypeError(

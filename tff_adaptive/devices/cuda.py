@@ -14,28 +14,16 @@ _FIX = "install NVIDIA's packages of requirements-gpu.lock"
 
 
 class Library(NamedTuple):
-  """A shared library that TensorFlow opens before it registers a GPU.
-
-  Attributes:
-    name: Its file name, with the version that TensorFlow asks for.
-    folder: Where NVIDIA's Python packages put it, below site-packages/nvidia.
-  """
+  """A shared library: its file name, and its folder of NVIDIA's Python packages."""
 
   name: str
   folder: str
 
 
 def libraries(cuda_version: str, cudnn_version: str) -> list[Library]:
-  """The CUDA libraries of a TensorFlow build.
+  """The CUDA libraries of a TensorFlow build of CUDA 11 or 12.
 
   TensorFlow opens every one of them, used or not, and registers no GPU if one is missing.
-
-  Args:
-    cuda_version: Such as '11.8' or '12.2'.
-    cudnn_version: Such as '8' or '8.9'.
-
-  Raises:
-    ValueError: If the CUDA version is none of 11 and 12.
   """
   major = cuda_version.split('.')[0]
   # NVIDIA numbers each library by itself; these are the numbers of CUDA 11.2 to 11.8 and of 12.
@@ -60,25 +48,17 @@ def libraries(cuda_version: str, cudnn_version: str) -> list[Library]:
 def missing_libraries(
   build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None
 ) -> list[str]:
-  """The libraries, NVIDIA's driver among them, that a TensorFlow build wants and does not find.
-
-  Args:
-    build: As in `explain`.
-    can_open: As in `explain`.
-  """
+  """The libraries, NVIDIA's driver among them, that a TensorFlow build wants and does not find."""
   wanted = [*libraries(build['cuda_version'], build['cudnn_version']), Library(_DRIVER, '')]
   return [library.name for library in wanted if not (can_open or opens)(*library)]
 
 
 def explain(build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None) -> str:
-  """Says why TensorFlow has no GPU, and what to do.
+  """Says in one line why TensorFlow has no GPU, and what to do.
 
   Args:
     build: `tf.sysconfig.get_build_info()`.
     can_open: `(name, folder) -> bool`: whether a library can be opened; default: tries it.
-
-  Returns:
-    One line that names what is missing.
   """
   if not build.get('is_cuda_build'):
     return (
@@ -138,11 +118,7 @@ def _nvidia_folders() -> list[str]:
 
 
 def check_libraries() -> None:
-  """Refuses a GPU at once, before anything slow is imported, where libraries are missing.
-
-  Raises:
-    ValueError: With one line that names them and the fix.
-  """
+  """Refuses a GPU at once, before anything slow is imported, where libraries are missing."""
   build = private_apis.installed_build()
   if not build.get('is_cuda_build') or missing_libraries(build):
     raise ValueError(explain(build))

@@ -7,6 +7,7 @@ of all that decides what it does: its source, the compiler, the options and Tens
 Importing this module imports no TensorFlow.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -50,14 +51,7 @@ def load() -> Any:
 
 
 def load_for(operations: Iterable[str]) -> None:
-  """Loads the library if one of the operations is in it.
-
-  Args:
-    operations: Names of operations, such as those of a graph.
-
-  Raises:
-    KernelError: As `load`.
-  """
+  """Loads the library if one of these names of operations, a graph's say, is in it."""
   if any(name.startswith(PREFIX) for name in operations):
     load()
 
@@ -72,12 +66,9 @@ def _load() -> Any:
   version = _run([*compiler, '--version'])
   name = f'lstm-{_digest([*command, version, tf.__version__, *sorted(flags)])}.so'
   command += [str(_SOURCE), '-I', tf.sysconfig.get_include(), *tf.sysconfig.get_link_flags()]
-  folder = cache_folder()
-  if folder is not None:
-    try:
+  if folder := cache_folder():
+    with contextlib.suppress(OSError, KernelError):  # It is full, or nothing is run from there.
       return _kept(folder / name) or _made(command, folder, name)
-    except (OSError, KernelError):
-      pass  # It is full, or nothing is run from there: none is kept.
   try:
     with tempfile.TemporaryDirectory() as other:
       return _made(command, pathlib.Path(other), name)
@@ -110,11 +101,8 @@ def _compiler() -> list[str]:
 
 
 def _cpu_flags() -> set[str]:
-  try:
-    with open('/proc/cpuinfo', encoding='utf-8') as file:
-      return next((set(line.split()[2:]) for line in file if line.startswith('flags')), set())
-  except OSError:
-    return set()
+  with open('/proc/cpuinfo', encoding='utf-8') as file:
+    return next((set(line.split()[2:]) for line in file if line.startswith('flags')), set())
 
 
 def _vector_options(flags: set[str]) -> tuple[str, ...]:

@@ -50,9 +50,9 @@ def build_client_evaluation(
     shape = (len(weight_sets), len(model.metric_names), 2)
     found = [np.zeros((0, *shape))]
 
-    def sums_of(batch: _Batch) -> np.ndarray:
-      arrays = [tf.cast(batch.array(n), spec.dtype) for n, spec in model.input_spec.items()]
-      owners = batch.owners()
+    def sums_of(batch: dict[str, np.ndarray]) -> np.ndarray:
+      arrays = [tf.cast(batch[name], spec.dtype) for name, spec in model.input_spec.items()]
+      owners = batch['owner'] - batch['owner'][0]
       return np.stack(
         [np.asarray(batch_sums(w, *arrays, owners), np.float64) for w in weight_sets], 1
       )
@@ -60,54 +60,21 @@ def build_client_evaluation(
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
       for chunk in _chunks(clients, _BATCHES_AT_ONCE * batch_size):
         total = np.zeros((len(chunk), shape[0], 2 * shape[1]))
-        batches = _batches(chunk, batch_size)
+        whole = {name: np.concatenate([c[name] for c in chunk]) for name in model.input_spec}
+        sizes = [len(c['y']) for c in chunk]
+        whole['owner'] = np.repeat(np.arange(len(chunk), dtype=np.int32), sizes)
+        batches = [
+          {name: array[start : start + batch_size] for name, array in whole.items()}
+          for start in range(0, sum(sizes), batch_size)
+        ]
         # Side by side, as an operation may have one thread only; added in order, for equal bits.
         for batch, sums in zip(batches, pool.map(sums_of, batches)):
-          total[batch.first : batch.first + len(sums)] += sums
+          first = batch['owner'][0]
+          total[first : first + len(sums)] += sums
         found.append(total.reshape(len(chunk), *shape))
     return np.moveaxis(np.concatenate(found), 0, 1)
 
   return evaluate
-
-
-class _Batch:
-  """Examples of neighbouring clients, put together where they are used."""
-
-  def __init__(self, first: int):
-    """Begins a batch with the client at a position."""
-    self.first = first
-    self.size = 0
-    self._parts: list[tuple[Arrays, slice]] = []
-    self._positions: list[int] = []
-
-  def add(self, position: int, arrays: Arrays, part: slice) -> None:
-    """Adds examples of a client."""
-    self._positions.append(position)
-    self._parts.append((arrays, part))
-    self.size += part.stop - part.start
-
-  def array(self, name: str) -> np.ndarray:
-    """x or y of all, [B, ...]."""
-    return np.concatenate([arrays[name][part] for arrays, part in self._parts])
-
-  def owners(self) -> np.ndarray:
-    """int32 [B], rising: whose each example is, counted from the first."""
-    sizes = [part.stop - part.start for _, part in self._parts]
-    return np.repeat(np.array(self._positions, np.int32) - self.first, sizes)
-
-
-def _batches(clients: Sequence[Arrays], batch_size: int) -> list[_Batch]:
-  """The examples of clients in their order; all batches but the last are full."""
-  found = [_Batch(0)]
-  for position, arrays in enumerate(clients):
-    start, stop = 0, len(arrays['y'])
-    while start < stop:
-      if found[-1].size == batch_size:
-        found.append(_Batch(position))
-      end = min(stop, start + batch_size - found[-1].size)
-      found[-1].add(position, arrays, slice(start, end))
-      start = end
-  return [batch for batch in found if batch.size]
 
 
 def _chunks(clients: Iterable[Arrays], least: int) -> Iterator[list[Arrays]]:

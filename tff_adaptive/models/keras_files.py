@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive._utils import archives, user_code
-from tff_adaptive.models import keras_names
+from tff_adaptive.models import keras_model
 
 _CONFIG, _WEIGHTS, _METADATA = 'config.json', 'model.weights.h5', 'metadata.json'
 _MOST_CONFIG_BYTES = 1 << 25
@@ -68,7 +68,7 @@ def read(path: str, most_bytes: int) -> tuple[dict[str, np.ndarray], tuple[np.nd
   found = tf.keras.models.load_model(path, compile=False, safe_mode=True)
   trained = [v.numpy() for v in found.trainable_variables]
   constants = tuple(v.numpy() for v in found.non_trainable_variables)
-  return dict(zip(keras_names.canonical_names(found), trained)), constants
+  return dict(zip(keras_model.canonical_names(found), trained)), constants
 
 
 def _datasets(group: h5py.Group, seen: set[int]) -> Iterator[h5py.Dataset]:

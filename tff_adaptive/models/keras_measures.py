@@ -5,31 +5,20 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.models import keras_targets, model as model_lib
+from tff_adaptive.models import model as model_lib
 
+_EXAMPLES = 3  # Of a batch that measures are tried on.
 _Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # (y_true, y_pred) -> [B, ...]
 
 
 def example_loss(
   loss: Any, y_spec: tf.TensorSpec, output_shape: tf.TensorShape
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-  """A loss of Keras as `Model` takes it.
-
-  Args:
-    loss: A `tf.keras.losses.Loss`, its name, or a function `(y_true, y_pred) -> [B, ...]`.
-    y_spec: Spec of the targets.
-    output_shape: The shape of the predictions.
-
-  Returns:
-    `(predictions, y) -> [B]`.
-
-  Raises:
-    ValueError: If Keras knows no loss of that name, it sums or leaves a class out, gives one number
-      for a batch, or targets and output do not fit it.
-  """
+  """A loss of Keras, see `from_keras`, as `Model` takes it: `(predictions, y) -> [B]`."""
   # `call` gives the examples' losses, `__call__` their mean.
   found = _known(tf.keras.losses.get, 'loss', loss)
   what, is_of_keras = f'the loss {_name(found)!r}', _is_of_keras(found)
@@ -41,29 +30,18 @@ def example_loss(
     return tf.reduce_mean(values, list(range(1, values.shape.rank)))
 
   if is_of_keras:
-    keras_targets.check_loss(_name(found), _is_sparse(found), y_spec.shape, output_shape)
+    _check_loss(_name(found), _is_sparse(found), y_spec.shape, output_shape)
   else:
-    keras_targets.check_alone(losses, what, y_spec, output_shape)
+    _check_alone(losses, what, y_spec, output_shape)
   return losses
 
 
 def metric_fns(
   metrics: Sequence[Any], y_spec: tf.TensorSpec, output_shape: tf.TensorShape
 ) -> dict[str, model_lib.MetricFn]:
-  """Metrics of Keras as `Model` takes them.
+  """Metrics of Keras, see `from_keras`, as `Model` takes them.
 
-  Args:
-    metrics: Names, `tf.keras.metrics.MeanMetricWrapper`s, or functions of (y_true, y_pred) that
-      give [B, ...].
-    y_spec: Spec of the targets, by which 'accuracy' is one of Keras's accuracies.
-    output_shape: The shape of the predictions, likewise.
-
-  Returns:
-    name -> `(predictions, y) -> (numerator [B], denominator [B])`.
-
-  Raises:
-    ValueError: If a metric is unknown or no mean over examples, leaves a class out or does not fit
-      targets and output, or two have the same name.
+  By the shapes of targets and output 'accuracy' is one of Keras's accuracies.
   """
   found: dict[str, model_lib.MetricFn] = {}
   for metric in metrics:
@@ -72,7 +50,7 @@ def metric_fns(
       raise ValueError(f'two metrics are called {name!r}: give one of them another name')
     what = f'the metric {name!r}'
     found[name] = functools.partial(_sums, measure, _is_of_keras(measure), what)
-    keras_targets.check_alone(found[name], what, y_spec, output_shape)
+    _check_alone(found[name], what, y_spec, output_shape)
   return found
 
 
@@ -187,3 +165,73 @@ def _is_of_keras(measure: Any) -> bool:
 
 def _name(measure: Any) -> str:
   return str(getattr(measure, 'name', None) or getattr(measure, '__name__', measure))
+
+
+def _check_loss(name: str, is_sparse: bool, y: tf.TensorShape, output: tf.TensorShape) -> None:
+  """Refuses targets that one of Keras's losses would compare with other examples' outputs."""
+  if y.rank is None or output.rank is None:
+    return
+  if is_sparse:
+    classes = output[:-1]
+    fits = output.rank > 1 and any(map(y.is_compatible_with, (classes, [*classes, 1])))
+    wanted = f'an output of shape {_shown([*y, "classes"])}'
+  else:
+    is_one_less = output.rank == y.rank + 1 and output[-1] == 1
+    fits = y.is_compatible_with(output) or (is_one_less and y.is_compatible_with(output[:-1]))
+    also = ' or [B, 1]' if y.rank == 1 else ''
+    wanted = f'an output of shape {_shown(y)}{also}'
+  if not fits:
+    raise ValueError(
+      f'the targets have shape {_shown(y)} and the output of the Keras model has {_shown(output)}: '
+      f'the loss {name!r} takes {wanted} for these; change the last layers (return_sequences, '
+      'Flatten, Dense), or give targets that fit them'
+    )
+
+
+def _check_alone(
+  measure: Callable[[tf.Tensor, tf.Tensor], Any],
+  what: str,
+  y_spec: tf.TensorSpec,
+  output_shape: tf.TensorShape,
+) -> None:
+  """Refuses a loss or metric, `(predictions, y) -> [B]`, that mixes the examples of a batch.
+
+  Such as one that broadcasts [B] with [B, T, 1].
+  """
+  if y_spec.shape.rank is None or output_shape.rank is None or y_spec.dtype == tf.string:
+    return
+  rng = np.random.default_rng(0)
+  # Numbers that are probabilities too; classes that every model has.
+  predictions = tf.constant(rng.uniform(0.1, 0.9, _sizes(output_shape)), tf.float32)
+  sizes = _sizes(y_spec.shape)
+  is_floating = y_spec.dtype.is_floating
+  numbers: Any = rng.uniform(0.1, 0.9, sizes) if is_floating else np.arange(np.prod(sizes)) % 2
+  y = tf.cast(tf.reshape(numbers, sizes), y_spec.dtype)
+  shapes = f'targets {_shown(y_spec.shape)} and an output {_shown(output_shape)}'
+  try:
+    together = tf.nest.flatten(measure(predictions, y))
+    singles = [
+      tf.nest.flatten(measure(predictions[i : i + 1], y[i : i + 1])) for i in range(_EXAMPLES)
+    ]
+  except Exception as error:  # Whatever a user's function raises.
+    if str(error).startswith(what):
+      raise
+    reason = ' '.join(str(error).split())[:200]
+    raise ValueError(f'{what} fails for {shapes}: {reason}') from error
+  for values, alone in zip(together, zip(*singles)):
+    if values.shape[:1] != [_EXAMPLES] or not np.allclose(
+      values, tf.concat(alone, 0), rtol=1e-3, atol=1e-5, equal_nan=True
+    ):
+      raise ValueError(
+        f'{what} gives an example another value in a batch than alone, with {shapes}: it must give '
+        'each example its own, [B] or [B, ...], of its own target; bring both to one shape'
+      )
+
+
+def _sizes(shape: tf.TensorShape) -> list[int]:
+  return [_EXAMPLES, *(4 if size is None else size for size in shape[1:])]
+
+
+def _shown(shape: Sequence[Any]) -> str:
+  """[B, 4, classes]; a dimension of any size is a question mark."""
+  return f'[{", ".join(["B", *("?" if size is None else str(size) for size in list(shape)[1:])])}]'

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.models import keras_checks, keras_measures, keras_names, model as model_lib
+from tff_adaptive.models import keras_measures, model as model_lib
 
 # What they draw when training comes from the seed; other layers that draw are refused.
 _SEEDED_LAYERS = (
@@ -36,13 +36,13 @@ class KerasModel(model_lib.Model):
     num_tokens: How many rows an Embedding directly behind the input has; None without one.
   """
 
-  def __init__(self, build_fn: Callable[[], tf.keras.Model], keras: 'PureKeras', **parts: Any):
+  def __init__(self, build_fn: Callable[[], tf.keras.Model], keras: '_PureKeras', **parts: Any):
     super().__init__(**parts)
     self._build_fn = build_fn
     self._keras = keras
     self.weight_names = keras.weight_names
     self.constants = keras.constants
-    self.num_tokens = keras_checks.num_tokens(keras.model)
+    self.num_tokens = _num_tokens(keras.model)
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
     """A new Keras model with these trainable weights, to predict with, save or train further.
@@ -100,7 +100,7 @@ def from_keras(
   Warns:
     UserWarning: If it has BatchNormalization, whose statistics stay where they are.
   """
-  keras = PureKeras(build_seeded(build_fn, seed))
+  keras = _PureKeras(_build_seeded(build_fn, seed))
   output = keras.model.outputs[0]
   if y_spec is None:
     y_spec = keras_measures.target_spec(loss, output.shape)
@@ -118,20 +118,8 @@ def from_keras(
   )
 
 
-def build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras.Model:
-  """Builds a Keras model whose initial weights are a function of the seed alone.
-
-  Args:
-    build_fn: Makes the model.
-    seed: At least 0.
-
-  Returns:
-    The Keras model.
-
-  Raises:
-    TypeError: If `build_fn` cannot be called or returns something else.
-    ValueError: If an initializer draws without a seed and is none of Keras.
-  """
+def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras.Model:
+  """Builds a Keras model whose initial weights are a function of the seed alone."""
   if isinstance(build_fn, tf.keras.layers.Layer) or not callable(build_fn):
     raise TypeError(
       f'build_fn is {type(build_fn).__name__}: give a function without arguments that makes the '
@@ -212,7 +200,7 @@ class _Draws:
     )
 
 
-class PureKeras:
+class _PureKeras:
   """A Keras model as a function of its weights.
 
   While `forward` runs, the layers' variables are replaced by the weights' tensors, and put back
@@ -227,7 +215,7 @@ class PureKeras:
   """
 
   def __init__(self, model: tf.keras.Model):
-    keras_checks.check_kind(model)
+    _check_kind(model)
     self.model = model
     self._modules = [model, *model.submodules]
     self._lock = threading.RLock()
@@ -235,7 +223,7 @@ class PureKeras:
     if not trainable:
       raise ValueError(f'the Keras model {model.name!r} has no trainable weights')
     self._position = {id(v): i for i, v in enumerate([*trainable, *others])}
-    self.weight_names = keras_names.canonical_names(model)
+    self.weight_names = canonical_names(model)
     self.initial_weights = tuple(v.numpy() for v in trainable)
     self.constants = tuple(v.numpy() for v in others)
     self.regularizers = list(self._find_regularizers())
@@ -385,3 +373,78 @@ class PureKeras:
     impure = sorted({f'{n.name} ({n.op})' for n in nodes if _IMPURE.match(n.op)})
     if impure:
       raise ValueError(f'{where}: {", ".join(impure[:3])}; {hint}')
+
+
+def _check_kind(model: tf.keras.Model) -> None:
+  """Refuses Keras models that clients cannot train as `fit` would."""
+  if not model.built or not getattr(model, 'inputs', None):
+    raise ValueError(
+      f'the Keras model {model.name!r} does not know its input: make it with the functional API, or'
+      ' begin a Sequential model with tf.keras.Input(shape)'
+    )
+  if len(model.inputs) != 1 or len(model.outputs) != 1:
+    raise ValueError(
+      f'the Keras model {model.name!r} has {len(model.inputs)} inputs and {len(model.outputs)} '
+      'outputs: one of each is needed; concatenate them'
+    )
+  for layer in (m for m in model.submodules if isinstance(m, tf.keras.layers.Layer)):
+    if layer.compute_dtype != layer.variable_dtype:
+      raise ValueError(
+        f'the layer {layer.name!r} has the policy {layer.dtype_policy.name!r}: its casts belong to'
+        ' the variables of Keras, in whose place a client has tensors of its own. Build the model'
+        " under the policy 'float32'; for mixed precision write it as a models.Model"
+      )
+  if private_apis.carries_mask(model.outputs[0]):
+    raise ValueError(
+      f'the output of the Keras model {model.name!r} carries a mask, by which fit leaves padding '
+      'out of loss and metrics; here they would count it. End the model with a layer that drops the'
+      ' mask, such as Reshape, and give a loss and metrics as functions that leave padding out; or'
+      ' build it without mask_zero and Masking'
+    )
+  for variable in model.trainable_variables:
+    if getattr(variable, 'constraint', None) is not None:
+      raise ValueError(
+        f'the weight {variable.name!r} has a constraint ({type(variable.constraint).__name__}), '
+        'which would not hold: clients and server average and step without it. Leave it out; a '
+        'penalty is a regularizer, a norm of 1 a layer that divides by it'
+      )
+
+
+def _num_tokens(model: tf.keras.Model) -> int | None:
+  """How many rows the smallest Embedding directly behind the input has; None without one."""
+  rows = [
+    layer.input_dim
+    for layer in model.layers
+    if isinstance(layer, tf.keras.layers.Embedding)
+    and any(
+      tensor is model.inputs[0] for node in layer.inbound_nodes for tensor in node.keras_inputs
+    )
+  ]
+  return min(rows, default=None)
+
+
+def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
+  """Names of the trainable weights without Keras's counters of what was built before."""
+  automatic = set()
+  modules = [model, *model.submodules]
+  for module in modules:
+    plain = re.sub(r'_\d+$', '', module.name)
+    if plain.replace('_', '') == type(module).__name__.lower():
+      automatic.add(module.name)
+  for both in (m for m in modules if isinstance(m, tf.keras.layers.Bidirectional)):
+    for way, layer in (('forward_', both.forward_layer), ('backward_', both.backward_layer)):
+      plain = re.sub(r'_\d+$', '', layer.name.removeprefix(way))
+      if plain.replace('_', '') == type(layer).__name__.lower():
+        automatic.add(layer.name)
+  canonical: dict[str, str] = {}  # Of the layers' own names, in the order of their variables.
+  names = []
+  for variable in model.trainable_variables:
+    layer, _, own = variable.name.partition(':')[0].rpartition('/')
+    if layer not in canonical:
+      parts = (re.sub(r'_\d+$', '', p) if p in automatic else p for p in layer.split('/'))
+      plain, number = '/'.join(parts), 0
+      while (name := f'{plain}_{number}' if number else plain) in canonical.values():
+        number += 1
+      canonical[layer] = name
+    names.append(f'{canonical[layer]}/{own}')
+  return tuple(names)

@@ -114,7 +114,7 @@ class Model(tff.learning.models.FunctionalModel):
 
     @tf.function
     def initialize_metrics() -> collections.OrderedDict:
-      return self.zero_metrics()
+      return collections.OrderedDict((n, tf.zeros([2])) for n in self.metric_names)
 
     @tf.function
     def update_metrics(
@@ -142,10 +142,6 @@ class Model(tff.learning.models.FunctionalModel):
   def num_parameters(self) -> int:
     """Number of trainable scalars."""
     return int(sum(np.size(w) for w in self.initial_weights[0]))
-
-  def zero_metrics(self) -> collections.OrderedDict:
-    """Metric sums before the first batch: name -> float32 [2] of zeros."""
-    return collections.OrderedDict((n, tf.zeros([2])) for n in self.metric_names)
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
     """What is minimised on a batch, without the penalty: here the mean; for models to override.
@@ -202,9 +198,9 @@ class Model(tff.learning.models.FunctionalModel):
     return loss, means
 
   def unpack_metrics(self, sums: tf.Tensor) -> collections.OrderedDict:
-    """Sums in the order of `loss_and_metrics`, [2 M], as name -> [2]."""
-    pairs = tf.reshape(sums, [len(self.metric_names), 2])
-    return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs)))
+    """Sums in the order of `loss_and_metrics`, [..., 2 M], as name -> [..., 2]."""
+    pairs = tf.reshape(sums, [*sums.shape[:-1], len(self.metric_names), 2])
+    return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs, axis=-2)))
 
 
 def _sum(values: tf.Tensor | None, like: tf.Tensor | None = None) -> tf.Tensor:

@@ -96,8 +96,40 @@ def fed_avg_counts(values: Mapping[str, Any]) -> Counts:
   return Counts()
 
 
+class _WithHyperparameters:
+  """What all entries share: values of the hyperparameters by name."""
+
+  name: str
+  hyperparameters: tuple[Hyperparameter, ...]
+
+  def default(self, name: str, server_optimizer: str = 'sgd') -> Any:
+    """Returns the default of a hyperparameter; KeyError if there is none of that name."""
+    h = {h.name: h for h in self.hyperparameters}[name]
+    return h.default_with.get(server_optimizer, h.default)
+
+  def values(self, given: Mapping[str, Any], server_optimizer: str = 'sgd') -> dict[str, Any]:
+    """Returns all hyperparameters by name: what is given, checked, and defaults for the rest.
+
+    Args:
+      given: Name -> value; None stands for the default.
+      server_optimizer: The server optimizer's name, for the defaults.
+
+    Raises:
+      TypeError: If a value is of another kind.
+      ValueError: If a name is unknown or a value is out of its range.
+    """
+    known = {h.name: h for h in self.hyperparameters}
+    for name in given:
+      if name not in known:
+        raise ValueError(suggestions.unknown(f'hyperparameter of {self.name}', name, known))
+    return {
+      name: self.default(name, server_optimizer) if value is None else known[name].checked(value)
+      for name, value in ((name, given.get(name)) for name in known)
+    }
+
+
 @dataclasses.dataclass(frozen=True)
-class Algorithm:
+class Algorithm(_WithHyperparameters):
   """A client correction, and the server optimizer where the name fixes it.
 
   Attributes:
@@ -128,26 +160,9 @@ class Algorithm:
   uploads: str = ''
   source: user_code.UserCode | None = None
 
-  def default(self, name: str, server_optimizer: str = 'sgd') -> Any:
-    """Returns the default of a hyperparameter; KeyError if there is none of that name."""
-    return _default(self.hyperparameters, name, server_optimizer)
-
-  def values(self, given: Mapping[str, Any], server_optimizer: str = 'sgd') -> dict[str, Any]:
-    """Returns all hyperparameters by name: what is given, checked, and defaults for the rest.
-
-    Args:
-      given: Name -> value; None stands for the default.
-      server_optimizer: The server optimizer's name, for the defaults.
-
-    Raises:
-      TypeError: If a value is of another kind.
-      ValueError: If a name is unknown or a value is out of its range.
-    """
-    return _values(self, given, server_optimizer)
-
 
 @dataclasses.dataclass(frozen=True)
-class ServerOptimizer:
+class ServerOptimizer(_WithHyperparameters):
   """A server optimizer.
 
   Attributes:
@@ -166,17 +181,9 @@ class ServerOptimizer:
   hyperparameters: tuple[Hyperparameter, ...] = ()
   source: user_code.UserCode | None = None
 
-  def default(self, name: str) -> Any:
-    """Returns the default of a hyperparameter; KeyError if there is none of that name."""
-    return _default(self.hyperparameters, name, self.name)
-
-  def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-    """As `Algorithm.values`."""
-    return _values(self, given, self.name)
-
 
 @dataclasses.dataclass(frozen=True)
-class Schedule:
+class Schedule(_WithHyperparameters):
   """A schedule of a learning rate.
 
   Attributes:
@@ -191,17 +198,9 @@ class Schedule:
   build: str
   hyperparameters: tuple[Hyperparameter, ...] = ()
 
-  def default(self, name: str) -> Any:
-    """Returns the default of a hyperparameter; KeyError if there is none of that name."""
-    return _default(self.hyperparameters, name, '')
-
-  def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-    """As `Algorithm.values`."""
-    return _values(self, given, '')
-
 
 @dataclasses.dataclass(frozen=True)
-class Aggregator:
+class Aggregator(_WithHyperparameters):
   """How the server combines the clients' updates.
 
   Attributes:
@@ -223,14 +222,6 @@ class Aggregator:
   is_private: bool = False
   promise: str = ''
 
-  def default(self, name: str) -> Any:
-    """Returns the default of an option; KeyError if there is none of that name."""
-    return _default(self.hyperparameters, name, '')
-
-  def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-    """As `Algorithm.values`."""
-    return _values(self, given, '')
-
 
 def resolve(reference: Any) -> Any:
   """Returns what 'module:attribute' names; anything but a text is returned as it is."""
@@ -240,27 +231,6 @@ def resolve(reference: Any) -> Any:
   return getattr(importlib.import_module(module), attribute)
 
 
-def _default(hyperparameters: tuple[Hyperparameter, ...], name: str, server_optimizer: str) -> Any:
-  for h in hyperparameters:
-    if h.name == name:
-      return h.default_with.get(server_optimizer, h.default)
-  raise KeyError(name)
-
-
-def _values(
-  entry: Algorithm | ServerOptimizer | Schedule | Aggregator,
-  given: Mapping[str, Any],
-  server_optimizer: str,
-) -> dict[str, Any]:
-  known = {h.name: h for h in entry.hyperparameters}
-  for name in given:
-    if name not in known:
-      raise ValueError(suggestions.unknown(f'hyperparameter of {entry.name}', name, known))
-  values = {}
-  for name, h in known.items():
-    value = given.get(name)
-    if value is None:
-      values[name] = h.default_with.get(server_optimizer, h.default)
-    else:
-      values[name] = h.checked(value)
-  return values
+def by_name(*entries: Any) -> Mapping[str, Any]:
+  """Entries as a read-only table: name -> entry."""
+  return MappingProxyType({entry.name: entry for entry in entries})

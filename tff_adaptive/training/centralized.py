@@ -60,7 +60,7 @@ class CentralizedTraining:
 
       def step(state: Any, batch: Any) -> Any:
         theta, slots, metrics = state
-        g, metrics = local.gradients(theta, (), batch.batch, batch.weighting, batch.seed, metrics)
+        g, metrics = local.gradients(theta, (), batch, metrics)
         slots, theta = optimizer.next(slots, theta, batch_sources.dense(g, theta))
         return tuple(theta), slots, metrics
 

@@ -54,7 +54,7 @@ def build_personalization(
     weights: Any, x: tf.Tensor, y: tf.Tensor, client: tf.Tensor, rounds: tf.Tensor, rate: tf.Tensor
   ) -> Any:
     element = collections.OrderedDict(x=x, y=y, client=client)
-    trained = local_training.train_client(
+    trained = local_training.train(
       local,
       training,
       corrections.Correction(),

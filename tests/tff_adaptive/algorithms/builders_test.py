@@ -8,15 +8,16 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import engines, small_problem
+from tests.helpers import small_problem
 from tff_adaptive import algorithms, corrections, optimizers, registry, schedules
-from tff_adaptive.algorithms import builders
+from tff_adaptive.algorithms import builders, components
 from tff_adaptive.client import Batching, ClientTraining
 
 OPTIMIZER = ' must be a tff.learning.optimizers.Optimizer, found '
 SERVER = 'give tff_adaptive.optimizers.build_yogi(0.01), say'
 CORRECTION = 'correction must be a tff_adaptive.corrections.Correction, found '
 SGD = optimizers.build_sgdm(1.0)
+UNWEIGHTED = tff.aggregators.UnweightedMeanFactory()
 TRAINING = ClientTraining(batching=Batching(4))
 CLIENTS = corrections.RegisteredClients(small_problem.NUM_CLIENTS, 8.0)
 # Values that are no defaults, of the correction and of the server optimizer.
@@ -134,6 +135,7 @@ def test_a_wrong_rate_is_refused_under_its_own_name(name, bad):
     ('fed_yogi', {'beta2': None}, 'beta2 must be a number, found None'),
     ('fed_yogi', {'training': Batching(20)}, 'give tff_adaptive.ClientTraining(batching='),
     ('fed_yogi', {'aggregator': 'mean'}, 'aggregator must be a tff.aggregators.Weighted'),
+    ('fed_yogi', {'aggregator': UNWEIGHTED}, "no weights: give client_weighting='uniform'"),
     ('fed_yogi', {'client_weighting': ''}, "client_weighting is ''; it must be one of"),
     ('fed_yogi', {'model': 'cnn'}, 'model must be a tff_adaptive.models.Model'),
     ('fed_yogi', {'model': _keras()}, 'model is a Keras model (Sequential): give a function'),
@@ -174,46 +176,6 @@ def test_a_method_that_would_never_be_called_is_refused(method):
     algorithms.build_drift_corrected(small_problem.model(), own(), SGD, client_learning_rate=0.1)
 
 
-def test_a_correction_may_have_a_servers_part_alone(graph):
-  class Halves(corrections.Correction):
-    is_stateful = True
-
-    def server_update(self, server_state, server):
-      return server_state, tuple(g / 2 for g in server.g_bar)
-
-  process = algorithms.build_drift_corrected(
-    small_problem.model(), Halves(), client_learning_rate=0.2, training=TRAINING
-  )
-  plain = small_problem.process('fed_avg', client_weighting='uniform')
-  moved = []
-  for each in (process, plain):
-    run = engines.run(graph, small_problem.Run, each, small_problem.clients())
-    engines.run(graph, run.round, [0, 1])
-    moved.append(run.theta - small_problem.theta_0())
-  np.testing.assert_allclose(moved[0], moved[1] / 2, atol=1e-6)
-
-
-def test_the_servers_part_begins_at_the_weights_that_are_drawn(graph):
-  class Keeps(corrections.Correction):
-    is_stateful = True
-
-    def server_state(self, weights):
-      return tuple(weights)
-
-  def draws():
-    return tff.learning.models.from_keras_model(
-      _keras(),
-      loss=tf.keras.losses.MeanSquaredError(),
-      input_spec=(tf.TensorSpec([None, 5]), tf.TensorSpec([None, 3])),
-    )
-
-  process = algorithms.build_drift_corrected(draws, Keeps(), client_learning_rate=0.1)
-  state = engines.run(graph, process.initialize)
-  assert np.abs(state.correction[0]).max() > 0
-  for found, wanted in zip(state.correction, state.global_model_weights.trainable):
-    np.testing.assert_array_equal(found, wanted)
-
-
 @pytest.mark.parametrize(
   'algorithm, options',
   [
@@ -233,25 +195,9 @@ def test_eager_scalars_are_as_good_as_numbers(algorithm, options, composed):
 
 
 def test_a_rate_may_be_a_number_of_any_kind_or_a_function():
-  rates = [0, np.float32(0.1), tf.constant(0.25), schedules.InvSqrt(0.1), lambda t: 0.1]
-  for rate, other in zip(rates, reversed(rates)):
-    _build('fed_yogi', client_learning_rate=rate, server_learning_rate=other)
-
-
-def test_a_round_whose_clients_all_have_no_examples_changes_nothing(graph):
-  # A mean without weights takes their zeros for updates: finite, and yet of nobody.
-  process = _build('ada_best', aggregator=tff.aggregators.UnweightedMeanFactory())
-  run = engines.run(graph, small_problem.Run, process, small_problem.clients())
-  engines.run(graph, run.round, [0, 1])
-  before = run.state
-  x, y = run.data[2]
-  run.data[2] = x[:0], y[:0]
-  engines.run(graph, run.round, [2])
-  assert np.abs(run.h).max() > 0
-  for part in ('global_model_weights', 'inference_weights', 'correction'):
-    found, expected = (tf.nest.flatten(getattr(state, part)) for state in (run.state, before))
-    for a, b in zip(found, expected):
-      np.testing.assert_array_equal(a, b)
+  for rate in (0.1, np.float32(0.1), tf.constant(0.1), schedules.InvSqrt(0.1), lambda t: 0.1):
+    checked = components.check_rate('client_learning_rate', rate)
+    assert float(components.as_rate_fn(checked)(tf.constant(0))) == np.float32(0.1)
 
 
 def test_a_users_correction_by_numbers_of_examples_needs_them_before_training():

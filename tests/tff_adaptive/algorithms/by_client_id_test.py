@@ -7,30 +7,17 @@ import tensorflow_federated as tff
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms
 from tff_adaptive.algorithms import by_client_id
-from tff_adaptive.client import Batching, ClientTraining
 
 DATA = small_problem.clients()
 COHORTS = small_problem.cohorts(5)
-
-
-def build(name):
-  options = {'num_clients': small_problem.NUM_CLIENTS} if name == 'scaffold' else {'beta': 0.5}
-  return algorithms.build(
-    name,
-    small_problem.model(),
-    client_learning_rate=0.1,
-    training=ClientTraining(batching=Batching(4)),
-    **options,
-  )
 
 
 def cohort(number):
   return {f'client {i}': small_problem.element(DATA[i], i) for i in COHORTS[number - 1]}
 
 
-@pytest.mark.parametrize('name', ['scaffold', 'ada_best'])
-def test_run_training_process_and_its_resumption(graph, tmp_path, name):
-  stateful = build(name)
+def test_run_training_process_and_its_resumption(graph, tmp_path):
+  stateful = small_problem.process('ada_best')
   process = algorithms.ByClientId(stateful)
   evaluated = []
 
@@ -64,7 +51,7 @@ def test_run_training_process_and_its_resumption(graph, tmp_path, name):
 
 
 def test_an_older_state_stays_what_it_was(graph):
-  process = algorithms.ByClientId(build('scaffold'))
+  process = algorithms.ByClientId(small_problem.process('ada_best'))
 
   def two_branches():
     first = process.next(process.initialize(), cohort(1)).state
@@ -92,18 +79,15 @@ def test_states_as_bytes_are_the_same_states():
 
 
 def test_wrong_arguments_say_what_to_give(graph):
-  stateless = algorithms.build_fed_avg(
-    small_problem.model(), client_learning_rate=0.1, training=ClientTraining(batching=Batching(4))
-  )
   with pytest.raises(TypeError, match='it runs in run_training_process as it is'):
-    algorithms.ByClientId(stateless)
-  process = algorithms.ByClientId(build('ada_best'))
+    algorithms.ByClientId(small_problem.process('fed_avg'))
+  process = algorithms.ByClientId(small_problem.process('ada_best'))
   with pytest.raises(TypeError, match='have the selection function return'):
     engines.run(graph, lambda: process.next(process.initialize(), list(cohort(1).values())))
 
 
 @pytest.mark.parametrize('client_id', [3, np.int64(3), b'c', ('c', 3)])
 def test_an_id_that_a_checkpoint_would_not_give_back_is_refused(client_id):
-  process = algorithms.ByClientId(build('ada_best'))
+  process = algorithms.ByClientId(small_problem.process('ada_best'))
   with pytest.raises(TypeError, match=r'^the client id .* give strings, str\(client_id\) say'):
     process.next(None, {client_id: small_problem.element(DATA[0], 0)})

@@ -7,14 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, engine
-from tff_adaptive.client import (
-  Batching,
-  ClientTraining,
-  batch_sources,
-  model_adapters,
-  whole_client,
-)
+from tff_adaptive.client import Batching, batch_sources, model_adapters, whole_client
 
 
 def _data(n):
@@ -52,15 +45,10 @@ def test_inputs_and_labels_of_unequal_number_are_refused(labels):
   x, y = _data(4)[0], _data(labels)[1]
   with pytest.raises(ValueError, match=f'client 7 has 4 inputs but {labels} labels: give one'):
     whole_client.client_arrays(x, y, 7)
-  process = algorithms.build_fed_avg(
-    small_problem.model(), client_learning_rate=0.1, training=ClientTraining(batching=Batching(2))
-  )
-  element = collections.OrderedDict(x=x, y=y, client=np.int32(7))
-  with (
-    engine.graph_context(),
-    pytest.raises(tf.errors.InvalidArgumentError, match='not as many labels as inputs'),
-  ):
-    process.next(process.initialize(), [[element]])
+  model = model_adapters.wrap(small_problem.model())
+  element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 7}
+  with pytest.raises(tf.errors.InvalidArgumentError, match='not as many labels as inputs'):
+    batch_sources.WholeArrays(model, Batching(2), 0, element, 1)
 
 
 @pytest.mark.parametrize(
@@ -87,3 +75,17 @@ def test_a_group_weighs_its_clients_examples_each_by_its_own_batch():
     expected = [[1 / max(n, 1)] * n + [0.0] * (4 - n) for n in present]
     np.testing.assert_allclose(shares, expected)
     np.testing.assert_array_equal(counts, present)
+
+
+def test_a_clients_order_follows_from_seed_round_and_client():
+  model, (x, y) = model_adapters.wrap(small_problem.model()), _data(11)
+
+  def order(seed, round_number, client):
+    element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': tf.constant(client)}
+    source = batch_sources.WholeArrays(model, Batching(4), seed, element, round_number)
+    return str(source.plan.indices.numpy())
+
+  given = [(5, 1, 0), (6, 1, 0), (5, 1, 1), (5, 1, 2), (5, 2, 0), (5, 3, 0)]
+  orders = [order(*numbers) for numbers in given]
+  assert len(set(orders)) == len(given)
+  assert orders == [order(*numbers) for numbers in given]

@@ -85,8 +85,3 @@ def test_examples_are_units_and_a_client_without_any_has_no_step():
   for starts in (None, lambda x: tf.ones_like(x[:, 0], tf.bool)):
     spec = batching.Batching(3, unit_starts=starts, shuffle_buffer=2)
     assert batching.plan(spec, tf.zeros([0, 2]), SEED).indices.shape == (0, 3)
-
-
-def test_a_buffer_without_room_is_refused():
-  with pytest.raises(ValueError, match='shuffle_buffer must be at least 1, found 0'):
-    batching.Batching(3, shuffle_buffer=0)

@@ -7,9 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import small_problem
-from tff_adaptive import algorithms
-from tff_adaptive.client import Batching, ClientTraining, client_optimizer
+from tff_adaptive.client import client_optimizer
 
 RATE = 0.125
 
@@ -48,23 +46,16 @@ def test_plain_sgd_is_known(optimizer, is_sgd, num_slots):
   assert len(found.slots) == num_slots
 
 
-def test_another_optimizer_that_keeps_nothing_takes_its_own_steps(graph):
-  training = ClientTraining(Sign(), Batching(None))
-  process = algorithms.build_fed_avg(
-    small_problem.model(), client_learning_rate=RATE, training=training
-  )
-  with tff.framework.get_context_stack().install(graph):
-    run = small_problem.Run(process, small_problem.clients())
-    before = run.state.global_model_weights.trainable
-    run.round([0])
-  for w, after in zip(before, run.state.global_model_weights.trainable):
-    np.testing.assert_allclose(np.abs(after - w), RATE, rtol=1e-6)
+def test_another_optimizer_that_keeps_nothing_takes_its_own_steps():
+  w, g = (tf.constant([1.0, 2.0]),), (tf.constant([30.0, -0.1]),)
+  slots, (found,) = client_optimizer.ClientOptimizer(Sign(), w, tf.constant(0.5)).next((), w, g)
+  assert slots == ()
+  np.testing.assert_array_equal(found, [0.5, 2.5])
 
 
 def test_a_client_optimizer_whose_rate_cannot_be_set_is_refused():
   scheduled = tff.learning.optimizers.schedule_learning_rate(
     tff.learning.optimizers.build_sgdm(0.1), lambda t: 0.1
   )
-  training = ClientTraining(scheduled, Batching(4))
   with pytest.raises(ValueError, match='no learning rate that can be set'):
-    algorithms.build_fed_avg(small_problem.model(), client_learning_rate=0.2, training=training)
+    client_optimizer.ClientOptimizer(scheduled, (tf.zeros([2]),), tf.constant(0.2))

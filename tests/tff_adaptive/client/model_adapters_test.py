@@ -8,8 +8,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, engine, models
+from tff_adaptive import engine, models
 from tff_adaptive.client import model_adapters
+from tff_adaptive.client.model_adapters import LocalStep
 
 RNG = np.random.default_rng(4)
 THETAS = RNG.normal(size=(3, sum(oracle.SIZES))).astype(np.float32)
@@ -84,13 +85,13 @@ def test_a_masked_model_counts_the_examples_that_have_a_share(i):
   gradient, sums = _expected(i)
   before = tf.constant([10.0, 20.0, 30.0, 40.0])
   found, metrics = adapter.gradients(
-    _weights(THETAS[i]), (), _batch(i), (tf.constant(SHARES[i]), SIZES[i]), None, before
+    _weights(THETAS[i]), (), LocalStep(_batch(i), (tf.constant(SHARES[i]), SIZES[i])), before
   )
   _check(oracle.pack(found), gradient)
   _check(metrics, before + tf.cast(sums, tf.float32))
   # The same batch without its padding.
   found, metrics = adapter.gradients(
-    _weights(THETAS[i]), (), _batch(i, COUNTS[i]), None, None, adapter.start()
+    _weights(THETAS[i]), (), LocalStep(_batch(i, COUNTS[i])), adapter.start()
   )
   _check(oracle.pack(found), gradient)
   _check(metrics, sums)
@@ -105,7 +106,7 @@ def test_a_group_has_the_gradient_and_the_sums_of_each_client(model):
   assert adapter.is_masked
   before = tf.reshape(tf.range(12.0), [3, 4])
   found, metrics = adapter.gradients(
-    _stacked(THETAS), (), _groups(), (tf.constant(SHARES), SIZES), SEEDS, before
+    _stacked(THETAS), (), LocalStep(_groups(), (tf.constant(SHARES), SIZES), SEEDS), before
   )
   for i in range(3):
     gradient, sums = _expected(i)
@@ -117,7 +118,6 @@ def test_a_group_has_the_gradient_and_the_sums_of_each_client(model):
   assert list(named) == ['loss', 'accuracy']
   expected = tf.reshape(metrics * tf.cast(used, tf.float32)[:, tf.newaxis], [3, 2, 2])
   _check(tf.stack(list(named.values()), 1), expected)
-  assert type(adapter.for_single_clients()) is type(model_adapters.wrap(model))
 
 
 def test_only_a_model_with_a_client_axis_is_called_with_one():
@@ -127,12 +127,12 @@ def test_only_a_model_with_a_client_axis_is_called_with_one():
     ranks.append(len(x.shape))
     return small_problem.model().forward(weights, x, training, seed)
 
-  arguments = (_stacked(THETAS), (), _groups(), (tf.constant(SHARES), SIZES), SEEDS)
+  step = LocalStep(_groups(), (tf.constant(SHARES), SIZES), SEEDS)
   for has_axis in (True, False):
     model = _without_client_axis(forward=forward, client_axis=has_axis)
     adapter = model_adapters.wrap(model).for_groups()
     assert adapter.has_client_axis == has_axis
-    adapter.gradients(*arguments, adapter.start(3))
+    adapter.gradients(_stacked(THETAS), (), step, adapter.start(3))
   assert ranks == [3, 2]
 
 
@@ -156,28 +156,23 @@ def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
     shares = (tf.fill([3, 6], 1 / 6), tf.fill([3], 6.0))
     stacked = _stacked([THETAS[1], THETAS[2], theta])
     batch = {'x': tf.constant(X[::-1]), 'y': tf.constant(Y[::-1])}
-    found, metrics = adapter.gradients(stacked, (), batch, shares, SEEDS, adapter.start(3))
+    step = LocalStep(batch, shares, SEEDS)
+    found, metrics = adapter.gradients(stacked, (), step, adapter.start(3))
     found, metrics = [g[2] for g in found], metrics[2]
   else:
-    found, metrics = adapter.gradients(weights, (), _batch(0), None, SEEDS[2], adapter.start())
+    step = LocalStep(_batch(0), None, SEEDS[2])
+    found, metrics = adapter.gradients(weights, (), step, adapter.start())
   _check(oracle.pack(found), gradient)
   _check(metrics[0], 6 * expected)
 
 
-def test_a_model_begins_with_its_weights_and_with_empty_sums():
-  model = small_problem.model()
-  adapter = model_adapters.wrap(model)
+def test_a_model_begins_with_its_weights_and_a_client_that_diverged_adds_nothing():
+  adapter = model_adapters.wrap(small_problem.model())
   weights = adapter.initial_weights()
   assert weights.non_trainable == ()
   _check(oracle.pack(weights.trainable), small_problem.theta_0())
   assert adapter.start().numpy().tolist() == [0.0] * 4
   assert adapter.for_groups().start(3).numpy().tolist() == [[0.0] * 4] * 3
-  assert adapter.input_spec == model.input_spec
-  assert adapter.metric_finalizers is models.finalize_metrics
-
-
-def test_a_client_that_diverged_adds_nothing():
-  adapter = model_adapters.wrap(small_problem.model())
   sums = adapter.metric_sums(tf.fill([4], np.nan), tf.constant(False))
   assert [s.numpy().tolist() for s in sums.values()] == [[0.0, 0.0]] * 2
 
@@ -187,20 +182,10 @@ def test_what_a_kind_of_model_can_do_is_said():
   assert (own.is_masked, own.has_client_axis, own.has_penalty) == (True, True, False)
   own = model_adapters.wrap(_without_client_axis(penalty=lambda w: tf.reduce_sum(w[0])))
   assert (own.is_masked, own.has_client_axis, own.has_penalty) == (True, False, True)
-  assert own.for_single_clients() is own
   for other in (model_adapters.wrap(_functional()), model_adapters.wrap(_keras)):
     assert (other.is_masked, other.has_client_axis, other.has_penalty) == (False, False, False)
     with pytest.raises(NotImplementedError, match='trains one client at a time'):
       other.for_groups()
-  assert model_adapters.wrap(_functional()).input_spec == SPEC
-  base = model_adapters.LocalModel()
-  for method in (
-    base.initial_weights,
-    base.start,
-    lambda: base.gradients((), (), None, None, None, None),
-  ):
-    with pytest.raises(NotImplementedError):
-      method()
 
 
 def _functional(spec=SPEC):
@@ -252,9 +237,8 @@ def test_a_model_of_tff_is_given_its_weights_and_its_metrics_the_batch(as_pair):
     tape.watch(theta)
     scores = small_problem.model().forward(theta, X[1], True, None) + shift
     loss = tf.reduce_sum(models.sparse_cross_entropy(scores, Y[1]))
-  found, metrics = adapter.gradients(
-    theta, (shift,), (batch['x'], batch['y']) if as_pair else batch, None, None, adapter.start()
-  )
+  step = LocalStep((batch['x'], batch['y']) if as_pair else batch)
+  found, metrics = adapter.gradients(theta, (shift,), step, adapter.start())
   _check(oracle.pack(found), oracle.pack(tape.gradient(loss, theta)))
   _check(list(metrics.values()), [6, Y[1].sum(), loss, tf.reduce_sum(scores)])
   for is_used in (True, False):
@@ -290,7 +274,7 @@ def test_a_keras_model_is_given_its_weights_and_normalises_by_the_batch():
     assert not start
     initial = adapter.initial_weights().trainable
     moments = (tf.fill([5], 7.0), tf.fill([5], 9.0))
-    found, metrics = adapter.gradients(_weights(THETAS[0]), moments, _batch(0), None, None, start)
+    found, metrics = adapter.gradients(_weights(THETAS[0]), moments, LocalStep(_batch(0)), start)
     with tf.control_dependencies(found):
       kept = [tf.identity(v) for v in adapter._model.non_trainable_variables]
       sums = [adapter.metric_sums(metrics, tf.constant(is_used)) for is_used in (True, False)]
@@ -331,31 +315,20 @@ class _Undecorated(tff.learning.models.VariableModel):
 
 
 def test_metrics_that_are_variables_are_read_after_training():
-  process = algorithms.build_fed_avg(
-    _Undecorated, client_learning_rate=0.5, client_weighting=lambda sums: sums['n']
-  )
-  cohort = [
-    tf.data.Dataset.from_tensors(collections.OrderedDict(x=X[i, :n], y=Y[i, :n]))
-    for i, n in enumerate(COUNTS)
-  ]
+  adapter = model_adapters.wrap(_Undecorated)
+
+  @tff.tensorflow.computation
+  def train():
+    metrics = adapter.start()
+    step = LocalStep(_batch(0))
+    (found,), metrics = adapter.gradients((tf.ones([5]),), (), step, metrics)
+    with tf.control_dependencies([found]):
+      return found, adapter.metric_sums(metrics, tf.constant(True))
+
   with engine.graph_context():
-    output = process.next(process.initialize(), cohort)
-  assert output.metrics['client_work']['train']['n'] == sum(COUNTS)
-  moved = 0.5 * np.sum([X[i, :n].sum(0) for i, n in enumerate(COUNTS)], 0) / sum(COUNTS)
-  _check(output.state.global_model_weights.trainable[0], 1 - moved)
-
-
-def test_a_full_gradient_counts_in_no_metric():
-  own, functional = model_adapters.wrap(small_problem.model()), model_adapters.wrap(_functional())
-  assert own.without_metrics() is own
-  assert functional.without_metrics() is functional
-  keras = model_adapters.wrap(_keras)
-  other = keras.without_metrics()
-  with tf.Graph().as_default():
-    keras.start()
-    other.start()
-  ours = {id(v) for v in keras._model.trainable_variables}
-  assert not ours & {id(v) for v in other._model.trainable_variables}
+    found, sums = train()
+  _check(found, X[0].mean(0))
+  assert sums['n'] == len(X[0])
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def distance(found, expected):
 # Sizes beside and between those of blocks (64 columns), vectors (16 or 8) and rows (4).
 @pytest.mark.parametrize(
   'steps, batch, units',
-  [(1, 1, 1), (3, 2, 5), (7, 3, 16), (4, 4, 33), (5, 5, 64), (2, 9, 20), (80, 4, 256)],
+  [(1, 1, 1), (3, 2, 5), (4, 4, 33), (5, 5, 64), (2, 9, 20)],
 )
 def test_values_and_gradients_are_those_of_keras(steps, batch, units):
   z, r = draw(steps * batch, 4 * units), draw(units, 4 * units, scale=units**-0.5)

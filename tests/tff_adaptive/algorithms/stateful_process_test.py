@@ -1,0 +1,136 @@
+"""Processes whose clients keep a state: what they keep, what the server keeps, and who counts."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.helpers import engines, oracle, small_problem
+from tff_adaptive import algorithms, corrections
+from tff_adaptive.client import Batching, ClientTraining
+
+TRAINING = ClientTraining(batching=Batching(4))
+DATA = small_problem.clients()
+
+
+def build(correction, model=None, **options):
+  model = model or small_problem.model()
+  return algorithms.build_drift_corrected(model, correction, client_learning_rate=0.2, **options)
+
+
+def run(graph, process, *cohorts, data=DATA):
+  """The run after rounds of these cohorts."""
+  return engines.run(graph, lambda: small_problem.Run(process, data).rounds(cohorts))
+
+
+class PullBack(corrections.Correction):
+  """Keeps where it ended, under another name than h, begins at the initial weights, and halves."""
+
+  name, is_stateful = 'pull_back', True
+
+  def client_state(self, weights):
+    return collections.OrderedDict(ended=weights)
+
+  def gradient(self, client, theta, g):
+    return tuple(g + w - e for g, w, e in zip(g, theta, client.client_state['ended']))
+
+  def client_update(self, client, g_i, steps):
+    ended = tuple(w - g for w, g in zip(client.theta_0, g_i))
+    return collections.OrderedDict(ended=ended), ()
+
+  def server_update(self, server_state, server):
+    return server_state, tuple(g / 2 for g in server.g_bar)
+
+
+def test_a_correction_may_keep_anything_begin_anywhere_and_change_the_servers_step(graph):
+  process = build(PullBack(), training=TRAINING)
+  first = oracle.pack(process.initial_client_state['ended'])
+  np.testing.assert_array_equal(first, small_problem.theta_0())
+  found = run(graph, process, [3])
+  ended = oracle.pack(found.client_states[3]['ended'])
+  assert np.abs(ended - first).max() > 0.01
+  np.testing.assert_allclose(found.theta_bar, ended, atol=1e-6)  # The mean of one client.
+  np.testing.assert_allclose(found.theta, (first + ended) / 2, atol=1e-6)
+  model_weights = process.get_model_weights(found.state).trainable
+  np.testing.assert_array_equal(oracle.pack(model_weights), found.theta_bar)
+  assert found.metrics['client_work']['updates']['h_i_norm_mean'] == 0
+  assert found.metrics['client_work']['updates']['first_time_clients'] == 0
+
+
+def test_the_servers_part_begins_at_the_weights_that_are_drawn(graph):
+  class Keeps(corrections.Correction):
+    is_stateful = True
+
+    def server_state(self, weights):
+      return tuple(weights)
+
+  def draws():
+    return tff.learning.models.from_keras_model(
+      tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(5,))]),
+      loss=tf.keras.losses.MeanSquaredError(),
+      input_spec=(tf.TensorSpec([None, 5]), tf.TensorSpec([None, 3])),
+    )
+
+  state = engines.run(graph, build(Keeps(), draws).initialize)
+  assert np.abs(state.correction[0]).max() > 0
+  for found, wanted in zip(state.correction, state.global_model_weights.trainable):
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize('name', ['fed_avg', 'ada_best'])
+def test_a_round_with_clients_that_diverge_or_have_no_examples_is_one_without_them(graph, name):
+  process = small_problem.process(name)
+  diverges = (np.float32(np.nan) * DATA[4][0], DATA[4][1])
+  data = [*DATA, diverges, tuple(array[:0] for array in DATA[0])]
+  found = run(graph, process, [0, 4], [1, 7, 2, 8], data=data)
+  wanted = run(graph, process, [0, 4], [1, 2])
+  np.testing.assert_allclose(found.theta, wanted.theta, atol=1e-7)
+  updates, others = (r.metrics['client_work']['updates'] for r in (found, wanted))
+  assert (updates['non_finite_clients'], others['non_finite_clients']) == (1, 0)
+  for key in set(updates) - {'non_finite_clients'}:
+    np.testing.assert_allclose(updates[key], others[key], rtol=1e-5, err_msg=key)
+  np.testing.assert_allclose(
+    *(r.metrics['client_work']['train']['loss'] for r in (found, wanted)), rtol=1e-6
+  )
+  if name == 'ada_best':
+    np.testing.assert_allclose(found.h, wanted.h, atol=1e-6)
+    np.testing.assert_allclose(found.theta_bar, wanted.theta_bar, atol=1e-7)
+    engines.assert_same(found.client_states[7], process.initial_client_state, rtol=0, atol=0)
+
+
+def test_a_round_in_which_nobody_counts_changes_nothing(graph):
+  """A mean without weights takes their zeros for updates: finite, and yet of nobody."""
+  aggregator = tff.aggregators.UnweightedMeanFactory()
+  process = small_problem.process('ada_best', aggregator=aggregator)
+  data = [*DATA, (np.float32(np.nan) * DATA[4][0], DATA[4][1]), tuple(a[:0] for a in DATA[0])]
+  found = run(graph, process, [0, 1], data=data)
+  before, h = found.state, found.h
+  engines.run(graph, found.round, [7, 8])
+  assert np.abs(h).max() > 0
+  for part in ('global_model_weights', 'inference_weights', 'correction'):
+    engines.assert_same(getattr(found.state, part), getattr(before, part), rtol=0, atol=0)
+  assert int(found.state.round_number) == 2
+  assert found.metrics['client_work']['updates']['non_finite_clients'] == 1
+
+
+def test_an_aggregator_of_tff_composes_with_clients_that_remember(graph):
+  """AdaBest with each g_i clipped to norm 0.1 at the aggregation, against the oracle's formulas."""
+  clip = tff.aggregators.clipping_factory(0.1, tff.aggregators.MeanFactory())
+  process = small_problem.process('ada_best', mu=0.3, beta=0.5, aggregator=clip)
+  found = run(graph, process)
+  h = np.zeros_like(found.h)
+  for cohort in ([0, 1, 2], [3, 1]):
+    before, theta = {i: found.h_i(i) for i in cohort}, found.theta
+    engines.run(graph, found.round, cohort)
+    # One round apart, h_i <- h_i / 1 + g_i reveals g_i.
+    g = [found.h_i(i) - before[i] for i in cohort]
+    norms = [np.linalg.norm(g_i) for g_i in g]
+    assert min(norms) > 0.1
+    g_bar = np.mean([g_i * 0.1 / norm for g_i, norm in zip(g, norms)], 0)
+    h = 0.5 * (h + g_bar)
+    np.testing.assert_allclose(found.theta_bar, theta - g_bar, atol=1e-6)
+    np.testing.assert_allclose(found.h, h, atol=1e-6)
+    np.testing.assert_allclose(found.theta, theta - g_bar - h, atol=1e-6)
+  assert found.metrics['aggregator']['clipped_count'] == 2
