@@ -98,25 +98,8 @@ CASES = {
     initial_v=0.01,
     tau=0.1,
   ),
-  'adagrad_of_tff': Case(
-    optimizers.build_adagrad,
-    0.1,
-    dict(tau=1e-15, initial_v=0.1),
-    v=adagrad,
-    initial_v=0.1,
-    tau=1e-15,
-    equal=lambda: tff_optimizers.build_adagrad(0.1, epsilon=0.0),
-  ),
   'adam': Case(
     optimizers.build_adam, 0.1, {}, beta1=0.9, v=adam_of(0.99), initial_v=1e-6, tau=1e-3
-  ),
-  'adam_first_version': Case(
-    optimizers.build_adam,
-    0.1,
-    dict(beta1=0.0, tau=0.01),
-    v=adam_of(0.99),
-    initial_v=1e-4,
-    tau=0.01,
   ),
   'adam_of_tff': Case(
     optimizers.build_adam,
@@ -127,15 +110,6 @@ CASES = {
     tau=1e-5,
     corrected_beta2=0.999,
     equal=lambda: tff_optimizers.build_adam(0.1, 0.9, 0.999, 1e-5),
-  ),
-  'adam_corrected_without_momentum': Case(
-    optimizers.build_adam,
-    0.1,
-    dict(beta1=0, beta2=0.9, bias_correction=True),
-    v=adam_of(0.9),
-    initial_v=1e-6,
-    tau=1e-3,
-    corrected_beta2=0.9,
   ),
   'yogi': Case(
     optimizers.build_yogi, 0.1, {}, beta1=0.9, v=yogi_of(0.99), initial_v=1e-6, tau=1e-3

@@ -176,24 +176,6 @@ def test_a_method_that_would_never_be_called_is_refused(method):
     algorithms.build_drift_corrected(small_problem.model(), own(), SGD, client_learning_rate=0.1)
 
 
-@pytest.mark.parametrize(
-  'algorithm, options',
-  [
-    ('fed_yogi', {'server_learning_rate': 0.5, 'tau': 0.125, 'beta1': 0.5, 'initial_v': 0.25}),
-    ('fed_prox', {'mu': 0.5}),
-    ('fed_dyn', {'mu': 0.5, 'mean_examples': 4.0}),
-    ('ada_best', {'mu': 0.5, 'beta': 0.5, 'beta_decay': 0.5}),
-  ],
-)
-def test_eager_scalars_are_as_good_as_numbers(algorithm, options, composed):
-  for form in float, np.array, tf.constant:
-    _build(algorithm, **{name: form(value) for name, value in options.items()})
-  for correction, server, *_ in composed[1:]:
-    assert vars(correction) == vars(composed[0][0])
-    if server is not None:
-      assert vars(server) == vars(composed[0][1])
-
-
 def test_a_rate_may_be_a_number_of_any_kind_or_a_function():
   for rate in (0.1, np.float32(0.1), tf.constant(0.1), schedules.InvSqrt(0.1), lambda t: 0.1):
     checked = components.check_rate('client_learning_rate', rate)

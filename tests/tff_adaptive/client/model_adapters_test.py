@@ -120,22 +120,6 @@ def test_a_group_has_the_gradient_and_the_sums_of_each_client(model):
   _check(tf.stack(list(named.values()), 1), expected)
 
 
-def test_only_a_model_with_a_client_axis_is_called_with_one():
-  ranks = []
-
-  def forward(weights, x, training, seed):
-    ranks.append(len(x.shape))
-    return small_problem.model().forward(weights, x, training, seed)
-
-  step = LocalStep(_groups(), (tf.constant(SHARES), SIZES), SEEDS)
-  for has_axis in (True, False):
-    model = _without_client_axis(forward=forward, client_axis=has_axis)
-    adapter = model_adapters.wrap(model).for_groups()
-    assert adapter.has_client_axis == has_axis
-    adapter.gradients(_stacked(THETAS), (), step, adapter.start(3))
-  assert ranks == [3, 2]
-
-
 @pytest.mark.parametrize('in_group', [False, True])
 def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
   adapter = model_adapters.wrap(_without_client_axis(forward=_noisy))

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers import correction_inputs as inputs
-from tff_adaptive import corrections, registry
+from tff_adaptive import corrections
 from tff_adaptive._utils import user_code
 from tff_adaptive.corrections import base
 
@@ -70,35 +70,6 @@ def test_a_subclass_describes_itself_for_the_registry():
   assert Pull.registry_entry(source).name == 'gentle'
 
 
-@pytest.mark.parametrize(
-  'correction',
-  [
-    corrections.FedProx(),
-    corrections.FedDyn(0.1, 3),
-    corrections.Scaffold(3),
-    corrections.ScaffoldM(3),
-    corrections.AdaBest(),
-  ],
-  ids=lambda correction: correction.name,
-)
-def test_a_correction_does_not_change(correction):
-  with pytest.raises(dataclasses.FrozenInstanceError):
-    correction.mu = 3.0
-
-
-def test_fields_that_are_hyperparameters_are_checked_and_others_left():
-  @dataclasses.dataclass(frozen=True)
-  class Checked(corrections.Correction):
-    mu: float = 0.1
-    other: str = 'x'
-
-  entry = registry.ALGORITHMS['fed_prox']
-  base.check_fields(Checked(), entry)
-  base.check_fields(corrections.Correction(), entry)  # Has no mu.
-  with pytest.raises(ValueError, match='mu must be finite and at least 0'):
-    base.check_fields(Checked(mu=-1.0), entry)
-
-
 @pytest.mark.parametrize('dtype', [tf.float16, tf.float32, tf.float64])
 def test_a_factor_is_one_number_or_one_for_each_client(dtype):
   weights = [tf.cast(w, dtype) for w in inputs.weights(6, 3)]
@@ -132,10 +103,3 @@ def test_norms_are_float32_and_16_bits_neither_overflow_nor_vanish(group):
       assert found.dtype == tf.float32
       size = 8 if group is None else 4
       np.testing.assert_allclose(found, size * value**2, rtol=1e-2)
-
-
-def test_weights_are_combined_leaf_by_leaf():
-  found = base.combine(lambda a, b: a - 2 * b, W, inputs.weights(7))
-  inputs.assert_close(found, [a - 2 * b for a, b in zip(W, inputs.weights(7))])
-  assert isinstance(found, tuple)
-  inputs.assert_close(base.zeros(W), [np.zeros_like(w) for w in W])

@@ -8,6 +8,7 @@ from tests.helpers import fresh
 PROGRAM = """
 import os
 import tensorflow as tf
+from tff_adaptive import engine
 from tff_adaptive.devices import threads
 
 chosen = tf.config.threading.get_intra_op_parallelism_threads
@@ -25,6 +26,9 @@ assert not threads.one_an_operation(3) and chosen() == 2
 choose(0)
 assert threads.one_an_operation(3) and chosen() == 1
 choose(0)
+engine.set_graph_context(parallel_clients=3, device='cpu')  # The default engine chooses it.
+assert chosen() == 1
+choose(0)
 tf.constant(1)
 assert not threads.one_an_operation(3) and chosen() == 0  # Too late.
 """
@@ -33,18 +37,3 @@ assert not threads.one_an_operation(3) and chosen() == 0  # Too late.
 def test_an_operation_gets_one_thread_if_clients_keep_the_processors_busy():
   environment = {k: v for k, v in os.environ.items() if k != 'TF_NUM_INTRAOP_THREADS'}
   subprocess.run([*fresh.python(), '-c', PROGRAM], check=True, env=environment)
-
-
-CONTEXT = """
-import tensorflow as tf
-from tff_adaptive import engine
-from tff_adaptive.devices import threads
-
-engine.set_graph_context(parallel_clients=threads.num_processors(), device='cpu')
-assert tf.config.threading.get_intra_op_parallelism_threads() == 1
-"""
-
-
-def test_the_default_engine_chooses_it():
-  environment = {k: v for k, v in os.environ.items() if k != 'TF_NUM_INTRAOP_THREADS'}
-  subprocess.run([*fresh.python(), '-c', CONTEXT], check=True, env=environment)

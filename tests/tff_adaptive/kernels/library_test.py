@@ -182,8 +182,3 @@ def test_the_folder_is_the_users_alone(tmp_path, monkeypatch):
   monkeypatch.setenv('XDG_CACHE_HOME', 'here')
   assert library.cache_folder() is None
   assert not (tmp_path / 'here').exists()
-
-
-def test_the_digest_is_that_of_all_its_parts():
-  digests = {library._digest(about) for about in (['a', 'b'], ['a'], ['ab'], ['b', 'a'])}
-  assert len(digests) == 4

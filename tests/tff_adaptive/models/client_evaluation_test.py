@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import models
 from tff_adaptive.models import client_evaluation
 
 
@@ -32,17 +31,6 @@ def test_two_models_on_clients_of_all_sizes_are_as_in_numpy(batch_size):
   found = evaluate([oracle.unpack(theta) for theta in thetas], iter(arrays(data)))
   expected = [[by_hand(theta, x, y) for x, y in data] for theta in thetas]
   np.testing.assert_allclose(found, expected, rtol=2e-5)
-
-
-def test_all_clients_together_are_the_pooled_evaluation():
-  data = arrays(small_problem.clients())
-  weights = oracle.unpack(small_problem.theta_0())
-  model = small_problem.model()
-  sums = models.build_client_evaluation(model)([weights], data)[0].sum(0)
-  whole = {name: np.concatenate([d[name] for d in data]) for name in ('x', 'y')}
-  pooled = models.build_evaluation(model)(weights, whole)
-  for name, (numerator, denominator) in zip(model.metric_names, sums):
-    assert numerator / denominator == pytest.approx(pooled[name], rel=1e-6)
 
 
 def test_no_more_clients_are_in_memory_than_a_few_batches_hold():

@@ -5,13 +5,12 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers import processes, small_problem
-from tests.integration import batched_clients_test, batched_tasks_test
-from tff_adaptive import algorithms, models
-from tff_adaptive.client import ClientTraining, batching, xla
-from tff_adaptive.engine.graph import round_function
+from tests.integration import batched_tasks_test
+from tff_adaptive import algorithms, corrections, models
+from tff_adaptive.client import Batching, ClientTraining, local_training, model_adapters, xla
 from tff_adaptive.models import mixed_precision
-from tff_adaptive_tasks import cifar, emnist, tags
-from tff_adaptive_tasks.models import layers, resnet
+from tff_adaptive_tasks import emnist, tags
+from tff_adaptive_tasks.models import resnet
 
 
 def gradients(model, weights, examples):
@@ -36,9 +35,7 @@ def gradients(model, weights, examples):
   'build, has_pools',
   [
     (lambda: emnist.build_cnn(0, 10), True),
-    (lambda: cifar.build_cnn(0, 10, augment=False), True),
     (lambda: tags.build_model(40, 8, 0), False),
-    (lambda: layers.perceptron(0, [12, 8, 5]), False),
   ],
 )
 def test_gradients_in_16_bits_are_those_of_32_up_to_rounding(build, has_pools, dtype, unit):
@@ -84,67 +81,41 @@ def test_what_cannot_be_converted_is_refused():
     mixed_precision.convert(processes.keras_model, 'float16')
 
 
-def _rounds(model, name='ada_best', clients_per_step=1, own=None, **options):
-  process = algorithms.build(
-    name,
-    model,
-    client_learning_rate=0.1,
-    training=ClientTraining(batching=batching.Batching(8, 2), **(own or {})),
-    **options,
-  )
-  return batched_clients_test.run(process, batched_clients_test.cohort_of(), clients_per_step)
+@pytest.mark.parametrize('in_group', [False, True])
+def test_compiled_steps_are_equal(in_group, monkeypatch):
+  made, function = [], tf.function
 
+  def noted(*arguments, **options):
+    made.append(options)
+    return function(*arguments, **options)
 
-@pytest.mark.parametrize('clients_per_step', [1, 2])
-def test_rounds_in_16_bits(clients_per_step):
-  model = batched_clients_test.build_model(True)
-  wanted = _rounds(model)
-  found = _rounds(mixed_precision.convert(model, 'bfloat16'), clients_per_step=clients_per_step)
-  for a, b in zip(found, wanted):
-    assert a.dtype == b.dtype
-    np.testing.assert_allclose(a, b, rtol=0.1, atol=0.03)
+  monkeypatch.setattr(tf, 'function', noted)
+  model = model_adapters.wrap(small_problem.model())
+  elements = [
+    {name: tf.constant(value) for name, value in small_problem.element(client, i)[0].items()}
+    for i, client in enumerate(small_problem.clients()[:2])
+  ]
+  h = tuple(0.1 + tf.zeros_like(w) for w in model.initial_weights().trainable)
+  state = {'h': tuple(tf.stack([w, w]) for w in h) if in_group else h}
 
+  def train(is_compiled):
+    return local_training.train(
+      model,
+      ClientTraining(batching=Batching(4, 2), weight_decay=0.01, clip_norm=0.5, xla=is_compiled),
+      corrections.ScaffoldM(6),
+      weights=model.initial_weights(),
+      data=elements if in_group else tf.data.Dataset.from_tensors(elements[1]),
+      client_state=state,
+      broadcast=tuple(map(tf.zeros_like, h)),
+      round_number=tf.constant(1),
+      rate=tf.constant(0.1),
+    )
 
-@pytest.fixture
-def traced(monkeypatch):
-  """The graphs that the engine has traced, a list that grows."""
-  graphs = []
-  trace = round_function.RoundFunction.__call__
-
-  def remember(self, *flat):
-    graphs.append(tf.compat.v1.get_default_graph())
-    return trace(self, *flat)
-
-  monkeypatch.setattr(round_function.RoundFunction, '__call__', remember)
-  return graphs
-
-
-def _are_compiled(graphs):
-  """Whether a function of the graphs is one for XLA."""
-  return any(
-    function.attr['_XlaMustCompile'].b
-    for graph in graphs
-    for function in graph.as_graph_def().library.function
-  )
-
-
-@pytest.mark.parametrize(
-  'name, clients_per_step, own, options',
-  [
-    ('fed_prox', 1, {'weight_decay': 0.01, 'clip_norm': 0.5}, {'mu': 0.1}),
-    ('scaffold', 1, {}, {'num_clients': 6, 'scaffold_option': 1}),
-    ('ada_best', 2, {}, {}),
-  ],
-)
-def test_compiled_rounds_are_equal(name, clients_per_step, own, options, traced):
-  model = batched_clients_test.build_model(
-    True, dropout=0.0
-  )  # XLA draws other numbers for dropout.
-  wanted = _rounds(model, name, clients_per_step, own, **options)
-  assert not _are_compiled(traced)
-  found = _rounds(model, name, clients_per_step, {**own, 'xla': True}, **options)
-  assert _are_compiled(traced)
-  for a, b in zip(found, wanted):
+  wanted = train(False)
+  assert not any(options.get('jit_compile') for options in made)
+  found = train(True)
+  assert any(options.get('jit_compile') for options in made)
+  for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(wanted)):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 

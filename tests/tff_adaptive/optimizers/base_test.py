@@ -12,27 +12,18 @@ from tff_adaptive import optimizers
 NAN, INF = float('nan'), float('inf')
 ADAPTIVE = [optimizers.build_adagrad, optimizers.build_adam, optimizers.build_yogi]
 WITH_BETA2 = ADAPTIVE[1:]
-RATE = 'learning_rate must be finite and at least 0, found {}: give a rate such as 0.1, or 0 to '
-RATE += 'keep the model as it is.'
-DECAY = ' must be in [0, 1), found {}: give a decay such as 0.9, or 0 for none.'
-BETA2 = 'beta2 must be in [0, 1), found {}: give a decay such as 0.99.'
-TAU = 'tau must be finite and above 0, found {}: the paper tunes it between 1e-5 and 1e-1, 1e-3 is '
-TAU += 'its default.'
-INITIAL_V = (
-  'initial_v must be finite and at least 0, found {}: give a value such as 1e-6, or leave '
-)
-INITIAL_V += 'it out for tau^2.'
+ALL = [optimizers.build_sgdm, *ADAPTIVE]
 
 
 @pytest.mark.parametrize(
   'builders, option, bad_values, message',
   [
-    ([optimizers.build_sgdm, *ADAPTIVE], 'learning_rate', [-0.1, NAN, INF], RATE),
-    ([optimizers.build_sgdm], 'momentum', [-0.1, 1.0, NAN], 'momentum' + DECAY),
-    (ADAPTIVE, 'beta1', [-0.1, 1.0, NAN], 'beta1' + DECAY),
-    (WITH_BETA2, 'beta2', [-0.1, 1, 1.5, NAN], BETA2),
-    (ADAPTIVE, 'tau', [0, -1e-3, NAN, INF], TAU),
-    (ADAPTIVE, 'initial_v', [-1e-6, NAN, INF], INITIAL_V),
+    (ALL, 'learning_rate', [-0.1, NAN, INF], 'finite and at least 0'),
+    ([optimizers.build_sgdm], 'momentum', [-0.1, 1.0, NAN], 'in [0, 1)'),
+    (ADAPTIVE, 'beta1', [-0.1, 1.0, NAN], 'in [0, 1)'),
+    (WITH_BETA2, 'beta2', [-0.1, 1, 1.5, NAN], 'in [0, 1)'),
+    (ADAPTIVE, 'tau', [0, -1e-3, NAN, INF], 'finite and above 0'),
+    (ADAPTIVE, 'initial_v', [-1e-6, NAN, INF], 'finite and at least 0'),
   ],
 )
 def test_a_number_out_of_range_is_refused(builders, option, bad_values, message):
@@ -42,7 +33,7 @@ def test_a_number_out_of_range_is_refused(builders, option, bad_values, message)
         with pytest.raises(ValueError) as error:
           build(**{'learning_rate': 0.1, option: value})
         found = float(bad) if tf.is_tensor(value) else value
-        assert str(error.value) == message.format(found)
+        assert str(error.value).startswith(f'{option} must be {message}, found {found}: ')
 
 
 @pytest.mark.parametrize('bad', ['0.1', None, True, [0.1], tf.constant([0.1])])
@@ -52,11 +43,6 @@ def test_what_is_no_number_is_refused(bad):
   for build in optimizers.build_adam, optimizers.build_yogi:
     with pytest.raises(TypeError, match=r'beta2 must be a number, found .*: give a decay'):
       build(0.1, beta2=bad)
-
-
-def test_the_ends_of_the_ranges_that_belong_to_them_are_taken():
-  optimizers.build_adam(0, beta1=0, beta2=0, tau=1e-30, initial_v=0)
-  optimizers.build_sgdm(0.0, momentum=0)
 
 
 @pytest.mark.parametrize('case', CASES.values(), ids=CASES)
@@ -81,10 +67,3 @@ def test_an_unknown_hyperparameter_is_refused():
   state = optimizer.initialize(tf.TensorSpec([2]))
   with pytest.raises(KeyError, match="no hyperparameter 'beta_1': there are learning_rate, beta1"):
     optimizer.set_hparams(state, collections.OrderedDict(beta_1=0.5))
-
-
-def test_an_optimizer_of_ones_own_must_have_a_step():
-  optimizer = optimizers.PerCoordinate(dict(learning_rate=0.1), {})
-  state = optimizer.initialize(tf.TensorSpec([2]))
-  with pytest.raises(NotImplementedError):
-    optimizer.next(state, tf.ones([2]), tf.ones([2]))

@@ -45,13 +45,6 @@ def _write(folder, text):
   return str(path)
 
 
-def test_entries_stand_under_their_own_names():
-  for table in TABLES:
-    for name, entry in table.items():
-      assert entry.name == name
-      assert not entry.description.endswith('.')
-
-
 @pytest.mark.parametrize('h', HYPERPARAMETERS)
 def test_a_default_is_allowed_by_its_own_check(h):
   for default in (h.default, *h.default_with.values()):
