@@ -170,9 +170,6 @@ class Diminishing(Schedule):
 
     Returns:
       The schedule with rate 2 / (alpha (gamma + E t)) in round t.
-
-    Raises:
-      ValueError: If an argument is out of its range.
     """
     validation.above_zero('alpha', alpha, 'give the least curvature of the problem')
     validation.above_zero('beta', beta, 'give the largest curvature of the problem')
@@ -184,19 +181,14 @@ class Diminishing(Schedule):
 
 
 def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
-  """Returns a schedule as TensorFlow computes it, be it a function of tensors or of numbers.
+  """Returns a schedule as TensorFlow computes it: int32 scalar tensor -> float32 scalar tensor.
 
   Args:
     schedule: A function of the round, counted from 0: one of this module's, a plain Python function
       of an int, with `if`, `math` and what it likes, or one of an integer tensor (with `tf.equal`
       for ==, which compares identities in a TFF computation). Which of the two it is, its result
       for the int 0 says: of one that gives a number the first `TABLE_ROUNDS` rates become a table
-      in the graph.
-
-  Returns:
-    A function of an int32 scalar tensor to a float32 scalar tensor. When it is called it raises
-    TypeError or ValueError if the schedule is none of these; in a round beyond the table, or one
-    for which tensors give a rate that is not finite and at least 0, it fails.
+      in the graph, beyond which a round fails.
   """
 
   rates: list[Any] = []  # The table, made once for all graphs that the rate is computed in.
@@ -208,9 +200,14 @@ def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
       return tf.cast(schedule(t), tf.float32)
     if not rates:
       # First an int: a symbolic tensor may be taken for a number that is equal to no other.
-      error = _needs_tensors(schedule)
+      try:
+        error = 'it gives a tensor' if tf.is_tensor(schedule(0)) else None
+      except ArithmeticError:  # That of 1 / t, say, which as a tensor is infinite: see the table.
+        error = None
+      except Exception as raised:
+        error = _short(raised)
       if error is not None:
-        return _checked(_of_tensor(schedule, t, error))
+        return _of_tensor(schedule, t, error)
       rates.append(np.array(_table(schedule), np.float32))
     known = tf.debugging.assert_less(
       t, TABLE_ROUNDS, f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
@@ -221,37 +218,18 @@ def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
   return rate
 
 
-def _needs_tensors(schedule: Callable[[Any], Any]) -> str | None:
-  """Returns why a schedule is no function of Python numbers; None if it is one."""
-  import tensorflow as tf  # Only here: see the module's docstring.
-
-  try:
-    found = schedule(0)
-  except ArithmeticError:  # That of 1 / t, say, which as a tensor is infinite: the table says so.
-    return None
-  except Exception as error:
-    return _short(error)
-  return 'it gives a tensor' if tf.is_tensor(found) else None
-
-
 def _of_tensor(schedule: Callable[[Any], Any], t: Any, number_error: str) -> Any:
-  """Returns the rate that a function of a tensor gives for one."""
+  """Returns the rate that a function of a tensor gives for one; it is checked in each round."""
   import tensorflow as tf  # Only here: see the module's docstring.
 
   try:
-    return tf.cast(schedule(t), tf.float32)
+    found = tf.cast(schedule(t), tf.float32)
   except Exception as error:
     kind = ValueError if isinstance(error, ValueError) else TypeError
     raise kind(
       f'the schedule fails for an int32 tensor t, the round counted from 0: {_short(error)} (for'
       f' the int 0: {number_error})'
     ) from error
-
-
-def _checked(found: Any) -> Any:
-  """Returns a rate made of tensors, which is checked in each round."""
-  import tensorflow as tf  # Only here: see the module's docstring.
-
   is_rate = tf.math.is_finite(found) & (found >= 0)
   ok = tf.debugging.Assert(is_rate, ['the rate must be finite and at least 0, found', found])
   with tf.control_dependencies([] if ok is None else [ok]):

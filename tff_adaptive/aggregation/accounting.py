@@ -54,10 +54,6 @@ class SampledGaussian:
       num_clients: Clients there are.
       clients_per_round: Those drawn in a round.
       noise_multiplier: z, of noise and clipping norm, the noise on counts included; > 0.
-
-    Raises:
-      TypeError: If an argument is of another kind.
-      ValueError: If one is out of its range, or more clients are drawn than there are.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
@@ -129,10 +125,6 @@ class TreeGaussian:
       num_clients: Clients there are.
       cohort: Round, from 1 -> positions of its clients.
       noise_multiplier: z, of the noise on a node and the clipping norm; > 0.
-
-    Raises:
-      TypeError: If an argument is of another kind.
-      ValueError: If one is out of its range.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
@@ -141,7 +133,7 @@ class TreeGaussian:
   def with_noise(self, noise_multiplier: float) -> 'TreeGaussian':
     """The same with other noise; cohorts are drawn once for both."""
     other = copy.copy(self)
-    other.noise_multiplier = _checked_noise(noise_multiplier)
+    other.noise_multiplier = noise_multiplier
     return other
 
   def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
@@ -199,20 +191,10 @@ class _History:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-  """The epsilon of the Gaussian mechanism, exactly.
+  """The epsilon of a Gaussian mechanism whose mean neighbours move by mu standard deviations.
 
   "Improving the Gaussian Mechanism for Differential Privacy" (Balle and Wang, 2018), theorem 8.
-
-  Args:
-    mu: What neighbours move its mean by, in standard deviations, >= 0.
-    delta: In (0, 1).
-
-  Raises:
-    TypeError: If an argument is no number.
-    ValueError: If one is out of its range.
   """
-  validation.at_least_zero('mu', mu, 'give a distance in standard deviations, such as 1.0')
-  _check(0, delta)
   if mu == 0:
     return 0.0
 
@@ -228,16 +210,13 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def noise_multiplier_for(
   epsilon: float, make: Callable[[float], Any], rounds: int, delta: float
 ) -> float:
-  """The least noise with which a run is (epsilon, delta) private.
+  """The least noise with which a run is (epsilon, delta) private: z, to four digits, rounded up.
 
   Args:
     epsilon: The target, > 0.
     make: Noise multiplier -> accountant.
     rounds: Rounds of the run.
     delta: In (0, 1).
-
-  Returns:
-    z, to four digits, rounded up.
 
   Raises:
     ValueError: If no noise multiplier up to 10^6 does, or an argument is out of its range.
@@ -269,14 +248,8 @@ def count_stddev(clients_per_round: int, given: float | None = None) -> float:
 def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
   """The noise on updates that, with that on the count of unclipped ones, is worth z in all.
 
-  "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021), theorem 1.
-
-  Args:
-    noise_multiplier: z.
-    stddev: Standard deviation of the noise on the count.
-
-  Raises:
-    ValueError: If the count alone gives away more than z allows, or z is not above 0.
+  "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021), theorem 1; stddev
+  is that of the noise on the count.
   """
   _checked_noise(noise_multiplier)
   if noise_multiplier >= 2 * stddev:

@@ -91,26 +91,14 @@ def compose(recipe: components.Recipe) -> StatefulProcess:
 
 
 class _Parts(NamedTuple):
-  """What a stateful process is made of; see `compose` for the types.
+  """What a stateful process is made of; see `compose` for the types."""
 
-  Attributes:
-    weights: `( -> W)`, the initial weights.
-    server_state: `(W -> H)`, the correction's first server state.
-    message: `(<int32, H> -> M)`, at the server.
-    train: `(<M, W, C, D*> -> ClientOutput)`, at a client.
-    update: `(<H, int32, W, W, G, U, sums> -> ServerUpdate)`, at the server.
-    describe: `(<H, W, G, sums, drift> -> metrics)`, at the server.
-    distributor: W@SERVER -> W@CLIENTS.
-    aggregator: {G}@CLIENTS, {float32}@CLIENTS -> G@SERVER.
-    finalizer: W@SERVER, G@SERVER -> W@SERVER.
-  """
-
-  weights: tff.Computation
-  server_state: tff.Computation
-  message: tff.Computation
-  train: tff.Computation
-  update: tff.Computation
-  describe: tff.Computation
+  weights: tff.Computation  # ( -> W)
+  server_state: tff.Computation  # (W -> H)
+  message: tff.Computation  # (<int32, H> -> M)
+  train: tff.Computation  # (<M, W, C, D*> -> ClientOutput)
+  update: tff.Computation  # (<H, int32, W, W, G, U, sums> -> ServerUpdate)
+  describe: tff.Computation  # (<H, W, G, sums, drift> -> metrics)
   distributor: tff.learning.templates.DistributionProcess
   aggregator: tff.templates.AggregationProcess
   finalizer: tff.learning.templates.FinalizerProcess

@@ -92,16 +92,12 @@ class WholeArrays(_Arrays):
   ) -> corrections.Weights:
     """Mean gradient over all examples at `theta`, by slices of some 512 examples."""
     n, size = tf.shape(self.y)[0], 512
-    model = self._model.without_metrics()
-    metrics = model.start()
+    add = _adder(self._model, theta, non_trainable)
 
     def body(total: corrections.Weights, start: tf.Tensor) -> tuple[corrections.Weights, tf.Tensor]:
       stop = tf.minimum(start + size, n)
       batch = collections.OrderedDict(x=self.x[start:stop], y=self.y[start:stop])
-      g, _ = model.gradients(theta, non_trainable, model_adapters.LocalStep(batch), metrics)
-      share = tf.cast(stop - start, tf.float32) / self.num_examples
-      g = dense(g, theta)
-      return corrections.combine(lambda s, g: s + corrections.scale(share, g), total, g), stop
+      return add(total, batch, tf.cast(stop - start, tf.float32) / self.num_examples), stop
 
     first = (corrections.zeros(theta), tf.constant(0))
     total, _ = tf.while_loop(lambda _, start: start < n, body, first)
@@ -180,20 +176,31 @@ class Batches:
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
     """Mean gradient over all examples at `theta`."""
-    model = self._model.without_metrics()
-    metrics = model.start()
+    add = _adder(self._model, theta, non_trainable)
 
     def reduce_fn(carried: Any, batch: Any) -> tuple[corrections.Weights, tf.Tensor]:
       total, seen = carried
       size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
-      g, _ = model.gradients(theta, non_trainable, model_adapters.LocalStep(batch), metrics)
-      g = dense(g, theta)
-      total = corrections.combine(lambda s, g: s + corrections.scale(size, g), total, g)
-      return total, seen + size
+      return add(total, batch, size), seen + size
 
     total, seen = self._data.reduce((corrections.zeros(theta), tf.zeros([])), reduce_fn)
     inverse = tf.math.divide_no_nan(1.0, seen)
     return corrections.combine(lambda s: corrections.scale(inverse, s), total)
+
+
+def _adder(
+  model: model_adapters.LocalModel, theta: corrections.Weights, non_trainable: corrections.Weights
+) -> Callable[[corrections.Weights, Any, tf.Tensor], corrections.Weights]:
+  """`(total, batch, factor) -> total` plus the batch's gradient at `theta` times the factor."""
+  model = model.without_metrics()
+  metrics = model.start()
+
+  def add(total: corrections.Weights, batch: Any, factor: tf.Tensor) -> corrections.Weights:
+    g, _ = model.gradients(theta, non_trainable, model_adapters.LocalStep(batch), metrics)
+    g = dense(g, theta)
+    return corrections.combine(lambda s, g: s + corrections.scale(factor, g), total, g)
+
+  return add
 
 
 def _fingerprint(batch: Any) -> tf.Tensor:

@@ -45,7 +45,7 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
   elif file_format == 'saved_model':
     write = _write_module
   else:
-    path, write = (f'{path}.keras', _write_keras) if is_keras else (path, _write_wrapped)
+    path, write = f'{path}.keras' if is_keras else path, _write_keras
   if os.path.lexists(path):
     raise ValueError(f'{path} exists already: name another place')
   folder = os.path.dirname(os.path.abspath(path))
@@ -93,11 +93,10 @@ def _write_npz(model: model_lib.Model, weights: Sequence[np.ndarray], path: str)
 
 
 def _write_keras(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
-  model.to_keras(weights).save(path)
-
-
-def _write_wrapped(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:
-  wrapped(model, weights).save(path, save_format='tf')
+  if isinstance(model, keras_model.KerasModel):
+    model.to_keras(weights).save(path)
+  else:
+    wrapped(model, weights).save(path, save_format='tf')
 
 
 def _write_module(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:

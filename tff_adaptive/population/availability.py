@@ -2,14 +2,15 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from tff_adaptive._utils import validation
 from tff_adaptive.population import draws
 
-# (round from 1, virtual seconds at its beginning) -> bool [N], by the clients' positions.
+# (round from 1, virtual seconds at its beginning) -> bool [N], by the clients' positions. It may
+# have `seconds_to_next`, as `_TraceMask`: a round of nobody then lasts until somebody comes.
 Mask: TypeAlias = Callable[[int, float], np.ndarray]
 UNITS = ('rounds', 'hours')
 # A trace that begins later than this, after three years, has timestamps of a calendar.
@@ -29,14 +30,6 @@ class Availability(Protocol):
     Raises:
       ValueError: If this does not fit the clients.
     """
-
-
-@runtime_checkable
-class KnowsNext(Protocol):
-  """What a mask may have besides: a round of nobody then lasts until somebody comes."""
-
-  def seconds_to_next(self, seconds: float) -> float:
-    """Returns how long it is until a client comes, above 0; nobody is there at `seconds`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,6 +201,7 @@ class _TraceMask:
     return available
 
   def seconds_to_next(self, seconds: float) -> float:
+    """Returns how long it is until a client comes, above 0; nobody is there at `seconds`."""
     now = seconds % self._length
     later = self._begins[self._begins > now]
     begin = later.min() if later.size else self._begins.min() + self._length

@@ -199,10 +199,9 @@ class Simulation:
 
   def _idle(self, clock: float) -> float:
     """The seconds that a round of nobody lasts."""
-    mask: object = self._is_available
-    if isinstance(mask, availability_lib.KnowsNext):
-      # At fixed times the server might for ever ask when nobody is there.
-      return mask.seconds_to_next(clock)
+    # At fixed times the server might for ever ask when nobody is there.
+    if seconds_to_next := getattr(self._is_available, 'seconds_to_next', None):
+      return float(seconds_to_next(clock))
     return self._population.round_deadline or IDLE_SECONDS
 
   def _course(self, number: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
