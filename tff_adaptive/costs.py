@@ -1,18 +1,7 @@
-"""What a round costs: bytes sent, local steps and arithmetic. No TensorFlow.
+"""What a round costs: bytes sent and local steps. No TensorFlow.
 
-Tables 4 and 5 and section C.3 of the supplement of "AdaBest" (Varno et al., 2022), in its letters:
-n parameters, K_i local steps of client i, |P| clients in the round, g the gradient of one batch, s
-one addition, m one multiplication. The tables have FedAvg, SCAFFOLD/m, FedDyn and AdaBest; the
-others are counted by the same rules, line by line of their algorithm:
-
-  local step   g + ns + nm, and for the corrected gradient: FedProx and FedDyn's proximal part
-               2ns + nm, FedDyn's and AdaBest's h_i ns, SCAFFOLD's - h_i + h 2ns
-  round        the client's new h_i; at the server |P| ns for the mean and what h takes
-
-These are the costs of the published algorithms: server SGD with rate 1, a state h_i that includes
-mu. What an implementation does beyond is not counted: a server optimizer's few operations per
-parameter, weight decay, clipping, and metrics. Here h_i is stored without mu, which is applied at
-use: Knm more for AdaBest, none for FedDyn.
+Bytes are those of table 5 of "AdaBest" (Varno et al., 2022), in its letters: n parameters, K_i
+local steps of client i. They are the costs of the published algorithms.
 """
 
 import dataclasses
@@ -26,27 +15,17 @@ COLUMNS = ('megabytes_down', 'megabytes_up', 'local_steps')
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-  """Costs of a cohort and the server together; costs add up by `+`.
+  """Costs of a cohort and the server together.
 
   Attributes:
     bytes_down: Bytes that the server sends to all clients of the cohort.
     bytes_up: Bytes that they send back.
     local_steps: Sum of K_i.
-    gradients: Gradients of one batch computed (g).
-    additions: Additions of two numbers (s) besides those within g.
-    multiplications: Multiplications of two numbers (m) besides those within g.
   """
 
-  bytes_down: int = 0
-  bytes_up: int = 0
-  local_steps: int = 0
-  gradients: int = 0
-  additions: int = 0
-  multiplications: int = 0
-
-  def __add__(self, other: 'Cost') -> 'Cost':
-    mine, others = dataclasses.astuple(self), dataclasses.astuple(other)
-    return Cost(*(a + b for a, b in zip(mine, others)))
+  bytes_down: int
+  bytes_up: int
+  local_steps: int
 
   def columns(self) -> dict[str, float]:
     """Returns what metrics.csv says of a round; a megabyte is 10^6 bytes."""
@@ -80,7 +59,7 @@ class CostModel:
   update sends g_i and the one number K_i; one where it sees nothing but sums sends 2n, as SCAFFOLD.
 
   Attributes:
-    counts: What the algorithm does n of: `registry.algorithm(name).counts(values)`.
+    counts: What the algorithm sends n of: `registry.algorithm(name).counts(values)`.
     num_parameters: n >= 1.
     batch_size: B, or None for all of a client's examples at once.
     epochs: E.
@@ -129,22 +108,12 @@ class CostModel:
         all.
       downloads: Clients that received the model, the cohort among them; None: the cohort.
     """
-    n, counts, cohort = self.num_parameters, self.counts, len(client_examples)
     bytes_down, bytes_up = self.bytes_of_client
     if client_steps is None:
       client_steps = [self.local_steps(k) for k in client_examples]
-    steps = sum(client_steps)
-    # The weighted sum of the gradients of a pass's batches: one addition, one multiplication each.
-    batches = counts.full_gradients * sum(
-      local_steps(k, self.batch_size, 1) for k in client_examples
-    )
-    additions = steps * (1 + counts.step[0]) + cohort * (counts.client[0] + 1 + counts.means)
-    multiplications = steps * (1 + counts.step[1]) + cohort * counts.client[1]
+    cohort = len(client_examples)
     return Cost(
       bytes_down=(cohort if downloads is None else downloads) * bytes_down,
       bytes_up=cohort * bytes_up,
-      local_steps=steps,
-      gradients=steps + batches,
-      additions=(additions + counts.server[0] + batches) * n,
-      multiplications=(multiplications + counts.server[1] + batches) * n,
+      local_steps=sum(client_steps),
     )

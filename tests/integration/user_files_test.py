@@ -26,7 +26,7 @@ ALGORITHM = """
     num_clients: int = 1
     name = 'damped'
     is_stateful = True
-    counts = registry.Counts(down=3, up=2, step=(1, 1))
+    counts = registry.Counts(down=3, up=2)
 
     def client_state(self, weights):
       return {'h': base.zeros(weights)}

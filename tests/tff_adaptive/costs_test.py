@@ -1,4 +1,4 @@
-"""What rounds cost, against numbers worked out by hand from AdaBest's tables 4 and 5."""
+"""What rounds cost, against numbers worked out by hand from AdaBest's table 5."""
 
 import subprocess
 import sys
@@ -36,24 +36,6 @@ def test_steps_are_epochs_times_batches_rounded_up(num_examples, batch_size, epo
   assert costs.local_steps(0, None, epochs) == 0
 
 
-@pytest.mark.parametrize(
-  'algorithm, additions, multiplications',
-  [
-    # Sum of K is 10, so that K n = 1,000; |P| n = 300; one client's n, three times: 300.
-    ('fed_avg', 1000 + 300, 1000),
-    ('fed_prox', 1000 + 2000 + 300, 1000 + 1000),
-    ('scaffold', 1000 + 2000 + 3 * 300 + 2 * 300 + 100, 1000 + 2 * 300 + 100),
-    ('scaffold_m', 1000 + 2000 + 2 * 300 + 300 + 200, 1000 + 2 * 300 + 200),
-    ('fed_dyn', 1000 + 3000 + 300 + 300 + 300, 1000 + 1000 + 300 + 100),
-    ('ada_best', 1000 + 1000 + 300 + 300 + 200, 1000 + 300 + 100),
-  ],
-)
-def test_arithmetic_is_that_of_tables_4_and_5(algorithm, additions, multiplications):
-  found = cost(algorithm)
-  assert (found.local_steps, found.gradients) == (10, 10)
-  assert (found.additions, found.multiplications) == (additions, multiplications)
-
-
 @pytest.mark.parametrize('algorithm', registry.ALGORITHMS)
 def test_parameters_are_four_bytes_and_scaffold_alone_sends_more(algorithm):
   down, up = {'scaffold': (2, 2), 'scaffold_m': (2, 1)}.get(algorithm, (1, 1))
@@ -61,21 +43,12 @@ def test_parameters_are_four_bytes_and_scaffold_alone_sends_more(algorithm):
   assert (found.bytes_down, found.bytes_up) == (down * 1200, up * 1200)
 
 
-def test_scaffolds_first_option_computes_one_more_epoch_of_gradients():
-  found = cost('scaffold', scaffold_option=1)
-  batches = 1 + 3 + 1
-  assert (found.local_steps, found.gradients) == (10, 10 + batches)
-  assert found.additions == 1000 + 2000 + 100 * batches + 300 + 2 * 300 + 100
-  assert found.multiplications == 1000 + 100 * batches + 100
-
-
-def test_a_run_adds_up():
+def test_bytes_are_those_of_a_parameter_times_their_number():
   model = costs.CostModel(counts('ada_best'), 100, 10, 2)
   double = costs.CostModel(counts('ada_best'), 100, 10, 2, bytes_per_parameter=8)
   assert double.round(SIZES).bytes_down == 2 * model.round(SIZES).bytes_down
   assert double.round(SIZES).bytes_up == 2 * model.round(SIZES).bytes_up
-  first, second = model.round([10]), model.round([25, 1])
-  assert (first + second).local_steps == 10
+  first = model.round([10])
   assert first.columns() == {'megabytes_down': 4e-4, 'megabytes_up': 4e-4, 'local_steps': 2}
 
 
@@ -84,11 +57,9 @@ def test_clients_that_take_fewer_steps_and_clients_that_only_receive():
   whole = model.round(SIZES)
   assert model.round(SIZES, [2, 6, 2], 3) == whole
   found = model.round(SIZES, [1, 3, 1], downloads=5)
-  assert (found.local_steps, found.gradients) == (5, 5)
+  assert found.local_steps == 5
   assert found.bytes_down == 5 * model.bytes_of_client[0] == 5 * 800
   assert found.bytes_up == whole.bytes_up == 3 * model.bytes_of_client[1]
-  # n for each step's g and 2ns more for its correction.
-  assert whole.additions - found.additions == 5 * 3 * 100
 
 
 @pytest.mark.parametrize(

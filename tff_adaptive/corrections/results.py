@@ -50,19 +50,18 @@ def server_update(
 
 
 def _weights(correction: base.Correction, method: str, found: Any, like: base.Weights) -> Any:
-  where = f'{type(correction).__name__}.{method}'
+  where = f'{type(correction).__name__}.{method} must return'
   if not isinstance(found, (tuple, list)) or len(found) != len(like):
-    count = f' of {len(found)}' if isinstance(found, (tuple, list)) else ''
     raise TypeError(
-      f'{where} must return a tuple of {len(like)} tensors like the weights, found a'
-      f' {type(found).__name__}{count}: corrections.base.combine makes one, weight by weight.'
+      f'{where} a tuple of {len(like)} tensors like the weights, found {_structure(found)}:'
+      ' corrections.base.combine makes one, weight by weight.'
     )
   for i, (leaf, wanted) in enumerate(zip(found, like)):
     dtype, shape = getattr(leaf, 'dtype', None), getattr(leaf, 'shape', None)
     if dtype != wanted.dtype or not wanted.shape.is_compatible_with(shape):
       raise TypeError(
-        f'{where} must return tensors like the weights: weight {i} is {wanted.dtype.name}'
-        f' {wanted.shape}, found {getattr(dtype, "name", type(leaf).__name__)} {shape}.'
+        f'{where} tensors like the weights: weight {i} is {wanted.dtype.name} {wanted.shape},'
+        f' found {getattr(dtype, "name", type(leaf).__name__)} {shape}.'
       )
   return found
 
@@ -84,33 +83,26 @@ def _state(
   wanted: Any,
   group_size: int | None = None,
 ) -> Any:
-  name = type(correction).__name__
+  where = f'{type(correction).__name__}.{method} must return a {what}'
   if _structure(found) != _structure(wanted):
     raise TypeError(
-      f'{name}.{method} must return a {what} of the structure that {name}.{what} gives,'
-      f' {_structure(wanted)}, found {_structure(found)}.'
+      f'{where} of the structure of the one before, {_structure(wanted)}, found'
+      f' {_structure(found)}.'
     )
   leaves = []
-  for leaf, like in zip(tf.nest.flatten(found), map(_tensor, tf.nest.flatten(wanted))):
+  for leaf, like in zip(tf.nest.flatten(found), map(tf.convert_to_tensor, tf.nest.flatten(wanted))):
     if not tf.is_tensor(leaf):  # A number of Python or NumPy takes the dtype that is wanted.
       leaf = tf.convert_to_tensor(leaf, like.dtype)
-    if leaf.dtype != like.dtype or not _fits(leaf.shape, like.shape, group_size):
+    fits = like.shape.is_compatible_with(leaf.shape) or (
+      group_size is not None and like.shape[1:].is_compatible_with(leaf.shape)
+    )
+    if leaf.dtype != like.dtype or not fits:
       raise TypeError(
-        f'{name}.{method} must return a {what} like that of {name}.{what}: {like.dtype.name}'
-        f' {like.shape} became {leaf.dtype.name} {leaf.shape}.'
+        f'{where} like the one before: {like.dtype.name} {like.shape} became {leaf.dtype.name}'
+        f' {leaf.shape}.'
       )
     leaves.append(leaf)
   return tf.nest.pack_sequence_as(wanted, leaves)
-
-
-def _tensor(leaf: Any) -> tf.Tensor:
-  return leaf if tf.is_tensor(leaf) else tf.convert_to_tensor(leaf)
-
-
-def _fits(found: tf.TensorShape, wanted: tf.TensorShape, group_size: int | None) -> bool:
-  if wanted.is_compatible_with(found):
-    return True
-  return group_size is not None and wanted[1:].is_compatible_with(found)
 
 
 def _structure(tree: Any) -> str:

@@ -29,10 +29,14 @@ def example_loss(
     values = _values(measure, is_of_keras, predictions, y, what)
     return tf.reduce_mean(values, list(range(1, values.shape.rank)))
 
-  if is_of_keras:
-    _check_loss(_name(found), _is_sparse(found), y_spec.shape, output_shape)
-  else:
-    _check_alone(losses, what, y_spec, output_shape)
+  _check_alone(losses, what, y_spec, output_shape)
+  y_shape, is_compared = y_spec.shape, is_of_keras and not _is_sparse(found)
+  is_same_rank = y_shape.rank == output_shape.rank
+  if is_compared and is_same_rank and not y_shape.is_compatible_with(output_shape):
+    raise ValueError(
+      f'{what} would broadcast targets {_shown(y_shape)} with an output {_shown(output_shape)}: '
+      'bring both to one shape'
+    )
   return losses
 
 
@@ -165,27 +169,6 @@ def _is_of_keras(measure: Any) -> bool:
 
 def _name(measure: Any) -> str:
   return str(getattr(measure, 'name', None) or getattr(measure, '__name__', measure))
-
-
-def _check_loss(name: str, is_sparse: bool, y: tf.TensorShape, output: tf.TensorShape) -> None:
-  """Refuses targets that one of Keras's losses would compare with other examples' outputs."""
-  if y.rank is None or output.rank is None:
-    return
-  if is_sparse:
-    classes = output[:-1]
-    fits = output.rank > 1 and any(map(y.is_compatible_with, (classes, [*classes, 1])))
-    wanted = f'an output of shape {_shown([*y, "classes"])}'
-  else:
-    is_one_less = output.rank == y.rank + 1 and output[-1] == 1
-    fits = y.is_compatible_with(output) or (is_one_less and y.is_compatible_with(output[:-1]))
-    also = ' or [B, 1]' if y.rank == 1 else ''
-    wanted = f'an output of shape {_shown(y)}{also}'
-  if not fits:
-    raise ValueError(
-      f'the targets have shape {_shown(y)} and the output of the Keras model has {_shown(output)}: '
-      f'the loss {name!r} takes {wanted} for these; change the last layers (return_sequences, '
-      'Flatten, Dense), or give targets that fit them'
-    )
 
 
 def _check_alone(

@@ -67,27 +67,13 @@ class Hyperparameter:
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """How often an algorithm does n of something in a round, n the number of parameters.
+  """How many sets of n numbers, n the number of parameters, a client receives and sends in a round.
 
-  In the letters of tables 4 and 5 of "AdaBest" (Varno et al., 2022); see `tff_adaptive.costs`.
-
-  Attributes:
-    down: Sets of n parameters that a client receives.
-    up: Sets of n parameters that a client sends.
-    step: (additions, multiplications) of a local step beyond FedAvg's.
-    client: The same once a round at a client.
-    server: The same once a round at the server, beyond |P| ns for the mean of the models.
-    means: Further means over the cohort at the server.
-    full_gradients: Passes over all examples of a client at the received model.
+  Those of table 5 of "AdaBest" (Varno et al., 2022); see `tff_adaptive.costs`.
   """
 
   down: int = 1
   up: int = 1
-  step: tuple[int, int] = (0, 0)
-  client: tuple[int, int] = (0, 0)
-  server: tuple[int, int] = (0, 0)
-  means: int = 0
-  full_gradients: int = 0
 
 
 def fed_avg_counts(values: Mapping[str, Any]) -> Counts:

@@ -40,20 +40,6 @@ _SCALE_MU = Hyperparameter(
 )
 
 
-def _scaffold_counts(values: Mapping[str, Any]) -> Counts:
-  """Of SCAFFOLD: c_i^+ as in SCAFFOLD/m or from a full gradient, c_i^+ - c_i, which is sent."""
-  first = values.get('scaffold_option') == 1
-  return Counts(
-    down=2,
-    up=2,
-    step=(2, 0),
-    client=(1, 0) if first else (3, 2),
-    server=(1, 1),
-    means=1,
-    full_gradients=int(first),
-  )
-
-
 ALGORITHMS: Mapping[str, Algorithm] = by_name(
   Algorithm(
     'fed_avg',
@@ -86,7 +72,6 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
     'Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, equation (2)',
     'tff_adaptive.corrections.fed_prox:FedProx',
     hyperparameters=(_MU,),
-    counts=lambda _: Counts(step=(2, 1)),
   ),
   Algorithm(
     'scaffold',
@@ -106,7 +91,7 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
     ),
     is_stateful=True,
     client_weighting='uniform',
-    counts=_scaffold_counts,
+    counts=lambda _: Counts(down=2, up=2),
     uploads='the change of c_i',
   ),
   Algorithm(
@@ -117,7 +102,7 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
     'tff_adaptive.corrections.scaffold:ScaffoldM',
     is_stateful=True,
     client_weighting='uniform',
-    counts=lambda _: Counts(down=2, step=(2, 0), client=(2, 2), server=(2, 2)),
+    counts=lambda _: Counts(down=2),
     uploads='g_i / (K_i eta_l)',
   ),
   Algorithm(
@@ -129,7 +114,6 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
     hyperparameters=(_MU, _SCALE_MU),
     is_stateful=True,
     client_weighting='uniform',
-    counts=lambda _: Counts(step=(3, 1), client=(1, 1), server=(3, 1)),
   ),
   Algorithm(
     'ada_best',
@@ -163,7 +147,6 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
     ),
     is_stateful=True,
     client_weighting='uniform',
-    counts=lambda _: Counts(step=(1, 0), client=(1, 1), server=(2, 1)),
   ),
 )
 

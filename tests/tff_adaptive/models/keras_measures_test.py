@@ -150,13 +150,19 @@ SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
 @pytest.mark.parametrize(
   'build, loss, y, dtype, message',
   [
-    (lstm, 'mse', [None], tf.float32, r'targets have shape \[B\] and the output .* \[B, 4, 1\]'),
-    (lstm, losses.Huber(), [None], tf.float32, r'takes an output of shape \[B\] or \[B, 1\]'),
-    (dense(1), 'mse', [None, 2], tf.float32, r'takes an output of shape \[B, 2\]'),
-    (dense(3), 'mse', [None], tf.float32, r'the output of the Keras model has \[B, 3\]'),
-    (flat, 'mse', [None, 1], tf.float32, r'shape \[B, 1\] and the output .* has \[B\]'),
-    (dense(4, (3, 5)), SPARSE, [None], tf.int32, r'takes an output of shape \[B, classes\]'),
-    (dense(4), SPARSE, [None, 3], tf.int32, r'takes an output of shape \[B, 3, classes\]'),
+    (lstm, 'mse', [None], tf.float32, r'another value .* targets \[B\] and an output \[B, 4, 1\]'),
+    (lstm, losses.Huber(), [None], tf.float32, r'another value in a batch than alone'),
+    (dense(1), 'mse', [None, 2], tf.float32, r'broadcast targets \[B, 2\] with an output \[B, 1\]'),
+    (dense(3), 'mse', [None], tf.float32, r'targets \[B\] and an output \[B, 3\]'),
+    (flat, 'mse', [None, 1], tf.float32, r'targets \[B, 1\] and an output \[B\]'),
+    (
+      dense(4, (3, 5)),
+      SPARSE,
+      [None],
+      tf.int32,
+      r'fails for targets \[B\] and an output',
+    ),
+    (dense(4), SPARSE, [None, 3], tf.int32, r'fails for targets \[B, 3\] and an output \[B, 4'),
   ],
 )
 def test_targets_that_would_be_broadcast_are_refused(build, loss, y, dtype, message):

@@ -35,7 +35,7 @@ class Pull(corrections.Correction):
   is_on: bool = True
   name = 'pull'
   is_stateful = True
-  counts = registry.Counts(step=(2, 1))
+  counts = registry.Counts(down=2)
 """
 
 
@@ -146,7 +146,7 @@ def test_a_users_correction_becomes_an_entry(tmp_path):
   assert type(entry.default('strength')) is float
   assert [h.help for h in entry.hyperparameters][:2] == ['How hard', 'every of Pull']
   assert (entry.is_stateful, entry.client_weighting) == (True, 'uniform')
-  assert entry.counts(entry.values({})) == registry.Counts(step=(2, 1))
+  assert entry.counts(entry.values({})) == registry.Counts(down=2)
   assert entry.source.path == path
   made = entry.correction.configure(
     entry.values({'strength': 3.0}), corrections.RegisteredClients(7, 1.0)
@@ -190,7 +190,7 @@ def test_a_users_own_entry_is_taken_as_it_is(tmp_path):
     ('every: int = 2', 'every: "Unknown" = 2', "cannot be used: NameError: name 'Unknown'"),
     ('  num_clients: int', '  size: int', 'has the option size without a default: give it one'),
     ("name = 'pull'", "name = 'a/b'", "has the name 'a/b'"),
-    ('counts = registry.Counts(step=(2, 1))', 'counts = 3', 'has counts 3: give'),
+    ('counts = registry.Counts(down=2)', 'counts = 3', 'has counts 3: give'),
     ('is_stateful = True', 'client_weighting = 1', 'has client_weighting 1: give'),
     ('@dataclasses.dataclass(frozen=True)', '', 'is no frozen dataclass: give a frozen dataclass'),
     ('frozen=True', 'frozen=False', 'is no frozen dataclass: give a frozen dataclass'),
