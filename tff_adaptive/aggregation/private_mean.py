@@ -27,12 +27,7 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
   """
 
   def __init__(self, query: tfp.SumAggregationDPQuery, clients_per_round: int) -> None:
-    """Creates the factory.
-
-    Args:
-      query: Clips what it sums, and adds noise.
-      clients_per_round: Clients of a cohort, as many in every round.
-    """
+    """Creates the factory of a query that clips and adds noise, for cohorts of one size."""
     self._query = tfp.NormalizedQuery(query, float(clients_per_round))
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:

@@ -24,14 +24,7 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
   _GlobalState = collections.namedtuple('_GlobalState', ['l2_norm_clip', 'stddev', 'draws'])
 
   def __init__(self, l2_norm_clip: float, stddev: float, seed: int, salt: int = _UPDATES) -> None:
-    """Creates the query.
-
-    Args:
-      l2_norm_clip: The 2-norm that records are clipped to.
-      stddev: Standard deviation of the noise on their sum.
-      seed: The run's seed, from 0 to 2^62 - 1.
-      salt: Distinguishes the queries of one run.
-    """
+    """Creates the query, of the run's seed, 0 to 2^62 - 1, and a salt for each query of a run."""
     super().__init__(l2_norm_clip, stddev)
     self._seed, self._salt = seed, salt
 
@@ -61,31 +54,14 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
 class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
   """`tfp.QuantileAdaptiveClipSumQuery`, geometric, with noise of its own."""
 
-  def __init__(
-    self,
-    seed: int,
-    *,
-    initial_l2_norm_clip: float,
-    noise_multiplier: float,
-    target_unclipped_quantile: float,
-    learning_rate: float,
-    clipped_count_stddev: float,
-    expected_num_records: float,
-  ) -> None:
+  def __init__(self, seed: int, **options: float) -> None:
     """Creates the query: `seed` as for `SeededGaussianSumQuery`, the rest as for the base class."""
-    super().__init__(
-      initial_l2_norm_clip,
-      noise_multiplier,
-      target_unclipped_quantile,
-      learning_rate,
-      clipped_count_stddev,
-      expected_num_records,
-    )
-    stddev = noise_multiplier * initial_l2_norm_clip
-    total = SeededGaussianSumQuery(initial_l2_norm_clip, stddev, seed)
+    super().__init__(**options)
+    clip = options['initial_l2_norm_clip']
+    total = SeededGaussianSumQuery(clip, options['noise_multiplier'] * clip, seed)
     # A record of the count is 1/2 or -1/2.
-    count = SeededGaussianSumQuery(0.5, clipped_count_stddev, seed, _COUNTS)
-    below = tfp.NormalizedQuery(count, denominator=expected_num_records)
+    count = SeededGaussianSumQuery(0.5, options['clipped_count_stddev'], seed, _COUNTS)
+    below = tfp.NormalizedQuery(count, denominator=options['expected_num_records'])
     private_apis.replace_queries(self, total, below)
 
   def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:

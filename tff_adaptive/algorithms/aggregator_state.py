@@ -19,11 +19,7 @@ def kept_without_updates(
   count moves it. The state of an aggregation with noise goes on all the same: a round of nobody
   publishes noise too, and the same noise in the next round would cancel it.
 
-  Args:
-    process: A weighted aggregation: S@SERVER, {G}@CLIENTS, {float32}@CLIENTS -> S, G, measurements.
-
-  Returns:
-    A process of the same types; `process` itself if it has no state.
+  A process without a state is returned as it is.
   """
   state_type = process.initialize.type_signature.result
   if not tff.structure.flatten(state_type.member):

@@ -20,16 +20,8 @@ def build(
   TFF; the schedule of a rate goes on all the same, for it counts rounds. TFF's own finalizer stops
   the schedule, and has AutoGraph rewrite all of itself, which takes half a second.
 
-  Args:
-    optimizer: The server optimizer; its rate may be a schedule.
-    model_weights_type: Type of `tff.learning.models.ModelWeights`.
-
-  Returns:
-    The finalizer; its state is the optimizer's. It measures `update_non_finite`, an int32: 1 where
-    the aggregate was refused.
-
-  Raises:
-    TypeError: If the optimizer does not return what it must.
+  Its state is the optimizer's. It measures `update_non_finite`, an int32: 1 where the aggregate was
+  refused.
   """
   trainable_type = model_weights_type.trainable
 

@@ -39,15 +39,7 @@ class LocalStep(NamedTuple):
 
 
 def wrap(model: AnyModel) -> 'LocalModel':
-  """The `LocalModel` of a model.
-
-  Args:
-    model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
-      without arguments that returns a new `tff.learning.models.VariableModel`.
-
-  Raises:
-    TypeError: For anything else.
-  """
+  """The `LocalModel` of a model; TypeError for what is none."""
   if isinstance(model, models.Model):
     return _SeededModel(model)
   if isinstance(model, tff.learning.models.FunctionalModel):

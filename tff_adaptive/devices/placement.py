@@ -44,14 +44,7 @@ class Placement:
 
 
 def check(device: str) -> None:
-  """Refuses a device that is not there.
-
-  Args:
-    device: One of `cuda.DEVICES`.
-
-  Raises:
-    ValueError: If it is none of them, or 'gpu' and TensorFlow finds none: what is missing is named.
-  """
+  """Refuses a device that is none of `cuda.DEVICES`, or is not there: what is missing is named."""
   if device not in cuda.DEVICES:
     raise ValueError(f'device is {device!r}; it must be one of {", ".join(cuda.DEVICES)}')
   if device != 'cpu':

@@ -13,11 +13,7 @@ def num_processors() -> int:
 def side_by_side(pieces: int | None = None) -> int:
   """How many pieces of work (clients, batches of an evaluation) should be in work at once.
 
-  Args:
-    pieces: How many there are at most, if that is known.
-
-  Returns:
-    As many as there are processors, at most 4, for memory, and no more than `pieces`.
+  As many as there are processors, at most 4, for memory, and no more than there are pieces.
   """
   return min(_MOST, num_processors(), pieces or _MOST)
 
@@ -34,9 +30,6 @@ def one_an_operation(parallel_clients: int) -> bool:
   LSTMs took twice as long. Nothing changes if the clients are fewer than the processors, if the
   number of threads was chosen (`tf.config.threading` or TF_NUM_INTRAOP_THREADS), or if TensorFlow
   has already run an operation: it takes the number from then on as fixed.
-
-  Args:
-    parallel_clients: How many clients are in work at once.
 
   Returns:
     Whether an operation now has one thread.

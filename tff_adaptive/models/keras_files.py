@@ -29,11 +29,7 @@ _ROOMS = (
 
 
 def read(path: str, most_bytes: int) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...]]:
-  """Reads the weights of a .keras file.
-
-  Args:
-    path: The file.
-    most_bytes: That its weights may take; more are refused unread.
+  """Reads the weights of a .keras file; of more than `most_bytes` are refused unread.
 
   Returns:
     Name -> array of the trainable ones, in the model's order; and the arrays of the others, such as

@@ -233,14 +233,7 @@ class _PureKeras:
     self._check_purity()
 
   def forward(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    """The Keras model's output.
-
-    Args:
-      weights: Tensors like `initial_weights`.
-      x: Inputs [B, ...].
-      training: Whether dropout is on.
-      seed: int32 [2], or None for no dropout.
-    """
+    """The Keras model's output, see `Model`."""
     weights = tuple(map(tf.convert_to_tensor, weights))
     if weights[0].dtype != self.initial_weights[0].dtype:
       raise ValueError(
@@ -252,10 +245,8 @@ class _PureKeras:
     with self._lock, self._replaced(values):
       for draws in self._draws:
         draws.restart(seed)
-      is_training = (
-        training and seed is not None
-      )  # As no layer but those that draw distinguishes them.
-      return self.model(tf.convert_to_tensor(x), training=is_training)
+      # No layer but those that draw distinguishes training.
+      return self.model(tf.convert_to_tensor(x), training=training and seed is not None)
 
   def penalty(self, weights: Sequence[tf.Tensor]) -> tf.Tensor:
     """The sum of the weight regularizers."""

@@ -36,14 +36,7 @@ def read_weights(path: str, most_bytes: int | None = None) -> dict[str, np.ndarr
 
 
 def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...]:
-  """Reads the trainable weights of a file for a model.
-
-  Args:
-    path: A .keras or .npz file.
-    model: The model.
-
-  Returns:
-    The weights in the model's order and dtypes; see `fitted_weights`.
+  """Reads the trainable weights of a .keras or .npz file for a model; see `fitted_weights`.
 
   Raises:
     ValueError: If the file cannot be read or does not fit, or a .keras file has other arrays that
@@ -107,15 +100,12 @@ def _read_npz(path: str, most_bytes: int) -> dict[str, np.ndarray]:
 def fitted_weights(
   where: str, found: Mapping[Any, np.ndarray], model: model_lib.Model
 ) -> tuple[np.ndarray, ...]:
-  """Weights in a model's order and dtypes.
+  """Weights in a model's order and dtypes: by name where both have names, else by order.
 
   Args:
     where: Where they are from, for the message.
     found: Name or number -> array.
     model: The model.
-
-  Returns:
-    The weights; by name where both have names, else by order.
 
   Raises:
     ValueError: If names or shapes differ, or a value is not finite.
@@ -158,14 +148,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> model_lib.Model:
-  """The model with other initial weights: a warm start, or fine-tuning.
+  """A copy of the model with other initial weights: a warm start, or fine-tuning.
 
   Args:
     model: The model.
     weights: Arrays like `model.initial_weights[0]`; see `training.initial_weights_from`.
-
-  Returns:
-    A copy of the model.
 
   Raises:
     ValueError: If the weights have other shapes or are not finite.

@@ -20,6 +20,7 @@ What all of them share (more in `tff_adaptive.optimizers.base`):
 - The state is an `OrderedDict` of the hyperparameters, `step`, and of m and v. A momentum given
   as the number 0 is left out of it: no m is kept, and `beta1` is no hyperparameter.
 - `set_hparams` with another tau does not touch v, which was begun with the first one.
+- They raise TypeError for an argument that is no number, ValueError for one out of its range.
 - `learning_rate` may be a function of the round, such as a schedule of `tff_adaptive.schedules`:
   the result is then `tff.learning.optimizers.schedule_learning_rate` of the optimizer.
 """
@@ -61,10 +62,6 @@ def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.opti
 
   Returns:
     The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
-
-  Raises:
-    TypeError: If an argument is no number.
-    ValueError: If an argument is out of its range.
   """
   (checked,) = (h.checked(momentum) for h in _SGDM.hyperparameters)
   return _build(_Momentum, learning_rate, {'momentum': checked})
@@ -91,14 +88,8 @@ def build_adagrad(
 
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `tau`.
-
-  Raises:
-    TypeError: If an argument is no number.
-    ValueError: If an argument is out of its range.
   """
-  return _build_adaptive(
-    _ADAGRAD, _adagrad_v, learning_rate, beta1=beta1, tau=tau, initial_v=initial_v
-  )
+  return _build_adaptive(_ADAGRAD, _adagrad_v, learning_rate, initial_v, beta1=beta1, tau=tau)
 
 
 def build_adam(
@@ -128,20 +119,10 @@ def build_adam(
 
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
-
-  Raises:
-    TypeError: If an argument is no number.
-    ValueError: If an argument is out of its range.
   """
+  hparams = dict(beta1=beta1, beta2=beta2, tau=tau)
   return _build_adaptive(
-    _ADAM,
-    _adam_v,
-    learning_rate,
-    beta1=beta1,
-    beta2=beta2,
-    tau=tau,
-    bias_correction=bias_correction,
-    initial_v=initial_v,
+    _ADAM, _adam_v, learning_rate, initial_v, bias_correction=bias_correction, **hparams
   )
 
 
@@ -170,20 +151,10 @@ def build_yogi(
 
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
-
-  Raises:
-    TypeError: If an argument is no number.
-    ValueError: If an argument is out of its range.
   """
+  hparams = dict(beta1=beta1, beta2=beta2, tau=tau)
   return _build_adaptive(
-    _YOGI,
-    _yogi_v,
-    learning_rate,
-    beta1=beta1,
-    beta2=beta2,
-    tau=tau,
-    bias_correction=bias_correction,
-    initial_v=initial_v,
+    _YOGI, _yogi_v, learning_rate, initial_v, bias_correction=bias_correction, **hparams
   )
 
 
@@ -242,17 +213,17 @@ class _Adaptive(base.PerCoordinate):
     return weight + eta * m / (tf.sqrt(v) + hparams['tau']), slots
 
 
-def _adagrad_v(v: tf.Tensor, delta_squared: tf.Tensor, beta2: tf.Tensor | None) -> tf.Tensor:
+def _adagrad_v(v: tf.Tensor, square: tf.Tensor, beta2: tf.Tensor | None) -> tf.Tensor:
   del beta2  # Adagrad forgets nothing.
-  return v + delta_squared
+  return v + square
 
 
-def _adam_v(v: tf.Tensor, delta_squared: tf.Tensor, beta2: tf.Tensor) -> tf.Tensor:
-  return beta2 * v + (1 - beta2) * delta_squared
+def _adam_v(v: tf.Tensor, square: tf.Tensor, beta2: tf.Tensor) -> tf.Tensor:
+  return beta2 * v + (1 - beta2) * square
 
 
-def _yogi_v(v: tf.Tensor, delta_squared: tf.Tensor, beta2: tf.Tensor) -> tf.Tensor:
-  return v - (1 - beta2) * delta_squared * tf.sign(v - delta_squared)
+def _yogi_v(v: tf.Tensor, square: tf.Tensor, beta2: tf.Tensor) -> tf.Tensor:
+  return v - (1 - beta2) * square * tf.sign(v - square)
 
 
 _RATE_HINT = 'give a rate such as 0.1, or 0 to keep the model as it is'
@@ -262,8 +233,8 @@ def _build_adaptive(
   entry: registry.ServerOptimizer,
   next_v: NextV,
   learning_rate: Rate,
-  *,
   initial_v: Number | None,
+  *,
   bias_correction: bool = False,
   **hparams: Any,
 ) -> tff.learning.optimizers.Optimizer:

@@ -8,14 +8,9 @@ ALWAYS = 0  # The round of what a client keeps for the whole run; rounds count f
 
 
 def generator(seed: int, round_number: int, purpose: int) -> np.random.Generator:
-  """Returns the generator of a round's draws for one purpose.
+  """Returns the generator of a round's draws, or `ALWAYS`, for one purpose of this module.
 
   A client's numbers are those at its position, whoever else is drawn.
-
-  Args:
-    seed: The run's seed, >= 0.
-    round_number: The round, or `ALWAYS`.
-    purpose: One of the constants of this module.
   """
   sequence = np.random.SeedSequence([seed, round_number, purpose])
   return np.random.Generator(np.random.Philox(sequence))

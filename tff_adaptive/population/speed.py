@@ -13,13 +13,7 @@ COLUMNS = ('seconds_per_step', 'downlink', 'uplink')
 
 
 class Times(NamedTuple):
-  """What a client's parts of a round take, float64 [N] in virtual seconds.
-
-  Attributes:
-    download: To receive what the server sends.
-    step: One local step.
-    upload: To send its update.
-  """
+  """What a client's download, a local step and its upload take: float64 [N], virtual seconds."""
 
   download: np.ndarray
   step: np.ndarray
@@ -70,17 +64,7 @@ class Speed:
         validation.above_zero(f'{name} of client {client!r}', value, 'give a number such as 1')
 
   def times(self, client_ids: Sequence[str], seed: int, bytes_down: int, bytes_up: int) -> Times:
-    """Returns the clients' times.
-
-    Args:
-      client_ids: The N clients.
-      seed: The run's seed.
-      bytes_down: Bytes that each receives in a round.
-      bytes_up: Bytes that each sends.
-
-    Raises:
-      ValueError: If a profile lacks a client.
-    """
+    """Returns the times of clients that receive and send so many bytes in a round."""
 
     def spread(sigma: float, purpose: int) -> np.ndarray:
       z = draws.generator(seed, draws.ALWAYS, purpose).standard_normal(len(client_ids))
