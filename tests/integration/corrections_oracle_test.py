@@ -65,16 +65,16 @@ class Case(NamedTuple):
 CASES = [
   Case('fed_avg', 'adagrad', {**SMALL, **FADING, **DECAY, **EXAMPLES}),
   Case('fed_prox', 'adam', {**WHOLE, **CLIP}, {'mu': 0.5}),
-  Case('scaffold', 'sgd', {**SMALL, **FADING}, {'scaffold_option': 1}),
+  Case('scaffold', 'yogi', {**WHOLE, **CLIP}, {'scaffold_option': 1}),
   Case('scaffold', 'sgdm', {**SMALL, **CLIP, **EXAMPLES}, {'scaffold_option': 2}),
   Case('scaffold_m', 'sgd', {**WHOLE, **FADING}),
-  Case('scaffold_m', 'yogi', {**SMALL, **DECAY, **EXAMPLES}),
+  Case('scaffold_m', 'adagrad', {**SMALL, **DECAY, **EXAMPLES}),
   Case('fed_dyn', 'sgd', {**SMALL, **CLIP, **DECAY, **FADING}, {'mu': 0.2}),
   Case('fed_dyn', 'adam', {**SMALL, **EXAMPLES}, {'mu': 0.2, 'mean_examples': 8.0}),
   Case(
     'ada_best',
     'sgd',
-    {**SMALL, **CLIP, **DECAY, **FADING},
+    SMALL,
     {'mu': 0.2, 'beta': 0.8, 'beta_decay': 0.5, 'plateau_rounds': 1},
   ),
   Case(
@@ -140,7 +140,7 @@ def _mu_in_h_i(case, i):
 def _close(what, found, wanted):
   """Compares relative to the largest entry; float32 rounds at 6e-8, and h_i is a difference."""
   error = np.abs(found - wanted).max()
-  assert error <= 1e-5 * max(np.abs(wanted).max(), 1e-2), f'{what}: {error}'
+  assert error <= 2e-5 * max(np.abs(wanted).max(), 1e-2), f'{what}: {error}'
 
 
 def _compare(case, **engine):
