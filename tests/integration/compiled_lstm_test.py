@@ -93,19 +93,14 @@ def test_every_division_of_the_clients_gives_the_same_bits(ray_nodes):
   engines.assert_same(on_workers, in_subrounds, rtol=0, atol=0)
 
 
-def test_only_training_has_the_operations():
+def test_only_training_has_the_operations_and_needs_a_compiler(monkeypatch):
   model = build_model('compiled')
   x, weights = tf.ones([2, STEPS], tf.int32), [tf.constant(w) for w in model.initial_weights[0]]
   for training in (True, False):
     graph = tf.function(lambda t=training: model.forward(weights, x, t, None))
     operations = graph.get_concrete_function().graph.as_graph_def().node
     assert any(node.op.startswith(library.PREFIX) for node in operations) == training
-
-
-def test_what_does_not_train_needs_no_compiler(monkeypatch):
   monkeypatch.setattr(library, 'load', no_library)
-  model = build_model('compiled')
-  x, weights = tf.ones([2, STEPS], tf.int32), [tf.constant(w) for w in model.initial_weights[0]]
   assert model.forward(weights, x, False, None).shape == (2, STEPS, WORDS)
   with pytest.raises(library.KernelError):
     model.forward(weights, x, True, None)

@@ -151,22 +151,13 @@ def test_adaptive_noise_follows_the_norm_and_differs_from_round_to_round(graph):
   assert np.max(np.abs(np.corrcoef(noise) - np.eye(3))) < 0.03
 
 
-def test_noise_wants_a_multiplier():
+def test_what_cannot_be_is_refused():
   for name in ('dp_gaussian', 'dp_tree'):
     assert table.aggregator(name).is_private
     with pytest.raises(ValueError, match=f'{name} wants a noise_multiplier: give 1.0'):
       build(name)
-
-
-@pytest.mark.parametrize(
-  'size, seed, words',
-  [
-    (0, 0, 'clients_per_round must be at least 1, found 0'),
-    (3, -1, 'seed must be at least 0, found -1'),
-    (3, 2**62, 'seed must be at most 4611686018427387903'),
-  ],
-)
-def test_a_cohort_of_nobody_and_a_seed_out_of_range_are_refused(size, seed, words):
-  with pytest.raises(ValueError, match=f'^{words}'):
-    cohort(size, seed=seed)
-  assert cohort(1, seed=2**62 - 1).clients_per_round == 1
+  with pytest.raises(ValueError, match='clients_per_round must be at least 1, found 0'):
+    cohort(0)
+  for seed in (-1, 2**62):
+    with pytest.raises(ValueError, match='seed must be at '):
+      cohort(3, seed=seed)

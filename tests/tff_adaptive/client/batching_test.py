@@ -123,15 +123,6 @@ def test_the_order_is_that_of_stream_1_and_the_filling_that_of_stream_2():
   np.testing.assert_array_equal(plan.indices, wanted.reshape([4, 4]))
 
 
-def test_two_units_come_in_both_orders():
-  spec = Batching(4, unit_starts=lambda x: x[:, 0] > 0)
-  x = tf.constant([[1.0], [0.0], [1.0], [0.0]])
-  orders = {
-    tuple(batching.plan(spec, x, tf.constant([i, 1])).indices.numpy()[0]) for i in range(12)
-  }
-  assert orders == {(0, 1, 2, 3), (2, 3, 0, 1)}
-
-
 def test_units_of_one_example_each_are_shuffled_as_examples_are():
   alone = batching.plan(Batching(4), tf.zeros([10, 2]), SEED)
   spec = Batching(4, unit_starts=lambda x: tf.ones([tf.shape(x)[0]], tf.bool))

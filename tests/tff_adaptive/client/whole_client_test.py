@@ -8,24 +8,16 @@ from tff_adaptive.client import whole_client
 X, Y = np.arange(6.0).reshape(3, 2), np.arange(3)
 
 
-def test_a_client_is_a_dataset_of_one_element():
-  (element,) = whole_client.client_arrays(X, Y, 7)
-  assert list(element) == ['x', 'y', 'client']
+@pytest.mark.parametrize('steps', [None, 0, 5])
+def test_a_client_is_a_dataset_of_one_element(steps):
+  (element,) = whole_client.client_arrays(X, Y, 7, steps)
+  assert list(element) == ['x', 'y', 'client', 'max_steps'][: 3 + (steps is not None)]
   assert element['x'] is X
   assert element['y'] is Y
-  assert (element['client'], element['client'].dtype) == (7, np.int32)
-
-
-@pytest.mark.parametrize('steps', [0, 5])
-def test_the_most_steps_come_last(steps):
-  (element,) = whole_client.client_arrays(X, Y, 7, max_steps=steps)
-  assert list(element) == ['x', 'y', 'client', 'max_steps']
-  assert (element['max_steps'], element['max_steps'].dtype) == (steps, np.int32)
-
-
-def test_a_client_may_be_empty():
-  (element,) = whole_client.client_arrays(X[:0], Y[:0], 0)
-  assert len(element['x']) == 0
+  for name, value in (('client', 7), ('max_steps', steps)):
+    if value is not None:
+      assert (element[name], element[name].dtype) == (value, np.int32)
+  assert len(whole_client.client_arrays(X[:0], Y[:0], 0)[0]['x']) == 0
 
 
 def test_what_does_not_fit_is_refused():

@@ -51,14 +51,10 @@ def test_the_server_adds_the_share_of_the_cohort_and_descends_along_both():
   assert float(correction.h_norm(state)) == pytest.approx(norm, rel=1e-6)
 
 
-def test_what_makes_no_sense_is_refused():
-  for arguments, words in (
-    ((0.1, 0), 'num_clients must be at least 1, found 0'),
-    ((-0.1, 3), 'mu must be finite and at least 0'),
-    ((0.1, 3, 0.0), 'mean_examples must be finite and above 0'),
-  ):
-    with pytest.raises(ValueError, match=words):
-      corrections.FedDyn(*arguments)
+@pytest.mark.parametrize('arguments', [(0.1, 0), (-0.1, 3), (0.1, 3, 0.0)])
+def test_what_makes_no_sense_is_refused(arguments):
+  with pytest.raises(ValueError, match=r'(num_clients|mu|mean_examples) must be'):
+    corrections.FedDyn(*arguments)
 
 
 def test_the_registry_configures_it_with_and_without_the_clients_sizes():

@@ -180,21 +180,6 @@ def test_hyperparameters_can_be_read_and_changed(case):
   np.testing.assert_allclose(twice - weights, 2 * (once - weights), rtol=1e-5)
 
 
-def test_a_changed_hyperparameter_acts_as_if_built_with_it():
-  weights = draw(SHAPES['tuple'], 'float64', seed=0)
-  delta = draw(SHAPES['tuple'], 'float64', seed=1)
-  options = dict(beta1=0.3, beta2=0.6, tau=0.2, initial_v=0.5)
-  built = optimizers.build_yogi(0.7, **options)
-  changed = optimizers.build_yogi(0.1, initial_v=0.5)
-  state = changed.initialize(specs_of(weights))
-  options.pop('initial_v')
-  state = changed.set_hparams(state, collections.OrderedDict(learning_rate=0.7, **options))
-  _, found = changed.next(state, weights, negative(delta))
-  _, expected = run(built, weights, [delta])[0]
-  for a, b in zip(flat_arrays(found), flat_arrays(expected)):
-    np.testing.assert_array_equal(a, b)
-
-
 def test_scheduled_by_tff(case):
   schedule = schedules.build('round_decay', 0.4, factor=0.5)
   weights = draw(SHAPES['tuple'], 'float32', seed=0)

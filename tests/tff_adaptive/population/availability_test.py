@@ -121,8 +121,6 @@ def test_ids_that_do_not_fit_a_trace_are_counted():
   [
     (lambda: population.Independent(0.0), r'in \(0, 1\], found 0'),
     (lambda: population.Independent({'c0': 1.5}), "client 'c0' must be in"),
-    (lambda: population.Diurnal(period=0), 'above 0'),
-    (lambda: population.Diurnal(share=1.1), r'in \(0, 1\]'),
     (lambda: population.Diurnal(unit='days'), 'rounds, hours'),
     (lambda: population.Diurnal(phases={'c0': 1.0}), r'in \[0, 1\)'),
     (lambda: population.Trace({'c0': [(5, 5)]}), 'from 5 until 5'),

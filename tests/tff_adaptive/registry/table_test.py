@@ -2,8 +2,6 @@
 
 import dataclasses
 import inspect
-import subprocess
-import sys
 
 import pytest
 
@@ -247,12 +245,3 @@ def test_a_function_that_does_not_serve_is_refused(tmp_path, signature, words):
     with pytest.raises(ValueError) as error:
       registry.server_optimizer(f'{path}:{name}')
     assert f'{name} of {path!r} {expected}' in str(error.value)
-
-
-def test_names_and_schedules_are_had_without_tensorflow():
-  code = (
-    'import sys; from tff_adaptive import registry, schedules;'
-    'schedules.build("constant", 1.0)(3);'
-    'sys.exit("tensorflow" in sys.modules or "tensorflow_federated" in sys.modules)'
-  )
-  subprocess.run([sys.executable, '-c', code], check=True)
