@@ -96,11 +96,8 @@ def _rows(
 def _check_columns(
   path: str, columns: Sequence[str], needed: Sequence[str], optional: Sequence[str]
 ) -> None:
-  unknown = [name for name in columns if name not in (*needed, *optional)]
-  is_bare = bool(optional) and len(columns) == len(needed)
-  if any(name not in columns for name in needed) or len(set(columns)) < len(columns):
-    unknown = unknown or list(columns)
-  elif not unknown and not is_bare:
+  fits = set(needed) <= set(columns) <= {*needed, *optional} and len(set(columns)) == len(columns)
+  if fits and not (optional and len(columns) == len(needed)):
     return
   also = f' and one or more of {", ".join(optional)}' if optional else ''
   raise ValueError(
