@@ -149,7 +149,8 @@ def train(
   """
   theta_0, non_trainable = tuple(weights.trainable), tuple(weights.non_trainable)
   source: Any
-  start, size = theta_0, None
+  size: int | None = None
+  start = theta_0
   if training.batching is None:
     source = batch_sources.Batches(model, training.seed, data, round_number)
   elif isinstance(data, list):
