@@ -142,7 +142,7 @@ def test_a_users_correction_becomes_an_entry(tmp_path):
   assert (entry.name, entry.title, entry.description) == ('pull', 'pull', 'Pulls the clients back')
   assert entry.values({}) == {'strength': 1.0, 'every': 2, 'is_on': True}
   assert type(entry.default('strength')) is float
-  assert [h.help for h in entry.hyperparameters][:2] == ['How hard', 'every of Pull']
+  assert [h.help for h in entry.hyperparameters][:2] == ['How hard', 'every']
   assert (entry.is_stateful, entry.client_weighting) == (True, 'uniform')
   assert entry.counts(entry.values({})) == registry.Counts(down=2)
   assert entry.source.path == path
