@@ -48,13 +48,3 @@ def test_a_bit_of_the_server_state_is_noticed_and_the_previous_checkpoint_helps(
     small_run.train(str(tmp_path / 'run'), 14)
   assert small_run.train(str(tmp_path / 'run'), 14, 'previous').is_complete
   assert small_run.outcome(str(tmp_path / 'run')) == whole
-
-
-def test_shards_without_their_marker_are_gone_on_with(tmp_path):
-  run, whole = str(tmp_path / 'run'), str(tmp_path / 'whole')
-  small_run.train(run, 4, store='shards')
-  shutil.copytree(run, whole)
-  os.remove(os.path.join(run, 'checkpoints', 'client_states', 'shards.json'))
-  for folder in (run, whole):
-    small_run.train(folder, 5, store='shards')
-  assert small_run.outcome(run) == small_run.outcome(whole)

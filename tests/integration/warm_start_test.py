@@ -1,7 +1,6 @@
 """scripts/train.py goes on from the weights of a run, or of a file exported from it."""
 
 import hashlib
-import json
 import os
 import shutil
 
@@ -22,22 +21,37 @@ def first(tmp_path_factory):
   return str(folder)
 
 
-def test_a_run_starts_where_another_ended(first, tmp_path):
-  model = str(tmp_path / 'npz')
+def test_a_run_starts_where_another_ended_and_notices_that_its_start_has_changed(
+  first, tmp_path, capfd
+):
+  """Of a file the bytes count, of a run the weights that are read."""
+  model, copied, runs, commands = str(tmp_path / 'npz'), str(tmp_path / 'start'), [], []
   assert export.main(['export.py', first, '--format=npz', f'--output={model}']) == 0
-  last = run_lib.load_run(first).rows[-1]
-  weights = []
-  for start in (first, os.path.join(model, 'model.npz')):
-    folder = str(tmp_path / f'second_{len(weights)}')
-    arguments = ['train.py', *FLAGS, f'--initial_weights={start}', f'--output_dir={folder}']
-    assert train.main(arguments) == 0
-    assert run_lib.load_run(folder).rows[0]['validation_loss'] == last['validation_loss']
-    weights.append(tasks.load_run(folder).weights)
-  for a, b in zip(*weights):
-    np.testing.assert_array_equal(a, b)
+  shutil.copytree(first, copied)
+  file = os.path.join(model, 'model.npz')
+  for start in (copied, file):
+    output = tmp_path / f'from_{len(runs)}'
+    given = ['train.py', *FLAGS, f'--initial_weights={start}', f'--output_dir={output}']
+    assert train.main(given) == 0
+    runs.append(tasks.load_run(str(output)))
+    commands.append([*given, '--rounds=3'])
+    assert runs[-1].rows[0]['validation_loss'] == runs[0].rows[0]['validation_loss']
+  assert runs[0].rows[0]['validation_loss'] == run_lib.load_run(first).rows[-1]['validation_loss']
+  np.testing.assert_equal(runs[0].weights, runs[1].weights)
+  with open(file, 'rb') as content:
+    digest = hashlib.sha256(content.read()).hexdigest()
+  assert runs[1].config['files']['initial_weights'] == {'path': file, 'sha256': digest}
+  np.savez(file, *(2 * weight for weight in tasks.load_run(first).weights))
+  assert train.main(['train.py', *FLAGS, '--rounds=3', f'--output_dir={copied}']) == 0
+  capfd.readouterr()
+  for command, run, kind, path in zip(commands, runs, ('run', 'file'), (copied, file)):
+    assert train.main(command) == 2
+    error = capfd.readouterr().err
+    assert f"the {kind} of --initial_weights, '{path}', was changed since" in error
+    assert run_lib.load_run(run.folder).config == run.config
 
 
-def test_a_start_that_does_not_fit_is_refused_and_nothing_written(first, tmp_path, capfd):
+def test_a_start_that_does_not_fit_is_refused_and_nothing_written(tmp_path, capfd):
   np.savez(tmp_path / 'other.npz', np.ones([3, 2], np.float32))
   output = tmp_path / 'run'
   for start, message in (
@@ -49,32 +63,3 @@ def test_a_start_that_does_not_fit_is_refused_and_nothing_written(first, tmp_pat
     assert train.main(['train.py', *arguments]) == 2
     assert message in capfd.readouterr().err
     assert not output.exists()
-
-
-def test_a_start_that_has_changed_is_not_gone_on_from(first, tmp_path, capfd):
-  """Of a file the bytes count, of a run the weights that are read."""
-  start, file = tmp_path / 'start', tmp_path / 'weights.npz'
-  shutil.copytree(first, start)
-  np.savez(file, *tasks.load_run(first).weights)
-  commands, configs = [], []
-  for path in (file, start):
-    folder = tmp_path / f'from_{path.stem}'
-    given = [*FLAGS, f'--initial_weights={path}', f'--output_dir={folder}']
-    assert train.main(['train.py', *given]) == 0
-    commands.append(['train.py', *given, '--rounds=3'])
-    configs.append(folder / 'config.json')
-  recorded = json.loads(configs[0].read_text())['files']['initial_weights']
-  assert recorded == {
-    'path': str(file),
-    'sha256': hashlib.sha256(file.read_bytes()).hexdigest(),
-  }
-  np.savez(file, *(2 * weight for weight in tasks.load_run(first).weights))
-  more = ['train.py', *FLAGS, '--rounds=3', f'--output_dir={start}']
-  assert train.main(more) == 0
-  capfd.readouterr()
-  for command, config, kind, path in zip(commands, configs, ('file', 'run'), (file, start)):
-    before = config.read_bytes()
-    assert train.main(command) == 2
-    error = capfd.readouterr().err
-    assert f"the {kind} of --initial_weights, '{path}', was changed since" in error
-    assert config.read_bytes() == before

@@ -8,7 +8,6 @@ import pytest
 
 from tests.helpers import run_folders
 from tff_adaptive import runs
-from tff_adaptive._utils import atomic_files
 from tff_adaptive.runs import config
 from tff_adaptive.runs.errors import RunFileError
 
@@ -72,13 +71,6 @@ def test_of_a_users_file_the_content_counts_and_not_its_place():
   assert len(refused('algorithm', 'b/mine.py:Other', {})) == 1
 
 
-def test_another_runs_id_is_refused(tmp_path):
-  record().open(str(tmp_path), _DATA, 5, 'one')
-  assert record().check(str(tmp_path), 'one')
-  with pytest.raises(runs.ResumeError, match="the run_id was 'one' and is now 'other'"):
-    record().check(str(tmp_path), 'other')
-
-
 @pytest.mark.parametrize('has_links', [True, False])
 def test_of_two_first_starts_at_once_the_second_takes_the_run_of_the_first(
   tmp_path, monkeypatch, has_links
@@ -103,37 +95,6 @@ def test_of_two_first_starts_at_once_the_second_takes_the_run_of_the_first(
   assert os.listdir(folder) == ['config.json']
 
 
-def test_a_file_that_cannot_be_filled_is_none(tmp_path, monkeypatch):
-  def fails(*unused):
-    raise OSError(errno.EPERM, 'Operation not permitted')
-
-  with monkeypatch.context() as patched:
-    patched.setattr(os, 'link', fails)
-    patched.setattr(os, 'replace', fails)
-    with pytest.raises(runs.SaveError, match=r'config\.json cannot be written: .*not permitted'):
-      config.create(str(tmp_path), {})
-  assert not os.listdir(tmp_path)
-
-
-def test_a_start_that_is_killed_while_it_writes_is_no_obstacle(tmp_path, monkeypatch):
-  class KilledError(BaseException):
-    pass
-
-  def killed(*unused):
-    raise KilledError
-
-  folder = str(tmp_path)
-  with monkeypatch.context() as patch:
-    patch.setattr(os, 'link', killed)
-    patch.setattr(os, 'unlink', lambda path: None)  # Nobody tidies up.
-    with pytest.raises(KilledError):
-      record().open(folder, _DATA, 5)
-  assert [name[0] for name in os.listdir(folder)] == ['.']
-  assert record().open(folder, _DATA, 5) == config.read(folder)
-  atomic_files.remove_leftovers(folder, [config.FILE])
-  assert os.listdir(folder) == ['config.json']
-
-
 def _changed(**changes):
   return json.dumps({**run_folders.config({}), **changes})
 
@@ -142,9 +103,7 @@ def _changed(**changes):
   'text, words',
   [
     ('{', 'line 1 column 2'),
-    ('7', 'not iterable'),
     ('[]', "it has no 'format'"),
-    ('{}', "it has no 'format'"),
     ('null', 'not iterable'),
     ('\ufeff{}', 'BOM'),
     ('[' * 100_000, 'recursion'),

@@ -3,7 +3,6 @@
 import collections
 import errno
 import os
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -41,15 +40,6 @@ def test_the_file_is_whole_after_each_row_and_floats_keep_their_bits(tmp_path):
   again.close()
 
 
-def test_sync_waits_for_the_disk(tmp_path):
-  log = metrics.MetricsLog(str(tmp_path / 'm.csv'))
-  log.append({'round': 0})
-  with mock.patch.object(os, 'fsync') as fsync:
-    log.sync()
-  fsync.assert_called_once_with(log._file.fileno())
-  log.close()
-
-
 def test_a_full_disk_leaves_a_torn_line_that_is_not_read(tmp_path):
   path = str(tmp_path / 'm.csv')
   with failing_files.failing('metrics', 7):
@@ -76,19 +66,6 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path, call):
   log.close()
 
 
-def test_what_goes_wrong_later_names_the_file(tmp_path):
-  path = tmp_path / 'm.csv'
-  log = metrics.MetricsLog(str(path))
-  log.append({'round': 0})
-  failing = mock.patch.object(os, 'fsync', side_effect=OSError(errno.EIO, 'broken'))
-  with failing, pytest.raises(errors.SaveError, match=r'm\.csv cannot be written: broken'):
-    log.sync()
-  path.write_text('no table\n')
-  with pytest.raises(errors.SaveError, match=r'm\.csv .*line 1 .* It was whole before'):
-    log.rows()
-  log.close()
-
-
 def test_columns_are_paths_without_the_parts_that_say_where():
   Pair = collections.namedtuple('Pair', 'loss count')
   nested = {
@@ -109,15 +86,6 @@ def test_where_short_columns_would_be_the_same_all_are_whole():
   nested = {'client_work': {'loss': 1}, 'finalizer': {'loss': 2}, 'updates': {'norm': 3}}
   whole = {'client_work_loss': 1, 'finalizer_loss': 2, 'updates_norm': 3}
   assert metrics.flatten(nested) == whole
-
-
-def test_closing_closes_the_file_and_can_be_repeated(tmp_path):
-  log = metrics.MetricsLog(str(tmp_path / 'm.csv'))
-  file = log._file
-  log.close()
-  assert file.closed
-  log.close()
-  log.sync()  # Nothing is left to wait for.
 
 
 @pytest.mark.parametrize(

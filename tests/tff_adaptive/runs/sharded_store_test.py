@@ -71,23 +71,6 @@ def test_states_are_those_of_the_plain_store_over_commits_and_restarts(path, tmp
   assert counted[0] == counted[1]
 
 
-def test_rounds_after_the_checkpoint_are_lost_with_the_process(path):
-  with _open(path) as store:
-    _train(store, 1, IDS)
-    store.commit(1, SERVER)
-    _train(store, 2, IDS[:10])
-    assert _values(store, IDS[8:12]) == [2, 2, 0, 0]
-    _train(store, 3, IDS[:10])  # The same clients once more.
-    assert _values(store, IDS[8:12]) == [5, 5, 0, 0]
-  staged = path.parent / 'client_states' / 'staged'
-  assert len(list(staged.iterdir())) == 2
-  store, number = _resumed(path)
-  with store:
-    assert number == 1
-    assert not list(staged.iterdir())
-    assert _values(store) == [0] * 40
-
-
 def test_a_fold_whose_checkpoint_was_not_made_counts_for_nothing(path, monkeypatch):
   with _open(path) as store:
     _train(store, 1, IDS)
@@ -212,40 +195,6 @@ def test_damage_is_found(path):
     connection.execute('DELETE FROM client_state WHERE id = ?', (victim,))
   with _open(path) as store, pytest.raises(StateError, match='states are missing'):
     store.restore(SERVER)
-
-
-def test_the_first_round_owns_the_folder_whichever_way_it_begins(path):
-  with _open(path) as store:  # Put at once.
-    store.put(IDS[:2], [_state(5)] * 2, 1)
-    store.commit(1, SERVER)
-    assert _values(store, IDS[:3]) == [5, 5, -1]
-  store, _ = _resumed(path)
-  with store:  # A worker stages before the store is given anything.
-    store.by_reference = True
-    references = store.get(IDS[:2])
-    receipts = references[0].source.store([r.key for r in references], [_state(6)] * 2)
-    store.put(IDS[:2], receipts, 2)
-    store.by_reference = False
-    assert _values(store, IDS[:3]) == [6, 6, -1]
-
-
-def test_a_store_that_failed_gives_nothing_and_one_that_is_closed_holds_nothing(path):
-  store = _open(path)
-  _train(store, 1, IDS)
-  store.commit(1, SERVER)
-  assert _values(store) == [0] * 40
-  files = list(store.source._shards.values())
-  assert files
-  path.rename(path.parent / 'elsewhere')
-  with pytest.raises(SaveError, match=r'state\.sqlite') as error:
-    store.commit(2, SERVER)
-  with pytest.raises(SaveError) as again:
-    store.get(IDS[:1])
-  assert again.value is error.value
-  store.close()
-  for file in files:
-    with pytest.raises(StateError, match='closed'):
-      file.rows('SELECT 1')
 
 
 def test_what_cannot_be_opened_is_let_go(path):

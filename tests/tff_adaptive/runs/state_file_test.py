@@ -99,19 +99,6 @@ def test_a_checkpoint_counts_the_newest_state_that_is_not_later(path):
   assert found == [b'v4'] * 2
 
 
-def test_what_no_checkpoint_counts_goes(path):
-  kept = []
-  for number in (0, 2, 3, 7, 8):
-    _write(path, number, ['a'], kept)
-    kept = [*kept, number][-2:]
-  query = 'SELECT round FROM client_state ORDER BY round'
-  with contextlib.closing(StateFile(path)) as file:
-    assert file.rows(query) == [(3,), (7,), (8,)]
-  _write(path, 9, ['a'], [4, 7])  # The one at 4 counts what was made at 3.
-  with contextlib.closing(StateFile(path)) as file:
-    assert file.rows(query) == [(3,), (7,), (9,)]
-
-
 def test_checksums_are_of_all_that_is_stored_in_its_place():
   cases = [('a', 1, b'x'), ('b', 1, b'x'), ('a', 2, b'x'), ('a', 1, b'y'), ('a1', 1, b'x')]
   cases += [('a', 11, b'x')]  # The same letters, divided otherwise.
@@ -203,19 +190,6 @@ def test_each_checkpoint_that_is_kept_has_its_own_client_states(path, keep, cach
     with _open(path, keep_checkpoints=keep) as store:
       assert store.restore(SERVER).round_number == t
       store.forget_later(store.restore(SERVER, 'previous').round_number)
-
-
-def test_after_going_on_from_the_previous_checkpoint_that_one_is_kept(path):
-  history = _fill(path)
-  with _open(path) as store:
-    store.restore(SERVER, 'previous')
-    store.forget_later(6)
-    assert store._file.rounds == [6]
-    store.commit(7, _server(7))
-    assert store._file.rounds == [6, 7]
-  with _open(path) as store:
-    assert store.restore(SERVER, 'previous').round_number == 6
-    assert _found(store) == history[6]
 
 
 def test_the_first_failure_to_write_is_the_last(path):

@@ -3,12 +3,11 @@
 import contextlib
 import os
 import pathlib
-import shutil
 
 import pytest
 
 from tff_adaptive.runs import state_shards
-from tff_adaptive.runs.errors import SaveError, StateError
+from tff_adaptive.runs.errors import StateError
 from tff_adaptive.runs.state_file import client_checksum
 
 IDS = [f'client {i}' for i in range(40)]
@@ -40,22 +39,6 @@ def _rounds(folder, client_id):
   with contextlib.closing(state_shards.Shard(folder, SHARD)) as shard:
     query = 'SELECT round FROM client_state WHERE id = ? ORDER BY round'
     return [r for (r,) in shard.rows(query, client_id)]
-
-
-def test_a_folder_is_made_once_and_recognised(tmp_path):
-  folder = str(tmp_path / 'a' / 'states')
-  assert state_shards.read_marker(folder) == ''
-  state_shards.create(folder)
-  first = state_shards.read_marker(folder)
-  state_shards.create(folder)
-  assert state_shards.read_marker(folder) == first != ''
-  os.unlink(f'{folder}/shards.json')
-  state_shards.create(folder)
-  assert state_shards.read_marker(folder) not in (first, '')  # Of each folder its own.
-  assert (tmp_path / 'a' / 'states' / 'staged').is_dir()
-  (tmp_path / 'file').write_text('')
-  with pytest.raises(SaveError, match='file cannot be written: '):
-    state_shards.create(str(tmp_path / 'file'))
 
 
 def test_a_client_has_one_shard_on_every_machine():
@@ -91,17 +74,6 @@ def test_whoever_takes_over_begins_from_the_checkpoint(folder, tmp_path):
   with pytest.raises(StateError, match='another process has gone on with this run'):
     state_shards.fold(_fold(folder, 2, OURS, 1, [1]))
   assert state_shards.fold(_fold(folder, 2, OURS, 1, [1], token='later')).clients == 0
-
-
-def test_a_staging_folder_that_has_gone_is_made_anew_and_another_thing_there_is_named(folder):
-  os.rmdir(f'{folder}/staged')
-  state_shards.take_over(folder, 'token', -1)
-  assert state_shards.fold(_fold(folder, 1, OURS)).clients == len(OURS)
-  shutil.rmtree(f'{folder}/staged')
-  with open(f'{folder}/staged', 'w'):
-    pass
-  with pytest.raises(SaveError, match='states/staged cannot be written: File exists'):
-    state_shards.take_over(folder, 'token', 1)
 
 
 def test_a_fold_that_fails_leaves_the_shard_as_it_was(folder):

@@ -5,7 +5,6 @@ import pytest
 
 from tests.helpers import fakes
 from tff_adaptive import costs, population, registry, training
-from tff_adaptive.runs import metrics
 from tff_adaptive.training import cohorts
 
 
@@ -104,21 +103,6 @@ def test_data_that_are_not_finite_are_named(bad):
       continue
     with pytest.raises(ValueError, match=f"of client 'a' are not finite: x, row 1, has {bad}"):
       cohort.check_finite()
-
-
-def test_metrics_are_named_by_what_they_are():
-  nested = {
-    'client_work': {'train': {'loss': np.float32(0.5), 'num_examples': np.int64(3)}},
-    'aggregator': (),
-    'finalizer': {'update_norm': 1.5, 'vector': np.zeros(3)},
-  }
-  assert metrics.flatten(nested) == {
-    'train_loss': 0.5,
-    'train_num_examples': 3,
-    'update_norm': 1.5,
-  }
-  clash = {'client_work': {'norm': 1}, 'finalizer': {'norm': 2}}
-  assert metrics.flatten(clash) == {'client_work_norm': 1, 'finalizer_norm': 2}
 
 
 def test_each_client_is_given_its_own_most_steps_in_the_working_order():

@@ -205,12 +205,6 @@ def test_a_keras_file_whose_arrays_are_not_its_own_is_refused(
     training.initial_weights_from(path, model)
 
 
-def test_a_keras_file_that_was_packed_again_is_read(parts, model, tmp_path):
-  path = str(tmp_path / 'm.keras')
-  _npz(path, {**parts, **_weights(parts, tmp_path, None)}.items())
-  assert len(training.initial_weights_from(path, model)) == 4
-
-
 def _set(**values):
   return lambda config, dense: dense['config'].update(values)
 
@@ -290,19 +284,3 @@ def test_a_file_with_a_lambda_or_code_of_a_users_file_says_what_to_give(tmp_path
   with pytest.raises(ValueError, match=r"'Own' of the file of your own .*an .npz") as raised:
     training.initial_weights_from(path, model)
   assert '93b43d' not in str(raised.value)
-
-
-@tf.keras.saving.register_keras_serializable('initial_weights_test')
-class _Own(keras.layers.Layer):
-  def build(self, shape):
-    self.part = self.add_weight('part', shape[-1:])
-
-  def call(self, x):
-    return x * self.part
-
-
-def test_a_registered_layer_of_ones_own_is_read(tmp_path):
-  path, source = str(tmp_path / 'm.keras'), keras.Sequential([keras.Input([5]), _Own()])
-  source.save(path)
-  (found,) = models.read_weights(path).values()
-  np.testing.assert_array_equal(found, source.get_weights()[0])

@@ -215,15 +215,6 @@ def test_an_error_keeps_the_rounds_before_it(tmp_path, where):
   assert fakes.rows(tmp_path / 'failed') == fakes.rows(tmp_path / 'whole')
 
 
-def test_a_state_that_cannot_be_stored_is_reported_at_the_start(tmp_path):
-  class Named(fakes.StatelessProcess):
-    def initialize(self):
-      return {'state': super().initialize(), 'name': 'mine'}
-
-  with pytest.raises(runs.StateError, match="holds 'mine' of dtype <U4; only numbers"):
-    fakes.train(tmp_path, 20, Named())
-
-
 class _Bulky(fakes.StatefulProcess):
   """Its clients keep 20 kB each, more than a page of the state file."""
 
