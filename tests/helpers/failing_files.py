@@ -19,7 +19,6 @@ class FailingFile:
     self._file, self._room, self._number = file, room, number
 
   def write(self, data: bytes) -> int:
-    """Writes what there is room for; OSError if that is nothing."""
     if not self._room:
       raise OSError(self._number, os.strerror(self._number))
     taken = self._file.write(data[: self._room])
@@ -32,12 +31,9 @@ class FailingFile:
 
 @contextlib.contextmanager
 def failing(kind: str, room: int, number: int = errno.ENOSPC) -> Iterator[None]:
-  """A context in which one kind of a run's files cannot be written any more.
+  """A context in which 'metrics', 'events' or a file that is written whole cannot be written.
 
-  Args:
-    kind: 'metrics', 'events', or a file that is written whole: 'summary.json', 'curves.png'.
-    room: Bytes that files of the first two kinds still take.
-    number: The error's number.
+  Files of the first two kinds still have room for some bytes.
   """
   if kind in ('metrics', 'events'):
     module = metrics if kind == 'metrics' else tensorboard_log

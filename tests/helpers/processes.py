@@ -161,9 +161,7 @@ PROCESSES = {
   ),
   'fed_sgd_functional': lambda: _learning.build_fed_sgd(linear_model(), ADAM),
   'mime_lite_variables': lambda: _learning.build_weighted_mime_lite(keras_model, MOMENTUM),
-  'mime_lite_functional': lambda: _learning.build_unweighted_mime_lite(linear_model(), ADAM),
   'fed_eval_variables': lambda: _learning.build_fed_eval(keras_model),
-  'fed_eval_functional': lambda: _learning.build_fed_eval(linear_model()),
   'robust': lambda: fed_avg(
     model_aggregator=tff.learning.robust_aggregator(
       debug_measurements_fn=tff.learning.add_debug_measurements

@@ -13,17 +13,9 @@ from tff_adaptive.reports import report as report_lib
 from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 
-def _make(folder, values, column='validation_accuracy', **settings):
-  """Writes a run whose `column` has `values`, one every other round from round 0."""
-  os.makedirs(folder)
-  settings = {'algorithm': 'fed_avg', 'seed': 0, 'rounds': 2 * len(values) - 2, **settings}
-  run_folders.write_config(folder, settings, change_no_number=settings_lib.CHANGE_NO_NUMBER)
-  with open(os.path.join(folder, 'metrics.csv'), 'w') as file:
-    file.write(f'round,{column},train_loss,seconds_round\n')
-    for t in range(2 * len(values) - 1):
-      value = '' if t % 2 else repr(values[t // 2])
-      file.write(f'{t},{value},{t / 10!r},0.5\n')
-    file.write('99,0.1')  # A line that is being written.
+def _make(folder, values, **settings):
+  """Writes a run with these accuracies, one every other round from round 0."""
+  run_folders.make(folder, values, every=2, **settings)
 
 
 @pytest.fixture
@@ -47,9 +39,10 @@ def test_labels_name_only_what_does_not_follow_from_the_rest(folder, tmp_path):
 def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
   _make(tmp_path / '0', [0.0, 0.1], seed=0)
   _make(tmp_path / '1', [0.0, 0.1], seed=1, **dict.fromkeys(settings_lib.CHANGE_NO_NUMBER, 1))
-  assert [
-    len(found) for found in groups_lib.group(run_lib.find_runs([str(tmp_path)])).values()
-  ] == [2]
+  found = run_lib.find_runs([str(tmp_path)])
+  for run in found:
+    run.config['change_no_number'].extend(settings_lib.CHANGE_NO_NUMBER)
+  assert [len(members) for members in groups_lib.group(found).values()] == [2]
 
 
 def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
