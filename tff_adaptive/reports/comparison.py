@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import curves, figures, number_texts, report, tables
+from tff_adaptive.reports import curves, figures, number_texts, report, table as table_lib, tables
 from tff_adaptive.runs import run as run_lib
 
 
@@ -32,7 +32,8 @@ def build(
     ValueError: If a run has no values of a metric or of the axis, or `log_scale` names another.
   """
   groups = {label: groups[label] for label in number_texts.in_order([*groups])}
-  made, drawn = [], {}
+  made: list[table_lib.Table] = []
+  drawn: dict[str, list[curves.Curve]] = {}
   for metric in metrics:
     table = tables.comparison_table(groups, metric, target=target)
     drawn[metric] = curves.build(groups, metric, axis)

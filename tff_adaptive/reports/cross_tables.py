@@ -162,7 +162,7 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
     entry = TASKS.get(task)
     is_published = entry is not None and column == f'validation_{entry.metric}'
     factor = entry.factor if entry and is_published else scores.unit(column)[0]
-    digits = {100: 1, 1: 4}.get(factor, 2)
+    digits = 1 if factor == 100 else 4 if factor == 1 else 2
     found = {name: scores.best(members, column) for name, members in cells.items()}
     label = os.path.basename(task) if entry is None else entry.title
     if column != 'validation_accuracy':
