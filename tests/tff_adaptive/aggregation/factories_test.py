@@ -113,17 +113,19 @@ def test_noise_has_its_size_and_comes_from_seed_and_round(graph, name):
     assert np.max(np.abs(np.corrcoef([*first, *other]) - np.eye(3))) < 0.03
 
 
-def test_trees_of_neighbouring_seeds_share_no_noise(graph):
-  nothing = updates_of_norm(0.0, 0.0)
+def test_trees_of_neighbouring_seeds_share_no_noise(monkeypatch):
+  """tensorflow_privacy's k-th draw has the seed + k."""
+  seen = []
+  build_query = factories.tfp.TreeResidualSumQuery.build_l2_gaussian_query
 
-  def noises(seed):
-    process = create(build('dp_tree', 2, False, seed, noise_multiplier=1.0, clip=1.0))
-    return [np.asarray(o.result[0]) for o in rounds_of(graph, process, nothing, 4)]
+  def noted(*arguments, noise_seed, **options):
+    seen.append(noise_seed)
+    return build_query(*arguments, noise_seed=noise_seed, **options)
 
-  rounds = [noise for seed in (7, 8, 9) for noise in noises(seed)]
-  correlations = np.abs(np.corrcoef(rounds))
-  for i, j in ((0, 1), (0, 2), (1, 2)):
-    assert correlations[4 * i : 4 * i + 4, 4 * j : 4 * j + 4].max() < 0.03
+  monkeypatch.setattr(factories.tfp.TreeResidualSumQuery, 'build_l2_gaussian_query', noted)
+  for seed in range(20):
+    build('dp_tree', 2, False, seed, noise_multiplier=1.0)
+  assert np.diff(sorted(seen)).min() > 10**9
 
 
 def test_the_clipping_norm_adapts_as_tffs_own_does(graph):
@@ -131,11 +133,11 @@ def test_the_clipping_norm_adapts_as_tffs_own_does(graph):
   own = tff.aggregators.DifferentiallyPrivateFactory.gaussian_adaptive(0.0, 4.0)
   mine = build('dp_gaussian', 4, False, noise_multiplier=1e-6, count_stddev=1e-5)
   found, expected = (
-    [float(next(iter(tf.nest.flatten(o.measurements)))) for o in aggregate(graph, f, updates, 5)]
+    [float(next(iter(tf.nest.flatten(o.measurements)))) for o in aggregate(graph, f, updates, 3)]
     for f in (mine, own)
   )
   np.testing.assert_allclose(found, expected, rtol=1e-4)
-  assert len(set(found)) == 5
+  assert len(set(found)) == 3
 
 
 def test_adaptive_noise_follows_the_norm_and_differs_from_round_to_round(graph):

@@ -53,7 +53,8 @@ def rounds(context, process, *cohorts):
 
 @pytest.mark.parametrize('name', ['robust', 'zeroing', 'clipping', 'compression', 'secure'])
 def test_a_round_of_nobody_leaves_the_norms_as_they_were(graph, name):
-  process = components.build_aggregator(factory(name), *TYPES)
+  options = {'clipping': False} if name == 'secure' else {}  # Half as slow.
+  process = components.build_aggregator(factory(name, **options), *TYPES)
   norms, _ = rounds(graph, process, FULL, [], OUTLIER, FULL)
   assert_equal(norms[1], norms[0])
   assert any(np.any(one != other) for one, other in zip(norms[2], norms[1]))

@@ -209,7 +209,7 @@ def test_hyperparameters_may_be_tensors():
   weights, delta = tf.constant([1.0]), tf.constant([2.0])
   options = dict(beta1=0.9, beta2=0.99, tau=0.01)
 
-  @tf.function
+  @tf.function(autograph=False)
   def step(rate, beta1, beta2, tau):
     optimizer = optimizers.build_adam(rate, beta1=beta1, beta2=beta2, tau=tau)
     return run(optimizer, weights, [delta])[0][1]
