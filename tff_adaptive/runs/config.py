@@ -1,5 +1,6 @@
 """config.json: what a run was asked to do, made by its first start, checked by later ones."""
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -118,8 +119,12 @@ class Record:
         **_made_with(),
         'changes': [],
       }
-      if create(folder, config):
-        return config
+      path = os.path.join(folder, FILE)
+      with saving(path):
+        os.makedirs(folder, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+          atomic_files.write_json(path, config, _name)
+          return config
       config = self.check(folder)  # Another start of the same command came first.
       assert config is not None
     for name, value in config['data'].items():
@@ -133,8 +138,7 @@ class Record:
   def note_changes(self, folder: str) -> None:
     """Notes in config.json what a resumed run changes; the caller holds the run's checkpoint file.
 
-    Raises:
-      ResumeError: If the run there has other settings, or it cannot be written.
+    ResumeError if the run there has other settings, or it cannot be written.
     """
     # Read again: until the checkpoint file was held another process may have gone on with the run.
     config = self.check(folder)
@@ -185,26 +189,11 @@ def read(folder: str) -> dict[str, Any]:
   return config
 
 
-def create(folder: str, config: Mapping[str, Any]) -> bool:
-  """Writes a new run's config.json, whole; False if another process made one meanwhile.
-
-  Where files cannot have links, an empty file is left if it is killed at the wrong instant.
-
-  Raises:
-    SaveError: If it cannot be written.
-  """
-  path = os.path.join(folder, FILE)
-  with saving(path):
-    os.makedirs(folder, exist_ok=True)
-    try:
-      atomic_files.write_json(path, config, _name)
-    except FileExistsError:
-      return False
-  return True
-
-
 def _name(temporary: str, path: str) -> None:
-  """Gives a file its name; FileExistsError if there is one, which stays: unlike with a renaming."""
+  """Gives a file its name; FileExistsError if there is one, which stays: unlike with a renaming.
+
+  Where files cannot have links, an empty file is left if the process is killed at a wrong instant.
+  """
   try:
     os.link(temporary, path)
   except FileExistsError:
