@@ -210,11 +210,6 @@ def names() -> list[str]:
   return list(TASKS)
 
 
-def describe(task: str) -> str:
-  """One line on a task; KeyError for an unknown name."""
-  return TASKS[task].description
-
-
 def sizes(task: str) -> dict[str, Any]:
   """The values of a task, '' for a user's own, that do not depend on the server optimizer.
 

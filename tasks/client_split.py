@@ -116,11 +116,7 @@ class _ExampleSplit:
   """Which examples of a client are held out."""
 
   def __init__(
-    self,
-    clients: task_lib.ClientData,
-    seed: int,
-    share: float,
-    unit_starts: UnitStarts | None,
+    self, clients: task_lib.ClientData, seed: int, share: float, unit_starts: UnitStarts | None
   ):
     self._clients, self._seed, self._share = clients, seed, share
     self._unit_starts = unit_starts

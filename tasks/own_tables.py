@@ -85,12 +85,7 @@ def from_npz(
 
   Raises:
     DataError: If the file is damaged, an array is missing, or `from_arrays` refuses.
-    TypeError: If the arrays of `from_arrays` are given instead of their names.
   """
-  if given := [name for name in ('x', 'y', 'clients') if name in options]:
-    raise TypeError(
-      f"from_npz takes no {given[0]}=; the file's arrays are named by features=, label= and client="
-    )
   path = files.existing(path)
   arrays = npz.read(path, [features, label, client])
   return own_data.from_arrays(

@@ -39,7 +39,7 @@ Ctrl-C ends after saving, and the same command again goes on where it ended.
 def text() -> str:
   """Returns the whole text."""
   parts = [_INTRODUCTION]
-  parts.append(_listed('Tasks', {name: catalog.describe(name) for name in catalog.names()}))
+  parts.append(_listed('Tasks', {n: entry.description for n, entry in catalog.TASKS.items()}))
   parts.append(_brought())
   for title, entries in (
     ('Algorithms', registry.ALGORITHMS),

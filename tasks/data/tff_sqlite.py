@@ -55,7 +55,7 @@ class SqlClientData(task_lib.ClientData):
       features: The features of an example: name -> `tf.io.FixedLenFeature`. Those of floating
         point must be finite.
       preprocess: Maps one client's features, name -> array [n, ...], to (x, y), with as many
-        examples in as out; None where only `features` and `all_features` are used.
+        examples in as out; None where only `all_features` is used.
       ranges: The smallest and the largest value allowed, by feature; others are not compared.
 
     Raises:
@@ -146,7 +146,7 @@ class SqlClientData(task_lib.ClientData):
       )
 
   def _parse(self, rows: Sequence[bytes], owners: Sequence[str]) -> dict[str, np.ndarray]:
-    """The features of serialized examples; `owners` are their client, or each one's."""
+    """The features of serialized examples of `owners`."""
     try:
       parsed = tf.io.parse_example(tf.constant(rows, tf.string), self._features)
     except (tf.errors.OpError, TypeError, ValueError) as e:
@@ -173,8 +173,8 @@ class SqlClientData(task_lib.ClientData):
     if good.all():
       return
     at = tuple(np.argwhere(~good)[0])
-    owner = owners[at[0] if len(owners) > 1 else 0]
-    row = at[0] - (list(owners).index(owner) if len(owners) > 1 else 0)
+    owner = owners[at[0]]
+    row = at[0] - owners.index(owner)
     raise errors.DataError(
       f'{self._path}: {name} of client {owner!r} in {self._split!r}, row {row}, is {array[at]}; it '
       f'must be {allowed}'
@@ -189,15 +189,12 @@ class SqlClientData(task_lib.ClientData):
       raise errors.DataError(f'{self._path}: unknown client {client_id!r} in {self._split!r}')
     return self._sizes[client_id]
 
-  def features(self, client_id: str) -> dict[str, np.ndarray]:
-    """One client's features before preprocessing, name -> array [n, ...]."""
-    return self._parse(self._rows(client_id), [client_id])
-
   def load(self, client_id: str) -> task_lib.ExampleArrays:
     """One client's examples, preprocessed; see `tasks.ClientData.load`."""
     if self._preprocess is None:
-      raise TypeError(f'{self._path} was opened without `preprocess`: use `features`')
-    x, y = self._preprocess(self.features(client_id))
+      raise TypeError(f'{self._path} was opened without `preprocess`: use `all_features`')
+    rows = self._rows(client_id)
+    x, y = self._preprocess(self._parse(rows, [client_id] * len(rows)))
     return task_lib.example_arrays(x, y, f'{self._path}: client {client_id!r}')
 
   def all_features(self) -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -35,7 +35,7 @@ def test_every_task_has_values_for_every_server_optimizer():
       assert 0 < rates['client_learning_rate'] <= 100
       assert ('tau' in rates) == (server in catalog.ADAPTIVE)
       assert {*rates} <= {*catalog.TUNED}
-  assert max(len(catalog.describe(task)) for task in catalog.names()) < 90
+  assert max(len(entry.description) for entry in catalog.TASKS.values()) < 90
 
 
 @pytest.mark.parametrize('task', catalog.OFFLINE)

@@ -9,7 +9,7 @@ import tensorflow_federated as tff
 from tensorflow_federated.python.simulation.models import resnet_models
 
 import tff_adaptive_tasks as tasks
-from tests.helpers import task_data
+from tests.helpers import image_files, task_data
 from tff_adaptive_tasks import cifar
 from tff_adaptive_tasks.models import layers as layers_lib, resnet
 
@@ -147,18 +147,17 @@ def test_cifar100_is_tffs():
   assert len(test.client_ids) == 20
 
 
-@task_data.needs('cifar10_lossless.npz', 'cifar100.npz')
-def test_centralised_cifar_is_split():
-  task = tasks.load('cifar10', task_data.DATA_DIR)
-  sizes = [task.train.num_examples(c) for c in task.train.client_ids]
-  assert (len(sizes), sum(sizes), len(task.validation['y'])) == (500, 5438, 1017)
+def test_centralised_cifar_is_split(tmp_path):
+  labels = image_files.write_classes(tmp_path / 'cifar10.npz', 10, shape=(32, 32, 3))
+  task = tasks.load('cifar10', str(tmp_path), num_clients=12)
+  assert [task.train.num_examples(c) for c in task.train.client_ids] == [10] * 12
+  np.testing.assert_array_equal(np.sort(task.train.load_all()['y']), np.sort(labels))
   assert task_data.labels_report(task)['classes_per_client'] < 4
-  for name, images, test in (('cifar10_cnn', 5438, 1017), ('cifar100_cnn', 1117, 916)):
-    task = tasks.load(name, task_data.DATA_DIR)
-    kept = sum(task.train.num_examples(c) for c in task.train.client_ids)
-    assert len(task.train) == 100
-    assert kept + len(task.validation['y']) == images
-    assert len(task.test['y']) == test
+  assert len(task.validation['y']) == 30
+  task = tasks.load('cifar10_cnn', str(tmp_path), num_clients=12)
+  assert len(task.train) == 11
+  assert len(task.train.load_all()['y']) + len(task.validation['y']) == 120
+  assert len(task.test['y']) == 30
 
 
 @pytest.mark.parametrize(

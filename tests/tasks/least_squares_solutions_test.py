@@ -76,12 +76,7 @@ def test_fed_prox_drifts_less_far(problem):
 
 @pytest.mark.parametrize(
   'name, options',
-  [
-    ('scaffold', {'scaffold_option': 1}),
-    ('scaffold_m', {}),
-    ('fed_dyn', {'mu': 0.5}),
-    ('ada_best', {'mu': 1.0, 'beta': 1.0}),
-  ],
+  [('scaffold', {'scaffold_option': 1}), ('scaffold_m', {}), ('fed_dyn', {'mu': 0.5})],
 )
 def test_without_drift_the_least_squares_solution_is_reached(problem, name, options):
   x_ls = least_squares_solutions.least_squares(*problem)
@@ -107,15 +102,6 @@ def test_ada_best_stops_at_the_ridge_point(problem, mu, beta, server_rate):
     _settle(run, x, 400)
 
 
-def test_the_ridge_point_nears_the_solution_as_mu_times_one_minus_beta_falls(problem):
-  x_ls, x_0 = least_squares_solutions.least_squares(*problem), np.ones(5)
-  far = [
-    np.linalg.norm(least_squares_solutions.ada_best(*problem, 0.02, 1 - gap, x_0) - x_ls)
-    for gap in (0.1, 0.01, 0.001)
-  ]
-  np.testing.assert_allclose(np.divide(far[:-1], far[1:]), 10, rtol=0.1)
-
-
 @pytest.mark.parametrize(
   'name, options',
   [('scaffold', {}), ('fed_dyn', {'mu': 0.5}), ('ada_best', {'mu': 1.0, 'beta': 0.75})],
@@ -130,13 +116,9 @@ def test_unequal_numbers_of_steps(problem, name, options):
 
 
 def test_a_server_optimizer_does_not_move_the_fixed_point(problem):
-  """Yogi rests where the mean of the updates is 0: at FedAvg's point, with SCAFFOLD at x_LS."""
-  yogi = optimizers.build_yogi(0.125, tau=0.125)
+  """Yogi rests where the mean of the updates is 0: at FedAvg's point."""
   x_fgd = least_squares_solutions.gradient_descent(*problem, 5, RATE)
-  plain = _run('fed_yogi', problem, server_learning_rate=0.125, tau=0.125)
-  _settle(plain, x_fgd, 1000)
-  corrected = _run('scaffold', problem, server_optimizer=yogi)
-  _settle(corrected, least_squares_solutions.least_squares(*problem), 1500)
+  _settle(_run('fed_yogi', problem, server_learning_rate=0.125, tau=0.125), x_fgd, 1000)
 
 
 def test_the_solution_by_hand():

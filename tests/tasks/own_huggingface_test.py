@@ -62,8 +62,6 @@ def test_columns_of_numbers_and_texts():
   rows = 4 * int(task.train.client_ids[0]) + np.arange(4)
   np.testing.assert_array_equal(first['x'][:, 0], rows)
   np.testing.assert_allclose(first['y'], rows % 3 / 2)
-  one = tasks.from_huggingface(table(), 'hospital', 'outcome', features=['age'])
-  assert one.validation['x'].shape == (4, 1)
 
 
 def test_validation_data_of_ones_own():
@@ -92,7 +90,6 @@ def test_validation_data_of_ones_own():
       {},
       r'must have the same shape.*to one shape by dataset',
     ),
-    (images, {'label': 'writer'}, "'writer' is named twice"),
     (
       lambda: datasets.Dataset.from_dict(
         {'x': [[1.0], [2.0]], 'label': [0, -1], 'writer': ['a', 'b']},
@@ -104,11 +101,6 @@ def test_validation_data_of_ones_own():
       ),
       {},
       "'label' is empty in row 1",
-    ),
-    (
-      table,
-      {'client': 'hospital', 'label': 'outcome', 'features': ['age'], 'validation': images()},
-      'goes with one column of arrays',
     ),
   ],
 )

@@ -63,7 +63,6 @@ def test_numbers_are_predicted_by_linear_regression():
     ('sigmoid', {}, 0.5),
     (None, {}, 0.0),
     ('sigmoid', {'loss': 'binary_crossentropy'}, 0.5),
-    ('tanh', {'loss': 'hinge', 'threshold': 0.0}, 0.0),
     (None, {'loss': 'mse', 'threshold': 0.5}, 0.5),
     ('sigmoid', {'threshold': 0.3}, 0.3),
   ],
@@ -122,7 +121,6 @@ def test_arguments_with_a_default_do_not_say_what_a_function_makes(model, width)
     (None, NUMBERS, True),
     ('mse', np.stack([NUMBERS] * 3, 1), True),
     ('categorical_crossentropy', np.eye(3, dtype=np.float32)[RNG.integers(0, 3, 80)], False),
-    (None, CLASSES, False),
   ],
 )
 def test_labels_of_a_regression_are_its_predictions(loss, y, expected):
@@ -154,11 +152,6 @@ def test_the_threshold_is_that_of_a_binary_accuracy():
   assert tasks.from_arrays(X, BINARY, CLIENTS, **options).preparation.threshold == 0.3
 
 
-def test_models_with_an_output_for_each_class_have_no_threshold():
-  for y, model in ((BINARY, dense(2)), (CLASSES, dense(3)), (BINARY, 'mlp'), (NUMBERS, dense(1))):
-    assert tasks.from_arrays(X, y, CLIENTS, model=model).preparation.threshold is None
-
-
 def test_the_default_loss_takes_scores_or_probabilities_as_the_last_layer_gives_them():
   weights = [RNG.normal(size=(3, 3)).astype(np.float32), np.zeros(3, np.float32)]
   losses = []
@@ -183,12 +176,9 @@ def test_whole_numbers_reach_an_embedding_as_such():
 
   task = tasks.from_arrays(RNG.integers(0, 5, (80, 4)), CLASSES, CLIENTS, model=build)
   assert task.train.load_all()['x'].dtype == np.int32
-  for low, high in ((0, 5), (-1, 4)):
-    x = RNG.integers(0, 5, (80, 4))
-    x[7, 2:] = low, high
-    with pytest.raises(
-      tasks.DataError, match=f'go from .* to {high}, but .* input_dim=5, for 0 to 4'
-    ):
+  for shift in (1, -1):
+    x = RNG.integers(0, 5, (80, 4)) + shift
+    with pytest.raises(tasks.DataError, match=r'inputs go from .* input_dim=5, for 0 to 4'):
       tasks.from_arrays(x, CLASSES, CLIENTS, model=build)
 
 
