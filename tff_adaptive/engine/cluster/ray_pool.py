@@ -68,10 +68,12 @@ class RayPool:
       )(function)
       for function in functions
     }
+    self._warm_ups: list[Any] = []
+    self._warm_began = self._warm_since = time.monotonic()
     self._look()
     # Begun while the trainer makes ready; nobody waits for them, or calls anybody late meanwhile.
-    self._warm_ups = [self._warm_up() for _ in range(self.size)]
-    self._warm_since = time.monotonic()
+    for _ in range(self.size):
+      self._warm_up()
 
   def ask_for_room(self, workers: int) -> None:
     """Asks a cluster that grows by itself for room for some workers, until it is asked again."""
@@ -85,16 +87,10 @@ class RayPool:
     """How many workers there is room for, and use."""
     return self._room if self._workers is None else min(self._workers, self._room)
 
-  @property
-  def is_look_due(self) -> bool:
-    """Whether it is some seconds since the cluster was looked at."""
-    return time.monotonic() - self._looked > _LOOK_SECONDS
-
   def run(self, workload: Workload) -> Outcome:
     """Trains all subrounds, each counted once; the costliest first, by whoever is idle."""
     self._longest = [self._longest[1], 0.0]  # The first, with its trace, is soon forgotten.
-    if self.is_look_due:  # Short rounds never wait so long.
-      self._look()
+    self.look([])  # Short rounds never wait so long.
     with self._losses():
       return ray_round.Round(self, workload).run()
 
@@ -252,7 +248,9 @@ class RayPool:
     return ready
 
   def look(self, calls: list[ray_round.Call]) -> list[ray_round.Call]:
-    """Looks at the cluster and at the calls; returns those that are late for the first time."""
+    """Looks now and then at the cluster and at calls; those that are late for the first time."""
+    if time.monotonic() - self._looked < _LOOK_SECONDS:
+      return []
     self._look()
     self._check_room()
     now = time.monotonic()
@@ -286,24 +284,18 @@ class RayPool:
       line = f'a worker was lost; {info.where} did {call} again (try {info.attempt + 1})'
       self.report(self.line(line))
 
-  def _warm_up(self, **options: Any) -> tuple[Any, float]:
-    """Has a worker import what it needs; a reference, and when this was."""
+  def _warm_up(self, **options: Any) -> None:
+    """Has a worker import what it needs."""
     call = self._remote[ray_worker.warm_up].options(**options)
-    return call.remote(self.settings), time.monotonic()
+    self._warm_ups.append(call.remote(self.settings))
+    self._warm_began = time.monotonic()
 
   def _is_starting(self) -> bool:
     """Whether a worker still imports what it needs, as far as one can say."""
-    if not self._warm_ups:
-      return False
-    now = time.monotonic()
-    references = [reference for reference, _ in self._warm_ups]
-    _, waiting = ray.wait(references, num_returns=len(references), timeout=0)
-    self._warm_ups = [
-      (reference, began)
-      for reference, began in self._warm_ups
-      if reference in waiting and now - began < _START_SECONDS
-    ]
-    self._warm_since = now
+    if self._warm_ups:
+      self._warm_since = time.monotonic()
+      _, left = ray.wait(self._warm_ups, num_returns=len(self._warm_ups), timeout=0)
+      self._warm_ups = left if self._warm_since - self._warm_began < _START_SECONDS else []
     return bool(self._warm_ups)
 
   def _look(self) -> None:
@@ -323,9 +315,8 @@ class RayPool:
         self.report(self.line(f'node {self._nodes[lost]} is lost; {usable} left'))
       for node in nodes.keys() - self._nodes.keys():
         self.report(self.line(f'node {_name(nodes[node])} has joined; {usable}'))
-        self._warm_ups += [
-          self._warm_up(scheduling_strategy=_on_node(node)) for _ in range(rooms[node])
-        ]
+        for _ in range(rooms[node]):
+          self._warm_up(scheduling_strategy=_on_node(node))
     self._nodes = {key: _name(node) for key, node in nodes.items()}
     context = ray.get_runtime_context()
     here = nodes.get(context.get_node_id())

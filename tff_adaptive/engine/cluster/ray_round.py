@@ -90,12 +90,10 @@ class Round:
   def run(self) -> Outcome:
     while self._trained < len(self._workload.parts):
       self._begin_calls()
-      ready = self._pool.wait(list(self._calls))
-      for reference in ready:
+      for reference in self._pool.wait(list(self._calls)):
         self._end_call(reference)
-      if not ready or self._pool.is_look_due:  # Calls may end all the time.
-        for call in self._pool.look([call for call, _ in self._calls.values()]):
-          self._begin_again(call)
+      for call in self._pool.look([call for call, _ in self._calls.values()]):
+        self._begin_again(call)
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
     results = [of_subround for of_call in calls for of_subround in of_call]
     sums = self._merged() if self._workload.calls.num_aggregates else []

@@ -19,20 +19,6 @@ from tff_adaptive.engine.graph import datasets, values
 
 
 @dataclasses.dataclass(frozen=True)
-class Dataset:
-  """A `tf.data.Dataset` as bytes."""
-
-  graph: bytes
-
-
-@dataclasses.dataclass(frozen=True)
-class Elements:
-  """A sequence given as a list: the flat leaves of each element."""
-
-  rows: list[list[Any]]
-
-
-@dataclasses.dataclass(frozen=True)
 class Keys:
   """Clients' values by reference: the name of their source, and their keys, pickled."""
 
@@ -64,7 +50,10 @@ def member(type_spec: tff.types.Type) -> tff.types.Type:
 
 
 def encode(value: Any, type_spec: tff.types.Type) -> list[Any]:
-  """The flat leaves of an unplaced value: NumPy arrays, `Dataset`s and `Elements`."""
+  """The flat leaves of an unplaced value.
+
+  They are NumPy arrays; of a dataset its graph as bytes, of a list of elements a list of theirs.
+  """
   leaves = values.flatten(value, type_spec)
   return [_encode_leaf(leaf, t) for leaf, t in zip(leaves, values.leaf_types(type_spec))]
 
@@ -76,9 +65,9 @@ def _encode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
       return leaf
     return np.asarray(values.to_tensor(leaf, type_spec))
   if isinstance(leaf, (list, tuple)):
-    return Elements([encode(element, type_spec.element) for element in leaf])
+    return [encode(element, type_spec.element) for element in leaf]
   variant = datasets.variant(leaf, type_spec.element)
-  return Dataset(tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy())
+  return tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy()
 
 
 def as_arrays(sums: list[list[Any]]) -> list[list[np.ndarray]]:
@@ -103,10 +92,10 @@ def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
 
 
 def _decode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
-  if isinstance(leaf, Elements):
-    return [to_python(row, type_spec.element) for row in leaf.rows]
-  if isinstance(leaf, Dataset):
-    variant = tf.raw_ops.DatasetFromGraph(graph_def=leaf.graph)
+  if isinstance(leaf, list):
+    return [to_python(row, type_spec.element) for row in leaf]
+  if isinstance(leaf, bytes):
+    variant = tf.raw_ops.DatasetFromGraph(graph_def=leaf)
     return tf.data.experimental.from_variant(variant, _element_spec(type_spec.element))
   return leaf
 
@@ -125,11 +114,9 @@ def num_bytes(flat: Any) -> int:
   """The bytes of what `encode` and `encode_clients` return, and of lists of such."""
   if isinstance(flat, (list, tuple)):
     return sum(map(num_bytes, flat))
-  if isinstance(flat, (bytes, Keys)):
-    return len(flat if isinstance(flat, bytes) else flat.pickled)
-  if isinstance(flat, Elements):
-    return num_bytes(flat.rows)
-  return len(flat.graph) if isinstance(flat, Dataset) else flat.nbytes
+  if isinstance(flat, Keys):
+    flat = flat.pickled
+  return len(flat) if isinstance(flat, bytes) else flat.nbytes
 
 
 def is_stacked(member_type: tff.types.Type) -> bool:

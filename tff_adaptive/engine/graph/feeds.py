@@ -208,7 +208,7 @@ class _Feed:
           f'expected a list with one {type_spec.member} a client, found {type(value).__name__}'
         )
       self.lengths.append(len(value))
-      _feed_clients(value, type_spec.member, self.leaves, self.tensors, self._buffers, self._cache)
+      self._visit_clients(value, type_spec.member)
     elif isinstance(type_spec, tff.types.FederatedType):
       self.visit(value, type_spec.member)
     elif isinstance(type_spec, tff.types.SequenceType):
@@ -218,42 +218,36 @@ class _Feed:
       self.leaves.append(Leaf(type_spec, 'tensor'))
       self.tensors.append(values.to_tensor(value, type_spec))
 
-
-def _feed_clients(
-  cohort: Any,
-  member: tff.types.Type,
-  leaves: list[Leaf],
-  tensors: list[tf.Tensor],
-  buffers: buffers_lib.Buffers,
-  cache: dataset_cache.DatasetCache | None,
-) -> None:
-  """Adds the leaves and tensors of a client-placed argument, a list or `ClientValues`."""
-  if isinstance(cohort, values.ClientValues) and cohort.type_spec.is_equivalent_to(member):
-    for stacked, leaf_type in zip(cohort.flat, values.leaf_types(member)):
-      if isinstance(leaf_type, tff.types.SequenceType):
-        form = 'dataset'
+  def _visit_clients(self, cohort: Any, member: tff.types.Type) -> None:
+    """Adds the leaves and tensors of a client-placed argument, a list or `ClientValues`."""
+    if isinstance(cohort, values.ClientValues) and cohort.type_spec.is_equivalent_to(member):
+      for stacked, leaf_type in zip(cohort.flat, values.leaf_types(member)):
+        if isinstance(leaf_type, tff.types.SequenceType):
+          form = 'dataset'
+        else:
+          form = 'stack' if values.tensor_shape(leaf_type).is_fully_defined() else 'boxed'
+        self.leaves.append(Leaf(leaf_type, form))
+        self.tensors.append(stacked)
+      return
+    rows = [values.flatten(value, member) for value in cohort]
+    for column, leaf_type in enumerate(values.leaf_types(member)):
+      entries = [row[column] for row in rows]
+      if not isinstance(leaf_type, tff.types.SequenceType):
+        leaf = _whole_leaf(leaf_type)
+        self.leaves.append(leaf)
+        self.tensors.extend(_feed_tensors(entries, leaf, self._buffers))
+      elif all(isinstance(e, (list, tuple)) and len(e) == 1 for e in entries):
+        element_rows = [values.flatten(e[0], leaf_type.element) for e in entries]
+        order, types = values.dataset_order(leaf_type.element), values.leaf_types(leaf_type.element)
+        elements = tuple(_whole_leaf(types[j]) for j in order)
+        self.leaves.append(Leaf(leaf_type, 'whole', elements))
+        for j, leaf in zip(order, elements):
+          self.tensors.extend(_feed_tensors([row[j] for row in element_rows], leaf, self._buffers))
       else:
-        form = 'stack' if values.tensor_shape(leaf_type).is_fully_defined() else 'boxed'
-      leaves.append(Leaf(leaf_type, form))
-      tensors.append(stacked)
-    return
-  rows = [values.flatten(value, member) for value in cohort]
-  for column, leaf_type in enumerate(values.leaf_types(member)):
-    entries = [row[column] for row in rows]
-    if not isinstance(leaf_type, tff.types.SequenceType):
-      leaf = _whole_leaf(leaf_type)
-      leaves.append(leaf)
-      tensors.extend(_feed_tensors(entries, leaf, buffers))
-    elif all(isinstance(e, (list, tuple)) and len(e) == 1 for e in entries):
-      element_rows = [values.flatten(e[0], leaf_type.element) for e in entries]
-      order, types = values.dataset_order(leaf_type.element), values.leaf_types(leaf_type.element)
-      elements = tuple(_whole_leaf(types[j]) for j in order)
-      leaves.append(Leaf(leaf_type, 'whole', elements))
-      for j, leaf in zip(order, elements):
-        tensors.extend(_feed_tensors([row[j] for row in element_rows], leaf, buffers))
-    else:
-      leaves.append(Leaf(leaf_type, 'dataset'))
-      tensors.append(_stack([datasets.variant(e, leaf_type.element, cache) for e in entries]))
+        self.leaves.append(Leaf(leaf_type, 'dataset'))
+        self.tensors.append(
+          _stack([datasets.variant(e, leaf_type.element, self._cache) for e in entries])
+        )
 
 
 def _stack(variants: list[tf.Tensor]) -> tf.Tensor:

@@ -20,6 +20,7 @@ def pool(monkeypatch):
   made.report = made.lines.append
   made._patience, made._rooms, made._nodes, made._room = 60.0, {_NODE: 1}, {_NODE: '10.0.0.2'}, 1
   made._look, made._warm_ups, made._warm_since, made.now = lambda: None, [], 0.0, 1000.0
+  made._looked = 0.0
   call = types.SimpleNamespace(remote=lambda function, argument: argument)
   call.options = lambda **_: call
   made._remote = {ray_worker.call: call}
@@ -145,9 +146,16 @@ def test_a_call_is_given_again_ever_more_rarely(pool):
   assert late == [[True, False, False], [True, True, False], [True, True, True]]
 
 
+def test_a_look_is_due_some_seconds_after_the_last(pool):
+  pool._looked = pool.now - 1.9
+  assert not _is_late(pool, 900)
+  pool.now += 0.2
+  assert _is_late(pool, 900)
+
+
 def test_nobody_is_late_while_a_worker_imports(pool, monkeypatch):
   monkeypatch.setattr('ray.wait', lambda references, **_: ([], references))
-  pool._warm_ups = [('never ready', pool.now)]
+  pool._warm_ups, pool._warm_began = ['never ready'], pool.now
   assert not _is_late(pool, 900)
   pool.now += 601  # No import takes so long.
   assert not _is_late(pool, 900)  # From now on.

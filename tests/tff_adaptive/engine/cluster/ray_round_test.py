@@ -68,33 +68,6 @@ def test_a_client_that_ends_its_workers_is_named(error, monkeypatch):
     a_round._end_call('both')
 
 
-@pytest.mark.parametrize('is_look_due', [False, True])
-def test_the_cluster_is_looked_at_also_while_calls_end_all_the_time(is_look_due, monkeypatch):
-  seen, ready, again = [], [[], ['a'], ['b']], []
-  a_round = object.__new__(ray_round.Round)
-  a_round._calls, a_round._results, a_round._trained = {}, {}, 0
-  a_round._workload = types.SimpleNamespace(
-    calls=types.SimpleNamespace(num_aggregates=0), parts=[[0], [1]]
-  )
-  a_round._pool = types.SimpleNamespace(
-    wait=lambda calls: ready.pop(0),
-    look=lambda calls: seen.append(len(ready)) or ['late'],
-    get=lambda references: references,
-    is_look_due=is_look_due,
-    bytes_received=0,
-  )
-
-  def end(reference):
-    a_round._trained += 1
-
-  monkeypatch.setattr(a_round, '_begin_calls', lambda: None)
-  monkeypatch.setattr(a_round, '_end_call', end)
-  monkeypatch.setattr(a_round, '_begin_again', again.append)
-  a_round.run()
-  assert seen == ([2, 1, 0] if is_look_due else [2])
-  assert again == ['late'] * len(seen)
-
-
 def _merging(get):
   """A round of four trained subrounds whose sums are merged; its pool has `get`."""
   a_round = object.__new__(ray_round.Round)
