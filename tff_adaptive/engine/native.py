@@ -41,7 +41,6 @@ def remember_workers() -> None:
   """
   if private_apis.watch_worker_starts(_watch):
     atexit.register(_end)
-    os.register_at_fork(after_in_child=_let_go)
     for worker in _workers():
       _watch(worker.pid)
 
@@ -76,13 +75,6 @@ def _watch(pid: int) -> None:
       start_new_session=True,
     )
   )
-
-
-def _let_go() -> None:
-  """Closes a forked child's ends of the pipes, which would keep them open beyond the program."""
-  for watchdog in _watchdogs:
-    if watchdog.stdin:
-      watchdog.stdin.close()
 
 
 def _workers() -> 'list[psutil.Process]':

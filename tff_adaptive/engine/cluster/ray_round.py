@@ -37,23 +37,14 @@ _ALONE_SECONDS = 60.0  # In which it is found which client ends its worker.
 
 @dataclasses.dataclass(eq=False)
 class Call:
-  """Subrounds' training under way; twice if it was late.
+  """Subrounds' training under way; twice if it was late."""
 
-  Attributes:
-    node: Whose sum it makes, in the `schedule.MergeTree`.
-    subrounds: Those that it trains.
-    work: What they are given.
-    began: When it was given, or given again; `time.monotonic`.
-    is_late: Whether it was given again.
-    copies: How often it had been given before.
-  """
-
-  node: Node
-  subrounds: range
-  work: ray_worker.Subrounds | None
-  began: float
-  is_late: bool = False
-  copies: int = 0
+  node: Node  # Whose sum it makes, in the `schedule.MergeTree`.
+  subrounds: range  # Those that it trains.
+  work: ray_worker.Subrounds | None  # What they are given.
+  began: float  # When it was given; `time.monotonic`.
+  is_late: bool = False  # Whether it was given again.
+  copies: int = 0  # How often it had been given before.
 
   def __str__(self) -> str:
     first, last = self.subrounds[0] + 1, self.subrounds[-1] + 1

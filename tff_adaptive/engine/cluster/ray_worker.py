@@ -19,31 +19,19 @@ _stages: dict[str, Any] = {}  # By digest, that used last at the end.
 
 
 class Settings(NamedTuple):
-  """How a worker computes.
+  """How a worker computes."""
 
-  Attributes:
-    cpus: How many clients it trains at once, each operation in one thread.
-    gpus: Its share of GPUs; 0: it is kept off them.
-  """
-
-  cpus: int = 1
-  gpus: float = 0
+  cpus: int = 1  # How many clients it trains at once, each operation in one thread.
+  gpus: float = 0  # Its share of GPUs; 0: it is kept off them.
 
 
 class Info(NamedTuple):
-  """What a call says of itself.
+  """What a call says of itself."""
 
-  Attributes:
-    attempt: How many calls before it were lost with their worker.
-    where: The worker: 'process 123 on 10.0.0.2'.
-    versions: See `versions`.
-    seconds: How long it took.
-  """
-
-  attempt: int
-  where: str
-  versions: str
-  seconds: float
+  attempt: int  # How many calls before it were lost with their worker.
+  where: str  # The worker: 'process 123 on 10.0.0.2'.
+  versions: str  # See `versions`.
+  seconds: float  # How long it took.
 
 
 def versions() -> str:
@@ -62,18 +50,13 @@ def warm_up(settings: Settings) -> None:
 
 
 class Subrounds(NamedTuple):
-  """What of some subrounds is not the same in all of a stage.
+  """What of some subrounds is not the same in all of a stage."""
 
-  Attributes:
-    divided: For each subround, and each of the stage's inputs, what `wire.encode` gives for each
-      client, or the `wire.Keys` of its values; None for those not divided among clients.
-    stored: See `subrounds.Workload`.
-    sources: Name -> a list with the reference of a source, for who has not opened it.
-  """
-
+  # For each subround, and each of the stage's inputs, what `wire.encode` gives for each client, or
+  # the `wire.Keys` of its values; None for those not divided among clients.
   divided: list[list[Any]]
-  stored: dict[int, int]
-  sources: dict[str, list[Any]]
+  stored: dict[int, int]  # See `subrounds.Workload`.
+  sources: dict[str, list[Any]]  # Name -> a list with the reference of a source.
 
 
 def train(

@@ -26,40 +26,25 @@ _INPUT = 'stage_input'
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-  """What the server, or the clients, can do with what is known by then.
-
-  Attributes:
-    at_clients: Whether it is the clients'.
-    comp: `<inputs> -> <outputs>`.
-    inputs: What its parameter's elements are.
-    outputs: What its result's elements are; those of aggregates, the last, are accumulators.
-    num_aggregates: How many.
-    merge: `<accumulators, accumulators> -> accumulators`; None without aggregates.
-    report: `accumulators -> values of the aggregates`; None without aggregates.
-  """
+  """What the server, or the clients, can do with what is known by then."""
 
   at_clients: bool
-  comp: tff.framework.ConcreteComputation
-  inputs: tuple[Key, ...]
-  outputs: tuple[Key, ...]
+  comp: tff.framework.ConcreteComputation  # `<inputs> -> <outputs>`.
+  inputs: tuple[Key, ...]  # What its parameter's elements are.
+  outputs: tuple[Key, ...]  # What its result's are; those of aggregates, the last, accumulators.
   num_aggregates: int = 0
+  # `<accumulators, accumulators> -> accumulators`, and `accumulators -> values of the aggregates`.
   merge: tff.framework.ConcreteComputation | None = None
   report: tff.framework.ConcreteComputation | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """A computation as stages, in order.
-
-  Attributes:
-    stages: The stages.
-    passed_on: Keys of the parts of the argument of which the result is made.
-    result: From values by key to its result.
-  """
+  """A computation as stages, in order."""
 
   stages: tuple[Stage, ...]
-  passed_on: tuple[Key, ...]
-  result: Callable[[dict[Key, Any]], Any]
+  passed_on: tuple[Key, ...]  # The parts of the argument of which the result is made.
+  result: Callable[[dict[Key, Any]], Any]  # From values by key to its result.
 
 
 def split(comp: tff.framework.ConcreteComputation) -> Program:

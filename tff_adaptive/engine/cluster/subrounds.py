@@ -18,22 +18,13 @@ from tff_adaptive.engine.graph import cache, context, values
 
 
 class Workload(NamedTuple):
-  """A clients' stage and its cohort.
-
-  Attributes:
-    calls: The stage.
-    inputs: A value for each of the stage's inputs; of those divided among clients a list.
-    parts: The clients' positions in the cohort, for each subround.
-    costs: What each subround costs.
-    stored: Of each result that is kept by the source of an input (see `client_references`), its
-      position, and the input's.
-  """
+  """A clients' stage and its cohort."""
 
   calls: stage_calls.StageCalls
-  inputs: list[Any]
-  parts: list[list[int]]
-  costs: list[float]
-  stored: dict[int, int]
+  inputs: list[Any]  # A value for each of the stage's; of those divided among clients a list.
+  parts: list[list[int]]  # The clients' positions in the cohort, for each subround.
+  costs: list[float]  # What each subround costs.
+  stored: dict[int, int]  # Position of each result that an input's source keeps -> the input's.
 
 
 class Outcome(NamedTuple):

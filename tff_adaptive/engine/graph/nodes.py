@@ -18,27 +18,16 @@ CLIENTS = tff.CLIENTS
 
 @dataclasses.dataclass(eq=False)
 class Node:
-  """A value that is known only while a round is traced.
+  """A value that is known only while a round is traced."""
 
-  Attributes:
-    placement: `tff.SERVER`, `tff.CLIENTS`, or None for an unplaced value.
-    type: Type of the value (of one client's value, at the clients).
-    deps: Nodes that `compute` asks for.
-    compute: Takes a frame (see `client_loop`), returns the value. None for an aggregate.
-    level: Aggregations that come before.
-    free: Whether evaluating it again costs nothing.
-    aggregate: For an aggregate, what to fold; else None.
-    grouped: How several clients compute it together, if they can; else None.
-  """
-
-  placement: Any
-  type: tff.types.Type
-  deps: list['Node']
-  compute: Callable[[Any], Any] | None
-  level: int
-  free: bool = False
-  aggregate: Optional['Aggregate'] = None
-  grouped: Optional['Grouped'] = None
+  placement: Any  # `tff.SERVER`, `tff.CLIENTS`, or None for an unplaced value.
+  type: tff.types.Type  # Of the value (of one client's value, at the clients).
+  deps: list['Node']  # Nodes that `compute` asks for.
+  compute: Callable[[Any], Any] | None  # Takes a `client_loop.Frame`; None for an aggregate.
+  level: int  # Aggregations that come before.
+  free: bool = False  # Whether evaluating it again costs nothing.
+  aggregate: Optional['Aggregate'] = None  # What to fold.
+  grouped: Optional['Grouped'] = None  # How several clients compute it together, if they can.
 
 
 @dataclasses.dataclass(frozen=True)

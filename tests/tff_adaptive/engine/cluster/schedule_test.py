@@ -86,8 +86,3 @@ def test_neighbours_are_merged_level_by_level(leaves, expected):
     return value(children[0]) if len(children) == 1 else f'({"".join(map(value, children))})'
 
   assert value(tree.root) == expected
-
-
-def test_subrounds_are_checked():
-  with pytest.raises(ValueError, match='subrounds is 0; it must be at least 1'):
-    schedule.check_subrounds(0)
