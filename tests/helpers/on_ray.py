@@ -28,6 +28,8 @@ def cluster(nodes):
     The `ray.cluster_utils.Cluster`, and the list of the nodes but for the head.
   """
   os.environ.setdefault('RAY_enable_metrics_collection', '0')
+  # Ray's 15 starves workers beside the other tests.
+  os.environ.setdefault('RAY_worker_niceness', '0')
   import ray
   from ray import cluster_utils
 

@@ -24,6 +24,7 @@ _PACKAGES = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
 _ENVIRONMENT = {
   'RAY_enable_metrics_collection': '0',  # There is no dashboard to show them.
   'RAY_USAGE_STATS_ENABLED': '0',
+  'RAY_worker_niceness': '0',  # As a program without Ray has; Ray's 15 starves beside any other.
   'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',  # It would warn; workers hide GPUs by themselves.
 }
 # Values up to this size travel with a call and its answer, not by way of the object store. Within
