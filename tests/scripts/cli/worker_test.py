@@ -109,7 +109,6 @@ def test_a_run_ends_with_whoever_wanted_it(start, tmp_path, number, saves):
     (command.DivergedError('no\nluck'), worker.Answer('diverged', 'no luck')),
     (command.FailureError('no disk'), worker.Answer('failed', 'no disk')),
     (ValueError('bad data'), worker.Answer('failed', 'bad data')),
-    (OSError('no disk'), worker.Answer('failed', 'no disk')),
     (KeyError('a'), worker.Answer('failed', "KeyError: 'a'")),
   ],
 )
