@@ -106,14 +106,17 @@ def evaluate(weights):
 _FIELDS = {field.name for field in dataclasses.fields(training.TrainingConfig)}
 
 
+def no_figures():
+  """A context in which runs draw nothing: that takes longer than a small run."""
+  empty = mock.Mock(side_effect=lambda path, rows: atomic_files.write_text(path, ''))
+  return mock.patch.object(figures, 'draw_run', empty)
+
+
 def train(folder, rounds=20, process=None, clients=None, evaluate=evaluate, draws=False, **options):
   """`training.train`; its options, and those of its config, may be given."""
   config = dict(clients_per_round=5, seed=3, rounds_per_evaluation=3, rounds_per_checkpoint=4)
   config.update((name, options.pop(name)) for name in _FIELDS & set(options))
-  with contextlib.ExitStack() as stack:
-    if not draws:  # Drawing takes longer than the run.
-      empty = mock.Mock(side_effect=lambda path, rows: atomic_files.write_text(path, ''))
-      stack.enter_context(mock.patch.object(figures, 'draw_run', empty))
+  with contextlib.nullcontext() if draws else no_figures():
     return training.train(
       process or StatefulProcess(),
       clients or Clients(),

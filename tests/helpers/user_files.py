@@ -1,10 +1,9 @@
 """Files of a user's own, and the runs that take them."""
 
-import csv
-import os
 import textwrap
 
 from scripts import train as train_script
+from tests.helpers import fakes
 
 _FLAGS = ('--task=digits', '--rounds_per_evaluation=2', '--rounds_per_checkpoint=2', '--seed=4')
 
@@ -33,13 +32,9 @@ def write(folder, name, text):
 
 
 def train(folder, *flags):
-  """Runs scripts/train.py in this process; returns its exit code."""
-  return train_script.main(['train.py', *_FLAGS, f'--output_dir={folder}', *flags])
+  """Runs scripts/train.py in this process, without figures; returns its exit code."""
+  with fakes.no_figures():
+    return train_script.main(['train.py', *_FLAGS, f'--output_dir={folder}', *flags])
 
 
-def rows(folder):
-  """The rows of metrics.csv, without the clock's columns."""
-  with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
-    return [
-      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
-    ]
+rows = fakes.rows

@@ -1,25 +1,20 @@
 """scripts/train_centralized.py, as a user runs it."""
 
-import csv
 import json
 import subprocess
 
 import pytest
 
 from scripts import train_centralized
-from tests.helpers import fresh
+from tests.helpers import fakes, fresh
 
-
-def _columns(folder):
-  with open(folder / 'metrics.csv', newline='', encoding='utf-8') as file:
-    return [
-      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
-    ]
+_columns = fakes.rows
 
 
 def _centralized(folder, *more):
   flags = ['--optimizer=adam', '--learning_rate=0.01', '--batch_size=50', *more]
-  return train_centralized.main(['train_centralized.py', f'--output_dir={folder}', *flags])
+  with fakes.no_figures():
+    return train_centralized.main(['train_centralized.py', f'--output_dir={folder}', *flags])
 
 
 def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys):

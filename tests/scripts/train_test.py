@@ -1,7 +1,6 @@
 """scripts/train.py from outside: same seed same bits, faults survived, bad input refused."""
 
 import contextlib
-import csv
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ import psutil
 import pytest
 
 from scripts import train
+from tests.helpers import fakes
 
 _SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
 _ROUNDS = 400  # So many that a run goes on for seconds after a row that is waited for.
@@ -33,13 +33,7 @@ _FLAGS = (
 )
 
 
-def _rows(folder):
-  with open(os.path.join(folder, 'metrics.csv'), newline='', encoding='utf-8') as file:
-    return [
-      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
-    ]
-
-
+_rows = fakes.rows
 _begun = []  # Processes.
 
 

@@ -1,11 +1,9 @@
 """Runs from the command line, in this process: a population, and what failures become."""
 
-import csv
 import json
 
 import pytest
 
-import tff_adaptive
 from scripts import train
 from scripts.cli import build, command, flags, resolve, run
 from tests.helpers import fakes
@@ -21,14 +19,8 @@ FLAGS = (
 
 
 def _train(folder, *arguments):
-  return train.main(['train.py', *arguments, f'--output_dir={folder}'])
-
-
-def _rows(folder):
-  with open(folder / 'metrics.csv', newline='', encoding='utf-8') as file:
-    return [
-      {k: v for k, v in row.items() if not k.startswith('seconds_')} for row in csv.DictReader(file)
-    ]
+  with fakes.no_figures():
+    return train.main(['train.py', *arguments, f'--output_dir={folder}'])
 
 
 def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_path, capfd):
@@ -44,8 +36,8 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
   assert summary['to_target']['validation_accuracy']['round'] == 0
   for number in (2, 3):
     assert _train(tmp_path / 'parts', *FLAGS, f'--rounds={number}') == 0
-  assert _rows(tmp_path / 'parts') == _rows(tmp_path / 'whole')
-  assert set(rounds.COLUMNS) < set(_rows(tmp_path / 'whole')[0])
+  assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
+  assert set(rounds.COLUMNS) < set(fakes.rows(tmp_path / 'whole')[0])
   with open(tmp_path / 'whole' / 'config.json', encoding='utf-8') as file:
     settings = json.load(file)['settings']
   assert settings['availability_option'] == ['probability=0.2']
@@ -120,26 +112,7 @@ def _of_fakes(folder, until=None):
   stop = stop_lib.Stop()
   watch = run._Watch(until)
   watch.request = stop.request
-  config = training.TrainingConfig(
-    rounds=9, clients_per_round=5, seed=3, rounds_per_evaluation=2, rounds_per_checkpoint=4
-  )
-  return training.train(
-    fakes.StatefulProcess(),
-    fakes.Clients(),
-    fakes.evaluate,
-    config,
-    output_dir=str(folder),
-    callbacks=[watch],
-    stop=stop,
-    show_progress=False,
-  )
-
-
-def _untimed(folder):
-  return [
-    {name: value for name, value in row.items() if not name.startswith('seconds_')}
-    for row in tff_adaptive.load_run(str(folder)).rows
-  ]
+  return fakes.train(folder, 9, callbacks=[watch], stop=stop, rounds_per_evaluation=2)
 
 
 def test_rungs_leave_no_trace_in_a_run(tmp_path):
@@ -148,6 +121,6 @@ def test_rungs_leave_no_trace_in_a_run(tmp_path):
   for until, reached in ((3, 3), (2, 3), (None, 9)):
     result = _of_fakes(tmp_path / 'parts', until)
     assert (result.round_number, result.is_complete) == (reached, reached == 9)
-  assert _untimed(tmp_path / 'parts') == _untimed(tmp_path / 'whole')
+  assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
   (ours,), (expected,) = result.state.global_model_weights, whole.state.global_model_weights
   assert ours.tobytes() == expected.tobytes()
