@@ -113,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
     raise ValueError(f'unexpected argument {rest[0]!r}; {hint}')
   if not _FLAGS.output_dir:
     raise ValueError('--output_dir is missing.')
-  axes = search_space.read(_FLAGS.grid, _FLAGS.range)
+  axes: dict[str, Any] = search_space.read(_FLAGS.grid, _FLAGS.range)
   _check_fixed(fixed, [*axes])
   given = flags.parse(['train.py', *fixed])
   if given is None:
@@ -233,8 +233,9 @@ def _search(space: search_space.Space, plan: Any) -> int:
       answers = [trainer.train(run, folder) for run in gone.pop(0)]
       failed.extend(answer.kind for answer in answers if answer.kind in ('failed', 'diverged'))
     while not trainer.asked and (claim := trials.claim()) is not None:
+      number = claim.number
 
-      def train(run: Any, last_round: int | None, number: int = claim.number) -> Any:
+      def train(run: Any, last_round: int | None, number: int = number) -> Any:
         until = '' if last_round is None else f' to round {last_round}'
         total = max(len(trials.views()), plan.trials or 0)
         say(f'[{number + 1}/{total}] {run.output.output_dir}{until}')

@@ -54,13 +54,13 @@ def load_recognition(
   """
   del seed
   num_classes = 10 if only_digits else 62
-  build: Callable[..., models.Model] = build_2nn if model == '2nn' else build_cnn
+  builders: dict[str, Callable[..., models.Model]] = {'2nn': build_2nn, 'cnn': build_cnn}
   return _load(
     data_dir,
     only_digits,
     prepare_recognition,
     name=name,
-    build_model=functools.partial(build, num_classes=num_classes),
+    build_model=functools.partial(builders[model], num_classes=num_classes),
     preparation=preparation.Preparation(classes=_CLASSES[:num_classes], shape=(28, 28, 1)),
   )
 

@@ -48,11 +48,10 @@ def load_mnist(
     indices = partition.iid(len(train.y), num_clients, seed)
   else:
     indices = partition.label_shards(train.y, num_clients, 2, seed)
+  build: Callable[[int], models.Model] = functools.partial(build_perceptron, name=name)
   return task_lib.Task(
     name=name,
-    build_model=build_cnn
-    if name == 'mnist_cnn'
-    else functools.partial(build_perceptron, name=name),
+    build_model=build_cnn if name == 'mnist_cnn' else build,
     train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, _to_ink),
     validation=task_lib.example_arrays(*_to_ink(*test)),
     source=source,

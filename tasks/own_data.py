@@ -1,7 +1,6 @@
 """Tasks on a user's own arrays: who has which rows, what is held out, and which model learns."""
 
 import dataclasses
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -115,7 +114,7 @@ def from_arrays(
 
 def _held_out(owners: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
   """bool [n]: which rows are held out."""
-  if not isinstance(share, numbers.Real) or isinstance(share, bool) or not 0 < share < 1:
+  if not isinstance(share, (int, float)) or not 0 < share < 1:
     raise errors.DataError(
       f'validation is {share!r:.80}; it must be a share such as 0.2, or two arrays (x, y)'
     )

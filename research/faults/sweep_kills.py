@@ -73,7 +73,8 @@ def main() -> int:
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--longest', type=float, default=25.0, help='seconds until a kill')
   given = parser.parse_args()
-  rng, done = random.Random(given.seed), []
+  rng = random.Random(given.seed)
+  done: list[str] = []
   with tempfile.TemporaryDirectory() as folder:
     whole, killed = os.path.join(folder, 'whole'), os.path.join(folder, 'killed')
     _, error = (process := start(whole)).communicate()

@@ -107,7 +107,9 @@ def printable(text: str) -> str:
   )
 
 
-def read(flags: absl_flags.FlagValues, text: str | None, arguments: Sequence[str]) -> bool:
+def read(
+  flags: absl_flags.FlagValues, text: str | Callable[[], str] | None, arguments: Sequence[str]
+) -> bool:
   """As `parse`, of a command that takes flags only; whether it is to be done."""
   rest = parse(flags, text, arguments)
   if rest:

@@ -94,8 +94,8 @@ class Space:
     for name, axis in {**self.axes, 'seed': self.seeds}.items():
       if name not in _FIRST:
         kind = next((kind for kind in kinds if self._is_free(name, kind)), kinds[0])
-        is_range = isinstance(axis, Range)
-        for value in (axis.text(axis.low), axis.text(axis.high)) if is_range else axis:
+        ends = (axis.text(axis.low), axis.text(axis.high)) if isinstance(axis, Range) else axis
+        for value in ends:
           self.settings({**kind, name: value})
     return found[0]
 

@@ -81,7 +81,7 @@ def _check(
 ) -> None:
   """DataError unless there are images of the shape, and a label of the classes for each."""
   height, width, channels = image_shape
-  layouts = [(height, width, channels)]
+  layouts: list[tuple[int, ...]] = [(height, width, channels)]
   if channels == 1:  # Several channels might come in any order.
     layouts += [(height, width), (height * width,)]
   if x.dtype != np.uint8 or x.shape[1:] not in layouts or not len(x):

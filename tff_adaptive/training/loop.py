@@ -156,7 +156,8 @@ def train(
     run.begin(stack, say)
     if simulation is not None and simulation.note is not None:
       say(simulation.note)
-    return run.to_the_end(stop, test_fn)
+    result = run.to_the_end(stop, test_fn)
+  return result
 
 
 @dataclasses.dataclass

@@ -57,7 +57,8 @@ class RayPool:
     self.occasion = ''
     self.bytes_sent = self.bytes_received = self.retried = 0
     self.seconds_waiting = 0.0
-    functions = (ray_worker.train, ray_worker.merge, ray_worker.warm_up, ray_worker.call)
+    functions: list[Any] = [ray_worker.train, ray_worker.merge]
+    functions += [ray_worker.warm_up, ray_worker.call]
     self._remote: dict[Callable[..., Any], Any] = {
       function: ray.remote(
         num_cpus=settings.cpus,
