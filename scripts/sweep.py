@@ -230,8 +230,11 @@ def _search(space: search_space.Space, plan: Any) -> int:
 
   def work(trainer: trainers.Trainer) -> None:
     while gone and not trainer.asked:
-      answers = [trainer.train(run, folder) for run in gone.pop(0)]
-      failed.extend(answer.kind for answer in answers if answer.kind in ('failed', 'diverged'))
+      for run in gone.pop(0):
+        answer = trainer.train(run, folder)
+        if answer.kind == 'failed':
+          failed.append(run.output.output_dir)
+          say(f'{run.output.output_dir} could not be done again: {answer.reason}')
     while not trainer.asked and (claim := trials.claim()) is not None:
       number = claim.number
 

@@ -29,7 +29,7 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
   """Compares versions first, for with others much fails; then runs what takes long.
 
-  Two workers so end together: first what one of them must run alone, such as all tests of a
+  The workers so end together: first what one of them must run alone, such as all tests of a
   cluster, then the files with slow tests. A file stays together, as its fixtures want.
   """
   version = 'test_the_installed_versions_are_those_it_was_written_for'

@@ -9,9 +9,9 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
-  ('tff_adaptive', 'tasks', 'scripts'): 35_700,
+  ('tff_adaptive', 'tasks', 'scripts'): 31_500,
   ('research',): 3_500,
-  ('tests',): 32_900,
+  ('tests',): 27_700,
 }
 
 

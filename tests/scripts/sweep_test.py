@@ -81,6 +81,11 @@ def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
   assert (code, pool.ran()) == (0, [('trial=0,seed=1', None)])
   assert pool.jobs[0].flags == before.jobs[1].flags
   assert sweeping(command, None)[1].ran() == []
+  # One that diverges now is no failure, as in the first place; one that fails is.
+  for answer, expected in (('diverged', 0), ('failed', 1)):
+    shutil.rmtree(tmp_path / 'trial=0,seed=1')
+    os.makedirs(tmp_path / 'trial=0,seed=1')
+    assert sweeping(command, lambda s, a=answer: worker.Answer(a, 'by the test'))[0] == expected
 
 
 def test_a_grid_may_grow_and_takes_complete_runs_over(sweeping):
