@@ -54,7 +54,7 @@ def load_recognition(
   """
   del seed
   num_classes = 10 if only_digits else 62
-  builders: dict[str, Callable[..., models.Model]] = {'2nn': build_2nn, 'cnn': build_cnn}
+  builders: dict[str, Callable[..., models.Model]] = {'2nn': build_2nn, 'cnn_dropout': build_cnn}
   return _load(
     data_dir,
     only_digits,
