@@ -4,7 +4,7 @@ Python then has this folder first in its search path, and knows of no package. I
 puts the folder above there instead; with `__package__` set, relative imports work as in a module.
 """
 
-import importlib
+import importlib.util
 import os
 import sys
 
@@ -12,4 +12,12 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[0] = os.path.dirname(_HERE)
 PACKAGE = os.path.basename(_HERE)
 
+_is_known = (3, 10) <= sys.version_info < (3, 12)
+if not (_is_known and importlib.util.find_spec('tensorflow_federated')):
+  sys.stderr.write(
+    f'{os.path.basename(sys.argv[0])}: {sys.executable} is Python {sys.version.split()[0]} without'
+    " this project's packages: run make env (it needs CPython 3.10 or 3.11), then"
+    f' .venv/bin/python {sys.argv[0]}\n'
+  )
+  sys.exit(2)
 importlib.import_module(f'{PACKAGE}._entry').begin()

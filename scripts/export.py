@@ -26,7 +26,7 @@ if not __package__:  # Run as a file.
 
 from tff_adaptive._utils import atomic_files
 
-from .cli import command, fields, flags, run_folder, tensorflow_start
+from .cli import command, fields, flags
 
 FORMATS = ('keras', 'saved_model', 'npz')
 WEIGHTS = ('best', 'theta', 'theta_bar')
@@ -64,8 +64,7 @@ def main(arguments: Sequence[str]) -> int:
   output = _FLAGS.output or os.path.join(folder, f'export_{_FLAGS.format}')
   if os.path.lexists(output):
     raise ValueError(f'--output={output} exists already: name another folder, or remove it.')
-  run_folder.check_writable(output)
-  tensorflow_start.quietly()
+  command.check_writable(output, f'output={output}')
   import tff_adaptive_tasks as tasks
 
   run = tasks.load_run(folder)

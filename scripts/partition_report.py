@@ -20,10 +20,10 @@ if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import figures, tables
+from tff_adaptive.reports import figures, report
 from tff_adaptive_tasks.data import partition_stats
 
-from .cli import command, fields, flags, tensorflow_start
+from .cli import command, fields, flags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,7 @@ class _Report(fields.Group):
   output: str | None = fields.flag('Where to write: OUTPUT.md and OUTPUT.png. Default: print.')
 
 
+_MOST = 100  # Classes in the table.
 _FLAGS = flags.define_with_task(_Report)
 
 
@@ -46,28 +47,39 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   task_options = flags.check_with_task(_FLAGS, _Report)
   if _FLAGS.output:
-    command.check_output('output', _FLAGS.output)
-  tensorflow_start.quietly()
+    command.check_writable(_FLAGS.output, f'output={_FLAGS.output}')
   import tff_adaptive_tasks as tasks  # From here on TensorFlow is imported, which takes seconds.
 
   task = tasks.load(_FLAGS.task, data_dir=_FLAGS.data_dir, seed=_FLAGS.seed, **task_options)
-  text, labels = describe(task)
+  text, labels, names = describe(task)
   command.show(text)
   if _FLAGS.output:
+    command.check_output('output', _FLAGS.output)
     atomic_files.write_text(f'{_FLAGS.output}.md', text)
     sizes = [task.train.num_examples(client) for client in task.train.client_ids]
-    figures.draw_partition(f'{_FLAGS.output}.png', sizes, labels[: _FLAGS.clients], task.name)
+    figures.draw_partition(
+      f'{_FLAGS.output}.png', sizes, labels[: _FLAGS.clients], task.name, names
+    )
   return command.DONE
 
 
-def describe(task: Any) -> tuple[str, Any]:
-  """The numbers of a task's clients in Markdown; label counts int64 [clients, classes], or []."""
+def describe(task: Any) -> tuple[str, Any, list[str]]:
+  """The numbers of a task's clients in Markdown; label counts int64 [clients, classes], or [].
+
+  Last the names of the classes, which are their numbers where the task has none.
+  """
   ids = task.train.client_ids
   first = task.train.load(ids[0])['y']
   rows = [['source', task.source]]
+  names: list[str] = []
   if first.ndim == 1 and first.dtype.kind in 'iu':
     counts: Any = partition_stats.counts_by_client([task.train.load(client)['y'] for client in ids])
     found = partition_stats.report_of_counts(counts)
+    known = getattr(task.preparation, 'classes', None) or range(counts.shape[1])
+    names = list(map(str, known[: counts.shape[1]]))
+    shares = [f'{name}: {n:,}' for name, n in zip(names, counts.sum(0).tolist())]
+    more = f' and {len(shares) - _MOST} more' if len(shares) > _MOST else ''
+    rows.append(['examples by class', ', '.join(shares[:_MOST]) + more])
   else:
     sizes = [task.train.num_examples(client) for client in ids]
     counts, found = [], partition_stats.report_of_sizes(sizes)
@@ -75,7 +87,8 @@ def describe(task: Any) -> tuple[str, Any]:
     [name.replace('_', ' '), str(v) if isinstance(v, int) else f'{v:.3g}']
     for name, v in found.items()
   ]
-  return f'# Clients of {task.name}\n\n' + tables.markdown(['', ''], rows), counts
+  table = report.Table(['', ''], rows, title=f'Clients of {task.name}')
+  return table.markdown(), counts, names
 
 
 if __name__ == '__main__':

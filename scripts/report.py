@@ -27,9 +27,11 @@ Where runs of a cell differ in other settings, sensitivity, tasks, participation
 the best by validation and say which.
 """
 
+import dataclasses
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
@@ -38,43 +40,41 @@ from absl import flags as absl_flags
 
 from tff_adaptive.reports import (
   client_distribution,
-  comparison,
   cross_tables,
-  rates,
   report,
   scores,
-  sensitivity,
   style,
   tables,
+  tuning,
 )
 from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 from .cli import command
 
-_FORMS = ('comparison', 'rates', 'sensitivity', 'tasks', 'participation', 'crossed', 'clients')
 # Their cells are chosen by the metric on the validation data, and they have no figure.
 _BY_VALIDATION = ('tasks', 'participation', 'crossed')
 # What a form makes use of besides --where, --title, --output and --formats.
-_USED = {
-  'comparison': ('metric', 'label_by', 'target', 'level', 'log_scale', 'x'),
-  'rates': ('metric', 'label_by'),
-  'sensitivity': ('metric', 'label_by', 'parameter'),
-  'tasks': (),
-  'participation': (),
-  'crossed': ('metric', 'rows', 'columns'),
+_FORMS = {
+  'comparison': ('metric', 'window', 'label_by', 'target', 'level', 'log_scale', 'x', 'columns'),
+  'rates': ('metric', 'window', 'label_by'),
+  'sensitivity': ('metric', 'window', 'label_by', 'parameter'),
+  'tasks': ('window',),
+  'participation': ('window',),
+  'crossed': ('metric', 'window', 'rows', 'columns'),
   'clients': ('metric', 'label_by', 'clients'),
 }
 _FLAGS = absl_flags.FlagValues()
-_text, _list, _several, _number = (
+V = TypeVar('V')
+_text, _list, _several, _one_of = (
   functools.partial(define, flag_values=_FLAGS)
   for define in (
     absl_flags.DEFINE_string,
     absl_flags.DEFINE_list,
     absl_flags.DEFINE_multi_string,
-    absl_flags.DEFINE_float,
+    absl_flags.DEFINE_enum,
   )
 )
-_text('form', 'comparison', f'One of {", ".join(_FORMS)}.')
+_one_of('form', 'comparison', [*_FORMS], 'What is reported.')
 _list(
   'metric',
   None,
@@ -92,22 +92,42 @@ _several(
   [],
   'Only runs with this setting, NAME=VALUE; may be repeated: runs that have all of them.',
 )
-_text('x', 'round', f'What curves run along: {", ".join(run_lib.AXES)}.')
+_several(
+  'rename',
+  [],
+  'What tables and legends say instead of a label or a part of one, OLD=NEW; may be repeated.',
+)
+_one_of('x', 'round', [*run_lib.AXES], 'What curves run along.')
 _text('parameter', None, 'The setting of --form=sensitivity, such as tau, beta or mu.')
 _text(
   'rows', None, 'The setting of each row of --form=crossed, such as client_schedule or correction.'
 )
-_text('columns', None, 'That of its columns, such as algorithm or server_optimizer.')
 _text(
+  'columns',
+  None,
+  'That of its columns, such as algorithm or server_optimizer. Of --form=comparison the columns of'
+  f' its table, some of {",".join(tables.COLUMNS)}. Default: all.',
+)
+_one_of(
   'clients',
   'heldout',
+  ['train', 'heldout', 'unseen'],
   'The clients of --form=clients: those that train, on what they train on (train) or on what is'
   ' held out of it (heldout), or those that never train (unseen).',
 )
-_number('target', None, 'Report the rounds needed to reach this value of the metric.')
+absl_flags.DEFINE_float(
+  'target', None, 'Report the rounds needed to reach this value of the metric.', flag_values=_FLAGS
+)
+absl_flags.DEFINE_integer(
+  'window',
+  None,
+  'Means are over so many of the last rounds. Default: the last tenth, and at most 100.',
+  1,
+  flag_values=_FLAGS,
+)
 _several('level', [], 'A horizontal line in the figure, NAME=VALUE; may be repeated.')
 _list('log_scale', [], 'Those of the metrics whose axis is logarithmic.')
-_text('title', '', 'Title of the figure.')
+_text('title', '', 'Title of the figure and of the tables: their caption in LaTeX.')
 _text('output', None, 'Where to write: OUTPUT.md and so on. Default: print only.')
 _list(
   'formats',
@@ -125,12 +145,20 @@ def main(arguments: Sequence[str]) -> int:
   if not folders:
     raise ValueError("give at least one run's folder.")
   _check_flags()
-  levels = _levels()
-  conditions = _pairs('where', 'task=digits')
-  found = run_lib.find_runs(folders)
+  levels = dict(_pairs('level', str.rpartition, float, 'NUMBER, such as paper=0.85'))
+  conditions = _pairs('where', str.partition, str, 'VALUE, such as task=digits')
+  renamed = dict(_pairs('rename', str.rpartition, str, 'OTHER, such as FedYogi=Yogi'))
+  found = [
+    dataclasses.replace(run, window=_FLAGS.window, renamed=renamed)
+    for run in run_lib.find_runs(folders)
+  ]
   if conditions:
     found = groups_lib.where(found, conditions)
   made = _build(found, levels)
+  cells = {cell for table in made.tables for row in [table.heading, *table.rows] for cell in row}
+  for old, new in renamed.items():
+    if not any(new in text for text in (*cells, *(table.title for table in made.tables))):
+      raise ValueError(f'--rename={old}={new}: no label has the part {old!r}.')
   if _FLAGS.output is not None:
     command.check_output('output', _FLAGS.output)
     made.write(_FLAGS.output, _FLAGS.formats)
@@ -139,28 +167,27 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Report:
-  title = _FLAGS.title
-  if _FLAGS.form in _BY_VALIDATION:
+  form, title, label_by = _FLAGS.form, _FLAGS.title, _FLAGS.label_by
+  if form in _BY_VALIDATION:
     found = scores.evaluated(found)
-  if _FLAGS.form == 'tasks':
+  if form == 'tasks':
     return cross_tables.tasks(found, title=title)
-  if _FLAGS.form == 'crossed':
-    metric = _FLAGS.metric[0] if _FLAGS.metric else None
-    return cross_tables.build(found, _FLAGS.rows, _FLAGS.columns, metric, title)
-  if _FLAGS.form == 'participation':
+  if form == 'participation':
     return cross_tables.participation(found, title=title)
-  metrics, label_by = _FLAGS.metric or [tables.default_metric(found)], _FLAGS.label_by
-  if _FLAGS.form == 'clients':
-    metric = metrics[0].removeprefix('validation_')
+  metrics = _FLAGS.metric or [tables.default_metric(found)]
+  if form == 'crossed':
+    return cross_tables.build(found, _FLAGS.rows, _FLAGS.columns, metrics[0], title)
+  if form == 'clients':
     groups = groups_lib.group(found, label_by)
+    metric = metrics[0].removeprefix('validation_')
     return client_distribution.build(groups, metric, _FLAGS.clients, title=title)
-  if _FLAGS.form in ('rates', 'sensitivity'):
+  if form in ('rates', 'sensitivity'):
     found = scores.evaluated(found, metrics[0])
-  if _FLAGS.form == 'rates':
-    return rates.build(found, metrics[0], label_by=label_by, title=title)
-  if _FLAGS.form == 'sensitivity':
-    return sensitivity.build(found, metrics[0], _FLAGS.parameter, label_by=label_by, title=title)
-  return comparison.build(
+  if form == 'rates':
+    return tuning.by_rates(found, metrics[0], label_by=label_by, title=title)
+  if form == 'sensitivity':
+    return tuning.by_parameter(found, metrics[0], _FLAGS.parameter, label_by=label_by, title=title)
+  return tables.comparison(
     groups_lib.group(found, label_by),
     metrics,
     axis=_FLAGS.x,
@@ -168,61 +195,47 @@ def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Rep
     title=title,
     levels=levels,
     log_scale=_FLAGS.log_scale,
+    columns=_FLAGS.columns.split(',') if _FLAGS.columns else (),
   )
 
 
 def _check_flags() -> None:
   """ValueError if a flag is bad, or has no effect on the form."""
   form = _FLAGS.form
-  for flag, value, allowed in (
-    ('form', form, _FORMS),
-    ('x', _FLAGS.x, tuple(run_lib.AXES)),
-    ('clients', _FLAGS.clients, ('train', 'heldout', 'unseen')),
-    *(('formats', name, tuple(report.FORMATS)) for name in _FLAGS.formats),
-  ):
-    if value not in allowed:
-      raise ValueError(f'--{flag}={value}: give one of {", ".join(allowed)}.')
-  if not _FLAGS.formats:
-    raise ValueError(f'--formats=: give one or more of {", ".join(report.FORMATS)}.')
+  if not _FLAGS.formats or not {*_FLAGS.formats} <= {*report.FORMATS}:
+    given, known = ','.join(_FLAGS.formats), ', '.join(report.FORMATS)
+    raise ValueError(f'--formats={given}: give one or more of {known}.')
   if _FLAGS['formats'].present and _FLAGS.output is None:
-    raise ValueError(
-      '--formats says what --output writes: give --output=PATH too, or leave --formats out.'
-    )
+    raise ValueError('--formats says what --output writes: give --output=PATH too.')
   if form in _BY_VALIDATION and set(_FLAGS.formats) <= set(style.FORMATS):
     raise ValueError(
       f'--formats={",".join(_FLAGS.formats)}: --form={form} has tables only: give one of'
       f' {", ".join(name for name in report.FORMATS if name not in style.FORMATS)}.'
     )
-  for flag in {name for names in _USED.values() for name in names} - set(_USED[form]):
+  for flag in {name for names in _FORMS.values() for name in names} - {*_FORMS[form]}:
     if _FLAGS[flag].present:
       raise ValueError(f'--{flag} has no effect on --form={form}: leave it out.')
-  if form == 'sensitivity' and not _FLAGS.parameter:
-    raise ValueError('--form=sensitivity needs --parameter, such as --parameter=tau.')
-  if form == 'crossed' and not (_FLAGS.rows and _FLAGS.columns):
-    raise ValueError(
-      '--form=crossed needs --rows and --columns, such as --rows=correction'
-      ' --columns=server_optimizer.'
-    )
+  for flag in ('parameter', 'rows', 'columns'):
+    if form != 'comparison' and flag in _FORMS[form] and not _FLAGS[flag].value:
+      raise ValueError(f'--form={form} needs --{flag}: {_FLAGS[flag].help}')
   if form != 'comparison' and len(_FLAGS.metric or []) > 1:
     raise ValueError(f'--form={form} takes one --metric.')
 
 
-def _pairs(flag: str, example: str, is_last: bool = False) -> list[tuple[str, str]]:
-  """The names and values of a flag, divided at the first or the last '='."""
+def _pairs(
+  flag: str, divide: Callable[[str, str], Sequence[str]], convert: Callable[[str], V], form: str
+) -> list[tuple[str, V]]:
+  """The names and values of a flag."""
   found = []
   for pair in _FLAGS[flag].value:
-    name, is_pair, value = pair.rpartition('=') if is_last else pair.partition('=')
-    if not is_pair or not name:
-      raise ValueError(f'--{flag}={pair}: write it as NAME=VALUE, such as {example}.')
-    found.append((name, value))
+    name, is_pair, value = divide(pair, '=')
+    try:
+      found.append((name, convert(value)))
+    except ValueError:
+      name = ''
+    if not (name and is_pair):
+      raise ValueError(f'--{flag}={pair}: write it as NAME={form}.')
   return found
-
-
-def _levels() -> dict[str, float]:
-  try:
-    return {name: float(v) for name, v in _pairs('level', 'paper=0.85', is_last=True)}
-  except ValueError as error:
-    raise ValueError(f'--level: write it as NAME=NUMBER, such as paper=0.85 ({error}).') from None
 
 
 if __name__ == '__main__':

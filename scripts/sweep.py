@@ -27,7 +27,7 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
@@ -84,8 +84,15 @@ _integer('cpus_per_job', None, 'Processors that Ray reserves for a run. Default 
 _float('gpus_per_job', help='GPUs likewise; 0.5 is half of one. Default 0.')
 _string(
   'metric',
-  help='Column of metrics.csv by which trials are compared: the mean over the last 100 rounds.'
-  " Default: the task's metric on the validation data.",
+  help="Column of metrics.csv by which trials are compared. Default: the task's metric on the"
+  ' validation data.',
+)
+_integer(
+  'window',
+  None,
+  'Trials are compared by the mean over so many of the last rounds. Default: the last tenth, and at'
+  ' most 100.',
+  1,
 )
 _float('target', help='Show after how many rounds the metric reached this value.')
 absl_flags.DEFINE_boolean('dry_run', False, 'Only say what would be run.', flag_values=_FLAGS)
@@ -128,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
   _check_metric(axes.get('task', ()))
   from .cli import study
 
-  own_names = ('search', 'trials', 'search_seed', 'reduction_factor', 'metric')
+  own_names = ('search', 'trials', 'search_seed', 'reduction_factor', 'metric', 'window')
   plan = study.Plan(first_rung=rung, **{name: _FLAGS[name].value for name in own_names})
   if not _FLAGS.dry_run:
     return _search(space, plan)
@@ -212,15 +219,13 @@ def _search(space: search_space.Space, plan: Any) -> int:
   import rich.console
   import rich.live
 
-  from .cli import search, study, trainers, trial_table
+  from .cli import study, trainers, trial_table
 
   folder, trials = _FLAGS.output_dir, study.Study(_FLAGS.output_dir, space, plan)
   live = rich.live.Live(
     console=rich.console.Console(stderr=True), auto_refresh=False, transient=True
   )
-  ended = [view for view in trials.views() if view.state not in ('waiting', 'running')]
-  found = [(view.state, trials.runs(view)) for view in ended]
-  gone = [runs for state, runs in found if state == 'done' and not search.are_complete(runs)]
+  gone = trials.gone()
   failed: list[str] = []  # Of what was done, is gone and cannot be done again.
 
   def say(line: str) -> None:
@@ -228,49 +233,39 @@ def _search(space: search_space.Space, plan: Any) -> int:
       command.printable(line), markup=False, emoji=False, highlight=False, soft_wrap=True
     )
 
-  def work(trainer: trainers.Trainer) -> None:
-    while gone and not trainer.asked:
-      for run in gone.pop(0):
-        answer = trainer.train(run, folder)
-        if answer.kind == 'failed':
-          failed.append(run.output.output_dir)
-          say(f'{run.output.output_dir} could not be done again: {answer.reason}')
-    while not trainer.asked and (claim := trials.claim()) is not None:
-      number = claim.number
+  def again(run: Any) -> trainers.Task:
+    answer = yield run, None
+    if answer.kind == 'failed':
+      failed.append(run.output.output_dir)
 
-      def train(run: Any, last_round: int | None, number: int = number) -> Any:
-        until = '' if last_round is None else f' to round {last_round}'
-        total = max(len(trials.views()), plan.trials or 0)
-        say(f'[{number + 1}/{total}] {run.output.output_dir}{until}')
-        return trainer.train(run, folder, last_round)
+  def tasks() -> Iterator[trainers.Task]:
+    yield from map(again, gone)
+    while (claim := trials.claim()) is not None:
+      number = f'[{claim.number + 1}/{max(len(trials.views()), plan.trials or 0)}]'
 
-      search.do(claim, plan, train)
+      def numbered(line: str, number: str = number) -> None:
+        say(f'{number} {line}')
+
+      yield claim.do(numbered)
 
   def tick(number: int) -> None:
     if live.console.is_terminal:
       rows = trial_table.rows(trials.views(), plan.search == 'grid')
       caption = f'{number} at work; Ctrl-C saves and ends'
-      live.update(trial_table.picture(rows, plan.metric, caption), refresh=True)
+      live.update(trial_table.picture(rows, plan, caption), refresh=True)
 
-  with live, _hosts(os.path.join(folder, study.JOURNAL), say) as (size, make):
-    stopped_by = trainers.in_threads(work, size, make, say, tick)
+  hosts: Any = contextlib.nullcontext((lambda: _FLAGS.jobs or 1, trainers.LocalHost))
+  if _FLAGS.ray is not None:
+    from .cli import ray_trials
+
+    wanted = (_FLAGS.ray, _FLAGS.jobs, _FLAGS.cpus_per_job or 1, _FLAGS.gpus_per_job or 0.0)
+    hosts = ray_trials.cluster(*wanted, os.path.join(folder, study.JOURNAL), say)
+  with live, hosts as (size, make):
+    stopped_by = trainers.share(tasks(), size, make, say, tick)
   if stopped_by is not None:
     command.say(trainers.STOPPED)
     return 128 + stopped_by
   return max(_conclude(trials.views(), plan), command.FAILED if failed else command.DONE)
-
-
-@contextlib.contextmanager
-def _hosts(shared: str, say: Callable[[str], None]) -> Iterator[Any]:
-  """A context with what says how many runs there is room for, and what makes a host."""
-  from .cli import ray_trials, trainers
-
-  if _FLAGS.ray is None:
-    yield lambda: _FLAGS.jobs or 1, trainers.LocalHost
-    return
-  wanted = (_FLAGS.ray, _FLAGS.jobs, _FLAGS.cpus_per_job or 1, _FLAGS.gpus_per_job or 0.0)
-  with ray_trials.cluster(*wanted, shared, say) as found:
-    yield found
 
 
 def _conclude(views: Sequence[Any], plan: Any) -> int:
@@ -278,14 +273,14 @@ def _conclude(views: Sequence[Any], plan: Any) -> int:
   from .cli import hparams, trial_table
 
   rows = trial_table.rows(views, plan.search == 'grid')
-  found = trial_table.rank(rows, plan.metric, _FLAGS.target)
+  found = trial_table.rank(rows, plan, _FLAGS.target)
   if found is not None:
     text = found.table.markdown()
     atomic_files.write_text(os.path.join(_FLAGS.output_dir, 'sweep.md'), text)
     command.show(text)
     hparams.write(_FLAGS.output_dir, found.metric, [run for v in views for run in v.folders])
     if found.best is not None:
-      command.show(f'Best: {found.best}, in {found.rows[0].folders[0]}\n')
+      command.show(f'Best: {found.best}, in {rows[found.best][0].folders[0][0]}\n')
   return command.FAILED if any(view.state == 'failed' for view in views) else command.DONE
 
 

@@ -23,7 +23,8 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   settings = resolve.resolve(given)
   outcome = run.run(settings, arguments)
-  result_table.show(outcome.result, settings.output.output_dir)
+  weighting = settings.clients.client_weighting
+  result_table.show(outcome.result, settings.output.output_dir, weighting)
   run.check_result(outcome.result)
   return outcome.exit_code
 

@@ -26,14 +26,14 @@ if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
 from tff_adaptive._utils import user_code, validation
-from tff_adaptive.runs import config as config_file, summary
+from tff_adaptive.runs import config, summary
 
 from .cli import (
   command,
   fields,
   flags,
   options,
-  run_folder,
+  records as records_lib,
   run_table,
   settings,
   signals,
@@ -78,12 +78,11 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
-  jobs = _jobs()
-  folders = [job['output_dir'] for job in jobs]
-  for job, folder in zip(jobs, folders):  # Of finished runs too: the table is as asked for.
-    run_folder.check_writable(folder)
-    run_folder.read_config(folder, _record(job))
-  pending = [job for job in jobs if not summary.is_complete(job['output_dir'], job['rounds'])]
+  records = _records()
+  folders = [record.settings['output_dir'] for record in records]
+  for record, folder in zip(records, folders):  # Of finished runs too: the table is as asked for.
+    records_lib.check_folder(folder, record)
+  pending = [r for r, at in zip(records, folders) if not summary.is_complete(at, _FLAGS.epochs)]
   failed, stopped = _train_all(pending, arguments) if pending else ([], 0)
   if stopped:
     return stopped
@@ -97,10 +96,10 @@ def main(arguments: Sequence[str]) -> int:
   return command.DONE if is_written else command.BAD_INPUT
 
 
-def _jobs() -> list[dict[str, Any]]:
-  """The settings of each run, checked."""
+def _records() -> list[config.Record]:
+  """What config.json says of each run, checked: a task of the user's own with its file."""
   flags.check_with_task(_FLAGS, _Baselines)
-  optimizers, rates = _several('optimizer'), _several('learning_rate')
+  optimizers = [name.strip() for name in _FLAGS.optimizer.split(',')]
   for name in optimizers:
     fields.check_name('optimizer', name, _RATES)
   if _FLAGS['tau'].present and not {*_ADAPTIVE} & {*optimizers}:
@@ -108,18 +107,20 @@ def _jobs() -> list[dict[str, Any]]:
       f'--tau has no meaning for --optimizer={",".join(optimizers)}: leave it out, or give one of'
       f' {", ".join(_ADAPTIVE)}.'
     )
-  name = _FLAGS.task.rpartition(':')[2]
-  parent = _FLAGS.output_dir or os.path.join('runs', f'{name}_centralized')
-  jobs: dict[str, dict[str, Any]] = {}
+  own = user_code.is_reference(_FLAGS.task)
+  files = {'task': user_code.load(_FLAGS.task)[1].record()} if own else {}
+  parent = _FLAGS.output_dir or f'runs/{_FLAGS.task.rpartition(":")[2]}_centralized'
+  found: dict[str, config.Record] = {}
   for optimizer in optimizers:
-    for rate in map(_rate, rates or [str(_RATES[optimizer])]):
+    rates = str(_RATES[optimizer]) if _FLAGS.learning_rate is None else _FLAGS.learning_rate
+    for rate in map(_rate, rates.split(',')):
       folder = os.path.join(parent, f'{optimizer}_{rate:g}')
-      if folder in jobs:
+      if folder in found:
         raise ValueError(
           f'two runs would share the folder {folder}: give each optimizer once, and rates that'
           ' differ in their first six digits.'
         )
-      jobs[folder] = {
+      job = {
         'task': _FLAGS.task,
         'task_option': list(_FLAGS.task_option),
         'algorithm': 'centralized',
@@ -133,14 +134,10 @@ def _jobs() -> list[dict[str, Any]]:
         'data_dir': _FLAGS.data_dir and os.path.abspath(_FLAGS.data_dir),
         'output_dir': folder,
       }
-  return list(jobs.values())
-
-
-def _several(flag: str) -> list[str]:
-  text = _FLAGS[flag].value
-  if text == '':
-    raise ValueError(f'--{flag}= is empty: give one or more, or leave it out.')
-  return [part.strip() for part in text.split(',')] if text else []
+      found[folder] = config.Record(
+        job, settings.CHANGE_NO_NUMBER, files, prefix='--', place='--output_dir'
+      )
+  return list(found.values())
 
 
 def _rate(text: str) -> float:
@@ -152,18 +149,7 @@ def _rate(text: str) -> float:
   return rate
 
 
-def _record(job: dict[str, Any], **more: Any) -> config_file.Record:
-  """What config.json says of a run: a task of the user's own with its file, as of train.py."""
-  own = user_code.is_reference(job['task'])
-  files = {'task': user_code.load(job['task'])[1].record()} if own else {}
-  return config_file.Record(
-    job, settings.CHANGE_NO_NUMBER, files, prefix='--', place='--output_dir', **more
-  )
-
-
-def _train_all(
-  pending: Sequence[dict[str, Any]], arguments: Sequence[str]
-) -> tuple[list[str], int]:
+def _train_all(pending: Sequence[config.Record], arguments: Sequence[str]) -> tuple[list[str], int]:
   """Trains; returns the folders of runs that diverged, and the exit code of a signal or 0."""
   tensorflow_start.load()  # It takes seconds.
   import tensorflow as tf
@@ -182,12 +168,13 @@ def _train_all(
   examples = task.train.load_all()
   clients = tasks.InMemoryClientData({'all': (examples['x'], examples['y'])})
   with signals.StopGuard(on_abort=[engine.reap_workers]) as stop:
-    for job in pending:
-      command.say(job['output_dir'])
+    for record in pending:
+      command.say(record.settings['output_dir'])
+      record = dataclasses.replace(record, command=arguments, metric=task.metric)
       try:
-        result = _train(job, task, clients, arguments, stop)
+        result = _train(record, task, clients, stop)
       except runs.NonFiniteWeightsError as error:
-        failed.append(job['output_dir'])
+        failed.append(record.settings['output_dir'])
         command.complain('train_centralized.py', error)
         continue
       if not result.is_complete:
@@ -196,25 +183,22 @@ def _train_all(
   return failed, 0
 
 
-def _train(
-  job: dict[str, Any], task: Any, clients: Any, arguments: Sequence[str], stop: Any
-) -> Any:
+def _train(record: config.Record, task: Any, clients: Any, stop: Any) -> Any:
   """Trains one run; returns the `training.TrainingResult`."""
   from tff_adaptive import algorithms, training
   from tff_adaptive.training import centralized
 
   from .cli import build
 
-  folder, seed, model = job['output_dir'], job['seed'], task.build_model(job['seed'])
+  job, model = record.settings, task.build_model(_FLAGS.seed)
   values = {} if job['tau'] is None else {'tau': job['tau']}
   process = centralized.CentralizedTraining(
     model,
     algorithms.build_server_optimizer(job['optimizer'], job['learning_rate'], values),
-    batch_size=job['batch_size'],
-    seed=seed,
+    batch_size=_FLAGS.batch_size,
+    seed=_FLAGS.seed,
     unit_starts=task.unit_starts,
   )
-  record = _record(job, command=arguments, metric=task.metric)
   data = {
     'source': task.source,
     'examples': clients.num_examples('all'),
@@ -225,15 +209,15 @@ def _train(
     clients,
     build.build_evaluation(model, task.validation),
     training.TrainingConfig(
-      rounds=job['rounds'],
+      rounds=_FLAGS.epochs,
       clients_per_round=1,
-      seed=seed,
-      rounds_per_evaluation=job['rounds_per_evaluation'],
+      seed=_FLAGS.seed,
+      rounds_per_evaluation=_FLAGS.epochs_per_evaluation,
       rounds_per_checkpoint=1,
       metric=task.metric,
     ),
-    output_dir=folder,
-    run_id=record.open(folder, data, model.num_parameters)['run_id'],
+    output_dir=job['output_dir'],
+    run_id=record.open(job['output_dir'], data, model.num_parameters)['run_id'],
     stop=stop,
     test_fn=None if task.test is None else build.build_evaluation(model, task.test),
     settings=record,

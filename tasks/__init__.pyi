@@ -9,6 +9,7 @@ from .errors import DataError as DataError
 from .loading import load as load
 from .own_data import from_arrays as from_arrays
 from .own_huggingface import from_huggingface as from_huggingface
+from .own_images import from_image_folder as from_image_folder
 from .own_tables import from_csv as from_csv, from_npz as from_npz, from_parquet as from_parquet
 from .own_tff import from_tff as from_tff
 from .preparation import Preparation as Preparation

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tff_adaptive import models
 from tff_adaptive_tasks import errors, images, task as task_lib
-from tff_adaptive_tasks.data import image_arrays, partition, tff_files, tff_sqlite
+from tff_adaptive_tasks.data import image_arrays, partition, tff_sqlite
 from tff_adaptive_tasks.models import layers, resnet
 
 _SHAPE = (32, 32, 3)
@@ -27,9 +27,7 @@ _STATISTICS = {
 
 
 def load_cifar100(
-  name: str = 'cifar100',
   data_dir: str | None = None,
-  seed: int = 0,
   groups: int = 2,
   l2: float = 1e-4,
   distort: bool = True,
@@ -37,9 +35,7 @@ def load_cifar100(
   """TFF's CIFAR-100, partitioned by Pachinko allocation.
 
   Args:
-    name: 'cifar100'.
     data_dir: The folder with `cifar100.sqlite`; None downloads it.
-    seed: Not used: the partition is TFF's.
     groups: Groups of channels in a normalisation; 32 with l2=0 and distort=False is what a
       functional form of TFF 0.87's own baseline trains.
     l2: Weight of the L2 term in the loss.
@@ -51,25 +47,14 @@ def load_cifar100(
   Raises:
     tasks.DataError: If the data cannot be used.
   """
-  del seed
-  build_model = _resnet(100, groups, l2, distort)
-  path = tff_files.find_tff_file('cifar100.sqlite', data_dir)
-  train, test = (
-    tff_sqlite.SqlClientData(path, split, _FEATURES, prepare, _RANGES)
-    for split in ('train', 'test')
-  )
-  x, y = prepare(test.all_features()[0])
-  return task_lib.Task(
-    name=name,
-    build_model=build_model,
-    train=train,
-    validation=task_lib.example_arrays(x, y),
-    source=f'{path}, splits train and test',
+  return tff_sqlite.load_task(
+    *('cifar100.sqlite', data_dir, _FEATURES, prepare, _RANGES),
+    name='cifar100',
+    build_model=_resnet(100, groups, l2, distort),
   )
 
 
 def load_cifar10(
-  name: str = 'cifar10',
   data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 500,
@@ -78,18 +63,14 @@ def load_cifar10(
   l2: float = 1e-4,
   distort: bool = True,
 ) -> task_lib.Task:
-  """CIFAR-10 over clients by a label Dirichlet.
+  """CIFAR-10 over clients by a label Dirichlet; other arguments as `load_cifar100`.
 
   Args:
-    name: 'cifar10'.
     data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`; None uses TensorFlow
       Datasets.
     seed: Seeds the partition.
     num_clients: Clients.
     alpha: Concentration of the label Dirichlet.
-    groups: As in `load_cifar100`.
-    l2: As in `load_cifar100`.
-    distort: As in `load_cifar100`.
 
   Returns:
     The task; its validation data are the test split.
@@ -101,7 +82,7 @@ def load_cifar10(
   train, test, source = _arrays(10, data_dir)
   indices = partition.label_dirichlet(train.y, num_clients, alpha, seed)
   return task_lib.Task(
-    name=name,
+    name='cifar10',
     build_model=build_model,
     train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices),
     validation=task_lib.example_arrays(*test),
@@ -120,14 +101,13 @@ def load_cnn(
 ) -> task_lib.Task:
   """CIFAR-10 or CIFAR-100 over clients, as in AdaBest, section 4.1.
 
+  Other arguments are as in `images.load_ada_best`.
+
   Args:
     name: 'cifar10_cnn' or 'cifar100_cnn'.
     data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`, or `cifar100.npz`; None uses
       TensorFlow Datasets.
     seed: Seeds the partition.
-    num_clients: As in `images.load_ada_best`.
-    alpha: As in `images.load_ada_best`.
-    unbalance: As in `images.load_ada_best`.
     augment: Whether training images are flipped and cropped, each with probability 0.5.
 
   Returns:
@@ -138,9 +118,11 @@ def load_cnn(
   """
   num_classes = 10 if name == 'cifar10_cnn' else 100
   train, test, source = _arrays(num_classes, data_dir)
-  build = functools.partial(build_cnn, num_classes=num_classes, augment=augment)
   return images.ada_best_task(
-    name, build, train, test, source, None, num_clients, alpha, unbalance, seed
+    *(train, test, None, num_clients, alpha, unbalance, seed),
+    name=name,
+    build_model=functools.partial(build_cnn, num_classes=num_classes, augment=augment),
+    source=source,
   )
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tff_adaptive._utils import draws
 from tff_adaptive_tasks import errors, task as task_lib
 
-_CLIENTS, _EXAMPLES = 101, 102  # Distinguish what is drawn from the same seed.
 UnitStarts = Callable[[Any], Any]
 
 
@@ -67,7 +67,8 @@ def split_clients(
     raise errors.DataError(
       f'{count} of {len(ids)} clients would be held out: hold out a smaller share.'
     )
-  drawn = _generator(seed, _CLIENTS).choice(len(ids), count, replace=False)
+  generator = draws.generator(seed, draws.HELDOUT_CLIENTS)
+  drawn = generator.choice(len(ids), count, replace=False)
   unseen = [ids[i] for i in sorted(drawn)]
   seen = [c for c in ids if c not in set(unseen)]
   if not heldout_examples:
@@ -140,7 +141,8 @@ class _ExampleSplit:
     if self._unit_starts is not None:
       units = np.maximum(np.cumsum(np.asarray(self._unit_starts(x))) - 1, 0)
     number = int(units[-1]) + 1
-    generator = _generator(self._seed, _EXAMPLES, self._positions[client_id])
+    position = self._positions[client_id]
+    generator = draws.generator(self._seed, draws.HELDOUT_EXAMPLES, position)
     held = np.zeros(number, bool)
     held[generator.choice(number, self._count(number), replace=False)] = True
     return held[units]
@@ -180,7 +182,3 @@ class _Part(task_lib.ClientData):
       return arrays
     chosen = self._split.mask(client_id, arrays['x']) == self._is_heldout
     return collections.OrderedDict((name, array[chosen]) for name, array in arrays.items())
-
-
-def _generator(*seeds: int) -> np.random.Generator:
-  return np.random.Generator(np.random.Philox(np.random.SeedSequence(list(seeds))))

@@ -14,18 +14,10 @@ from tff_adaptive_tasks.models import layers
 SOURCE = 'scikit-learn digits (embedded)'
 
 
-def load(
-  name: str = 'digits',
-  data_dir: str | None = None,
-  seed: int = 0,
-  num_clients: int = 60,
-  alpha: float = 0.5,
-) -> task_lib.Task:
+def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.Task:
   """Loads the digits.
 
   Args:
-    name: 'digits'.
-    data_dir: Not used: the data come with scikit-learn.
     seed: Seeds the split into training and validation and the partition over clients.
     num_clients: Clients.
     alpha: Concentration of the label Dirichlet; smaller is less alike.
@@ -36,11 +28,10 @@ def load(
   Raises:
     tasks.DataError: If there are more clients than images or alpha is not positive.
   """
-  del data_dir
   x, y, held_out, kept = split(seed)
   indices = partition.label_dirichlet(y[kept], num_clients, alpha, seed)
   return task_lib.Task(
-    name=name,
+    name='digits',
     build_model=build_model,
     train=task_lib.InMemoryClientData.from_partition(x[kept], y[kept], indices),
     validation=task_lib.example_arrays(x[held_out], y[held_out]),

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tff_adaptive import models
 from tff_adaptive_tasks import preparation, task as task_lib
-from tff_adaptive_tasks.data import tff_files, tff_sqlite
+from tff_adaptive_tasks.data import tff_sqlite
 from tff_adaptive_tasks.models import layers
 
 _FEATURES = {
@@ -30,18 +30,14 @@ _CODE_LAYER = 3
 
 
 def load_recognition(
-  name: str = 'emnist_cr',
   data_dir: str | None = None,
-  seed: int = 0,
   only_digits: bool = False,
   model: Literal['cnn_dropout', '2nn'] = 'cnn_dropout',
 ) -> task_lib.Task:
   """Character recognition.
 
   Args:
-    name: 'emnist_cr'.
     data_dir: The folder with `emnist_all.sqlite`; None downloads it.
-    seed: Not used: the writers are the clients.
     only_digits: Ten digits instead of all 62 characters.
     model: The paper's CNN, or two hidden layers of 200, some 20 times faster on a CPU; as TFF's
       baseline names them.
@@ -52,41 +48,31 @@ def load_recognition(
   Raises:
     tasks.DataError: If the data cannot be used.
   """
-  del seed
   num_classes = 10 if only_digits else 62
   builders: dict[str, Callable[..., models.Model]] = {'2nn': build_2nn, 'cnn_dropout': build_cnn}
   return _load(
     data_dir,
     only_digits,
     prepare_recognition,
-    name=name,
+    name='emnist_cr',
     build_model=functools.partial(builders[model], num_classes=num_classes),
     preparation=preparation.Preparation(classes=_CLASSES[:num_classes], shape=(28, 28, 1)),
   )
 
 
 def load_autoencoder(
-  name: str = 'emnist_ae',
-  data_dir: str | None = None,
-  seed: int = 0,
-  only_digits: bool = False,
-  summed: bool = False,
+  data_dir: str | None = None, only_digits: bool = False, summed: bool = False
 ) -> task_lib.Task:
   """The autoencoder; other arguments, returns and errors as `load_recognition`.
 
   Args:
-    name: 'emnist_ae'.
-    data_dir: As in `load_recognition`.
-    seed: Not used.
-    only_digits: As in `load_recognition`.
     summed: See `build_autoencoder`.
   """
-  del seed
   return _load(
     data_dir,
     only_digits,
     prepare_autoencoder,
-    name=name,
+    name='emnist_ae',
     build_model=functools.partial(build_autoencoder, summed=summed),
     metric='mse',
     preparation=_INK,
@@ -96,18 +82,10 @@ def load_autoencoder(
 def _load(
   data_dir: str | None, only_digits: bool, prepare: tff_sqlite.Preprocess, **task: Any
 ) -> task_lib.Task:
-  path = tff_files.find_tff_file('emnist_all.sqlite', data_dir)
-  prefix = 'digits_only' if only_digits else 'all'
   ranges = {'label': (0, 9 if only_digits else 61)}
-  train, test = (
-    tff_sqlite.SqlClientData(path, f'{prefix}_{split}', _FEATURES, prepare, ranges)
-    for split in ('train', 'test')
-  )
-  return task_lib.Task(
-    train=train,
-    validation=task_lib.example_arrays(*prepare(test.all_features()[0])),
-    source=f'{path}, splits {prefix}_train and {prefix}_test',
-    **task,
+  prefix = 'digits_only_' if only_digits else 'all_'
+  return tff_sqlite.load_task(
+    'emnist_all.sqlite', data_dir, _FEATURES, prepare, ranges, prefix, **task
   )
 
 

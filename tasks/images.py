@@ -47,7 +47,7 @@ def load_mnist(
   if split == 'iid':
     indices = partition.iid(len(train.y), num_clients, seed)
   else:
-    indices = partition.label_shards(train.y, num_clients, 2, seed)
+    indices = partition.label_shards(train.y, num_clients, seed)
   build: Callable[[int], models.Model] = functools.partial(build_perceptron, name=name)
   return task_lib.Task(
     name=name,
@@ -113,42 +113,35 @@ def load_ada_best(
       classes=tuple(range(1, 27)),  # As the files have them.
     )
   return ada_best_task(
-    name,
-    functools.partial(build_perceptron, name=name),
-    train,
-    test,
-    source,
-    transform,
-    num_clients,
-    alpha,
-    unbalance,
-    seed,
-    validation=validation,
+    *(train, test, transform, num_clients, alpha, unbalance, seed, validation),
+    name=name,
+    build_model=functools.partial(build_perceptron, name=name),
+    source=source,
     preparation=raw,
   )
 
 
 def ada_best_task(
-  name: str,
-  build_model: Callable[[int], models.Model],
   train: image_arrays.Split,
   test: image_arrays.Split,
-  source: str,
   transform: task_lib.Transform | None,
   num_clients: int,
   alpha: float | None,
   unbalance: float,
   seed: int,
   validation: str = 'clients',
-  preparation: preparation_lib.Preparation | None = None,
+  **task: Any,
 ) -> task_lib.Task:
-  """A task over clients of which 10 in 11 train and 1 in 11 tunes; arguments as `load_ada_best`."""
+  """A task over clients of which 10 in 11 train and 1 in 11 tunes; arguments as `load_ada_best`.
+
+  `transform` is what is done to images, and `task` the task's other attributes.
+  """
   alpha = None if alpha == math.inf else alpha
   if alpha is None:
     indices = partition.iid(len(train.y), num_clients, seed, unbalance)
   else:
     indices = partition.label_dirichlet(train.y, num_clients, alpha, seed, unbalance)
-  training, held_out = partition.hold_out(num_clients, 11, seed)
+  training, held_out = partition.hold_out(num_clients, seed)
   rows = np.concatenate([indices[i] for i in held_out])
 
   def examples(x: np.ndarray, y: np.ndarray) -> task_lib.ExampleArrays:
@@ -156,15 +149,12 @@ def ada_best_task(
 
   test_examples = examples(*test)
   return task_lib.Task(
-    name=name,
-    build_model=build_model,
     train=task_lib.InMemoryClientData.from_partition(
       train.x, train.y, [indices[i] for i in training], transform
     ),
     validation=test_examples if validation == 'test' else examples(train.x[rows], train.y[rows]),
     test=test_examples,
-    source=source,
-    preparation=preparation,
+    **task,
   )
 
 

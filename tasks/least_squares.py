@@ -13,8 +13,6 @@ _MOST_NUMBERS = 20_000_000  # 160 MB while they are drawn.
 
 
 def load(
-  name: str = 'least_squares',
-  data_dir: str | None = None,
   seed: int = 0,
   num_clients: int = 5,
   rows: int = 20,
@@ -28,8 +26,6 @@ def load(
   the client's own between 0.5 and 1.5; b_k = A_k (x* + unlikeness u_k) + noise.
 
   Args:
-    name: 'least_squares'.
-    data_dir: Not used: the problem is drawn.
     seed: Seeds the problem.
     num_clients: K.
     rows: Rows of every A_k, a client's examples. A batch of this size is full gradient descent.
@@ -44,7 +40,6 @@ def load(
   Raises:
     tasks.DataError: If an option is out of range.
   """
-  del data_dir
   for option, value in (('num_clients', num_clients), ('rows', rows), ('columns', columns)):
     errors.check_range(option, value, 1, _MOST_NUMBERS)
   if num_clients * rows * columns > _MOST_NUMBERS:
@@ -63,7 +58,7 @@ def load(
   width = len(str(num_clients - 1))
   clients = {f'{k:0{width}d}': (a[k], b[k]) for k in range(num_clients)}
   return task_lib.Task(
-    name=name,
+    name='least_squares',
     build_model=functools.partial(build_model, columns=columns, dtype=dtype),
     train=task_lib.InMemoryClientData(clients),
     validation=task_lib.example_arrays(a.reshape(-1, columns), b.reshape(-1)),

@@ -36,52 +36,36 @@ def least_squares(a: Matrices, b: Matrices) -> np.ndarray:
 
 
 def gradient_descent(
-  a: Matrices, b: Matrices, steps: int, rate: float, mu: float = 0.0
+  a: Matrices,
+  b: Matrices,
+  steps: int | Sequence[int],
+  rate: float,
+  mu: float = 0.0,
+  weights: Sequence[float] | None = None,
 ) -> np.ndarray:
   """x_FGD: where averaging the clients' models after several local steps ends up (FedAvg).
 
   And where every server optimizer does that comes to rest when the mean of the clients' updates is
   0. With mu > 0 it is FedProx's point: I - s (A_k'A_k + mu I) takes the place of I - s A_k'A_k.
 
+  It solves sum_k q_k M_k (A_k'A_k x - A_k'b_k) = 0, M_k = sum_{e < K_k} (I - s A_k'A_k)^e: for a
+  small rate the minimiser of sum_k q_k K_k f_k. docs/design/population.md derives it.
+
   Args:
     a: The A_k.
     b: The b_k.
-    steps: E, the full-gradient steps of a client in a round.
+    steps: K_k, the full-gradient steps of client k in a round; or one number for all.
     rate: s, the client rate; averaging converges for s below 2 / (largest curvature + mu).
     mu: FedProx's weight of the proximal term.
-
-  Returns:
-    The fixed point; x_LS for one step.
-  """
-  return tilted(a, b, [1.0] * len(a), [steps] * len(a), rate, mu)
-
-
-def tilted(
-  a: Matrices,
-  b: Matrices,
-  weights: Sequence[float],
-  steps: Sequence[int],
-  rate: float,
-  mu: float = 0.0,
-) -> np.ndarray:
-  """Where averaging ends up on average if clients count and work unequally.
-
-  The solution of sum_k q_k M_k (A_k'A_k x - A_k'b_k) = 0, M_k = sum_{e < K_k} (I - s A_k'A_k)^e:
-  for a small rate the minimiser of sum_k q_k K_k f_k. docs/design/population.md derives it.
-
-  Args:
-    a: The A_k.
-    b: The b_k.
     weights: q_k, the mean weight of client k in a round; a common factor does not matter.
-    steps: K_k, its full-gradient steps in a round.
-    rate: s, the client rate.
-    mu: As for `gradient_descent`.
 
   Returns:
-    The fixed point of the mean of the iterates.
+    The fixed point, of the mean of the iterates where clients take part at random; x_LS for one
+    step.
   """
   left, right = 0.0, 0.0
-  for m, v, weight, count in zip(a, b, weights, steps):
+  counts = [steps] * len(a) if isinstance(steps, int) else steps
+  for m, v, weight, count in zip(a, b, weights or [1.0] * len(a), counts):
     hessian = m.T @ m
     power, total = np.eye(len(hessian)), np.zeros_like(hessian)
     for _ in range(count):

@@ -1,6 +1,7 @@
 """Loads a task: one of the catalogue, or a user's own from a file."""
 
 import importlib
+import inspect
 import typing
 from typing import Any
 
@@ -34,4 +35,9 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
     raise errors.DataError(suggestions.unknown('task', name, catalog.names()))
   module, _, function = catalog.TASKS[name].loader.partition('.')
   loader = getattr(importlib.import_module(f'tff_adaptive_tasks.{module}'), function)
-  return loader(name, data_dir=data_dir, seed=seed, **task_options.checked(name, loader, options))
+  given = {'name': name, 'data_dir': data_dir, 'seed': seed}
+  takes = inspect.signature(loader).parameters
+  return loader(
+    **{key: value for key, value in given.items() if key in takes},
+    **task_options.checked(name, loader, options),
+  )

@@ -9,6 +9,7 @@ import numpy as np
 from tff_adaptive_tasks import errors, own_models, preparation as preparation_lib, task as task_lib
 
 _MOST_CLASSES = 10_000
+_ROWS = 'the data (rows count from 0)'
 
 
 def from_arrays(
@@ -148,7 +149,7 @@ def _validation_arrays(
         f'the {name} of validation has shape {held.shape}; it must be {expected}, as in training'
       )
   if classes is None:
-    return held_x, _finite(held_y.astype(np.float32 if y.dtype.kind == 'f' else np.int32), 'y')
+    return held_x, held_y.astype(np.float32 if y.dtype.kind == 'f' else np.int32)
   positions = {label: i for i, label in enumerate(classes)}
   unknown = [label for label in held_y.tolist() if label not in positions]
   if unknown:
@@ -180,21 +181,11 @@ def _as_inputs(x: Any, what: str) -> np.ndarray:
     )
   if x.ndim < 2 or not x.size:
     raise errors.DataError(f'{what} has shape {x.shape}; it must be [examples, ...], not empty')
-  if x.dtype.kind != 'f':
-    return x
-  with np.errstate(over='ignore'):
-    return _finite(x.astype(np.float32), what)
-
-
-def _finite(array: np.ndarray, what: str) -> np.ndarray:
-  """The array; DataError with the row if a value is not finite."""
-  bad = np.argwhere(~np.isfinite(array))
-  if bad.size:
-    raise errors.DataError(
-      f'{what} is {array[tuple(bad[0])]} in row {bad[0][0]} (rows count from 0): fill it in or '
-      'leave the row out'
-    )
-  return array
+  if x.dtype.kind == 'f':
+    with np.errstate(over='ignore'):
+      x = x.astype(np.float32)
+    task_lib.check_finite({what: x}, _ROWS)
+  return x
 
 
 def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
@@ -202,7 +193,8 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
   if y.dtype.kind == 'O' and all(isinstance(value, str) for value in y.ravel()):
     y = y.astype(str)
   if y.dtype.kind == 'f':
-    return _finite(y, 'the label').astype(np.float32), None
+    task_lib.check_finite({'the label': y}, _ROWS)
+    return y.astype(np.float32), None
   if y.dtype.kind not in 'biuU':
     raise errors.DataError(
       f'labels have dtype {y.dtype}, of which no loss is known: give texts or whole numbers for '

@@ -29,7 +29,7 @@ def from_huggingface(
     label: The column to predict: texts, whole numbers and class labels are classes, decimals are
       numbers. Class labels keep their names.
     features: One column of arrays or images of one shape; or the columns of numbers and texts to
-      predict from, by default all others.
+      predict from. Default: the column of images, if there is one; else all others.
     split: The split, where `dataset` is a folder or a name.
     validation: The share held out, or a `datasets.Dataset` of which nothing is trained on.
     **options: As `from_arrays` takes them: model, validation_by, standardise, seed, name, loss,
@@ -58,6 +58,12 @@ def from_huggingface(
         dataset = found[split] if isinstance(found, datasets.DatasetDict) else found
       else:
         dataset = datasets.load_dataset(dataset, split=split)
+  if features is None and isinstance(dataset, datasets.Dataset):
+    kinds = dataset.features.items()
+    images = [name for name, kind in kinds if isinstance(kind, datasets.Image)]
+    if len(images) > 1:
+      raise errors.DataError(f'there are the images {", ".join(images)}: name one by features=')
+    features = images[0] if images else None
   if isinstance(validation, datasets.Dataset):
     if not isinstance(features, str):
       raise errors.DataError(

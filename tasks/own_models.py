@@ -75,14 +75,14 @@ def builder(
   return build, made, threshold
 
 
-def check_tokens(model: Any, low: float, high: float) -> None:
+def check_tokens(model: Any, low: float, high: float, where: str = '') -> None:
   """DataError if the first layer of a Keras model is an Embedding without rows from low to high."""
   rows = getattr(model, 'num_tokens', None)
   if rows is not None and not 0 <= low <= high < rows:
     raise errors.DataError(
-      f'the inputs go from {low:.10g} to {high:.10g}, but the Embedding behind the input has '
-      f'input_dim={rows}, for 0 to {rows - 1}: raise its input_dim to {int(high) + 1} at least, or '
-      'number the inputs from 0'
+      f'{where}the inputs go from {low:.10g} to {high:.10g}, but the Embedding behind the input '
+      f'has input_dim={rows}, for 0 to {rows - 1}: raise it to {int(high) + 1} at least, or number '
+      'the inputs from 0'
     )
 
 
@@ -113,12 +113,7 @@ def _keras_maker(model: Callable, problem: Problem) -> Callable[[], Any] | None:
   parameters = inspect.signature(model).parameters
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in several]
-  if len(needed) > 2:
-    raise ValueError(
-      f'the function of the model needs {", ".join(needed)}: it may need nothing, or (shape of an '
-      'input, outputs), for a Keras model, or a seed, for a models.Model; give others a default'
-    )
-  if len(needed) == 2:
+  if len(needed) > 1:
     return functools.partial(model, problem.x_shape, problem.num_outputs)
   return None if needed or next(iter(parameters), None) == 'seed' else model
 
@@ -139,7 +134,6 @@ def _of_keras(
       f'the Keras model {keras.name!r} does not know its input: make it with the functional API, '
       'or begin a Sequential model with tf.keras.Input(shape)'
     )
-  _check_classes(keras.output_shape[-1], problem)
   is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
   last = keras.layers[-1]
   activation = getattr(getattr(last, 'activation', None), '__name__', '')

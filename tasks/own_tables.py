@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 # What pandas takes for a missing value in a column of numbers.
 _MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
+_MOST_COLUMNS = 50_000
 _PACKED = ('.gz', '.bz2', '.xz', '.zip')  # Pandas unpacks; their checksums show damage.
-_BLOCK_BYTES = 1 << 20
 
 
 def from_csv(
@@ -136,14 +136,15 @@ def check_columns(
   where: str, columns: Sequence[str], client: str, label: str, features: Sequence[str]
 ) -> None:
   """DataError if a column is missing, or one would be two things at once."""
-  named = (client, label, *features)
-  for i, column in enumerate(named):
-    if column not in columns:
+  known, named = {*columns}, set[str]()  # There may be thousands.
+  for column in (client, label, *features):
+    if column not in known:
       raise errors.DataError(
         f'{where} has no column {column!r:.80}; it has: {", ".join(columns[:20])}'
       )
-    if column in named[:i]:
+    if column in named:
       raise errors.DataError(f'{column!r:.80} is named twice among client, label and features')
+    named.add(column)
 
 
 def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
@@ -160,16 +161,13 @@ def _read_csv(path: str, client: str, separator: str) -> 'pd.DataFrame':
   import pandas as pd  # Slow to import and needed here only.
 
   if not path.lower().endswith(_PACKED):
+    if not np.memmap(path, np.uint8, 'r').all():
+      raise ValueError('a byte is zero: the file is damaged, or no UTF-8 text')
     with open(path, 'rb') as file:
-      if any(b'\0' in block for block in iter(lambda: file.read(_BLOCK_BYTES), b'')):
-        raise ValueError('a byte is zero: the file is damaged, or no UTF-8 text')
+      _check_width(file.readline().count(separator.encode()) + 1)
   # A text such as NA or None is one: a country's code, a category.
-  reading: dict[str, Any] = {
-    'sep': separator,
-    'skipinitialspace': True,
-    'keep_default_na': False,
-    'na_values': [''],
-  }
+  reading: dict[str, Any] = dict(sep=separator, skipinitialspace=True)
+  reading |= dict(keep_default_na=False, na_values=[''])
   # Pandas would give the second of two columns with one name another one.
   header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading).iloc[0].dropna()
   _check_names(header.str.strip())
@@ -191,11 +189,18 @@ def _read_parquet(path: str, asked: set[str]) -> 'pd.DataFrame':
   import pyarrow.parquet as pq
 
   with pq.ParquetFile(path) as file:
+    _check_width(file.metadata.num_columns)
     # In this thread: what a damaged page raises in one of its own ends the process.
     table = file.read(use_threads=False).to_pandas(ignore_metadata=True)
     saved = (file.schema_arrow.pandas_metadata or {}).get('index_columns', ())
   _check_names(pd.Series(table.columns))
   return table.drop(columns=[n for n in saved if isinstance(n, str) and n not in asked])
+
+
+def _check_width(columns: int) -> None:
+  """ValueError if there are so many columns that to read them takes minutes."""
+  if columns > _MOST_COLUMNS:
+    raise ValueError(f'it has {columns:,} columns; there may be {_MOST_COLUMNS:,}')
 
 
 def _check_names(names: 'pd.Series[str]') -> None:

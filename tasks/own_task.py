@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import inspect
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,16 +39,8 @@ def load(
   where = f'{source.name} of {source.path!r}'
   if not callable(function):
     raise errors.DataError(f'{where} is no {_SIGNATURE}.')
-  fixed = {'data_dir': data_dir, 'seed': seed}
-  signature = _call(where, inspect.signature, function, eval_str=True)
-  try:
-    signature.bind(**fixed, **dict.fromkeys(set(options) & set(signature.parameters)))
-  except TypeError as error:
-    raise errors.DataError(
-      f'{where} takes {signature}, but a task is a {_SIGNATURE}, options with a default or given:'
-      f' {error}.'
-    ) from None
-  task = _call(where, function, **fixed, **task_options.checked(reference, function, options))
+  options = _call(where, task_options.checked, reference, function, options)
+  task = _call(where, function, data_dir=data_dir, seed=seed, **options)
   from tff_adaptive_tasks import task as task_lib
 
   if not isinstance(task, task_lib.Task):
@@ -74,12 +65,6 @@ def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: 
 def _check_ids(where: str, task: 'task_lib.Task') -> None:
   from tff_adaptive_tasks import task as task_lib
 
-  missing = [n for n in ('client_ids', 'num_examples', 'load') if not hasattr(task.train, n)]
-  if missing:
-    raise errors.DataError(
-      f'{where}: its training clients, a {type(task.train).__name__}, have no {missing[0]}; give a'
-      ' tasks.InMemoryClientData or a subclass of tasks.ClientData.'
-    )
   ids = _call(where, lambda: list(task.train.client_ids))
   if not ids or not all(isinstance(client_id, str) for client_id in ids):
     raise errors.DataError(f'{where}: client_ids must be texts, at least one; found {ids!r:.80}.')
@@ -102,6 +87,7 @@ def _build_model(where: str, task: 'task_lib.Task', seed: int) -> Any:
       f' {", ".join(model.metric_names)}; give Task(metric=...) one of these.'
     )
   first = task.train.client_ids[0]
+  _call(where, lambda: task.train.num_examples(first))
   examples = _call(where, task.train.load, first)
   for whose, arrays in ((f'client {first!r}', examples), ('the validation data', task.validation)):
     _check_fits(f'{where}: {whose}', arrays, model)
@@ -126,8 +112,6 @@ def _check_fits(whose: str, arrays: Any, model: Any) -> None:
         f' {spec.dtype.name} of shape ({shape}).'
       )
   task_lib.check_finite(examples, whose)
-  if hasattr(model, 'num_tokens') and examples['x'].size:
-    try:
-      own_models.check_tokens(model, float(examples['x'].min()), float(examples['x'].max()))
-    except errors.DataError as error:
-      raise errors.DataError(f'{whose}: {error}') from None
+  x = examples['x']
+  if x.size:
+    own_models.check_tokens(model, float(x.min()), float(x.max()), f'{whose}: ')

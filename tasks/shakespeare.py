@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import task as task_lib, text_preparation
-from tff_adaptive_tasks.data import tff_files, tff_sqlite
+from tff_adaptive_tasks import preparation, task as task_lib
+from tff_adaptive_tasks.data import tff_sqlite
 from tff_adaptive_tasks.models import language, layers
 
 STEPS = 80
@@ -25,23 +25,19 @@ VOCABULARY = (
 )
 OUT_OF_VOCABULARY, BEGIN, END = (len(VOCABULARY) + i for i in (1, 2, 3))
 VOCABULARY_SIZE = len(VOCABULARY) + 4
-PREPARATION = text_preparation.Preparation('characters', tuple(VOCABULARY.decode()), STEPS)
+PREPARATION = preparation.TextPreparation('characters', tuple(VOCABULARY.decode()), STEPS)
 _FEATURES = {'snippets': tf.io.FixedLenFeature([], tf.string)}
 
 
 def load(
-  name: str = 'shakespeare',
   data_dir: str | None = None,
-  seed: int = 0,
   padding: language.Padding = 'published',
   lstm: language.Lstm = 'tensorflow',
 ) -> task_lib.Task:
   """Loads the task; all of it is kept in memory, a byte a character.
 
   Args:
-    name: 'shakespeare'.
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
-    seed: Not used: the roles are the clients.
     padding: How padding enters the loss, see `language.token_weights`.
     lstm: What trains the LSTMs, 'tensorflow' or 'compiled', see `language.build_model`.
 
@@ -51,8 +47,7 @@ def load(
   Raises:
     tasks.DataError: If the data cannot be used or an option is unknown.
   """
-  del seed
-  path = tff_files.find_tff_file('shakespeare.sqlite', data_dir)
+  path = tff_sqlite.find_tff_file('shakespeare.sqlite', data_dir)
   train, test = (tff_sqlite.SqlClientData(path, s, _FEATURES, None) for s in ('train', 'test'))
   features, owner = train.all_features()
   sequences, counts = to_sequences(features['snippets'])
@@ -60,7 +55,7 @@ def load(
   clients = {c: _pair(s) for c, s in zip(train.client_ids, np.split(sequences, ends))}
   x, y = _to_int32(*_pair(to_sequences(test.all_features()[0]['snippets'])[0]))
   return task_lib.Task(
-    name=name,
+    name='shakespeare',
     build_model=lambda seed: build_model(seed, padding, lstm),
     train=task_lib.InMemoryClientData(clients, _to_int32),
     validation=task_lib.example_arrays(x, y),
@@ -80,8 +75,8 @@ def _to_int32(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_sequences(snippets: np.ndarray, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
-  """Snippets to padded sequences of token ids, see `text_preparation.character_sequences`."""
-  return text_preparation.character_sequences(snippets, VOCABULARY, steps)
+  """Snippets to padded sequences of token ids, see `preparation.character_sequences`."""
+  return preparation.character_sequences(snippets, VOCABULARY, steps)
 
 
 def build_model(

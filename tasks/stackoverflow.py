@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors, tags, task as task_lib, text_preparation
-from tff_adaptive_tasks.data import files, tff_files, tff_sqlite, vocabularies
+from tff_adaptive_tasks import errors, preparation, tags, task as task_lib
+from tff_adaptive_tasks.data import files, tff_sqlite, vocabularies
 from tff_adaptive_tasks.models import language, layers
 
 STEPS = 20
@@ -24,7 +24,6 @@ _TAG_FILE = 'stackoverflow.tag_count'
 
 
 def load_words(
-  name: str = 'stackoverflow_nwp',
   data_dir: str | None = None,
   seed: int = 0,
   num_words: int = 10_000,
@@ -35,7 +34,6 @@ def load_words(
   """Next words.
 
   Args:
-    name: 'stackoverflow_nwp'.
     data_dir: The folder with `stackoverflow.sqlite` and `datasets/`; None downloads both.
     seed: Seeds which test sentences are evaluated on.
     num_words: Size of the vocabulary, without special tokens.
@@ -57,16 +55,15 @@ def load_words(
     num_validation,
     ('tokens',),
     functools.partial(to_sequences, words=_ids(words)),
-    name=name,
+    name='stackoverflow_nwp',
     build_model=functools.partial(build_model, len(words), padding, lstm=lstm),
     metric='accuracy_without_out_of_vocab_or_end_of_sentence',
     client_weight=language.num_tokens,
-    preparation=text_preparation.Preparation('words', text_preparation.as_text(words), STEPS),
+    preparation=preparation.TextPreparation('words', preparation.as_text(words), STEPS),
   )
 
 
 def load_tags(
-  name: str = 'stackoverflow_lr',
   data_dir: str | None = None,
   seed: int = 0,
   num_words: int = 10_000,
@@ -77,30 +74,25 @@ def load_tags(
   """Tags; other arguments, returns and errors as `load_words`.
 
   Args:
-    name: 'stackoverflow_lr'.
-    data_dir: As in `load_words`.
-    seed: As in `load_words`.
-    num_words: As in `load_words`.
     num_tags: Tags that are predicted.
-    num_validation: As in `load_words`.
     normalisation: Of the bags of words, see `tags.build_model`.
   """
   errors.check_range('num_tags', num_tags, 1, 1_000_000)
   words = _words(num_words, data_dir)
   labels = vocabularies.load_tags(_counts_file(_TAG_FILE, data_dir), num_tags)
-  texts = (text_preparation.as_text(v) for v in (words, labels))
+  texts = (preparation.as_text(v) for v in (words, labels))
   return _load(
     data_dir,
     seed,
     num_validation,
     ('tokens', 'title', 'tags'),
     functools.partial(tags.to_bags, words=_ids(words), tags=_ids(labels)),
-    name=name,
+    name='stackoverflow_lr',
     build_model=functools.partial(
       tags.build_model, len(words), len(labels), normalisation=normalisation
     ),
     metric='recall_at_5',
-    preparation=text_preparation.Preparation('bags', next(texts), None, next(texts)),
+    preparation=preparation.TextPreparation('bags', next(texts), None, next(texts)),
   )
 
 
@@ -113,15 +105,12 @@ def _load(
   **task: Any,
 ) -> task_lib.Task:
   errors.check_range('num_validation', num_validation, 1, 100_000_000)
-  path = tff_files.find_tff_file('stackoverflow.sqlite', data_dir)
-  features = {n: tf.io.FixedLenFeature([], tf.string) for n in names}
-  train, test = (
-    tff_sqlite.SqlClientData(path, split, features, prepare) for split in ('train', 'test')
-  )
-  return task_lib.Task(
-    train=train,
-    validation=_first(test, num_validation, seed),
-    source=f'{path}, splits train and test',
+  return tff_sqlite.load_task(
+    'stackoverflow.sqlite',
+    data_dir,
+    {n: tf.io.FixedLenFeature([], tf.string) for n in names},
+    prepare,
+    validation=lambda test: _first(test, num_validation, seed),
     **task,
   )
 
@@ -154,7 +143,7 @@ def _ids(vocabulary: Sequence[bytes]) -> dict[bytes, int]:
   return {word: i for i, word in enumerate(vocabulary)}
 
 
-def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> task_lib.ExampleArrays:
+def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.ndarray]:
   """The first `count` examples of the clients in a seeded order."""
   parts, missing = [], count
   for i in np.random.default_rng([seed, 7]).permutation(len(clients)):
@@ -163,7 +152,7 @@ def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> task_lib
     part = clients.load(clients.client_ids[i])
     parts.append({k: v[:missing] for k, v in part.items()})
     missing -= len(parts[-1]['y'])
-  return task_lib.example_arrays(*(np.concatenate([p[k] for p in parts]) for k in ('x', 'y')))
+  return [np.concatenate([p[k] for p in parts]) for k in ('x', 'y')]
 
 
 def to_sequences(
@@ -171,9 +160,9 @@ def to_sequences(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Sentences, the feature 'tokens', to next-word pairs as TFF's baseline task makes them.
 
-  See `text_preparation.word_sequences`. Both are int32 [n, steps].
+  See `preparation.word_sequences`. Both are int32 [n, steps].
   """
-  sequences = text_preparation.word_sequences(features['tokens'], words, steps)
+  sequences = preparation.word_sequences(features['tokens'], words, steps)
   return sequences[:, :-1], sequences[:, 1:]
 
 

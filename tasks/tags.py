@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive_tasks import text_preparation
+from tff_adaptive_tasks import preparation
 from tff_adaptive_tasks.models import layers
 
 _TOP = 5
@@ -20,13 +20,13 @@ def to_bags(
   """Sentences with their titles to word counts, and tags to indicators, of one client.
 
   The counts are bytes, a quarter of the shares' size; the model divides by their sum. See
-  `text_preparation.count_words` and `mark_tags`.
+  `preparation.count_words` and `mark_tags`.
 
   Returns:
     uint8 [n, words + 1] and float32 [n, tags].
   """
-  x = text_preparation.count_words(features['tokens'], features['title'], words)
-  return x, text_preparation.mark_tags(features['tags'], tags)
+  x = preparation.count_words(features['tokens'], features['title'], words)
+  return x, preparation.mark_tags(features['tags'], tags)
 
 
 def build_model(

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive_tasks import errors, preparation as preparation_lib, text_preparation
+from tff_adaptive_tasks import errors, preparation as preparation_lib
 
 if typing.TYPE_CHECKING:
   from tff_adaptive import models
@@ -51,7 +51,7 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
   return collections.OrderedDict(x=x, y=y)
 
 
-def check_finite(arrays: ExampleArrays, where: str) -> None:
+def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
   """DataError with the array and its first row that is not finite."""
   for name, array in arrays.items():
     if array.dtype.kind not in 'fc' or np.isfinite(array).all():
@@ -100,12 +100,10 @@ class ClientData(abc.ABC):
   def __len__(self) -> int:
     return len(self.client_ids)
 
-  def load_all(self, client_ids: Sequence[str] | None = None) -> ExampleArrays:
-    """The examples of several clients (all by default), one after the other."""
-    parts = [self.load(c) for c in (self.client_ids if client_ids is None else client_ids)]
-    return example_arrays(
-      np.concatenate([p['x'] for p in parts]), np.concatenate([p['y'] for p in parts])
-    )
+  def load_all(self) -> ExampleArrays:
+    """The examples of all clients, one after the other."""
+    parts = [self.load(c) for c in self.client_ids]
+    return example_arrays(*(np.concatenate([p[k] for p in parts]) for k in ('x', 'y')))
 
 
 class InMemoryClientData(ClientData):
@@ -139,7 +137,6 @@ class InMemoryClientData(ClientData):
     y: np.ndarray,
     indices: Sequence[np.ndarray],
     transform: Transform | None = None,
-    ids: Sequence[str] | None = None,
   ) -> 'InMemoryClientData':
     """Clients from centralised arrays and one array of row numbers per client.
 
@@ -148,19 +145,17 @@ class InMemoryClientData(ClientData):
       y: Array [n, ...] of all targets.
       indices: For each client an int array of rows of x and y.
       transform: As for the constructor.
-      ids: Client ids; by default the client numbers, padded with zeros so that they sort.
 
     Returns:
-      An `InMemoryClientData`.
+      An `InMemoryClientData`; its ids are the numbers of clients, padded so that they sort.
 
     Raises:
       DataError: If x and y have unequal numbers of examples, or as for the constructor.
     """
     examples = example_arrays(x, y, 'the data to split')
-    if ids is None:
-      width = len(str(max(len(indices) - 1, 0)))
-      ids = [f'{i:0{width}d}' for i in range(len(indices))]
-    return cls({c: (examples['x'][i], examples['y'][i]) for c, i in zip(ids, indices)}, transform)
+    width = len(str(len(indices) - 1))
+    parts = (tuple(array[rows] for array in examples.values()) for rows in indices)
+    return cls({f'{i:0{width}d}': part for i, part in enumerate(parts)}, transform)
 
   @property
   def client_ids(self) -> Sequence[str]:
@@ -218,7 +213,7 @@ class Task:
   test: ExampleArrays | None = None
   unit_starts: Callable | None = None
   client_weight: Callable | None = None
-  preparation: preparation_lib.Preparation | text_preparation.Preparation | None = None
+  preparation: preparation_lib.Preparation | preparation_lib.TextPreparation | None = None
 
   def __post_init__(self) -> None:
     for part in ('validation', 'test'):

@@ -1,7 +1,7 @@
-"""What a round costs: bytes sent and local steps. No TensorFlow.
+"""What a round costs: bytes sent, local steps and gradients. No TensorFlow.
 
-Bytes are those of table 5 of "AdaBest" (Varno et al., 2022), in its letters: n parameters, K_i
-local steps of client i. They are the costs of the published algorithms.
+`algorithms.counts` says what an algorithm sends and computes. Bytes of the package's algorithms are
+the published ones, such as those of table 5 of "AdaBest" (Varno et al., 2022).
 """
 
 import dataclasses
@@ -10,60 +10,27 @@ from collections.abc import Sequence
 from tff_adaptive import registry
 from tff_adaptive._utils import validation
 
-COLUMNS = ('megabytes_down', 'megabytes_up', 'local_steps')
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-  """Costs of a cohort and the server together.
-
-  Attributes:
-    bytes_down: Bytes that the server sends to all clients of the cohort.
-    bytes_up: Bytes that they send back.
-    local_steps: Sum of K_i.
-  """
-
-  bytes_down: int
-  bytes_up: int
-  local_steps: int
-
-  def columns(self) -> dict[str, float]:
-    """Returns what metrics.csv says of a round; a megabyte is 10^6 bytes."""
-    values = (self.bytes_down / 1e6, self.bytes_up / 1e6, self.local_steps)
-    return dict(zip(COLUMNS, values))
-
-
-def local_steps(num_examples: int, batch_size: int | None, epochs: int) -> int:
-  """K_i, the steps that a client takes in a round: E ceil(n_i / B).
-
-  Args:
-    num_examples: n_i >= 0.
-    batch_size: B >= 1, or None for all examples at once.
-    epochs: E >= 1.
-  """
-  validation.whole_number('num_examples', num_examples, 0, 'give the examples of a client')
-  validation.whole_number('epochs', epochs, 1, 'give the passes over the data in a round')
-  if batch_size is None:
-    return epochs if num_examples else 0
-  validation.whole_number('batch_size', batch_size, 1, 'give None for all examples at once')
-  return epochs * -(-num_examples // batch_size)
+COLUMNS = ('megabytes_down', 'megabytes_up', 'local_steps', 'gradients')
 
 
 @dataclasses.dataclass(frozen=True)
 class CostModel:
   """The costs of an algorithm on a model, for cohorts of any sizes.
 
-  SCAFFOLD/m counts n sent up, as published. This implementation has a client contribute two sums
-  to a round, g_i and the quotient g_i / (K_i eta_l): with unequal K_i the server cannot get the
-  mean of the quotients from the mean of the g_i. A deployment where the server sees each client's
-  update sends g_i and the one number K_i; one where it sees nothing but sums sends 2n, as SCAFFOLD.
+  SCAFFOLD/m and FedCM count n sent up, as published. Here a client contributes two sums to a round,
+  g_i and the quotient g_i / (K_i eta_l): with unequal K_i the server cannot get the mean of the
+  quotients from the mean of the g_i. A deployment where the server sees each client's update sends
+  g_i and the one number K_i; one where it sees nothing but sums sends 2n, as SCAFFOLD. AdaBest's
+  numbers of examples are not counted, as published.
 
   Attributes:
-    counts: What the algorithm sends n of: `registry.algorithm(name).counts(values)`.
+    counts: What a client sends and computes: `algorithms.counts(name, model)`.
     num_parameters: n >= 1.
     batch_size: B, or None for all of a client's examples at once.
     epochs: E.
     bytes_per_parameter: 4 for float32.
+    fixed_steps: K, the local steps of every client that has examples (`Batching.local_steps`), in
+      place of E passes.
   """
 
   counts: registry.Counts
@@ -71,36 +38,46 @@ class CostModel:
   batch_size: int | None
   epochs: int = 1
   bytes_per_parameter: int = 4
+  fixed_steps: int | None = None
 
   def __post_init__(self) -> None:
-    validation.instance(
-      'counts',
-      self.counts,
-      registry.Counts,
-      'tff_adaptive.registry.Counts',
-      "give tff_adaptive.registry.algorithm('fed_avg').counts({}), say",
-    )
+    hint = 'give tff_adaptive.registry.Counts(), say, for FedAvg'
+    kind = registry.Counts, 'tff_adaptive.registry.Counts'
+    validation.instance('counts', self.counts, *kind, hint)
     validation.whole_number('num_parameters', self.num_parameters, 1, "give the model's parameters")
     validation.whole_number('bytes_per_parameter', self.bytes_per_parameter, 1, 'float32 has 4')
-    local_steps(0, self.batch_size, self.epochs)
+    validation.whole_number('epochs', self.epochs, 1, 'give the passes over the data in a round')
+    if self.batch_size is not None:
+      hint = 'give None for all examples at once'
+      validation.whole_number('batch_size', self.batch_size, 1, hint)
+    if self.fixed_steps is not None:
+      validation.whole_number('fixed_steps', self.fixed_steps, 1, 'give None for E passes')
 
   @property
   def bytes_of_client(self) -> tuple[int, int]:
     """Bytes that a client receives and sends in a round."""
     each = self.num_parameters * self.bytes_per_parameter
-    return self.counts.down * each, self.counts.up * each
+    return round(self.counts.down * each), round(self.counts.up * each)
 
   def local_steps(self, num_examples: int) -> int:
-    """K_i of a client with so many examples."""
-    return local_steps(num_examples, self.batch_size, self.epochs)
+    """K_i of a client with n_i examples, the steps that it takes in a round: E ceil(n_i / B)."""
+    if self.fixed_steps is not None and num_examples:
+      return self.fixed_steps
+    return self.epochs * self._batches(num_examples)
+
+  def _batches(self, num_examples: int) -> int:
+    return bool(num_examples) if self.batch_size is None else -(-num_examples // self.batch_size)
 
   def round(
     self,
     client_examples: Sequence[int],
     client_steps: Sequence[int] | None = None,
     downloads: int | None = None,
-  ) -> Cost:
-    """Returns the cost of one round.
+  ) -> dict[str, float]:
+    """Returns what metrics.csv says of the cost of one round; a megabyte is 10^6 bytes.
+
+    `gradients` are those of a batch's loss. One over all of a client's examples counts as the
+    batches of an epoch.
 
     Args:
       client_examples: n_i of each client of the cohort, as many as it trains on.
@@ -111,9 +88,8 @@ class CostModel:
     bytes_down, bytes_up = self.bytes_of_client
     if client_steps is None:
       client_steps = [self.local_steps(k) for k in client_examples]
-    cohort = len(client_examples)
-    return Cost(
-      bytes_down=(cohort if downloads is None else downloads) * bytes_down,
-      bytes_up=cohort * bytes_up,
-      local_steps=sum(client_steps),
-    )
+    cohort, steps = len(client_examples), sum(client_steps)
+    sent = (cohort if downloads is None else downloads) * bytes_down, cohort * bytes_up
+    passes = self.counts.full_gradients * sum(map(self._batches, client_examples))
+    gradients = self.counts.gradients * steps + passes
+    return dict(zip(COLUMNS, (sent[0] / 1e6, sent[1] / 1e6, steps, gradients)))

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tff_adaptive import registry
-from tff_adaptive._utils import suggestions, validation
+from tff_adaptive._utils import validation
 from tff_adaptive.registry import entries
 
 # The rounds that a plain Python function of the round can be used for in a graph.
@@ -29,7 +29,7 @@ TABLE_ROUNDS = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """What all schedules share; the rate itself is a subclass's `_rate`.
+  """What all schedules share; the rate, here constant, is a subclass's `_rate`.
 
   Attributes:
     name: The entry in `registry.SCHEDULES` that describes its hyperparameters.
@@ -70,15 +70,12 @@ class Schedule:
 
   def _rate(self, t: Any) -> Any:
     """Returns the rate without warm-up, for a float or a float64 tensor t."""
-    raise NotImplementedError
+    return self.base_rate + 0 * t
 
 
 @dataclasses.dataclass(frozen=True)
 class Constant(Schedule):
   """base_rate in every round."""
-
-  def _rate(self, t: Any) -> Any:
-    return self.base_rate + 0 * t
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,11 +222,7 @@ def _of_tensor(schedule: Callable[[Any], Any], t: Any, number_error: str) -> Any
   try:
     found = tf.cast(schedule(t), tf.float32)
   except Exception as error:
-    kind = ValueError if isinstance(error, ValueError) else TypeError
-    raise kind(
-      f'the schedule fails for an int32 tensor t, the round counted from 0: {_short(error)} (for'
-      f' the int 0: {number_error})'
-    ) from error
+    raise _refusal('an int32 tensor t', error, f' (for the int 0: {number_error})') from error
   is_rate = tf.math.is_finite(found) & (found >= 0)
   ok = tf.debugging.Assert(is_rate, ['the rate must be finite and at least 0, found', found])
   with tf.control_dependencies([] if ok is None else [ok]):
@@ -245,11 +238,15 @@ def _table(schedule: Callable[[Any], Any]) -> list[float]:
       if not 0 <= rates[-1] < math.inf:
         raise ValueError(f'the rate must be finite and at least 0, found {rates[-1]}')
   except Exception as error:
-    kind = ValueError if isinstance(error, ValueError) else TypeError
-    raise kind(
-      f'the schedule fails for the int t = {t}, the round counted from 0: {_short(error)}'
-    ) from error
+    raise _refusal(f'the int t = {t}', error) from error
   return rates
+
+
+def _refusal(argument: str, error: Exception, besides: str = '') -> Exception:
+  """Returns the error of a schedule that raised another."""
+  kind = ValueError if isinstance(error, ValueError) else TypeError
+  words = f'the schedule fails for {argument}, the round counted from 0: {_short(error)}'
+  return kind(words + besides)
 
 
 def _short(error: Exception) -> str:
@@ -274,8 +271,4 @@ def build(name: str, base_rate: float, **options: Any) -> Schedule:
     ValueError: If the name or an option is unknown, or a value is out of its range.
   """
   entry = registry.schedule(name)
-  known = [h.name for h in entry.hyperparameters]
-  for option in options:
-    if option not in known:
-      raise ValueError(suggestions.unknown(f'option of the schedule {name}', option, known))
-  return entries.resolve(entry.build)(base_rate, **options)
+  return entries.resolve(entry.build)(base_rate, **entry.values(options))

@@ -74,7 +74,7 @@ class _PeakMemory(threading.Thread):
 
   def __init__(self) -> None:
     super().__init__(daemon=True)
-    self.peak_mb = self.now_mb = 0.0
+    self.peak_mb = 0.0
     self.start()
 
   def sample(self) -> None:
@@ -86,8 +86,7 @@ class _PeakMemory(threading.Thread):
         total += process.memory_full_info().pss
       except psutil.Error:
         continue
-    self.now_mb = total / 2**20
-    self.peak_mb = max(self.peak_mb, self.now_mb)
+    self.peak_mb = max(self.peak_mb, total / 2**20)
 
   def run(self) -> None:
     """Samples until the process ends."""
@@ -110,9 +109,7 @@ def main() -> None:
     for request in sys.stdin:
       if request.strip() == 'memory':
         memory.sample()
-        answer = {'peak_mb': memory.peak_mb, 'now_mb': memory.now_mb}
-      elif request.strip() == 'accuracy':
-        answer = {'accuracy': runner.accuracy()}
+        answer = {'peak_mb': memory.peak_mb}
       else:
         start = time.perf_counter()
         runner.round(r)

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -11,12 +10,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import algorithms, engine, models
+from tff_adaptive import algorithms, engine
 from tff_adaptive._utils import client_references
 from tff_adaptive.client import ClientTraining, batching, whole_client
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.models import mixed_precision
-from tff_adaptive.runs import worker_context
 from tff_adaptive.training import cohorts
 
 from . import hand_loop, variant_names, workloads
@@ -69,10 +67,6 @@ class _SyntheticClients:
     self._pool = [
       workloads.client_arrays(workload, client, data_dir) for client in range(workload.pool)
     ]
-    self.test = None
-    if workload.images:
-      arrays = workloads.image_arrays(os.path.join(data_dir, workload.images))
-      self.test = {'x': arrays['x_test'], 'y': arrays['y_test']}
 
   def load(self, client: int) -> Arrays:
     return self._pool[client % len(self._pool)]
@@ -176,10 +170,9 @@ class _Ours:
     how = ClientTraining(batching=batches, xla='xla' in options)
     rate = workload.rate
     self._process = algorithms.build_fed_avg(model, client_learning_rate=rate, training=how)
-    self._model = model
     self._state = self._process.initialize()
     self._source = cohorts.ClientSource(clients, None)  # type: ignore[arg-type]  # Ids are numbers.
-    workers = worker_context.current()
+    workers = client_references.workers()
     self._by_reference = workers is not None and workers.accepts(self._source)
 
   def round(self, r: int) -> list[np.ndarray]:
@@ -197,12 +190,6 @@ class _Ours:
       cohort = [whole_client.client_arrays(d['x'], d['y'], c) for d, c in zip(data, ids)]
     order = cohorts.working_order([len(d['y']) for d in data])
     return self._next([cohort[i] for i in order])
-
-  def accuracy(self) -> float:
-    """That of the weights now, on the test images of a workload that has images."""
-    assert isinstance(self._clients, _SyntheticClients) and self._clients.test is not None  # noqa: PT018
-    weights = self._state.global_model_weights.trainable
-    return models.build_evaluation(self._model)(weights, self._clients.test)['accuracy']
 
   def _next(self, cohort: list[Any]) -> list[np.ndarray]:
     output = self._process.next(self._state, cohort)

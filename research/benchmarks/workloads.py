@@ -123,14 +123,13 @@ def client_arrays(
 
 @functools.cache
 def image_arrays(path: str) -> dict[str, np.ndarray]:
-  """A file's x_train, y_train, x_test and y_test; images standardised, float32."""
+  """A file's x_train, standardised, float32, and y_train."""
   with np.load(path) as file:
-    arrays = {name: file[name] for name in ('x_train', 'y_train', 'x_test', 'y_test')}
+    arrays = {name: file[name] for name in ('x_train', 'y_train')}
   pixels = arrays['x_train'].reshape(-1, arrays['x_train'].shape[-1])
   mean = pixels.mean(0, dtype=np.float64)
   deviation = np.sqrt((pixels.astype(np.float32) ** 2).mean(0, dtype=np.float64) - mean**2)
-  for name in ('x_train', 'x_test'):
-    arrays[name] = (arrays[name] - mean.astype(np.float32)) / deviation.astype(np.float32)
+  arrays['x_train'] = (arrays['x_train'] - mean.astype(np.float32)) / deviation.astype(np.float32)
   return arrays
 
 

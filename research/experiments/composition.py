@@ -22,7 +22,7 @@ from absl import flags as absl_flags
 
 from scripts.cli import command, search_space
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import cross_tables, scores, tables
+from tff_adaptive.reports import cross_tables, report as report_lib, scores, tables
 from tff_adaptive.runs import names, run as run_lib
 
 from . import frame
@@ -34,13 +34,9 @@ _CLIENT_RATES = ('0.03', '0.1', '0.3')
 _SERVER_RATES = {**dict.fromkeys(_PLAIN, ('0.01', '0.03', '0.1')), 'sgd': ('0.3', '1')}
 _RATES = ('client_learning_rate', 'server_learning_rate')
 _FILES = {'mnist': frame.MNIST, 'digits': ()}
-_FLAGS = frame.flags('composition')
-frame.tuning(_FLAGS, rounds=50)
+_FLAGS = frame.flags('composition', rounds=150, tuning_rounds=50)
 absl_flags.DEFINE_enum('task', 'mnist', [*_FILES], 'mnist or digits.', flag_values=_FLAGS)
 absl_flags.DEFINE_float('alpha', 0.03, 'Of the label Dirichlet.', flag_values=_FLAGS)
-absl_flags.DEFINE_integer(
-  'rounds', 150, 'Rounds of a run that counts.', lower_bound=1, flag_values=_FLAGS
-)
 
 
 @command.entry('composition.py')
@@ -90,15 +86,13 @@ def _pairs(stage: str) -> list[tuple[str, str, str]]:
 def _given(correction: str, server: str, rounds: int) -> dict[str, object]:
   """What the runs of a pair share, but for the seed."""
   algorithm = _PLAIN[server] if correction == 'none' else correction
-  given = frame.settings(
+  return frame.settings(
     f'--flagfile={frame.CONFIGS}/drift_{_FLAGS.task}.flags',
     *(f'--task_option=alpha={_FLAGS.alpha}', '--task_option=validation=clients'),
     *(f'--algorithm={algorithm}', f'--rounds={rounds}'),
     *([] if correction == 'none' else [f'--server_optimizer={server}']),
     *([f'--data_dir={_FLAGS.data_dir}'] if _FILES[_FLAGS.task] else []),
   )
-  given.pop('seed', None)
-  return given
 
 
 def report() -> str:
@@ -118,7 +112,8 @@ def report() -> str:
   chosen = {_names(run): run for run in complete}
   rows = [[*pair, *(str(run.settings[name]) for name in _RATES)] for pair, run in chosen.items()]
   heading = ['correction', 'server optimizer', 'client rate', 'server rate']
-  parts += ['Rates that were chosen on the held-out clients:\n', tables.markdown(heading, rows)]
+  chosen_rates = report_lib.Table(heading, rows).markdown()
+  parts += ['Rates that were chosen on the held-out clients:\n', chosen_rates]
   return '\n'.join(parts)
 
 
@@ -131,7 +126,7 @@ _INTRODUCTION = (
 
 def _names(run: run_lib.Run) -> tuple[str, str]:
   """A run's correction and server optimizer, as papers call them."""
-  return names.correction(run.settings), names.server_optimizer(run.settings)
+  return names.correction(run.shown), names.server_optimizer(run.shown)
 
 
 if __name__ == '__main__':

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from absl import flags as absl_flags
 
-from scripts.cli import command, tensorflow_start
+from scripts.cli import command
 from tff_adaptive._utils import atomic_files
 
 _FLAGS = absl_flags.FlagValues()
@@ -159,7 +159,6 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   command.check_output('output', _FLAGS.output)
-  tensorflow_start.quietly()
   import tff_adaptive_tasks as tasks
   from tff_adaptive import engine
   from tff_adaptive.client import whole_client

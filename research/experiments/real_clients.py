@@ -40,12 +40,10 @@ _KNOWN = {
   'servers': [*of.SERVERS],
   'scenarios': [*of.SCENARIOS],
 }
-_FLAGS = frame.flags('real_clients')
-frame.tuning(_FLAGS, rounds=100)
+_FLAGS = frame.flags('real_clients', rounds=300, tuning_rounds=100)
 for _flag, _names in _KNOWN.items():
   _default = ['mnist', 'emnist'] if _flag == 'tasks' else _names
   absl_flags.DEFINE_list(_flag, _default, ', '.join(_names), flag_values=_FLAGS)
-absl_flags.DEFINE_integer('rounds', 300, 'Rounds of a run.', lower_bound=1, flag_values=_FLAGS)
 
 
 @command.entry('real_clients.py')
@@ -129,9 +127,7 @@ def _given(arguments: Sequence[str], server: str, algorithm: str) -> dict[str, A
   """What the runs of a server optimizer and an algorithm share, but for the seed."""
   own = [] if algorithm == 'fed_avg' else [f'--server_optimizer={server}']
   name = f'--algorithm={_name(server, algorithm)}'
-  given = frame.settings(*arguments, name, *own)
-  given.pop('seed', None)
-  return given
+  return frame.settings(*arguments, name, *own)
 
 
 def _tuning_folder(task: str, server: str, algorithm: str) -> str:
@@ -140,15 +136,15 @@ def _tuning_folder(task: str, server: str, algorithm: str) -> str:
 
 def _behaviour(task: of.Task, scenario: str) -> list[str]:
   """The flags of a scenario."""
-  if scenario == 'dropout':
-    return ['--dropout_rate=0.3']
-  if scenario == 'diurnal':
-    options = {'unit': 'rounds', 'period': 50, 'share': 0.3}
-    pairs = [f'--availability_option={name}={value}' for name, value in options.items()]
-    return ['--availability=diurnal', *pairs]
-  if scenario == 'ideal':
-    return []
-  return [f'--round_deadline={task.deadline}', f'--stragglers={scenario}']
+  deadline = f'--round_deadline={task.deadline}'
+  diurnal = ('unit=rounds', 'period=50', 'share=0.3')
+  return {
+    'ideal': [],
+    'dropout': ['--dropout_rate=0.3'],
+    'diurnal': ['--availability=diurnal', *(f'--availability_option={pair}' for pair in diurnal)],
+    'drop': [deadline, '--stragglers=drop'],
+    'partial': [deadline, '--stragglers=partial'],
+  }[scenario]
 
 
 if __name__ == '__main__':

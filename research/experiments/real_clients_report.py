@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tff_adaptive import registry
-from tff_adaptive.reports import curves, number_texts, scores, style, table, tables
+from tff_adaptive.reports import figures, report as report_lib, scores, style, tables
 from tff_adaptive.runs import run as run_lib
 
 from . import frame
@@ -183,7 +183,7 @@ def _table(cells: Cells, begun: Counts, task: str, title: str, value: Value, dig
     if any(key in begun for key in keys):
       of_row = [([value(run) for run in cells.get(key, [])], begun.get(key, 0)) for key in keys]
       lines.append([row, *(_cell(values, count, digits) for values, count in of_row)])
-  return table.Table(['', *(SCENARIOS[s] for s in shown)], lines, title=title).markdown()
+  return report_lib.Table(['', *(SCENARIOS[s] for s in shown)], lines, title=title).markdown()
 
 
 def _chosen(cells: Cells, task: str) -> str:
@@ -194,7 +194,7 @@ def _chosen(cells: Cells, task: str) -> str:
     [row, *('' if (v := settings.get(name)) is None else f'{v:g}' for name in TUNED)]
     for row, settings in found.items()
   ]
-  return table.Table(heading, lines, title='chosen with ideal clients').markdown()
+  return report_lib.Table(heading, lines, title='chosen with ideal clients').markdown()
 
 
 def _cell(values: Sequence[float | None], begun: int, digits: int) -> str:
@@ -206,7 +206,7 @@ def _cell(values: Sequence[float | None], begun: int, digits: int) -> str:
     return f'none of {begun} complete'
   if not known:
     return 'never' if len(values) == begun else f'never ({len(values)} of {begun} complete)'
-  text = number_texts.spread(known, digits)
+  text = report_lib.spread(known, digits)
   return text if len(known) == begun else f'{text} ({len(known)} of {begun})'
 
 
@@ -224,7 +224,7 @@ def draw(path: str, cells: Mapping[tuple[str, str, str], Sequence[run_lib.Run]])
         for number, algorithm in enumerate(ALGORITHMS.values()):
           members = cells.get((task, algorithm + server, scenario), [])
           if members:
-            (curve,) = curves.build({'': members}, column_of(members[0]), 'virtual_seconds')
+            (curve,) = figures.mean_curves({'': members}, column_of(members[0]), 'virtual_seconds')
             look = {**style.line(number), 'linestyle': ('-', '--')[k], 'linewidth': 1.1}
             (drawn,) = panel.plot(curve.x, 100 * curve.mean, **look)
             lines[algorithm + server] = drawn

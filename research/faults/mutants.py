@@ -1,16 +1,19 @@
 """Small mistakes made in a module on purpose: one at a time, as changes of its syntax tree.
 
 Of each operator, comparison, condition and number a neighbour is tried (`<` for `<=`, `-` for `+`,
-n + 1 for n); statements, keyword arguments and raised errors are dropped, and a call's first two
-arguments exchanged (but not those of a maximum or minimum). Annotations, docstrings, strings and
-the insides of `raise` and `assert` (words, mostly) stay as they are.
+n + 1 for n); statements, keyword arguments, factors, the separators of joined texts and raised
+errors are dropped, a call's first two arguments exchanged (but not those of a maximum or minimum),
+an argument that is a parameter replaced by the next one of the same annotation, and boundaries
+(numbers with a point that are compared, what is rounded down or up) shifted by a little.
+Annotations, docstrings, other strings and the insides of `raise` and `assert` (words, mostly) stay
+as they are.
 """
 
 import ast
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 
@@ -39,6 +42,8 @@ _SKIPPED = {
 
 # Functions whose first two arguments may stand in either order.
 _SYMMETRIC = ('max', 'min', 'maximum', 'minimum')
+_EPSILON = {'floor': -1e-6, 'ceil': 1e-6}  # Added to what these round.
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 Change = Callable[[Any], ast.AST]
 
@@ -68,8 +73,8 @@ def mutants(source: str) -> list[Mutant]:
   """
   tree = ast.parse(source)
   result: dict[str, Mutant] = {}
-  for path, node in _walk(tree, ()):
-    for what, change in _changes(node):
+  for path, node, alike in _walk(tree, (), {}):
+    for what, change in (*_changes(node), *_of_parameters(node, alike)):
       name = f'{node.lineno}:{node.col_offset} {what}'
       while name in result:
         name += "'"
@@ -84,21 +89,28 @@ def _changed(tree: ast.AST, path: tuple, change: Change) -> str:
   return ast.unparse(ast.fix_missing_locations(changed))
 
 
-def _walk(node: ast.AST, path: tuple) -> Iterator[tuple[tuple, ast.AST]]:
-  """Yields the nodes that may change, each with the way to it from the root."""
+def _walk(
+  node: ast.AST, path: tuple, alike: Mapping[str, str]
+) -> Iterator[tuple[tuple, ast.AST, Mapping[str, str]]]:
+  """Yields the nodes that may change, each with the way to it from the root.
+
+  With it come the parameters of the function that it is in that have another of their type.
+  """
   if hasattr(node, 'lineno'):
-    yield path, node
+    yield path, node, alike
   if isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom)):
     return
+  if isinstance(node, ast.FunctionDef):
+    alike = _alike(node.args)
   for field, value in ast.iter_fields(node):
     if field in _SKIPPED.get(type(node), ()):
       continue
     if isinstance(value, ast.AST):
-      yield from _walk(value, (*path, (field, None)))
+      yield from _walk(value, (*path, (field, None)), alike)
     elif isinstance(value, list):
       for i, child in enumerate(value):
         if isinstance(child, ast.AST):
-          yield from _walk(child, (*path, (field, i)))
+          yield from _walk(child, (*path, (field, i)), alike)
 
 
 def _replace(root: ast.AST, path: tuple, change: Change) -> None:
@@ -120,6 +132,10 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
     case ast.BinOp() | ast.BoolOp() | ast.AugAssign() if type(node.op) in _OPERATORS:
       (other,) = _OPERATORS[type(node.op)]
       yield f'{_word(node.op)} -> {_word(other())}', lambda n: _set(n, op=other())
+      if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+        yield 'second factor dropped', lambda n: n.left
+        if isinstance(node.op, ast.Mult):
+          yield 'first factor dropped', lambda n: n.right
     case ast.UnaryOp(op=ast.Not() | ast.USub() as op):
       yield f'{_word(op)} dropped', lambda n: n.operand
     case ast.Constant(value=bool() as value):
@@ -147,6 +163,14 @@ def _of_comparisons(node: ast.Compare) -> Iterator[tuple[str, Change]]:
         return n
 
       yield f'{_word(op)} -> {_word(other())}', change
+    match node.comparators[i]:
+      case ast.Constant(value=float() as value) if isinstance(op, _ORDER):
+
+        def shift(n: Any, i: int = i, value: float = value) -> ast.AST:
+          n.comparators[i] = ast.Constant(value + 1e-6)
+          return n
+
+        yield f'{value} shifted', shift
 
 
 def _of_calls(node: ast.Call) -> Iterator[tuple[str, Change]]:
@@ -157,11 +181,39 @@ def _of_calls(node: ast.Call) -> Iterator[tuple[str, Change]]:
         return _set(n, keywords=n.keywords[:i] + n.keywords[i + 1 :])
 
       yield f'{keyword.arg}= dropped', drop
+  match node:
+    case ast.Call(func=ast.Attribute(ast.Constant(str() as separator), 'join')) if separator:
+      yield 'separator dropped', lambda n: _set(n, func=_set(n.func, value=ast.Constant('')))
+    case ast.Call(func=ast.Attribute(attr=name), args=[_]) if name in _EPSILON:
+      little = ast.Constant(_EPSILON[name])
+      yield 'boundary shifted', lambda n: _set(n, args=[ast.BinOp(n.args[0], ast.Add(), little)])
   first_two = node.args[:2]
   has_star = any(isinstance(a, ast.Starred) for a in first_two)
   name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, 'id', '')
   if len({ast.dump(a) for a in first_two}) == 2 and not has_star and name not in _SYMMETRIC:
     yield 'arguments exchanged', lambda n: _set(n, args=[n.args[1], n.args[0], *n.args[2:]])
+
+
+def _of_parameters(node: ast.AST, alike: Mapping[str, str]) -> Iterator[tuple[str, Change]]:
+  """Yields, for each argument of a call that is a parameter, another parameter of its type."""
+  for i, argument in enumerate(node.args if isinstance(node, ast.Call) else ()):
+    if isinstance(argument, ast.Name) and (other := alike.get(argument.id)):
+
+      def replace(n: Any, i: int = i, other: str | None = other) -> ast.AST:
+        n.args[i] = ast.Name(str(other), ast.Load())
+        return n
+
+      yield f'{argument.id} -> {other}', replace
+
+
+def _alike(arguments: ast.arguments) -> Mapping[str, str]:
+  """Parameter -> the next one, in a circle, that has the same annotation."""
+  by_type: dict[str, list[str]] = {}
+  for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+    if parameter.annotation is not None:
+      by_type.setdefault(ast.dump(parameter.annotation), []).append(parameter.arg)
+  several = [names for names in by_type.values() if len(names) > 1]
+  return {a: b for names in several for a, b in zip(names, names[1:] + names[:1])}
 
 
 def _set(node: ast.AST, **fields: object) -> ast.AST:

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from tff_adaptive import runs
-from tff_adaptive.reports import tables
+from tff_adaptive.reports import report
 
 ROOT = pathlib.Path(__file__).parents[2]
 ALGORITHMS = {'fed_yogi': (), 'ada_best': ('--server_optimizer=yogi',)}
@@ -113,7 +113,7 @@ def main() -> int:
       sys.stdout.write(f'{algorithm}: {way.name}: {found}{" BROKEN" if broken else ""}\n')
       sys.stdout.flush()
   if given.markdown:
-    text = tables.markdown(['way', *table.columns], table.reset_index().to_numpy())
+    text = report.Table(['way', *table.columns], table.reset_index().to_numpy()).markdown()
     pathlib.Path(given.markdown).write_text(text, encoding='utf-8')
   return int(broken)
 

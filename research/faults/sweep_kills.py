@@ -7,7 +7,6 @@ Processes are real: a start takes some ten seconds.
 """
 
 import argparse
-import csv
 import os
 import random
 import re
@@ -17,6 +16,7 @@ import sys
 import tempfile
 from typing import Any
 
+import pandas as pd
 import psutil
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -52,17 +52,14 @@ def kill(process: subprocess.Popen[str], kind: str) -> int:
   return int(process.returncode)
 
 
-def outcome(folder: str) -> dict[str, list[Any]]:
+def outcome(folder: str) -> dict[str, Any]:
   """The table and each run's rows, without the clock's columns."""
   with open(os.path.join(folder, 'sweep.md'), encoding='utf-8') as file:
     table = [re.sub(r'[^|]*\|([^|]*)\|$', r'\1', line.strip()) for line in file]
-  found: dict[str, list[Any]] = {'table': table}
+  found: dict[str, Any] = {'table': table}
   for run in sorted(name for name in os.listdir(folder) if '=' in name):
-    with open(os.path.join(folder, run, 'metrics.csv'), newline='', encoding='utf-8') as file:
-      found[run] = [
-        {k: v for k, v in row.items() if not k.startswith('seconds_')}
-        for row in csv.DictReader(file)
-      ]
+    rows = pd.read_csv(os.path.join(folder, run, 'metrics.csv'), dtype=str)
+    found[run] = rows.filter(regex='^(?!seconds_)').to_csv()
   return found
 
 

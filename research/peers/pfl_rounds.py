@@ -5,12 +5,11 @@ usage: PYTHON pfl_rounds.py WORKLOAD [DATA_DIR], or after PYTHON launch.py PROCE
 All processes wait for each other before a round, so that none begins before it is asked for.
 """
 
-import functools
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import serving
@@ -39,11 +38,9 @@ def _end_with_the_first() -> None:
 class _Requests(TrainingProcessCallback):
   """Waits for a request before each round and answers after it."""
 
-  def __init__(
-    self, distributed: bool, is_first: bool, accuracy: Callable[[], float] | None
-  ) -> None:
+  def __init__(self, distributed: bool, is_first: bool) -> None:
     self._distributed = distributed
-    self._requests = serving.requests(accuracy) if is_first else None
+    self._requests = serving.requests() if is_first else None
     self._start = 0.0
 
   def on_train_begin(self, *, model: Any) -> Metrics:
@@ -97,9 +94,6 @@ def main() -> None:
     lambda client: Dataset(raw_data=list(data[client % pool]), user_id=str(client)),
     lambda: next(cohorts),
   )
-  accuracy = None
-  if workload.images:
-    accuracy = functools.partial(torch_models.accuracy, workload, module)
   params = NNAlgorithmParams(
     central_num_iterations=_ROUNDS,
     evaluation_frequency=_ROUNDS,  # Only round 0 measures clients, and it is not counted.
@@ -116,7 +110,7 @@ def main() -> None:
     SimulatedBackend(clients, clients, postprocessors=[WeightByDatapoints()]),
     model,
     local,
-    callbacks=[_Requests(processes > 1, rank == 0, accuracy)],
+    callbacks=[_Requests(processes > 1, rank == 0)],
     send_metrics_to_platform=False,
   )
 

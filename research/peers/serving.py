@@ -1,12 +1,10 @@
-"""Answers the benchmark's requests in a peer's process, as `benchmarking/child.py` does."""
+"""Answers the benchmark's requests in a peer's process, as `benchmarks/children.py` does."""
 
 import json
 import os
 import pathlib
 import sys
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 # Only NumPy is loaded; what this toolkit's packages need may be absent here.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'benchmarks'))
@@ -18,27 +16,16 @@ def workload() -> workloads.Workload:
   return workloads.WORKLOADS[sys.argv[1]]
 
 
-def serve(do_round: Callable[[int], Any]) -> None:
-  """Does a round at each request, until standard input closes."""
-  for r, _ in enumerate(requests()):
-    start = time.perf_counter()
-    do_round(r)
-    answer(seconds=time.perf_counter() - start)
-
-
 def data_dir() -> str:
   """The folder of real data, which the command line may name after the workload."""
   return sys.argv[2] if len(sys.argv) > 2 else ''
 
 
-def requests(accuracy: Callable[[], float] | None = None) -> Iterator[str]:
-  """Waits for the next request for a round; answers those for memory and accuracy itself."""
+def requests() -> Iterator[str]:
+  """Waits for the next request for a round; answers those for memory itself."""
   for request in sys.stdin:
     if request.strip() == 'memory':
-      peak = peak_mb()
-      answer(peak_mb=peak, now_mb=peak)
-    elif request.strip() == 'accuracy' and accuracy is not None:
-      answer(accuracy=accuracy())
+      answer(peak_mb=peak_mb())
     else:
       yield request
 

@@ -1,6 +1,5 @@
 """The models of the workloads in PyTorch, with the loss that this project's have."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -35,21 +34,7 @@ def build(workload: workloads.Workload) -> tuple[nn.Module, Callable[[Any, Any],
 def arrays(workload: workloads.Workload, client: int) -> tuple[torch.Tensor, torch.Tensor]:
   """A client's x and y as PyTorch takes them: channels first, class numbers int64."""
   data = workloads.client_arrays(workload, client, data_dir())
-  return _tensors(workload, data['x'], data['y'])
-
-
-def accuracy(workload: workloads.Workload, module: nn.Module) -> float:
-  """That of a model on the workload's test images."""
-  arrays = workloads.image_arrays(os.path.join(data_dir(), workload.images))
-  x, y = _tensors(workload, arrays['x_test'], arrays['y_test'])
-  module.eval()
-  with torch.no_grad():
-    right = [(module(a).argmax(1) == b).sum() for a, b in zip(x.split(1000), y.split(1000))]
-  return float(sum(right)) / len(y)
-
-
-def _tensors(workload: workloads.Workload, x: Any, y: Any) -> tuple[torch.Tensor, torch.Tensor]:
-  x, y = torch.from_numpy(x), torch.from_numpy(y)
+  x, y = torch.from_numpy(data['x']), torch.from_numpy(data['y'])
   if workload.name.startswith('W1') or workload.images:
     x = x.permute(0, 3, 1, 2).contiguous()
   if workload.name == 'W3':

@@ -19,7 +19,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   """Loads the data, builds the process, opens the folder: the arguments of `training.train`."""
   chosen, folder = settings.what, settings.output.output_dir
   ray_context = settings.runtime.build(
-    settings.training.clients_per_round,
+    settings.most_clients,
     is_compiled=chosen.task_options.get('lstm') == 'compiled',
   )
   task = tasks.load(
@@ -32,8 +32,17 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   command_lib.say(
     f'{task.name}: {data["source"]}; {data["clients"]:,} clients, {data["examples"]:,} examples'
   )
+  if settings.runtime.engine == 'native':
+    command_lib.say(
+      "--engine=native: TFF's worker listens on all network interfaces, and runs what anybody sends"
+      ' it, while this run goes on: keep others off its ports.'
+    )
   if hint := settings.runtime.lstm_hint(chosen.task, chosen.task_options):
     command_lib.say(hint)
+  record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
+  cohort = settings.training.cohort(data['clients'])
+  own = dataclasses.replace(settings.training, clients_per_round=cohort)
+  settings = dataclasses.replace(settings, training=own)
   model = task.build_model(chosen.seed)
   if chosen.initial_weights is not None:
     start = training.initial_weights_from(chosen.initial_weights, model)
@@ -43,7 +52,6 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   config = _training_config(settings, task, model)
   _say_how_large(process, config, folder, data['clients'])
   cohorts.simulate(config, task.train)  # Refuses what does not fit the clients.
-  record = dataclasses.replace(records.of(settings), command=command, metric=task.metric)
   saved = record.open(folder, data, model.num_parameters)
   return {
     'process': process,
@@ -54,8 +62,8 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     'run_id': saved['run_id'],
     'callbacks': [
       *([] if ray_context is None else [callbacks.RayCallback(ray_context)]),
-      *settings.output.build(saved['run_id'], settings.flat()),
-      *([] if private is None else [_account(private, config)]),
+      *settings.output.build(saved['run_id'], record.settings),
+      *([] if private is None else [_account(private, config, settings.aggregation.noise_seed)]),
     ],
     'test_fn': None if task.test is None else build_evaluation(model, task.test),
     'client_evaluation': settings.evaluation.build(settings, task, model, parts),
@@ -75,14 +83,11 @@ def build_process(
     model = mixed_precision.convert(model, settings.runtime.mixed_precision)
   rates, weighting = settings.rates, settings.clients.client_weighting
   is_plain = rates.server_schedule == 'constant' and not rates.server_schedule_option
-  sizes = [task.train.num_examples(client_id) for client_id in task.train.client_ids]
-  most = settings.training.max_examples_per_client or max(sizes)
-  mean = sum(min(size, most) for size in sizes) / len(sizes)
   return algorithms.build_process(
     settings.what.algorithm_entry,
     model,
     values=settings.correction,
-    clients=corrections.RegisteredClients(len(sizes), mean),
+    clients=_registered(settings, task),
     server_optimizer=algorithms.build_server_optimizer(
       settings.what.server_entry,
       rates.server_learning_rate if is_plain else rates.server,
@@ -101,10 +106,19 @@ def build_evaluation(model: Any, examples: Any) -> Callable[[Any], Mapping[str, 
   return lambda weights: evaluate(weights, examples)
 
 
+def _registered(settings: settings_lib.Settings, task: tasks.Task) -> corrections.RegisteredClients:
+  """What a correction may need to know of the task's clients."""
+  sizes = [task.train.num_examples(client_id) for client_id in task.train.client_ids]
+  most = settings.training.max_examples_per_client or max(sizes)
+  return corrections.RegisteredClients(
+    len(sizes), sum(min(size, most) for size in sizes) / len(sizes)
+  )
+
+
 def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
   """Returns what config.json says of the data; ValueError if it does not fit the settings."""
   ids = task.train.client_ids
-  what.check_cohort(settings.training.clients_per_round, len(ids))
+  what.check_cohort(settings.training.cohort(len(ids)), len(ids))
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
     raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')
   sizes = {client_id: task.train.num_examples(client_id) for client_id in ids}
@@ -121,40 +135,46 @@ def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, 
 def _training_config(
   settings: settings_lib.Settings, task: tasks.Task, model: models.Model
 ) -> training.TrainingConfig:
-  local, written = settings.training, settings.output
-  return training.TrainingConfig(
-    rounds=local.rounds,
-    clients_per_round=local.clients_per_round,
-    seed=settings.what.seed,
-    max_examples_per_client=local.max_examples_per_client or None,
-    rounds_per_evaluation=written.rounds_per_evaluation,
-    rounds_per_checkpoint=written.rounds_per_checkpoint,
-    keep_checkpoints=written.keep_checkpoints,
-    client_state_store=settings.clients.client_state_store or 'memory',
-    client_state_dir=settings.clients.client_state_dir,
-    metric=task.metric,
-    cost_model=costs.CostModel(
-      settings.what.algorithm_entry.counts(settings.correction),
-      model.num_parameters,
-      local.batch_size or None,
-      local.client_epochs,
-      model.initial_weights[0][0].dtype.itemsize,
+  flat = settings.flat()
+  own = {
+    f.name: flat[f.name] for f in dataclasses.fields(training.TrainingConfig) if f.name in flat
+  }
+  own['max_examples_per_client'] = own['max_examples_per_client'] or None
+  own['stop_at_target'] = bool(own['stop_at_target'])
+  own['client_state_store'] = own['client_state_store'] or 'memory'
+  local = settings.client_training(task)
+  cost_model = costs.CostModel(
+    algorithms.counts(
+      settings.what.algorithm_entry,
+      model,
+      values=settings.correction,
+      clients=_registered(settings, task),
+      training=local,
     ),
-    population=settings.population.build(settings.given),
-    target=written.target,
+    model.num_parameters,
+    flat['batch_size'] or None,
+    flat['client_epochs'] or 1,
+    model.initial_weights[0][0].dtype.itemsize,
+    local.batching.local_steps if local.batching else None,
+  )
+  population = settings.population.build(settings.given)
+  return training.TrainingConfig(
+    **own, metric=task.metric, cost_model=cost_model, population=population
   )
 
 
 def _account(
-  private: aggregation.PrivacyPlan, config: training.TrainingConfig
+  private: aggregation.PrivacyPlan, config: training.TrainingConfig, noise_seed: int | None
 ) -> training.PrivacyCallback:
   """Says how private the run will be; returns the callback that records it."""
-  found = private.accountant.epsilons(config.rounds, private.delta)
+  accountant, every = private.accountant, config.rounds_per_evaluation
+  found = accountant.epsilons(config.rounds, private.delta)
   command_lib.say(
-    f'Noise multiplier {private.accountant.noise_multiplier:g}: epsilon {found["epsilon"]:.3g} at'
-    f' delta {private.delta:.2g} after {config.rounds} rounds, for the data of a client replaced.'
+    f'Noise multiplier {accountant.noise_multiplier:g}: epsilon {found["epsilon"]:.3g} at delta'
+    f' {private.delta:.2g} after {config.rounds} rounds, for the data of a client replaced; by'
+    f' {accountant.method}.'
   )
-  return training.PrivacyCallback(private.accountant, private.delta, config.rounds_per_evaluation)
+  return training.PrivacyCallback(accountant, private.delta, every, noise_seed)
 
 
 def _say_how_large(
@@ -172,5 +192,6 @@ def _say_how_large(
       path,
       cache_bytes=config.client_state_cache_bytes,
       keep_checkpoints=config.keep_checkpoints,
+      num_staged=min(config.rounds, config.rounds_per_checkpoint) * config.clients_per_round,
     )
   )

@@ -4,12 +4,14 @@ Exit codes: 0 all done; 1 failed after it started; 2 bad input, in one line, not
 128 + the signal's number where a signal ended it.
 """
 
+import errno
 import functools
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from absl import flags as absl_flags
 
@@ -18,8 +20,13 @@ from . import tensorflow_start
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 _HELP = ('-h', '-help', '--help', '--helpfull', '-?')
-# Flags that name a file or a folder, in any command; train.py's are in `resolve` too.
-_PATHS = ('data_dir', 'json', 'output', 'output_dir', 'results', 'task')
+_SECTION = '--help='  # Of a long help: that part of it.
+# What a flag takes, by its kind, and what to give.
+_KINDS = {
+  'int': ('a whole number', 'give one such as 10'),
+  'float': ('a number', 'give one such as 0.1'),
+  'bool': ('true or false', 'give one of them'),
+}
 
 Main = Callable[[Sequence[str]], int]
 
@@ -57,7 +64,9 @@ def entry(
       except FailureError as error:
         code = complain(_name(program), error, FAILED)
       except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
-        code = complain(_name(program), error)
+        # On a full disk something had begun.
+        is_full = getattr(error.__cause__ or error, 'errno', None) in (errno.ENOSPC, errno.EDQUOT)
+        code = complain(_name(program), error, FAILED if is_full else BAD_INPUT)
       except KeyboardInterrupt:  # Of a process that has not begun as a command's.
         code = complain(_name(program), interrupted, _entry.INTERRUPTED)
       _entry.exit_code = code
@@ -108,7 +117,7 @@ def printable(text: str) -> str:
 
 
 def read(
-  flags: absl_flags.FlagValues, text: str | Callable[[], str] | None, arguments: Sequence[str]
+  flags: absl_flags.FlagValues, text: str | Callable[[str], str] | None, arguments: Sequence[str]
 ) -> bool:
   """As `parse`, of a command that takes flags only; whether it is to be done."""
   rest = parse(flags, text, arguments)
@@ -119,40 +128,71 @@ def read(
 
 def parse(
   flags: absl_flags.FlagValues,
-  text: str | Callable[[], str] | None,
+  text: str | Callable[[str], str] | None,
   arguments: Sequence[str],
 ) -> list[str] | None:
-  """Reads a command line into flags, of whose paths ~ is the user's home; ValueError if it is bad.
+  """Reads a command line into flags, in which ~ is the user's home; ValueError if it is bad.
 
   Args:
     flags: The script's flags; those not given take their defaults.
-    text: What --help shows before them; or a function of all that it shows.
+    text: What --help shows before them; or a function of all that it shows, or of a section of it.
     arguments: The program's name and its arguments.
 
   Returns:
     The arguments that are no flags; None if it was --help, which is answered.
   """
-  if any(a in _HELP for a in arguments[1:]):
-    shown = text() if callable(text) else f'{text}\n{flags.get_help()}\n'
+  sections = [a.removeprefix(_SECTION) for a in arguments[1:] if a.startswith(_SECTION)]
+  if sections or any(a in _HELP for a in arguments[1:]):
+    section = ''.join(sections[:1])
+    shown = text(section) if callable(text) else f'{text}\n{flags.get_help()}\n'
     sys.stdout.write(as_started(shown))
     return None
   for name in flags:
     flags[name].unparse()
   try:
     rest = flags(list(arguments))[1:]
+  except absl_flags.CantOpenFlagFileError as error:
+    reason: Any = error.__context__  # An OSError.
+    raise ValueError(f'--flagfile={reason.filename}: {reason.strerror}; name a file.') from None
   except absl_flags.Error as error:
-    raise ValueError(str(error)) from None
-  for name in _PATHS:
-    if name in flags and flags[name].value:
-      flags[name].value = os.path.expanduser(flags[name].value)
+    raise ValueError(_explained(flags, str(error))) from None
+  except RecursionError:  # Of absl's search for names like it.
+    raise ValueError('there is no flag with a name of hundreds of characters.') from None
+  for name in flags:
+    flags[name].value = expanded(flags[name].value)
   return rest
+
+
+def _explained(flags: absl_flags.FlagValues, error: str) -> str:
+  """What absl says of a bad command line, of a value of the wrong kind as others are refused."""
+  words = 'invalid literal|could not convert|Non-boolean'
+  found = re.match(rf'flag --(\w+)=(.*?): .*(?:{words})', error, re.S)
+  kind = found and _KINDS.get(flags[found[1]].flag_type())
+  if not found or not kind:
+    return error
+  return f'--{found[1]} must be {kind[0]}, found {found[2]!r:.80}: {kind[1]}.'
+
+
+def expanded(value: Any) -> Any:
+  """Returns a flag's value, whose ~ is the user's home: after = no shell expands it."""
+  return os.path.expanduser(value) if isinstance(value, str) else value
 
 
 def check_output(flag: str, output: str) -> None:
   """Makes the folder of files OUTPUT.*, which a flag names; ValueError if none can be written."""
+  if not os.path.basename(output):
+    raise ValueError(f'--{flag}={output} is a folder: name the files in it, {output}report, say.')
   folder = os.path.dirname(os.path.abspath(output))
+  check_writable(folder, f'{flag}={output}')
+  os.makedirs(folder, exist_ok=True)
+
+
+def check_writable(folder: str, given: str) -> None:
+  """Refuses a folder that cannot be made or written to, for what was `given`; makes nothing."""
+  path = os.path.abspath(folder)
+  while not os.path.lexists(path):
+    path = os.path.dirname(path)
   try:
-    os.makedirs(folder, exist_ok=True)
-    tempfile.TemporaryFile(dir=folder).close()  # To root, every folder seems to be writable.
+    tempfile.TemporaryFile(dir=path).close()  # To root, every folder seems to be writable.
   except OSError as error:
-    raise ValueError(f'--{flag}={output} cannot be written to ({error.strerror}).') from None
+    raise ValueError(f'--{given} cannot be written to ({error.strerror}): name another.') from None

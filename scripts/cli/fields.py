@@ -1,21 +1,29 @@
 """Flags as fields of frozen dataclasses: the groups that the settings are made of."""
 
+import contextlib
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tff_adaptive._utils import suggestions, validation
 
 if TYPE_CHECKING:
-  from . import settings as settings_lib
+  from .settings import Settings as Settings
 
 INT31 = 2**31 - 1
 
 
 class Group:
-  """A group of settings: a frozen dataclass whose fields are flags; TITLE heads them in --help."""
+  """A group of settings: a frozen dataclass whose fields are flags.
+
+  Attributes:
+    TITLE: What heads them in --help.
+    CHANGES_NUMBERS: Whether its flags touch the model's course, where a flag does not say itself.
+  """
 
   TITLE: ClassVar[str]
+  CHANGES_NUMBERS: ClassVar[bool] = True
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,15 +31,14 @@ class Group:
     del values
     return {}
 
-  def check(self, settings: 'settings_lib.Settings') -> None:
+  def check(self, settings: 'Settings') -> None:
     """Refuses values that do not go together; ValueError, in one line with the flag's name."""
 
 
 def flag(
   text: str,
   default: Any = None,
-  check: validation.Check | None = None,
-  hint: str = '',
+  check: Callable[[str, Any], Any] | None = None,
   *,
   choices: Sequence[str] = (),
   needs: str = '',
@@ -42,40 +49,28 @@ def flag(
   Args:
     text: Its help.
     default: Its default; None: `resolve` decides, or there is none.
-    check: Refuses bad values.
-    hint: What to give instead of them.
+    check: Refuses bad values, given the flag as it is written.
     choices: The names that it takes, if it takes no others.
     needs: The flag without which it has no meaning.
     changes_numbers: Whether it touches the model's course; a resumed run may change what does not.
   """
-  metadata = dict(
-    help=text,
-    default=default,
-    check=check,
-    hint=hint,
-    choices=choices,
-    needs=needs,
-    changes_numbers=changes_numbers,
-  )
-  return dataclasses.field(metadata=metadata)
+  metadata = dict(help=text, default=default, check=check, choices=choices, needs=needs)
+  return dataclasses.field(metadata={**metadata, 'changes_numbers': changes_numbers})
 
 
 def count(text: str, default: Any = None, *, zero: str = '', high: int = INT31, **more: Any) -> Any:
   """A flag of whole numbers up to `high`; from 1, or from 0 if that stands for something."""
   low, hint = (0, f'give 0 for {zero}') if zero else (1, 'give 1 or more')
-
-  def check(name: str, value: Any, hint: str) -> Any:
-    validation.whole_number(name, value, low, hint, high)
-    return value
-
-  return flag(text, default, check, hint, **more)
+  check = functools.partial(validation.whole_number, low=low, hint=hint, high=high)
+  return flag(text, default, check, **more)
 
 
 def number(
   text: str, check: validation.Check, example: float, default: Any = None, **more: Any
 ) -> Any:
   """A field that is a flag of numbers, which `check` refuses unless they are like the example."""
-  return flag(text, default, check, f'give a number such as {example:g}', **more)
+  hint = f'give a number such as {example:g}'
+  return flag(text, default, lambda name, value: check(name, value, hint), **more)
 
 
 def check(field: dataclasses.Field, value: Any) -> None:
@@ -86,10 +81,18 @@ def check(field: dataclasses.Field, value: Any) -> None:
   if choices:
     check_name(field.name, value, choices)
   if check_value is not None:
-    try:
-      check_value(f'--{field.name}', value, field.metadata['hint'])
-    except TypeError as error:
-      raise ValueError(str(error)) from None
+    with about(field.name):
+      check_value(f'--{field.name}', value)
+
+
+@contextlib.contextmanager
+def about(flag_name: str) -> Iterator[None]:
+  """Has TypeError and ValueError begin with the flag that they are about; ValueError."""
+  try:
+    yield
+  except (TypeError, ValueError) as error:
+    text = str(error)
+    raise ValueError(text if text.startswith('--') else f'--{flag_name}: {text}') from None
 
 
 def check_name(flag_name: str, value: Any, valid: Collection[str]) -> None:

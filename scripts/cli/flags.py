@@ -43,15 +43,11 @@ class Flag(NamedTuple):
 
 def table() -> list[Flag]:
   """Returns all flags, in the order of --help."""
-  own: dict[str, list[Flag]] = {}
-  for name, named in hyperparameters.named().items():
-    own.setdefault(named.group, []).append(
-      Flag(named.group, name, named.first.kind, None, named.help())
-    )
   found = []
   for group, kind in settings.GROUPS.items():
     if group == 'clients':  # Hyperparameters stand after the rates.
-      found += [*own[hyperparameters.SERVER], *own[hyperparameters.CORRECTION]]
+      own = hyperparameters.named().items()
+      found += [Flag(h.group, name, h.first.kind, None, h.help()) for name, h in own]
     found += of_group(kind)
   return found
 
@@ -85,11 +81,6 @@ def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> d
   return options.parse('task_option', values.task_option)
 
 
-def names() -> list[str]:
-  """Returns the names of all flags."""
-  return [flag.name for flag in table()]
-
-
 def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
   """Returns flags, by default all, apart from absl's global ones, with their defaults."""
   values = absl_flags.FlagValues()
@@ -106,7 +97,7 @@ def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
 
 
 def parse(
-  arguments: Sequence[str], help_text: Callable[[], str] | None = None
+  arguments: Sequence[str], help_text: Callable[[str], str] | None = None
 ) -> dict[str, Any] | None:
   """Returns flag name -> value of those given, for `resolve.resolve`; None if --help was answered.
 

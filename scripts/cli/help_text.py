@@ -16,6 +16,8 @@ Trains a federated optimizer on a task: a client correction, times a server opti
 schedule. What is not given is what the task's paper used.
 
 usage: python scripts/train.py [--flag=value ...] [--flagfile=FILE]
+       python scripts/train.py --help=SECTION, such as --help=rates or --help=algorithms, shows the
+       sections whose headings have that word.
 """
 
 _EXAMPLES = """\
@@ -36,14 +38,33 @@ Ctrl-C ends after saving, and the same command again goes on where it ended.
 """
 
 
-def text() -> str:
-  """Returns the whole text."""
-  parts = [_INTRODUCTION]
-  parts.append(_listed('Tasks', {n: entry.description for n, entry in catalog.TASKS.items()}))
+def text(section: str = '') -> str:
+  """Returns the whole text, or the sections that have a word in their headings.
+
+  ValueError, with all headings, if none has.
+  """
+  found = _sections()
+  if not section:
+    return ''.join((_INTRODUCTION, *found, '\n' + _EXAMPLES))
+  shown = [part for part in found if section.lower() in _heading(part).lower()]
+  if not shown:
+    known = '; '.join(map(_heading, found))
+    raise ValueError(f'--help={section}: no section is called so; give a word of one of: {known}.')
+  return ''.join(shown)
+
+
+def _heading(section: str) -> str:
+  return section.strip().partition('\n')[0].rstrip(':')
+
+
+def _sections() -> list[str]:
+  """The sections, each with its heading."""
+  parts = [_listed('Tasks', {n: entry.description for n, entry in catalog.TASKS.items()})]
   parts.append(_brought())
   for title, entries in (
     ('Algorithms', registry.ALGORITHMS),
     ('Server optimizers', registry.SERVER_OPTIMIZERS),
+    ('Client optimizers and their options', registry.CLIENT_OPTIMIZERS),
     ('Schedules and their options', registry.SCHEDULES),
     ('Aggregators and their options', table.AGGREGATORS),
   ):
@@ -54,9 +75,8 @@ def text() -> str:
       group = flag.group
       parts.append(f'\n{group}:\n')
     shown = '' if flag.default in (None, []) else f' Default {flag.default}.'
-    parts.append(_entry(f'--{flag.name}', flag.help + shown, 26))
-  parts.append('\n' + _EXAMPLES)
-  return ''.join(parts)
+    parts[-1] += _entry(f'--{flag.name}', flag.help + shown, 26)
+  return parts
 
 
 _SIZES = {
@@ -84,7 +104,7 @@ def _described(entry: Any) -> str:
   text: str = entry.description
   if getattr(entry, 'is_stateful', False):
     text += '; clients keep a state'
-  if isinstance(entry, (entries_lib.Schedule, entries_lib.Aggregator)) and entry.hyperparameters:
+  if isinstance(entry, (entries_lib.Named, registry.ClientOptimizer)) and entry.hyperparameters:
     text += f'; {hyperparameters.listed(entry)}'
   return text
 

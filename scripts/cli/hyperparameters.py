@@ -31,20 +31,15 @@ class Named:
   def help(self) -> str:
     """The flag's help: what it is, whose it is, and its default."""
     text = f'{self.first.help}; of {", ".join(self.owners)}.'
-    by_default: dict[Any, list[str]] = {}
-    for owner, h in self.owners.items():
-      by_default.setdefault(h.default, []).append(owner)
+    by_default = _whose({owner: h.default for owner, h in self.owners.items()})
     if list(by_default) == [None]:
       return text
     if len(by_default) == 1:
       shown = _show(self.first.default)
     else:
-      shown = ', '.join(f'{_show(value)} ({", ".join(who)})' for value, who in by_default.items())
-    with_server: dict[Any, list[str]] = {}
-    for server, value in self.first.default_with.items():
-      with_server.setdefault(value, []).append(server)
-    for value, servers in with_server.items():
-      shown += f'; with {", ".join(servers)} {_show(value)}'
+      shown = ', '.join(f'{_show(value)} ({who})' for value, who in by_default.items())
+    for value, servers in _whose(self.first.default_with).items():
+      shown += f'; with {servers} {_show(value)}'
     if self.first.name in catalog.TUNED:
       shown += ", or the task's"
     return f'{text} Default {shown}.'
@@ -66,12 +61,17 @@ def named() -> dict[str, Named]:
   return found
 
 
-def listed(entry: registry.Schedule | entries.Aggregator) -> str:
+def listed(entry: entries.Named | entries.ServerOptimizer) -> str:
   """Returns the options of a schedule or an aggregator and their defaults, for --help."""
   return ', '.join(
     f'{h.name}' if h.default is None else f'{h.name}={_show(h.default)}'
     for h in entry.hyperparameters
   )
+
+
+def _whose(values: Mapping[str, Any]) -> dict[Any, str]:
+  """Value -> the names that have it."""
+  return {v: ', '.join(n for n, own in values.items() if own == v) for v in values.values()}
 
 
 def _show(value: Any) -> str:

@@ -21,15 +21,6 @@ def parse(flag: str, pairs: Sequence[str]) -> dict[str, Any]:
   return result
 
 
-def numbers(flag: str, given: Sequence[str], entry: Any) -> dict[str, Any]:
-  """As `parse`, of the options of a registry's entry: a whole number stands for a float too."""
-  kinds = {h.name: h.kind for h in entry.hyperparameters}
-  return {
-    name: float(value) if kinds.get(name) is float and type(value) is int else value
-    for name, value in parse(flag, given).items()
-  }
-
-
 def pairs(values: Mapping[str, Any]) -> tuple[str, ...]:
   """Returns options as `parse` reads them; None is left out."""
   return tuple(

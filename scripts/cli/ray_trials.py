@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tff_adaptive.devices import threads
-from tff_adaptive.engine.cluster import errors, joining, node_room
+from tff_adaptive.engine.cluster import errors, joining, schedule
 
 from . import tensorflow_start, trainers, worker
 
@@ -15,7 +15,7 @@ _TRIES = 4  # Of a run whose host is lost.
 _ANSWER_SECONDS = 10.0
 
 
-class NodeHost:
+class NodeHost(trainers.LocalHost):
   """On a node of the cluster, a Ray actor: a process that does runs, one at a time."""
 
   def __init__(self, folder: str, shared: str, program: Sequence[str] | None = None):
@@ -26,36 +26,27 @@ class NodeHost:
       shared: A file of the sweep, which all nodes must see.
       program: See `trainers.LocalHost`.
     """
-    self._shared = shared
-    self._host: trainers.LocalHost | None = None
-    if os.path.isfile(shared) and os.path.isdir(folder):
+    # Where this process is killed, the run goes on elsewhere: none may go on here.
+    super().__init__(signal.SIGKILL, program)
+    self._shared, self._is_seen = shared, os.path.isfile(shared) and os.path.isdir(folder)
+    if self._is_seen:
       os.chdir(folder)
-      # Where this process is killed, the run goes on elsewhere: none may go on here.
-      self._host = trainers.LocalHost(signal.SIGKILL, program)
 
   def do(self, job: worker.Job) -> worker.Answer:
     """Does a run."""
-    if self._host is not None:
-      return self._host.do(job)
-    import ray
+    if not self._is_seen:
+      import ray
 
-    node = ray.util.get_node_ip_address()
-    return worker.Answer(
-      'failed',
-      f'the node {node} does not see {self._shared}: give a folder that all nodes share.',
-    )
-
-  def stop(self) -> bool:
-    """Has the run save and end; False if none has begun. What Ray starts has SIGINT blocked."""
-    return self._host is None or self._host.stop(signal.SIGTERM)
-
-  def close(self) -> None:
-    """Ends the process."""
-    if self._host is not None:
-      self._host.close()
+      node = ray.util.get_node_ip_address()
+      reason = f'the node {node} does not see {self._shared}: give a folder that all nodes share.'
+      return worker.Answer('failed', reason)
+    self.begin(job)
+    answer = self.answer(None)
+    assert answer is not None
+    return answer
 
 
-class RayHost:
+class RayHost(trainers.LocalHost):
   """A `NodeHost` as seen from the command; where its node is lost, Ray has another take over."""
 
   def __init__(self, actor: Any):
@@ -68,22 +59,28 @@ class RayHost:
 
     self._ray, self._actor, self._is_stopped = ray, actor, False
 
-  def do(self, job: worker.Job) -> worker.Answer:
-    """Does a run."""
+  def begin(self, job: worker.Job) -> None:
+    """Begins a run."""
+    self._answer = self._actor.do.remote(job)
+
+  def answer(self, seconds: float | None = 0.0) -> worker.Answer | None:
+    """What came of the run; None: nothing in so many seconds (None: waits for it)."""
     try:
-      answer: worker.Answer = self._ray.get(self._actor.do.remote(job))
+      answer: worker.Answer = self._ray.get(self._answer, timeout=seconds)
       return answer
+    except self._ray.exceptions.GetTimeoutError:
+      return None
     except self._ray.exceptions.RayError as error:
       reason = ' '.join(str(error).split())
       lost = f'its Ray worker was lost {_TRIES} times ({reason:.200}).'
       return worker.Answer('stopped' if self._is_stopped else 'failed', lost)
 
   def stop(self, number: int) -> bool:
-    """Ends the run, as SIGTERM; gives up one that waits for room, or whose node is silent."""
-    del number
+    """Ends the run; gives up one that waits for room, or whose node is silent."""
+    del number  # What Ray starts has SIGINT blocked.
     self._is_stopped = True
     try:
-      return bool(self._ray.get(self._actor.stop.remote(), timeout=_ANSWER_SECONDS))
+      return bool(self._ray.get(self._actor.stop.remote(signal.SIGTERM), timeout=_ANSWER_SECONDS))
     except self._ray.exceptions.RayError:
       self._ray.kill(self._actor)
       return True
@@ -132,7 +129,7 @@ def cluster(
 
   def room() -> int:
     nodes = (node['Resources'] for node in ray.nodes() if node['Alive'])
-    return sum(node_room.room(node, cpus, gpus) for node in nodes)
+    return sum(schedule.room(node, cpus, gpus) for node in nodes)
 
   actor: Any = ray.remote(NodeHost).options(
     num_cpus=cpus,

@@ -1,21 +1,33 @@
-"""What config.json records of a run's settings."""
+"""What config.json records of a run's settings; whether a run's folder can be used."""
 
-from tff_adaptive.runs import config
+import os
+
+from tff_adaptive.runs import config, errors, state_file
 from tff_adaptive.training import initial_weights
 
-from . import settings as settings_lib
+from . import command, settings as settings_lib
 
 
 def of(run: settings_lib.Settings) -> config.Record:
-  """Returns the record of a run's settings.
+  """Returns the record of a run's settings, with the user's own files.
 
   Raises:
     ValueError: If --initial_weights names a run without weights.
     OSError: If a file cannot be read.
   """
-  files, start = run.files(), run.what.initial_weights
-  if start is not None:
-    files['initial_weights'] = {'path': start, 'sha256': initial_weights.sha256(start)}
+  titles = {
+    'algorithm': run.what.algorithm_entry.title,
+    'server_optimizer': run.what.server_entry.title,
+    'client_optimizer': run.what.client_entry.title,
+  }
+  files = {
+    flag: {**source.record(), **({'name': titles[flag]} if flag in titles else {})}
+    for flag, source in run.what.sources().items()
+  }
+  for flag, path in {'initial_weights': run.what.initial_weights, **run.population.files()}.items():
+    if path is not None:
+      path = initial_weights.file_of(path)
+      files[flag] = {'path': path, 'sha256': initial_weights.sha256(path)}
   # None without --ray, 0 with it: the same subrounds have the same bits.
   settings = {**run.flat(), 'gpus_per_worker': run.runtime.gpus_per_worker or None}
   return config.Record(
@@ -30,3 +42,17 @@ def of(run: settings_lib.Settings) -> config.Record:
     prefix='--',
     place='--output_dir',
   )
+
+
+def check_folder(folder: str, record: config.Record) -> None:
+  """Refuses a folder that cannot be used, or is not of the run that `record` describes."""
+  command.check_writable(folder, f'output_dir={folder}')
+  found = record.check(folder)
+  states = record.settings.get('client_state_dir')
+  if found is None and states and os.path.exists(os.path.join(states, state_file.STATE_FILE)):
+    raise errors.ResumeError(f'--client_state_dir={states} is of another run: name a new folder.')
+  # What a start that was killed left behind of config.json is hidden.
+  if found is None and os.path.isdir(folder) and any(n[0] != '.' for n in os.listdir(folder)):
+    raise errors.ResumeError(
+      f'--output_dir={folder} is not empty and holds no {config.FILE}: name a new folder.'
+    )

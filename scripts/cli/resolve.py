@@ -11,17 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import registry
-from tff_adaptive._utils import suggestions, user_code
+from tff_adaptive._utils import suggestions
 
-from . import fields, hyperparameters, options, settings, tensorflow_start
-from .groups import population, what
-
-# In these ~ is the user's home: a shell expands none after =.
-_PATHS = (
-  *('output_dir', 'data_dir', 'client_state_dir', 'initial_weights'),
-  *population.FILES,
-  *what.OWN,
-)
+from . import command, fields, hyperparameters, options, settings
+from .groups import what
 
 
 def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Settings:
@@ -36,10 +29,7 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   for name in given:
     if name not in values:
       raise ValueError(suggestions.unknown('flag', name, values))
-  values.update(given)
-  for name in _PATHS:
-    if values[name] is not None:
-      values[name] = os.path.expanduser(values[name])
+  values.update({name: command.expanded(value) for name, value in given.items()})
   for name in ('client_state_dir', 'data_dir'):
     if values[name]:  # config.json has it, and is read from other folders too.
       values[name] = os.path.abspath(values[name])
@@ -49,8 +39,6 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
     needed = field.metadata['needs']
     if needed and values[field.name] is not None and values[needed] is None:
       raise ValueError(f'--{field.name} is for --{needed}: give it too, or leave this one out.')
-  if any(user_code.is_reference(str(values[name])) for name in what.OWN):
-    tensorflow_start.quietly()  # The user's own files may import it.
   algorithm, server = what.entries(values)
   values['server_optimizer'] = values['server_optimizer'] or algorithm.server_optimizer or 'sgd'
   _refuse_hyperparameters_of_others(values, algorithm, server)
@@ -58,6 +46,8 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   for group in settings.GROUPS.values():
     defaults.update(group.defaults(values))
   values.update({name: value for name, value in defaults.items() if values[name] is None})
+  of_name = algorithm.settings.get('client_optimizer_option', ())
+  values['client_optimizer_option'] = [*of_name, *values['client_optimizer_option']]
   correction = _hyperparameters(values, 'algorithm_option', algorithm, values['server_optimizer'])
   server_values = _hyperparameters(values, 'server_optimizer_option', server)
   groups: dict[str, Any] = {}
@@ -102,18 +92,15 @@ def _hyperparameters(
 ) -> dict[str, Any]:
   """Returns those of the correction or of the server optimizer; a user's own become options."""
   is_own = entry.source is not None
-  try:
+  with fields.about(option):
     if is_own:
-      given = options.numbers(option, values[option], entry)
+      given = options.parse(option, values[option])
     else:
       given = {h.name: values[h.name] for h in entry.hyperparameters}
       for h in entry.hyperparameters:
         if given[h.name] is not None:
           h.checked(given[h.name], f'--{h.name}')
     found: dict[str, Any] = entry.values(given, *with_server)
-  except (TypeError, ValueError) as error:
-    text = str(error)
-    raise ValueError(text if text.startswith('--') else f'--{option}: {text}') from None
   if is_own:
     values[option] = list(options.pairs(found))
   return found

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def show(result: Any, folder: str) -> None:
+def show(result: Any, folder: str, client_weighting: str) -> None:
   """Writes a short table of a result and where the files are.
 
   Args:
     result: The `training.TrainingResult`.
     folder: The run's folder.
+    client_weighting: How clients were weighed.
   """
   import rich.console
   import rich.table
@@ -23,7 +24,8 @@ def show(result: Any, folder: str) -> None:
   title = (
     f'{rounds} round{"" if rounds == 1 else "s"}, {summary["seconds_training"]:.0f} s of training'
   )
-  table = rich.table.Table(title=title if result.is_complete else title + ' (not complete)')
+  title = title if result.is_complete else title + ' (not complete)'
+  table = rich.table.Table(title=title, caption=f'client_weighting: {client_weighting}')
   count = summary['evaluations_averaged']
   averaged = f'({count} evaluation{"" if count == 1 else "s"})'
   for heading in ('', 'last', f'mean of the last {min(100, rounds)} rounds {averaged}'):

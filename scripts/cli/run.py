@@ -13,7 +13,6 @@ from . import (
   command as command_lib,
   flags,
   records,
-  run_folder,
   settings as settings_lib,
   signals,
   tensorflow_start,
@@ -55,11 +54,11 @@ def check(settings: settings_lib.Settings) -> None:
   """Checks folders and the run that may be in them; imports no TensorFlow, writes nothing."""
   output.check_data_dir(settings.what.task, settings.output.data_dir)
   settings.what.check_files()
-  run_folder.check_writable(settings.output.output_dir)
   if settings.clients.client_state_dir is not None:
-    run_folder.check_writable(settings.clients.client_state_dir, 'client_state_dir')
+    folder = settings.clients.client_state_dir
+    command_lib.check_writable(folder, f'client_state_dir={folder}')
   settings.population.build(settings.given)
-  run_folder.read_config(settings.output.output_dir, records.of(settings))
+  records.check_folder(settings.output.output_dir, records.of(settings))
 
 
 def run(
@@ -79,7 +78,8 @@ def run(
     command.FailureError: If it began and failed; what was saved before is resumed.
   """
   check(settings)
-  tensorflow_start.quietly()
+  if 'tensorflow_federated' not in sys.modules:
+    command_lib.say('Loading TensorFlow ...')
   tensorflow_start.load()
   from tff_adaptive import engine, runs, training
 
@@ -91,7 +91,7 @@ def run(
     arguments = build.prepare(settings, line)
   except engine.WorkerError as error:
     raise ValueError(str(error)) from None
-  except Exception as error:
+  except BaseException as error:  # A user's file may raise any.
     if (explanation := _explained(settings, error)) is None:
       raise
     raise ValueError(explanation) from error
@@ -101,21 +101,17 @@ def run(
     with signals.StopGuard(on_abort=[engine.reap_workers]) as stop:
       watch.request = stop.request
       result = training.train(stop=stop, **arguments)
-  except runs.SaveError as error:
-    raise command_lib.FailureError(error) from error
-  except (runs.StateError, runs.ResumeError) as error:
-    if watch.has_begun:
-      raise command_lib.FailureError(error) from error
-    raise
   except engine.WorkerError as error:
     raise command_lib.FailureError(
       f'{error}. The rounds before are saved; the same command goes on, with any number of workers.'
     ) from None
   except runs.NonFiniteWeightsError as error:
     raise command_lib.DivergedError(error) from error
-  except Exception as error:
+  except BaseException as error:
     explanation = _explained(settings, error)
-    if explanation is None and not isinstance(error, (ValueError, OSError)):  # Also DataError.
+    is_known = isinstance(error, (ValueError, OSError))  # Also DataError, StateError, SaveError.
+    is_refused = isinstance(error, (runs.StateError, runs.ResumeError)) and not watch.has_begun
+    if (is_refused and not isinstance(error, runs.SaveError)) or not (explanation or is_known):
       raise
     raise command_lib.FailureError(explanation or error) from error
   finally:
@@ -152,7 +148,7 @@ def reap_workers() -> None:
 def _explained(settings: settings_lib.Settings, error: BaseException) -> str | None:
   """Which of the user's own files failed, and where; None if the error says what is wrong."""
   sources = settings.what.sources()
-  if not sources or isinstance(error, errors.DataError):  # These say whose task, and where.
+  if not sources or isinstance(error, (errors.DataError, KeyboardInterrupt)):  # These say where.
     return None
   named = {flag: f'--{flag}={getattr(settings.what, flag)}' for flag in sources}
   at, words = user_code.place(error), user_code.in_words(error)

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tff_adaptive import registry
-from tff_adaptive._utils import suggestions, user_code
+from tff_adaptive._utils import suggestions
 
-from . import flags, hyperparameters, records, resolve, run_folder, settings
+from . import flags, hyperparameters, records, resolve, settings
+from .groups import what
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ class Space:
     """
     found = self._combinations(self.axes)
     if len({label(point) for point in found}) < len(found):
-      raise ValueError(f'--grid: two runs would share a folder, in whose name {os.sep} is _.')
+      raise ValueError(
+        f'--grid: two runs would share a folder, in whose name {os.sep} is _ and an algorithm of'
+        ' your own has its name: give one another.'
+      )
     for name in map(label, found):
       if len(os.fsencode(name)) > _MOST_BYTES:
         raise ValueError(
@@ -78,13 +82,12 @@ class Space:
       axis = self.axes[name]
       if not self._is_free(name, point):
         continue
-      if not isinstance(axis, Range):
-        point[name] = str(trial.suggest_categorical(name, list(axis)))
-      elif axis.is_whole:
-        low, high = int(axis.low), int(axis.high)
-        point[name] = axis.text(trial.suggest_int(name, low, high, log=axis.is_log))
+      if isinstance(axis, Range):
+        suggest: Any = trial.suggest_int if axis.is_whole else trial.suggest_float
+        ends = map(int, axis[:2]) if axis.is_whole else axis[:2]
+        point[name] = axis.text(suggest(name, *ends, log=axis.is_log))
       else:
-        point[name] = axis.text(trial.suggest_float(name, axis.low, axis.high, log=axis.is_log))
+        point[name] = str(trial.suggest_categorical(name, list(axis)))
     return point
 
   def check(self) -> Settings:
@@ -140,8 +143,7 @@ class Space:
       merged[name] = [*merged.get(name, []), *value] if isinstance(value, list) else value
     run = resolve.resolve(merged, output_dir=folder or label(point))
     if folder is not None:
-      run_folder.check_writable(folder)
-      run_folder.read_config(folder, records.of(run))
+      records.check_folder(folder, records.of(run))
     return run
 
   def _kinds(self) -> list[Point]:
@@ -165,23 +167,27 @@ class Space:
     asked = {**self.given, **point}
     algorithm = registry.algorithm(asked.get('algorithm') or _default('algorithm'))
     fixed, server = algorithm.server_optimizer, asked.get('server_optimizer') or ''
-    takes = fixed is None or (fixed == 'sgd' and user_code.is_reference(server))
+    takes = fixed is None or (server not in ('', fixed) and registry.takes(algorithm, server))
     if name == 'server_optimizer':
       return takes
     if name in ('client_state_store', 'client_state_dir'):
-      return algorithm.is_stateful
+      kept = asked.get('client_optimizer_state', algorithm.settings.get('client_optimizer_state'))
+      return algorithm.is_stateful or kept == 'keep'
     named = hyperparameters.named().get(name)
     if named is None:
       return True
     if named.group == hyperparameters.CORRECTION:
-      return algorithm.name in named.owners
+      return algorithm.source is None and algorithm.name in named.owners
     chosen = server if takes and server else fixed or 'sgd'
     return registry.server_optimizer(chosen).name in named.owners
 
 
 def label(point: Point) -> str:
   """Returns the name of a run's folder."""
-  text = ','.join(f'{name}={value}' for name, value in point.items())
+  shown = dict(point)
+  if 'algorithm' in shown:
+    shown['algorithm'] = what.folder_name(shown['algorithm'])
+  text = ','.join(f'{name}={value}' for name, value in shown.items())
   return text.replace(os.sep, '_') or 'run'
 
 
@@ -202,15 +208,17 @@ def read(grids: Sequence[str], ranges: Sequence[str]) -> dict[str, Sequence[str]
   found: dict[str, Sequence[str] | Range] = {}
   for option, text in (*(('grid', t) for t in grids), *(('range', t) for t in ranges)):
     name, _, values = text.partition('=')
+    parts = values.split(',')
     if name not in kinds:
-      close = suggestions.nearest(name, kinds)
-      hint = f'did you mean {" or ".join(close)}?' if close else 'see train.py --help.'
+      close = ' or '.join(suggestions.nearest(name, kinds))
+      hint = f'did you mean {close}?' if close else 'see train.py --help.'
       raise ValueError(f'--{option}={name}: train.py has no such flag; {hint}')
     if name == 'output_dir':
       raise ValueError(f'--{option}=output_dir: the sweep names the folders itself.')
     if name in found:
       raise ValueError(f'--{option}={name}: each flag once, in --grid or in --range.')
-    parts = values.split(',')
+    if option == 'range' and name == 'seed':
+      raise ValueError('--range=seed: give seeds one by one, --grid=seed=0,1,2.')
     if option == 'range':
       found[name] = _range(text, parts, kinds[name])
     elif not all(parts) or len({*parts}) < len(parts):
@@ -221,21 +229,18 @@ def read(grids: Sequence[str], ranges: Sequence[str]) -> dict[str, Sequence[str]
 
 
 def _range(text: str, parts: Sequence[str], kind: type) -> Range:
-  if kind not in (int, float) or len(parts) < 2 or parts[2:] not in ([], ['log']):
-    raise ValueError(
-      f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a number of train.py.'
-    )
-  if text.startswith('seed='):
-    raise ValueError('--range=seed: give seeds one by one, --grid=seed=0,1,2.')
   try:
     low, high = map(float, parts[:2])
   except ValueError:
     low = high = math.nan
   found = Range(low, high, len(parts) > 2, kind is int)
-  wrong = not low < high < math.inf or (found.is_log and not low > 0)
-  if wrong or (found.is_whole and not (low.is_integer() and high.is_integer())):
+  is_one = kind in (int, float) and parts[2:] in ([], ['log']) and low < high < math.inf
+  if found.is_whole:
+    is_one = is_one and low.is_integer() and high.is_integer()
+  if not is_one or (found.is_log and not low > 0):
     raise ValueError(
-      f'--range={text}: LOW must be less than HIGH, above 0 with log, whole if the flag is.'
+      f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a number of train.py;'
+      ' LOW must be less than HIGH, above 0 with log, whole if the flag is.'
     )
   return found
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tff_adaptive._utils import user_code
+from tff_adaptive_tasks import catalog
 
 from . import fields, hyperparameters
 from .groups import (
@@ -64,25 +65,37 @@ class Settings:
         values.update(chosen)
     return values
 
-  def files(self) -> dict[str, dict[str, str]]:
-    """The user's own files by what they are for: path and sha256, as config.json records them."""
-    own = {name: source.record() for name, source in self.what.sources().items()}
-    return {**own, **self.population.files()}
+  @property
+  def most_clients(self) -> int:
+    """The clients of a round; of a share of a number that only the data tell a bound."""
+    known = catalog.num_clients(self.what.known_task, self.what.task_options)
+    return self.training.cohort(known or fields.INT31)
 
   def client_training(self, task: Any, epochs: int | None = None) -> Any:
     """Returns how a client trains, a `client.ClientTraining`; by default for a round's epochs."""
-    from tff_adaptive import client
+    from tff_adaptive import algorithms, client
 
+    own = self.training
+    optimizer: dict[str, Any] = {}
+    if self.what.client_optimizer != 'sgd':
+      made = algorithms.build_client_optimizer(self.what.client_entry, self.what.client_values)
+      optimizer['optimizer'] = made
     batching = client.Batching(
-      self.training.batch_size or None,
-      epochs or self.training.client_epochs,
-      fill_last=self.training.fill_last_batch,
+      own.batch_size or None,
+      epochs or own.client_epochs or 1,
+      fill_last=own.fill_last_batch,
       unit_starts=task.unit_starts,
       step_limits=self.population.stragglers == 'partial',
-      shuffle_buffer=self.training.shuffle_buffer,
+      shuffle_buffer=own.shuffle_buffer,
+      local_steps=None if epochs else own.local_steps,
+      random_local_steps=bool(own.random_local_steps) and not epochs,
+      with_replacement=bool(own.with_replacement),
     )
     return client.ClientTraining(
+      **optimizer,
       batching=batching,
+      optimizer_state=self.what.client_optimizer_state,
+      sam_rho=self.what.sam_rho,
       weight_decay=self.clients.weight_decay,
       clip_norm=self.clients.clip_norm,
       seed=self.what.seed,
@@ -95,8 +108,11 @@ GROUPS: Mapping[str, type[fields.Group]] = {
   for f in dataclasses.fields(Settings)
   if isinstance(f.type, type) and issubclass(f.type, fields.Group)
 }
-FIELDS = tuple(f for group in GROUPS.values() for f in dataclasses.fields(group))  # type: ignore[arg-type]
-CHANGE_NO_NUMBER = tuple(f.name for f in FIELDS if not f.metadata['changes_numbers'])
+_OF_GROUPS = [(g, f) for g in GROUPS.values() for f in dataclasses.fields(g)]  # type: ignore[arg-type]
+FIELDS = tuple(field for _, field in _OF_GROUPS)
+CHANGE_NO_NUMBER = tuple(
+  f.name for g, f in _OF_GROUPS if not (g.CHANGES_NUMBERS and f.metadata['changes_numbers'])
+)
 
 
 def check(name: str, value: Any) -> None:

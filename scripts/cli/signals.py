@@ -8,17 +8,17 @@ import threading
 import types
 from collections.abc import Callable, Sequence
 
-from tff_adaptive.training import stop
+from tff_adaptive.training import protocols
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class StopGuard(stop.Stop):
+class StopGuard(protocols.Stop):
   """A context in which SIGINT and SIGTERM ask for the end of the run instead of ending it.
 
-  The first signal sets `requested`; the training loop finishes its round, saves and returns.
-  The second ends the process at once, with exit code 128 + the signal's number; what was
-  not checkpointed is lost and nothing else is harmed.
+  The first signal sets `requested`, and `exit_code` to 128 + its number; the training loop
+  finishes its round, saves and returns. The second ends the process at once, with that exit code;
+  what was not checkpointed is lost and nothing else is harmed.
 
   The signals are heard by a thread, through `signal.set_wakeup_fd`: Python's own handlers
   would wait until a TensorFlow call, which may take a whole round, returns.
@@ -38,18 +38,7 @@ class StopGuard(stop.Stop):
     super().__init__()
     self.announce = announce or _to_stderr
     self.on_abort = list(on_abort)
-    self._signals: list[int] = []
     self._stack = contextlib.ExitStack()
-
-  @property
-  def requested(self) -> bool:
-    """Whether the run should end."""
-    return bool(self._signals) or super().requested
-
-  @property
-  def exit_code(self) -> int:
-    """128 + the number of the first signal, as shells have it; 0 if there was none."""
-    return 128 + self._signals[0] if self._signals else 0
 
   def __enter__(self) -> 'StopGuard':
     if threading.current_thread() is not threading.main_thread():
@@ -78,8 +67,9 @@ class StopGuard(stop.Stop):
       number = heard[0]
       if number not in SIGNALS:
         continue
-      self._signals.append(number)
-      if len(self._signals) == 1:
+      if not self.exit_code:
+        self.exit_code = 128 + number
+        self.requested = True
         with contextlib.suppress(OSError):  # Nobody may read it any more.
           (self.announce or _to_stderr)(
             'Ending after this round; the run is saved. Once more ends it at once.'

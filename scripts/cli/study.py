@@ -8,18 +8,21 @@ goes on with the trial, whose runs are resumed. A trial that failed stays open i
 import contextlib
 import dataclasses
 import fcntl
-import hashlib
 import json
 import os
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Callable, Iterator
+from typing import IO, NamedTuple
 
 import numpy as np
 import optuna
 
-from . import search_space, settings
+from tff_adaptive.reports import scores, tables
+from tff_adaptive.runs import run as run_lib, summary
+
+from . import search_space, settings, trainers
 
 JOURNAL = 'study.journal'
+DIVERGED = '{} is not finite, or its validation loss or all updates of its last round diverged.'
 _LOCKS = '.locks'
 _STARTUP = 10  # Trials that tpe draws at random.
 # Settings that may change from one start to the next though they are not harmless to a trial.
@@ -39,6 +42,7 @@ class Plan:
     reduction_factor: One trial in so many goes on from a rung to the next, which has so many times
       the rounds.
     metric: The column of metrics.csv that counts; None: the task's.
+    window: Over how many of the last rounds it is averaged; None: see `reports.scores.window`.
   """
 
   search: str
@@ -47,6 +51,7 @@ class Plan:
   first_rung: int | None = None
   reduction_factor: int = 3
   metric: str | None = None
+  window: int | None = None
 
   def rungs(self, rounds: int) -> list[int]:
     """The rounds at which a trial is compared, and the last."""
@@ -74,17 +79,32 @@ class Plan:
     number = min(self.trials or 0, _STARTUP) if self.search == 'tpe' else self.trials or 0
     return [space.draw(optuna.create_study(sampler=self.sampler(n)).ask()) for n in range(number)]
 
+  def read(self, folder: str, rounds: int) -> run_lib.Run:
+    """Reads the first rounds of a run.
 
-@dataclasses.dataclass(frozen=True)
-class View:
-  """A trial as the table shows it.
+    Raises:
+      ValueError: If it cannot be read or lacks a row: of the rest a mean would be another.
+    """
+    way_out = 'bring back a copy of the file, or remove the folder, and the run is done again.'
+    try:
+      found = run_lib.load_run(folder)
+    except ValueError as error:
+      raise ValueError(f'{str(error).rstrip(".")}: {way_out}') from None
+    last = int(found.rows[-1]['round'])
+    if found.is_complete and last < found.settings['rounds']:  # It has stopped at its target.
+      rounds = min(rounds, last)
+    rows = [row for row in found.rows if row['round'] <= rounds]
+    missing = {*range(rounds + 1)} - {int(row['round']) for row in rows}
+    if missing:
+      raise ValueError(f'{folder} lacks round {min(missing)} in metrics.csv: {way_out}')
+    return dataclasses.replace(found, rows=rows, window=self.window)
 
-  Attributes:
-    number: The trial's.
-    point: Flag -> value, as text.
-    state: 'waiting', 'running', 'done', 'pruned', 'diverged' or 'failed'.
-    reason: Why it diverged or failed.
-    folders: The folder of each of its runs, and what that varies.
+
+class View(NamedTuple):
+  """A trial as the table shows it: what it varies, flag -> value, and how it stands.
+
+  It is 'waiting', 'running', 'done', 'pruned', 'diverged' or 'failed', the last two for a reason.
+  Each of its runs has a folder, and varies something, too.
   """
 
   number: int
@@ -103,29 +123,64 @@ class Claim:
     close: Leaves it to whoever comes next.
   """
 
-  def __init__(self, trial: optuna.Trial, runs: list[settings.Settings], lock: IO[bytes]):
+  def __init__(
+    self, trial: optuna.Trial, runs: list[settings.Settings], lock: IO[bytes], plan: Plan
+  ):
     self._trial, self.number, self.runs, self.close = trial, trial.number, runs, lock.close
+    self._plan = plan
 
-  def should_prune(self, rounds: int, score: float) -> bool:
-    """Reports the score after so many rounds; whether others leave it no room on the next rung."""
-    frozen = self._trial.study.get_trials(deepcopy=False)[self.number]
-    if rounds not in frozen.intermediate_values:
-      self._trial.report(score, rounds)
-    return self._trial.should_prune()
+  def do(self, say: Callable[[str], None]) -> trainers.Task:
+    """Has its runs trained from rung to rung; what one of them comes to is the trial's result.
 
-  def finish(self, state: str, score: float | None = None, reason: str = '') -> None:
+    Where a run was stopped by a signal to the command, the trial is left as it is.
+
+    Args:
+      say: Shows the user a line.
+
+    Raises:
+      ValueError: If a run has no values of the metric.
+    """
+    rungs = self._plan.rungs(self.runs[0].training.rounds)
+    for rounds in rungs:
+      is_last = rounds == rungs[-1]
+      answers = []
+      for run in self.runs:
+        say(run.output.output_dir + ('' if is_last else f' to round {rounds}'))
+        answers.append((yield run, None if is_last else rounds))
+      if any(answer.kind == 'stopped' for answer in answers):
+        return self.close()
+      for kind in ('failed', 'diverged'):
+        if found := [answer.reason for answer in answers if answer.kind == kind]:
+          return self.finish(kind, reason=found[0])
+      try:
+        done = [self._plan.read(run.output.output_dir, rounds) for run in self.runs]
+      except ValueError as error:  # Somebody else wrote there.
+        return self.finish('failed', reason=str(error))
+      column = self._plan.metric or tables.default_metric(done)
+      is_finite, _, worth = scores.rank(done, column)
+      if not is_finite:
+        return self.finish('diverged', reason=DIVERGED.format(column))
+      if is_last or self.should_prune(rounds, worth):
+        return self.finish('done' if is_last else 'pruned', worth)
+
+  def finish(self, state: str, worth: float | None = None, reason: str = '') -> None:
     """Records what came of it: a state as of `View`; what failed is for the next start.
 
     A trial that diverged is one that Optuna knows to be worse than all others.
     """
     self._trial.set_user_attr('reason', reason)
-    if state == 'failed':
-      self._trial.set_user_attr('failures', self._trial.user_attrs.get('failures', 0) + 1)
-    elif state == 'done':
-      self._trial.study.tell(self.number, score)
-    else:
+    if state == 'done':
+      self._trial.study.tell(self.number, worth)
+    elif state != 'failed':
       self._trial.study.tell(self.number, state=_States.PRUNED)
     self.close()
+
+  def should_prune(self, rounds: int, worth: float) -> bool:
+    """Whether others, now that so much is known, leave it no room on the next rung."""
+    frozen = self._trial.study.get_trials(deepcopy=False)[self.number]
+    if rounds not in frozen.intermediate_values:
+      self._trial.report(worth, rounds)
+    return self._trial.should_prune()
 
 
 class Study:
@@ -157,8 +212,9 @@ class Study:
       with _undamaged(path):
         if plan.search == 'grid':
           self._queue()
-        self.views()
-        self._failures = self._failed()
+        for view in self.views():
+          if view.state == 'failed':
+            self._trial(view.number).set_user_attr('reason', '')
 
   def claim(self) -> Claim | None:
     """Returns a trial to do: one whose process has ended, one that waits, or a new one."""
@@ -196,6 +252,26 @@ class Study:
       found.setdefault(name, View(frozen.number, point, state, reason, folders))
     return list(found.values())
 
+  def gone(self) -> list[settings.Settings]:
+    """The runs of trials that were done of which somebody has deleted a folder.
+
+    Raises:
+      ValueError: If folders hold other runs, or rows of one are damaged: a mean would be of the
+        others.
+    """
+    found = []
+    for view in self.views():
+      if view.state in ('waiting', 'running'):
+        continue
+      runs = self.runs(view)  # Also checks the folders.
+      ends = [(run.output.output_dir, run.training.rounds) for run in runs]
+      if view.state == 'done' and not all(summary.is_complete(*end) for end in ends):
+        found += runs
+      elif view.state == 'done':
+        for end in ends:
+          self._plan.read(*end)
+    return found
+
   def runs(self, view: View) -> list[settings.Settings]:
     """The settings of a trial's runs; ValueError if their folders hold others."""
     return [self._space.settings(point, folder) for folder, point in view.folders]
@@ -203,25 +279,23 @@ class Study:
   def _trials(self) -> list[optuna.trial.FrozenTrial]:
     return self._study.get_trials(deepcopy=False)
 
-  def _failed(self) -> dict[int, int]:
-    return {trial.number: trial.user_attrs.get('failures', 0) for trial in self._trials()}
-
   def _is_open(self, number: int) -> bool:
     """Whether a trial has begun and is not done; one that fails is for the next start."""
     trial = self._trials()[number]
-    has_failed = self._failed()[number] > self._failures.get(number, 0)
-    return trial.state == _States.RUNNING and not (has_failed and trial.user_attrs.get('reason'))
+    return trial.state == _States.RUNNING and not trial.user_attrs.get('reason')
+
+  def _trial(self, number: int) -> optuna.Trial:
+    study_id = self._storage.get_study_id_from_name(self._study.study_name)
+    trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, number)
+    return optuna.Trial(self._study, trial_id)
 
   def _claimed(self, number: int, lock: IO[bytes]) -> Claim:
     self._study.sampler = self._plan.sampler(number)
-    study_id = self._storage.get_study_id_from_name(self._study.study_name)
-    trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, number)
-    trial = optuna.Trial(self._study, trial_id)
+    trial = self._trial(number)
     drawn = self._space.draw(trial)
     trial.set_user_attr('point', trial.user_attrs.get('point') or drawn)
-    trial.set_user_attr('reason', '')
     view = next(view for view in self.views() if view.number == number)
-    return Claim(trial, self.runs(view), lock)
+    return Claim(trial, self.runs(view), lock, self._plan)
 
   def _open(self) -> optuna.Study:
     """Opens the storage's study; ValueError if it has another."""
@@ -229,32 +303,33 @@ class Study:
     # What makes it this one, by flags.
     identity = {f'--{name}': value for name, value in vars(plan).items() if name != 'trials'}
     if plan.search != 'tpe' and plan.first_rung is None:  # No trial is compared before the table.
-      del identity['--metric']
+      del identity['--metric'], identity['--window']
     identity |= {'--grid or --range': self._space.axes, '--grid=seed': self._space.seeds}
     numbers = {n for n in given if n not in settings.CHANGE_NO_NUMBER or n in _COUNTED}
     identity |= {f'--{name}': given[name] for name in sorted(numbers)}
-    text = json.dumps(identity)
-    name = f'{plan.search}-{hashlib.sha256(text.encode()).hexdigest()[:12]}'
-    for other in self._storage.get_all_studies():
-      # Grids may change: complete runs are found again by their folders.
-      are_grids = plan.search == 'grid' and other.study_name.startswith('grid-')
-      if not are_grids and other.study_name != name:
-        before = json.loads(other.user_attrs.get('identity', '{}'))
-        changed = [flag for flag, v in json.loads(text).items() if before.get(flag) != v]
-        raise ValueError(
-          f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}: give'
-          ' what it was, or another folder.'
-        )
+    identity = json.loads(json.dumps(identity))
+    every = self._storage.get_all_studies()
+    # One whose start was killed has none yet.
+    others = [o for o in every if isinstance(o.user_attrs.get('identity'), dict)]
+    found = [o.user_attrs['identity'] for o in others]
+    # Grids may change: complete runs are found again by their folders.
+    if plan.search != 'grid' or any(before.get('--search') != 'grid' for before in found):
+      for before in found:
+        if changed := [flag for flag, value in identity.items() if before.get(flag) != value]:
+          raise ValueError(
+            f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}:'
+            ' give what it was, or another folder.'
+          )
     pruner = optuna.pruners.SuccessiveHalvingPruner(plan.first_rung or 1, plan.reduction_factor)
+    names = [o.study_name for o in others if o.user_attrs['identity'] == identity]
     study = optuna.create_study(
       storage=self._storage,
-      study_name=name,
+      study_name=names[0] if names else f'{plan.search}-{len(every)}',
       direction='maximize',
       pruner=pruner if plan.first_rung else optuna.pruners.NopPruner(),
       load_if_exists=True,
     )
-    if 'identity' not in study.user_attrs:
-      study.set_user_attr('identity', text)
+    study.set_user_attr('identity', identity)
     return study
 
   def _queue(self) -> None:

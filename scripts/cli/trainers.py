@@ -1,15 +1,15 @@
-"""What trains, one run after another; several work at a time, in a thread each."""
+"""What trains: runs of several tasks at a time, each in a process of its own."""
 
 import contextlib
-import dataclasses
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
 
 from tff_adaptive.runs import run as run_lib, summary
 
@@ -20,20 +20,11 @@ LOGS = 'logs'
 STOPPED = 'Stopped; the same command goes on from here.'
 _SCRIPTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORKER = (sys.executable, os.path.join(_SCRIPTS, '_worker.py'))
-_TICK = 0.2  # Seconds.
-
-
-class Host(Protocol):
-  """What does runs, one at a time: processes of this machine, or of one of a cluster."""
-
-  def do(self, job: worker.Job) -> worker.Answer:
-    """Does a run."""
-
-  def stop(self, number: int) -> bool:
-    """Sends a signal to the run; False if none has begun."""
-
-  def close(self) -> None:
-    """Ends it."""
+_POLL = 0.05  # Seconds.
+_TICK = 0.2  # Between two times that the user is shown how things stand, at least,
+_DRAWING = 0.1  # and the part of the time that this may take.
+# A run and the round where it is to end for now, None: where its settings say; what came of it.
+Task = Generator[tuple[Settings, int | None], worker.Answer, None]
 
 
 class LocalHost:
@@ -48,10 +39,9 @@ class LocalHost:
     """
     self._command = [*(program or WORKER), str(int(last_signal))]
     self._process: subprocess.Popen[bytes] | None = None
-    self._is_at_work = False
 
-  def do(self, job: worker.Job) -> worker.Answer:
-    """Does a run."""
+  def begin(self, job: worker.Job) -> None:
+    """Begins a run."""
     if self._process is None:
       self._process = subprocess.Popen(
         self._command,
@@ -60,27 +50,29 @@ class LocalHost:
         start_new_session=True,  # Ctrl-C reaches it once: through this process.
         env={**os.environ, 'TF_FORCE_GPU_ALLOW_GROWTH': 'true'},  # Several may share a GPU.
       )
-    process = self._process
-    assert process.stdin is not None
-    assert process.stdout is not None
+    assert self._process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # If it has ended, its exit code says how.
-      process.stdin.write(json.dumps(dataclasses.asdict(job)).encode() + b'\n')
-      process.stdin.flush()
-    self._is_at_work = True
-    line = process.stdout.readline()
-    self._is_at_work = False
+      self._process.stdin.write(json.dumps(job._asdict()).encode() + b'\n')
+      self._process.stdin.flush()
+
+  def answer(self, seconds: float | None = 0.0) -> worker.Answer | None:
+    """What came of the run; None: nothing in so many seconds (None: waits for it)."""
+    assert self._process is not None
+    assert self._process.stdout is not None
+    if not select.select([self._process.stdout], [], [], seconds)[0]:
+      return None
+    line = self._process.stdout.readline()
     if line.endswith(b'\n'):
       return worker.Answer(**json.loads(line))
+    process = self._process
     self.close()
     return worker.ended_with(process.returncode)
 
   def stop(self, number: int) -> bool:
-    """Sends the process a signal, if a run has begun."""
-    process = self._process
-    if process is None or not self._is_at_work:
-      return False
-    process.send_signal(number)
-    return True
+    """Sends the process a signal; False if there is none."""
+    if self._process is not None:
+      self._process.send_signal(number)
+    return self._process is not None
 
   def close(self) -> None:
     """Lets the process end, and waits for that."""
@@ -90,51 +82,113 @@ class LocalHost:
         process.communicate()
 
 
-class Trainer:
-  """What a thread trains with."""
+def share(
+  tasks: Iterator[Task],
+  size: Callable[[], int],
+  make_host: Callable[[], LocalHost],
+  say: Callable[[str], None] = command.say,
+  tick: Callable[[int], None] = lambda number: None,
+) -> int | None:
+  """Does tasks, several at a time, each on a host, until all have ended.
 
-  def __init__(self, host: Host, asked: list[int], say: Callable[[str], None]):
-    """Creates it.
+  What a run prints is in logs/ beside its folder.
+  SIGINT and SIGTERM are sent on to the runs, which end after their round and are saved; a second
+  signal ends them at once.
 
-    Args:
-      host: Does the runs.
-      asked: The signals that the command has received, up to now.
-      say: Shows the user a line.
-    """
-    self.host, self.asked, self.say = host, asked, say
-    self.sent = 0  # How many of these signals the host has.
+  Args:
+    tasks: The tasks; one is asked for when a host is free.
+    size: How many hosts there may be, now.
+    make_host: Makes a host.
+    say: Shows the user a line.
+    tick: Called with the number of runs that are being done, now and then.
 
-  def train(self, run: Settings, folder: str, last_round: int | None = None) -> worker.Answer:
-    """Trains a run up to a round, unless it is there already.
+  Returns:
+    The signal that ended it, if any.
 
-    Args:
-      run: Its settings.
-      folder: In whose logs/ is what it prints.
-      last_round: Where to end for now; None: where its settings say.
+  Raises:
+    Exception: What a task raised first; the runs of the others are saved.
+  """
+  received: list[int] = []
+  asked: list[int] = []  # These, and one if a task has failed.
+  errors: list[Exception] = []
+  hosts: list[LocalHost] = []
+  at_work: dict[LocalHost, Generator[worker.Job, worker.Answer | None, None]] = {}
+  sent: dict[LocalHost, int] = {}  # How many signals it has.
 
-    Returns:
-      What came of it; 'stopped' after a signal to the command.
-    """
-    if summary.is_complete(run.output.output_dir, run.training.rounds):
-      if last_round is None:
-        self.say(f'{run.output.output_dir}: complete already')
-      return worker.Answer('done')
-    if last_round is not None and _rounds(run.output.output_dir) >= last_round:
-      return worker.Answer('done')
-    name = f'{os.path.basename(run.output.output_dir)}.log'
-    job = worker.Job(
-      flags.command_line(run.given), os.path.abspath(os.path.join(folder, LOGS, name)), last_round
-    )
-    if self.asked:
-      return worker.Answer('stopped')
-    answer = self.host.do(job)
-    if self.asked:  # A run that had not begun ends without saving.
-      return answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
-    if answer.kind == 'stopped':
-      answer = worker.Answer('failed', 'its process was asked to end.')
-    if answer.kind != 'done':
-      self.say(f'{run.output.output_dir}: {answer.kind}: {answer.reason}')
-    return answer
+  def hear(number: int, unused_frame: Any) -> None:
+    received.append(number)
+    asked.append(number)
+
+  def proceed(host: LocalHost, answer: worker.Answer | None = None) -> None:
+    try:
+      return host.begin(at_work[host].send(answer))
+    except StopIteration:  # No task is left.
+      pass
+    except Exception as error:
+      errors.append(error)
+      if not asked:  # A second signal would end the runs at once, unsaved.
+        asked.append(signal.SIGTERM)
+    del at_work[host]
+
+  before = [(n, signal.signal(n, hear)) for n in (signal.SIGINT, signal.SIGTERM)]
+  next_tick = 0.0
+  try:
+    while True:
+      while len(hosts) == len(at_work) < size() and not asked:
+        hosts.append(host := make_host())
+        at_work[host], sent[host] = _jobs(tasks, asked, say), 0
+        proceed(host)
+      if not at_work:
+        break
+      if (begin := time.monotonic()) >= next_tick:
+        tick(len(at_work))
+        now = time.monotonic()
+        next_tick = now + max(_TICK, (now - begin) / _DRAWING)
+      for host in [*at_work]:
+        while sent[host] < len(asked) and host.stop(asked[sent[host]]):
+          sent[host] += 1
+        if (answer := host.answer()) is not None:
+          proceed(host, answer)
+      time.sleep(_POLL)
+  finally:
+    for host in hosts:
+      host.close()
+    for number, handler in before:
+      signal.signal(number, handler)
+  if errors:
+    raise errors[0]
+  return received[0] if received else None
+
+
+def _jobs(
+  tasks: Iterator[Task], asked: Sequence[int], say: Callable[[str], None]
+) -> Generator[worker.Job, worker.Answer | None, None]:
+  """The runs of one task after another that are not there already; a task is told of all of its."""
+  while not asked and (task := next(tasks, None)) is not None:
+    answer: worker.Answer | None = None
+    with contextlib.suppress(StopIteration):
+      while True:
+        run, last_round = next(task) if answer is None else task.send(answer)
+        where = run.output.output_dir
+        if asked:
+          answer = worker.Answer('stopped')
+        elif summary.is_complete(where, run.training.rounds):
+          answer = worker.Answer('done')
+          if last_round is None:
+            say(f'{where}: complete already')
+        elif last_round is not None and _rounds(where) >= last_round:
+          answer = worker.Answer('done')
+        else:
+          parent, name = os.path.split(os.path.abspath(where))
+          log = os.path.join(parent, LOGS, f'{name}.log')
+          answer = yield worker.Job(flags.command_line(run.given), log, last_round)
+          assert answer is not None
+          if asked:  # A run that had not begun ends without saving.
+            answer = answer if answer.kind in ('done', 'diverged') else worker.Answer('stopped')
+          elif answer.kind == 'stopped':
+            answer = worker.Answer('failed', 'its process was asked to end.')
+          if answer.kind not in ('done', 'stopped'):
+            say(f'{where}: {answer.kind}: {answer.reason}')
 
 
 def _rounds(folder: str) -> float:
@@ -142,84 +196,3 @@ def _rounds(folder: str) -> float:
     return run_lib.load_run(folder).rows[-1]['round']
   except ValueError:
     return -1
-
-
-def in_threads(
-  work: Callable[[Trainer], None],
-  size: Callable[[], int],
-  make_host: Callable[[], Host],
-  say: Callable[[str], None] = command.say,
-  tick: Callable[[int], None] = lambda number: None,
-) -> int | None:
-  """Works in several threads, each with a host of its own, until all have returned.
-
-  SIGINT and SIGTERM are sent on to the runs, which end after their round and are saved; a second
-  signal ends them at once.
-
-  Args:
-    work: Does runs with a trainer until none is left.
-    size: How many threads there may be, now.
-    make_host: Makes a host.
-    say: Shows the user a line.
-    tick: Called with the number of threads, several times a second.
-
-  Returns:
-    The signal that ended it, if any.
-
-  Raises:
-    Exception: What `work` raised first; the runs of the other threads are saved.
-  """
-  received: list[int] = []
-  asked: list[int] = []  # These, and one if a thread has failed.
-  errors: list[BaseException] = []
-  trainers: list[Trainer] = []
-
-  def hear(number: int, unused_frame: Any) -> None:
-    received.append(number)
-    asked.append(number)
-
-  def end() -> None:
-    if not asked:  # A second signal would end the runs at once, unsaved.
-      asked.append(signal.SIGTERM)
-
-  def do(trainer: Trainer) -> None:
-    try:
-      work(trainer)
-    except BaseException as error:
-      errors.append(error)
-      end()
-    finally:
-      trainer.host.close()
-
-  def send() -> None:
-    for trainer in trainers:
-      while trainer.sent < len(asked) and trainer.host.stop(asked[trainer.sent]):
-        trainer.sent += 1
-
-  threads: list[threading.Thread] = []
-  before = [(n, signal.signal(n, hear)) for n in (signal.SIGINT, signal.SIGTERM)]
-  try:
-    while True:
-      alive = [thread for thread in threads if thread.is_alive()]
-      # Where one has returned, no run is left to begin.
-      while len(alive) == len(threads) < size() and not asked:
-        trainers.append(Trainer(make_host(), asked, say))
-        threads.append(threading.Thread(target=do, args=(trainers[-1],)))
-        threads[-1].start()
-        alive.append(threads[-1])
-      if not alive:
-        break
-      tick(len(alive))
-      send()
-      alive[0].join(_TICK)
-  finally:
-    end()  # If `tick` has failed.
-    for thread in threads:
-      while thread.is_alive():
-        send()
-        thread.join(_TICK)
-    for number, handler in before:
-      signal.signal(number, handler)
-  if errors:
-    raise errors[0]
-  return received[0] if received else None

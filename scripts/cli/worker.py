@@ -4,7 +4,6 @@ It reads a line of JSON for each run (`Job`) from its standard input and writes 
 its standard output. What a run prints goes to a file of its own. It ends with its input.
 """
 
-import dataclasses
 import importlib
 import json
 import os
@@ -15,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from .. import _entry
 from . import command, flags, resolve, run, signals, tensorflow_start
@@ -23,29 +22,21 @@ from . import command, flags, resolve, run, signals, tensorflow_start
 _POLL = 0.02  # Seconds.
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-  """A run, or a part of it.
+class Job(NamedTuple):
+  """A run: its flags of train.py, the file to which is appended what it prints, its last round.
 
-  Attributes:
-    flags: Its flags of train.py.
-    log: The file to which is appended what it prints.
-    last_round: Where to end for now; None: where its settings say.
+  The round is where to end for now; None: where its settings say.
   """
 
-  flags: list[str]
+  flags: Sequence[str]
   log: str
   last_round: int | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
-  """What came of it.
+class Answer(NamedTuple):
+  """What came of it, and why, in one line.
 
-  Attributes:
-    kind: 'done' (it is where it was to end), 'stopped' (by a signal, and saved), 'diverged' or
-      'failed'.
-    reason: Why, in one line.
+  It is 'done' (where it was to end), 'stopped' (by a signal, and saved), 'diverged' or 'failed'.
   """
 
   kind: str
@@ -124,7 +115,8 @@ def _run(job: Job, last_signal: int, answers: int) -> NoReturn:
   code = 1
   try:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
-    threading.Thread(target=_end_with_input, args=(last_signal,), daemon=True).start()
+    done = threading.Event()
+    threading.Thread(target=_end_with_input, args=(last_signal, done), daemon=True).start()
     os.makedirs(os.path.dirname(job.log), exist_ok=True)
     with open(job.log, 'ab') as file:
       for stream in (sys.stdout, sys.stderr):
@@ -132,21 +124,23 @@ def _run(job: Job, last_signal: int, answers: int) -> NoReturn:
     answer = do(job)
     sys.stdout.flush()
     sys.stderr.flush()
+    done.set()
     _write(answers, answer)
     code = 0
   finally:
     os._exit(code)
 
 
-def _end_with_input(number: int) -> None:
-  """Nothing can be read before the answer: until then the standard input only ends."""
+def _end_with_input(number: int, done: threading.Event) -> None:
+  """Until there is an answer nothing can be read from the standard input, which only ends."""
   select.select([0], [], [])
-  os.kill(os.getpid(), number)
+  if not done.is_set():  # Otherwise it may be the next run.
+    os.kill(os.getpid(), number)
 
 
 def _write(answers: int, answer: Answer) -> None:
   try:
-    os.write(answers, json.dumps(dataclasses.asdict(answer)).encode() + b'\n')
+    os.write(answers, json.dumps(answer._asdict()).encode() + b'\n')
   except BrokenPipeError:  # The command was killed; whoever comes next finds the run.
     os._exit(0)
 

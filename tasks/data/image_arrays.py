@@ -3,7 +3,9 @@
 import collections
 import contextlib
 import os
+import pathlib
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 
@@ -13,13 +15,6 @@ from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import files as file_border, npz
 
 Split = collections.namedtuple('Split', ['x', 'y'])
-# Where TensorFlow Datasets downloads from.
-_HOSTS = {
-  'mnist': 'storage.googleapis.com',
-  'emnist': 'www.itl.nist.gov',
-  'cifar10': 'www.cs.toronto.edu',
-  'cifar100': 'www.cs.toronto.edu',
-}
 _SECONDS = 10  # That a host may take to answer.
 _KEYS = ('x_train', 'y_train', 'x_test', 'y_test')
 
@@ -110,10 +105,14 @@ def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
 
     builder = tfds.builder(name)
     if not builder.is_prepared():
-      downloads = builder.data_dir_root / 'downloads'
-      # Archives of an earlier download, perhaps from another machine, need no host.
-      if not (downloads.exists() and any(path.is_file() for path in downloads.iterdir())):
-        _check_reachable(_HOSTS[name.split('/')[0]])
+      # TensorFlow Datasets would try again for minutes. Archives that are there need no host.
+      downloads = pathlib.Path(builder.data_dir_root, 'downloads')
+      sizes = {path.stat().st_size for path in downloads.glob('*')}
+      for url, archive in builder.url_infos.items():
+        if archive.size not in sizes:
+          host = urllib.parse.urlsplit(url).netloc
+          with contextlib.suppress(urllib.error.HTTPError):  # It answers.
+            urllib.request.urlopen(f'https://{host}', timeout=_SECONDS).close()
       builder.download_and_prepare()
     splits = tfds.as_numpy(builder.as_dataset(split=['train', 'test'], batch_size=-1))
   arrays = {}
@@ -123,9 +122,3 @@ def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
       x = np.swapaxes(x, 1, 2)  # EMNIST's own files hold the images transposed.
     arrays[f'x_{split}'], arrays[f'y_{split}'] = x, part['label']
   return arrays
-
-
-def _check_reachable(host: str) -> None:
-  """OSError if a host does not answer; TensorFlow Datasets would try again for minutes."""
-  with contextlib.suppress(urllib.error.HTTPError):  # It answers.
-    urllib.request.urlopen(f'https://{host}', timeout=_SECONDS).close()

@@ -102,38 +102,32 @@ def label_dirichlet(
   return partition
 
 
-def label_shards(
-  labels: np.ndarray, num_clients: int, shards_per_client: int = 2, seed: int = 0
-) -> Partition:
-  """Sorts by label, cuts into equal shards and deals each client some of them.
+def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partition:
+  """Sorts by label, cuts into equal shards and deals each client two of them.
 
   "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3: MNIST
   in 200 shards of 300, two to each of 100 clients. Clients are of equal size: what is left over
   when n is no multiple of the number of shards is not used.
   """
-  if shards_per_client < 1:
-    raise errors.DataError(f'shards_per_client is {shards_per_client}; it must be at least 1')
   labels = np.asarray(labels)
-  num_shards = num_clients * shards_per_client
+  num_shards = 2 * num_clients
   _check_sizes(len(labels), num_shards)
   rng = np.random.default_rng([seed, 4])
   shuffled = rng.permutation(len(labels))
   size = len(labels) // num_shards
   kept = shuffled[: size * num_shards]
   shards = kept[np.argsort(labels[kept], kind='stable')].reshape(num_shards, size)
-  dealt = rng.permutation(num_shards).reshape(num_clients, shards_per_client)
+  dealt = rng.permutation(num_shards).reshape(num_clients, 2)
   return [rng.permutation(shards[d].ravel()) for d in dealt]
 
 
-def hold_out(num_clients: int, one_in: int = 11, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-  """Sets one client in `one_in` aside for tuning (AdaBest, section 4.1: 10 of 110).
+def hold_out(num_clients: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+  """Sets one client in 11 aside for tuning (AdaBest, section 4.1: 10 of 110).
 
   Returns the numbers of the training clients and of the held-out ones, both sorted.
   """
-  if not 2 <= one_in <= num_clients:
-    raise errors.DataError(
-      f'one client in {one_in} cannot be held out of {num_clients}; use 2 to {num_clients}'
-    )
+  if num_clients < 11:
+    raise errors.DataError(f'one client in 11 cannot be held out of {num_clients}; use more')
   order = np.random.default_rng([seed, 6]).permutation(num_clients)
-  k = num_clients // one_in
+  k = num_clients // 11
   return np.sort(order[k:]), np.sort(order[:k])

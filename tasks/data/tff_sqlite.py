@@ -1,4 +1,4 @@
-"""Federated data in TensorFlow Federated's SQLite files, read a client at a time.
+"""Federated data in TensorFlow Federated's SQLite files, found or downloaded, read by client.
 
 The tables, as TFF's loaders expect them:
 
@@ -9,10 +9,14 @@ All rows of a client are fetched with one query and parsed with one `tf.io.parse
 client costs a few milliseconds instead of a tf.data pipeline.
 """
 
-import collections
+import functools
+import hashlib
 import os
 import pathlib
+import re
 import sqlite3
+import struct
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,15 +25,93 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive_tasks import errors, task as task_lib
-from tff_adaptive_tasks.data import files, tff_files
+from tff_adaptive_tasks.data import files
 
 _COLUMNS = {
-  'examples': {b'split_name', b'client_id', b'serialized_example_proto'},
-  'client_metadata': {b'split_name', b'client_id', b'num_examples'},
+  *((b'examples', name) for name in (b'split_name', b'client_id', b'serialized_example_proto')),
+  *((b'client_metadata', name) for name in (b'split_name', b'client_id', b'num_examples')),
 }
+_AGAIN = 'fetch it again'
+_BLOCK_BYTES, _BLOCKS = 1 << 20, 1024
 
 Features = Mapping[str, tf.io.FixedLenFeature]
 Preprocess = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
+
+
+def check_complete(path: str) -> None:
+  """Refuses a file that is missing, is not SQLite or lacks its end.
+
+  SQLite's header says how many pages the file has, so a partly downloaded file is recognised by its
+  size alone, however large it is.
+  """
+  path = files.existing(path)
+  with files.border(path, 'delete it and fetch it again'), open(path, 'rb') as f:
+    magic, page, pages = struct.unpack('>16sH10xI', f.read(32))
+    if magic != b'SQLite format 3\0':
+      raise ValueError('it is not a SQLite file')
+    size, expected = os.path.getsize(path), (65536 if page == 1 else page) * pages
+    if size < expected:
+      raise ValueError(f'it is incomplete: {size} bytes of {expected}')
+
+
+def fingerprint(path: str) -> tuple[int, str]:
+  """The size and a SHA-256 of a file, of one larger than a GiB over 1,024 blocks of a MiB."""
+  status = os.stat(path)
+  return status.st_size, _digest(path, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _digest(path: str, size: int, modified: int) -> str:
+  del modified
+  total = hashlib.sha256()
+  with open(path, 'rb') as file:
+    for at in range(0, size, max(_BLOCK_BYTES, size // _BLOCKS)):
+      file.seek(at)
+      total.update(file.read(_BLOCK_BYTES))
+  return total.hexdigest()
+
+
+def check_same(path: str, expected: tuple[int, str]) -> None:
+  """DataError if a file, perhaps on another machine, is not the one with this fingerprint."""
+  if not os.path.isfile(path) or fingerprint(path) != expected:
+    raise errors.DataError(
+      f"{path} differs from the trainer's file of that name, or is not on this machine: copy the "
+      "trainer's file there, or keep it on storage that all machines share"
+    )
+
+
+def find_tff_file(name: str, data_dir: str | None) -> str:
+  """Finds one of TFF's files in a folder, or in TFF's cache after downloading it if need be.
+
+  A download goes into a folder of its own and is moved into the cache only when it is whole: an
+  interrupted one is never mistaken for the data.
+
+  Args:
+    name: Such as 'emnist_all.sqlite'; what is before '_' or '.' is the module of
+      `tff.simulation.datasets` that downloads it.
+    data_dir: The folder with TFF's files; None means TFF's cache, `~/.tff`.
+
+  Returns:
+    The file's path; one that was downloaded is complete.
+  """
+  cache = data_dir or os.path.join(os.path.expanduser('~'), '.tff')
+  path = os.path.join(cache, name)
+  if os.path.exists(path):
+    return path
+  if data_dir is not None:
+    raise errors.DataError(
+      f'there is no {name} in {data_dir}; name a folder that holds it, or none to download it'
+    )
+  with files.border(f'the download of {name}', 'try again, or name a folder that has the file'):
+    import tensorflow_federated as tff  # Slow to import and needed for a download only.
+
+    module = getattr(tff.simulation.datasets, re.split('[._]', name)[0])
+    os.makedirs(cache, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix='download-', dir=cache) as folder:
+      module.load_data(cache_dir=folder)
+      check_complete(os.path.join(folder, name))
+      os.replace(os.path.join(folder, name), path)
+  return path
 
 
 class SqlClientData(task_lib.ClientData):
@@ -62,7 +144,7 @@ class SqlClientData(task_lib.ClientData):
       DataError: If the file is incomplete, or a table, column, split or feature is missing, or
         a client has no examples.
     """
-    tff_files.check_complete(path)
+    check_complete(path)
     self._path, self._split = path, split
     self._features, self._preprocess = dict(features), preprocess
     self._ranges = dict(ranges or {})
@@ -74,17 +156,17 @@ class SqlClientData(task_lib.ClientData):
 
   def __getstate__(self) -> dict[str, Any]:
     path = os.path.abspath(self._path)
-    state = {**self.__dict__, '_path': path, 'fingerprint': tff_files.fingerprint(path)}
+    state = {**self.__dict__, '_path': path, 'fingerprint': fingerprint(path)}
     del state['_local']
     return state
 
   def __setstate__(self, state: dict[str, Any]) -> None:
-    tff_files.check_same(state['_path'], state.pop('fingerprint'))
+    check_same(state['_path'], state.pop('fingerprint'))
     self.__dict__.update(state, _local=threading.local())
 
   def _query(self, sql: str, *parameters: Any, most: int | None = None) -> list[tuple]:
     """The rows of a query, text as bytes; of a damaged file at most one a byte, or `most`."""
-    with files.border(self._path, 'fetch it again'):
+    with files.border(self._path, _AGAIN):
       if not hasattr(self._local, 'connection'):
         # Immutable: nothing is written next to the file, so that its folder may be read-only.
         uri = pathlib.Path(self._path).resolve().as_uri() + '?mode=ro&immutable=1'
@@ -97,28 +179,24 @@ class SqlClientData(task_lib.ClientData):
       return self._local.connection.execute(sql, parameters).fetchmany(most)
 
   def _check_schema(self) -> None:
-    others = self._query(
-      "SELECT type, name FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+    # Tables alone: SQLite would run what a view of someone else's file says.
+    found = self._query(
+      'SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c '
+      "WHERE t.type = 'table'"
     )
-    if others:  # SQLite would run what a file of someone else's says in them.
-      kind, name = (part.decode(errors='replace') for part in others[0])
-      raise errors.DataError(f'{self._path} has a {kind} {name!r}: copy its tables to a new file')
-    for table, names in _COLUMNS.items():
-      found = {row[1] for row in self._query(f'PRAGMA table_info({table})')}
-      if missing := names - found:
-        what = b', '.join(sorted(missing)).decode()
-        what = f'lacks {what}' if found else 'is missing'
-        raise errors.DataError(f"{self._path} is not in TFF's format: its table {table} {what}")
+    if missing := sorted(_COLUMNS - set(found)):
+      lacks = ', '.join(b'.'.join(pair).decode() for pair in missing)
+      raise errors.DataError(f"{self._path} is not in TFF's format: it lacks the columns {lacks}")
 
   def _read_sizes(self) -> dict[str, int]:
     """The number of examples by client id, sorted by id."""
-    sizes: dict[str, int] = collections.defaultdict(int)
     rows = self._query(
-      'SELECT client_id, num_examples FROM client_metadata WHERE split_name = ?', self._split
+      'SELECT client_id, SUM(num_examples) FROM client_metadata WHERE split_name = ? '
+      'GROUP BY client_id',
+      self._split,
     )
-    with files.border(f'client_metadata of {self._path}', 'fetch it again'):
-      for name, count in rows:
-        sizes[name.decode()] += int(count or 0)
+    with files.border(f'client_metadata of {self._path}', _AGAIN):
+      sizes = {name.decode(): int(count or 0) for name, count in rows}
     if not sizes:
       splits = self._query('SELECT DISTINCT split_name FROM client_metadata', most=20)
       found = ', '.join(sorted(str(s[0], errors='replace') for s in splits)) or 'none'
@@ -146,39 +224,28 @@ class SqlClientData(task_lib.ClientData):
       )
 
   def _parse(self, rows: Sequence[bytes], owners: Sequence[str]) -> dict[str, np.ndarray]:
-    """The features of serialized examples of `owners`."""
-    try:
+    """The features of serialized examples of `owners`, finite and in range."""
+    whose = f'client {owners[0]!r}' if len(set(owners)) == 1 else f'the split {self._split!r}'
+    expected = ', '.join(sorted(self._features))
+    with files.border(f'{self._path}: an example of {whose} with {expected}', _AGAIN):
       parsed = tf.io.parse_example(tf.constant(rows, tf.string), self._features)
-    except (tf.errors.OpError, TypeError, ValueError) as e:
-      reason = ' '.join(getattr(e, 'message', str(e)).split())
-      whose = f'client {owners[0]!r}' if len(set(owners)) == 1 else f'the split {self._split!r}'
-      raise errors.DataError(
-        f'{self._path}: an example of {whose} does not have the features '
-        f'{", ".join(sorted(self._features))} as expected ({reason[:200]})'
-      ) from None
     arrays = {name: value.numpy() for name, value in parsed.items()}
     for name, array in arrays.items():
-      self._check_values(name, array, owners)
+      if array.dtype.kind == 'f':
+        good, allowed = np.isfinite(array), 'finite'
+      elif name in self._ranges:
+        low, high = self._ranges[name]
+        good, allowed = (array >= low) & (array <= high), f'from {low} to {high}'
+      else:
+        continue
+      if not good.all():
+        at = tuple(np.argwhere(~good)[0])
+        owner = owners[at[0]]
+        raise errors.DataError(
+          f'{self._path}: {name} of client {owner!r} in {self._split!r}, row '
+          f'{at[0] - owners.index(owner)}, is {array[at]}; it must be {allowed}'
+        )
     return arrays
-
-  def _check_values(self, name: str, array: np.ndarray, owners: Sequence[str]) -> None:
-    """Refuses what is not finite or out of range, by client, feature and row."""
-    if array.dtype.kind == 'f':
-      good, allowed = np.isfinite(array), 'finite'
-    elif name in self._ranges:
-      low, high = self._ranges[name]
-      good, allowed = (array >= low) & (array <= high), f'from {low} to {high}'
-    else:
-      return
-    if good.all():
-      return
-    at = tuple(np.argwhere(~good)[0])
-    owner = owners[at[0]]
-    row = at[0] - owners.index(owner)
-    raise errors.DataError(
-      f'{self._path}: {name} of client {owner!r} in {self._split!r}, row {row}, is {array[at]}; it '
-      f'must be {allowed}'
-    )
 
   @property
   def client_ids(self) -> Sequence[str]:
@@ -211,12 +278,42 @@ class SqlClientData(task_lib.ClientData):
       most=sum(self._sizes.values()) + 1,
     )
     position = {c.encode(): i for i, c in enumerate(self._ids)}
-    unknown = next((c for c, _ in rows if c not in position), None)
-    if unknown is not None:
-      raise errors.DataError(f'{self._path}: client {unknown!r} is not in client_metadata')
-    owner = np.array([position[c] for c, _ in rows], np.int64)
+    with files.border(f'{self._path}: a client that client_metadata has not', _AGAIN):
+      owner = np.array([position[c] for c, _ in rows], np.int64)
     order = np.argsort(owner, kind='stable')
     for client_id, n in zip(self._ids, np.bincount(owner, minlength=len(self._ids))):
       self._check_count(client_id, n)
     owner = owner[order]
     return self._parse([rows[i][1] for i in order], [self._ids[i] for i in owner]), owner
+
+
+def load_task(
+  file: str,
+  data_dir: str | None,
+  features: Features,
+  preprocess: Preprocess,
+  ranges: Mapping[str, tuple[int, int]] | None = None,
+  prefix: str = '',
+  **task: Any,
+) -> task_lib.Task:
+  """A task on one of TFF's files, whose clients train on one split; validation are all of another.
+
+  Args:
+    file: The file's name, see `find_tff_file`.
+    data_dir: The folder with the file; None downloads it.
+    features: As for `SqlClientData`.
+    preprocess: As for `SqlClientData`.
+    ranges: As for `SqlClientData`.
+    prefix: What the names of the splits begin with, before 'train' and 'test'.
+    **task: The task's other attributes; `validation` may be a function of the test clients.
+  """
+  path = find_tff_file(file, data_dir)
+  names = f'{prefix}train', f'{prefix}test'
+  train, test = (SqlClientData(path, name, features, preprocess, ranges) for name in names)
+  choose = task.pop('validation', lambda clients: preprocess(clients.all_features()[0]))
+  return task_lib.Task(
+    train=train,
+    validation=task_lib.example_arrays(*choose(test)),
+    source=f'{path}, splits {" and ".join(names)}',
+    **task,
+  )

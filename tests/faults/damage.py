@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Callable
 
 from tests.faults import small_run
-from tff_adaptive.runs import state_shards
+from tff_adaptive.runs import sharded_store
 
 KINDS = ('bit', 'cut', 'zeros', 'gone')
 
@@ -64,11 +64,11 @@ class Attack:
     shutil.copytree(self._run, whole)
     small_run.train(whole, 14, store=store)
     self._expected = small_run.outcome(whole)
-    shards = os.path.join('checkpoints', state_shards.FOLDER)
+    shards = os.path.join('checkpoints', sharded_store.FOLDER)
     names = os.listdir(os.path.join(self._run, shards)) if store == 'shards' else ()
     self.files = ['checkpoints/state.sqlite', 'metrics.csv', 'checkpoints/state.sqlite']
     self.files += [
-      os.path.join(shards, name) for name in sorted(names) if name != state_shards.STAGED
+      os.path.join(shards, name) for name in sorted(names) if name != sharded_store.STAGED
     ]
 
   def attempt(self, name: str, harm: Callable[[str], str], resume_from: str = 'latest') -> str:

@@ -11,10 +11,11 @@ listed with its number. The exit code is 1 where there are failures.
 import argparse
 import collections
 import os
+import pathlib
 import sqlite3
 import sys
 import tempfile
-import types
+from collections.abc import Callable
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
@@ -56,46 +57,39 @@ def mutate(content: bytes, rng: np.random.Generator) -> bytes:
   return bytes(out)
 
 
-def npz(folder: str, compressed: bool) -> tuple[str, types.FunctionType]:
+def npz(folder: str, save: Callable) -> tuple[str, Callable]:
   """Writes a file of images; returns its path and the function that reads and checks it."""
   path = os.path.join(folder, 'mnist.npz')
   rng = np.random.default_rng(1)
-  arrays = {}
-  for split, n in (('train', 12), ('test', 6)):
-    arrays[f'x_{split}'] = rng.integers(0, 256, [n, 8, 8]).astype(np.uint8)
-    arrays[f'y_{split}'] = rng.integers(0, 10, n)
-  (np.savez_compressed if compressed else np.savez)(path, **arrays)
+  x, y = rng.integers(0, 256, [18, 8, 8]).astype(np.uint8), rng.integers(0, 10, 18)
+  save(path, x_train=x[:12], y_train=y[:12], x_test=x[12:], y_test=y[12:])
 
   def read():
-    splits = image_arrays.load(folder, ['mnist.npz'], 'mnist', (8, 8, 1), 10)
-    for split, name in zip(splits, ('train', 'test')):
-      np.testing.assert_array_equal(split.x[..., 0], arrays[f'x_{name}'])
-      np.testing.assert_array_equal(split.y, arrays[f'y_{name}'])
+    train, test, _ = image_arrays.load(folder, ['mnist.npz'], 'mnist', (8, 8, 1), 10)
+    np.testing.assert_array_equal(np.concatenate([train.x, test.x])[..., 0], x)
+    np.testing.assert_array_equal(np.concatenate([train.y, test.y]), y)
 
   return path, read
 
 
-def sqlite(folder: str) -> tuple[str, types.FunctionType]:
+def sqlite(folder: str) -> tuple[str, Callable]:
   """As `npz`, a file in TFF's format."""
   path, rng = os.path.join(folder, 'emnist.sqlite'), np.random.default_rng(1)
-  clients = {
-    f'writer_{c}': [
-      task_data.example(pixels=rng.random(4).tolist(), label=int(rng.integers(10)))
-      for _ in range(5)
-    ]
-    for c in range(30)
-  }
+  protos = [
+    task_data.example(pixels=rng.random(4).tolist(), label=int(label))
+    for label in rng.integers(10, size=150)
+  ]
+  clients = {f'writer_{c}': protos[5 * c : 5 * c + 5] for c in range(30)}
   task_data.write(path, {'train': clients, 'test': clients})
   with sqlite3.connect(path) as con:
     con.execute('CREATE INDEX by_client ON examples (client_id, split_name)')
   con.close()
 
-  def prepare(features):
-    return features['pixels'], features['label'].astype(np.int32)
-
   def read():
     for split in ('train', 'test'):
-      data = tff_sqlite.SqlClientData(path, split, _FEATURES, prepare, {'label': (0, 9)})
+      data = tff_sqlite.SqlClientData(
+        path, split, _FEATURES, lambda f: (f['pixels'], f['label']), {'label': (0, 9)}
+      )
       features, owner = data.all_features()
       assert np.isfinite(features['pixels']).all()
       assert len(owner) == sum(map(data.num_examples, data.client_ids))
@@ -107,19 +101,17 @@ def sqlite(folder: str) -> tuple[str, types.FunctionType]:
   return path, read
 
 
-def header(folder: str) -> tuple[str, types.FunctionType]:
+def header(folder: str) -> tuple[str, Callable]:
   """As `npz`, an .npy header that is damaged before the archive gets its checksums."""
   path = os.path.join(folder, 'mnist.npz')
-  arrays = {'x_train': np.zeros([4, 8, 8], np.uint8), 'y_train': np.arange(4)}
-  good = {k: image_files.npy_bytes(v) for k, v in arrays.items()}
-  good |= {k.replace('train', 'test'): v for k, v in good.items()}
+  x, y = (image_files.npy_bytes(a) for a in (np.zeros([4, 8, 8], np.uint8), np.arange(4)))
   with open(path, 'wb') as f:
-    f.write(good['y_train'][:128])
+    f.write(y[:128])
 
   def read():
     with open(path, 'rb') as f:
-      damaged = f.read()
-    image_files.archive(path, {**good, 'y_train': damaged + good['y_train'][128:]})
+      damaged = f.read() + y[128:]
+    image_files.archive(path, {'x_train': x, 'y_train': damaged, 'x_test': x, 'y_test': y})
     train, _, _ = image_arrays.load(folder, ['mnist.npz'], 'mnist', (8, 8, 1), 10)
     assert train.y.shape == (4,)
     assert set(train.y) <= set(range(10))
@@ -127,7 +119,7 @@ def header(folder: str) -> tuple[str, types.FunctionType]:
   return path, read
 
 
-def table(folder: str, ending: str) -> tuple[str, types.FunctionType]:
+def table(folder: str, ending: str) -> tuple[str, Callable]:
   """Writes a table; returns its path and the function that makes a task of it and checks that.
 
   Neither format has checksums here: a digit that became another is read.
@@ -143,10 +135,7 @@ def table(folder: str, ending: str) -> tuple[str, types.FunctionType]:
       'outcome': rng.choice(['good', 'poor'], 40),
     }
   )
-  if ending == 'csv':
-    rows.to_csv(path, index=False)
-  else:
-    rows.to_parquet(path)
+  rows.to_csv(path, index=False) if ending == 'csv' else rows.to_parquet(path)
 
   def read():
     task = load(path, 'who', 'outcome')
@@ -159,7 +148,7 @@ def table(folder: str, ending: str) -> tuple[str, types.FunctionType]:
   return path, read
 
 
-def weights(folder: str, ending: str) -> tuple[str, types.FunctionType]:
+def weights(folder: str, ending: str) -> tuple[str, Callable]:
   """As `table`, of weights to start from: both formats have checksums."""
   path = os.path.join(folder, f'start.{ending}')
   if ending == 'keras':
@@ -182,8 +171,8 @@ def weights(folder: str, ending: str) -> tuple[str, types.FunctionType]:
 
 
 KINDS = {
-  'npz': lambda folder: npz(folder, False),
-  'npz_compressed': lambda folder: npz(folder, True),
+  'npz': lambda folder: npz(folder, np.savez),
+  'npz_compressed': lambda folder: npz(folder, np.savez_compressed),
   'npy_header': header,
   'sqlite': sqlite,
   'csv': lambda folder: table(folder, 'csv'),
@@ -202,20 +191,18 @@ def attack(kind: str, tries: int, seed: int = 0) -> collections.Counter:
   found: collections.Counter = collections.Counter()
   with tempfile.TemporaryDirectory() as folder:
     path, read = KINDS[kind](folder)
-    with open(path, 'rb') as f:
-      good = f.read()
+    file = pathlib.Path(path)
+    good = file.read_bytes()
     for i in range(tries):
-      damaged = mutate(good, np.random.default_rng([seed, i]))
-      with open(path, 'wb') as f:
-        f.write(damaged)
-      outcome = _outcome(read, os.path.basename(path))
+      file.write_bytes(mutate(good, np.random.default_rng([seed, i])))
+      outcome = _outcome(read, file.name)
       found[outcome] += 1
       if outcome not in ('read', 'refused'):
         sys.stderr.write(f'{kind}, number {i}: {outcome}\n')
   return found
 
 
-def _outcome(read: types.FunctionType, name: str) -> str:
+def _outcome(read: Callable, name: str) -> str:
   try:
     read()
   except errors.DataError as e:

@@ -6,7 +6,7 @@ from unittest import mock
 
 from tests.helpers import fakes
 from tff_adaptive import training
-from tff_adaptive.runs import sharded_store, state_shards
+from tff_adaptive.runs import sharded_store
 
 SHARDS = 3  # Each costs the run a commit at a checkpoint.
 
@@ -15,7 +15,7 @@ def train(
   folder: str, rounds: int, resume_from: str = 'latest', store: str = 'disk', callbacks=()
 ) -> training.TrainingResult:
   """Trains the run in a folder to a round, or resumes it."""
-  with mock.patch.object(state_shards, 'NUM_SHARDS', SHARDS):
+  with mock.patch.object(sharded_store, 'NUM_SHARDS', SHARDS):
     return fakes.train(
       folder,
       rounds,
@@ -32,7 +32,7 @@ def outcome(folder: str) -> tuple:
   process = fakes.StatefulProcess()
   path = os.path.join(folder, 'checkpoints', 'state.sqlite')
   with (
-    mock.patch.object(state_shards, 'NUM_SHARDS', SHARDS),
+    mock.patch.object(sharded_store, 'NUM_SHARDS', SHARDS),
     sharded_store.open_store(path, process.initial_client_state, 'memory') as store,
   ):
     checkpoint = store.restore(process.initialize())

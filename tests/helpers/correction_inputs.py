@@ -36,6 +36,7 @@ def client_round(group=None, **given):
 def server_round(**given):
   """A `ServerRound` of 3 clients."""
   values = dict(g_bar=weights(4), uploads=weights(5), cohort=tf.constant(3.0), t=tf.constant(5.0))
+  values['theta'] = weights(6)
   return base.ServerRound(**{**values, **given})
 
 

@@ -24,7 +24,7 @@ class Container(NamedTuple):
 
 
 def plain(value):
-  """A result as nested `Container`s with NumPy leaves."""
+  """A result as nested `Container`s."""
   names = ()
   if isinstance(value, tff.structure.Struct):
     names, elements = zip(*tff.structure.iter_elements(value))
@@ -40,7 +40,7 @@ def plain(value):
   elif isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes)):
     return Container('list', (), [plain(element) for element in value])
   else:
-    return np.asarray(value)
+    return value
   return Container(type(value).__name__, names, [plain(element) for element in elements])
 
 
@@ -68,6 +68,9 @@ def _assert_same(found, expected, rtol, atol, where, values):
     for name, one, other in zip(names, found.elements, expected.elements):
       _assert_same(one, other, rtol, atol, f'{where}.{name}', values)
     return
+  kinds = (np.ndarray, np.generic, bytes)  # Or tensors, in a dataset.
+  assert isinstance(found, kinds) == isinstance(expected, kinds), where
+  found, expected = np.asarray(found), np.asarray(expected)
   if expected.dtype.kind in 'OS':
     found, expected = found.astype(object), expected.astype(object)
   assert (found.dtype, found.shape) == (expected.dtype, expected.shape), where

@@ -53,14 +53,14 @@ def write_classes(path, num_classes, shape=(28, 28), first_label=0):
 
 def npy(header, body=b'', version=1):
   """The bytes of an .npy file with this header, whatever it says."""
-  text = header if isinstance(header, bytes) else header.encode()
+  text = header.encode()
   length = len(text).to_bytes(2 if version == 1 else 4, 'little')
   return b'\x93NUMPY' + bytes([version, 0]) + length + text + body
 
 
-def archive(path, members, compression=zipfile.ZIP_DEFLATED):
+def archive(path, members):
   """Writes a zip archive: name of an array -> bytes of its .npy file."""
-  with zipfile.ZipFile(path, 'w', compression) as z:
+  with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as z:
     for name, content in members.items():
       z.writestr(f'{name}.npy', content)
   return str(path)

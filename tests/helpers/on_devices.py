@@ -15,9 +15,8 @@ tf.config.set_logical_device_configuration(
 import tensorflow_federated as tff
 from tensorflow.python.eager import context as tf_context
 
-from tests.helpers import computations, engines, processes, small_problem
-from tff_adaptive import algorithms, engine
-from tff_adaptive.client import Batching, ClientTraining
+from tests.helpers import computations, engines, processes
+from tff_adaptive import engine
 
 DEVICES = ['/CPU:1', '/CPU:2', '/CPU:3']  # CPU:0 plays the host.
 
@@ -31,48 +30,31 @@ def contexts(**options):
   ]
 
 
-def three_rounds(context, name, **options):
-  """Server state, client states and metrics of an algorithm of this project."""
-  with tff.framework.get_context_stack().install(context):
-    process = algorithms.build(
-      name,
-      small_problem.model(),
-      client_learning_rate=0.1,
-      training=ClientTraining(batching=Batching(4, 2)),
-      **options,
-    )
-    run = small_problem.Run(process, small_problem.clients())
+def own_algorithm():
+  """SCAFFOLD of this project, two clients together: states, what clients keep, metrics."""
+  process = processes.own('scaffold', num_clients=7)
+  of_all = processes.whole(*((i, 3 + 5 * i % 7) for i in range(7)))
+  results = []
+  for context in contexts(clients_per_step=2)[::2]:
+    state, kept, found = engines.run(context, process.initialize), {}, []
     # Five clients on three devices; then one, with two devices idle; then states that come back.
-    run.rounds([[0, 3, 1, 6, 2], [4], [6, 4, 3]])
-  return run.state, run.client_states, run.metrics
+    for cohort in ([0, 3, 1, 6, 2], [4], [6, 4, 3]):
+      before = [kept.get(i, process.initial_client_state) for i in cohort]
+      after = engines.run(context, process.next, state, before, [of_all[i] for i in cohort])
+      state = after[0]
+      kept.update(zip(cohort, after[1]))
+      found.append(after[2])
+    results.append((state, kept, found))
+  engines.assert_same(*results)
 
 
-def own_algorithms():
-  """Algorithms of this project, one client after another and together."""
-  for name, together, options in (
-    ('fed_yogi', 1, dict(server_learning_rate=0.1)),
-    ('scaffold', 2, dict(num_clients=7)),
-  ):
-    *divided, whole = contexts(clients_per_step=together)
-    whole = three_rounds(whole, name, **options)
-    for context in divided if name == 'fed_yogi' else divided[:1]:
-      state, client_states, metrics = three_rounds(context, name, **options)
-      engines.assert_same((state, metrics), (whole[0], whole[2]))
-      assert client_states.keys() == whole[1].keys()
-      for client, found in client_states.items():
-        engines.assert_same(found, whole[1][client])
-
-
-def processes_of_tff():
-  """Keras models on datasets, secure sums, lookup tables: what has more than one kind of value."""
-  for name in ('weighted_fed_avg', 'secure'):
-    results = []
-    for context in contexts()[::2]:
-      with tff.framework.get_context_stack().install(context):
-        process = processes.PROCESSES[name]()
-        output = process.next(process.initialize(), processes.cohorts()[0])
-      results.append(output)
-    engines.assert_same(*results)
+def process_of_tff():
+  """A Keras model, which has variables of each client's own, on datasets."""
+  process, results = processes.PROCESSES['weighted_fed_avg'](), []
+  for context in contexts()[::2]:
+    state = engines.run(context, process.initialize)
+    results.append(engines.run(context, process.next, state, processes.cohorts()[0]))
+  engines.assert_same(*results)
 
 
 def values_of_clients():
@@ -101,15 +83,8 @@ def values_of_clients():
 
 def placement():
   """Device -> operations of a round of FedYogi, as TensorFlow has placed them."""
-  process = algorithms.build(
-    'fed_yogi',
-    small_problem.model(),
-    client_learning_rate=0.1,
-    server_learning_rate=0.1,
-    training=ClientTraining(batching=Batching(4, 2)),
-  )
-  clients = small_problem.clients()
-  cohort = [small_problem.element(clients[i], i) for i in range(4)]
+  process = processes.own()
+  cohort = processes.whole(*((i, 5) for i in range(4)))
   with tff.framework.get_context_stack().install(contexts()[0]):
     state = process.initialize()
     tf_context.context().enable_run_metadata()
@@ -126,6 +101,6 @@ def placement():
 if __name__ == '__main__':
   placed = placement()
   values_of_clients()
-  own_algorithms()
-  processes_of_tff()
+  own_algorithm()
+  process_of_tff()
   json.dump(placed, sys.stdout)

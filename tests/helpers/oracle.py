@@ -8,6 +8,8 @@ mean of the client models, g_i = theta^{t-1} - theta_i, h and h_i the server's a
 estimates, N clients of which S take part; K_i local steps at rate eta_l.
 """
 
+import collections
+
 import numpy as np
 
 SHAPES = ((5, 4), (4,), (4, 3), (3,))
@@ -81,6 +83,9 @@ class FedAvg:
     clip: Largest norm of the corrected gradient, before weight decay.
     weight_decay: Multiple of the weights added to the gradient.
     by_examples: Whether the mean of the client models is weighted by n_i.
+    sam_rho: Radius of sharpness-aware minimization; 0 for none.
+    optimizer: Makes a client optimizer, `Sgd` or `Adaptive`, whose rate is replaced; None for SGD.
+    optimizer_state: 'reset', 'keep' or 'average': what becomes of its m and v after a round.
 
   Attributes:
     last_g: The g_i of the last round, by client number.
@@ -98,11 +103,17 @@ class FedAvg:
     clip=None,
     weight_decay=0.0,
     by_examples=False,
+    sam_rho=0.0,
+    optimizer=None,
+    optimizer_state='reset',
   ):
     self.theta = self.theta_bar = np.asarray(theta, np.float64)
     self.clients, self.server, self.eta_l = clients, server, eta_l
     self.batch_size, self.epochs = batch_size, epochs
     self.clip, self.weight_decay, self.by_examples = clip, weight_decay, by_examples
+    self.sam_rho = sam_rho
+    self.new_optimizer, self.optimizer_state = optimizer or (lambda: Sgd(None)), optimizer_state
+    self.optimizers = collections.defaultdict(self.new_optimizer)  # By client.
     self.num_clients = len(clients)
     self.t = 0
     self.h = np.zeros_like(self.theta)
@@ -115,17 +126,43 @@ class FedAvg:
       return
     rate = self.eta_l(self.t - 1)
     g, steps = {}, {}
+    self.exchange(cohort)
     for i in cohort:
+      self.begin(i, rate)
       theta_i, steps[i] = self.train(i, rate, limits[i] if limits else np.inf)
       g[i] = self.theta - theta_i
-    weights = [len(self.clients[i][1]) if self.by_examples else 1.0 for i in cohort]
-    g_bar = np.average([g[i] for i in cohort], axis=0, weights=weights)
+    g_bar = self.mean(cohort, g)
     last_theta_bar, self.theta_bar = self.theta_bar, self.theta - g_bar
     self.last_g = g
     h = self.new_h(cohort, g, g_bar, steps, rate, last_theta_bar - self.theta_bar)
     for i in cohort:
       self.h_i[i] = self.new_h_i(i, g[i], steps[i], rate)
     self.h = h
+    self.pass_on_optimizers(cohort)
+    self.server_step(cohort, g, g_bar, steps, rate)
+
+  def mean(self, cohort, values):
+    """The cohort's mean of the values by client, with the weights of the updates."""
+    weights = [len(self.clients[i][1]) if self.by_examples else 1.0 for i in cohort]
+    return np.average([values[i] for i in cohort], axis=0, weights=weights)
+
+  def pass_on_optimizers(self, cohort):
+    """What the client optimizers begin the next round with."""
+    if self.optimizer_state == 'reset':
+      self.optimizers.clear()
+    if self.optimizer_state == 'average':
+      for name in set(vars(self.new_optimizer())) & {'m', 'v'}:
+        mean = self.mean(cohort, {i: getattr(self.optimizers[i], name) for i in cohort})
+        for i in range(self.num_clients):
+          setattr(self.optimizers[i], name, mean)
+
+  def exchange(self, cohort):
+    """What is sent before the local steps."""
+
+  def begin(self, i, rate):
+    """Called before a client's first local step."""
+
+  def server_step(self, cohort, g, g_bar, steps, rate):
     self.theta = self.server(self.theta, self.delta(g_bar))
 
   def train(self, i, rate, limit=np.inf):
@@ -137,14 +174,27 @@ class FedAvg:
       for start in range(0, len(y), size):
         if steps == limit:
           return theta_i, steps
-        g = gradient(theta_i, x[start : start + size], y[start : start + size])
-        g = g + self.correction(i, theta_i)
+        batch = x[start : start + size], y[start : start + size]
+        g = self.corrected(i, theta_i, self.sharp(theta_i, batch), batch)
         if self.clip is not None:
           g = g * min(1.0, self.clip / np.linalg.norm(g))
         g = g + self.weight_decay * theta_i
-        theta_i = theta_i - rate * g
+        optimizer = self.optimizers[i]
+        optimizer.eta = rate
+        theta_i = optimizer(theta_i, -g)
         steps += 1
     return theta_i, steps
+
+  def sharp(self, theta_i, batch):
+    """The gradient at theta + rho g / ||g|| (equation (4) of FedSAM), or at theta."""
+    g = gradient(theta_i, *batch)
+    if self.sam_rho:
+      g = gradient(theta_i + self.sam_rho * g / np.linalg.norm(g), *batch)
+    return g
+
+  def corrected(self, i, theta_i, g, batch):
+    """The corrected gradient."""
+    return g + self.correction(i, theta_i)
 
   def correction(self, i, theta_i):
     """What is added to the local gradient."""
@@ -200,8 +250,6 @@ class ScaffoldM(Scaffold):
 
   def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):
     n, s = self.num_clients, len(cohort)
-    if len(set(steps.values())) == 1 and not self.by_examples:  # As Algorithm 1 prints it.
-      return (n - s) / n * self.h + s / (steps[cohort[0]] * rate * n) * g_bar
     return (n - s) / n * self.h + sum(g[i] / (steps[i] * rate) for i in cohort) / n
 
 

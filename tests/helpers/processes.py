@@ -37,40 +37,25 @@ def keras_model():
   )
 
 
-def functional_keras_model():
-  """A functional model that TFF makes of a Keras model."""
-  glorot = tf.keras.initializers.GlorotUniform(1)
-  layers = [tf.keras.Input([FEATURES]), tf.keras.layers.Dense(CLASSES, kernel_initializer=glorot)]
-  network = tf.keras.Sequential(layers)
-  return tff.learning.models.functional_model_from_keras(
-    network,
-    loss_fn=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    input_spec=SPEC,
-    metrics_constructor=lambda: collections.OrderedDict(
-      accuracy=tf.keras.metrics.SparseCategoricalAccuracy()
-    ),
-  )
-
-
-def linear_model(features=FEATURES):
+def linear_model():
   """A linear model of this project."""
   rng = np.random.default_rng(0)
-  weights = rng.normal(0, 0.3, [features, CLASSES]).astype(np.float32)
+  weights = rng.normal(0, 0.3, [FEATURES, CLASSES]).astype(np.float32)
   return models.Model(
     initial_weights=[weights, np.zeros(CLASSES, np.float32)],
     forward=lambda w, x, training, seed: tf.matmul(x, w[0]) + w[1],
     example_loss=models.sparse_cross_entropy,
     metrics={'accuracy': models.accuracy},
-    x_spec=tf.TensorSpec([None, features], tf.float32),
+    x_spec=tf.TensorSpec([None, FEATURES], tf.float32),
     y_spec=tf.TensorSpec([None], tf.int32),
   )
 
 
-def examples(client, count, features=FEATURES):
+def examples(client, count):
   """A client's examples as whole arrays."""
   rng = np.random.default_rng(client)
   y = rng.integers(0, CLASSES, count).astype(np.int32)
-  x = (rng.normal(0, 1, [count, features]) + y[:, np.newaxis]).astype(np.float32)
+  x = (rng.normal(0, 1, [count, FEATURES]) + y[:, np.newaxis]).astype(np.float32)
   return collections.OrderedDict(x=x, y=y)
 
 
@@ -79,25 +64,25 @@ def whole(*clients):
   return [whole_client.client_arrays(**examples(i, n), client=i) for i, n in clients]
 
 
-def batches(client, count, features=FEATURES):
+def batches(client, count):
   """A client's examples as a list of batches of two."""
-  data = examples(client, count, features)
+  data = examples(client, count)
   return [
     collections.OrderedDict((k, v[i : i + 2]) for k, v in data.items()) for i in range(0, count, 2)
   ]
 
 
-def dataset(client, count, features=FEATURES):
+def dataset(client, count):
   """A client's examples as a dataset of batches of two."""
-  return tf.data.Dataset.from_tensor_slices(examples(client, count, features)).batch(2)
+  return tf.data.Dataset.from_tensor_slices(examples(client, count)).batch(2)
 
 
-def cohorts(features=FEATURES):
+def cohorts():
   """Three rounds: other clients, cohort sizes and forms in each."""
   return [
-    [dataset(1, 5, features), dataset(2, 2, features), dataset(3, 7, features)],
-    [batches(3, 7, features), batches(4, 1, features)],
-    [batches(5, 2, features), dataset(1, 5, features), batches(6, 4, features)],
+    [dataset(1, 5), dataset(2, 2), dataset(3, 7)],
+    [batches(3, 7), batches(4, 1)],
+    [batches(5, 2), dataset(1, 5), batches(6, 4)],
   ]
 
 
@@ -116,10 +101,10 @@ def own(name='fed_yogi', **options):
   )
 
 
-def unweighted_fed_avg(aggregator, features=FEATURES):
+def unweighted_fed_avg(aggregator):
   """TFF's unweighted FedAvg with an aggregator."""
   return tff.learning.algorithms.build_unweighted_fed_avg(
-    linear_model(features), SGD, SGD, model_aggregator=aggregator
+    linear_model(), SGD, SGD, model_aggregator=aggregator
   )
 
 
@@ -141,35 +126,19 @@ def preprocessed():
   return tff.simulation.compose_dataset_computation_with_learning_process(preprocess, fed_avg())
 
 
-def _schedule(round_number):
-  return 0.1 / (1.0 + tf.cast(round_number, tf.float32))
-
-
 _learning = tff.learning.algorithms
 
 PROCESSES = {
   'weighted_fed_avg': lambda: _learning.build_weighted_fed_avg(keras_model, MOMENTUM, ADAM),
-  'unweighted_fed_avg': lambda: _learning.build_unweighted_fed_avg(
-    functional_keras_model(), SGD, SGD
-  ),
-  'schedule': lambda: _learning.build_weighted_fed_avg_with_optimizer_schedule(
-    linear_model(), _schedule, tff.learning.optimizers.build_sgdm, SGD
-  ),
-  'fed_prox': lambda: _learning.build_weighted_fed_prox(keras_model, 0.3, SGD),
   'fed_sgd_variables': lambda: _learning.build_fed_sgd(
     keras_model, MOMENTUM, loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR
   ),
-  'fed_sgd_functional': lambda: _learning.build_fed_sgd(linear_model(), ADAM),
   'mime_lite_variables': lambda: _learning.build_weighted_mime_lite(keras_model, MOMENTUM),
-  'fed_eval_variables': lambda: _learning.build_fed_eval(keras_model),
   'robust': lambda: fed_avg(
     model_aggregator=tff.learning.robust_aggregator(
       debug_measurements_fn=tff.learning.add_debug_measurements
     )
   ),
   'dp_without_noise': lambda: unweighted_fed_avg(tff.learning.dp_aggregator(0.0, 3.0)),
-  'secure': lambda: fed_avg(
-    model_aggregator=tff.learning.secure_aggregator(),
-    metrics_aggregator=tff.learning.metrics.secure_sum_then_finalize,
-  ),
+  'secure': lambda: unweighted_fed_avg(tff.aggregators.SecureSumFactory(1.0, -1.0)),
 }

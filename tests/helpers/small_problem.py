@@ -1,17 +1,28 @@
 """A small federated problem for tests: seven unequal clients, a perceptron, and a round loop."""
 
+import collections
 import dataclasses
 import functools
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests.helpers import oracle
-from tff_adaptive import algorithms, models
-from tff_adaptive.client import Batching, ClientTraining, whole_client
+from tff_adaptive import algorithms, corrections, models
+from tff_adaptive.client import (
+  Batching,
+  ClientTraining,
+  local_training,
+  model_adapters,
+  whole_client,
+)
 
 NUM_EXAMPLES = (3, 11, 4, 8, 16, 5, 9)
 NUM_CLIENTS = len(NUM_EXAMPLES)
+SPEC = collections.OrderedDict(
+  x=tf.TensorSpec([None, 5], tf.float32), y=tf.TensorSpec([None], tf.int32)
+)
 
 
 def clients(seed=0, num_examples=NUM_EXAMPLES):
@@ -36,8 +47,8 @@ def theta_0(seed=2):
   return np.random.default_rng(seed).normal(size=sum(oracle.SIZES)).astype(np.float32)
 
 
-def model(theta=None, dtype=np.float32):
-  """The oracle's perceptron as a `tff_adaptive.models.Model`, which takes a client axis."""
+def model(theta=None, dtype=np.float32, **options):
+  """The oracle's perceptron as a `tff_adaptive.models.Model`; `options` replace its parts."""
 
   def forward(weights, x, training, seed):
     del training, seed
@@ -45,15 +56,65 @@ def model(theta=None, dtype=np.float32):
     hidden = tf.tanh(tf.cast(x, w.dtype) @ w + a[..., tf.newaxis, :])
     return hidden @ v + c[..., tf.newaxis, :]
 
-  return models.Model(
+  parts = dict(
     initial_weights=[w.astype(dtype) for w in oracle.unpack(theta_0() if theta is None else theta)],
     forward=forward,
     example_loss=models.sparse_cross_entropy,
-    x_spec=tf.TensorSpec([None, 5], tf.float32),
-    y_spec=tf.TensorSpec([None], tf.int32),
+    x_spec=SPEC['x'],
+    y_spec=SPEC['y'],
     metrics={'accuracy': models.accuracy},
     client_axis=True,
   )
+  return models.Model(**{**parts, **options})
+
+
+def keras_model(*before):
+  """The perceptron as Keras says it, after other layers, and a count of examples; for TFF."""
+  w, a, v, c = oracle.unpack(theta_0())
+  constant = tf.keras.initializers.Constant
+  layers = [
+    tf.keras.layers.Input([5]),
+    *before,
+    tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a)),
+    tf.keras.layers.Dense(3, None, True, constant(v), constant(c)),
+  ]
+  return tff.learning.models.from_keras_model(
+    tf.keras.Sequential(layers),
+    input_spec=SPEC,
+    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    metrics=[tff.learning.metrics.NumExamplesCounter()],
+  )
+
+
+def train_locally(
+  data,
+  own_model=None,
+  correction=None,
+  state=(),
+  broadcast=(),
+  exchanged=(),
+  t=1,
+  rate=0.2,
+  **training,
+):
+  """Trains a client, or a group of them, from a model's initial weights by direct calls."""
+  local = model_adapters.wrap(model() if own_model is None else own_model)
+
+  def train():
+    return local_training.train(
+      local,
+      ClientTraining(**{'batching': Batching(4, shuffle=False), **training}),
+      correction or corrections.Correction(),
+      weights=local.initial_weights(),
+      data=tf.data.Dataset.from_tensors(data) if isinstance(data, dict) else data,
+      client_state=state,
+      message=local_training.Message(
+        tf.constant(t), tf.constant(rate), broadcast, exchanged=exchanged
+      ),
+    )
+
+  # In eager mode a group's steps would be traced one by one.
+  return tf.function(train, autograph=False)() if isinstance(data, list) else train()
 
 
 def element(data, number, max_steps=None):

@@ -14,7 +14,7 @@ class Hosts:
     self.jobs, self._result = [], result
 
   def __call__(self):
-    return self
+    return _Host(self)
 
   def do(self, job):
     self.jobs.append(job)
@@ -25,18 +25,29 @@ class Hosts:
     write_run(settings, job.last_round or settings.training.rounds, answer)
     return worker.Answer('done')
 
-  def stop(self, number):
-    return bool(number)
-
-  def close(self):
-    pass
-
   def ran(self):
     """The folders' names and where the runs ended, in order."""
     folders = [
       resolve.resolve(flags.parse(['', *job.flags])).output.output_dir for job in self.jobs
     ]
     return [(os.path.basename(f), job.last_round) for f, job in zip(folders, self.jobs)]
+
+
+class _Host:
+  def __init__(self, hosts):
+    self._hosts, self._job = hosts, None
+
+  def begin(self, job):
+    self._job = job
+
+  def answer(self):
+    return self._hosts.do(self._job)
+
+  def stop(self, number):
+    return bool(number)
+
+  def close(self):
+    pass
 
 
 def write_run(settings, rounds, value, column='validation_accuracy'):

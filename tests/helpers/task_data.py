@@ -36,13 +36,12 @@ def example(**features):
   return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
 
 
-def write(path, splits, sizes=None):
+def write(path, splits):
   """Writes a file in TFF's format.
 
   Args:
     path: The file.
-    splits: split -> client id (str, or bytes written as they are) -> list of serialized examples.
-    sizes: (split, client id) -> number to put into client_metadata instead of the true one.
+    splits: split -> client id -> list of serialized examples.
   """
   with sqlite3.connect(path) as con:
     con.execute(
@@ -53,11 +52,11 @@ def write(path, splits, sizes=None):
     )
     for split, clients in splits.items():
       for client, protos in clients.items():
-        column = 'CAST(? AS TEXT)' if isinstance(client, bytes) else '?'
-        for proto in protos:
-          con.execute(f'INSERT INTO examples VALUES (?, {column}, ?)', (split, client, proto))
-        n = (sizes or {}).get((split, client), len(protos))
-        con.execute(f'INSERT INTO client_metadata VALUES ({column}, ?, ?)', (client, split, n))
+        con.executemany(
+          'INSERT INTO examples VALUES (?, ?, ?)', [(split, client, p) for p in protos]
+        )
+        sizes = (client, split, len(protos))
+        con.execute('INSERT INTO client_metadata VALUES (?, ?, ?)', sizes)
   con.close()
   return str(path)
 

@@ -5,16 +5,10 @@ import collections
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
+from tests.helpers import small_problem
 from tff_adaptive import corrections, models
-from tff_adaptive.client import (
-  Batching,
-  ClientTraining,
-  local_training,
-  model_adapters,
-  whole_client,
-)
+from tff_adaptive.client import Batching, whole_client
 
 
 def _linear(dtype=np.float32, **options):
@@ -34,31 +28,19 @@ def train(request):
   """Trains clients of these inputs, and gives all that is known of them, stacked."""
 
   def run(model, xs, rate, correction=None, state=(), broadcast=(), limit=None, **training):
-    local = model_adapters.wrap(model)
     elements = []
     for i, x in enumerate(xs):
       (element,) = whole_client.client_arrays(x, np.zeros(len(x), np.int32), i, limit)
       elements.append({name: tf.constant(value) for name, value in element.items()})
 
-    def of(data, client_state):
-      return local_training.train(
-        local,
-        ClientTraining(**training),
-        correction or corrections.Correction(),
-        weights=tff.learning.models.ModelWeights(
-          tuple(map(tf.constant, model.initial_weights[0])), ()
-        ),
-        data=data,
-        client_state=client_state,
-        broadcast=broadcast,
-        round_number=tf.constant(1),
-        rate=tf.constant(rate),
-      )
+    def of(data, state):
+      options = dict(broadcast=broadcast, rate=rate, **training)
+      return small_problem.train_locally(data, model, correction, state, **options)
 
     if request.param:
       stacked = tf.nest.map_structure(lambda leaf: tf.stack([leaf] * len(xs)), state)
       return of(elements, stacked)
-    found = [of(tf.data.Dataset.from_tensors(element), state) for element in elements]
+    found = [of(element, state) for element in elements]
     return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *found)
 
   return run
@@ -89,7 +71,7 @@ def test_a_number_that_no_step_saw_does_not_stay_in_scaffolds_states(train):
 class _Keeps(corrections.Correction):
   """Keeps or uploads 1 / (c - 1), c the number of a client's examples, and a count."""
 
-  name, is_stateful = 'keeps', True
+  name = 'keeps'
 
   def __init__(self, uploads):
     self.uploads = uploads

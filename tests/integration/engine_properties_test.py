@@ -198,7 +198,7 @@ def arguments(num_clients, seed):
 
 
 @hypothesis.settings(
-  max_examples=15,
+  max_examples=10,
   suppress_health_check=list(hypothesis.HealthCheck),
   phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
 )
@@ -216,7 +216,7 @@ def test_random_computation(native, graph, steps, num_clients, seed):
 
 
 @hypothesis.settings(
-  max_examples=6,
+  max_examples=4,
   suppress_health_check=list(hypothesis.HealthCheck),
   phases=[hypothesis.Phase.generate],
 )

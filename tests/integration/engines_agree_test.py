@@ -1,12 +1,15 @@
 """The graph engine gives the states and metrics that TFF's native context gives."""
 
+import asyncio
+import collections
+
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, processes
-from tff_adaptive import algorithms, engine
-from tff_adaptive.client import ClientTraining, batching
+from tff_adaptive import engine
 
 
 def assert_same_rounds(native, graph, process, cohorts, part=lambda output: output, **tolerances):
@@ -77,26 +80,66 @@ def test_the_number_of_clients_where_no_argument_says_it(native):
   assert int(expected[0]) == 2  # An argument says otherwise.
 
 
-RATES = dict(client_learning_rate=0.1, server_learning_rate=0.05)
-WHOLE = [
-  processes.whole(*clients) for clients in ([(1, 5), (2, 2), (3, 7)], [(4, 1), (3, 7)], [(5, 2)])
-]
+def released(metrics):
+  manager = tff.program.MemoryReleaseManager()
+  asyncio.run(manager.release(metrics['loss'], key=metrics['n']))
+  return manager.values()
 
 
-def test_own_stateless_process_with_whole_arrays(native, graph):
-  process = algorithms.build(
-    'fed_yogi',
-    processes.linear_model(),
-    training=ClientTraining(batching=batching.Batching(2, epochs=2)),
-    **RATES,
+ORDINARY_LINES = {
+  'print': str,
+  'product': lambda m: m['loss'] * m['n'],
+  'rounded': lambda m: round(m['loss'], 1),
+  'formatted': lambda m: f'{m["loss"]:.2f}, {m["n"]:03d}',
+  'item': lambda m: m['vector'].sum().item(),
+  'a key': lambda m: {m['n']: 'two'}[2],
+  'a key of a release manager': released,
+  'text': lambda m: m['text'].decode(),
+  'texts': lambda m: b', '.join(m['texts'].tolist()),
+  'a whole number': lambda m: isinstance(m['n'], np.integer),
+  'dtype': lambda m: m['vector'].dtype,
+  'of clients': lambda m: [x / 2 for x in m['clients']],
+  'of a client': lambda m: m['rows'][1].tolist() + m['rows'][0].tolist(),
+}
+
+
+@tff.tensorflow.computation(np.float32)
+def measure(total):
+  return collections.OrderedDict(
+    loss=total / 3,
+    n=tf.constant(2),
+    vector=tf.stack([total, 1.0]),
+    text=tf.constant('a'),
+    texts=tf.constant(['a', 'b']),
   )
-  assert_same_rounds(native, graph, process, WHOLE)
 
 
-def stateful_rounds(context, process, state, cohorts):
+@tff.federated_computation(
+  tff.FederatedType(np.float32, tff.CLIENTS),
+  tff.FederatedType(tff.TensorType(np.float32, [2]), tff.CLIENTS),
+)
+def measured(x, rows):
+  return tff.federated_map(measure, tff.federated_sum(x)), x, rows
+
+
+def test_what_programs_do_with_results(native, graph):
+  """In both engines, and in subrounds."""
+  found = []
+  for context in (native, graph, engine.SubroundContext(2, server=graph)):
+    metrics, clients, rows = engines.run(context, measured, [1.0, 6.5], [[1.0, 2.0], [3.0, 4.0]])
+    metrics = {**metrics, 'clients': clients, 'rows': rows}
+    found.append(repr({name: line(metrics) for name, line in ORDINARY_LINES.items()}))
+  assert found[1] == found[0]
+  assert found[2] == found[0]
+
+
+WHOLE = [processes.whole((1, 5), (2, 2), (3, 7)), processes.whole((4, 1), (3, 7))]
+
+
+def stateful_rounds(context, process, state):
   """Rounds of a stateful process; the states of a round go to the same places in the next."""
   outputs, client_states = [], []
-  for cohort in cohorts:
+  for cohort in (WHOLE[0], WHOLE[0], WHOLE[1]):
     if len(cohort) != len(client_states):
       first = [process.initial_client_state] * len(cohort)
       client_states = (list(client_states) + first)[: len(cohort)]
@@ -105,20 +148,8 @@ def stateful_rounds(context, process, state, cohorts):
   return outputs
 
 
-@pytest.mark.parametrize('form', ['whole', 'batches'])
-def test_own_stateful_process(native, graph, form):
-  if form == 'whole':
-    process = algorithms.build(
-      'scaffold',
-      processes.linear_model(),
-      num_clients=6,
-      client_learning_rate=0.1,
-      training=ClientTraining(batching=batching.Batching(2)),
-    )
-    cohorts = [WHOLE[0], WHOLE[0], WHOLE[1]]
-  else:
-    process = algorithms.build('ada_best', processes.keras_model, client_learning_rate=0.1)
-    cohorts = [processes.cohorts()[0], processes.cohorts()[2], processes.cohorts()[1]]
+def test_own_stateful_process_with_whole_arrays(native, graph):
+  process = processes.own('scaffold', num_clients=6)
   state = engines.run(native, process.initialize)
-  expected = stateful_rounds(native, process, state, cohorts)
-  engines.assert_same(stateful_rounds(graph, process, state, cohorts), expected)
+  expected = stateful_rounds(native, process, state)
+  engines.assert_same(stateful_rounds(graph, process, state), expected)

@@ -46,19 +46,15 @@ def test_the_task_learns(name):
       assert spec.shape.is_compatible_with(part[key].shape), key
   x, y = (tf.constant(client[k][: values['batch_size']]) for k in ('x', 'y'))
 
-  @tf.function(autograph=False)
-  def step(weights):
+  # A tenth of the default, so that the loss of one batch falls in every step or nearly.
+  rate = values['client_learning_rate'] / 10
+  weights, losses = tuple(map(tf.constant, model.initial_weights[0])), []
+  for _ in range(STEPS):
     with tf.GradientTape() as tape:
       tape.watch(weights)
       loss, _ = model.loss_and_metrics(weights, x, y)
-    gradients = map(tf.convert_to_tensor, tape.gradient(loss, weights))
-    # A tenth of the default, so that the loss of one batch falls in every step or nearly.
-    rate = values['client_learning_rate'] / 10
-    return loss, tuple(w - rate * g for w, g in zip(weights, gradients))
-
-  weights, losses = tuple(map(tf.constant, model.initial_weights[0])), []
-  for _ in range(STEPS):
-    loss, weights = step(weights)
     losses.append(float(loss))
+    gradients = map(tf.convert_to_tensor, tape.gradient(loss, weights))
+    weights = tuple(w - rate * g for w, g in zip(weights, gradients))
   assert np.isfinite(losses).all()
   assert losses[-1] < losses[0], losses

@@ -1,20 +1,23 @@
-"""Identities between the algorithms, and the remarks of "AdaBest" on its own formulas."""
+"""Identities between the algorithms; remarks 1 to 3 of "AdaBest" are in its oracle."""
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
 
-from tests.helpers import oracle, small_problem
-from tff_adaptive import engine, schedules
+from tests.helpers import correction_inputs as inputs, oracle, small_problem
+from tff_adaptive import corrections, schedules
 from tff_adaptive.client import Batching
 
 N = small_problem.NUM_CLIENTS
 COHORTS = small_problem.cohorts(4)
 EVERYONE = list(range(N))
+pytestmark = pytest.mark.xdist_group('identities')  # Each process is traced once.
 
 
-@pytest.fixture(autouse=True)
-def _graph_context():
-  with engine.graph_context():
+@pytest.fixture(scope='module', autouse=True)
+def _graph_context(graph):
+  with tff.framework.get_context_stack().install(graph):
     yield
 
 
@@ -32,11 +35,10 @@ def _run(name, **options):
 
 
 @pytest.fixture(scope='module')
-def fed_avg():
+def fed_avg(_graph_context):
   """theta after each of the rounds of FedAvg with uniform weights."""
-  with engine.graph_context():
-    run = _run('fed_avg')
-    return [run.round(cohort).theta for cohort in COHORTS]
+  run = _run('fed_avg')
+  return [run.round(cohort).theta for cohort in COHORTS]
 
 
 def _same_bits(a, b):
@@ -77,26 +79,6 @@ def test_ada_best_with_beta_one_is_fed_dyn_under_full_participation():
   assert not np.allclose(ada_best.theta, fed_dyn.theta, atol=1e-3)
 
 
-def test_remarks_2_and_3_of_ada_best():
-  beta, run = 0.7, _run('ada_best', mu=0.3, beta=0.7)
-  thetas, bars, hs = [run.theta], [run.theta_bar], [run.h]
-  for cohort in small_problem.cohorts(7):
-    run.round(cohort)
-    thetas.append(run.theta)
-    bars.append(run.theta_bar)
-    hs.append(run.h)
-  g_bar = {t: thetas[t - 1] - bars[t] for t in range(1, 8)}
-  for t in range(1, 8):
-    assert np.abs(hs[t]).max() > 1e-3
-    # Equation (1), equation (2) and Remark 2.
-    np.testing.assert_allclose(thetas[t], bars[t] - hs[t], atol=1e-6)
-    np.testing.assert_allclose(hs[t], beta * (bars[t - 1] - bars[t]), atol=1e-6)
-    np.testing.assert_allclose(bars[t - 1] - bars[t], hs[t - 1] + g_bar[t], atol=1e-6)
-    # Remark 3 with the appendix's exponent.
-    series = sum(beta ** (t - k + 1) * g_bar[k] for k in range(1, t + 1))
-    np.testing.assert_allclose(hs[t], series, atol=1e-6)
-
-
 def test_scaffold_and_scaffold_m_agree_at_any_participation():
   """And h stays the mean of all N clients' h_i, those that never took part among them."""
   both = [_run(name) for name in ('scaffold', 'scaffold_m')]
@@ -121,3 +103,53 @@ def test_one_whole_step_is_a_step_on_the_pooled_examples():
   for _ in range(4):
     theta = theta - 0.3 * oracle.gradient(theta, x, y)
     np.testing.assert_allclose(run.round(EVERYONE).theta, theta, atol=2e-6)
+
+
+def test_fed_nova_with_equal_steps_and_fed_cm_without_memory_are_fed_avg():
+  nova, cm, g = corrections.FedNova(), corrections.FedCM(1.0), inputs.weights(6)
+  client = inputs.client_round(broadcast=inputs.weights(8))
+  assert_close = inputs.assert_close
+  assert_close(cm.gradient(client, inputs.weights(7), g), g)
+  assert_close(cm.server_update((), inputs.server_round(g_bar=g))[1], g)
+  client = client._replace(local_state=nova.local_state(client))
+  for _ in range(5):
+    same, carried = nova.gradient(client, inputs.weights(7), g)
+    assert_close(same, g)
+    client = client._replace(local_state=carried)
+  _, upload = nova.client_update(client, g, tf.constant(5.0))
+  server = inputs.server_round(g_bar=nova.update(client, g, tf.constant(5.0)), uploads=upload)
+  assert_close(nova.server_update((), server)[1], g)
+
+
+def test_fed_exp_takes_no_longer_step_with_one_client():
+  g, exp = inputs.weights(6), corrections.FedExP(0.0)
+  _, upload = exp.client_update(inputs.client_round(), g, tf.constant(5.0))
+  _, direction, factor = exp.server_update((), inputs.server_round(g_bar=g, uploads=upload))
+  assert (direction, factor) == (g, 1)  # Of max(1, 1/2).
+
+
+def test_di_loco_with_sgd_inside_and_plain_momentum_outside_is_fed_avgm():
+  server = dict(server_learning_rate=0.7, momentum=0.9)
+  kept, plain = (_run('fed_avgm', **server, **t) for t in ({'optimizer_state': 'keep'}, {}))
+  assert kept.is_stateful
+  for cohort in COHORTS:
+    assert _same_bits(kept.round(cohort).theta, plain.round(cohort).theta)
+
+
+def test_mime_without_memory_is_svrg():
+  """theta - eta_l (g(theta) - g(x; the same batch) + c), two passes of three batches."""
+  x, y = small_problem.clients()[1]
+  start = theta = small_problem.theta_0().astype(np.float64)
+  c = np.random.default_rng(3).normal(size=theta.size)
+  for first in (0, 4, 8) * 2:
+    batch = x[first : first + 4], y[first : first + 4]
+    theta = theta - 0.2 * (oracle.gradient(theta, *batch) - oracle.gradient(start, *batch) + c)
+  (data,) = small_problem.element((x, y), 1)
+  found = small_problem.train_locally(
+    data,
+    correction=corrections.Mime('sgdm', base_beta1=0.0),
+    broadcast={'m': tuple(map(tf.zeros_like, small_problem.model().initial_weights[0]))},
+    exchanged=tuple(tf.constant(w, tf.float32) for w in oracle.unpack(c)),
+    batching=Batching(4, epochs=2, shuffle=False),
+  )
+  np.testing.assert_allclose(oracle.pack(found.update), start - theta, atol=2e-6)

@@ -1,4 +1,4 @@
-"""Runs with noise: resumed ones have the bits of uninterrupted ones."""
+"""Runs with noise: resumed ones have the bits of uninterrupted ones, whose noise is a secret."""
 
 import collections
 
@@ -8,6 +8,7 @@ import pytest
 from tests.helpers import small_problem
 from tff_adaptive import aggregation, algorithms, corrections, optimizers, training
 from tff_adaptive.client import ClientTraining, batching
+from tff_adaptive.runs import state_file
 
 
 class Clients:
@@ -25,9 +26,10 @@ class Clients:
     return collections.OrderedDict(x=x, y=y)
 
 
-def build(name, options):
+def build(name, options, noise_seed=None):
   model = small_problem.model()
-  cohort = aggregation.Cohort(3, model.initial_weights[0], is_weighted=False, seed=3)
+  weights = model.initial_weights[0]
+  cohort = aggregation.Cohort(3, weights, is_weighted=False, noise_seed=noise_seed)
   return algorithms.build_drift_corrected(
     model,
     corrections.FedDyn(mu=0.1, num_clients=7),
@@ -38,30 +40,60 @@ def build(name, options):
   )
 
 
-def train(process, rounds, folder=None):
+class StopAfter(training.Callback):
+  def __init__(self, stop, rounds):
+    self._stop, self._rounds = stop, rounds
+
+  def round_end(self, row):
+    if row['round'] == self._rounds:
+      self._stop.request()
+
+
+def train(process, rounds, folder=None, stop_after=None):
   config = training.TrainingConfig(rounds=rounds, clients_per_round=3, seed=5)
+  stop = training.Stop()
   return training.train(
     process,
     Clients(),
     lambda weights: {'accuracy': float(np.sum(weights[1]))},
     config,
     output_dir=folder,
+    stop=stop,
+    callbacks=[StopAfter(stop, stop_after)],
     show_progress=False,
   )
 
 
+def weights(run):
+  models = run.state.global_model_weights, run.state.inference_weights
+  return np.concatenate([np.ravel(leaf) for model in models for leaf in model.trainable])
+
+
+def _assert_is_only_there(path):
+  leaves = state_file.read_last(str(path))[1]
+  (secret,) = (leaf for name, leaf in leaves.items() if name.endswith(('sum_state/seed', '/seeds')))
+  others = [p.read_bytes() for p in path.parents[1].rglob('*') if p.is_file() and p != path]
+  assert others
+  for word in secret:
+    assert not any(str(word).encode() in content or word.tobytes() in content for content in others)
+
+
 @pytest.mark.parametrize('name, options', [('dp_gaussian', {'count_stddev': 1.0}), ('dp_tree', {})])
 def test_a_resumed_run_with_noise_equals_an_uninterrupted_one(graph, tmp_path, name, options):
+  """Also of another process, which has drawn another secret, and after round 0."""
   import tensorflow_federated as tff
 
   options = {'noise_multiplier': 0.5, 'clip': 0.3, **options}
   with tff.framework.get_context_stack().install(graph):
-    process = build(name, options)
-    whole = train(process, 3)
-    folder = str(tmp_path)
-    train(process, 1, folder)
-    resumed = train(process, 3, folder)
-  for part in ('global_model_weights', 'inference_weights'):
-    found, expected = (getattr(run.state, part).trainable for run in (resumed, whole))
-    for mine, theirs in zip(found, expected):
-      np.testing.assert_array_equal(mine, theirs)
+    process, other = build(name, options), build(name, options)
+    whole, unlike = weights(train(process, 3)), weights(train(other, 3))
+    assert not np.any(whole == unlike)
+    for rounds in (0, 1):
+      folder = str(tmp_path / str(rounds))
+      train(process, 3, folder, stop_after=rounds)
+      (path,) = (tmp_path / str(rounds) / 'checkpoints').iterdir()
+      assert path.stat().st_mode & 0o777 == 0o600
+      _assert_is_only_there(path)
+      np.testing.assert_array_equal(weights(train(other, 3, folder)), whole)
+    seeded = [weights(train(build(name, options, 3), 3)) for _ in range(2)]
+    np.testing.assert_array_equal(*seeded)

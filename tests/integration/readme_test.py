@@ -8,8 +8,10 @@ import pytest
 import yaml
 
 import tff_adaptive
+import tff_adaptive_tasks as tasks
 from scripts.env import tables
-from tff_adaptive import engine, registry
+from tests.helpers import small_problem
+from tff_adaptive import algorithms, client, engine, registry
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = ROOT / 'README.md'
@@ -59,11 +61,63 @@ def test_a_task_of_ones_own(tmp_path, monkeypatch):
   assert (tmp_path / 'runs' / 'my_task' / 'summary.json').exists()
 
 
-def test_an_algorithm_of_ones_own():
-  scope = run_blocks(GUIDE / 'own_algorithms.md', 2)
-  assert np.isfinite(train_loss(scope['metrics']))
-  h = scope['client_states'][0]['h'][0]
-  assert np.any(np.asarray(h) != 0)  # Half of the model it ended with.
+@pytest.mark.parametrize(
+  'number, name, values, own, up',
+  [
+    (0, 'fed_cm', {'alpha': 0.3}, {'alpha': 0.3}, 2),
+    (1, 'fed_nova', {'local_momentum': 0.5}, {'rho': 0.5}, 1 + 1 / 39),
+    (2, 'fed_exp', {'eps': 0.01}, {'eps': 0.01}, 1 + 1 / 39),
+  ],
+)
+def test_the_guides_files_are_the_packages_algorithms(tmp_path, number, name, values, own, up):
+  page = (GUIDE / 'own_algorithms.md').read_text(encoding='utf-8')
+  text = re.findall(r'```python\n(.*?)```', page, re.DOTALL)[number]
+  assert text.count('\n') <= 40
+  (tmp_path / 'mine.py').write_text(text)
+  spec = f'{tmp_path}/mine.py:' + re.search(r'class (\w+)', text)[1]
+  assert registry.algorithm(spec).name == f'my_{name}'
+  assert algorithms.counts(spec, small_problem.model()).up == pytest.approx(up)
+  runs = []
+  for algorithm, chosen, group in ((name, values, 1), (spec, own, 1), (spec, own, 3)):
+    process = algorithms.build_process(
+      algorithm,
+      small_problem.model(),
+      values=chosen,
+      client_learning_rate=0.2,
+      client_weighting='examples',
+      training=tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(4)),
+    )
+    with engine.graph_context(clients_per_step=group):
+      runs.append(
+        small_problem.Run(process, small_problem.clients()).rounds([[0, 1, 4], [0, 5, 4]])
+      )
+  for run in runs[1:]:
+    np.testing.assert_allclose(run.theta, runs[0].theta, atol=2e-6)
+    if name == 'fed_exp':
+      np.testing.assert_allclose(run.theta_bar, runs[0].theta_bar, atol=2e-6)
+
+
+def test_a_state_of_the_clients():
+  process = run_blocks(GUIDE / 'own_algorithms.md', 4)['process']
+  task = tasks.load('digits')
+  arrays = task.train.load(task.train.client_ids[0])
+  cohort = [client.client_arrays(**arrays, client=i) for i in range(2)]
+  with engine.graph_context():
+    states = [process.initial_client_state] * 2
+    _, states, metrics = process.next(process.initialize(), states, cohort)
+  assert np.isfinite(train_loss(metrics))
+  assert np.any(np.asarray(states[0]['h'][0]) != process.initial_client_state['h'][0])
+
+
+def test_every_algorithm_and_optimizer_has_its_formula():
+  page = (GUIDE / 'formulas.md').read_text(encoding='utf-8')
+  sections = re.split(r'^## ', page, flags=re.MULTILINE)[1:]
+  found = {text.partition('\n')[0]: re.findall(r'^\| `(\w+)` \|', text, re.M) for text in sections}
+  assert found == {
+    'Algorithms': [*registry.ALGORITHMS],
+    'Server optimizers': [*registry.SERVER_OPTIMIZERS],
+    'Client optimizers': [*registry.CLIENT_OPTIMIZERS],
+  }
 
 
 def test_a_population():

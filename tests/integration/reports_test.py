@@ -1,6 +1,5 @@
 """Tables and figures against numbers worked out by hand."""
 
-import os
 import re
 
 import numpy as np
@@ -38,23 +37,32 @@ def test_labels_name_only_what_does_not_follow_from_the_rest(folder, tmp_path):
 
 def test_runs_that_differ_in_what_touches_no_number_are_repetitions(tmp_path):
   _make(tmp_path / '0', [0.0, 0.1], seed=0)
-  _make(tmp_path / '1', [0.0, 0.1], seed=1, **dict.fromkeys(settings_lib.CHANGE_NO_NUMBER, 1))
+  _make(tmp_path / '1', [0.0, 0.1], seed=1, **dict.fromkeys(settings_lib.CHANGE_NO_NUMBER, '1'))
   found = run_lib.find_runs([str(tmp_path)])
   for run in found:
     run.config['change_no_number'].extend(settings_lib.CHANGE_NO_NUMBER)
   assert [len(members) for members in groups_lib.group(found).values()] == [2]
 
 
-def test_report_writes_its_table_and_figure(folder, tmp_path, capsys):
-  output = str(tmp_path / 'out' / 'table')
-  assert report.main(['report.py', folder, f'--output={output}', '--level=paper=0.7']) == 0
-  with open(output + '.md') as file:
-    assert file.read() == capsys.readouterr().out
-  assert os.path.getsize(output + '.png') > 1000
-  with open(output + '.csv') as file:
-    lines = file.read().splitlines()
-  assert lines[0] == 'label,round,validation_accuracy_mean,validation_accuracy_std'
-  assert lines[1:4] == ['FedAvg,0,0,0', 'FedAvg,2,0.5,0.141421', 'FedAvg,4,0.7,0.141421']
+def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_path, capsys):
+  output = tmp_path / 'out' / 'all'
+  flags = [f'--output={output}', f'--formats={",".join(report_lib.FORMATS)}', '--title=A & B']
+  assert report.main(['report.py', folder, *flags, '--level=paper=0.7']) == 0
+  found = {end: output.with_suffix(f'.{end}').read_bytes() for end in report_lib.FORMATS}
+  assert all(len(content) > 100 for content in found.values())
+  assert found['md'].decode() == capsys.readouterr().out
+  assert found['csv'].decode().splitlines()[:4] == [
+    'label,round,validation_accuracy_mean,validation_accuracy_std',
+    *('FedAvg,0,0,0', 'FedAvg,2,0.5,0.141421', 'FedAvg,4,0.7,0.141421'),
+  ]
+  page = found['html'].decode()
+  assert '<title>A &amp; B</title>' in page
+  assert '\\caption{A \\& B.' in found['tex'].decode()
+  assert page.count('<svg') == page.count('</svg>') == 1
+  assert page.count('<path') > 10  # The curves are drawn into it.
+  assert '<td>AdaBest x Yogi</td>' in page
+  fetched = re.findall(r'(?:src|xlink:href|href)="([^"#][^"]*)"|url\(([^#)][^)]*)\)|@import', page)
+  assert fetched == []
 
 
 def test_where_takes_some_of_the_runs(folder, tmp_path, capsys):
@@ -62,6 +70,21 @@ def test_where_takes_some_of_the_runs(folder, tmp_path, capsys):
   for conditions in (['algorithm=ada_best', 'mu=2e-2'], ['task_option=alpha=0.5']):
     assert report.main(['report.py', folder, *(f'--where={c}' for c in conditions)]) == 0
     assert capsys.readouterr().out.count('\n') == 3
+
+
+@pytest.mark.parametrize('form', ['comparison', 'tasks', 'crossed', 'sensitivity'])
+def test_labels_say_what_renaming_says(tmp_path, capsys, form):
+  for number, tau in enumerate((0.1, 0.2)):
+    _make(tmp_path / f'{number}', [0.0, 0.4, 0.8], algorithm='fed_yogi', tau=tau, task='digits')
+  _make(tmp_path / 'c', [0.0, 0.4, 0.8], algorithm='fed_adam', tau=0.1, task='digits')
+  _make(tmp_path / 'd', [0.0, 0.4, 0.8], algorithm='fed_adam', tau=0.2, task='digits')
+  more = {'crossed': ['--rows=algorithm', '--columns=tau'], 'sensitivity': ['--parameter=tau']}
+  flags = [f'--form={form}', *more.get(form, ()), '--rename=FedYogi=Ours', '--rename=FedAdam=Adam']
+  assert report.main(['report.py', str(tmp_path), *flags]) == 0
+  shown = capsys.readouterr().out
+  assert 'Ours' in shown
+  assert 'Adam' in shown
+  assert 'Fed' not in shown
 
 
 def test_a_run_without_rounds_is_left_out_and_reported(folder, tmp_path, capsys):
@@ -82,52 +105,19 @@ def test_a_run_without_rounds_is_left_out_and_reported(folder, tmp_path, capsys)
 @pytest.mark.parametrize('value', [float('nan'), float('inf'), -float('inf')])
 def test_a_run_that_diverged_has_its_place_in_table_and_figure(folder, tmp_path, value, capsys):
   _make(tmp_path / 'a2', [0.0, 0.5, value], seed=2)
-  assert report.main(['report.py', folder, f'--output={tmp_path}/x']) == 0
+  assert report.main(['report.py', folder, f'--output={tmp_path}/x', '--window=4']) == 0
   captured = capsys.readouterr()
   assert f'| {np.mean([0.8, value]):.4f} ± nan |' in captured.out
   assert '| AdaBest x Yogi | 1 | 4 | 0.2500 |' in captured.out
   assert captured.err == ''
 
 
-def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_path):
-  formats = ','.join(report_lib.FORMATS)
-  output = tmp_path / 'out' / 'all'
-  flags = [f'--output={output}', f'--formats={formats}', '--title=A & B']
-  assert report.main(['report.py', folder, *flags]) == 0
-  for ending in report_lib.FORMATS:
-    assert (tmp_path / 'out' / f'all.{ending}').stat().st_size > 100
-  page = (tmp_path / 'out' / 'all.html').read_text()
-  assert '<title>A &amp; B</title>' in page
-  assert page.count('<svg') == page.count('</svg>') == 1
-  assert page.count('<path') > 10  # The curves are drawn into it.
-  assert '<td>AdaBest x Yogi</td>' in page
-  fetched = re.findall(r'(?:src|xlink:href|href)="([^"#][^"]*)"|url\(([^#)][^)]*)\)|@import', page)
-  assert fetched == []
-
-
-@pytest.mark.parametrize('form', ['comparison', 'rates', 'sensitivity'])
-def test_dollar_signs_enclose_no_formula(tmp_path, form):
-  text = r'$\frac$ of $\x$'
-  for seed, rate in enumerate((0.1, 1.0)):
+def _rates(folder, rates, **settings):
+  """A run for each rate; the last of three was not evaluated after round 0 yet."""
+  for rate in rates:
     run_folders.make(
-      tmp_path / 'runs' / str(seed),
-      [0.1, 0.5],
-      algorithm=f'/s{seed}/{text}.py:f',
-      tau=rate,
-      client_learning_rate=rate,
-      server_learning_rate=rate,
-    )
-  more = {'comparison': [f'--level={text}=0.3'], 'sensitivity': ['--parameter=tau']}.get(form, [])
-  flags = [f'--form={form}', f'--title={text}', f'--output={tmp_path}/x', '--formats=svg', *more]
-  assert report.main(['report.py', str(tmp_path / 'runs'), *flags]) == 0
-  assert (tmp_path / 'x.svg').stat().st_size > 1000
-
-
-def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
-  for rate in (0.1, 1.0):
-    run_folders.make(
-      tmp_path / 'runs' / str(rate),
-      [0.1, 0.5 * rate],
+      folder / str(rate),
+      [0.1, 0.5 * rate][: 1 + (rate < 2)],
       task='digits',
       task_option=[],
       tau=rate,
@@ -136,50 +126,58 @@ def test_the_forms_of_the_papers_are_asked_for_by_name(tmp_path, capsys):
       clients_per_round=6,
       data={'clients': 60},
       test={'test_accuracy': 0.4 * rate},
+      **{'rounds': 1, **settings},
     )
-
-  def shown(*flags):
-    assert report.main(['report.py', str(tmp_path / 'runs'), *flags]) == 0
-    return capsys.readouterr().out
-
-  assert '| FedAvg | 0.1 (5.0) | 1 (50.0) |' in shown('--form=rates', '--label_by=algorithm')
-  assert '| FedAvg | 5.00 | **50.00** |' in shown('--form=sensitivity', '--parameter=tau')
-  assert '| digits | **50.0** |' in shown('--form=tasks')
-  output = tmp_path / 'table'
-  assert '| 10 % | digits |  | **40.00** |' in shown(
-    '--form=participation', f'--output={output}', '--formats=tex,csv,png'
-  )
-  assert (tmp_path / 'table.tex').exists()
-  assert not (tmp_path / 'table.png').exists()  # It has no figure.
 
 
 @pytest.mark.parametrize(
   'flags',
   [
+    ['--level=$\\frac$ of $\\x$=0.3'],
     ['--form=rates'],
-    ['--form=sensitivity', '--parameter=client_learning_rate'],
-    ['--form=tasks'],
-    ['--form=participation'],
-    ['--form=crossed', '--rows=task', '--columns=algorithm'],
+    ['--form=sensitivity', '--parameter=tau', '--label_by=algorithm'],
   ],
 )
-def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(tmp_path, capsys, flags):
-  for rate, values in ((0.1, [0.1, 0.4]), (0.2, [0.1, 0.5]), (0.3, [0.1])):
-    run_folders.make(
-      tmp_path / str(rate),
-      values,
-      task='digits',
-      client_learning_rate=rate,
-      server_learning_rate=rate,
-      clients_per_round=6,
-      rounds=1,
-      data={'clients': 60},
-      test={'test_accuracy': 0.4},
-    )
+def test_dollar_signs_enclose_no_formula(tmp_path, flags):
+  text = r'$\frac$ of $\x$'
+  _rates(tmp_path / 'runs', (0.1, 1.0), algorithm=f'/s/{text}.py:f')
+  flags = [*flags, f'--title={text}', f'--output={tmp_path}/x', '--formats=svg']
+  assert report.main(['report.py', str(tmp_path / 'runs'), *flags]) == 0
+  assert (tmp_path / 'x.svg').stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+  'flags, row',
+  [
+    (['--form=rates', '--label_by=algorithm'], '| FedAvg | 0.1 (5.0) | 1 (50.0) |'),
+    (['--form=sensitivity', '--parameter=tau'], '| FedAvg | 5.00 | **50.00** |'),
+    (['--form=tasks'], '| digits | **50.0** |'),
+    (['--form=participation'], '| 10 % | digits |  | **40.00** |'),
+    (['--form=crossed', '--rows=task', '--columns=algorithm'], '| digits | **50.00** |'),
+  ],
+)
+def test_the_forms_of_the_papers_leave_out_what_was_not_evaluated_yet(tmp_path, capsys, flags, row):
+  _rates(tmp_path / 'runs', (0.1, 1.0, 2.0))
+  output = tmp_path / 'table'
+  flags = [*flags, f'--output={output}', '--formats=tex,csv,png']
+  assert report.main(['report.py', str(tmp_path / 'runs'), *flags]) == 0
+  shown = capsys.readouterr()
+  left_out = f'{tmp_path}/runs/2.0 has not been evaluated after round 0 yet.'
+  assert shown.err == f'Left out: {left_out}\n'
+  assert row in shown.out
+  assert (tmp_path / 'table.tex').exists()
+  has_figure = flags[0] in ('--form=rates', '--form=sensitivity')
+  assert (tmp_path / 'table.png').exists() == has_figure
+
+
+def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, capsys):
+  run_folders.make(tmp_path / 'a', [0.1, 0.2], task_option=['k=1'])
+  (tmp_path / 'a' / 'client_evaluations').mkdir()
+  lines = 'group,client,examples,accuracy\nunseen,a,4,0.25\nunseen,b,4,0.75\n'
+  (tmp_path / 'a' / 'client_evaluations' / 'round_000001.csv').write_text(lines)
+  flags = ['--form=clients', '--clients=unseen', '--label_by=seed']
   assert report.main(['report.py', str(tmp_path), *flags]) == 0
-  captured = capsys.readouterr()
-  assert captured.err == f'Left out: {tmp_path}/0.3 has not been evaluated after round 0 yet.\n'
-  assert '0.3' not in captured.out
+  assert '| seed=0 | 0.5000 | 0.2500 |' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -190,17 +188,19 @@ def test_a_run_that_was_not_evaluated_yet_is_left_out_and_named(tmp_path, capsys
     (['--where=mu=0.1'], 'none of the 3 runs has mu=0.1'),
     (['--metric=validation_acuracy'], 'did you mean validation_accuracy?'),
     (['--log_scale=loss'], "'loss' is to be logarithmic"),
-    (['--output=/proc/x'], '--output=/proc/x cannot be written to (No such file or directory).'),
-    (['--form=bars'], '--form=bars: give one of comparison,'),
-    (['--x=time'], '--x=time: give one of round,'),
+    (['--output=/proc/x'], '--output=/proc/x cannot be written to (No such file or directory)'),
+    (['--form=bars'], '--form=bars: value should be one of <comparison|'),
+    (['--x=time'], '--x=time: value should be one of <round|'),
     (['--formats='], '--formats=: give one or more of md,'),
     (['--where=seed=0', '--where=seed=1'], 'runs has seed=0 and seed=1'),
-    (['--formats=md,doc'], '--formats=doc: give one of md,'),
+    (['--formats=md,doc'], '--formats=md,doc: give one or more of md,'),
     (['--form=tasks', '--target=1'], '--target has no effect on --form=tasks'),
     (['--form=sensitivity'], 'needs --parameter'),
     (['--form=tasks', '--formats=png,svg'], '--form=tasks has tables only: give one of md, csv,'),
     (['--form=rates', '--metric=a,b'], 'takes one --metric'),
     (['--where=tau'], 'write it as NAME='),
+    (['--rename=AdaBest'], 'write it as NAME=OTHER'),
+    (['--rename=AdaBset=Ours'], "--rename=AdaBset=Ours: no label has the part 'AdaBset'"),
     (['--x=virtual_seconds'], "no column 'virtual_seconds'"),
   ],
 )

@@ -1,4 +1,4 @@
-"""TFF's own training loops and aggregators with this project's FedYogi; memory over many rounds."""
+"""TFF's own training loops with this project's FedYogi; memory over many rounds."""
 
 import asyncio
 import datetime
@@ -6,22 +6,10 @@ import pathlib
 import subprocess
 
 import psutil
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, fresh, processes
-from tff_adaptive import algorithms, engine as engine_lib
-from tff_adaptive.client import ClientTraining, batching
-
-
-def build_fed_yogi(**options):
-  return algorithms.build_fed_yogi(
-    processes.linear_model(),
-    client_learning_rate=0.1,
-    server_learning_rate=0.05,
-    training=ClientTraining(batching=batching.Batching(2)),
-    **options,
-  )
+from tff_adaptive import engine as engine_lib
 
 
 def cohort(round_number, size=3):
@@ -38,7 +26,7 @@ def run_rounds(process, rounds):
 
 
 def test_run_training_process_and_its_resumption(graph, tmp_path):
-  process = build_fed_yogi()
+  process = processes.own()
 
   def train(rounds):
     return tff.simulation.run_training_process(
@@ -128,30 +116,9 @@ def test_train_model_with_data_and_evaluation_of_tff(graph, tmp_path):
   assert len(metrics.values()) > 0
 
 
-def test_clipping_and_noise_have_their_effect(graph):
-  norm = 0.01
-  clipped = tff.aggregators.clipping_factory(norm, tff.aggregators.MeanFactory())
-  noisy = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(1.0, 3.0, clip=norm)
-  options = dict(client_weighting='uniform', client_learning_rate=0.1, server_learning_rate=1.0)
-  moved = []
-  for aggregator in (clipped, noisy):
-    process = algorithms.build_fed_avg(
-      processes.linear_model(),
-      training=ClientTraining(batching=batching.Batching(2)),
-      aggregator=aggregator,
-      **options,
-    )
-    before = engines.run(graph, process.initialize)
-    after = engines.run(graph, process.next, before, cohort(1)).state
-    steps = [b - a for a, b in zip(*(s.global_model_weights.trainable for s in (before, after)))]
-    moved.append(float(tf.linalg.global_norm(steps)))
-  assert 0 < moved[0] <= norm * 1.0001
-  assert moved[0] != moved[1]
-
-
 def print_growth():
   """Prints by how many bytes each 200 rounds enlarge this process, after 200 others."""
-  process, memory = build_fed_yogi(), psutil.Process().memory_info
+  process, memory = processes.own(), psutil.Process().memory_info
 
   def rounds(state, first, last):
     for t in range(first, last):

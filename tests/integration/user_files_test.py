@@ -25,7 +25,6 @@ ALGORITHM = """
     strength: float = dataclasses.field(default=0.5, metadata={'help': 'Weight of the pull'})
     num_clients: int = 1
     name = 'damped'
-    is_stateful = True
     counts = registry.Counts(down=3, up=2)
 
     def client_state(self, weights):
@@ -53,7 +52,9 @@ def _config(folder):
     return json.load(file)
 
 
-def test_an_algorithm_of_a_users_file_trains_resumes_costs_and_is_reported(tmp_path, capsys):
+def test_an_algorithm_of_a_users_file_trains_costs_resumes_as_it_was_and_is_reported(
+  tmp_path, capsys
+):
   path = user_files.write(tmp_path, 'mine.py', ALGORITHM)
   flags = [f'--algorithm={path}:Damped', '--algorithm_option=strength=0.1']
   whole, halves = str(tmp_path / 'whole'), str(tmp_path / 'halves')
@@ -70,32 +71,25 @@ def test_an_algorithm_of_a_users_file_trains_resumes_costs_and_is_reported(tmp_p
   assert config['settings']['algorithm_option'] == ['strength=0.1']
   assert config['files']['algorithm']['path'] == path
   assert len(config['files']['algorithm']['sha256']) == 64
+  # A run does not go on with another file; the same one elsewhere is the same algorithm.
+  with open(path, 'a', encoding='utf-8') as file:
+    file.write('# Another remark.\n')
+  assert user_files.train(halves, *flags, '--rounds=5') == 2
+  error = capsys.readouterr().err.splitlines()[-1]
+  assert f"the file of --algorithm, '{path}', was changed since" in error
+  assert 'another --output_dir' in error
+  assert _config(halves)['settings']['rounds'] == 4
+  (tmp_path / 'moved').mkdir()
+  moved = user_files.write(tmp_path, 'moved/mine.py', ALGORITHM)
+  assert user_files.train(halves, f'--algorithm={moved}:Damped', flags[1], '--rounds=5') == 0
   # The strength matters, and it is the report's label.
+  user_files.write(tmp_path, 'mine.py', ALGORITHM)
   other = str(tmp_path / 'other')
   assert user_files.train(other, flags[0], '--rounds=4') == 0
   assert user_files.rows(other)[-1] != rows[-1]
   groups = groups_lib.group(run_lib.find_runs([whole, other]))
   assert list(groups) == ['strength=0.1', 'strength=0.5']
-  assert list(groups_lib.group(run_lib.find_runs([whole]))) == ['mine.py:Damped']
-
-
-def test_a_file_that_was_changed_is_refused_at_resume(tmp_path, capsys):
-  path, folder = user_files.write(tmp_path, 'mine.py', ALGORITHM), str(tmp_path / 'run')
-  flags = [f'--algorithm={path}:Damped', '--rounds=2']
-  assert user_files.train(folder, *flags) == 0
-  before = _config(folder)
-  user_files.write(tmp_path, 'mine.py', ALGORITHM + '\n  # Another remark.\n')
-  capsys.readouterr()
-  assert user_files.train(folder, *flags, '--rounds=3') == 2
-  error = capsys.readouterr().err
-  assert error.count('\n') == 1
-  assert f"the file of --algorithm, '{path}', was changed since" in error
-  assert 'another --output_dir' in error
-  assert _config(folder) == before
-  # The same file elsewhere is the same algorithm.
-  os.makedirs(tmp_path / 'moved')
-  moved = user_files.write(tmp_path, os.path.join('moved', 'mine.py'), ALGORITHM)
-  assert user_files.train(folder, f'--algorithm={moved}:Damped', '--rounds=3') == 0
+  assert list(groups_lib.group(run_lib.find_runs([whole]))) == ['damped']
 
 
 def test_a_server_optimizer_of_a_users_file_takes_its_options(tmp_path):
@@ -112,8 +106,9 @@ def test_a_server_optimizer_of_a_users_file_takes_its_options(tmp_path):
     assert mine['validation_loss'] == ours_['validation_loss']
 
 
-def test_a_task_of_a_users_file_takes_its_options(tmp_path, capsys):
-  spec = f'{user_files.write(tmp_path, "data.py", user_files.TASK)}:load'
+def test_a_task_of_a_users_file_takes_its_options_and_is_reported_by_its_metric(tmp_path, capsys):
+  judged = user_files.TASK.replace("name='mine'", "metric='loss', name='mine'")
+  spec = f'{user_files.write(tmp_path, "data.py", judged)}:load'
   folder = str(tmp_path / 'run')
   flags = [f'--task={spec}', '--algorithm=fed_avg', '--rounds=2']
   assert user_files.train(folder, *flags, '--task_option=clients=4', '--task_option=noise=1') == 2
@@ -124,20 +119,10 @@ def test_a_task_of_a_users_file_takes_its_options(tmp_path, capsys):
   assert config['data']['source'] == 'noise 1.0'
   assert config['data']['clients'] == 4
   assert config['files']['task']['path'].endswith('data.py')
-  assert config['metric'] == 'accuracy'
+  assert config['metric'] == 'loss'
   capsys.readouterr()
   other = str(tmp_path / 'other')
   assert user_files.train(other, *flags, '--task_option=colour=1') == 2
   assert 'it has: clients, noise' in capsys.readouterr().err
-
-
-def test_a_task_judged_by_its_loss_is_reported_by_its_loss(tmp_path, capsys):
-  judged = user_files.TASK.replace("name='mine'", "metric='loss', name='mine'")
-  spec = f'{user_files.write(tmp_path, "data.py", judged)}:load'
-  folder = str(tmp_path / 'run')
-  flags = [f'--task={spec}', '--algorithm=fed_avg', '--rounds=2', '--clients_per_round=3']
-  assert user_files.train(folder, *flags) == 0
-  assert _config(folder)['metric'] == 'loss'
-  capsys.readouterr()
   assert report.main(['report.py', folder]) == 0
   assert '| validation loss, last |' in capsys.readouterr().out

@@ -29,7 +29,7 @@ def test_a_run_starts_where_another_ended_and_notices_that_its_start_has_changed
   assert export.main(['export.py', first, '--format=npz', f'--output={model}']) == 0
   shutil.copytree(first, copied)
   file = os.path.join(model, 'model.npz')
-  for start in (copied, file):
+  for start in (copied, model):  # The folder of an export stands for its file.
     output = tmp_path / f'from_{len(runs)}'
     given = ['train.py', *FLAGS, f'--initial_weights={start}', f'--output_dir={output}']
     assert train.main(given) == 0
@@ -55,7 +55,7 @@ def test_a_start_that_does_not_fit_is_refused_and_nothing_written(tmp_path, capf
   np.savez(tmp_path / 'other.npz', np.ones([3, 2], np.float32))
   output = tmp_path / 'run'
   for start, message in (
-    (tmp_path / 'none', 'give the folder of a run, a .keras or an .npz file'),
+    (tmp_path / 'none', 'give the folder of a run or of an export as keras or npz'),
     (tmp_path, 'give the folder of a run'),
     (tmp_path / 'other.npz', 'has 1 weights, the model has 4'),
   ):

@@ -31,7 +31,7 @@ class _Child:
     self._left -= 1
     if self._left < 0:
       raise RuntimeError('ended: a | b')
-    return {'peak_mb': 2.0, 'now_mb': 1.0} if line == 'memory' else {'seconds': 0.5}
+    return {'peak_mb': 2.0} if line == 'memory' else {'seconds': 0.5}
 
   def end(self):
     """Ends nothing."""

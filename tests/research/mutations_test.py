@@ -14,6 +14,10 @@ def f(a: int = 3) -> float:
   del b, c[0]
   del b
   return max(a, 2)
+def h(x: float, y: float):
+  if x < 0.5:
+    return math.floor(x), ', '.join(a)
+  return x * y / 3
 '''
 
 
@@ -35,6 +39,20 @@ def test_each_mutant_makes_one_mistake_and_words_and_types_stay():
     '7:2 Delete dropped',
     '7:11 0 -> 1',
     '9:16 2 -> 3',
+    '11:2 condition negated',
+    '11:5 < -> <=',
+    '11:5 < -> >=',
+    '11:5 0.5 shifted',
+    '11:9 0.5 -> 1.5',
+    '12:11 boundary shifted',
+    '12:11 x -> y',
+    '12:26 separator dropped',
+    '13:9 / -> *',
+    '13:9 second factor dropped',
+    '13:9 * -> /',
+    "13:9 second factor dropped'",
+    '13:9 first factor dropped',
+    '13:17 3 -> 4',
   ]
   right = ast.unparse(ast.parse(SOURCE)).splitlines()
   texts = {m.source for m in found}

@@ -1,5 +1,11 @@
 """scripts/partition_report.py, as a user runs it."""
 
+import dataclasses
+
+import numpy as np
+import pytest
+
+import tff_adaptive_tasks as tasks
 from scripts import partition_report
 
 
@@ -11,3 +17,36 @@ def test_partition_report_of_classes_and_of_numbers(tmp_path, capsys):
   assert partition_report.main(['x', '--task=least_squares', f'--output={output}']) == 0
   assert 'total variation' not in capsys.readouterr().out
   assert partition_report.main(['x', '--task=digit']) == 2
+
+
+@pytest.mark.parametrize(
+  'option, output, words',
+  [
+    ('alpha=0', 'new/digits', 'alpha is 0'),
+    ('alpha=1', 'new/', 'new/ is a folder: name'),
+  ],
+)
+def test_what_is_refused_leaves_nothing_behind(tmp_path, capsys, option, output, words):
+  flags = ['--task=digits', f'--task_option={option}', f'--output={tmp_path}/{output}']
+  assert partition_report.main(['x', *flags]) == 2
+  error = capsys.readouterr().err
+  assert words in error
+  assert error.count('\n') == 1
+  assert not list(tmp_path.iterdir())
+
+
+def test_classes_have_their_names():
+  labels = ['dog', 'cat', 'cat', 'cat']
+  task = tasks.from_arrays(
+    np.eye(4), labels, [1, 1, 2, 2], validation_by='examples', validation=0.5
+  )
+  text, counts, names = partition_report.describe(task)
+  assert names == ['cat', 'dog']
+  assert f'cat: {counts[:, 0].sum()}, dog: {counts[:, 1].sum()} |' in text
+
+
+def test_names_of_others_are_no_html():
+  task = dataclasses.replace(tasks.load('least_squares'), name='<b>\rx', source='<img>')
+  text = partition_report.describe(task)[0]
+  assert '<' not in text
+  assert text.startswith('**Clients of &lt;b> x**\n')

@@ -45,31 +45,35 @@ def test_a_grid_is_done_once_and_what_failed_is_a_row_and_is_tried_again(
   def result(s):
     if _rate(s) in down:
       return worker.Answer('failed', 'the disk\nis | full')
+    if _rate(s) > 2:
+      return worker.Answer('diverged', 'no finite weights')
     return _rate(s) / 10 - 0.005 + s.what.seed / 100
 
-  arguments = ['--grid=client_learning_rate=0.5,1,2', '--grid=seed=0,1', '--target=0.2']
-  arguments += ['--', '--rounds=2']
-  code, pool = sweeping(arguments, result)
-  assert code == 1
-  assert [name for name, _ in pool.ran()] == [
-    f'client_learning_rate={rate},seed={seed}' for rate in ('0.5', '1', '2') for seed in (0, 1)
-  ]
+  def run(values, seeds, result):
+    grid = [f'--grid=client_learning_rate={values}', f'--grid=seed={seeds}', '--target=0.2']
+    code, pool = sweeping([*grid, '--', '--rounds=2'], result)
+    return code, [name for name, _ in pool.ran()]
+
+  def folders(*rates, seeds=(0, 1)):
+    return [f'client_learning_rate={rate},seed={seed}' for rate in rates for seed in seeds]
+
+  assert run('0.5,9,1,2', '0,1', result) == (1, folders('0.5', '9', '1', '2'))
   captured = capsys.readouterr()
   rows = _table(captured.out)[2:]
-  assert [row[0] for row in rows] == [f'client_learning_rate={rate}' for rate in ('2', '0.5', '1')]
+  assert [row[0].split('=')[1] for row in rows] == ['2', '0.5', '9', '1']
   assert rows[0][3] == '0.2000 ± 0.0071'
   assert rows[0][-1] == 'best'
   assert '1 (reached by 1 of 2 seeds)' in rows[0]
+  assert rows[2][-1] == 'diverged: no finite weights'
   assert 'failed: the disk is \\| full' in captured.out
   assert f'in {tmp_path}/client_learning_rate=2,seed=0\n' in captured.out
   down.clear()
-  code, pool = sweeping(arguments, result)
-  assert code == 0
-  assert [name for name, _ in pool.ran()] == [f'client_learning_rate=1,seed={n}' for n in (0, 1)]
+  assert run('0.5,9,1,2', '0,1', result) == (0, folders('1'))  # What diverged is a result.
   assert 'failed' not in capsys.readouterr().out
-  code, pool = sweeping(arguments, None)  # Nothing is left to do.
-  assert (code, pool.ran()) == (0, [])
+  assert run('0.5,9,1,2', '0,1', None) == (0, [])  # Nothing is left to do.
   assert (tmp_path / 'sweep.md').read_text() in capsys.readouterr().out
+  # A grid may grow, and takes complete runs over.
+  assert run('0.5,2', '0,1,2', result) == (0, folders('0.5', '2', seeds=[2]))
 
 
 def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
@@ -86,27 +90,6 @@ def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
     shutil.rmtree(tmp_path / 'trial=0,seed=1')
     os.makedirs(tmp_path / 'trial=0,seed=1')
     assert sweeping(command, lambda s, a=answer: worker.Answer(a, 'by the test'))[0] == expected
-
-
-def test_a_grid_may_grow_and_takes_complete_runs_over(sweeping):
-  _, pool = sweeping(['--grid=seed=0,1', '--', '--rounds=2'], lambda s: 0.5)
-  assert len(pool.jobs) == 2
-  _, pool = sweeping(['--grid=seed=0,1,2', '--', '--rounds=2'], lambda s: 0.5)
-  assert pool.ran() == [('seed=2', None)]
-
-
-def test_what_diverged_is_a_row_below_the_others_no_failure_and_not_tried_again(sweeping, capsys):
-  def result(s):
-    if _rate(s) > 1:
-      return worker.Answer('diverged', 'no finite weights')
-    return 0.1
-
-  arguments = ['--grid=client_learning_rate=9,0.5', '--', '--rounds=2']
-  assert sweeping(arguments, result)[0] == 0
-  last = _table(capsys.readouterr().out)[-1]
-  assert last[0] == 'client_learning_rate=9'
-  assert last[-1] == 'diverged: no finite weights'
-  assert sweeping(arguments, None)[0] == 0
 
 
 def test_a_metric_that_no_run_has_ends_the_sweep_after_the_first(sweeping, capsys):
@@ -210,7 +193,6 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
   'arguments, message',
   [
     (['--grid=tau=0.1,0', '--output_dir=x'], '--tau must be'),
-    (['--grid=client_rate=1', '--output_dir=x'], 'client_rate: train.py has no such flag; did you'),
     (['--grid=tau=1'], '--output_dir is missing'),
     (['--output_dir=x'], 'at least once'),
     (['--grid=tau=1', '--output_dir=x', 'more'], "unexpected argument 'more'"),
@@ -259,19 +241,18 @@ def test_without_optuna_the_hint_is_to_install_it(tmp_path, capsys, monkeypatch)
   assert 'pip install tff-adaptive[search]' in capsys.readouterr().err
 
 
-def test_a_dry_run_says_the_commands(tmp_path, capsys):
-  command = ['sweep.py', f'--output_dir={tmp_path}', '--dry_run', '--grid=tau=0.1,0.2', '--']
-  assert sweep.main([*command, '--task_option=alpha=1', '--rounds=3']) == 0
-  lines = capsys.readouterr().out.splitlines()
-  assert [line.split()[0] for line in lines] == ['train.py', 'train.py']
-  assert {'--task_option=alpha=1', '--rounds=3', '--tau=0.2'} <= {*lines[1].split()}
-  assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize('kind, count', [('random', 12), ('tpe', 10)])
-def test_a_dry_run_says_what_would_be_drawn(sweeping, capsys, kind, count):
-  command = [f'--search={kind}', '--trials=12', '--range=tau=0.001,0.1,log', '--', '--rounds=2']
+@pytest.mark.parametrize(
+  'command, count',
+  [
+    (['--grid=tau=0.1,0.2', '--', '--task_option=alpha=1'], 2),
+    (['--search=random', '--trials=12', '--range=tau=0.001,0.1,log', '--'], 12),
+    (['--search=tpe', '--trials=12', '--range=tau=0.001,0.1,log', '--'], 10),
+  ],
+)
+def test_a_dry_run_says_what_would_be_done(sweeping, capsys, tmp_path, command, count):
+  command = [*command, '--rounds=2']
   assert sweeping(['--dry_run', *command], None)[0] == 0
+  assert os.listdir(tmp_path) == []
   lines = capsys.readouterr().out.splitlines()
   _, pool = sweeping(command, lambda s: 0.5)
   assert len(lines) == count

@@ -25,7 +25,7 @@ def test_the_catalogue_has_the_papers_rates():
 
 
 def test_every_task_has_values_for_every_server_optimizer():
-  assert {*catalog.SERVER_OPTIMIZERS} == {*registry.SERVER_OPTIMIZERS}
+  assert {*catalog.SERVER_OPTIMIZERS} <= {*registry.SERVER_OPTIMIZERS}  # Not all are tuned.
   for task in (*catalog.names(), ''):
     values = catalog.sizes(task)
     assert values['rounds'] >= 1

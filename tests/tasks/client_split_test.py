@@ -76,6 +76,13 @@ def test_examples_of_a_unit_stay_together():
   assert (held.reshape(3, 4) == held[::4, None] + np.arange(4)).all()
 
 
+def test_a_share_of_whole_examples_is_that_many():
+  data = tasks.InMemoryClientData({'a': (np.arange(100), np.arange(100))})
+  for share, count in ((0.29, 29), (0.289999, 28)):  # 0.29 * 100 = 28.999...96.
+    split = client_split.split_clients(data, seed=0, heldout_examples=share)
+    assert split.heldout.num_examples('a') == len(examples(split.heldout)) == count
+
+
 def test_too_large_a_share_is_refused():
   with pytest.raises(tasks.DataError, match='30 of 30 clients would be held out'):
     client_split.split_clients(clients(), seed=0, heldout_clients=0.99)

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 from tensorflow_federated.python.simulation.baselines.emnist import emnist_models
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
-from tff_adaptive_tasks import emnist
+from tff_adaptive_tasks import emnist, images
 
 X = np.random.default_rng(0).uniform(size=[7, 28, 28, 1]).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 10, 7).astype(np.int32)
@@ -25,17 +24,22 @@ def assert_like_keras(model, keras_model, x, y, keras_loss, to_predictions):
 
 
 @pytest.mark.parametrize(
-  'build, create, parameters',
+  'model, create, parameters',
   [
-    (emnist.build_cnn, emnist_models.create_conv_dropout_model, 1_206_590),
-    (emnist.build_2nn, emnist_models.create_two_hidden_layer_model, 209_662),
+    (emnist.build_cnn(3), emnist_models.create_conv_dropout_model, 1_206_590),
+    (emnist.build_2nn(3), emnist_models.create_two_hidden_layer_model, 209_662),
+    (images.build_cnn(3), emnist_models.create_original_fedavg_cnn_model, 1_663_370),
+    (
+      *(images.build_perceptron(3, 'mnist_2nn'), emnist_models.create_two_hidden_layer_model),
+      199_210,
+    ),
   ],
 )
-def test_the_models_of_characters_are_tffs(build, create, parameters):
-  model = build(3)
+def test_the_models_of_characters_are_tffs(model, create, parameters):
   assert model.num_parameters == parameters
   loss = tf.keras.losses.SparseCategoricalCrossentropy()
-  assert_like_keras(model, create(only_digits=False), X, Y, loss, tf.nn.softmax)
+  only_digits = model.initial_weights[0][-1].shape == (10,)
+  assert_like_keras(model, create(only_digits=only_digits), X, Y, loss, tf.nn.softmax)
 
 
 def test_dropout_comes_from_the_seed():
@@ -60,28 +64,6 @@ def test_the_autoencoder_is_tffs_and_its_loss_may_be_summed():
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   summed = emnist.build_autoencoder(3, True).loss_and_metrics(weights, x, x)[0]
   np.testing.assert_allclose(summed, 7 * model.loss_and_metrics(weights, x, x)[0], rtol=1e-6)
-
-
-@task_data.needs('emnist_all.sqlite')
-@pytest.mark.parametrize('only_digits, clients, test', [(True, 300, 3385), (False, 115, 951)])
-def test_the_data_are_tffs(only_digits, clients, test):
-  task = tasks.load('emnist_cr', task_data.DATA_DIR, only_digits=only_digits)
-  theirs, theirs_test = tff.simulation.datasets.emnist.load_data(
-    only_digits=only_digits, cache_dir=task_data.DATA_DIR
-  )
-  assert list(task.train.client_ids) == theirs.client_ids
-  assert len(task.train) == clients
-  assert len(task.validation['y']) == test
-  for client in theirs.client_ids[:: clients // 3]:
-    loaded = task.train.load(client)
-    expected = list(theirs.create_tf_dataset_for_client(client).as_numpy_iterator())
-    assert task.train.num_examples(client) == len(loaded['y']) == len(expected)
-    np.testing.assert_array_equal(loaded['y'], [e['label'] for e in expected])
-    np.testing.assert_array_equal(loaded['x'][..., 0], [e['pixels'] for e in expected])
-  first = next(
-    theirs_test.create_tf_dataset_for_client(theirs_test.client_ids[0]).as_numpy_iterator()
-  )
-  np.testing.assert_array_equal(task.validation['x'][0, ..., 0], first['pixels'])
 
 
 def write_emnist(folder, **changes):

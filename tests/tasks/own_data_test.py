@@ -63,9 +63,9 @@ def test_labels_are_numbered_and_recorded():
   names = np.array(['wolf', 'ape', 'bee'])[Y]
   task = tasks.from_arrays(X, names, CLIENTS)
   assert task.preparation.classes == ('ape', 'bee', 'wolf')
+  client = task.train.client_ids[0]
   np.testing.assert_array_equal(
-    task.preparation.labels(task.train.load('c00')['y']),
-    names[CLIENTS == 'c00'] if 'c00' in task.train.client_ids else [],
+    task.preparation.labels(task.train.load(client)['y']), names[client == CLIENTS]
   )
   gaps = tasks.from_arrays(X, Y * 10 - 5, CLIENTS)
   assert gaps.preparation.classes == (-5, 5, 15)
@@ -82,20 +82,14 @@ def test_validation_labels_have_the_numbers_of_training():
 
 
 def test_standardising_uses_the_training_examples_alone():
-  shifted = X * [1, 10, 100] + [0, 5, 50]
+  shifted = np.concatenate([X, np.full([60, 1], 7.0)], 1) * [1, 10, 100, 1] + [0, 5, 50, 0]
   task = tasks.from_arrays(shifted, Y, CLIENTS, standardise=True)
   x = task.train.load_all()['x']
   np.testing.assert_allclose(x.mean(0), 0, atol=1e-5)
-  np.testing.assert_allclose(x.std(0), 1, atol=1e-5)
+  np.testing.assert_allclose(x.std(0), [1, 1, 1, 0], atol=1e-5)  # The last is constant.
   assert abs(task.validation['x'].mean(0)).max() > 1e-3
   held = np.isin(CLIENTS, task.train.client_ids, invert=True)
   np.testing.assert_array_equal(task.preparation(shifted[held]), task.validation['x'])
-
-
-def test_a_constant_column_is_left_at_zero():
-  x = np.concatenate([X, np.full([60, 1], 7.0)], 1)
-  task = tasks.from_arrays(x, Y, CLIENTS, standardise=True)
-  assert (task.train.load_all()['x'][:, 3] == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -104,6 +98,7 @@ def test_a_constant_column_is_left_at_zero():
     (dict(x=X[:, 0]), r'x has shape \(60,\)'),
     (dict(x=X.astype(str)), 'it must hold numbers'),
     (dict(clients=['a', 'b', 'c', '\ud800'] * 15), r"client id '\\ud800' is no valid text"),
+    (dict(x=np.where(np.arange(180).reshape(60, 3) == 53, 1e39, X)), 'x, row 17, has inf'),
     (dict(y=Y[:59]), r'x has 60 rows and y has shape \(59,\)'),
     (dict(clients=CLIENTS[:59]), 'clients has shape'),
     (dict(clients=['a'] * 60), "all rows belong to one client, 'a'"),
@@ -112,14 +107,10 @@ def test_a_constant_column_is_left_at_zero():
     (dict(y=np.zeros(60, int)), '1 different values'),
     (dict(y=np.array([1 + 2j] * 60)), 'labels have dtype complex128'),
     (dict(y=np.array([1, 'a'] * 30, dtype=object)), 'labels have dtype object'),
-    (dict(y=np.where(np.arange(60) == 7, np.nan, 1.0)), 'the label is nan in row 7'),
+    (dict(y=np.where(np.arange(60) == 7, np.nan, 1.0)), 'the label, row 7, has nan'),
     (dict(validation=0), 'validation is 0'),
-    (dict(validation=True), 'validation is True'),
     (dict(validation=[X, Y, Y]), 'it must be a share such as 0.2, or two arrays'),
-    (
-      dict(validation=(X[:9, :2], Y[:9])),
-      r'x of validation has shape \(9, 2\); it must be \(9, 3\)',
-    ),
+    (dict(validation=(X[:9, :2], Y[:9])), r'x of validation has shape \(9, 2\); .* be \(9, 3\)'),
     (dict(validation=(X[:9], Y[:8])), r'y of validation has shape \(8,\); it must be \(9,\)'),
     (dict(validation_by='rows'), "validation_by is 'rows'"),
     (dict(validation=0.01, validation_by='examples'), 'of each client is no example'),
@@ -129,11 +120,3 @@ def test_a_constant_column_is_left_at_zero():
 def test_arrays_that_cannot_be_used_are_refused(change, message):
   with pytest.raises(tasks.DataError, match=message):
     tasks.from_arrays(**{'x': X, 'y': Y, 'clients': CLIENTS, **change})
-
-
-@pytest.mark.parametrize('value', [np.nan, 1e39])
-def test_values_that_are_not_finite_are_named_by_row(value):
-  x = X.astype(np.float64)
-  x[17, 2] = value
-  with pytest.raises(tasks.DataError, match=r'x is .* in row 17'):
-    tasks.from_arrays(x, Y, CLIENTS)

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import tff_adaptive_tasks as tasks
 
@@ -30,6 +31,15 @@ def table():
   return datasets.Dataset.from_dict({**rows, 'hospital': np.arange(20) // 4})
 
 
+def two(*x):
+  features = datasets.Features(
+    x=datasets.Sequence(datasets.Value('float32')),
+    label=datasets.ClassLabel(names=['no', 'yes']),
+    writer=datasets.Value('string'),
+  )
+  return datasets.Dataset.from_dict({'x': x, 'label': [0, -1], 'writer': ['a', 'b']}, features)
+
+
 def check(task):
   assert len(task.train.client_ids) == 4
   assert task.preparation.classes == tuple(NAMES)
@@ -39,17 +49,15 @@ def check(task):
     np.testing.assert_array_equal(loaded['y'], LABELS[rows])
 
 
-def test_a_column_of_arrays_and_class_labels():
+def test_a_column_of_arrays_and_class_labels_also_of_a_folder(tmp_path):
   check(tasks.from_huggingface(images(), 'writer', 'label', features='x'))
-
-
-def test_a_folder_that_was_saved(tmp_path):
-  images().save_to_disk(tmp_path / 'one')
-  task = tasks.from_huggingface(str(tmp_path / 'one'), 'writer', 'label', features='x')
+  folder = str(tmp_path / 'one')
+  images().save_to_disk(folder)
+  task = tasks.from_huggingface(folder, 'writer', 'label', features='x')
   check(task)
-  assert task.source == str(tmp_path / 'one')
-  datasets.DatasetDict(test=images()).save_to_disk(tmp_path / 'splits')
+  assert task.source == folder
   folder = str(tmp_path / 'splits')
+  datasets.DatasetDict(test=images()).save_to_disk(folder)
   check(tasks.from_huggingface(folder, 'writer', 'label', features='x', split='test'))
   with pytest.raises(tasks.DataError, match="split 'train', cannot be read"):
     tasks.from_huggingface(folder, 'writer', 'label', features='x')
@@ -72,6 +80,26 @@ def test_validation_data_of_ones_own():
   np.testing.assert_array_equal(task.validation['y'], LABELS[:3])
 
 
+def test_a_column_of_images_is_found_by_itself():
+  features = datasets.Features(
+    picture=datasets.Image(),
+    label=datasets.ClassLabel(names=NAMES),
+    writer=datasets.Value('string'),
+    hsf=datasets.Value('int64'),
+  )
+  pixels = np.arange(20 * 6, dtype=np.uint8).reshape(20, 2, 3)
+  pictures = list(map(Image.fromarray, pixels))
+  rows = {'picture': pictures, 'label': LABELS, 'writer': CLIENTS, 'hsf': LABELS}
+  data = datasets.Dataset.from_dict(rows, features=features)
+  task = tasks.from_huggingface(data, 'writer', 'label', validation=data.select(range(3)))
+  np.testing.assert_array_equal(task.train.load('bob')['x'], pixels[4:8])
+  two = datasets.concatenate_datasets(
+    [data, data.select_columns('picture').rename_column('picture', 'other')], axis=1
+  )
+  with pytest.raises(tasks.DataError, match='the images picture, other: name one by features='):
+    tasks.from_huggingface(two, 'writer', 'label')
+
+
 @pytest.mark.parametrize(
   'dataset, options, message',
   [
@@ -83,25 +111,8 @@ def test_validation_data_of_ones_own():
     (lambda: images().to_iterable_dataset(), {}, 'IterableDataset; give .* not streamed'),
     (lambda: images().select([]), {}, 'with rows'),
     (images, {'client': 'who'}, "no column 'who'; it has: x, label, writer"),
-    (
-      lambda: datasets.Dataset.from_dict(
-        {'x': [[1.0], [1.0, 2.0]], 'label': [0, 1], 'writer': ['a', 'b']}
-      ),
-      {},
-      r'must have the same shape.*to one shape by dataset',
-    ),
-    (
-      lambda: datasets.Dataset.from_dict(
-        {'x': [[1.0], [2.0]], 'label': [0, -1], 'writer': ['a', 'b']},
-        datasets.Features(
-          x=datasets.Sequence(datasets.Value('float32')),
-          label=datasets.ClassLabel(names=['no', 'yes']),
-          writer=datasets.Value('string'),
-        ),
-      ),
-      {},
-      "'label' is empty in row 1",
-    ),
+    (lambda: two([1.0], [1.0, 2.0]), {}, r'must have the same shape.*to one shape by dataset'),
+    (lambda: two([1.0], [2.0]), {}, "'label' is empty in row 1"),  # The label -1 has no name.
   ],
 )
 def test_what_cannot_be_used_is_refused(dataset, options, message):

@@ -22,6 +22,10 @@ def client_data(names=('pixels', 'label')):
   return tff.simulation.datasets.TestClientData(slices)
 
 
+def mapped(function):
+  return client_data().preprocess(lambda d: d.map(function))
+
+
 def check(task):
   assert len(task.train.client_ids) == 5
   for client in task.train.client_ids:
@@ -29,20 +33,11 @@ def check(task):
     np.testing.assert_array_equal(task.train.load(client)['y'], EXAMPLES[client]['label'])
 
 
-def test_features_by_name():
+def test_features_by_name_and_pairs():
   check(tasks.from_tff(client_data(), features='pixels', label='label'))
   check(tasks.from_tff(client_data(('x', 'y'))))
-
-
-def test_pairs():
-  pairs = client_data().preprocess(lambda d: d.map(lambda e: (e['pixels'], e['label'])))
-  check(tasks.from_tff(pairs))
-
-
-def test_texts_are_classes():
-  texts = client_data().preprocess(
-    lambda d: d.map(lambda e: (e['pixels'], tf.strings.as_string(e['label'])))
-  )
+  check(tasks.from_tff(mapped(lambda e: (e['pixels'], e['label']))))
+  texts = mapped(lambda e: (e['pixels'], tf.strings.as_string(e['label'])))
   assert tasks.from_tff(texts).preparation.classes == ('0', '1', '2', '3')
 
 
@@ -58,12 +53,8 @@ def test_validation_clients_of_ones_own():
     (EXAMPLES, {}, 'expected a tff.simulation.datasets.ClientData, found dict'),
     (client_data(), {}, "mappings with 'x' and 'y'"),
     (client_data(), dict(features='pixels', label='x'), "mappings with 'pixels' and 'x'"),
-    (client_data().preprocess(lambda d: d.map(lambda e: e['label'])), {}, 'they must be pairs'),
-    (
-      client_data().preprocess(lambda d: d.take(0)),
-      dict(features='pixels', label='label'),
-      'no ex',
-    ),
+    (mapped(lambda e: e['label']), {}, 'they must be pairs'),
+    (client_data(('x', 'y')).preprocess(lambda d: d.take(0)), {}, 'has no examples'),
   ],
 )
 def test_other_forms_are_refused(data, options, message):

@@ -1,11 +1,12 @@
-"""Raw inputs to a model's, and labels back."""
+"""Raw inputs and texts to a model's, and labels back; what tasks make of texts: in their tests."""
 
 import inspect
 
 import numpy as np
 import pytest
 
-from tff_adaptive_tasks import preparation, text_preparation
+from tff_adaptive_tasks import preparation
+from tff_adaptive_tasks.preparation import TextPreparation
 
 TABLE = {
   'age': [3, 5, 4],
@@ -23,12 +24,8 @@ def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
   x = prepared()(TABLE)
   assert x.dtype == np.float32
   np.testing.assert_array_equal(x, [[3, 0, 1, 1], [5, 1, 0, 0], [4, 0, 1, 1]])  # blue, red
-
-
-def test_columns_that_were_not_there_do_not_matter_and_missing_ones_do():
-  np.testing.assert_array_equal(prepared(['age'])({'age': [7], 'new': ['?']}), [[7]])
-  with pytest.raises(ValueError, match="there is no column 'age'"):
-    prepared(['age'])({'new': [1]})
+  with pytest.raises(ValueError, match="there is no column 'colour'"):
+    prepared()({'age': [7], 'new': ['?']})
 
 
 def test_standardising_comes_after_the_categories():
@@ -55,12 +52,9 @@ def test_rows_are_brought_into_the_shape(given, rows):
   made = preparation.Preparation(shape=(4, 6, 1))(x)
   assert made.shape == (rows, 4, 6, 1)
   np.testing.assert_array_equal(made.ravel(), x.ravel())
-
-
-@pytest.mark.parametrize('given', [(1, 8, 12), (6, 2, 4, 1), ()])
-def test_rows_of_another_size_are_refused(given):
-  with pytest.raises(ValueError, match=r'the shape \(4, 6, 1\), 24 numbers; found an array'):
-    preparation.Preparation(shape=(4, 6, 1))(np.zeros(given))
+  for other in ((1, 8, 12), (6, 2, 4, 1), ()):
+    with pytest.raises(ValueError, match=r'the shape \(4, 6, 1\), 24 numbers; found an array'):
+      preparation.Preparation(shape=(4, 6, 1))(np.zeros(other))
 
 
 def test_labels_come_back_from_scores_and_from_numbers():
@@ -77,6 +71,8 @@ def test_one_score_for_two_classes_has_its_label_by_the_threshold():
     assert made.labels(scores).tolist() == ['yes', 'no', 'no']
     assert made.labels(scores[np.newaxis]).tolist() == [['yes', 'no', 'no']]
     assert made.labels([1, 0]).tolist() == ['yes', 'no']
+  with pytest.raises(ValueError, match='no threshold is recorded: set it'):
+    preparation.Preparation(classes=('no', 'yes')).labels(scores)
 
 
 def test_predicted_numbers_are_no_scores():
@@ -86,17 +82,14 @@ def test_predicted_numbers_are_no_scores():
     np.testing.assert_array_equal(made.labels(predictions), predictions)
 
 
-def test_one_score_without_a_threshold_is_refused():
-  with pytest.raises(ValueError, match='no threshold is recorded: set it'):
-    preparation.Preparation(classes=('no', 'yes')).labels(np.float32([[0.9], [0.1]]))
-
-
 def test_a_file_holds_all_of_it(tmp_path):
   path = str(tmp_path / 'p.json')
   for made in (
     preparation.Preparation(prepared().columns, (0.1,) * 4, (2.0,) * 4, ('a', 'b')),
     preparation.Preparation(mean=0.5, classes=(3, 7)),
     preparation.Preparation(classes=(3, 7), threshold=0.5, is_numbers=True),
+    TextPreparation('characters', tuple('ab\n'), 5),
+    TextPreparation('bags', ('the',), None, preparation.as_text([b'\xfe', b'caf\xc3\xa9'])),
   ):
     made.save(path)
     assert preparation.Preparation.load(path) == made
@@ -116,8 +109,52 @@ def test_values_that_cannot_be_used_are_named(change, message):
     prepared()({**TABLE, **change})
 
 
-@pytest.mark.parametrize('module', [preparation, text_preparation])
-def test_what_an_export_takes_along_needs_numpy_alone(module):
-  lines = inspect.getsource(module).splitlines()
+def test_what_an_export_takes_along_needs_numpy_alone():
+  lines = inspect.getsource(preparation).splitlines()
   found = {line.split()[1].split('.')[0] for line in lines if line.startswith(('import', 'from'))}
   assert found <= {'collections', 'dataclasses', 'itertools', 'json', 'typing', 'numpy'}
+
+
+WORDS = TextPreparation('words', ('the', 'a'), 4)
+
+
+def test_numbers_come_back_as_text():
+  np.testing.assert_array_equal(
+    WORDS.labels(WORDS.targets(['a zebra', b'the the the the the'])),
+    [['a', '<unknown>', '<end>', ''], ['the'] * 4],
+  )
+  scores = np.eye(6, dtype=np.float32)[[2, 3, 4]]
+  np.testing.assert_array_equal(WORDS.labels(scores), ['a', '<unknown>', '<begin>'])
+  tags = TextPreparation('bags', ('the',), None, ('r', 'go'))
+  np.testing.assert_array_equal(tags.labels(np.array([[0.1, 0.2], [3.0, 1.0]])), ['go', 'r'])
+
+
+def test_words_that_are_no_utf8_are_known_again():
+  prepare = TextPreparation('words', preparation.as_text([b'\xff', b'a']), 2)
+  np.testing.assert_array_equal(prepare([b'\xff a']), [[4, 1]])
+  np.testing.assert_array_equal(prepare.targets([b'\xff a']), [[1, 2]])
+
+
+def test_one_text_in_place_of_several_is_refused():
+  with pytest.raises(TypeError, match=r"found one: give \['the a'\]"):
+    WORDS('the a')
+
+
+@pytest.mark.parametrize('bad', [5, None, np.nan, np.array(['a'], object)])
+def test_what_is_no_text_is_named(bad):
+  with pytest.raises(TypeError, match=r'text 1 is .* give texts, str or bytes'):
+    WORDS(['the', bad])
+
+
+def test_a_table_in_place_of_texts_and_columns_that_do_not_fit_are_refused():
+  pandas = pytest.importorskip('pandas')
+  with pytest.raises(TypeError, match='found a table: give one of its columns'):
+    WORDS(pandas.DataFrame({'tokens': ['the', 'a']}))
+  bags = TextPreparation('bags', ('the',), None, ('r', 'go'))
+  with pytest.raises(ValueError, match="there is no column 'title': found tokens"):
+    bags({'tokens': ['the']})
+  with pytest.raises(ValueError, match='argument 2 is shorter'):
+    bags({'tokens': ['the', 'a'], 'title': ['a']})
+  table = pandas.DataFrame({'tokens': ['the a'], 'title': ['the'], 'tags': ['go']})
+  np.testing.assert_array_equal(bags(table), [[2, 1]])
+  np.testing.assert_array_equal(bags.targets(table), [[0, 1]])

@@ -27,10 +27,8 @@ def test_other_data_are_refused(what):
 def test_a_run_without_a_task_says_what_to_do(tmp_path):
   run_folders.write_config(tmp_path, {})
   (tmp_path / 'metrics.csv').write_text('round,validation_loss\n0,1.5\n')
-  run = tasks.load_run(str(tmp_path))
-  assert run.metrics['validation_loss'].tolist() == [1.5]
   with pytest.raises(tasks.DataError, match='names no task: give'):
-    run.task()
+    tasks.load_run(str(tmp_path)).task()
 
 
 @pytest.mark.parametrize('missing', ['task', 'task_option', 'data_dir', 'seed'])

@@ -1,7 +1,6 @@
 """Shakespeare: TFF's sequences, TFF's model, and both losses."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.python.simulation.baselines.shakespeare import (
@@ -12,7 +11,6 @@ from tensorflow_federated.python.simulation.baselines.shakespeare import (
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
 from tff_adaptive_tasks import shakespeare
-from tff_adaptive_tasks.models import language
 
 
 def tff_sequences(dataset):
@@ -47,27 +45,6 @@ def test_any_text_is_cut_as_tff_cuts_it():
   np.testing.assert_array_equal(sequences[:, :-1], x)
   np.testing.assert_array_equal(sequences[:, 1:], y)
   np.testing.assert_array_equal(counts, [1, 1, 1, 2, 1, 1, 4])
-
-
-@pytest.fixture(scope='module')
-def task():
-  return tasks.load('shakespeare', task_data.DATA_DIR)
-
-
-@task_data.needs('shakespeare.sqlite')
-def test_the_data_are_tffs(task):
-  train, test = tff.simulation.datasets.shakespeare.load_data(cache_dir=task_data.DATA_DIR)
-  assert list(task.train.client_ids) == train.client_ids
-  assert len(task.train) == 715
-  for client in train.client_ids[::120]:
-    x, y = tff_sequences(train.create_tf_dataset_for_client(client))
-    loaded = task.train.load(client)
-    np.testing.assert_array_equal(loaded['x'], x)
-    np.testing.assert_array_equal(loaded['y'], y)
-    assert task.train.num_examples(client) == len(x)
-    assert loaded['x'].dtype == loaded['y'].dtype == np.int32
-  x, _ = tff_sequences(test.create_tf_dataset_for_client(test.client_ids[0]))
-  np.testing.assert_array_equal(task.validation['x'][: len(x)], x)
 
 
 SNIPPETS = np.array([b'Never, never!', b'To be ' * 30, b'', b'My lord, ' * 8], object)
@@ -105,27 +82,7 @@ def test_the_model_and_its_losses_are_keras_and_its_weights_are_drawn_as_the_bas
     np.testing.assert_allclose(loss, cross_entropy(y, expected), rtol=1e-5)
 
 
-@task_data.needs('shakespeare.sqlite')
-def test_a_snippet_stays_together_and_a_client_weighs_its_tokens(task):
-  counts = shakespeare.to_sequences(SNIPPETS)[1]
-  starts = np.cumsum(counts) - counts
-  np.testing.assert_array_equal(np.flatnonzero(task.unit_starts(X)), starts)
-  assert len(starts) < len(X)
-  model = task.build_model(0)
-  _, sums = model.loss_and_metrics(tuple(map(tf.constant, model.initial_weights[0])), X, Y)
-  tokens = task.client_weight(model.unpack_metrics(sums * len(X)))
-  np.testing.assert_allclose(tokens, np.count_nonzero(Y), rtol=1e-6)
-
-
-def test_the_accuracy_leaves_padding_out():
-  y = tf.constant([[3, 2, 0, 0], [1, 1, 1, 1]])
-  logits = tf.one_hot([[3, 1, 0, 0], [1, 1, 0, 1]], 5)
-  hit, counted = language.accuracy([0])(logits, y)
-  np.testing.assert_array_equal(hit, [1, 3])
-  np.testing.assert_array_equal(counted, [2, 4])
-
-
-def test_embedded_roles_are_the_clients(tmp_path):
+def test_embedded_roles_are_the_clients_and_their_snippets_stay_together(tmp_path):
   texts = {'b': [b'x' * 100, b'to be'], 'a': [b'', b'y' * 79, b'never']}
   clients = {
     c: [task_data.example(snippets=text) for text in snippets] for c, snippets in texts.items()
@@ -144,3 +101,11 @@ def test_embedded_roles_are_the_clients(tmp_path):
   hark = [shakespeare.BEGIN, *(shakespeare.VOCABULARY.index(c) + 1 for c in b'hark')]
   np.testing.assert_array_equal(task.validation['x'][0, :7], [*hark, shakespeare.END, 0])
   np.testing.assert_array_equal(task.validation['y'][0, :6], [*hark[1:], shakespeare.END, 0])
+  counts = shakespeare.to_sequences(SNIPPETS)[1]
+  starts = np.cumsum(counts) - counts
+  np.testing.assert_array_equal(np.flatnonzero(task.unit_starts(X)), starts)
+  assert len(starts) < len(X)
+  model = task.build_model(0)
+  _, sums = model.loss_and_metrics(tuple(map(tf.constant, model.initial_weights[0])), X, Y)
+  tokens = task.client_weight(model.unpack_metrics(sums * len(X)))
+  np.testing.assert_allclose(tokens, np.count_nonzero(Y), rtol=1e-6)

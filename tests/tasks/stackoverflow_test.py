@@ -122,40 +122,6 @@ def test_parameters_are_the_papers():
   assert tags.build_model(10_000, 500, 0).num_parameters == 5_000_500
 
 
-@task_data.needs('stackoverflow.sqlite', 'datasets')
-def test_the_data_and_vocabularies_are_tffs(monkeypatch):
-  # TFF insists on fetching an archive; its readers are right for the local files all the same.
-  monkeypatch.setattr(
-    tf.keras.utils,
-    'get_file',
-    lambda name, cache_dir=None, **_: f'{cache_dir}/datasets/{name}',
-  )
-  loaders = tff.simulation.datasets.stackoverflow
-  words = list(loaders.load_word_counts(task_data.DATA_DIR, 10_000))
-  labels = list(loaders.load_tag_counts(task_data.DATA_DIR))[:500]
-  train, _, test = loaders.load_data(cache_dir=task_data.DATA_DIR)
-  nwp = tasks.load('stackoverflow_nwp', task_data.DATA_DIR)
-  lr = tasks.load('stackoverflow_lr', task_data.DATA_DIR)
-  assert list(nwp.train.client_ids) == list(lr.train.client_ids) == train.client_ids
-  by_words = word_prediction_preprocessing.create_preprocess_fn(SPEC, words)
-  by_tags = tag_prediction_preprocessing.create_preprocess_fn(SPEC, words, labels)
-  for client in train.client_ids[::150]:
-    dataset = train.create_tf_dataset_for_client(client)
-    x, y = joined(by_words(dataset))
-    loaded = nwp.train.load(client)
-    np.testing.assert_array_equal(loaded['x'], x)
-    np.testing.assert_array_equal(loaded['y'], y)
-    shares, indicators = joined(by_tags(dataset))
-    loaded = lr.train.load(client)
-    counts = loaded['x'][:, :-1].astype(np.float32)
-    np.testing.assert_allclose(
-      counts / np.maximum(counts.sum(1, keepdims=True), 1), shares, rtol=1e-6
-    )
-    np.testing.assert_array_equal(loaded['y'], indicators)
-  assert len(nwp.validation['y']) == len(lr.validation['y']) == 6873
-  assert len(test.client_ids) == 158
-
-
 def write_stackoverflow(folder):
   """Three users of one, two and three sentences in both splits, ten words and four tags."""
 

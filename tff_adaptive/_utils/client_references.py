@@ -5,7 +5,8 @@ it; in another process that is a copy of the source, opened there.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 
@@ -25,6 +26,25 @@ class StoringSource(Source, Protocol):
 
     Storing the same again, for a call that is retried, changes nothing.
     """
+
+
+@runtime_checkable
+class WorkerContext(Protocol):
+  """A context of TFF that takes references for clients' values: `engine.RayContext` is one."""
+
+  def accepts(self, source: Any) -> bool:
+    """Whether workers can have a copy of a source."""
+
+  def each(
+    self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
+  ) -> list[Any]:
+    """Has workers call a function with each of the arguments.
+
+    RuntimeError if none is left, or none ends a call, which may take some seconds, for too long.
+    """
+
+  def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
+    """Has a worker of each node call a function; pairs of the node's name and the result."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,3 +79,12 @@ def resolve(values: Sequence[Any]) -> Sequence[Any]:
 def client_of(key: Any) -> Any:
   """The client that a key is of: its id, where a key is a tuple that begins with one."""
   return key[0] if isinstance(key, tuple) and key else key
+
+
+def workers() -> WorkerContext | None:
+  """The context that TFF computations run in, if its workers load what clients have."""
+  tff = sys.modules.get('tensorflow_federated')  # A process that is not TFF's need not load it.
+  if tff is None:
+    return None
+  context = tff.framework.get_context_stack().current
+  return context if isinstance(context, WorkerContext) else None

@@ -10,6 +10,7 @@ import gc
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,12 +71,7 @@ def installed_build() -> Mapping[str, Any]:
   for root in package.submodule_search_locations or () if package else ():
     path = os.path.join(root, 'python', 'platform', 'build_info.py')
     if os.path.exists(path):
-      spec = importlib.util.spec_from_file_location('tensorflow_build_info', path)
-      assert spec is not None
-      assert spec.loader is not None
-      module = importlib.util.module_from_spec(spec)
-      spec.loader.exec_module(module)
-      return dict(module.build_info)
+      return dict(runpy.run_path(path)['build_info'])
   return {}
 
 
@@ -307,3 +303,16 @@ def ray_attempt() -> int:
   global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
   number: int = global_worker.core_worker.get_current_task_attempt_number()
   return number
+
+
+def ray_nodes(task_id: bytes) -> list[str]:
+  """The ids of the nodes that were given a task of Ray, as far as the head knows, in order."""
+  from ray._private import state
+  from ray.core.generated import gcs_pb2
+
+  accessor: Any = state.state._connect_and_get_accessor()
+  kind: Any = gcs_pb2.TaskEvents
+  events = map(kind.FromString, accessor.get_task_events())
+  tries = [event for event in events if event.task_id == task_id and event.state_updates.node_id]
+  tries.sort(key=lambda event: event.attempt_number)
+  return [event.state_updates.node_id.hex() for event in tries]

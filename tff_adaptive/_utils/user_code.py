@@ -17,13 +17,7 @@ MODULE_PREFIX = '_tff_adaptive_user_code_'
 
 
 class UserCode(NamedTuple):
-  """Where an object of a user's file comes from.
-
-  Attributes:
-    path: Absolute path of the file.
-    name: The object's name in it.
-    sha256: Hexadecimal digest of the file's bytes (not of what it imports).
-  """
+  """Where an object comes from: a file's absolute path, the name in it, and the bytes' SHA-256."""
 
   path: str
   name: str
@@ -35,12 +29,7 @@ class UserCode(NamedTuple):
 
 
 class Place(NamedTuple):
-  """A line of a user's file.
-
-  Attributes:
-    path: Absolute path of the file.
-    line: The line, from 1.
-  """
+  """A line, from 1, of a user's file by its absolute path."""
 
   path: str
   line: int
@@ -90,16 +79,14 @@ def load(reference: str) -> tuple[Any, UserCode]:
 def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
   """Returns the module of a file, which is run unless this very content has been."""
   location = hashlib.sha256(os.fsencode(path)).hexdigest()
-  # Registered, for dataclasses and others look a class's module up.
   name = f'{MODULE_PREFIX}{location[:16]}_{digest[:16]}'
   if name in sys.modules:
     return sys.modules[name]
   module = types.ModuleType(name)
   module.__file__ = path
-  sys.modules[name] = module
+  sys.modules[name] = module  # Dataclasses and others look a class's module up.
   folder = os.path.dirname(path)
-  is_new = folder not in sys.path
-  if is_new:
+  if is_new := folder not in sys.path:
     sys.path.append(folder)
   try:
     exec(compile(content, path, 'exec'), vars(module))
@@ -117,11 +104,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
 
 
 def place(error: BaseException) -> Place | None:
-  """Where in a user's file an error arose, or was passed on; None if in none that was loaded.
-
-  Args:
-    error: The error; those that it was raised from count too, what was raised first comes first.
-  """
+  """Where in a user's file an error, or what it was raised from, arose; None if in none."""
   paths = {module.__file__ for name, module in list(sys.modules.items()) if is_module(name)}
   found, seen = None, set()
   link: BaseException | None = error

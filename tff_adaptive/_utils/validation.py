@@ -62,26 +62,22 @@ def instance(name: str, value: Any, kind: type, kind_name: str, hint: str) -> No
     raise TypeError(f'{name} must be a {kind_name}, found {value!r}: {hint}.')
 
 
-def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_MAX) -> None:
-  """TypeError unless a value is a Python or NumPy integer; ValueError if beyond `low` or `high`."""
+def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_MAX) -> Any:
+  """Returns a Python or NumPy integer; ValueError if beyond `low` or `high`, TypeError if none."""
   if isinstance(value, bool) or not isinstance(value, numbers.Integral):
     raise TypeError(f'{name} must be a whole number, found {value!r}: {hint}.')
   if value < low:
     raise ValueError(f'{name} must be at least {low}, found {value}: {hint}.')
   if value > high:
     raise ValueError(f'{name} must be at most {high}, found {_shown(value)}: {hint}.')
-
-
-def whole(name: str, value: Any, hint: str) -> Any:
-  """Checks a whole number >= 0; as `whole_number` otherwise, and returns it."""
-  whole_number(name, value, 0, hint)
   return value
 
 
-def count(name: str, value: Any, hint: str) -> Any:
-  """Checks a whole number >= 1; as `whole_number` otherwise, and returns it."""
-  whole_number(name, value, 1, hint)
-  return value
+def _whole_from(low: int) -> Check:
+  return lambda name, value, hint: whole_number(name, value, low, hint)
+
+
+whole, count = _whole_from(0), _whole_from(1)
 
 
 def _number(name: str, value: Any, hint: str) -> Any:

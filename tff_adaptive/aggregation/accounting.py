@@ -31,6 +31,10 @@ class Accountant(Protocol):
   def noise_multiplier(self) -> float:
     """z: the noise on a sum of updates in clipping norms."""
 
+  @property
+  def method(self) -> str:
+    """By what `epsilon` is counted, and against whom it holds; `epsilon_rdp` is by Renyi's."""
+
   def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
     """Column -> epsilon after so many rounds."""
 
@@ -46,6 +50,8 @@ class SampledGaussian:
   Renyi Differential Privacy and Analytical Moments Accountant", Wang et al., 2019), and looser.
   Both hold against those who do not know who was drawn.
   """
+
+  method = 'privacy loss distributions, against those who do not know the cohorts'
 
   def __init__(self, num_clients: int, clients_per_round: int, noise_multiplier: float):
     """Creates the accountant.
@@ -63,7 +69,9 @@ class SampledGaussian:
 
   def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
     """Column -> epsilon after `rounds` rounds at `delta`."""
-    return {'epsilon': self.epsilon(rounds, delta), 'epsilon_rdp': self._rdp(rounds, delta)}
+    orders, one = self._renyi
+    renyi, _ = rdp_privacy_accountant.compute_epsilon(orders, rounds * one, delta)
+    return {'epsilon': self.epsilon(rounds, delta), 'epsilon_rdp': float(renyi)}
 
   def epsilon(self, rounds: int, delta: float) -> float:
     """The epsilon of `rounds` rounds at `delta`, by privacy loss distributions."""
@@ -91,10 +99,6 @@ class SampledGaussian:
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(_GRID, -last, last, deltas)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
-  def _rdp(self, rounds: int, delta: float) -> float:
-    orders, one = self._renyi
-    return float(rdp_privacy_accountant.compute_epsilon(orders, rounds * one, delta)[0])
-
   @functools.cached_property
   def _renyi(self) -> tuple[np.ndarray, np.ndarray]:
     accountant = rdp_privacy_accountant.RdpAccountant(
@@ -116,6 +120,8 @@ class TreeGaussian:
   (Deep) Learning without Sampling or Shuffling", Kairouz et al., 2021, appendix D).
   """
 
+  method = 'the exact curve of a Gaussian, also against those who know the cohorts'
+
   def __init__(
     self, num_clients: int, cohort: Callable[[int], np.ndarray], noise_multiplier: float
   ):
@@ -128,7 +134,12 @@ class TreeGaussian:
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
-    self._history = _History(num_clients, cohort)
+    self._cohort = cohort
+    # Who took part below which node, of the rounds so far.
+    self._totals = np.zeros(num_clients, np.int64)  # Rounds that a client took part in.
+    self._moved = np.zeros(num_clients, np.int64)  # Sum of n_v^2.
+    self._open: list[np.ndarray] = []  # By level, n_v of the node that is not full yet.
+    self._largest = [0]  # By rounds.
 
   def with_noise(self, noise_multiplier: float) -> 'TreeGaussian':
     """The same with other noise; cohorts are drawn once for both."""
@@ -155,38 +166,23 @@ class TreeGaussian:
 
   def move(self, rounds: int) -> float:
     """sqrt(sum n_v^2) of the client that moves the nodes of `rounds` rounds most."""
-    return self._history.move(rounds)
-
-
-class _History:
-  """Who took part below which node of the tree, round by round."""
-
-  def __init__(self, num_clients: int, cohort: Callable[[int], np.ndarray]):
-    self._cohort = cohort
-    self._done = 0
-    self._totals = np.zeros(num_clients, np.int64)  # Rounds that a client took part in.
-    self._moved = np.zeros(num_clients, np.int64)  # Sum of n_v^2.
-    self._open: list[np.ndarray] = []  # By level, n_v of the node that is not full yet.
-    self._largest = [0]  # By rounds.
-
-  def move(self, rounds: int) -> float:
-    while self._done < rounds:
+    while len(self._largest) <= rounds:
       self._add_round()
     return math.sqrt(self._largest[rounds])
 
   def _add_round(self) -> None:
-    members = self._cohort(self._done + 1)
+    done = len(self._largest) - 1
+    members = self._cohort(done + 1)
     # Level k has nodes of 2^k rounds; one that is not full is counted as if it were published.
-    if self._done + 1 == 2 ** len(self._open):
+    if done + 1 == 2 ** len(self._open):
       self._open.append(self._totals.copy())  # The new root has all rounds under it.
       self._moved += self._totals**2
     for level, counts in enumerate(self._open):
-      if self._done % 2**level == 0:
+      if done % 2**level == 0:
         counts[:] = 0
       self._moved[members] += 2 * counts[members] + 1
       counts[members] += 1
     self._totals[members] += 1
-    self._done += 1
     self._largest.append(int(self._moved.max()))
 
 

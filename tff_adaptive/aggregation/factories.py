@@ -1,6 +1,7 @@
 """From an aggregator's entry and options to TFF's aggregation factory."""
 
 import dataclasses
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,7 +18,6 @@ Factory: TypeAlias = (
   tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory
 )
 Values = Mapping[str, Any]
-_TREE = 0x7EE  # Distinguishes the noise of a tree from what else comes from the run's seed.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,18 +28,20 @@ class Cohort:
     clients_per_round: Clients of a cohort, as many in every round, >= 1.
     weights: The model's trainable weights, or arrays like them.
     is_weighted: Whether clients are weighed.
-    seed: Seeds the noise, 0 to 2^62 - 1.
+    noise_seed: Makes the noise of privacy reproducible, 0 to 2^62 - 1: it hides nothing from those
+      who know the seed. None: a secret that the operating system draws; the state has it.
   """
 
   clients_per_round: int
   weights: Sequence[Any]
   is_weighted: bool = True
-  seed: int = 0
+  noise_seed: int | None = None
 
   def __post_init__(self) -> None:
     hint = 'give the clients of a cohort, such as 10'
     validation.whole_number('clients_per_round', self.clients_per_round, 1, hint)
-    validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
+    hint = 'give a seed such as 0, or None'
+    validation.whole_number('noise_seed', self.noise_seed or 0, 0, hint, high=2**62 - 1)
 
 
 def build_aggregator(
@@ -97,12 +99,8 @@ def compression(values: Values, cohort: Cohort) -> Factory:
     quantization_bits=values['bits'], threshold=values['threshold']
   )
   quantized = _mean(cohort, encoded)
-  return tff.learning.robust_aggregator(
-    zeroing=values['zeroing'],
-    clipping=values['clipping'],
-    weighted=cohort.is_weighted,
-    debug_measurements_fn=lambda _: quantized,
-  )
+  options = {name: values[name] for name in ('zeroing', 'clipping')}
+  return _robust(cohort, debug_measurements_fn=lambda _: quantized, **options)
 
 
 def secure(values: Values, cohort: Cohort) -> Factory:
@@ -111,7 +109,7 @@ def secure(values: Values, cohort: Cohort) -> Factory:
 
 
 def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
-  """`tff.aggregators.DifferentiallyPrivateFactory.gaussian_...`, its noise a function of the seed.
+  """`tff.aggregators.DifferentiallyPrivateFactory.gaussian_...`, its noise from its state's seed.
 
   "Learning Differentially Private Recurrent Language Models" (McMahan et al., 2018); adaptive
   clipping: "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021).
@@ -122,7 +120,7 @@ def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
 
     stddev = accounting.count_stddev(cohort.clients_per_round, values['count_stddev'])
     query = queries.SeededAdaptiveClipSumQuery(
-      cohort.seed,
+      _noise_seeds(cohort),
       initial_l2_norm_clip=clip,
       noise_multiplier=accounting.update_noise_multiplier(z, stddev),
       target_unclipped_quantile=values['quantile'],
@@ -131,7 +129,7 @@ def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
       expected_num_records=float(cohort.clients_per_round),
     )
   else:
-    query = queries.SeededGaussianSumQuery(clip, clip * z, cohort.seed)
+    query = queries.SeededGaussianSumQuery(clip, clip * z, _noise_seeds(cohort)[:2])
   return private_mean.PrivateMeanFactory(query, cohort.clients_per_round)
 
 
@@ -144,27 +142,27 @@ def dp_tree(values: Values, cohort: Cohort) -> Factory:
     values['clip'],
     values['noise_multiplier'],
     tuple(tf.TensorSpec(w.shape, w.dtype) for w in cohort.weights),
-    noise_seed=_noise_seed(cohort.seed),
+    noise_seed=tuple(_noise_seeds(cohort)[:2]),  # All that it begins with, not one number twice.
     use_efficient=True,
   )
   return private_mean.PrivateMeanFactory(query, cohort.clients_per_round)
 
 
-def _noise_seed(seed: int) -> int:
-  """A seed from 0 to 2^62 - 1 for tensorflow_privacy, whose k-th draw is seeded by seed + k.
+def _noise_seeds(cohort: Cohort) -> list[int]:
+  """Two seeds of noise, four integers of 64 bits; of neighbouring `noise_seed` unlike ones.
 
-  Of two neighbouring seeds one run would have the noise of the other a draw later.
+  The k-th draw is seeded by seed + k: a run would have the noise of a neighbour's a draw later.
   """
-  (word,) = np.random.SeedSequence([seed, _TREE]).generate_state(1, np.uint64)
-  return int(word >> np.uint64(2))
+  entropy = secrets.randbits(128) if cohort.noise_seed is None else cohort.noise_seed
+  words = np.random.SeedSequence(entropy).generate_state(4, np.uint64)
+  return [int(word) for word in words.view(np.int64)]
 
 
 def _mean(cohort: Cohort, sum_factory: Any = None) -> Factory:
-  factory = (
-    tff.aggregators.MeanFactory if cohort.is_weighted else (tff.aggregators.UnweightedMeanFactory)
-  )
-  return factory(sum_factory)
+  if cohort.is_weighted:
+    return tff.aggregators.MeanFactory(sum_factory)
+  return tff.aggregators.UnweightedMeanFactory(sum_factory)
 
 
-def _robust(cohort: Cohort, **options: bool) -> Factory:
+def _robust(cohort: Cohort, **options: Any) -> Factory:
   return tff.learning.robust_aggregator(weighted=cohort.is_weighted, **options)

@@ -28,7 +28,7 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def __init__(self, query: tfp.SumAggregationDPQuery, clients_per_round: int) -> None:
     """Creates the factory of a query that clips and adds noise, for cohorts of one size."""
-    self._query = tfp.NormalizedQuery(query, float(clients_per_round))
+    self._sum, self._query = query, tfp.NormalizedQuery(query, float(clients_per_round))
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
     """The process, for values of a type."""
@@ -50,8 +50,12 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
     @tff.tensorflow.computation(query_type)
     def begun(state: Any) -> Any:
-      first = self._query.initial_global_state()
-      return tf.nest.map_structure(_first_if_empty, state, first)
+      if not any(map(_grows, tf.nest.flatten(state))):
+        return state
+      tree = state.numerator_state  # With its own seed: this process may go on with another's run.
+      is_first = tf.equal(tf.size(tree.tree_state.level_buffer_idx), 0)
+      tree = tf.cond(is_first, lambda: self._sum.reset_state(None, tree), lambda: tree)
+      return state._replace(numerator_state=tree)
 
     @tff.federated_computation
     def initialize() -> Any:
@@ -82,9 +86,3 @@ class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
 def _grows(leaf: tf.Tensor) -> bool:
   return bool(leaf.shape.rank) and leaf.shape[0] is None
-
-
-def _first_if_empty(leaf: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
-  if not _grows(leaf):
-    return leaf
-  return tf.cond(tf.shape(leaf)[0] > 0, lambda: leaf, lambda: tf.convert_to_tensor(first))

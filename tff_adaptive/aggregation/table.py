@@ -10,30 +10,21 @@ from tff_adaptive import registry
 from tff_adaptive._utils import suggestions, validation
 from tff_adaptive.registry.entries import Aggregator, Hyperparameter, by_name
 
-_FACTORIES = 'tff_adaptive.aggregation.factories'
+_ABOVE_ZERO = validation.above_zero
+_HINT = 'give a norm such as 1.0, or leave it out'
+_ZEROING = Hyperparameter('zeroing', bool, True, 'Zero updates that are far too large')
+_CLIPPING = Hyperparameter('clipping', bool, True, 'Clip updates to an adapted 2-norm')
+_NOISE = 'z: the standard deviation of the noise on a sum of updates is z times the clipping norm'
+_NOISE_MULTIPLIER = Hyperparameter(
+  'noise_multiplier', float, None, _NOISE, _ABOVE_ZERO, 'give a multiplier such as 1.0'
+)
+_QUANTILE = 'The share of updates left unclipped that the norm adapts to'
+_COUNT_STDDEV = 'Noise on the count of unclipped updates; a twentieth of a cohort unless given'
 
 
 def _norm(what: str) -> Hyperparameter:
-  return Hyperparameter(
-    'norm',
-    float,
-    None,
-    f'{what}; adapted to the cohorts unless given',
-    validation.above_zero,
-    'give a norm such as 1.0, or leave it out',
-  )
-
-
-_ZEROING = Hyperparameter('zeroing', bool, True, 'Zero updates that are far too large')
-_CLIPPING = Hyperparameter('clipping', bool, True, 'Clip updates to an adapted 2-norm')
-_NOISE_MULTIPLIER = Hyperparameter(
-  'noise_multiplier',
-  float,
-  None,
-  'z: the standard deviation of the noise on a sum of updates is z times the clipping norm',
-  validation.above_zero,
-  'give a multiplier such as 1.0',
-)
+  what = f'{what}; adapted to the cohorts unless given'
+  return Hyperparameter('norm', float, None, what, _ABOVE_ZERO, _HINT)
 
 
 def _bits(name: str, value: Any, hint: str) -> Any:
@@ -42,112 +33,72 @@ def _bits(name: str, value: Any, hint: str) -> Any:
 
 
 def _clip(default: float) -> Hyperparameter:
-  return Hyperparameter(
-    'clip',
-    float,
-    default,
-    'The 2-norm that updates are clipped to; the first one where it adapts',
-    validation.above_zero,
-    'give a norm such as 0.1',
-  )
+  what = 'The 2-norm that updates are clipped to; the first one where it adapts'
+  return Hyperparameter('clip', float, default, what, _ABOVE_ZERO, 'give a norm such as 0.1')
 
+
+def _entry(
+  name: str, description: str, *hyperparameters: Hyperparameter, promise: str = '', **options: Any
+) -> Aggregator:
+  """The entry of an aggregator that the function of its name in `factories` builds."""
+  build = f'tff_adaptive.aggregation.factories:{name}'
+  return Aggregator(name, description, build, hyperparameters, promise=promise, **options)
+
+
+_PRIVATE: dict[str, Any] = {'promise': 'clip and noise', 'is_weighted': False, 'is_private': True}
 
 AGGREGATORS: Mapping[str, Aggregator] = by_name(
-  Aggregator('mean', 'the weighted mean of the updates', f'{_FACTORIES}:mean'),
-  Aggregator(
-    'clipping',
-    'updates are clipped to a 2-norm',
-    f'{_FACTORIES}:clipping',
-    (_norm('The 2-norm'),),
-    promise='clip',
-  ),
-  Aggregator(
+  _entry('mean', 'the weighted mean of the updates'),
+  _entry('clipping', 'updates are clipped to a 2-norm', _norm('The 2-norm'), promise='clip'),
+  _entry(
     'zeroing',
     'updates with a coordinate far too large count as zero',
-    f'{_FACTORIES}:zeroing',
-    (_norm('The largest coordinate'),),
+    _norm('The largest coordinate'),
     promise='bound',
   ),
-  Aggregator(
+  _entry(
     'robust',
     "TFF's robust aggregator: zeroing and clipping",
-    f'{_FACTORIES}:robust',
-    (_ZEROING, _CLIPPING),
+    *(_ZEROING, _CLIPPING),
     promise='bound',
   ),
-  Aggregator(
+  _entry(
     'compression',
     'large tensors of an update are quantized at random, without bias, by draws of'
     " TensorFlow's own: a run that is repeated or resumed may end in other bits",
-    f'{_FACTORIES}:compression',
-    (
-      Hyperparameter(
-        'bits',
-        int,
-        8,
-        'Bits of a coordinate, 1 to 16',
-        _bits,
-        'give 8, say',
-      ),
-      Hyperparameter(
-        'threshold', int, 20000, 'Tensors of more elements are quantized', validation.whole
-      ),
-      _ZEROING,
-      _CLIPPING,
+    Hyperparameter('bits', int, 8, 'Bits of a coordinate, 1 to 16', _bits, 'give 8, say'),
+    Hyperparameter(
+      'threshold', int, 20000, 'Tensors of more elements are quantized', validation.whole
     ),
+    *(_ZEROING, _CLIPPING),
   ),
-  Aggregator(
+  _entry(
     'secure',
     'updates are summed as integers, as a secure sum is',
-    f'{_FACTORIES}:secure',
-    (_ZEROING, _CLIPPING),
+    *(_ZEROING, _CLIPPING),
     promise='sum in secret',
   ),
-  Aggregator(
+  _entry(
     'dp_gaussian',
     'clipped updates with Gaussian noise, cohorts drawn at random: DP-FedAvg',
-    f'{_FACTORIES}:dp_gaussian',
-    (
-      _NOISE_MULTIPLIER,
-      _clip(0.1),
-      Hyperparameter('adaptive', bool, True, 'Adapt the clipping norm to a quantile'),
-      Hyperparameter(
-        'quantile',
-        float,
-        0.5,
-        'The share of updates left unclipped that the norm adapts to',
-        validation.up_to_one,
-        'give 0.5 for the median',
-      ),
-      Hyperparameter(
-        'clip_learning_rate',
-        float,
-        0.2,
-        'How fast the norm adapts',
-        validation.at_least_zero,
-        'give 0.2, say',
-      ),
-      Hyperparameter(
-        'count_stddev',
-        float,
-        None,
-        'Noise on the count of unclipped updates; a twentieth of a cohort unless given',
-        validation.above_zero,
-        'give a twentieth of a cohort',
-      ),
+    *(_NOISE_MULTIPLIER, _clip(0.1)),
+    Hyperparameter('adaptive', bool, True, 'Adapt the clipping norm to a quantile'),
+    Hyperparameter(
+      'quantile', float, 0.5, _QUANTILE, validation.up_to_one, 'give 0.5 for the median'
     ),
-    is_weighted=False,
-    is_private=True,
-    promise='clip and noise',
+    Hyperparameter(
+      'clip_learning_rate', float, 0.2, 'How fast the norm adapts', validation.at_least_zero
+    ),
+    Hyperparameter(
+      'count_stddev', float, None, _COUNT_STDDEV, _ABOVE_ZERO, 'give a twentieth of a cohort'
+    ),
+    **_PRIVATE,
   ),
-  Aggregator(
+  _entry(
     'dp_tree',
     'clipped updates with noise on a tree of rounds, whoever is drawn: DP-FTRL',
-    f'{_FACTORIES}:dp_tree',
-    (_NOISE_MULTIPLIER, _clip(1.0)),
-    is_weighted=False,
-    is_private=True,
-    promise='clip and noise',
+    *(_NOISE_MULTIPLIER, _clip(1.0)),
+    **_PRIVATE,
   ),
 )
 
@@ -164,6 +115,7 @@ def check(
   algorithm: registry.Algorithm,
   values: Mapping[str, Any],
   client_weighting: str,
+  client_optimizer_state: str = 'reset',
 ) -> None:
   """Checks that an aggregator keeps its promise with an algorithm.
 
@@ -175,6 +127,7 @@ def check(
     algorithm: The algorithm.
     values: The hyperparameters of its correction.
     client_weighting: How clients are weighed.
+    client_optimizer_state: See `ClientTraining.optimizer_state`.
 
   Raises:
     ValueError: In one line, if it does not.
@@ -191,10 +144,10 @@ def check(
       f' {algorithm.uploads}, which moves the model: take another algorithm, such as fed_avg or'
       ' fed_dyn.'
     )
-  if algorithm.source is not None and algorithm.is_stateful:
+  if client_optimizer_state == 'average':
     raise ValueError(
-      f'{entry.name} cannot vouch for what a client of {algorithm.name} sends besides its update:'
-      ' take an algorithm of the list.'
+      f"{entry.name} does not {entry.promise} the states of the clients' optimizers, whose average"
+      ' moves the model: have them reset or kept.'
     )
   if entry.is_private and values.get('scale_mu'):
     raise ValueError(

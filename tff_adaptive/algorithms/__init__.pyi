@@ -14,8 +14,10 @@ from .builders import (
 from .by_client_id import ByClientId as ByClientId
 from .registered import (
   build as build,
+  build_client_optimizer as build_client_optimizer,
   build_process as build_process,
   build_server_optimizer as build_server_optimizer,
+  counts as counts,
 )
 from .stateful_process import (
   ServerState as ServerState,

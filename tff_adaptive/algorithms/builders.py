@@ -60,8 +60,7 @@ def build_drift_corrected(
   Raises:
     ValueError: If an argument is out of its range, XLA cannot compile the model, the client
       optimizer's rate cannot be set, or an aggregator that takes no weights is to weigh clients.
-    TypeError: If an argument is of no known kind, or the correction has a server's part or a
-      client's state but `is_stateful = False`.
+    TypeError: If an argument is of no known kind.
   """
   common = (client_learning_rate, training, aggregator, client_weighting)
   return _build(model, correction, server_optimizer, *common)
@@ -317,7 +316,6 @@ def _build(
     'tff_adaptive.corrections.Correction',
     'give tff_adaptive.corrections.FedProx(mu=0.01), say',
   )
-  _check_methods(correction)
   if server_optimizer is None:
     server_optimizer = optimizers.build_sgdm(1.0)
   components.check_optimizer(
@@ -341,29 +339,14 @@ def _build(
       'scaling mu by client size needs the number of examples before training: give '
       'training=tff_adaptive.ClientTraining(batching=...)'
     )
-  compose = stateful_process.compose if correction.is_stateful else learning_process.compose
-  return compose(
-    components.Recipe(
-      model_adapters.wrap(model),
-      training,
-      correction,
-      server_optimizer,
-      client_learning_rate,
-      aggregator,
-      client_weighting,
-    )
+  recipe = components.Recipe(
+    model_adapters.wrap(model),
+    training,
+    correction,
+    server_optimizer,
+    client_learning_rate,
+    aggregator,
+    client_weighting,
   )
-
-
-def _check_methods(correction: corrections.Correction) -> None:
-  """Refuses a correction with methods that a process without states would never call."""
-  if correction.is_stateful:
-    return
-  base, own = corrections.Correction, type(correction)
-  unused = ('client_state', 'client_update', 'server_state', 'broadcast', 'server_update')
-  for name in unused:
-    if getattr(own, name) is not getattr(base, name):
-      raise TypeError(
-        f'{own.__name__}.{name} would never be called, for {own.__name__} has is_stateful = False: '
-        'give it is_stateful = True (clients may keep the empty state all the same).'
-      )
+  plain = not (recipe.is_stateful or recipe.has_server_part)
+  return learning_process.compose(recipe) if plain else stateful_process.compose(recipe)

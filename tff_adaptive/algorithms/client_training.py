@@ -23,8 +23,8 @@ class ClientOutput(NamedTuple):
   Attributes:
     trained: The `local_training.Trained`, its update left to `result`.
     result: The `tff.learning.templates.ClientResult`: the update and its weight in the mean.
-    drift: float32 numbers to be summed over the cohort, which describe the drift estimates; ()
-      where clients keep no state.
+    drift: float32 numbers to be summed over the cohort, which describe the updates and the drift
+      estimates; () for a process without a server's part and client states.
   """
 
   trained: local_training.Trained
@@ -43,7 +43,7 @@ def build(
   Args:
     recipe: What the process is composed of.
     weights_type: Type W of the model's weights.
-    message_type: Type M = <t int32 from 1, eta_l float32, what the correction broadcasts>.
+    message_type: Type M of a `local_training.Message`.
     client_state_type: Type C of a client's state; None where clients keep none.
 
   Returns:
@@ -51,35 +51,89 @@ def build(
     type of a client's data.
   """
   model, training, correction = recipe.model, recipe.training, recipe.correction
-  data_type = local_training.data_type(model, training)
 
   def train(
-    message: Any, weights: Any, client_state: Any, data: Any, group_size: int | None = None
+    message: local_training.Message, weights: Any, state: Any, data: Any, size: int | None
   ) -> ClientOutput:
-    t, rate, broadcast = message
     trained = local_training.train(
       model,
       training,
       correction,
       weights=weights,
       data=data,
-      client_state=client_state,
-      broadcast=broadcast,
-      round_number=t,
-      rate=rate,
+      client_state=state,
+      message=message,
     )
     weight = components.client_weight(recipe.client_weighting, trained)
     drift: Any = ()
-    if correction.is_stateful:
-      drift = _drift(correction, trained, client_state, weight, group_size)
+    if recipe.is_stateful or recipe.has_server_part:
+      drift = _drift(recipe, trained, state, weight, size)
+    if correction.combine_uploads == 'weighted':
+      trained = trained._replace(upload=_weighted(weight, trained.upload))
     result = tff.learning.templates.ClientResult(trained.update, weight)
-    return ClientOutput(trained._replace(update=()), result, drift)
+    optimizer = _weighted(weight, trained.optimizer)
+    return ClientOutput(trained._replace(update=(), optimizer=optimizer), result, drift)
 
-  def train_together(clients: list[Any]) -> ClientOutput:
+  return _declare(recipe, train, weights_type, message_type, client_state_type)
+
+
+def build_exchange(
+  recipe: components.Recipe,
+  weights_type: tff.Type,
+  message_type: tff.Type,
+  client_state_type: tff.Type | None = None,
+) -> tff.Computation:
+  """What a client sends before it trains: `(<M, W, C, D*> -> <E, float32>)`; see `build`.
+
+  E is what the correction sends times the client's weight, float32, of which the sum is to be
+  divided by the sum of the weights.
+  """
+  model, training, correction = recipe.model, recipe.training, recipe.correction
+
+  def exchange(
+    message: local_training.Message, weights: Any, state: Any, data: Any, size: int | None
+  ) -> Any:
+    del size
+    sent, num_examples = local_training.exchange(
+      model, training, correction, weights, data, state, message
+    )
+    weight = num_examples
+    if recipe.client_weighting != 'examples':  # A weight by metrics is not known before training.
+      weight = tf.cast(num_examples > 0, tf.float32)
+    return _weighted(weight, sent), weight
+
+  return _declare(recipe, exchange, weights_type, message_type, client_state_type)
+
+
+def _weighted(weight: tf.Tensor, tree: Any) -> Any:
+  """A client's tensors times its weight, at least float32; a group's by the clients' weights."""
+
+  def scaled(leaf: tf.Tensor) -> tf.Tensor:
+    is_wide = leaf.dtype.is_floating and leaf.dtype.size >= 4
+    return corrections.scale(weight, leaf if is_wide else tf.cast(leaf, tf.float32))
+
+  return tf.nest.map_structure(scaled, tree)
+
+
+def _declare(
+  recipe: components.Recipe,
+  function: Callable[..., Any],
+  weights_type: tff.Type,
+  message_type: tff.Type,
+  client_state_type: tff.Type | None,
+) -> tff.Computation:
+  """`function(message, weights, state, data, group_size)` as a client's computation.
+
+  It is one that clients do together, where they can.
+  """
+  data_type = local_training.data_type(recipe.model, recipe.training)
+  has_state = client_state_type is not None
+
+  def together(clients: list[Any]) -> Any:
     message, weights = clients[0][:2]
-    states = [client[2] if correction.is_stateful else () for client in clients]
-    return train(
-      message,
+    states = [client[2] if has_state else () for client in clients]
+    return function(
+      local_training.Message(**message),
       tff.learning.models.ModelWeights(**weights),
       tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *states),
       [client[-1] for client in clients],
@@ -87,36 +141,38 @@ def build(
     )
 
   def declare(*types: Any) -> Callable[[Callable[..., Any]], tff.Computation]:
-    """`@tff.tensorflow.computation(*types)`; one that clients do together, where they can."""
-    if not local_training.can_group(model, training):
+    if not local_training.can_group(recipe.model, recipe.training):
       return tff.tensorflow.computation(*types)
-    group = batched_clients.Group(train_together, model.has_client_axis)
+    group = batched_clients.Group(together, recipe.model.has_client_axis)
     return batched_clients.computation(group, *types)
 
-  if client_state_type is None:
+  if not has_state:
 
     @declare(message_type, weights_type, data_type)
-    def train_stateless(message: Any, weights: Any, data: Any) -> ClientOutput:
-      return train(message, weights, (), data)
+    def stateless(message: Any, weights: Any, data: Any) -> Any:
+      return function(local_training.Message(*message), weights, (), data, None)
 
-    return train_stateless
+    return stateless
 
   @declare(message_type, weights_type, client_state_type, data_type)
-  def train_stateful(message: Any, weights: Any, client_state: Any, data: Any) -> ClientOutput:
-    return train(message, weights, client_state, data)
+  def stateful(message: Any, weights: Any, client_state: Any, data: Any) -> Any:
+    return function(local_training.Message(*message), weights, client_state, data, None)
 
-  return train_stateful
+  return stateful
 
 
 def _drift(
-  correction: corrections.Correction,
+  recipe: components.Recipe,
   trained: local_training.Trained,
   client_state: Any,
   weight: tf.Tensor,
   group_size: int | None,
 ) -> collections.OrderedDict:
   """The numbers of one client, or [G] of a group, that describe the drift estimates."""
-  before, after = map(correction.client_estimate, (client_state, trained.client_state))
+  before, after = client_state, trained.client_state
+  if recipe.training.optimizer_state == 'keep':
+    before, after = before['correction'], after['correction']
+  before, after = map(recipe.correction.client_estimate, (before, after))
   h_i = corrections.squared_norm(after, group_size)
   is_new = tf.equal(corrections.squared_norm(before, group_size), 0) & bool(before)
   return collections.OrderedDict(

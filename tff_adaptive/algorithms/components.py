@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from tff_adaptive import schedules
 from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import aggregator_state
-from tff_adaptive.client import local_training, model_adapters
+from tff_adaptive.client import client_optimizer, local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 
 Aggregator: TypeAlias = (
@@ -40,6 +40,45 @@ class Recipe(NamedTuple):
   client_learning_rate: Rate
   aggregator: Aggregator | None
   client_weighting: Weighting
+
+  def client_state(self, weights: corrections.Weights) -> Any:
+    """A client's state before its first round: the correction's, and a kept optimizer's."""
+    own = self.correction.client_state(weights)
+    if self.training.optimizer_state != 'keep':
+      return own
+    slots = client_optimizer.initial_slots(self.training.optimizer, weights)
+    return collections.OrderedDict(correction=own, optimizer=slots)
+
+  def server_state(self, weights: corrections.Weights) -> Any:
+    """What the server keeps: the correction's state, and an averaged client optimizer's."""
+    own = self.correction.server_state(weights)
+    if self.training.optimizer_state != 'average':
+      return own
+    slots = client_optimizer.initial_slots(self.training.optimizer, weights)
+    return collections.OrderedDict(correction=own, optimizer=slots)
+
+  def split(self, server_state: Any) -> tuple[Any, Any]:
+    """The two parts of `server_state`, the optimizer's () if it is not averaged."""
+    if self.training.optimizer_state != 'average':
+      return server_state, ()
+    return server_state['correction'], tuple(server_state['optimizer'])
+
+  @property
+  def is_stateful(self) -> bool:
+    """Whether clients keep a state from round to round."""
+    return self.correction.keeps_client_state() or self.training.optimizer_state == 'keep'
+
+  @property
+  def has_server_part(self) -> bool:
+    """Whether the server does more than to step along the aggregated updates."""
+    return self.training.optimizer_state == 'average' or self.correction.overrides(
+      'server_state',
+      'broadcast',
+      'exchange',
+      'client_update',
+      'server_update',
+      'inference_weights',
+    )
 
 
 def check_weighting(client_weighting: Weighting) -> None:

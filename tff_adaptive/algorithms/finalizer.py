@@ -4,6 +4,7 @@ import collections
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -30,6 +31,8 @@ def build(
     return optimizer.initialize(tff.types.type_to_tf_tensor_specs(trainable_type))
 
   state_type = initial_state.type_signature.result
+  if tff.types.contains(state_type, lambda t: getattr(t, 'dtype', None) == np.str_):
+    raise TypeError(f'{type(optimizer).__name__} has texts in its state, which must be numbers')
 
   @tff.tensorflow.computation(state_type, trainable_type, trainable_type)
   def step(state: Any, weights: Any, gradients: Any) -> tuple[Any, Any, Any]:

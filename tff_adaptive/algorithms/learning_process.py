@@ -1,4 +1,4 @@
-"""Stateless algorithms as `tff.learning.templates.LearningProcess`es."""
+"""Algorithms without a server's part and client states, composed by TFF's own function."""
 
 import collections
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import client_training, components, finalizer
+from tff_adaptive.client import local_training
 from tff_adaptive.engine import batched_clients
 
 
@@ -34,7 +35,7 @@ def _build_client_work(
 
   @tff.tensorflow.computation(components.ROUND_TYPE)
   def message(t: Any) -> Any:
-    return t + 1, rate_fn(t), ()  # A correction without states broadcasts nothing.
+    return local_training.Message(t + 1, rate_fn(t))
 
   train = client_training.build(recipe, weights_type, message.type_signature.result)
   *_, data_type = train.type_signature.parameter

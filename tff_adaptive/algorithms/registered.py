@@ -1,5 +1,6 @@
 """From an entry of the registry to a process: the one path for every algorithm."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -8,8 +9,14 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import algorithms, corrections, registry, schedules
+from tff_adaptive._utils import option_values
 from tff_adaptive.algorithms import builders, components
-from tff_adaptive.client import local_training, model_adapters
+from tff_adaptive.client import (
+  client_optimizer as client_optimizer_lib,
+  local_training,
+  model_adapters,
+)
+from tff_adaptive.corrections import probe
 from tff_adaptive.registry import entries
 
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
@@ -52,9 +59,11 @@ def build_process(
 
   Args:
     algorithm: An entry, or what `registry.algorithm` takes.
-    model: See `build_drift_corrected`, as for `client_learning_rate`, `training`, `aggregator`.
+    model: See `build_drift_corrected`, as for `client_learning_rate`, `aggregator`.
     values: Hyperparameter of the correction -> value; defaults for what is not there.
     clients: The registered clients, for a correction that needs to know them.
+    training: What it leaves at its default, the client optimizer, its state, `sam_rho` and
+      `clip_norm`, is as the algorithm's name has it (see `registry.Algorithm.settings`).
     server_optimizer: See `build_server_optimizer`; None: SGD with rate 1.
     client_weighting: See `build_drift_corrected`; None: the algorithm's own.
 
@@ -67,20 +76,86 @@ def build_process(
   """
   entry = registry.algorithm(algorithm) if isinstance(algorithm, str) else algorithm
   correction = entries.resolve(entry.correction).configure(entry.values(values), clients)
-  if correction.is_stateful != entry.is_stateful:
-    raise ValueError(
-      f'the entry {entry.name} has is_stateful={entry.is_stateful}, its correction has not: give '
-      'both the same.'
-    )
   return builders.build_drift_corrected(
     model,
     correction,
     server_optimizer,
     client_learning_rate=client_learning_rate,
-    training=training,
+    training=_as_named(entry, training),
     aggregator=aggregator,
     client_weighting=entry.client_weighting if client_weighting is None else client_weighting,
   )
+
+
+def counts(
+  algorithm: registry.Algorithm | corrections.Correction | str,
+  model: model_adapters.AnyModel,
+  *,
+  values: Mapping[str, Any] = _NO_VALUES,
+  clients: corrections.RegisteredClients | None = None,
+  training: local_training.ClientTraining | None = None,
+) -> registry.Counts:
+  """What a client receives, sends and computes in a round, for `costs.CostModel`.
+
+  It is found by tracing the correction's functions. Where the registry has published costs, what is
+  sent is theirs. The averaged state of a client optimizer is sent both ways.
+
+  Args:
+    algorithm: An entry, what `registry.algorithm` takes, or a correction.
+    model: See `build_drift_corrected`.
+    values, clients: See `build_process`.
+    training: See `build_drift_corrected`.
+
+  Raises:
+    ValueError, TypeError: As `build_process`.
+  """
+  published: registry.Counts | None = None
+  if isinstance(algorithm, corrections.Correction):
+    correction = algorithm
+  else:
+    entry = registry.algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    values = entry.values(values)
+    correction = entries.resolve(entry.correction).configure(values, clients)
+    published = entry.counts(values) if entry.counts else None
+    training = _as_named(entry, training)
+  training = local_training.ClientTraining() if training is None else training
+  with tf.Graph().as_default():  # Nothing of this is used.
+    weights = tuple(
+      map(tf.convert_to_tensor, model_adapters.wrap(model).initial_weights().trainable)
+    )
+    traced, whole, averaged = probe.trace(correction, weights), probe.size(weights), 0
+    if training.optimizer_state == 'average':
+      averaged = probe.size(client_optimizer_lib.initial_slots(training.optimizer, weights))
+  if published is None:
+    published = registry.Counts(1 + traced.bytes_down / whole, 1 + traced.bytes_up / whole)
+  return registry.Counts(
+    down=published.down + averaged / whole,
+    up=published.up + averaged / whole,
+    gradients=(1 + traced.gradients) * (2 if training.sam_rho else 1),
+    full_gradients=traced.full_gradients,
+  )
+
+
+def _as_named(
+  entry: registry.Algorithm, training: local_training.ClientTraining | None
+) -> local_training.ClientTraining | None:
+  """How a client trains, with what the algorithm's name stands for where nothing is said."""
+  if not entry.settings:
+    return training
+  training = training or local_training.ClientTraining()
+  of_name = dict(entry.settings)
+  own: dict[str, Any] = {
+    'optimizer_state': of_name.get('client_optimizer_state', 'reset'),
+    'sam_rho': of_name.get('sam_rho', 0.0),
+    'clip_norm': of_name.get('clip_norm'),
+  }
+  default = local_training.ClientTraining()
+  changed = {k: v for k, v in own.items() if getattr(training, k) == getattr(default, k)}
+  if 'client_optimizer' in of_name and client_optimizer_lib.is_sgd(training.optimizer):
+    pairs = (pair.partition('=') for pair in of_name.get('client_optimizer_option', ()))
+    values = {name: option_values.value(text) for name, _, text in pairs}
+    changed['optimizer'] = build_client_optimizer(of_name['client_optimizer'], values)
+  return dataclasses.replace(training, **changed)
 
 
 def build_server_optimizer(
@@ -114,6 +189,24 @@ def build_server_optimizer(
     f'the result of {entry.name}', made, 'return tff_adaptive.optimizers.build_sgdm(1.0), say'
   )
   return made if schedule is None else _scheduled(made, schedule)
+
+
+def build_client_optimizer(
+  client_optimizer: registry.ServerOptimizer | str, values: Mapping[str, Any] = _NO_VALUES
+) -> tff.learning.optimizers.Optimizer:
+  """A client optimizer of the registry, or of a user's own file, for `ClientTraining`.
+
+  Args:
+    client_optimizer: An entry, or what `registry.client_optimizer` takes.
+    values: Hyperparameter -> value; defaults for what is not there. The rate is that of the round.
+
+  Raises:
+    ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.
+    TypeError: As `build_server_optimizer`.
+  """
+  if isinstance(client_optimizer, str):
+    client_optimizer = registry.client_optimizer(client_optimizer)
+  return build_server_optimizer(client_optimizer, 1.0, values)
 
 
 def _scheduled(

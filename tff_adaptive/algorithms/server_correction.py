@@ -1,4 +1,4 @@
-"""The server's part of a correction that keeps states, as TFF computations."""
+"""The server's part of a correction, as TFF computations."""
 
 import collections
 from typing import Any, NamedTuple
@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive.algorithms import components
+from tff_adaptive.client import local_training
 from tff_adaptive.corrections import base as corrections, results
 
 
@@ -15,87 +16,172 @@ class ServerUpdate(NamedTuple):
   """What the correction makes of a round at the server.
 
   Attributes:
-    correction: The correction's new server state.
+    correction: The new server state, see `components.Recipe.server_state`.
     direction: What the server optimizer descends along; NaN in a round without a usable update,
       which the finalizer refuses.
-    inference_weights: theta-bar^t, the mean of the client models.
+    factor: float32, a factor of the server optimizer's step; () for 1.
+    theta_bar: The mean of the client models, or the model to use so far in a round without a usable
+      update; () if the global model is the one to use.
     round_number: int32, rounds done.
   """
 
   correction: Any
   direction: Any
-  inference_weights: Any
+  factor: Any
+  theta_bar: Any
   round_number: Any
 
 
-def build_initialize(correction: corrections.Correction, weights_type: tff.Type) -> tff.Computation:
-  """`(W -> H)`, the correction's server state before the first round, from the initial weights."""
+def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.Computation:
+  """`(W -> <H, I>)`, the server state before the first round, and the model to use.
+
+  I is W, or () if the global model is the one to use.
+  """
 
   @tff.tensorflow.computation(weights_type)
   def server_state(weights: Any) -> Any:
-    return correction.server_state(tuple(weights.trainable))
+    theta = tuple(weights.trainable)
+    state = recipe.server_state(theta)
+    own, _ = recipe.split(state)
+    inference = recipe.correction.inference_weights(own, theta, theta)
+    return state, () if inference is None else weights
 
   return server_state
 
 
-def build_message(
-  correction: corrections.Correction, client_learning_rate: components.Rate, server_type: tff.Type
-) -> tff.Computation:
-  """`(<int32 rounds done, H> -> <t int32 from 1, eta_l float32, B>)`, what clients receive."""
-  rate_fn = components.as_rate_fn(client_learning_rate)
+def build_message(recipe: components.Recipe, server_type: tff.Type) -> tff.Computation:
+  """`(<int32 rounds done, H> -> Message)`, what clients receive besides the weights."""
+  rate_fn = components.as_rate_fn(recipe.client_learning_rate)
 
   @tff.tensorflow.computation(components.ROUND_TYPE, server_type)
   def message(t: Any, server_state: Any) -> Any:
-    return t + 1, rate_fn(t), correction.broadcast(server_state)
+    own, slots = recipe.split(server_state)
+    return local_training.Message(t + 1, rate_fn(t), recipe.correction.broadcast(own), slots)
 
   return message
 
 
-def build_update(
-  correction: corrections.Correction,
-  server_type: tff.Type,
-  weights_type: tff.Type,
-  update_type: tff.Type,
-  upload_type: tff.Type,
-) -> tff.Computation:
-  """`(<H, int32, W, W, G, U, sums> -> ServerUpdate)`; W are theta^{t-1} and theta-bar^{t-1}.
+def build_exchanged(message_type: tff.Type, sums_type: tff.Type) -> tff.Computation:
+  """`(<Message, <E, float32>> -> Message)`, with the mean of what clients sent before training.
 
-  G is the aggregated pseudo-gradient, U the sum of what clients upload.
+  E is the sum of what they sent times their weights, the other sum that of the weights.
   """
+
+  @tff.tensorflow.computation(message_type, sums_type)
+  def exchanged(message: Any, sums: Any) -> Any:
+    total, weight = sums
+    mean = tf.nest.map_structure(lambda leaf: _mean(leaf, weight), total)
+    return local_training.Message(*message)._replace(exchanged=mean)
+
+  return exchanged
+
+
+def build_update(
+  recipe: components.Recipe,
+  server_type: tff.Type,
+  message_type: tff.Type,
+  weights_type: tff.Type,
+  inference_type: tff.Type,
+  update_type: tff.Type,
+  trained_type: tff.Type,
+  drift_type: tff.Type,
+) -> tff.Computation:
+  """`(<H, M, W, I, G, U, O, sums, drift> -> ServerUpdate)`; W is theta^{t-1}.
+
+  M is the message of the round, G the aggregate, U and O the sums of what clients upload and of the
+  optimizer's states.
+  """
+  correction = recipe.correction
 
   @tff.tensorflow.computation(
     server_type,
-    components.ROUND_TYPE,
+    message_type,
     weights_type,
-    weights_type,
+    inference_type,
     update_type,
-    upload_type,
+    trained_type.upload,
+    trained_type.optimizer,
     components.SUMS_TYPE,
+    drift_type,
   )
   def update(
-    server_state: Any, t: Any, weights: Any, inference: Any, g_bar: Any, uploads: Any, sums: Any
+    server_state: Any,
+    message: Any,
+    weights: Any,
+    inference: Any,
+    g_bar: Any,
+    uploads: Any,
+    optimizer: Any,
+    sums: Any,
+    drift: Any,
   ) -> ServerUpdate:
-    g_bar = tuple(g_bar)
+    g_bar, theta = tuple(g_bar), tuple(weights.trainable)
     cohort = tf.maximum(sums['used'], 1.0)
-    uploads = tf.nest.map_structure(lambda u: u / tf.cast(cohort, u.dtype), uploads)
+    if correction.combine_uploads == 'mean':
+      uploads = tf.nest.map_structure(lambda u: u / tf.cast(cohort, u.dtype), uploads)
+    elif correction.combine_uploads == 'weighted':
+      uploads = tf.nest.map_structure(lambda u: _mean(u, drift['weight']), uploads)
     server = corrections.ServerRound(
-      g_bar=g_bar, uploads=uploads, cohort=sums['used'], t=tf.cast(t + 1, tf.float32)
+      g_bar=g_bar,
+      uploads=uploads,
+      cohort=sums['used'],
+      t=tf.cast(message.t, tf.float32),
+      theta=theta,
+      exchanged=message.exchanged,
     )
-    new_state, direction = results.server_update(correction, server_state, server)
-    aggregate = corrections.combine(tf.subtract, tuple(weights.trainable), g_bar)
+    own, slots = recipe.split(server_state)
+    new_state, direction, factor = results.server_update(correction, own, server)
+    if recipe.training.optimizer_state == 'average':
+      new_slots = tuple(_mean(leaf, drift['weight']) for leaf in optimizer)
+      new_slots = tuple(_cast(leaf, slot.dtype) for leaf, slot in zip(new_slots, slots))
+      new_state = collections.OrderedDict(correction=new_state, optimizer=new_slots)
     # A round without a usable update changes nothing: the finalizer refuses a NaN direction.
     is_usable = tf.math.is_finite(corrections.squared_norm(g_bar)) & (sums['used'] > 0)
     new_state = tf.cond(is_usable, lambda: new_state, lambda: server_state)
-    aggregate = tf.cond(is_usable, lambda: aggregate, lambda: tuple(inference.trainable))
+    theta_bar: corrections.Weights = ()
+    if isinstance(inference_type, tff.types.StructType) and len(inference_type):
+      theta_bar = tf.cond(
+        is_usable,
+        lambda: corrections.combine(tf.subtract, theta, g_bar),
+        lambda: tuple(inference.trainable),
+      )
+    if tf.nest.flatten(factor):  # NaN, too, would be a change.
+      factor = tf.where(is_usable, factor, 1.0)
     direction = tuple(tf.where(is_usable, d, tf.cast(np.nan, d.dtype)) for d in direction)
-    inference = tff.learning.models.ModelWeights(aggregate, weights.non_trainable)
-    return ServerUpdate(new_state, direction, inference, t + 1)
+    return ServerUpdate(new_state, direction, factor, theta_bar, message.t)
 
   return update
 
 
+def build_finish(
+  recipe: components.Recipe, server_update_type: tff.Type, weights_type: tff.Type
+) -> tff.Computation:
+  """`(<ServerUpdate, W, W> -> <W, I>)`: the new global model and the model to use.
+
+  Arguments are the global model before the round and what the server optimizer made of it.
+  """
+
+  @tff.tensorflow.computation(server_update_type, weights_type, weights_type)
+  def finish(updated: Any, before: Any, after: Any) -> tuple[Any, Any]:
+    theta, non_trainable = tuple(after.trainable), after.non_trainable
+    if tf.nest.flatten(updated.factor):
+      theta = corrections.combine(
+        lambda old, new: old + corrections.scale(updated.factor, new - old),
+        tuple(before.trainable),
+        theta,
+      )
+    weights = tff.learning.models.ModelWeights(theta, non_trainable)
+    if not tf.nest.flatten(updated.theta_bar):
+      return weights, ()
+    own, _ = recipe.split(updated.correction)
+    inference = recipe.correction.inference_weights(own, theta, tuple(updated.theta_bar))
+    return weights, tff.learning.models.ModelWeights(inference, non_trainable)
+
+  return finish
+
+
 def build_describe(
-  correction: corrections.Correction,
+  recipe: components.Recipe,
   server_type: tff.Type,
   weights_type: tff.Type,
   update_type: tff.Type,
@@ -113,14 +199,25 @@ def build_describe(
     server_state: Any, weights: Any, g_bar: Any, sums: Any, drift: Any
   ) -> collections.OrderedDict:
     g_bar = tuple(g_bar)
+    own, _ = recipe.split(server_state)
     return collections.OrderedDict(
       components.describe_updates(sums),
       update_spread=components.spread(drift['weight'], drift['weighted_square'], g_bar),
       aggregate_norm=corrections.norm(g_bar),
       theta_norm=corrections.norm(tuple(weights.trainable)),
-      h_norm=correction.h_norm(server_state),
+      h_norm=recipe.correction.h_norm(own),
       h_i_norm_mean=tf.math.divide_no_nan(drift['h_i_norm'], sums['used']),
       first_time_clients=drift['first_time_clients'],
     )
 
   return describe
+
+
+def _mean(total: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+  """A sum of tensors times weights, divided by the sum of the weights; 0 if that is 0."""
+  return tf.math.divide_no_nan(total, tf.cast(weight, total.dtype))
+
+
+def _cast(mean: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+  """The mean in another dtype; of whole numbers (counters of steps) the nearest."""
+  return tf.cast(mean if dtype.is_floating else tf.round(mean), dtype)

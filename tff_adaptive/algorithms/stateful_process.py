@@ -1,4 +1,4 @@
-"""Algorithms whose clients keep a state, as `tff.templates.IterativeProcess`es."""
+"""Algorithms with a server's part, whose clients may keep a state, as TFF processes."""
 
 import collections
 from typing import Any, NamedTuple
@@ -16,7 +16,8 @@ class ServerState(NamedTuple):
 
   Attributes:
     global_model_weights: theta^t, the cloud model.
-    inference_weights: theta-bar^t, the mean of the client models: the model to use.
+    inference_weights: The model to use, theta-bar^t, the mean of the client models, say; () if it
+      is the cloud model.
     correction: What the correction keeps at the server (h, say).
     round_number: int32, rounds done.
     distributor: State of the distributor.
@@ -51,7 +52,7 @@ class StatefulProcess(tff.templates.IterativeProcess):
     self.initial_client_state = initial_client_state
 
   def get_model_weights(self, server_state: Any) -> tff.learning.models.ModelWeights:
-    """Returns the model to use: theta-bar, the mean of the client models.
+    """Returns the model to use: theta-bar, the mean of the client models, say.
 
     theta, the cloud model that clients are sent, is `server_state.global_model_weights`.
 
@@ -61,43 +62,58 @@ class StatefulProcess(tff.templates.IterativeProcess):
     Returns:
       The weights, for `tff.learning.models` and evaluation processes.
     """
-    weights = server_state.inference_weights
-    return tff.learning.models.ModelWeights(weights.trainable, weights.non_trainable)
+    return model_to_use(server_state)
 
 
-def compose(recipe: components.Recipe) -> StatefulProcess:
+def model_to_use(server_state: Any) -> tff.learning.models.ModelWeights:
+  """The model to use of a `ServerState`."""
+  weights = server_state.inference_weights or server_state.global_model_weights
+  return tff.learning.models.ModelWeights(weights.trainable, weights.non_trainable)
+
+
+def compose(
+  recipe: components.Recipe,
+) -> StatefulProcess | tff.learning.templates.LearningProcess:
   """Composes a correction with local training, an aggregator and a server optimizer.
 
-  W is the type of the weights, H of the correction's server state, M of the message to clients, C
-  of a client's state, D* of its data, G of an update, U of an upload:
+  W is the type of the weights, H of the server state, M of the message to clients, C of a client's
+  state, D* of its data, G of an update, U of an upload, I of the model to use:
 
-      state --> message (H -> M) --+
-                                   +--> train (M, W, C, D* -> C, G, U, sums)
-      state --> distributor (W) ---+             |            |     |
-                                             aggregator (G) --+    sum (U, sums)
-                                                              |     |
+      state --> message (H -> M) --> (exchange) --+
+                                                  +--> train (M, W, C, D* -> C, G, U, sums)
+      state --> distributor (W) ------------------+             |            |     |
+                                                            aggregator (G) --+    sum (U, sums)
+                                                                             |     |
                        finalizer (W, G -> W) <-- direction -- update (H, W, G, U -> H)
                                 |                                |
-                             new state, metrics <----------- describe
+                       finish (W -> W, I) --> new state <--- describe, metrics
+
+  Returns:
+    A `LearningProcess` if clients keep no state.
   """
   parts = _build_parts(recipe)
   initialize = _build_initialize(parts)
-  next_fn = _build_next(parts, initialize.type_signature.result, recipe.model.metric_finalizers)
-  batched_clients.keep(next_fn, parts.train)
+  next_fn = _build_next(parts, initialize.type_signature.result, recipe)
+  batched_clients.keep(next_fn, parts.train, parts.exchange)
+  if not recipe.is_stateful:
+    return _learning_process(parts, initialize, next_fn)
   # Computed here and now: no execution context has to be there when a process is built.
   weights = tuple(recipe.model.initial_weights().trainable)
-  first = recipe.correction.client_state(weights)
+  first = recipe.client_state(weights)
   return StatefulProcess(initialize, next_fn, tf.nest.map_structure(np.asarray, first))
 
 
 class _Parts(NamedTuple):
-  """What a stateful process is made of; see `compose` for the types."""
+  """What a process is made of; see `compose` for the types."""
 
   weights: tff.Computation  # ( -> W)
-  server_state: tff.Computation  # (W -> H)
+  server_state: tff.Computation  # (W -> <H, I>)
   message: tff.Computation  # (<int32, H> -> M)
+  exchange: tff.Computation | None  # (<M, W, C, D*> -> <E, float32>)
+  exchanged: tff.Computation | None  # (<M, <E, float32>> -> M)
   train: tff.Computation  # (<M, W, C, D*> -> ClientOutput)
-  update: tff.Computation  # (<H, int32, W, W, G, U, sums> -> ServerUpdate)
+  update: tff.Computation  # (<H, M, W, I, G, U, O, sums, drift> -> ServerUpdate)
+  finish: tff.Computation  # (<ServerUpdate, W, W> -> <W, I>)
   describe: tff.Computation  # (<H, W, G, sums, drift> -> metrics)
   distributor: tff.learning.templates.DistributionProcess
   aggregator: tff.templates.AggregationProcess
@@ -107,32 +123,49 @@ class _Parts(NamedTuple):
 def _build_parts(recipe: components.Recipe) -> _Parts:
   """Builds the parts in the order in which their types follow from one another."""
   model, correction = recipe.model, recipe.correction
+  state_type = None
+  if recipe.is_stateful:
 
-  @tff.tensorflow.computation
-  def client_state() -> Any:
-    return correction.client_state(tuple(model.initial_weights().trainable))
+    @tff.tensorflow.computation
+    def client_state() -> Any:
+      return recipe.client_state(tuple(model.initial_weights().trainable))
 
+    state_type = client_state.type_signature.result
   weights = components.initial_weights(model)
   weights_type = weights.type_signature.result
-  server_state = server_correction.build_initialize(correction, weights_type)
-  server_type = server_state.type_signature.result
-  message = server_correction.build_message(correction, recipe.client_learning_rate, server_type)
-  train = client_training.build(
-    recipe, weights_type, message.type_signature.result, client_state.type_signature.result
-  )
+  server_state = server_correction.build_initialize(recipe, weights_type)
+  server_type, inference_type = server_state.type_signature.result
+  message = server_correction.build_message(recipe, server_type)
+  message_type, exchange, exchanged = message.type_signature.result, None, None
+  if correction.overrides('exchange'):
+    exchange = client_training.build_exchange(recipe, weights_type, message_type, state_type)
+    sums_type = exchange.type_signature.result
+    exchanged = server_correction.build_exchanged(message_type, sums_type)
+    message_type = exchanged.type_signature.result
+  train = client_training.build(recipe, weights_type, message_type, state_type)
   output = train.type_signature.result
   update_type = output.result.update
   update = server_correction.build_update(
-    correction, server_type, weights_type, update_type, output.trained.upload
+    recipe,
+    server_type,
+    message_type,
+    weights_type,
+    inference_type,
+    update_type,
+    output.trained,
+    output.drift,
   )
   return _Parts(
     weights=weights,
     server_state=server_state,
     message=message,
+    exchange=exchange,
+    exchanged=exchanged,
     train=train,
     update=update,
+    finish=server_correction.build_finish(recipe, update.type_signature.result, weights_type),
     describe=server_correction.build_describe(
-      correction, update.type_signature.result[0], weights_type, update_type, output.drift
+      recipe, server_type, weights_type, update_type, output.drift
     ),
     distributor=tff.learning.templates.build_broadcast_process(weights_type),
     aggregator=components.build_aggregator(
@@ -148,11 +181,12 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
   @tff.federated_computation
   def initialize() -> Any:
     weights = tff.federated_eval(parts.weights, tff.SERVER)
+    correction, inference = tff.federated_map(parts.server_state, weights)
     return tff.federated_zip(
       ServerState(
         global_model_weights=weights,
-        inference_weights=weights,
-        correction=tff.federated_map(parts.server_state, weights),
+        inference_weights=inference,
+        correction=correction,
         round_number=tff.federated_value(0, tff.SERVER),
         distributor=parts.distributor.initialize(),
         aggregator=parts.aggregator.initialize(),
@@ -163,45 +197,49 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
   return initialize
 
 
-def _build_next(parts: _Parts, state_type: tff.Type, metric_finalizers: Any) -> tff.Computation:
-  """`(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, metrics@SERVER>)`."""
-  _, _, client_type, data_type = parts.train.type_signature.parameter
-  aggregate_metrics = tff.learning.metrics.sum_then_finalize(metric_finalizers)
+def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) -> tff.Computation:
+  """`(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, metrics@SERVER>)`.
 
-  @tff.federated_computation(
-    state_type,
-    tff.types.FederatedType(client_type, tff.CLIENTS),
-    tff.types.FederatedType(data_type, tff.CLIENTS),
-  )
-  def next_fn(state: Any, client_states: Any, client_data: Any) -> Any:
+  Without client states `(<S@SERVER, {D*}@CLIENTS> -> LearningProcessOutput)`.
+  """
+  *_, data_type = parts.train.type_signature.parameter
+  aggregate_metrics = tff.learning.metrics.sum_then_finalize(recipe.model.metric_finalizers)
+
+  def run(state: Any, *clients: Any) -> tuple[Any, Any, Any]:
     weights = state.global_model_weights
     distributed = parts.distributor.next(state.distributor, weights)
-    message = tff.federated_broadcast(
-      tff.federated_map(parts.message, (state.round_number, state.correction))
-    )
+    message = tff.federated_map(parts.message, (state.round_number, state.correction))
+    if parts.exchange is not None:
+      sent = tff.federated_map(
+        parts.exchange, (tff.federated_broadcast(message), distributed.result, *clients)
+      )
+      message = tff.federated_map(parts.exchanged, (message, tff.federated_sum(sent)))
     output = tff.federated_map(
-      parts.train, (message, distributed.result, client_states, client_data)
+      parts.train, (tff.federated_broadcast(message), distributed.result, *clients)
     )
     trained, result = output.trained, output.result
     aggregated = parts.aggregator.next(state.aggregator, result.update, result.update_weight)
-    sums = components.update_metrics(trained)
+    sums, drift = components.update_metrics(trained), tff.federated_sum(output.drift)
     updated = tff.federated_map(
       parts.update,
       (
         state.correction,
-        state.round_number,
+        message,
         weights,
         state.inference_weights,
         aggregated.result,
         tff.federated_sum(trained.upload),
+        tff.federated_sum(trained.optimizer),
         sums,
+        drift,
       ),
     )
     finalized = parts.finalizer.next(state.finalizer, weights, updated.direction)
+    new_weights, inference = tff.federated_map(parts.finish, (updated, weights, finalized.result))
     new_state = tff.federated_zip(
       ServerState(
-        global_model_weights=finalized.result,
-        inference_weights=updated.inference_weights,
+        global_model_weights=new_weights,
+        inference_weights=inference,
         correction=updated.correction,
         round_number=updated.round_number,
         distributor=distributed.state,
@@ -209,21 +247,14 @@ def _build_next(parts: _Parts, state_type: tff.Type, metric_finalizers: Any) -> 
         finalizer=finalized.state,
       )
     )
-    drift = tff.federated_map(
-      parts.describe,
-      (
-        updated.correction,
-        finalized.result,
-        aggregated.result,
-        sums,
-        tff.federated_sum(output.drift),
-      ),
+    described = tff.federated_map(
+      parts.describe, (updated.correction, new_weights, aggregated.result, sums, drift)
     )
     metrics = tff.federated_zip(
       collections.OrderedDict(
         distributor=distributed.measurements,
         client_work=tff.federated_zip(
-          collections.OrderedDict(train=aggregate_metrics(trained.metrics), updates=drift)
+          collections.OrderedDict(train=aggregate_metrics(trained.metrics), updates=described)
         ),
         aggregator=aggregated.measurements,
         finalizer=finalized.measurements,
@@ -231,4 +262,58 @@ def _build_next(parts: _Parts, state_type: tff.Type, metric_finalizers: Any) -> 
     )
     return new_state, trained.client_state, metrics
 
+  clients_data = tff.types.FederatedType(data_type, tff.CLIENTS)
+  if not recipe.is_stateful:
+
+    @tff.federated_computation(state_type, clients_data)
+    def next_stateless(state: Any, client_data: Any) -> Any:
+      new_state, _, metrics = run(state, client_data)
+      return tff.learning.templates.LearningProcessOutput(new_state, metrics)
+
+    return next_stateless
+
+  _, _, client_type, _ = parts.train.type_signature.parameter
+
+  @tff.federated_computation(
+    state_type, tff.types.FederatedType(client_type, tff.CLIENTS), clients_data
+  )
+  def next_fn(state: Any, client_states: Any, client_data: Any) -> Any:
+    return run(state, client_states, client_data)
+
   return next_fn
+
+
+def _learning_process(
+  parts: _Parts, initialize: tff.Computation, next_fn: tff.Computation
+) -> tff.learning.templates.LearningProcess:
+  """The process of an algorithm whose clients keep no state."""
+  state_type = initialize.type_signature.result.member
+  weights_type = state_type.global_model_weights
+
+  @tff.tensorflow.computation(state_type)
+  def get_model_weights(state: Any) -> Any:
+    return model_to_use(state)
+
+  @tff.tensorflow.computation(state_type, weights_type)
+  def set_model_weights(state: Any, weights: Any) -> Any:
+    inference = weights if state.inference_weights else state.inference_weights
+    return state._replace(global_model_weights=weights, inference_weights=inference)
+
+  @tff.tensorflow.computation(state_type)
+  def get_hparams(state: Any) -> Any:
+    return collections.OrderedDict(finalizer=parts.finalizer.get_hparams(state.finalizer))
+
+  @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
+  def set_hparams(state: Any, hparams: Any) -> Any:
+    return state._replace(
+      finalizer=parts.finalizer.set_hparams(state.finalizer, hparams['finalizer'])
+    )
+
+  return tff.learning.templates.LearningProcess(
+    initialize,
+    next_fn,
+    get_model_weights,
+    set_model_weights,
+    get_hparams_fn=get_hparams,
+    set_hparams_fn=set_hparams,
+  )

@@ -4,7 +4,8 @@ Three sources with one interface: a client given as a dataset of batches (`Batch
 given as whole arrays (`WholeArrays`), and several of the latter together (`GroupOfArrays`), where
 everything that belongs to one client has a leading axis G.
 
-Interface: `num_examples` float32 [] or [G]; `run(step, state) -> (state, steps, seen)`, with
+Interface: `num_examples` float32 [] or [G], of which a dataset of batches knows nothing before
+`count_examples()` goes through it; `run(step, state) -> (state, steps, seen)`, with
 `step(state, LocalStep) -> state`; `mean_gradient(theta, non_trainable)`.
 """
 
@@ -38,6 +39,10 @@ class _Arrays:
     )
     return state, self.steps, self.num_examples
 
+  def count_examples(self) -> tf.Tensor:
+    """n_i, or those of each client."""
+    return self.num_examples
+
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
     raise NotImplementedError
 
@@ -62,10 +67,11 @@ class WholeArrays(_Arrays):
       n = tf.identity(n)
       self.x = tf.identity(self.x)  # Else a row that is not there may be the error.
     self.num_examples = tf.cast(n, tf.float32)
+    round_seed = seeds.fold(seeds.base(seed), round_number)
     client_seed = seeds.fold(seeds.base(seed), round_number, element['client'])
     self.step_seed = seeds.scramble(client_seed)
     self._seeds = tf.unstack(self.step_seed)
-    self.plan = batching_lib.plan(batching, self.x, client_seed)
+    self.plan = batching_lib.plan(batching, self.x, client_seed, round_seed)
     if batching.step_limits:
       self.plan = self.plan.first(element['max_steps'])
     self.steps = tf.shape(self.plan.indices)[0]
@@ -159,6 +165,12 @@ class Batches:
     self._data = data
     self._seed = seeds.scramble(seeds.fold(seeds.base(seed), round_number))
     self.num_examples = tf.zeros([])  # Known only at the end.
+
+  def count_examples(self) -> tf.Tensor:
+    """n_i, by a pass over the batches."""
+    return self._data.reduce(
+      tf.zeros([]), lambda n, batch: n + tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
+    )
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
     """All local steps; returns the state, K_i and the number of examples."""

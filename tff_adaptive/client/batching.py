@@ -1,6 +1,7 @@
 """How a client's examples become the batches of its local steps."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -27,6 +28,11 @@ class Batching:
     step_limits: Whether a client's element has a third entry, `max_steps` (int32): it stops after
       so many of its K local steps, whose batches are the first ones of its round. For clients that
       do not always finish; see `tff_adaptive.population`.
+    local_steps: K, the local steps of every client that has examples, in place of E passes: batches
+      are drawn on over as many passes as that takes.
+    random_local_steps: Whether K is drawn anew in each round, for all clients alike: one plus the
+      failures before the first success of chance 1 / local_steps, as in ProxSkip.
+    with_replacement: Whether each example of a batch is drawn from all of the client's.
   """
 
   batch_size: int | None
@@ -36,6 +42,9 @@ class Batching:
   unit_starts: Callable[[tf.Tensor], tf.Tensor] | None = None
   step_limits: bool = False
   shuffle_buffer: int | None = None
+  local_steps: int | None = None
+  random_local_steps: bool = False
+  with_replacement: bool = False
 
   def __post_init__(self) -> None:
     if self.batch_size is not None:
@@ -45,6 +54,14 @@ class Batching:
     validation.whole_number(
       'epochs', self.epochs, 1, 'give the passes over the data in a round', high=2**31 - 1
     )
+    if self.local_steps is not None:
+      validation.whole_number(
+        'local_steps', self.local_steps, 1, 'give None for passes over the data', high=2**20
+      )
+    for name in ('random_local_steps', 'with_replacement'):
+      needed = 'local_steps' if name == 'random_local_steps' else 'batch_size'
+      if getattr(self, name) and getattr(self, needed) is None:
+        raise ValueError(f'{name} needs {needed}: give it a number.')
     if self.shuffle_buffer is not None:
       validation.whole_number(
         'shuffle_buffer', self.shuffle_buffer, 1, 'give None to draw among all', high=2**31 - 1
@@ -55,6 +72,16 @@ class Batching:
     if self.batch_size is None:
       return tf.where(num_examples > 0, self.epochs, 0)
     return self.epochs * (-(-num_examples // self.batch_size))
+
+  def drawn_steps(self, round_seed: tf.Tensor | None) -> tf.Tensor:
+    """K of a round, int32, where `local_steps` gives it; at most 20 times its mean."""
+    mean = self.local_steps or 1
+    if not self.random_local_steps or mean == 1:
+      return tf.constant(mean)
+    # No client has this number: the seed of client i is `fold(round_seed, i)`.
+    u = tf.random.stateless_uniform([], seeds.fold(round_seed, -1), minval=1e-7)
+    steps = 1 + tf.math.floor(tf.math.log(u) / math.log(1 - 1 / mean))
+    return tf.minimum(tf.cast(steps, tf.int32), 20 * mean)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,30 +110,47 @@ class Plan:
     return dataclasses.replace(self, indices=self.indices[:steps], sizes=self.sizes[:steps])
 
 
-def plan(batching: Batching, x: tf.Tensor, seed: tf.Tensor) -> Plan:
+def plan(
+  batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_seed: tf.Tensor | None = None
+) -> Plan:
   """Draws a client's batches for one round.
 
   Args:
     batching: How to batch.
     x: The client's inputs [n, ...].
-    seed: int32 [2].
+    seed: int32 [2], of the client and the round.
+    round_seed: int32 [2], the same for all clients, for `random_local_steps`.
 
   Returns:
-    The plan; K = E ceil(n / B).
+    The plan; K = E ceil(n / B), or `local_steps` if n > 0.
   """
   epochs, n = batching.epochs, tf.shape(x)[0]
+  if batching.local_steps is not None:
+    most = tf.where(n > 0, batching.drawn_steps(round_seed), 0)
+    each = 1 if batching.batch_size is None else tf.maximum(-(-n // batching.batch_size), 1)
+    return _passes(batching, x, seed, -(-most // each)).first(most)
+  return _passes(batching, x, seed, epochs)
+
+
+def _passes(batching: Batching, x: tf.Tensor, seed: tf.Tensor, epochs: int | tf.Tensor) -> Plan:
+  """The batches of some passes over a client's examples."""
+  n = tf.shape(x)[0]
   if batching.shuffle and batching.batch_size is not None:
     units = None
     if batching.unit_starts is not None:
       units = tf.cumsum(tf.cast(batching.unit_starts(x), tf.int32)) - 1
       units = tf.maximum(units, 0)  # The first example begins one anyhow.
-    keys = _keys(batching, n, units, seeds.fold(seed, 1))
+    keys = _keys(batching, n, units, epochs, seeds.fold(seed, 1))
     order = tf.argsort(keys, axis=-1, stable=True)
   else:
     order = tf.tile(tf.range(n)[tf.newaxis], [epochs, 1])
   if batching.batch_size is None:
-    steps = batching.steps(n)
+    steps = tf.where(n > 0, epochs, 0)
     return Plan(order[:steps], tf.fill([steps], n), False)
+  if batching.with_replacement:
+    order = tf.random.stateless_uniform(
+      [epochs, n], seeds.fold(seed, 4), maxval=tf.maximum(n, 1), dtype=tf.int32
+    )
   size = batching.batch_size
   steps = -(-n // size)
   missing = steps * size - n
@@ -123,12 +167,18 @@ def plan(batching: Batching, x: tf.Tensor, seed: tf.Tensor) -> Plan:
   return Plan(indices, tf.where(is_last, last, size), not batching.fill_last)
 
 
-def _keys(batching: Batching, n: tf.Tensor, units: tf.Tensor | None, seed: tf.Tensor) -> tf.Tensor:
+def _keys(
+  batching: Batching,
+  n: tf.Tensor,
+  units: tf.Tensor | None,
+  epochs: int | tf.Tensor,
+  seed: tf.Tensor,
+) -> tf.Tensor:
   """[E, n]: numbers by which the examples are sorted in each epoch, equal within a unit."""
   if batching.shuffle_buffer is None:
-    keys = tf.random.stateless_uniform([batching.epochs, n], seed)
+    keys = tf.random.stateless_uniform([epochs, n], seed)
   else:
     count = n if units is None else tf.reduce_sum(units[-1:] + 1)
-    order = buffered_shuffle.orders(count, batching.shuffle_buffer, batching.epochs, seed)
+    order = buffered_shuffle.orders(count, batching.shuffle_buffer, epochs, seed)
     keys = tf.argsort(order, axis=-1)  # The inverse permutation.
   return keys if units is None else tf.gather(keys, units, axis=1)

@@ -3,7 +3,9 @@
 import tensorflow as tf
 
 
-def orders(num_elements: tf.Tensor, buffer_size: int, count: int, seed: tf.Tensor) -> tf.Tensor:
+def orders(
+  num_elements: tf.Tensor, buffer_size: int, count: int | tf.Tensor, seed: tf.Tensor
+) -> tf.Tensor:
   """Draws orders: each next element is one of the first `buffer_size` that are left, uniformly.
 
   Args:
@@ -35,7 +37,9 @@ def orders(num_elements: tf.Tensor, buffer_size: int, count: int, seed: tf.Tenso
     (
       tf.constant(0),
       tf.tile(tf.range(places)[tf.newaxis], [count, 1]),
-      tf.TensorArray(tf.int32, num_elements, element_shape=[count]),
+      tf.TensorArray(
+        tf.int32, num_elements, element_shape=[count if isinstance(count, int) else None]
+      ),
     ),
   )
   return tf.transpose(drawn.stack())

@@ -1,6 +1,7 @@
 """The client optimizer in the loop of local steps."""
 
 import collections
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -20,7 +21,8 @@ class ClientOptimizer:
   """A TFF optimizer whose constant state (learning rate, momentum ...) stays out of the loop.
 
   Attributes:
-    slots: Its changing state.
+    slots: Its changing state before the first step, of one client.
+    is_sgd: Whether it is SGD without momentum.
   """
 
   def __init__(
@@ -28,8 +30,21 @@ class ClientOptimizer:
     optimizer: tff.learning.optimizers.Optimizer,
     weights: corrections.Weights,
     rate: tf.Tensor,
+    group_size: int | None = None,
   ) -> None:
-    self._optimizer = optimizer
+    """Sets the rate.
+
+    Args:
+      optimizer: The optimizer.
+      weights: Of one client.
+      rate: eta_l, float32.
+      group_size: G, if several clients take their steps together: each by itself.
+
+    Raises:
+      ValueError: If the optimizer has no rate that can be set.
+    """
+    self._optimizer, self._size = optimizer, group_size
+    self.is_sgd = is_sgd(optimizer)
     state = optimizer.initialize(tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights))
     key = tff.learning.optimizers.LEARNING_RATE_KEY
     hparams = optimizer.get_hparams(state)
@@ -46,6 +61,12 @@ class ClientOptimizer:
     self._changes = [new is not old for new, old in zip(after, flat)]
     self.slots = tuple(leaf for leaf, changes in zip(flat, self._changes) if changes)
 
+  def tile(self, tensors: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
+    """The tensors once for each client of a group; as they are for one client."""
+    if self._size is None:
+      return tensors
+    return tuple(tf.tile(w[tf.newaxis], [self._size] + [1] * w.shape.rank) for w in tensors)
+
   def next(
     self,
     slots: tuple[tf.Tensor, ...],
@@ -53,6 +74,12 @@ class ClientOptimizer:
     gradients: corrections.Weights,
   ) -> tuple[tuple[tf.Tensor, ...], corrections.Weights]:
     """As `tff.learning.optimizers.Optimizer.next`, with the changing leaves alone."""
+    if self._size is None or self.is_sgd:  # SGD's step is the same for a group.
+      return self._next((slots, weights, gradients))
+    return tf.vectorized_map(self._next, (slots, weights, gradients))
+
+  def _next(self, values: Any) -> tuple[tuple[tf.Tensor, ...], corrections.Weights]:
+    slots, weights, gradients = values
     changing = iter(slots)
     flat = tf.nest.flatten(self._state)
     flat = [next(changing) if changes else leaf for leaf, changes in zip(flat, self._changes)]
@@ -60,4 +87,11 @@ class ClientOptimizer:
       tf.nest.pack_sequence_as(self._state, flat), weights, gradients
     )
     flat = tf.nest.flatten(state)
-    return tuple(leaf for leaf, changes in zip(flat, self._changes) if changes), weights
+    return tuple(leaf for leaf, changes in zip(flat, self._changes) if changes), tuple(weights)
+
+
+def initial_slots(
+  optimizer: tff.learning.optimizers.Optimizer, weights: corrections.Weights
+) -> tuple[tf.Tensor, ...]:
+  """The changing state of a client optimizer before the first step."""
+  return ClientOptimizer(optimizer, weights, tf.constant(0.0)).slots

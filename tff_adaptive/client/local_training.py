@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -14,7 +16,9 @@ from tff_adaptive.client import (
   client_optimizer,
   model_adapters,
 )
-from tff_adaptive.corrections import base as corrections, results
+from tff_adaptive.corrections import base as corrections, probe, results
+
+OPTIMIZER_STATES = ('reset', 'keep', 'average')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +28,13 @@ class ClientTraining:
   Attributes:
     optimizer: The client optimizer; SGD if none is given, for which the corrections' formulas are
       made. `client_learning_rate` replaces its own rate in each round.
+    optimizer_state: What becomes of the optimizer's state (moments, step counters) after a round:
+      'reset', it begins anew in each round; 'keep', each client keeps its own, as in DiLoCo; or
+      'average', the server sends the mean of the cohort's, weighted as the updates, to the next.
+    sam_rho: rho of sharpness-aware minimization: the gradient is taken at theta + rho g / ||g|| on
+      the same batch ("Generalized Federated Learning via Sharpness Aware Minimization", Qu et al.,
+      2022, Algorithm 1), before it is corrected, and so are those of `ClientRound.gradient_at`; 0
+      for none. MoFedSAM is this with FedCM, FedGamma with SCAFFOLD, FedSpeed with FedDyn.
     batching: How whole-array clients are batched; None: each element of a client's dataset is
       one batch and one step, TFF's convention.
     weight_decay: Coefficient of the weights added to the (clipped) gradient, >= 0.
@@ -40,6 +51,8 @@ class ClientTraining:
     default_factory=tff.learning.optimizers.build_sgdm
   )
   batching: batching_lib.Batching | None = None
+  optimizer_state: str = 'reset'
+  sam_rho: float = 0.0
   weight_decay: float = 0.0
   clip_norm: float | None = None
   seed: int = 0
@@ -61,6 +74,12 @@ class ClientTraining:
         'tff_adaptive.Batching',
         'give tff_adaptive.Batching(20), say, or None for datasets of batches',
       )
+    if self.optimizer_state not in OPTIMIZER_STATES:
+      raise ValueError(
+        f'optimizer_state must be one of {", ".join(OPTIMIZER_STATES)}, found '
+        f'{self.optimizer_state!r}'
+      )
+    validation.field(self, 'sam_rho', validation.at_least_zero, 'give 0 for none, or 0.05, say')
     # 62 bits: what `seeds.base` holds.
     validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
     validation.field(self, 'weight_decay', validation.at_least_zero, 'give 0 for none')
@@ -68,24 +87,45 @@ class ClientTraining:
       validation.field(self, 'clip_norm', validation.above_zero, 'give None for no clipping')
 
 
+class Message(NamedTuple):
+  """What a client receives in addition to the weights.
+
+  Attributes:
+    t: The number of the round, int32, counted from 1.
+    rate: eta_l of this round, float32.
+    broadcast: What the correction broadcasts.
+    optimizer: The client optimizer's averaged state; () if it is not averaged.
+    exchanged: The mean of what the cohort sent before training; () if it sent nothing.
+  """
+
+  t: tf.Tensor
+  rate: tf.Tensor
+  broadcast: Any = ()
+  optimizer: Any = ()
+  exchanged: Any = ()
+
+
 class Trained(NamedTuple):
   """Result of a client's round.
 
   Attributes:
-    update: g_i = theta^{t-1} - theta_i; zero if it is not used.
+    update: What goes to the aggregator: g_i = theta^{t-1} - theta_i, unless the correction gives
+      something else; zero if it is not used.
     client_state: What the client keeps; unchanged if the update is not used.
     upload: What the correction uploads; zero if the update is not used.
+    optimizer: The optimizer's state, to be averaged; () if it is not, zero if it is not used.
     num_examples: Examples seen, float32: a client's n_i (its epochs not counted) for whole
       arrays, all examples of its dataset for batches.
     is_used: float32: 1 if it took a step and its update, new state and upload are finite, else 0.
     diverged: float32: 1 if it took a step and one of them is not finite, else 0.
-    squared_norm: ||g_i||^2, 0 if not used.
+    squared_norm: The update's squared norm, 0 if not used.
     metrics: Unfinalized training metrics.
   """
 
   update: Any
   client_state: Any
   upload: Any
+  optimizer: Any
   num_examples: tf.Tensor
   is_used: tf.Tensor
   diverged: tf.Tensor
@@ -113,10 +153,60 @@ def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> boo
   if training.batching is None or training.batching.batch_size is None or not model.is_masked:
     return False
   # Clients are stacked, padded to the longest: their examples must be of one shape.
-  if not all(s.shape[1:].is_fully_defined() for s in tf.nest.flatten(model.input_spec)):
-    return False
-  # Another optimizer's step may depend on all weights at once, and so on the other clients'.
-  return client_optimizer.is_sgd(training.optimizer)
+  return all(s.shape[1:].is_fully_defined() for s in tf.nest.flatten(model.input_spec))
+
+
+def start(
+  model: model_adapters.LocalModel,
+  training: ClientTraining,
+  weights: tff.learning.models.ModelWeights,
+  data: tf.data.Dataset | list[Any],
+  client_state: Any,
+  message: Message,
+) -> tuple[Any, corrections.ClientRound]:
+  """Where a client's batches come from, and what it knows before it trains; see `train`."""
+  source: Any
+  if training.batching is None:
+    source = batch_sources.Batches(model, training.seed, data, message.t)
+  elif isinstance(data, list):
+    source = batch_sources.GroupOfArrays(model, training.batching, training.seed, data, message.t)
+  else:
+    element = data.get_single_element()
+    source = batch_sources.WholeArrays(model, training.batching, training.seed, element, message.t)
+  theta_0, non_trainable = tuple(weights.trainable), tuple(weights.non_trainable)
+  return source, corrections.ClientRound(
+    theta_0=theta_0,
+    client_state=client_state,
+    broadcast=message.broadcast,
+    t=tf.cast(message.t, tf.float32),
+    eta_l=message.rate,
+    num_examples=source.num_examples,
+    full_gradient=lambda: source.mean_gradient(theta_0, non_trainable),
+    mean_steps=None if training.batching is None else training.batching.local_steps,
+    exchanged=message.exchanged,
+  )
+
+
+def exchange(
+  model: model_adapters.LocalModel,
+  training: ClientTraining,
+  correction: corrections.Correction,
+  weights: tff.learning.models.ModelWeights,
+  data: tf.data.Dataset | list[Any],
+  client_state: Any,
+  message: Message,
+) -> tuple[Any, tf.Tensor]:
+  """What a client, or each of a group, sends before it trains, and its n_i; see `train`.
+
+  Both are zero for a client that has no examples, or sends a number that is not finite.
+  """
+  size = len(data) if isinstance(data, list) else None
+  state = client_state['correction'] if training.optimizer_state == 'keep' else client_state
+  source, client = start(model, training, weights, data, state, message)
+  sent = _each(size, lambda one, _: correction.exchange(one), client, ())
+  num_examples = source.count_examples()
+  counts = tf.math.is_finite(_squared_norm(sent, size)) & (num_examples > 0)
+  return _where(counts, sent, _zeros(sent)), tf.where(counts, num_examples, 0.0)
 
 
 def train(
@@ -127,9 +217,7 @@ def train(
   weights: tff.learning.models.ModelWeights,
   data: tf.data.Dataset | list[Any],
   client_state: Any,
-  broadcast: Any,
-  round_number: tf.Tensor,
-  rate: tf.Tensor,
+  message: Message,
 ) -> Trained:
   """Trains a client for a round, or a group of G; called inside a `tff.tensorflow.computation`.
 
@@ -140,88 +228,151 @@ def train(
     weights: theta^{t-1}.
     data: The client's data, of type `data_type`; of a group the list of the clients' elements.
     client_state: The client's state; of a group every tensor has a leading axis G.
-    broadcast: What the server sent in addition to the weights.
-    round_number: t, int32, counted from 1.
-    rate: eta_l of this round, float32.
+    message: What the server sent in addition to the weights.
 
   Returns:
     The result; of a group every tensor has a leading axis G.
   """
-  theta_0, non_trainable = tuple(weights.trainable), tuple(weights.non_trainable)
-  source: Any
-  size: int | None = None
-  start = theta_0
-  if training.batching is None:
-    source = batch_sources.Batches(model, training.seed, data, round_number)
-  elif isinstance(data, list):
-    size = len(data)
-    source = batch_sources.GroupOfArrays(
-      model, training.batching, training.seed, data, round_number
-    )
-    start = tuple(tf.tile(w[tf.newaxis], [size] + [1] * w.shape.rank) for w in theta_0)
+  size = len(data) if isinstance(data, list) else None
+  keeps, averages = (training.optimizer_state == kind for kind in ('keep', 'average'))
+  own_state = client_state['correction'] if keeps else client_state
+  source, client = start(model, training, weights, data, own_state, message)
+  theta_0, non_trainable = client.theta_0, tuple(weights.non_trainable)
+  optimizer = client_optimizer.ClientOptimizer(training.optimizer, theta_0, message.rate, size)
+  begin, slots = optimizer.tile(theta_0), optimizer.tile(optimizer.slots)
+  if keeps:
+    slots = tuple(client_state['optimizer'])
+  elif averages:
+    slots = optimizer.tile(tuple(message.optimizer))
+  carried = _each(size, lambda one, _: correction.local_state(one), client, ())
+  has_local_state = bool(tf.nest.flatten(carried))
+  corrects = correction.overrides('gradient')
+  # At other points no example counts twice. `gradient_at` is of one client also in a group.
+  asks = corrects and probe.trace(correction, theta_0).gradients
+  silent = model.without_metrics()
+  unused = silent.start() if training.sam_rho or asks else ()
+  if size is not None:
     model = model.for_groups()
-  else:
-    element = data.get_single_element()
-    source = batch_sources.WholeArrays(
-      model, training.batching, training.seed, element, round_number
-    )
-  client = corrections.ClientRound(
-    theta_0=theta_0,
-    client_state=client_state,
-    broadcast=broadcast,
-    t=tf.cast(round_number, tf.float32),
-    eta_l=rate,
-    num_examples=source.num_examples,
-    full_gradient=lambda: source.mean_gradient(theta_0, non_trainable),
-  )
-  optimizer = client_optimizer.ClientOptimizer(training.optimizer, start, rate)
-  moves_without_data = (
-    training.weight_decay or model.has_penalty or type(correction) is not corrections.Correction
-  )
+  moves_without_data = training.weight_decay or model.has_penalty or corrects
+  # SGD moves nothing where the gradient is zero.
+  must_stop = has_local_state or not optimizer.is_sgd
+
+  def gradient(
+    of: model_adapters.LocalModel,
+    theta: corrections.Weights,
+    local: model_adapters.LocalStep,
+    metrics: Any,
+    size: int | None,
+  ) -> tuple[corrections.Weights, Any]:
+    g, metrics = of.gradients(theta, non_trainable, local, metrics)
+    g = batch_sources.dense(g, theta)
+    if training.sam_rho:
+      factor = tf.math.divide_no_nan(training.sam_rho, tf.sqrt(corrections.squared_norm(g, size)))
+      point = corrections.combine(lambda w, g: w + corrections.scale(factor, g), theta, g)
+      quiet, nothing = silent, unused
+      if size is not None:
+        quiet, nothing = silent.for_groups(), silent.start(size)
+      g, _ = quiet.gradients(point, non_trainable, local, nothing)
+      g = batch_sources.dense(g, theta)
+    return g, metrics
 
   def step(state: Any, local: model_adapters.LocalStep) -> Any:
-    theta, slots, metrics = state
-    g, metrics = model.gradients(theta, non_trainable, local, metrics)
-    g = batch_sources.dense(g, theta)
-    g = results.gradient(correction, client, theta, g)
+    theta, slots, carried, metrics = state
+    g, metrics = gradient(model, theta, local, metrics, size)
+    if corrects:
+      each = (carried, theta, g, local.batch, local.weighting, local.seed)
+      g, new_carried = _each(size, corrected, client, each)
+    else:
+      new_carried = carried
     if training.clip_norm is not None:
       g = _clip(g, training.clip_norm, size)
     if training.weight_decay:
       g = corrections.combine(lambda g, w: g + training.weight_decay * w, g, theta)
     if local.active is not None and moves_without_data:
       g = corrections.combine(lambda g: corrections.scale(local.active, g), g)
-    slots, theta = optimizer.next(slots, theta, g)
-    return tuple(theta), slots, metrics
+    new_slots, new_theta = optimizer.next(slots, theta, g)
+    new = tuple(new_theta), new_slots, new_carried
+    if local.active is not None and must_stop:
+      new = _where(local.active > 0, new, (theta, slots, carried))
+    return *new, metrics
+
+  def corrected(one: corrections.ClientRound, each: Any) -> tuple[corrections.Weights, Any]:
+    carried, theta, g, *local = each
+
+    def gradient_at(point: corrections.Weights) -> corrections.Weights:
+      return gradient(silent, point, model_adapters.LocalStep(*local), unused, None)[0]
+
+    one = one._replace(local_state=carried, gradient_at=gradient_at)
+    return results.gradient(correction, one, theta, g)
 
   if training.xla:
     # The step and not the loop: its shapes are the same for clients of all sizes.
     step = tf.function(step, jit_compile=True, autograph=False)
-  (theta, _, metrics), steps, seen = source.run(step, (start, optimizer.slots, model.start(size)))
+  first = (begin, slots, carried, model.start(size))
+  (theta, slots, carried, metrics), steps, seen = source.run(step, first)
   g_i = corrections.combine(tf.subtract, theta_0, theta)
-  squared_norm = corrections.squared_norm(g_i, size)
   client = client._replace(num_examples=seen)
   k_i = tf.cast(steps, tf.float32)
-  new_state, upload = results.client_update(correction, client, g_i, k_i, size)
+
+  def finish(one: corrections.ClientRound, each: Any) -> tuple[corrections.Weights, Any, Any]:
+    g_i, k_i, carried = each
+    return results.client_update(correction, one._replace(local_state=carried), g_i, k_i)
+
+  update, new_state, upload = g_i, own_state, ()
+  if type(correction) is not corrections.Correction:
+    update, new_state, upload = _each(size, finish, client, (g_i, k_i, carried))
+  if keeps:
+    new_state = collections.OrderedDict(correction=new_state, optimizer=slots)
+  squared_norm = corrections.squared_norm(update, size)
   # One pass finds any NaN or infinity; a norm that overflows has diverged as well.
   is_finite = tf.math.is_finite(squared_norm)
   # Of the update they may tell nothing: SCAFFOLD's gradient over all examples sees other ones.
-  for tree in (new_state, upload):
+  averaged = slots if averages else ()
+  for tree in (new_state, upload, averaged):
     if tf.nest.flatten(tree):
       is_finite &= tf.math.is_finite(_squared_norm(tree, size))
   # A client without examples took no step and has nothing to say.
   is_used, diverged = is_finite & (steps > 0), ~is_finite & (steps > 0)
-  if size is not None:
-    new_state = _like_group(new_state, client_state)
   return Trained(
-    update=_where(is_used, g_i, _zeros(g_i)),
+    update=_where(is_used, update, _zeros(update)),
     client_state=_where(is_used, new_state, client_state),
     upload=_where(is_used, upload, _zeros(upload)),
+    optimizer=_where(is_used, averaged, _zeros(averaged)),
     num_examples=seen,
     is_used=tf.cast(is_used, tf.float32),
     diverged=tf.cast(diverged, tf.float32),
     squared_norm=tf.where(is_used, squared_norm, 0.0),
     metrics=model.metric_sums(metrics, is_used),
   )
+
+
+def _each(
+  size: int | None,
+  function: Callable[[corrections.ClientRound, Any], Any],
+  client: corrections.ClientRound,
+  values: Any,
+) -> Any:
+  """`function(client, values)`, which is of one client; of a group, of each by itself.
+
+  In a group the client's state, its number of examples, its full gradient and the values have a
+  leading axis G, and so has the result.
+  """
+  if size is None:
+    return function(client, values)
+
+  def one(each: Any) -> Any:
+    i, state, num_examples, values = each
+    full = functools.partial(_gather, client.full_gradient, i)
+    mine = client._replace(client_state=state, num_examples=num_examples, full_gradient=full)
+    # `vectorized_map` takes no tensor of another graph, as what was given may be.
+    return tf.nest.map_structure(tf.identity, function(mine, values))
+
+  return tf.vectorized_map(one, (tf.range(size), client.client_state, client.num_examples, values))
+
+
+def _gather(function: Callable[[], corrections.Weights], i: tf.Tensor) -> corrections.Weights:
+  """Client i's row of what a function gives for all clients of a group."""
+  return tuple(tf.gather(leaf, i) for leaf in function())
 
 
 def _squared_norm(tree: Any, size: int | None) -> tf.Tensor:
@@ -235,13 +386,6 @@ def _squared_norm(tree: Any, size: int | None) -> tf.Tensor:
 
 def _zeros(tree: Any) -> Any:
   return tf.nest.map_structure(tf.zeros_like, tree)
-
-
-def _like_group(tree: Any, like: Any) -> Any:
-  """Repeats leaves that are the same for all clients of a group."""
-  return tf.nest.map_structure(
-    lambda leaf, other: tf.broadcast_to(leaf, tf.shape(other)), tree, like
-  )
 
 
 def _where(condition: tf.Tensor, value: Any, otherwise: Any) -> Any:

@@ -1,5 +1,11 @@
 from .ada_best import AdaBest as AdaBest
 from .base import Correction as Correction, RegisteredClients as RegisteredClients
+from .delta_sgd import DeltaSGD as DeltaSGD
+from .fed_cm import FedCM as FedCM
 from .fed_dyn import FedDyn as FedDyn
+from .fed_exp import FedExP as FedExP
+from .fed_nova import FedNova as FedNova
 from .fed_prox import FedProx as FedProx
+from .mime import Mime as Mime, MimeLite as MimeLite
+from .scaffnew import Scaffnew as Scaffnew
 from .scaffold import Scaffold as Scaffold, ScaffoldM as ScaffoldM

@@ -39,7 +39,6 @@ class AdaBest(base.Correction):
   beta_decay: float = _ENTRY.default('beta_decay')
   plateau_rounds: int = 50
   name = 'ada_best'
-  is_stateful = True
 
   def __post_init__(self) -> None:
     base.check_fields(self, _ENTRY)

@@ -24,6 +24,12 @@ class ClientRound(NamedTuple):
     eta_l: The client learning rate of this round, float32.
     num_examples: n_i, float32.
     full_gradient: Computes the mean gradient over all its examples at `theta_0`.
+    mean_steps: The mean number of local steps in a round where `Batching.local_steps` gives it, for
+      all clients alike; else None.
+    exchanged: The cohort's mean of what clients sent before training (see `Correction.exchange`).
+    local_state: What `Correction.local_state` began with and `gradient` returned since.
+    gradient_at: Computes the gradient of the current batch's loss at other weights, with the same
+      dropout, and sharpness-aware where `g` is; in `Correction.gradient` only.
   """
 
   theta_0: Weights
@@ -33,22 +39,31 @@ class ClientRound(NamedTuple):
   eta_l: tf.Tensor
   num_examples: tf.Tensor
   full_gradient: Callable[[], Weights]
+  mean_steps: float | None = None
+  exchanged: Any = ()
+  local_state: Any = ()
+  gradient_at: Callable[[Weights], Weights] = lambda _: ()
 
 
 class ServerRound(NamedTuple):
   """What the server knows at the end of a round.
 
   Attributes:
-    g_bar: theta^{t-1} - theta-bar^t, the aggregated pseudo-gradient.
-    uploads: Mean over the cohort of what `client_update` uploaded.
+    g_bar: The aggregate of what `update` gave: theta^{t-1} - theta-bar^t, the aggregated
+      pseudo-gradient, unless a correction overrides it.
+    uploads: What `client_update` uploaded, combined over the cohort as `combine_uploads` says.
     cohort: |S|, the number of clients whose update is used (finite, of a step at least), float32.
     t: Number of the round, float32, counted from 1.
+    theta: theta^{t-1}, the global model before the round.
+    exchanged: The mean of what clients sent before training, see `Correction.exchange`.
   """
 
   g_bar: Weights
   uploads: Any
   cohort: tf.Tensor
   t: tf.Tensor
+  theta: Weights
+  exchanged: Any = ()
 
 
 class RegisteredClients(NamedTuple):
@@ -66,15 +81,17 @@ class RegisteredClients(NamedTuple):
 class Correction:
   """A client drift correction: pure functions of tensors.
 
-  The base class corrects nothing: it is FedAvg. A subclass overrides what it needs.
+  The base class corrects nothing: it is FedAvg. A subclass overrides what it needs. The functions
+  of a client see the tensors of one client, also where several clients train together.
 
   Attributes:
     name: Its name in the registry.
-    is_stateful: Whether a client keeps a state between the rounds it takes part in.
+    combine_uploads: How the cohort's uploads become one: 'mean', each client counting the same;
+      'weighted', the mean with the weights of the updates; or 'sum'.
   """
 
   name = 'none'
-  is_stateful = False
+  combine_uploads = 'mean'
 
   @property
   def needs_num_examples(self) -> bool:
@@ -108,8 +125,18 @@ class Correction:
   @classmethod
   def registry_entry(cls, source: user_code.UserCode) -> registry.Algorithm:
     """The entry of a subclass in a user's file, see `registry.algorithm`; ValueError if none."""
-    name = cls.__name__ if cls.name == Correction.name else cls.name
-    return user_entries.of_correction(cls, name, source)
+    # A subclass of another algorithm is one of its own.
+    return user_entries.of_correction(cls, vars(cls).get('name', cls.__name__), source)
+
+  @classmethod
+  def overrides(cls, *methods: str) -> bool:
+    """Whether the class has one of these methods of its own."""
+    return any(getattr(cls, name) is not getattr(Correction, name) for name in methods)
+
+  @classmethod
+  def keeps_client_state(cls) -> bool:
+    """Whether clients keep a state between the rounds they take part in."""
+    return cls.overrides('client_state')
 
   @classmethod
   def _known(cls, clients: RegisteredClients | None) -> RegisteredClients:
@@ -146,10 +173,33 @@ class Correction:
     del server_state
     return ()
 
-  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
-    """The corrected gradient of a local step at `theta`, where the loss has gradient `g`."""
+  def exchange(self, client: ClientRound) -> Any:
+    """What a client sends before it trains; () for nothing.
+
+    All clients receive the mean over the cohort, with the weights of the updates, as
+    `client.exchanged`. A client that sends a number which is not finite does not count.
+    """
+    del client
+    return ()
+
+  def local_state(self, client: ClientRound) -> Any:
+    """What is carried from local step to local step, before the first; () for nothing."""
+    del client
+    return ()
+
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
+    """The corrected gradient of a local step at `theta`, where the loss has gradient `g`.
+
+    A correction with a `local_state` returns the pair `(gradient, local_state)`, and finds the
+    former one in `client.local_state`.
+    """
     del client, theta
     return g
+
+  def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
+    """What goes through the aggregator in place of g_i; arguments as of `client_update`."""
+    del client, steps
+    return g_i
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     """The client's new state, and what it uploads in addition to its model.
@@ -160,16 +210,36 @@ class Correction:
       steps: K_i, the number of local steps it took, float32.
 
     Returns:
-      `(client_state, upload)`; the uploads are averaged over the cohort, each client counting the
-      same. A client of which a number in either is NaN or infinite counts as diverged, as one whose
-      g_i is not finite: it is left out of the round and keeps the state that it had.
+      `(client_state, upload)`; `combine_uploads` says what becomes of the uploads. A client of
+      which a number in either is NaN or infinite counts as diverged, as one whose g_i is not
+      finite: it is left out of the round and keeps the state that it had.
     """
     del g_i, steps
     return client.client_state, ()
 
-  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
-    """The new server state and the direction that the server optimizer descends along."""
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
+    """The new server state and the direction that the server optimizer descends along.
+
+    A third value, a float32 scalar, is a factor of the step that the server optimizer then takes.
+    """
     return server_state, server.g_bar
+
+  def inference_weights(
+    self, server_state: Any, theta: Weights, theta_bar: Weights
+  ) -> Weights | None:
+    """The model to use after a round; None for theta, the global model.
+
+    Args:
+      server_state: After the round.
+      theta: The global model after the round.
+      theta_bar: theta^{t-1} - g_bar, the mean of the client models.
+
+    Returns:
+      By default theta-bar for a correction whose clients keep a state: h moves theta away from the
+      clients' models.
+    """
+    del server_state, theta
+    return theta_bar if self.keeps_client_state() else None
 
   def client_estimate(self, client_state: Any) -> Weights:
     """h_i in a client's state, for the metrics of its norm; () where there is none.
@@ -205,7 +275,7 @@ def combine(fn: Callable[..., tf.Tensor], *trees: Weights) -> Weights:
 
 
 def scale(factor: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-  """factor * weight, where factor is a scalar or one number a client (leading axis)."""
+  """factor * weight in the weight's dtype; a factor [G] has one number for each row."""
   factor = tf.cast(factor, weight.dtype)
   if factor.shape.rank:
     factor = tf.reshape(factor, [-1] + [1] * (weight.shape.rank - 1))
@@ -223,7 +293,6 @@ def squared_norm(tree: Weights, group_size: int | None = None) -> tf.Tensor:
     return tf.zeros([] if group_size is None else [group_size])
   # Squares of 16 bits overflow above 255 and vanish below 2^-12.
   wide = [w if w.dtype.size > 4 else tf.cast(w, tf.float32) for w in tree]
-  if group_size is None:
-    return 2 * tf.add_n([tf.cast(tf.nn.l2_loss(w), tf.float32) for w in wide])
-  rows = [tf.reshape(w, [group_size, -1]) for w in wide]
+  # `tf.nn.l2_loss` would be a loop over the clients of a group.
+  rows = [tf.reshape(w, [-1] if group_size is None else [group_size, -1]) for w in wide]
   return tf.add_n([tf.cast(tf.reduce_sum(r * r, -1), tf.float32) for r in rows])

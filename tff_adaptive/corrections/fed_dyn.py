@@ -21,6 +21,10 @@ class FedDyn(base.Correction):
   and it descends along g-bar + h. Source: "Federated Learning Based on Dynamic Regularization"
   (Acar et al., 2021); "AdaBest" (Varno et al., 2022), Algorithm 1.
 
+  With `ClientTraining.sam_rho` it is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
+  As in the authors' code the perturbation is normalised, and h is the mean of the duals of all
+  clients: the paper's Algorithm 1 has rho g, and at partial participation the cohort's mean.
+
   Attributes:
     mu: Weight of the regulariser, finite and >= 0.
     num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
@@ -32,7 +36,6 @@ class FedDyn(base.Correction):
   num_clients: int
   mean_examples: float | None = None
   name = 'fed_dyn'
-  is_stateful = True
 
   def __post_init__(self) -> None:
     base.check_fields(self, registry.ALGORITHMS['fed_dyn'])

@@ -15,38 +15,42 @@ from tff_adaptive.corrections import base
 
 def gradient(
   correction: base.Correction, client: base.ClientRound, theta: base.Weights, g: base.Weights
-) -> base.Weights:
-  """`Correction.gradient`; TypeError if it is not like `g`."""
-  return _weights(correction, 'gradient', correction.gradient(client, theta, g), g)
+) -> tuple[base.Weights, Any]:
+  """`Correction.gradient` and the new local state; TypeError if one is not like the former."""
+  found, carried = correction.gradient(client, theta, g), client.local_state
+  if tf.nest.flatten(carried):
+    found, new = _pair(correction, 'gradient', found, '(gradient, local_state)')
+    carried = _state(correction, 'gradient', new, 'local_state', carried)
+  return _weights(correction, 'gradient', found, g), carried
 
 
 def client_update(
-  correction: base.Correction,
-  client: base.ClientRound,
-  g_i: base.Weights,
-  steps: tf.Tensor,
-  group_size: int | None = None,
-) -> tuple[Any, Any]:
-  """`Correction.client_update`, its state in the containers of the former one.
+  correction: base.Correction, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+) -> tuple[base.Weights, Any, Any]:
+  """`Correction.update`, and the state and upload of `Correction.client_update`.
 
-  TypeError if it is no pair, or the state has another structure, dtype or shape. In a group a leaf
-  of the state may be the same for all clients, without their axis.
+  The state has the containers of the former one. TypeError if the update is not like g_i, or there
+  is no pair, or the state has another structure, dtype or shape.
   """
+  update = _weights(correction, 'update', correction.update(client, g_i, steps), g_i)
   found = correction.client_update(client, g_i, steps)
   state, upload = _pair(correction, 'client_update', found, '(client_state, upload)')
-  wanted = client.client_state
-  state = _state(correction, 'client_update', state, 'client_state', wanted, group_size)
-  return state, upload
+  state = _state(correction, 'client_update', state, 'client_state', client.client_state)
+  return update, state, upload
 
 
 def server_update(
   correction: base.Correction, server_state: Any, server: base.ServerRound
-) -> tuple[Any, base.Weights]:
-  """`Correction.server_update`; TypeError as of `client_update`, or of a direction unlike g-bar."""
-  found = correction.server_update(server_state, server)
+) -> tuple[Any, base.Weights, Any]:
+  """`Correction.server_update`, its factor () if there is none; TypeError as of `client_update`."""
+  found: Any = correction.server_update(server_state, server)
+  factor: Any = ()
+  if isinstance(found, tuple) and len(found) == 3:
+    found, factor = found[:2], found[2]
+    factor = tf.ensure_shape(tf.cast(factor, tf.float32), [])
   state, direction = _pair(correction, 'server_update', found, '(server_state, direction)')
   state = _state(correction, 'server_update', state, 'server_state', server_state)
-  return state, _weights(correction, 'server_update', direction, server.g_bar)
+  return state, _weights(correction, 'server_update', direction, server.g_bar), factor
 
 
 def _weights(correction: base.Correction, method: str, found: Any, like: base.Weights) -> Any:
@@ -75,14 +79,7 @@ def _pair(correction: base.Correction, method: str, found: Any, what: str) -> An
   return found
 
 
-def _state(
-  correction: base.Correction,
-  method: str,
-  found: Any,
-  what: str,
-  wanted: Any,
-  group_size: int | None = None,
-) -> Any:
+def _state(correction: base.Correction, method: str, found: Any, what: str, wanted: Any) -> Any:
   where = f'{type(correction).__name__}.{method} must return a {what}'
   if _structure(found) != _structure(wanted):
     raise TypeError(
@@ -93,10 +90,7 @@ def _state(
   for leaf, like in zip(tf.nest.flatten(found), map(tf.convert_to_tensor, tf.nest.flatten(wanted))):
     if not tf.is_tensor(leaf):  # A number of Python or NumPy takes the dtype that is wanted.
       leaf = tf.convert_to_tensor(leaf, like.dtype)
-    fits = like.shape.is_compatible_with(leaf.shape) or (
-      group_size is not None and like.shape[1:].is_compatible_with(leaf.shape)
-    )
-    if leaf.dtype != like.dtype or not fits:
+    if leaf.dtype != like.dtype or not like.shape.is_compatible_with(leaf.shape):
       raise TypeError(
         f'{where} like the one before: {like.dtype.name} {like.shape} became {leaf.dtype.name}'
         f' {leaf.shape}.'

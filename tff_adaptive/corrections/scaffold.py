@@ -27,7 +27,6 @@ class _ControlVariates(base.Correction):
   """
 
   num_clients: int
-  is_stateful = True
 
   def __post_init__(self) -> None:
     validation.whole_number('num_clients', self.num_clients, 1, 'give the number of all clients')

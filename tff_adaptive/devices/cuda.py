@@ -4,7 +4,7 @@ import ctypes
 import importlib.util
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tff_adaptive._utils import private_apis
 
@@ -13,15 +13,8 @@ _DRIVER = 'libcuda.so.1'
 _FIX = "install NVIDIA's packages of requirements-gpu.lock"
 
 
-class Library(NamedTuple):
-  """A shared library: its file name, and its folder of NVIDIA's Python packages."""
-
-  name: str
-  folder: str
-
-
-def libraries(cuda_version: str, cudnn_version: str) -> list[Library]:
-  """The CUDA libraries of a TensorFlow build of CUDA 11 or 12.
+def libraries(cuda_version: str, cudnn_version: str) -> dict[str, str]:
+  """The CUDA libraries of a TensorFlow build of CUDA 11 or 12, and their folders of NVIDIA's.
 
   TensorFlow opens every one of them, used or not, and registers no GPU if one is missing.
   """
@@ -33,24 +26,19 @@ def libraries(cuda_version: str, cudnn_version: str) -> list[Library]:
   }
   if major not in versions:
     raise ValueError(f'CUDA {cuda_version} is not known here; 11 and 12 are')
-  v = versions[major]
-  return [
-    Library(f'libcudart.so.{v["cudart"]}', 'cuda_runtime'),
-    Library(f'libcublas.so.{v["cublas"]}', 'cublas'),
-    Library(f'libcublasLt.so.{v["cublas"]}', 'cublas'),
-    Library(f'libcufft.so.{v["cufft"]}', 'cufft'),
-    Library(f'libcusolver.so.{v["cusolver"]}', 'cusolver'),
-    Library(f'libcusparse.so.{v["cusparse"]}', 'cusparse'),
-    Library(f'libcudnn.so.{cudnn_version.split(".")[0]}', 'cudnn'),
-  ]
+  numbers = {**versions[major], 'cudnn': cudnn_version.split('.')[0]}
+  found = {f'lib{name}.so.{number}': name for name, number in numbers.items()}
+  found[f'libcublasLt.so.{numbers["cublas"]}'] = 'cublas'
+  found[f'libcudart.so.{numbers["cudart"]}'] = 'cuda_runtime'
+  return found
 
 
 def missing_libraries(
   build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None
 ) -> list[str]:
   """The libraries, NVIDIA's driver among them, that a TensorFlow build wants and does not find."""
-  wanted = [*libraries(build['cuda_version'], build['cudnn_version']), Library(_DRIVER, '')]
-  return [library.name for library in wanted if not (can_open or opens)(*library)]
+  wanted = {**libraries(build['cuda_version'], build['cudnn_version']), _DRIVER: ''}
+  return [name for name, folder in wanted.items() if not (can_open or opens)(name, folder)]
 
 
 def explain(build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None) -> str:

@@ -18,11 +18,6 @@ def side_by_side(pieces: int | None = None) -> int:
   return min(_MOST, num_processors(), pieces or _MOST)
 
 
-def fill_processors(parallel_clients: int) -> bool:
-  """Whether so many clients, each in one thread, leave no processor idle."""
-  return parallel_clients >= num_processors()
-
-
 def one_an_operation(parallel_clients: int) -> bool:
   """Has each TensorFlow operation use one thread, where the clients keep all processors busy.
 
@@ -37,7 +32,8 @@ def one_an_operation(parallel_clients: int) -> bool:
   import tensorflow as tf
 
   chosen = tf.config.threading.get_intra_op_parallelism_threads()
-  if chosen or 'TF_NUM_INTRAOP_THREADS' in os.environ or not fill_processors(parallel_clients):
+  is_chosen = chosen or 'TF_NUM_INTRAOP_THREADS' in os.environ
+  if is_chosen or parallel_clients < num_processors():
     return False
   try:
     tf.config.threading.set_intra_op_parallelism_threads(1)

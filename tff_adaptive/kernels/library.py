@@ -62,13 +62,16 @@ def _load() -> Any:
 
   flags = _cpu_flags()
   compiler = _compiler()
-  command = [*compiler, *_OPTIONS, *_vector_options(flags)]
+  vectors = (('-mavx2', '-mfma', *options) for needed, options in _VECTORS if needed <= flags)
+  command = [*compiler, *_OPTIONS, *next(vectors, ())]
   version = _run([*compiler, '--version'])
-  name = f'lstm-{_digest([*command, version, tf.__version__, *sorted(flags)])}.so'
+  about = '\0'.join([*command, version, tf.__version__, *sorted(flags)])
+  name = f'lstm-{hashlib.sha256(_SOURCE.read_bytes() + about.encode()).hexdigest()[:16]}.so'
   command += [str(_SOURCE), '-I', tf.sysconfig.get_include(), *tf.sysconfig.get_link_flags()]
   if folder := cache_folder():
     with contextlib.suppress(OSError, KernelError):  # It is full, or nothing is run from there.
-      return _kept(folder / name) or _made(command, folder, name)
+      path = folder / name
+      return _loaded(path) if path.exists() else _made(command, folder, name)
   try:
     with tempfile.TemporaryDirectory() as other:
       return _made(command, pathlib.Path(other), name)
@@ -85,7 +88,7 @@ def cache_folder() -> pathlib.Path | None:
   try:
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.stat()
+    status = folder.lstat()  # A link is another's to write.
   except OSError:
     return None
   is_own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
@@ -105,36 +108,14 @@ def _cpu_flags() -> set[str]:
     return next((set(line.split()[2:]) for line in file if line.startswith('flags')), set())
 
 
-def _vector_options(flags: set[str]) -> tuple[str, ...]:
-  for needed, options in _VECTORS:
-    if needed <= flags:
-      return '-mavx2', '-mfma', *options
-  return ()
-
-
-def _digest(about: Iterable[str]) -> str:
-  content = _SOURCE.read_bytes() + '\0'.join(about).encode()
-  return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _kept(path: pathlib.Path) -> Any:
-  """The library of a file; None without one, or where it is damaged: that would end the process."""
-  content = path.read_bytes() if path.exists() else b''
-  length = len(_sum(b''))
-  if len(content) <= length or _sum(content[:-length]) != content[-length:]:
-    return None
-  return _loaded(path)
-
-
 def _made(command: list[str], folder: pathlib.Path, name: str) -> Any:
   """Compiles the library, loads it, and keeps it; another process may do the same meanwhile."""
   handle, part = tempfile.mkstemp('.so', '.lstm-', folder)
   os.close(handle)
   try:
     _run([*command, '-o', part])
-    with open(part, 'r+b') as file:
-      file.write(_sum(file.read()))
-      os.fsync(file.fileno())
+    with open(part, 'rb') as file:
+      os.fsync(file.fileno())  # A file that ends too soon would end the process that loads it.
     library = _loaded(pathlib.Path(part))
     os.replace(part, folder / name)
   finally:
@@ -152,11 +133,6 @@ def _loaded(path: pathlib.Path) -> Any:
   if missing := [name for name in _FUNCTIONS if not hasattr(library, name)]:
     raise KernelError(f'What was compiled has no {", ".join(missing)}; {_HINT}')
   return library
-
-
-def _sum(content: bytes) -> bytes:
-  """A checksum, which stands at the end of the file."""
-  return hashlib.sha256(content).digest()
 
 
 def _run(command: list[str]) -> str:

@@ -1,5 +1,4 @@
 from .client_evaluation import build_client_evaluation as build_client_evaluation
-from .exported import FORMATS as FORMATS, save as save
 from .keras_model import KerasModel as KerasModel, from_keras as from_keras
 from .model import (
   Model as Model,
@@ -11,10 +10,10 @@ from .model import (
   with_seed as with_seed,
 )
 from .weights import (
-  bytes_for as bytes_for,
+  FORMATS as FORMATS,
   fitted_weights as fitted_weights,
-  read_weights as read_weights,
   read_weights_for as read_weights_for,
+  save as save,
   weight_names as weight_names,
   with_initial_weights as with_initial_weights,
 )

@@ -26,141 +26,6 @@ _IMPURE = re.compile(
 )
 
 
-class KerasModel(model_lib.Model):
-  """What `from_keras` returns: a `Model` that knows its Keras model.
-
-  Attributes:
-    weight_names: The trainable weights' names, such as 'dense/kernel', in their order. They are the
-      same each time the model is built: Keras's counters of layers are left out.
-    constants: The arrays that are not trained, in Keras's order.
-    num_tokens: How many rows an Embedding directly behind the input has; None without one.
-  """
-
-  def __init__(self, build_fn: Callable[[], tf.keras.Model], keras: '_PureKeras', **parts: Any):
-    super().__init__(**parts)
-    self._build_fn = build_fn
-    self._keras = keras
-    self.weight_names = keras.weight_names
-    self.constants = keras.constants
-    self.num_tokens = _num_tokens(keras.model)
-
-  def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
-    """A new Keras model with these trainable weights, to predict with, save or train further.
-
-    Args:
-      weights: Arrays or tensors like `initial_weights[0]`.
-
-    Returns:
-      What `build_fn` builds, not compiled.
-    """
-    made = self._build_fn()
-    for variable, value in zip(made.trainable_variables, weights):
-      variable.assign(np.asarray(value))
-    for variable, value in zip(made.non_trainable_variables, self._keras.constants):
-      variable.assign(value)
-    return made
-
-
-def from_keras(
-  build_fn: Callable[[], tf.keras.Model],
-  loss: Any,
-  metrics: Sequence[Any] = (),
-  *,
-  seed: int = 0,
-  y_spec: tf.TensorSpec | None = None,
-) -> KerasModel:
-  """A functional or Sequential Keras model as a `Model`.
-
-  Initial weights come from `seed` alone, whatever was drawn before: every initializer of Keras that
-  has no seed gets one; a seed it has is kept. Dropout and noise layers draw from the seeds
-  that `Model.forward` takes. Weight regularizers become the penalty. What is not trainable, such as
-  the weights of a layer with `trainable=False`, stays as it is.
-
-  Args:
-    build_fn: Makes the model anew, without arguments: one input, one output. It may load
-      pretrained weights.
-    loss: A loss of Keras or its name, or a function `(y_true, y_pred) -> [B]` or [B, ...].
-    metrics: Names or metrics of Keras that are means over examples (accuracies, mean errors,
-      cross-entropies), or functions `(y_true, y_pred) -> [B]` or [B, ...].
-    seed: Draws the initial weights.
-    y_spec: Spec of a batch of targets, leading dimension None. By default int32 class numbers for
-      sparse losses, float32 in the output's shape for others.
-
-  Returns:
-    The model; `to_keras` makes a Keras model of trained weights.
-
-  Raises:
-    TypeError: If `build_fn` does not return a Keras model.
-    ValueError: If the model has several inputs or outputs, no known input, an output with a mask,
-      no weights, a weight with a constraint, losses of its own (`add_loss`, activity regularizers),
-      a mixed precision policy, or is not a pure function of weights, inputs and seed; if targets
-      do not fit output and loss; if a loss or a metric is no mean over examples, has an
-      `ignore_class` or sums.
-
-  Warns:
-    UserWarning: If it has BatchNormalization, whose statistics stay where they are.
-  """
-  keras = _PureKeras(_build_seeded(build_fn, seed))
-  output = keras.model.outputs[0]
-  if y_spec is None:
-    y_spec = keras_measures.target_spec(loss, output.shape)
-  x = keras.model.inputs[0]
-  return KerasModel(
-    build_fn,
-    keras,
-    initial_weights=keras.initial_weights,
-    forward=keras.forward,
-    example_loss=keras_measures.example_loss(loss, y_spec, output.shape),
-    metrics=keras_measures.metric_fns(metrics, y_spec, output.shape),
-    x_spec=tf.TensorSpec([None, *x.shape[1:]], x.dtype),
-    y_spec=y_spec,
-    penalty=keras.penalty if keras.regularizers else None,
-  )
-
-
-def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras.Model:
-  """Builds a Keras model whose initial weights are a function of the seed alone."""
-  if isinstance(build_fn, tf.keras.layers.Layer) or not callable(build_fn):
-    raise TypeError(
-      f'build_fn is {type(build_fn).__name__}: give a function without arguments that makes the '
-      'Keras model anew'
-    )
-  draws = np.random.default_rng([seed, 29])
-
-  def create(create_next: Callable, **arguments: Any) -> tf.Variable:
-    arguments['initial_value'] = _seeded(
-      arguments.get('initial_value'), int(draws.integers(2**31 - 1)), arguments.get('name')
-    )
-    return create_next(**arguments)
-
-  with tf.variable_creator_scope(create):
-    model = build_fn()
-  if not isinstance(model, tf.keras.Model):
-    raise TypeError(f'build_fn returned {type(model).__name__}, not a tf.keras.Model')
-  return model
-
-
-def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
-  """An initial value that does not depend on what was drawn before."""
-  if not callable(initial_value):
-    return initial_value
-  made = getattr(initial_value, 'func', None)
-  if isinstance(made, tf.keras.initializers.Initializer):
-    config = made.get_config()
-    if 'seed' not in config or config['seed'] is not None:
-      return initial_value
-    # Deterministic: Keras 2's initializers draw statelessly once they have a seed.
-    anew = type(made).from_config({**config, 'seed': seed})
-    return functools.partial(anew, *initial_value.args, **initial_value.keywords)
-  first, second = (np.asarray(initial_value()) for _ in range(2))
-  if not np.array_equal(first, second):
-    raise ValueError(
-      f'the initial weights {name!r} come from a function that draws others each time: take an '
-      'initializer of tf.keras.initializers, which gets its seed from here'
-    )
-  return first
-
-
 class _Draws:
   """Stands in for the generator of a Keras layer: draws from the seed of the present forward."""
 
@@ -200,57 +65,91 @@ class _Draws:
     )
 
 
-class _PureKeras:
-  """A Keras model as a function of its weights.
+class KerasModel(model_lib.Model):
+  """What `from_keras` returns: a Keras model as a function of its weights.
 
-  While `forward` runs, the layers' variables are replaced by the weights' tensors, and put back
+  While it runs, the layers' variables are replaced by the weights' tensors, and put back
   afterwards.
 
   Attributes:
-    model: The Keras model, with its initial weights.
-    weight_names: See `KerasModel`.
-    initial_weights: The trainable weights' arrays.
-    constants: The arrays of what is not trained.
-    regularizers: (function of a weight, its number) of each weight regularizer.
+    weight_names: The trainable weights' names, such as 'dense/kernel', in their order. They are the
+      same each time the model is built: Keras's counters of layers are left out.
+    constants: The arrays that are not trained, in Keras's order.
+    num_tokens: How many rows an Embedding directly behind the input has; None without one.
   """
 
-  def __init__(self, model: tf.keras.Model):
-    _check_kind(model)
-    self.model = model
-    self._modules = [model, *model.submodules]
+  def __init__(
+    self,
+    build_fn: Callable[[], tf.keras.Model],
+    keras: tf.keras.Model,
+    loss: Any,
+    metrics: Sequence[Any],
+    y_spec: tf.TensorSpec | None,
+  ):
+    """Takes what `from_keras` does, and the model that `build_fn` has built."""
+    _check_kind(keras)
+    self._build_fn, self._keras = build_fn, keras
+    self._modules = [keras, *keras.submodules]
     self._lock = threading.RLock()
-    trainable, others = model.trainable_variables, model.non_trainable_variables
+    trainable, others = keras.trainable_variables, keras.non_trainable_variables
     if not trainable:
-      raise ValueError(f'the Keras model {model.name!r} has no trainable weights')
+      raise ValueError(f'the Keras model {keras.name!r} has no trainable weights')
     self._position = {id(v): i for i, v in enumerate([*trainable, *others])}
-    self.weight_names = canonical_names(model)
-    self.initial_weights = tuple(v.numpy() for v in trainable)
+    self._trainable = tuple(v.numpy() for v in trainable)
+    self.weight_names = canonical_names(keras)
     self.constants = tuple(v.numpy() for v in others)
-    self.regularizers = list(self._find_regularizers())
+    self.num_tokens = _num_tokens(keras)
+    self._regularizers = list(self._find_regularizers())  # (function of a weight, its number)
     self._draws = self._take_over_randomness()
     self._freeze_batch_normalization()
     self._slots = list(self._find_slots())
     self._check_purity()
+    x, output = keras.inputs[0], keras.outputs[0].shape
+    y_spec = keras_measures.target_spec(loss, output) if y_spec is None else y_spec
+    super().__init__(
+      initial_weights=self._trainable,
+      forward=self._run,
+      example_loss=keras_measures.example_loss(loss, y_spec, output),
+      metrics=keras_measures.metric_fns(metrics, y_spec, output),
+      x_spec=tf.TensorSpec([None, *x.shape[1:]], x.dtype),
+      y_spec=y_spec,
+      penalty=self._regularized if self._regularizers else None,
+    )
 
-  def forward(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    """The Keras model's output, see `Model`."""
-    weights = tuple(map(tf.convert_to_tensor, weights))
-    if weights[0].dtype != self.initial_weights[0].dtype:
+  def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
+    """A new Keras model with these trainable weights, to predict with, save or train further.
+
+    Args:
+      weights: Arrays or tensors like `initial_weights[0]`.
+
+    Returns:
+      What `build_fn` builds, not compiled.
+    """
+    made = self._build_fn()
+    for variable, value in zip(made.trainable_variables, weights):
+      variable.assign(np.asarray(value))
+    for variable, value in zip(made.non_trainable_variables, self.constants):
+      variable.assign(value)
+    return made
+
+  def _run(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    """The Keras model's output, see `Model.forward`."""
+    weights, own = tuple(map(tf.convert_to_tensor, weights)), self._trainable[0].dtype
+    if weights[0].dtype != own:
       raise ValueError(
-        f'a Keras model computes with the dtype it was built with ({self.initial_weights[0].dtype}'
-        f'), its weights are {weights[0].dtype.name}: leave mixed precision out, or write the model'
-        ' as a models.Model'
+        f'a Keras model computes with the dtype it was built with ({own}), its weights are'
+        f' {weights[0].dtype.name}: leave mixed precision out, or write the model as a models.Model'
       )
     values = [*weights, *map(tf.constant, self.constants)]
     with self._lock, self._replaced(values):
       for draws in self._draws:
         draws.restart(seed)
       # No layer but those that draw distinguishes training.
-      return self.model(tf.convert_to_tensor(x), training=training and seed is not None)
+      return self._keras(tf.convert_to_tensor(x), training=training and seed is not None)
 
-  def penalty(self, weights: Sequence[tf.Tensor]) -> tf.Tensor:
+  def _regularized(self, weights: Sequence[tf.Tensor]) -> tf.Tensor:
     """The sum of the weight regularizers."""
-    return tf.add_n([function(weights[i]) for function, i in self.regularizers])
+    return tf.add_n([function(weights[i]) for function, i in self._regularizers])
 
   @contextmanager
   def _replaced(self, values: Sequence[tf.Tensor]) -> Iterator[None]:
@@ -328,21 +227,21 @@ class _PureKeras:
             f'the layer {layer.name!r} adds a loss of its own, which clients cannot train with: '
             'put it into the loss'
           )
-        if self._position[id(inner.args[0])] < len(self.initial_weights):  # Else a constant.
+        if self._position[id(inner.args[0])] < len(self._trainable):  # Else a constant.
           yield inner.func, self._position[id(inner.args[0])]
 
   def _check_purity(self) -> None:
     """Refuses what draws, reads or writes anything but weights, inputs and seed."""
-    x = self.model.inputs[0]
-    specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in self.initial_weights)
+    x = self._keras.inputs[0]
+    specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in self._trainable)
     signature = (specs, tf.TensorSpec([None, *x.shape[1:]], x.dtype), tf.TensorSpec([2], tf.int32))
 
     @tf.function(input_signature=signature, autograph=False)
     def train(weights: Any, x: Any, seed: Any) -> tf.Tensor:
-      return self.forward(weights, x, True, seed)
+      return self._run(weights, x, True, seed)
 
     where = (
-      f'the Keras model {self.model.name!r} is no pure function of its weights, input and seed'
+      f'the Keras model {self._keras.name!r} is no pure function of its weights, input and seed'
     )
     hint = (
       'leave such layers out (dropout inside RNN layers: put a Dropout layer before; augmentation: '
@@ -364,6 +263,91 @@ class _PureKeras:
     impure = sorted({f'{n.name} ({n.op})' for n in nodes if _IMPURE.match(n.op)})
     if impure:
       raise ValueError(f'{where}: {", ".join(impure[:3])}; {hint}')
+
+
+def from_keras(
+  build_fn: Callable[[], tf.keras.Model],
+  loss: Any,
+  metrics: Sequence[Any] = (),
+  *,
+  seed: int = 0,
+  y_spec: tf.TensorSpec | None = None,
+) -> KerasModel:
+  """A functional or Sequential Keras model as a `Model`.
+
+  Initial weights come from `seed` alone, whatever was drawn before: every initializer of Keras that
+  has no seed gets one; a seed it has is kept. Dropout and noise layers draw from the seeds
+  that `Model.forward` takes. Weight regularizers become the penalty. What is not trainable, such as
+  the weights of a layer with `trainable=False`, stays as it is.
+
+  Args:
+    build_fn: Makes the model anew, without arguments: one input, one output. It may load
+      pretrained weights.
+    loss: A loss of Keras or its name, or a function `(y_true, y_pred) -> [B]` or [B, ...].
+    metrics: Names or metrics of Keras that are means over examples (accuracies, mean errors,
+      cross-entropies), or functions `(y_true, y_pred) -> [B]` or [B, ...].
+    seed: Draws the initial weights.
+    y_spec: Spec of a batch of targets, leading dimension None. By default int32 class numbers for
+      sparse losses, float32 in the output's shape for others.
+
+  Returns:
+    The model; `to_keras` makes a Keras model of trained weights.
+
+  Raises:
+    TypeError: If `build_fn` does not return a Keras model.
+    ValueError: If the model has several inputs or outputs, no known input, an output with a mask,
+      no weights, a weight with a constraint, losses of its own (`add_loss`, activity regularizers),
+      a mixed precision policy, or is not a pure function of weights, inputs and seed; if targets
+      do not fit output and loss; if a loss or a metric is no mean over examples, has an
+      `ignore_class` or sums.
+
+  Warns:
+    UserWarning: If it has BatchNormalization, whose statistics stay where they are.
+  """
+  return KerasModel(build_fn, _build_seeded(build_fn, seed), loss, metrics, y_spec)
+
+
+def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras.Model:
+  """Builds a Keras model whose initial weights are a function of the seed alone."""
+  if isinstance(build_fn, tf.keras.layers.Layer) or not callable(build_fn):
+    raise TypeError(
+      f'build_fn is {type(build_fn).__name__}: give a function without arguments that makes the '
+      'Keras model anew'
+    )
+  draws = np.random.default_rng([seed, 29])
+
+  def create(create_next: Callable, **arguments: Any) -> tf.Variable:
+    arguments['initial_value'] = _seeded(
+      arguments.get('initial_value'), int(draws.integers(2**31 - 1)), arguments.get('name')
+    )
+    return create_next(**arguments)
+
+  with tf.variable_creator_scope(create):
+    model = build_fn()
+  if not isinstance(model, tf.keras.Model):
+    raise TypeError(f'build_fn returned {type(model).__name__}, not a tf.keras.Model')
+  return model
+
+
+def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
+  """An initial value that does not depend on what was drawn before."""
+  if not callable(initial_value):
+    return initial_value
+  made = getattr(initial_value, 'func', None)
+  if isinstance(made, tf.keras.initializers.Initializer):
+    config = made.get_config()
+    if 'seed' not in config or config['seed'] is not None:
+      return initial_value
+    # Deterministic: Keras 2's initializers draw statelessly once they have a seed.
+    anew = type(made).from_config({**config, 'seed': seed})
+    return functools.partial(anew, *initial_value.args, **initial_value.keywords)
+  first, second = (np.asarray(initial_value()) for _ in range(2))
+  if not np.array_equal(first, second):
+    raise ValueError(
+      f'the initial weights {name!r} come from a function that draws others each time: take an '
+      'initializer of tf.keras.initializers, which gets its seed from here'
+    )
+  return first
 
 
 def _check_kind(model: tf.keras.Model) -> None:

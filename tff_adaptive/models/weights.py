@@ -1,38 +1,27 @@
-"""Trained weights in files, and models that start from them."""
+"""Trained weights in files: models that start from them, and trained models for others."""
 
 import copy
+import errno
 import os
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from tff_adaptive._utils import archives, memory, private_apis
-from tff_adaptive.models import keras_files, model as model_lib
+from tff_adaptive._utils import archives, private_apis
+from tff_adaptive.models import keras_files, keras_model, model as model_lib
+
+FORMATS = ('keras', 'saved_model', 'npz')
 
 
 def weight_names(model: model_lib.Model) -> tuple[str, ...]:
   """The trainable weights' names: those of a Keras model, else weight_0, weight_1, ..."""
   count = len(model.initial_weights[0])
   return getattr(model, 'weight_names', tuple(f'weight_{i}' for i in range(count)))
-
-
-def read_weights(path: str, most_bytes: int | None = None) -> dict[str, np.ndarray]:
-  """Reads the trainable weights of a file.
-
-  Args:
-    path: A .keras or .npz file.
-    most_bytes: That the weights may take, by default what memory is available; a file that
-      declares more is refused before anything is allocated.
-
-  Returns:
-    Name -> array, in the file's order.
-
-  Raises:
-    ValueError: If the file is of another kind, too large, or cannot be read.
-  """
-  return _read(path, memory.available_memory() if most_bytes is None else most_bytes)[0]
 
 
 def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...]:
@@ -42,12 +31,23 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
     ValueError: If the file cannot be read or does not fit, or a .keras file has other arrays that
       are not trained, such as moving statistics, than the model: these would be lost.
   """
-  found, constants = _read(path, bytes_for(model))
-  weights = fitted_weights(path, found, model)
+  if not os.path.isfile(path):
+    raise ValueError(f'there is no file {path}; give a run, a .keras or an .npz file')
+  if not path.endswith(('.npz', '.keras')):
+    raise ValueError(f'{path} ends with neither .keras nor .npz; export the model as one of them')
   own = getattr(model, 'constants', ())
-  if constants is not None and not (
-    len(constants) == len(own) and all(map(np.array_equal, constants, own))
-  ):
+  # As float64 and twice as many, or 64 MB: what differs in a somewhat larger model can be named.
+  most_bytes = max(1 << 26, 16 * sum(map(np.size, (*model.initial_weights[0], *own))))
+  try:
+    if path.endswith('.npz'):
+      found, constants = _read_npz(path, most_bytes), own
+    else:
+      found, constants = keras_files.read(path, most_bytes)
+  except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
+    reason = ' '.join(str(error).split())[:200] or type(error).__name__
+    raise ValueError(f'{path} cannot be read: {reason}') from None
+  weights = fitted_weights(path, found, model)
+  if len(constants) != len(own) or not all(map(np.array_equal, constants, own)):
     raise ValueError(
       f'{path} has arrays that are not trained, such as moving means and variances or frozen '
       f'layers ({len(constants)}; the model has {len(own)}), and the model has others, which only '
@@ -55,32 +55,6 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
       'tf.keras.models.load_model, instead of starting from it'
     )
   return weights
-
-
-def _read(
-  path: str, most_bytes: int
-) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...] | None]:
-  """The trainable weights of a file; and the others of a .keras file."""
-  if not os.path.isfile(path):
-    raise ValueError(f'there is no file {path}; give a run, a .keras or an .npz file')
-  try:
-    if path.endswith('.npz'):
-      return _read_npz(path, most_bytes), None
-    if path.endswith('.keras'):
-      return keras_files.read(path, most_bytes)
-  except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
-    reason = ' '.join(str(error).split())[:200] or type(error).__name__
-    raise ValueError(f'{path} cannot be read: {reason}') from None
-  raise ValueError(f'{path} ends with neither .keras nor .npz; export the model as one of them')
-
-
-def bytes_for(model: model_lib.Model) -> int:
-  """What a file of weights for a model may take: as float64 and twice as many, or 64 MB.
-
-  A file of a somewhat larger model is read, so that what differs can be named.
-  """
-  arrays = (*model.initial_weights[0], *getattr(model, 'constants', ()))
-  return max(1 << 26, 16 * sum(map(np.size, arrays)))
 
 
 def _read_npz(path: str, most_bytes: int) -> dict[str, np.ndarray]:
@@ -162,3 +136,98 @@ def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> mode
   fitted = fitted_weights('the given weights', arrays, model)
   private_apis.replace_initial_weights(changed, (fitted, ()))
   return changed
+
+
+def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format: str) -> str:
+  """Writes a trained model, whole or not at all.
+
+  Args:
+    model: The model.
+    weights: Its trainable weights.
+    path: Where to, without an ending; what is there must not exist yet.
+    file_format: 'keras': what `tf.keras.models.load_model` loads, PATH.keras of a model made by
+      `from_keras`, else the folder PATH; 'saved_model': the folder PATH with a signature
+      `serving_default(x) -> predictions`; 'npz': PATH.npz, weights by name.
+
+  Returns:
+    The path written.
+
+  Raises:
+    ValueError: If the format is unknown, the weights do not fit or there is something at the path.
+    OSError: If it cannot be written, because the disk is full, say; nothing is left then.
+  """
+  if file_format not in FORMATS:
+    raise ValueError(f'the format is {file_format!r}; it must be one of {", ".join(FORMATS)}')
+  arrays = fitted_weights('the model to save', dict(enumerate(map(np.asarray, weights))), model)
+  is_keras = isinstance(model, keras_model.KerasModel)
+  if file_format == 'npz':
+    path, write = f'{path}.npz', _write_npz
+  elif file_format == 'saved_model':
+    write = _write_module
+  else:
+    path, write = f'{path}.keras' if is_keras else path, _write_keras
+  if os.path.lexists(path):
+    raise ValueError(f'{path} exists already: name another place')
+  folder = os.path.dirname(os.path.abspath(path))
+  try:
+    with tempfile.TemporaryDirectory(prefix='.exported.', dir=folder) as temporary:
+      made = os.path.join(temporary, os.path.basename(path))
+      write(model, arrays, made)
+      shutil.move(made, path)  # Within one file system: a renaming.
+  except (OSError, tf.errors.OpError) as error:  # TensorFlow has its own for SavedModels.
+    is_full = isinstance(error, tf.errors.ResourceExhaustedError)
+    number = errno.ENOSPC if is_full else getattr(error, 'errno', None) or errno.EIO
+    raise OSError(number, f'the model cannot be written: {os.strerror(number)}', path) from error
+  return path
+
+
+def wrapped(model: model_lib.Model, weights: Sequence[np.ndarray]) -> tf.keras.Model:
+  """A Keras model around `Model.forward`, without dropout; its input is a batch of x."""
+  x = model.input_spec['x']
+  inputs = tf.keras.Input(x.shape[1:], dtype=x.dtype, name='x')
+  return tf.keras.Model(inputs, _Forward(model, weights)(inputs))
+
+
+class _Forward(tf.keras.layers.Layer):
+  """`Model.forward` with weights of its own."""
+
+  def __init__(self, model: model_lib.Model, weights: Sequence[np.ndarray]):
+    super().__init__(name='forward', autocast=False)
+    self._model_forward = model.forward
+    self._parts = [
+      self.add_weight(name, value.shape, value.dtype, tf.keras.initializers.Constant(value))
+      for name, value in zip(weight_names(model), weights)
+    ]
+
+  def call(self, x: tf.Tensor) -> tf.Tensor:
+    """Predictions of a batch."""
+    weights = tuple(tf.convert_to_tensor(part) for part in self._parts)
+    return self._model_forward(weights, x, False, None)
+
+
+def _write_npz(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:
+  with zipfile.ZipFile(path, 'w') as archive:  # As np.savez, which leaves it open on an error.
+    for name, array in zip(weight_names(model), weights):
+      with archive.open(f'{name}.npy', 'w', force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def _write_keras(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
+  if isinstance(model, keras_model.KerasModel):
+    model.to_keras(weights).save(path)
+  else:
+    wrapped(model, weights).save(path, save_format='tf')
+
+
+def _write_module(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:
+  module = tf.Module()
+  module.parts = [
+    tf.Variable(value, name=name) for name, value in zip(weight_names(model), weights)
+  ]
+
+  @tf.function(input_signature=[model.input_spec['x']], autograph=False)
+  def serve(x: tf.Tensor) -> dict[str, tf.Tensor]:
+    return {'predictions': model.forward(tuple(map(tf.identity, module.parts)), x, False, None)}
+
+  module.serve = serve
+  tf.saved_model.save(module, path, signatures={'serving_default': serve})

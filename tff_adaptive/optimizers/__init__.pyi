@@ -5,3 +5,12 @@ from .adaptive import (
   build_yogi as build_yogi,
 )
 from .base import PerCoordinate as PerCoordinate
+from .published import (
+  build_adamw as build_adamw,
+  build_amsgrad as build_amsgrad,
+  build_lamb as build_lamb,
+  build_lion as build_lion,
+  build_muon as build_muon,
+  build_nesterov as build_nesterov,
+  build_sgd as build_sgd,
+)

@@ -64,7 +64,7 @@ def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.opti
     The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
   """
   (checked,) = (h.checked(momentum) for h in _SGDM.hyperparameters)
-  return _build(_Momentum, learning_rate, {'momentum': checked})
+  return build(_Momentum, learning_rate, {'momentum': checked})
 
 
 def build_adagrad(
@@ -245,10 +245,10 @@ def _build_adaptive(
     initial_v = hparams['tau'] * hparams['tau']
   else:
     initial_v = check['initial_v'](initial_v)
-  return _build(_Adaptive, learning_rate, hparams, next_v, initial_v, bias_correction)
+  return build(_Adaptive, learning_rate, hparams, next_v, initial_v, bias_correction)
 
 
-def _build(
+def build(
   kind: Callable[..., base.PerCoordinate], learning_rate: Rate, hparams: dict[str, Any], *args: Any
 ) -> tff.learning.optimizers.Optimizer:
   """Builds an optimizer, scheduled where the learning rate is a function of the round."""

@@ -6,8 +6,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from tff_adaptive._utils import validation
-from tff_adaptive.population import draws
+from tff_adaptive._utils import draws, validation
 
 # (round from 1, virtual seconds at its beginning) -> bool [N], by the clients' positions. It may
 # have `seconds_to_next`, as `_TraceMask`: a round of nobody then lasts until somebody comes.

@@ -21,15 +21,12 @@ def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
     Client id -> its intervals, for `Trace`.
 
   Raises:
-    ValueError: If the file cannot be read; the error names the line.
+    ValueError: If the file cannot be read; the error names the line. `Trace` refuses times that
+      cannot be.
   """
   found: dict[str, list[tuple[float, float]]] = {}
   for line, row in _rows(path, TRACE_COLUMNS, ()):
     begin, end = (_number(path, line, name, row[name]) for name in TRACE_COLUMNS[1:])
-    if not 0 <= begin < end:
-      raise ValueError(
-        f'{path}, line {line}: from {begin:g} until {end:g}; give 0 <= from < until, in seconds.'
-      )
     found.setdefault(row['client'], []).append((begin, end))
   return found
 
@@ -46,7 +43,8 @@ def read_profiles(path: str) -> dict[str, dict[str, float]]:
     Column -> client id -> value.
 
   Raises:
-    ValueError: If the file cannot be read; the error names the line.
+    ValueError: If the file cannot be read; the error names the line. What takes the values refuses
+      those that cannot be.
   """
   found: dict[str, dict[str, float]] = {}
   lines: dict[str, int] = {}
@@ -59,12 +57,7 @@ def read_profiles(path: str) -> dict[str, dict[str, float]]:
       )
     lines[client] = line
     for name, text in row.items():
-      value = _number(path, line, name, text)
-      is_share = name in PROFILE_COLUMNS[:2]
-      if value < 0 or (is_share and value > 1) or (not is_share and value == 0):
-        allowed = 'from 0 to 1' if is_share else 'above 0'
-        raise ValueError(f'{path}, line {line}: {name} is {text}; it must be {allowed}.')
-      found.setdefault(name, {})[client] = value
+      found.setdefault(name, {})[client] = _number(path, line, name, text)
   return found
 
 

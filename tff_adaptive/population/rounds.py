@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tff_adaptive._utils import validation
-from tff_adaptive.population import availability as availability_lib, draws, speed as speed_lib
+from tff_adaptive._utils import draws, validation
+from tff_adaptive.population import availability as availability_lib, speed as speed_lib
 
 STRAGGLERS = ('drop', 'partial')
 COLUMNS = ('virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
@@ -159,7 +159,13 @@ class Simulation:
       self.note = availability.unmatched(client_ids)
     self._times = population.speed.times(client_ids, seed, bytes_down, bytes_up)
     self._last: tuple[int, RoundPlan | None, float] = (0, None, 0.0)
-    self._fit = self._steps_that_fit()
+    self._limit = math.inf if population.round_deadline is None else population.round_deadline
+    # The local steps for which there is time before the deadline, and those without which a client
+    # is late: who has no examples takes no step and never is; its update does not count anyhow.
+    left = self._limit - self._times.download - self._times.upload
+    fit = np.floor(left / self._times.step + _ROUNDING)
+    self._fit = np.clip(fit, 0, self._steps).astype(np.int64)
+    self._needed = np.minimum(self._steps, 1) if population.limits_steps else self._steps
     self._check_somebody_can_finish()
 
   def plan(self, round_number: int) -> RoundPlan:
@@ -209,16 +215,12 @@ class Simulation:
 
     The server learns at once of a client that fails, and at the deadline of one that is late.
     """
-    population, limit = self._population, self._population.round_deadline
-    every_step, fit = self._steps[drawn], self._fit[drawn]
-    steps = np.minimum(every_step, fit) if population.limits_steps else every_step
-    # Who has no examples takes no step and is never late; its update does not count anyhow.
-    is_late = fit < (np.minimum(every_step, 1) if population.limits_steps else every_step)
+    steps = (self._fit if self._population.limits_steps else self._steps)[drawn]
+    is_late = (self._fit < self._needed)[drawn]
     has_failed, taken = self._failures(number, drawn, steps)
     ends = self._times.download[drawn] + taken * self._times.step[drawn]
     ends = np.where(has_failed, ends, ends + self._times.upload[drawn])
-    if limit is not None:
-      ends = np.where(is_late & ~has_failed, limit, np.minimum(ends, limit))
+    ends = np.where(is_late & ~has_failed, self._limit, np.minimum(ends, self._limit))
     (candidates,) = np.nonzero(~has_failed & ~is_late)
     first = candidates[np.argsort(ends[candidates], kind='stable')][: self._cohort_size]
     is_enough = len(first) == self._cohort_size
@@ -235,26 +237,14 @@ class Simulation:
     has_failed = fails < self._population.dropout_rate
     return has_failed, np.where(has_failed, np.floor(when * steps), steps)
 
-  def _steps_that_fit(self) -> np.ndarray:
-    """The local steps of each client for which there is time before the deadline, >= 0."""
-    limit = self._population.round_deadline
-    if limit is None:
-      return self._steps
-    left = limit - self._times.download - self._times.upload
-    fit = np.floor(left / self._times.step + _ROUNDING)
-    return np.clip(fit, 0, self._steps).astype(np.int64)
-
   def _check_somebody_can_finish(self) -> None:
     trains = self._steps > 0
-    needed = np.minimum(self._steps, 1) if self._population.limits_steps else self._steps
-    if self._population.round_deadline is None or not trains.any():
-      return
-    if (self._fit >= needed)[trains].any():
+    if not trains.any() or (self._fit >= self._needed)[trains].any():
       return
     times = self._times
-    least = float(np.min((times.download + needed * times.step + times.upload)[trains]))
+    least = float(np.min((times.download + self._needed * times.step + times.upload)[trains]))
     what = 'take one step' if self._population.limits_steps else 'train'
     raise ValueError(
-      f'round_deadline is {self._population.round_deadline:g} virtual seconds, but the fastest'
+      f'round_deadline is {self._limit:g} virtual seconds, but the fastest'
       f' client needs {least:.6g} to receive, {what} and send: give more.'
     )

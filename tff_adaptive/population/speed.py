@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tff_adaptive._utils import validation
-from tff_adaptive.population import availability, draws
+from tff_adaptive._utils import draws, validation
+from tff_adaptive.population import availability
 
 COLUMNS = ('seconds_per_step', 'downlink', 'uplink')
 

@@ -1,7 +1,8 @@
-"""Every algorithm, server optimizer and schedule, described once as plain data."""
+"""Every algorithm, optimizer and schedule, described once as plain data."""
 
 from tff_adaptive.registry.entries import (
   Algorithm as Algorithm,
+  ClientOptimizer as ClientOptimizer,
   Counts as Counts,
   Hyperparameter as Hyperparameter,
   Schedule as Schedule,
@@ -9,9 +10,12 @@ from tff_adaptive.registry.entries import (
 )
 from tff_adaptive.registry.table import (
   ALGORITHMS as ALGORITHMS,
+  CLIENT_OPTIMIZERS as CLIENT_OPTIMIZERS,
   SCHEDULES as SCHEDULES,
   SERVER_OPTIMIZERS as SERVER_OPTIMIZERS,
   algorithm as algorithm,
+  client_optimizer as client_optimizer,
   schedule as schedule,
   server_optimizer as server_optimizer,
+  takes as takes,
 )

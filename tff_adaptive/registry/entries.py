@@ -8,7 +8,11 @@ from typing import Any
 
 from tff_adaptive._utils import suggestions, user_code, validation
 
-Value = float | int | bool
+Value = float | int | bool | str
+
+
+def _nothing() -> Mapping[str, Any]:
+  return MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +21,7 @@ class Hyperparameter:
 
   Attributes:
     name: Its name, as a flag and as an argument.
-    kind: float, int or bool.
+    kind: float, int, bool or str.
     default: Its value where none is given; None: it has none, which `help` explains.
     help: What it is, in one sentence without its default and its owners.
     check: The check of a value from `_utils.validation`; None: a float is finite, an int is at
@@ -34,12 +38,10 @@ class Hyperparameter:
   check: validation.Check | None = None
   hint: str = ''
   choices: tuple[Value, ...] = ()
-  default_with: Mapping[str, Value] = dataclasses.field(
-    default_factory=lambda: MappingProxyType({}), hash=False
-  )
+  default_with: Mapping[str, Value] = dataclasses.field(default_factory=_nothing, hash=False)
 
   def checked(self, value: Any, name: str = '') -> Any:
-    """Returns a value that is allowed.
+    """Returns a value that is allowed; a whole number stands for a float too.
 
     Args:
       value: The value.
@@ -60,26 +62,28 @@ class Hyperparameter:
     if self.choices and value not in self.choices:
       allowed = ' or '.join(map(str, self.choices))
       raise ValueError(f'{name} must be {allowed}, found {value!r}: {hint}.')
-    if self.check is not None:
-      return self.check(name, value, hint)
-    return value if self.kind is int else validation.real(name, value, hint)
+    if self.kind is str:
+      return value
+    check = self.check or (validation.whole if self.kind is int else validation.real)
+    found = check(name, value, hint)
+    return float(found) if self.kind is float and type(found) is int else found
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """How many sets of n numbers, n the number of parameters, a client receives and sends in a round.
+  """What a client receives, sends and computes in a round; see `tff_adaptive.costs`.
 
-  Those of table 5 of "AdaBest" (Varno et al., 2022); see `tff_adaptive.costs`.
+  Attributes:
+    down: How many times the n parameters it receives: 1 is the model alone.
+    up: How many times it sends them: 1 is the update alone.
+    gradients: Gradients of a batch's loss in a local step.
+    full_gradients: Gradients over all its examples in a round.
   """
 
-  down: int = 1
-  up: int = 1
-
-
-def fed_avg_counts(values: Mapping[str, Any]) -> Counts:
-  """What FedAvg costs, whatever its hyperparameters: nothing beyond what all algorithms cost."""
-  del values
-  return Counts()
+  down: float = 1
+  up: float = 1
+  gradients: int = 1
+  full_gradients: int = 0
 
 
 class _WithHyperparameters:
@@ -126,9 +130,13 @@ class Algorithm(_WithHyperparameters):
     correction: The `corrections.Correction` class, or 'module:class'.
     server_optimizer: The one that its name stands for; None: any, SGD with rate 1 by default.
     hyperparameters: Those of the correction.
+    settings: What its name stands for besides: some of the settings client_optimizer,
+      client_optimizer_option, client_optimizer_state, sam_rho, clip_norm and server_learning_rate.
+    assumes_sgd: What supposes that clients train with plain SGD, for messages; '' for nothing.
     is_stateful: Whether clients keep a state between the rounds they take part in.
     client_weighting: 'examples' or 'uniform': how the paper weighs clients.
-    counts: What a round costs, given the hyperparameters by name.
+    counts: What clients send as published, given the hyperparameters by name; None: what the
+      correction sends, see `algorithms.counts`.
     uploads: What a client sends besides its update that moves the model; '' for nothing.
     source: The user's file that it comes from; None for one of this package.
   """
@@ -140,9 +148,11 @@ class Algorithm(_WithHyperparameters):
   correction: str | type = 'tff_adaptive.corrections.base:Correction'
   server_optimizer: str | None = None
   hyperparameters: tuple[Hyperparameter, ...] = ()
+  settings: Mapping[str, Any] = dataclasses.field(default_factory=_nothing, hash=False)
+  assumes_sgd: str = ''
   is_stateful: bool = False
   client_weighting: str = 'examples'
-  counts: Callable[[Mapping[str, Any]], Counts] = fed_avg_counts
+  counts: Callable[[Mapping[str, Any]], Counts] | None = None
   uploads: str = ''
   source: user_code.UserCode | None = None
 
@@ -158,6 +168,7 @@ class ServerOptimizer(_WithHyperparameters):
     build: The function (learning_rate, **hyperparameters) -> TFF optimizer, or 'module:function'.
     hyperparameters: Those besides the learning rate.
     source: The user's file that it comes from; None for one of this package.
+    rate: A learning rate to begin with, where none was tuned; None: that of SGD.
   """
 
   name: str
@@ -166,17 +177,23 @@ class ServerOptimizer(_WithHyperparameters):
   build: str | Callable[..., Any]
   hyperparameters: tuple[Hyperparameter, ...] = ()
   source: user_code.UserCode | None = None
+  rate: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Schedule(_WithHyperparameters):
-  """A schedule of a learning rate.
+class ClientOptimizer(ServerOptimizer):
+  """A client optimizer; the attributes are those of a server's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Named(_WithHyperparameters):
+  """What has no title besides its name.
 
   Attributes:
     name: Its name on the command line.
     description: One line, without a full stop.
-    build: 'module:class' of (base_rate, **hyperparameters) -> rate by round.
-    hyperparameters: Those besides the base rate.
+    build: 'module:attribute' of what makes it.
+    hyperparameters: Its options.
   """
 
   name: str
@@ -186,24 +203,21 @@ class Schedule(_WithHyperparameters):
 
 
 @dataclasses.dataclass(frozen=True)
-class Aggregator(_WithHyperparameters):
-  """How the server combines the clients' updates.
+class Schedule(Named):
+  """A schedule of a learning rate: `build` is (base_rate, **hyperparameters) -> rate by round."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Aggregator(Named):
+  """How the server combines updates: `build` is (values, cohort) -> TFF aggregation factory.
 
   Attributes:
-    name: Its name on the command line.
-    description: One line, without a full stop.
-    build: 'module:function' of (values, cohort) -> TFF aggregation factory.
-    hyperparameters: Its options.
     is_weighted: Whether it can weigh clients; if not, all count the same.
     is_private: Whether it adds noise for differential privacy.
     promise: What it does to all that moves the model, as in 'does not NOISE what ...'; '' where it
       promises nothing about a client.
   """
 
-  name: str
-  description: str
-  build: str
-  hyperparameters: tuple[Hyperparameter, ...] = ()
   is_weighted: bool = True
   is_private: bool = False
   promise: str = ''

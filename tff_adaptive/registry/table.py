@@ -1,172 +1,30 @@
-"""Every algorithm, server optimizer and schedule, described once, as plain data.
+"""Every algorithm, optimizer and schedule, described once, as plain data.
 
 Flags and their help, checks, defaults, the builders' arguments, cost columns, labels of reports and
 the tables of the documentation are made from what stands here. Nothing here imports TensorFlow or
 TFF, so that a command line can list, explain and check at once; code is named as 'module:attribute'
 and imported by whoever builds.
 
-To add an algorithm: a file of formulas in `tff_adaptive/corrections/` and an entry in `ALGORITHMS`.
-One of your own needs neither: `algorithm('my_file.py:MyCorrection')`.
+To add an algorithm: a file of formulas in `tff_adaptive/corrections/` and an entry in
+`registry.algorithms`. One of your own needs neither: `algorithm('my_file.py:MyCorrection')`.
 """
 
+import dataclasses
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from tff_adaptive._utils import suggestions, user_code, validation
 from tff_adaptive.registry import user_entries
+from tff_adaptive.registry.algorithms import ALGORITHMS, decay
 from tff_adaptive.registry.entries import (
   Algorithm,
-  Counts,
+  ClientOptimizer,
   Hyperparameter,
   Schedule,
   ServerOptimizer,
   by_name,
 )
 
-_FED_OPT = 'Reddi et al., "Adaptive Federated Optimization", ICLR 2021, Algorithm 2'
-_ADA_BEST = 'Varno et al., "AdaBest", ECCV 2022, Algorithm 1'
-
-_MU = Hyperparameter(
-  'mu',
-  float,
-  0.02,  # AdaBest, section 4.2: throughout, for FedDyn and AdaBest alike.
-  "Weight of the client's correction",
-  validation.at_least_zero,
-  'the paper uses 0.02',
-)
-_SCALE_MU = Hyperparameter(
-  'scale_mu', bool, False, 'Scale mu by mean examples / examples of the client'
-)
-
-
-ALGORITHMS: Mapping[str, Algorithm] = by_name(
-  Algorithm(
-    'fed_avg',
-    'FedAvg',
-    'average of the client models (server SGD, rate 1)',
-    'McMahan et al., "Communication-Efficient Learning of Deep Networks ...", AISTATS 2017',
-    server_optimizer='sgd',
-  ),
-  Algorithm(
-    'fed_avgm',
-    'FedAvgM',
-    'FedAvg with momentum on the server',
-    'Hsu et al., "Measuring the Effects of Non-Identical Data Distribution ...", 2019',
-    server_optimizer='sgdm',
-  ),
-  *(
-    Algorithm(
-      f'fed_{name.lower()}',
-      f'Fed{name}',
-      f'Algorithm 2 with {name} on the server',
-      _FED_OPT,
-      server_optimizer=name.lower(),
-    )
-    for name in ('Adagrad', 'Adam', 'Yogi')
-  ),
-  Algorithm(
-    'fed_prox',
-    'FedProx',
-    'FedAvg with a proximal term in the client loss',
-    'Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, equation (2)',
-    'tff_adaptive.corrections.fed_prox:FedProx',
-    hyperparameters=(_MU,),
-  ),
-  Algorithm(
-    'scaffold',
-    'SCAFFOLD',
-    'client and server control variates, both exchanged',
-    'Karimireddy et al., "SCAFFOLD", ICML 2020, Algorithm 1',
-    'tff_adaptive.corrections.scaffold:Scaffold',
-    hyperparameters=(
-      Hyperparameter(
-        'scaffold_option',
-        int,
-        2,
-        "The paper's option I (1) or II (2); 1 is not for stackoverflow_lr, whose loss is a sum",
-        hint='2 is the usual one',
-        choices=(1, 2),
-      ),
-    ),
-    is_stateful=True,
-    client_weighting='uniform',
-    counts=lambda _: Counts(down=2, up=2),
-    uploads='the change of c_i',
-  ),
-  Algorithm(
-    'scaffold_m',
-    'SCAFFOLD/m',
-    'SCAFFOLD sending half as much from the clients',
-    _ADA_BEST,
-    'tff_adaptive.corrections.scaffold:ScaffoldM',
-    is_stateful=True,
-    client_weighting='uniform',
-    counts=lambda _: Counts(down=2),
-    uploads='g_i / (K_i eta_l)',
-  ),
-  Algorithm(
-    'fed_dyn',
-    'FedDyn',
-    'dynamic regularisation of the client losses',
-    'Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021',
-    'tff_adaptive.corrections.fed_dyn:FedDyn',
-    hyperparameters=(_MU, _SCALE_MU),
-    is_stateful=True,
-    client_weighting='uniform',
-  ),
-  Algorithm(
-    'ada_best',
-    'AdaBest',
-    'drift estimates that fade when a client is away',
-    _ADA_BEST,
-    'tff_adaptive.corrections.ada_best:AdaBest',
-    hyperparameters=(
-      _MU,
-      _SCALE_MU,
-      Hyperparameter(
-        'beta',
-        float,
-        0.96,  # AdaBest, section 4.2: chosen at 10 % participation.
-        "Weight of the past in the server's estimate, in [0, 1]",
-        validation.up_to_one,
-        'the paper uses 0.2 to 0.98',
-        # From results/ada_best_beta.md. g-bar + h is a momentum over the pseudo-gradients
-        # already; with a second one on top, that of sgdm, adam and yogi, the paper's 0.96
-        # diverges. Adagrad has none, and 0.8 served it best.
-        default_with=MappingProxyType({'sgdm': 0.2, 'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2}),
-      ),
-      Hyperparameter(
-        'beta_decay',
-        float,
-        1.0,
-        'Factor in (0, 1] for beta when ||h|| stops falling; 1 keeps beta',
-        validation.in_half_open_unit_interval,
-        'give a factor such as 0.5, or 1 to keep beta',
-      ),
-    ),
-    is_stateful=True,
-    client_weighting='uniform',
-  ),
-)
-
-_DECAY_HINT = 'give a decay such as 0.9, or 0 for none'
-
-
-def _beta1(default: float) -> Hyperparameter:
-  return Hyperparameter(
-    'beta1', float, default, 'Decay of m, in [0, 1)', validation.in_unit_interval, _DECAY_HINT
-  )
-
-
-_BETA2 = Hyperparameter(
-  'beta2',
-  float,
-  0.99,
-  'Decay of v, in [0, 1)',
-  validation.in_unit_interval,
-  'give a decay such as 0.99',
-)
 _TAU = Hyperparameter(
   'tau',
   float,
@@ -190,6 +48,22 @@ _INITIAL_V = Hyperparameter(
   'give a value such as 1e-6, or leave it out for tau^2',
 )
 
+_OF_ADAM = (
+  _TAU,
+  decay('beta1', 0.9, 'Decay of m'),
+  decay('beta2', 0.99, 'Decay of v'),
+  _BIAS_CORRECTION,
+  _INITIAL_V,
+)
+
+_MOMENTUM = decay('momentum', 0.9, 'Momentum')
+_DECOUPLED = Hyperparameter(
+  'decay', float, 0.0, 'Decoupled weight decay, >= 0', validation.at_least_zero
+)
+_EPSILON = dataclasses.replace(_TAU, default=1e-8, hint='give 1e-8, say')
+_MOMENTS = (decay('beta1', 0.9, 'Decay of m'), decay('beta2', 0.999, 'Decay of v'), _EPSILON)
+_LION = (decay('beta1', 0.9, 'Decay of m'), decay('beta2', 0.99, 'Decay of v'), _DECOUPLED)
+
 SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
   ServerOptimizer('sgd', 'SGD', 'x + eta Delta', 'tff_adaptive.optimizers:build_sgdm'),
   ServerOptimizer(
@@ -197,110 +71,145 @@ SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
     'SGDM',
     'SGD with momentum',
     'tff_adaptive.optimizers:build_sgdm',
-    (
-      Hyperparameter(
-        'momentum', float, 0.9, 'Momentum, in [0, 1)', validation.in_unit_interval, _DECAY_HINT
-      ),
-    ),
+    (_MOMENTUM,),
   ),
   ServerOptimizer(
     'adagrad',
     'Adagrad',
     'v grows by Delta^2',
     'tff_adaptive.optimizers:build_adagrad',
-    (_TAU, _beta1(0.0), _INITIAL_V),
+    (_TAU, decay('beta1', 0.0, 'Decay of m'), _INITIAL_V),
   ),
   ServerOptimizer(
     'adam',
     'Adam',
     'v is a moving average of Delta^2',
     'tff_adaptive.optimizers:build_adam',
-    (_TAU, _beta1(0.9), _BETA2, _BIAS_CORRECTION, _INITIAL_V),
+    _OF_ADAM,
   ),
   ServerOptimizer(
     'yogi',
     'Yogi',
     'v moves towards Delta^2 by at most (1 - beta2) Delta^2',
     'tff_adaptive.optimizers:build_yogi',
-    (_TAU, _beta1(0.9), _BETA2, _BIAS_CORRECTION, _INITIAL_V),
+    _OF_ADAM,
+  ),
+  ServerOptimizer(
+    'nesterov',
+    'Nesterov',
+    "SGD with Nesterov momentum, as PyTorch's",
+    'tff_adaptive.optimizers:build_nesterov',
+    (_MOMENTUM,),
+    rate=0.7,  # DiLoCo's.
+  ),
+  ServerOptimizer(
+    'lamb',
+    'LAMB',
+    "Adam's direction of each tensor, as long as the tensor",
+    'tff_adaptive.optimizers:build_lamb',
+    (*_MOMENTS[:2], dataclasses.replace(_EPSILON, default=1e-6), _DECOUPLED),
+    rate=0.01,
+  ),
+  ServerOptimizer(
+    'lion',
+    'Lion',
+    'the sign of beta1 m + (1 - beta1) Delta; m decays by beta2',
+    'tff_adaptive.optimizers:build_lion',
+    _LION,
+    rate=1e-3,
   ),
 )
 
-_WARMUP_ROUNDS = Hyperparameter(
-  'warmup_rounds', int, 0, 'Rounds of linear warm-up', validation.whole, 'give 0 for no warm-up'
+
+def _client(
+  name: str,
+  title: str,
+  description: str,
+  *hyperparameters: Hyperparameter,
+  build: str = '',
+  rate: float | None = None,
+) -> ClientOptimizer:
+  """The entry of a client optimizer, built by the function of its name or of another one."""
+  build = f'tff_adaptive.optimizers:build_{build or name}'
+  return ClientOptimizer(name, title, description, build, hyperparameters, rate=rate)
+
+
+CLIENT_OPTIMIZERS: Mapping[str, ClientOptimizer] = by_name(
+  _client('sgd', 'SGD', 'for which the corrections are made'),
+  _client('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM, rate=0.01),
+  _client(
+    'nesterov',
+    'Nesterov',
+    "SGD with Nesterov momentum, as PyTorch's",
+    _MOMENTUM,
+    rate=0.01,
+  ),
+  _client(
+    'adagrad',
+    'Adagrad',
+    'g / (sqrt(sum of g^2) + tau)',
+    dataclasses.replace(_EPSILON, default=1e-7),
+    dataclasses.replace(_INITIAL_V, default=0.0),
+    rate=0.01,
+  ),
+  _client('adam', 'Adam', 'with bias correction', *_MOMENTS, build='adamw', rate=1e-3),
+  _client(
+    'amsgrad', 'AMSGrad', 'Adam without bias correction whose v never falls', *_MOMENTS, rate=1e-3
+  ),
+  _client(
+    'adamw',
+    'AdamW',
+    'Adam with decoupled weight decay',
+    *_MOMENTS,
+    dataclasses.replace(_DECOUPLED, default=0.01),
+    rate=1e-3,
+  ),
+  _client(
+    'lion', 'Lion', 'the sign of beta1 m + (1 - beta1) g; m decays by beta2', *_LION, rate=1e-4
+  ),
+  _client(
+    'muon',
+    'Muon',
+    'orthogonal steps of matrices, AdamW for the rest',
+    dataclasses.replace(_MOMENTUM, default=0.95),
+    *_MOMENTS[1:],
+    _DECOUPLED,
+    rate=1e-3,
+  ),
 )
+
+_WARMUP_ROUNDS = Hyperparameter('warmup_rounds', int, 0, 'Rounds of linear warm-up')
 
 
 def _factor(default: float) -> Hyperparameter:
-  return Hyperparameter(
-    'factor',
-    float,
-    default,
-    'Factor by which the rate shrinks, in (0, 1]',
-    validation.in_half_open_unit_interval,
-    'give the factor by which the rate shrinks, such as 0.998',
-  )
+  text, check = 'Factor by which the rate shrinks, in (0, 1]', validation.in_half_open_unit_interval
+  return Hyperparameter('factor', float, default, text, check)
+
+
+def _schedule(name: str, kind: str, description: str, *own: Hyperparameter) -> Schedule:
+  """A schedule of the class `kind`; each may begin with a linear warm-up."""
+  return Schedule(name, description, f'tff_adaptive.schedules:{kind}', (*own, _WARMUP_ROUNDS))
 
 
 SCHEDULES: Mapping[str, Schedule] = by_name(
-  Schedule(
-    'constant',
-    'the base rate in every round',
-    'tff_adaptive.schedules:Constant',
-    (_WARMUP_ROUNDS,),
-  ),
-  Schedule(
-    'inv_sqrt',
-    'base rate / sqrt(t + 1)',
-    'tff_adaptive.schedules:InvSqrt',
-    (_WARMUP_ROUNDS,),
-  ),
-  Schedule(
+  _schedule('constant', 'Constant', 'the base rate in every round'),
+  _schedule('inv_sqrt', 'InvSqrt', 'base rate / sqrt(t + 1)'),
+  _schedule(
     'exp_decay',
+    'ExpDecay',
     'base rate x 0.1 every 500 rounds, a staircase',
-    'tff_adaptive.schedules:ExpDecay',
-    (
-      _factor(0.1),
-      Hyperparameter(
-        'every',
-        int,
-        500,
-        'Rounds on one stair',
-        validation.count,
-        'give a number of rounds such as 500',
-      ),
-      _WARMUP_ROUNDS,
-    ),
+    _factor(0.1),
+    Hyperparameter('every', int, 500, 'Rounds on one stair', validation.count),
   ),
-  Schedule(
-    'round_decay',
-    'base rate x 0.998 each round',
-    'tff_adaptive.schedules:RoundDecay',
-    (_factor(0.998), _WARMUP_ROUNDS),
-  ),
-  Schedule(
+  _schedule('round_decay', 'RoundDecay', 'base rate x 0.998 each round', _factor(0.998)),
+  _schedule(
     'diminishing',
+    'Diminishing',
     'base rate x gamma / (gamma + local steps so far)',
-    'tff_adaptive.schedules:Diminishing',
-    (
-      Hyperparameter(
-        'kappa',
-        float,
-        1.0,
-        "The problem's condition number, >= 1",
-        validation.at_least_one,
-        'give the ratio of the largest to the least curvature',
-      ),
-      Hyperparameter(
-        'local_steps',
-        int,
-        1,
-        'E, the local steps of a round',
-        validation.count,
-        'give the local steps of one round',
-      ),
-      _WARMUP_ROUNDS,
+    Hyperparameter(
+      'kappa', float, 1.0, "The problem's condition number, >= 1", validation.at_least_one
     ),
+    Hyperparameter('local_steps', int, 1, 'E, the local steps of a round', validation.count),
   ),
 )
 
@@ -309,9 +218,14 @@ def algorithm(spec: str) -> Algorithm:
   """Returns the entry of an algorithm.
 
   Args:
-    spec: A name in `ALGORITHMS`, or 'FILE.py:NAME': a user's own, an `Algorithm` or a frozen
-      dataclass that subclasses `corrections.Correction`, of which the entry is derived: see
-      `registry.user_entries.algorithm`.
+    spec: A name in `ALGORITHMS`, or 'FILE.py:NAME' of a user's own: an `Algorithm`, or a frozen
+      dataclass that subclasses `corrections.Correction`. Of the latter the entry is derived:
+      hyperparameters from its fields (name, type float, int or bool, default; help from
+      `field(metadata={'help': ...})`), name and title from the class attribute `name`, the
+      description from the docstring's first line, and from class attributes
+      `client_weighting` (default 'uniform' if stateful, else 'examples') and `counts`, a `Counts`
+      or a function of the hyperparameters to one (default: what it sends). Fields `num_clients` and
+      `mean_examples` are filled in from the clients.
 
   Raises:
     ValueError: In one line, if there is none of that name, or the file has no such algorithm.
@@ -325,8 +239,10 @@ def server_optimizer(spec: str) -> ServerOptimizer:
   """Returns the entry of a server optimizer.
 
   Args:
-    spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME': a user's own, a `ServerOptimizer` or a
-      function of the learning rate and options to a TFF optimizer.
+    spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME' of a user's own: a `ServerOptimizer`, or
+      a function of the learning rate and options to a `tff.learning.optimizers.Optimizer`. Of the
+      latter the entry is derived: hyperparameters from its arguments after the first (name,
+      annotation, default).
 
   Raises:
     ValueError: As `algorithm`.
@@ -334,6 +250,25 @@ def server_optimizer(spec: str) -> ServerOptimizer:
   if user_code.is_reference(spec):
     return user_entries.server_optimizer(spec)
   return _named('server optimizer', spec, SERVER_OPTIMIZERS)
+
+
+def client_optimizer(spec: str) -> ServerOptimizer:
+  """Returns the entry of a client optimizer; arguments and errors as of `server_optimizer`."""
+  if user_code.is_reference(spec):
+    return user_entries.server_optimizer(spec)
+  return _named('client optimizer', spec, CLIENT_OPTIMIZERS)
+
+
+def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
+  """Whether an algorithm goes with a server optimizer, given by name or as FILE.py:NAME; or None.
+
+  One that fixes another does not, but for FedAvg's: its mean of the models with a server optimizer
+  after which no algorithm is named is Algorithm 2 with it.
+  """
+  if algorithm.server_optimizer in (None, server_optimizer) or not server_optimizer:
+    return True
+  named_after = {a.server_optimizer for a in ALGORITHMS.values() if not a.settings}
+  return algorithm.server_optimizer == 'sgd' and server_optimizer not in named_after
 
 
 def schedule(name: str) -> Schedule:

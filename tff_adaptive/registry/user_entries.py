@@ -21,20 +21,7 @@ _WANTED = 'give a frozen dataclass that subclasses tff_adaptive.corrections.Corr
 
 
 def algorithm(reference: str) -> entries.Algorithm:
-  """Returns the entry of a user's algorithm.
-
-  Args:
-    reference: 'FILE.py:NAME' of an `Algorithm`, or of a `corrections.Correction` subclass that is
-      a frozen dataclass. Of the latter the entry is derived: hyperparameters from its fields (name,
-      type float, int or bool, default; help from `field(metadata={'help': ...})`), name and title
-      from the class attribute `name`, the description from the docstring's first line, and from
-      class attributes `is_stateful`, `client_weighting` (default 'uniform' if stateful, else
-      'examples') and `counts`, a `Counts` or a function of the hyperparameters to one (default:
-      FedAvg's). Fields `num_clients` and `mean_examples` are filled in from the clients.
-
-  Raises:
-    ValueError: In one line, if it cannot be loaded or is neither of the two.
-  """
+  """Returns the entry of a user's algorithm, see `registry.algorithm`."""
 
   def make(found: Any, source: user_code.UserCode) -> entries.Algorithm:
     describe = getattr(found, 'registry_entry', None)  # Of `corrections.Correction`.
@@ -46,17 +33,19 @@ def algorithm(reference: str) -> entries.Algorithm:
 
 
 def of_correction(found: Any, name: Any, source: user_code.UserCode) -> entries.Algorithm:
-  """Returns the entry derived from a `corrections.Correction` subclass, see `algorithm`."""
+  """Returns the entry derived from a `Correction` subclass, see `registry.algorithm`."""
   parameters = vars(found).get('__dataclass_params__')
   if parameters is None or not parameters.frozen:
     raise ValueError(f'is no frozen dataclass: {_WANTED}')
   if not isinstance(name, str) or not re.fullmatch(r'\w[\w.-]*', name):
     raise ValueError(f'has the name {name!r}: take letters, digits, _, - and .')
-  weighting = getattr(found, 'client_weighting', 'uniform' if found.is_stateful else 'examples')
+  weighting = getattr(
+    found, 'client_weighting', 'uniform' if found.keeps_client_state() else 'examples'
+  )
   if weighting not in ('examples', 'uniform'):
     raise ValueError(f"has client_weighting {weighting!r}: give 'examples' or 'uniform'")
-  counts: Any = getattr(found, 'counts', entries.fed_avg_counts)
-  if not isinstance(counts, entries.Counts) and not callable(counts):
+  counts: Any = getattr(found, 'counts', None)
+  if not (counts is None or isinstance(counts, entries.Counts) or callable(counts)):
     raise ValueError(f'has counts {counts!r}: give a tff_adaptive.registry.Counts(...)')
   types = typing.get_type_hints(found)
   return entries.Algorithm(
@@ -65,28 +54,22 @@ def of_correction(found: Any, name: Any, source: user_code.UserCode) -> entries.
     _first_line(found),
     correction=found,
     hyperparameters=tuple(
-      _hyperparameter(f.name, types[f.name], f.default, f.metadata.get('help'), f.init)
+      _hyperparameter(f.name, types[f.name], f.default, f.init, f.metadata.get('help', ''))
       for f in dataclasses.fields(found)
       if f.name not in CLIENT_FIELDS
     ),
-    is_stateful=bool(found.is_stateful),
+    is_stateful=found.keeps_client_state(),
     client_weighting=weighting,
+    uploads='what its client_update uploads'
+    if found.overrides('client_update', 'exchange')
+    else '',
     counts=(lambda values: counts) if isinstance(counts, entries.Counts) else counts,
     source=source,
   )
 
 
 def server_optimizer(reference: str) -> entries.ServerOptimizer:
-  """Returns the entry of a user's server optimizer.
-
-  Args:
-    reference: 'FILE.py:NAME' of a `ServerOptimizer`, or of a function of the learning rate and
-      options to a `tff.learning.optimizers.Optimizer`. Of the latter the entry is derived:
-      hyperparameters from its arguments after the first (name, annotation, default).
-
-  Raises:
-    ValueError: In one line, if it cannot be loaded or is neither of the two.
-  """
+  """Returns the entry of a user's server optimizer, see `registry.server_optimizer`."""
 
   def make(found: Any, source: user_code.UserCode) -> entries.ServerOptimizer:
     if not callable(found):
@@ -103,7 +86,9 @@ def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], 
   try:
     is_entry = isinstance(found, kind)
     return dataclasses.replace(found, source=source) if is_entry else make(found, source)
-  except Exception as error:  # Also what annotations and attributes of the user's raise.
+  except KeyboardInterrupt:
+    raise
+  except BaseException as error:  # Also what annotations and attributes of the user's raise.
     words = error if type(error) is ValueError else f'cannot be used: {user_code.in_words(error)}'
     raise ValueError(f'{source.name} of {source.path!r} {words}.') from error
 
@@ -116,7 +101,7 @@ def _from_signature(found: Any) -> tuple[entries.Hyperparameter, ...]:
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   return tuple(
     _hyperparameter(
-      a.name, types.get(a.name, type(a.default)), a.default, None, a.kind is not _ONLY_BY_PLACE
+      a.name, types.get(a.name, type(a.default)), a.default, a.kind is not _ONLY_BY_PLACE
     )
     for a in arguments[1:]
     if a.kind not in several
@@ -124,7 +109,7 @@ def _from_signature(found: Any) -> tuple[entries.Hyperparameter, ...]:
 
 
 def _hyperparameter(
-  name: str, kind: Any, default: Any, help_text: str | None, can_be_given: bool
+  name: str, kind: Any, default: Any, can_be_given: bool, help_text: str = ''
 ) -> entries.Hyperparameter:
   """Returns a hyperparameter without a range: the class or function checks that itself."""
   place = f'has the option {name}'
@@ -138,15 +123,11 @@ def _hyperparameter(
     kind = known[0] if known and (default is not None or has_none) else kind
   if kind not in _KINDS:
     raise ValueError(f'{place} of the type {kind}: hyperparameters are float, int or bool')
-  if kind is float and type(default) is int:
-    default = float(default)
   made = entries.Hyperparameter(name, kind, default, help_text or name)
   try:
-    if default is not None:
-      made.checked(default)
+    return made if default is None else dataclasses.replace(made, default=made.checked(default))
   except (TypeError, ValueError) as error:
     raise ValueError(f'{place} with a default that is refused: {error}'.rstrip('.')) from None
-  return made
 
 
 def _first_line(found: Any) -> str:

@@ -4,15 +4,17 @@ import csv
 import glob
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from tff_adaptive.reports import number_texts, report, scores, style, table as table_lib
-from tff_adaptive.runs import metric_names, run as run_lib
+from tff_adaptive.reports import report, scores, style
+from tff_adaptive.runs import names, run as run_lib
 
 FOLDER = run_lib.CLIENT_EVALUATIONS
 _LOSS = 'validation_loss'  # By which a run has diverged, whatever is measured on clients.
 STATISTICS = ('by_examples', 'mean', 'std', 'p10', 'p50', 'p90', 'worst_tenth')
+_SHOWN = STATISTICS[1:]  # In reports.
 
 
 def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
@@ -22,7 +24,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
     sums: float64 [C, 2], of each client the sum of the metric over its examples and what it is to
       be divided by: their number, or that of their words, say. Clients with nothing to divide by
       are left out.
-    metric: Its name, which says whether small values are good: see `runs.metric_names`.
+    metric: Its name, which says whether small values are good: see `runs.names`.
 
   Returns:
     Name in `STATISTICS` -> value: the mean over all examples together, the mean by client, the
@@ -34,7 +36,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
   if not len(values):
     return dict.fromkeys(STATISTICS, float('nan'))
   with np.errstate(all='ignore'):  # Of a model that diverged, values may be infinite.
-    worst = np.sort(values)[:: -1 if metric_names.is_error(metric) else 1][: -(-len(values) // 10)]
+    worst = np.sort(values)[:: -1 if names.is_error(metric) else 1][: -(-len(values) // 10)]
     by_examples, below = np.sum(sums, axis=0)
     numbers = (
       by_examples / below,
@@ -72,36 +74,27 @@ def build(
   Raises:
     ValueError: If a run has no such file, group or metric, or its file is damaged.
   """
-  values = {
-    label: [_of_run(run, metric, clients) for run in members] for label, members in groups.items()
-  }
-  rows = [
-    [
-      label,
-      *(['diverged'] * len(STATISTICS[1:]) if _diverged(groups[label]) else _cells(found, metric)),
-    ]
-    for label, found in values.items()
-  ]
-  members = [run for each in groups.values() for run in each]
-  table = table_lib.Table(
-    ['', *(name.replace('_', ' ') for name in STATISTICS[1:])],
+  rows: list[list[str]] = []
+  data: list[list[Any]] = []
+  drawn: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+  for label, members in groups.items():
+    values = {run.folder: _of_run(run, metric, clients) for run in members}
+    text, shown = scores.without_diverged(label, members, _LOSS)
+    is_diverged = any(scores.is_left_out(run, _LOSS) for run in members)
+    cells = ['diverged'] * len(_SHOWN) if is_diverged else _cells([*values.values()], metric)
+    rows.append([label, *cells])
+    ordered = np.sort(np.concatenate([values[run.folder] for run in shown]))
+    points = ordered, np.arange(1, len(ordered) + 1) / len(ordered)
+    drawn[text if is_diverged else label] = points
+    data += [[text if is_diverged else label, *point] for point in zip(*points)]
+  table = report.Table(
+    ['', *(name.replace('_', ' ') for name in _SHOWN)],
     rows,
     title=title or f'{metric.replace("_", " ")} over clients ({clients})',
-    note=scores.note({}, members),
+    note=scores.note({}, [run for members in groups.values() for run in members]),
   )
-  drawn: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-  for label, runs in groups.items():
-    text, shown = scores.without_diverged(label, runs, _LOSS)
-    ordered = np.sort(np.concatenate([v for run, v in zip(runs, values[label]) if run in shown]))
-    shares = np.arange(1, len(ordered) + 1) / len(ordered)
-    drawn[text if _diverged(runs) else label] = ordered, shares
-  data = [[label, *point] for label, points in drawn.items() for point in zip(*points)]
-  text = table_lib.csv_text([['label', 'value', 'share_of_clients'], *data])
+  text = report.csv_text([['label', 'value', 'share_of_clients'], *data])
   return report.Report([table], text, _figure(drawn, metric, title), title)
-
-
-def _diverged(runs: Sequence[run_lib.Run]) -> bool:
-  return any(scores.is_left_out(run, _LOSS) for run in runs)
 
 
 def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
@@ -127,7 +120,7 @@ def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
   """Each statistic: its mean over runs, and what they differ by."""
   own = metric.removeprefix('inference_').removeprefix('personalized_')
   each = [describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
-  return [number_texts.spread([of_run[name] for of_run in each]) for name in STATISTICS[1:]]
+  return [report.spread([of_run[name] for of_run in each]) for name in _SHOWN]
 
 
 def _figure(drawn: Mapping[str, tuple[np.ndarray, np.ndarray]], metric: str, title: str) -> object:

@@ -1,10 +1,10 @@
 """Tables of any setting by any other, and of tasks and participation by algorithm as in papers."""
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from tff_adaptive.reports import number_texts, report, scores, table as table_lib, tables
+from tff_adaptive.reports import report, scores, tables
 from tff_adaptive.runs import names, run as run_lib
 
 # What is not a setting by itself, but follows from some.
@@ -18,28 +18,25 @@ _ADA_BEST_ORDER = ('FedAvg', 'FedDyn', 'SCAFFOLD', 'SCAFFOLD/m', 'AdaBest')
 # "Performance within 0.5 % of the best result for each task is shown in bold".
 OPTIMIZERS = ('FedAdagrad', 'FedAdam', 'FedYogi', 'FedAvgM', 'FedAvg')
 _WITHIN = 0.5
+K = TypeVar('K')
 
 
 class _Published(NamedTuple):
   title: str
-  metric: str
-  factor: float  # By which the metric is multiplied there.
   clients: int  # Data with another number of training clients are not the benchmark.
   figures: tuple[float, ...]  # Of each optimizer.
+  metric: str = 'accuracy'
+  factor: float = 100  # By which the metric is multiplied there.
 
 
-_FACTORS = {'accuracy': 100, 'recall_at_5': 100, 'mse': 1000}
 TASKS = {
-  task: _Published(title, metric, _FACTORS[metric], clients, figures)
-  for task, title, metric, clients, figures in (
-    ('cifar10', 'CIFAR-10', 'accuracy', 500, (72.1, 77.4, 78.0, 77.4, 72.8)),
-    ('cifar100', 'CIFAR-100', 'accuracy', 500, (47.9, 52.5, 52.4, 52.4, 44.7)),
-    ('emnist_cr', 'EMNIST CR', 'accuracy', 3400, (85.1, 85.6, 85.5, 85.2, 84.9)),
-    ('shakespeare', 'Shakespeare', 'accuracy', 715, (57.5, 57.0, 57.2, 57.3, 56.9)),
-    ('stackoverflow_nwp', 'SO NWP', 'accuracy', 342477, (23.8, 25.2, 25.2, 23.8, 19.5)),
-    ('stackoverflow_lr', 'SO LR', 'recall_at_5', 342477, (67.1, 65.8, 65.9, 36.9, 30.0)),
-    ('emnist_ae', 'EMNIST AE', 'mse', 3400, (4.20, 1.01, 0.98, 1.65, 6.47)),
-  )
+  'cifar10': _Published('CIFAR-10', 500, (72.1, 77.4, 78.0, 77.4, 72.8)),
+  'cifar100': _Published('CIFAR-100', 500, (47.9, 52.5, 52.4, 52.4, 44.7)),
+  'emnist_cr': _Published('EMNIST CR', 3400, (85.1, 85.6, 85.5, 85.2, 84.9)),
+  'shakespeare': _Published('Shakespeare', 715, (57.5, 57.0, 57.2, 57.3, 56.9)),
+  'stackoverflow_nwp': _Published('SO NWP', 342477, (23.8, 25.2, 25.2, 23.8, 19.5)),
+  'stackoverflow_lr': _Published('SO LR', 342477, (67.1, 65.8, 65.9, 36.9, 30.0), 'recall_at_5'),
+  'emnist_ae': _Published('EMNIST AE', 3400, (4.20, 1.01, 0.98, 1.65, 6.47), 'mse', 1000),
 }
 
 
@@ -59,7 +56,7 @@ def table(
   runs: Sequence[run_lib.Run],
   title: str,
   **of_note: str,
-) -> table_lib.Table:
+) -> report.Table:
   """Returns a table of scores, whose note says which settings were the best of several.
 
   Args:
@@ -77,7 +74,7 @@ def table(
     if score.label
   }
   first = len(heading)
-  return table_lib.Table(
+  return report.Table(
     [*heading, *columns],
     [[*row.place, *(row.texts.get(name, '') for name in columns)] for row in rows],
     frozenset((i, first + columns.index(name)) for i, row in enumerate(rows) for name in row.best),
@@ -91,7 +88,7 @@ def build(
 ) -> report.Report:
   """A row for each value of a setting, a column for each of another.
 
-  A cell is the mean over the last 100 rounds of a column of metrics.csv, or the accuracy on the
+  A cell is the mean over the last rounds of a column of metrics.csv, or the accuracy on the
   test data after the last round; mean and sample standard deviation over the seeds. The best of
   a column is bold.
 
@@ -111,39 +108,38 @@ def build(
     raise ValueError(f'rows and columns are both {rows}: give two settings.')
   by_validation = tables.default_metric(runs)
   column = metric or by_validation
-  cells = _cells(runs, lambda run: _value(run, rows), lambda run: _value(run, columns))
   found = {
-    row: {name: scores.best(members, by_validation, column) for name, members in of_row.items()}
-    for row, of_row in cells.items()
+    row: best(members, lambda run: _value(run, columns), by_validation, column)
+    for row, members in split(runs, lambda run: _value(run, rows)).items()
   }
-  column_names = number_texts.in_order(list(dict.fromkeys(_value(run, columns) for run in runs)))
-  best = {
-    name: scores.is_best({row: of[name] for row, of in found.items() if name in of}, column)
-    for name in column_names
+  shown = report.in_order(list(dict.fromkeys(_value(run, columns) for run in runs)))
+  bold = {
+    (row, name)
+    for name in shown
+    for row in scores.is_best({row: of[name] for row, of in found.items() if name in of}, column)
   }
   made = [
     Row(
       [row],
       found[row],
       {name: scores.text(score, column) for name, score in found[row].items()},
-      [name for name in column_names if row in best[name]],
+      [name for name in shown if (row, name) in bold],
     )
-    for row in number_texts.in_order([*found])
+    for row in report.in_order([*found])
   ]
   when = (
     'after the last round' if column == scores.TEST else f'mean over the {scores.last_rounds(runs)}'
   )
   what = ', '.join(filter(None, (names.metric(column), when, scores.unit(column)[1])))
   heading = [rows.replace('_', ' ')]
-  return _report(
-    table(heading, column_names, made, runs, title or what.capitalize(), column=column), title
-  )
+  made_table = table(heading, shown, made, runs, title or what.capitalize(), column=column)
+  return _report(made_table, title)
 
 
 def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
   """Tasks by optimizers: the form of Table 1 of "Adaptive Federated Optimization".
 
-  A cell is the mean over the last 100 rounds of the task's metric on the validation data, in
+  A cell is the mean over the last rounds of the task's metric on the validation data, in
   percent, MSE times 1000; bold is what is within 0.5 of the best. Where a run's data have as many
   clients as the benchmark, the paper's row stands below.
 
@@ -156,14 +152,13 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
     ValueError: If runs of a task have no validation metric in common, or runs name no task.
   """
   rows = []
-  for (task, options), cells in _cells(runs, _task, _composition).items():
-    own = [run for members in cells.values() for run in members]
+  for (task, options), own in split(runs, _task).items():
     column = tables.default_metric(own)
     entry = TASKS.get(task)
     is_published = entry is not None and column == f'validation_{entry.metric}'
     factor = entry.factor if entry and is_published else scores.unit(column)[0]
     digits = 1 if factor == 100 else 4 if factor == 1 else 2
-    found = {name: scores.best(members, column) for name, members in cells.items()}
+    found = best(own, _composition, column)
     label = os.path.basename(task) if entry is None else entry.title
     if column != 'validation_accuracy':
       metric = column.removeprefix('validation_').replace('_', ' ')
@@ -202,17 +197,16 @@ def participation(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Rep
 
   def place(run: run_lib.Run) -> tuple[float, str, str]:
     clients, (task, options) = _clients(run), _task(run)
-    if not clients:
+    cohort, share = map(run.settings.get, ('clients_per_round', 'participation'))
+    if not (clients and (cohort or share)):
       raise ValueError(f'{run.folder} has no number of clients in config.json.')
-    return run.settings['clients_per_round'] / clients, os.path.basename(task), options
+    return share or float(cohort or 0) / clients, os.path.basename(task), options
 
-  cells = _cells(runs, place, _composition)
+  by_place = split(runs, place)
   rows = []
-  for rate, task, options in sorted(cells, key=lambda at: (*at[:2], number_texts.key(at[2]))):
-    found = {
-      name: scores.best(members, tables.default_metric(members), scores.TEST)
-      for name, members in cells[rate, task, options].items()
-    }
+  for rate, task, options in sorted(by_place, key=lambda at: (*at[:2], report.number_key(at[2]))):
+    own = by_place[rate, task, options]
+    found = best(own, _composition, tables.default_metric(own), scores.TEST)
     rows.append(
       Row(
         [f'{100 * rate:g} %', task, _heterogeneity(options)],
@@ -227,36 +221,42 @@ def participation(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Rep
   return _report(table(heading, columns, rows, runs, caption, column=scores.TEST), title)
 
 
-def _report(made: table_lib.Table, title: str) -> report.Report:
+def _report(made: report.Table, title: str) -> report.Report:
   return report.Report([made], made.csv(), title=title)
 
 
-def _cells(
-  runs: Sequence[run_lib.Run],
-  row: Callable[[run_lib.Run], Any],
-  column: Callable[[run_lib.Run], str],
-) -> dict[Any, dict[str, list[run_lib.Run]]]:
-  """Row -> column -> runs, in the order in which they come."""
-  found: dict[Any, dict[str, list[run_lib.Run]]] = {}
+def split(
+  runs: Iterable[run_lib.Run], key: Callable[[run_lib.Run], K]
+) -> dict[K, list[run_lib.Run]]:
+  """Runs by a property of theirs, in the order in which they come."""
+  found: dict[K, list[run_lib.Run]] = {}
   for run in runs:
-    found.setdefault(row(run), {}).setdefault(column(run), []).append(run)
+    found.setdefault(key(run), []).append(run)
   return found
+
+
+def best(
+  runs: Iterable[run_lib.Run],
+  key: Callable[[run_lib.Run], K],
+  by: str,
+  column: str | None = None,
+) -> dict[K, scores.Score]:
+  """The best scores by a property of the runs: see `scores.best`."""
+  return {name: scores.best(cell, by, column) for name, cell in split(runs, key).items()}
 
 
 def _value(run: run_lib.Run, setting: str) -> str:
   """A run's value of a setting, as it stands in the table."""
-  needed = setting if setting in run.settings else 'algorithm'
-  if needed not in run.settings or (setting not in run.settings and setting not in DERIVED):
+  if ('algorithm' if setting in DERIVED else setting) not in run.settings:
     raise ValueError(
       f'{run.folder} has no setting {setting!r} in config.json; it has: '
       f'{", ".join(sorted(run.settings))}.'
     )
-  if setting in DERIVED:
-    return DERIVED[setting](run.settings)
-  value = run.settings[setting]
+  value = DERIVED[setting](run.shown) if setting in DERIVED else run.settings[setting]
   if isinstance(value, list):
-    return ', '.join(map(str, value))
-  return 'none' if value is None else str(value)
+    value = ', '.join(map(str, value))
+  text = 'none' if value is None else str(value)
+  return run.renamed.get(text, text)
 
 
 def _clients(run: run_lib.Run) -> int | None:
@@ -264,7 +264,8 @@ def _clients(run: run_lib.Run) -> int | None:
 
 
 def _composition(run: run_lib.Run) -> str:
-  return names.composition(run.settings)
+  text = names.composition(run.shown)
+  return run.renamed.get(text, text)
 
 
 def _task(run: run_lib.Run) -> tuple[str, str]:
@@ -276,7 +277,7 @@ def _task(run: run_lib.Run) -> tuple[str, str]:
 def _ordered(runs: Sequence[run_lib.Run], first: Sequence[str]) -> list[str]:
   """The optimizers of the runs, those of the paper in its order, then the others."""
   found = dict.fromkeys(map(_composition, runs))
-  return [n for n in first if n in found] + [n for n in found if n not in first]
+  return sorted(found, key=[*first, *found].index)
 
 
 def _with_diverged(score: scores.Score) -> str:

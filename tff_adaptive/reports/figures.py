@@ -1,12 +1,13 @@
-"""Figures of curves: one run, several runs side by side, and how clients differ."""
+"""Curves over repetitions, and figures: of these, of one run, and of how clients differ."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tff_adaptive.reports import curves as curves_lib, scores, style
-from tff_adaptive.runs import names
+from tff_adaptive.reports import report, scores, style
+from tff_adaptive.runs import names, run as run_lib
 
 _EVALUATED = ('validation', 'inference')
 _AXES = {
@@ -17,6 +18,122 @@ _AXES = {
 }
 # The end is shown enlarged where it takes less than this part of the whole range.
 _SMALL = 0.25
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+  """The mean curve of the runs of a group that did not diverge; of all, where all did.
+
+  Attributes:
+    group: The group's label.
+    label: The same, how many runs that is, and where it ends if some of them go on.
+    rounds: int [R], the rounds that all of them have.
+    x: float64 [R], how far they were after these, in units of the axis: means over the runs.
+    mean: float64 [R].
+    std: float64 [R], sample standard deviation over the runs; 0 for one.
+    diverged: Whether all of its runs did.
+    learned: Whether they did not and, where it is known what is good, it ends better than it began.
+    short: The folders of those of the runs that end before others.
+  """
+
+  group: str
+  label: str
+  rounds: np.ndarray
+  x: np.ndarray
+  mean: np.ndarray
+  std: np.ndarray
+  diverged: bool
+  learned: bool
+  short: Sequence[str]
+
+
+def mean_curves(
+  groups: Mapping[str, Sequence[run_lib.Run]], column: str, axis: str = 'round'
+) -> list[Curve]:
+  """Returns the curves of groups of runs, in the order of the groups.
+
+  Args:
+    groups: Label -> runs that differ in their seed.
+    column: A column of metrics.csv.
+    axis: What they run along; a name in `runs.run.AXES`.
+
+  Returns:
+    A curve for each group whose runs have a round with a value in common.
+
+  Raises:
+    ValueError: If no run has values of the column, or one has none of the axis.
+  """
+  made = [_curve(label, members, column, axis) for label, members in groups.items()]
+  found = [curve for curve in made if curve is not None]
+  if not found:
+    raise ValueError(f'no run has values of {column!r} in metrics.csv.')
+  return found
+
+
+def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -> Curve | None:
+  label, shown = scores.without_diverged(group, members, column)
+  found = [run.curve(column) for run in shown]
+  rounds = sorted(set.intersection(*map(set, found)))
+  if not rounds:
+    return None
+  values = np.array([[curve[t] for t in rounds] for curve in found], np.float64)
+  with np.errstate(all='ignore'):  # Of a run that diverged values may be NaN or infinite.
+    std = values.std(axis=0, ddof=1) if len(shown) > 1 else np.zeros(len(rounds))
+    mean = values.mean(axis=0)
+  x = np.mean([[run.progress(axis)[t] for t in rounds] for run in shown], axis=0)
+  ends = [max(curve) for curve in found]
+  short = [run.folder for run, end in zip(shown, ends) if end < max(ends)]
+  if short:
+    label += f', to round {rounds[-1]}'
+  diverged = scores.is_left_out(shown[0], column)
+  improved = scores.sign(column) * (mean[-1] - mean[0]) > 0 or len(mean) == 1
+  learned = not diverged and (improved or not scores.has_direction(column))
+  return Curve(group, label, np.array(rounds), x, mean, std, diverged, learned, short)
+
+
+def curves_note(groups: Iterable[str], curves: Sequence[Curve], column: str) -> str:
+  """Says which groups' curves end before some of their runs do, and where; '' if none does."""
+  by_group = {curve.group: curve for curve in curves}
+  found = []
+  for group in groups:
+    curve = by_group.get(group)
+    if curve is None:
+      found.append(f'{group} has no curve: its runs have no round with {column} in common.')
+    elif curve.short:
+      others = f' and {len(curve.short) - 1} more' if len(curve.short) > 1 else ''
+      found.append(
+        f'The curve of {group} ends at round {curve.rounds[-1]}, the last that all its runs have,'
+        f' because of {curve.short[0]}{others}.'
+      )
+  return ' '.join(found)
+
+
+def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') -> str:
+  """Returns the numbers behind a figure of curves as CSV.
+
+  Args:
+    by_column: Column of metrics.csv -> its curves.
+    axis: What they run along.
+
+  Returns:
+    A row for each group and each round at which all columns were measured in all its runs: the
+    label, the round, the axis if it is another, and of each column the mean and the sample
+    standard deviation over the runs that did not diverge; where all did, over all, and the label
+    says so.
+  """
+  along = [] if axis == 'round' else [axis]
+  names = [f'{column}_{kind}' for column in by_column for kind in ('mean', 'std')]
+  rows: list[list[Any]] = [['label', 'round', *along, *names]]
+  for group in dict.fromkeys(curve.group for curves in by_column.values() for curve in curves):
+    found = [curve for curves in by_column.values() for curve in curves if curve.group == group]
+    if len(found) < len(by_column):
+      continue
+    label = f'{group} (diverged)' if any(curve.diverged for curve in found) else group
+    points = [dict(zip(c.rounds.tolist(), zip(c.x, c.mean, c.std))) for c in found]
+    for t in sorted(set.intersection(*map(set, points))):
+      place = [points[0][t][0]] if along else []
+      rows.append([label, t, *place, *(v for point in points for v in point[t][1:])])
+  return report.csv_text(rows)
 
 
 def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
@@ -50,7 +167,7 @@ def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
 
 
 def comparison(
-  by_column: Mapping[str, Sequence[curves_lib.Curve]],
+  by_column: Mapping[str, Sequence[Curve]],
   *,
   axis: str = 'round',
   title: str = '',
@@ -60,7 +177,8 @@ def comparison(
   """Draws curves side by side: their means, and bands of one standard deviation.
 
   A panel's limits are those of the runs that learned: one that diverged leaves it. Where the
-  curves end close to each other, their second half is shown enlarged as well.
+  curves end close to each other, their second half is shown enlarged as well, the deviations at
+  the end beside each other instead of bands.
 
   Args:
     by_column: Column of metrics.csv -> its curves.
@@ -78,29 +196,31 @@ def comparison(
   for column in log_scale:
     if column not in by_column:
       raise ValueError(f'{column!r} is to be logarithmic but is not drawn.')
-  ends = {c: _end(curves) for c, curves in by_column.items() if c not in log_scale}
-  panels = [(column, False) for column in by_column]
-  enlarged = [column for column, end in ends.items() if end is not None]
-  if enlarged:  # A row for each column, the end next to the whole.
+  ends = {c: None if c in log_scale else _end(curves) for c, curves in by_column.items()}
+  if any(ends.values()):  # A row for each column, the end next to the whole.
     figure, grid = style.figure(len(by_column), 2, title=title)
     panels = [(column, is_end) for column in by_column for is_end in (False, True)]
   else:
     figure, grid = style.figure(1, len(by_column), title=title)
+    panels = [(column, False) for column in by_column]
   lines: dict[str, Any] = {}
   for axes, (column, is_end) in zip(grid.flat, panels):
-    if is_end and column not in enlarged:
+    if is_end and ends[column] is None:
       axes.set_axis_off()
       continue
+    curves = by_column[column]
     if column in log_scale:
       axes.set_yscale('log')
-    lines |= _draw(axes, by_column[column], levels or {})
-    _frame(
-      axes,
-      column,
-      by_column[column],
-      list((levels or {}).values()),
-      ends[column] if is_end else None,
-    )
+    lines |= _draw(axes, curves, levels or {}, bands=not is_end)
+    if is_end:
+      last = max(float(c.x[-1]) for c in curves)
+      beside = [last * (1.02 + 0.01 * number) for number in range(len(curves))]
+      for number, (x, curve) in enumerate(zip(beside, curves)):
+        color = style.line(number)['color']
+        axes.errorbar(x, curve.mean[-1], curve.std[-1], fmt='none', ecolor=color, elinewidth=1.4)
+      axes.set(xlim=(last / 2, beside[-1] + 0.01 * last), ylim=ends[column])
+    else:
+      axes.set_ylim(_limits(column, curves, [*(levels or {}).values()], column in log_scale))
     axes.set_xlabel(_AXES[axis])
     if axis == 'round':
       axes.xaxis.get_major_locator().set_params(integer=True)
@@ -110,7 +230,9 @@ def comparison(
   return figure
 
 
-def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = '') -> None:
+def draw_partition(
+  path: str, sizes: Sequence[int], counts: Any, title: str = '', names: Sequence[str] = ()
+) -> None:
   """Draws how clients differ: labels held by each of some clients, and the sizes of all.
 
   Args:
@@ -118,6 +240,7 @@ def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = ''
     sizes: Examples of each client.
     counts: int [clients shown, classes], examples by label; empty leaves that panel out.
     title: Over the figure.
+    names: Of the classes; their numbers by default.
   """
   has_labels = len(counts) > 0
   figure, (all_axes,) = style.figure(1, 1 + has_labels, title=title)
@@ -128,7 +251,7 @@ def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = ''
     axes, left = all_axes[0], np.zeros(len(counts))
     colors = matplotlib.colormaps['turbo'](np.linspace(0, 1, counts.shape[1]))
     for label, color in enumerate(colors):
-      name = str(label) if counts.shape[1] <= 12 else None
+      name = (names or range(counts.shape[1]))[label] if counts.shape[1] <= 12 else None
       axes.barh(np.arange(len(counts)), counts[:, label], left=left, color=color, label=name)
       left += counts[:, label]
     axes.set_xlabel('examples, a colour a label')
@@ -142,12 +265,12 @@ def draw_partition(path: str, sizes: Sequence[int], counts: Any, title: str = ''
   style.write(figure, path)
 
 
-def _draw(axes: Any, curves: Sequence[curves_lib.Curve], levels: Mapping[str, float]) -> dict:
+def _draw(axes: Any, curves: Sequence[Curve], levels: Mapping[str, float], bands: bool) -> dict:
   """Draws all curves; returns their lines by label."""
   lines = {}
   for number, curve in enumerate(curves):
     (lines[curve.label],) = axes.plot(curve.x, curve.mean, **style.line(number))
-    if curve.std.any():
+    if bands and curve.std.any():
       low, high = curve.mean - curve.std, curve.mean + curve.std
       axes.fill_between(
         curve.x, low, high, color=style.line(number)['color'], alpha=0.15, linewidth=0
@@ -158,44 +281,26 @@ def _draw(axes: Any, curves: Sequence[curves_lib.Curve], levels: Mapping[str, fl
   return lines
 
 
-def _frame(
-  axes: Any,
-  column: str,
-  curves: Sequence[curves_lib.Curve],
-  levels: Sequence[float],
-  end: tuple[float, float] | None,
-) -> None:
-  """Sets the limits of a panel: those of its end, or of all that learned."""
-  is_log = axes.get_yscale() == 'log'
-  # A logarithmic axis has room for what got worse, too.
+def _limits(
+  column: str, curves: Sequence[Curve], levels: Sequence[float], is_log: bool
+) -> tuple[float, float] | None:
+  """The limits of a panel: those of all that learned, and of losses not above where all began."""
+  # A logarithmic axis has room for what got worse and for spikes; there mean - std may be below 0.
   shown = [c for c in curves if (not c.diverged if is_log else c.learned)] or list(curves)
-  last = max(float(c.x[-1]) for c in curves)
-  if end is not None:
-    axes.set_xlim(last / 2, last * 1.01)
-    axes.set_ylim(*end)
-    return
-  whole = _whole(shown, column, is_log)
-  inside = [v for v in levels if scores.has_direction(column)]
-  limits = style.limits([*whole, *inside])
-  if limits is not None and not is_log:
-    axes.set_ylim(*limits)
-  elif limits is not None and whole:
-    axes.set_ylim(min(whole) / 1.2, max(whole) * 1.2)
-
-
-def _whole(shown: Sequence[curves_lib.Curve], column: str, is_log: bool) -> list[float]:
-  """The values that a panel shows: of losses none above where all began, but for a log scale."""
-  if is_log:  # It shows spikes next to small values; mean - std may be 0 or below.
-    values = np.concatenate([c.mean for c in shown])
-    return list(values[np.isfinite(values) & (values > 0)])
-  values = np.concatenate([part for c in shown for part in (c.mean - c.std, c.mean + c.std)])
+  parts = (c.mean + k * c.std for c in shown for k in ((0,) if is_log else (-1, 1)))
+  values = np.concatenate(list(parts))
   values = values[np.isfinite(values)]
-  if scores.has_direction(column) and scores.sign(column) < 0:
+  if is_log:
+    values = values[values > 0]
+    return (values.min() / 1.2, values.max() * 1.2) if len(values) else None
+  if not scores.has_direction(column):
+    return style.limits(values)
+  if scores.sign(column) < 0:
     values = values[values <= max(float(c.mean[0] + c.std[0]) for c in shown)]
-  return list(values)
+  return style.limits([*values, *levels])
 
 
-def _end(curves: Sequence[curves_lib.Curve]) -> tuple[float, float] | None:
+def _end(curves: Sequence[Curve]) -> tuple[float, float] | None:
   """The limits of the curves' second half, if that is worth a panel of its own."""
   shown = [c for c in curves if c.learned]
   if len(shown) < 2:
@@ -209,13 +314,10 @@ def _end(curves: Sequence[curves_lib.Curve]) -> tuple[float, float] | None:
   return end if end[1] - end[0] < _SMALL * (whole[1] - whole[0]) else None
 
 
-def _in_order(
-  by_column: Mapping[str, Sequence[curves_lib.Curve]], lines: Mapping[str, Any]
-) -> list[str]:
+def _in_order(by_column: Mapping[str, Sequence[Curve]], lines: Mapping[str, Any]) -> list[str]:
   """The labels by what the first column ends with, the best first, where that is known."""
   column, curves = next(iter(by_column.items()))
   if not scores.has_direction(column):
     return list(lines)
-  ends = {c.label: float(scores.sign(column) * c.mean[-1]) for c in curves}
-  ends = {label: end if np.isfinite(end) else -np.inf for label, end in ends.items()}
-  return sorted(lines, key=lambda label: -ends.get(label, -np.inf))
+  ends = {c.label: float(-scores.sign(column) * c.mean[-1]) for c in curves}
+  return sorted(lines, key=lambda n: ends[n] if np.isfinite(ends.get(n, np.inf)) else np.inf)

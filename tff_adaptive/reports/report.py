@@ -1,14 +1,31 @@
-"""A report: tables and a figure, written in the formats that are asked for."""
+"""Reports: tables and a figure, in the formats in which people want them."""
 
+import csv
 import dataclasses
 import html
+import io
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import style, table as table_lib
+import numpy as np
 
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.reports import style
+
+# Of 'alpha=0.3, n=10' these are 0.3 and 10.
+_IN_TEXT = re.compile(r'(?<![\w.])-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf)(?![\w.])')
+_MOST_DIGITS = 17  # These tell any two numbers apart.
+# What no spreadsheet takes for a formula, though it may begin as one.
+_NUMBER = re.compile(r'[+-](\d[\d.]*(e[+-]?\d+)?|inf|nan)( [±(].*)?')
+_LATEX = {
+  '\\': r'\textbackslash{}',
+  '±': r'$\pm$',
+  '~': r'\textasciitilde{}',
+  '^': r'\textasciicircum{}',
+  **{c: f'\\{c}' for c in '&%$#_{}'},
+}
 # Ending -> what it is.
 FORMATS = {
   'md': 'the tables in Markdown',
@@ -34,6 +51,72 @@ svg { max-width: 100%; height: auto; background: white; }
 
 
 @dataclasses.dataclass(frozen=True)
+class Table:
+  """A table of texts; the first column names the rows, the others are numbers.
+
+  Attributes:
+    heading: The names of the columns.
+    rows: The rows, as long as the heading each.
+    bold: (row, column) of the cells that stand out.
+    title: Over the table.
+    note: Below it.
+  """
+
+  heading: Sequence[str]
+  rows: Sequence[Sequence[str]]
+  bold: frozenset[tuple[int, int]] = frozenset()
+  title: str = ''
+  note: str = ''
+
+  def markdown(self) -> str:
+    """The table in Markdown."""
+    above = f'**{_markdown(self.title)}**\n\n' if self.title else ''
+    below = f'\n{_markdown(self.note)}\n' if self.note else ''
+    heading, *rows = self._escaped(_markdown, '**{}**')
+    rule = ['---'] + ['---:'] * (len(heading) - 1)
+    return above + ''.join(f'| {" | ".join(row)} |\n' for row in (heading, rule, *rows)) + below
+
+  def latex(self) -> str:
+    r"""The table in LaTeX, with the rules of the package booktabs: a `table` with its caption."""
+    cells = self._escaped(_latex, r'\textbf{{{}}}')
+    heading, *rows = (f'  {" & ".join(row)} \\\\\n' for row in cells)
+    caption = ' '.join(filter(None, (_sentence(self.title), self.note)))
+    return (
+      '% Needs \\usepackage{booktabs}.\n\\begin{table}\n\\centering\n'
+      + (f'\\caption{{{_latex(caption)}}}\n' if caption else '')
+      + f'\\begin{{tabular}}{{l{"r" * (len(self.heading) - 1)}}}\n  \\toprule\n{heading}'
+      + f'  \\midrule\n{"".join(rows)}  \\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n'
+    )
+
+  def html(self) -> str:
+    """The table as an element of an HTML page."""
+
+    def line(tag: str, texts: Sequence[str]) -> str:
+      return '<tr>' + ''.join(f'<{tag}>{text}</{tag}>' for text in texts) + '</tr>\n'
+
+    heading, *rows = self._escaped(html.escape, '<b>{}</b>')
+    body = ''.join(line('td', row) for row in rows)
+    caption = f'<caption>{html.escape(self.title)}</caption>\n' if self.title else ''
+    note = f'<p>{html.escape(self.note)}</p>\n' if self.note else ''
+    return (
+      f'<table>\n{caption}<thead>\n{line("th", heading)}</thead>\n<tbody>\n{body}</tbody>\n'
+      f'</table>\n{note}'
+    )
+
+  def csv(self) -> str:
+    """The table as CSV, without title, note and bold."""
+    return csv_text([self.heading, *self.rows])
+
+  def _escaped(self, escape: Callable[[str], str], strong: str) -> list[list[str]]:
+    """The heading and the rows; a cell in bold stands in the place {} of `strong`."""
+    cells = [list(map(escape, row)) for row in (self.heading, *self.rows)]
+    for i, j in self.bold:
+      if text := cells[i + 1][j]:
+        cells[i + 1][j] = strong.format(text)
+    return cells
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
   """What some runs come to.
 
@@ -44,7 +127,7 @@ class Report:
     title: Over all.
   """
 
-  tables: Sequence[table_lib.Table]
+  tables: Sequence[Table]
   data: str
   figure: Any = None
   title: str = ''
@@ -66,23 +149,21 @@ class Report:
     paths = []
     for ending in formats:
       path = f'{output}.{ending}'
-      if ending in style.FORMATS:
-        if self.figure is None:
-          continue
-        style.write(self.figure, path)
-      else:
+      if ending not in style.FORMATS:
         atomic_files.write_text(path, self._text(ending, os.path.basename(output)))
+      elif self.figure is None:
+        continue
+      else:
+        style.write(self.figure, path)
       paths.append(path)
     return paths
 
   def _text(self, ending: str, name: str) -> str:
-    if ending == 'md':
-      return self.markdown()
     if ending == 'csv':
       return self.data
-    if ending == 'tex':
-      return '\n'.join(table.latex() for table in self.tables)
-    return self._page(html.escape(self.title or name))
+    if ending == 'html':
+      return self._page(html.escape(self.title or name))
+    return self.markdown() if ending == 'md' else '\n'.join(t.latex() for t in self.tables)
 
   def _page(self, heading: str) -> str:
     parts = [f'<div class="wide">\n{table.html()}</div>\n' for table in self.tables]
@@ -95,3 +176,73 @@ class Report:
       f'<title>{heading}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n'
       f'<h1>{heading}</h1>\n{"".join(parts)}</body>\n</html>\n'
     )
+
+
+def spread(values: Sequence[float], digits: int = 4) -> str:
+  """'0.1200 ± 0.0100': mean and sample standard deviation; the mean alone of one value.
+
+  Of a small mean, of which so many decimals would show one digit or none, both have three
+  significant digits. Of a run that diverged values may be NaN or infinite; then so are these.
+  """
+  if not len(values):
+    return ''
+  with np.errstate(all='ignore'):
+    mean = float(np.mean(values))
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+  is_small = digits > 0 and 0 < abs(mean) < 10.0 ** (1 - digits)
+  form = '.3g' if is_small else f'.{digits}f'
+  return f'{mean:{form}}' if deviation is None else f'{mean:{form}} ± {deviation:{form}}'
+
+
+def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
+  """Each number as a text, with as many significant digits as tell all apart, at least `digits`."""
+  numbers = dict.fromkeys(values)
+  texts: dict[float, str] = {}
+  for count in range(digits, _MOST_DIGITS + 1):
+    texts = {number: f'{number:.{count}g}' for number in numbers}
+    if len(set(texts.values())) == len(numbers):
+      break
+  return texts
+
+
+def number_key(text: str) -> tuple[str, tuple[float, ...]]:
+  """Sorts texts that differ in their numbers only by these: 'n=2' before 'n=10'."""
+  return _IN_TEXT.sub('#', text), tuple(float(number) for number in _IN_TEXT.findall(text))
+
+
+def in_order(texts: Sequence[str]) -> list[str]:
+  """Texts as they come; those that differ in their numbers only stand together, by these."""
+  first: dict[str, int] = {}
+  for text in texts:
+    first.setdefault(number_key(text)[0], len(first))
+  return sorted(texts, key=lambda text: (first[number_key(text)[0]], number_key(text)[1]))
+
+
+def csv_text(rows: Iterable[Sequence[Any]]) -> str:
+  """Rows of texts and numbers as CSV; to no spreadsheet a text is a formula."""
+  text = io.StringIO()
+  csv.writer(text, lineterminator='\n').writerows([map(_csv, row) for row in rows])
+  return text.getvalue()
+
+
+def _csv(value: Any) -> Any:
+  if isinstance(value, float):
+    return f'{value:.6g}'
+  is_formula = str(value).startswith(tuple('=+-@\t\r')) and not _NUMBER.fullmatch(str(value))
+  return f"'{value}" if is_formula else value
+
+
+def _latex(text: str) -> str:
+  return re.sub(r'[\\±~^&%$#_{}]', lambda found: _LATEX[found[0]], _one_line(text))
+
+
+def _markdown(text: str) -> str:
+  return _one_line(text).replace('|', r'\|').replace('<', '&lt;')
+
+
+def _one_line(text: str) -> str:
+  return ' '.join(text.split()) if text.splitlines() != [text] else text
+
+
+def _sentence(text: str) -> str:
+  return text if not text or text.endswith('.') else f'{text}.'

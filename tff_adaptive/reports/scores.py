@@ -1,4 +1,4 @@
-"""What a run is judged by: the mean over its last 100 rounds, as in the papers."""
+"""What a run is judged by: the mean over its last rounds."""
 
 import dataclasses
 import math
@@ -9,10 +9,9 @@ from typing import TypeVar
 import numpy as np
 
 from tff_adaptive._utils import suggestions
-from tff_adaptive.reports import number_texts
+from tff_adaptive.reports import report
 from tff_adaptive.runs import (
   groups as groups_lib,
-  metric_names,
   names,
   run as run_lib,
   summary as summary_lib,
@@ -63,12 +62,12 @@ class Score:
 
 def sign(column: str) -> int:
   """1 if high values of a column are good, -1 of a loss or an error, going by its name."""
-  return -1 if metric_names.is_error(column) else 1
+  return -1 if names.is_error(column) else 1
 
 
 def has_direction(column: str) -> bool:
   """Whether it is known what is good in a column: of a loss or an accuracy, not of a norm."""
-  return metric_names.is_error(column) or unit(column)[1] == '%'
+  return names.is_error(column) or unit(column)[1] == '%'
 
 
 def unit(column: str) -> tuple[float, str]:
@@ -77,10 +76,22 @@ def unit(column: str) -> tuple[float, str]:
   return (100.0, '%') if is_share else (1.0, '')
 
 
+def window(run: run_lib.Run) -> int:
+  """Over how many of its last rounds a run is judged: `Run.window`, or a tenth, at most 100."""
+  rounds = int(run.rows[-1]['round'])
+  return min(rounds, run.window or min(summary_lib.WINDOW, -(-rounds // 10)))
+
+
+def last_values(run: run_lib.Run, column: str) -> list[float]:
+  """What the `window` has in a column, round 0 left out; the last value of one that has nothing."""
+  curve = {t: value for t, value in run.curve(column).items() if t > 0}
+  first = min(run.rows[-1]['round'] - window(run), max(curve, default=1) - 1)
+  return [value for t, value in curve.items() if t > first]
+
+
 def mean_of_last(run: run_lib.Run, column: str) -> float | None:
-  """Returns the mean of what the last rounds have in a column, round 0 left out, if anything."""
-  first = max(0, run.rows[-1]['round'] - summary_lib.WINDOW)
-  values = [value for t, value in run.curve(column).items() if t > first]
+  """Returns the mean of `last_values`, if there are any."""
+  values = last_values(run, column)
   with np.errstate(all='ignore'):
     return float(np.mean(values)) if values else None
 
@@ -109,7 +120,7 @@ def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list
 
 def last_rounds(members: Iterable[run_lib.Run]) -> str:
   """'last 100 rounds', fewer of shorter runs: over how many rounds `mean_of_last` is."""
-  counts = sorted({min(summary_lib.WINDOW, int(run.rows[-1]['round'])) for run in members})
+  counts = sorted(set(map(window, members)))
   text = ' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))
   return f'last {text} round{"" if counts == [1] else "s"}'
 
@@ -124,7 +135,7 @@ def value_on_test(run: run_lib.Run) -> float:
   try:
     summary = summary_lib.read(run.folder)
     # One of fewer rounds is there while a run that was complete goes on to more.
-    if summary['is_complete'] and summary['rounds'] == done >= wanted:
+    if summary['is_complete'] and summary['rounds'] == done and run.is_complete:
       # Without states there is theta only: theta-bar with SGD of rate 1 on the server.
       test = summary['test']
       return float(test.get('test_inference_accuracy', test[TEST]))
@@ -212,11 +223,29 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
   return Score(found, label, members)
 
 
-def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[run_lib.Run]]:
-  """Returns the settings with the best mean, and their runs; what diverged is worse than all else.
+def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float]:
+  """How good settings are, what is better the greater: in tables, in searches and for pruning.
 
-  Settings with a run that is not complete are worse than all whose runs are, unless these diverged:
-  the last rounds of one that stopped early are not those of the others.
+  What diverged is worse than all else. Settings with a run that is not complete are worse than all
+  whose runs are: the last rounds of one that stopped early are not those of the others.
+
+  Args:
+    members: Their runs, which differ in their seed.
+    column: A column of metrics.csv.
+
+  Returns:
+    Whether no run diverged; whether all are complete; the mean, negated of a loss or an error.
+
+  Raises:
+    ValueError: If a run has no values of the column.
+  """
+  found = score(members, column)
+  value = sign(column) * found.mean if found.is_finite else -math.inf
+  return found.is_finite, all(run.is_complete for run in members), value
+
+
+def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[run_lib.Run]]:
+  """Returns the settings that are the best by `rank`, and their runs.
 
   Args:
     runs: Runs that may differ in any setting; those that differ in their seed only are averaged.
@@ -226,14 +255,7 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
     The label of the settings, '' if there are no others, and the runs with these.
   """
   groups = groups_lib.group(runs)
-
-  def rank(label: str) -> tuple[bool, bool, float]:
-    found = score(groups[label], column)
-    is_complete = all(run.is_complete for run in groups[label])
-    value = sign(column) * found.mean if found.is_finite else -math.inf
-    return found.is_finite, is_complete, value
-
-  label = max(groups, key=rank)
+  label = max(groups, key=lambda label: rank(groups[label], column))
   return (label if len(groups) > 1 else ''), groups[label]
 
 
@@ -269,7 +291,7 @@ def text(found: Score | None, column: str, digits: int = 2, factor: float | None
   if factor is None:
     factor, symbol = unit(column)
     digits = digits if symbol else 4
-  return number_texts.spread([factor * value for value in found.values], digits)
+  return report.spread([factor * value for value in found.values], digits)
 
 
 def heading(column: str, members: Sequence[run_lib.Run]) -> str:
@@ -289,7 +311,8 @@ def note(
 
   Args:
     chosen: Cell -> the settings that were the best there, of cells that had several.
-    members: The runs of the table, of which those are named that have not done all their rounds.
+    members: The runs of the table: how they weigh clients is said, which may differ by algorithm;
+      those are named that have not done all their rounds.
     column: What the table is of: `TEST` is of another model than what chose.
     by: What chose them.
   """
@@ -304,7 +327,19 @@ def note(
     for run in members
     if not run.is_complete
   ]
-  return ' '.join(filter(None, (best_of, of_models, _named('Not complete', begun, len(members)))))
+  unfinished = _named('Not complete', begun, len(members))
+  return ' '.join(filter(None, (best_of, of_models, _weighting(members), unfinished)))
+
+
+def _weighting(members: Sequence[run_lib.Run]) -> str:
+  """'client_weighting: examples (FedAvg), uniform (AdaBest).'; '' of runs that do not say it."""
+  found: dict[str, list[str]] = {}
+  for run in members:
+    weighting, algorithm = (run.settings.get(n) for n in ('client_weighting', 'algorithm'))
+    if weighting is not None:
+      found.setdefault(weighting, []).append(names.algorithm(algorithm))
+  parts = [f'{w} ({", ".join(dict.fromkeys(of))})' for w, of in found.items()]
+  return f'client_weighting: {", ".join(parts if len(parts) > 1 else found)}.' if parts else ''
 
 
 def diverged_note(members: Sequence[run_lib.Run], column: str) -> str:

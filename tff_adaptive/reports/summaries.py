@@ -24,25 +24,16 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
     the megabytes sent until then and, in a run with a population, the virtual seconds.
   """
   found: dict[str, Any] = {'target': target}
+  added_up = [name for name in _ADDED_UP if any(name in row for row in rows)]
   for column in (f'validation_{metric}', f'inference_{metric}'):
     if any(column in row for row in rows):
-      found[column] = _first(rows, column, target)
+      sign = scores.sign(column)
+      good = (i for i, row in enumerate(rows) if sign * row.get(column, math.nan) >= sign * target)
+      found[column] = first = next(good, None)
+      if first is not None:
+        sums = {n: math.fsum(row.get(n, 0.0) for row in rows[: first + 1]) for n in added_up}
+        found[column] = {'round': int(rows[first]['round']), **sums}
   return found
-
-
-def _first(
-  rows: Sequence[Mapping[str, float]], column: str, target: float
-) -> dict[str, float] | None:
-  sign = scores.sign(column)
-  for end, row in enumerate(rows, 1):
-    if column in row and sign * row[column] >= sign * target:
-      until = {
-        name: math.fsum(each.get(name, 0.0) for each in rows[:end])
-        for name in _ADDED_UP
-        if any(name in each for each in rows)
-      }
-      return {'round': int(row['round']), **until}
-  return None
 
 
 def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -> dict[str, Any]:

@@ -1,51 +1,95 @@
-"""The table that compares groups of runs."""
+"""The report that compares groups of runs: a table for each metric, and their curves."""
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from tff_adaptive.reports import number_texts, scores, table as table_lib
+from tff_adaptive.reports import figures, report, scores
 from tff_adaptive.runs import names, run as run_lib, summary as summary_lib
+
+# Of the comparison's table.
+COLUMNS = ('runs', 'rounds', 'mean', 'last', 'reached', 'seconds')
+
+
+def comparison(
+  groups: Mapping[str, Sequence[run_lib.Run]],
+  metrics: Sequence[str],
+  *,
+  axis: str = 'round',
+  target: float | None = None,
+  title: str = '',
+  levels: Mapping[str, float] | None = None,
+  log_scale: Sequence[str] = (),
+  columns: Sequence[str] = (),
+) -> report.Report:
+  """Returns the comparison of groups of runs.
+
+  Args:
+    groups: Label -> runs that differ in their seed.
+    metrics: Columns of metrics.csv: a table and a panel each.
+    axis: What the curves run along; a name in `runs.run.AXES`.
+    target: If given, the rounds needed to reach this value are reported too.
+    title: Over the figure and each table, which has its metric besides where there are several.
+    levels: Name -> value of horizontal lines, such as published results.
+    log_scale: Those of the metrics whose axis is logarithmic.
+    columns: As `comparison_table` takes them.
+
+  Raises:
+    ValueError: If a run has no values of a metric or of the axis, or `log_scale` names another.
+  """
+  groups = {label: groups[label] for label in report.in_order([*groups])}
+  made: list[report.Table] = []
+  drawn: dict[str, list[figures.Curve]] = {}
+  for metric in metrics:
+    table = comparison_table(groups, metric, target=target, columns=columns)
+    drawn[metric] = figures.mean_curves(groups, metric, axis)
+    note = ' '.join(filter(None, (table.note, figures.curves_note(groups, drawn[metric], metric))))
+    of = f': {names.metric(metric)}' if title and len(metrics) > 1 else ''
+    made.append(dataclasses.replace(table, note=note, title=title + of))
+  figure = figures.comparison(drawn, axis=axis, title=title, levels=levels, log_scale=log_scale)
+  return report.Report(made, figures.curves_table(drawn, axis), figure, title)
 
 
 def comparison_table(
-  groups: Mapping[str, Sequence[run_lib.Run]], column: str, *, target: float | None = None
-) -> table_lib.Table:
+  groups: Mapping[str, Sequence[run_lib.Run]],
+  column: str,
+  *,
+  target: float | None = None,
+  columns: Sequence[str] = (),
+) -> report.Table:
   """Returns a table with a row for each group of runs.
 
   Args:
     groups: Label -> runs that differ in their seed.
     column: The column of metrics.csv to compare by.
     target: If given, the rounds needed to reach this value are reported too.
+    columns: Those of `COLUMNS` to show, in this order; default: all.
 
   Returns:
-    Runs and rounds; the mean over the last 100 rounds, or all of shorter runs, or over their
-    evaluations, of which the heading gives the numbers, and the last value, each mean +- sample
+    Runs and rounds; the mean over the last rounds (`scores.window`), or over their evaluations, of
+    which the heading gives the numbers, and the last value, each mean +- sample
     standard deviation over the seeds, NaN if one diverged; median seconds a round. The note names
     the runs that diverged, and those that have not done all their rounds.
 
   Raises:
-    ValueError: If a run has no values of the column.
+    ValueError: If a run has no values of the column, or `columns` has an unknown one.
   """
+  for chosen in columns:
+    if chosen not in COLUMNS or (chosen == 'reached' and target is None):
+      known = ', '.join(COLUMNS)
+      raise ValueError(
+        f'{chosen!r:.80} is no column: give some of {known} (reached with a target).'
+      )
   name = names.metric(column)
   every = {label: [run.summary() for run in members] for label, members in groups.items()}
+  all_runs = [run for members in groups.values() for run in members]
   averaged = ''
   if column.startswith(summary_lib.EVALUATED):
     # A run that is seldom evaluated has few of them, or one.
-    counts = sorted({s['evaluations_averaged'] for summaries in every.values() for s in summaries})
+    counts = sorted({len(scores.last_values(run, column)) for run in all_runs})
     averaged = f' ({_range(counts)} evaluation{"" if counts == [1] else "s"})'
-  all_runs = [run for members in groups.values() for run in members]
   last = scores.last_rounds(all_runs)
-  heading = [
-    '',
-    'runs',
-    'rounds',
-    f'{name}, mean of {last}{averaged}',
-    f'{name}, last',
-    's a round',
-  ]
-  if target is not None:
-    heading.insert(5, f'rounds to {target:g}')
   is_evaluated = any(t > 0 for run in all_runs for t in run.curve(column))
   rows = []
   for label, members in groups.items():
@@ -53,24 +97,31 @@ def comparison_table(
     for run, found in zip(members, summaries):
       if column not in found['last']:
         raise scores.no_values(run, column)
-    means = [scores.mean_of_last(run, column) for run in members]
     lasts = [_last(run, column, is_evaluated) for run in members]
-    rounds = sorted({s['rounds'] for s in summaries})
+    means = [scores.mean_of_last(run, column) for run in members]
     seconds = [m for s in summaries if (m := s['seconds_per_round_median']) is not None]
     unfinished = '' if all(s['is_complete'] for s in summaries) else ' (not complete)'
-    cells = [
-      label,
-      str(len(members)),
-      _range(rounds) + unfinished,
-      _over_runs(members, column, means),
-      _over_runs(members, column, lasts),
-      number_texts.spread([statistics.fmean(seconds)] if seconds else []),
-    ]
+    row = {
+      'label': label,
+      'runs': str(len(members)),
+      'rounds': _range(sorted({s['rounds'] for s in summaries})) + unfinished,
+      'mean': _over_runs(members, column, means),
+      'last': _over_runs(members, column, lasts),
+      'seconds': report.spread([statistics.fmean(seconds)] if seconds else []),
+    }
     if target is not None:
-      cells.insert(5, reached([rounds_to(run, column, target) for run in members]))
-    rows.append(cells)
+      row['reached'] = reached([rounds_to(run, column, target) for run in members])
+    rows.append(row)
+  headings = {
+    'mean': f'{name}, mean of {last}{averaged}',
+    'last': f'{name}, last',
+    'reached': '' if target is None else f'rounds to {target:g}',
+    'seconds': 's a round',
+  }
+  shown = columns or [c for c in COLUMNS if c != 'reached' or target is not None]
   note = ' '.join(filter(None, (scores.diverged_note(all_runs, column), scores.note({}, all_runs))))
-  return table_lib.Table(heading, rows, note=note)
+  heading = ['', *(headings.get(c, c) for c in shown)]
+  return report.Table(heading, [[row[c] for c in ('label', *shown)] for row in rows], note=note)
 
 
 def _last(run: run_lib.Run, column: str, is_evaluated: bool) -> float | None:
@@ -88,7 +139,7 @@ def _over_runs(members: Sequence[run_lib.Run], column: str, values: Sequence[flo
   ]
   known = [value for value in shown if value is not None]
   of = f' ({len(known)} of {len(members)} runs)' if 0 < len(known) < len(members) else ''
-  return number_texts.spread(known) + of
+  return report.spread(known) + of
 
 
 def default_metric(runs: Sequence[run_lib.Run]) -> str:
@@ -122,15 +173,10 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
 def rounds_to(run: run_lib.Run, column: str, target: float) -> int | None:
   """Returns the first evaluated round whose value is as good as the target, or None.
 
-  Good is high, but for the column of a loss or an error: see `runs.metric_names`.
+  Good is high, but for the column of a loss or an error: see `runs.names`.
   """
   sign = scores.sign(column)
   return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
-
-
-def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-  """Returns a Markdown table; the first column is text, the others numbers."""
-  return table_lib.Table(heading, rows).markdown()
 
 
 def reached(rounds: Sequence[int | None]) -> str:
@@ -139,7 +185,7 @@ def reached(rounds: Sequence[int | None]) -> str:
   if not known:
     return 'not reached'
   by = '' if len(known) == len(rounds) else f' (reached by {len(known)} of {len(rounds)} seeds)'
-  return number_texts.spread(known, 0) + by
+  return report.spread(known, 0) + by
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -20,6 +20,7 @@ def plan(
   *,
   cache_bytes: int = 0,
   keep_checkpoints: int = 2,
+  num_staged: int = 0,
 ) -> str:
   """Says in a line how large the client states may grow, and refuses what cannot fit.
 
@@ -33,6 +34,7 @@ def plan(
       already counts as available.
     cache_bytes: Size of the disk store's cache.
     keep_checkpoints: How many checkpoints the file keeps, and so versions of a client's state.
+    num_staged: States that clients hand in from checkpoint to checkpoint; 'shards' stages them.
 
   Raises:
     ValueError: If the states cannot fit; the message says what would help.
@@ -40,6 +42,8 @@ def plan(
   total = num_clients * (state_bytes + (_ROW_BYTES if state_bytes else 0))
   memory = {'memory': total, 'disk': min(total, cache_bytes), 'shards': 0}[store]
   disk = int(total * keep_checkpoints * _DISK_FACTOR)
+  if store == 'shards':
+    disk += num_staged * state_bytes
   folder = os.path.dirname(os.path.abspath(path))
   while not os.path.isdir(folder):
     folder = os.path.dirname(folder)

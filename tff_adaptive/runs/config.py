@@ -14,10 +14,18 @@ from tff_adaptive.runs.errors import ResumeError, reading, saving
 
 FILE = 'config.json'
 FORMAT = 1
-REFERENCES = ('task', 'algorithm', 'server_optimizer')  # They may be FILE.py:NAME of a user's.
+# They may be FILE.py:NAME of a user's.
+REFERENCES = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 _CONTENT = {
   **{'run_id': str, 'settings': dict, 'change_no_number': list, 'files': dict, 'data': dict},
   **{'num_parameters': int, 'versions': dict, 'changes': list},
+}
+# Of what need not be there, of settings and data too; a program records what it likes besides.
+_KINDS: Mapping[str, Any] = {
+  **dict.fromkeys((*REFERENCES, 'data_dir', 'client_state_dir'), str),
+  **dict.fromkeys((*(f'{name}_option' for name in REFERENCES), 'change_no_number'), list),
+  **dict.fromkeys(('seed', 'clients_per_round', 'clients'), int),
+  **dict.fromkeys(('client_learning_rate', 'server_learning_rate'), (int, float, str)),
 }
 
 
@@ -183,6 +191,14 @@ def read(folder: str) -> dict[str, Any]:
         raise TypeError(f'its {name} is {config[name]!r:.80}')
     if type(config['settings']['rounds']) is not int:
       raise TypeError('its settings have no number of rounds')
+    optional: dict[str, Any] = {**config['settings'], **config, **config['data']}
+    for name, kind in _KINDS.items():
+      value: Any = optional.get(name)
+      texts = value if kind is list and isinstance(value, list) else ()
+      if (value is not None and not isinstance(value, kind)) or not all(
+        isinstance(text, str) for text in texts
+      ):
+        raise TypeError(f'its {name} is {value!r:.80}')
     for name, of_user in config['files'].items():
       if not isinstance(of_user['path'] + of_user['sha256'], str):
         raise TypeError(f'its file of {name} is {of_user!r:.80}')

@@ -94,16 +94,19 @@ def partition(
       label = f'{label} ({", ".join(digests)})'
     groups.setdefault(label, []).extend(members)
   short = [_LONG_NUMBER.sub(lambda m: f'{float(m[0]):.4g}', label) for label in groups]
-  return dict(zip(short, groups.values())) if len(set(short)) == len(groups) else groups
+  if len(set(short)) == len(groups):
+    groups = dict(zip(short, groups.values()))
+  renamed = [members[0].renamed.get(label, label) for label, members in groups.items()]
+  return dict(zip(renamed, groups.values())) if len(set(renamed)) == len(groups) else groups
 
 
 def _key(run: Run, label_by: Sequence[str], with_server: bool) -> str:
   """What runs of one group have in common: a label may be that of two files, or two options."""
   if not label_by:  # A program's runs of which it says nothing: each is one of its own.
     return os.path.abspath(run.folder)
-  parts = {name: _part(name, run.settings, label_by, with_server) for name in label_by}
+  parts = {name: _part(name, run, label_by, with_server) for name in label_by}
   # With a server's, the part of the algorithm names both.
-  also = ['server_optimizer'] if with_server and 'algorithm' in label_by else []
+  also = [*config_lib.REFERENCES[2:]] if with_server and 'algorithm' in label_by else []
   files = {
     name: config_lib.identity(run.config, name)
     for name in [*label_by, *also]
@@ -116,8 +119,8 @@ def _key(run: Run, label_by: Sequence[str], with_server: bool) -> str:
 def _label(run: Run, label_by: Sequence[str], with_server: bool) -> str:
   if not label_by:
     return os.path.basename(os.path.abspath(run.folder))
-  parts = (_part(name, run.settings, label_by, with_server) for name in label_by)
-  return ', '.join(filter(None, parts)) or '(defaults)'
+  parts = (_part(name, run, label_by, with_server) for name in label_by)
+  return ', '.join(filter(None, dict.fromkeys(parts))) or '(defaults)'
 
 
 def _full_label(run: Run, label_by: Sequence[str]) -> str:
@@ -130,7 +133,7 @@ def _full_label(run: Run, label_by: Sequence[str]) -> str:
     if file and name in config_lib.REFERENCES:
       value = f'{file["path"]}:{str(value).rpartition(":")[2]}'
     if value is not None and value != []:
-      parts.append(f'{name}={", ".join(value) if isinstance(value, list) else value}')
+      parts.append(f'{name}={", ".join(map(str, value)) if isinstance(value, list) else value}')
   return ', '.join(parts) or '(defaults)'
 
 
@@ -152,21 +155,27 @@ def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[st
   return chosen
 
 
-def _part(
+def _part(name: str, run: Run, label_by: Sequence[str], with_server: bool) -> str:
+  """Returns what a setting adds to a label: names stand for themselves."""
+  text = _text(name, run.shown, label_by, with_server)
+  return run.renamed.get(text, text)
+
+
+def _text(
   name: str, settings: Mapping[str, Any], label_by: Sequence[str], with_server: bool
 ) -> str:
-  """Returns what a setting adds to a label: names stand for themselves."""
   value = settings.get(name)
   if value is None or value == []:
     return ''
   if name == 'algorithm':
     return names.composition(settings) if with_server else names.algorithm(value)
-  if name == 'server_optimizer' and 'algorithm' in settings:
+  of_composition = (*(names.OF_CLIENTS if with_server else ()), 'server_optimizer')
+  if name in of_composition and 'algorithm' in settings:
     return '' if 'algorithm' in label_by else names.composition(settings)
   if name == 'task':
     return os.path.basename(str(value))  # Of a user's FILE.py:NAME too.
   if name.endswith('_option'):
-    return ', '.join(value) if isinstance(value, list) else f'{name}={value}'
+    return ', '.join(map(str, value)) if isinstance(value, list) else f'{name}={value}'
   return f'{name}={value}'
 
 

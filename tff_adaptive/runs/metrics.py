@@ -99,7 +99,7 @@ class MetricsLog:
     """
     self._path = path
     self._columns: list[str] = list(kept.columns) if kept else []
-    self._cells: list[list[str]] = []  # Without a file.
+    self._rows: list[dict[str, float]] = []  # Without a file.
     self._file: Any = None
     if path is not None:
       self._rewrite(kept.cells if kept else [])
@@ -111,7 +111,7 @@ class MetricsLog:
 
   def rows(self) -> list[dict[str, float]]:
     """Returns the rows as numbers, without their empty cells."""
-    return self._table().rows()
+    return list(self._rows) if self._path is None else self._table().rows()
 
   def append(self, row: Mapping[str, Any]) -> None:
     """Adds a row, `round` first among its columns, and writes it.
@@ -123,7 +123,7 @@ class MetricsLog:
     columns = self._columns + new
     cells = [_text(row[name]) if name in row else '' for name in columns]
     if self._path is None:
-      self._cells.append(cells)
+      self._rows += Table(columns, [cells]).rows()
     elif new:
       before = [[*line, *[''] * len(new)] for line in self._table().cells]
       self._columns = columns
@@ -154,11 +154,7 @@ class MetricsLog:
       self._file = None
 
   def _table(self) -> Table:
-    if self._path is None:
-      # A row is as long as the columns were many when it came.
-      width = len(self._columns)
-      padded = [[*cells, *[''] * (width - len(cells))] for cells in self._cells]
-      return Table(self._columns, padded)
+    assert self._path is not None
     try:
       return read(self._path)
     except (FileNotFoundError, errors.RunFileError) as error:

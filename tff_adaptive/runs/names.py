@@ -1,50 +1,99 @@
-"""What papers call algorithms, server optimizers and metrics."""
+"""What papers call algorithms, server optimizers and metrics; of which small values are good."""
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import registry
+from tff_adaptive._utils import user_code
 
 # A correction with one of these on the server is the algorithm as it was published.
 _PUBLISHED_SERVER = ('sgd', None)
+_TABLES: Mapping[str, Mapping[str, Any]] = {
+  'algorithm': registry.ALGORITHMS,
+  'server_optimizer': registry.SERVER_OPTIMIZERS,
+  'client_optimizer': registry.CLIENT_OPTIMIZERS,
+}
+# What of the clients' training is part of a composition, and its values that go without saying.
+OF_CLIENTS = ('client_optimizer', 'client_optimizer_state', 'sam_rho')
+_PLAIN = {'client_optimizer': 'sgd', 'client_optimizer_state': 'reset'}
+_ERRORS = frozenset(
+  {
+    *('loss', 'losses', 'error', 'errors', 'err', 'false', 'misclassification'),
+    *('mse', 'rmse', 'msle', 'rmsle', 'mae', 'mape', 'smape'),
+    *('bits', 'nats', 'bpc', 'bpd', 'bpb', 'bpw', 'bpt'),  # Per character, dimension, byte, ...
+    *('perplexity', 'perplexities', 'ppl', 'entropy', 'crossentropy', 'xent', 'nll'),
+    *('hinge', 'huber', 'logcosh', 'cosh', 'poisson', 'brier', 'deviance', 'pinball'),
+    *('divergence', 'kl', 'kld', 'distance', 'distances', 'residual', 'residuals', 'regret'),
+    *('cost', 'penalty', 'risk', 'ece', 'wer', 'cer', 'eer', 'fpr', 'fnr', 'hamming'),
+  }
+)
+_CAMEL = re.compile(r'(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])')
+
+
+def shown(config: Mapping[str, Any]) -> dict[str, Any]:
+  """The settings of a config.json, with a user's own algorithm and server optimizer by its name.
+
+  Where the package has the name, or the title, too, the file is added: 'fed_cm (mine.py)'.
+  """
+  found = dict(config['settings'])
+  for setting, table in _TABLES.items():
+    file = config['files'].get(setting, {})
+    if name := file.get('name'):
+      taken = {*table, *(entry.title for entry in table.values())}
+      found[setting] = f'{name} ({os.path.basename(file["path"])})' if name in taken else name
+  return found
 
 
 def algorithm(name: Any) -> str:
-  """'fed_yogi' -> 'FedYogi'; of a user's FILE.py:NAME the file and the name."""
-  entry = registry.ALGORITHMS.get(str(name))
-  return os.path.basename(str(name)) if entry is None else entry.title
+  """'fed_yogi' -> 'FedYogi'; a user's own is called as it is, FILE.py:NAME without the folder."""
+  return _title(registry.ALGORITHMS, name)
 
 
 def composition(settings: Mapping[str, Any]) -> str:
   """What a run trained with: 'FedYogi', 'AdaBest', 'AdaBest x Yogi'.
 
   Args:
-    settings: A run's settings: `algorithm`, and `server_optimizer` if any.
+    settings: A run's settings, as `shown`: `algorithm`, and `server_optimizer` and `OF_CLIENTS` if
+      any.
   """
   name, server = str(settings['algorithm']), settings.get('server_optimizer')
   entry = registry.ALGORITHMS.get(name)
   fixed = None if entry is None else entry.server_optimizer
-  if server in _PUBLISHED_SERVER or server == fixed:
-    return algorithm(name)
-  server_entry = registry.SERVER_OPTIMIZERS.get(str(server))
-  title = os.path.basename(str(server)) if server_entry is None else server_entry.title
-  return f'{algorithm(name)} x {title}'
+  parts = [algorithm(name)]
+  if server not in _PUBLISHED_SERVER and server != fixed:
+    parts.append(_title(registry.SERVER_OPTIMIZERS, server))
+  clients = []
+  for setting in OF_CLIENTS:
+    value, default = settings.get(setting), entry and entry.settings.get(setting)
+    if value and value != (default or _PLAIN.get(setting)):
+      is_optimizer = setting == 'client_optimizer'
+      shown = {'keep': 'kept', 'average': 'averaged'}.get(str(value), f'SAM {value}')
+      clients.append(_title(registry.CLIENT_OPTIMIZERS, value) if is_optimizer else shown)
+  return ' x '.join(parts) + (f' (clients: {", ".join(clients)})' if clients else '')
 
 
 def correction(settings: Mapping[str, Any]) -> str:
   """The drift correction of a run: 'none' of FedAvg, FedYogi and so on."""
   name = str(settings['algorithm'])
   entry = registry.ALGORITHMS.get(name)
-  return 'none' if entry is not None and entry.server_optimizer else algorithm(name)
+  is_plain = entry is not None and entry.server_optimizer and not entry.settings
+  return 'none' if is_plain else algorithm(name)
 
 
 def server_optimizer(settings: Mapping[str, Any]) -> str:
   """The server optimizer of a run: 'SGD', 'Yogi'."""
   entry = registry.ALGORITHMS.get(str(settings['algorithm']))
   name = settings.get('server_optimizer') or (entry and entry.server_optimizer) or 'sgd'
-  found = registry.SERVER_OPTIMIZERS.get(str(name))
-  return os.path.basename(str(name)) if found is None else found.title
+  return _title(registry.SERVER_OPTIMIZERS, name)
+
+
+def _title(table: Mapping[str, Any], name: Any) -> str:
+  entry, text = table.get(str(name)), str(name)
+  if entry is not None:
+    return str(entry.title)
+  return os.path.basename(text) if user_code.is_reference(text) else text
 
 
 def metric(column: str) -> str:
@@ -53,3 +102,17 @@ def metric(column: str) -> str:
   if kind == 'inference':
     return f'validation {rest} (mean of the client models)'.replace('_', ' ')
   return column.replace('_', ' ')
+
+
+def is_error(name: str) -> bool:
+  """Whether small values are good, as of 'test_loss', 'mse' and 'LogCoshError'.
+
+  A name with one of the words above is that of an error, and one with a word that ends in 'loss';
+  high values of all others are good.
+
+  Args:
+    name: A metric's name, or that of a column that has it; its words are divided by '_', other
+      signs or capitals.
+  """
+  words = re.split(r'[\W_]+', _CAMEL.sub('_', name).lower())
+  return any(word in _ERRORS or word.endswith('loss') for word in words)

@@ -5,7 +5,6 @@ import functools
 import itertools
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -15,8 +14,8 @@ import numpy as np
 
 from tff_adaptive.runs import (
   config as config_lib,
-  metric_names,
   metrics as metrics_lib,
+  names,
   state_file,
   summary as summary_lib,
 )
@@ -51,12 +50,21 @@ class Run:
     config: Its config.json.
     rows: Its metrics.csv: column -> number, a row a round, empty cells absent.
     load_task: What loads a task from a config.json; see `load_run`.
+    window: Over how many of the last rounds reports average; None: see `reports.scores.window`.
+    renamed: What tables and legends would say -> what they say.
   """
 
   folder: str
   config: Mapping[str, Any]
   rows: Sequence[Mapping[str, float]]
   load_task: Callable[[Mapping[str, Any]], Any] | None = None
+  window: int | None = None
+  renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+  @property
+  def shown(self) -> Mapping[str, Any]:
+    """The settings as tables and legends name them; see `names.shown`."""
+    return names.shown(self.config)
 
   @property
   def settings(self) -> Mapping[str, Any]:
@@ -70,8 +78,11 @@ class Run:
 
   @property
   def is_complete(self) -> bool:
-    """Whether all its rounds are done."""
-    return bool(self.rows and self.rows[-1]['round'] >= self.settings['rounds'])
+    """Whether all its rounds are done, or those that led to its target."""
+    if not self.rows:
+      return False
+    done, asked = self.rows[-1]['round'], self.settings['rounds']
+    return bool(done >= asked or summary_lib.is_complete(self.folder, asked, done))
 
   def summary(self) -> dict[str, Any]:
     """The run's summary, as of the rounds that were done."""
@@ -140,7 +151,7 @@ class Run:
     for row in reversed(self.rows):
       values = {name: row[column] for name, column in columns.items() if column in row}
       if values:
-        better = min if metric_names.is_error(metric) else max
+        better = min if names.is_error(metric) else max
         finite = {name: value for name, value in values.items() if math.isfinite(value)}
         return better(finite or values, key=values.__getitem__)
     raise ValueError(f'{self.folder}: {columns["theta"]} was never evaluated.')
@@ -270,17 +281,12 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
 def _below(folder: str) -> Iterator[str]:
   """The folders of runs at any depth, through links too, each once."""
   seen: set[str] = set()
-  for path, below, names in os.walk(folder, followlinks=True):
+  for path, below, files in os.walk(folder, followlinks=True):
     real = os.path.realpath(path)
     if real in seen:
       below.clear()  # A link back, or to what is there already.
       continue
     seen.add(real)
     below.sort()  # Of two names of one folder always the same is found.
-    if config_lib.FILE in names:
+    if config_lib.FILE in files:
       yield path
-
-
-def without_folders(source: str) -> str:
-  """A data source's description with the names of its files alone: for what is published."""
-  return re.sub(r'(?<!\S)\S*/(?=\S)', '', source)

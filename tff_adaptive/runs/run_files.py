@@ -5,18 +5,18 @@ import glob
 import os
 from typing import Any, Literal, TypeAlias
 
-from tff_adaptive._utils import atomic_files
+from tff_adaptive._utils import atomic_files, client_references
 from tff_adaptive.runs import (
   config as config_file,
   metrics as metrics_lib,
   run as run_lib,
+  serialization,
   sharded_store,
   state_file,
   state_store,
   summary,
 )
 from tff_adaptive.runs.errors import ResumeError, RunFileError, StateError, saving
-from tff_adaptive.runs.worker_context import WorkerContext
 
 CURVES = 'curves.png'
 ResumeFrom: TypeAlias = Literal['latest', 'previous']
@@ -33,7 +33,6 @@ class RunFiles:
     state: The server state to go on from.
     round_number: Rounds that it has been through.
     saved_round: The round of the last checkpoint; -1 if there is none.
-    notes: Lines for the user.
   """
 
   def __init__(
@@ -44,7 +43,7 @@ class RunFiles:
     server_state: Any,
     client_state: Any,
     resume_from: ResumeFrom = 'latest',
-    workers: WorkerContext | None = None,
+    workers: client_references.WorkerContext | None = None,
   ):
     """Opens the folder, or makes it.
 
@@ -63,7 +62,6 @@ class RunFiles:
     """
     self.output_dir, self._run_id = output_dir, run_id
     self.state, self.round_number, self.saved_round = server_state, 0, -1
-    self.notes: list[str] = []
     with contextlib.ExitStack() as stack:
       if output_dir is None:
         self.store = state_store.ClientStateStore(None, client_state)
@@ -76,6 +74,10 @@ class RunFiles:
         for needed in (output_dir, os.path.dirname(path)):
           with saving(needed, ResumeError):
             os.makedirs(needed, exist_ok=True)
+        if _has_noise(server_state):
+          with saving(path, ResumeError):
+            os.close(os.open(path, os.O_CREAT, 0o600))  # Its journal has the mode of the file.
+            os.chmod(path, 0o600)
         self.store = sharded_store.open_store(
           path,
           client_state,
@@ -83,7 +85,6 @@ class RunFiles:
           cache_bytes=config.client_state_cache_bytes,
           keep_checkpoints=config.keep_checkpoints,
           workers=workers,
-          notes=self.notes,
         )
         stack.callback(self.store.close)
         kept = self._resume(output_dir, path, config.rounds, resume_from)
@@ -107,6 +108,9 @@ class RunFiles:
     self.log.sync()  # The checkpoint relies on the rows behind it.
     self.store.commit(self.round_number, self.state, {'run_id': self._run_id})
     self.saved_round = self.round_number
+    path = os.path.join(self.output_dir, config_file.FILE)
+    with saving(path):
+      os.stat(path)  # Without it the folder is no run's.
     return True
 
   def _resume(
@@ -137,6 +141,13 @@ class RunFiles:
         with saving(evaluation, ResumeError):
           os.unlink(evaluation)
     return kept
+
+
+def _has_noise(server_state: Any) -> bool:
+  """Whether a state has the seed of noise for privacy: who can read it can take the noise off."""
+  # So TFF calls the state of a query; `aggregation.private_mean` does, too.
+  names = serialization.named_leaves(server_state)
+  return any('query_state' in name.split('/') for name in names)
 
 
 def _check_places(folder: str, checkpoint_path: str) -> None:

@@ -1,27 +1,60 @@
 """A run's states with the clients' in files that workers read and write themselves.
 
-What was put since the last checkpoint is in staged files, of which this process knows the places;
-a checkpoint folds them into shards. So a round that is retried, or lost with the trainer or a
-worker, changes nothing, and client states need not pass through this process.
+Client states of the rounds since the last checkpoint are staged, in one file for each subround:
+written once, whole, under a name that follows from its clients and the round's sequence number, so
+that a subround that is trained twice has one file. It goes as soon as all of its clients have
+newer states. Nothing there is synced: after a power failure these rounds are done again. The run's
+process knows the places only.
+
+A checkpoint folds them into shards, SQLite files by a hash of the client's id. The checkpoint in
+the run's state file says which round counts, and has the digest of all shards. A shard is written
+by one process, in one transaction, which a token admits that each start of the run draws anew.
 """
 
+import collections
 import contextlib
+import hashlib
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tree
 
-from tff_adaptive._utils import client_references
-from tff_adaptive.runs import serialization, state_shards
-from tff_adaptive.runs.errors import StateError
-from tff_adaptive.runs.state_file import Count, StateFile
+from tff_adaptive._utils import atomic_files, client_references
+from tff_adaptive.runs import serialization
+from tff_adaptive.runs.errors import StateError, saving
+from tff_adaptive.runs.state_file import Count, StateFile, client_checksum
 from tff_adaptive.runs.state_store import ClientStateStore
-from tff_adaptive.runs.worker_context import WorkerContext
 
+FOLDER, MARKER, STAGED = 'client_states', 'shards.json', 'staged'
+NUM_SHARDS = 16
 Each = Callable[[Callable[[Any], Any], Sequence[Any], float], list[Any]]
 _SLOWEST = 5 * 10**6  # Bytes of states a second: who folds fewer is stopped, or hangs.
+
+
+class Shard(StateFile):
+  """One open shard of a folder."""
+
+  seconds = 60.0
+  locked = (
+    f'the database is locked for {seconds:.0f} s: a process that is stopped or hangs, on this node'
+    ' or another, holds it. Kill it (kill -9), and give the same command again: the run goes on'
+    ' from its last checkpoint'
+  )
+
+  def __init__(self, folder: str, number: int, *, is_writer: bool = False):
+    super().__init__(os.path.join(folder, f'shard-{number:02d}.sqlite'), is_writer=is_writer)
+
+
+class Place(NamedTuple):
+  """Where a client's state is staged."""
+
+  name: str  # The file.
+  row: int  # Which state of it.
+  checksum: bytes  # `client_checksum` with the round's sequence number.
 
 
 class Key(NamedTuple):
@@ -30,7 +63,85 @@ class Key(NamedTuple):
   client_id: str
   sequence: int  # The present round's number among those since the run was opened.
   checkpoint: int  # The round of the last checkpoint; -1 before the first.
-  place: state_shards.Place | None  # Where it is staged; None: in its shard.
+  place: Place | None  # Where it is staged; None: in its shard.
+
+
+class Fold(NamedTuple):
+  """The states of a checkpoint that belong to a shard."""
+
+  folder: str
+  shard: int
+  token: str  # Of this start of the run.
+  size: int  # Bytes of a state.
+  rows: list[tuple[str, int, Place]]  # Client id, round, and where the state is.
+  last: int  # The round of the checkpoint before.
+  kept: list[int]  # Rounds of the checkpoints before whose states stay.
+
+
+def read_marker(folder: str) -> str:
+  """Returns what each folder has of its own; '' if this process cannot read it."""
+  try:
+    with open(os.path.join(folder, MARKER), encoding='utf-8', errors='replace') as file:
+      return file.read()
+  except OSError:
+    return ''
+
+
+def shard_of(client_id: str) -> int:
+  """The shard that a client belongs to, on every machine."""
+  return zlib.crc32(client_id.encode()) % NUM_SHARDS
+
+
+def fold(work: Fold) -> Count:
+  """Takes a checkpoint's states into a shard; done again, it changes nothing.
+
+  Returns:
+    What the checkpoint counts more than the one before.
+
+  Raises:
+    StateError: If a state is damaged, or another start of the run has taken over.
+    SaveError: If the shard cannot be written.
+  """
+  made = {client_id: number for client_id, number, _ in work.rows}
+  places = [(client_id, place) for client_id, _, place in work.rows]
+  total = Count()
+  with contextlib.closing(Shard(work.folder, work.shard, is_writer=True)) as shard:
+    if shard.settings.get('token') != work.token:
+      raise StateError(
+        f'{work.folder}: another process has gone on with this run; this one cannot save.'
+      )
+    # Later ones are of this very checkpoint, from a call that was lost.
+    later = [(client_id, work.last) for client_id in made]
+    shard.write('DELETE FROM client_state WHERE id = ? AND round > ?', later)
+    for client_id, state in _read_staged(work.folder, work.size, places):
+      total = total.plus(shard.write_client(client_id, made[client_id], state, work.kept))
+    shard.commit()
+  return total
+
+
+def _read_staged(
+  folder: str, size: int, rows: Sequence[tuple[str, Place]]
+) -> Iterator[tuple[str, bytes]]:
+  """Yields staged states of `size` bytes with their clients' ids, those of one file together."""
+  by_name: dict[str, list[tuple[str, Place]]] = {}
+  for row in rows:
+    by_name.setdefault(row[1].name, []).append(row)
+  for name, of_file in by_name.items():
+    path = os.path.join(folder, STAGED, name)
+    try:
+      with open(path, 'rb') as file:
+        for client_id, place in of_file:
+          file.seek(place.row * size)
+          state = file.read(size)
+          sequence = int(name.partition('-')[0])
+          if client_checksum(client_id, sequence, state) != place.checksum:
+            raise OSError(f'the checksum of client {client_id!r} differs')
+          yield client_id, state
+    except OSError as error:
+      raise StateError(
+        f'{path}: client states of a round since the last checkpoint cannot be read ({error}):'
+        ' give the same command again, it goes on from the checkpoint.'
+      ) from None
 
 
 class StateSource:
@@ -43,27 +154,53 @@ class StateSource:
     """
     self._folder, self._initial, self._token = folder, initial_state, token
     self._packer = serialization.Packer(initial_state)
-    self._shards: dict[int, state_shards.Shard] = {}  # Those that are open.
+    self._shards: dict[int, Shard] = {}  # Those that are open.
 
   def __reduce__(self) -> tuple:
     return StateSource, (self._folder, self._initial, self._token)
 
   def load(self, keys: Sequence[Key]) -> list[Any]:
-    """Returns the states that keys name: structures of read-only NumPy arrays."""
+    """Returns the states that keys name: structures of read-only NumPy arrays.
+
+    Raises:
+      StateError: If a state is missing or damaged.
+    """
     staged = [(key.client_id, key.place) for key in keys if key.place is not None]
-    found: dict[str, bytes | None] = dict(
-      state_shards.read_staged(self._folder, self._packer.size, staged)
-    )
+    found: dict[str, bytes | None] = dict(_read_staged(self._folder, self._packer.size, staged))
     for key in keys:
       if key.place is None:
         found[key.client_id] = self._read(key.client_id, key.checkpoint)
     return [self._packer.unpack(found[key.client_id]) for key in keys]
 
-  def store(self, keys: Sequence[Key], values: Sequence[Any]) -> list[state_shards.Place]:
-    """Stages states; returns their places."""
-    packed = [self._packer.pack(value) for value in values]
-    ids = [key.client_id for key in keys]
-    return state_shards.stage(self._folder, keys[0].sequence, self._token, ids, packed)
+  def store(self, keys: Sequence[Key], values: Sequence[Any]) -> list[Place]:
+    """Stages a subround's states, unless that was done before; returns their places.
+
+    Raises:
+      SaveError: If they cannot be written.
+    """
+    states = [self._packer.pack(value) for value in values]
+    ids, sequence = [key.client_id for key in keys], keys[0].sequence
+    names = hashlib.sha256('\0'.join(ids).encode()).hexdigest()[:16]
+    name = f'{sequence:08d}-{names}-{self._token}'
+    path, temporary = (
+      os.path.join(self._folder, STAGED, n) for n in (name, f'.{uuid.uuid4().hex}')
+    )
+    with saving(path):
+      try:
+        with open(temporary, 'wb') as file:
+          file.writelines(states)
+        try:
+          os.link(temporary, path)  # Unlike a renaming, it replaces nothing.
+        except FileExistsError:
+          with open(path, 'rb') as file:  # What the other call has counted, or will.
+            states = [file.read(len(state)) for state in states]
+        except OSError:  # A file system without links.
+          os.replace(temporary, path)
+      finally:
+        with contextlib.suppress(OSError):
+          os.unlink(temporary)
+    checksums = (client_checksum(c, sequence, state) for c, state in zip(ids, states))
+    return [Place(name, row, checksum) for row, checksum in enumerate(checksums)]
 
   def close(self) -> None:
     """Closes the files."""
@@ -73,9 +210,9 @@ class StateSource:
   def _read(self, client_id: str, checkpoint: int) -> bytes | None:
     if checkpoint < 0:
       return None
-    number = state_shards.shard_of(client_id)
+    number = shard_of(client_id)
     if number not in self._shards:
-      self._shards[number] = state_shards.Shard(self._folder, number)
+      self._shards[number] = Shard(self._folder, number)
     return self._shards[number].read_client(client_id, checkpoint)
 
 
@@ -93,8 +230,12 @@ class ShardedStateStore(ClientStateStore):
   def __init__(self, file: StateFile, initial_state: Any):
     """Makes the folder `client_states` beside the open state file of a run, which it closes."""
     super().__init__(file, initial_state)
-    self.folder = os.path.join(os.path.dirname(os.path.abspath(file.path)), state_shards.FOLDER)
-    state_shards.create(self.folder)
+    self.folder = os.path.join(os.path.dirname(os.path.abspath(file.path)), FOLDER)
+    with saving(self.folder):
+      os.makedirs(os.path.join(self.folder, STAGED), exist_ok=True)
+      if not read_marker(self.folder):
+        marker = {'id': secrets.token_hex(8)}
+        atomic_files.write_json(os.path.join(self.folder, MARKER), marker)
     if not file.is_sharded:
       file.set('clients', 'shards')  # With the first checkpoint it is decided.
     self._token, self._owns = secrets.token_hex(8), False
@@ -102,11 +243,12 @@ class ShardedStateStore(ClientStateStore):
     self.by_reference = False
     self.each: Each = lambda function, arguments, _: [function(a) for a in arguments]
     self._sequence = 0
-    self._staged: dict[str, tuple[int, state_shards.Place]] = {}  # Since the last checkpoint.
+    self._staged: dict[str, tuple[int, Place]] = {}  # Since the last checkpoint.
+    self._newest: collections.Counter[str] = collections.Counter()  # Of each file.
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
     """As `ClientStateStore.get`; references to the states if `by_reference`."""
-    self._check()
+    self._file.check()
     self._own()
     keys = self._keys(client_ids)
     if self.by_reference:
@@ -119,9 +261,13 @@ class ShardedStateStore(ClientStateStore):
     """As `ClientStateStore.put`; `states` may be what `source.store` returned for them."""
     made = self._check_put(client_ids, states, round_number)
     self._own()
-    if not all(isinstance(state, state_shards.Place) for state in states):
+    if not all(isinstance(state, Place) for state in states):
       states = self.source.store(self._keys(client_ids), states)
-    self._staged.update((c, (made, place)) for c, place in zip(client_ids, states))
+    self._newest.update(place.name for place in states)
+    for client_id, place in zip(client_ids, states):
+      if client_id in self._staged:
+        self._supersede(self._staged[client_id][1].name)
+      self._staged[client_id] = made, place
     self._sequence += 1
 
   def commit(
@@ -131,7 +277,8 @@ class ShardedStateStore(ClientStateStore):
     super().commit(round_number, server_state, metadata)
     if self._staged:
       self._staged.clear()
-      state_shards.clear_staged(self.folder)
+      self._newest.clear()
+      self._clear_folder()
 
   def forget_later(self, round_number: int) -> None:
     """As `ClientStateStore.forget_later`."""
@@ -144,18 +291,17 @@ class ShardedStateStore(ClientStateStore):
     super().close()
     self.source.close()
 
-  def let_work(self, workers: WorkerContext) -> str:
-    """Lets workers load and keep the states; if some do not see the folder, says which nodes."""
-    expected = state_shards.read_marker(self.folder)
-    found = workers.on_each_node(state_shards.read_marker, self.folder)
+  def let_work(self, workers: client_references.WorkerContext) -> None:
+    """Lets workers load and keep the states; `notes` says which nodes do not see the folder."""
+    expected = read_marker(self.folder)
+    found = workers.on_each_node(read_marker, self.folder)
     blind = [name for name, content in found if content != expected]
     if blind:
-      return (
+      self.notes.append(
         f'{self.folder} is not there on {", ".join(blind)}: client states go through this process.'
       )
-    if workers.accepts(self.source):
+    elif workers.accepts(self.source):
       self.by_reference, self.each = True, workers.each
-    return ''
 
   def _keys(self, client_ids: Sequence[str]) -> list[Key]:
     staged = (self._staged.get(client_id, (0, None))[1] for client_id in client_ids)
@@ -165,39 +311,63 @@ class ShardedStateStore(ClientStateStore):
     ]
 
   def _own(self) -> None:
-    """Keeps out whoever had the folder before; what they have staged is dropped."""
-    if not self._owns:
-      self._owns = True
-      state_shards.take_over(self.folder, self._token, self._last_round)
+    """Keeps out whoever had the folder before, and forgets what is later than the checkpoint.
 
-  def _write_clients(self, file: StateFile) -> None:
+    All shards are there afterwards: on a network's file system one that is made later might not be
+    seen by who has looked for it before.
+    """
+    if self._owns:
+      return
+    self._owns = True
+    for number in range(NUM_SHARDS):
+      with contextlib.closing(Shard(self.folder, number, is_writer=True)) as shard:
+        shard.set('token', self._token)
+        shard.write('DELETE FROM client_state WHERE round > ?', [(self._last_round,)])
+        shard.commit()
+    with saving(os.path.join(self.folder, STAGED)):
+      os.makedirs(os.path.join(self.folder, STAGED), exist_ok=True)
+      self._clear_folder()
+
+  def _supersede(self, name: str) -> None:
+    """Counts a state of a staged file as an old one; the file goes with the last."""
+    self._newest[name] -= 1
+    if not self._newest[name]:
+      del self._newest[name]
+      with contextlib.suppress(OSError):
+        os.unlink(os.path.join(self.folder, STAGED, name))
+
+  def _clear_folder(self) -> None:
+    """Removes all staged files: the states are in a checkpoint, or of rounds that are lost."""
+    staged = os.path.join(self.folder, STAGED)
+    for name in os.listdir(staged):
+      with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(staged, name))
+
+  def _write_clients(self) -> None:
     self._own()
-    shards: dict[int, list[tuple[str, int, state_shards.Place]]] = {}
+    shards: dict[int, list[tuple[str, int, Place]]] = {}
     for client_id, (made, place) in self._staged.items():
-      shards.setdefault(state_shards.shard_of(client_id), []).append((client_id, made, place))
+      shards.setdefault(shard_of(client_id), []).append((client_id, made, place))
+    kept = list(self._file.rounds)
     work = [
-      state_shards.Fold(
-        folder=self.folder,
-        shard=shard,
-        token=self._token,
-        size=self.state_bytes,
-        rows=rows,
-        last=self._last_round,
-        kept=list(file.rounds),
-      )
+      Fold(self.folder, shard, self._token, self.state_bytes, rows, self._last_round, kept)
       for shard, rows in sorted(shards.items())
     ]
     seconds = self.state_bytes * max(map(len, shards.values()), default=0) / _SLOWEST
     try:
-      changes = self.each(state_shards.fold, work, seconds)
+      changes = self.each(fold, work, seconds)
     except RuntimeError:
       # They are lost, or one is stopped: what they have folded, or fold late, changes no more.
-      changes = [state_shards.fold(one) for one in work]
+      changes = [fold(one) for one in work]
     for change in changes:
-      file.add(change)
+      self._file.add(change)
 
   def _elsewhere(self, round_number: int) -> Count:
-    return state_shards.count(self.folder, round_number)
+    total = Count()
+    for number in range(NUM_SHARDS):
+      with contextlib.closing(Shard(self.folder, number)) as shard:
+        total = total.plus(shard.count(round_number))
+    return total
 
 
 def open_store(
@@ -207,8 +377,7 @@ def open_store(
   *,
   cache_bytes: int | None = None,
   keep_checkpoints: int = 2,
-  workers: WorkerContext | None = None,
-  notes: list[str] | None = None,
+  workers: client_references.WorkerContext | None = None,
 ) -> ClientStateStore:
   """Opens the store of a run: as it began, else as its settings say.
 
@@ -219,7 +388,6 @@ def open_store(
     cache_bytes: The most bytes of client states that 'disk' keeps in memory.
     keep_checkpoints: How many checkpoints the file keeps, >= 1.
     workers: Who trains, if they can load and keep client states themselves.
-    notes: Takes lines for the user.
 
   Raises:
     StateError: As `ClientStateStore` does; nobody else's files have been touched then.
@@ -234,9 +402,8 @@ def open_store(
       cache_bytes = cache_bytes if wanted == 'disk' else None
       return ClientStateStore(file, client_state, cache_bytes=cache_bytes)
     store = ShardedStateStore(file, client_state)
-    note = store.let_work(workers) if workers is not None else ''
-    if note and notes is not None:
-      notes.append(note)
+    if workers is not None:
+      store.let_work(workers)
     return store
   except BaseException:
     file.close()

@@ -25,6 +25,7 @@ import numpy as np
 from tff_adaptive.runs.errors import SaveError, StateError
 
 STATE_FILE = 'state.sqlite'  # Its name in a run's folder of checkpoints.
+MEMORY = ':memory:'  # SQLite's own name.
 FORMAT = 'tff-adaptive-3'
 _CHECKSUM_BYTES = 16
 _SETTINGS = 'CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL)'
@@ -90,7 +91,7 @@ class StateFile:
     """Opens the file.
 
     Args:
-      path: The file.
+      path: The file; `MEMORY` for one that is nowhere else.
       is_writer: Makes the file if it is not there, and begins a transaction.
       signature: Says how a client state is laid out. If it is given, the file is that of a run,
         which writes to it and keeps other processes out until it is closed.
@@ -106,7 +107,8 @@ class StateFile:
     self._place: os.stat_result | None = None
     with self._border(StateError, 'opened'):
       # Not 'ro', for reading either: what a writer that was killed has left is rolled back first.
-      uri = f'{pathlib.Path(path).resolve().as_uri()}?mode={"rwc" if is_writer else "rw"}'
+      mode = 'rwc' if is_writer else 'rw'
+      uri = path if path == MEMORY else f'{pathlib.Path(path).resolve().as_uri()}?mode={mode}'
       self._file = sqlite3.connect(
         uri, uri=True, timeout=self.seconds, isolation_level=None, check_same_thread=False
       )
@@ -125,7 +127,7 @@ class StateFile:
       if self.settings:
         self.rounds = [r for (r,) in self.rows('SELECT round FROM checkpoint ORDER BY round')]
       if signature is not None:
-        self._place = os.stat(path)
+        self._place = None if path == MEMORY else os.stat(path)
         self._check_signature(signature)
     except BaseException:
       self.close()
@@ -204,8 +206,10 @@ class StateFile:
     """
     checksum = client_checksum(client_id, round_number, state)
     versions = self.rows(
-      'SELECT round, CAST(checksum AS BLOB), rowid FROM client_state WHERE id = ? ORDER BY round',
+      'SELECT round, CAST(checksum AS BLOB), rowid FROM client_state WHERE id = ? AND round <= ?'
+      ' ORDER BY round',
       client_id,
+      round_number,
     )
     # First the new one, then the deletions: of pages that earlier commits have freed, unlike
     # those freed now, SQLite need not copy the content to its journal.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tff_adaptive.runs import serialization
 from tff_adaptive.runs.errors import StateError
-from tff_adaptive.runs.state_file import Count, StateFile
+from tff_adaptive.runs.state_file import MEMORY, Count, StateFile
 
 _ENTRY_BYTES = 256  # What the cache's bookkeeping costs for a client, next to its state.
 
@@ -36,6 +36,9 @@ class ClientStateStore:
   not be written the store is of no more use: every call raises the same error.
 
   Use it from one thread only, and from one process at a time (the file is locked).
+
+  Attributes:
+    notes: Lines for the user.
   """
 
   def __init__(
@@ -53,8 +56,7 @@ class ClientStateStore:
         `keep_checkpoints`; the store closes it. None keeps everything in memory and saves nothing.
       initial_state: One client's state before its first round: a structure (nested
         tuples, lists, mappings) of arrays or tensors of fixed shape, `()` for none.
-      cache_bytes: The most bytes of client states to keep in memory, where there is a file; None
-        for no limit.
+      cache_bytes: The most bytes of client states to keep in the cache; None for no limit.
       keep_checkpoints: How many checkpoints the file keeps, >= 1.
 
     Raises:
@@ -66,17 +68,17 @@ class ClientStateStore:
       raise ValueError(f'cache_bytes is {cache_bytes}; it must be at least 0, or None.')
     if keep_checkpoints < 1:
       raise ValueError(f'keep_checkpoints is {keep_checkpoints}; it must be at least 1.')
+    self.notes: list[str] = []
     self._packer = serialization.Packer(initial_state)
-    self._cache_bytes = None if path is None else cache_bytes
+    self._cache_bytes = cache_bytes
     self._cache: collections.OrderedDict[str, bytes] = collections.OrderedDict()
     self._dirty: dict[str, int] = {}  # Client id -> the round of its state in the cache.
     self._used = 0
-    self._file = path if isinstance(path, StateFile) else None
-    if isinstance(path, str):
-      self._file = StateFile(
-        path, signature=self._packer.signature, keep_checkpoints=keep_checkpoints
-      )
-    self._last_round = max(self._file.rounds, default=-1) if self._file is not None else -1
+    if not isinstance(path, StateFile):
+      signature = self._packer.signature
+      path = StateFile(path or MEMORY, signature=signature, keep_checkpoints=keep_checkpoints)
+    self._file = path
+    self._last_round = max(self._file.rounds, default=-1)
 
   def __enter__(self) -> 'ClientStateStore':
     return self
@@ -101,7 +103,7 @@ class ClientStateStore:
     Raises:
       StateError: If a state is damaged.
     """
-    self._check()
+    self._file.check()
     return [self._packer.unpack(self._find(client_id)) for client_id in client_ids]
 
   def put(
@@ -141,12 +143,11 @@ class ClientStateStore:
         holds the checkpoint before.
       ValueError: If the round is none after the last checkpoint's.
     """
-    if self._file is not None:
-      self._check_round(round_number)
-      leaves = serialization.named_leaves(server_state)
-      self._check()
-      self._write_clients(self._file)
-      self._file.save(round_number, metadata or {}, leaves)
+    self._check_round(round_number)
+    leaves = serialization.named_leaves(server_state)
+    self._file.check()
+    self._write_clients()
+    self._file.save(round_number, metadata or {}, leaves)
     self._last_round = round_number
     self._dirty.clear()
 
@@ -170,8 +171,6 @@ class ClientStateStore:
       StateError: If the checkpoint is damaged, its server state is of another structure, shape or
         dtype, there is no previous one, or `server_state_like` has leaves that could not be stored.
     """
-    if self._file is None:
-      return None
     serialization.named_leaves(server_state_like)  # Now, and not only at the first checkpoint.
     rounds = self._file.rounds
     if which == 'previous' and len(rounds) < 2:
@@ -200,22 +199,19 @@ class ClientStateStore:
     Raises:
       SaveError: If the file cannot be written.
     """
-    if self._file is not None:
-      self._file.drop_after(round_number)
+    self._file.drop_after(round_number)
     self._last_round = round_number
 
   def close(self) -> None:
     """Closes the file; what was not committed is dropped."""
-    if self._file is not None:
-      self._file.close()
-      self._file = None
+    self._file.close()
     self._cache.clear()
     self._dirty.clear()
 
-  def _write_clients(self, file: StateFile) -> None:
+  def _write_clients(self) -> None:
     """Writes what was put since the last checkpoint."""
     for client_id in sorted(self._dirty):
-      file.put_client(client_id, self._dirty[client_id], self._cache[client_id])
+      self._file.put_client(client_id, self._dirty[client_id], self._cache[client_id])
 
   def _elsewhere(self, round_number: int) -> Count:
     """The client states of a checkpoint that are not in the file."""
@@ -232,15 +228,11 @@ class ClientStateStore:
       raise ValueError('A client id occurs twice among those to store.')
     made = self._last_round + 1 if round_number is None else round_number
     self._check_round(made)
-    self._check()
+    self._file.check()
     return made
 
-  def _check(self) -> None:
-    if self._file is not None:
-      self._file.check()
-
   def _check_round(self, round_number: int) -> None:
-    if self._file is not None and round_number <= self._last_round:
+    if round_number <= self._last_round:
       raise ValueError(
         f'round_number is {round_number}; it must be more than {self._last_round}, the last'
         " checkpoint's."
@@ -250,7 +242,7 @@ class ClientStateStore:
     if client_id in self._cache:
       self._cache.move_to_end(client_id)
       return self._cache[client_id]
-    blob = None if self._file is None else self._file.read_client(client_id)
+    blob = self._file.read_client(client_id)
     if blob is not None:
       self._remember(client_id, blob)
     return blob
@@ -264,5 +256,4 @@ class ClientStateStore:
       evicted_id, evicted = self._cache.popitem(last=False)
       self._used -= len(evicted) + _ENTRY_BYTES
       if evicted_id in self._dirty:
-        assert self._file is not None
         self._file.put_client(evicted_id, self._dirty.pop(evicted_id), evicted)

@@ -79,13 +79,17 @@ def read(folder: str) -> dict[str, Any]:
     return dict(summary)
 
 
-def is_complete(folder: str, rounds: int) -> bool:
-  """Whether the run in a folder has done all its rounds, and so many of them."""
+def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
+  """Whether the run in a folder has done so many rounds as asked, or has stopped at its target.
+
+  Where `done` is given, the summary must be of so many rounds: it may be older than the rows.
+  """
   try:
     summary = read(folder)
   except (FileNotFoundError, RunFileError):
     return False
-  return summary['is_complete'] and summary['rounds'] == rounds
+  is_asked = summary['rounds'] == rounds or 'stopped_at_target' in summary
+  return summary['is_complete'] and is_asked and done in (None, summary['rounds'])
 
 
 def _plain(value: float) -> Any:

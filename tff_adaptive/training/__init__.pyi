@@ -9,6 +9,5 @@ from .config import TrainingConfig as TrainingConfig
 from .initial_weights import initial_weights_from as initial_weights_from
 from .loop import TrainingResult as TrainingResult, train as train
 from .personalization import build_personalization as build_personalization
-from .protocols import ClientData as ClientData, Process as Process
-from .stop import Stop as Stop
+from .protocols import ClientData as ClientData, Process as Process, Stop as Stop
 from .trackers import MlflowCallback as MlflowCallback, WandbCallback as WandbCallback

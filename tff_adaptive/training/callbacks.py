@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -79,29 +79,28 @@ class Callback:
     """Called last, after an error too, if `begin` was called."""
 
 
-class Accountant(Protocol):
-  """What is asked of an accountant: `aggregation.SampledGaussian` is one."""
-
-  @property
-  def noise_multiplier(self) -> float:
-    """Noise on a sum of updates, in clipping norms."""
-
-  def epsilons(self, rounds: int, delta: float) -> Mapping[str, float]:
-    """Column -> epsilon after so many rounds."""
-
-
 class PrivacyCallback(Callback):
   """Columns `epsilon` and `epsilon_rdp` of evaluated rounds, and `privacy` in the summary."""
 
-  def __init__(self, accountant: Accountant, delta: float, rounds_per_evaluation: int):
+  def __init__(
+    self,
+    accountant: Any,
+    delta: float,
+    rounds_per_evaluation: int,
+    noise_seed: int | None = None,
+  ):
     """Creates the callback.
 
     Args:
-      accountant: Gives epsilon by rounds.
+      accountant: Gives epsilon by rounds: an `aggregation.Accountant`.
       delta: At this delta.
       rounds_per_evaluation: As in `TrainingConfig`.
+      noise_seed: As in `aggregation.Cohort`.
     """
     self._accountant, self._delta, self._every = accountant, delta, rounds_per_evaluation
+    self._noise = 'noise is drawn from a secret, which the checkpoint has'
+    if noise_seed is not None:
+      self._noise = 'noise is reproducible: this epsilon protects nobody who knows the seed'
     self._last = self._round = 0
 
   def begin(self, run: RunInfo) -> None:
@@ -119,7 +118,9 @@ class PrivacyCallback(Callback):
     return {
       'privacy': {
         'neighbours': 'one client is replaced',
+        'noise': self._noise,
         'noise_multiplier': self._accountant.noise_multiplier,
+        'accountant': self._accountant.method,
         'delta': self._delta,
         **self._accountant.epsilons(rounds, self._delta),
       }

@@ -4,11 +4,13 @@ import concurrent.futures as futures
 import csv
 import dataclasses
 import io
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tff_adaptive._utils import draws
 from tff_adaptive.devices import threads
 from tff_adaptive.reports import client_distribution
 from tff_adaptive.training import protocols, rounds
@@ -102,8 +104,8 @@ class ClientEvaluation:
       number: Rounds done.
     """
     weight_sets = {'': rounds.trainable(state.global_model_weights)}
-    if isinstance(state, protocols.ServesAnotherModel):
-      weight_sets['inference'] = rounds.trainable(state.inference_weights)
+    if inference := getattr(state, 'inference_weights', None):
+      weight_sets['inference'] = rounds.trainable(inference)
     report, lines = ClientReport({}, {}, ''), []
     for name, group in self._groups.items():
       ids = self._ids[name]
@@ -139,25 +141,17 @@ class ClientEvaluation:
     assert personalize is not None
     positions = {client_id: i for i, client_id in enumerate(tuning.client_ids)}
 
-    def sums(client: tuple[str, Any, Any]) -> np.ndarray:
-      client_id, own, heldout = client
+    lock = threading.Lock()
+
+    def sums(client_id: str) -> np.ndarray:
+      with lock:  # Data need not bear being loaded by several threads at once.
+        own = _first(tuning.load(client_id), group.max_tuning_examples)
+        heldout = _first(group.clients.load(client_id), group.max_examples)
       tuned = personalize(weights, own, positions[client_id], number)
       return self._evaluate([tuned], [heldout])[0, 0]
 
-    found: list[np.ndarray] = []
-    size = 4 * threads.side_by_side()
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
-      for start in range(0, len(ids), size):  # No more than a few clients are in memory.
-        part = [
-          (
-            client_id,
-            _first(tuning.load(client_id), group.max_tuning_examples),
-            _first(group.clients.load(client_id), group.max_examples),
-          )
-          for client_id in ids[start : start + size]
-        ]
-        found += pool.map(sums, part)
-    return np.stack(found)
+      return np.stack(list(pool.map(sums, ids)))
 
 
 def _loaded(
@@ -174,7 +168,7 @@ def _choose(ids: Sequence[str], most: int | None, seed: int) -> list[str]:
   """All ids, or so many of them, in their order; the same for the same arguments."""
   if most is None or most >= len(ids):
     return list(ids)
-  generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 103])))
+  generator = draws.generator(seed, draws.EVALUATED_CLIENTS)
   return [ids[i] for i in sorted(generator.choice(len(ids), most, replace=False))]
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tff_adaptive._utils import client_references
+from tff_adaptive._utils import client_references, draws
 from tff_adaptive.client import whole_client
 from tff_adaptive.population import rounds as population_rounds
 from tff_adaptive.training import protocols
@@ -36,11 +36,6 @@ class Cohort:
   client_examples: Sequence[int]
   plan: population_rounds.RoundPlan | None = None
   client_steps: Sequence[int] | None = None
-
-  @property
-  def num_examples(self) -> int:
-    """Examples of all of them together."""
-    return sum(self.client_examples)
 
   def check_finite(self) -> None:
     """Refuses data that are not finite; ValueError with the client, the array and the row."""
@@ -75,11 +70,6 @@ class ClientSource:
       found.append(whole_client.client_arrays(x, y, number, max_steps))
     return found
 
-  def without_examples(self, max_steps: int | None) -> Any:
-    """Returns the dataset of a client that has none."""
-    arrays = self._clients.load(self._clients.client_ids[0])
-    return whole_client.client_arrays(arrays['x'][:0], arrays['y'][:0], 0, max_steps)
-
   def reference(self, key: DatasetKey) -> client_references.ClientReference:
     """Stands for a client's dataset; nothing is loaded."""
     examples = self._clients.num_examples(key[0])
@@ -107,7 +97,7 @@ def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> 
     ValueError: If there are fewer clients than are to be drawn.
   """
   _check_size(cohort_size, num_clients)
-  generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, round_number])))
+  generator = draws.generator(seed, round_number)
   return generator.choice(num_clients, size=cohort_size, replace=False)
 
 
@@ -165,7 +155,6 @@ class CohortLoader:
   """Loads cohorts, the next one in the background while the present one is trained on.
 
   Attributes:
-    cohort_size: Clients that a round is to have.
     source: Who has the clients' data.
     by_reference: Whether cohorts hold references to it, and so nothing is loaded.
   """
@@ -173,33 +162,23 @@ class CohortLoader:
   def __init__(
     self,
     clients: Any,
-    *,
-    seed: int,
-    cohort_size: int,
-    last_round: int,
-    max_examples: int | None = None,
+    config: TrainingConfig,
     simulation: population_rounds.Simulation | None = None,
-    limits_steps: bool = False,
   ):
     """Creates the loader.
 
     Args:
       clients: All clients: `protocols.ClientData`.
-      seed: The run's seed.
-      cohort_size: Clients a round.
-      last_round: No cohort is loaded ahead for a later round than this.
-      max_examples: Only the first so many examples of a client are used; None for all.
+      config: The run's. A client is given the most steps that it takes if `limits_steps`.
       simulation: Whom a round can draw and who finishes; None: all, always.
-      limits_steps: Whether a client is given the most steps that it takes, for a process whose
-        batching has `step_limits`.
 
     Raises:
       ValueError: If an id is there twice.
     """
-    self.source, self.by_reference = ClientSource(clients, max_examples), False
-    self._simulation, self._limits_steps = simulation, limits_steps
-    self._ids, self._seed, self._last_round = clients.client_ids, seed, last_round
-    self.cohort_size = cohort_size
+    self.source = ClientSource(clients, config.max_examples_per_client)
+    self.by_reference = False
+    self._clients, self._ids = clients, clients.client_ids
+    self._config, self._simulation = config, simulation
     is_rising = all(a < b for a, b in itertools.pairwise(self._ids))  # Sorted: nothing to remember.
     if not is_rising and len(set(self._ids)) < len(self._ids):
       twice, _ = collections.Counter(self._ids).most_common(1)[0]
@@ -207,23 +186,20 @@ class CohortLoader:
         f'the client {twice!r} is in client_ids more than once: give each client once.'
       )
     self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='cohort')
-    self._ahead: tuple[int, concurrent.futures.Future | None] = (-1, None)
+    self._ahead: dict[int, concurrent.futures.Future] = {}
 
   def take(self, round_number: int) -> Cohort:
     """Returns the cohort of a round and starts loading the next round's."""
-    ready, future = self._ahead
-    if ready != round_number or future is None:
-      future = self._pool.submit(self._load, round_number)
+    future = self._ahead.pop(round_number, None) or self._pool.submit(self._load, round_number)
     cohort = future.result()
-    if round_number < self._last_round:
-      self._ahead = (round_number + 1, self._pool.submit(self._load, round_number + 1))
-    else:
-      self._ahead = (-1, None)
+    if round_number < self._config.rounds:
+      self._ahead = {round_number + 1: self._pool.submit(self._load, round_number + 1)}
     return cohort
 
   def without_examples(self) -> Any:
     """Returns the data of a client that has none."""
-    return self.source.without_examples(0 if self._limits_steps else None)
+    key = (self._ids[0], 0, 0 if self._config.limits_steps else None)
+    return ClientSource(self._clients, 0).load([key])[0]
 
   def close(self) -> None:
     """Ends the background thread."""
@@ -232,12 +208,13 @@ class CohortLoader:
   def _load(self, round_number: int) -> Cohort:
     plan, steps = None, None
     if self._simulation is None:
-      positions = sample(self._seed, round_number, len(self._ids), self.cohort_size)
+      seed, size = self._config.seed, self._config.clients_per_round
+      positions = sample(seed, round_number, len(self._ids), size)
     else:
       plan = self._simulation.plan(round_number)
       positions, steps = plan.positions, plan.steps
     limits: Sequence[Any] = [None] * len(positions)
-    if self._limits_steps and steps is not None:
+    if self._config.limits_steps and steps is not None:
       limits = [int(limit) for limit in steps]
     keys = [(self._ids[i], int(i), limit) for i, limit in zip(positions, limits)]
     data: list[Any]

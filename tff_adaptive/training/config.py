@@ -13,11 +13,9 @@ from tff_adaptive.runs import capacity, config as config_file, state_file
 
 
 def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True) -> Any:
-  """A field with a whole number from `least` on, or None where that is the default."""
+  """A field with a whole number from `least` on."""
 
-  def check(name: str, value: Any, hint: str) -> int | None:
-    if default is None and value is None:
-      return None
+  def check(name: str, value: Any, hint: str) -> int:
     validation.whole_number(name, value, least, hint)
     return int(value)  # Of NumPy's too: JSON knows no other.
 
@@ -25,12 +23,9 @@ def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True)
 
 
 def _field(default: Any, check: Any = None, hint: str = '', changes_numbers: bool = False) -> Any:
+  """A field; where None is the default, it is allowed."""
   metadata = {'check': check, 'hint': hint, 'changes_numbers': changes_numbers}
   return dataclasses.field(default=default, metadata=metadata)
-
-
-def _real_or_none(name: str, value: Any, hint: str) -> float | None:
-  return None if value is None else float(validation.real(name, value, hint))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +53,8 @@ class TrainingConfig:
     population: If given, clients come and go, take their time and fail as it says, and a round's
       virtual time is reported; it wants a `cost_model`. None: every client drawn finishes.
     target: If given, summary.json says when `metric` on the validation data first was so good.
+    stop_at_target: Whether the run ends with the evaluation that reaches the target, of the global
+      model or of that for inference; it is complete then.
   """
 
   rounds: int = _whole(dataclasses.MISSING, 1, 'give 100, say')
@@ -73,22 +70,33 @@ class TrainingConfig:
   metric: str = _field('accuracy')
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None
-  target: float | None = _field(None, _real_or_none, 'give 0.9, say, or None')
+  target: float | None = _field(
+    None, lambda *given: float(validation.real(*given)), 'give 0.9, say, or None'
+  )
+  stop_at_target: bool = _field(False)
 
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
-      if field.metadata.get('check') is not None:
+      is_left_out = field.default is None and getattr(self, field.name) is None
+      if field.metadata.get('check') is not None and not is_left_out:
         validation.field(self, field.name, field.metadata['check'], field.metadata['hint'])
     if self.client_state_store not in capacity.STORES:
       raise ValueError(
         f'client_state_store is {self.client_state_store!r}; it must be one of'
         f' {", ".join(capacity.STORES)}.'
       )
+    if self.stop_at_target and self.target is None:
+      raise ValueError('stop_at_target is given without a target: give one, such as 0.9.')
     if self.population is not None and self.cost_model is None:
       raise ValueError(
         'population is given without a cost_model, which says how many steps and bytes a client'
         ' needs: give one.'
       )
+
+  @property
+  def limits_steps(self) -> bool:
+    """Whether clients are told the most steps that they take."""
+    return self.population is not None and self.population.limits_steps
 
   def checkpoint_path(self, output_dir: str) -> str:
     """Returns the path of the checkpoint file of a run in `output_dir`."""

@@ -9,14 +9,9 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tff_adaptive._utils import atomic_files
+from tff_adaptive._utils import atomic_files, client_references
 from tff_adaptive.reports import figures, summaries
-from tff_adaptive.runs import (
-  config as config_file,
-  run_files,
-  summary as summary_lib,
-  worker_context,
-)
+from tff_adaptive.runs import config as config_file, run_files, summary as summary_lib
 from tff_adaptive.runs.errors import NonFiniteWeightsError, saving
 from tff_adaptive.training import (
   callbacks as callbacks_lib,
@@ -25,7 +20,6 @@ from tff_adaptive.training import (
   progress as progress_lib,
   protocols,
   rounds,
-  stop as stop_lib,
   tensorboard_log,
 )
 from tff_adaptive.training.config import TrainingConfig
@@ -40,7 +34,8 @@ class TrainingResult:
   Attributes:
     state: The server state after `round_number` rounds.
     round_number: Rounds finished.
-    is_complete: Whether these are all rounds; False after Ctrl-C or SIGTERM.
+    is_complete: Whether these are all rounds, or led to the target at which the run is to stop;
+      False after Ctrl-C or SIGTERM.
     summary: The content of summary.json.
   """
 
@@ -59,7 +54,7 @@ def train(
   output_dir: str | None = None,
   run_id: str = '',
   callbacks: Sequence[callbacks_lib.Callback] = (),
-  stop: stop_lib.Stop | None = None,
+  stop: protocols.Stop | None = None,
   test_fn: protocols.EvaluateFn | None = None,
   client_evaluation: client_evaluation_lib.ClientEvaluation | None = None,
   show_progress: bool = True,
@@ -112,32 +107,23 @@ def train(
       population does not fit the clients, or a setting cannot be recorded.
     TypeError: If `clients` lacks one of its methods.
   """
-  limits_steps = config.population is not None and config.population.limits_steps
-  rounds.check_takes_arrays(process, limits_steps)
+  rounds.check_takes_arrays(process, config.limits_steps)
   rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)
   record = settings if isinstance(settings, config_file.Record) else config.record(settings)
   if output_dir is not None:
     record.check(output_dir, run_id)
   with contextlib.ExitStack() as stack:
-    stop = stop or stop_lib.Stop()
+    stop = stop or protocols.Stop()
     client_state = ()
     if isinstance(process, protocols.StatefulProcess):
       client_state = process.initial_client_state
-    workers = worker_context.current()
+    workers = client_references.workers()
     files = run_files.RunFiles(
       config, output_dir, run_id, process.initialize(), client_state, resume_from, workers
     )
     stack.callback(files.close)
-    loader = cohorts.CohortLoader(
-      clients,
-      seed=config.seed,
-      cohort_size=config.clients_per_round,
-      last_round=config.rounds,
-      max_examples=config.max_examples_per_client,
-      simulation=simulation,
-      limits_steps=limits_steps,
-    )
+    loader = cohorts.CohortLoader(clients, config, simulation)
     stack.callback(loader.close)
     if workers is not None:
       loader.by_reference = workers.accepts(loader.source)
@@ -151,7 +137,7 @@ def train(
       say = stop.announce = progress.message
       stop.on_abort.append(progress.close)  # A terminal's cursor is shown again.
       audience.append(progress)
-    trainer = rounds.Trainer(process, loader, files.store, config.cost_model, say)
+    trainer = rounds.Trainer(process, loader, files.store, config, say)
     run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
     if simulation is not None and simulation.note is not None:
@@ -179,10 +165,12 @@ class _Run:
     for callback in self._callbacks:
       stack.callback(callback.close)
       callback.begin(info)
-    for line in self._files.notes:
+    for line in self._files.store.notes:
       say(line)
 
-  def to_the_end(self, stop: stop_lib.Stop, test_fn: protocols.EvaluateFn | None) -> TrainingResult:
+  def to_the_end(
+    self, stop: protocols.Stop, test_fn: protocols.EvaluateFn | None
+  ) -> TrainingResult:
     files, config = self._files, self._config
     self._save()  # Round 0 too: rows without a checkpoint are rows that lost it.
     if not files.log.columns:
@@ -190,7 +178,8 @@ class _Run:
       row.update(self._of_clients(files.state, 0))
       files.log.append(row)
       self._report(row)
-    while files.round_number < config.rounds and not stop.requested:
+    is_reached = self._is_reached(files.log.rows())
+    while files.round_number < config.rounds and not stop.requested and not is_reached:
       try:
         finished = self._train_round(files.round_number + 1)
       except NonFiniteWeightsError as error:
@@ -208,6 +197,7 @@ class _Run:
         files.store.put(finished.client_ids, finished.client_states, files.round_number + 1)
       files.state, files.round_number = finished.server_state, files.round_number + 1
       self._report(finished.row)
+      is_reached = self._is_reached([finished.row])
       if files.round_number % config.rounds_per_checkpoint == 0:
         self._save()
     self._save()
@@ -266,11 +256,22 @@ class _Run:
       for callback in self._callbacks:
         callback.checkpoint(self._files.round_number)
 
+  def _is_reached(self, rows: Sequence[Mapping[str, float]]) -> bool:
+    """Whether one of the rows has the target at which the run is to stop."""
+    config = self._config
+    if not config.stop_at_target or config.target is None:
+      return False
+    found = summaries.reached(rows, config.metric, config.target)
+    return any(isinstance(first, dict) for first in found.values())
+
   def _summarize(self, test_fn: protocols.EvaluateFn | None) -> TrainingResult:
     files = self._files
     rows = files.log.rows()
-    is_complete = files.round_number >= self._config.rounds
+    is_reached = self._is_reached(rows)
+    is_complete = is_reached or files.round_number >= self._config.rounds
     summary = summary_lib.summarize(rows, is_complete)
+    if is_reached:
+      summary['stopped_at_target'] = True
     if self._config.target is not None:
       summary['to_target'] = summaries.reached(rows, self._config.metric, self._config.target)
     if self._config.population is not None:

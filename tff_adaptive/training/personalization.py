@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import models
+from tff_adaptive._utils import draws
 from tff_adaptive.client import local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
 
@@ -41,7 +42,11 @@ def build_personalization(
     )
   # Fine-tuning is whole: its element has no `max_steps`, however the run's clients are batched.
   batching = dataclasses.replace(training.batching, step_limits=False)
-  training = dataclasses.replace(training, batching=batching, xla=False)
+  # With the run's seed it has the order of the next round.
+  seed = int(draws.generator(training.seed, draws.FINE_TUNING).integers(2**62))
+  training = dataclasses.replace(
+    training, batching=batching, seed=seed, optimizer_state='reset', xla=False
+  )
   specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
   number = tf.TensorSpec([], tf.int32)
   rate_spec = tf.TensorSpec([], tf.float32)
@@ -61,16 +66,15 @@ def build_personalization(
       weights=tff.learning.models.ModelWeights(weights, ()),
       data=tf.data.Dataset.from_tensors(element),
       client_state=(),
-      broadcast=(),
-      round_number=rounds + 1,
-      rate=rate,
+      message=local_training.Message(rounds + 1, rate),
     )
     return corrections.combine(tf.subtract, weights, trained.update)
 
   def personalize(weights: Any, data: Any, client: int, rounds: int) -> Any:
     batch = (tf.cast(data[name], spec.dtype) for name, spec in model.input_spec.items())
     weights = tuple(tf.convert_to_tensor(w) for w in weights)
-    rate = tf.constant(learning_rate(rounds), tf.float32)
+    # The rate of the last round: a schedule may fall before a next one, which may never be.
+    rate = tf.constant(learning_rate(max(rounds - 1, 0)), tf.float32)
     return fine_tune(weights, *batch, tf.constant(client), tf.constant(rounds), rate)
 
   return personalize

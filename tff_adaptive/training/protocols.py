@@ -53,14 +53,31 @@ Process: TypeAlias = StatelessProcess | StatefulProcess
 
 
 @runtime_checkable
-class ServesAnotherModel(Protocol):
-  """A server state with weights that are better to use than the global model's."""
-
-  inference_weights: Any
-
-
-@runtime_checkable
 class ModelWeights(Protocol):
   """`tff.learning.models.ModelWeights`."""
 
   trainable: Sequence[Any]
+
+
+class Stop:
+  """Says whether a run should end; `training.train` asks it between rounds.
+
+  The scripts have one that a signal sets.
+
+  Attributes:
+    requested: Whether the run should end after the round at work, which is saved.
+    exit_code: What the process should return to the shell.
+    announce: Called with a line for the user; None: nothing is announced.
+    on_abort: Called where the process is ended at once.
+  """
+
+  def __init__(self) -> None:
+    """Creates it; the run goes on until `request`."""
+    self.requested = False
+    self.exit_code = 0
+    self.announce: Callable[[str], None] | None = None
+    self.on_abort: list[Callable[[], None]] = []
+
+  def request(self) -> None:
+    """Asks for the end of the run."""
+    self.requested = True

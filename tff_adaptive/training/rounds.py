@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive import costs
 from tff_adaptive.runs import metrics as metrics_lib, state_store
 from tff_adaptive.runs.errors import NonFiniteWeightsError
 from tff_adaptive.training import cohorts, protocols
+from tff_adaptive.training.config import TrainingConfig
 
 Row = dict[str, Any]
 
@@ -32,20 +32,16 @@ class Round:
   row: Row
 
 
+@dataclasses.dataclass
 class Trainer:
   """Runs rounds of a process; what one changes is the caller's to keep."""
 
-  def __init__(
-    self,
-    process: protocols.Process,
-    loader: cohorts.CohortLoader,
-    store: state_store.ClientStateStore,
-    cost_model: costs.CostModel | None,
-    say: Callable[[str], None],
-  ):
-    self._process, self._loader, self._store = process, loader, store
-    self._cost_model, self._say = cost_model, say
-    self._has_warned = self._has_noted = False
+  _process: protocols.Process
+  _loader: cohorts.CohortLoader
+  _store: state_store.ClientStateStore
+  _config: TrainingConfig
+  _say: Callable[[str], None]
+  _said: set[str] = dataclasses.field(default_factory=set)
 
   def run(self, number: int, server_state: Any) -> Round:
     """Trains a round, of numbers from 1, given the state before it.
@@ -77,45 +73,43 @@ class Trainer:
     if measured.get('non_finite_clients', 0) + empty >= len(cohort.client_ids):
       # Sums over no client that is used: a loss of 0 would look like a success.
       measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
-    costs_: Row = {}
-    if self._cost_model is not None:
-      downloads = cohort.plan.selected if cohort.plan else None
-      costs_ = self._cost_model.round(
-        cohort.client_examples, cohort.client_steps, downloads
-      ).columns()
+    plan, model = cohort.plan, self._config.cost_model
+    downloads = plan.selected if plan else None
+    sizes = cohort.client_examples, cohort.client_steps
     row = {
       'round': number,
       'clients': len(cohort.client_ids),
-      'examples': cohort.num_examples,
-      **(cohort.plan.columns() if cohort.plan else {}),
-      **costs_,
+      'examples': sum(cohort.client_examples),
+      **(plan.columns() if plan else {}),
+      **(model.round(*sizes, downloads) if model else {}),
       **measured,
       'seconds_data': loaded - began,
       'seconds_round': time.perf_counter() - loaded,
     }
-    self._note_few(cohort, number)
+    size = self._config.clients_per_round
+    if plan and plan.available < size:
+      self._say_once(
+        'few',
+        f'In round {number}, {plan.available} clients are available, of {size} that a round is to'
+        ' have: it is smaller.',
+      )
     self._check(new_state, row)
     return Round(new_state, cohort.client_ids, after, row)
 
-  def _note_few(self, cohort: cohorts.Cohort, number: int) -> None:
-    if cohort.plan is None or self._has_noted or cohort.plan.available >= self._loader.cohort_size:
-      return
-    self._has_noted = True
-    self._say(
-      f'In round {number}, {cohort.plan.available} clients are available, of'
-      f' {self._loader.cohort_size} that a round is to have: it is smaller. This is reported once;'
-      ' the summary counts such rounds.'
-    )
+  def _say_once(self, kind: str, line: str) -> None:
+    if kind not in self._said:
+      self._said.add(kind)
+      self._say(f'{line} This is reported once; the summary has the count.')
 
   def _check(self, state: Any, row: Row) -> None:
     loss, lost = row.get('train_loss', 0.0), row.get('non_finite_clients', 0)
-    if (lost or not np.isfinite(loss)) and not self._has_warned:
-      self._has_warned = True
+    if lost or not np.isfinite(loss):
       shown = f' (training loss {loss})' if 'train_loss' in row else ''
-      self._say(
+      self._say_once(
+        'diverged',
         f'Some clients diverge: in round {row["round"]}, {lost:.0f} of {row["clients"]} updates'
         f' are not finite and left out{shown}. A lower client rate, or gradient clipping, would'
-        ' help. This is reported once; the summary counts them.'
+        ' help.',
       )
     weights = trainable(state.global_model_weights)
     if not all(np.isfinite(np.asarray(w)).all() for w in weights):
@@ -133,8 +127,8 @@ def evaluated(
   What the metrics of each begin with are the two names.
   """
   models = {model_name: state.global_model_weights}
-  if isinstance(state, protocols.ServesAnotherModel):
-    models[inference_name] = state.inference_weights
+  if inference := getattr(state, 'inference_weights', None):  # () where there are none.
+    models[inference_name] = inference
   return {
     f'{name}_{metric}': float(value)
     for name, weights in models.items()

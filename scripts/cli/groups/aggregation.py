@@ -14,8 +14,6 @@ if TYPE_CHECKING:
   from tff_adaptive import aggregation
   from tff_adaptive.aggregation import accounting
 
-  from .. import settings as settings_lib
-
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyPlan:
@@ -48,6 +46,12 @@ class Aggregation(fields.Group):
     validation.in_unit_interval,
     1e-5,
   )
+  noise_seed: int | None = fields.count(
+    'For experiments: makes the noise of dp_gaussian and dp_tree reproducible, which then hides'
+    ' nothing from those who know the seed. Default: a secret that the operating system draws.',
+    zero='a seed',
+    high=2**62 - 1,
+  )
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,29 +67,24 @@ class Aggregation(fields.Group):
   @property
   def chosen(self) -> dict[str, Any]:
     """All options of the aggregator, by name: those given, checked, and defaults."""
-    try:
-      return self.entry.values(
-        options.numbers('aggregator_option', self.aggregator_option, self.entry)
-      )
-    except (TypeError, ValueError) as error:
-      text = str(error)
-      raise ValueError(text if text.startswith('--') else f'--aggregator_option: {error}') from None
+    with fields.about('aggregator_option'):
+      return self.entry.values(options.parse('aggregator_option', self.aggregator_option))
 
-  def check(self, settings: 'settings_lib.Settings') -> None:
+  def check(self, settings: 'fields.Settings') -> None:
     """Refuses an aggregator that does not go with the rest."""
     entry, chosen = self.entry, self.chosen
     weighting = settings.clients.client_weighting
-    try:
-      table.check(entry, settings.what.algorithm_entry, settings.correction, weighting)
-    except ValueError as error:
-      raise ValueError(f'--aggregator: {error}') from None
+    with fields.about('aggregator'):
+      what = settings.what
+      state = what.client_optimizer_state
+      table.check(entry, what.algorithm_entry, settings.correction, weighting, state)
     if entry.name == 'secure' and settings.runtime.engine == 'native':
       raise ValueError(
         "--aggregator=secure does not go with --engine=native: TFF's own runtime has no secure"
         ' sums; leave out --engine.'
       )
     if not entry.is_private:
-      for name in ('target_epsilon', 'delta'):
+      for name in ('target_epsilon', 'delta', 'noise_seed'):
         if getattr(self, name) is not None:
           private = ', '.join(a.name for a in table.AGGREGATORS.values() if a.is_private)
           raise ValueError(f'--{name} is for --aggregator {private}: leave it out.')
@@ -105,7 +104,7 @@ class Aggregation(fields.Group):
         ' epsilon supposes that each round is drawn from all clients, and that all of it finish.'
       )
 
-  def plan(self, settings: 'settings_lib.Settings', num_clients: int) -> PrivacyPlan | None:
+  def plan(self, settings: 'fields.Settings', num_clients: int) -> PrivacyPlan | None:
     """Returns the noise of a run of so many clients and its accountant; None without noise."""
     if not self.entry.is_private:
       return None
@@ -115,7 +114,7 @@ class Aggregation(fields.Group):
     delta = self.delta or accounting.default_delta(num_clients)
     make = self._accountant(settings, num_clients)
     noise = chosen['noise_multiplier']
-    try:
+    with fields.about(f'aggregator={self.aggregator}'):
       if noise is None:
         noise = accounting.noise_multiplier_for(
           self.target_epsilon or 0.0, make, settings.training.rounds, delta
@@ -125,12 +124,10 @@ class Aggregation(fields.Group):
           settings.training.clients_per_round, chosen['count_stddev']
         )
         accounting.update_noise_multiplier(noise, stddev)
-    except ValueError as error:
-      raise ValueError(f'--aggregator={self.aggregator}: {error}') from None
     return PrivacyPlan(make(noise), delta)
 
   def build(
-    self, settings: 'settings_lib.Settings', model: Any, privacy: PrivacyPlan | None
+    self, settings: 'fields.Settings', model: Any, privacy: PrivacyPlan | None
   ) -> 'aggregation.Factory | None':
     """Returns the TFF aggregation factory; None for the mean."""
     if self.aggregator == 'mean':
@@ -144,13 +141,11 @@ class Aggregation(fields.Group):
       settings.training.clients_per_round,
       model.initial_weights[0],
       settings.clients.client_weighting != 'uniform',
-      settings.what.seed,
+      self.noise_seed,
     )
     return aggregation.build_aggregator(self.entry, chosen, cohort)
 
-  def _accountant(
-    self, settings: 'settings_lib.Settings', num_clients: int
-  ) -> Callable[[float], Any]:
+  def _accountant(self, settings: 'fields.Settings', num_clients: int) -> Callable[[float], Any]:
     from tff_adaptive.aggregation import accounting
     from tff_adaptive.training import cohorts
 

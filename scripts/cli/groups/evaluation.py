@@ -11,8 +11,6 @@ if TYPE_CHECKING:
   import tff_adaptive_tasks as tasks
   from tff_adaptive.training import client_evaluation
 
-  from .. import settings as settings_lib
-
 _MOST_CLIENTS = 1000
 
 
@@ -53,9 +51,8 @@ class ClientEvaluation(fields.Group):
     changes_numbers=False,
   )
 
-  def check(self, settings: 'settings_lib.Settings') -> None:
+  def check(self, settings: 'fields.Settings') -> None:
     """Refuses what asks for nothing, or cannot be done."""
-    del settings
     if self.personalization_epochs is not None and not self.heldout_examples:
       raise ValueError(
         '--personalization_epochs wants examples that fine-tuning has not seen: give'
@@ -74,7 +71,7 @@ class ClientEvaluation(fields.Group):
     )
 
   def build(
-    self, settings: 'settings_lib.Settings', task: Any, model: Any, parts: 'tasks.ClientSplit'
+    self, settings: 'fields.Settings', task: Any, model: Any, parts: 'tasks.ClientSplit'
   ) -> 'client_evaluation.ClientEvaluation | None':
     """Returns what evaluates each client by itself; None if that was not asked for."""
     from tff_adaptive.training import client_evaluation
@@ -100,7 +97,7 @@ class ClientEvaluation(fields.Group):
       seed=settings.what.seed,
     )
 
-  def _personalize(self, settings: 'settings_lib.Settings', task: Any, model: Any) -> Any:
+  def _personalize(self, settings: 'fields.Settings', task: Any, model: Any) -> Any:
     if self.personalization_epochs is None:
       return None
     from tff_adaptive.training import personalization

@@ -1,9 +1,8 @@
 """Clients that are not always there, take their time and fail: a population in virtual time."""
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tff_adaptive import population
 from tff_adaptive._utils import suggestions, validation
@@ -11,23 +10,19 @@ from tff_adaptive.population import rounds, speed as speed_lib
 
 from .. import fields, options
 
-if TYPE_CHECKING:
-  from .. import settings as settings_lib
-
-FILES = ('availability', 'client_profiles')
 _KINDS: Mapping[str, Any] = {
   'always': population.Always,
   'independent': population.Independent,
   'diurnal': population.Diurnal,
 }
-# A column of client profiles -> whose option of which name it takes the place of.
-_OPTION_OF = {'probability': ('independent', 'probability'), 'phase': ('diurnal', 'phases')}
-_SIGMAS = ('speed_sigma', 'bandwidth_sigma')
-# A flag -> the columns that say the same.
+# A column of client profiles -> whose argument of which name it is.
+_ARGUMENT_OF = {'probability': ('independent', 'probability'), 'phase': ('diurnal', 'phases')}
+# A flag -> the columns of client profiles that say the same.
 _IN_COLUMNS = {
   **{name: (name,) for name in speed_lib.COLUMNS},
   'speed_sigma': ('seconds_per_step',),
   'bandwidth_sigma': ('downlink', 'uplink'),
+  'availability_option=probability': ('probability',),
 }
 
 
@@ -98,44 +93,31 @@ class Population(fields.Group):
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a population, if any of its flags was given."""
-    if all(values[f.name] in (None, []) for f in dataclasses.fields(cls)):
+    names = [f.name for f in dataclasses.fields(cls)]
+    if all(values[name] in (None, []) for name in names):
       return {}
-    speed = {f.name: f.default for f in dataclasses.fields(speed_lib.Speed) if f.name != 'profiles'}
-    return {
-      'availability': 'always',
-      **speed,
-      'stragglers': 'drop',
-      'over_select': 1.0,
-      'dropout_rate': 0.0,
+    known = {
+      f.name: f.default
+      for kind in (population.Population, population.Speed)
+      for f in dataclasses.fields(kind)
     }
+    return {**{n: known[n] for n in names if n in known}, 'availability': 'always'}
 
-  def check(self, settings: 'settings_lib.Settings') -> None:
+  def check(self, settings: 'fields.Settings') -> None:
     """Refuses names and options that there are not."""
-    del settings
     kind, profiles = self.availability, self.client_profiles
     if kind is None:
       return
-    if kind not in _KINDS and not _is_file(kind):
-      raise ValueError(
-        f'--availability: {suggestions.unknown("availability", kind, [*_KINDS, "FILE.csv"])}'
-      )
+    if not _is_file(kind):
+      fields.check_name('availability', kind, (*_KINDS, 'FILE.csv'))
     if profiles is not None and not _is_file(profiles):
       raise ValueError(f'--client_profiles={profiles}: give a file whose name ends in .csv.')
-    self._option_values()
+    self._options()
 
-  def files(self) -> dict[str, dict[str, str]]:
-    """Returns the CSV files by flag, path and sha256, as config.json records them."""
-    found = {}
-    for name in FILES:
-      path = getattr(self, name)
-      if _is_file(path):
-        try:
-          with open(path, 'rb') as file:
-            digest = hashlib.sha256(file.read()).hexdigest()
-        except OSError as error:
-          raise ValueError(f'--{name}={path} cannot be read ({error.strerror}).') from None
-        found[name] = {'path': path, 'sha256': digest}
-    return found
+  def files(self) -> dict[str, str]:
+    """The CSV files by the flag that names them."""
+    named = {name: getattr(self, name) for name in ('availability', 'client_profiles')}
+    return {name: path for name, path in named.items() if _is_file(path)}
 
   def build(self, given: Mapping[str, Any]) -> population.Population | None:
     """Returns the population, by what the user gave; None if the settings describe none."""
@@ -145,52 +127,49 @@ class Population(fields.Group):
     if self.client_profiles is not None:
       profiles = population.read_profiles(self.client_profiles)
       self._check_profiles(profiles, given)
-    assert self.over_select is not None
-    assert self.dropout_rate is not None
     return population.Population(
-      availability=self._availability(profiles),
-      speed=population.Speed(
-        **{name: getattr(self, name) for name in (*speed_lib.COLUMNS, *_SIGMAS)},
-        profiles={name: profiles[name] for name in speed_lib.COLUMNS if name in profiles},
-      ),
-      round_deadline=self.round_deadline,
-      over_select=self.over_select,
-      stragglers=self.stragglers or 'drop',
-      dropout_rate=self.dropout_rate,
+      **self._own(
+        population.Population,
+        availability=self._availability(profiles),
+        speed=population.Speed(
+          **self._own(
+            population.Speed,
+            profiles={name: profiles[name] for name in speed_lib.COLUMNS if name in profiles},
+          )
+        ),
+      )
     )
+
+  def _own(self, kind: type, **made: Any) -> dict[str, Any]:
+    """The fields of a kind by name: what was made of them, or the flags of these names."""
+    names = [f.name for f in dataclasses.fields(kind)]
+    return {name: made[name] if name in made else getattr(self, name) for name in names}
 
   def _availability(self, profiles: Mapping[str, Mapping[str, float]]) -> population.Availability:
     kind = str(self.availability)
     if _is_file(kind):
       intervals = population.read_trace(kind)
-      try:
+      with fields.about(f'availability={kind}'):
         return population.Trace(intervals)
-      except ValueError as error:
-        raise ValueError(f'--availability={kind}: {error}') from None
-    values = self._option_values()
-    for column, (owner, name) in _OPTION_OF.items():
+    values = self._options()
+    for column, (owner, name) in _ARGUMENT_OF.items():
       if column in profiles and owner == kind:
         values[name] = profiles[column]
     made: population.Availability = _KINDS[kind](**values)
     return made
 
-  def _option_values(self) -> dict[str, Any]:
+  def _options(self) -> dict[str, Any]:
     """Returns the options of an availability; ValueError if it has no such option, or bad ones."""
     kind = str(self.availability)
-    values = options.parse('availability_option', self.availability_option)
     own = dataclasses.fields(_KINDS[kind]) if kind in _KINDS else ()
     allowed = [field.name for field in own if field.name != 'phases']
-    for name in values:
-      if name not in allowed:
-        known = f'; it has {", ".join(allowed)}' if allowed else ''
-        raise ValueError(
-          f'--availability_option={name}=...: {kind} has no such option{known}; leave it out.'
-        )
-    try:
+    with fields.about('availability_option'):
+      values = options.parse('availability_option', self.availability_option)
+      for name in values:
+        if name not in allowed:
+          raise ValueError(suggestions.unknown(f'option of {kind}', name, allowed))
       if kind in _KINDS:
         _KINDS[kind](**values)
-    except (TypeError, ValueError) as error:
-      raise ValueError(f'--availability_option: {error}') from None
     return values
 
   def _check_profiles(
@@ -198,16 +177,14 @@ class Population(fields.Group):
   ) -> None:
     """Refuses a column that nothing would use, or that a flag gives too."""
     path, kind = self.client_profiles, self.availability
-    chosen = options.parse('availability_option', self.availability_option)
-    for column, (owner, name) in _OPTION_OF.items():
+    for column, (owner, _) in _ARGUMENT_OF.items():
       if column in profiles and kind != owner:
         raise ValueError(
           f'{path} has the column {column}, which is of --availability={owner}; found {kind}.'
         )
-      if column in profiles and name in chosen:
-        raise ValueError(f'--availability_option={name}=... is in {path} too: leave one out.')
+    said = {*given, *(f'availability_option={name}' for name in self._options())}
     for flag, columns in _IN_COLUMNS.items():
-      if flag in given and {*columns} <= {*profiles}:
+      if flag in said and {*columns} <= {*profiles}:
         raise ValueError(
           f'--{flag} is in {path} too, as {" and ".join(columns)}: leave one of them out.'
         )

@@ -5,27 +5,24 @@ import importlib.util
 import re
 import shutil
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tff_adaptive._utils import validation
 from tff_adaptive.devices import cuda, threads
 from tff_adaptive.engine.cluster import schedule
 from tff_adaptive_tasks import catalog
 
 from .. import fields
 
-if TYPE_CHECKING:
-  from .. import settings as settings_lib
-
-# Of the graph engine in one process only.
-ONE_PROCESS = ('clients_per_step', 'parallel_clients')
-_NOT_WITH_RAY = {
+# Of the graph engine in one process only, and what to do with --ray.
+_ONE_PROCESS = {
   'clients_per_step': 'leave it out',
   'parallel_clients': '--cpus_per_worker says how many clients a worker trains at once',
 }
 _ADDRESS = re.compile(r'(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}')
 
 
-def _check_address(name: str, address: str, unused_hint: str) -> None:
+def _check_address(name: str, address: str) -> None:
   """Refuses what is no address of a cluster, and any where Ray is not installed; ValueError."""
   if address not in ('local', 'auto') and not _ADDRESS.fullmatch(address):
     raise ValueError(f'{name} must be local, auto or host:port, found {address!r}.')
@@ -91,6 +88,14 @@ class Runtime(fields.Group):
     ' processors. Default 0: so does a worker.',
     needs='ray',
   )
+  memory_per_worker: float | None = fields.number(
+    'GB of memory that Ray keeps for a worker: a node is given no more workers than it has memory'
+    ' for. Default: processors and GPUs alone are counted.',
+    validation.above_zero,
+    2,
+    needs='ray',
+    changes_numbers=False,
+  )
   subrounds: int | None = fields.count(
     'Parts of even cost into which a cohort is divided. It decides the last bits; where they are'
     ' trained, and by how many workers, does not. Default with --ray 4, or --ray_workers if larger;'
@@ -105,21 +110,22 @@ class Runtime(fields.Group):
     subrounds = max(schedule.DEFAULT_SUBROUNDS, values['ray_workers'] or 0)
     return {'cpus_per_worker': 1, 'gpus_per_worker': 0.0, 'subrounds': subrounds}
 
-  def check(self, settings: 'settings_lib.Settings') -> None:
+  def check(self, settings: 'fields.Settings') -> None:
     """Refuses what does not go together, and a device that cannot be had."""
-    cohort = settings.training.clients_per_round
-    for name in (*ONE_PROCESS, 'subrounds'):
-      if getattr(self, name) is not None and self.engine != 'graph' and self.ray is None:
-        raise ValueError(f'--{name} is for --engine=graph: leave it out')
-    for name in ONE_PROCESS:
-      if (getattr(self, name) or 0) > cohort:
-        raise ValueError(
-          f'--{name} must be at most {cohort}, the clients of a round, found'
-          f' {getattr(self, name)}: give fewer, or more --clients_per_round.'
-        )
+    cohort = settings.most_clients
     if self.ray is not None:
       self._check_ray()
-    self._check_device()
+    for name in (*_ONE_PROCESS, 'subrounds'):
+      value = getattr(self, name) or 0
+      if value and self.engine != 'graph':
+        raise ValueError(f'--{name} is for --engine=graph: leave it out')
+      if value > cohort and name in _ONE_PROCESS:
+        raise ValueError(
+          f'--{name} must be at most {cohort}, the clients of a round, found {value}: give fewer,'
+          ' or more --clients_per_round.'
+        )
+    if self.device == 'gpu':
+      self._check_device()
     flag = self._against_lstm()
     if settings.what.task_options.get('lstm') == 'compiled' and flag is not None:
       raise ValueError(
@@ -128,12 +134,10 @@ class Runtime(fields.Group):
       )
 
   def _check_device(self) -> None:
-    if self.device != 'gpu':
-      return
     if self.engine != 'graph':
       raise ValueError(
-        f"--device=gpu does not go with --engine={self.engine}: TFF's worker is built without"
-        ' CUDA. Leave one of them out.'
+        "--device=gpu does not go with --engine=native: TFF's worker is built without CUDA. Leave"
+        ' one of them out.'
       )
     try:
       cuda.check_libraries()
@@ -147,7 +151,7 @@ class Runtime(fields.Group):
       raise ValueError('--engine=native does not go with --ray: leave one of them out.')
     if self.device == 'gpu':
       raise ValueError('--device=gpu does not go with --ray: give --gpus_per_worker=1, say.')
-    for name, hint in _NOT_WITH_RAY.items():
+    for name, hint in _ONE_PROCESS.items():
       if getattr(self, name) is not None:
         raise ValueError(f'--{name} does not go with --ray: {hint}.')
     gpus, workers = self.gpus_per_worker or 0.0, self.ray_workers or 0
@@ -161,9 +165,9 @@ class Runtime(fields.Group):
 
   def lstm_hint(self, task: str, task_options: Mapping[str, Any]) -> str | None:
     """What to say to who trains LSTMs without the compiled operation, though it can be had."""
-    if task not in catalog.WITH_LSTM or 'lstm' in task_options:
+    if task not in catalog.WITH_LSTM or 'lstm' in task_options or self._against_lstm():
       return None
-    if self._against_lstm() is not None or shutil.which('g++') is None:
+    if shutil.which('g++') is None:
       return None
     return 'Hint: --task_option=lstm=compiled trains LSTMs 1.6 times as fast on a CPU.'
 
@@ -172,9 +176,9 @@ class Runtime(fields.Group):
     given = {
       '--engine=native': self.engine != 'graph',
       '--device=gpu': self.device == 'gpu',
-      '--gpus_per_worker': bool(self.gpus_per_worker),
-      '--mixed_precision': self.mixed_precision is not None,
-      '--xla': bool(self.xla),
+      '--gpus_per_worker': self.gpus_per_worker,
+      '--mixed_precision': self.mixed_precision,
+      '--xla': self.xla,
     }
     return next((flag for flag, is_given in given.items() if is_given), None)
 
@@ -193,11 +197,11 @@ class Runtime(fields.Group):
     if self.device == 'cpu' or self.gpus_per_worker or is_compiled:
       placement.hide_gpus()  # From evaluation too; of the workers' it would take the memory.
     if self.engine == 'graph':
-      parallel = self.parallel_clients or threads.side_by_side(cohort)
       engine.set_graph_context(
-        parallel_clients=parallel,
+        parallel_clients=self.parallel_clients or threads.side_by_side(cohort),
         clients_per_step=self.clients_per_step,
         device=self.device or 'auto',
+        results='tensors',
       )
     else:
       engine.set_native_context()
@@ -214,6 +218,7 @@ class Runtime(fields.Group):
       workers=self.ray_workers,
       cpus_per_worker=self.cpus_per_worker or 1,
       gpus_per_worker=self.gpus_per_worker or 0.0,
+      memory_per_worker=self.memory_per_worker or 0.0,
       subrounds=self.subrounds,
       server=server,
     )

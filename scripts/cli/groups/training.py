@@ -1,7 +1,6 @@
 """How clients train: how long, at which rates, and with which weight."""
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from tff_adaptive import registry, schedules
 from tff_adaptive._utils import validation
@@ -9,9 +8,8 @@ from tff_adaptive_tasks import catalog
 
 from .. import fields, options
 
-if TYPE_CHECKING:
-  from .. import settings as settings_lib
-
+# A flag -> the one that it stands in place of.
+_INSTEAD = {'participation': 'clients_per_round', 'local_steps': 'client_epochs'}
 _STATEFUL = ('client_state_store', 'client_state_dir')
 
 
@@ -23,8 +21,26 @@ class Training(fields.Group):
 
   rounds: int = fields.count("Rounds. Default the task's, as above.")
   clients_per_round: int = fields.count("Clients drawn each round. Default the task's.")
+  participation: float | None = fields.number(
+    'The share of the clients that are drawn each round, in place of --clients_per_round.',
+    validation.in_half_open_unit_interval,
+    0.1,
+  )
   client_epochs: int = fields.count(
     "Epochs a client trains in a round. Default the task's.", high=2**20 - 1
+  )
+  local_steps: int | None = fields.count(
+    'Local steps of every client in a round, in place of --client_epochs: its batches are drawn on'
+    ' over as many passes as that takes.',
+    high=2**20,
+  )
+  random_local_steps: bool | None = fields.flag(
+    'Draw the local steps of each round, for all clients alike, with --local_steps as their mean'
+    ' (geometric, as Scaffnew has it).',
+    needs='local_steps',
+  )
+  with_replacement: bool | None = fields.flag(
+    "Draw each example of a batch from all of the client's."
   )
   batch_size: int = fields.count(
     "Examples in a local step; 0 for all at once. Default the task's.",
@@ -43,6 +59,20 @@ class Training(fields.Group):
     "Only the first so many examples of a client are used; 0 for all. Default the task's.",
     zero='all',
   )
+
+  def check(self, settings: 'fields.Settings') -> None:
+    """Refuses two ways to say one thing."""
+    for name, other in _INSTEAD.items():
+      if getattr(self, name) is not None and other in settings.given:
+        raise ValueError(f'--{name} stands in place of --{other}: leave one of them out.')
+    if self.with_replacement and not self.batch_size:
+      raise ValueError('--with_replacement needs batches: give --batch_size, 20 say.')
+
+  def cohort(self, num_clients: int) -> int:
+    """The clients of a round where there are so many."""
+    if self.participation is None:
+      return self.clients_per_round
+    return max(1, round(self.participation * num_clients))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,20 +110,17 @@ class Rates(fields.Group):
     """The server's rate by round."""
     return self._schedule('server')
 
-  def check(self, settings: 'settings_lib.Settings') -> None:
+  def check(self, settings: 'fields.Settings') -> None:
     """Refuses schedules or options that are unknown or out of their range."""
-    del settings
     _ = self.client, self.server
 
   def _schedule(self, side: str) -> schedules.Schedule:
     pairs = getattr(self, f'{side}_schedule_option')
-    given = options.parse(f'{side}_schedule_option', pairs)
-    try:
+    with fields.about(f'{side}_schedule'):
+      given = options.parse(f'{side}_schedule_option', pairs)
       return schedules.build(
         getattr(self, f'{side}_schedule'), getattr(self, f'{side}_learning_rate'), **given
       )
-    except (TypeError, ValueError) as error:
-      raise ValueError(f'--{side}_schedule: {error}') from None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,17 +151,18 @@ class Clients(fields.Group):
     changes_numbers=False,
   )
 
-  def check(self, settings: 'settings_lib.Settings') -> None:
-    """Refuses a weighting that the task lacks, and a store for algorithms without states."""
+  def check(self, settings: 'fields.Settings') -> None:
+    """Refuses a weighting that the task lacks, and a store where clients keep no states."""
     task = settings.what.known_task
     own = catalog.sizes(task).get('client_weighting') if task else 'tokens'
     valid = tuple(dict.fromkeys(filter(None, ('examples', 'uniform', own))))
     fields.check_name('client_weighting', self.client_weighting, valid)
     algorithm = settings.what.algorithm_entry
+    keeps = algorithm.is_stateful or settings.what.client_optimizer_state == 'keep'
     for name in _STATEFUL:
-      if getattr(self, name) is not None and not algorithm.is_stateful:
+      if getattr(self, name) is not None and not keeps:
         stateful = [a.name for a in registry.ALGORITHMS.values() if a.is_stateful]
         raise ValueError(
           f'--{name} has no meaning for --algorithm {algorithm.name}; leave it out (it belongs to'
-          f' {", ".join(stateful)}).'
+          f' {", ".join(stateful)}, and to --client_optimizer_state=keep).'
         )

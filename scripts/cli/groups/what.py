@@ -3,18 +3,18 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tff_adaptive import registry
-from tff_adaptive._utils import user_code
+from tff_adaptive._utils import user_code, validation
 from tff_adaptive_tasks import catalog
 
 from .. import fields, options
 
-if TYPE_CHECKING:
-  from .. import settings as settings_lib
-
-OWN = ('task', 'algorithm', 'server_optimizer')  # Each may be a user's own FILE.py:NAME.
+# Each may be a user's own FILE.py:NAME.
+OWN = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
+# As `client.local_training.OPTIMIZER_STATES`.
+_STATES = ('reset', 'keep', 'average')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,10 +32,29 @@ class What(fields.Group):
   )
   server_optimizer: str = fields.flag(
     'The server optimizer, where the name of the algorithm fixes none: of the list above (default'
-    ' sgd, as published), or FILE.py:FUNCTION of your own, which fed_avg takes too.'
+    ' sgd, as published), or FILE.py:FUNCTION of your own. fed_avg takes those after which no'
+    ' algorithm is named.'
   )
   server_optimizer_option: tuple[str, ...] = fields.flag(
     'An option of a server optimizer of your own, NAME=VALUE; may be repeated.', []
+  )
+  client_optimizer: str = fields.flag(
+    'The client optimizer: of the list above, or FILE.py:FUNCTION of your own. Default sgd, or what'
+    ' the algorithm stands for.'
+  )
+  client_optimizer_option: tuple[str, ...] = fields.flag(
+    'An option of the client optimizer, NAME=VALUE; see the list above. May be repeated.', []
+  )
+  client_optimizer_state: str = fields.flag(
+    'What becomes of its state after a round: reset, keep (by each client) or average (by the'
+    ' server, which sends it to the next cohort). Default reset, or what the algorithm stands for.',
+    choices=_STATES,
+  )
+  sam_rho: float = fields.number(
+    'rho of sharpness-aware minimization at the clients, with every correction; 0 for none, the'
+    ' default but for FedSAM and the like.',
+    validation.at_least_zero,
+    0.05,
   )
   task_option: tuple[str, ...] = fields.flag(
     "A task's own option, NAME=VALUE, such as only_digits=true or alpha=0.3; may be repeated.", []
@@ -47,8 +66,8 @@ class What(fields.Group):
     high=2**62 - 1,
   )
   initial_weights: str | None = fields.flag(
-    'Start from these weights: the folder of a run, a .keras or an .npz file. Default: drawn by the'
-    ' seed.'
+    'Start from these weights: the folder of a run or of export.py, a .keras or an .npz file.'
+    ' Default: drawn by the seed.'
   )
 
   @property
@@ -62,6 +81,18 @@ class What(fields.Group):
     return registry.server_optimizer(self.server_optimizer)
 
   @property
+  def client_entry(self) -> registry.ServerOptimizer:
+    """The client optimizer's entry."""
+    return registry.client_optimizer(self.client_optimizer)
+
+  @property
+  def client_values(self) -> dict[str, Any]:
+    """All options of the client optimizer, by name: those given, checked, and defaults."""
+    with fields.about('client_optimizer_option'):
+      given = options.parse('client_optimizer_option', self.client_optimizer_option)
+      return self.client_entry.values(given)
+
+  @property
   def task_options(self) -> dict[str, Any]:
     """The task's options, by name."""
     return options.parse('task_option', self.task_option)
@@ -71,21 +102,48 @@ class What(fields.Group):
     """The name of a task of the catalogue; '' for a user's own."""
     return '' if user_code.is_reference(self.task) else self.task
 
-  def check(self, settings: 'settings_lib.Settings') -> None:
-    """Refuses more clients in a round than the task has."""
-    cohort = settings.training.clients_per_round
+  def check(self, settings: 'fields.Settings') -> None:
+    """Refuses more clients in a round than the task has, and a client optimizer that does not go
+    with the algorithm.
+    """
+    self._check_client()
     clients = catalog.num_clients(self.known_task, self.task_options)
     if clients is not None:
-      check_cohort(cohort, clients)
+      check_cohort(settings.training.cohort(clients), clients)
+
+  def _check_client(self) -> None:
+    algorithm = self.algorithm_entry
+    for name in ('client_optimizer', 'client_optimizer_state', 'sam_rho'):
+      fixed, value = algorithm.settings.get(name), getattr(self, name)
+      if fixed is not None and value != fixed and (name != 'sam_rho' or not value):
+        raise ValueError(
+          f'--{name}={value} does not go with --algorithm {algorithm.name}, which stands for'
+          f' {fixed}: leave it out, or take another algorithm.'
+        )
+    _ = self.client_values
+    if self.client_optimizer == 'sgd' and self.client_optimizer_state != 'reset':
+      raise ValueError(
+        f'--client_optimizer_state={self.client_optimizer_state} has no meaning for'
+        ' --client_optimizer=sgd, which has no state: give another optimizer, or leave it out.'
+      )
+    if self.client_optimizer != 'sgd' and algorithm.assumes_sgd:
+      raise ValueError(
+        f'--client_optimizer={self.client_optimizer} does not go with --algorithm {algorithm.name}:'
+        f' {algorithm.assumes_sgd}, so clients train with sgd; leave it out, or take another'
+        ' algorithm, such as fed_avg.'
+      )
 
   def check_files(self) -> None:
     """Refuses initial weights that are not there; ValueError."""
-    path = self.initial_weights
+    from tff_adaptive.training import initial_weights
+
+    path = self.initial_weights and initial_weights.file_of(self.initial_weights)
     if path is None or os.path.isfile(os.path.join(path, 'config.json')):
       return
     if not (os.path.isfile(path) and path.endswith(('.keras', '.npz'))):
       raise ValueError(
-        f'--initial_weights={path}: give the folder of a run, a .keras or an .npz file.'
+        f'--initial_weights={path}: give the folder of a run or of an export as keras or npz, a'
+        ' .keras or an .npz file.'
       )
 
   def sources(self) -> dict[str, user_code.UserCode]:
@@ -115,13 +173,15 @@ def check_cohort(cohort: int, clients: int) -> None:
 
 def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.ServerOptimizer]:
   """Returns the entries of algorithm and server optimizer; ValueError if they do not match."""
-  algorithm = _entry('algorithm', values['algorithm'], registry.algorithm)
+  with fields.about('algorithm'):
+    algorithm = registry.algorithm(values['algorithm'])
   asked, fixed = values['server_optimizer'], algorithm.server_optimizer
-  server = _entry('server_optimizer', asked or fixed or 'sgd', registry.server_optimizer)
-  # FedAvg's mean of the models with a server optimizer of one's own is Algorithm 2 with it.
-  is_open = fixed == 'sgd' and server.source is not None
-  if fixed is not None and asked not in (None, fixed) and not is_open:
-    named_after = [a.name for a in registry.ALGORITHMS.values() if a.server_optimizer == asked]
+  with fields.about('server_optimizer'):
+    server = registry.server_optimizer(asked or fixed or 'sgd')
+  if not registry.takes(algorithm, asked):
+    named_after = [
+      a.name for a in registry.ALGORITHMS.values() if a.server_optimizer == asked and not a.settings
+    ]
     instead = f'--algorithm={named_after[0]}' if named_after else '--algorithm=fed_avg'
     raise ValueError(
       f'--server_optimizer={asked} does not go with --algorithm={values["algorithm"]}, whose server'
@@ -130,11 +190,12 @@ def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.Server
   return algorithm, server
 
 
-def _entry(flag: str, spec: str, find: Any) -> Any:
-  try:
-    return find(spec)
-  except ValueError as error:
-    raise ValueError(f'--{flag}: {error}') from None
+def folder_name(algorithm: str) -> str:
+  """What folders call an algorithm: one of your own by its name, unless the package has that."""
+  if not user_code.is_reference(algorithm):
+    return algorithm
+  name = registry.algorithm(algorithm).name
+  return algorithm.rpartition(':')[2] if name in registry.ALGORITHMS else name
 
 
 def defaults(
@@ -148,20 +209,34 @@ def defaults(
     'client_weighting': 'examples',
     'weight_decay': 0.0,
     'fill_last_batch': False,
+    'client_optimizer': 'sgd',
+    'client_optimizer_state': 'reset',
+    'sam_rho': 0.0,
     **catalog.sizes(task),
   }
   if algorithm.client_weighting == 'uniform':
     found['client_weighting'] = 'uniform'
-  if algorithm.is_stateful:
+  for name, other in (('participation', 'clients_per_round'), ('local_steps', 'client_epochs')):
+    if values[name] is not None:
+      found[other] = None
+  chosen = {**algorithm.settings, **{k: v for k, v in values.items() if v is not None}}
+  with fields.about('client_optimizer'):
+    client = registry.client_optimizer(chosen.get('client_optimizer', 'sgd'))
+  if algorithm.is_stateful or chosen.get('client_optimizer_state') == 'keep':
     # On one machine the trainer's memory is as near to the workers as a file.
     is_cluster = values['ray'] not in (None, 'local')
     found['client_state_store'] = 'shards' if is_cluster else 'memory'
   found['max_examples_per_client'] = found['max_examples_per_client'] or 0
   tuned = catalog.rates(task, server) if server in catalog.SERVER_OPTIMIZERS else {}
-  if algorithm.server_optimizer is not None and tuned:
-    return {**found, **tuned}
-  # A correction has FedAvg's client rate and, as published, the server rate 1; composed with
-  # another server optimizer, what was tuned for that one.
-  more = {} if server == 'sgd' else tuned
-  client = {'client_learning_rate': catalog.rates(task, 'sgd')['client_learning_rate']}
-  return {**found, 'server_learning_rate': 1.0, **more, **client}
+  if algorithm.server_optimizer is None or not tuned:
+    # A correction has FedAvg's client rate and, as published, the server rate 1; composed with
+    # another server optimizer, what was tuned for that one.
+    more = {} if server == 'sgd' else tuned
+    client_rate = catalog.rates(task, 'sgd')['client_learning_rate']
+    server_rate = registry.server_optimizer(server).rate or 1.0
+    tuned = {'server_learning_rate': server_rate, **more, 'client_learning_rate': client_rate}
+  found.update(tuned)
+  if client.rate is not None:
+    found['client_learning_rate'] = client.rate
+  named = {k: v for k, v in algorithm.settings.items() if k != 'client_optimizer_option'}
+  return {**found, **named}

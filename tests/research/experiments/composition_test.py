@@ -1,6 +1,6 @@
 """The runs of the experiment on compositions: what chooses the rates, and what counts."""
 
-from research.experiments import composition, shared_runs
+from research.experiments import composition, frame
 from tests.helpers import run_folders
 
 COMMAND = ['composition.py', '--task=digits', '--seeds=0,1', '--results=table']
@@ -29,7 +29,7 @@ def test_each_pair_is_tuned_by_itself_and_counts_with_other_seeds(tmp_path, monk
   monkeypatch.chdir(tmp_path)
   given = []
   monkeypatch.setattr(
-    shared_runs, 'train_all', lambda groups, by: given.append(groups) or train(groups, by)
+    frame, 'train_all', lambda groups, by: given.append(groups) or train(groups, by)
   )
   assert composition.main([*COMMAND, '--rounds=4', '--tuning_rounds=2']) == 0
   tuning, final = given

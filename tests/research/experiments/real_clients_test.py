@@ -2,7 +2,7 @@
 
 import pytest
 
-from research.experiments import frame, real_clients, shared_runs
+from research.experiments import frame, real_clients
 from tff_adaptive import costs, population, registry
 
 COMMAND = ['real_clients.py', '--tasks=digits', '--seeds=0,1', '--rounds=7']
@@ -12,7 +12,7 @@ COMMAND = ['real_clients.py', '--tasks=digits', '--seeds=0,1', '--rounds=7']
 def found(tmp_path, monkeypatch):
   """The runs by folder; none is trained."""
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(shared_runs, 'train_all', lambda jobs, *_: 130)
+  monkeypatch.setattr(frame, 'train_all', lambda jobs, *_: 130)
   assert real_clients.main([*COMMAND, '--output_dir=out']) == 130  # Stopped while tuning.
   monkeypatch.setattr(
     frame, 'best', lambda folder, _: {'client_learning_rate': 0.1 + ('yogi' in folder)}

@@ -1,6 +1,7 @@
 """Every setting reaches the builder it belongs to."""
 
 import pytest
+import tensorflow as tf
 
 from scripts.cli import build as build_lib, flags, resolve
 from tff_adaptive.client import batching
@@ -78,6 +79,34 @@ def test_what_clients_do_is_passed_on(built):
     assert built(f'--task={task}')['client_weighting'] == weighting
 
 
+def test_the_client_optimizer_and_local_steps_are_passed_on(built, tmp_path):
+  seen = built(
+    '--client_optimizer=sgdm',
+    '--client_optimizer_option=momentum=0.5',
+    '--client_optimizer_state=keep',
+    '--sam_rho=0.1',
+    '--local_steps=4',
+    '--random_local_steps',
+    '--with_replacement',
+  )
+  training = seen['training']
+  state = training.optimizer.initialize(tf.TensorSpec([1]))
+  assert (float(state['momentum']), training.optimizer_state, training.sam_rho) == (
+    0.5,
+    'keep',
+    0.1,
+  )
+  found = training.batching
+  assert (found.local_steps, found.random_local_steps, found.with_replacement) == (4, True, True)
+  path = tmp_path / 'mine.py'
+  path.write_text(
+    'from tff_adaptive import optimizers\ndef own(rate, momentum: float = 0.7):\n'
+    '  return optimizers.build_nesterov(rate, momentum=momentum)\n'
+  )
+  training = built(f'--client_optimizer={path}:own')['training']
+  assert float(training.optimizer.initialize(tf.TensorSpec([1]))['momentum']) == 0.7
+
+
 def test_schedules_are_passed_on(built):
   seen = built(
     '--client_learning_rate=0.4',
@@ -103,16 +132,3 @@ def test_corrections_take_any_server_and_their_own_options(built):
   assert seen['values'] == {'scaffold_option': 1}
   assert seen['clients'] == (3, 4.0)  # Of 2, 4 and 6.
   assert built('--algorithm=scaffold')['clients'] == (3, 5.0)
-
-
-@pytest.mark.parametrize(
-  ('algorithm', 'server'), [('fed_yogi', None), ('scaffold', None), ('ada_best', 'adam')]
-)
-def test_the_real_builders_take_what_is_passed_on(algorithm, server):
-  import tff_adaptive_tasks as tasks
-  from tff_adaptive import registry
-
-  task = tasks.load('digits', num_clients=3)
-  found = resolve.resolve(algorithm=algorithm, server_optimizer=server)
-  process = build_lib.build_process(found, task, task.build_model(0))
-  assert hasattr(process, 'initial_client_state') == registry.algorithm(algorithm).is_stateful

@@ -1,13 +1,18 @@
 """The contract of every command: exit codes, one line, nothing that steers a terminal."""
 
+import ast
+import errno
 import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
 
 import scripts
-from scripts.cli import command
+from scripts import train
+from scripts.cli import command, flags as flags_lib, resolve
+from tff_adaptive.runs.errors import SaveError, saving
 
 _FOLDER = os.path.dirname(scripts.__file__)
 _FILES = (
@@ -17,6 +22,15 @@ _FILES = (
   'partition_report.py',
   'train_centralized.py',
 )
+_WITH = 'import sys; sys.version_info = {}; import _as_file'
+
+
+def _from_full_disk():
+  try:
+    with saving('x'):
+      raise OSError(errno.ENOSPC, 'No space left on device')
+  except SaveError as error:
+    return error
 
 
 def test_tensorflow_is_quiet_before_anything_can_import_it(monkeypatch):
@@ -37,6 +51,8 @@ def test_tensorflow_is_quiet_before_anything_can_import_it(monkeypatch):
     (ValueError('two\nlines'), 2),
     (FileNotFoundError(2, 'No such file', 'x'), 2),
     (command.FailureError('two\nlines'), 1),
+    (OSError(errno.ENOSPC, 'No space left on device', 'x'), 1),  # A part may have been written.
+    (_from_full_disk(), 1),
     (KeyboardInterrupt(), 130),
   ],
 )
@@ -60,16 +76,30 @@ def test_other_errors_are_not_hidden():
     main(['x.py'])
 
 
-@pytest.mark.parametrize('name', ['data_dir', 'output', 'task'])
-def test_in_paths_a_tilde_is_the_home(name, tmp_path, monkeypatch):
+def test_a_tilde_is_the_home(tmp_path, monkeypatch):
   monkeypatch.setenv('HOME', str(tmp_path))
   flags = command.absl_flags.FlagValues()
-  for defined in (name, 'title'):
-    command.absl_flags.DEFINE_string(defined, None, '', flag_values=flags)
-  assert command.parse(flags, '', ['x.py', f'--{name}=~/a.py:f', '--title=~/b']) == []
-  assert (flags[name].value, flags.title) == (f'{tmp_path}/a.py:f', '~/b')
+  command.absl_flags.DEFINE_string('task', None, '', flag_values=flags)
+  assert command.parse(flags, '', ['x.py', '--task=~/a.py:f']) == []
+  assert flags.task == f'{tmp_path}/a.py:f'
   assert command.parse(flags, '', ['x.py']) == []
-  assert flags[name].value is None
+  assert flags.task is None
+  assert resolve.resolve(output_dir='~/run').output.output_dir == f'{tmp_path}/run'
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (['--rounds', 'ten'], "--rounds must be a whole number, found 'ten': give one such as 10."),
+    (['--target=high'], "--target must be a number, found 'high': give one such as 0.1."),
+    (['--xla=perhaps'], "--xla must be true or false, found 'perhaps': give one of them."),
+    (['--flagfile=no'], '--flagfile=no: No such file or directory; name a file.'),
+  ],
+)
+def test_values_of_another_kind_are_refused_as_others_are(arguments, message):
+  with pytest.raises(ValueError) as error:
+    flags_lib.parse(['train.py', *arguments])
+  assert str(error.value) == message
 
 
 def test_control_characters_and_undecodable_bytes_are_escaped(capsys):
@@ -89,3 +119,21 @@ def test_every_command_runs_as_a_file_from_anywhere(name, tmp_path):
   assert done.stderr.count(b'\n') == 1
   assert done.stderr.rstrip(b'\n').decode().isprintable()
   assert os.listdir(tmp_path) == []
+
+
+def test_a_flag_of_any_length_is_refused_in_one_line(capsys):
+  assert train.main(['train.py', '--' + 'x' * 1000]) == 2
+  assert capsys.readouterr().err.startswith('train.py: there is no flag')
+
+
+@pytest.mark.parametrize('arguments', [['-S', 'train.py'], ['-c', _WITH.format((3, 9))]])
+def test_outside_of_the_environment_a_command_says_how_to_make_it(arguments):
+  done = subprocess.run([sys.executable, *arguments], cwd=_FOLDER, env={}, capture_output=True)
+  assert done.returncode == 2
+  assert b'run make env' in done.stderr
+  assert done.stderr.count(b'\n') == 1
+
+
+def test_commands_are_understood_by_other_pythons_so_far():
+  for path in pathlib.Path(_FOLDER).glob('*.py'):
+    ast.parse(path.read_text('utf-8'), feature_version=(3, 9))

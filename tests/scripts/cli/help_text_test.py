@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-from scripts.cli import flags
+from scripts import train
+from scripts.cli import flags, help_text
 from tff_adaptive import registry
 from tff_adaptive_tasks import catalog
 
@@ -14,17 +15,31 @@ def test_help_teaches_and_imports_no_tensorflow():
     ' sys.exit(code or "tensorflow" in sys.modules)'
   )
   done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
-  names = (*catalog.names(), *registry.ALGORITHMS, *registry.SERVER_OPTIMIZERS, *registry.SCHEDULES)
-  for name in (*names, *(f'--{flag}' for flag in flags.names()), 'Examples'):
+  tables = (registry.ALGORITHMS, registry.SERVER_OPTIMIZERS, registry.CLIENT_OPTIMIZERS)
+  names = [*catalog.names(), *registry.SCHEDULES, *(name for table in tables for name in table)]
+  for name in (*names, *(f'--{flag.name}' for flag in flags.table()), 'Examples'):
     assert name in done.stdout
   assert max(map(len, done.stdout.splitlines())) <= 100
   # A hyperparameter's help names its owners and its default.
   text = ' '.join(done.stdout.split())
   assert 'of ada_best. Default 0.96; with sgdm, adam, yogi 0.2; with adagrad 0.8.' in text
-  assert 'of adagrad, adam, yogi. Default 0 (adagrad), 0.9 (adam, yogi).' in text
+  assert 'Default 0 (adagrad), 0.9 (adam, yogi, lamb, lion).' in text
   # A task's own values are shown, and flags whose defaults they are say so.
   assert 'shakespeare 1200 10 1 4 client_weighting=tokens' in text
   assert 'FILE.py:FUNCTION 100 10 1 20 Algorithms' in text
+
+
+def test_a_section_of_the_help_is_shown_alone(capsys):
+  assert train.main(['train.py', '--help=rates']) == 0
+  shown = capsys.readouterr().out
+  assert shown.startswith('\nRates:\n  --client_learning_rate')
+  assert '--rounds' not in shown
+  assert 'scaffold' in help_text.text('ALGORITHMS')
+  assert train.main(['train.py', '--help=lr']) == 2
+  error = capsys.readouterr().err
+  assert "--help=lr: no section is called so; give a word of one of: Tasks; A task's own" in error
+  for flag in flags.table():
+    assert f'; {flag.group}' in error
 
 
 def test_a_flag_with_a_default_of_the_task_says_so():

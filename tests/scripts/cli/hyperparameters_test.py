@@ -51,7 +51,7 @@ def test_a_new_entry_has_its_costs_and_labels(damped, tmp_path):
   for number, strength in enumerate((0.0, 0.25)):
     run = resolve.resolve(algorithm='damped', strength=strength)
     counts = run.what.algorithm_entry.counts(run.correction)
-    cost = costs.CostModel(counts, 1_000_000, 10).round([10]).columns()
+    cost = costs.CostModel(counts, 1_000_000, 10).round([10])
     assert cost['megabytes_down'] == (12 if strength else 4)
     folder = tmp_path / str(number)
     folder.mkdir()

@@ -1,6 +1,5 @@
 """Runs of a sweep on a Ray cluster: hosts that die, signals, room."""
 
-import concurrent.futures
 import os
 import signal
 import sys
@@ -54,16 +53,18 @@ def cluster(tmp_path):
 
 
 def _do(host, log):
-  return host.do(worker.Job([], log))
+  host.begin(worker.Job([], log))
+  return host.answer(None)
 
 
 def test_runs_spread_over_the_nodes_outlive_their_hosts_and_end_with_signals(cluster, tmp_path):
   (tmp_path / 'now').touch()
-  with cluster[0]() as (room, make), concurrent.futures.ThreadPoolExecutor() as executor:
+  with cluster[0]() as (room, make):
     assert room() == 2
     hosts = [make(), make()]
-    answers = [executor.submit(_do, host, 'a') for host in hosts]
-    parents = [answer.result().reason for answer in answers]
+    for host in hosts:
+      host.begin(worker.Job([], 'a'))
+    parents = [host.answer(None).reason for host in hosts]
     assert len({*parents}) == 2
     assert _do(hosts[0], 'a').reason == parents[0]  # Which does what comes next.
     other = _do(hosts[0], f'host {tmp_path}/now')
@@ -71,13 +72,14 @@ def test_runs_spread_over_the_nodes_outlive_their_hosts_and_end_with_signals(clu
     assert other.reason not in parents
     assert not (tmp_path / 'now').exists()  # The host was killed.
     assert _do(hosts[1], 'kill').reason.startswith('its process was ended by SIGKILL')
-    waiting = [executor.submit(_do, h, f'wait {tmp_path}/{i}') for i, h in enumerate(hosts)]
+    third = make()
+    for i, host in enumerate((*hosts, third)):  # For the third there is no room.
+      host.begin(worker.Job([], f'wait {tmp_path}/{i}'))
     on_ray.wait_for(lambda: all((tmp_path / str(i)).exists() for i in (0, 1)))
-    third = make()  # For which there is no room.
-    never = executor.submit(_do, third, 'never')
+    assert third.answer() is None
     for host in (third, *hosts):
       on_ray.wait_for(lambda host=host: host.stop(signal.SIGINT))
-    assert [answer.result().kind for answer in (never, *waiting)] == ['stopped', 'wait', 'wait']
+    assert [host.answer(None).kind for host in (third, *hosts)] == ['stopped', 'wait', 'wait']
     for host in hosts:
       host.close()
 
@@ -96,6 +98,6 @@ def test_a_folder_that_a_node_does_not_see_is_a_reason(tmp_path):
   from scripts.cli import ray_trials
 
   host = ray_trials.NodeHost(os.getcwd(), str(tmp_path / 'elsewhere'))
-  answer = _do(host, 'a')
+  answer = host.do(worker.Job([], 'a'))
   assert answer.kind == 'failed'
   assert 'give a folder that all nodes share' in answer.reason

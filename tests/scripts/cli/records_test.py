@@ -4,6 +4,7 @@ import pytest
 
 from scripts.cli import records, resolve
 from tests.helpers import run_folders
+from tff_adaptive.runs import config
 
 
 def record(**given):
@@ -15,16 +16,9 @@ def _config(of):
 
 
 def test_what_changes_no_number_may_change():
-  before = record(rounds=10)
-  now = record(
-    rounds=20,
-    rounds_per_checkpoint=3,
-    output_dir='x',
-    resume_from='previous',
-    parallel_clients=2,
-  )
-  assert now.refused_changes(_config(before)) == []
-  assert record(tau=0.5, seed=3).refused_changes(_config(before)) == [
+  before = _config(record(rounds=10))
+  assert record(rounds=20, output_dir='x', parallel_clients=2).refused_changes(before) == []
+  assert record(tau=0.5, seed=3).refused_changes(before) == [
     '--seed was 0 and is now 3',
     '--tau was 0.001 and is now 0.5',
   ]
@@ -48,3 +42,21 @@ def test_folders_of_data_and_of_client_states_are_recorded_absolute(tmp_path, mo
   now = record(algorithm='scaffold', client_state_dir='cs', task='emnist_cr', data_dir='data')
   assert now.settings['client_state_dir'] == str(tmp_path / 'cs')
   assert now.settings['data_dir'] == str(tmp_path / 'data')
+
+
+def test_folders_that_cannot_be_used_are_refused_and_not_made(tmp_path):
+  record = config.Record({'rounds': 1})
+  records.check_folder(str(tmp_path / 'run'), record)
+  assert not (tmp_path / 'run').exists()
+  (tmp_path / '.config.abcdefgh.json').write_text('')  # What a killed start left.
+  records.check_folder(str(tmp_path), record)
+  (tmp_path / 'file').write_text('x')
+  with pytest.raises(ValueError, match=r'not empty and holds no config\.json'):
+    records.check_folder(str(tmp_path), record)
+  (tmp_path / 'state.sqlite').write_text('')
+  states = config.Record({'rounds': 1, 'client_state_dir': str(tmp_path)})
+  with pytest.raises(ValueError, match=f'--client_state_dir={tmp_path} is of another run'):
+    records.check_folder(str(tmp_path / 'run'), states)
+  for folder in (f'{tmp_path}/file/run', '/proc/run'):
+    with pytest.raises(ValueError, match=f'--output_dir={folder} cannot be written to'):
+      records.check_folder(folder, record)

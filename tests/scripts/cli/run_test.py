@@ -1,15 +1,15 @@
 """Runs from the command line, in this process: a population, and what failures become."""
 
 import json
+import sys
 
 import pytest
 
 from scripts import train
-from scripts.cli import build, command, flags, resolve, run
+from scripts.cli import run
 from tests.helpers import fakes
 from tff_adaptive import engine, runs, training
 from tff_adaptive.population import rounds
-from tff_adaptive.training import stop as stop_lib
 
 FLAGS = (
   *('--task=digits', '--algorithm=scaffold', '--rounds_per_evaluation=1'),
@@ -34,6 +34,10 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
   assert f'of {found["selected"]} clients drawn {found["finished"]} finished' in out
   assert 'are available, of 10 that a round is to have' in err
   assert summary['to_target']['validation_accuracy']['round'] == 0
+  early = ('--rounds=3', '--target=0.01', '--stop_at_target')
+  assert _train(tmp_path / 'early', *FLAGS, *early) == 0
+  assert runs.load_run(str(tmp_path / 'early')).is_complete
+  assert len(fakes.rows(tmp_path / 'early')) == 1
   for number in (2, 3):
     assert _train(tmp_path / 'parts', *FLAGS, f'--rounds={number}') == 0
   assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
@@ -44,6 +48,16 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
   assert (settings['uplink'], settings['over_select']) == (1.0, 1.0)
   assert _train(tmp_path / 'parts', *FLAGS, '--rounds=7', '--dropout_rate=0.3') == 2
   assert '--dropout_rate was 0.2 and is now 0.3' in capfd.readouterr().err
+
+
+def test_a_line_says_what_the_first_seconds_are_spent_on(tmp_path, capfd, monkeypatch):
+  def load():
+    raise ValueError('Loaded.')
+
+  monkeypatch.delitem(sys.modules, 'tensorflow_federated')
+  monkeypatch.setattr(run.tensorflow_start, 'load', load)
+  assert _train(tmp_path, '--rounds=3') == 2
+  assert capfd.readouterr().err == 'Loading TensorFlow ...\ntrain.py: Loaded.\n'
 
 
 @pytest.mark.parametrize(
@@ -69,17 +83,6 @@ def test_what_does_not_fit_the_clients_is_refused_and_nothing_written(
   assert not (tmp_path / 'run').exists()
 
 
-def test_lost_workers_are_a_failure_after_which_the_same_command_goes_on(tmp_path, monkeypatch):
-  def train(**unused_arguments):
-    raise engine.WorkersLost('Round 7: no worker is left')
-
-  monkeypatch.setattr(build, 'prepare', lambda *arguments: {'callbacks': []})
-  monkeypatch.setattr(training, 'train', train)
-  given = flags.parse(['train.py', '--task=digits', f'--output_dir={tmp_path}/run'])
-  with pytest.raises(command.FailureError, match='no worker is left'):
-    run.run(resolve.resolve(given))
-
-
 @pytest.mark.parametrize('given, is_hidden', [((), False), (('--gpus_per_worker=0.5',), True)])
 def test_the_trainer_leaves_gpus_to_the_workers(monkeypatch, tmp_path, given, is_hidden):
   pytest.importorskip('ray')
@@ -94,22 +97,29 @@ def test_the_trainer_leaves_gpus_to_the_workers(monkeypatch, tmp_path, given, is
   assert bool(hidden) == is_hidden
 
 
-@pytest.mark.parametrize('has_begun, code', [(False, 2), (True, 1)])
-def test_a_state_that_is_damaged_while_a_run_goes_on_is_no_bad_input(
-  monkeypatch, tmp_path, capfd, has_begun, code
+@pytest.mark.parametrize(
+  'has_begun, error, code',
+  [
+    (False, runs.StateError('client 7 is damaged'), 2),
+    (True, runs.StateError('client 7 is damaged'), 1),  # No bad input: the run has begun.
+    (True, engine.WorkersLost('Round 7: no worker is left'), 1),
+  ],
+)
+def test_what_fails_while_a_run_goes_on_is_no_bad_input(
+  monkeypatch, tmp_path, capfd, has_begun, error, code
 ):
   def fail(callbacks, **unused):
     for callback in callbacks if has_begun else ():
       callback.begin(training.RunInfo(str(tmp_path), 1, 9, print))
-    raise runs.StateError('client 7 is damaged')
+    raise error
 
   monkeypatch.setattr(training, 'train', fail)
   assert _train(tmp_path, '--task=digits') == code
-  assert 'client 7 is damaged' in capfd.readouterr().err
+  assert str(error) in capfd.readouterr().err
 
 
 def _of_fakes(folder, until=None):
-  stop = stop_lib.Stop()
+  stop = training.Stop()
   watch = run._Watch(until)
   watch.request = stop.request
   return fakes.train(folder, 9, callbacks=[watch], stop=stop, rounds_per_evaluation=2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.cli import search_space
+from scripts.cli import records, resolve, search_space
 from scripts.cli.search_space import Range, Space
 
 
@@ -75,7 +75,7 @@ def test_flags_are_read_as_they_are_written():
     (['output_dir=x'], [], 'the sweep names the folders itself'),
     ([], ['seed=1,3'], 'give seeds one by one'),
     ([], ['tau=0,1,log'], 'above 0 with log'),
-    ([], ['tau=a,1'], 'LOW must be less than HIGH'),
+    ([], ['tau=a,1'], 'LOW must be less'),
     ([], ['clients_per_round=1.5,4'], 'whole if the flag is'),
     ([], ['algorithm=1,2'], 'with a number of train.py'),
   ],
@@ -121,3 +121,19 @@ def test_draws_lie_in_their_ranges_and_have_what_counts():
 def test_a_value_that_no_draw_may_give_is_refused_before_any(axes, message):
   with pytest.raises(ValueError, match=message):
     Space(axes, {}).check()
+
+
+def test_a_folder_has_the_name_of_an_algorithm_of_ones_own(tmp_path):
+  path = tmp_path / 'a.py'
+  path.write_text(
+    'from tff_adaptive.registry import Algorithm\n'
+    "A, B, C = (Algorithm(name, 'T', 'does it') for name in ('mine', 'mine', 'fed_avg'))\n"
+  )
+  labels = ['algorithm=mine', 'algorithm=C', 'algorithm=fed_avg']  # C has the name of another.
+  axis = [f'{path}:A', f'{path}:C', 'fed_avg']
+  assert _labels({'algorithm': axis}) == labels
+  run = Space({'algorithm': axis}, {}).settings({'algorithm': axis[0]})
+  assert resolve.resolve(algorithm=axis[0]).output.output_dir == 'runs/digits_mine'
+  assert records.of(run).files['algorithm']['name'] == 'T'
+  with pytest.raises(ValueError, match='an algorithm of your own has its name: give one another'):
+    _labels({'algorithm': [f'{path}:A', f'{path}:B']})

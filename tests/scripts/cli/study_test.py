@@ -1,13 +1,15 @@
-"""Studies: a trial belongs to one process, and to the next when that ends."""
+"""Studies: a trial belongs to one process, and to the next when that ends; what its runs decide."""
 
+import contextlib
 import dataclasses
+import json
+import math
 import os
-import subprocess
-import sys
 
 import pytest
 
-from scripts.cli import search_space
+from scripts.cli import resolve, search_space, worker
+from tests.helpers import sweep_pool
 
 pytest.importorskip('optuna')
 from scripts.cli import study
@@ -45,29 +47,18 @@ def test_two_processes_share_the_trials_and_see_each_other(tmp_path):
   assert study.Study(str(tmp_path), SPACE, GRID).claim() is None
 
 
-_KILLED = """
-import os, sys
-from tests.scripts.cli import study_test
-from scripts.cli import study
-plan = study.Plan('tpe', trials=2, first_rung=1)
-claim = study.Study(sys.argv[1], study_test.DRAWN, plan).claim()
-assert not claim.should_prune(1, 0.25)
-print(claim.runs[0].server['tau'], flush=True)
-os.kill(os.getpid(), 9)
-"""
 DRAWN = search_space.Space({'tau': search_space.Range(0.1, 0.9, False, False)}, {'rounds': 9})
 
 
-def test_a_trial_whose_process_was_killed_goes_on_where_it_was(tmp_path):
-  done = subprocess.run(
-    [sys.executable, '-c', _KILLED, str(tmp_path)], capture_output=True, text=True
-  )
-  assert done.returncode == -9, done.stderr
+def test_a_trial_whose_process_has_ended_goes_on_where_it_was(tmp_path):
   plan = study.Plan('tpe', trials=2, first_rung=1)
+  before = study.Study(str(tmp_path), DRAWN, plan).claim()
+  assert not before.should_prune(1, 0.25)
+  before.close()  # As the system does to the files of a process that was killed.
   found = study.Study(str(tmp_path), DRAWN, plan)
   assert _states(found) == ['running']
   claim = found.claim()
-  assert (claim.number, str(claim.runs[0].server['tau'])) == (0, done.stdout.strip())
+  assert (claim.number, claim.runs[0].server) == (0, before.runs[0].server)
   following = found.claim()
   assert following.number == 1
   assert following.should_prune(1, 0.2)  # 0.25 was better.
@@ -102,8 +93,9 @@ def test_a_grid_whose_start_was_killed_while_it_was_queued_is_queued_whole(tmp_p
   for kept in range(1, 5):
     with open(_journal(tmp_path), 'wb') as file:
       file.writelines([*lines[:kept], lines[kept][:9]])
-    found = study.Study(str(tmp_path), SPACE, GRID)
-    assert [view.point['tau'] for view in found.views()] == ['0.1', '0.2', '0.3'], kept
+    for _ in range(2):  # The line that was cut off is not written on: what is can be read.
+      found = study.Study(str(tmp_path), SPACE, GRID)
+      assert [view.point['tau'] for view in found.views()] == ['0.1', '0.2', '0.3'], kept
 
 
 @pytest.mark.parametrize(
@@ -111,7 +103,10 @@ def test_a_grid_whose_start_was_killed_while_it_was_queued_is_queued_whole(tmp_p
   [
     (lambda text: '{"op\n' + text, 'Unterminated string'),
     (lambda text: text + '{"op_code": 4\n', 'Expecting'),
-    (lambda text: text.replace('"tau"', '"tua"'), "a trial has the settings {'tua': '0.1'}"),
+    (
+      lambda text: text.replace('point":{"tau', 'point":{"tua'),
+      "a trial has the settings {'tua': '0.1'}",
+    ),
     (lambda text: text.replace('CategoricalD', 'D'), 'Unknown distribution'),
   ],
 )
@@ -129,25 +124,19 @@ def test_a_damaged_journal_is_refused_by_its_name(tmp_path, change, message):
   assert _journal(tmp_path) in str(raised.value)
 
 
+def test_a_search_without_what_makes_it_is_none(tmp_path):
+  """Its start was killed, or was of another version: what it did is found by its folders."""
+  study.Study(str(tmp_path), DRAWN, study.Plan('random', 2)).claim().close()
+  path = tmp_path / study.JOURNAL
+  path.write_text(path.read_text().replace('"identity":', '"other":'))
+  found = study.Study(str(tmp_path), DRAWN, study.Plan('tpe', 2))
+  assert (found.views(), found.claim().number) == ([], 0)
+
+
 def test_rungs():
   assert study.Plan('grid', first_rung=2).rungs(30) == [2, 6, 18, 30]
   assert study.Plan('grid', first_rung=2, reduction_factor=4).rungs(8) == [2, 8]
   assert study.Plan('grid').rungs(8) == [8]
-
-
-@pytest.mark.parametrize('cut', [1, 30])
-def test_a_line_that_was_cut_off_is_dropped_and_not_written_on(tmp_path, cut):
-  study.Study(str(tmp_path), SPACE, GRID).claim().finish('done', 0.5)
-  path = tmp_path / study.JOURNAL
-  whole = path.read_bytes()
-  path.write_bytes(whole[:-cut])
-  for _ in range(2):  # What the first writes, the second can read.
-    claims = study.Study(str(tmp_path), SPACE, GRID)
-    assert _states(claims)[1:] == ['waiting', 'waiting']
-    claim = claims.claim()
-    assert claim.number == 0  # That it was done is what was cut off.
-    del claim, claims
-  assert whole[: whole[:-cut].rfind(b'\n') + 1] in path.read_bytes()
 
 
 def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
@@ -175,10 +164,11 @@ def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
     ({'given': {'rounds': 10}}, '--rounds:'),
     ({'seeds': ('0',)}, '--grid=seed:'),
     ({'trials': 3}, None),
+    ({'search': 'random', 'metric': 'validation_f1'}, None),  # It only shows by it.
   ],
 )
 def test_another_search_is_refused_by_its_flags(tmp_path, changes, flag):
-  plan = study.Plan('tpe', 2)
+  plan = study.Plan('random' if changes.get('metric') and flag is None else 'tpe', 2)
   study.Study(str(tmp_path), DRAWN, plan)
   of_plan = {name: value for name, value in changes.items() if hasattr(plan, name)}
   of_space = {name: value for name, value in changes.items() if name not in of_plan}
@@ -190,7 +180,58 @@ def test_another_search_is_refused_by_its_flags(tmp_path, changes, flag):
       study.Study(str(tmp_path), *other)
 
 
-def test_grids_and_random_draws_may_be_shown_by_another_metric(tmp_path):
-  for metric in (None, 'validation_f1'):
-    study.Study(str(tmp_path / 'a'), SPACE, study.Plan('grid', metric=metric))
-    study.Study(str(tmp_path / 'b'), DRAWN, study.Plan('random', 2, metric=metric))
+def _do(folder, results):
+  """Does a trial of two seeds, whose runs come to a validation loss each, or to an answer."""
+  space = dataclasses.replace(DRAWN, seeds=('0', '1'))
+  found = study.Study(str(folder), space, study.Plan('tpe', 1, first_rung=1))
+  task, answer, trained = found.claim().do(lambda line: None), None, []
+  with contextlib.suppress(StopIteration):
+    while True:
+      run, last_round = task.send(answer)
+      trained.append((run.what.seed, last_round))
+      answer = worker.Answer('done')
+      if isinstance(result := results[run.what.seed], worker.Answer):
+        answer = result
+      else:
+        sweep_pool.write_run(run, last_round or 9, result, 'validation_loss')
+  return found, trained
+
+
+def test_a_trial_is_the_mean_of_its_seeds_reported_at_each_rung(tmp_path):
+  found, trained = _do(tmp_path, [1.0, 2.0])
+  assert trained == [(0, 1), (1, 1), (0, 3), (1, 3), (0, None), (1, None)]
+  (trial,) = found._trials()
+  assert trial.intermediate_values == {1: -1.5, 3: -1.5}  # Little of a loss is good.
+  assert trial.value == -1.5
+
+
+@pytest.mark.parametrize(
+  'results, state, reason',
+  [
+    ([worker.Answer('failed', 'no disk'), 1.0], 'failed', 'no disk'),
+    ([worker.Answer('diverged', 'a'), worker.Answer('failed', 'b')], 'failed', 'b'),
+    ([1.0, worker.Answer('diverged', 'no luck')], 'diverged', 'no luck'),
+    ([1.0, math.nan], 'diverged', study.DIVERGED.format('validation_loss')),
+    ([worker.Answer('stopped'), worker.Answer('failed', 'b')], 'running', ''),
+  ],
+)
+def test_a_run_that_comes_to_nothing_decides(tmp_path, results, state, reason):
+  found, trained = _do(tmp_path, results)
+  (view,) = found.views()
+  assert (view.state, view.reason) == (state, reason)
+  assert (found.claim() is not None) == (state == 'running')  # For whoever goes on.
+  assert trained == [(0, 1), (1, 1)]
+
+
+def test_a_run_is_read_whole_and_up_to_its_rung(tmp_path):
+  run = resolve.resolve(rounds=9, output_dir=str(tmp_path))
+  sweep_pool.write_run(run, 9, 0.5)
+  found = dataclasses.replace(GRID, window=2).read(str(tmp_path), 6)
+  assert found.window == 2
+  assert [row['round'] for row in found.rows] == [*range(7)]
+  early = json.dumps({'is_complete': True, 'rounds': 4, 'stopped_at_target': True})
+  sweep_pool.write_run(resolve.resolve(rounds=9, output_dir=str(tmp_path / 'early')), 4, 0.5)
+  (tmp_path / 'early' / 'summary.json').write_text(early)
+  assert len(GRID.read(str(tmp_path / 'early'), 9).rows) == 5  # It stopped at its target.
+  with pytest.raises(ValueError, match=r'lacks round 10 in metrics\.csv: bring back'):
+    GRID.read(str(tmp_path), 11)

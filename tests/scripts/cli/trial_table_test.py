@@ -8,9 +8,13 @@ import rich.console
 
 from scripts.cli import trial_table
 from tests.helpers import run_folders
+from tff_adaptive.reports import scores
+from tff_adaptive.runs import run as run_lib
 
 pytest.importorskip('optuna')
 from scripts.cli import study
+
+PLAN = study.Plan('grid')
 
 
 def _run(folder, values, column='validation_accuracy', rounds=10):
@@ -21,23 +25,33 @@ def _run(folder, values, column='validation_accuracy', rounds=10):
   return str(folder)
 
 
-@pytest.fixture(name='rows')
-def _rows(tmp_path):
-  make = trial_table.Row
+def _row(*trials):
+  """A row of trials: a run's folder and a state each, and a reason of what failed."""
   return [
-    make('failed', [str(tmp_path / 'none')], ['failed'], ['a [b] | c']),
-    make('low', [_run(tmp_path / 'a', [0, 0.25]), _run(tmp_path / 'b', [0, 0.5])], ['done'] * 2),
-    make('high', [_run(tmp_path / 'c', [0, 0.75])], ['done']),
-    make('diverged', [_run(tmp_path / 'd', [0, math.inf])], ['diverged'], ['not finite']),
-    make('one of two', [_run(tmp_path / 'e', [0, 0.99]), 'x'], ['done', 'failed'], ['no disk']),
-    make('running', [_run(tmp_path / 'f', [0, 0.9])], ['running']),
-    make('pruned', [_run(tmp_path / 'g', [0, 0.95])], ['pruned']),
-    make('waiting', ['y'], ['waiting']),
+    study.View(n, {}, state, ''.join(reason), [(folder, {})])
+    for n, (folder, state, *reason) in enumerate(trials)
   ]
 
 
+@pytest.fixture(name='rows')
+def _rows(tmp_path):
+  def run(name, value):
+    return _run(tmp_path / name, [0, value])
+
+  return {
+    'failed': _row(('none', 'failed', 'a [b] | c')),
+    'low': _row((run('a', 0.25), 'done'), (run('b', 0.5), 'done')),
+    'high': _row((run('c', 0.75), 'done')),
+    'diverged': _row((run('d', math.inf), 'diverged', 'not finite')),
+    'one of two': _row((run('e', 0.99), 'done'), ('x', 'failed', 'no disk')),
+    'running': _row((run('f', 0.9), 'running')),
+    'pruned': _row((run('g', 0.95), 'pruned')),
+    'waiting': _row(('y', 'waiting')),
+  }
+
+
 def test_the_order_and_what_is_said(rows):
-  found = trial_table.rank(rows)
+  found = trial_table.rank(rows, PLAN)
   assert (found.best, found.metric) == ('high', 'validation_accuracy')
   text = found.table.markdown()
   cells = [line[2:-1].split(' | ') for line in text.splitlines()[2:]]
@@ -57,29 +71,56 @@ def test_the_order_and_what_is_said(rows):
 
 @pytest.mark.parametrize('metric, first', [('validation_loss', 'a'), ('validation_score', 'b')])
 def test_the_best_by_a_loss_is_the_lowest(tmp_path, metric, first):
-  rows = [
-    trial_table.Row(name, [_run(tmp_path / name, [0, value], metric)], ['done'])
+  rows = {
+    name: _row((_run(tmp_path / name, [0, value], metric), 'done'))
     for name, value in (('a', 0.1), ('b', 0.2))
-  ]
-  assert trial_table.rank(rows, metric).best == first
-  assert trial_table.rank(rows).metric == metric
+  }
+  assert trial_table.rank(rows, study.Plan('grid', metric=metric)).best == first
+  assert trial_table.rank(rows, PLAN).metric == metric
 
 
-def test_what_all_is_at_work_has_no_best(rows):
-  assert trial_table.rank([row for row in rows if row.state != 'done']).best is None
-  assert trial_table.rank(rows[:1]) is None  # Nothing is there to be shown.
+@pytest.mark.parametrize('window, best', [(None, 'b'), (10, 'a')])
+def test_the_best_is_so_over_the_window(tmp_path, window, best):
+  curves = {'a': [0.0, *[0.9] * 9, 0.1], 'b': [0.0, *[0.5] * 10]}
+  rows = {name: _row((_run(tmp_path / name, curves[name]), 'done')) for name in curves}
+  found = trial_table.rank(rows, study.Plan('grid', window=window))
+  assert found.best == best
+  assert f'mean of last {window or 1} round' in found.table.heading[3]
+
+
+def test_the_best_is_that_of_the_reports(tmp_path):
+  """A run whose loss ends at 101 times its first is no good, whatever its accuracy."""
+  rows = {}
+  for name, loss, accuracy in (('a', 101.0, 0.9), ('b', 0.5, 0.7), ('c', 0.5, 0.8)):
+    folder = _run(tmp_path / name, [1.0, loss], 'validation_loss', rounds=1)
+    text = f'round,validation_loss,validation_accuracy\n0,1.0,0.1\n1,{loss},{accuracy}\n'
+    (tmp_path / name / 'metrics.csv').write_text(text)
+    run_folders.write_config(tmp_path / name, {'rounds': 1, 'seed': 0, 'algorithm': name})
+    rows[name] = _row((folder, 'done'))
+  found = trial_table.rank(rows, study.Plan('grid', metric='validation_accuracy'))
+  assert [row[0] for row in found.table.rows] == ['c', 'b', 'a']
+  _, (best,) = scores.best_runs(run_lib.find_runs([str(tmp_path)]), 'validation_accuracy')
+  assert best.settings['algorithm'] == found.best
+
+
+def test_what_all_is_at_work_or_not_finite_has_no_best(rows, tmp_path):
+  shown_by_another_metric = _row((_run(tmp_path / 'n', [0, math.nan]), 'done'))
+  assert trial_table.rank({'done': shown_by_another_metric}, PLAN).best is None
+  done = ('low', 'high')
+  assert trial_table.rank({n: row for n, row in rows.items() if n not in done}, PLAN).best is None
+  assert trial_table.rank({'failed': rows['failed']}, PLAN) is None  # Nothing is there to be shown.
 
 
 def test_in_a_terminal_the_best_and_the_failed_are_marked(rows):
   screen = rich.console.Console(file=io.StringIO(), width=160, force_terminal=True)
-  screen.print(trial_table.picture(rows, None, '2 at work'))
+  screen.print(trial_table.picture(rows, PLAN, '2 at work'))
   text = screen.file.getvalue()
   lines = text.splitlines()
   assert '2 at work' in text
   assert '\x1b[1;32m' in next(line for line in lines if 'high' in line)
   assert '\x1b[31m' in next(line for line in lines if 'a [b]' in line)
   # Before any round there is nothing to show yet.
-  assert trial_table.picture(rows[:1], None, '').row_count in (0, 1)
+  assert trial_table.picture({'failed': rows['failed']}, PLAN, '').row_count in (0, 1)
 
 
 def test_runs_of_a_grid_that_differ_in_their_seed_are_a_row():
@@ -88,6 +129,9 @@ def test_runs_of_a_grid_that_differ_in_their_seed_are_a_row():
     for n, (tau, seed) in enumerate([('1', '0'), ('1', '1'), ('2', '0')])
   ]
   found = trial_table.rows(views, is_grid=True)
-  assert [(row.label, row.folders) for row in found] == [('tau=1', ['0', '1']), ('tau=2', ['2'])]
+  assert {label: [v.number for v in row] for label, row in found.items()} == {
+    'tau=1': [0, 1],
+    'tau=2': [2],
+  }
   found = trial_table.rows(views, is_grid=False)
-  assert [row.label for row in found] == [f'trial {n}: tau={tau}' for n, tau in enumerate('112')]
+  assert [*found] == [f'trial {n}: tau={tau}' for n, tau in enumerate('112')]

@@ -1,6 +1,5 @@
 """What forks runs: what they answer and print, and that they end with whoever wanted them."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import time
 
 import pytest
 
-from scripts.cli import command, worker
+from scripts.cli import command, trainers, worker
 from tests.helpers import fresh
 
 _RUNS = """
@@ -34,28 +33,27 @@ def run(settings, last_round):
 
 worker.run.run, worker.run.check_result = run, lambda result: None
 worker._load = lambda: None
+write = worker._write
+def slow_write(*arguments):
+  write(*arguments)
+  time.sleep(0.1)  # The next run is there before the process of this one has ended.
+worker._write = slow_write
 sys.exit(worker.main(sys.argv))
 """
 
 
 @pytest.fixture
 def start(tmp_path):
-  """Returns what starts a worker, whose runs print and wait; and what gives it a run."""
+  """Returns what starts a host of a worker whose runs print and wait; and what gives it a run."""
 
-  def begin(last_signal=0):
-    command = [sys.executable, '-c', _RUNS, str(int(last_signal))]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+  def begin(*last_signal):
+    return trainers.LocalHost(*last_signal, program=(sys.executable, '-c', _RUNS))
 
-  def give(process, *flags, last_round=None):
-    job = {'flags': flags, 'log': str(tmp_path / 'logs' / 'a.log'), 'last_round': last_round}
-    process.stdin.write(json.dumps(job).encode() + b'\n')
-    process.stdin.flush()
+  def give(host, *flags, last_round=None):
+    host.begin(worker.Job(flags, str(tmp_path / 'logs' / 'a.log'), last_round))
+    return host.answer
 
   return begin, give
-
-
-def _answer(process):
-  return worker.Answer(**json.loads(process.stdout.readline()))
 
 
 def _wait_for(path):
@@ -65,28 +63,32 @@ def _wait_for(path):
 
 def test_runs_are_answered_one_after_another_and_print_to_their_files(start, tmp_path):
   begin, give = start
-  process = begin()
-  give(process, '--rounds=7', last_round=3)
-  assert _answer(process) == worker.Answer('done')
+  host = begin()
+  assert not host.stop(signal.SIGTERM)
+  assert give(host, '--rounds=7', last_round=3)(None) == worker.Answer('done')
+  process = host._process
   assert (tmp_path / 'logs' / 'a.log').read_text() == 'from TensorFlow\nround 3 of 7\n'
-  give(process, '--rounds=0')
-  answer = _answer(process)
+  answer = give(host, '--rounds=0')(None)
   assert answer.kind == 'failed'
   assert '--rounds must be' in answer.reason
-  give(process, '--output_dir=killed')
-  assert _answer(process).reason == (
-    'its process was ended by SIGKILL: the system may have been short of memory.'
-  )
-  give(process, '--output_dir=exits')
-  assert _answer(process).reason == 'its process ended with exit code 3.'
-  give(process, f'--output_dir={tmp_path}')
+  by_kill = 'its process was ended by SIGKILL: the system may have been short of memory.'
+  assert give(host, '--output_dir=killed')(None).reason == by_kill
+  reason = 'its process ended with exit code 3.'
+  assert give(host, '--output_dir=exits')(None).reason == reason
+  answer = give(host, f'--output_dir={tmp_path}')
   _wait_for(tmp_path / 'begun')
-  process.send_signal(signal.SIGTERM)
-  assert _answer(process) == worker.Answer('stopped')
+  assert answer() is None
+  assert host.stop(signal.SIGTERM)
+  assert answer(None) == worker.Answer('stopped')
   assert (tmp_path / 'saved').exists()
-  give(process, '--rounds=7')  # The signal was for the run.
-  assert _answer(process) == worker.Answer('done')
-  assert process.communicate() == (b'', None)
+  assert give(host, '--rounds=7')(None) == worker.Answer('done')  # The signal was for the run.
+  assert host._process is process  # One forks all runs, and is replaced where it has ended.
+  process.kill()
+  process.wait()
+  assert give(host, '--rounds=7')(None) == worker.Answer('failed', by_kill)
+  assert give(host, '--rounds=7')(None) == worker.Answer('done')
+  process = host._process
+  host.close()
   assert process.returncode == 0
 
 
@@ -94,8 +96,8 @@ def test_runs_are_answered_one_after_another_and_print_to_their_files(start, tmp
 def test_a_run_ends_with_whoever_wanted_it(start, tmp_path, number, saves):
   """What is written to is closed when its process ends, however it ends."""
   begin, give = start
-  process = begin(number)
-  give(process, f'--output_dir={tmp_path}')
+  give(host := begin(number), f'--output_dir={tmp_path}')
+  process = host._process
   _wait_for(tmp_path / 'begun')
   process.stdout.close()  # Nobody is left to answer, either.
   process.stdin.close()

@@ -6,6 +6,7 @@ import urllib.request
 
 import numpy as np
 import pytest
+from etils import epath
 
 from tests.helpers import image_files
 from tff_adaptive_tasks import errors
@@ -36,6 +37,9 @@ def test_both_splits_are_read_with_labels_from_zero(tmp_path):
     ({'y_test': None}, r'mnist.npz cannot be read .it lacks y_test; it has x_train'),
     ({'x_train': np.zeros([4, 28, 28])}, r'x_train is .* of float64; it must be images of uint8'),
     ({'x_test': np.zeros([2, 32, 32], np.uint8)}, r'shape \[28, 28, 1\] \(height'),
+    # Several channels might come in any order.
+    ({'x_train': np.zeros([4, 3, 32, 32], np.uint8)}, r'shape \[32, 32, 3\] \(height, width, ch'),
+    ({'x_train': np.zeros([4, 3072], np.uint8)}, r'shape \[32, 32, 3\] \(height, width, channels'),
     ({'x_test': np.zeros([0, 28, 28], np.uint8)}, r'mnist.npz: x_test is \[0, 28, 28\]'),
     ({'y_train': np.full(4, 9.9)}, r'mnist.npz: y_train is \[4\] of float64; .* whole numbers'),
     ({'y_train': np.arange(3)}, r'y_train is \[3\] .* one label for each of 4 images'),
@@ -47,16 +51,9 @@ def test_both_splits_are_read_with_labels_from_zero(tmp_path):
 )
 def test_a_bad_array_is_named(tmp_path, changes, named):
   image_files.write(tmp_path / 'mnist.npz', **changes)
+  colours = {'image_shape': (32, 32, 3)} if '32, 32, 3' in named else {}
   with pytest.raises(errors.DataError, match=named):
-    load(tmp_path)
-
-
-@pytest.mark.parametrize('shape', [(3, 32, 32), (3072,)])
-def test_images_whose_channels_come_first_or_are_flat_are_refused(tmp_path, shape):
-  images = np.zeros([4, *shape], np.uint8)
-  image_files.write(tmp_path / 'mnist.npz', x_train=images)
-  with pytest.raises(errors.DataError, match=r'shape \[32, 32, 3\] \(height, width, channels\)'):
-    load(tmp_path, image_shape=(32, 32, 3))
+    load(tmp_path, **colours)
 
 
 def test_a_missing_file_is_reported(tmp_path):
@@ -72,7 +69,8 @@ def test_tensorflow_datasets_serve_without_a_folder(tmp_path, monkeypatch):
     is_prepared=lambda: True,
     as_dataset=lambda **_: [split, split],
     download_and_prepare=lambda: None,
-    data_dir_root=tmp_path,
+    data_dir_root=epath.Path(tmp_path),
+    url_infos={'https://example.org/a.gz': types.SimpleNamespace(size=3)},
   )
   tfds = types.SimpleNamespace(builder=lambda name: builder, as_numpy=lambda part: part)
   monkeypatch.setitem(sys.modules, 'tensorflow_datasets', tfds)
@@ -81,15 +79,18 @@ def test_tensorflow_datasets_serve_without_a_folder(tmp_path, monkeypatch):
   np.testing.assert_array_equal(train.x[0, :, :, 0], image[0, :, :, 0].T)
   np.testing.assert_array_equal(train.y, [25])
 
-  def fail(*_, **__):
-    raise OSError('no route to host')
+  def fail(url, **_):
+    raise OSError(f'no route to {url}')
 
   monkeypatch.setattr(urllib.request, 'urlopen', fail)
   builder.is_prepared = lambda: False  # Nor is a download tried, again and again.
-  for folder in ('downloads', 'downloads/a.tmp.1'):  # The second of a download that broke off.
-    with pytest.raises(errors.DataError, match=r'\(no route to host\).* folder that has mnist.npz'):
+  archive = tmp_path / 'downloads' / 'a.gz'
+  archive.parent.mkdir()
+  for content in (b'', b'of another set'):
+    archive.write_bytes(content)
+    with pytest.raises(
+      errors.DataError, match=r'\(no route to https://example.org\).* folder that has mnist.npz'
+    ):
       image_arrays.load(None, ['mnist.npz'], 'mnist', (28, 28, 1), 10)
-    (tmp_path / folder).mkdir()
-  # Archives that are there already need no host.
-  (tmp_path / 'downloads' / 'archive.gz').touch()
+  archive.write_bytes(b'all')  # An archive that is there already needs no host.
   assert image_arrays.load(None, [], 'emnist/letters', (28, 28, 1), 26, first_label=1)

@@ -1,7 +1,6 @@
 """Damaged and hostile .npz files end in one line that names the file and the array."""
 
 import tracemalloc
-import zipfile
 
 import numpy as np
 import pytest
@@ -11,22 +10,6 @@ from tff_adaptive_tasks import errors
 from tff_adaptive_tasks.data import npz
 
 GOOD = image_files.npy_bytes(np.arange(6, dtype=np.int32).reshape(2, 3))
-
-
-def test_arrays_are_read_as_they_were_saved(tmp_path):
-  arrays = {
-    'a': np.arange(6, dtype=np.int64).reshape(2, 3),
-    'b': np.asfortranarray(np.arange(12.0).reshape(3, 4)),
-    'c': np.arange(4, dtype='>i4'),
-    'd': np.zeros([0, 5], np.uint8),
-    'e': np.float32(3),
-  }
-  for save in (np.savez, np.savez_compressed):
-    save(tmp_path / 'd.npz', **arrays)
-    read = npz.read(str(tmp_path / 'd.npz'), list(arrays))
-    for key, value in arrays.items():
-      np.testing.assert_array_equal(read[key], value)
-      assert read[key].dtype == np.asarray(value).dtype
 
 
 def test_a_missing_array_is_named(tmp_path):
@@ -67,17 +50,6 @@ def test_a_header_that_lies_is_refused_before_anything_is_allocated(tmp_path, me
 def test_more_than_the_memory_is_refused(tmp_path, monkeypatch):
   path = image_files.archive(tmp_path / 'd.npz', {'a': GOOD, 'b': GOOD})
   monkeypatch.setattr('tff_adaptive._utils.memory.available_memory', lambda: 200)
-  with pytest.raises(
-    errors.DataError, match=r'it holds a, b, which take 304 bytes where 200 bytes'
-  ):
+  with pytest.raises(errors.DataError, match='holds a, b, which take 304 bytes where 200 bytes'):
     npz.read(path, ['a', 'b'])
-  assert list(npz.read(path, ['a'])) == ['a']
-
-
-@pytest.mark.parametrize('keep', [0, 50, -1])
-def test_a_cut_file_is_refused(tmp_path, keep):
-  path = tmp_path / 'd.npz'
-  image_files.archive(path, {'a': GOOD}, zipfile.ZIP_STORED)
-  path.write_bytes(path.read_bytes()[:keep])
-  with pytest.raises(errors.DataError, match=r'd.npz cannot be read \(.*fetch it again'):
-    npz.read(str(path), ['a'])
+  np.testing.assert_equal(npz.read(path, ['a']), {'a': [[0, 1, 2], [3, 4, 5]]})

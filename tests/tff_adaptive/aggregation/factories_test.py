@@ -1,4 +1,4 @@
-"""Aggregators by name: TFF's own, and noise that is a function of seed and round."""
+"""Aggregators by name: TFF's own, and noise that is a function of a secret and the round."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines
-from tff_adaptive.aggregation import factories, table
+from tff_adaptive.aggregation import factories, queries, table
 
 N = 40_000
 TYPE = tff.types.to_type((tff.types.TensorType(np.float32, (N,)), np.float32))
@@ -48,8 +48,9 @@ def updates_of_norm(*norms):
   return made
 
 
-def build(name, size=4, is_weighted=True, seed=0, **options):
-  return factories.build_aggregator(name, options, cohort(size, is_weighted=is_weighted, seed=seed))
+def build(name, size=4, is_weighted=True, noise_seed=0, **options):
+  about = cohort(size, is_weighted=is_weighted, noise_seed=noise_seed)
+  return factories.build_aggregator(name, options, about)
 
 
 def test_the_mean_is_left_to_the_algorithm():
@@ -58,10 +59,7 @@ def test_the_mean_is_left_to_the_algorithm():
 
 @pytest.mark.parametrize(
   'name, options, expected',
-  [
-    ('clipping', {'norm': 1.0}, [1.0, 0.5]),
-    ('zeroing', {'norm': 0.05}, [0.0, 0.5]),
-  ],
+  [('clipping', {'norm': 1.0}, [1.0, 0.5]), ('zeroing', {'norm': 0.05}, [0.0, 0.5])],
 )
 def test_a_norm_clips_or_zeroes_what_is_beyond_it(graph, name, options, expected):
   updates = updates_of_norm(8.0, 0.5)
@@ -92,7 +90,7 @@ def test_compression_rounds_to_as_many_levels_as_the_bits_give(graph):
 
 
 @pytest.mark.parametrize('name', ['dp_gaussian', 'dp_tree'])
-def test_noise_has_its_size_and_comes_from_seed_and_round(graph, name):
+def test_noise_has_its_size_and_comes_from_its_seed_and_the_round(graph, name):
   z, clip, size = 3.0, 0.5, 4
   options = {'noise_multiplier': z, 'clip': clip}
   if name == 'dp_gaussian':
@@ -114,7 +112,7 @@ def test_noise_has_its_size_and_comes_from_seed_and_round(graph, name):
 
 
 def test_trees_of_neighbouring_seeds_share_no_noise(monkeypatch):
-  """tensorflow_privacy's k-th draw has the seed + k."""
+  """tensorflow_privacy's k-th draw has the seed + k; it takes a number twice, or two numbers."""
   seen = []
   build_query = factories.tfp.TreeResidualSumQuery.build_l2_gaussian_query
 
@@ -125,7 +123,31 @@ def test_trees_of_neighbouring_seeds_share_no_noise(monkeypatch):
   monkeypatch.setattr(factories.tfp.TreeResidualSumQuery, 'build_l2_gaussian_query', noted)
   for seed in range(20):
     build('dp_tree', 2, False, seed, noise_multiplier=1.0)
-  assert np.diff(sorted(seen)).min() > 10**9
+  assert np.diff(np.sort(np.ravel(seen))).min() > 10**9
+
+
+def test_without_a_seed_noise_comes_from_the_operating_systems_secret(graph):
+  nothing, made = updates_of_norm(0.0), []
+  for _ in range(2):
+    factory = build('dp_gaussian', 1, False, None, noise_multiplier=1.0, adaptive=False)
+    made.append(np.asarray(aggregate(graph, factory, nothing)[0].result[0]))
+  assert abs(np.corrcoef(made)[0, 1]) < 0.03
+
+
+def test_each_tensor_each_round_and_the_count_have_noise_of_their_own():
+  query = queries.SeededGaussianSumQuery(1.0, 1.0, (3, 5))
+  state, noise = query.initial_global_state(), []
+  for _ in range(2):
+    both, state, _ = query.get_noised_result((tf.zeros([N]), tf.zeros([N])), state)
+    noise += both
+  assert np.max(np.abs(np.corrcoef(noise) - np.eye(4))) < 0.03
+  state = queries.SeededAdaptiveClipSumQuery(
+    (3, 5, 7, 9),
+    **{'initial_l2_norm_clip': 1.0, 'noise_multiplier': 1.0, 'target_unclipped_quantile': 0.5},
+    **{'learning_rate': 0.2, 'clipped_count_stddev': 1.0, 'expected_num_records': 4.0},
+  ).initial_global_state()
+  of_count = state.quantile_estimator_state.below_estimate_state.numerator_state
+  assert [*state.sum_state.seed.numpy(), *of_count.seed.numpy()] == [3, 5, 7, 9]
 
 
 def test_the_clipping_norm_adapts_as_tffs_own_does(graph):
@@ -161,5 +183,5 @@ def test_what_cannot_be_is_refused():
   with pytest.raises(ValueError, match='clients_per_round must be at least 1, found 0'):
     cohort(0)
   for seed in (-1, 2**62):
-    with pytest.raises(ValueError, match='seed must be at '):
-      cohort(3, seed=seed)
+    with pytest.raises(ValueError, match='noise_seed must be at '):
+      cohort(3, noise_seed=seed)

@@ -33,7 +33,7 @@ def assert_equal(found, expected):
 def factory(name, **options):
   is_weighted = not name.startswith('dp')
   weights = [np.zeros(3, np.float32), np.float32(0)]
-  cohort = aggregation.Cohort(3, weights, is_weighted, seed=3)
+  cohort = aggregation.Cohort(3, weights, is_weighted, noise_seed=3)
   return aggregation.build_aggregator(name, options, cohort)
 
 
@@ -51,7 +51,7 @@ def rounds(context, process, *cohorts):
   return engines.run(context, run)
 
 
-@pytest.mark.parametrize('name', ['robust', 'zeroing', 'clipping', 'compression', 'secure'])
+@pytest.mark.parametrize('name', ['robust', 'secure'])
 def test_a_round_of_nobody_leaves_the_norms_as_they_were(graph, name):
   options = {'clipping': False} if name == 'secure' else {}  # Half as slow.
   process = components.build_aggregator(factory(name, **options), *TYPES)
@@ -68,7 +68,7 @@ def test_so_it_does_in_every_engine_and_training_goes_on(request, graph, engine)
   context = engine_lib.SubroundContext(2, server=graph)
   if engine == 'native':
     context = request.getfixturevalue('native')
-  process = small_problem.process('fed_avg', aggregator=factory('robust'))
+  process = small_problem.process('fed_avg', aggregator=factory('clipping'))
 
   def train():
     run, states = small_problem.Run(process, data), []

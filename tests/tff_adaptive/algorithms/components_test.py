@@ -19,7 +19,7 @@ def inverse_loss(metrics):
 )
 def test_a_client_that_is_not_used_has_no_weight_whatever_a_function_gives(weighting, expected):
   trained = local_training.Trained(
-    *[()] * 3,
+    *[()] * 4,
     num_examples=tf.constant([7.0, 3.0]),
     is_used=tf.constant([1.0, 0.0]),
     diverged=(),

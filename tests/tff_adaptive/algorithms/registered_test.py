@@ -1,30 +1,45 @@
 """From an entry to a process: a user's correction and server optimizer, and what is refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, corrections, optimizers, registry, schedules
 from tff_adaptive.client import Batching, ClientTraining
+from tff_adaptive.registry import entries
 
 COMMON = {'client_learning_rate': 0.2, 'training': ClientTraining(batching=Batching(4))}
 USERS = """
 import collections, dataclasses
 import tensorflow as tf
 import tensorflow_federated as tff
-from tff_adaptive import corrections, optimizers
+from tff_adaptive import corrections, optimizers, registry
 
 @dataclasses.dataclass(frozen=True)
 class Pull(corrections.Correction):
   strength: float = 0.5
   name = 'pull'
-  is_stateful = True
   def client_state(self, weights):
     return collections.OrderedDict(rounds=tf.zeros([]))
   def gradient(self, client, theta, g):
     return tuple(a + self.strength * (x - y) for a, x, y in zip(g, theta, client.theta_0))
   def client_update(self, client, g_i, steps):
     return collections.OrderedDict(rounds=client.client_state['rounds'] + 1), ()
+
+@dataclasses.dataclass(frozen=True)
+class Sends(corrections.Correction):
+  def server_state(self, weights):
+    return weights, tf.zeros([], tf.float64)
+  def broadcast(self, server_state):
+    return server_state
+  def client_update(self, client, g_i, steps):
+    return (), client.full_gradient()
+
+@dataclasses.dataclass(frozen=True)
+class Said(Sends):
+  counts = registry.Counts(down=5)
 
 def halved(learning_rate, factor: float = 0.5):
   return optimizers.build_sgdm(factor * learning_rate)
@@ -85,6 +100,39 @@ def test_a_users_server_optimizer_gets_a_number_and_is_scheduled(users):
       algorithms.build_server_optimizer(f'{users}:{name}', lambda t: 0.1)
 
 
+@pytest.mark.parametrize(
+  'name, server, own',
+  [
+    (
+      'diloco',
+      optimizers.build_nesterov(0.7),
+      dict(
+        optimizer=optimizers.build_adamw(1.0, beta2=0.95, decay=0.1),
+        optimizer_state='keep',
+        clip_norm=1.0,
+      ),
+    ),
+    ('fed_sam', None, dict(sam_rho=0.05)),
+    ('fed_lalr', None, dict(optimizer=optimizers.build_amsgrad(1.0), optimizer_state='average')),
+  ],
+)
+def test_a_composition_trains_as_what_its_name_stands_for(graph, name, server, own):
+  own = dataclasses.replace(COMMON['training'], **own)
+  found = []
+  for algorithm, training in ((name, COMMON['training']), ('fed_avg', own)):
+    process = algorithms.build_process(
+      algorithm,
+      small_problem.model(),
+      client_learning_rate=0.02,
+      server_optimizer=server,
+      training=training,
+      client_weighting='uniform',
+    )
+    run = engines.run(graph, small_problem.Run, process, small_problem.clients())
+    found.append(engines.run(graph, run.rounds, small_problem.cohorts(3)).theta)
+  np.testing.assert_array_equal(*found)
+
+
 def test_wrong_names_and_values_are_refused(users):
   for name, options, words in (
     ('adabest', {}, "unknown algorithm 'adabest'. Did you mean ada_best"),
@@ -103,9 +151,58 @@ def test_wrong_names_and_values_are_refused(users):
     algorithms.build_server_optimizer(f'{users}:wrong', 1.0)
 
 
-def test_an_entry_that_contradicts_its_correction_is_refused():
-  entry = registry.Algorithm(
-    'mine', 'Mine', 'does it', correction=corrections.FedProx, is_stateful=True
-  )
-  with pytest.raises(ValueError, match='the entry mine has is_stateful=True'):
-    algorithms.build_process(entry, small_problem.model(), **COMMON)
+N = small_problem.theta_0().size
+# n down and up, gradients a step and over all examples; where these are not (1, 1, 1, 0).
+COSTS = {
+  'scaffold': (2, 2, 1, 0),
+  'scaffold_m': (2, 1, 1, 0),
+  'fed_nova': (1, 1 + 1 / N, 1, 0),
+  'fed_cm': (2, 1, 1, 0),
+  'fed_exp': (1, 1 + 1 / N, 1, 0),
+  'mime_lite': (2, 2, 1, 1),
+  'mime': (3, 2, 2, 1),
+  'delta_sgd': (1, 1, 2, 0),
+  'fed_sam': (1, 1, 2, 0),
+  'mo_fed_sam': (2, 1, 2, 0),
+  'fed_gamma': (2, 2, 2, 0),
+  'fed_speed': (1, 1, 2, 0),
+  'fed_lalr': (4 + 1 / N, 4 + 1 / N, 1, 0),  # m, v, its maximum, and the step.
+}
+
+
+@pytest.mark.parametrize('name', registry.ALGORITHMS)
+def test_what_is_sent_and_computed_is_as_published_or_traced(name):
+  model, clients = small_problem.model(), corrections.RegisteredClients(7, 8.0)
+  found = algorithms.counts(name, model, clients=clients)
+  assert found == registry.Counts(*COSTS.get(name, (1, 1, 1, 0)))
+  entry = registry.algorithm(name)
+  if entry.settings:
+    return  # Of the correction's name.
+  correction = entries.resolve(entry.correction).configure(entry.values({}), clients)
+  traced = algorithms.counts(correction, model)
+  # The quotients are a second sum here, and AdaBest's n_i a number: see `costs.CostModel`.
+  differing = {'scaffold_m': (2, 2), 'fed_cm': (2, 2), 'ada_best': (1 + 1 / N, 1 + 1 / N)}
+  down, up = differing.get(name, (found.down, found.up))
+  assert traced == dataclasses.replace(found, down=down, up=up)
+
+
+def test_costs_depend_on_hyperparameters_and_on_how_clients_train():
+  model = small_problem.model()
+  clients = corrections.RegisteredClients(7, 8.0)
+  adam = algorithms.counts('mime', model, values={'base_optimizer': 'adam'})
+  assert (adam.down, adam.up) == (4, 2)
+  one = algorithms.counts('scaffold', model, values={'scaffold_option': 1}, clients=clients)
+  assert (one.gradients, one.full_gradients) == (1, 1)
+  sharp = ClientTraining(sam_rho=0.1)
+  assert algorithms.counts('mime', model, training=sharp).gradients == 4  # Both are sharp.
+  momentum = optimizers.build_sgdm(0.1, 0.9)
+  for state, times in (('average', 2 + 1 / N), ('keep', 1), ('reset', 1)):  # m, and the step.
+    training = ClientTraining(momentum, optimizer_state=state)
+    assert algorithms.counts('fed_avg', model, training=training) == registry.Counts(times, times)
+
+
+def test_a_users_correction_costs_what_it_sends_unless_it_says_otherwise(users):
+  found = algorithms.counts(f'{users}:Sends', small_problem.model())
+  assert found == registry.Counts(2 + 2 / N, 2, 1, 1)
+  said = algorithms.counts(f'{users}:Said', small_problem.model())
+  assert said == registry.Counts(5, 1, 1, 1)

@@ -28,7 +28,7 @@ def run(graph, process, *cohorts, data=DATA):
 class PullBack(corrections.Correction):
   """Keeps where it ended, under another name than h, begins at the initial weights, and halves."""
 
-  name, is_stateful = 'pull_back', True
+  name = 'pull_back'
 
   def client_state(self, weights):
     return collections.OrderedDict(ended=weights)
@@ -61,8 +61,6 @@ def test_a_correction_may_keep_anything_begin_anywhere_and_change_the_servers_st
 
 def test_the_servers_part_begins_at_the_weights_that_are_drawn(graph):
   class Keeps(corrections.Correction):
-    is_stateful = True
-
     def server_state(self, weights):
       return tuple(weights)
 

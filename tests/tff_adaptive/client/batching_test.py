@@ -14,7 +14,7 @@ SEED = tf.constant([3, 4], tf.int32)
 
 def _epochs(spec, n, seed=SEED):
   """For each epoch the examples that count, in order, as a list of lists of steps."""
-  plan = batching.plan(spec, tf.zeros([n, 2]), seed)
+  plan = batching.plan(spec, tf.zeros([n, 2]), seed, SEED)
   steps = []
   shares, sizes = plan.shares_and_sizes()
   np.testing.assert_array_equal(sizes, plan.sizes)
@@ -53,7 +53,7 @@ def test_units_stay_together_and_in_order_and_are_shuffled():
   owner = np.repeat(np.arange(6), lengths)
   starts = tf.constant(np.diff(owner, prepend=-1) != 0)
   spec = Batching(4, epochs=30, unit_starts=lambda x: x)
-  plan = batching.plan(spec, starts, SEED)
+  plan = batching.plan(spec, starts, SEED, SEED)
   indices = np.reshape(plan.indices, [30, -1])[:, : len(owner)]
   orders = set()
   for order in indices:
@@ -84,7 +84,7 @@ def test_a_client_without_examples_has_no_steps():
 
 @pytest.mark.parametrize('limit, steps', [(0, 0), (1, 1), (5, 5), (6, 6), (99, 6), (-1, 0)])
 def test_the_first_steps_of_a_plan_are_those_of_the_whole(limit, steps):
-  whole = batching.plan(Batching(4, epochs=2), tf.zeros([11, 3]), SEED)
+  whole = batching.plan(Batching(4, epochs=2), tf.zeros([11, 3]), SEED, SEED)
   first = whole.first(tf.constant(limit))
   np.testing.assert_array_equal(first.indices, whole.indices[:steps])
   np.testing.assert_array_equal(first.sizes, whole.sizes[:steps])
@@ -116,7 +116,7 @@ def test_all_examples_at_once_are_a_step_an_epoch_unless_there_are_none():
 
 def test_the_order_is_that_of_stream_1_and_the_filling_that_of_stream_2():
   """A resumed run, and one of an earlier version, draws the same."""
-  plan = batching.plan(Batching(4, epochs=2, fill_last=True), tf.zeros([6, 1]), SEED)
+  plan = batching.plan(Batching(4, epochs=2, fill_last=True), tf.zeros([6, 1]), SEED, SEED)
   keys = tf.random.stateless_uniform([2, 6], seeds.fold(SEED, 1))
   filling = tf.random.stateless_uniform([2, 2], seeds.fold(SEED, 2), maxval=6, dtype=tf.int32)
   wanted = np.concatenate([np.argsort(keys, axis=1, kind='stable'), filling], 1)
@@ -124,6 +124,38 @@ def test_the_order_is_that_of_stream_1_and_the_filling_that_of_stream_2():
 
 
 def test_units_of_one_example_each_are_shuffled_as_examples_are():
-  alone = batching.plan(Batching(4), tf.zeros([10, 2]), SEED)
+  alone = batching.plan(Batching(4), tf.zeros([10, 2]), SEED, SEED)
   spec = Batching(4, unit_starts=lambda x: tf.ones([tf.shape(x)[0]], tf.bool))
-  np.testing.assert_array_equal(batching.plan(spec, tf.zeros([10, 2]), SEED).indices, alone.indices)
+  np.testing.assert_array_equal(
+    batching.plan(spec, tf.zeros([10, 2]), SEED, SEED).indices, alone.indices
+  )
+
+
+@pytest.mark.parametrize('n, sizes', [(3, [3] * 7), (6, [4, 2] * 3 + [4]), (0, [])])
+def test_local_steps_are_drawn_on_over_as_many_passes_as_that_takes(n, sizes):
+  plan = batching.plan(Batching(4, local_steps=7), tf.zeros([n, 2]), SEED, SEED)
+  assert plan.sizes.numpy().tolist() == sizes
+  visited = np.concatenate([row[:k] for row, k in zip(plan.indices.numpy(), sizes)] or [[]])
+  for start in range(0, len(visited) - n + 1, max(n, 1)):
+    assert sorted(visited[start : start + n]) == list(range(n))
+
+
+def test_drawn_local_steps_are_those_of_a_geometric_distribution_the_same_for_all_clients():
+  spec = Batching(None, local_steps=4, random_local_steps=True)
+  rounds = [seeds.fold(SEED, t) for t in range(400)]
+  drawn = np.array([int(spec.drawn_steps(r)) for r in rounds])
+  for k in (1, 2, 3):
+    assert np.mean(drawn == k) == pytest.approx(0.25 * 0.75 ** (k - 1), abs=0.06)
+  assert np.mean(drawn) == pytest.approx(4, abs=0.4)
+  for client in (5, 6):
+    plan = batching.plan(spec, tf.zeros([3, 2]), seeds.fold(SEED, client), rounds[0])
+    assert len(plan.sizes) == drawn[0]
+
+
+def test_examples_may_be_drawn_with_replacement():
+  plan = batching.plan(
+    Batching(5, local_steps=200, with_replacement=True), tf.zeros([5, 2]), SEED, SEED
+  )
+  counts = [len(set(row)) for row in plan.indices.numpy()]
+  assert min(counts) < 5
+  np.testing.assert_allclose(np.bincount(np.ravel(plan.indices)) / 1000, 0.2, atol=0.06)

@@ -66,7 +66,7 @@ def test_units_are_drawn_from_the_buffer_whole():
   owner = np.repeat(np.arange(6), lengths)
   starts = tf.constant(np.diff(owner, prepend=-1) != 0)
   spec = batching.Batching(4, epochs=40, unit_starts=lambda x: x, shuffle_buffer=2)
-  indices = np.reshape(batching.plan(spec, starts, SEED).indices, [40, -1])[:, : len(owner)]
+  indices = np.reshape(batching.plan(spec, starts, SEED, SEED).indices, [40, -1])[:, : len(owner)]
   seen = set()
   for order in indices:
     units = [unit for unit, _ in itertools.groupby(owner[order])]
@@ -80,8 +80,8 @@ def test_units_are_drawn_from_the_buffer_whole():
 
 def test_examples_are_units_and_a_client_without_any_has_no_step():
   spec = batching.Batching(3, epochs=2, shuffle_buffer=1)
-  plan = batching.plan(spec, tf.zeros([4, 2]), SEED)
+  plan = batching.plan(spec, tf.zeros([4, 2]), SEED, SEED)
   assert plan.indices.numpy()[[0, 2]].tolist() == [[0, 1, 2], [0, 1, 2]]
   for starts in (None, lambda x: tf.ones_like(x[:, 0], tf.bool)):
     spec = batching.Batching(3, unit_starts=starts, shuffle_buffer=2)
-    assert batching.plan(spec, tf.zeros([0, 2]), SEED).indices.shape == (0, 3)
+    assert batching.plan(spec, tf.zeros([0, 2]), SEED, SEED).indices.shape == (0, 3)

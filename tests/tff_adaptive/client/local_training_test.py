@@ -1,6 +1,7 @@
 """The local training of a client, called by itself: the formulas, groups, and what diverges."""
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
@@ -8,13 +9,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, corrections, engine, models
+from tff_adaptive import algorithms, corrections, engine, models, optimizers, registry
 from tff_adaptive.client import Batching, ClientTraining, local_training, model_adapters
+from tff_adaptive.corrections import base
+from tff_adaptive.registry import entries
 
-BATCH_TYPE = collections.OrderedDict(
-  x=tf.TensorSpec([None, 5], tf.float32), y=tf.TensorSpec([None], tf.int32)
-)
 DATA = small_problem.clients()
+train, keras_model = small_problem.train_locally, small_problem.keras_model
 
 
 def batches(i):
@@ -26,51 +27,6 @@ def batches(i):
 def element(i, data=DATA):
   (found,) = small_problem.element(data[i], i)
   return {name: tf.constant(value) for name, value in found.items()}
-
-
-def train(data, model=None, correction=None, state=(), broadcast=(), t=1, **training):
-  """Trains the small problem's model at rate 0.2 from theta_0."""
-  local = model_adapters.wrap(small_problem.model() if model is None else model)
-  return local_training.train(
-    local,
-    ClientTraining(**{'batching': Batching(4, shuffle=False), **training}),
-    correction or corrections.Correction(),
-    weights=local.initial_weights(),
-    data=tf.data.Dataset.from_tensors(data) if isinstance(data, dict) else data,
-    client_state=state,
-    broadcast=broadcast,
-    round_number=tf.constant(t),
-    rate=tf.constant(0.2),
-  )
-
-
-def keras_model():
-  """The small problem's perceptron, as Keras says it."""
-  w, a, v, c = oracle.unpack(small_problem.theta_0())
-  constant = tf.keras.initializers.Constant
-  layers = [
-    tf.keras.layers.Input([5]),
-    tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a)),
-    tf.keras.layers.Dense(3, None, True, constant(v), constant(c)),
-  ]
-  return tff.learning.models.from_keras_model(
-    tf.keras.Sequential(layers),
-    input_spec=BATCH_TYPE,
-    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
-  )
-
-
-def functional_model():
-  """The small problem's perceptron as a plain functional model of TFF, without masks."""
-  ours = small_problem.model()
-  return tff.learning.models.FunctionalModel(
-    initial_weights=ours.initial_weights,
-    predict_on_batch_fn=tf.function(lambda w, x, training: ours.forward(w[0], x, training, None)),
-    loss_fn=lambda output, label, _=None: tf.reduce_mean(ours.example_loss(output, label)),
-    metrics_fns=(collections.OrderedDict, lambda state, *_, **__: state, lambda state: state),
-    input_spec=BATCH_TYPE,
-  )
 
 
 def test_fed_avg_is_that_of_tff_weight_for_weight():
@@ -96,7 +52,7 @@ def test_fed_avg_is_that_of_tff_weight_for_weight():
   assert np.abs(found - small_problem.theta_0()).max() > 0.1
 
 
-@pytest.mark.parametrize('model', [None, keras_model, functional_model()], ids=['', 'keras', 'tff'])
+@pytest.mark.parametrize('model', [None, keras_model], ids=['', 'keras'])
 @pytest.mark.parametrize('as_arrays', [True, False])
 def test_every_kind_of_model_and_of_data_follows_the_formula(model, as_arrays):
   """Padding of the last batch, for this project's models, changes nothing."""
@@ -131,20 +87,71 @@ def test_the_full_gradient_of_scaffold_option_1_counts_in_no_metric_of_keras():
     np.testing.assert_array_equal(one, other)
 
 
-def test_a_group_trains_as_its_clients_do_alone():
-  """Of unequal sizes, one of them without examples and one that diverges."""
+def like_weights(seed):
+  """Random arrays of the weights' shapes."""
+  theta = np.random.default_rng(seed).normal(size=39).astype(np.float32)
+  return tuple(tf.constant(w) for w in oracle.unpack(theta))
+
+
+def at_random(tree, i):
+  """Other weights and other numbers >= 0, of the same structure."""
+
+  def other(leaf):
+    shape = leaf.shape
+    return tf.random.stateless_uniform(shape, [i, 7]) if shape.rank else tf.constant(3.0 - i)
+
+  return tf.nest.map_structure(other, tree)
+
+
+@dataclasses.dataclass(frozen=True)
+class Longer(corrections.Correction):
+  """A user's: norms mean those of one client."""
+
+  def gradient(self, client, theta, g):
+    factor = 1 + base.norm(g) / base.norm(client.gradient_at(client.theta_0))
+    return base.combine(lambda g: base.scale(factor, g), g)
+
+
+def registered():
+  """The correction of every registered algorithm, once."""
+  found = {}
+  for entry in registry.ALGORITHMS.values():
+    kind = entries.resolve(entry.correction)
+    found[kind] = kind.configure(entry.values({}), corrections.RegisteredClients(7, 8.0))
+  return found.values()
+
+
+MOMENTUM = optimizers.build_sgdm(1.0, 0.5)
+
+
+def _named(value):
+  """Without addresses: all workers of a test run must name a test alike."""
+  return ' '.join(value) if isinstance(value, dict) else type(value).__name__
+
+
+@pytest.mark.parametrize(
+  'correction, options',
+  [
+    *((correction, {}) for correction in registered()),
+    (corrections.Scaffold(7, 1), {}),
+    (corrections.FedDyn(0.3, 7, 8.0), {}),
+    (corrections.AdaBest(0.3, 0.8, scale_mu=True), {}),
+    (corrections.FedNova(local_momentum=0.5), {'optimizer': MOMENTUM}),
+    (corrections.FedNova(mu=0.3), {'sam_rho': 0.3}),
+    (corrections.MimeLite('adam'), {}),
+    (corrections.Mime('adagrad'), {'sam_rho': 0.3}),
+    (Longer(), {'optimizer': MOMENTUM}),
+  ],
+  ids=_named,
+)
+def test_a_group_trains_as_its_clients_do_alone(correction, options):
+  """Of unequal sizes, one of them without examples and one that diverges, which changes nothing."""
   data = [DATA[0], DATA[4], tuple(a[:0] for a in DATA[2]), (DATA[3][0] * np.inf, DATA[3][1])]
-  rng = np.random.default_rng(0)
-  states = [
-    collections.OrderedDict(
-      h=tuple(rng.normal(size=w.shape).astype(np.float32) for w in oracle.unpack(np.zeros(39))),
-      last_round=np.float32(t),
-    )
-    for t in (2, 1, 0, 3)
-  ]
-  options = dict(broadcast=tf.constant(5.0), t=4, clip_norm=0.5, weight_decay=0.1)
-  correction = corrections.AdaBest(0.3, 0.8, scale_mu=True)
-  states = [tf.nest.map_structure(tf.constant, state) for state in states]
+  weights = like_weights(0)
+  options = dict(options, t=4, clip_norm=0.5, weight_decay=0.1)
+  options['broadcast'] = at_random(correction.broadcast(correction.server_state(weights)), 1)
+  options['exchanged'] = weights if correction.overrides('exchange') else ()
+  states = [at_random(correction.client_state(weights), i) for i in range(4)]
   alone = [
     train(element(i, data), correction=correction, state=state, **options)
     for i, state in enumerate(states)
@@ -156,26 +163,50 @@ def test_a_group_trains_as_its_clients_do_alone():
     **options,
   )
   for i, one in enumerate(alone):
-    for a, b in zip(tf.nest.flatten(one), tf.nest.flatten(together)):
+    for a, b in zip(tf.nest.flatten(one), tf.nest.flatten(together), strict=True):
       np.testing.assert_allclose(b[i], a, rtol=1e-5, atol=1e-6)
   assert together.is_used.numpy().tolist() == [1, 1, 0, 0]
   assert together.diverged.numpy().tolist() == [0, 0, 0, 1]
   assert together.num_examples.numpy().tolist() == [3, 16, 0, 8]
-
-
-@pytest.mark.parametrize('value', [np.inf, np.nan])
-def test_a_client_that_diverges_changes_nothing_but_is_counted(value):
-  x, y = DATA[4]
-  x = x.copy()
-  x[1, 2] = value
-  kept = tuple(tf.constant(w + 1) for w in small_problem.model().initial_weights[0])
-  zeros = tuple(map(tf.zeros_like, kept))
-  found = train(element(0, [(x, y)]), None, corrections.Scaffold(7), {'h': kept}, zeros)
-  assert (float(found.is_used), float(found.diverged), float(found.squared_norm)) == (0, 1, 0)
-  for tree in (found.update, found.upload, tf.nest.flatten(found.metrics)):
-    assert not any(np.any(leaf) for leaf in tree)
-  for leaf, before in zip(found.client_state['h'], kept):
+  diverged = alone[3]
+  for leaf in tf.nest.flatten([diverged.update, diverged.upload, diverged.metrics]):
+    assert not np.any(leaf)
+  for leaf, before in zip(tf.nest.flatten(diverged.client_state), tf.nest.flatten(states[3])):
     np.testing.assert_array_equal(leaf, before)
+
+
+def test_what_is_exchanged_counts_of_clients_with_examples_and_finite_numbers():
+  data = [DATA[1], tuple(a[:0] for a in DATA[2]), (DATA[3][0] * np.inf, DATA[3][1])]
+  model = model_adapters.wrap(small_problem.model())
+
+  @tf.function(autograph=False)
+  def exchange():
+    return local_training.exchange(
+      model,
+      ClientTraining(batching=Batching(4)),
+      corrections.Mime(),
+      model.initial_weights(),
+      [element(i, data) for i in range(3)],
+      (),
+      local_training.Message(tf.constant(1), tf.constant(0.2)),
+    )
+
+  sent, num_examples = exchange()
+  assert num_examples.numpy().tolist() == [11, 0, 0]
+  wanted = oracle.gradient(small_problem.theta_0().astype(np.float64), *DATA[1])
+  for i, g in enumerate((wanted, 0 * wanted, 0 * wanted)):
+    np.testing.assert_allclose(oracle.pack([leaf[i] for leaf in sent]), g, atol=1e-6)
+
+
+def test_a_penalty_does_not_move_clients_that_have_taken_their_steps():
+  def penalty(weights):
+    return 0.1 * tf.add_n([tf.reduce_sum(w * w, [-2, -1]) for w in (weights[0], weights[2])])
+
+  model = small_problem.model(penalty=penalty)
+  together = train([element(i) for i in (4, 0)], model)  # Four steps and one.
+  for k, i in enumerate((4, 0)):
+    for a, b in zip(train(element(i), model).update, together.update):
+      np.testing.assert_allclose(b[k], a, rtol=1e-5, atol=1e-6)
 
 
 def test_seeds_have_62_bits_and_a_clip_norm_may_be_given():
@@ -185,12 +216,12 @@ def test_seeds_have_62_bits_and_a_clip_norm_may_be_given():
     ClientTraining(seed=2**62)
 
 
-def test_clients_train_together_by_batches_of_arrays_and_optimizers_without_slots():
+def test_clients_train_together_by_batches_of_arrays():
   ours = small_problem.model()
   for can, model, momentum, batching in (
-    *((True, ours, 0.0, Batching(4)), (False, ours, 0.9, Batching(4))),
+    *((True, ours, 0.0, Batching(4)), (True, ours, 0.9, Batching(4))),
     *((False, ours, 0.0, None), (False, ours, 0.0, Batching(None))),
-    (False, functional_model(), 0.0, Batching(4)),
+    (False, keras_model, 0.0, Batching(4)),
   ):
     sgd = tff.learning.optimizers.build_sgdm(0.1, momentum)
     training = ClientTraining(sgd, batching)
@@ -208,8 +239,8 @@ def drawing_model(cells):
     initial_weights=(np.zeros(cells, np.float32),),
     forward=forward,
     example_loss=lambda y_hat, y: y_hat,
-    x_spec=BATCH_TYPE['x'],
-    y_spec=BATCH_TYPE['y'],
+    x_spec=small_problem.SPEC['x'],
+    y_spec=small_problem.SPEC['y'],
   )
 
 

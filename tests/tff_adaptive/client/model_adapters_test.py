@@ -22,9 +22,7 @@ SHARES = (
 )
 SIZES = tf.constant(COUNTS, tf.float32)
 SEEDS = tf.constant([[1, 2], [3, 4], [2, 3]])
-SPEC = collections.OrderedDict(
-  x=tf.TensorSpec([None, 5], tf.float32), y=tf.TensorSpec([None], tf.int32)
-)
+SPEC = small_problem.SPEC
 
 
 def _weights(theta):
@@ -58,20 +56,6 @@ def _check(found, expected):
   np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
 
 
-def _without_client_axis(**options):
-  """The small problem's model, for one client at a time; `options` replace its parts."""
-  ours = small_problem.model()
-  parts = dict(
-    initial_weights=ours.initial_weights[0],
-    forward=ours.forward,
-    example_loss=ours.example_loss,
-    x_spec=SPEC['x'],
-    y_spec=SPEC['y'],
-    metrics={'accuracy': models.accuracy},
-  )
-  return models.Model(**{**parts, **options})
-
-
 def _noisy(weights, x, training, seed):
   """The small problem's scores, doubled in training, and shifted by the seed."""
   scores = small_problem.model().forward(weights, x, training, seed)
@@ -100,7 +84,7 @@ def test_a_masked_model_counts_the_examples_that_have_a_share(i):
   _check(tf.stack(list(named.values())), np.reshape(sums, [2, 2]))
 
 
-@pytest.mark.parametrize('model', [small_problem.model(), _without_client_axis()])
+@pytest.mark.parametrize('model', [small_problem.model(), small_problem.model(client_axis=False)])
 def test_a_group_has_the_gradient_and_the_sums_of_each_client(model):
   adapter = model_adapters.wrap(model).for_groups()
   assert adapter.is_masked
@@ -122,7 +106,7 @@ def test_a_group_has_the_gradient_and_the_sums_of_each_client(model):
 
 @pytest.mark.parametrize('in_group', [False, True])
 def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
-  adapter = model_adapters.wrap(_without_client_axis(forward=_noisy))
+  adapter = model_adapters.wrap(small_problem.model(client_axis=False, forward=_noisy))
   theta = THETAS[0]
   shift = np.array([0, 0.1, 0.3]) * 5
 
@@ -150,21 +134,12 @@ def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
   _check(metrics[0], 6 * expected)
 
 
-def test_a_model_begins_with_its_weights_and_a_client_that_diverged_adds_nothing():
-  adapter = model_adapters.wrap(small_problem.model())
-  weights = adapter.initial_weights()
-  assert weights.non_trainable == ()
-  _check(oracle.pack(weights.trainable), small_problem.theta_0())
-  assert adapter.start().numpy().tolist() == [0.0] * 4
-  assert adapter.for_groups().start(3).numpy().tolist() == [[0.0] * 4] * 3
-  sums = adapter.metric_sums(tf.fill([4], np.nan), tf.constant(False))
-  assert [s.numpy().tolist() for s in sums.values()] == [[0.0, 0.0]] * 2
-
-
 def test_what_a_kind_of_model_can_do_is_said():
   own = model_adapters.wrap(small_problem.model())
   assert (own.is_masked, own.has_client_axis, own.has_penalty) == (True, True, False)
-  own = model_adapters.wrap(_without_client_axis(penalty=lambda w: tf.reduce_sum(w[0])))
+  own = model_adapters.wrap(
+    small_problem.model(client_axis=False, penalty=lambda w: tf.reduce_sum(w[0]))
+  )
   assert (own.is_masked, own.has_client_axis, own.has_penalty) == (True, False, True)
   for other in (model_adapters.wrap(_functional()), model_adapters.wrap(_keras)):
     assert (other.is_masked, other.has_client_axis, other.has_penalty) == (False, False, False)
@@ -231,21 +206,9 @@ def test_a_model_of_tff_is_given_its_weights_and_its_metrics_the_batch(as_pair):
 
 
 def _keras():
-  """The small problem's perceptron after a normalisation of its inputs, as Keras says it."""
-  w, a, v, c = oracle.unpack(small_problem.theta_0())
-  constant = tf.keras.initializers.Constant
-  layers = [
-    tf.keras.layers.Input([5]),
-    tf.keras.layers.BatchNormalization(center=False, scale=False, epsilon=0.0),
-    tf.keras.layers.Dense(4, 'tanh', True, constant(w), constant(a)),
-    tf.keras.layers.Dense(3, None, True, constant(v), constant(c)),
-  ]
-  return tff.learning.models.from_keras_model(
-    tf.keras.Sequential(layers),
-    input_spec=SPEC,
-    loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    metrics=[tff.learning.metrics.NumExamplesCounter()],
-  )
+  """The small problem's perceptron after a normalisation of its inputs."""
+  layer = tf.keras.layers.BatchNormalization(center=False, scale=False, epsilon=0.0)
+  return small_problem.keras_model(layer)
 
 
 def test_a_keras_model_is_given_its_weights_and_normalises_by_the_batch():

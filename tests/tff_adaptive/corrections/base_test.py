@@ -17,7 +17,7 @@ W = inputs.weights(6)
 
 def test_the_base_class_is_fed_avg_without_a_state():
   correction = corrections.Correction()
-  assert (correction.name, correction.is_stateful) == ('none', False)
+  assert (correction.name, correction.keeps_client_state()) == ('none', False)
   client = inputs.client_round(client_state='as it was')
   assert correction.client_state(W) == correction.server_state(W) == correction.broadcast(()) == ()
   assert correction.gradient(client, inputs.weights(7), W) is W

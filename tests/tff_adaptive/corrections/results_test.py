@@ -30,16 +30,18 @@ class Own(corrections.Correction):
     return self.found
 
 
-@pytest.mark.parametrize('group', [None, 3])
-def test_what_is_right_passes_as_it_is(group):
-  g, client = inputs.weights(6, group), inputs.client_round(group)
-  assert results.gradient(Own(g), client, g, g) is g
+def test_what_is_right_passes_as_it_is():
+  g, client = inputs.weights(6), inputs.client_round()
+  assert results.gradient(Own(g), client, g, g) == (g, ())
+  carrying = client._replace(local_state=G[0])
+  assert results.gradient(Own((g, G[0])), carrying, g, g) == (g, G[0])
   for found, upload in (({'h': g}, ()), ({'h': list(g)}, G)):  # An upload may be anything.
-    pair = results.client_update(Own((found, upload)), client, g, tf.constant(1.0), group)
-    assert pair == (collections.OrderedDict(h=g), upload)  # In the former state's containers.
+    made = results.client_update(Own((found, upload)), client, g, tf.constant(1.0))
+    assert made == (g, collections.OrderedDict(h=g), upload)  # In the former state's containers.
   server = inputs.server_round()
   pair = ({'h': G}, server.g_bar)
-  assert results.server_update(Own(pair), {'h': G}, server) == pair
+  assert results.server_update(Own(pair), {'h': G}, server) == (*pair, ())
+  assert results.server_update(Own((*pair, 2)), {'h': G}, server)[2].dtype == tf.float32
 
 
 @pytest.mark.parametrize(
@@ -77,9 +79,8 @@ def test_states_of_another_form_are_refused(found, words):
     results.server_update(Own(found), {'h': G}, inputs.server_round())
 
 
-def test_a_number_of_python_takes_the_dtype_and_in_a_group_one_is_for_all():
-  for group, n in ((None, tf.constant(2)), (3, tf.constant([1, 2, 3]))):
-    client = inputs.client_round(group, client_state={'n': n})
-    for found in (7, np.int64(7), tf.constant(7)):
-      state, _ = results.client_update(Own(({'n': found}, ())), client, G, tf.constant(1.0), group)
-      assert (state['n'].dtype, int(state['n'])) == (tf.int32, 7)
+def test_a_number_of_python_takes_the_dtype():
+  client = inputs.client_round(client_state={'n': tf.constant(2)})
+  for found in (7, np.int64(7), tf.constant(7)):
+    _, state, _ = results.client_update(Own(({'n': found}, ())), client, G, tf.constant(1.0))
+    assert (state['n'].dtype, int(state['n'])) == (tf.int32, 7)

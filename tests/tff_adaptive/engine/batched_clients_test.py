@@ -1,5 +1,6 @@
-"""Clients do a computation together only where it is the one that was declared so."""
+"""Clients do a computation together where that is declared, with the numbers of each alone."""
 
+import collections
 import gc
 import weakref
 
@@ -10,9 +11,22 @@ import tensorflow_federated as tff
 from google.protobuf import text_format
 
 from tests.helpers import computations, processes
-from tff_adaptive import algorithms, engine
-from tff_adaptive.client import ClientTraining, batching
+from tff_adaptive import algorithms, engine, models
+from tff_adaptive.client import ClientTraining, batching, model_adapters, whole_client
+from tff_adaptive.devices import placement
 from tff_adaptive.engine import batched_clients
+from tff_adaptive_tasks import (
+  catalog,
+  cifar,
+  digits,
+  emnist,
+  images,
+  least_squares,
+  shakespeare,
+  stackoverflow,
+  tags,
+)
+from tff_adaptive_tasks.models import resnet
 
 
 def scaled(factor, calls=None):
@@ -39,13 +53,14 @@ def run(computation, cohort, **options):
 
 
 def test_a_computation_is_done_together_where_it_is_asked_for():
-  calls = []
-  local = scaled(2.0, calls)
-  assert run(at_clients(local), [1.0, 2.0, 3.0]) == [2, 4, 6]
-  assert calls == [2]
-  for not_asked in (1, None):
-    assert run(at_clients(local), [1.0, 2.0, 3.0], clients_per_step=not_asked) == [2, 4, 6]
-  assert calls == [2]
+  calls = [], []
+  both = [scaled(2.0, mine) for mine in calls]  # Of equal graphs.
+  for local, expected in zip(both, ([1, 0], [1, 1])):
+    assert run(at_clients(local), [1.0, 2.0, 3.0]) == [2, 4, 6]
+    for not_asked in (1, None):
+      assert run(at_clients(local), [1.0, 2.0, 3.0], clients_per_step=not_asked) == [2, 4, 6]
+    assert [len(mine) for mine in calls] == expected
+  assert calls[0] == [2]
 
 
 @pytest.mark.parametrize(
@@ -60,15 +75,6 @@ def test_a_computation_that_calls_it_and_does_more_is_another(around, expected):
   inner = scaled(2.0)
   outer = tff.tensorflow.computation(lambda x: around(inner, x), np.float32)
   assert run(at_clients(outer), [1.0, 2.0, 3.0]) == expected
-
-
-def test_computations_with_equal_graphs_are_distinguished():
-  calls = [], []
-  first, second = (scaled(2.0, mine) for mine in calls)
-  run(at_clients(first), [1.0, 2.0])
-  assert [len(mine) for mine in calls] == [1, 0]
-  run(at_clients(second), [1.0, 2.0])
-  assert [len(mine) for mine in calls] == [1, 1]
 
 
 def with_function_named(name, factor):
@@ -139,3 +145,203 @@ def test_a_group_lives_as_long_as_the_process_and_no_longer(name, monkeypatch):
   gc.collect()
   assert all(reference() is None for reference in made)
   assert ended() is None
+
+
+SIZES = (23, 40, 7, 9, 31)  # Unequal, and none a multiple of the batch size.
+
+
+def build_model(client_axis, shapes=None):
+  """A model of two layers, which appends the shapes of its inputs to `shapes`."""
+  rng = np.random.default_rng(1)
+
+  def forward(weights, x, training, seed):
+    if shapes is not None:
+      shapes.append(x.shape.as_list())
+    hidden = tf.nn.relu(tf.matmul(x, weights[0]) + weights[1][..., tf.newaxis, :])
+    hidden = models.dropout(hidden, 0.3, seed, 1)
+    return tf.matmul(hidden, weights[2]) + weights[3][..., tf.newaxis, :]
+
+  return models.Model(
+    initial_weights=(
+      0.3 * rng.standard_normal((20, 8)).astype(np.float32),
+      np.zeros(8, np.float32),
+      0.3 * rng.standard_normal((8, 5)).astype(np.float32),
+      np.zeros(5, np.float32),
+    ),
+    forward=forward,
+    example_loss=models.sparse_cross_entropy,
+    metrics={'accuracy': models.accuracy},
+    x_spec=tf.TensorSpec([None, 20]),
+    y_spec=tf.TensorSpec([None], tf.int32),
+    client_axis=client_axis,
+  )
+
+
+def cohort_of():
+  rng = np.random.default_rng(2)
+  cohort = []
+  for i, n in enumerate(SIZES):
+    x = rng.standard_normal((n, 20)).astype(np.float32)
+    y = rng.integers(0, 5, n).astype(np.int32)
+    cohort.append(whole_client.client_arrays(x, y, i))
+  return cohort
+
+
+COHORT = cohort_of()
+
+
+def rounds(process, clients_per_step, cohort=COHORT):
+  """All values of two rounds."""
+  with engine.graph_context(clients_per_step=clients_per_step):
+    state, results = process.initialize(), []
+    kept = [getattr(process, 'initial_client_state', ())] * len(cohort)
+    for _ in range(2):
+      if isinstance(process, algorithms.StatefulProcess):
+        state, kept, metrics = process.next(state, kept, cohort)
+      else:
+        state, metrics = process.next(state, cohort)
+      results.append((state, list(kept), metrics))
+  return [np.asarray(leaf) for leaf in tf.nest.flatten(results)]
+
+
+@pytest.mark.parametrize('name, client_axis', [('fed_yogi', False), ('scaffold', True)])
+def test_groups_equal_single_clients(name, client_axis):
+  options = {'num_clients': 6} if name == 'scaffold' else {'server_learning_rate': 0.1}
+  process = algorithms.build(
+    name,
+    build_model(client_axis),
+    client_learning_rate=0.1,
+    training=ClientTraining(batching=batching.Batching(8, 2), weight_decay=0.01, clip_norm=0.5),
+    **options,
+  )
+  single = rounds(process, 1)
+  together = rounds(process, 2)  # The last group is not full.
+  for a, b in zip(single, together):
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize('num_gpus, client_axis, together', [(2, True, 3), (1, False, None)])
+def test_on_gpus_unequal_clients_train_together_unasked(
+  num_gpus, client_axis, together, monkeypatch
+):
+  shapes = []
+  process = algorithms.build(
+    'ada_best',
+    build_model(client_axis, shapes=shapes),
+    client_learning_rate=0.1,
+    training=ClientTraining(batching=batching.Batching(8, 2)),
+  )
+  single = rounds(process, 1)
+  del shapes[:]
+  gpus = placement.Placement(('/CPU:0',) * num_gpus, is_gpu=True)  # The CPU plays them.
+  monkeypatch.setattr(placement, 'place', lambda device, names: gpus)
+  unasked = rounds(process, None)
+  assert {shape[0] for shape in shapes if len(shape) == 3} == ({together} if together else set())
+  for a, b in zip(single, unasked):
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize('of_labels', [False, True])
+def test_examples_whose_shape_differs_from_client_to_client(of_labels):
+  rows = tf.TensorSpec([None, None], tf.float32)
+  column = tf.TensorSpec([None, 1], tf.float32)
+  model = models.Model(
+    initial_weights=[np.float32([0.5])],
+    forward=lambda weights, x, training, seed: tf.reduce_mean(x, 1, keepdims=True) * weights[0],
+    example_loss=lambda y, outputs: tf.reduce_mean((y - outputs) ** 2, 1),
+    x_spec=column if of_labels else rows,
+    y_spec=rows if of_labels else column,
+  )
+  process = algorithms.build_fed_avg(
+    model, client_learning_rate=0.1, training=ClientTraining(batching=batching.Batching(2))
+  )
+  rng = np.random.default_rng(0)
+  data = []
+  for number, width in enumerate((2, 3)):
+    wide, narrow = rng.random((4, width), np.float32), rng.random((4, 1), np.float32)
+    x, y = (narrow, wide) if of_labels else (wide, narrow)
+    data.append(whole_client.client_arrays(x, y, number))
+  np.testing.assert_equal(rounds(process, 1, data), rounds(process, 2, data))
+
+
+MODELS = {
+  'digits': lambda: digits.build_model(0),
+  'emnist_cr': lambda: emnist.build_cnn(0),
+  'emnist_ae': lambda: emnist.build_autoencoder(0),
+  'shakespeare': lambda: shakespeare.build_model(0),
+  'stackoverflow_nwp': lambda: stackoverflow.build_model(30, 'published', 0),
+  'stackoverflow_lr': lambda: tags.build_model(40, 8, 0),
+  'cifar100': lambda: resnet.build(0, 100),
+  'emnist_letters': lambda: images.build_perceptron(0, 'emnist_letters'),
+  'cifar10_cnn': lambda: cifar.build_cnn(0, 10),
+  'mnist_skewed': lambda: images.build_perceptron(0, 'mnist_skewed'),
+  'mnist_2nn': lambda: images.build_perceptron(0, 'mnist_2nn'),
+  'mnist_cnn': lambda: images.build_cnn(0),
+  'least_squares': lambda: least_squares.build_model(0),
+}
+# The same networks for another number of classes.
+SAME = {'cifar10': 'cifar100', 'cifar100_cnn': 'cifar10_cnn', 'digits_skewed': 'mnist_skewed'}
+
+
+def batch(model):
+  """Two examples of each of two clients, of the kinds that the model's input has."""
+  rng = np.random.default_rng(0)
+  arrays = collections.OrderedDict()
+  for key, spec in model.input_spec.items():
+    shape = [2, 2, *spec.shape[1:]]
+    most = 256 if len(shape) == 5 else 9  # Pixels; else tokens, counts and labels.
+    numbers = rng.random(shape) if spec.dtype.is_floating else rng.integers(1, most, shape)
+    arrays[key] = tf.constant(numbers.astype(spec.dtype.as_numpy_dtype))
+  return arrays
+
+
+def test_every_task_is_here():
+  assert {*MODELS, *SAME} == set(catalog.names())
+  assert not MODELS.keys() & SAME.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', MODELS)
+def test_a_step_together_is_as_one_after_another(name, monkeypatch):
+  for task in (shakespeare, stackoverflow):
+    monkeypatch.setattr(task, 'STEPS', 6)  # An LSTM is traced step by step.
+  model = MODELS[name]()
+  single = model_adapters.wrap(model)
+  together = single.for_groups()
+  examples, seeds = batch(model), tf.constant([[1, 2], [3, 4]])
+  shares = tf.constant([[0.5, 0.5], [1.0, 0.0]])  # The second client has one example and padding.
+  sizes = tf.constant([2.0, 1.0])
+  step = model_adapters.LocalStep
+  # The clients' weights differ, as they do after a step.
+  weights = [tf.constant(np.stack([w, 1.3 * w]), tf.float32) for w in model.initial_weights[0]]
+
+  @tf.function(autograph=False)
+  def one(weights, batch, weighting, seed):
+    return single.gradients(weights, (), step(batch, weighting, seed), single.start())
+
+  @tf.function(autograph=False)
+  def both(weights, batch, weighting, seed):
+    return together.gradients(weights, (), step(batch, weighting, seed), together.start(2))
+
+  grads, metrics = both(tuple(weights), examples, (shares, sizes), seeds)
+  for i in range(2):
+    # Eighteen layers with ReLUs may magnify float32's rounding to a percent. With the other
+    # client's weights the distance is 0.29 or more, with its batch or its weighting 0.7.
+    is_deep = name == 'cifar100'
+    mine = {key: value[i] for key, value in examples.items()}
+    cast = tuple(tf.cast(w[i], tf.float64 if is_deep else tf.float32) for w in weights)
+    wanted, expected_metrics = one(cast, mine, (shares[i], sizes[i]), seeds[i])
+    wanted = [tf.convert_to_tensor(g).numpy() for g in wanted]
+    found = [tf.convert_to_tensor(g)[i].numpy() for g in grads]
+    np.testing.assert_allclose(metrics[i], expected_metrics, rtol=1e-4)
+    if is_deep:
+      assert _distance(found, wanted) < 0.1
+      continue
+    for a, b in zip(found, wanted):
+      np.testing.assert_allclose(a, b, 1e-3, 1e-4 * np.abs(b).max())
+
+
+def _distance(a, b):
+  """Euclidean, relative to b."""
+  a, b = (np.concatenate([g.ravel() for g in gradient]) for gradient in (a, b))
+  return np.linalg.norm(a - b) / np.linalg.norm(b)

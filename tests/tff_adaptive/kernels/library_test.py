@@ -29,42 +29,17 @@ np.savez(sys.argv[1], h, *tape.gradient(total, [z, r]))
 """
 
 
-def start(path, *flags, **environment):
-  """A process of its own that computes with the library, and writes what it gets to a file."""
-  return subprocess.Popen(
-    [*fresh.python(), '-c', CHILD, str(path), *flags],
-    env={**os.environ, **environment},
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-  )
-
-
-def results(processes, folder):
-  """What they wrote, once they have ended well."""
-  try:
-    for process in processes:
-      output, _ = process.communicate()
-      assert process.returncode == 0, output
-  finally:
-    for process in processes:
-      process.kill()
-  found = []
-  for path in sorted(folder.glob('*.npz')):
-    with np.load(path) as file:
-      found.append([file[name] for name in file.files])
-  return found
-
-
 @compiler.NEEDED
 @pytest.mark.skipif('avx512bw' not in library._cpu_flags(), reason='the processor has no AVX-512')
 def test_vectors_of_8_and_of_16_give_the_same_bits(tmp_path):
-  processes = [
-    start(tmp_path / f'{i}.npz', *flags, XDG_CACHE_HOME=str(tmp_path))
-    for i, flags in enumerate([(), ('avx2', 'fma')])
-  ]
-  for a, b in zip(*results(processes, tmp_path), strict=True):
-    np.testing.assert_array_equal(a, b)
+  """Each in a process of its own, which writes what it gets to a file."""
+  found = []
+  for flags in ((), ('avx2', 'fma')):
+    command = [*fresh.python(), '-c', CHILD, str(tmp_path / 'found.npz'), *flags]
+    subprocess.run(command, check=True, env={**os.environ, 'XDG_CACHE_HOME': str(tmp_path)})
+    with np.load(tmp_path / 'found.npz') as file:
+      found.append([file[name] for name in file.files])
+  np.testing.assert_equal(*found)
   assert len(list((tmp_path / 'tff_adaptive').iterdir())) == 2
 
 
@@ -85,17 +60,10 @@ def compiled(tmp_path, monkeypatch):
   return commands
 
 
-def test_it_is_compiled_once_and_anew_where_it_is_damaged(tmp_path, compiled):
+def test_it_is_compiled_once(tmp_path, compiled):
   assert library._load.__wrapped__() == library._load.__wrapped__() == b'code'
   assert len(compiled) == 1
-  (path,) = (tmp_path / 'cache' / 'tff_adaptive').iterdir()
-  content = path.read_bytes()
-  for damaged in (content[:10], content[:6] + b'?' + content[7:], b''):
-    path.write_bytes(damaged)
-    assert library._load.__wrapped__() == b'code'
-    assert path.read_bytes() == content
-    assert list(path.parent.iterdir()) == [path]
-  assert len(compiled) == 4
+  assert len(list((tmp_path / 'cache' / 'tff_adaptive').iterdir())) == 1
 
 
 @pytest.mark.parametrize('what', ['no folder', 'not ours alone', 'full', 'nothing is run there'])
@@ -171,6 +139,10 @@ def test_the_folder_is_the_users_alone(tmp_path, monkeypatch):
     folder.chmod(mode)
     assert library.cache_folder() == expected
   folder.chmod(0o700)
+  folder.rename(tmp_path / 'elsewhere')
+  folder.symlink_to(tmp_path / 'elsewhere')
+  assert library.cache_folder() is None
+  folder.unlink()
   monkeypatch.setattr(os, 'geteuid', lambda: 12345)
   assert library.cache_folder() is None
   monkeypatch.undo()

@@ -9,62 +9,51 @@ import tensorflow as tf
 from tff_adaptive import models
 
 keras = tf.keras
-losses = keras.losses
+losses, metrics_of = keras.losses, keras.metrics
 RNG = np.random.default_rng(0)
+SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
 def dense(units, shape=(5,), activation=None):
   return lambda: keras.Sequential([keras.Input(shape), keras.layers.Dense(units, activation)])
 
 
+def flat():
+  return keras.Sequential([keras.Input([5]), keras.layers.Dense(1), keras.layers.Reshape([])])
+
+
+def classes(*shape):
+  return RNG.integers(0, 4, (11, *shape)).astype(np.int32)
+
+
+def numbers(*shape):
+  return RNG.normal(size=(11, *shape)).astype(np.float32)
+
+
+# Model, loss, metrics, targets.
 CASES = {
   'classes': (
-    dense(4),
-    losses.SparseCategoricalCrossentropy(from_logits=True),
-    ['accuracy', keras.metrics.SparseTopKCategoricalAccuracy(2, name='top_2')],
-    RNG.integers(0, 4, 11).astype(np.int32),
+    *(dense(4), SPARSE),
+    *(['accuracy', metrics_of.SparseTopKCategoricalAccuracy(2, name='top_2')], classes()),
   ),
   'one hot': (
-    dense(4, activation='softmax'),
-    'categorical_crossentropy',
-    ['accuracy', 'mae'],
-    np.eye(4, dtype=np.float32)[RNG.integers(0, 4, 11)],
+    *(dense(4, activation='softmax'), 'categorical_crossentropy'),
+    *(['accuracy', 'mae'], np.eye(4, dtype=np.float32)[classes()]),
   ),
   'yes or no': (
-    dense(1, activation='sigmoid'),
-    'binary_crossentropy',
-    ['accuracy'],
-    RNG.integers(0, 2, 11).astype(np.float32),
+    *(dense(1, activation='sigmoid'), 'binary_crossentropy'),
+    *(['accuracy'], RNG.integers(0, 2, 11).astype(np.float32)),
   ),
   'numbers': (
-    dense(1),
-    losses.Huber(0.7),
-    ['mean_absolute_error', keras.metrics.MeanSquaredError()],
-    RNG.normal(size=11).astype(np.float32),
+    *(dense(1), losses.Huber(0.7)),
+    *(['mean_absolute_error', metrics_of.MeanSquaredError()], numbers()),
   ),
-  'labels in a column': (
-    dense(4),
-    losses.SparseCategoricalCrossentropy(from_logits=True),
-    ['accuracy'],
-    RNG.integers(0, 4, (11, 1)).astype(np.int32),
-  ),
-  'an output without dimensions': (
-    lambda: keras.Sequential([keras.Input([5]), keras.layers.Dense(1), keras.layers.Reshape([])]),
-    'mse',
-    ['mean_absolute_error'],
-    RNG.normal(size=11).astype(np.float32),
-  ),
-  'a number at each step': (
-    dense(1, (3, 5)),
-    'mse',
-    [],
-    RNG.normal(size=(11, 3)).astype(np.float32),
-  ),
+  'labels in a column': (dense(4), SPARSE, ['accuracy'], classes(1)),
+  'an output without dimensions': (flat, 'mse', ['mean_absolute_error'], numbers()),
+  'a number at each step': (dense(1, (3, 5)), 'mse', [], numbers(3)),
   'sequences': (
-    dense(4, (3, 5), 'softmax'),
-    'sparse_categorical_crossentropy',
-    ['accuracy'],
-    RNG.integers(0, 4, (11, 3)).astype(np.int32),
+    *(dense(4, (3, 5), 'softmax'), 'sparse_categorical_crossentropy'),
+    *(['accuracy'], classes(3)),
   ),
 }
 
@@ -91,8 +80,9 @@ def test_values_are_those_of_keras(case):
 def test_targets_have_the_form_that_the_loss_takes():
   sparse = models.from_keras(dense(4, (3, 5)), 'sparse_categorical_crossentropy')
   assert sparse.input_spec['y'] == tf.TensorSpec([None, 3], tf.int32)
-  numbers = models.from_keras(dense(2), 'mse')
-  assert numbers.input_spec['y'] == tf.TensorSpec([None, 2], tf.float32)
+  for build, shape in ((dense(2), [None, 2]), (lstm, [None, 4, 1])):
+    spec = models.from_keras(build, 'mse').input_spec['y']
+    assert spec == tf.TensorSpec(shape, tf.float32)
 
 
 def test_functions_of_ones_own_are_losses_and_metrics():
@@ -111,91 +101,64 @@ def test_functions_of_ones_own_are_losses_and_metrics():
 
 def test_a_metric_keeps_its_name_when_another_model_has_it_too():
   for _ in range(2):  # Keras itself calls the second one 'mean_absolute_error_1'.
-    model = models.from_keras(dense(1), 'mse', ['MeanAbsoluteError'])
-    assert model.metric_names == ('loss', 'mean_absolute_error')
-
-
-@pytest.mark.parametrize(
-  'loss, metrics, message',
-  [
-    ('mse', ['AUC'], "'auc' is no mean over examples"),
-    ('mse', [keras.metrics.Precision()], 'no mean over examples'),
-    ('mse', ['colour'], "Keras has no metric 'colour'"),
-    ('mse', ['mae', 'mae'], "two metrics are called 'mae'"),
-    ('colour', [], "Keras has no loss 'colour'"),
-  ],
-)
-def test_what_clients_cannot_sum_up_is_refused(loss, metrics, message):
-  with pytest.raises(ValueError, match=message):
-    models.from_keras(dense(1), loss, metrics)
-
-
-def test_a_loss_of_a_whole_batch_is_refused():
-  with pytest.raises(ValueError, match='gives one number for a batch'):
-    models.from_keras(dense(1), lambda y_true, y_pred: tf.reduce_mean(y_pred))
+    model = models.from_keras(dense(1), 'mse', ['MeanAbsoluteError', squared], y_spec=NUMBERS)
+    assert model.metric_names == ('loss', 'mean_absolute_error', 'squared')
 
 
 def lstm():
-  layers = [keras.layers.LSTM(1, return_sequences=True)]
-  return keras.Sequential([keras.Input([4, 3]), *layers])
+  return keras.Sequential([keras.Input([4, 3]), keras.layers.LSTM(1, return_sequences=True)])
 
 
-def flat():
-  return keras.Sequential([keras.Input([5]), keras.layers.Dense(1), keras.layers.Reshape([])])
+def squared(y_true, y_pred):
+  return tf.math.squared_difference(y_true, y_pred)
 
 
-SPARSE = losses.SparseCategoricalCrossentropy(from_logits=True)
+def mean(y_true, y_pred):
+  return tf.reduce_mean(y_pred)
+
+
+NUMBERS, CLASSES = (tf.TensorSpec([None], dtype) for dtype in (tf.float32, tf.int32))
+PAIRS = tf.TensorSpec([None, 2], tf.float32)
 
 
 @pytest.mark.parametrize(
-  'build, loss, y, dtype, message',
+  'build, loss, metrics, y_spec, message',
   [
-    (lstm, 'mse', [None], tf.float32, r'another value .* targets \[B\] and an output \[B, 4, 1\]'),
-    (lstm, losses.Huber(), [None], tf.float32, r'another value in a batch than alone'),
-    (dense(1), 'mse', [None, 2], tf.float32, r'broadcast targets \[B, 2\] with an output \[B, 1\]'),
-    (dense(3), 'mse', [None], tf.float32, r'targets \[B\] and an output \[B, 3\]'),
-    (flat, 'mse', [None, 1], tf.float32, r'targets \[B, 1\] and an output \[B\]'),
+    # What clients cannot sum up, and what Keras does not know.
+    (dense(1), 'mse', ['AUC'], None, "'auc' is no mean over examples"),
+    (dense(1), 'mse', [metrics_of.Precision()], None, 'no mean over examples'),
+    (dense(1), 'mse', ['colour'], None, "Keras has no metric 'colour'"),
+    (dense(1), 'mse', ['mae', 'mae'], None, "two metrics are called 'mae'"),
+    (dense(1), 'colour', [], None, "Keras has no loss 'colour'"),
+    # What counts over a whole batch.
+    (dense(1), mean, [], None, 'gives one number for a batch'),
+    (dense(4), losses.SparseCategoricalCrossentropy(ignore_class=-1), [], None, '_class=-1'),
     (
-      dense(4, (3, 5)),
-      SPARSE,
-      [None],
-      tf.int32,
-      r'fails for targets \[B\] and an output',
+      *(dense(4), SPARSE, [metrics_of.SparseCategoricalCrossentropy(ignore_class=0)], None),
+      'has ignore_class=0',
     ),
-    (dense(4), SPARSE, [None, 3], tf.int32, r'fails for targets \[B, 3\] and an output \[B, 4'),
+    (dense(4), losses.SparseCategoricalCrossentropy(reduction='sum'), [], None, "reduction='sum'"),
+    # Targets that would be broadcast.
+    (lstm, 'mse', [], NUMBERS, r'another value .* targets \[B\] and an output \[B, 4, 1\]'),
+    (lstm, losses.Huber(), [], NUMBERS, r'another value in a batch than alone'),
+    (lstm, squared, [], NUMBERS, "the loss 'squared' gives an example another value in a"),
+    (dense(1), 'mse', [], PAIRS, r'broadcast targets \[B, 2\] with an output \[B, 1\]'),
+    (dense(3), 'mse', [], NUMBERS, r'targets \[B\] and an output \[B, 3\]'),
+    (dense(3), squared, [], PAIRS, r"'squared' fails for targets \[B, 2\] and an output \[B, 3"),
+    (flat, 'mse', [], tf.TensorSpec([None, 1]), r'targets \[B, 1\] and an output \[B\]'),
+    (dense(4, (3, 5)), SPARSE, [], CLASSES, r'fails for targets \[B\] and an output'),
+    (
+      *(dense(4), SPARSE, [], tf.TensorSpec([None, 3], tf.int32)),
+      r'fails for targets \[B, 3\] and an output \[B, 4',
+    ),
+    (
+      *(dense(4), SPARSE, ['categorical_accuracy'], CLASSES),
+      "the metric 'categorical_accuracy' gives an example",
+    ),
   ],
 )
-def test_targets_that_would_be_broadcast_are_refused(build, loss, y, dtype, message):
+def test_what_is_no_mean_over_examples_each_with_its_own_target_is_refused(
+  build, loss, metrics, y_spec, message
+):
   with pytest.raises(ValueError, match=message):
-    models.from_keras(build, loss, y_spec=tf.TensorSpec(y, dtype))
-
-
-def test_functions_are_refused_where_an_example_depends_on_others():
-  def squared(y_true, y_pred):
-    return tf.math.squared_difference(y_true, y_pred)
-
-  spec = tf.TensorSpec([None], tf.float32)
-  assert models.from_keras(dense(1), squared, [squared], y_spec=spec).metric_names[1] == 'squared'
-  with pytest.raises(ValueError, match="the loss 'squared' gives an example another value in a"):
-    models.from_keras(lstm, squared, y_spec=spec)
-  spec, classes = models.from_keras(lstm, 'mse').input_spec['y'], tf.TensorSpec([None], tf.int32)
-  assert spec.shape == [None, 4, 1]
-  with pytest.raises(ValueError, match="the metric 'categorical_accuracy' gives an example"):
-    models.from_keras(dense(4), SPARSE, ['categorical_accuracy'], y_spec=classes)
-  with pytest.raises(
-    ValueError, match=r"'squared' fails for targets \[B, 2\] and an output \[B, 3"
-  ):
-    models.from_keras(dense(3), squared, y_spec=tf.TensorSpec([None, 2], tf.float32))
-
-
-@pytest.mark.parametrize(
-  'loss, metrics, message',
-  [
-    (losses.SparseCategoricalCrossentropy(ignore_class=-1), [], 'has ignore_class=-1'),
-    (SPARSE, [keras.metrics.SparseCategoricalCrossentropy(ignore_class=0)], 'has ignore_class=0'),
-    (losses.SparseCategoricalCrossentropy(reduction='sum'), [], "has reduction='sum'"),
-  ],
-)
-def test_what_counts_over_a_whole_batch_is_refused(loss, metrics, message):
-  with pytest.raises(ValueError, match=message):
-    models.from_keras(dense(4), loss, metrics)
+    models.from_keras(build, loss, metrics, y_spec=y_spec)

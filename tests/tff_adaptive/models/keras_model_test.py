@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tff_adaptive import models
+from tff_adaptive.models import keras_model
 
 keras = tf.keras
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -32,24 +33,6 @@ def inputs(n=6, seed=0):
   return np.random.default_rng(seed).normal(size=(n, 5)).astype(np.float32)
 
 
-def by_hand(weights):
-  """The perceptron with dropout as this project writes models."""
-
-  def forward(weights, x, training, seed):
-    hidden = tf.tanh(x @ weights[0] + weights[1])
-    hidden = models.dropout(hidden, 0.4, seed if training else None, salt=1)
-    return hidden @ weights[2] + weights[3]
-
-  return models.Model(
-    initial_weights=weights,
-    forward=forward,
-    example_loss=models.sparse_cross_entropy,
-    x_spec=tf.TensorSpec([None, 5], tf.float32),
-    y_spec=tf.TensorSpec([None], tf.int32),
-    metrics={'accuracy': models.accuracy},
-  )
-
-
 def gradients(model, weights, x, y):
   """Gradients of a batch with dropout, and the means of the metrics."""
   weights = tuple(map(tf.constant, weights))
@@ -57,17 +40,6 @@ def gradients(model, weights, x, y):
     tape.watch(weights)
     loss, means = model.loss_and_metrics(weights, x, y, seed=SEED)
   return [*map(tf.convert_to_tensor, tape.gradient(loss, weights)), means]
-
-
-def test_training_gives_the_numbers_of_the_same_model_written_by_hand():
-  build = with_layers(
-    (keras.layers.Dense, dict(units=4, activation='tanh')), (keras.layers.Dropout, dict(rate=0.4))
-  )
-  model = models.from_keras(build, LOSS, ['accuracy'], seed=1)
-  twin = by_hand(model.initial_weights[0])
-  given = [w + 0.1 for w in model.initial_weights[0]], inputs(), np.int32([0, 1, 2, 2, 1, 0])
-  for found, wanted in zip(gradients(model, *given), gradients(twin, *given)):
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_initial_weights_are_a_function_of_the_seed_alone():
@@ -83,32 +55,22 @@ def test_initial_weights_are_a_function_of_the_seed_alone():
   assert len({w.ravel()[:5].tobytes() for w in kernels}) == 4  # No two layers or seeds alike.
 
 
-def test_a_seed_that_an_initializer_has_is_kept():
+def test_a_seed_that_an_initializer_has_is_kept_and_one_that_draws_anew_is_refused():
+  def dense(initializer):
+    return with_layers((keras.layers.Dense, dict(units=4, kernel_initializer=initializer)))
+
   own = keras.initializers.GlorotNormal(seed=5)
-  build = with_layers((keras.layers.Dense, dict(units=4, kernel_initializer=own)))
-  first, second = (models.from_keras(build, LOSS, seed=s).initial_weights[0] for s in (1, 2))
-  np.testing.assert_array_equal(first[0], second[0])
-  np.testing.assert_array_equal(first[0], keras.initializers.GlorotNormal(seed=5)([5, 4]))
-
-
-def test_an_initializer_that_draws_anew_each_time_is_refused():
-  def draw(shape, dtype=None):
-    return tf.random.normal(shape, dtype=dtype)
-
-  build = with_layers((keras.layers.Dense, dict(units=4, kernel_initializer=draw)))
+  found = models.from_keras(dense(own), LOSS, seed=2).initial_weights[0]
+  np.testing.assert_array_equal(found[0], keras.initializers.GlorotNormal(seed=5)([5, 4]))
   with pytest.raises(ValueError, match='draws others each time'):
-    models.from_keras(build, LOSS)
+    models.from_keras(dense(lambda shape, dtype=None: tf.random.normal(shape, dtype=dtype)), LOSS)
 
 
 def test_names_of_layers_in_both_directions_do_not_depend_on_what_was_built_before():
-  def build():
-    return with_layers(
-      (keras.layers.Bidirectional, dict(layer=keras.layers.LSTM(2))), shape=(4, 5)
-    )()
-
-  first, again = (models.from_keras(build, LOSS) for _ in range(2))
-  assert first.weight_names == again.weight_names
-  assert first.weight_names[0] == 'bidirectional/forward_lstm/lstm_cell/kernel'
+  lstm = (keras.layers.Bidirectional, dict(layer=keras.layers.LSTM(2)))
+  first, again = (keras_model.canonical_names(with_layers(lstm, shape=(4, 5))()) for _ in range(2))
+  assert first == again
+  assert first[0] == 'bidirectional/forward_lstm/lstm_cell/kernel'
 
 
 @pytest.mark.parametrize(
@@ -131,6 +93,15 @@ def test_what_a_layer_draws_comes_from_the_seed(layer):
   assert not np.array_equal(first, off)
   np.testing.assert_array_equal(off, model.forward(weights, x, True, None))
   np.testing.assert_allclose(off, x @ weights[0] + weights[1], rtol=1e-5, atol=1e-6)
+
+
+def test_dropout_is_that_of_a_model_written_by_hand():
+  model = models.from_keras(with_layers((keras.layers.Dropout, dict(rate=0.4))), LOSS)
+  kernel, bias = model.initial_weights[0]
+  wanted = models.dropout(inputs(), 0.4, SEED, salt=1) @ kernel + bias
+  np.testing.assert_allclose(model.forward((kernel, bias), inputs(), True, SEED), wanted, 1e-5)
+  with pytest.raises(ValueError, match=r'\(float32\), its weights are float64: leave mixed'):
+    model.forward((np.float64(kernel), np.float64(bias)), inputs(), True, SEED)
 
 
 def test_two_dropout_layers_and_two_calls_of_one_draw_different_masks():
@@ -170,21 +141,6 @@ def test_batch_normalization_warns_and_treats_examples_alone():
   np.testing.assert_array_equal(trained, model.forward(weights, x, False, None))
 
 
-def test_frozen_layers_are_constants_and_warn_of_nothing():
-  build = with_layers(
-    (keras.layers.BatchNormalization, dict(trainable=False)),
-    (keras.layers.Dense, dict(units=4, trainable=False)),
-  )
-  with warnings.catch_warnings():
-    warnings.simplefilter('error', UserWarning)
-    model = models.from_keras(build, LOSS)
-  assert len(model.weight_names) == 2  # Of the last layer.
-  exported = model.to_keras(model.initial_weights[0])
-  np.testing.assert_array_equal(
-    exported(inputs()), model.forward(model.initial_weights[0], inputs(), False, None)
-  )
-
-
 class InAList(keras.layers.Layer):
   """Holds its variables in a list and a dictionary."""
 
@@ -196,30 +152,42 @@ class InAList(keras.layers.Layer):
     return x * self.parts[0] + self.parts[1] * self.by_name['c']
 
 
-def test_variables_in_collections_are_replaced_and_put_back():
-  model = models.from_keras(with_layers((InAList, {})), LOSS)
-  weights = [np.full(w.shape, 2.0, np.float32) for w in model.initial_weights[0]]
-  expected = (inputs() * 2 + 4) @ weights[-2] + 2
-  np.testing.assert_allclose(model.forward(weights, inputs(), False, None), expected, 1e-5, 1e-6)
-  layer = model._keras.model.layers[0]
-  assert all(isinstance(v, tf.Variable) for v in [*layer.parts, layer.by_name['c']])
+def embedded():
+  layers = [keras.layers.Embedding(11, 4), keras.layers.LSTM(5), keras.layers.Dense(3)]
+  return keras.Sequential([keras.Input([5], dtype=tf.int32), *layers])
 
 
-def test_recurrent_and_embedding_layers_train():
-  def build():
-    layers = [keras.layers.Embedding(11, 4), keras.layers.LSTM(5), keras.layers.Dense(3)]
-    return keras.Sequential([keras.Input([6], dtype=tf.int32), *layers])
-
-  model = models.from_keras(build, LOSS)
-  x = np.random.default_rng(0).integers(0, 11, (9, 6)).astype(np.int32)
-  y = (np.arange(9) % 3).astype(np.int32)
-  reference = build()
-  reference.set_weights(model.initial_weights[0])
+@pytest.mark.parametrize(
+  'build, trainable',
+  [
+    (perceptron, 4),
+    (with_layers((InAList, {})), 5),
+    (embedded, 6),
+    (
+      with_layers(
+        (keras.layers.BatchNormalization, dict(trainable=False)),
+        (keras.layers.Dense, dict(units=4, trainable=False)),
+      ),
+      2,
+    ),
+  ],
+)
+def test_gradients_are_those_of_keras_and_the_variables_are_put_back(build, trainable):
+  with warnings.catch_warnings():  # What is frozen warns of nothing.
+    warnings.simplefilter('error', UserWarning)
+    model = models.from_keras(build, LOSS)
+  assert len(model.weight_names) == trainable
+  weights = [w + np.float32(0.1) for w in model.initial_weights[0]]
+  x, y = inputs().astype(model.input_spec['x'].dtype.as_numpy_dtype) ** 2, np.int32([0, 1, 2] * 2)
+  reference = model.to_keras(weights)
   with tf.GradientTape() as tape:
     loss = LOSS(y, reference(x))
   wanted = tape.gradient(loss, reference.trainable_variables)
-  for a, b in zip(gradients(model, model.initial_weights[0], x, y), wanted):
-    np.testing.assert_allclose(a, tf.convert_to_tensor(b), rtol=1e-5, atol=1e-6)
+  for found, gradient in zip(gradients(model, weights, x, y), wanted):
+    np.testing.assert_allclose(found, tf.convert_to_tensor(gradient), rtol=1e-5, atol=1e-6)
+  layer = model._keras.layers[0]
+  if isinstance(layer, InAList):
+    assert all(isinstance(v, tf.Variable) for v in [*layer.parts, layer.by_name['c']])
 
 
 class Counter(keras.layers.Layer):

@@ -46,7 +46,6 @@ def test_profiles_are_read_by_column_in_any_order(tmp_path):
     ),
     (population.read_trace, '', 'of no heading'),
     (population.read_trace, 'client,from,until\n', 'has no clients'),
-    (population.read_trace, 'client,from,until\na,0,1\na,3,3\n', 'line 3: from 3 until'),
     (population.read_trace, 'client,from,until\na,0,soon\n', "line 2: until is 'soon'"),
     (population.read_trace, 'client,from,until\na,0,1_0\n', "line 2: until is '1_0'"),
     (population.read_trace, 'client,from,until\na,0\n', 'line 2: give 3 values'),
@@ -59,8 +58,6 @@ def test_profiles_are_read_by_column_in_any_order(tmp_path):
       "has the columns 'client', 'uplink'",
     ),
     (population.read_profiles, 'client,uplink\na,1\na,2\n', "'a' has line 2 already"),
-    (population.read_profiles, 'client,uplink\na,0\n', 'uplink is 0; it must be above 0'),
-    (population.read_profiles, 'client,phase\na,1.5\n', 'phase is 1.5; it must be from 0 to 1'),
     (population.read_profiles, 'client,uplink\na,inf\n', 'give a finite number'),
   ],
 )

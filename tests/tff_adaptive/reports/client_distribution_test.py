@@ -70,27 +70,23 @@ def test_runs_that_diverged_or_are_not_complete_are_said_to_be(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'metric, clients, error',
+  'metric, clients, end, error',
   [
-    ('accuracy', 'heldout', "has no clients called 'heldout'"),
-    ('recall', 'unseen', "has no metric 'recall', but loss, accuracy"),
+    ('accuracy', 'heldout', '', "has no clients called 'heldout'"),
+    ('recall', 'unseen', '', "has no metric 'recall', but loss, accuracy"),
+    *(('accuracy', 'unseen', end, '') for end in ('4,1.0', '4,1.0,x', '4,1.0,' + '9' * 200_000)),
   ],
 )
-def test_what_a_run_lacks_is_named(tmp_path, metric, clients, error):
-  with pytest.raises(ValueError, match=error):
-    client_distribution.build({'mine': [make(tmp_path / 'a', [0.5])]}, metric, clients)
-  groups = {'mine': [run_folders.make(tmp_path / 'b', [0.1, 0.2])]}
-  with pytest.raises(ValueError, match='has no evaluations by client'):
-    client_distribution.build(groups, metric, clients)
-
-
-@pytest.mark.parametrize('end', ['4,1.0', '4,1.0,x', '4,1.0,' + '9' * 200_000])
-def test_a_damaged_file_is_refused(tmp_path, end):
+def test_what_a_file_lacks_is_named(tmp_path, metric, clients, end, error):
   run = make(tmp_path / 'a', [0.2, 0.4])
   path = tmp_path / 'a' / client_distribution.FOLDER / 'round_000010.csv'
-  path.write_text(path.read_text().replace('4,1.0,0.4', end))
-  with pytest.raises(ValueError, match=r'round_000010\.csv cannot be used'):
-    client_distribution.build({'mine': [run]}, 'accuracy', 'unseen')
+  path.write_text(path.read_text().replace('4,1.0,0.4', end or '4,1.0,0.4'))
+  with pytest.raises(ValueError, match=rf'round_000010\.csv cannot be used: .*{error}'):
+    client_distribution.build({'mine': [run]}, metric, clients)
+  path.unlink()
+  path.with_name('round_000005.csv').unlink()
+  with pytest.raises(ValueError, match='has no evaluations by client'):
+    client_distribution.build({'mine': [run]}, metric, clients)
 
 
 def test_every_statistic_is_what_it_is_called():

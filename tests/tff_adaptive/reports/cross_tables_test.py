@@ -49,6 +49,7 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
     *runs_of_table_1(tmp_path, 'shakespeare', 715),
     *runs_of_table_1(tmp_path, 'emnist_cr', 300),
     *runs_of_table_1(tmp_path, 'emnist_ae', 3400, 'validation_mse'),
+    *runs_of_table_1(tmp_path, 'stackoverflow_lr', 9, 'validation_recall_at_5'),
   ]
   (table,) = cross_tables.tasks(runs).tables
   assert table.heading == ['', *cross_tables.OPTIMIZERS]
@@ -58,20 +59,10 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
     ['EMNIST CR', '85.1', '85.6', '85.5', '85.2', '84.9'],
     ['EMNIST AE (mse x 1000)', '4.20', '1.01', '0.98', '1.65', '6.47'],
     ['published', '4.20', '1.01', '0.98', '1.65', '6.47'],
+    ['SO LR (recall at 5)', '67.1', '65.8', '65.9', '36.9', '30.0'],
   ]
-  assert table.bold == {(0, 1), (0, 3), (0, 4), (2, 2), (2, 3), (2, 4), (3, 3)}
+  assert table.bold == {(0, 1), (0, 3), (0, 4), (2, 2), (2, 3), (2, 4), (3, 3), (5, 1)}
   assert 'mean over the last 1 round' in table.title
-
-
-def test_of_several_settings_the_best_on_validation_counts(tmp_path):
-  ends = [
-    (value + seed / 100, {'client_learning_rate': rate, 'seed': seed})
-    for rate, value in ((1.0, math.nan), (0.1, 0.5), (0.3, 0.7))
-    for seed in (0, 2)
-  ]
-  (table,) = cross_tables.tasks(run_folders.each(tmp_path, ends, task='digits')).tables
-  assert table.rows == [['digits', '71.0 ± 1.4']]
-  assert table.note == 'Best of several settings by validation: client_learning_rate=0.3.'
 
 
 def of_participation(folder, own, value=0.5, test=0.5, **common):
@@ -126,11 +117,6 @@ def test_rows_of_participation_are_sorted_by_numbers_and_an_option_may_be_a_text
   assert [row[2] for row in table.rows] == ['', 'alpha = 3', 'alpha = 10', 'alpha = auto']
 
 
-def test_runs_without_a_task_are_refused(tmp_path):
-  with pytest.raises(ValueError, match='names no task and algorithm'):
-    cross_tables.tasks([run_folders.make(tmp_path / 'a', [0.1, 0.2])])
-
-
 def test_corrections_by_server_optimizers(tmp_path):
   values = {
     ('fed_avg', 'sgd'): 0.5,
@@ -173,16 +159,21 @@ def test_test_data_are_shown_and_choose_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'rows, columns, message',
+  'build, message',
   [
-    ('rate', 'algorithm', "has no setting 'rate' in config.json; it has: .*client_learning_rate"),
-    ('algorithm', 'algorithm', 'rows and columns are both algorithm'),
+    (cross_tables.tasks, 'names no task and algorithm'),
+    (cross_tables.participation, 'names no task and algorithm'),
+    (
+      lambda runs: cross_tables.build(runs, 'mu', 'algorithm'),
+      "no setting 'mu' .*: .*learning_rate",
+    ),
+    (lambda runs: cross_tables.build(runs, 'tau', 'tau'), 'rows and columns are both tau'),
   ],
 )
-def test_an_unknown_setting_is_named(tmp_path, rows, columns, message):
+def test_what_a_run_lacks_is_named(tmp_path, build, message):
   run = run_folders.make(tmp_path / 'a', [0.1, 0.2], client_learning_rate=0.1)
   with pytest.raises(ValueError, match=message):
-    cross_tables.build([run], rows, columns)
+    build([run])
 
 
 @pytest.mark.parametrize('metric', [None, TEST])

@@ -1,4 +1,4 @@
-"""What a figure shows: differences, and not what diverged."""
+"""Mean curves: over which runs, along what; figures show differences, and not what diverged."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import run_folders
-from tff_adaptive.reports import curves, figures, style
+from tff_adaptive.reports import figures, style
 
 COLUMN = 'validation_accuracy'
 
@@ -21,7 +21,7 @@ def close_runs(folder):
 
 
 def drawn(groups, column=COLUMN, **options):
-  figure = figures.comparison({column: curves.build(groups, column)}, **options)
+  figure = figures.comparison({column: figures.mean_curves(groups, column)}, **options)
   return figure, [axes for axes in figure.axes if axes.axison]
 
 
@@ -38,6 +38,27 @@ def test_curves_that_end_close_are_apart_in_a_panel_of_the_end(tmp_path):
   looks = {(line.get_color(), str(line._dash_pattern)) for line in end.get_lines()}
   assert len(looks) == 5
   assert [text.get_text() for text in figure.legends[0].get_texts()] == list('edcba')
+
+
+def test_deviations_at_the_end_stand_beside_each_other_and_not_one_on_another(tmp_path):
+  groups = close_runs(tmp_path)
+  for seed, (name, members) in enumerate(groups.items()):
+    values = [value + 0.004 for value in members[0].curve(COLUMN).values()]
+    members.append(run_folders.make(tmp_path / f'{name}1', values, seed=seed + 1))
+  _, (whole, end) = drawn(groups)
+  assert len(whole.collections) == 5  # A band each.
+  bars = [bar.get_segments()[0] for bar in end.collections]
+  places = [bar[0][0] for bar in bars]
+  assert len(set(places)) == 5
+  assert 40 < min(places) < max(places) < end.get_xlim()[1]
+  np.testing.assert_allclose([bar[1][1] - bar[0][1] for bar in bars], 0.004 * 2**0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize('names, shown', [(['cat', 'dog'], 'dog'), ([], '1')])
+def test_a_partition_is_drawn_with_the_names_of_classes(tmp_path, names, shown):
+  path = tmp_path / 'partition.svg'
+  figures.draw_partition(str(path), [3, 4], [[1, 2], [0, 4]], names=names)
+  assert f'<!-- {shown} -->' in path.read_text()
 
 
 @pytest.mark.parametrize('column, bad', [(COLUMN, [0.1, 0.05, 0.05]), ('validation_loss', None)])
@@ -99,3 +120,47 @@ def test_the_same_figure_gives_the_same_file(tmp_path, ending):
     style.write(figure, str(tmp_path / f'{name}.{ending}'))
     files.append((tmp_path / f'{name}.{ending}').read_bytes())
   assert files[0] == files[1]
+
+
+def test_the_axis_adds_up_what_rounds_took(tmp_path):
+  run = run_folders.make(tmp_path / 'a', [0.1, 0.2, 0.3], every=2)
+  for axis, per_round in (('round', 1.0), ('seconds', 0.5), ('megabytes', 3.0)):
+    (curve,) = figures.mean_curves({'a': [run]}, 'validation_accuracy', axis)
+    np.testing.assert_allclose(curve.x, [0, 2 * per_round, 4 * per_round])
+  with pytest.raises(ValueError, match=r"no column 'virtual_seconds' .* than virtual_seconds"):
+    figures.mean_curves({'a': [run]}, 'validation_accuracy', 'virtual_seconds')
+  found = figures.mean_curves({'a': [run]}, 'validation_accuracy', 'seconds')
+  text = figures.curves_table({'validation_accuracy': found}, 'seconds').splitlines()
+  assert text[0] == 'label,round,seconds,validation_accuracy_mean,validation_accuracy_std'
+  assert text[2] == 'a,2,1,0.2,0'
+
+
+@pytest.mark.parametrize(
+  'column, end', [('validation_accuracy', math.nan), ('validation_loss', 900.0)]
+)
+def test_a_run_that_diverged_is_counted_and_not_averaged(tmp_path, column, end):
+  start, good = (0.1, 0.5) if math.isnan(end) else (2.0, 0.5)
+  members = [
+    run_folders.make(tmp_path / str(seed), [start, good, last], column, seed=seed)
+    for seed, last in enumerate((0.2, 0.4, end))
+  ]
+  (curve,) = figures.mean_curves({'a': members}, column)
+  assert curve.label == 'a (n = 2, 1 diverged)'
+  assert curve.mean[-1] == pytest.approx(0.3)
+  assert curve.learned == (column == 'validation_loss' or curve.mean[-1] > start)
+  (curve,) = figures.mean_curves({'a': members[2:]}, column)
+  assert curve.label == 'a (diverged)'
+  assert curve.diverged
+  assert not curve.learned
+
+
+@pytest.mark.parametrize(
+  'column, values, learned',
+  [('theta_norm', [1, 10, 100], True), ('validation_loss', [2.0, 0.5, 20.0], False)],
+)
+def test_a_norm_may_grow_and_a_loss_that_grew_somewhat_has_not_diverged(
+  tmp_path, column, values, learned
+):
+  run = run_folders.make(tmp_path / 'a', values, column)
+  (curve,) = figures.mean_curves({'a': [run]}, column)
+  assert (curve.label, curve.diverged, curve.learned) == ('a', False, learned)

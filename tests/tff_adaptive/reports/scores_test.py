@@ -1,11 +1,13 @@
 """When a run counts as diverged, and which settings are the best."""
 
+import dataclasses
 import math
 
 import pytest
 
 from tests.helpers import run_folders
 from tff_adaptive.reports import scores
+from tff_adaptive.runs import run as run_lib
 
 
 @pytest.mark.parametrize(
@@ -26,19 +28,65 @@ def test_a_run_ends_diverged_when_all_clients_of_its_last_round_were_left_out(
   assert math.isnan(value) == expected
 
 
+@pytest.mark.parametrize(
+  'rounds, every, window, over, number',
+  [
+    (9, 1, None, 1, 1),
+    (100, 1, None, 10, 10),
+    (101, 1, None, 11, 11),
+    (1500, 1, None, 100, 100),
+    (1500, 50, None, 100, 2),
+    (100, 20, None, 10, 1),
+    (100, 1, 30, 30, 30),
+    (20, 1, 30, 20, 20),
+    (20, 20, 5, 5, 1),
+  ],
+)
+def test_a_run_is_judged_by_its_last_tenth_or_the_window(rounds, every, window, over, number):
+  rows = [{'round': t, **({'x': t} if t % every == 0 else {})} for t in range(rounds + 1)]
+  run = run_lib.Run('x', {}, rows, window=window)
+  assert scores.window(run) == over
+  assert len(scores.last_values(run, 'x')) == number
+  assert scores.last_values(run, 'x')[-1] == rounds
+  # One that has just begun has the values there are; the initial model is none.
+  for end in (every, every - 1):
+    begun = dataclasses.replace(run, rows=rows[: end + 1])
+    assert scores.last_values(begun, 'x') == [t for t in range(1, end + 1) if t % every == 0]
+
+
 def test_settings_that_stopped_early_beat_those_that_diverged_only(tmp_path):
   curves = {0.1: [0.1] + [0.5] * 20 + [0.9] * 80, 0.3: [0.1] + [0.85] * 12, 1.0: [0.1, 0.99]}
   runs = {
     rate: run_folders.make(tmp_path / str(rate), values, client_learning_rate=rate)
     for rate, values in curves.items()
   }
-  for run in runs.values():
-    run.settings['rounds'] = 100  # The second has done 12 of them.
+  for rate in (0.1, 0.3):
+    runs[rate].settings['rounds'] = 100  # The second has done 12 of them, the third its only one.
   runs[1.0].rows[-1]['validation_loss'] = math.inf
   _, best = scores.best_runs([*runs.values()], 'validation_accuracy')
   assert best == [runs[0.1]]
   _, best = scores.best_runs([runs[0.3], runs[1.0]], 'validation_accuracy')
   assert best == [runs[0.3]]
+
+
+def test_of_a_loss_the_lowest_is_the_best(tmp_path):
+  ends = [(loss, {'client_learning_rate': loss}) for loss in (0.5, 0.2, 0.9)]
+  found = run_folders.each(tmp_path, ends, 'validation_loss', start=1.0)
+  assert scores.best_runs(found, 'validation_loss')[1] == [found[1]]
+
+
+@pytest.mark.parametrize(
+  'weightings, words',
+  [
+    ((None, None), ''),
+    (('uniform', 'uniform'), 'client_weighting: uniform.'),
+    (('examples', 'uniform'), 'client_weighting: examples (FedAvg), uniform (own.py:Mine).'),
+  ],
+)
+def test_the_note_says_how_clients_are_weighed(tmp_path, weightings, words):
+  algorithms = ('fed_avg', '/home/own.py:Mine')
+  ends = [(0.5, {'algorithm': a, 'client_weighting': w}) for a, w in zip(algorithms, weightings)]
+  assert scores.note({}, run_folders.each(tmp_path, ends)) == words
 
 
 def test_runs_of_which_only_the_initial_model_was_evaluated_are_left_out(tmp_path, capsys):

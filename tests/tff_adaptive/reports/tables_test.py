@@ -1,12 +1,13 @@
 """The table of the comparison: runs that diverged, stopped early or were not evaluated yet."""
 
+import dataclasses
 import math
 
 import pytest
 
 from tests.helpers import run_folders
 from tff_adaptive.reports import tables
-from tff_adaptive.runs import run as run_lib
+from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 COLUMN = 'validation_accuracy'
 
@@ -18,10 +19,11 @@ def _table(runs, column=COLUMN):
 
 
 def _seeds(folder, curves, column=COLUMN, rounds=4):
-  return [
+  found = [
     run_folders.make(folder / str(seed), values, column, every=2, seed=seed, rounds=rounds)
     for seed, values in enumerate(curves)
   ]
+  return [dataclasses.replace(run, window=rounds) for run in found]
 
 
 def test_the_initial_model_is_the_last_of_no_run_where_others_were_evaluated(tmp_path):
@@ -45,16 +47,6 @@ def test_an_accuracy_of_a_run_whose_loss_diverged_is_in_no_mean(tmp_path, end):
   assert _table(runs[:1]) == ('0.6000', '0.8000', '')
 
 
-def test_a_loss_that_is_finite_and_diverged_is_in_no_mean(tmp_path):
-  runs = _seeds(tmp_path, [[2.0, 1.0, 1.0], [2.0, 1.0, 500.0]], 'validation_loss')
-  assert _table(runs, 'validation_loss')[:2] == ('nan ± nan', 'nan ± nan')
-
-
-def test_small_losses_are_told_apart(tmp_path):
-  runs = _seeds(tmp_path, [[1.0, 1.2e-6, 1.4e-6]], 'validation_loss')
-  assert _table(runs, 'validation_loss')[:2] == ('1.3e-06', '1.4e-06')
-
-
 def test_rows_hold_means_deviations_and_rounds_to_a_target(tmp_path):
   one = _seeds(tmp_path / 'a', [[0.0, 0.4, 0.8], [0.0, 0.6, 0.6]])
   groups = {'a': one, 'b': _seeds(tmp_path / 'b', [[0.1, 0.2, 0.3]])}
@@ -69,48 +61,106 @@ def test_rows_hold_means_deviations_and_rounds_to_a_target(tmp_path):
     tables.comparison_table(groups, 'val_acc')
 
 
+def test_columns_are_chosen_and_the_title_is_the_tables_caption(tmp_path):
+  groups = {'a': _seeds(tmp_path, [[0.0, 0.4, 0.8], [0.0, 0.6, 0.6]])}
+  columns = ['last', 'reached', 'runs']
+  made = tables.comparison(groups, [COLUMN], target=0.6, title='Digits', columns=columns)
+  assert made.tables[0].heading == ['', 'validation accuracy, last', 'rounds to 0.6', 'runs']
+  assert made.tables[0].rows == [['a', '0.7000 ± 0.1414', '3 ± 1', '2']]
+  assert '\\caption{Digits.}' in made.tables[0].latex()
+  both = tables.comparison(groups, [COLUMN, 'megabytes_up'], title='Digits').tables
+  assert [table.title for table in both] == ['Digits: validation accuracy', 'Digits: megabytes up']
+  for unknown in ('accuracy', 'reached'):
+    with pytest.raises(ValueError, match='give some of runs, rounds, mean, last'):
+      tables.comparison(groups, [COLUMN], columns=[unknown])
+
+
 def test_the_heading_says_over_how_many_rounds_and_evaluations_the_mean_is(tmp_path):
-  a, b = ([run_folders.make(tmp_path / str(n), [0.1] * n, every=2)] for n in (2, 4))
+  a, b = ([run_folders.make(tmp_path / str(n), [0.1] * n, every=2)] for n in (11, 31))
+  whole = [dataclasses.replace(*b, window=100)]
   for groups, words in (
     ({'a': a}, 'mean of last 2 rounds (1 evaluation)'),
     ({'a': a, 'b': b}, 'mean of last 2 to 6 rounds (1 to 3 evaluations)'),
+    ({'a': a, 'b': whole}, 'mean of last 2 to 60 rounds (1 to 30 evaluations)'),
   ):
     assert tables.comparison_table(groups, COLUMN).heading[3].endswith(words)
   assert tables.comparison_table({'a': a}, 'megabytes_up').heading[3].endswith('last 2 rounds')
 
 
-def _of(metric, *columns):
-  config = {'settings': {}, 'metric': metric}
-  return run_lib.Run('x', config, [{'round': 0.0, **dict.fromkeys(columns, 1.0)}])
+ALL = 'loss accuracy nll'
 
 
 @pytest.mark.parametrize(
-  'columns, chosen',
+  'tasks, chosen',
   [
-    ('validation_loss validation_read validation_accuracy train_accuracy', 'accuracy'),
-    ('validation_loss validation_recall_at_5 validation_precision', 'recall_at_5'),
-    ('validation_loss train_error', 'loss'),
+    ([(None, 'loss read accuracy')], 'accuracy'),
+    ([(None, 'loss recall_at_5 precision')], 'recall_at_5'),
+    ([(None, 'loss')], 'loss'),
+    ([(None, 'loss accuracy'), (None, 'loss other')], 'loss'),
+    ([(None, 'loss'), (None, '')], None),
+    ([('nll', ALL)], 'nll'),
+    ([('loss', ALL)], 'loss'),
+    ([('nll', ALL), (None, ALL)], 'nll'),
+    ([('nll', ALL), ('loss', ALL)], 'accuracy'),  # Two tasks: what they share.
+    ([('recall', ALL)], 'accuracy'),  # There is no such column.
   ],
 )
-def test_without_a_metric_it_is_accuracy_another_or_the_loss(columns, chosen):
-  run = _of(None, *columns.split())
-  assert tables.default_metric([run]) == f'validation_{chosen}'
-  other = _of(None, 'validation_loss', 'validation_other')
-  assert tables.default_metric([run, other]) == 'validation_loss'
-  with pytest.raises(ValueError, match='name a column'):
-    tables.default_metric([run, _of(None, 'train_loss')])
+def test_the_metric_is_the_tasks_or_accuracy_another_or_the_loss(tasks, chosen):
+  runs = []
+  for metric, columns in tasks:
+    row = {'round': 0.0, 'train_error': 1.0}
+    row |= {f'validation_{name}': 1.0 for name in columns.split()}
+    runs.append(run_lib.Run('x', {'settings': {}, 'metric': metric}, [row]))
+  if chosen is None:
+    with pytest.raises(ValueError, match='name a column'):
+      tables.default_metric(runs)
+  else:
+    assert tables.default_metric(runs) == f'validation_{chosen}'
 
 
-@pytest.mark.parametrize(
-  'metrics, chosen',
-  [
-    (['nll'], 'nll'),
-    (['loss'], 'loss'),
-    (['nll', None], 'nll'),
-    (['nll', 'loss'], 'accuracy'),  # Two tasks: what they share.
-    (['recall'], 'accuracy'),  # There is no such column.
-  ],
-)
-def test_the_metric_that_the_task_is_judged_by_counts(metrics, chosen):
-  names = [f'validation_{name}' for name in ('loss', 'accuracy', 'nll')]
-  assert tables.default_metric([_of(m, *names) for m in metrics]) == f'validation_{chosen}'
+def test_the_note_says_which_curve_ends_early_and_why(tmp_path):
+  found = [
+    run_folders.make(tmp_path / str(seed), values, seed=seed, rounds=3)
+    for seed, values in enumerate(([0.1, 0.2, 0.3, 0.4], [0.1, 0.2], [0.1, 0.3, 0.4, 0.5]))
+  ]
+  made = tables.comparison({'a': found}, [COLUMN])
+  assert made.tables[0].note == (
+    f'Not complete: 1 of 3 runs: {tmp_path / "1"} (1 of 3 rounds). The curve of a ends at round 1,'
+    f' the last that all its runs have, because of {tmp_path / "1"}.'
+  )
+  assert [text.get_text() for text in made.figure.legends[0].get_texts()] == [
+    'a (n = 3), to round 1'
+  ]
+  made = tables.comparison({'a': found[::2]}, [COLUMN])
+  assert not made.tables[0].note
+
+
+def test_runs_without_a_round_in_common_have_no_curve_and_are_named(tmp_path):
+  found = [run_folders.make(tmp_path / str(seed), [0.1, 0.2], seed=seed) for seed in range(3)]
+  del found[0].rows[0][COLUMN]
+  del found[1].rows[1][COLUMN]
+  made = tables.comparison({'a': found[:2], 'b': found[2:]}, [COLUMN])
+  assert f'a has no curve: its runs have no round with {COLUMN} in common.' in made.tables[0].note
+  assert [line.split(',')[0] for line in made.data.splitlines()] == ['label', 'b', 'b']
+
+
+def test_a_run_whose_loss_diverged_is_left_out_of_the_curve_of_its_accuracy(tmp_path):
+  ends = [(value, {'seed': seed}) for seed, value in enumerate((0.2, 0.4, 0.9))]
+  found = run_folders.each(tmp_path, ends)
+  found[2].rows[-1]['validation_loss'] = math.nan
+  made = tables.comparison({'a': found, 'b': found[2:]}, [COLUMN])
+  shown = {text.get_text() for text in made.figure.legends[0].get_texts()}
+  assert shown == {'a (n = 2, 1 diverged)', 'b (diverged)'}
+  assert made.data.splitlines()[2:] == [
+    'a,1,0.3,0.141421',
+    'b (diverged),0,0.1,0',
+    'b (diverged),1,0.9,0',
+  ]
+
+
+def test_rows_are_sorted_by_numbers(tmp_path):
+  found = run_folders.each(tmp_path, [(0.2, {'clients_per_round': n}) for n in (10, 2, 20, 5)])
+  made = tables.comparison(groups_lib.group(found), [COLUMN])
+  assert [row[0] for row in made.tables[0].rows] == [
+    f'clients_per_round={number}' for number in (2, 5, 10, 20)
+  ]

@@ -18,6 +18,9 @@ def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_pa
   assert '151.2 kB of memory and 635.0 kB of disk' in line
   assert 'to 10.0 kB of memory' in capacity.plan(10_000, 1000, 'disk', path, cache_bytes=10**4)
   assert 'to 0 bytes of memory' in capacity.plan(10_000, 1000, 'shards', path)
+  staged = [capacity.plan(100, 1000, s, path, num_staged=500) for s in ('memory', 'shards')]
+  assert '635.0 kB of disk' in staged[0]
+  assert '1.1 MB of disk' in staged[1]
   with pytest.raises(ValueError, match="use client_state_store='disk'"):
     capacity.plan(10_000, 1000, 'memory', path)
   with pytest.raises(ValueError, match=r'1\.0 GB are available: name a client_state_dir on'):

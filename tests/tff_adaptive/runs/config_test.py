@@ -111,6 +111,14 @@ def _changed(**changes):
     (_changed(settings=1), 'its settings is 1'),
     (_changed(settings={}), "it has no 'rounds'"),
     (_changed(settings={'rounds': '4'}), 'no number of rounds'),
+    *(
+      (_changed(settings={'rounds': 4, name: value}), rf'its {name} is \{value!r}')
+      for name, value in (('seed', [1]), ('task_option', [1]), ('client_learning_rate', [1]))
+    ),
+    (_changed(change_no_number=[[1]]), r'its change_no_number is \[\[1'),
+    (_changed(data={'clients': '3'}), "its clients is '3'"),
+    (_changed(settings={'rounds': 4, 'client_state_dir': 5}), 'its client_state_dir is 5'),
+    (_changed(settings={'rounds': 4, 'task_option': 'a=1'}), "its task_option is 'a=1'"),
     (_changed(files={'task': {'path': 'a'}}), "it has no 'sha256'"),
     (_changed(files={'task': 7}), 'not subscriptable'),
     (_changed(run_id=None), 'its run_id is None'),

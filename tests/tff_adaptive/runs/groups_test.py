@@ -1,5 +1,7 @@
 """Which runs are repetitions of each other, and what tells the others apart."""
 
+import dataclasses
+
 import pytest
 
 from tests.helpers import run_folders
@@ -35,6 +37,13 @@ def test_runs_without_an_algorithm_have_labels_too(tmp_path):
     'server_optimizer=sgd',
     'server_optimizer=adam',
   ]
+
+
+def test_a_programs_settings_may_be_lists_of_numbers(tmp_path):
+  for name, layers in (('a', [1, 2]), ('b', [3])):
+    _make(tmp_path / name, {'seed': 0, 'layers_option': layers})
+  found = run_lib.find_runs([str(tmp_path)])
+  assert list(groups_lib.group(found)) == ['1, 2', '3']
 
 
 def _of_file(folder, path, sha256=None, name='task', **settings):
@@ -115,3 +124,31 @@ def test_a_copy_of_a_run_is_refused_with_what_helps(tmp_path):
   found.append(_settings(tmp_path / 'c', seed=0, tau=2))
   with pytest.raises(ValueError, match='Label the runs by tau too'):
     groups_lib.group(found[1:], ['algorithm'])
+
+
+def test_an_algorithm_of_ones_own_has_its_name_and_any_label_can_be_another(tmp_path):
+  found = []
+  for number, name in enumerate(('mine', 'fed_cm', 'FedCM', None)):
+    files = {'algorithm': {'path': '/s/m.py', 'sha256': str(number), 'name': name}}
+    files['algorithm'] = {k: v for k, v in files['algorithm'].items() if v}
+    settings = {'algorithm': f'/s/m.py:A{number}', 'server_optimizer': 'yogi' if number else 'sgd'}
+    found.append(_make(tmp_path / str(number), settings, files))
+  found.append(_make(tmp_path / 'own', {'algorithm': 'fed_cm', 'server_optimizer': 'sgd'}))
+  # What the package has too is told apart from it by the file.
+  labels = ['mine', 'fed_cm (m.py) x Yogi', 'FedCM (m.py) x Yogi', 'm.py:A3 x Yogi', 'FedCM']
+  assert list(groups_lib.group(found, ['algorithm', 'server_optimizer'])) == labels
+  renamed = {'mine': 'Ours', 'client_learning_rate=0.1': 'slow', 'FedAvg, fast': 'best'}
+  runs = [
+    _make(tmp_path / f'r{rate}', {'algorithm': 'fed_avg', 'client_learning_rate': rate})
+    for rate in (0.1, 1.0)
+  ]
+  runs = [dataclasses.replace(run, renamed=renamed) for run in [found[0], *runs]]
+  by = ['algorithm', 'client_learning_rate']
+  assert list(groups_lib.group(runs, by)) == [
+    'Ours',
+    'FedAvg, slow',
+    'FedAvg, client_learning_rate=1.0',
+  ]
+  whole = {'FedAvg, client_learning_rate=0.1': 'best'}
+  runs = [dataclasses.replace(run, renamed=whole) for run in runs]
+  assert list(groups_lib.group(runs, by))[:2] == ['mine', 'best']

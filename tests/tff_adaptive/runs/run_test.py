@@ -1,14 +1,15 @@
 """A run's weights and metrics, read back from its folder."""
 
 import collections
+import dataclasses
 import os
-import pathlib
 import shutil
 import types
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 import tff_adaptive
@@ -16,26 +17,13 @@ from tests.helpers import fakes, run_folders, small_problem
 from tff_adaptive import models, runs, training
 from tff_adaptive.runs import run as run_lib
 
-CLIENTS = small_problem.clients()
-X, Y = (np.concatenate(parts) for parts in zip(*CLIENTS))
+X, Y = (np.concatenate(parts) for parts in zip(*small_problem.clients()))
 DATA = collections.OrderedDict(x=X, y=Y)
 
 
-class Clients:
-  """The small problem's clients as `training.train` takes them."""
-
-  client_ids = tuple(str(i) for i in range(len(CLIENTS)))
-
-  def num_examples(self, client_id):
-    return len(CLIENTS[int(client_id)][1])
-
-  def load(self, client_id):
-    return collections.OrderedDict(zip(('x', 'y'), CLIENTS[int(client_id)]))
-
-
 class State(NamedTuple):
-  global_model_weights: list
-  inference_weights: list
+  global_model_weights: tff.learning.models.ModelWeights
+  inference_weights: tff.learning.models.ModelWeights
 
 
 class OneModel(NamedTuple):
@@ -43,32 +31,31 @@ class OneModel(NamedTuple):
 
 
 class Process:
-  """Halves the weights each round; those to serve, if any, are twice them."""
+  """Halves the weights each round; those to serve, if any, are twice them.
+
+  Models of two are with arrays that do not train, of the weights' shapes.
+  """
 
   def __init__(self, kind):
     self._kind = kind
 
   def initialize(self):
     weights = small_problem.model().initial_weights[0]
-    return self._kind(*(weights, [2 * w for w in weights])[: len(self._kind._fields)])
+    if self._kind is OneModel:
+      return OneModel(weights)
+    kind, constants = tff.learning.models.ModelWeights, [np.full_like(w, 7) for w in weights]
+    return State(kind(weights, constants), kind([2 * w for w in weights], constants))
 
   def next(self, state, cohort):
-    halved = self._kind(*([w / 2 for w in weights] for weights in state))
+    halved = tf.nest.map_structure(lambda w: w / 2, state)
     return collections.namedtuple('Output', 'state metrics')(halved, {})
 
 
 def train(kind, folder):
   """A run in a folder, and its result."""
   evaluate = models.build_evaluation(small_problem.model())
-  return fakes.train(
-    folder,
-    3,
-    Process(kind),
-    Clients(),
-    lambda weights: evaluate(weights, DATA),
-    clients_per_round=3,
-    rounds_per_evaluation=2,
-  )
+  options = dict(evaluate=lambda weights: evaluate(weights, DATA), rounds_per_evaluation=2)
+  return fakes.train(folder, 3, Process(kind), **options)
 
 
 @pytest.fixture(scope='module')
@@ -103,8 +90,8 @@ def test_weights_are_those_that_the_run_ended_with(stateful, stateless):
   folder, result = stateful
   run = tff_adaptive.load_run(folder)
   assert run.round_number == 3
-  assert_same(run.weights, result.state.global_model_weights)
-  assert_same(run.inference_weights, result.state.inference_weights)
+  assert_same(run.weights, result.state.global_model_weights.trainable)
+  assert_same(run.inference_weights, result.state.inference_weights.trainable)
   assert not np.array_equal(run.weights[0], run.inference_weights[0])
   folder, result = stateless
   run = tff_adaptive.load_run(folder)
@@ -158,35 +145,31 @@ def test_the_better_weights_are_those_of_the_last_evaluation(last, metric, expec
 
 
 def copied(source, tmp_path):
-  folder = str(tmp_path / 'copy')
+  folder = tmp_path / 'copy'
   shutil.copytree(source, folder)
-  return folder, os.path.join(folder, 'checkpoints', 'state.sqlite')
+  return str(folder), folder / 'checkpoints' / 'state.sqlite'
 
 
 def test_reading_changes_nothing(stateful, tmp_path):
   folder, path = copied(stateful[0], tmp_path)
-  before = pathlib.Path(path).read_bytes()
+  before = path.read_bytes()
   assert weights_of(folder)
-  assert pathlib.Path(path).read_bytes() == before
-  assert os.listdir(os.path.dirname(path)) == ['state.sqlite']
+  assert path.read_bytes() == before
+  assert os.listdir(path.parent) == ['state.sqlite']
 
 
 def test_a_checkpoint_that_is_gone_or_cut_or_of_another_model_is_refused(stateful, tmp_path):
   folder, path = copied(stateful[0], tmp_path)
   run_folders.write_config(folder, {'rounds': 3}, num_parameters=8)
-  with pytest.raises(runs.StateError, match='has not 8 parameters'):
-    weights_of(folder)
-  with open(path, 'r+b') as file:
-    file.truncate(5000)
-  with pytest.raises(runs.StateError, match=r'cannot be read|damaged'):
-    weights_of(folder)
-  with open(path, 'wb'):
-    pass
-  with pytest.raises(runs.StateError):
-    weights_of(folder)
-  os.unlink(path)
-  with pytest.raises(runs.StateError, match='there is no checkpoint'):
-    weights_of(folder)
+  for spoil, match in (
+    (lambda: None, 'has not 8 parameters'),
+    (lambda: os.truncate(path, 5000), r'cannot be read|damaged'),
+    (lambda: os.truncate(path, 0), 'holds no checkpoint yet'),
+    (path.unlink, 'there is no checkpoint'),
+  ):
+    spoil()
+    with pytest.raises(runs.StateError, match=match):
+      weights_of(folder)
 
 
 def test_a_folder_without_a_run_is_refused_with_the_reason(tmp_path):
@@ -226,33 +209,14 @@ def test_a_run_is_a_start(stateful, stateless):
   assert not np.array_equal(model.initial_weights[0][0], started.initial_weights[0][0])
 
 
-class WithConstants(fakes.StatefulProcess):
-  """The NumPy process, its models with arrays that do not train, of the others' shape."""
-
-  constants = (np.full(3, 7, np.float32), np.full(3, 8, np.float32))
-
-  def _wrapped(self, state):
-    models_of = (
-      tff.learning.models.ModelWeights(weights, self.constants)
-      for weights in (state.global_model_weights, state.inference_weights)
-    )
-    return fakes.ServerState(*models_of, state.round_number)
-
-  def initialize(self):
-    return self._wrapped(super().initialize())
-
-  def next(self, server_state, client_states, cohort):
-    plain = fakes.ServerState(*(w.trainable for w in server_state[:2]), server_state.round_number)
-    state, states, metrics = super().next(plain, client_states, cohort)
-    return self._wrapped(state), states, metrics
-
-
-def test_arrays_that_do_not_train_are_not_taken_for_weights(tmp_path):
-  result = fakes.train(tmp_path, 2, WithConstants())
-  run = tff_adaptive.load_run(str(tmp_path))
-  assert run.config['num_parameters'] == 3
-  assert_same(run.weights, result.state.global_model_weights.trainable)
-  assert_same(run.inference_weights, result.state.inference_weights.trainable)
+@pytest.mark.parametrize('metric, better', [('accuracy', 'theta'), ('loss', 'theta_bar')])
+def test_a_start_is_the_better_by_what_reports_compare_by(stateful, monkeypatch, metric, better):
+  run, model = tff_adaptive.load_run(stateful[0]), small_problem.model()
+  last = {'validation_accuracy': 0.9, 'inference_accuracy': 0.1}
+  last |= {'validation_loss': 2.0, 'inference_loss': 1.0, 'round': 3}
+  changed = dataclasses.replace(run, rows=[last], config={**run.config, 'metric': metric})
+  monkeypatch.setattr(run_lib, 'load_run', lambda folder: changed)
+  assert_same(training.initial_weights_from(stateful[0], model), run.chosen(better))
 
 
 def test_a_run_that_ended_between_evaluations_has_its_theta_bar(stateful, tmp_path):

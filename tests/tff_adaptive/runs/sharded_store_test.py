@@ -1,5 +1,6 @@
 """Sharded client states: what is put is got, rounds that did not count leave no trace."""
 
+import contextlib
 import os
 import pickle
 import sqlite3
@@ -7,7 +8,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tff_adaptive.runs import sharded_store, state_file, state_shards, state_store
+from tff_adaptive.runs import sharded_store, state_file, state_store
 from tff_adaptive.runs.errors import SaveError, StateError
 
 INITIAL = (np.zeros(3, np.float32), np.int32(-1))
@@ -19,8 +20,12 @@ def _state(value):
   return np.full(3, value, np.float32), np.int32(value)
 
 
-def _open(path, **options):
-  return sharded_store.open_store(str(path), INITIAL, options.pop('store', 'shards'), **options)
+def _open(path, store='shards', **options):
+  return sharded_store.open_store(str(path), INITIAL, store, **options)
+
+
+def _loaded(source, keys):
+  return [int(state[1]) for state in source.load(keys)]
 
 
 def _values(store, ids=IDS):
@@ -41,9 +46,14 @@ def _resumed(path, which='latest', **options):
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-  monkeypatch.setattr(state_shards, 'NUM_SHARDS', 4)  # Each costs a commit.
+  monkeypatch.setattr(sharded_store, 'NUM_SHARDS', 4)  # Each costs a commit.
   monkeypatch.setattr(state_file.StateFile, 'seconds', 0.05)  # For a lock to be let go.
   return tmp_path / 'state.sqlite'
+
+
+def test_a_client_has_one_shard_on_every_machine():
+  # CRC-32 of '123456789', the published check value, is CBF43926.
+  assert sharded_store.shard_of('123456789') == 0x6
 
 
 def test_states_are_those_of_the_plain_store_over_commits_and_restarts(path, tmp_path):
@@ -94,19 +104,23 @@ def test_a_fold_whose_checkpoint_was_not_made_counts_for_nothing(path, monkeypat
 
 def test_a_checkpoint_is_made_here_when_the_workers_are_lost(path):
   with _open(path) as store:
-    store.put(IDS[:9], [_state(5)] * 9, 1)
+    store.put(IDS[:5], [_state(1)] * 5, 1)
+    store.commit(1, SERVER)
+    store.put(IDS[:9], [_state(5)] * 9, 2)
 
     def each(function, arguments, seconds):
       most = max(len(work.rows) for work in arguments)
       assert seconds == most * store.state_bytes / 5e6
-      function(arguments[0])  # One has folded before they were lost.
+      for work in arguments[:2]:  # Some have folded, one twice, before they were lost.
+        assert function(work) == function(work)
       raise RuntimeError('no worker is left')
 
     store.each = each
-    store.commit(1, SERVER)
-  store, _ = _resumed(path)
-  with store:
-    assert _values(store, IDS[:10]) == [5] * 9 + [-1]
+    store.commit(2, SERVER)
+  for which, expected in (('latest', [5] * 9 + [-1]), ('previous', [1] * 5 + [-1] * 5)):
+    store, _ = _resumed(path, which)
+    with store:
+      assert _values(store, IDS[:10]) == expected
 
 
 def test_the_previous_checkpoint_has_its_own_states(path):
@@ -132,17 +146,15 @@ def test_references_travel_and_a_subround_done_twice_is_one(path):
     references = store.get(IDS[:4])
     keys = [reference.key for reference in references]
     source = pickle.loads(pickle.dumps(references[0].source))  # As a worker has it.
-    assert [int(s[1]) for s in source.load(keys)] == [-1] * 4
+    assert _loaded(source, keys) == [-1] * 4
     receipts = source.store(keys, [_state(i) for i in range(4)])
     # A second call, on another kind of processor: what came first counts.
-    again = source.store(keys, [_state(100 + i) for i in range(4)])
-    assert again == receipts
+    assert source.store(keys, [_state(100 + i) for i in range(4)]) == receipts
     store.put(IDS[:4], receipts, 1)
-    later = [reference.key for reference in store.get([IDS[2], IDS[9]])]
-    assert [int(s[1]) for s in source.load(later)] == [2, -1]
-    store.commit(1, SERVER)
-    later = [reference.key for reference in store.get([IDS[2], IDS[9]])]
-    assert [int(s[1]) for s in source.load(later)] == [2, -1]
+    for commit in (lambda: None, lambda: store.commit(1, SERVER)):
+      commit()
+      later = [reference.key for reference in store.get([IDS[2], IDS[9]])]
+      assert _loaded(source, later) == [2, -1]
     (file, *_) = source._shards.values()
     source.close()
     with pytest.raises(StateError, match='closed'):
@@ -153,7 +165,36 @@ def test_references_travel_and_a_subround_done_twice_is_one(path):
     store.commit(2, SERVER)
     assert _values(store, [IDS[2], IDS[9]]) == [4, -1]
     # What a key names does not change while its checkpoint is kept.
-    assert [int(s[1]) for s in source.load(later)] == [2, -1]
+    assert _loaded(source, later) == [2, -1]
+
+
+def _stage(source, sequence, ids, first):
+  """Stages a number for each client; the keys that name them."""
+  keys = [sharded_store.Key(client_id, sequence, -1, None) for client_id in ids]
+  places = source.store(keys, [_state(first + i) for i in range(len(ids))])
+  return [key._replace(place=place) for key, place in zip(keys, places)]
+
+
+@pytest.mark.parametrize('has_links', [True, False])
+def test_a_subround_is_one_file_from_which_any_state_is_read(path, monkeypatch, has_links):
+  def link(*arguments):
+    raise OSError('no links here')
+
+  if not has_links:
+    monkeypatch.setattr(os, 'link', link)
+  with _open(path) as store:
+    folder, keys = f'{store.folder}/staged', _stage(store.source, 7, IDS[:3], 1)
+    assert os.listdir(folder) == [keys[0].place.name]
+    # Of another round, of other clients or of another start of the run: a file of its own.
+    other = sharded_store.StateSource(store.folder, INITIAL, 'other')
+    later = _stage(store.source, 8, IDS[:3], 8)
+    _stage(store.source, 7, IDS[2::-1], 5)
+    _stage(other, 7, IDS[:3], 5)
+    assert len(os.listdir(folder)) == 4
+    assert _loaded(store.source, [keys[2], later[0], keys[1]]) == [3, 8, 2]
+    # As one text, these ids are the same.
+    one, two = (_stage(store.source, 9, ids, 1 + len(ids[0])) for ids in (['a', 'bc'], ['ab', 'c']))
+    assert _loaded(store.source, [*one, *two]) == [2, 3, 3, 4]
 
 
 def test_whoever_had_the_run_before_can_neither_fold_nor_stage_for_it(path):
@@ -164,28 +205,67 @@ def test_whoever_had_the_run_before_can_neither_fold_nor_stage_for_it(path):
     _train(old, 1, IDS[:2])
     folds = []
     old.each = lambda function, work, seconds: folds.extend(work) or []
-    old._write_clients(old._file)
+    old._write_clients()
   store, _ = _resumed(path)
   with store:
+    assert not os.listdir(f'{store.folder}/staged')
+    assert len(os.listdir(store.folder)) == 6  # All shards are there.
     with pytest.raises(StateError, match='another process has gone on with this run'):
-      state_shards.fold(folds[0])
+      sharded_store.fold(folds[0])
     old_source.store(old_keys, [_state(66)] * 2)  # A worker that wakes up late.
     _train(store, 1, IDS[:2])
     assert _values(store, IDS[:2]) == [0, 0]
 
 
-def test_damage_is_found(path):
+def test_a_staged_file_goes_when_all_of_its_clients_have_newer_states(path):
+  with _open(path) as store:
+    folder = f'{store.folder}/staged'
+    _train(store, 1, IDS[:3])
+    (first,) = os.listdir(folder)
+    _train(store, 2, IDS[2:5])
+    assert len(os.listdir(folder)) == 2
+    _train(store, 3, IDS[:2])
+    assert len(os.listdir(folder)) == 2
+    assert first not in os.listdir(folder)
+    assert _values(store, IDS[:6]) == [3, 3, 2, 1, 1, -1]
+    _train(store, 4, IDS[:5])
+    assert len(os.listdir(folder)) == 1
+    store.commit(4, SERVER)
+    _train(store, 5, IDS[:5])
+    assert _values(store, IDS[:5]) == [12, 12, 11, 10, 10]
+
+
+def test_where_a_state_cannot_be_staged_the_error_names_the_file(path):
+  with _open(path) as store:
+    store.get(IDS[:1])
+    os.rmdir(f'{store.folder}/staged')
+    with pytest.raises(SaveError, match=r'client_states/staged/0+-\S+ cannot be written: '):
+      store.put(IDS[:1], [_state(1)], 1)
+
+
+def test_damage_of_what_is_staged_is_found(path):
+  with _open(path) as store:
+    keys, source = _stage(store.source, 7, ['a', 'b', 'é'], 1), store.source
+    file = path.parent / 'client_states' / 'staged' / keys[0].place.name
+    octets = bytearray(file.read_bytes())
+    octets[24] ^= 1  # The first of the second state.
+    file.write_bytes(octets)
+    assert _loaded(source, keys[::2]) == [1, 3]
+    with pytest.raises(StateError, match=r"the checksum of client 'b' differs.*same command again"):
+      source.load(keys)
+    with pytest.raises(StateError, match='checksum'):  # Another's state, in order by itself.
+      source.load([keys[0]._replace(client_id='b')])
+    file.unlink()
+    with pytest.raises(StateError, match='No such file'):
+      source.load(keys[:1])
+
+
+def test_damage_of_a_shard_is_found(path):
   with _open(path) as store:
     _train(store, 1, IDS)
     store.commit(1, SERVER)
-    _train(store, 2, IDS[:2])
-    staged = path.parent / 'client_states' / 'staged'
-    (file,) = staged.iterdir()
-    file.write_bytes(b'x' * file.stat().st_size)
-    with pytest.raises(StateError, match=r'the checksum of client .* differs'):
-      store.get(IDS[:1])
   shard = path.parent / 'client_states' / 'shard-03.sqlite'
-  (victim, *_) = [c for c in IDS if state_shards.shard_of(c) == 3]
+  (victim, *_) = [c for c in IDS if sharded_store.shard_of(c) == 3]
   with sqlite3.connect(shard) as connection:
     connection.execute('UPDATE client_state SET state = zeroblob(16) WHERE id = ?', (victim,))
   store, _ = _resumed(path)
@@ -193,8 +273,27 @@ def test_damage_is_found(path):
     store.get([victim])
   with sqlite3.connect(shard) as connection:
     connection.execute('DELETE FROM client_state WHERE id = ?', (victim,))
-  with _open(path) as store, pytest.raises(StateError, match='states are missing'):
-    store.restore(SERVER)
+  for spoil, message in (
+    (lambda: None, 'states are missing'),
+    (lambda: shard.write_bytes(b'x' * 1000), r'shard-03\.sqlite: cannot be opened: .*not a data'),
+    (shard.unlink, r'shard-03\.sqlite: cannot be opened: unable'),
+  ):
+    spoil()
+    with _open(path) as store, pytest.raises(StateError, match=message):
+      store.restore(SERVER)
+
+
+def test_a_shard_that_a_stopped_process_holds_is_an_error_that_says_what_helps(path, monkeypatch):
+  monkeypatch.setattr(sharded_store.Shard, 'seconds', 0.05)
+  with _open(path) as store:
+    _train(store, 1, IDS[:1])
+    number = sharded_store.shard_of(IDS[0])
+    # As one that is stopped in the midst of a fold.
+    with contextlib.closing(sharded_store.Shard(store.folder, number, is_writer=True)):
+      message = rf'shard-0{number}\.sqlite: cannot be .*locked .* Kill it \(kill -9\), and give'
+      with pytest.raises(StateError, match=message):
+        store.commit(1, SERVER)
+    store.commit(1, SERVER)  # It has been killed.
 
 
 def test_what_cannot_be_opened_is_let_go(path):
@@ -232,16 +331,26 @@ def _saved(store):
 
 
 def test_a_run_has_the_store_that_it_began_with(path, tmp_path_factory):
+  def lose():
+    raise RuntimeError('no worker is left')
+
   assert sharded_store.kind(str(path), 'shards') == 'shards'
-  with _open(path) as store:
-    _saved(store)
-  assert sharded_store.kind(str(path), 'memory') == 'shards'
+  for found in ('memory', 'shards'):  # A start that finds no node decides nothing.
+    with pytest.raises(RuntimeError, match='no worker is left'):
+      _open(path, workers=_Workers(lose))
+    assert sharded_store.kind(str(path), 'memory') == found
+    if found == 'memory':
+      with _open(path) as store:
+        _saved(store)
+  store, _ = _resumed(path)
+  with store:
+    assert _values(store, IDS[:1]) == [5]
   plain = str(tmp_path_factory.mktemp('other') / 'state.sqlite')
-  with _open(plain, store='memory'):
+  with _open(plain, 'memory'):
     pass
   assert sharded_store.kind(plain, 'memory') == 'memory'
   assert sharded_store.kind(plain, 'shards') == 'shards'  # Nothing has been saved.
-  with _open(plain, store='memory') as store:
+  with _open(plain, 'memory') as store:
     _saved(store)
   assert sharded_store.kind(plain, 'shards') == 'memory'
   assert sharded_store.kind(plain, 'disk') == 'disk'
@@ -253,54 +362,29 @@ def test_a_run_has_the_store_that_it_began_with(path, tmp_path_factory):
 
 @pytest.mark.parametrize('is_blind', [False, True])
 def test_of_two_first_starts_one_is_refused_and_the_others_shards_are_let_be(path, is_blind):
-  refused, notes = [], []
+  refused = []
 
   def start():
     with pytest.raises(StateError, match='another process is using it') as error:
       _open(path, workers=_Workers())
     refused.append(error)
 
-  with _open(path, workers=_Workers(start, is_blind), notes=notes) as store:
+  with _open(path, workers=_Workers(start, is_blind)) as store:
     assert len(refused) == 1
     assert store.by_reference != is_blind
-    assert [note.rpartition(' is not there on ')[2] for note in notes] == (
+    assert [note.rpartition(' is not there on ')[2] for note in store.notes] == (
       ['10.0.0.9: client states go through this process.'] if is_blind else []
     )
-    start()  # The lock is held all the time.
+    # The lock is held all the time: a lost marker is made again only by who has the run.
+    os.unlink(os.path.join(store.folder, sharded_store.MARKER))
+    start()
+    assert not sharded_store.read_marker(store.folder)
     _saved(store)
-  store, _ = _resumed(path)
-  with store:
-    assert _values(store, IDS[:1]) == [5]
-
-
-def test_a_start_that_finds_no_node_leaves_the_shards_of_another(path):
-  def lose():
-    raise RuntimeError('no worker is left')
-
-  with pytest.raises(RuntimeError, match='no worker is left'):
-    _open(path, workers=_Workers(lose))
-  assert sharded_store.kind(str(path), 'memory') == 'memory'  # That start decides nothing.
-  with _open(path) as store:
-    _saved(store)
-  with pytest.raises(RuntimeError, match='no worker is left'):
-    _open(path, workers=_Workers(lose))
-  store, _ = _resumed(path)
-  with store:
-    assert _values(store, IDS[:1]) == [5]
-
-
-def test_a_lost_marker_is_made_again_only_by_who_has_the_run(path):
-  folder = str(path.parent / state_shards.FOLDER)
-  with _open(path) as store:
-    _saved(store)
-    os.unlink(os.path.join(folder, state_shards.MARKER))
-    with pytest.raises(StateError, match='another process is using it'):
-      _open(path)
-    assert not state_shards.read_marker(folder)
   store, _ = _resumed(path, workers=_Workers())
   with store:
     assert store.by_reference
-    assert state_shards.read_marker(folder)
+    store.by_reference = False
+    assert _values(store, IDS[:1]) == [5]
 
 
 def test_without_client_states_there_are_no_shards(path):

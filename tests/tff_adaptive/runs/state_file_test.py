@@ -114,27 +114,22 @@ def test_checksums_are_of_all_that_is_stored_in_its_place():
 
 
 @pytest.mark.parametrize(
-  'change', ['round = 8', 'state = zeroblob(16)', "state = x'7639'", "state = 'v1'", 'state = 7']
+  'change, made, advice',
+  [
+    ('round = 8', 9, 'Resume from the previous checkpoint, of round 6'),
+    *((f'state = {value}', 9, 'Resume') for value in ('zeroblob(16)', "x'7639'", "'v1'", '7')),
+    ('state = zeroblob(12)', 6, 'Bring back a copy'),  # The previous one counts it too.
+  ],
 )
-def test_a_client_state_that_was_edited_is_refused_when_it_is_read(path, change):
+def test_a_client_state_that_was_edited_is_refused_when_it_is_read(path, change, made, advice):
   history = _fill(path)
-  last = next(i for i, t in history[9].items() if t == 9)
-  _sql(path, f'UPDATE client_state SET {change} WHERE round = 9')
+  victim = next(i for i, t in history[9].items() if t == made)
+  _sql(path, f'UPDATE client_state SET {change} WHERE round = {made}')
   with _open(path) as store:
     store.restore(SERVER)
-    match = f"the state of client '{last}' is damaged.*Resume from the previous .*of round 6"
+    match = rf"the state of client '{victim}' is damaged.*\. {advice}"
     with pytest.raises(StateError, match=match):
-      store.get([last])
-
-
-def test_the_previous_checkpoint_is_not_advised_where_it_counts_the_same_damage(path):
-  history = _fill(path)
-  old = next(i for i, t in history[9].items() if t <= 6)
-  _sql(path, f"UPDATE client_state SET state = zeroblob(12) WHERE id = '{old}'")
-  with _open(path) as store:
-    store.restore(SERVER)
-    with pytest.raises(StateError, match=r'differs\. Bring back a copy'):
-      store.get([old])
+      store.get([victim])
 
 
 @pytest.mark.parametrize(
@@ -165,6 +160,17 @@ def test_a_checkpoint_that_was_edited_is_refused(path, statement):
       assert store.restore(SERVER, 'previous').round_number in (6, 9)
 
 
+def test_a_state_of_no_round_is_nobodys(path):
+  _fill(path)
+  _sql(path, "INSERT INTO client_state VALUES ('a', 'x', x'00', x'00')")
+  with _open(path) as store:
+    store.restore(SERVER)
+    store.put(['a'], [_client(10)])
+    store.commit(10, _server(10))
+  with _open(path) as store:
+    assert store.restore(SERVER).round_number == 10
+
+
 @pytest.mark.parametrize('keep, cache_bytes', [(1, None), (2, 700), (3, 0), (5, None)])
 def test_each_checkpoint_that_is_kept_has_its_own_client_states(path, keep, cache_bytes):
   history = _fill(path, 30, keep=keep, cache_bytes=cache_bytes)
@@ -192,32 +198,28 @@ def test_each_checkpoint_that_is_kept_has_its_own_client_states(path, keep, cach
       store.forget_later(store.restore(SERVER, 'previous').round_number)
 
 
-def test_the_first_failure_to_write_is_the_last(path):
-  _write(path, 1, IDS)
-  with contextlib.closing(StateFile(path, is_writer=True)) as file:
-    file.rows(f'PRAGMA max_page_count = {file.rows("PRAGMA page_count")[0][0]}')
-    with pytest.raises(SaveError, match=r'cannot be written: the disk is full; free some') as error:
-      file.write_client('a', 2, bytes(100_000), [1])
-    for again in (file.commit, lambda: file.read_client('a'), lambda: file.count(1), file.check):
-      with pytest.raises(SaveError) as found:
-        again()
-      assert found.value is error.value
-  with contextlib.closing(StateFile(path)) as file:
-    assert file.count(1) == (3, _digest(1, IDS))
-
-
-def test_a_file_that_was_moved_gets_no_more_checkpoints(path):
+@pytest.mark.parametrize('is_full', [True, False])
+def test_the_first_failure_to_write_is_the_last(path, is_full):
+  message = 'the disk is full; free some' if is_full else 'it was removed, renamed or replaced'
   with _open(path) as store:
+    store.put(['a'], [_client(1)])
     store.commit(0, _server(0))
-    os.rename(path, path + ' moved')
-    with pytest.raises(SaveError, match='removed, renamed or replaced') as error:
-      store.commit(1, _server(1))
-    for again in (lambda: store.get(['a']), lambda: store.put(['a'], [_client(1)])):
+    if is_full:
+      store._file.rows(f'PRAGMA max_page_count = {store._file.rows("PRAGMA page_count")[0][0]}')
+    else:
+      os.rename(path, path + ' moved')
+    with pytest.raises(SaveError, match=f'cannot be written: {message}') as error:
+      store.commit(1, (np.zeros(100_000),))
+    for again in (
+      *(lambda: store.get(['a']), lambda: store.put(['a'], [_client(1)])),
+      *(store._file.commit, lambda: store._file.count(1)),
+    ):
       with pytest.raises(SaveError) as found:
         again()
       assert found.value is error.value
-  with _open(path + ' moved') as store:
+  with _open(path if is_full else path + ' moved') as store:
     assert store.restore(SERVER).round_number == 0
+    assert _found(store) == {'a': 1}
 
 
 @pytest.mark.parametrize(
@@ -314,14 +316,10 @@ def test_a_dead_journal_goes_when_a_run_goes_on(path):
 def test_the_last_checkpoint_is_read_without_its_process(path):
   with pytest.raises(StateError, match='there is no checkpoint'):
     state_file.read_last(path)
-  with (
-    runs.ClientStateStore(path, ()),
-    pytest.raises(StateError, match='another process is using it'),
-  ):
-    state_file.read_last(path)
+  state = (np.arange(6, dtype=np.float32).reshape(2, 3), np.int32(4))
+  runs.ClientStateStore(path, ()).close()
   with pytest.raises(StateError, match='holds no checkpoint yet'):
     state_file.read_last(path)
-  state = (np.arange(6, dtype=np.float32).reshape(2, 3), np.int32(4))
   with runs.ClientStateStore(path, ()) as store:
     store.commit(2, state)
     store.commit(5, (state[0] + 1, state[1]))

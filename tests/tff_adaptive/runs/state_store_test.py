@@ -89,27 +89,6 @@ def test_a_commit_writes_only_what_was_put_since_the_last_one(tmp_path):
     assert [call.args[:2] for call in write.call_args_list] == [('b', 2)]
 
 
-def test_a_file_of_another_algorithm_in_use_or_damaged_is_refused(tmp_path):
-  path = str(tmp_path / 's.sqlite')
-  with state_store.ClientStateStore(path, INITIAL) as store:
-    store.commit(1, SERVER)
-    with pytest.raises(StateError, match='another process is using it'):
-      state_store.ClientStateStore(path, INITIAL)
-  with pytest.raises(StateError, match='another algorithm'):
-    state_store.ClientStateStore(path, ())
-  with (
-    state_store.ClientStateStore(path, INITIAL) as store,
-    pytest.raises(
-      StateError, match=r'of another algorithm or model \(leaf w/0 is .*Start in a new'
-    ),
-  ):
-    store.restore({**SERVER, 'w': [np.zeros(5, np.float32)]})
-  with open(path, 'r+b') as file:
-    file.write(b'x' * 200)
-  with pytest.raises(StateError, match='damaged'):
-    state_store.ClientStateStore(path, INITIAL)
-
-
 def test_rounds_go_forward_from_0_and_two_checkpoints_are_kept(tmp_path):
   with state_store.ClientStateStore(str(tmp_path / 's'), INITIAL) as store:
     for last in (-1, 0, 1, 2):

@@ -95,16 +95,21 @@ def test_an_error_in_a_callback_ends_the_run_and_loses_no_round(tmp_path, method
   assert not any(call[0] == 'end' for call in recorder.calls)
 
 
-@pytest.mark.parametrize('rounds', [7, 9])
-def test_epsilon_stands_in_evaluated_rounds_and_in_the_summary(tmp_path, rounds):
+@pytest.mark.parametrize(
+  'rounds, seed, noise', [(7, None, 'drawn from a secret'), (9, 0, 'protects nobody who knows')]
+)
+def test_epsilon_stands_in_evaluated_rounds_and_in_the_summary(tmp_path, rounds, seed, noise):
   accountant = SampledGaussian(20, 5, 1.5)
-  audience = [training.PrivacyCallback(accountant, 1e-3, 3)]
+  audience = [training.PrivacyCallback(accountant, 1e-3, 3, seed)]
   result = fakes.train(tmp_path, rounds, callbacks=audience)
   found = {int(r['round']): r['epsilon'] for r in fakes.rows(tmp_path) if r['epsilon']}
   assert list(found) == [3, 6, rounds]
   for number, value in found.items():
     assert float(value) == accountant.epsilon(number, 1e-3)
-  assert result.summary['privacy'] == {
+  privacy = dict(result.summary['privacy'])
+  assert noise in privacy.pop('noise')
+  assert privacy.pop('accountant') == accountant.method
+  assert privacy == {
     'neighbours': 'one client is replaced',
     'noise_multiplier': 1.5,
     'delta': 1e-3,

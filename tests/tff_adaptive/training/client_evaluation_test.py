@@ -136,18 +136,6 @@ def test_without_it_nothing_is_there_and_the_rest_is_the_same(run, tmp_path):
   assert [k for k in plain[0] if k.startswith('clients_')] == []
 
 
-def test_a_resumed_run_writes_the_same(run, tmp_path):
-  train(tmp_path, rounds=3, client_evaluation=evaluation())
-  train(tmp_path, client_evaluation=evaluation())
-  mine = {int(r['round']): r for r in fakes.rows(tmp_path)}
-  for row in fakes.rows(run):
-    if int(row['round']) != 3:  # The last round of the part before.
-      assert mine[int(row['round'])] == row
-  for name in ('round_000004.csv', 'round_000005.csv'):
-    folder = client_evaluation.FOLDER
-    assert (tmp_path / folder / name).read_text() == (run / folder / name).read_text()
-
-
 def test_resuming_from_an_earlier_round_drops_the_evaluations_of_later_ones(tmp_path):
   for rounds in (3, 5):
     train(tmp_path, rounds, client_evaluation=evaluation())

@@ -21,13 +21,22 @@ def test_drawing_depends_on_seed_and_round_only_and_repeats_no_client():
     cohorts.sample(0, 0, 9, 10)
 
 
+def config(clients=15, **options):
+  return training.TrainingConfig(rounds=1, clients_per_round=clients, **options)
+
+
+def take(clients, chosen, simulation=None):
+  """The cohort of round 1, and the data of a client without examples."""
+  loader = cohorts.CohortLoader(clients, chosen, simulation)
+  try:
+    return loader.take(1), loader.without_examples()
+  finally:
+    loader.close()
+
+
 def test_max_examples_per_client_takes_the_first():
-  loader = cohorts.CohortLoader(
-    fakes.Clients(), seed=0, cohort_size=20, last_round=1, max_examples=2
-  )
-  cohort = loader.take(1)
-  loader.close()
-  assert cohort.num_examples == 40
+  cohort, _ = take(fakes.Clients(), config(20, max_examples_per_client=2))
+  assert cohort.client_examples == [2] * 20
   for client_id, (data,) in zip(cohort.client_ids, cohort.data):
     assert fakes.Clients.client_ids[data['client']] == client_id
     np.testing.assert_array_equal(data['x'], fakes.Clients().load(client_id)['x'][:2])
@@ -40,8 +49,8 @@ class _Unloadable(fakes.Clients):
 
 @pytest.mark.parametrize('max_examples', [None, 3])
 def test_a_cohort_by_reference_is_the_same_and_loads_nothing(max_examples):
-  options = {'seed': 0, 'cohort_size': 15, 'last_round': 1, 'max_examples': max_examples}
-  loaders = [cohorts.CohortLoader(c, **options) for c in (fakes.Clients(), _Unloadable())]
+  chosen = config(max_examples_per_client=max_examples)
+  loaders = [cohorts.CohortLoader(c, chosen) for c in (fakes.Clients(), _Unloadable())]
   loaders[1].by_reference = True
   by_value, by_reference = (loader.take(1) for loader in loaders)
   for loader in loaders:
@@ -63,9 +72,7 @@ def test_the_four_largest_rise_and_the_others_fall(sizes, order):
 
 
 def test_a_cohort_comes_in_the_working_order():
-  loader = cohorts.CohortLoader(fakes.Clients(), seed=0, cohort_size=15, last_round=1)
-  cohort = loader.take(1)
-  loader.close()
+  cohort, _ = take(fakes.Clients(), config())
   drawn = [fakes.Clients.client_ids[i] for i in cohorts.sample(0, 1, 20, 15)]
   sizes = {c: len(fakes.Clients().load(c)['y']) for c in drawn}
   falling = sorted(drawn, key=lambda c: -sizes[c])
@@ -73,7 +80,7 @@ def test_a_cohort_comes_in_the_working_order():
   assert cohort.client_examples == [sizes[c] for c in cohort.client_ids]
 
 
-def _loader(ids, x):
+def _take(ids, x):
   class Clients:
     client_ids = ids
 
@@ -83,21 +90,19 @@ def _loader(ids, x):
     def load(self, client_id):
       return {'x': x, 'y': np.zeros(len(x), np.int32)}
 
-  return cohorts.CohortLoader(Clients(), seed=0, cohort_size=len(ids), last_round=1)
+  return take(Clients(), config(len(ids)))[0]
 
 
 def test_a_client_that_is_there_twice_is_refused():
   with pytest.raises(ValueError, match="the client 'a' is in client_ids more than once"):
-    _loader(['b', 'a', 'c', 'a'], np.zeros([2, 1]))
-  _loader(['b', 'a', 'c'], np.zeros([2, 1])).close()
+    _take(['b', 'a', 'c', 'a'], np.zeros([2, 1]))
+  assert sorted(_take(['b', 'a', 'c'], np.zeros([2, 1])).client_ids) == ['a', 'b', 'c']
 
 
 @pytest.mark.parametrize('bad', [np.nan, np.inf])
 def test_data_that_are_not_finite_are_named(bad):
   for x, row in (([[0.0], [1.0]], None), ([[0.0], [bad]], 1)):
-    loader = _loader(['a'], np.array(x, np.float32))
-    cohort = loader.take(1)
-    loader.close()
+    cohort = _take(['a'], np.array(x, np.float32))
     if row is None:
       cohort.check_finite()
       continue
@@ -107,21 +112,14 @@ def test_data_that_are_not_finite_are_named(bad):
 
 def test_each_client_is_given_its_own_most_steps_in_the_working_order():
   clients = fakes.Clients()
-  config = training.TrainingConfig(
-    rounds=1,
-    clients_per_round=15,
+  chosen = config(
     cost_model=costs.CostModel(registry.Counts(), 1, 1, 2),
     population=population.Population(
       speed=population.Speed(1.0, speed_sigma=1.0), round_deadline=6.0, stragglers='partial'
     ),
   )
-  simulation = cohorts.simulate(config, clients)
-  loader = cohorts.CohortLoader(
-    clients, seed=0, cohort_size=15, last_round=1, simulation=simulation, limits_steps=True
-  )
-  cohort = loader.take(1)
-  nobody = loader.without_examples()
-  loader.close()
+  simulation = cohorts.simulate(chosen, clients)
+  cohort, nobody = take(clients, chosen, simulation)
   plan = simulation.plan(1)
   own = dict(zip(plan.positions, plan.steps))
   assert len(set(own.values())) > 3

@@ -78,6 +78,7 @@ def test_what_changes_no_number_may_change():
     client_state_dir='/elsewhere',
     client_state_cache_bytes=1,
     target=0.5,
+    stop_at_target=True,
   )
   before = {'settings': record().settings, 'files': {}}
   assert record(rounds=9, metric='loss', **harmless).refused_changes(before) == []
@@ -102,7 +103,7 @@ def test_what_cannot_be_recorded_is_refused_before_anything_is_written(tmp_path)
 
 def test_with_a_population_another_cost_model_is_another_run():
   def model(batch_size):
-    return costs.CostModel(registry.algorithm('fed_avg').counts({}), 3, batch_size)
+    return costs.CostModel(registry.Counts(), 3, batch_size)
 
   assert 'cost_model' not in record(cost_model=model(2)).settings  # It only counts.
   clients = population.Population(round_deadline=60.0)
@@ -143,6 +144,7 @@ def test_numpys_numbers_are_recorded_as_pythons():
       )
     ),
     ('seed', -1, 'must be at least 0, found -1: give'),
+    ('stop_at_target', True, 'is given without a target: give one'),
     ('target', 'high', "must be a number, found 'high': give"),
     ('client_state_store', 'tape', "is 'tape'; it must be one of memory, disk, shards"),
   ],

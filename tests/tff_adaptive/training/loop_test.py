@@ -4,11 +4,9 @@ import json
 import os
 import signal
 import sqlite3
-import types
 
 import numpy as np
 import pytest
-import tensorflow_federated as tff
 from tensorboard.backend.event_processing import event_accumulator
 
 from tests.faults import kills
@@ -28,20 +26,6 @@ def _assert_same_weights(*results):
     np.testing.assert_array_equal(
       result.state.global_model_weights[0], results[0].state.global_model_weights[0]
     )
-
-
-def test_the_course_is_that_of_a_plain_loop_which_keeps_states_in_a_dict():
-  process, clients = fakes.StatefulProcess(), fakes.Clients()
-  state, states = process.initialize(), {}
-  for t in range(1, 21):
-    drawn = [clients.client_ids[i] for i in cohorts.sample(3, t, 20, 5)]
-    order = cohorts.working_order([len(clients.load(c)['y']) for c in drawn])
-    drawn = [drawn[i] for i in order]
-    before = [states.get(c, process.initial_client_state) for c in drawn]
-    state, after, _ = process.next(state, before, [[clients.load(c)] for c in drawn])
-    states.update(zip(drawn, after))
-  result = fakes.train(None)
-  np.testing.assert_array_equal(result.state.global_model_weights[0], state.global_model_weights[0])
 
 
 def test_a_run_leaves_what_it_promises(tmp_path):
@@ -253,8 +237,6 @@ def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path, 
 
 def test_another_run_lost_rows_and_rounds_that_are_done_are_refused(tmp_path):
   fakes.train(tmp_path, 8)
-  with pytest.raises(runs.ResumeError, match="the run_id was '' and is now 'other'"):
-    fakes.train(tmp_path, 8, run_id='other')
   with pytest.raises(runs.ResumeError, match='has done 8 rounds already, rounds is 7'):
     fakes.train(tmp_path, 7)
   assert len(fakes.rows(tmp_path)) == 9
@@ -265,6 +247,30 @@ def test_another_run_lost_rows_and_rounds_that_are_done_are_refused(tmp_path):
   os.unlink(tmp_path / 'metrics.csv')
   with pytest.raises(ValueError, match='lacks round 0; '):
     fakes.train(tmp_path, 9)
+
+
+def test_a_run_ends_with_the_evaluation_that_reaches_its_target(tmp_path):
+  whole, folder, tests = tmp_path / 'whole', tmp_path / 'part', []
+  fakes.train(whole, 20)
+  target = float(fakes.rows(whole)[9]['validation_loss'])
+  early = {'target': target, 'stop_at_target': True}
+
+  def evaluate(weights):
+    return {**fakes.evaluate(weights), 'accuracy': fakes.evaluate(weights)['loss']}
+
+  def train(rounds, **options):
+    tested = {'evaluate': evaluate, 'test_fn': lambda weights: tests.append(weights) or {}}
+    return fakes.train(folder, rounds, **tested, **options)
+
+  for rounds in (7, 20, 30):  # The same command again finds it done.
+    result = train(rounds, **early)
+    assert result.is_complete
+    assert result.round_number == min(rounds, 9)
+    assert result.summary.get('stopped_at_target', False) == (rounds > 7)
+    assert runs.load_run(str(folder)).summary()['is_complete']
+  assert len(tests) == 6  # Of two models, at each end
+  assert train(20).round_number == 20
+  assert fakes.rows(folder)[-1]['validation_loss'] == fakes.rows(whole)[-1]['validation_loss']
 
 
 def test_test_data_are_evaluated_at_the_end_only():
@@ -282,28 +288,11 @@ def test_test_data_are_evaluated_at_the_end_only():
 def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
   model = costs.CostModel(registry.Counts(down=2), num_parameters=3, batch_size=4, epochs=2)
   result = fakes.train(tmp_path, 4, cost_model=model)
-  steps = []
-  for row in fakes.rows(tmp_path)[1:]:
-    # A client's size is 2 + i % 5, and it takes two epochs of one or two batches of four.
-    drawn = cohorts.sample(3, int(row['round']), 20, 5)
-    steps.append(sum(2 * (1 if 2 + i % 5 <= 4 else 2) for i in drawn))
-    assert float(row['megabytes_down']) == 5 * 2 * 3 * 4 / 1e6
-    assert float(row['megabytes_up']) == 5 * 3 * 4 / 1e6
-    assert row['local_steps'] == str(steps[-1])
-  assert len(set(steps)) > 1
-  assert result.summary['totals'] == {
-    'megabytes_down': pytest.approx(4 * 120e-6),
-    'megabytes_up': pytest.approx(4 * 60e-6),
-    'local_steps': sum(steps),
-  }
-  assert fakes.train(None, 2).summary['totals'] == {}
-
-
-def test_a_process_of_batched_datasets_is_refused_at_the_start(tmp_path):
-  process, batches = fakes.StatelessProcess(), tff.SequenceType((np.float32, [None]))
-  taken = tff.StructType([np.int32, tff.FederatedType(batches, tff.CLIENTS)])
-  signature = types.SimpleNamespace(parameter=taken)
-  process.next = types.SimpleNamespace(type_signature=signature)
-  with pytest.raises(ValueError, match=r'build it with ClientTraining\(batching=tff_adaptive'):
-    fakes.train(tmp_path / 'run', process=process)
-  assert not (tmp_path / 'run').exists()
+  # A client's size is 2 + i % 5, and it takes two epochs of one or two batches of four.
+  drawn = [cohorts.sample(3, t, 20, 5) for t in range(1, 5)]
+  steps = [sum(2 * (1 if 2 + i % 5 <= 4 else 2) for i in cohort) for cohort in drawn]
+  rows = fakes.rows(tmp_path)[1:]
+  assert [int(row['local_steps']) for row in rows] == steps
+  totals = {'megabytes_down': 4 * 120e-6, 'megabytes_up': 4 * 60e-6}
+  totals |= {'local_steps': sum(steps), 'gradients': sum(steps)}
+  assert result.summary['totals'] == pytest.approx(totals)

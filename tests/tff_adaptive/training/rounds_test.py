@@ -142,13 +142,20 @@ def test_a_population_that_cannot_be_is_refused_before_anything_is_written(tmp_p
     assert not (tmp_path / 'run').exists()
 
 
-@pytest.mark.parametrize('limited', [True, False])
-def test_a_process_that_takes_other_data_is_refused(limited):
-  process = small_problem.process('fed_avg', batching=Batching(4, step_limits=limited))
-  chosen = population.Population(round_deadline=99.0, stragglers='drop' if limited else 'partial')
-  message = rf'built with step_limits={limited}, but .* step_limits={not limited}\)\), say'
+@pytest.mark.parametrize(
+  'batching, stragglers, message',
+  [
+    (None, 'drop', r'build it with ClientTraining\(batching=tff_adaptive'),
+    (Batching(4, step_limits=True), 'drop', 'step_limits=True, but .* step_limits=False'),
+    (Batching(4), 'partial', 'step_limits=False, but .* step_limits=True'),
+  ],
+)
+def test_a_process_that_takes_other_data_is_refused(tmp_path, batching, stragglers, message):
+  process = small_problem.process('fed_avg', batching=batching)
+  chosen = population.Population(round_deadline=99.0, stragglers=stragglers)
   with pytest.raises(ValueError, match=message):
-    train(None, chosen, 1, process, clients_per_round=1)
+    train(tmp_path / 'run', chosen, 1, process, clients_per_round=1)
+  assert not (tmp_path / 'run').exists()
 
 
 @pytest.mark.parametrize('chosen', [None, population.Population(over_select=1.5)])

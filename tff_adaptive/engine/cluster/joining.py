@@ -43,7 +43,7 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
     with _signals_kept(), local_ray.environment({'RAY_BACKEND_LOG_LEVEL': level}):
       if address == 'local':
         return local_ray.LocalRay(cpus, has_gpus).close
-      _check_listener(named or address)
+      check_listener(named or address, _LISTEN_SECONDS)
       with hint_after(_HINT_SECONDS, where):
         warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
         ray.init(address=address, log_to_driver=False, logging_level='ERROR')
@@ -58,12 +58,12 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
     ) from None
 
 
-def _check_listener(address: str) -> None:
-  """Refuses 'host:port' where nothing begins to listen: Ray waits without end; OSError."""
+def check_listener(address: str, seconds: float) -> None:
+  """Refuses 'host:port' where nothing listens in so long: Ray waits without end; OSError."""
   host, _, port = address.rpartition(':')
   if not host or '/' in host or not port.isdecimal():  # Ray looks it up.
     return
-  end = time.monotonic() + _LISTEN_SECONDS
+  end = time.monotonic() + seconds
   while True:
     try:
       return socket.create_connection((host.strip('[]'), int(port)), _ANSWER_SECONDS).close()

@@ -1,8 +1,10 @@
 """A Ray cluster of this machine alone, which ends with the process that started it.
 
-Ray's agents outlive a driver that is killed. Here a watchdog, a process of its own, kills all that
-has files open in the cluster's folder when a pipe from the program closes, however the program
-ends. The cluster listens on loopback only, and asks for a token that its processes share.
+Ray's agents outlive a driver that is killed. Here a watchdog, a process of its own, kills all of
+the cluster's processes when a pipe from the program closes, however the program ends: they have a
+mark in the environment that they were started with, and no other process has. The cluster listens
+on loopback only, asks for a token that its processes share, and has a folder that is the user's
+alone.
 """
 
 import atexit
@@ -31,6 +33,7 @@ _ENVIRONMENT = {
 # one machine a larger one pays: sums of W4's model, 0.4 MB, take 3 ms less each.
 _INLINED, _INLINED_BYTES = 'RAY_max_direct_call_object_size', 2**20
 _RAYS_INLINED_BYTES = 100 * 1024
+_MARK = 'TFF_ADAPTIVE_RAY'  # Its value is the cluster's folder.
 
 
 class LocalRay:
@@ -40,7 +43,8 @@ class LocalRay:
     import_ray()
     import ray
 
-    # Paths of sockets must be short.
+    # Paths of sockets must be short. Ray lets everybody write into its folder, and so to its
+    # sockets: it is in one of mode 0700.
     self._folder = tempfile.mkdtemp(prefix='tff-ray-', dir='/tmp')
     self._watchdog = subprocess.Popen(
       [sys.executable, __file__, self._folder],
@@ -52,8 +56,10 @@ class LocalRay:
     )
     atexit.register(self.close)
     python_path = os.pathsep.join([_PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])])
+    # Titles of processes, Ray's workers have some, would be written over the mark.
+    marked = {_MARK: self._folder, 'SPT_NOENV': '1', 'PYTHONPATH': python_path}
     try:
-      with environment({**_ENVIRONMENT, 'PYTHONPATH': python_path}):
+      with environment({**_ENVIRONMENT, **marked}):
         ray.init(
           address='local',  # Or it would join the one that RAY_ADDRESS names.
           num_cpus=cpus,
@@ -62,7 +68,7 @@ class LocalRay:
           log_to_driver=False,
           logging_level='ERROR',
           _node_ip_address='127.0.0.1',
-          _temp_dir=self._folder,
+          _temp_dir=os.path.join(self._folder, 'ray'),
         )
     except BaseException:
       self.close()
@@ -115,32 +121,27 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def watch(folder: str, passes: int = 3, seconds: float = 0.1) -> None:
-  """Waits until standard input closes, then kills who uses a folder, and removes it."""
-  exempt = {os.getpid(), os.getppid()}  # The program may have logs of Ray's open, and go on.
+  """Waits until standard input closes, then kills a folder's cluster, and removes the folder."""
   sys.stdin.read()
   quiet = 0
   while quiet < passes:
-    others = (process for process in psutil.process_iter() if process.pid not in exempt)
-    users = [process for process in others if _uses(process, folder)]
-    for process in users:
+    found = processes(folder)
+    for process in found:
       with contextlib.suppress(psutil.Error):
         process.kill()
-    quiet = 0 if users else quiet + 1
+    quiet = 0 if found else quiet + 1
     time.sleep(seconds)
   shutil.rmtree(folder, ignore_errors=True)
 
 
-def _uses(process: Any, folder: str) -> bool:
-  """Whether a process has the folder in its arguments, or a file in it open: its log, say."""
-  with contextlib.suppress(psutil.Error, OSError):
-    if any(folder in argument for argument in process.cmdline()):
-      return True
-    files = f'/proc/{process.pid}/fd'
-    for name in os.listdir(files):
-      with contextlib.suppress(OSError):
-        if os.readlink(os.path.join(files, name)).startswith(folder + os.sep):
-          return True
-  return False
+def processes(folder: str) -> list[Any]:
+  """The processes of the cluster of a folder, and what they have started."""
+  found = []
+  for process in psutil.process_iter():
+    with contextlib.suppress(psutil.Error, OSError):  # Ended, or somebody else's.
+      if process.environ().get(_MARK) == folder:
+        found.append(process)
+  return found
 
 
 if __name__ == '__main__':

@@ -1,6 +1,7 @@
 """The clients of TFF computations in the workers of a Ray cluster, the server's part here."""
 
 import atexit
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ class RayContext(subrounds_lib.SubroundContext):
     workers: int | None = None,
     cpus_per_worker: int = 1,
     gpus_per_worker: float = 0,
+    memory_per_worker: float = 0,
     subrounds: int | None = None,
     server: context.GraphContext | None = None,
     patience: float = _PATIENCE_SECONDS,
@@ -45,6 +47,8 @@ class RayContext(subrounds_lib.SubroundContext):
       workers: How many train at once; default: as many as there is room for.
       cpus_per_worker: Processors of each: so many clients train in it at once, on a thread each.
       gpus_per_worker: GPUs of each; of a fraction it takes that part of the memory.
+      memory_per_worker: GB that Ray keeps for each, so that a node is given no more workers than it
+        has memory for; 0: it counts processors and GPUs alone.
       subrounds: Into how many parts a cohort is divided; default 4, or the number of workers if
         more. Results with the same number are equal to the bit, whatever the number of workers.
       server: The engine of the server's part; default a `GraphContext`, on the processors if the
@@ -58,6 +62,8 @@ class RayContext(subrounds_lib.SubroundContext):
       WorkerError: If Ray is not installed, or the cluster cannot be joined.
     """
     _check(workers, cpus_per_worker, gpus_per_worker, patience)
+    if not 0 <= memory_per_worker < math.inf:
+      raise ValueError(f'memory_per_worker is {memory_per_worker}; it must be GB, at least 0')
     if subrounds is None:
       subrounds = max(schedule.DEFAULT_SUBROUNDS, workers or 0)
     schedule.check_subrounds(subrounds)
@@ -69,12 +75,12 @@ class RayContext(subrounds_lib.SubroundContext):
     self._leave = joining.join(address, room * cpus_per_worker, gpus_per_worker > 0)
     from tff_adaptive.engine.cluster import ray_pool
 
-    settings = ray_worker.Settings(cpus_per_worker, gpus_per_worker)
+    settings = ray_worker.Settings(cpus_per_worker, gpus_per_worker, int(memory_per_worker * 10**9))
     self._ray_pool = ray_pool.RayPool(workers, settings, patience)
     if address != 'local':
       self._ray_pool.ask_for_room(workers or subrounds)
-      atexit.register(self._ask_no_more)
-    super().__init__(subrounds, server=server, pool=self._ray_pool)
+      atexit.register(self._ray_pool.ask_for_room, 0)
+    super().__init__(subrounds, server=server, train=self._ray_pool.run)
     self.each, self.on_each_node = self._ray_pool.each, self._ray_pool.on_each_node
 
   @property
@@ -116,22 +122,13 @@ class RayContext(subrounds_lib.SubroundContext):
       `seconds_waiting` for workers, `bytes_to_workers`, `bytes_from_workers` and
       `subrounds_retried` (merges among them).
     """
-    pool = self._ray_pool
-    return {
-      'seconds_waiting': pool.seconds_waiting,
-      'bytes_to_workers': pool.bytes_sent,
-      'bytes_from_workers': pool.bytes_received,
-      'subrounds_retried': pool.retried,
-    }
+    return dict(self._ray_pool.counters)
 
   def close(self) -> None:
     """Leaves the cluster, if it was joined here, and ends a local one."""
-    self._ask_no_more()
-    atexit.unregister(self._ask_no_more)
-    self._leave()
-
-  def _ask_no_more(self) -> None:
     self._ray_pool.ask_for_room(0)
+    atexit.unregister(self._ray_pool.ask_for_room)
+    self._leave()
 
 
 def set_ray_context(address: str = 'local', **options: Any) -> RayContext:

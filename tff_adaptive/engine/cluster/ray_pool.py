@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import socket
 import sys
 import time
 import uuid
@@ -15,15 +14,15 @@ import ray
 from ray.autoscaler import sdk
 from ray.util import scheduling_strategies
 
-from tff_adaptive._utils import client_references, user_code
-from tff_adaptive.engine.cluster import errors, node_room, ray_round, ray_worker
-from tff_adaptive.engine.cluster.stage_calls import StageCalls
+from tff_adaptive._utils import client_references, private_apis, user_code
+from tff_adaptive.engine.cluster import errors, joining, ray_round, ray_worker, schedule
+from tff_adaptive.engine.cluster.stages import StageCalls
 from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
 from tff_adaptive.engine.graph import cache
 
 _RETRIES = 3  # Of a call whose worker or node has ended, by Ray.
 _LOOK_SECONDS = 2.0
-_ANSWER_SECONDS = 5.0
+_LISTEN_SECONDS = 1.0
 _START_SECONDS = 600.0  # In which a worker, on a busy machine, has imported what it needs.
 _MANY_TIMES = 10  # A call is late if it takes so many times as long as the longest of late.
 _CALL_SECONDS = 0.25  # Of training for which a call, of some 10 ms, is worth its while.
@@ -36,16 +35,14 @@ class RayPool:
     settings: How each worker computes.
     report: Takes a line for the user; by default a warning.
     occasion: What is trained for, such as 'round 7'; lines and errors begin with it.
-    bytes_sent: To the workers so far.
-    bytes_received: From them so far.
-    retried: Subrounds that were done again, so far.
-    seconds_waiting: In which there was nothing to do but wait for them, so far.
+    counters: See `ray_context.RayContext.counters`.
   """
 
   def __init__(self, workers: int | None, settings: ray_worker.Settings, patience: float):
     self.settings = settings
     self._workers, self._patience = workers, patience
     self._nodes: dict[str, str] | None = None
+    self._left_out: set[str] = set()  # Nodes that are short of memory.
     self._rooms: dict[str, int] = {}
     self._processes: dict[str, str] = {}  # Addresses of those without which Ray is lost.
     self._programs = cache.Cache()
@@ -55,14 +52,15 @@ class RayPool:
     self._room, self._without_room = 0, time.monotonic()  # Since when, if there is none.
     self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
     self.occasion = ''
-    self.bytes_sent = self.bytes_received = self.retried = 0
-    self.seconds_waiting = 0.0
+    names = ('seconds_waiting', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_retried')
+    self.counters: dict[str, float] = dict.fromkeys(names, 0)
     functions: list[Any] = [ray_worker.train, ray_worker.merge]
     functions += [ray_worker.warm_up, ray_worker.call]
     self._remote: dict[Callable[..., Any], Any] = {
       function: ray.remote(
         num_cpus=settings.cpus,
         num_gpus=settings.gpus,
+        memory=settings.memory or 0,  # 0: no node is asked for any.
         num_returns=3 if function is ray_worker.train else 1,
         max_retries=_RETRIES,
         max_calls=0,  # A worker is used again, also one with a GPU: it has traced the stage.
@@ -79,9 +77,9 @@ class RayPool:
   def ask_for_room(self, workers: int) -> None:
     """Asks a cluster that grows by itself for room for some workers, until it is asked again."""
     if ray.is_initialized():
-      resources = {'CPU': self.settings.cpus, 'GPU': self.settings.gpus}
-      bundle = {name: amount for name, amount in resources.items() if amount}
-      sdk.request_resources(bundles=[bundle] * workers)
+      with contextlib.suppress(errors.WorkersLost):  # Ray would wait for a head that is lost.
+        self._check_processes()
+        sdk.request_resources(bundles=[self.settings.resources()] * workers)
 
   @property
   def size(self) -> int:
@@ -225,12 +223,10 @@ class RayPool:
   def _check_room(self) -> None:
     if self._room or time.monotonic() - self._without_room <= self._patience:
       return
-    raise errors.WorkersLost(
-      self.line(
-        'no worker is left: no node of the cluster has'
-        f' {self.settings.cpus} CPUs and {self.settings.gpus:g} GPUs'
-      )
-    )
+    cpus, gpus, memory = self.settings
+    with_memory = f', and {memory / 1e9:g} GB for a worker' if memory else ''
+    needed = f'{cpus} CPUs and {gpus:g} GPUs{with_memory}'
+    raise errors.WorkersLost(self.line(f'no worker is left: no node of the cluster has {needed}'))
 
   def remote(self, function: Callable[..., Any], name: str, **options: Any) -> Callable[..., Any]:
     """A function that gives a call to Ray and returns references of its results.
@@ -238,14 +234,37 @@ class RayPool:
     Ray's name of the task is 'train: round 7: subround 3'.
     """
     name = ': '.join(filter(None, [function.__name__, self.occasion, name]))
+    if self._left_out:
+      options['label_selector'] = {'ray.io/node-id': f'!in({",".join(sorted(self._left_out))})'}
     remote: Callable[..., Any] = self._remote[function].options(name=name, **options).remote
     return remote
+
+  def leave_out(self, error: Exception, what: str) -> bool:
+    """Gives a node that is short of memory no more calls of `remote`; False if it is the last.
+
+    Ray itself does not try the last call of a process on such a node again.
+    """
+    nodes = self._nodes or {}
+    short = next((node for node in nodes if node in str(error)), '')
+    if not short or not self._rooms.keys() - {short}:
+      return False
+    self._left_out.add(short)
+    line = f'node {nodes[short]} is short of memory and left out; {what} goes to another'
+    self.report(self.line(line))
+    self._look()
+    return True
+
+  def on_nodes(self, references: Sequence[Any]) -> str:
+    """Says which nodes were given some calls, as far as Ray knows: ' on 10.0.0.2 (ab12cd)'."""
+    nodes = [n for r in references for n in private_apis.ray_nodes(r.task_id().binary())]
+    names = dict.fromkeys((self._nodes or {}).get(node, node[:6]) for node in nodes)
+    return f' on {", ".join(names)}' if names else ''
 
   def wait(self, references: list[Any]) -> list[Any]:
     """Those of the references that are ready; none after some seconds."""
     began = time.monotonic()
     ready, _ = ray.wait(references, num_returns=1, timeout=_LOOK_SECONDS, fetch_local=False)
-    self.seconds_waiting += time.monotonic() - began
+    self.counters['seconds_waiting'] += time.monotonic() - began
     return ready
 
   def look(self, calls: list[ray_round.Call]) -> list[ray_round.Call]:
@@ -281,7 +300,7 @@ class RayPool:
     if not call.is_late:
       self._longest[1] = max(self._longest[1], time.monotonic() - call.began)
     if info.attempt:
-      self.retried += len(call.subrounds)
+      self.counters['subrounds_retried'] += len(call.subrounds)
       line = f'a worker was lost; {info.where} did {call} again (try {info.attempt + 1})'
       self.report(self.line(line))
 
@@ -304,8 +323,11 @@ class RayPool:
     self._check_processes()
     self._looked = time.monotonic()
     nodes = {n['NodeID']: n for n in ray.nodes() if n['Alive']}
-    cpus, gpus = self.settings
-    rooms = {key: node_room.room(n['Resources'], cpus, gpus) for key, n in nodes.items()}
+    rooms = {
+      key: schedule.room(n['Resources'], *self.settings)
+      for key, n in nodes.items()
+      if key not in self._left_out
+    }
     self._rooms = {key: room for key, room in rooms.items() if room}
     had_room, self._room = self._room, sum(self._rooms.values())
     if had_room and not self._room:
@@ -316,7 +338,7 @@ class RayPool:
         self.report(self.line(f'node {self._nodes[lost]} is lost; {usable} left'))
       for node in nodes.keys() - self._nodes.keys():
         self.report(self.line(f'node {_name(nodes[node])} has joined; {usable}'))
-        for _ in range(rooms[node]):
+        for _ in range(rooms.get(node, 0)):
           self._warm_up(scheduling_strategy=_on_node(node))
     self._nodes = {key: _name(node) for key, node in nodes.items()}
     context = ray.get_runtime_context()
@@ -332,15 +354,10 @@ class RayPool:
   def _check_processes(self) -> None:
     """Sees whether Ray's processes listen: Ray waits for a minute, and ends this one in silence."""
     for what, address in self._processes.items():
-      host, _, port = address.rpartition(':')
-      for is_last in (False, False, True):
-        try:
-          socket.create_connection((host.strip('[]'), int(port)), _ANSWER_SECONDS).close()
-          break
-        except OSError as error:
-          if is_last:
-            raise errors.WorkersLost(self.line(f'{what} at {address} is lost ({error})')) from None
-          time.sleep(0.5)
+      try:
+        joining.check_listener(address, _LISTEN_SECONDS)
+      except OSError as error:
+        raise errors.WorkersLost(self.line(f'{what} at {address} is lost ({error})')) from None
 
 
 def _put(source: Any) -> Any:

@@ -65,7 +65,7 @@ class Round:
     ]
     sizes = [wire.num_bytes(flat) for flat in common if flat is not None]
     self._common = common if sum(sizes) <= local_ray.inlined_bytes() else ray.put(common)
-    pool.bytes_sent += sum(sizes)
+    pool.counters['bytes_to_workers'] += sum(sizes)
     self._sources = dict(
       pool.source(value[0].source)
       for value, t in zip(workload.inputs, types)
@@ -88,7 +88,7 @@ class Round:
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
     results = [of_subround for of_call in calls for of_subround in of_call]
     sums = self._merged() if self._workload.calls.num_aggregates else []
-    self._pool.bytes_received += wire.num_bytes(results)
+    self._pool.counters['bytes_from_workers'] += wire.num_bytes(results)
     return Outcome(sums, results)
 
   def _begin_calls(self) -> None:
@@ -105,7 +105,7 @@ class Round:
     """What a call is given for parts of the cohort."""
     divided = [self._divided(part) for part in parts]
     present = [rows for of_subround in divided for rows in of_subround if rows is not None]
-    self._pool.bytes_sent += sum(map(wire.num_bytes, present))
+    self._pool.counters['bytes_to_workers'] += sum(map(wire.num_bytes, present))
     return ray_worker.Subrounds(divided, stored, self._sources)
 
   def _divided(self, part: list[int]) -> list[Any]:
@@ -128,14 +128,15 @@ class Round:
 
   def _begin_again(self, call: Call) -> None:
     pool, copies = self._pool, call.copies + 1
+    where = pool.on_nodes([r for r, (other, _) in self._calls.items() if other.node == call.node])
     if copies > _MOST_COPIES:
-      line = f'{self._named(call)} has not ended in any of {copies} workers'
+      line = f'{self._named(call)} has not ended in any of {copies} workers{where}'
       raise errors.WorkersLost(pool.line(line))
     seconds = time.monotonic() - call.began
     pool.report(
-      pool.line(f'{self._named(call)}: {seconds:.0f} s so far; another worker does the same')
+      pool.line(f'{self._named(call)}{where}: {seconds:.0f} s so far; another worker does the same')
     )
-    pool.retried += len(call.subrounds)
+    pool.counters['subrounds_retried'] += len(call.subrounds)
     call.is_late = True
     self._submit(dataclasses.replace(call, began=time.monotonic(), is_late=False, copies=copies))
 
@@ -148,8 +149,15 @@ class Round:
     except ray.exceptions.RayTaskError as error:
       self._pool.fail(error, self._named(call))
     except _ENDED as error:
-      why = ' (no memory is left)' if isinstance(error, ray.exceptions.OutOfMemoryError) else ''
-      line = f'{self._named(call)} ended all workers that it was given{why}{self._deadly(call)}'
+      is_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
+      if is_memory and self._pool.leave_out(error, self._named(call)):
+        self._pool.counters['subrounds_retried'] += len(call.subrounds)
+        self._submit(dataclasses.replace(call, began=time.monotonic()))
+        return
+      why = ' (no memory is left)' if is_memory else ''
+      deadly = self._deadly(call)
+      where = self._pool.on_nodes([reference])
+      line = f'{self._named(call)} ended all workers that it was given{where}{why}{deadly}'
       raise errors.WorkersLost(self._pool.line(line)) from None
     self._pool.note(call, info)
     others = [other for other, (c, _) in self._calls.items() if c.node == call.node]
@@ -227,7 +235,7 @@ class Round:
 
   def _fold(self, references: dict[Node, Any], most: float = np.inf) -> Any:
     received = self._pool.get(list(references.values()), most, 'a merge')
-    self._pool.bytes_received += wire.num_bytes(received)
+    self._pool.counters['bytes_from_workers'] += wire.num_bytes(received)
     known = dict(zip(references, received))
 
     def sums(node: Node) -> Any:

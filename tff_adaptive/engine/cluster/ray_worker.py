@@ -23,6 +23,12 @@ class Settings(NamedTuple):
 
   cpus: int = 1  # How many clients it trains at once, each operation in one thread.
   gpus: float = 0  # Its share of GPUs; 0: it is kept off them.
+  memory: int = 0  # Bytes that Ray keeps for it; 0: it does not count them.
+
+  def resources(self) -> dict[str, float]:
+    """What it takes of a node, by Ray's names."""
+    taken = {'CPU': self.cpus, 'GPU': self.gpus, 'memory': self.memory}
+    return {name: amount for name, amount in taken.items() if amount}
 
 
 class Info(NamedTuple):
@@ -172,9 +178,9 @@ def _stage(settings: Settings, key: str, stage: list[Any]) -> Any:
     import ray
 
     engine = _engine(settings)
-    from tff_adaptive.engine.cluster import stage_calls
+    from tff_adaptive.engine.cluster import stages
 
-    calls = stage_calls.StageCalls.read(ray.get(stage[0]), engine)
+    calls = stages.StageCalls.read(ray.get(stage[0]), engine)
   _stages[key] = calls
   if len(_stages) > _STAGES_KEPT:
     del _stages[next(iter(_stages))]
@@ -201,7 +207,7 @@ def _engine(settings: Settings) -> Any:
     os.environ['TF_NUM_INTEROP_THREADS'] = str(settings.cpus)
     placement.hide_gpus()
   device = 'gpu' if settings.gpus else 'cpu'
-  return context.GraphContext(parallel_clients=settings.cpus, device=device)
+  return context.GraphContext(parallel_clients=settings.cpus, device=device, results='tensors')
 
 
 def _limit_gpu_memory(fraction: float) -> None:

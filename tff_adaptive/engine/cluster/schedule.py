@@ -1,11 +1,11 @@
-"""How a cohort is divided into subrounds, and in which order their sums are merged.
+"""How a cohort is divided into subrounds, in which order sums are merged, and room for workers.
 
-Both follow from the cohort alone: who is fast today, or dies, changes no bit of a result.
+The first two follow from the cohort alone: who is fast today, or dies, changes no bit of a result.
 """
 
 import heapq
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 DEFAULT_SUBROUNDS = 4
@@ -18,6 +18,26 @@ def check_subrounds(subrounds: int) -> None:
   """Raises ValueError for a number of subrounds below 1."""
   if subrounds < 1:
     raise ValueError(f'subrounds is {subrounds}; it must be at least 1: give 4, say')
+
+
+def room(resources: Mapping[str, float], cpus: int, gpus: float, memory: int = 0) -> int:
+  """How many workers, or runs of a sweep, a node of a Ray cluster has room for.
+
+  Args:
+    resources: What it has, by Ray's names: 'CPU', 'GPU' and 'memory'.
+    cpus: Processors of each.
+    gpus: GPUs of each, or a part of one GPU.
+    memory: Bytes of each.
+  """
+  by_others = int(resources.get('CPU', 0) // cpus)
+  if memory:
+    by_others = min(by_others, int(resources.get('memory', 0) // memory))
+  if not gpus:
+    return by_others
+  there = int(resources.get('GPU', 0))
+  # A part is of one GPU: two of 0.6 need two. In floating point 1 // 0.1 is 9.
+  by_gpus = there * int(1 / gpus + 1e-9) if gpus < 1 else int(there // gpus)
+  return min(by_others, by_gpus)
 
 
 def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:

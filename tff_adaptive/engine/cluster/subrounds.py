@@ -6,21 +6,21 @@ which order they end, or what has to be done again.
 
 import contextlib
 import pickle
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive._utils import client_references
-from tff_adaptive.engine.cluster import schedule, stage_calls, stages, wire
+from tff_adaptive.engine.cluster import schedule, stages, wire
 from tff_adaptive.engine.graph import cache, context, values
 
 
 class Workload(NamedTuple):
   """A clients' stage and its cohort."""
 
-  calls: stage_calls.StageCalls
+  calls: stages.StageCalls
   inputs: list[Any]  # A value for each of the stage's; of those divided among clients a list.
   parts: list[list[int]]  # The clients' positions in the cohort, for each subround.
   costs: list[float]  # What each subround costs.
@@ -39,44 +39,30 @@ class Outcome(NamedTuple):
   results: list[list[Any]]
 
 
-class Pool(Protocol):
-  """Trains the clients of a stage somewhere."""
+def train(workload: Workload) -> Outcome:
+  """Trains all subrounds here, one after another."""
+  trained = [train_part(workload, part) for part in workload.parts]
+  tree = schedule.MergeTree(len(trained))
+  sums = tree.fold([sums for sums, _ in trained], workload.calls.merge)
+  return Outcome(sums, [results for _, results in trained])
 
-  def run(self, workload: Workload) -> Outcome:
-    """Trains all subrounds."""
 
-
-class InProcess:
-  """Trains subrounds here, one after another."""
-
-  def run(self, workload: Workload) -> Outcome:
-    """Trains all subrounds."""
-    trained = [self.train(workload, part) for part in range(len(workload.parts))]
-    tree = schedule.MergeTree(len(trained))
-    sums = tree.fold([sums for sums, _ in trained], workload.calls.merge)
-    return Outcome(sums, [results for _, results in trained])
-
-  def train(self, workload: Workload, part: int) -> tuple[list[Any], list[Any]]:
-    """Trains the clients of one subround: accumulators, and other results."""
-    calls = workload.calls
-    inputs = [
-      [value[i] for i in workload.parts[part]] if wire.is_divided(t) else value
-      for value, t in zip(workload.inputs, calls.input_types)
-    ]
-    loaded = [
-      client_references.resolve(value) if wire.is_divided(t) else value
-      for value, t in zip(inputs, calls.input_types)
-    ]
-    sums, results = calls.train(loaded)
-    for position, source in workload.stored.items():
-      references = inputs[source]
-      keys = [reference.key for reference in references]
-      store_result(calls, results, position, references[0].source, keys)
-    return sums, results
+def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list[Any]]:
+  """Trains the clients of one subround: accumulators, and other results."""
+  calls = workload.calls
+  is_divided = [wire.is_divided(t) for t in calls.input_types]
+  inputs = [[v[i] for i in part] if d else v for v, d in zip(workload.inputs, is_divided)]
+  loaded = [client_references.resolve(v) if d else v for v, d in zip(inputs, is_divided)]
+  sums, results = calls.train(loaded)
+  for position, source in workload.stored.items():
+    references = inputs[source]
+    keys = [reference.key for reference in references]
+    store_result(calls, results, position, references[0].source, keys)
+  return sums, results
 
 
 def store_result(
-  calls: stage_calls.StageCalls,
+  calls: stages.StageCalls,
   results: list[Any],
   position: int,
   source: client_references.StoringSource,
@@ -89,7 +75,7 @@ def store_result(
 
 
 class SubroundContext(tff.framework.SyncContext):
-  """Runs TFF computations with their cohort in subrounds, in this process or in a pool's.
+  """Runs TFF computations with their cohort in subrounds, in this process or elsewhere.
 
   Client-placed results are a sequence with one value a client.
   """
@@ -99,7 +85,7 @@ class SubroundContext(tff.framework.SyncContext):
     subrounds: int = schedule.DEFAULT_SUBROUNDS,
     *,
     server: context.GraphContext | None = None,
-    pool: Pool | None = None,
+    train: Callable[[Workload], Outcome] = train,
   ):
     """Creates the context.
 
@@ -107,7 +93,7 @@ class SubroundContext(tff.framework.SyncContext):
       subrounds: Into how many parts a cohort is divided. Results with the same number are equal to
         the bit wherever they are computed, if operations use one thread each.
       server: The engine of the server's part; default a `GraphContext`.
-      pool: Who trains the clients; default: the server's engine does.
+      train: Trains the clients; default: the server's engine does.
 
     Raises:
       ValueError: If `subrounds` is below 1.
@@ -115,7 +101,7 @@ class SubroundContext(tff.framework.SyncContext):
     schedule.check_subrounds(subrounds)
     self._subrounds = subrounds
     self._server = server or context.GraphContext()
-    self._pool = pool or InProcess()
+    self._train = train
     self._programs = cache.Cache()
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
@@ -148,9 +134,7 @@ class SubroundContext(tff.framework.SyncContext):
     if not made:
       program = stages.split(comp)
       calls = [
-        stage_calls.StageCalls(s.comp, s.merge, s.num_aggregates, self._server)
-        if s.at_clients
-        else None
+        stages.StageCalls(s.comp, s.merge, s.num_aggregates, self._server) if s.at_clients else None
         for s in program.stages
       ]
       # Where nothing says how many clients a part has, the whole is done undivided.
@@ -162,7 +146,7 @@ class SubroundContext(tff.framework.SyncContext):
     self,
     program: stages.Program,
     stage: stages.Stage,
-    calls: stage_calls.StageCalls,
+    calls: stages.StageCalls,
     inputs: list[Any],
     costs: Sequence[float],
   ) -> list[Any]:
@@ -170,12 +154,12 @@ class SubroundContext(tff.framework.SyncContext):
     parts = schedule.divide(costs, self._subrounds)
     of_parts = [sum(costs[i] for i in part) for part in parts]
     stored = _stored(program, stage, calls, inputs)
-    outcome = self._pool.run(Workload(calls, inputs, parts, of_parts, stored))
+    outcome = self._train(Workload(calls, inputs, parts, of_parts, stored))
     joined = []
     for i, type_spec in enumerate(calls.result_types):
       pieces, member = [results[i] for results in outcome.results], wire.member(type_spec)
       if i in stored:
-        joined.append(_in_order([pickle.loads(piece) for piece in pieces], parts))
+        joined.append(wire.in_order([pickle.loads(piece) for piece in pieces], parts))
       elif wire.is_divided(type_spec):
         joined.append(wire.join_clients(pieces, parts, member))
       else:
@@ -213,7 +197,7 @@ def use_one_thread() -> None:
 
 
 def _stored(
-  program: stages.Program, stage: stages.Stage, calls: stage_calls.StageCalls, inputs: list[Any]
+  program: stages.Program, stage: stages.Stage, calls: stages.StageCalls, inputs: list[Any]
 ) -> dict[int, int]:
   """Which results a source keeps: of an input's type, if nothing later needs their values."""
   later = {key for other in program.stages for key in other.inputs}
@@ -227,12 +211,6 @@ def _stored(
         stored[position] = i
         break
   return stored
-
-
-def _in_order(pieces: list[list[Any]], parts: list[list[int]]) -> list[Any]:
-  """What each subround has for its clients, in the order of the cohort."""
-  pairs = [pair for part, piece in zip(parts, pieces) for pair in zip(part, piece)]
-  return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
 
 
 def _num_clients(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> int:

@@ -97,7 +97,7 @@ def _decode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
   if isinstance(leaf, bytes):
     variant = tf.raw_ops.DatasetFromGraph(graph_def=leaf)
     return tf.data.experimental.from_variant(variant, _element_spec(type_spec.element))
-  return leaf
+  return leaf[()] if isinstance(leaf, np.ndarray) and not leaf.ndim else leaf
 
 
 def _element_spec(type_spec: tff.types.Type) -> Any:
@@ -141,15 +141,19 @@ def decode_clients(piece: list[Any], member_type: tff.types.Type) -> list[Any]:
   return [to_python(list(leaves), member_type) for leaves in zip(*piece)]
 
 
+def in_order(pieces: Sequence[Sequence[Any]], parts: Sequence[Sequence[int]]) -> list[Any]:
+  """What each subround has for its clients, in the order of the cohort."""
+  pairs = [pair for part, piece in zip(parts, pieces) for pair in zip(part, piece)]
+  return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
+
+
 def join_clients(
   pieces: list[list[Any]], parts: list[list[int]], member_type: tff.types.Type
 ) -> Any:
   """Clients' results of all subrounds, in the order of the cohort."""
-  order = [client for part in parts for client in part]
   if not is_stacked(member_type):
-    rows = [row for piece in pieces for row in piece]
-    in_order = [row for _, row in sorted(zip(order, rows), key=lambda pair: pair[0])]
-    return [to_python(row, member_type) for row in in_order]
+    return [to_python(row, member_type) for row in in_order(pieces, parts)]
+  order = [client for part in parts for client in part]
   places = np.argsort(order)
   flat = [np.concatenate(leaves)[places] for leaves in zip(*pieces)]
   return values.ClientValues(flat, member_type, len(order), lambda value, _: value)

@@ -283,10 +283,8 @@ def _arguments(member: Frame, grouped: nodes_lib.Grouped) -> tuple[Any, ...]:
 
 def _copy(value: Any) -> Any:
   """The tensors of a value, copied to the present device."""
-  if isinstance(value, tff.structure.Struct):
-    return tff.structure.Struct(
-      [(name, _copy(v)) for name, v in tff.structure.iter_elements(value)]
-    )
-  if not tf.is_tensor(value) or placement.stays_on_host(value):
-    return value
-  return tf.identity(value)
+
+  def copied(leaf: Any) -> Any:
+    return tf.identity(leaf) if tf.is_tensor(leaf) and not placement.stays_on_host(leaf) else leaf
+
+  return tff.structure.map_structure(copied, value)

@@ -36,7 +36,9 @@ class GraphContext(tff.program.FederatedContext):
 
   The function is traced once for each computation and form of its arguments, whatever the number
   of clients; where they train together, once for each number that does (see `clients_per_step`).
-  Results are TensorFlow tensors; client-placed results are a sequence that holds them stacked
+  Results are NumPy values, as TFF's contract has them (`tff.program.MaterializedValue`), in memory
+  shared with TensorFlow and so read-only; handed on to a next call they are not copied, and on a
+  GPU they stay there. Client-placed results are a sequence that holds them stacked
   (`values.ClientValues`).
 
   Attributes:
@@ -50,6 +52,7 @@ class GraphContext(tff.program.FederatedContext):
     device: str = 'auto',
     device_names: Sequence[str] | None = None,
     default_num_clients: int | None = None,
+    results: str = 'numpy',
   ):
     """Creates the context.
 
@@ -66,21 +69,25 @@ class GraphContext(tff.program.FederatedContext):
       device_names: TensorFlow's names of the devices instead, such as ['/GPU:1'].
       default_num_clients: The number of clients where a computation works at clients and takes no
         argument with one value a client; default: such a computation is refused.
+      results: 'numpy', or 'tensors': results are TensorFlow's tensors, which are not copied from a
+        GPU until they are read.
 
     Raises:
-      ValueError: If a number is not positive, or there is no such device; what a GPU lacks is
-        named.
+      ValueError: If a number is not positive, results are to be neither, or there is no such
+        device; what a GPU lacks is named.
     """
     if parallel_clients is None:
       parallel_clients = threads.side_by_side()
-    for name, value in (
-      ('parallel_clients', parallel_clients),
-      ('clients_per_step', 1 if clients_per_step is None else clients_per_step),
+    for name, value, least in (
+      ('parallel_clients', parallel_clients, 1),
+      ('clients_per_step', clients_per_step, 1),
+      ('default_num_clients', default_num_clients, 0),
     ):
-      if value < 1:
-        raise ValueError(f'{name} is {value}; it must be at least 1')
-    if default_num_clients is not None and default_num_clients < 0:
-      raise ValueError(f'default_num_clients is {default_num_clients}; it must be at least 0')
+      if value is not None and value < least:
+        raise ValueError(f'{name} is {value}; it must be at least {least}')
+    if results not in ('numpy', 'tensors'):
+      raise ValueError(f"results is {results!r}; it must be 'numpy' or 'tensors'")
+    self._as_numpy = results == 'numpy'
     self._default_num_clients = default_num_clients
     self.parallel_clients = parallel_clients
     placement.check(device)
@@ -128,7 +135,7 @@ class GraphContext(tff.program.FederatedContext):
       flat = list(function(*tensors, *handles))
     private_apis.free_attributes((*tensors, *flat))  # Else each round leaves a kilobyte behind.
     num_clients = int(tensors[0]) if layout.has_clients else self._default_num_clients or 0
-    return _to_result(flat, result_type, num_clients)
+    return _to_result(flat, result_type, num_clients, self._as_numpy)
 
   def _has_permits(self, layout: feeds.Layout, where: placement.Placement) -> bool:
     # On several devices each loop would want its own; on a GPU a few clients keep it busy anyhow.
@@ -164,7 +171,6 @@ class GraphContext(tff.program.FederatedContext):
       grouping = client_loop.Grouping(*group_sizes)
       run = round_function.RoundFunction(
         block,
-        comp.type_signature.parameter,
         layout,
         self.parallel_clients,
         grouping,
@@ -178,18 +184,30 @@ class GraphContext(tff.program.FederatedContext):
     return traces[group_sizes][0]
 
 
-def _to_result(flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: int) -> Any:
+def _to_result(
+  flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: int, as_numpy: bool
+) -> Any:
   """The result of a computation."""
-  tensors = iter(flat)
+  tensors = iter(map(values.to_numpy, flat) if as_numpy else flat)
+  unbox = _entry if as_numpy else stacking.unbox
   leaves: list[Any] = []
   for part in _parts(result_type):
     if isinstance(part, tff.types.FederatedType):
       mine = list(itertools.islice(tensors, len(values.leaf_types(part.member))))
-      clients = values.ClientValues(mine, part.member, num_clients, stacking.unbox)
+      clients = values.ClientValues(mine, part.member, num_clients, unbox)
       leaves.append(clients[0] if part.all_equal and num_clients else clients)
     else:
-      leaves.append(stacking.unbox(next(tensors), part))
+      value = next(tensors)
+      leaves.append(unbox(value, part) if isinstance(part, tff.types.SequenceType) else value)
   return values.to_python(leaves, without_placements(result_type))
+
+
+def _entry(value: Any, type_spec: tff.types.Type) -> Any:
+  """As `stacking.unbox`, to NumPy values."""
+  if isinstance(value, tf.Tensor):  # A dataset, or what is in it.
+    return values.to_numpy(stacking.unbox(value, type_spec))
+  # Or what one client has would keep what all have.
+  return value.copy() if isinstance(value, np.ndarray) else value
 
 
 @functools.lru_cache

@@ -227,7 +227,7 @@ class _Feed:
         else:
           form = 'stack' if values.tensor_shape(leaf_type).is_fully_defined() else 'boxed'
         self.leaves.append(Leaf(leaf_type, form))
-        self.tensors.append(stacked)
+        self.tensors.append(tf.convert_to_tensor(values.shared_tensor(stacked)))
       return
     rows = [values.flatten(value, member) for value in cohort]
     for column, leaf_type in enumerate(values.leaf_types(member)):
@@ -263,13 +263,11 @@ def _feed_tensors(entries: list[Any], leaf: Leaf, buffers: buffers_lib.Buffers) 
     empty = tf.zeros([0, *(shape if leaf.form == 'stack' else shape[1:])], dtype)
     return [empty] if leaf.form == 'stack' else [empty, _on_host([0])]
   plain = dtype != tf.string and all(isinstance(e, (np.ndarray, np.generic)) for e in entries)
-  if plain:
-    for found in {(e.dtype, e.shape) for e in entries}:  # Many clients, but few shapes.
-      if found[0] != leaf.type.dtype or not shape.is_compatible_with(found[1]):
-        raise TypeError(
-          f'expected client arrays of type {leaf.type}, found dtype {found[0]}, shape {found[1]}'
-        )
-  else:
+  plain = plain and all(
+    found == leaf.type.dtype and shape.is_compatible_with(found_shape)
+    for found, found_shape in {(e.dtype, e.shape) for e in entries}  # Many clients, few shapes.
+  )
+  if not plain:
     entries = [values.to_tensor(e, leaf.type) for e in entries]
   if leaf.form == 'stack':
     return [buffers.join([e[np.newaxis] for e in entries]) if plain else tf.stack(entries)]

@@ -120,41 +120,33 @@ def _unknown(what: str) -> str:
   )
 
 
-def _apply(placement: Any) -> _Builder:
-  def build(block: Any, function_and_value: Any) -> Node:
-    function, value = function_and_value
-    result = block.type_signature.result.member
-    node = _lazy(
-      placement, result, value, lambda frame: frame.resolve(function(frame.resolve(value)))
-    )
-    if placement is CLIENTS and isinstance(function, _Compiled) and function.group:
-      node.grouped = Grouped(function.group, value, function.parameter)
-    return node
-
-  return build
+def _apply(placement: Any, block: Any, function_and_value: Any) -> Node:
+  function, value = function_and_value
+  result = block.type_signature.result.member
+  node = _lazy(
+    placement, result, value, lambda frame: frame.resolve(function(frame.resolve(value)))
+  )
+  if placement is CLIENTS and isinstance(function, _Compiled) and function.group:
+    node.grouped = Grouped(function.group, value, function.parameter)
+  return node
 
 
-def _held(placement: Any) -> _Builder:
+def _held(placement: Any, block: Any, value: Any) -> Node:
   """A value, or the values of a struct, as they are: a message, say, or what is zipped."""
-
-  def build(block: Any, value: Any) -> Node:
-    result = block.type_signature.result.member
-    return _lazy(placement, result, value, lambda frame: frame.resolve(value), free=True)
-
-  return build
+  result = block.type_signature.result.member
+  return _lazy(placement, result, value, lambda frame: frame.resolve(value), free=True)
 
 
-def _eval_at(placement: Any) -> _Builder:
-  def build(block: Any, function: Any) -> Node:
-    result = block.type_signature.result.member
-    return _lazy(placement, result, None, lambda frame: frame.resolve(function(None)))
-
-  return build
+def _eval_at(placement: Any, block: Any, function: Any) -> Node:
+  result = block.type_signature.result.member
+  return _lazy(placement, result, None, lambda frame: frame.resolve(function(None)))
 
 
 def _aggregate(block: Any, arguments: Any) -> Node:
   value, zero, accumulate, merge, report = arguments
   accumulator_type = block.type_signature.parameter[1]
+  if any(isinstance(t, tff.types.SequenceType) for t in values.leaf_types(accumulator_type)):
+    raise NotImplementedError(_unknown('a dataset as the accumulator of federated_aggregate'))
   fold = Aggregate(value, zero, accumulate, merge, report, accumulator_type)
   deps = [value, *nodes_in(zero)]
   result = block.type_signature.result.member
@@ -172,39 +164,25 @@ def _select(block: Any, arguments: Any) -> Node:
   return _lazy(CLIENTS, block.type_signature.result.member, inputs, compute)
 
 
-def _sequence_map(block: Any, arguments: Any) -> values.Sequence:
-  function, sequence = arguments
-  return sequences.map_sequence(function, sequence, block.type_signature.parameter[0])
-
-
-def _sequence_reduce(block: Any, arguments: Any) -> Any:
-  sequence, zero, function = arguments
-  return sequences.reduce_sequence(sequence, zero, function, block.type_signature.parameter[2])
-
-
-def _sequence_sum(block: Any, sequence: Any) -> Any:
-  return sequences.sum_sequence(sequence, block.type_signature.result)
-
-
 # Each intrinsic that call-dominant form leaves, by its name. The sums and means, plain, weighted
 # and secure, are aggregates by then (tff.tensorflow.replace_intrinsics_with_bodies).
 INTRINSICS: dict[str, _Builder] = {
-  _framework.FEDERATED_APPLY.uri: _apply(SERVER),
-  _framework.FEDERATED_MAP.uri: _apply(CLIENTS),
-  _framework.FEDERATED_MAP_ALL_EQUAL.uri: _apply(CLIENTS),
-  _framework.FEDERATED_ZIP_AT_SERVER.uri: _held(SERVER),
-  _framework.FEDERATED_ZIP_AT_CLIENTS.uri: _held(CLIENTS),
-  _framework.FEDERATED_BROADCAST.uri: _held(CLIENTS),
-  _framework.FEDERATED_VALUE_AT_SERVER.uri: _held(SERVER),
-  _framework.FEDERATED_VALUE_AT_CLIENTS.uri: _held(CLIENTS),
-  _framework.FEDERATED_EVAL_AT_SERVER.uri: _eval_at(SERVER),
-  _framework.FEDERATED_EVAL_AT_CLIENTS.uri: _eval_at(CLIENTS),
+  _framework.FEDERATED_APPLY.uri: functools.partial(_apply, SERVER),
+  _framework.FEDERATED_MAP.uri: functools.partial(_apply, CLIENTS),
+  _framework.FEDERATED_MAP_ALL_EQUAL.uri: functools.partial(_apply, CLIENTS),
+  _framework.FEDERATED_ZIP_AT_SERVER.uri: functools.partial(_held, SERVER),
+  _framework.FEDERATED_ZIP_AT_CLIENTS.uri: functools.partial(_held, CLIENTS),
+  _framework.FEDERATED_BROADCAST.uri: functools.partial(_held, CLIENTS),
+  _framework.FEDERATED_VALUE_AT_SERVER.uri: functools.partial(_held, SERVER),
+  _framework.FEDERATED_VALUE_AT_CLIENTS.uri: functools.partial(_held, CLIENTS),
+  _framework.FEDERATED_EVAL_AT_SERVER.uri: functools.partial(_eval_at, SERVER),
+  _framework.FEDERATED_EVAL_AT_CLIENTS.uri: functools.partial(_eval_at, CLIENTS),
   _framework.FEDERATED_AGGREGATE.uri: _aggregate,
   'federated_select': _select,
   'federated_secure_select': _select,
-  'sequence_map': _sequence_map,
-  'sequence_reduce': _sequence_reduce,
-  'sequence_sum': _sequence_sum,
+  'sequence_map': sequences.map_sequence,
+  'sequence_reduce': sequences.reduce_sequence,
+  'sequence_sum': sequences.sum_sequence,
 }
 
 

@@ -56,11 +56,7 @@ class Aggregate:
 
 def nodes_in(value: Any) -> list[Node]:
   """Nodes inside a (nested) value."""
-  if isinstance(value, Node):
-    return [value]
-  if isinstance(value, tff.structure.Struct):
-    return [n for _, v in tff.structure.iter_elements(value) for n in nodes_in(v)]
-  return []
+  return [leaf for leaf in tff.structure.flatten(value) if isinstance(leaf, Node)]
 
 
 def reachable(roots: list[Node]) -> list[Node]:
@@ -79,13 +75,7 @@ def reachable(roots: list[Node]) -> list[Node]:
 
 def map_nodes(fn: Callable[[Node], Any], value: Any) -> Any:
   """Replaces every node inside a (nested) value by `fn(node)`."""
-  if isinstance(value, Node):
-    return fn(value)
-  if isinstance(value, tff.structure.Struct):
-    return tff.structure.Struct(
-      [(name, map_nodes(fn, v)) for name, v in tff.structure.iter_elements(value)]
-    )
-  return value
+  return tff.structure.map_structure(lambda v: fn(v) if isinstance(v, Node) else v, value)
 
 
 def is_free(node: Node) -> bool:

@@ -22,7 +22,6 @@ class RoundFunction:
   """The function of flat feeds for a computation, to be traced by `tf.function`."""
 
   block: Any  # In call-dominant form: a Lambda, or anything else without parameter.
-  parameter_type: Any
   layout: feeds.Layout
   parallel_clients: int
   grouping: client_loop.Grouping
@@ -38,13 +37,12 @@ class RoundFunction:
     with placement_lib.on(self.placement.server):
       interpreter = interpreter_lib.Interpreter()
       num_clients = None
-      if self.parameter_type is None:
-        result = interpreter.evaluate(self.block, {})
-        result = result(None) if callable(result) else result
-      else:
+      result = interpreter.evaluate(self.block, {})
+      if self.layout.parameter_type is not None:
         parameter, num_clients = self.layout.parameter_nodes(flat)
-        function = interpreter.evaluate(self.block, {})
-        result = function(parameter)
+        result = result(parameter)
+      elif callable(result):
+        result = result(None)
       if num_clients is None and self.default_num_clients is not None:
         num_clients = tf.constant(self.default_num_clients)
       frame = client_loop.Frame()
@@ -71,18 +69,13 @@ class RoundFunction:
     return [loop(*of_device) for of_device in zip(names, counts, shares)]
 
 
+@dataclasses.dataclass(frozen=True)
 class _Round:
   """Runs the loops over the clients, level by level."""
 
-  def __init__(
-    self,
-    frame: client_loop.Frame,
-    loops: list[client_loop.ClientLoop] | None,
-    num_clients: tf.Tensor | None,
-  ):
-    self._frame = frame
-    self._loops = loops
-    self._num_clients = num_clients
+  frame: client_loop.Frame
+  loops: list[client_loop.ClientLoop] | None
+  num_clients: tf.Tensor | None
 
   def run(self, result: Any) -> list[tf.Tensor]:
     """Flat tensors of the result: server leaves as they are, client leaves stacked."""
@@ -96,45 +89,39 @@ class _Round:
       if folds or outputs:
         self._run_clients(folds, outputs)
     flat = []
-    for leaf in _leaves(result):
+    for leaf in tff.structure.flatten(result):
       if isinstance(leaf, nodes_lib.Node) and leaf.placement is nodes_lib.CLIENTS:
         flat.extend(self._all_clients(leaf))
       elif isinstance(leaf, nodes_lib.Node):
-        flat.extend(values.flatten(self._frame.value(leaf), leaf.type))
+        flat.extend(values.flatten(self.frame.value(leaf), leaf.type))
       else:
         flat.append(leaf)
     return [v.variant() if isinstance(v, values.Sequence) else v for v in flat]
 
   def _run_clients(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> None:
-    if self._loops is None:
+    if self.loops is None:
       raise NotImplementedError(
         'this computation works at the clients but takes no argument placed there, so their '
         'number is not known: say it, as set_graph_context(default_num_clients=...)'
       )
     # Without data between them, the loops of several devices run at the same time.
-    by_device = [loop.run(folds, outputs) for loop in self._loops]
+    by_device = [loop.run(folds, outputs) for loop in self.loops]
     for node, totals in zip(folds, zip(*by_device)):
       assert node.aggregate is not None
       total, *others = totals
       for other in others:
         pair = tff.structure.Struct([(None, total), (None, other)])
-        total = self._frame.resolve(node.aggregate.merge(pair))
-      self._frame.know(node, self._frame.resolve(node.aggregate.report(total)))
+        total = self.frame.resolve(node.aggregate.merge(pair))
+      self.frame.know(node, self.frame.resolve(node.aggregate.report(total)))
 
   def _all_clients(self, node: nodes_lib.Node) -> list[tf.Tensor]:
     """The leaves of a client-placed result, stacked over the cohort."""
-    parts = [loop.stacked(node) for loop in self._loops or []]
+    parts = [loop.stacked(node) for loop in self.loops or []]
     if len(parts) == 1:
       return parts[0]
     # Of several devices they are joined on the host: together one device might not hold them.
     with tf.device(placement_lib.HOST):
-      return [stacking.interleave(leaves, self._num_clients) for leaves in zip(*parts)]
-
-
-def _leaves(value: Any) -> list[Any]:
-  if isinstance(value, tff.structure.Struct):
-    return [leaf for _, v in tff.structure.iter_elements(value) for leaf in _leaves(v)]
-  return [value]
+      return [stacking.interleave(leaves, self.num_clients) for leaves in zip(*parts)]
 
 
 def _crossing_levels(nodes: list[nodes_lib.Node]) -> set[nodes_lib.Node]:

@@ -1,4 +1,7 @@
-"""The intrinsics on sequences, by tf.data: map, reduce, sum, and the selection of slices."""
+"""The intrinsics on sequences, by tf.data: map, reduce, sum, and the selection of slices.
+
+Those on sequences are given an intrinsic's building block and its argument.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,27 +30,45 @@ def _from_element(element: Any, element_type: tff.types.Type) -> Any:
   return values.pack(in_order, element_type)
 
 
-def map_sequence(
-  function: Callable[[Any], Any], sequence: values.Sequence, type_spec: tff.types.FunctionType
-) -> values.Sequence:
-  """`tff.sequence_map`; `type_spec` is the type of `function`."""
+def map_sequence(block: Any, arguments: Any) -> values.Sequence:
+  """`tff.sequence_map`, of a function and a sequence."""
+  function, sequence = arguments
+  type_spec = block.type_signature.parameter[0]
+  element_type, result_type = type_spec.parameter, type_spec.result
 
   def one(*element: Any) -> Any:
-    result = function(_from_element(element, type_spec.parameter))
-    return values.to_python(values.flatten(result, type_spec.result), type_spec.result)
+    result = function(_from_element(element, element_type))
+    return values.to_python(values.flatten(result, result_type), result_type)
 
-  return _to_sequence(_dataset(sequence, type_spec.parameter).map(one))
+  return _to_sequence(_dataset(sequence, element_type).map(one))
 
 
-def reduce_sequence(
+def reduce_sequence(block: Any, arguments: Any) -> Any:
+  """`tff.sequence_reduce`, of a sequence, a zero and a function of (state, element)."""
+  sequence, zero, function = arguments
+  type_spec = block.type_signature.parameter[2]
+  return _reduce(sequence, zero, function, type_spec.result, type_spec.parameter[1])
+
+
+def sum_sequence(block: Any, sequence: values.Sequence) -> Any:
+  """`tff.sequence_sum`."""
+  element_type = block.type_signature.result
+  zeros = [tf.zeros(t.shape, t.dtype) for t in values.leaf_types(element_type)]
+
+  def add(pair: Any) -> Any:
+    flat = (values.flatten(v, element_type) for v in pair)
+    return values.pack([a + b for a, b in zip(*flat)], element_type)
+
+  return _reduce(sequence, values.pack(zeros, element_type), add, element_type, element_type)
+
+
+def _reduce(
   sequence: values.Sequence,
   zero: Any,
   function: Callable[[Any], Any],
-  type_spec: tff.types.FunctionType,
+  state_type: tff.types.Type,
+  element_type: tff.types.Type,
 ) -> Any:
-  """`tff.sequence_reduce`; `type_spec` is the type of `function`, of (state, element)."""
-  state_type, element_type = type_spec.result, type_spec.parameter[1]
-
   def add(state: Any, element: Any) -> tuple:
     pair = [(None, values.pack(list(state), state_type))]
     pair.append((None, _from_element(element, element_type)))
@@ -55,20 +76,6 @@ def reduce_sequence(
 
   start = tuple(values.flatten(zero, state_type))
   return values.pack(list(_dataset(sequence, element_type).reduce(start, add)), state_type)
-
-
-def sum_sequence(sequence: values.Sequence, element_type: tff.types.Type) -> Any:
-  """`tff.sequence_sum`."""
-  leaf_types = values.leaf_types(element_type)
-  zero = values.pack([tf.zeros(t.shape, t.dtype) for t in leaf_types], element_type)
-
-  def add(pair: Any) -> Any:
-    flat = (values.flatten(v, element_type) for v in pair)
-    return values.pack([a + b for a, b in zip(*flat)], element_type)
-
-  return reduce_sequence(
-    sequence, zero, add, tff.FunctionType((element_type, element_type), element_type)
-  )
 
 
 def select(

@@ -35,12 +35,11 @@ def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
 
 def output_array(type_spec: tff.types.Type, size: tf.Tensor) -> tf.TensorArray:
   """A TensorArray for one leaf of the clients' results."""
-  if isinstance(type_spec, tff.types.SequenceType):
+  is_sequence = isinstance(type_spec, tff.types.SequenceType)
+  if is_sequence or not values.tensor_shape(type_spec).is_fully_defined():
     return tf.TensorArray(tf.variant, size, element_shape=[])
-  shape = values.tensor_shape(type_spec)
-  if not shape.is_fully_defined():
-    return tf.TensorArray(tf.variant, size, element_shape=[])
-  return tf.TensorArray(tf.dtypes.as_dtype(type_spec.dtype), size, element_shape=shape)
+  spec = values.tensor_spec(type_spec)
+  return tf.TensorArray(spec.dtype, size, element_shape=spec.shape)
 
 
 def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tensor) -> Any:

@@ -130,6 +130,7 @@ def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
 def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
   """A tensor of the type."""
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
+  value = shared_tensor(value)
   if isinstance(value, tf.Tensor):
     pass  # The usual case, and the cheapest test.
   elif isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
@@ -138,10 +139,49 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
     value = tf.convert_to_tensor(value)
   else:
     value = _from_python(value, type_spec, dtype)
+  if value.dtype != dtype and _is_narrower(value.dtype.as_numpy_dtype, dtype.as_numpy_dtype):
+    value = tf.cast(value, dtype)
   if value.dtype != dtype:
     raise TypeError(f'expected a tensor of type {type_spec}, found dtype {value.dtype.name}')
   if not tensor_shape(type_spec).is_compatible_with(value.shape):
     raise TypeError(f'expected a tensor of type {type_spec}, found shape {value.shape}')
+  return value
+
+
+def _is_narrower(dtype: type[np.generic], other: type[np.generic]) -> bool:
+  """Whether the other dtype, of the same kind, holds all numbers of the one, as TFF has it."""
+  kinds = (np.integer, np.floating, np.complexfloating)
+  of_one_kind = any(np.issubdtype(dtype, k) and np.issubdtype(other, k) for k in kinds)
+  return of_one_kind and np.can_cast(dtype, other)
+
+
+class _Memory:
+  """What an array that shares a tensor's memory has as its base: by it the tensor is known again.
+
+  The array is read-only. On a GPU the tensor stays there, and this is a copy of it.
+  """
+
+  def __init__(self, tensor: tf.Tensor):
+    self.tensor = tensor
+    self._array = np.asarray(tensor)  # It holds the memory.
+    self.__array_interface__ = self._array.__array_interface__
+
+
+def to_numpy(value: Any) -> Any:
+  """A result as TFF has it: `np.ndarray`, `np.generic` or `bytes`; datasets stay."""
+  if not isinstance(value, tf.Tensor) or value.dtype == tf.variant:
+    return value
+  if not value.shape.rank or value.dtype in (tf.string, tf.bfloat16):
+    return value.numpy()
+  return np.asarray(_Memory(value))
+
+
+def shared_tensor(value: Any) -> Any:
+  """The tensor of which `to_numpy` made an array; any other value as it is."""
+  memory: Any = value.base if isinstance(value, np.ndarray) else None
+  # Its shape, or its dtype, may have been set to another.
+  if isinstance(memory, _Memory) and memory.__array_interface__ == value.__array_interface__:
+    return memory.tensor
   return value
 
 
@@ -173,7 +213,7 @@ def tensor_shape(type_spec: tff.types.TensorType) -> tf.TensorShape:
 
 
 class ClientValues(collections.abc.Sequence):
-  """Client-placed results, one an entry, as tensors stacked over the cohort.
+  """Client-placed results, one an entry, as tensors or arrays stacked over the cohort.
 
   It behaves as the list that TFF returns; handed back to the engine it is used as it is, with no
   copying.
@@ -187,9 +227,7 @@ class ClientValues(collections.abc.Sequence):
     """A plain list of entries if nothing else is given: so `tree` and `tf.nest` call it."""
     return super().__new__(cls) if stacked else list(flat)
 
-  def __init__(
-    self, flat: list[tf.Tensor], type_spec: tff.types.Type, length: int, unbox: Callable
-  ):
+  def __init__(self, flat: list[Any], type_spec: tff.types.Type, length: int, unbox: Callable):
     self.flat = flat
     self.type_spec = type_spec
     self._length = length

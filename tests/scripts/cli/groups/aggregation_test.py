@@ -1,8 +1,10 @@
-"""Flags of aggregation: defaults that change nothing, refusals in one line, the noise of a run."""
+"""Flags of aggregation: defaults that change nothing, and the noise of a run."""
 
 import pytest
 
-from scripts.cli import flags, records, resolve as resolve_lib
+from scripts.cli import build, flags, records, resolve as resolve_lib
+from tests.helpers import small_problem
+from tff_adaptive import aggregation, training
 
 NOISE = '--aggregator_option=noise_multiplier=1'
 
@@ -24,31 +26,6 @@ def test_noise_has_clients_count_the_same_unless_that_is_asked_for_otherwise():
   assert found.clients.client_weighting == 'uniform'
   assert found.aggregation.chosen['noise_multiplier'] == 1.0
   assert found.aggregation.chosen['clip'] == 0.1
-
-
-@pytest.mark.parametrize(
-  'arguments, error',
-  [
-    (['--aggregator=meen'], r"--aggregator: unknown aggregator 'meen'\. Did you mean mean\?"),
-    (['--aggregator_option=norm=1'], "--aggregator_option: unknown hyperparameter of mean 'norm'"),
-    (['--aggregator=clipping', '--aggregator_option=norm'], 'write it as NAME=VALUE'),
-    (['--aggregator=clipping', '--aggregator_option=norm=-1'], 'norm must be finite and above 0'),
-    (['--aggregator=clipping', '--algorithm=scaffold'], '--aggregator: clipping does not clip'),
-    (['--aggregator=dp_tree', NOISE, '--client_weighting=examples'], 'weighs no clients'),
-    (['--aggregator=secure', '--engine=native'], 'does not go with --engine=native: .* leave out'),
-    (['--aggregator=dp_tree'], 'wants either --target_epsilon or'),
-    (['--aggregator=dp_tree', NOISE, '--target_epsilon=3'], 'give one of them'),
-    (['--aggregator=dp_tree', '--target_epsilon=0'], '--target_epsilon must be finite and above 0'),
-    (['--aggregator=dp_tree', NOISE, '--delta=0'], '--delta must be above 0'),
-    (['--aggregator=dp_tree', NOISE, '--delta=1'], r'--delta must be in \[0, 1\)'),
-    (['--aggregator=robust', '--delta=1e-5'], '--delta is for --aggregator dp_gaussian, dp_tree'),
-    (['--target_epsilon=3'], '--target_epsilon is for --aggregator dp_gaussian, dp_tree'),
-  ],
-)
-def test_what_does_not_go_together_is_refused_in_one_line(arguments, error):
-  with pytest.raises(ValueError, match=error) as caught:
-    resolve(*arguments)
-  assert '\n' not in str(caught.value)
 
 
 def plan(num_clients=60, **given):
@@ -78,6 +55,20 @@ def test_delta_is_below_one_in_the_number_of_clients_unless_given():
 def test_more_noise_than_counts_allow_is_refused():
   with pytest.raises(ValueError, match=r'--aggregator=dp_gaussian: count_stddev must be above 2.5'):
     plan(aggregator='dp_gaussian', aggregator_option=['noise_multiplier=5'])
+
+
+@pytest.mark.parametrize('seed', [None, 0, 7])
+def test_noise_has_a_seed_only_where_one_is_given(monkeypatch, seed):
+  monkeypatch.setattr(aggregation, 'build_aggregator', lambda entry, options, cohort: cohort)
+  given = {'aggregator': 'dp_tree', 'target_epsilon': 5.0, 'noise_seed': seed, 'seed': 3}
+  settings = resolve_lib.resolve(rounds=20, **given)
+  private = settings.aggregation.plan(settings, 60)
+  built = settings.aggregation.build(settings, small_problem.model(), private)
+  assert built.noise_seed == seed
+  callback = build._account(
+    private, training.TrainingConfig(20, 10), settings.aggregation.noise_seed
+  )
+  assert ('protects nobody' in callback.summary(20)['privacy']['noise']) == (seed is not None)
 
 
 def test_a_run_with_a_target_keeps_its_number_of_rounds():

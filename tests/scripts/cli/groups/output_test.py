@@ -6,20 +6,6 @@ from scripts.cli import resolve
 from scripts.cli.groups import output
 
 
-@pytest.mark.parametrize(
-  'names, message',
-  [
-    (['mlfow'], 'mlflow'),
-    (['mlflow', 'mlflow'], '--log_to=mlflow is given twice'),
-  ],
-)
-def test_refusals(names, message, monkeypatch):
-  monkeypatch.setattr(output.importlib.util, 'find_spec', lambda name: name)
-  with pytest.raises(ValueError) as error:
-    resolve.resolve({'log_to': names})
-  assert message in str(error.value)
-
-
 @pytest.mark.parametrize('name', ['mlflow', 'wandb'])
 def test_what_is_not_installed_is_named_with_the_command_that_installs_it(name, monkeypatch):
   monkeypatch.setattr(output.importlib.util, 'find_spec', lambda name: None)
@@ -30,7 +16,7 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it(name, 
 
 def test_trackers_get_what_is_set_and_the_folders_name(monkeypatch):
   monkeypatch.setattr(output.importlib.util, 'find_spec', lambda name: name)
-  settings = resolve.resolve({'log_to': ['wandb'], 'output_dir': 'runs/mine/'})
+  settings = resolve.resolve({'log_to': ['wandb', 'wandb'], 'output_dir': 'runs/mine/'})
   (callback,) = settings.output.build('abc', settings.flat())
   assert type(callback).__name__ == 'WandbCallback'
   assert callback._run_id == 'abc'

@@ -2,11 +2,12 @@
 
 import signal
 import socket
+import sys
 import threading
 
 import pytest
 
-from tff_adaptive.engine.cluster import errors, joining
+from tff_adaptive.engine.cluster import errors, joining, local_ray
 
 pytest.importorskip('ray')
 
@@ -43,12 +44,19 @@ def test_an_address_where_nothing_listens_is_refused_before_ray_waits_for_it(mon
       with pytest.raises(errors.WorkerError, match=expected):
         joining.join(given, 1)
     bound.listen()
-    joining._check_listener(address)
-  joining._check_listener('ray://head:10001')  # Ray looks it up.
+    joining.check_listener(address, 0.0)
+  joining.check_listener('ray://head:10001', 0.0)  # Ray looks it up.
 
 
 def test_a_head_that_begins_to_listen_a_little_later_is_waited_for(monkeypatch):
   with socket.socket() as bound:
     bound.bind(('127.0.0.1', 0))
     monkeypatch.setattr(joining.time, 'sleep', lambda seconds: bound.listen())
-    joining._check_listener(f'127.0.0.1:{bound.getsockname()[1]}')
+    joining.check_listener(f'127.0.0.1:{bound.getsockname()[1]}', 20.0)
+
+
+def test_a_ray_that_was_imported_without_a_token_is_refused(monkeypatch):
+  monkeypatch.delenv('RAY_AUTH_MODE', raising=False)
+  monkeypatch.setitem(sys.modules, 'ray', None)
+  with pytest.raises(RuntimeError, match=r'set RAY_AUTH_MODE=token \(or disabled\) before'):
+    local_ray.import_ray()

@@ -16,7 +16,8 @@ _NODE = 'ab' * 28
 def pool(monkeypatch):
   """A pool that has joined nothing; its lines are in `pool.lines`, its time is `pool.now`."""
   made = object.__new__(ray_pool.RayPool)
-  made.occasion, made.lines, made.retried, made._longest = 'round 7', [], 0, [0.0, 0.0]
+  made.occasion, made.lines, made._longest = 'round 7', [], [0.0, 0.0]
+  made.counters, made._left_out = {'subrounds_retried': 0}, set()
   made.report = made.lines.append
   made._patience, made._rooms, made._nodes, made._room = 60.0, {_NODE: 1}, {_NODE: '10.0.0.2'}, 1
   made._look, made._warm_ups, made._warm_since, made.now = lambda: None, [], 0.0, 1000.0
@@ -46,7 +47,7 @@ def test_what_was_done_again_is_said(pool):
   call = ray_round.Call((1, 0), range(2, 4), None, 0.0)
   pool.note(call, ray_worker.Info(1, 'process 5', ray_worker.versions(), 1.0))
   assert pool.lines == ['Round 7: a worker was lost; process 5 did subrounds 3 to 4 again (try 2)']
-  assert pool.retried == 2
+  assert pool.counters == {'subrounds_retried': 2}
 
 
 def test_a_worker_of_other_versions_is_refused(pool):
@@ -111,13 +112,28 @@ def test_a_node_whose_worker_does_not_answer_is_named_while_it_is_waited_for(
   assert not left
 
 
+def test_a_cluster_without_room_for_as_long_as_patience_has_no_worker_left(pool, monkeypatch):
+  monkeypatch.setattr(ray_pool.time, 'sleep', lambda seconds: None)
+  pool.settings, pool._room, pool._without_room = ray_worker.Settings(2, 0, 10**9), 0, pool.now - 45
+  for ask in (
+    lambda: pool.each(None, ['x']),
+    lambda: pool.on_each_node(None, 'x'),
+    lambda: pool.look([]),
+  ):
+    _waits(pool, monkeypatch, 0)
+    with pytest.raises(
+      errors.WorkersLost, match=r'Round 7: no worker is left: .* 2 CPUs.*, and 1 GB'
+    ):
+      ask()
+
+
 def test_a_head_that_does_not_listen_is_lost_within_seconds(pool, monkeypatch):
   with socket.socket() as bound:  # It does not listen, and nobody else can at its port.
     bound.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{bound.getsockname()[1]}'
     pool._processes = {'the head of the Ray cluster': address}
     monkeypatch.setattr('ray.nodes', lambda: pytest.fail('Ray would wait for a minute'))
-    monkeypatch.setattr(ray_pool.time, 'sleep', lambda seconds: None)
+    monkeypatch.setattr('time.sleep', lambda seconds: setattr(pool, 'now', pool.now + seconds))
     del pool._look
     expected = f'Round 7: the head of the Ray cluster at {address} is lost .*refused'
     with pytest.raises(errors.WorkersLost, match=expected):
@@ -130,10 +146,17 @@ def test_a_cluster_that_grows_is_asked_for_room_and_none_at_the_end(pool, monkey
   asked = []
   monkeypatch.setattr('ray.is_initialized', lambda: True)
   monkeypatch.setattr(ray_pool.sdk, 'request_resources', lambda bundles: asked.append(bundles))
-  pool.settings = ray_worker.Settings(2, 0.5)
+  pool.settings = ray_worker.Settings(2, 0.5, 10**9)
+  pool._check_processes = lambda: None
   pool.ask_for_room(3)
   pool.ask_for_room(0)
-  assert asked == [[{'CPU': 2, 'GPU': 0.5}] * 3, []]
+
+  def lost():
+    raise errors.WorkersLost('the head is lost')
+
+  pool._check_processes = lost
+  pool.ask_for_room(0)
+  assert asked == [[{'CPU': 2, 'GPU': 0.5, 'memory': 10**9}] * 3, []]
 
 
 def _is_late(pool, ago, copies=0):
@@ -141,12 +164,9 @@ def _is_late(pool, ago, copies=0):
   return bool(pool.look([call]))
 
 
-def test_a_call_is_given_again_ever_more_rarely(pool):
+def test_a_call_is_given_again_ever_more_rarely_and_looked_at_now_and_then(pool):
   late = [[_is_late(pool, ago, copies) for copies in range(3)] for ago in (70, 130, 250)]
   assert late == [[True, False, False], [True, True, False], [True, True, True]]
-
-
-def test_a_look_is_due_some_seconds_after_the_last(pool):
   pool._looked = pool.now - 1.9
   assert not _is_late(pool, 900)
   pool.now += 0.2
@@ -161,3 +181,22 @@ def test_nobody_is_late_while_a_worker_imports(pool, monkeypatch):
   assert not _is_late(pool, 900)  # From now on.
   pool.now += 61
   assert _is_late(pool, 900)
+
+
+def test_a_node_short_of_memory_is_left_out_and_named_unless_it_is_the_last(pool):
+  error = ray.exceptions.OutOfMemoryError(f'the node (ID: {_NODE}) runs low on memory')
+  assert not pool.leave_out(error, 'subround 1')
+  pool._rooms['cd'], pool._nodes['cd'] = 1, '10.0.0.3'
+  assert pool.leave_out(error, 'subround 1')
+  assert pool.lines == [
+    'Round 7: node 10.0.0.2 is short of memory and left out; subround 1 goes to another'
+  ]
+  given = {}
+  function = types.SimpleNamespace(options=lambda **options: given.update(options) or function)
+  function.remote = None
+  pool._remote[ray_worker.call] = function
+  pool.remote(ray_worker.call, 'x')
+  assert given == {
+    'name': 'call: round 7: x',
+    'label_selector': {'ray.io/node-id': f'!in({_NODE})'},
+  }

@@ -25,7 +25,13 @@ def _of_clients(*keys):
   a_round._key = a_round._stage = a_round._common = None
   lines, a_round.submitted = [], []
   a_round._pool = types.SimpleNamespace(
-    report=lines.append, line=str, lines=lines, retried=0, settings=None
+    report=lines.append,
+    line=str,
+    lines=lines,
+    counters={'subrounds_retried': 0},
+    settings=None,
+    leave_out=lambda error, what: False,
+    on_nodes=lambda references: f' on {"".join(references)}',
   )
   a_round._submit = a_round.submitted.append
   return a_round
@@ -35,14 +41,18 @@ def test_a_late_call_is_given_again_and_given_up_at_last(monkeypatch):
   monkeypatch.setattr(ray_round.time, 'monotonic', lambda: 65.0)
   a_round = _of_clients('ann', 'bob')
   call = ray_round.Call((0, 0), range(1), None, 5.0)
+  another = ray_round.Call((0, 1), range(1, 2), None, 5.0)
+  a_round._calls = {'a': (call, []), 'b': (another, []), 'c': (call, [])}
   a_round._begin_again(call)
   assert a_round._pool.lines == [
-    'subround 1 (clients ann, bob): 60 s so far; another worker does the same'
+    'subround 1 (clients ann, bob) on ac: 60 s so far; another worker does the same'
   ]
   (again,) = a_round.submitted
   assert (call.is_late, again.is_late, again.copies, again.began) == (True, False, 1, 65.0)
   again.copies = 4
-  with pytest.raises(errors.WorkersLost, match=r'subround 1 \(clients ann, bob\) has not ended in'):
+  with pytest.raises(
+    errors.WorkersLost, match=r'\(clients ann, bob\) has not ended in any of 5 workers on ac'
+  ):
     a_round._begin_again(again)
 
 
@@ -63,9 +73,23 @@ def test_a_client_that_ends_its_workers_is_named(error, monkeypatch):
   monkeypatch.setattr('ray.get', get)
   monkeypatch.setattr('ray.wait', lambda references, **_: (references, []))
   with pytest.raises(
-    errors.WorkersLost, match=r'\(clients ann, bob\) ended .*; alone, too, client bob'
+    errors.WorkersLost, match=r'\(clients ann, bob\) ended .* on both.*; alone, too, client bob'
   ):
     a_round._end_call('both')
+
+
+def test_a_call_that_a_node_had_no_memory_for_goes_to_another(monkeypatch):
+  a_round = _of_clients('ann', 'bob')
+  a_round._pool.leave_out = lambda error, what: what == 'subround 1 (clients ann, bob)'
+  a_round._calls = {'both': (ray_round.Call((0, 0), range(1), None, 5.0), [None, None, 'both'])}
+
+  def get(reference):
+    raise ray.exceptions.OutOfMemoryError('the node runs low')
+
+  monkeypatch.setattr('ray.get', get)
+  a_round._end_call('both')
+  assert [str(call) for call in a_round.submitted] == ['subround 1']
+  assert a_round._pool.counters == {'subrounds_retried': 1}
 
 
 def _merging(get):
@@ -76,7 +100,11 @@ def _merging(get):
   a_round._tree, a_round._sums = schedule.MergeTree(4), {}
   a_round._trained_sums = {(0, i): np.array(name) for i, name in enumerate('abcd')}
   a_round._pool = types.SimpleNamespace(
-    get=get, report=lambda line: None, line=str, late_after=lambda: 60.0, bytes_received=0
+    get=get,
+    report=lambda line: None,
+    line=str,
+    late_after=lambda: 60.0,
+    counters={'bytes_from_workers': 0},
   )
   a_round._merge = lambda node, one, other: np.array(f'[{one}{other}]')
   for node, sums in a_round._trained_sums.items():

@@ -37,24 +37,18 @@ def engine(monkeypatch):
   return make
 
 
-def test_a_worker_with_a_part_of_a_gpu_takes_that_part_of_its_memory(engine):
-  made, limits, is_hidden = engine(ray_worker.Settings(2, 0.25))
-  assert made == {'parallel_clients': 2, 'device': 'gpu'}
-  assert limits == [('a GPU', [int(0.9 * 0.25 * 40960)])]  # Of the smallest: it may have that one.
-  assert not is_hidden
-
-
-def test_a_worker_with_whole_gpus_takes_them_as_they_are(engine):
-  assert engine(ray_worker.Settings(1, 2)) == (
-    {'parallel_clients': 1, 'device': 'gpu'},
-    [],
-    False,
-  )
-
-
-def test_a_worker_without_gpus_keeps_off_them_and_has_a_thread_a_client(engine):
-  made, limits, is_hidden = engine(ray_worker.Settings(3))
-  assert (made, limits) == ({'parallel_clients': 3, 'device': 'cpu'}, [])
-  assert is_hidden
-  assert os.environ['TF_NUM_INTEROP_THREADS'] == '3'
+@pytest.mark.parametrize(
+  'settings, expected',
+  [
+    # Of the smallest GPU: it may have that one.
+    (ray_worker.Settings(2, 0.25), (2, 'gpu', [('a GPU', [int(0.9 * 0.25 * 40960)])], False)),
+    (ray_worker.Settings(1, 2), (1, 'gpu', [], False)),
+    (ray_worker.Settings(3), (3, 'cpu', [], True)),
+  ],
+)
+def test_a_worker_takes_its_part_of_a_gpus_memory_whole_gpus_or_none(engine, settings, expected):
+  made, limits, is_hidden = engine(settings)
+  assert (made['parallel_clients'], made['device'], limits, is_hidden) == expected
+  if is_hidden:  # A thread a client.
+    assert os.environ['TF_NUM_INTEROP_THREADS'] == '3'
   assert os.environ['TF_NUM_INTRAOP_THREADS'] == '1'

@@ -86,3 +86,26 @@ def test_neighbours_are_merged_level_by_level(leaves, expected):
     return value(children[0]) if len(children) == 1 else f'({"".join(map(value, children))})'
 
   assert value(tree.root) == expected
+
+
+@pytest.mark.parametrize(
+  'resources, needed, expected',
+  [
+    ({'CPU': 4.0}, (1, 0), 4),
+    ({'CPU': 5.0}, (2, 0), 2),
+    ({'CPU': 8.0, 'GPU': 2.0}, (1, 1), 2),
+    ({'CPU': 8.0, 'GPU': 2.0}, (1, 0.25), 8),
+    ({'CPU': 6.0, 'GPU': 2.0}, (1, 0.25), 6),
+    ({'CPU': 99.0, 'GPU': 1.0}, (1, 0.1), 10),
+    ({'CPU': 99.0, 'GPU': 3.0}, (1, 0.05), 60),
+    ({'CPU': 99.0, 'GPU': 2.0}, (1, 0.6), 2),
+    ({'CPU': 8.0, 'GPU': 3.0}, (1, 2), 1),
+    ({'CPU': 8.0}, (1, 0.5), 0),
+    ({'GPU': 2.0}, (1, 1), 0),
+    ({'CPU': 8.0, 'memory': 7e9}, (1, 0, 2 * 10**9), 3),
+    ({'CPU': 2.0, 'memory': 7e9}, (1, 0, 2 * 10**9), 2),
+    ({'CPU': 8.0, 'GPU': 8.0, 'memory': 7e9}, (1, 1, 4 * 10**9), 1),
+  ],
+)
+def test_room_is_what_processors_gpus_and_memory_allow(resources, needed, expected):
+  assert schedule.room(resources, *needed) == expected

@@ -5,27 +5,41 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+import tff_adaptive_tasks as tasks
 from tests.helpers import on_ray, small_problem
-from tff_adaptive import algorithms, engine, registry
+from tff_adaptive import algorithms, corrections, engine, optimizers, training as training_lib
 from tff_adaptive._utils import client_references
-from tff_adaptive.client import ClientTraining, batching
+from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.engine.cluster import stages, subrounds, wire
 
 COHORTS = ([0, 1, 2, 3, 4, 5, 6], [4], [5, 0, 2])  # Also fewer clients than subrounds.
-OPTIONS = {
-  'fed_prox': {'mu': 0.1},
-  **{name: {'server_learning_rate': 0.1} for name in ('fed_adagrad', 'fed_adam', 'fed_yogi')},
-  **{name: {'num_clients': 7} for name in ('scaffold', 'scaffold_m', 'fed_dyn')},
+
+
+# What may act in a round: an exchange and kept optimizer states, a factor of the server's step and
+# averaged optimizer states, states of the local steps.
+METHODS = {
+  'mime-keep': (corrections.Mime('adam', base_eps=0.1), ('sgdm', 'keep')),
+  'fed_exp-average': (corrections.FedExP(), ('adam', 'average')),
+  'fed_nova': (corrections.FedNova(local_momentum=0.5), ('sgdm', 'reset')),
+}
+OPTIMIZERS = {
+  'sgdm': optimizers.build_sgdm(1.0, 0.5),
+  'adam': tff.learning.optimizers.build_adam(1.0, epsilon=0.1),
 }
 
 
 def build(name):
-  return algorithms.build(
-    name,
+  """A process by its name in the registry or in `METHODS`."""
+  if name not in METHODS:
+    return small_problem.process(name, 0.1, batching=Batching(4, 2))
+  correction, (optimizer, state) = METHODS[name]
+  training = ClientTraining(OPTIMIZERS[optimizer], Batching(4), optimizer_state=state)
+  return algorithms.build_drift_corrected(
     small_problem.model(),
+    correction,
     client_learning_rate=0.1,
-    training=ClientTraining(batching=batching.Batching(4, 2)),
-    **OPTIONS.get(name, {}),
+    client_weighting='examples',
+    training=training,
   )
 
 
@@ -36,28 +50,47 @@ def run(process, context, cohorts=COHORTS):
   return [np.asarray(v) for v in tf.nest.flatten([done.state, done.client_states, done.metrics])]
 
 
-class Backwards(subrounds.InProcess):
+def train_backwards(workload):
   """Trains subrounds once before, in the opposite order."""
-
-  def run(self, workload):
-    for part in reversed(range(len(workload.parts))):
-      self.train(workload, part)
-    return super().run(workload)
+  for part in reversed(workload.parts):
+    subrounds.train_part(workload, part)
+  return subrounds.train(workload)
 
 
-@pytest.mark.parametrize('name', ['fed_yogi', 'ada_best'])
-def test_subrounds_in_any_order_give_what_the_graph_engine_gives(name, graph):
+def trained(process, context, rounds, folder=None):
+  """The state after `training.train`, which goes on with what is in the folder."""
+  arrays = {f'c{i}': pair for i, pair in enumerate(small_problem.clients())}
+  with tff.framework.get_context_stack().install(context):
+    result = training_lib.train(
+      process,
+      tasks.InMemoryClientData(arrays),
+      lambda weights: {},
+      training_lib.TrainingConfig(rounds=rounds, clients_per_round=5, rounds_per_checkpoint=1),
+      output_dir=folder and str(folder),
+      show_progress=False,
+    )
+  return [np.asarray(v) for v in tf.nest.flatten(result.state)]
+
+
+@pytest.mark.parametrize('name', ['fed_yogi', 'ada_best', *METHODS])
+def test_subrounds_in_any_order_give_what_the_graph_engine_gives(name, graph, tmp_path):
+  """And a run that is interrupted, at least what clients and server keep in `METHODS`."""
   process = build(name)
   ours = run(process, engine.SubroundContext(3, server=graph))
   expected = run(process, graph)
   assert len(ours) == len(expected)
   for one, other in zip(ours, expected):
     np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
-  backwards = engine.SubroundContext(3, server=graph, pool=Backwards())
-  np.testing.assert_equal(run(process, backwards), ours)
+  if name != 'fed_yogi':
+    backwards = engine.SubroundContext(3, server=graph, train=train_backwards)
+    np.testing.assert_equal(run(process, backwards), ours)
+  if name in METHODS:
+    whole = trained(process, graph, 4)
+    trained(process, graph, 2, tmp_path)
+    np.testing.assert_equal(trained(process, graph, 4, tmp_path), whole)
 
 
-@pytest.mark.parametrize('name', list(registry.ALGORITHMS))
+@pytest.mark.parametrize('name', ['fed_avg', 'fed_yogi', 'scaffold', 'mime-keep'])
 def test_every_algorithm_is_cut_into_stages_with_clients_of_their_own(name):
   program = stages.split(build(name).next)
   of_clients = [stage for stage in program.stages if stage.at_clients]

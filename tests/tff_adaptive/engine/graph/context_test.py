@@ -1,4 +1,4 @@
-"""Single facts about the graph engine: traces, options, threads."""
+"""Single facts about the graph engine: traces, options, threads, nodes, what each level reads."""
 
 import concurrent.futures as futures
 import gc
@@ -9,9 +9,16 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.helpers import engines, processes
+from tests.helpers import computations, engines, processes
 from tff_adaptive import engine
-from tff_adaptive.engine.graph import round_function
+from tff_adaptive.engine.graph import cache, nodes, round_function
+
+FLOAT, VECTOR, at_clients, at_server = (
+  computations.FLOAT,
+  computations.VECTOR,
+  computations.at_clients,
+  computations.at_server,
+)
 
 
 @pytest.fixture
@@ -122,3 +129,109 @@ def test_several_threads_share_a_context(graph):
     work = [(c, numbers) for c in made for numbers in cohorts]
     found = list(pool.map(lambda pair: doubled_sum(*pair), work))
   assert found == [2 * sum(numbers) for _, numbers in work]
+
+
+def test_results_do_not_depend_on_parallel_clients_to_the_bit():
+  process, outputs = processes.own('scaffold', num_clients=9), []
+  cohort = processes.whole(*((i, 3 + 5 * i % 7) for i in range(8)))
+  for parallel_clients in (1, 4):
+    context = engine.GraphContext(parallel_clients)
+    state = engines.run(context, process.initialize)
+    client_states = [process.initial_client_state] * len(cohort)
+    for _ in range(2):
+      state, client_states, metrics = engines.run(
+        context, process.next, state, client_states, cohort
+      )
+    outputs.append((state, list(client_states), metrics))
+  engines.assert_same(*outputs, rtol=0, atol=0)
+
+
+def test_an_unknown_intrinsic_is_named(graph):
+  type_spec = at_server(FLOAT)
+  intrinsic = tff.framework.Intrinsic('federated_wonder', tff.FunctionType(type_spec, type_spec))
+  call = tff.framework.Call(intrinsic, tff.framework.Reference('x', type_spec))
+  block = tff.framework.Lambda('x', type_spec, call)
+  computation = tff.framework.ConcreteComputation.from_building_block(block)
+  with pytest.raises(NotImplementedError, match=r'federated_wonder.*native context'):
+    engines.run(graph, computation, 1.0)
+
+
+def test_what_was_not_used_for_longest_goes_first(monkeypatch):
+  monkeypatch.setattr(cache, '_CAPACITY', 2)
+  entries = cache.Cache()
+  comp = tff.tensorflow.computation(lambda x: x, np.int32)
+  for form in ('a', 'b', 'a', 'c'):  # With c, b goes.
+    entries.of(comp, form)['trace'] = form
+  assert entries.of(comp, 'a') == {'trace': 'a'}
+  assert entries.of(comp, 'c') == {'trace': 'c'}
+  assert entries.of(comp, 'b') == {}
+
+
+def node(*deps, placement=tff.CLIENTS, free=False):
+  return nodes.Node(placement, FLOAT, list(deps), None, 0, free)
+
+
+def test_a_long_chain_is_no_recursion():
+  chain = [node()]
+  for _ in range(3000):
+    chain.append(node(chain[-1]))
+  assert nodes.reachable([chain[-1]]) == chain
+
+
+def test_only_parameters_and_messages_are_free():
+  parameter = node(free=True)
+  computed = node(parameter)
+  assert nodes.is_free(parameter)
+  assert nodes.is_free(node(parameter, node(placement=tff.SERVER), free=True))
+  assert not nodes.is_free(computed)
+  assert not nodes.is_free(node(computed, free=True))
+
+
+def test_clients_of_unknown_number_are_refused(graph):
+  everywhere = tff.federated_computation(lambda: tff.federated_value(1, tff.CLIENTS))
+  with pytest.raises(NotImplementedError, match=r'no argument placed there.*default_num_clients'):
+    engines.run(graph, everywhere)
+
+
+def test_a_dataset_as_an_accumulator_is_refused(graph):
+  numbers = tff.SequenceType(FLOAT)
+  add = tff.tensorflow.computation(
+    lambda d, x: d.concatenate(tf.data.Dataset.from_tensors(x)), numbers, FLOAT
+  )
+  merge = tff.tensorflow.computation(lambda d, e: d.concatenate(e), numbers, numbers)
+  total = tff.tensorflow.computation(lambda d: d.reduce(0.0, lambda s, x: s + x), numbers)
+  zero = tff.tensorflow.computation(lambda: tf.data.Dataset.from_tensors(0.0))
+
+  @tff.federated_computation(at_clients(FLOAT))
+  def collected(x):
+    return tff.federated_aggregate(x, zero(), add, merge, total)
+
+  with pytest.raises(NotImplementedError, match=r'a dataset as the accumulator .*native context'):
+    engines.run(graph, collected, [1.0, 2.0])
+
+
+def test_a_sequence_of_the_server_is_read_at_each_level(graph):
+  scale = tff.tensorflow.computation(
+    lambda d, x: tf.reduce_sum(d.get_single_element()) * x, tff.SequenceType(VECTOR), FLOAT
+  )
+
+  @tff.federated_computation(at_server(tff.SequenceType(VECTOR)), at_clients(FLOAT))
+  def twice(sequence, x):
+    received = tff.federated_broadcast(sequence)
+    total = tff.federated_sum(tff.federated_map(scale, (received, x)))
+    return tff.federated_map(scale, (received, tff.federated_broadcast(total)))
+
+  assert list(engines.run(graph, twice, [np.ones(3, np.float32)], [1.0, 2.0])) == [27, 27]
+
+
+def test_a_random_value_of_a_client_is_drawn_once(graph):
+  draw = tff.tensorflow.computation(lambda x: x + tf.random.uniform([]), FLOAT)
+  difference = tff.tensorflow.computation(lambda a, b: a - b, FLOAT, FLOAT)
+
+  @tff.federated_computation(at_clients(FLOAT))
+  def centred(x):
+    drawn = tff.federated_map(draw, x)
+    mean = tff.federated_broadcast(tff.federated_mean(drawn))
+    return tff.federated_sum(tff.federated_map(difference, (drawn, mean)))
+
+  assert abs(float(engines.run(graph, centred, [0.0, 0.0, 0.0]))) < 1e-6

@@ -64,9 +64,26 @@ def not_commutative(total, x):
   return total * 1.5 + tf.reduce_sum(tf.sin(x))
 
 
-@pytest.mark.parametrize('length', [0, 1, 7])
-def test_elements_in_order(length):
-  assert_same(lambda d: d.reduce(tf.constant(0.5), not_commutative), numbers(length))
+@tf.function
+def inner(d, start):
+  return d.reduce(start, not_commutative) * 2.0
+
+
+def of_ranges(total, x):
+  return not_commutative(total, tf.data.Dataset.range(3).reduce(x, lambda s, i: s * 1.5))
+
+
+REDUCTIONS = [
+  *((length, lambda d: d.reduce(tf.constant(0.5), not_commutative)) for length in (0, 1, 7)),
+  (7, lambda d: d.batch(3).reduce(tf.zeros([0]), lambda state, x: tf.concat([state, x], 0))),
+  (4, tf.function(lambda d: inner(d, inner(d, tf.constant(1.0))) + 1.0)),
+  (4, lambda d: d.reduce(tf.constant(0.0), of_ranges)),
+]
+
+
+@pytest.mark.parametrize('length, function', REDUCTIONS, ids=range(len(REDUCTIONS)))
+def test_elements_in_order_of_growing_states_in_functions_and_of_reductions(length, function):
+  assert_same(function, numbers(length))
 
 
 def test_nested_state_and_elements():
@@ -79,11 +96,6 @@ def test_nested_state_and_elements():
 
   start = ((tf.constant(1.0), tf.constant(0, tf.int64)), {'v': tf.zeros([2])})
   assert_same(lambda d: d.reduce(start, add), dataset)
-
-
-def test_state_that_grows():
-  append = lambda state, x: tf.concat([state, x], 0)  # noqa: E731
-  assert_same(lambda d: d.reduce(tf.zeros([0]), append), numbers(7).batch(3))
 
 
 def test_a_captured_variable_is_read_and_written_in_order():
@@ -121,15 +133,6 @@ def test_an_element_is_read_after_the_step_before_it():
   assert_same(reduce, numbers(6))
 
 
-def test_inside_functions():
-  @tf.function
-  def inner(d, start):
-    return d.reduce(start, not_commutative) * 2.0
-
-  outer = tf.function(lambda d: inner(d, inner(d, tf.constant(1.0))) + 1.0)
-  assert_same(outer, numbers(4))
-
-
 BRANCHES = {
   'cond': lambda d: tf.cond(
     tf.equal(d.cardinality(), 4),
@@ -154,13 +157,6 @@ def test_as_the_result_of_a_function(graph, name, length):
   expected = BRANCHES[name](numbers(length))
   for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected)):
     np.testing.assert_array_equal(one, other)
-
-
-def test_of_reductions():
-  def sum_up_to(total, x):
-    return not_commutative(total, tf.data.Dataset.range(3).reduce(x, lambda s, i: s * 1.5))
-
-  assert_same(lambda d: d.reduce(tf.constant(0.0), sum_up_to), numbers(4))
 
 
 def test_a_reduction_inside_a_dataset_is_left_to_it():

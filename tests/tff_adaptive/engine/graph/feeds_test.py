@@ -1,6 +1,7 @@
 """What the graph engine takes as arguments, what it returns for them, and what it refuses."""
 
 import collections
+import contextlib
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import tensorflow_federated as tff
 from tests.helpers import computations, engines
 from tff_adaptive.engine.graph import feeds, values
 
+BFLOAT16 = tf.bfloat16.as_numpy_dtype
 FLOAT, VECTOR, NUMBERS = computations.FLOAT, computations.VECTOR, computations.NUMBERS
 STRUCT, EXAMPLES = computations.STRUCT, computations.EXAMPLES
 at_clients, at_server = computations.at_clients, computations.at_server
@@ -26,6 +28,7 @@ PASSED = [
   (at_clients(()), [(), ()]),
   (at_clients(EMPTY), [dict(nothing=(), one=3, none={})]),
   (at_server(np.bool_), True),
+  (at_server(tff.TensorType(BFLOAT16, [2])), np.ones(2, BFLOAT16)),
   (at_clients(VECTOR), [np.float32([1, 2]), np.float32([])]),
   (tff.FederatedType(STRUCT, tff.CLIENTS, all_equal=True), collections.OrderedDict(a=1.0, b=2)),
   (NUMBERS, [1, 2, 3]),
@@ -46,6 +49,28 @@ def test_values_pass_through_as_in_the_native_context(native, graph, type_spec, 
   engines.assert_same(engines.run(graph, computation, *arguments), expected)
 
 
+NUMBER_TYPES = [np.dtype(code).type for code in 'bhilBHILefdFD?']
+
+
+@pytest.mark.parametrize('wanted', NUMBER_TYPES)
+def test_numbers_are_widened_where_tff_widens_them(native, graph, wanted):
+  def accepted(context, type_spec, wrap):
+    identity, found = computations.identity(type_spec), {}
+    for given in NUMBER_TYPES:
+      with contextlib.suppress(TypeError):
+        found[given] = engines.plain(engines.run(context, identity, wrap(given(1))))
+    return found
+
+  vector = tff.TensorType(wanted, [1])
+  clients = at_clients(vector), lambda one: [np.array([one])] * 2
+  for form in ((at_server(wanted), lambda one: one), clients):
+    found, expected = accepted(graph, *form), accepted(native, *form)
+    assert list(found) == list(expected)
+    engines.assert_same(list(found.values()), list(expected.values()))
+  sequence = tff.SequenceType(wanted), lambda one: [one]  # TFF makes all numbers fit there.
+  assert list(accepted(graph, *sequence)) == list(expected)
+
+
 REFUSED = [
   (at_server(np.int32), 1.5, ['int32', '1.5']),
   (at_server(np.int32), 2**40, ['int32', str(2**40)]),
@@ -58,6 +83,8 @@ REFUSED = [
   (at_clients(np.int32), 3, ['list', 'int']),
   (at_clients(np.int32), [1, 'x'], ['int32', "'x'"]),
   (at_clients(VECTOR), [np.ones(2)], ['float32[?]', 'float64']),
+  (at_server(VECTOR), tf.ragged.constant([[1.0], [2.0, 3.0]]), ['float32[?]', 'RaggedTensor']),
+  (at_clients(VECTOR), [tf.sparse.eye(2)], ['float32[?]', 'SparseTensor']),
   (at_clients(VECTOR), [np.ones([2, 2], np.float32)], ['float32[?]', '(2, 2)']),
   (at_clients(NUMBERS), [3], ['int32', 'list or tf.data.Dataset']),
   (at_clients(NUMBERS), [tf.data.Dataset.from_tensors(1.0)], ['int32', 'float32']),
@@ -91,12 +118,6 @@ def test_other_numbers_of_clients_are_refused(graph):
   pair = tff.federated_computation(lambda x, y: (x, y), [at_clients(FLOAT), at_clients(FLOAT)])
   with pytest.raises(TypeError, match=r'different numbers of clients: \[1, 2\]'):
     engines.run(graph, pair, [1.0], [1.0, 2.0])
-
-
-def test_a_structure_is_fed_by_its_names(graph):
-  result = engines.run(graph, computations.identity(at_server(STRUCT)), dict(b=2, a=1.0))
-  assert list(result) == ['a', 'b']
-  assert float(result['a']) == 1.0
 
 
 FORMS = {

@@ -1,0 +1,72 @@
+"""research/gpu_check.py, with the CPU in the GPU's place."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from research import gpu_check
+from research.benchmarks import workloads
+
+CPU = ['/CPU:0', '/CPU:0']
+W4 = dataclasses.replace(workloads.WORKLOADS['W4'], cohort=2, examples=6, batch_size=6)
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices('GPU')), reason='there is a GPU')
+def test_without_a_gpu_it_ends_with_one_line(tmp_path, capsys):
+  assert gpu_check.main(['gpu_check.py', f'--output={tmp_path}/new/gpu']) == 2
+  said = capsys.readouterr()
+  assert said.err.startswith('gpu_check.py: no GPU can be used: ')
+  assert said.err.count('\n') == 1
+  assert said.out == ''
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_results_are_judged_by_their_rounding_and_written_with_what_was_measured(
+  tmp_path, monkeypatch, capsys
+):
+  monkeypatch.setattr(gpu_check, 'logical_devices', lambda kind: CPU)
+  monkeypatch.setattr(gpu_check, 'ROUNDING', {'two devices': 2.0**-24, 'bfloat16': 2.0**-50})
+  monkeypatch.setitem(workloads.WORKLOADS, 'W4', W4)
+  flags = ['--device=cpu', '--workload=W4', '--clients=2', '--rounds=1']
+  assert gpu_check.main(['gpu_check.py', *flags, f'--output={tmp_path}/gpu']) == 1
+  found = json.loads((tmp_path / 'gpu.json').read_text())
+  right, wrong = found['results']
+  assert (right['is_within'], wrong['is_within']) == (True, False)
+  assert 1e-4 < wrong['difference'] < 4 * math.sqrt(2.0**-8)
+  (row,) = found['figures']
+  assert row['seconds'] > 0
+  assert 'peak_mb' not in row
+  page = (tmp_path / 'gpu.md').read_text()
+  assert capsys.readouterr().out == page
+  assert '| W4 | two devices | ' in page
+  assert '| W4 | 2 | ' in page
+
+
+def test_what_fails_or_is_no_number_is_not_within_its_bound(monkeypatch):
+  monkeypatch.setattr(gpu_check, 'ROUNDING', {'together': 2.0**-24})
+
+  right, calls = gpu_check.rounds, []
+
+  def failing(*given):
+    calls.append(given)
+    if len(calls) > 1:  # The first is the CPU's.
+      raise RuntimeError('no\nkernel')
+    return right(*given)
+
+  monkeypatch.setattr(gpu_check, 'rounds', failing)
+  (row,) = gpu_check.compare('W4', CPU)
+  assert (row['error'], row['is_within']) == ('RuntimeError: no kernel', False)
+  assert not gpu_check.distance([np.array(math.nan)], [np.ones(1)], [np.zeros(1)]) <= 1
+
+
+def test_jaxs_round_is_the_same_of_one_batch_a_client():
+  pytest.importorskip('jax')
+  ours, (_, other) = gpu_check.rounds(W4, CPU[:1], 2), gpu_check.vmapped(W4)
+  start = workloads.build_model(W4).initial_weights[0]
+  for _ in range(2):
+    assert gpu_check.distance(other(), ours(), start) < 1e-4

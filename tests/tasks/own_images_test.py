@@ -1,0 +1,66 @@
+"""Tasks on folders of pictures."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tff_adaptive_tasks as tasks
+
+PIXELS = np.random.default_rng(0).integers(0, 256, [3, 2, 4, 6, 3], np.uint8)
+
+
+def write(folder):
+  """Of 3 clients 2 pictures each of 4 x 6 pixels, of a class each."""
+  for client, pictures in zip('abc', PIXELS):
+    for label, pixels in zip(('cat', 'dog'), pictures):
+      (folder / client / label).mkdir(parents=True)
+      Image.fromarray(pixels).save(folder / client / label / 'one.png')
+  (folder / '.hidden').write_text('no client')
+  return str(folder)
+
+
+def test_a_folder_of_each_client_becomes_a_task(tmp_path):
+  folder = write(tmp_path)
+  task = tasks.from_image_folder(folder, validation=0.34)
+  assert task.source == folder
+  assert task.preparation.classes == ('cat', 'dog')
+  assert len(task.train.client_ids) == 2
+  for client in task.train.client_ids:
+    own = PIXELS['abc'.index(client)]
+    np.testing.assert_array_equal(task.train.load(client)['x'], own.astype(np.float32) / 255)
+    np.testing.assert_array_equal(task.train.load(client)['y'], [0, 1])
+    np.testing.assert_array_equal(task.preparation(own), task.train.load(client)['x'])
+
+
+def test_pictures_are_brought_to_a_size_and_to_grey(tmp_path):
+  folder = write(tmp_path)
+  Image.new('RGB', (5, 5), 'white').save(tmp_path / 'a' / 'cat' / 'two.jpg')
+  with pytest.raises(tasks.DataError, match=r'two.jpg has \[5, 5\] pixels, .*one.png has \[4, 6\]'):
+    tasks.from_image_folder(folder)
+  task = tasks.from_image_folder(folder, size=(2, 3), channels=1, validation_by='examples')
+  first = task.train.load('b')['x']
+  assert first.shape[1:] == (2, 3, 1)
+  small = Image.fromarray(PIXELS[1, 0]).convert('L').resize((3, 2))
+  np.testing.assert_allclose(first[0, ..., 0], np.asarray(small) / np.float32(255))
+
+
+@pytest.mark.parametrize(
+  'name, message',
+  [
+    ('a/cat/x.png', 'x.png cannot be read .*cannot identify image.*remove it'),
+    ('a/x.png', 'x.png is no folder: write pictures as FOLDER/CLIENT/CLASS/NAME'),
+    ('x.png', 'x.png is no folder'),
+  ],
+)
+def test_what_is_no_picture_is_named(tmp_path, name, message):
+  folder = write(tmp_path)
+  (tmp_path / name).write_text('no picture')
+  with pytest.raises(tasks.DataError, match=message):
+    tasks.from_image_folder(folder)
+
+
+def test_an_empty_folder_and_other_channels_are_refused(tmp_path):
+  with pytest.raises(tasks.DataError, match='has no pictures'):
+    tasks.from_image_folder(str(tmp_path))
+  with pytest.raises(tasks.DataError, match='channels is 2; it must be 1'):
+    tasks.from_image_folder(str(tmp_path), channels=2)

@@ -1,0 +1,193 @@
+"""Maps by client and server rate, against grids written by hand; scores by one setting."""
+
+import copy
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+
+from tests.helpers import run_folders
+from tff_adaptive.reports import tuning
+
+COLUMN = 'validation_accuracy'
+RATES = (0.01, 0.1, 1.0)
+# Of server rates by client rates; the last of all diverged.
+GRID = {'fed_yogi': [[0.5, 0.6, 0.7], [0.8, 0.9, 0.4], [0.3, 0.2, math.nan]]}
+GRID['fed_avg'] = (np.array(GRID['fed_yogi']) - 0.1).tolist()
+
+
+CLIENT, SERVER = tuning.CLIENT, tuning.SERVER
+
+
+def grid_runs(folder):
+  ends = [
+    (
+      GRID[algorithm][i][j] + (seed - 0.5) / 100,
+      {'algorithm': algorithm, CLIENT: client, SERVER: server, 'seed': seed},
+    )
+    for algorithm in GRID
+    for i, server in enumerate(RATES)
+    for j, client in enumerate(RATES)
+    for seed in (0, 1)
+  ]
+  return run_folders.each(folder, ends)
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  return tuning.by_rates(grid_runs(tmp_path_factory.mktemp('runs')), COLUMN, title='Digits')
+
+
+def test_a_map_is_a_table_with_its_best_cell_bold(made):
+  yogi = next(table for table in made.tables if table.title.startswith('FedYogi'))
+  assert yogi.title == 'FedYogi: validation accuracy, %, mean of the last 1 round'
+  assert yogi.heading == ['', 'client 0.01', 'client 0.1', 'client 1']
+  assert yogi.rows[0] == ['server 1', '30.0 ± 0.7', '20.0 ± 0.7', 'diverged']
+  assert yogi.rows[1][2] == '90.0 ± 0.7'
+  assert yogi.bold == {(1, 2)}
+  assert made.tables[-1].rows == [
+    ['FedYogi', '0.1 (80.0 ± 0.7)', '0.1 (90.0 ± 0.7)', '0.01 (70.0 ± 0.7)'],
+    ['FedAvg', '0.1 (70.0 ± 0.7)', '0.1 (80.0 ± 0.7)', '0.01 (60.0 ± 0.7)'],
+  ]
+
+
+def test_the_figure_has_a_map_each_and_the_lines_of_the_best(made):
+  maps = [axes for axes in made.figure.axes if axes.images]
+  assert {axes.get_title() for axes in maps} == {'FedYogi', 'FedAvg'}
+  for axes in maps:
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ['-2', '-1', '0']
+  yogi = next(axes for axes in maps if axes.get_title() == 'FedYogi')
+  shown = yogi.images[0].get_array()  # The lowest server rate is the lowest row.
+  np.testing.assert_allclose(shown[:2], 100 * np.array(GRID['fed_yogi'][:2]))
+  assert shown.mask[2, 2]
+  texts = {(*text.get_position(), text.get_text()) for text in yogi.texts}
+  assert texts >= {(1, 0, '60.0'), (0, 1, '80.0'), (2, 2, 'x')}
+  # One scale for all, of which the worst quarter does not take the colours.
+  (scale,) = {axes.images[0].get_clim() for axes in maps}
+  assert scale[1] == pytest.approx(90)
+  assert scale[0] > 20
+  best = next(axes for axes in made.figure.axes if axes.get_title() == 'best server rate')
+  lines = {line.get_label(): line.get_ydata() for line in best.get_lines()}
+  np.testing.assert_allclose(lines['FedYogi'], [-1, -1, -2])
+
+
+def test_the_numbers_are_there(made):
+  rows = list(csv.DictReader(io.StringIO(made.data)))
+  assert len(rows) == 18
+  row = next(r for r in rows if r['label'] == 'FedAvg' and r['server_learning_rate'] == '0.1')
+  assert (row['client_learning_rate'], row['runs'], row['mean']) == ('0.01', '2', '0.7')
+
+
+def test_cells_need_different_seeds_and_rates(tmp_path):
+  runs = grid_runs(tmp_path)
+  with pytest.raises(ValueError, match=r'=0\.01, .*=0\.01. have the same seed'):
+    tuning.by_rates([*runs, copy.copy(runs[0])], COLUMN)
+  without = run_folders.make(tmp_path / 'more', [0.1, 0.2])
+  with pytest.raises(ValueError, match='has no client_learning_rate and server_learning_rate'):
+    tuning.by_rates([*runs, without], COLUMN)
+
+
+def test_of_a_loss_the_least_is_best(tmp_path):
+  ends = [(loss, {SERVER: rate}) for rate, loss in ((0.1, 0.5), (1.0, 0.4), (10.0, math.inf))]
+  found = run_folders.each(tmp_path, ends, 'validation_loss', start=2.0, **{CLIENT: 0.1})
+  assert tuning.by_rates(found, 'validation_loss').tables[-1].rows == [['FedAvg', '1 (0.4000)']]
+
+
+@pytest.mark.parametrize('column, value', [(COLUMN, 0.5), ('validation_loss', 1.5)])
+def test_of_server_rates_that_do_equally_well_the_lowest_is_named(tmp_path, column, value):
+  ends = [(value, {SERVER: rate}) for rate in (0.1, 0.01, 1.0)]
+  made = tuning.by_rates(run_folders.each(tmp_path, ends, column, **{CLIENT: 0.1}), column)
+  assert made.tables[-1].rows[0][1].startswith('0.01 (')
+
+
+@pytest.mark.parametrize('how', ['validation_loss', 'non_finite_clients'])
+def test_a_diverged_run_with_a_finite_accuracy_is_an_x_and_never_the_best(tmp_path, how):
+  ends = [(0.058, {SERVER: 0.01}), (0.111, {SERVER: 1.0})]
+  found = run_folders.each(tmp_path, ends, **{CLIENT: 0.1})
+  found[1].rows[-1][how] = math.nan if how == 'validation_loss' else 10.0
+  made = tuning.by_rates(found, COLUMN)
+  grid, best = made.tables
+  assert [row[1] for row in grid.rows] == ['diverged', '5.8']
+  assert grid.bold == {(1, 1)}
+  assert best.rows == [['FedAvg', '0.01 (5.8)']]
+  (axes,) = (a for a in made.figure.axes if a.images)
+  assert 'x' in [text.get_text() for text in axes.texts]
+
+
+def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp_path):
+  ends = [
+    (0.5, {'task': task, 'algorithm': algorithm, 'server_optimizer': server, SERVER: rate})
+    for task in ('digits', 'least_squares')
+    for algorithm, server, own in (('fed_avg', 'sgd', (0.5, 1)), ('fed_adam', 'adam', (0.01, 0.1)))
+    for rate in own
+  ]
+  *maps, best = tuning.by_rates(run_folders.each(tmp_path, ends, **{CLIENT: 0.1}), COLUMN).tables
+  assert [row[0] for row in best.rows] == [
+    f'{name}, {task}' for task in ('digits', 'least_squares') for name in ('FedAvg', 'FedAdam')
+  ]
+  assert [len(table.rows) for table in maps] == [2] * 4
+
+
+def test_rates_have_as_many_digits_as_tell_them_apart(tmp_path):
+  ends = [(0.12, {CLIENT: rate, SERVER: 1 - rate}) for rate in (0.12341, 0.12344)]
+  made = tuning.by_rates(run_folders.each(tmp_path, ends), COLUMN)
+  assert made.tables[0].heading[1:] == ['client 0.12341', 'client 0.12344']
+  assert [row[0] for row in made.tables[0].rows] == ['server 0.87659', 'server 0.87656']
+  (axes,) = (axes for axes in made.figure.axes if axes.images)
+  assert len({tick.get_text() for tick in axes.get_xticklabels()}) == 2
+
+
+def tau_runs(folder, algorithm='fed_yogi', shift=0.0):
+  """Three values of tau, two rates, of which the higher is better but for the largest tau."""
+  values = {0.001: (0.5, 0.6), 0.01: (0.7, 0.8), 0.1: (0.4, 0.3)}
+  ends = [
+    (value + shift + (seed - 0.5) / 100, {'tau': tau, 'client_learning_rate': rate, 'seed': seed})
+    for tau, pair in values.items()
+    for rate, value in zip((0.1, 0.3), pair)
+    for seed in (0, 1)
+  ]
+  return run_folders.each(folder / algorithm, ends, algorithm=algorithm)
+
+
+def test_a_line_is_the_best_of_other_settings_at_each_value(tmp_path):
+  both = [*tau_runs(tmp_path), *tau_runs(tmp_path, 'fed_adam', -0.05)]
+  both.append(run_folders.make(tmp_path / 'other', [0.1, 0.99], tau=None))  # Has no tau.
+  made = tuning.by_parameter(both, COLUMN, 'tau')
+  (table,) = made.tables
+  assert table.heading == ['', 'tau = 0.001', 'tau = 0.01', 'tau = 0.1']
+  assert table.rows[0] == ['FedYogi', '60.00 ± 0.71', '80.00 ± 0.71', '40.00 ± 0.71']
+  assert table.rows[1] == ['FedAdam', '55.00 ± 0.71', '75.00 ± 0.71', '35.00 ± 0.71']
+  assert table.bold == {(0, 2), (1, 2)}
+  assert 'client_learning_rate=0.1 (FedYogi, tau = 0.1; FedAdam, tau = 0.1)' in table.note
+  (axes,) = made.figure.axes
+  assert axes.get_xscale() == 'log'
+  assert [text.get_text() for text in made.figure.legends[0].get_texts()] == ['FedYogi', 'FedAdam']
+  assert made.data.splitlines()[1] == 'FedYogi,0.001,2,0.6,0.00707107,client_learning_rate=0.3'
+
+
+def test_a_line_needs_two_values(tmp_path):
+  with pytest.raises(ValueError, match=r"values of 'mu' or more: the runs have \[\]"):
+    tuning.by_parameter(tau_runs(tmp_path), COLUMN, 'mu')
+  with pytest.raises(ValueError, match=r'the runs have \[0\.001\]'):
+    tuning.by_parameter(tau_runs(tmp_path / 'more')[:4], COLUMN, 'tau')
+
+
+def test_values_that_include_zero_have_a_linear_axis(tmp_path):
+  found = [run_folders.make(tmp_path / str(b), [0.1, b / 2], beta=b) for b in (0.0, 0.5, 0.9)]
+  made = tuning.by_parameter(found, COLUMN, 'beta')
+  assert made.figure.axes[0].get_xscale() == 'linear'
+
+
+@pytest.mark.parametrize(
+  'column, by', [(COLUMN, 'validation'), ('train_accuracy', 'train accuracy')]
+)
+def test_the_note_says_what_chose(tmp_path, column, by):
+  found = [
+    run_folders.make(tmp_path / f'{tau}_{rate}', [0.1, rate], column, tau=tau, mu=rate)
+    for tau in (0.1, 1.0)
+    for rate in (0.2, 0.3)
+  ]
+  (table,) = tuning.by_parameter(found, column, 'tau').tables
+  assert table.note == f'Best of several settings by {by}: mu=0.3.'

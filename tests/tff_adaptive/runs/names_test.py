@@ -1,0 +1,72 @@
+"""Of which metrics small values are good."""
+
+import re
+
+import pytest
+import tensorflow as tf
+
+from tff_adaptive.runs import names
+
+# Those of tf.keras.metrics of which small values are good.
+ERRORS = """
+  BinaryCrossentropy CategoricalCrossentropy
+  CategoricalHinge FalseNegatives FalsePositives Hinge KLD KLDivergence LogCoshError MAE
+  MAPE MSE MSLE MeanAbsoluteError MeanAbsolutePercentageError MeanRelativeError MeanSquaredError
+  MeanSquaredLogarithmicError Poisson RootMeanSquaredError SparseCategoricalCrossentropy
+  SquaredHinge binary_crossentropy binary_focal_crossentropy categorical_crossentropy
+  categorical_focal_crossentropy hinge kl_divergence kld kullback_leibler_divergence log_cosh
+  logcosh mae mape mean_absolute_error mean_absolute_percentage_error mean_squared_error
+  mean_squared_logarithmic_error mse msle poisson sparse_categorical_crossentropy squared_hinge
+"""
+NOT_METRICS = {'deserialize', 'serialize', 'get', 'experimental'}
+
+
+def snake(name):
+  return re.sub(r'([a-z0-9])(?=[A-Z])|([A-Z])(?=[A-Z][a-z])', r'\g<0>_', name).lower()
+
+
+def test_the_metrics_of_keras_are_all_known():
+  found = {name for name in dir(tf.keras.metrics) if name[0] != '_'} - NOT_METRICS
+  assert found > set(ERRORS.split())
+  for name in found:
+    for column in (name, snake(name), f'validation_{snake(name)}', f'{snake(name)}_1'):
+      assert names.is_error(column) == (name in ERRORS.split()), column
+
+
+@pytest.mark.parametrize(
+  'settings, wanted',
+  [
+    (dict(algorithm='fed_avg', client_optimizer='sgd', client_optimizer_state='reset'), 'FedAvg'),
+    (
+      dict(algorithm='fed_avg', server_optimizer='lion', client_optimizer='adamw'),
+      'FedAvg x Lion (clients: AdamW)',
+    ),
+    (
+      dict(algorithm='fed_yogi', client_optimizer='a/b.py:f', client_optimizer_state='keep'),
+      'FedYogi (clients: b.py:f, kept)',
+    ),
+    (
+      dict(algorithm='diloco', server_optimizer='nesterov', client_optimizer='adamw')
+      | dict(client_optimizer_state='keep', sam_rho=0.1),
+      'DiLoCo (clients: SAM 0.1)',
+    ),
+    (dict(algorithm='fed_sam', server_optimizer='sgd', sam_rho=0.05), 'FedSAM'),
+  ],
+)
+def test_a_composition_names_what_goes_not_without_saying(settings, wanted):
+  assert names.composition(settings) == wanted
+
+
+@pytest.mark.parametrize(
+  'columns, is_error',
+  [
+    ('loss mse rmse test_loss validation_mse error_rate inference_perplexity MAE RMSE nll', True),
+    ('logloss valLoss cross_entropy edit-distance false_positive_rate Brier bpc test_bpd', True),
+    ('validation_bits_per_character BitsPerDim validation_mean_error_of_means', True),
+    ('log_likelihood true_positive_rate accuracy validation_accuracy recall_at_5 auc', False),
+    ('lossless_share terror_recall', False),
+  ],
+)
+def test_small_values_of_losses_and_errors_are_good(columns, is_error):
+  for name in columns.split():
+    assert names.is_error(name) == is_error, name

@@ -1,0 +1,56 @@
+"""Delta-SGD: each client finds its step size from its own gradients."""
+
+import collections
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive import registry
+from tff_adaptive.corrections import base
+
+_ENTRY = registry.ALGORITHMS['delta_sgd']
+
+
+@dataclasses.dataclass(frozen=True)
+class DeltaSGD(base.Correction):
+  """Local step size min(gamma ||dx|| / (2 ||dg||), sqrt(1 + growth r) eta), r = eta / former eta.
+
+  "Adaptive Federated Learning with Auto-Tuned Clients" (Kim et al., 2024), Algorithm 1,
+  where growth is delta. dx is the
+  last step and dg the difference of the gradients at its two ends on the present batch, as in the
+  authors' code: two gradients a step. A client's first step in a round has the rate of the round,
+  and r = 1.
+
+  Attributes:
+    gamma: Factor of the estimated inverse of the local smoothness, > 0.
+    growth: How fast the step size may grow, >= 0.
+  """
+
+  gamma: float = _ENTRY.default('gamma')
+  growth: float = _ENTRY.default('growth')
+  name = 'delta_sgd'
+
+  def __post_init__(self) -> None:
+    base.check_fields(self, _ENTRY)
+
+  def local_state(self, client: base.ClientRound) -> Any:
+    return collections.OrderedDict(
+      before=client.theta_0, eta=client.eta_l, ratio=tf.ones([]), is_first=tf.ones([])
+    )
+
+  def gradient(self, client: base.ClientRound, theta: base.Weights, g: base.Weights) -> Any:
+    state = client.local_state
+    before = tuple(state['before'])
+    g_before = client.gradient_at(before)
+    dx = base.norm(base.combine(tf.subtract, theta, before))
+    dg = base.norm(base.combine(tf.subtract, g, g_before))
+    grown = tf.sqrt(1 + self.growth * state['ratio']) * state['eta']
+    # Where the gradients are the same, the loss is flat as far as is known.
+    found = tf.where(dg > 0, tf.math.divide_no_nan(self.gamma * dx, 2 * dg), grown)
+    eta = tf.where(state['is_first'] > 0, state['eta'], tf.minimum(found, grown))
+    ratio = tf.where(state['is_first'] > 0, 1.0, tf.math.divide_no_nan(eta, state['eta']))
+    # The client's SGD multiplies by the rate of the round.
+    factor = tf.math.divide_no_nan(eta, client.eta_l)
+    new = collections.OrderedDict(before=theta, eta=eta, ratio=ratio, is_first=tf.zeros([]))
+    return base.combine(lambda g: base.scale(factor, g), g), new

@@ -1,0 +1,51 @@
+"""FedCM: client-level momentum."""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive import registry
+from tff_adaptive.corrections import base
+
+_ENTRY = registry.ALGORITHMS['fed_cm']
+
+
+@dataclasses.dataclass(frozen=True)
+class FedCM(base.Correction):
+  """Local gradient: alpha g + (1 - alpha) D. Server: D <- mean(g_i / (K_i eta_l)).
+
+  "FedCM: Federated Learning with Client-level Momentum" (Xu et al., 2021), Algorithm 1, with each
+  client's own K_i where they differ, as the mean of the local directions asks for. D is zero in the
+  first round.
+
+  Attributes:
+    alpha: Weight of the local gradient, in (0, 1]; 1 is FedAvg.
+  """
+
+  alpha: float = _ENTRY.default('alpha')
+  name = 'fed_cm'
+  combine_uploads = 'weighted'
+
+  def __post_init__(self) -> None:
+    base.check_fields(self, _ENTRY)
+
+  def server_state(self, weights: base.Weights) -> Any:
+    return base.zeros(weights)
+
+  def broadcast(self, server_state: Any) -> Any:
+    return server_state
+
+  def gradient(
+    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
+  ) -> base.Weights:
+    return base.combine(lambda g, d: self.alpha * g + (1 - self.alpha) * d, g, client.broadcast)
+
+  def client_update(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> tuple[Any, Any]:
+    inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
+    return (), base.combine(lambda g: base.scale(inverse, g), g_i)
+
+  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+    return server.uploads, server.g_bar

@@ -1,0 +1,50 @@
+"""FedExP: the server's step from how much the clients disagree."""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive import registry
+from tff_adaptive.corrections import base
+
+_ENTRY = registry.ALGORITHMS['fed_exp']
+
+
+@dataclasses.dataclass(frozen=True)
+class FedExP(base.Correction):
+  """The server's step times max(1, mean ||g_i||^2 / (2 (||g-bar||^2 + eps))).
+
+  "FedExP: Speeding Up Federated Averaging via Extrapolation" (Jhunjhunwala et al., 2023), equation
+  (7) and Algorithm 1; the means are weighted as the updates. The model to use is the mean of the
+  last two iterates (section 4). The authors' code multiplies eps by the cohort's size, the paper's
+  formula does not.
+
+  Attributes:
+    eps: Added to the squared norm of the mean, >= 0.
+  """
+
+  eps: float = _ENTRY.default('eps')
+  name = 'fed_exp'
+  combine_uploads = 'weighted'
+
+  def __post_init__(self) -> None:
+    base.check_fields(self, _ENTRY)
+
+  def server_state(self, weights: base.Weights) -> Any:
+    return weights  # The iterate before the last.
+
+  def client_update(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> tuple[Any, Any]:
+    return (), base.squared_norm(g_i)
+
+  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+    below = 2 * (base.squared_norm(server.g_bar) + self.eps)
+    factor = tf.maximum(1.0, tf.math.divide_no_nan(server.uploads, below))
+    return server.theta, server.g_bar, factor
+
+  def inference_weights(
+    self, server_state: Any, theta: base.Weights, theta_bar: base.Weights
+  ) -> base.Weights | None:
+    return base.combine(lambda a, b: (a + b) / 2, tuple(server_state), theta)

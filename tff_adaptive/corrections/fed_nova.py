@@ -1,0 +1,72 @@
+"""FedNova: updates normalised by the local steps' effective number."""
+
+import collections
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive import registry
+from tff_adaptive.corrections import base
+
+_ENTRY = registry.ALGORITHMS['fed_nova']
+
+
+@dataclasses.dataclass(frozen=True)
+class FedNova(base.Correction):
+  """Clients send g_i / |a_i| and the server multiplies their mean by tau_eff.
+
+  "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization" (Wang et
+  al., 2020), equation (7) and section 4. |a_i| is K_i for SGD; with momentum rho each step does
+  c <- rho c + 1, |a| <- |a| + c; with a proximal term |a| <- (1 - eta_l mu) |a| + 1. tau_eff is the
+  weighted mean of |a_i|, or of K_i with a proximal term, as in the authors' code. The client's
+  optimizer is SGD: the momentum is this class's.
+
+  Attributes:
+    local_momentum: rho, in [0, 1).
+    mu: Weight of the proximal term, >= 0; not together with a momentum.
+  """
+
+  local_momentum: float = _ENTRY.default('local_momentum')
+  mu: float = _ENTRY.default('mu')
+  name = 'fed_nova'
+  combine_uploads = 'weighted'
+
+  def __post_init__(self) -> None:
+    base.check_fields(self, _ENTRY)
+    if self.local_momentum and self.mu:
+      raise ValueError(
+        f'fed_nova has local_momentum={self.local_momentum} and mu={self.mu}: the paper normalises '
+        'for either of them; give one, and 0 for the other.'
+      )
+
+  def local_state(self, client: base.ClientRound) -> Any:
+    state = collections.OrderedDict(a=tf.zeros([]))
+    if self.local_momentum:
+      state.update(c=tf.zeros([]), m=base.zeros(client.theta_0))
+    return state
+
+  def gradient(self, client: base.ClientRound, theta: base.Weights, g: base.Weights) -> Any:
+    """m <- rho m + g, or g + mu (theta - theta^{t-1})."""
+    state = collections.OrderedDict(client.local_state)
+    if self.local_momentum:
+      state['m'] = g = base.combine(lambda m, g: self.local_momentum * m + g, state['m'], g)
+      state['c'] = self.local_momentum * state['c'] + 1
+      state['a'] += state['c']
+    else:
+      if self.mu:
+        g = base.combine(lambda g, x, x0: g + self.mu * (x - x0), g, theta, client.theta_0)
+      state['a'] = (1 - client.eta_l * self.mu) * state['a'] + 1
+    return g, state
+
+  def update(self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor) -> base.Weights:
+    inverse = tf.math.divide_no_nan(1.0, client.local_state['a'])
+    return base.combine(lambda g: base.scale(inverse, g), g_i)
+
+  def client_update(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> tuple[Any, Any]:
+    return (), steps if self.mu else client.local_state['a']
+
+  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+    return (), base.combine(lambda g: base.scale(server.uploads, g), server.g_bar)

@@ -1,0 +1,114 @@
+"""Mime and MimeLite: the server's statistics at the clients, frozen during a round."""
+
+import collections
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive import registry
+from tff_adaptive.corrections import base
+
+_ENTRY = registry.ALGORITHMS['mime_lite']
+
+
+@dataclasses.dataclass(frozen=True)
+class MimeLite(base.Correction):
+  """Local step U(g, s); server: s <- V(mean of the full gradients at theta^{t-1}, s).
+
+  "Breaking the Centralized Barrier for Cross-Device Federated Learning" (Karimireddy et al., 2021),
+  Algorithm 1 and table 2. s are the statistics of the base optimizer:
+
+  - sgdm: U = V = (1 - beta1) g + beta1 m;
+  - adam: m as above and U = m / (eps + sqrt(v)), V: v <- beta2 v + (1 - beta2) c^2;
+  - adagrad: U = g / (eps + sqrt(v)), V: v <- v + c^2.
+
+  v is frozen in U. The means of gradients are weighted as the updates.
+
+  Attributes:
+    base_optimizer: 'sgdm', 'adam' or 'adagrad'.
+    base_beta1: beta1, decay of m, in [0, 1).
+    base_beta2: beta2, decay of v, in [0, 1).
+    base_eps: eps, added to the root of v, > 0.
+  """
+
+  base_optimizer: str = _ENTRY.default('base_optimizer')
+  base_beta1: float = _ENTRY.default('base_beta1')
+  base_beta2: float = _ENTRY.default('base_beta2')
+  base_eps: float = _ENTRY.default('base_eps')
+  name = 'mime_lite'
+  combine_uploads = 'weighted'
+
+  def __post_init__(self) -> None:
+    base.check_fields(self, _ENTRY)
+
+  def server_state(self, weights: base.Weights) -> Any:
+    state = collections.OrderedDict()
+    if self.base_optimizer != 'adagrad':
+      state['m'] = base.zeros(weights)
+    if self.base_optimizer != 'sgdm':
+      state['v'] = base.zeros(weights)
+    return state
+
+  def broadcast(self, server_state: Any) -> Any:
+    return server_state
+
+  def gradient(
+    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
+  ) -> base.Weights:
+    statistics = client.broadcast
+    if 'm' in statistics:
+      g = self._moved(statistics['m'], g)
+    if 'v' in statistics:
+      g = base.combine(lambda g, v: g / (self.base_eps + tf.sqrt(v)), g, statistics['v'])
+    return g
+
+  def client_update(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> tuple[Any, Any]:
+    return (), client.full_gradient()
+
+  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+    return self._updated(server_state, server.uploads), server.g_bar
+
+  def _updated(self, statistics: Any, c: base.Weights) -> Any:
+    """V(c, s)."""
+    new: dict[str, Any] = collections.OrderedDict()
+    if 'm' in statistics:
+      new['m'] = self._moved(statistics['m'], c)
+    if 'v' in statistics:
+      old, added = (1.0, 1.0) if 'm' not in statistics else (self.base_beta2, 1 - self.base_beta2)
+      new['v'] = base.combine(lambda v, c: old * v + added * c * c, statistics['v'], c)
+    return new
+
+  def _moved(self, m: base.Weights, g: base.Weights) -> base.Weights:
+    return base.combine(lambda m, g: self.base_beta1 * m + (1 - self.base_beta1) * g, m, g)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mime(MimeLite):
+  """MimeLite whose local gradient is g - g(theta^{t-1}; the same batch) + c.
+
+  c is the mean of the full gradients at theta^{t-1} over this round's cohort: clients send them
+  before they train, a second exchange. Algorithm 1 of the same paper.
+  """
+
+  name = 'mime'
+
+  def exchange(self, client: base.ClientRound) -> Any:
+    return client.full_gradient()
+
+  def gradient(
+    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
+  ) -> base.Weights:
+    g_0 = client.gradient_at(client.theta_0)
+    g = base.combine(lambda g, g_0, c: g - g_0 + c, g, g_0, client.exchanged)
+    return super().gradient(client, theta, g)
+
+  def client_update(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> tuple[Any, Any]:
+    return (), ()
+
+  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+    return self._updated(server_state, server.exchanged), server.g_bar

@@ -1,0 +1,61 @@
+"""What a correction asks for and sends, found by tracing its functions; nothing is computed."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tff_adaptive.corrections import base, results
+
+
+class Traced(NamedTuple):
+  """What a client does in a round besides its local steps' own gradients.
+
+  Attributes:
+    gradients: Gradients at other weights in a local step, see `ClientRound.gradient_at`.
+    full_gradients: Gradients over all its examples in a round.
+    bytes_down: Bytes that it receives besides the weights, what is exchanged among them.
+    bytes_up: Bytes that it sends besides its update.
+  """
+
+  gradients: int
+  full_gradients: int
+  bytes_down: int
+  bytes_up: int
+
+
+def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
+  """Traces a correction for a model's weights (tensors, specs or arrays)."""
+  asked = {'at': 0, 'full': 0}
+  with tf.Graph().as_default():
+    theta = tuple(tf.zeros(w.shape, w.dtype) for w in weights)
+
+    def full_gradient() -> base.Weights:
+      asked['full'] += 1
+      return theta
+
+    def gradient_at(point: base.Weights) -> base.Weights:
+      asked['at'] += 1
+      return base.zeros(point)
+
+    broadcast = correction.broadcast(correction.server_state(theta))
+    one = tf.constant(1.0)
+    client = base.ClientRound(
+      theta, correction.client_state(theta), broadcast, one, one, one, full_gradient
+    )
+    sent = correction.exchange(client)
+    client = client._replace(exchanged=sent, local_state=correction.local_state(client))
+    results.gradient(correction, client._replace(gradient_at=gradient_at), theta, theta)
+    _, _, upload = results.client_update(correction, client, theta, one)
+    return Traced(
+      gradients=asked['at'],
+      full_gradients=asked['full'],
+      bytes_down=size(broadcast) + size(sent),
+      bytes_up=size(upload) + size(sent),
+    )
+
+
+def size(tree: Any) -> int:
+  """The bytes of a structure of tensors."""
+  leaves = map(tf.convert_to_tensor, tf.nest.flatten(tree))
+  return sum(leaf.dtype.size * (leaf.shape.num_elements() or 0) for leaf in leaves)

@@ -1,0 +1,55 @@
+"""Scaffnew (ProxSkip): control variates and a random number of local steps."""
+
+import collections
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from tff_adaptive.corrections import base
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaffnew(base.Correction):
+  """Local step g - h_i; h_i <- h_i + (p / eta_l) (theta^t - theta_i) once theta^t is known.
+
+  "ProxSkip: Yes! Local Gradient Steps Provably Lead to Communication Acceleration" (Mishchenko et
+  al., 2022), Algorithm 2. A client applies the second formula when it takes part again: with all
+  clients in every round, as in the paper, that is what the algorithm does. One coin decides for all
+  clients after each step: `Batching(local_steps=..., random_local_steps=True)`; p is one over the
+  mean number of local steps, or over K_i where steps are not limited.
+  """
+
+  name = 'scaffnew'
+
+  def client_state(self, weights: base.Weights) -> Any:
+    return collections.OrderedDict(h=base.zeros(weights), ended=weights, scale=tf.zeros([]))
+
+  def _h(self, client: base.ClientRound) -> base.Weights:
+    """h_i with what the last round of the client brought."""
+    state = client.client_state
+    return base.combine(
+      lambda h, x, end: h + base.scale(state['scale'], x - end),
+      state['h'],
+      client.theta_0,
+      state['ended'],
+    )
+
+  def local_state(self, client: base.ClientRound) -> Any:
+    return self._h(client)
+
+  def gradient(self, client: base.ClientRound, theta: base.Weights, g: base.Weights) -> Any:
+    return base.combine(tf.subtract, g, client.local_state), client.local_state
+
+  def client_update(
+    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
+  ) -> tuple[Any, Any]:
+    mean_steps = steps if client.mean_steps is None else client.mean_steps
+    scale = tf.math.divide_no_nan(1.0, mean_steps * client.eta_l)
+    ended = base.combine(tf.subtract, client.theta_0, g_i)
+    return collections.OrderedDict(h=self._h(client), ended=ended, scale=scale), ()
+
+  def inference_weights(
+    self, server_state: Any, theta: base.Weights, theta_bar: base.Weights
+  ) -> base.Weights | None:
+    return None

@@ -1,0 +1,237 @@
+"""Optimizers of clients, some of servers too, each as it was published.
+
+Each is a formula for one weight tensor x with gradient g. What they share with the others of this
+package stands in `tff_adaptive.optimizers.adaptive`. Their arguments are the rate eta, a scalar
+>= 0 or a function of the round, and scalars: `momentum`, `beta1` and `beta2` in [0, 1); `tau` > 0,
+what papers call epsilon, added to a root; `decay` >= 0, the decoupled weight decay lambda.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_adaptive import registry
+from tff_adaptive.optimizers import adaptive, base
+
+Tensors: TypeAlias = dict[str, tf.Tensor]
+Stepped: TypeAlias = tuple[tf.Tensor, Tensors]  # The new weight and slots.
+
+_RATE = tff.learning.optimizers.LEARNING_RATE_KEY
+_DEFAULTS = {name: entry.values({}) for name, entry in registry.CLIENT_OPTIMIZERS.items()}
+_LAMB = registry.server_optimizer('lamb').values({})
+# The coefficients of a step of Muon's iteration.
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+
+
+def build_sgd(learning_rate: float) -> tff.learning.optimizers.Optimizer:
+  """TFF's SGD for clients: what they train with where nothing is said; it keeps no state."""
+  return tff.learning.optimizers.build_sgdm(learning_rate)
+
+
+def build_nesterov(
+  learning_rate: adaptive.Rate, *, momentum: adaptive.Number = _DEFAULTS['nesterov']['momentum']
+) -> tff.learning.optimizers.Optimizer:
+  """SGD with Nesterov momentum: m <- momentum m + g, x <- x - eta (g + momentum m).
+
+  Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013,
+  in the form of `torch.optim.SGD(nesterov=True)`, which is DiLoCo's outer optimizer.
+  """
+  return _build(_nesterov, 'nesterov', learning_rate, 'm', momentum=momentum)
+
+
+def build_adamw(
+  learning_rate: adaptive.Rate,
+  *,
+  beta1: adaptive.Number = _DEFAULTS['adamw']['beta1'],
+  beta2: adaptive.Number = _DEFAULTS['adamw']['beta2'],
+  tau: adaptive.Number = _DEFAULTS['adamw']['tau'],
+  decay: adaptive.Number = 0.0,
+) -> tff.learning.optimizers.Optimizer:
+  """AdamW, and Adam for a decay of 0: x <- x - eta (m^ / (sqrt(v^) + tau) + decay x).
+
+  m^ and v^ are the moving averages of g and g^2 with bias correction. Kingma and Ba, "Adam", ICLR
+  2015, Algorithm 1; Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019,
+  Algorithm 2, where the decay is multiplied by the rate too, as in PyTorch. TFF's Adam adds its
+  epsilon before the bias correction, and its AdamW likewise.
+  """
+  values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
+  return _build(_adamw, 'adamw', learning_rate, 'mv', **values)
+
+
+def build_amsgrad(
+  learning_rate: adaptive.Rate,
+  *,
+  beta1: adaptive.Number = _DEFAULTS['amsgrad']['beta1'],
+  beta2: adaptive.Number = _DEFAULTS['amsgrad']['beta2'],
+  tau: adaptive.Number = _DEFAULTS['amsgrad']['tau'],
+) -> tff.learning.optimizers.Optimizer:
+  """AMSGrad: Adam whose v never falls, without bias correction.
+
+  v_max <- max(v_max, v), x <- x - eta m / (sqrt(v_max) + tau). Reddi, Kale and Kumar, "On the
+  Convergence of Adam and Beyond", ICLR 2018, Algorithm 2, which has no tau. PyTorch's corrects the
+  bias.
+  """
+  values = dict(beta1=beta1, beta2=beta2, tau=tau)
+  return _build(_amsgrad, 'amsgrad', learning_rate, ('m', 'v', 'v_max'), **values)
+
+
+def build_lion(
+  learning_rate: adaptive.Rate,
+  *,
+  beta1: adaptive.Number = _DEFAULTS['lion']['beta1'],
+  beta2: adaptive.Number = _DEFAULTS['lion']['beta2'],
+  decay: adaptive.Number = _DEFAULTS['lion']['decay'],
+) -> tff.learning.optimizers.Optimizer:
+  """Lion: x <- x - eta (sign(beta1 m + (1 - beta1) g) + decay x), m <- beta2 m + (1 - beta2) g.
+
+  Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS 2023, Algorithm 2.
+  """
+  return _build(_lion, 'lion', learning_rate, 'm', beta1=beta1, beta2=beta2, decay=decay)
+
+
+def build_lamb(
+  learning_rate: adaptive.Rate,
+  *,
+  beta1: adaptive.Number = _LAMB['beta1'],
+  beta2: adaptive.Number = _LAMB['beta2'],
+  tau: adaptive.Number = _LAMB['tau'],
+  decay: adaptive.Number = _LAMB['decay'],
+) -> tff.learning.optimizers.Optimizer:
+  """LAMB: AdamW's direction r of each tensor, scaled: x <- x - eta (||x|| / ||r||) r.
+
+  You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020,
+  Algorithm 2, with phi(z) = z; the factor is 1 where one of the norms is 0, as in the authors'
+  code.
+  """
+  values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
+  return _build(_lamb, 'adamw', learning_rate, 'mv', **values)
+
+
+def build_muon(
+  learning_rate: adaptive.Rate,
+  *,
+  momentum: adaptive.Number = _DEFAULTS['muon']['momentum'],
+  beta2: adaptive.Number = _DEFAULTS['muon']['beta2'],
+  tau: adaptive.Number = _DEFAULTS['muon']['tau'],
+  decay: adaptive.Number = _DEFAULTS['muon']['decay'],
+) -> tff.learning.optimizers.Optimizer:
+  """Muon for matrices, AdamW for vectors and scalars, with one rate for both.
+
+  M <- momentum M + g; five Newton-Schulz steps make O, the nearly orthogonal factor of
+  g + momentum M; x <- x - eta (0.2 sqrt(max(rows, columns)) O + decay x). Jordan et al., "Muon: An
+  optimizer for hidden layers in neural networks", 2024; Liu et al., "Muon is Scalable for LLM
+  Training", 2025 (arXiv 2502.16982), section 2.2, whose factor gives O the size of AdamW's steps.
+  A tensor of more than two axes (a convolution's) is the matrix whose columns are its last axis.
+  Embeddings and the last layer, which the authors leave to AdamW, are matrices here.
+  """
+  values = dict(momentum=momentum, beta2=beta2, tau=tau, decay=decay)
+  return _build(_muon, 'muon', learning_rate, 'mv', **values)
+
+
+class _At(NamedTuple):
+  """A tensor before a step: weight, gradient, slots, hyperparameters, and t = 1, 2, ..."""
+
+  x: tf.Tensor
+  g: tf.Tensor
+  slots: Tensors
+  h: Tensors
+  t: tf.Tensor
+
+  def average(self, beta: str, slot: str, new: tf.Tensor) -> tf.Tensor:
+    """A slot's moving average; a decay of 0 may be left out of the hyperparameters."""
+    decay = self.h.get(beta, 0.0)
+    return decay * self.slots[slot] + (1 - decay) * new
+
+  def moved(self, direction: tf.Tensor) -> tf.Tensor:
+    """x - eta times the direction."""
+    return self.x - self.h[_RATE] * direction
+
+
+class _ByFormula(base.PerCoordinate):
+  """An optimizer whose slots begin at zero."""
+
+  def __init__(
+    self, hparams: dict[str, Any], formula: Callable[[_At], Stepped], slots: Iterable[str]
+  ) -> None:
+    super().__init__(hparams, dict.fromkeys(slots, 0.0))
+    self._formula = formula
+
+  def step(
+    self, weight: tf.Tensor, gradient: tf.Tensor, slots: Tensors, hparams: Tensors, count: tf.Tensor
+  ) -> Stepped:
+    return self._formula(_At(weight, gradient, slots, hparams, count))
+
+
+def _build(
+  formula: Callable[[_At], Stepped],
+  name: str,
+  learning_rate: adaptive.Rate,
+  slots: Iterable[str],
+  **values: Any,
+) -> tff.learning.optimizers.Optimizer:
+  """Checks the hyperparameters as the entry of that name says, and builds the optimizer."""
+  for h in registry.client_optimizer(name).hyperparameters:
+    values[h.name] = h.checked(values[h.name])
+  return adaptive.build(_ByFormula, learning_rate, values, formula, slots)
+
+
+def _nesterov(at: _At) -> Stepped:
+  momentum = at.h.get('momentum', 0.0)
+  m = momentum * at.slots['m'] + at.g
+  return at.moved(at.g + momentum * m), {'m': m}
+
+
+def _direction(at: _At, beta1: str = 'beta1') -> Stepped:
+  """AdamW's direction of a step, and its new slots."""
+  m, v = at.average(beta1, 'm', at.g), at.average('beta2', 'v', tf.square(at.g))
+  m_hat, v_hat = m / (1 - at.h.get(beta1, 0.0) ** at.t), v / (1 - at.h['beta2'] ** at.t)
+  return m_hat / (tf.sqrt(v_hat) + at.h['tau']) + at.h['decay'] * at.x, {'m': m, 'v': v}
+
+
+def _adamw(at: _At, beta1: str = 'beta1') -> Stepped:
+  r, slots = _direction(at, beta1)
+  return at.moved(r), slots
+
+
+def _amsgrad(at: _At) -> Stepped:
+  m, v = at.average('beta1', 'm', at.g), at.average('beta2', 'v', tf.square(at.g))
+  v_max = tf.maximum(at.slots['v_max'], v)
+  return at.moved(m / (tf.sqrt(v_max) + at.h['tau'])), {'m': m, 'v': v, 'v_max': v_max}
+
+
+def _lion(at: _At) -> Stepped:
+  r = tf.sign(at.average('beta1', 'm', at.g)) + at.h['decay'] * at.x
+  return at.moved(r), {'m': at.average('beta2', 'm', at.g)}
+
+
+def _lamb(at: _At) -> Stepped:
+  r, slots = _direction(at)
+  of_x, of_r = tf.norm(at.x), tf.norm(r)
+  ratio = tf.where((of_x > 0) & (of_r > 0), tf.math.divide_no_nan(of_x, of_r), tf.ones_like(of_x))
+  return at.moved(ratio * r), slots
+
+
+def _muon(at: _At) -> Stepped:
+  if at.x.shape.rank < 2:
+    return _adamw(at, 'momentum')
+  momentum = at.h.get('momentum', 0.0)
+  m = momentum * at.slots['m'] + at.g
+  columns = at.x.shape[-1]
+  rows = at.x.shape.num_elements() // max(columns, 1)
+  o = tf.reshape(at.g + momentum * m, [rows, columns])
+  o = tf.reshape(_orthogonal(o) * (0.2 * max(rows, columns) ** 0.5), at.x.shape)
+  return at.moved(o + at.h['decay'] * at.x), {'m': m, 'v': at.slots['v']}
+
+
+def _orthogonal(matrix: tf.Tensor) -> tf.Tensor:
+  """Five steps of Jordan's quintic Newton-Schulz iteration: U V' of U S V', roughly."""
+  is_tall = matrix.shape[0] > matrix.shape[1]
+  x = tf.transpose(matrix) if is_tall else matrix
+  x /= tf.norm(x) + tf.constant(1e-7, x.dtype)
+  a, b, c = _QUINTIC
+  for _ in range(5):
+    gram = tf.matmul(x, x, transpose_b=True)
+    x = a * x + tf.matmul(b * gram + c * tf.matmul(gram, gram), x)
+  return tf.transpose(x) if is_tall else x

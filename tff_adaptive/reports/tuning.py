@@ -1,0 +1,293 @@
+"""Ease of tuning: how well an optimizer does by client and server rate, or by any one setting."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tff_adaptive.reports import cross_tables, report, scores, style
+from tff_adaptive.runs import groups as groups_lib, names, run as run_lib
+
+CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
+_DIGITS, _DATA_DIGITS = 3, 6  # Of a rate in tables, and of others; more where two would be alike.
+_PANELS_IN_A_ROW = 3
+_MOST_LEVEL = 8  # Client rates below a map whose labels do not run into each other.
+# Colours span the better part of the cells: one that learned nothing would take them all.
+_FIRST_QUANTILE = 0.25
+
+Cells = Mapping[tuple[float, float], scores.Score]  # By client rate and server rate.
+Maps = Mapping[str, Cells]  # By label.
+Lines = Mapping[str, Mapping[float, scores.Score]]  # By label and value of a setting.
+
+
+def by_rates(
+  runs: Sequence[run_lib.Run],
+  column: str,
+  *,
+  label_by: Sequence[str] | None = None,
+  title: str = '',
+) -> report.Report:
+  """Maps by client and server rate.
+
+  The form of Figures 2 and 6 of "Adaptive Federated Optimization" (Reddi et al., 2021): a map for
+  each optimizer, of the mean over the last rounds; next to it the best server rate by client rate.
+
+  Args:
+    runs: Runs with rates of their own; those that differ in their seed only are averaged.
+    column: The column of metrics.csv.
+    label_by: The settings that distinguish maps; by default all that differ but the rates.
+    title: Over the figure.
+
+  Raises:
+    ValueError: If a run has no rates, or two of a cell have the same seed.
+  """
+  maps = {
+    label: _cells(members, column)
+    for label, members in groups_lib.partition(runs, label_by, without=(CLIENT, SERVER)).items()
+  }
+  what = scores.heading(column, runs)
+  tables = [_table(f'{label}: {what}', cells, column) for label, cells in maps.items()]
+  tables.append(_best_table(maps, column, what, scores.note({}, runs)))
+  clients, servers = (report.distinct(rates, _DATA_DIGITS) for rates in _axes_of(maps))
+  data = [
+    [label, clients[client], servers[server], len(s.values), s.mean, s.std]
+    for label, cells in maps.items()
+    for (client, server), s in sorted(cells.items())
+  ]
+  text = report.csv_text([['label', CLIENT, SERVER, 'runs', 'mean', 'std'], *data])
+  return report.Report(tables, text, _draw_maps(maps, column, what, title), title)
+
+
+def by_parameter(
+  runs: Sequence[run_lib.Run],
+  column: str,
+  parameter: str,
+  *,
+  label_by: Sequence[str] | None = None,
+  title: str = '',
+) -> report.Report:
+  """Returns the scores of some runs by one of their settings.
+
+  Where runs with the same value differ in other settings too, such as rates, the best of these
+  counts, by the mean over its seeds.
+
+  Args:
+    runs: The runs; those that have no such setting are left out.
+    column: The column of metrics.csv.
+    parameter: The setting, a number.
+    label_by: The settings that distinguish lines; by default the task, the algorithm and the server
+      optimizer.
+    title: Over the figure.
+
+  Raises:
+    ValueError: If no run has the setting, or all have the same.
+  """
+
+  def value_of(run: run_lib.Run) -> float:
+    return float(run.settings[parameter])
+
+  found = [run for run in runs if _is_number(run.settings.get(parameter))]
+  values = sorted({value_of(run) for run in found})
+  if len(values) < 2:
+    raise ValueError(f'a line needs two values of {parameter!r} or more: the runs have {values}.')
+  known = [n for n in ('task', 'algorithm', 'server_optimizer') if n in found[0].settings]
+  differing = [n for n in known if len({str(run.settings.get(n)) for run in found}) > 1]
+  alone = [n for n in known if n == 'algorithm']
+  groups = groups_lib.partition(found, label_by or differing or alone or None)
+  lines = {
+    label: dict(sorted(cross_tables.best(members, value_of, column).items()))
+    for label, members in groups.items()
+  }
+  what = scores.heading(column, found)
+  texts = report.distinct(values, _DATA_DIGITS)
+  columns = {value: f'{parameter} = {texts[value]}' for value in values}
+  rows = []
+  for label, line in lines.items():
+    cells = {columns[value]: score for value, score in line.items()}
+    shown = {name: scores.text(score, column) for name, score in cells.items()}
+    rows.append(cross_tables.Row([label], cells, shown, scores.is_best(cells, column)))
+  by = 'validation' if column.startswith('validation_') else names.metric(column)
+  data = [
+    [label, texts[value], len(s.values), s.mean, s.std, s.label]
+    for label, line in lines.items()
+    for value, s in line.items()
+  ]
+  heading = ['label', parameter, 'runs', 'mean', 'std', 'settings']
+  return report.Report(
+    [cross_tables.table([''], [*columns.values()], rows, found, what, by=by)],
+    report.csv_text([heading, *data]),
+    _draw_lines(lines, values, column, parameter, what, title),
+    title,
+  )
+
+
+def _cells(members: Sequence[run_lib.Run], column: str) -> Cells:
+  def rates(run: run_lib.Run) -> tuple[float, float]:
+    if run.settings.get(CLIENT) is None or run.settings.get(SERVER) is None:
+      raise ValueError(f'{run.folder} has no {CLIENT} and {SERVER} among its settings.')
+    return float(run.settings[CLIENT]), float(run.settings[SERVER])
+
+  cells = cross_tables.split(members, rates)
+  for repeated in cells.values():
+    groups_lib.group(repeated, [CLIENT, SERVER])  # Refuses those that are no repetitions.
+  return {at: scores.score(repeated, column) for at, repeated in cells.items()}
+
+
+def _axes_of(maps: Maps) -> tuple[list[float], list[float]]:
+  """All client rates and all server rates, ascending."""
+  keys = [key for cells in maps.values() for key in cells]
+  return sorted({k[0] for k in keys}), sorted({k[1] for k in keys})
+
+
+def _best_servers(cells: Cells, column: str) -> dict[float, float]:
+  """Client rate -> its best server rate, if any score is finite: of equal ones the lowest."""
+  finite = [at for at, score in cells.items() if score.is_finite]
+  worst_first = sorted(finite, key=lambda at: (scores.sign(column) * cells[at].mean, -at[1]))
+  return dict(sorted(dict(worst_first).items()))
+
+
+def _table(title: str, cells: Cells, column: str) -> report.Table:
+  """A map as a table: server rates down, the highest first, client rates across."""
+  clients, servers = _axes_of({title: cells})
+  texts = report.distinct(servers, _DIGITS)
+  best = scores.is_best(cells, column)
+  places = [[(client, server) for client in clients] for server in reversed(servers)]
+  rows = [
+    [f'server {texts[row[0][1]]}', *(scores.text(cells.get(at), column, 1) for at in row)]
+    for row in places
+  ]
+  bold = {(i, j) for i, row in enumerate(places) for j, at in enumerate(row, 1) if at in best}
+  return report.Table(_heading(clients), rows, frozenset(bold), title)
+
+
+def _heading(clients: Sequence[float]) -> list[str]:
+  return ['', *(f'client {text}' for text in report.distinct(clients, _DIGITS).values())]
+
+
+def _best_table(maps: Maps, column: str, what: str, note: str) -> report.Table:
+  clients, servers = _axes_of(maps)
+  texts = report.distinct(servers, _DIGITS)
+  rows = []
+  for label, cells in maps.items():
+    shown = {
+      client: f'{texts[server]} ({scores.text(cells[client, server], column, 1)})'
+      for client, server in _best_servers(cells, column).items()
+    }
+    rows.append([label, *(shown.get(client, '') for client in clients)])
+  title = f'Best server rate by client rate ({what})'
+  return report.Table(_heading(clients), rows, title=title, note=note)
+
+
+def _draw_maps(maps: Maps, column: str, what: str, title: str) -> Any:
+  clients, servers = _axes_of(maps)
+  columns = min(_PANELS_IN_A_ROW, len(maps) + 1)
+  rows = math.ceil((len(maps) + 1) / columns)
+  width, height = max(3.2, 0.4 * len(clients) + 1.2), max(2.8, 0.32 * len(servers) + 1.2)
+  figure, grid = style.figure(rows, columns, width, height, title=title)
+  for axes in grid.flat[len(maps) + 1 :]:
+    axes.set_axis_off()
+  is_high, limits = scores.sign(column) > 0, _color_limits(maps, column)
+  for (label, cells), axes in zip(maps.items(), grid.flat):
+    image = axes.imshow(
+      [[_shown(cells.get((client, server)), column) for client in clients] for server in servers],
+      origin='lower',
+      aspect='auto',
+      cmap='viridis' if is_high else 'viridis_r',
+      clim=limits,
+    )
+    for (client, server), s in cells.items():
+      _write_cell(image, clients.index(client), servers.index(server), s, column)
+    rotation = 90 if len(clients) > _MOST_LEVEL else 0
+    axes.set_xticks(range(len(clients)), _logs(clients), rotation=rotation)
+    axes.set_yticks(range(len(servers)), _logs(servers))
+    axes.set(xlabel='client rate (log10)', ylabel='server rate (log10)', title=label)
+    axes.title.set_parse_math(False)
+  diverged = any(not s.is_finite for cells in maps.values() for s in cells.values())
+  about = what.replace(', mean', ',\nmean') + ('; x: diverged' if diverged else '')
+  extend = 'min' if is_high else 'max'
+  figure.colorbar(image, ax=grid, extend=extend, label=about, shrink=0.8)
+  _draw_best(grid.flat[len(maps)], maps, column)
+  return figure
+
+
+def _color_limits(maps: Maps, column: str) -> tuple[float, float]:
+  """Of the colours: from the first quartile, counted from the worst, to the best."""
+  every = [_shown(s, column) for cells in maps.values() for s in cells.values()]
+  values = [value for value in every if not math.isnan(value)] or [0.0]
+  is_high = scores.sign(column) > 0
+  worse = float(np.quantile(values, _FIRST_QUANTILE if is_high else 1 - _FIRST_QUANTILE))
+  low, high = (worse, max(values)) if is_high else (min(values), worse)
+  return (low, high) if low < high else (low - 0.5, high + 0.5)
+
+
+def _shown(score: scores.Score | None, column: str) -> float:
+  """A score's mean in the column's unit; NaN of one that diverged, and of none."""
+  if score is None or not score.is_finite:
+    return math.nan
+  return scores.unit(column)[0] * score.mean
+
+
+def _write_cell(image: Any, x: int, y: int, score: scores.Score, column: str) -> None:
+  if not score.is_finite:
+    image.axes.text(x, y, 'x', ha='center', va='center', color='0.4')
+    return
+  value = _shown(score, column)
+  is_dark = (image.norm(value) if scores.sign(column) > 0 else 1 - image.norm(value)) < 0.55
+  text = f'{value:.1f}' if scores.unit(column)[1] else f'{value:.3g}'
+  color = 'w' if is_dark else 'k'
+  image.axes.text(x, y, text, ha='center', va='center', fontsize=7, color=color)
+
+
+def _draw_best(axes: Any, maps: Maps, column: str) -> None:
+  """The best server rate by client rate, in both logarithms."""
+  for number, (label, cells) in enumerate(maps.items()):
+    best = {c: s for c, s in _best_servers(cells, column).items() if c > 0 and s > 0}
+    shift = 0.03 * (number - (len(maps) - 1) / 2)  # So that no line hides another.
+    if best:
+      x, y = [math.log10(c) + shift for c in best], [math.log10(s) for s in best.values()]
+      axes.plot(x, y, label=label, alpha=0.9, **style.marked(number))
+  axes.grid(alpha=0.3)
+  title = 'best server rate'
+  axes.set(xlabel='client rate (log10)', ylabel=f'{title} (log10)', title=title)
+  if axes.get_legend_handles_labels()[0]:
+    made = axes.legend(fontsize='x-small', frameon=False, loc='upper left', bbox_to_anchor=(1, 1))
+    for text in made.get_texts():
+      text.set_parse_math(False)
+
+
+def _logs(rates: Sequence[float]) -> list[str]:
+  """The logarithms of rates, as the papers' figures have them."""
+  logs = [math.log10(rate) if rate > 0 else -math.inf for rate in rates]
+  texts = report.distinct(logs, _DIGITS)
+  return [texts[log] for log in logs]
+
+
+def _is_number(value: Any) -> bool:
+  return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _draw_lines(
+  lines: Lines, values: Sequence[float], column: str, parameter: str, what: str, title: str
+) -> Any:
+  figure, ((axes,),) = style.figure(1, 1, 6.0, 3.8, title=title)
+  factor, _ = scores.unit(column)
+  shown = []
+  for number, (label, line) in enumerate(lines.items()):
+    finite = {v: s for v, s in line.items() if s.is_finite}
+    means = factor * np.array([s.mean for s in finite.values()])
+    stds = factor * np.array([s.std for s in finite.values()])
+    look = style.marked(number)
+    axes.errorbar(
+      list(finite), means, yerr=stds if stds.any() else None, label=label, capsize=2, **look
+    )
+    shown += [*(means - stds), *(means + stds)]
+  if values[0] > 0 and values[-1] / values[0] >= 10:
+    axes.set_xscale('log')
+  limits = style.limits(shown, margin=0.08)
+  if limits is not None:
+    axes.set_ylim(*limits)
+  axes.grid(alpha=0.3)
+  axes.set(xlabel=parameter, ylabel=what.replace(', mean', ',\nmean'))
+  style.legend(figure, *axes.get_legend_handles_labels())
+  return figure
