@@ -16,7 +16,15 @@ INTERRUPTED = 128 + signal.SIGINT
 # The names that pip installs, by the module that each starts.
 NAMES = {
   module: f'tff-adaptive-{module.replace("_", "-")}'
-  for module in ('train', 'sweep', 'report', 'partition_report', 'train_centralized', 'export')
+  for module in (
+    'train',
+    'sweep',
+    'report',
+    'partition_report',
+    'train_centralized',
+    'export',
+    'fedscale_traces',
+  )
 }
 started_as: str | None = None  # The name of these by which this process was started, if any.
 exit_code: int | None = None  # With which the command has ended, once it has.

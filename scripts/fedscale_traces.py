@@ -1,0 +1,181 @@
+"""Converts FedScale's device traces to the CSV files that train.py takes.
+
+usage: python scripts/fedscale_traces.py --task=TASK --output=OUTPUT [--capacity=FILE]
+         [--behaviour=FILE] [--flag=value ...]
+
+FedScale publishes two files of Python pickles: client_device_capacity (milliseconds to infer one
+example, and bandwidth in kilobits a second) and client_behave_trace (when a device is active). This
+command writes OUTPUT.profiles.csv of the one and OUTPUT.availability.csv of the other. The clients
+of the task, in the order of their ids, get the devices in the order of the file, again from its
+beginning where there are more clients than devices.
+
+  python scripts/fedscale_traces.py --task=emnist_cr --data_dir=DIR --output=phones \\
+    --capacity=client_device_capacity --behaviour=client_behave_trace
+  python scripts/train.py --task=emnist_cr --data_dir=DIR \\
+    --client_profiles=phones.profiles.csv --availability=phones.availability.csv
+
+A step takes three times a batch's inference, FedScale's allowance for the backward pass. Each
+device's trace has a length of its own, after which it repeats; all of them are repeated up to the
+end of the longest one, after which train.py repeats them together.
+"""
+
+import csv
+import dataclasses
+import io
+import math
+import pickle
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+if not __package__:  # Run as a file.
+  __package__ = __import__('_as_file').PACKAGE
+
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.population import files
+
+from .cli import command, fields, flags
+
+# A training step for one inference of its batch: FedScale's `augmentation_factor`.
+_STEP_OVER_INFERENCE = 3.0
+_BYTES_OF_KILOBIT = 1024 / 8
+
+
+@dataclasses.dataclass(frozen=True)
+class _Traces(fields.Group):
+  """Its own flags; the others are as of train.py."""
+
+  TITLE = 'Traces'
+
+  output: str = fields.flag('Where to write: OUTPUT.profiles.csv, OUTPUT.availability.csv.', '')
+  capacity: str | None = fields.flag("FedScale's client_device_capacity.")
+  behaviour: str | None = fields.flag("FedScale's client_behave_trace.")
+  batch_size: int = fields.count('Examples in a step, as you give to train.py.', 20)
+
+
+_FLAGS = flags.define_with_task(_Traces)
+
+
+@command.entry('fedscale_traces.py')
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns the exit code, 2 for bad input."""
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  task_options = flags.check_with_task(_FLAGS, _Traces)
+  if not _FLAGS.output or not (_FLAGS.capacity or _FLAGS.behaviour):
+    raise ValueError('give --output, and --capacity, --behaviour or both.')
+  devices = {
+    name: _devices(path)
+    for name, path in (('profiles', _FLAGS.capacity), ('availability', _FLAGS.behaviour))
+    if path
+  }
+  import tff_adaptive_tasks as tasks  # From here on TensorFlow is imported, which takes seconds.
+
+  task = tasks.load(_FLAGS.task, data_dir=_FLAGS.data_dir, seed=_FLAGS.seed, **task_options)
+  clients = task.train.client_ids
+  tables = {}
+  if _FLAGS.capacity:
+    tables['profiles'] = profiles(clients, devices['profiles'], _FLAGS.batch_size)
+  if _FLAGS.behaviour:
+    tables['availability'] = availability(clients, devices['availability'])
+  for name, rows in tables.items():
+    path = f'{_FLAGS.output}.{name}.csv'
+    text = io.StringIO()
+    csv.writer(text, lineterminator='\n').writerows(rows)
+    atomic_files.write_text(path, text.getvalue())
+    command.show(f'{path}: {len(clients):,} clients, {len(devices[name]):,} devices')
+  return command.DONE
+
+
+def profiles(
+  clients: Sequence[str], devices: Mapping[Any, Any], batch_size: int
+) -> list[Sequence[Any]]:
+  """The lines of a file for --client_profiles, of FedScale's capacities.
+
+  Raises:
+    ValueError: If a device has no such numbers.
+  """
+  rows: list[Sequence[Any]] = [('client', 'seconds_per_step', 'downlink', 'uplink')]
+  for client, (key, device) in _assigned(clients, devices):
+    milliseconds, kilobits = (
+      _number(key, device, name, above=0) for name in ('computation', 'communication')
+    )
+    bandwidth = kilobits * _BYTES_OF_KILOBIT / 1e6
+    seconds = _STEP_OVER_INFERENCE * batch_size * milliseconds / 1000
+    rows.append((client, seconds, bandwidth, bandwidth))
+  return rows
+
+
+def availability(clients: Sequence[str], devices: Mapping[Any, Any]) -> list[Sequence[Any]]:
+  """The lines of a file for --availability, of FedScale's times of activity, in seconds.
+
+  Raises:
+    ValueError: If a device has no such times.
+  """
+  used = [(client, key, *_intervals(key, d)) for client, (key, d) in _assigned(clients, devices)]
+  end = max(length for *_, length in used)
+  rows: list[Sequence[Any]] = [files.TRACE_COLUMNS]
+  for client, _, intervals, length in used:
+    for i in range(math.ceil(end / length)):
+      for begin, until in intervals:
+        begin, until = begin + i * length, min(until + i * length, end)
+        if begin < until:
+          rows.append((client, begin, until))
+  if len(rows) == 1:
+    raise ValueError('no device is ever active.')
+  return rows
+
+
+def _intervals(key: Any, device: Any) -> tuple[list[tuple[float, float]], float]:
+  """When a device is active, from 0 to the length of its trace, and that length."""
+  length = _number(key, device, 'finish_time', above=0)
+  times = [device.get(name) for name in ('active', 'inactive')]
+  if any(not isinstance(t, list | tuple) for t in times) or len({len(t) for t in times}) != 1:
+    raise ValueError(f"device {key!r} has no lists 'active' and 'inactive' of one length.")
+  found = []
+  for begin, until in zip(*times):
+    if begin <= until:
+      found.append((begin, until))
+    else:  # Active when its trace begins anew.
+      found += [(0, until), (begin, length)]
+  return sorted(found), length
+
+
+def _assigned(
+  clients: Sequence[str], devices: Mapping[Any, Any]
+) -> Iterator[tuple[str, tuple[Any, Any]]]:
+  items = list(devices.items())
+  for i, client in enumerate(clients):
+    yield client, items[i % len(items)]
+
+
+def _number(key: Any, device: Any, name: str, above: float) -> float:
+  value = device.get(name) if isinstance(device, Mapping) else None
+  if not isinstance(value, int | float) or not above < value < math.inf:
+    raise ValueError(f'device {key!r}: {name} is {value!r:.50}; it must be a number above {above}.')
+  return value
+
+
+class _Plain(pickle.Unpickler):
+  """Reads dictionaries, lists, numbers and text; nothing that runs code."""
+
+  def find_class(self, module_name: str, global_name: str) -> Any:
+    raise pickle.UnpicklingError(f'it names {module_name}.{global_name}, which is no plain data')
+
+
+def _devices(path: str) -> dict[Any, Any]:
+  """The devices of one of FedScale's files; ValueError in one line if it is none."""
+  try:
+    with open(command.expanded(path), 'rb') as file:
+      found = _Plain(file).load()
+  except OSError as error:
+    raise ValueError(f'{path} cannot be read ({error.strerror}).') from None
+  except Exception as error:  # A damaged pickle raises anything.
+    raise ValueError(f"{path} is no file of FedScale's ({error}).") from None
+  if not isinstance(found, dict) or not found:
+    raise ValueError(f"{path} is no file of FedScale's: it holds no dictionary of devices.")
+  return found
+
+
+if __name__ == '__main__':
+  sys.exit(main())
