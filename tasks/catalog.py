@@ -102,6 +102,20 @@ def _resnet(description: str, loader: str) -> Entry:
   )
 
 
+def _flamby(description: str, loader: str, rounds: int, batch_size: int, **rates: Any) -> Entry:
+  """FLamby, `flamby/config_*.json`: K = 100 steps of all clients; FedAvgM's rates are FedAvg's."""
+  extra = {'local_steps': 100, 'continue_batches': True, 'client_weighting': 'examples'}
+  return Entry(
+    description,
+    f'flamby.{loader}',
+    rounds=rounds,
+    batch_size=batch_size,
+    log10_taus=(-8, -8, -8),
+    extra=MappingProxyType(extra),
+    **rates,
+  )
+
+
 # What a task of a user's own starts from; nothing in it is tuned.
 OWN = Entry("a user's own task", '', rounds=100)
 
@@ -192,6 +206,27 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     ),
     'mnist_2nn': _mnist('MNIST, 100 clients of 600, two hidden layers of 200 (FedAvg paper)'),
     'mnist_cnn': _mnist('MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)'),
+    'fed_heart': _flamby(
+      'heart disease in 4 hospitals, logistic regression (FLamby)',
+      'load_heart',
+      rounds=15,
+      batch_size=4,
+      clients_per_round=4,
+      log10_client_rates=(-2.5, -2, -2.5, -3, -3),
+      log10_server_rates=(-0.5, -2, -2, 0, 0),
+      num_clients=4,
+    ),
+    'fed_tcga_brca': _flamby(
+      'survival with breast cancer in 6 regions, Cox model (FLamby)',
+      'load_brca',
+      rounds=5,
+      batch_size=8,
+      clients_per_round=6,
+      log10_client_rates=(-2, -2, -2, -1, -1),
+      log10_server_rates=(0, -1, -1, 0, 0),
+      num_clients=6,
+      metric='concordance',
+    ),
     'least_squares': Entry(
       'random linear least squares with unlike clients, for fixed points in closed form',
       'least_squares.load',

@@ -194,6 +194,8 @@ class Task:
     source: Which data were used: a file, a download or an embedded set.
     metric: The name of the model's metric that the task is judged by.
     test: OrderedDict(x, y) of further held-out examples, or None.
+    test_clients: Of the training clients examples that they do not train on; None where the data
+      have none by client.
     unit_starts: See `tff_adaptive.Batching`.
     client_weight: A client's weight from its training metrics, for client_weighting 'tokens'; None
       where examples are not made of tokens.
@@ -211,6 +213,7 @@ class Task:
   source: str
   metric: str = 'accuracy'
   test: ExampleArrays | None = None
+  test_clients: ClientData | None = None
   unit_starts: Callable | None = None
   client_weight: Callable | None = None
   preparation: preparation_lib.Preparation | preparation_lib.TextPreparation | None = None

@@ -90,6 +90,7 @@ class Settings:
       local_steps=None if epochs else own.local_steps,
       random_local_steps=bool(own.random_local_steps) and not epochs,
       with_replacement=bool(own.with_replacement),
+      continue_batches=bool(own.continue_batches) and not epochs,
     )
     return client.ClientTraining(
       **optimizer,

@@ -9,7 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
-  ('tff_adaptive', 'tasks', 'scripts'): 33_040,
+  ('tff_adaptive', 'tasks', 'scripts'): 33_430,
   ('research',): 3_500,
   ('tests',): 27_700,
 }

@@ -22,6 +22,8 @@ FILES = {
   'mnist_skewed': ['mnist_digits.npz'],
   'mnist_2nn': ['mnist_digits.npz'],
   'mnist_cnn': ['mnist_digits.npz'],
+  'fed_heart': ['flamby'],
+  'fed_tcga_brca': ['flamby'],
 }
 STEPS = 4
 

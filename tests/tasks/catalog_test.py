@@ -22,6 +22,17 @@ def test_the_catalogue_has_the_papers_rates():
   assert letters['weight_decay'] == 1e-4
   assert catalog.sizes('cifar100_cnn')['weight_decay'] == 1e-3
   assert 'tau' not in catalog.rates('emnist_cr', 'sgd')
+  # FLamby, as its published results have them.
+  found = [catalog.rates('fed_heart', server) for server in ('sgd', 'adagrad', 'adam', 'yogi')]
+  assert [rates['client_learning_rate'] for rates in found] == pytest.approx(
+    [0.001, 0.003162, 0.01, 0.003162], rel=1e-3
+  )
+  assert [rates['server_learning_rate'] for rates in found] == pytest.approx(
+    [1, 0.316228, 0.01, 0.01], rel=1e-5
+  )
+  assert found[2]['tau'] == 1e-8
+  brca = catalog.sizes('fed_tcga_brca')
+  assert (brca['rounds'], brca['batch_size'], brca['local_steps']) == (5, 8, 100)
 
 
 def test_every_task_has_values_for_every_server_optimizer():

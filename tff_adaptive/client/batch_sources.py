@@ -71,7 +71,11 @@ class WholeArrays(_Arrays):
     client_seed = seeds.fold(seeds.base(seed), round_number, element['client'])
     self.step_seed = seeds.scramble(client_seed)
     self._seeds = tf.unstack(self.step_seed)
-    self.plan = batching_lib.plan(batching, self.x, client_seed, round_seed)
+    if batching.continue_batches:  # No round has the number 0.
+      passes_seed = seeds.fold(seeds.base(seed), 0, element['client'])
+      self.plan = batching_lib.continued(batching, self.x, passes_seed, round_number)
+    else:
+      self.plan = batching_lib.plan(batching, self.x, client_seed, round_seed)
     if batching.step_limits:
       self.plan = self.plan.first(element['max_steps'])
     self.steps = tf.shape(self.plan.indices)[0]
@@ -96,8 +100,12 @@ class WholeArrays(_Arrays):
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
-    """Mean gradient over all examples at `theta`, by slices of some 512 examples."""
-    n, size = tf.shape(self.y)[0], 512
+    """Mean gradient over all examples at `theta`, by slices of some 512 examples.
+
+    Of a model that couples examples it is the gradient of all of them as one batch.
+    """
+    n = tf.shape(self.y)[0]
+    size = n if self._model.couples_examples else 512
     add = _adder(self._model, theta, non_trainable)
 
     def body(total: corrections.Weights, start: tf.Tensor) -> tuple[corrections.Weights, tf.Tensor]:

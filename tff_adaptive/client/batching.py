@@ -33,6 +33,9 @@ class Batching:
     random_local_steps: Whether K is drawn anew in each round, for all clients alike: one plus the
       failures before the first success of chance 1 / local_steps, as in ProxSkip.
     with_replacement: Whether each example of a batch is drawn from all of the client's.
+    continue_batches: Whether a round goes on in the pass where the last one stopped: round t has
+      the steps from (t - 1) K on of the client's passes, K being `local_steps`, whether or not the
+      client took part in the rounds before.
   """
 
   batch_size: int | None
@@ -45,6 +48,7 @@ class Batching:
   local_steps: int | None = None
   random_local_steps: bool = False
   with_replacement: bool = False
+  continue_batches: bool = False
 
   def __post_init__(self) -> None:
     if self.batch_size is not None:
@@ -62,6 +66,16 @@ class Batching:
       needed = 'local_steps' if name == 'random_local_steps' else 'batch_size'
       if getattr(self, name) and getattr(self, needed) is None:
         raise ValueError(f'{name} needs {needed}: give it a number.')
+    if self.continue_batches and (
+      self.local_steps is None
+      or self.batch_size is None
+      or self.random_local_steps
+      or self.with_replacement
+    ):
+      raise ValueError(
+        'continue_batches needs passes to go on with: give batch_size and local_steps, and leave'
+        ' random_local_steps and with_replacement out.'
+      )
     if self.shuffle_buffer is not None:
       validation.whole_number(
         'shuffle_buffer', self.shuffle_buffer, 1, 'give None to draw among all', high=2**31 - 1
@@ -130,6 +144,40 @@ def plan(
     each = 1 if batching.batch_size is None else tf.maximum(-(-n // batching.batch_size), 1)
     return _passes(batching, x, seed, -(-most // each)).first(most)
   return _passes(batching, x, seed, epochs)
+
+
+def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: tf.Tensor) -> Plan:
+  """Draws a client's batches for a round that goes on with its passes.
+
+  Args:
+    batching: How to batch; with `continue_batches`.
+    x: The client's inputs [n, ...].
+    seed: int32 [2], of the client; the same in each round.
+    round_number: t, int32, from 1.
+
+  Returns:
+    The plan; K = `local_steps` if n > 0.
+  """
+  assert batching.local_steps is not None
+  assert batching.batch_size is not None
+  n, most = tf.shape(x)[0], batching.local_steps
+  each = tf.cast(tf.maximum(-(-n // batching.batch_size), 1), tf.int64)
+  start = (tf.cast(round_number, tf.int64) - 1) * most
+  passes = tf.range(start // each, -(-(start + most) // each))
+
+  def one(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    found = _passes(batching, x, seeds.fold(seed, number), 1)
+    return found.indices, found.sizes
+
+  specs = (tf.TensorSpec([None, batching.batch_size], tf.int32), tf.TensorSpec([None], tf.int32))
+  indices, sizes = tf.map_fn(one, passes, fn_output_signature=specs)
+  skipped = start % each
+  whole = Plan(
+    tf.reshape(indices, [-1, batching.batch_size])[skipped:],
+    tf.reshape(sizes, [-1])[skipped:],
+    not batching.fill_last,
+  )
+  return whole.first(tf.where(n > 0, most, 0))
 
 
 def _passes(batching: Batching, x: tf.Tensor, seed: tf.Tensor, epochs: int | tf.Tensor) -> Plan:

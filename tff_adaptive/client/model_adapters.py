@@ -65,6 +65,7 @@ class LocalModel:
     is_masked: Whether `gradients` takes per-example weights.
     has_client_axis: Whether groups train by batched operations throughout.
     has_penalty: Whether the loss has a term that does not depend on the examples.
+    couples_examples: Whether an example's loss depends on the others of its batch.
     metric_finalizers: For `tff.learning.metrics.sum_then_finalize`.
   """
 
@@ -72,6 +73,7 @@ class LocalModel:
   is_masked = False
   has_client_axis = False
   has_penalty = False
+  couples_examples = False
   metric_finalizers: Any
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
@@ -118,6 +120,7 @@ class _SeededModel(LocalModel):
     self.model = model
     self.has_client_axis = model.client_axis
     self.has_penalty = model.penalty is not None
+    self.couples_examples = model.couples_examples
     self.input_spec = model.input_spec
     self.metric_finalizers = models.finalize_metrics  # Not by AutoGraph, as the model's method.
     self._is_mapped = in_group and not model.client_axis

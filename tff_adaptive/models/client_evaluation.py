@@ -1,6 +1,7 @@
 """Evaluation of many clients, each by itself, in one pass over their examples."""
 
 import concurrent.futures as futures
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -23,7 +24,8 @@ def build_client_evaluation(
 
   Args:
     model: The model.
-    batch_size: Examples evaluated at once, of as many clients as they come from.
+    batch_size: Examples evaluated at once, of as many clients as they come from; those of one
+      client for a model that `couples_examples`.
 
   Returns:
     `(weight_sets, clients) -> sums`: `weight_sets` a sequence of W models' trainable weights,
@@ -63,9 +65,12 @@ def build_client_evaluation(
         whole = {name: np.concatenate([c[name] for c in chunk]) for name in model.input_spec}
         sizes = [len(c['y']) for c in chunk]
         whole['owner'] = np.repeat(np.arange(len(chunk), dtype=np.int32), sizes)
+        ends = range(batch_size, sum(sizes) + batch_size, batch_size)
+        if model.couples_examples:
+          ends = np.cumsum([size for size in sizes if size])
         batches = [
-          {name: array[start : start + batch_size] for name, array in whole.items()}
-          for start in range(0, sum(sizes), batch_size)
+          {name: array[start:end] for name, array in whole.items()}
+          for start, end in itertools.pairwise([0, *ends])
         ]
         # Side by side, as an operation may have one thread only; added in order, for equal bits.
         for batch, sums in zip(batches, pool.map(sums_of, batches)):

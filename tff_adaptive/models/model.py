@@ -68,6 +68,7 @@ class Model(tff.learning.models.FunctionalModel):
     metrics: Mapping[str, MetricFn] | None = None,
     penalty: Callable[[Any], tf.Tensor] | None = None,
     client_axis: bool = False,
+    couples_examples: bool = False,
   ) -> None:
     """Creates the model.
 
@@ -84,6 +85,11 @@ class Model(tff.learning.models.FunctionalModel):
       penalty: Optional `weights -> scalar` (an L2 term, say), added to the training loss.
       client_axis: Whether all of the above also take a leading axis of clients G: weights
         [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
+      couples_examples: Whether an example's loss or metric depends on the others of its batch, as
+        Cox's partial likelihood does. `example_loss` and the metrics then take a third argument,
+        bool [B] (or [G, B]): which examples count, the others being padding. Evaluation takes all
+        examples, or all of a client, as one batch; metrics of training, and those of TFF's own
+        evaluations, see the examples of a batch.
 
     Raises:
       ValueError: If a metric is called 'loss' or the specs have a fixed batch dimension.
@@ -94,10 +100,14 @@ class Model(tff.learning.models.FunctionalModel):
     for name, spec in (('x_spec', x_spec), ('y_spec', y_spec)):
       if spec.shape.rank is None or spec.shape.rank < 1 or spec.shape[0] is not None:
         raise ValueError(f'{name} is {spec}; its leading (batch) dimension must be None')
+    if couples_examples:
+      example_loss = _of_all(example_loss, y_spec.shape.rank)
+      metrics = {name: _of_all(fn, y_spec.shape.rank) for name, fn in metrics.items()}
     self.forward = forward
     self.example_loss = example_loss
     self.penalty = penalty
     self.metric_fns = metrics
+    self.couples_examples = couples_examples
     self.metric_names = ('loss', *metrics)
     self.client_axis = client_axis
 
@@ -184,11 +194,16 @@ class Model(tff.learning.models.FunctionalModel):
       [G] and [G, 2 M].
     """
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
-    losses = self.example_loss(predictions, y)
+    known = (
+      (predictions, y)
+      if not self.couples_examples or shares is None
+      else (predictions, y, shares > 0)
+    )
+    losses = self.example_loss(*known)
     mean_loss = _mean(losses, shares)
     means = [mean_loss, tf.ones_like(mean_loss)]
     for fn in self.metric_fns.values():
-      numerator, denominator = fn(predictions, y)
+      numerator, denominator = fn(*known)
       means.append(_mean(numerator, shares))
       means.append(tf.ones_like(mean_loss) if denominator is None else _mean(denominator, shares))
     means = tf.stack([tf.cast(m, tf.float32) for m in means], axis=-1)
@@ -201,6 +216,17 @@ class Model(tff.learning.models.FunctionalModel):
     """Sums in the order of `loss_and_metrics`, [..., 2 M], as name -> [..., 2]."""
     pairs = tf.reshape(sums, [*sums.shape[:-1], len(self.metric_names), 2])
     return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs, axis=-2)))
+
+
+def _of_all(function: Callable, rank: int) -> Callable:
+  """A loss or metric that couples examples, of a batch where all count unless it is said which."""
+
+  def of_counted(predictions: Any, y: tf.Tensor, counts: tf.Tensor | None = None) -> Any:
+    if counts is None:
+      counts = tf.ones(tf.shape(y)[: len(y.shape) - rank + 1], tf.bool)
+    return function(predictions, y, counts)
+
+  return of_counted
 
 
 def _sum(values: tf.Tensor | None, like: tf.Tensor | None = None) -> tf.Tensor:
@@ -239,7 +265,7 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
 
   Args:
     model: The model.
-    batch_size: Examples evaluated at once.
+    batch_size: Examples evaluated at once; all of them for a model that `couples_examples`.
 
   Returns:
     `(weights, data) -> {metric: float}`; `weights` the trainable weights (tensors or arrays),
@@ -258,17 +284,18 @@ def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any]
     n = len(data['y'])
     if n == 0:
       raise ValueError('the evaluation data are empty: at least one example is needed')
+    size = n if model.couples_examples else batch_size
 
     def sums_from(start: int) -> dict[str, np.ndarray]:
       batch = (
-        tf.cast(data[name][start : start + batch_size], spec.dtype)
+        tf.cast(data[name][start : start + size], spec.dtype)
         for name, spec in model.input_spec.items()
       )
       return {k: np.asarray(v, np.float64) for k, v in batch_sums(weights, *batch).items()}
 
     # Side by side, as an operation may have one thread only; added in order, for equal bits.
     with futures.ThreadPoolExecutor(threads.side_by_side()) as pool:
-      batches = list(pool.map(sums_from, range(0, n, batch_size)))
+      batches = list(pool.map(sums_from, range(0, n, size)))
     total = {k: sum((sums[k] for sums in batches), np.zeros(2)) for k in batches[0]}
     return {k: float(v[0] / v[1]) if v[1] else 0.0 for k, v in total.items()}
 

@@ -85,6 +85,7 @@ class ClientEvaluation(fields.Group):
     for name, clients, own in (
       ('heldout', parts.heldout, parts.train),
       ('unseen', parts.unseen, parts.unseen_rest),
+      ('test', task.test_clients, None),
     ):
       if clients is not None:
         groups[name] = client_evaluation.Group(clients, own, max_tuning_examples=trained)

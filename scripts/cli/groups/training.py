@@ -31,7 +31,7 @@ class Training(fields.Group):
   )
   local_steps: int | None = fields.count(
     'Local steps of every client in a round, in place of --client_epochs: its batches are drawn on'
-    ' over as many passes as that takes.',
+    " over as many passes as that takes. Default the task's.",
     high=2**20,
   )
   random_local_steps: bool | None = fields.flag(
@@ -41,6 +41,11 @@ class Training(fields.Group):
   )
   with_replacement: bool | None = fields.flag(
     "Draw each example of a batch from all of the client's."
+  )
+  continue_batches: bool | None = fields.flag(
+    'Begin a round with the batch after the last one of the round before, in the same pass over a'
+    " client's data, as FLamby does. Default the task's.",
+    needs='local_steps',
   )
   batch_size: int = fields.count(
     "Examples in a local step; 0 for all at once. Default the task's.",
@@ -67,6 +72,16 @@ class Training(fields.Group):
         raise ValueError(f'--{name} stands in place of --{other}: leave one of them out.')
     if self.with_replacement and not self.batch_size:
       raise ValueError('--with_replacement needs batches: give --batch_size, 20 say.')
+    for name, wrong in (
+      ('batch_size', not self.batch_size),
+      ('with_replacement', self.with_replacement),
+      ('random_local_steps', self.random_local_steps),
+    ):
+      if self.continue_batches and wrong:
+        raise ValueError(
+          f'--continue_batches goes on with passes over batches, which --{name}='
+          f'{getattr(self, name)} has none of: leave one of them out.'
+        )
 
   def cohort(self, num_clients: int) -> int:
     """The clients of a round where there are so many."""

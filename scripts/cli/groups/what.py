@@ -217,8 +217,13 @@ def defaults(
   if algorithm.client_weighting == 'uniform':
     found['client_weighting'] = 'uniform'
   for name, other in (('participation', 'clients_per_round'), ('local_steps', 'client_epochs')):
-    if values[name] is not None:
+    if values[other] is not None:
+      found.pop(name, None)
+    elif (values[name] or found.get(name)) is not None:
       found[other] = None
+  has_passes = values['batch_size'] != 0 and (values['local_steps'] or 'local_steps' in found)
+  if not has_passes or values['with_replacement'] or values['random_local_steps']:
+    found.pop('continue_batches', None)
   chosen = {**algorithm.settings, **{k: v for k, v in values.items() if v is not None}}
   with fields.about('client_optimizer'):
     client = registry.client_optimizer(chosen.get('client_optimizer', 'sgd'))

@@ -77,6 +77,17 @@ def test_ada_best_keeps_the_papers_beta_with_sgd_and_forgets_sooner_with_other_s
   assert beta('--server_optimizer=yogi', '--beta=0.96') == 0.96
 
 
+def test_a_tasks_own_local_steps_give_way_to_epochs():
+  def steps(**given):
+    own = resolve_lib.resolve(task='fed_heart', **given).training
+    return own.local_steps, own.client_epochs, bool(own.continue_batches)
+
+  assert steps() == (100, None, True)
+  assert steps(local_steps=7) == (7, None, True)
+  assert steps(client_epochs=2) == (None, 2, False)
+  assert steps(with_replacement=True) == steps(batch_size=0) == (100, None, False)
+
+
 @pytest.mark.parametrize('task', catalog.names())
 def test_every_task_and_algorithm_has_settings(task):
   for algorithm in registry.ALGORITHMS:
@@ -147,6 +158,11 @@ BY_CLIENT = '--rounds_per_client_evaluation=5'
     ('--participation=0.1 --clients_per_round=3', 'in place of --clients_per_round: leave one'),
     ('--local_steps=5 --client_epochs=1', '--local_steps stands in place of --client_epochs'),
     ('--random_local_steps', '--random_local_steps is for --local_steps: give it too'),
+    ('--continue_batches', '--continue_batches is for --local_steps: give it too'),
+    (
+      '--local_steps=5 --continue_batches --with_replacement',
+      'which --with_replacement=True has no',
+    ),
     ('--with_replacement --batch_size=0', '--with_replacement needs batches'),
     ('--participation=0.1 --clients_per_step=7', 'must be at most 6, the clients of a round'),
     # What is known without the data.

@@ -92,6 +92,43 @@ def test_the_first_steps_of_a_plan_are_those_of_the_whole(limit, steps):
 
 
 @pytest.mark.parametrize(
+  'n, size, fill', [(10, 4, False), (10, 4, True), (3, 4, False), (8, 2, False)]
+)
+def test_rounds_go_on_with_the_passes_where_the_last_one_stopped(n, size, fill):
+  spec = Batching(size, local_steps=7, continue_batches=True, fill_last=fill)
+  plans = [batching.continued(spec, tf.zeros([n, 2]), SEED, tf.constant(t)) for t in (1, 2, 3, 4)]
+  steps = [list(row[:k]) for plan in plans for row, k in zip(plan.indices.numpy(), plan.sizes)]
+  assert [len(plan.indices) for plan in plans] == [7] * 4
+  each = -(-n // size)
+  starts = range(0, 28 - 28 % each, each)
+  passes = [[e for step in steps[i : i + each] for e in step] for i in starts]
+  assert all(sorted(examples[:n]) == list(range(n)) for examples in passes)
+  assert len({str(examples) for examples in passes}) > min(len(passes), 6) / 2
+  last = size if fill else n - (each - 1) * size
+  assert [len(step) for step in steps] == ([size] * (each - 1) + [last]) * (28 // each) + (
+    [size] * (28 % each)
+  )
+  # Round 3 needs no other round, and comes after so many steps that 32 bits do not hold them.
+  late = batching.continued(spec, tf.zeros([n, 2]), SEED, tf.constant(2**31 - 1))
+  assert len(late.indices) == 7
+  assert len(batching.continued(spec, tf.zeros([0, 2]), SEED, tf.constant(3)).indices) == 0
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'batch_size': 4},
+    {'batch_size': None, 'local_steps': 3},
+    {'batch_size': 4, 'local_steps': 3, 'random_local_steps': True},
+    {'batch_size': 4, 'local_steps': 3, 'with_replacement': True},
+  ],
+)
+def test_only_passes_can_be_gone_on_with(options):
+  with pytest.raises(ValueError, match='continue_batches needs passes to go on with: give batch'):
+    Batching(**options, continue_batches=True)
+
+
+@pytest.mark.parametrize(
   'options, words',
   [
     ({'batch_size': 0}, 'batch_size must be at least 1'),

@@ -20,6 +20,7 @@ from tff_adaptive_tasks import (
   cifar,
   digits,
   emnist,
+  flamby,
   images,
   least_squares,
   shakespeare,
@@ -277,6 +278,8 @@ MODELS = {
   'mnist_skewed': lambda: images.build_perceptron(0, 'mnist_skewed'),
   'mnist_2nn': lambda: images.build_perceptron(0, 'mnist_2nn'),
   'mnist_cnn': lambda: images.build_cnn(0),
+  'fed_heart': lambda: flamby.build_heart_model(0),
+  'fed_tcga_brca': lambda: flamby.build_cox_model(0),
   'least_squares': lambda: least_squares.build_model(0),
 }
 # The same networks for another number of classes.

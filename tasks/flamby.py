@@ -1,0 +1,196 @@
+"""Two benchmarks of FLamby: heart disease in four hospitals, survival with cancer in six regions.
+
+"FLamby: Datasets and Benchmarks for Cross-Silo Federated Learning in Realistic Healthcare Settings"
+(Ogier du Terrail et al., NeurIPS 2022). Data, splits, models, losses and metrics are those of its
+published code, `flamby/datasets/fed_heart_disease` and `flamby/datasets/fed_tcga_brca`.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tensorflow as tf
+from sklearn import model_selection
+
+from tff_adaptive import models
+from tff_adaptive_tasks import errors, task as task_lib
+from tff_adaptive_tasks.models import layers, survival
+
+HOSPITALS = ('cleveland', 'hungarian', 'switzerland', 'va')
+_HEART_COLUMNS = range(14)
+_SEED, _TRAIN_SHARE = 43, 0.66  # Of the hospitals' split.
+_Part = tuple[np.ndarray, np.ndarray]  # x and y.
+
+
+def load_heart(data_dir: str | None = None, standardized: str = 'client') -> task_lib.Task:
+  """Loads the heart disease of four hospitals: 740 patients, 486 of them for training.
+
+  The 13 features are what is left of UCI's without columns 10 to 12 and without patients with a
+  missing value, columns 2 and 6 as indicators without their first level. Each hospital is split
+  66 to 34, stratified by diagnosis.
+
+  Args:
+    data_dir: The folder with `processed.HOSPITAL.data`, or with a folder `flamby` that has them.
+    standardized: By which mean and deviation clients' features are standardised: 'client', each by
+      those of its own training part; or 'pooled', by those of all training parts together.
+
+  Returns:
+    The task. `validation` is the test parts together, standardised as pooled, as FLamby's "Pooled
+    Test" has them; `test_clients` has each hospital's test part, standardised as `standardized`.
+
+  Raises:
+    tasks.DataError: If a file is missing or not of that form.
+  """
+  if standardized not in ('client', 'pooled'):
+    raise errors.DataError(f'standardized is {standardized!r}; it must be client or pooled')
+  frames = {name: _heart_file(data_dir, f'processed.{name}.data') for name in HOSPITALS}
+  table = pd.concat(frames)
+  x = pd.get_dummies(table.drop(columns=13), columns=[2, 6], drop_first=True).astype(np.float64)
+  train, test = {}, {}
+  for name in HOSPITALS:
+    sick = (table[13].loc[name].to_numpy() != 0).astype(np.float32)
+    counts = np.bincount(sick.astype(int), minlength=2)
+    rows = model_selection.train_test_split(
+      np.arange(len(sick)),
+      test_size=1 - _TRAIN_SHARE,
+      train_size=_TRAIN_SHARE,
+      random_state=_SEED,
+      stratify=sick if counts.min() > 2 else None,
+    )
+    # In the file's order.
+    for part, chosen in zip((train, test), map(np.sort, rows)):
+      part[name] = x.loc[name].to_numpy()[chosen], sick[chosen]
+  pooled = _standardizer(np.concatenate([a for a, _ in train.values()]))
+  own = {
+    name: _standardizer(a) if standardized == 'client' else pooled for name, (a, _) in train.items()
+  }
+  whole = _together(test)
+  return task_lib.Task(
+    name='fed_heart',
+    build_model=functools.partial(build_heart_model, columns=x.shape[1]),
+    train=task_lib.InMemoryClientData({n: (own[n](a), y) for n, (a, y) in train.items()}),
+    validation=task_lib.example_arrays(pooled(whole[0]), whole[1]),
+    test_clients=task_lib.InMemoryClientData({n: (own[n](a), y) for n, (a, y) in test.items()}),
+    source=f'UCI heart disease of four hospitals in {data_dir}',
+  )
+
+
+def load_brca(data_dir: str | None = None) -> task_lib.Task:
+  """Loads the survival of 1,088 patients with breast cancer in six regions, 866 of them to train.
+
+  Args:
+    data_dir: The folder with `brca.csv` (39 features, E and T) and `train_test_split.csv`, which
+      leaves 8 of its patients out.
+
+  Returns:
+    The task: y is [n, 2], whether death was seen and the days until then or until the patient was
+    last seen. `validation` is the test parts together, `test_clients` that of each region.
+
+  Raises:
+    tasks.DataError: If a file is missing or not of that form.
+  """
+  table = _read(data_dir, 'brca.csv', {'pid', 'E', 'T'})
+  folds = _read(data_dir, 'train_test_split.csv', {'pid', 'fold2'})
+  fold = table['pid'].map(dict(zip(folds['pid'], folds['fold2']))).dropna()
+  numbers = table.loc[fold.index].drop(columns='pid').apply(pd.to_numeric, errors='coerce')
+  numbers = numbers.astype(np.float32)
+  if fold.empty or numbers.isna().any(axis=None):
+    raise errors.DataError('brca.csv: nobody is in a fold, or there is a value that is no number')
+  features = numbers.drop(columns=['E', 'T']).to_numpy()
+  y = numbers[['E', 'T']].to_numpy()
+  parts: dict[str, dict[str, _Part]] = {'train': {}, 'test': {}}
+  for name in sorted(set(fold)):
+    kind, _, region = name.partition('_')
+    if kind not in parts or not region:
+      raise errors.DataError(
+        f'train_test_split.csv: fold2 has {name!r}; it must be train_REGION or test_REGION'
+      )
+    parts[kind][region] = features[fold == name], y[fold == name]
+  return task_lib.Task(
+    name='fed_tcga_brca',
+    build_model=functools.partial(build_cox_model, columns=features.shape[1]),
+    train=task_lib.InMemoryClientData(parts['train']),
+    validation=task_lib.example_arrays(*_together(parts['test'])),
+    test_clients=task_lib.InMemoryClientData(parts['test']),
+    source=f'TCGA-BRCA by region in {data_dir}',
+    metric='concordance',
+  )
+
+
+def build_heart_model(seed: int, columns: int = 13) -> models.Model:
+  """Logistic regression; begins as PyTorch's `Linear`, drawn from the seed."""
+
+  def accuracy(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
+    return tf.cast(tf.equal(logits > 0, y > 0.5), tf.float32), None
+
+  return _linear(
+    seed,
+    columns,
+    example_loss=lambda logits, y: tf.nn.sigmoid_cross_entropy_with_logits(y, logits),
+    metrics={'accuracy': accuracy},
+    y_spec=tf.TensorSpec([None], tf.float32),
+  )
+
+
+def build_cox_model(seed: int, columns: int = 39) -> models.Model:
+  """A linear Cox model; begins as PyTorch's `Linear`, drawn from the seed."""
+  return _linear(
+    seed,
+    columns,
+    example_loss=survival.cox_losses,
+    metrics={'concordance': survival.concordance},
+    y_spec=tf.TensorSpec([None, 2], tf.float32),
+    couples_examples=True,
+  )
+
+
+def _linear(seed: int, columns: int, **measures: Any) -> models.Model:
+  draw, limit = layers.Initializer(seed), 1 / np.sqrt(columns)
+
+  def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
+    del training, seed
+    return tf.squeeze(layers.dense(x, *weights), -1)
+
+  return models.Model(
+    initial_weights=(draw.uniform(limit, columns, 1), draw.uniform(limit, 1)),
+    forward=forward,
+    x_spec=tf.TensorSpec([None, columns], tf.float32),
+    client_axis=True,
+    **measures,
+  )
+
+
+def _standardizer(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+  """Standardises features as those of x, float [n, columns], are to be."""
+  mean, deviation = x.mean(0), x.std(0, ddof=1)
+  return lambda a: ((a - mean) / (deviation + 1e-9)).astype(np.float32)
+
+
+def _together(parts: Mapping[str, _Part]) -> _Part:
+  x, y = map(np.concatenate, zip(*parts.values()))
+  return x, y
+
+
+def _heart_file(data_dir: str | None, name: str) -> pd.DataFrame:
+  table = _read(data_dir, name, set(_HEART_COLUMNS), header=None, na_values='?')
+  table = table.drop(columns=[10, 11, 12]).dropna().reset_index(drop=True)
+  if not all(np.issubdtype(kind, np.number) for kind in table.dtypes) or len(table) < 2:
+    raise errors.DataError(f'{name}: it must have numbers only, or ?, and two patients or more')
+  return table
+
+
+def _read(data_dir: str | None, name: str, columns: set, **options: Any) -> pd.DataFrame:
+  places = [os.path.join(data_dir or '', folder, name) for folder in ('', 'flamby')]
+  path = next(filter(os.path.isfile, places), None)
+  if data_dir is None or path is None:
+    raise errors.DataError(f'{places[0]} is missing: give --data_dir, the folder that has it')
+  try:
+    table = pd.read_csv(path, **options)
+  except (ValueError, OSError) as error:
+    raise errors.DataError(f'{path} cannot be read: {error}') from error
+  if missing := columns - set(table.columns):
+    raise errors.DataError(f'{path} lacks the columns {", ".join(map(str, sorted(missing)))}')
+  return table

@@ -1,0 +1,118 @@
+"""FLamby's tasks: small files of their form, and the published counts where the data are there."""
+
+import os
+
+import numpy as np
+import pytest
+
+import tff_adaptive_tasks as tasks
+from tests.helpers import task_data
+from tff_adaptive_tasks import flamby
+
+real = task_data.needs('flamby')
+
+
+def write_heart(folder):
+  """Ten patients in each hospital, of whom one has no pressure and three lack what is dropped."""
+  rng = np.random.default_rng(0)
+  tables = {}
+  for name in flamby.HOSPITALS:
+    table = rng.normal(50, 9, [10, 14]).round(1)
+    table[:, 2], table[:, 6] = np.arange(10) % 4 + 1, np.arange(10) % 3
+    table[:, 13] = np.arange(10) % 2 * 3
+    rows = [[str(v) for v in row] for row in table]
+    rows[4][3] = '?'
+    for row in rows[:3]:
+      row[11] = '?'
+    (folder / f'processed.{name}.data').write_text('\n'.join(map(','.join, rows)))
+    tables[name] = np.delete(table, 4, axis=0)
+  return tables
+
+
+def test_heart_disease_is_standardised_by_each_hospitals_own_training_part(tmp_path):
+  tables = write_heart(tmp_path)
+  task = tasks.load('fed_heart', data_dir=str(tmp_path))
+  assert task.train.client_ids == list(flamby.HOSPITALS)
+  for name, table in tables.items():
+    numbers = table[:, [0, 1, 3, 4, 5, 7, 8, 9]]
+    levels = [table[:, [2]] == [2, 3, 4], table[:, [6]] == [1, 2]]
+    x = np.concatenate([numbers, *levels], 1)
+    train, test = task.train.load(name), task.test_clients.load(name)
+    assert (train['y'].shape, test['y'].shape) == ((5,), (4,))  # 66 % of nine, rounded down.
+    assert sorted([*train['y'], *test['y']]) == sorted(table[:, 13] > 0)
+    np.testing.assert_allclose(train['x'].mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(train['x'].var(0, ddof=1)[:8], 1, rtol=1e-5)
+    # The same affine map takes the raw rows, in their order, to both parts.
+    scaled = np.concatenate([train['x'], test['x']])[:, 0]
+    raw = np.sort(x[:, 0])
+    fitted = np.polyval(np.polyfit(raw, np.sort(scaled), 1), raw)
+    np.testing.assert_allclose(np.sort(scaled), fitted, atol=1e-5)
+  pooled = tasks.load('fed_heart', data_dir=str(tmp_path), standardized='pooled')
+  every = pooled.train.load_all()['x']
+  np.testing.assert_allclose(every.mean(0), 0, atol=1e-6)
+  np.testing.assert_allclose(every.std(0, ddof=1), 1, rtol=1e-5)
+  np.testing.assert_array_equal(pooled.validation['x'], task.validation['x'])
+  np.testing.assert_array_equal(pooled.validation['x'], pooled.test_clients.load_all()['x'])
+
+
+def write_brca(folder):
+  rows = [f'p{i},{i},{i % 3},{i % 2}.0,{100 + i}.5' for i in range(9)]
+  (folder / 'brca.csv').write_text('\n'.join(['pid,age,stage,E,T', *rows]))
+  folds = ['train_0', 'train_0', 'test_0', 'train_1', 'test_1', 'test_1', 'train_1', 'train_0']
+  lines = [f'p{i},{fold[:-2]},{fold}' for i, fold in enumerate(folds)]
+  (folder / 'train_test_split.csv').write_text('\n'.join(['pid,fold,fold2', *lines]))
+
+
+def test_regions_have_the_patients_of_their_folds_and_others_are_left_out(tmp_path):
+  write_brca(tmp_path)
+  task = tasks.load('fed_tcga_brca', data_dir=str(tmp_path))
+  assert task.train.client_ids == ['0', '1']
+  found = [task.train.load('0'), task.train.load('1'), *map(task.test_clients.load, '01')]
+  assert [list(part['x'][:, 0]) for part in found] == [[0, 1, 7], [3, 6], [2], [4, 5]]
+  np.testing.assert_array_equal(found[0]['y'], [[0, 100.5], [1, 101.5], [1, 107.5]])
+  assert len(task.validation['y']) == 3
+  assert task.build_model(0).metric_names == ('loss', 'concordance')
+
+
+@pytest.mark.parametrize(
+  'name, old, new, words',
+  [
+    ('processed.va.data', '', None, 'processed.va.data is missing: give --data_dir, the folder'),
+    ('processed.va.data', '?', 'x', 'processed.va.data: it must have numbers only, or ?'),
+    ('brca.csv', 'E,T', 'E,U', 'brca.csv lacks the columns T'),
+    ('brca.csv', '101.5', 'late', 'a value that is no number'),
+    ('train_test_split.csv', 'fold2', 'part', 'lacks the columns fold2'),
+    ('train_test_split.csv', 'test_0', 'other', "fold2 has 'other'; it must be train_REGION"),
+  ],
+)
+def test_files_of_another_form_are_refused(tmp_path, name, old, new, words):
+  write_heart(tmp_path)
+  write_brca(tmp_path)
+  path = tmp_path / name
+  if new is None:
+    path.unlink()
+  else:
+    path.write_text(path.read_text().replace(old, new))
+  with pytest.raises(tasks.DataError, match=words):
+    tasks.load('fed_heart' if 'processed' in name else 'fed_tcga_brca', data_dir=str(tmp_path))
+
+
+def test_the_start_is_that_of_pytorchs_linear():
+  for build, columns in ((flamby.build_heart_model, 13), (flamby.build_cox_model, 39)):
+    draws = [np.concatenate([w.ravel() for w in build(s).initial_weights[0]]) for s in range(40)]
+    limit = columns**-0.5
+    assert 0.95 * limit < np.abs(draws).max() <= limit
+    np.testing.assert_allclose(np.var(draws), limit**2 / 3, rtol=0.1)
+
+
+@real
+def test_the_real_data_have_flambys_numbers_of_patients():
+  folder = os.path.join(task_data.DATA_DIR, 'flamby')
+  for name, train, test in (
+    ('fed_heart', [199, 172, 30, 85], [104, 89, 16, 45]),
+    ('fed_tcga_brca', [248, 156, 164, 129, 129, 40], [63, 40, 42, 33, 33, 11]),
+  ):
+    task = tasks.load(name, data_dir=folder)
+    assert [task.train.num_examples(c) for c in task.train.client_ids] == train
+    assert [task.test_clients.num_examples(c) for c in task.test_clients.client_ids] == test
+    assert len(task.validation['y']) == sum(test)

@@ -1,0 +1,134 @@
+"""Cox's loss and the concordance index: sums over pairs by hand, padding, groups, evaluation."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tff_adaptive import models
+from tff_adaptive.client import Batching, batch_sources, model_adapters
+from tff_adaptive.models import client_evaluation
+from tff_adaptive_tasks import flamby
+from tff_adaptive_tasks.models import survival
+
+COLUMNS = 3
+
+
+def cohort(n, seed=0):
+  """Features, events and times; some times are equal."""
+  rng = np.random.default_rng([seed, n])
+  x = rng.normal(size=(n, COLUMNS)).astype(np.float32)
+  y = np.stack([rng.integers(2, size=n), rng.integers(1, 6, size=n)], 1).astype(np.float32)
+  return x, y
+
+
+def cox_by_hand(scores, y):
+  """The mean loss: patients in falling order of time, each against those before it."""
+  order = sorted(range(len(y)), key=lambda i: -y[i, 1])
+  s = scores[order].astype(np.float64)
+  terms = [y[i, 0] * (np.log(np.exp(s[: k + 1]).sum()) - s[k]) for k, i in enumerate(order)]
+  return np.mean(terms)
+
+
+def concordance_by_hand(scores, y):
+  in_order = pairs = 0
+  for i in range(len(y)):
+    for j in range(len(y)):
+      if y[i, 0] and (y[i, 1] < y[j, 1] or (y[i, 1] == y[j, 1] and not y[j, 0])):
+        pairs += 1
+        in_order += 1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0
+  return [in_order, pairs]
+
+
+def model(client_axis=True):
+  made = flamby.build_cox_model(2, COLUMNS)
+  if client_axis:
+    return made
+  return models.Model(
+    initial_weights=made.initial_weights[0],
+    forward=made.forward,
+    example_loss=survival.cox_losses,
+    metrics={'concordance': survival.concordance},
+    x_spec=made.input_spec['x'],
+    y_spec=made.input_spec['y'],
+    couples_examples=True,
+  )
+
+
+def scores_of(made, x):
+  w, b = made.initial_weights[0]
+  return (x @ w + b)[:, 0]
+
+
+@pytest.mark.parametrize('n', [1, 2, 9])
+def test_a_batch_has_the_loss_and_the_concordance_by_hand_and_padding_counts_nothing(n):
+  x, y = cohort(n)
+  made = model()
+  weights = tuple(map(tf.constant, made.initial_weights[0]))
+  scores = np.round(scores_of(made, x), 1)  # Some are equal.
+  in_order, pairs = survival.concordance(tf.constant(scores), y, tf.ones([n], tf.bool))
+  np.testing.assert_allclose([sum(in_order), sum(pairs)], concordance_by_hand(scores, y))
+  loss, _ = made.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
+  np.testing.assert_allclose(loss, cox_by_hand(scores_of(made, x), y), rtol=1e-5, atol=1e-6)
+  # Three more rows, of patients that would be at risk with everyone.
+  more_x = np.concatenate([x, x[:1] + 50, x[:1], x[:1]])
+  more_y = np.concatenate([y, np.float32([[1, 99]] * 3)])
+  shares = tf.constant([1 / n] * n + [0] * 3, tf.float32)
+  with tf.GradientTape(persistent=True) as tape:
+    tape.watch(weights)
+    alone = made.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
+    beside = made.loss_and_metrics(weights, tf.constant(more_x), tf.constant(more_y), shares=shares)
+  gradients = (tape.gradient(loss, weights) for loss in (alone[0], beside[0]))
+  of_alone, of_beside = gradients
+  for a, b in zip((*alone, *of_alone), (*beside, *of_beside)):
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('client_axis', [True, False])
+def test_clients_of_a_group_have_the_losses_that_they_have_alone(client_axis):
+  local = model_adapters.wrap(model(client_axis))
+  weights = tuple(map(tf.constant, model().initial_weights[0]))
+  (xs, ys), sizes = zip(*(cohort(5, s) for s in (1, 2))), (5, 3)
+  shares = tf.sequence_mask(sizes, 5, tf.float32) / np.float32([[5], [3]])
+  batch = collections.OrderedDict(x=tf.stack(xs), y=tf.stack(ys))
+  weighting = shares, tf.constant(sizes, tf.float32)
+  step = model_adapters.LocalStep(batch, weighting, tf.zeros([2, 2], tf.int32))
+  both = tuple(tf.stack([w, w]) for w in weights)
+  together = local.for_groups().gradients(both, (), step, local.start(2))
+  for i, size in enumerate(sizes):
+    own = collections.OrderedDict(x=tf.constant(xs[i][:size]), y=tf.constant(ys[i][:size]))
+    alone = local.gradients(weights, (), model_adapters.LocalStep(own), local.start())
+    for a, b in zip(tf.nest.flatten(together), tf.nest.flatten(alone)):
+      np.testing.assert_allclose(a[i], b, rtol=1e-5, atol=1e-6)
+
+
+def test_evaluation_takes_all_examples_and_each_client_as_one_batch():
+  made = model()
+  weights = made.initial_weights[0]
+  x, y = cohort(40)
+  whole = models.build_evaluation(made, 7)(weights, {'x': x, 'y': y})
+  expected = concordance_by_hand(scores_of(made, x), y)
+  np.testing.assert_allclose(whole['concordance'], expected[0] / expected[1], rtol=1e-6)
+  np.testing.assert_allclose(whole['loss'], cox_by_hand(scores_of(made, x), y), rtol=1e-5)
+  clients = [cohort(n, 3) for n in (8, 0, 1, 20)]
+  arrays = [collections.OrderedDict(x=x, y=y) for x, y in clients]
+  (sums,) = client_evaluation.build_client_evaluation(made, 7)([weights], arrays)
+  for found, (x, y) in zip(sums, clients):
+    scores = scores_of(made, x)
+    loss = len(y) * cox_by_hand(scores, y) if len(y) else 0
+    np.testing.assert_allclose(found[0], [loss, len(y)], rtol=1e-5)
+    np.testing.assert_allclose(found[1], concordance_by_hand(scores, y))
+
+
+def test_the_full_gradient_is_that_of_one_batch():
+  x, y = cohort(600)  # More than a slice has of a model whose examples are for themselves.
+  made = model()
+  weights = tuple(map(tf.constant, made.initial_weights[0]))
+  element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 0}
+  source = batch_sources.WholeArrays(model_adapters.wrap(made), Batching(8), 0, element, 1)
+  with tf.GradientTape() as tape:
+    tape.watch(weights)
+    loss, _ = made.loss_and_metrics(weights, element['x'], element['y'])
+  for a, b in zip(source.mean_gradient(weights, ()), tape.gradient(loss, weights)):
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
