@@ -16,8 +16,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
-from tests.helpers import on_ray, small_problem, task_data
+from tests.helpers import computations, engines, on_ray, small_problem, task_data
 from tests.tff_adaptive.engine.cluster import subrounds_test
+from tests.tff_adaptive.engine.graph import imported_graph_test
 from tff_adaptive import engine, training
 from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import joining
@@ -60,6 +61,22 @@ def test_one_worker_and_one_process_give_the_same_bits(ray_nodes, graph, name):
   process, context = _build(name), engine.RayContext('auto', workers=1, patience=1000.0)
   expected = subrounds_test.run(process, engine.SubroundContext(4, server=graph))
   np.testing.assert_equal(subrounds_test.run(process, context), expected)
+
+
+def test_initial_values_may_come_from_arguments(ray_workers, graph):
+  types = [computations.FLOAT] * 2
+  local = [tff.tensorflow.computation(f, types[0]) for f in imported_graph_test.INITIALIZED]
+  descend = tff.tensorflow.computation(lambda w, x: tf.Variable(w).assign_sub(0.5 * x), *types)
+
+  @tff.federated_computation(*map(tff.FederatedType, types, (tff.SERVER, tff.CLIENTS)))
+  def comp(weights, x):
+    trained = tff.federated_map(descend, (tff.federated_broadcast(weights), x))
+    return tff.federated_sum(trained), [tff.federated_map(function, x) for function in local]
+
+  argument = tff.structure.Struct.unnamed(np.float32(4.0), [1.0, 2.0, 5.0])
+  expected = graph.invoke(comp, argument)
+  assert float(expected[0]) == 3 * 4 - 0.5 * (1 + 2 + 5)
+  engines.assert_same(ray_workers.invoke(comp, argument), expected, rtol=0, atol=0)
 
 
 def test_only_what_is_broadcast_goes_to_the_workers_and_two_sums_come_back(ray_workers):

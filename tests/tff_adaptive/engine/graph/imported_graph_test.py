@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import computations, engines
 from tff_adaptive import engine
+from tff_adaptive.engine import batched_clients
 
 FLOAT, NUMBERS = computations.FLOAT, computations.NUMBERS
 
@@ -80,6 +81,23 @@ def test_initial_values_may_come_from_arguments(native, graph, function):
   at_clients = computations.mapped(function, FLOAT)
   for _ in range(2):
     assert list(engines.run(graph, at_clients, [1.0, 2.0, 5.0])) == expected
+
+
+def test_initial_values_may_come_from_arguments_in_groups(native):
+  double = batched_clients.computation(
+    batched_clients.Group(lambda clients: tf.stack([2 * x for (x,) in clients])), FLOAT
+  )(lambda x: 2 * x)
+  alone = [tff.tensorflow.computation(function, FLOAT) for function in INITIALIZED]
+
+  @tff.federated_computation(computations.at_clients(FLOAT))
+  def both(x):
+    doubled = tff.federated_map(double, x)
+    return doubled, [tff.federated_map(function, doubled) for function in alone]
+
+  cohort = [0.5, 1.0, 2.5]
+  expected = engines.run(native, both, cohort)
+  context = engine.GraphContext(clients_per_step=2)
+  engines.assert_same(engines.run(context, both, cohort), expected)
 
 
 def test_an_initial_value_may_come_from_a_sequence(native, graph):
