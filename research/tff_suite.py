@@ -1,0 +1,362 @@
+"""Runs TFF's own tests in its native context and in the graph engine, and compares the two.
+
+    python -m research.tff_suite --source=CHECKOUT [--only=PATTERN]
+
+CHECKOUT is TFF's repository at the tag of the installed version (v0.87.0), or another repository of
+TFF programs, such as google-research/federated. The tests, the examples' tests and the notebooks'
+cells that name TFF's contexts or TFF itself run twice, each file in a process of its own. Each
+file's results are kept under --work, and what is there is not run again: delete it to repeat it.
+The results of computations are compared where a test passes in both contexts, unless they differ
+between two native runs too.
+
+A test that passes natively alone, or gives other results, is a difference.
+`tff_suite_expected.json` gives the expected ones (PATH::TEST, `*` as in a shell) their reasons.
+Exit codes: 0 no other difference; 1 there is one; 2 bad arguments.
+"""
+
+import argparse
+import asyncio
+import collections
+import contextlib
+import fnmatch
+import gc
+import importlib
+import json
+import os
+import pathlib
+import re
+import runpy
+import signal
+import sys
+import sysconfig
+import tempfile
+import time
+import traceback
+import types
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+EXPECTED = pathlib.Path(__file__).with_name('tff_suite_expected.json')
+_CONTEXTS = ('native', 'engine', 'native_again')
+_NAMES_TFF = re.compile(r'cpp_execution_context|import tensorflow_federated as tff')
+_CONTEXT_MAKER = re.compile(r'(create|set)_(a?sync)_(local|test)_cpp_execution_context')
+_MOST_NUMBERS = 1000  # Of an array that are compared.
+_OTHER = 'its computations gave other results'
+_WORSE = ('skipped', 'passed', 'failed')  # A later one replaces an earlier one.
+
+Outcomes = dict[str, dict[str, Any]]  # Test -> outcome, message, results.
+
+
+def make_overlay(source: pathlib.Path, wheel: pathlib.Path, overlay: pathlib.Path) -> None:
+  """Links the wheel's files, and those of the source that it lacks, into one package."""
+  for root in (wheel, source / wheel.name):
+    for path in sorted(root.rglob('*')):
+      link = overlay / wheel.name / path.relative_to(root)
+      if path.is_file() and path.suffix != '.pyc' and not link.is_symlink():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(path.resolve())
+  for folder in (source / 'examples').glob('*/'):  # TFF's own tests import them by such names.
+    link = overlay / f'examples{folder.name}'
+    if not link.is_symlink():
+      link.symlink_to(folder.resolve())
+
+
+def programs(source: pathlib.Path, only: str) -> list[str]:
+  """The tests and notebooks of a checkout that may run computations, as paths in it."""
+  found = [*source.rglob('*_test.py'), *source.rglob('*.ipynb')]
+  texts = {str(path.relative_to(source)): path.read_text(encoding='utf-8') for path in found}
+  named = [name for name, text in texts.items() if _NAMES_TFF.search(text)]
+  return sorted(name for name in named if re.search(only, name))
+
+
+def summary(value: Any) -> Any:
+  """A result as JSON: its containers, and of each leaf class, dtype, shape and some values."""
+  import numpy as np
+
+  from tests.helpers import engines
+
+  def leaf(value: Any) -> list:
+    array = np.asarray(value)
+    flat = array.ravel()[:: array.size // _MOST_NUMBERS + 1]
+    is_number = array.dtype.kind in 'biuf'
+    numbers = flat.astype(float).tolist() if is_number else list(map(repr, flat.tolist()))
+    return [type(value).__name__, str(array.dtype), list(array.shape), numbers]
+
+  def walk(value: Any) -> list:
+    if isinstance(value, engines.Container):
+      return [value.kind, list(value.names), list(map(walk, value.elements))]
+    return leaf(value)
+
+  return walk(engines.plain(value))
+
+
+def same(found: Any, expected: Any) -> bool:
+  """Whether two summaries are equal but for rounding."""
+  if isinstance(found, list) and isinstance(expected, list):
+    return len(found) == len(expected) and all(map(same, found, expected))
+  if isinstance(found, float) and isinstance(expected, float):
+    both_nan = found != found and expected != expected
+    return both_nan or found == expected or abs(found - expected) <= 1e-4 + 1e-3 * abs(expected)
+  return found == expected
+
+
+class _Results(unittest.TestResult):
+  """Writes a line for each test as it ends, with the results of its computations."""
+
+  def __init__(self, path: pathlib.Path):
+    super().__init__()
+    self._file = path.open('w', encoding='utf-8')
+    self.of_computations: list[Any] = []
+
+  def startTest(self, test: Any) -> None:
+    super().startTest(test)
+    self.of_computations.clear()
+
+  def write(self, name: str, outcome: str, message: str = '') -> None:
+    line = dict(name=name, outcome=outcome, message=message, results=self.of_computations)
+    self._file.write(json.dumps(line) + '\n')
+    self._file.flush()
+
+  def _write(self, test: Any, outcome: str, error: Any = None) -> None:
+    name = f'{type(test).__name__}.{getattr(test, "_testMethodName", "setup")}'
+    self.write(name, outcome, f'{error[0].__name__}: {error[1]}'[:500] if error else '')
+
+  def addSuccess(self, test: Any) -> None:
+    self._write(test, 'passed')
+
+  def addExpectedFailure(self, test: Any, err: Any) -> None:
+    self._write(test, 'passed', err)
+
+  def addFailure(self, test: Any, err: Any) -> None:
+    self._write(test, 'failed', err)
+    traceback.print_exception(*err)
+
+  addError = addFailure
+
+  def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
+    del subtest
+    if err:
+      self.addFailure(test, err)
+
+  def addSkip(self, test: Any, reason: str) -> None:
+    del reason
+    self._write(test, 'skipped')
+
+
+def _record(results: _Results, context_class: type) -> None:
+  """Has each call in contexts of a class leave a summary of its result."""
+  invoke = context_class.invoke  # type: ignore[attr-defined]
+
+  def recorded(self: Any, comp: Any, arg: Any) -> Any:
+    value = invoke(self, comp, arg)
+    if asyncio.iscoroutine(value):
+      return awaited(value)
+    results.of_computations.append(summary(value))
+    return value
+
+  async def awaited(value: Any) -> Any:
+    result = await value
+    results.of_computations.append(summary(result))
+    return result
+
+  context_class.invoke = recorded  # type: ignore[attr-defined]
+
+
+def _use_engine(tff: Any) -> type:
+  """Redirects TFF's functions that make contexts; returns the engine's class of contexts."""
+  from tff_adaptive import engine
+
+  class Async(tff.framework.AsyncContext):
+    def __init__(self, default_num_clients: int | None):
+      self._context = engine.GraphContext(default_num_clients=default_num_clients)
+
+    async def invoke(self, comp: Any, arg: Any) -> Any:
+      return self._context.invoke(comp, arg)
+
+  def made(is_async: bool, sets: bool) -> Callable:
+    def make(default_num_clients: int | None = None, *_: Any, **__: Any) -> Any:
+      made_of = Async if is_async else engine.GraphContext
+      context = made_of(default_num_clients=default_num_clients)
+      return tff.framework.set_default_context(context) if sets else context
+
+    return make
+
+  for module in [m for name, m in sys.modules.items() if name.startswith('tensorflow_federated')]:
+    for name in dir(module):
+      if match := _CONTEXT_MAKER.fullmatch(name):
+        setattr(module, name, made(match[2] == 'async', match[1] == 'set'))
+  engine.set_graph_context()
+  return engine.GraphContext
+
+
+def _run_cells(path: pathlib.Path, folder: str, results: _Results) -> None:
+  """Runs a notebook's cells of code, up to the first that fails, without lines of the shell's."""
+  module = sys.modules['__main__'] = types.ModuleType('__main__')
+  cells = [c for c in json.loads(path.read_text('utf-8'))['cells'] if c['cell_type'] == 'code']
+  for i, cell in enumerate(cells):
+    text = ''.join(cell['source'])
+    file = pathlib.Path(folder, f'cell_{i}.py')  # AutoGraph reads it.
+    file.write_text(re.sub(r'(?m)^(\s*)[!%].*$', r'\1pass', text), encoding='utf-8')
+    results.of_computations.clear()
+    try:
+      exec(compile(file.read_text('utf-8'), str(file), 'exec'), module.__dict__)
+    except Exception as e:
+      traceback.print_exc()
+      return results.write(f'cell_{i}', 'failed', f'{type(e).__name__}: {e}'[:500])
+    results.write(f'cell_{i}', 'passed')
+
+
+def _child(path: pathlib.Path, context: str, output: pathlib.Path) -> None:
+  """What the process of a file does; it never returns."""
+  code = 1
+  try:
+    os.setsid()
+    log = os.open(output.with_suffix('.log'), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    import absl.testing.absltest
+    import tensorflow as tf
+    import tensorflow_federated as tff
+    from absl import flags
+
+    results = _Results(output.with_suffix('.new'))
+    with tempfile.TemporaryDirectory() as folder:
+      os.chdir(folder)
+      os.environ.update(TEST_TMPDIR=folder, MPLBACKEND='agg')
+      if context == 'engine':
+        _record(results, _use_engine(tff))
+      else:
+        # The default context has a thread since TFF was imported, which did not survive the fork.
+        tff.backends.native.set_sync_local_cpp_execution_context()
+        _record(results, tff.framework.AsyncExecutionContext)  # The synchronous one calls it.
+
+      def run_tests(*_: Any, **__: Any) -> None:
+        loader = unittest.TestLoader()
+        loader.loadTestsFromModule(sys.modules['__main__']).run(results)
+
+      flags.FLAGS([str(path)])
+      absl.testing.absltest.main = tf.test.main = run_tests
+      sys.path.insert(0, str(path.parent))
+      if path.suffix == '.ipynb':
+        _run_cells(path, folder, results)
+      else:
+        runpy.run_path(str(path), run_name='__main__')
+      code = 0
+  except BaseException:
+    traceback.print_exc()
+  finally:
+    os._exit(code)
+
+
+def run(path: pathlib.Path, context: str, output: pathlib.Path, seconds: float) -> str:
+  """Runs a file in a process; returns how it ended. Whatever it started ends with it."""
+  output.parent.mkdir(parents=True, exist_ok=True)
+  end = time.monotonic() + seconds
+  pid = os.fork()
+  if not pid:
+    _child(path, context, output)
+  ended, how = 0, ''
+  try:
+    while not ended and time.monotonic() < end:
+      ended, status = os.waitpid(pid, os.WNOHANG)
+      time.sleep(0.05)
+    how = f'exit code {os.waitstatus_to_exitcode(status)}' if ended else 'out of time'
+  finally:
+    with contextlib.suppress(ProcessLookupError):
+      os.killpg(pid, signal.SIGKILL)
+    if not ended:
+      os.waitpid(pid, 0)
+  lines = output.with_suffix('.new')
+  with lines.open('a', encoding='utf-8') as file:
+    if how != 'exit code 0':
+      file.write(json.dumps(dict(name='file', outcome='failed', message=how, results=[])) + '\n')
+  lines.replace(output)
+  return how
+
+
+def read(output: pathlib.Path) -> Outcomes:
+  """Test -> its worst line."""
+  found: Outcomes = {}
+  for line in map(json.loads, output.read_text(encoding='utf-8').splitlines()):
+    old = found.get(line['name'])
+    if not old or _WORSE.index(line['outcome']) >= _WORSE.index(old['outcome']):
+      found[line['name']] = line
+  return found
+
+
+def differences(native: Outcomes, engine: Outcomes, again: Outcomes) -> Iterator[tuple[str, str]]:
+  """Tests that the engine alone does not pass, or whose results differ, with what differs."""
+  for name, wanted in native.items():
+    found = engine.get(name, dict(outcome='failed', message='it did not run', results=[]))
+    results = wanted['results']
+    if wanted['outcome'] != 'passed':
+      continue
+    if found['outcome'] != 'passed':
+      yield name, found['message'] or found['outcome']
+    elif same(again.get(name, wanted)['results'], results) and not same(found['results'], results):
+      yield name, _OTHER
+  if engine.get('file', {}).get('outcome') == 'failed' and 'file' not in native:
+    yield 'file', engine['file']['message']
+
+
+def reason(name: str, expected: dict[str, str]) -> str:
+  """Why a difference is expected; empty if it is not."""
+  return next((why for mask, why in expected.items() if fnmatch.fnmatchcase(name, mask)), '')
+
+
+def _compared(path: pathlib.Path, name: str, work: pathlib.Path, seconds: float) -> list[Outcomes]:
+  """Runs a file in each context in which it was not run, if there is something to compare."""
+  found: list[Outcomes] = [{}, {}, {}]
+  for i, context in enumerate(_CONTEXTS):
+    output = work / context / f'{name}.json'
+    nothing_passed = i and all(line['outcome'] != 'passed' for line in found[0].values())
+    if nothing_passed or (i == 2 and not list(differences(*found))):
+      break
+    start, how = time.monotonic(), 'kept'
+    if not output.exists():
+      how = run(path, context, output, seconds)
+    found[i] = read(output)
+    counts = collections.Counter(line['outcome'] for line in found[i].values())
+    said = ', '.join(f'{counts[outcome]} {outcome}' for outcome in reversed(_WORSE))
+    print(f'{name} {context}: {said}; {how}, {time.monotonic() - start:.0f} s', flush=True)
+  return found
+
+
+def main(argv: list[str] | None = None) -> int:
+  """Runs the command."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--source', type=pathlib.Path, required=True, help='a checkout')
+  parser.add_argument('--work', type=pathlib.Path, default=pathlib.Path('runs/tff_suite'))
+  parser.add_argument('--only', default='', help='files whose path holds this regular expression')
+  parser.add_argument('--seconds', type=float, default=1200, help='the time limit of a file')
+  given = parser.parse_args(argv)
+  source, work = given.source.resolve(), given.work.resolve()
+  names = programs(source, given.only)
+  if not names:
+    parser.error(f'--source={given.source} has no tests of TFF programs that --only names')
+  wheel = pathlib.Path(sysconfig.get_path('purelib'), 'tensorflow_federated')
+  make_overlay(source, wheel, work / 'overlay')
+  sys.path[:0] = [str(work / 'overlay'), str(source)]
+  importlib.import_module('tensorflow_federated')  # Once; its threads have not started yet.
+  gc.freeze()
+  expected = json.loads(EXPECTED.read_text(encoding='utf-8'))
+  counts: collections.Counter[str] = collections.Counter()
+  for i, name in enumerate(names):
+    print(f'{i + 1}/{len(names)} ', end='')
+    found = _compared(source / name, name, work, given.seconds)
+    for context, outcomes in zip(_CONTEXTS, found[:2]):
+      counts.update(f'{context} {line["outcome"]}' for line in outcomes.values())
+    for test, what in differences(*found):
+      why = reason(f'{name}::{test}', expected)
+      kind = 'expected' if why else 'UNEXPECTED'
+      counts[f'{kind}, {"results differ" if what == _OTHER else "failed in the engine alone"}'] += 1
+      print(f'{kind}: {name}::{test}: {why or what}')
+  print('\n'.join(f'{count} {what}' for what, count in sorted(counts.items())))
+  return int(any(what.startswith('UNEXPECTED') for what in counts))
+
+
+if __name__ == '__main__':
+  sys.exit(main())

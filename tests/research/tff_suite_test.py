@@ -1,0 +1,150 @@
+"""research/tff_suite.py, on a made-up tree that is a little like TFF's."""
+
+import collections
+import json
+import subprocess
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from research import tff_suite
+from tests.helpers import fresh
+
+PROGRAM = """
+import os
+import unittest
+
+import tensorflow as tf
+import tensorflow_federated as tff
+from absl.testing import absltest
+
+def run(value):
+  tff.tensorflow.computation(lambda: tf.constant(value))()
+
+class Some(unittest.TestCase):
+  def test_same(self):
+    run(3)
+
+  def test_random(self):
+    run(int.from_bytes(os.urandom(3)))
+
+  def test_fails_natively(self):
+    assert is_engine()
+
+  def test_fails_in_the_engine(self):
+    assert not is_engine()
+
+  def test_gives_another_number(self):
+    run(int(is_engine()))
+
+def is_engine():
+  return 'Graph' in type(tff.framework.get_context_stack().current).__name__
+
+if __name__ == '__main__':
+  tff.backends.native.set_sync_local_cpp_execution_context()
+  absltest.main()
+"""
+CELLS = [
+  'import tensorflow_federated as tff\n!pip install x\n%load_ext y',
+  '@tff.federated_computation\ndef comp():\n  return tff.federated_value(1, tff.SERVER)\ncomp()',
+  'raise ValueError',
+  'not_run',
+]
+
+
+@pytest.mark.slow
+def test_programs_and_notebooks_run_in_both_contexts_and_results_are_kept(tmp_path):
+  source = tmp_path / 'source'
+  source.mkdir()
+  (source / 'some_test.py').write_text(PROGRAM)
+  (source / 'plain_test.py').write_text('no_computations')
+  cells = [dict(cell_type='code', source=cell.splitlines(True)) for cell in CELLS]
+  (source / 'note.ipynb').write_text(json.dumps(dict(cells=cells)))
+  command = ['-m', 'research.tff_suite', f'--source={source}', f'--work={tmp_path}/work']
+  said = [
+    subprocess.run([*fresh.python(), *command], capture_output=True, text=True, check=False)
+    for _ in range(2)
+  ]
+  assert [process.returncode for process in said] == [1, 1], said[0].stderr
+  first, again = (process.stdout for process in said)
+  differing = [line.split('::')[1] for line in first.splitlines() if line.startswith('UNEXPECTED')]
+  assert differing == [
+    'Some.test_fails_in_the_engine: AssertionError: ',
+    'Some.test_gives_another_number: its computations gave other results',
+  ]
+  assert '1/2 note.ipynb native: 1 failed, 2 passed, 0 skipped; exit code 0' in first
+  assert 'note.ipynb engine: 1 failed, 2 passed' in first
+  assert '1 UNEXPECTED, failed in the engine alone\n1 UNEXPECTED, results differ\n' in first
+  assert [line.partition(';')[0] for line in again.splitlines()] == [
+    line.partition(';')[0] for line in first.splitlines()
+  ]
+  assert again.count('; kept') == 5
+
+
+def test_the_overlay_is_the_wheel_and_what_it_lacks(tmp_path):
+  for path, text in {
+    'wheel/tensorflow_federated/a.py': 'wheel',
+    'wheel/tensorflow_federated/core/b.py': 'wheel',
+    'source/tensorflow_federated/a.py': 'source',
+    'source/tensorflow_federated/core/b_test.py': 'source',
+    'source/examples/simple/c.py': 'example',
+  }.items():
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(text)
+  overlay = tmp_path / 'overlay'
+  for _ in range(2):  # It may be there.
+    tff_suite.make_overlay(tmp_path / 'source', tmp_path / 'wheel/tensorflow_federated', overlay)
+  found = {str(p.relative_to(overlay)): p.read_text() for p in overlay.rglob('*') if p.is_file()}
+  assert (
+    found.items()
+    >= {
+      'tensorflow_federated/a.py': 'wheel',
+      'tensorflow_federated/core/b.py': 'wheel',
+      'tensorflow_federated/core/b_test.py': 'source',
+    }.items()
+  )
+  assert (overlay / 'examplessimple/c.py').read_text() == 'example'
+
+
+def test_summaries_differ_in_containers_dtypes_shapes_and_numbers():
+  one = collections.OrderedDict(a=np.float32([1, 2]), b=(np.int32(3), b'x'))
+  summary = tff_suite.summary(one)
+  assert json.loads(json.dumps(summary)) == summary
+  assert tff_suite.same(tff_suite.summary({**one, 'a': np.float32([1, 2.0001])})[1:], summary[1:])
+  for key, value in (
+    ('a', np.float32([1, 2.1])),
+    ('a', np.float64([1, 2])),
+    ('a', np.float32([[1, 2]])),
+    ('a', np.float32([1, np.nan])),
+    ('a', tf.constant([1.0, 2.0])),
+    ('b', [np.int32(3), b'x']),
+    ('b', (np.int32(3), b'y')),
+  ):
+    changed = collections.OrderedDict({**one, key: value})
+    assert not tff_suite.same(tff_suite.summary(changed), summary), (key, value)
+
+
+def outcomes(**lines):
+  return {
+    name: dict(outcome=outcome, message='', results=[float(number)])
+    for name, (outcome, number) in lines.items()
+  }
+
+
+def test_differences_are_what_the_engine_alone_does_not_pass_and_other_results():
+  native = outcomes(a=('passed', 1), b=('passed', 1), c=('failed', 1), d=('passed', 1))
+  engine = outcomes(a=('passed', 1), b=('failed', 1), c=('failed', 2), d=('passed', 2))
+  assert [name for name, _ in tff_suite.differences(native, engine, {})] == ['b', 'd']
+  again = outcomes(d=('passed', 3))  # It is random.
+  assert [name for name, _ in tff_suite.differences(native, engine, again)] == ['b']
+  del engine['a']
+  assert [name for name, _ in tff_suite.differences(native, engine, again)] == ['a', 'b']
+
+
+def test_expected_differences_have_reasons():
+  expected = json.loads(tff_suite.EXPECTED.read_text(encoding='utf-8'))
+  assert all('::' in mask and why for mask, why in expected.items())
+  masks = {'*::U.*': 'one', 'x/*::T.test_b*': 'two'}
+  assert tff_suite.reason('x/a_test.py::T.test_b', masks) == 'two'
+  assert not tff_suite.reason('y/a_test.py::T.test_b', masks)
