@@ -21,6 +21,7 @@ OPTIONS = {  # Of ours_graph, as in ours_graph+xla+bfloat16.
   'float16': 'the same',
   'single': 'clients one after another',
   'together': 'the whole cohort in batched operations',
+  'tensors': "results as TensorFlow's tensors",
 }
 
 HELP = (

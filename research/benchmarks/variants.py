@@ -33,7 +33,8 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
   elif context == 'graph':
     together = {'single': 1, 'together': workload.cohort}
     asked = next((together[option] for option in options if option in together), None)
-    engine.set_graph_context(clients_per_step=asked, device=device)
+    results = 'tensors' if 'tensors' in options else 'numpy'
+    engine.set_graph_context(clients_per_step=asked, device=device, results=results)
   elif context == 'subrounds':
     engine.set_subround_context()
   elif context.startswith('ray'):

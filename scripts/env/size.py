@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
   ('tff_adaptive', 'tasks', 'scripts'): 33_430,
-  ('research',): 3_861,
+  ('research',): 3_863,
   ('tests',): 27_885,
 }
 
