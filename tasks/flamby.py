@@ -49,7 +49,8 @@ def load_heart(data_dir: str | None = None, standardized: str = 'client') -> tas
   frames = {name: _heart_file(data_dir, f'processed.{name}.data') for name in HOSPITALS}
   table = pd.concat(frames)
   x = pd.get_dummies(table.drop(columns=13), columns=[2, 6], drop_first=True).astype(np.float64)
-  train, test = {}, {}
+  train: dict[str, Any] = {}
+  test: dict[str, Any] = {}
   for name in HOSPITALS:
     sick = (table[13].loc[name].to_numpy() != 0).astype(np.float32)
     counts = np.bincount(sick.astype(int), minlength=2)

@@ -65,7 +65,7 @@ def build_client_evaluation(
         whole = {name: np.concatenate([c[name] for c in chunk]) for name in model.input_spec}
         sizes = [len(c['y']) for c in chunk]
         whole['owner'] = np.repeat(np.arange(len(chunk), dtype=np.int32), sizes)
-        ends = range(batch_size, sum(sizes) + batch_size, batch_size)
+        ends: Any = range(batch_size, sum(sizes) + batch_size, batch_size)
         if model.couples_examples:
           ends = np.cumsum([size for size in sizes if size])
         batches = [
