@@ -25,7 +25,7 @@ _SIZES = ('clients_per_round', 'batch_size', 'rounds', 'client_epochs', 'max_exa
 WITH_LSTM = ('shakespeare', 'stackoverflow_nwp')
 
 # Tasks whose data are embedded or drawn: they take no files.
-OFFLINE = ('digits', 'digits_skewed', 'least_squares')
+OFFLINE = ('digits', 'digits_skewed', 'least_squares', 'synthetic')
 
 # The authors' published code weighs a client of these tasks by its tokens that are not padding.
 _TOKENS = MappingProxyType({'client_weighting': 'tokens'})
@@ -226,6 +226,15 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       log10_server_rates=(0, -1, -1, 0, 0),
       num_clients=6,
       metric='concordance',
+    ),
+    'synthetic': Entry(
+      'synthetic(alpha, beta), 30 clients, logistic regression (LEAF, FedProx paper); offline',
+      'synthetic.load',
+      rounds=200,
+      batch_size=10,
+      client_epochs=20,
+      log10_client_rates=(-2, -2, -2, -2, -2),
+      num_clients=30,
     ),
     'least_squares': Entry(
       'random linear least squares with unlike clients, for fixed points in closed form',

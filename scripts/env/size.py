@@ -9,9 +9,9 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
-  ('tff_adaptive', 'tasks', 'scripts'): 33_430,
-  ('research',): 3_863,
-  ('tests',): 27_885,
+  ('tff_adaptive', 'tasks', 'scripts'): 33_510,
+  ('research',): 4_080,
+  ('tests',): 28_020,
 }
 
 

@@ -25,8 +25,9 @@ def cox_losses(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
   at_risk = ((other > mine) | (tf.equal(other, mine) & is_before)) & counts[..., tf.newaxis, :]
   at_risk |= tf.equal(row[tf.newaxis, :], row[:, tf.newaxis])  # Of padding, too: no logarithm of 0.
   below = tf.constant(-np.inf, scores.dtype)
-  total = tf.reduce_logsumexp(tf.where(at_risk, scores[..., tf.newaxis, :], below), -1)
-  return event * (total - scores)
+  # Of differences, so that a gradient that vanishes is 0: Adam would make steps of its rounding.
+  difference = scores[..., tf.newaxis, :] - scores[..., :, tf.newaxis]
+  return event * tf.reduce_logsumexp(tf.where(at_risk, difference, below), -1)
 
 
 def concordance(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_adaptive import models
-from tff_adaptive.client import Batching, batch_sources, model_adapters
+from tff_adaptive import algorithms, models
+from tff_adaptive.client import (
+  Batching,
+  ClientTraining,
+  batch_sources,
+  client_arrays,
+  model_adapters,
+)
 from tff_adaptive.models import client_evaluation
 from tff_adaptive_tasks import flamby
 from tff_adaptive_tasks.models import survival
@@ -85,6 +91,16 @@ def test_a_batch_has_the_loss_and_the_concordance_by_hand_and_padding_counts_not
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+def test_a_gradient_that_vanishes_is_exactly_0():
+  """Adam's steps do not depend on a gradient's size: it would follow the errors of rounding."""
+  scores = tf.constant(300 * np.arange(50), tf.float32)
+  y = tf.stack([tf.ones([50]), tf.range(50.0, 0, -1)], 1)  # The largest scores die first.
+  with tf.GradientTape() as tape:
+    tape.watch(scores)
+    losses = survival.cox_losses(scores, y, tf.ones([50], tf.bool))
+  np.testing.assert_array_equal(tape.gradient(losses, scores), np.zeros(50))
+
+
 @pytest.mark.parametrize('client_axis', [True, False])
 def test_clients_of_a_group_have_the_losses_that_they_have_alone(client_axis):
   local = model_adapters.wrap(model(client_axis))
@@ -119,6 +135,48 @@ def test_evaluation_takes_all_examples_and_each_client_as_one_batch():
     loss = len(y) * cox_by_hand(scores, y) if len(y) else 0
     np.testing.assert_allclose(found[0], [loss, len(y)], rtol=1e-5)
     np.testing.assert_allclose(found[1], concordance_by_hand(scores, y))
+
+
+def test_fed_adam_on_batches_that_go_on_is_as_in_numpy():
+  data, made = [cohort(n, 5) for n in (7, 10)], model()
+  process = algorithms.build_fed_adam(
+    made,
+    client_learning_rate=0.1,
+    server_learning_rate=0.1,
+    tau=1e-8,
+    beta2=0.999,
+    initial_v=0.0,
+    client_weighting='examples',
+    training=ClientTraining(
+      batching=Batching(4, local_steps=3, continue_batches=True, shuffle=False)
+    ),
+  )
+  state = process.initialize()
+  w = np.concatenate([a.ravel() for a in made.initial_weights[0]]).astype(np.float64)
+  m, v = np.zeros_like(w), np.zeros_like(w)
+  for t in range(3):
+    state = process.next(state, [client_arrays(*d, i) for i, d in enumerate(data)]).state
+    deltas = []
+    for x, y in data:
+      starts, theta = range(0, len(y), 4), w.copy()
+      for k in range(3 * t, 3 * t + 3):
+        rows = slice(starts[k % len(starts)], starts[k % len(starts)] + 4)
+        theta -= 0.1 * cox_gradient(theta, x[rows], y[rows])
+      deltas.append(theta - w)
+    delta = np.average(deltas, axis=0, weights=[7, 10])
+    m, v = 0.9 * m + 0.1 * delta, 0.999 * v + 0.001 * delta**2
+    w = w + 0.1 * m / (np.sqrt(v) + 1e-8)
+  found = np.concatenate([np.ravel(a) for a in state.global_model_weights.trainable])
+  np.testing.assert_allclose(found[:-1], w[:-1], rtol=1e-4)  # The bias has no gradient.
+
+
+def cox_gradient(w, x, y):
+  order = np.argsort(-y[:, 1], kind='stable')
+  x, y, gradient = x[order], y[order], np.zeros_like(w)
+  for k in np.flatnonzero(y[:, 0]):
+    p = np.exp(x[: k + 1] @ w[:-1])
+    gradient[:-1] += p @ x[: k + 1] / p.sum() - x[k]
+  return gradient / len(y)
 
 
 def test_the_full_gradient_is_that_of_one_batch():

@@ -27,7 +27,7 @@ from tff_adaptive_tasks import (
   stackoverflow,
   tags,
 )
-from tff_adaptive_tasks.models import resnet
+from tff_adaptive_tasks.models import layers, resnet
 
 
 def scaled(factor, calls=None):
@@ -278,6 +278,7 @@ MODELS = {
   'mnist_skewed': lambda: images.build_perceptron(0, 'mnist_skewed'),
   'mnist_2nn': lambda: images.build_perceptron(0, 'mnist_2nn'),
   'mnist_cnn': lambda: images.build_cnn(0),
+  'synthetic': lambda: layers.perceptron(0, [60, 10]),
   'fed_heart': lambda: flamby.build_heart_model(0),
   'fed_tcga_brca': lambda: flamby.build_cox_model(0),
   'least_squares': lambda: least_squares.build_model(0),

@@ -1,0 +1,71 @@
+"""Synthetic(alpha, beta): classification by clients whose models and inputs differ by two numbers.
+
+"LEAF: A Benchmark for Federated Settings" (Caldas et al., 2018) and "Federated Optimization in
+Heterogeneous Networks" (Li et al., 2020), section 5.1; drawn as the latter's published code does,
+`data/synthetic_*/generate_*.py`.
+"""
+
+import functools
+
+import numpy as np
+
+from tff_adaptive_tasks import errors, task as task_lib
+from tff_adaptive_tasks.models import layers
+
+DIMENSION, CLASSES = 60, 10
+_TRAIN_SHARE = 0.9
+
+
+def load(
+  seed: int = 0, alpha: float = 1.0, beta: float = 1.0, iid: bool = False, num_clients: int = 30
+) -> task_lib.Task:
+  """Draws the clients.
+
+  Client k has y = argmax(W_k x + b_k), the entries of W_k and b_k normal with mean u_k and variance
+  1, and x normal with mean v_k and variances j^-1.2 in its 60 dimensions; the entries of v_k are
+  normal with mean B_k and variance 1. u_k has the standard deviation alpha, B_k has beta.
+
+  Args:
+    seed: Seeds all that is drawn.
+    alpha: How much the clients' models differ.
+    beta: How much their inputs differ.
+    iid: Whether all clients have one W and b, of mean 0, and v_k = 0; alpha and beta are then
+      without effect, as in the published code.
+    num_clients: Clients; each has 50 examples and a log-normal number more (of mean 4 and
+      deviation 2).
+
+  Returns:
+    The task: nine tenths of each client's examples to train on, `test_clients` the others, and
+    `validation` those together. The model is logistic regression.
+
+  Raises:
+    tasks.DataError: If an option is out of range.
+  """
+  for option, value in (('alpha', alpha), ('beta', beta)):
+    errors.check_range(option, value, 0, 1000)
+  errors.check_range('num_clients', num_clients, 1, 10_000)
+  rng = np.random.default_rng([seed, 31])
+  sizes = rng.lognormal(4, 2, num_clients).astype(int) + 50
+  u, big_b = rng.normal(0, alpha, num_clients), rng.normal(0, beta, num_clients)
+  shared = rng.normal(size=[DIMENSION, CLASSES]), rng.normal(size=CLASSES)
+  deviation = np.arange(1, DIMENSION + 1) ** -0.6
+  train, test = {}, {}
+  for k, size in enumerate(sizes):
+    if iid:
+      (w, b), mean = shared, np.zeros(DIMENSION)
+    else:
+      w, b = rng.normal(u[k], 1, [DIMENSION, CLASSES]), rng.normal(u[k], 1, CLASSES)
+      mean = rng.normal(big_b[k], 1, DIMENSION)
+    x = rng.normal(mean, deviation, [size, DIMENSION])
+    y = np.argmax(x @ w + b, 1).astype(np.int32)
+    x, count, name = x.astype(np.float32), int(_TRAIN_SHARE * size), f'{k:05d}'
+    train[name], test[name] = (x[:count], y[:count]), (x[count:], y[count:])
+  held_out = task_lib.InMemoryClientData(test)
+  return task_lib.Task(
+    name='synthetic',
+    build_model=functools.partial(layers.perceptron, widths=[DIMENSION, CLASSES]),
+    train=task_lib.InMemoryClientData(train),
+    validation=held_out.load_all(),
+    test_clients=held_out,
+    source='IID, ' * iid + f'alpha = {alpha:g}, beta = {beta:g}, drawn with seed {seed}',
+  )
