@@ -10,8 +10,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
   ('tff_adaptive', 'tasks', 'scripts'): 33_510,
-  ('research',): 4_080,
-  ('tests',): 28_020,
+  ('research',): 4_250,
+  ('tests',): 28_050,
 }
 
 
