@@ -60,6 +60,7 @@ class Benchmark:
     import tff_adaptive_tasks as tasks
 
     self.name, self.task = name, tasks.load(name, data_dir=_FLAGS.data_dir)
+    assert self.task.test_clients is not None
     pooled = self.task
     if name == 'fed_heart':
       pooled = tasks.load(name, data_dir=_FLAGS.data_dir, standardized='pooled')
@@ -199,9 +200,9 @@ def main(arguments: Sequence[str]) -> int:
           rows.append((task, method, test, seed, found[test], value))
         command.say(f'{task} {method} {seed}: {found[_POOLED]:.4f}')
   names = ['task', 'method', 'test', 'seed', 'here', 'published']
-  found = pd.DataFrame(rows, columns=names).sort_values('seed', kind='stable')
-  atomic_files.write_text(f'{_FLAGS.results}.csv', found.to_csv(index=False, float_format='%.6g'))
-  atomic_files.write_text(f'{_FLAGS.results}.md', report(found, time.monotonic() - begun))
+  both = pd.DataFrame(rows, columns=names).sort_values('seed', kind='stable')
+  atomic_files.write_text(f'{_FLAGS.results}.csv', both.to_csv(index=False, float_format='%.6g'))
+  atomic_files.write_text(f'{_FLAGS.results}.md', report(both, time.monotonic() - begun))
   return command.DONE
 
 

@@ -46,6 +46,8 @@ def test_the_task_learns(name):
     for key, spec in model.input_spec.items():
       assert part[key].dtype == spec.dtype.as_numpy_dtype, key
       assert spec.shape.is_compatible_with(part[key].shape), key
+  if model.couples_examples:  # Cox's loss of a few patients of whom none has died is 0.
+    client, values['batch_size'] = task.train.load_all(), None
   x, y = (tf.constant(client[k][: values['batch_size']]) for k in ('x', 'y'))
 
   # A tenth of the default, so that the loss of one batch falls in every step or nearly.
