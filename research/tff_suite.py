@@ -168,14 +168,14 @@ def _use_engine(tff: Any) -> type:
   from tff_adaptive import engine
 
   class Async(tff.framework.AsyncContext):
-    def __init__(self, default_num_clients: int | None):
+    def __init__(self, default_num_clients: int):
       self._context = engine.GraphContext(default_num_clients=default_num_clients)
 
     async def invoke(self, comp: Any, arg: Any) -> Any:
       return self._context.invoke(comp, arg)
 
   def made(is_async: bool, sets: bool) -> Callable:
-    def make(default_num_clients: int | None = None, *_: Any, **__: Any) -> Any:
+    def make(default_num_clients: int = 0, *_: Any, **__: Any) -> Any:
       made_of = Async if is_async else engine.GraphContext
       context = made_of(default_num_clients=default_num_clients)
       return tff.framework.set_default_context(context) if sets else context
@@ -212,6 +212,8 @@ def _child(path: pathlib.Path, context: str, output: pathlib.Path) -> None:
   code = 1
   try:
     os.setsid()
+    # TFF ends its workers so; a shell has its jobs in the background ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     log = os.open(output.with_suffix('.log'), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -223,7 +225,7 @@ def _child(path: pathlib.Path, context: str, output: pathlib.Path) -> None:
     results = _Results(output.with_suffix('.new'))
     with tempfile.TemporaryDirectory() as folder:
       os.chdir(folder)
-      os.environ.update(TEST_TMPDIR=folder, MPLBACKEND='agg')
+      os.environ['MPLBACKEND'] = 'agg'
       if context == 'engine':
         _record(results, _use_engine(tff))
       else:
@@ -235,7 +237,7 @@ def _child(path: pathlib.Path, context: str, output: pathlib.Path) -> None:
         loader = unittest.TestLoader()
         loader.loadTestsFromModule(sys.modules['__main__']).run(results)
 
-      flags.FLAGS([str(path)])
+      flags.FLAGS([str(path), f'--test_tmpdir={folder}'])
       absl.testing.absltest.main = tf.test.main = run_tests
       sys.path.insert(0, str(path.parent))
       if path.suffix == '.ipynb':
@@ -342,6 +344,7 @@ def main(argv: list[str] | None = None) -> int:
   sys.path[:0] = [str(work / 'overlay'), str(source)]
   importlib.import_module('tensorflow_federated')  # Once; its threads have not started yet.
   gc.freeze()
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # What runs ends too.
   expected = json.loads(EXPECTED.read_text(encoding='utf-8'))
   counts: collections.Counter[str] = collections.Counter()
   for i, name in enumerate(names):
@@ -350,9 +353,10 @@ def main(argv: list[str] | None = None) -> int:
     for context, outcomes in zip(_CONTEXTS, found[:2]):
       counts.update(f'{context} {line["outcome"]}' for line in outcomes.values())
     for test, what in differences(*found):
-      why = reason(f'{name}::{test}', expected)
+      how = 'results differ' if what == _OTHER else 'failed in the engine alone'
+      why = reason(f'{name}::{test}', expected[how])
       kind = 'expected' if why else 'UNEXPECTED'
-      counts[f'{kind}, {"results differ" if what == _OTHER else "failed in the engine alone"}'] += 1
+      counts[f'{kind}, {how}'] += 1
       print(f'{kind}: {name}::{test}: {why or what}')
   print('\n'.join(f'{count} {what}' for what, count in sorted(counts.items())))
   return int(any(what.startswith('UNEXPECTED') for what in counts))

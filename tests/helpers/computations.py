@@ -3,6 +3,7 @@
 import collections
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
 
 FLOAT = np.float32
@@ -31,3 +32,23 @@ def mapped(function, type_spec):
   """The function at each client."""
   local = tff.tensorflow.computation(function, type_spec)
   return tff.federated_computation(lambda x: tff.federated_map(local, x), at_clients(type_spec))
+
+
+def collected():
+  """Twice the clients' numbers as a dataset that begins with 0, and their sum."""
+  numbers = tff.SequenceType(FLOAT)
+  zero = tff.tensorflow.computation(lambda: tf.data.Dataset.from_tensors(0.0))
+  accumulate = tff.tensorflow.computation(
+    lambda d, x: d.concatenate(tf.data.Dataset.from_tensors(x)), numbers, FLOAT
+  )
+  merge = tff.tensorflow.computation(lambda d, e: d.concatenate(e), numbers, numbers)
+  double = tff.tensorflow.computation(lambda d: d.map(lambda x: 2 * x), numbers)
+  total = tff.tensorflow.computation(lambda d: d.reduce(0.0, lambda s, x: s + x), numbers)
+
+  @tff.federated_computation(at_clients(FLOAT))
+  def dataset(x):
+    return tff.federated_aggregate(x, zero(), accumulate, merge, double)
+
+  return dataset, tff.federated_computation(
+    lambda x: tff.federated_map(total, dataset(x)), at_clients(FLOAT)
+  )

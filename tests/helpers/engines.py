@@ -34,7 +34,8 @@ def plain(value):
     names = tuple(field.name for field in attrs.fields(type(value)))
     elements = [getattr(value, name) for name in names]
   elif isinstance(value, tf.data.Dataset):
-    return Container('sequence', (), [plain(element) for element in value])
+    # Some are infinite.
+    return Container('sequence', (), [plain(element) for element in value.take(1000)])
   elif isinstance(value, tuple):
     names, elements = getattr(value, '_fields', ()), value
   elif isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes)):

@@ -66,13 +66,22 @@ def _encode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
     return np.asarray(values.to_tensor(leaf, type_spec))
   if isinstance(leaf, (list, tuple)):
     return [encode(element, type_spec.element) for element in leaf]
-  variant = datasets.variant(leaf, type_spec.element)
+  return _graph_of(datasets.variant(leaf, type_spec.element))
+
+
+def as_arrays(sums: list[list[Any]]) -> list[list[Any]]:
+  """Accumulators, each as flat tensors and datasets, as `encode` gives them."""
+  return [[_as_array(leaf) for leaf in flat] for flat in sums]
+
+
+def _as_array(leaf: Any) -> Any:
+  if isinstance(leaf, tf.data.Dataset):
+    return _graph_of(tf.data.experimental.to_variant(leaf))
+  return np.asarray(leaf)
+
+
+def _graph_of(variant: tf.Tensor) -> bytes:
   return tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy()
-
-
-def as_arrays(sums: list[list[Any]]) -> list[list[np.ndarray]]:
-  """Accumulators, each as flat tensors, as `encode` gives them."""
-  return [[np.asarray(leaf) for leaf in flat] for flat in sums]
 
 
 def as_tensors(flat: list[Any]) -> list[Any]:

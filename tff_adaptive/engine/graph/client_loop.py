@@ -222,7 +222,8 @@ class _Pass:
     flat: list[tf.Tensor] = []
     for fold in self._folds:
       zero = server.resolve(fold.zero)
-      flat.extend(values.flatten(_copy(zero) if on_device else zero, fold.accumulator_type))
+      leaves = values.flatten(_copy(zero) if on_device else zero, fold.accumulator_type)
+      flat.extend(map(values.variant_or_tensor, leaves))
     return tf.constant(0), flat, [stacking.output_array(t, num_clients) for t in self._output_types]
 
   def invariants(self) -> Any:
@@ -230,7 +231,7 @@ class _Pass:
     accumulators = [t for fold in self._folds for t in values.leaf_types(fold.accumulator_type)]
     return (
       tf.TensorShape([]),
-      [values.tensor_shape(t) for t in accumulators],
+      [tf.TensorShape(getattr(t, 'shape', [])) for t in accumulators],  # Datasets are scalars.
       [tf.TensorShape(None)] * len(self._output_types),
     )
 
@@ -246,7 +247,7 @@ class _Pass:
     for fold, accumulator in zip(self._folds, self.packed(accumulators)):
       pair = tff.structure.Struct([(None, accumulator), (None, client.value(fold.value))])
       total = client.resolve(fold.accumulate(pair))
-      folded.extend(values.flatten(total, fold.accumulator_type))
+      folded.extend(map(values.variant_or_tensor, values.flatten(total, fold.accumulator_type)))
     flat = [v for n in self._outputs for v in values.flatten(client.value(n), n.type)]
     written = [
       array.write(i, stacking.box(leaf, leaf_type))
@@ -259,8 +260,11 @@ class _Pass:
     leaves = iter(accumulators)
     packed = []
     for fold in self._folds:
-      count = len(values.leaf_types(fold.accumulator_type))
-      packed.append(values.pack(list(itertools.islice(leaves, count)), fold.accumulator_type))
+      flat = [
+        values.Sequence(variant=leaf) if isinstance(t, tff.types.SequenceType) else leaf
+        for t, leaf in zip(values.leaf_types(fold.accumulator_type), leaves)
+      ]
+      packed.append(values.pack(flat, fold.accumulator_type))
     return packed
 
   def stacked(self, arrays: list[tf.TensorArray]) -> dict[nodes_lib.Node, list[tf.Tensor]]:

@@ -112,6 +112,7 @@ class GraphContext(tff.program.FederatedContext):
 
     Raises:
       TypeError: If the argument does not fit the parameter's type; both are named.
+      ValueError: If its parts are for different numbers of clients.
       NotImplementedError: If the engine cannot run it; what it does not know is named.
     """
     if self._placement is None:

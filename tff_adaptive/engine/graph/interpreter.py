@@ -145,8 +145,6 @@ def _eval_at(placement: Any, block: Any, function: Any) -> Node:
 def _aggregate(block: Any, arguments: Any) -> Node:
   value, zero, accumulate, merge, report = arguments
   accumulator_type = block.type_signature.parameter[1]
-  if any(isinstance(t, tff.types.SequenceType) for t in values.leaf_types(accumulator_type)):
-    raise NotImplementedError(_unknown('a dataset as the accumulator of federated_aggregate'))
   fold = Aggregate(value, zero, accumulate, merge, report, accumulator_type)
   deps = [value, *nodes_in(zero)]
   result = block.type_signature.result.member

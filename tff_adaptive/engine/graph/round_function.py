@@ -96,7 +96,7 @@ class _Round:
         flat.extend(values.flatten(self.frame.value(leaf), leaf.type))
       else:
         flat.append(leaf)
-    return [v.variant() if isinstance(v, values.Sequence) else v for v in flat]
+    return [values.variant_or_tensor(v) for v in flat]
 
   def _run_clients(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> None:
     if self.loops is None:

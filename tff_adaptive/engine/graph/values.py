@@ -45,6 +45,11 @@ def children(type_spec: tff.types.StructType) -> list[tuple[str | None, tff.type
   return list(tff.structure.iter_elements(type_spec))
 
 
+def variant_or_tensor(leaf: Any) -> Any:
+  """A leaf as one tensor."""
+  return leaf.variant() if isinstance(leaf, Sequence) else leaf
+
+
 def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
   """The tensor and sequence types of an unplaced type, in order."""
   if isinstance(type_spec, tff.types.StructType):

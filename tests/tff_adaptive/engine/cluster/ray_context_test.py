@@ -79,6 +79,11 @@ def test_initial_values_may_come_from_arguments(ray_workers, graph):
   engines.assert_same(ray_workers.invoke(comp, argument), expected, rtol=0, atol=0)
 
 
+def test_datasets_may_be_summed(ray_workers):
+  _, total = computations.collected()
+  assert ray_workers.invoke(total, [1.0, 2.0, 3.0, 4.0]) == 20
+
+
 def test_only_what_is_broadcast_goes_to_the_workers_and_two_sums_come_back(ray_workers):
   state_type = tff.types.TensorType(np.float32, [1_000_000])
   large = tff.types.TensorType(np.int32, [300_000])  # More than Ray sends with a call.

@@ -193,21 +193,15 @@ def test_clients_of_unknown_number_are_refused(graph):
     engines.run(graph, everywhere)
 
 
-def test_a_dataset_as_an_accumulator_is_refused(graph):
-  numbers = tff.SequenceType(FLOAT)
-  add = tff.tensorflow.computation(
-    lambda d, x: d.concatenate(tf.data.Dataset.from_tensors(x)), numbers, FLOAT
-  )
-  merge = tff.tensorflow.computation(lambda d, e: d.concatenate(e), numbers, numbers)
-  total = tff.tensorflow.computation(lambda d: d.reduce(0.0, lambda s, x: s + x), numbers)
-  zero = tff.tensorflow.computation(lambda: tf.data.Dataset.from_tensors(0.0))
-
-  @tff.federated_computation(at_clients(FLOAT))
-  def collected(x):
-    return tff.federated_aggregate(x, zero(), add, merge, total)
-
-  with pytest.raises(NotImplementedError, match=r'a dataset as the accumulator .*native context'):
-    engines.run(graph, collected, [1.0, 2.0])
+def test_a_dataset_as_an_accumulator(native, graph):
+  collected, total = computations.collected()
+  expected = engines.run(native, collected, [1.0, 2.0, 3.0])
+  for parallel_clients in (1, 4):
+    found = engines.run(engine.GraphContext(parallel_clients), collected, [1.0, 2.0, 3.0])
+    assert list(found) == [0, 2, 4, 6]
+    engines.assert_same(found, expected)
+  for context in (graph, engine.SubroundContext(2, server=graph)):
+    assert engines.run(context, total, [1.0, 2.0, 3.0]) == 12
 
 
 def test_a_sequence_of_the_server_is_read_at_each_level(graph):
