@@ -243,7 +243,7 @@ class _Pass:
     self, client: Frame, i: tf.Tensor, accumulators: list[tf.Tensor], arrays: list[tf.TensorArray]
   ) -> _Variables:
     """The loop variables after client `i`."""
-    folded = []
+    folded: list[tf.Tensor] = []
     for fold, accumulator in zip(self._folds, self.packed(accumulators)):
       pair = tff.structure.Struct([(None, accumulator), (None, client.value(fold.value))])
       total = client.resolve(fold.accumulate(pair))
