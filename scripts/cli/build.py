@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive import algorithms, costs, models, training
+from tff_adaptive import algorithms, costs, models, population as population_lib, training
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import capacity, serialization, sharded_store
@@ -48,8 +48,14 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
     start = training.initial_weights_from(chosen.initial_weights, model)
     model = models.with_initial_weights(model, start)
   private = settings.aggregation.plan(settings, data['clients'])
-  process = build_process(settings, task, model, private)
   config = _training_config(settings, task, model)
+  versions = training.older_models(config, task.train)
+  process = build_process(settings, task, model, private, versions)
+  if versions and config.cost_model is not None:
+    size = versions * config.cost_model.bytes_of_client[0] / 1e6
+    command_lib.say(
+      f'Older models: at most {versions} at a time, {size:,.1f} MB, in memory and each checkpoint.'
+    )
   _say_how_large(process, config, folder, data['clients'])
   cohorts.simulate(config, task.train)  # Refuses what does not fit the clients.
   saved = record.open(folder, data, model.num_parameters)
@@ -77,6 +83,7 @@ def build_process(
   task: tasks.Task,
   model: models.Model,
   privacy: aggregation.PrivacyPlan | None = None,
+  versions: int = 0,
 ) -> Any:
   """Builds the process that the settings describe, a `LearningProcess` or a `StatefulProcess`."""
   if settings.runtime.mixed_precision is not None:
@@ -94,7 +101,9 @@ def build_process(
       settings.server,
     ),
     client_learning_rate=rates.client,
-    training=settings.client_training(task),
+    training=dataclasses.replace(
+      settings.client_training(task), versions=versions, mixing=bool(settings.synchrony.mixing)
+    ),
     aggregator=settings.aggregation.build(settings, model, privacy),
     client_weighting=task.client_weight if weighting == 'tokens' else weighting,
   )
@@ -157,10 +166,12 @@ def _training_config(
     model.initial_weights[0][0].dtype.itemsize,
     local.batching.local_steps if local.batching else None,
   )
+  synchrony = settings.synchrony.build()
   population = settings.population.build(settings.given)
-  return training.TrainingConfig(
-    **own, metric=task.metric, cost_model=cost_model, population=population
-  )
+  if synchrony is not None and population is None:
+    population = population_lib.Population()
+  own.update(cost_model=cost_model, population=population, synchrony=synchrony)
+  return training.TrainingConfig(**own, metric=task.metric)
 
 
 def _account(

@@ -18,6 +18,7 @@ from .groups import (
   output,
   population,
   runtime,
+  synchrony,
   training as local_training,
   what,
 )
@@ -38,6 +39,7 @@ class Settings:
   rates: local_training.Rates
   clients: local_training.Clients
   population: population.Population
+  synchrony: synchrony.Synchrony
   aggregation: aggregation.Aggregation
   evaluation: evaluation.ClientEvaluation
   runtime: runtime.Runtime

@@ -9,9 +9,9 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
-  ('tff_adaptive', 'tasks', 'scripts'): 33_525,
+  ('tff_adaptive', 'tasks', 'scripts'): 34_200,
   ('research',): 4_250,
-  ('tests',): 28_068,
+  ('tests',): 28_625,
 }
 
 

@@ -49,6 +49,7 @@ PURE_MODULES = (
   'tff_adaptive.aggregation.accounting',
   'tff_adaptive.aggregation.table',
   'tff_adaptive.costs',
+  'tff_adaptive.population.buffered',
   'tff_adaptive.population.files',
   'tff_adaptive.population.rounds',
   'tff_adaptive.registry',

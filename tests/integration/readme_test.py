@@ -116,6 +116,7 @@ def test_every_algorithm_and_optimizer_has_its_formula():
   assert found == {
     'Algorithms': [*registry.ALGORITHMS],
     'Server optimizers': [*registry.SERVER_OPTIMIZERS],
+    'Rounds that do not wait': ['buffered'],
     'Client optimizers': [*registry.CLIENT_OPTIMIZERS],
   }
 
@@ -126,8 +127,13 @@ def test_a_population():
   assert scope['config'].population.availability.unit == 'hours'
 
 
+def test_rounds_that_do_not_wait():
+  config = run_blocks(GUIDE / 'asynchronous.md', 1)['config']
+  assert (config.clients_per_round, config.synchrony.concurrency) == (5, 20)
+
+
 def test_no_other_page_has_examples_that_nothing_runs():
-  run = {'tff_program', 'tasks', 'own_algorithms', 'population'}
+  run = {'tff_program', 'tasks', 'own_algorithms', 'population', 'asynchronous'}
   run |= {'own_data', 'export'}  # By tests/scripts/export_test.py.
   pages = {page.stem for page in GUIDE.glob('*.md') if '```python' in page.read_text('utf-8')}
   assert pages == run

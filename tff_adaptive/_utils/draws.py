@@ -7,8 +7,9 @@ and initial weights have another kind of generator, `np.random.default_rng([seed
 
 import numpy as np
 
-# Of a round; from 1, for a seed sequence takes a last 0 as if it were not there.
-AVAILABLE, FAILURE, SPEED, BANDWIDTH, PHASE = range(1, 6)
+# Of a round, or of the n-th client that begins to train, in rounds that do not wait. They count
+# from 1, for a seed sequence takes a last 0 as if it were not there.
+AVAILABLE, FAILURE, SPEED, BANDWIDTH, PHASE, DISPATCH, DISPATCH_FAILURE = range(1, 8)
 ALWAYS = 0  # The round of what a client keeps for the whole run; rounds count from 1.
 # Rounds are below 2^31.
 HELDOUT_CLIENTS, HELDOUT_EXAMPLES, EVALUATED_CLIENTS, FINE_TUNING = range(2**31, 2**31 + 4)

@@ -339,6 +339,15 @@ def _build(
       'scaling mu by client size needs the number of examples before training: give '
       'training=tff_adaptive.ClientTraining(batching=...)'
     )
+  if training.versions and correction.overrides('exchange'):
+    raise ValueError(
+      f'{correction.name} has the clients of a round send something before any of them trains, for '
+      'which rounds that do not wait have no moment: give versions=0, or another correction.'
+    )
+  if training.mixing and correction.overrides('update'):
+    raise ValueError(
+      f'{correction.name} aggregates something else than x - theta_i: give mixing=False.'
+    )
   recipe = components.Recipe(
     model_adapters.wrap(model),
     training,
@@ -348,5 +357,5 @@ def _build(
     aggregator,
     client_weighting,
   )
-  plain = not (recipe.is_stateful or recipe.has_server_part)
+  plain = not (recipe.is_stateful or recipe.has_server_part or training.versions)
   return learning_process.compose(recipe) if plain else stateful_process.compose(recipe)

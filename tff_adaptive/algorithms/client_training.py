@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import components
+from tff_adaptive.algorithms import components, versions
 from tff_adaptive.client import local_training
 from tff_adaptive.corrections import base as corrections
 from tff_adaptive.engine import batched_clients
@@ -25,11 +25,13 @@ class ClientOutput(NamedTuple):
     result: The `tff.learning.templates.ClientResult`: the update and its weight in the mean.
     drift: float32 numbers to be summed over the cohort, which describe the updates and the drift
       estimates; () for a process without a server's part and client states.
+    store: `versions.place_of` in a process with older models; else ().
   """
 
   trained: local_training.Trained
   result: tff.learning.templates.ClientResult
   drift: Any
+  store: Any = ()
 
 
 def build(
@@ -42,7 +44,7 @@ def build(
 
   Args:
     recipe: What the process is composed of.
-    weights_type: Type W of the model's weights.
+    weights_type: Type W of the model's weights, or <W, older> of a process with older models.
     message_type: Type M of a `local_training.Message`.
     client_state_type: Type C of a client's state; None where clients keep none.
 
@@ -55,6 +57,16 @@ def build(
   def train(
     message: local_training.Message, weights: Any, state: Any, data: Any, size: int | None
   ) -> ClientOutput:
+    element, moved = None, None
+    store: Any = ()
+    if training.versions:
+      (present, older), element = weights, data.get_single_element()
+      message, weights = versions.select(element, message, present, older)
+      message = local_training.Message(*message)
+      store = versions.place_of(element)
+      if training.mixing:
+        pair = tuple(present.trainable), tuple(weights.trainable)
+        moved = corrections.combine(tf.subtract, *pair)
     trained = local_training.train(
       model,
       training,
@@ -64,15 +76,17 @@ def build(
       client_state=state,
       message=message,
     )
+    if element is not None:
+      trained = versions.discounted(trained, element, moved)
     weight = components.client_weight(recipe.client_weighting, trained)
     drift: Any = ()
-    if recipe.is_stateful or recipe.has_server_part:
+    if recipe.is_stateful or recipe.has_server_part or training.versions:
       drift = _drift(recipe, trained, state, weight, size)
     if correction.combine_uploads == 'weighted':
       trained = trained._replace(upload=_weighted(weight, trained.upload))
     result = tff.learning.templates.ClientResult(trained.update, weight)
     optimizer = _weighted(weight, trained.optimizer)
-    return ClientOutput(trained._replace(update=(), optimizer=optimizer), result, drift)
+    return ClientOutput(trained._replace(update=(), optimizer=optimizer), result, drift, store)
 
   return _declare(recipe, train, weights_type, message_type, client_state_type)
 

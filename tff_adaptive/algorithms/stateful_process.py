@@ -7,7 +7,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.algorithms import client_training, components, finalizer, server_correction
+from tff_adaptive.algorithms import (
+  client_training,
+  components,
+  finalizer,
+  server_correction,
+  versions,
+)
 from tff_adaptive.engine import batched_clients
 
 
@@ -20,7 +26,7 @@ class ServerState(NamedTuple):
       is the cloud model.
     correction: What the correction keeps at the server (h, say).
     round_number: int32, rounds done.
-    distributor: State of the distributor.
+    distributor: State of the distributor, or the older models, `versions.build_empty`.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
   """
@@ -111,7 +117,9 @@ class _Parts(NamedTuple):
   message: tff.Computation  # (<int32, H> -> M)
   exchange: tff.Computation | None  # (<M, W, C, D*> -> <E, float32>)
   exchanged: tff.Computation | None  # (<M, <E, float32>> -> M)
-  train: tff.Computation  # (<M, W, C, D*> -> ClientOutput)
+  train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> with older models
+  empty: tff.Computation | None  # (<M, W> -> older)
+  store: tff.Computation | None  # (<older, M, W, place> -> older)
   update: tff.Computation  # (<H, M, W, I, G, U, O, sums, drift> -> ServerUpdate)
   finish: tff.Computation  # (<ServerUpdate, W, W> -> <W, I>)
   describe: tff.Computation  # (<H, W, G, sums, drift> -> metrics)
@@ -142,8 +150,15 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     sums_type = exchange.type_signature.result
     exchanged = server_correction.build_exchanged(message_type, sums_type)
     message_type = exchanged.type_signature.result
-  train = client_training.build(recipe, weights_type, message_type, state_type)
+  empty, store, sent_type = None, None, weights_type
+  if recipe.training.versions:
+    empty = versions.build_empty(recipe.training.versions, message_type, weights_type)
+    sent_type = tff.types.to_type((weights_type, empty.type_signature.result))
+  train = client_training.build(recipe, sent_type, message_type, state_type)
   output = train.type_signature.result
+  if empty is not None:
+    older_type = empty.type_signature.result
+    store = versions.build_store(older_type, message_type, weights_type, output.store)
   update_type = output.result.update
   update = server_correction.build_update(
     recipe,
@@ -162,6 +177,8 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     exchange=exchange,
     exchanged=exchanged,
     train=train,
+    empty=empty,
+    store=store,
     update=update,
     finish=server_correction.build_finish(recipe, update.type_signature.result, weights_type),
     describe=server_correction.build_describe(
@@ -182,13 +199,17 @@ def _build_initialize(parts: _Parts) -> tff.Computation:
   def initialize() -> Any:
     weights = tff.federated_eval(parts.weights, tff.SERVER)
     correction, inference = tff.federated_map(parts.server_state, weights)
+    round_number, distributor = tff.federated_value(0, tff.SERVER), parts.distributor.initialize()
+    if parts.empty is not None:
+      message = tff.federated_map(parts.message, (round_number, correction))
+      distributor = tff.federated_map(parts.empty, (message, weights))
     return tff.federated_zip(
       ServerState(
         global_model_weights=weights,
         inference_weights=inference,
         correction=correction,
-        round_number=tff.federated_value(0, tff.SERVER),
-        distributor=parts.distributor.initialize(),
+        round_number=round_number,
+        distributor=distributor,
         aggregator=parts.aggregator.initialize(),
         finalizer=parts.finalizer.initialize(),
       )
@@ -207,7 +228,13 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
 
   def run(state: Any, *clients: Any) -> tuple[Any, Any, Any]:
     weights = state.global_model_weights
-    distributed = parts.distributor.next(state.distributor, weights)
+    if parts.empty is None:
+      distributed = parts.distributor.next(state.distributor, weights)
+    else:
+      sent = tff.federated_zip((weights, state.distributor))
+      distributed = tff.templates.MeasuredProcessOutput(
+        state.distributor, tff.federated_broadcast(sent), tff.federated_value((), tff.SERVER)
+      )
     message = tff.federated_map(parts.message, (state.round_number, state.correction))
     if parts.exchange is not None:
       sent = tff.federated_map(
@@ -236,13 +263,17 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     )
     finalized = parts.finalizer.next(state.finalizer, weights, updated.direction)
     new_weights, inference = tff.federated_map(parts.finish, (updated, weights, finalized.result))
+    older = distributed.state
+    if parts.store is not None:
+      place = tff.federated_sum(output.store)
+      older = tff.federated_map(parts.store, (older, message, weights, place))
     new_state = tff.federated_zip(
       ServerState(
         global_model_weights=new_weights,
         inference_weights=inference,
         correction=updated.correction,
         round_number=updated.round_number,
-        distributor=distributed.state,
+        distributor=older,
         aggregator=aggregated.state,
         finalizer=finalized.state,
       )

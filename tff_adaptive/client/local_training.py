@@ -41,6 +41,12 @@ class ClientTraining:
     clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
     xla: Whether XLA compiles the local step; for GPUs, and for models of this project.
+    versions: Older models that the server keeps for clients that began with them, for rounds that
+      do not wait (`training.Buffered`); 0 for synchronous rounds. A client's element then has three
+      more entries: `version` (int32), where its model is kept, -1 for the present one; `discount`
+      (float32), a factor of its update; and `store` (int32, the same for all), where the present
+      model is to be kept, -1 for nowhere. Clients are then not trained in groups.
+    mixing: Whether such updates are measured from the present model, see `training.Buffered`.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -57,6 +63,8 @@ class ClientTraining:
   clip_norm: float | None = None
   seed: int = 0
   xla: bool = False
+  versions: int = 0
+  mixing: bool = False
 
   def __post_init__(self) -> None:
     validation.instance(
@@ -83,6 +91,11 @@ class ClientTraining:
     # 62 bits: what `seeds.base` holds.
     validation.whole_number('seed', self.seed, 0, 'give a seed such as 0', high=2**62 - 1)
     validation.field(self, 'weight_decay', validation.at_least_zero, 'give 0 for none')
+    validation.whole_number('versions', self.versions, 0, 'give 0 for synchronous rounds')
+    if self.versions and self.batching is None:
+      raise ValueError('versions need clients given as whole arrays: give batching.')
+    if self.mixing and not self.versions:
+      raise ValueError('mixing is of rounds that do not wait: give versions, or leave it out.')
     if self.clip_norm is not None:
       validation.field(self, 'clip_norm', validation.above_zero, 'give None for no clipping')
 
@@ -145,12 +158,17 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
     element = collections.OrderedDict(element, client=tf.TensorSpec([], tf.int32))
     if training.batching.step_limits:
       element['max_steps'] = tf.TensorSpec([], tf.int32)
+    if training.versions:
+      int32, float32 = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)
+      element.update(version=int32, discount=float32, store=int32)
   return tff.types.SequenceType(tff.types.tensorflow_to_type(element))
 
 
 def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> bool:
   """Whether clients can train together, see `train`, with this model and training."""
   if training.batching is None or training.batching.batch_size is None or not model.is_masked:
+    return False
+  if training.versions:  # A group has one model.
     return False
   # Clients are stacked, padded to the longest: their examples must be of one shape.
   return all(s.shape[1:].is_fully_defined() for s in tf.nest.flatten(model.input_spec))

@@ -11,7 +11,7 @@ _LEAST, _MOST = -(2**31), 2**31 - 1  # Of int32.
 
 
 def client_arrays(
-  x: Any, y: Any, client: int, max_steps: int | None = None
+  x: Any, y: Any, client: int, max_steps: int | None = None, **more: Any
 ) -> list[collections.OrderedDict]:
   """Returns a client's data for a process built with `batching`: a dataset of one element.
 
@@ -21,9 +21,10 @@ def client_arrays(
     client: The client's number, int32, which its shuffling and dropout depend on.
     max_steps: The most local steps that it takes, int32, >= 0, for a process built with
       `Batching(..., step_limits=True)`; None for one built without.
+    **more: Scalars for further entries, see `ClientTraining.versions`.
 
   Returns:
-    `[OrderedDict(x=x, y=y, client=client)]`, and `max_steps` last where it is given.
+    `[OrderedDict(x=x, y=y, client=client)]`, then `max_steps` where it is given, and the others.
 
   Raises:
     ValueError: If x and y are of unequal length, or a number is out of its range.
@@ -40,4 +41,5 @@ def client_arrays(
     hint = f'give client {client} 0 or more local steps'
     validation.whole_number('max_steps', max_steps, 0, hint, high=_MOST)
     element['max_steps'] = np.int32(max_steps)
+  element.update(more)
   return [element]

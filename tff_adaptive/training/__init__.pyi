@@ -5,7 +5,8 @@ from .callbacks import (
   RunInfo as RunInfo,
 )
 from .client_evaluation import ClientEvaluation as ClientEvaluation, Group as Group
-from .config import TrainingConfig as TrainingConfig
+from .cohorts import older_models as older_models
+from .config import Buffered as Buffered, TrainingConfig as TrainingConfig
 from .initial_weights import initial_weights_from as initial_weights_from
 from .loop import TrainingResult as TrainingResult, train as train
 from .personalization import build_personalization as build_personalization

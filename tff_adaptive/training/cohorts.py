@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import dataclasses
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -11,11 +12,12 @@ import numpy as np
 
 from tff_adaptive._utils import client_references, draws
 from tff_adaptive.client import whole_client
-from tff_adaptive.population import rounds as population_rounds
+from tff_adaptive.population import buffered, rounds as population_rounds
 from tff_adaptive.training import protocols
 from tff_adaptive.training.config import TrainingConfig
 
-DatasetKey: TypeAlias = tuple[str, int, int | None]  # Client id, its number, its most local steps.
+# Client id, its number, and by name what else its element has: its most local steps, say.
+DatasetKey: TypeAlias = tuple[str, int, tuple[tuple[str, Any], ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,14 +29,14 @@ class Cohort:
     data: For each client `client.client_arrays`, its number the position among all ids; or a
       `ClientReference` to it.
     client_examples: The examples of each client.
-    plan: What became of the round, in a run with a population.
+    plan: What became of the round, in a run with a population: a `RoundPlan`, or `Arrivals`.
     client_steps: K_i of each client, in a run with a population.
   """
 
   client_ids: Sequence[str]
   data: list[Any]
   client_examples: Sequence[int]
-  plan: population_rounds.RoundPlan | None = None
+  plan: population_rounds.RoundPlan | buffered.Arrivals | None = None
   client_steps: Sequence[int] | None = None
 
   def check_finite(self) -> None:
@@ -64,10 +66,10 @@ class ClientSource:
   def load(self, keys: Sequence[DatasetKey]) -> list[Any]:
     """Returns `client.client_arrays` for each key."""
     found, most = [], self._max_examples
-    for client_id, number, max_steps in keys:
+    for client_id, number, more in keys:
       arrays = self._clients.load(client_id)
       x, y = arrays['x'][:most], arrays['y'][:most]
-      found.append(whole_client.client_arrays(x, y, number, max_steps))
+      found.append(whole_client.client_arrays(x, y, number, **dict(more)))
     return found
 
   def reference(self, key: DatasetKey) -> client_references.ClientReference:
@@ -139,7 +141,10 @@ def simulate(
   if config.max_examples_per_client is not None:
     sizes = [min(size, config.max_examples_per_client) for size in sizes]
   bytes_down, bytes_up = costs.bytes_of_client
-  return population_rounds.Simulation(
+  kind: Any = population_rounds.Simulation
+  if config.synchrony is not None:
+    kind = functools.partial(buffered.BufferedSimulation, config.synchrony)
+  found: population_rounds.Simulation = kind(
     population,
     clients.client_ids,
     [costs.local_steps(size) for size in sizes],
@@ -149,6 +154,21 @@ def simulate(
     bytes_up=bytes_up,
     draw=sample,
   )
+  return found
+
+
+def older_models(config: TrainingConfig, clients: protocols.ClientData) -> int:
+  """Returns the older models that a run needs at a time, for `ClientTraining(versions=...)`.
+
+  The whole run is gone through on the virtual clock; no client is loaded. 0 for synchronous rounds.
+
+  Raises:
+    ValueError: As `simulate`.
+  """
+  simulation = simulate(config, clients)
+  if not isinstance(simulation, buffered.BufferedSimulation):
+    return 0
+  return max(1, simulation.most_versions(config.rounds))
 
 
 class CohortLoader:
@@ -198,7 +218,8 @@ class CohortLoader:
 
   def without_examples(self) -> Any:
     """Returns the data of a client that has none."""
-    key = (self._ids[0], 0, 0 if self._config.limits_steps else None)
+    more = (('max_steps', 0),) if self._config.limits_steps else ()
+    key = (self._ids[0], 0, more)
     return ClientSource(self._clients, 0).load([key])[0]
 
   def close(self) -> None:
@@ -206,17 +227,21 @@ class CohortLoader:
     self._pool.shutdown(wait=True, cancel_futures=True)
 
   def _load(self, round_number: int) -> Cohort:
-    plan, steps = None, None
+    plan: Any = None
+    steps: Any = None
     if self._simulation is None:
       seed, size = self._config.seed, self._config.clients_per_round
       positions = sample(seed, round_number, len(self._ids), size)
     else:
       plan = self._simulation.plan(round_number)
       positions, steps = plan.positions, plan.steps
-    limits: Sequence[Any] = [None] * len(positions)
-    if self._config.limits_steps and steps is not None:
-      limits = [int(limit) for limit in steps]
-    keys = [(self._ids[i], int(i), limit) for i, limit in zip(positions, limits)]
+    more: list[dict[str, Any]] = [{} for _ in positions]
+    for i, own in enumerate(more):
+      if self._config.limits_steps and steps is not None:
+        own['max_steps'] = int(steps[i])
+      if isinstance(plan, buffered.Arrivals):
+        own.update(plan.of_client(i))
+    keys = [(self._ids[i], int(i), tuple(own.items())) for i, own in zip(positions, more)]
     data: list[Any]
     if self.by_reference:
       data = [self.source.reference(key) for key in keys]

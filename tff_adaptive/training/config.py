@@ -9,6 +9,7 @@ from typing import Any
 from tff_adaptive import costs
 from tff_adaptive._utils import validation
 from tff_adaptive.population import rounds as population_rounds
+from tff_adaptive.population.buffered import Buffered
 from tff_adaptive.runs import capacity, config as config_file, state_file
 
 
@@ -52,6 +53,9 @@ class TrainingConfig:
     cost_model: If given, what a round costs is reported in metrics.csv and summary.json.
     population: If given, clients come and go, take their time and fail as it says, and a round's
       virtual time is reported; it wants a `cost_model`. None: every client drawn finishes.
+    synchrony: If given, the server does not wait for the clients that it drew: a round is a server
+      step, and `clients_per_round` the size of its buffer; it wants a `population`, and a process
+      built with `ClientTraining(versions=...)`: as many as `older_models` says.
     target: If given, summary.json says when `metric` on the validation data first was so good.
     stop_at_target: Whether the run ends with the evaluation that reaches the target, of the global
       model or of that for inference; it is complete then.
@@ -70,6 +74,7 @@ class TrainingConfig:
   metric: str = _field('accuracy')
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None
+  synchrony: Buffered | None = None
   target: float | None = _field(
     None, lambda *given: float(validation.real(*given)), 'give 0.9, say, or None'
   )
@@ -87,6 +92,11 @@ class TrainingConfig:
       )
     if self.stop_at_target and self.target is None:
       raise ValueError('stop_at_target is given without a target: give one, such as 0.9.')
+    if self.synchrony is not None and self.population is None:
+      raise ValueError(
+        'synchrony is given without a population, which says how long clients take: give '
+        'population.Population(), say.'
+      )
     if self.population is not None and self.cost_model is None:
       raise ValueError(
         'population is given without a cost_model, which says how many steps and bytes a client'
@@ -123,6 +133,10 @@ class TrainingConfig:
     if self.client_state_dir is not None:  # The file is read from other folders too.
       found['client_state_dir'] = os.path.abspath(self.client_state_dir)
     found['population'] = self.population and self.population.record()
+    if self.synchrony is None:  # Records of synchronous runs stay as they were.
+      del found['synchrony']
+    else:
+      found['synchrony'] = dataclasses.asdict(self.synchrony)
     if self.population is not None and self.cost_model is not None:
       # Who finishes in time depends on it; without a population it only counts.
       model = dataclasses.asdict(self.cost_model)

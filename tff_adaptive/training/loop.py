@@ -107,7 +107,7 @@ def train(
       population does not fit the clients, or a setting cannot be recorded.
     TypeError: If `clients` lacks one of its methods.
   """
-  rounds.check_takes_arrays(process, config.limits_steps)
+  rounds.check_takes_arrays(process, config.limits_steps, config.synchrony is not None)
   rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)
   record = settings if isinstance(settings, config_file.Record) else config.record(settings)
@@ -119,10 +119,16 @@ def train(
     if isinstance(process, protocols.StatefulProcess):
       client_state = process.initial_client_state
     workers = client_references.workers()
+    first = initial = process.initialize()
+    if config.synchrony is not None:
+      first = rounds.without_older_models(initial)
     files = run_files.RunFiles(
-      config, output_dir, run_id, process.initialize(), client_state, resume_from, workers
+      config, output_dir, run_id, first, client_state, resume_from, workers
     )
     stack.callback(files.close)
+    if config.synchrony is not None:
+      needed = cohorts.older_models(config, clients)
+      files.state = rounds.with_older_models(files.state, initial, needed)
     loader = cohorts.CohortLoader(clients, config, simulation)
     stack.callback(loader.close)
     if workers is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import tree
 
 from tff_adaptive.runs import metrics as metrics_lib, state_store
 from tff_adaptive.runs.errors import NonFiniteWeightsError
@@ -87,7 +88,7 @@ class Trainer:
       'seconds_round': time.perf_counter() - loaded,
     }
     size = self._config.clients_per_round
-    if plan and plan.available < size:
+    if plan and plan.available < size and self._config.synchrony is None:
       self._say_once(
         'few',
         f'In round {number}, {plan.available} clients are available, of {size} that a round is to'
@@ -151,12 +152,14 @@ def check_client_data(clients: Any) -> None:
     )
 
 
-def check_takes_arrays(process: protocols.Process, limits_steps: bool = False) -> None:
+def check_takes_arrays(
+  process: protocols.Process, limits_steps: bool = False, is_buffered: bool = False
+) -> None:
   """Checks what a process takes of a client, where its types say so.
 
   Raises:
     ValueError: If it takes datasets of batches, or step limits where there are none, or none where
-      there are.
+      there are; and the same of older models.
   """
   signature = getattr(process.next, 'type_signature', None)
   data_type = None if signature is None else signature.parameter[len(signature.parameter) - 1]
@@ -168,9 +171,47 @@ def check_takes_arrays(process: protocols.Process, limits_steps: bool = False) -
       f'the process takes batched datasets (of {element}), the training loop gives whole arrays: '
       'build it with ClientTraining(batching=tff_adaptive.Batching(20)), say'
     )
+  if hasattr(element, 'version') != is_buffered:
+    raise ValueError(
+      'the process was built without older models, which rounds that do not wait need: build it '
+      'with ClientTraining(versions=training.older_models(config, clients))'
+      if is_buffered
+      else 'the process was built with older models, but the rounds are synchronous: build it with '
+      'ClientTraining(versions=0)'
+    )
   if hasattr(element, 'max_steps') != limits_steps:
     raise ValueError(
       f'the process was built with step_limits={not limits_steps}, but the population '
       f'{"limits" if limits_steps else "does not limit"} the steps of clients: build it with '
       f'ClientTraining(batching=tff_adaptive.Batching(20, step_limits={limits_steps})), say'
     )
+
+
+def without_older_models(state: Any) -> Any:
+  """The server state with room for none, as which one with any number of them can be loaded."""
+  return state._replace(distributor=tree.map_structure(lambda a: a[:0], state.distributor))
+
+
+def with_older_models(state: Any, like: Any, needed: int) -> Any:
+  """The server state with as much room as another one; a longer run may need more.
+
+  Args:
+    state: As it was loaded.
+    like: One that the process made.
+    needed: The older models that the run needs at a time.
+
+  Raises:
+    ValueError: If the process was built for fewer.
+  """
+  room = len(tree.flatten(like.distributor)[0])
+  if room < needed:
+    raise ValueError(
+      f'the process was built with ClientTraining(versions={room}), but {needed} older models are '
+      'needed at a time: give versions=training.older_models(config, clients)'
+    )
+
+  def fitted(kept: Any, empty: Any) -> Any:
+    return np.concatenate([np.asarray(kept)[:room], np.asarray(empty)[len(kept) :]])
+
+  older = tree.map_structure(fitted, state.distributor, like.distributor)
+  return state._replace(distributor=older)

@@ -98,6 +98,11 @@ class Aggregation(fields.Group):
         f'--aggregator={entry.name} wants either --target_epsilon or'
         ' --aggregator_option=noise_multiplier=VALUE: give one of them.'
       )
+    if settings.synchrony.build() is not None:
+      raise ValueError(
+        f'--aggregator={self.aggregator} does not go with --synchrony=buffered: its epsilon'
+        ' supposes that each round is drawn from all clients.'
+      )
     if settings.population.availability is not None:
       raise ValueError(
         f'--aggregator={self.aggregator} does not go with --availability and the like: its'

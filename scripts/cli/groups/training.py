@@ -9,7 +9,11 @@ from tff_adaptive_tasks import catalog
 from .. import fields, options
 
 # A flag -> the one that it stands in place of.
-_INSTEAD = {'participation': 'clients_per_round', 'local_steps': 'client_epochs'}
+_INSTEAD = {
+  'participation': 'clients_per_round',
+  'buffer_size': 'clients_per_round',
+  'local_steps': 'client_epochs',
+}
 _STATEFUL = ('client_state_store', 'client_state_dir')
 
 
@@ -25,6 +29,10 @@ class Training(fields.Group):
     'The share of the clients that are drawn each round, in place of --clients_per_round.',
     validation.in_half_open_unit_interval,
     0.1,
+  )
+  buffer_size: int | None = fields.count(
+    'With --synchrony=buffered: the clients whose updates make a server step, in place of'
+    ' --clients_per_round.'
   )
   client_epochs: int = fields.count(
     "Epochs a client trains in a round. Default the task's.", high=2**20 - 1
@@ -86,7 +94,7 @@ class Training(fields.Group):
   def cohort(self, num_clients: int) -> int:
     """The clients of a round where there are so many."""
     if self.participation is None:
-      return self.clients_per_round
+      return self.buffer_size or self.clients_per_round
     return max(1, round(self.participation * num_clients))
 
 

@@ -19,7 +19,7 @@ import tff_adaptive_tasks as tasks
 from tests.helpers import computations, engines, on_ray, small_problem, task_data
 from tests.tff_adaptive.engine.cluster import subrounds_test
 from tests.tff_adaptive.engine.graph import imported_graph_test
-from tff_adaptive import engine, training
+from tff_adaptive import costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import joining
 from tff_adaptive_tasks.data import tff_sqlite
@@ -61,6 +61,26 @@ def test_one_worker_and_one_process_give_the_same_bits(ray_nodes, graph, name):
   process, context = _build(name), engine.RayContext('auto', workers=1, patience=1000.0)
   expected = subrounds_test.run(process, engine.SubroundContext(4, server=graph))
   np.testing.assert_equal(subrounds_test.run(process, context), expected)
+
+
+@pytest.mark.parametrize('workers', [1, 2])
+def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_nodes, graph, clients, workers):
+  on_ray_too = engine.RayContext('auto', workers=workers, patience=1000.0)
+  speed = population.Speed(speed_sigma=1.5)
+  config = training.TrainingConfig(
+    rounds=6,
+    clients_per_round=3,
+    cost_model=costs.CostModel(registry.Counts(), num_parameters=39, batch_size=4),
+    population=population.Population(speed=speed),
+    synchrony=population.Buffered(6),
+  )
+  process = small_problem.process('scaffold', versions=training.older_models(config, clients))
+  found = []
+  for context in (engine.SubroundContext(4, server=graph), on_ray_too):
+    with tff.framework.get_context_stack().install(context):
+      result = training.train(process, clients, lambda weights: {}, config, show_progress=False)
+    found.append([np.asarray(value) for value in tf.nest.flatten(result.state)])
+  np.testing.assert_equal(*found)
 
 
 def test_initial_values_may_come_from_arguments(ray_workers, graph):

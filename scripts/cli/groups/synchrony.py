@@ -1,0 +1,86 @@
+"""Whether the server waits for the clients that it drew: synchronous or buffered rounds."""
+
+import dataclasses
+from typing import Any
+
+from tff_adaptive._utils import suggestions, validation
+from tff_adaptive.population import buffered
+
+from .. import fields, options
+
+_OPTIONS = ('a', 'b', 'c')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Synchrony(fields.Group):
+  """The settings of rounds that do not wait; None throughout for synchronous ones."""
+
+  TITLE = 'Rounds that do not wait (buffered: a round is a server step)'
+
+  synchrony: str | None = fields.flag(
+    'synchronous: the server waits for the clients that it drew; buffered: it takes a step whenever'
+    ' --buffer_size clients have arrived (FedBuff; FedAsync with a buffer of 1). Default'
+    ' synchronous.',
+    choices=('synchronous', 'buffered'),
+  )
+  concurrency: int | None = fields.count(
+    'Clients that train at a time, with --synchrony=buffered.', needs='synchrony'
+  )
+  staleness: str | None = fields.flag(
+    'Factor of an update that is tau server steps old: none; polynomial, (1 + tau)^-a; hinge, 1 up'
+    ' to b, then 1 / (a (tau - b) + 1); constant, c for any tau above 0. Default polynomial.',
+    choices=buffered.STALENESS,
+    needs='synchrony',
+  )
+  staleness_option: tuple[str, ...] = fields.flag(
+    'An option of it, NAME=VALUE: a=0.5 of polynomial, a=10 and b=4 of hinge, c=0.5 of constant.'
+    ' May be repeated.',
+    [],
+  )
+  max_staleness: int | None = fields.count(
+    'Updates that are more server steps old are dropped. Default none.',
+    zero='none that is old',
+    needs='synchrony',
+  )
+  mixing: bool | None = fields.flag(
+    "Measure updates from the present model, as FedAsync's average does.", needs='synchrony'
+  )
+
+  def check(self, settings: 'fields.Settings') -> None:
+    """Refuses what has no meaning with or without a buffer."""
+    made = self.build()
+    if made is None:
+      named = {'buffer_size': settings.training.buffer_size, **vars(self)}
+      for name in ('buffer_size', 'concurrency', 'staleness', 'max_staleness', 'mixing'):
+        if named[name] is not None:
+          raise ValueError(f'--{name} is for --synchrony=buffered: give it too, or leave this out.')
+      if self.staleness_option:
+        raise ValueError('--staleness_option is for --synchrony=buffered: leave it out.')
+      return
+    if settings.population.over_select not in (None, 1.0):
+      raise ValueError('--over_select has no meaning with --synchrony=buffered: leave it out.')
+    size = settings.training.buffer_size
+    if size is not None and size > made.concurrency:
+      raise ValueError(
+        f'--concurrency is {made.concurrency}; it must be at least --buffer_size, {size}.'
+      )
+
+  def build(self) -> buffered.Buffered | None:
+    """Returns how the server works; None for synchronous rounds."""
+    if self.synchrony != 'buffered':
+      return None
+    if self.concurrency is None:
+      raise ValueError('--synchrony=buffered: give --concurrency, 50 say, the clients that train.')
+    with fields.about('staleness_option'):
+      given: dict[str, Any] = options.parse('staleness_option', self.staleness_option)
+      for name, value in given.items():
+        if name not in _OPTIONS:
+          raise ValueError(suggestions.unknown('option of the staleness', name, _OPTIONS))
+        validation.real(name, value, 'give a number such as 0.5')
+      return buffered.Buffered(
+        self.concurrency,
+        self.staleness or 'polynomial',
+        **given,
+        max_staleness=self.max_staleness,
+        mixing=bool(self.mixing),
+      )

@@ -1,0 +1,227 @@
+"""Rounds that do not wait: against an oracle in NumPy, synchronous rounds, and themselves."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+import tff_adaptive_tasks as tasks
+from tests.helpers import oracle, oracle_async
+from tff_adaptive import (
+  algorithms,
+  corrections,
+  costs,
+  models,
+  optimizers,
+  population,
+  registry,
+  training,
+)
+from tff_adaptive.client import Batching, ClientTraining
+from tff_adaptive.engine.cluster import subrounds
+from tff_adaptive.engine.graph import context
+
+N, STEPS, RATE = 6, 3, 0.1
+SECONDS = [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]  # No two arrive at once.
+
+
+def _clients():
+  rng = np.random.default_rng(5)
+  made = []
+  for n in (4, 7, 5, 9, 6, 8):
+    x = rng.normal(size=(n, 3)).astype(np.float32)
+    made.append((x, (x @ rng.normal(size=3) + 0.1 * rng.normal(size=n)).astype(np.float32)))
+  return made
+
+
+def _model():
+  return models.Model(
+    initial_weights=[np.zeros(3, np.float32)],
+    forward=lambda weights, x, training, seed: tf.linalg.matvec(x, weights[0]),
+    example_loss=lambda found, y: 0.5 * tf.square(found - y),
+    x_spec=tf.TensorSpec([None, 3], tf.float32),
+    y_spec=tf.TensorSpec([None], tf.float32),
+    metrics={},
+  )
+
+
+CLIENTS = tasks.InMemoryClientData({f'c{i}': pair for i, pair in enumerate(_clients())})
+
+
+def _config(rounds, size, synchrony, seconds=SECONDS, **options):
+  profile = {f'c{i}': s / STEPS for i, s in enumerate(seconds)}
+  speed = population.Speed(downlink=1e9, uplink=1e9, profiles={'seconds_per_step': profile})
+  return training.TrainingConfig(
+    rounds=rounds,
+    clients_per_round=size,
+    rounds_per_evaluation=1,
+    cost_model=costs.CostModel(registry.Counts(), 3, None, epochs=STEPS),
+    population=population.Population(speed=speed, **options.pop('people', {})),
+    synchrony=synchrony,
+    **options,
+  )
+
+
+def _run(name, config, folder=None, server=None, engine=None, **options):
+  """The weights after each step, the rows but for seconds of this machine, and the result."""
+  versions = training.older_models(config, CLIENTS)
+  mixing = config.synchrony is not None and config.synchrony.mixing
+  options['training'] = ClientTraining(
+    batching=Batching(None, epochs=STEPS), versions=versions, mixing=mixing
+  )
+  options.update({} if server is None else {'server_optimizer': server})
+  options.update(client_learning_rate=RATE, client_weighting='uniform')
+  if name == 'fed_cm':
+    process = algorithms.build_drift_corrected(_model(), corrections.FedCM(0.3), **options)
+  else:
+    process = algorithms.build(name, _model(), **options)
+  seen = []
+
+  def evaluate(weights):
+    seen.append(np.asarray(weights[0]))
+    return {'loss': float(np.sum(seen[-1]))}
+
+  with tff.framework.get_context_stack().install(engine or context.GraphContext()):
+    result = training.train(
+      process,
+      CLIENTS,
+      evaluate,
+      config,
+      output_dir=folder and str(folder),
+      show_progress=False,
+    )
+  each = 1 + bool(getattr(result.state, 'inference_weights', ()))
+  return np.array(seen[::each]), result
+
+
+def _rows(folder):
+  lines = (folder / 'metrics.csv').read_text().splitlines()
+  names = lines[0].split(',')
+  kept = [i for i, name in enumerate(names) if not name.startswith('seconds_')]
+  return [[names[i] for i in kept], *([line.split(',')[i] for i in kept] for line in lines[1:])]
+
+
+def _assert_same(one, other):
+  tf.nest.map_structure(np.testing.assert_array_equal, one.state, other.state)
+
+
+def _polynomial(tau):
+  return (1 + tau) ** -0.5
+
+
+CASES = {
+  'fed_async': (
+    oracle_async.FedAsync,
+    ('fed_avg', 1, training.Buffered(N, 'hinge', a=2.0, b=1.0, mixing=True)),
+    {'server_learning_rate': 0.6},
+    (lambda tau: 1.0 if tau <= 1 else 1 / (2 * (tau - 1) + 1), None, {'alpha': 0.6}),
+  ),
+  'fed_buff': (
+    oracle_async.FedBuff,
+    ('fed_avg', 2, training.Buffered(N)),
+    {'server_learning_rate': 0.7},
+    (_polynomial, oracle.Sgd(0.7), {}),
+  ),
+  'dropping': (
+    oracle_async.FedBuff,
+    ('fed_avg', 2, training.Buffered(N, 'constant', c=0.3, max_staleness=2)),
+    {},
+    (lambda tau: 0.3 if tau else 1.0, oracle.Sgd(1.0), {'most': 2}),
+  ),
+  'yogi': (
+    oracle_async.FedBuff,
+    ('fed_yogi', 2, training.Buffered(N)),
+    {'server_learning_rate': 0.1, 'tau': 0.01, 'beta1': 0.8, 'beta2': 0.95},
+    (_polynomial, oracle.Adaptive('yogi', 0.1, 0.8, 0.95, 0.01), {}),
+  ),
+  'scaffold': (
+    oracle_async.Scaffold,
+    ('scaffold', 2, training.Buffered(N)),
+    {'num_clients': N, 'server': lambda: optimizers.build_sgdm(0.7)},
+    (_polynomial, oracle.Sgd(0.7), {}),
+  ),
+  'ada_best': (
+    oracle_async.AdaBest,
+    ('ada_best', 2, training.Buffered(N)),
+    {'mu': 0.2, 'beta': 0.5, 'beta_decay': 1.0},
+    (_polynomial, oracle.Sgd(1.0), {'mu': 0.2, 'beta': 0.5}),
+  ),
+}
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_each_server_step_is_that_of_the_event_by_event_oracle(case):
+  make, (name, size, synchrony), options, (factor, server, own) = CASES[case]
+  options = {k: v() if callable(v) else v for k, v in options.items()}
+  found, _ = _run(name, _config(30, size, synchrony), **options)
+  descend = server and (lambda w, direction: server(w, -direction))
+  expected = make(_clients(), SECONDS, size, factor, descend, RATE, STEPS, **own).run(30)
+  error = np.abs(found - expected).max(1)
+  assert error.max() <= 2e-5 * np.abs(expected).max(), (case, error)
+
+
+@pytest.mark.parametrize('name', ['fed_avg', 'fed_yogi', 'scaffold', 'fed_dyn', 'ada_best'])
+def test_a_full_buffer_of_equal_clients_equals_synchronous_rounds_to_the_bit(tmp_path, name):
+  options = {'num_clients': N} if name in ('scaffold', 'fed_dyn') else {}
+  options.update({'server_learning_rate': 0.1} if name == 'fed_yogi' else {})
+  rows, weights = [], []
+  for synchrony in (None, training.Buffered(3)):
+    folder = tmp_path / str(len(rows))
+    config = _config(8, 3, synchrony, [1.0] * N)
+    weights.append(_run(name, config, folder, **options)[0])
+    lines = _rows(folder)
+    rows.append([dict(zip(lines[0], line)) for line in lines[1:]])
+  np.testing.assert_array_equal(*weights)
+  # A process without a server's part has fewer columns.
+  for waited, buffered in zip(*rows):
+    assert waited == {k: buffered[k] for k in waited}
+
+
+BUFFERED = training.Buffered(4, max_staleness=3)
+
+
+def _unsteady(rounds, **options):
+  people = {'dropout_rate': 0.2, 'availability': population.Independent(0.8)}
+  return _config(rounds, 2, BUFFERED, people=people, **options)
+
+
+@pytest.mark.parametrize('name', ['fed_avg', 'scaffold', 'ada_best', 'fed_cm'])
+def test_resumed_in_steps_equals_one_go(tmp_path, name):
+  options = {'num_clients': N} if name == 'scaffold' else {}
+  whole = _run(name, _unsteady(14), tmp_path / 'whole', **options)[1]
+  for rounds in (3, 8, 14):  # A longer run may need more room for older models.
+    parts = _run(name, _unsteady(rounds), tmp_path / 'parts', **options)[1]
+  assert _rows(tmp_path / 'parts') == _rows(tmp_path / 'whole')
+  np.testing.assert_array_equal(
+    parts.state.global_model_weights.trainable[0], whole.state.global_model_weights.trainable[0]
+  )
+  _assert_same(parts, whole)
+
+
+@pytest.mark.parametrize('name', ['fed_avg', 'scaffold'])
+def test_waves_and_subrounds_give_the_same_bits(name):
+  options = {'num_clients': N} if name == 'scaffold' else {}
+  config = _unsteady(12)
+  one = _run(name, config, engine=context.GraphContext(parallel_clients=1), **options)[1]
+  two = _run(name, config, engine=context.GraphContext(parallel_clients=3), **options)[1]
+  parts = _run(name, config, engine=subrounds.SubroundContext(1), **options)[1]
+  _assert_same(one, two)
+  _assert_same(one, parts)
+
+
+def test_what_has_no_meaning_is_refused():
+  training_options = ClientTraining(batching=Batching(4), versions=2)
+  with pytest.raises(ValueError, match='mime has the clients of a round send something before'):
+    algorithms.build_drift_corrected(
+      _model(), corrections.Mime(), client_learning_rate=RATE, training=training_options
+    )
+  config = _config(9, 2, training.Buffered(N))
+  for versions, message in ((0, 'built without older models'), (1, r'versions=1\), but')):
+    process = algorithms.build(
+      'fed_avg',
+      _model(),
+      client_learning_rate=RATE,
+      training=ClientTraining(batching=Batching(4), versions=versions),
+    )
+    with pytest.raises(ValueError, match=message):
+      training.train(process, CLIENTS, lambda w: {}, config, show_progress=False)

@@ -1,0 +1,134 @@
+"""Who arrives for which server step: by hand, and where it must equal synchronous rounds."""
+
+import numpy as np
+import pytest
+
+from tff_adaptive import population
+from tff_adaptive.population import buffered
+from tff_adaptive.training import cohorts
+
+
+def simulation(chosen, synchrony, size, steps=(2, 2, 2), seed=0):
+  kind = population.Simulation if synchrony is None else buffered.BufferedSimulation
+  return kind(
+    *([] if synchrony is None else [synchrony]),
+    chosen,
+    [f'c{i}' for i in range(len(steps))],
+    steps,
+    seed=seed,
+    cohort_size=size,
+    bytes_down=1_000_000,
+    bytes_up=1_000_000,
+    draw=cohorts.sample,
+  )
+
+
+def people(*seconds_per_step, **options):
+  """Clients that take 2 seconds, for two megabytes, and those of their steps."""
+  profile = {f'c{i}': s for i, s in enumerate(seconds_per_step)}
+  speed = population.Speed(downlink=1.0, uplink=1.0, profiles={'seconds_per_step': profile})
+  return population.Population(speed=speed, **options)
+
+
+def plans(run, number):
+  return [run.plan(t) for t in range(1, number + 1)]
+
+
+def test_events_by_hand():
+  # They take 4, 6 and 10 seconds. At 12 two arrive: c1 began at 6, before c0, which began at 8.
+  found = plans(simulation(people(1, 2, 4), buffered.Buffered(3), 1), 6)
+  assert [plan.positions.tolist() for plan in found] == [[0], [1], [0], [2], [1], [0]]
+  assert [plan.staleness.tolist() for plan in found] == [[0], [1], [1], [3], [2], [2]]
+  assert [plan.virtual_seconds for plan in found] == [4, 2, 2, 2, 2, 0]
+  assert [plan.selected for plan in found] == [3, 1, 1, 1, 1, 0]
+  factors = np.float32([1, 2**-0.5, 2**-0.5, 0.5, 3**-0.5, 3**-0.5])
+  np.testing.assert_array_equal([plan.factors[0] for plan in found], factors)
+
+
+def test_the_place_of_a_model_is_kept_until_nobody_trains_from_it():
+  run, kept = simulation(people(1, 2, 4, 3.5, 0.7), buffered.Buffered(5), 2, [2] * 5), {}
+  for version, plan in enumerate(plans(run, 60)):
+    for slot, tau in zip(plan.slots, plan.staleness):
+      assert (slot == -1) == (tau == 0)
+      assert slot == -1 or kept[slot] == version - tau
+    if plan.store >= 0:
+      kept[plan.store] = version
+    assert plan.versions <= plan.under_way <= 4
+  assert run.most_versions(60) == len(kept) <= 4
+
+
+def test_too_stale_updates_are_dropped_and_their_clients_begin_anew():
+  # c2, from model 0, would be three steps old at 10: it begins again, and c1 follows at 12.
+  found = plans(simulation(people(1, 2, 4), buffered.Buffered(3, max_staleness=1), 1), 4)
+  assert [plan.positions.tolist() for plan in found] == [[0], [1], [0], [1]]
+  assert [plan.dropped for plan in found] == [0, 0, 0, 1]
+  assert [plan.virtual_seconds for plan in found] == [4, 2, 2, 4]
+
+
+@pytest.mark.parametrize(
+  ('options', 'factors'),
+  [
+    ({'staleness': 'none'}, [1, 1, 1, 1]),
+    ({'staleness': 'polynomial'}, [1, 2**-0.5, 3**-0.5, 10**-0.5]),
+    ({'staleness': 'polynomial', 'a': 2.0}, [1, 1 / 4, 1 / 9, 1 / 100]),
+    ({'staleness': 'hinge', 'a': 3.0, 'b': 1.0}, [1, 1, 1 / 4, 1 / 25]),
+    ({'staleness': 'hinge'}, [1, 1, 1, 1 / 51]),
+    ({'staleness': 'constant', 'c': 0.25}, [1, 0.25, 0.25, 0.25]),
+  ],
+)
+def test_factors_are_those_of_the_papers(options, factors):
+  synchrony = buffered.Buffered(3, **options)
+  np.testing.assert_allclose([synchrony.factor(tau) for tau in (0, 1, 2, 9)], factors, rtol=1e-15)
+
+
+def test_a_full_buffer_of_equal_clients_is_a_synchronous_round():
+  steps, alike = [5] * 9, people(*[0.1] * 9)
+  waiting = plans(simulation(alike, None, 4, steps), 30)
+  found = plans(simulation(alike, buffered.Buffered(4), 4, steps), 30)
+  for plan, round_plan in zip(found, waiting):
+    np.testing.assert_array_equal(plan.positions, round_plan.positions)
+    assert plan.virtual_seconds == round_plan.virtual_seconds
+    assert (plan.staleness.tolist(), plan.store) == ([0] * 4, -1)
+
+
+def test_a_step_depends_on_its_number_alone_however_it_is_come_to():
+  chosen = people(*np.linspace(1, 3, 12), availability=population.Independent(0.6))
+  chosen = population.Population(chosen.availability, chosen.speed, dropout_rate=0.2)
+  run = simulation(chosen, buffered.Buffered(7), 3, [3] * 12)
+  there = [str(plan) for plan in plans(run, 40)]
+  assert [str(run.plan(t)) for t in (40, 5, 17)] == [there[39], there[4], there[16]]
+  assert all(len(set(plan.positions.tolist())) == 3 for plan in plans(run, 40))
+
+
+@pytest.mark.parametrize(
+  ('chosen', 'synchrony', 'message'),
+  [
+    (people(1, 1, 1), buffered.Buffered(1), 'concurrency is 1; it must be from 2, the size of'),
+    (people(1, 1, 1), buffered.Buffered(4), 'to 3, the number of clients'),
+    (people(1, 1, 1, over_select=1.5), buffered.Buffered(2), 'over_select has no meaning'),
+  ],
+)
+def test_bad_settings_are_refused(chosen, synchrony, message):
+  with pytest.raises(ValueError, match=message) as raised:
+    simulation(chosen, synchrony, 2)
+  assert '\n' not in str(raised.value)
+
+
+def test_a_step_that_never_comes_is_said(monkeypatch):
+  monkeypatch.setattr(buffered, '_MOST_IN_VAIN', 50)
+  slow = simulation(people(1, 50, 50, round_deadline=20.0), buffered.Buffered(3), 2)
+  with pytest.raises(ValueError, match=r'step 1 never comes: 1 of the 2 clients.*101 dropped'):
+    slow.plan(1)
+  away = population.Trace({'c0': [(0, 100)]})  # In one step a client counts once.
+  lonely = simulation(people(1, 1, 1, availability=away), buffered.Buffered(3), 2)
+  with pytest.raises(ValueError, match=r'step 1 never comes: 1 of the 2.*101 draws of nobody'):
+    lonely.plan(1)
+
+
+@pytest.mark.parametrize(
+  'options',
+  [{'concurrency': 0}, {'staleness': 'cubic'}, {'a': 0.0}, {'b': -1.0}, {'c': 1.5}],
+)
+def test_numbers_out_of_range_are_refused(options):
+  with pytest.raises(ValueError, match=next(iter(options))):
+    buffered.Buffered(**{'concurrency': 3, **options})
