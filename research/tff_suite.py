@@ -167,8 +167,10 @@ def _use_engine(tff: Any) -> type:
   """Redirects TFF's functions that make contexts; returns the engine's class of contexts."""
   from tff_adaptive import engine
 
-  class Async(tff.framework.AsyncContext):
+  class Async(tff.framework.AsyncExecutionContext):  # Some programs use its executors themselves.
     def __init__(self, default_num_clients: int):
+      executors = tff.framework.local_cpp_executor_factory(default_num_clients=default_num_clients)
+      super().__init__(executors)
       self._context = engine.GraphContext(default_num_clients=default_num_clients)
 
     async def invoke(self, comp: Any, arg: Any) -> Any:
@@ -226,12 +228,13 @@ def _child(path: pathlib.Path, context: str, output: pathlib.Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
       os.chdir(folder)
       os.environ['MPLBACKEND'] = 'agg'
+      # TFF's synchronous context calls it, and so do tests that make contexts of their own.
+      _record(results, tff.framework.AsyncExecutionContext)
       if context == 'engine':
         _record(results, _use_engine(tff))
       else:
         # The default context has a thread since TFF was imported, which did not survive the fork.
         tff.backends.native.set_sync_local_cpp_execution_context()
-        _record(results, tff.framework.AsyncExecutionContext)  # The synchronous one calls it.
 
       def run_tests(*_: Any, **__: Any) -> None:
         loader = unittest.TestLoader()
