@@ -116,10 +116,10 @@ def settings(*arguments: str) -> dict[str, Any]:
   return {name: value for name, value in asked.items() if name != 'seed'}
 
 
-def best(folder: str, names: Sequence[str]) -> dict[str, Any]:
-  """Some settings of the run in a folder that was best on the validation data."""
+def best(folder: str, names: Sequence[str], metric: str | None = None) -> dict[str, Any]:
+  """Some settings of the run in a folder that was best, by the task's metric on validation data."""
   tried = run_lib.find_runs([folder])
-  _, found = scores.best_runs(tried, tables.default_metric(tried))
+  _, found = scores.best_runs(tried, metric or tables.default_metric(tried))
   return {name: found[0].settings[name] for name in names if found[0].settings.get(name)}
 
 

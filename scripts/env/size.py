@@ -10,8 +10,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
   ('tff_adaptive', 'tasks', 'scripts'): 34_200,
-  ('research',): 4_250,
-  ('tests',): 28_625,
+  ('research',): 4_643,
+  ('tests',): 28_675,
 }
 
 

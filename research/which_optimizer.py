@@ -1,0 +1,393 @@
+"""Which federated optimizer for which clients: all methods, each with the same search budget.
+
+usage: python -m research.which_optimizer --data_dir=DIR [--flag=value ...]
+
+For each problem and method a search of --trials points (by Optuna) chooses the rates by clients or
+examples that do not train and with a seed that does not count; then the best point is trained with
+each of --seeds. The methods of --buffered are trained once more, with the same rates and
+a server that does not wait. Writes RESULTS.md, RESULTS.csv and RESULTS.png: final values, areas
+under the curves, ranks with the critical difference of Friedman's and Nemenyi's tests, sensitivity
+to the rates, bytes and virtual seconds. The same command again skips what is complete and goes on
+with the rest; Ctrl-C ends after saving.
+
+  python -m research.which_optimizer --data_dir=DIR --results=results/which_optimizer
+  python -m research.which_optimizer --problems=digits --methods=fed_avg,fed_yogi --trials=4 \\
+      --seeds=1,2    No data needed.
+  python -m research.which_optimizer --report_only    Of what is complete.
+"""
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from absl import flags as absl_flags
+
+from research.experiments import frame
+from scripts.cli import command, search_space, trainers
+from tff_adaptive import registry
+from tff_adaptive._utils import atomic_files
+from tff_adaptive.reports import report as report_lib, scores, style
+from tff_adaptive.runs import run as run_lib
+
+
+class Problem(NamedTuple):
+  """Data, a model and clients.
+
+  Attributes:
+    title: What tables call it.
+    flags: train.py's.
+    tuning: More flags of the runs that choose the rates.
+    column: The column of metrics.csv by which these are compared.
+    rates: Between which client rates are drawn.
+    buffered: With --synchrony=buffered: the size of the buffer and the clients that train.
+    files: One of these must be in --data_dir.
+  """
+
+  title: str
+  flags: Sequence[str]
+  tuning: Sequence[str]
+  column: str
+  rates: tuple[float, float]
+  buffered: tuple[int, int]
+  files: Sequence[str] = ()
+
+
+def _examples(title: str, flags: Sequence[str], metric: str, *more: Any) -> Problem:
+  """A problem of few clients: a fifth of each client's examples chooses the rates."""
+  tuning = ('--heldout_examples=0.2', '--rounds_per_client_evaluation=1')
+  return Problem(title, flags, tuning, f'clients_heldout_{metric}_mean', *more)
+
+
+def _ada_best(title: str, config: str, more: Sequence[str], files: Sequence[str]) -> Problem:
+  """A problem in AdaBest's setting: the held-out clients choose the rates."""
+  flags = [f'--flagfile={frame.CONFIGS}/{config}.flags', *more]
+  tuning = ('--task_option=validation=clients', '--rounds_per_evaluation=5')
+  sizes = (0.01, 1.0), (5, 10), files
+  test = ('--task_option=validation=test', '--rounds_per_evaluation=5')
+  return Problem(title, [*flags, *test], tuning, 'validation_accuracy', *sizes)
+
+
+def _flamby(name: str) -> tuple[str, str]:
+  return name, f'flamby/{name}'
+
+
+_EACH = '--rounds_per_evaluation=1'
+_HEART, _BRCA = _flamby('processed.cleveland.data'), _flamby('brca.csv')
+PROBLEMS: Mapping[str, Problem] = {
+  'fed_heart': _examples(
+    'FLamby heart',
+    ['--task=fed_heart', '--rounds=15', _EACH],
+    'accuracy',
+    (1e-4, 1.0),
+    (2, 4),
+    _HEART,
+  ),
+  'fed_tcga_brca': _examples(
+    'FLamby BRCA',
+    ['--task=fed_tcga_brca', '--rounds=15', _EACH],
+    'concordance',
+    (1e-4, 1.0),
+    (3, 6),
+    _BRCA,
+  ),
+  'synthetic': _examples(
+    'synthetic(1, 1)',
+    [
+      *('--task=synthetic', '--task_option=alpha=1', '--task_option=beta=1', '--client_epochs=5'),
+      *('--rounds=100', '--rounds_per_evaluation=5'),
+    ],
+    'accuracy',
+    (1e-3, 0.3),
+    (5, 10),
+  ),
+  'emnist_digits': Problem(
+    'EMNIST digits, 300 writers',
+    [
+      f'--flagfile={frame.CONFIGS}/emnist_digits.flags',
+      *('--task_option=model=2nn', '--rounds=100'),
+    ],
+    ('--heldout_clients=0.2', '--rounds_per_client_evaluation=5'),
+    'clients_unseen_accuracy_by_examples',
+    (0.01, 1.0),
+    (5, 10),
+    ('emnist_all.sqlite',),
+  ),
+  'mnist': _ada_best(
+    'MNIST, alpha = 0.03',
+    'drift_mnist',
+    ('--task_option=alpha=0.03', '--rounds=60'),
+    frame.MNIST,
+  ),
+  'letters': _ada_best(
+    'letters, 1 % of 1,000 clients',
+    'participation_letters',
+    ('--task_option=num_clients=1100', '--clients_per_round=10', '--rounds=200'),
+    ('letters.npz', 'emnist_letters.npz'),
+  ),
+  'digits': _ada_best(
+    "scikit-learn's digits", 'drift_digits', ('--task_option=alpha=0.03', '--rounds=40'), ()
+  ),
+}
+_SGD = ('server_learning_rate=0.1,3,log',)
+_ADAPTIVE = ('server_learning_rate=0.001,1,log', 'tau=0.00001,0.1,log')
+# What is drawn besides the client rate. Where the paper has the server rate 1, it is 1.
+METHODS: Mapping[str, Sequence[str]] = {
+  'fed_avg': _SGD,
+  'fed_avgm': _SGD,
+  'fed_adagrad': _ADAPTIVE,
+  'fed_adam': _ADAPTIVE,
+  'fed_yogi': _ADAPTIVE,
+  'fed_prox': ('mu=0.001,1,log',),
+  'scaffold': _SGD,
+  'fed_dyn': ('mu=0.001,1,log',),
+  'ada_best': ('mu=0.001,1,log', 'beta=0.2,0.98'),
+  'fed_nova': _SGD,
+  'fed_cm': ('alpha=0.05,1,log',),
+  'fed_exp': ('eps=0.0001,0.1,log',),
+  'mime_lite': (),
+  'fed_sam': ('sam_rho=0.01,0.5,log',),
+  'delta_sgd': ('gamma=0.5,8,log', 'growth=0.01,1,log'),
+  'fed_ada2': ('server_learning_rate=0.001,1,log',),
+}
+SERVERS = ('synchronous', 'buffered')
+_BUFFERED = ['fed_avg', 'fed_yogi', 'scaffold', 'fed_dyn', 'ada_best']
+_CLOCK = ('--speed_sigma=1', '--downlink=10', '--uplink=2', '--bandwidth_sigma=0.5')
+_LEVEL = 0.05
+
+_FLAGS = frame.flags('which_optimizer', rounds=1, tuning_rounds=1)
+for _name in ('rounds', 'tuning_rounds'):  # Those of the problems.
+  delattr(_FLAGS, _name)
+_lists = (('problems', list(PROBLEMS)[:-1]), ('methods', list(METHODS)), ('buffered', _BUFFERED))
+for _name, _default in _lists:
+  absl_flags.DEFINE_list(_name, _default, 'Which.', flag_values=_FLAGS)
+absl_flags.DEFINE_integer('trials', 12, 'Of a search.', lower_bound=2, flag_values=_FLAGS)
+absl_flags.DEFINE_integer('jobs', 1, 'Runs at a time.', lower_bound=1, flag_values=_FLAGS)
+_FLAGS['seeds'].value = ['1', '2', '3', '4', '5']
+_KNOWN = {'problems': PROBLEMS, 'methods': METHODS}
+
+
+@command.entry('which_optimizer.py')
+def main(arguments: Sequence[str]) -> int:
+  """Runs the command; returns 0, 1 if a run failed, 2 for bad input, 128 + signal if stopped."""
+  if not command.read(_FLAGS, __doc__, arguments):
+    return command.DONE
+  frame.check(_FLAGS, _KNOWN, {name: PROBLEMS[name].files for name in _FLAGS.problems})
+  command.check_output('results', _FLAGS.results)
+  for tasks in () if _FLAGS.report_only else (searches, finals):
+    stopped_by = trainers.share(tasks(), lambda: _FLAGS.jobs, trainers.LocalHost)
+    if stopped_by is not None:
+      command.say(trainers.STOPPED)
+      return 128 + stopped_by
+  table = collect()
+  atomic_files.write_text(f'{_FLAGS.results}.csv', table.to_csv(index=False, float_format='%.6g'))
+  atomic_files.write_text(f'{_FLAGS.results}.md', report(table))
+  draw(f'{_FLAGS.results}.png', table)
+  command.show(f'{_FLAGS.results}.* is written.\n')
+  return command.DONE
+
+
+def cells() -> Iterator[tuple[str, str]]:
+  """The problems and methods that are asked for."""
+  yield from itertools.product(_FLAGS.problems, _FLAGS.methods)
+
+
+def space(problem: str, method: str) -> search_space.Space:
+  """What the search of a cell varies."""
+  found = PROBLEMS[problem]
+  low, high = found.rates
+  rate = f'client_learning_rate={low:g},{high:g},log'
+  axes = search_space.read([], [rate, *METHODS[method]])
+  given = _given(problem, method, *found.tuning)
+  return search_space.Space(axes, given | {'seed': int(_FLAGS.tuning_seed)})
+
+
+def study(problem: str, method: str) -> Any:
+  """The search of a cell."""
+  from scripts.cli import study as study_lib
+
+  plan = study_lib.Plan('tpe', trials=_FLAGS.trials, metric=PROBLEMS[problem].column)
+  return study_lib.Study(_folder('tuning', problem, method), space(problem, method), plan)
+
+
+def searches() -> Iterator[trainers.Task]:
+  """The trials of all searches."""
+  for problem, method in cells():
+    trials = study(problem, method)
+    while (claim := trials.claim()) is not None:
+      yield claim.do(command.say)
+
+
+def finals() -> Iterator[trainers.Task]:
+  """The runs that count."""
+  for problem, method in cells():
+    tuned = _folder('tuning', problem, method)
+    point = frame.best(tuned, [*space(problem, method).axes], PROBLEMS[problem].column)
+    for kind in SERVERS if method in _FLAGS.buffered else SERVERS[:1]:
+      given = _given(problem, method, *_CLOCK) | point
+      if kind == 'buffered':
+        size, concurrency = PROBLEMS[problem].buffered
+        given.pop('clients_per_round', None)
+        given |= {'synchrony': kind, 'buffer_size': size, 'concurrency': concurrency}
+        given['rounds'] *= 2  # Half as many updates make a step.
+      runs = search_space.Space({'seed': _FLAGS.seeds}, given)
+      for run in runs.grid(_folder(kind, problem, method)):
+        yield _once(run)
+
+
+def _once(run: Any) -> trainers.Task:
+  command.say(run.output.output_dir)
+  yield run, None
+
+
+def _given(problem: str, method: str, *more: str) -> dict[str, Any]:
+  data = [f'--data_dir={_FLAGS.data_dir}'] if PROBLEMS[problem].files else []
+  return frame.settings(*PROBLEMS[problem].flags, f'--algorithm={method}', *data, *more)
+
+
+def _folder(stage: str, problem: str, method: str) -> str:
+  return os.path.join(_FLAGS.output_dir, stage, problem, method)
+
+
+def collect() -> pd.DataFrame:
+  """A row for each complete run that counts; its value is nan if it diverged."""
+  found = []
+  for (problem, method), kind in itertools.product(cells(), SERVERS):
+    folder = _folder(kind, problem, method)
+    for run in run_lib.find_runs([folder]) if os.path.isdir(folder) else ():
+      column = f'validation_{run.metric}'
+      if any(f'inference_{run.metric}' in row for row in run.rows):
+        column = f'inference_{run.metric}'  # Of the mean of the client models, as published.
+      curve = [value for t, value in run.curve(column).items() if t]
+      ends = {name: [*run.progress(name).values()][-1] for name in ('megabytes', 'virtual_seconds')}
+      is_finite, _, _ = scores.rank([run], column)
+      value = scores.mean_of_last(run, column) if is_finite else np.nan
+      row = {'problem': problem, 'method': method, 'server': kind, 'seed': run.settings['seed']}
+      found.append(row | {'value': value, 'area': np.mean(curve) if is_finite else np.nan} | ends)
+  if not found:
+    raise ValueError(f'no run that counts is in {_FLAGS.output_dir}.')
+  return pd.DataFrame(found)
+
+
+def average_ranks(values: pd.DataFrame) -> tuple[pd.DataFrame, float, float]:
+  """Ranks of methods on problems, and whether they can be told apart.
+
+  Args:
+    values: A row a problem, a column a method; large is good, nan is worst.
+
+  Returns:
+    The ranks, 1 for the best; the p-value of Friedman's test; and the critical difference of
+    average ranks by Nemenyi's test at 5 % (Demsar, JMLR 2006, equation (5)).
+  """
+  from scipy import stats
+
+  ranks = values.rank(axis=1, ascending=False, na_option='bottom')
+  problems, methods = values.shape
+  q = stats.studentized_range.ppf(1 - _LEVEL, methods, np.inf) / np.sqrt(2)
+  p = stats.friedmanchisquare(*ranks.T.to_numpy()).pvalue if min(problems, methods) > 2 else np.nan
+  return ranks, float(p), float(q * np.sqrt(methods * (methods + 1) / (6 * problems)))
+
+
+def sensitivity(problem: str, method: str) -> float:
+  """The share of a search's trials that come within 2 points (0.02) of its best."""
+  tried = run_lib.find_runs([_folder('tuning', problem, method)])
+  ranked = [scores.rank([run], PROBLEMS[problem].column) for run in tried]
+  worths = np.array([worth if is_finite else -np.inf for is_finite, _, worth in ranked])
+  return float(np.mean(worths >= worths.max() - 0.02))
+
+
+def report(table: pd.DataFrame) -> str:
+  """The text of RESULTS.md."""
+  parts = [_INTRODUCTION]
+  shown = table[table['server'] == SERVERS[0]]
+  for column, title in (('value', 'Final value'), ('area', 'Area under the curve')):
+    means, lines = _means(shown, column), []
+    ranks, p, difference = average_ranks(means.dropna(axis=1, how='all').T.dropna(how='all').T)
+    spread = shown.groupby(['problem', 'method'])[column].std()
+    order = ranks.mean().sort_values()
+    for method, rank in order.items():
+      cells_ = [
+        f'{100 * means.loc[q, method]:.1f} ± {100 * spread[q, method]:.1f}' for q in ranks.index
+      ]
+      lines.append([registry.algorithm(method).title, f'{rank:.1f}', *cells_])
+    heading = ['', 'rank', *(PROBLEMS[name].title for name in ranks.index)]
+    parts += [f'## {title}, %\n', report_lib.Table(heading, lines).markdown()]
+    parts.append(
+      f"Friedman's test: p = {p:.2g}. Two methods differ at 5 % if their average ranks are"
+      f' {difference:.1f} apart (Nemenyi).\n'
+    )
+  lines = []
+  for method in _FLAGS.methods:
+    own = shown[shown['method'] == method]
+    shares = [sensitivity(problem, method) for problem in own['problem'].unique()]
+    lines.append([registry.algorithm(method).title, *(f'{100 * share:.0f}' for share in shares)])
+  heading = ['', *(PROBLEMS[name].title for name in shown['problem'].unique())]
+  words = '## How much the rates matter: trials of the search within 2 points of its best, %\n'
+  parts += [
+    words,
+    report_lib.Table(heading, lines).markdown(),
+    '## Cost, and a server that does not wait\n',
+  ]
+  lines = []
+  keys = ['problem', 'method', 'server']
+  for (problem, method, kind), own in table.groupby(keys, sort=False):
+    if method in _FLAGS.buffered:
+      value = f'{100 * own["value"].mean():.1f} ± {100 * own["value"].std():.1f}'
+      costs = [f'{own[name].mean():,.1f}' for name in ('megabytes', 'virtual_seconds')]
+      lines.append([PROBLEMS[problem].title, registry.algorithm(method).title, kind, value, *costs])
+  heading = ['', '', 'server', 'value, %', 'megabytes', 'virtual seconds']
+  parts.append(report_lib.Table(heading, lines).markdown())
+  runs = run_lib.find_runs([os.path.join(_FLAGS.output_dir, kind) for kind in SERVERS[:1]])
+  parts.append(
+    frame.origin('which_optimizer', '', runs).replace('research.experiments.', 'research.')
+  )
+  return '\n'.join(parts)
+
+
+_INTRODUCTION = frame.paragraph("""
+  Means ± sample standard deviations over the seeds; accuracy, concordance index on BRCA. Each
+  method had the same number of trials to find its rates (and mu, beta, tau, ... where it has them),
+  judged by clients or examples that do not train. SCAFFOLD, FedDyn and AdaBest are evaluated at the
+  mean of the client models, the others at the global model.
+""")
+
+
+def draw(path: str, table: pd.DataFrame) -> None:
+  """Writes the figure: average ranks with the critical difference, and ranks by problem."""
+  means = _means(table[table['server'] == SERVERS[0]], 'value')
+  ranks, _, difference = average_ranks(means)
+  order = ranks.mean().sort_values()
+  made, (axes,) = style.figure(1, 2, height=0.3 * len(order) + 1)
+  labels = [registry.algorithm(name).title for name in order.index]
+  rows = np.arange(len(order))
+  axes[0].scatter(order, rows, color='#0072B2', zorder=3)
+  axes[0].axvspan(order.iloc[0], order.iloc[0] + difference, color='#0072B2', alpha=0.15)
+  axes[0].set_title('average rank; shaded: not distinguishable from the best at 5 %', fontsize=9)
+  axes[1].imshow(ranks[order.index].T, aspect='auto', cmap='viridis_r')
+  for (row, column), rank in np.ndenumerate(ranks[order.index].T.to_numpy()):
+    axes[1].text(column, row, f'{rank:.0f}', ha='center', va='center', fontsize=8, color='white')
+  titles = [PROBLEMS[name].title for name in ranks.index]
+  axes[1].set_xticks(range(len(titles)), titles, rotation=20, ha='right', fontsize=8)
+  axes[1].set_title('rank by problem', fontsize=9)
+  for one in axes:
+    one.set_yticks(rows, labels, fontsize=8)
+    one.set_ylim(len(order) - 0.5, -0.5)
+  style.write(made, path)
+
+
+def _means(table: pd.DataFrame, column: str) -> pd.DataFrame:
+  """Means over the seeds: a row a problem, a column a method."""
+  found = (
+    table.groupby(['problem', 'method'], sort=False)[column]
+    .agg(lambda own: np.mean(own.to_numpy()))
+    .unstack()
+  )
+  asked = [name for name in _FLAGS.methods if name in found]
+  return found.loc[[name for name in _FLAGS.problems if name in found.index], asked]
+
+
+if __name__ == '__main__':
+  sys.exit(main())

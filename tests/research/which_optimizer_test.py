@@ -1,0 +1,50 @@
+"""Ranks, the critical difference, and what a cell's search and runs are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from research import which_optimizer
+
+
+@pytest.fixture
+def flags():
+  which_optimizer._FLAGS(['which_optimizer', '--data_dir=somewhere'])
+  yield which_optimizer._FLAGS
+  which_optimizer._FLAGS.unparse_flags()
+
+
+def test_ranks_and_the_critical_difference_are_those_of_the_tables():
+  values = pd.DataFrame(
+    {'a': [0.9, 0.8, 0.9, 0.7], 'b': [0.8, 0.8, 0.7, 0.6], 'c': [0.1, 0.9, np.nan, 0.5]}
+  )
+  ranks, p, difference = which_optimizer.average_ranks(values)
+  np.testing.assert_array_equal(ranks, [[1, 2, 3], [2.5, 2.5, 1], [1, 2, 3], [1, 2, 3]])
+  assert difference == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 4)), rel=1e-3)  # Demsar, table 5.
+  # By hand, the tie corrected for: 12 / (4 * 3 * 4) * sum(R^2) - 3 * 4 * 4 over 1 - 6 / (4 * 24).
+  statistic = (12 / 48 * (5.5**2 + 8.5**2 + 10**2) - 48) / (1 - 6 / 96)
+  assert p == pytest.approx(np.exp(-statistic / 2))  # Chi-squared with two degrees of freedom.
+
+
+def test_every_cell_can_be_searched_and_trained(flags):
+  for problem, method in which_optimizer.cells():
+    space = which_optimizer.space(problem, method)
+    found = space.check()
+    own = {text.partition('=')[0] for text in which_optimizer.METHODS[method]}
+    assert {*space.axes} == own | {'client_learning_rate'}
+    assert found.what.algorithm == method
+    assert found.what.seed == 100
+    assert (
+      found.evaluation.heldout_clients
+      or found.evaluation.heldout_examples
+      or ('validation=clients' in found.what.task_option)
+    )
+
+
+def test_unknown_methods_are_refused_before_training(tmp_path, capsys):
+  code = which_optimizer.main(
+    ['which_optimizer', '--problems=digits', '--methods=fed_avgg', f'--results={tmp_path}/found']
+  )
+  which_optimizer._FLAGS.unparse_flags()
+  assert code == 2
+  assert 'fed_avgg' in capsys.readouterr().err
