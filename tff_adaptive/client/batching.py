@@ -15,27 +15,27 @@ class Batching:
   """Local batching of whole-array clients: all randomness from a seed, none from tf.data.
 
   Attributes:
-    batch_size: B, examples a step; None for all of the client's examples (one step an epoch), which
-      a large B is no way to say: a step costs as much as B examples where a client has fewer.
+    batch_size: B, the examples in one step. None takes all of the client's examples in one step.
+      A large B would not do: a step costs as much as B examples even if the client has fewer.
     epochs: E, passes over the client's examples in a round.
     shuffle: Whether each epoch goes through the examples in a new order.
-    shuffle_buffer: The next example (or unit) is drawn among so many, the first ones that are left,
-      as `tf.data.Dataset.shuffle` does; None: among all that are left.
-    fill_last: Whether the last batch of an epoch is filled up by drawing again from the client's
-      own examples, as AdaBest's experiments do; otherwise it is as small as it is.
-    unit_starts: x [n, ...] -> bool [n], where a unit of examples begins (the pieces of one text,
-      say) that shuffling keeps together and in order; None: every example is a unit.
-    step_limits: Whether a client's element has a third entry, `max_steps` (int32): it stops after
-      so many of its K local steps, whose batches are the first ones of its round. For clients that
-      do not always finish; see `tff_adaptive.population`.
-    local_steps: K, the local steps of every client that has examples, in place of E passes: batches
-      are drawn on over as many passes as that takes.
-    random_local_steps: Whether K is drawn anew in each round, for all clients alike: one plus the
-      failures before the first success of chance 1 / local_steps, as in ProxSkip.
-    with_replacement: Whether each example of a batch is drawn from all of the client's.
-    continue_batches: Whether a round goes on in the pass where the last one stopped: round t has
-      the steps from (t - 1) K on of the client's passes, K being `local_steps`, whether or not the
-      client took part in the rounds before.
+    shuffle_buffer: Size of the buffer from which the next example (or unit) is drawn, as in
+      `tf.data.Dataset.shuffle`. None draws from all examples that are left.
+    fill_last: Whether the last batch of an epoch is filled up with examples that are drawn again
+      from the client's own, as in AdaBest's experiments. Otherwise the batch is smaller.
+    unit_starts: A function x [n, ...] -> bool [n] that marks where a unit of examples begins.
+      Shuffling keeps a unit (the pieces of one text, say) in order. None: each example is a unit.
+    step_limits: Whether a client's element has a third entry, `max_steps` (int32). The client stops
+      after this number of its K local steps; the batches of these steps do not change. This is for
+      clients that do not always finish; see `tff_adaptive.population`.
+    local_steps: K, the local steps of every client that has examples, instead of E epochs. The
+      client makes as many passes over its examples as K steps need.
+    random_local_steps: Whether K is drawn in each round, the same for all clients: one plus the
+      failures before the first success of probability 1 / local_steps, as in ProxSkip.
+    with_replacement: Whether each example of a batch is drawn from all of the client's examples.
+    continue_batches: Whether a round continues the pass where the last round stopped. Round t takes
+      the steps from (t - 1) K on, where K is `local_steps`. It does not matter whether the client
+      took part in the rounds before.
   """
 
   batch_size: int | None

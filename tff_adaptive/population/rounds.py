@@ -1,4 +1,4 @@
-"""What becomes of a round: who is drawn, who finishes, who is late, and how long it takes."""
+"""Plans a round: which clients are drawn, which finish or are late, and how long it takes."""
 
 import dataclasses
 import hashlib
@@ -14,10 +14,10 @@ from tff_adaptive.population import availability as availability_lib, speed as s
 
 STRAGGLERS = ('drop', 'partial')
 COLUMNS = ('virtual_seconds', 'available', 'selected', 'finished', 'partial', 'dropped')
-# What a round lasts that has neither a client nor a deadline, where it is not known when one comes:
-# the server asks again then.
+# The length of a round without clients and without a deadline, if it is not known when the next
+# client is available: the server then asks again.
 IDLE_SECONDS = 60.0
-# Of a step: so much more than the deadline still fits, for sums of floats round.
+# Tolerance of the deadline, as a share of one step, because sums of floats are rounded.
 _ROUNDING = 1e-9
 
 # (seed, round, number of clients, number to draw) -> positions, without repetition.
@@ -29,14 +29,14 @@ class Population:
   """How the clients of a run behave, and how the server deals with it.
 
   Attributes:
-    availability: Who can be drawn when.
-    speed: How fast clients are.
-    round_deadline: Virtual seconds after which a round closes, above 0; None waits for all.
-    over_select: So many times `clients_per_round` clients are drawn, >= 1; the round closes when
-      `clients_per_round` have finished, and the others count as dropped.
-    stragglers: What becomes of a client that cannot take all its steps before the deadline:
-      'drop', it is left out; or 'partial', it takes as many steps as fit, FedProx's variable work.
-    dropout_rate: Probability in [0, 1) that a client that was drawn fails, at a random step.
+    availability: Which clients can be drawn at which time.
+    speed: How fast the clients compute and transfer.
+    round_deadline: Virtual seconds after which a round closes, above 0. None waits for all.
+    over_select: Factor >= 1 by which more than `clients_per_round` clients are drawn. The round
+      closes when `clients_per_round` have finished; the others count as dropped.
+    stragglers: How a client is treated that cannot take all its steps before the deadline. 'drop'
+      leaves it out; 'partial' lets it take the steps that fit, as in FedProx's variable work.
+    dropout_rate: Probability in [0, 1) that a drawn client fails, at a random step.
   """
 
   availability: availability_lib.Availability = dataclasses.field(
@@ -68,7 +68,7 @@ class Population:
     return self.stragglers == 'partial'
 
   def record(self) -> dict[str, Any]:
-    """Returns what config.json says of it; values by client are there as a digest."""
+    """Returns the settings for config.json; values by client are recorded as a digest."""
     return _record(self)
 
 
@@ -86,17 +86,17 @@ def _record(value: Any) -> Any:
 
 
 class RoundPlan(NamedTuple):
-  """What becomes of a round.
+  """The outcome of one round.
 
   Attributes:
     positions: int64, the clients whose updates count, in the order in which they were drawn.
-    steps: int64, K_i of each: all its steps, or as many as fit.
-    available: Clients that could be drawn.
-    selected: Clients drawn: finished + partial + dropped.
-    finished: Clients that count and took all their steps.
-    partial: Clients that count and took fewer.
-    dropped: Clients that failed, were late, or came when enough had finished.
-    virtual_seconds: How long it takes.
+    steps: int64, the local steps K_i of each of them: all its steps, or those that fit.
+    available: Number of clients that could be drawn.
+    selected: Number of clients drawn, which is finished + partial + dropped.
+    finished: Number of clients that count and took all their steps.
+    partial: Number of clients that count and took fewer steps.
+    dropped: Number of clients that failed, were late, or came when enough had finished.
+    virtual_seconds: How long the round takes.
   """
 
   positions: np.ndarray
@@ -109,7 +109,7 @@ class RoundPlan(NamedTuple):
   virtual_seconds: float
 
   def columns(self) -> dict[str, float]:
-    """Returns what metrics.csv says of the round."""
+    """Returns the columns of metrics.csv for the round."""
     return {name: getattr(self, name) for name in COLUMNS}
 
 

@@ -13,7 +13,7 @@ COLUMNS = ('seconds_per_step', 'downlink', 'uplink')
 
 
 class Times(NamedTuple):
-  """What a client's download, a local step and its upload take: float64 [N], virtual seconds."""
+  """Virtual seconds of each client's download, local step and upload: float64 [N] each."""
 
   download: np.ndarray
   step: np.ndarray
@@ -27,17 +27,17 @@ _MOST_SIGMA = 10.0
 class Speed:
   """Seconds per step and bandwidth of each client: constant, log-normal, or as measured.
 
-  Log-normal: the median times exp(sigma z_i), with z_i standard normal, drawn once a run. The
-  defaults are round numbers and describe no particular device.
+  A log-normal value is the median times exp(sigma z_i). The z_i are standard normal and are drawn
+  once in a run. The defaults are round numbers and do not describe a particular device.
 
   Attributes:
     seconds_per_step: Median virtual seconds of a local step, above 0.
     downlink: Median bandwidth to a client, 10^6 bytes a second, above 0.
     uplink: Median bandwidth from a client, 10^6 bytes a second, above 0.
-    speed_sigma: sigma of the seconds per step, in [0, 10]; 0: all clients alike.
-    bandwidth_sigma: sigma of both bandwidths, which share a client's z_i, in [0, 10].
-    profiles: 'seconds_per_step', 'downlink' or 'uplink' -> client id -> the client's value, above
-      0, which takes the place of the median and of sigma.
+    speed_sigma: sigma of the seconds per step, in [0, 10]. With 0 all clients are equal.
+    bandwidth_sigma: sigma of both bandwidths, in [0, 10]; they share the client's z_i.
+    profiles: A mapping from 'seconds_per_step', 'downlink' or 'uplink' to values above 0 by client
+      id. They replace the median and sigma.
   """
 
   seconds_per_step: float = 0.1
@@ -64,7 +64,7 @@ class Speed:
         validation.above_zero(f'{name} of client {client!r}', value, 'give a number such as 1')
 
   def times(self, client_ids: Sequence[str], seed: int, bytes_down: int, bytes_up: int) -> Times:
-    """Returns the times of clients that receive and send so many bytes in a round."""
+    """Returns the times of clients, given the bytes that each receives and sends in a round."""
 
     def spread(sigma: float, purpose: int) -> np.ndarray:
       z = draws.generator(seed, draws.ALWAYS, purpose).standard_normal(len(client_ids))

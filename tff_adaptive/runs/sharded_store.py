@@ -32,7 +32,7 @@ from tff_adaptive.runs.state_store import ClientStateStore
 FOLDER, MARKER, STAGED = 'client_states', 'shards.json', 'staged'
 NUM_SHARDS = 16
 Each = Callable[[Callable[[Any], Any], Sequence[Any], float], list[Any]]
-_SLOWEST = 5 * 10**6  # Bytes of states a second: who folds fewer is stopped, or hangs.
+_SLOWEST = 5 * 10**6  # Bytes of states per second. A slower worker has been stopped, or hangs.
 
 
 class Shard(StateFile):

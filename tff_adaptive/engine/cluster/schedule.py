@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 DEFAULT_SUBROUNDS = 4
-_UNEVEN = 1.25  # So many times an even share a part may cost: clients are not divided evenly.
+_UNEVEN = 1.25  # A part may cost this multiple of an even share, because clients differ in size.
 
 Value = TypeVar('Value')
 

@@ -1,4 +1,4 @@
-"""Permits: so many clients are in work at once, whichever they are.
+"""Permits limit how many clients are trained at the same time, in any order.
 
 A loop's own window (`parallel_iterations`) moves on only when its first client is done, so a large
 one would hold up those after it. In a wide window each client takes a permit before it begins and
