@@ -1,22 +1,37 @@
 """The catalogue has every task and the papers' values."""
 
+import math
+
 import pytest
 
 import tff_adaptive_tasks as tasks
 from tff_adaptive import registry
 from tff_adaptive_tasks import catalog
 
+# Reddi et al., 2021: clients, batch, rounds; log10 of the tuned client and server rates and of tau,
+# in the order Adagrad, Adam, Yogi, AvgM, Avg.
+_PUBLISHED = """
+cifar100         | 10 20 4000  | -1 -1.5 -1.5 -1.5 -1     | -1 0 0 0 0.5          | -2 -1 -1
+emnist_ae        | 10 20 3000  | 1.5 1 1 0.5 1            | -1.5 -1.5 -1.5 0 0    | -3 -3 -3
+emnist_cr        | 10 20 1500  | -1.5 -1.5 -1.5 -1.5 -1   | -1 -2.5 -2.5 -0.5 0   | -2 -4 -4
+shakespeare      | 10 4 1200   | 0 0 0 0 0                | -0.5 -2 -2 -0.5 0     | -1 -3 -3
+stackoverflow_nwp| 50 16 1500  | -0.5 -0.5 -0.5 -0.5 -0.5 | -1.5 -2 -2 0 0        | -4 -5 -5
+stackoverflow_lr | 10 100 1500 | 2 2 2 2 2                | 1 -0.5 -0.5 0 0       | -2 -5 -5
+"""
+
 
 def test_the_catalogue_has_the_papers_rates():
-  yogi = catalog.rates('emnist_cr', 'yogi')
-  assert yogi['client_learning_rate'] == pytest.approx(10**-1.5)
-  assert yogi['server_learning_rate'] == pytest.approx(10**-2.5)
-  assert yogi['tau'] == 1e-4
-  sizes = catalog.sizes('emnist_cr')
-  assert (sizes['clients_per_round'], sizes['batch_size'], sizes['rounds']) == (10, 20, 1500)
-  assert catalog.rates('stackoverflow_lr', 'adagrad')['server_learning_rate'] == 10
-  assert catalog.rates('cifar100', 'sgd')['server_learning_rate'] == pytest.approx(10**0.5)
-  assert catalog.rates('shakespeare', 'sgdm')['server_learning_rate'] == pytest.approx(10**-0.5)
+  rows = [[cell.split() for cell in row.split('|')] for row in _PUBLISHED.strip().splitlines()]
+  for (task,), sizes, clients, servers, taus in rows:
+    found = catalog.sizes(task)
+    names = ('clients_per_round', 'batch_size', 'rounds')
+    assert [found[name] for name in names] == [int(size) for size in sizes]
+    for i, server in enumerate(('adagrad', 'adam', 'yogi', 'sgdm', 'sgd')):
+      expected = {'client_learning_rate': clients[i], 'server_learning_rate': servers[i]}
+      expected |= {'tau': taus[i]} if i < 3 else {}
+      logs = {name: float(value) for name, value in expected.items()}
+      rates = catalog.rates(task, server)
+      assert {n: math.log10(rates[n]) for n in logs} == pytest.approx(logs), (task, server)
   letters = catalog.sizes('emnist_letters')
   assert (letters['batch_size'], letters['client_epochs']) == (45, 5)
   assert letters['weight_decay'] == 1e-4

@@ -74,7 +74,7 @@ def test_a_file_that_gives_no_task_is_refused(tmp_path, text, words):
     ('train=Fails()', 'failed in line 24: RuntimeError: no such table'),
     (
       "train=Clients(np.zeros([3, 5], 'f'))",
-      "client 'a': x is float32 of shape (3, 5); the model'",
+      "client 'a': x is float32 of shape (3, 5); the model's x_spec wants float32 of shape (n, 3)",
     ),
     ('train=Clients(np.zeros([3, 3]))', "x is float64 of shape (3, 3); the model's x_spec wants f"),
     ("train=Clients(np.zeros([2, 3], 'f'))", "client 'a': x has shape (2, 3) and y (3,)"),

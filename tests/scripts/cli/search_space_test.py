@@ -89,7 +89,8 @@ def test_draws_lie_in_their_ranges_and_have_what_counts():
   optuna = pytest.importorskip('optuna')
   axes = {
     'mu': ['0.1', '0.2'],
-    'server_optimizer': ['sgd', 'adam'],
+    'momentum': ['0.8', '0.9'],  # Before the optimizer by the alphabet, but drawn after it.
+    'server_optimizer': ['sgdm', 'adam'],
     'algorithm': ['fed_avg', 'ada_best'],
     'tau': Range(1e-3, 1e-1, True, False),
     'batch_size': Range(4, 6, False, True),
@@ -102,10 +103,11 @@ def test_draws_lie_in_their_ranges_and_have_what_counts():
   for point in found:
     assert point['batch_size'] in ('4', '5', '6')
     assert ('mu' in point) == (point['algorithm'] == 'ada_best') == ('server_optimizer' in point)
+    assert ('momentum' in point) == (point.get('server_optimizer') == 'sgdm')
     assert ('tau' in point) == (point.get('server_optimizer') == 'adam')
     assert 1e-3 <= float(point.get('tau', 1e-2)) <= 1e-1
     kinds.add((point['algorithm'], point.get('server_optimizer')))
-  assert kinds == {('fed_avg', None), ('ada_best', 'sgd'), ('ada_best', 'adam')}
+  assert kinds == {('fed_avg', None), ('ada_best', 'sgdm'), ('ada_best', 'adam')}
   below = sum(float(point['tau']) < 1e-2 for point in found if 'tau' in point)
   assert 4 < below < 16  # Half of some twenty, by the logarithm: a tenth otherwise.
 

@@ -95,6 +95,14 @@ def test_a_file_that_cannot_be_used_is_refused(path, statement, named):
     open_train(path).all_features()
 
 
+def test_a_client_that_lacks_an_example_is_refused_when_it_is_loaded(path):
+  with sqlite3.connect(path) as con:
+    con.execute('DELETE FROM examples WHERE rowid = 4')
+  con.close()
+  with pytest.raises(errors.DataError, match=r"'a' has 2 examples .* says 3"):
+    open_train(path).load('a')
+
+
 def test_a_missing_split_feature_or_client_is_reported(path):
   with pytest.raises(errors.DataError, match="no split 'held'; it has test, train"):
     tff_sqlite.SqlClientData(path, 'held', FEATURES, None)

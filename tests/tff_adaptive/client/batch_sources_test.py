@@ -49,6 +49,14 @@ def test_inputs_and_labels_of_unequal_number_are_refused(labels):
   element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 7}
   with pytest.raises(tf.errors.InvalidArgumentError, match='not as many labels as inputs'):
     batch_sources.WholeArrays(model, Batching(2), 0, element, 1)
+  with tf.Graph().as_default() as graph:  # As TFF's: nothing runs but what is asked for.
+    element = {'x': tf.constant(x), 'y': tf.constant(y), 'client': 7}
+    source = batch_sources.WholeArrays(model, Batching(2), 0, element, 1)
+  with (
+    tf.compat.v1.Session(graph=graph) as session,
+    pytest.raises(tf.errors.InvalidArgumentError, match='not as many labels as inputs'),
+  ):
+    session.run(source.num_examples)
 
 
 @pytest.mark.parametrize(

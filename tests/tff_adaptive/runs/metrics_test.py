@@ -66,6 +66,17 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path, call):
   log.close()
 
 
+def test_rows_are_on_the_disk_after_a_sync(tmp_path, monkeypatch):
+  synced = []
+  monkeypatch.setattr(metrics.os, 'fsync', lambda number: synced.append(os.fstat(number).st_size))
+  log = metrics.MetricsLog(str(tmp_path / 'm.csv'))
+  log.append({'round': 0})
+  synced.clear()
+  log.sync()
+  log.close()
+  assert synced == [len('round\n0\n')]
+
+
 def test_columns_are_paths_without_the_parts_that_say_where():
   Pair = collections.namedtuple('Pair', 'loss count')
   nested = {

@@ -35,7 +35,8 @@ def take(clients, chosen, simulation=None):
 
 
 def test_max_examples_per_client_takes_the_first():
-  cohort, _ = take(fakes.Clients(), config(20, max_examples_per_client=2))
+  cohort, (empty,) = take(fakes.Clients(), config(20, max_examples_per_client=2))
+  assert (len(empty['x']), len(empty['y'])) == (0, 0)
   assert cohort.client_examples == [2] * 20
   for client_id, (data,) in zip(cohort.client_ids, cohort.data):
     assert fakes.Clients.client_ids[data['client']] == client_id
