@@ -216,7 +216,7 @@ def _stored(
 def _num_clients(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> int:
   lengths = {len(known[key]) for key, t in types.items() if wire.is_divided(t)}
   if len(lengths) > 1:
-    raise ValueError(f'client-placed arguments are for different numbers of clients: {lengths}')
+    raise ValueError(f'Conflicting cardinalities: arguments are for {sorted(lengths)} clients')
   return lengths.pop() if lengths else 0
 
 

@@ -181,7 +181,7 @@ def prepare(
   cohort.visit(argument, parameter_type)
   lengths = cohort.lengths
   if len(set(lengths)) > 1:
-    raise ValueError(f'client-placed arguments are for different numbers of clients: {lengths}')
+    raise ValueError(f'Conflicting cardinalities: arguments are for {lengths} clients')
   layout = Layout(parameter_type, tuple(cohort.leaves), bool(lengths))
   count = [tf.constant(lengths[0], tf.int32)] if lengths else []
   return layout, count + cohort.tensors
