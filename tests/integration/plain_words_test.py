@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+import pytest
+
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = ('tff_adaptive', 'tasks', 'scripts', 'research', 'tests', 'docs', 'deploy')
 # Beginnings of sentences that readers had to read twice.
@@ -18,11 +20,49 @@ UNCLEAR = (
   'takes half a millisecond less',
   'What a round lasts that has neither a client nor a deadline',
 )
+DESIGNS = (
+  'engine',
+  'cluster',
+  'checkpoints',
+  'corrections',
+  'local_training',
+  'costs',
+  'population',
+)
+# Lines of a page of docs/, without its tables.
+MOST_OF_A_DESIGN, MOST_OF_A_GUIDE, MOST_IN_A_SECTION = 80, 150, 45
 
 
 def words(path: pathlib.Path) -> str:
   """A file's text without line ends, indentation and the signs of comments."""
   return re.sub(r'[\s#]+', ' ', path.read_text(encoding='utf-8'))
+
+
+def lines(page: pathlib.Path) -> list[str]:
+  """A page's lines without those of tables."""
+  return [x for x in page.read_text(encoding='utf-8').splitlines() if not x.startswith('|')]
+
+
+def longest_section(page: pathlib.Path) -> int:
+  """The most lines between two headings of a page; code does not count."""
+  text = re.sub(r'^```.*?^```', '', '\n'.join(lines(page)), flags=re.DOTALL | re.MULTILINE)
+  sections = re.split(r'^#+ .*$', text, flags=re.MULTILINE)
+  assert len(sections) > 1, f'{page} has no heading'
+  return max(len(section.splitlines()) for section in sections)
+
+
+@pytest.mark.parametrize('name', DESIGNS)
+def test_a_page_of_the_design_is_short_and_has_a_drawing(name):
+  found = lines(ROOT / 'docs' / 'design' / f'{name}.md')
+  assert len(found) <= MOST_OF_A_DESIGN
+  assert any(re.match(r'    .*(--+>|[|\\])', line) for line in found)
+
+
+def test_pages_have_headings():
+  pages = [p for f in ('design', 'guide') for p in (ROOT / 'docs' / f).glob('*.md')]
+  assert len(pages) > 30
+  long = {str(page): longest_section(page) for page in pages}
+  assert {page: n for page, n in long.items() if n > MOST_IN_A_SECTION} == {}
 
 
 def test_sentences_that_nobody_understood_are_gone():
