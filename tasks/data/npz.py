@@ -1,4 +1,4 @@
-"""Reading .npz files that may be damaged or hostile; see `_utils.archives`."""
+"""Reading .npz files that may be damaged or hostile."""
 
 import zipfile
 from collections.abc import Sequence
@@ -16,14 +16,13 @@ def read(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
   the memory available.
   """
   with files.border(path), zipfile.ZipFile(path) as archive:
-    members = {n.removesuffix('.npy'): m for n, m in archives.entries(archive, path).items()}
-    missing = [key for key in keys if key not in members]
+    sizes = {e.filename.removesuffix('.npy'): e.file_size for e in archive.infolist()}
+    missing = [key for key in keys if key not in sizes]
     if missing:
-      raise ValueError(f'it lacks {", ".join(missing)}; it has {", ".join(members) or "no arrays"}')
-    files.check_memory(sum(members[key].file_size for key in keys), f'it holds {", ".join(keys)}')
+      raise ValueError(f'it lacks {", ".join(missing)}; it has {", ".join(sizes) or "no arrays"}')
+    files.check_memory(sum(sizes[key] for key in keys), f'it holds {", ".join(keys)}')
     found = {}
     for key in keys:
       with files.border(f'{path}: {key}'):
-        archives.check_array(archive, members[key])
-        found[key] = archives.read_array(archive, members[key])
+        found[key] = archives.read_array(archive, f'{key}.npy')
   return found

@@ -10,14 +10,14 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import h5py
 import numpy as np
 import tensorflow as tf
 
-from tff_adaptive._utils import archives, user_code
+from tff_adaptive._utils import user_code
 from tff_adaptive.models import keras_model
 
 _CONFIG, _WEIGHTS, _METADATA = 'config.json', 'model.weights.h5', 'metadata.json'
@@ -43,8 +43,8 @@ def read(path: str, most_bytes: int) -> tuple[dict[str, np.ndarray], tuple[np.nd
   if not zipfile.is_zipfile(path):
     raise ValueError('it is no .keras archive')
   with zipfile.ZipFile(path) as archive:
-    entries = archives.entries(archive, path)
-    for name, entry in entries.items():
+    for entry in archive.infolist():
+      name = entry.filename
       if name not in (_CONFIG, _WEIGHTS, _METADATA):
         raise ValueError(f'it holds {name!r:.80}, which is no part of a model without assets')
       most = 2 * most_bytes if name == _WEIGHTS else _MOST_CONFIG_BYTES
@@ -52,7 +52,7 @@ def read(path: str, most_bytes: int) -> tuple[dict[str, np.ndarray], tuple[np.nd
         raise ValueError(f'its {name} takes {entry.file_size:,} bytes; it may take {most:,}')
     config = json.loads(archive.read(_CONFIG))
     with h5py.File(io.BytesIO(archive.read(_WEIGHTS)), 'r') as file:
-      _check_sum('arrays', map(_bytes_of, _datasets(file, set())), most_bytes)
+      _check_sum('arrays', _sizes(file), most_bytes)
   for part in _objects(config):
     _check_object(part)
   with tf.Graph().as_default():  # Where no weight is allocated.
@@ -67,31 +67,25 @@ def read(path: str, most_bytes: int) -> tuple[dict[str, np.ndarray], tuple[np.nd
   return dict(zip(keras_model.canonical_names(found), trained)), constants
 
 
-def _datasets(group: h5py.Group, seen: set[int]) -> Iterator[h5py.Dataset]:
-  """The datasets below a group; ValueError if something is elsewhere than in the file."""
-  address = h5py.h5o.get_info(group.id).addr
-  if address in seen:
-    raise ValueError('its groups hold each other')
-  seen.add(address)
-  for name in group:
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-      raise ValueError(f'its {_WEIGHTS} refers to another place at {name!r:.80}')
-    found = group[name]
-    if isinstance(found, h5py.Group):
-      yield from _datasets(found, seen)
-    elif found.external or found.is_virtual:
-      raise ValueError(f'its {_WEIGHTS} has {found.name!r:.80} in another file')
-    else:
-      yield found
+def _sizes(file: h5py.File) -> list[int]:
+  """Bytes of a file's arrays; ValueError if something is elsewhere than in the file."""
+  links: list[tuple[str, Any]] = []
+  file.visititems_links(lambda *link: links.append(link))
+  elsewhere = next((name for name, to in links if not isinstance(to, h5py.HardLink)), None)
+  if elsewhere is not None:
+    raise ValueError(f'its {_WEIGHTS} refers to another place at {elsewhere!r:.80}')
+  found: list[h5py.Group | h5py.Dataset] = []
+  file.visititems(lambda _, part: found.append(part))
+  arrays = [part for part in found if isinstance(part, h5py.Dataset)]
+  for array in arrays:
+    if array.external or array.is_virtual:
+      raise ValueError(f'its {_WEIGHTS} has {array.name!r:.80} in another file')
+    if array.dtype.kind not in 'biuf':
+      raise ValueError(f'its {array.name!r:.80} has dtype {array.dtype}')
+  return [math.prod(array.shape or ()) * array.dtype.itemsize for array in arrays]
 
 
-def _bytes_of(array: h5py.Dataset) -> int:
-  if array.dtype.kind not in 'biuf':
-    raise ValueError(f'its {array.name!r:.80} has dtype {array.dtype}')
-  return math.prod(array.shape or ()) * array.dtype.itemsize
-
-
-def _check_sum(what: str, sizes: Iterator[int], most_bytes: int) -> None:
+def _check_sum(what: str, sizes: Iterable[int], most_bytes: int) -> None:
   total = sum(sizes)
   if total > most_bytes:
     raise ValueError(f'its {what} take {total:,} bytes; they may take {most_bytes:,}')
