@@ -158,3 +158,10 @@ def test_a_table_in_place_of_texts_and_columns_that_do_not_fit_are_refused():
   table = pandas.DataFrame({'tokens': ['the a'], 'title': ['the'], 'tags': ['go']})
   np.testing.assert_array_equal(bags(table), [[2, 1]])
   np.testing.assert_array_equal(bags.targets(table), [[0, 1]])
+
+
+def test_texts_become_the_numbers_of_their_characters():
+  found, counts = preparation.character_sequences([b'ba', b'', b'abbc'], b'ab', 2)
+  begin, end = 4, 5
+  expected = [[begin, 2, 1], [end, 0, 0], [begin, end, 0], [begin, 1, 2], [2, 3, end]]
+  assert (found.tolist(), counts.tolist()) == (expected, [2, 1, 2])

@@ -93,8 +93,8 @@ class SampledGaussian:
     size = np.abs(grid)
     deltas = q * _hockey_stick(size + _log_share(size, q), mu)
     # Below zero by H_a(P, Q) = 1 - a + a H_{1/a}(Q, P): neighbours are so either way.
-    with np.errstate(over='ignore', invalid='ignore'):  # Where grid is large, and not asked for.
-      deltas = np.where(grid >= 0, deltas, -np.expm1(grid) + np.exp(grid) * deltas)
+    below = np.minimum(grid, 0.0)
+    deltas = np.where(grid >= 0, deltas, -np.expm1(below) + np.exp(below) * deltas)
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(_GRID, -last, last, deltas)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)

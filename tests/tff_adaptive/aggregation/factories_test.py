@@ -135,11 +135,12 @@ def test_without_a_seed_noise_comes_from_the_operating_systems_secret(graph):
 
 
 def test_each_tensor_each_round_and_the_count_have_noise_of_their_own():
-  query = queries.SeededGaussianSumQuery(1.0, 1.0, (3, 5))
+  query = queries.SeededGaussianSumQuery(2.0, 1.0, (3, 5))
   state, noise = query.initial_global_state(), []
   for _ in range(2):
-    both, state, _ = query.get_noised_result((tf.zeros([N]), tf.zeros([N])), state)
+    both, state, event = query.get_noised_result((tf.zeros([N]), tf.zeros([N])), state)
     noise += both
+    assert float(event.noise_multiplier) == 0.5
   assert np.max(np.abs(np.corrcoef(noise) - np.eye(4))) < 0.03
   state = queries.SeededAdaptiveClipSumQuery(
     (3, 5, 7, 9),
