@@ -36,10 +36,10 @@ def load_cifar100(
 
   Args:
     data_dir: The folder with `cifar100.sqlite`; None downloads it.
-    groups: Groups of channels in a normalisation; 32 with l2=0 and distort=False is what a
-      functional form of TFF 0.87's own baseline trains.
+    groups: Groups of channels in a normalisation. A functional form of TFF 0.87's own baseline has
+      32, with l2=0 and distort=False.
     l2: Weight of the L2 term in the loss.
-    distort: Random crops and flips in training, instead of central crops.
+    distort: Whether training uses random crops and flips instead of central crops.
 
   Returns:
     The task; its validation data are all test clients' images.
@@ -69,7 +69,7 @@ def load_cifar10(
     data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`; None uses TensorFlow
       Datasets.
     seed: Seeds the partition.
-    num_clients: Clients.
+    num_clients: Number of clients.
     alpha: Concentration of the label Dirichlet.
 
   Returns:

@@ -19,8 +19,8 @@ def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.T
 
   Args:
     seed: Seeds the split into training and validation and the partition over clients.
-    num_clients: Clients.
-    alpha: Concentration of the label Dirichlet; smaller is less alike.
+    num_clients: Number of clients.
+    alpha: Concentration of the label Dirichlet. Smaller values make clients less alike.
 
   Returns:
     The task: four fifths of the images over the clients, one fifth for validation.

@@ -38,9 +38,9 @@ def load_recognition(
 
   Args:
     data_dir: The folder with `emnist_all.sqlite`; None downloads it.
-    only_digits: Ten digits instead of all 62 characters.
-    model: The paper's CNN, or two hidden layers of 200, some 20 times faster on a CPU; as TFF's
-      baseline names them.
+    only_digits: Whether to take the ten digits instead of all 62 characters.
+    model: 'cnn_dropout', the paper's CNN, or '2nn', two hidden layers of 200, which are some 20
+      times faster on a CPU. The names are those of TFF's baseline.
 
   Returns:
     The task; its validation data are all clients' test examples.
@@ -66,7 +66,7 @@ def load_autoencoder(
   """The autoencoder; other arguments, returns and errors as `load_recognition`.
 
   Args:
-    summed: See `build_autoencoder`.
+    summed: Whether a batch's loss is a sum over its examples, as in the authors' code.
   """
   return _load(
     data_dir,

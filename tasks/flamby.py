@@ -34,8 +34,8 @@ def load_heart(data_dir: str | None = None, standardized: str = 'client') -> tas
 
   Args:
     data_dir: The folder with `processed.HOSPITAL.data`, or with a folder `flamby` that has them.
-    standardized: By which mean and deviation clients' features are standardised: 'client', each by
-      those of its own training part; or 'pooled', by those of all training parts together.
+    standardized: The mean and deviation that standardise a client's features: 'client', those of
+      its own training part; or 'pooled', those of all training parts together.
 
   Returns:
     The task. `validation` is the test parts together, standardised as pooled, as FLamby's "Pooled

@@ -34,8 +34,8 @@ def load_mnist(
     name: 'mnist_2nn' or 'mnist_cnn'.
     data_dir: The folder with `mnist.npz` or `mnist_digits.npz`; None uses TensorFlow Datasets.
     seed: Seeds the partition.
-    num_clients: Clients.
-    split: 'iid', or 'shards': sorted by label, two shards a client.
+    num_clients: Number of clients.
+    split: 'iid', or 'shards': examples are sorted by label and each client gets two shards.
 
   Returns:
     The task; its validation data are the test split.
@@ -75,15 +75,15 @@ def load_ada_best(
 
   Args:
     name: 'emnist_letters', 'mnist_skewed' or 'digits_skewed'.
-    data_dir: The folder with `emnist_letters.npz` or `letters.npz` (labels 1 to 26), or as in
-      `load_mnist`; None uses TensorFlow Datasets. Scikit-learn's digits need none.
+    data_dir: The folder with `emnist_letters.npz` or `letters.npz` (labels 1 to 26), for MNIST with
+      `mnist.npz` or `mnist_digits.npz`; None uses TensorFlow Datasets.
     seed: Seeds the partition and, for scikit-learn's digits, which fifth is the test split.
-    num_clients: Clients, of which one in 11 is held out for tuning.
-    alpha: Concentration of the label Dirichlet; infinity or None for IID. The paper has 0.03,
-      0.3 and IID.
+    num_clients: Number of clients, of which one in 11 is held out for tuning.
+    alpha: Concentration of the label Dirichlet; inf or none for IID. The paper has 0.03, 0.3 and
+      IID.
     unbalance: Log-normal spread of the clients' sizes; 0.3 in the paper's unbalanced setting.
-    validation: What to evaluate on during training: 'clients', the examples of the held-out
-      clients; or 'test', the test split, for curves over rounds by which nothing is chosen.
+    validation: Examples to evaluate on during training: 'clients', those of the held-out clients;
+      or 'test', the test split, for curves by which nothing is chosen.
 
   Returns:
     The task; test is the test split.

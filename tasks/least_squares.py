@@ -27,7 +27,7 @@ def load(
 
   Args:
     seed: Seeds the problem.
-    num_clients: K.
+    num_clients: Number of clients.
     rows: Rows of every A_k, a client's examples. A batch of this size is full gradient descent.
     columns: The dimension of x.
     unlikeness: How far the clients' own solutions lie apart.

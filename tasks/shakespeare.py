@@ -38,8 +38,8 @@ def load(
 
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
-    padding: How padding enters the loss, see `language.token_weights`.
-    lstm: What trains the LSTMs, 'tensorflow' or 'compiled', see `language.build_model`.
+    padding: 'published' counts padded steps as the authors' code does; 'tff' leaves them out.
+    lstm: 'tensorflow', or 'compiled' for the project's own operations, 1.6 times as fast on a CPU.
 
   Returns:
     The task; its validation data are all clients' test snippets.

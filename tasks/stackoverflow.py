@@ -37,10 +37,10 @@ def load_words(
     data_dir: The folder with `stackoverflow.sqlite` and `datasets/`; None downloads both.
     seed: Seeds which test sentences are evaluated on.
     num_words: Size of the vocabulary, without special tokens.
-    num_validation: Sentences of the test split to evaluate on, all where there are fewer. They
-      are those of clients in a seeded order, as in the published code.
-    padding: How padding enters the loss, see `language.token_weights`.
-    lstm: What trains the LSTM, 'tensorflow' or 'compiled', see `language.build_model`.
+    num_validation: Number of test sentences to evaluate on, or all if there are fewer. Clients are
+      taken in a seeded order, as in the published code.
+    padding: 'published' counts padded steps as the authors' code does; 'tff' leaves them out.
+    lstm: 'tensorflow', or 'compiled' for the project's own operations, 1.6 times as fast on a CPU.
 
   Returns:
     The task.
@@ -74,8 +74,8 @@ def load_tags(
   """Tags; other arguments, returns and errors as `load_words`.
 
   Args:
-    num_tags: Tags that are predicted.
-    normalisation: Of the bags of words, see `tags.build_model`.
+    num_tags: Number of tags that are predicted.
+    normalisation: Counts are divided by all words ('published') or by known words ('tff').
   """
   errors.check_range('num_tags', num_tags, 1, 1_000_000)
   words = _words(num_words, data_dir)

@@ -29,10 +29,10 @@ def load(
     seed: Seeds all that is drawn.
     alpha: How much the clients' models differ.
     beta: How much their inputs differ.
-    iid: Whether all clients have one W and b, of mean 0, and v_k = 0; alpha and beta are then
-      without effect, as in the published code.
-    num_clients: Clients; each has 50 examples and a log-normal number more (of mean 4 and
-      deviation 2).
+    iid: Whether all clients have the same W and b, of mean 0, and v_k = 0. Then alpha and beta have
+      no effect, as in the published code.
+    num_clients: Number of clients. Each has 50 examples and a log-normal number more (of mean 4
+      and deviation 2).
 
   Returns:
     The task: nine tenths of each client's examples to train on, `test_clients` the others, and

@@ -1,15 +1,17 @@
-"""Writes the tables of README.md that are made from the registry, between their markers.
+"""Writes README.md's table of algorithms and the guide's list of tasks, between their markers.
 
 .venv/bin/python scripts/env/tables.py
 """
 
+import ast
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = ROOT / 'README.md'
-_MARKED = re.compile(r'(<!-- algorithms -->\n).*?(<!-- end -->)', re.DOTALL)
+TASKS = ROOT / 'docs' / 'guide' / 'task_list.md'
+_MARKED = re.compile(r'(<!-- (algorithms|tasks) -->\n).*?(<!-- end -->)', re.DOTALL)
 
 
 def algorithms() -> str:
@@ -31,11 +33,74 @@ def _value(value: object) -> str:
   return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def tasks() -> str:
+  """Returns the settings, rates, data and options of all tasks in Markdown, from the catalogue."""
+  from tff_adaptive_tasks import catalog
+
+  names = [f'`{name}`' for name in catalog.SERVER_OPTIMIZERS]
+  columns = ('rounds', 'clients a round', 'batch', 'epochs', 'metric')
+  sizes, rates = (
+    [f'| task | {" | ".join(columns)} | other settings |'],
+    [f'| task | {" | ".join(names)} |'],
+  )
+  sizes, rates = [*sizes, '|---' * 7 + '|'], [*rates, '|---' * 6 + '|']
+  pages = []
+  for name, entry in catalog.TASKS.items():
+    other = dict(entry.extra)
+    if entry.max_examples_per_client:
+      other['max_examples_per_client'] = entry.max_examples_per_client
+    values = (entry.rounds, entry.clients_per_round, entry.batch_size, entry.client_epochs)
+    said = ', '.join(f'{key}={_value(value)}' for key, value in other.items())
+    sizes.append(f'| `{name}` | {" | ".join(map(str, values))} | {entry.metric} | {said} |')
+    found = [catalog.rates(name, server) for server in catalog.SERVER_OPTIMIZERS]
+    cells = [', '.join(f'{rate:.3g}' for rate in values.values()) for values in found]
+    rates.append(f'| `{name}` | {" | ".join(cells)} |')
+    pages.append(_task(name, entry.description, *entry.loader.split('.')))
+  parts = ('## Settings', '\n'.join(sizes), '## Client rate, server rate and tau', '\n'.join(rates))
+  return '\n\n'.join((*parts, '## Data and options', *pages)) + '\n\n'
+
+
+def _task(name: str, description: str, module: str, function: str) -> str:
+  """One task's data and options, from the signature and docstring of its loader."""
+  from tff_adaptive_tasks import catalog
+
+  arguments, help_of = _loader(module, function)
+  data = 'none needed.'
+  if name not in catalog.OFFLINE:
+    data = help_of['data_dir'].replace('; None', '; without it the task')
+    data = data[0].lower() + data[1:]
+  text = f'### {name}\n\n{description[0].upper()}{description[1:]}. Data: {data}'
+  options = {
+    key: value for key, value in arguments.items() if key not in ('data_dir', 'seed', 'name')
+  }
+  rows = [f'| `{key}` | {_value(value)} | {help_of[key]} |' for key, value in options.items()]
+  return '\n'.join([text, '', '| option | default | |', '|---|---|---|', *rows] if rows else [text])
+
+
+def _loader(module: str, function: str) -> tuple[dict[str, object], dict[str, str]]:
+  """A loader's arguments with their defaults, and what its docstring says of each."""
+  path = ROOT / 'tasks' / f'{module}.py'
+  functions = [n for n in ast.parse(path.read_text('utf-8')).body if isinstance(n, ast.FunctionDef)]
+  (node,) = (n for n in functions if n.name == function)
+  arguments = [a.arg for a in node.args.args]
+  values = [ast.literal_eval(d) for d in node.args.defaults]
+  text = ast.get_docstring(node) or ''
+  help_of: dict[str, str] = {}
+  for other in re.findall(r'as(?: in)? `([\w.]*load\w*)`', text):
+    there, _, name = other.rpartition('.')
+    help_of |= _loader(there or module, name)[1]
+  described = re.findall(r'^  (\w+): (.*(?:\n    .*)*)', text.partition('Args:\n')[2], re.MULTILINE)
+  help_of |= {key: ' '.join(said.split()) for key, said in described}
+  return dict(zip(arguments[len(arguments) - len(values) :], values)), help_of
+
+
 def updated(text: str) -> str:
-  """Returns the README with its table as the registry has it now."""
-  return _MARKED.sub(lambda found: found[1] + algorithms() + found[2], text)
+  """Returns a page with its tables as the registry and the catalogue have them now."""
+  made = {'algorithms': algorithms, 'tasks': tasks}
+  return _MARKED.sub(lambda found: found[1] + made[found[2]]() + found[3], text)
 
 
 if __name__ == '__main__':
   sys.path.insert(0, str(ROOT))
-  README.write_text(updated(README.read_text(encoding='utf-8')), encoding='utf-8')
+  for page in (README, TASKS):
+    page.write_text(updated(page.read_text(encoding='utf-8')), encoding='utf-8')

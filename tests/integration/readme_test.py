@@ -146,6 +146,15 @@ def test_the_table_of_algorithms_is_the_registrys():
     assert f'| `{name}` |' in text
 
 
+def test_the_list_of_tasks_is_the_catalogues():
+  text = (GUIDE / 'task_list.md').read_text(encoding='utf-8')
+  assert tables.updated(text) == text, 'run scripts/env/tables.py'
+  assert re.findall(r'^### (.*)$', text, re.M) == tasks.names()
+  arguments, described = tables._loader('cifar', 'load_cnn')
+  assert arguments['alpha'] == 0.3
+  assert 'held out' in described['num_clients']  # By reference to another loader.
+
+
 def test_every_public_name_is_there():
   for name in tff_adaptive.__all__:
     assert getattr(tff_adaptive, name) is not None
