@@ -156,6 +156,14 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       log10_taus=(-1, -3, -3),
       extra=_TOKENS,
     ),
+    'shakespeare_transformer': Entry(
+      'the same by a transformer of 1.3 million parameters; workers=8 deals the text out (DiLoCo)',
+      'shakespeare.load_transformer',
+      batch_size=16,
+      rounds=50,
+      clients_per_round=8,
+      log10_client_rates=(-1, -1, -1, -1, -0.5),
+    ),
     'stackoverflow_nwp': Entry(
       'next word in Stack Overflow by user, LSTM (FedOpt)',
       'stackoverflow.load_words',

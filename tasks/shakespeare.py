@@ -7,6 +7,7 @@ snippet follow each other; here among all its snippets, there in a buffer of 50 
 `--shuffle_buffer=50` is. As in the published code, a client's weight is its number of tokens.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import preparation, task as task_lib
+from tff_adaptive_tasks import errors, preparation, task as task_lib
 from tff_adaptive_tasks.data import tff_sqlite
-from tff_adaptive_tasks.models import language, layers
+from tff_adaptive_tasks.models import language, layers, transformer
 
 STEPS = 80
 # The order of the characters is that of TFF's tutorial and baseline task; ids begin with 1.
@@ -26,6 +27,7 @@ VOCABULARY = (
 OUT_OF_VOCABULARY, BEGIN, END = (len(VOCABULARY) + i for i in (1, 2, 3))
 VOCABULARY_SIZE = len(VOCABULARY) + 4
 PREPARATION = preparation.TextPreparation('characters', tuple(VOCABULARY.decode()), STEPS)
+VALIDATION_SEQUENCES = 512  # Of `load_transformer`.
 _FEATURES = {'snippets': tf.io.FixedLenFeature([], tf.string)}
 
 
@@ -47,6 +49,56 @@ def load(
   Raises:
     tasks.DataError: If the data cannot be used or an option is unknown.
   """
+  return _load(
+    data_dir,
+    'shakespeare',
+    lambda seed: build_model(seed, padding, lstm),
+    client_weight=language.num_tokens,
+  )
+
+
+def load_transformer(
+  data_dir: str | None = None, workers: int | None = None, seed: int = 0
+) -> task_lib.Task:
+  """The same data for a causal transformer of 1,279,130 parameters, see `build_transformer`.
+
+  Args:
+    data_dir: As of `load`.
+    workers: All training sequences are dealt out evenly to so many clients, as in DiLoCo; None for
+      a client a role.
+    seed: Of the dealing.
+
+  Returns:
+    The task. Its loss is a mean over a batch's tokens that are not padding; its validation data are
+    `VALIDATION_SEQUENCES` of the test snippets' sequences, drawn once for all, for all of them take
+    minutes on a CPU.
+
+  Raises:
+    tasks.DataError: If the data cannot be used, or there are more workers than sequences.
+  """
+  task = _load(data_dir, 'shakespeare_transformer', build_transformer)
+  test = task.validation
+  rows = np.random.default_rng(29).permutation(len(test['y']))[:VALIDATION_SEQUENCES]
+  validation = task_lib.example_arrays(test['x'][rows], test['y'][rows])
+  task = dataclasses.replace(task, validation=validation)
+  if workers is None:
+    return task
+  every = task.train.load_all()
+  order = np.random.default_rng([seed, 29]).permutation(len(every['y']))
+  if not 0 < workers <= len(order):
+    raise errors.DataError(
+      f'workers is {workers}; it must be from 1 to {len(order):,}, the number of sequences'
+    )
+  parts = np.array_split(order, workers)
+  dealt = {str(i): (every['x'][rows], every['y'][rows]) for i, rows in enumerate(parts)}
+  return dataclasses.replace(
+    task, train=task_lib.InMemoryClientData(dealt, _to_int32), unit_starts=None
+  )
+
+
+def _load(
+  data_dir: str | None, name: str, build: Callable[[int], models.Model], **more: Any
+) -> task_lib.Task:
   path = tff_sqlite.find_tff_file('shakespeare.sqlite', data_dir)
   train, test = (tff_sqlite.SqlClientData(path, s, _FEATURES, None) for s in ('train', 'test'))
   features, owner = train.all_features()
@@ -55,14 +107,14 @@ def load(
   clients = {c: _pair(s) for c, s in zip(train.client_ids, np.split(sequences, ends))}
   x, y = _to_int32(*_pair(to_sequences(test.all_features()[0]['snippets'])[0]))
   return task_lib.Task(
-    name='shakespeare',
-    build_model=lambda seed: build_model(seed, padding, lstm),
+    name=name,
+    build_model=build,
     train=task_lib.InMemoryClientData(clients, _to_int32),
     validation=task_lib.example_arrays(x, y),
     source=f'{path}, splits train and test',
     unit_starts=lambda x: tf.equal(x[:, 0], BEGIN),
-    client_weight=language.num_tokens,
     preparation=PREPARATION,
+    **more,
   )
 
 
@@ -100,3 +152,14 @@ def build_model(
     return language.dense_rows(h, *weights[6:])
 
   return language.build_model(weights, run, STEPS, {'accuracy': [language.PADDING]}, padding, lstm)
+
+
+def build_transformer(seed: int) -> models.Model:
+  """Four blocks of 160 units and 4 heads over 80 characters, and a dense layer to 90 of them."""
+  weights = transformer.initial_weights(seed, VOCABULARY_SIZE, STEPS, size=160, blocks=4)
+
+  def run(weights: Any, h: tf.Tensor, layer: Callable) -> tf.Tensor:
+    del layer  # It has no LSTM.
+    return transformer.run(weights, h, heads=4)
+
+  return language.build_model(weights, run, STEPS, {'accuracy': [language.PADDING]}, 'tff')

@@ -12,6 +12,7 @@ FILES = {
   'emnist_cr': ['emnist_all.sqlite'],
   'emnist_ae': ['emnist_all.sqlite'],
   'shakespeare': ['shakespeare.sqlite'],
+  'shakespeare_transformer': ['shakespeare.sqlite'],
   'stackoverflow_nwp': ['stackoverflow.sqlite', 'datasets'],
   'stackoverflow_lr': ['stackoverflow.sqlite', 'datasets'],
   'cifar100': ['cifar100.sqlite'],

@@ -1,6 +1,7 @@
 """Shakespeare: TFF's sequences, TFF's model, and both losses."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.python.simulation.baselines.shakespeare import (
@@ -10,7 +11,7 @@ from tensorflow_federated.python.simulation.baselines.shakespeare import (
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
-from tff_adaptive_tasks import shakespeare
+from tff_adaptive_tasks import errors, shakespeare
 
 
 def tff_sequences(dataset):
@@ -109,3 +110,19 @@ def test_embedded_roles_are_the_clients_and_their_snippets_stay_together(tmp_pat
   _, sums = model.loss_and_metrics(tuple(map(tf.constant, model.initial_weights[0])), X, Y)
   tokens = task.client_weight(model.unpack_metrics(sums * len(X)))
   np.testing.assert_allclose(tokens, np.count_nonzero(Y), rtol=1e-6)
+
+  dealt = tasks.load('shakespeare_transformer', str(tmp_path), workers=4).train
+  sizes = [dealt.num_examples(c) for c in dealt.client_ids]
+  assert sizes == [2, 2, 1, 1]
+  whole, parts = task.train.load_all(), dealt.load_all()
+  for name in 'xy':
+    np.testing.assert_array_equal(*(np.sort(data[name], axis=0) for data in (whole, parts)))
+  with pytest.raises(errors.DataError, match='workers is 7; it must be from 1 to 6'):
+    tasks.load('shakespeare_transformer', str(tmp_path), workers=7)
+  model = shakespeare.build_transformer(0)
+  assert model.num_parameters == 1_279_130
+  weights = tuple(map(tf.constant, model.initial_weights[0]))
+  changed = np.where(np.arange(shakespeare.STEPS) < 30, X, 5)  # What comes later is not seen.
+  before, after = (model.forward(weights, x, False, None) for x in (X, changed.astype(np.int32)))
+  np.testing.assert_allclose(before[:, :30], after[:, :30], rtol=1e-4, atol=1e-5)
+  assert np.abs(before[:, 30:] - after[:, 30:]).max() > 1e-2

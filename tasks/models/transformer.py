@@ -1,0 +1,104 @@
+"""A causal transformer on characters, in the form of GPT-2: normalisation before each part.
+
+Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tff_adaptive_tasks.models import language, layers
+
+_EPSILON = 1e-5
+_BLOCK = 12  # Weights of a block.
+
+
+def initial_weights(
+  seed: int, vocabulary: int, steps: int, size: int, blocks: int
+) -> tuple[np.ndarray, ...]:
+  """Embedding, positions, the blocks' weights, the last normalisation and the output layer.
+
+  Args:
+    seed: Seeds the draws: normal with deviation 0.02, divided by sqrt(2 blocks) for the two
+      layers of a block that are added to its input.
+    vocabulary: Tokens.
+    steps: T, the length of a sequence.
+    size: Units of a layer, a multiple of the heads.
+    blocks: Blocks of attention and a perceptron.
+  """
+  draw, last = layers.Initializer(seed), 0.02 / np.sqrt(2 * blocks)
+
+  def norm() -> Iterator[np.ndarray]:
+    yield np.ones(size, np.float32)
+    yield layers.zeros(size)
+
+  def dense(inputs: int, outputs: int, deviation: float = 0.02) -> Iterator[np.ndarray]:
+    yield draw.normal(deviation, inputs, outputs)
+    yield layers.zeros(outputs)
+
+  found = [draw.normal(0.02, vocabulary, size), draw.normal(0.02, steps, size)]
+  for _ in range(blocks):
+    found += [*norm(), *dense(size, 3 * size), *dense(size, size, last)]
+    found += [*norm(), *dense(size, 4 * size), *dense(4 * size, size, last)]
+  return (*found, *norm(), *dense(size, vocabulary))
+
+
+def run(weights: Any, embedded: tf.Tensor, heads: int) -> tf.Tensor:
+  """The transformer; a client axis in front is allowed on everything.
+
+  Args:
+    weights: `initial_weights` without the embedding.
+    embedded: float [T, B, size].
+    heads: Of the attention.
+
+  Returns:
+    The logits, [T, B, vocabulary].
+  """
+  positions, *rest = weights
+  h = _swap(embedded, -3) + _over_examples(positions)
+  blocks, (scale, shift, kernel, bias) = rest[:-4], rest[-4:]
+  for first in range(0, len(blocks), _BLOCK):
+    h = _block(h, blocks[first : first + _BLOCK], heads)
+  return _swap(language.dense_rows(_norm(h, scale, shift), kernel, bias), -3)
+
+
+def _block(h: tf.Tensor, weights: Any, heads: int) -> tf.Tensor:
+  """Attention and a perceptron of 4 size units, each added to its input [..., B, T, size]."""
+  mixed = language.dense_rows(_norm(h, *weights[:2]), *weights[2:4])
+  h += language.dense_rows(_attention(mixed, heads), *weights[4:6])
+  inner = tf.nn.gelu(language.dense_rows(_norm(h, *weights[6:8]), *weights[8:10]))
+  return h + language.dense_rows(inner, *weights[10:])
+
+
+def _attention(mixed: tf.Tensor, heads: int) -> tf.Tensor:
+  """Each step's mean of the values of itself and of those before: [..., B, T, 3 size] -> size."""
+  steps, size = mixed.shape[-2], mixed.shape[-1] // 3
+  shape = tf.concat([tf.shape(mixed)[:-1], [heads, size // heads]], 0)
+  split: Callable = lambda part: _swap(tf.reshape(part, shape), -3)  # noqa: E731
+  query, key, value = map(split, tf.split(mixed, 3, -1))
+  scores = tf.matmul(query, key, transpose_b=True) / (size // heads) ** 0.5
+  later = np.triu(np.full([steps, steps], -np.inf, np.float32), 1)
+  found = _swap(tf.matmul(tf.nn.softmax(scores + later), value), -3)
+  return tf.reshape(found, tf.concat([tf.shape(mixed)[:-1], [size]], 0))
+
+
+def _norm(h: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tf.Tensor:
+  mean, variance = tf.nn.moments(h, -1, keepdims=True)
+  normal = (h - mean) * tf.math.rsqrt(variance + _EPSILON)
+  return normal * _over_examples(scale[..., tf.newaxis, :]) + _over_examples(
+    shift[..., tf.newaxis, :]
+  )
+
+
+def _over_examples(x: tf.Tensor) -> tf.Tensor:
+  """[..., T, size] -> [..., 1, T, size]."""
+  return x[..., tf.newaxis, :, :]
+
+
+def _swap(x: tf.Tensor, axis: int) -> tf.Tensor:
+  """Exchanges an axis and the one after it."""
+  order = list(range(x.shape.rank))
+  order[axis], order[axis + 1] = order[axis + 1], order[axis]
+  return tf.transpose(x, order)
