@@ -177,8 +177,9 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   frame.check(_FLAGS, _KNOWN, {name: PROBLEMS[name].files for name in _FLAGS.problems})
   command.check_output('results', _FLAGS.results)
-  for tasks in () if _FLAGS.report_only else (searches, finals):
-    stopped_by = trainers.share(tasks(), lambda: _FLAGS.jobs, trainers.LocalHost)
+  problems = () if _FLAGS.report_only else _FLAGS.problems
+  for problem, tasks in itertools.product(problems, (searches, finals)):
+    stopped_by = trainers.share(tasks(problem), lambda: _FLAGS.jobs, trainers.LocalHost)
     if stopped_by is not None:
       command.say(trainers.STOPPED)
       return 128 + stopped_by
@@ -213,17 +214,17 @@ def study(problem: str, method: str) -> Any:
   return study_lib.Study(_folder('tuning', problem, method), space(problem, method), plan)
 
 
-def searches() -> Iterator[trainers.Task]:
-  """The trials of all searches."""
-  for problem, method in cells():
+def searches(problem: str) -> Iterator[trainers.Task]:
+  """The trials of all searches on a problem."""
+  for method in _FLAGS.methods:
     trials = study(problem, method)
     while (claim := trials.claim()) is not None:
       yield claim.do(command.say)
 
 
-def finals() -> Iterator[trainers.Task]:
-  """The runs that count."""
-  for problem, method in cells():
+def finals(problem: str) -> Iterator[trainers.Task]:
+  """The runs on a problem that count."""
+  for method in _FLAGS.methods:
     tuned = _folder('tuning', problem, method)
     point = frame.best(tuned, [*space(problem, method).axes], PROBLEMS[problem].column)
     for kind in SERVERS if method in _FLAGS.buffered else SERVERS[:1]:

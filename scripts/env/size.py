@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
   ('tff_adaptive', 'tasks', 'scripts'): 34_372,
-  ('research',): 4_643,
+  ('research',): 4_644,
   ('tests',): 28_900,
 }
 
