@@ -1,11 +1,12 @@
 """Arrays in .npz files that may be damaged or hostile."""
 
 import zipfile
+from typing import Any
 
 import numpy as np
 
 
-def read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+def read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
   """Reads an entry, as large as the archive's directory says at most.
 
   NumPy asks for the memory that the array's header declares, and fills no more of it than there is.
