@@ -10,7 +10,7 @@ that a change of the machine's speed meets all alike. Examples:
   python -m research.benchmark --workloads=shakespeare_real --data_dir=FOLDER --rounds=5
   python -m research.benchmark --device=gpu --workloads=W4 --variants=ours_graph,ours_graph+xla
   python -m research.benchmark --variants=ours_graph,ours_subrounds,ours_ray1,ours_ray2
-  python -m research.benchmark --workloads=W1,W4 --variants=ours_graph,pfl,flower
+  python -m research.benchmark --workloads=W1,W4 --variants=ours_graph,pfl
 """
 
 import os

@@ -158,9 +158,7 @@ _BUFFERED = ['fed_avg', 'fed_yogi', 'scaffold', 'fed_dyn', 'ada_best']
 _CLOCK = ('--speed_sigma=1', '--downlink=10', '--uplink=2', '--bandwidth_sigma=0.5')
 _LEVEL = 0.05
 
-_FLAGS = frame.flags('which_optimizer', rounds=1, tuning_rounds=1)
-for _name in ('rounds', 'tuning_rounds'):  # Those of the problems.
-  delattr(_FLAGS, _name)
+_FLAGS = frame.flags('which_optimizer')
 _lists = (('problems', list(PROBLEMS)[:-1]), ('methods', list(METHODS)), ('buffered', _BUFFERED))
 for _name, _default in _lists:
   absl_flags.DEFINE_list(_name, _default, 'Which.', flag_values=_FLAGS)
@@ -342,9 +340,7 @@ def report(table: pd.DataFrame) -> str:
   heading = ['', '', 'server', 'value, %', 'megabytes', 'virtual seconds']
   parts.append(report_lib.Table(heading, lines).markdown())
   runs = run_lib.find_runs([os.path.join(_FLAGS.output_dir, kind) for kind in SERVERS[:1]])
-  parts.append(
-    frame.origin('which_optimizer', '', runs).replace('research.experiments.', 'research.')
-  )
+  parts.append(frame.origin('which_optimizer', runs))
   return '\n'.join(parts)
 
 

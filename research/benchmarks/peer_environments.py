@@ -56,5 +56,4 @@ PEERS = {
     workloads=_ALL,
   ),
   'pfl1': Peer('the same, one process', 'pfl', 'pfl', 'pfl_rounds.py', workloads=_ALL),
-  'flower': Peer("Flower's simulation with PyTorch", 'flower', 'flwr', 'flower_rounds.py'),
 }

@@ -10,7 +10,6 @@ n_k. Writes RESULTS.md and RESULTS.csv: each client's test set and the pooled on
   python -m research.experiments.flamby --data_dir=DIR --results=results/flamby
 """
 
-import datetime
 import glob
 import os
 import sys
@@ -156,13 +155,9 @@ def report(rows: pd.DataFrame, seconds: float) -> str:
     count = f'{table["is_within"].sum()} of {len(table)} agree.\n'
     parts += [f'## {task}\n', report_lib.Table(heading, lines).markdown(), count]
   runs = rows.groupby(['task', 'method', 'seed']).ngroups
-  parts.append(
-    frame.paragraph(f"""
-    Made by `python -m research.experiments.flamby --data_dir=DIR`: {runs} runs,
-    seeds {', '.join(_FLAGS.seeds)}, {seconds / runs:.1f} seconds a run, tracing included, on
-    {len(os.sched_getaffinity(0))} CPU cores shared with other work;
-    {datetime.date.today().isoformat()}.""")
-  )
+  what = f'{runs} runs, seeds {", ".join(_FLAGS.seeds)}, {seconds / runs:.1f} seconds a run'
+  command_line = 'experiments.flamby --data_dir=DIR'
+  parts.append(frame.made_by(command_line, f'{what}, tracing included'))
   return '\n'.join(parts)
 
 

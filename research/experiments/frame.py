@@ -1,27 +1,24 @@
-"""What experiments share: flags, runs that are trained and resumed, tables and their origin."""
+"""What experiments share: flags, settings of runs, rates that a search chose, and origins."""
 
-import itertools
+import datetime
 import os
 import pathlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
 
-from scripts.cli import command, flags as run_flags, run_table, trainers
-from scripts.cli.settings import Settings
+from scripts.cli import flags as run_flags
 from tff_adaptive._utils import suggestions
 from tff_adaptive.reports import scores, tables
 from tff_adaptive.runs import run as run_lib
 
 CONFIGS = pathlib.Path(__file__).parents[2] / 'scripts' / 'configs'
 MNIST = ('mnist.npz', 'mnist_digits.npz')
-Jobs = dict[str, list[Settings]]  # Folder -> its runs.
-Stage = tuple[Callable[[], Jobs], Sequence[str]]  # Makes the runs; settings that tell them apart.
 
 
-def flags(name: str, rounds: int, tuning_rounds: int) -> absl_flags.FlagValues:
-  """The flags of every experiment, with its numbers of rounds."""
+def flags(name: str) -> absl_flags.FlagValues:
+  """The flags of an experiment of many runs."""
   made = absl_flags.FlagValues()
   for flag, default, words in (
     ('data_dir', None, "Folder with the tasks' files."),
@@ -30,11 +27,6 @@ def flags(name: str, rounds: int, tuning_rounds: int) -> absl_flags.FlagValues:
     ('tuning_seed', '100', 'Of the runs that choose the rates.'),
   ):
     absl_flags.DEFINE_string(flag, default, words, flag_values=made)
-  for flag, number, words in (
-    ('rounds', rounds, 'Rounds of a run that counts.'),
-    ('tuning_rounds', tuning_rounds, 'Rounds of one that chooses the rates.'),
-  ):
-    absl_flags.DEFINE_integer(flag, number, words, lower_bound=1, flag_values=made)
   absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=made)
   absl_flags.DEFINE_list('seeds', ['0', '1', '2'], 'Of the runs that count.', flag_values=made)
   return made
@@ -65,51 +57,6 @@ def check(
       raise ValueError(f'{task} needs a folder with {" or ".join(names)}: give --data_dir.')
 
 
-def run(given: absl_flags.FlagValues, stages: Iterable[Stage], write: Callable[[], None]) -> int:
-  """Trains what is not complete, stage after stage, and reports; returns the exit code."""
-  command.check_output('results', given.results)
-  code = command.DONE
-  for jobs, label_by in () if given.report_only else stages:
-    code = max(code, train_all(jobs(), label_by))
-    if code > command.FAILED:  # A run that diverges is a result too.
-      return code
-  write()
-  command.show(f'{given.results}.* is written.\n')
-  return code
-
-
-def train_all(groups: Jobs, label_by: Sequence[str]) -> int:
-  """Trains all runs and writes a table of each group; what a run prints goes to its folder's logs/.
-
-  Returns:
-    0, 1 if a run failed or diverged, which does not keep others from being done; 2 if a table could
-    not be made; 128 + signal if stopped.
-  """
-  every = [run for runs in groups.values() for run in runs]
-  failed: dict[str, str] = {}
-
-  def task(number: int, run: Settings) -> trainers.Task:
-    command.say(f'[{number}/{len(every)}] {run.output.output_dir}')
-    answer = yield run, None
-    if answer.kind in ('failed', 'diverged'):
-      failed[run.output.output_dir] = f'{answer.kind}: {answer.reason}'
-
-  tasks = itertools.starmap(task, enumerate(every, 1))
-  stopped_by = trainers.share(tasks, lambda: 1, trainers.LocalHost)
-  if stopped_by is not None:
-    command.say(trainers.STOPPED)
-    return 128 + stopped_by
-  is_written = True
-  for folder, runs in groups.items():
-    folders = [run.output.output_dir for run in runs]
-    note = '; '.join(f'{f}: {why}' for f, why in failed.items() if f in folders)
-    path = os.path.join(folder, 'sweep.md')
-    is_written &= run_table.write(path, folders, label_by=label_by, note=note)
-  if failed:
-    return command.FAILED
-  return command.DONE if is_written else command.BAD_INPUT
-
-
 def settings(*arguments: str) -> dict[str, Any]:
   """What flags of scripts/train.py ask for, but for the seed."""
   asked = run_flags.parse(['', *arguments]) or {}
@@ -128,14 +75,19 @@ def paragraph(text: str) -> str:
   return ' '.join(text.split()) + '\n'
 
 
-def origin(name: str, arguments: str, members: Sequence[run_lib.Run], more: str = '') -> str:
+def origin(command: str, members: Sequence[run_lib.Run]) -> str:
   """The command, the machine, the dates and the versions of some runs."""
   dates = sorted({run.config['started'][:10] for run in members})
   revisions = sorted({str(run.config.get('git_revision'))[:10] for run in members})
   seconds = sum(run.summary()['seconds_training'] for run in members)
   versions = ', '.join(f'{name} {v}' for name, v in members[0].config['versions'].items())
+  text = f'{len(members)} runs, {seconds / 60:.0f} minutes of training'
+  more = f'; revision {", ".join(revisions)}; {versions}'
+  return made_by(command, text, ' to '.join(dict.fromkeys((dates[0], dates[-1]))) + more)
+
+
+def made_by(command: str, what: str, day: str | None = None) -> str:
+  """The last line of a report: its command, what that did, the machine and the day."""
   return paragraph(f"""
-    Made by `python -m research.experiments.{name}{arguments}`. {more} {len(members)} runs,
-    {seconds / 60:.0f} minutes of training on {len(os.sched_getaffinity(0))} CPU cores shared with
-    other work; {' to '.join(dict.fromkeys((dates[0], dates[-1])))}; revision
-    {', '.join(revisions)}; {versions}.""")
+    Made by `python -m research.{command}`: {what}, on {len(os.sched_getaffinity(0))} CPU cores
+    shared with other work; {day or datetime.date.today().isoformat()}.""")

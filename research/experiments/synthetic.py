@@ -12,7 +12,6 @@ and RESULTS.png; a row of the CSV file is written when it is known, and the same
   python -m research.experiments.synthetic --results=results/synthetic
 """
 
-import datetime
 import os
 import sys
 import time
@@ -25,7 +24,7 @@ from absl import flags as absl_flags
 
 from scripts.cli import command
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import report as report_lib
+from tff_adaptive.reports import report as report_lib, style
 
 from . import frame
 
@@ -81,10 +80,7 @@ def curve(process: Any, task: Any, share: float, keeps: bool) -> list[tuple[int,
 
 def draw(path: str, table: pd.DataFrame) -> None:
   """Writes the figure: data sets side by side, shares of stragglers below each other."""
-  from matplotlib import figure as figure_lib
-
-  figure = figure_lib.Figure(figsize=(13, 8), layout='constrained')
-  axes = figure.subplots(len(_STRAGGLERS), len(_DATA), sharex=True, sharey='col', squeeze=False)
+  figure, axes = style.figure(len(_STRAGGLERS), len(_DATA), 3.25, 2.7)
   for (data, share, method), own in table.groupby(['data', 'stragglers', 'method']):
     one = axes[_STRAGGLERS.index(share)][list(_DATA).index(data)]
     one.plot(own['round'], own['loss'], color=_METHODS[method], label=method, linewidth=1.3)
@@ -95,8 +91,7 @@ def draw(path: str, table: pd.DataFrame) -> None:
   for one in axes[-1]:
     one.set_xlabel('round')
   axes[-1][0].legend(fontsize=8, frameon=False)
-  with atomic_files.atomic_path(path) as temporary:
-    figure.savefig(temporary, dpi=110)
+  style.write(figure, path)
 
 
 def report(table: pd.DataFrame, seconds: float) -> str:
@@ -110,11 +105,10 @@ def report(table: pd.DataFrame, seconds: float) -> str:
     shown = [f'{v["loss"]:.3f} / {v["accuracy"]:.3f}' for v in values]
     lines.append([data, f'{share:.0%}', *shown])
   text = report_lib.Table(['data', 'stragglers', *_METHODS], lines).markdown()
-  return f'{_INTRODUCTION}\n{text}\n' + frame.paragraph(f"""
-    Made by `python -m research.experiments.synthetic --rounds={_FLAGS.rounds}
-    --epochs={_FLAGS.epochs} --every={_FLAGS.every}`, seed {_FLAGS.seed}; {seconds / 60:.0f} minutes
-    on {len(os.sched_getaffinity(0))} CPU cores shared with other work;
-    {datetime.date.today().isoformat()}.""")
+  given = ' '.join(f'--{name}={_FLAGS[name].value}' for name in ('rounds', 'epochs', 'every'))
+  what = f'seed {_FLAGS.seed}, {seconds / 60:.0f} minutes'
+  made_by = frame.made_by(f'experiments.synthetic {given}', what)
+  return f'{_INTRODUCTION}\n{text}\n{made_by}'
 
 
 _INTRODUCTION = frame.paragraph("""

@@ -2,7 +2,7 @@
 # Makes an environment for each toolkit that research/benchmark.py can be compared with, in .peers/.
 # They cannot share the project's own: each pins other versions of what it builds on.
 #
-# usage: sh scripts/env/setup_peers.sh [pfl] [flower]   (both without a name)
+# usage: sh scripts/env/setup_peers.sh [pfl]   (all of them without a name)
 set -eu
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3.11}
@@ -16,13 +16,12 @@ make_one() {
 }
 
 mkdir -p .peers
-[ "$#" -gt 0 ] || set -- pfl flower
+[ "$#" -gt 0 ] || set -- pfl
 for peer in "$@"; do
   case "$peer" in
     pfl) make_one pfl torch==2.13.0 pfl==0.6.0 ;;
-    flower) make_one flower torch==2.13.0 'flwr[simulation]==1.41.0' ;;
     *)
-      echo "setup_peers.sh: no peer '$peer': pfl or flower" >&2
+      echo "setup_peers.sh: no peer '$peer': pfl" >&2
       exit 2
       ;;
   esac

@@ -39,12 +39,3 @@ def test_every_cell_can_be_searched_and_trained(flags):
       or found.evaluation.heldout_examples
       or ('validation=clients' in found.what.task_option)
     )
-
-
-def test_unknown_methods_are_refused_before_training(tmp_path, capsys):
-  code = which_optimizer.main(
-    ['which_optimizer', '--problems=digits', '--methods=fed_avgg', f'--results={tmp_path}/found']
-  )
-  which_optimizer._FLAGS.unparse_flags()
-  assert code == 2
-  assert 'fed_avgg' in capsys.readouterr().err
