@@ -10,8 +10,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
   ('tff_adaptive', 'tasks', 'scripts'): 34_372,
-  ('research',): 3_813,
-  ('tests',): 28_616,
+  ('research',): 4_644,
+  ('tests',): 28_900,
 }
 
 
