@@ -51,11 +51,6 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
   config = _training_config(settings, task, model)
   versions = training.older_models(config, task.train)
   process = build_process(settings, task, model, private, versions)
-  if versions and config.cost_model is not None:
-    size = versions * config.cost_model.bytes_of_client[0] / 1e6
-    command_lib.say(
-      f'Older models: at most {versions} at a time, {size:,.1f} MB, in memory and each checkpoint.'
-    )
   _say_how_large(process, config, folder, data['clients'])
   cohorts.simulate(config, task.train)  # Refuses what does not fit the clients.
   saved = record.open(folder, data, model.num_parameters)

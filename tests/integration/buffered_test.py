@@ -1,5 +1,8 @@
 """Rounds that do not wait: against an oracle in NumPy, synchronous rounds, and themselves."""
 
+import contextlib
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -62,7 +65,7 @@ def _config(rounds, size, synchrony, seconds=SECONDS, **options):
   )
 
 
-def _run(name, config, folder=None, server=None, engine=None, **options):
+def _run(name, config, folder=None, server=None, engine=None, callbacks=(), **options):
   """The weights after each step, the rows but for seconds of this machine, and the result."""
   versions = training.older_models(config, CLIENTS)
   mixing = config.synchrony is not None and config.synchrony.mixing
@@ -88,6 +91,7 @@ def _run(name, config, folder=None, server=None, engine=None, **options):
       evaluate,
       config,
       output_dir=folder and str(folder),
+      callbacks=callbacks,
       show_progress=False,
     )
   each = 1 + bool(getattr(result.state, 'inference_weights', ()))
@@ -185,10 +189,23 @@ def _unsteady(rounds, **options):
   return _config(rounds, 2, BUFFERED, people=people, **options)
 
 
+class _Killed(BaseException):
+  """As `kill -9`, it leaves nobody the time to save."""
+
+
+class _Killer(training.Callback):
+  def round_end(self, row):
+    if row['round'] == 3:
+      raise _Killed
+
+
 @pytest.mark.parametrize('name', ['fed_avg', 'scaffold', 'ada_best', 'fed_cm'])
-def test_resumed_in_steps_equals_one_go(tmp_path, name):
+def test_killed_and_resumed_in_steps_equals_one_go(tmp_path, name):
   options = {'num_clients': N} if name == 'scaffold' else {}
   whole = _run(name, _unsteady(14), tmp_path / 'whole', **options)[1]
+  config = _unsteady(3, rounds_per_checkpoint=2)
+  with pytest.raises(_Killed):
+    _run(name, config, tmp_path / 'parts', callbacks=[_Killer()], **options)
   for rounds in (3, 8, 14):  # A longer run may need more room for older models.
     parts = _run(name, _unsteady(rounds), tmp_path / 'parts', **options)[1]
   assert _rows(tmp_path / 'parts') == _rows(tmp_path / 'whole')
@@ -209,19 +226,27 @@ def test_waves_and_subrounds_give_the_same_bits(name):
   _assert_same(one, parts)
 
 
-def test_what_has_no_meaning_is_refused():
+def test_what_has_no_meaning_is_refused(capfd):
   training_options = ClientTraining(batching=Batching(4), versions=2)
   with pytest.raises(ValueError, match='mime has the clients of a round send something before'):
     algorithms.build_drift_corrected(
       _model(), corrections.Mime(), client_learning_rate=RATE, training=training_options
     )
-  config = _config(9, 2, training.Buffered(N))
-  for versions, message in ((0, 'built without older models'), (1, r'versions=1\), but')):
+  for versions, mixing, wanted, message in (
+    (0, False, False, 'built without older models'),
+    (1, False, False, r'versions=1\), but'),
+    (9, True, False, 'built with mixing, which this run has not'),
+    (9, False, True, 'built without mixing, which this run needs'),
+    (9, True, True, ''),
+  ):
     process = algorithms.build(
       'fed_avg',
       _model(),
       client_learning_rate=RATE,
-      training=ClientTraining(batching=Batching(4), versions=versions),
+      training=ClientTraining(batching=Batching(4), versions=versions, mixing=mixing),
     )
-    with pytest.raises(ValueError, match=message):
-      training.train(process, CLIENTS, lambda w: {}, config, show_progress=False)
+    config = _config(9, 2, training.Buffered(N, mixing=wanted))
+    with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
+      training.train(process, CLIENTS, lambda w: {}, config)
+  said = capfd.readouterr().err
+  assert re.search(r'Older models: at most \d at a time, 0\.0 MB, in memory and each check', said)

@@ -82,10 +82,10 @@ def discounted(
     moved: The present model minus the one that the client began with; None for an update that is
       measured from the latter.
   """
-  update = trained.update
+  update, factor = trained.update, element['discount' if moved is None else 'mixed']
   if moved is not None:
     update = corrections.combine(
       lambda u, d: u + corrections.scale(trained.is_used, d), update, moved
     )
-  update = corrections.combine(lambda u: corrections.scale(element['discount'], u), update)
+  update = corrections.combine(lambda u: corrections.scale(factor, u), update)
   return trained._replace(update=update, squared_norm=corrections.squared_norm(update))

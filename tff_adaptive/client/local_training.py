@@ -160,7 +160,8 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
       element['max_steps'] = tf.TensorSpec([], tf.int32)
     if training.versions:
       int32, float32 = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)
-      element.update(version=int32, discount=float32, store=int32)
+      factor = 'mixed' if training.mixing else 'discount'
+      element.update({'version': int32, factor: float32, 'store': int32})
   return tff.types.SequenceType(tff.types.tensorflow_to_type(element))
 
 

@@ -7,7 +7,6 @@ clock.
 
 import dataclasses
 import heapq
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,6 @@ from tff_adaptive._utils import draws, validation
 from tff_adaptive.population import rounds
 
 STALENESS = ('none', 'polynomial', 'hinge', 'constant')
-COLUMNS = (*rounds.COLUMNS, 'staleness_mean', 'staleness_max', 'under_way', 'versions')
 # Draws of nobody and updates dropped, for each client of the buffer, after which no step comes.
 _MOST_IN_VAIN = 10_000
 
@@ -77,60 +75,48 @@ class Buffered:
     return self.c if self.staleness == 'constant' and tau else 1.0
 
 
-class Arrivals(NamedTuple):
-  """The clients whose updates make a server step: a `rounds.RoundPlan`, and what is stale.
+@dataclasses.dataclass(frozen=True)
+class Arrivals(rounds.RoundPlan):
+  """The clients whose updates make a server step.
+
+  `positions` are in the order in which the clients arrived; `available` are those that were there
+  when clients were last drawn. `selected`, `dropped` and `virtual_seconds` count since the last
+  step, `finished` and `partial` in the buffer.
 
   Attributes:
-    positions: int64 [B], in the order in which they arrived.
-    steps: int64 [B], K_i of each.
-    available: Clients that were there when clients were last drawn.
-    selected: Clients that began to train since the last step.
-    finished: Clients of the buffer that took all their steps.
-    partial: Clients of the buffer that took fewer.
-    dropped: Clients that failed, were late or too stale since the last step.
-    virtual_seconds: Since the last step.
     staleness: int64 [B], tau of each.
     factors: float32 [B], s(tau) of each.
     slots: int64 [B], where the model that each began with is kept; -1 for the present one.
     store: Where the present model is to be kept after the step; -1 if nobody trains from it.
+    staleness_dropped: The largest tau that was dropped for its age; 0 if none was.
     under_way: Clients that go on training.
     versions: Older models that they need, the present one among them.
   """
 
-  positions: np.ndarray
-  steps: np.ndarray
-  available: int
-  selected: int
-  finished: int
-  partial: int
-  dropped: int
-  virtual_seconds: float
   staleness: np.ndarray
   factors: np.ndarray
   slots: np.ndarray
   store: int
+  staleness_dropped: int
   under_way: int
   versions: int
 
-  @property
-  def staleness_mean(self) -> float:
-    """The mean of tau."""
-    return float(self.staleness.mean())
-
-  @property
-  def staleness_max(self) -> int:
-    """The largest tau."""
-    return int(self.staleness.max())
-
   def columns(self) -> dict[str, float]:
     """Returns what metrics.csv says of the step."""
-    return {name: getattr(self, name) for name in COLUMNS}
+    return {
+      **super().columns(),
+      'staleness_mean': float(self.staleness.mean()),
+      'staleness_max': int(self.staleness.max()),
+      'staleness_dropped': self.staleness_dropped,
+      'under_way': self.under_way,
+      'versions': self.versions,
+    }
 
-  def of_client(self, i: int) -> dict[str, Any]:
+  def of_client(self, i: int, mixing: bool) -> dict[str, Any]:
     """What the i-th client's element has besides its examples, see `ClientTraining.versions`."""
     return {
       'version': np.int32(self.slots[i]),
-      'discount': np.float32(self.factors[i]),
+      'mixed' if mixing else 'discount': np.float32(self.factors[i]),
       'store': np.int32(self.store),
     }
 
@@ -138,7 +124,7 @@ class Arrivals(NamedTuple):
 class _Client(NamedTuple):
   """A client under way; in the order of the arrivals, of which none are alike."""
 
-  time: float
+  time: float  # Since the last step, so that a step's seconds do not depend on how late it is.
   dispatch: int
   position: int
   steps: int
@@ -171,69 +157,73 @@ class BufferedSimulation(rounds.Simulation):
       )
     if self._population.over_select > 1:
       raise ValueError('over_select has no meaning with a buffer: leave it out.')
-    self._arrivals: Any = None
-    self._restart()
-
-  def plan(self, round_number: int) -> Any:
-    """Returns the arrivals of a server step, counted from 1."""
-    if round_number <= self._number:
-      if round_number == self._number:
-        return self._arrivals
-      self._restart()
-    while self._number < round_number:
-      self._number += 1
-      self._arrivals = self._step(self._number - 1)
-    return self._arrivals
 
   def most_versions(self, num_rounds: int) -> int:
-    """How many older models must be kept at a time in so many server steps, at most."""
-    found = max(self.plan(number).store + 1 for number in range(1, num_rounds + 1))
+    """How many older models must be kept at a time in so many server steps, at most; at least 1.
+
+    `note` says of clients that do not arrive in all these steps.
+    """
+    most, oldest = 1, 0
+    for number in range(1, num_rounds + 1):
+      plan = self.plan(number)
+      most, oldest = max(most, plan.store + 1), max(oldest, int(plan.staleness.max()))
+    begun = [c.version for c in self._queue if num_rounds - c.version > 2 * max(oldest, 5)]
+    if begun:
+      line = (
+        f'{len(begun)} of the {len(self._queue)} clients that train at the end began at server step'
+        f' {max(begun)} or before, and do not arrive in the {num_rounds} steps of the run: a'
+        ' round_deadline lets others train in their place.'
+      )
+      self.note = line if self.note is None else f'{self.note} {line}'
     self._restart()
-    return found
+    return most
 
   def _restart(self) -> None:
-    self._number, self._dispatches = 0, 0
-    # Virtual seconds until the last step, and since: times of the queue count from it too, so that
-    # a step's seconds do not depend on how late it is.
-    self._before, self._clock = 0.0, 0.0
+    super()._restart()
+    self._dispatches, self._since = 0, 0.0  # Virtual seconds since the last step.
     self._queue: list[_Client] = []
     self._is_idle = np.ones(len(self._steps), bool)
     self._slots: dict[int, int] = {}  # Version -> where it is kept.
     self._drew_whole = -1  # The version at which a whole cohort was drawn.
     self._available = 0
 
-  def _step(self, version: int) -> Arrivals:
-    """The arrivals of the step that follows `version`, the number of steps taken."""
-    self._start_clock_again()
-    first, idle = self._dispatches, 0
+  def _next(self, number: int) -> Arrivals:
+    """The arrivals of a step; `version`, the steps taken before it, is the present model's."""
+    self._queue = [c._replace(time=c.time - self._since) for c in self._queue]
+    heapq.heapify(self._queue)  # Two times may have become one.
+    self._since = 0.0
+    version, first, idle = number - 1, self._dispatches, 0
     found: list[_Client] = []
-    dropped, most = 0, self._synchrony.max_staleness
+    dropped, dropped_tau = 0, 0
+    most = self._synchrony.max_staleness
     while len(found) < self._cohort_size:
       if idle + dropped > _MOST_IN_VAIN * self._cohort_size:
         raise ValueError(
-          f'server step {version + 1} never comes: {len(found)} of the {self._cohort_size} clients'
+          f'server step {number} never comes: {len(found)} of the {self._cohort_size} clients'
           f' of its buffer arrive, and after {idle:,} draws of nobody and {dropped:,} dropped'
           ' updates no other does. Check availability, deadline and max_staleness, or give a'
           ' smaller buffer.'
         )
-      if not self._queue or self._queue[0].time > self._clock:
+      if not self._queue or self._queue[0].time > self._since:
         self._dispatch(version, [client.position for client in found])
       if not self._queue:
         idle += 1
-        self._clock += self._idle(self._before + self._clock)
+        self._since += self._idle(self._clock + self._since)
         continue
       client = heapq.heappop(self._queue)
-      self._clock = client.time
+      self._since = client.time
       self._is_idle[client.position] = True
-      if client.counts and (most is None or version - client.version <= most):
+      tau = version - client.version
+      if client.counts and (most is None or tau <= most):
         found.append(client)
       else:
-        dropped += 1
+        dropped, dropped_tau = dropped + 1, max(dropped_tau, tau if client.counts else 0)
     slots = [self._slots.get(client.version, -1) for client in found]
     store, versions = self._keep(version)
-    tau = np.array([version - client.version for client in found], np.int64)
-    steps = np.array([client.steps for client in found], np.int64)
-    positions = np.array([client.position for client in found], np.int64)
+    steps, positions, begun = (
+      np.array([getattr(client, name) for client in found], np.int64)
+      for name in ('steps', 'position', 'version')
+    )
     is_partial = steps < self._steps[positions]
     return Arrivals(
       positions=positions,
@@ -243,19 +233,15 @@ class BufferedSimulation(rounds.Simulation):
       finished=int(np.sum(~is_partial)),
       partial=int(np.sum(is_partial)),
       dropped=dropped,
-      virtual_seconds=self._clock,
-      staleness=tau,
-      factors=np.array([self._synchrony.factor(int(t)) for t in tau], np.float32),
+      virtual_seconds=self._since,
+      staleness=version - begun,
+      factors=np.array([self._synchrony.factor(version - b) for b in begun.tolist()], np.float32),
       slots=np.array(slots, np.int64),
       store=store,
+      staleness_dropped=dropped_tau,
       under_way=len(self._queue),
       versions=versions,
     )
-
-  def _start_clock_again(self) -> None:
-    self._queue = [c._replace(time=c.time - self._clock) for c in self._queue]
-    heapq.heapify(self._queue)  # Two times may have become one.
-    self._before, self._clock = self._before + self._clock, 0.0
 
   def _keep(self, version: int) -> tuple[int, int]:
     """Says where the present model is kept, or -1, and how many are; forgets those not needed."""
@@ -264,16 +250,15 @@ class BufferedSimulation(rounds.Simulation):
     if version not in needed:
       return -1, len(needed)
     taken = set(self._slots.values())
-    slot = next(i for i in range(len(taken) + 1) if i not in taken)
-    self._slots[version] = slot
-    return slot, len(needed)
+    self._slots[version] = next(i for i in range(len(taken) + 1) if i not in taken)
+    return self._slots[version], len(needed)
 
   def _dispatch(self, version: int, in_buffer: Sequence[int]) -> None:
     """Lets new clients begin, as many as there is room and as are there."""
     room = self._synchrony.concurrency - len(self._queue)
     if not room:
       return
-    available = self._is_available(version + 1, self._before + self._clock)
+    available = self._is_available(version + 1, self._clock + self._since)
     self._available = int(np.sum(available))
     candidates = available & self._is_idle
     candidates[list(in_buffer)] = False  # In one step a client counts once.
@@ -288,24 +273,15 @@ class BufferedSimulation(rounds.Simulation):
     else:
       generator = draws.generator(self._seed, self._dispatches + 1, draws.DISPATCH)
       drawn = ids[generator.choice(len(ids), size=size, replace=False)]
-    for position in drawn.tolist():
-      self._begin(version, position)
+    self._is_idle[drawn] = False
+    steps, counts, ends = self._course(drawn, self._dispatches + 1)
+    ends = self._since + ends
+    for position, *course, time in zip(*(a.tolist() for a in (drawn, steps, counts, ends))):
+      self._dispatches += 1
+      heapq.heappush(self._queue, _Client(time, self._dispatches, position, *course, version))
 
-  def _begin(self, version: int, position: int) -> None:
-    population, times = self._population, self._times
-    self._dispatches += 1
-    steps = int((self._fit if population.limits_steps else self._steps)[position])
-    seconds = times.download[position] + steps * times.step[position] + times.upload[position]
-    counts = bool(self._fit[position] >= self._needed[position])
-    seconds = min(seconds, self._limit) if counts else self._limit
-    if population.dropout_rate:
-      chance = draws.generator(self._seed, self._dispatches, draws.DISPATCH_FAILURE)
-      fails, when = chance.random(2)
-      if fails < population.dropout_rate:
-        counts = False
-        taken = math.floor(when * steps)
-        seconds = min(times.download[position] + taken * times.step[position], self._limit)
-    self._is_idle[position] = False
-    time = float(self._clock + seconds)
-    client = _Client(time, self._dispatches, position, steps, counts, version)
-    heapq.heappush(self._queue, client)
+  def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
+    """As of a round, of clients of which the first is the `number`-th that begins."""
+    numbers = range(number, number + len(drawn))
+    found = [draws.generator(self._seed, n, draws.DISPATCH_FAILURE).random(2) for n in numbers]
+    return np.transpose(found)

@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -85,7 +85,8 @@ def _record(value: Any) -> Any:
   return value if is_plain else type(value).__name__
 
 
-class RoundPlan(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RoundPlan:
   """The outcome of one round.
 
   Attributes:
@@ -158,7 +159,6 @@ class Simulation:
     if isinstance(availability, availability_lib.Trace):
       self.note = availability.unmatched(client_ids)
     self._times = population.speed.times(client_ids, seed, bytes_down, bytes_up)
-    self._last: tuple[int, RoundPlan | None, float] = (0, None, 0.0)
     self._limit = math.inf if population.round_deadline is None else population.round_deadline
     # The local steps for which there is time before the deadline, and those without which a client
     # is late: who has no examples takes no step and never is; its update does not count anyhow.
@@ -167,30 +167,40 @@ class Simulation:
     self._fit = np.clip(fit, 0, self._steps).astype(np.int64)
     self._needed = np.minimum(self._steps, 1) if population.limits_steps else self._steps
     self._check_somebody_can_finish()
+    self._restart()
 
   def plan(self, round_number: int) -> RoundPlan:
     """Returns what becomes of a round, counted from 1."""
-    number, plan, clock = self._last
-    if number > round_number:
-      number, plan, clock = 0, None, 0.0
-    while number < round_number:
-      number += 1
-      plan = self._next(number, clock)
-      clock += plan.virtual_seconds
-    assert plan is not None
-    self._last = (number, plan, clock)
-    return plan
+    if round_number < self._number:
+      self._restart()
+    while self._number < round_number:
+      self._plan = self._next(self._number + 1)
+      self._number, self._clock = self._number + 1, self._clock + self._plan.virtual_seconds
+    assert self._plan is not None
+    return self._plan
 
-  def _next(self, number: int, clock: float) -> RoundPlan:
-    population = self._population
-    (available,) = np.nonzero(self._is_available(number, clock))
-    wanted = math.ceil(population.over_select * self._cohort_size - _ROUNDING)
+  def most_versions(self, num_rounds: int) -> int:
+    """How many older models so many rounds need: who waits for all clients keeps none."""
+    del num_rounds
+    return 0
+
+  def _restart(self) -> None:
+    self._number, self._clock = 0, 0.0
+    self._plan: RoundPlan | None = None
+
+  def _next(self, number: int) -> RoundPlan:
+    """The plan of a round that begins at `_clock`."""
+    (available,) = np.nonzero(self._is_available(number, self._clock))
+    wanted = math.ceil(self._population.over_select * self._cohort_size - _ROUNDING)
     size = min(wanted, len(available))
     if not size:
       none = np.zeros(0, np.int64)
-      return RoundPlan(none, none, 0, 0, 0, 0, 0, self._idle(clock))
+      return RoundPlan(none, none, 0, 0, 0, 0, 0, self._idle(self._clock))
     drawn = available[self._draw(self._seed, number, len(available), size)]
-    steps, counts, seconds = self._course(number, drawn)
+    steps, may_count, ends = self._course(drawn, number)
+    (candidates,) = np.nonzero(may_count)
+    first = candidates[np.argsort(ends[candidates], kind='stable')][: self._cohort_size]
+    is_enough, counts = len(first) == self._cohort_size, np.sort(first)
     is_partial = steps[counts] < self._steps[drawn[counts]]
     return RoundPlan(
       positions=drawn[counts],
@@ -200,7 +210,7 @@ class Simulation:
       finished=int(np.sum(~is_partial)),
       partial=int(np.sum(is_partial)),
       dropped=size - len(counts),
-      virtual_seconds=seconds,
+      virtual_seconds=float(ends[first[-1]] if is_enough else ends.max()),
     )
 
   def _idle(self, clock: float) -> float:
@@ -210,32 +220,28 @@ class Simulation:
       return float(seconds_to_next(clock))
     return self._population.round_deadline or IDLE_SECONDS
 
-  def _course(self, number: int, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Returns what the drawn clients do: their K_i, which of them count, and the seconds it takes.
+  def _course(self, drawn: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What drawn clients do: their K_i, whether they can count, and when the server learns of it.
 
-    The server learns at once of a client that fails, and at the deadline of one that is late.
+    It learns at once of a client that fails, and at the deadline of one that is late. `number` says
+    what they fail by, see `_chances`.
     """
     steps = (self._fit if self._population.limits_steps else self._steps)[drawn]
     is_late = (self._fit < self._needed)[drawn]
-    has_failed, taken = self._failures(number, drawn, steps)
+    has_failed, taken = np.zeros(len(drawn), bool), steps
+    if self._population.dropout_rate:
+      fails, when = self._chances(drawn, number)
+      has_failed = fails < self._population.dropout_rate
+      taken = np.where(has_failed, np.floor(when * steps), steps)
     ends = self._times.download[drawn] + taken * self._times.step[drawn]
     ends = np.where(has_failed, ends, ends + self._times.upload[drawn])
     ends = np.where(is_late & ~has_failed, self._limit, np.minimum(ends, self._limit))
-    (candidates,) = np.nonzero(~has_failed & ~is_late)
-    first = candidates[np.argsort(ends[candidates], kind='stable')][: self._cohort_size]
-    is_enough = len(first) == self._cohort_size
-    return steps, np.sort(first), float(ends[first[-1]] if is_enough else ends.max())
+    return steps, ~has_failed & ~is_late, ends
 
-  def _failures(
-    self, number: int, drawn: np.ndarray, steps: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which of the drawn clients fail, and how many of its steps each takes."""
-    if not self._population.dropout_rate:
-      return np.zeros(len(drawn), bool), steps
-    chance = draws.generator(self._seed, number, draws.FAILURE)
-    fails, when = (chance.random(len(self._steps))[drawn] for _ in range(2))
-    has_failed = fails < self._population.dropout_rate
-    return has_failed, np.where(has_failed, np.floor(when * steps), steps)
+  def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
+    """float64 [2, clients], of a round: each fails if its first is low, and at which step."""
+    generator = draws.generator(self._seed, number, draws.FAILURE)
+    return generator.random((2, len(self._steps)))[:, drawn]
 
   def _check_somebody_can_finish(self) -> None:
     trains = self._steps > 0

@@ -29,14 +29,14 @@ class Cohort:
     data: For each client `client.client_arrays`, its number the position among all ids; or a
       `ClientReference` to it.
     client_examples: The examples of each client.
-    plan: What became of the round, in a run with a population: a `RoundPlan`, or `Arrivals`.
+    plan: What became of the round, in a run with a population.
     client_steps: K_i of each client, in a run with a population.
   """
 
   client_ids: Sequence[str]
   data: list[Any]
   client_examples: Sequence[int]
-  plan: population_rounds.RoundPlan | buffered.Arrivals | None = None
+  plan: population_rounds.RoundPlan | None = None
   client_steps: Sequence[int] | None = None
 
   def check_finite(self) -> None:
@@ -166,9 +166,7 @@ def older_models(config: TrainingConfig, clients: protocols.ClientData) -> int:
     ValueError: As `simulate`.
   """
   simulation = simulate(config, clients)
-  if not isinstance(simulation, buffered.BufferedSimulation):
-    return 0
-  return max(1, simulation.most_versions(config.rounds))
+  return 0 if simulation is None else simulation.most_versions(config.rounds)
 
 
 class CohortLoader:
@@ -239,8 +237,8 @@ class CohortLoader:
     for i, own in enumerate(more):
       if self._config.limits_steps and steps is not None:
         own['max_steps'] = int(steps[i])
-      if isinstance(plan, buffered.Arrivals):
-        own.update(plan.of_client(i))
+      if isinstance(plan, buffered.Arrivals) and self._config.synchrony is not None:
+        own.update(plan.of_client(i, self._config.synchrony.mixing))
     keys = [(self._ids[i], int(i), tuple(own.items())) for i, own in zip(positions, more)]
     data: list[Any]
     if self.by_reference:

@@ -107,7 +107,7 @@ def train(
       population does not fit the clients, or a setting cannot be recorded.
     TypeError: If `clients` lacks one of its methods.
   """
-  rounds.check_takes_arrays(process, config.limits_steps, config.synchrony is not None)
+  rounds.check_takes_arrays(process, config)
   rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)
   record = settings if isinstance(settings, config_file.Record) else config.record(settings)
@@ -120,14 +120,14 @@ def train(
       client_state = process.initial_client_state
     workers = client_references.workers()
     first = initial = process.initialize()
-    if config.synchrony is not None:
+    needed = 0 if simulation is None else simulation.most_versions(config.rounds)
+    if needed:
       first = rounds.without_older_models(initial)
     files = run_files.RunFiles(
       config, output_dir, run_id, first, client_state, resume_from, workers
     )
     stack.callback(files.close)
-    if config.synchrony is not None:
-      needed = cohorts.older_models(config, clients)
+    if needed:
       files.state = rounds.with_older_models(files.state, initial, needed)
     loader = cohorts.CohortLoader(clients, config, simulation)
     stack.callback(loader.close)
@@ -146,6 +146,11 @@ def train(
     trainer = rounds.Trainer(process, loader, files.store, config, say)
     run = _Run(trainer, files, evaluate_fn, config, audience, client_evaluation)
     run.begin(stack, say)
+    if needed and config.cost_model is not None and show_progress:
+      size = needed * config.cost_model.bytes_of_client[0] / 1e6
+      say(
+        f'Older models: at most {needed} at a time, {size:,.1f} MB, in memory and each checkpoint.'
+      )
     if simulation is not None and simulation.note is not None:
       say(simulation.note)
     result = run.to_the_end(stop, test_fn)

@@ -152,14 +152,11 @@ def check_client_data(clients: Any) -> None:
     )
 
 
-def check_takes_arrays(
-  process: protocols.Process, limits_steps: bool = False, is_buffered: bool = False
-) -> None:
+def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> None:
   """Checks what a process takes of a client, where its types say so.
 
   Raises:
-    ValueError: If it takes datasets of batches, or step limits where there are none, or none where
-      there are; and the same of older models.
+    ValueError: If it takes datasets of batches, or was built for other rounds than the run's.
   """
   signature = getattr(process.next, 'type_signature', None)
   data_type = None if signature is None else signature.parameter[len(signature.parameter) - 1]
@@ -171,20 +168,24 @@ def check_takes_arrays(
       f'the process takes batched datasets (of {element}), the training loop gives whole arrays: '
       'build it with ClientTraining(batching=tff_adaptive.Batching(20)), say'
     )
-  if hasattr(element, 'version') != is_buffered:
-    raise ValueError(
-      'the process was built without older models, which rounds that do not wait need: build it '
-      'with ClientTraining(versions=training.older_models(config, clients))'
-      if is_buffered
-      else 'the process was built with older models, but the rounds are synchronous: build it with '
-      'ClientTraining(versions=0)'
-    )
-  if hasattr(element, 'max_steps') != limits_steps:
-    raise ValueError(
-      f'the process was built with step_limits={not limits_steps}, but the population '
-      f'{"limits" if limits_steps else "does not limit"} the steps of clients: build it with '
-      f'ClientTraining(batching=tff_adaptive.Batching(20, step_limits={limits_steps})), say'
-    )
+  synchrony, limits = config.synchrony, config.limits_steps
+  versions = 'training.older_models(config, clients)' if synchrony else '0'
+  mixing = synchrony is not None and synchrony.mixing
+  for entry, is_needed, what, way_out in (
+    ('version', synchrony is not None, 'older models', f'versions={versions}'),
+    ('mixed', mixing, 'mixing', f'mixing={mixing}'),
+    (
+      'max_steps',
+      limits,
+      'step limits',
+      f'batching=tff_adaptive.Batching(20, step_limits={limits})',
+    ),
+  ):
+    if hasattr(element, entry) != is_needed:
+      raise ValueError(
+        f'the process was built with{"out" if is_needed else ""} {what}, which this run'
+        f' {"needs" if is_needed else "has not"}: build it with ClientTraining({way_out}), say'
+      )
 
 
 def without_older_models(state: Any) -> Any:

@@ -62,6 +62,7 @@ def test_too_stale_updates_are_dropped_and_their_clients_begin_anew():
   found = plans(simulation(people(1, 2, 4), buffered.Buffered(3, max_staleness=1), 1), 4)
   assert [plan.positions.tolist() for plan in found] == [[0], [1], [0], [1]]
   assert [plan.dropped for plan in found] == [0, 0, 0, 1]
+  assert [plan.columns()['staleness_dropped'] for plan in found] == [0, 0, 0, 3]
   assert [plan.virtual_seconds for plan in found] == [4, 2, 2, 4]
 
 
@@ -112,6 +113,17 @@ def test_bad_settings_are_refused(chosen, synchrony, message):
   with pytest.raises(ValueError, match=message) as raised:
     simulation(chosen, synchrony, 2)
   assert '\n' not in str(raised.value)
+
+
+def test_clients_that_do_not_arrive_in_the_run_are_said():
+  run = simulation(people(1, 2, 5000, 2000), buffered.Buffered(4), 1, [2] * 4)
+  run.most_versions(10)  # They may arrive yet.
+  assert run.note is None
+  run.most_versions(40)
+  assert run.note.startswith('2 of the 2 clients that train at the end began at server step 0 or')
+  alike = simulation(people(1, 2, 4), buffered.Buffered(3), 1)
+  alike.most_versions(200)
+  assert alike.note is None
 
 
 def test_a_step_that_never_comes_is_said(monkeypatch):

@@ -146,8 +146,8 @@ def test_a_population_that_cannot_be_is_refused_before_anything_is_written(tmp_p
   'batching, stragglers, message',
   [
     (None, 'drop', r'build it with ClientTraining\(batching=tff_adaptive'),
-    (Batching(4, step_limits=True), 'drop', 'step_limits=True, but .* step_limits=False'),
-    (Batching(4), 'partial', 'step_limits=False, but .* step_limits=True'),
+    (Batching(4, step_limits=True), 'drop', 'built with step limits, .* step_limits=False'),
+    (Batching(4), 'partial', 'built without step limits, .* step_limits=True'),
   ],
 )
 def test_a_process_that_takes_other_data_is_refused(tmp_path, batching, stragglers, message):
