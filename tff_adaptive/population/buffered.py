@@ -165,7 +165,7 @@ class BufferedSimulation(rounds.Simulation):
     """
     most, oldest = 1, 0
     for number in range(1, num_rounds + 1):
-      plan = self.plan(number)
+      plan: Any = self.plan(number)
       most, oldest = max(most, plan.store + 1), max(oldest, int(plan.staleness.max()))
     begun = [c.version for c in self._queue if num_rounds - c.version > 2 * max(oldest, 5)]
     if begun:
@@ -276,9 +276,10 @@ class BufferedSimulation(rounds.Simulation):
     self._is_idle[drawn] = False
     steps, counts, ends = self._course(drawn, self._dispatches + 1)
     ends = self._since + ends
-    for position, *course, time in zip(*(a.tolist() for a in (drawn, steps, counts, ends))):
+    for position, k, does_count, time in zip(*(a.tolist() for a in (drawn, steps, counts, ends))):
       self._dispatches += 1
-      heapq.heappush(self._queue, _Client(time, self._dispatches, position, *course, version))
+      client = _Client(time, self._dispatches, position, k, does_count, version)
+      heapq.heappush(self._queue, client)
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
     """As of a round, of clients of which the first is the `number`-th that begins."""

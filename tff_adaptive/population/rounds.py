@@ -167,6 +167,8 @@ class Simulation:
     self._fit = np.clip(fit, 0, self._steps).astype(np.int64)
     self._needed = np.minimum(self._steps, 1) if population.limits_steps else self._steps
     self._check_somebody_can_finish()
+    self._number, self._clock = 0, 0.0
+    self._plan: RoundPlan | None = None
     self._restart()
 
   def plan(self, round_number: int) -> RoundPlan:
@@ -174,8 +176,8 @@ class Simulation:
     if round_number < self._number:
       self._restart()
     while self._number < round_number:
-      self._plan = self._next(self._number + 1)
-      self._number, self._clock = self._number + 1, self._clock + self._plan.virtual_seconds
+      self._plan = plan = self._next(self._number + 1)
+      self._number, self._clock = self._number + 1, self._clock + plan.virtual_seconds
     assert self._plan is not None
     return self._plan
 
@@ -185,8 +187,7 @@ class Simulation:
     return 0
 
   def _restart(self) -> None:
-    self._number, self._clock = 0, 0.0
-    self._plan: RoundPlan | None = None
+    self._number, self._clock, self._plan = 0, 0.0, None
 
   def _next(self, number: int) -> RoundPlan:
     """The plan of a round that begins at `_clock`."""
