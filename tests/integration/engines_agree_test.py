@@ -80,6 +80,41 @@ def test_the_number_of_clients_where_no_argument_says_it(native):
   assert int(expected[0]) == 2  # An argument says otherwise.
 
 
+class Deferred(tff.framework.Ingestable, tff.framework.CardinalityCarrying):
+  """A cohort that is made when an executor asks for it, as of TFF's prefetching data source."""
+
+  type_signature = tff.FederatedType(np.int32, tff.CLIENTS)
+
+  @property
+  def cardinality(self):
+    return {tff.CLIENTS: 3}
+
+  async def ingest(self, executor):
+    await asyncio.sleep(0)
+    return await executor.create_value([1, 2, 3], self.type_signature)
+
+
+def test_values_that_put_themselves_into_an_executor(native, graph):
+  """As a whole argument and as a part of one, with a loop that runs already or without one."""
+  at_clients = Deferred.type_signature
+
+  @tff.federated_computation(at_clients, tff.FederatedType(np.int32, tff.SERVER))
+  def summed(x, y):
+    return tff.federated_sum(x), y
+
+  total = tff.federated_computation(lambda x: tff.federated_sum(x), at_clients)
+
+  def both(context):
+    return engines.run(context, summed, Deferred(), 5), engines.run(context, total, Deferred())
+
+  async def in_a_loop(context):
+    return both(context)
+
+  assert both(native) == ((6, 5), 6)
+  for context in (graph, engine.SubroundContext(2, server=graph)):
+    assert both(context) == asyncio.run(in_a_loop(context)) == ((6, 5), 6)
+
+
 def released(metrics):
   manager = tff.program.MemoryReleaseManager()
   asyncio.run(manager.release(metrics['loss'], key=metrics['n']))

@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import schedule, stages, wire
-from tff_adaptive.engine.graph import cache, context, values
+from tff_adaptive.engine.graph import cache, context, feeds, values
 
 
 class Workload(NamedTuple):
@@ -235,6 +235,7 @@ def _costs(
 
 def _parts(value: Any, type_spec: tff.types.Type, key: stages.Key = ('arg',)) -> Any:
   """Pairs of key and value of the parts of an argument; see `stages.parts`."""
+  value = feeds.ingested(value)
   if not isinstance(type_spec, tff.types.StructType):
     yield key, value
     return

@@ -10,6 +10,8 @@ nor their sizes cause a new trace:
 - `whole`: sequences given as lists of one element, each of its tensors as above.
 """
 
+import asyncio
+import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -187,6 +189,22 @@ def prepare(
   return layout, count + cohort.tensors
 
 
+class _Executor:
+  """What a `tff.framework.Ingestable` puts its value into: the value comes back as it is."""
+
+  async def create_value(self, value: Any, type_spec: Any = None) -> Any:
+    del type_spec  # That of the computation's parameter is checked.
+    return value
+
+
+def ingested(value: Any) -> Any:
+  """The value that a `tff.framework.Ingestable` stands for; any other value as it is."""
+  if not isinstance(value, tff.framework.Ingestable):
+    return value
+  with concurrent.futures.ThreadPoolExecutor(1) as pool:  # A loop may run in this thread.
+    return pool.submit(asyncio.run, value.ingest(_Executor())).result()
+
+
 class _Feed:
   """Collects leaves and tensors; no closure that refers to itself: it would keep them alive."""
 
@@ -198,6 +216,7 @@ class _Feed:
 
   def visit(self, value: Any, type_spec: tff.types.Type) -> None:
     """Adds a value."""
+    value = ingested(value)
     if isinstance(type_spec, tff.types.StructType):
       elements = values.struct_elements(value, type_spec)
       for element, (_, child) in zip(elements, values.children(type_spec)):
