@@ -27,6 +27,7 @@ if not __package__:  # Run as a file.
 
 from tff_adaptive._utils import user_code, validation
 from tff_adaptive.runs import config, summary
+from tff_adaptive_tasks import catalog
 
 from .cli import (
   command,
@@ -63,7 +64,7 @@ class _Baselines(fields.Group):
     'Degree of adaptivity of adagrad, adam, yogi; > 0.', validation.above_zero, 0.001, 1e-3
   )
   epochs: int = fields.count('Passes over the training data.', 100)
-  batch_size: int = fields.count('Examples a step.', 100)
+  batch_size: int | None = fields.count("Examples a step. Default: the task's.")
   epochs_per_evaluation: int = fields.count('Epochs between evaluations.', 1)
   output_dir: str | None = fields.flag(
     "Where the runs' folders go. Default: runs/TASK_centralized."
@@ -128,7 +129,7 @@ def _records() -> list[config.Record]:
         'learning_rate': rate,
         'tau': _FLAGS.tau if optimizer in _ADAPTIVE else None,
         'rounds': _FLAGS.epochs,
-        'batch_size': _FLAGS.batch_size,
+        'batch_size': _FLAGS.batch_size or catalog.sizes('' if own else _FLAGS.task)['batch_size'],
         'rounds_per_evaluation': _FLAGS.epochs_per_evaluation,
         'seed': _FLAGS.seed,
         'data_dir': _FLAGS.data_dir and os.path.abspath(_FLAGS.data_dir),
@@ -195,7 +196,7 @@ def _train(record: config.Record, task: Any, clients: Any, stop: Any) -> Any:
   process = centralized.CentralizedTraining(
     model,
     algorithms.build_server_optimizer(job['optimizer'], job['learning_rate'], values),
-    batch_size=_FLAGS.batch_size,
+    batch_size=job['batch_size'],
     seed=_FLAGS.seed,
     unit_starts=task.unit_starts,
   )

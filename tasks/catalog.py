@@ -91,17 +91,6 @@ def _mnist(description: str) -> Entry:
   )
 
 
-def _resnet(description: str, loader: str) -> Entry:
-  return Entry(
-    description,
-    loader,
-    rounds=4000,
-    log10_client_rates=(-1, -1.5, -1.5, -1.5, -1),
-    log10_server_rates=(-1, 0, 0, 0, 0.5),
-    log10_taus=(-2, -1, -1),
-  )
-
-
 def _flamby(description: str, loader: str, rounds: int, batch_size: int, **rates: Any) -> Entry:
   """FLamby, `flamby/config_*.json`: K = 100 steps of all clients; FedAvgM's rates are FedAvg's."""
   extra = {'local_steps': 100, 'continue_batches': True, 'client_weighting': 'examples'}
@@ -157,7 +146,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       extra=_TOKENS,
     ),
     'shakespeare_transformer': Entry(
-      'the same by a transformer of 1.3 million parameters; workers=8 deals the text out (DiLoCo)',
+      'the same by a transformer of 1.3 million weights; workers=8 deals the text out (DiLoCo)',
       'shakespeare.load_transformer',
       batch_size=16,
       rounds=50,
@@ -188,13 +177,19 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
       log10_taus=(-2, -5, -5),
       metric='recall_at_5',
     ),
-    'cifar100': _resnet(
+    'cifar100': Entry(
       'CIFAR-100 by Pachinko allocation, ResNet-18 with group normalisation (FedOpt)',
       'cifar.load_cifar100',
+      rounds=4000,
+      log10_client_rates=(-1, -1.5, -1.5, -1.5, -1),
+      log10_server_rates=(-1, 0, 0, 0, 0.5),
+      log10_taus=(-2, -1, -1),
     ),
-    'cifar10': _resnet(
+    'cifar10': Entry(
       'CIFAR-10 by label Dirichlet 0.1, ResNet-18 with group normalisation (FedOpt)',
       'cifar.load_cifar10',
+      rounds=4000,
+      log10_client_rates=(-1.5, -1.5, -1.5, -1.5, -0.5),
     ),
     'emnist_letters': _ada_best(
       'EMNIST letters, MLP 784-100-100-26 (AdaBest)', 'images.load_ada_best', 1e-4

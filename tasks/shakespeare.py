@@ -63,7 +63,7 @@ def load_transformer(
   """The same data for a causal transformer of 1,279,130 parameters, see `build_transformer`.
 
   Args:
-    data_dir: As of `load`.
+    data_dir: The folder with `shakespeare.sqlite`; None downloads it.
     workers: All training sequences are dealt out evenly to so many clients, as in DiLoCo; None for
       a client a role.
     seed: Of the dealing.

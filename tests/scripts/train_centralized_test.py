@@ -7,6 +7,7 @@ import pytest
 
 from scripts import train_centralized
 from tests.helpers import fakes, fresh
+from tff_adaptive_tasks import catalog
 
 _columns = fakes.rows
 
@@ -69,6 +70,8 @@ def test_a_centralised_baseline_of_a_task_without_accuracy_says_no_more_than_its
   assert done.returncode == 0, done.stderr
   for words in ('validation loss', '| optimizer=adam |', '| optimizer=sgd |'):
     assert words in done.stdout
+  settings = json.loads((tmp_path / 'x' / 'adam_0.001' / 'config.json').read_text())['settings']
+  assert settings['batch_size'] == catalog.sizes('least_squares')['batch_size']
   assert 'Exception ignored' not in done.stderr  # TFF's own clean-up.
   assert 'Traceback' not in done.stderr
 

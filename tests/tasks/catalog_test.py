@@ -11,6 +11,7 @@ from tff_adaptive_tasks import catalog
 # Reddi et al., 2021: clients, batch, rounds; log10 of the tuned client and server rates and of tau,
 # in the order Adagrad, Adam, Yogi, AvgM, Avg.
 _PUBLISHED = """
+cifar10          | 10 20 4000  | -1.5 -1.5 -1.5 -1.5 -0.5 | -1 -2 -2 -0.5 0       | -2 -3 -3
 cifar100         | 10 20 4000  | -1 -1.5 -1.5 -1.5 -1     | -1 0 0 0 0.5          | -2 -1 -1
 emnist_ae        | 10 20 3000  | 1.5 1 1 0.5 1            | -1.5 -1.5 -1.5 0 0    | -3 -3 -3
 emnist_cr        | 10 20 1500  | -1.5 -1.5 -1.5 -1.5 -1   | -1 -2.5 -2.5 -0.5 0   | -2 -4 -4

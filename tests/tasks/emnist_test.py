@@ -8,6 +8,7 @@ from tensorflow_federated.python.simulation.baselines.emnist import emnist_model
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
 from tff_adaptive_tasks import emnist, images
+from tff_adaptive_tasks.models import layers
 
 X = np.random.default_rng(0).uniform(size=[7, 28, 28, 1]).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 10, 7).astype(np.int32)
@@ -55,14 +56,14 @@ def test_dropout_comes_from_the_seed():
   np.testing.assert_array_equal(run(None), run(tf.constant([1, 2]), training=False))
 
 
-def test_the_autoencoder_is_tffs_and_its_loss_may_be_summed():
-  model = emnist.build_autoencoder(3)
+def test_the_autoencoder_is_tffs_and_its_loss_is_summed_as_the_authors():
+  model = emnist.build_autoencoder(3, summed=False)
   assert model.num_parameters == 2_837_314
   x = X.reshape(-1, 784)
   theirs = emnist_models.create_autoencoder_model()
   assert_like_keras(model, theirs, x, x, tf.keras.losses.MeanSquaredError(), lambda p: p)
   weights = tuple(map(tf.constant, model.initial_weights[0]))
-  summed = emnist.build_autoencoder(3, True).loss_and_metrics(weights, x, x)[0]
+  summed = emnist.build_autoencoder(3).loss_and_metrics(weights, x, x)[0]
   np.testing.assert_allclose(summed, 7 * model.loss_and_metrics(weights, x, x)[0], rtol=1e-6)
 
 
@@ -93,6 +94,9 @@ def test_embedded_writers_are_the_clients(tmp_path):
   ink = tasks.load('emnist_ae', folder, only_digits=True).train.load('w1')
   np.testing.assert_allclose(ink['x'][:, 5], [0.25, 0.5])
   np.testing.assert_array_equal(ink['x'], ink['y'])
+  for options, is_summed in (({}, True), ({'summed': False}, False)):
+    model = tasks.load('emnist_ae', folder, only_digits=True, **options).build_model(0)
+    assert isinstance(model, layers.SummedLossModel) == is_summed
 
 
 def test_a_model_of_the_task_is_chosen(tmp_path):

@@ -23,20 +23,26 @@ K = TypeVar('K')
 
 class _Published(NamedTuple):
   title: str
-  clients: int  # Data with another number of training clients are not the benchmark.
+  # Data of another size are not the benchmark: training clients, and examples as the task counts.
+  data: tuple[int, int]
   figures: tuple[float, ...]  # Of each optimizer.
   metric: str = 'accuracy'
   factor: float = 100  # By which the metric is multiplied there.
 
 
+_STACK_OVERFLOW = 342_477, 135_818_730
 TASKS = {
-  'cifar10': _Published('CIFAR-10', 500, (72.1, 77.4, 78.0, 77.4, 72.8)),
-  'cifar100': _Published('CIFAR-100', 500, (47.9, 52.5, 52.4, 52.4, 44.7)),
-  'emnist_cr': _Published('EMNIST CR', 3400, (85.1, 85.6, 85.5, 85.2, 84.9)),
-  'shakespeare': _Published('Shakespeare', 715, (57.5, 57.0, 57.2, 57.3, 56.9)),
-  'stackoverflow_nwp': _Published('SO NWP', 342477, (23.8, 25.2, 25.2, 23.8, 19.5)),
-  'stackoverflow_lr': _Published('SO LR', 342477, (67.1, 65.8, 65.9, 36.9, 30.0), 'recall_at_5'),
-  'emnist_ae': _Published('EMNIST AE', 3400, (4.20, 1.01, 0.98, 1.65, 6.47), 'mse', 1000),
+  'cifar10': _Published('CIFAR-10', (500, 50_000), (72.1, 77.4, 78.0, 77.4, 72.8)),
+  'cifar100': _Published('CIFAR-100', (500, 50_000), (47.9, 52.5, 52.4, 52.4, 44.7)),
+  'emnist_cr': _Published('EMNIST CR', (3400, 671_585), (85.1, 85.6, 85.5, 85.2, 84.9)),
+  'shakespeare': _Published('Shakespeare', (715, 37_784), (57.5, 57.0, 57.2, 57.3, 56.9)),
+  'stackoverflow_nwp': _Published('SO NWP', _STACK_OVERFLOW, (23.8, 25.2, 25.2, 23.8, 19.5)),
+  'stackoverflow_lr': _Published(
+    'SO LR', _STACK_OVERFLOW, (67.1, 65.8, 65.9, 36.9, 30.0), 'recall_at_5'
+  ),
+  'emnist_ae': _Published(
+    'EMNIST AE', (3400, 671_585), (4.20, 1.01, 0.98, 1.65, 6.47), 'mse', 1000
+  ),
 }
 
 
@@ -140,8 +146,8 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
   """Tasks by optimizers: the form of Table 1 of "Adaptive Federated Optimization".
 
   A cell is the mean over the last rounds of the task's metric on the validation data, in
-  percent, MSE times 1000; bold is what is within 0.5 of the best. Where a run's data have as many
-  clients as the benchmark, the paper's row stands below.
+  percent, MSE times 1000; bold is what is within 0.5 of the best. Where the runs' data
+  are all of the benchmark's, by their clients and examples, the paper's row stands below.
 
   Args:
     runs: Runs of any tasks and algorithms; those that differ in their seed only are averaged, and
@@ -171,7 +177,7 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
         scores.is_best(found, column, within=_WITHIN),
       )
     )
-    if entry and is_published and {_clients(run) for run in own} == {entry.clients}:
+    if entry and is_published and {_size(run) for run in own} == {entry.data}:
       figures = zip(OPTIMIZERS, entry.figures)
       rows.append(Row(['published'], {}, {name: f'{n:.{digits}f}' for name, n in figures}))
   caption = title or f'Validation, mean over the {scores.last_rounds(runs)}'
@@ -196,7 +202,7 @@ def participation(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Rep
   """
 
   def place(run: run_lib.Run) -> tuple[float, str, str]:
-    clients, (task, options) = _clients(run), _task(run)
+    (clients, _), (task, options) = _size(run), _task(run)
     cohort, share = map(run.settings.get, ('clients_per_round', 'participation'))
     if not (clients and (cohort or share)):
       raise ValueError(f'{run.folder} has no number of clients in config.json.')
@@ -259,8 +265,10 @@ def _value(run: run_lib.Run, setting: str) -> str:
   return run.renamed.get(text, text)
 
 
-def _clients(run: run_lib.Run) -> int | None:
-  return run.config.get('data', {}).get('clients')
+def _size(run: run_lib.Run) -> tuple[int | None, int | None]:
+  """Training clients and their examples."""
+  data = run.config.get('data', {})
+  return data.get('clients'), data.get('examples')
 
 
 def _composition(run: run_lib.Run) -> str:

@@ -32,7 +32,7 @@ def test_bold_is_what_the_paper_has_bold():
     assert scores.is_best(found, f'validation_{entry.metric}', within=0.5) == BOLD[task], task
 
 
-def runs_of_table_1(folder, task, clients, column='validation_accuracy'):
+def runs_of_table_1(folder, task, data, column='validation_accuracy'):
   entry = cross_tables.TASKS[task]
   ends = [
     (figure / entry.factor, {'algorithm': algorithm})
@@ -40,16 +40,22 @@ def runs_of_table_1(folder, task, clients, column='validation_accuracy'):
   ]
   start = 0.9 if entry.factor == 1000 else 0.01
   return run_folders.each(
-    folder / task, ends, column, start=start, task=task, data={'clients': clients}
+    folder / task,
+    ends,
+    column,
+    start=start,
+    task=task,
+    data=dict(zip(('clients', 'examples'), data)),
   )
 
 
 def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
   runs = [
-    *runs_of_table_1(tmp_path, 'shakespeare', 715),
-    *runs_of_table_1(tmp_path, 'emnist_cr', 300),
-    *runs_of_table_1(tmp_path, 'emnist_ae', 3400, 'validation_mse'),
-    *runs_of_table_1(tmp_path, 'stackoverflow_lr', 9, 'validation_recall_at_5'),
+    *runs_of_table_1(tmp_path, 'shakespeare', (715, 37_784)),
+    *runs_of_table_1(tmp_path, 'emnist_cr', (300, 9_000)),
+    *runs_of_table_1(tmp_path, 'cifar10', (500, 5_500)),  # A part of each client's examples.
+    *runs_of_table_1(tmp_path, 'emnist_ae', (3400, 671_585), 'validation_mse'),
+    *runs_of_table_1(tmp_path, 'stackoverflow_lr', (9, 90), 'validation_recall_at_5'),
   ]
   (table,) = cross_tables.tasks(runs).tables
   assert table.heading == ['', *cross_tables.OPTIMIZERS]
@@ -57,11 +63,12 @@ def test_the_papers_figures_stand_beside_on_the_benchmarks_data(tmp_path):
     ['Shakespeare', '57.5', '57.0', '57.2', '57.3', '56.9'],
     ['published', '57.5', '57.0', '57.2', '57.3', '56.9'],
     ['EMNIST CR', '85.1', '85.6', '85.5', '85.2', '84.9'],
+    ['CIFAR-10', '72.1', '77.4', '78.0', '77.4', '72.8'],
     ['EMNIST AE (mse x 1000)', '4.20', '1.01', '0.98', '1.65', '6.47'],
     ['published', '4.20', '1.01', '0.98', '1.65', '6.47'],
     ['SO LR (recall at 5)', '67.1', '65.8', '65.9', '36.9', '30.0'],
   ]
-  assert table.bold == {(0, 1), (0, 3), (0, 4), (2, 2), (2, 3), (2, 4), (3, 3), (5, 1)}
+  assert table.bold == {(0, 1), (0, 3), (0, 4), (2, 2), (2, 3), (2, 4), (3, 3), (4, 3), (6, 1)}
   assert 'mean over the last 1 round' in table.title
 
 
