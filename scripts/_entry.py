@@ -5,6 +5,7 @@ one line from the first instant on.
 """
 
 import atexit
+import functools
 import importlib
 import os
 import signal
@@ -14,22 +15,11 @@ from typing import Any
 
 INTERRUPTED = 128 + signal.SIGINT
 # The names that pip installs, by the module that each starts.
-NAMES = {
-  module: f'tff-adaptive-{module.replace("_", "-")}'
-  for module in (
-    'train',
-    'sweep',
-    'report',
-    'partition_report',
-    'train_centralized',
-    'export',
-    'fedscale_traces',
-  )
-}
+_MODULES = 'train sweep report partition_report train_centralized export fedscale_traces'
+NAMES = {module: f'tff-adaptive-{module.replace("_", "-")}' for module in _MODULES.split()}
 started_as: str | None = None  # The name of these by which this process was started, if any.
 exit_code: int | None = None  # With which the command has ended, once it has.
 interrupted = 'interrupted.'  # What Ctrl-C says.
-before_end: Callable[[], None] | None = None  # What it does then: ends child processes, say.
 
 
 def begin() -> None:
@@ -47,8 +37,9 @@ def _end(unused_number: int, unused_frame: Any) -> None:
   """
   try:
     os.write(2, f'{os.path.basename(sys.argv[0])}: {interrupted}\n'.encode(errors='replace'))
-    if before_end is not None:
-      before_end()
+    native = sys.modules.get('tff_adaptive.engine.native')
+    if native is not None:  # TFF may have started workers.
+      native.reap_workers()
     sys.stdout.flush()
   finally:
     os._exit(INTERRUPTED)
@@ -69,16 +60,15 @@ def _leave() -> None:
   os._exit(exit_code)
 
 
-def _console(module: str) -> Callable[[], int]:
-  """Returns what pip's console script calls: the `main` of a module of this package."""
-
-  def start() -> int:
-    global started_as
-    started_as = NAMES[module]
-    begin()
-    return importlib.import_module(f'{__package__}.{module}').main()
-
-  return start
+def _start(module: str) -> int:
+  global started_as
+  started_as = NAMES[module]
+  begin()
+  return int(importlib.import_module(f'{__package__}.{module}').main())
 
 
-globals().update({module: _console(module) for module in NAMES})
+def __getattr__(module: str) -> Callable[[], int]:
+  """What pip's console script of a module calls: its `main`."""
+  if module not in NAMES:
+    raise AttributeError(module)
+  return functools.partial(_start, module)

@@ -19,25 +19,27 @@ device's trace has a length of its own, after which it repeats; all of them are 
 end of the longest one, after which train.py repeats them together.
 """
 
-import csv
 import dataclasses
-import io
+import itertools
 import math
 import pickle
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
+import numpy as np
+import pandas as pd
+
 from tff_adaptive._utils import atomic_files
-from tff_adaptive.population import files
+from tff_adaptive.population import files as population_files
 
 from .cli import command, fields, flags
 
-# A training step for one inference of its batch: FedScale's `augmentation_factor`.
-_STEP_OVER_INFERENCE = 3.0
+# Seconds of a training step for a millisecond of inference: FedScale's `augmentation_factor` is 3.
+_STEP_OVER_INFERENCE = 3e-3
 _BYTES_OF_KILOBIT = 1024 / 8
 
 
@@ -62,73 +64,62 @@ def main(arguments: Sequence[str]) -> int:
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
   task_options = flags.check_with_task(_FLAGS, _Traces)
-  if not _FLAGS.output or not (_FLAGS.capacity or _FLAGS.behaviour):
+  files = {'profiles': _FLAGS.capacity, 'availability': _FLAGS.behaviour}
+  if not _FLAGS.output or not any(files.values()):
     raise ValueError('give --output, and --capacity, --behaviour or both.')
-  devices = {
-    name: _devices(path)
-    for name, path in (('profiles', _FLAGS.capacity), ('availability', _FLAGS.behaviour))
-    if path
-  }
-  import tff_adaptive_tasks as tasks  # From here on TensorFlow is imported, which takes seconds.
-
-  task = tasks.load(_FLAGS.task, data_dir=_FLAGS.data_dir, seed=_FLAGS.seed, **task_options)
+  devices = {name: _devices(path) for name, path in files.items() if path}
+  task = flags.load_task(_FLAGS, task_options)
   clients = task.train.client_ids
   tables = {}
   if _FLAGS.capacity:
     tables['profiles'] = profiles(clients, devices['profiles'], _FLAGS.batch_size)
   if _FLAGS.behaviour:
     tables['availability'] = availability(clients, devices['availability'])
-  for name, rows in tables.items():
+  command.check_output('output', _FLAGS.output)
+  for name, table in tables.items():
     path = f'{_FLAGS.output}.{name}.csv'
-    text = io.StringIO()
-    csv.writer(text, lineterminator='\n').writerows(rows)
-    atomic_files.write_text(path, text.getvalue())
-    command.show(f'{path}: {len(clients):,} clients, {len(devices[name]):,} devices')
+    atomic_files.write_text(path, table.to_csv(index=False))
+    command.show(f'{path}: {len(clients):,} clients, {len(devices[name]):,} devices\n')
   return command.DONE
 
 
-def profiles(
-  clients: Sequence[str], devices: Mapping[Any, Any], batch_size: int
-) -> list[Sequence[Any]]:
+def profiles(clients: Sequence[str], devices: Mapping[Any, Any], batch_size: int) -> pd.DataFrame:
   """The lines of a file for --client_profiles, of FedScale's capacities.
 
   Raises:
     ValueError: If a device has no such numbers.
   """
-  rows: list[Sequence[Any]] = [('client', 'seconds_per_step', 'downlink', 'uplink')]
-  for client, (key, device) in _assigned(clients, devices):
-    milliseconds, kilobits = (
-      _number(key, device, name, above=0) for name in ('computation', 'communication')
-    )
+  rows = []
+  for client, (key, device) in zip(clients, itertools.cycle(devices.items())):
+    milliseconds, kilobits = (_number(key, device, n) for n in ('computation', 'communication'))
     bandwidth = kilobits * _BYTES_OF_KILOBIT / 1e6
-    seconds = _STEP_OVER_INFERENCE * batch_size * milliseconds / 1000
-    rows.append((client, seconds, bandwidth, bandwidth))
-  return rows
+    rows.append((client, batch_size * _STEP_OVER_INFERENCE * milliseconds, bandwidth, bandwidth))
+  return pd.DataFrame(rows, columns=['client', 'seconds_per_step', 'downlink', 'uplink'])
 
 
-def availability(clients: Sequence[str], devices: Mapping[Any, Any]) -> list[Sequence[Any]]:
+def availability(clients: Sequence[str], devices: Mapping[Any, Any]) -> pd.DataFrame:
   """The lines of a file for --availability, of FedScale's times of activity, in seconds.
 
   Raises:
     ValueError: If a device has no such times.
   """
-  used = [(client, key, *_intervals(key, d)) for client, (key, d) in _assigned(clients, devices)]
+  used = [(c, *_intervals(*d)) for c, d in zip(clients, itertools.cycle(devices.items()))]
   end = max(length for *_, length in used)
-  rows: list[Sequence[Any]] = [files.TRACE_COLUMNS]
-  for client, _, intervals, length in used:
-    for i in range(math.ceil(end / length)):
-      for begin, until in intervals:
-        begin, until = begin + i * length, min(until + i * length, end)
-        if begin < until:
-          rows.append((client, begin, until))
-  if len(rows) == 1:
+  rows = [
+    (client, begin + again, min(until + again, end))
+    for client, intervals, length in used
+    for again in np.arange(0, end, length).tolist()
+    for begin, until in intervals
+    if begin + again < min(until + again, end)
+  ]
+  if not rows:
     raise ValueError('no device is ever active.')
-  return rows
+  return pd.DataFrame(rows, columns=list(population_files.TRACE_COLUMNS))
 
 
 def _intervals(key: Any, device: Any) -> tuple[list[tuple[float, float]], float]:
   """When a device is active, from 0 to the length of its trace, and that length."""
-  length = _number(key, device, 'finish_time', above=0)
+  length = _number(key, device, 'finish_time')
   times = [device.get(name) for name in ('active', 'inactive')]
   if any(not isinstance(t, list | tuple) for t in times) or len({len(t) for t in times}) != 1:
     raise ValueError(f"device {key!r} has no lists 'active' and 'inactive' of one length.")
@@ -141,18 +132,10 @@ def _intervals(key: Any, device: Any) -> tuple[list[tuple[float, float]], float]
   return sorted(found), length
 
 
-def _assigned(
-  clients: Sequence[str], devices: Mapping[Any, Any]
-) -> Iterator[tuple[str, tuple[Any, Any]]]:
-  items = list(devices.items())
-  for i, client in enumerate(clients):
-    yield client, items[i % len(items)]
-
-
-def _number(key: Any, device: Any, name: str, above: float) -> float:
+def _number(key: Any, device: Any, name: str) -> float:
   value = device.get(name) if isinstance(device, Mapping) else None
-  if not isinstance(value, int | float) or not above < value < math.inf:
-    raise ValueError(f'device {key!r}: {name} is {value!r:.50}; it must be a number above {above}.')
+  if not isinstance(value, int | float) or not 0 < value < math.inf:
+    raise ValueError(f'device {key!r}: {name} is {value!r:.50}; it must be a number above 0.')
   return value
 
 

@@ -47,10 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   task_options = flags.check_with_task(_FLAGS, _Report)
   if _FLAGS.output:
-    command.check_writable(_FLAGS.output, f'output={_FLAGS.output}')
-  import tff_adaptive_tasks as tasks  # From here on TensorFlow is imported, which takes seconds.
-
-  task = tasks.load(_FLAGS.task, data_dir=_FLAGS.data_dir, seed=_FLAGS.seed, **task_options)
+    command.check_output('output', _FLAGS.output, makes=False)
+  task = flags.load_task(_FLAGS, task_options)
   text, labels, names = describe(task)
   command.show(text)
   if _FLAGS.output:

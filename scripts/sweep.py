@@ -23,7 +23,7 @@ the runs. Ctrl-C ends after saving. At the end a table, also in DIR/sweep.md, th
 """
 
 import contextlib
-import functools
+import dataclasses
 import importlib.util
 import os
 import sys
@@ -33,69 +33,90 @@ from typing import Any
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
-from absl import flags as absl_flags
-
 from tff_adaptive._utils import atomic_files
 from tff_adaptive_tasks import catalog
 
-from .cli import command, flags, search_space, settings
+from .cli import command, fields, flags, search_space
+from .cli.groups import runtime
 
-_FLAGS = absl_flags.FlagValues()
-_multi = functools.partial(absl_flags.DEFINE_multi_string, default=[], flag_values=_FLAGS)
-_enum = functools.partial(absl_flags.DEFINE_enum, flag_values=_FLAGS)
-_string = functools.partial(absl_flags.DEFINE_string, default=None, flag_values=_FLAGS)
-_integer = functools.partial(absl_flags.DEFINE_integer, flag_values=_FLAGS)
-_float = functools.partial(absl_flags.DEFINE_float, default=None, flag_values=_FLAGS)
-_multi(
-  'grid',
-  help='A flag of train.py and its values: FLAG=VALUE,VALUE. Of seed: each trial is trained with'
-  ' each.',
-)
-_multi(
-  'range',
-  help='A number of train.py for random and tpe to draw: FLAG=LOW,HIGH, or FLAG=LOW,HIGH,log.',
-)
-_string('output_dir', help="Where the runs' folders go.")
-_enum(
-  'search',
-  'grid',
-  ['grid', 'random', 'tpe'],
-  'grid: every combination; random: drawn; tpe: drawn near to what was good, by the'
-  " tree-structured Parzen estimator (Optuna's).",
-)
-_integer('trials', None, 'How many random and tpe do; a later command may ask for more.', 1)
-_integer('search_seed', 0, 'Seeds what random and tpe draw.', 0)
-_enum(
-  'prune',
-  None,
-  ['asha'],
-  'asha: asynchronous successive halving. Trials are compared at --first_rung rounds and then at'
-  ' --reduction_factor times as many each; the best of them go on with their runs.',
-)
-_integer('first_rung', None, 'Rounds before trials are pruned. Default: a ninth of --rounds.', 1)
-_integer('reduction_factor', 3, 'One trial in so many goes on from a rung to the next.', 2)
-_integer('jobs', None, 'Runs at a time. Default 1; with --ray as many as fit.', 1)
-_string(
-  'ray',
-  help='Runs are done on the nodes of a Ray cluster: local, auto or host:port, as of train.py. All'
-  ' nodes must see --output_dir, and what the flags name, under the same path.',
-)
-_integer('cpus_per_job', None, 'Processors that Ray reserves for a run. Default 1.', 1)
-_float('gpus_per_job', help='GPUs likewise; 0.5 is half of one. Default 0.')
-_string(
-  'metric',
-  help="Column of metrics.csv by which trials are compared. Default: the task's metric on the"
-  ' validation data.',
-)
-_integer(
-  'window',
-  None,
-  'Trials are compared by the mean over so many of the last rounds. Default: the last tenth, and at'
-  ' most 100.',
-  1,
-)
-_float('target', help='Show after how many rounds the metric reached this value.')
-absl_flags.DEFINE_boolean('dry_run', False, 'Only say what would be run.', flag_values=_FLAGS)
+_DRAWN = 'search=random or tpe'
+
+
+def _check_metric_name(name: str, metric: str) -> None:
+  if not metric.startswith(('validation_', 'inference_', 'train_')):
+    raise ValueError(
+      f'{name}={metric}: trials are selected on validation data, never on test data: give a column'
+      ' of metrics.csv such as validation_accuracy.'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sweep(fields.Group):
+  """Its own flags; those after ' -- ' are of train.py."""
+
+  TITLE = 'Sweep'
+
+  grid: tuple[str, ...] = fields.flag(
+    'A flag of train.py and its values: FLAG=VALUE,VALUE. Of seed: each trial is trained with each.'
+    ' May be repeated.',
+    [],
+  )
+  range: tuple[str, ...] = fields.flag(
+    'A number of train.py for random and tpe to draw: FLAG=LOW,HIGH, or FLAG=LOW,HIGH,log. May be'
+    ' repeated.',
+    [],
+    needs=_DRAWN,
+  )
+  output_dir: str | None = fields.flag("Where the runs' folders go.")
+  search: str = fields.flag(
+    'grid: every combination; random: drawn; tpe: drawn near to what was good, by the'
+    " tree-structured Parzen estimator (Optuna's).",
+    'grid',
+    choices=('grid', 'random', 'tpe'),
+  )
+  trials: int | None = fields.count(
+    'How many random and tpe do; a later command may ask for more.', needs=_DRAWN
+  )
+  search_seed: int = fields.count(
+    'Seeds what random and tpe draw.', 0, zero='the default', needs=_DRAWN
+  )
+  prune: str | None = fields.flag(
+    'asha: asynchronous successive halving. Trials are compared at --first_rung rounds and then at'
+    ' --reduction_factor times as many each; the best of them go on with their runs.',
+    choices=('asha',),
+  )
+  first_rung: int | None = fields.count(
+    'Rounds before trials are pruned. Default: a ninth of --rounds.', needs='prune'
+  )
+  reduction_factor: int = fields.count(
+    'One trial in so many goes on from a rung to the next, 2 or more.', 3, low=2, needs='prune'
+  )
+  jobs: int | None = fields.count('Runs at a time. Default 1; with --ray as many as fit.')
+  ray: str | None = fields.flag(
+    'Runs are done on the nodes of a Ray cluster: local, auto or host:port, as of train.py. All'
+    ' nodes must see --output_dir, and what the flags name, under the same path.',
+    check=runtime.check_address,
+  )
+  cpus_per_job: int | None = fields.count(
+    'Processors that Ray reserves for a run. Default 1.', needs='ray'
+  )
+  gpus_per_job: float | None = fields.flag(
+    'GPUs likewise; 0.5 is half of one. Default 0.', check=runtime.check_gpus, needs='ray'
+  )
+  metric: str | None = fields.flag(
+    "Column of metrics.csv by which trials are compared. Default: the task's metric on the"
+    ' validation data.',
+    check=_check_metric_name,
+  )
+  window: int | None = fields.count(
+    'Trials are compared by the mean over so many of the last rounds. Default: the last tenth, and'
+    ' at most 100.'
+  )
+  target: float | None = fields.flag('Show after how many rounds the metric reached this value.')
+  dry_run: bool = fields.flag('Only say what would be run.', False)
+
+
+_FLAGS = flags.define(flags.of_group(_Sweep))
 
 
 @command.entry('sweep.py')
@@ -118,6 +139,7 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   if rest:
     raise ValueError(f'unexpected argument {rest[0]!r}; {hint}')
+  flags.check(_FLAGS, _Sweep)
   if not _FLAGS.output_dir:
     raise ValueError('--output_dir is missing.')
   axes: dict[str, Any] = search_space.read(_FLAGS.grid, _FLAGS.range)
@@ -163,30 +185,13 @@ def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
 
 def _check_flags(varied: Sequence[str]) -> None:
   """ValueError if the sweep's own flags do not go together."""
-  is_grid, gpus = _FLAGS.search == 'grid', _FLAGS.gpus_per_job
-  for needed, is_there, names in (
-    ('--search=random and tpe', not is_grid, ('trials', 'search_seed', 'range')),
-    ('--prune=asha', _FLAGS.prune, ('first_rung', 'reduction_factor')),
-    ('--ray', _FLAGS.ray, ('cpus_per_job', 'gpus_per_job')),
-  ):
-    for name in names:
-      if _FLAGS[name].present and not is_there:
-        raise ValueError(f'--{name} is for {needed}: leave it out, or give both.')
+  is_grid = _FLAGS.search == 'grid'
   if is_grid and not varied:
     raise ValueError('give --grid at least once.')
   if not is_grid and (not {*varied} - {'seed'} or _FLAGS.trials is None):
     raise ValueError(
       f'--search={_FLAGS.search} needs --trials=NUMBER and a --range or --grid to draw from.'
     )
-  if _FLAGS.metric and not _FLAGS.metric.startswith(('validation_', 'inference_', 'train_')):
-    raise ValueError(
-      f'--metric={_FLAGS.metric}: trials are selected on validation data, never on test data: give'
-      ' a column of metrics.csv such as validation_accuracy.'
-    )
-  if _FLAGS.ray is not None:
-    settings.check('ray', _FLAGS.ray)
-  if gpus is not None and not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
-    raise ValueError(f'--gpus_per_job must be from 0 to 1, or a whole number, found {gpus}.')
   if importlib.util.find_spec('optuna') is None:
     raise ValueError('sweep.py needs Optuna: pip install tff-adaptive[search]')
 

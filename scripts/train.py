@@ -9,9 +9,7 @@ if not __package__:  # Run as a file.
 from .cli import command, flags, help_text, resolve, result_table, run
 
 
-@command.entry(
-  'train.py', 'interrupted; rounds that were done are saved.', before_end=run.reap_workers
-)
+@command.entry('train.py', 'interrupted; rounds that were done are saved.')
 def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns its exit code.
 

@@ -19,27 +19,18 @@ Overflow whole does not fit on most machines.
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
   __package__ = __import__('_as_file').PACKAGE
 
-from tff_adaptive._utils import user_code, validation
-from tff_adaptive.runs import config, summary
+from tff_adaptive._utils import atomic_files, user_code, validation
+from tff_adaptive.reports import tables
+from tff_adaptive.runs import config, groups, run as run_lib, summary
 from tff_adaptive_tasks import catalog
 
-from .cli import (
-  command,
-  fields,
-  flags,
-  options,
-  records as records_lib,
-  run_table,
-  settings,
-  signals,
-  tensorflow_start,
-)
+from .cli import command, fields, flags, records, settings, signals, tensorflow_start
 
 # Where the user gives no rate: safe ones for small networks, not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
@@ -79,27 +70,35 @@ def main(arguments: Sequence[str]) -> int:
   """Runs the command; returns 0, 1 if a run diverged, 2 for bad input, 128 + signal if stopped."""
   if not command.read(_FLAGS, __doc__, arguments):
     return command.DONE
-  records = _records()
-  folders = [record.settings['output_dir'] for record in records]
-  for record, folder in zip(records, folders):  # Of finished runs too: the table is as asked for.
-    records_lib.check_folder(folder, record)
-  pending = [r for r, at in zip(records, folders) if not summary.is_complete(at, _FLAGS.epochs)]
-  failed, stopped = _train_all(pending, arguments) if pending else ([], 0)
+  options = flags.check_with_task(_FLAGS, _Baselines)
+  runs = _runs()
+  for folder, record in runs.items():  # Of finished runs too: the table is as asked for.
+    records.check_folder(folder, record)
+  pending = {at: run for at, run in runs.items() if not summary.is_complete(at, _FLAGS.epochs)}
+  failed, stopped = _train_all(pending, options, arguments) if pending else ([], 0)
   if stopped:
     return stopped
-  is_written = run_table.write(
-    os.path.join(os.path.dirname(folders[0]), 'centralized.md'),
-    folders,
-    note='Diverged: ' + ', '.join(failed) if failed else '',
-  )
-  if failed:
-    return command.FAILED
-  return command.DONE if is_written else command.BAD_INPUT
+  try:
+    _show(runs, failed)
+  except (ValueError, OSError) as error:
+    raise ValueError(f'the runs are saved, but there is no table: {error}') from None
+  return command.FAILED if failed else command.DONE
 
 
-def _records() -> list[config.Record]:
-  """What config.json says of each run, checked: a task of the user's own with its file."""
-  flags.check_with_task(_FLAGS, _Baselines)
+def _show(folders: Iterable[str], failed: Sequence[str]) -> None:
+  """Shows a table of the runs that have begun, if any, and writes it."""
+  begun = [folder for folder in folders if os.path.exists(os.path.join(folder, config.FILE))]
+  if found := run_lib.load_begun(begun):
+    grouped = groups.group(found)
+    table = tables.comparison_table(grouped, tables.default_metric(found)).markdown()
+    if failed:
+      table += f'\nDiverged: {", ".join(failed)}\n'
+    atomic_files.write_text(os.path.join(os.path.dirname(begun[0]), 'centralized.md'), table)
+    command.show(table)
+
+
+def _runs() -> dict[str, config.Record]:
+  """Folder -> what its config.json says, checked: a task of the user's own with its file."""
   optimizers = [name.strip() for name in _FLAGS.optimizer.split(',')]
   for name in optimizers:
     fields.check_name('optimizer', name, _RATES)
@@ -111,46 +110,42 @@ def _records() -> list[config.Record]:
   own = user_code.is_reference(_FLAGS.task)
   files = {'task': user_code.load(_FLAGS.task)[1].record()} if own else {}
   parent = _FLAGS.output_dir or f'runs/{_FLAGS.task.rpartition(":")[2]}_centralized'
+  common = {
+    'task': _FLAGS.task,
+    'task_option': list(_FLAGS.task_option),
+    'algorithm': 'centralized',
+    'rounds': _FLAGS.epochs,
+    'batch_size': _FLAGS.batch_size or catalog.sizes('' if own else _FLAGS.task)['batch_size'],
+    'rounds_per_evaluation': _FLAGS.epochs_per_evaluation,
+    'seed': _FLAGS.seed,
+    'data_dir': _FLAGS.data_dir and os.path.abspath(_FLAGS.data_dir),
+  }
   found: dict[str, config.Record] = {}
   for optimizer in optimizers:
     rates = str(_RATES[optimizer]) if _FLAGS.learning_rate is None else _FLAGS.learning_rate
-    for rate in map(_rate, rates.split(',')):
+    for text in rates.split(','):
+      try:
+        rate = float(text)
+      except ValueError:
+        raise ValueError(f'--learning_rate={text}: give numbers such as 0.01,0.1.') from None
+      validation.above_zero('--learning_rate', rate, 'give a rate such as 0.1')
       folder = os.path.join(parent, f'{optimizer}_{rate:g}')
       if folder in found:
         raise ValueError(
           f'two runs would share the folder {folder}: give each optimizer once, and rates that'
           ' differ in their first six digits.'
         )
-      job = {
-        'task': _FLAGS.task,
-        'task_option': list(_FLAGS.task_option),
-        'algorithm': 'centralized',
-        'optimizer': optimizer,
-        'learning_rate': rate,
-        'tau': _FLAGS.tau if optimizer in _ADAPTIVE else None,
-        'rounds': _FLAGS.epochs,
-        'batch_size': _FLAGS.batch_size or catalog.sizes('' if own else _FLAGS.task)['batch_size'],
-        'rounds_per_evaluation': _FLAGS.epochs_per_evaluation,
-        'seed': _FLAGS.seed,
-        'data_dir': _FLAGS.data_dir and os.path.abspath(_FLAGS.data_dir),
-        'output_dir': folder,
-      }
+      own_values = {'optimizer': optimizer, 'learning_rate': rate, 'output_dir': folder}
+      own_values['tau'] = _FLAGS.tau if optimizer in _ADAPTIVE else None
       found[folder] = config.Record(
-        job, settings.CHANGE_NO_NUMBER, files, prefix='--', place='--output_dir'
+        common | own_values, settings.CHANGE_NO_NUMBER, files, prefix='--', place='--output_dir'
       )
-  return list(found.values())
+  return found
 
 
-def _rate(text: str) -> float:
-  try:
-    rate = float(text)
-  except ValueError:
-    raise ValueError(f'--learning_rate={text}: give numbers such as 0.01,0.1.') from None
-  validation.above_zero('--learning_rate', rate, 'give a rate such as 0.1')
-  return rate
-
-
-def _train_all(pending: Sequence[config.Record], arguments: Sequence[str]) -> tuple[list[str], int]:
+def _train_all(
+  pending: Mapping[str, config.Record], options: Mapping[str, Any], arguments: Sequence[str]
+) -> tuple[list[str], int]:
   """Trains; returns the folders of runs that diverged, and the exit code of a signal or 0."""
   tensorflow_start.load()  # It takes seconds.
   import tensorflow as tf
@@ -162,20 +157,19 @@ def _train_all(pending: Sequence[config.Record], arguments: Sequence[str]) -> tu
   tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
   engine.remember_workers()  # One that TFF starts ends with this process.
   failed: list[str] = []
-  task_options = options.parse('task_option', _FLAGS.task_option)
-  if task_options.get('lstm') == 'compiled':
+  if options.get('lstm') == 'compiled':
     library.load()
-  task = tasks.load(_FLAGS.task, data_dir=_FLAGS.data_dir, seed=_FLAGS.seed, **task_options)
+  task = flags.load_task(_FLAGS, options)
   examples = task.train.load_all()
   clients = tasks.InMemoryClientData({'all': (examples['x'], examples['y'])})
-  with signals.StopGuard(on_abort=[engine.reap_workers]) as stop:
-    for record in pending:
-      command.say(record.settings['output_dir'])
+  with signals.StopGuard(engine.reap_workers) as stop:
+    for folder, record in pending.items():
+      command.say(folder)
       record = dataclasses.replace(record, command=arguments, metric=task.metric)
       try:
         result = _train(record, task, clients, stop)
       except runs.NonFiniteWeightsError as error:
-        failed.append(record.settings['output_dir'])
+        failed.append(folder)
         command.complain('train_centralized.py', error)
         continue
       if not result.is_complete:
@@ -200,27 +194,25 @@ def _train(record: config.Record, task: Any, clients: Any, stop: Any) -> Any:
     seed=_FLAGS.seed,
     unit_starts=task.unit_starts,
   )
-  data = {
-    'source': task.source,
-    'examples': clients.num_examples('all'),
-    'validation_examples': len(task.validation['y']),
-  }
+  train_config = training.TrainingConfig(
+    rounds=_FLAGS.epochs,
+    clients_per_round=1,
+    seed=_FLAGS.seed,
+    rounds_per_evaluation=_FLAGS.epochs_per_evaluation,
+    rounds_per_checkpoint=1,
+    metric=task.metric,
+  )
+  data = {'source': task.source, 'examples': clients.num_examples('all')}
+  data['validation_examples'] = len(task.validation['y'])
   return training.train(
     process,
     clients,
     build.build_evaluation(model, task.validation),
-    training.TrainingConfig(
-      rounds=_FLAGS.epochs,
-      clients_per_round=1,
-      seed=_FLAGS.seed,
-      rounds_per_evaluation=_FLAGS.epochs_per_evaluation,
-      rounds_per_checkpoint=1,
-      metric=task.metric,
-    ),
+    train_config,
     output_dir=job['output_dir'],
     run_id=record.open(job['output_dir'], data, model.num_parameters)['run_id'],
     stop=stop,
-    test_fn=None if task.test is None else build.build_evaluation(model, task.test),
+    test_fn=build.build_evaluation(model, task.test),
     settings=record,
   )
 

@@ -1,7 +1,7 @@
 """From settings to what is trained: the data, the process and its evaluation."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tff_adaptive_tasks as tasks
@@ -66,7 +66,7 @@ def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str
       *settings.output.build(saved['run_id'], record.settings),
       *([] if private is None else [_account(private, config, settings.aggregation.noise_seed)]),
     ],
-    'test_fn': None if task.test is None else build_evaluation(model, task.test),
+    'test_fn': build_evaluation(model, task.test),
     'client_evaluation': settings.evaluation.build(settings, task, model, parts),
     'resume_from': settings.output.resume_from,
     'settings': record,
@@ -104,8 +104,10 @@ def build_process(
   )
 
 
-def build_evaluation(model: Any, examples: Any) -> Callable[[Any], Mapping[str, float]]:
-  """Returns the function that evaluates weights on examples."""
+def build_evaluation(model: Any, examples: Any) -> Any:
+  """Returns the function that evaluates weights on examples; None where there are none."""
+  if examples is None:
+    return None
   evaluate = models.build_evaluation(model)
   return lambda weights: evaluate(weights, examples)
 

@@ -39,11 +39,7 @@ class DivergedError(FailureError):
   """A model that came to nothing: the same run would again."""
 
 
-def entry(
-  program: str,
-  interrupted: str = 'interrupted.',
-  before_end: Callable[[], None] | None = None,
-) -> Callable[[Main], Callable[..., int]]:
+def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], Callable[..., int]]:
   """Makes a function the `main` of a command, which returns exit codes instead of raising.
 
   ValueError and OSError are bad input; `FailureError` is a failure.
@@ -51,25 +47,26 @@ def entry(
   Args:
     program: The command's file name, which begins the line that reports a failure.
     interrupted: What Ctrl-C leaves, for the user.
-    before_end: Called when Ctrl-C ends the command at once, to end child processes, say.
   """
 
   def decorate(main: Main) -> Callable[..., int]:
     @functools.wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
       tensorflow_start.quietly()  # A user's own file may be the first to import it.
-      _entry.interrupted, _entry.before_end = interrupted, before_end
+      _entry.interrupted = interrupted
+      said: object
       try:
-        code = main(sys.argv if arguments is None else arguments)
+        _entry.exit_code = main(sys.argv if arguments is None else arguments)
+        return _entry.exit_code
       except FailureError as error:
-        code = complain(_name(program), error, FAILED)
+        said, code = error, FAILED
       except (ValueError, OSError) as error:  # tasks.DataError is a ValueError.
         # On a full disk something had begun.
         is_full = getattr(error.__cause__ or error, 'errno', None) in (errno.ENOSPC, errno.EDQUOT)
-        code = complain(_name(program), error, FAILED if is_full else BAD_INPUT)
+        said, code = error, FAILED if is_full else BAD_INPUT
       except KeyboardInterrupt:  # Of a process that has not begun as a command's.
-        code = complain(_name(program), interrupted, _entry.INTERRUPTED)
-      _entry.exit_code = code
+        said, code = interrupted, _entry.INTERRUPTED
+      _entry.exit_code = complain(_entry.started_as or program, said, code)
       return code
 
     return run
@@ -83,11 +80,6 @@ def as_started(text: str) -> str:
     return text
   pattern = r'(?:python )?\bscripts/(' + '|'.join(_entry.NAMES) + r')\.py\b'
   return re.sub(pattern, lambda found: _entry.NAMES[found[1]], text)
-
-
-def _name(program: str) -> str:
-  """What begins a line of the command 'train.py': that, or the name by which it was started."""
-  return _entry.started_as or program
 
 
 def complain(program: str, error: object, code: int = BAD_INPUT) -> int:
@@ -178,13 +170,14 @@ def expanded(value: Any) -> Any:
   return os.path.expanduser(value) if isinstance(value, str) else value
 
 
-def check_output(flag: str, output: str) -> None:
+def check_output(flag: str, output: str, *, makes: bool = True) -> None:
   """Makes the folder of files OUTPUT.*, which a flag names; ValueError if none can be written."""
   if not os.path.basename(output):
     raise ValueError(f'--{flag}={output} is a folder: name the files in it, {output}report, say.')
   folder = os.path.dirname(os.path.abspath(output))
   check_writable(folder, f'{flag}={output}')
-  os.makedirs(folder, exist_ok=True)
+  if makes:
+    os.makedirs(folder, exist_ok=True)
 
 
 def check_writable(folder: str, given: str) -> None:

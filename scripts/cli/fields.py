@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tff_adaptive._utils import suggestions, validation
@@ -42,6 +42,7 @@ def flag(
   *,
   choices: Sequence[str] = (),
   needs: str = '',
+  instead_of: str = '',
   changes_numbers: bool = True,
 ) -> Any:
   """A field that is a flag.
@@ -51,16 +52,20 @@ def flag(
     default: Its default; None: `resolve` decides, or there is none.
     check: Refuses bad values, given the flag as it is written.
     choices: The names that it takes, if it takes no others.
-    needs: The flag without which it has no meaning.
+    needs: The flag without which it has no meaning, or FLAG=VALUE or VALUE.
+    instead_of: The flag that it stands in place of: only one of them may be given.
     changes_numbers: Whether it touches the model's course; a resumed run may change what does not.
   """
-  metadata = dict(help=text, default=default, check=check, choices=choices, needs=needs)
-  return dataclasses.field(metadata={**metadata, 'changes_numbers': changes_numbers})
+  metadata = dict(help=text, default=default, check=check, choices=choices)
+  metadata |= dict(needs=needs, instead_of=instead_of, changes_numbers=changes_numbers)
+  return dataclasses.field(metadata=metadata)
 
 
-def count(text: str, default: Any = None, *, zero: str = '', high: int = INT31, **more: Any) -> Any:
-  """A flag of whole numbers up to `high`; from 1, or from 0 if that stands for something."""
-  low, hint = (0, f'give 0 for {zero}') if zero else (1, 'give 1 or more')
+def count(
+  text: str, default: Any = None, *, zero: str = '', low: int = 1, high: int = INT31, **more: Any
+) -> Any:
+  """A flag of whole numbers up to `high`; from `low`, or from 0 if that stands for something."""
+  low, hint = (0, f'give 0 for {zero}') if zero else (low, f'give {low} or more')
   check = functools.partial(validation.whole_number, low=low, hint=hint, high=high)
   return flag(text, default, check, **more)
 
@@ -71,6 +76,20 @@ def number(
   """A field that is a flag of numbers, which `check` refuses unless they are like the example."""
   hint = f'give a number such as {example:g}'
   return flag(text, default, lambda name, value: check(name, value, hint), **more)
+
+
+def check_others(
+  field: dataclasses.Field, values: Mapping[str, Any], given: Container[str]
+) -> None:
+  """Refuses a flag that has no meaning with the others; ValueError, in one line."""
+  name, needs, other = field.name, field.metadata['needs'], field.metadata['instead_of']
+  if name not in given:
+    return
+  needed, _, wanted = needs.partition('=')
+  if needs and (values[needed] is None or (wanted and values[needed] not in wanted.split(' or '))):
+    raise ValueError(f'--{name} is for --{needs}: give it too, or leave this one out.')
+  if other in given:
+    raise ValueError(f'--{name} stands in place of --{other}: leave one of them out.')
 
 
 def check(field: dataclasses.Field, value: Any) -> None:

@@ -68,8 +68,10 @@ def define_with_task(own: type[fields.Group]) -> absl_flags.FlagValues:
 
 def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> None:
   """Refuses what a command's own flags do not take; ValueError, in one line."""
+  given = {name for name in values if values[name].present}
   for field in dataclasses.fields(own):  # type: ignore[arg-type]
     fields.check(field, values[field.name].value)
+    fields.check_others(field, values.flag_values_dict(), given)
 
 
 def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> dict[str, Any]:
@@ -79,6 +81,13 @@ def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> d
   settings.check('seed', values.seed)
   output.check_data_dir(values.task, values.data_dir)
   return options.parse('task_option', values.task_option)
+
+
+def load_task(values: absl_flags.FlagValues, options: Mapping[str, Any]) -> Any:
+  """Loads the task of such a command, by the task's options; imports TensorFlow."""
+  import tff_adaptive_tasks as tasks
+
+  return tasks.load(values.task, data_dir=values.data_dir, seed=values.seed, **options)
 
 
 def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:

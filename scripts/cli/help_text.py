@@ -114,6 +114,5 @@ def _listed(title: str, entries: Mapping[str, str]) -> str:
 
 
 def _entry(name: str, text: str, width: int, hang: int = 0) -> str:
-  filled = textwrap.wrap(text, 96 - width, subsequent_indent=' ' * hang)
-  lines = [f'  {name:<{width - 1}} {filled[0]}'] + [' ' * (width + 2) + line for line in filled[1:]]
-  return '\n'.join(lines) + '\n'
+  first, others = f'  {name:<{width - 1}} ', ' ' * (width + 2 + hang)
+  return textwrap.fill(text, 98, initial_indent=first, subsequent_indent=others) + '\n'

@@ -1,7 +1,7 @@
 """The registry's hyperparameters as flags: whose each is, its default and its help."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import registry
@@ -21,12 +21,17 @@ class Named:
   """
 
   group: str
-  owners: Mapping[str, registry.Hyperparameter]
+  owners: dict[str, registry.Hyperparameter]
 
   @property
   def first(self) -> registry.Hyperparameter:
     """As its first owner has it: kind and help are the same for all."""
     return next(iter(self.owners.values()))
+
+  def belongs_to(self, algorithm: registry.Algorithm, server: registry.ServerOptimizer) -> bool:
+    """Whether the algorithm or the server optimizer has it, as a flag: not one of a user's own."""
+    entry: Any = server if self.group == SERVER else algorithm
+    return entry.source is None and entry.name in self.owners
 
   def help(self) -> str:
     """The flag's help: what it is, whose it is, and its default."""
@@ -48,16 +53,11 @@ class Named:
 def named() -> dict[str, Named]:
   """Returns all hyperparameters of the registry by name, the server optimizers' first."""
   found: dict[str, Named] = {}
-  tables: tuple[tuple[str, Iterable[Any]], ...] = (
-    (SERVER, registry.SERVER_OPTIMIZERS.values()),
-    (CORRECTION, registry.ALGORITHMS.values()),
-  )
-  for group, those_of in tables:
-    owners: dict[str, dict[str, registry.Hyperparameter]] = {}
-    for entry in those_of:
+  tables: Any = ((SERVER, registry.SERVER_OPTIMIZERS), (CORRECTION, registry.ALGORITHMS))
+  for group, table in tables:
+    for entry in table.values():
       for h in entry.hyperparameters:
-        owners.setdefault(h.name, {})[entry.name] = h
-    found.update({name: Named(group, those) for name, those in owners.items()})
+        found.setdefault(h.name, Named(group, {})).owners[entry.name] = h
   return found
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tff_adaptive.devices import threads
@@ -16,18 +16,17 @@ _ANSWER_SECONDS = 10.0
 
 
 class NodeHost(trainers.LocalHost):
-  """On a node of the cluster, a Ray actor: a process that does runs, one at a time."""
+  """On a node of the cluster, a Ray actor: does runs, one at a time."""
 
-  def __init__(self, folder: str, shared: str, program: Sequence[str] | None = None):
+  last_signal = signal.SIGKILL  # Where this process is killed, the run goes on elsewhere.
+
+  def __init__(self, folder: str, shared: str):
     """Creates it.
 
     Args:
       folder: The command's working directory, to which what users name is relative.
       shared: A file of the sweep, which all nodes must see.
-      program: See `trainers.LocalHost`.
     """
-    # Where this process is killed, the run goes on elsewhere: none may go on here.
-    super().__init__(signal.SIGKILL, program)
     self._shared, self._is_seen = shared, os.path.isfile(shared) and os.path.isdir(folder)
     if self._is_seen:
       os.chdir(folder)
@@ -99,7 +98,6 @@ def cluster(
   gpus: float,
   shared: str,
   say: Callable[[str], None],
-  program: Sequence[str] | None = None,
 ) -> Iterator[tuple[Callable[[], int], Callable[[], RayHost]]]:
   """A context in which this process has joined a cluster.
 
@@ -110,7 +108,6 @@ def cluster(
     gpus: GPUs likewise.
     shared: A file of the sweep, which all nodes must see.
     say: Shows the user a line.
-    program: See `trainers.LocalHost`.
 
   Yields:
     What says how many runs there is room for, at least one: where there are no nodes yet it waits
@@ -146,7 +143,7 @@ def cluster(
       say(f'No node of the cluster has room for {cpus} CPUs{with_gpus}: waiting for one.')
     yield (
       lambda: max(1, min(room(), jobs or room())),
-      lambda: RayHost(actor.remote(os.getcwd(), os.path.abspath(shared), program)),
+      lambda: RayHost(actor.remote(os.getcwd(), os.path.abspath(shared))),
     )
   finally:
     leave()

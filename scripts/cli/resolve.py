@@ -36,9 +36,7 @@ def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Set
   what.check_task(values['task'])
   for field in settings.FIELDS:
     fields.check(field, values[field.name])
-    needed = field.metadata['needs']
-    if needed and values[field.name] is not None and values[needed] is None:
-      raise ValueError(f'--{field.name} is for --{needed}: give it too, or leave this one out.')
+    fields.check_others(field, values, given)
   algorithm, server = what.entries(values)
   values['server_optimizer'] = values['server_optimizer'] or algorithm.server_optimizer or 'sgd'
   _refuse_hyperparameters_of_others(values, algorithm, server)
@@ -69,10 +67,10 @@ def _refuse_hyperparameters_of_others(
   values: Mapping[str, Any], algorithm: registry.Algorithm, server: registry.ServerOptimizer
 ) -> None:
   for name, named in hyperparameters.named().items():
+    if values[name] is None or named.belongs_to(algorithm, server):
+      continue
     is_server = named.group == hyperparameters.SERVER
     entry: Any = server if is_server else algorithm
-    if values[name] is None or (entry.source is None and entry.name in named.owners):
-      continue
     option = 'server_optimizer_option' if is_server else 'algorithm_option'
     if entry.source is not None and any(h.name == name for h in entry.hyperparameters):
       raise ValueError(f'--{name} is for {", ".join(named.owners)}: give --{option}={name}=VALUE.')

@@ -4,6 +4,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from . import command
+
+_SHOWN = ('train_', 'validation_', 'inference_')  # What columns of these names say.
+
 
 def show(result: Any, folder: str, client_weighting: str) -> None:
   """Writes a short table of a result and where the files are.
@@ -13,29 +17,20 @@ def show(result: Any, folder: str, client_weighting: str) -> None:
     folder: The run's folder.
     client_weighting: How clients were weighed.
   """
-  import rich.console
-  import rich.table
-
-  from . import command
+  import pandas as pd
 
   summary = result.summary
-  means = summary['mean_last_100_rounds']
-  rounds = summary['rounds']
-  title = (
-    f'{rounds} round{"" if rounds == 1 else "s"}, {summary["seconds_training"]:.0f} s of training'
+  rounds, count = summary['rounds'], summary['evaluations_averaged']
+  shown = {n: v for n, v in summary['last'].items() if n.startswith(_SHOWN)}
+  mean = f'mean of the last {min(100, rounds)} rounds ({_counted(count, "evaluation")})'
+  table = pd.Series({**shown, **summary.get('test', {})}).to_frame('last')
+  table[mean] = pd.Series(summary['mean_last_100_rounds']).reindex(table.index)
+  state = '' if result.is_complete else ' (not complete)'
+  sys.stdout.write(
+    f'{_counted(rounds, "round")}, {summary["seconds_training"]:.0f} s of training{state};'
+    f' client_weighting: {client_weighting}\n'
+    f'{table.to_string(float_format="%.4f", na_rep="")}\n'
   )
-  title = title if result.is_complete else title + ' (not complete)'
-  table = rich.table.Table(title=title, caption=f'client_weighting: {client_weighting}')
-  count = summary['evaluations_averaged']
-  averaged = f'({count} evaluation{"" if count == 1 else "s"})'
-  for heading in ('', 'last', f'mean of the last {min(100, rounds)} rounds {averaged}'):
-    table.add_column(heading, justify='right' if heading else 'left')
-  for name, value in summary['last'].items():
-    if name.startswith(('train_', 'validation_', 'inference_')):
-      table.add_row(name, f'{value:.4f}', f'{means[name]:.4f}' if name in means else '')
-  for name, value in summary.get('test', {}).items():
-    table.add_row(name, f'{value:.4f}', '')
-  rich.console.Console().print(table)
   command.show(
     f'In {folder}: metrics.csv, summary.json, curves.png, config.json, tensorboard/, checkpoints/\n'
   )
@@ -47,6 +42,10 @@ def show(result: Any, folder: str, client_weighting: str) -> None:
     )
   if not result.is_complete:
     sys.stdout.write('The same command goes on from here.\n')
+
+
+def _counted(number: int, what: str) -> str:
+  return f'{number} {what}{"" if number == 1 else "s"}'
 
 
 def _of_population(found: Mapping[str, Any]) -> str:

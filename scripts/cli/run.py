@@ -98,7 +98,7 @@ def run(
   watch = _Watch(last_round)
   arguments['callbacks'].append(watch)
   try:
-    with signals.StopGuard(on_abort=[engine.reap_workers]) as stop:
+    with signals.StopGuard(engine.reap_workers) as stop:
       watch.request = stop.request
       result = training.train(stop=stop, **arguments)
   except engine.WorkerError as error:
@@ -136,13 +136,6 @@ def check_result(result: Any) -> None:
         f'{name} is {value} after the last round: the model or the data are not sound. Look at'
         ' metrics.csv; a lower --client_learning_rate or --clip_norm may help.'
       )
-
-
-def reap_workers() -> None:
-  """Ends the workers that TFF may have started, if it has been imported."""
-  native = sys.modules.get('tff_adaptive.engine.native')
-  if native is not None:
-    native.reap_workers()
 
 
 def _explained(settings: settings_lib.Settings, error: BaseException) -> str | None:

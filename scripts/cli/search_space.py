@@ -1,5 +1,6 @@
 """What runs of a sweep vary: values to choose from, ranges to draw from, seeds."""
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions
 
-from . import flags, hyperparameters, records, resolve, settings
+from . import flags, hyperparameters, records, resolve
 from .groups import what
 from .settings import Settings
 
@@ -34,7 +35,7 @@ class Range(NamedTuple):
 
   def text(self, value: float) -> str:
     """A number of the range as a flag's value, in six digits."""
-    return str(int(value)) if self.is_whole else f'{value:.6g}'
+    return str(value) if self.is_whole else f'{value:.6g}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +85,7 @@ class Space:
         continue
       if isinstance(axis, Range):
         suggest: Any = trial.suggest_int if axis.is_whole else trial.suggest_float
-        ends = map(int, axis[:2]) if axis.is_whole else axis[:2]
-        point[name] = axis.text(suggest(name, *ends, log=axis.is_log))
+        point[name] = axis.text(suggest(name, *axis[:2], log=axis.is_log))
       else:
         point[name] = str(trial.suggest_categorical(name, list(axis)))
     return point
@@ -119,8 +119,7 @@ class Space:
 
   def grid(self, output_dir: str) -> list[Settings]:
     """Returns the runs of all combinations, each in a folder of its own in `output_dir`."""
-    points = self.points()
-    return [run for p in points for run in self.runs(os.path.join(output_dir, label(p)), p)]
+    return [r for p in self.points() for r in self.runs(os.path.join(output_dir, label(p)), p)]
 
   def settings(self, point: Point, folder: str | None = None) -> Settings:
     """Returns the settings of a run.
@@ -165,7 +164,7 @@ class Space:
   def _counts(self, name: str, point: Point) -> bool:
     """Whether a flag has a meaning for the algorithm and the server optimizer of a run."""
     asked = {**self.given, **point}
-    algorithm = registry.algorithm(asked.get('algorithm') or _default('algorithm'))
+    algorithm = registry.algorithm(asked.get('algorithm') or what.ALGORITHM)
     fixed, server = algorithm.server_optimizer, asked.get('server_optimizer') or ''
     takes = fixed is None or (server not in ('', fixed) and registry.takes(algorithm, server))
     if name == 'server_optimizer':
@@ -173,13 +172,8 @@ class Space:
     if name in ('client_state_store', 'client_state_dir'):
       kept = asked.get('client_optimizer_state', algorithm.settings.get('client_optimizer_state'))
       return algorithm.is_stateful or kept == 'keep'
-    named = hyperparameters.named().get(name)
-    if named is None:
-      return True
-    if named.group == hyperparameters.CORRECTION:
-      return algorithm.source is None and algorithm.name in named.owners
-    chosen = server if takes and server else fixed or 'sgd'
-    return registry.server_optimizer(chosen).name in named.owners
+    named, chosen = hyperparameters.named().get(name), server if takes and server else fixed
+    return named is None or named.belongs_to(algorithm, registry.server_optimizer(chosen or 'sgd'))
 
 
 def label(point: Point) -> str:
@@ -229,21 +223,13 @@ def read(grids: Sequence[str], ranges: Sequence[str]) -> dict[str, Sequence[str]
 
 
 def _range(text: str, parts: Sequence[str], kind: type) -> Range:
-  try:
-    low, high = map(float, parts[:2])
-  except ValueError:
-    low = high = math.nan
-  found = Range(low, high, len(parts) > 2, kind is int)
-  is_one = kind in (int, float) and parts[2:] in ([], ['log']) and low < high < math.inf
-  if found.is_whole:
-    is_one = is_one and low.is_integer() and high.is_integer()
-  if not is_one or (found.is_log and not low > 0):
-    raise ValueError(
-      f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a number of train.py;'
-      ' LOW must be less than HIGH, above 0 with log, whole if the flag is.'
-    )
-  return found
-
-
-def _default(name: str) -> Any:
-  return next(f.metadata['default'] for f in settings.FIELDS if f.name == name)
+  with contextlib.suppress(ValueError, KeyError):
+    low, high = map({int: int, float: float}[kind], parts[:2])
+    found = Range(low, high, len(parts) > 2, kind is int)
+    least = 0 if found.is_log else -math.inf
+    if parts[2:] in ([], ['log']) and least < low < high < math.inf:
+      return found
+  raise ValueError(
+    f'--range={text}: write it as FLAG=LOW,HIGH or FLAG=LOW,HIGH,log with a number of train.py;'
+    ' LOW must be less than HIGH, above 0 with log, whole if the flag is.'
+  )

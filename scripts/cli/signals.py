@@ -3,12 +3,13 @@
 import contextlib
 import os
 import signal
-import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tff_adaptive.training import protocols
+
+from . import command
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -24,21 +25,14 @@ class StopGuard(protocols.Stop):
   would wait until a TensorFlow call, which may take a whole round, returns.
   """
 
-  def __init__(
-    self,
-    announce: Callable[[str], None] | None = None,
-    on_abort: Sequence[Callable[[], None]] = (),
-  ):
+  def __init__(self, on_abort: Callable[[], None] = lambda: None):
     """Creates the guard.
 
     Args:
-      announce: Called from the thread with a line for the user; by default: to the standard error.
       on_abort: Called before the process is ended at once, to end child processes, say.
     """
     super().__init__()
-    self.announce = announce or _to_stderr
-    self.on_abort = list(on_abort)
-    self._stack = contextlib.ExitStack()
+    self._on_abort, self._stack = on_abort, contextlib.ExitStack()
 
   def __enter__(self) -> 'StopGuard':
     if threading.current_thread() is not threading.main_thread():
@@ -60,32 +54,20 @@ class StopGuard(protocols.Stop):
     self._stack.close()
 
   def _listen(self, reader: int) -> None:
-    while True:
-      heard = os.read(reader, 1)
-      if not heard:  # The guard is being left.
-        return
-      number = heard[0]
-      if number not in SIGNALS:
+    while heard := os.read(reader, 1):  # At its end the guard is being left.
+      if (number := heard[0]) not in SIGNALS:
         continue
       if not self.exit_code:
         self.exit_code = 128 + number
         self.requested = True
         with contextlib.suppress(OSError):  # Nobody may read it any more.
-          (self.announce or _to_stderr)(
-            'Ending after this round; the run is saved. Once more ends it at once.'
-          )
+          command.say('Ending after this round; the run is saved. Once more ends it at once.')
       else:
         try:
-          for callback in self.on_abort:
-            callback()
+          self._on_abort()
         finally:
           os._exit(self.exit_code)
 
 
 def _ignore(unused_number: int, unused_frame: types.FrameType | None) -> None:
   """A handler that leaves everything to the listening thread."""
-
-
-def _to_stderr(line: str) -> None:
-  sys.stderr.write(line + '\n')
-  sys.stderr.flush()

@@ -17,7 +17,7 @@ import numpy as np
 import optuna
 
 from tff_adaptive.reports import scores, tables
-from tff_adaptive.runs import run as run_lib, summary
+from tff_adaptive.runs import errors, run as run_lib, summary
 
 from . import search_space, settings, trainers
 
@@ -204,17 +204,15 @@ class Study:
     path = os.path.abspath(os.path.join(folder, JOURNAL))
     lock = optuna.storages.journal.JournalFileSymlinkLock(path)
     backend = optuna.storages.journal.JournalFileBackend(path, lock)
-    with self._locked():
-      with _undamaged(path):
-        _drop_torn_line(path, lock)
-        self._storage = optuna.storages.JournalStorage(backend)
+    with self._locked(), _undamaged(path):
+      _drop_torn_line(path, lock)
+      self._storage = optuna.storages.JournalStorage(backend)
       self._study = self._open()
-      with _undamaged(path):
-        if plan.search == 'grid':
-          self._queue()
-        for view in self.views():
-          if view.state == 'failed':
-            self._trial(view.number).set_user_attr('reason', '')
+      if plan.search == 'grid':
+        self._queue()
+      for view in self.views():
+        if view.state == 'failed':
+          self._trial(view.number).set_user_attr('reason', '')
 
   def claim(self) -> Claim | None:
     """Returns a trial to do: one whose process has ended, one that waits, or a new one."""
@@ -259,11 +257,9 @@ class Study:
       ValueError: If folders hold other runs, or rows of one are damaged: a mean would be of the
         others.
     """
-    found = []
+    found: list[settings.Settings] = []
     for view in self.views():
-      if view.state in ('waiting', 'running'):
-        continue
-      runs = self.runs(view)  # Also checks the folders.
+      runs = () if view.state in ('waiting', 'running') else self.runs(view)  # Checks the folders.
       ends = [(run.output.output_dir, run.training.rounds) for run in runs]
       if view.state == 'done' and not all(summary.is_complete(*end) for end in ends):
         found += runs
@@ -316,7 +312,7 @@ class Study:
     if plan.search != 'grid' or any(before.get('--search') != 'grid' for before in found):
       for before in found:
         if changed := [flag for flag, value in identity.items() if before.get(flag) != value]:
-          raise ValueError(
+          raise errors.ResumeError(
             f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}:'
             ' give what it was, or another folder.'
           )
@@ -365,7 +361,7 @@ def _undamaged(path: str) -> Iterator[None]:
   """A context in which the journal is replayed: what Optuna makes of other lines is damage."""
   try:
     yield
-  except OSError:
+  except (OSError, errors.ResumeError):
     raise
   except Exception as error:  # Optuna takes lines for what they should be.
     reason = ' '.join(str(error).split())[:200] or type(error).__name__

@@ -1,25 +1,19 @@
 """What trains: runs of several tasks at a time, each in a process of its own."""
 
 import contextlib
-import json
 import os
-import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from tff_adaptive.runs import run as run_lib, summary
 
-from . import command, flags, worker
+from . import command, flags, signals, worker
 from .settings import Settings
 
 LOGS = 'logs'
 STOPPED = 'Stopped; the same command goes on from here.'
-_SCRIPTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-WORKER = (sys.executable, os.path.join(_SCRIPTS, '_worker.py'))
 _POLL = 0.05  # Seconds.
 _TICK = 0.2  # Between two times that the user is shown how things stand, at least,
 _DRAWING = 0.1  # and the part of the time that this may take.
@@ -28,58 +22,37 @@ Task = Generator[tuple[Settings, int | None], worker.Answer, None]
 
 
 class LocalHost:
-  """A `worker` on this machine, which is replaced where it has ended."""
+  """Does runs on this machine, one at a time, each in a process of its own."""
 
-  def __init__(self, last_signal: int = signal.SIGTERM, program: Sequence[str] | None = None):
-    """Creates it, without a process yet.
-
-    Args:
-      last_signal: What a run is sent when this process ends in its midst.
-      program: The worker's command line; default: `WORKER`.
-    """
-    self._command = [*(program or WORKER), str(int(last_signal))]
-    self._process: subprocess.Popen[bytes] | None = None
+  last_signal = signal.SIGTERM  # What a run is sent when this process ends in its midst.
+  _process: Any = None
 
   def begin(self, job: worker.Job) -> None:
     """Begins a run."""
-    if self._process is None:
-      self._process = subprocess.Popen(
-        self._command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C reaches it once: through this process.
-        env={**os.environ, 'TF_FORCE_GPU_ALLOW_GROWTH': 'true'},  # Several may share a GPU.
-      )
-    assert self._process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # If it has ended, its exit code says how.
-      self._process.stdin.write(json.dumps(job._asdict()).encode() + b'\n')
-      self._process.stdin.flush()
+    self._process, self._answers = worker.start(job, self.last_signal)
 
   def answer(self, seconds: float | None = 0.0) -> worker.Answer | None:
     """What came of the run; None: nothing in so many seconds (None: waits for it)."""
-    assert self._process is not None
-    assert self._process.stdout is not None
-    if not select.select([self._process.stdout], [], [], seconds)[0]:
+    if not self._answers.poll(seconds):
       return None
-    line = self._process.stdout.readline()
-    if line.endswith(b'\n'):
-      return worker.Answer(**json.loads(line))
-    process = self._process
-    self.close()
-    return worker.ended_with(process.returncode)
+    try:
+      answer: worker.Answer | None = self._answers.recv()
+    except EOFError:
+      answer = None
+    self._process.join()
+    return answer or worker.ended_with(self._process.exitcode)
 
   def stop(self, number: int) -> bool:
     """Sends the process a signal; False if there is none."""
-    if self._process is not None:
-      self._process.send_signal(number)
-    return self._process is not None
+    if self._process is None or not self._process.is_alive():
+      return False
+    os.kill(self._process.pid, number)
+    return True
 
   def close(self) -> None:
-    """Lets the process end, and waits for that."""
-    process, self._process = self._process, None
-    if process is not None:
-      with contextlib.suppress(BrokenPipeError):
-        process.communicate()
+    """Ends the run, if there is one, and waits for that."""
+    if self.stop(self.last_signal):
+      self._process.join()
 
 
 def share(
@@ -108,16 +81,11 @@ def share(
   Raises:
     Exception: What a task raised first; the runs of the others are saved.
   """
-  received: list[int] = []
-  asked: list[int] = []  # These, and one if a task has failed.
+  asked: list[int] = []  # The signals, and one if a task has failed.
   errors: list[Exception] = []
   hosts: list[LocalHost] = []
   at_work: dict[LocalHost, Generator[worker.Job, worker.Answer | None, None]] = {}
   sent: dict[LocalHost, int] = {}  # How many signals it has.
-
-  def hear(number: int, unused_frame: Any) -> None:
-    received.append(number)
-    asked.append(number)
 
   def proceed(host: LocalHost, answer: worker.Answer | None = None) -> None:
     try:
@@ -130,7 +98,7 @@ def share(
         asked.append(signal.SIGTERM)
     del at_work[host]
 
-  before = [(n, signal.signal(n, hear)) for n in (signal.SIGINT, signal.SIGTERM)]
+  before = [(n, signal.signal(n, lambda n, _: asked.append(n))) for n in signals.SIGNALS]
   next_tick = 0.0
   try:
     while True:
@@ -157,7 +125,7 @@ def share(
       signal.signal(number, handler)
   if errors:
     raise errors[0]
-  return received[0] if received else None
+  return asked[0] if asked else None
 
 
 def _jobs(

@@ -1,25 +1,20 @@
-"""A process that has imported TensorFlow, once, and forks one for each training run.
+"""Training runs in processes of their own, forked from one that has imported TensorFlow, once."""
 
-It reads a line of JSON for each run (`Job`) from its standard input and writes one (`Answer`) to
-its standard output. What a run prints goes to a file of its own. It ends with its input.
-"""
-
-import importlib
-import json
+import contextlib
+import multiprocessing.connection
+import multiprocessing.forkserver
 import os
-import select
 import signal
 import sys
 import threading
-import time
 import traceback
+import types
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from .. import _entry
-from . import command, flags, resolve, run, signals, tensorflow_start
+from . import command, flags, resolve, run, signals
 
-_POLL = 0.02  # Seconds.
+_CONTEXT: Any = multiprocessing.get_context('forkserver')
 
 
 class Job(NamedTuple):
@@ -43,36 +38,27 @@ class Answer(NamedTuple):
   reason: str = ''
 
 
-def main(arguments: Sequence[str]) -> int:
-  """Does the runs that the standard input names; returns 0 when it ends.
+def start(job: Job, last_signal: int) -> tuple[Any, multiprocessing.connection.Connection]:
+  """Starts a run; returns its process and the connection on which it sends its answer.
 
   Args:
-    arguments: The program's name, and the signal that ends a run with the standard input: whoever
-      wanted it is gone.
+    job: The run.
+    last_signal: What it is sent if this process ends in its midst.
   """
-  _entry.before_end = run.reap_workers
-  answers = os.dup(sys.stdout.fileno())
-  os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Answers only go where they belong.
-  _load()
-  heard: list[int] = []  # Signals for the run.
-  before = [(n, signal.signal(n, lambda n, _: heard.append(n))) for n in signals.SIGNALS]
-  with open(0, 'rb', buffering=0, closefd=False) as file:
-    for line in file:
-      signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)
-      process = os.fork()
-      if not process:
-        for number, handler in before:
-          signal.signal(number, handler)
-        _run(Job(**json.loads(line)), int(arguments[1]), answers)
-      signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
-      while not (ended := os.waitpid(process, os.WNOHANG))[0]:
-        while heard:
-          os.kill(process, heard.pop(0))
-        time.sleep(_POLL)
-      if code := os.waitstatus_to_exitcode(ended[1]):  # It has not answered.
-        _write(answers, ended_with(code))
-  _entry.exit_code = 0
-  return 0
+  _CONTEXT.set_forkserver_preload([f'{__package__}.preload'])
+  answers, writer = _CONTEXT.Pipe(duplex=False)
+  process = _CONTEXT.Process(target=_run, args=(job, last_signal, writer))
+  main = sys.modules['__main__']
+  sys.modules['__main__'] = types.ModuleType('__main__')  # A run has no use for the command's.
+  before = signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)  # What it starts inherits it.
+  try:
+    multiprocessing.forkserver.ensure_running()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    process.start()
+  finally:
+    sys.modules['__main__'] = main
+  writer.close()
+  return process, answers
 
 
 def ended_with(code: int) -> Answer:
@@ -101,48 +87,24 @@ def do(job: Job) -> Answer:
   return Answer('stopped' if outcome.exit_code else 'done')
 
 
-def _load() -> None:
-  """Imports what every run needs; nothing is computed, for threads do not survive a fork."""
-  tensorflow_start.quietly()
-  tensorflow_start.load()
-  own = ('tff_adaptive.training', 'tff_adaptive_tasks', f'{__package__}.build')
-  for name in (*own, 'matplotlib.backends.backend_agg'):
-    importlib.import_module(name)
+def _run(job: Job, last_signal: int, answers: multiprocessing.connection.Connection) -> None:
+  """Does a run in its process."""
+  signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
+  threading.Thread(target=_end_with_parent, args=(last_signal,), daemon=True).start()
+  os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several may share a GPU.
+  os.makedirs(os.path.dirname(job.log), exist_ok=True)
+  with open(job.log, 'ab') as file:
+    for stream in (1, 2):  # What is not Python prints, too.
+      os.dup2(file.fileno(), stream)
+  with contextlib.suppress(BrokenPipeError):  # The command was killed; who comes next finds it.
+    answers.send(do(job))
 
 
-def _run(job: Job, last_signal: int, answers: int) -> NoReturn:
-  """Does a run in the forked process, which ends with it."""
-  code = 1
-  try:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
-    done = threading.Event()
-    threading.Thread(target=_end_with_input, args=(last_signal, done), daemon=True).start()
-    os.makedirs(os.path.dirname(job.log), exist_ok=True)
-    with open(job.log, 'ab') as file:
-      for stream in (sys.stdout, sys.stderr):
-        os.dup2(file.fileno(), stream.fileno())
-    answer = do(job)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    done.set()
-    _write(answers, answer)
-    code = 0
-  finally:
-    os._exit(code)
-
-
-def _end_with_input(number: int, done: threading.Event) -> None:
-  """Until there is an answer nothing can be read from the standard input, which only ends."""
-  select.select([0], [], [])
-  if not done.is_set():  # Otherwise it may be the next run.
-    os.kill(os.getpid(), number)
-
-
-def _write(answers: int, answer: Answer) -> None:
-  try:
-    os.write(answers, json.dumps(answer._asdict()).encode() + b'\n')
-  except BrokenPipeError:  # The command was killed; whoever comes next finds the run.
-    os._exit(0)
+def _end_with_parent(number: int) -> None:
+  parent = multiprocessing.parent_process()
+  assert parent is not None
+  multiprocessing.connection.wait([parent.sentinel])
+  os.kill(os.getpid(), number)
 
 
 def _line(error: BaseException) -> str:

@@ -4,10 +4,10 @@ import os
 import subprocess
 
 import numpy as np
+import psutil
 import pytest
 
 from scripts import sweep, train
-from scripts.cli import trainers
 from tests.helpers import fresh
 from tff_adaptive import runs
 from tff_adaptive.runs import metrics
@@ -23,13 +23,14 @@ def _rows(folder):
   return [{k: v for k, v in row.items() if not k.startswith('seconds_')} for row in rows]
 
 
-def test_the_second_run_of_a_sweep_is_that_of_train(tmp_path, capfd, monkeypatch):
+def test_the_second_run_of_a_sweep_is_that_of_train(tmp_path, capfd):
   """The first differs in all that could be left over: algorithm, client states, seed, sizes."""
   grid = ['--grid=algorithm=ada_best,fed_yogi', '--grid=mu=0.5', '--grid=tau=0.01']
   folder = tmp_path / 'sweep'
-  monkeypatch.setattr(trainers, 'WORKER', (*fresh.python(), trainers.WORKER[1]))
   assert sweep.main(['sweep.py', f'--output_dir={folder}', *grid, '--', *_FIXED]) == 0
   assert 'best' in capfd.readouterr().out
+  (server,) = (p for p in psutil.Process().children() if 'forkserver' in ' '.join(p.cmdline()))
+  assert os.getsid(server.pid) == server.pid  # Ctrl-C reaches runs once: through the command.
   second = folder / 'algorithm=fed_yogi,tau=0.01'
   first = folder / 'algorithm=ada_best,mu=0.5'
   assert (second / 'config.json').stat().st_mtime > (first / 'summary.json').stat().st_mtime

@@ -29,21 +29,11 @@ def run(tmp_path_factory):
   folder = tmp_path_factory.mktemp('visits')
   (file,) = blocks('own_data.md')
   (folder / 'my_task.py').write_text(file)
-  flags = ['rounds=6', 'clients_per_round=5', 'batch_size=10', 'client_learning_rate=0.1']
-  code = train.main(
-    [
-      'train.py',
-      f'--task={folder / "my_task.py"}:load',
-      '--task_option=model=network',
-      f'--data_dir={folder}',
-      '--algorithm=ada_best',
-      '--beta=0.5',
-      '--rounds_per_evaluation=3',
-      f'--output_dir={folder / "runs" / "visits"}',
-      *(f'--{flag}' for flag in flags),
-    ]
-  )
-  assert code == 0
+  flags = '--rounds=6 --clients_per_round=5 --batch_size=10 --client_learning_rate=0.1'
+  flags += ' --task_option=model=network --algorithm=ada_best --beta=0.5 --rounds_per_evaluation=3'
+  paths = [f'--task={folder}/my_task.py:load', f'--data_dir={folder}']
+  paths.append(f'--output_dir={folder}/runs/visits')
+  assert train.main(['train.py', *paths, *flags.split()]) == 0
   return folder
 
 
@@ -95,44 +85,29 @@ def test_the_weights_that_were_asked_for_are_exported(run):
   np.testing.assert_equal(tuple(found.values()), tasks.load_run(folder).weights)
 
 
-@pytest.fixture(scope='module')
-def elsewhere(tmp_path_factory):
-  """A run that was begun in another folder, with paths from there, and held a part out."""
-  folder = tmp_path_factory.mktemp('elsewhere')
-  (folder / 'data').mkdir()
-  (folder / 'my_task.py').write_text(
+def test_a_run_is_exported_from_any_folder_and_without_what_it_held_out(tmp_path, monkeypatch):
+  """It was begun in another folder, with paths from there; so was a centralised one."""
+  (tmp_path / 'there' / 'data').mkdir(parents=True)
+  (tmp_path / 'there' / 'my_task.py').write_text(
     'import os\n\nimport tff_adaptive_tasks as tasks\n\n\ndef load(data_dir, seed):\n'
     "  assert os.path.isdir(data_dir)\n  return tasks.load('digits', seed=seed)\n"
   )
-  before = os.getcwd()
-  os.chdir(folder)
-  try:
-    for command, flags in (
-      (train, ['--clients_per_round=3', '--heldout_clients=0.2', '--heldout_examples=0.2']),
-      (train_centralized, ['--epochs=1', '--optimizer=sgd', '--learning_rate=0.1']),
-    ):
-      name = command.__name__.rpartition('.')[2]
-      flags += ['--rounds=1'] if command is train else []
-      paths = ['--task=my_task.py:load', '--data_dir=data', f'--output_dir={name}']
-      assert command.main([f'{name}.py', *paths, *flags]) == 0
-  finally:
-    os.chdir(before)
-  return folder
-
-
-def test_a_run_is_exported_from_any_folder_and_without_what_it_held_out(elsewhere):
-  folder = elsewhere / 'train'
-  assert export.main(['export.py', str(folder), '--format=npz']) == 0
-  run = tasks.load_run(str(folder))
-  assert run.evaluate()['accuracy'] == pytest.approx(run.rows[-1]['validation_accuracy'], abs=1e-6)
+  monkeypatch.chdir(tmp_path / 'there')
+  paths = ['--task=my_task.py:load', '--data_dir=data']
+  held = ['--rounds=1', '--clients_per_round=3', '--heldout_clients=0.2', '--heldout_examples=0.2']
+  assert train.main(['train.py', *paths, *held, '--output_dir=run']) == 0
+  one = ['--epochs=1', '--optimizer=sgd', '--learning_rate=0.1', '--output_dir=central']
+  assert train_centralized.main(['train_centralized.py', *paths, *one]) == 0
+  monkeypatch.chdir(tmp_path)
+  assert export.main(['export.py', 'there/run', '--format=npz']) == 0
+  for folder in ('there/run', 'there/central/sgd_0.1'):
+    run = tasks.load_run(folder)
+    assert run.settings['data_dir'] == str(tmp_path / 'there' / 'data')
+    last = run.rows[-1]['validation_accuracy']
+    assert run.evaluate()['accuracy'] == pytest.approx(last, abs=1e-6)
+  run = tasks.load_run('there/run')
   data = run.config['data']
   assert len(run.task().train.client_ids) == data['clients'] == 60 - data['unseen_clients']
-
-
-def test_so_is_a_centralised_one(elsewhere):
-  run = tasks.load_run(str(elsewhere / 'train_centralized' / 'sgd_0.1'))
-  assert run.settings['data_dir'] == str(elsewhere / 'data')
-  assert run.evaluate()['accuracy'] == pytest.approx(run.rows[-1]['validation_accuracy'], abs=1e-6)
 
 
 def test_bad_input_is_refused_in_one_line_and_writes_nothing(run, tmp_path, capfd):

@@ -192,35 +192,30 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
 @pytest.mark.parametrize(
   'arguments, message',
   [
-    (['--grid=tau=0.1,0', '--output_dir=x'], '--tau must be'),
-    (['--grid=tau=1'], '--output_dir is missing'),
-    (['--output_dir=x'], 'at least once'),
-    (['--grid=tau=1', '--output_dir=x', 'more'], "unexpected argument 'more'"),
-    (['--grid=tau=1', '--output_dir=x', '--rounds=3'], "train.py's flags go after ' -- '"),
-    (['--grid=seed=0,1', '--output_dir=x', '--', '--seed=4'], '--seed is varied and after'),
-    (['--grid=xla=true', '--output_dir=x', '--', '--noxla'], '--xla is varied and after'),
-    (['--grid=seed=0', '--output_dir=x', '--', '--output_dir=y'], "belongs before ' -- '"),
-    (['--grid=tau=1', '--output_dir=x', '--', '--dry_run'], "--dry_run belongs before ' -- '"),
-    (['--grid=tau=1', '--output_dir=x', '--search=tpe'], '--trials=NUMBER'),
-    (['--grid=tau=1', '--output_dir=x', '--trials=3'], '--trials is for'),
-    (['--grid=tau=1', '--range=mu=0,1', '--output_dir=x'], '--range is for'),
-    (['--grid=tau=1', '--output_dir=x', '--jobs=0'], '--jobs=0: 0 is not a positive'),
-    (['--grid=tau=1', '--output_dir=x', '--first_rung=3'], '--first_rung is for'),
+    ('--grid=tau=0.1,0', '--tau must be'),
+    ('--output_dir= --grid=tau=1', '--output_dir is missing'),
+    ('', 'at least once'),
+    ('--grid=tau=1 more', "unexpected argument 'more'"),
+    ('--grid=tau=1 --rounds=3', "train.py's flags go after ' -- '"),
+    ('--grid=seed=0,1 -- --seed=4', '--seed is varied and after'),
+    ('--grid=xla=true -- --noxla', '--xla is varied and after'),
+    ('--grid=seed=0 -- --output_dir=y', "belongs before ' -- '"),
+    ('--grid=tau=1 -- --dry_run', "--dry_run belongs before ' -- '"),
+    ('--grid=tau=1 --search=tpe', '--trials=NUMBER'),
+    ('--grid=tau=1 --trials=3', '--trials is for'),
+    ('--grid=tau=1 --range=mu=0,1', '--range is for --search=random or tpe: give it too'),
+    ('--grid=tau=1 --prune=asha --reduction_factor=1', '--reduction_factor must be at least 2'),
+    ('--grid=tau=1 --jobs=0', '--jobs must be at least 1, found 0'),
+    ('--grid=tau=1 --first_rung=3', '--first_rung is for'),
+    ('--grid=tau=1 --prune=asha --first_rung=3', 'multiple of --rounds_per_evaluation=10'),
+    ('--grid=tau=1 --metric=test_accuracy', 'never on test data'),
     (
-      ['--grid=tau=1', '--output_dir=x', '--prune=asha', '--first_rung=3'],
-      'multiple of --rounds_per_evaluation=10',
+      '--grid=tau=1 --cpus_per_job=2',
+      '--cpus_per_job is for --ray: give it too, or leave this one out',
     ),
-    (['--grid=tau=1', '--output_dir=x', '--metric=test_accuracy'], 'never on test data'),
-    (['--grid=tau=1', '--output_dir=x', '--cpus_per_job=2'], '--cpus_per_job is for --ray'),
-    (['--grid=tau=1', '--output_dir=x', '--ray=here'], 'must be local, auto or host:port'),
-    (
-      ['--grid=tau=1', '--output_dir=x', '--ray=local', '--gpus_per_job=1.5'],
-      'from 0 to 1, or a whole number, found 1.5',
-    ),
-    (
-      ['--grid=tau=1', '--output_dir=x', '--ray=local', '--', '--ray=local'],
-      "--ray before ' -- ' spreads runs, after it clients",
-    ),
+    ('--grid=tau=1 --ray=here', 'must be local, auto or host:port'),
+    ('--grid=tau=1 --ray=local --gpus_per_job=1.5', 'from 0 to 1, or a whole number, found 1.5'),
+    ('--grid=tau=1 --ray=local -- --ray=local', "--ray before ' -- ' spreads runs, after it clien"),
   ],
 )
 def test_a_bad_sweep_is_refused_before_anything_runs(
@@ -228,7 +223,7 @@ def test_a_bad_sweep_is_refused_before_anything_runs(
 ):
   monkeypatch.setattr(trainers, 'LocalHost', None)
   monkeypatch.chdir(tmp_path)
-  assert sweep.main(['sweep.py', *arguments]) == 2
+  assert sweep.main(['sweep.py', '--output_dir=x', *arguments.split()]) == 2
   error = capsys.readouterr().err
   assert message in error
   assert error.count('\n') == 1

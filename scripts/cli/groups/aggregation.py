@@ -15,6 +15,9 @@ if TYPE_CHECKING:
   from tff_adaptive.aggregation import accounting
 
 
+_PRIVATE = 'aggregator=' + ' or '.join(a.name for a in table.AGGREGATORS.values() if a.is_private)
+
+
 @dataclasses.dataclass(frozen=True)
 class PrivacyPlan:
   """How private a run is to be: the accountant gives epsilon by rounds, at this delta."""
@@ -40,16 +43,19 @@ class Aggregation(fields.Group):
     ' epsilon at --delta.',
     validation.above_zero,
     8,
+    needs=_PRIVATE,
   )
   delta: float | None = fields.number(
     'delta of the epsilon that is reported. Default N^-1.1, N the number of clients.',
     validation.in_unit_interval,
     1e-5,
+    needs=_PRIVATE,
   )
   noise_seed: int | None = fields.count(
     'For experiments: makes the noise of dp_gaussian and dp_tree reproducible, which then hides'
     ' nothing from those who know the seed. Default: a secret that the operating system draws.',
     zero='a seed',
+    needs=_PRIVATE,
     high=2**62 - 1,
   )
 
@@ -84,10 +90,6 @@ class Aggregation(fields.Group):
         ' sums; leave out --engine.'
       )
     if not entry.is_private:
-      for name in ('target_epsilon', 'delta', 'noise_seed'):
-        if getattr(self, name) is not None:
-          private = ', '.join(a.name for a in table.AGGREGATORS.values() if a.is_private)
-          raise ValueError(f'--{name} is for --aggregator {private}: leave it out.')
       return
     if self.delta == 0:
       raise ValueError(
@@ -98,16 +100,15 @@ class Aggregation(fields.Group):
         f'--aggregator={entry.name} wants either --target_epsilon or'
         ' --aggregator_option=noise_multiplier=VALUE: give one of them.'
       )
-    if settings.synchrony.build() is not None:
-      raise ValueError(
-        f'--aggregator={self.aggregator} does not go with --synchrony=buffered: its epsilon'
-        ' supposes that each round is drawn from all clients.'
-      )
-    if settings.population.availability is not None:
-      raise ValueError(
-        f'--aggregator={self.aggregator} does not go with --availability and the like: its'
-        ' epsilon supposes that each round is drawn from all clients, and that all of it finish.'
-      )
+    for flags, is_given in (
+      ('--synchrony=buffered', settings.synchrony.build() is not None),
+      ('--availability and the like', settings.population.availability is not None),
+    ):
+      if is_given:
+        raise ValueError(
+          f'--aggregator={self.aggregator} does not go with {flags}: its epsilon supposes that each'
+          ' round is drawn from all clients, and that all of it finish.'
+        )
 
   def plan(self, settings: 'fields.Settings', num_clients: int) -> PrivacyPlan | None:
     """Returns the noise of a run of so many clients and its accountant; None without noise."""

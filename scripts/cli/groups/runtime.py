@@ -22,12 +22,18 @@ _ONE_PROCESS = {
 _ADDRESS = re.compile(r'(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}')
 
 
-def _check_address(name: str, address: str) -> None:
+def check_address(name: str, address: str) -> None:
   """Refuses what is no address of a cluster, and any where Ray is not installed; ValueError."""
   if address not in ('local', 'auto') and not _ADDRESS.fullmatch(address):
     raise ValueError(f'{name} must be local, auto or host:port, found {address!r}.')
   if importlib.util.find_spec('ray') is None:
     raise ValueError(f'{name}: Ray is not installed: pip install tff-adaptive[ray]')
+
+
+def check_gpus(name: str, gpus: float) -> None:
+  """Refuses GPUs of a process that Ray does not give out; ValueError."""
+  if not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
+    raise ValueError(f'{name} must be from 0 to 1, or a whole number, found {gpus}.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,12 +50,14 @@ class Runtime(fields.Group):
   clients_per_step: int | None = fields.count(
     'Clients that train together, as batched operations, in the graph engine. Default: one; on a'
     ' GPU the cohort, at most 32, for a model that takes a client axis; lower it where memory runs'
-    ' out.'
+    ' out.',
+    needs='engine=graph',
   )
   parallel_clients: int | None = fields.count(
     'Clients that train at the same time, each on a thread, in the graph engine. Default: the'
     ' processors, at most 4 and the clients of a round; memory grows with it. With as many as'
     ' processors, TensorFlow takes one thread an operation, unless TF_NUM_INTRAOP_THREADS is set.',
+    needs='engine=graph',
     changes_numbers=False,
   )
   device: str | None = fields.flag(
@@ -72,7 +80,8 @@ class Runtime(fields.Group):
     'Workers of a Ray cluster train the clients: local, a cluster of this machine that ends with'
     ' the command; auto, the one of RAY_ADDRESS or of this machine; or host:port. Default: this'
     ' process does.',
-    check=_check_address,
+    check=check_address,
+    needs='engine=graph',
     changes_numbers=False,
   )
   ray_workers: int | None = fields.count(
@@ -86,6 +95,7 @@ class Runtime(fields.Group):
   gpus_per_worker: float | None = fields.flag(
     "GPUs of a worker; 0.25 takes a quarter of the memory of one. The server's part stays on"
     ' processors. Default 0: so does a worker.',
+    check=check_gpus,
     needs='ray',
   )
   memory_per_worker: float | None = fields.number(
@@ -99,7 +109,8 @@ class Runtime(fields.Group):
   subrounds: int | None = fields.count(
     'Parts of even cost into which a cohort is divided. It decides the last bits; where they are'
     ' trained, and by how many workers, does not. Default with --ray 4, or --ray_workers if larger;'
-    ' else the cohort is one.'
+    ' else the cohort is one.',
+    needs='engine=graph',
   )
 
   @classmethod
@@ -115,11 +126,8 @@ class Runtime(fields.Group):
     cohort = settings.most_clients
     if self.ray is not None:
       self._check_ray()
-    for name in (*_ONE_PROCESS, 'subrounds'):
-      value = getattr(self, name) or 0
-      if value and self.engine != 'graph':
-        raise ValueError(f'--{name} is for --engine=graph: leave it out')
-      if value > cohort and name in _ONE_PROCESS:
+    for name in _ONE_PROCESS:
+      if (value := getattr(self, name) or 0) > cohort:
         raise ValueError(
           f'--{name} must be at most {cohort}, the clients of a round, found {value}: give fewer,'
           ' or more --clients_per_round.'
@@ -147,16 +155,12 @@ class Runtime(fields.Group):
       ) from None
 
   def _check_ray(self) -> None:
-    if self.engine != 'graph':
-      raise ValueError('--engine=native does not go with --ray: leave one of them out.')
     if self.device == 'gpu':
       raise ValueError('--device=gpu does not go with --ray: give --gpus_per_worker=1, say.')
     for name, hint in _ONE_PROCESS.items():
       if getattr(self, name) is not None:
         raise ValueError(f'--{name} does not go with --ray: {hint}.')
-    gpus, workers = self.gpus_per_worker or 0.0, self.ray_workers or 0
-    if not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
-      raise ValueError(f'--gpus_per_worker must be from 0 to 1, or a whole number, found {gpus}.')
+    workers = self.ray_workers or 0
     if (self.subrounds or 0) < workers:
       raise ValueError(
         f'--subrounds must be at least {workers}, the number of workers, found'

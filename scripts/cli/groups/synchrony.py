@@ -24,38 +24,34 @@ class Synchrony(fields.Group):
     choices=('synchronous', 'buffered'),
   )
   concurrency: int | None = fields.count(
-    'Clients that train at a time, with --synchrony=buffered.', needs='synchrony'
+    'Clients that train at a time, with --synchrony=buffered.', needs='synchrony=buffered'
   )
   staleness: str | None = fields.flag(
     'Factor of an update that is tau server steps old: none; polynomial, (1 + tau)^-a; hinge, 1 up'
     ' to b, then 1 / (a (tau - b) + 1); constant, c for any tau above 0. Default polynomial.',
     choices=buffered.STALENESS,
-    needs='synchrony',
+    needs='synchrony=buffered',
   )
   staleness_option: tuple[str, ...] = fields.flag(
     'An option of it, NAME=VALUE: a=0.5 of polynomial, a=10 and b=4 of hinge, c=0.5 of constant.'
     ' May be repeated.',
     [],
+    needs='synchrony=buffered',
   )
   max_staleness: int | None = fields.count(
     'Updates that are more server steps old are dropped. Default none.',
     zero='none that is old',
-    needs='synchrony',
+    needs='synchrony=buffered',
   )
   mixing: bool | None = fields.flag(
-    "Measure updates from the present model, as FedAsync's average does.", needs='synchrony'
+    "Measure updates from the present model, as FedAsync's average does.",
+    needs='synchrony=buffered',
   )
 
   def check(self, settings: 'fields.Settings') -> None:
     """Refuses what has no meaning with or without a buffer."""
     made = self.build()
     if made is None:
-      named = {'buffer_size': settings.training.buffer_size, **vars(self)}
-      for name in ('buffer_size', 'concurrency', 'staleness', 'max_staleness', 'mixing'):
-        if named[name] is not None:
-          raise ValueError(f'--{name} is for --synchrony=buffered: give it too, or leave this out.')
-      if self.staleness_option:
-        raise ValueError('--staleness_option is for --synchrony=buffered: leave it out.')
       return
     if settings.population.over_select not in (None, 1.0):
       raise ValueError('--over_select has no meaning with --synchrony=buffered: leave it out.')

@@ -8,12 +8,6 @@ from tff_adaptive_tasks import catalog
 
 from .. import fields, options
 
-# A flag -> the one that it stands in place of.
-_INSTEAD = {
-  'participation': 'clients_per_round',
-  'buffer_size': 'clients_per_round',
-  'local_steps': 'client_epochs',
-}
 _STATEFUL = ('client_state_store', 'client_state_dir')
 
 
@@ -29,10 +23,13 @@ class Training(fields.Group):
     'The share of the clients that are drawn each round, in place of --clients_per_round.',
     validation.in_half_open_unit_interval,
     0.1,
+    instead_of='clients_per_round',
   )
   buffer_size: int | None = fields.count(
     'With --synchrony=buffered: the clients whose updates make a server step, in place of'
-    ' --clients_per_round.'
+    ' --clients_per_round.',
+    needs='synchrony=buffered',
+    instead_of='clients_per_round',
   )
   client_epochs: int = fields.count(
     "Epochs a client trains in a round. Default the task's.", high=2**20 - 1
@@ -41,6 +38,7 @@ class Training(fields.Group):
     'Local steps of every client in a round, in place of --client_epochs: its batches are drawn on'
     " over as many passes as that takes. Default the task's.",
     high=2**20,
+    instead_of='client_epochs',
   )
   random_local_steps: bool | None = fields.flag(
     'Draw the local steps of each round, for all clients alike, with --local_steps as their mean'
@@ -75,9 +73,6 @@ class Training(fields.Group):
 
   def check(self, settings: 'fields.Settings') -> None:
     """Refuses two ways to say one thing."""
-    for name, other in _INSTEAD.items():
-      if getattr(self, name) is not None and other in settings.given:
-        raise ValueError(f'--{name} stands in place of --{other}: leave one of them out.')
     if self.with_replacement and not self.batch_size:
       raise ValueError('--with_replacement needs batches: give --batch_size, 20 say.')
     for name, wrong in (

@@ -15,6 +15,7 @@ from .. import fields, options
 OWN = ('task', 'algorithm', 'server_optimizer', 'client_optimizer')
 # As `client.local_training.OPTIMIZER_STATES`.
 _STATES = ('reset', 'keep', 'average')
+ALGORITHM = 'fed_yogi'  # By default.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class What(fields.Group):
 
   task: str = fields.flag('The task: of the list above, or FILE.py:FUNCTION.', 'digits')
   algorithm: str = fields.flag(
-    'The algorithm: of the list above, or FILE.py:NAME of your own.', 'fed_yogi'
+    'The algorithm: of the list above, or FILE.py:NAME of your own.', ALGORITHM
   )
   algorithm_option: tuple[str, ...] = fields.flag(
     'A hyperparameter of an algorithm of your own, NAME=VALUE; may be repeated.', []

@@ -109,6 +109,15 @@ def test_control_characters_and_undecodable_bytes_are_escaped(capsys):
   assert capsys.readouterr().out == 'ä\n\\x9b'
 
 
+def test_where_files_are_to_be_written_is_checked_and_made_ready(tmp_path):
+  with pytest.raises(ValueError, match=f'--output={tmp_path}/new/ is a folder: name the files in'):
+    command.check_output('output', f'{tmp_path}/new/')
+  command.check_output('output', f'{tmp_path}/new/x', makes=False)
+  assert os.listdir(tmp_path) == []
+  command.check_output('output', f'{tmp_path}/new/x')
+  assert os.listdir(tmp_path) == ['new']
+
+
 @pytest.mark.parametrize('name', _FILES)
 def test_every_command_runs_as_a_file_from_anywhere(name, tmp_path):
   path = os.path.join(_FOLDER, name)

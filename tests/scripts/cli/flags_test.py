@@ -44,4 +44,25 @@ def test_every_name_is_one_flag_and_what_people_try_is_none():
   flat = resolve.resolve(algorithm='ada_best').flat()  # Only what has a meaning has a value.
   assert {*flat} == {*names}
   assert (flat['beta'], flat['tau'], flat['target']) == (0.96, None, None)
-  assert {field.metadata['needs'] for field in settings.FIELDS} - {''} <= {*names}
+
+
+def test_what_a_flag_needs_and_what_it_stands_in_place_of():
+  def by(key):
+    pairs = [(field.metadata[key], field.name) for field in settings.FIELDS if field.metadata[key]]
+    return {other: {name for o, name in pairs if o == other} for other, _ in pairs}
+
+  assert by('needs') == {
+    'local_steps': {'random_local_steps', 'continue_batches'},
+    'round_deadline': {'stragglers'},
+    'synchrony=buffered': {'buffer_size', 'concurrency', 'max_staleness', 'mixing'}
+    | {'staleness', 'staleness_option'},
+    'aggregator=dp_gaussian or dp_tree': {'target_epsilon', 'delta', 'noise_seed'},
+    'rounds_per_client_evaluation': {'client_evaluation_clients', 'personalization_epochs'},
+    'engine=graph': {'clients_per_step', 'parallel_clients', 'ray', 'subrounds'},
+    'ray': {'ray_workers', 'cpus_per_worker', 'gpus_per_worker', 'memory_per_worker'},
+    'target': {'stop_at_target'},
+  }
+  assert by('instead_of') == {
+    'clients_per_round': {'participation', 'buffer_size'},
+    'client_epochs': {'local_steps'},
+  }

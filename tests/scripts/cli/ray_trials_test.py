@@ -1,34 +1,53 @@
 """Runs of a sweep on a Ray cluster: hosts that die, signals, room."""
 
+import multiprocessing
 import os
 import signal
 import sys
 
 import pytest
 
-from scripts.cli import worker
+from scripts.cli import ray_trials, worker
 from tests.helpers import on_ray
 
 ray = pytest.importorskip('ray')
 pytest.importorskip('optuna')
 pytestmark = pytest.mark.xdist_group('ray')  # In one process of pytest, which has the cluster.
 
-# Answers with its parent's number; ends what the log's name says, a host only if a file says so.
-_STUB = """
-import json, os, signal, sys
-signal.pthread_sigmask(0, [signal.SIGTERM])
-for line in sys.stdin:
-  name, _, path = json.loads(line)['log'].partition(' ')
+
+def _do(job):
+  """Answers with its parent's number; ends what the log's name says, a host if a file says so."""
+  name, _, path = job.log.partition(' ')
   if name == 'host' and os.path.exists(path):
     os.unlink(path)
     os.kill(os.getppid(), signal.SIGKILL)
-    sys.exit()
-  if name == 'kill': os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+  if name == 'kill':
+    os.kill(os.getpid(), signal.SIGKILL)
   if name == 'wait':
     open(path, 'w').close()
     signal.sigwait([signal.SIGTERM])
-  print(json.dumps(dict(kind=name, reason=str(os.getppid()))), flush=True)
-"""
+  return worker.Answer(name, str(os.getppid()))
+
+
+class _Host(ray_trials.NodeHost):
+  """Its runs are forked from it, and do that."""
+
+  def __init__(self, *arguments):
+    super().__init__(*arguments)
+
+    def start(job, last_signal):
+      del last_signal
+      answers, writer = multiprocessing.Pipe(duplex=False)
+      fork = multiprocessing.get_context('fork')
+      process = fork.Process(target=lambda: writer.send(_do(job)))
+      mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+      process.start()
+      signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+      writer.close()
+      return process, answers
+
+    worker.start = start
 
 
 @pytest.fixture(autouse=True)
@@ -37,22 +56,19 @@ def nodes(ray_nodes):
 
 
 @pytest.fixture
-def cluster(tmp_path):
-  """What joins with the stub as program, and the lines that are said."""
-  from scripts.cli import ray_trials
-
-  stub = tmp_path / 'stub.py'
-  stub.write_text(_STUB)
+def cluster(monkeypatch):
+  """What joins with such hosts, and the lines that are said."""
+  ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+  monkeypatch.setattr(ray_trials, 'NodeHost', _Host)
   lines = []
 
   def join(jobs=None, cpus=1):
-    program = (sys.executable, str(stub))
-    return ray_trials.cluster('auto', jobs, cpus, 0.0, str(stub), lines.append, program)
+    return ray_trials.cluster('auto', jobs, cpus, 0.0, __file__, lines.append)
 
   return join, lines
 
 
-def _do(host, log):
+def _answer(host, log):
   host.begin(worker.Job([], log))
   return host.answer(None)
 
@@ -66,12 +82,12 @@ def test_runs_spread_over_the_nodes_outlive_their_hosts_and_end_with_signals(clu
       host.begin(worker.Job([], 'a'))
     parents = [host.answer(None).reason for host in hosts]
     assert len({*parents}) == 2
-    assert _do(hosts[0], 'a').reason == parents[0]  # Which does what comes next.
-    other = _do(hosts[0], f'host {tmp_path}/now')
+    assert _answer(hosts[0], 'a').reason == parents[0]  # Which does what comes next.
+    other = _answer(hosts[0], f'host {tmp_path}/now')
     assert other.kind == 'host'
     assert other.reason not in parents
     assert not (tmp_path / 'now').exists()  # The host was killed.
-    assert _do(hosts[1], 'kill').reason.startswith('its process was ended by SIGKILL')
+    assert _answer(hosts[1], 'kill').reason.startswith('its process was ended by SIGKILL')
     third = make()
     for i, host in enumerate((*hosts, third)):  # For the third there is no room.
       host.begin(worker.Job([], f'wait {tmp_path}/{i}'))
@@ -95,8 +111,6 @@ def test_there_is_room_for_as_many_runs_as_were_asked_for(cluster):
 
 
 def test_a_folder_that_a_node_does_not_see_is_a_reason(tmp_path):
-  from scripts.cli import ray_trials
-
   host = ray_trials.NodeHost(os.getcwd(), str(tmp_path / 'elsewhere'))
   answer = host.do(worker.Job([], 'a'))
   assert answer.kind == 'failed'

@@ -83,6 +83,9 @@ def test_a_file_is_recorded_by_its_content(tmp_path):
   assert found.files == {'availability': {'path': trace, 'sha256': digest}}
 
 
+_HALF = ('--availability=independent', '--availability_option=probability=0.5')
+
+
 @pytest.mark.parametrize(
   'column, arguments, message',
   [
@@ -90,11 +93,7 @@ def test_a_file_is_recorded_by_its_content(tmp_path):
     ('seconds_per_step', ['--speed_sigma=1'], '--speed_sigma is in'),
     ('downlink,uplink', ['--bandwidth_sigma=1'], 'as downlink and uplink: leave one'),
     ('phase', [], 'which is of --availability=diurnal; found always'),
-    (
-      'probability',
-      ['--availability=independent', '--availability_option=probability=0.5'],
-      '--availability_option=probability is in',
-    ),
+    ('probability', [*_HALF], '--availability_option=probability is in'),
   ],
 )
 def test_what_a_file_and_a_flag_say_both_is_refused(tmp_path, column, arguments, message):

@@ -1,0 +1,20 @@
+"""What every run needs, imported by the process that forks them; see worker.py.
+
+Nothing is computed, for threads do not survive a fork.
+"""
+
+import atexit
+import contextlib
+import importlib
+import os
+
+from . import tensorflow_start
+
+with contextlib.suppress(PermissionError):  # It leads a session already.
+  os.setsid()  # Ctrl-C reaches the runs once: through the command.
+atexit.register(os._exit, 0)  # It does not take TFF's modules apart; runs do not call it.
+tensorflow_start.quietly()
+tensorflow_start.load()
+for name in ('tff_adaptive.training', 'tff_adaptive_tasks', 'matplotlib.backends.backend_agg'):
+  importlib.import_module(name)
+importlib.import_module('.build', __package__)
