@@ -67,36 +67,27 @@ def _rows(
   """Yields line numbers and lines by column; ValueError if the file is of another form."""
   try:
     with open(path, encoding='utf-8-sig', newline='') as file:
-      reader = csv.DictReader(file, strict=True)
-      columns = [name.strip() for name in reader.fieldnames or ()]
-      reader.fieldnames = columns
-      _check_columns(path, columns, needed, optional)
-      is_empty = True
-      for row in reader:
-        if None in row or None in row.values():
-          raise ValueError(
-            f'{path}, line {reader.line_num}: give {len(columns)} values, for {", ".join(columns)}.'
-          )
-        is_empty = False
-        yield reader.line_num, {name: cell.strip() for name, cell in row.items()}
+      reader = csv.reader(file, strict=True)
+      lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
   except (OSError, UnicodeDecodeError, csv.Error) as error:
     reason = error.strerror if isinstance(error, OSError) else error
     raise ValueError(f'{path} cannot be read ({reason}).') from None
-  if is_empty:
+  (_, columns), *rows = lines or [(0, [])]
+  fits = {*needed} <= {*columns} <= {*needed, *optional} and len({*columns}) == len(columns)
+  if not fits or (optional and len(columns) == len(needed)):
+    also = f' and one or more of {", ".join(optional)}' if optional else ''
+    raise ValueError(
+      f'{path} has the columns {", ".join(map(repr, columns)) or "of no heading"}; give'
+      f' {", ".join(needed)}{also}.'
+    )
+  if not rows:
     raise ValueError(f'{path} has no clients: give a line for each below the heading.')
-
-
-def _check_columns(
-  path: str, columns: Sequence[str], needed: Sequence[str], optional: Sequence[str]
-) -> None:
-  fits = set(needed) <= set(columns) <= {*needed, *optional} and len(set(columns)) == len(columns)
-  if fits and not (optional and len(columns) == len(needed)):
-    return
-  also = f' and one or more of {", ".join(optional)}' if optional else ''
-  raise ValueError(
-    f'{path} has the columns {", ".join(map(repr, columns)) or "of no heading"}; give'
-    f' {", ".join(needed)}{also}.'
-  )
+  for line, row in rows:
+    if len(row) != len(columns):
+      raise ValueError(
+        f'{path}, line {line}: give {len(columns)} values, for {", ".join(columns)}.'
+      )
+    yield line, dict(zip(columns, row))
 
 
 def _number(path: str, line: int, name: str, text: str) -> float:

@@ -10,6 +10,10 @@ STORES = ('memory', 'disk', 'shards')
 # every page while a checkpoint is written.
 _DISK_FACTOR = 2.1
 _ROW_BYTES = 512
+_WAYS_OUT = {
+  'memory': "use client_state_store='disk', or a machine with more memory",
+  'disk': 'name a client_state_dir on a larger disk, or keep fewer checkpoints',
+}
 
 
 def plan(
@@ -48,20 +52,12 @@ def plan(
   while not os.path.isdir(folder):
     folder = os.path.dirname(folder)
   taken = os.path.getsize(path) if os.path.exists(path) else 0
-  for what, needed, available, way_out in (
-    (
-      *('memory', memory, memory_lib.available_memory()),
-      "use client_state_store='disk', or a machine with more memory",
-    ),
-    (
-      *('disk', disk, shutil.disk_usage(folder).free + taken),
-      'name a client_state_dir on a larger disk, or keep fewer checkpoints',
-    ),
-  ):
-    if needed > available:
+  free = {'memory': memory_lib.available_memory(), 'disk': shutil.disk_usage(folder).free + taken}
+  for what, needed in (('memory', memory), ('disk', disk)):
+    if needed > free[what]:
       raise ValueError(
         f'The states of {num_clients:,} clients of {human(state_bytes)} each may grow to'
-        f' {human(needed)} of {what}, but {human(available)} are available: {way_out}, or'
+        f' {human(needed)} of {what}, but {human(free[what])} are available: {_WAYS_OUT[what]}, or'
         ' let fewer clients take part (rounds, clients_per_round).'
       )
   return (

@@ -1,17 +1,14 @@
 """Which runs are repetitions of each other, and how those that are not are labelled."""
 
-import contextlib
 import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tff_adaptive._utils import option_values
 from tff_adaptive.runs import config as config_lib, names
 from tff_adaptive.runs.run import Run
-
-# How a condition may write what is no number and no text.
-_WORDS = {None: ('none', 'null'), True: ('true', '1'), False: ('false', '0')}
 
 # A setting that a search has drawn, in a label.
 _LONG_NUMBER = re.compile(r'(?<==)-?\d+\.\d{8,}(e[+-]?\d+)?(?![\w.])')
@@ -182,8 +179,6 @@ def _text(
 def _has(value: Any, wanted: str) -> bool:
   if isinstance(value, list):
     return any(_has(v, wanted) for v in value or [None])
-  if value is None or isinstance(value, bool):  # Also as JSON has them.
-    return wanted.lower() in _WORDS[value]
-  with contextlib.suppress(TypeError, ValueError):
-    return float(value) == float(wanted)
-  return str(value) == wanted
+  if value is None:  # Also as JSON has it.
+    return wanted.lower() in ('none', 'null')
+  return str(value) == wanted or bool(value == option_values.value(wanted))

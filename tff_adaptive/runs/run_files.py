@@ -163,7 +163,9 @@ def _check_places(folder: str, checkpoint_path: str) -> None:
 
 def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
   """Raises ResumeError if a folder has results of rounds; their checkpoint, `path`, is gone."""
-  found = _results(folder)
+  results = (os.path.join(folder, name) for name in (metrics_lib.FILE, summary.FILE))
+  # Before the first checkpoint metrics.csv is empty.
+  found = next((p for p in results if os.path.exists(p) and os.path.getsize(p)), None)
   if found is None:
     return
   way_out = 'bring it back, or start in a new folder'
@@ -177,27 +179,8 @@ def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
         f' {state_file.STATE_FILE} and what lies beside it there'
       )
   raise ResumeError(
-    f'{os.path.join(folder, found)} has the results of a run, but its checkpoint, {path}, is gone:'
-    f' {way_out}.'
+    f'{found} has the results of a run, but its checkpoint, {path}, is gone: {way_out}.'
   )
-
-
-def _results(folder: str) -> str | None:
-  """The name of a file with results of rounds, or with what nobody can read now."""
-  with contextlib.suppress(FileNotFoundError):
-    try:
-      if metrics_lib.read(os.path.join(folder, metrics_lib.FILE)).cells:
-        return metrics_lib.FILE
-    except RunFileError:
-      return metrics_lib.FILE
-  with contextlib.suppress(FileNotFoundError):
-    try:
-      if summary.read(folder)['rounds']:
-        return summary.FILE
-    except RunFileError:
-      if os.path.getsize(os.path.join(folder, summary.FILE)):
-        return summary.FILE
-  return None
 
 
 def _rows_behind(metrics: str, last_round: int) -> metrics_lib.Table | None:

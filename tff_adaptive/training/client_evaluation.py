@@ -1,9 +1,7 @@
 """What a model is worth to each client: clients that train, their held-out data, unseen clients."""
 
 import concurrent.futures as futures
-import csv
 import dataclasses
-import io
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -125,12 +123,9 @@ class ClientEvaluation:
           for line, value in zip(of_group, values):
             line[own] = repr(float(value))
       lines += of_group
-    text = io.StringIO()
-    names = list(dict.fromkeys(name for line in lines for name in line))
-    writer = csv.DictWriter(text, names, lineterminator='\n')
-    writer.writeheader()
-    writer.writerows(lines)
-    return dataclasses.replace(report, table=text.getvalue())
+    import pandas as pd  # Slow to import and needed here only.
+
+    return dataclasses.replace(report, table=pd.DataFrame(lines).to_csv(index=False))
 
   def _personalized(
     self, weights: Any, group: Group, ids: Sequence[str], number: int
