@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 import tff_adaptive_tasks as tasks
 from tests.helpers import oracle, oracle_async
 from tff_adaptive import (
+  aggregation,
   algorithms,
   corrections,
   costs,
@@ -248,5 +249,8 @@ def test_what_has_no_meaning_is_refused(capfd):
     config = _config(9, 2, training.Buffered(N, mixing=wanted))
     with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
       training.train(process, CLIENTS, lambda w: {}, config)
+  private = training.PrivacyCallback(aggregation.SampledGaussian(N, 2, 1.0), 1e-3, 1)
+  with pytest.raises(ValueError, match='supposes rounds drawn from all clients'):
+    training.train(process, CLIENTS, lambda w: {}, config, callbacks=[private])
   said = capfd.readouterr().err
   assert re.search(r'Older models: at most \d at a time, 0\.0 MB, in memory and each check', said)

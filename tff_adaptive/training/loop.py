@@ -108,6 +108,11 @@ def train(
     TypeError: If `clients` lacks one of its methods.
   """
   rounds.check_takes_arrays(process, config)
+  if config.synchrony and any(isinstance(c, callbacks_lib.PrivacyCallback) for c in callbacks):
+    raise ValueError(
+      'PrivacyCallback reports an epsilon that supposes rounds drawn from all clients; those that'
+      ' do not wait are drawn otherwise: leave out the callback, or give synchrony=None.'
+    )
   rounds.check_client_data(clients)
   simulation = cohorts.simulate(config, clients)
   record = settings if isinstance(settings, config_file.Record) else config.record(settings)
