@@ -104,8 +104,6 @@ def _changed(**changes):
   [
     ('{', 'line 1 column 2'),
     ('[]', "it has no 'format'"),
-    ('null', 'not iterable'),
-    ('\ufeff{}', 'BOM'),
     ('[' * 100_000, 'recursion'),
     (_changed(format=2), 'its format is 2, known is 1'),
     (_changed(settings=1), 'its settings is 1'),
@@ -118,7 +116,6 @@ def _changed(**changes):
     (_changed(change_no_number=[[1]]), r'its change_no_number is \[\[1'),
     (_changed(data={'clients': '3'}), "its clients is '3'"),
     (_changed(settings={'rounds': 4, 'client_state_dir': 5}), 'its client_state_dir is 5'),
-    (_changed(settings={'rounds': 4, 'task_option': 'a=1'}), "its task_option is 'a=1'"),
     (_changed(files={'task': {'path': 'a'}}), "it has no 'sha256'"),
     (_changed(files={'task': 7}), 'not subscriptable'),
     (_changed(run_id=None), 'its run_id is None'),

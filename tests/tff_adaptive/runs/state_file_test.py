@@ -307,18 +307,3 @@ def test_a_dead_journal_goes_when_a_run_goes_on(path):
       pass
     store.forget_later(9)
   assert not os.path.exists(path + '-journal')
-
-
-def test_the_last_checkpoint_is_read_without_its_process(path):
-  with pytest.raises(StateError, match='there is no checkpoint'):
-    state_file.read_last(path)
-  state = (np.arange(6, dtype=np.float32).reshape(2, 3), np.int32(4))
-  runs.ClientStateStore(path, ()).close()
-  with pytest.raises(StateError, match='holds no checkpoint yet'):
-    state_file.read_last(path)
-  with runs.ClientStateStore(path, ()) as store:
-    store.commit(2, state)
-    store.commit(5, (state[0] + 1, state[1]))
-  number, leaves = state_file.read_last(path)
-  assert (number, list(leaves)) == (5, ['0', '1'])
-  np.testing.assert_array_equal(leaves['0'], state[0] + 1)

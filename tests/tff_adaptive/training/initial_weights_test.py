@@ -95,7 +95,6 @@ def _bytes(content):
     ('a.npz', _arrays(WEIGHTS[0][:2], *WEIGHTS[1:]), r'weight_0 has shape \[2, '),
     ('none.npz', lambda path: None, 'there is no file'),
     ('a.npz', _bytes(b'nothing of the kind'), 'a.npz cannot be read: '),
-    ('a.npz', _bytes(b''), 'a.npz cannot be read: '),
     ('a.keras', _bytes(b'nothing of the kind'), 'a.keras cannot be read: '),
     ('a.h5', _bytes(b''), 'ends with neither .keras nor .npz'),
   ],
@@ -120,8 +119,6 @@ def _zip(path, members):
   'content, message',
   [
     (_header((17 << 20,)) + bytes(68 << 20), 'declares 71,303,296 bytes'),
-    (_header((10**18,)), ''),
-    (_header((-1, 5)), ''),
     (_header((1,)) + bytes(8), r'has more bytes than \[1\] of float32 take'),
     (_header((1,), '|O') + bytes(8), 'Object arrays cannot be loaded'),
   ],
