@@ -28,8 +28,9 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
   """Reads the trainable weights of a .keras or .npz file for a model; see `fitted_weights`.
 
   Raises:
-    ValueError: If the file cannot be read or does not fit, or a .keras file has other arrays that
-      are not trained, such as moving statistics, than the model: these would be lost.
+    ValueError: If the file cannot be read or does not fit, or a .keras file is for a model that is
+      not made by Keras, or has other arrays that are not trained, such as moving statistics, than
+      the model: these would be lost.
   """
   if not os.path.isfile(path):
     raise ValueError(f'there is no file {path}; give a run, a .keras or an .npz file')
@@ -42,7 +43,7 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
     if path.endswith('.npz'):
       found, constants = _read_npz(path, most_bytes), own
     else:
-      found, constants = keras_files.read(path, most_bytes)
+      found, constants = keras_files.read(path, model, most_bytes)
   except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
     reason = ' '.join(str(error).split())[:200] or type(error).__name__
     raise ValueError(f'{path} cannot be read: {reason}') from None
