@@ -17,6 +17,7 @@ from sklearn import model_selection
 
 from tff_adaptive import models
 from tff_adaptive_tasks import errors, task as task_lib
+from tff_adaptive_tasks.data import files
 from tff_adaptive_tasks.models import layers, survival
 
 HOSPITALS = ('cleveland', 'hungarian', 'switzerland', 'va')
@@ -188,10 +189,8 @@ def _read(data_dir: str | None, name: str, columns: set, **options: Any) -> pd.D
   path = next(filter(os.path.isfile, places), None)
   if data_dir is None or path is None:
     raise errors.DataError(f'{places[0]} is missing: give --data_dir, the folder that has it')
-  try:
+  with files.border(path):
     table = pd.read_csv(path, **options)
-  except (ValueError, OSError) as error:
-    raise errors.DataError(f'{path} cannot be read: {error}') from error
   if missing := columns - set(table.columns):
     raise errors.DataError(f'{path} lacks the columns {", ".join(map(str, sorted(missing)))}')
   return table

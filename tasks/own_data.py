@@ -85,9 +85,9 @@ def from_arrays(
     mean, deviation = _statistics(train_x)
     made = dataclasses.replace(made, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
     train_x, held_x = ((part - mean) / deviation for part in (train_x, held_x))
-  bounds = [float(f(part)) for f in (np.min, np.max) for part in (train_x, held_x)]
-  problem = own_models.Problem(x.shape[1:], targets, classes, (min(bounds), max(bounds)))
+  problem = own_models.Problem(train_x, targets, classes)
   build_model, built, threshold = own_models.builder(model, problem, loss, metrics, threshold)
+  own_models.check_tokens(built, held_x)
   loss_name = str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss))
   made = dataclasses.replace(
     made,

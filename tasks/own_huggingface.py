@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tff_adaptive_tasks import errors, own_data, own_tables, task as task_lib
 from tff_adaptive_tasks.data import files
@@ -58,12 +59,20 @@ def from_huggingface(
         dataset = found[split] if isinstance(found, datasets.DatasetDict) else found
       else:
         dataset = datasets.load_dataset(dataset, split=split)
-  if features is None and isinstance(dataset, datasets.Dataset):
+  if not isinstance(dataset, datasets.Dataset) or not len(dataset):
+    splits = f' with the splits {", ".join(dataset)}' if isinstance(dataset, dict) else ''
+    raise errors.DataError(
+      f'dataset is a {type(dataset).__name__}{splits}; give a datasets.Dataset with rows: one '
+      'split, not streamed'
+    )
+  if features is None:
     kinds = dataset.features.items()
     images = [name for name, kind in kinds if isinstance(kind, datasets.Image)]
     if len(images) > 1:
       raise errors.DataError(f'there are the images {", ".join(images)}: name one by features=')
     features = images[0] if images else None
+  one = [features] if isinstance(features, str) else features or ()
+  own_tables.check_columns(source, dataset.column_names, client, label, one)
   if isinstance(validation, datasets.Dataset):
     if not isinstance(features, str):
       raise errors.DataError(
@@ -72,14 +81,6 @@ def from_huggingface(
       )
     own_tables.check_columns('validation', validation.column_names, features, label, ())
     validation = (_arrays(validation, features), _labels(datasets, validation, label))
-  if not isinstance(dataset, datasets.Dataset) or not len(dataset):
-    splits = f' with the splits {", ".join(dataset)}' if isinstance(dataset, dict) else ''
-    raise errors.DataError(
-      f'dataset is a {type(dataset).__name__}{splits}; give a datasets.Dataset with rows: one '
-      'split, not streamed'
-    )
-  one = [features] if isinstance(features, str) else features or ()
-  own_tables.check_columns(source, dataset.column_names, client, label, one)
   options = {'source': source, 'validation': validation, **options}
   if isinstance(features, str):
     owners = np.asarray(dataset[client][:])
@@ -99,8 +100,6 @@ def _arrays(dataset: Any, column: str) -> np.ndarray:
 
 def _labels(library: Any, dataset: Any, column: str) -> np.ndarray:
   """A column of labels; class labels by their names."""
-  import pandas as pd
-
   feature, values = dataset.features[column], pd.Series(dataset[column][:])
   if isinstance(feature, library.ClassLabel):  # -1, which unlabelled rows have, has no name.
     values = values.map(dict(enumerate(feature.names)))

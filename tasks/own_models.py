@@ -18,19 +18,11 @@ _HIDDEN = {'logistic_regression': (), 'mlp': (100,)}
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-  """What a model is to learn.
+  """What a model is to learn: training inputs, all targets, and labels of the classes, or None."""
 
-  Attributes:
-    x_shape: The shape of an input.
-    y: All targets.
-    classes: Labels of the classes, or None.
-    x_range: The smallest and the largest number of all inputs.
-  """
-
-  x_shape: tuple[int, ...]
+  x: np.ndarray
   y: np.ndarray
   classes: tuple[Any, ...] | None
-  x_range: tuple[float, float]
 
   @property
   def num_outputs(self) -> int:
@@ -75,22 +67,21 @@ def builder(
   return build, made, threshold
 
 
-def check_tokens(model: Any, low: float, high: float, where: str = '') -> None:
-  """DataError if the first layer of a Keras model is an Embedding without rows from low to high."""
+def check_tokens(model: Any, x: np.ndarray, where: str = '') -> None:
+  """DataError if the first layer of a Keras model is an Embedding without rows for inputs x."""
   rows = getattr(model, 'num_tokens', None)
-  if rows is not None and not 0 <= low <= high < rows:
+  if rows is not None and not 0 <= x.min() <= x.max() < rows:
     raise errors.DataError(
-      f'{where}the inputs go from {low:.10g} to {high:.10g}, but the Embedding behind the input '
-      f'has input_dim={rows}, for 0 to {rows - 1}: raise it to {int(high) + 1} at least, or number '
-      'the inputs from 0'
+      f'{where}the inputs go from {x.min():.10g} to {x.max():.10g}, but the Embedding behind the '
+      f'input has input_dim={rows}, for 0 to {rows - 1}: raise it, or number the inputs from 0'
     )
 
 
 def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Model:
   if problem.y.ndim > 1:
     raise ValueError(f'targets have shape {problem.y.shape}; give a Keras model and a loss')
-  widths = [int(np.prod(problem.x_shape)), *hidden, problem.num_outputs]
-  perceptron = layers.perceptron(seed, widths, problem.x_shape)
+  widths = [int(np.prod(problem.x.shape[1:])), *hidden, problem.num_outputs]
+  perceptron = layers.perceptron(seed, widths, problem.x.shape[1:])
   if problem.classes is not None:
     return perceptron
 
@@ -114,7 +105,7 @@ def _keras_maker(model: Callable, problem: Problem) -> Callable[[], Any] | None:
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in several]
   if len(needed) > 1:
-    return functools.partial(model, problem.x_shape, problem.num_outputs)
+    return functools.partial(model, problem.x.shape[1:], problem.num_outputs)
   return None if needed or next(iter(parameters), None) == 'seed' else model
 
 
@@ -156,8 +147,12 @@ def _of_keras(
     # Keras's 'accuracy' of one output is for probabilities.
     one = tf.keras.metrics.BinaryAccuracy('accuracy', threshold=threshold) if is_single else None
     metrics = [one or 'accuracy']
-  if loss is None:
-    loss = _default_loss(problem, is_single, gives_scores)
+  if loss is None and problem.classes is not None:  # Of scores or probabilities, as they come.
+    name = 'BinaryCrossentropy' if is_single else 'SparseCategoricalCrossentropy'
+    loss = getattr(tf.keras.losses, name)(from_logits=gives_scores)
+  elif loss is None and problem.y.dtype.kind != 'f':
+    raise ValueError('for targets of several whole numbers an example, give a loss')
+  loss = loss or tf.keras.losses.MeanSquaredError()
   dtype = tf.float32 if is_single else tf.dtypes.as_dtype(problem.y.dtype)
   y_spec = tf.TensorSpec([None, *problem.y.shape[1:]], dtype)
 
@@ -167,16 +162,6 @@ def _of_keras(
   return build, threshold
 
 
-def _default_loss(problem: Problem, is_single: bool, from_logits: bool) -> Any:
-  """Cross-entropy of scores or probabilities, as the last layer gives them; squared error."""
-  if problem.classes is None:
-    if problem.y.dtype.kind != 'f':
-      raise ValueError('for targets of several whole numbers an example, give a loss')
-    return tf.keras.losses.MeanSquaredError()
-  kind = 'BinaryCrossentropy' if is_single else 'SparseCategoricalCrossentropy'
-  return getattr(tf.keras.losses, kind)(from_logits=from_logits)
-
-
 def _check_fits(model: Any, problem: Problem) -> None:
   if not isinstance(model, models.Model):
     raise TypeError(
@@ -184,21 +169,16 @@ def _check_fits(model: Any, problem: Problem) -> None:
       'tff_adaptive.models.Model, or take no arguments and give a Keras model'
     )
   spec = model.input_spec['x']
-  if not spec.shape[1:].is_compatible_with(problem.x_shape):
+  if not spec.shape[1:].is_compatible_with(problem.x.shape[1:]):
     raise ValueError(
       f'the model takes inputs of shape {list(spec.shape[1:])}, the data have '
-      f'{list(problem.x_shape)}'
+      f'{list(problem.x.shape[1:])}'
     )
-  x = tf.zeros([1, *problem.x_shape], spec.dtype)
-  _check_classes(model.forward(model.initial_weights[0], x, False, None).shape[-1], problem)
-  check_tokens(model, *problem.x_range)
-
-
-def _check_classes(outputs: int | None, problem: Problem) -> None:
-  if problem.classes is None or outputs is None or (problem.num_outputs, outputs) == (2, 1):
-    return
-  if outputs < problem.num_outputs:
+  x = tf.zeros([1, *problem.x.shape[1:]], spec.dtype)
+  outputs = model.forward(model.initial_weights[0], x, False, None).shape[-1]
+  wanted = len(problem.classes or ())
+  if outputs is not None and outputs < wanted and (wanted, outputs) != (2, 1):
     raise ValueError(
-      f'the model has {outputs} outputs, the data have {problem.num_outputs} classes: give it as '
-      'many'
+      f'the model has {outputs} outputs, the data have {wanted} classes: give it as many'
     )
+  check_tokens(model, problem.x)

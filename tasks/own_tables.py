@@ -2,15 +2,13 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tff_adaptive_tasks import errors, own_data, preparation as preparation_lib, task as task_lib
 from tff_adaptive_tasks.data import files, npz
-
-if TYPE_CHECKING:
-  import pandas as pd
 
 # What pandas takes for a missing value in a column of numbers.
 _MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
@@ -94,7 +92,7 @@ def from_npz(
 
 
 def from_frame(
-  table: 'pd.DataFrame',
+  table: pd.DataFrame,
   path: str,
   client: str,
   label: str,
@@ -147,7 +145,7 @@ def check_columns(
     named.add(column)
 
 
-def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
+def check_filled(where: str, name: str, values: pd.Series) -> None:
   """DataError if a column has a missing value, with its row."""
   empty = np.flatnonzero(values.isna())
   if empty.size:
@@ -157,20 +155,18 @@ def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
     )
 
 
-def _read_csv(path: str, client: str, separator: str) -> 'pd.DataFrame':
-  import pandas as pd  # Slow to import and needed here only.
-
+def _read_csv(path: str, client: str, separator: str) -> pd.DataFrame:
   if not path.lower().endswith(_PACKED):
     if not np.memmap(path, np.uint8, 'r').all():
       raise ValueError('a byte is zero: the file is damaged, or no UTF-8 text')
     with open(path, 'rb') as file:
-      _check_width(file.readline().count(separator.encode()) + 1)
+      _check_header(range(file.readline().count(separator.encode()) + 1))
   # A text such as NA or None is one: a country's code, a category.
   reading: dict[str, Any] = dict(sep=separator, skipinitialspace=True)
   reading |= dict(keep_default_na=False, na_values=[''])
   # Pandas would give the second of two columns with one name another one.
   header = pd.read_csv(path, header=None, nrows=1, dtype=str, **reading).iloc[0].dropna()
-  _check_names(header.str.strip())
+  _check_header([name.strip() for name in header])
   as_texts = {name: str for name in header if name.strip() == client}
   # A row that is longer than the header is an error: its cells would move to other columns.
   warnings.simplefilter('error', pd.errors.ParserWarning)
@@ -184,33 +180,27 @@ def _read_csv(path: str, client: str, separator: str) -> 'pd.DataFrame':
   return table
 
 
-def _read_parquet(path: str, asked: set[str]) -> 'pd.DataFrame':
-  import pandas as pd
-  import pyarrow.parquet as pq
+def _read_parquet(path: str, asked: set[str]) -> pd.DataFrame:
+  import pyarrow.parquet as pq  # Slow to import and needed here only.
 
   with pq.ParquetFile(path) as file:
-    _check_width(file.metadata.num_columns)
+    _check_header(file.schema_arrow.names)
     # In this thread: what a damaged page raises in one of its own ends the process.
     table = file.read(use_threads=False).to_pandas(ignore_metadata=True)
     saved = (file.schema_arrow.pandas_metadata or {}).get('index_columns', ())
-  _check_names(pd.Series(table.columns))
   return table.drop(columns=[n for n in saved if isinstance(n, str) and n not in asked])
 
 
-def _check_width(columns: int) -> None:
-  """ValueError if there are so many columns that to read them takes minutes."""
-  if columns > _MOST_COLUMNS:
-    raise ValueError(f'it has {columns:,} columns; there may be {_MOST_COLUMNS:,}')
+def _check_header(names: Sequence[Any]) -> None:
+  """ValueError if there are columns that take minutes to read, or two of one name."""
+  if len(names) > _MOST_COLUMNS:
+    raise ValueError(f'it has {len(names):,} columns; there may be {_MOST_COLUMNS:,}')
+  index = pd.Index(names)
+  if index.has_duplicates:
+    raise ValueError(f'it has two columns {index[index.duplicated()][0]!r:.80}: rename one of them')
 
 
-def _check_names(names: 'pd.Series[str]') -> None:
-  """ValueError if two columns have one name."""
-  twice = names[names.duplicated()]
-  if len(twice):
-    raise ValueError(f'it has two columns {twice.iloc[0]!r:.80}: rename one of them')
-
-
-def _check_decimals(path: str, name: str, column: 'pd.Series[Any]') -> None:
+def _check_decimals(path: str, name: str, column: pd.Series) -> None:
   """DataError if texts are numbers with decimal commas: they would become categories."""
   texts = {value for value in column if isinstance(value, str)}
   commas = sorted(text for text in texts if ',' in text)

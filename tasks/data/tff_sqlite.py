@@ -27,10 +27,6 @@ import tensorflow as tf
 from tff_adaptive_tasks import errors, task as task_lib
 from tff_adaptive_tasks.data import files
 
-_COLUMNS = {
-  *((b'examples', name) for name in (b'split_name', b'client_id', b'serialized_example_proto')),
-  *((b'client_metadata', name) for name in (b'split_name', b'client_id', b'num_examples')),
-}
 _AGAIN = 'fetch it again'
 _BLOCK_BYTES, _BLOCKS = 1 << 20, 1024
 
@@ -69,15 +65,6 @@ def _digest(path: str, size: int, modified: int) -> str:
       file.seek(at)
       total.update(file.read(_BLOCK_BYTES))
   return total.hexdigest()
-
-
-def check_same(path: str, expected: tuple[int, str]) -> None:
-  """DataError if a file, perhaps on another machine, is not the one with this fingerprint."""
-  if not os.path.isfile(path) or fingerprint(path) != expected:
-    raise errors.DataError(
-      f"{path} differs from the trainer's file of that name, or is not on this machine: copy the "
-      "trainer's file there, or keep it on storage that all machines share"
-    )
 
 
 def find_tff_file(name: str, data_dir: str | None) -> str:
@@ -149,7 +136,6 @@ class SqlClientData(task_lib.ClientData):
     self._features, self._preprocess = dict(features), preprocess
     self._ranges = dict(ranges or {})
     self._local = threading.local()
-    self._check_schema()
     self._sizes = self._read_sizes()
     self._ids = list(self._sizes)
     self._parse(self._rows(self._ids[0])[:1], [self._ids[0]])
@@ -161,7 +147,12 @@ class SqlClientData(task_lib.ClientData):
     return state
 
   def __setstate__(self, state: dict[str, Any]) -> None:
-    check_same(state['_path'], state.pop('fingerprint'))
+    path, expected = state['_path'], state.pop('fingerprint')
+    if not os.path.isfile(path) or fingerprint(path) != expected:
+      raise errors.DataError(
+        f"{path} differs from the trainer's file of that name, or is not on this machine: copy the "
+        "trainer's file there, or keep it on storage that all machines share"
+      )
     self.__dict__.update(state, _local=threading.local())
 
   def _query(self, sql: str, *parameters: Any, most: int | None = None) -> list[tuple]:
@@ -178,18 +169,14 @@ class SqlClientData(task_lib.ClientData):
       most = os.path.getsize(self._path) if most is None else most
       return self._local.connection.execute(sql, parameters).fetchmany(most)
 
-  def _check_schema(self) -> None:
-    # Tables alone: SQLite would run what a view of someone else's file says.
-    found = self._query(
-      'SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c '
-      "WHERE t.type = 'table'"
-    )
-    if missing := sorted(_COLUMNS - set(found)):
-      lacks = ', '.join(b'.'.join(pair).decode() for pair in missing)
-      raise errors.DataError(f"{self._path} is not in TFF's format: it lacks the columns {lacks}")
-
   def _read_sizes(self) -> dict[str, int]:
     """The number of examples by client id, sorted by id."""
+    # Tables alone: SQLite would run what a view of someone else's file says.
+    tables = self._query("SELECT name FROM sqlite_master WHERE type = 'table'")
+    if not {(b'examples',), (b'client_metadata',)} <= set(tables):
+      raise errors.DataError(
+        f"{self._path} is not in TFF's format: it has no tables examples and client_metadata"
+      )
     rows = self._query(
       'SELECT client_id, SUM(num_examples) FROM client_metadata WHERE split_name = ? '
       'GROUP BY client_id',
@@ -258,8 +245,7 @@ class SqlClientData(task_lib.ClientData):
 
   def load(self, client_id: str) -> task_lib.ExampleArrays:
     """One client's examples, preprocessed; see `tasks.ClientData.load`."""
-    if self._preprocess is None:
-      raise TypeError(f'{self._path} was opened without `preprocess`: use `all_features`')
+    assert self._preprocess is not None  # Such data are read by `all_features`.
     rows = self._rows(client_id)
     x, y = self._preprocess(self._parse(rows, [client_id] * len(rows)))
     return task_lib.example_arrays(x, y, f'{self._path}: client {client_id!r}')

@@ -1,8 +1,121 @@
-"""`tasks.load`: names and options are checked."""
+"""`tasks.load`: names, options, and a user's own file; what is wrong is said in one line."""
 
+import textwrap
+
+import numpy as np
 import pytest
 
 import tff_adaptive_tasks as tasks
+
+HEAD = """
+  import collections, dataclasses
+  import numpy as np
+  import tensorflow as tf
+  import tff_adaptive_tasks as tasks
+
+  def make(**changes):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(24, 3)).astype('f')
+    made = tasks.from_arrays(x, np.arange(24) % 2, np.repeat(np.arange(4), 6), seed=0)
+    return dataclasses.replace(made, **changes)
+
+  class Clients:
+    client_ids = ['a', 'b']
+    def __init__(self, x=np.zeros([3, 3], 'f'), ids=None):
+      self.x, self.client_ids = x, ids or self.client_ids
+    def num_examples(self, client_id):
+      return 3
+    def load(self, client_id):
+      return collections.OrderedDict(x=self.x, y=np.zeros(3, 'i'))
+
+  class Fails(Clients):
+    def load(self, client_id):
+      raise RuntimeError('no such table')
+"""
+LINE = textwrap.dedent(HEAD).count('\n') + 1
+
+
+def _write(folder, text):
+  path = folder / 'mine.py'
+  path.write_text(textwrap.dedent(HEAD) + text)
+  return str(path)
+
+
+@pytest.mark.parametrize(
+  'text, words',
+  [
+    ('f = 3', 'f of {} is no function (data_dir, seed, **options) -> tasks.Task.'),
+    ('def f(seed): return make()', 'TypeError: f() got an unexpected keyword argument'),
+    ('def f(data_dir, seed, path): return make()', "required positional argument: 'path'"),
+    ('def f(data_dir, seed, a: "No" = 1): return make()', "name 'No' is not defined"),
+    ('def f(data_dir, seed): raise SystemExit(3)', f'f of {{}} failed in line {LINE}: SystemExit'),
+    ('def f(data_dir, seed): return 1 / 0', f'failed in line {LINE}: ZeroDivisionError: division'),
+    ('def f(data_dir, seed): return None', 'gave None; it must return a tasks.Task'),
+    ('def f(data_dir, seed): return make(train=3)', "'int' object has no attribute 'client_ids'"),
+    ('def f(data_dir, seed): return make(train=Clients(ids=[1]))', 'must be texts, at least one'),
+    ('def f(data_dir, seed): return make(train=Clients(ids=["b", "b"]))', 'there more than once'),
+  ],
+)
+def test_a_file_that_gives_no_task_is_refused(tmp_path, text, words):
+  path = _write(tmp_path, text)
+  with pytest.raises(tasks.DataError) as error:
+    tasks.load(f'{path}:f')
+  assert words.replace('{}', repr(path)) in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    ('build_model=lambda seed: 1 / 0', f'f of {{}} failed in line {LINE}: ZeroDivisionError'),
+    ('build_model=lambda: 1', 'takes 0 positional arguments but 1 was given'),
+    ('build_model=lambda seed: tf.keras.Sequential()', 'build_model gave Sequential; it must ret'),
+    ("metric='auc'", "the metric of the task is 'auc', but the model has loss, accuracy"),
+    ("train=type('Some', (Clients,), {'num_examples': 3})()", "'int' object is not callable"),
+    ('train=Fails()', 'failed in line 24: RuntimeError: no such table'),
+    (
+      "train=Clients(np.zeros([3, 5], 'f'))",
+      "client 'a': x is float32 of shape (3, 5); the model's x_spec wants float32 of shape (n, 3)",
+    ),
+    ('train=Clients(np.zeros([3, 3]))', "x is float64 of shape (3, 3); the model's x_spec wants f"),
+    ("train=Clients(np.zeros([2, 3], 'f'))", "client 'a': x has shape (2, 3) and y (3,)"),
+    ("train=Clients(np.full([3, 3], np.nan, 'f'))", "client 'a': x, row 0, has nan"),
+    (
+      "validation=dict(x=np.zeros([2, 4], 'f'), y=np.zeros(2, 'i'))",
+      'validation data: x is float32',
+    ),
+  ],
+)
+def test_a_model_that_does_not_fit_the_data_is_refused(tmp_path, changes, words):
+  path = _write(tmp_path, f'def f(data_dir, seed): return make({changes})')
+  task = tasks.load(f'{path}:f')
+  with pytest.raises(tasks.DataError) as error:
+    task.build_model(0)
+  assert words.replace('{}', repr(path)) in str(error.value)
+
+
+def test_a_good_task_passes_with_its_options(tmp_path):
+  path = _write(tmp_path, 'def f(data_dir, seed, n: int = 2, **o): return make(source=f"{n} {o}")')
+  task = tasks.load(f'{path}:f', n=3.0, other='x')
+  assert task.source == "3 {'other': 'x'}"
+  assert task.build_model(0).num_parameters == 3 * 2 + 2
+  np.testing.assert_array_equal(task.build_model(1).initial_weights[0][0].shape, [3, 2])
+
+
+def test_tokens_that_an_embedding_has_no_row_for_are_refused(tmp_path):
+  text = """
+def embedded():
+  layers = [tf.keras.layers.Embedding(5, 2), tf.keras.layers.Flatten(), tf.keras.layers.Dense(2)]
+  return tf.keras.Sequential([tf.keras.Input([3], dtype=tf.int32), *layers])
+
+def f(data_dir, seed, highest=4):
+  x = np.full([12, 3], 4, 'i')
+  task = tasks.from_arrays(x, np.arange(12) % 2, np.arange(12) // 3, model=embedded)
+  return dataclasses.replace(task, train=Clients(x[:3] + highest - 4))
+"""
+  path = _write(tmp_path, text)
+  tasks.load(f'{path}:f').build_model(0)
+  with pytest.raises(tasks.DataError, match=r"client 'a': the inputs go from 5 to 5, .*_dim=5"):
+    tasks.load(f'{path}:f', highest=5).build_model(0)
 
 
 def test_unknown_task_and_option_are_errors():

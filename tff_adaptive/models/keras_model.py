@@ -4,7 +4,7 @@ import functools
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ class _Draws:
 
   def __init__(self, salt: int):
     self._salt, self._calls = salt, 0
-    self._seed: tf.Tensor | None = None
+    self._seed: Any = None
 
   def restart(self, seed: tf.Tensor | None) -> None:
     """Begins a forward."""
@@ -48,21 +48,16 @@ class _Draws:
     self, shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = tf.float32
   ) -> tf.Tensor:
     """Normal."""
-    return tf.random.stateless_normal(shape, self._salted(), mean, stddev, dtype)
+    seed = model_lib.salted(self._seed, self._next_salt())
+    return tf.random.stateless_normal(shape, seed, mean, stddev, dtype)
 
   def random_uniform(self, shape: Any) -> tf.Tensor:
     """Uniform from 0 to 1."""
-    return tf.random.stateless_uniform(shape, self._salted())
+    return tf.random.stateless_uniform(shape, model_lib.salted(self._seed, self._next_salt()))
 
   def _next_salt(self) -> int:
     self._calls += 1  # A layer that is called twice draws twice.
     return self._salt + 1000 * (self._calls - 1)
-
-  def _salted(self) -> tf.Tensor:
-    assert self._seed is not None
-    return tf.stack(
-      [self._seed[0], self._seed[1] ^ (0x5BD1E995 & (self._next_salt() * 0x9E3779B1))]
-    )
 
 
 class KerasModel(model_lib.Model):
@@ -100,10 +95,17 @@ class KerasModel(model_lib.Model):
     self.constants = tuple(v.numpy() for v in others)
     self.num_tokens = _num_tokens(keras)
     self._regularizers = list(self._find_regularizers())  # (function of a weight, its number)
-    self._draws = self._take_over_randomness()
+    drawing = [m for m in self._modules if isinstance(m, _SEEDED_LAYERS)]
+    self._draws = [_Draws(salt) for salt in range(1, len(drawing) + 1)]
+    for layer, draws in zip(drawing, self._draws):
+      private_apis.replace_randomness(layer, draws)
     self._freeze_batch_normalization()
     self._slots = list(self._find_slots())
     self._check_purity()
+
+    def penalty(weights: Sequence[tf.Tensor]) -> tf.Tensor:
+      return tf.add_n([function(weights[i]) for function, i in self._regularizers])
+
     x, output = keras.inputs[0], keras.outputs[0].shape
     y_spec = keras_measures.target_spec(loss, output) if y_spec is None else y_spec
     super().__init__(
@@ -113,7 +115,7 @@ class KerasModel(model_lib.Model):
       metrics=keras_measures.metric_fns(metrics, y_spec, output),
       x_spec=tf.TensorSpec([None, *x.shape[1:]], x.dtype),
       y_spec=y_spec,
-      penalty=self._regularized if self._regularizers else None,
+      penalty=penalty if self._regularizers else None,
     )
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
@@ -147,10 +149,6 @@ class KerasModel(model_lib.Model):
       # No layer but those that draw distinguishes training.
       return self._keras(tf.convert_to_tensor(x), training=training and seed is not None)
 
-  def _regularized(self, weights: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The sum of the weight regularizers."""
-    return tf.add_n([function(weights[i]) for function, i in self._regularizers])
-
   @contextmanager
   def _replaced(self, values: Sequence[tf.Tensor]) -> Iterator[None]:
     before = [attributes[name] for attributes, name in self._slots]
@@ -174,24 +172,15 @@ class KerasModel(model_lib.Model):
     """Every attribute of a layer that is a variable or a collection of some."""
 
     def has_variable(value: Any) -> bool:
-      if isinstance(value, Mapping):
-        return any(map(has_variable, value.values()))
-      if isinstance(value, (list, tuple)):
-        return any(map(has_variable, value))
-      return id(value) in self._position
+      value = value.values() if isinstance(value, Mapping) else value
+      is_several = isinstance(value, (list, tuple, ValuesView))
+      return any(map(has_variable, value)) if is_several else id(value) in self._position
 
     # As a dictionary: Keras's own __setattr__ would take the tensors for its variables.
     for attributes in map(vars, self._modules):
       for name, value in attributes.items():
         if not private_apis.KERAS_LISTS.match(name) and has_variable(value):
           yield attributes, name
-
-  def _take_over_randomness(self) -> list[_Draws]:
-    layers = [m for m in self._modules if isinstance(m, _SEEDED_LAYERS)]
-    draws = [_Draws(salt) for salt in range(1, len(layers) + 1)]
-    for layer, own in zip(layers, draws):
-      private_apis.replace_randomness(layer, own)
-    return draws
 
   def _freeze_batch_normalization(self) -> None:
     kind = tf.keras.layers.BatchNormalization
@@ -401,16 +390,11 @@ def _num_tokens(model: tf.keras.Model) -> int | None:
 def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
   """Names of the trainable weights without Keras's counters of what was built before."""
   automatic = set()
-  modules = [model, *model.submodules]
-  for module in modules:
-    plain = re.sub(r'_\d+$', '', module.name)
+  for module in (model, *model.submodules):
+    # Bidirectional puts the direction before the names of its layers.
+    plain = re.sub(r'^(forward|backward)_|_\d+$', '', module.name)
     if plain.replace('_', '') == type(module).__name__.lower():
       automatic.add(module.name)
-  for both in (m for m in modules if isinstance(m, tf.keras.layers.Bidirectional)):
-    for way, layer in (('forward_', both.forward_layer), ('backward_', both.backward_layer)):
-      plain = re.sub(r'_\d+$', '', layer.name.removeprefix(way))
-      if plain.replace('_', '') == type(layer).__name__.lower():
-        automatic.add(layer.name)
   canonical: dict[str, str] = {}  # Of the layers' own names, in the order of their variables.
   names = []
   for variable in model.trainable_variables:

@@ -33,12 +33,13 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
 
   shape = tf.shape(x)[seed.shape.rank - 1 :]
 
-  def uniform(seed: tf.Tensor) -> tf.Tensor:
-    salted = tf.stack([seed[0], seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
-    return tf.random.stateless_uniform(shape, salted, dtype=tf.float32)
-
-  u = with_seed(uniform, seed)
+  u = with_seed(lambda s: tf.random.stateless_uniform(shape, salted(s, salt)), seed)
   return tf.where(u >= rate, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros([], x.dtype))
+
+
+def salted(seed: tf.Tensor, salt: int) -> tf.Tensor:
+  """The seed, int32 [2], of one of several draws."""
+  return tf.stack([seed[0], seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
 
 
 def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Tensor:

@@ -54,7 +54,9 @@ def test_a_keras_file_is_a_start_for_a_model_of_its_layers(tmp_path, model):
   trained.save(path)  # The optimizer's arrays are no weights.
   check_found(path, from_keras(name='other'), trained.get_weights())
   check_refused(path, from_keras(units=6), r'cannot be read: .*\(5, 6\)')
-  check_refused(path, small_problem.model(), r'this task has not: give an .npz file, made by np.sav')
+  check_refused(
+    path, small_problem.model(), r'this task has not: give an .npz file, made by np.sav'
+  )
 
 
 def test_arrays_are_found_by_their_names_or_in_the_models_order(tmp_path, model):
@@ -172,7 +174,9 @@ def _circle(group, shape):
     (lambda group, shape: None, 'its layers have 3 arrays, the model has 4'),
   ],
 )
-def test_a_keras_file_of_other_or_endless_arrays_is_refused(parts, model, tmp_path, change, message):
+def test_a_keras_file_of_other_or_endless_arrays_is_refused(
+  parts, model, tmp_path, change, message
+):
   path, weights = tmp_path / 'm.keras', tmp_path / 'changed.h5'
   weights.write_bytes(parts['model.weights.h5'])
   with h5py.File(weights, 'r+') as file:
