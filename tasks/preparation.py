@@ -116,15 +116,14 @@ class Preparation(_Saved):
   def load(path: str) -> 'Preparation | TextPreparation':
     """Reads what `save` of either class wrote."""
     with open(path, encoding='utf-8') as file:
-      values = json.load(file)
+      values = json.load(file, object_hook=_with_tuples)
     if values.get('columns') is not None:
-      values['columns'] = tuple(
-        Column(c['name'], c['categories'] and tuple(c['categories'])) for c in values['columns']
-      )
-    kind: type[Preparation] | type[TextPreparation] = Preparation
-    if 'kind' in values:
-      kind = TextPreparation
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+      values['columns'] = tuple(Column(**column) for column in values['columns'])
+    return (TextPreparation if 'kind' in values else Preparation)(**values)
+
+
+def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+  return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
 
 
 def _shaped(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import math
 import os
 import pathlib
 import urllib.error
@@ -59,26 +60,20 @@ def load(
   splits = []
   for split in ('train', 'test'):
     x, y = arrays[f'x_{split}'], arrays[f'y_{split}']
-    _check(source, split, x, y, image_shape, first_label, num_classes)
+    labels = range(first_label, first_label + num_classes)
+    _check(source, split, x, y, image_shape, labels)
     # Shifted before narrowing: both are exact, for the labels are in range.
     splits.append(Split(x.reshape(-1, *image_shape), (y - first_label).astype(np.int32)))
   return splits[0], splits[1], source
 
 
 def _check(
-  source: str,
-  split: str,
-  x: np.ndarray,
-  y: np.ndarray,
-  image_shape: Sequence[int],
-  first_label: int,
-  num_classes: int,
+  source: str, split: str, x: np.ndarray, y: np.ndarray, image_shape: Sequence[int], labels: range
 ) -> None:
   """DataError unless there are images of the shape, and a label of the classes for each."""
-  height, width, channels = image_shape
-  layouts: list[tuple[int, ...]] = [(height, width, channels)]
-  if channels == 1:  # Several channels might come in any order.
-    layouts += [(height, width), (height * width,)]
+  layouts = [tuple(image_shape)]
+  if image_shape[-1] == 1:  # Several channels might come in any order.
+    layouts += [layouts[0][:2], (math.prod(image_shape),)]
   if x.dtype != np.uint8 or x.shape[1:] not in layouts or not len(x):
     raise errors.DataError(
       f'{source}: x_{split} is {list(x.shape)} of {x.dtype}; it must be images of uint8, of shape '
@@ -89,12 +84,11 @@ def _check(
       f'{source}: y_{split} is {list(y.shape)} of {y.dtype}; it must be whole numbers, one label '
       f'for each of {len(x)} images'
     )
-  last = first_label + num_classes - 1
-  outside = np.flatnonzero((y < first_label) | (y > last))
+  outside = np.flatnonzero((y < labels[0]) | (y > labels[-1]))
   if len(outside):
     raise errors.DataError(
       f'{source}: y_{split}, row {outside[0]}: the label is {y[outside[0]]}; it must be from '
-      f'{first_label} to {last} ({len(outside)} such rows)'
+      f'{labels[0]} to {labels[-1]} ({len(outside)} such rows)'
     )
 
 
