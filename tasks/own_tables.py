@@ -145,7 +145,7 @@ def check_columns(
     named.add(column)
 
 
-def check_filled(where: str, name: str, values: pd.Series) -> None:
+def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
   """DataError if a column has a missing value, with its row."""
   empty = np.flatnonzero(values.isna())
   if empty.size:
@@ -200,7 +200,7 @@ def _check_header(names: Sequence[Any]) -> None:
     raise ValueError(f'it has two columns {index[index.duplicated()][0]!r:.80}: rename one of them')
 
 
-def _check_decimals(path: str, name: str, column: pd.Series) -> None:
+def _check_decimals(path: str, name: str, column: 'pd.Series[Any]') -> None:
   """DataError if texts are numbers with decimal commas: they would become categories."""
   texts = {value for value in column if isinstance(value, str)}
   commas = sorted(text for text in texts if ',' in text)

@@ -119,7 +119,7 @@ class Preparation(_Saved):
       values = json.load(file, object_hook=_with_tuples)
     if values.get('columns') is not None:
       values['columns'] = tuple(Column(**column) for column in values['columns'])
-    return (TextPreparation if 'kind' in values else Preparation)(**values)
+    return TextPreparation(**values) if 'kind' in values else Preparation(**values)
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
