@@ -1,7 +1,6 @@
 """What the graph engine takes as arguments, what it returns for them, and what it refuses."""
 
 import collections
-import contextlib
 
 import numpy as np
 import pytest
@@ -50,25 +49,45 @@ def test_values_pass_through_as_in_the_native_context(native, graph, type_spec, 
 
 
 NUMBER_TYPES = [np.dtype(code).type for code in 'bhilBHILefdFD?']
+# Of a dtype, the type of an argument; of a number, the argument.
+POSITIONS = {
+  'alone': (lambda dtype: dtype, lambda one: one),
+  'server': (lambda dtype: at_server([('a', dtype)]), lambda one: dict(a=tf.constant(one))),
+  'stack': (lambda dtype: at_clients([('a', dtype)]), lambda one: [dict(a=one)] * 2),
+  'concat': (
+    lambda dtype: at_clients(tff.TensorType(dtype, [None])),
+    lambda one: [np.array([one]), np.array([one, one])],
+  ),
+  'boxed': (
+    lambda dtype: at_clients(tff.TensorType(dtype, [None, None])),
+    lambda one: [np.array([[one]]), np.array([[one, one]])],
+  ),
+  'sequence': (lambda dtype: tff.SequenceType(dtype), lambda one: [one, one]),
+  'whole': (
+    lambda dtype: at_clients(tff.SequenceType(tff.TensorType(dtype, [None]))),
+    lambda one: [[np.array([one])], [np.array([one, one])]],
+  ),
+}
 
 
 @pytest.mark.parametrize('wanted', NUMBER_TYPES)
 def test_numbers_are_widened_where_tff_widens_them(native, graph, wanted):
-  def accepted(context, type_spec, wrap):
-    identity, found = computations.identity(type_spec), {}
-    for given in NUMBER_TYPES:
-      with contextlib.suppress(TypeError):
-        found[given] = engines.plain(engines.run(context, identity, wrap(given(1))))
-    return found
-
-  vector = tff.TensorType(wanted, [1])
-  clients = at_clients(vector), lambda one: [np.array([one])] * 2
-  for form in ((at_server(wanted), lambda one: one), clients):
-    found, expected = accepted(graph, *form), accepted(native, *form)
-    assert list(found) == list(expected)
-    engines.assert_same(list(found.values()), list(expected.values()))
-  sequence = tff.SequenceType(wanted), lambda one: [one]  # TFF makes all numbers fit there.
-  assert list(accepted(graph, *sequence)) == list(expected)
+  """In all positions; those of a sequence, which TFF makes fit in any case, as all others."""
+  alone = computations.identity(wanted)
+  types = {name: type_of(wanted) for name, (type_of, _) in POSITIONS.items()}
+  identities = {name: computations.identity(type_spec) for name, type_spec in types.items()}
+  everywhere = computations.identity(tff.types.to_type(list(types.items())))
+  for given in NUMBER_TYPES:
+    arguments = {name: argument_of(given(1)) for name, (_, argument_of) in POSITIONS.items()}
+    try:
+      engines.run(native, alone, given(1))
+    except TypeError:
+      for name, identity in identities.items():
+        with pytest.raises(TypeError, match='expected a tensor'):
+          engines.run(graph, identity, arguments[name])
+    else:
+      expected = engines.run(native, everywhere, arguments)
+      engines.assert_same(engines.run(graph, everywhere, arguments), expected)
 
 
 REFUSED = [
