@@ -21,9 +21,8 @@ def variant(
     raise TypeError(
       f'expected a list or tf.data.Dataset of {element_type}, found {type(value).__name__}'
     )
-  types = values.leaf_types(element_type)
-  specs = values.to_python([values.tensor_spec(t) for t in types], element_type)
-  wanted, found = tree.flatten_with_path(specs), tree.flatten_with_path(value.element_spec)
+  wanted = tree.flatten_with_path(values.element_spec(element_type))
+  found = tree.flatten_with_path(value.element_spec)
   fits = len(found) == len(wanted) and all(
     w_path == f_path and isinstance(f, tf.TensorSpec) and w.is_compatible_with(f)
     for (w_path, w), (f_path, f) in zip(wanted, found)

@@ -13,9 +13,7 @@ from tff_adaptive.engine.graph import values
 
 
 def _dataset(sequence: values.Sequence, element_type: tff.types.Type) -> tf.data.Dataset:
-  specs = values.to_python(
-    [values.tensor_spec(t) for t in values.leaf_types(element_type)], element_type
-  )
+  specs = values.element_spec(element_type)
   return tf.data.experimental.from_variant(sequence.variant(), specs)
 
 

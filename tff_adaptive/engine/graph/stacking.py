@@ -21,10 +21,9 @@ def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
 def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
   """The inverse of `box`."""
   if isinstance(type_spec, tff.types.SequenceType):
-    specs = tff.types.type_to_tf_tensor_specs(type_spec.element)
     if tf.inside_function():
       return values.Sequence(variant=value)
-    return tf.data.experimental.from_variant(value, specs)
+    return tf.data.experimental.from_variant(value, values.element_spec(type_spec.element))
   if value.dtype != tf.variant:
     return value
   shape = values.tensor_shape(type_spec)

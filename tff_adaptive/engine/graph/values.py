@@ -211,6 +211,11 @@ def tensor_spec(type_spec: tff.types.TensorType) -> tf.TensorSpec:
   return tf.TensorSpec(tensor_shape(type_spec), tf.dtypes.as_dtype(type_spec.dtype))
 
 
+def element_spec(element_type: tff.types.Type) -> Any:
+  """That of a dataset of elements of a type."""
+  return to_python([tensor_spec(t) for t in leaf_types(element_type)], element_type)
+
+
 @functools.lru_cache(maxsize=4096)
 def tensor_shape(type_spec: tff.types.TensorType) -> tf.TensorShape:
   """The static shape of a tensor type."""

@@ -31,6 +31,8 @@ PASSED = [
   (at_clients(VECTOR), [np.float32([1, 2]), np.float32([])]),
   (tff.FederatedType(STRUCT, tff.CLIENTS, all_equal=True), collections.OrderedDict(a=1.0, b=2)),
   (NUMBERS, [1, 2, 3]),
+  (tff.SequenceType([('b', np.int32), ('a', FLOAT)]), [dict(b=1, a=2.0), dict(b=3, a=4.0)]),
+  (at_clients(tff.SequenceType((np.int32, FLOAT))), [[(1, 2.0)], []]),
   (at_server(EXAMPLES), [dict(x=np.float32([1]), y=np.float32([2, 3]))]),
   (tff.types.to_type((np.int32, [STRUCT, np.float32])), (1, [dict(a=1.0, b=2), 0.5])),
 ]
