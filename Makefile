@@ -8,7 +8,7 @@ FAST := -m 'not slow' tests/integration/house_test.py tests/research \
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-gpu gpu-check train check test tools lint typecheck format size docs audit lock clean
+.PHONY: help env env-gpu gpu-check vectors train check test tools lint typecheck format size docs audit lock clean
 
 help:  ## This list.
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -58,6 +58,9 @@ lock: env  ## Write the lock files anew (ARGS=--upgrade for newer versions).
 
 gpu-check: env-gpu  ## Hold a GPU's results, speed and memory against the CPU's (written, never run on a GPU).
 	@$(PY) -m research.gpu_check $(ARGS)
+
+vectors: env  ## Make the test vectors of vectors/ anew, and compare them with those there.
+	@$(PY) -m research.vectors
 
 clean:  ## Remove caches and build output; 'rm -rf .venv' removes the environment too.
 	rm -rf build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

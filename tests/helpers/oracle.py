@@ -1,7 +1,8 @@
 """The algorithms in plain NumPy and float64, written from the papers' formulas.
 
-What the tests compare this project with. Nothing here uses TensorFlow or this project: the model is
-a perceptron with one hidden layer whose gradient is written out, all its weights in one vector.
+What the tests compare this project with, and what makes the test vectors. Nothing here uses
+TensorFlow or this project. The model is a function (theta, x, y) -> gradient of one vector of all
+weights: by default a perceptron with one hidden layer whose gradient is written out.
 
 Letters as in Algorithm 1 of "AdaBest" (Varno et al., 2022): theta the cloud model, theta_bar the
 mean of the client models, g_i = theta^{t-1} - theta_i, h and h_i the server's and client i's
@@ -9,6 +10,7 @@ estimates, N clients of which S take part; K_i local steps at rate eta_l.
 """
 
 import collections
+import copy
 
 import numpy as np
 
@@ -52,14 +54,21 @@ class Sgd:
 
 
 class Adaptive:
-  """Algorithm 2 of "Adaptive Federated Optimization": `kind` is adagrad, adam or yogi."""
+  """Algorithm 2 of "Adaptive Federated Optimization": `kind` is adagrad, adam or yogi.
 
-  def __init__(self, kind, eta, beta1, beta2, tau):
+  The bias correction is a factor of the rate, as in section 2 of "Adam" (Kingma and Ba, 2015).
+  """
+
+  def __init__(self, kind, eta, beta1, beta2, tau, initial_v=None, bias_correction=False):
     self.kind, self.eta, self.beta1, self.beta2, self.tau = kind, eta, beta1, beta2, tau
-    self.m, self.v = 0.0, tau**2
+    self.m, self.v = 0.0, tau**2 if initial_v is None else initial_v
+    self.bias_correction, self.t = bias_correction, 0
 
   def __call__(self, theta, delta):
-    square = delta**2
+    square, eta = delta**2, self.eta
+    self.t += 1
+    if self.bias_correction:
+      eta = eta * np.sqrt(1 - self.beta2**self.t) / (1 - self.beta1**self.t)
     self.m = self.beta1 * self.m + (1 - self.beta1) * delta
     if self.kind == 'adagrad':
       self.v = self.v + square
@@ -67,7 +76,7 @@ class Adaptive:
       self.v = self.beta2 * self.v + (1 - self.beta2) * square
     else:
       self.v = self.v - (1 - self.beta2) * square * np.sign(self.v - square)
-    return theta + self.eta * self.m / (np.sqrt(self.v) + self.tau)
+    return theta + eta * self.m / (np.sqrt(self.v) + self.tau)
 
 
 class FedAvg:
@@ -86,6 +95,7 @@ class FedAvg:
     sam_rho: Radius of sharpness-aware minimization; 0 for none.
     optimizer: Makes a client optimizer, `Sgd` or `Adaptive`, whose rate is replaced; None for SGD.
     optimizer_state: 'reset', 'keep' or 'average': what becomes of its m and v after a round.
+    gradient: The model, (theta, x, y) -> the gradient of a batch.
 
   Attributes:
     last_g: The g_i of the last round, by client number.
@@ -106,7 +116,9 @@ class FedAvg:
     sam_rho=0.0,
     optimizer=None,
     optimizer_state='reset',
+    gradient=gradient,
   ):
+    self.gradient = gradient
     self.theta = self.theta_bar = np.asarray(theta, np.float64)
     self.clients, self.server, self.eta_l = clients, server, eta_l
     self.batch_size, self.epochs = batch_size, epochs
@@ -128,9 +140,14 @@ class FedAvg:
     g, steps = {}, {}
     self.exchange(cohort)
     for i in cohort:
+      before = copy.deepcopy(self.optimizers[i])
       self.begin(i, rate)
       theta_i, steps[i] = self.train(i, rate, limits[i] if limits else np.inf)
       g[i] = self.theta - theta_i
+      if not np.isfinite(g[i]).all():  # It is left out, and keeps the state that it had.
+        del g[i]
+        self.optimizers[i] = before
+    cohort = list(g)
     g_bar = self.mean(cohort, g)
     last_theta_bar, self.theta_bar = self.theta_bar, self.theta - g_bar
     self.last_g = g
@@ -151,7 +168,7 @@ class FedAvg:
     if self.optimizer_state == 'reset':
       self.optimizers.clear()
     if self.optimizer_state == 'average':
-      for name in set(vars(self.new_optimizer())) & {'m', 'v'}:
+      for name in {'m', 'v', 'v_max'} & set(dir(self.new_optimizer())):
         mean = self.mean(cohort, {i: getattr(self.optimizers[i], name) for i in cohort})
         for i in range(self.num_clients):
           setattr(self.optimizers[i], name, mean)
@@ -187,9 +204,9 @@ class FedAvg:
 
   def sharp(self, theta_i, batch):
     """The gradient at theta + rho g / ||g|| (equation (4) of FedSAM), or at theta."""
-    g = gradient(theta_i, *batch)
+    g = self.gradient(theta_i, *batch)
     if self.sam_rho:
-      g = gradient(theta_i + self.sam_rho * g / np.linalg.norm(g), *batch)
+      g = self.gradient(theta_i + self.sam_rho * g / np.linalg.norm(g), *batch)
     return g
 
   def corrected(self, i, theta_i, g, batch):
@@ -234,7 +251,7 @@ class Scaffold(FedAvg):
 
   def new_h_i(self, i, g_i, steps, rate):
     if self.scaffold_option == 1:
-      return gradient(self.theta, *self.clients[i])
+      return self.gradient(self.theta, *self.clients[i])
     return self.h_i[i] - self.h + g_i / (steps * rate)
 
   def new_h(self, cohort, g, g_bar, steps, rate, fall_of_theta_bar):

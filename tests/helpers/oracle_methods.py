@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.helpers.oracle import FedAvg, gradient
+from tests.helpers.oracle import FedAvg
 
 
 class FedNova(FedAvg):
@@ -78,7 +78,8 @@ class MimeLite(FedAvg):
     self.m, self.v = np.zeros_like(self.theta), np.zeros_like(self.theta)
 
   def exchange(self, cohort):
-    self.c = self.mean(cohort, {i: gradient(self.theta, *self.clients[i]) for i in cohort})
+    c = {i: self.gradient(self.theta, *self.clients[i]) for i in cohort}
+    self.c = self.mean([i for i in cohort if np.isfinite(c[i]).all()], c)
 
   def corrected(self, i, theta_i, g, batch):
     return self.step(g)

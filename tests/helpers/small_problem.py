@@ -164,6 +164,10 @@ class Run:
   def round(self, cohort, limits=None):
     """One round with the clients of these numbers, with the most steps of each if given."""
     batch = [element(self.data[i], i, limits and limits[i]) for i in cohort]
+    return self.step(batch, cohort)
+
+  def step(self, batch, cohort):
+    """One round with these elements, of the clients of these numbers."""
     if not self.is_stateful:
       output = self.process.next(self.state, batch)
       self.state, self.metrics = output.state, output.metrics

@@ -1,0 +1,410 @@
+"""Makes the test vectors of vectors/ from the oracle in NumPy, and compares them with those there.
+
+usage: python -m research.vectors
+
+A file whose numbers agree stays as it is, to the byte. The command ends with 1 where one did not.
+"""
+
+import functools
+import json
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tests.helpers import (
+  oracle,
+  oracle_async,
+  oracle_methods as methods,
+  oracle_optimizers as optimizers,
+)
+
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / 'vectors'
+VERSION = '1.0'
+ROUNDS, EPOCHS, BATCH_SIZE = 10, 2, 4
+TOLERANCE = 1e-11  # Relative to the largest entry of a list: other processors sum in other orders.
+
+_ADAPTIVE = {'beta1': 0.9, 'beta2': 0.99, 'tau': 0.01}
+_MOMENTS = {'beta1': 0.9, 'beta2': 0.99, 'tau': 1e-3}
+SERVERS: dict[str, dict[str, Any]] = {
+  'sgd': {},
+  'sgdm': {'momentum': 0.9},
+  'adagrad': {'beta1': 0.0, 'tau': 0.01, 'initial_v': 1e-4},
+  'adam': {**_ADAPTIVE, 'initial_v': 1e-4, 'bias_correction': False},
+  'yogi': {**_ADAPTIVE, 'initial_v': 1e-4, 'bias_correction': False},
+  'nesterov': {'momentum': 0.9},
+  'lamb': {**_MOMENTS, 'decay': 0.01},
+  'lion': {'beta1': 0.9, 'beta2': 0.99, 'decay': 0.1},
+}
+RATES = {'sgd': 1.0, 'sgdm': 0.5, 'nesterov': 0.3}  # Of the others 0.1.
+CLIENTS: dict[str, dict[str, Any]] = {
+  'sgd': {},
+  'sgdm': {'momentum': 0.5},
+  'nesterov': {'momentum': 0.5},
+  'adagrad': {'tau': 0.01, 'initial_v': 0.0},
+  'adam': _MOMENTS,
+  'amsgrad': _MOMENTS,
+  'adamw': {**_MOMENTS, 'decay': 0.1},
+  'lion': {'beta1': 0.9, 'beta2': 0.99, 'decay': 0.1},
+  'muon': {'momentum': 0.9, 'beta2': 0.99, 'tau': 1e-3, 'decay': 0.1},
+}
+ORACLES: dict[str, Callable[..., oracle.FedAvg]] = {
+  'fed_prox': oracle.FedProx,
+  'scaffold': oracle.Scaffold,
+  'scaffold_m': oracle.ScaffoldM,
+  'fed_dyn': oracle.FedDyn,
+  'ada_best': oracle.AdaBest,
+  'fed_nova': methods.FedNova,
+  'fed_cm': methods.FedCM,
+  'fed_exp': methods.FedExP,
+  'mime_lite': methods.MimeLite,
+  'mime': methods.Mime,
+  'delta_sgd': methods.DeltaSGD,
+  'scaffnew': methods.Scaffnew,
+  'mo_fed_sam': methods.FedCM,
+  'fed_gamma': oracle.Scaffold,
+  'fed_speed': oracle.FedDyn,
+}  # FedAvg for the others.
+SGDM = {'base_optimizer': 'sgdm', 'base_beta1': 0.8, 'base_beta2': 0.9, 'base_eps': 0.1}
+ADAM, ADAGRAD = {**SGDM, 'base_optimizer': 'adam'}, {**SGDM, 'base_optimizer': 'adagrad'}
+NOVA = {'local_momentum': 0.0, 'mu': 0.0}
+BEST = {'mu': 0.2, 'beta': 0.8, 'scale_mu': False, 'beta_decay': 1.0}
+
+
+def case(
+  algorithm: str,
+  weighting: str = 'examples',
+  hyperparameters: dict[str, Any] | None = None,
+  *,
+  name: str | None = None,
+  server: str = 'sgd',
+  client: str = 'sgd',
+  **others: Any,
+) -> dict[str, Any]:
+  """The settings of a case, as they stand in its file."""
+  clients = {'name': client, **CLIENTS[client], 'state': others.pop('state', 'reset')}
+  servers = {'name': server, 'rate': RATES.get(server, 0.1), **SERVERS[server]}
+  return {
+    'name': name or algorithm,
+    'algorithm': algorithm,
+    'hyperparameters': hyperparameters or {},
+    'client_weighting': weighting,
+    'server_optimizer': {**servers, **others.pop('server_values', {})},
+    'client_optimizer': clients,
+    **{'sam_rho': 0.0, 'clip_norm': None, 'weight_decay': 0.0, **others},
+  }
+
+
+LEAST_SQUARES = [
+  case('fed_avg'),
+  *(case(f'fed_{s}', server=s) for s in ('adagrad', 'adam', 'yogi')),
+  case('fed_avgm', server='sgdm'),
+  case('fed_prox', 'examples', {'mu': 0.5}),
+  case('scaffold', 'uniform', {'scaffold_option': 2}),
+  case('scaffold_m', 'uniform'),
+  case('fed_dyn', 'uniform', {'mu': 0.2, 'scale_mu': False}),
+  case('ada_best', 'uniform', BEST),
+  case('fed_nova', 'examples', NOVA),
+  case('fed_cm', 'uniform', {'alpha': 0.3}),
+  case('fed_exp', 'uniform', {'eps': 1e-3}),
+  case('mime_lite', 'examples', SGDM),
+  case('mime', 'examples', SGDM),
+  case('delta_sgd', 'examples', {'gamma': 0.5, 'growth': 0.1}),
+  case('scaffnew', 'uniform'),
+  case('fed_sam', sam_rho=0.05),
+  case('mo_fed_sam', 'uniform', {'alpha': 0.3}, sam_rho=0.05),
+  case('fed_gamma', 'uniform', {'scaffold_option': 2}, sam_rho=0.05),
+  case('fed_speed', 'uniform', {'mu': 0.2, 'scale_mu': False}, sam_rho=0.1),
+  case('diloco', 'uniform', server='nesterov', client='adamw', state='keep', clip_norm=1.0),
+  case('fed_ada2', client='adagrad', server='adam'),
+  case('fed_lalr', client='amsgrad', state='average'),
+]
+CORRECTED = {'bias_correction': True, 'beta2': 0.999}
+LOGISTIC = [
+  *(case('fed_avg', 'uniform', name=f'server-{s}', server=s) for s in SERVERS),
+  case('fed_avg', name='server-adagrad-momentum', server='adagrad', server_values={'beta1': 0.9}),
+  *(
+    case('fed_avg', name=f'server-{s}-corrected', server=s, server_values={**CORRECTED, **values})
+    for s, values in (('adam', {'initial_v': 0.0}), ('yogi', {'initial_v': 1e-6}))
+  ),
+  *(case('fed_avg', name=f'client-{c}', client=c) for c in CLIENTS if c != 'sgd'),
+  case('fed_avg', name='client-adamw-keep', client='adamw', state='keep', clip_norm=0.3),
+  case('fed_avg', name='client-sgdm-average', client='sgdm', state='average', weight_decay=0.05),
+  case('fed_prox', 'uniform', {'mu': 0.5}, server='adam', clip_norm=0.3),
+  case('scaffold', 'examples', {'scaffold_option': 1}, server='yogi', weight_decay=0.05),
+  case('scaffold_m', 'examples', server='sgdm'),
+  case('fed_dyn', 'uniform', {'mu': 0.2, 'scale_mu': True}),
+  case('ada_best', 'uniform', {**BEST, 'scale_mu': True}),
+  case('ada_best', 'examples', {**BEST, 'beta': 0.2}, name='ada_best-yogi', server='yogi'),
+  case('fed_nova', 'examples', {**NOVA, 'local_momentum': 0.7}, name='fed_nova-momentum'),
+  case('fed_nova', 'uniform', {**NOVA, 'mu': 0.5}, name='fed_nova-proximal', server='sgdm'),
+  case('fed_cm', 'examples', {'alpha': 0.3}, server='adam'),
+  case('fed_exp', 'examples', {'eps': 1e-3}, server='sgdm'),
+  case('mime_lite', 'uniform', ADAM, name='mime_lite-adam'),
+  case('mime_lite', 'examples', ADAGRAD, name='mime_lite-adagrad', server='sgdm'),
+  case('mime', 'uniform', ADAM, name='mime-adam'),
+]
+ASYNCHRONOUS = [
+  case('fed_buff', 'uniform', {'buffer_size': 2, 'a': 0.5}, server='yogi'),
+  case('fed_async', 'uniform', {'a': 2.0, 'b': 1.0}, server_values={'rate': 0.6}),
+]
+
+
+def _optimizer(values: dict[str, Any], shapes: list[list[int]]) -> Callable[[], Any]:
+  """Makes the oracle's optimizer of these values."""
+  options = {k: v for k, v in values.items() if k not in ('name', 'rate', 'state')}
+  name, rate = values['name'], values.get('rate')
+  if name in ('sgd', 'sgdm'):
+    return functools.partial(oracle.Sgd, rate, **options)
+  if name in ('adagrad', 'adam', 'yogi') and 'initial_v' in options:
+    options = {'beta1': 0.0, 'beta2': None, **options}
+    return functools.partial(oracle.Adaptive, name, rate, **options)
+  classes = {'adam': optimizers.Adam, 'adamw': optimizers.Adam, 'amsgrad': optimizers.AmsGrad}
+  make = functools.partial(classes.get(name) or getattr(optimizers, name.title()), rate, **options)
+  whole = name not in ('lamb', 'muon')
+  return make if whole else functools.partial(optimizers.PerTensor, make, shapes)
+
+
+def _linear(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+  """Gradient of 1/2 mean (x w - y)^2."""
+  return x.T @ (x @ w - y) / len(y)
+
+
+def _softmax(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+  """Gradient of the mean cross-entropy of x W + b."""
+  scores = np.exp(x @ theta[:9].reshape(3, 3) + theta[9:])
+  error = (scores / scores.sum(1, keepdims=True) - np.eye(3)[y]) / len(y)
+  return oracle.pack([x.T @ error, error.sum(0)])
+
+
+def _problem(name: str, tensors: dict[str, list[int]], sizes: list[int], whole: bool) -> Any:
+  """The part of a file that all its cases share."""
+  rng = np.random.default_rng(33)
+  width = next(iter(tensors.values()))[0]
+  clients = []
+  for n in sizes:
+    x = np.round(rng.normal(size=width) / 2 + rng.normal(size=(n, width)), 2)
+    if name == 'logistic':
+      y = rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3))
+    else:
+      y = np.round(x @ rng.normal(size=width) + 0.1 * rng.normal(size=n), 2)
+    size = n if whole else BATCH_SIZE
+    one_pass = [[*range(k, min(k + size, n))] for k in range(0, n, size)]
+    clients.append({'x': x.tolist(), 'y': y.tolist(), 'batches': one_pass * EPOCHS})
+  if name == 'least_squares' and not whole:  # The last one's local training overflows.
+    clients[-1]['x'] = (1e200 * np.array(clients[-1]['x'])).tolist()
+  theta = np.round(rng.normal(size=sum(int(np.prod(s)) for s in tensors.values())), 2)
+  return {'loss': name, 'tensors': tensors, 'initial': theta.tolist(), 'clients': clients}
+
+
+def _arrays(problem: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+  return [(np.array(client['x']), np.array(client['y'])) for client in problem['clients']]
+
+
+def _rounds(settings: Any, problem: Any, cohort: int, factor: float) -> Iterator[Any]:
+  """The rounds of a case: each client's, and the server's state after it."""
+  values = dict(settings['hyperparameters'])
+  kind = ORACLES.get(settings['algorithm'], oracle.FedAvg)
+  if values.pop('scale_mu', False):
+    if kind is oracle.FedDyn:
+      values['mean_examples'] = np.mean([len(client['y']) for client in problem['clients']])
+    else:
+      kind = oracle.UnbalancedAdaBest
+  if kind is oracle.AdaBest and settings['server_optimizer']['name'] != 'sgd':
+    values['by_series'] = True
+  shapes = [*problem['tensors'].values()]
+  server, state = settings['server_optimizer'], settings['client_optimizer']['state']
+  run = kind(
+    problem['initial'],
+    _arrays(problem),
+    server=_optimizer(server, shapes)(),
+    eta_l=lambda t: 0.1 * factor**t,
+    batch_size=BATCH_SIZE,
+    epochs=EPOCHS,
+    clip=settings['clip_norm'],
+    weight_decay=settings['weight_decay'],
+    by_examples=settings['client_weighting'] == 'examples',
+    sam_rho=settings['sam_rho'],
+    optimizer=_optimizer(settings['client_optimizer'], shapes),
+    optimizer_state=state,
+    gradient=_softmax if problem['loss'] == 'logistic' else _linear,
+    **values,
+  )
+  rng, number = np.random.default_rng(1), len(problem['clients'])
+  for t in range(ROUNDS):
+    drawn = rng.choice(number, cohort, replace=False).tolist()
+    members = [*range(number)] if settings['algorithm'] == 'scaffnew' else drawn
+    steps = {i: len(problem['clients'][i]['batches']) for i in members}
+    if factor < 1:  # Some clients stop early.
+      steps = {i: min(k, int(rng.integers(2, 12))) for i, k in steps.items()}
+    run.round(members, steps)
+    clients = [{'client': i, 'steps': k, **_client(run, i, state)} for i, k in steps.items()]
+    yield {'client_rate': run.eta_l(t), 'clients': clients, 'server': _server(run, state)}
+
+
+def _client(run: oracle.FedAvg, i: int, state: str) -> dict[str, Any]:
+  """What a client sends, and its state after the round; None for one that is left out."""
+  if i not in run.last_g:
+    return {'weight': 0.0, 'update': None}
+  shares = {j: len(run.clients[j][1]) if run.by_examples else 1 for j in run.last_g}
+  kept = {}
+  if isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, methods.Scaffnew)):
+    mu = getattr(run, 'mu', 1.0)  # The oracle has it within h_i, as AdaBest's Algorithm 1.
+    kept['h'] = run.h_i[i] / (mu[i] if isinstance(mu, list) else mu)
+  if state == 'keep':
+    kept.update(m=-run.optimizers[i].m, v=run.optimizers[i].v)
+  sent = {'weight': shares[i] / sum(shares.values()), 'update': run.last_g[i]}
+  return {**sent, 'state': kept} if kept else sent
+
+
+def _server(run: oracle.FedAvg, state: str) -> dict[str, Any]:
+  """The server's state; m of an optimizer is that of the gradient, as in the formulas."""
+  found: dict[str, Any] = {'x': run.theta}
+  with_h = isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest))
+  if with_h or isinstance(run, methods.FedExP):
+    found['x_bar'] = run.theta_bar
+  if with_h or isinstance(run, methods.FedCM):
+    found['h'] = run.h
+  found.update(_slots(run.server))
+  if isinstance(run, methods.MimeLite):
+    names = {'sgdm': 'm', 'adagrad': 'v'}.get(run.kind, 'mv')
+    found.update({f'base_{name}': getattr(run, name) for name in names})
+  if state == 'average':
+    slots = _slots(run.optimizers[0])
+    found.update({f'client_{name}': slot for name, slot in slots.items()})
+  return found
+
+
+def _slots(optimizer: Any) -> dict[str, Any]:
+  """m, v and v_max of an optimizer, where it has them."""
+  is_plain = isinstance(optimizer, oracle.Sgd) and not optimizer.momentum
+  is_plain |= isinstance(optimizer, oracle.Adaptive) and not optimizer.beta1
+  names = [k for k in ('m', 'v', 'v_max') if hasattr(optimizer, k) and not (is_plain and k == 'm')]
+  return {k: -getattr(optimizer, k) if k == 'm' else getattr(optimizer, k) for k in names}
+
+
+def _arrivals(settings: Any, problem: Any) -> Iterator[Any]:
+  """The server steps of a case that does not wait, with what arrived for each."""
+  steps: list[Any] = []
+  is_async = settings['algorithm'] == 'fed_async'
+  base: type[oracle_async.FedBuff] = oracle_async.FedAsync if is_async else oracle_async.FedBuff
+  values, rate = settings['hyperparameters'], settings['server_optimizer']['rate']
+  size = values.get('buffer_size', 1)
+
+  class Logged(base):  # type: ignore[valid-type, misc]
+    """Keeps what arrived."""
+
+    def step(self, buffer: Any) -> None:
+      super().step(buffer)
+      arrived = [
+        {'client': i, 'steps': EPOCHS, 'weight': 1 / size, 'update': d, 'staleness': int(tau)}
+        | {'factor': self.factor(tau)}
+        for i, tau, d, _ in buffer
+      ]
+      server = {'x': self.w} | ({} if is_async else _slots(optimizer))
+      steps.append({'client_rate': self.rate, 'clients': arrived, 'server': server})
+
+  def factor(tau: int) -> float:
+    if is_async:
+      return 1.0 if tau <= values['b'] else 1 / (values['a'] * (tau - values['b']) + 1)
+    return (1 + tau) ** -values['a']
+
+  optimizer = _optimizer(settings['server_optimizer'], [])()
+  clients, seconds = _arrays(problem), [1.0, 1.37, 2.11, 3.03, 5.29, 8.71]
+
+  def server(w: np.ndarray, d: np.ndarray) -> np.ndarray:
+    return optimizer(w, -d)
+
+  run = Logged(clients, seconds, size, factor, server, 0.1, EPOCHS, alpha=rate)
+  run.w = np.array(problem['initial'])
+  run.history = [run.w]
+  run.run(ROUNDS)
+  return iter(steps)
+
+
+def files() -> dict[str, dict[str, Any]]:
+  """The content of each file, by its name."""
+  linear, softmax = {'w': [5]}, {'W': [3, 3], 'b': [3]}
+  sizes = [3, 11, 4, 8, 16, 5, 9]
+  made = {}
+  with np.errstate(all='ignore'):  # A client overflows.
+    for name, problem, cases, rounds in (
+      (
+        'least_squares',
+        _problem('least_squares', linear, [*sizes, 6], False),
+        LEAST_SQUARES,
+        functools.partial(_rounds, cohort=4, factor=1.0),
+      ),
+      (
+        'logistic',
+        _problem('logistic', softmax, sizes, False),
+        LOGISTIC,
+        functools.partial(_rounds, cohort=3, factor=0.9),
+      ),
+      (
+        'asynchronous',
+        _problem('least_squares', linear, sizes[:6], True),
+        ASYNCHRONOUS,
+        _arrivals,
+      ),
+    ):
+      done = [{**one, 'rounds': [*rounds(one, problem)]} for one in cases]
+      made[name] = {'version': VERSION, 'problem': problem, 'cases': done}
+  return made
+
+
+def differences(found: Any, wanted: Any, where: str = '') -> Iterator[str]:
+  """Where two contents differ, as paths of keys and positions."""
+  found = found.tolist() if isinstance(found, np.ndarray) else found
+  if isinstance(found, dict) and isinstance(wanted, dict) and found.keys() == wanted.keys():
+    for key in found:
+      yield from differences(found[key], wanted[key], f'{where}/{key}')
+  elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+    if found and isinstance(found[0], float):
+      if np.abs(np.subtract(found, wanted)).max() > TOLERANCE * np.abs(wanted).max():
+        yield where
+      return
+    for k, (one, other) in enumerate(zip(found, wanted)):
+      yield from differences(one, other, f'{where}/{k}')
+  elif isinstance(found, float) and isinstance(wanted, float):
+    if abs(found - wanted) > TOLERANCE * abs(wanted):
+      yield where
+  elif found != wanted:
+    yield where
+
+
+def _text(content: dict[str, Any]) -> str:
+  """The file's text: a line a client and a line a round."""
+  dump = functools.partial(json.dumps, separators=(',', ':'), allow_nan=False)
+  content = json.loads(json.dumps(content, default=np.ndarray.tolist))
+  problem = {k: v for k, v in content['problem'].items() if k != 'clients'}
+  clients = ',\n'.join(map(dump, content['problem']['clients']))
+  cases = ',\n'.join(
+    dump({k: v for k, v in one.items() if k != 'rounds'})[:-1]
+    + ',"rounds":[\n'
+    + ',\n'.join(map(dump, one['rounds']))
+    + '\n]}'
+    for one in content['cases']
+  )
+  head = f'{{"version":{dump(content["version"])},\n"problem":{dump(problem)[:-1]},"clients":[\n'
+  return f'{head}{clients}\n]}},\n"cases":[\n{cases}\n]}}\n'
+
+
+def main() -> int:
+  """Writes the files that are new; 1 if one differed."""
+  status = 0
+  for name, content in files().items():
+    path = FOLDER / f'{name}.json'
+    before = json.loads(path.read_text(encoding='utf-8')) if path.exists() else None
+    found = [*differences(content, before)]
+    sys.stdout.write(f'{path.name}: {"the same" if not found else f"differs at {found[:5]}"}\n')
+    if found:
+      status = 1
+      path.write_text(_text(content), encoding='utf-8')
+  return status
+
+
+if __name__ == '__main__':
+  sys.exit(main())
