@@ -185,6 +185,7 @@ def _problem(name: str, tensors: dict[str, list[int]], sizes: list[int], whole: 
   width = next(iter(tensors.values()))[0]
   clients = []
   for n in sizes:
+    y: Any
     x = np.round(rng.normal(size=width) / 2 + rng.normal(size=(n, width)), 2)
     if name == 'logistic':
       y = rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3))
@@ -249,7 +250,7 @@ def _client(run: oracle.FedAvg, i: int, state: str) -> dict[str, Any]:
   if i not in run.last_g:
     return {'weight': 0.0, 'update': None}
   shares = {j: len(run.clients[j][1]) if run.by_examples else 1 for j in run.last_g}
-  kept = {}
+  kept: dict[str, Any] = {}
   if isinstance(run, (oracle.Scaffold, oracle.FedDyn, oracle.AdaBest, methods.Scaffnew)):
     mu = getattr(run, 'mu', 1.0)  # The oracle has it within h_i, as AdaBest's Algorithm 1.
     kept['h'] = run.h_i[i] / (mu[i] if isinstance(mu, list) else mu)
@@ -328,28 +329,29 @@ def files() -> dict[str, dict[str, Any]]:
   """The content of each file, by its name."""
   linear, softmax = {'w': [5]}, {'W': [3, 3], 'b': [3]}
   sizes = [3, 11, 4, 8, 16, 5, 9]
-  made = {}
+  made: dict[str, dict[str, Any]] = {}
+  parts: tuple[tuple[str, Any, list[dict[str, Any]], Callable[..., Any]], ...] = (
+    (
+      'least_squares',
+      _problem('least_squares', linear, [*sizes, 6], False),
+      LEAST_SQUARES,
+      functools.partial(_rounds, cohort=4, factor=1.0),
+    ),
+    (
+      'logistic',
+      _problem('logistic', softmax, sizes, False),
+      LOGISTIC,
+      functools.partial(_rounds, cohort=3, factor=0.9),
+    ),
+    (
+      'asynchronous',
+      _problem('least_squares', linear, sizes[:6], True),
+      ASYNCHRONOUS,
+      _arrivals,
+    ),
+  )
   with np.errstate(all='ignore'):  # A client overflows.
-    for name, problem, cases, rounds in (
-      (
-        'least_squares',
-        _problem('least_squares', linear, [*sizes, 6], False),
-        LEAST_SQUARES,
-        functools.partial(_rounds, cohort=4, factor=1.0),
-      ),
-      (
-        'logistic',
-        _problem('logistic', softmax, sizes, False),
-        LOGISTIC,
-        functools.partial(_rounds, cohort=3, factor=0.9),
-      ),
-      (
-        'asynchronous',
-        _problem('least_squares', linear, sizes[:6], True),
-        ASYNCHRONOUS,
-        _arrivals,
-      ),
-    ):
+    for name, problem, cases, rounds in parts:
       done = [{**one, 'rounds': [*rounds(one, problem)]} for one in cases]
       made[name] = {'version': VERSION, 'problem': problem, 'cases': done}
   return made
