@@ -44,9 +44,18 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
       if address == 'local':
         return local_ray.LocalRay(cpus, has_gpus).close
       check_listener(named or address, _LISTEN_SECONDS)
-      with hint_after(_HINT_SECONDS, where):
-        warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
+      warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
+      hint = (
+        f'still waiting for the Ray cluster at {where}: is it there, and is its token here'
+        ' (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH)?'
+      )
+      timer = threading.Timer(_HINT_SECONDS, warnings.warn, [hint])  # Ray waits in silence.
+      timer.daemon = True
+      timer.start()
+      try:
         ray.init(address=address, log_to_driver=False, logging_level='ERROR')
+      finally:
+        timer.cancel()
       return ray.shutdown
   except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
     reason = ' '.join(str(error).split())
@@ -82,19 +91,3 @@ def _signals_kept() -> Iterator[None]:
   finally:
     if threading.current_thread() is threading.main_thread():
       signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def hint_after(seconds: float, where: str) -> Iterator[None]:
-  """Says what may be wrong while a cluster does not answer: Ray waits long, and says nothing."""
-  hint = (
-    f'still waiting for the Ray cluster at {where}: is it there, and is its token here'
-    ' (RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH)?'
-  )
-  timer = threading.Timer(seconds, lambda: warnings.warn(hint, stacklevel=1))
-  timer.daemon = True
-  timer.start()
-  try:
-    yield
-  finally:
-    timer.cancel()

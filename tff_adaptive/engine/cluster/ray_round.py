@@ -1,7 +1,7 @@
 """One stage in the workers: which subrounds are begun when, and what became of them."""
 
 import dataclasses
-import functools
+import pickle
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,7 @@ class Round:
     self._key, self._stage = pool.serialized(workload.calls)
     types = workload.calls.input_types
     common = [
-      None if wire.is_divided(t) else wire.encode(value, wire.member(t))
+      None if wire.is_divided(t) else wire.encode(value, t)
       for value, t in zip(workload.inputs, types)
     ]
     sizes = [wire.num_bytes(flat) for flat in common if flat is not None]
@@ -86,9 +86,17 @@ class Round:
       for call in self._pool.look([call for call, _ in self._calls.values()]):
         self._begin_again(call)
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
-    results = [of_subround for of_call in calls for of_subround in of_call]
+    encoded = [of_subround for of_call in calls for of_subround in of_call]
     sums = self._merged() if self._workload.calls.num_aggregates else []
-    self._pool.counters['bytes_from_workers'] += wire.num_bytes(results)
+    self._pool.counters['bytes_from_workers'] += wire.num_bytes(encoded)
+    stored, types = self._workload.stored, self._workload.calls.result_types
+    results = [
+      [
+        pickle.loads(piece) if i in stored else wire.to_python(piece, t)
+        for i, (piece, t) in enumerate(zip(of_subround, types))
+      ]
+      for of_subround in encoded
+    ]
     return Outcome(sums, results)
 
   def _begin_calls(self) -> None:
@@ -115,10 +123,8 @@ class Round:
       rows = [value[i] for i in part] if wire.is_divided(t) else None
       if rows is not None and client_references.is_referenced(rows):
         divided.append(wire.Keys.of(self._pool.source(rows[0].source)[0], rows))
-      elif rows is not None:
-        divided.append([wire.encode(row, wire.member(t)) for row in rows])
       else:
-        divided.append(None)
+        divided.append(None if rows is None else wire.encode(rows, t))
     return divided
 
   def _submit(self, call: Call) -> None:
@@ -236,11 +242,4 @@ class Round:
   def _fold(self, references: dict[Node, Any], most: float = np.inf) -> Any:
     received = self._pool.get(list(references.values()), most, 'a merge')
     self._pool.counters['bytes_from_workers'] += wire.num_bytes(received)
-    known = dict(zip(references, received))
-
-    def sums(node: Node) -> Any:
-      if node in known:
-        return known[node]
-      return functools.reduce(self._workload.calls.merge, map(sums, self._tree.children(node)))
-
-    return sums(self._tree.root)
+    return self._tree.fold(dict(zip(references, received)), self._workload.calls.merge)

@@ -5,6 +5,7 @@ import functools
 import gc
 import itertools
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -86,19 +87,23 @@ def train(
     from tff_adaptive.engine.cluster import schedule, wire
 
     shared = [
-      None if flat is None else wire.decode(wire.as_tensors(flat), wire.member(t))
+      None if flat is None else wire.decode(wire.as_tensors(flat), t)
       for flat, t in zip(common, calls.input_types)
     ]
-    sums, results = [], []
+    sums, results = {}, []
     for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
       inputs = _for_clients(calls, shared, divided, subrounds.sources)
       for keys in following or []:
         if isinstance(keys, wire.Keys):
           worker_sources.opened(keys.source, subrounds.sources).prepare(keys.keys())
-      trained = calls.train(inputs)
-      _store(calls, trained[1], divided, subrounds)
-      sums.append(trained[0])
-      results.append(trained[1])
+      accumulators, trained = calls.train(inputs)
+      sums[0, len(sums)] = accumulators
+      encoded = [wire.encode(value, t) for value, t in zip(trained, calls.result_types)]
+      for i, of_input in subrounds.stored.items():
+        keys, of_clients = divided[of_input], wire.to_python(encoded[i], calls.result_types[i])
+        source = worker_sources.opened(keys.source, subrounds.sources).source
+        encoded[i] = pickle.dumps(source.store(keys.keys(), of_clients))
+      results.append(encoded)
     merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, calls.merge))
     seconds = time.monotonic() - began
     return merged, results, Info(private_apis.ray_attempt(), _where(), versions(), seconds)
@@ -123,13 +128,13 @@ def _for_clients(
   """A value for each of the stage's inputs, for the clients of a subround."""
   from tff_adaptive.engine.cluster import wire
 
-  def clients(rows: Any, member: Any) -> list[Any]:
+  def clients(rows: Any, type_spec: Any) -> list[Any]:
     if isinstance(rows, wire.Keys):
       return _loaded(worker_sources.opened(rows.source, sources), rows.keys())
-    return [wire.decode(row, member) for row in rows]
+    return wire.decode(rows, type_spec)
 
   return [
-    clients(rows, wire.member(t)) if wire.is_divided(t) else value
+    clients(rows, t) if wire.is_divided(t) else value
     for value, rows, t in zip(shared, divided, calls.input_types)
   ]
 
@@ -146,16 +151,6 @@ def _loaded(source: worker_sources.OpenSource, keys: list[Any]) -> list[Any]:
         client = f'client {client_references.client_of(key)!r}'
         raise errors.Failure.of(error, f'{client} in {_where()}') from None
     raise
-
-
-def _store(calls: Any, results: list[Any], divided: list[Any], subrounds: Subrounds) -> None:
-  """Has sources keep the results that are theirs; receipts take their place."""
-  from tff_adaptive.engine.cluster import subrounds as subrounds_lib
-
-  for position, of_input in subrounds.stored.items():
-    keys = divided[of_input]
-    source = worker_sources.opened(keys.source, subrounds.sources).source
-    subrounds_lib.store_result(calls, results, position, source, keys.keys())
 
 
 def call(function: Callable[[Any], Any], argument: Any) -> Any:

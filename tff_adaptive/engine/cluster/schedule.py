@@ -3,6 +3,7 @@
 The first two follow from the cohort alone: who is fast today, or dies, changes no bit of a result.
 """
 
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -94,13 +95,17 @@ class MergeTree:
     level, position = node[0] - 1, 2 * node[1]
     return [(level, p) for p in (position, position + 1) if p < self._sizes[level]]
 
-  def fold(self, values: Sequence[Value], merge: Callable[[Value, Value], Value]) -> Value:
-    """The value of the root, merged here."""
-    level = list(values)
-    while len(level) > 1:
-      pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-      level = [merge(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    return level[0]
+  def fold(
+    self,
+    known: Mapping[tuple[int, int], Value],
+    merge: Callable[[Value, Value], Value],
+    node: tuple[int, int] | None = None,
+  ) -> Value:
+    """The value of a node, by default of the root, made of those below it that are known."""
+    node = node or self.root
+    if node in known:
+      return known[node]
+    return functools.reduce(merge, (self.fold(known, merge, c) for c in self.children(node)))
 
 
 class Waiting:

@@ -55,14 +55,6 @@ def split(comp: tff.framework.ConcreteComputation) -> Program:
   return _Splitter(private_apis.to_call_dominant(comp)).program()
 
 
-def parts(type_spec: tff.types.Type, key: Key = ('arg',)) -> list[tuple[Key, tff.types.Type]]:
-  """Keys and types of the placed (or unplaced, but whole) parts of an argument's type."""
-  if not isinstance(type_spec, tff.types.StructType):
-    return [(key, type_spec)]
-  children = enumerate(tff.structure.iter_elements(type_spec))
-  return [part for i, (_, child) in children for part in parts(child, (*key, i))]
-
-
 class _Splitter:
   """The calls of a computation, and the stage of each."""
 
@@ -273,15 +265,11 @@ class StageCalls:
     return cls(read(comp), merge and read(merge), num_aggregates, engine)
 
   def train(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Runs the stage for some clients: accumulators as flat tensors, other results encoded."""
+    """Runs the stage for some clients: accumulators as flat tensors, and other results."""
     outcome = self._engine.invoke(self._comp, tff.structure.Struct.unnamed(*inputs))
     elements = values.struct_elements(outcome, self._comp.type_signature.result)
     count = len(self.result_types)
-    results = [
-      (wire.encode_clients if wire.is_divided(t) else wire.encode)(v, wire.member(t))
-      for v, t in zip(elements, self.result_types)
-    ]
-    return self._flat(elements[count:]), results
+    return self._flat(elements[count:]), elements[:count]
 
   def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
     """Merges the accumulators of two calls into one's, as flat tensors; a stage may have none."""
@@ -298,7 +286,7 @@ class StageCalls:
   def decode_sums(self, sums: list[Any]) -> Any:
     """Accumulators as the stage's `report` takes them."""
     pairs = zip(sums, self._sum_types)
-    return tff.structure.Struct.unnamed(*(wire.decode(v, wire.member(t)) for v, t in pairs))
+    return tff.structure.Struct.unnamed(*(wire.decode(v, t) for v, t in pairs))
 
 
 def _types(struct: tff.types.StructType) -> list[tff.types.Type]:

@@ -5,7 +5,6 @@ which order they end, or what has to be done again.
 """
 
 import contextlib
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ class Outcome(NamedTuple):
 
   Attributes:
     sums: The accumulators of all clients, merged in the order of `schedule.MergeTree`; each flat.
-    results: For each subround its other results, encoded; of those stored the pickled receipts.
+    results: For each subround its other results; of those stored the receipts.
   """
 
   sums: list[Any]
@@ -42,8 +41,8 @@ class Outcome(NamedTuple):
 def train(workload: Workload) -> Outcome:
   """Trains all subrounds here, one after another."""
   trained = [train_part(workload, part) for part in workload.parts]
-  tree = schedule.MergeTree(len(trained))
-  sums = tree.fold([sums for sums, _ in trained], workload.calls.merge)
+  leaves = {(0, i): sums for i, (sums, _) in enumerate(trained)}
+  sums = schedule.MergeTree(len(leaves)).fold(leaves, workload.calls.merge)
   return Outcome(sums, [results for _, results in trained])
 
 
@@ -57,21 +56,8 @@ def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list
   for position, source in workload.stored.items():
     references = inputs[source]
     keys = [reference.key for reference in references]
-    store_result(calls, results, position, references[0].source, keys)
+    results[position] = references[0].source.store(keys, results[position])
   return sums, results
-
-
-def store_result(
-  calls: stages.StageCalls,
-  results: list[Any],
-  position: int,
-  source: client_references.StoringSource,
-  keys: Sequence[Any],
-) -> None:
-  """Has a source keep one of a stage's results; its receipts take the result's place, pickled."""
-  member = wire.member(calls.result_types[position])
-  receipts = source.store(keys, wire.decode_clients(results[position], member))
-  results[position] = pickle.dumps(receipts)
 
 
 class SubroundContext(tff.framework.SyncContext):
@@ -109,13 +95,14 @@ class SubroundContext(tff.framework.SyncContext):
     parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
     if parameter_type is None:
       return self._server.invoke(comp, arg)
-    known = dict(_parts(arg, parameter_type))
-    types = dict(stages.parts(parameter_type))
-    num_clients = _num_clients(known, types)
-    program, calls = self._program(comp) if num_clients else (None, [])
-    if program is None:
+    arguments = list(_parts(arg, parameter_type))
+    known, types = ({key: pair[i] for key, *pair in arguments} for i in (0, 1))
+    lengths = [len(known[key]) for key, t in types.items() if wire.is_divided(t)]
+    is_cohort = len(set(lengths)) == 1 and lengths[0] > 0
+    program, calls = self._program(comp) if is_cohort else (None, [])
+    if program is None:  # Lengths that differ are refused there.
       return self._server.invoke(comp, arg)
-    costs = _costs(known, types, num_clients)
+    costs = _costs(known, types)
     for stage, stage_call in zip(program.stages, calls):
       inputs = [known[key] for key in stage.inputs]
       if stage_call is not None:
@@ -126,8 +113,8 @@ class SubroundContext(tff.framework.SyncContext):
       known.update(zip(stage.outputs, results))
     for key in program.passed_on:
       known[key] = _as_returned(known[key], types[key])
-    result = _as_structs(program.result(known), result_type)
-    return tff.types.type_to_py_container(result, context.without_placements(result_type))
+    plain = context.without_placements(result_type)
+    return values.to_python(values.flatten(program.result(known), plain), plain)
 
   def _program(self, comp: Any) -> tuple[stages.Program | None, list[Any]]:
     made = self._programs.of(comp)
@@ -157,13 +144,9 @@ class SubroundContext(tff.framework.SyncContext):
     outcome = self._train(Workload(calls, inputs, parts, of_parts, stored))
     joined = []
     for i, type_spec in enumerate(calls.result_types):
-      pieces, member = [results[i] for results in outcome.results], wire.member(type_spec)
-      if i in stored:
-        joined.append(wire.in_order([pickle.loads(piece) for piece in pieces], parts))
-      elif wire.is_divided(type_spec):
-        joined.append(wire.join_clients(pieces, parts, member))
-      else:
-        joined.append(wire.to_python(pieces[0], member))  # One value for all clients.
+      pieces = [results[i] for results in outcome.results]
+      # Else it is one value for all clients.
+      joined.append(wire.in_order(pieces, parts) if wire.is_divided(type_spec) else pieces[0])
     if stage.num_aggregates:
       report = self._server.invoke(stage.report, calls.decode_sums(outcome.sums))
       joined += _elements(report, stage.report)
@@ -213,31 +196,19 @@ def _stored(
   return stored
 
 
-def _num_clients(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> int:
-  lengths = {len(known[key]) for key, t in types.items() if wire.is_divided(t)}
-  if len(lengths) > 1:
-    raise ValueError(f'Conflicting cardinalities: arguments are for {sorted(lengths)} clients')
-  return lengths.pop() if lengths else 0
-
-
-def _costs(
-  known: dict[Any, Any], types: dict[Any, tff.types.Type], num_clients: int
-) -> list[float]:
-  costs = [1.0] * num_clients
-  for key, type_spec in types.items():
-    if not wire.is_divided(type_spec):
-      continue
-    if any(isinstance(t, tff.types.SequenceType) for t in values.leaf_types(type_spec.member)):
-      cost = [wire.cost(value, type_spec.member) for value in known[key]]
-      costs = [max(pair) for pair in zip(costs, cost)]
-  return costs
+def _costs(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> list[float]:
+  divided = [(known[key], t.member) for key, t in types.items() if wire.is_divided(t)]
+  return [
+    float(max(wire.cost(value, member) for value, (_, member) in zip(of_client, divided)))
+    for of_client in zip(*(clients for clients, _ in divided))
+  ]
 
 
 def _parts(value: Any, type_spec: tff.types.Type, key: stages.Key = ('arg',)) -> Any:
-  """Pairs of key and value of the parts of an argument; see `stages.parts`."""
+  """Key, value and type of the placed (or unplaced, but whole) parts of an argument."""
   value = feeds.ingested(value)
   if not isinstance(type_spec, tff.types.StructType):
-    yield key, value
+    yield key, value, type_spec
     return
   elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
   for i, (element, (_, child)) in enumerate(elements):
@@ -250,18 +221,5 @@ def _elements(result: Any, comp: Any) -> list[Any]:
 
 def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:
   """A part of the argument as it comes back: checked, and of NumPy values."""
-  member, is_divided = wire.member(type_spec), wire.is_divided(type_spec)
-  clients = client_references.resolve(value) if is_divided else [value]
-  found = [wire.to_python(wire.encode(v, member), member) for v in clients]
-  return found if is_divided else found[0]
-
-
-def _as_structs(value: Any, type_spec: tff.types.Type) -> Any:
-  """A result with a Struct for each container outside the clients' parts."""
-  if getattr(type_spec, 'placement', None) is tff.CLIENTS:
-    return value
-  type_spec = wire.member(type_spec)
-  if not isinstance(type_spec, tff.types.StructType):
-    return value
-  elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
-  return tff.structure.Struct([(name, _as_structs(v, t)) for v, (name, t) in elements])
+  value = client_references.resolve(value) if wire.is_divided(type_spec) else value
+  return wire.to_python(wire.encode(value, type_spec), type_spec)

@@ -50,10 +50,13 @@ def member(type_spec: tff.types.Type) -> tff.types.Type:
 
 
 def encode(value: Any, type_spec: tff.types.Type) -> list[Any]:
-  """The flat leaves of an unplaced value.
+  """The flat leaves of a value, if it is divided among clients of each client's in a list.
 
   They are NumPy arrays; of a dataset its graph as bytes, of a list of elements a list of theirs.
   """
+  if is_divided(type_spec):
+    return [encode(row, type_spec.member) for row in value]
+  type_spec = member(type_spec)
   leaves = values.flatten(value, type_spec)
   return [_encode_leaf(leaf, t) for leaf, t in zip(leaves, values.leaf_types(type_spec))]
 
@@ -91,12 +94,18 @@ def as_tensors(flat: list[Any]) -> list[Any]:
 
 def decode(flat: list[Any], type_spec: tff.types.Type) -> Any:
   """The inverse of `encode`, as the graph engine takes it."""
+  if is_divided(type_spec):
+    return [decode(row, type_spec.member) for row in flat]
+  type_spec = member(type_spec)
   types = values.leaf_types(type_spec)
   return values.pack([_decode_leaf(leaf, t) for leaf, t in zip(flat, types)], type_spec)
 
 
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
   """As `decode`, with the Python containers that the type names."""
+  if is_divided(type_spec):
+    return [to_python(row, type_spec.member) for row in flat]
+  type_spec = member(type_spec)
   return values.to_python(values.flatten(decode(flat, type_spec), type_spec), type_spec)
 
 
@@ -120,7 +129,7 @@ def _element_spec(type_spec: tff.types.Type) -> Any:
 
 
 def num_bytes(flat: Any) -> int:
-  """The bytes of what `encode` and `encode_clients` return, and of lists of such."""
+  """The bytes of what `encode` returns, and of lists of such."""
   if isinstance(flat, (list, tuple)):
     return sum(map(num_bytes, flat))
   if isinstance(flat, Keys):
@@ -128,44 +137,10 @@ def num_bytes(flat: Any) -> int:
   return len(flat) if isinstance(flat, bytes) else flat.nbytes
 
 
-def is_stacked(member_type: tff.types.Type) -> bool:
-  """Whether clients' values of a type travel stacked, as one array [clients, ...] a leaf."""
-  return all(
-    isinstance(t, tff.types.TensorType) and values.tensor_shape(t).is_fully_defined()
-    for t in values.leaf_types(member_type)
-  )
-
-
-def encode_clients(results: Any, member_type: tff.types.Type) -> list[Any]:
-  """Clients' results: an array [clients, ...] a leaf if they are stacked, else a row a client."""
-  if isinstance(results, values.ClientValues) and is_stacked(member_type):
-    return [np.asarray(leaf) for leaf in results.flat]
-  return [encode(value, member_type) for value in results]
-
-
-def decode_clients(piece: list[Any], member_type: tff.types.Type) -> list[Any]:
-  """The inverse of `encode_clients`, a Python value a client."""
-  if not is_stacked(member_type):
-    return [to_python(row, member_type) for row in piece]
-  return [to_python(list(leaves), member_type) for leaves in zip(*piece)]
-
-
 def in_order(pieces: Sequence[Sequence[Any]], parts: Sequence[Sequence[int]]) -> list[Any]:
   """What each subround has for its clients, in the order of the cohort."""
   pairs = [pair for part, piece in zip(parts, pieces) for pair in zip(part, piece)]
   return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
-
-
-def join_clients(
-  pieces: list[list[Any]], parts: list[list[int]], member_type: tff.types.Type
-) -> Any:
-  """Clients' results of all subrounds, in the order of the cohort."""
-  if not is_stacked(member_type):
-    return [to_python(row, member_type) for row in in_order(pieces, parts)]
-  order = [client for part in parts for client in part]
-  places = np.argsort(order)
-  flat = [np.concatenate(leaves)[places] for leaves in zip(*pieces)]
-  return values.ClientValues(flat, member_type, len(order), lambda value, _: value)
 
 
 def cost(value: Any, type_spec: tff.types.Type) -> int:

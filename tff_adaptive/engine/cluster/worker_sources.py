@@ -7,11 +7,13 @@ several, and values can be prepared while others are trained on.
 
 import collections
 import concurrent.futures
+import contextlib
 import os
 import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import cachetools
 import numpy as np
 
 from tff_adaptive._utils import client_references
@@ -37,8 +39,7 @@ class OpenSource:
     """
     self.source = source
     self._is_storing = isinstance(source, client_references.StoringSource)
-    self._limit, self._used = cache_bytes, 0
-    self._cache: collections.OrderedDict[Any, tuple[Any, int]] = collections.OrderedDict()
+    self._cache = cachetools.LRUCache(cache_bytes, getsizeof=num_bytes)
     self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='client_values')
     self._loads = 0  # Asked for so far.
 
@@ -57,38 +58,28 @@ class OpenSource:
     self._thread.shutdown(wait=False)
 
   def _load(self, keys: list[Any]) -> list[Any]:
-    found = {key: self._cache[key][0] for key in keys if key in self._cache}
+    found = {key: self._cache[key] for key in keys if key in self._cache}
     missing = [key for key in keys if key not in found]
-    loaded = self.source.load(missing) if missing else []
-    found.update(zip(missing, loaded))
+    found.update(zip(missing, self.source.load(missing) if missing else []))
     for key in keys:
       if self._is_storing:
-        self._drop(key)
+        self._cache.pop(key, None)
       else:
         self._keep(key, found[key])
     return [found[key] for key in keys]
 
   def _prepare(self, keys: list[Any], loads: int) -> None:
-    room = self._limit // 2
+    room = self._cache.maxsize // 2
     for key in keys:
       if room <= 0 or self._loads != loads:
         return
-      known = self._cache.get(key)
-      self._keep(key, known[0] if known else self.source.load([key])[0])
-      room -= self._cache[key][1] if key in self._cache else room
+      value = self._cache[key] if key in self._cache else self.source.load([key])[0]
+      self._keep(key, value)
+      room -= num_bytes(value)
 
   def _keep(self, key: Any, value: Any) -> None:
-    if key not in self._cache:
-      size = num_bytes(value)
-      self._cache[key] = value, size
-      self._used += size
-    self._cache.move_to_end(key)
-    while self._used > self._limit:
-      self._drop(next(iter(self._cache)))
-
-  def _drop(self, key: Any) -> None:
-    _, size = self._cache.pop(key, (None, 0))
-    self._used -= size
+    with contextlib.suppress(ValueError):  # It is larger than all that is kept may be.
+      self._cache[key] = value
 
 
 def opened(name: str, references: Mapping[str, Any]) -> OpenSource:

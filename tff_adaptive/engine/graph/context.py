@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from tff_adaptive.engine.graph import (
   buffers,
   cache,
   client_loop,
-  dataset_cache,
+  datasets,
   feeds,
   permits,
   round_function,
@@ -36,10 +35,8 @@ class GraphContext(tff.program.FederatedContext):
 
   The function is traced once for each computation and form of its arguments, whatever the number
   of clients; where they train together, once for each number that does (see `clients_per_step`).
-  Results are NumPy values, as TFF's contract has them (`tff.program.MaterializedValue`), in memory
-  shared with TensorFlow and so read-only; handed on to a next call they are not copied, and on a
-  GPU they stay there. Client-placed results are a sequence that holds them stacked
-  (`values.ClientValues`).
+  Results are NumPy values, as TFF's contract has them (`tff.program.MaterializedValue`). Those of
+  the server are in memory shared with TensorFlow and so read-only.
 
   Attributes:
     parallel_clients: How many clients may be in work at once on a device.
@@ -95,7 +92,7 @@ class GraphContext(tff.program.FederatedContext):
     self._device, self._device_names = device, device_names
     self._placement: placement.Placement | None = None  # Found by the first call.
     self._buffers = buffers.Buffers()
-    self._datasets = dataset_cache.DatasetCache()
+    self._datasets = datasets.DatasetCache()
     self._functions = cache.Cache()
     self._permits = permits.Permits(parallel_clients)
 
@@ -189,26 +186,32 @@ def _to_result(
   flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: int, as_numpy: bool
 ) -> Any:
   """The result of a computation."""
-  tensors = iter(map(values.to_numpy, flat) if as_numpy else flat)
-  unbox = _entry if as_numpy else stacking.unbox
+  tensors = iter(flat)
   leaves: list[Any] = []
   for part in _parts(result_type):
     if isinstance(part, tff.types.FederatedType):
-      mine = list(itertools.islice(tensors, len(values.leaf_types(part.member))))
-      clients = values.ClientValues(mine, part.member, num_clients, unbox)
-      leaves.append(clients[0] if part.all_equal and num_clients else clients)
+      types = values.leaf_types(part.member)
+      columns = [_rows(stacked, t, as_numpy) for t, stacked in zip(types, tensors)]
+      rows = [[column[i] for column in columns] for i in range(num_clients)]
+      clients = [values.to_python(row, part.member) for row in rows]
+      leaves.append(clients[0] if part.all_equal and clients else clients)
     else:
       value = next(tensors)
-      leaves.append(unbox(value, part) if isinstance(part, tff.types.SequenceType) else value)
+      value = stacking.unbox(value, part) if isinstance(part, tff.types.SequenceType) else value
+      leaves.append(values.to_numpy(value) if as_numpy else value)
   return values.to_python(leaves, without_placements(result_type))
 
 
-def _entry(value: Any, type_spec: tff.types.Type) -> Any:
-  """As `stacking.unbox`, to NumPy values."""
-  if isinstance(value, tf.Tensor):  # A dataset, or what is in it.
-    return values.to_numpy(stacking.unbox(value, type_spec))
-  # Or what one client has would keep what all have.
-  return value.copy() if isinstance(value, np.ndarray) else value
+def _rows(stacked: tf.Tensor, type_spec: tff.types.Type, as_numpy: bool) -> list[Any]:
+  """A leaf of each client: with one operation for all, and of memory of its own."""
+  if stacked.dtype == tf.variant:
+    rows = [stacking.unbox(stacked[i], type_spec) for i in range(stacked.shape[0])]
+    return [values.to_numpy(row) for row in rows] if as_numpy else rows
+  if as_numpy:
+    return [row.copy() if isinstance(row, np.ndarray) else row for row in stacked.numpy()]
+  rows = tf.unstack(stacked)
+  private_apis.free_attributes(rows)
+  return rows
 
 
 @functools.lru_cache

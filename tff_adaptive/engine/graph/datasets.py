@@ -1,5 +1,14 @@
-"""Sequences given as datasets or lists of elements, as dataset variants."""
+"""Sequences given as datasets or lists of elements, as dataset variants; what comes again is held.
 
+A pipeline of tf.data (shuffle, batch, map) costs several times the local steps of a small model.
+TFF serializes a dataset for each call, so its shuffles begin anew in each, and one whose random
+numbers all have fixed seeds gives the same elements in each. From its second call on such a
+dataset is read once, and its elements are held as whole tensors as long as the dataset lives.
+"""
+
+import itertools
+import threading
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,11 +17,146 @@ import tensorflow_federated as tff
 import tree
 
 from tff_adaptive._utils import private_apis
-from tff_adaptive.engine.graph import dataset_cache, values
+from tff_adaptive.engine.graph import values
+
+MAX_BYTES = 256 * 2**20  # Of all elements that a cache holds.
+_MAX_ELEMENTS = 2**16  # Of a dataset, which may be endless: reading so many takes some 3 s.
+_MAX_RUNS = 64  # Of elements of equal shapes in a dataset: each run is a dataset of its own.
+
+# Datasets whose elements follow from their inputs and functions; a file may change.
+_REPEATABLE = frozenset(
+  f'{name}Dataset{version}'
+  for name in (
+    *('Batch', 'Concatenate', 'Filter', 'FlatMap', 'Interleave', 'Map'),
+    *('Options', 'PaddedBatch', 'ParallelBatch', 'ParallelMap', 'Prefetch', 'Range'),
+    *('Repeat', 'Scan', 'Shard', 'Skip', 'Take', 'TakeWhile', 'Tensor', 'TensorSlice', 'Unbatch'),
+    *('Window', 'Zip'),
+  )
+  for version in ('', 'V2')
+)
+_SHUFFLES = ('ShuffleDataset', 'ShuffleDatasetV3')
+# Stateful by name only: a graph's border, and calls of functions, whose nodes are looked at too.
+_HARMLESS = ('StatefulPartitionedCall', '_Arg', '_Retval')
+_OF_FILES = ('ReadFile', 'MatchingFiles', 'ImmutableConst')  # Stateless by name only.
+
+
+class DatasetCache:
+  """Holds the elements of datasets that come a second time; full, it takes no more."""
+
+  def __init__(self, max_bytes: int = MAX_BYTES):
+    self._max_bytes, self._num_bytes = max_bytes, 0
+    self._lock = threading.RLock()  # A dataset may die while the lock is held.
+    # By the dataset's id: its elements (None: not read) and their bytes, while it lives.
+    self._entries: dict[int, tuple[Any, tf.Tensor | None, int]] = {}
+
+  def find(self, dataset: tf.data.Dataset) -> tf.Tensor | None:
+    """The variant of the held elements, if they are."""
+    with self._lock:
+      entry = self._entries.get(id(dataset))
+      return entry[1] if entry else None
+
+  def offer(self, dataset: tf.data.Dataset, variant: tf.Tensor) -> tf.Tensor:
+    """Reads a dataset that comes a second time, if it can be held; a variant of its elements."""
+    key = id(dataset)
+    with self._lock:
+      is_new = key not in self._entries
+      self._entries.setdefault(key, (weakref.ref(dataset, lambda _: self._drop(key)), None, 0))
+      room = self._max_bytes - self._num_bytes
+      refused = self._entries[key][2] < 0
+    if is_new or refused or room <= 0:
+      return variant
+    rows = _read(variant, dataset, room) if _repeats(variant) else None
+    if rows is None:
+      held, size = None, -1
+    else:
+      held, size = tf.data.experimental.to_variant(from_rows(rows)), _num_bytes(rows)
+    with self._lock:
+      if key in self._entries and self._entries[key][1] is None:
+        self._entries[key] = (self._entries[key][0], held, size)
+        self._num_bytes += max(size, 0)
+    return variant if held is None else held
+
+  def _drop(self, key: int) -> None:
+    with self._lock:
+      self._num_bytes -= max(self._entries.pop(key)[2], 0)
+
+
+def graph_of(variant: tf.Tensor) -> tf.compat.v1.GraphDef:
+  """The graph of a dataset, given its variant."""
+  graph = tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy()
+  return tf.compat.v1.GraphDef.FromString(graph)
+
+
+def from_rows(rows: list[list[tf.Tensor]]) -> tf.data.Dataset:
+  """A dataset of elements, each a list of tensors; at least one element."""
+  pieces = [tf.data.Dataset.from_tensor_slices(_stack(list(run))) for _, run in _runs(rows)]
+  while len(pieces) > 1:  # Pairwise: a chain of thousands would be slow, and too deep to read.
+    pairs = zip(pieces[::2], pieces[1::2])
+    pieces = [a.concatenate(b) for a, b in pairs] + pieces[len(pieces) & ~1 :]
+  return pieces[0]
+
+
+def _runs(rows: list[list[tf.Tensor]]) -> Any:
+  """Neighbours of equal shapes, as `itertools.groupby` gives them."""
+  return itertools.groupby(rows, key=lambda row: [v.shape.as_list() for v in row])
+
+
+def _stack(rows: list[list[tf.Tensor]]) -> tuple[tf.Tensor, ...]:
+  return tuple(tf.stack(column) for column in zip(*rows))
+
+
+def _num_bytes(rows: list[list[tf.Tensor]]) -> int:
+  return sum(v.shape.num_elements() * v.dtype.size for row in rows for v in row)
+
+
+def _read(variant: tf.Tensor, dataset: tf.data.Dataset, room: int) -> list[list[tf.Tensor]] | None:
+  """All elements of a dataset; None if there are none, too many to be held, or one that fails."""
+  elements = tf.data.experimental.from_variant(variant, dataset.element_spec)
+  if elements.cardinality() == tf.data.INFINITE_CARDINALITY:
+    return None
+  rows: list[list[tf.Tensor]] = []
+  try:
+    for element in elements:
+      rows.append(tf.nest.flatten(element))
+      room -= _num_bytes(rows[-1:])
+      is_full = room < 0 or len(rows) > _MAX_ELEMENTS
+      if is_full or any(v.dtype == tf.string for v in rows[-1]):
+        return None
+  except tf.errors.OpError:  # It may be one that the computation does not read.
+    return None
+  return rows if rows and sum(1 for _ in _runs(rows)) <= _MAX_RUNS else None
+
+
+def _repeats(variant: tf.Tensor) -> bool:
+  """Whether a dataset gives the same elements at each reading of a new copy of it."""
+  try:
+    graph = graph_of(variant)
+  except tf.errors.OpError:  # It holds what cannot be written down, such as a table.
+    return False
+  constants = {node.name: node for node in graph.node if node.op == 'Const'}
+  functions = [node for function in graph.library.function for node in function.node_def]
+  return all(_node_repeats(node, constants) for node in (*graph.node, *functions))
+
+
+def _node_repeats(node: Any, constants: dict[str, Any]) -> bool:
+  if node.op in _SHUFFLES:
+    seeds = [constants.get(name) for name in node.input[2:4]]
+    # With both zero, TensorFlow draws the seed.
+    return None not in seeds and any(
+      tf.make_ndarray(seed.attr['value'].tensor).any() for seed in seeds if seed
+    )
+  if node.op.startswith('CacheDataset'):
+    name = constants.get(node.input[1])
+    return name is not None and not tf.make_ndarray(name.attr['value'].tensor).item()
+  if 'Dataset' in node.op:
+    return node.op in _REPEATABLE
+  if node.op in _OF_FILES:
+    return False
+  return node.op in _HARMLESS or not private_apis.is_stateful(node.op)
 
 
 def variant(
-  value: Any, element_type: tff.types.Type, cache: dataset_cache.DatasetCache | None = None
+  value: Any, element_type: tff.types.Type, cache: DatasetCache | None = None
 ) -> tf.Tensor:
   """The variant tensor of a `tf.data.Dataset` or of a list of elements."""
   if isinstance(value, (list, tuple)):
@@ -45,7 +189,7 @@ def _begun_anew(dataset: tf.data.Dataset) -> tf.Tensor:
   if not private_apis.may_draw(dataset):
     return own
   try:
-    graph_def = dataset_cache.graph_of(own)
+    graph_def = graph_of(own)
   except tf.errors.OpError:  # It cannot be written down: too large, say.
     return own
   generators = private_apis.seed_generators(graph_def)
@@ -64,6 +208,6 @@ def _from_elements(elements: Iterable[Any], element_type: tff.types.Type) -> tf.
     for e in elements
   ]
   if rows:
-    return dataset_cache.from_rows([[row[i] for i in order] for row in rows])
+    return from_rows([[row[i] for i in order] for row in rows])
   empty = tuple(tf.zeros([d or 0 for d in types[i].shape], types[i].dtype) for i in order)
   return tf.data.Dataset.from_tensors(empty).take(0)

@@ -23,7 +23,6 @@ import tensorflow_federated as tff
 from tff_adaptive.devices import placement
 from tff_adaptive.engine.graph import (
   buffers as buffers_lib,
-  dataset_cache,
   datasets,
   nodes as nodes_lib,
   stacking,
@@ -121,25 +120,18 @@ class Layout:
     def build(type_spec: tff.types.Type) -> Any:
       if isinstance(type_spec, tff.types.StructType):
         return tff.structure.Struct([(n, build(t)) for n, t in values.children(type_spec)])
-      if isinstance(type_spec, tff.types.FederatedType):
-        return placed(type_spec)
-      leaf = next(leaves)
-      tensor = feeds.pop(0)
-      return values.Sequence(variant=tensor) if leaf.form == 'variant' else tensor
-
-    def placed(type_spec: tff.types.FederatedType) -> nodes_lib.Node:
-      mine = [next(leaves) for _ in values.leaf_types(type_spec.member)]
-      count = sum(len(leaf.specs()) for leaf in mine)
-      tensors = [feeds.pop(0) for _ in range(count)]
-      if type_spec.all_equal:
-        at_server = values.pack(
-          [values.Sequence(variant=t) if m.form == 'variant' else t for m, t in zip(mine, tensors)],
-          type_spec.member,
-        )
-        compute: Callable[[Any], Any] = lambda frame: at_server  # noqa: E731
-      else:
-        compute = ClientParameter(mine, tensors, type_spec.member)
-      return nodes_lib.Node(type_spec.placement, type_spec.member, [], compute, 0, free=True)
+      placement = getattr(type_spec, 'placement', None)
+      member = type_spec if placement is None else type_spec.member
+      mine = [next(leaves) for _ in values.leaf_types(member)]
+      tensors = [feeds.pop(0) for leaf in mine for _ in leaf.specs()]
+      compute: Callable[[Any], Any] = ClientParameter(mine, tensors, member)
+      if placement is None or type_spec.all_equal:
+        flat = [values.Sequence(variant=t) if t.dtype == tf.variant else t for t in tensors]
+        value = values.pack(flat, member)
+        if placement is None:
+          return value
+        compute = lambda frame: value  # noqa: E731
+      return nodes_lib.Node(placement, member, [], compute, 0, free=True)
 
     return build(self.parameter_type), num_clients
 
@@ -176,7 +168,7 @@ def prepare(
   argument: Any,
   parameter_type: Any,
   buffers: buffers_lib.Buffers | None = None,
-  cache: dataset_cache.DatasetCache | None = None,
+  cache: datasets.DatasetCache | None = None,
 ) -> tuple[Layout, list[tf.Tensor]]:
   """How an argument is fed, and its flat tensors: the number of clients first if there are any."""
   cohort = _Feed(buffers or buffers_lib.Buffers(), cache)
@@ -208,7 +200,7 @@ def ingested(value: Any) -> Any:
 class _Feed:
   """Collects leaves and tensors; no closure that refers to itself: it would keep them alive."""
 
-  def __init__(self, buffers: buffers_lib.Buffers, cache: dataset_cache.DatasetCache | None):
+  def __init__(self, buffers: buffers_lib.Buffers, cache: datasets.DatasetCache | None):
     self.leaves: list[Leaf] = []
     self.tensors: list[tf.Tensor] = []
     self.lengths: list[int] = []
@@ -238,16 +230,7 @@ class _Feed:
       self.tensors.append(values.to_tensor(value, type_spec))
 
   def _visit_clients(self, cohort: Any, member: tff.types.Type) -> None:
-    """Adds the leaves and tensors of a client-placed argument, a list or `ClientValues`."""
-    if isinstance(cohort, values.ClientValues) and cohort.type_spec.is_equivalent_to(member):
-      for stacked, leaf_type in zip(cohort.flat, values.leaf_types(member)):
-        if isinstance(leaf_type, tff.types.SequenceType):
-          form = 'dataset'
-        else:
-          form = 'stack' if values.tensor_shape(leaf_type).is_fully_defined() else 'boxed'
-        self.leaves.append(Leaf(leaf_type, form))
-        self.tensors.append(tf.convert_to_tensor(values.shared_tensor(stacked)))
-      return
+    """Adds the leaves and tensors of a client-placed argument, a list."""
     rows = [values.flatten(value, member) for value in cohort]
     for column, leaf_type in enumerate(values.leaf_types(member)):
       entries = [row[column] for row in rows]

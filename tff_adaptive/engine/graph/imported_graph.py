@@ -1,5 +1,6 @@
 """A serialized TensorFlow computation of TFF as a Python callable on tensors."""
 
+import collections
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +40,7 @@ class ImportedGraph:
     self._parameter = private_apis.tensor_names(message.parameter)
     result = private_apis.tensor_names(message.result)
     self._result_is_sequence = [is_sequence for _, is_sequence in result]
-    whole_reads = _make_reads_of_whole_sequences_feedable(graph_def, self._parameter)
+    whole_reads = _whole_reads(graph_def, self._parameter)
     self._whole_reads: dict[str, list[tf.TensorSpec]] = {}
     dataset_reduce.replace_reductions(graph_def)
     for node in _all_nodes(graph_def):
@@ -143,43 +144,24 @@ def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -
   return names
 
 
-def _make_reads_of_whole_sequences_feedable(
+def _whole_reads(
   graph_def: tf.compat.v1.GraphDef, parameter: list[tuple[str, bool]]
 ) -> dict[str, list[str]]:
-  """Replaces `DatasetToSingleElement` on a parameter by placeholders.
+  """For each sequence of the parameter that is only read as one element, that element's tensors.
 
-  A computation that reads a sequence as one element (all the data of a client) need not pass
-  through tf.data at all: the element's tensors are fed directly.
+  A computation that reads a sequence so (all the data of a client) need not pass through tf.data at
+  all: the tensors are fed directly.
   """
-  sequences = {name.split(':')[0]: name for name, is_sequence in parameter if is_sequence}
-  consumers: dict[str, list[Any]] = {op: [] for op in sequences}
+  readers = collections.defaultdict(list)
   for node in graph_def.node:
     for input_name in node.input:
-      op = input_name.split(':')[0].lstrip('^')
-      if op in consumers:
-        consumers[op].append(node)
+      readers[input_name.split(':')[0].lstrip('^')].append(node)
   reads = {}
-  for op, nodes in consumers.items():
-    if len(nodes) != 1 or nodes[0].op != 'DatasetToSingleElement':
-      continue
-    node = nodes[0]
-    dtypes = list(node.attr['output_types'].list.type)
-    shapes = list(node.attr['output_shapes'].list.shape)
-    names = [f'{node.name}/element_{i}' for i in range(len(dtypes))]
-    for name, dtype, shape in zip(names, dtypes, shapes):
-      placeholder = graph_def.node.add()
-      placeholder.name, placeholder.op = name, 'Placeholder'
-      placeholder.attr['dtype'].type = dtype
-      placeholder.attr['shape'].shape.CopyFrom(shape)
-    for other in graph_def.node:
-      for i, input_name in enumerate(other.input):
-        base, _, index = input_name.partition(':')
-        if base == node.name:
-          other.input[i] = names[int(index or 0)]
-        elif base == '^' + node.name:
-          other.input[i] = '^' + names[0]
-    graph_def.node.remove(node)
-    reads[sequences[op]] = [name + ':0' for name in names]
+  for name, is_sequence in parameter:
+    nodes = readers[name.split(':')[0]]
+    if is_sequence and [node.op for node in nodes] == ['DatasetToSingleElement']:
+      count = len(nodes[0].attr['output_types'].list.type)
+      reads[name] = [f'{nodes[0].name}:{i}' for i in range(count)]
   return reads
 
 

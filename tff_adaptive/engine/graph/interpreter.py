@@ -137,11 +137,6 @@ def _held(placement: Any, block: Any, value: Any) -> Node:
   return _lazy(placement, result, value, lambda frame: frame.resolve(value), free=True)
 
 
-def _eval_at(placement: Any, block: Any, function: Any) -> Node:
-  result = block.type_signature.result.member
-  return _lazy(placement, result, None, lambda frame: frame.resolve(function(None)))
-
-
 def _aggregate(block: Any, arguments: Any) -> Node:
   value, zero, accumulate, merge, report = arguments
   accumulator_type = block.type_signature.parameter[1]
@@ -173,8 +168,12 @@ INTRINSICS: dict[str, _Builder] = {
   _framework.FEDERATED_BROADCAST.uri: functools.partial(_held, CLIENTS),
   _framework.FEDERATED_VALUE_AT_SERVER.uri: functools.partial(_held, SERVER),
   _framework.FEDERATED_VALUE_AT_CLIENTS.uri: functools.partial(_held, CLIENTS),
-  _framework.FEDERATED_EVAL_AT_SERVER.uri: functools.partial(_eval_at, SERVER),
-  _framework.FEDERATED_EVAL_AT_CLIENTS.uri: functools.partial(_eval_at, CLIENTS),
+  _framework.FEDERATED_EVAL_AT_SERVER.uri: lambda block, function: _apply(
+    SERVER, block, (function, None)
+  ),
+  _framework.FEDERATED_EVAL_AT_CLIENTS.uri: lambda block, function: _apply(
+    CLIENTS, block, (function, None)
+  ),
   _framework.FEDERATED_AGGREGATE.uri: _aggregate,
   'federated_select': _select,
   'federated_secure_select': _select,

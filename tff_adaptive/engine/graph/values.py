@@ -1,16 +1,13 @@
 """Values of TFF types as flat lists of tensors, and back."""
 
-import collections
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
-
-from tff_adaptive._utils import private_apis
 
 
 class Sequence:
@@ -135,7 +132,6 @@ def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
 def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
   """A tensor of the type."""
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
-  value = shared_tensor(value)
   if isinstance(value, tf.Tensor):
     pass  # The usual case, and the cheapest test.
   elif isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
@@ -160,34 +156,13 @@ def _is_narrower(dtype: type[np.generic], other: type[np.generic]) -> bool:
   return of_one_kind and np.can_cast(dtype, other)
 
 
-class _Memory:
-  """What an array that shares a tensor's memory has as its base: by it the tensor is known again.
-
-  The array is read-only. On a GPU the tensor stays there, and this is a copy of it.
-  """
-
-  def __init__(self, tensor: tf.Tensor):
-    self.tensor = tensor
-    self._array = np.asarray(tensor)  # It holds the memory.
-    self.__array_interface__ = self._array.__array_interface__
-
-
 def to_numpy(value: Any) -> Any:
   """A result as TFF has it: `np.ndarray`, `np.generic` or `bytes`; datasets stay."""
   if not isinstance(value, tf.Tensor) or value.dtype == tf.variant:
     return value
   if not value.shape.rank or value.dtype in (tf.string, tf.bfloat16):
     return value.numpy()
-  return np.asarray(_Memory(value))
-
-
-def shared_tensor(value: Any) -> Any:
-  """The tensor of which `to_numpy` made an array; any other value as it is."""
-  memory: Any = value.base if isinstance(value, np.ndarray) else None
-  # Its shape, or its dtype, may have been set to another.
-  if isinstance(memory, _Memory) and memory.__array_interface__ == value.__array_interface__:
-    return memory.tensor
-  return value
+  return np.asarray(value)  # It shares the memory of one that is not on a GPU.
 
 
 def _from_python(value: Any, type_spec: tff.types.TensorType, dtype: tf.DType) -> tf.Tensor:
@@ -220,70 +195,3 @@ def element_spec(element_type: tff.types.Type) -> Any:
 def tensor_shape(type_spec: tff.types.TensorType) -> tf.TensorShape:
   """The static shape of a tensor type."""
   return tf.TensorShape(type_spec.shape)
-
-
-class ClientValues(collections.abc.Sequence):
-  """Client-placed results, one an entry, as tensors or arrays stacked over the cohort.
-
-  It behaves as the list that TFF returns; handed back to the engine it is used as it is, with no
-  copying.
-  """
-
-  # For `isinstance`, by which `tree` compares it with the list that it makes in its place.
-  __class__ = list  # type: ignore[assignment]
-  __hash__ = None  # type: ignore[assignment]
-
-  def __new__(cls, flat: Any, *stacked: Any) -> Any:
-    """A plain list of entries if nothing else is given: so `tree` and `tf.nest` call it."""
-    return super().__new__(cls) if stacked else list(flat)
-
-  def __init__(self, flat: list[Any], type_spec: tff.types.Type, length: int, unbox: Callable):
-    self.flat = flat
-    self.type_spec = type_spec
-    self._length = length
-    self._unbox = unbox
-
-  def __reduce__(self) -> Any:
-    return list, (list(self),)  # Copies and pickles are plain lists.
-
-  def __len__(self) -> int:
-    return self._length
-
-  def __repr__(self) -> str:
-    return repr(list(self))
-
-  def __eq__(self, other: object) -> bool:
-    return isinstance(other, list) and list(self) == list(other)
-
-  def __add__(self, other: Any) -> Any:
-    return [*self, *other] if isinstance(other, list) else NotImplemented
-
-  def __radd__(self, other: Any) -> Any:
-    return [*other, *self] if isinstance(other, list) else NotImplemented
-
-  def __getitem__(self, index: Any) -> Any:
-    if isinstance(index, slice):
-      return [self[i] for i in range(*index.indices(self._length))]
-    if not -self._length <= index < self._length:
-      raise IndexError(f'client {index} of {self._length}')
-    leaves = [
-      self._unbox(stacked[index], t) for stacked, t in zip(self.flat, leaf_types(self.type_spec))
-    ]
-    return to_python(leaves, self.type_spec)
-
-  def __iter__(self) -> Iterator[Any]:
-    # One operation a leaf. An index makes four tensors of each leaf of each client.
-    columns = [_rows(stacked) for stacked in self.flat]
-    types = leaf_types(self.type_spec)
-    for i in range(self._length):
-      leaves = [self._unbox(column[i], t) for column, t in zip(columns, types)]
-      yield to_python(leaves, self.type_spec)
-
-
-def _rows(stacked: Any) -> Any:
-  """The entries of a tensor or array along its first dimension."""
-  if not isinstance(stacked, tf.Tensor) or stacked.dtype == tf.variant:
-    return stacked
-  rows = tf.unstack(stacked)
-  private_apis.free_attributes(rows)
-  return rows

@@ -308,6 +308,21 @@ def test_a_node_short_of_memory_gets_no_more_clients(ray_nodes):
   assert context.invoke(on_ray.double_and_sum(), argument)[0] == 0
 
 
+def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_workers, ray_lines):
+  """Ray itself ends them there, as soon as they have a task; it does not try the last one again."""
+  cluster, _ = ray_nodes
+  monitor = {'RAY_memory_usage_threshold': '0', 'RAY_memory_monitor_refresh_ms': '100'}
+  short = cluster.add_node(num_cpus=1, env_vars=monitor)
+
+  def rounds_until(text):
+    while not any(text in line for line in ray_lines):
+      assert ray_workers.invoke(on_ray.double_and_sum(), [1, 2, 3, 4, 5])[0] == 30
+
+  rounds_until(' is short of memory and left out; subround')
+  cluster.remove_node(short)
+  rounds_until(' is lost; ')
+
+
 def test_nodes_are_lost_and_join(ray_nodes, ray_workers, ray_lines, tmp_path):
   """The last of its file: what it puts in their place has no workers yet."""
   cluster, others = ray_nodes

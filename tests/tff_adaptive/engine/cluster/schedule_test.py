@@ -76,7 +76,8 @@ def test_short_calls_are_joined_until_each_worker_has_one():
 def test_neighbours_are_merged_level_by_level(leaves, expected):
   names = 'abcdef'[:leaves]
   tree = schedule.MergeTree(leaves)
-  assert tree.fold(names, lambda one, other: f'({one}{other})') == expected
+  known = {(0, i): name for i, name in enumerate(names)}
+  assert tree.fold(known, lambda one, other: f'({one}{other})') == expected
 
   def value(node):
     if not node[0]:

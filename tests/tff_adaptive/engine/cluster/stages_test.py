@@ -59,8 +59,3 @@ def test_what_needs_nothing_is_made_where_it_is_used_unless_it_is_drawn(draws):
 
   program = stages.split(comp)
   assert [stage.at_clients for stage in program.stages] == ([False, True] if draws else [True])
-
-
-def test_parts_of_an_argument_are_its_placed_members():
-  type_spec = tff.types.to_type([_PAIR, [on_ray.AT_CLIENTS]])
-  assert stages.parts(type_spec) == [(('arg', 0), _PAIR), (('arg', 1, 0), on_ray.AT_CLIENTS)]

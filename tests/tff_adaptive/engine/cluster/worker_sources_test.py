@@ -58,11 +58,11 @@ def test_of_states_only_what_is_prepared_is_kept_until_it_is_asked_for():
   opened.prepare([3, 4])
   opened._thread.submit(lambda: None).result()
   assert [*opened._cache] == [3, 4]
-  assert opened._used == 200
+  assert opened._cache.currsize == 200
   assert _numbers(opened.load([4, 5])) == [4, 5]
   assert source.loaded == [1, 2, 3, 4, 5]
   assert [*opened._cache] == [3]
-  assert opened._used == 100
+  assert opened._cache.currsize == 100
 
 
 def test_the_source_not_used_for_longest_goes(monkeypatch):

@@ -1,4 +1,8 @@
-"""Datasets with random numbers begin anew in each call, as those that TFF serializes."""
+"""Random numbers of datasets begin anew in each call; which are read once, changing no number."""
+
+import gc
+import os
+import tempfile
 
 import numpy as np
 import pytest
@@ -6,7 +10,119 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines
-from tff_adaptive.engine.graph import dataset_cache
+from tff_adaptive.engine.graph import datasets
+
+
+def numbers(n=20):
+  return tf.data.Dataset.from_tensor_slices(np.arange(n, dtype=np.int32))
+
+
+def drawn(x):
+  return x + tf.random.uniform([], maxval=9, dtype=tf.int32)
+
+
+REPEATABLE = {
+  'tutorial': lambda: numbers().repeat(2).shuffle(7, seed=1).batch(3).map(lambda x: 2 * x),
+  'filtered': lambda: numbers().filter(lambda x: x % 2 == 0).prefetch(2),
+  'epochs of their own': lambda: numbers().shuffle(20, seed=3).repeat(2).batch(4).unbatch(),
+  'kept in memory': lambda: numbers().cache(),
+  'a function in it': lambda: numbers().map(tf.function(lambda x: x + 1)).take(9),
+}
+OTHERS = {
+  'no seed': lambda: numbers().shuffle(20),
+  'random': lambda: numbers().map(drawn),
+  'endless': lambda: numbers().repeat().batch(5),
+  'empty': lambda: numbers(0),
+  'kept in a file': lambda: numbers().cache(os.path.join(tempfile.mkdtemp(), 'kept')),
+  'not known to be endless': lambda: numbers(5).repeat().filter(lambda x: x >= 0),
+  'lengths': lambda: tf.data.Dataset.range(90).map(lambda i: tf.fill([i % 2], 1)),
+}
+
+
+def read(variant, dataset):
+  elements = tf.data.experimental.from_variant(variant, dataset.element_spec).take(30)
+  return [element.numpy().tolist() for element in elements]
+
+
+def found(cache, dataset):
+  return datasets.variant(dataset, tff.types.tensorflow_to_type(dataset.element_spec), cache)
+
+
+@pytest.mark.parametrize('name', REPEATABLE)
+def test_a_dataset_that_repeats_is_held_from_its_second_use_on(name):
+  cache, dataset = datasets.DatasetCache(), REPEATABLE[name]()
+  first = read(found(cache, dataset), dataset)
+  assert cache.find(dataset) is None
+  second = found(cache, dataset)
+  assert cache.find(dataset) is second
+  assert found(cache, dataset) is second
+  assert read(second, dataset) == first
+  assert b'Shuffle' not in tf.raw_ops.DatasetToGraphV2(input_dataset=second).numpy()
+
+
+@pytest.mark.parametrize('name', OTHERS)
+def test_others_are_not(name, monkeypatch):
+  monkeypatch.setattr(datasets, '_MAX_ELEMENTS', 100)
+  cache, dataset = datasets.DatasetCache(max_bytes=10000), OTHERS[name]()
+  for _ in range(3):
+    read(found(cache, dataset), dataset)
+    assert cache.find(dataset) is None
+
+
+@pytest.mark.parametrize('lengths', [[1], [1, 2], [1, 2, 3], [1, 1, 2, 1, 3, 3, 2, 1]])
+def test_rows_of_any_number_of_shapes_are_all_kept_in_order(lengths):
+  rows = [[tf.fill([n], i)] for i, n in enumerate(lengths)]
+  (kept,) = zip(*datasets.from_rows(rows))
+  assert [x.numpy().tolist() for x in kept] == [[i] * n for i, n in enumerate(lengths)]
+
+
+def test_an_element_that_fails_after_those_that_are_read_is_not_met(graph):
+  first = tff.tensorflow.computation(
+    lambda d: d.take(3).reduce(tf.constant(0, tf.int64), tf.add), tff.SequenceType(np.int64)
+  )
+  dataset = tf.data.Dataset.range(10).map(lambda i: 60 // (5 - i))
+  for _ in range(3):
+    assert engines.run(graph, first, dataset) == 12 + 15 + 20
+
+
+FROM_FILES = {
+  'lines': lambda path: tf.data.TextLineDataset(path).map(tf.strings.to_number),
+  'records': lambda path: tf.data.FixedLengthRecordDataset(path, 2).map(
+    lambda x: tf.io.decode_raw(x, tf.uint8)[0]
+  ),
+  'read in a map': lambda path: tf.data.Dataset.from_tensors(path).map(
+    lambda p: tf.strings.to_number(tf.io.read_file(p))
+  ),
+}
+
+
+@pytest.mark.parametrize('name', FROM_FILES)
+def test_a_file_that_changes_is_read_again(name, tmp_path):
+  path = tmp_path / 'file'
+  path.write_text('1\n')
+  cache, dataset = datasets.DatasetCache(), FROM_FILES[name](str(path))
+  first = [read(found(cache, dataset), dataset) for _ in range(3)][-1]
+  path.write_text('2\n')
+  second = read(found(cache, dataset), dataset)
+  assert len(first) == len(second) == 1
+  assert second[0] == first[0] + 1
+
+
+def test_a_full_cache_takes_no_more_and_the_dead_make_room():
+  cache = datasets.DatasetCache(max_bytes=100)
+  one, other = numbers(20), numbers(10)
+  for _ in range(3):
+    for dataset in (one, other):
+      found(cache, dataset)
+  assert cache.find(one) is not None  # 80 bytes.
+  assert cache.find(other) is None
+  del one, dataset
+  gc.collect()
+  third = numbers(20)
+  for _ in range(2):
+    found(cache, third)
+  assert cache.find(third) is not None
+
 
 Dataset = tf.data.Dataset
 
@@ -51,7 +167,7 @@ def test_what_cannot_be_written_down_is_read_as_it_is(graph, monkeypatch):
   def refuse(_):
     raise tf.errors.UnimplementedError(None, None, 'no graph')
 
-  monkeypatch.setattr(dataset_cache, 'graph_of', refuse)
+  monkeypatch.setattr(datasets, 'graph_of', refuse)
   total = tff.tensorflow.computation(
     lambda d: d.reduce(tf.constant(0, tf.int64), tf.add), tff.SequenceType(np.int64)
   )
