@@ -16,7 +16,7 @@ from ray.util import scheduling_strategies
 
 from tff_adaptive._utils import client_references, private_apis, user_code
 from tff_adaptive.engine.cluster import errors, joining, ray_round, ray_worker, schedule
-from tff_adaptive.engine.cluster.stages import StageCalls
+from tff_adaptive.engine.cluster.stages import Stage
 from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
 from tff_adaptive.engine.graph import cache
 
@@ -123,11 +123,11 @@ class RayPool:
     """Notes how long a unit of cost took; a call that traced the stage is soon forgotten."""
     self._paces[key] = min(seconds, self._paces.get(key, seconds))
 
-  def serialized(self, calls: StageCalls) -> tuple[str, list[Any]]:
+  def serialized(self, stage: Stage) -> tuple[str, list[Any]]:
     """A stage's digest, and a list with a reference to the stage."""
-    made = self._programs.of(calls)
+    made = self._programs.of(stage)
     if not made:
-      octets = calls.octets()
+      octets = stage.octets()
       key = hashlib.sha256(b''.join([octets[0], octets[1] or b''])).hexdigest()
       made['stage'] = key, [ray.put(octets)]
     return made['stage']

@@ -57,8 +57,8 @@ class Round:
   def __init__(self, pool: 'RayPool', workload: Workload):
     self._pool, self._workload = pool, workload
     self._tree = schedule.MergeTree(len(workload.parts))
-    self._key, self._stage = pool.serialized(workload.calls)
-    types = workload.calls.input_types
+    self._key, self._stage = pool.serialized(workload.stage)
+    types = workload.stage.input_types
     common = [
       None if wire.is_divided(t) else wire.encode(value, t)
       for value, t in zip(workload.inputs, types)
@@ -87,9 +87,9 @@ class Round:
         self._begin_again(call)
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
     encoded = [of_subround for of_call in calls for of_subround in of_call]
-    sums = self._merged() if self._workload.calls.num_aggregates else []
+    sums = self._merged() if self._workload.stage.num_aggregates else []
     self._pool.counters['bytes_from_workers'] += wire.num_bytes(encoded)
-    stored, types = self._workload.stored, self._workload.calls.result_types
+    stored, types = self._workload.stored, self._workload.stage.result_types
     results = [
       [
         pickle.loads(piece) if i in stored else wire.to_python(piece, t)
@@ -119,7 +119,7 @@ class Round:
   def _divided(self, part: list[int]) -> list[Any]:
     """For each input the values of a subround's clients, or their keys; see `Subrounds`."""
     divided: list[Any] = []
-    for value, t in zip(self._workload.inputs, self._workload.calls.input_types):
+    for value, t in zip(self._workload.inputs, self._workload.stage.input_types):
       rows = [value[i] for i in part] if wire.is_divided(t) else None
       if rows is not None and client_references.is_referenced(rows):
         divided.append(wire.Keys.of(self._pool.source(rows[0].source)[0], rows))
@@ -205,7 +205,7 @@ class Round:
     """Some clients: their ids if there are references, else their places in the cohort."""
     workload = self._workload
     names = [str(i + 1) for i in places]
-    for value, t in zip(workload.inputs, workload.calls.input_types):
+    for value, t in zip(workload.inputs, workload.stage.input_types):
       if wire.is_divided(t) and client_references.is_referenced(value):
         names = [str(client_references.client_of(value[i].key)) for i in places]
         break
@@ -215,7 +215,7 @@ class Round:
   def _know(self, node: Node, sums: Any) -> None:
     """Begins merges: each is given references, and Ray waits until what they name is there."""
     self._sums[node] = sums
-    if node == self._tree.root or not self._workload.calls.num_aggregates:
+    if node == self._tree.root or not self._workload.stage.num_aggregates:
       return
     parent = self._tree.parent(node)
     children = self._tree.children(parent)
@@ -242,4 +242,4 @@ class Round:
   def _fold(self, references: dict[Node, Any], most: float = np.inf) -> Any:
     received = self._pool.get(list(references.values()), most, 'a merge')
     self._pool.counters['bytes_from_workers'] += wire.num_bytes(received)
-    return self._tree.fold(dict(zip(references, received)), self._workload.calls.merge)
+    return self._tree.fold(dict(zip(references, received)), self._workload.stage.merged)

@@ -67,14 +67,14 @@ class Subrounds(NamedTuple):
 
 
 def train(
-  settings: Settings, key: str, stage: list[Any], common: list[Any], subrounds: Subrounds
+  settings: Settings, key: str, reference: list[Any], common: list[Any], subrounds: Subrounds
 ) -> tuple[Any, Any, Info]:
   """Trains the clients of subrounds, one subround after another; prepares each meanwhile.
 
   Args:
     settings: How.
     key: The stage's digest.
-    stage: A list with the reference of its `StageCalls.octets`, for who does not have it.
+    reference: A list with the reference of its `Stage.octets`, for who does not have it.
     common: For each of its inputs what `wire.encode` gives; None for those divided among clients.
     subrounds: What is trained.
 
@@ -83,28 +83,28 @@ def train(
   """
   began = time.monotonic()
   with _as_text():
-    calls = _stage(settings, key, stage)
+    stage = _stage(settings, key, reference)
     from tff_adaptive.engine.cluster import schedule, wire
 
     shared = [
       None if flat is None else wire.decode(wire.as_tensors(flat), t)
-      for flat, t in zip(common, calls.input_types)
+      for flat, t in zip(common, stage.input_types)
     ]
     sums, results = {}, []
     for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
-      inputs = _for_clients(calls, shared, divided, subrounds.sources)
+      inputs = _for_clients(stage, shared, divided, subrounds.sources)
       for keys in following or []:
         if isinstance(keys, wire.Keys):
           worker_sources.opened(keys.source, subrounds.sources).prepare(keys.keys())
-      accumulators, trained = calls.train(inputs)
+      accumulators, trained = stage.train(inputs)
       sums[0, len(sums)] = accumulators
-      encoded = [wire.encode(value, t) for value, t in zip(trained, calls.result_types)]
+      encoded = [wire.encode(value, t) for value, t in zip(trained, stage.result_types)]
       for i, of_input in subrounds.stored.items():
-        keys, of_clients = divided[of_input], wire.to_python(encoded[i], calls.result_types[i])
+        keys, of_clients = divided[of_input], wire.to_python(encoded[i], stage.result_types[i])
         source = worker_sources.opened(keys.source, subrounds.sources).source
         encoded[i] = pickle.dumps(source.store(keys.keys(), of_clients))
       results.append(encoded)
-    merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, calls.merge))
+    merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, stage.merged))
     seconds = time.monotonic() - began
     return merged, results, Info(private_apis.ray_attempt(), _where(), versions(), seconds)
 
@@ -123,7 +123,7 @@ def _as_text() -> Iterator[None]:
 
 
 def _for_clients(
-  calls: Any, shared: list[Any], divided: list[Any], sources: dict[str, list[Any]]
+  stage: Any, shared: list[Any], divided: list[Any], sources: dict[str, list[Any]]
 ) -> list[Any]:
   """A value for each of the stage's inputs, for the clients of a subround."""
   from tff_adaptive.engine.cluster import wire
@@ -135,7 +135,7 @@ def _for_clients(
 
   return [
     clients(rows, t) if wire.is_divided(t) else value
-    for value, rows, t in zip(shared, divided, calls.input_types)
+    for value, rows, t in zip(shared, divided, stage.input_types)
   ]
 
 
@@ -159,27 +159,29 @@ def call(function: Callable[[Any], Any], argument: Any) -> Any:
     return function(argument)
 
 
-def merge(settings: Settings, key: str, stage: list[Any], one: list[Any], other: list[Any]) -> Any:
+def merge(
+  settings: Settings, key: str, reference: list[Any], one: list[Any], other: list[Any]
+) -> Any:
   """Merges the accumulators of two calls; for the arguments see `train`."""
   from tff_adaptive.engine.cluster import wire
 
   with _as_text():
-    return wire.as_arrays(_stage(settings, key, stage).merge(one, other))
+    return wire.as_arrays(_stage(settings, key, reference).merged(one, other))
 
 
-def _stage(settings: Settings, key: str, stage: list[Any]) -> Any:
-  calls = _stages.pop(key, None)
-  if calls is None:
+def _stage(settings: Settings, key: str, reference: list[Any]) -> Any:
+  found = _stages.pop(key, None)
+  if found is None:
     import ray
 
     engine = _engine(settings)
     from tff_adaptive.engine.cluster import stages
 
-    calls = stages.StageCalls.read(ray.get(stage[0]), engine)
-  _stages[key] = calls
+    found = stages.Stage.read(ray.get(reference[0]), engine)
+  _stages[key] = found
   if len(_stages) > _STAGES_KEPT:
     del _stages[next(iter(_stages))]
-  return calls
+  return found
 
 
 @functools.cache

@@ -30,15 +30,14 @@ def room(resources: Mapping[str, float], cpus: int, gpus: float, memory: int = 0
     gpus: GPUs of each, or a part of one GPU.
     memory: Bytes of each.
   """
-  by_others = int(resources.get('CPU', 0) // cpus)
+  rooms = [resources.get('CPU', 0) // cpus]
   if memory:
-    by_others = min(by_others, int(resources.get('memory', 0) // memory))
-  if not gpus:
-    return by_others
-  there = int(resources.get('GPU', 0))
-  # A part is of one GPU: two of 0.6 need two. In floating point 1 // 0.1 is 9.
-  by_gpus = there * int(1 / gpus + 1e-9) if gpus < 1 else int(there // gpus)
-  return min(by_others, by_gpus)
+    rooms.append(resources.get('memory', 0) // memory)
+  if gpus:
+    there = int(resources.get('GPU', 0))
+    # A part is of one GPU: two of 0.6 need two. In floating point 1 // 0.1 is 9.
+    rooms.append(there * int(1 / gpus + 1e-9) if gpus < 1 else there // gpus)
+  return int(min(rooms))
 
 
 def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:

@@ -8,6 +8,7 @@ the server's state, and what clients keep is a result of the stage that trained 
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,18 +28,82 @@ _AGGREGATE = _framework.FEDERATED_AGGREGATE.uri
 _INPUT = 'stage_input'
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Stage:
-  """What the server, or the clients, can do with what is known by then."""
+  """What the server, or the clients, can do with what is known by then, and the engine that does.
 
-  at_clients: bool
+  Of a stage that was read in another process, where clients are trained, the other fields are not
+  set.
+  """
+
+  engine: context.GraphContext
   comp: tff.framework.ConcreteComputation  # `<inputs> -> <outputs>`.
-  inputs: tuple[Key, ...]  # What its parameter's elements are.
-  outputs: tuple[Key, ...]  # What its result's are; those of aggregates, the last, accumulators.
-  num_aggregates: int = 0
-  # `<accumulators, accumulators> -> accumulators`, and `accumulators -> values of the aggregates`.
+  # `<accumulators, accumulators> -> accumulators`.
   merge: tff.framework.ConcreteComputation | None = None
+  num_aggregates: int = 0
+  at_clients: bool = True
+  inputs: tuple[Key, ...] = ()  # What its parameter's elements are.
+  outputs: tuple[
+    Key, ...
+  ] = ()  # What its result's are; those of aggregates, the last, accumulators.
+  # `accumulators -> values of the aggregates`.
   report: tff.framework.ConcreteComputation | None = None
+
+  @functools.cached_property
+  def input_types(self) -> list[tff.types.Type]:
+    return _types(self.comp.type_signature.parameter)
+
+  @functools.cached_property
+  def result_types(self) -> list[tff.types.Type]:
+    """Of what it gives but for accumulators."""
+    types = _types(self.comp.type_signature.result)
+    return types[: len(types) - self.num_aggregates]
+
+  @functools.cached_property
+  def _sum_types(self) -> list[tff.types.Type]:
+    return _types(self.comp.type_signature.result)[len(self.result_types) :]
+
+  def octets(self) -> Octets:
+    """A clients' stage as any process can read it."""
+    merge = self.merge and private_apis.computation_bytes(self.merge)
+    return private_apis.computation_bytes(self.comp), merge, self.num_aggregates
+
+  @classmethod
+  def read(cls, octets: Octets, engine: context.GraphContext) -> 'Stage':
+    """The stage in this process."""
+    comp, merge, num_aggregates = octets
+    read = private_apis.computation_from_bytes
+    return cls(engine, read(comp), merge and read(merge), num_aggregates)
+
+  def run(self, inputs: list[Any]) -> list[Any]:
+    """Its outputs."""
+    return self._elements(self.comp, tff.structure.Struct.unnamed(*inputs) if inputs else None)
+
+  def train(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Runs the stage for some clients: accumulators as flat tensors, and other results."""
+    outputs, count = self.run(inputs), len(self.result_types)
+    return self._flat(outputs[count:]), outputs[:count]
+
+  def merged(self, one: list[Any], other: list[Any]) -> list[Any]:
+    """The accumulators of two calls in one, as flat tensors; a stage may have none."""
+    if self.merge is None:
+      return []
+    sides = tff.structure.Struct.unnamed(self._decode(one), self._decode(other))
+    return self._flat(self._elements(self.merge, sides))
+
+  def reported(self, sums: list[Any]) -> list[Any]:
+    """The values of the aggregates."""
+    return self._elements(self.report, self._decode(sums)) if self.report else []
+
+  def _elements(self, comp: Any, argument: Any) -> list[Any]:
+    return values.struct_elements(self.engine.invoke(comp, argument), comp.type_signature.result)
+
+  def _flat(self, sums: list[Any]) -> list[Any]:
+    return [values.flatten(v, wire.member(t)) for v, t in zip(sums, self._sum_types)]
+
+  def _decode(self, sums: list[Any]) -> Any:
+    pairs = zip(sums, self._sum_types)
+    return tff.structure.Struct.unnamed(*(wire.decode(v, t) for v, t in pairs))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,15 +115,16 @@ class Program:
   result: Callable[[dict[Key, Any]], Any]  # From values by key to its result.
 
 
-def split(comp: tff.framework.ConcreteComputation) -> Program:
+def split(comp: tff.framework.ConcreteComputation, engine: context.GraphContext) -> Program:
   """Cuts a computation with an argument into stages."""
-  return _Splitter(private_apis.to_call_dominant(comp)).program()
+  return _Splitter(private_apis.to_call_dominant(comp), engine).program()
 
 
 class _Splitter:
   """The calls of a computation, and the stage of each."""
 
-  def __init__(self, block: Block):
+  def __init__(self, block: Block, engine: context.GraphContext):
+    self._engine = engine
     self._parameter = block.parameter_name
     body = block.result
     is_block = isinstance(body, _framework.Block)
@@ -117,6 +183,7 @@ class _Splitter:
     result = _framework.Struct([_framework.Reference(n, calls[n].type_signature) for n in outputs])
     merge, report = self._merge_and_report([self._calls[n] for n in aggregates])
     return Stage(
+      self._engine,
       at_clients=bool(number % 2),
       comp=_computation(parameter_type, _framework.Block(list(calls.items()), result)),
       inputs=tuple(inputs),
@@ -236,57 +303,6 @@ class _Splitter:
       return known[keys[int(name)]]
 
     return resolve(self._rewrite(self._result, outside))
-
-
-class StageCalls:
-  """Trains some clients, and merges what two calls have summed, in a graph engine.
-
-  Of a `Stage` it takes `comp`, `merge` and `num_aggregates`.
-  """
-
-  def __init__(self, comp: Any, merge: Any, num_aggregates: int, engine: context.GraphContext):
-    self._comp, self._merge, self._engine = comp, merge, engine
-    self.num_aggregates = num_aggregates
-    self.input_types = _types(comp.type_signature.parameter)
-    results = _types(comp.type_signature.result)
-    count = len(results) - num_aggregates
-    self.result_types, self._sum_types = results[:count], results[count:]
-
-  def octets(self) -> Octets:
-    """The stage as any process can read it."""
-    merge = self._merge and private_apis.computation_bytes(self._merge)
-    return private_apis.computation_bytes(self._comp), merge, self.num_aggregates
-
-  @classmethod
-  def read(cls, octets: Octets, engine: context.GraphContext) -> 'StageCalls':
-    """The stage in this process."""
-    comp, merge, num_aggregates = octets
-    read = private_apis.computation_from_bytes
-    return cls(read(comp), merge and read(merge), num_aggregates, engine)
-
-  def train(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Runs the stage for some clients: accumulators as flat tensors, and other results."""
-    outcome = self._engine.invoke(self._comp, tff.structure.Struct.unnamed(*inputs))
-    elements = values.struct_elements(outcome, self._comp.type_signature.result)
-    count = len(self.result_types)
-    return self._flat(elements[count:]), elements[:count]
-
-  def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
-    """Merges the accumulators of two calls into one's, as flat tensors; a stage may have none."""
-    if self._merge is None:
-      return []
-    sides = tff.structure.Struct.unnamed(self.decode_sums(one), self.decode_sums(other))
-    merged = self._engine.invoke(self._merge, sides)
-    return self._flat(values.struct_elements(merged, self._merge.type_signature.result))
-
-  def _flat(self, sums: list[Any]) -> list[Any]:
-    # As arrays they would be copied to be merged.
-    return [values.flatten(v, wire.member(t)) for v, t in zip(sums, self._sum_types)]
-
-  def decode_sums(self, sums: list[Any]) -> Any:
-    """Accumulators as the stage's `report` takes them."""
-    pairs = zip(sums, self._sum_types)
-    return tff.structure.Struct.unnamed(*(wire.decode(v, t) for v, t in pairs))
 
 
 def _types(struct: tff.types.StructType) -> list[tff.types.Type]:

@@ -19,7 +19,7 @@ from tff_adaptive.engine.graph import cache, context, feeds, values
 class Workload(NamedTuple):
   """A clients' stage and its cohort."""
 
-  calls: stages.StageCalls
+  stage: stages.Stage
   inputs: list[Any]  # A value for each of the stage's; of those divided among clients a list.
   parts: list[list[int]]  # The clients' positions in the cohort, for each subround.
   costs: list[float]  # What each subround costs.
@@ -42,17 +42,16 @@ def train(workload: Workload) -> Outcome:
   """Trains all subrounds here, one after another."""
   trained = [train_part(workload, part) for part in workload.parts]
   leaves = {(0, i): sums for i, (sums, _) in enumerate(trained)}
-  sums = schedule.MergeTree(len(leaves)).fold(leaves, workload.calls.merge)
+  sums = schedule.MergeTree(len(leaves)).fold(leaves, workload.stage.merged)
   return Outcome(sums, [results for _, results in trained])
 
 
 def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list[Any]]:
   """Trains the clients of one subround: accumulators, and other results."""
-  calls = workload.calls
-  is_divided = [wire.is_divided(t) for t in calls.input_types]
+  is_divided = [wire.is_divided(t) for t in workload.stage.input_types]
   inputs = [[v[i] for i in part] if d else v for v, d in zip(workload.inputs, is_divided)]
   loaded = [client_references.resolve(v) if d else v for v, d in zip(inputs, is_divided)]
-  sums, results = calls.train(loaded)
+  sums, results = workload.stage.train(loaded)
   for position, source in workload.stored.items():
     references = inputs[source]
     keys = [reference.key for reference in references]
@@ -99,58 +98,46 @@ class SubroundContext(tff.framework.SyncContext):
     known, types = ({key: pair[i] for key, *pair in arguments} for i in (0, 1))
     lengths = [len(known[key]) for key, t in types.items() if wire.is_divided(t)]
     is_cohort = len(set(lengths)) == 1 and lengths[0] > 0
-    program, calls = self._program(comp) if is_cohort else (None, [])
+    program = self._program(comp) if is_cohort else None
     if program is None:  # Lengths that differ are refused there.
       return self._server.invoke(comp, arg)
     costs = _costs(known, types)
-    for stage, stage_call in zip(program.stages, calls):
+    for stage in program.stages:
       inputs = [known[key] for key in stage.inputs]
-      if stage_call is not None:
-        results = self._at_clients(program, stage, stage_call, inputs, costs)
-      else:
-        argument = tff.structure.Struct.unnamed(*inputs) if inputs else None
-        results = _elements(self._server.invoke(stage.comp, argument), stage.comp)
+      at_clients = stage.at_clients
+      results = (
+        self._train_in_parts(program, stage, inputs, costs) if at_clients else stage.run(inputs)
+      )
       known.update(zip(stage.outputs, results))
     for key in program.passed_on:
       known[key] = _as_returned(known[key], types[key])
     plain = context.without_placements(result_type)
     return values.to_python(values.flatten(program.result(known), plain), plain)
 
-  def _program(self, comp: Any) -> tuple[stages.Program | None, list[Any]]:
+  def _program(self, comp: Any) -> stages.Program | None:
     made = self._programs.of(comp)
     if not made:
-      program = stages.split(comp)
-      calls = [
-        stages.StageCalls(s.comp, s.merge, s.num_aggregates, self._server) if s.at_clients else None
-        for s in program.stages
-      ]
+      program = stages.split(comp, self._server)
+      of_clients = [stage for stage in program.stages if stage.at_clients]
       # Where nothing says how many clients a part has, the whole is done undivided.
-      can_divide = all(any(map(wire.is_divided, c.input_types)) for c in calls if c is not None)
-      made['program'] = program if can_divide else None, calls
+      can_divide = all(any(map(wire.is_divided, stage.input_types)) for stage in of_clients)
+      made['program'] = program if can_divide else None
     return made['program']
 
-  def _at_clients(
-    self,
-    program: stages.Program,
-    stage: stages.Stage,
-    calls: stages.StageCalls,
-    inputs: list[Any],
-    costs: Sequence[float],
+  def _train_in_parts(
+    self, program: stages.Program, stage: stages.Stage, inputs: list[Any], costs: Sequence[float]
   ) -> list[Any]:
     """The outputs of a clients' stage: of all subrounds, joined and merged."""
     parts = schedule.divide(costs, self._subrounds)
     of_parts = [sum(costs[i] for i in part) for part in parts]
-    stored = _stored(program, stage, calls, inputs)
-    outcome = self._train(Workload(calls, inputs, parts, of_parts, stored))
+    stored = _stored(program, stage, inputs)
+    outcome = self._train(Workload(stage, inputs, parts, of_parts, stored))
     joined = []
-    for i, type_spec in enumerate(calls.result_types):
+    for i, type_spec in enumerate(stage.result_types):
       pieces = [results[i] for results in outcome.results]
       # Else it is one value for all clients.
       joined.append(wire.in_order(pieces, parts) if wire.is_divided(type_spec) else pieces[0])
-    if stage.num_aggregates:
-      report = self._server.invoke(stage.report, calls.decode_sums(outcome.sums))
-      joined += _elements(report, stage.report)
-    return joined
+    return joined + stage.reported(outcome.sums)
 
 
 def set_subround_context(
@@ -179,14 +166,12 @@ def use_one_thread() -> None:
       tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
-def _stored(
-  program: stages.Program, stage: stages.Stage, calls: stages.StageCalls, inputs: list[Any]
-) -> dict[int, int]:
+def _stored(program: stages.Program, stage: stages.Stage, inputs: list[Any]) -> dict[int, int]:
   """Which results a source keeps: of an input's type, if nothing later needs their values."""
   later = {key for other in program.stages for key in other.inputs}
   stored: dict[int, int] = {}
-  for position, (key, type_spec) in enumerate(zip(stage.outputs, calls.result_types)):
-    for i, (value, input_type) in enumerate(zip(inputs, calls.input_types)):
+  for position, (key, type_spec) in enumerate(zip(stage.outputs, stage.result_types)):
+    for i, (value, input_type) in enumerate(zip(inputs, stage.input_types)):
       if key in later or i in stored.values() or not wire.is_divided(type_spec):
         continue
       is_kept = input_type.is_equivalent_to(type_spec) and client_references.is_referenced(value)
@@ -213,10 +198,6 @@ def _parts(value: Any, type_spec: tff.types.Type, key: stages.Key = ('arg',)) ->
   elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
   for i, (element, (_, child)) in enumerate(elements):
     yield from _parts(element, child, (*key, i))
-
-
-def _elements(result: Any, comp: Any) -> list[Any]:
-  return values.struct_elements(result, comp.type_signature.result)
 
 
 def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:

@@ -19,7 +19,7 @@ def _of_clients(*keys):
   source = object()
   a_round._workload = types.SimpleNamespace(
     inputs=[[client_references.ClientReference(source, key) for key in keys]],
-    calls=types.SimpleNamespace(input_types=[type_spec]),
+    stage=types.SimpleNamespace(input_types=[type_spec]),
     parts=[list(range(len(keys)))],
   )
   a_round._key = a_round._stage = a_round._common = None
@@ -95,8 +95,8 @@ def test_a_call_that_a_node_had_no_memory_for_goes_to_another(monkeypatch):
 def _merging(get):
   """A round of four trained subrounds whose sums are merged; its pool has `get`."""
   a_round = object.__new__(ray_round.Round)
-  calls = types.SimpleNamespace(num_aggregates=1, merge=lambda one, other: f'({one}{other})')
-  a_round._workload = types.SimpleNamespace(calls=calls)
+  stage = types.SimpleNamespace(num_aggregates=1, merged=lambda one, other: f'({one}{other})')
+  a_round._workload = types.SimpleNamespace(stage=stage)
   a_round._tree, a_round._sums = schedule.MergeTree(4), {}
   a_round._trained_sums = {(0, i): np.array(name) for i, name in enumerate('abcd')}
   a_round._pool = types.SimpleNamespace(

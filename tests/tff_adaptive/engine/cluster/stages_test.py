@@ -20,7 +20,7 @@ def test_clients_are_given_the_broadcast_and_their_values_and_no_more_of_the_sta
     added = tff.federated_map(add, (x, tff.federated_broadcast(tff.federated_map(first, state))))
     return state, tff.federated_sum(added), added
 
-  program = stages.split(comp)
+  program = stages.split(comp, None)
   server, clients = program.stages
   assert (server.at_clients, clients.at_clients) == (False, True)
   assert server.inputs == (('arg', 0),)
@@ -38,7 +38,7 @@ def test_an_aggregate_that_clients_are_told_of_makes_further_stages():
     total = tff.federated_broadcast(tff.federated_sum(x))
     return tff.federated_sum(tff.federated_map(subtract, (x, total)))
 
-  program = stages.split(comp)
+  program = stages.split(comp, None)
   assert [stage.num_aggregates for stage in program.stages if stage.at_clients] == [1, 1]
   first, last = (stage for stage in program.stages if stage.at_clients)
   assert first.inputs == (('arg',),)
@@ -57,5 +57,5 @@ def test_what_needs_nothing_is_made_where_it_is_used_unless_it_is_drawn(draws):
     at_clients = tff.federated_value(value(), tff.CLIENTS)
     return tff.federated_sum(tff.federated_map(add, (x, at_clients)))
 
-  program = stages.split(comp)
+  program = stages.split(comp, None)
   assert [stage.at_clients for stage in program.stages] == ([False, True] if draws else [True])

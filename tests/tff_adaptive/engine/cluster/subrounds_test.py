@@ -92,7 +92,7 @@ def test_subrounds_in_any_order_give_what_the_graph_engine_gives(name, graph, tm
 
 @pytest.mark.parametrize('name', ['fed_avg', 'fed_yogi', 'scaffold', 'mime-keep'])
 def test_every_algorithm_is_cut_into_stages_with_clients_of_their_own(name):
-  program = stages.split(build(name).next)
+  program = stages.split(build(name).next, None)
   of_clients = [stage for stage in program.stages if stage.at_clients]
   assert of_clients
   for stage in of_clients:  # Else the whole would be done undivided.
