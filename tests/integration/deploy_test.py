@@ -47,6 +47,7 @@ def test_the_image_is_pinned_by_digest_and_its_packages_by_hash():
   installs = [line for line in lines if 'pip install' in line and '-e .' not in line]
   assert len(installs) == 2
   assert all('--require-hashes --no-deps -r requirements' in line for line in installs)
+  assert any(line.split() == ['RAY_AUTH_MODE=token'] for line in lines)  # Of an ENV.
 
 
 def test_what_the_image_adds_leaves_the_locked_versions_as_they_are():

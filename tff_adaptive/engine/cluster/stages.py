@@ -38,16 +38,13 @@ class Stage:
 
   engine: context.GraphContext
   comp: tff.framework.ConcreteComputation  # `<inputs> -> <outputs>`.
-  # `<accumulators, accumulators> -> accumulators`.
+  # `<accumulators, accumulators> -> accumulators`, and `accumulators -> values of the aggregates`.
   merge: tff.framework.ConcreteComputation | None = None
+  report: tff.framework.ConcreteComputation | None = None
   num_aggregates: int = 0
   at_clients: bool = True
   inputs: tuple[Key, ...] = ()  # What its parameter's elements are.
-  outputs: tuple[
-    Key, ...
-  ] = ()  # What its result's are; those of aggregates, the last, accumulators.
-  # `accumulators -> values of the aggregates`.
-  report: tff.framework.ConcreteComputation | None = None
+  outputs: tuple[Key, ...] = ()  # What its result's are; of aggregates, the last, accumulators.
 
   @functools.cached_property
   def input_types(self) -> list[tff.types.Type]:
@@ -73,7 +70,7 @@ class Stage:
     """The stage in this process."""
     comp, merge, num_aggregates = octets
     read = private_apis.computation_from_bytes
-    return cls(engine, read(comp), merge and read(merge), num_aggregates)
+    return cls(engine, read(comp), merge and read(merge), num_aggregates=num_aggregates)
 
   def run(self, inputs: list[Any]) -> list[Any]:
     """Its outputs."""

@@ -16,9 +16,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
-from tests.helpers import computations, engines, on_ray, small_problem, task_data
+from tests.helpers import computations, on_ray, small_problem, task_data
 from tests.tff_adaptive.engine.cluster import subrounds_test
-from tests.tff_adaptive.engine.graph import imported_graph_test
 from tff_adaptive import costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import joining
@@ -81,22 +80,6 @@ def test_rounds_that_do_not_wait_give_the_bits_of_one_process(ray_nodes, graph, 
       result = training.train(process, clients, lambda weights: {}, config, show_progress=False)
     found.append([np.asarray(value) for value in tf.nest.flatten(result.state)])
   np.testing.assert_equal(*found)
-
-
-def test_initial_values_may_come_from_arguments(ray_workers, graph):
-  types = [computations.FLOAT] * 2
-  local = [tff.tensorflow.computation(f, types[0]) for f in imported_graph_test.INITIALIZED]
-  descend = tff.tensorflow.computation(lambda w, x: tf.Variable(w).assign_sub(0.5 * x), *types)
-
-  @tff.federated_computation(*map(tff.FederatedType, types, (tff.SERVER, tff.CLIENTS)))
-  def comp(weights, x):
-    trained = tff.federated_map(descend, (tff.federated_broadcast(weights), x))
-    return tff.federated_sum(trained), [tff.federated_map(function, x) for function in local]
-
-  argument = tff.structure.Struct.unnamed(np.float32(4.0), [1.0, 2.0, 5.0])
-  expected = graph.invoke(comp, argument)
-  assert float(expected[0]) == 3 * 4 - 0.5 * (1 + 2 + 5)
-  engines.assert_same(ray_workers.invoke(comp, argument), expected, rtol=0, atol=0)
 
 
 def test_datasets_may_be_summed(ray_workers):
@@ -292,6 +275,11 @@ class _OnNode:
     return [int(is_there) for _ in keys]
 
 
+def _resources(unused):
+  """What Ray keeps for the worker that calls it."""
+  return ray.get_runtime_context().get_assigned_resources()
+
+
 def test_a_node_short_of_memory_gets_no_more_clients(ray_nodes):
   del ray_nodes
   ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -304,6 +292,8 @@ def test_a_node_short_of_memory_gets_no_more_clients(ray_nodes):
     error = ray.exceptions.OutOfMemoryError(f'killed on the node (ID: {node})')
     assert context._ray_pool.leave_out(error, 'subround 1') == is_left_out
   assert context.workers == 1
+  (given,) = context.each(_resources, [0])
+  assert given == {'CPU': 1, 'memory': pytest.approx(0.6 * has)}
   argument = subrounds_test.references(_OnNode(short), range(5))
   assert context.invoke(on_ray.double_and_sum(), argument)[0] == 0
 
@@ -334,4 +324,6 @@ def test_nodes_are_lost_and_join(ray_nodes, ray_workers, ray_lines, tmp_path):
   others.append(cluster.add_node(num_cpus=1))
   while not any(' has joined; ' in line for line in ray_lines):
     ray_workers.invoke(on_ray.double_and_sum(), [1])
-  assert any(line.startswith('Round 7: node ') for line in ray_lines)
+  lost, joined = (line for line in ray_lines if line.startswith('Round 7: node '))
+  assert lost.endswith(' is lost; 1 with room left')  # The head has none.
+  assert joined.endswith(' has joined; 2 with room')

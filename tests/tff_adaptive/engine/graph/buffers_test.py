@@ -54,20 +54,6 @@ def test_any_dtype_and_no_elements(dtype):
   assert pool.join(parts[1:2]).shape == [0, 1]
 
 
-def test_results_outlive_the_next_call():
-  at_clients = tff.FederatedType(tff.types.TensorType(np.float32, [4]), tff.CLIENTS)
-
-  @tff.federated_computation(at_clients)
-  def same(x):
-    return x
-
-  with engine.graph_context():
-    first = same([np.full([4], 1.0, np.float32), np.full([4], 2.0, np.float32)])
-    second = same([np.full([4], 3.0, np.float32), np.full([4], 4.0, np.float32)])
-  assert [float(x[0]) for x in first] == [1, 2]
-  assert [float(x[0]) for x in second] == [3, 4]
-
-
 def _wait_until_free(pool, seconds=10):
   """A thread of TensorFlow's may drop its tensor just after the call has returned."""
   end = time.monotonic() + seconds
