@@ -239,7 +239,7 @@ class RayPool:
     remote: Callable[..., Any] = self._remote[function].options(name=name, **options).remote
     return remote
 
-  def leave_out(self, error: Exception, what: str) -> bool:
+  def leave_out(self, error: Exception, then: str) -> bool:
     """Gives a node that is short of memory no more calls of `remote`; False if it is the last.
 
     Ray itself does not try the last call of a process on such a node again.
@@ -249,8 +249,7 @@ class RayPool:
     if not short or not self._rooms.keys() - {short}:
       return False
     self._left_out.add(short)
-    line = f'node {nodes[short]} is short of memory and left out; {what} goes to another'
-    self.report(self.line(line))
+    self.report(self.line(f'node {nodes[short]} is short of memory and left out; {then}'))
     self._look()
     return True
 

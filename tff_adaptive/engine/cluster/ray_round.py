@@ -156,7 +156,7 @@ class Round:
       self._pool.fail(error, self._named(call))
     except _ENDED as error:
       is_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
-      if is_memory and self._pool.leave_out(error, self._named(call)):
+      if is_memory and self._pool.leave_out(error, f'{self._named(call)} goes to another'):
         self._pool.counters['subrounds_retried'] += len(call.subrounds)
         self._submit(dataclasses.replace(call, began=time.monotonic()))
         return
@@ -230,13 +230,15 @@ class Round:
     return merge(self._pool.settings, self._key, self._stage, one, other)
 
   def _merged(self) -> list[Any]:
-    """The sum of all; where a worker does not end a merge all are merged here."""
+    """The sum of all; where a worker does not end a merge, or cannot, all are merged here."""
     root = self._tree.root
     last = [root] if root in self._sums else self._tree.children(root)
     try:
       return self._fold({node: self._sums[node] for node in last}, self._pool.late_after())
     except ray.exceptions.GetTimeoutError:
       self._pool.report(self._pool.line('sums are merged here: is a worker stopped?'))
+    except ray.exceptions.OutOfMemoryError as error:
+      self._pool.leave_out(error, 'sums are merged here')
     return self._fold(self._trained_sums)
 
   def _fold(self, references: dict[Node, Any], most: float = np.inf) -> Any:

@@ -303,14 +303,16 @@ def test_a_node_that_ends_workers_for_want_of_memory_is_left_out(ray_nodes, ray_
   cluster, _ = ray_nodes
   monitor = {'RAY_memory_usage_threshold': '0', 'RAY_memory_monitor_refresh_ms': '100'}
   short = cluster.add_node(num_cpus=1, env_vars=monitor)
+  double = computations.mapped(lambda x: 2 * x, np.int32)  # Nothing is merged.
 
-  def rounds_until(text):
+  def rounds_until(computation, text):
     while not any(text in line for line in ray_lines):
-      assert ray_workers.invoke(on_ray.double_and_sum(), [1, 2, 3, 4, 5])[0] == 30
+      ray_workers.invoke(computation, [1, 2, 3, 4, 5])
 
-  rounds_until(' is short of memory and left out; subround')
+  rounds_until(double, ' is short of memory and left out; subround')
+  assert ray_workers.invoke(double, [1, 2, 3, 4, 5]) == [2, 4, 6, 8, 10]
   cluster.remove_node(short)
-  rounds_until(' is lost; ')
+  rounds_until(double, ' is lost; ')
 
 
 def test_nodes_are_lost_and_join(ray_nodes, ray_workers, ray_lines, tmp_path):

@@ -185,9 +185,9 @@ def test_nobody_is_late_while_a_worker_imports(pool, monkeypatch):
 
 def test_a_node_short_of_memory_is_left_out_and_named_unless_it_is_the_last(pool):
   error = ray.exceptions.OutOfMemoryError(f'the node (ID: {_NODE}) runs low on memory')
-  assert not pool.leave_out(error, 'subround 1')
+  assert not pool.leave_out(error, 'subround 1 goes to another')
   pool._rooms['cd'], pool._nodes['cd'] = 1, '10.0.0.3'
-  assert pool.leave_out(error, 'subround 1')
+  assert pool.leave_out(error, 'subround 1 goes to another')
   assert pool.lines == [
     'Round 7: node 10.0.0.2 is short of memory and left out; subround 1 goes to another'
   ]

@@ -30,7 +30,7 @@ def _of_clients(*keys):
     lines=lines,
     counters={'subrounds_retried': 0},
     settings=None,
-    leave_out=lambda error, what: False,
+    leave_out=lambda error, then: False,
     on_nodes=lambda references: f' on {"".join(references)}',
   )
   a_round._submit = a_round.submitted.append
@@ -80,7 +80,8 @@ def test_a_client_that_ends_its_workers_is_named(error, monkeypatch):
 
 def test_a_call_that_a_node_had_no_memory_for_goes_to_another(monkeypatch):
   a_round = _of_clients('ann', 'bob')
-  a_round._pool.leave_out = lambda error, what: what == 'subround 1 (clients ann, bob)'
+  said = 'subround 1 (clients ann, bob) goes to another'
+  a_round._pool.leave_out = lambda error, then: then == said
   a_round._calls = {'both': (ray_round.Call((0, 0), range(1), None, 5.0), [None, None, 'both'])}
 
   def get(reference):
@@ -102,6 +103,7 @@ def _merging(get):
   a_round._pool = types.SimpleNamespace(
     get=get,
     report=lambda line: None,
+    leave_out=lambda error, then: False,
     line=str,
     late_after=lambda: 60.0,
     counters={'bytes_from_workers': 0},
@@ -117,13 +119,14 @@ def test_workers_merge_but_for_the_last_two():
   assert a_round._merged() == '([ab][cd])'
 
 
-def test_merges_that_no_worker_ends_are_done_here():
+@pytest.mark.parametrize('error', [ray.exceptions.GetTimeoutError, ray.exceptions.OutOfMemoryError])
+def test_merges_that_no_worker_ends_or_has_memory_for_are_done_here(error):
   waited = []
 
   def get(references, most, what):
     waited.append(most)
     if most == 60.0:
-      raise ray.exceptions.GetTimeoutError('late')
+      raise error('late')
     return references
 
   assert _merging(get)._merged() == '((ab)(cd))'
