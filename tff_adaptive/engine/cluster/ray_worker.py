@@ -90,7 +90,8 @@ def train(
       None if flat is None else wire.decode(wire.as_tensors(flat), t)
       for flat, t in zip(common, stage.input_types)
     ]
-    sums, results = {}, []
+    sums: dict[tuple[int, int], Any] = {}
+    results = []
     for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
       inputs = _for_clients(stage, shared, divided, subrounds.sources)
       for keys in following or []:
@@ -98,7 +99,7 @@ def train(
           worker_sources.opened(keys.source, subrounds.sources).prepare(keys.keys())
       accumulators, trained = stage.train(inputs)
       sums[0, len(sums)] = accumulators
-      encoded = [wire.encode(value, t) for value, t in zip(trained, stage.result_types)]
+      encoded: list[Any] = [wire.encode(value, t) for value, t in zip(trained, stage.result_types)]
       for i, of_input in subrounds.stored.items():
         keys, of_clients = divided[of_input], wire.to_python(encoded[i], stage.result_types[i])
         source = worker_sources.opened(keys.source, subrounds.sources).source

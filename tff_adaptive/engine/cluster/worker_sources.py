@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import cachetools
+import cachetools  # type: ignore[import-untyped]
 import numpy as np
 
 from tff_adaptive._utils import client_references
