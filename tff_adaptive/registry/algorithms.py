@@ -10,6 +10,29 @@ from tff_adaptive.registry.entries import Algorithm, Counts, Hyperparameter, by_
 _FED_OPT = 'Reddi et al., "Adaptive Federated Optimization", ICLR 2021, Algorithm 2'
 _ADA_BEST = 'Varno et al., "AdaBest", ECCV 2022, Algorithm 1'
 
+
+def decay(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
+  """A number in [0, 1)."""
+  check = validation.in_unit_interval
+  return Hyperparameter(name, float, default, f'{what}, in [0, 1)', check, hint)
+
+
+def above_zero(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
+  """A number > 0."""
+  return Hyperparameter(name, float, default, f'{what}, > 0', validation.above_zero, hint)
+
+
+def at_least_zero(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
+  """A number >= 0."""
+  return Hyperparameter(name, float, default, f'{what}, >= 0', validation.at_least_zero, hint)
+
+
+def up_to_one(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
+  """A number in (0, 1]; `what` says so."""
+  check = validation.in_half_open_unit_interval
+  return Hyperparameter(name, float, default, what, check, hint)
+
+
 # AdaBest, section 4.2: throughout, for FedDyn and AdaBest alike.
 _MU = Hyperparameter(
   'mu', float, 0.02, "Weight of the client's correction", validation.at_least_zero
@@ -18,40 +41,31 @@ _SCALE_MU = Hyperparameter(
   'scale_mu', bool, False, 'Scale mu by mean examples / examples of the client'
 )
 
+_BASE = 'The optimizer whose statistics are frozen during a round'
+_BASES = ('sgdm', 'adam', 'adagrad')
 _MIME = (
   Hyperparameter(
-    'base_optimizer',
-    str,
-    'sgdm',
-    'The optimizer whose statistics are frozen during a round',
-    hint='the paper has these three',
-    choices=('sgdm', 'adam', 'adagrad'),
+    'base_optimizer', str, 'sgdm', _BASE, hint='the paper has these three', choices=_BASES
   ),
-  Hyperparameter(
-    'base_beta1',
-    float,
-    0.9,
-    "Decay of the base optimizer's m, in [0, 1)",
-    validation.in_unit_interval,
-    'give 0.9, say',
-  ),
-  Hyperparameter(
-    'base_beta2',
-    float,
-    0.99,
-    "Decay of the base optimizer's v, in [0, 1)",
-    validation.in_unit_interval,
-    'give 0.99, say',
-  ),
-  Hyperparameter(
-    'base_eps',
-    float,
-    1e-3,
-    "Added to the root of the base optimizer's v, > 0",
-    validation.above_zero,
-    'give 1e-3, say',
-  ),
+  decay('base_beta1', 0.9, "Decay of the base optimizer's m", 'give 0.9, say'),
+  decay('base_beta2', 0.99, "Decay of the base optimizer's v", 'give 0.99, say'),
+  above_zero('base_eps', 1e-3, "Added to the root of the base optimizer's v", 'give 1e-3, say'),
 )
+
+
+def _mime(name: str, title: str, description: str, down: int) -> Algorithm:
+  """An entry of the paper; of Adam's statistics there are two."""
+  return Algorithm(
+    name,
+    title,
+    description,
+    'Karimireddy et al., "Breaking the Centralized Barrier ...", NeurIPS 2021, Algorithm 1',
+    f'tff_adaptive.corrections.mime:{title}',
+    assumes_sgd='it applies the base optimizer itself',
+    hyperparameters=_MIME,
+    counts=lambda values: Counts(down + (values.get('base_optimizer') == 'adam'), 2),
+    uploads='the gradient over all its examples',
+  )
 
 
 _CORRECTIONS: Mapping[str, Algorithm] = by_name(
@@ -151,12 +165,10 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
         # diverges. Adagrad has none, and 0.8 served it best.
         default_with=MappingProxyType({'sgdm': 0.2, 'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2}),
       ),
-      Hyperparameter(
+      up_to_one(
         'beta_decay',
-        float,
         1.0,
         'Factor in (0, 1] for beta when ||h|| stops falling; 1 keeps beta',
-        validation.in_half_open_unit_interval,
         'give a factor such as 0.5, or 1 to keep beta',
       ),
     ),
@@ -172,14 +184,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     'tff_adaptive.corrections.fed_nova:FedNova',
     assumes_sgd='its normalisation counts steps of SGD',
     hyperparameters=(
-      Hyperparameter(
-        'local_momentum',
-        float,
-        0.0,
-        "Momentum of the clients' SGD, in [0, 1)",
-        validation.in_unit_interval,
-        'give 0 for none',
-      ),
+      decay('local_momentum', 0.0, "Momentum of the clients' SGD", 'give 0 for none'),
       dataclasses.replace(_MU, default=0.0, hint='give 0 for none'),
     ),
     uploads='the effective number of its local steps',
@@ -192,13 +197,8 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     'tff_adaptive.corrections.fed_cm:FedCM',
     assumes_sgd='its direction is the change of the model over K_i eta_l',
     hyperparameters=(
-      Hyperparameter(
-        'alpha',
-        float,
-        0.1,  # The paper's choice in all experiments.
-        'Weight of the local gradient, in (0, 1]; 1 is FedAvg',
-        validation.in_half_open_unit_interval,
-        'the paper uses 0.1',
+      up_to_one(
+        'alpha', 0.1, 'Weight of the local gradient, in (0, 1]; 1 is FedAvg', 'the paper uses 0.1'
       ),
     ),
     client_weighting='uniform',
@@ -212,44 +212,22 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     'Jhunjhunwala et al., "FedExP", ICLR 2023, Algorithm 1',
     'tff_adaptive.corrections.fed_exp:FedExP',
     hyperparameters=(
-      Hyperparameter(
+      at_least_zero(
         'eps',
-        float,
         1e-3,
-        'Added to the squared norm of the mean update, >= 0',
-        validation.at_least_zero,
+        'Added to the squared norm of the mean update',
         'the paper tunes it between 1e-3 and 1e-1',
       ),
     ),
     client_weighting='uniform',
     uploads='the norm of its update',
   ),
-  *(
-    Algorithm(
-      name,
-      title,
-      description,
-      'Karimireddy et al., "Breaking the Centralized Barrier ...", NeurIPS 2021, Algorithm 1',
-      f'tff_adaptive.corrections.mime:{title}',
-      assumes_sgd='it applies the base optimizer itself',
-      hyperparameters=_MIME,
-      counts=counts,
-      uploads='the gradient over all its examples',
-    )
-    for name, title, description, counts in (
-      (
-        'mime_lite',
-        'MimeLite',
-        "the server's statistics in the clients' steps",
-        lambda values: Counts(2 + (values.get('base_optimizer') == 'adam'), 2),
-      ),
-      (
-        'mime',
-        'Mime',
-        'MimeLite with variance-reduced local gradients, two exchanges a round',
-        lambda values: Counts(3 + (values.get('base_optimizer') == 'adam'), 2),
-      ),
-    )
+  _mime('mime_lite', 'MimeLite', "the server's statistics in the clients' steps", 2),
+  _mime(
+    'mime',
+    'Mime',
+    'MimeLite with variance-reduced local gradients, two exchanges a round',
+    3,
   ),
   Algorithm(
     'delta_sgd',
@@ -259,22 +237,8 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     'tff_adaptive.corrections.delta_sgd:DeltaSGD',
     assumes_sgd='it finds the step size of SGD',
     hyperparameters=(
-      Hyperparameter(
-        'gamma',
-        float,
-        2.0,
-        'Factor of the estimated inverse smoothness, > 0',
-        validation.above_zero,
-        'the paper uses 2',
-      ),
-      Hyperparameter(
-        'growth',
-        float,
-        0.1,
-        'How fast the step size may grow, >= 0',
-        validation.at_least_zero,
-        'the paper uses 0.1',
-      ),
+      above_zero('gamma', 2.0, 'Factor of the estimated inverse smoothness', 'the paper uses 2'),
+      at_least_zero('growth', 0.1, 'How fast the step size may grow', 'the paper uses 0.1'),
     ),
   ),
   Algorithm(
@@ -288,10 +252,6 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     client_weighting='uniform',
   ),
 )
-
-
-def decay(name: str, default: float, what: str) -> Hyperparameter:
-  return Hyperparameter(name, float, default, f'{what}, in [0, 1)', validation.in_unit_interval)
 
 
 def _sam(name: str, title: str, of: str, paper: str, rho: float = 0.05) -> Algorithm:

@@ -15,7 +15,13 @@ from typing import Any
 
 from tff_adaptive._utils import suggestions, user_code, validation
 from tff_adaptive.registry import user_entries
-from tff_adaptive.registry.algorithms import ALGORITHMS, decay
+from tff_adaptive.registry.algorithms import (
+  ALGORITHMS,
+  above_zero,
+  at_least_zero,
+  decay,
+  up_to_one,
+)
 from tff_adaptive.registry.entries import (
   Algorithm,
   ClientOptimizer,
@@ -25,12 +31,10 @@ from tff_adaptive.registry.entries import (
   by_name,
 )
 
-_TAU = Hyperparameter(
+_TAU = above_zero(
   'tau',
-  float,
   1e-3,
-  'Degree of adaptivity, > 0',
-  validation.above_zero,
+  'Degree of adaptivity',
   'the paper tunes it between 1e-5 and 1e-1, 1e-3 is its default',
 )
 _BIAS_CORRECTION = Hyperparameter(
@@ -47,103 +51,64 @@ _INITIAL_V = Hyperparameter(
   validation.at_least_zero,
   'give a value such as 1e-6, or leave it out for tau^2',
 )
-
-_OF_ADAM = (
-  _TAU,
-  decay('beta1', 0.9, 'Decay of m'),
-  decay('beta2', 0.99, 'Decay of v'),
-  _BIAS_CORRECTION,
-  _INITIAL_V,
-)
-
+_BETA1, _BETA2 = decay('beta1', 0.9, 'Decay of m'), decay('beta2', 0.99, 'Decay of v')
+_OF_ADAM = (_TAU, _BETA1, _BETA2, _BIAS_CORRECTION, _INITIAL_V)
 _MOMENTUM = decay('momentum', 0.9, 'Momentum')
-_DECOUPLED = Hyperparameter(
-  'decay', float, 0.0, 'Decoupled weight decay, >= 0', validation.at_least_zero
-)
+_DECOUPLED = at_least_zero('decay', 0.0, 'Decoupled weight decay')
 _EPSILON = dataclasses.replace(_TAU, default=1e-8, hint='give 1e-8, say')
-_MOMENTS = (decay('beta1', 0.9, 'Decay of m'), decay('beta2', 0.999, 'Decay of v'), _EPSILON)
-_LION = (decay('beta1', 0.9, 'Decay of m'), decay('beta2', 0.99, 'Decay of v'), _DECOUPLED)
+_MOMENTS = (_BETA1, dataclasses.replace(_BETA2, default=0.999), _EPSILON)
+_LION = (_BETA1, _BETA2, _DECOUPLED)
+_AS_PYTORCH = "SGD with Nesterov momentum, as PyTorch's"
+
+
+def _server(
+  name: str, title: str, description: str, *hyperparameters: Hyperparameter, **options: Any
+) -> ServerOptimizer:
+  """The entry of a server optimizer, built by the function of its name."""
+  build = f'tff_adaptive.optimizers:build_{name}'
+  return ServerOptimizer(name, title, description, build, hyperparameters, **options)
+
+
+def _client(
+  name: str, title: str, description: str, *hyperparameters: Hyperparameter, **options: Any
+) -> ClientOptimizer:
+  """The entry of a client optimizer, built by the function of its name."""
+  build = f'tff_adaptive.optimizers:build_{name}'
+  return ClientOptimizer(name, title, description, build, hyperparameters, **options)
+
 
 SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
   ServerOptimizer('sgd', 'SGD', 'x + eta Delta', 'tff_adaptive.optimizers:build_sgdm'),
-  ServerOptimizer(
-    'sgdm',
-    'SGDM',
-    'SGD with momentum',
-    'tff_adaptive.optimizers:build_sgdm',
-    (_MOMENTUM,),
-  ),
-  ServerOptimizer(
+  _server('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM),
+  _server(
     'adagrad',
     'Adagrad',
     'v grows by Delta^2',
-    'tff_adaptive.optimizers:build_adagrad',
-    (_TAU, decay('beta1', 0.0, 'Decay of m'), _INITIAL_V),
+    *(_TAU, dataclasses.replace(_BETA1, default=0.0), _INITIAL_V),
   ),
-  ServerOptimizer(
-    'adam',
-    'Adam',
-    'v is a moving average of Delta^2',
-    'tff_adaptive.optimizers:build_adam',
-    _OF_ADAM,
-  ),
-  ServerOptimizer(
-    'yogi',
-    'Yogi',
-    'v moves towards Delta^2 by at most (1 - beta2) Delta^2',
-    'tff_adaptive.optimizers:build_yogi',
-    _OF_ADAM,
-  ),
-  ServerOptimizer(
-    'nesterov',
-    'Nesterov',
-    "SGD with Nesterov momentum, as PyTorch's",
-    'tff_adaptive.optimizers:build_nesterov',
-    (_MOMENTUM,),
-    rate=0.7,  # DiLoCo's.
-  ),
-  ServerOptimizer(
+  _server('adam', 'Adam', 'v is a moving average of Delta^2', *_OF_ADAM),
+  _server('yogi', 'Yogi', 'v moves towards Delta^2 by at most (1 - beta2) Delta^2', *_OF_ADAM),
+  _server('nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.7),  # DiLoCo's.
+  _server(
     'lamb',
     'LAMB',
     "Adam's direction of each tensor, as long as the tensor",
-    'tff_adaptive.optimizers:build_lamb',
-    (*_MOMENTS[:2], dataclasses.replace(_EPSILON, default=1e-6), _DECOUPLED),
+    *(*_MOMENTS[:2], dataclasses.replace(_EPSILON, default=1e-6), _DECOUPLED),
     rate=0.01,
   ),
-  ServerOptimizer(
+  _server(
     'lion',
     'Lion',
     'the sign of beta1 m + (1 - beta1) Delta; m decays by beta2',
-    'tff_adaptive.optimizers:build_lion',
-    _LION,
+    *_LION,
     rate=1e-3,
   ),
 )
 
-
-def _client(
-  name: str,
-  title: str,
-  description: str,
-  *hyperparameters: Hyperparameter,
-  build: str = '',
-  rate: float | None = None,
-) -> ClientOptimizer:
-  """The entry of a client optimizer, built by the function of its name or of another one."""
-  build = f'tff_adaptive.optimizers:build_{build or name}'
-  return ClientOptimizer(name, title, description, build, hyperparameters, rate=rate)
-
-
 CLIENT_OPTIMIZERS: Mapping[str, ClientOptimizer] = by_name(
   _client('sgd', 'SGD', 'for which the corrections are made'),
   _client('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM, rate=0.01),
-  _client(
-    'nesterov',
-    'Nesterov',
-    "SGD with Nesterov momentum, as PyTorch's",
-    _MOMENTUM,
-    rate=0.01,
-  ),
+  _client('nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.01),
   _client(
     'adagrad',
     'Adagrad',
@@ -152,7 +117,14 @@ CLIENT_OPTIMIZERS: Mapping[str, ClientOptimizer] = by_name(
     dataclasses.replace(_INITIAL_V, default=0.0),
     rate=0.01,
   ),
-  _client('adam', 'Adam', 'with bias correction', *_MOMENTS, build='adamw', rate=1e-3),
+  ClientOptimizer(
+    'adam',
+    'Adam',
+    'with bias correction',
+    'tff_adaptive.optimizers:build_adamw',
+    _MOMENTS,
+    rate=1e-3,
+  ),
   _client(
     'amsgrad', 'AMSGrad', 'Adam without bias correction whose v never falls', *_MOMENTS, rate=1e-3
   ),
@@ -160,8 +132,7 @@ CLIENT_OPTIMIZERS: Mapping[str, ClientOptimizer] = by_name(
     'adamw',
     'AdamW',
     'Adam with decoupled weight decay',
-    *_MOMENTS,
-    dataclasses.replace(_DECOUPLED, default=0.01),
+    *(*_MOMENTS, dataclasses.replace(_DECOUPLED, default=0.01)),
     rate=1e-3,
   ),
   _client(
@@ -171,9 +142,7 @@ CLIENT_OPTIMIZERS: Mapping[str, ClientOptimizer] = by_name(
     'muon',
     'Muon',
     'orthogonal steps of matrices, AdamW for the rest',
-    dataclasses.replace(_MOMENTUM, default=0.95),
-    *_MOMENTS[1:],
-    _DECOUPLED,
+    *(dataclasses.replace(_MOMENTUM, default=0.95), *_MOMENTS[1:], _DECOUPLED),
     rate=1e-3,
   ),
 )
@@ -182,8 +151,7 @@ _WARMUP_ROUNDS = Hyperparameter('warmup_rounds', int, 0, 'Rounds of linear warm-
 
 
 def _factor(default: float) -> Hyperparameter:
-  text, check = 'Factor by which the rate shrinks, in (0, 1]', validation.in_half_open_unit_interval
-  return Hyperparameter('factor', float, default, text, check)
+  return up_to_one('factor', default, 'Factor by which the rate shrinks, in (0, 1]')
 
 
 def _schedule(name: str, kind: str, description: str, *own: Hyperparameter) -> Schedule:
