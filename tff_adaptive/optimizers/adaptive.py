@@ -25,24 +25,19 @@ What all of them share (more in `tff_adaptive.optimizers.base`):
   the result is then `tff.learning.optimizers.schedule_learning_rate` of the optimizer.
 """
 
-import numbers
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import registry, schedules
-from tff_adaptive._utils import validation
+from tff_adaptive import registry
 from tff_adaptive.optimizers import base
-
-Number: TypeAlias = float | tf.Tensor
-Rate: TypeAlias = Number | Callable[[Any], Number]
+from tff_adaptive.optimizers.base import Number, Rate
 
 # (v_{t-1}, Delta_t^2, beta2) -> v_t.
-NextV: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor | None], tf.Tensor]
+NextV: TypeAlias = Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]
 
-_RATE = tff.learning.optimizers.LEARNING_RATE_KEY
 _SGDM, _ADAGRAD, _ADAM, _YOGI = map(registry.server_optimizer, ('sgdm', 'adagrad', 'adam', 'yogi'))
 _ADAGRAD_DEFAULTS, _ADAM_DEFAULTS, _YOGI_DEFAULTS = (
   entry.values({}) for entry in (_ADAGRAD, _ADAM, _YOGI)
@@ -63,8 +58,7 @@ def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.opti
   Returns:
     The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
   """
-  (checked,) = (h.checked(momentum) for h in _SGDM.hyperparameters)
-  return build(_Momentum, learning_rate, {'momentum': checked})
+  return base.build(_SGDM, _momentum, learning_rate, {'m': 0.0}, momentum=momentum)
 
 
 def build_adagrad(
@@ -83,13 +77,13 @@ def build_adagrad(
   Args:
     learning_rate: eta, a scalar >= 0, or a function of the round.
     beta1: Decay of m, a scalar in [0, 1); the paper's FedAdagrad has 0.
-    tau: Degree of adaptivity, a scalar > 0: the smaller, the more the steps adapt.
-    initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
+    tau, initial_v: As for `build_adam`.
 
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `tau`.
   """
-  return _build_adaptive(_ADAGRAD, _adagrad_v, learning_rate, initial_v, beta1=beta1, tau=tau)
+  hparams = dict(beta1=beta1, tau=tau)
+  return _build(_ADAGRAD, lambda v, square, _: v + square, learning_rate, initial_v, hparams)
 
 
 def build_adam(
@@ -121,9 +115,7 @@ def build_adam(
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
   """
   hparams = dict(beta1=beta1, beta2=beta2, tau=tau)
-  return _build_adaptive(
-    _ADAM, _adam_v, learning_rate, initial_v, bias_correction=bias_correction, **hparams
-  )
+  return _build(_ADAM, _adam_v, learning_rate, initial_v, hparams, bias_correction)
 
 
 def build_yogi(
@@ -143,126 +135,60 @@ def build_yogi(
 
   Args:
     learning_rate: eta, a scalar >= 0, or a function of the round.
-    beta1: Decay of m, a scalar in [0, 1).
-    beta2: Decay of v, a scalar in [0, 1).
-    tau: Degree of adaptivity, a scalar > 0: the smaller, the more the steps adapt.
-    bias_correction: As for `build_adam`.
-    initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
+    beta1, beta2, tau, bias_correction, initial_v: As for `build_adam`.
 
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
   """
   hparams = dict(beta1=beta1, beta2=beta2, tau=tau)
-  return _build_adaptive(
-    _YOGI, _yogi_v, learning_rate, initial_v, bias_correction=bias_correction, **hparams
-  )
+  return _build(_YOGI, _yogi_v, learning_rate, initial_v, hparams, bias_correction)
 
 
-class _Momentum(base.PerCoordinate):
+def _momentum(at: base.At) -> base.Stepped:
   """See `build_sgdm`; m here is that of the gradient, hence of the opposite sign."""
-
-  def __init__(self, hparams: dict[str, Any]) -> None:
-    super().__init__(hparams, {'m': 0.0} if 'momentum' in hparams else {})
-
-  def step(
-    self,
-    weight: tf.Tensor,
-    gradient: tf.Tensor,
-    slots: dict[str, tf.Tensor],
-    hparams: dict[str, tf.Tensor],
-    count: tf.Tensor,
-  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    m = gradient
-    if slots:
-      m = hparams['momentum'] * slots['m'] + gradient
-      slots = {'m': m}
-    return weight - hparams[_RATE] * m, slots
+  if not at.slots:
+    return at.moved(at.g), {}
+  m = at.h['momentum'] * at.slots['m'] + at.g
+  return at.moved(m), {'m': m}
 
 
-class _Adaptive(base.PerCoordinate):
-  """The part of Algorithm 2 that the three methods share; they differ in v alone."""
-
-  def __init__(
-    self, hparams: dict[str, Any], next_v: NextV, initial_v: Number, bias_correction: bool
-  ) -> None:
-    slots = {'m': 0.0, 'v': initial_v} if 'beta1' in hparams else {'v': initial_v}
-    super().__init__(hparams, slots)
-    self._next_v = next_v
-    self._bias_correction = bias_correction
-
-  def step(
-    self,
-    weight: tf.Tensor,
-    gradient: tf.Tensor,
-    slots: dict[str, tf.Tensor],
-    hparams: dict[str, tf.Tensor],
-    count: tf.Tensor,
-  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    eta, beta1, beta2 = hparams[_RATE], hparams.get('beta1'), hparams.get('beta2')
-    delta = -gradient
-    m = delta
-    if beta1 is not None:
-      m = beta1 * slots['m'] + (1 - beta1) * delta
-      slots['m'] = m
-    v = self._next_v(slots['v'], tf.square(delta), beta2)
-    slots['v'] = v
-    if self._bias_correction:
-      eta *= tf.sqrt(1 - beta2**count)
-      if beta1 is not None:
-        eta /= 1 - beta1**count
-    return weight + eta * m / (tf.sqrt(v) + hparams['tau']), slots
-
-
-def _adagrad_v(v: tf.Tensor, square: tf.Tensor, beta2: tf.Tensor | None) -> tf.Tensor:
-  del beta2  # Adagrad forgets nothing.
-  return v + square
-
-
-def _adam_v(v: tf.Tensor, square: tf.Tensor, beta2: tf.Tensor) -> tf.Tensor:
+def _adam_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
   return beta2 * v + (1 - beta2) * square
 
 
-def _yogi_v(v: tf.Tensor, square: tf.Tensor, beta2: tf.Tensor) -> tf.Tensor:
+def _yogi_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
   return v - (1 - beta2) * square * tf.sign(v - square)
 
 
-_RATE_HINT = 'give a rate such as 0.1, or 0 to keep the model as it is'
-
-
-def _build_adaptive(
+def _build(
   entry: registry.ServerOptimizer,
   next_v: NextV,
   learning_rate: Rate,
   initial_v: Number | None,
-  *,
+  hparams: dict[str, Any],
   bias_correction: bool = False,
-  **hparams: Any,
 ) -> tff.learning.optimizers.Optimizer:
-  """Checks the arguments of an adaptive method as its entry says, and builds it."""
+  """The part of Algorithm 2 that the three methods share; they differ in v alone."""
+
+  def step(at: base.At) -> base.Stepped:
+    eta, beta1, beta2 = at.h[base.RATE], at.h.get('beta1'), at.h.get('beta2')
+    slots, delta = {}, -at.g
+    m = delta
+    if beta1 is not None:
+      m = slots['m'] = beta1 * at.slots['m'] + (1 - beta1) * delta
+    v = slots['v'] = next_v(at.slots['v'], tf.square(delta), beta2)
+    if bias_correction:
+      eta *= tf.sqrt(1 - beta2**at.t)
+      if beta1 is not None:
+        eta /= 1 - beta1**at.t
+    return at.x + eta * m / (tf.sqrt(v) + at.h['tau']), slots
+
   check = {h.name: h.checked for h in entry.hyperparameters}
-  hparams = {name: check[name](value) for name, value in hparams.items()}
   if initial_v is None:
-    initial_v = hparams['tau'] * hparams['tau']
+    tau = check['tau'](hparams['tau'])
+    initial_v = tau * tau
   else:
     initial_v = check['initial_v'](initial_v)
-  return build(_Adaptive, learning_rate, hparams, next_v, initial_v, bias_correction)
-
-
-def build(
-  kind: Callable[..., base.PerCoordinate], learning_rate: Rate, hparams: dict[str, Any], *args: Any
-) -> tff.learning.optimizers.Optimizer:
-  """Builds an optimizer, scheduled where the learning rate is a function of the round."""
-  schedule = None
-  if callable(learning_rate):
-    schedule, learning_rate = learning_rate, 0.0
-  learning_rate = validation.at_least_zero('learning_rate', learning_rate, _RATE_HINT)
-  hparams = {_RATE: learning_rate, **hparams}
-  for name, value in list(hparams.items()):
-    if isinstance(value, numbers.Real):
-      hparams[name] = float(value)  # An int would make TFF keep an integer.
-      if name in ('beta1', 'momentum') and value == 0:
-        del hparams[name]
-  optimizer = kind(hparams, *args)
-  if schedule is None:
-    return optimizer
-  return tff.learning.optimizers.schedule_learning_rate(optimizer, schedules.in_graph(schedule))
+  if 'bias_correction' in check:
+    check['bias_correction'](bias_correction)
+  return base.build(entry, step, learning_rate, {'m': 0.0, 'v': initial_v}, **hparams)

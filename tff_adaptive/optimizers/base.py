@@ -11,50 +11,67 @@ done), then the slots: what the formula carries along, each in the structure of 
 
 import collections
 import numbers
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-State: TypeAlias = collections.OrderedDict[str, Any]
+from tff_adaptive import registry, schedules
+from tff_adaptive._utils import validation
 
+Number: TypeAlias = float | tf.Tensor
+Rate: TypeAlias = Number | Callable[[Any], Number]
+State: TypeAlias = collections.OrderedDict[str, Any]
+Tensors: TypeAlias = dict[str, tf.Tensor]
+Stepped: TypeAlias = tuple[tf.Tensor, Tensors]  # The new weight and slots.
+
+RATE = tff.learning.optimizers.LEARNING_RATE_KEY
 _STEP = 'step'
+_RATE_HINT = 'give a rate such as 0.1, or 0 to keep the model as it is'
+
+
+class At(NamedTuple):
+  """A weight tensor before a step.
+
+  Attributes:
+    x: x_t, float32 or float64.
+    g: Its gradient, for a server -Delta_t, of the same shape and dtype.
+    slots: Name -> tensor of the same kind.
+    h: Hyperparameter -> scalar tensor of the same dtype.
+    t: The step's number, from 1, a scalar tensor of the same dtype.
+  """
+
+  x: tf.Tensor
+  g: tf.Tensor
+  slots: Tensors
+  h: Tensors
+  t: tf.Tensor
+
+  def average(self, beta: str, slot: str, new: tf.Tensor) -> tf.Tensor:
+    """A slot's moving average; a decay of 0 may be left out of the hyperparameters."""
+    decay = self.h.get(beta, 0.0)
+    return decay * self.slots[slot] + (1 - decay) * new
+
+  def moved(self, direction: tf.Tensor) -> tf.Tensor:
+    """x - eta times the direction."""
+    return self.x - self.h[RATE] * direction
 
 
 class PerCoordinate(tff.learning.optimizers.Optimizer):
-  """An optimizer that treats each weight tensor alike; a subclass says how one is treated.
+  """An optimizer that treats each weight tensor alike.
 
   Args:
     hparams: Name to value of each hyperparameter: numbers or scalar tensors.
     slots: Name to first value of each structure, like the weights, that the state carries.
+    formula: From a tensor before a step to x_{t+1} and the new slots.
   """
 
-  def __init__(self, hparams: dict[str, Any], slots: dict[str, Any]) -> None:
+  def __init__(
+    self, hparams: dict[str, Any], slots: dict[str, Any], formula: Callable[[At], Stepped]
+  ) -> None:
     self._hparams = collections.OrderedDict(hparams)
-    self._slots = slots
-
-  def step(
-    self,
-    weight: tf.Tensor,
-    gradient: tf.Tensor,
-    slots: dict[str, tf.Tensor],
-    hparams: dict[str, tf.Tensor],
-    count: tf.Tensor,
-  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """Returns the new weight and slots of one tensor.
-
-    Args:
-      weight: x_t, a tensor of float32 or float64.
-      gradient: -Delta_t, a tensor of the same shape and dtype.
-      slots: Dict of the same kind of tensors.
-      hparams: Dict of scalar tensors of the same dtype.
-      count: t + 1, a scalar tensor of the same dtype.
-
-    Returns:
-      x_{t+1} and the new slots.
-    """
-    raise NotImplementedError
+    self._slots, self._formula = slots, formula
 
   def initialize(self, specs: Any) -> State:
     for spec in tf.nest.flatten(specs):
@@ -82,13 +99,14 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
       if gradient is None:
         continue
       dtype = _computed_in(weight.dtype)
-      new_weight, new_slots = self.step(
+      at = At(
         tf.cast(weight, dtype),
         tf.cast(gradient, dtype),
         {name: flat[i] for name, flat in flat_slots.items()},
         {name: _scalar(state[name], dtype) for name in self._hparams},
         tf.cast(count, dtype),
       )
+      new_weight, new_slots = self._formula(at)
       flat_weights[i] = tf.cast(new_weight, weight.dtype)
       for name, value in new_slots.items():
         flat_slots[name][i] = value
@@ -107,6 +125,43 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
     if strangers:
       raise KeyError(f'no hyperparameter {strangers[0]!r}: there are {", ".join(self._hparams)}.')
     return collections.OrderedDict(state, **hparams)
+
+
+def build(
+  entry: registry.ServerOptimizer,
+  formula: Callable[[At], Stepped],
+  learning_rate: Rate,
+  slots: dict[str, Any],
+  keeps_m: bool = False,
+  **values: Any,
+) -> tff.learning.optimizers.Optimizer:
+  """Builds an optimizer, scheduled where the learning rate is a function of the round.
+
+  Args:
+    entry: Of the registry; it says how hyperparameters are checked.
+    formula: What a step does to a tensor.
+    learning_rate: eta, or a function of the round.
+    slots: See `PerCoordinate`.
+    keeps_m: Whether the slot m stays where its decay is the number 0.
+    **values: The hyperparameters that belong to the state.
+  """
+  schedule = None
+  if callable(learning_rate):
+    schedule, learning_rate = learning_rate, 0.0
+  check = {h.name: h.checked for h in entry.hyperparameters}
+  hparams = {RATE: validation.at_least_zero(RATE, learning_rate, _RATE_HINT)}
+  for name, value in values.items():
+    checked = check[name](value) if name in check else value
+    if name in ('beta1', 'momentum') and isinstance(checked, numbers.Real) and checked == 0:
+      slots = slots if keeps_m else {slot: first for slot, first in slots.items() if slot != 'm'}
+    else:
+      hparams[name] = checked
+  # An int would make TFF keep an integer.
+  hparams = {k: float(v) if isinstance(v, numbers.Real) else v for k, v in hparams.items()}
+  optimizer = PerCoordinate(hparams, slots, formula)
+  if schedule is None:
+    return optimizer
+  return tff.learning.optimizers.schedule_learning_rate(optimizer, schedules.in_graph(schedule))
 
 
 def _scalar(value: Any, dtype: tf.DType) -> tf.Tensor:

@@ -7,19 +7,19 @@ what papers call epsilon, added to a root; `decay` >= 0, the decoupled weight de
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import registry
-from tff_adaptive.optimizers import adaptive, base
+from tff_adaptive.optimizers import base
+from tff_adaptive.optimizers.base import At, Number, Rate, Stepped
 
-Tensors: TypeAlias = dict[str, tf.Tensor]
-Stepped: TypeAlias = tuple[tf.Tensor, Tensors]  # The new weight and slots.
-
-_RATE = tff.learning.optimizers.LEARNING_RATE_KEY
-_DEFAULTS = {name: entry.values({}) for name, entry in registry.CLIENT_OPTIMIZERS.items()}
+_NESTEROV, _ADAMW, _AMSGRAD, _LION, _MUON = (
+  registry.client_optimizer(name).values({})
+  for name in ('nesterov', 'adamw', 'amsgrad', 'lion', 'muon')
+)
 _LAMB = registry.server_optimizer('lamb').values({})
 # The coefficients of a step of Muon's iteration.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -31,7 +31,7 @@ def build_sgd(learning_rate: float) -> tff.learning.optimizers.Optimizer:
 
 
 def build_nesterov(
-  learning_rate: adaptive.Rate, *, momentum: adaptive.Number = _DEFAULTS['nesterov']['momentum']
+  learning_rate: Rate, *, momentum: Number = _NESTEROV['momentum']
 ) -> tff.learning.optimizers.Optimizer:
   """SGD with Nesterov momentum: m <- momentum m + g, x <- x - eta (g + momentum m).
 
@@ -42,12 +42,12 @@ def build_nesterov(
 
 
 def build_adamw(
-  learning_rate: adaptive.Rate,
+  learning_rate: Rate,
   *,
-  beta1: adaptive.Number = _DEFAULTS['adamw']['beta1'],
-  beta2: adaptive.Number = _DEFAULTS['adamw']['beta2'],
-  tau: adaptive.Number = _DEFAULTS['adamw']['tau'],
-  decay: adaptive.Number = 0.0,
+  beta1: Number = _ADAMW['beta1'],
+  beta2: Number = _ADAMW['beta2'],
+  tau: Number = _ADAMW['tau'],
+  decay: Number = 0.0,
 ) -> tff.learning.optimizers.Optimizer:
   """AdamW, and Adam for a decay of 0: x <- x - eta (m^ / (sqrt(v^) + tau) + decay x).
 
@@ -61,11 +61,11 @@ def build_adamw(
 
 
 def build_amsgrad(
-  learning_rate: adaptive.Rate,
+  learning_rate: Rate,
   *,
-  beta1: adaptive.Number = _DEFAULTS['amsgrad']['beta1'],
-  beta2: adaptive.Number = _DEFAULTS['amsgrad']['beta2'],
-  tau: adaptive.Number = _DEFAULTS['amsgrad']['tau'],
+  beta1: Number = _AMSGRAD['beta1'],
+  beta2: Number = _AMSGRAD['beta2'],
+  tau: Number = _AMSGRAD['tau'],
 ) -> tff.learning.optimizers.Optimizer:
   """AMSGrad: Adam whose v never falls, without bias correction.
 
@@ -78,11 +78,11 @@ def build_amsgrad(
 
 
 def build_lion(
-  learning_rate: adaptive.Rate,
+  learning_rate: Rate,
   *,
-  beta1: adaptive.Number = _DEFAULTS['lion']['beta1'],
-  beta2: adaptive.Number = _DEFAULTS['lion']['beta2'],
-  decay: adaptive.Number = _DEFAULTS['lion']['decay'],
+  beta1: Number = _LION['beta1'],
+  beta2: Number = _LION['beta2'],
+  decay: Number = _LION['decay'],
 ) -> tff.learning.optimizers.Optimizer:
   """Lion: x <- x - eta (sign(beta1 m + (1 - beta1) g) + decay x), m <- beta2 m + (1 - beta2) g.
 
@@ -92,12 +92,12 @@ def build_lion(
 
 
 def build_lamb(
-  learning_rate: adaptive.Rate,
+  learning_rate: Rate,
   *,
-  beta1: adaptive.Number = _LAMB['beta1'],
-  beta2: adaptive.Number = _LAMB['beta2'],
-  tau: adaptive.Number = _LAMB['tau'],
-  decay: adaptive.Number = _LAMB['decay'],
+  beta1: Number = _LAMB['beta1'],
+  beta2: Number = _LAMB['beta2'],
+  tau: Number = _LAMB['tau'],
+  decay: Number = _LAMB['decay'],
 ) -> tff.learning.optimizers.Optimizer:
   """LAMB: AdamW's direction r of each tensor, scaled: x <- x - eta (||x|| / ||r||) r.
 
@@ -110,12 +110,12 @@ def build_lamb(
 
 
 def build_muon(
-  learning_rate: adaptive.Rate,
+  learning_rate: Rate,
   *,
-  momentum: adaptive.Number = _DEFAULTS['muon']['momentum'],
-  beta2: adaptive.Number = _DEFAULTS['muon']['beta2'],
-  tau: adaptive.Number = _DEFAULTS['muon']['tau'],
-  decay: adaptive.Number = _DEFAULTS['muon']['decay'],
+  momentum: Number = _MUON['momentum'],
+  beta2: Number = _MUON['beta2'],
+  tau: Number = _MUON['tau'],
+  decay: Number = _MUON['decay'],
 ) -> tff.learning.optimizers.Optimizer:
   """Muon for matrices, AdamW for vectors and scalars, with one rate for both.
 
@@ -130,90 +130,55 @@ def build_muon(
   return _build(_muon, 'muon', learning_rate, 'mv', **values)
 
 
-class _At(NamedTuple):
-  """A tensor before a step: weight, gradient, slots, hyperparameters, and t = 1, 2, ..."""
-
-  x: tf.Tensor
-  g: tf.Tensor
-  slots: Tensors
-  h: Tensors
-  t: tf.Tensor
-
-  def average(self, beta: str, slot: str, new: tf.Tensor) -> tf.Tensor:
-    """A slot's moving average; a decay of 0 may be left out of the hyperparameters."""
-    decay = self.h.get(beta, 0.0)
-    return decay * self.slots[slot] + (1 - decay) * new
-
-  def moved(self, direction: tf.Tensor) -> tf.Tensor:
-    """x - eta times the direction."""
-    return self.x - self.h[_RATE] * direction
-
-
-class _ByFormula(base.PerCoordinate):
-  """An optimizer whose slots begin at zero."""
-
-  def __init__(
-    self, hparams: dict[str, Any], formula: Callable[[_At], Stepped], slots: Iterable[str]
-  ) -> None:
-    super().__init__(hparams, dict.fromkeys(slots, 0.0))
-    self._formula = formula
-
-  def step(
-    self, weight: tf.Tensor, gradient: tf.Tensor, slots: Tensors, hparams: Tensors, count: tf.Tensor
-  ) -> Stepped:
-    return self._formula(_At(weight, gradient, slots, hparams, count))
-
-
 def _build(
-  formula: Callable[[_At], Stepped],
+  formula: Callable[[At], Stepped],
   name: str,
-  learning_rate: adaptive.Rate,
+  learning_rate: Rate,
   slots: Iterable[str],
   **values: Any,
 ) -> tff.learning.optimizers.Optimizer:
-  """Checks the hyperparameters as the entry of that name says, and builds the optimizer."""
-  for h in registry.client_optimizer(name).hyperparameters:
-    values[h.name] = h.checked(values[h.name])
-  return adaptive.build(_ByFormula, learning_rate, values, formula, slots)
+  """Builds an optimizer whose slots begin at zero, checked as the entry of that name says."""
+  entry, first = registry.client_optimizer(name), dict.fromkeys(slots, 0.0)
+  return base.build(entry, formula, learning_rate, first, keeps_m=True, **values)
 
 
-def _nesterov(at: _At) -> Stepped:
+def _nesterov(at: At) -> Stepped:
   momentum = at.h.get('momentum', 0.0)
   m = momentum * at.slots['m'] + at.g
   return at.moved(at.g + momentum * m), {'m': m}
 
 
-def _direction(at: _At, beta1: str = 'beta1') -> Stepped:
+def _direction(at: At, beta1: str = 'beta1') -> Stepped:
   """AdamW's direction of a step, and its new slots."""
   m, v = at.average(beta1, 'm', at.g), at.average('beta2', 'v', tf.square(at.g))
   m_hat, v_hat = m / (1 - at.h.get(beta1, 0.0) ** at.t), v / (1 - at.h['beta2'] ** at.t)
   return m_hat / (tf.sqrt(v_hat) + at.h['tau']) + at.h['decay'] * at.x, {'m': m, 'v': v}
 
 
-def _adamw(at: _At, beta1: str = 'beta1') -> Stepped:
+def _adamw(at: At, beta1: str = 'beta1') -> Stepped:
   r, slots = _direction(at, beta1)
   return at.moved(r), slots
 
 
-def _amsgrad(at: _At) -> Stepped:
+def _amsgrad(at: At) -> Stepped:
   m, v = at.average('beta1', 'm', at.g), at.average('beta2', 'v', tf.square(at.g))
   v_max = tf.maximum(at.slots['v_max'], v)
   return at.moved(m / (tf.sqrt(v_max) + at.h['tau'])), {'m': m, 'v': v, 'v_max': v_max}
 
 
-def _lion(at: _At) -> Stepped:
+def _lion(at: At) -> Stepped:
   r = tf.sign(at.average('beta1', 'm', at.g)) + at.h['decay'] * at.x
   return at.moved(r), {'m': at.average('beta2', 'm', at.g)}
 
 
-def _lamb(at: _At) -> Stepped:
+def _lamb(at: At) -> Stepped:
   r, slots = _direction(at)
   of_x, of_r = tf.norm(at.x), tf.norm(r)
   ratio = tf.where((of_x > 0) & (of_r > 0), tf.math.divide_no_nan(of_x, of_r), tf.ones_like(of_x))
   return at.moved(ratio * r), slots
 
 
-def _muon(at: _At) -> Stepped:
+def _muon(at: At) -> Stepped:
   if at.x.shape.rank < 2:
     return _adamw(at, 'momentum')
   momentum = at.h.get('momentum', 0.0)
