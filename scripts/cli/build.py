@@ -124,7 +124,7 @@ def _registered(settings: settings_lib.Settings, task: tasks.Task) -> correction
 def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
   """Returns what config.json says of the data; ValueError if it does not fit the settings."""
   ids = task.train.client_ids
-  what.check_cohort(settings.training.cohort(len(ids)), len(ids))
+  what.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
     raise ValueError(f'--client_weighting=tokens: the task {task.name} has no client_weight.')
   sizes = {client_id: task.train.num_examples(client_id) for client_id in ids}

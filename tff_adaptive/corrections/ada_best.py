@@ -9,6 +9,7 @@ import tensorflow as tf
 from tff_adaptive import registry
 from tff_adaptive._utils import validation
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
 
 _ENTRY = registry.ALGORITHMS['ada_best']
 
@@ -39,19 +40,20 @@ class AdaBest(base.Correction):
   beta_decay: float = _ENTRY.default('beta_decay')
   plateau_rounds: int = 50
   name = 'ada_best'
+  _entry = _ENTRY
 
   def __post_init__(self) -> None:
-    base.check_fields(self, _ENTRY)
+    super().__post_init__()
     validation.whole_number('plateau_rounds', self.plateau_rounds, 1, 'give a number of rounds')
 
   @property
   def needs_num_examples(self) -> bool:
     return self.scale_mu
 
-  def client_state(self, weights: base.Weights) -> Any:
+  def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights), last_round=tf.zeros([]))
 
-  def server_state(self, weights: base.Weights) -> Any:
+  def server_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(
       h=base.zeros(weights),
       beta=tf.constant(self.beta, tf.float32),
@@ -66,9 +68,7 @@ class AdaBest(base.Correction):
     """n-bar, the mean number of examples of the clients seen before this round (0: none yet)."""
     return tf.math.divide_no_nan(server_state['examples_seen'], server_state['clients_seen'])
 
-  def gradient(
-    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
-  ) -> base.Weights:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     """g - mu_i h_i."""
     if self.mu == 0:
       return g
@@ -78,14 +78,12 @@ class AdaBest(base.Correction):
       mu = tf.math.divide_no_nan(mu * n_bar, client.num_examples)
     return base.combine(lambda g, h: g - base.scale(mu, h), g, client.client_state['h'])
 
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     fade = 1.0 / (client.t - client.client_state['last_round'])
     h = base.combine(lambda h, g: base.scale(fade, h) + g, client.client_state['h'], g_i)
     return collections.OrderedDict(h=h, last_round=client.t), client.num_examples
 
-  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, base.Weights]:
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     beta = server_state['beta']
     h = base.combine(lambda h, g: base.scale(beta, h + g), server_state['h'], server.g_bar)
     new = collections.OrderedDict(server_state)
@@ -104,6 +102,3 @@ class AdaBest(base.Correction):
     state['highest_h_norm'] = tf.where(higher, h_norm, state['highest_h_norm'])
     state['rounds_since'] = tf.where(plateau, 0, since)
     state['beta'] = tf.where(plateau, state['beta'] * self.beta_decay, state['beta'])
-
-  def h_norm(self, server_state: Any) -> tf.Tensor:
-    return base.norm(server_state['h'])

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
@@ -92,6 +92,17 @@ class Correction:
 
   name = 'none'
   combine_uploads = 'mean'
+  # Of the registry, by which fields that are hyperparameters are checked; None: no check.
+  _entry: ClassVar[registry.Algorithm | None] = None
+
+  def __post_init__(self) -> None:
+    if self._entry is None:
+      return
+    for h in self._entry.hyperparameters:
+      if hasattr(self, h.name):
+        object.__setattr__(self, h.name, h.checked(getattr(self, h.name)))
+    num_clients = getattr(self, 'num_clients', 1)
+    validation.whole_number('num_clients', num_clients, 1, 'give the number of all clients')
 
   @property
   def needs_num_examples(self) -> bool:
@@ -247,21 +258,16 @@ class Correction:
     It is the state's entry or field `h`: weights, or one tensor. A client whose h_i is zero counts
     as one that had not taken part before.
     """
-    is_mapping = isinstance(client_state, Mapping)
-    h = client_state.get('h', ()) if is_mapping else getattr(client_state, 'h', ())
-    return tuple(tf.nest.flatten(h))
+    return _estimate(client_state)
 
   def h_norm(self, server_state: Any) -> tf.Tensor:
-    """||h||, the norm of the server's estimate; 0 where there is none."""
-    del server_state
-    return tf.zeros([])
+    """||h||, the norm of the server state's entry or field `h`; 0 where there is none."""
+    return norm(_estimate(server_state))
 
 
-def check_fields(correction: Correction, entry: registry.Algorithm) -> None:
-  """Checks the fields of a frozen dataclass that are hyperparameters of an entry."""
-  for h in entry.hyperparameters:
-    if hasattr(correction, h.name):
-      object.__setattr__(correction, h.name, h.checked(getattr(correction, h.name)))
+def _estimate(state: Any) -> Weights:
+  h = state.get('h', ()) if isinstance(state, Mapping) else getattr(state, 'h', ())
+  return tuple(tf.nest.flatten(h))
 
 
 def zeros(weights: Weights) -> Weights:

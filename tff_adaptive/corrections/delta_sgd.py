@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tff_adaptive import registry
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, Weights
 
 _ENTRY = registry.ALGORITHMS['delta_sgd']
 
@@ -30,16 +31,14 @@ class DeltaSGD(base.Correction):
   gamma: float = _ENTRY.default('gamma')
   growth: float = _ENTRY.default('growth')
   name = 'delta_sgd'
+  _entry = _ENTRY
 
-  def __post_init__(self) -> None:
-    base.check_fields(self, _ENTRY)
-
-  def local_state(self, client: base.ClientRound) -> Any:
+  def local_state(self, client: ClientRound) -> Any:
     return collections.OrderedDict(
       before=client.theta_0, eta=client.eta_l, ratio=tf.ones([]), is_first=tf.ones([])
     )
 
-  def gradient(self, client: base.ClientRound, theta: base.Weights, g: base.Weights) -> Any:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     state = client.local_state
     before = tuple(state['before'])
     g_before = client.gradient_at(before)

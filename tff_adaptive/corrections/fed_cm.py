@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tff_adaptive import registry
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
 
 _ENTRY = registry.ALGORITHMS['fed_cm']
 
@@ -26,26 +27,20 @@ class FedCM(base.Correction):
   alpha: float = _ENTRY.default('alpha')
   name = 'fed_cm'
   combine_uploads = 'weighted'
+  _entry = _ENTRY
 
-  def __post_init__(self) -> None:
-    base.check_fields(self, _ENTRY)
-
-  def server_state(self, weights: base.Weights) -> Any:
+  def server_state(self, weights: Weights) -> Any:
     return base.zeros(weights)
 
   def broadcast(self, server_state: Any) -> Any:
     return server_state
 
-  def gradient(
-    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
-  ) -> base.Weights:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     return base.combine(lambda g, d: self.alpha * g + (1 - self.alpha) * d, g, client.broadcast)
 
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
     return (), base.combine(lambda g: base.scale(inverse, g), g_i)
 
-  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     return server.uploads, server.g_bar

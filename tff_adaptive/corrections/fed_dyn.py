@@ -10,6 +10,7 @@ import tensorflow as tf
 from tff_adaptive import registry
 from tff_adaptive._utils import validation
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, RegisteredClients, ServerRound, Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +37,10 @@ class FedDyn(base.Correction):
   num_clients: int
   mean_examples: float | None = None
   name = 'fed_dyn'
+  _entry = registry.ALGORITHMS['fed_dyn']
 
   def __post_init__(self) -> None:
-    base.check_fields(self, registry.ALGORITHMS['fed_dyn'])
-    validation.whole_number('num_clients', self.num_clients, 1, 'give the number of all clients')
+    super().__post_init__()
     if self.mean_examples is not None:
       validation.field(
         self, 'mean_examples', validation.above_zero, 'give None for the same mu for all'
@@ -47,21 +48,19 @@ class FedDyn(base.Correction):
 
   @classmethod
   def configure(
-    cls, values: Mapping[str, Any], clients: base.RegisteredClients | None = None
+    cls, values: Mapping[str, Any], clients: RegisteredClients | None = None
   ) -> base.Correction:
     """As `Correction.configure`; `scale_mu` decides whether `mean_examples` is given."""
     known = cls._known(clients)
     return cls(values['mu'], known.num_clients, known.mean_examples if values['scale_mu'] else None)
 
-  def client_state(self, weights: base.Weights) -> Any:
+  def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))
 
-  def server_state(self, weights: base.Weights) -> Any:
+  def server_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))
 
-  def gradient(
-    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
-  ) -> base.Weights:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     """g - mu_i h_i - mu_i (theta^{t-1} - theta)."""
     mu = tf.constant(self.mu, tf.float32)
     if self.mean_examples is not None:
@@ -74,15 +73,10 @@ class FedDyn(base.Correction):
       theta,
     )
 
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return collections.OrderedDict(h=base.combine(tf.add, client.client_state['h'], g_i)), ()
 
-  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, base.Weights]:
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     share = server.cohort / self.num_clients
     h = base.combine(lambda h, g: h + base.scale(share, g), server_state['h'], server.g_bar)
     return collections.OrderedDict(h=h), base.combine(tf.add, server.g_bar, h)
-
-  def h_norm(self, server_state: Any) -> tf.Tensor:
-    return base.norm(server_state['h'])

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tff_adaptive import registry
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
 
 _ENTRY = registry.ALGORITHMS['fed_exp']
 
@@ -27,24 +28,20 @@ class FedExP(base.Correction):
   eps: float = _ENTRY.default('eps')
   name = 'fed_exp'
   combine_uploads = 'weighted'
+  _entry = _ENTRY
 
-  def __post_init__(self) -> None:
-    base.check_fields(self, _ENTRY)
-
-  def server_state(self, weights: base.Weights) -> Any:
+  def server_state(self, weights: Weights) -> Any:
     return weights  # The iterate before the last.
 
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return (), base.squared_norm(g_i)
 
-  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     below = 2 * (base.squared_norm(server.g_bar) + self.eps)
     factor = tf.maximum(1.0, tf.math.divide_no_nan(server.uploads, below))
     return server.theta, server.g_bar, factor
 
   def inference_weights(
-    self, server_state: Any, theta: base.Weights, theta_bar: base.Weights
-  ) -> base.Weights | None:
+    self, server_state: Any, theta: Weights, theta_bar: Weights
+  ) -> Weights | None:
     return base.combine(lambda a, b: (a + b) / 2, tuple(server_state), theta)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tff_adaptive import registry
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
 
 _ENTRY = registry.ALGORITHMS['fed_nova']
 
@@ -31,22 +32,23 @@ class FedNova(base.Correction):
   mu: float = _ENTRY.default('mu')
   name = 'fed_nova'
   combine_uploads = 'weighted'
+  _entry = _ENTRY
 
   def __post_init__(self) -> None:
-    base.check_fields(self, _ENTRY)
+    super().__post_init__()
     if self.local_momentum and self.mu:
       raise ValueError(
         f'fed_nova has local_momentum={self.local_momentum} and mu={self.mu}: the paper normalises '
         'for either of them; give one, and 0 for the other.'
       )
 
-  def local_state(self, client: base.ClientRound) -> Any:
+  def local_state(self, client: ClientRound) -> Any:
     state = collections.OrderedDict(a=tf.zeros([]))
     if self.local_momentum:
       state.update(c=tf.zeros([]), m=base.zeros(client.theta_0))
     return state
 
-  def gradient(self, client: base.ClientRound, theta: base.Weights, g: base.Weights) -> Any:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     """m <- rho m + g, or g + mu (theta - theta^{t-1})."""
     state = collections.OrderedDict(client.local_state)
     if self.local_momentum:
@@ -59,14 +61,12 @@ class FedNova(base.Correction):
       state['a'] = (1 - client.eta_l * self.mu) * state['a'] + 1
     return g, state
 
-  def update(self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor) -> base.Weights:
+  def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     inverse = tf.math.divide_no_nan(1.0, client.local_state['a'])
     return base.combine(lambda g: base.scale(inverse, g), g_i)
 
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return (), steps if self.mu else client.local_state['a']
 
-  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     return (), base.combine(lambda g: base.scale(server.uploads, g), server.g_bar)

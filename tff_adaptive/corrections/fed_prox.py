@@ -4,6 +4,7 @@ import dataclasses
 
 from tff_adaptive import registry
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, Weights
 
 _ENTRY = registry.ALGORITHMS['fed_prox']
 
@@ -21,13 +22,9 @@ class FedProx(base.Correction):
 
   mu: float = _ENTRY.default('mu')
   name = 'fed_prox'
+  _entry = _ENTRY
 
-  def __post_init__(self) -> None:
-    base.check_fields(self, _ENTRY)
-
-  def gradient(
-    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
-  ) -> base.Weights:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     """g + mu (theta - theta^{t-1})."""
     if self.mu == 0:
       return g

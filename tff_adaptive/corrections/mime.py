@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tff_adaptive import registry
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
 
 _ENTRY = registry.ALGORITHMS['mime_lite']
 
@@ -38,11 +39,9 @@ class MimeLite(base.Correction):
   base_eps: float = _ENTRY.default('base_eps')
   name = 'mime_lite'
   combine_uploads = 'weighted'
+  _entry = _ENTRY
 
-  def __post_init__(self) -> None:
-    base.check_fields(self, _ENTRY)
-
-  def server_state(self, weights: base.Weights) -> Any:
+  def server_state(self, weights: Weights) -> Any:
     state = collections.OrderedDict()
     if self.base_optimizer != 'adagrad':
       state['m'] = base.zeros(weights)
@@ -53,9 +52,7 @@ class MimeLite(base.Correction):
   def broadcast(self, server_state: Any) -> Any:
     return server_state
 
-  def gradient(
-    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
-  ) -> base.Weights:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     statistics = client.broadcast
     if 'm' in statistics:
       g = self._moved(statistics['m'], g)
@@ -63,15 +60,13 @@ class MimeLite(base.Correction):
       g = base.combine(lambda g, v: g / (self.base_eps + tf.sqrt(v)), g, statistics['v'])
     return g
 
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return (), client.full_gradient()
 
-  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     return self._updated(server_state, server.uploads), server.g_bar
 
-  def _updated(self, statistics: Any, c: base.Weights) -> Any:
+  def _updated(self, statistics: Any, c: Weights) -> Any:
     """V(c, s)."""
     new: dict[str, Any] = collections.OrderedDict()
     if 'm' in statistics:
@@ -81,7 +76,7 @@ class MimeLite(base.Correction):
       new['v'] = base.combine(lambda v, c: old * v + added * c * c, statistics['v'], c)
     return new
 
-  def _moved(self, m: base.Weights, g: base.Weights) -> base.Weights:
+  def _moved(self, m: Weights, g: Weights) -> Weights:
     return base.combine(lambda m, g: self.base_beta1 * m + (1 - self.base_beta1) * g, m, g)
 
 
@@ -95,20 +90,16 @@ class Mime(MimeLite):
 
   name = 'mime'
 
-  def exchange(self, client: base.ClientRound) -> Any:
+  def exchange(self, client: ClientRound) -> Any:
     return client.full_gradient()
 
-  def gradient(
-    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
-  ) -> base.Weights:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     g_0 = client.gradient_at(client.theta_0)
     g = base.combine(lambda g, g_0, c: g - g_0 + c, g, g_0, client.exchanged)
     return super().gradient(client, theta, g)
 
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     return (), ()
 
-  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, ...]:
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     return self._updated(server_state, server.exchanged), server.g_bar

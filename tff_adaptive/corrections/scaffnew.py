@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,17 +16,18 @@ class Scaffnew(base.Correction):
 
   "ProxSkip: Yes! Local Gradient Steps Provably Lead to Communication Acceleration" (Mishchenko et
   al., 2022), Algorithm 2. A client applies the second formula when it takes part again: with all
-  clients in every round, as in the paper, that is what the algorithm does. One coin decides for all
+  clients in every round, as in the paper, that is what the algorithm does. With cohorts it diverges:
+  theta^t would have the change of several rounds in it. One coin decides for all
   clients after each step: `Batching(local_steps=..., random_local_steps=True)`; p is one over the
   mean number of local steps, or over K_i where steps are not limited.
   """
 
   name = 'scaffnew'
 
-  def client_state(self, weights: base.Weights) -> Any:
+  def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights), ended=weights, scale=tf.zeros([]))
 
-  def _h(self, client: base.ClientRound) -> base.Weights:
+  def _h(self, client: ClientRound) -> Weights:
     """h_i with what the last round of the client brought."""
     state = client.client_state
     return base.combine(
@@ -35,21 +37,19 @@ class Scaffnew(base.Correction):
       state['ended'],
     )
 
-  def local_state(self, client: base.ClientRound) -> Any:
+  def local_state(self, client: ClientRound) -> Any:
     return self._h(client)
 
-  def gradient(self, client: base.ClientRound, theta: base.Weights, g: base.Weights) -> Any:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
     return base.combine(tf.subtract, g, client.local_state), client.local_state
 
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     mean_steps = steps if client.mean_steps is None else client.mean_steps
     scale = tf.math.divide_no_nan(1.0, mean_steps * client.eta_l)
     ended = base.combine(tf.subtract, client.theta_0, g_i)
     return collections.OrderedDict(h=self._h(client), ended=ended, scale=scale), ()
 
   def inference_weights(
-    self, server_state: Any, theta: base.Weights, theta_bar: base.Weights
-  ) -> base.Weights | None:
+    self, server_state: Any, theta: Weights, theta_bar: Weights
+  ) -> Weights | None:
     return None

@@ -12,8 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from tff_adaptive import registry
-from tff_adaptive._utils import validation
 from tff_adaptive.corrections import base
+from tff_adaptive.corrections.base import ClientRound, ServerRound, Weights
 
 _SCAFFOLD = registry.ALGORITHMS['scaffold']
 
@@ -27,28 +27,22 @@ class _ControlVariates(base.Correction):
   """
 
   num_clients: int
+  _entry = _SCAFFOLD
 
-  def __post_init__(self) -> None:
-    validation.whole_number('num_clients', self.num_clients, 1, 'give the number of all clients')
-
-  def client_state(self, weights: base.Weights) -> Any:
+  def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))
 
-  def server_state(self, weights: base.Weights) -> Any:
+  def server_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))
 
   def broadcast(self, server_state: Any) -> Any:
     return server_state['h']
 
-  def gradient(
-    self, client: base.ClientRound, theta: base.Weights, g: base.Weights
-  ) -> base.Weights:
+  def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
     """g - h_i + h."""
     return base.combine(lambda g, hi, h: g - hi + h, g, client.client_state['h'], client.broadcast)
 
-  def _option_ii(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> base.Weights:
+  def _option_ii(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     """h_i - h + g_i / (K_i eta_l)."""
     inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
     return base.combine(
@@ -57,9 +51,6 @@ class _ControlVariates(base.Correction):
       client.broadcast,
       g_i,
     )
-
-  def h_norm(self, server_state: Any) -> tf.Tensor:
-    return base.norm(server_state['h'])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,20 +69,14 @@ class Scaffold(_ControlVariates):
   scaffold_option: int = _SCAFFOLD.default('scaffold_option')
   name = 'scaffold'
 
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    base.check_fields(self, _SCAFFOLD)
-
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     new = (
       client.full_gradient() if self.scaffold_option == 1 else self._option_ii(client, g_i, steps)
     )
     change = base.combine(tf.subtract, new, client.client_state['h'])
     return collections.OrderedDict(h=new), change
 
-  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, base.Weights]:
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     share = server.cohort / self.num_clients
     h = base.combine(lambda h, d: h + base.scale(share, d), server_state['h'], server.uploads)
     return collections.OrderedDict(h=h), server.g_bar
@@ -110,14 +95,12 @@ class ScaffoldM(_ControlVariates):
 
   name = 'scaffold_m'
 
-  def client_update(
-    self, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
-  ) -> tuple[Any, Any]:
+  def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
     inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
     mean_gradient = base.combine(lambda g: base.scale(inverse, g), g_i)
     return collections.OrderedDict(h=self._option_ii(client, g_i, steps)), mean_gradient
 
-  def server_update(self, server_state: Any, server: base.ServerRound) -> tuple[Any, base.Weights]:
+  def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     # h + share (g - h) and not (1 - share) h + share g: rounding the share then moves h by a part
     # of its change only, and the fixed point not at all.
     share = server.cohort / self.num_clients

@@ -248,6 +248,9 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     'Mishchenko et al., "ProxSkip", ICML 2022, Algorithm 2',
     'tff_adaptive.corrections.scaffnew:Scaffnew',
     assumes_sgd='its h_i moves by the change of the model over eta_l',
+    settings=MappingProxyType(
+      {'participation': 1.0, 'local_steps': 10, 'random_local_steps': True}
+    ),
     is_stateful=True,
     client_weighting='uniform',
   ),

@@ -131,7 +131,8 @@ class Algorithm(_WithHyperparameters):
     server_optimizer: The one that its name stands for; None: any, SGD with rate 1 by default.
     hyperparameters: Those of the correction.
     settings: What its name stands for besides: some of the settings client_optimizer,
-      client_optimizer_option, client_optimizer_state, sam_rho, clip_norm and server_learning_rate.
+      client_optimizer_option, client_optimizer_state, sam_rho, clip_norm, server_learning_rate,
+      and, of a command, participation, local_steps and random_local_steps.
     assumes_sgd: What supposes that clients train with plain SGD, for messages; '' for nothing.
     is_stateful: Whether clients keep a state between the rounds they take part in.
     client_weighting: 'examples' or 'uniform': how the paper weighs clients.

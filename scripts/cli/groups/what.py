@@ -110,7 +110,7 @@ class What(fields.Group):
     self._check_client()
     clients = catalog.num_clients(self.known_task, self.task_options)
     if clients is not None:
-      check_cohort(settings.training.cohort(clients), clients)
+      check_cohort(settings.training.cohort(clients), clients, self.algorithm_entry)
 
   def _check_client(self) -> None:
     algorithm = self.algorithm_entry
@@ -163,8 +163,14 @@ def check_task(task: str) -> None:
     raise ValueError(f'--task={task}: write FILE.py:FUNCTION, a function of a file that there is.')
 
 
-def check_cohort(cohort: int, clients: int) -> None:
-  """Refuses more clients in a round than there are; ValueError."""
+def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> None:
+  """Refuses more clients in a round than there are, or fewer than the algorithm's; ValueError."""
+  if cohort < clients and 'participation' in algorithm.settings:
+    raise ValueError(
+      f'--algorithm {algorithm.name} wants all {clients} clients in every round, found {cohort}: its'
+      ' h_i are renewed by the model of the very next round; give --participation=1, or take'
+      ' another algorithm, such as scaffold.'
+    )
   if cohort > clients:
     raise ValueError(
       f'--clients_per_round must be from 1 to {clients}, the clients there are; found {cohort}:'
@@ -217,15 +223,20 @@ def defaults(
   }
   if algorithm.client_weighting == 'uniform':
     found['client_weighting'] = 'uniform'
+  how_long = ('participation', 'local_steps', 'random_local_steps')
+  found.update({k: v for k, v in algorithm.settings.items() if k in how_long})
   for name, other in (('participation', 'clients_per_round'), ('local_steps', 'client_epochs')):
     if values[other] is not None:
       found.pop(name, None)
+      if name == 'local_steps':
+        found.pop('random_local_steps', None)
     elif (values[name] or found.get(name)) is not None:
       found[other] = None
-  has_passes = values['batch_size'] != 0 and (values['local_steps'] or 'local_steps' in found)
-  if not has_passes or values['with_replacement'] or values['random_local_steps']:
-    found.pop('continue_batches', None)
   chosen = {**algorithm.settings, **{k: v for k, v in values.items() if v is not None}}
+  has_passes = values['batch_size'] != 0 and (values['local_steps'] or 'local_steps' in found)
+  is_random = values['random_local_steps'] or found.get('random_local_steps')
+  if not has_passes or values['with_replacement'] or is_random:
+    found.pop('continue_batches', None)
   with fields.about('client_optimizer'):
     client = registry.client_optimizer(chosen.get('client_optimizer', 'sgd'))
   if algorithm.is_stateful or chosen.get('client_optimizer_state') == 'keep':
@@ -244,5 +255,6 @@ def defaults(
   found.update(tuned)
   if client.rate is not None:
     found['client_learning_rate'] = client.rate
-  named = {k: v for k, v in algorithm.settings.items() if k != 'client_optimizer_option'}
+  others = ('client_optimizer_option', *how_long)
+  named = {k: v for k, v in algorithm.settings.items() if k not in others}
   return {**found, **named}

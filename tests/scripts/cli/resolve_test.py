@@ -88,6 +88,16 @@ def test_a_tasks_own_local_steps_give_way_to_epochs():
   assert steps(with_replacement=True) == steps(batch_size=0) == (100, None, False)
 
 
+def test_scaffnew_has_all_clients_and_a_random_number_of_steps_unless_passes_are_given():
+  def how(**given):
+    found = resolve_lib.resolve(algorithm='scaffnew', **given).training
+    return found.cohort(60), found.local_steps, found.random_local_steps, found.client_epochs
+
+  assert how() == how(task='fed_heart') == (60, 10, True, None)
+  assert how(local_steps=5, clients_per_round=60) == (60, 5, True, None)
+  assert how(client_epochs=2) == (60, None, None, 2)
+
+
 @pytest.mark.parametrize('task', catalog.names())
 def test_every_task_and_algorithm_has_settings(task):
   for algorithm in registry.ALGORITHMS:
@@ -106,6 +116,7 @@ BY_CLIENT = '--rounds_per_client_evaluation=5'
   [
     ('--task=digit', "unknown task 'digit'. Did you mean digits"),
     ('--algorithm=FedYogi', "unknown algorithm 'FedYogi'. Did you mean fed_yogi"),
+    ('--algorithm=scaffnew --clients_per_round=9', 'wants all 60 clients in every round, found 9'),
     ('--server_optimizer=addam', "--server_optimizer: unknown server optimizer 'addam'. Did you m"),
     ('--engine=gpu', "--engine: unknown engine 'gpu'. Choose one of: graph, native"),
     ('--client_learning_rate=-0.1', '--client_learning_rate must be finite and at least 0, found'),
