@@ -16,10 +16,10 @@ class Scaffnew(base.Correction):
 
   "ProxSkip: Yes! Local Gradient Steps Provably Lead to Communication Acceleration" (Mishchenko et
   al., 2022), Algorithm 2. A client applies the second formula when it takes part again: with all
-  clients in every round, as in the paper, that is what the algorithm does. With cohorts it diverges:
-  theta^t would have the change of several rounds in it. One coin decides for all
-  clients after each step: `Batching(local_steps=..., random_local_steps=True)`; p is one over the
-  mean number of local steps, or over K_i where steps are not limited.
+  clients in every round, as in the paper, that is what the algorithm does. With cohorts it
+  diverges: theta^t would have the change of several rounds in it. One coin decides for all clients
+  after each step: `Batching(local_steps=..., random_local_steps=True)`; p is one over the mean
+  number of local steps, or over K_i where steps are not limited.
   """
 
   name = 'scaffnew'

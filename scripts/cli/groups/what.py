@@ -167,8 +167,8 @@ def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> No
   """Refuses more clients in a round than there are, or fewer than the algorithm's; ValueError."""
   if cohort < clients and 'participation' in algorithm.settings:
     raise ValueError(
-      f'--algorithm {algorithm.name} wants all {clients} clients in every round, found {cohort}: its'
-      ' h_i are renewed by the model of the very next round; give --participation=1, or take'
+      f'--algorithm {algorithm.name} wants all {clients} clients in every round, found {cohort}:'
+      ' its h_i are renewed by the model of the very next round; give --participation=1, or take'
       ' another algorithm, such as scaffold.'
     )
   if cohort > clients:
