@@ -17,20 +17,44 @@ from tff_adaptive.corrections import base as corrections
 from tff_adaptive.engine import batched_clients
 
 
+class Totals(NamedTuple):
+  """What is summed over the cohort besides the updates; numbers are float32.
+
+  Attributes:
+    upload: What the correction uploads, times the client's weight where uploads are weighted.
+    optimizer: The client optimizer's state times the weight; () if it is not averaged.
+    used: 1 for a client whose update is used, else 0.
+    diverged: 1 for a client with numbers that are not finite, else 0.
+    norm: The update's norm.
+    squared_norm: And its square.
+    drift: Numbers that describe the drift estimates, see `_drift`; () for a process without a
+      server's part and client states.
+  """
+
+  upload: Any
+  optimizer: Any
+  used: Any
+  diverged: Any
+  norm: Any
+  squared_norm: Any
+  drift: Any
+
+
 class ClientOutput(NamedTuple):
   """What a client's training gives.
 
   Attributes:
-    trained: The `local_training.Trained`, its update left to `result`.
+    client_state: What it keeps.
+    metrics: Its unfinalized training metrics.
     result: The `tff.learning.templates.ClientResult`: the update and its weight in the mean.
-    drift: float32 numbers to be summed over the cohort, which describe the updates and the drift
-      estimates; () for a process without a server's part and client states.
+    totals: What is summed.
     store: `versions.place_of` in a process with older models; else ().
   """
 
-  trained: local_training.Trained
+  client_state: Any
+  metrics: Any
   result: tff.learning.templates.ClientResult
-  drift: Any
+  totals: Totals
   store: Any = ()
 
 
@@ -82,11 +106,18 @@ def build(
     drift: Any = ()
     if recipe.is_stateful or recipe.has_server_part or training.versions:
       drift = _drift(recipe, trained, state, weight, size)
-    if correction.combine_uploads == 'weighted':
-      trained = trained._replace(upload=_weighted(weight, trained.upload))
+    is_weighted = correction.combine_uploads == 'weighted'
+    totals = Totals(
+      _weighted(weight, trained.upload) if is_weighted else trained.upload,
+      _weighted(weight, trained.optimizer),
+      trained.is_used,
+      trained.diverged,
+      tf.sqrt(trained.squared_norm),
+      trained.squared_norm,
+      drift,
+    )
     result = tff.learning.templates.ClientResult(trained.update, weight)
-    optimizer = _weighted(weight, trained.optimizer)
-    return ClientOutput(trained._replace(update=(), optimizer=optimizer), result, drift, store)
+    return ClientOutput(trained.client_state, trained.metrics, result, totals, store)
 
   return _declare(recipe, train, weights_type, message_type, client_state_type)
 

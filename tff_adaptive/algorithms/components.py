@@ -21,12 +21,6 @@ Rate: TypeAlias = float | Callable[[Any], Any]
 Weighting: TypeAlias = str | Callable[[Any], tf.Tensor]
 # The number of rounds done.
 ROUND_TYPE = tff.types.TensorType(np.int32)
-# What `update_metrics` gives, at the server.
-SUMS_TYPE = tff.types.to_type(
-  collections.OrderedDict(
-    used=np.float32, diverged=np.float32, norm=np.float32, squared_norm=np.float32
-  )
-)
 WEIGHTINGS = ('examples', 'uniform')
 
 
@@ -161,29 +155,14 @@ def build_aggregator(
   return aggregator_state.kept_without_updates(factory.create(update_type, weight_type))
 
 
-def update_metrics(results: Any) -> Any:
-  """Sums at the server, `SUMS_TYPE`, of what describes the clients' `local_training.Trained`."""
-
-  @tff.tensorflow.computation(results.type_signature.member)
-  def describe(trained: Any) -> collections.OrderedDict:
-    return collections.OrderedDict(
-      used=trained.is_used,
-      diverged=trained.diverged,
-      norm=tf.sqrt(trained.squared_norm),
-      squared_norm=trained.squared_norm,
-    )
-
-  return tff.federated_sum(tff.federated_map(describe, results))
-
-
-def describe_updates(sums: Any) -> collections.OrderedDict:
-  """Metrics of a cohort's updates from their sums (inside a TensorFlow computation)."""
-  mean = tf.math.divide_no_nan(sums['norm'], sums['used'])
-  mean_square = tf.math.divide_no_nan(sums['squared_norm'], sums['used'])
+def describe_updates(totals: Any) -> collections.OrderedDict:
+  """Metrics of a cohort's updates from their `client_training.Totals`."""
+  mean = tf.math.divide_no_nan(totals.norm, totals.used)
+  mean_square = tf.math.divide_no_nan(totals.squared_norm, totals.used)
   return collections.OrderedDict(
     update_norm_mean=mean,
     update_norm_std=tf.sqrt(tf.maximum(mean_square - mean * mean, 0.0)),
-    non_finite_clients=sums['diverged'],
+    non_finite_clients=totals.diverged,
   )
 
 

@@ -58,12 +58,11 @@ def _build_client_work(
   def next_fn(state: Any, weights: Any, data: Any) -> tff.templates.MeasuredProcessOutput:
     broadcast = tff.federated_broadcast(tff.federated_map(message, state))
     output = tff.federated_map(train, (broadcast, weights, data))
-    trained = output.trained
-    sums = components.update_metrics(trained)
-    describe = tff.tensorflow.computation(components.describe_updates, sums.type_signature.member)
+    totals = tff.federated_sum(output.totals)
+    describe = tff.tensorflow.computation(components.describe_updates, totals.type_signature.member)
     measurements = tff.federated_zip(
       collections.OrderedDict(
-        train=aggregate_metrics(trained.metrics), updates=tff.federated_map(describe, sums)
+        train=aggregate_metrics(output.metrics), updates=tff.federated_map(describe, totals)
       )
     )
     return tff.templates.MeasuredProcessOutput(

@@ -83,40 +83,22 @@ def build_update(
   weights_type: tff.Type,
   inference_type: tff.Type,
   update_type: tff.Type,
-  trained_type: tff.Type,
-  drift_type: tff.Type,
+  totals_type: tff.Type,
 ) -> tff.Computation:
-  """`(<H, M, W, I, G, U, O, sums, drift> -> ServerUpdate)`; W is theta^{t-1}.
+  """`(<H, M, W, I, G, T> -> ServerUpdate)`; W is theta^{t-1}.
 
-  M is the message of the round, G the aggregate, U and O the sums of what clients upload and of the
-  optimizer's states.
+  M is the message of the round, G the aggregate, T the cohort's `client_training.Totals`.
   """
   correction = recipe.correction
 
   @tff.tensorflow.computation(
-    server_type,
-    message_type,
-    weights_type,
-    inference_type,
-    update_type,
-    trained_type.upload,
-    trained_type.optimizer,
-    components.SUMS_TYPE,
-    drift_type,
+    server_type, message_type, weights_type, inference_type, update_type, totals_type
   )
   def update(
-    server_state: Any,
-    message: Any,
-    weights: Any,
-    inference: Any,
-    g_bar: Any,
-    uploads: Any,
-    optimizer: Any,
-    sums: Any,
-    drift: Any,
+    server_state: Any, message: Any, weights: Any, inference: Any, g_bar: Any, totals: Any
   ) -> ServerUpdate:
     g_bar, theta = tuple(g_bar), tuple(weights.trainable)
-    cohort = tf.maximum(sums['used'], 1.0)
+    cohort, uploads, drift = tf.maximum(totals.used, 1.0), totals.upload, totals.drift
     if correction.combine_uploads == 'mean':
       uploads = tf.nest.map_structure(lambda u: u / tf.cast(cohort, u.dtype), uploads)
     elif correction.combine_uploads == 'weighted':
@@ -124,7 +106,7 @@ def build_update(
     server = corrections.ServerRound(
       g_bar=g_bar,
       uploads=uploads,
-      cohort=sums['used'],
+      cohort=totals.used,
       t=tf.cast(message.t, tf.float32),
       theta=theta,
       exchanged=message.exchanged,
@@ -132,11 +114,11 @@ def build_update(
     own, slots = recipe.split(server_state)
     new_state, direction, factor = results.server_update(correction, own, server)
     if recipe.training.optimizer_state == 'average':
-      new_slots = tuple(_mean(leaf, drift['weight']) for leaf in optimizer)
+      new_slots = tuple(_mean(leaf, drift['weight']) for leaf in totals.optimizer)
       new_slots = tuple(_cast(leaf, slot.dtype) for leaf, slot in zip(new_slots, slots))
       new_state = collections.OrderedDict(correction=new_state, optimizer=new_slots)
     # A round without a usable update changes nothing: the finalizer refuses a NaN direction.
-    is_usable = tf.math.is_finite(corrections.squared_norm(g_bar)) & (sums['used'] > 0)
+    is_usable = tf.math.is_finite(corrections.squared_norm(g_bar)) & (totals.used > 0)
     new_state = tf.cond(is_usable, lambda: new_state, lambda: server_state)
     theta_bar: corrections.Weights = ()
     if isinstance(inference_type, tff.types.StructType) and len(inference_type):
@@ -185,28 +167,24 @@ def build_describe(
   server_type: tff.Type,
   weights_type: tff.Type,
   update_type: tff.Type,
-  drift_type: tff.Type,
+  totals_type: tff.Type,
 ) -> tff.Computation:
-  """`(<H, W, G, sums, drift> -> OrderedDict of float32)`, the metrics of updates and drift.
+  """`(<H, W, G, T> -> OrderedDict of float32)`, the metrics of updates and drift.
 
-  H and W are the new ones, drift the sums of `client_training.ClientOutput.drift`.
+  H and W are the new ones, T as for `build_update`.
   """
 
-  @tff.tensorflow.computation(
-    server_type, weights_type, update_type, components.SUMS_TYPE, drift_type
-  )
-  def describe(
-    server_state: Any, weights: Any, g_bar: Any, sums: Any, drift: Any
-  ) -> collections.OrderedDict:
-    g_bar = tuple(g_bar)
+  @tff.tensorflow.computation(server_type, weights_type, update_type, totals_type)
+  def describe(server_state: Any, weights: Any, g_bar: Any, totals: Any) -> collections.OrderedDict:
+    g_bar, drift = tuple(g_bar), totals.drift
     own, _ = recipe.split(server_state)
     return collections.OrderedDict(
-      components.describe_updates(sums),
+      components.describe_updates(totals),
       update_spread=components.spread(drift['weight'], drift['weighted_square'], g_bar),
       aggregate_norm=corrections.norm(g_bar),
       theta_norm=corrections.norm(tuple(weights.trainable)),
       h_norm=recipe.correction.h_norm(own),
-      h_i_norm_mean=tf.math.divide_no_nan(drift['h_i_norm'], sums['used']),
+      h_i_norm_mean=tf.math.divide_no_nan(drift['h_i_norm'], totals.used),
       first_time_clients=drift['first_time_clients'],
     )
 

@@ -83,14 +83,14 @@ def compose(
   """Composes a correction with local training, an aggregator and a server optimizer.
 
   W is the type of the weights, H of the server state, M of the message to clients, C of a client's
-  state, D* of its data, G of an update, U of an upload, I of the model to use:
+  state, D* of its data, G of an update, T of what else is summed, I of the model to use:
 
       state --> message (H -> M) --> (exchange) --+
-                                                  +--> train (M, W, C, D* -> C, G, U, sums)
+                                                  +--> train (M, W, C, D* -> C, G, T)
       state --> distributor (W) ------------------+             |            |     |
-                                                            aggregator (G) --+    sum (U, sums)
+                                                            aggregator (G) --+    sum (T)
                                                                              |     |
-                       finalizer (W, G -> W) <-- direction -- update (H, W, G, U -> H)
+                       finalizer (W, G -> W) <-- direction -- update (H, W, G, T -> H)
                                 |                                |
                        finish (W -> W, I) --> new state <--- describe, metrics
 
@@ -120,9 +120,9 @@ class _Parts(NamedTuple):
   train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> with older models
   empty: tff.Computation | None  # (<M, W> -> older)
   store: tff.Computation | None  # (<older, M, W, place> -> older)
-  update: tff.Computation  # (<H, M, W, I, G, U, O, sums, drift> -> ServerUpdate)
+  update: tff.Computation  # (<H, M, W, I, G, T> -> ServerUpdate)
   finish: tff.Computation  # (<ServerUpdate, W, W> -> <W, I>)
-  describe: tff.Computation  # (<H, W, G, sums, drift> -> metrics)
+  describe: tff.Computation  # (<H, W, G, T> -> metrics)
   distributor: tff.learning.templates.DistributionProcess
   aggregator: tff.templates.AggregationProcess
   finalizer: tff.learning.templates.FinalizerProcess
@@ -159,16 +159,9 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
   if empty is not None:
     older_type = empty.type_signature.result
     store = versions.build_store(older_type, message_type, weights_type, output.store)
-  update_type = output.result.update
+  aggregated, totals = output.result.update, output.totals
   update = server_correction.build_update(
-    recipe,
-    server_type,
-    message_type,
-    weights_type,
-    inference_type,
-    update_type,
-    output.trained,
-    output.drift,
+    recipe, server_type, message_type, weights_type, inference_type, aggregated, totals
   )
   return _Parts(
     weights=weights,
@@ -182,11 +175,11 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     update=update,
     finish=server_correction.build_finish(recipe, update.type_signature.result, weights_type),
     describe=server_correction.build_describe(
-      recipe, server_type, weights_type, update_type, output.drift
+      recipe, server_type, weights_type, aggregated, totals
     ),
     distributor=tff.learning.templates.build_broadcast_process(weights_type),
     aggregator=components.build_aggregator(
-      recipe.aggregator, update_type, output.result.update_weight
+      recipe.aggregator, aggregated, output.result.update_weight
     ),
     finalizer=finalizer.build(recipe.server_optimizer, weights_type),
   )
@@ -244,23 +237,10 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     output = tff.federated_map(
       parts.train, (tff.federated_broadcast(message), distributed.result, *clients)
     )
-    trained, result = output.trained, output.result
+    result, totals = output.result, tff.federated_sum(output.totals)
     aggregated = parts.aggregator.next(state.aggregator, result.update, result.update_weight)
-    sums, drift = components.update_metrics(trained), tff.federated_sum(output.drift)
-    updated = tff.federated_map(
-      parts.update,
-      (
-        state.correction,
-        message,
-        weights,
-        state.inference_weights,
-        aggregated.result,
-        tff.federated_sum(trained.upload),
-        tff.federated_sum(trained.optimizer),
-        sums,
-        drift,
-      ),
-    )
+    before = (state.correction, message, weights, state.inference_weights)
+    updated = tff.federated_map(parts.update, (*before, aggregated.result, totals))
     finalized = parts.finalizer.next(state.finalizer, weights, updated.direction)
     new_weights, inference = tff.federated_map(parts.finish, (updated, weights, finalized.result))
     older = distributed.state
@@ -279,19 +259,19 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
       )
     )
     described = tff.federated_map(
-      parts.describe, (updated.correction, new_weights, aggregated.result, sums, drift)
+      parts.describe, (updated.correction, new_weights, aggregated.result, totals)
     )
     metrics = tff.federated_zip(
       collections.OrderedDict(
         distributor=distributed.measurements,
         client_work=tff.federated_zip(
-          collections.OrderedDict(train=aggregate_metrics(trained.metrics), updates=described)
+          collections.OrderedDict(train=aggregate_metrics(output.metrics), updates=described)
         ),
         aggregator=aggregated.measurements,
         finalizer=finalized.measurements,
       )
     )
-    return new_state, trained.client_state, metrics
+    return new_state, output.client_state, metrics
 
   clients_data = tff.types.FederatedType(data_type, tff.CLIENTS)
   if not recipe.is_stateful:
