@@ -137,7 +137,7 @@ class Diminishing(Schedule):
   https://arxiv.org/abs/1907.02189): for an alpha-strongly convex, beta-smooth f, kappa =
   beta / alpha, and E local steps a round, it takes s_k = 2 / (alpha (gamma + k)) in local step k,
   counted over all rounds. A round begins at k = E t, and here keeps the rate it begins with. The
-  lecture's rate has base_rate = 2 / (alpha gamma): `Diminishing.from_problem` gives it.
+  lecture's rate has base_rate = 2 / (alpha gamma).
 
   Attributes:
     kappa: The problem's condition number, >= 1; 1 makes the rate fall fastest.
@@ -152,26 +152,6 @@ class Diminishing(Schedule):
   def gamma(self) -> float:
     """max(8 kappa, E)."""
     return max(8.0 * self.kappa, float(self.local_steps))
-
-  @classmethod
-  def from_problem(
-    cls, alpha: float, beta: float, local_steps: int = 1, warmup_rounds: int = 0
-  ) -> 'Diminishing':
-    """Returns the lecture's rate for a problem.
-
-    Args:
-      alpha: The constant of strong convexity (least curvature), > 0.
-      beta: The constant of smoothness (largest curvature), >= alpha.
-      local_steps: E, the local steps of a round, >= 1.
-      warmup_rounds: As for every schedule; the lecture has none.
-
-    Returns:
-      The schedule with rate 2 / (alpha (gamma + E t)) in round t.
-    """
-    validation.above_zero('alpha', alpha, 'give the least curvature of the problem')
-    validation.above_zero('beta', beta, 'give the largest curvature of the problem')
-    shape = cls(1.0, kappa=beta / alpha, local_steps=local_steps, warmup_rounds=warmup_rounds)
-    return dataclasses.replace(shape, base_rate=2.0 / (alpha * shape.gamma))
 
   def _rate(self, t: Any) -> Any:
     return self.base_rate * self.gamma / (self.gamma + self.local_steps * t)

@@ -54,23 +54,6 @@ def test_numbers_and_tensors_follow_the_formula_and_rise_linearly_to_it(case, wa
         np.testing.assert_allclose(found.numpy(), np.float32(schedule(t)), rtol=1.2e-7)
 
 
-@pytest.mark.parametrize('alpha, beta, steps', [(0.5, 2.0, 1), (0.1, 0.1, 10), (2.0, 3.0, 40)])
-def test_the_lectures_rate_for_a_problem(alpha, beta, steps):
-  schedule = schedules.Diminishing.from_problem(alpha, beta, steps)
-  gamma = max(8 * beta / alpha, steps)
-  for t in ROUNDS:
-    assert schedule(t) == pytest.approx(2 / (alpha * (gamma + steps * t)), rel=1e-12)
-  # What its proof asks of the rates: s_1 <= 1 / (4 beta) and s_t <= 2 s_{t+E}.
-  assert schedule(0) <= 1 / (4 * beta) + 1e-12
-  assert all(schedule(t) <= 2 * schedule(t + 1) + 1e-12 for t in range(50))
-
-
-@pytest.mark.parametrize('alpha, beta, name', [(0.0, 1.0, 'alpha'), (1.0, 0.0, 'beta')])
-def test_a_problem_without_curvature_is_refused(alpha, beta, name):
-  with pytest.raises(ValueError, match=f'^{name} must be finite and above 0'):
-    schedules.Diminishing.from_problem(alpha, beta)
-
-
 @pytest.mark.parametrize(
   'name, options, words',
   [

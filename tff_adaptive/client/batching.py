@@ -51,41 +51,28 @@ class Batching:
   continue_batches: bool = False
 
   def __post_init__(self) -> None:
-    if self.batch_size is not None:
-      validation.whole_number(
-        'batch_size', self.batch_size, 1, 'give None for all examples at once', high=2**20
-      )
     validation.whole_number(
       'epochs', self.epochs, 1, 'give the passes over the data in a round', high=2**31 - 1
     )
-    if self.local_steps is not None:
-      validation.whole_number(
-        'local_steps', self.local_steps, 1, 'give None for passes over the data', high=2**20
-      )
+    for name, hint, most in (
+      ('batch_size', 'give None for all examples at once', 2**20),
+      ('local_steps', 'give None for passes over the data', 2**20),
+      ('shuffle_buffer', 'give None to draw among all', 2**31 - 1),
+    ):
+      if getattr(self, name) is not None:
+        validation.whole_number(name, getattr(self, name), 1, hint, high=most)
     for name in ('random_local_steps', 'with_replacement'):
       needed = 'local_steps' if name == 'random_local_steps' else 'batch_size'
       if getattr(self, name) and getattr(self, needed) is None:
         raise ValueError(f'{name} needs {needed}: give it a number.')
+    has_passes = self.local_steps is not None and self.batch_size is not None
     if self.continue_batches and (
-      self.local_steps is None
-      or self.batch_size is None
-      or self.random_local_steps
-      or self.with_replacement
+      not has_passes or self.random_local_steps or self.with_replacement
     ):
       raise ValueError(
         'continue_batches needs passes to go on with: give batch_size and local_steps, and leave'
         ' random_local_steps and with_replacement out.'
       )
-    if self.shuffle_buffer is not None:
-      validation.whole_number(
-        'shuffle_buffer', self.shuffle_buffer, 1, 'give None to draw among all', high=2**31 - 1
-      )
-
-  def steps(self, num_examples: tf.Tensor) -> tf.Tensor:
-    """K_i, the local steps of a client with `num_examples` (int32, any shape)."""
-    if self.batch_size is None:
-      return tf.where(num_examples > 0, self.epochs, 0)
-    return self.epochs * (-(-num_examples // self.batch_size))
 
   def drawn_steps(self, round_seed: tf.Tensor | None) -> tf.Tensor:
     """K of a round, int32, where `local_steps` gives it; at most 20 times its mean."""

@@ -10,6 +10,7 @@ from tff_adaptive._utils import seeds
 from tff_adaptive.client import Batching, batching
 
 SEED = tf.constant([3, 4], tf.int32)
+CONTINUED = {'batch_size': 4, 'local_steps': 3, 'continue_batches': True}
 
 
 def _epochs(spec, n, seed=SEED):
@@ -23,7 +24,7 @@ def _epochs(spec, n, seed=SEED):
     np.testing.assert_allclose(row, (np.arange(len(indices)) < size) / max(size, 1))
     assert set(indices) <= set(range(n))
     steps.append(list(indices[:size]))
-  assert len(steps) == int(spec.steps(tf.constant(n)))
+  assert len(steps) == spec.epochs * (-(-n // spec.batch_size) if spec.batch_size else n > 0)
   each = len(steps) // spec.epochs
   return [steps[e * each : (e + 1) * each] for e in range(spec.epochs)]
 
@@ -114,23 +115,18 @@ def test_rounds_go_on_with_the_passes_where_the_last_one_stopped(n, size, fill):
   assert len(batching.continued(spec, tf.zeros([0, 2]), SEED, tf.constant(3)).indices) == 0
 
 
-@pytest.mark.parametrize(
-  'options',
-  [
-    {'batch_size': 4},
-    {'batch_size': None, 'local_steps': 3},
-    {'batch_size': 4, 'local_steps': 3, 'random_local_steps': True},
-    {'batch_size': 4, 'local_steps': 3, 'with_replacement': True},
-  ],
-)
-def test_only_passes_can_be_gone_on_with(options):
-  with pytest.raises(ValueError, match='continue_batches needs passes to go on with: give batch'):
-    Batching(**options, continue_batches=True)
+PASSES = 'continue_batches needs passes to go on with: give batch'
 
 
 @pytest.mark.parametrize(
   'options, words',
   [
+    ({'batch_size': 4, 'continue_batches': True}, PASSES),
+    ({'batch_size': None, 'local_steps': 3, 'continue_batches': True}, PASSES),
+    ({**CONTINUED, 'random_local_steps': True}, PASSES),
+    ({**CONTINUED, 'with_replacement': True}, PASSES),
+    ({'batch_size': 4, 'random_local_steps': True}, 'random_local_steps needs local_steps'),
+    ({'batch_size': None, 'with_replacement': True}, 'with_replacement needs batch_size'),
     ({'batch_size': 0}, 'batch_size must be at least 1'),
     ({'batch_size': 2.5}, 'batch_size must be a whole number'),
     ({'batch_size': 2, 'epochs': 0}, 'epochs must be at least 1'),
@@ -142,13 +138,6 @@ def test_wrong_sizes_are_named(options, words):
   with pytest.raises((TypeError, ValueError), match=words):
     Batching(**options)
   assert Batching(20) == Batching(20, epochs=1, shuffle=True, fill_last=False, step_limits=False)
-
-
-def test_all_examples_at_once_are_a_step_an_epoch_unless_there_are_none():
-  found = Batching(None, epochs=3).steps(tf.constant([0, 1, 2, 50]))
-  np.testing.assert_array_equal(found, [0, 3, 3, 3])
-  found = Batching(4, epochs=3).steps(tf.constant([0, 1, 4, 5]))
-  np.testing.assert_array_equal(found, [0, 3, 3, 6])
 
 
 def test_the_order_is_that_of_stream_1_and_the_filling_that_of_stream_2():
