@@ -151,19 +151,12 @@ class Correction:
 
   @classmethod
   def _known(cls, clients: RegisteredClients | None) -> RegisteredClients:
-    """Returns the registered clients; ValueError where they are not known, else TypeError."""
-    if clients is None:
+    """Returns the registered clients; ValueError where they are not known."""
+    if not isinstance(clients, RegisteredClients):
       raise ValueError(
         f'{cls.name} needs to know the registered clients: give '
         'clients=tff_adaptive.corrections.RegisteredClients(num_clients, mean_examples).'
       )
-    validation.instance(
-      'clients',
-      clients,
-      RegisteredClients,
-      'tff_adaptive.corrections.RegisteredClients',
-      'give RegisteredClients(num_clients=100, mean_examples=20.0), say',
-    )
     return clients
 
   def client_state(self, weights: Weights) -> Any:
@@ -171,17 +164,14 @@ class Correction:
 
     A function that draws a model's weights at random draws these anew, when the process is built.
     """
-    del weights
     return ()
 
   def server_state(self, weights: Weights) -> Any:
     """The correction's state at the server before the first round, from the initial weights."""
-    del weights
     return ()
 
   def broadcast(self, server_state: Any) -> Any:
     """What is sent to the clients in addition to the weights."""
-    del server_state
     return ()
 
   def exchange(self, client: ClientRound) -> Any:
@@ -190,12 +180,10 @@ class Correction:
     All clients receive the mean over the cohort, with the weights of the updates, as
     `client.exchanged`. A client that sends a number which is not finite does not count.
     """
-    del client
     return ()
 
   def local_state(self, client: ClientRound) -> Any:
     """What is carried from local step to local step, before the first; () for nothing."""
-    del client
     return ()
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
@@ -204,12 +192,10 @@ class Correction:
     A correction with a `local_state` returns the pair `(gradient, local_state)`, and finds the
     former one in `client.local_state`.
     """
-    del client, theta
     return g
 
   def update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     """What goes through the aggregator in place of g_i; arguments as of `client_update`."""
-    del client, steps
     return g_i
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
@@ -225,7 +211,6 @@ class Correction:
       which a number in either is NaN or infinite counts as diverged, as one whose g_i is not
       finite: it is left out of the round and keeps the state that it had.
     """
-    del g_i, steps
     return client.client_state, ()
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
@@ -249,7 +234,6 @@ class Correction:
       By default theta-bar for a correction whose clients keep a state: h moves theta away from the
       clients' models.
     """
-    del server_state, theta
     return theta_bar if self.keeps_client_state() else None
 
   def client_estimate(self, client_state: Any) -> Weights:
