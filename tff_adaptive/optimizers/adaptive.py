@@ -25,6 +25,7 @@ What all of them share (more in `tff_adaptive.optimizers.base`):
   the result is then `tff.learning.optimizers.schedule_learning_rate` of the optimizer.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -83,7 +84,7 @@ def build_adagrad(
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `tau`.
   """
   hparams = dict(beta1=beta1, tau=tau)
-  return _build(_ADAGRAD, lambda v, square, _: v + square, learning_rate, initial_v, hparams)
+  return _build(_ADAGRAD, _adagrad_v, learning_rate, initial_v, hparams)
 
 
 def build_adam(
@@ -152,12 +153,37 @@ def _momentum(at: base.At) -> base.Stepped:
   return at.moved(m), {'m': m}
 
 
+def _adagrad_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
+  return v + square  # Adagrad forgets nothing.
+
+
 def _adam_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
   return beta2 * v + (1 - beta2) * square
 
 
 def _yogi_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
   return v - (1 - beta2) * square * tf.sign(v - square)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Adaptive:
+  """The part of Algorithm 2 that the three methods share; they differ in v alone."""
+
+  next_v: NextV
+  bias_correction: bool
+
+  def __call__(self, at: base.At) -> base.Stepped:
+    eta, beta1, beta2 = at.h[base.RATE], at.h.get('beta1'), at.h.get('beta2')
+    slots, delta = {}, -at.g
+    m = delta
+    if beta1 is not None:
+      m = slots['m'] = beta1 * at.slots['m'] + (1 - beta1) * delta
+    v = slots['v'] = self.next_v(at.slots['v'], tf.square(delta), beta2)
+    if self.bias_correction:
+      eta *= tf.sqrt(1 - beta2**at.t)
+      if beta1 is not None:
+        eta /= 1 - beta1**at.t
+    return at.x + eta * m / (tf.sqrt(v) + at.h['tau']), slots
 
 
 def _build(
@@ -168,21 +194,7 @@ def _build(
   hparams: dict[str, Any],
   bias_correction: bool = False,
 ) -> tff.learning.optimizers.Optimizer:
-  """The part of Algorithm 2 that the three methods share; they differ in v alone."""
-
-  def step(at: base.At) -> base.Stepped:
-    eta, beta1, beta2 = at.h[base.RATE], at.h.get('beta1'), at.h.get('beta2')
-    slots, delta = {}, -at.g
-    m = delta
-    if beta1 is not None:
-      m = slots['m'] = beta1 * at.slots['m'] + (1 - beta1) * delta
-    v = slots['v'] = next_v(at.slots['v'], tf.square(delta), beta2)
-    if bias_correction:
-      eta *= tf.sqrt(1 - beta2**at.t)
-      if beta1 is not None:
-        eta /= 1 - beta1**at.t
-    return at.x + eta * m / (tf.sqrt(v) + at.h['tau']), slots
-
+  """Checks v_{-1} and builds the optimizer."""
   check = {h.name: h.checked for h in entry.hyperparameters}
   if initial_v is None:
     tau = check['tau'](hparams['tau'])
@@ -191,4 +203,5 @@ def _build(
     initial_v = check['initial_v'](initial_v)
   if 'bias_correction' in check:
     check['bias_correction'](bias_correction)
-  return base.build(entry, step, learning_rate, {'m': 0.0, 'v': initial_v}, **hparams)
+  formula = _Adaptive(next_v, bias_correction)
+  return base.build(entry, formula, learning_rate, {'m': 0.0, 'v': initial_v}, **hparams)
