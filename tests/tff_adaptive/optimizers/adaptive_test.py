@@ -1,7 +1,6 @@
 """Facts about the server optimizers; one table drives them all."""
 
 import collections
-import dataclasses
 
 import numpy as np
 import pytest
@@ -32,18 +31,15 @@ def yogi_v(decay, first, terms):
   return v
 
 
-@dataclasses.dataclass(frozen=True)
 class Case:
-  """An optimizer of this project and its oracle."""
+  """An optimizer of this project and its oracle; options that are not given are the paper's."""
 
-  build: object
-  eta: float
-  options: dict
-  beta1: float = 0.0
-  v: object = None  # (first, squared deltas) -> v; None for SGD.
-  initial_v: float = 0.0
-  tau: float = 0.0
-  corrected_beta2: float = 0.0  # Not 0: bias correction.
+  def __init__(self, build, v=None, eta=0.1, **options):
+    self.build, self.eta, self.options, self.v = build, eta, options, v
+    beta1 = options.get('momentum', 0.0) if v in (None, adagrad) else 0.9
+    self.beta1 = options.get('beta1', beta1)
+    self.beta2, self.tau = options.get('beta2', 0.99), options.get('tau', 1e-3)
+    self.initial_v = options.get('initial_v', self.tau**2)
 
   def optimizer(self):
     return self.build(self.eta, **self.options)
@@ -60,74 +56,33 @@ class Case:
         v, x = None, x + self.eta * m
       else:
         m = moving_average(self.beta1, 0.0, seen)
-        v = self.v(self.initial_v, [delta**2 for delta in seen])
+        v = self.v(self.beta2, self.initial_v, [delta**2 for delta in seen])
         eta = self.eta
-        if self.corrected_beta2:
-          eta *= np.sqrt(1 - self.corrected_beta2 ** (t + 1)) / (1 - self.beta1 ** (t + 1))
+        if self.options.get('bias_correction'):
+          eta *= np.sqrt(1 - self.beta2 ** (t + 1)) / (1 - self.beta1 ** (t + 1))
         x = x + eta * m / (np.sqrt(v) + self.tau)
       history.append((x, m, v))
     return history
 
 
-def adam_of(beta2):
-  return lambda first, terms: moving_average(beta2, first, terms)
-
-
-def yogi_of(beta2):
-  return lambda first, terms: yogi_v(beta2, first, terms)
-
-
-def adagrad(first, terms):
+def adagrad(decay, first, terms):
   return first + sum(terms)
 
 
+SGDM, ADAGRAD = optimizers.build_sgdm, optimizers.build_adagrad
+ADAM, YOGI = optimizers.build_adam, optimizers.build_yogi
+OF_TFF = dict(beta2=0.999, tau=1e-5, bias_correction=True, initial_v=0)
+OTHERS = dict(beta1=0.5, beta2=0.8, tau=1e-4, initial_v=0.04)
 CASES = {
-  'sgd': Case(optimizers.build_sgdm, 1.0, {}),
-  'sgdm': Case(optimizers.build_sgdm, 0.3, dict(momentum=0.9), beta1=0.9),
-  'adagrad': Case(optimizers.build_adagrad, 0.1, {}, v=adagrad, initial_v=1e-6, tau=1e-3),
-  'adagrad_with_momentum': Case(
-    optimizers.build_adagrad,
-    0.1,
-    dict(beta1=0.7, tau=0.1),
-    beta1=0.7,
-    v=adagrad,
-    initial_v=0.01,
-    tau=0.1,
-  ),
-  'adam': Case(
-    optimizers.build_adam, 0.1, {}, beta1=0.9, v=adam_of(0.99), initial_v=1e-6, tau=1e-3
-  ),
-  'adam_of_tff': Case(
-    optimizers.build_adam,
-    0.1,
-    dict(beta2=0.999, tau=1e-5, bias_correction=True, initial_v=0),
-    beta1=0.9,
-    v=adam_of(0.999),
-    tau=1e-5,
-    corrected_beta2=0.999,
-  ),
-  'yogi': Case(
-    optimizers.build_yogi, 0.1, {}, beta1=0.9, v=yogi_of(0.99), initial_v=1e-6, tau=1e-3
-  ),
-  'yogi_other_values': Case(
-    optimizers.build_yogi,
-    10**-2.5,
-    dict(beta1=0.5, beta2=0.8, tau=1e-4, initial_v=0.04),
-    beta1=0.5,
-    v=yogi_of(0.8),
-    initial_v=0.04,
-    tau=1e-4,
-  ),
-  'yogi_of_tff': Case(
-    optimizers.build_yogi,
-    0.1,
-    dict(beta2=0.999, bias_correction=True),
-    beta1=0.9,
-    v=yogi_of(0.999),
-    initial_v=1e-6,
-    tau=1e-3,
-    corrected_beta2=0.999,
-  ),
+  'sgd': Case(SGDM, eta=1.0),
+  'sgdm': Case(SGDM, eta=0.3, momentum=0.9),
+  'adagrad': Case(ADAGRAD, adagrad),
+  'adagrad_with_momentum': Case(ADAGRAD, adagrad, beta1=0.7, tau=0.1),
+  'adam': Case(ADAM, moving_average),
+  'adam_of_tff': Case(ADAM, moving_average, **OF_TFF),
+  'yogi': Case(YOGI, yogi_v),
+  'yogi_other_values': Case(YOGI, yogi_v, 10**-2.5, **OTHERS),
+  'yogi_of_tff': Case(YOGI, yogi_v, beta2=0.999, bias_correction=True),
 }
 
 SPECS = collections.OrderedDict(

@@ -23,6 +23,7 @@ ALL = [optimizers.build_sgdm, *ADAPTIVE]
     (WITH_BETA2, 'beta2', [-0.1, 1, 1.5, NAN], 'in [0, 1)'),
     (ADAPTIVE, 'tau', [0, -1e-3, NAN, INF], 'finite and above 0'),
     (ADAPTIVE, 'initial_v', [-1e-6, NAN, INF], 'finite and at least 0'),
+    ([optimizers.build_lion], 'decay', [-1], 'finite and at least 0'),
   ],
 )
 def test_a_number_out_of_range_is_refused(builders, option, bad_values, message):

@@ -59,13 +59,3 @@ def test_clients_of_a_group_step_as_each_by_itself(name):
   together = tf.vectorized_map(run, tf.stack(gs))
   for found, g in zip(together, gs):
     np.testing.assert_allclose(found, run(g), 1e-5, 1e-6)
-
-
-def test_a_rate_may_be_a_schedule_and_a_number_out_of_range_is_refused():
-  optimizer = optimizers.build_lion(lambda t: 1.0 + t)
-  state, x = optimizer.initialize(tf.TensorSpec([1])), tf.zeros([1])
-  for wanted in (-1.0, -3.0):
-    state, x = optimizer.next(state, x, tf.ones([1]))
-    assert x.numpy() == wanted
-  with pytest.raises(ValueError, match=r'decay must be finite and at least 0, found -1'):
-    optimizers.build_lion(0.1, decay=-1)
