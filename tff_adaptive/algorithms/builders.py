@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive import corrections, optimizers, registry
 from tff_adaptive._utils import validation
-from tff_adaptive.algorithms import components, learning_process, stateful_process
+from tff_adaptive.algorithms import components, stateful_process
 from tff_adaptive.client import local_training, model_adapters, xla as xla_lib
 
 Process: TypeAlias = tff.learning.templates.LearningProcess | stateful_process.StatefulProcess
@@ -357,5 +357,4 @@ def _build(
     aggregator,
     client_weighting,
   )
-  plain = not (recipe.is_stateful or recipe.has_server_part or training.versions)
-  return learning_process.compose(recipe) if plain else stateful_process.compose(recipe)
+  return stateful_process.compose(recipe)

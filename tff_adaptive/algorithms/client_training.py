@@ -27,8 +27,7 @@ class Totals(NamedTuple):
     diverged: 1 for a client with numbers that are not finite, else 0.
     norm: The update's norm.
     squared_norm: And its square.
-    drift: Numbers that describe the drift estimates, see `_drift`; () for a process without a
-      server's part and client states.
+    drift: Numbers that describe the drift estimates, see `_drift`; () if the recipe `is_plain`.
   """
 
   upload: Any
@@ -104,7 +103,7 @@ def build(
       trained = versions.discounted(trained, element, moved)
     weight = components.client_weight(recipe.client_weighting, trained)
     drift: Any = ()
-    if recipe.is_stateful or recipe.has_server_part or training.versions:
+    if not recipe.is_plain:
       drift = _drift(recipe, trained, state, weight, size)
     is_weighted = correction.combine_uploads == 'weighted'
     totals = Totals(

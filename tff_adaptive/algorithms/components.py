@@ -1,4 +1,4 @@
-"""Parts that the stateless and the stateful processes share."""
+"""What a process is composed of, and the parts that others are made of."""
 
 import collections
 from collections.abc import Callable
@@ -63,16 +63,12 @@ class Recipe(NamedTuple):
     return self.correction.keeps_client_state() or self.training.optimizer_state == 'keep'
 
   @property
-  def has_server_part(self) -> bool:
-    """Whether the server does more than to step along the aggregated updates."""
-    return self.training.optimizer_state == 'average' or self.correction.overrides(
-      'server_state',
-      'broadcast',
-      'exchange',
-      'client_update',
-      'server_update',
-      'inference_weights',
-    )
+  def is_plain(self) -> bool:
+    """Whether nothing is kept or sent but models and updates, as in FedAvg."""
+    methods = ('server_state', 'broadcast', 'exchange', 'client_update', 'server_update')
+    has_server_part = self.correction.overrides(*methods, 'inference_weights')
+    averages = self.training.optimizer_state == 'average'
+    return not (has_server_part or averages or self.is_stateful or self.training.versions)
 
 
 def check_weighting(client_weighting: Weighting) -> None:

@@ -98,6 +98,8 @@ def build_update(
     server_state: Any, message: Any, weights: Any, inference: Any, g_bar: Any, totals: Any
   ) -> ServerUpdate:
     g_bar, theta = tuple(g_bar), tuple(weights.trainable)
+    if recipe.is_plain:  # The aggregate is the step, private noise of a round of nobody, too.
+      return ServerUpdate((), g_bar, (), (), message.t)
     cohort, uploads, drift = tf.maximum(totals.used, 1.0), totals.upload, totals.drift
     if correction.combine_uploads == 'mean':
       uploads = tf.nest.map_structure(lambda u: u / tf.cast(cohort, u.dtype), uploads)
@@ -178,6 +180,8 @@ def build_describe(
   def describe(server_state: Any, weights: Any, g_bar: Any, totals: Any) -> collections.OrderedDict:
     g_bar, drift = tuple(g_bar), totals.drift
     own, _ = recipe.split(server_state)
+    if recipe.is_plain:
+      return components.describe_updates(totals)
     return collections.OrderedDict(
       components.describe_updates(totals),
       update_spread=components.spread(drift['weight'], drift['weighted_square'], g_bar),

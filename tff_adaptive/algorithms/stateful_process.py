@@ -1,4 +1,4 @@
-"""Algorithms with a server's part, whose clients may keep a state, as TFF processes."""
+"""All algorithms as TFF processes, whether clients keep a state or not."""
 
 import collections
 from typing import Any, NamedTuple
