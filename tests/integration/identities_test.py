@@ -46,10 +46,16 @@ def _same_bits(a, b):
 
 
 @pytest.mark.parametrize(
-  'name, options', [('ada_best', {'mu': 0, 'beta': 0}), ('fed_prox', {'mu': 0})]
+  'name, options',
+  [
+    ('ada_best', {'mu': 0, 'beta': 0}),
+    ('fed_prox', {'mu': 0}),
+    ('fed_avg', {'sam_rho': 0}),
+    ('fed_avg', {'sam_rho': 1e-30}),  # A step that no weight notices.
+  ],
 )
 def test_without_its_weights_a_correction_is_fed_avg(fed_avg, name, options):
-  """Remark 4 of AdaBest, and FedProx's penalty; bit for bit."""
+  """Remark 4 of AdaBest, FedProx's penalty, and sharpness-aware steps; bit for bit."""
   run = _run(name, **options)
   for cohort, theta in zip(COHORTS, fed_avg):
     assert _same_bits(run.round(cohort).theta, theta)

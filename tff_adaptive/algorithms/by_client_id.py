@@ -127,17 +127,12 @@ class ByClientId:
     Raises:
       TypeError: If the cohort is no mapping, or a client id no string.
     """
-    if not isinstance(cohort, Mapping):
+    is_mapping = isinstance(cohort, Mapping)
+    if not (is_mapping and all(isinstance(client_id, str) for client_id in cohort)):
       raise TypeError(
-        f'the cohort is of type {type(cohort).__name__}: have the selection function return '
-        '{client id: data}, for states are kept by client id.'
+        'the cohort must be {client id: data} with strings for ids, by which a resumed program'
+        f' finds states; the selection function returned {cohort!r:.100}.'
       )
-    for client_id in cohort:
-      if not isinstance(client_id, str):  # What a checkpoint gives back is.
-        raise TypeError(
-          f'the client id {client_id!r} is of type {type(client_id).__name__}: give strings, '
-          'str(client_id) say, for a resumed program finds states by them.'
-        )
     state = State(*state)
     initial = self._process.initial_client_state
     before = [state.client_states.get(client_id, initial) for client_id in cohort]

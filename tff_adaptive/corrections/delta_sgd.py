@@ -17,11 +17,11 @@ _ENTRY = registry.ALGORITHMS['delta_sgd']
 class DeltaSGD(base.Correction):
   """Local step size min(gamma ||dx|| / (2 ||dg||), sqrt(1 + growth r) eta), r = eta / former eta.
 
-  "Adaptive Federated Learning with Auto-Tuned Clients" (Kim et al., 2024), Algorithm 1,
-  where growth is delta. dx is the
-  last step and dg the difference of the gradients at its two ends on the present batch, as in the
-  authors' code: two gradients a step. A client's first step in a round has the rate of the round,
-  and r = 1.
+  "Adaptive Federated Learning with Auto-Tuned Clients" (Kim et al., 2024), Algorithm 1, where
+  growth is delta. dx is the last step and dg the difference of the gradients at its two ends on the
+  present batch, as in the authors' code: two gradients a step. Other than here and in the paper,
+  that code has delta = 0.02, no factor 2, and an epsilon below. A client's first step in a round
+  has the rate of the round, and r = 1.
 
   Attributes:
     gamma: Factor of the estimated inverse of the local smoothness, > 0.

@@ -174,8 +174,8 @@ class _Adaptive:
 
   def __call__(self, at: base.At) -> base.Stepped:
     eta, beta1, beta2 = at.h[base.RATE], at.h.get('beta1'), at.h.get('beta2')
-    slots, delta = {}, -at.g
-    m = delta
+    slots: base.Tensors = {}
+    m = delta = -at.g
     if beta1 is not None:
       m = slots['m'] = beta1 * at.slots['m'] + (1 - beta1) * delta
     v = slots['v'] = self.next_v(at.slots['v'], tf.square(delta), beta2)

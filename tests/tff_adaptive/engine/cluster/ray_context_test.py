@@ -55,7 +55,7 @@ def test_a_local_cluster_has_no_gpus_that_the_machine_has_not(monkeypatch):
 _build = functools.cache(subrounds_test.build)  # Workers trace a process once.
 
 
-@pytest.mark.parametrize('name', ['ada_best', 'mime-keep', 'fed_exp-average'])
+@pytest.mark.parametrize('name', ['ada_best', 'mime-keep', 'fed_exp-average', 'fed_nova'])
 def test_one_worker_and_one_process_give_the_same_bits(ray_nodes, graph, name):
   process, context = _build(name), engine.RayContext('auto', workers=1, patience=1000.0)
   expected = subrounds_test.run(process, engine.SubroundContext(4, server=graph))
