@@ -201,7 +201,5 @@ def _build(
     initial_v = tau * tau
   else:
     initial_v = check['initial_v'](initial_v)
-  if 'bias_correction' in check:
-    check['bias_correction'](bias_correction)
   formula = _Adaptive(next_v, bias_correction)
   return base.build(entry, formula, learning_rate, {'m': 0.0, 'v': initial_v}, **hparams)
