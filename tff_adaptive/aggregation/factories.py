@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
 from tff_adaptive._utils import validation
-from tff_adaptive.aggregation import private_mean, queries, table
+from tff_adaptive.aggregation import queries, table
 from tff_adaptive.registry import entries
 
 Factory: TypeAlias = (
@@ -130,7 +130,7 @@ def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
     )
   else:
     query = queries.SeededGaussianSumQuery(clip, clip * z, _noise_seeds(cohort)[:2])
-  return private_mean.PrivateMeanFactory(query, cohort.clients_per_round)
+  return queries.PrivateMeanFactory(query, cohort.clients_per_round)
 
 
 def dp_tree(values: Values, cohort: Cohort) -> Factory:
@@ -145,7 +145,7 @@ def dp_tree(values: Values, cohort: Cohort) -> Factory:
     noise_seed=tuple(_noise_seeds(cohort)[:2]),  # All that it begins with, not one number twice.
     use_efficient=True,
   )
-  return private_mean.PrivateMeanFactory(query, cohort.clients_per_round)
+  return queries.PrivateMeanFactory(query, cohort.clients_per_round)
 
 
 def _noise_seeds(cohort: Cohort) -> list[int]:

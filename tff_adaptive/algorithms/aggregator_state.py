@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-# Names in the state of an aggregation with noise, TFF's or `aggregation.private_mean`'s.
+# Names in the state of an aggregation with noise, TFF's or `aggregation.queries`'s.
 _WITH_NOISE = frozenset({'query_state', 'agg_state'})
 
 

@@ -145,7 +145,7 @@ class RunFiles:
 
 def _has_noise(server_state: Any) -> bool:
   """Whether a state has the seed of noise for privacy: who can read it can take the noise off."""
-  # So TFF calls the state of a query; `aggregation.private_mean` does, too.
+  # So TFF calls the state of a query; `aggregation.queries` does, too.
   names = serialization.named_leaves(server_state)
   return any('query_state' in name.split('/') for name in names)
 

@@ -37,6 +37,7 @@ def test_the_estimate_of_the_metrics_is_the_field_h_if_there_is_one():
   (found,) = estimate({'h': W[0]})
   assert found is W[0]
   assert estimate(W[0]) == estimate((W[0], 3)) == estimate(()) == ()
+  assert corrections.Correction().h_norm({'h': W}) == base.norm(W)
 
 
 def test_a_field_named_as_a_fact_of_the_clients_is_filled_in():
