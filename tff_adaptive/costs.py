@@ -28,6 +28,7 @@ class CostModel:
     num_parameters: n >= 1.
     batch_size: B, or None for all of a client's examples at once.
     epochs: E.
+    bytes_per_parameter: 4 for float32.
     fixed_steps: K, the local steps of every client that has examples (`Batching.local_steps`), in
       place of E passes.
   """
@@ -36,6 +37,7 @@ class CostModel:
   num_parameters: int
   batch_size: int | None
   epochs: int = 1
+  bytes_per_parameter: int = 4
   fixed_steps: int | None = None
 
   def __post_init__(self) -> None:
@@ -43,6 +45,7 @@ class CostModel:
     kind = registry.Counts, 'tff_adaptive.registry.Counts'
     validation.instance('counts', self.counts, *kind, hint)
     validation.whole_number('num_parameters', self.num_parameters, 1, "give the model's parameters")
+    validation.whole_number('bytes_per_parameter', self.bytes_per_parameter, 1, 'float32 has 4')
     validation.whole_number('epochs', self.epochs, 1, 'give the passes over the data in a round')
     if self.batch_size is not None:
       hint = 'give None for all examples at once'
@@ -52,8 +55,8 @@ class CostModel:
 
   @property
   def bytes_of_client(self) -> tuple[int, int]:
-    """Bytes that a client receives and sends in a round; a parameter, float32, has 4."""
-    each = 4 * self.num_parameters
+    """Bytes that a client receives and sends in a round."""
+    each = self.num_parameters * self.bytes_per_parameter
     return round(self.counts.down * each), round(self.counts.up * each)
 
   def local_steps(self, num_examples: int) -> int:

@@ -27,6 +27,8 @@ def test_steps_are_epochs_times_batches_rounded_up(num_examples, batch_size, epo
 def test_parameters_are_four_bytes_and_some_algorithms_send_or_compute_more():
   plain = {'megabytes_down': 1.2e-3, 'megabytes_up': 1.2e-3, 'local_steps': 10, 'gradients': 10}
   assert model().round(SIZES) == plain
+  wide = model(bytes_per_parameter=8).round(SIZES)
+  assert wide == {**plain, 'megabytes_down': 2.4e-3, 'megabytes_up': 2.4e-3}
   # A number besides the model; a gradient over all examples is one of 1, 3 or 1 batches.
   more = model(registry.Counts(2, 1 + 1 / 100, gradients=2, full_gradients=1)).round(SIZES)
   assert more == {**plain, 'megabytes_down': 2.4e-3, 'megabytes_up': 1.212e-3, 'gradients': 25}
@@ -51,7 +53,8 @@ def test_clients_that_take_fewer_steps_and_clients_that_only_receive():
     ((0, 10), 'num_parameters must be at least 1, found 0'),
     ((100, 0), 'batch_size must be at least 1, found 0'),
     ((100, 10, 0), 'epochs must be at least 1, found 0'),
-    ((100, 10, 1, 0), 'fixed_steps must be at least 1, found 0'),
+    ((100, 10, 1, 0), 'bytes_per_parameter must be at least 1, found 0'),
+    ((100, 10, 1, 4, 0), 'fixed_steps must be at least 1, found 0'),
   ],
 )
 def test_bad_values_are_refused(arguments, message):
