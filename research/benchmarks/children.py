@@ -69,30 +69,13 @@ def _command(workload: str, variant: str, data_dir: str, device: str) -> list[st
   return [sys.executable, '-m', f'{__package__}.children', workload, variant, data_dir, device]
 
 
-class _PeakMemory(threading.Thread):
-  """Peak of the memory of this process and its children (proportional set size), sampled."""
-
-  def __init__(self) -> None:
-    super().__init__(daemon=True)
-    self.peak_mb = 0.0
-    self.start()
-
-  def sample(self) -> None:
-    """Takes a sample."""
-    total = 0
-    me = psutil.Process()
-    for process in [me, *me.children(recursive=True)]:
-      try:
-        total += process.memory_full_info().pss
-      except psutil.Error:
-        continue
-    self.peak_mb = max(self.peak_mb, total / 2**20)
-
-  def run(self) -> None:
-    """Samples until the process ends."""
-    while True:
-      time.sleep(1.0)
-      self.sample()
+def _megabytes() -> float:
+  """The memory of this process and its children, each page's size shared by those who map it."""
+  total, me = 0, psutil.Process()
+  for process in [me, *me.children(recursive=True)]:
+    with contextlib.suppress(psutil.Error):
+      total += process.memory_full_info().pss
+  return total / 2**20
 
 
 def main() -> None:
@@ -102,14 +85,21 @@ def main() -> None:
   from . import variants, workloads
 
   name, variant, data_dir, device = sys.argv[1:5]
-  memory = _PeakMemory()
+  peak = _megabytes()
+
+  def sample() -> None:
+    nonlocal peak
+    while True:
+      time.sleep(1.0)
+      peak = max(peak, _megabytes())
+
+  threading.Thread(target=sample, daemon=True).start()
   try:
     runner = variants.build(variant, workloads.WORKLOADS[name], data_dir, device)
     r = 0
     for request in sys.stdin:
       if request.strip() == 'memory':
-        memory.sample()
-        answer = {'peak_mb': memory.peak_mb}
+        answer = {'peak_mb': max(peak, _megabytes())}
       else:
         start = time.perf_counter()
         runner.round(r)

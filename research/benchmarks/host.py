@@ -1,6 +1,5 @@
 """How quiet the machine is while it measures: load, stolen time, spread of the repetitions."""
 
-import dataclasses
 import os
 import pathlib
 import platform
@@ -8,7 +7,7 @@ import re
 import statistics
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -17,8 +16,7 @@ STEAL_LIMIT = 0.02  # Share of the processors' time that the host gave to others
 SPREAD_LIMIT = 0.25  # Distance between the quartiles of the repetitions, as a share of the median.
 
 
-@dataclasses.dataclass(frozen=True)
-class State:
+class State(NamedTuple):
   """The machine at one moment."""
 
   load: float  # Mean number of processes that ran or wanted to over the last minute.
@@ -60,12 +58,8 @@ def between(before: State, after: State, spreads: Mapping[str, float]) -> dict[s
   wide = [f'{name} {share:.0%}' for name, share in spreads.items() if share > SPREAD_LIMIT]
   if wide:
     doubts.append(f'repetitions differ (quartiles apart, of the median): {", ".join(wide)}')
-  return {
-    'load_before': before.load,
-    'busy_before': before.busy,
-    'stolen': stolen,
-    'not_quiet': doubts,
-  }
+  found = {'load_before': before.load, 'busy_before': before.busy, 'stolen': stolen}
+  return {**found, 'not_quiet': doubts}
 
 
 def describe() -> dict[str, Any]:

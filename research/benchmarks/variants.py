@@ -1,6 +1,5 @@
 """The ways to do a round, each as an object with `round(r)`; one child process runs one."""
 
-import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -73,9 +72,7 @@ class _SyntheticClients:
     return self._pool[client % len(self._pool)]
 
   def loader(self, convert: Callable[[Arrays], Any]) -> Callable[[int], Any]:
-    """`client -> convert(arrays)`, converted once where the workload does not say otherwise."""
-    if self._workload.new_datasets:
-      return lambda client: convert(self.load(client))
+    """`client -> convert(arrays)`, converted once."""
     converted = [convert(data) for data in self._pool]
     return lambda client: converted[client % len(converted)]
 
@@ -87,15 +84,7 @@ class _SyntheticClients:
     if self._workload.name == 'W5':
       slices = (data['x'], data['y'].astype(np.int64))  # As TFF's task has them.
     dataset = tf.data.Dataset.from_tensor_slices(slices).repeat(self._workload.epochs)
-    if not self._workload.shuffle_buffer:
-      return dataset.batch(self._workload.batch_size)
-    dataset = dataset.shuffle(self._workload.shuffle_buffer, seed=1)
-    return dataset.batch(self._workload.batch_size).map(_formatted).prefetch(10)
-
-
-def _formatted(batch: Arrays) -> collections.OrderedDict:
-  """A batch of the tutorial as its model takes it."""
-  return collections.OrderedDict(x=tf.reshape(batch['pixels'], [-1, 784]), y=batch['label'])
+    return dataset.batch(self._workload.batch_size)
 
 
 class _TaskClients:
@@ -163,11 +152,7 @@ class _Ours:
     model = clients.model()
     for dtype in {*options} & {*mixed_precision.DTYPES}:
       model = mixed_precision.convert(model, dtype)
-    batches, self._dataset = None, None
-    if workload.shuffle_buffer:
-      _, self._dataset = clients.stock()
-    else:
-      batches = batching.Batching(workload.batch_size, workload.epochs)
+    batches = batching.Batching(workload.batch_size, workload.epochs)
     how = ClientTraining(batching=batches, xla='xla' in options)
     rate = workload.rate
     self._process = algorithms.build_fed_avg(model, client_learning_rate=rate, training=how)
@@ -178,8 +163,6 @@ class _Ours:
 
   def round(self, r: int) -> list[np.ndarray]:
     ids = workloads.cohort(self._workload, self._clients.population, r)
-    if self._dataset is not None:
-      return self._next([self._dataset(c) for c in ids])
     data = [self._clients.load(c) for c in ids]
     cohort: list[Any]
     if self._by_reference:  # As in a run: the workers have the data.
@@ -190,10 +173,7 @@ class _Ours:
     else:
       cohort = [whole_client.client_arrays(d['x'], d['y'], c) for d, c in zip(data, ids)]
     order = cohorts.working_order([len(d['y']) for d in data])
-    return self._next([cohort[i] for i in order])
-
-  def _next(self, cohort: list[Any]) -> list[np.ndarray]:
-    output = self._process.next(self._state, cohort)
+    output = self._process.next(self._state, [cohort[i] for i in order])
     self._state = output.state
     return [np.asarray(w) for w in output.state.global_model_weights.trainable[:1]]
 

@@ -1,9 +1,8 @@
 """The workloads of the benchmark: fixed-seed data and models, or real data where there is some.
 
 W1 to W5 are synthetic and of fixed shape; `cifar10_iid` has real images, for any toolkit;
-`tutorial` is that of TFF's own tutorial, with a pipeline of tf.data for each client; `digits_real`,
-`emnist_real` and `shakespeare_real` are the tasks of this project on the files in --data_dir, next
-to TFF's own baseline tasks on them.
+`digits_real`, `emnist_real` and `shakespeare_real` are the tasks of this project on the files in
+--data_dir, next to TFF's own baseline tasks on them.
 """
 
 import collections
@@ -30,16 +29,13 @@ class Workload:
   rate: float = 0.01  # Client learning rate.
   task: str | None = None  # Name of a task with real data, or None.
   task_options: tuple = ()  # Its options, or those of W3's model.
-  # Of a pipeline of tf.data, as in TFF's tutorial; 0: whole arrays, or batches in order.
-  shuffle_buffer: int = 0
-  new_datasets: bool = False  # Whether those pipelines are made anew in each round.
   # The file of images that clients have, one after another; see `image_arrays`.
   images: str | None = None
 
   @property
   def is_by_hand(self) -> bool:
     """Whether there is a program by hand for it: the variant hand."""
-    return self.task is None and not self.shuffle_buffer and self.images is None
+    return not (self.has_lstm or self.is_real)
 
   @property
   def has_lstm(self) -> bool:
@@ -80,22 +76,6 @@ WORKLOADS = {
       images='cifar10.npz',
     ),
     Workload(
-      'tutorial',
-      "TFF's tutorial: softmax regression, tf.data: 5 epochs, shuffle, batch, map, prefetch",
-      epochs=5,
-      population=10,  # The same ten clients in each round.
-      rate=0.02,
-      shuffle_buffer=100,
-    ),
-    Workload(
-      'tutorial_sampled',
-      'the same, with the datasets of other clients made in each round',
-      epochs=5,
-      rate=0.02,
-      shuffle_buffer=100,
-      new_datasets=True,
-    ),
-    Workload(
       'digits_real',
       'EMNIST digits, real data, the CNN',
       task='emnist_cr',
@@ -134,13 +114,9 @@ def image_arrays(path: str) -> dict[str, np.ndarray]:
 
 
 def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict[str, np.ndarray]:
-  """The arrays of a client of W1 to W5 or of the tutorial."""
+  """The arrays of a client of W1 to W5."""
   rng = np.random.default_rng([10_000, client % POOL])
   n = workload.examples
-  if workload.shuffle_buffer:
-    n += int(rng.integers(-20, 20))
-    x, y = rng.random((n, 28, 28), np.float32), rng.integers(0, 10, n)
-    return collections.OrderedDict(pixels=x, label=y.astype(np.int32))
   if workload.name.startswith('W1'):
     x, y = rng.random((n, 28, 28, 1), np.float32), rng.integers(0, 62, n)
   elif workload.name == 'W2':
@@ -163,15 +139,13 @@ def cohort(workload: Workload, population: int, round_number: int) -> list[int]:
 
 
 def build_model(workload: Workload) -> Any:
-  """This project's model of a workload without a task; of the tutorial, the tutorial's own."""
+  """This project's model of a workload without a task."""
   import tensorflow as tf
 
   from tff_adaptive import models
   from tff_adaptive_tasks import emnist, shakespeare
   from tff_adaptive_tasks.models import layers as layers_lib, resnet
 
-  if workload.shuffle_buffer:
-    return stock_model_fn(workload)
   if workload.name.startswith('W1'):
     return emnist.build_cnn(1)
   if workload.images:
@@ -235,9 +209,6 @@ def stock_model_fn(workload: Workload) -> Callable[[], Any]:
         layers.LSTM(256, return_sequences=True),
         layers.Dense(90),
       ]
-    elif workload.shuffle_buffer:
-      x = tf.TensorSpec([None, 784])
-      stack = [layers.Dense(10, kernel_initializer='zeros', input_shape=(784,))]
     else:
       x = tf.TensorSpec([None, 784])
       stack = [

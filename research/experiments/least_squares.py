@@ -19,6 +19,7 @@ from absl import flags as absl_flags
 
 from scripts.cli import command
 from tff_adaptive._utils import atomic_files
+from tff_adaptive.reports import style
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_integer('rounds', 150, 'Rounds.', lower_bound=1, flag_values=_FLAGS)
@@ -30,8 +31,8 @@ absl_flags.DEFINE_string(
 _STEPS, _RATE = 20, 0.125  # E and s: a client's full-gradient steps in a round, and their rate.
 _MU, _PROX_MU = 0.5, 2.0  # mu of FedDyn and AdaBest, and of FedProx.
 
-_BLUE, _ORANGE, _GREEN, _RED = '#0072B2', '#E69F00', '#009E73', '#D55E00'
-_PURPLE, _SKY, _BLACK, _GREY = '#CC79A7', '#56B4E9', '#222222', '#888888'
+_BLUE, _RED, _GREEN, _PURPLE, _BLACK, _SKY, _ORANGE = style.COLORS
+_GREY = '#888888'
 _TITLES = (
   'The correction decides where it ends up',
   'The server optimizer decides how it gets there',
@@ -122,31 +123,24 @@ def distances(curve: Curve, data: Any, model: Any, x_ls: np.ndarray) -> np.ndarr
 
 def draw(path: str, panels: Sequence[Sequence[Curve]], table: pd.DataFrame) -> None:
   """Writes the figure: curves, and right of where they end the predicted levels."""
-  from matplotlib import figure as figure_lib
-
-  figure = figure_lib.Figure(figsize=(11.5, 4.8), layout='constrained')
-  all_axes = figure.subplots(1, 2, sharey=True)
+  figure, (all_axes,) = style.figure(1, 2, 5.75, 4.8)
   end = 1.55 * _FLAGS.rounds
   for axes, title, panel in zip(all_axes, _TITLES, panels):
     for curve in panel:
-      style = {'linestyle': (0, (1, 2)), 'linewidth': 3} if curve.is_dotted else {'linewidth': 1.8}
-      axes.semilogy(table[curve.label], color=curve.color, label=_greek(curve.label), **style)
+      look = {'linestyle': (0, (1, 2)), 'linewidth': 3} if curve.is_dotted else {'linewidth': 1.8}
+      axes.semilogy(table[curve.label], color=curve.color, label=_greek(curve.label), **look)
       if curve.point:
         level = table[f'{curve.label}: predicted'][0]
         axes.axhline(level, color=curve.color, linestyle='--', linewidth=1, zorder=1)
         place = {'ha': 'right', 'va': 'center', 'bbox': {'color': 'white', 'pad': 0.8}}
         axes.text(end, level, _greek(curve.point), color=curve.color, fontsize=9, **place)
     axes.set_title(title, loc='left', fontsize=12)
-    axes.set_xlabel('round')
-    axes.set_xlim(0, end)
+    axes.set(xlabel='round', xlim=(0, end), ylim=(1e-9, 20))
     axes.set_xticks(np.linspace(0, _FLAGS.rounds, 6))
-    axes.set_ylim(1e-9, 20)
     axes.grid(alpha=0.25, linewidth=0.6)
-    axes.spines[['top', 'right']].set_visible(False)
     axes.legend(fontsize=9, frameon=False, loc='lower right', borderaxespad=0)
   all_axes[0].set_ylabel('distance to the least-squares solution')
-  with atomic_files.atomic_path(path) as temporary:
-    figure.savefig(temporary, dpi=130)
+  style.write(figure, path)
 
 
 def _greek(text: str) -> str:

@@ -1,5 +1,6 @@
 """Tables of any setting by any other, and of tasks and participation by algorithm as in papers."""
 
+import functools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -55,6 +56,18 @@ class Row(NamedTuple):
   best: Collection[str] = ()  # The columns that are bold.
 
 
+def row(
+  place: Sequence[str],
+  found: Mapping[str, scores.Score],
+  column: str,
+  show: Callable[[scores.Score, str], str] = scores.text,
+  within: float = 0.0,
+) -> Row:
+  """Returns a row of scores of a column, of which the best, and those `within` of it, are bold."""
+  texts = {name: show(score, column) for name, score in found.items()}
+  return Row(place, found, texts, scores.is_best(found, column, within))
+
+
 def table(
   heading: Sequence[str],
   columns: Sequence[str],
@@ -79,14 +92,10 @@ def table(
     for name, score in row.found.items()
     if score.label
   }
-  first = len(heading)
-  return report.Table(
-    [*heading, *columns],
-    [[*row.place, *(row.texts.get(name, '') for name in columns)] for row in rows],
-    frozenset((i, first + columns.index(name)) for i, row in enumerate(rows) for name in row.best),
-    title,
-    scores.note(chosen, runs, **of_note),
-  )
+  cells = [[*row.place, *(row.texts.get(name, '') for name in columns)] for row in rows]
+  bold = ((i, len(heading) + columns.index(c)) for i, row in enumerate(rows) for c in row.best)
+  note = scores.note(chosen, runs, **of_note)
+  return report.Table([*heading, *columns], cells, frozenset(bold), title, note)
 
 
 def build(
@@ -115,31 +124,25 @@ def build(
   by_validation = tables.default_metric(runs)
   column = metric or by_validation
   found = {
-    row: best(members, lambda run: _value(run, columns), by_validation, column)
-    for row, members in split(runs, lambda run: _value(run, rows)).items()
+    name: best(members, lambda run: _value(run, columns), by_validation, column)
+    for name, members in split(runs, lambda run: _value(run, rows)).items()
   }
   shown = report.in_order(list(dict.fromkeys(_value(run, columns) for run in runs)))
-  bold = {
-    (row, name)
+  bold = {  # The best of each column.
+    name: scores.is_best({r: of[name] for r, of in found.items() if name in of}, column)
     for name in shown
-    for row in scores.is_best({row: of[name] for row, of in found.items() if name in of}, column)
   }
   made = [
-    Row(
-      [row],
-      found[row],
-      {name: scores.text(score, column) for name, score in found[row].items()},
-      [name for name in shown if (row, name) in bold],
-    )
-    for row in report.in_order([*found])
+    row([r], found[r], column)._replace(best=[name for name in shown if r in bold[name]])
+    for r in report.in_order([*found])
   ]
-  when = (
-    'after the last round' if column == scores.TEST else f'mean over the {scores.last_rounds(runs)}'
-  )
-  what = ', '.join(filter(None, (names.metric(column), when, scores.unit(column)[1])))
+  when = f'mean over the {scores.last_rounds(runs)}'
+  parts = names.metric(column), 'after the last round' if column == scores.TEST else when
+  what = ', '.join(filter(None, (*parts, scores.unit(column)[1])))
   heading = [rows.replace('_', ' ')]
-  made_table = table(heading, shown, made, runs, title or what.capitalize(), column=column)
-  return _report(made_table, title)
+  return _report(
+    table(heading, shown, made, runs, title or what.capitalize(), column=column), title
+  )
 
 
 def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
@@ -169,14 +172,9 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
     if column != 'validation_accuracy':
       metric = column.removeprefix('validation_').replace('_', ' ')
       label += f' ({metric}{f" x {factor:g}" if factor not in (1, 100) else ""})'
-    rows.append(
-      Row(
-        [label + (f' ({options})' if options else '')],
-        found,
-        {name: scores.text(score, column, digits, factor) for name, score in found.items()},
-        scores.is_best(found, column, within=_WITHIN),
-      )
-    )
+    show = functools.partial(scores.text, digits=digits, factor=factor)
+    place = [label + (f' ({options})' if options else '')]
+    rows.append(row(place, found, column, show, _WITHIN))
     if entry and is_published and {_size(run) for run in own} == {entry.data}:
       figures = zip(OPTIMIZERS, entry.figures)
       rows.append(Row(['published'], {}, {name: f'{n:.{digits}f}' for name, n in figures}))
@@ -201,26 +199,20 @@ def participation(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Rep
     ValueError: If a run that did not diverge has no figures on test data.
   """
 
-  def place(run: run_lib.Run) -> tuple[float, str, str]:
+  def place_of(run: run_lib.Run) -> tuple[float, str, str]:
     (clients, _), (task, options) = _size(run), _task(run)
     cohort, share = map(run.settings.get, ('clients_per_round', 'participation'))
     if not (clients and (cohort or share)):
       raise ValueError(f'{run.folder} has no number of clients in config.json.')
     return share or float(cohort or 0) / clients, os.path.basename(task), options
 
-  by_place = split(runs, place)
+  by_place = split(runs, place_of)
   rows = []
   for rate, task, options in sorted(by_place, key=lambda at: (*at[:2], report.number_key(at[2]))):
     own = by_place[rate, task, options]
     found = best(own, _composition, tables.default_metric(own), scores.TEST)
-    rows.append(
-      Row(
-        [f'{100 * rate:g} %', task, _heterogeneity(options)],
-        found,
-        {name: _with_diverged(score) for name, score in found.items()},
-        scores.is_best(found, scores.TEST),
-      )
-    )
+    place = [f'{100 * rate:g} %', task, _heterogeneity(options)]
+    rows.append(row(place, found, scores.TEST, _with_diverged))
   heading = ['participation', 'task', 'setting']
   caption = title or 'Test accuracy after the last round, %'
   columns = _ordered(runs, _ADA_BEST_ORDER)
@@ -288,9 +280,9 @@ def _ordered(runs: Sequence[run_lib.Run], first: Sequence[str]) -> list[str]:
   return sorted(found, key=[*first, *found].index)
 
 
-def _with_diverged(score: scores.Score) -> str:
+def _with_diverged(score: scores.Score, column: str) -> str:
   """'50.00 (1 of 3 diverged)', where some did at some time; 'diverged (1 of 3)' of such a cell."""
-  cell = scores.text(score, scores.TEST)
+  cell = scores.text(score, column)
   count = sum(map(scores.is_diverged, score.runs))
   if not count:
     return cell

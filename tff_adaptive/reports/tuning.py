@@ -102,11 +102,10 @@ def by_parameter(
   what = scores.heading(column, found)
   texts = report.distinct(values, _DATA_DIGITS)
   columns = {value: f'{parameter} = {texts[value]}' for value in values}
-  rows = []
-  for label, line in lines.items():
-    cells = {columns[value]: score for value, score in line.items()}
-    shown = {name: scores.text(score, column) for name, score in cells.items()}
-    rows.append(cross_tables.Row([label], cells, shown, scores.is_best(cells, column)))
+  rows = [
+    cross_tables.row([label], {columns[v]: score for v, score in line.items()}, column)
+    for label, line in lines.items()
+  ]
   by = 'validation' if column.startswith('validation_') else names.metric(column)
   data = [
     [label, texts[value], len(s.values), s.mean, s.std, s.label]
