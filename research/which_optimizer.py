@@ -71,29 +71,14 @@ def _ada_best(title: str, config: str, more: Sequence[str], files: Sequence[str]
   return Problem(title, [*flags, *test], tuning, 'validation_accuracy', *sizes)
 
 
-def _flamby(name: str) -> tuple[str, str]:
-  return name, f'flamby/{name}'
+def _flamby(task: str, title: str, metric: str, buffered: tuple[int, int], file: str) -> Problem:
+  flags = [f'--task={task}', '--rounds=15', '--rounds_per_evaluation=1']
+  return _examples(title, flags, metric, (1e-4, 1.0), buffered, (file, f'flamby/{file}'))
 
 
-_EACH = '--rounds_per_evaluation=1'
-_HEART, _BRCA = _flamby('processed.cleveland.data'), _flamby('brca.csv')
 PROBLEMS: Mapping[str, Problem] = {
-  'fed_heart': _examples(
-    'FLamby heart',
-    ['--task=fed_heart', '--rounds=15', _EACH],
-    'accuracy',
-    (1e-4, 1.0),
-    (2, 4),
-    _HEART,
-  ),
-  'fed_tcga_brca': _examples(
-    'FLamby BRCA',
-    ['--task=fed_tcga_brca', '--rounds=15', _EACH],
-    'concordance',
-    (1e-4, 1.0),
-    (3, 6),
-    _BRCA,
-  ),
+  'fed_heart': _flamby('fed_heart', 'FLamby heart', 'accuracy', (2, 4), 'processed.cleveland.data'),
+  'fed_tcga_brca': _flamby('fed_tcga_brca', 'FLamby BRCA', 'concordance', (3, 6), 'brca.csv'),
   'synthetic': _examples(
     'synthetic(1, 1)',
     [

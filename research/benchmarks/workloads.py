@@ -184,43 +184,28 @@ def stock_model_fn(workload: Workload) -> Callable[[], Any]:
   accuracy = tf.keras.metrics.SparseCategoricalAccuracy
 
   def model_fn() -> Any:
-    y, loss, metrics = tf.TensorSpec([None], tf.int32), sparse, [accuracy()]
+    inputs, y = tf.keras.Input([784]), tf.TensorSpec([None], tf.int32)
+    loss, metrics = sparse, [accuracy()]
+    stack = [layers.Dense(100, 'relu'), layers.Dense(100, 'relu'), layers.Dense(26)]
     if workload.name.startswith('W1'):
-      x = tf.TensorSpec([None, 28, 28, 1])
-      stack = [
-        layers.Conv2D(32, 3, activation='relu', input_shape=(28, 28, 1)),
-        layers.Conv2D(64, 3, activation='relu'),
-        layers.MaxPool2D(),
-        layers.Dropout(0.25),
-        layers.Flatten(),
-        layers.Dense(128, activation='relu'),
-        layers.Dropout(0.5),
-        layers.Dense(62),
-      ]
+      inputs = tf.keras.Input([28, 28, 1])
+      stack = [layers.Conv2D(n, 3, activation='relu') for n in (32, 64)]
+      stack += [layers.MaxPool2D(), layers.Dropout(0.25), layers.Flatten()]
+      stack += [layers.Dense(128, 'relu'), layers.Dropout(0.5), layers.Dense(62)]
     elif workload.name == 'W2':
-      x, y = tf.TensorSpec([None, 10000]), tf.TensorSpec([None, 500])
-      stack = [layers.Dense(500, input_shape=(10000,))]
+      inputs, y = tf.keras.Input([10000]), tf.TensorSpec([None, 500])
+      stack = [layers.Dense(500)]
       loss, metrics = tf.keras.losses.BinaryCrossentropy(from_logits=True), []
     elif workload.name == 'W3':
-      x, y = tf.TensorSpec([None, 80], tf.int32), tf.TensorSpec([None, 80], tf.int32)
-      stack = [
-        layers.Embedding(90, 8, input_length=80),
-        layers.LSTM(256, return_sequences=True),
-        layers.LSTM(256, return_sequences=True),
-        layers.Dense(90),
-      ]
-    else:
-      x = tf.TensorSpec([None, 784])
-      stack = [
-        layers.Dense(100, activation='relu', input_shape=(784,)),
-        layers.Dense(100, activation='relu'),
-        layers.Dense(26),
-      ]
+      inputs, y = tf.keras.Input([80], dtype=tf.int32), tf.TensorSpec([None, 80], tf.int32)
+      stack = [layers.Embedding(90, 8, input_length=80)]
+      stack += [layers.LSTM(256, return_sequences=True) for _ in range(2)]
+      stack += [layers.Dense(90)]
     return tff.learning.models.from_keras_model(
-      tf.keras.Sequential(stack),
+      tf.keras.Sequential([inputs, *stack]),
       loss=loss,
       metrics=metrics,
-      input_spec=collections.OrderedDict(x=x, y=y),
+      input_spec=collections.OrderedDict(x=tf.TensorSpec(inputs.shape, inputs.dtype), y=y),
     )
 
   return model_fn

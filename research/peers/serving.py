@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Iterator
 
@@ -36,24 +37,9 @@ def answer(**figures: float) -> None:
 
 
 def peak_mb() -> float:
-  """The peaks of this process and of its children's children that run, summed."""
-  return sum(_peak_mb(process) for process in [os.getpid(), *_descendants(os.getpid())])
-
-
-def _descendants(process: int) -> list[int]:
-  """Numbers of the processes below a process."""
-  try:
-    with open(f'/proc/{process}/task/{process}/children', encoding='ascii') as file:
-      children = [int(number) for number in file.read().split()]
-  except OSError:
-    return []
-  return [*children, *(below for child in children for below in _descendants(child))]
-
-
-def _peak_mb(process: int) -> float:
-  """A process's largest resident size so far; 0.0 if it has ended."""
-  try:
-    with open(f'/proc/{process}/status', encoding='utf-8') as file:
-      return sum(int(line.split()[1]) / 1024 for line in file if line.startswith('VmHWM'))
-  except OSError:
-    return 0.0
+  """The largest resident sizes so far of this process and of its children, summed."""
+  me = os.getpid()
+  with open(f'/proc/{me}/task/{me}/children', encoding='ascii') as file:
+    processes = [str(me), *file.read().split()]
+  texts = (pathlib.Path(f'/proc/{p}/status').read_text(encoding='utf-8') for p in processes)
+  return sum(int(kb) / 1024 for text in texts for kb in re.findall(r'VmHWM:\s*(\d+)', text))

@@ -81,7 +81,8 @@ def rank(rows: Rows, plan: 'study.Plan', target: float | None = None) -> Ranking
     ]
     for label in ordered
   ]
-  return Ranking(report.Table([*table.heading, ''], texts), metric, best)
+  made = report.Table([*table.heading, ''], texts, note=scores.weighting(every))
+  return Ranking(made, metric, best)
 
 
 def picture(rows: Rows, plan: 'study.Plan', caption: str) -> Any:

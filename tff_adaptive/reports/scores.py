@@ -328,10 +328,10 @@ def note(
     if not run.is_complete
   ]
   unfinished = _named('Not complete', begun, len(members))
-  return ' '.join(filter(None, (best_of, of_models, _weighting(members), unfinished)))
+  return ' '.join(filter(None, (best_of, of_models, weighting(members), unfinished)))
 
 
-def _weighting(members: Sequence[run_lib.Run]) -> str:
+def weighting(members: Sequence[run_lib.Run]) -> str:
   """'client_weighting: examples (FedAvg), uniform (AdaBest).'; '' of runs that do not say it."""
   found: dict[str, list[str]] = {}
   for run in members:

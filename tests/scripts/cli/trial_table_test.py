@@ -135,3 +135,13 @@ def test_runs_of_a_grid_that_differ_in_their_seed_are_a_row():
   }
   found = trial_table.rows(views, is_grid=False)
   assert [*found] == [f'trial {n}: tau={tau}' for n, tau in enumerate('112')]
+
+
+def test_the_table_says_how_clients_are_weighed(tmp_path):
+  rows = {}
+  for name, weighting in (('fed_avg', 'examples'), ('scaffold', 'uniform')):
+    rows[name] = _row((_run(tmp_path / name, [0, 0.5], rounds=1), 'done'))
+    settings = {'rounds': 1, 'seed': 0, 'algorithm': name, 'client_weighting': weighting}
+    run_folders.write_config(tmp_path / name, settings)
+  note = trial_table.rank(rows, PLAN).table.note
+  assert note == 'client_weighting: examples (FedAvg), uniform (SCAFFOLD).'
