@@ -1,29 +1,15 @@
 """Runs with noise: resumed ones have the bits of uninterrupted ones, whose noise is a secret."""
 
-import collections
-
 import numpy as np
 import pytest
 
+import tff_adaptive_tasks as tasks
 from tests.helpers import small_problem
 from tff_adaptive import aggregation, algorithms, corrections, optimizers, training
 from tff_adaptive.client import ClientTraining, batching
 from tff_adaptive.runs import state_file
 
-
-class Clients:
-  """The small problem's."""
-
-  def __init__(self):
-    self._data = dict(zip('abcdefg', small_problem.clients()))
-    self.client_ids = sorted(self._data)
-
-  def num_examples(self, client_id):
-    return len(self._data[client_id][1])
-
-  def load(self, client_id):
-    x, y = self._data[client_id]
-    return collections.OrderedDict(x=x, y=y)
+CLIENTS = tasks.InMemoryClientData(dict(zip('abcdefg', small_problem.clients())))
 
 
 def build(name, options, noise_seed=None):
@@ -54,7 +40,7 @@ def train(process, rounds, folder=None, stop_after=None):
   stop = training.Stop()
   return training.train(
     process,
-    Clients(),
+    CLIENTS,
     lambda weights: {'accuracy': float(np.sum(weights[1]))},
     config,
     output_dir=folder,

@@ -15,7 +15,6 @@ class A(corrections.Correction):
 @pytest.mark.parametrize(
   ('text', 'flag', 'words'),
   [
-    ('x = 1 +', '--algorithm={}:x', 'line 1: SyntaxError'),
     ('def f(data_dir, seed):\n  return 1 / 0', '--task={}:f', 'line 2: ZeroDivision'),
     (
       "f = type('M', (type,), {'__getattr__': lambda self, name: exit(name)})('A', (), {})",
@@ -41,20 +40,14 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path, capsys, text, flag, words):
       '  def gradient(self, client, theta, g): return missing',
       'failed in line 6: NameError: name ',
     ),
-    ('  def gradient(self, theta, g): return g', 'cannot be used: TypeError: A.gradient() takes 3'),
     ('  def gradient(self, client, theta, g): return None', 'A.gradient must return a tuple of 4'),
-    (
-      '  def client_update(self, c, g_i, k): return {}',
-      'return the pair',
-    ),
-    ('  def __post_init__(self): raise KeyError("no")', "failed in line 6: KeyError: 'no'"),
+    ('  def client_update(self, c, g_i, k): return {}', 'return the pair'),
     ('  def __post_init__(self): raise BaseException(3)', 'failed in line 6: BaseException: 3'),
     ('  def counts(self, values): return registry.Counts()', 'TypeError: A.counts() missing 1'),
     (
       "A = registry.Algorithm('m', 'M', 'd', correction='no.such:A')",
       'ModuleNotFoundError: No',
     ),
-    ("A = registry.Algorithm('m', 'M', 'd', correction=None)", 'cannot be used: AttributeError'),
   ],
 )
 def test_an_algorithm_that_fails_while_it_is_built_is_named(tmp_path, capsys, text, words):

@@ -52,14 +52,9 @@ def test_a_run_starts_where_another_ended_and_notices_that_its_start_has_changed
 
 
 def test_a_start_that_does_not_fit_is_refused_and_nothing_written(tmp_path, capfd):
-  np.savez(tmp_path / 'other.npz', np.ones([3, 2], np.float32))
   output = tmp_path / 'run'
-  for start, message in (
-    (tmp_path / 'none', 'give the folder of a run or of an export as keras or npz'),
-    (tmp_path, 'give the folder of a run'),
-    (tmp_path / 'other.npz', 'has 1 weights, the model has 4'),
-  ):
-    arguments = [*FLAGS, f'--initial_weights={start}', f'--output_dir={output}']
-    assert train.main(['train.py', *arguments]) == 2
-    assert message in capfd.readouterr().err
-    assert not output.exists()
+  arguments = [*FLAGS, f'--initial_weights={tmp_path}/none', f'--output_dir={output}']
+  assert train.main(['train.py', *arguments]) == 2
+  message = 'give the folder of a run or of an export as keras or npz'
+  assert message in capfd.readouterr().err
+  assert not output.exists()

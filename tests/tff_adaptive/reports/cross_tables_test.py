@@ -183,21 +183,6 @@ def test_what_a_run_lacks_is_named(tmp_path, build, message):
     build([run])
 
 
-@pytest.mark.parametrize('metric', [None, TEST])
-def test_a_diverged_run_is_not_the_best_and_one_that_is_not_complete_is_named(tmp_path, metric):
-  ends = [
-    (value, {'algorithm': name, 'test': {TEST: value}})
-    for name, value in (('fed_avg', 0.058), ('scaffold', 0.111))
-  ]
-  found = run_folders.each(tmp_path, ends, client_schedule='constant')
-  found[1].rows[-1]['validation_loss'] = math.inf
-  found[1].settings['rounds'] = 5
-  (table,) = cross_tables.build(found, 'algorithm', 'client_schedule', metric).tables
-  assert [row[1] for row in table.rows] == ['5.80', 'diverged']
-  assert table.bold == {(0, 1)}
-  assert table.note == f'Not complete: 1 of 2 runs: {found[1].folder} (1 of 5 rounds).'
-
-
 def test_numbers_are_sorted_as_numbers(tmp_path):
   ends = [
     (0.2, {'clients_per_round': n, 'task_option': [f'alpha={alpha}']})

@@ -102,20 +102,6 @@ def test_of_server_rates_that_do_equally_well_the_lowest_is_named(tmp_path, colu
   assert made.tables[-1].rows[0][1].startswith('0.01 (')
 
 
-@pytest.mark.parametrize('how', ['validation_loss', 'non_finite_clients'])
-def test_a_diverged_run_with_a_finite_accuracy_is_an_x_and_never_the_best(tmp_path, how):
-  ends = [(0.058, {SERVER: 0.01}), (0.111, {SERVER: 1.0})]
-  found = run_folders.each(tmp_path, ends, **{CLIENT: 0.1})
-  found[1].rows[-1][how] = math.nan if how == 'validation_loss' else 10.0
-  made = tuning.by_rates(found, COLUMN)
-  grid, best = made.tables
-  assert [row[1] for row in grid.rows] == ['diverged', '5.8']
-  assert grid.bold == {(1, 1)}
-  assert best.rows == [['FedAvg', '0.01 (5.8)']]
-  (axes,) = (a for a in made.figure.axes if a.images)
-  assert 'x' in [text.get_text() for text in axes.texts]
-
-
 def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp_path):
   ends = [
     (0.5, {'task': task, 'algorithm': algorithm, 'server_optimizer': server, SERVER: rate})
