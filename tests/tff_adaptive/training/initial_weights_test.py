@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import small_problem
+from tests.helpers import fakes, small_problem
 from tff_adaptive import models, training
 from tff_adaptive.training import initial_weights
 
@@ -208,3 +208,21 @@ def test_moving_statistics_and_frozen_layers_of_a_file_are_not_lost(tmp_path):
   check_refused(path, other, r'm.keras has arrays that are not trained.*\(2; the .* 2\)')
   loading = models.from_keras(lambda: keras.models.load_model(path), 'mse')
   check_found(path, loading, source.trainable_variables)
+
+
+def test_of_a_run_the_model_counts_that_is_better_by_its_tasks_metric(tmp_path):
+  """theta-bar of these clients is theta / 2: its loss is lower, and so is this accuracy."""
+  result = fakes.train(
+    tmp_path,
+    rounds=3,
+    evaluate=lambda weights: {
+      'loss': float(np.sum(np.square(weights[0]))),
+      'accuracy': float(np.sum(np.abs(weights[0]))),
+    },
+  )
+  path, theta = tmp_path / 'config.json', result.state.global_model_weights[0]
+  config = json.loads(path.read_text())
+  start = small_problem.model(initial_weights=[np.zeros(3, np.float32)])
+  for metric, factor in (('loss', 0.5), ('accuracy', 1.0)):
+    path.write_text(json.dumps({**config, 'metric': metric}))
+    check_found(tmp_path, start, [np.float32(factor) * theta])
