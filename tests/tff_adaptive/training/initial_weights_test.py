@@ -1,5 +1,6 @@
 """Weights to start from, of files; of runs see run_test.py."""
 
+import json
 import os
 import zipfile
 
