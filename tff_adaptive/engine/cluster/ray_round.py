@@ -10,7 +10,14 @@ import numpy as np
 import ray
 
 from tff_adaptive._utils import client_references
-from tff_adaptive.engine.cluster import errors, local_ray, ray_worker, schedule, wire
+from tff_adaptive.engine.cluster import (
+  errors,
+  local_ray,
+  ray_worker,
+  schedule,
+  wire,
+  worker_sources,
+)
 from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
 
 if TYPE_CHECKING:
@@ -63,7 +70,7 @@ class Round:
       None if wire.is_divided(t) else wire.encode(value, t)
       for value, t in zip(workload.inputs, types)
     ]
-    sizes = [wire.num_bytes(flat) for flat in common if flat is not None]
+    sizes = [worker_sources.num_bytes(flat) for flat in common if flat is not None]
     self._common = common if sum(sizes) <= local_ray.inlined_bytes() else ray.put(common)
     pool.counters['bytes_to_workers'] += sum(sizes)
     self._sources = dict(
@@ -88,7 +95,7 @@ class Round:
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
     encoded = [of_subround for of_call in calls for of_subround in of_call]
     sums = self._merged() if self._workload.stage.num_aggregates else []
-    self._pool.counters['bytes_from_workers'] += wire.num_bytes(encoded)
+    self._pool.counters['bytes_from_workers'] += worker_sources.num_bytes(encoded)
     stored, types = self._workload.stored, self._workload.stage.result_types
     results = [
       [
@@ -113,7 +120,7 @@ class Round:
     """What a call is given for parts of the cohort."""
     divided = [self._divided(part) for part in parts]
     present = [rows for of_subround in divided for rows in of_subround if rows is not None]
-    self._pool.counters['bytes_to_workers'] += sum(map(wire.num_bytes, present))
+    self._pool.counters['bytes_to_workers'] += sum(map(worker_sources.num_bytes, present))
     return ray_worker.Subrounds(divided, stored, self._sources)
 
   def _divided(self, part: list[int]) -> list[Any]:
@@ -243,5 +250,5 @@ class Round:
 
   def _fold(self, references: dict[Node, Any], most: float = np.inf) -> Any:
     received = self._pool.get(list(references.values()), most, 'a merge')
-    self._pool.counters['bytes_from_workers'] += wire.num_bytes(received)
+    self._pool.counters['bytes_from_workers'] += worker_sources.num_bytes(received)
     return self._tree.fold(dict(zip(references, received)), self._workload.stage.merged)

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import cachetools
+
 from tff_adaptive._utils import client_references, private_apis
 from tff_adaptive.engine.cluster import errors, worker_sources
 from tff_adaptive.kernels import library
 
-_STAGES_KEPT = 16
-
-_stages: dict[str, Any] = {}  # By digest, that used last at the end.
+_stages: Any = cachetools.LRUCache(16)  # By digest.
 
 
 class Settings(NamedTuple):
@@ -171,18 +171,14 @@ def merge(
 
 
 def _stage(settings: Settings, key: str, reference: list[Any]) -> Any:
-  found = _stages.pop(key, None)
-  if found is None:
+  if key not in _stages:
     import ray
 
     engine = _engine(settings)
     from tff_adaptive.engine.cluster import stages
 
-    found = stages.Stage.read(ray.get(reference[0]), engine)
-  _stages[key] = found
-  if len(_stages) > _STAGES_KEPT:
-    del _stages[next(iter(_stages))]
-  return found
+    _stages[key] = stages.Stage.read(ray.get(reference[0]), engine)
+  return _stages[key]
 
 
 @functools.cache

@@ -34,6 +34,10 @@ class Keys:
     """The keys."""
     return pickle.loads(self.pickled)
 
+  @property
+  def nbytes(self) -> int:
+    return len(self.pickled)
+
 
 def is_divided(type_spec: tff.types.Type) -> bool:
   """Whether it has a value for each client."""
@@ -126,15 +130,6 @@ def _element_spec(type_spec: tff.types.Type) -> Any:
   if all(name is not None for name, _ in children):
     return collections.OrderedDict((name, _element_spec(child)) for name, child in children)
   return tuple(_element_spec(child) for _, child in children)
-
-
-def num_bytes(flat: Any) -> int:
-  """The bytes of what `encode` returns, and of lists of such."""
-  if isinstance(flat, (list, tuple)):
-    return sum(map(num_bytes, flat))
-  if isinstance(flat, Keys):
-    flat = flat.pickled
-  return len(flat) if isinstance(flat, bytes) else flat.nbytes
 
 
 def in_order(pieces: Sequence[Sequence[Any]], parts: Sequence[Sequence[int]]) -> list[Any]:

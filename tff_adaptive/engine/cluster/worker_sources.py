@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cachetools  # type: ignore[import-untyped]
-import numpy as np
 
 from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import errors
@@ -107,11 +106,9 @@ def _open(reference: Any) -> Any:
 
 
 def num_bytes(value: Any) -> int:
-  """The bytes of arrays in nested lists, tuples and mappings; other values count 64."""
-  if isinstance(value, np.ndarray):
-    return value.nbytes
+  """The bytes of what has some in nested lists, tuples and mappings; other values count 64."""
   if isinstance(value, Mapping):
     value = list(value.values())
   if isinstance(value, (list, tuple)):
     return sum(map(num_bytes, value))
-  return 64
+  return len(value) if isinstance(value, bytes) else getattr(value, 'nbytes', 64)
