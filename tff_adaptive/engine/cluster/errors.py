@@ -2,7 +2,6 @@
 
 import pickle
 import traceback
-from collections.abc import Sequence
 
 
 class WorkerError(RuntimeError):
@@ -13,30 +12,23 @@ class WorkersLost(WorkerError):
   """What was asked of the workers cannot be done: none is left, or none can do it."""
 
 
-class WorkerTraceback(Exception):
-  """The cause of an error that a worker raised: the worker's traceback as text.
-
-  Attributes:
-    worker_frames: The lines of code, as `traceback.extract_tb` returns them.
-  """
-
-  def __init__(self, text: str, worker_frames: Sequence[traceback.FrameSummary] = ()):
-    super().__init__(text)
-    self.worker_frames = worker_frames
-
-
 class Failure(Exception):
-  """An error on its way from a worker: as text, and pickled if it can be read back.
+  """An error on its way from a worker: the traceback as text, and pickled if it can be read back.
 
   Attributes:
     line: The worker, the error's type and message, and the file and line that raised it.
-    in_worker: The cause to raise it with.
+    worker_frames: The lines of code, as `traceback.extract_tb` returns them.
   """
 
-  def __init__(self, line: str, text: str, frames: list[traceback.FrameSummary], pickled: bytes):
-    super().__init__(line, text, frames, pickled)  # All of it: so an exception is unpickled.
-    self.line, self._pickled = line, pickled
-    self.in_worker = WorkerTraceback(text, frames)
+  def __init__(
+    self, line: str, text: str, worker_frames: list[traceback.FrameSummary], pickled: bytes
+  ):
+    super().__init__(line, text, worker_frames, pickled)  # All of it: so one is unpickled.
+    self.line, self.worker_frames = line, worker_frames
+    self._text, self._pickled = text, pickled
+
+  def __str__(self) -> str:
+    return self._text
 
   @classmethod
   def of(cls, error: Exception, where: str) -> 'Failure':
@@ -55,7 +47,7 @@ class Failure(Exception):
     return cls(line, text, frames, pickled)
 
   def original(self) -> Exception:
-    """The error to raise here; a `WorkerError` with its line if it cannot be read."""
+    """The error to raise, with this as its cause; a `WorkerError` with its line if unreadable."""
     try:
       error: Exception = pickle.loads(self._pickled)
       return error

@@ -107,7 +107,7 @@ class RayPool:
     cause = error.cause
     if isinstance(cause, errors.Failure):
       self.report(self.line(f'{what} failed: {cause.line}'))
-      raise cause.original() from cause.in_worker
+      raise cause.original() from cause
     raise (cause if isinstance(cause, Exception) else error) from None
 
   def line(self, text: str) -> str:

@@ -18,7 +18,7 @@ def test_a_failure_comes_back_with_type_and_place(tmp_path):
   back = pickle.loads(pickle.dumps(errors.Failure.of(caught.value, 'process 7')))
   assert back.line == f'process 7: KeyError: 5 ({path}, line 2)'
   with pytest.raises(KeyError) as raised:
-    raise back.original() from back.in_worker
+    raise back.original() from back
   assert user_code.place(raised.value) == (str(path), 2)
   assert str(raised.value.__cause__).startswith('process 7:\nTraceback')
 
