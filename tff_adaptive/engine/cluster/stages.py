@@ -9,7 +9,7 @@ the server's state, and what clients keep is a result of the stage that trained 
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow_federated as tff
@@ -18,14 +18,13 @@ from tff_adaptive._utils import private_apis
 from tff_adaptive.engine.cluster import wire
 from tff_adaptive.engine.graph import context, values
 
-Key = tuple[Any, ...]  # ('arg', 0, 1): a placed part of the argument; ('local', name): a call.
 Block = Any  # A building block of TFF's.
 Octets = tuple[bytes, bytes | None, int]
-Outside = Callable[[Key, tff.types.Type], Block]
 
 _framework = private_apis.framework()
 _AGGREGATE = _framework.FEDERATED_AGGREGATE.uri
 _INPUT = 'stage_input'
+ARGUMENT = 'argument_part'  # With 'argument_part_0_1' a placed part begins; calls have TFF's names.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,8 +42,8 @@ class Stage:
   report: tff.framework.ConcreteComputation | None = None
   num_aggregates: int = 0
   at_clients: bool = True
-  inputs: tuple[Key, ...] = ()  # What its parameter's elements are.
-  outputs: tuple[Key, ...] = ()  # What its result's are; of aggregates, the last, accumulators.
+  inputs: tuple[str, ...] = ()  # What its parameter's elements are.
+  outputs: tuple[str, ...] = ()  # What its result's are; of aggregates, the last, accumulators.
 
   @functools.cached_property
   def input_types(self) -> list[tff.types.Type]:
@@ -108,8 +107,8 @@ class Program:
   """A computation as stages, in order."""
 
   stages: tuple[Stage, ...]
-  passed_on: tuple[Key, ...]  # The parts of the argument of which the result is made.
-  result: Callable[[dict[Key, Any]], Any]  # From values by key to its result.
+  passed_on: tuple[str, ...]  # The parts of the argument of which the result is made.
+  result: Callable[[Mapping[str, Any]], Any]  # From values by name to its result.
 
 
 def split(comp: tff.framework.ConcreteComputation, engine: context.GraphContext) -> Program:
@@ -121,16 +120,17 @@ class _Splitter:
   """The calls of a computation, and the stage of each."""
 
   def __init__(self, block: Block, engine: context.GraphContext):
-    self._engine = engine
-    self._parameter = block.parameter_name
-    body = block.result
+    self._engine, self._parameter = engine, block.parameter_name
+    self._types: dict[str, tff.types.Type] = {}  # Of the parts of the argument, and of the calls.
+    body, _ = _framework.transform_preorder(block.result, self._with_part_named)
     is_block = isinstance(body, _framework.Block)
     self._result = body.result if is_block else body
     self._calls = dict(body.locals) if is_block else {}
+    self._types.update((name, call.type_signature) for name, call in self._calls.items())
     self._stages: dict[str, int | None] = {}  # None: needs nothing, made wherever it is used.
-    known: dict[Key, int] = {}
+    known: dict[str, int] = {}
     for name, call in self._calls.items():
-      needs = [known.get(key, 0) for key in self._needs(call)]
+      needs = [known.get(other, 0) for other in self._needs(call)]
       placement = getattr(call.type_signature, 'placement', None)
       at_clients = placement is tff.CLIENTS or _is_aggregate(call)
       if placement is None and not needs and not _draws(call):
@@ -139,7 +139,28 @@ class _Splitter:
       stage = max(needs, default=0)
       stage += stage % 2 != at_clients
       self._stages[name] = stage
-      known['local', name] = stage + _is_aggregate(call)
+      known[name] = stage + _is_aggregate(call)
+
+  def _with_part_named(self, block: Block) -> tuple[Block, bool]:
+    """A reference to a part of the argument, or a struct of such, in place of a selection of it."""
+    path: list[int] = []
+    root = block
+    while isinstance(root, _framework.Selection):
+      path.insert(0, _index(root))
+      root = root.source
+    if not isinstance(root, _framework.Reference) or root.name != self._parameter:
+      return block, False
+    type_spec, name = root.type_signature, ARGUMENT
+    for index in path:
+      type_spec, name = type_spec[index], f'{name}_{index}'
+    return self._part(type_spec, name), True
+
+  def _part(self, type_spec: tff.types.Type, name: str) -> Block:
+    if isinstance(type_spec, tff.types.StructType):
+      children = enumerate(tff.structure.iter_elements(type_spec))
+      return _framework.Struct([(n, self._part(t, f'{name}_{i}')) for i, (n, t) in children])
+    self._types[name] = type_spec
+    return _framework.Reference(name, type_spec)
 
   def program(self) -> Program:
     last = max((s for s in self._stages.values() if s is not None), default=-1)
@@ -148,73 +169,59 @@ class _Splitter:
       names = [name for name, stage in self._stages.items() if stage == number]
       if names:
         stages.append(self._stage(number, names))
-    passed_on = tuple(key for key in self._needs(self._result) if key[0] == 'arg')
-    return Program(tuple(stages), passed_on, self._resolve_result)
+    passed_on = tuple(name for name in self._needs(self._result) if name not in self._calls)
+    return Program(tuple(stages), passed_on, functools.partial(_resolved, self._result))
 
   def _stage(self, number: int, names: list[str]) -> Stage:
     later = [c for n, c in self._calls.items() if (self._stages[n] or 0) > number]
-    needed = {key for block in (*later, self._result) for key in self._needs(block)}
+    needed = {name for block in (*later, self._result) for name in self._needs(block)}
     aggregates = [n for n in names if _is_aggregate(self._calls[n])]
-    results = [n for n in names if ('local', n) in needed and n not in aggregates]
     made = set(names) | self._made_anywhere(names)
-    inputs: dict[Key, tff.types.Type] = {}
-    for name in [n for n in self._calls if n in made]:
-      for key, type_spec in self._references(self._calls[name]):
-        if key[0] != 'local' or key[1] not in made:
-          inputs.setdefault(key, type_spec)
-    parameter_type = tff.types.StructType(list(inputs.values()))
+    calls = {n: call for n, call in self._calls.items() if n in made}
+    inputs = dict.fromkeys(n for c in calls.values() for n in self._names(c) if n not in made)
+    parameter_type = tff.types.StructType([self._types[name] for name in inputs])
     parameter = _framework.Reference(_INPUT, parameter_type)
-    positions = {key: i for i, key in enumerate(inputs)}
-
-    def outside(key: Key, type_spec: tff.types.Type) -> Block:
-      if key[0] == 'local' and key[1] in made:
-        return _framework.Reference(key[1], type_spec)
-      return _framework.Selection(parameter, index=positions[key])
-
-    calls = {}
-    for name, call in self._calls.items():
-      if name in made:
-        call = self._rewrite(call, outside)
-        calls[name] = _with_identity_report(call) if name in aggregates else call
-    outputs = [*results, *aggregates]
+    given = [(n, _framework.Selection(parameter, index=i)) for i, n in enumerate(inputs)]
+    calls.update((name, _with_identity_report(calls[name])) for name in aggregates)
+    outputs = [*(n for n in names if n in needed and n not in aggregates), *aggregates]
     result = _framework.Struct([_framework.Reference(n, calls[n].type_signature) for n in outputs])
     merge, report = self._merge_and_report([self._calls[n] for n in aggregates])
     return Stage(
       self._engine,
-      at_clients=bool(number % 2),
-      comp=_computation(parameter_type, _framework.Block(list(calls.items()), result)),
-      inputs=tuple(inputs),
-      outputs=tuple(('local', n) for n in outputs),
+      _computation(parameter_type, _framework.Block([*given, *calls.items()], result)),
+      merge,
+      report,
       num_aggregates=len(aggregates),
-      merge=merge,
-      report=report,
+      at_clients=bool(number % 2),
+      inputs=tuple(inputs),
+      outputs=tuple(outputs),
     )
 
   def _made_anywhere(self, names: list[str]) -> set[str]:
     made: set[str] = set()
     queue = list(names)
     while queue:
-      for key, _ in self._references(self._calls[queue.pop()]):
-        if key[0] == 'local' and self._stages[key[1]] is None and key[1] not in made:
-          made.add(key[1])
-          queue.append(key[1])
+      for name in self._names(self._calls[queue.pop()]):
+        if self._stages.get(name, 0) is None and name not in made:
+          made.add(name)
+          queue.append(name)
     return made
 
-  def _references(self, block: Block) -> list[tuple[Key, tff.types.Type]]:
-    """Keys and types of the parts of the argument, and of the calls, that a block refers to."""
-    found: list[tuple[Key, tff.types.Type]] = []
+  def _names(self, block: Block) -> list[str]:
+    """The parts of the argument, and the calls, that a block refers to."""
+    found: dict[str, None] = {}
 
-    def outside(key: Key, type_spec: tff.types.Type) -> Block:
-      found.append((key, type_spec))
-      return _framework.Reference('_', type_spec)
+    def note(inner: Block) -> tuple[Block, bool]:
+      if isinstance(inner, _framework.Reference) and inner.name in self._types:
+        found[inner.name] = None
+      return inner, False
 
-    self._rewrite(block, outside)
-    return found
+    _framework.transform_preorder(block, note)
+    return list(found)
 
-  def _needs(self, block: Block) -> list[Key]:
-    """Keys of what a block refers to, but for calls that are made wherever they are used."""
-    keys = [key for key, _ in self._references(block)]
-    return [k for k in keys if k[0] != 'local' or self._stages[k[1]] is not None]
+  def _needs(self, block: Block) -> list[str]:
+    """What a block refers to, but for calls that are made wherever they are used."""
+    return [name for name in self._names(block) if self._stages.get(name, 0) is not None]
 
   def _merge_and_report(self, calls: list[Block]) -> tuple[Any, Any]:
     """Merges and reports all accumulators of a stage at once."""
@@ -222,7 +229,7 @@ class _Splitter:
       return None, None
     functions = [[f for _, f in tff.structure.iter_elements(call.argument)] for call in calls]
     for _, _, _, merge, report in functions:
-      if self._references(merge) or self._references(report):
+      if self._names(merge) or self._names(report):
         raise NotImplementedError('an aggregate whose merge or report depends on other values')
     accumulators = tff.types.StructType([f[4].type_signature.parameter for f in functions])
     pair_type = tff.types.StructType([accumulators, accumulators])
@@ -239,67 +246,15 @@ class _Splitter:
       _computation(accumulators, _framework.Struct(reported)),
     )
 
-  def _rewrite(self, block: Block, outside: Outside) -> Block:
-    """The block with `outside(key, type)` for each part of the argument and each call in it."""
-    framework = tff.framework
-    again = lambda inner: self._rewrite(inner, outside)  # noqa: E731
-    if isinstance(block, (framework.Reference, framework.Selection)):
-      path: list[int] = []
-      root = block
-      while isinstance(root, framework.Selection):
-        path.insert(0, _index(root))
-        root = root.source
-      if not isinstance(root, framework.Reference):
-        return framework.Selection(again(block.source), index=_index(block))
-      if root.name == self._parameter:
-        return self._of_argument(root.type_signature, path, outside)
-      if root.name not in self._calls:
-        return block
-      found = outside(('local', root.name), root.type_signature)
-      return _select(found, path)
-    if isinstance(block, framework.Struct):
-      return framework.Struct([(n, again(b)) for n, b in tff.structure.iter_elements(block)])
-    if isinstance(block, framework.Call):
-      argument = None if block.argument is None else again(block.argument)
-      return framework.Call(again(block.function), argument)
-    if isinstance(block, framework.Lambda):
-      return framework.Lambda(block.parameter_name, block.parameter_type, again(block.result))
-    if isinstance(block, framework.Block):
-      return framework.Block([(n, again(b)) for n, b in block.locals], again(block.result))
-    return block
 
-  def _of_argument(
-    self, type_spec: tff.types.Type, path: list[int], outside: Outside, key: Key = ('arg',)
-  ) -> Block:
-    """The part of the argument at a path: of a placed part, or a struct of such."""
-    if not isinstance(type_spec, tff.types.StructType):
-      return _select(outside(key, type_spec), path)
-    if path:
-      child = type_spec[path[0]]
-      return self._of_argument(child, path[1:], outside, (*key, path[0]))
-    children = enumerate(tff.structure.iter_elements(type_spec))
-    return _framework.Struct(
-      [(n, self._of_argument(child, [], outside, (*key, i))) for i, (n, child) in children]
-    )
-
-  def _resolve_result(self, known: dict[Key, Any]) -> Any:
-    keys: list[Key] = []
-
-    def outside(key: Key, type_spec: tff.types.Type) -> Block:
-      keys.append(key)
-      return _framework.Reference(str(len(keys) - 1), type_spec)
-
-    def resolve(block: Block) -> Any:
-      if isinstance(block, _framework.Struct):
-        return tff.structure.Struct(
-          [(n, resolve(b)) for n, b in tff.structure.iter_elements(block)]
-        )
-      name = getattr(block, 'name', None) or ''
-      if not name.isdigit() or keys[int(name)] not in known:
-        raise NotImplementedError(f'a result of the form {block.compact_representation():.80}')
-      return known[keys[int(name)]]
-
-    return resolve(self._rewrite(self._result, outside))
+def _resolved(block: Block, known: Mapping[str, Any]) -> Any:
+  """The value of a result: a name, or a struct of such."""
+  if isinstance(block, _framework.Struct):
+    elements = tff.structure.iter_elements(block)
+    return tff.structure.Struct([(n, _resolved(b, known)) for n, b in elements])
+  if not isinstance(block, _framework.Reference) or block.name not in known:
+    raise NotImplementedError(f'a result of the form {block.compact_representation():.80}')
+  return known[block.name]
 
 
 def _types(struct: tff.types.StructType) -> list[tff.types.Type]:
@@ -328,12 +283,6 @@ def _index(selection: Block) -> int:
     return selection.index
   names = [name for name, _ in tff.structure.iter_elements(selection.source.type_signature)]
   return names.index(selection.name)
-
-
-def _select(block: Block, path: list[int]) -> Block:
-  for index in path:
-    block = _framework.Selection(block, index=index)
-  return block
 
 
 def _with_identity_report(call: Block) -> Block:

@@ -189,15 +189,15 @@ def _costs(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> list[floa
   ]
 
 
-def _parts(value: Any, type_spec: tff.types.Type, key: stages.Key = ('arg',)) -> Any:
-  """Key, value and type of the placed (or unplaced, but whole) parts of an argument."""
+def _parts(value: Any, type_spec: tff.types.Type, name: str = stages.ARGUMENT) -> Any:
+  """Name, value and type of the placed (or unplaced, but whole) parts of an argument."""
   value = feeds.ingested(value)
   if not isinstance(type_spec, tff.types.StructType):
-    yield key, value, type_spec
+    yield name, value, type_spec
     return
   elements = zip(values.struct_elements(value, type_spec), values.children(type_spec))
   for i, (element, (_, child)) in enumerate(elements):
-    yield from _parts(element, child, (*key, i))
+    yield from _parts(element, child, f'{name}_{i}')
 
 
 def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:

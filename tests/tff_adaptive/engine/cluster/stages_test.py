@@ -23,11 +23,11 @@ def test_clients_are_given_the_broadcast_and_their_values_and_no_more_of_the_sta
   program = stages.split(comp, None)
   server, clients = program.stages
   assert (server.at_clients, clients.at_clients) == (False, True)
-  assert server.inputs == (('arg', 0),)
-  assert set(clients.inputs) == {*server.outputs, ('arg', 1)}
+  assert server.inputs == ('argument_part_0',)
+  assert set(clients.inputs) == {*server.outputs, 'argument_part_1'}
   assert clients.num_aggregates == 1
   assert len(clients.outputs) == 2
-  assert program.passed_on == (('arg', 0),)
+  assert program.passed_on == ('argument_part_0',)
 
 
 def test_an_aggregate_that_clients_are_told_of_makes_further_stages():
@@ -41,8 +41,8 @@ def test_an_aggregate_that_clients_are_told_of_makes_further_stages():
   program = stages.split(comp, None)
   assert [stage.num_aggregates for stage in program.stages if stage.at_clients] == [1, 1]
   first, last = (stage for stage in program.stages if stage.at_clients)
-  assert first.inputs == (('arg',),)
-  assert set(last.inputs) == {('arg',), *first.outputs}
+  assert first.inputs == ('argument_part',)
+  assert set(last.inputs) == {'argument_part', *first.outputs}
 
 
 @pytest.mark.parametrize('draws', [False, True])
