@@ -90,11 +90,14 @@ class GraphContext(tff.program.FederatedContext):
     placement.check(device)
     self._clients_per_step = clients_per_step
     self._device, self._device_names = device, device_names
-    self._placement: placement.Placement | None = None  # Found by the first call.
     self._buffers = buffers.Buffers()
     self._datasets = datasets.DatasetCache()
     self._functions = cache.Cache()
     self._permits = permits.Permits(parallel_clients)
+
+  @functools.cached_property
+  def _where(self) -> placement.Placement:
+    return placement.place(self._device, self._device_names)
 
   def invoke(self, comp: tff.Computation, arg: Any) -> Any:
     """Runs a computation; see `tff.framework.SyncContext.invoke`.
@@ -112,12 +115,9 @@ class GraphContext(tff.program.FederatedContext):
       ValueError: If its parts are for different numbers of clients.
       NotImplementedError: If the engine cannot run it; what it does not know is named.
     """
-    if self._placement is None:
-      self._placement = placement.place(self._device, self._device_names)
-    where = self._placement
     parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
     # Of the arguments, TensorFlow puts on a GPU what it is given there.
-    on_cpu = where.is_named and not where.is_gpu
+    on_cpu = self._where.is_named and not self._where.is_gpu
     with placement.on(placement.HOST if on_cpu else None):
       if parameter_type is None:
         layout = feeds.Layout(None, (), False)
@@ -125,38 +125,32 @@ class GraphContext(tff.program.FederatedContext):
       else:
         layout, tensors = feeds.prepare(arg, parameter_type, self._buffers, self._datasets)
         self._buffers.collect()
-    function = self._function(comp, layout, self._group_sizes(layout, tensors, where), where)
+    function = self._function(comp, layout, self._group_sizes(layout, tensors))
     with contextlib.ExitStack() as stack:
       handles = []
-      if self._has_permits(layout, where):
+      if self._has_permits(layout):
         handles = [stack.enter_context(self._permits.of_a_call())]
       flat = list(function(*tensors, *handles))
     private_apis.free_attributes((*tensors, *flat))  # Else each round leaves a kilobyte behind.
     num_clients = int(tensors[0]) if layout.has_clients else self._default_num_clients or 0
     return _to_result(flat, result_type, num_clients, self._as_numpy)
 
-  def _has_permits(self, layout: feeds.Layout, where: placement.Placement) -> bool:
+  def _has_permits(self, layout: feeds.Layout) -> bool:
     # On several devices each loop would want its own; on a GPU a few clients keep it busy anyhow.
-    on_one_cpu = len(where.clients) == 1 and not where.is_gpu
+    on_one_cpu = len(self._where.clients) == 1 and not self._where.is_gpu
     return layout.has_clients and self.parallel_clients > 1 and on_one_cpu
 
-  def _group_sizes(
-    self, layout: feeds.Layout, tensors: list[tf.Tensor], where: placement.Placement
-  ) -> _Sizes:
+  def _group_sizes(self, layout: feeds.Layout, tensors: list[tf.Tensor]) -> _Sizes:
     if not layout.has_clients:
       return self._clients_per_step, 1
     num_clients = int(tensors[0])
     if self._clients_per_step is None:
-      return None, where.clients_together(num_clients)
+      return None, self._where.clients_together(num_clients)
     # Tracing takes longer with each client of a group: none is for clients that are not there.
     return min(self._clients_per_step, max(num_clients, 1)), 1
 
   def _function(
-    self,
-    comp: tff.Computation,
-    layout: feeds.Layout,
-    group_sizes: _Sizes,
-    where: placement.Placement,
+    self, comp: tff.Computation, layout: feeds.Layout, group_sizes: _Sizes
   ) -> Callable[..., Sequence[tf.Tensor]]:
     """The concrete function of a computation, traced if none of its traces fits."""
     form = tuple((leaf.form, leaf.elements) for leaf in layout.leaves)
@@ -172,11 +166,11 @@ class GraphContext(tff.program.FederatedContext):
         layout,
         self.parallel_clients,
         grouping,
-        where,
-        self._has_permits(layout, where),
+        self._where,
+        self._has_permits(layout),
         self._default_num_clients,
       )
-      signature = layout.signature() + [permits.SPEC] * self._has_permits(layout, where)
+      signature = layout.signature() + [permits.SPEC] * self._has_permits(layout)
       function = tf.function(run, input_signature=signature, autograph=False)
       traces[group_sizes] = function.get_concrete_function(), grouping.matters
     return traces[group_sizes][0]
