@@ -47,6 +47,7 @@ class Stage:
 
   @functools.cached_property
   def input_types(self) -> list[tff.types.Type]:
+    """Of what it is given."""
     return _types(self.comp.type_signature.parameter)
 
   @functools.cached_property

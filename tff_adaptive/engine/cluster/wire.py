@@ -36,6 +36,7 @@ class Keys:
 
   @property
   def nbytes(self) -> int:
+    """As of an array: see `worker_sources.num_bytes`."""
     return len(self.pickled)
 
 
