@@ -55,7 +55,7 @@ def test_a_local_cluster_has_no_gpus_that_the_machine_has_not(monkeypatch):
 _build = functools.cache(subrounds_test.build)  # Workers trace a process once.
 
 
-@pytest.mark.parametrize('name', ['ada_best', 'mime-keep', 'fed_exp-average', 'fed_nova'])
+@pytest.mark.parametrize('name', ['ada_best', 'mime-keep', 'fed_exp-average'])
 def test_one_worker_and_one_process_give_the_same_bits(ray_nodes, graph, name):
   process, context = _build(name), engine.RayContext('auto', workers=1, patience=1000.0)
   expected = subrounds_test.run(process, engine.SubroundContext(4, server=graph))
@@ -275,6 +275,11 @@ class _OnNode:
     return [int(is_there) for _ in keys]
 
 
+def _resources(unused):
+  """What Ray keeps for the worker that calls it."""
+  return ray.get_runtime_context().get_assigned_resources()
+
+
 def test_a_node_short_of_memory_gets_no_more_clients(ray_nodes):
   del ray_nodes
   ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -287,6 +292,8 @@ def test_a_node_short_of_memory_gets_no_more_clients(ray_nodes):
     error = ray.exceptions.OutOfMemoryError(f'killed on the node (ID: {node})')
     assert context._ray_pool.leave_out(error, 'subround 1') == is_left_out
   assert context.workers == 1
+  (given,) = context.each(_resources, [0])
+  assert given == {'CPU': 1, 'memory': pytest.approx(0.6 * has)}
   argument = subrounds_test.references(_OnNode(short), range(5))
   assert context.invoke(on_ray.double_and_sum(), argument)[0] == 0
 
