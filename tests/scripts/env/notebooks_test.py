@@ -29,12 +29,13 @@ def test_each_runs_and_shows_what_it_is_about(kernel):
     notebook = notebooks.run(name, kernel)
     notebooks.tidy(notebook)
     shown[name] = notebook_pages.markdown(json.loads(json.dumps(notebook)), f'{name}.ipynb')
-  assert set(shown) == {'digits', 'own_correction', 'sweep', 'tff_program'}
+  assert set(shown) == {'asynchronous', 'digits', 'own_correction', 'sweep', 'tff_program'}
   assert 'accuracy of the Keras model: 0.9' in shown['digits']
+  assert 'buffered, 5 of 20: 90 % after' in shown['asynchronous']
   assert '8 clients remember something' in shown['tff_program']
   assert 'MeanGradient ends 2' in shown['own_correction']
   assert '40 runs; validation_accuracy' in shown['sweep']
-  for name, pictures in {'digits': 1, 'own_correction': 1, 'sweep': 2}.items():
+  for name, pictures in {'asynchronous': 1, 'digits': 1, 'own_correction': 1, 'sweep': 2}.items():
     assert shown[name].count('<img alt="figure" src="data:image/png') == pictures, name
 
 
