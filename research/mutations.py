@@ -11,8 +11,8 @@ folder, without those that are marked slow; those that killed most mutants run f
 A server process imports TensorFlow and TFF once and computes nothing with them (their threads
 would not survive a fork). For each mutant it forks a child; the child imports this project with the
 mutated text in place of one module, and runs the tests. A mutant is killed if a test fails or the
-time runs out, and survives if all pass. Time is that of a processor: 5 s, and thrice that of a
-first child with no mistake, whose tests must pass.
+time runs out, and survives if all pass. A test that fails must pass in a child with no mistake.
+Time is that of a processor: 300 s, or 5 s and thrice that of tests that have passed.
 
 `--record=FILE` keeps the results, and what is in it is not run again, unless the module has another
 text now, or `--again=survived` asks for it.
@@ -38,6 +38,7 @@ from research.faults.mutation_child import Child, Target
 
 PRODUCT = ('tff_adaptive', 'tasks', 'scripts')
 _MOST_FILES = 6  # Of tests, for a mutant.
+_FIRST_LIMIT = 300  # Processor seconds of a mutant, before what its tests take is known.
 _RESULTS = ('survived', 'killed', 'timeout', 'stuck')
 
 
@@ -124,31 +125,55 @@ def _wait(children: dict[str, Child], most: int) -> list[tuple[str, tuple[str, f
     time.sleep(0.05)
 
 
+class _Module:
+  """A module under attack: what its tests take, and which of them pass without a mistake."""
+
+  def __init__(self, path: pathlib.Path):
+    self.path, self.source = path, path.read_text(encoding='utf-8')
+    self.text = _digest(self.source)
+    self.target = Target(module_name(path), path, tests_of(path))
+    self.kills: collections.Counter[str] = collections.Counter()
+    self.limit = _FIRST_LIMIT
+    self._pass: dict[str, bool] = {}
+
+  def start(self, mutant: mutants.Mutant) -> Child:
+    """Starts the tests with a mistake."""
+    return Child(self.target, mutant.source, self.limit, self.kills)
+
+  def judge(self, name: str, outcome: tuple[str, float, str]) -> tuple[str, float, str] | None:
+    """What a mutant came to, or None if that says nothing: its tests fail without it as well."""
+    result, seconds, by = outcome
+    if result == 'survived':
+      self.limit = min(self.limit, math.ceil(3 * seconds + 5))
+      return outcome
+    if by not in self._pass:
+      one = self.target._replace(tests=(by,)) if '::' in by else self.target
+      ((_, (without, seconds, other)),) = _wait({'': Child(one, self.source, 1800, self.kills)}, 1)
+      self._pass[by] = without == 'survived' and seconds < self.limit
+      if not self._pass[by]:
+        sys.stdout.write(f'{name}: fails without a mistake too, or takes as long: {other}\n')
+    self.kills[by] += 1
+    return outcome if self._pass[by] else None
+
+
 def attack(path: pathlib.Path, chosen: list[mutants.Mutant], record: Record, jobs: int) -> bool:
   """Runs mutants of a module; returns whether its tests pass without one."""
-  source = path.read_text(encoding='utf-8')
-  target, text = Target(module_name(path), path, tests_of(path)), _digest(source)
-  if not target.tests:
+  module = _Module(path)
+  if not module.target.tests:
     for one in chosen:
-      record.add(f'{path}:{one.name}', ('survived', 0.0, 'no tests'), text)
+      record.add(f'{path}:{one.name}', ('survived', 0.0, 'no tests'), module.text)
     return True
-  kills: collections.Counter[str] = collections.Counter()
-  first = {'': Child(target, source, 1800, kills)}
-  ((_, (result, seconds, by)),) = _wait(first, 1)
-  if result != 'survived':
-    sys.stdout.write(f'{path}: its tests do not pass without a mistake: {by}\n')
-    return False
-  limit = math.ceil(3 * seconds + 5)
-  sys.stdout.write(f'{path}: {len(chosen)} mutants, {seconds} s without a mistake\n')
   children: dict[str, Child] = {}
+  sound = True
   todo: list[mutants.Mutant | None] = [*chosen, None]
   for mutant in todo:
     for name, outcome in _wait(children, jobs if mutant else 1):
-      record.add(name, outcome, text)
-      kills[outcome[2]] += 1
+      if judged := module.judge(name, outcome):
+        record.add(name, judged, module.text)
+      sound &= judged is not None
     if mutant:
-      children[f'{path}:{mutant.name}'] = Child(target, mutant.source, limit, kills)
-  return True
+      children[f'{path}:{mutant.name}'] = module.start(mutant)
+  return sound
 
 
 def _digest(source: str) -> str:

@@ -68,7 +68,7 @@ class Plan:
 
   def sampler(self, number: int) -> optuna.samplers.BaseSampler:
     """What draws trial `number`, from a seed of its own: resumed, a search draws the same."""
-    seed = int(np.random.SeedSequence([self.search_seed, number]).generate_state(1)[0])
+    seed = np.random.SeedSequence([self.search_seed, number]).generate_state(1).item()
     if self.search == 'tpe':
       return optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed, constant_liar=True)
     return optuna.samplers.RandomSampler(seed=seed)

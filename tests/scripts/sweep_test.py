@@ -150,13 +150,10 @@ def test_of_each_rung_the_best_go_on_with_their_runs(sweeping, capsys):
   """Against successive halving by hand: a third of those that came so far, at least the best."""
   values = [0.1, 0.5, 0.3, 0.9, 0.2, 0.6, 0.95, 0.4, 0.7]
   rates = ','.join(map(str, values))
-  command = [f'--grid=client_learning_rate={rates}', '--prune=asha', '--first_rung=2']
-  code, pool = sweeping(
-    [*command, '--', '--rounds=18', '--rounds_per_evaluation=2'],
-    _rate,
-  )
+  command = [f'--grid=client_learning_rate={rates}', '--prune=asha', '--', '--rounds=90']
+  code, pool = sweeping([*command, '--rounds_per_evaluation=1'], _rate)
   assert code == 0
-  expected, rungs = [], {2: [], 6: []}
+  expected, rungs = [], {10: [], 30: []}  # From a ninth of the rounds on.
   for value in values:
     for rung, before in rungs.items():
       expected.append((f'client_learning_rate={value}', rung))
@@ -168,8 +165,8 @@ def test_of_each_rung_the_best_go_on_with_their_runs(sweeping, capsys):
   assert pool.ran() == expected
   rows = _table(capsys.readouterr().out)[2:]
   assert rows[0][0] == 'client_learning_rate=0.95'
-  assert rows[0][2] == '18'
-  assert {row[-1] for row in rows if row[2] != '18'} == {'pruned'}
+  assert rows[0][2] == '90'
+  assert {row[-1] for row in rows if row[2] != '90'} == {'pruned'}
 
 
 def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweeping, capsys):

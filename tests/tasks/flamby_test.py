@@ -100,6 +100,7 @@ def test_files_of_another_form_are_refused(tmp_path, name, old, new, words):
 def test_the_start_is_that_of_pytorchs_linear():
   for build, columns in ((flamby.build_heart_model, 13), (flamby.build_cox_model, 39)):
     draws = [np.concatenate([w.ravel() for w in build(s).initial_weights[0]]) for s in range(40)]
+    assert build(0).num_parameters == columns + 1
     limit = columns**-0.5
     assert 0.95 * limit < np.abs(draws).max() <= limit
     np.testing.assert_allclose(np.var(draws), limit**2 / 3, rtol=0.1)

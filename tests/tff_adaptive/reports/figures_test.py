@@ -106,7 +106,12 @@ def test_a_log_scale_shows_all_that_did_not_diverge(tmp_path):
 
 def test_a_level_is_in_view_and_in_the_legend(tmp_path):
   run = run_folders.make(tmp_path / 'a', [0.1, 0.2])
-  figure, (axes,) = drawn({'a': [run]}, levels={'paper': 0.9})
+  widths = []
+  for label in ('a', 40 * 'a'):  # A wide legend takes nothing from the panel.
+    figure, (axes,) = drawn({label: [run]}, levels={'paper': 0.9})
+    figure.draw_without_rendering()
+    widths.append(axes.get_window_extent().width)
+  assert 1 / 2 < widths[1] / widths[0] < 2
   assert axes.get_ylim()[1] > 0.9
   assert 'paper = 0.9' in [text.get_text() for text in figure.legends[0].get_texts()]
 

@@ -68,6 +68,8 @@ def test_the_figure_has_a_map_each_and_the_lines_of_the_best(made):
   (scale,) = {axes.images[0].get_clim() for axes in maps}
   assert scale[1] == pytest.approx(90)
   assert scale[0] > 20
+  about = 'validation accuracy, %,\nmean of the last 1 round; x: diverged'  # Beside the colours.
+  assert about in [axes.get_ylabel() for axes in made.figure.axes]
   best = next(axes for axes in made.figure.axes if axes.get_title() == 'best server rate')
   lines = {line.get_label(): line.get_ydata() for line in best.get_lines()}
   np.testing.assert_allclose(lines['FedYogi'], [-1, -1, -2])
@@ -109,11 +111,13 @@ def test_algorithms_with_rates_and_tasks_of_their_own_have_maps_of_their_own(tmp
     for algorithm, server, own in (('fed_avg', 'sgd', (0.5, 1)), ('fed_adam', 'adam', (0.01, 0.1)))
     for rate in own
   ]
-  *maps, best = tuning.by_rates(run_folders.each(tmp_path, ends, **{CLIENT: 0.1}), COLUMN).tables
+  made = tuning.by_rates(run_folders.each(tmp_path, ends, **{CLIENT: 0.1}), COLUMN)
+  *maps, best = made.tables
   assert [row[0] for row in best.rows] == [
     f'{name}, {task}' for task in ('digits', 'least_squares') for name in ('FedAvg', 'FedAdam')
   ]
   assert [len(table.rows) for table in maps] == [2] * 4
+  assert [axes.axison for axes in made.figure.axes[:6]] == [True] * 5 + [False]
 
 
 def test_rates_have_as_many_digits_as_tell_them_apart(tmp_path):

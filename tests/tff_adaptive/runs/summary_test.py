@@ -38,6 +38,14 @@ def test_what_cannot_be_read_is_one_line_and_no_complete_run(tmp_path, text, wor
   assert not summary_lib.is_complete(str(tmp_path), 1)
 
 
+@pytest.mark.parametrize('lost, clients, without', [(0, 0, 0), (1, 2, 0), (2, 2, 1)])
+def test_a_round_is_without_update_if_no_client_of_some_has_a_finite_one(lost, clients, without):
+  row = {'round': 1, 'clients': clients, 'non_finite_clients': lost}
+  summary = summary_lib.summarize([row], True)
+  assert (summary['rounds_without_update'], summary['ends_without_update']) == (without, without)
+  assert summary['non_finite_clients'] == lost
+
+
 def test_a_complete_run_has_so_many_rounds(tmp_path):
   summary_lib.write(str(tmp_path), summary_lib.summarize([{'round': 3}], True))
   assert summary_lib.is_complete(str(tmp_path), 3)

@@ -6,6 +6,7 @@ import pytest
 
 from scripts.cli import flags, resolve
 from scripts.cli.groups import runtime
+from tff_adaptive import engine
 
 pytest.importorskip('ray')
 
@@ -42,6 +43,18 @@ def test_client_states_are_where_workers_of_several_machines_reach_them(argument
 def test_addresses():
   for address in ('local', 'auto', '10.0.0.1:6379', '[::1]:6379', 'head:1'):
     assert _resolve(f'--ray={address}').runtime.ray == address
+
+
+@pytest.mark.parametrize(
+  'flags, expected',
+  [([], ['graph']), (['--engine=native'], ['native']), (['--subrounds=3'], ['graph', 'subround'])],
+)
+def test_what_runs_computations_is_set(flags, expected, monkeypatch):
+  found = []
+  for name in ('graph', 'native', 'subround', 'ray'):
+    monkeypatch.setattr(engine, f'set_{name}_context', lambda *_, n=name, **__: found.append(n))
+  _resolve(*flags).runtime.build(5)
+  assert found == expected
 
 
 def test_without_ray_the_hint_is_to_install_it(monkeypatch):

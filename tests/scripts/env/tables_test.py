@@ -1,0 +1,23 @@
+"""The tables of the documentation are what the registry and the catalogue say."""
+
+import re
+
+from scripts.env import tables
+from tff_adaptive import registry
+from tff_adaptive_tasks import catalog
+
+
+def test_the_table_of_algorithms_is_the_registrys():
+  text = tables.README.read_text(encoding='utf-8')
+  assert tables.updated(text) == text, 'run scripts/env/tables.py'
+  for name in registry.ALGORITHMS:
+    assert f'| `{name}` |' in text
+
+
+def test_the_list_of_tasks_is_the_catalogues():
+  text = tables.TASKS.read_text(encoding='utf-8')
+  assert tables.updated(text) == text, 'run scripts/env/tables.py'
+  assert re.findall(r'^### (.*)$', text, re.M) == catalog.names()
+  arguments, described = tables._loader('cifar', 'load_cnn')
+  assert arguments['alpha'] == 0.3
+  assert 'held out' in described['num_clients']  # By reference to another loader.
