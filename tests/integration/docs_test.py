@@ -37,6 +37,8 @@ def test_its_menu_has_each_page_once_and_the_api_is_from_the_docstrings(site):
   algorithms = (site / 'api' / 'algorithms.html').read_text(encoding='utf-8')
   for name in ('.build_fed_yogi"', '.build_ada_best"', 'client_learning_rate'):
     assert name in algorithms
+  corrections = (site / 'api' / 'corrections.html').read_text(encoding='utf-8')
+  assert 'FedProx(mu: float = 0.02)' in re.sub('<[^>]*>', '', corrections)
   menu = (site / 'index.html').read_text(encoding='utf-8').partition('<main')[2]
   links = re.findall(r'<a href="([^"#]+\.html)" class="md-nav__link', menu)
   assert len(links) > 30
