@@ -270,6 +270,7 @@ MODELS = {
   'emnist_cr': lambda: emnist.build_cnn(0),
   'emnist_ae': lambda: emnist.build_autoencoder(0),
   'shakespeare': lambda: shakespeare.build_model(0),
+  'shakespeare_transformer': lambda: shakespeare.build_transformer(0),
   'stackoverflow_nwp': lambda: stackoverflow.build_model(30, 'published', 0),
   'stackoverflow_lr': lambda: tags.build_model(40, 8, 0),
   'cifar100': lambda: resnet.build(0, 100),
