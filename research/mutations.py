@@ -5,8 +5,9 @@
 
 Draws the mistakes of `research.faults.mutants` over all modules of the product, or over some files
 and folders. A larger sample of the same seed holds the smaller one. A mutant's tests are those of
-the file that mirrors its module, then of the files that import the module, then the others of its
-folder, without those that are marked slow; those that killed most mutants run first.
+the file that mirrors its module, then of the files that import the module or mirror one that does,
+then the others of its folder, without those that are marked slow; those that killed most mutants
+run first.
 
 A server process imports TensorFlow and TFF once and computes nothing with them (their threads
 would not survive a fork). For each mutant it forks a child; the child imports this project with the
@@ -49,10 +50,10 @@ def module_name(path: pathlib.Path) -> str:
 
 
 @functools.cache
-def _imported() -> dict[pathlib.Path, set[str]]:
-  """Test file -> the names that it imports."""
+def _imported(folder: str, ending: str) -> dict[pathlib.Path, set[str]]:
+  """File below a folder -> the names that it imports."""
   found = {}
-  for path in sorted(pathlib.Path('tests').rglob('*_test.py')):
+  for path in sorted(pathlib.Path(folder).rglob(f'*{ending}')):
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
       if isinstance(node, ast.ImportFrom) and node.module:
@@ -63,13 +64,19 @@ def _imported() -> dict[pathlib.Path, set[str]]:
   return found
 
 
+def _mirror(path: pathlib.Path) -> pathlib.Path:
+  return pathlib.Path('tests') / path.with_name(f'{path.stem}_test.py')
+
+
 def tests_of(path: pathlib.Path) -> tuple[str, ...]:
   """The test files that should notice a mistake in a module, the likeliest first."""
-  mirror = pathlib.Path('tests') / path.with_name(f'{path.stem}_test.py')
-  importing = [test for test, names in _imported().items() if module_name(path) in names]
+  mirror, name, tests = _mirror(path), module_name(path), _imported('tests', '_test.py')
+  importing = [test for test, names in tests.items() if name in names]
   near = sorted(importing, key=lambda test: (test.parent != mirror.parent, str(test)))
-  beside = [test for test in _imported() if test.parent == mirror.parent]
-  order = dict.fromkeys([*([mirror] if mirror.exists() else []), *near, *beside])
+  product = [pair for folder in PRODUCT for pair in _imported(folder, '.py').items()]
+  users = [_mirror(user) for user, names in product if name in names]
+  beside = [test for test in tests if test.parent == mirror.parent]
+  order = dict.fromkeys(test for test in (mirror, *near, *users, *beside) if test in tests)
   return tuple(map(str, order))[:_MOST_FILES]
 
 

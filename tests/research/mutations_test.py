@@ -1,6 +1,7 @@
 """The mistakes are there to be made, one at a time, and each is one."""
 
 import ast
+import pathlib
 
 from research import mutations
 from research.faults import mutants
@@ -69,3 +70,34 @@ def test_a_larger_sample_of_the_whole_product_holds_a_smaller_one():
   ]
   assert len(names[0]) == 5
   assert names[0] < names[1]
+
+
+def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch):
+  ends = [('killed', 'a::b'), ('survived', ''), ('killed', 'c::d'), ('killed', 'c::d')]
+  texts = []
+
+  class Child:
+    def __init__(self, target, text, *unused):
+      texts.append((text, target.tests))
+
+    def poll(self):
+      return (ends[len(texts) - 1][0], 1.0, ends[len(texts) - 1][1])
+
+  monkeypatch.setattr(mutations, 'Child', Child)
+  path, record = pathlib.Path('tff_adaptive/schedules.py'), mutations.Record(None)
+  source = path.read_text(encoding='utf-8')
+  one, two, *_ = mutants.mutants(source)
+  tests = mutations.tests_of(path)
+  assert tests[0] == 'tests/tff_adaptive/schedules_test.py'
+  assert not mutations.attack(path, [one, two], record, 1)
+  assert texts == [
+    *((one.source, tests), (source, ('a::b',))),
+    *((two.source, tests), (source, ('c::d',))),
+  ]
+  assert [entry['result'] for entry in record.results.values()] == ['killed']
+
+
+def test_a_modules_tests_are_near_it_or_of_what_uses_it():
+  found = mutations.tests_of(pathlib.Path('tff_adaptive/corrections/probe.py'))
+  assert found[0] == 'tests/tff_adaptive/algorithms/registered_test.py'
+  assert 'tests/tff_adaptive/corrections/base_test.py' in found
