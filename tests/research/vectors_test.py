@@ -77,17 +77,20 @@ def _process(name, case, problem):
   )
 
 
-def _data(client, problem, t):
-  """A client's whole arrays; where rounds do not wait, with the model that it began with."""
+def _data(client, problem, t, factor):
+  """A client's whole arrays; where rounds do not wait, with the model that it began with.
+
+  `factor` is what an element calls the factor of its update.
+  """
   number, staleness = client['client'], client.get('staleness')
   more = {}
   if staleness is not None:
     version = t - staleness if staleness else -1
-    more = dict(version=version, discount=client['factor'], store=t)
+    more = {'version': version, factor: client['factor'], 'store': t}
   arrays = [np.array(problem['clients'][number][key]) for key in 'xy']
   with np.errstate(over='ignore'):
     x, y = (a.astype(np.int32 if a.dtype == int else np.float32) for a in arrays)
-  more = {k: np.float32(v) if k == 'discount' else np.int32(v) for k, v in more.items()}
+  more = {k: np.float32(v) if k == factor else np.int32(v) for k, v in more.items()}
   return whole_client.client_arrays(x, y, number, client['steps'], **more)
 
 
@@ -140,9 +143,11 @@ def _close(found, wanted, where):
 def _compare(name, case):
   problem = FILES[name]['problem']
   run = small_problem.Run(_process(name, case, problem), None)
+  factor = 'mixed' if case['algorithm'] == 'fed_async' else 'discount'
   for t, wanted in enumerate(case['rounds']):
     clients = wanted['clients']
-    run.step([_data(c, problem, t) for c in clients], [c['client'] for c in clients])
+    data = [_data(c, problem, t, factor) for c in clients]
+    run.step(data, [c['client'] for c in clients])
     _close(_server(run, case, problem), wanted['server'], f'round {t}')
     for c in clients:
       if 'state' in c:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 
+import psutil
 import pytest
 
 from scripts.cli import command, signals, trainers, worker
@@ -34,14 +35,30 @@ def _run(settings, last_round):
   return _Outcome
 
 
-@pytest.fixture(autouse=True)
-def _stub(monkeypatch):
-  """Runs print and wait, in processes that are forked from this one."""
-  monkeypatch.setattr(worker, '_CONTEXT', context := multiprocessing.get_context('fork'))
-  monkeypatch.setattr(context, 'set_forkserver_preload', lambda names: None)
-  monkeypatch.setattr(worker.multiprocessing.forkserver, 'ensure_running', lambda: None)
-  monkeypatch.setattr(worker.run, 'run', _run)
-  monkeypatch.setattr(worker.run, 'check_result', lambda result: None)
+_RUN_OF_A_PROCESS = worker._run
+
+
+def _stubbed(*arguments):
+  """What a process does: the run is a stub."""
+  worker.run.run, worker.run.check_result = _run, lambda result: None
+  _RUN_OF_A_PROCESS(*arguments)
+
+
+def _stub(replace):
+  """Runs print and wait, in new processes: a fork of this one may have threads that it lacks."""
+  context = multiprocessing.get_context('spawn')
+  replace(worker, '_CONTEXT', context)
+  replace(context, 'set_forkserver_preload', lambda names: None)
+  replace(worker.multiprocessing.forkserver, 'ensure_running', lambda: None)
+  replace(worker, '_run', _stubbed)
+
+
+def _want(tmp_path, number):
+  """Begins a run, and waits for ever."""
+  _stub(setattr)
+  trainers.LocalHost.last_signal = number
+  _begin(trainers.LocalHost(), tmp_path, f'--output_dir={tmp_path}')
+  time.sleep(600)
 
 
 def _begin(host, tmp_path, *flags, last_round=None):
@@ -54,7 +71,8 @@ def _wait_for(path):
     time.sleep(0.01)
 
 
-def test_runs_are_answered_one_after_another_and_print_to_their_files(tmp_path):
+def test_runs_are_answered_one_after_another_and_print_to_their_files(tmp_path, monkeypatch):
+  _stub(monkeypatch.setattr)
   host = trainers.LocalHost()
   assert not host.stop(signal.SIGTERM)
   answer = _begin(host, tmp_path, '--rounds=7', last_round=3)
@@ -74,27 +92,22 @@ def test_runs_are_answered_one_after_another_and_print_to_their_files(tmp_path):
   assert host.stop(signal.SIGTERM)
   assert answer(None) == worker.Answer('stopped')
   assert (tmp_path / 'saved').exists()
-  process = multiprocessing.active_children
+  (tmp_path / 'begun').unlink()
   _begin(host, tmp_path, f'--output_dir={tmp_path}')
+  _wait_for(tmp_path / 'begun')
   host.close()
-  assert not process()
+  assert not host.stop(signal.SIGTERM)
 
 
 @pytest.mark.parametrize('number, saves', [(signal.SIGTERM, True), (signal.SIGKILL, False)])
-def test_a_run_ends_with_whoever_wanted_it(tmp_path, monkeypatch, number, saves):
-  monkeypatch.setattr(trainers.LocalHost, 'last_signal', number)
-
-  def want():
-    _begin(trainers.LocalHost(), tmp_path, f'--output_dir={tmp_path}')
-    time.sleep(600)
-
-  process = multiprocessing.get_context('fork').Process(target=want)
+def test_a_run_ends_with_whoever_wanted_it(tmp_path, number, saves):
+  process = multiprocessing.get_context('spawn').Process(target=_want, args=(tmp_path, number))
   process.start()
   _wait_for(tmp_path / 'begun')
+  (run,) = psutil.Process(process.pid).children()
   process.kill()
-  while (tmp_path / 'begun').exists():  # It makes it as long as it lives.
-    (tmp_path / 'begun').unlink()
-    time.sleep(0.1)
+  while run.is_running() and run.status() != psutil.STATUS_ZOMBIE:
+    time.sleep(0.01)
   assert (tmp_path / 'saved').exists() == saves
 
 

@@ -20,7 +20,7 @@ DOCUMENTED = {'_replace', '_asdict', '_fields', '_make', '_exit'}
 PACKAGES = re.compile(
   r'(tensorflow|keras)\.(python|core|src|backend)\b|tensorflow_federated\.\w'
   r'|tff\.backends\.test\b|.*\.getrefcount$|subprocess\.Popen = '
-  r'|tff\.framework\.(?!SyncContext|AsyncContext|ConcreteComputation|get_context_stack'
+  r'|tff\.framework\.(?!SyncContext|AsyncContext|ConcreteComputation|Ingestable|get_context_stack'
   r'|set_default_context)\w|(?!.*compat).*\.(proto|serialize_computation)$'
 )
 
