@@ -123,6 +123,8 @@ def _intervals(key: Any, device: Any) -> tuple[list[tuple[float, float]], float]
   times = [device.get(name) for name in ('active', 'inactive')]
   if any(not isinstance(t, list | tuple) for t in times) or len({len(t) for t in times}) != 1:
     raise ValueError(f"device {key!r} has no lists 'active' and 'inactive' of one length.")
+  if not all(isinstance(t, int | float) and 0 <= t < math.inf for t in itertools.chain(*times)):
+    raise ValueError(f'device {key!r}: active and inactive must be numbers, at least 0.')
   found = []
   for begin, until in zip(*times):
     if begin <= until:

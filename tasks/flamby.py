@@ -96,11 +96,13 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
   """
   table = _read(data_dir, 'brca.csv', {'pid', 'E', 'T'})
   folds = _read(data_dir, 'train_test_split.csv', {'pid', 'fold2'})
-  fold = table['pid'].map(dict(zip(folds['pid'], folds['fold2']))).dropna()
+  fold = table['pid'].map(dict(zip(folds['pid'], folds['fold2']))).dropna().astype(str)
   numbers = table.loc[fold.index].drop(columns='pid').apply(pd.to_numeric, errors='coerce')
   numbers = numbers.astype(np.float32)
-  if fold.empty or numbers.isna().any(axis=None):
-    raise errors.DataError('brca.csv: nobody is in a fold, or there is a value that is no number')
+  if fold.empty or numbers.isna().any(axis=None) or not numbers['E'].isin([0, 1]).all():
+    raise errors.DataError(
+      'brca.csv: nobody is in a fold, or there is a value that is no number, or an E but 0 and 1'
+    )
   features = numbers.drop(columns=['E', 'T']).to_numpy()
   y = numbers[['E', 'T']].to_numpy()
   parts: dict[str, dict[str, _Part]] = {'train': {}, 'test': {}}
@@ -111,6 +113,8 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
         f'train_test_split.csv: fold2 has {name!r}; it must be train_REGION or test_REGION'
       )
     parts[kind][region] = features[fold == name], y[fold == name]
+  if not all(parts.values()):
+    raise errors.DataError('train_test_split.csv: fold2 has nobody in train_REGION or test_REGION')
   return task_lib.Task(
     name='fed_tcga_brca',
     build_model=functools.partial(build_cox_model, columns=features.shape[1]),
@@ -179,8 +183,8 @@ def _together(parts: Mapping[str, _Part]) -> _Part:
 def _heart_file(data_dir: str | None, name: str) -> pd.DataFrame:
   table = _read(data_dir, name, set(_HEART_COLUMNS), header=None, na_values='?')
   table = table.drop(columns=[10, 11, 12]).dropna().reset_index(drop=True)
-  if not all(np.issubdtype(kind, np.number) for kind in table.dtypes) or len(table) < 2:
-    raise errors.DataError(f'{name}: it must have numbers only, or ?, and two patients or more')
+  if not all(np.issubdtype(kind, np.number) for kind in table.dtypes) or len(table) < 4:
+    raise errors.DataError(f'{name}: it must have numbers only, or ?, and four patients or more')
   return table
 
 

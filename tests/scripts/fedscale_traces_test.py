@@ -65,8 +65,10 @@ class Hostile:
     ('capacity', {3: {'computation': -1, 'communication': 1}}, 'device 3: computation is -1'),
     ('behaviour', {3: {'finish_time': 9, 'active': [1], 'inactive': []}}, 'of one length'),
     ('behaviour', {3: {'finish_time': 9, 'active': [], 'inactive': []}}, 'ever active'),
+    ('behaviour', {3: {'finish_time': 9, 'active': ['1'], 'inactive': [2]}}, 'must be numbers'),
+    ('behaviour', {3: {'finish_time': 9, 'active': [-1], 'inactive': [2]}}, 'at least 0'),
   ],
-  ids=range(5),
+  ids=range(7),
 )
 def test_what_is_no_trace_is_refused(tmp_path, monkeypatch, capsys, kind, value, words):
   monkeypatch.chdir(tmp_path)

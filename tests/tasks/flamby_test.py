@@ -83,6 +83,10 @@ def test_regions_have_the_patients_of_their_folds_and_others_are_left_out(tmp_pa
     ('brca.csv', '101.5', 'late', 'a value that is no number'),
     ('train_test_split.csv', 'fold2', 'part', 'lacks the columns fold2'),
     ('train_test_split.csv', 'test_0', 'other', "fold2 has 'other'; it must be train_REGION"),
+    ('train_test_split.csv', None, 'pid,fold2\np0,3', "fold2 has '3.0'; it must be train_REGION"),
+    ('train_test_split.csv', 'test_', 'train_', 'nobody in train_REGION or test_REGION'),
+    ('brca.csv', ',1.0,', ',2.0,', 'or an E but 0 and 1'),
+    ('processed.va.data', None, ('1,' * 13 + '0\n') * 3, 'four patients or more'),
   ],
 )
 def test_files_of_another_form_are_refused(tmp_path, name, old, new, words):
@@ -92,7 +96,7 @@ def test_files_of_another_form_are_refused(tmp_path, name, old, new, words):
   if new is None:
     path.unlink()
   else:
-    path.write_text(path.read_text().replace(old, new))
+    path.write_text(new if old is None else path.read_text().replace(old, new))
   with pytest.raises(tasks.DataError, match=words):
     tasks.load('fed_heart' if 'processed' in name else 'fed_tcga_brca', data_dir=str(tmp_path))
 
