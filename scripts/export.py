@@ -40,8 +40,8 @@ class _Export(fields.Group):
 
   format: str = fields.flag(f'One of: {", ".join(FORMATS)}.', 'keras', choices=FORMATS)
   weights: str = fields.flag(
-    "best: of theta, the global model, and theta_bar, the mean of the clients' models, the one with"
-    ' the better metric at the last evaluation; or one of the two.',
+    "theta, the global model; theta_bar, the mean of the clients' models; or best, the one with the"
+    ' better metric at the last evaluation.',
     'best',
     choices=WEIGHTS,
   )

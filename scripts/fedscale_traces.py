@@ -49,7 +49,7 @@ class _Traces(fields.Group):
 
   TITLE = 'Traces'
 
-  output: str = fields.flag('Where to write: OUTPUT.profiles.csv, OUTPUT.availability.csv.', '')
+  output: str = fields.flag('Write OUTPUT.profiles.csv and OUTPUT.availability.csv.', '')
   capacity: str | None = fields.flag("FedScale's client_device_capacity.")
   behaviour: str | None = fields.flag("FedScale's client_behave_trace.")
   batch_size: int = fields.count('Examples in a step, as you give to train.py.', 20)

@@ -33,7 +33,7 @@ class _Report(fields.Group):
   TITLE = 'Report'
 
   clients: int = fields.count('Clients shown in the picture.', 30)
-  output: str | None = fields.flag('Where to write: OUTPUT.md and OUTPUT.png. Default: print.')
+  output: str | None = fields.flag('Write OUTPUT.md and OUTPUT.png. Default: print.')
 
 
 _MOST = 100  # Classes in the table.

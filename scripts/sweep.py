@@ -57,7 +57,7 @@ class _Sweep(fields.Group):
   TITLE = 'Sweep'
 
   grid: tuple[str, ...] = fields.flag(
-    'A flag of train.py and its values: FLAG=VALUE,VALUE. Of seed: each trial is trained with each.'
+    'A flag of train.py and its values: FLAG=VALUE,VALUE. Each trial is trained with each seed.'
     ' May be repeated.',
     [],
   )
@@ -67,15 +67,15 @@ class _Sweep(fields.Group):
     [],
     needs=_DRAWN,
   )
-  output_dir: str | None = fields.flag("Where the runs' folders go.")
+  output_dir: str | None = fields.flag("Folder in which the runs' folders are made.")
   search: str = fields.flag(
-    'grid: every combination; random: drawn; tpe: drawn near to what was good, by the'
+    'grid: every combination; random: random points; tpe: points near good ones, by the'
     " tree-structured Parzen estimator (Optuna's).",
     'grid',
     choices=('grid', 'random', 'tpe'),
   )
   trials: int | None = fields.count(
-    'How many random and tpe do; a later command may ask for more.', needs=_DRAWN
+    'Number of trials of random and tpe. A later command may ask for more.', needs=_DRAWN
   )
   search_seed: int = fields.count(
     'Seeds what random and tpe draw.', 0, zero='the default', needs=_DRAWN
@@ -89,19 +89,24 @@ class _Sweep(fields.Group):
     'Rounds before trials are pruned. Default: a ninth of --rounds.', needs='prune'
   )
   reduction_factor: int = fields.count(
-    'One trial in so many goes on from a rung to the next, 2 or more.', 3, low=2, needs='prune'
+    'One of this number of trials goes on from a rung to the next, 2 or more.',
+    3,
+    low=2,
+    needs='prune',
   )
-  jobs: int | None = fields.count('Runs at a time. Default 1; with --ray as many as fit.')
+  jobs: int | None = fields.count(
+    'Runs at a time. Default 1; with --ray, as many as there is room for.'
+  )
   ray: str | None = fields.flag(
-    'Runs are done on the nodes of a Ray cluster: local, auto or host:port, as of train.py. All'
-    ' nodes must see --output_dir, and what the flags name, under the same path.',
+    'Train runs on the nodes of a Ray cluster: local, auto or host:port, as in train.py. All'
+    ' nodes must see --output_dir, and the files that flags name, under the same path.',
     check=runtime.check_address,
   )
   cpus_per_job: int | None = fields.count(
     'Processors that Ray reserves for a run. Default 1.', needs='ray'
   )
   gpus_per_job: float | None = fields.flag(
-    'GPUs likewise; 0.5 is half of one. Default 0.', check=runtime.check_gpus, needs='ray'
+    'GPUs reserved for a run; 0.5 is half of one. Default 0.', check=runtime.check_gpus, needs='ray'
   )
   metric: str | None = fields.flag(
     "Column of metrics.csv by which trials are compared. Default: the task's metric on the"
@@ -109,11 +114,11 @@ class _Sweep(fields.Group):
     check=_check_metric_name,
   )
   window: int | None = fields.count(
-    'Trials are compared by the mean over so many of the last rounds. Default: the last tenth, and'
+    'Number of last rounds over which the mean compares trials. Default: the last tenth, and'
     ' at most 100.'
   )
   target: float | None = fields.flag('Show after how many rounds the metric reached this value.')
-  dry_run: bool = fields.flag('Only say what would be run.', False)
+  dry_run: bool = fields.flag('Only show the commands that would run.', False)
 
 
 _FLAGS = flags.define(flags.of_group(_Sweep))

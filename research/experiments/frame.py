@@ -24,7 +24,7 @@ def flags(name: str) -> absl_flags.FlagValues:
     ('data_dir', None, "Folder with the tasks' files."),
     ('output_dir', f'runs/{name}', "The runs' folders."),
     ('results', f'results/{name}', 'Where to write: RESULTS.md, say.'),
-    ('tuning_seed', '100', 'Of the runs that choose the rates.'),
+    ('tuning_seed', '100', 'Seed of the runs that choose the rates.'),
   ):
     absl_flags.DEFINE_string(flag, default, words, flag_values=made)
   absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=made)

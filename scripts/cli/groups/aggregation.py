@@ -33,13 +33,13 @@ class Aggregation(fields.Group):
   TITLE = 'Aggregation and privacy'
 
   aggregator: str = fields.flag(
-    'How the server combines updates: of the list above.', 'mean', choices=tuple(table.AGGREGATORS)
+    'How the server combines updates; see the list above.', 'mean', choices=tuple(table.AGGREGATORS)
   )
   aggregator_option: tuple[str, ...] = fields.flag(
     'An option of the aggregator, NAME=VALUE; see the list above. May be repeated.', []
   )
   target_epsilon: float | None = fields.number(
-    'For dp_gaussian and dp_tree: take the least noise with which all rounds together have this'
+    'For dp_gaussian and dp_tree: use the least noise with which all rounds together meet this'
     ' epsilon at --delta.',
     validation.above_zero,
     8,
@@ -52,8 +52,8 @@ class Aggregation(fields.Group):
     needs=_PRIVATE,
   )
   noise_seed: int | None = fields.count(
-    'For experiments: makes the noise of dp_gaussian and dp_tree reproducible, which then hides'
-    ' nothing from those who know the seed. Default: a secret that the operating system draws.',
+    'Make the noise of dp_gaussian and dp_tree reproducible, for experiments. It then hides'
+    ' nothing from those who know the seed. Default: a secret drawn by the operating system.',
     zero='a seed',
     needs=_PRIVATE,
     high=2**62 - 1,

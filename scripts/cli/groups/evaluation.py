@@ -21,30 +21,30 @@ class ClientEvaluation(fields.Group):
   TITLE = 'Evaluation by client'
 
   heldout_clients: float = fields.number(
-    'The share of the clients that never train; at least one if above 0.',
+    'Share of the clients that never train; at least one client if above 0.',
     validation.in_unit_interval,
     0.1,
     0.0,
   )
   heldout_examples: float = fields.number(
-    "The share of each client's examples that is not trained on.",
+    "Share of each client's examples that it does not train on.",
     validation.in_unit_interval,
     0.2,
     0.0,
   )
   rounds_per_client_evaluation: int | None = fields.count(
-    'Rounds from one evaluation of each client by itself to the next. Default none.',
+    'Rounds between evaluations on each client. Default: none are made.',
     changes_numbers=False,
   )
   client_evaluation_clients: int | None = fields.count(
-    'Evaluate at most so many clients of those that train, and of those that never do; 0 for all.'
+    'The most clients to evaluate, of those that train and of those that never do; 0 for all.'
     ' Default 1000.',
     zero='all',
     needs='rounds_per_client_evaluation',
     changes_numbers=False,
   )
   personalization_epochs: int | None = fields.count(
-    "Evaluate on held-out examples also after so many epochs of fine-tuning on a client's others."
+    "Evaluate also after this number of epochs of fine-tuning on a client's training examples."
     ' Default none.',
     high=2**20 - 1,
     needs='rounds_per_client_evaluation',

@@ -23,34 +23,35 @@ class Output(fields.Group):
   CHANGES_NUMBERS = False
 
   output_dir: str = fields.flag(
-    "The run's folder; a run found there is resumed. Default runs/TASK_ALGORITHM.",
+    "The run's folder. A run in it is resumed. Default runs/TASK_ALGORITHM.",
   )
-  data_dir: str | None = fields.flag("Folder with the task's files; default: TFF's download.")
-  rounds_per_evaluation: int = fields.count('Rounds from one evaluation to the next.', 10)
-  rounds_per_checkpoint: int = fields.count('Rounds from one checkpoint to the next.', 50)
+  data_dir: str | None = fields.flag("Folder with the task's files. Default: TFF downloads them.")
+  rounds_per_evaluation: int = fields.count('Rounds between evaluations.', 10)
+  rounds_per_checkpoint: int = fields.count('Rounds between checkpoints.', 50)
   keep_checkpoints: int = fields.count(
-    'The last so many checkpoints are kept: the previous one is there if the latest is damaged.',
+    'How many checkpoints to keep: an earlier one is used if the latest is damaged.',
     2,
     high=100,
   )
   log_to: tuple[str, ...] = fields.flag(
-    'Log the run to mlflow or wandb (Weights & Biases) too; may be repeated. Their own variables'
+    'Also log the run to mlflow or wandb (Weights & Biases); may be repeated. Their variables'
     ' say where: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, WANDB_MODE, WANDB_PROJECT.',
     [],
   )
   resume_from: str = fields.flag(
-    'The checkpoint to resume from: latest or previous. Rounds after it are done again.',
+    'The checkpoint to resume from: latest or previous. Later rounds are repeated.',
     'latest',
     choices=('latest', 'previous'),
   )
   target: float | None = fields.number(
-    "summary.json says when the task's metric on the validation data first was so good: by round,"
+    "summary.json says when the task's validation metric first reached this value: the round,"
     ' megabytes and virtual seconds.',
     validation.real,
     0.9,
   )
   stop_at_target: bool | None = fields.flag(
-    'End the run with the evaluation that reaches the target; it is complete then.', needs='target'
+    'End the run at the evaluation that reaches the target. The run is then complete.',
+    needs='target',
   )
 
   @classmethod

@@ -33,39 +33,39 @@ class Population(fields.Group):
   TITLE = 'Clients as they are (none of these: every client drawn finishes, and no virtual clock)'
 
   availability: str | None = fields.flag(
-    'Who can be drawn: always; independent, with a probability; diurnal, a part of each day; or'
-    ' FILE.csv with the columns client, from, until, in virtual seconds, which repeats. Default'
-    ' always.'
+    'When clients are available: always; independent, with a probability; diurnal, a part of each'
+    ' day; or by a trace FILE.csv with the columns client, from, until, in virtual seconds, which'
+    ' repeats. Default always.'
   )
   availability_option: tuple[str, ...] = fields.flag(
-    'An option of it, NAME=VALUE: probability=0.5 of independent; period=24, unit=hours (or'
-    ' rounds), share=0.5 of diurnal. May be repeated.',
+    'An option of --availability, NAME=VALUE: probability=0.5 for independent; period=24, unit='
+    'hours (or rounds), share=0.5 for diurnal. May be repeated.',
     [],
   )
   client_profiles: str | None = fields.flag(
     'FILE.csv with a line for each client: client, and one or more of seconds_per_step, downlink,'
-    ' uplink, probability (of independent), phase (0 to 1, of diurnal).'
+    ' uplink, probability (for independent), phase (0 to 1, for diurnal).'
   )
   seconds_per_step: float | None = fields.number(
-    'Virtual seconds of a local step, the median over the clients. Default 0.1.',
+    'Median virtual seconds of a local step over the clients. Default 0.1.',
     validation.above_zero,
     1,
   )
   speed_sigma: float | None = fields.number(
-    'How the seconds per step differ: sigma of a log-normal, drawn once a run. Default 0: alike.',
+    'Sigma of the log-normal spread of the seconds per step over clients. Default 0: no spread.',
     validation.at_least_zero,
     0,
   )
   downlink: float | None = fields.number(
-    'Bandwidth to a client, the median, in 10^6 bytes a virtual second. Default 10.',
+    'Median bandwidth to a client, in 10^6 bytes a virtual second. Default 10.',
     validation.above_zero,
     1,
   )
   uplink: float | None = fields.number(
-    'Bandwidth from a client, likewise. Default 1.', validation.above_zero, 1
+    'Median bandwidth from a client, in the same unit. Default 1.', validation.above_zero, 1
   )
   bandwidth_sigma: float | None = fields.number(
-    'How both bandwidths differ: sigma of a log-normal. Default 0: alike.',
+    'Sigma of the log-normal spread of both bandwidths. Default 0: no spread.',
     validation.at_least_zero,
     0,
   )
@@ -73,19 +73,19 @@ class Population(fields.Group):
     'Virtual seconds after which a round closes. Default none.', validation.above_zero, 60
   )
   stragglers: str | None = fields.flag(
-    'A client that cannot take all its steps before the deadline: drop, it is left out; partial, it'
-    ' takes as many as fit. Default drop.',
+    'What to do with a client that cannot take all its steps before the deadline: drop leaves it'
+    ' out; partial has it take as many steps as fit. Default drop.',
     choices=rounds.STRAGGLERS,
     needs='round_deadline',
   )
   over_select: float | None = fields.number(
-    'So many times --clients_per_round clients are drawn; the round closes when'
+    'Factor by which more clients are drawn than --clients_per_round. The round closes when'
     ' --clients_per_round have finished. Default 1.',
     validation.at_least_one,
     1.3,
   )
   dropout_rate: float | None = fields.number(
-    'Probability that a client that was drawn fails, at a random step. Default 0.',
+    'Probability that a drawn client fails at a random step. Default 0.',
     validation.in_unit_interval,
     0.3,
   )

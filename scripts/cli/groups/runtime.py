@@ -49,7 +49,7 @@ class Runtime(fields.Group):
   )
   clients_per_step: int | None = fields.count(
     'Clients that train together, as batched operations, in the graph engine. Default: one; on a'
-    ' GPU the cohort, at most 32, for a model that takes a client axis; lower it where memory runs'
+    ' GPU the cohort, at most 32, if the model takes a client axis. Lower it if memory runs'
     ' out.',
     needs='engine=graph',
   )
@@ -61,55 +61,55 @@ class Runtime(fields.Group):
     changes_numbers=False,
   )
   device: str | None = fields.flag(
-    'auto, cpu or gpu, of the graph engine; several GPUs divide the clients. Default auto: a GPU if'
-    ' TensorFlow has one.',
+    'Device of the graph engine: auto, cpu or gpu. Several GPUs divide the clients. Default auto: a'
+    ' GPU if TensorFlow has one.',
     choices=cuda.DEVICES,
   )
   mixed_precision: str | None = fields.flag(
-    'bfloat16 or float16: clients compute predictions and their gradients in it, by float32'
-    ' weights; all else stays float32. Gradients differ by some percent. float16 computes'
+    'bfloat16 or float16: clients compute predictions and gradients in this type. Weights and all'
+    ' else stay float32. Gradients differ by some percent. float16 computes'
     ' gradients 1024 times as large, and a client in which they overflow counts as diverged.'
     ' Default: float32 throughout.',
     choices=('bfloat16', 'float16'),
   )
   xla: bool | None = fields.flag(
-    'XLA compiles the local step. For GPUs; on a CPU it was faster for an MLP and twice as slow for'
-    ' a CNN. Dropout draws other numbers. Default no.'
+    'Compile the local step by XLA, for GPUs. On a CPU it was faster for an MLP and twice as slow'
+    ' for a CNN. Dropout draws other numbers. Default no.'
   )
   ray: str | None = fields.flag(
-    'Workers of a Ray cluster train the clients: local, a cluster of this machine that ends with'
-    ' the command; auto, the one of RAY_ADDRESS or of this machine; or host:port. Default: this'
-    ' process does.',
+    'Train clients on a Ray cluster: local, a cluster of this machine that ends with the command;'
+    ' auto, the cluster of RAY_ADDRESS or of this machine; or host:port. Default: train in this'
+    ' process.',
     check=check_address,
     needs='engine=graph',
     changes_numbers=False,
   )
   ray_workers: int | None = fields.count(
-    'Workers, at most; default: as many as there is room for.', needs='ray', changes_numbers=False
+    'The most workers. Default: as many as there is room for.', needs='ray', changes_numbers=False
   )
   cpus_per_worker: int | None = fields.count(
-    'Processors of a worker, and clients that it trains at once. Default 1.',
+    'Processors of a worker, which trains as many clients at once. Default 1.',
     needs='ray',
     changes_numbers=False,
   )
   gpus_per_worker: float | None = fields.flag(
     "GPUs of a worker; 0.25 takes a quarter of the memory of one. The server's part stays on"
-    ' processors. Default 0: so does a worker.',
+    ' processors. Default 0: workers use processors only.',
     check=check_gpus,
     needs='ray',
   )
   memory_per_worker: float | None = fields.number(
-    'GB of memory that Ray keeps for a worker: a node is given no more workers than it has memory'
-    ' for. Default: processors and GPUs alone are counted.',
+    'GB of memory that Ray reserves for a worker: a node gets no more workers than it has memory'
+    ' for. Default: only processors and GPUs are counted.',
     validation.above_zero,
     2,
     needs='ray',
     changes_numbers=False,
   )
   subrounds: int | None = fields.count(
-    'Parts of even cost into which a cohort is divided. It decides the last bits; where they are'
-    ' trained, and by how many workers, does not. Default with --ray 4, or --ray_workers if larger;'
-    ' else the cohort is one.',
+    'Number of parts of equal cost into which a cohort is divided. It decides the last bits; the'
+    ' workers do not. Default with --ray 4, or --ray_workers if larger; else the cohort is not'
+    ' divided.',
     needs='engine=graph',
   )
 

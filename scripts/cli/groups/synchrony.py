@@ -24,7 +24,7 @@ class Synchrony(fields.Group):
     choices=('synchronous', 'buffered'),
   )
   concurrency: int | None = fields.count(
-    'Clients that train at a time, with --synchrony=buffered.', needs='synchrony=buffered'
+    'Number of clients that train at a time, with --synchrony=buffered.', needs='synchrony=buffered'
   )
   staleness: str | None = fields.flag(
     'Factor of an update that is tau server steps old: none; polynomial, (1 + tau)^-a; hinge, 1 up'
@@ -33,13 +33,13 @@ class Synchrony(fields.Group):
     needs='synchrony=buffered',
   )
   staleness_option: tuple[str, ...] = fields.flag(
-    'An option of it, NAME=VALUE: a=0.5 of polynomial, a=10 and b=4 of hinge, c=0.5 of constant.'
+    'An option of it, NAME=VALUE: a=0.5 for polynomial; a=10 and b=4 for hinge; c=0.5 for constant.'
     ' May be repeated.',
     [],
     needs='synchrony=buffered',
   )
   max_staleness: int | None = fields.count(
-    'Updates that are more server steps old are dropped. Default none.',
+    'Drop updates that are older than this number of server steps. Default none.',
     zero='none that is old',
     needs='synchrony=buffered',
   )

@@ -17,36 +17,36 @@ class Training(fields.Group):
 
   TITLE = 'How long'
 
-  rounds: int = fields.count("Rounds. Default the task's, as above.")
+  rounds: int = fields.count("Number of rounds. Default the task's, as above.")
   clients_per_round: int = fields.count("Clients drawn each round. Default the task's.")
   participation: float | None = fields.number(
-    'The share of the clients that are drawn each round, in place of --clients_per_round.',
+    'Share of the clients that is drawn each round, in place of --clients_per_round.',
     validation.in_half_open_unit_interval,
     0.1,
     instead_of='clients_per_round',
   )
   buffer_size: int | None = fields.count(
-    'With --synchrony=buffered: the clients whose updates make a server step, in place of'
+    'With --synchrony=buffered: the number of updates in a server step, in place of'
     ' --clients_per_round.',
     needs='synchrony=buffered',
     instead_of='clients_per_round',
   )
   client_epochs: int = fields.count(
-    "Epochs a client trains in a round. Default the task's.", high=2**20 - 1
+    "Epochs that a client trains in a round. Default the task's.", high=2**20 - 1
   )
   local_steps: int | None = fields.count(
-    'Local steps of every client in a round, in place of --client_epochs: its batches are drawn on'
-    " over as many passes as that takes. Default the task's.",
+    'Local steps of every client in a round, in place of --client_epochs. A client makes as many'
+    " passes over its examples as that takes. Default the task's.",
     high=2**20,
     instead_of='client_epochs',
   )
   random_local_steps: bool | None = fields.flag(
-    'Draw the local steps of each round, for all clients alike, with --local_steps as their mean'
-    ' (geometric, as Scaffnew has it).',
+    'Draw the number of local steps in each round, the same for all clients. --local_steps is the'
+    ' mean (geometric, as in Scaffnew).',
     needs='local_steps',
   )
   with_replacement: bool | None = fields.flag(
-    "Draw each example of a batch from all of the client's."
+    'Draw each example of a batch from all examples of the client.'
   )
   continue_batches: bool | None = fields.flag(
     'Begin a round with the batch after the last one of the round before, in the same pass over a'
@@ -63,11 +63,11 @@ class Training(fields.Group):
     " Default the task's."
   )
   shuffle_buffer: int | None = fields.count(
-    "A client's next example (of a text: the next snippet) is drawn among so many, as by tf.data's"
-    ' shuffle; default: among all that are left.'
+    "Size of the buffer from which a client's next example (in a text: snippet) is drawn, as in"
+    " tf.data's shuffle. Default: all that are left."
   )
   max_examples_per_client: int = fields.count(
-    "Only the first so many examples of a client are used; 0 for all. Default the task's.",
+    "The most examples of a client, the first ones; 0 for all. Default the task's.",
     zero='all',
   )
 
@@ -100,12 +100,12 @@ class Rates(fields.Group):
   TITLE = 'Rates'
 
   client_learning_rate: float = fields.number(
-    'Client rate eta_l. Default as tuned for the task and the server optimizer.',
+    'Client rate eta_l. Default: the rate tuned for the task and the server optimizer.',
     validation.at_least_zero,
     0.1,
   )
   server_learning_rate: float = fields.number(
-    "Server rate eta. Default likewise; 1 for a correction with the server's SGD.",
+    'Server rate eta. Default: the tuned rate; 1 for a correction with SGD at the server.',
     validation.at_least_zero,
     0.1,
   )
@@ -115,7 +115,7 @@ class Rates(fields.Group):
   )
   server_schedule: str = fields.flag('Schedule of the server rate by round. Default constant.')
   server_schedule_option: tuple[str, ...] = fields.flag(
-    'Option of the server schedule, as above.', []
+    'Option of the server schedule, in the same form.', []
   )
 
   @property
@@ -149,7 +149,7 @@ class Clients(fields.Group):
 
   client_weighting: str = fields.flag(
     'Weight of a client: examples, uniform, or tokens (shakespeare and stackoverflow_nwp). Default'
-    " the task's; uniform where the algorithm's paper has it."
+    " the task's; uniform if the algorithm's paper weighs clients so."
   )
   weight_decay: float = fields.number(
     "Weight decay of the clients. Default the task's.", validation.at_least_zero, 0
@@ -158,14 +158,14 @@ class Clients(fields.Group):
     'Clips local gradients to this 2-norm. Default none.', validation.above_zero, 10
   )
   client_state_store: str | None = fields.flag(
-    'Where client states of a stateful algorithm lie during training: memory or disk (of this'
-    ' process), or shards: files beside the checkpoint, used by the workers themselves. Default'
-    ' memory; with --ray on several machines that see output_dir shards.',
+    'Where the client states of a stateful algorithm are during training: memory or disk of this'
+    ' process, or shards: files beside the checkpoint that the workers use themselves. Default'
+    ' memory; with --ray on several machines that see output_dir, shards.',
     choices=('memory', 'disk', 'shards'),
     changes_numbers=False,
   )
   client_state_dir: str | None = fields.flag(
-    'Folder of the file with the client states and the checkpoint; default in output_dir.',
+    'Folder of the checkpoint file with the client states. Default: in output_dir.',
     changes_numbers=False,
   )
 

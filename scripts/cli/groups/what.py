@@ -24,36 +24,36 @@ class What(fields.Group):
 
   TITLE = 'What'
 
-  task: str = fields.flag('The task: of the list above, or FILE.py:FUNCTION.', 'digits')
+  task: str = fields.flag('The task: one of the list above, or FILE.py:FUNCTION.', 'digits')
   algorithm: str = fields.flag(
-    'The algorithm: of the list above, or FILE.py:NAME of your own.', ALGORITHM
+    'The algorithm: one of the list above, or your own, FILE.py:NAME.', ALGORITHM
   )
   algorithm_option: tuple[str, ...] = fields.flag(
-    'A hyperparameter of an algorithm of your own, NAME=VALUE; may be repeated.', []
+    'A hyperparameter of your own algorithm, NAME=VALUE; may be repeated.', []
   )
   server_optimizer: str = fields.flag(
-    'The server optimizer, where the name of the algorithm fixes none: of the list above (default'
-    ' sgd, as published), or FILE.py:FUNCTION of your own. fed_avg takes those after which no'
-    ' algorithm is named.'
+    'The server optimizer, if the name of the algorithm fixes none: one of the list above (default'
+    ' sgd, as published), or your own, FILE.py:FUNCTION. fed_avg takes those that have no algorithm'
+    ' named after them.'
   )
   server_optimizer_option: tuple[str, ...] = fields.flag(
     'An option of a server optimizer of your own, NAME=VALUE; may be repeated.', []
   )
   client_optimizer: str = fields.flag(
-    'The client optimizer: of the list above, or FILE.py:FUNCTION of your own. Default sgd, or what'
-    ' the algorithm stands for.'
+    'The client optimizer: one of the list above, or your own, FILE.py:FUNCTION. Default sgd, or'
+    ' that of the algorithm.'
   )
   client_optimizer_option: tuple[str, ...] = fields.flag(
     'An option of the client optimizer, NAME=VALUE; see the list above. May be repeated.', []
   )
   client_optimizer_state: str = fields.flag(
-    'What becomes of its state after a round: reset, keep (by each client) or average (by the'
-    ' server, which sends it to the next cohort). Default reset, or what the algorithm stands for.',
+    'What happens to its state after a round: reset, keep (by each client) or average (by the'
+    ' server, which sends it to the next cohort). Default reset, or that of the algorithm.',
     choices=_STATES,
   )
   sam_rho: float = fields.number(
-    'rho of sharpness-aware minimization at the clients, with every correction; 0 for none, the'
-    ' default but for FedSAM and the like.',
+    'rho of sharpness-aware minimization at the clients, with every correction; 0 for none. The'
+    ' default is 0 except for FedSAM and similar algorithms.',
     validation.at_least_zero,
     0.05,
   )
