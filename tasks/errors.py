@@ -6,8 +6,8 @@ _LONGEST = 1000
 class DataError(ValueError):
   """Data are missing, incomplete or not of the expected form.
 
-  The message is one line: which file or client, what was found, what to do about it. What a
-  terminal would obey (control characters, such as those of a name in a file) stands there escaped.
+  The message is one line: which file or client, what was found, what to do about it. Control
+  characters, such as those of a name in a file, are escaped, because a terminal would obey them.
   """
 
   def __init__(self, message: str):

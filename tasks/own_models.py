@@ -18,7 +18,7 @@ _HIDDEN = {'logistic_regression': (), 'mlp': (100,)}
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-  """What a model is to learn: training inputs, all targets, and labels of the classes, or None."""
+  """Training inputs, all targets, and the labels of the classes or None."""
 
   x: np.ndarray
   y: np.ndarray

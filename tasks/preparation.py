@@ -44,7 +44,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Preparation(_Saved):
-  """What is done to raw inputs before a model sees them.
+  """The preparation of raw inputs for a model.
 
   Attributes:
     columns: The columns that a table must have, in the order of the inputs; None for arrays.
@@ -92,8 +92,8 @@ class Preparation(_Saved):
   def labels(self, predictions: Any) -> np.ndarray:
     """The labels of predicted scores [..., classes], or of class numbers [...].
 
-    Scores of two classes may be [..., 1]: of the second class, by `threshold`. Where targets are
-    numbers, as in a regression, predictions are what they are and come back unchanged.
+    Scores of two classes may be [..., 1]: of the second class, by `threshold`. If targets are
+    numbers, as in a regression, predictions are returned unchanged.
 
     Raises:
       ValueError: If scores have one number for two classes and there is no threshold.
@@ -228,7 +228,7 @@ def _indicators(column: Column, values: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class TextPreparation(_Saved):
-  """What is done to texts before a model sees them.
+  """The preparation of texts for a model.
 
   Attributes:
     kind: 'characters': texts to sequences of the numbers of their bytes; 'words': sentences to
@@ -264,7 +264,7 @@ class TextPreparation(_Saved):
     return self._sequences(texts)[:, :-1]
 
   def targets(self, texts: Any) -> np.ndarray:
-    """What the model is to predict of the same texts.
+    """Returns the targets of the model for the same texts.
 
     Returns:
       int32 like the inputs: the number that follows each, 0 where there is none; of bags, by the

@@ -158,7 +158,7 @@ def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.
 def to_sequences(
   features: Mapping[str, np.ndarray], words: Mapping[bytes, int], steps: int = STEPS
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Sentences, the feature 'tokens', to next-word pairs as TFF's baseline task makes them.
+  """Makes next-word pairs of sentences, the feature 'tokens', as TFF's baseline task does.
 
   See `preparation.word_sequences`. Both are int32 [n, steps].
   """

@@ -29,7 +29,7 @@ TABLE_ROUNDS = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """What all schedules share; the rate, here constant, is a subclass's `_rate`.
+  """The base of all schedules. Subclasses define `_rate`, which is constant here.
 
   Attributes:
     name: The entry in `registry.SCHEDULES` that describes its hyperparameters.

@@ -55,7 +55,7 @@ def client_sizes(
 
 
 def iid(num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0.0) -> Partition:
-  """Every client draws from all examples alike; arguments as `client_sizes`."""
+  """Gives each client an IID sample; see `client_sizes` for the arguments."""
   sizes = client_sizes(num_examples, num_clients, seed, unbalance)
   order = np.random.default_rng([seed, 2]).permutation(num_examples)
   return np.split(order, np.cumsum(sizes)[:-1])

@@ -12,7 +12,7 @@ def counts_by_client(labels: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def report_of_sizes(sizes: Sequence[int]) -> dict[str, float]:
-  """Clients, examples; smallest, largest, median and mean size."""
+  """Returns the clients, the examples, and the smallest, largest, median and mean size."""
   return {
     'clients': len(sizes),
     'examples': int(np.sum(sizes)),

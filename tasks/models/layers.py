@@ -84,10 +84,10 @@ def conv(
   stride: int = 1,
   padding: str = 'VALID',
 ) -> tf.Tensor:
-  """A convolution; with a client axis a grouped one, whose groups of channels are the clients.
+  """Returns a convolution; with a client axis, the groups of its channels are the clients.
 
-  Of images [..., B, height, width, inputs] with a kernel [..., rows, columns, inputs, outputs];
-  stride and padding are as in `tf.nn.conv2d`.
+  Images are [..., B, height, width, inputs], the kernel [..., rows, columns, inputs, outputs].
+  Stride and padding are as in `tf.nn.conv2d`.
   """
   if kernel.shape.rank == 4:
     y = tf.nn.conv2d(x, kernel, stride, padding)

@@ -25,7 +25,7 @@ _TAIL = 12.0  # Standard deviations of a privacy loss, beyond which it counts as
 
 
 class Accountant(Protocol):
-  """What says how private the models of the first rounds are."""
+  """Computes how private the models of the first rounds are."""
 
   @property
   def noise_multiplier(self) -> float:
@@ -142,7 +142,7 @@ class TreeGaussian:
     self._largest = [0]  # By rounds.
 
   def with_noise(self, noise_multiplier: float) -> 'TreeGaussian':
-    """The same with other noise; cohorts are drawn once for both."""
+    """Returns the same accountant with other noise. Both share the drawn cohorts."""
     other = copy.copy(self)
     other.noise_multiplier = noise_multiplier
     return other

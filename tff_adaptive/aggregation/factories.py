@@ -22,7 +22,7 @@ Values = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Cohort:
-  """What an aggregator may need to know besides its options.
+  """Facts about cohorts that an aggregator may need besides its options.
 
   Attributes:
     clients_per_round: Clients of a cohort, as many in every round, >= 1.

@@ -62,7 +62,7 @@ class ClientStates(_Serializable):
 
 
 class State(NamedTuple):
-  """What `ByClientId` hands from round to round.
+  """The state that `ByClientId` passes from round to round.
 
   Attributes:
     server_state: The process's server state.

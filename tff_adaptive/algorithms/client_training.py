@@ -40,7 +40,7 @@ class Totals(NamedTuple):
 
 
 class ClientOutput(NamedTuple):
-  """What a client's training gives.
+  """The results of a client's training.
 
   Attributes:
     client_state: What it keeps.

@@ -25,7 +25,7 @@ WEIGHTINGS = ('examples', 'uniform')
 
 
 class Recipe(NamedTuple):
-  """What a process is composed of: the arguments of `build_drift_corrected`, checked."""
+  """The checked arguments of `build_drift_corrected`, of which a process is composed."""
 
   model: model_adapters.LocalModel
   training: local_training.ClientTraining
@@ -44,7 +44,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def server_state(self, weights: corrections.Weights) -> Any:
-    """What the server keeps: the correction's state, and an averaged client optimizer's."""
+    """The server's state: the correction's, and that of an averaged client optimizer."""
     own = self.correction.server_state(weights)
     if self.training.optimizer_state != 'average':
       return own

@@ -97,8 +97,8 @@ def counts(
 ) -> registry.Counts:
   """What a client receives, sends and computes in a round, for `costs.CostModel`.
 
-  It is found by tracing the correction's functions. Where the registry has published costs, what is
-  sent is theirs. The averaged state of a client optimizer is sent both ways.
+  It is found by tracing the correction's functions. If the registry has published costs, they
+  replace the traced ones. The averaged state of a client optimizer is sent both ways.
 
   Args:
     algorithm: An entry, what `registry.algorithm` takes, or a correction.

@@ -13,7 +13,7 @@ from tff_adaptive.corrections import base as corrections, results
 
 
 class ServerUpdate(NamedTuple):
-  """What the correction makes of a round at the server.
+  """The correction's part of a round at the server.
 
   Attributes:
     correction: The new server state, see `components.Recipe.server_state`.

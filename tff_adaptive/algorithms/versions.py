@@ -56,7 +56,7 @@ def build_store(
 
 
 def place_of(element: Any) -> tuple[tf.Tensor, tf.Tensor]:
-  """What a client says of where the present model is to be kept: all say the same."""
+  """Returns where the present model is kept, as a client says; all clients say the same."""
   return tf.identity(element['store']), tf.constant(1)
 
 

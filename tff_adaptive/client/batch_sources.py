@@ -102,7 +102,7 @@ class WholeArrays(_Arrays):
   ) -> corrections.Weights:
     """Mean gradient over all examples at `theta`, by slices of some 512 examples.
 
-    Of a model that couples examples it is the gradient of all of them as one batch.
+    If the model couples examples, it is the gradient of all of them as one batch.
     """
     n = tf.shape(self.y)[0]
     size = n if self._model.couples_examples else 512

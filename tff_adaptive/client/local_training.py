@@ -101,7 +101,7 @@ class ClientTraining:
 
 
 class Message(NamedTuple):
-  """What a client receives in addition to the weights.
+  """A message that a client receives in addition to the weights.
 
   Attributes:
     t: The number of the round, int32, counted from 1.

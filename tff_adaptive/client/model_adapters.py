@@ -22,7 +22,7 @@ AnyModel: TypeAlias = (
 
 
 class LocalStep(NamedTuple):
-  """What one local step works on.
+  """The inputs of a local step.
 
   Attributes:
     batch: The examples.
@@ -58,7 +58,7 @@ def wrap(model: AnyModel) -> 'LocalModel':
 
 
 class LocalModel:
-  """What the local-training loop needs of a model.
+  """The interface of a model for the local-training loop.
 
   Attributes:
     input_spec: Specs of a batch.

@@ -14,7 +14,7 @@ Weights = tuple[tf.Tensor, ...]
 
 
 class ClientRound(NamedTuple):
-  """What a client knows during a round.
+  """The values that a client knows during a round.
 
   Attributes:
     theta_0: theta^{t-1}, the weights that it received.
@@ -46,7 +46,7 @@ class ClientRound(NamedTuple):
 
 
 class ServerRound(NamedTuple):
-  """What the server knows at the end of a round.
+  """The values that the server knows at the end of a round.
 
   Attributes:
     g_bar: The aggregate of what `update` gave: theta^{t-1} - theta-bar^t, the aggregated
@@ -67,7 +67,7 @@ class ServerRound(NamedTuple):
 
 
 class RegisteredClients(NamedTuple):
-  """What a correction may need to know of all clients before training.
+  """Facts about all clients that a correction may need before training.
 
   Attributes:
     num_clients: N, the number of registered clients.
@@ -171,7 +171,7 @@ class Correction:
     return ()
 
   def broadcast(self, server_state: Any) -> Any:
-    """What is sent to the clients in addition to the weights."""
+    """Returns what the server sends to the clients in addition to the weights."""
     return ()
 
   def exchange(self, client: ClientRound) -> Any:

@@ -61,7 +61,7 @@ class _Draws:
 
 
 class KerasModel(model_lib.Model):
-  """What `from_keras` returns: a Keras model as a function of its weights.
+  """A Keras model as a function of its weights, made by `from_keras`.
 
   While it runs, the layers' variables are replaced by the weights' tensors, and put back
   afterwards.
@@ -265,9 +265,9 @@ def from_keras(
   """A functional or Sequential Keras model as a `Model`.
 
   Initial weights come from `seed` alone, whatever was drawn before: every initializer of Keras that
-  has no seed gets one; a seed it has is kept. Dropout and noise layers draw from the seeds
-  that `Model.forward` takes. Weight regularizers become the penalty. What is not trainable, such as
-  the weights of a layer with `trainable=False`, stays as it is.
+  has no seed gets one; a seed it has is kept. Dropout and noise layers draw from the seeds that
+  `Model.forward` takes. Weight regularizers become the penalty. Weights that are not trainable,
+  such as those of a layer with `trainable=False`, do not change.
 
   Args:
     build_fn: Makes the model anew, without arguments: one input, one output. It may load

@@ -49,8 +49,8 @@ def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.opti
   """SGD with momentum: m_t = momentum m_{t-1} + Delta_t, x_{t+1} = x_t + eta m_t.
 
   With rate 1 and no momentum it is FedAvg's server, with momentum 0.9 FedAvgM's (Hsu et al. 2019,
-  https://arxiv.org/abs/1909.06335). The same algorithm as `tff.learning.optimizers.build_sgdm`,
-  which however takes no float64 or 16-bit weights with a momentum.
+  https://arxiv.org/abs/1909.06335). It equals `tff.learning.optimizers.build_sgdm`, which accepts
+  no float64 or 16-bit weights with a momentum.
 
   Args:
     learning_rate: eta, a scalar >= 0, or a function of the round.

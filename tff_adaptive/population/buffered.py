@@ -135,10 +135,10 @@ class _Client(NamedTuple):
 class BufferedSimulation(rounds.Simulation):
   """The server steps of one run, one after the other on the virtual clock.
 
-  What happens at one instant happens in this order: clients arrive, those that began first before
-  the others; the server takes its step when the buffer is full; new clients begin, drawn uniformly
-  from the available ones that neither train nor are in the buffer. A step depends on the
-  arguments and its number only: a resumed run goes through the steps before again, without data.
+  Events at one instant have this order: clients arrive, those that began first before the others;
+  the server takes its step when the buffer is full; new clients begin, drawn uniformly from the
+  available ones that neither train nor are in the buffer. A step depends on the arguments and its
+  number only: a resumed run goes through the steps before again, without data.
   """
 
   def __init__(self, synchrony: Buffered, *given: Any, **more: Any) -> None:

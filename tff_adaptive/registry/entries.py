@@ -188,7 +188,7 @@ class ClientOptimizer(ServerOptimizer):
 
 @dataclasses.dataclass(frozen=True)
 class Named(_WithHyperparameters):
-  """What has no title besides its name.
+  """An entry without a title besides its name.
 
   Attributes:
     name: Its name on the command line.

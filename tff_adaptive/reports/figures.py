@@ -92,7 +92,7 @@ def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -
 
 
 def curves_note(groups: Iterable[str], curves: Sequence[Curve], column: str) -> str:
-  """Says which groups' curves end before some of their runs do, and where; '' if none does."""
+  """Returns a note on curves that end before some of their runs, and where; '' if none does."""
   by_group = {curve.group: curve for curve in curves}
   found = []
   for group in groups:

@@ -118,7 +118,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """What some runs come to.
+  """The tables and the figure of some runs.
 
   Attributes:
     tables: The tables.
@@ -181,8 +181,8 @@ class Report:
 def spread(values: Sequence[float], digits: int = 4) -> str:
   """'0.1200 ± 0.0100': mean and sample standard deviation; the mean alone of one value.
 
-  Of a small mean, of which so many decimals would show one digit or none, both have three
-  significant digits. Of a run that diverged values may be NaN or infinite; then so are these.
+  If the mean is so small that this would show one digit or none, both have three significant
+  digits. If a run diverged, its values and these may be NaN or infinite.
   """
   if not len(values):
     return ''

@@ -30,7 +30,7 @@ _MODELS = (
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """What repetitions of a run came to.
+  """The score of the repetitions of a run.
 
   Attributes:
     values: Of each run the mean of a column over its last rounds; not finite if it diverged.
@@ -187,7 +187,7 @@ def without_diverged(
 
 
 def is_left_out(run: run_lib.Run, column: str) -> bool:
-  """Whether a run is in no mean curve of a column: it diverged there, or as in `ends_diverged`."""
+  """Whether mean curves of a column omit a run: it diverged there, or as in `ends_diverged`."""
   return has_diverged(run, column) or ends_diverged(run)
 
 
@@ -226,8 +226,8 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
 def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float]:
   """How good settings are, what is better the greater: in tables, in searches and for pruning.
 
-  What diverged is worse than all else. Settings with a run that is not complete are worse than all
-  whose runs are: the last rounds of one that stopped early are not those of the others.
+  Diverged runs are worse than all others. Settings with a run that is not complete are worse than
+  all whose runs are: the last rounds of one that stopped early are not those of the others.
 
   Args:
     members: Their runs, which differ in their seed.

@@ -69,8 +69,8 @@ def by_parameter(
 ) -> report.Report:
   """Returns the scores of some runs by one of their settings.
 
-  Where runs with the same value differ in other settings too, such as rates, the best of these
-  counts, by the mean over its seeds.
+  If runs with the same value also differ in other settings, such as rates, the setting with the
+  best mean over its seeds counts.
 
   Args:
     runs: The runs; those that have no such setting are left out.

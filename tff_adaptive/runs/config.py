@@ -31,7 +31,7 @@ _KINDS: Mapping[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-  """What config.json records of a run's settings.
+  """A run's settings as config.json records them.
 
   Attributes:
     settings: Setting -> number, text, truth value, list or mapping of them, or None.

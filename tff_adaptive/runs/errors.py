@@ -16,7 +16,7 @@ class StateError(ValueError):
 
 
 class SaveError(StateError):
-  """A run's file that can no longer be written; what was saved before is kept."""
+  """A run's file can no longer be written. Earlier saved rounds are kept."""
 
 
 class ResumeError(ValueError):

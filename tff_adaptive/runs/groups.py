@@ -17,7 +17,7 @@ _LONG_NUMBER = re.compile(r'(?<==)-?\d+\.\d{8,}(e[+-]?\d+)?(?![\w.])')
 def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Run]:
   """The runs whose settings have all these values: (setting, value as it is printed).
 
-  Of a repeated setting one of its values counts.
+  For a repeated setting one of its values has to match.
 
   Raises:
     ValueError: If no run is left.
@@ -68,7 +68,7 @@ def group(
 def partition(
   runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
 ) -> dict[str, list[Run]]:
-  """As `group`, of runs that may differ in other things than their seed too."""
+  """Like `group`, for runs that may differ in other settings than their seed."""
   with_server = label_by is None or 'server_optimizer' in label_by
   if label_by is None:
     label_by = _distinguishing(runs, without)

@@ -80,10 +80,9 @@ def read(path: str) -> Table:
 class MetricsLog:
   """The rows of a run in a CSV file, or in memory.
 
-  A row is a mapping from column to number; a column not given is left empty. Floats are
-  written by `repr`, so that reading them gives the same bits. Rows are appended as they come;
-  the file is written anew, atomically, when a row brings a new column. Of a file's rows none is
-  held in memory.
+  A row is a mapping from column to number; a column not given is left empty. Floats are written by
+  `repr`, so that reading them gives the same bits. Rows are appended as they come; the file is
+  written anew, atomically, when a row brings a new column. No row of the file is held in memory.
   """
 
   def __init__(self, path: str | None, *, kept: Table | None = None):

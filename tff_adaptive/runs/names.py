@@ -35,7 +35,7 @@ _CAMEL = re.compile(r'(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])')
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
   """The settings of a config.json, with a user's own algorithm and server optimizer by its name.
 
-  Where the package has the name, or the title, too, the file is added: 'fed_cm (mine.py)'.
+  If the package has the same name or title, the file is added: 'fed_cm (mine.py)'.
   """
   found = dict(config['settings'])
   for setting, table in _TABLES.items():

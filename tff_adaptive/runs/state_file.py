@@ -202,7 +202,7 @@ class StateFile:
   ) -> Count:
     """Adds a client's newest state, made in a round, and removes those that no checkpoint counts.
 
-    Of the checkpoints only those of the rounds `kept` stay. Returns what there is more of.
+    Only the checkpoints of the rounds `kept` stay. Returns what there is more of.
     """
     checksum = client_checksum(client_id, round_number, state)
     versions = self.rows(

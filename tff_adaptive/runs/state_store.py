@@ -14,7 +14,7 @@ _ENTRY_BYTES = 256  # What the cache's bookkeeping costs for a client, next to i
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-  """What one checkpoint holds next to the clients' states.
+  """The contents of a checkpoint besides the clients' states.
 
   Attributes:
     round_number: Rounds finished.

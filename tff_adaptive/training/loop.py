@@ -29,7 +29,7 @@ _MOST_COUNTED = 100_000  # Of more clients the examples are not counted: one by 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResult:
-  """What `train` gives back, next to the files.
+  """The result of `train`, besides the files.
 
   Attributes:
     state: The server state after `round_number` rounds.

@@ -73,7 +73,7 @@ class Progress(callbacks.Callback):
       self.message(f'round {round_number}/{self._rounds}  {text}')
 
   def message(self, line: str) -> None:
-    """Writes a line of its own."""
+    """Writes a separate line."""
     if self._bar is not None:
       self._bar.console.print(line, markup=False, highlight=False)
       return

@@ -125,7 +125,7 @@ def evaluated(
 ) -> dict[str, float]:
   """Returns metrics of the global model, and of the weights for inference where there are some.
 
-  What the metrics of each begin with are the two names.
+  The two names are the prefixes of their metrics.
   """
   models = {model_name: state.global_model_weights}
   if inference := getattr(state, 'inference_weights', None):  # () where there are none.

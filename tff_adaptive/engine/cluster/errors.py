@@ -9,7 +9,7 @@ class WorkerError(RuntimeError):
 
 
 class WorkersLost(WorkerError):
-  """What was asked of the workers cannot be done: none is left, or none can do it."""
+  """The workers cannot do a call: none is left, or none can do it."""
 
 
 class Failure(Exception):

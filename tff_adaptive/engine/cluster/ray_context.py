@@ -116,7 +116,7 @@ class RayContext(subrounds_lib.SubroundContext):
     return True
 
   def counters(self) -> dict[str, float]:
-    """What has been done since the beginning.
+    """Counters of the work since the beginning.
 
     Returns:
       `seconds_waiting` for workers, `bytes_to_workers`, `bytes_from_workers` and

@@ -198,7 +198,7 @@ class RayPool:
     return found
 
   def get(self, references: list[Any], most: float = np.inf, what: str = 'a call') -> list[Any]:
-    """As `ray.get`, which would wait for ever where no node is left that could do a call again.
+    """Like `ray.get`, but does not wait for ever if no node is left to repeat a call.
 
     If for `most` seconds none has come it raises Ray's GetTimeoutError.
     """
@@ -260,7 +260,7 @@ class RayPool:
     return f' on {", ".join(names)}' if names else ''
 
   def wait(self, references: list[Any]) -> list[Any]:
-    """Those of the references that are ready; none after some seconds."""
+    """Returns the references that are ready; none after some seconds."""
     began = time.monotonic()
     ready, _ = ray.wait(references, num_returns=1, timeout=_LOOK_SECONDS, fetch_local=False)
     self.counters['seconds_waiting'] += time.monotonic() - began

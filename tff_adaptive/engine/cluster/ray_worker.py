@@ -27,13 +27,13 @@ class Settings(NamedTuple):
   memory: int = 0  # Bytes that Ray keeps for it; 0: it does not count them.
 
   def resources(self) -> dict[str, float]:
-    """What it takes of a node, by Ray's names."""
+    """The resources that it takes on a node, by Ray's names."""
     taken = {'CPU': self.cpus, 'GPU': self.gpus, 'memory': self.memory}
     return {name: amount for name, amount in taken.items() if amount}
 
 
 class Info(NamedTuple):
-  """What a call says of itself."""
+  """Facts that a call reports about itself."""
 
   attempt: int  # How many calls before it were lost with their worker.
   where: str  # The worker: 'process 123 on 10.0.0.2'.
@@ -57,7 +57,7 @@ def warm_up(settings: Settings) -> None:
 
 
 class Subrounds(NamedTuple):
-  """What of some subrounds is not the same in all of a stage."""
+  """The inputs of some subrounds that differ within a stage."""
 
   # For each subround, and each of the stage's inputs, what `wire.encode` gives for each client, or
   # the `wire.Keys` of its values; None for those not divided among clients.

@@ -65,7 +65,7 @@ def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
 
 
 class MergeTree:
-  """Which sums are merged with which: neighbours, pair by pair, level by level.
+  """The tree by which sums are merged: neighbours, pair by pair, level by level.
 
   A node is (level, position); the leaves, (0, subround), are the subrounds' sums.
   """
@@ -125,7 +125,7 @@ class Waiting:
     return bool(self._nodes)
 
   def cost(self, node: tuple[int, int]) -> float:
-    """What a node's subrounds cost together."""
+    """The cost of a node's subrounds together."""
     leaves = self._tree.leaves(node)
     return self._before[leaves.stop] - self._before[leaves.start]
 

@@ -31,8 +31,7 @@ ARGUMENT = 'argument_part'  # With 'argument_part_0_1' a placed part begins; cal
 class Stage:
   """What the server, or the clients, can do with what is known by then, and the engine that does.
 
-  Of a stage that was read in another process, where clients are trained, the other fields are not
-  set.
+  In a stage that was read in another process, where clients train, the other fields are not set.
   """
 
   engine: context.GraphContext
@@ -47,12 +46,12 @@ class Stage:
 
   @functools.cached_property
   def input_types(self) -> list[tff.types.Type]:
-    """Of what it is given."""
+    """Types of its inputs."""
     return _types(self.comp.type_signature.parameter)
 
   @functools.cached_property
   def result_types(self) -> list[tff.types.Type]:
-    """Of what it gives but for accumulators."""
+    """Types of its results except accumulators."""
     types = _types(self.comp.type_signature.result)
     return types[: len(types) - self.num_aggregates]
 

@@ -27,7 +27,7 @@ class Workload(NamedTuple):
 
 
 class Outcome(NamedTuple):
-  """What has become of a workload.
+  """The outcome of a workload.
 
   Attributes:
     sums: The accumulators of all clients, merged in the order of `schedule.MergeTree`; each flat.

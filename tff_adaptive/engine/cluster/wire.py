@@ -140,7 +140,7 @@ def in_order(pieces: Sequence[Sequence[Any]], parts: Sequence[Sequence[int]]) ->
 
 
 def cost(value: Any, type_spec: tff.types.Type) -> int:
-  """What a client costs: the most examples of its sequences, 1 if it has none."""
+  """The cost of a client: the most examples of its sequences, 1 if it has none."""
   if isinstance(value, client_references.ClientReference):
     return max(1, value.num_examples)
   leaves = zip(values.flatten(value, type_spec), values.leaf_types(type_spec))

@@ -56,7 +56,7 @@ class DatasetCache:
       return entry[1] if entry else None
 
   def offer(self, dataset: tf.data.Dataset, variant: tf.Tensor) -> tf.Tensor:
-    """Reads a dataset that comes a second time, if it can be held; a variant of its elements."""
+    """Reads a dataset that comes again, if it can be held; returns a variant of its elements."""
     key = id(dataset)
     with self._lock:
       is_new = key not in self._entries

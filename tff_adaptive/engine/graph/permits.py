@@ -42,7 +42,7 @@ class Permits:
 
 
 def window(types: Sequence[tff.types.Type], count: int) -> int:
-  """How many clients may have begun at once; those that are done hold their results until then."""
+  """Returns how many clients may have begun; those that are done hold their results."""
   size = 0
   for leaf in itertools.chain.from_iterable(map(values.leaf_types, types)):
     shape = values.tensor_shape(leaf) if isinstance(leaf, tff.types.TensorType) else None

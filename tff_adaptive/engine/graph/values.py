@@ -187,7 +187,7 @@ def tensor_spec(type_spec: tff.types.TensorType) -> tf.TensorSpec:
 
 
 def element_spec(element_type: tff.types.Type) -> Any:
-  """That of a dataset of elements of a type."""
+  """Returns the element spec of a dataset whose elements have a type."""
   return to_python([tensor_spec(t) for t in leaf_types(element_type)], element_type)
 
 
