@@ -12,6 +12,7 @@ of the CSV file is written when it is known, and the same command goes on.
   python -m research.experiments.asynchronous --data_dir=DIR --results=results/asynchronous
 """
 
+import collections
 import dataclasses
 import itertools
 import os
@@ -94,7 +95,7 @@ class Bench:
       self._task = dataclasses.replace(
         self._task,
         train=tasks.InMemoryClientData(inverted),
-        validation={**held, 'x': 1 - held['x']},
+        validation=collections.OrderedDict(x=1 - held['x'], y=held['y']),
       )
     self._model = self._task.build_model(seed)
     evaluate = models.build_evaluation(self._model)
@@ -103,7 +104,7 @@ class Bench:
 
   def run(self, method: str, server: str, sigma: float, share: float) -> dict[str, float]:
     """Trains to the target; returns what it took, the last accuracy and the mean staleness."""
-    from tff_adaptive import costs, population, registry, training
+    from tff_adaptive import costs, population, registry, runs, training
 
     size, over, is_buffered = SERVERS[server]
     speed = population.Speed(speed_sigma=sigma)
@@ -143,7 +144,7 @@ class Bench:
         callbacks=[Rows()],
         show_progress=False,
       )
-    except training.NonFiniteWeightsError:
+    except runs.NonFiniteWeightsError:
       return {'seconds': np.inf, 'updates': np.inf, 'accuracy': np.nan, 'staleness': np.nan}
     found = [v for k, v in result.summary['to_target'].items() if k != 'target' and v]
     first = min(found, key=lambda one: one['round']) if found else None

@@ -48,6 +48,6 @@ class DefaultValues(griffe.Extension):
 
   def on_attribute_instance(self, *, attr: griffe.Attribute, **others: Any) -> None:
     """Griffe calls this for each assignment that it has read."""
-    is_field = attr.parent.is_class and 'class-attribute' in attr.labels and attr.annotation
+    is_field = 'class-attribute' in attr.labels and attr.annotation
     if is_field and attr.value is not None:
       attr.value = value(attr.value, attr.module.path)
