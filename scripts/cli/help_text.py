@@ -49,7 +49,7 @@ def text(section: str = '') -> str:
   shown = [part for part in found if section.lower() in _heading(part).lower()]
   if not shown:
     known = '; '.join(map(_heading, found))
-    raise ValueError(f'--help={section}: no section is called so; give a word of one of: {known}.')
+    raise ValueError(f'--help={section}: no section has this word; give a word of: {known}.')
   return ''.join(shown)
 
 

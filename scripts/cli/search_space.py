@@ -66,7 +66,7 @@ class Space:
     if len({label(point) for point in found}) < len(found):
       raise ValueError(
         f'--grid: two runs would share a folder, in whose name {os.sep} is _ and an algorithm of'
-        ' your own has its name: give one another.'
+        ' your own has its name: rename one of them.'
       )
     for name in map(label, found):
       if len(os.fsencode(name)) > _MOST_BYTES:

@@ -82,8 +82,8 @@ class Training(fields.Group):
     ):
       if self.continue_batches and wrong:
         raise ValueError(
-          f'--continue_batches goes on with passes over batches, which --{name}='
-          f'{getattr(self, name)} has none of: leave one of them out.'
+          '--continue_batches continues passes over batches, and there are none with'
+          f' --{name}={getattr(self, name)}: leave one of them out.'
         )
 
   def cohort(self, num_clients: int) -> int:

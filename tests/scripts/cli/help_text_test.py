@@ -37,7 +37,7 @@ def test_a_section_of_the_help_is_shown_alone(capsys):
   assert 'scaffold' in help_text.text('ALGORITHMS')
   assert train.main(['train.py', '--help=lr']) == 2
   error = capsys.readouterr().err
-  assert "--help=lr: no section is called so; give a word of one of: Tasks; A task's own" in error
+  assert "--help=lr: no section has this word; give a word of: Tasks; A task's own" in error
   for flag in flags.table():
     assert f'; {flag.group}' in error
 

@@ -137,5 +137,5 @@ def test_a_folder_has_the_name_of_an_algorithm_of_ones_own(tmp_path):
   run = Space({'algorithm': axis}, {}).settings({'algorithm': axis[0]})
   assert resolve.resolve(algorithm=axis[0]).output.output_dir == 'runs/digits_mine'
   assert records.of(run).files['algorithm']['name'] == 'T'
-  with pytest.raises(ValueError, match='an algorithm of your own has its name: give one another'):
+  with pytest.raises(ValueError, match='an algorithm of your own has its name: rename one of them'):
     _labels({'algorithm': [f'{path}:A', f'{path}:B']})
