@@ -5,12 +5,14 @@ import errno
 import os
 import shutil
 
+import numpy as np
+import psutil
 import pytest
 
 from tests.faults import small_run
 from tests.helpers import failing_files, fakes
 from tff_adaptive import runs, training
-from tff_adaptive.runs import state_store
+from tff_adaptive.runs import run_files, state_store
 
 STATE = os.path.join('checkpoints', 'state.sqlite')
 
@@ -210,6 +212,17 @@ def test_what_killed_processes_left_is_cleaned_up_and_the_users_files_stay(run):
 def test_a_config_that_cannot_note_a_change_ends_the_run_before_it_begins(run):
   with failing_files.failing('config.json', 0, errno.EROFS):
     _refused(run, r'config\.json cannot be written: Read-only')
+
+
+def test_what_is_closed_holds_no_file(tmp_path):
+  def held():
+    return [file.path for file in psutil.Process().open_files() if str(tmp_path) in file.path]
+
+  config = training.TrainingConfig(rounds=1, clients_per_round=1)
+  files = run_files.RunFiles(config, str(tmp_path), 'a', {'w': np.zeros(2)}, ())
+  assert {os.path.basename(path) for path in held()} >= {'metrics.csv', 'state.sqlite'}
+  files.close()
+  assert not held()
 
 
 def test_every_checkpoint_is_on_the_disk_before_the_run_goes_on(tmp_path, monkeypatch):

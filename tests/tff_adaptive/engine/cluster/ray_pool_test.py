@@ -183,6 +183,14 @@ def test_nobody_is_late_while_a_worker_imports(pool, monkeypatch):
   assert _is_late(pool, 900)
 
 
+def test_a_stages_quickest_pace_says_what_is_worth_a_call(pool):
+  pool._paces = {}
+  assert pool.worthwhile('stage') == 0
+  for seconds in (2.0, 0.5, 1.0):
+    pool.note_pace('stage', seconds)
+  assert pool.worthwhile('stage') == 2 * ray_pool._CALL_SECONDS
+
+
 def test_a_node_short_of_memory_is_left_out_and_named_unless_it_is_the_last(pool):
   error = ray.exceptions.OutOfMemoryError(f'the node (ID: {_NODE}) runs low on memory')
   assert not pool.leave_out(error, 'subround 1 goes to another')
