@@ -5,8 +5,8 @@ usage: python scripts/export.py RUN [--flag=value ...]
 RUN is the folder of a run. Writes the folder OUTPUT with
 
   model.keras, model/ or model.npz   the model, with the weights that were evaluated best
-  preparation.json, preparation.py   what makes its inputs of raw ones, where it takes others
-  export.json                        where it is from and how good it was
+  preparation.json, preparation.py   how its inputs are made of raw ones, if they are prepared
+  export.json                        the run that it is from, and its metrics
 
   python scripts/export.py runs/digits_fed_yogi --format=keras --output=digits_model
 """

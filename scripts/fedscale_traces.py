@@ -5,18 +5,18 @@ usage: python scripts/fedscale_traces.py --task=TASK --output=OUTPUT [--capacity
 
 FedScale publishes two files of Python pickles: client_device_capacity (milliseconds to infer one
 example, and bandwidth in kilobits a second) and client_behave_trace (when a device is active). This
-command writes OUTPUT.profiles.csv of the one and OUTPUT.availability.csv of the other. The clients
-of the task, in the order of their ids, get the devices in the order of the file, again from its
-beginning where there are more clients than devices.
+command makes OUTPUT.profiles.csv from the first and OUTPUT.availability.csv from the second. The
+clients of the task, in the order of their ids, get the devices in the order of the file. If there
+are more clients than devices, the devices are used again.
 
   python scripts/fedscale_traces.py --task=emnist_cr --data_dir=DIR --output=phones \\
     --capacity=client_device_capacity --behaviour=client_behave_trace
   python scripts/train.py --task=emnist_cr --data_dir=DIR \\
     --client_profiles=phones.profiles.csv --availability=phones.availability.csv
 
-A step takes three times a batch's inference, FedScale's allowance for the backward pass. Each
-device's trace has a length of its own, after which it repeats; all of them are repeated up to the
-end of the longest one, after which train.py repeats them together.
+A step takes three times a batch's inference, FedScale's allowance for the backward pass. The
+traces of devices have different lengths. Each is repeated up to the end of the longest one, after
+which train.py repeats all of them together.
 """
 
 import dataclasses

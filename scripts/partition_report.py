@@ -8,7 +8,7 @@ the labels of each client, and the sizes of all clients.
   python scripts/partition_report.py --task=digits --output=results/digits_partition
   python scripts/partition_report.py --task=mnist_skewed --data_dir=DIR --task_option=alpha=0.03
 
-The labels of a task whose targets are no classes (text, tags, images) are not shown.
+Labels are shown only if the targets of the task are classes (not text, tags or images).
 """
 
 import dataclasses

@@ -6,20 +6,20 @@ Every combination of some values, each with three seeds, two runs at a time:
   python scripts/sweep.py --output_dir=runs/rates --grid=client_learning_rate=0.03,0.1,0.3 \\
       --grid=seed=0,1,2 --jobs=2 -- --algorithm=fed_avg --rounds=100
 
-A hyperparameter counts where the algorithm has it (here tau: FedAvg has none, and is run once):
+A hyperparameter counts only if the algorithm has it (FedAvg has no tau and is run once):
   python scripts/sweep.py --output_dir=runs/taus --grid=algorithm=fed_avg,fed_adam \\
       --grid=tau=1e-4,1e-3,1e-2 -- --rounds=100
 
-Thirty points drawn near to what was good (TPE); at 10, 30, 90 rounds only the best third goes on:
+Thirty points drawn near good ones (TPE); at 10, 30 and 90 rounds the best third goes on:
   python scripts/sweep.py --output_dir=runs/tuned --search=tpe --trials=30 --prune=asha \\
       --first_rung=10 --range=client_learning_rate=0.001,1,log \\
       --range=server_learning_rate=0.001,1,log -- --algorithm=fed_yogi --rounds=270
 
-Each run has a folder of its own in DIR, like one of train.py, and what it prints is in DIR/logs/.
-The same command again skips what is complete and goes on with the rest; started several times, on
-machines that share DIR too, the commands divide the trials; --ray=auto has a Ray cluster's nodes do
-the runs. Ctrl-C ends after saving. At the end a table, also in DIR/sweep.md, the best first;
-`tensorboard --logdir=DIR` compares trials (HParams).
+Each run has a folder in DIR, like one of train.py. DIR/logs/ has what it prints. The same command
+again skips complete runs and goes on with the rest. Several commands, also on machines that share
+DIR, divide the trials. --ray=auto trains runs on the nodes of a Ray cluster. Ctrl-C saves and ends.
+The table at the end is also in DIR/sweep.md, the best first. `tensorboard --logdir=DIR` compares
+trials (HParams).
 """
 
 import contextlib

@@ -2,18 +2,18 @@
 
 usage: python scripts/train_centralized.py [--flag=value ...]
 
-The baseline that federated results are held against (the row "centralised" of "Adaptive Federated
-Optimization"). Every optimizer is trained with every learning rate, each in a folder of its own in
---output_dir; at the end a table, also in OUTPUT_DIR/centralized.md. Optimizers are those of
+This is the baseline for federated results (the row "centralised" of "Adaptive Federated
+Optimization"). Every optimizer is trained with every learning rate, each in a folder in
+--output_dir. The table at the end is also in OUTPUT_DIR/centralized.md. The optimizers are those of
 Algorithm 2, applied to minibatch gradients. A round in the files is an epoch. The same command
-again skips what is complete and goes on with the rest; Ctrl-C ends after saving.
+again skips complete runs and goes on with the rest. Ctrl-C saves and ends.
 
   python scripts/train_centralized.py --optimizer=adam --epochs=20
   python scripts/train_centralized.py --task=emnist_cr --data_dir=DIR \\
       --optimizer=adagrad,adam,yogi,sgdm,sgd --learning_rate=0.001,0.01,0.1
 
-Tasks are those of scripts/train.py. All of a task's training examples are held in memory: Stack
-Overflow whole does not fit on most machines.
+The tasks are those of scripts/train.py. All training examples of a task are held in memory; those
+of Stack Overflow do not fit on most machines.
 """
 
 import dataclasses
