@@ -54,6 +54,7 @@ setuptools.setup(
   # installed, so that naming it would make every `pip install` fail. See BUILD_NOTES.md.
   install_requires=[
     'absl-py',
+    'cachetools',
     'lazy_loader',
     'matplotlib',
     'numpy',
