@@ -204,10 +204,12 @@ def _arrays(problem: Any) -> list[tuple[np.ndarray, np.ndarray]]:
   return [(np.array(client['x']), np.array(client['y'])) for client in problem['clients']]
 
 
-def _rounds(settings: Any, problem: Any, cohort: int, factor: float) -> Iterator[Any]:
-  """The rounds of a case: each client's, and the server's state after it."""
+def rounds(
+  settings: Any, problem: Any, cohort: int, factor: float, kind: Any = None
+) -> Iterator[Any]:
+  """The rounds of a case, by a class of the oracle: each client's, and the server's state then."""
   values = dict(settings['hyperparameters'])
-  kind = ORACLES.get(settings['algorithm'], oracle.FedAvg)
+  kind = kind or ORACLES.get(settings['algorithm'], oracle.FedAvg)
   if values.pop('scale_mu', False):
     if kind is oracle.FedDyn:
       values['mean_examples'] = np.mean([len(client['y']) for client in problem['clients']])
@@ -335,13 +337,13 @@ def files() -> dict[str, dict[str, Any]]:
       'least_squares',
       _problem('least_squares', linear, [*sizes, 6], False),
       LEAST_SQUARES,
-      functools.partial(_rounds, cohort=4, factor=1.0),
+      functools.partial(rounds, cohort=4, factor=1.0),
     ),
     (
       'logistic',
       _problem('logistic', softmax, sizes, False),
       LOGISTIC,
-      functools.partial(_rounds, cohort=3, factor=0.9),
+      functools.partial(rounds, cohort=3, factor=0.9),
     ),
     (
       'asynchronous',
@@ -351,8 +353,8 @@ def files() -> dict[str, dict[str, Any]]:
     ),
   )
   with np.errstate(all='ignore'):  # A client overflows.
-    for name, problem, cases, rounds in parts:
-      done = [{**one, 'rounds': [*rounds(one, problem)]} for one in cases]
+    for name, problem, cases, make in parts:
+      done = [{**one, 'rounds': [*make(one, problem)]} for one in cases]
       made[name] = {'version': VERSION, 'problem': problem, 'cases': done}
   return made
 

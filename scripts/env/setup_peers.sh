@@ -1,8 +1,9 @@
 #!/bin/sh
-# Makes an environment for each toolkit that research/benchmark.py can be compared with, in .peers/.
+# Makes an environment in .peers/ for each toolkit that research/benchmark.py (pfl) and
+# research/peer_vectors.py (all of them) compare with.
 # They cannot share the project's own: each pins other versions of what it builds on.
 #
-# usage: sh scripts/env/setup_peers.sh [pfl]   (all of them without a name)
+# usage: sh scripts/env/setup_peers.sh [pfl] [flower] [fedjax]   (pfl without a name)
 set -eu
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3.11}
@@ -20,8 +21,10 @@ mkdir -p .peers
 for peer in "$@"; do
   case "$peer" in
     pfl) make_one pfl torch==2.13.0 pfl==0.6.0 ;;
+    flower) make_one flower flwr==1.41.0 ;;
+    fedjax) make_one fedjax fedjax==0.0.17 jax==0.10.2 ;;
     *)
-      echo "setup_peers.sh: no peer '$peer': pfl" >&2
+      echo "setup_peers.sh: no peer '$peer': pfl, flower, fedjax" >&2
       exit 2
       ;;
   esac

@@ -2,6 +2,7 @@
 
 import json
 
+import jsonschema
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,6 +15,7 @@ from tff_adaptive.client import Batching, ClientTraining, whole_client
 FILES = {
   path.stem: json.loads(path.read_text(encoding='utf-8')) for path in vectors.FOLDER.glob('*.json')
 }
+SCHEMA = FILES.pop('schema')
 CASES = [(name, case) for name, file in FILES.items() for case in file['cases']]
 # A process takes longer there.
 IN_NATIVE = [
@@ -174,6 +176,11 @@ def test_the_oracle_makes_the_vectors_that_are_committed():
   assert made.keys() == FILES.keys()
   for name, content in made.items():
     assert [*vectors.differences(content, FILES[name])] == [], 'make vectors writes them anew'
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_a_file_has_the_form_of_the_schema(name):
+  jsonschema.Draft202012Validator(SCHEMA).validate(FILES[name])
 
 
 def test_the_vectors_have_every_algorithm_and_optimizer_and_a_client_that_diverges():

@@ -1,0 +1,34 @@
+"""research/peer_vectors.py: what a cell says of a library's models. The libraries do not run."""
+
+import json
+
+import numpy as np
+import pytest
+
+from research import peer_vectors, vectors
+
+CONTENT = json.loads((vectors.FOLDER / 'least_squares.json').read_text(encoding='utf-8'))
+CASES = {case['name']: case for case in CONTENT['cases']}
+
+
+def test_models_that_agree_have_their_largest_deviation():
+  models = [one['server']['x'] for one in CASES['fed_avg']['rounds']]
+  models[4] = np.add(models[4], 1e-6 * np.max(np.abs(models[4])))
+  cell = peer_vectors.cell('flower', CASES['fed_avg'], CONTENT['problem'], models)
+  assert cell == '1e-06'
+
+
+def test_models_that_are_not_finite_depart():
+  models = [one['server']['x'] for one in CASES['fed_avg']['rounds']]
+  models[2:] = [[np.nan] * 5] * 8
+  cell = peer_vectors.cell('flower', CASES['fed_avg'], CONTENT['problem'], models)
+  assert cell == 'round 3 (nan)'
+
+
+@pytest.mark.parametrize('library, name', peer_vectors.FORMS)
+def test_a_form_departs_from_the_vectors_and_is_named(library, name):
+  text, form = peer_vectors.FORMS[library, name]
+  models = form(CASES[name], CONTENT['problem'])
+  cell = peer_vectors.cell(library, CASES[name], CONTENT['problem'], models)
+  assert cell.startswith(('round 1 (', 'round 2 ('))
+  assert cell.endswith(f'{text} (0e+00)')
