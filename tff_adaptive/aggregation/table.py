@@ -64,8 +64,8 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
   ),
   _entry(
     'compression',
-    'large tensors of an update are quantized at random, without bias, by draws of'
-    " TensorFlow's own: a run that is repeated or resumed may end in other bits",
+    "large tensors of an update are quantized at random, without bias, by TensorFlow's own"
+    ' generator: a repeated or resumed run may differ in its last bits',
     Hyperparameter('bits', int, 8, 'Bits of a coordinate, 1 to 16', _bits, 'give 8, say'),
     Hyperparameter(
       'threshold', int, 20000, 'Tensors of more elements are quantized', validation.whole
@@ -74,7 +74,7 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
   ),
   _entry(
     'secure',
-    'updates are summed as integers, as a secure sum is',
+    'updates are summed as integers, as in a secure sum',
     *(_ZEROING, _CLIPPING),
     promise='sum in secret',
   ),
@@ -96,7 +96,7 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
   ),
   _entry(
     'dp_tree',
-    'clipped updates with noise on a tree of rounds, whoever is drawn: DP-FTRL',
+    'clipped updates with noise on a tree of rounds, for any cohorts: DP-FTRL',
     *(_NOISE_MULTIPLIER, _clip(1.0)),
     **_PRIVATE,
   ),

@@ -92,7 +92,7 @@ SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
   _server(
     'lamb',
     'LAMB',
-    "Adam's direction of each tensor, as long as the tensor",
+    "Adam's direction of each tensor, scaled to the tensor's norm",
     *(*_MOMENTS[:2], dataclasses.replace(_EPSILON, default=1e-6), _DECOUPLED),
     rate=0.01,
   ),
@@ -106,7 +106,7 @@ SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
 )
 
 CLIENT_OPTIMIZERS: Mapping[str, ClientOptimizer] = by_name(
-  _client('sgd', 'SGD', 'for which the corrections are made'),
+  _client('sgd', 'SGD', 'assumed by the corrections'),
   _client('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM, rate=0.01),
   _client('nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.01),
   _client(
