@@ -1,13 +1,11 @@
 """Which library computes which algorithm: other libraries against the test vectors.
 
-usage: python -m research.peer_vectors [--write=results/peer_vectors.md]
+usage: python -m research.peer_vectors
 
 Each library runs in the environment that scripts/env/setup_peers.sh makes; one that is not there is
 left out. Where a library departs from a case, it is compared with another form of the formula too.
 """
 
-import argparse
-import functools
 import importlib.metadata
 import json
 import pathlib
@@ -62,64 +60,43 @@ def _adam(kind: Any, name: str, v: float, correct: bool = True, m: float = 0.0, 
   return made
 
 
-def _server(make: Callable[[], Any], case: Any, problem: Any) -> list[Any]:
-  """The models by a server optimizer, given the vectors' mean updates."""
-  step, x, seen = make(), np.array(problem['initial']), []
+def models_of(form: Callable[..., Any], case: Any, problem: Any) -> list[Any]:
+  """The models by a class of the oracle, or by a server optimizer with the vectors' updates."""
+  if isinstance(form, type):
+    with np.errstate(all='ignore'):  # A client overflows.
+      return [one['server']['x'] for one in vectors.rounds(case, problem, 4, 1.0, form)]
+  step, x, seen = form(), np.array(problem['initial']), []
   for one in case['rounds']:
     sent = [c['weight'] * np.array(c['update']) for c in one['clients'] if c['update']]
     seen.append(x := step(x, -sum(sent)))
   return seen
 
 
-def _whole(kind: Any, case: Any, problem: Any) -> list[Any]:
-  """The models by another class of the oracle's algorithm."""
-  with np.errstate(all='ignore'):  # A client overflows.
-    return [one['server']['x'] for one in vectors.rounds(case, problem, 4, 1.0, kind)]
-
-
-def _optimizer(*values: Any, **named: Any) -> Callable[..., list[Any]]:
-  return functools.partial(_server, functools.partial(_adam, *values, **named))
-
-
+ADAPTIVE, ZERO, CORRECTED = oracle.Adaptive, 'v = 0 at first', 'the rate corrected for the bias'
 INSIDE = (
   'sqrt(v + eps) for sqrt(v) + tau',
-  functools.partial(
-    _server, functools.partial(oracle.Adaptive, 'adagrad', 0.1, 0.0, None, 0.0, 2 * TAU**2)
-  ),
+  lambda: ADAPTIVE('adagrad', 0.1, 0.0, None, 0.0, 2 * TAU**2),
 )
-BOTH = ('v = 0 at first; m and v corrected for the bias', _optimizer(Corrected, 'adam', 0.0))
-ZERO = 'v = 0 at first'
-# (library, case) -> the form in words, and as a function of the case and its problem.
-FORMS: dict[tuple[str, str], tuple[str, Callable[[Any, Any], list[Any]]]] = {
-  ('tff', 'fed_prox'): (
-    'd = g(y) + mu (x - y), for g(y) + mu (y - x)',
-    functools.partial(_whole, TffFedProx),
-  ),
+BOTH = (f'{ZERO}; m and v corrected for the bias', lambda: _adam(Corrected, 'adam', 0.0))
+# (library, case) -> the form in words, and its class or what makes its server optimizer.
+FORMS: dict[tuple[str, str], tuple[str, Callable[..., Any]]] = {
+  ('tff', 'fed_prox'): ('d = g(y) + mu (x - y), for g(y) + mu (y - x)', TffFedProx),
   ('tff', 'fed_adagrad'): INSIDE,
-  ('tff', 'fed_adam'): (
-    f'{ZERO}; the rate corrected for the bias',
-    _optimizer(oracle.Adaptive, 'adam', 0.0),
-  ),
-  ('tff', 'fed_yogi'): (
-    'the rate corrected for the bias',
-    _optimizer(oracle.Adaptive, 'yogi', TAU**2),
-  ),
-  ('flower', 'fed_adagrad'): (ZERO, _optimizer(oracle.Adaptive, 'adagrad', 0.0, False)),
-  ('flower', 'fed_yogi'): (ZERO, _optimizer(oracle.Adaptive, 'yogi', 0.0, False)),
+  ('tff', 'fed_adam'): (f'{ZERO}; {CORRECTED}', lambda: _adam(ADAPTIVE, 'adam', 0.0)),
+  ('tff', 'fed_yogi'): (CORRECTED, lambda: _adam(ADAPTIVE, 'yogi', TAU**2)),
+  ('flower', 'fed_adagrad'): (ZERO, lambda: _adam(ADAPTIVE, 'adagrad', 0.0, False)),
+  ('flower', 'fed_yogi'): (ZERO, lambda: _adam(ADAPTIVE, 'yogi', 0.0, False)),
   ('flower', 'fed_adam'): (
-    f'{ZERO}; the rate corrected for the bias with exponent t + 1',
-    _optimizer(oracle.Adaptive, 'adam', 0.0, t=1),
+    f'{ZERO}; {CORRECTED} with exponent t + 1',
+    lambda: _adam(ADAPTIVE, 'adam', 0.0, t=1),
   ),
   ('pfl', 'fed_adam'): BOTH,
-  ('pfl', 'scaffold'): (
-    '(y_i - x) / (K_i eta_l) in c_i, for (x - y_i)',
-    functools.partial(_whole, PflScaffold),
-  ),
+  ('pfl', 'scaffold'): ('(y_i - x) / (K_i eta_l) in c_i, for (x - y_i)', PflScaffold),
   ('fedjax', 'fed_adagrad'): INSIDE,
   ('fedjax', 'fed_adam'): BOTH,
   ('fedjax', 'fed_yogi'): (
     'm = v = 1e-6 at first; both corrected for the bias',
-    _optimizer(Corrected, 'yogi', 1e-6, m=-1e-6),
+    lambda: _adam(Corrected, 'yogi', 1e-6, m=-1e-6),
   ),
 }
 
@@ -137,15 +114,13 @@ def cell(library: str, case: Any, problem: Any, found: list[list[float]]) -> str
   said = f'round {first + 1} ({error[first]:.0e})'
   if (library, case['name']) in FORMS:
     text, form = FORMS[library, case['name']]
-    said += f': {text} ({deviations(form(case, problem)).max():.0e})'
+    said += f': {text} ({deviations(models_of(form, case, problem)).max():.0e})'
   return said
 
 
 def main() -> int:
-  """Writes the table into the file, below the text that stands there."""
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--write', type=pathlib.Path, default=ROOT / 'results' / 'peer_vectors.md')
-  to = parser.parse_args().write
+  """Writes the table into results/peer_vectors.md, below the text that stands there."""
+  to = ROOT / 'results' / 'peer_vectors.md'
   path = vectors.FOLDER / 'least_squares.json'
   content = json.loads(path.read_text(encoding='utf-8'))
   columns = {'algorithm': {case['name']: f'`{case["name"]}`' for case in content['cases']}}
@@ -167,7 +142,7 @@ def main() -> int:
   rows += [[column.get(name, '') for column in columns.values()] for name in columns['algorithm']]
   lines = ['| ' + ' | '.join(row) + ' |' for row in rows if any(row[1:])]
   table = '\n'.join(lines)
-  head = to.read_text(encoding='utf-8').partition('\n|')[0] if to.exists() else ''
+  head = to.read_text(encoding='utf-8').partition('\n|')[0]
   to.write_text(f'{head}\n{table}\n', encoding='utf-8')
   return 0
 

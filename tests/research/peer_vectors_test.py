@@ -28,7 +28,7 @@ def test_models_that_are_not_finite_depart():
 @pytest.mark.parametrize('library, name', peer_vectors.FORMS)
 def test_a_form_departs_from_the_vectors_and_is_named(library, name):
   text, form = peer_vectors.FORMS[library, name]
-  models = form(CASES[name], CONTENT['problem'])
+  models = peer_vectors.models_of(form, CASES[name], CONTENT['problem'])
   cell = peer_vectors.cell(library, CASES[name], CONTENT['problem'], models)
   assert cell.startswith(('round 1 (', 'round 2 ('))
   assert cell.endswith(f'{text} (0e+00)')
