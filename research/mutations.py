@@ -154,7 +154,8 @@ class _Module:
       self.limit = min(self.limit, math.ceil(3 * seconds + 5))
       return outcome
     if by not in self._pass:
-      one = self.target._replace(tests=(by,)) if '::' in by else self.target
+      test = by.partition('[')[0]  # The mistake may have changed what its parameters are called.
+      one = self.target._replace(tests=(test,)) if '::' in by else self.target
       ((_, (without, seconds, other)),) = _wait({'': Child(one, self.source, 1800, self.kills)}, 1)
       self._pass[by] = without == 'survived' and seconds < self.limit
       if not self._pass[by]:

@@ -73,7 +73,7 @@ def test_a_larger_sample_of_the_whole_product_holds_a_smaller_one():
 
 
 def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch):
-  ends = [('killed', 'a::b'), ('survived', ''), ('killed', 'c::d'), ('killed', 'c::d')]
+  ends = [('killed', 'a::b[1]'), ('survived', ''), ('killed', 'c::d'), ('killed', 'c::d')]
   texts = []
 
   class Child:
