@@ -105,6 +105,11 @@ def build_update(
       uploads = tf.nest.map_structure(lambda u: u / tf.cast(cohort, u.dtype), uploads)
     elif correction.combine_uploads == 'weighted':
       uploads = tf.nest.map_structure(lambda u: _mean(u, drift['weight']), uploads)
+    elif correction.combine_uploads != 'sum':
+      raise ValueError(
+        f'{type(correction).__name__} has combine_uploads {correction.combine_uploads!r}: give'
+        " 'mean', 'weighted' or 'sum'."
+      )
     server = corrections.ServerRound(
       g_bar=g_bar,
       uploads=uploads,

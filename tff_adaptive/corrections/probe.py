@@ -44,6 +44,7 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
       theta, correction.client_state(theta), broadcast, one, one, one, full_gradient
     )
     sent = correction.exchange(client)
+    results.check_numbers(correction, 'exchange', sent, 'what is sent')
     client = client._replace(exchanged=sent, local_state=correction.local_state(client))
     results.gradient(correction, client._replace(gradient_at=gradient_at), theta, theta)
     _, _, upload = results.client_update(correction, client, theta, one)

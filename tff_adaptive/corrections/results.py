@@ -36,6 +36,7 @@ def client_update(
   found = correction.client_update(client, g_i, steps)
   state, upload = _pair(correction, 'client_update', found, '(client_state, upload)')
   state = _state(correction, 'client_update', state, 'client_state', client.client_state)
+  check_numbers(correction, 'client_update', upload, 'an upload')
   return update, state, upload
 
 
@@ -47,10 +48,27 @@ def server_update(
   factor: Any = ()
   if isinstance(found, tuple) and len(found) == 3:
     found, factor = found[:2], found[2]
-    factor = tf.ensure_shape(tf.cast(factor, tf.float32), [])
+    check_numbers(correction, 'server_update', factor, 'a factor', is_scalar=True)
+    factor = tf.cast(factor, tf.float32)
   state, direction = _pair(correction, 'server_update', found, '(server_state, direction)')
   state = _state(correction, 'server_update', state, 'server_state', server_state)
   return state, _weights(correction, 'server_update', direction, server.g_bar), factor
+
+
+def check_numbers(
+  correction: base.Correction, method: str, found: Any, what: str, is_scalar: bool = False
+) -> None:
+  """TypeError if it is not of numbers in tensors of known shapes, or not a scalar."""
+  for leaf in [found] if is_scalar else tf.nest.flatten(found):
+    array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # Of None it is one of objects.
+    dtype, shape = tf.as_dtype(array.dtype), tf.TensorShape(array.shape)
+    fits = shape.rank == 0 if is_scalar else shape.is_fully_defined()
+    if not fits or not (dtype.is_floating or dtype.is_integer):
+      wanted = 'that is a number' if is_scalar else 'of numbers, in tensors of known shapes'
+      raise TypeError(
+        f'{type(correction).__name__}.{method} must return {what} {wanted}, found'
+        f' {leaf!r:.40} of shape {shape}.'
+      )
 
 
 def _weights(correction: base.Correction, method: str, found: Any, like: base.Weights) -> Any:
@@ -72,9 +90,10 @@ def _weights(correction: base.Correction, method: str, found: Any, like: base.We
 
 def _pair(correction: base.Correction, method: str, found: Any, what: str) -> Any:
   if not isinstance(found, tuple) or len(found) != 2:
+    length = f' of {len(found)}' if isinstance(found, tuple) else ''
     raise TypeError(
       f'{type(correction).__name__}.{method} must return the pair {what}, found a'
-      f' {type(found).__name__}; give () for a part that is not used.'
+      f' {type(found).__name__}{length}; give () for a part that is not used.'
     )
   return found
 

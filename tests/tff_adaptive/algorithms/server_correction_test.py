@@ -56,6 +56,14 @@ def test_uploads_are_combined_as_the_correction_says(graph, combine, sent):
   assert found.round_number == 3
 
 
+def test_another_combination_of_uploads_is_refused():
+  class Median(corrections.Scaffold):
+    combine_uploads = 'median'
+
+  with pytest.raises(ValueError, match="Median has combine_uploads 'median': give 'mean', 'wei"):
+    build(Median(10), G)
+
+
 @pytest.mark.parametrize(('value', 'used'), [(0.5, 0), (np.nan, 2), (np.inf, 2)])
 def test_a_round_without_a_usable_update_changes_nothing(graph, value, used):
   class Ratio(corrections.FedDyn):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.helpers import correction_inputs as inputs
 from tff_adaptive import corrections
-from tff_adaptive.corrections import results
+from tff_adaptive.corrections import probe, results
 
 G = inputs.weights(6)
 
@@ -77,6 +77,30 @@ def test_states_of_another_form_are_refused(found, words):
     results.client_update(Own(found), client, G, tf.constant(1.0))
   with pytest.raises(TypeError, match=words.format('server_state')):
     results.server_update(Own(found), {'h': G}, inputs.server_round())
+
+
+def test_uploads_and_factors_that_are_no_numbers_are_refused():
+  client, server, one = inputs.client_round(), inputs.server_round(), tf.constant(1.0)
+  state = client.client_state
+  for upload in (None, tf.constant('a'), tf.constant(True), {'a': (one, 'b')}):
+    with pytest.raises(TypeError, match=r'Own\.client_update must return an upload of numbers'):
+      results.client_update(Own((state, upload)), client, G, one)
+  with tf.Graph().as_default():
+    unknown = tf.compat.v1.placeholder(tf.float32, [None])
+  with pytest.raises(TypeError, match=r'known shapes, found .* of shape \(None,\)'):
+    results.client_update(Own((state, unknown)), client, G, one)
+  for factor in (None, 'two', tf.ones([3]), tf.constant('a')):
+    with pytest.raises(TypeError, match=r'Own\.server_update must return a factor that is a numb'):
+      results.server_update(Own(({'h': G}, server.g_bar, factor)), {'h': G}, server)
+
+  class Silent(corrections.Correction):
+    def exchange(self, client):
+      return None
+
+  with pytest.raises(TypeError, match=r'Silent\.exchange must return what is sent of numbers'):
+    probe.trace(Silent(), G)
+  with pytest.raises(TypeError, match=r'found a tuple of 4; give \(\)'):
+    results.server_update(Own((1, 2, 3, 4)), {}, server)
 
 
 def test_a_number_of_python_takes_the_dtype():
