@@ -33,8 +33,9 @@ absl_flags.DEFINE_list(
 absl_flags.DEFINE_list(
   'variants',
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
-  f'Ways to do a round: {variant_names.HELP}. hand is for W1, W2, W4, W5. Other toolkits run where'
-  ' scripts/env/setup_peers.sh has installed them (W1 to W4), and are skipped elsewhere.',
+  f'Ways to do a round: {variant_names.HELP}. hand is for W1, W2, W4 to W6, run for'
+  ' synthetic workloads. Other toolkits run where scripts/env/setup_peers.sh has installed them (W1'
+  ' to W4), and are skipped elsewhere.',
   flag_values=_FLAGS,
 )
 absl_flags.DEFINE_integer(

@@ -11,6 +11,8 @@ VARIANTS = {
   'ours_ray1': 'this project, one Ray worker on this machine',
   'ours_ray2': 'this project, two',
   'ours_ray4': 'this project, four',
+  'run': 'rounds as training.train does them, of clients of unequal speed',
+  **{f'run_buffered{b}': f'as many updates with a buffer of {b}' for b in (50, 10, 1)},
   'hand': 'loop by hand',
   **{name: peer.description for name, peer in peer_environments.PEERS.items()},
 }

@@ -9,12 +9,14 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import algorithms, engine
+import tff_adaptive_tasks as tasks
+from tff_adaptive import algorithms, costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
 from tff_adaptive.client import ClientTraining, batching, whole_client
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.models import mixed_precision
-from tff_adaptive.training import cohorts
+from tff_adaptive.runs import state_store
+from tff_adaptive.training import cohorts, older, rounds
 
 from . import hand_loop, variant_names, workloads
 
@@ -29,7 +31,7 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
     placement.hide_gpus()
   if context == 'native':
     engine.set_native_context()
-  elif context == 'graph':
+  elif context == 'graph' or kind == 'run':
     together = {'single': 1, 'together': workload.cohort}
     asked = next((together[option] for option in options if option in together), None)
     results = 'tensors' if 'tensors' in options else 'numpy'
@@ -48,6 +50,9 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
     if workload.task is None
     else _TaskClients(workload.task, workload, data_dir)
   )
+  if kind == 'run':
+    size = int(context.removeprefix('buffered') or workload.cohort)
+    return _Run(workload, clients, size, bool(context))
   if kind == 'ours':
     return _Ours(workload, clients, options)
   if kind == 'stock':
@@ -91,8 +96,6 @@ class _TaskClients:
   """Clients of a task on real data, loaded anew each round; stock: TFF's own baseline task."""
 
   def __init__(self, task: str, workload: workloads.Workload, data_dir: str) -> None:
-    import tff_adaptive_tasks as tasks
-
     self._workload = workload
     self._data_dir = data_dir
     self._task = tasks.load(task, data_dir=data_dir, **dict(workload.task_options))
@@ -176,6 +179,48 @@ class _Ours:
     output = self._process.next(self._state, [cohort[i] for i in order])
     self._state = output.state
     return [np.asarray(w) for w in output.state.global_model_weights.trainable[:1]]
+
+
+class _Run:
+  """FedAvg as `training.train` has it, of clients of unequal speed; a round is `cohort` updates.
+
+  Synchronous, or with a buffer: then as many clients as a cohort has are always training.
+  """
+
+  def __init__(
+    self, workload: workloads.Workload, clients: Clients, size: int, is_buffered: bool
+  ) -> None:
+    model = clients.model()
+    pairs = [clients.load(c) for c in range(clients.population)]
+    data = tasks.InMemoryClientData(
+      {f'{c:06d}': (pair['x'], pair['y']) for c, pair in enumerate(pairs)}
+    )
+    config = training.TrainingConfig(
+      rounds=10_000,
+      clients_per_round=size,
+      cost_model=costs.CostModel(registry.Counts(), model.num_parameters, workload.batch_size),
+      population=population.Population(speed=population.Speed(speed_sigma=1.0)),
+      synchrony=training.Buffered(workload.cohort) if is_buffered else None,
+    )
+    versions = training.older_models(config, data)
+    how = ClientTraining(
+      batching=batching.Batching(workload.batch_size, workload.epochs), versions=versions
+    )
+    process = algorithms.build_fed_avg(model, client_learning_rate=workload.rate, training=how)
+    loader = cohorts.CohortLoader(data, config, cohorts.simulate(config, data))
+    store = state_store.ClientStateStore(None, ())
+    self._trainer = rounds.Trainer(process, loader, store, config, lambda line: None)
+    self._state = process.initialize()
+    if versions:
+      self._state = older.apart(self._state, versions)
+    self._steps, self._number = workload.cohort // size, 0
+
+  def round(self, r: int) -> list[np.ndarray]:
+    del r
+    for _ in range(self._steps):
+      self._number += 1
+      self._state = self._trainer.run(self._number, self._state).server_state
+    return [np.asarray(w) for w in self._state.global_model_weights.trainable[:1]]
 
 
 class _Hand:

@@ -1,6 +1,6 @@
 """The workloads of the benchmark: fixed-seed data and models, or real data where there is some.
 
-W1 to W5 are synthetic and of fixed shape; `cifar10_iid` has real images, for any toolkit;
+W1 to W6 are synthetic and of fixed shape; `cifar10_iid` has real images, for any toolkit;
 `digits_real`, `emnist_real` and `shakespeare_real` are the tasks of this project on the files in
 --data_dir, next to TFF's own baseline tasks on them.
 """
@@ -53,6 +53,7 @@ class Workload:
     return self.population if self.images else min(self.population, POOL)
 
 
+MLPS = {'W4': (784, 100, 100, 26), 'W6': (784, 200, 200, 10)}
 POOL = 100  # Different synthetic clients at most.
 WORKLOADS = {
   w.name: w
@@ -65,6 +66,9 @@ WORKLOADS = {
     Workload('W3', 'LSTM of Shakespeare', examples=40, batch_size=4),
     Workload('W4', 'MLP 784-100-100-26', examples=450, batch_size=45, epochs=5, population=1000),
     Workload('W5', "CIFAR-100's ResNet-18 with GroupNorm, 11 M parameters", population=20),
+    Workload(
+      'W6', "EMNIST's 2NN, 784-200-200-10, 50 clients, 5 steps each", cohort=50, population=200
+    ),
     Workload(
       'cifar10_iid',
       "pfl-research's CIFAR-10 setting, real images: its CNN, 50 clients of 50 images",
@@ -114,7 +118,7 @@ def image_arrays(path: str) -> dict[str, np.ndarray]:
 
 
 def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict[str, np.ndarray]:
-  """The arrays of a client of W1 to W5."""
+  """The arrays of a client of W1 to W6."""
   rng = np.random.default_rng([10_000, client % POOL])
   n = workload.examples
   if workload.name.startswith('W1'):
@@ -128,7 +132,7 @@ def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict
   elif workload.name == 'W5':
     x, y = rng.standard_normal((n, 24, 24, 3), np.float32), rng.integers(0, 100, n)
   else:
-    x, y = rng.random((n, 784), np.float32), rng.integers(0, 26, n)
+    x, y = rng.random((n, 784), np.float32), rng.integers(0, MLPS[workload.name][-1], n)
   return collections.OrderedDict(x=x, y=y.astype(np.int32))
 
 
@@ -152,8 +156,8 @@ def build_model(workload: Workload) -> Any:
     return emnist.build_cnn(1, 10, (32, 32, 3))
   if workload.name == 'W3':
     return shakespeare.build_model(1, **dict(workload.task_options))
-  if workload.name == 'W4':
-    return layers_lib.perceptron(1, [784, 100, 100, 26])
+  if workload.name in MLPS:
+    return layers_lib.perceptron(1, list(MLPS[workload.name]))
   if workload.name == 'W5':  # Images that are cropped and standardised already.
     weights = resnet.build(1, 100).initial_weights[0]
     return layers_lib.classifier(weights, lambda w, x, *_: resnet.apply(w, x, 2), [24, 24, 3])
@@ -186,7 +190,8 @@ def stock_model_fn(workload: Workload) -> Callable[[], Any]:
   def model_fn() -> Any:
     inputs, y = tf.keras.Input([784]), tf.TensorSpec([None], tf.int32)
     loss, metrics = sparse, [accuracy()]
-    stack = [layers.Dense(100, 'relu'), layers.Dense(100, 'relu'), layers.Dense(26)]
+    *hidden, outputs = MLPS.get(workload.name, (784, 1))[1:]
+    stack = [*(layers.Dense(n, 'relu') for n in hidden), layers.Dense(outputs)]
     if workload.name.startswith('W1'):
       inputs = tf.keras.Input([28, 28, 1])
       stack = [layers.Conv2D(n, 3, activation='relu') for n in (32, 64)]

@@ -2,6 +2,8 @@
 
 import contextlib
 import re
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
+from tests.faults import kills
 from tests.helpers import oracle, oracle_async
 from tff_adaptive import (
   aggregation,
@@ -151,6 +154,18 @@ CASES = {
     {'mu': 0.2, 'beta': 0.5, 'beta_decay': 1.0},
     (_polynomial, oracle.Sgd(1.0), {'mu': 0.2, 'beta': 0.5}),
   ),
+  'fed_dyn': (
+    oracle_async.FedDyn,
+    ('fed_dyn', 2, training.Buffered(N)),
+    {'num_clients': N, 'mu': 0.2},
+    (_polynomial, oracle.Sgd(1.0), {'mu': 0.2}),
+  ),
+  'fed_cm': (
+    oracle_async.FedCM,
+    ('fed_cm', 2, training.Buffered(N)),
+    {},
+    (_polynomial, oracle.Sgd(1.0), {'alpha': 0.3}),
+  ),
 }
 
 
@@ -216,6 +231,55 @@ def test_killed_and_resumed_in_steps_equals_one_go(tmp_path, name):
   _assert_same(parts, whole)
 
 
+class _Deadly(training.Callback):
+  """Ends the process at an instruction of the round after so many rows, or of the next one."""
+
+  def __init__(self, rows):
+    self._rows, self._times = rows, []
+
+  def round_end(self, row):
+    self._times.append(time.monotonic())
+    if len(self._times) == self._rows:
+      signal.setitimer(signal.ITIMER_REAL, 1.3 * (self._times[-1] - self._times[-2]))
+
+
+def _train_and_die(folder, rows):
+  signal.signal(signal.SIGALRM, signal.SIG_DFL)
+  config = _unsteady(60, rounds_per_checkpoint=2)
+  _run('scaffold', config, folder, callbacks=[_Deadly(rows)], num_clients=N)
+
+
+def test_a_program_killed_at_any_instruction_and_resumed_equals_one_in_peace(tmp_path):
+  for rows in (4, 7):
+    process = kills.PROCESSES.Process(target=_train_and_die, args=(tmp_path / 'killed', rows))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGALRM
+  peace, killed = (
+    _run('scaffold', _unsteady(60, rounds_per_checkpoint=2), tmp_path / name, num_clients=N)[1]
+    for name in ('peace', 'killed')
+  )
+  assert _rows(tmp_path / 'killed') == _rows(tmp_path / 'peace')
+  _assert_same(killed, peace)
+
+
+@pytest.mark.parametrize('synchrony', [None, training.Buffered(4)])
+def test_the_virtual_clock_says_when_to_evaluate(tmp_path, synchrony):
+  config = _config(14, 2, synchrony, virtual_seconds_per_evaluation=3.5)
+  _run('fed_avg', config, tmp_path / 'whole')
+  names, *lines = _rows(tmp_path / 'whole')
+  rows = [dict(zip(names, line)) for line in lines]
+  passed = np.cumsum([float(row['virtual_seconds'] or 0) for row in rows]) // 3.5
+  assert len({*passed}) < 14
+  is_due = np.diff(passed, prepend=-1) > 0
+  is_due[-1] = True
+  assert [bool(row['validation_loss']) for row in rows] == is_due.tolist()
+  with pytest.raises(_Killed):
+    _run('fed_avg', config, tmp_path / 'parts', callbacks=[_Killer()])
+  _run('fed_avg', config, tmp_path / 'parts')
+  assert _rows(tmp_path / 'parts') == [names, *lines]
+
+
 @pytest.mark.parametrize('name', ['fed_avg', 'scaffold'])
 def test_waves_and_subrounds_give_the_same_bits(name):
   options = {'num_clients': N} if name == 'scaffold' else {}
@@ -235,7 +299,6 @@ def test_what_has_no_meaning_is_refused(capfd):
     )
   for versions, mixing, wanted, message in (
     (0, False, False, 'built without older models'),
-    (1, False, False, r'versions=1\), but'),
     (9, True, False, 'built with mixing, which this run has not'),
     (9, False, True, 'built without mixing, which this run needs'),
     (9, True, True, ''),

@@ -88,7 +88,7 @@ def _data(client, problem, t, factor):
   more = {}
   if staleness is not None:
     version = t - staleness if staleness else -1
-    more = {'version': version, factor: client['factor'], 'store': t}
+    more = {'version': version, factor: client['factor']}
   arrays = [np.array(problem['clients'][number][key]) for key in 'xy']
   with np.errstate(over='ignore'):
     x, y = (a.astype(np.int32 if a.dtype == int else np.float32) for a in arrays)
@@ -144,12 +144,17 @@ def _close(found, wanted, where):
 
 def _compare(name, case):
   problem = FILES[name]['problem']
-  run = small_problem.Run(_process(name, case, problem), None)
+  run, older = small_problem.Run(_process(name, case, problem), None), []
   factor = 'mixed' if case['algorithm'] == 'fed_async' else 'discount'
   for t, wanted in enumerate(case['rounds']):
     clients = wanted['clients']
+    if older:  # The models before, from which the clients begin.
+      stack = tf.nest.map_structure(lambda *rows: np.concatenate(rows), *older)
+      run.state = run.state._replace(distributor=stack)
     data = [_data(c, problem, t, factor) for c in clients]
     run.step(data, [c['client'] for c in clients])
+    if name == 'asynchronous':
+      older.append(run.state.distributor)
     _close(_server(run, case, problem), wanted['server'], f'round {t}')
     for c in clients:
       if 'state' in c:

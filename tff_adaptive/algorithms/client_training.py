@@ -47,14 +47,12 @@ class ClientOutput(NamedTuple):
     metrics: Its unfinalized training metrics.
     result: The `tff.learning.templates.ClientResult`: the update and its weight in the mean.
     totals: What is summed.
-    store: `versions.place_of` in a process with older models; else ().
   """
 
   client_state: Any
   metrics: Any
   result: tff.learning.templates.ClientResult
   totals: Totals
-  store: Any = ()
 
 
 def build(
@@ -81,12 +79,10 @@ def build(
     message: local_training.Message, weights: Any, state: Any, data: Any, size: int | None
   ) -> ClientOutput:
     element, moved = None, None
-    store: Any = ()
     if training.versions:
       (present, older), element = weights, data.get_single_element()
       message, weights = versions.select(element, message, present, older)
       message = local_training.Message(*message)
-      store = versions.place_of(element)
       if training.mixing:
         pair = tuple(present.trainable), tuple(weights.trainable)
         moved = corrections.combine(tf.subtract, *pair)
@@ -116,7 +112,7 @@ def build(
       drift,
     )
     result = tff.learning.templates.ClientResult(trained.update, weight)
-    return ClientOutput(trained.client_state, trained.metrics, result, totals, store)
+    return ClientOutput(trained.client_state, trained.metrics, result, totals)
 
   return _declare(recipe, train, weights_type, message_type, client_state_type)
 

@@ -26,7 +26,8 @@ class ServerState(NamedTuple):
       is the cloud model.
     correction: What the correction keeps at the server (h, say).
     round_number: int32, rounds done.
-    distributor: State of the distributor, or the older models, `versions.build_empty`.
+    distributor: State of the distributor, or older models, see `versions`: those that a step is
+      given, after it the one that it began with.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
   """
@@ -119,7 +120,7 @@ class _Parts(NamedTuple):
   exchanged: tff.Computation | None  # (<M, <E, float32>> -> M)
   train: tff.Computation  # (<M, W, C, D*> -> ClientOutput); W is <W, older> with older models
   empty: tff.Computation | None  # (<M, W> -> older)
-  store: tff.Computation | None  # (<older, M, W, place> -> older)
+  older: tff.Computation | None  # (<M, W> -> older)
   update: tff.Computation  # (<H, M, W, I, G, T> -> ServerUpdate)
   finish: tff.Computation  # (<ServerUpdate, W, W> -> <W, I>)
   describe: tff.Computation  # (<H, W, G, T> -> metrics)
@@ -150,15 +151,12 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     sums_type = exchange.type_signature.result
     exchanged = server_correction.build_exchanged(message_type, sums_type)
     message_type = exchanged.type_signature.result
-  empty, store, sent_type = None, None, weights_type
+  empty, older, sent_type = None, None, weights_type
   if recipe.training.versions:
-    empty = versions.build_empty(recipe.training.versions, message_type, weights_type)
+    empty, older = (versions.build_stack(message_type, weights_type, num) for num in (0, 1))
     sent_type = tff.types.to_type((weights_type, empty.type_signature.result))
   train = client_training.build(recipe, sent_type, message_type, state_type)
   output = train.type_signature.result
-  if empty is not None:
-    older_type = empty.type_signature.result
-    store = versions.build_store(older_type, message_type, weights_type, output.store)
   aggregated, totals = output.result.update, output.totals
   update = server_correction.build_update(
     recipe, server_type, message_type, weights_type, inference_type, aggregated, totals
@@ -171,7 +169,7 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     exchanged=exchanged,
     train=train,
     empty=empty,
-    store=store,
+    older=older,
     update=update,
     finish=server_correction.build_finish(recipe, update.type_signature.result, weights_type),
     describe=server_correction.build_describe(
@@ -244,9 +242,8 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     finalized = parts.finalizer.next(state.finalizer, weights, updated.direction)
     new_weights, inference = tff.federated_map(parts.finish, (updated, weights, finalized.result))
     older = distributed.state
-    if parts.store is not None:
-      place = tff.federated_sum(output.store)
-      older = tff.federated_map(parts.store, (older, message, weights, place))
+    if parts.older is not None:
+      older = tff.federated_map(parts.older, (message, weights))
     new_state = tff.federated_zip(
       ServerState(
         global_model_weights=new_weights,

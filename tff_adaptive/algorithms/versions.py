@@ -1,7 +1,8 @@
 """Older models that clients train from while the server moves on; see `training.Buffered`.
 
-The server keeps them stacked, each with the message of its moment. A client's element names the one
-that it began with; its update is discounted by its staleness.
+A step is given those that its clients began with, stacked, each with the message of its moment, and
+gives its own in their place. A client's element names the one that it began with; its update is
+discounted by its staleness.
 """
 
 from typing import Any
@@ -13,59 +14,25 @@ from tff_adaptive.client import local_training
 from tff_adaptive.corrections import base as corrections
 
 
-def build_empty(num: int, message_type: tff.Type, weights_type: tff.Type) -> tff.Computation:
-  """`(<M, W> -> <M, W>)` with an axis of `num` before all others: zeros."""
+def build_stack(message_type: tff.Type, weights_type: tff.Type, num: int) -> tff.Computation:
+  """`(<M, W> -> older)`: a stack of `num` models, 1 or 0: any number has the same type."""
 
   @tff.tensorflow.computation(message_type, weights_type)
-  def empty(message: Any, weights: Any) -> Any:
-    def zeros(leaf: tf.Tensor) -> tf.Tensor:
-      return tf.zeros([num, *leaf.shape], leaf.dtype)
+  def stack(message: Any, weights: Any) -> Any:
+    def rows(leaf: tf.Tensor) -> tf.Tensor:
+      return tf.compat.v1.placeholder_with_default(leaf[tf.newaxis][:num], [None, *leaf.shape])
 
-    return tf.nest.map_structure(zeros, message), tf.nest.map_structure(zeros, weights)
+    return tf.nest.map_structure(rows, message), tf.nest.map_structure(rows, weights)
 
-  return empty
-
-
-def build_store(
-  older_type: tff.Type, message_type: tff.Type, weights_type: tff.Type, place_type: tff.Type
-) -> tff.Computation:
-  """`(<older, M, W, place> -> older)`: keeps the present model where the clients' elements say.
-
-  The place is `place_of`, summed over the clients.
-  """
-
-  @tff.tensorflow.computation(older_type, message_type, weights_type, place_type)
-  def store(older: Any, message: Any, weights: Any, place: Any) -> Any:
-    total, clients = place
-    slot = tf.where(clients > 0, total // tf.maximum(clients, 1), -1)
-
-    def put(stack: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
-      return tf.tensor_scatter_nd_update(stack, [[slot]], leaf[tf.newaxis])
-
-    messages, models = older
-    # Leaf by leaf: kept containers may be others than those that are received.
-    new = [
-      tf.cond(slot >= 0, lambda s=s, v=v: put(s, v), lambda s=s: s)
-      for s, v in zip(
-        tf.nest.flatten((messages, models)), tf.nest.flatten((message, weights)), strict=True
-      )
-    ]
-    return tf.nest.pack_sequence_as((messages, models), new)
-
-  return store
-
-
-def place_of(element: Any) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns where the present model is kept, as a client says; all clients say the same."""
-  return tf.identity(element['store']), tf.constant(1)
+  return stack
 
 
 def select(element: Any, message: Any, weights: Any, older: Any) -> tuple[Any, Any]:
-  """The message and the weights that a client began with."""
+  """The message and the weights that a client began with; `version` is its row, or -1."""
   slot = element['version']
 
   def chosen(stack: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
-    return tf.cond(slot >= 0, lambda: tf.gather(stack, slot), lambda: tf.identity(leaf))
+    return tf.cond(slot >= 0, lambda: stack[slot], lambda: tf.identity(leaf))
 
   flat = map(chosen, tf.nest.flatten(older), tf.nest.flatten((message, weights)))
   return tf.nest.pack_sequence_as((message, weights), list(flat))

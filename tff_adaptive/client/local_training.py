@@ -41,11 +41,12 @@ class ClientTraining:
     clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
     xla: Whether XLA compiles the local step; for GPUs, and for models of this project.
-    versions: Older models that the server keeps for clients that began with them, for rounds that
-      do not wait (`training.Buffered`); 0 for synchronous rounds. A client's element then has three
-      more entries: `version` (int32), where its model is kept, -1 for the present one; `discount`
-      (float32), a factor of its update; and `store` (int32, the same for all), where the present
-      model is to be kept, -1 for nowhere. Clients are then not trained in groups.
+    versions: Older models that are kept for clients that began with them, for rounds that do not
+      wait (`training.Buffered`); 0 for synchronous rounds. The server state then has in
+      `distributor` the models of a step's clients, stacked; after it the one that the step began
+      with, which the caller keeps. A client's element has two more entries: `version` (int32), the
+      row of its model, -1 for the present one, and `discount` (float32), a factor of its update.
+      Clients are then not trained in groups.
     mixing: Whether such updates are measured from the present model, see `training.Buffered`.
 
   Raises:
@@ -161,7 +162,7 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
     if training.versions:
       int32, float32 = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32)
       factor = 'mixed' if training.mixing else 'discount'
-      element.update({'version': int32, factor: float32, 'store': int32})
+      element.update({'version': int32, factor: float32})
   return tff.types.SequenceType(tff.types.tensorflow_to_type(element))
 
 

@@ -6,6 +6,7 @@ clock.
 """
 
 import dataclasses
+import functools
 import heapq
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -101,6 +102,11 @@ class Arrivals(rounds.RoundPlan):
   under_way: int
   versions: int
 
+  @functools.cached_property
+  def needed(self) -> list[int]:
+    """The slots of the older models that the step's clients began with, rising."""
+    return sorted({slot for slot in self.slots.tolist() if slot >= 0})
+
   def columns(self) -> dict[str, float]:
     """Returns what metrics.csv says of the step."""
     return {
@@ -115,9 +121,8 @@ class Arrivals(rounds.RoundPlan):
   def of_client(self, i: int, mixing: bool) -> dict[str, Any]:
     """What the i-th client's element has besides its examples, see `ClientTraining.versions`."""
     return {
-      'version': np.int32(self.slots[i]),
+      'version': np.int32(self.needed.index(slot) if (slot := self.slots[i]) >= 0 else -1),
       'mixed' if mixing else 'discount': np.float32(self.factors[i]),
-      'store': np.int32(self.store),
     }
 
 

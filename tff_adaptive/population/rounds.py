@@ -98,6 +98,7 @@ class RoundPlan:
     partial: Number of clients that count and took fewer steps.
     dropped: Number of clients that failed, were late, or came when enough had finished.
     virtual_seconds: How long the round takes.
+    begins: Virtual seconds from the start of the run to that of the round.
   """
 
   positions: np.ndarray
@@ -108,6 +109,12 @@ class RoundPlan:
   partial: int
   dropped: int
   virtual_seconds: float
+  begins: float = dataclasses.field(default=0.0, kw_only=True)
+
+  def passes(self, seconds: float) -> bool:
+    """Whether a multiple of so many virtual seconds is in the round, its end included."""
+    ends = self.begins + self.virtual_seconds
+    return ends // seconds > self.begins // seconds
 
   def columns(self) -> dict[str, float]:
     """Returns the columns of metrics.csv for the round."""
@@ -176,7 +183,8 @@ class Simulation:
     if round_number < self._number:
       self._restart()
     while self._number < round_number:
-      self._plan = plan = self._next(self._number + 1)
+      plan = dataclasses.replace(self._next(self._number + 1), begins=self._clock)
+      self._plan = plan
       self._number, self._clock = self._number + 1, self._clock + plan.virtual_seconds
     assert self._plan is not None
     return self._plan

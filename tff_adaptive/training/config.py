@@ -40,6 +40,9 @@ class TrainingConfig:
     max_examples_per_client: Only the first so many examples of a client are used; None: all.
     rounds_per_evaluation: The model is evaluated at round 0, every so many rounds, and at the
       end; >= 1.
+    virtual_seconds_per_evaluation: If given, in place of the rounds: the model is evaluated after
+      the first round that ends at or after each multiple of so many virtual seconds, above 0; it
+      wants a `population`.
     rounds_per_checkpoint: State is saved every so many rounds and at the end; >= 1.
     keep_checkpoints: The checkpoint file holds the last so many checkpoints, >= 1: the previous one
       is there if the latest is damaged.
@@ -66,6 +69,9 @@ class TrainingConfig:
   seed: int = _whole(0, 0, 'give 0, say')
   max_examples_per_client: int | None = _whole(None, 1, 'give 128, say, or None')
   rounds_per_evaluation: int = _whole(10, 1, 'give 10, say', changes_numbers=False)
+  virtual_seconds_per_evaluation: float | None = _field(
+    None, validation.above_zero, 'give 60, say, or None'
+  )
   rounds_per_checkpoint: int = _whole(50, 1, 'give 50, say', changes_numbers=False)
   keep_checkpoints: int = _whole(2, 1, 'give 2, say', changes_numbers=False)
   client_state_store: str = _field('memory')
@@ -96,6 +102,11 @@ class TrainingConfig:
       raise ValueError(
         'synchrony is given without a population, which says how long clients take: give '
         'population.Population(), say.'
+      )
+    if self.virtual_seconds_per_evaluation is not None and self.population is None:
+      raise ValueError(
+        'virtual_seconds_per_evaluation is given without a population, which has a clock: give'
+        ' rounds_per_evaluation, or population.Population(), say.'
       )
     if self.population is not None and self.cost_model is None:
       raise ValueError(
@@ -133,7 +144,9 @@ class TrainingConfig:
     if self.client_state_dir is not None:  # The file is read from other folders too.
       found['client_state_dir'] = os.path.abspath(self.client_state_dir)
     found['population'] = self.population and self.population.record()
-    if self.synchrony is None:  # Records of synchronous runs stay as they were.
+    if self.virtual_seconds_per_evaluation is None:  # Records stay as they were.
+      del found['virtual_seconds_per_evaluation']
+    if self.synchrony is None:
       del found['synchrony']
     else:
       found['synchrony'] = dataclasses.asdict(self.synchrony)

@@ -17,6 +17,7 @@ from tff_adaptive.training import (
   callbacks as callbacks_lib,
   client_evaluation as client_evaluation_lib,
   cohorts,
+  older,
   progress as progress_lib,
   protocols,
   rounds,
@@ -124,16 +125,13 @@ def train(
     if isinstance(process, protocols.StatefulProcess):
       client_state = process.initial_client_state
     workers = client_references.workers()
-    first = initial = process.initialize()
     needed = 0 if simulation is None else simulation.most_versions(config.rounds)
-    if needed:
-      first = rounds.without_older_models(initial)
     files = run_files.RunFiles(
-      config, output_dir, run_id, first, client_state, resume_from, workers
+      config, output_dir, run_id, process.initialize(), client_state, resume_from, workers
     )
     stack.callback(files.close)
     if needed:
-      files.state = rounds.with_older_models(files.state, initial, needed)
+      files.state = older.apart(files.state, needed)
     loader = cohorts.CohortLoader(clients, config, simulation)
     stack.callback(loader.close)
     if workers is not None:
@@ -230,7 +228,10 @@ class _Run:
     row = finished.row
     for callback in self._callbacks:
       row.update(callback.columns())
-    if number % self._config.rounds_per_evaluation == 0 or number == self._config.rounds:
+    is_due = number % self._config.rounds_per_evaluation == 0
+    if self._config.virtual_seconds_per_evaluation is not None:
+      is_due = finished.passes
+    if is_due or number == self._config.rounds:
       row.update(self._evaluation(finished.server_state))
     row.update(self._of_clients(finished.server_state, number))
     self._files.log.append(row)
@@ -303,7 +304,10 @@ class _Run:
       path = os.path.join(files.output_dir, run_files.CURVES)
       with saving(path):
         figures.draw_run(path, rows)
-    return TrainingResult(files.state, files.round_number, is_complete, summary)
+    state = files.state
+    if self._config.synchrony is not None:
+      state = older.together(state)
+    return TrainingResult(state, files.round_number, is_complete, summary)
 
 
 def _write_config(

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tree
 
+from tff_adaptive.engine.graph import buffers
+from tff_adaptive.population import buffered
 from tff_adaptive.runs import metrics as metrics_lib, state_store
 from tff_adaptive.runs.errors import NonFiniteWeightsError
-from tff_adaptive.training import cohorts, protocols
+from tff_adaptive.training import cohorts, older as older_lib, protocols
 from tff_adaptive.training.config import TrainingConfig
 
 Row = dict[str, Any]
@@ -25,12 +26,14 @@ class Round:
     client_ids: The cohort.
     client_states: The cohort's new states; None if the clients remember nothing.
     row: Its row of metrics.
+    passes: Whether an evaluation by the virtual clock is due.
   """
 
   server_state: Any
   client_ids: Sequence[str]
   client_states: Sequence[Any] | None
   row: Row
+  passes: bool
 
 
 @dataclasses.dataclass
@@ -43,6 +46,7 @@ class Trainer:
   _config: TrainingConfig
   _say: Callable[[str], None]
   _said: set[str] = dataclasses.field(default_factory=set)
+  _buffers: buffers.Buffers = dataclasses.field(default_factory=buffers.Buffers)
 
   def run(self, number: int, server_state: Any) -> Round:
     """Trains a round, of numbers from 1, given the state before it.
@@ -54,7 +58,11 @@ class Trainer:
     began = time.perf_counter()
     cohort = self._loader.take(number)
     loaded = time.perf_counter()
-    after = None
+    plan, model = cohort.plan, self._config.cost_model
+    after, older = None, None
+    if isinstance(plan, buffered.Arrivals):
+      older = server_state.distributor
+      server_state = older_lib.given(server_state, plan.needed, self._buffers)
     if isinstance(self._process, protocols.StatefulProcess):
       before, data = self._store.get(cohort.client_ids), cohort.data
       if not data:
@@ -74,7 +82,8 @@ class Trainer:
     if measured.get('non_finite_clients', 0) + empty >= len(cohort.client_ids):
       # Sums over no client that is used: a loss of 0 would look like a success.
       measured = {k: v for k, v in measured.items() if not k.startswith('train_')}
-    plan, model = cohort.plan, self._config.cost_model
+    if isinstance(plan, buffered.Arrivals):
+      new_state = older_lib.kept(new_state, older, plan.store)
     downloads = plan.selected if plan else None
     sizes = cohort.client_examples, cohort.client_steps
     row = {
@@ -95,7 +104,9 @@ class Trainer:
         ' have: it is smaller.',
       )
     self._check(new_state, row)
-    return Round(new_state, cohort.client_ids, after, row)
+    seconds = self._config.virtual_seconds_per_evaluation
+    passes = plan is not None and seconds is not None and plan.passes(seconds)
+    return Round(new_state, cohort.client_ids, after, row, passes)
 
   def _say_once(self, kind: str, line: str) -> None:
     if kind not in self._said:
@@ -186,33 +197,3 @@ def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> No
         f'the process was built with{"out" if is_needed else ""} {what}, which this run'
         f' {"needs" if is_needed else "has not"}: build it with ClientTraining({way_out}), say'
       )
-
-
-def without_older_models(state: Any) -> Any:
-  """The server state with room for none, as which one with any number of them can be loaded."""
-  return state._replace(distributor=tree.map_structure(lambda a: a[:0], state.distributor))
-
-
-def with_older_models(state: Any, like: Any, needed: int) -> Any:
-  """The server state with as much room as another one; a longer run may need more.
-
-  Args:
-    state: As it was loaded.
-    like: One that the process made.
-    needed: The older models that the run needs at a time.
-
-  Raises:
-    ValueError: If the process was built for fewer.
-  """
-  room = len(tree.flatten(like.distributor)[0])
-  if room < needed:
-    raise ValueError(
-      f'the process was built with ClientTraining(versions={room}), but {needed} older models are '
-      'needed at a time: give versions=training.older_models(config, clients)'
-    )
-
-  def fitted(kept: Any, empty: Any) -> Any:
-    return np.concatenate([np.asarray(kept)[:room], np.asarray(empty)[len(kept) :]])
-
-  older = tree.map_structure(fitted, state.distributor, like.distributor)
-  return state._replace(distributor=older)

@@ -27,6 +27,13 @@ class Output(fields.Group):
   )
   data_dir: str | None = fields.flag("Folder with the task's files. Default: TFF downloads them.")
   rounds_per_evaluation: int = fields.count('Rounds between evaluations.', 10)
+  virtual_seconds_per_evaluation: float | None = fields.number(
+    'Evaluate by the virtual clock, not by rounds: after the first round that ends at or after'
+    ' each multiple of so many virtual seconds. For runs with a population.',
+    validation.above_zero,
+    60,
+    instead_of='rounds_per_evaluation',
+  )
   rounds_per_checkpoint: int = fields.count('Rounds between checkpoints.', 50)
   keep_checkpoints: int = fields.count(
     'How many checkpoints to keep: an earlier one is used if the latest is damaged.',

@@ -32,7 +32,7 @@ def test_a_users_own_hyperparameters_are_recorded_as_options_and_the_file_by_its
 def test_a_resumed_run_may_change_what_changes_no_number():
   assert {*settings.CHANGE_NO_NUMBER} == {
     *('output_dir', 'data_dir', 'log_to', 'resume_from', 'target', 'stop_at_target'),
-    'keep_checkpoints',
+    *('keep_checkpoints', 'virtual_seconds_per_evaluation'),
     *('rounds_per_evaluation', 'rounds_per_checkpoint', 'rounds_per_client_evaluation'),
     *('client_evaluation_clients', 'personalization_epochs'),
     *('client_state_store', 'client_state_dir', 'parallel_clients'),

@@ -145,6 +145,8 @@ def test_numpys_numbers_are_recorded_as_pythons():
     ),
     ('seed', -1, 'must be at least 0, found -1: give'),
     ('stop_at_target', True, 'is given without a target: give one'),
+    ('virtual_seconds_per_evaluation', 0, 'must be finite and above 0, found 0: give'),
+    ('virtual_seconds_per_evaluation', 60, 'is given without a population'),
     ('target', 'high', "must be a number, found 'high': give"),
     ('client_state_store', 'tape', "is 'tape'; it must be one of memory, disk, shards"),
   ],

@@ -41,7 +41,7 @@ class ImportedGraph:
     result = private_apis.tensor_names(message.result)
     self._result_is_sequence = [is_sequence for _, is_sequence in result]
     whole_reads = _whole_reads(graph_def, self._parameter)
-    self._whole_reads: dict[str, list[tf.TensorSpec]] = {}
+    self._whole_reads: dict[str, list[list[tf.TensorSpec]]] = {}  # Of each reader.
     dataset_reduce.replace_reductions(graph_def)
     for node in _all_nodes(graph_def):
       _make_private(node)
@@ -56,9 +56,11 @@ class ImportedGraph:
     feeds: list[tf.Tensor] = []
     for name, _ in self._parameter:
       if name in whole_reads:
-        reads = [graph.get_tensor_by_name(read) for read in whole_reads[name]]
-        self._whole_reads[name] = [tf.TensorSpec(read.shape, read.dtype) for read in reads]
-        feeds.extend(reads)
+        self._whole_reads[name] = []
+        for reader in whole_reads[name]:
+          reads = [graph.get_tensor_by_name(read) for read in reader]
+          self._whole_reads[name].append([tf.TensorSpec(read.shape, read.dtype) for read in reads])
+          feeds.extend(reads)
       else:
         feeds.append(graph.get_tensor_by_name(name))
     fetches = [graph.get_tensor_by_name(name) for name, _ in result]
@@ -76,8 +78,8 @@ class ImportedGraph:
       if not is_sequence:
         flat.append(argument)
       elif name in self._whole_reads:
-        reads = self._whole_reads[name]
-        flat.extend(argument.whole([t.dtype for t in reads], [t.shape for t in reads]))
+        for reads in self._whole_reads[name]:
+          flat.extend(argument.whole([t.dtype for t in reads], [t.shape for t in reads]))
       else:
         flat.append(argument.variant())
     if self._initialize is not None:
@@ -146,8 +148,8 @@ def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -
 
 def _whole_reads(
   graph_def: tf.compat.v1.GraphDef, parameter: list[tuple[str, bool]]
-) -> dict[str, list[str]]:
-  """For each sequence of the parameter that is only read as one element, that element's tensors.
+) -> dict[str, list[list[str]]]:
+  """For each sequence of the parameter that is only read as one element, each reader's tensors.
 
   A computation that reads a sequence so (all the data of a client) need not pass through tf.data at
   all: the tensors are fed directly.
@@ -159,9 +161,9 @@ def _whole_reads(
   reads = {}
   for name, is_sequence in parameter:
     nodes = readers[name.split(':')[0]]
-    if is_sequence and [node.op for node in nodes] == ['DatasetToSingleElement']:
+    if is_sequence and {node.op for node in nodes} == {'DatasetToSingleElement'}:
       count = len(nodes[0].attr['output_types'].list.type)
-      reads[name] = [f'{nodes[0].name}:{i}' for i in range(count)]
+      reads[name] = [[f'{node.name}:{i}' for i in range(count)] for node in nodes]
   return reads
 
 

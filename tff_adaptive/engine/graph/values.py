@@ -1,6 +1,7 @@
 """Values of TFF types as flat lists of tensors, and back."""
 
 import functools
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -8,6 +9,10 @@ import attrs
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+
+# By the identity of an array that shares a tensor's memory and so is read-only, the tensor: what a
+# round gave is given to the next one without a copy.
+_shared: dict[int, tf.Tensor] = {}
 
 
 class Sequence:
@@ -132,6 +137,7 @@ def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
 def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
   """A tensor of the type."""
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
+  value = _shared.get(id(value), value)
   if isinstance(value, tf.Tensor):
     pass  # The usual case, and the cheapest test.
   elif isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
@@ -162,7 +168,11 @@ def to_numpy(value: Any) -> Any:
     return value
   if not value.shape.rank or value.dtype in (tf.string, tf.bfloat16):
     return value.numpy()
-  return np.asarray(value)  # It shares the memory of one that is not on a GPU.
+  array = np.asarray(value)  # It shares the memory of one that is not on a GPU.
+  if isinstance(array, np.ndarray) and 'CPU' in value.backing_device:
+    _shared[id(array)] = value
+    weakref.finalize(array, _shared.pop, id(array)).atexit = False
+  return array
 
 
 def _from_python(value: Any, type_spec: tff.types.TensorType, dtype: tf.DType) -> tf.Tensor:
