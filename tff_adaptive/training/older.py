@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import tree
 
-from tff_adaptive.engine.graph import buffers as buffers_lib
-
 
 class Slots:
   """One leaf of the older models: NumPy takes it as an array [slots, ...].
@@ -44,18 +42,16 @@ def together(state: Any) -> Any:
   return state._replace(distributor=tree.map_structure(np.asarray, state.distributor))
 
 
-def given(state: Any, needed: Sequence[int], buffers: buffers_lib.Buffers) -> Any:
+def given(state: Any, needed: Sequence[int]) -> Any:
   """The server state that a step is given, with the models of some slots, stacked in order."""
 
   def stacked(leaf: Slots) -> Any:
     rows = [leaf.rows[slot] for slot in needed]
     if len(rows) == 1:
       return rows[0]
-    return buffers.join(rows) if rows else leaf.rows[0][:0]
+    return np.concatenate(rows) if rows else leaf.rows[0][:0]
 
-  state = state._replace(distributor=tree.map_structure(stacked, state.distributor))
-  buffers.collect()
-  return state
+  return state._replace(distributor=tree.map_structure(stacked, state.distributor))
 
 
 def kept(state: Any, older: Any, slot: int) -> Any:

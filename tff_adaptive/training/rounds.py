@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tff_adaptive.engine.graph import buffers
 from tff_adaptive.population import buffered
 from tff_adaptive.runs import metrics as metrics_lib, state_store
 from tff_adaptive.runs.errors import NonFiniteWeightsError
@@ -46,7 +45,6 @@ class Trainer:
   _config: TrainingConfig
   _say: Callable[[str], None]
   _said: set[str] = dataclasses.field(default_factory=set)
-  _buffers: buffers.Buffers = dataclasses.field(default_factory=buffers.Buffers)
 
   def run(self, number: int, server_state: Any) -> Round:
     """Trains a round, of numbers from 1, given the state before it.
@@ -62,7 +60,7 @@ class Trainer:
     after, older = None, None
     if isinstance(plan, buffered.Arrivals):
       older = server_state.distributor
-      server_state = older_lib.given(server_state, plan.needed, self._buffers)
+      server_state = older_lib.given(server_state, plan.needed)
     if isinstance(self._process, protocols.StatefulProcess):
       before, data = self._store.get(cohort.client_ids), cohort.data
       if not data:
