@@ -56,6 +56,8 @@ class Synchrony(fields.Group):
     if settings.population.over_select not in (None, 1.0):
       raise ValueError('--over_select has no meaning with --synchrony=buffered: leave it out.')
     size = settings.training.buffer_size
+    if size is not None and settings.training.participation is not None:
+      raise ValueError('--buffer_size stands in place of --participation: leave one of them out.')
     if size is not None and size > made.concurrency:
       raise ValueError(
         f'--concurrency is {made.concurrency}; it must be at least --buffer_size, {size}.'

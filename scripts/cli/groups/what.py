@@ -226,7 +226,8 @@ def defaults(
   how_long = ('participation', 'local_steps', 'random_local_steps')
   found.update({k: v for k, v in algorithm.settings.items() if k in how_long})
   for name, other in (('participation', 'clients_per_round'), ('local_steps', 'client_epochs')):
-    if values[other] is not None:
+    given = values[other] if name == 'local_steps' else values[other] or values['buffer_size']
+    if given is not None:
       found.pop(name, None)
       if name == 'local_steps':
         found.pop('random_local_steps', None)
