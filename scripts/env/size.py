@@ -9,9 +9,9 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
-  ('tff_adaptive', 'tasks', 'scripts'): 34_372,
-  ('research',): 4_644,
-  ('tests',): 28_900,
+  ('tff_adaptive', 'tasks', 'scripts'): 33_500,
+  ('research',): 4_700,
+  ('tests',): 28_930,
 }
 
 
