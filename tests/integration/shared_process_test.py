@@ -4,7 +4,6 @@ import os
 import subprocess
 
 import numpy as np
-import psutil
 import pytest
 
 from scripts import sweep, train
@@ -29,9 +28,6 @@ def test_the_second_run_of_a_sweep_is_that_of_train(tmp_path, capfd):
   folder = tmp_path / 'sweep'
   assert sweep.main(['sweep.py', f'--output_dir={folder}', *grid, '--', *_FIXED]) == 0
   assert 'best' in capfd.readouterr().out
-  children = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
-  (server,) = (p for p in children if 'forkserver' in ' '.join(p.cmdline()))
-  assert os.getsid(server.pid) == server.pid  # Ctrl-C reaches runs once: through the command.
   second = folder / 'algorithm=fed_yogi,tau=0.01'
   first = folder / 'algorithm=ada_best,mu=0.5'
   assert (second / 'config.json').stat().st_mtime > (first / 'summary.json').stat().st_mtime

@@ -99,5 +99,5 @@ def test_a_test_that_fails_without_a_mistake_kills_nothing(monkeypatch):
 
 def test_a_modules_tests_are_near_it_or_of_what_uses_it():
   found = mutations.tests_of(pathlib.Path('tff_adaptive/corrections/probe.py'))
-  assert found[0] == 'tests/tff_adaptive/algorithms/registered_test.py'
-  assert 'tests/tff_adaptive/corrections/base_test.py' in found
+  users, beside = 'algorithms/registered_test.py', 'corrections/base_test.py'
+  assert found.index(f'tests/tff_adaptive/{users}') < found.index(f'tests/tff_adaptive/{beside}')

@@ -65,4 +65,5 @@ def test_what_a_flag_needs_and_what_it_stands_in_place_of():
   assert by('instead_of') == {
     'clients_per_round': {'participation', 'buffer_size'},
     'client_epochs': {'local_steps'},
+    'rounds_per_evaluation': {'virtual_seconds_per_evaluation'},
   }

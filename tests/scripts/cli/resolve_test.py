@@ -152,7 +152,10 @@ BY_CLIENT = '--rounds_per_client_evaluation=5'
     ('--algorithm=fed_sam --sam_rho=0', '--sam_rho=0.0 does not go with --algorithm fed_sam'),
     ('--algorithm=fed_lalr --aggregator=secure', "the states of the clients' optimizers, whose"),
     ('--participation=0.1 --clients_per_round=3', 'in place of --clients_per_round: leave one'),
-    ('--local_steps=5 --continue_batches --with_replacement', 'which --with_replacement=True has'),
+    (
+      '--local_steps=5 --continue_batches --with_replacement',
+      'none with --with_replacement=True',
+    ),
     ('--with_replacement --batch_size=0', '--with_replacement needs batches'),
     ('--participation=0.1 --clients_per_step=7', 'must be at most 6, the clients of a round'),
     # What is known without the data.

@@ -130,7 +130,9 @@ def test_an_error_is_an_answer(monkeypatch, error, answer):
 
 
 _LOADS = """
+import os
 from scripts.cli import preload
+assert os.getsid(0) == os.getpid()  # Ctrl-C reaches runs once: through the command.
 from tensorflow.python.eager import context
 assert not context.context()._initialized
 """

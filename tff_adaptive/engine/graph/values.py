@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 
 # By the identity of an array that shares a tensor's memory and so is read-only, the tensor: what a
 # round gave is given to the next one without a copy.
-_shared: dict[int, tf.Tensor] = {}
+_shared: dict[int, tuple[tf.Tensor, 'weakref.ref[np.ndarray]']] = {}
 
 
 class Sequence:
@@ -137,7 +137,7 @@ def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
 def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
   """A tensor of the type."""
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
-  value = _shared.get(id(value), value)
+  value = _shared.get(id(value), (value,))[0]
   if isinstance(value, tf.Tensor):
     pass  # The usual case, and the cheapest test.
   elif isinstance(value, (tf.RaggedTensor, tf.SparseTensor)):
@@ -170,8 +170,8 @@ def to_numpy(value: Any) -> Any:
     return value.numpy()
   array = np.asarray(value)  # It shares the memory of one that is not on a GPU.
   if isinstance(array, np.ndarray) and 'CPU' in value.backing_device:
-    _shared[id(array)] = value
-    weakref.finalize(array, _shared.pop, id(array)).atexit = False
+    key = id(array)
+    _shared[key] = value, weakref.ref(array, lambda _: _shared.pop(key, None))
   return array
 
 
