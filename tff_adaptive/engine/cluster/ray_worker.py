@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import cachetools  # type: ignore[import-untyped]
+import cachetools
 
 from tff_adaptive._utils import client_references, private_apis
 from tff_adaptive.engine.cluster import errors, worker_sources

@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import cachetools  # type: ignore[import-untyped]
+import cachetools
 
 from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import errors

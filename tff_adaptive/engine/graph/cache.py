@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import cachetools  # type: ignore[import-untyped]
+import cachetools
 import tensorflow_federated as tff
 
 _CAPACITY = 64
