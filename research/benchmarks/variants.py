@@ -31,6 +31,8 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
     placement.hide_gpus()
   if context == 'native':
     engine.set_native_context()
+  elif kind == 'run' and 'ray2' in options:
+    engine.set_ray_context(workers=2)
   elif context == 'graph' or kind == 'run':
     together = {'single': 1, 'together': workload.cohort}
     asked = next((together[option] for option in options if option in together), None)
@@ -208,6 +210,8 @@ class _Run:
     )
     process = algorithms.build_fed_avg(model, client_learning_rate=workload.rate, training=how)
     loader = cohorts.CohortLoader(data, config, cohorts.simulate(config, data))
+    if (workers := client_references.workers()) is not None:
+      loader.by_reference = workers.accepts(loader.source)
     store = state_store.ClientStateStore(None, ())
     self._trainer = rounds.Trainer(process, loader, store, config, lambda line: None)
     self._state = process.initialize()
