@@ -184,7 +184,8 @@ class Bench:
 
 def train(path: str) -> None:
   """Trains what the CSV file lacks, and writes row after row."""
-  found = pd.read_csv(path).to_dict('records') if os.path.exists(path) else []
+  types = {'sigma': float, 'share': float}  # A column of whole numbers would be one of int.
+  found = pd.read_csv(path, dtype=types).to_dict('records') if os.path.exists(path) else []
   done = {tuple(str(row[k]) for k in _KEYS): row for row in found}
   for problem in _FLAGS.problems:
     for seed in (_FLAGS.tuning_seed, *_FLAGS.seeds):

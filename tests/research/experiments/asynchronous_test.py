@@ -28,3 +28,25 @@ def test_the_table_has_the_median_of_the_seeds_that_got_there():
   asynchronous._FLAGS(['asynchronous.py'])
   text = asynchronous.report(pd.DataFrame(rows))
   assert '20 (2/3)' in text
+
+
+def test_a_run_whose_row_is_written_is_not_made_again(tmp_path, monkeypatch):
+  ran = []
+
+  class Bench:
+    def __init__(self, *_):
+      pass
+
+    def run(self, *asked):
+      ran.append(asked)
+      return {'seconds': 1.0, 'updates': 50.0, 'accuracy': 0.9, 'staleness': 0.0}
+
+  monkeypatch.setattr(asynchronous, 'Bench', Bench)
+  # Whole numbers alone in a column of the file come back as such.
+  asynchronous._FLAGS(
+    ['asynchronous.py', '--seeds=', '--shares=1', '--problems="MNIST, alpha = 0.03"']
+  )
+  for _ in range(2):
+    asynchronous.train(str(tmp_path / 'rows.csv'))
+  asynchronous._FLAGS.unparse_flags()
+  assert len(ran) == len(set(ran)) == 25
