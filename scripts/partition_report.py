@@ -21,7 +21,7 @@ if not __package__:  # Run as a file.
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import figures, report
-from tff_adaptive_tasks.data import partition_stats
+from tff_adaptive_tasks.data import partition
 
 from .cli import command, fields, flags
 
@@ -71,8 +71,8 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
   rows = [['source', task.source]]
   names: list[str] = []
   if first.ndim == 1 and first.dtype.kind in 'iu':
-    counts: Any = partition_stats.counts_by_client([task.train.load(client)['y'] for client in ids])
-    found = partition_stats.report_of_counts(counts)
+    counts: Any = partition.counts_by_client([task.train.load(client)['y'] for client in ids])
+    found = partition.report_of_counts(counts)
     known = getattr(task.preparation, 'classes', None) or range(counts.shape[1])
     names = list(map(str, known[: counts.shape[1]]))
     shares = [f'{name}: {n:,}' for name, n in zip(names, counts.sum(0).tolist())]
@@ -80,7 +80,7 @@ def describe(task: Any) -> tuple[str, Any, list[str]]:
     rows.append(['examples by class', ', '.join(shares[:_MOST]) + more])
   else:
     sizes = [task.train.num_examples(client) for client in ids]
-    counts, found = [], partition_stats.report_of_sizes(sizes)
+    counts, found = [], partition.report_of_sizes(sizes)
   rows += [
     [name.replace('_', ' '), str(v) if isinstance(v, int) else f'{v:.3g}']
     for name, v in found.items()

@@ -260,21 +260,14 @@ def names() -> list[str]:
 def sizes(task: str) -> dict[str, Any]:
   """The values of a task, '' for a user's own, that do not depend on the server optimizer.
 
-  Returns:
-    clients_per_round, batch_size, rounds, client_epochs, max_examples_per_client (None: all), and
-    client_schedule, weight_decay, fill_last_batch and client_weighting where the task's paper has
-    its own.
+  They are `_SIZES` and what the task's paper has of its own, such as client_schedule.
   """
   entry = _entry(task)
   return {**{name: getattr(entry, name) for name in _SIZES}, **entry.extra}
 
 
 def rates(task: str, server_optimizer: str) -> dict[str, float]:
-  """The values tuned for a task, '' for a user's own, and one of `SERVER_OPTIMIZERS`.
-
-  Returns:
-    client_learning_rate and server_learning_rate; tau where the server optimizer is in `ADAPTIVE`.
-  """
+  """The `TUNED` values of a task, '' for a user's own, and one of `SERVER_OPTIMIZERS`."""
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
   found = {

@@ -1,14 +1,14 @@
 """CIFAR: ResNet-18 of "Adaptive Federated Optimization" and the CNN of AdaBest."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tff_adaptive import models
-from tff_adaptive_tasks import errors, images, task as task_lib
+from tff_adaptive_tasks import images, task as task_lib
 from tff_adaptive_tasks.data import image_arrays, partition, tff_sqlite
 from tff_adaptive_tasks.models import layers, resnet
 
@@ -26,20 +26,11 @@ _STATISTICS = {
 }
 
 
-def load_cifar100(
-  data_dir: str | None = None,
-  groups: int = 2,
-  l2: float = 1e-4,
-  distort: bool = True,
-) -> task_lib.Task:
+def load_cifar100(data_dir: str | None = None) -> task_lib.Task:
   """TFF's CIFAR-100, partitioned by Pachinko allocation.
 
   Args:
     data_dir: The folder with `cifar100.sqlite`; None downloads it.
-    groups: Groups of channels in a normalisation. A functional form of TFF 0.87's own baseline has
-      32, with l2=0 and distort=False.
-    l2: Weight of the L2 term in the loss.
-    distort: Whether training uses random crops and flips instead of central crops.
 
   Returns:
     The task; its validation data are all test clients' images.
@@ -50,7 +41,7 @@ def load_cifar100(
   return tff_sqlite.load_task(
     *('cifar100.sqlite', data_dir, _FEATURES, prepare, _RANGES),
     name='cifar100',
-    build_model=_resnet(100, groups, l2, distort),
+    build_model=functools.partial(resnet.build, num_classes=100),
   )
 
 
@@ -59,11 +50,8 @@ def load_cifar10(
   seed: int = 0,
   num_clients: int = 500,
   alpha: float = 0.1,
-  groups: int = 2,
-  l2: float = 1e-4,
-  distort: bool = True,
 ) -> task_lib.Task:
-  """CIFAR-10 over clients by a label Dirichlet; other arguments as `load_cifar100`.
+  """CIFAR-10 over clients by a label Dirichlet.
 
   Args:
     data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`; None uses TensorFlow
@@ -78,12 +66,11 @@ def load_cifar10(
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
   """
-  build_model = _resnet(10, groups, l2, distort)
   train, test, source = _arrays(10, data_dir)
   indices = partition.label_dirichlet(train.y, num_clients, alpha, seed)
   return task_lib.Task(
     name='cifar10',
-    build_model=build_model,
+    build_model=functools.partial(resnet.build, num_classes=10),
     train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices),
     validation=task_lib.example_arrays(*test),
     source=source,
@@ -97,7 +84,6 @@ def load_cnn(
   num_clients: int = 110,
   alpha: float | None = 0.3,
   unbalance: float = 0.0,
-  augment: bool = True,
 ) -> task_lib.Task:
   """CIFAR-10 or CIFAR-100 over clients, as in AdaBest, section 4.1.
 
@@ -108,7 +94,6 @@ def load_cnn(
     data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`, or `cifar100.npz`; None uses
       TensorFlow Datasets.
     seed: Seeds the partition.
-    augment: Whether training images are flipped and cropped, each with probability 0.5.
 
   Returns:
     The task; validation are the held-out clients' images, test is the test split.
@@ -121,17 +106,8 @@ def load_cnn(
   return images.ada_best_task(
     *(train, test, None, num_clients, alpha, unbalance, seed),
     name=name,
-    build_model=functools.partial(build_cnn, num_classes=num_classes, augment=augment),
+    build_model=functools.partial(build_cnn, num_classes=num_classes),
     source=source,
-  )
-
-
-def _resnet(num_classes: int, groups: int, l2: float, distort: bool) -> Callable[[int], Any]:
-  errors.check_range('l2', l2, 0, 1e6)
-  if groups < 1 or 64 % groups:
-    raise errors.DataError(f'groups is {groups}; it must divide 64, such as 2 or 32')
-  return functools.partial(
-    resnet.build, num_classes=num_classes, groups=groups, l2=l2, distort=distort
   )
 
 
@@ -147,7 +123,7 @@ def prepare(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]
   return features['image'].astype(np.uint8), features['label'].astype(np.int32)
 
 
-def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model:
+def build_cnn(seed: int, num_classes: int) -> models.Model:
   """AdaBest's CNN: two 5 x 5 convolutions of 64 with pooling, dense 394 and 192."""
   draw = layers.Initializer(seed)
   weights = [
@@ -161,7 +137,7 @@ def build_cnn(seed: int, num_classes: int, augment: bool = True) -> models.Model
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
     # In the weights' dtype, which mixed precision narrows.
     x = tf.cast((tf.cast(x, tf.float32) / 255 - mean) / deviation, weights[0].dtype)
-    if training and augment and seed is not None:
+    if training and seed is not None:
       x = distort(x, seed)
     for kernel, bias in (weights[:2], weights[2:4]):
       x = layers.max_pool(tf.nn.relu(layers.conv(x, kernel, bias)), 2, 2)

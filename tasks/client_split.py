@@ -5,7 +5,6 @@ examples of theirs that are not trained on, and clients that never train. Which 
 the seed and the client alone.
 """
 
-import collections
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -67,54 +66,29 @@ def split_clients(
     raise errors.DataError(
       f'{count} of {len(ids)} clients would be held out: hold out a smaller share.'
     )
-  generator = draws.generator(seed, draws.HELDOUT_CLIENTS)
-  drawn = generator.choice(len(ids), count, replace=False)
+  drawn = draws.generator(seed, draws.HELDOUT_CLIENTS).choice(len(ids), count, replace=False)
   unseen = [ids[i] for i in sorted(drawn)]
   seen = [c for c in ids if c not in set(unseen)]
   if not heldout_examples:
-    train = clients if not unseen else _Part(clients, seen)
-    return ClientSplit(train, None, _Part(clients, unseen) if unseen else None, None)
-  split = _ExampleSplit(clients, seed, heldout_examples, unit_starts)
-  heldout = [c for c in seen if split.num_examples(c, True)]
-  if not heldout:
+    if not unseen:
+      return ClientSplit(clients, None, None, None)
+    return ClientSplit(_Part(clients, seen), None, _Part(clients, unseen), None)
+  held = _Heldout(clients, seed, heldout_examples, unit_starts)
+  seen_held, unseen_held = ([c for c in part if held.num_examples(c)] for part in (seen, unseen))
+  if not seen_held:
     raise errors.DataError(
       f'no client has enough examples to hold out {heldout_examples:g} of them: hold out more.'
     )
-  rest = [c for c in unseen if split.num_examples(c, True)]
   return ClientSplit(
-    _Part(clients, seen, split, False),
-    _Part(clients, heldout, split, True),
-    _Part(clients, rest, split, True) if rest else None,
-    _Part(clients, rest, split, False) if rest else None,
+    _Part(clients, seen, held),
+    _Part(clients, seen_held, held, True),
+    _Part(clients, unseen_held, held, True) if unseen_held else None,
+    _Part(clients, unseen_held, held) if unseen_held else None,
   )
 
 
-def split_task(
-  task: task_lib.Task,
-  *,
-  seed: int,
-  heldout_clients: float = 0.0,
-  heldout_examples: float = 0.0,
-) -> tuple[task_lib.Task, ClientSplit]:
-  """Splits a task's clients; arguments and errors as `split_clients`.
-
-  Returns:
-    The task with the clients and examples that train, and all parts of its clients.
-  """
-  parts = split_clients(
-    task.train,
-    seed=seed,
-    heldout_clients=heldout_clients,
-    heldout_examples=heldout_examples,
-    unit_starts=task.unit_starts,
-  )
-  if parts.train is not task.train:
-    task = dataclasses.replace(task, train=parts.train)
-  return task, parts
-
-
-class _ExampleSplit:
-  """Which examples of a client are held out."""
+class _Heldout:
+  """Which examples of each client are held out."""
 
   def __init__(
     self, clients: task_lib.ClientData, seed: int, share: float, unit_starts: UnitStarts | None
@@ -122,18 +96,15 @@ class _ExampleSplit:
     self._clients, self._seed, self._share = clients, seed, share
     self._unit_starts = unit_starts
     self._positions = {c: i for i, c in enumerate(clients.client_ids)}
-    self._sizes: dict[str, int] = {}  # Examples held out, where they have to be looked at.
+    self._sizes: dict[str, int] = {}  # Of clients whose units have to be looked at.
 
-  def num_examples(self, client_id: str, is_heldout: bool) -> int:
-    total = self._clients.num_examples(client_id)
+  def num_examples(self, client_id: str) -> int:
     if self._unit_starts is None:
-      held = self._count(total)
-    else:
-      if client_id not in self._sizes:
-        x = self._clients.load(client_id)['x']
-        self._sizes[client_id] = int(self.mask(client_id, x).sum())
-      held = self._sizes[client_id]
-    return held if is_heldout else total - held
+      return self._count(self._clients.num_examples(client_id))
+    if client_id not in self._sizes:
+      x = self._clients.load(client_id)['x']
+      self._sizes[client_id] = int(self.mask(client_id, x).sum())
+    return self._sizes[client_id]
 
   def mask(self, client_id: str, x: Any) -> np.ndarray:
     """bool [n]: whether each example is held out."""
@@ -143,42 +114,38 @@ class _ExampleSplit:
     number = int(units[-1]) + 1
     position = self._positions[client_id]
     generator = draws.generator(self._seed, draws.HELDOUT_EXAMPLES, position)
-    held = np.zeros(number, bool)
-    held[generator.choice(number, self._count(number), replace=False)] = True
-    return held[units]
+    return np.isin(units, generator.choice(number, self._count(number), replace=False))
 
   def _count(self, number: int) -> int:
     return min(math.floor(self._share * number + 1e-9), number - 1)
 
 
 class _Part(task_lib.ClientData):
-  """Some of the clients, with all of their examples or one part of them."""
+  """Some of the clients, with all of their examples, or those held out, or the others."""
 
   def __init__(
     self,
     clients: task_lib.ClientData,
     ids: Sequence[str],
-    split: _ExampleSplit | None = None,
+    heldout: _Heldout | None = None,
     is_heldout: bool = False,
   ):
-    self._clients, self._ids = clients, ids
-    self._known = set(ids)
-    self._split, self._is_heldout = split, is_heldout
+    self._clients, self._ids, self._known = clients, ids, set(ids)
+    self._heldout, self._is_heldout = heldout, is_heldout
 
   @property
   def client_ids(self) -> Sequence[str]:
     return self._ids
 
   def num_examples(self, client_id: str) -> int:
-    if self._split is None:
-      return self._clients.num_examples(client_id)
-    return self._split.num_examples(client_id, self._is_heldout)
+    held = 0 if self._heldout is None else self._heldout.num_examples(client_id)
+    return held if self._is_heldout else self._clients.num_examples(client_id) - held
 
   def load(self, client_id: str) -> task_lib.ExampleArrays:
     if client_id not in self._known:
       raise errors.DataError(f'client {client_id!r} is not in this part of the clients.')
     arrays = self._clients.load(client_id)
-    if self._split is None:
+    if self._heldout is None:
       return arrays
-    chosen = self._split.mask(client_id, arrays['x']) == self._is_heldout
-    return collections.OrderedDict((name, array[chosen]) for name, array in arrays.items())
+    chosen = self._heldout.mask(client_id, arrays['x']) == self._is_heldout
+    return task_lib.example_arrays(arrays['x'][chosen], arrays['y'][chosen])

@@ -7,8 +7,8 @@ published code, `flamby/datasets/fed_heart_disease` and `flamby/datasets/fed_tcg
 
 import functools
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -23,10 +23,11 @@ from tff_adaptive_tasks.models import layers, survival
 HOSPITALS = ('cleveland', 'hungarian', 'switzerland', 'va')
 _HEART_COLUMNS = range(14)
 _SEED, _TRAIN_SHARE = 43, 0.66  # Of the hospitals' split.
-_Part = tuple[np.ndarray, np.ndarray]  # x and y.
 
 
-def load_heart(data_dir: str | None = None, standardized: str = 'client') -> task_lib.Task:
+def load_heart(
+  data_dir: str | None = None, standardized: Literal['client', 'pooled'] = 'client'
+) -> task_lib.Task:
   """Loads the heart disease of four hospitals: 740 patients, 486 of them for training.
 
   The 13 features are what is left of UCI's without columns 10 to 12 and without patients with a
@@ -45,8 +46,6 @@ def load_heart(data_dir: str | None = None, standardized: str = 'client') -> tas
   Raises:
     tasks.DataError: If a file is missing or not of that form.
   """
-  if standardized not in ('client', 'pooled'):
-    raise errors.DataError(f'standardized is {standardized!r}; it must be client or pooled')
   frames = {name: _heart_file(data_dir, f'processed.{name}.data') for name in HOSPITALS}
   table = pd.concat(frames)
   x = pd.get_dummies(table.drop(columns=13), columns=[2, 6], drop_first=True).astype(np.float64)
@@ -69,12 +68,13 @@ def load_heart(data_dir: str | None = None, standardized: str = 'client') -> tas
   own = {
     name: _standardizer(a) if standardized == 'client' else pooled for name, (a, _) in train.items()
   }
-  whole = _together(test)
   return task_lib.Task(
     name='fed_heart',
     build_model=functools.partial(build_heart_model, columns=x.shape[1]),
     train=task_lib.InMemoryClientData({n: (own[n](a), y) for n, (a, y) in train.items()}),
-    validation=task_lib.example_arrays(pooled(whole[0]), whole[1]),
+    validation=task_lib.InMemoryClientData(
+      {n: (pooled(a), y) for n, (a, y) in test.items()}
+    ).load_all(),
     test_clients=task_lib.InMemoryClientData({n: (own[n](a), y) for n, (a, y) in test.items()}),
     source=f'UCI heart disease of four hospitals in {data_dir}',
   )
@@ -99,28 +99,23 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
   fold = table['pid'].map(dict(zip(folds['pid'], folds['fold2']))).dropna().astype(str)
   numbers = table.loc[fold.index].drop(columns='pid').apply(pd.to_numeric, errors='coerce')
   numbers = numbers.astype(np.float32)
-  if fold.empty or numbers.isna().any(axis=None) or not numbers['E'].isin([0, 1]).all():
+  if numbers.isna().any(axis=None) or not numbers['E'].isin([0, 1]).all():
+    raise errors.DataError('brca.csv: there is a value that is no number, or an E but 0 and 1')
+  kinds = fold.str.extract('^(train|test)_(.+)$')
+  if kinds.isna().any(axis=None) or {*kinds[0]} != {'train', 'test'}:
     raise errors.DataError(
-      'brca.csv: nobody is in a fold, or there is a value that is no number, or an E but 0 and 1'
+      'train_test_split.csv: fold2 must be train_REGION or test_REGION, each for some patients'
     )
-  features = numbers.drop(columns=['E', 'T']).to_numpy()
-  y = numbers[['E', 'T']].to_numpy()
-  parts: dict[str, dict[str, _Part]] = {'train': {}, 'test': {}}
-  for name in sorted(set(fold)):
-    kind, _, region = name.partition('_')
-    if kind not in parts or not region:
-      raise errors.DataError(
-        f'train_test_split.csv: fold2 has {name!r}; it must be train_REGION or test_REGION'
-      )
-    parts[kind][region] = features[fold == name], y[fold == name]
-  if not all(parts.values()):
-    raise errors.DataError('train_test_split.csv: fold2 has nobody in train_REGION or test_REGION')
+  parts: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {'train': {}, 'test': {}}
+  for (kind, region), rows in numbers.groupby([kinds[0], kinds[1]]):
+    parts[kind][region] = rows.drop(columns=['E', 'T']).to_numpy(), rows[['E', 'T']].to_numpy()
+  test = task_lib.InMemoryClientData(parts['test'])
   return task_lib.Task(
     name='fed_tcga_brca',
-    build_model=functools.partial(build_cox_model, columns=features.shape[1]),
+    build_model=functools.partial(build_cox_model, columns=numbers.shape[1] - 2),
     train=task_lib.InMemoryClientData(parts['train']),
-    validation=task_lib.example_arrays(*_together(parts['test'])),
-    test_clients=task_lib.InMemoryClientData(parts['test']),
+    validation=test.load_all(),
+    test_clients=test,
     source=f'TCGA-BRCA by region in {data_dir}',
     metric='concordance',
   )
@@ -173,11 +168,6 @@ def _standardizer(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
   """Standardises features as those of x, float [n, columns], are to be."""
   mean, deviation = x.mean(0), x.std(0, ddof=1)
   return lambda a: ((a - mean) / (deviation + 1e-9)).astype(np.float32)
-
-
-def _together(parts: Mapping[str, _Part]) -> _Part:
-  x, y = map(np.concatenate, zip(*parts.values()))
-  return x, y
 
 
 def _heart_file(data_dir: str | None, name: str) -> pd.DataFrame:

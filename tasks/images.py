@@ -158,11 +158,6 @@ def ada_best_task(
   )
 
 
-def _to_ink(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """uint8 images to float32 in [0, 1]."""
-  return x.astype(np.float32) / 255, y
-
-
 def pixel_statistics(x: np.ndarray) -> tuple[float, float]:
   """Mean and standard deviation of all values of uint8 images; 1 where none deviates."""
   counts = np.bincount(x.reshape(-1), minlength=256)  # No copy of all in floating point.
@@ -176,6 +171,9 @@ def standardise(
 ) -> tuple[np.ndarray, np.ndarray]:
   """uint8 images to float32, of mean 0 and deviation 1 where theirs are those given."""
   return (x.astype(np.float32) - np.float32(mean)) / np.float32(deviation), y
+
+
+_to_ink = functools.partial(standardise, mean=0, deviation=255)
 
 
 def build_perceptron(seed: int, name: str) -> models.Model:

@@ -4,13 +4,24 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import math
+import types
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tff_adaptive._utils import suggestions, user_code
-from tff_adaptive_tasks import catalog, errors, task as task_lib, task_options
+from tff_adaptive_tasks import catalog, errors, task as task_lib
 
+_GIVEN = ('name', 'data_dir', 'seed')  # What a loader may take besides its options.
 _SIGNATURE = 'function (data_dir, seed, **options) -> tasks.Task'
+_KINDS = {
+  bool: 'true or false',
+  int: 'a whole number',
+  float: 'a number',
+  str: 'a word',
+  types.NoneType: 'none',
+}
 
 
 def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) -> task_lib.Task:
@@ -38,11 +49,10 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
     raise errors.DataError(suggestions.unknown('task', name, catalog.names()))
   module, _, function = catalog.TASKS[name].loader.partition('.')
   loader = getattr(importlib.import_module(f'tff_adaptive_tasks.{module}'), function)
-  given = {'name': name, 'data_dir': data_dir, 'seed': seed}
   takes = inspect.signature(loader).parameters
   return loader(
-    **{key: value for key, value in given.items() if key in takes},
-    **task_options.checked(name, loader, options),
+    **{k: v for k, v in zip(_GIVEN, (name, data_dir, seed)) if k in takes},
+    **checked_options(name, loader, options),
   )
 
 
@@ -56,7 +66,7 @@ def _load_own(
   where = f'{source.name} of {source.path!r}'
   if not callable(function):
     raise errors.DataError(f'{where} is no {_SIGNATURE}.')
-  options = _call(where, task_options.checked, reference, function, options)
+  options = _call(where, checked_options, reference, function, options)
   task = _call(where, function, data_dir=data_dir, seed=seed, **options)
   if not isinstance(task, task_lib.Task):
     raise errors.DataError(f'{where} gave {task!r:.80}; it must return a tasks.Task.')
@@ -65,6 +75,56 @@ def _load_own(
     raise errors.DataError(f'{where}: client_ids must be texts, at least one; found {ids!r:.80}.')
   task_lib.check_ids(ids, where)
   return dataclasses.replace(task, build_model=functools.partial(_build_model, where, task))
+
+
+def checked_options(
+  name: str, loader: Callable[..., Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+  """The options of the task `name` as its loader's annotations have them; DataError if unknown."""
+  parameters = inspect.signature(loader, eval_str=True).parameters.values()
+  several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+  known = {
+    p.name: p.annotation for p in parameters if p.kind not in several and p.name not in _GIVEN
+  }
+  unknown = sorted(set(options) - set(known))
+  if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+    raise errors.DataError(
+      f'the task {name!r} has no option {", ".join(unknown)}; it has: '
+      f'{", ".join(sorted(known)) or "none"}'
+    )
+  return {
+    option: _converted(f'the option {option} of the task {name!r}', value, known.get(option, Any))
+    for option, value in options.items()
+  }
+
+
+def _converted(what: str, value: Any, annotation: Any) -> Any:
+  """The value as its annotation has it: a type, a union of types or a Literal of texts."""
+  if annotation is inspect.Parameter.empty or annotation is Any:
+    return value
+  is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+  allowed: list[str] = []
+  for kind in typing.get_args(annotation) if is_union else [annotation]:
+    choices = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+    if kind is types.NoneType and str(value).lower() == 'none':
+      return None
+    found = value if value in choices else _as_kind(value, kind)
+    if found is not None:
+      return found
+    allowed += [repr(c) for c in choices] or [_KINDS.get(kind, f'a {kind}')]
+  raise errors.DataError(f'{what} is {value!r}; it must be ' + ' or '.join(allowed))
+
+
+def _as_kind(value: Any, kind: Any) -> Any:
+  """The value as a kind of value; None if it is none."""
+  is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+  if kind is int and is_number and abs(value) < 2**63 and value == int(value):
+    return int(value)
+  if kind is float and is_number and (abs(value) < 1e300 or abs(value) == math.inf):
+    return float(value)
+  if kind in (bool, str) and isinstance(value, kind):
+    return value
+  return None
 
 
 def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -104,8 +164,6 @@ def _build_model(where: str, task: task_lib.Task, seed: int) -> Any:
 
 def _check_fits(whose: str, arrays: Any, model: Any) -> None:
   """Refuses arrays that are no x and y of the model's specs, or not finite."""
-  from tff_adaptive_tasks import own_models
-
   if not isinstance(arrays, Mapping) or not {'x', 'y'} <= set(arrays):
     raise errors.DataError(
       f'{whose} must be OrderedDict(x=array, y=array), found a {type(arrays).__name__}.'
@@ -120,5 +178,3 @@ def _check_fits(whose: str, arrays: Any, model: Any) -> None:
         f' {spec.dtype.name} of shape ({shape}).'
       )
   task_lib.check_finite(examples, whose)
-  if examples['x'].size:
-    own_models.check_tokens(model, examples['x'], f'{whose}: ')

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive_tasks import errors, own_models, preparation as preparation_lib, task as task_lib
+from tff_adaptive_tasks.data import files
 
 _MOST_CLASSES = 10_000
 _ROWS = 'the data (rows count from 0)'
@@ -87,7 +88,6 @@ def from_arrays(
     train_x, held_x = ((part - mean) / deviation for part in (train_x, held_x))
   problem = own_models.Problem(train_x, targets, classes)
   build_model, built, threshold = own_models.builder(model, problem, loss, metrics, threshold)
-  own_models.check_tokens(built, held_x)
   loss_name = str(getattr(loss, 'name', None) or getattr(loss, '__name__', loss))
   made = dataclasses.replace(
     made,
@@ -111,6 +111,36 @@ def from_arrays(
     metric='accuracy' if 'accuracy' in built.metric_names else 'loss',
     preparation=made,
   )
+
+
+def from_tff(
+  client_data: Any, *, features: str = 'x', label: str = 'y', **options: Any
+) -> task_lib.Task:
+  """A task on a `tff.simulation.datasets.ClientData`, whose examples are read into memory.
+
+  Args:
+    client_data: Datasets of single examples: pairs (x, y), or mappings of such names.
+    features: The name of the inputs in a mapping.
+    label: The name of the target in a mapping.
+    **options: As `from_arrays` takes them.
+
+  Returns:
+    The task.
+
+  Raises:
+    DataError: If examples have another form or `from_arrays` refuses.
+  """
+  rows: list[tuple[Any, Any, str]] = []
+  with files.border(
+    'the ClientData', 'give pairs (x, y), or name the parts by features= and label='
+  ):
+    for client in client_data.client_ids:
+      for example in client_data.create_tf_dataset_for_client(client).as_numpy_iterator():
+        x, y = example if isinstance(example, tuple) else (example[features], example[label])
+        rows.append((x, y.decode() if isinstance(y, bytes) else y, client))
+    x, y = (np.stack([row[i] for row in rows]) for i in (0, 1))
+  owners = [client for _, _, client in rows]
+  return from_arrays(x, y, owners, **{'source': 'tff ClientData', **options})
 
 
 def _held_out(owners: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:

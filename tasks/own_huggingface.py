@@ -1,6 +1,5 @@
 """Tasks on data sets of Hugging Face's library `datasets`."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,21 +16,18 @@ def from_huggingface(
   label: str,
   *,
   features: str | Sequence[str] | None = None,
-  split: str = 'train',
   validation: Any = 0.2,
   **options: Any,
 ) -> task_lib.Task:
   """A task on a data set of Hugging Face with a column that says whose a row is.
 
   Args:
-    dataset: A `datasets.Dataset`; or the folder of one that `save_to_disk` wrote; or a name on the
-      Hub, which is downloaded.
+    dataset: A `datasets.Dataset`: one split, not streamed.
     client: The column of client ids: texts or whole numbers.
     label: The column to predict: texts, whole numbers and class labels are classes, decimals are
       numbers. Class labels keep their names.
     features: One column of arrays or images of one shape; or the columns of numbers and texts to
       predict from. Default: the column of images, if there is one; else all others.
-    split: The split, where `dataset` is a folder or a name.
     validation: The share held out, or a `datasets.Dataset` of which nothing is trained on.
     **options: As `from_arrays` takes them: model, validation_by, standardise, seed, name, loss,
       metrics, threshold.
@@ -40,30 +36,15 @@ def from_huggingface(
     The task.
 
   Raises:
-    DataError: If `datasets` is not installed, the data set cannot be read or has several splits, a
-      column is missing, or `from_arrays` refuses.
+    DataError: If it is no `Dataset`, a column is missing, or `from_arrays` refuses.
   """
-  try:
-    import datasets  # Heavy, and an extra.
-  except ImportError:
-    raise errors.DataError(
-      "Hugging Face's datasets is not installed: pip install 'tff-adaptive[huggingface]', or pip "
-      'install datasets'
-    ) from None
+  import datasets  # Heavy, and an extra.
+
   source = 'huggingface dataset'
-  if isinstance(dataset, str):
-    source = os.path.expanduser(dataset)
-    with files.border(f'{dataset!r}, split {split!r},', 'check the name, the split, the network'):
-      if os.path.isdir(source):
-        found = datasets.load_from_disk(source)
-        dataset = found[split] if isinstance(found, datasets.DatasetDict) else found
-      else:
-        dataset = datasets.load_dataset(dataset, split=split)
   if not isinstance(dataset, datasets.Dataset) or not len(dataset):
-    splits = f' with the splits {", ".join(dataset)}' if isinstance(dataset, dict) else ''
     raise errors.DataError(
-      f'dataset is a {type(dataset).__name__}{splits}; give a datasets.Dataset with rows: one '
-      'split, not streamed'
+      f'dataset is a {type(dataset).__name__}; give a datasets.Dataset with rows, such as'
+      " datasets.load_dataset(NAME, split='train')"
     )
   if features is None:
     kinds = dataset.features.items()

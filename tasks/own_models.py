@@ -67,16 +67,6 @@ def builder(
   return build, made, threshold
 
 
-def check_tokens(model: Any, x: np.ndarray, where: str = '') -> None:
-  """DataError if the first layer of a Keras model is an Embedding without rows for inputs x."""
-  rows = getattr(model, 'num_tokens', None)
-  if rows is not None and not 0 <= x.min() <= x.max() < rows:
-    raise errors.DataError(
-      f'{where}the inputs go from {x.min():.10g} to {x.max():.10g}, but the Embedding behind the '
-      f'input has input_dim={rows}, for 0 to {rows - 1}: raise it, or number the inputs from 0'
-    )
-
-
 def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Model:
   if problem.y.ndim > 1:
     raise ValueError(f'targets have shape {problem.y.shape}; give a Keras model and a loss')
@@ -181,4 +171,3 @@ def _check_fits(model: Any, problem: Problem) -> None:
     raise ValueError(
       f'the model has {outputs} outputs, the data have {wanted} classes: give it as many'
     )
-  check_tokens(model, problem.x)

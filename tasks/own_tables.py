@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tff_adaptive_tasks import errors, own_data, preparation as preparation_lib, task as task_lib
-from tff_adaptive_tasks.data import files, npz
+from tff_adaptive_tasks.data import files
 
 # What pandas takes for a missing value in a column of numbers.
 _MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
@@ -69,7 +69,7 @@ def from_parquet(
 def from_npz(
   path: str, client: str = 'client', label: str = 'y', *, features: str = 'x', **options: Any
 ) -> task_lib.Task:
-  """A task on arrays in an .npz file.
+  """A task on arrays in an .npz file; options, returns and errors as `from_arrays`.
 
   Args:
     path: The file.
@@ -77,15 +77,9 @@ def from_npz(
     label: The name of the array [n, ...] of targets.
     features: The name of the array [n, ...] of inputs.
     **options: As `from_arrays` takes them.
-
-  Returns:
-    The task.
-
-  Raises:
-    DataError: If the file is damaged, an array is missing, or `from_arrays` refuses.
   """
   path = files.existing(path)
-  arrays = npz.read(path, [features, label, client])
+  arrays = files.read_npz(path, [features, label, client])
   return own_data.from_arrays(
     arrays[features], arrays[label], arrays[client], **{'source': path, **options}
   )
@@ -156,11 +150,8 @@ def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
 
 
 def _read_csv(path: str, client: str, separator: str) -> pd.DataFrame:
-  if not path.lower().endswith(_PACKED):
-    if not np.memmap(path, np.uint8, 'r').all():
-      raise ValueError('a byte is zero: the file is damaged, or no UTF-8 text')
-    with open(path, 'rb') as file:
-      _check_header(range(file.readline().count(separator.encode()) + 1))
+  if not path.lower().endswith(_PACKED) and not np.memmap(path, np.uint8, 'r').all():
+    raise ValueError('a byte is zero: the file is damaged, or no UTF-8 text')
   # A text such as NA or None is one: a country's code, a category.
   reading: dict[str, Any] = dict(sep=separator, skipinitialspace=True)
   reading |= dict(keep_default_na=False, na_values=[''])

@@ -1,5 +1,6 @@
 """Runs with their tasks: what config.json says of a task, loaded again."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -62,12 +63,14 @@ def task_of(config: Mapping[str, Any]) -> 'task_lib.Task':
       f"the run's data_dir, {data_dir!r}, is not there: put the data there again"
     )
   task = loading.load(name, data_dir=data_dir, seed=settings['seed'], **options)
-  task, parts = client_split.split_task(
-    task,
+  parts = client_split.split_clients(
+    task.train,
     seed=settings['seed'],
-    heldout_clients=settings.get('heldout_clients') or 0.0,  # Earlier versions had none.
+    heldout_clients=settings.get('heldout_clients') or 0.0,
     heldout_examples=settings.get('heldout_examples') or 0.0,
+    unit_starts=task.unit_starts,
   )
+  task = dataclasses.replace(task, train=parts.train)
   ids, expected = task.train.client_ids, config['data']
   found = {
     'clients': len(ids),

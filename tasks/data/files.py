@@ -3,9 +3,12 @@
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 
-from tff_adaptive._utils import memory
+import numpy as np
+
+from tff_adaptive._utils import archives, memory
 from tff_adaptive.runs import capacity
 from tff_adaptive_tasks import errors
 
@@ -47,3 +50,22 @@ def check_memory(needed: int, what: str) -> None:
       f'{what}, which take {capacity.human(needed)} where {capacity.human(free)} of memory are '
       'available: leave out rows, or columns of names and dates'
     )
+
+
+def read_npz(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
+  """Reads arrays from an .npz file.
+
+  DataError if the file or one of them is damaged, missing, made of Python objects or larger than
+  the memory available.
+  """
+  with border(path), zipfile.ZipFile(path) as archive:
+    sizes = {e.filename.removesuffix('.npy'): e.file_size for e in archive.infolist()}
+    missing = [key for key in keys if key not in sizes]
+    if missing:
+      raise ValueError(f'it lacks {", ".join(missing)}; it has {", ".join(sizes) or "no arrays"}')
+    check_memory(sum(sizes[key] for key in keys), f'it holds {", ".join(keys)}')
+    found = {}
+    for key in keys:
+      with border(f'{path}: {key}'):
+        found[key] = archives.read_array(archive, f'{key}.npy')
+  return found

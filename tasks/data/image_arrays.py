@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tff_adaptive_tasks import errors
-from tff_adaptive_tasks.data import files as file_border, npz
+from tff_adaptive_tasks.data import files as data_files
 
 Split = collections.namedtuple('Split', ['x', 'y'])
 _SECONDS = 10  # That a host may take to answer.
@@ -56,7 +56,7 @@ def load(
         f'download {tfds_name} by TensorFlow Datasets'
       )
     source = os.path.join(data_dir, found[0])
-    arrays = npz.read(source, _KEYS)
+    arrays = data_files.read_npz(source, _KEYS)
   splits = []
   for split in ('train', 'test'):
     x, y = arrays[f'x_{split}'], arrays[f'y_{split}']
@@ -94,7 +94,7 @@ def _check(
 
 def _from_tfds(name: str, files: Sequence[str]) -> dict[str, np.ndarray]:
   fix = f'try again, or name a folder that has {" or ".join(files)}'
-  with file_border.border(f'{name} of TensorFlow Datasets', fix):
+  with data_files.border(f'{name} of TensorFlow Datasets', fix):
     import tensorflow_datasets as tfds
 
     builder = tfds.builder(name)

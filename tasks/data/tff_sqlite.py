@@ -69,18 +69,10 @@ def _digest(path: str, size: int, modified: int) -> str:
 
 
 def find_tff_file(name: str, data_dir: str | None) -> str:
-  """Finds one of TFF's files in a folder, or in TFF's cache after downloading it if need be.
+  """The path of one of TFF's files in a folder; without one in TFF's cache, downloaded if need be.
 
-  A download goes into a folder of its own and is moved into the cache only when it is whole: an
-  interrupted one is never mistaken for the data.
-
-  Args:
-    name: Such as 'emnist_all.sqlite'; what is before '_' or '.' is the module of
-      `tff.simulation.datasets` that downloads it.
-    data_dir: The folder with TFF's files; None means TFF's cache, `~/.tff`.
-
-  Returns:
-    The file's path; one that was downloaded is complete.
+  What is before '_' or '.' in its name is the module of `tff.simulation.datasets` that downloads
+  it. A download is moved into the cache only when it is whole.
   """
   cache = data_dir or os.path.join(os.path.expanduser('~'), '.tff')
   path = os.path.join(cache, name)
@@ -183,16 +175,15 @@ class SqlClientData(task_lib.ClientData):
       'GROUP BY client_id',
       self._split,
     )
-    with files.border(f'client_metadata of {self._path}', _AGAIN):
-      sizes = {name.decode(): int(count or 0) for name, count in rows}
-    if not sizes:
+    if not rows:
       splits = self._query('SELECT DISTINCT split_name FROM client_metadata', most=20)
       found = ', '.join(sorted(str(s[0], errors='replace') for s in splits)) or 'none'
       raise errors.DataError(f'{self._path} has no split {self._split!r}; it has {found}')
-    for client_id, n in sizes.items():
-      if n < 1:
-        raise errors.DataError(f'{self._path}: client {client_id!r} has no examples')
-    return {c: sizes[c] for c in sorted(sizes)}
+    with files.border(f'client_metadata of {self._path}', _AGAIN):
+      sizes = sorted((name.decode(), int(count)) for name, count in rows)
+      if min(n for _, n in sizes) < 1:
+        raise ValueError('a client has no examples')
+    return dict(sizes)
 
   def _rows(self, client_id: str) -> list[bytes]:
     size = self.num_examples(client_id)
@@ -272,14 +263,9 @@ def load_task(
 ) -> task_lib.Task:
   """A task on one of TFF's files, whose clients train on one split; validation are all of another.
 
-  Args:
-    file: The file's name, see `find_tff_file`.
-    data_dir: The folder with the file; None downloads it.
-    features: As for `SqlClientData`.
-    preprocess: As for `SqlClientData`.
-    ranges: As for `SqlClientData`.
-    prefix: What the names of the splits begin with, before 'train' and 'test'.
-    **task: The task's other attributes; `validation` may be a function of the test clients.
+  Arguments are as for `find_tff_file` and `SqlClientData`; `prefix` is what the names of the splits
+  begin with, before 'train' and 'test'. `task` has the task's other attributes, of which
+  `validation` may be a function of the test clients.
   """
   path = find_tff_file(file, data_dir)
   names = f'{prefix}train', f'{prefix}test'

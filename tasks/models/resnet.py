@@ -1,9 +1,9 @@
 """ResNet-18 with group normalisation, for CIFAR as "Adaptive Federated Optimization" trains it.
 
 The architecture is that of TFF's baseline (`create_resnet18`), which down-samples in the stem
-only. Three things that a baseline of TFF 0.87 does not give are the paper's and the defaults
-here: group normalisation with 2 groups (Keras's layer has 32), the L2 term as part of the loss,
-and training images cropped and flipped at random.
+only. Three things that a baseline of TFF 0.87 does not give are the paper's: group normalisation
+with 2 groups (Keras's layer has 32), the L2 term as part of the loss, and training images cropped
+and flipped at random.
 """
 
 from collections.abc import Iterator
@@ -16,22 +16,18 @@ from tff_adaptive import models
 from tff_adaptive_tasks.models import layers
 
 CROP = 24
+_L2 = 1e-4  # Weight of the sum of squares of all kernels and the last bias in the loss.
 _FILTERS = (64, 128, 256, 512)
 _BLOCKS = 2
 
 
-def build(
-  seed: int, num_classes: int, groups: int = 2, l2: float = 1e-4, distort: bool = True
-) -> models.Model:
+def build(seed: int, num_classes: int, groups: int = 2) -> models.Model:
   """Builds the model; 11,227,812 parameters with 100 classes.
 
   Args:
     seed: Draws the initial weights: He normal, normal 0.01 for the last layer, as in TFF.
     num_classes: Classes.
     groups: Groups of channels in a normalisation.
-    l2: Weight of the sum of squares of all kernels and the last bias in the loss; 0 for none.
-    distort: Whether training images are cropped and flipped at random; central crops otherwise,
-      and always in evaluation.
 
   Returns:
     A model of uint8 images [32, 32, 3] that also takes a leading client axis.
@@ -51,18 +47,16 @@ def build(
   ranks = [np.ndim(w) for w in weights]
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    x = prepare(x, seed if training and distort else None)
+    x = prepare(x, seed if training else None)
     return apply(weights, tf.cast(x, weights[0].dtype), groups)
 
   def penalty(weights: Any) -> tf.Tensor:
-    return l2 * tf.add_n([squares(weights[i], ranks[i]) for i in decayed])
+    return _L2 * tf.add_n([squares(weights[i], ranks[i]) for i in decayed])
 
   def squares(w: tf.Tensor, rank: int) -> tf.Tensor:
     return tf.reduce_sum(tf.square(w), list(range(-rank, 0)))  # Not over a client axis.
 
-  return layers.classifier(
-    weights, forward, [32, 32, 3], x_dtype=tf.uint8, penalty=penalty if l2 else None
-  )
+  return layers.classifier(weights, forward, [32, 32, 3], x_dtype=tf.uint8, penalty=penalty)
 
 
 def _layers(num_classes: int) -> Iterator[tuple]:

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 import tensorflow as tf
 
-from tff_adaptive_tasks.data import partition_stats
+from tff_adaptive_tasks.data import partition
 
 DATA_DIR = os.environ.get('TFF_ADAPTIVE_DATA') or str(
   pathlib.Path(__file__).resolve().parents[2].parent / 'shared' / 'data'
@@ -62,6 +62,6 @@ def write(path, splits):
 
 
 def labels_report(task):
-  """How unlike the labels of a task's clients are; see `partition_stats.report_of_counts`."""
+  """How unlike the labels of a task's clients are; see `partition.report_of_counts`."""
   labels = [task.train.load(client)['y'] for client in task.train.client_ids]
-  return partition_stats.report_of_counts(partition_stats.counts_by_client(labels))
+  return partition.report_of_counts(partition.counts_by_client(labels))

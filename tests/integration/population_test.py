@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
-from tests.helpers import oracle, small_problem
+from tests.helpers import least_squares_solutions as solutions, oracle, small_problem
 from tff_adaptive import (
   algorithms,
   costs,
@@ -19,7 +19,7 @@ from tff_adaptive import (
 from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.engine.cluster import subrounds
 from tff_adaptive.training import cohorts
-from tff_adaptive_tasks import least_squares, least_squares_solutions as solutions, task
+from tff_adaptive_tasks import least_squares, task
 
 N = small_problem.NUM_CLIENTS
 BATCHING = Batching(4, epochs=2, shuffle=False, step_limits=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_adaptive_tasks import least_squares, tags
+from tff_adaptive_tasks import least_squares, stackoverflow
 from tff_adaptive_tasks.models import language
 
 TINY_TOKENS = np.array([[3, 1, 2], [1, 0, 0], [2, 3, 0]], np.int32)
@@ -15,7 +15,7 @@ TINY_X = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
   'build, x, y',
   [
     (lambda: least_squares.build_model(0), TINY_X, TINY_X[:, 0]),
-    (lambda: tags.build_model(4, 3, 0), np.uint8(9 * abs(TINY_X)), np.eye(3)),
+    (lambda: stackoverflow.build_tag_model(4, 3, 0), np.uint8(9 * abs(TINY_X)), np.eye(3)),
     (
       lambda: language.build_model(
         [np.eye(4, dtype=np.float32)], lambda weights, h, _: h, 3, {}, 'tff'

@@ -37,7 +37,7 @@ def tff_resnet(model):
 
 @pytest.mark.slow
 def test_the_resnet_is_tffs_with_32_groups_and_its_l2():
-  model = resnet.build(1, 100, groups=32, distort=False)
+  model = resnet.build(1, 100, groups=32)
   assert model.num_parameters == 11_227_812
   theirs = tff_resnet(model)
   weights = tuple(map(tf.constant, model.initial_weights[0]))
@@ -105,8 +105,6 @@ def test_the_cnn_of_adabest():
   seed = tf.constant([1, 2])
   plain = model.forward(weights, X, False, seed)
   assert not np.array_equal(model.forward(weights, X, True, seed), plain)
-  off = cifar.build_cnn(1, 100, augment=False).forward(weights, X, True, seed)
-  np.testing.assert_array_equal(off, plain)
 
 
 def test_crops_are_filled_with_the_mean_colour():

@@ -8,7 +8,6 @@ from tensorflow_federated.python.simulation.baselines.emnist import emnist_model
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
 from tff_adaptive_tasks import emnist, images
-from tff_adaptive_tasks.models import layers
 
 X = np.random.default_rng(0).uniform(size=[7, 28, 28, 1]).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 10, 7).astype(np.int32)
@@ -57,14 +56,12 @@ def test_dropout_comes_from_the_seed():
 
 
 def test_the_autoencoder_is_tffs_and_its_loss_is_summed_as_the_authors():
-  model = emnist.build_autoencoder(3, summed=False)
+  model = emnist.build_autoencoder(3)
   assert model.num_parameters == 2_837_314
   x = X.reshape(-1, 784)
   theirs = emnist_models.create_autoencoder_model()
-  assert_like_keras(model, theirs, x, x, tf.keras.losses.MeanSquaredError(), lambda p: p)
-  weights = tuple(map(tf.constant, model.initial_weights[0]))
-  summed = emnist.build_autoencoder(3).loss_and_metrics(weights, x, x)[0]
-  np.testing.assert_allclose(summed, 7 * model.loss_and_metrics(weights, x, x)[0], rtol=1e-6)
+  mean = tf.keras.losses.MeanSquaredError()
+  assert_like_keras(model, theirs, x, x, lambda y, p: len(y) * mean(y, p), lambda p: p)
 
 
 def write_emnist(folder, **changes):
@@ -94,9 +91,6 @@ def test_embedded_writers_are_the_clients(tmp_path):
   ink = tasks.load('emnist_ae', folder, only_digits=True).train.load('w1')
   np.testing.assert_allclose(ink['x'][:, 5], [0.25, 0.5])
   np.testing.assert_array_equal(ink['x'], ink['y'])
-  for options, is_summed in (({}, True), ({'summed': False}, False)):
-    model = tasks.load('emnist_ae', folder, only_digits=True, **options).build_model(0)
-    assert isinstance(model, layers.SummedLossModel) == is_summed
 
 
 def test_a_model_of_the_task_is_chosen(tmp_path):
@@ -105,8 +99,6 @@ def test_a_model_of_the_task_is_chosen(tmp_path):
   assert task.build_model(0).num_parameters == 199_210
   with pytest.raises(tasks.DataError, match="'emnist_ae' has no option model"):
     tasks.load('emnist_ae', folder, model='2nn')
-  with pytest.raises(tasks.DataError, match="'emnist_cr' has no option summed"):
-    tasks.load('emnist_cr', folder, summed=True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
 
@@ -120,3 +122,18 @@ def test_standardising_uses_the_training_examples_alone():
 def test_arrays_that_cannot_be_used_are_refused(change, message):
   with pytest.raises(tasks.DataError, match=message):
     tasks.from_arrays(**{'x': X, 'y': Y, 'clients': CLIENTS, **change})
+
+
+def test_clients_of_tff_have_pairs_or_named_parts():
+  slices = {c: {'x': X[c == CLIENTS], 'label': Y[c == CLIENTS]} for c in CLIENTS[::5]}
+  data = tff.simulation.datasets.TestClientData(slices)
+  pairs = data.preprocess(lambda d: d.map(lambda e: (e['x'], tf.strings.as_string(e['label']))))
+  for task, classes in (
+    (tasks.from_tff(data, label='label', validation_by='examples'), (0, 1, 2)),
+    (tasks.from_tff(pairs, validation_by='examples'), ('0', '1', '2')),
+  ):
+    assert task.preparation.classes == classes
+    assert rows_of(task.train.load('c03')) < rows_of({'x': X[15:20]})
+  for wrong in (data, data.preprocess(lambda d: d.take(0))):
+    with pytest.raises(tasks.DataError, match=r'the ClientData cannot be read .*by features= and'):
+      tasks.from_tff(wrong)

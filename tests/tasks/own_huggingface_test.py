@@ -1,6 +1,4 @@
-"""Tasks on Hugging Face's data sets, in memory and from a folder; no network."""
-
-import sys
+"""Tasks on Hugging Face's data sets."""
 
 import numpy as np
 import pytest
@@ -40,27 +38,14 @@ def two(*x):
   return datasets.Dataset.from_dict({'x': x, 'label': [0, -1], 'writer': ['a', 'b']}, features)
 
 
-def check(task):
+def test_a_column_of_arrays_and_class_labels():
+  task = tasks.from_huggingface(images(), 'writer', 'label', features='x')
   assert len(task.train.client_ids) == 4
   assert task.preparation.classes == tuple(NAMES)
   for client in task.train.client_ids:
     loaded, rows = task.train.load(client), np.isin(CLIENTS, client)
     np.testing.assert_array_equal(loaded['x'], X[rows])
     np.testing.assert_array_equal(loaded['y'], LABELS[rows])
-
-
-def test_a_column_of_arrays_and_class_labels_also_of_a_folder(tmp_path):
-  check(tasks.from_huggingface(images(), 'writer', 'label', features='x'))
-  folder = str(tmp_path / 'one')
-  images().save_to_disk(folder)
-  task = tasks.from_huggingface(folder, 'writer', 'label', features='x')
-  check(task)
-  assert task.source == folder
-  folder = str(tmp_path / 'splits')
-  datasets.DatasetDict(test=images()).save_to_disk(folder)
-  check(tasks.from_huggingface(folder, 'writer', 'label', features='x', split='test'))
-  with pytest.raises(tasks.DataError, match="split 'train', cannot be read"):
-    tasks.from_huggingface(folder, 'writer', 'label', features='x')
 
 
 def test_columns_of_numbers_and_texts():
@@ -103,12 +88,7 @@ def test_a_column_of_images_is_found_by_itself():
 @pytest.mark.parametrize(
   'dataset, options, message',
   [
-    (
-      lambda: datasets.DatasetDict(train=images(), test=images()),
-      {},
-      'a DatasetDict with the splits train, test; give a datasets.Dataset',
-    ),
-    (lambda: images().to_iterable_dataset(), {}, 'IterableDataset; give .* not streamed'),
+    (lambda: datasets.DatasetDict(train=images()), {}, 'a DatasetDict; give a datasets.Dataset'),
     (lambda: images().select([]), {}, 'with rows'),
     (images, {'client': 'who'}, "no column 'who'; it has: x, label, writer"),
     (lambda: two([1.0], [1.0, 2.0]), {}, r'must have the same shape.*to one shape by dataset'),
@@ -119,10 +99,3 @@ def test_what_cannot_be_used_is_refused(dataset, options, message):
   given = {'client': 'writer', 'label': 'label', 'features': 'x', **options}
   with pytest.raises(tasks.DataError, match=message):
     tasks.from_huggingface(dataset(), **given)
-
-
-def test_without_the_library_the_line_to_install_it_is_given(monkeypatch):
-  data = images()
-  monkeypatch.setitem(sys.modules, 'datasets', None)
-  with pytest.raises(tasks.DataError, match=r"pip install 'tff-adaptive\[huggingface\]'"):
-    tasks.from_huggingface(data, 'writer', 'label', features='x')

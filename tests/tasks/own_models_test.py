@@ -146,10 +146,6 @@ def test_whole_numbers_reach_an_embedding_as_such():
 
   task = tasks.from_arrays(RNG.integers(0, 5, (80, 4)), CLASSES, CLIENTS, model=build)
   assert task.train.load_all()['x'].dtype == np.int32
-  for shift in (1, -1):
-    x = RNG.integers(0, 5, (80, 4)) + shift
-    with pytest.raises(tasks.DataError, match=r'inputs go from .* input_dim=5, for 0 to 4'):
-      tasks.from_arrays(x, CLASSES, CLIENTS, model=build)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,8 @@ def test_a_folder_of_data_that_is_not_there_is_named(tmp_path):
 @pytest.mark.parametrize('clients, examples', [(0.3, 0.0), (0.0, 0.2), (0.3, 0.2)])
 def test_the_task_of_a_run_that_held_something_out_is_what_it_trained_on(clients, examples):
   shares = {'heldout_clients': clients, 'heldout_examples': examples}
-  _, parts = tasks.split_task(tasks.load('digits', seed=3, num_clients=7), seed=3, **shares)
+  digits = tasks.load('digits', seed=3, num_clients=7)
+  parts = tasks.split_clients(digits.train, seed=3, **shares)
   ids = parts.train.client_ids
   data = {**DATA, 'clients': len(ids), 'examples': sum(map(parts.train.num_examples, ids))}
   if parts.unseen is not None:

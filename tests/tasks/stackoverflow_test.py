@@ -1,7 +1,6 @@
 """Stack Overflow: TFF's preprocessing, vocabularies and models, from local files."""
 
 import json
-import typing
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from tensorflow_federated.python.simulation.baselines.stackoverflow import (
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import task_data
-from tff_adaptive_tasks import stackoverflow, tags
+from tff_adaptive_tasks import stackoverflow
 
 WORDS = [b'the', b'a', b'caf\xc3\xa9', b'x']
 TAGS = [b'r', b'python', b'c++']
@@ -49,7 +48,9 @@ def test_sentences_are_cut_as_tff_cuts_them():
 def test_bags_are_tffs():
   prepare = tag_prediction_preprocessing.create_preprocess_fn(SPEC, WORDS, TAGS)
   shares, indicators = joined(prepare(tf.data.Dataset.from_tensor_slices(SENTENCES)))
-  x, y = tags.to_bags(features(**SENTENCES), stackoverflow._ids(WORDS), stackoverflow._ids(TAGS))
+  x, y = stackoverflow.to_bags(
+    features(**SENTENCES), stackoverflow._ids(WORDS), stackoverflow._ids(TAGS)
+  )
   assert x.dtype == np.uint8
   known = x[:, :-1]
   np.testing.assert_allclose(known / np.maximum(known.sum(1, keepdims=True), 1), shares, rtol=1e-6)
@@ -61,7 +62,7 @@ def test_bags_are_tffs():
 
 def test_a_word_repeated_very_often_counts_255():
   sentence = features(tokens=[b'the ' * 300], title=[b''], tags=[b''])
-  x, _ = tags.to_bags(sentence, {b'the': 0}, {b'r': 0})
+  x, _ = stackoverflow.to_bags(sentence, {b'the': 0}, {b'r': 0})
   np.testing.assert_array_equal(x, [[255, 0]])
 
 
@@ -94,17 +95,15 @@ def test_the_accuracies_are_tffs():
     np.testing.assert_allclose(sum(hit.numpy()) / sum(counted.numpy()), metric.result(), rtol=1e-6)
 
 
-@pytest.mark.parametrize('normalisation', typing.get_args(tags.Normalisation))
-def test_the_tag_model_is_tffs(normalisation):
+def test_the_tag_model_is_tffs():
   rng = np.random.default_rng(0)
   x = rng.integers(0, 3, [7, 31]).astype(np.uint8)
   y = (rng.uniform(size=[7, 20]) < 0.2).astype(np.float32)
-  model = tags.build_model(30, 20, 1, normalisation)
+  model = stackoverflow.build_tag_model(30, 20, 1)
   theirs = tag_prediction_tasks._build_logistic_regression_model(30, 20)
   loss = tf.keras.losses.BinaryCrossentropy(reduction=tf.keras.losses.Reduction.SUM)
   # The published code takes the mean over all words' one-hot rows, then leaves out the last column.
-  divisor = x.sum(1) if normalisation == 'published' else x[:, :-1].sum(1)
-  shares = (x[:, :-1] / divisor[:, np.newaxis]).astype(np.float32)
+  shares = (x[:, :-1] / x.sum(1, keepdims=True)).astype(np.float32)
   theirs.set_weights(model.initial_weights[0])
   weights = tuple(map(tf.constant, model.initial_weights[0]))
   ours, means = model.loss_and_metrics(weights, x, y)
@@ -119,7 +118,33 @@ def test_the_tag_model_is_tffs(normalisation):
 
 def test_parameters_are_the_papers():
   assert stackoverflow.build_model(10_000, 'published', 0).num_parameters == 4_050_748
-  assert tags.build_model(10_000, 500, 0).num_parameters == 5_000_500
+  assert stackoverflow.build_tag_model(10_000, 500, 0).num_parameters == 5_000_500
+
+
+@pytest.mark.parametrize(
+  'read, content, expected',
+  [
+    # Any bytes are a word, and a word counts once.
+    (stackoverflow.read_words, b'the 5\n\xff\xfe 3\nthe 2\nbroken\n', [b'the', b'\xff\xfe']),
+    (stackoverflow.read_tags, b'{"r": 1, "c": 3, "b": 3, "d": 4}', [b'd', b'c', b'b']),
+    (stackoverflow.read_words, b'', 'it is empty'),
+    (stackoverflow.read_words, b'the 5\nbroken\n', 'not enough values'),
+    (stackoverflow.read_words, b'the five\n', "b'five'"),
+    (stackoverflow.read_tags, b'[1]', 'no attribute'),
+    (stackoverflow.read_tags, b'{}', 'it is empty'),
+    (stackoverflow.read_tags, b'{"a": "x"}', 'bad operand type'),
+    (stackoverflow.read_tags, b'{"\\ud800": 1}', 'surrogates not allowed'),
+    (stackoverflow.read_tags, b'[' * 200_000, 'recursion'),
+  ],
+)
+def test_the_three_commonest_of_a_file_of_counts(tmp_path, read, content, expected):
+  path = tmp_path / 'counts'
+  path.write_bytes(content)
+  if isinstance(expected, list):
+    assert read(str(path), 3) == expected
+  else:
+    with pytest.raises(tasks.DataError, match=f'{path} cannot be read .*{expected}'):
+      read(str(path), 3)
 
 
 def write_stackoverflow(folder):

@@ -70,7 +70,6 @@ class KerasModel(model_lib.Model):
     weight_names: The trainable weights' names, such as 'dense/kernel', in their order. They are the
       same each time the model is built: Keras's counters of layers are left out.
     constants: The arrays that are not trained, in Keras's order.
-    num_tokens: How many rows an Embedding directly behind the input has; None without one.
   """
 
   def __init__(
@@ -93,7 +92,6 @@ class KerasModel(model_lib.Model):
     self._trainable = tuple(v.numpy() for v in trainable)
     self.weight_names = canonical_names(keras)
     self.constants = tuple(v.numpy() for v in others)
-    self.num_tokens = _num_tokens(keras)
     self._regularizers = list(self._find_regularizers())  # (function of a weight, its number)
     drawing = [m for m in self._modules if isinstance(m, _SEEDED_LAYERS)]
     self._draws = [_Draws(salt) for salt in range(1, len(drawing) + 1)]
@@ -372,19 +370,6 @@ def _check_kind(model: tf.keras.Model) -> None:
         'which would not hold: clients and server average and step without it. Leave it out; a '
         'penalty is a regularizer, a norm of 1 a layer that divides by it'
       )
-
-
-def _num_tokens(model: tf.keras.Model) -> int | None:
-  """How many rows the smallest Embedding directly behind the input has; None without one."""
-  rows = [
-    layer.input_dim
-    for layer in model.layers
-    if isinstance(layer, tf.keras.layers.Embedding)
-    and any(
-      tensor is model.inputs[0] for node in layer.inbound_nodes for tensor in node.keras_inputs
-    )
-  ]
-  return min(rows, default=None)
 
 
 def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:

@@ -2,20 +2,24 @@
 
 import copy
 import errno
+import io
+import math
 import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import h5py
 import numpy as np
 import tensorflow as tf
 
 from tff_adaptive._utils import archives, private_apis
-from tff_adaptive.models import keras_files, keras_model, model as model_lib
+from tff_adaptive.models import keras_model, model as model_lib
 
 FORMATS = ('keras', 'saved_model', 'npz')
+_WEIGHTS, _LAYERS = 'model.weights.h5', '_layer_checkpoint_dependencies'  # In a .keras file.
 
 
 def weight_names(model: model_lib.Model) -> tuple[str, ...]:
@@ -43,7 +47,7 @@ def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...
     if path.endswith('.npz'):
       found, constants = _read_npz(path, most_bytes), own
     else:
-      found, constants = keras_files.read(path, model, most_bytes)
+      found, constants = _read_keras(path, model, most_bytes)
   except Exception as error:  # On damaged bytes the decoders raise a dozen unrelated classes.
     reason = ' '.join(str(error).split())[:200] or type(error).__name__
     raise ValueError(f'{path} cannot be read: {reason}') from None
@@ -65,6 +69,51 @@ def _read_npz(path: str, most_bytes: int) -> dict[str, np.ndarray]:
       raise ValueError(f'it declares {total:,} bytes; the weights may take {most_bytes:,}')
     names = archive.namelist()
     return {name.removesuffix('.npy'): archives.read_array(archive, name) for name in names}
+
+
+def _read_keras(
+  path: str, model: model_lib.Model, most_bytes: int
+) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...]]:
+  """The trainable weights of a .keras file in the model's order, and the arrays of the others.
+
+  Such a file describes a model by names of Python objects, and has its weights in an HDF5 file.
+  Only the weights are read, into a model that the program builds, and no more than `most_bytes`.
+  """
+  if not isinstance(model, keras_model.KerasModel):
+    raise ValueError(
+      'its weights are for a Keras model, which this task has not: give an .npz file, made by '
+      'np.savez(FILE, *keras_model.get_weights())'
+    )
+  with zipfile.ZipFile(path) as archive:
+    size = archive.getinfo(_WEIGHTS).file_size
+    if size > 2 * most_bytes:
+      raise ValueError(f'its {_WEIGHTS} takes {size:,} bytes; it may take {2 * most_bytes:,}')
+    with h5py.File(io.BytesIO(archive.read(_WEIGHTS)), 'r') as file:
+      count = _num_arrays(file, most_bytes)
+  made = model.to_keras(model.initial_weights[0])
+  if count != len(made.weights):
+    raise ValueError(f'its layers have {count} arrays, the model has {len(made.weights)}')
+  made.load_weights(path)
+  trained = [v.numpy() for v in made.trainable_variables]
+  constants = tuple(v.numpy() for v in made.non_trainable_variables)
+  return dict(zip(model.weight_names, trained)), constants
+
+
+def _num_arrays(file: h5py.File, most_bytes: int) -> int:
+  """How many arrays the layers have; ValueError if some are elsewhere, or larger together."""
+  links: list[tuple[str, Any]] = []
+  file.visititems_links(lambda *link: links.append(link))
+  elsewhere = [name for name, to in links if not isinstance(to, h5py.HardLink)]
+  found: list[h5py.Group | h5py.Dataset] = []
+  file[_LAYERS].visititems(lambda _, part: found.append(part))
+  arrays = [part for part in found if isinstance(part, h5py.Dataset)]
+  elsewhere += [array.name for array in arrays if array.external or array.is_virtual]
+  if elsewhere:
+    raise ValueError(f'its {_WEIGHTS} refers to another file or place at {elsewhere[0]!r:.80}')
+  total = sum(math.prod(array.shape or ()) * array.dtype.itemsize for array in arrays)
+  if total > most_bytes:
+    raise ValueError(f'its arrays take {total:,} bytes; they may take {most_bytes:,}')
+  return len(arrays)
 
 
 def fitted_weights(
@@ -155,13 +204,11 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
   if file_format not in FORMATS:
     raise ValueError(f'the format is {file_format!r}; it must be one of {", ".join(FORMATS)}')
   arrays = fitted_weights('the model to save', dict(enumerate(map(np.asarray, weights))), model)
-  is_keras = isinstance(model, keras_model.KerasModel)
+  write: Callable[[Any, Sequence[np.ndarray], str], None] = _write_wrapped
   if file_format == 'npz':
     path, write = f'{path}.npz', _write_npz
-  elif file_format == 'saved_model':
-    write = _write_module
-  else:
-    path, write = f'{path}.keras' if is_keras else path, _write_keras
+  elif file_format == 'keras' and isinstance(model, keras_model.KerasModel):
+    path, write = f'{path}.keras', _write_keras
   if os.path.lexists(path):
     raise ValueError(f'{path} exists already: name another place')
   folder = os.path.dirname(os.path.abspath(path))
@@ -177,18 +224,11 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
   return path
 
 
-def wrapped(model: model_lib.Model, weights: Sequence[np.ndarray]) -> tf.keras.Model:
-  """A Keras model around `Model.forward`, without dropout; its input is a batch of x."""
-  x = model.input_spec['x']
-  inputs = tf.keras.Input(x.shape[1:], dtype=x.dtype, name='x')
-  return tf.keras.Model(inputs, _Forward(model, weights)(inputs))
-
-
 class _Forward(tf.keras.layers.Layer):
-  """`Model.forward` with weights of its own."""
+  """`Model.forward` with weights of its own, without dropout; its input is a batch of x."""
 
   def __init__(self, model: model_lib.Model, weights: Sequence[np.ndarray]):
-    super().__init__(name='forward', autocast=False)
+    super().__init__(name='predictions', autocast=False)
     self._model_forward = model.forward
     self._parts = [
       self.add_weight(name, value.shape, value.dtype, tf.keras.initializers.Constant(value))
@@ -208,22 +248,11 @@ def _write_npz(model: model_lib.Model, weights: Sequence[np.ndarray], path: str)
         np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def _write_keras(model: Any, weights: Sequence[np.ndarray], path: str) -> None:
-  if isinstance(model, keras_model.KerasModel):
-    model.to_keras(weights).save(path)
-  else:
-    wrapped(model, weights).save(path, save_format='tf')
+def _write_keras(model: keras_model.KerasModel, weights: Sequence[np.ndarray], path: str) -> None:
+  model.to_keras(weights).save(path)
 
 
-def _write_module(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:
-  module = tf.Module()
-  module.parts = [
-    tf.Variable(value, name=name) for name, value in zip(weight_names(model), weights)
-  ]
-
-  @tf.function(input_signature=[model.input_spec['x']], autograph=False)
-  def serve(x: tf.Tensor) -> dict[str, tf.Tensor]:
-    return {'predictions': model.forward(tuple(map(tf.identity, module.parts)), x, False, None)}
-
-  module.serve = serve
-  tf.saved_model.save(module, path, signatures={'serving_default': serve})
+def _write_wrapped(model: model_lib.Model, weights: Sequence[np.ndarray], path: str) -> None:
+  x = model.input_spec['x']
+  inputs = tf.keras.Input(x.shape[1:], dtype=x.dtype, name='x')
+  tf.keras.Model(inputs, _Forward(model, weights)(inputs)).save(path, save_format='tf')

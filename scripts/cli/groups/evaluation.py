@@ -63,12 +63,14 @@ class ClientEvaluation(fields.Group):
     """Returns the task with the clients and examples that train, and all parts of its clients."""
     import tff_adaptive_tasks as tasks
 
-    return tasks.split_task(
-      task,
+    parts = tasks.split_clients(
+      task.train,
       seed=seed,
       heldout_clients=self.heldout_clients,
       heldout_examples=self.heldout_examples,
+      unit_starts=task.unit_starts,
     )
+    return dataclasses.replace(task, train=parts.train), parts
 
   def build(
     self, settings: 'fields.Settings', task: Any, model: Any, parts: 'tasks.ClientSplit'

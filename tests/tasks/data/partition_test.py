@@ -100,3 +100,15 @@ def test_shards_as_in_the_fedavg_paper():
 def test_errors_name_the_value(call, named):
   with pytest.raises(errors.DataError, match=named):
     call()
+
+
+def test_counts_and_report_by_hand():
+  counts = partition.counts_by_client([np.array([0, 0]), np.array([0, 1])])
+  np.testing.assert_array_equal(counts, [[2, 0], [1, 1]])
+  report = partition.report_of_counts(counts)
+  assert report == {
+    **{'clients': 2, 'examples': 4, 'smallest': 2, 'largest': 2, 'median': 2, 'mean': 2},
+    'classes_per_client': 1.5,
+    'largest_class_share': 0.75,
+    'total_variation': pytest.approx(0.25),
+  }

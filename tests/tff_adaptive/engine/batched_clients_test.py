@@ -25,7 +25,6 @@ from tff_adaptive_tasks import (
   least_squares,
   shakespeare,
   stackoverflow,
-  tags,
 )
 from tff_adaptive_tasks.models import layers, resnet
 
@@ -272,7 +271,7 @@ MODELS = {
   'shakespeare': lambda: shakespeare.build_model(0),
   'shakespeare_transformer': lambda: shakespeare.build_transformer(0),
   'stackoverflow_nwp': lambda: stackoverflow.build_model(30, 'published', 0),
-  'stackoverflow_lr': lambda: tags.build_model(40, 8, 0),
+  'stackoverflow_lr': lambda: stackoverflow.build_tag_model(40, 8, 0),
   'cifar100': lambda: resnet.build(0, 100),
   'emnist_letters': lambda: images.build_perceptron(0, 'emnist_letters'),
   'cifar10_cnn': lambda: cifar.build_cnn(0, 10),

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import tff_adaptive_tasks as tasks
-from tests.helpers import small_problem
+from tests.helpers import least_squares_solutions as solutions, small_problem
 from tff_adaptive import algorithms, engine, optimizers
 from tff_adaptive.client import Batching, ClientTraining
-from tff_adaptive_tasks import least_squares, least_squares_solutions as solutions
+from tff_adaptive_tasks import least_squares
 
 RATE = 0.125  # Like all numbers here exact in float32, in which rates are kept.
 K = 5
