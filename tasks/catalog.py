@@ -9,6 +9,7 @@ theirs; those of the others were chosen here.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +29,7 @@ WITH_LSTM = ('shakespeare', 'stackoverflow_nwp')
 OFFLINE = ('digits', 'digits_skewed', 'least_squares', 'synthetic')
 
 # The authors' published code weighs a client of these tasks by its tokens that are not padding.
-_TOKENS = MappingProxyType({'client_weighting': 'tokens'})
+_TOKENS = {'client_weighting': 'tokens'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,43 +68,27 @@ class Entry:
   metric: str = 'accuracy'
 
 
-def _ada_best(
-  description: str, loader: str, weight_decay: float, num_clients: int | None = None
-) -> Entry:
+def _ada_best(description: str, loader: str, weight_decay: float, **more: Any) -> Entry:
   """AdaBest, section 4.2; the server rates of the five optimizers are this project's choice."""
   extra = {'client_schedule': 'round_decay', 'weight_decay': weight_decay, 'fill_last_batch': True}
-  return Entry(
-    description,
-    loader,
-    rounds=1200,
-    batch_size=45,
-    client_epochs=5,
-    log10_server_rates=(-1.5, -2, -2, -0.5, 0),
-    extra=MappingProxyType(extra),
-    num_clients=num_clients,
-  )
-
-
-def _mnist(description: str) -> Entry:
+  sizes: dict[str, Any] = {'rounds': 1200, 'batch_size': 45, 'client_epochs': 5}
   rates = (-1.5, -2, -2, -0.5, 0)
-  return Entry(
-    description, 'images.load_mnist', rounds=200, batch_size=10, log10_server_rates=rates
-  )
+  return Entry(description, loader, **sizes, log10_server_rates=rates, extra=extra, **more)
 
 
-def _flamby(description: str, loader: str, rounds: int, batch_size: int, **rates: Any) -> Entry:
-  """FLamby, `flamby/config_*.json`: K = 100 steps of all clients; FedAvgM's rates are FedAvg's."""
-  extra = {'local_steps': 100, 'continue_batches': True, 'client_weighting': 'examples'}
-  return Entry(
-    description,
-    f'flamby.{loader}',
-    rounds=rounds,
-    batch_size=batch_size,
-    log10_taus=(-8, -8, -8),
-    extra=MappingProxyType(extra),
-    **rates,
-  )
-
+_mnist = functools.partial(
+  Entry,
+  loader='images.load_mnist',
+  rounds=200,
+  batch_size=10,
+  log10_server_rates=(-1.5, -2, -2, -0.5, 0),
+)
+# `flamby/config_*.json`: K = 100 steps of all clients; FedAvgM's rates are FedAvg's.
+_flamby = functools.partial(
+  Entry,
+  log10_taus=(-8, -8, -8),
+  extra={'local_steps': 100, 'continue_batches': True, 'client_weighting': 'examples'},
+)
 
 # What a task of a user's own starts from; nothing in it is tuned.
 OWN = Entry("a user's own task", '', rounds=100)
@@ -211,7 +196,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     'mnist_cnn': _mnist('MNIST, 100 clients of 600, CNN of two convolutions (FedAvg paper)'),
     'fed_heart': _flamby(
       'heart disease in 4 hospitals, logistic regression (FLamby)',
-      'load_heart',
+      'flamby.load_heart',
       rounds=15,
       batch_size=4,
       clients_per_round=4,
@@ -221,7 +206,7 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
     ),
     'fed_tcga_brca': _flamby(
       'survival with breast cancer in 6 regions, Cox model (FLamby)',
-      'load_brca',
+      'flamby.load_brca',
       rounds=5,
       batch_size=8,
       clients_per_round=6,

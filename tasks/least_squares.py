@@ -42,11 +42,8 @@ def load(
   """
   for option, value in (('num_clients', num_clients), ('rows', rows), ('columns', columns)):
     errors.check_range(option, value, 1, _MOST_NUMBERS)
-  if num_clients * rows * columns > _MOST_NUMBERS:
-    raise errors.DataError(
-      f'num_clients, rows and columns are {num_clients}, {rows} and {columns}; their product must '
-      f'be at most {_MOST_NUMBERS:,}'
-    )
+  product = num_clients * rows * columns
+  errors.check_range('num_clients times rows times columns', product, 1, _MOST_NUMBERS)
   errors.check_range('unlikeness', unlikeness, 0, 1e6)
   rng = np.random.default_rng([seed, 9])
   a = rng.standard_normal([num_clients, rows, columns]) / np.sqrt(rows)

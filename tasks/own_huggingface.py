@@ -16,7 +16,6 @@ def from_huggingface(
   label: str,
   *,
   features: str | Sequence[str] | None = None,
-  validation: Any = 0.2,
   **options: Any,
 ) -> task_lib.Task:
   """A task on a data set of Hugging Face with a column that says whose a row is.
@@ -28,9 +27,8 @@ def from_huggingface(
       numbers. Class labels keep their names.
     features: One column of arrays or images of one shape; or the columns of numbers and texts to
       predict from. Default: the column of images, if there is one; else all others.
-    validation: The share held out, or a `datasets.Dataset` of which nothing is trained on.
-    **options: As `from_arrays` takes them: model, validation_by, standardise, seed, name, loss,
-      metrics, threshold.
+    **options: As `from_arrays` takes them: model, validation, validation_by, standardise, seed,
+      name, loss, metrics, threshold.
 
   Returns:
     The task.
@@ -54,35 +52,15 @@ def from_huggingface(
     features = images[0] if images else None
   one = [features] if isinstance(features, str) else features or ()
   own_tables.check_columns(source, dataset.column_names, client, label, one)
-  if isinstance(validation, datasets.Dataset):
-    if not isinstance(features, str):
-      raise errors.DataError(
-        'a validation data set of your own goes with one column of arrays: name it by features=, '
-        'or hold out a share, such as validation=0.2'
-      )
-    own_tables.check_columns('validation', validation.column_names, features, label, ())
-    validation = (_arrays(validation, features), _labels(datasets, validation, label))
-  options = {'source': source, 'validation': validation, **options}
-  if isinstance(features, str):
-    owners = np.asarray(dataset[client][:])
-    return own_data.from_arrays(
-      _arrays(dataset, features), _labels(datasets, dataset, label), owners, **options
-    )
-  table = dataset.to_pandas()
-  table[label] = _labels(datasets, dataset, label)
-  return own_tables.from_frame(table, source, client, label, features, options)
-
-
-def _arrays(dataset: Any, column: str) -> np.ndarray:
-  """A column of arrays or images of one shape, as one array."""
-  with files.border(f'the column {column!r}', 'bring its arrays to one shape by dataset.map'):
-    return np.stack([np.asarray(row) for row in dataset.with_format('numpy')[column][:]])
-
-
-def _labels(library: Any, dataset: Any, column: str) -> np.ndarray:
-  """A column of labels; class labels by their names."""
-  feature, values = dataset.features[column], pd.Series(dataset[column][:])
-  if isinstance(feature, library.ClassLabel):  # -1, which unlabelled rows have, has no name.
-    values = values.map(dict(enumerate(feature.names)))
-  own_tables.check_filled('the data set', column, values)
-  return np.asarray(values.tolist())
+  options = {'source': source, **options}
+  kind, labels = dataset.features[label], pd.Series(dataset[label][:])
+  if isinstance(kind, datasets.ClassLabel):  # -1, which unlabelled rows have, has no name.
+    labels = labels.map(dict(enumerate(kind.names)))
+  own_tables.check_filled(source, label, labels)
+  y = np.asarray(labels.tolist())
+  if not isinstance(features, str):
+    table = dataset.to_pandas().assign(**{label: y})
+    return own_tables.from_frame(table, source, client, label, features, options)
+  with files.border(f'the column {features!r}', 'bring its arrays to one shape by dataset.map'):
+    x = np.stack([np.asarray(row) for row in dataset.with_format('numpy')[features][:]])
+  return own_data.from_arrays(x, y, np.asarray(dataset[client][:]), **options)

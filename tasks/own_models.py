@@ -62,7 +62,7 @@ def builder(
     _check_fits(made, problem)
   except errors.DataError:
     raise
-  except (TypeError, ValueError) as error:
+  except (AttributeError, TypeError, ValueError) as error:
     raise errors.DataError(f'the model cannot be built: {error}') from error
   return build, made, threshold
 
@@ -108,13 +108,6 @@ def _of_keras(
 ) -> tuple[Callable[[int], models.Model], float | None]:
   """What builds the model of a Keras model, and the threshold of its one output."""
   keras = make()
-  if not isinstance(keras, tf.keras.Model):
-    raise TypeError(f'the function gave {type(keras).__name__}, no tf.keras.Model')
-  if not getattr(keras, 'outputs', None):
-    raise ValueError(
-      f'the Keras model {keras.name!r} does not know its input: make it with the functional API, '
-      'or begin a Sequential model with tf.keras.Input(shape)'
-    )
   is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
   last = keras.layers[-1]
   activation = getattr(getattr(last, 'activation', None), '__name__', '')

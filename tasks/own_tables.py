@@ -56,13 +56,11 @@ def from_parquet(
 ) -> task_lib.Task:
   """A task on a Parquet file; arguments, returns and errors as `from_csv`.
 
-  A named index of the data frame that was saved is a column where it is asked for: it can be the
-  client, say. It is none of the features unless it is named as one.
+  The index of a data frame that was saved is no column: save `table.reset_index()`.
   """
   path = files.existing(path)
-  asked = {client, label, *([features] if isinstance(features, str) else features or ())}
   with files.border(path):
-    table = _read_parquet(path, asked)
+    table = _read_parquet(path)
   return from_frame(table, path, client, label, features, options)
 
 
@@ -171,7 +169,7 @@ def _read_csv(path: str, client: str, separator: str) -> pd.DataFrame:
   return table
 
 
-def _read_parquet(path: str, asked: set[str]) -> pd.DataFrame:
+def _read_parquet(path: str) -> pd.DataFrame:
   import pyarrow.parquet as pq  # Slow to import and needed here only.
 
   with pq.ParquetFile(path) as file:
@@ -179,7 +177,7 @@ def _read_parquet(path: str, asked: set[str]) -> pd.DataFrame:
     # In this thread: what a damaged page raises in one of its own ends the process.
     table = file.read(use_threads=False).to_pandas(ignore_metadata=True)
     saved = (file.schema_arrow.pandas_metadata or {}).get('index_columns', ())
-  return table.drop(columns=[n for n in saved if isinstance(n, str) and n not in asked])
+  return table.drop(columns=[n for n in saved if isinstance(n, str)])
 
 
 def _check_header(names: Sequence[Any]) -> None:

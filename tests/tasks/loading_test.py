@@ -117,7 +117,7 @@ def test_unknown_task_and_option_are_errors():
     ('shakespeare', 'padding', 3, "3; it must be 'published' or 'tff'"),
     ('digits', 'num_clients', 10**12, 'each of 1000000000000 clients'),
     ('least_squares', 'num_clients', 10**12, 'num_clients is 1000000000000; it must be from 1'),
-    ('least_squares', 'rows', 5_000_000, 'their product must be at most 20,000,000'),
+    ('least_squares', 'rows', 5_000_000, 'times columns is .* from 1 to 20,000,000'),
     ('least_squares', 'unlikeness', 1e200, 'unlikeness is 1e[+]200'),
     ('stackoverflow_nwp', 'num_words', 10**12, 'num_words is 1000000000000'),
     ('stackoverflow_lr', 'num_tags', 10**12, 'num_tags is 1000000000000'),

@@ -59,11 +59,6 @@ def test_the_labels_of_one_output_are_those_that_accuracy_counts(activation, opt
   assert 0 < labels.mean() < 1
 
 
-def test_scores_with_a_loss_of_ones_own_need_a_threshold():
-  with pytest.raises(tasks.DataError, match=r'threshold= .* 0.0 for scores and 0.5 for prob'):
-    tasks.from_arrays(X, BINARY, CLIENTS, model=dense(1), loss='mse')
-
-
 def of_width(shape=(3,), outputs=3, width=16):
   layers = [keras.layers.Dense(width), keras.layers.Dense(outputs)]
   return keras.Sequential([keras.Input(shape), *layers])
@@ -155,12 +150,13 @@ def test_whole_numbers_reach_an_embedding_as_such():
     (dict(model=dense(3)()), 'give a function that makes it anew'),
     (dict(model=dense(3, inputs=4)), r'takes inputs of shape \[4\], the data have \[3\]'),
     (dict(model=dense(2)), 'the model has 2 outputs, the data have 3 classes'),
-    (dict(model=lambda: 3), 'no tf.keras.Model'),
+    (dict(model=lambda: 3), "'int' object has no attribute"),
     (dict(model=lambda: keras.Sequential([keras.layers.Dense(3)])), 'does not know its input'),
     (dict(model=lambda a, b, c: 3), "cannot be built: .* missing 1 required .* argument: 'c'"),
     (dict(model=dense(3), y=NUMBERS), r'targets \[B\] and an output \[B, 3\]'),
     (dict(model=lambda seed: 3), 'gave int'),
     (dict(model='mlp', loss='mse'), 'loss and metrics are for Keras models'),
+    (dict(model=dense(1), loss='mse', y=BINARY), 'threshold= .* 0.0 for scores and 0.5 for prob'),
     (dict(model=dense(3), metrics=['AUC']), 'no mean over examples'),
     (dict(y=np.stack([NUMBERS] * 2, 1)), r'targets have shape \(80, 2\)'),
   ],

@@ -75,10 +75,9 @@ def test_blanks_around_texts_make_no_other_class_client_or_category(tmp_path):
     tasks.from_csv(str(path), 'who', 'label')
 
 
-def test_the_named_index_of_a_parquet_file_is_a_column_where_it_is_asked_for(tmp_path):
-  path = write(TABLE.set_index(['hospital', 'age']), tmp_path, 'parquet')
+def test_the_index_of_a_saved_data_frame_is_no_column(tmp_path):
+  path = write(TABLE.set_index('age'), tmp_path, 'parquet')
   task = tasks.from_parquet(path, 'hospital', 'outcome')
-  assert set(task.train.client_ids) < set(TABLE['hospital'])
   assert [c.name for c in task.preparation.columns] == ['sex', 'dose']
 
 

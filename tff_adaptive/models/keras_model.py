@@ -183,22 +183,16 @@ class KerasModel(model_lib.Model):
   def _freeze_batch_normalization(self) -> None:
     kind = tf.keras.layers.BatchNormalization
     layers = [m for m in self._modules if isinstance(m, kind)]
-    # By the weights' names: the same words for the next model of the task are shown once.
-    learning = [self._plain_name(layer) for layer in layers if layer.trainable]
     for layer in layers:
       private_apis.keep_moving_statistics(layer)
-    if learning:
+    if any(layer.trainable for layer in layers):
+      # No layer is named: the same words for the next model of the task are shown once.
       warnings.warn(
-        f'BatchNormalization ({", ".join(learning)}): its moving mean and variance stay where they '
-        'start, in training and in evaluation, as clients share no batch statistics; only its scale'
-        ' and offset are trained. Take GroupNormalization or LayerNormalization instead; for a'
-        ' pretrained network set trainable=False on it.',
+        'BatchNormalization: its moving mean and variance stay where they start, as clients share '
+        'no batch statistics; only its scale and offset are trained. Take GroupNormalization or '
+        'LayerNormalization instead; for a pretrained network set trainable=False on it.',
         stacklevel=4,
       )
-
-  def _plain_name(self, layer: tf.keras.layers.Layer) -> str:
-    own = layer.trainable_variables
-    return self.weight_names[self._position[id(own[0])]].rpartition('/')[0] if own else layer.name
 
   def _find_regularizers(self) -> Iterator[tuple[Callable, int]]:
     for layer in self._modules:
@@ -239,9 +233,8 @@ class KerasModel(model_lib.Model):
     except AttributeError as error:
       if 'assign' not in str(error):
         raise
-      layers = re.findall(r"layer '(\w+)'|layer \"(\w+)\"", str(error)) or [('of it', '')]
-      name = ''.join(layers[0])
-      raise ValueError(f'{where}: the layer {name} changes its variables; {hint}') from None
+      reason = ' '.join(str(error).split())[:200]
+      raise ValueError(f'{where}: a layer changes its variables ({reason}); {hint}') from None
     if graph.variables:
       names = ', '.join(v.name for v in graph.variables)
       raise ValueError(f'{where}: it reads {names}; {hint}')
@@ -352,23 +345,20 @@ def _check_kind(model: tf.keras.Model) -> None:
   for layer in (m for m in model.submodules if isinstance(m, tf.keras.layers.Layer)):
     if layer.compute_dtype != layer.variable_dtype:
       raise ValueError(
-        f'the layer {layer.name!r} has the policy {layer.dtype_policy.name!r}: its casts belong to'
-        ' the variables of Keras, in whose place a client has tensors of its own. Build the model'
-        " under the policy 'float32'; for mixed precision write it as a models.Model"
+        f'the layer {layer.name!r} has the policy {layer.dtype_policy.name!r}, whose casts belong '
+        "to Keras's variables: build it under 'float32', or write the model as a models.Model"
       )
   if private_apis.carries_mask(model.outputs[0]):
     raise ValueError(
-      f'the output of the Keras model {model.name!r} carries a mask, by which fit leaves padding '
-      'out of loss and metrics; here they would count it. End the model with a layer that drops the'
-      ' mask, such as Reshape, and give a loss and metrics as functions that leave padding out; or'
-      ' build it without mask_zero and Masking'
+      f'the output of the Keras model {model.name!r} carries a mask, which loss and metrics would '
+      'not see here: build it without mask_zero and Masking, or end it with a layer that drops the '
+      'mask, such as Reshape, and give functions that leave padding out'
     )
   for variable in model.trainable_variables:
     if getattr(variable, 'constraint', None) is not None:
       raise ValueError(
         f'the weight {variable.name!r} has a constraint ({type(variable.constraint).__name__}), '
-        'which would not hold: clients and server average and step without it. Leave it out; a '
-        'penalty is a regularizer, a norm of 1 a layer that divides by it'
+        'which would not hold: clients and server average and step without it. Leave it out'
       )
 
 

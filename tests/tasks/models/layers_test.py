@@ -48,8 +48,3 @@ def test_a_convolution_of_an_unknown_number_of_examples_keeps_what_is_known():
     return y
 
   assert shapes(tf.ones([2, 4, 8, 8, 3]), tf.ones([2, 3, 3, 3, 5])).shape == [2, 4, 3, 3, 5]
-
-
-def test_the_largest_of_overlapping_pixels():
-  x = tf.reshape(tf.range(25.0), [1, 5, 5, 1])
-  assert layers.max_pool(x, 3, 2)[0, :, :, 0].numpy().tolist() == [[12, 14], [22, 24]]

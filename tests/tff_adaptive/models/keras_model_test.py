@@ -231,7 +231,7 @@ def two_inputs():
     (with_layers((keras.layers.Dense, dict(units=2, kernel_constraint='non_neg'))), '(NonNeg)'),
     (with_layers((keras.layers.Masking, {}), shape=(4, 2)), 'carries a mask'),
     (with_layers((keras.layers.Dense, dict(units=2, dtype='mixed_bfloat16'))), "'mixed_bfloat16'"),
-    (with_layers((keras.layers.ReLU, dict(dtype='mixed_float16'))), "under the policy 'float32'"),
+    (with_layers((keras.layers.ReLU, dict(dtype='mixed_float16'))), "build it under 'float32'"),
   ],
 )
 def test_models_that_are_no_pure_functions_are_refused(build, message):

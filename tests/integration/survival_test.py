@@ -16,7 +16,6 @@ from tff_adaptive.client import (
 )
 from tff_adaptive.models import client_evaluation
 from tff_adaptive_tasks import flamby
-from tff_adaptive_tasks.models import survival
 
 COLUMNS = 3
 
@@ -54,8 +53,8 @@ def model(client_axis=True):
   return models.Model(
     initial_weights=made.initial_weights[0],
     forward=made.forward,
-    example_loss=survival.cox_losses,
-    metrics={'concordance': survival.concordance},
+    example_loss=flamby.cox_losses,
+    metrics={'concordance': flamby.concordance},
     x_spec=made.input_spec['x'],
     y_spec=made.input_spec['y'],
     couples_examples=True,
@@ -73,7 +72,7 @@ def test_a_batch_has_the_loss_and_the_concordance_by_hand_and_padding_counts_not
   made = model()
   weights = tuple(map(tf.constant, made.initial_weights[0]))
   scores = np.round(scores_of(made, x), 1)  # Some are equal.
-  in_order, pairs = survival.concordance(tf.constant(scores), y, tf.ones([n], tf.bool))
+  in_order, pairs = flamby.concordance(tf.constant(scores), y, tf.ones([n], tf.bool))
   np.testing.assert_allclose([sum(in_order), sum(pairs)], concordance_by_hand(scores, y))
   loss, _ = made.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
   np.testing.assert_allclose(loss, cox_by_hand(scores_of(made, x), y), rtol=1e-5, atol=1e-6)
@@ -97,7 +96,7 @@ def test_a_gradient_that_vanishes_is_exactly_0():
   y = tf.stack([tf.ones([50]), tf.range(50.0, 0, -1)], 1)  # The largest scores die first.
   with tf.GradientTape() as tape:
     tape.watch(scores)
-    losses = survival.cox_losses(scores, y, tf.ones([50], tf.bool))
+    losses = flamby.cox_losses(scores, y, tf.ones([50], tf.bool))
   np.testing.assert_array_equal(tape.gradient(losses, scores), np.zeros(50))
 
 
