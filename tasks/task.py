@@ -61,14 +61,10 @@ def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:
-  """DataError with the first client id that is there twice or cannot be written to a file."""
+  """DataError with the first client id that is there twice."""
   for client_id, count in collections.Counter(ids).items():
     if count > 1:
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is there more than once')
-    try:
-      client_id.encode()
-    except UnicodeEncodeError:
-      raise errors.DataError(f'{where}: the client id {client_id!r:.80} is no valid text') from None
 
 
 class ClientData(abc.ABC):

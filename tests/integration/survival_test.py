@@ -1,6 +1,7 @@
 """Cox's loss and the concordance index: sums over pairs by hand, padding, groups, evaluation."""
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from tff_adaptive.client import (
   client_arrays,
   model_adapters,
 )
-from tff_adaptive.models import client_evaluation
 from tff_adaptive_tasks import flamby
 
 COLUMNS = 3
@@ -37,28 +37,16 @@ def cox_by_hand(scores, y):
 
 
 def concordance_by_hand(scores, y):
-  in_order = pairs = 0
-  for i in range(len(y)):
-    for j in range(len(y)):
-      if y[i, 0] and (y[i, 1] < y[j, 1] or (y[i, 1] == y[j, 1] and not y[j, 0])):
-        pairs += 1
-        in_order += 1.0 if scores[i] > scores[j] else 0.5 if scores[i] == scores[j] else 0.0
-  return [in_order, pairs]
+  pairs = [
+    np.sign(scores[i] - scores[j]) / 2 + 0.5
+    for i, j in itertools.product(range(len(y)), repeat=2)
+    if y[i, 0] and (y[i, 1] < y[j, 1] or (y[i, 1] == y[j, 1] and not y[j, 0]))
+  ]
+  return [sum(pairs), len(pairs)]
 
 
-def model(client_axis=True):
-  made = flamby.build_cox_model(2, COLUMNS)
-  if client_axis:
-    return made
-  return models.Model(
-    initial_weights=made.initial_weights[0],
-    forward=made.forward,
-    example_loss=flamby.cox_losses,
-    metrics={'concordance': flamby.concordance},
-    x_spec=made.input_spec['x'],
-    y_spec=made.input_spec['y'],
-    couples_examples=True,
-  )
+def model():
+  return flamby.build_cox_model(2, COLUMNS)
 
 
 def scores_of(made, x):
@@ -84,8 +72,7 @@ def test_a_batch_has_the_loss_and_the_concordance_by_hand_and_padding_counts_not
     tape.watch(weights)
     alone = made.loss_and_metrics(weights, tf.constant(x), tf.constant(y))
     beside = made.loss_and_metrics(weights, tf.constant(more_x), tf.constant(more_y), shares=shares)
-  gradients = (tape.gradient(loss, weights) for loss in (alone[0], beside[0]))
-  of_alone, of_beside = gradients
+  of_alone, of_beside = (tape.gradient(loss, weights) for loss in (alone[0], beside[0]))
   for a, b in zip((*alone, *of_alone), (*beside, *of_beside)):
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
@@ -100,9 +87,8 @@ def test_a_gradient_that_vanishes_is_exactly_0():
   np.testing.assert_array_equal(tape.gradient(losses, scores), np.zeros(50))
 
 
-@pytest.mark.parametrize('client_axis', [True, False])
-def test_clients_of_a_group_have_the_losses_that_they_have_alone(client_axis):
-  local = model_adapters.wrap(model(client_axis))
+def test_clients_of_a_group_have_the_losses_that_they_have_alone():
+  local = model_adapters.wrap(model())
   weights = tuple(map(tf.constant, model().initial_weights[0]))
   (xs, ys), sizes = zip(*(cohort(5, s) for s in (1, 2))), (5, 3)
   shares = tf.sequence_mask(sizes, 5, tf.float32) / np.float32([[5], [3]])
@@ -128,7 +114,7 @@ def test_evaluation_takes_all_examples_and_each_client_as_one_batch():
   np.testing.assert_allclose(whole['loss'], cox_by_hand(scores_of(made, x), y), rtol=1e-5)
   clients = [cohort(n, 3) for n in (8, 0, 1, 20)]
   arrays = [collections.OrderedDict(x=x, y=y) for x, y in clients]
-  (sums,) = client_evaluation.build_client_evaluation(made, 7)([weights], arrays)
+  (sums,) = models.build_client_evaluation(made, 7)([weights], arrays)
   for found, (x, y) in zip(sums, clients):
     scores = scores_of(made, x)
     loss = len(y) * cox_by_hand(scores, y) if len(y) else 0

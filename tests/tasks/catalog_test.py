@@ -9,7 +9,7 @@ from tff_adaptive import registry
 from tff_adaptive_tasks import catalog
 
 # Reddi et al., 2021: clients, batch, rounds; log10 of the tuned client and server rates and of tau,
-# in the order Adagrad, Adam, Yogi, AvgM, Avg.
+# in the order Adagrad, Adam, Yogi, AvgM, Avg. The last two are FLamby's.
 _PUBLISHED = """
 cifar10          | 10 20 4000  | -1.5 -1.5 -1.5 -1.5 -0.5 | -1 -2 -2 -0.5 0       | -2 -3 -3
 cifar100         | 10 20 4000  | -1 -1.5 -1.5 -1.5 -1     | -1 0 0 0 0.5          | -2 -1 -1
@@ -18,6 +18,8 @@ emnist_cr        | 10 20 1500  | -1.5 -1.5 -1.5 -1.5 -1   | -1 -2.5 -2.5 -0.5 0 
 shakespeare      | 10 4 1200   | 0 0 0 0 0                | -0.5 -2 -2 -0.5 0     | -1 -3 -3
 stackoverflow_nwp| 50 16 1500  | -0.5 -0.5 -0.5 -0.5 -0.5 | -1.5 -2 -2 0 0        | -4 -5 -5
 stackoverflow_lr | 10 100 1500 | 2 2 2 2 2                | 1 -0.5 -0.5 0 0       | -2 -5 -5
+fed_heart        | 4 4 15      | -2.5 -2 -2.5 -3 -3       | -0.5 -2 -2 0 0        | -8 -8 -8
+fed_tcga_brca    | 6 8 5       | -2 -2 -2 -1 -1           | 0 -1 -1 0 0           | -8 -8 -8
 """
 
 
@@ -38,17 +40,7 @@ def test_the_catalogue_has_the_papers_rates():
   assert letters['weight_decay'] == 1e-4
   assert catalog.sizes('cifar100_cnn')['weight_decay'] == 1e-3
   assert 'tau' not in catalog.rates('emnist_cr', 'sgd')
-  # FLamby, as its published results have them.
-  found = [catalog.rates('fed_heart', server) for server in ('sgd', 'adagrad', 'adam', 'yogi')]
-  assert [rates['client_learning_rate'] for rates in found] == pytest.approx(
-    [0.001, 0.003162, 0.01, 0.003162], rel=1e-3
-  )
-  assert [rates['server_learning_rate'] for rates in found] == pytest.approx(
-    [1, 0.316228, 0.01, 0.01], rel=1e-5
-  )
-  assert found[2]['tau'] == 1e-8
-  brca = catalog.sizes('fed_tcga_brca')
-  assert (brca['rounds'], brca['batch_size'], brca['local_steps']) == (5, 8, 100)
+  assert catalog.sizes('fed_tcga_brca')['local_steps'] == 100
 
 
 def test_every_task_has_values_for_every_server_optimizer():

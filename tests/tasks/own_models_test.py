@@ -84,36 +84,24 @@ def test_arguments_with_a_default_do_not_say_what_a_function_makes(model, width)
   assert built.initial_weights[0][0].shape == (3, width)
 
 
-@pytest.mark.parametrize(
-  'loss, y, expected',
-  [
-    (None, NUMBERS, True),
-    ('mse', np.stack([NUMBERS] * 3, 1), True),
-    ('categorical_crossentropy', np.eye(3, dtype=np.float32)[RNG.integers(0, 3, 80)], False),
-  ],
-)
-def test_labels_of_a_regression_are_its_predictions(loss, y, expected):
-  model = by_shape
-  made = tasks.from_arrays(X, y, CLIENTS, model=model, loss=loss).preparation
-  assert made.is_numbers is expected
-  if expected:
-    np.testing.assert_array_equal(made.labels(np.float32([[3.5], [1.25]])), [[3.5], [1.25]])
+ONE_HOT = np.eye(2, dtype=np.float32)[RNG.integers(0, 2, 80)]
 
 
 @pytest.mark.parametrize(
-  'loss, y, names',
+  'loss, y, names, is_numbers',
   [
-    (None, NUMBERS, ('loss', 'mean_absolute_error')),
-    (None, BINARY, ('loss', 'accuracy')),
-    ('mae', NUMBERS, ('loss',)),
-    (keras.losses.BinaryCrossentropy(True), RNG.integers(0, 2, (80, 2)), ('loss',)),
+    (None, NUMBERS, ('loss', 'mean_absolute_error'), True),
+    (None, BINARY, ('loss', 'accuracy'), False),
+    ('mae', np.stack([NUMBERS] * 2, 1), ('loss',), True),
+    ('categorical_crossentropy', ONE_HOT, ('loss',), False),
+    (keras.losses.BinaryCrossentropy(True), ONE_HOT.astype(int), ('loss',), False),
   ],
 )
-def test_the_default_metrics_follow_the_loss(loss, y, names):
-  model = dense(1 if y.ndim == 1 else 2)
-  task = tasks.from_arrays(X, y, CLIENTS, model=model, loss=loss)
+def test_default_metrics_and_labels_follow_targets_and_loss(loss, y, names, is_numbers):
+  task = tasks.from_arrays(X, y, CLIENTS, model=dense(1 if y.ndim == 1 else 2), loss=loss)
   assert task.build_model(0).metric_names == names
   assert task.metric == ('accuracy' if 'accuracy' in names else 'loss')
+  assert task.preparation.is_numbers is is_numbers
 
 
 def test_the_default_loss_takes_scores_or_probabilities_as_the_last_layer_gives_them():

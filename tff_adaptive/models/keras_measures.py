@@ -20,7 +20,7 @@ def example_loss(
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
   """A loss of Keras, see `from_keras`, as `Model` takes it: `(predictions, y) -> [B]`."""
   # `call` gives the examples' losses, `__call__` their mean.
-  found = _known(tf.keras.losses.get, 'loss', loss)
+  found = tf.keras.losses.get(loss)
   what, is_of_keras = f'the loss {_name(found)!r}', _is_of_keras(found)
   _check_counts_all(found, what)
   measure = found.call if isinstance(found, tf.keras.losses.Loss) else found
@@ -60,22 +60,9 @@ def metric_fns(
 
 def target_spec(loss: Any, output_shape: tf.TensorShape) -> tf.TensorSpec:
   """The spec of the targets that a loss takes: class numbers if it is a sparse one."""
-  if _is_sparse(_known(tf.keras.losses.get, 'loss', loss)):
+  if _is_sparse(tf.keras.losses.get(loss)):
     return tf.TensorSpec([None, *output_shape[1:-1]], tf.int32)
   return tf.TensorSpec([None, *output_shape[1:]], tf.float32)
-
-
-def _known(get: Callable[[Any], Any], kind: str, wanted: Any) -> Any:
-  """What Keras has for a name, or the thing itself."""
-  try:
-    found = get(wanted)
-  except (TypeError, ValueError):
-    found = None
-  if not callable(found):
-    raise ValueError(
-      f'Keras has no {kind} {wanted!r}: give one of tf.keras.{kind}{"e" * (kind == "loss")}s'
-    )
-  return found
 
 
 def _measure(
@@ -84,7 +71,7 @@ def _measure(
   """A metric's name and values."""
   if metric in ('accuracy', 'acc'):
     return 'accuracy', _accuracy(y_spec, output_shape)
-  found = _known(tf.keras.metrics.get, 'metric', metric)
+  found = tf.keras.metrics.get(metric)
   name = _name(found)
   if isinstance(metric, str):
     name = re.sub(r'_\d+$', '', name)  # Keras numbers those of one class that it makes: 'auc_1'.

@@ -124,12 +124,10 @@ PAIRS = tf.TensorSpec([None, 2], tf.float32)
 @pytest.mark.parametrize(
   'build, loss, metrics, y_spec, message',
   [
-    # What clients cannot sum up, and what Keras does not know.
+    # What clients cannot sum up.
     (dense(1), 'mse', ['AUC'], None, "'auc' is no mean over examples"),
     (dense(1), 'mse', [metrics_of.Precision()], None, 'no mean over examples'),
-    (dense(1), 'mse', ['colour'], None, "Keras has no metric 'colour'"),
     (dense(1), 'mse', ['mae', 'mae'], None, "two metrics are called 'mae'"),
-    (dense(1), 'colour', [], None, "Keras has no loss 'colour'"),
     # What counts over a whole batch.
     (dense(1), mean, [], None, 'gives one number for a batch'),
     (dense(4), losses.SparseCategoricalCrossentropy(ignore_class=-1), [], None, '_class=-1'),

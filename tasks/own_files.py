@@ -1,5 +1,6 @@
-"""Tasks on a user's own files: tables with columns of clients and labels, or .npz arrays."""
+"""Tasks on a user's own files and data sets: tables, .npz arrays, pictures, Hugging Face's."""
 
+import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from tff_adaptive_tasks.data import files
 # What pandas takes for a missing value in a column of numbers.
 _MISSING = ('NA', 'N/A', 'n/a', '#N/A', '#NA', '<NA>', 'NaN', 'nan', 'NULL', 'null', 'None')
 _MOST_COLUMNS = 50_000
+_MODES = {1: 'L', 3: 'RGB'}  # Pillow's, by channels.
 _PACKED = ('.gz', '.bz2', '.xz', '.zip')  # Pandas unpacks; their checksums show damage.
 
 
@@ -48,7 +50,7 @@ def from_csv(
   path = files.existing(path)
   with files.border(path):
     table = _read_csv(path, client, separator)
-  return from_frame(table, path, client, label, features, options)
+  return _from_frame(table, path, client, label, features, options)
 
 
 def from_parquet(
@@ -61,7 +63,7 @@ def from_parquet(
   path = files.existing(path)
   with files.border(path):
     table = _read_parquet(path)
-  return from_frame(table, path, client, label, features, options)
+  return _from_frame(table, path, client, label, features, options)
 
 
 def from_npz(
@@ -83,7 +85,125 @@ def from_npz(
   )
 
 
-def from_frame(
+def from_image_folder(
+  folder: str, *, size: tuple[int, int] | None = None, channels: int = 3, **options: Any
+) -> task_lib.Task:
+  """A task on pictures in files FOLDER/CLIENT/CLASS/NAME, of whatever formats Pillow reads.
+
+  Files and folders whose names begin with a dot do not count.
+
+  Args:
+    folder: The folder with a folder for each client.
+    size: Height and width to which all are brought; by default they must have the same.
+    channels: 3 for colours, 1 for grey.
+    **options: As `from_arrays` takes them: model, validation, validation_by, seed, name, loss,
+      metrics, threshold.
+
+  Returns:
+    The task; inputs are float32 [height, width, channels] in [0, 1], which its `preparation` makes
+    of bytes.
+
+  Raises:
+    DataError: If something else is there than such files, one cannot be read or has another size,
+      or `from_arrays` refuses.
+  """
+  from PIL import Image  # Slow to import and needed here only.
+
+  if channels not in _MODES:
+    raise errors.DataError(f'channels is {channels!r:.80}; it must be 1 (grey) or 3 (colours)')
+  folder = os.path.expanduser(folder)
+  found: list[tuple[str, str, str]] = []
+  for client in _entries(folder):
+    for label in _entries(os.path.join(folder, client)):
+      place = os.path.join(folder, client, label)
+      found += [(client, label, os.path.join(place, name)) for name in _entries(place)]
+  x: Any = None
+  for row, (_, _, path) in enumerate(found):
+    with files.border(path, 'remove it, or write it again'):
+      image = Image.open(files.existing(path)).convert(_MODES[channels])  # It closes the file.
+      pixels = np.asarray(image if size is None else image.resize(size[::-1]))
+    if x is None:
+      with files.border(folder, 'give a smaller size'):  # Bytes, floats, and what is split of them.
+        files.check_memory(10 * len(found) * pixels.size, f'it has {len(found):,} such pictures')
+      x = np.empty([len(found), *pixels.shape[:2], channels], np.uint8)
+    if pixels.shape[:2] != x.shape[1:3]:
+      raise errors.DataError(
+        f'{path} has {list(pixels.shape[:2])} pixels, {found[0][2]} has {list(x.shape[1:3])}: give'
+        ' size=(height, width)'
+      )
+    x[row] = pixels.reshape(x.shape[1:])
+  if x is None:
+    raise errors.DataError(f'{folder} has no pictures: it must have files CLIENT/CLASS/NAME')
+  prepared = preparation_lib.Preparation(deviation=255.0)
+  clients, labels = ([row[i] for row in found] for i in (0, 1))
+  options = {'source': folder, 'preparation': prepared, **options}
+  return own_data.from_arrays(prepared(x), labels, clients, **options)
+
+
+def _entries(folder: str) -> list[str]:
+  """The names in a folder, sorted; DataError if it is none."""
+  if not os.path.isdir(folder):
+    raise errors.DataError(f'{folder} is no folder: write pictures as FOLDER/CLIENT/CLASS/NAME')
+  return sorted(name for name in os.listdir(folder) if not name.startswith('.'))
+
+
+def from_huggingface(
+  dataset: Any,
+  client: str,
+  label: str,
+  *,
+  features: str | Sequence[str] | None = None,
+  **options: Any,
+) -> task_lib.Task:
+  """A task on a data set of Hugging Face with a column that says whose a row is.
+
+  Args:
+    dataset: A `datasets.Dataset`: one split, not streamed.
+    client: The column of client ids: texts or whole numbers.
+    label: The column to predict: texts, whole numbers and class labels are classes, decimals are
+      numbers. Class labels keep their names.
+    features: One column of arrays or images of one shape; or the columns of numbers and texts to
+      predict from. Default: the column of images, if there is one; else all others.
+    **options: As `from_arrays` takes them: model, validation, validation_by, standardise, seed,
+      name, loss, metrics, threshold.
+
+  Returns:
+    The task.
+
+  Raises:
+    DataError: If it is no `Dataset`, a column is missing, or `from_arrays` refuses.
+  """
+  import datasets  # Heavy, and an extra.
+
+  source = 'huggingface dataset'
+  if not isinstance(dataset, datasets.Dataset) or not len(dataset):
+    raise errors.DataError(
+      f'dataset is a {type(dataset).__name__}; give a datasets.Dataset with rows, such as'
+      " datasets.load_dataset(NAME, split='train')"
+    )
+  if features is None:
+    kinds = dataset.features.items()
+    images = [name for name, kind in kinds if isinstance(kind, datasets.Image)]
+    if len(images) > 1:
+      raise errors.DataError(f'there are the images {", ".join(images)}: name one by features=')
+    features = images[0] if images else None
+  one = [features] if isinstance(features, str) else features or ()
+  _check_columns(source, dataset.column_names, client, label, one)
+  options = {'source': source, **options}
+  kind, labels = dataset.features[label], pd.Series(dataset[label][:])
+  if isinstance(kind, datasets.ClassLabel):  # -1, which unlabelled rows have, has no name.
+    labels = labels.map(dict(enumerate(kind.names)))
+  _check_filled(source, label, labels)
+  y = np.asarray(labels.tolist())
+  if not isinstance(features, str):
+    table = dataset.to_pandas().assign(**{label: y})
+    return _from_frame(table, source, client, label, features, options)
+  with files.border(f'the column {features!r}', 'bring its arrays to one shape by dataset.map'):
+    x = np.stack([np.asarray(row) for row in dataset.with_format('numpy')[features][:]])
+  return own_data.from_arrays(x, y, np.asarray(dataset[client][:]), **options)
+
+
+def _from_frame(
   table: pd.DataFrame,
   path: str,
   client: str,
@@ -97,12 +217,12 @@ def from_frame(
     features = [c for c in columns if c not in (client, label)]
   elif isinstance(features, str):
     features = [features]
-  check_columns(path, columns, client, label, features)
+  _check_columns(path, columns, client, label, features)
   if not features or not len(table):
     found = 'no rows' if features else f'no columns but {client!r} and {label!r}: no inputs'
     raise errors.DataError(f'{path} has {found}')
   for column in (client, label):
-    check_filled(path, column, table[column])
+    _check_filled(path, column, table[column])
   for column in (label, *features):
     if table[column].dtype.kind == 'O':
       _check_decimals(path, column, table[column])
@@ -122,7 +242,7 @@ def from_frame(
   )
 
 
-def check_columns(
+def _check_columns(
   where: str, columns: Sequence[str], client: str, label: str, features: Sequence[str]
 ) -> None:
   """DataError if a column is missing, or one would be two things at once."""
@@ -137,7 +257,7 @@ def check_columns(
     named.add(column)
 
 
-def check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
+def _check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
   """DataError if a column has a missing value, with its row."""
   empty = np.flatnonzero(values.isna())
   if empty.size:
