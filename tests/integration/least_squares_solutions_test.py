@@ -116,9 +116,3 @@ def test_a_server_optimizer_does_not_move_the_fixed_point(problem):
   """Yogi rests where the mean of the updates is 0: at FedAvg's point."""
   x_fgd = solutions.gradient_descent(*problem, 5, RATE)
   _settle(_run('fed_yogi', problem, server_learning_rate=0.125, tau=0.125), x_fgd, 1000)
-
-
-def test_the_solution_by_hand():
-  """f_1 = (x - 1)^2 / 2 and f_2 = 2 x^2: x* = 1/5."""
-  a, b = [np.array([[1.0]]), np.array([[2.0]])], [np.array([1.0]), np.array([0.0])]
-  np.testing.assert_allclose(solutions.least_squares(a, b), [0.2])

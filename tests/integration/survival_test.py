@@ -87,23 +87,6 @@ def test_a_gradient_that_vanishes_is_exactly_0():
   np.testing.assert_array_equal(tape.gradient(losses, scores), np.zeros(50))
 
 
-def test_clients_of_a_group_have_the_losses_that_they_have_alone():
-  local = model_adapters.wrap(model())
-  weights = tuple(map(tf.constant, model().initial_weights[0]))
-  (xs, ys), sizes = zip(*(cohort(5, s) for s in (1, 2))), (5, 3)
-  shares = tf.sequence_mask(sizes, 5, tf.float32) / np.float32([[5], [3]])
-  batch = collections.OrderedDict(x=tf.stack(xs), y=tf.stack(ys))
-  weighting = shares, tf.constant(sizes, tf.float32)
-  step = model_adapters.LocalStep(batch, weighting, tf.zeros([2, 2], tf.int32))
-  both = tuple(tf.stack([w, w]) for w in weights)
-  together = local.for_groups().gradients(both, (), step, local.start(2))
-  for i, size in enumerate(sizes):
-    own = collections.OrderedDict(x=tf.constant(xs[i][:size]), y=tf.constant(ys[i][:size]))
-    alone = local.gradients(weights, (), model_adapters.LocalStep(own), local.start())
-    for a, b in zip(tf.nest.flatten(together), tf.nest.flatten(alone)):
-      np.testing.assert_allclose(a[i], b, rtol=1e-5, atol=1e-6)
-
-
 def test_evaluation_takes_all_examples_and_each_client_as_one_batch():
   made = model()
   weights = made.initial_weights[0]

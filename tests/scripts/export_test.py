@@ -152,7 +152,7 @@ def test_a_full_disk_ends_the_command_in_one_line(run, monkeypatch, capsys):
   def full(*unused_arguments, **unused_options):
     raise tf.errors.ResourceExhaustedError(None, None, 'a; No space left on device')
 
-  monkeypatch.setattr(tf.saved_model, 'save', full)
+  monkeypatch.setattr(tf.keras.Model, 'save', full)
   output, before = run / 'full', sorted(os.listdir(run))
   arguments = ['export.py', str(run / 'runs' / 'visits'), '--format=saved_model']
   assert export.main([*arguments, f'--output={output}']) == 1

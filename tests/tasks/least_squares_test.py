@@ -25,16 +25,6 @@ def test_a_full_batch_has_the_loss_and_gradient_by_hand(dtype):
   np.testing.assert_allclose(tape.gradient(loss, weights)[0], a.T @ r, rtol=10 * tolerance)
 
 
-def test_gradient_descent_with_the_default_rate_converges():
-  from tff_adaptive_tasks import catalog
-
-  task = tasks.load('least_squares')
-  rate = catalog.rates('least_squares', 'sgd')['client_learning_rate']
-  for client in task.train.client_ids:
-    a = task.train.load(client)['x']
-    assert rate * np.linalg.eigvalsh(a.T @ a).max() < 1
-
-
 def test_clients_are_unlike_and_the_seed_decides():
   def solutions(**options):
     task = tasks.load('least_squares', **options)

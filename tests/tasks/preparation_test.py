@@ -86,9 +86,7 @@ def test_a_file_holds_all_of_it(tmp_path):
   path = str(tmp_path / 'p.json')
   for made in (
     preparation.Preparation(prepared().columns, (0.1,) * 4, (2.0,) * 4, ('a', 'b')),
-    preparation.Preparation(mean=0.5, classes=(3, 7)),
-    preparation.Preparation(classes=(3, 7), threshold=0.5, is_numbers=True),
-    TextPreparation('characters', tuple('ab\n'), 5),
+    preparation.Preparation(mean=0.5, classes=(3, 7), threshold=0.5),
     TextPreparation('bags', ('the',), None, preparation.as_text([b'\xfe', b'caf\xc3\xa9'])),
   ):
     made.save(path)
@@ -158,10 +156,3 @@ def test_a_table_in_place_of_texts_and_columns_that_do_not_fit_are_refused():
   table = pandas.DataFrame({'tokens': ['the a'], 'title': ['the'], 'tags': ['go']})
   np.testing.assert_array_equal(bags(table), [[2, 1]])
   np.testing.assert_array_equal(bags.targets(table), [[0, 1]])
-
-
-def test_texts_become_the_numbers_of_their_characters():
-  found, counts = preparation.character_sequences([b'ba', b'', b'abbc'], b'ab', 2)
-  begin, end = 4, 5
-  expected = [[begin, 2, 1], [end, 0, 0], [begin, end, 0], [begin, 1, 2], [2, 3, end]]
-  assert (found.tolist(), counts.tolist()) == (expected, [2, 1, 2])

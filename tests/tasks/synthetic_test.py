@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tff_adaptive_tasks as tasks
-from tff_adaptive_tasks import synthetic
 
 MANY = {'num_clients': 400}
 
@@ -67,11 +66,3 @@ def test_iid_clients_have_inputs_of_mean_0():
   found = inputs(tasks.load('synthetic', iid=True, alpha=5, beta=5))
   deviation = np.sqrt(np.arange(1, 61) ** -1.2 / sum(map(len, found)))
   assert (np.abs(np.concatenate(found).mean(0)) < 5 * deviation).all()
-
-
-@pytest.mark.parametrize(
-  'option, value', [('alpha', -1), ('beta', float('nan')), ('num_clients', 0)]
-)
-def test_options_out_of_range_are_refused(option, value):
-  with pytest.raises(tasks.DataError, match=f'{option} is {value}; it must be from'):
-    synthetic.load(**{option: value})

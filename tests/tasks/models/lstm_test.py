@@ -1,4 +1,4 @@
-"""The LSTM layer equals Keras's, values and gradients, with and without a client axis."""
+"""The LSTM layer equals Keras's; `batched_clients_test` has groups of clients."""
 
 import numpy as np
 import tensorflow as tf
@@ -45,16 +45,3 @@ def test_values_and_gradients_are_keras():
   np.testing.assert_allclose(h, expected, rtol=1e-5, atol=1e-6)
   for a, b in zip(grads, expected_grads):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_a_client_axis_is_one_layer_a_client():
-  g = 3
-  arguments = (draw(g, T, B, N), draw(g, N, 4 * H), draw(g, H, 4 * H), draw(g, 4 * H))
-  upstream = draw(g, T, B, H, seed=1)
-  h, grads = value_and_gradients(lstm.lstm, arguments, upstream)
-  assert h.shape == (g, T, B, H)
-  for k in range(g):
-    one, one_grads = value_and_gradients(lstm.lstm, tuple(a[k] for a in arguments), upstream[k])
-    np.testing.assert_allclose(h[k], one, rtol=1e-5, atol=1e-6)
-    for a, b in zip(grads, one_grads):
-      np.testing.assert_allclose(a[k], b, rtol=1e-4, atol=1e-5)

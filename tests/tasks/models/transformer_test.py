@@ -1,4 +1,4 @@
-"""The transformer against plain NumPy, a sentence and a head at a time; groups of clients."""
+"""The transformer against plain NumPy, a sentence and a head at a time."""
 
 import math
 
@@ -64,15 +64,6 @@ def test_logits_are_those_of_the_formulas():
   found = logits(weights, x)
   for own, tokens in zip(found, x):
     np.testing.assert_allclose(own, by_hand(weights, tokens), rtol=1e-4, atol=1e-5)
-
-
-def test_clients_in_a_group_have_the_logits_of_each_alone():
-  each, x = [drawn(0), drawn(1)], np.random.default_rng(1).integers(0, TOKENS, [2, 3, STEPS])
-  weights = [tf.stack(pair) for pair in zip(*each)]
-  embedded = tf.gather(weights[0], tf.transpose(x, [0, 2, 1]), batch_dims=1)
-  found = tf.transpose(transformer.run(weights[1:], embedded, HEADS), [0, 2, 1, 3])
-  for i in range(2):
-    np.testing.assert_allclose(found[i], logits(each[i], x[i]), rtol=1e-5, atol=1e-6)
 
 
 def test_initial_weights_begin_as_in_gpt_2():
