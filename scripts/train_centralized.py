@@ -5,8 +5,9 @@ usage: python scripts/train_centralized.py [--flag=value ...]
 This is the baseline for federated results (the row "centralised" of "Adaptive Federated
 Optimization"). Every optimizer is trained with every learning rate, each in a folder in
 --output_dir. The table at the end is also in OUTPUT_DIR/centralized.md. The optimizers are those of
-Algorithm 2, applied to minibatch gradients. A round in the files is an epoch. The same command
-again skips complete runs and goes on with the rest. Ctrl-C saves and ends.
+Algorithm 2, applied to minibatch gradients. A round in the files is an epoch of one client, which
+has all examples and keeps the optimizer's state. The same command again skips complete runs and
+goes on with the rest. Ctrl-C saves and ends.
 
   python scripts/train_centralized.py --optimizer=adam --epochs=20
   python scripts/train_centralized.py --task=emnist_cr --data_dir=DIR \\
@@ -30,7 +31,7 @@ from tff_adaptive.reports import tables
 from tff_adaptive.runs import config, groups, run as run_lib, summary
 from tff_adaptive_tasks import catalog
 
-from .cli import command, fields, flags, records, settings, signals, tensorflow_start
+from .cli import command, fields, flags, records, run, settings, signals, tensorflow_start
 
 # Where the user gives no rate: safe ones for small networks, not tuned for any task.
 _RATES = {'adagrad': 0.01, 'adam': 0.001, 'yogi': 0.001, 'sgdm': 0.01, 'sgd': 0.1}
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
   runs = _runs()
   for folder, record in runs.items():  # Of finished runs too: the table is as asked for.
     records.check_folder(folder, record)
-  pending = {at: run for at, run in runs.items() if not summary.is_complete(at, _FLAGS.epochs)}
+  pending = {at: r for at, r in runs.items() if not summary.is_complete(at, _FLAGS.epochs)}
   failed, stopped = _train_all(pending, options, arguments) if pending else ([], 0)
   if stopped:
     return stopped
@@ -155,20 +156,21 @@ def _train_all(
   from tff_adaptive.kernels import library
 
   tf.get_logger().setLevel('ERROR')  # Each run is a graph of its own: it warns of retracing.
-  engine.remember_workers()  # One that TFF starts ends with this process.
+  engine.set_graph_context()
   failed: list[str] = []
   if options.get('lstm') == 'compiled':
     library.load()
   task = flags.load_task(_FLAGS, options)
   examples = task.train.load_all()
   clients = tasks.InMemoryClientData({'all': (examples['x'], examples['y'])})
-  with signals.StopGuard(engine.reap_workers) as stop:
+  with signals.StopGuard() as stop:
     for folder, record in pending.items():
       command.say(folder)
       record = dataclasses.replace(record, command=arguments, metric=task.metric)
       try:
         result = _train(record, task, clients, stop)
-      except runs.NonFiniteWeightsError as error:
+        run.check_result(result)
+      except (runs.NonFiniteWeightsError, command.DivergedError) as error:
         failed.append(folder)
         command.complain('train_centralized.py', error)
         continue
@@ -180,19 +182,20 @@ def _train_all(
 
 def _train(record: config.Record, task: Any, clients: Any, stop: Any) -> Any:
   """Trains one run; returns the `training.TrainingResult`."""
-  from tff_adaptive import algorithms, training
-  from tff_adaptive.training import centralized
+  from tff_adaptive import algorithms, client, corrections, training
 
   from .cli import build
 
   job, model = record.settings, task.build_model(_FLAGS.seed)
   values = {} if job['tau'] is None else {'tau': job['tau']}
-  process = centralized.CentralizedTraining(
-    model,
+  how = client.ClientTraining(
     algorithms.build_server_optimizer(job['optimizer'], job['learning_rate'], values),
-    batch_size=job['batch_size'],
+    client.Batching(job['batch_size'], unit_starts=task.unit_starts),
+    optimizer_state='keep',  # From epoch to epoch.
     seed=_FLAGS.seed,
-    unit_starts=task.unit_starts,
+  )
+  process = algorithms.build_drift_corrected(
+    model, corrections.Correction(), client_learning_rate=job['learning_rate'], training=how
   )
   train_config = training.TrainingConfig(
     rounds=_FLAGS.epochs,

@@ -48,6 +48,15 @@ def test_centralised_runs_learn_and_resume_to_the_same_numbers(tmp_path, capsys)
     assert captured.out == ''
 
 
+def test_the_optimizers_state_lasts_from_epoch_to_epoch(tmp_path):
+  # One step an epoch: the first is that of SGD, the second has the momentum of the first.
+  more = ['--optimizer=sgd,sgdm', '--learning_rate=0.1', '--batch_size=100000', '--epochs=2']
+  assert _centralized(tmp_path, *more) == 0
+  sgd, sgdm = (_columns(tmp_path / f'{name}_0.1') for name in ('sgd', 'sgdm'))
+  assert sgd[1]['validation_loss'] == sgdm[1]['validation_loss']
+  assert sgd[2]['validation_loss'] != sgdm[2]['validation_loss']
+
+
 def test_a_run_on_a_file_that_was_changed_is_not_resumed(tmp_path, monkeypatch, capsys):
   text = 'import tff_adaptive_tasks as tasks\n'
   text += 'def load(data_dir, seed):\n  return tasks.load("least_squares", seed=seed)\n'
