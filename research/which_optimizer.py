@@ -162,7 +162,7 @@ def main(arguments: Sequence[str]) -> int:
   command.check_output('results', _FLAGS.results)
   problems = () if _FLAGS.report_only else _FLAGS.problems
   for problem, tasks in itertools.product(problems, (searches, finals)):
-    stopped_by = trainers.share(tasks(problem), lambda: _FLAGS.jobs, trainers.LocalHost)
+    stopped_by = trainers.share(tasks(problem), _FLAGS.jobs)
     if stopped_by is not None:
       command.say(trainers.STOPPED)
       return 128 + stopped_by

@@ -17,12 +17,10 @@ Thirty points drawn near good ones (TPE); at 10, 30 and 90 rounds the best third
 
 Each run has a folder in DIR, like one of train.py. DIR/logs/ has what it prints. The same command
 again skips complete runs and goes on with the rest. Several commands, also on machines that share
-DIR, divide the trials. --ray=auto trains runs on the nodes of a Ray cluster. Ctrl-C saves and ends.
-The table at the end is also in DIR/sweep.md, the best first. `tensorboard --logdir=DIR` compares
-trials (HParams).
+DIR, divide the trials. Ctrl-C saves and ends. The table at the end is also in DIR/sweep.md, the
+best first. `tensorboard --logdir=DIR` compares trials (HParams).
 """
 
-import contextlib
 import dataclasses
 import importlib.util
 import os
@@ -37,7 +35,6 @@ from tff_adaptive._utils import atomic_files
 from tff_adaptive_tasks import catalog
 
 from .cli import command, fields, flags, search_space
-from .cli.groups import runtime
 
 _DRAWN = 'search=random or tpe'
 
@@ -94,20 +91,7 @@ class _Sweep(fields.Group):
     low=2,
     needs='prune',
   )
-  jobs: int | None = fields.count(
-    'Runs at a time. Default 1; with --ray, as many as there is room for.'
-  )
-  ray: str | None = fields.flag(
-    'Train runs on the nodes of a Ray cluster: local, auto or host:port, as in train.py. All'
-    ' nodes must see --output_dir, and the files that flags name, under the same path.',
-    check=runtime.check_address,
-  )
-  cpus_per_job: int | None = fields.count(
-    'Processors that Ray reserves for a run. Default 1.', needs='ray'
-  )
-  gpus_per_job: float | None = fields.flag(
-    'GPUs reserved for a run; 0.5 is half of one. Default 0.', check=runtime.check_gpus, needs='ray'
-  )
+  jobs: int = fields.count('Runs at a time.', 1)
   metric: str | None = fields.flag(
     "Column of metrics.csv by which trials are compared. Default: the task's metric on the"
     ' validation data.',
@@ -177,8 +161,6 @@ def main(arguments: Sequence[str]) -> int:
 def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
   """ValueError if a flag after ' -- ' would be overridden; in a --flagfile it may be."""
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
-  if _FLAGS.ray is not None and 'ray' in given:
-    raise ValueError("--ray before ' -- ' spreads runs, after it clients: give one of them.")
   known = {flag.name: flag.kind for flag in flags.table()}
   for name in _FLAGS:
     if (name not in known or name == 'output_dir') and {name, f'no{name}'} & given:
@@ -231,7 +213,7 @@ def _search(space: search_space.Space, plan: Any) -> int:
 
   from .cli import study, trainers, trial_table
 
-  folder, trials = _FLAGS.output_dir, study.Study(_FLAGS.output_dir, space, plan)
+  trials = study.Study(_FLAGS.output_dir, space, plan)
   live = rich.live.Live(
     console=rich.console.Console(stderr=True), auto_refresh=False, transient=True
   )
@@ -264,14 +246,8 @@ def _search(space: search_space.Space, plan: Any) -> int:
       caption = f'{number} at work; Ctrl-C saves and ends'
       live.update(trial_table.picture(rows, plan, caption), refresh=True)
 
-  hosts: Any = contextlib.nullcontext((lambda: _FLAGS.jobs or 1, trainers.LocalHost))
-  if _FLAGS.ray is not None:
-    from .cli import ray_trials
-
-    wanted = (_FLAGS.ray, _FLAGS.jobs, _FLAGS.cpus_per_job or 1, _FLAGS.gpus_per_job or 0.0)
-    hosts = ray_trials.cluster(*wanted, os.path.join(folder, study.JOURNAL), say)
-  with live, hosts as (size, make):
-    stopped_by = trainers.share(tasks(), size, make, say, tick)
+  with live:
+    stopped_by = trainers.share(tasks(), _FLAGS.jobs, say, tick)
   if stopped_by is not None:
     command.say(trainers.STOPPED)
     return 128 + stopped_by

@@ -24,16 +24,15 @@ Task = Generator[tuple[Settings, int | None], worker.Answer, None]
 class LocalHost:
   """Does runs on this machine, one at a time, each in a process of its own."""
 
-  last_signal = signal.SIGTERM  # What a run is sent when this process ends in its midst.
   _process: Any = None
 
   def begin(self, job: worker.Job) -> None:
     """Begins a run."""
-    self._process, self._answers = worker.start(job, self.last_signal)
+    self._process, self._answers = worker.start(job)
 
-  def answer(self, seconds: float | None = 0.0) -> worker.Answer | None:
-    """What came of the run; None: nothing in so many seconds (None: waits for it)."""
-    if not self._answers.poll(seconds):
+  def answer(self) -> worker.Answer | None:
+    """What came of the run; None: nothing yet."""
+    if not self._answers.poll():
       return None
     try:
       answer: worker.Answer | None = self._answers.recv()
@@ -51,14 +50,13 @@ class LocalHost:
 
   def close(self) -> None:
     """Ends the run, if there is one, and waits for that."""
-    if self.stop(self.last_signal):
+    if self.stop(signal.SIGTERM):
       self._process.join()
 
 
 def share(
   tasks: Iterator[Task],
-  size: Callable[[], int],
-  make_host: Callable[[], LocalHost],
+  jobs: int,
   say: Callable[[str], None] = command.say,
   tick: Callable[[int], None] = lambda number: None,
 ) -> int | None:
@@ -70,8 +68,7 @@ def share(
 
   Args:
     tasks: The tasks; one is asked for when a host is free.
-    size: How many hosts there may be, now.
-    make_host: Makes a host.
+    jobs: How many hosts there are.
     say: Shows the user a line.
     tick: Called with the number of runs that are being done, now and then.
 
@@ -102,8 +99,8 @@ def share(
   next_tick = 0.0
   try:
     while True:
-      while len(hosts) == len(at_work) < size() and not asked:
-        hosts.append(host := make_host())
+      while len(hosts) == len(at_work) < jobs and not asked:
+        hosts.append(host := LocalHost())
         at_work[host], sent[host] = _jobs(tasks, asked, say), 0
         proceed(host)
       if not at_work:

@@ -38,16 +38,14 @@ class Answer(NamedTuple):
   reason: str = ''
 
 
-def start(job: Job, last_signal: int) -> tuple[Any, multiprocessing.connection.Connection]:
+def start(job: Job) -> tuple[Any, multiprocessing.connection.Connection]:
   """Starts a run; returns its process and the connection on which it sends its answer.
 
-  Args:
-    job: The run.
-    last_signal: What it is sent if this process ends in its midst.
+  It is sent SIGTERM if this process ends in its midst.
   """
   _CONTEXT.set_forkserver_preload([f'{__package__}.preload'])
   answers, writer = _CONTEXT.Pipe(duplex=False)
-  process = _CONTEXT.Process(target=_run, args=(job, last_signal, writer))
+  process = _CONTEXT.Process(target=_run, args=(job, writer))
   main = sys.modules['__main__']
   sys.modules['__main__'] = types.ModuleType('__main__')  # A run has no use for the command's.
   before = signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)  # What it starts inherits it.
@@ -87,10 +85,10 @@ def do(job: Job) -> Answer:
   return Answer('stopped' if outcome.exit_code else 'done')
 
 
-def _run(job: Job, last_signal: int, answers: multiprocessing.connection.Connection) -> None:
+def _run(job: Job, answers: multiprocessing.connection.Connection) -> None:
   """Does a run in its process."""
   signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
-  threading.Thread(target=_end_with_parent, args=(last_signal,), daemon=True).start()
+  threading.Thread(target=_end_with_parent, daemon=True).start()
   os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several may share a GPU.
   os.makedirs(os.path.dirname(job.log), exist_ok=True)
   with open(job.log, 'ab') as file:
@@ -100,11 +98,11 @@ def _run(job: Job, last_signal: int, answers: multiprocessing.connection.Connect
     answers.send(do(job))
 
 
-def _end_with_parent(number: int) -> None:
+def _end_with_parent() -> None:
   parent = multiprocessing.parent_process()
   assert parent is not None
   multiprocessing.connection.wait([parent.sentinel])
-  os.kill(os.getpid(), number)
+  os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _line(error: BaseException) -> str:

@@ -206,13 +206,6 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
     ('--grid=tau=1 --first_rung=3', '--first_rung is for'),
     ('--grid=tau=1 --prune=asha --first_rung=3', 'multiple of --rounds_per_evaluation=10'),
     ('--grid=tau=1 --metric=test_accuracy', 'never on test data'),
-    (
-      '--grid=tau=1 --cpus_per_job=2',
-      '--cpus_per_job is for --ray: give it too, or leave this one out',
-    ),
-    ('--grid=tau=1 --ray=here', 'must be local, auto or host:port'),
-    ('--grid=tau=1 --ray=local --gpus_per_job=1.5', 'from 0 to 1, or a whole number, found 1.5'),
-    ('--grid=tau=1 --ray=local -- --ray=local', "--ray before ' -- ' spreads runs, after it clien"),
   ],
 )
 def test_a_bad_sweep_is_refused_before_anything_runs(

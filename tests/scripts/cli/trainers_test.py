@@ -40,10 +40,11 @@ def _task(found, *runs):
     found.append((yield run if isinstance(run, tuple) else (run, None)))
 
 
-def test_a_run_that_others_stop_has_failed(tmp_path):
+def test_a_run_that_others_stop_has_failed(tmp_path, monkeypatch):
   run, found, lines = _settings(tmp_path), [], []
   host = _Host(worker.Answer('done'), worker.Answer('stopped'))
-  trainers.share(iter([_task(found, run, run)]), lambda: 1, lambda: host, lines.append)
+  monkeypatch.setattr(trainers, 'LocalHost', lambda: host)
+  trainers.share(iter([_task(found, run, run)]), 1, lines.append)
   reason = 'its process was asked to end.'
   assert found == [worker.Answer('done'), worker.Answer('failed', reason)]
   assert lines == [f'{run.output.output_dir}: failed: {reason}']
@@ -51,29 +52,31 @@ def test_a_run_that_others_stop_has_failed(tmp_path):
   assert host.jobs[0].log == str(tmp_path / 'logs' / 'run.log')
 
 
-def test_what_is_there_already_is_not_trained(tmp_path):
+def test_what_is_there_already_is_not_trained(tmp_path, monkeypatch):
   run, lines = _settings(tmp_path), []
   for rounds, jobs in ((2, 1), (3, 0)):
     sweep_pool.write_run(run, rounds, 0.5)
     host = _Host(worker.Answer('done'))
+    monkeypatch.setattr(trainers, 'LocalHost', lambda host=host: host)
     task = _task(found := [], (run, 2), run)
-    trainers.share(iter([task]), lambda: 1, lambda host=host: host, lines.append)
+    trainers.share(iter([task]), 1, lines.append)
     assert [answer.kind for answer in found] == ['done', 'done']
     assert [job.last_round for job in host.jobs] == [None] * jobs
   assert lines == [f'{run.output.output_dir}: complete already']
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
-def test_signals_reach_all_runs_and_nothing_begins_after_them(tmp_path, number):
+def test_signals_reach_all_runs_and_nothing_begins_after_them(tmp_path, monkeypatch, number):
   hosts, found, run = [_Host(None), _Host(None)], [], _settings(tmp_path)
-  waiting, tasks = iter(hosts), iter([_task(found, run, run) for _ in range(3)])
+  tasks = iter([_task(found, run, run) for _ in range(3)])
+  monkeypatch.setattr(trainers, 'LocalHost', iter(hosts).__next__)
 
   def tick(at_work):
     if at_work == 2 and not hosts[0].sent:
       os.kill(os.getpid(), number)
 
   before = signal.getsignal(number)
-  assert trainers.share(tasks, lambda: 2, lambda: next(waiting), tick=tick) == number
+  assert trainers.share(tasks, 2, tick=tick) == number
   assert [answer.kind for answer in found] == ['stopped'] * 4
   for host in hosts:
     assert host.sent == [number]  # A second one would end it without saving.
@@ -82,16 +85,17 @@ def test_signals_reach_all_runs_and_nothing_begins_after_them(tmp_path, number):
   assert signal.getsignal(number) is before
 
 
-def test_an_error_of_a_task_saves_the_runs_of_the_others_and_is_raised(tmp_path):
+def test_an_error_of_a_task_saves_the_runs_of_the_others_and_is_raised(tmp_path, monkeypatch):
   hosts, run = [_Host(None), _Host(worker.Answer('done'))], _settings(tmp_path)
 
   def bad():
     yield run, None
     raise ValueError('no such metric')
 
-  waiting, tasks = iter(hosts), iter([_task(found := [], run), bad(), bad()])
+  tasks = iter([_task(found := [], run), bad(), bad()])
+  monkeypatch.setattr(trainers, 'LocalHost', iter(hosts).__next__)
   with pytest.raises(ValueError, match='no such metric'):
-    trainers.share(tasks, lambda: 2, lambda: next(waiting))
+    trainers.share(tasks, 2)
   assert hosts[0].sent == [signal.SIGTERM]
   assert found == [worker.Answer('stopped')]
   assert all(host.is_closed for host in hosts)
