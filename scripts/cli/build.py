@@ -198,7 +198,6 @@ def _say_how_large(
       serialization.Packer(process.initial_client_state).size,
       sharded_store.kind(path, config.client_state_store),
       path,
-      cache_bytes=config.client_state_cache_bytes,
       keep_checkpoints=config.keep_checkpoints,
       num_staged=min(config.rounds, config.rounds_per_checkpoint) * config.clients_per_round,
     )

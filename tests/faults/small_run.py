@@ -21,7 +21,6 @@ def train(
       rounds,
       rounds_per_evaluation=1,
       client_state_store=store,
-      client_state_cache_bytes=1500,  # Some five clients: evictions happen all the time.
       callbacks=callbacks,
       resume_from=resume_from,
     )

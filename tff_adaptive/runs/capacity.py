@@ -4,6 +4,7 @@ import os
 import shutil
 
 from tff_adaptive._utils import memory as memory_lib
+from tff_adaptive.runs.state_file import PAGE_CACHE_BYTES
 
 STORES = ('memory', 'disk', 'shards')
 # SQLite's pages and index next to the states, and a rollback journal that may hold a copy of
@@ -22,7 +23,6 @@ def plan(
   store: str,
   path: str,
   *,
-  cache_bytes: int = 0,
   keep_checkpoints: int = 2,
   num_staged: int = 0,
 ) -> str:
@@ -32,11 +32,10 @@ def plan(
     num_clients: Clients that may take part: the smaller of the clients there are and
       rounds times clients a round.
     state_bytes: Bytes one client keeps.
-    store: 'memory' (all states in memory, and on disk at checkpoints), 'disk' (a cache
-      of `cache_bytes` in memory) or 'shards' (none in this process's memory).
+    store: 'memory' (all states in memory, and on disk at checkpoints), 'disk' (SQLite's cache of
+      pages in memory) or 'shards' (none in this process's memory).
     path: The checkpoint file, which need not exist yet: what a run that is resumed takes
       already counts as available.
-    cache_bytes: Size of the disk store's cache.
     keep_checkpoints: How many checkpoints the file keeps, and so versions of a client's state.
     num_staged: States that clients hand in from checkpoint to checkpoint; 'shards' stages them.
 
@@ -44,7 +43,7 @@ def plan(
     ValueError: If the states cannot fit; the message says what would help.
   """
   total = num_clients * (state_bytes + (_ROW_BYTES if state_bytes else 0))
-  memory = {'memory': total, 'disk': min(total, cache_bytes), 'shards': 0}[store]
+  memory = {'memory': total, 'disk': min(total, PAGE_CACHE_BYTES), 'shards': 0}[store]
   disk = int(total * keep_checkpoints * _DISK_FACTOR)
   if store == 'shards':
     disk += num_staged * state_bytes

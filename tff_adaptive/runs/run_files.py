@@ -82,7 +82,6 @@ class RunFiles:
           path,
           client_state,
           config.client_state_store,
-          cache_bytes=config.client_state_cache_bytes,
           keep_checkpoints=config.keep_checkpoints,
           workers=workers,
         )

@@ -375,7 +375,6 @@ def open_store(
   client_state: Any,
   wanted: str,
   *,
-  cache_bytes: int | None = None,
   keep_checkpoints: int = 2,
   workers: client_references.WorkerContext | None = None,
 ) -> ClientStateStore:
@@ -385,7 +384,6 @@ def open_store(
     path: The state file.
     client_state: One client's state before its first round; `()` for none.
     wanted: Where a new run keeps client states: 'memory', 'disk' or 'shards'.
-    cache_bytes: The most bytes of client states that 'disk' keeps in memory.
     keep_checkpoints: How many checkpoints the file keeps, >= 1.
     workers: Who trains, if they can load and keep client states themselves.
 
@@ -399,8 +397,7 @@ def open_store(
     # A start that was lost before its first checkpoint decides nothing.
     may_begin = not file.rounds and wanted == 'shards' and bool(tree.flatten(client_state))
     if not (file.is_sharded or may_begin):
-      cache_bytes = cache_bytes if wanted == 'disk' else None
-      return ClientStateStore(file, client_state, cache_bytes=cache_bytes)
+      return ClientStateStore(file, client_state, in_memory=wanted != 'disk')
     store = ShardedStateStore(file, client_state)
     if workers is not None:
       store.let_work(workers)

@@ -42,7 +42,14 @@ _TABLES = (
 )
 # One writer's commits are on the disk before they return. What is deleted need not be overwritten
 # with zeros, as some builds of SQLite do. A file of somebody else may not call functions.
-_PRAGMAS = ('trusted_schema=OFF', 'page_size=16384', 'synchronous=FULL', 'secure_delete=OFF')
+PAGE_CACHE_BYTES = 256 << 20  # Pages changed since the last commit stay in memory up to this size.
+_PRAGMAS = (
+  'trusted_schema=OFF',
+  'page_size=16384',
+  'synchronous=FULL',
+  'secure_delete=OFF',
+  f'cache_size=-{PAGE_CACHE_BYTES >> 10}',
+)
 
 
 class Count(NamedTuple):

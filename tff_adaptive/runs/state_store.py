@@ -1,6 +1,5 @@
 """What a run must remember between rounds: the server's state and every client's."""
 
-import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -8,8 +7,6 @@ from typing import Any, Literal
 from tff_adaptive.runs import serialization
 from tff_adaptive.runs.errors import StateError
 from tff_adaptive.runs.state_file import MEMORY, Count, StateFile
-
-_ENTRY_BYTES = 256  # What the cache's bookkeeping costs for a client, next to its state.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +25,10 @@ class Checkpoint:
 
 
 class ClientStateStore:
-  """Client states by client id, with a bounded cache, checkpointed with the server state.
+  """Client states by client id, checkpointed with the server state.
 
   A client never seen has `initial_state` and costs nothing. States put since the last
-  `commit` are in the cache or, once evicted, in the file's open transaction; either way
+  `commit` are in memory or in the file's open transaction; either way
   they are lost together if the process ends before the next `commit`. After the file could
   not be written the store is of no more use: every call raises the same error.
 
@@ -46,7 +43,7 @@ class ClientStateStore:
     path: str | StateFile | None,
     initial_state: Any,
     *,
-    cache_bytes: int | None = None,
+    in_memory: bool = True,
     keep_checkpoints: int = 2,
   ):
     """Opens the file at `path`, or makes it.
@@ -56,7 +53,8 @@ class ClientStateStore:
         `keep_checkpoints`; the store closes it. None keeps everything in memory and saves nothing.
       initial_state: One client's state before its first round: a structure (nested
         tuples, lists, mappings) of arrays or tensors of fixed shape, `()` for none.
-      cache_bytes: The most bytes of client states to keep in the cache; None for no limit.
+      in_memory: Whether client states are kept in memory, once read or put; otherwise SQLite keeps
+        the pages used last.
       keep_checkpoints: How many checkpoints the file keeps, >= 1.
 
     Raises:
@@ -64,16 +62,13 @@ class ClientStateStore:
         another structure.
       ValueError: If a number is out of its range.
     """
-    if cache_bytes is not None and cache_bytes < 0:
-      raise ValueError(f'cache_bytes is {cache_bytes}; it must be at least 0, or None.')
     if keep_checkpoints < 1:
       raise ValueError(f'keep_checkpoints is {keep_checkpoints}; it must be at least 1.')
     self.notes: list[str] = []
     self._packer = serialization.Packer(initial_state)
-    self._cache_bytes = cache_bytes
-    self._cache: collections.OrderedDict[str, bytes] = collections.OrderedDict()
-    self._dirty: dict[str, int] = {}  # Client id -> the round of its state in the cache.
-    self._used = 0
+    self._in_memory = in_memory
+    self._known: dict[str, bytes] = {}  # Client id -> its state, in memory.
+    self._dirty: dict[str, int] = {}  # Client id -> the round of its state that only memory has.
     if not isinstance(path, StateFile):
       signature = self._packer.signature
       path = StateFile(path or MEMORY, signature=signature, keep_checkpoints=keep_checkpoints)
@@ -125,8 +120,10 @@ class ClientStateStore:
     made = self._check_put(client_ids, states, round_number)
     packed = [self._packer.pack(state) for state in states]
     for client_id, blob in zip(client_ids, packed):
-      self._dirty[client_id] = made
-      self._remember(client_id, blob)
+      if self._in_memory:
+        self._dirty[client_id], self._known[client_id] = made, blob
+      else:
+        self._file.put_client(client_id, made, blob)
 
   def commit(
     self, round_number: int, server_state: Any, metadata: Mapping[str, Any] | None = None
@@ -205,13 +202,13 @@ class ClientStateStore:
   def close(self) -> None:
     """Closes the file; what was not committed is dropped."""
     self._file.close()
-    self._cache.clear()
+    self._known.clear()
     self._dirty.clear()
 
   def _write_clients(self) -> None:
     """Writes what was put since the last checkpoint."""
     for client_id in sorted(self._dirty):
-      self._file.put_client(client_id, self._dirty[client_id], self._cache[client_id])
+      self._file.put_client(client_id, self._dirty[client_id], self._known[client_id])
 
   def _elsewhere(self, round_number: int) -> Count:
     """The client states of a checkpoint that are not in the file."""
@@ -239,21 +236,9 @@ class ClientStateStore:
       )
 
   def _find(self, client_id: str) -> bytes | None:
-    if client_id in self._cache:
-      self._cache.move_to_end(client_id)
-      return self._cache[client_id]
+    if client_id in self._known:
+      return self._known[client_id]
     blob = self._file.read_client(client_id)
-    if blob is not None:
-      self._remember(client_id, blob)
+    if blob is not None and self._in_memory:
+      self._known[client_id] = blob
     return blob
-
-  def _remember(self, client_id: str, blob: bytes) -> None:
-    if client_id not in self._cache:
-      self._used += len(blob) + _ENTRY_BYTES
-    self._cache[client_id] = blob
-    self._cache.move_to_end(client_id)
-    while self._cache_bytes is not None and self._used > self._cache_bytes and self._cache:
-      evicted_id, evicted = self._cache.popitem(last=False)
-      self._used -= len(evicted) + _ENTRY_BYTES
-      if evicted_id in self._dirty:
-        self._file.put_client(evicted_id, self._dirty.pop(evicted_id), evicted)

@@ -51,7 +51,6 @@ class TrainingConfig:
       write themselves where they see the folder; what a run began with it goes on with.
     client_state_dir: The folder of the checkpoint file; None for `checkpoints` in the run's
       folder.
-    client_state_cache_bytes: The most memory the disk store's cache takes.
     metric: The metric shown on the progress line.
     cost_model: If given, what a round costs is reported in metrics.csv and summary.json.
     population: If given, clients come and go, take their time and fail as it says, and a round's
@@ -76,7 +75,6 @@ class TrainingConfig:
   keep_checkpoints: int = _whole(2, 1, 'give 2, say', changes_numbers=False)
   client_state_store: str = _field('memory')
   client_state_dir: str | None = _field(None)
-  client_state_cache_bytes: int = _whole(1 << 30, 0, 'give 2**30, say', changes_numbers=False)
   metric: str = _field('accuracy')
   cost_model: costs.CostModel | None = None
   population: population_rounds.Population | None = None

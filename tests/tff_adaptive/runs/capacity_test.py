@@ -16,7 +16,8 @@ def test_the_plan_says_how_large_it_may_grow_and_refuses_with_the_way_out(tmp_pa
   line = capacity.plan(100, 1000, 'memory', path)
   assert line.startswith('Client states: 100 clients may take part and each keeps 1.0 kB: up to')
   assert '151.2 kB of memory and 635.0 kB of disk' in line
-  assert 'to 10.0 kB of memory' in capacity.plan(10_000, 1000, 'disk', path, cache_bytes=10**4)
+  monkeypatch.setattr(capacity, 'PAGE_CACHE_BYTES', 10**4)
+  assert 'to 10.0 kB of memory' in capacity.plan(10_000, 1000, 'disk', path)
   assert 'to 0 bytes of memory' in capacity.plan(10_000, 1000, 'shards', path)
   staged = [capacity.plan(100, 1000, s, path, num_staged=500) for s in ('memory', 'shards')]
   assert '635.0 kB of disk' in staged[0]

@@ -58,11 +58,11 @@ def _open(path, **options):
   return runs.ClientStateStore(path, INITIAL, **options)
 
 
-def _fill(path, rounds=9, every=3, keep=2, cache_bytes=None):
+def _fill(path, rounds=9, every=3, keep=2, in_memory=True):
   """Rounds of three clients of nine; returns, for each checkpoint, what each client had."""
   rng = random.Random(0)
   present, history = {}, {0: {}}
-  with _open(path, keep_checkpoints=keep, cache_bytes=cache_bytes) as store:
+  with _open(path, keep_checkpoints=keep, in_memory=in_memory) as store:
     store.commit(0, _server(0))
     for t in range(1, rounds + 1):
       ids = rng.sample('abcdefghi', 3)
@@ -167,9 +167,9 @@ def test_a_state_of_no_round_is_nobodys(path):
     assert store.restore(SERVER).round_number == 10
 
 
-@pytest.mark.parametrize('keep, cache_bytes', [(1, None), (2, 700), (3, 0), (5, None)])
-def test_each_checkpoint_that_is_kept_has_its_own_client_states(path, keep, cache_bytes):
-  history = _fill(path, 30, keep=keep, cache_bytes=cache_bytes)
+@pytest.mark.parametrize('keep, in_memory', [(1, True), (2, False), (3, False), (5, True)])
+def test_each_checkpoint_that_is_kept_has_its_own_client_states(path, keep, in_memory):
+  history = _fill(path, 30, keep=keep, in_memory=in_memory)
   rounds = sorted(history)[-keep:]
   for back in range(1, keep + 1):
     with _open(path, keep_checkpoints=keep) as store:

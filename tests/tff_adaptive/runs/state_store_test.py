@@ -29,10 +29,10 @@ def _equal(a, b):
   assert a['h'][1].dtype == np.float64
 
 
-@pytest.mark.parametrize('cache_bytes', [None, 0, 700])
-def test_what_is_put_is_got_after_a_commit_and_a_restart(tmp_path, cache_bytes):
+@pytest.mark.parametrize('in_memory', [True, False])
+def test_what_is_put_is_got_after_a_commit_and_a_restart(tmp_path, in_memory):
   path = str(tmp_path / 's.sqlite')
-  with state_store.ClientStateStore(path, INITIAL, cache_bytes=cache_bytes) as store:
+  with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
     assert store.restore(SERVER) is None
     for i in range(30):
       store.put([str(i), f'other {i}'], [_state(i), _state(-i)])
@@ -41,7 +41,7 @@ def test_what_is_put_is_got_after_a_commit_and_a_restart(tmp_path, cache_bytes):
     server = {**SERVER, 'w': [np.arange(4, dtype=np.float32)], 'round': 12}
     store.commit(5, server, {'run_id': 'a'})
     store.put(['8', 'new'], [_state(1000), _state(1000)])  # Not committed.
-  with state_store.ClientStateStore(path, INITIAL, cache_bytes=cache_bytes) as store:
+  with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
     checkpoint = store.restore(SERVER)
     assert checkpoint.round_number == 5
     assert checkpoint.metadata == {'run_id': 'a'}
@@ -99,9 +99,8 @@ def test_rounds_go_forward_from_0_and_two_checkpoints_are_kept(tmp_path):
           store.put(['a'], [_state(1)], wrong)
       store.commit(last + 1, SERVER)
     assert store._file.rounds == [2, 3]
-  for option, value in (('keep_checkpoints', 0), ('cache_bytes', -1)):
-    with pytest.raises(ValueError, match=f'{option} is {value}'):
-      state_store.ClientStateStore(None, INITIAL, **{option: value})
+  with pytest.raises(ValueError, match='keep_checkpoints is 0'):
+    state_store.ClientStateStore(None, INITIAL, keep_checkpoints=0)
 
 
 def test_what_is_collected_in_a_server_state_may_grow(tmp_path):
@@ -118,20 +117,18 @@ def test_what_is_collected_in_a_server_state_may_grow(tmp_path):
         store.restore(other)
 
 
-def test_the_cache_holds_as_many_bytes_as_it_may_and_what_was_read(tmp_path):
-  size = 48 + 256  # Of the state, and of what the cache notes of it.
-  path = str(tmp_path / 's.sqlite')
-  with state_store.ClientStateStore(path, INITIAL, cache_bytes=2 * size) as store:
-    file = store._file
-    with mock.patch.object(file, 'put_client', wraps=file.put_client) as write:
-      store.put(['a', 'b'], [_state(1), _state(2)])
-      assert not write.called
-      store.put(['c'], [_state(3)])
-      assert [call.args[0] for call in write.call_args_list] == ['a']
-    with mock.patch.object(file, 'read_client', wraps=file.read_client) as read:
-      for _ in range(2):
-        _equal(store.get(['a'])[0], _state(1))
-      read.assert_called_once_with('a')
-    store.get(['c'])
-    store.put(['d'], [_state(4)])  # The one that was unused for longest goes.
-    assert list(store._cache) == ['c', 'd']
+def test_states_in_memory_are_read_once_and_written_at_a_commit_others_at_once(tmp_path):
+  for in_memory in (True, False):
+    path = str(tmp_path / f'{in_memory}.sqlite')
+    with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
+      file = store._file
+      with mock.patch.object(file, 'put_client', wraps=file.put_client) as write:
+        store.put(['a'], [_state(1)])
+        assert write.called is not in_memory
+      store.commit(1, [])
+    with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
+      file = store._file
+      with mock.patch.object(file, 'read_client', wraps=file.read_client) as read:
+        for _ in range(2):
+          _equal(store.get(['a'])[0], _state(1))
+        assert read.call_count == (1 if in_memory else 2)

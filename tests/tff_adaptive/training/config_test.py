@@ -76,7 +76,6 @@ def test_what_changes_no_number_may_change():
     keep_checkpoints=1,
     client_state_store='disk',
     client_state_dir='/elsewhere',
-    client_state_cache_bytes=1,
     target=0.5,
     stop_at_target=True,
   )

@@ -62,7 +62,7 @@ def test_resumed_in_steps_equals_one_go_in_rows_state_and_tensorboard(tmp_path, 
 
 def test_memory_and_disk_stores_and_no_folder_give_the_same_rounds(tmp_path):
   memory = fakes.train(tmp_path / 'memory')
-  disk = fakes.train(tmp_path / 'disk', client_state_store='disk', client_state_cache_bytes=0)
+  disk = fakes.train(tmp_path / 'disk', client_state_store='disk')
   assert fakes.rows(tmp_path / 'memory') == fakes.rows(tmp_path / 'disk')
   _assert_same_weights(memory, disk, fakes.train(None))
 
@@ -214,8 +214,8 @@ class _Bulky(fakes.StatefulProcess):
 
 
 def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path, monkeypatch):
-  """A run that stores more than its cache holds, on a disk that is full after some pages."""
-  options = {'client_state_store': 'disk', 'client_state_cache_bytes': 120_000}
+  """A run that keeps its client states on a disk that is full after some pages."""
+  options = {'client_state_store': 'disk'}
   fakes.train(tmp_path / 'whole', 16, _Bulky(), **options)
   connect = sqlite3.connect
   for pages in range(9, 30, 4):
