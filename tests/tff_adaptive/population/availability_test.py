@@ -70,18 +70,9 @@ def test_phases_may_be_given():
 def test_a_trace_is_followed_and_repeats():
   trace = population.Trace({'c1': [(0, 10), (50, 90)], 'c4': [(10, 20)], 'stranger': [(0, 100)]})
   mask = trace.bind(IDS, 0)
-  for second, expected in (
-    (0, 'c1'),
-    (9.9, 'c1'),
-    (10, 'c4'),
-    (20, ''),
-    (50, 'c1'),
-    (89, 'c1'),
-    (90, ''),  # It repeats after the last interval of all, not only of this run's clients.
-    (99, ''),
-    (100, 'c1'),
-    (115, 'c4'),
-  ):
+  first = [(0, 'c1'), (9.9, 'c1'), (10, 'c4'), (20, ''), (50, 'c1'), (89, 'c1')]
+  # It repeats after the last interval of all, not only of this run's clients.
+  for second, expected in (*first, (90, ''), (99, ''), (100, 'c1'), (115, 'c4')):
     assert ' '.join(np.array(IDS)[mask(1, second)]) == expected, second
 
 

@@ -3,31 +3,18 @@
 import numpy as np
 import pytest
 
+from tests.helpers import populations
 from tff_adaptive import population
 from tff_adaptive.population import buffered
-from tff_adaptive.training import cohorts
 
 
-def simulation(chosen, synchrony, size, steps=(2, 2, 2), seed=0):
-  kind = population.Simulation if synchrony is None else buffered.BufferedSimulation
-  return kind(
-    *([] if synchrony is None else [synchrony]),
-    chosen,
-    [f'c{i}' for i in range(len(steps))],
-    steps,
-    seed=seed,
-    cohort_size=size,
-    bytes_down=1_000_000,
-    bytes_up=1_000_000,
-    draw=cohorts.sample,
-  )
+def simulation(chosen, synchrony, size, steps=(2, 2, 2)):
+  return populations.simulation(chosen, steps, size, synchrony=synchrony)
 
 
 def people(*seconds_per_step, **options):
   """Clients that take 2 seconds, for two megabytes, and those of their steps."""
-  profile = {f'c{i}': s for i, s in enumerate(seconds_per_step)}
-  speed = population.Speed(downlink=1.0, uplink=1.0, profiles={'seconds_per_step': profile})
-  return population.Population(speed=speed, **options)
+  return population.Population(speed=populations.speed(*seconds_per_step), **options)
 
 
 def plans(run, number):

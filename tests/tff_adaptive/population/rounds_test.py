@@ -7,48 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from tests.helpers.populations import simulation, speed
 from tff_adaptive import population
 from tff_adaptive._utils import draws
 from tff_adaptive.population import rounds
 from tff_adaptive.training import cohorts
 
-# With downlink and uplink 1, a client of 10^6 bytes each way takes 1 s, its steps and 1 s.
-MEGABYTE = 1_000_000
 NOBODY = dict.fromkeys(rounds.COLUMNS, 0)
-
-
-def simulation(chosen, steps, cohort_size, seed=0):
-  return population.Simulation(
-    chosen,
-    [f'c{i}' for i in range(len(steps))],
-    steps,
-    seed=seed,
-    cohort_size=cohort_size,
-    bytes_down=MEGABYTE,
-    bytes_up=MEGABYTE,
-    draw=cohorts.sample,
-  )
-
-
-def speed(*seconds_per_step):
-  profile = {f'c{i}': s for i, s in enumerate(seconds_per_step)}
-  return population.Speed(downlink=1.0, uplink=1.0, profiles={'seconds_per_step': profile})
-
-
-def test_a_client_fails_as_often_as_the_rate_says_at_any_of_its_steps():
-  chosen = population.Population(speed=speed(*[1.0] * 40), dropout_rate=0.3)
-  run = simulation(chosen, [5] * 40, 40)
-  plans = [run.plan(t) for t in range(1, 251)]
-  rate = np.mean([plan.dropped for plan in plans]) / 40
-  assert abs(rate - 0.3) < 4 * np.sqrt(0.21 / 10_000)
-  assert all((plan.steps == 5).all() and plan.partial == 0 for plan in plans)
-  # Alone it lasts 1 + k seconds until the failing step k = 0 ... 4, and 7 if it does not fail.
-  alone = simulation(population.Population(speed=speed(1.0), dropout_rate=0.5), [5], 1)
-  seconds = [alone.plan(t).virtual_seconds for t in range(1, 1001)]
-  values, counts = np.unique(seconds, return_counts=True)
-  assert values.tolist() == [1, 2, 3, 4, 5, 7]
-  assert abs(counts[:5] - 100).max() < 40
-  assert abs(counts[5] - 500) < 64
 
 
 def test_nobody_there_is_a_round_of_nobody_that_lasts():
