@@ -15,35 +15,26 @@ def _make(folder, settings, files=None):
   return run_lib.load_run(str(folder))
 
 
-def _labels(folder, rates):
-  folder.mkdir()
-  for number, rate in enumerate(rates):
-    settings = {'seed': 0, 'algorithm': 'fed_avg', 'client_learning_rate': rate}
-    _make(folder / f'{number}', settings)
-  return list(groups_lib.group(run_lib.find_runs([str(folder)])))
-
-
-def test_drawn_numbers_have_four_digits_in_labels_unless_that_makes_two_the_same(tmp_path):
-  found = _labels(tmp_path / 'a', [0.04043878009515104, 1.2345678901234e-05, 0.123456])
-  assert found == [f'client_learning_rate={text}' for text in ('0.04044', '1.235e-05', '0.123456')]
-  alike = [0.04043878009515104, 0.04043878009515105]
-  assert _labels(tmp_path / 'b', alike) == [f'client_learning_rate={rate}' for rate in alike]
-
-
-def test_runs_without_an_algorithm_have_labels_too(tmp_path):
-  for name, server in (('a', 'sgd'), ('b', 'adam')):
-    _make(tmp_path / name, {'seed': 0, 'server_optimizer': server})
-  assert list(groups_lib.group(run_lib.find_runs([str(tmp_path)]))) == [
-    'server_optimizer=sgd',
-    'server_optimizer=adam',
-  ]
-
-
-def test_a_programs_settings_may_be_lists_of_numbers(tmp_path):
-  for name, layers in (('a', [1, 2]), ('b', [3])):
-    _make(tmp_path / name, {'seed': 0, 'layers_option': layers})
-  found = run_lib.find_runs([str(tmp_path)])
-  assert list(groups_lib.group(found)) == ['1, 2', '3']
+@pytest.mark.parametrize(
+  'name, values, labels',
+  [
+    ('server_optimizer', ['sgd', 'adam'], ['server_optimizer=sgd', 'server_optimizer=adam']),
+    ('layers_option', [[1, 2], [3]], ['1, 2', '3']),  # A program's may be lists of numbers.
+    ('rates', [None, None], ['0', '1']),  # Of which nothing is said: the folders.
+    # Drawn numbers have four digits, unless that makes two labels the same.
+    ('tau', [0.04043878009515104, 1.2345678901234e-05], ['tau=0.04044', 'tau=1.235e-05']),
+    ('tau', [0.123456, 2.0], ['tau=0.123456', 'tau=2.0']),
+    (
+      'tau',
+      [0.04043878009515104, 0.04043878009515105],
+      ['tau=0.04043878009515104', 'tau=0.04043878009515105'],
+    ),
+  ],
+)
+def test_labels_are_what_differs_also_of_runs_without_an_algorithm(tmp_path, name, values, labels):
+  for i, value in enumerate(values):
+    _make(tmp_path / str(i), {'seed': 0, name: value})
+  assert list(groups_lib.group(run_lib.find_runs([str(tmp_path)]))) == labels
 
 
 def _of_file(folder, path, sha256=None, name='task', **settings):
@@ -109,11 +100,7 @@ def test_conditions_are_met_by_options_truth_values_and_numbers(tmp_path, condit
     )
   ]
   assert len(groups_lib.where(found, conditions)) == count
-
-
-def test_conditions_hold_all_at_once(tmp_path):
-  found = [_settings(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
-  with pytest.raises(ValueError, match='none of the 2 runs has seed=0 and seed=1'):
+  with pytest.raises(ValueError, match='none of the 3 runs has seed=0 and seed=1'):
     groups_lib.where(found, [('seed', '0'), ('seed', '1')])
 
 

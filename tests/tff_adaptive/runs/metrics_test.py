@@ -1,13 +1,10 @@
 """metrics.csv: rows as they come, new columns, nothing held in memory; damage is named by line."""
 
 import collections
-import errno
-import os
 
 import numpy as np
 import pytest
 
-from tests.helpers import failing_files
 from tff_adaptive.runs import errors, metrics
 
 
@@ -40,20 +37,6 @@ def test_the_file_is_whole_after_each_row_and_floats_keep_their_bits(tmp_path):
   again.close()
 
 
-def test_a_full_disk_leaves_a_torn_line_that_is_not_read(tmp_path):
-  path = str(tmp_path / 'm.csv')
-  with failing_files.failing('metrics', 7):
-    log = metrics.MetricsLog(path)
-    log.append({'round': 0, 'a': 0.5})  # A new column: the file is written anew.
-    log.append({'round': 1, 'a': 0.5})
-    with pytest.raises(errors.SaveError, match=r'm\.csv cannot be written: the disk is full'):
-      log.append({'round': 2, 'a': 0.5})
-    log.close()
-  with open(path) as file:
-    assert file.read() == 'round,a\n0,0.5\n1,0.5\n2'
-  assert metrics.read(path).rounds == [0, 1]
-
-
 @pytest.mark.parametrize('call', [lambda log: log.sync(), lambda log: log.append({'round': 1})])
 def test_a_file_that_was_replaced_is_an_error(tmp_path, call):
   path = tmp_path / 'm.csv'
@@ -64,17 +47,6 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path, call):
   with pytest.raises(errors.SaveError, match='was removed'):
     call(log)
   log.close()
-
-
-def test_rows_are_on_the_disk_after_a_sync(tmp_path, monkeypatch):
-  synced = []
-  monkeypatch.setattr(metrics.os, 'fsync', lambda number: synced.append(os.fstat(number).st_size))
-  log = metrics.MetricsLog(str(tmp_path / 'm.csv'))
-  log.append({'round': 0})
-  synced.clear()
-  log.sync()
-  log.close()
-  assert synced == [len('round\n0\n')]
 
 
 def test_columns_are_paths_without_the_parts_that_say_where():
@@ -97,21 +69,6 @@ def test_where_short_columns_would_be_the_same_all_are_whole():
   nested = {'client_work': {'loss': 1}, 'finalizer': {'loss': 2}, 'updates': {'norm': 3}}
   whole = {'client_work_loss': 1, 'finalizer_loss': 2, 'updates_norm': 3}
   assert metrics.flatten(nested) == whole
-
-
-@pytest.mark.parametrize(
-  'number, words',
-  [
-    (errno.ENOSPC, 'the disk is full'),
-    (errno.EDQUOT, 'the disk quota'),
-    (errno.ENOENT, 'was removed'),
-    (errno.EIO, os.strerror(errno.EIO)),
-  ],
-)
-def test_what_the_system_refuses_is_one_line_with_the_path(number, words):
-  match = f'^the/file cannot be written: .*{words}'
-  with pytest.raises(errors.SaveError, match=match), errors.saving('the/file'):
-    raise OSError(number, os.strerror(number))
 
 
 def _read(tmp_path, text):

@@ -79,16 +79,6 @@ def test_a_state_of_another_form_is_refused_and_replaces_nothing():
     store.put(['a', 'a'], [_state(2), _state(2)])
 
 
-def test_a_commit_writes_only_what_was_put_since_the_last_one(tmp_path):
-  with state_store.ClientStateStore(str(tmp_path / 's'), INITIAL) as store:
-    store.put(['a', 'b'], [_state(1), _state(2)])
-    store.commit(1, SERVER)
-    store.put(['b'], [_state(3)])
-    with mock.patch.object(store._file, 'put_client', wraps=store._file.put_client) as write:
-      store.commit(2, SERVER)
-    assert [call.args[:2] for call in write.call_args_list] == [('b', 2)]
-
-
 def test_rounds_go_forward_from_0_and_two_checkpoints_are_kept(tmp_path):
   with state_store.ClientStateStore(str(tmp_path / 's'), INITIAL) as store:
     for last in (-1, 0, 1, 2):
@@ -117,18 +107,21 @@ def test_what_is_collected_in_a_server_state_may_grow(tmp_path):
         store.restore(other)
 
 
-def test_states_in_memory_are_read_once_and_written_at_a_commit_others_at_once(tmp_path):
-  for in_memory in (True, False):
-    path = str(tmp_path / f'{in_memory}.sqlite')
-    with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
-      file = store._file
-      with mock.patch.object(file, 'put_client', wraps=file.put_client) as write:
-        store.put(['a'], [_state(1)])
-        assert write.called is not in_memory
+@pytest.mark.parametrize('in_memory', [True, False])
+def test_states_in_memory_are_read_once_and_written_once_at_a_commit(tmp_path, in_memory):
+  path = str(tmp_path / 's.sqlite')
+  with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
+    file = store._file
+    with mock.patch.object(file, 'put_client', wraps=file.put_client) as write:
+      store.put(['a', 'b'], [_state(1), _state(2)])
+      assert write.call_count == (0 if in_memory else 2)  # Others are written at once.
       store.commit(1, [])
-    with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
-      file = store._file
-      with mock.patch.object(file, 'read_client', wraps=file.read_client) as read:
-        for _ in range(2):
-          _equal(store.get(['a'])[0], _state(1))
-        assert read.call_count == (1 if in_memory else 2)
+      store.put(['b'], [_state(3)])
+      store.commit(2, [])
+    assert [call.args[:2] for call in write.call_args_list] == [('a', 0), ('b', 0), ('b', 2)]
+  with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
+    file = store._file
+    with mock.patch.object(file, 'read_client', wraps=file.read_client) as read:
+      for _ in range(2):
+        _equal(store.get(['a'])[0], _state(1))
+    assert read.call_count == (1 if in_memory else 2)
