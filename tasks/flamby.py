@@ -21,7 +21,6 @@ from tff_adaptive_tasks.data import files
 from tff_adaptive_tasks.models import layers
 
 HOSPITALS = ('cleveland', 'hungarian', 'switzerland', 'va')
-_HEART_COLUMNS = range(14)
 _SEED, _TRAIN_SHARE = 43, 0.66  # Of the hospitals' split.
 
 
@@ -46,7 +45,12 @@ def load_heart(
   Raises:
     tasks.DataError: If a file is missing or not of that form.
   """
-  frames = {name: _heart_file(data_dir, f'processed.{name}.data') for name in HOSPITALS}
+  frames = {}
+  for name in HOSPITALS:
+    path = _path(data_dir, f'processed.{name}.data')
+    with files.border(path):
+      reading: Any = dict(header=None, na_values='?', usecols=[*range(10), 13], dtype=np.float64)
+      frames[name] = pd.read_csv(path, **reading).dropna().reset_index(drop=True)
   table = pd.concat(frames)
   x = pd.get_dummies(table.drop(columns=13), columns=[2, 6], drop_first=True).astype(np.float64)
   train: dict[str, Any] = {}
@@ -94,18 +98,16 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
   Raises:
     tasks.DataError: If a file is missing or not of that form.
   """
-  table = _read(data_dir, 'brca.csv', {'pid', 'E', 'T'})
-  folds = _read(data_dir, 'train_test_split.csv', {'pid', 'fold2'})
-  fold = table['pid'].map(dict(zip(folds['pid'], folds['fold2']))).dropna().astype(str)
-  numbers = table.loc[fold.index].drop(columns='pid').apply(pd.to_numeric, errors='coerce')
-  numbers = numbers.astype(np.float32)
-  if numbers.isna().any(axis=None) or not numbers['E'].isin([0, 1]).all():
-    raise errors.DataError('brca.csv: there is a value that is no number, or an E but 0 and 1')
-  kinds = fold.str.extract('^(train|test)_(.+)$')
-  if kinds.isna().any(axis=None) or {*kinds[0]} != {'train', 'test'}:
-    raise errors.DataError(
-      'train_test_split.csv: fold2 must be train_REGION or test_REGION, each for some patients'
-    )
+  paths = [_path(data_dir, name) for name in ('brca.csv', 'train_test_split.csv')]
+  with files.border(' or '.join(paths)):
+    table, folds = map(pd.read_csv, paths)
+    fold = table['pid'].map(dict(zip(folds['pid'], folds['fold2']))).dropna().astype(str)
+    numbers = table.loc[fold.index].drop(columns='pid').astype(np.float32)
+    kinds = fold.str.extract('^(train|test)_(.+)$')
+    if kinds.isna().any(axis=None) or {*kinds[0]} != {'train', 'test'}:
+      raise ValueError('fold2 must be train_REGION or test_REGION, each for some patients')
+    if not numbers['E'].isin([0, 1]).all() or numbers['T'].isna().any():
+      raise ValueError('E must be 0 or 1, and T a number')
   parts: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {'train': {}, 'test': {}}
   for (kind, region), rows in numbers.groupby([kinds[0], kinds[1]]):
     parts[kind][region] = rows.drop(columns=['E', 'T']).to_numpy(), rows[['E', 'T']].to_numpy()
@@ -214,21 +216,9 @@ def _standardizer(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
   return lambda a: ((a - mean) / (deviation + 1e-9)).astype(np.float32)
 
 
-def _heart_file(data_dir: str | None, name: str) -> pd.DataFrame:
-  table = _read(data_dir, name, set(_HEART_COLUMNS), header=None, na_values='?')
-  table = table.drop(columns=[10, 11, 12]).dropna().reset_index(drop=True)
-  if not all(np.issubdtype(kind, np.number) for kind in table.dtypes) or len(table) < 4:
-    raise errors.DataError(f'{name}: it must have numbers only, or ?, and four patients or more')
-  return table
-
-
-def _read(data_dir: str | None, name: str, columns: set, **options: Any) -> pd.DataFrame:
+def _path(data_dir: str | None, name: str) -> str:
   places = [os.path.join(data_dir or '', folder, name) for folder in ('', 'flamby')]
   path = next(filter(os.path.isfile, places), None)
   if data_dir is None or path is None:
     raise errors.DataError(f'{places[0]} is missing: give --data_dir, the folder that has it')
-  with files.border(path):
-    table = pd.read_csv(path, **options)
-  if missing := columns - set(table.columns):
-    raise errors.DataError(f'{path} lacks the columns {", ".join(map(str, sorted(missing)))}')
-  return table
+  return path

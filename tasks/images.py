@@ -5,7 +5,6 @@ Grey 28 x 28 images: of digits 0 is background and 1 is ink; letters are standar
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -48,10 +47,10 @@ def load_mnist(
     indices = partition.iid(len(train.y), num_clients, seed)
   else:
     indices = partition.label_shards(train.y, num_clients, seed)
-  build: Callable[[int], models.Model] = functools.partial(build_perceptron, name=name)
+  perceptron = functools.partial(build_perceptron, name=name)
   return task_lib.Task(
     name=name,
-    build_model=build_cnn if name == 'mnist_cnn' else build,
+    build_model=build_cnn if name == 'mnist_cnn' else perceptron,
     train=task_lib.InMemoryClientData.from_partition(train.x, train.y, indices, _to_ink),
     validation=task_lib.example_arrays(*_to_ink(*test)),
     source=source,

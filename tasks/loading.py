@@ -16,7 +16,6 @@ from tff_adaptive_tasks import catalog, client_split, errors, task as task_lib
 
 _GIVEN = ('name', 'data_dir', 'seed')  # What a loader may take besides its options.
 _NEEDED = ('task', 'task_option', 'data_dir', 'seed')  # Settings that say how a task is loaded.
-_SIGNATURE = 'function (data_dir, seed, **options) -> tasks.Task'
 _KINDS = {
   bool: 'true or false',
   int: 'a whole number',
@@ -131,8 +130,6 @@ def _load_own(
   except ValueError as error:
     raise errors.DataError(str(error)) from error
   where = f'{source.name} of {source.path!r}'
-  if not callable(function):
-    raise errors.DataError(f'{where} is no {_SIGNATURE}.')
   options = _call(where, checked_options, reference, function, options)
   task = _call(where, function, data_dir=data_dir, seed=seed, **options)
   if not isinstance(task, task_lib.Task):
@@ -225,16 +222,12 @@ def _build_model(where: str, task: task_lib.Task, seed: int) -> Any:
   _call(where, lambda: task.train.num_examples(first))
   examples = _call(where, task.train.load, first)
   for whose, arrays in ((f'client {first!r}', examples), ('the validation data', task.validation)):
-    _check_fits(f'{where}: {whose}', arrays, model)
+    _call(where, _check_fits, f'{where}: {whose}', arrays, model)
   return model
 
 
 def _check_fits(whose: str, arrays: Any, model: Any) -> None:
   """Refuses arrays that are no x and y of the model's specs, or not finite."""
-  if not isinstance(arrays, Mapping) or not {'x', 'y'} <= set(arrays):
-    raise errors.DataError(
-      f'{whose} must be OrderedDict(x=array, y=array), found a {type(arrays).__name__}.'
-    )
   examples = task_lib.example_arrays(arrays['x'], arrays['y'], whose)
   for name, array in examples.items():
     spec = model.input_spec[name]

@@ -28,7 +28,7 @@ def load(
   num_classes: int,
   first_label: int = 0,
 ) -> tuple[Split, Split, str]:
-  """Loads a training and a test split.
+  """Loads a training and a test split, uint8 [n, *image_shape] and int32 [n], and what served them.
 
   Args:
     data_dir: A folder with one of the files; None uses TensorFlow Datasets.
@@ -36,15 +36,8 @@ def load(
       and y_test: uint8 images and integer labels.
     tfds_name: The set's name in TensorFlow Datasets.
     image_shape: The shape of an image.
-    num_classes: Classes; every label of both splits is one of them.
+    num_classes: Classes; every label of both splits is one of them, or it is a DataError.
     first_label: The smallest label in the source; labels are shifted to start with 0.
-
-  Returns:
-    The training split and the test split, each uint8 [n, *image_shape] and int32 [n], and what
-    served them.
-
-  Raises:
-    DataError: If nothing serves or what serves is not of the expected form.
   """
   if data_dir is None:
     arrays, source = _from_tfds(tfds_name, files), f'TensorFlow Datasets {tfds_name}'

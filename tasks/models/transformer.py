@@ -86,10 +86,8 @@ def _attention(mixed: tf.Tensor, heads: int) -> tf.Tensor:
 
 def _norm(h: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tf.Tensor:
   mean, variance = tf.nn.moments(h, -1, keepdims=True)
-  normal = (h - mean) * tf.math.rsqrt(variance + _EPSILON)
-  return normal * _over_examples(scale[..., tf.newaxis, :]) + _over_examples(
-    shift[..., tf.newaxis, :]
-  )
+  scale, shift = (_over_examples(part[..., tf.newaxis, :]) for part in (scale, shift))
+  return (h - mean) * tf.math.rsqrt(variance + _EPSILON) * scale + shift
 
 
 def _over_examples(x: tf.Tensor) -> tf.Tensor:

@@ -46,28 +46,17 @@ def _write(folder, text):
 @pytest.mark.parametrize(
   'text, words',
   [
-    ('f = 3', 'f of {} is no function (data_dir, seed, **options) -> tasks.Task.'),
+    ('f = 3', 'f of {} failed: TypeError: 3 is not a callable object'),
     ('def f(seed): return make()', 'TypeError: f() got an unexpected keyword argument'),
     ('def f(data_dir, seed, path): return make()', "required positional argument: 'path'"),
     ('def f(data_dir, seed, a: "No" = 1): return make()', "name 'No' is not defined"),
     ('def f(data_dir, seed): raise SystemExit(3)', f'f of {{}} failed in line {LINE}: SystemExit'),
     ('def f(data_dir, seed): return 1 / 0', f'failed in line {LINE}: ZeroDivisionError: division'),
     ('def f(data_dir, seed): return None', 'gave None; it must return a tasks.Task'),
-    ('def f(data_dir, seed): return make(train=3)', "'int' object has no attribute 'client_ids'"),
-    ('def f(data_dir, seed): return make(train=Clients(ids=[1]))', 'must be texts, at least one'),
-    ('def f(data_dir, seed): return make(train=Clients(ids=["b", "b"]))', 'there more than once'),
-  ],
-)
-def test_a_file_that_gives_no_task_is_refused(tmp_path, text, words):
-  path = _write(tmp_path, text)
-  with pytest.raises(tasks.DataError) as error:
-    tasks.load(f'{path}:f')
-  assert words.replace('{}', repr(path)) in str(error.value)
-
-
-@pytest.mark.parametrize(
-  'changes, words',
-  [
+    # What `make` is given.
+    ('train=3', "'int' object has no attribute 'client_ids'"),
+    ('train=Clients(ids=[1])', 'must be texts, at least one'),
+    ('train=Clients(ids=["b", "b"])', 'there more than once'),
     ('build_model=lambda seed: 1 / 0', f'f of {{}} failed in line {LINE}: ZeroDivisionError'),
     ('build_model=lambda: 1', 'takes 0 positional arguments but 1 was given'),
     ('build_model=lambda seed: tf.keras.Sequential()', 'build_model gave Sequential; it must ret'),
@@ -87,11 +76,11 @@ def test_a_file_that_gives_no_task_is_refused(tmp_path, text, words):
     ),
   ],
 )
-def test_a_model_that_does_not_fit_the_data_is_refused(tmp_path, changes, words):
-  path = _write(tmp_path, f'def f(data_dir, seed): return make({changes})')
-  task = tasks.load(f'{path}:f')
+def test_a_file_without_a_task_or_whose_model_does_not_fit_is_refused(tmp_path, text, words):
+  is_made = text.startswith(('build_model=', 'metric=', 'train=', 'validation='))
+  path = _write(tmp_path, f'def f(data_dir, seed): return make({text})' if is_made else text)
   with pytest.raises(tasks.DataError) as error:
-    task.build_model(0)
+    tasks.load(f'{path}:f').build_model(0)
   assert words.replace('{}', repr(path)) in str(error.value)
 
 

@@ -29,11 +29,8 @@ def test_a_table_becomes_a_matrix_in_the_order_of_the_columns():
 
 
 def test_standardising_comes_after_the_categories():
-  made = preparation.Preparation(
-    preparation.columns_of(TABLE, ['age', 'colour']),
-    mean=(4.0, 0.5, 0.5),
-    deviation=(2.0, 1.0, 0.5),
-  )
+  columns = preparation.columns_of(TABLE, ['age', 'colour'])
+  made = preparation.Preparation(columns, mean=(4.0, 0.5, 0.5), deviation=(2.0, 1.0, 0.5))
   np.testing.assert_array_equal(made(TABLE), [[-0.5, -0.5, 1], [0.5, 0.5, -1], [0, -0.5, 1]])
 
 

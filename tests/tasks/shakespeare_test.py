@@ -99,9 +99,6 @@ def test_embedded_roles_are_the_clients_and_their_snippets_stay_together(tmp_pat
     np.testing.assert_array_equal(loaded['x'], expected[:, :-1])
     np.testing.assert_array_equal(loaded['y'], expected[:, 1:])
     assert loaded['x'].dtype == loaded['y'].dtype == np.int32
-  hark = [shakespeare.BEGIN, *(shakespeare.VOCABULARY.index(c) + 1 for c in b'hark')]
-  np.testing.assert_array_equal(task.validation['x'][0, :7], [*hark, shakespeare.END, 0])
-  np.testing.assert_array_equal(task.validation['y'][0, :6], [*hark[1:], shakespeare.END, 0])
   counts = shakespeare.to_sequences(SNIPPETS)[1]
   starts = np.cumsum(counts) - counts
   np.testing.assert_array_equal(np.flatnonzero(task.unit_starts(X)), starts)
@@ -119,10 +116,4 @@ def test_embedded_roles_are_the_clients_and_their_snippets_stay_together(tmp_pat
     np.testing.assert_array_equal(*(np.sort(data[name], axis=0) for data in (whole, parts)))
   with pytest.raises(errors.DataError, match='workers is 7; it must be from 1 to 6'):
     tasks.load('shakespeare_transformer', str(tmp_path), workers=7)
-  model = shakespeare.build_transformer(0)
-  assert model.num_parameters == 1_279_130
-  weights = tuple(map(tf.constant, model.initial_weights[0]))
-  changed = np.where(np.arange(shakespeare.STEPS) < 30, X, 5)  # What comes later is not seen.
-  before, after = (model.forward(weights, x, False, None) for x in (X, changed.astype(np.int32)))
-  np.testing.assert_allclose(before[:, :30], after[:, :30], rtol=1e-4, atol=1e-5)
-  assert np.abs(before[:, 30:] - after[:, 30:]).max() > 1e-2
+  assert shakespeare.build_transformer(0).num_parameters == 1_279_130

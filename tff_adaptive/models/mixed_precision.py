@@ -29,12 +29,9 @@ def convert(model: models.Model, dtype: str) -> models.Model:
 
   Raises:
     ValueError: If the dtype is another one.
-    TypeError: If the model is none of this project.
   """
   if dtype not in DTYPES:
     raise ValueError(f'dtype is {dtype!r}; it must be one of {", ".join(DTYPES)}')
-  if not isinstance(model, models.Model):
-    raise TypeError(f'expected a tff_adaptive.models.Model, found {type(model).__name__}')
   compute = tf.dtypes.as_dtype(dtype)
   scale = LOSS_SCALE if dtype == 'float16' else 1.0
   forward = model.forward

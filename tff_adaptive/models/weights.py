@@ -135,8 +135,8 @@ def fitted_weights(
     if missing or len(found) != len(wanted):
       extra = [name for name in found if name not in wanted]
       raise ValueError(
-        f'{where} has other weights than the model: missing {_listed(missing)}; '
-        f'unknown {_listed(extra)}'
+        f'{where} has other weights than the model: {len(missing)} are missing ({missing!s:.200}), '
+        f'{len(extra)} unknown ({extra!s:.200})'
       )
     arrays = [found[name] for name in wanted]
   else:
@@ -158,12 +158,6 @@ def fitted_weights(
     if not np.isfinite(array).all():
       raise ValueError(f'{where}: {name} has values that are not finite numbers of {array.dtype}')
   return tuple(arrays)
-
-
-def _listed(names: Sequence[str]) -> str:
-  """Some names in a line: 'a, b', or the first five and how many there are."""
-  shown = ', '.join(name[:80] for name in names[:5]) or 'none'
-  return shown if len(names) <= 5 else f'{shown}, ... ({len(names)} in all)'
 
 
 def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> model_lib.Model:
