@@ -8,7 +8,6 @@ from .own_files import (
   from_csv as from_csv,
   from_huggingface as from_huggingface,
   from_image_folder as from_image_folder,
-  from_npz as from_npz,
   from_parquet as from_parquet,
 )
 from .preparation import Preparation as Preparation

@@ -1,4 +1,4 @@
-"""Tasks on a user's own files and data sets: tables, .npz arrays, pictures, Hugging Face's."""
+"""Tasks on a user's own files and data sets: tables, pictures, Hugging Face's."""
 
 import os
 import warnings
@@ -64,25 +64,6 @@ def from_parquet(
   with files.border(path):
     table = _read_parquet(path)
   return _from_frame(table, path, client, label, features, options)
-
-
-def from_npz(
-  path: str, client: str = 'client', label: str = 'y', *, features: str = 'x', **options: Any
-) -> task_lib.Task:
-  """A task on arrays in an .npz file; options, returns and errors as `from_arrays`.
-
-  Args:
-    path: The file.
-    client: The name of the array [n] of client ids.
-    label: The name of the array [n, ...] of targets.
-    features: The name of the array [n, ...] of inputs.
-    **options: As `from_arrays` takes them.
-  """
-  path = files.existing(path)
-  arrays = files.read_npz(path, [features, label, client])
-  return own_data.from_arrays(
-    arrays[features], arrays[label], arrays[client], **{'source': path, **options}
-  )
 
 
 def from_image_folder(

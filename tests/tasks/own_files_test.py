@@ -79,18 +79,6 @@ def test_the_index_of_a_saved_data_frame_is_no_column(tmp_path):
   assert [c.name for c in task.preparation.columns] == ['sex', 'dose']
 
 
-def test_arrays_of_a_file(tmp_path):
-  path = str(tmp_path / 'a.npz')
-  np.savez(path, x=np.arange(24.0).reshape(12, 2), y=np.arange(12) % 2, client=np.arange(12) % 3)
-  task = tasks.from_npz(path)
-  assert task.source == path
-  assert len(task.train.client_ids) == 2
-  np.savez(path, images=np.ones([12, 2]), digit=np.arange(12) % 2, writer=np.arange(12) % 3)
-  assert len(tasks.from_npz(path, 'writer', 'digit', features='images').train) == 2
-  with pytest.raises(tasks.DataError, match='it lacks x, y, client; it has'):
-    tasks.from_npz(path)
-
-
 def few_numbers(cell):
   """A column that would pass for categories with another cell in row 7."""
   return [cell if i == 7 else str(i % 3) for i in range(ROWS)]
