@@ -1,5 +1,6 @@
 """Tasks on a user's own files and data sets: tables, pictures, Hugging Face's."""
 
+import glob
 import os
 import warnings
 from collections.abc import Sequence
@@ -85,21 +86,18 @@ def from_image_folder(
     of bytes.
 
   Raises:
-    DataError: If something else is there than such files, one cannot be read or has another size,
-      or `from_arrays` refuses.
+    DataError: If there are no such files, one cannot be read or has another size, or `from_arrays`
+      refuses.
   """
   from PIL import Image  # Slow to import and needed here only.
 
   if channels not in _MODES:
     raise errors.DataError(f'channels is {channels!r:.80}; it must be 1 (grey) or 3 (colours)')
   folder = os.path.expanduser(folder)
-  found: list[tuple[str, str, str]] = []
-  for client in _entries(folder):
-    for label in _entries(os.path.join(folder, client)):
-      place = os.path.join(folder, client, label)
-      found += [(client, label, os.path.join(place, name)) for name in _entries(place)]
+  paths = glob.glob(os.path.join(glob.escape(folder), '*', '*', '*'))
+  found = sorted((path.split(os.sep)[-3:], path) for path in paths)
   x: Any = None
-  for row, (_, _, path) in enumerate(found):
+  for row, (_, path) in enumerate(found):
     with files.border(path, 'remove it, or write it again'):
       image = Image.open(files.existing(path)).convert(_MODES[channels])  # It closes the file.
       pixels = np.asarray(image if size is None else image.resize(size[::-1]))
@@ -109,23 +107,16 @@ def from_image_folder(
       x = np.empty([len(found), *pixels.shape[:2], channels], np.uint8)
     if pixels.shape[:2] != x.shape[1:3]:
       raise errors.DataError(
-        f'{path} has {list(pixels.shape[:2])} pixels, {found[0][2]} has {list(x.shape[1:3])}: give'
+        f'{path} has {list(pixels.shape[:2])} pixels, {found[0][1]} has {list(x.shape[1:3])}: give'
         ' size=(height, width)'
       )
     x[row] = pixels.reshape(x.shape[1:])
   if x is None:
     raise errors.DataError(f'{folder} has no pictures: it must have files CLIENT/CLASS/NAME')
   prepared = preparation_lib.Preparation(deviation=255.0)
-  clients, labels = ([row[i] for row in found] for i in (0, 1))
+  clients, labels, _ = zip(*(parts for parts, _ in found))
   options = {'source': folder, 'preparation': prepared, **options}
   return own_data.from_arrays(prepared(x), labels, clients, **options)
-
-
-def _entries(folder: str) -> list[str]:
-  """The names in a folder, sorted; DataError if it is none."""
-  if not os.path.isdir(folder):
-    raise errors.DataError(f'{folder} is no folder: write pictures as FOLDER/CLIENT/CLASS/NAME')
-  return sorted(name for name in os.listdir(folder) if not name.startswith('.'))
 
 
 def from_huggingface(

@@ -25,6 +25,8 @@ def test_clients_in_memory_load_what_they_were_given():
     ({'bob': (np.zeros([2, 2]), np.zeros(3))}, "'bob'.*must be the same"),
     ({}, 'no clients'),
     ({1: ([1.0], [0]), '1': ([2.0], [0])}, "'1' is there more than once"),
+    ({'a': ([0], [0]), 'bob': ([[1], [np.nan]], [0, 0])}, "'bob': x, row 1, has nan; it must be f"),
+    ({'bob': ([0, 0], [1, np.inf])}, "client 'bob': y, row 1, has inf"),
   ],
 )
 def test_a_client_that_cannot_be_used_is_named(arrays, named):
@@ -46,14 +48,6 @@ def test_clients_from_a_partition_are_numbered_so_that_they_sort():
   assert data.load('07')['y'] == -7
 
 
-@pytest.mark.parametrize('which, value', [('x', np.nan), ('y', np.inf)])
-def test_numbers_that_are_not_finite_are_named_by_client_array_and_row(which, value):
-  arrays = {'x': np.ones([3, 2], np.float32), 'y': np.ones([3, 2])}
-  arrays[which][2, 1] = value
-  with pytest.raises(tasks.DataError, match=rf"client 'bob': {which}, row 2, has {value}; it must"):
-    tasks.InMemoryClientData({'amy': (np.ones([1, 2]), np.ones(1)), 'bob': tuple(arrays.values())})
-
-
 @pytest.mark.parametrize(
   'transform, named',
   [
@@ -67,12 +61,6 @@ def test_a_transform_that_loses_examples_is_an_error(transform, named):
     data.load('a')
 
 
-def make(**parts):
-  pair = tasks.example_arrays(np.ones([3, 2]), np.ones(3))
-  train = tasks.InMemoryClientData({'a': tuple(pair.values())})
-  return tasks.Task('mine', None, train, source='arrays', **{'validation': pair, **parts})
-
-
 @pytest.mark.parametrize('part', ['validation', 'test'])
 @pytest.mark.parametrize(
   'examples, named',
@@ -80,14 +68,12 @@ def make(**parts):
     ({'x': np.ones([3, 2]), 'y': np.ones(2)}, 'must be the same'),
     ({'x': np.ones(3), 'y': np.array([1, np.nan, np.nan])}, 'y, row 1, has nan; it must be finite'),
     ({'x': np.ones(3)}, 'must be OrderedDict'),
+    (3, 'must be OrderedDict'),
   ],
 )
 def test_data_to_evaluate_on_are_checked(part, examples, named):
+  pair = tasks.example_arrays(np.ones([3, 2]), np.ones(3))
+  train = tasks.InMemoryClientData({'a': tuple(pair.values())})
+  parts = {'validation': pair, part: examples}  # Only the test data may be missing.
   with pytest.raises(tasks.DataError, match=rf"the {part} data of the task 'mine'.*{named}"):
-    make(**{part: examples})
-
-
-def test_only_the_test_data_may_be_missing():
-  assert make().test is None
-  with pytest.raises(tasks.DataError, match='validation data'):
-    make(validation=None)
+    tasks.Task('mine', None, train, source='arrays', **parts)

@@ -73,14 +73,12 @@ def test_pickled_it_is_a_path_and_another_file_is_refused(path):
   'statement, named',
   [
     ('ALTER TABLE examples RENAME serialized_example_proto TO s', 'no such column: serialized_e'),
-    ('DROP TABLE client_metadata', 'it has no tables examples and client_metadata'),
     (
       'ALTER TABLE examples RENAME TO e; CREATE VIEW examples AS SELECT * FROM e',
       'it has no tables examples and client_metadata',
     ),
     ("UPDATE client_metadata SET num_examples = 'many'", 'a client has no examples'),
     ('UPDATE client_metadata SET client_id = NULL', 'client_metadata of .* cannot be read'),
-    ("UPDATE client_metadata SET client_id = CAST(x'ff' AS TEXT)", 'cannot be read .*utf-8'),
     ("UPDATE client_metadata SET num_examples = 9 WHERE client_id = 'a'", "'a' has 3 .* says 9"),
     ('DELETE FROM examples WHERE rowid = 4', "'a' has 2 examples .* says 3"),
   ],
@@ -133,7 +131,6 @@ def test_a_file_that_is_not_whole_is_refused(path):
   size = len(whole)
   for content, words in (
     (whole[:-1], rf'incomplete: {size - 1} bytes of {size}\); delete it'),
-    (whole[: size // 100], 'incomplete'),
     (b'', 'cannot be read'),
     (b'x' * size, 'not a SQLite file'),
   ):
@@ -143,9 +140,7 @@ def test_a_file_that_is_not_whole_is_refused(path):
 
 
 def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
-  home = tmp_path / 'home'
-  home.mkdir()
-  monkeypatch.setenv('HOME', str(home))
+  monkeypatch.setenv('HOME', str(tmp_path))
   whole = pathlib.Path(path).read_bytes()
 
   def fetch(content, error=None):
@@ -162,7 +157,7 @@ def test_a_download_is_kept_only_when_whole(path, tmp_path, monkeypatch):
     fetch(whole[:5000], OSError('connection reset'))
   with pytest.raises(errors.DataError, match='is incomplete'):
     fetch(whole[:-1])
-  assert os.listdir(home / '.tff') == []
+  assert os.listdir(tmp_path / '.tff') == []
   found = fetch(whole)
   tff_sqlite.check_complete(found)
   assert fetch(b'', OSError('not called')) == found  # From the cache.
