@@ -5,6 +5,7 @@ Grey 28 x 28 images: of digits 0 is background and 1 is ink; letters are standar
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -47,7 +48,7 @@ def load_mnist(
     indices = partition.iid(len(train.y), num_clients, seed)
   else:
     indices = partition.label_shards(train.y, num_clients, seed)
-  perceptron = functools.partial(build_perceptron, name=name)
+  perceptron: Callable[[int], models.Model] = functools.partial(build_perceptron, name=name)
   return task_lib.Task(
     name=name,
     build_model=build_cnn if name == 'mnist_cnn' else perceptron,

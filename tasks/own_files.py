@@ -72,7 +72,7 @@ def from_image_folder(
 ) -> task_lib.Task:
   """A task on pictures in files FOLDER/CLIENT/CLASS/NAME, of whatever formats Pillow reads.
 
-  Files and folders whose names begin with a dot do not count.
+  Files in other places, and names that begin with a dot, do not count.
 
   Args:
     folder: The folder with a folder for each client.

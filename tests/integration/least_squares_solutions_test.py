@@ -25,7 +25,7 @@ def problem():
   return solutions.systems(tasks.load('least_squares', dtype='float64', rows=16).train)
 
 
-def _run(name, problem, *, steps=5, rate=RATE, repeats=None, drawn=False, **options):
+def _run(name, problem, *, steps=5, repeats=None, drawn=False, **options):
   """A run of an algorithm with float64 weights, all clients weighted alike.
 
   Each client takes `steps` full-gradient steps a round. With `repeats` client k has its rows
@@ -34,17 +34,15 @@ def _run(name, problem, *, steps=5, rate=RATE, repeats=None, drawn=False, **opti
   """
   if name in ('scaffold', 'scaffold_m', 'fed_dyn'):
     options['num_clients'] = K
-  batching = Batching(None, epochs=steps)
+  batching = Batching(16, shuffle=False) if repeats else Batching(None, epochs=steps)
   if drawn:
     batching = Batching(None, local_steps=steps, random_local_steps=True)
-  if repeats is not None:
-    batching = Batching(16, shuffle=False)
   data = [(np.tile(a, (r, 1)), np.tile(b, r)) for a, b, r in zip(*problem, repeats or [1] * K)]
   build = algorithms.build_process if name == 'scaffnew' else algorithms.build
   process = build(
     name,
     least_squares.build_model(3, dtype='float64'),
-    client_learning_rate=rate,
+    client_learning_rate=RATE,
     training=ClientTraining(batching=batching),
     client_weighting='uniform',
     **options,

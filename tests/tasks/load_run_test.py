@@ -39,15 +39,13 @@ def test_of_what_a_program_said_of_its_task_all_must_be_there(missing):
     loading.task_of({'settings': settings, 'data': DATA})
 
 
-@pytest.mark.parametrize('clients, examples', [(0.3, 0.0), (0.0, 0.2), (0.3, 0.2)])
-def test_the_task_of_a_run_that_held_something_out_is_what_it_trained_on(clients, examples):
-  shares = {'heldout_clients': clients, 'heldout_examples': examples}
+def test_the_task_of_a_run_that_held_something_out_is_what_it_trained_on():
+  shares = {'heldout_clients': 0.3, 'heldout_examples': 0.2}
   digits = tasks.load('digits', seed=3, num_clients=7)
   parts = tasks.split_clients(digits.train, seed=3, **shares)
   ids = parts.train.client_ids
-  data = {**DATA, 'clients': len(ids), 'examples': sum(map(parts.train.num_examples, ids))}
-  if parts.unseen is not None:
-    data['unseen_clients'] = len(parts.unseen)
+  examples = sum(map(parts.train.num_examples, ids))
+  data = {**DATA, 'clients': len(ids), 'examples': examples, 'unseen_clients': len(parts.unseen)}
   task = loading.task_of({'settings': {**SETTINGS, **shares}, 'data': data})
   assert task.train.client_ids == ids
   for client_id in ids:
