@@ -22,19 +22,10 @@ def test_a_command_line_gives_what_was_parsed():
   assert (given['xla'], given['fill_last_batch']) == (False, True)
 
 
-@pytest.mark.parametrize(
-  ('tried', 'words'),
-  [
-    ('--lr=0.1', '--client_learning_rate and --server_learning_rate'),
-    ('--num_rounds=3', 'give --rounds'),
-  ],
-)
-def test_flags_that_people_try_are_answered_with_the_right_name(tried, words):
-  with pytest.raises(ValueError) as caught:
-    flags.parse(['train.py', tried])
-  name = tried.partition('=')[0]
-  assert str(caught.value).startswith(f'there is no {name}: give --')
-  assert words in str(caught.value)
+def test_flags_that_people_try_are_answered_with_the_right_name():
+  words = '^there is no --lr: give --client_learning_rate and --server_learning_rate'
+  with pytest.raises(ValueError, match=words):
+    flags.parse(['train.py', '--lr=0.1'])
 
 
 def test_every_name_is_one_flag_and_what_people_try_is_none():

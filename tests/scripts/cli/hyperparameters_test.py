@@ -1,15 +1,13 @@
-"""An entry that is added to the registry is a flag, a check, a default, a cost and a label."""
+"""An entry that is added to the registry is a flag, a check and a default."""
 
 from types import MappingProxyType
 
 import pytest
 
-from scripts.cli import flags, help_text, hyperparameters, records, resolve
-from tests.helpers import run_folders
-from tff_adaptive import costs, registry
+from scripts.cli import flags, help_text, hyperparameters, resolve
+from tff_adaptive import registry
 from tff_adaptive._utils import validation
 from tff_adaptive.registry import table as registry_table
-from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 
 @pytest.fixture
@@ -25,7 +23,6 @@ def damped(monkeypatch):
     hyperparameters=(strength,),
     is_stateful=True,
     client_weighting='uniform',
-    counts=lambda values: registry.Counts(down=3 if values['strength'] else 1),
   )
   table = MappingProxyType({**registry.ALGORITHMS, 'damped': entry})
   for module in (registry, registry_table):
@@ -45,22 +42,6 @@ def test_a_new_entry_is_a_flag_with_check_default_and_help(damped):
   text = ' '.join(help_text.text().split())
   assert 'damped a pull towards the past; clients keep a state' in text
   assert '--strength Weight of the pull; of damped. Default 0.5.' in text
-
-
-def test_a_new_entry_has_its_costs_and_labels(damped, tmp_path):
-  for number, strength in enumerate((0.0, 0.25)):
-    run = resolve.resolve(algorithm='damped', strength=strength)
-    counts = run.what.algorithm_entry.counts(run.correction)
-    cost = costs.CostModel(counts, 1_000_000, 10).round([10])
-    assert cost['megabytes_down'] == (12 if strength else 4)
-    folder = tmp_path / str(number)
-    folder.mkdir()
-    run_folders.write_config(folder, records.of(run).settings)
-    (folder / 'metrics.csv').write_text('round,validation_accuracy\n0,0.5\n')
-  assert list(groups_lib.group(run_lib.find_runs([str(tmp_path)]))) == [
-    'strength=0.0',
-    'strength=0.25',
-  ]
 
 
 def test_a_name_means_one_thing():

@@ -1,32 +1,8 @@
-"""What settings decide: what is recorded, what a resumed run may change, how clients train."""
-
-import hashlib
+"""What settings decide: what a resumed run may change, and how clients train."""
 
 import pytest
 
-from scripts.cli import records, resolve, settings
-from tests.helpers import user_files
-
-OWN = """
-  import dataclasses
-  from tff_adaptive import corrections
-
-  @dataclasses.dataclass(frozen=True)
-  class Damped(corrections.Correction):
-    strength: float = 0.5
-"""
-
-
-def test_a_users_own_hyperparameters_are_recorded_as_options_and_the_file_by_its_content(tmp_path):
-  path = user_files.write(tmp_path, 'mine.py', OWN)
-  found = resolve.resolve(algorithm=f'{path}:Damped')
-  flat = found.flat()
-  assert flat['algorithm_option'] == ['strength=0.5']
-  assert 'strength' not in flat
-  with open(path, 'rb') as file:
-    digest = hashlib.sha256(file.read()).hexdigest()
-  recorded = {'path': path, 'sha256': digest, 'name': 'Damped'}
-  assert records.of(found).files == {'algorithm': recorded}
+from scripts.cli import resolve, settings
 
 
 def test_a_resumed_run_may_change_what_changes_no_number():

@@ -1,31 +1,10 @@
-"""Flags of aggregation: defaults that change nothing, and the noise of a run."""
+"""Flags of aggregation: the noise of a run."""
 
 import pytest
 
-from scripts.cli import build, flags, records, resolve as resolve_lib
+from scripts.cli import build, records, resolve as resolve_lib
 from tests.helpers import small_problem
 from tff_adaptive import aggregation, training
-
-NOISE = '--aggregator_option=noise_multiplier=1'
-
-
-def resolve(*arguments):
-  return resolve_lib.resolve(flags.parse(['train.py', *arguments]))
-
-
-def test_without_a_flag_it_is_the_mean_and_nothing_else_changes():
-  found = resolve()
-  assert (found.aggregation.aggregator, found.aggregation.chosen) == ('mean', {})
-  assert (found.aggregation.target_epsilon, found.aggregation.delta) == (None, None)
-  assert found.clients.client_weighting == 'examples'
-  assert resolve('--aggregator=robust').clients.client_weighting == 'examples'
-
-
-def test_noise_has_clients_count_the_same_unless_that_is_asked_for_otherwise():
-  found = resolve('--aggregator=dp_gaussian', NOISE)
-  assert found.clients.client_weighting == 'uniform'
-  assert found.aggregation.chosen['noise_multiplier'] == 1.0
-  assert found.aggregation.chosen['clip'] == 0.1
 
 
 def plan(num_clients=60, **given):

@@ -102,8 +102,3 @@ def test_what_a_file_and_a_flag_say_both_is_refused(tmp_path, column, arguments,
   with pytest.raises(ValueError) as caught:
     _build(f'--client_profiles={path}', *arguments)
   assert message in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-  with pytest.raises(ValueError, match=r'no\.csv cannot be read'):
-    _build(f'--availability={tmp_path}/no.csv')
