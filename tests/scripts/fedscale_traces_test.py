@@ -3,7 +3,6 @@
 import os
 import pickle
 
-import numpy as np
 import pytest
 
 from scripts import fedscale_traces
@@ -42,14 +41,6 @@ def test_the_files_that_train_takes(tmp_path, capsys):
   assert trace[ids[0]] == trace[ids[4]] == [(10, 20), (60, 100)]
   # Its trace of 50 s is over the end of each period active, and there twice.
   assert trace[ids[1]] == [(0, 5), (40, 50), (50, 55), (90, 100)]
-  mask = population.Trace(trace).bind(ids, 0)
-  for second in range(200):
-    active = [
-      any(a <= second % d['finish_time'] < b for a, b in zip(d['active'], d['inactive']))
-      or (d['active'][-1] > d['inactive'][-1] and not 5 <= second % 50 < 40)
-      for d in BEHAVIOUR.values()
-    ]
-    np.testing.assert_array_equal(mask(1, float(second))[:2], active)
 
 
 class Hostile:
