@@ -14,7 +14,7 @@ import pytest
 
 from scripts import train
 from tests.helpers import fresh, on_ray
-from tff_adaptive.engine.cluster import local_ray
+from tff_adaptive.engine.cluster import joining
 
 pytest.importorskip('ray')
 pytestmark = pytest.mark.xdist_group('ray')  # One cluster at a time.
@@ -92,9 +92,9 @@ def test_a_killed_run_leaves_nothing_and_goes_on_as_one_process_would(tmp_path, 
   _wait_for_round(folder, 3, first)
   psutil.Process(first.pid).suspend()  # It is not to end while the cluster is looked at.
   watchdogs = [c.cmdline() for c in psutil.Process(first.pid).children()]
-  (of_ray,) = (command[-1] for command in watchdogs if local_ray.__file__ in command)
+  (of_ray,) = (command[-1] for command in watchdogs if joining.__file__ in command)
   assert stat.S_IMODE(os.stat(of_ray).st_mode) == 0o700  # Ray lets everybody into its own.
-  users = local_ray.processes(of_ray)
+  users = joining.processes(of_ray)
   names = {on_ray.name_of(process).split(' ')[0] for process in users}
   assert {'gcs_server', 'raylet'} <= names
   assert any(name.startswith('ray::') for name in names), names
@@ -106,7 +106,7 @@ def test_a_killed_run_leaves_nothing_and_goes_on_as_one_process_would(tmp_path, 
   _, lines = first.communicate()
   assert 'Starting 1 worker' in lines
   assert 3 <= len(_rows(folder)) - 1 < _ROUNDS - 2
-  on_ray.wait_for(lambda: not local_ray.processes(of_ray) and not os.path.exists(of_ray))
+  on_ray.wait_for(lambda: not joining.processes(of_ray) and not os.path.exists(of_ray))
   assert reader.poll() is None  # Nobody's process but the cluster's is killed.
 
   _end(begin(folder, python=fresh.python()))

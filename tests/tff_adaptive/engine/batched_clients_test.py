@@ -96,31 +96,6 @@ def test_functions_of_one_name_from_two_processes_are_distinguished():
     assert run(at_clients(scale), [1.0, 2.0]) == [factor, 2 * factor]
 
 
-ONE_ARGUMENT = [
-  (np.float32, lambda x: 2 * x, [1.0, 2.0, 3.0]),
-  (computations.STRUCT, lambda s: s['a'], [dict(a=float(i), b=i) for i in range(3)]),
-  (
-    computations.EXAMPLES,
-    lambda data: tf.reduce_sum(data['x']) - data['y'][0],
-    [[dict(x=np.ones(n, np.float32), y=np.float32([n, 1]))] for n in (1, 3, 2)],
-  ),
-]
-
-
-@pytest.mark.parametrize('type_spec, function, cohort', ONE_ARGUMENT, ids=range(3))
-def test_one_argument(type_spec, function, cohort):
-  def together(clients):
-    return tf.stack([function(argument) for (argument,) in clients])
-
-  def alone(argument):
-    is_data = isinstance(argument, tf.data.Dataset)
-    return function(argument.get_single_element() if is_data else argument)
-
-  local = batched_clients.computation(batched_clients.Group(together), type_spec)(alone)
-  found = run(at_clients(local), cohort, clients_per_step=2)
-  assert found == run(at_clients(local), cohort, clients_per_step=1)
-
-
 @pytest.mark.parametrize('name', ['fed_avg', 'ada_best'])
 def test_a_group_lives_as_long_as_the_process_and_no_longer(name, monkeypatch):
   made = []

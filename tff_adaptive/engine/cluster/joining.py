@@ -1,21 +1,43 @@
-"""Joining a Ray cluster: `ray.init`, which takes over signals, and waits in silence."""
+"""Joining a Ray cluster: `ray.init`, which takes over signals, and waits in silence.
 
+A cluster of this machine alone is started first, and ends with the process that started it. As a
+script this module is the watchdog that sees to that.
+"""
+
+import atexit
 import contextlib
 import importlib.util
 import os
+import secrets
+import shutil
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from tff_adaptive.engine.cluster import errors, local_ray
+import psutil
 
 _ANSWER_SECONDS = 20.0
 _LISTEN_SECONDS = 20.0  # In which a head that starts together with its trainer listens.
 _HINT_SECONDS = 15.0
+_PACKAGES = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
+_ENVIRONMENT = {
+  'RAY_enable_metrics_collection': '0',  # There is no dashboard to show them.
+  'RAY_USAGE_STATS_ENABLED': '0',
+  'RAY_worker_niceness': '0',  # As a program without Ray has; Ray's 15 starves beside any other.
+  'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',  # It would warn; workers hide GPUs by themselves.
+}
+# Values up to this size travel with a call and its answer, not by way of the object store. Within
+# one machine a larger one pays: sums of W4's model, 0.4 MB, take 3 ms less each.
+_INLINED, _INLINED_BYTES = 'RAY_max_direct_call_object_size', 2**20
+_RAYS_INLINED_BYTES = 100 * 1024
+_MARK = 'TFF_ADAPTIVE_RAY'  # Its value is the cluster's folder.
 
 
 def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
@@ -23,6 +45,8 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
 
   `WorkerError` if it cannot be joined. For the address see `ray_context.RayContext`.
   """
+  from tff_adaptive.engine.cluster import errors  # Not in the watchdog.
+
   if importlib.util.find_spec('ray') is None:
     raise errors.WorkerError('Ray is not installed: pip install tff-adaptive[ray], or ray itself')
   named = os.environ.get('RAY_ADDRESS', '') if address == 'auto' else ''
@@ -30,7 +54,7 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
   # What has no room on a node would be tried without end.
   os.environ.setdefault('RAY_task_oom_retries', '3')
   if address == 'local' and 'ray' not in sys.modules:
-    local_ray.import_ray()
+    import_ray()
   import ray
 
   # Of the calls of a round that fails the first one's error is raised; Ray prints others'.
@@ -40,9 +64,9 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
   try:
     # Or its core would print half a minute later that nobody collects its metrics.
     level = os.environ.get('RAY_BACKEND_LOG_LEVEL', 'fatal')
-    with _signals_kept(), local_ray.environment({'RAY_BACKEND_LOG_LEVEL': level}):
+    with _signals_kept(), environment({'RAY_BACKEND_LOG_LEVEL': level}):
       if address == 'local':
-        return local_ray.LocalRay(cpus, has_gpus).close
+        return _start(cpus, has_gpus)
       check_listener(named or address, _LISTEN_SECONDS)
       warnings.filterwarnings('ignore', 'Tip: In future versions of Ray', FutureWarning)
       hint = (
@@ -91,3 +115,119 @@ def _signals_kept() -> Iterator[None]:
   finally:
     if threading.current_thread() is threading.main_thread():
       signal.signal(signal.SIGTERM, before)
+
+
+def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
+  """Starts a cluster of one node, which this process joins; returns what ends it.
+
+  Ray's agents outlive a driver that is killed. Here a watchdog, a process of its own, kills all of
+  the cluster's processes when a pipe from the program closes, however the program ends: they have a
+  mark in the environment that they were started with, and no other process has. The cluster listens
+  on loopback only, asks for a token that its processes share, and has a folder that is the user's
+  alone.
+  """
+  import_ray()
+  import ray
+
+  # Paths of sockets must be short. Ray lets everybody write into its folder, and so to its
+  # sockets: it is in one of mode 0700.
+  folder = tempfile.mkdtemp(prefix='tff-ray-', dir='/tmp')
+  watchdog = subprocess.Popen(
+    [sys.executable, __file__, folder],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+    start_new_session=True,
+    cwd='/',
+  )
+
+  def close() -> None:
+    """Returns when all of its processes have ended."""
+    atexit.unregister(close)
+    ray.shutdown()
+    watchdog.communicate()
+
+  atexit.register(close)
+  python_path = os.pathsep.join([_PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])])
+  # Titles of processes, Ray's workers have some, would be written over the mark.
+  marked = {_MARK: folder, 'SPT_NOENV': '1', 'PYTHONPATH': python_path}
+  try:
+    with environment({**_ENVIRONMENT, **marked}):
+      ray.init(
+        address='local',  # Or it would join the one that RAY_ADDRESS names.
+        num_cpus=cpus,
+        num_gpus=None if has_gpus else 0,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level='ERROR',
+        _node_ip_address='127.0.0.1',
+        _temp_dir=os.path.join(folder, 'ray'),
+      )
+  except BaseException:
+    close()
+    raise
+  return close
+
+
+def import_ray() -> None:
+  """Imports Ray so that it asks for a token; a mode and a token that were chosen stay."""
+  if 'RAY_AUTH_MODE' not in os.environ:
+    if 'ray' in sys.modules:
+      raise RuntimeError(
+        'Ray was imported before, without a token, and anybody on this machine could use the'
+        ' cluster: set RAY_AUTH_MODE=token (or disabled) before importing it'
+      )
+    os.environ['RAY_AUTH_MODE'] = 'token'
+    if 'RAY_AUTH_TOKEN_PATH' not in os.environ:
+      os.environ.setdefault('RAY_AUTH_TOKEN', secrets.token_hex(32))
+  os.environ.setdefault(_INLINED, str(_INLINED_BYTES))
+  with environment(_ENVIRONMENT):  # Some of it is read here, some at the start of the cluster.
+    importlib.import_module('ray')
+
+
+def inlined_bytes() -> int:
+  """Up to which size Ray sends a value with a call that is made in this process."""
+  return int(os.environ.get(_INLINED, _RAYS_INLINED_BYTES))
+
+
+@contextlib.contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+  """A context with other environment variables."""
+  before = {name: os.environ.get(name) for name in variables}
+  os.environ.update(variables)
+  try:
+    yield
+  finally:
+    for name, value in before.items():
+      os.environ.pop(name)
+      if value is not None:
+        os.environ[name] = value
+
+
+def watch(folder: str) -> None:
+  """Waits until standard input closes, then kills a folder's cluster, and removes the folder."""
+  sys.stdin.read()
+  quiet = 0
+  while quiet < 3:
+    found = processes(folder)
+    for process in found:
+      with contextlib.suppress(psutil.Error):
+        process.kill()
+    quiet = 0 if found else quiet + 1
+    time.sleep(0.1)
+  shutil.rmtree(folder, ignore_errors=True)
+
+
+def processes(folder: str) -> list[Any]:
+  """The processes of the cluster of a folder, and what they have started."""
+  found = []
+  for process in psutil.process_iter():
+    with contextlib.suppress(psutil.Error, OSError):  # Ended, or somebody else's.
+      if process.environ().get(_MARK) == folder:
+        found.append(process)
+  return found
+
+
+if __name__ == '__main__':
+  sys.path.pop(0)  # This folder's modules are not top-level ones.
+  watch(sys.argv[1])

@@ -12,7 +12,7 @@ import ray
 from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import (
   errors,
-  local_ray,
+  joining,
   ray_worker,
   schedule,
   wire,
@@ -71,7 +71,7 @@ class Round:
       for value, t in zip(workload.inputs, types)
     ]
     sizes = [worker_sources.num_bytes(flat) for flat in common if flat is not None]
-    self._common = common if sum(sizes) <= local_ray.inlined_bytes() else ray.put(common)
+    self._common = common if sum(sizes) <= joining.inlined_bytes() else ray.put(common)
     pool.counters['bytes_to_workers'] += sum(sizes)
     self._sources = dict(
       pool.source(value[0].source)

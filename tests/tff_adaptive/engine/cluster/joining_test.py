@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tff_adaptive.engine.cluster import errors, joining, local_ray
+from tff_adaptive.engine.cluster import errors, joining
 
 pytest.importorskip('ray')
 
@@ -57,4 +57,4 @@ def test_a_ray_that_was_imported_without_a_token_is_refused(monkeypatch):
   monkeypatch.delenv('RAY_AUTH_MODE', raising=False)
   monkeypatch.setitem(sys.modules, 'ray', None)
   with pytest.raises(RuntimeError, match=r'set RAY_AUTH_MODE=token \(or disabled\) before'):
-    local_ray.import_ray()
+    joining.import_ray()

@@ -87,29 +87,6 @@ def test_datasets_may_be_summed(ray_workers):
   assert ray_workers.invoke(total, [1.0, 2.0, 3.0, 4.0]) == 20
 
 
-def test_only_what_is_broadcast_goes_to_the_workers_and_two_sums_come_back(ray_workers):
-  state_type = tff.types.TensorType(np.float32, [1_000_000])
-  large = tff.types.TensorType(np.int32, [300_000])  # More than Ray sends with a call.
-  first = tff.tensorflow.computation(
-    lambda s: tf.range(300_000) + tf.cast(s[0], tf.int32), state_type
-  )
-  add = tff.tensorflow.computation(lambda x, y: x + y, on_ray.INT, large)
-
-  @tff.federated_computation(tff.types.FederatedType(state_type, tff.SERVER), on_ray.AT_CLIENTS)
-  def comp(state, x):
-    broadcast = tff.federated_broadcast(tff.federated_map(first, state))
-    return state, tff.federated_sum(tff.federated_map(add, (x, broadcast)))
-
-  before = ray_workers.counters()
-  argument = tff.structure.Struct.unnamed(np.ones(1_000_000, np.float32), [1, 2, 3, 4])
-  state, total = ray_workers.invoke(comp, argument)
-  np.testing.assert_equal(np.asarray(total), 10 + 4 * (np.arange(300_000) + 1))
-  assert state.shape == (1_000_000,)
-  after = ray_workers.counters()
-  assert after['bytes_to_workers'] - before['bytes_to_workers'] == 4 * 300_000 + 4 * 4
-  assert after['bytes_from_workers'] - before['bytes_from_workers'] == 2 * 4 * 300_000
-
-
 def _train(context, clients, folder, store='shards'):
   """A run of AdaBest: the server state's values."""
   config = training.TrainingConfig(

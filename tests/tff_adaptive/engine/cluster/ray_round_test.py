@@ -78,21 +78,6 @@ def test_a_client_that_ends_its_workers_is_named(error, monkeypatch):
     a_round._end_call('both')
 
 
-def test_a_call_that_a_node_had_no_memory_for_goes_to_another(monkeypatch):
-  a_round = _of_clients('ann', 'bob')
-  said = 'subround 1 (clients ann, bob) goes to another'
-  a_round._pool.leave_out = lambda error, then: then == said
-  a_round._calls = {'both': (ray_round.Call((0, 0), range(1), None, 5.0), [None, None, 'both'])}
-
-  def get(reference):
-    raise ray.exceptions.OutOfMemoryError('the node runs low')
-
-  monkeypatch.setattr('ray.get', get)
-  a_round._end_call('both')
-  assert [str(call) for call in a_round.submitted] == ['subround 1']
-  assert a_round._pool.counters == {'subrounds_retried': 1}
-
-
 def _merging(get):
   """A round of four trained subrounds whose sums are merged; its pool has `get`."""
   a_round = object.__new__(ray_round.Round)

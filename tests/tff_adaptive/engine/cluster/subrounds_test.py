@@ -158,25 +158,6 @@ def test_what_a_later_stage_needs_is_not_stored(graph):
   assert not source.stored
 
 
-def test_a_random_value_of_no_place_is_one_value_everywhere(graph):
-  draw = tff.tensorflow.computation(lambda: tf.random.uniform([]))
-  add = tff.tensorflow.computation(lambda x, s: tf.cast(x, tf.float32) + s, (np.int32, np.float32))
-
-  @tff.federated_computation(on_ray.AT_CLIENTS)
-  def comp(x):
-    drawn = draw()
-    pairs = tff.federated_zip((x, tff.federated_value(drawn, tff.CLIENTS)))
-    masked = tff.federated_map(add, pairs)
-    return masked, tff.federated_sum(masked), tff.federated_value(drawn, tff.SERVER)
-
-  with tff.framework.get_context_stack().install(engine.SubroundContext(4, server=graph)):
-    masked, total, drawn = comp([0] * 6)
-    again = comp([0])[2]
-  np.testing.assert_array_equal(masked, [drawn] * 6)
-  np.testing.assert_allclose(total, 6 * drawn, rtol=1e-6)
-  assert again != drawn
-
-
 def test_what_is_passed_on_is_checked_too(graph):
   comp = tff.federated_computation(
     lambda x, y, z: (x, tff.federated_sum(z), y),

@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 
 from tests.helpers import computations, engines, processes
 from tff_adaptive import engine
-from tff_adaptive.engine.graph import cache, nodes, round_function
+from tff_adaptive.engine.graph import nodes, round_function
 
 FLOAT, VECTOR, at_clients, at_server = (
   computations.FLOAT,
@@ -82,9 +82,6 @@ def test_the_with_form_restores_the_former_context():
   with engine.graph_context(parallel_clients=2):
     assert isinstance(stack.current, engine.GraphContext)
   assert stack.current is before
-  with pytest.raises(KeyError), engine.graph_context():
-    raise KeyError
-  assert stack.current is before
 
 
 def test_groups_are_not_larger_than_the_cohort(traces):
@@ -154,17 +151,6 @@ def test_an_unknown_intrinsic_is_named(graph):
   computation = tff.framework.ConcreteComputation.from_building_block(block)
   with pytest.raises(NotImplementedError, match=r'federated_wonder.*native context'):
     engines.run(graph, computation, 1.0)
-
-
-def test_what_was_not_used_for_longest_goes_first(monkeypatch):
-  monkeypatch.setattr(cache, '_CAPACITY', 2)
-  entries = cache.Cache()
-  comp = tff.tensorflow.computation(lambda x: x, np.int32)
-  for form in ('a', 'b', 'a', 'c'):  # With c, b goes.
-    entries.of(comp, form)['trace'] = form
-  assert entries.of(comp, 'a') == {'trace': 'a'}
-  assert entries.of(comp, 'c') == {'trace': 'c'}
-  assert entries.of(comp, 'b') == {}
 
 
 def node(*deps, placement=tff.CLIENTS, free=False):

@@ -65,17 +65,6 @@ def test_sequences_as_results_go_back(graph):
   assert [list(s) for s in engines.run(graph, shift, once)] == [[3, 4], []]
 
 
-def test_flat_leaves_and_back():
-  value = collections.OrderedDict(b=1, a=collections.OrderedDict([('y', (2.0, 3)), ('z', True)]))
-  type_spec = tff.types.to_type(
-    [('b', np.int32), ('a', [('y', (np.float32, np.int32)), ('z', np.bool_)])]
-  )
-  assert values.flatten(value, type_spec) == [1, 2.0, 3, True]
-  assert [str(t) for t in values.leaf_types(type_spec)] == ['int32', 'float32', 'int32', 'bool']
-  packed = values.pack([1, 2.0, 3, True], type_spec)
-  assert values.flatten(packed, type_spec) == [1, 2.0, 3, True]
-
-
 @attrs.define
 class Pair:
   a: int
