@@ -24,7 +24,7 @@ from absl import flags as absl_flags
 from scripts.cli import command
 from tff_adaptive._utils import atomic_files
 
-from .benchmarks import children, host, peer_environments, variant_names, workloads
+from .benchmarks import children, host, names, workloads
 
 _FLAGS = absl_flags.FlagValues()
 absl_flags.DEFINE_list(
@@ -33,7 +33,7 @@ absl_flags.DEFINE_list(
 absl_flags.DEFINE_list(
   'variants',
   ['stock_native', 'stock_graph', 'ours_native', 'ours_graph', 'hand'],
-  f'Ways to do a round: {variant_names.HELP}. hand is for W1, W2, W4 to W6, run for'
+  f'Ways to do a round: {names.HELP}. hand is for W1, W2, W4 to W6, run for'
   ' synthetic workloads. Other toolkits run where scripts/env/setup_peers.sh has installed them (W1'
   ' to W4), and are skipped elsewhere.',
   flag_values=_FLAGS,
@@ -60,41 +60,38 @@ def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
   # A child's working folder is another.
   data_dir = os.path.abspath(_FLAGS.data_dir) if _FLAGS.data_dir else ''
   running: dict[str, children.Child] = {}
-  figures: Figures = {}
-  times: dict[str, list[float]] = {}
-  for variant in variants:
-    peer = peer_environments.PEERS.get(variant)
-    missing = peer.missing(workload) if peer else None
-    if missing:
-      figures[variant] = {'skipped': missing}
-      continue
-    child = children.Child(workload, variant, data_dir, _FLAGS.device)
+  figures: Figures = {variant: {} for variant in variants}
+  done: dict[str, list[dict[str, float]]] = {variant: [] for variant in variants}
+
+  def ask(variant: str, times: int) -> None:
+    """Has a child do rounds; one that fails is ended."""
     try:
-      times[variant] = [child.ask('round')['seconds'] for _ in range(2)]  # They are not measured.
-      running[variant], figures[variant] = child, {}
+      for _ in range(times):
+        done[variant].append(running[variant].round())
     except RuntimeError as error:
       figures[variant] = {'error': str(error)}
-      child.end()
-  for r in range(rounds + 1):  # After the last round, the memory.
-    for variant, child in list(running.items()):
-      try:
-        if r < rounds:
-          times[variant].append(child.ask('round')['seconds'])
-        else:
-          figures[variant]['peak_memory_mb'] = child.ask('memory')['peak_mb']
-      except RuntimeError as error:
-        figures[variant] = {'error': str(error)}
-        running.pop(variant).end()
+      running.pop(variant).end()
+
+  for variant in variants:
+    if missing := names.missing(workload, variant):
+      figures[variant] = {'skipped': missing}
+    else:
+      running[variant] = children.Child(workload, variant, data_dir, _FLAGS.device)
+      ask(variant, times=2)  # They are not measured.
+  for _ in range(rounds):
+    for variant in list(running):
+      ask(variant, times=1)
   for variant, child in running.items():
-    first, _, *measured = times[variant]
+    first, _, *measured = (one['seconds'] for one in done[variant])
     median = statistics.median(measured)
-    figures[variant].update(
-      seconds_first_round=first,
-      seconds_median=median,
-      seconds_min=min(measured),
-      seconds_spread=host.spread(measured),
-      seconds_tracing=max(0.0, first - median),
-    )
+    figures[variant] = {
+      'seconds_first_round': first,
+      'seconds_median': median,
+      'seconds_min': min(measured),
+      'seconds_spread': host.spread(measured),
+      'seconds_tracing': max(0.0, first - median),
+      'peak_memory_mb': done[variant][-1]['peak_mb'],
+    }
     child.end()
   return figures
 
@@ -159,12 +156,12 @@ def _check_flags() -> None:
   chosen = [workloads.WORKLOADS[name] for name in _FLAGS.workloads]
   without = [w.name for w in chosen if not w.has_lstm]
   for variant in _FLAGS.variants:
-    _, options = variant_names.split_variant(variant)
+    _, options = names.split_variant(variant)
     if 'lstm' in options and without:
       raise ValueError(
         f'{variant} is for models with LSTMs, found {", ".join(without)}: W3 has some.'
       )
-  real = [w.name for w in chosen if w.is_real]
+  real = [w.name for w in chosen if w.task]
   if real and not _FLAGS.data_dir:
     raise ValueError(f"--data_dir is needed for {', '.join(real)}: a folder with TFF's files.")
 
@@ -173,11 +170,11 @@ def _write_json(
   path: str, results: Mapping[str, Figures], hosts: Mapping[str, Mapping[str, Any]]
 ) -> None:
   """Writes all figures, with the machine, the peers' versions and how quiet it was."""
-  peers = {
-    name: peer.version()
-    for name, peer in peer_environments.PEERS.items()
-    if any('seconds_median' in figures.get(name, {}) for figures in results.values())
+  measured = {
+    v for figures in results.values() for v, f in figures.items() if 'seconds_median' in f
   }
+  python = names.peer_python('pfl')
+  peers = {name: names.peer_version(python, 'pfl') for name in measured & {*names.PEERS}}
   found = {
     'machine': {**host.describe(), 'device': _FLAGS.device},
     'peers': peers,

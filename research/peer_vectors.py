@@ -6,7 +6,6 @@ Each library runs in the environment that scripts/env/setup_peers.sh makes; one 
 left out. Where a library departs from a case, it is compared with another form of the formula too.
 """
 
-import importlib.metadata
 import json
 import pathlib
 import subprocess
@@ -17,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from research import vectors
-from research.benchmarks import peer_environments
+from research.benchmarks import names
 from tests.helpers import oracle
 
-ROOT = vectors.FOLDER.parent
 LIBRARIES = {
   'tff': ('TFF', 'tensorflow-federated'),
   'flower': ('Flower', 'flwr'),
@@ -120,20 +118,18 @@ def cell(library: str, case: Any, problem: Any, found: list[list[float]]) -> str
 
 def main() -> int:
   """Writes the table into results/peer_vectors.md, below the text that stands there."""
-  to = ROOT / 'results' / 'peer_vectors.md'
+  to = names.ROOT / 'results' / 'peer_vectors.md'
   path = vectors.FOLDER / 'least_squares.json'
   content = json.loads(path.read_text(encoding='utf-8'))
   columns = {'algorithm': {case['name']: f'`{case["name"]}`' for case in content['cases']}}
   for library, (title, package) in LIBRARIES.items():
-    peer = peer_environments.Peer(title, library, package, 'vector_rounds.py')
-    python = peer.python() if library != 'tff' else pathlib.Path(sys.executable)
+    python = pathlib.Path(sys.executable) if library == 'tff' else names.peer_python(library)
     if not python.exists():
       continue
-    command = [str(python), str(ROOT / 'research' / 'peers' / peer.script), library, str(path)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    models = json.loads(done.stdout.splitlines()[-1])
-    version = peer.version() if library != 'tff' else importlib.metadata.version(package)
-    columns[f'{title} {version}'] = {
+    script = str(names.ROOT / 'research' / 'peers' / 'vector_rounds.py')
+    said = subprocess.check_output([python, script, library, path], text=True)
+    models = json.loads(said.splitlines()[-1])
+    columns[f'{title} {names.peer_version(python, package)}'] = {
       case['name']: cell(library, case, content['problem'], models[case['name']])
       for case in content['cases']
       if case['name'] in models

@@ -8,6 +8,7 @@ A file whose numbers agree stays as it is, to the byte. The command ends with 1 
 import functools
 import json
 import pathlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -179,8 +180,9 @@ def _softmax(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
   return oracle.pack([x.T @ error, error.sum(0)])
 
 
-def _problem(name: str, tensors: dict[str, list[int]], sizes: list[int], whole: bool) -> Any:
+def _problem(name: str, tensors: dict[str, list[int]], sizes: list[int]) -> Any:
   """The part of a file that all its cases share."""
+  loss = 'logistic' if name == 'logistic' else 'least_squares'
   rng = np.random.default_rng(33)
   width = next(iter(tensors.values()))[0]
   clients = []
@@ -191,13 +193,13 @@ def _problem(name: str, tensors: dict[str, list[int]], sizes: list[int], whole: 
       y = rng.choice(3, size=n, p=rng.dirichlet([0.5] * 3))
     else:
       y = np.round(x @ rng.normal(size=width) + 0.1 * rng.normal(size=n), 2)
-    size = n if whole else BATCH_SIZE
+    size = n if name == 'asynchronous' else BATCH_SIZE
     one_pass = [[*range(k, min(k + size, n))] for k in range(0, n, size)]
     clients.append({'x': x.tolist(), 'y': y.tolist(), 'batches': one_pass * EPOCHS})
-  if name == 'least_squares' and not whole:  # The last one's local training overflows.
+  if name == 'least_squares':  # The last one's local training overflows.
     clients[-1]['x'] = (1e200 * np.array(clients[-1]['x'])).tolist()
   theta = np.round(rng.normal(size=sum(int(np.prod(s)) for s in tensors.values())), 2)
-  return {'loss': name, 'tensors': tensors, 'initial': theta.tolist(), 'clients': clients}
+  return {'loss': loss, 'tensors': tensors, 'initial': theta.tolist(), 'clients': clients}
 
 
 def _arrays(problem: Any) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -331,31 +333,18 @@ def files() -> dict[str, dict[str, Any]]:
   """The content of each file, by its name."""
   linear, softmax = {'w': [5]}, {'W': [3, 3], 'b': [3]}
   sizes = [3, 11, 4, 8, 16, 5, 9]
+  few = functools.partial(rounds, cohort=3, factor=0.9)
+  many: Callable[..., Any] = functools.partial(rounds, cohort=4, factor=1.0)
   made: dict[str, dict[str, Any]] = {}
-  parts: tuple[tuple[str, Any, list[dict[str, Any]], Callable[..., Any]], ...] = (
-    (
-      'least_squares',
-      _problem('least_squares', linear, [*sizes, 6], False),
-      LEAST_SQUARES,
-      functools.partial(rounds, cohort=4, factor=1.0),
-    ),
-    (
-      'logistic',
-      _problem('logistic', softmax, sizes, False),
-      LOGISTIC,
-      functools.partial(rounds, cohort=3, factor=0.9),
-    ),
-    (
-      'asynchronous',
-      _problem('least_squares', linear, sizes[:6], True),
-      ASYNCHRONOUS,
-      _arrivals,
-    ),
-  )
-  with np.errstate(all='ignore'):  # A client overflows.
-    for name, problem, cases, make in parts:
+  for name, tensors, numbers, cases, make in (
+    ('least_squares', linear, [*sizes, 6], LEAST_SQUARES, many),
+    ('logistic', softmax, sizes, LOGISTIC, few),
+    ('asynchronous', linear, sizes[:6], ASYNCHRONOUS, _arrivals),
+  ):
+    problem = _problem(name, tensors, numbers)
+    with np.errstate(all='ignore'):  # A client overflows.
       done = [{**one, 'rounds': [*make(one, problem)]} for one in cases]
-      made[name] = {'version': VERSION, 'problem': problem, 'cases': done}
+    made[name] = {'version': VERSION, 'problem': problem, 'cases': done}
   return made
 
 
@@ -380,20 +369,10 @@ def differences(found: Any, wanted: Any, where: str = '') -> Iterator[str]:
 
 
 def _text(content: dict[str, Any]) -> str:
-  """The file's text: a line a client and a line a round."""
-  dump = functools.partial(json.dumps, separators=(',', ':'), allow_nan=False)
-  content = json.loads(json.dumps(content, default=np.ndarray.tolist))
-  problem = {k: v for k, v in content['problem'].items() if k != 'clients'}
-  clients = ',\n'.join(map(dump, content['problem']['clients']))
-  cases = ',\n'.join(
-    dump({k: v for k, v in one.items() if k != 'rounds'})[:-1]
-    + ',"rounds":[\n'
-    + ',\n'.join(map(dump, one['rounds']))
-    + '\n]}'
-    for one in content['cases']
-  )
-  head = f'{{"version":{dump(content["version"])},\n"problem":{dump(problem)[:-1]},"clients":[\n'
-  return f'{head}{clients}\n]}},\n"cases":[\n{cases}\n]}}\n'
+  """The file's text: a line a client, a case and a round."""
+  text = json.dumps(content, default=np.ndarray.tolist, separators=(',', ':'), allow_nan=False)
+  begins = r'(?<=[\[,])(?={"(x|name|client_rate)":)|(?<=,)(?="(problem|cases)":)'
+  return re.sub(rf'{begins}|(?<=}})(?=\]}})', '\n', text) + '\n'
 
 
 def main() -> int:

@@ -29,8 +29,7 @@ from absl import flags as absl_flags
 from research.experiments import frame
 from scripts.cli import command, search_space, trainers
 from tff_adaptive import registry
-from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import report as report_lib, scores, style
+from tff_adaptive.reports import scores, style
 from tff_adaptive.runs import run as run_lib
 
 
@@ -149,6 +148,9 @@ for _name, _default in _lists:
   absl_flags.DEFINE_list(_name, _default, 'Which.', flag_values=_FLAGS)
 absl_flags.DEFINE_integer('trials', 12, 'Of a search.', lower_bound=2, flag_values=_FLAGS)
 absl_flags.DEFINE_integer('jobs', 1, 'Runs at a time.', lower_bound=1, flag_values=_FLAGS)
+absl_flags.DEFINE_string(
+  'output_dir', 'runs/which_optimizer', "The runs' folders.", flag_values=_FLAGS
+)
 _FLAGS['seeds'].value = ['1', '2', '3', '4', '5']
 _KNOWN = {'problems': PROBLEMS, 'methods': METHODS}
 
@@ -167,10 +169,9 @@ def main(arguments: Sequence[str]) -> int:
       command.say(trainers.STOPPED)
       return 128 + stopped_by
   table = collect()
-  atomic_files.write_text(f'{_FLAGS.results}.csv', table.to_csv(index=False, float_format='%.6g'))
-  atomic_files.write_text(f'{_FLAGS.results}.md', report(table))
+  frame.write_rows(f'{_FLAGS.results}.csv', table)
   draw(f'{_FLAGS.results}.png', table)
-  command.show(f'{_FLAGS.results}.* is written.\n')
+  frame.write(_FLAGS.results, report(table))
   return command.DONE
 
 
@@ -283,50 +284,48 @@ def sensitivity(problem: str, method: str) -> float:
   return float(np.mean(worths >= worths.max() - 0.02))
 
 
-def report(table: pd.DataFrame) -> str:
-  """The text of RESULTS.md."""
+def report(table: pd.DataFrame) -> list[str]:
+  """The parts of RESULTS.md."""
   parts = [_INTRODUCTION]
   shown = table[table['server'] == SERVERS[0]]
   for column, title in (('value', 'Final value'), ('area', 'Area under the curve')):
-    means, lines = _means(shown, column), []
+    means = _means(shown, column)
     ranks, p, difference = average_ranks(means.dropna(axis=1, how='all').T.dropna(how='all').T)
-    spread = shown.groupby(['problem', 'method'])[column].std()
     order = ranks.mean().sort_values()
-    for method, rank in order.items():
-      cells_ = [
-        f'{100 * means.loc[q, method]:.1f} ± {100 * spread[q, method]:.1f}' for q in ranks.index
-      ]
-      lines.append([registry.algorithm(method).title, f'{rank:.1f}', *cells_])
-    heading = ['', 'rank', *(PROBLEMS[name].title for name in ranks.index)]
-    parts += [f'## {title}, %\n', report_lib.Table(heading, lines).markdown()]
+    cells = _percents(shown.groupby(['method', 'problem'])[column]).unstack()
+    cells = cells.loc[order.index, ranks.index]
+    cells.insert(0, 'rank', order.map('{:.1f}'.format))
+    parts += [f'## {title}, %\n', frame.table(_titled(cells))]
     parts.append(
       f"Friedman's test: p = {p:.2g}. Two methods differ at 5 % if their average ranks are"
       f' {difference:.1f} apart (Nemenyi).\n'
     )
-  lines = []
-  for method in _FLAGS.methods:
-    own = shown[shown['method'] == method]
-    shares = [sensitivity(problem, method) for problem in own['problem'].unique()]
-    lines.append([registry.algorithm(method).title, *(f'{100 * share:.0f}' for share in shares)])
-  heading = ['', *(PROBLEMS[name].title for name in shown['problem'].unique())]
+  pairs = shown.groupby(['method', 'problem'], sort=False).size().index
+  shares = pd.Series([100 * sensitivity(q, method) for method, q in pairs], pairs)
+  cells = shares.map('{:.0f}'.format).unstack(sort=False, fill_value='')
   words = '## How much the rates matter: trials of the search within 2 points of its best, %\n'
-  parts += [
-    words,
-    report_lib.Table(heading, lines).markdown(),
-    '## Cost, and a server that does not wait\n',
-  ]
-  lines = []
-  keys = ['problem', 'method', 'server']
-  for (problem, method, kind), own in table.groupby(keys, sort=False):
-    if method in _FLAGS.buffered:
-      value = f'{100 * own["value"].mean():.1f} ± {100 * own["value"].std():.1f}'
-      costs = [f'{own[name].mean():,.1f}' for name in ('megabytes', 'virtual_seconds')]
-      lines.append([PROBLEMS[problem].title, registry.algorithm(method).title, kind, value, *costs])
-  heading = ['', '', 'server', 'value, %', 'megabytes', 'virtual seconds']
-  parts.append(report_lib.Table(heading, lines).markdown())
-  runs = run_lib.find_runs([os.path.join(_FLAGS.output_dir, kind) for kind in SERVERS[:1]])
-  parts.append(frame.origin('which_optimizer', runs))
-  return '\n'.join(parts)
+  parts += [words, frame.table(_titled(cells)), '## Cost, and a server that does not wait\n']
+  both = table[table['method'].isin(_FLAGS.buffered)]
+  grouped = both.groupby(['problem', 'method', 'server'], sort=False)
+  cells = pd.DataFrame({'value, %': _percents(grouped['value'])})
+  for column in ('megabytes', 'virtual_seconds'):
+    cells[column.replace('_', ' ')] = grouped[column].mean().map('{:,.1f}'.format)
+  parts.append(frame.table(_titled(cells)))
+  runs = run_lib.find_runs([os.path.join(_FLAGS.output_dir, SERVERS[0])])
+  return [*parts, frame.origin('which_optimizer', runs)]
+
+
+def _percents(grouped: Any) -> pd.Series:
+  """Mean and sample standard deviation of each group, as percentages."""
+  percent = '{:.1f}'.format
+  return (100 * grouped.mean()).map(percent) + ' ± ' + (100 * grouped.std()).map(percent)
+
+
+def _titled(cells: pd.DataFrame) -> pd.DataFrame:
+  """A table in which methods and problems have their titles."""
+  titles = {name: registry.algorithm(name).title for name in METHODS}
+  titles |= {name: problem.title for name, problem in PROBLEMS.items()}
+  return cells.rename(index=titles, columns=titles)
 
 
 _INTRODUCTION = frame.paragraph("""

@@ -8,43 +8,40 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any
 
 import psutil
 
-from . import peer_environments
+from . import names
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')  # Of the child.
-_ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 
 
 class Child:
   """A process that runs one variant of one workload, a round at each request."""
 
-  def __init__(self, workload: str, variant: str, data_dir: str = '', device: str = 'auto'):
+  def __init__(self, workload: str, variant: str, data_dir: str, device: str):
     """Starts it."""
     self._errors = tempfile.TemporaryFile('w+', errors='replace')  # noqa: SIM115
-    self._process: subprocess.Popen[str] = subprocess.Popen(
-      _command(workload, variant, data_dir, device),
+    self._process = subprocess.Popen(
+      names.command(workload, variant, data_dir, device),
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=self._errors,
       text=True,
-      cwd=_ROOT,
+      cwd=names.ROOT,
     )
 
-  def ask(self, line: str) -> dict[str, Any]:
-    """Sends a request and returns the answer, a JSON object; RuntimeError if the child ended."""
+  def round(self) -> dict[str, float]:
+    """Has it do a round; its `seconds`, and `peak_mb` so far. RuntimeError if the child ended."""
     assert self._process.stdin is not None
     assert self._process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
-      self._process.stdin.write(line + '\n')
+      self._process.stdin.write('round\n')
       self._process.stdin.flush()
     for answer in self._process.stdout:
       if answer.startswith('{'):
         return dict(json.loads(answer))
-    code = self._process.wait()
-    raise RuntimeError(f'a child ended with code {code} at request {line!r}: {self._last_error()}')
+    raise RuntimeError(f'a child ended with code {self._process.wait()}: {self._last_error()}')
 
   def _last_error(self) -> str:
     self._errors.seek(0)
@@ -53,20 +50,8 @@ class Child:
 
   def end(self) -> None:
     """Ends the process."""
-    assert self._process.stdin is not None
-    assert self._process.stdout is not None
-    with contextlib.suppress(BrokenPipeError):
-      self._process.stdin.close()
-    self._process.wait()
-    self._process.stdout.close()
+    self._process.communicate()
     self._errors.close()
-
-
-def _command(workload: str, variant: str, data_dir: str, device: str) -> list[str]:
-  """The command line of a variant's process."""
-  if variant in peer_environments.PEERS:
-    return [*peer_environments.PEERS[variant].command(workload), data_dir]
-  return [sys.executable, '-m', f'{__package__}.children', workload, variant, data_dir, device]
 
 
 def _megabytes() -> float:
@@ -96,15 +81,11 @@ def main() -> None:
   threading.Thread(target=sample, daemon=True).start()
   try:
     runner = variants.build(variant, workloads.WORKLOADS[name], data_dir, device)
-    r = 0
-    for request in sys.stdin:
-      if request.strip() == 'memory':
-        answer = {'peak_mb': max(peak, _megabytes())}
-      else:
-        start = time.perf_counter()
-        runner.round(r)
-        answer = {'seconds': time.perf_counter() - start}
-        r += 1
+    for r, _ in enumerate(sys.stdin):
+      start = time.perf_counter()
+      runner.round(r)
+      seconds = time.perf_counter() - start
+      answer = {'seconds': seconds, 'peak_mb': max(peak, _megabytes())}
       print(json.dumps(answer), flush=True)
   finally:
     engine.reap_workers()

@@ -18,14 +18,14 @@ from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import state_store
 from tff_adaptive.training import cohorts, older, rounds
 
-from . import hand_loop, variant_names, workloads
+from . import names, workloads
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]  # A client's x and y.
 
 
 def build(variant: str, workload: workloads.Workload, data_dir: str, device: str = 'auto') -> Any:
   """Builds a variant by name."""
-  name, options = variant_names.split_variant(variant)
+  name, options = names.split_variant(variant)
   kind, _, context = name.partition('_')
   if device == 'cpu':
     placement.hide_gpus()
@@ -48,9 +48,9 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
     lstm = ('lstm', 'compiled')
     workload = dataclasses.replace(workload, task_options=(*workload.task_options, lstm))
   clients: Clients = (
-    _SyntheticClients(workload, data_dir)
-    if workload.task is None
-    else _TaskClients(workload.task, workload, data_dir)
+    _TaskClients(workload.task, workload, data_dir)
+    if workload.task
+    else _SyntheticClients(workload)
   )
   if kind == 'run':
     size = int(context.removeprefix('buffered') or workload.cohort)
@@ -67,13 +67,11 @@ def build(variant: str, workload: workloads.Workload, data_dir: str, device: str
 class _SyntheticClients:
   """Clients without a task; their arrays, tensors or datasets are made before the first round."""
 
-  def __init__(self, workload: workloads.Workload, data_dir: str = '') -> None:
+  def __init__(self, workload: workloads.Workload) -> None:
     self._workload = workload
     self.population = workload.population
     self.model = functools.partial(workloads.build_model, workload)
-    self._pool = [
-      workloads.client_arrays(workload, client, data_dir) for client in range(workload.pool)
-    ]
+    self._pool = [workloads.synthetic_client(workload, c) for c in range(workload.pool)]
 
   def load(self, client: int) -> Arrays:
     return self._pool[client % len(self._pool)]
@@ -235,7 +233,7 @@ class _Hand:
     self._tensors = clients.loader(lambda d: (tf.constant(d['x']), tf.constant(d['y'])))
     model = clients.model()
     self._weights = [tf.constant(w) for w in model.initial_weights[0]]
-    self._round = hand_loop.build(model, workload)
+    self._round = _loop_by_hand(model, workload)
 
   def round(self, r: int) -> list[np.ndarray]:
     ids = workloads.cohort(self._workload, self._population, r)
@@ -244,3 +242,65 @@ class _Hand:
     seeds = tf.constant([r * 1000 + c for c in ids], tf.int32)
     self._weights = list(self._round(self._weights, x, y, seeds))
     return [self._weights[0].numpy()]
+
+
+def _loop_by_hand(model: Any, workload: workloads.Workload) -> Callable[..., list[tf.Tensor]]:
+  """A round of federated averaging as a TensorFlow function: what TensorFlow itself can reach.
+
+  No TFF, no metrics, no shuffling, no unequal clients: gradients, SGD and a weighted mean, in one
+  graph, with several clients in work at once.
+
+  Returns:
+    `(weights, x [K, n, ...], y [K, n, ...], seeds [K]) -> weights`.
+  """
+  size = workload.batch_size
+  batches = workload.examples // size
+  # As fast as it gets for each workload: sums carried from client to client, up to ten of which
+  # are in work at once, or all updates held and two clients at once.
+  carries_sums = workload.name in ('W2', 'W4')
+
+  def step(weights: list, x: tf.Tensor, y: tf.Tensor, seed: tf.Tensor) -> list[tf.Tensor]:
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      loss = tf.reduce_mean(model.example_loss(model.forward(tuple(weights), x, True, seed), y))
+    gradients = tape.gradient(loss, weights)
+    return [w - workload.rate * tf.convert_to_tensor(g) for w, g in zip(weights, gradients)]
+
+  def train(start: Sequence, x: tf.Tensor, y: tf.Tensor, seed: tf.Tensor) -> list[tf.Tensor]:
+    x = tf.reshape(x, [batches, size, *x.shape[1:]])
+    y = tf.reshape(y, [batches, size, *y.shape[1:]])
+    steps = batches * workload.epochs
+    _, weights = tf.while_loop(
+      lambda i, _: i < steps,
+      lambda i, weights: (
+        i + 1,
+        step(weights, tf.gather(x, i % batches), tf.gather(y, i % batches), tf.stack([seed, i])),
+      ),
+      (tf.constant(0), list(start)),
+      parallel_iterations=1,
+    )
+    return [(new - old) * float(workload.examples) for new, old in zip(weights, start)]
+
+  def run_round(weights: Sequence, x: tf.Tensor, y: tf.Tensor, seeds: tf.Tensor) -> list[tf.Tensor]:
+    total = float(workload.examples * workload.cohort)
+    if carries_sums:
+      _, sums = tf.while_loop(
+        lambda j, _: j < workload.cohort,
+        lambda j, sums: (
+          j + 1,
+          [s + d for s, d in zip(sums, train(weights, x[j], y[j], seeds[j]))],
+        ),
+        (tf.constant(0), [tf.zeros_like(w) for w in weights]),
+        parallel_iterations=10,
+      )
+    else:
+      deltas = tf.map_fn(
+        lambda client: tuple(train(weights, *client)),
+        (x, y, seeds),
+        parallel_iterations=2,
+        fn_output_signature=tuple(tf.TensorSpec(w.shape, w.dtype) for w in weights),
+      )
+      sums = [tf.reduce_sum(d, 0) for d in deltas]
+    return [w + s / total for w, s in zip(weights, sums)]
+
+  return tf.function(run_round, autograph=False)

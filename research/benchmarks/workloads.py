@@ -1,14 +1,11 @@
 """The workloads of the benchmark: fixed-seed data and models, or real data where there is some.
 
-W1 to W6 are synthetic and of fixed shape; `cifar10_iid` has real images, for any toolkit;
-`digits_real`, `emnist_real` and `shakespeare_real` are the tasks of this project on the files in
---data_dir, next to TFF's own baseline tasks on them.
+W1 to W6 are synthetic and of fixed shape. `digits_real`, `emnist_real` and `shakespeare_real` are
+tasks of this project on the files in --data_dir, next to TFF's own baseline tasks on them.
 """
 
 import collections
 import dataclasses
-import functools
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -29,13 +26,11 @@ class Workload:
   rate: float = 0.01  # Client learning rate.
   task: str | None = None  # Name of a task with real data, or None.
   task_options: tuple = ()  # Its options, or those of W3's model.
-  # The file of images that clients have, one after another; see `image_arrays`.
-  images: str | None = None
 
   @property
   def is_by_hand(self) -> bool:
     """Whether there is a program by hand for it: the variant hand."""
-    return not (self.has_lstm or self.is_real)
+    return not (self.has_lstm or self.task)
 
   @property
   def has_lstm(self) -> bool:
@@ -43,14 +38,9 @@ class Workload:
     return self.name in ('W3', 'shakespeare_real')
 
   @property
-  def is_real(self) -> bool:
-    """Whether it needs a folder with data."""
-    return self.task is not None or self.images is not None
-
-  @property
   def pool(self) -> int:
     """How many clients have data of their own: client c has those of client c % pool."""
-    return self.population if self.images else min(self.population, POOL)
+    return min(self.population, POOL)
 
 
 MLPS = {'W4': (784, 100, 100, 26), 'W6': (784, 200, 200, 10)}
@@ -70,16 +60,6 @@ WORKLOADS = {
       'W6', "EMNIST's 2NN, 784-200-200-10, 50 clients, 5 steps each", cohort=50, population=200
     ),
     Workload(
-      'cifar10_iid',
-      "pfl-research's CIFAR-10 setting, real images: its CNN, 50 clients of 50 images",
-      cohort=50,
-      examples=50,
-      batch_size=10,
-      population=1000,
-      rate=0.1,
-      images='cifar10.npz',
-    ),
-    Workload(
       'digits_real',
       'EMNIST digits, real data, the CNN',
       task='emnist_cr',
@@ -92,29 +72,6 @@ WORKLOADS = {
     ),
   )
 }
-
-
-def client_arrays(
-  workload: Workload, client: int, data_dir: str = ''
-) -> collections.OrderedDict[str, np.ndarray]:
-  """The arrays of a client of any workload but those of a task."""
-  if workload.images is None:
-    return synthetic_client(workload, client)
-  arrays = image_arrays(os.path.join(data_dir, workload.images))
-  rows = slice(client * workload.examples, (client + 1) * workload.examples)
-  return collections.OrderedDict((name, arrays[f'{name}_train'][rows]) for name in ('x', 'y'))
-
-
-@functools.cache
-def image_arrays(path: str) -> dict[str, np.ndarray]:
-  """A file's x_train, standardised, float32, and y_train."""
-  with np.load(path) as file:
-    arrays = {name: file[name] for name in ('x_train', 'y_train')}
-  pixels = arrays['x_train'].reshape(-1, arrays['x_train'].shape[-1])
-  mean = pixels.mean(0, dtype=np.float64)
-  deviation = np.sqrt((pixels.astype(np.float32) ** 2).mean(0, dtype=np.float64) - mean**2)
-  arrays['x_train'] = (arrays['x_train'] - mean.astype(np.float32)) / deviation.astype(np.float32)
-  return arrays
 
 
 def synthetic_client(workload: Workload, client: int) -> collections.OrderedDict[str, np.ndarray]:
@@ -152,8 +109,6 @@ def build_model(workload: Workload) -> Any:
 
   if workload.name.startswith('W1'):
     return emnist.build_cnn(1)
-  if workload.images:
-    return emnist.build_cnn(1, 10, (32, 32, 3))
   if workload.name == 'W3':
     return shakespeare.build_model(1, **dict(workload.task_options))
   if workload.name in MLPS:

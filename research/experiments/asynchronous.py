@@ -15,7 +15,6 @@ of the CSV file is written when it is known, and the same command goes on.
 import collections
 import dataclasses
 import itertools
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,8 +24,7 @@ import pandas as pd
 from absl import flags as absl_flags
 
 from scripts.cli import command
-from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import report as report_lib, style
+from tff_adaptive.reports import style
 
 from . import frame
 
@@ -59,23 +57,15 @@ SERVERS: Mapping[str, tuple[int, float, bool]] = {
 _CONCURRENCY = 50
 _KEYS = ['stage', 'problem', 'method', 'server', 'sigma', 'share', 'seed']
 
-_FLAGS = absl_flags.FlagValues()
-for _name, _default, _words in (
-  ('data_dir', None, "Folder with the tasks' files."),
-  ('results', 'results/asynchronous', 'Where to write: RESULTS.md, say.'),
-  ('tuning_seed', '100', 'Of the runs that choose the rates.'),
-):
-  absl_flags.DEFINE_string(_name, _default, _words, flag_values=_FLAGS)
+_FLAGS = frame.flags('asynchronous')
 for _name, _values in (
   ('problems', list(PROBLEMS)),
-  ('seeds', ['0', '1', '2']),
   ('sigmas', ['0', '1', '2']),
   ('shares', ['1', '0.3', '0.1']),
 ):
   absl_flags.DEFINE_list(_name, _values, 'Which.', flag_values=_FLAGS)
 absl_flags.DEFINE_integer('updates', 2500, 'Of clients.', lower_bound=50, flag_values=_FLAGS)
 absl_flags.DEFINE_float('target', 0.88, 'Accuracy on the test data.', flag_values=_FLAGS)
-absl_flags.DEFINE_boolean('report_only', False, 'Train nothing.', flag_values=_FLAGS)
 
 
 class Bench:
@@ -184,9 +174,7 @@ class Bench:
 
 def train(path: str) -> None:
   """Trains what the CSV file lacks, and writes row after row."""
-  types = {'sigma': float, 'share': float}  # A column of whole numbers would be one of int.
-  found = pd.read_csv(path, dtype=types).to_dict('records') if os.path.exists(path) else []
-  done = {tuple(str(row[k]) for k in _KEYS): row for row in found}
+  found = frame.read_rows(path)
   for problem in _FLAGS.problems:
     for seed in (_FLAGS.tuning_seed, *_FLAGS.seeds):
       bench: Bench | None = None
@@ -196,14 +184,13 @@ def train(path: str) -> None:
         for share in map(float, shares if is_tuning else [chosen(found, problem, method, server)]):
           stage = 'tuning' if is_tuning else 'final'
           row = dict(zip(_KEYS, (stage, problem, method, server, sigma, share, int(seed))))
-          if tuple(str(row[k]) for k in _KEYS) in done:
+          if any(row.items() <= other.items() for other in found):
             continue
           bench = bench or Bench(problem, int(seed))
           row |= bench.run(method, server, sigma, share)
           found.append(row)
           command.say(' '.join(f'{value}' for value in row.values()))
-          table = pd.DataFrame(found)
-          atomic_files.write_text(path, table.to_csv(index=False, float_format='%.6g'))
+          frame.write_rows(path, found)
 
 
 def chosen(found: Sequence[Mapping[str, Any]], problem: str, method: str, server: str) -> float:
@@ -214,40 +201,27 @@ def chosen(found: Sequence[Mapping[str, Any]], problem: str, method: str, server
   return float(best['share'])
 
 
-def report(table: pd.DataFrame) -> str:
-  """The text of RESULTS.md: virtual seconds to the target."""
+def report(table: pd.DataFrame) -> list[str]:
+  """The parts of RESULTS.md: virtual seconds to the target, by problem."""
   parts, final = [_INTRODUCTION], table[table['stage'] == 'final']
   for problem, own in final.groupby('problem', sort=False):
-    lines = []
-    for (method, sigma), cells in own.groupby(['method', 'sigma'], sort=False):
-      line = [method, f'{sigma:g}']
-      for server in SERVERS:
-        some = cells[cells['server'] == server]
-        reached = some[np.isfinite(some['seconds'])]['seconds']
-        text = f'{reached.median():,.0f}' if len(reached) else '-'
-        line.append(text if len(reached) == len(some) else f'{text} ({len(reached)}/{len(some)})')
-      lines.append(line)
-    table_of = report_lib.Table(['', 'sigma', *SERVERS], lines)
-    parts += [f'## {problem}\n', table_of.markdown()]
-    means = own.groupby('server', sort=False)['staleness'].mean()
-    shares = own.groupby(['method', 'server'], sort=False)['share'].first()
-    parts.append(
-      frame.paragraph(f"""
-      Mean staleness: {
-        ', '.join(f'{means[s]:.1f} ({s})' for s in SERVERS if means.get(s, 0) > 0)
-      }. Shares
-      of the server's rate that were chosen: {
-        '; '.join(
-          f'{m} ' + ', '.join(f'{shares[m, s]:g}' for s in SERVERS if (m, s) in shares)
-          for m in METHODS
-          if m in shares
-        )
-      } (in the order of the columns).""")
-    )
+    cells = own.groupby(['method', 'sigma', 'server'], sort=False)['seconds'].agg(_median)
+    chosen_ones = own.groupby(['method', 'server'], sort=False)['share'].first().unstack()
+    chosen_ones.loc['mean staleness'] = own.groupby('server')['staleness'].mean()
+    servers = [server for server in SERVERS if server in chosen_ones]
+    parts += [f'## {problem}\n', frame.table(cells.unstack(fill_value='')[servers])]
+    parts.append("The shares of the server's rate that were chosen, and the mean staleness:\n")
+    parts.append(frame.table(chosen_ones[servers].map('{:.2g}'.format)))
   command_line = f'experiments.asynchronous --updates={_FLAGS.updates} --target={_FLAGS.target:g}'
   seeds = f'seeds {", ".join(_FLAGS.seeds)}, rates chosen with seed {_FLAGS.tuning_seed}'
-  parts.append(frame.made_by(command_line, seeds))
-  return '\n'.join(parts)
+  return [*parts, frame.made_by(command_line, seeds)]
+
+
+def _median(seconds: pd.Series) -> str:
+  """The median of the seeds that reached the target, and how many did where not all."""
+  reached = seconds[np.isfinite(seconds)]
+  text = f'{reached.median():,.0f}' if len(reached) else '-'
+  return text if len(reached) == len(seconds) else f'{text} ({len(reached)}/{len(seconds)})'
 
 
 _INTRODUCTION = frame.paragraph("""
@@ -297,8 +271,7 @@ def main(arguments: Sequence[str]) -> int:
   if not (table['stage'] == 'final').any():
     raise ValueError(f'{path} has no run that counts yet: the same command goes on.')
   draw(f'{_FLAGS.results}.png', table)
-  atomic_files.write_text(f'{_FLAGS.results}.md', report(table))
-  command.show(f'{_FLAGS.results}.* is written.\n')
+  frame.write(_FLAGS.results, report(table))
   return command.DONE
 
 

@@ -22,8 +22,6 @@ import pandas as pd
 from absl import flags as absl_flags
 
 from scripts.cli import command
-from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import report as report_lib
 
 from . import frame
 
@@ -142,23 +140,19 @@ def compare(rows: pd.DataFrame) -> pd.DataFrame:
   return table.reset_index()
 
 
-def report(rows: pd.DataFrame, seconds: float) -> str:
-  """The text of RESULTS.md."""
+def report(rows: pd.DataFrame, seconds: float) -> list[str]:
+  """The parts of RESULTS.md."""
   parts = [f'{_INTRODUCTION}\n']
   for task, table in compare(rows).groupby('task', sort=False):
-    tests = list(dict.fromkeys(table['test']))
-    lines = []
-    for method, own in table.groupby('method', sort=False):
-      cells = own.set_index('test')
-      lines.append([str(method), *(_cell(cells.loc[test]) for test in tests)])
-    heading = ['method', *(t.replace('_test_', ' ') for t in tests)]
+    cells = table.apply(_cell, axis=1).set_axis([table['method'], table['test']]).unstack()
+    lines = cells.loc[table['method'].unique(), table['test'].unique()]
+    lines.columns = lines.columns.str.replace('_test_', ' ')
     count = f'{table["is_within"].sum()} of {len(table)} agree.\n'
-    parts += [f'## {task}\n', report_lib.Table(heading, lines).markdown(), count]
+    parts += [f'## {task}\n', frame.table(lines), count]
   runs = rows.groupby(['task', 'method', 'seed']).ngroups
   what = f'{runs} runs, seeds {", ".join(_FLAGS.seeds)}, {seconds / runs:.1f} seconds a run'
   command_line = 'experiments.flamby --data_dir=DIR'
-  parts.append(frame.made_by(command_line, f'{what}, tracing included'))
-  return '\n'.join(parts)
+  return [*parts, frame.made_by(command_line, f'{what}, tracing included')]
 
 
 def _cell(row: Any) -> str:
@@ -196,8 +190,8 @@ def main(arguments: Sequence[str]) -> int:
         command.say(f'{task} {method} {seed}: {found[_POOLED]:.4f}')
   names = ['task', 'method', 'test', 'seed', 'here', 'published']
   both = pd.DataFrame(rows, columns=names).sort_values('seed', kind='stable')
-  atomic_files.write_text(f'{_FLAGS.results}.csv', both.to_csv(index=False, float_format='%.6g'))
-  atomic_files.write_text(f'{_FLAGS.results}.md', report(both, time.monotonic() - begun))
+  frame.write_rows(f'{_FLAGS.results}.csv', both)
+  frame.write(_FLAGS.results, report(both, time.monotonic() - begun))
   return command.DONE
 
 

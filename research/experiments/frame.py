@@ -1,4 +1,4 @@
-"""What experiments share: flags, settings of runs, rates that a search chose, and origins."""
+"""What experiments share: flags, rows that are kept while it runs, results, and their origin."""
 
 import datetime
 import os
@@ -6,11 +6,12 @@ import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 from absl import flags as absl_flags
 
-from scripts.cli import flags as run_flags
-from tff_adaptive._utils import suggestions
-from tff_adaptive.reports import scores, tables
+from scripts.cli import command, flags as run_flags
+from tff_adaptive._utils import atomic_files, suggestions
+from tff_adaptive.reports import report as report_lib, scores
 from tff_adaptive.runs import run as run_lib
 
 CONFIGS = pathlib.Path(__file__).parents[2] / 'scripts' / 'configs'
@@ -18,11 +19,10 @@ MNIST = ('mnist.npz', 'mnist_digits.npz')
 
 
 def flags(name: str) -> absl_flags.FlagValues:
-  """The flags of an experiment of many runs."""
+  """The flags of an experiment whose rates are chosen by runs that do not count."""
   made = absl_flags.FlagValues()
   for flag, default, words in (
     ('data_dir', None, "Folder with the tasks' files."),
-    ('output_dir', f'runs/{name}', "The runs' folders."),
     ('results', f'results/{name}', 'Where to write: RESULTS.md, say.'),
     ('tuning_seed', '100', 'Seed of the runs that choose the rates.'),
   ):
@@ -63,11 +63,33 @@ def settings(*arguments: str) -> dict[str, Any]:
   return {name: value for name, value in asked.items() if name != 'seed'}
 
 
-def best(folder: str, names: Sequence[str], metric: str | None = None) -> dict[str, Any]:
-  """Some settings of the run in a folder that was best, by the task's metric on validation data."""
-  tried = run_lib.find_runs([folder])
-  _, found = scores.best_runs(tried, metric or tables.default_metric(tried))
+def best(folder: str, names: Sequence[str], metric: str) -> dict[str, Any]:
+  """Some settings of the run in a folder that was best by a metric on validation data."""
+  _, found = scores.best_runs(run_lib.find_runs([folder]), metric)
   return {name: found[0].settings[name] for name in names if found[0].settings.get(name)}
+
+
+def read_rows(path: str) -> list[dict[str, Any]]:
+  """The rows that a CSV file has so far: what they say need not be found again."""
+  return pd.read_csv(path).to_dict('records') if os.path.exists(path) else []
+
+
+def write_rows(path: str, rows: pd.DataFrame | Sequence[Mapping[str, Any]]) -> None:
+  """Writes all rows, the new ones too."""
+  text = pd.DataFrame(rows).to_csv(index=False, float_format='%.6g')
+  atomic_files.write_text(path, text)
+
+
+def write(results: str, parts: Sequence[str]) -> None:
+  """Writes the parts of RESULTS.md."""
+  atomic_files.write_text(f'{results}.md', '\n'.join(parts))
+  command.show(f'{results}.* is written.\n')
+
+
+def table(lines: pd.DataFrame) -> str:
+  """A table in Markdown, with its index as the first columns."""
+  whole = lines.reset_index().astype(str)
+  return report_lib.Table([*whole.columns], whole.to_numpy().tolist()).markdown()
 
 
 def paragraph(text: str) -> str:

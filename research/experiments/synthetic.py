@@ -12,7 +12,7 @@ and RESULTS.png; a row of the CSV file is written when it is known, and the same
   python -m research.experiments.synthetic --results=results/synthetic
 """
 
-import os
+import itertools
 import sys
 import time
 from collections.abc import Sequence
@@ -23,8 +23,7 @@ import pandas as pd
 from absl import flags as absl_flags
 
 from scripts.cli import command
-from tff_adaptive._utils import atomic_files
-from tff_adaptive.reports import report as report_lib, style
+from tff_adaptive.reports import style
 
 from . import frame
 
@@ -61,8 +60,8 @@ def cohort(data: Sequence[Any], number: int, share: float, keeps: bool) -> list[
   ]
 
 
-def curve(process: Any, task: Any, share: float, keeps: bool) -> list[tuple[int, float, float]]:
-  """Round, training loss of the global model over all clients, accuracy on the test data."""
+def curve(process: Any, task: Any, share: float, keeps: bool) -> list[dict[str, Any]]:
+  """Rows: round, training loss of the global model over all clients, accuracy on test data."""
   from tff_adaptive import models
 
   data = [task.train.load(c) for c in task.train.client_ids]
@@ -71,8 +70,8 @@ def curve(process: Any, task: Any, share: float, keeps: bool) -> list[tuple[int,
   for number in range(_FLAGS.rounds + 1):
     if number % _FLAGS.every == 0 or number == _FLAGS.rounds:
       weights = state.global_model_weights.trainable
-      accuracy = evaluate(weights, task.validation)['accuracy']
-      found.append((number, evaluate(weights, every)['loss'], accuracy))
+      loss, held = evaluate(weights, every)['loss'], evaluate(weights, task.validation)
+      found.append({'round': number, 'loss': loss, 'accuracy': held['accuracy']})
     if number < _FLAGS.rounds:
       state = process.next(state, cohort(data, number, share, keeps)).state
   return found
@@ -94,21 +93,16 @@ def draw(path: str, table: pd.DataFrame) -> None:
   style.write(figure, path)
 
 
-def report(table: pd.DataFrame, seconds: float) -> str:
-  """The text of RESULTS.md: loss and accuracy, means of the last tenth of the rounds."""
+def report(table: pd.DataFrame, seconds: float) -> list[str]:
+  """The parts of RESULTS.md: loss and accuracy, means of the last tenth of the rounds."""
   late = table[table['round'] > 0.9 * _FLAGS.rounds]
   means = late.groupby(['data', 'stragglers', 'method'], sort=False)[['loss', 'accuracy']].mean()
-  lines = []
-  for (data, share), own in means.groupby(level=[0, 1], sort=False):
-    cells = own.droplevel([0, 1])
-    values = [cells.loc[m] for m in _METHODS if m in cells.index]
-    shown = [f'{v["loss"]:.3f} / {v["accuracy"]:.3f}' for v in values]
-    lines.append([data, f'{share:.0%}', *shown])
-  text = report_lib.Table(['data', 'stragglers', *_METHODS], lines).markdown()
+  shown = means['loss'].map('{:.3f}'.format) + ' / ' + means['accuracy'].map('{:.3f}'.format)
+  lines = shown.unstack().rename(index='{:.0%}'.format, level='stragglers')
   given = ' '.join(f'--{name}={_FLAGS[name].value}' for name in ('rounds', 'epochs', 'every'))
   what = f'seed {_FLAGS.seed}, {seconds / 60:.0f} minutes'
   made_by = frame.made_by(f'experiments.synthetic {given}', what)
-  return f'{_INTRODUCTION}\n{text}\n{made_by}'
+  return [_INTRODUCTION, frame.table(lines[list(_METHODS)]), made_by]
 
 
 _INTRODUCTION = frame.paragraph("""
@@ -133,30 +127,26 @@ def main(arguments: Sequence[str]) -> int:
   )
   model = tasks.load('synthetic').build_model(_FLAGS.seed)
   options: dict[str, Any] = {'client_learning_rate': _RATE, 'client_weighting': 'examples'}
-  plain = algorithms.build_fed_avg(model, training=training, **options)
+  average = algorithms.build_fed_avg(model, training=training, **options)
   proximal = algorithms.build_fed_prox(model, mu=_MU, training=training, **options)
-  processes = dict(zip(_METHODS, (plain, plain, proximal)))
+  processes = dict(zip(_METHODS, (average, average, proximal)))
   path, begun = f'{_FLAGS.results}.csv', time.monotonic()
-  names = ['data', 'stragglers', 'method', 'round', 'loss', 'accuracy']
-  table = pd.read_csv(path) if os.path.exists(path) else pd.DataFrame(columns=names)
-  for data, given in _DATA.items():
-    task = tasks.load('synthetic', seed=_FLAGS.seed, **given)
-    for share in _STRAGGLERS:
-      for method, process in processes.items():
-        keys = (table['data'] == data) & (table['stragglers'] == share)
-        if (keys & (table['method'] == method)).any():
-          continue
-        if method == 'FedProx, mu = 0' and not share:
-          found = [tuple(row[-3:]) for row in table[keys].itertuples(index=False)]  # FedAvg's.
-        else:
-          found = curve(process, task, share, method != 'FedAvg')
-        rows = [(data, share, method, *values) for values in found]
-        new = pd.DataFrame(rows, columns=names)
-        table = pd.concat([table, new]) if len(table) else new
-        atomic_files.write_text(path, table.to_csv(index=False, float_format='%.6g'))
-        command.say(f'{data}, {share:.0%} stragglers, {method}: loss {found[-1][1]:.4f}')
+  rows = frame.read_rows(path)
+  for data, share, method in itertools.product(_DATA, _STRAGGLERS, _METHODS):
+    key = {'data': data, 'stragglers': share, 'method': method}
+    if any(key.items() <= row.items() for row in rows):
+      continue
+    if method == 'FedProx, mu = 0' and not share:
+      plain = key | {'method': 'FedAvg'}
+      rows += [row | key for row in rows if plain.items() <= row.items()]
+    else:
+      task = tasks.load('synthetic', seed=_FLAGS.seed, **_DATA[data])
+      rows += [key | row for row in curve(processes[method], task, share, method != 'FedAvg')]
+    frame.write_rows(path, rows)
+    command.say(f'{data}, {share:.0%} stragglers, {method}: loss {rows[-1]["loss"]:.4f}')
+  table = pd.DataFrame(rows)
   draw(f'{_FLAGS.results}.png', table)
-  atomic_files.write_text(f'{_FLAGS.results}.md', report(table, time.monotonic() - begun))
+  frame.write(_FLAGS.results, report(table, time.monotonic() - begun))
   return command.DONE
 
 

@@ -73,55 +73,41 @@ def mutants(source: str) -> list[Mutant]:
   """
   tree = ast.parse(source)
   result: dict[str, Mutant] = {}
-  for path, node, alike in _walk(tree, (), {}):
+  for node, alike in _walk(tree, {}):
     for what, change in (*_changes(node), *_of_parameters(node, alike)):
       name = f'{node.lineno}:{node.col_offset} {what}'
       while name in result:
         name += "'"
-      result[name] = Mutant(name, functools.partial(_changed, tree, path, change))
+      result[name] = Mutant(name, functools.partial(_changed, tree, node, change))
   return list(result.values())
 
 
-def _changed(tree: ast.AST, path: tuple, change: Change) -> str:
+def _changed(tree: ast.AST, node: ast.AST, change: Change) -> str:
   """The text of a module with a node changed. Made for few of all mutants: it takes long."""
-  changed = copy.deepcopy(tree)
-  _replace(changed, path, change)
+  copies: dict[int, Any] = {}
+  changed = copy.deepcopy(tree, copies)
+  place = copies[id(node)]
+  new = change(place)
+  place.__class__, place.__dict__ = new.__class__, new.__dict__
   return ast.unparse(ast.fix_missing_locations(changed))
 
 
-def _walk(
-  node: ast.AST, path: tuple, alike: Mapping[str, str]
-) -> Iterator[tuple[tuple, ast.AST, Mapping[str, str]]]:
-  """Yields the nodes that may change, each with the way to it from the root.
+def _walk(node: Any, alike: Mapping[str, str]) -> Iterator[tuple[Any, Mapping[str, str]]]:
+  """Yields the nodes that may change.
 
-  With it come the parameters of the function that it is in that have another of their type.
+  With each come the parameters of the function that it is in that have another of their type.
   """
   if hasattr(node, 'lineno'):
-    yield path, node, alike
+    yield node, alike
   if isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom)):
     return
   if isinstance(node, ast.FunctionDef):
     alike = _alike(node.args)
   for field, value in ast.iter_fields(node):
-    if field in _SKIPPED.get(type(node), ()):
-      continue
-    if isinstance(value, ast.AST):
-      yield from _walk(value, (*path, (field, None)), alike)
-    elif isinstance(value, list):
-      for i, child in enumerate(value):
+    if field not in _SKIPPED.get(type(node), ()):
+      for child in value if isinstance(value, list) else [value]:
         if isinstance(child, ast.AST):
-          yield from _walk(child, (*path, (field, i)), alike)
-
-
-def _replace(root: ast.AST, path: tuple, change: Change) -> None:
-  """Changes the node at the end of a path."""
-  for field, i in path[:-1]:
-    root = getattr(root, field) if i is None else getattr(root, field)[i]
-  field, i = path[-1]
-  if i is None:
-    setattr(root, field, change(getattr(root, field)))
-  else:
-    getattr(root, field)[i] = change(getattr(root, field)[i])
+          yield from _walk(child, alike)
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
@@ -155,32 +141,17 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
 
 
 def _of_comparisons(node: ast.Compare) -> Iterator[tuple[str, Change]]:
-  for i, op in enumerate(node.ops):
+  for i, (op, right) in enumerate(zip(node.ops, node.comparators)):
     for other in _COMPARISONS[type(op)]:
-
-      def change(n: Any, i: int = i, other: type = other) -> ast.AST:
-        n.ops[i] = other()
-        return n
-
-      yield f'{_word(op)} -> {_word(other())}', change
-    match node.comparators[i]:
-      case ast.Constant(value=float() as value) if isinstance(op, _ORDER):
-
-        def shift(n: Any, i: int = i, value: float = value) -> ast.AST:
-          n.comparators[i] = ast.Constant(value + 1e-6)
-          return n
-
-        yield f'{value} shifted', shift
+      yield f'{_word(op)} -> {_word(other())}', _item('ops', i, other())
+    if isinstance(op, _ORDER) and isinstance(right, ast.Constant) and type(right.value) is float:
+      yield f'{right.value} shifted', _item('comparators', i, ast.Constant(right.value + 1e-6))
 
 
 def _of_calls(node: ast.Call) -> Iterator[tuple[str, Change]]:
   for i, keyword in enumerate(node.keywords):
     if keyword.arg:
-
-      def drop(n: Any, i: int = i) -> ast.AST:
-        return _set(n, keywords=n.keywords[:i] + n.keywords[i + 1 :])
-
-      yield f'{keyword.arg}= dropped', drop
+      yield f'{keyword.arg}= dropped', _item('keywords', i)
   match node:
     case ast.Call(func=ast.Attribute(ast.Constant(str() as separator), 'join')) if separator:
       yield 'separator dropped', lambda n: _set(n, func=_set(n.func, value=ast.Constant('')))
@@ -198,12 +169,7 @@ def _of_parameters(node: ast.AST, alike: Mapping[str, str]) -> Iterator[tuple[st
   """Yields, for each argument of a call that is a parameter, another parameter of its type."""
   for i, argument in enumerate(node.args if isinstance(node, ast.Call) else ()):
     if isinstance(argument, ast.Name) and (other := alike.get(argument.id)):
-
-      def replace(n: Any, i: int = i, other: str | None = other) -> ast.AST:
-        n.args[i] = ast.Name(str(other), ast.Load())
-        return n
-
-      yield f'{argument.id} -> {other}', replace
+      yield f'{argument.id} -> {other}', _item('args', i, ast.Name(other, ast.Load()))
 
 
 def _alike(arguments: ast.arguments) -> Mapping[str, str]:
@@ -220,6 +186,16 @@ def _set(node: ast.AST, **fields: object) -> ast.AST:
   for name, value in fields.items():
     setattr(node, name, value)
   return node
+
+
+def _item(field: str, i: int, *new: ast.AST) -> Change:
+  """A change that puts another node, or none, in the place of one of a list."""
+
+  def change(node: Any) -> ast.AST:
+    items = getattr(node, field)
+    return _set(node, **{field: [*items[:i], *new, *items[i + 1 :]]})
+
+  return change
 
 
 def _word(op: ast.AST) -> str:

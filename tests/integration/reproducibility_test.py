@@ -1,9 +1,8 @@
 """Which ways of training give the same bits; docs/design/reproducibility.md has the whole table.
 
-A stateless and a stateful algorithm; `research/faults/reproducibility.py` does this with whole
-commands. `subrounds_test` and `ray_run_test` say it of subrounds and of the workers of a cluster,
-`corrections_oracle_test` of clients in batched operations, `engines_agree_test` of TFF's runtime,
-`loop_test` of resumed runs.
+A stateless and a stateful algorithm. `subrounds_test` and `ray_run_test` say it of subrounds and of
+the workers of a cluster, `corrections_oracle_test` of clients in batched operations,
+`engines_agree_test` of TFF's runtime, `loop_test` of resumed runs.
 """
 
 import hashlib
@@ -39,11 +38,11 @@ def digest(name, context):
 
 
 @pytest.mark.parametrize('name', ['fed_yogi', 'ada_best'])
-def test_clients_at_the_same_time_and_one_processor_give_the_same_bits(name):
+def test_clients_at_the_same_time_one_processor_and_two_threads_give_the_same_bits(name):
   expected = digest(name, engine.GraphContext(parallel_clients=1))
   assert digest(name, engine.GraphContext(parallel_clients=3)) == expected
   root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-  environment = {**os.environ, 'PYTHONPATH': root}
+  environment = {**os.environ, 'PYTHONPATH': root, 'TF_NUM_INTRAOP_THREADS': '2'}
   command = [*fresh.python(), '-c', _CODE, name]
   done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
   assert done.stdout.split() == [expected]

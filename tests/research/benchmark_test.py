@@ -7,13 +7,15 @@ import sys
 import pytest
 
 from research import benchmark
-from research.benchmarks import children, host, peer_environments
+from research.benchmarks import children, host, names
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-  """Runs the script with flags, in an empty folder."""
+  """Runs the script with flags, in an empty folder, on a busy machine."""
   monkeypatch.chdir(tmp_path)
+  busy = host.State(load=4.0, busy=0.5, stolen=0.0, total=10.0)
+  monkeypatch.setattr(host, 'state_now', lambda: busy)
 
   def main(*flags):
     return benchmark.main(['benchmark.py', '--workloads=W4', '--rounds=1', *flags])
@@ -22,16 +24,16 @@ def run(tmp_path, monkeypatch):
 
 
 class _Child:
-  """Answers the requests itself, but for stock_graph's, which end in their third round."""
+  """Does rounds itself, but for stock_graph's third."""
 
   def __init__(self, unused_work, variant, *_):
     self._left = 2 if variant == 'stock_graph' else 99
 
-  def ask(self, line):
+  def round(self):
     self._left -= 1
     if self._left < 0:
       raise RuntimeError('ended: a | b')
-    return {'peak_mb': 2.0} if line == 'memory' else {'seconds': 0.5}
+    return {'seconds': 0.5, 'peak_mb': 2.0}
 
   def end(self):
     """Ends nothing."""
@@ -53,14 +55,10 @@ def test_a_peer_that_is_not_here_is_skipped_and_a_busy_machine_is_reported(
   run, monkeypatch, capsys
 ):
   monkeypatch.setattr(children, 'Child', _Child)
-  busy = host.State(load=4.0, busy=0.5, stolen=0.0, total=10.0)
-  monkeypatch.setattr(host, 'state_now', lambda: busy)
-  monkeypatch.setattr(
-    peer_environments.Peer, 'missing', lambda self, workload: f'no {self.environment}'
-  )
+  monkeypatch.setattr(names, 'peer_python', lambda name: names.ROOT / 'nowhere' / name)
   assert run('--variants=hand,pfl', '--json=figures.json') == 0
   shown = capsys.readouterr()
-  assert '| W4 | pfl | skipped: no pfl | | | | |' in shown.out
+  assert f'| W4 | pfl | skipped: there is no {names.ROOT}/nowhere/pfl: sh ' in shown.out
   assert 'W4: not quiet: other processes used 50% of the processors before' in shown.err
   with open('figures.json') as file:
     written = json.load(file)

@@ -26,8 +26,9 @@ def test_the_table_has_the_median_of_the_seeds_that_got_there():
   seconds = (10, 30, np.inf)
   rows = [_row(0.3, s, 0.9, stage='final', sigma=2.0, seed=i) for i, s in enumerate(seconds)]
   asynchronous._FLAGS(['asynchronous.py'])
-  text = asynchronous.report(pd.DataFrame(rows))
-  assert '20 (2/3)' in text
+  text = '\n'.join(asynchronous.report(pd.DataFrame(rows)))
+  assert '| FedAvg | 2.0 | 20 (2/3) |' in text
+  assert '| mean staleness | 47 |' in text
 
 
 def test_a_run_whose_row_is_written_is_not_made_again(tmp_path, monkeypatch):
