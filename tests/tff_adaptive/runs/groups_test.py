@@ -124,18 +124,14 @@ def test_an_algorithm_of_ones_own_has_its_name_and_any_label_can_be_another(tmp_
   # What the package has too is told apart from it by the file.
   labels = ['mine', 'fed_cm (m.py) x Yogi', 'FedCM (m.py) x Yogi', 'm.py:A3 x Yogi', 'FedCM']
   assert list(groups_lib.group(found, ['algorithm', 'server_optimizer'])) == labels
-  renamed = {'mine': 'Ours', 'client_learning_rate=0.1': 'slow', 'FedAvg, fast': 'best'}
   runs = [
     _make(tmp_path / f'r{rate}', {'algorithm': 'fed_avg', 'client_learning_rate': rate})
     for rate in (0.1, 1.0)
   ]
-  runs = [dataclasses.replace(run, renamed=renamed) for run in [found[0], *runs]]
-  by = ['algorithm', 'client_learning_rate']
-  assert list(groups_lib.group(runs, by)) == [
-    'Ours',
-    'FedAvg, slow',
-    'FedAvg, client_learning_rate=1.0',
-  ]
-  whole = {'FedAvg, client_learning_rate=0.1': 'best'}
-  runs = [dataclasses.replace(run, renamed=whole) for run in runs]
-  assert list(groups_lib.group(runs, by))[:2] == ['mine', 'best']
+  for renamed, labels in (
+    ({'mine': 'Ours', 'client_learning_rate=0.1': 'slow'}, ['Ours', 'FedAvg, slow']),
+    ({'FedAvg, client_learning_rate=0.1': 'best'}, ['mine', 'best']),
+  ):
+    shown = [dataclasses.replace(run, renamed=renamed) for run in [found[0], *runs]]
+    by = ['algorithm', 'client_learning_rate']
+    assert list(groups_lib.group(shown, by)) == [*labels, 'FedAvg, client_learning_rate=1.0']

@@ -1,5 +1,7 @@
 """Callbacks: when each method is called, that an error in one loses no round; the project's own."""
 
+from unittest import mock
+
 import pytest
 
 from tests.helpers import fakes
@@ -8,31 +10,11 @@ from tff_adaptive.aggregation import SampledGaussian
 from tff_adaptive.training import callbacks
 
 
-class _Recorder(callbacks.Callback):
-  def __init__(self):
-    self.calls = []
-
-  def begin(self, run):
-    self.calls.append(('begin', run.output_dir is not None, run.first_round, run.rounds))
-
-  def round_begin(self, number):
-    self.calls.append(('round_begin', number))
-
-  def columns(self):
-    self.calls.append(('columns',))
-    return {'mine': 0.1 + len(self.calls)}
-
-  def round_end(self, row):
-    self.calls.append(('round_end', row['round'], 'validation_loss' in row))
-
-  def checkpoint(self, round_number):
-    self.calls.append(('checkpoint', round_number))
-
-  def end(self, result):
-    self.calls.append(('end', result.round_number))
-
-  def close(self):
-    self.calls.append(('close',))
+def _recorder():
+  """Notes all calls in `method_calls`."""
+  recorder = mock.Mock(spec=callbacks.Callback())
+  recorder.columns.return_value, recorder.summary.return_value = {'mine': 0.5}, {}
+  return recorder
 
 
 def _train(folder, rounds, *audience):
@@ -40,59 +22,54 @@ def _train(folder, rounds, *audience):
   return fakes.train(folder, rounds, callbacks=audience, **every)
 
 
+def _begun(recorder):
+  (run,) = recorder.begin.call_args.args
+  return run.output_dir is not None, run.first_round, run.rounds
+
+
 def test_each_method_is_called_in_its_place(tmp_path):
-  first, second = _Recorder(), _Recorder()
+  first, second, nowhere = (_recorder() for _ in range(3))
   _train(tmp_path, 3, first)
-  assert first.calls == [
-    ('begin', True, 0, 3),
-    ('checkpoint', 0),
-    ('round_end', 0, True),
-    ('round_begin', 1),
-    ('columns',),
-    ('round_end', 1, False),
-    ('round_begin', 2),
-    ('columns',),
-    ('round_end', 2, True),
-    ('checkpoint', 2),
-    ('round_begin', 3),
-    ('columns',),
-    ('round_end', 3, True),
-    ('checkpoint', 3),
-    ('end', 3),
-    ('close',),
-  ]
-  assert [row['mine'] for row in fakes.rows(tmp_path)] == ['', '5.1', '8.1', '12.1']
+  assert ' '.join(name for name, _, _ in first.method_calls) == (
+    'begin checkpoint round_end round_begin columns round_end'
+    ' round_begin columns round_end checkpoint round_begin columns round_end checkpoint'
+    ' summary end close'
+  )
+  assert _begun(first) == (True, 0, 3)
+  assert first.round_begin.call_args_list == [mock.call(t) for t in (1, 2, 3)]
+  assert first.checkpoint.call_args_list == [mock.call(t) for t in (0, 2, 3)]
+  rows = [call.args[0] for call in first.round_end.call_args_list]
+  assert [row['round'] for row in rows if 'validation_loss' in row] == [0, 2, 3]
+  assert [row['mine'] for row in fakes.rows(tmp_path)] == ['', '0.5', '0.5', '0.5']
+  assert first.end.call_args.args[0].round_number == 3
   _train(tmp_path, 4, second)
-  assert second.calls[:3] == [('begin', True, 4, 4), ('round_begin', 4), ('columns',)]
-  nowhere = _Recorder()
+  assert _begun(second) == (True, 4, 4)
+  assert [name for name, _, _ in second.method_calls[1:3]] == ['round_begin', 'columns']
   _train(None, 2, nowhere)
-  assert nowhere.calls[0] == ('begin', False, 0, 2)
-  assert not any(call[0] == 'checkpoint' for call in nowhere.calls)
+  assert _begun(nowhere) == (False, 0, 2)
+  assert not nowhere.checkpoint.called
 
 
 @pytest.mark.parametrize(
-  'method, fails_at, saved',
-  [('round_begin', 4, 3), ('columns', 4, 3), ('round_end', 3, 3), ('checkpoint', 4, 4)],
+  'method, error, calls, saved',
+  [
+    ('round_begin', RuntimeError, 4, 3),
+    ('columns', RuntimeError, 4, 3),
+    ('round_end', RuntimeError, 4, 3),
+    ('round_end', KeyboardInterrupt, 4, 3),
+    ('checkpoint', RuntimeError, 3, 4),
+  ],
 )
-def test_an_error_in_a_callback_ends_the_run_and_loses_no_round(tmp_path, method, fails_at, saved):
-  class Failing(_Recorder):
-    pass
-
-  def fail(self, *arguments):
-    del self
-    number = (arguments or [0])[0]
-    number = number['round'] if method == 'round_end' else number
-    if number >= fails_at or (method == 'columns' and ('round_begin', fails_at) in recorder.calls):
-      raise RuntimeError('no luck')
-    return {}
-
-  setattr(Failing, method, fail)
-  failing, recorder = Failing(), _Recorder()
-  with pytest.raises(RuntimeError, match='no luck'):
+def test_an_error_in_a_callback_ends_the_run_and_loses_no_round(
+  tmp_path, method, error, calls, saved
+):
+  failing, recorder = _recorder(), _recorder()
+  getattr(failing, method).side_effect = [*[{}] * (calls - 1), error]
+  with pytest.raises(error):
     _train(tmp_path, 10, recorder, failing)
   assert fakes.saved(tmp_path)[0] == saved
-  assert failing.calls[-1] == recorder.calls[-1] == ('close',)
-  assert not any(call[0] == 'end' for call in recorder.calls)
+  assert failing.method_calls[-1] == recorder.method_calls[-1] == mock.call.close()
+  assert not recorder.end.called
 
 
 @pytest.mark.parametrize(
@@ -117,35 +94,19 @@ def test_epsilon_stands_in_evaluated_rounds_and_in_the_summary(tmp_path, rounds,
   }
 
 
-class _Context:
-  """Counts, and says something at each announcement."""
-
-  workers = 3
-
-  def __init__(self):
-    self.waited, self.occasions = 5.0, []
-
-  def announce(self, occasion, report):
-    self.occasions.append(occasion)
-    report(f'{occasion}: a worker was lost')
-
-  def counters(self):
-    return {'seconds_waiting': self.waited}
-
-
 def test_columns_are_of_the_round_and_lines_say_how_fast(monkeypatch):
   monkeypatch.setattr(callbacks, '_SECONDS_BETWEEN_LINES', 0.0)
-  context, lines = _Context(), []
+  context, lines = mock.Mock(workers=3), []
+  context.announce.side_effect = lambda occasion, report: report(f'{occasion}: a worker was lost')
+  context.counters.side_effect = [{'seconds_waiting': waited} for waited in (5.0, 7.5, 7.5, 7.5)]
   callback = training.RayCallback(context)
   callback.begin(training.RunInfo(output_dir=None, first_round=1, rounds=9, say=lines.append))
   callback.round_end({'round': 0})  # The initial model: nobody has trained.
   callback.round_begin(7)
-  context.waited += 2.5
   assert callback.columns() == {'seconds_waiting': 2.5}
   callback.round_end({'round': 7, 'clients': 10, 'seconds_round': 4.0})
   callback.round_begin(8)
   assert callback.columns() == {'seconds_waiting': 0.0}
-  assert context.occasions == ['round 7', 'round 8']
   assert lines == [
     'Starting 3 workers.',
     'round 7: a worker was lost',

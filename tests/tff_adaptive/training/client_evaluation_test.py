@@ -128,14 +128,6 @@ def test_a_histogram_has_every_client(run):
   assert value.bucket_limit[-1] == pytest.approx(max(expected))
 
 
-def test_without_it_nothing_is_there_and_the_rest_is_the_same(run, tmp_path):
-  train(tmp_path)
-  assert not (tmp_path / client_evaluation.FOLDER).exists()
-  plain = fakes.rows(tmp_path)
-  assert plain == [{k: row[k] for k in plain[0]} for row in fakes.rows(run)]
-  assert [k for k in plain[0] if k.startswith('clients_')] == []
-
-
 def test_resuming_from_an_earlier_round_drops_the_evaluations_of_later_ones(tmp_path):
   for rounds in (3, 5):
     train(tmp_path, rounds, client_evaluation=evaluation())

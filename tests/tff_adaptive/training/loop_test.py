@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sqlite3
 
 import numpy as np
 import pytest
@@ -11,7 +10,8 @@ from tensorboard.backend.event_processing import event_accumulator
 
 from tests.faults import kills
 from tests.helpers import fakes
-from tff_adaptive import costs, registry, runs, training
+from tff_adaptive import costs, registry, runs
+from tff_adaptive.runs import state_file
 from tff_adaptive.training import cohorts
 
 
@@ -53,18 +53,12 @@ def test_resumed_in_steps_equals_one_go_in_rows_state_and_tensorboard(tmp_path, 
   for rounds in (6, 7, 20, 20):
     # Evaluated at the same rounds, or the rows would differ there.
     parts = fakes.train(tmp_path / 'parts', rounds, process(), rounds_per_evaluation=1)
-  whole = fakes.train(tmp_path / 'whole', 20, process(), rounds_per_evaluation=1)
+  options = {'rounds_per_evaluation': 1, 'client_state_store': 'disk'}  # Not 'memory', as above.
+  whole = fakes.train(tmp_path / 'whole', 20, process(), **options)
   assert parts.is_complete
   assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
   _assert_same_weights(parts, whole, fakes.train(None, 20, process()))
   assert _tensorboard_steps(tmp_path / 'parts') == list(range(1, 21))
-
-
-def test_memory_and_disk_stores_and_no_folder_give_the_same_rounds(tmp_path):
-  memory = fakes.train(tmp_path / 'memory')
-  disk = fakes.train(tmp_path / 'disk', client_state_store='disk')
-  assert fakes.rows(tmp_path / 'memory') == fakes.rows(tmp_path / 'disk')
-  _assert_same_weights(memory, disk, fakes.train(None))
 
 
 def test_a_folder_of_the_checkpoint_may_change_with_the_checkpoint_in_it(tmp_path):
@@ -166,13 +160,7 @@ def test_clients_that_diverge_are_reported_once_and_counted(tmp_path):
     assert not fakes.train(None, 3, _Diverging()).summary['ends_without_update']
 
 
-class _Interrupted(training.Callback):
-  def round_end(self, row):
-    if row['round'] == 3:
-      raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize('where', ['round', 'callback', 'evaluation'])
+@pytest.mark.parametrize('where', ['round', 'evaluation'])
 def test_an_error_keeps_the_rounds_before_it(tmp_path, where):
   class Failing(fakes.StatefulProcess):
     def next(self, server_state, client_states, cohort):
@@ -185,53 +173,26 @@ def test_an_error_keeps_the_rounds_before_it(tmp_path, where):
       raise KeyboardInterrupt
     return fakes.evaluate(weights)
 
-  failing, saved = {
-    'round': ({'process': Failing()}, 6),
-    'callback': ({'callbacks': [_Interrupted()]}, 3),
-    'evaluation': ({'evaluate': evaluate}, 6),
-  }[where]
+  failing = {'process': Failing()} if where == 'round' else {'evaluate': evaluate}
   with pytest.raises(KeyboardInterrupt):
     fakes.train(tmp_path / 'failed', 9, rounds_per_evaluation=7, **failing)
-  assert fakes.saved(tmp_path / 'failed')[0] == saved
+  assert fakes.saved(tmp_path / 'failed')[0] == 6
   _assert_same_weights(
     *(fakes.train(tmp_path / n, 9, rounds_per_evaluation=7) for n in ('failed', 'whole'))
   )
   assert fakes.rows(tmp_path / 'failed') == fakes.rows(tmp_path / 'whole')
 
 
-class _Bulky(fakes.StatefulProcess):
-  """Its clients keep 20 kB each, more than a page of the state file."""
-
-  def __init__(self):
-    super().__init__()
-    self.initial_client_state['bulk'] = np.zeros(5000, np.float32)
-
-  def next(self, server_state, client_states, cohort):
-    server_state, states, metrics = super().next(server_state, client_states, cohort)
-    for state, before in zip(states, client_states):
-      state['bulk'] = before['bulk'] + 1
-    return server_state, states, metrics
-
-
 def test_a_full_disk_at_any_moment_loses_no_checkpoint_and_mixes_none(tmp_path, monkeypatch):
   """A run that keeps its client states on a disk that is full after some pages."""
-  options = {'client_state_store': 'disk'}
-  fakes.train(tmp_path / 'whole', 16, _Bulky(), **options)
-  connect = sqlite3.connect
-  for pages in range(9, 30, 4):
-
-    def connected(*arguments, pages=pages, **given):
-      file = connect(*arguments, **given)
-      file.execute('PRAGMA page_size=16384')
-      file.execute(f'PRAGMA max_page_count={pages}')
-      return file
-
+  fakes.train(tmp_path / 'whole', 16)
+  for pages in range(9, 18, 2):  # The whole run takes 18.
     folder = tmp_path / str(pages)
     with monkeypatch.context() as patch:
-      patch.setattr(sqlite3, 'connect', connected)
+      patch.setattr(state_file, '_PRAGMAS', ('page_size=512', f'max_page_count={pages}'))
       with pytest.raises(runs.StateError, match='the disk is full'):
-        fakes.train(folder, 16, _Bulky(), **options)
-    fakes.train(folder, 16, _Bulky(), **options)
+        fakes.train(folder, 16, client_state_store='disk')
+    fakes.train(folder, 16, client_state_store='disk')
     assert fakes.rows(folder) == fakes.rows(tmp_path / 'whole')
 
 
@@ -243,7 +204,7 @@ def test_rounds_that_are_done_are_refused(tmp_path):
 
 
 def test_a_run_ends_with_the_evaluation_that_reaches_its_target(tmp_path):
-  whole, folder, tests = tmp_path / 'whole', tmp_path / 'part', []
+  whole, folder, tested = tmp_path / 'whole', tmp_path / 'part', []
   fakes.train(whole, 20)
   target = float(fakes.rows(whole)[9]['validation_loss'])
   early = {'target': target, 'stop_at_target': True}
@@ -251,9 +212,12 @@ def test_a_run_ends_with_the_evaluation_that_reaches_its_target(tmp_path):
   def evaluate(weights):
     return {**fakes.evaluate(weights), 'accuracy': fakes.evaluate(weights)['loss']}
 
+  def test_fn(weights):
+    tested.append(weights)
+    return {'accuracy': 0.25}
+
   def train(rounds, **options):
-    tested = {'evaluate': evaluate, 'test_fn': lambda weights: tests.append(weights) or {}}
-    return fakes.train(folder, rounds, **tested, **options)
+    return fakes.train(folder, rounds, evaluate=evaluate, test_fn=test_fn, **options)
 
   for rounds in (7, 20, 30):  # The same command again finds it done.
     result = train(rounds, **early)
@@ -261,21 +225,10 @@ def test_a_run_ends_with_the_evaluation_that_reaches_its_target(tmp_path):
     assert result.round_number == min(rounds, 9)
     assert result.summary.get('stopped_at_target', False) == (rounds > 7)
     assert runs.load_run(str(folder)).summary()['is_complete']
-  assert len(tests) == 6  # Of two models, at each end
+    assert result.summary['test'] == {'test_accuracy': 0.25, 'test_inference_accuracy': 0.25}
+  assert len(tested) == 6  # Of two models, at each end only.
   assert train(20).round_number == 20
   assert fakes.rows(folder)[-1]['validation_loss'] == fakes.rows(whole)[-1]['validation_loss']
-
-
-def test_test_data_are_evaluated_at_the_end_only():
-  calls = []
-
-  def test_fn(weights):
-    calls.append(weights)
-    return {'accuracy': 0.25}
-
-  result = fakes.train(None, 4, test_fn=test_fn)
-  assert len(calls) == 2
-  assert result.summary['test'] == {'test_accuracy': 0.25, 'test_inference_accuracy': 0.25}
 
 
 def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
