@@ -23,6 +23,7 @@ from absl import flags as absl_flags
 
 from scripts.cli import command
 from tff_adaptive._utils import atomic_files
+from tff_adaptive.reports import report
 
 from .benchmarks import children, host, names, workloads
 
@@ -52,6 +53,7 @@ absl_flags.DEFINE_enum(
 )
 
 Figures = dict[str, dict[str, Any]]  # Variant -> its figures by name.
+_HEADING = ['workload', 'variant', 's/round (median)', '(min)', 'x by hand', 'tracing s', 'peak MB']
 _NOT_MEASURED = {'error': 'failed', 'skipped': 'skipped'}
 
 
@@ -98,23 +100,17 @@ def measure(workload: str, variants: Sequence[str], rounds: int) -> Figures:
 
 def table(results: Mapping[str, Figures]) -> str:
   """The figures as a Markdown table."""
-  lines = [
-    '| workload | variant | s/round (median) | (min) | x by hand | tracing s | peak MB |',
-    '|---|---|---|---|---|---|---|',
-  ]
+  lines = []
   for workload, figures in results.items():
     hand = figures.get('hand', {}).get('seconds_median')
     for variant, f in figures.items():
-      failed = next((f'{how}: {f[key]}' for key, how in _NOT_MEASURED.items() if key in f), None)
-      if failed:
-        lines.append(f'| {workload} | {variant} | {failed.replace("|", " ")} | | | | |')
-        continue
-      ratio = f'{f["seconds_median"] / hand:.2f}' if hand else ''
-      lines.append(
-        f'| {workload} | {variant} | {f["seconds_median"]:.3f} | {f["seconds_min"]:.3f} | {ratio} '
-        f'| {f["seconds_tracing"]:.1f} | {f["peak_memory_mb"]:.0f} |'
-      )
-  return '\n'.join(lines)
+      line = [f'{how}: {f[key]}' for key, how in _NOT_MEASURED.items() if key in f]
+      if not line:
+        line = [f'{f["seconds_median"]:.3f}', f'{f["seconds_min"]:.3f}']
+        line += [f'{f["seconds_median"] / hand:.2f}' if hand else '']
+        line += [f'{f["seconds_tracing"]:.1f}', f'{f["peak_memory_mb"]:.0f}']
+      lines.append([workload, variant, *line, *[''] * (5 - len(line))])
+  return report.Table(_HEADING, lines).markdown()
 
 
 @command.entry('benchmark.py')
@@ -132,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
     before = host.state_now()
     results[name] = measured = measure(name, variants, _FLAGS.rounds)
     spreads = {v: f['seconds_spread'] for v, f in measured.items() if 'seconds_spread' in f}
-    command.show(f'{table({name: measured})}\n')
+    command.show(table({name: measured}))
     hosts[name] = host.between(before, host.state_now(), spreads)
     for doubt in hosts[name]['not_quiet']:
       command.say(f'{name}: not quiet: {doubt}')

@@ -333,8 +333,8 @@ def files() -> dict[str, dict[str, Any]]:
   """The content of each file, by its name."""
   linear, softmax = {'w': [5]}, {'W': [3, 3], 'b': [3]}
   sizes = [3, 11, 4, 8, 16, 5, 9]
-  few = functools.partial(rounds, cohort=3, factor=0.9)
-  many: Callable[..., Any] = functools.partial(rounds, cohort=4, factor=1.0)
+  few: Any = functools.partial(rounds, cohort=3, factor=0.9)
+  many: Any = functools.partial(rounds, cohort=4, factor=1.0)
   made: dict[str, dict[str, Any]] = {}
   for name, tensors, numbers, cases, make in (
     ('least_squares', linear, [*sizes, 6], LEAST_SQUARES, many),

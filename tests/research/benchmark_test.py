@@ -48,7 +48,7 @@ def test_figures_are_written_and_what_failed_is_reported(run, monkeypatch, capsy
   assert run('--variants=hand,stock_graph') == 1
   table = capsys.readouterr().out
   assert '| W4 | hand | 0.500 | 0.500 | 1.00 | 0.0 | 2 |' in table
-  assert '| W4 | stock_graph | failed: ended: a   b | | | | |' in table
+  assert '| W4 | stock_graph | failed: ended: a \\| b |  |  |  |  |' in table
 
 
 def test_a_peer_that_is_not_here_is_skipped_and_a_busy_machine_is_reported(
