@@ -11,20 +11,20 @@ repetitions: tables and figures give their mean and standard deviation.
   python scripts/report.py runs --form=rates --output=results/rates --formats=md,png,pdf,html
       maps by client and server rate, one for each optimizer, and the best server rate by client
       rate, as in "Adaptive Federated Optimization".
-  python scripts/report.py runs --form=sensitivity --parameter=tau --output=results/tau
-      a line for each optimizer by tau; so for beta, mu or any number of the settings.
   python scripts/report.py runs --form=tasks --output=results/table --formats=md,tex
       tasks by optimizers, the best bold, the paper's figures beside on the benchmark's data.
-  python scripts/report.py runs --form=participation
+  python scripts/report.py runs --form=crossed --rows=algorithm --columns=tau --output=results/tau
+      any settings by any other; correction and server_optimizer too, as papers call them. Where the
+      columns are numbers, the figure has a line for each row.
+  python scripts/report.py runs --form=crossed --rows=participation,task,task_option \\
+      --columns=algorithm --metric=test_accuracy
       AdaBest's table: participation and heterogeneity by algorithm, on the test data.
-  python scripts/report.py runs --form=crossed --rows=client_schedule --columns=algorithm
-      any setting by any other; correction and server_optimizer too, as papers call them.
   python scripts/report.py runs --form=clients --clients=unseen --metric=accuracy
       the distribution of a metric over clients by algorithm, from the last evaluation of each
       client by itself; also inference_accuracy and personalized_accuracy.
 
-Where runs of a cell differ in other settings, sensitivity, tasks, participation and crossed take
-the best by validation and say which.
+Where runs of a cell differ in other settings, tasks and crossed take the best by validation and say
+which.
 """
 
 import dataclasses
@@ -51,15 +51,11 @@ from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 from .cli import command
 
-# Their cells are chosen by the metric on the validation data, and they have no figure.
-_BY_VALIDATION = ('tasks', 'participation', 'crossed')
 # What a form makes use of besides --where, --title, --output and --formats.
 _FORMS = {
   'comparison': ('metric', 'window', 'label_by', 'target', 'level', 'log_scale', 'x', 'columns'),
   'rates': ('metric', 'window', 'label_by'),
-  'sensitivity': ('metric', 'window', 'label_by', 'parameter'),
   'tasks': ('window',),
-  'participation': ('window',),
   'crossed': ('metric', 'window', 'rows', 'columns'),
   'clients': ('metric', 'label_by', 'clients'),
 }
@@ -98,14 +94,15 @@ _several(
   'What tables and legends say instead of a label or a part of one, OLD=NEW; may be repeated.',
 )
 _one_of('x', 'round', [*run_lib.AXES], 'What curves run along.')
-_text('parameter', None, 'The setting of --form=sensitivity, such as tau, beta or mu.')
-_text(
-  'rows', None, 'The setting of each row of --form=crossed, such as client_schedule or correction.'
+_list(
+  'rows',
+  None,
+  'The settings of the rows of --form=crossed, such as client_schedule or correction.',
 )
 _text(
   'columns',
   None,
-  'That of its columns, such as algorithm or server_optimizer. Of --form=comparison the columns of'
+  'That of its columns, such as algorithm, tau or beta. Of --form=comparison the columns of'
   f' its table, some of {",".join(tables.COLUMNS)}. Default: all.',
 )
 _one_of(
@@ -159,6 +156,8 @@ def main(arguments: Sequence[str]) -> int:
   for old, new in renamed.items():
     if not any(new in text for text in (*cells, *(table.title for table in made.tables))):
       raise ValueError(f'--rename={old}={new}: no label has the part {old!r}.')
+  if made.figure is None and set(_FLAGS.formats) <= set(style.FORMATS):
+    raise ValueError(f'--formats={",".join(_FLAGS.formats)}: this report has tables only.')
   if _FLAGS.output is not None:
     command.check_output('output', _FLAGS.output)
     made.write(_FLAGS.output, _FLAGS.formats)
@@ -168,12 +167,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Report:
   form, title, label_by = _FLAGS.form, _FLAGS.title, _FLAGS.label_by
-  if form in _BY_VALIDATION:
+  if form in ('tasks', 'crossed'):
     found = scores.evaluated(found)
   if form == 'tasks':
     return cross_tables.tasks(found, title=title)
-  if form == 'participation':
-    return cross_tables.participation(found, title=title)
   metrics = _FLAGS.metric or [tables.default_metric(found)]
   if form == 'crossed':
     return cross_tables.build(found, _FLAGS.rows, _FLAGS.columns, metrics[0], title)
@@ -181,12 +178,9 @@ def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Rep
     groups = groups_lib.group(found, label_by)
     metric = metrics[0].removeprefix('validation_')
     return client_distribution.build(groups, metric, _FLAGS.clients, title=title)
-  if form in ('rates', 'sensitivity'):
-    found = scores.evaluated(found, metrics[0])
   if form == 'rates':
+    found = scores.evaluated(found, metrics[0])
     return tuning.by_rates(found, metrics[0], label_by=label_by, title=title)
-  if form == 'sensitivity':
-    return tuning.by_parameter(found, metrics[0], _FLAGS.parameter, label_by=label_by, title=title)
   return tables.comparison(
     groups_lib.group(found, label_by),
     metrics,
@@ -207,17 +201,12 @@ def _check_flags() -> None:
     raise ValueError(f'--formats={given}: give one or more of {known}.')
   if _FLAGS['formats'].present and _FLAGS.output is None:
     raise ValueError('--formats says what --output writes: give --output=PATH too.')
-  if form in _BY_VALIDATION and set(_FLAGS.formats) <= set(style.FORMATS):
-    raise ValueError(
-      f'--formats={",".join(_FLAGS.formats)}: --form={form} has tables only: give one of'
-      f' {", ".join(name for name in report.FORMATS if name not in style.FORMATS)}.'
-    )
   for flag in {name for names in _FORMS.values() for name in names} - {*_FORMS[form]}:
     if _FLAGS[flag].present:
       raise ValueError(f'--{flag} has no effect on --form={form}: leave it out.')
-  for flag in ('parameter', 'rows', 'columns'):
-    if form != 'comparison' and flag in _FORMS[form] and not _FLAGS[flag].value:
-      raise ValueError(f'--form={form} needs --{flag}: {_FLAGS[flag].help}')
+  for flag in ('rows', 'columns'):
+    if form == 'crossed' and not _FLAGS[flag].value:
+      raise ValueError(f'--form=crossed needs --{flag}: {_FLAGS[flag].help}')
   if form != 'comparison' and len(_FLAGS.metric or []) > 1:
     raise ValueError(f'--form={form} takes one --metric.')
 

@@ -71,14 +71,14 @@ def test_where_takes_some_of_the_runs(folder, tmp_path, capsys):
     assert capsys.readouterr().out.count('\n') == 3
 
 
-@pytest.mark.parametrize('form', ['comparison', 'tasks', 'crossed', 'sensitivity'])
+@pytest.mark.parametrize('form', ['comparison', 'tasks', 'crossed'])
 def test_labels_say_what_renaming_says(tmp_path, capsys, form):
   for number, tau in enumerate((0.1, 0.2)):
     _make(tmp_path / f'{number}', [0.0, 0.4, 0.8], algorithm='fed_yogi', tau=tau, task='digits')
   _make(tmp_path / 'c', [0.0, 0.4, 0.8], algorithm='fed_adam', tau=0.1, task='digits')
   _make(tmp_path / 'd', [0.0, 0.4, 0.8], algorithm='fed_adam', tau=0.2, task='digits')
-  more = {'crossed': ['--rows=algorithm', '--columns=tau'], 'sensitivity': ['--parameter=tau']}
-  flags = [f'--form={form}', *more.get(form, ()), '--rename=FedYogi=Ours', '--rename=FedAdam=Adam']
+  more = ['--rows=algorithm', '--columns=tau'] * (form == 'crossed')
+  flags = [f'--form={form}', *more, '--rename=FedYogi=Ours', '--rename=FedAdam=Adam']
   assert report.main(['report.py', str(tmp_path), *flags]) == 0
   shown = capsys.readouterr().out
   assert 'Ours' in shown
@@ -124,7 +124,7 @@ def _rates(folder, rates, **settings):
   [
     ['--level=$\\frac$ of $\\x$=0.3'],
     ['--form=rates'],
-    ['--form=sensitivity', '--parameter=tau', '--label_by=algorithm'],
+    ['--form=crossed', '--rows=algorithm', '--columns=tau'],
   ],
 )
 def test_dollar_signs_enclose_no_formula(tmp_path, flags):
@@ -139,10 +139,12 @@ def test_dollar_signs_enclose_no_formula(tmp_path, flags):
   'flags, row',
   [
     (['--form=rates', '--label_by=algorithm'], '| FedAvg | 0.1 (5.0) | 1 (50.0) |'),
-    (['--form=sensitivity', '--parameter=tau'], '| FedAvg | 5.00 | **50.00** |'),
+    (['--form=crossed', '--rows=algorithm', '--columns=tau'], '| FedAvg | 5.00 | **50.00** |'),
     (['--form=tasks'], '| digits | **50.0** |'),
-    (['--form=participation'], '| 10 % | digits |  | **40.00** |'),
-    (['--form=crossed', '--rows=task', '--columns=algorithm'], '| digits | **50.00** |'),
+    (
+      ['--form=crossed', '--rows=task,seed', '--columns=algorithm', '--metric=test_accuracy'],
+      '| digits | 0 | **40.00** |',
+    ),
   ],
 )
 def test_the_forms_of_the_papers_leave_out_what_was_not_evaluated_yet(tmp_path, capsys, flags, row):
@@ -155,8 +157,7 @@ def test_the_forms_of_the_papers_leave_out_what_was_not_evaluated_yet(tmp_path, 
   assert shown.err == f'Left out: {left_out}\n'
   assert row in shown.out
   assert (tmp_path / 'table.tex').exists()
-  has_figure = flags[0] in ('--form=rates', '--form=sensitivity')
-  assert (tmp_path / 'table.png').exists() == has_figure
+  assert (tmp_path / 'table.png').exists() == ('--form=rates' in flags or '--columns=tau' in flags)
 
 
 def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, capsys):
@@ -181,8 +182,7 @@ def test_the_form_of_clients_is_of_the_tasks_metric_and_any_labels(tmp_path, cap
     (['--where=seed=0', '--where=seed=1'], 'runs has seed=0 and seed=1'),
     (['--formats=md,doc'], '--formats=md,doc: give one or more of md,'),
     (['--form=tasks', '--target=1'], '--target has no effect on --form=tasks'),
-    (['--form=sensitivity'], 'needs --parameter'),
-    (['--form=tasks', '--formats=png,svg'], '--form=tasks has tables only: give one of md, csv,'),
+    (['--form=crossed'], 'needs --rows'),
     (['--form=rates', '--metric=a,b'], 'takes one --metric'),
     (['--rename=AdaBest'], 'write it as NAME=OTHER'),
     (['--rename=AdaBset=Ours'], "--rename=AdaBset=Ours: no label has the part 'AdaBset'"),

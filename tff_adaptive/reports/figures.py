@@ -1,7 +1,7 @@
 """Curves over repetitions, and figures: of these, of one run, and of how clients differ."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ class Curve:
     std: float64 [R], sample standard deviation over the runs; 0 for one.
     diverged: Whether all of its runs did.
     learned: Whether they did not and, where it is known what is good, it ends better than it began.
-    short: The folders of those of the runs that end before others.
   """
 
   group: str
@@ -44,7 +43,6 @@ class Curve:
   std: np.ndarray
   diverged: bool
   learned: bool
-  short: Sequence[str]
 
 
 def mean_curves(
@@ -57,55 +55,29 @@ def mean_curves(
     column: A column of metrics.csv.
     axis: What they run along; a name in `runs.run.AXES`.
 
-  Returns:
-    A curve for each group whose runs have a round with a value in common.
-
   Raises:
-    ValueError: If no run has values of the column, or one has none of the axis.
+    ValueError: If runs of a group have no round with a value in common, or none of the axis.
   """
-  made = [_curve(label, members, column, axis) for label, members in groups.items()]
-  found = [curve for curve in made if curve is not None]
-  if not found:
-    raise ValueError(f'no run has values of {column!r} in metrics.csv.')
-  return found
+  return [_curve(label, members, column, axis) for label, members in groups.items()]
 
 
-def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -> Curve | None:
+def _curve(group: str, members: Sequence[run_lib.Run], column: str, axis: str) -> Curve:
   label, shown = scores.without_diverged(group, members, column)
   found = [run.curve(column) for run in shown]
   rounds = sorted(set.intersection(*map(set, found)))
   if not rounds:
-    return None
+    raise ValueError(f'the runs of {group!r} have no round with a value of {column!r} in common.')
   values = np.array([[curve[t] for t in rounds] for curve in found], np.float64)
   with np.errstate(all='ignore'):  # Of a run that diverged values may be NaN or infinite.
     std = values.std(axis=0, ddof=1) if len(shown) > 1 else np.zeros(len(rounds))
     mean = values.mean(axis=0)
   x = np.mean([[run.progress(axis)[t] for t in rounds] for run in shown], axis=0)
-  ends = [max(curve) for curve in found]
-  short = [run.folder for run, end in zip(shown, ends) if end < max(ends)]
-  if short:
+  if rounds[-1] < max(t for curve in found for t in curve):
     label += f', to round {rounds[-1]}'
   diverged = scores.is_left_out(shown[0], column)
   improved = scores.sign(column) * (mean[-1] - mean[0]) > 0 or len(mean) == 1
   learned = not diverged and (improved or not scores.has_direction(column))
-  return Curve(group, label, np.array(rounds), x, mean, std, diverged, learned, short)
-
-
-def curves_note(groups: Iterable[str], curves: Sequence[Curve], column: str) -> str:
-  """Returns a note on curves that end before some of their runs, and where; '' if none does."""
-  by_group = {curve.group: curve for curve in curves}
-  found = []
-  for group in groups:
-    curve = by_group.get(group)
-    if curve is None:
-      found.append(f'{group} has no curve: its runs have no round with {column} in common.')
-    elif curve.short:
-      others = f' and {len(curve.short) - 1} more' if len(curve.short) > 1 else ''
-      found.append(
-        f'The curve of {group} ends at round {curve.rounds[-1]}, the last that all its runs have,'
-        f' because of {curve.short[0]}{others}.'
-      )
-  return ' '.join(found)
+  return Curve(group, label, np.array(rounds), x, mean, std, diverged, learned)
 
 
 def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') -> str:

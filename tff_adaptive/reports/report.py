@@ -7,13 +7,14 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tff_adaptive._utils import atomic_files
 from tff_adaptive.reports import style
 
+T = TypeVar('T')
 # Of 'alpha=0.3, n=10' these are 0.3 and 10.
 _IN_TEXT = re.compile(r'(?<![\w.])-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf)(?![\w.])')
 _MOST_DIGITS = 17  # These tell any two numbers apart.
@@ -210,12 +211,11 @@ def number_key(text: str) -> tuple[str, tuple[float, ...]]:
   return _IN_TEXT.sub('#', text), tuple(float(number) for number in _IN_TEXT.findall(text))
 
 
-def in_order(texts: Sequence[str]) -> list[str]:
-  """Texts as they come; those that differ in their numbers only stand together, by these."""
-  first: dict[str, int] = {}
-  for text in texts:
-    first.setdefault(number_key(text)[0], len(first))
-  return sorted(texts, key=lambda text: (first[number_key(text)[0]], number_key(text)[1]))
+def in_order(items: Sequence[T], text: Callable[[T], str] = str) -> list[T]:
+  """Items as they come; those whose texts differ in numbers only stand together, by these."""
+  keys = {item: number_key(text(item)) for item in items}
+  first = list(dict.fromkeys(words for words, _ in keys.values()))
+  return sorted(items, key=lambda item: (first.index(keys[item][0]), keys[item][1]))
 
 
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:

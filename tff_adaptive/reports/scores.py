@@ -120,9 +120,14 @@ def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list
 
 def last_rounds(members: Iterable[run_lib.Run]) -> str:
   """'last 100 rounds', fewer of shorter runs: over how many rounds `mean_of_last` is."""
-  counts = sorted(set(map(window, members)))
-  text = ' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-  return f'last {text} round{"" if counts == [1] else "s"}'
+  counts = set(map(window, members))
+  return f'last {span(counts)} round{"" if counts == {1} else "s"}'
+
+
+def span(numbers: Iterable[int]) -> str:
+  """Numbers as 'least to greatest', or the one that they are."""
+  ordered = sorted(numbers)
+  return ' to '.join(map(str, dict.fromkeys((ordered[0], ordered[-1]))))
 
 
 def value_on_test(run: run_lib.Run) -> float:
@@ -303,24 +308,21 @@ def heading(column: str, members: Sequence[run_lib.Run]) -> str:
 def note(
   chosen: Mapping[str, str],
   members: Sequence[run_lib.Run],
-  *,
   column: str = '',
-  by: str = 'validation',
 ) -> str:
   """The note below a table.
 
   Args:
-    chosen: Cell -> the settings that were the best there, of cells that had several.
+    chosen: Cell -> the settings that were the best there by validation, of cells that had several.
     members: The runs of the table: how they weigh clients is said, which may differ by algorithm;
       those are named that have not done all their rounds.
     column: What the table is of: `TEST` is of another model than what chose.
-    by: What chose them.
   """
   cells: dict[str, list[str]] = {}
   for cell, label in chosen.items():
     cells.setdefault(label, []).append(cell)
   parts = [label if len(cells) == 1 else f'{label} ({"; ".join(c)})' for label, c in cells.items()]
-  best_of = f'Best of several settings by {by}: {". ".join(parts)}.' if parts else ''
+  best_of = f'Best of several settings by validation: {". ".join(parts)}.' if parts else ''
   of_models = _MODELS if chosen and column == TEST else ''
   begun = [
     f'{run.folder} ({run.rows[-1]["round"]:.0f} of {run.settings["rounds"]} rounds)'

@@ -44,9 +44,8 @@ def comparison(
   for metric in metrics:
     table = comparison_table(groups, metric, target=target, columns=columns)
     drawn[metric] = figures.mean_curves(groups, metric, axis)
-    note = ' '.join(filter(None, (table.note, figures.curves_note(groups, drawn[metric], metric))))
     of = f': {names.metric(metric)}' if title and len(metrics) > 1 else ''
-    made.append(dataclasses.replace(table, note=note, title=title + of))
+    made.append(dataclasses.replace(table, title=title + of))
   figure = figures.comparison(drawn, axis=axis, title=title, levels=levels, log_scale=log_scale)
   return report.Report(made, figures.curves_table(drawn, axis), figure, title)
 
@@ -87,8 +86,8 @@ def comparison_table(
   averaged = ''
   if column.startswith(summary_lib.EVALUATED):
     # A run that is seldom evaluated has few of them, or one.
-    counts = sorted({len(scores.last_values(run, column)) for run in all_runs})
-    averaged = f' ({_range(counts)} evaluation{"" if counts == [1] else "s"})'
+    counts = {len(scores.last_values(run, column)) for run in all_runs}
+    averaged = f' ({scores.span(counts)} evaluation{"" if counts == {1} else "s"})'
   last = scores.last_rounds(all_runs)
   is_evaluated = any(t > 0 for run in all_runs for t in run.curve(column))
   rows = []
@@ -104,13 +103,13 @@ def comparison_table(
     row = {
       'label': label,
       'runs': str(len(members)),
-      'rounds': _range(sorted({s['rounds'] for s in summaries})) + unfinished,
+      'rounds': scores.span(s['rounds'] for s in summaries) + unfinished,
       'mean': _over_runs(members, column, means),
       'last': _over_runs(members, column, lasts),
       'seconds': report.spread([statistics.fmean(seconds)] if seconds else []),
     }
     if target is not None:
-      row['reached'] = reached([rounds_to(run, column, target) for run in members])
+      row['reached'] = _reached(members, column, target)
     rows.append(row)
   headings = {
     'mean': f'{name}, mean of {last}{averaged}',
@@ -170,24 +169,12 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
   return 'validation_accuracy' if 'validation_accuracy' in others else (others or common)[0]
 
 
-def rounds_to(run: run_lib.Run, column: str, target: float) -> int | None:
-  """Returns the first evaluated round whose value is as good as the target, or None.
-
-  Good is high, but for the column of a loss or an error: see `runs.names`.
-  """
-  sign = scores.sign(column)
-  return next((r for r, v in run.curve(column).items() if sign * v >= sign * target), None)
-
-
-def reached(rounds: Sequence[int | None]) -> str:
+def _reached(members: Sequence[run_lib.Run], column: str, target: float) -> str:
   """In how many rounds a target was reached, and by how many of the runs if not by all."""
-  known = [number for number in rounds if number is not None]
+  sign = scores.sign(column)
+  good = [[t for t, v in run.curve(column).items() if sign * v >= sign * target] for run in members]
+  known = [min(rounds) for rounds in good if rounds]
   if not known:
     return 'not reached'
-  by = '' if len(known) == len(rounds) else f' (reached by {len(known)} of {len(rounds)} seeds)'
+  by = '' if len(known) == len(good) else f' (reached by {len(known)} of {len(good)} seeds)'
   return report.spread(known, 0) + by
-
-
-def _range(numbers: Sequence[int]) -> str:
-  """Returns sorted numbers as 'least to greatest', or the one that they are."""
-  return ' to '.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))

@@ -1,4 +1,4 @@
-"""Ease of tuning: how well an optimizer does by client and server rate, or by any one setting."""
+"""Ease of tuning: how well an optimizer does by client and server rate."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tff_adaptive.reports import cross_tables, report, scores, style
-from tff_adaptive.runs import groups as groups_lib, names, run as run_lib
+from tff_adaptive.runs import groups as groups_lib, run as run_lib
 
 CLIENT, SERVER = 'client_learning_rate', 'server_learning_rate'
 _DIGITS, _DATA_DIGITS = 3, 6  # Of a rate in tables, and of others; more where two would be alike.
@@ -18,7 +18,6 @@ _FIRST_QUANTILE = 0.25
 
 Cells = Mapping[tuple[float, float], scores.Score]  # By client rate and server rate.
 Maps = Mapping[str, Cells]  # By label.
-Lines = Mapping[str, Mapping[float, scores.Score]]  # By label and value of a setting.
 
 
 def by_rates(
@@ -57,68 +56,6 @@ def by_rates(
   ]
   text = report.csv_text([['label', CLIENT, SERVER, 'runs', 'mean', 'std'], *data])
   return report.Report(tables, text, _draw_maps(maps, column, what, title), title)
-
-
-def by_parameter(
-  runs: Sequence[run_lib.Run],
-  column: str,
-  parameter: str,
-  *,
-  label_by: Sequence[str] | None = None,
-  title: str = '',
-) -> report.Report:
-  """Returns the scores of some runs by one of their settings.
-
-  If runs with the same value also differ in other settings, such as rates, the setting with the
-  best mean over its seeds counts.
-
-  Args:
-    runs: The runs; those that have no such setting are left out.
-    column: The column of metrics.csv.
-    parameter: The setting, a number.
-    label_by: The settings that distinguish lines; by default the task, the algorithm and the server
-      optimizer.
-    title: Over the figure.
-
-  Raises:
-    ValueError: If no run has the setting, or all have the same.
-  """
-
-  def value_of(run: run_lib.Run) -> float:
-    return float(run.settings[parameter])
-
-  found = [run for run in runs if _is_number(run.settings.get(parameter))]
-  values = sorted({value_of(run) for run in found})
-  if len(values) < 2:
-    raise ValueError(f'a line needs two values of {parameter!r} or more: the runs have {values}.')
-  known = [n for n in ('task', 'algorithm', 'server_optimizer') if n in found[0].settings]
-  differing = [n for n in known if len({str(run.settings.get(n)) for run in found}) > 1]
-  alone = [n for n in known if n == 'algorithm']
-  groups = groups_lib.partition(found, label_by or differing or alone or None)
-  lines = {
-    label: dict(sorted(cross_tables.best(members, value_of, column).items()))
-    for label, members in groups.items()
-  }
-  what = scores.heading(column, found)
-  texts = report.distinct(values, _DATA_DIGITS)
-  columns = {value: f'{parameter} = {texts[value]}' for value in values}
-  rows = [
-    cross_tables.row([label], {columns[v]: score for v, score in line.items()}, column)
-    for label, line in lines.items()
-  ]
-  by = 'validation' if column.startswith('validation_') else names.metric(column)
-  data = [
-    [label, texts[value], len(s.values), s.mean, s.std, s.label]
-    for label, line in lines.items()
-    for value, s in line.items()
-  ]
-  heading = ['label', parameter, 'runs', 'mean', 'std', 'settings']
-  return report.Report(
-    [cross_tables.table([''], [*columns.values()], rows, found, what, by=by)],
-    report.csv_text([heading, *data]),
-    _draw_lines(lines, values, column, parameter, what, title),
-    title,
-  )
 
 
 def _cells(members: Sequence[run_lib.Run], column: str) -> Cells:
@@ -212,11 +149,9 @@ def _draw_maps(maps: Maps, column: str, what: str, title: str) -> Any:
 
 def _color_limits(maps: Maps, column: str) -> tuple[float, float]:
   """Of the colours: from the first quartile, counted from the worst, to the best."""
-  every = [_shown(s, column) for cells in maps.values() for s in cells.values()]
-  values = [value for value in every if not math.isnan(value)] or [0.0]
-  is_high = scores.sign(column) > 0
-  worse = float(np.quantile(values, _FIRST_QUANTILE if is_high else 1 - _FIRST_QUANTILE))
-  low, high = (worse, max(values)) if is_high else (min(values), worse)
+  values = [_shown(s, column) for cells in maps.values() for s in cells.values() if s.is_finite]
+  parts = (_FIRST_QUANTILE, 1) if scores.sign(column) > 0 else (0, 1 - _FIRST_QUANTILE)
+  low, high = np.quantile(values or [0.0], parts).tolist()
   return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
@@ -260,33 +195,3 @@ def _logs(rates: Sequence[float]) -> list[str]:
   logs = [math.log10(rate) if rate > 0 else -math.inf for rate in rates]
   texts = report.distinct(logs, _DIGITS)
   return [texts[log] for log in logs]
-
-
-def _is_number(value: Any) -> bool:
-  return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _draw_lines(
-  lines: Lines, values: Sequence[float], column: str, parameter: str, what: str, title: str
-) -> Any:
-  figure, ((axes,),) = style.figure(1, 1, 6.0, 3.8, title=title)
-  factor, _ = scores.unit(column)
-  shown = []
-  for number, (label, line) in enumerate(lines.items()):
-    finite = {v: s for v, s in line.items() if s.is_finite}
-    means = factor * np.array([s.mean for s in finite.values()])
-    stds = factor * np.array([s.std for s in finite.values()])
-    look = style.marked(number)
-    axes.errorbar(
-      list(finite), means, yerr=stds if stds.any() else None, label=label, capsize=2, **look
-    )
-    shown += [*(means - stds), *(means + stds)]
-  if values[0] > 0 and values[-1] / values[0] >= 10:
-    axes.set_xscale('log')
-  limits = style.limits(shown, margin=0.08)
-  if limits is not None:
-    axes.set_ylim(*limits)
-  axes.grid(alpha=0.3)
-  axes.set(xlabel=parameter, ylabel=what.replace(', mean', ',\nmean'))
-  style.legend(figure, *axes.get_legend_handles_labels())
-  return figure

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from tests.helpers import run_folders
@@ -77,51 +78,57 @@ def of_participation(folder, own, value=0.5, test=0.5, **common):
   return run_folders.each(
     folder,
     [(value, {'test': {'test_accuracy': test}, **settings}) for settings in own],
-    **{'task': 't.py:load', 'clients_per_round': 1, 'data': {'clients': 10}, **common},
+    **{
+      'task': '/s/t.py:load',
+      'task_option': [],
+      'clients_per_round': 1,
+      'data': {'clients': 10},
+      **common,
+    },
   )
+
+
+def by_participation(runs):
+  """The table of the paper on AdaBest."""
+  rows = ['participation', 'task', 'task_option']
+  return cross_tables.build(runs, rows, 'algorithm', TEST).tables[0]
 
 
 def test_the_table_of_participation_is_of_test_data(tmp_path):
   runs = []
   for rate, value in ((0.1, 0.9), (0.2, 0.8)):  # On test data the other rate would win.
-    for algorithm, better in (('ada_best', 0.01), ('fed_avg', 0.0)):
+    for algorithm, better in (('fed_avg', 0.0), ('ada_best', 0.01)):
       own = [
         {'clients_per_round': n, 'task_option': [f'alpha={alpha}', 'validation=test']}
-        for n in (1, 10)
-        for alpha in ('0.03', 'inf')
+        for n in (10, 1)
+        for alpha in ('inf', '10', '3')
       ]
       common = {'algorithm': algorithm, 'client_learning_rate': rate}
       folder = tmp_path / f'{rate}_{algorithm}'
       runs += of_participation(folder, own, value, 0.5 + rate + better, **common)
-  (table,) = cross_tables.participation(runs).tables
-  assert table.heading == ['participation', 'task', 'setting', 'FedAvg', 'AdaBest']
+  table = by_participation(runs)
+  assert table.heading == ['participation', 'task', 'task option', 'FedAvg', 'AdaBest']
   assert table.rows == [
-    [share, 't.py:load', setting, '60.00', '61.00']
+    [share, 't.py:load', f'alpha={alpha}, validation=test', '60.00', '61.00']
     for share in ('10 %', '100 %')
-    for setting in ('alpha = 0.03', 'IID')
+    for alpha in ('3', '10', 'inf')
   ]
-  assert table.bold == {(row, 4) for row in range(4)}
+  assert table.bold == {(row, 4) for row in range(6)}
   assert 'client_learning_rate=0.1' in table.note
 
 
-def test_the_table_of_participation_counts_runs_that_diverged(tmp_path):
+def test_runs_that_diverged_are_counted(tmp_path):
   names = ['fed_avg'] * 2 + ['scaffold_m'] * 3
   own = [{'algorithm': name, 'seed': seed} for seed, name in enumerate(names)]
-  runs = of_participation(tmp_path, own, column='validation_loss', start=1.0)
+  runs = of_participation(tmp_path, own, column='validation_loss', start=1.0, participation=0.1)
   runs[3].rows[0]['non_finite_clients'] = 3  # It recovered.
-  (table,) = cross_tables.participation(runs).tables
+  table = by_participation(runs)
   assert table.rows[0][3:] == ['50.00 ± 0.00', '50.00 ± 0.00 (1 of 3 diverged)']
   assert table.bold == {(0, 3), (0, 4)}
   runs[2].rows[-1]['validation_loss'] = 1000.0
-  (table,) = cross_tables.participation(runs).tables
-  assert table.rows[0][3:] == ['50.00 ± 0.00', 'diverged (2 of 3)']
+  table = by_participation(runs)
+  assert table.rows[0] == ['10 %', 't.py:load', '', '50.00 ± 0.00', 'diverged (2 of 3)']
   assert table.bold == {(0, 3)}
-
-
-def test_rows_of_participation_are_sorted_by_numbers_and_an_option_may_be_a_text(tmp_path):
-  own = [{'task_option': [f'alpha={alpha}'] * bool(alpha)} for alpha in ('10', '3', 'auto', '')]
-  (table,) = cross_tables.participation(of_participation(tmp_path, own)).tables
-  assert [row[2] for row in table.rows] == ['', 'alpha = 3', 'alpha = 10', 'alpha = auto']
 
 
 def test_corrections_by_server_optimizers(tmp_path):
@@ -129,7 +136,7 @@ def test_corrections_by_server_optimizers(tmp_path):
     ('fed_avg', 'sgd'): 0.5,
     ('fed_yogi', 'yogi'): 0.8,
     ('scaffold', 'sgd'): 0.75,
-    ('scaffold', 'yogi'): 0.25,
+    ('scaffold', 'yogi'): 0.85,
     ('ada_best', 'sgd'): math.nan,
   }
   ends = [
@@ -137,15 +144,16 @@ def test_corrections_by_server_optimizers(tmp_path):
     for (algorithm, server), value in values.items()
     for seed in (0, 2)
   ]
-  made = cross_tables.build(run_folders.each(tmp_path, ends), 'correction', 'server_optimizer')
+  made = cross_tables.build(run_folders.each(tmp_path, ends), ['correction'], 'server_optimizer')
   (table,) = made.tables
   assert table.heading == ['correction', 'SGD', 'Yogi']
   assert table.rows == [
     ['none', '51.00 ± 1.41', '81.00 ± 1.41'],
-    ['SCAFFOLD', '76.00 ± 1.41', '26.00 ± 1.41'],
+    ['SCAFFOLD', '76.00 ± 1.41', '86.00 ± 1.41'],
     ['AdaBest', 'diverged', ''],
   ]
-  assert table.bold == {(1, 1), (0, 2)}  # The best of each column.
+  assert table.bold == {(0, 2), (1, 2)}  # The best of each row.
+  assert made.figure is None
   assert table.title == 'Validation accuracy, mean over the last 1 round, %'
   assert '76.00' in made.data
 
@@ -157,7 +165,7 @@ def test_test_data_are_shown_and_choose_nothing(tmp_path):
     for rate, value, test in ((0.1, 0.9, {TEST: 0.6}), (0.2, 0.8, {TEST: 0.7}))
   ]
   runs = run_folders.each(tmp_path, ends, task_option=['alpha=0.3', 'validation=clients'])
-  (table,) = cross_tables.build(runs, 'client_schedule', 'task_option', TEST).tables
+  (table,) = cross_tables.build(runs, ['client_schedule'], 'task_option', TEST).tables
   assert table.heading == ['client schedule', 'alpha=0.3, validation=clients']
   assert table.rows == [['constant', '60.00'], ['inv_sqrt', '60.00']]
   assert table.title == 'Test accuracy, after the last round, %'
@@ -169,12 +177,12 @@ def test_test_data_are_shown_and_choose_nothing(tmp_path):
   'build, message',
   [
     (cross_tables.tasks, 'names no task and algorithm'),
-    (cross_tables.participation, 'names no task and algorithm'),
+    (by_participation, "has no setting 'participation'"),
     (
-      lambda runs: cross_tables.build(runs, 'mu', 'algorithm'),
+      lambda runs: cross_tables.build(runs, ['mu'], 'algorithm'),
       "no setting 'mu' .*: .*learning_rate",
     ),
-    (lambda runs: cross_tables.build(runs, 'tau', 'tau'), 'rows and columns are both tau'),
+    (lambda runs: cross_tables.build(runs, ['tau'], 'tau'), 'rows and columns are both tau'),
   ],
 )
 def test_what_a_run_lacks_is_named(tmp_path, build, message):
@@ -183,13 +191,37 @@ def test_what_a_run_lacks_is_named(tmp_path, build, message):
     build([run])
 
 
-def test_numbers_are_sorted_as_numbers(tmp_path):
+def tau_runs(folder, algorithm='fed_yogi', shift=0.0):
+  """Three values of tau, two rates, of which the higher is better but for the largest tau."""
+  values = {0.1: (0.4, 0.3), 0.001: (0.5, 0.6), 0.01: (0.7, 0.8)}
   ends = [
-    (0.2, {'clients_per_round': n, 'task_option': [f'alpha={alpha}']})
-    for n in (10, 2, 20, 5)
-    for alpha in ('10', '3')
+    (value + shift + (seed - 0.5) / 100, {'tau': tau, 'client_learning_rate': rate, 'seed': seed})
+    for tau, pair in values.items()
+    for rate, value in zip((0.1, 0.3), pair)
+    for seed in (0, 1)
   ]
-  found = run_folders.each(tmp_path, ends)
-  (table,) = cross_tables.build(found, 'clients_per_round', 'task_option').tables
-  assert [row[0] for row in table.rows] == ['2', '5', '10', '20']
-  assert table.heading[1:] == ['alpha=3', 'alpha=10']
+  return run_folders.each(folder / algorithm, ends, algorithm=algorithm)
+
+
+def test_by_a_number_there_is_a_line_for_each_row(tmp_path):
+  both = [*tau_runs(tmp_path), *tau_runs(tmp_path, 'fed_adam', -0.05)]
+  both.append(run_folders.make(tmp_path / 'other', [0.1, 0.99], tau=None))
+  made = cross_tables.build(both, ['algorithm'], 'tau')
+  (table,) = made.tables
+  assert table.heading == ['algorithm', '0.001', '0.01', '0.1', 'none']
+  assert table.rows == [
+    ['FedYogi', '60.00 ± 0.71', '80.00 ± 0.71', '40.00 ± 0.71', ''],
+    ['FedAdam', '55.00 ± 0.71', '75.00 ± 0.71', '35.00 ± 0.71', ''],
+    ['FedAvg', '', '', '', '99.00'],
+  ]
+  assert table.bold == {(0, 2), (1, 2), (2, 4)}
+  assert 'client_learning_rate=0.1 (FedYogi, 0.1; FedAdam, 0.1)' in table.note
+  (axes,) = made.figure.axes
+  assert axes.get_xscale() == 'log'
+  assert [text.get_text() for text in made.figure.legends[0].get_texts()] == ['FedYogi', 'FedAdam']
+  line, *_ = axes.containers[0]
+  np.testing.assert_allclose(line.get_xydata(), [[0.001, 60], [0.01, 80], [0.1, 40]])
+  for run in both[:4]:  # A value that is 0 has no place on a logarithmic axis.
+    run.settings['tau'] = 0.0
+  (axes,) = cross_tables.build(both, ['algorithm'], 'tau').figure.axes
+  assert axes.get_xscale() == 'linear'

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers import run_folders
 from tff_adaptive.reports import tables
-from tff_adaptive.runs import groups as groups_lib, run as run_lib
+from tff_adaptive.runs import run as run_lib
 
 COLUMN = 'validation_accuracy'
 
@@ -49,14 +49,14 @@ def test_an_accuracy_of_a_run_whose_loss_diverged_is_in_no_mean(tmp_path, end):
 
 def test_rows_hold_means_deviations_and_rounds_to_a_target(tmp_path):
   one = _seeds(tmp_path / 'a', [[0.0, 0.4, 0.8], [0.0, 0.6, 0.6]])
-  groups = {'a': one, 'b': _seeds(tmp_path / 'b', [[0.1, 0.2, 0.3]])}
+  groups = {'n=10': _seeds(tmp_path / 'b', [[0.1, 0.2, 0.3]]), 'n=2': one}
   # The initial model, round 0, is not in the mean: (0.4 + 0.8) / 2 and (0.6 + 0.6) / 2.
-  assert tables.comparison_table(groups, COLUMN, target=0.6).rows == [
-    ['a', '2', '4', '0.6000 ± 0.0000', '0.7000 ± 0.1414', '3 ± 1', '0.5000'],
-    ['b', '1', '4', '0.2500', '0.3000', 'not reached', '0.5000'],
+  assert tables.comparison(groups, [COLUMN], target=0.6).tables[0].rows == [
+    ['n=2', '2', '4', '0.6000 ± 0.0000', '0.7000 ± 0.1414', '3 ± 1', '0.5000'],
+    ['n=10', '1', '4', '0.2500', '0.3000', 'not reached', '0.5000'],
   ]
   table = tables.comparison_table(groups, COLUMN, target=0.7)
-  assert table.rows[0][5] == '4 (reached by 1 of 2 seeds)'
+  assert table.rows[1][5] == '4 (reached by 1 of 2 seeds)'
   with pytest.raises(ValueError, match=r"no values of 'val_acc' .*it has: .*validation_accuracy"):
     tables.comparison_table(groups, 'val_acc')
 
@@ -118,30 +118,20 @@ def test_the_metric_is_the_tasks_or_accuracy_another_or_the_loss(tasks, chosen):
     assert tables.default_metric(runs) == f'validation_{chosen}'
 
 
-def test_the_note_says_which_curve_ends_early_and_why(tmp_path):
+def test_the_legend_says_which_curve_ends_early(tmp_path):
   found = [
     run_folders.make(tmp_path / str(seed), values, seed=seed, rounds=3)
     for seed, values in enumerate(([0.1, 0.2, 0.3, 0.4], [0.1, 0.2], [0.1, 0.3, 0.4, 0.5]))
   ]
-  made = tables.comparison({'a': found}, [COLUMN])
-  assert made.tables[0].note == (
-    f'Not complete: 1 of 3 runs: {tmp_path / "1"} (1 of 3 rounds). The curve of a ends at round 1,'
-    f' the last that all its runs have, because of {tmp_path / "1"}.'
-  )
-  assert [text.get_text() for text in made.figure.legends[0].get_texts()] == [
-    'a (n = 3), to round 1'
-  ]
-  made = tables.comparison({'a': found[::2]}, [COLUMN])
-  assert not made.tables[0].note
-
-
-def test_runs_without_a_round_in_common_have_no_curve_and_are_named(tmp_path):
-  found = [run_folders.make(tmp_path / str(seed), [0.1, 0.2], seed=seed) for seed in range(3)]
-  del found[0].rows[0][COLUMN]
-  del found[1].rows[1][COLUMN]
-  made = tables.comparison({'a': found[:2], 'b': found[2:]}, [COLUMN])
-  assert f'a has no curve: its runs have no round with {COLUMN} in common.' in made.tables[0].note
-  assert [line.split(',')[0] for line in made.data.splitlines()] == ['label', 'b', 'b']
+  for runs, label in ((found, 'a (n = 3), to round 1'), (found[::2], 'a (n = 2)')):
+    made = tables.comparison({'a': runs}, [COLUMN])
+    assert [text.get_text() for text in made.figure.legends[0].get_texts()] == [label]
+  for run, t in zip(found, (0, 1)):
+    run.rows[:] = run.rows[t : t + 1]
+  with pytest.raises(
+    ValueError, match=r"the runs of 'a' have no round with a value of .* in common"
+  ):
+    tables.comparison({'a': found}, [COLUMN])
 
 
 def test_a_run_whose_loss_diverged_is_left_out_of_the_curve_of_its_accuracy(tmp_path):
@@ -155,12 +145,4 @@ def test_a_run_whose_loss_diverged_is_left_out_of_the_curve_of_its_accuracy(tmp_
     'a,1,0.3,0.141421',
     'b (diverged),0,0.1,0',
     'b (diverged),1,0.9,0',
-  ]
-
-
-def test_rows_are_sorted_by_numbers(tmp_path):
-  found = run_folders.each(tmp_path, [(0.2, {'clients_per_round': n}) for n in (10, 2, 20, 5)])
-  made = tables.comparison(groups_lib.group(found), [COLUMN])
-  assert [row[0] for row in made.tables[0].rows] == [
-    f'clients_per_round={number}' for number in (2, 5, 10, 20)
   ]
