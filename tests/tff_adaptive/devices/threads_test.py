@@ -15,22 +15,26 @@ chosen = tf.config.threading.get_intra_op_parallelism_threads
 choose = tf.config.threading.set_intra_op_parallelism_threads
 threads.num_processors = lambda: 3
 
+def chosen_for(clients):
+  threads.one_an_operation(clients)
+  return chosen()
+
 assert threads.side_by_side() == threads.side_by_side(9) == 3
 assert threads.side_by_side(2) == 2
-assert not threads.one_an_operation(2) and chosen() == 0  # A processor would be idle.
+assert chosen_for(2) == 0  # A processor would be idle.
 os.environ['TF_NUM_INTRAOP_THREADS'] = '2'
-assert not threads.one_an_operation(3) and chosen() == 0
+assert chosen_for(3) == 0
 del os.environ['TF_NUM_INTRAOP_THREADS']
 choose(2)
-assert not threads.one_an_operation(3) and chosen() == 2
+assert chosen_for(3) == 2
 choose(0)
-assert threads.one_an_operation(3) and chosen() == 1
+assert chosen_for(3) == 1
 choose(0)
 engine.set_graph_context(parallel_clients=3, device='cpu')  # The default engine chooses it.
 assert chosen() == 1
 choose(0)
 tf.constant(1)
-assert not threads.one_an_operation(3) and chosen() == 0  # Too late.
+assert chosen_for(3) == 0  # Too late.
 """
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tff_adaptive._utils import private_apis
 from tff_adaptive.engine import batched_clients
-from tff_adaptive.engine.graph import dataset_reduce, loop_bodies, values
+from tff_adaptive.engine.graph import loops, values
 from tff_adaptive.kernels import library
 
 # A variable with this shared name is created anew each time its op runs and dies with its last
@@ -35,14 +35,14 @@ class ImportedGraph:
     graph_def = private_apis.graph_def(message)
     library.load_for(node.op for node in _all_nodes(graph_def))
     _name_functions_apart(graph_def)
-    loop_bodies.set_apart(graph_def)
+    loops.set_apart(graph_def)
     self.group = batched_clients.find(message)
     self._parameter = private_apis.tensor_names(message.parameter)
     result = private_apis.tensor_names(message.result)
     self._result_is_sequence = [is_sequence for _, is_sequence in result]
     whole_reads = _whole_reads(graph_def, self._parameter)
     self._whole_reads: dict[str, list[list[tf.TensorSpec]]] = {}  # Of each reader.
-    dataset_reduce.replace_reductions(graph_def)
+    loops.replace_reductions(graph_def)
     for node in _all_nodes(graph_def):
       _make_private(node)
     handles = []
