@@ -7,6 +7,7 @@ import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import least_squares_solutions as solutions, oracle, small_problem
+from tests.integration.corrections_oracle_test import close
 from tff_adaptive import (
   algorithms,
   costs,
@@ -78,11 +79,6 @@ def expected(name, weighting):
     by_examples=weighting == 'examples',
     **options,
   )
-
-
-def close(what, found, wanted):
-  error = np.abs(found - wanted).max()
-  assert error <= 2e-5 * max(np.abs(wanted).max(), 1e-2), f'{what}: {error}'
 
 
 def compare(run, reference, mu=1.0):

@@ -1,7 +1,5 @@
 """TFF's own training loops with this project's FedYogi; memory over many rounds."""
 
-import asyncio
-import datetime
 import pathlib
 import subprocess
 
@@ -43,77 +41,6 @@ def test_run_training_process_and_its_resumption(graph, tmp_path):
   table = (tmp_path / 'metrics.csv').read_text()
   assert 'client_work/train/loss' in table
   assert len(table.splitlines()) == 1 + 4
-
-
-class DatasetsIterator(tff.program.DatasetDataSourceIterator):
-  """TFF's programs copy it deeply, which datasets do not bear; it has no state."""
-
-  def __deepcopy__(self, memo):
-    return self
-
-  @classmethod
-  def from_bytes(cls, buffer):
-    iterator = super().from_bytes(buffer)  # Of TFF's class.
-    iterator.__class__ = cls
-    return iterator
-
-
-class Datasets(tff.program.DatasetDataSource):
-  """A source of such an iterator."""
-
-  def __init__(self, datasets):
-    super().__init__(datasets)
-    self._given = datasets
-
-  def iterator(self):
-    return DatasetsIterator(self._given, self.federated_type)
-
-
-def build_states_manager(folder):
-  return lambda name: tff.program.FileProgramStateManager(folder / name)
-
-
-def test_train_model_with_data_and_evaluation_of_tff(graph, tmp_path):
-  """All clients take part, so that the order in which TFF draws them does not matter."""
-  datasets = [processes.dataset(i, n) for i, n in ((1, 5), (2, 2), (3, 7))]
-  process, evaluation = processes.fed_avg(), tff.learning.algorithms.build_fed_eval
-  metrics = tff.program.MemoryReleaseManager()
-  manager = tff.learning.programs.EvaluationManager(
-    data_source=Datasets(datasets),
-    aggregated_metrics_manager=metrics,
-    create_state_manager_fn=build_states_manager(tmp_path / 'evaluations'),
-    create_process_fn=lambda name: (evaluation(processes.linear_model()), None),
-    cohort_size=3,
-    duration=datetime.timedelta(0),
-  )
-
-  def train(rounds):
-    states = tff.program.MemoryReleaseManager()
-    program = tff.learning.programs.train_model(
-      train_process=process,
-      train_data_source=Datasets(datasets),
-      train_per_round_clients=3,
-      train_total_rounds=rounds,
-      program_state_manager=tff.program.FileProgramStateManager(tmp_path / 'states'),
-      model_output_manager=states,
-      train_metrics_manager=tff.program.MemoryReleaseManager(),
-      evaluation_manager=manager,
-      evaluation_periodicity=1,
-    )
-    engines.run(graph, asyncio.run, program)
-    return states.values()
-
-  train(1)
-  trained = train(3)['training_checkpoint_round_3']  # It goes on after round 1.
-
-  def by_hand():
-    state = process.initialize()
-    for _ in range(3):
-      state = process.next(state, datasets).state
-    return state
-
-  engines.assert_same(trained, engines.run(graph, by_hand), rtol=1e-5, atol=1e-6)
-  assert len(metrics.values()) > 0
 
 
 def print_growth():
