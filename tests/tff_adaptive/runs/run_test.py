@@ -132,6 +132,7 @@ def test_a_task_needs_a_way_to_load_it(stateless):
     (dict(validation_loss=np.nan, inference_loss=0.6), 'loss', 'theta_bar'),
     (dict(validation_accuracy=np.nan, inference_accuracy=np.nan), 'accuracy', 'theta'),
     ({}, 'accuracy', 'theta_bar'),
+    (dict(validation_accuracy=0.05), 'accuracy', 'theta'),
   ],
 )
 def test_the_better_weights_are_those_of_the_last_evaluation(last, metric, expected):
@@ -176,16 +177,6 @@ def test_a_folder_without_a_run_is_refused_with_the_reason(tmp_path):
     tff_adaptive.load_run(str(tmp_path / 'run'))
 
 
-@pytest.mark.parametrize('name', ['config.json', 'metrics.csv'])
-def test_a_damaged_file_is_refused_by_name(tmp_path, name):
-  run = run_folders.make(tmp_path / 'run', [0.1])
-  path = tmp_path / 'run' / name
-  for spoil in (lambda: path.write_text('{' + '\n'), lambda: (path.unlink(), path.mkdir())):
-    spoil()
-    with pytest.raises(ValueError, match=f'^{path} cannot be read'):
-      tff_adaptive.load_run(run.folder)
-
-
 def test_links_are_followed_and_a_run_is_read_once(tmp_path):
   run_folders.make(tmp_path / 'elsewhere', [0.1])
   folder = tmp_path / 'runs'
@@ -197,15 +188,6 @@ def test_links_are_followed_and_a_run_is_read_once(tmp_path):
   assert [run.folder for run in found] == [str(folder / name) for name in ('a', 'again')]
 
 
-def test_a_run_is_a_start(stateful, stateless):
-  folder, _ = stateful
-  run, model = tff_adaptive.load_run(folder), small_problem.model()
-  assert_same(training.initial_weights_from(folder, model), run.chosen(run.best('accuracy')))
-  started = models.with_initial_weights(model, training.initial_weights_from(stateless[0], model))
-  assert_same(started.initial_weights[0], stateless[1].state.global_model_weights)
-  assert not np.array_equal(model.initial_weights[0][0], started.initial_weights[0][0])
-
-
 @pytest.mark.parametrize('metric, better', [('accuracy', 'theta'), ('loss', 'theta_bar')])
 def test_a_start_is_the_better_by_what_reports_compare_by(stateful, monkeypatch, metric, better):
   run, model = tff_adaptive.load_run(stateful[0]), small_problem.model()
@@ -213,12 +195,13 @@ def test_a_start_is_the_better_by_what_reports_compare_by(stateful, monkeypatch,
   last |= {'validation_loss': 2.0, 'inference_loss': 1.0, 'round': 3}
   changed = dataclasses.replace(run, rows=[last], config={**run.config, 'metric': metric})
   monkeypatch.setattr(run_lib, 'load_run', lambda folder: changed)
-  assert_same(training.initial_weights_from(stateful[0], model), run.chosen(better))
+  start = training.initial_weights_from(stateful[0], model)
+  assert_same(start, run.chosen(better))
+  assert_same(models.with_initial_weights(model, start).initial_weights[0], start)
 
 
-def test_a_run_that_ended_between_evaluations_has_its_theta_bar(stateful, tmp_path):
-  folder, _ = copied(stateful[0], tmp_path)
-  run = tff_adaptive.load_run(folder)
-  cut = runs.Run(folder, run.config, run.rows[:2])  # Round 1 was not evaluated.
+def test_a_run_that_ended_between_evaluations_has_its_theta_bar(stateful):
+  run = tff_adaptive.load_run(stateful[0])
+  cut = dataclasses.replace(run, rows=run.rows[:2])  # Round 1 was not evaluated.
   assert 'validation_loss' not in cut.rows[-1]
   assert_same(cut.chosen('theta_bar'), run.inference_weights)

@@ -4,10 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
-import tensorflow_federated as tff
 
 from tests.helpers import fakes, small_problem
-from tff_adaptive import costs, population, registry, runs
+from tff_adaptive import costs, population, registry
 from tff_adaptive.client import Batching
 from tff_adaptive.population import rounds
 from tff_adaptive.training import cohorts
@@ -51,7 +50,8 @@ def test_ideal_clients_give_todays_numbers_to_the_bit(tmp_path):
 
 def test_who_does_not_finish_is_not_in_the_round(tmp_path):
   """Against a plain loop over the plans, which keeps the states of those that finished."""
-  result = train(tmp_path, UNRELIABLE)
+  for number in (7, 8, 20):  # A resumed run equals one go.
+    result = train(tmp_path, UNRELIABLE, number)
   process, clients = Process(), fakes.Clients()
   sizes = [2 + i % 5 for i in range(20)]
   simulation = population.Simulation(
@@ -94,52 +94,37 @@ def test_who_does_not_finish_is_not_in_the_round(tmp_path):
   assert found['virtual_seconds'] == pytest.approx(seconds)
 
 
-def test_a_resumed_run_equals_one_go(tmp_path):
-  whole = train(tmp_path / 'whole', UNRELIABLE, rounds_per_evaluation=1)
-  for number in (7, 8, 20):
-    parts = train(tmp_path / 'parts', UNRELIABLE, number, rounds_per_evaluation=1)
-  assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
-  for result in (whole, parts):
-    assert result.summary['population'] == whole.summary['population']
-  np.testing.assert_array_equal(
-    parts.state.global_model_weights[0], whole.state.global_model_weights[0]
-  )
-
-
-def test_another_population_is_another_run(tmp_path):
-  trace = {'c01': [(0, 30.5), (40, 99)], 'c02': [(0, 99)]}
-  train(tmp_path, population.Population(population.Trace(trace)), 2)
-  train(tmp_path, population.Population(population.Trace({k: [*v] for k, v in trace.items()})), 3)
-  for other in ({**trace, 'c02': [(0, 98)]}, {'c02': [(0, 99)]}):
-    with pytest.raises(runs.ResumeError, match='other settings: population was'):
-      train(tmp_path, population.Population(population.Trace(other)), 4)
-  with pytest.raises(runs.ResumeError, match='and is now None'):
-    train(tmp_path, None, 4)
-
-
-def test_a_trace_of_other_clients_is_reported_once(tmp_path):
-  trace = population.Trace({'c01': [(0, 9)], 'stranger': [(0, 9)]})
-  message = "and so never drawn: 19 of the run's 20 clients"
+@pytest.mark.parametrize(
+  'availability, message',
+  [
+    (population.Trace({'c01': [(0, 9)], 'x': [(0, 9)]}), "never drawn: 19 of the run's 20 clients"),
+    (population.Independent(0.1), 'are available, of 5 that a round is to have'),
+  ],
+)
+def test_clients_that_are_not_there_are_reported_once(availability, message):
+  chosen = population.Population(availability)
   with pytest.warns(UserWarning, match=message) as caught:
-    train(tmp_path, population.Population(trace), 3)
-  assert [message in str(warning.message) for warning in caught].count(True) == 1
-
-
-def test_few_clients_are_reported_once():
-  chosen = population.Population(population.Independent(0.1))
-  with pytest.warns(UserWarning, match='available, of 5 that a round is to have') as caught:
     fakes.train(None, 9, Process(), cost_model=COSTS, population=chosen)
-  assert sum('are available' in str(w.message) for w in caught) == 1
+  assert sum(message in str(warning.message) for warning in caught) == 1
 
 
-def test_a_population_that_cannot_be_is_refused_before_anything_is_written(tmp_path):
-  for chosen, model, message in (
-    (population.Population(), None, 'population is given without a cost_model'),
-    (population.Population(round_deadline=0.5), COSTS, 'the fastest client needs 1.4 to receive'),
-  ):
-    with pytest.raises(ValueError, match=message):
-      train(tmp_path / 'run', chosen, cost_model=model)
-    assert not (tmp_path / 'run').exists()
+@pytest.mark.parametrize(
+  'chosen, options, message',
+  [
+    (population.Population(), {'cost_model': None}, 'population is given without a cost_model'),
+    (population.Population(round_deadline=0.5), {}, 'the fastest client needs 1.4 to receive'),
+    (None, {'clients_per_round': 21}, 'clients_per_round is 21; it must be from 1 to 20'),
+    (population.Population(over_select=1.5), {'clients_per_round': 21}, 'is 21; it must be from'),
+  ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, chosen, options, message):
+  with pytest.raises(ValueError, match=message):
+    train(tmp_path / 'run', chosen, **options)
+  assert not (tmp_path / 'run').exists()
+
+
+def test_over_selection_draws_no_more_clients_than_there_are():
+  train(None, population.Population(over_select=1.5), 1, clients_per_round=20)
 
 
 @pytest.mark.parametrize(
@@ -158,36 +143,29 @@ def test_a_process_that_takes_other_data_is_refused(tmp_path, batching, straggle
   assert not (tmp_path / 'run').exists()
 
 
-@pytest.mark.parametrize('chosen', [None, population.Population(over_select=1.5)])
-def test_more_clients_than_there_are_are_refused_before_anything_is_written(tmp_path, chosen):
-  with pytest.raises(ValueError, match='clients_per_round is 21; it must be from 1 to 20'):
-    train(tmp_path / 'run', chosen, clients_per_round=21)
-  assert not (tmp_path / 'run').exists()
-  train(tmp_path / 'all', chosen, 1, clients_per_round=20)  # Over-selection draws all of them.
-
-
 class SomeEmpty(fakes.Clients):
   """Two clients, of which the second, or both, have no examples."""
 
+  client_ids = ('c00', 'c01')
+
   def __init__(self, *sizes):
-    self._sizes = dict(zip('ab', sizes))
-    self.client_ids = tuple(self._sizes)
+    self._sizes = dict(zip(self.client_ids, sizes))
 
   def num_examples(self, client_id):
     return self._sizes[client_id]
 
-  def load(self, client_id):
-    x, y = small_problem.clients()[0]
-    size = self._sizes[client_id]
-    return {'x': x[:size], 'y': y[:size]}
+
+class OfNobody(fakes.StatelessProcess):
+  """One whose sums over no example are 0, as this project's are."""
+
+  def next(self, state, cohort):
+    train = {'loss': np.float32(0.0), 'accuracy': np.float32(0.0)}
+    return fakes.StatelessOutput(state, {'client_work': {'train': train}})
 
 
 @pytest.mark.parametrize('sizes, measured', [((3, 0), True), ((0, 0), False)])
-def test_a_round_without_an_example_has_no_training_loss(tmp_path, graph, sizes, measured):
-  with tff.framework.get_context_stack().install(graph):
-    fakes.train(
-      tmp_path, 1, small_problem.process('fed_avg'), SomeEmpty(*sizes), clients_per_round=2
-    )
+def test_a_round_without_an_example_has_no_training_loss(tmp_path, sizes, measured):
+  fakes.train(tmp_path, 1, OfNobody(), SomeEmpty(*sizes), clients_per_round=2)
   row = fakes.rows(tmp_path)[1]
   assert bool(row.get('train_loss')) == bool(row.get('train_accuracy')) == measured
   assert row['examples'] == str(sum(sizes))
