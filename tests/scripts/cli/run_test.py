@@ -34,18 +34,10 @@ def test_a_run_goes_on_as_it_would_have_and_says_what_became_of_the_clients(tmp_
   assert f'of {found["selected"]} clients drawn {found["finished"]} finished' in out
   assert 'are available, of 10 that a round is to have' in err
   assert summary['to_target']['validation_accuracy']['round'] == 0
-  early = ('--rounds=3', '--target=0.01', '--stop_at_target')
-  assert _train(tmp_path / 'early', *FLAGS, *early) == 0
-  assert runs.load_run(str(tmp_path / 'early')).is_complete
-  assert len(fakes.rows(tmp_path / 'early')) == 1
   for number in (2, 3):
     assert _train(tmp_path / 'parts', *FLAGS, f'--rounds={number}') == 0
   assert fakes.rows(tmp_path / 'parts') == fakes.rows(tmp_path / 'whole')
   assert set(rounds.COLUMNS) < set(fakes.rows(tmp_path / 'whole')[0])
-  with open(tmp_path / 'whole' / 'config.json', encoding='utf-8') as file:
-    settings = json.load(file)['settings']
-  assert settings['availability_option'] == ['probability=0.2']
-  assert (settings['uplink'], settings['over_select']) == (1.0, 1.0)
   assert _train(tmp_path / 'parts', *FLAGS, '--rounds=7', '--dropout_rate=0.3') == 2
   assert '--dropout_rate was 0.2 and is now 0.3' in capfd.readouterr().err
 
