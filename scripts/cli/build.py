@@ -176,9 +176,9 @@ def _account(
 ) -> training.PrivacyCallback:
   """Says how private the run will be; returns the callback that records it."""
   accountant, every = private.accountant, config.rounds_per_evaluation
-  found = accountant.epsilons(config.rounds, private.delta)
+  epsilon = accountant.epsilon(config.rounds, private.delta)
   command_lib.say(
-    f'Noise multiplier {accountant.noise_multiplier:g}: epsilon {found["epsilon"]:.3g} at delta'
+    f'Noise multiplier {accountant.noise_multiplier:g}: epsilon {epsilon:.3g} at delta'
     f' {private.delta:.2g} after {config.rounds} rounds, for the data of a client replaced; by'
     f' {accountant.method}.'
   )

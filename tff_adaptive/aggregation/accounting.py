@@ -8,12 +8,10 @@ import copy
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
-import dp_accounting
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import optimize, special
 
 from tff_adaptive._utils import validation
@@ -24,31 +22,14 @@ _GRID = 1e-3  # Of privacy losses; coarser is safe, and looser.
 _TAIL = 12.0  # Standard deviations of a privacy loss, beyond which it counts as infinite.
 
 
-class Accountant(Protocol):
-  """Computes how private the models of the first rounds are."""
-
-  @property
-  def noise_multiplier(self) -> float:
-    """z: the noise on a sum of updates in clipping norms."""
-
-  @property
-  def method(self) -> str:
-    """By what `epsilon` is counted, and against whom it holds; `epsilon_rdp` is by Renyi's."""
-
-  def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
-    """Column -> epsilon after so many rounds."""
-
-
 class SampledGaussian:
   """Gaussian noise on cohorts of fixed size, drawn uniformly without replacement in each round.
 
-  `epsilon` is by privacy loss distributions: hockey-stick divergences at exp(e) are at most q times
+  Epsilon is by privacy loss distributions: hockey-stick divergences at exp(e) are at most q times
   the Gaussian's at 1 + (exp(e) - 1) / q, q the share of the clients that is drawn ("Privacy
   Amplification by Subsampling", Balle et al., 2018, theorem 9), and so are those of a pair of
   distributions whose products bound all rounds ("Optimal Accounting of Differential Privacy via
-  Characteristic Function", Zhu et al., 2022). `epsilon_rdp` is by Renyi divergences ("Subsampled
-  Renyi Differential Privacy and Analytical Moments Accountant", Wang et al., 2019), and looser.
-  Both hold against those who do not know who was drawn.
+  Characteristic Function", Zhu et al., 2022). It holds against those who do not know who was drawn.
   """
 
   method = 'privacy loss distributions, against those who do not know the cohorts'
@@ -67,14 +48,8 @@ class SampledGaussian:
     validation.whole_number('clients_per_round', clients_per_round, 1, hint, high=num_clients)
     self._sizes = num_clients, clients_per_round
 
-  def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
-    """Column -> epsilon after `rounds` rounds at `delta`."""
-    orders, one = self._renyi
-    renyi, _ = rdp_privacy_accountant.compute_epsilon(orders, rounds * one, delta)
-    return {'epsilon': self.epsilon(rounds, delta), 'epsilon_rdp': float(renyi)}
-
   def epsilon(self, rounds: int, delta: float) -> float:
-    """The epsilon of `rounds` rounds at `delta`, by privacy loss distributions."""
+    """The epsilon of `rounds` rounds at `delta`."""
     _check(rounds, delta)
     if rounds == 0:
       return 0.0
@@ -98,16 +73,6 @@ class SampledGaussian:
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(_GRID, -last, last, deltas)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
-
-  @functools.cached_property
-  def _renyi(self) -> tuple[np.ndarray, np.ndarray]:
-    accountant = rdp_privacy_accountant.RdpAccountant(
-      neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE
-    )
-    # It takes the noise in units of what a replaced client moves.
-    noise = dp_accounting.GaussianDpEvent(self.noise_multiplier / SENSITIVITY)
-    accountant.compose(dp_accounting.SampledWithoutReplacementDpEvent(*self._sizes, noise))
-    return accountant.orders, accountant.rdp
 
 
 class TreeGaussian:
@@ -147,22 +112,10 @@ class TreeGaussian:
     other.noise_multiplier = noise_multiplier
     return other
 
-  def epsilons(self, rounds: int, delta: float) -> dict[str, float]:
-    """Column -> epsilon after `rounds` rounds at `delta`."""
-    _check(rounds, delta)
-    move = SENSITIVITY * self.move(rounds)
-    if rounds == 0:
-      return {'epsilon': 0.0, 'epsilon_rdp': 0.0}
-    accountant = rdp_privacy_accountant.RdpAccountant()
-    accountant.compose(dp_accounting.GaussianDpEvent(self.noise_multiplier / move))
-    return {
-      'epsilon': gaussian_epsilon(move / self.noise_multiplier, delta),
-      'epsilon_rdp': float(accountant.get_epsilon(delta)),
-    }
-
   def epsilon(self, rounds: int, delta: float) -> float:
     """The epsilon of `rounds` rounds at `delta`."""
-    return self.epsilons(rounds, delta)['epsilon']
+    _check(rounds, delta)
+    return gaussian_epsilon(SENSITIVITY * self.move(rounds) / self.noise_multiplier, delta)
 
   def move(self, rounds: int) -> float:
     """sqrt(sum n_v^2) of the client that moves the nodes of `rounds` rounds most."""
@@ -186,6 +139,9 @@ class TreeGaussian:
     self._largest.append(int(self._moved.max()))
 
 
+Accountant: TypeAlias = SampledGaussian | TreeGaussian
+
+
 def gaussian_epsilon(mu: float, delta: float) -> float:
   """The epsilon of a Gaussian mechanism whose mean neighbours move by mu standard deviations.
 
@@ -204,7 +160,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def noise_multiplier_for(
-  epsilon: float, make: Callable[[float], Any], rounds: int, delta: float
+  epsilon: float, make: Callable[[float], Accountant], rounds: int, delta: float
 ) -> float:
   """The least noise with which a run is (epsilon, delta) private: z, to four digits, rounded up.
 

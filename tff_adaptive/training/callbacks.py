@@ -80,7 +80,7 @@ class Callback:
 
 
 class PrivacyCallback(Callback):
-  """Columns `epsilon` and `epsilon_rdp` of evaluated rounds, and `privacy` in the summary."""
+  """The column `epsilon` of evaluated rounds, and `privacy` in the summary."""
 
   def __init__(
     self,
@@ -112,7 +112,7 @@ class PrivacyCallback(Callback):
   def columns(self) -> Mapping[str, float]:
     if self._round % self._every and self._round != self._last:
       return {}
-    return self._accountant.epsilons(self._round, self._delta)
+    return {'epsilon': self._accountant.epsilon(self._round, self._delta)}
 
   def summary(self, rounds: int) -> Mapping[str, Any]:
     return {
@@ -122,7 +122,7 @@ class PrivacyCallback(Callback):
         'noise_multiplier': self._accountant.noise_multiplier,
         'accountant': self._accountant.method,
         'delta': self._delta,
-        **self._accountant.epsilons(rounds, self._delta),
+        'epsilon': self._accountant.epsilon(rounds, self._delta),
       }
     }
 

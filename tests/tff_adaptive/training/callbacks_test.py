@@ -90,7 +90,7 @@ def test_epsilon_stands_in_evaluated_rounds_and_in_the_summary(tmp_path, rounds,
     'neighbours': 'one client is replaced',
     'noise_multiplier': 1.5,
     'delta': 1e-3,
-    **accountant.epsilons(rounds, 1e-3),
+    'epsilon': accountant.epsilon(rounds, 1e-3),
   }
 
 
