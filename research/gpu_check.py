@@ -68,7 +68,7 @@ def rounds(
   import tensorflow_federated as tff
 
   from tff_adaptive import algorithms, engine
-  from tff_adaptive.client import Batching, ClientTraining, whole_client
+  from tff_adaptive.client import Batching, ClientTraining, client_arrays
   from tff_adaptive.models import mixed_precision
 
   model = workloads.build_model(workload)
@@ -79,7 +79,7 @@ def rounds(
   rate = workload.rate
   process = algorithms.build_fed_avg(model, client_learning_rate=rate, training=training)
   examples = [workloads.synthetic_client(workload, i) for i in range(workload.cohort)]
-  cohort = [whole_client.client_arrays(e['x'], e['y'], i) for i, e in enumerate(examples)]
+  cohort = [client_arrays(e['x'], e['y'], i) for i, e in enumerate(examples)]
   state: list[Any] = []
 
   def following() -> list[Any]:

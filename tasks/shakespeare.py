@@ -3,8 +3,8 @@
 The data are TFF's (`tff.simulation.datasets.shakespeare`). A snippet becomes its characters' ids
 between a beginning and an end token, padded to whole sequences of 80 + 1. As in TFF's baseline
 task and the authors' published code, a client shuffles its snippets, so that the sequences of a
-snippet follow each other; here among all its snippets, there in a buffer of 50 (TFF: all), which
-`--shuffle_buffer=50` is. As in the published code, a client's weight is its number of tokens.
+snippet follow each other; here among all its snippets, there in a buffer of 50 (TFF: all). As
+in the published code, a client's weight is its number of tokens.
 """
 
 import dataclasses

@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 import tff_adaptive_tasks as tasks
 from tff_adaptive import algorithms, costs, engine, population, registry, training
 from tff_adaptive._utils import client_references
-from tff_adaptive.client import ClientTraining, batching, whole_client
+from tff_adaptive.client import ClientTraining, batching, client_arrays
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.models import mixed_precision
 from tff_adaptive.runs import state_store
@@ -174,7 +174,7 @@ class _Ours:
         for d, c in zip(data, ids)
       ]
     else:
-      cohort = [whole_client.client_arrays(d['x'], d['y'], c) for d, c in zip(data, ids)]
+      cohort = [client_arrays(d['x'], d['y'], c) for d, c in zip(data, ids)]
     order = cohorts.working_order([len(d['y']) for d in data])
     output = self._process.next(self._state, [cohort[i] for i in order])
     self._state = output.state

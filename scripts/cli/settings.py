@@ -88,7 +88,6 @@ class Settings:
       fill_last=own.fill_last_batch,
       unit_starts=task.unit_starts,
       step_limits=self.population.stragglers == 'partial',
-      shuffle_buffer=own.shuffle_buffer,
       local_steps=None if epochs else own.local_steps,
       random_local_steps=bool(own.random_local_steps) and not epochs,
       with_replacement=bool(own.with_replacement),

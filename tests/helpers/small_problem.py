@@ -13,9 +13,9 @@ from tff_adaptive import algorithms, corrections, models
 from tff_adaptive.client import (
   Batching,
   ClientTraining,
+  client_arrays,
   local_training,
   model_adapters,
-  whole_client,
 )
 
 NUM_EXAMPLES = (3, 11, 4, 8, 16, 5, 9)
@@ -119,7 +119,7 @@ def train_locally(
 
 def element(data, number, max_steps=None):
   """A client's dataset of one element, as the processes take it."""
-  return whole_client.client_arrays(*data, number, max_steps)
+  return client_arrays(*data, number, max_steps)
 
 
 _OF_TRAINING = {field.name for field in dataclasses.fields(ClientTraining)}

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.helpers import small_problem
 from tff_adaptive import corrections, models
-from tff_adaptive.client import Batching, whole_client
+from tff_adaptive.client import Batching, client_arrays
 
 
 def _linear(dtype=np.float32, **options):
@@ -30,7 +30,7 @@ def train(request):
   def run(model, xs, rate, correction=None, state=(), broadcast=(), limit=None, **training):
     elements = []
     for i, x in enumerate(xs):
-      (element,) = whole_client.client_arrays(x, np.zeros(len(x), np.int32), i, limit)
+      (element,) = client_arrays(x, np.zeros(len(x), np.int32), i, limit)
       elements.append({name: tf.constant(value) for name, value in element.items()})
 
     def of(data, state):

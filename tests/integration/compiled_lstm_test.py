@@ -7,7 +7,7 @@ import tensorflow as tf
 from scripts import train
 from tests.helpers import compiler, engines
 from tff_adaptive import algorithms, engine
-from tff_adaptive.client import ClientTraining, batching, model_adapters, whole_client
+from tff_adaptive.client import ClientTraining, batching, client_arrays, model_adapters
 from tff_adaptive.engine.cluster import ray_worker
 from tff_adaptive.kernels import library
 from tff_adaptive_tasks.models import language, layers
@@ -41,7 +41,7 @@ def cohort():
     rng = np.random.default_rng(k)
     text = rng.integers(1, WORDS, [3 + k * 3 // 2, STEPS + 1]).astype(np.int32)
     text[0, 3 + k % 3 :] = 0
-    clients.append(whole_client.client_arrays(text[:, :-1], text[:, 1:], k))
+    clients.append(client_arrays(text[:, :-1], text[:, 1:], k))
   return clients
 
 

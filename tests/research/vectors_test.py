@@ -10,7 +10,7 @@ import tensorflow as tf
 from research import vectors
 from tests.helpers import engines, oracle, small_problem
 from tff_adaptive import algorithms, corrections, engine, models, registry, schedules
-from tff_adaptive.client import Batching, ClientTraining, whole_client
+from tff_adaptive.client import Batching, ClientTraining, client_arrays
 
 FILES = {
   path.stem: json.loads(path.read_text(encoding='utf-8')) for path in vectors.FOLDER.glob('*.json')
@@ -93,7 +93,7 @@ def _data(client, problem, t, factor):
   with np.errstate(over='ignore'):
     x, y = (a.astype(np.int32 if a.dtype == int else np.float32) for a in arrays)
   more = {k: np.float32(v) if k == factor else np.int32(v) for k, v in more.items()}
-  return whole_client.client_arrays(x, y, number, client['steps'], **more)
+  return client_arrays(x, y, number, client['steps'], **more)
 
 
 def _slots(leaves, problem):

@@ -1,7 +1,4 @@
-from .batching import (
-  Batching as Batching,
-)
+from .batching import Batching as Batching, client_arrays as client_arrays
 from .local_training import (
   ClientTraining as ClientTraining,
 )
-from .whole_client import client_arrays as client_arrays

@@ -1,12 +1,52 @@
-"""How a client's examples become the batches of its local steps."""
+"""A client given as whole arrays, and how its examples become the batches of its local steps."""
 
+import collections
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tff_adaptive._utils import seeds, validation
+
+_INT32_MAX = 2**31 - 1
+
+
+def client_arrays(
+  x: Any, y: Any, client: int, max_steps: int | None = None, **more: Any
+) -> list[collections.OrderedDict]:
+  """Returns a client's data for a process built with `batching`: a dataset of one element.
+
+  Args:
+    x: Inputs [n, ...] of the model's dtype, n >= 0.
+    y: Labels [n, ...].
+    client: The client's number, int32, which its shuffling and dropout depend on.
+    max_steps: The most local steps that it takes, int32, >= 0, for a process built with
+      `Batching(..., step_limits=True)`; None for one built without.
+    **more: Scalars for further entries, see `ClientTraining.versions`.
+
+  Returns:
+    `[OrderedDict(x=x, y=y, client=client)]`, then `max_steps` where it is given, and the others.
+
+  Raises:
+    ValueError: If x and y are of unequal length, or a number is out of its range.
+    TypeError: If a number is not whole.
+  """
+  hint = "give the client's place among all clients, from 0"
+  validation.whole_number('client', client, -(2**31), hint, high=_INT32_MAX)
+  if len(x) != len(y):
+    raise ValueError(
+      f'client {client} has {len(x)} inputs but {len(y)} labels: give one label for each input.'
+    )
+  element = collections.OrderedDict(x=x, y=y, client=np.int32(client))
+  if max_steps is not None:
+    hint = f'give client {client} 0 or more local steps'
+    validation.whole_number('max_steps', max_steps, 0, hint, high=_INT32_MAX)
+    element['max_steps'] = np.int32(max_steps)
+  element.update(more)
+  return [element]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +58,6 @@ class Batching:
       A large B would not do: a step costs as much as B examples even if the client has fewer.
     epochs: E, passes over the client's examples in a round.
     shuffle: Whether each epoch goes through the examples in a new order.
-    shuffle_buffer: Size of the buffer from which the next example (or unit) is drawn, as in
-      `tf.data.Dataset.shuffle`. None draws from all examples that are left.
     fill_last: Whether the last batch of an epoch is filled up with examples that are drawn again
       from the client's own, as in AdaBest's experiments. Otherwise the batch is smaller.
     unit_starts: A function x [n, ...] -> bool [n] that marks where a unit of examples begins.
@@ -43,7 +81,6 @@ class Batching:
   fill_last: bool = False
   unit_starts: Callable[[tf.Tensor], tf.Tensor] | None = None
   step_limits: bool = False
-  shuffle_buffer: int | None = None
   local_steps: int | None = None
   random_local_steps: bool = False
   with_replacement: bool = False
@@ -51,12 +88,11 @@ class Batching:
 
   def __post_init__(self) -> None:
     validation.whole_number(
-      'epochs', self.epochs, 1, 'give the passes over the data in a round', high=2**31 - 1
+      'epochs', self.epochs, 1, 'give the passes over the data in a round', high=_INT32_MAX
     )
     for name, hint, most in (
       ('batch_size', 'give None for all examples at once', 2**20),
       ('local_steps', 'give None for passes over the data', 2**20),
-      ('shuffle_buffer', 'give None to draw among all', 2**31 - 1),
     ):
       if getattr(self, name) is not None:
         validation.whole_number(name, getattr(self, name), 1, hint, high=most)
@@ -170,11 +206,11 @@ def _passes(batching: Batching, x: tf.Tensor, seed: tf.Tensor, epochs: int | tf.
   """The batches of some passes over a client's examples."""
   n = tf.shape(x)[0]
   if batching.shuffle and batching.batch_size is not None:
-    units = None
+    keys = tf.random.stateless_uniform([epochs, n], seeds.fold(seed, 1))
     if batching.unit_starts is not None:
       units = tf.cumsum(tf.cast(batching.unit_starts(x), tf.int32)) - 1
-      units = tf.maximum(units, 0)  # The first example begins one anyhow.
-    keys = _keys(batching, n, units, epochs, seeds.fold(seed, 1))
+      # Equal keys within a unit; the first example begins one anyhow.
+      keys = tf.gather(keys, tf.maximum(units, 0), axis=1)
     order = tf.argsort(keys, axis=-1, stable=True)
   else:
     order = tf.tile(tf.range(n)[tf.newaxis], [epochs, 1])
@@ -199,64 +235,3 @@ def _passes(batching: Batching, x: tf.Tensor, seed: tf.Tensor, epochs: int | tf.
   indices = tf.reshape(tf.concat([order, filling], 1), [epochs * steps, size])
   is_last = tf.equal((tf.range(epochs * steps) + 1) % tf.maximum(steps, 1), 0)
   return Plan(indices, tf.where(is_last, last, size), not batching.fill_last)
-
-
-def _keys(
-  batching: Batching,
-  n: tf.Tensor,
-  units: tf.Tensor | None,
-  epochs: int | tf.Tensor,
-  seed: tf.Tensor,
-) -> tf.Tensor:
-  """[E, n]: numbers by which the examples are sorted in each epoch, equal within a unit."""
-  if batching.shuffle_buffer is None:
-    keys = tf.random.stateless_uniform([epochs, n], seed)
-  else:
-    count = n if units is None else tf.reduce_sum(units[-1:] + 1)
-    order = buffered_orders(count, batching.shuffle_buffer, epochs, seed)
-    keys = tf.argsort(order, axis=-1)  # The inverse permutation.
-  return keys if units is None else tf.gather(keys, units, axis=1)
-
-
-def buffered_orders(
-  num_elements: tf.Tensor, buffer_size: int, count: int | tf.Tensor, seed: tf.Tensor
-) -> tf.Tensor:
-  """Draws orders of `tf.data`'s `shuffle`, from a seed and in any graph.
-
-  Each next element is one of the first `buffer_size` that are left, uniformly.
-
-  Args:
-    num_elements: int32 [], n.
-    buffer_size: At least 1; 1 leaves the order as it is, n or more make all orders equally likely.
-    count: How many orders.
-    seed: int32 [2].
-
-  Returns:
-    int32 [count, n]: in each row element numbers in the order drawn.
-  """
-  rows = tf.range(count)
-  places = tf.minimum(buffer_size, num_elements)
-  uniform = tf.random.stateless_uniform([num_elements, count], seed)
-
-  def draw(t: tf.Tensor, buffer: tf.Tensor, drawn: tf.TensorArray) -> tuple:
-    filled = tf.minimum(places, num_elements - t)
-    # A float32 below 1 times `filled` may round up to it.
-    place = tf.minimum(tf.cast(uniform[t] * tf.cast(filled, tf.float32), tf.int32), filled - 1)
-    at = tf.stack([rows, place], 1)
-    drawn = drawn.write(t, tf.gather_nd(buffer, at))
-    # The next element takes the place; after the last one, the last in the buffer does.
-    following = tf.where(t + places < num_elements, t + places, buffer[:, filled - 1])
-    return t + 1, tf.tensor_scatter_nd_update(buffer, at, following), drawn
-
-  _, _, drawn = tf.while_loop(
-    lambda t, *_: t < num_elements,
-    draw,
-    (
-      tf.constant(0),
-      tf.tile(tf.range(places)[tf.newaxis], [count, 1]),
-      tf.TensorArray(
-        tf.int32, num_elements, element_shape=[count if isinstance(count, int) else None]
-      ),
-    ),
-  )
-  return tf.transpose(drawn.stack())

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tff_adaptive._utils import client_references, draws
-from tff_adaptive.client import whole_client
+from tff_adaptive.client import client_arrays
 from tff_adaptive.population import buffered, rounds as population_rounds
 from tff_adaptive.training import protocols
 from tff_adaptive.training.config import TrainingConfig
@@ -69,7 +69,7 @@ class ClientSource:
     for client_id, number, more in keys:
       arrays = self._clients.load(client_id)
       x, y = arrays['x'][:most], arrays['y'][:most]
-      found.append(whole_client.client_arrays(x, y, number, **dict(more)))
+      found.append(client_arrays(x, y, number, **dict(more)))
     return found
 
   def reference(self, key: DatasetKey) -> client_references.ClientReference:

@@ -62,10 +62,6 @@ class Training(fields.Group):
     "Fill the last batch by drawing again from the client's examples, as AdaBest's experiments do."
     " Default the task's."
   )
-  shuffle_buffer: int | None = fields.count(
-    "Size of the buffer from which a client's next example (in a text: snippet) is drawn, as in"
-    " tf.data's shuffle. Default: all that are left."
-  )
   max_examples_per_client: int = fields.count(
     "The most examples of a client, the first ones; 0 for all. Default the task's.",
     zero='all',

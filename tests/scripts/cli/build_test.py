@@ -57,12 +57,10 @@ def test_servers_take_their_own_options(built):
 
 
 def test_what_clients_do_is_passed_on(built):
-  flags = '--client_epochs=3 --batch_size=0 --fill_last_batch --shuffle_buffer=7 --weight_decay=0.1'
+  flags = '--client_epochs=3 --batch_size=0 --fill_last_batch --weight_decay=0.1'
   seen = built(*flags.split(), '--clip_norm=5', '--seed=9', '--xla', '--client_weighting=uniform')
   training = seen['training']
-  assert training.batching == batching.Batching(
-    None, 3, fill_last=True, unit_starts='unit_starts', shuffle_buffer=7
-  )
+  assert training.batching == batching.Batching(None, 3, fill_last=True, unit_starts='unit_starts')
   assert (training.weight_decay, training.clip_norm) == (0.1, 5.0)
   assert (training.seed, training.xla) == (9, True)
   assert seen['client_weighting'] == 'uniform'

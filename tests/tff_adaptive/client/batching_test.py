@@ -1,14 +1,13 @@
-"""Which examples are in which local step: order, seeds, padding."""
+"""A client's arrays, and which examples are in which local step: order, seeds, padding."""
 
 import collections
-import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tff_adaptive._utils import seeds
-from tff_adaptive.client import Batching, batching
+from tff_adaptive.client import Batching, batching, client_arrays
 
 SEED = tf.constant([3, 4], tf.int32)
 CONTINUED = {'batch_size': 4, 'local_steps': 3, 'continue_batches': True}
@@ -132,7 +131,6 @@ PASSES = 'continue_batches needs passes to go on with: give batch'
     ({'batch_size': 2.5}, 'batch_size must be a whole number'),
     ({'batch_size': 2, 'epochs': 0}, 'epochs must be at least 1'),
     ({'batch_size': 2**20 + 1}, 'at most 1048576, found 1048577: give None for all'),
-    ({'batch_size': 2, 'shuffle_buffer': 0}, 'shuffle_buffer must be at least 1'),
   ],
 )
 def test_wrong_sizes_are_named(options, words):
@@ -148,14 +146,6 @@ def test_the_order_is_that_of_stream_1_and_the_filling_that_of_stream_2():
   filling = tf.random.stateless_uniform([2, 2], seeds.fold(SEED, 2), maxval=6, dtype=tf.int32)
   wanted = np.concatenate([np.argsort(keys, axis=1, kind='stable'), filling], 1)
   np.testing.assert_array_equal(plan.indices, wanted.reshape([4, 4]))
-
-
-def test_units_of_one_example_each_are_shuffled_as_examples_are():
-  alone = batching.plan(Batching(4), tf.zeros([10, 2]), SEED, SEED)
-  spec = Batching(4, unit_starts=lambda x: tf.ones([tf.shape(x)[0]], tf.bool))
-  np.testing.assert_array_equal(
-    batching.plan(spec, tf.zeros([10, 2]), SEED, SEED).indices, alone.indices
-  )
 
 
 @pytest.mark.parametrize('n, sizes', [(3, [3] * 7), (6, [4, 2] * 3 + [4]), (0, [])])
@@ -188,82 +178,26 @@ def test_examples_may_be_drawn_with_replacement():
   np.testing.assert_allclose(np.bincount(np.ravel(plan.indices)) / 1000, 0.2, atol=0.06)
 
 
-BUFFER_SEED = tf.constant([5, 6], tf.int32)
+X, Y = np.arange(6.0).reshape(3, 2), np.arange(3)
 
 
-def _orders(n, size, count=4000):
-  """Of a shuffle with a buffer: tf.data's, in distribution."""
-  return batching.buffered_orders(tf.constant(n), size, count, BUFFER_SEED).numpy()
+@pytest.mark.parametrize('steps', [None, 0, 5])
+def test_a_client_is_a_dataset_of_one_element(steps):
+  (element,) = client_arrays(X, Y, 7, steps)
+  assert list(element) == ['x', 'y', 'client', 'max_steps'][: 3 + (steps is not None)]
+  assert (element['x'] is X, element['y'] is Y) == (True, True)
+  for name, value in (('client', 7), ('max_steps', steps)):
+    if value is not None:
+      assert (element[name], element[name].dtype) == (value, np.int32)
 
 
-@pytest.mark.parametrize('n, size', [(0, 3), (1, 3), (2, 1), (5, 2), (7, 3), (7, 7), (7, 99)])
-def test_each_order_has_each_element_and_none_comes_before_it_is_in_the_buffer(n, size):
-  orders = _orders(n, size, 50)
-  assert orders.shape == (50, n)
-  for order in orders:
-    assert sorted(order) == list(range(n))
-    assert all(element < place + size for place, element in enumerate(order))
-  if size == 1:
-    assert (orders == np.arange(n)).all()
-
-
-def _probabilities(n, size):
-  """Of each order, by the definition: each draw takes one of those in the buffer."""
-  found = collections.Counter()
-
-  def draw(drawn, left, probability):
-    if not left:
-      found[drawn] += probability
-    for element in left[:size]:
-      rest = tuple(e for e in left if e != element)
-      draw((*drawn, element), rest, probability / min(size, len(left)))
-
-  draw((), tuple(range(n)), 1.0)
-  return found
-
-
-@pytest.mark.parametrize('n, size, bound', [(4, 2, 24.3), (4, 3, 40.8), (4, 4, 49.7)])
-def test_orders_are_as_probable_as_by_the_definition(n, size, bound):
-  """Chi-squared below its 99.9 % for as many orders as there are."""
-  expected = _probabilities(n, size)
-  counts = collections.Counter(map(tuple, _orders(n, size)))
-  assert set(counts) <= set(expected)
-  assert sum((counts[o] - 4000 * p) ** 2 / (4000 * p) for o, p in expected.items()) < bound
-
-
-def test_elements_move_as_far_as_with_tf_data():
-  n, size, count = 30, 6, 4000
-  dataset = tf.data.Dataset.range(n).shuffle(size, seed=1).repeat(count).batch(n)
-  theirs = np.stack([order.numpy() for order in dataset])
-  ours = _orders(n, size, count)
-  for of in (lambda o: o.argsort(1).mean(0), lambda o: o.argsort(1).std(0)):
-    np.testing.assert_allclose(of(ours), of(theirs), atol=0.35)
-  assert np.abs(ours.argsort(1).mean(0) - np.arange(n)).max() > 1  # They do move.
-
-
-def test_units_are_drawn_from_the_buffer_whole():
-  lengths = [1, 3, 2, 4, 1, 2]
-  owner = np.repeat(np.arange(6), lengths)
-  starts = tf.constant(np.diff(owner, prepend=-1) != 0)
-  spec = Batching(4, epochs=40, unit_starts=lambda x: x, shuffle_buffer=2)
-  indices = np.reshape(batching.plan(spec, starts, BUFFER_SEED, BUFFER_SEED).indices, [40, -1])[
-    :, : len(owner)
-  ]
-  seen = set()
-  for order in indices:
-    units = [unit for unit, _ in itertools.groupby(owner[order])]
-    assert sorted(units) == list(range(6))
-    assert all(unit < place + 2 for place, unit in enumerate(units))
-    for unit in range(6):
-      assert list(np.diff(order[owner[order] == unit])) == [1] * (lengths[unit] - 1)
-    seen.add(tuple(units))
-  assert len(seen) > 15
-
-
-def test_examples_are_units_and_a_client_without_any_has_no_step():
-  spec = Batching(3, epochs=2, shuffle_buffer=1)
-  plan = batching.plan(spec, tf.zeros([4, 2]), BUFFER_SEED, BUFFER_SEED)
-  assert plan.indices.numpy()[[0, 2]].tolist() == [[0, 1, 2], [0, 1, 2]]
-  for starts in (None, lambda x: tf.ones_like(x[:, 0], tf.bool)):
-    spec = Batching(3, unit_starts=starts, shuffle_buffer=2)
-    assert batching.plan(spec, tf.zeros([0, 2]), BUFFER_SEED, BUFFER_SEED).indices.shape == (0, 3)
+def test_what_does_not_fit_is_refused():
+  for x, y, words in ((X[:2], Y, '2 inputs but 3'), (X, Y[:2], '3 inputs but 2')):
+    with pytest.raises(ValueError, match=f'client 7 has {words} labels: give one'):
+      client_arrays(x, y, 7)
+  for steps in (-1, 2**31):
+    with pytest.raises(ValueError, match=r'max_steps must be at .*: give client 7 0 or more'):
+      client_arrays(X, Y, 7, max_steps=steps)
+  for client in (-(2**31) - 1, 2**31):
+    with pytest.raises(ValueError, match=rf'client must be at .* found {client}: give the client'):
+      client_arrays(X, Y, client)

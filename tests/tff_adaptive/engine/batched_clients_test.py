@@ -12,7 +12,7 @@ from google.protobuf import text_format
 
 from tests.helpers import computations, processes
 from tff_adaptive import algorithms, engine, models
-from tff_adaptive.client import ClientTraining, batching, model_adapters, whole_client
+from tff_adaptive.client import ClientTraining, batching, client_arrays, model_adapters
 from tff_adaptive.devices import placement
 from tff_adaptive.engine import batched_clients
 from tff_adaptive_tasks import (
@@ -158,7 +158,7 @@ def cohort_of():
   for i, n in enumerate(SIZES):
     x = rng.standard_normal((n, 20)).astype(np.float32)
     y = rng.integers(0, 5, n).astype(np.int32)
-    cohort.append(whole_client.client_arrays(x, y, i))
+    cohort.append(client_arrays(x, y, i))
   return cohort
 
 
@@ -235,7 +235,7 @@ def test_examples_whose_shape_differs_from_client_to_client(of_labels):
   for number, width in enumerate((2, 3)):
     wide, narrow = rng.random((4, width), np.float32), rng.random((4, 1), np.float32)
     x, y = (narrow, wide) if of_labels else (wide, narrow)
-    data.append(whole_client.client_arrays(x, y, number))
+    data.append(client_arrays(x, y, number))
   np.testing.assert_equal(rounds(process, 1, data), rounds(process, 2, data))
 
 
