@@ -165,7 +165,8 @@ def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
       of an int, with `if`, `math` and what it likes, or one of an integer tensor (with `tf.equal`
       for ==, which compares identities in a TFF computation). Which of the two it is, its result
       for the int 0 says: of one that gives a number the first `TABLE_ROUNDS` rates become a table
-      in the graph, beyond which a round fails.
+      in the graph, beyond which a round fails. One that gives a tensor, or that fails for an int,
+      is called with a tensor.
   """
 
   rates: list[Any] = []  # The table, made once for all graphs that the rate is computed in.
@@ -178,13 +179,11 @@ def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
     if not rates:
       # First an int: a symbolic tensor may be taken for a number that is equal to no other.
       try:
-        error = 'it gives a tensor' if tf.is_tensor(schedule(0)) else None
-      except ArithmeticError:  # That of 1 / t, say, which as a tensor is infinite: see the table.
-        error = None
-      except Exception as raised:
-        error = _short(raised)
-      if error is not None:
-        return _of_tensor(schedule, t, error)
+        wants_tensor = tf.is_tensor(schedule(0))
+      except Exception as error:  # That of 1 / t, say, would be an infinite rate of a tensor.
+        wants_tensor = not isinstance(error, ArithmeticError)
+      if wants_tensor:
+        return tf.cast(schedule(t), tf.float32)
       rates.append(np.array(_table(schedule), np.float32))
     known = tf.debugging.assert_less(
       t, TABLE_ROUNDS, f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
@@ -193,20 +192,6 @@ def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
       return tf.gather(rates[0], t)
 
   return rate
-
-
-def _of_tensor(schedule: Callable[[Any], Any], t: Any, number_error: str) -> Any:
-  """Returns the rate that a function of a tensor gives for one; it is checked in each round."""
-  import tensorflow as tf  # Only here: see the module's docstring.
-
-  try:
-    found = tf.cast(schedule(t), tf.float32)
-  except Exception as error:
-    raise _refusal('an int32 tensor t', error, f' (for the int 0: {number_error})') from error
-  is_rate = tf.math.is_finite(found) & (found >= 0)
-  ok = tf.debugging.Assert(is_rate, ['the rate must be finite and at least 0, found', found])
-  with tf.control_dependencies([] if ok is None else [ok]):
-    return tf.identity(found)
 
 
 def _table(schedule: Callable[[Any], Any]) -> list[float]:
@@ -218,20 +203,11 @@ def _table(schedule: Callable[[Any], Any]) -> list[float]:
       if not 0 <= rates[-1] < math.inf:
         raise ValueError(f'the rate must be finite and at least 0, found {rates[-1]}')
   except Exception as error:
-    raise _refusal(f'the int t = {t}', error) from error
+    kind = ValueError if isinstance(error, ValueError) else TypeError
+    reason = ' '.join(str(error).split())[:200] or type(error).__name__
+    where = f'the int t = {t}, the round counted from 0'
+    raise kind(f'the schedule fails for {where}: {reason}') from error
   return rates
-
-
-def _refusal(argument: str, error: Exception, besides: str = '') -> Exception:
-  """Returns the error of a schedule that raised another."""
-  kind = ValueError if isinstance(error, ValueError) else TypeError
-  words = f'the schedule fails for {argument}, the round counted from 0: {_short(error)}'
-  return kind(words + besides)
-
-
-def _short(error: Exception) -> str:
-  """Returns what an error says, on one line, or its kind."""
-  return ' '.join(str(error).split())[:200] or type(error).__name__
 
 
 def build(name: str, base_rate: float, **options: Any) -> Schedule:

@@ -104,7 +104,8 @@ def _described(entry: Any) -> str:
   text: str = entry.description
   if getattr(entry, 'is_stateful', False):
     text += '; clients keep a state'
-  if isinstance(entry, (entries_lib.Named, registry.ClientOptimizer)) and entry.hyperparameters:
+  is_of_clients = registry.CLIENT_OPTIMIZERS.get(entry.name) is entry
+  if (is_of_clients or isinstance(entry, entries_lib.Named)) and entry.hyperparameters:
     text += f'; {hyperparameters.listed(entry)}'
   return text
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tff_adaptive import registry
-from tff_adaptive._utils import suggestions, validation
-from tff_adaptive.registry.entries import Aggregator, Hyperparameter, by_name
+from tff_adaptive._utils import validation
+from tff_adaptive.registry.entries import Aggregator, Hyperparameter, by_name, named
 
 _ABOVE_ZERO = validation.above_zero
 _HINT = 'give a norm such as 1.0, or leave it out'
@@ -105,9 +105,8 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
 
 def aggregator(name: str) -> Aggregator:
   """Returns the entry of an aggregator; ValueError if there is none of that name."""
-  if name not in AGGREGATORS:
-    raise ValueError(suggestions.unknown('aggregator', name, AGGREGATORS))
-  return AGGREGATORS[name]
+  found: Aggregator = named('aggregator', name, AGGREGATORS)
+  return found
 
 
 def check(

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import tensorflow_federated as tff
 
-from tff_adaptive import corrections, optimizers, registry
+from tff_adaptive import corrections, models, optimizers, registry
 from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import components, stateful_process
-from tff_adaptive.client import local_training, model_adapters, xla as xla_lib
+from tff_adaptive.client import local_training, model_adapters
 
 Process: TypeAlias = tff.learning.templates.LearningProcess | stateful_process.StatefulProcess
 
@@ -58,8 +58,8 @@ def build_drift_corrected(
     `StatefulProcess`.
 
   Raises:
-    ValueError: If an argument is out of its range, XLA cannot compile the model, the client
-      optimizer's rate cannot be set, or an aggregator that takes no weights is to weigh clients.
+    ValueError: If an argument is out of its range, the client optimizer's rate cannot be set, or
+      an aggregator that takes no weights is to weigh clients.
     TypeError: If an argument is of no known kind.
   """
   common = (client_learning_rate, training, aggregator, client_weighting)
@@ -80,7 +80,7 @@ def build_fed_avg(
   Args:
     server_learning_rate: eta of the server's SGD, or a schedule; 1 is FedAvg.
   """
-  server = optimizers.build_sgdm(_eta(server_learning_rate))
+  server = optimizers.build_sgdm(server_learning_rate)
   common = (client_learning_rate, training, aggregator, client_weighting)
   return _build(model, corrections.Correction(), server, *common)
 
@@ -100,7 +100,7 @@ def build_fed_avgm(
   Args:
     server_learning_rate, momentum: Of `optimizers.build_sgdm`.
   """
-  server = optimizers.build_sgdm(_eta(server_learning_rate), momentum=momentum)
+  server = optimizers.build_sgdm(server_learning_rate, momentum=momentum)
   common = (client_learning_rate, training, aggregator, client_weighting)
   return _build(model, corrections.Correction(), server, *common)
 
@@ -122,9 +122,7 @@ def build_fed_adagrad(
   Args:
     server_learning_rate, tau, beta1, initial_v: Of `optimizers.build_adagrad`.
   """
-  server = optimizers.build_adagrad(
-    _eta(server_learning_rate), tau=tau, beta1=beta1, initial_v=initial_v
-  )
+  server = optimizers.build_adagrad(server_learning_rate, tau=tau, beta1=beta1, initial_v=initial_v)
   common = (client_learning_rate, training, aggregator, client_weighting)
   return _build(model, corrections.Correction(), server, *common)
 
@@ -149,9 +147,7 @@ def build_fed_adam(
     server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: Of `optimizers.build_adam`.
   """
   values = dict(tau=tau, beta1=beta1, beta2=beta2, initial_v=initial_v)
-  server = optimizers.build_adam(
-    _eta(server_learning_rate), bias_correction=bias_correction, **values
-  )
+  server = optimizers.build_adam(server_learning_rate, bias_correction=bias_correction, **values)
   common = (client_learning_rate, training, aggregator, client_weighting)
   return _build(model, corrections.Correction(), server, *common)
 
@@ -176,9 +172,7 @@ def build_fed_yogi(
     server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: Of `optimizers.build_yogi`.
   """
   values = dict(tau=tau, beta1=beta1, beta2=beta2, initial_v=initial_v)
-  server = optimizers.build_yogi(
-    _eta(server_learning_rate), bias_correction=bias_correction, **values
-  )
+  server = optimizers.build_yogi(server_learning_rate, bias_correction=bias_correction, **values)
   common = (client_learning_rate, training, aggregator, client_weighting)
   return _build(model, corrections.Correction(), server, *common)
 
@@ -294,11 +288,6 @@ def build_ada_best(
   return _build(model, correction, server_optimizer, *common)
 
 
-def _eta(server_learning_rate: components.Rate) -> components.Rate:
-  """The checked rate of a server optimizer, refused under the name that its user gave it."""
-  return components.check_rate('server_learning_rate', server_learning_rate)
-
-
 def _build(
   model: model_adapters.AnyModel,
   correction: corrections.Correction,
@@ -333,7 +322,10 @@ def _build(
     'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say',
   )
   if training.xla:
-    xla_lib.check(model, (training.batching and training.batching.batch_size) or 8)
+    # Others may keep variables, which XLA would share between clients.
+    validation.instance(
+      'model', model, models.Model, 'tff_adaptive.models.Model', 'leave xla out for others'
+    )
   if correction.needs_num_examples and training.batching is None:
     raise ValueError(
       'scaling mu by client size needs the number of examples before training: give '

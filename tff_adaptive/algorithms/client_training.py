@@ -212,7 +212,7 @@ def _drift(
   before, after = client_state, trained.client_state
   if recipe.training.optimizer_state == 'keep':
     before, after = before['correction'], after['correction']
-  before, after = map(recipe.correction.client_estimate, (before, after))
+  before, after = map(corrections.estimate, (before, after))
   h_i = corrections.squared_norm(after, group_size)
   is_new = tf.equal(corrections.squared_norm(before, group_size), 0) & bool(before)
   return collections.OrderedDict(

@@ -111,16 +111,6 @@ def as_rate_fn(rate: Rate) -> Callable[[Any], tf.Tensor]:
   return schedules.in_graph(rate)
 
 
-def initial_weights(model: model_adapters.LocalModel) -> tff.Computation:
-  """The computation of a model's initial weights."""
-
-  @tff.tensorflow.computation
-  def initial() -> Any:
-    return model.initial_weights()
-
-  return initial
-
-
 def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting) -> None:
   """Checks that an aggregator is one, and does not leave out the weights that were asked for."""
   if aggregator is None or isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
@@ -149,20 +139,3 @@ def build_aggregator(
   if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):
     factory = tff.aggregators.as_weighted_aggregator(factory)
   return aggregator_state.kept_without_updates(factory.create(update_type, weight_type))
-
-
-def describe_updates(totals: Any) -> collections.OrderedDict:
-  """Metrics of a cohort's updates from their `client_training.Totals`."""
-  mean = tf.math.divide_no_nan(totals.norm, totals.used)
-  mean_square = tf.math.divide_no_nan(totals.squared_norm, totals.used)
-  return collections.OrderedDict(
-    update_norm_mean=mean,
-    update_norm_std=tf.sqrt(tf.maximum(mean_square - mean * mean, 0.0)),
-    non_finite_clients=totals.diverged,
-  )
-
-
-def spread(weight: tf.Tensor, weighted_square: tf.Tensor, g_bar: corrections.Weights) -> tf.Tensor:
-  """How far pseudo-gradients lie from their mean g-bar: sqrt(mean ||g_i||^2 - ||g-bar||^2)."""
-  mean_square = tf.math.divide_no_nan(weighted_square, weight)
-  return tf.sqrt(tf.maximum(mean_square - corrections.squared_norm(g_bar), 0.0))

@@ -1,7 +1,7 @@
 """From an entry of the registry to a process: the one path for every algorithm."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -172,8 +172,7 @@ def build_server_optimizer(
     values: Hyperparameter -> value; defaults for what is not there.
 
   Raises:
-    ValueError: If there is no such optimizer or hyperparameter, a value is out of its range, or the
-      rate of a user's own optimizer is to be scheduled and cannot be set.
+    ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.
     TypeError: If an argument is of another kind, or a user's function returns no TFF optimizer.
   """
   entry = server_optimizer
@@ -188,7 +187,9 @@ def build_server_optimizer(
   components.check_optimizer(
     f'the result of {entry.name}', made, 'return tff_adaptive.optimizers.build_sgdm(1.0), say'
   )
-  return made if schedule is None else _scheduled(made, schedule)
+  if schedule is None:
+    return made
+  return tff.learning.optimizers.schedule_learning_rate(made, schedules.in_graph(schedule))
 
 
 def build_client_optimizer(
@@ -207,18 +208,3 @@ def build_client_optimizer(
   if isinstance(client_optimizer, str):
     client_optimizer = registry.client_optimizer(client_optimizer)
   return build_server_optimizer(client_optimizer, 1.0, values)
-
-
-def _scheduled(
-  optimizer: tff.learning.optimizers.Optimizer, schedule: Callable[[Any], Any]
-) -> tff.learning.optimizers.Optimizer:
-  """The optimizer with its rate scheduled; ValueError where it has none that can be set."""
-  with tf.Graph().as_default():  # Nothing of this is used.
-    state = optimizer.initialize((tf.TensorSpec([1], tf.float32),))
-  rate = tff.learning.optimizers.LEARNING_RATE_KEY
-  if not (isinstance(state, Mapping) and rate in state):
-    raise ValueError(
-      'the server optimizer has no learning rate that can be set (one with a schedule has none): '
-      'return one with a plain rate, or give a rate that is a number'
-    )
-  return tff.learning.optimizers.schedule_learning_rate(optimizer, schedules.in_graph(schedule))

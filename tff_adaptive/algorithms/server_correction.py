@@ -143,15 +143,24 @@ def build_update(
 
 
 def build_finish(
-  recipe: components.Recipe, server_update_type: tff.Type, weights_type: tff.Type
+  recipe: components.Recipe,
+  server_update_type: tff.Type,
+  weights_type: tff.Type,
+  update_type: tff.Type,
+  totals_type: tff.Type,
 ) -> tff.Computation:
-  """`(<ServerUpdate, W, W> -> <W, I>)`: the new global model and the model to use.
+  """`(<ServerUpdate, W, W, G, T> -> <W, I, metrics>)`: the new model, the one to use, the metrics.
 
-  Arguments are the global model before the round and what the server optimizer made of it.
+  The arguments W are the global model before the round and what the server optimizer made of it; G
+  and T are as for `build_update`. The metrics of updates and drift are an OrderedDict of float32.
   """
 
-  @tff.tensorflow.computation(server_update_type, weights_type, weights_type)
-  def finish(updated: Any, before: Any, after: Any) -> tuple[Any, Any]:
+  @tff.tensorflow.computation(
+    server_update_type, weights_type, weights_type, update_type, totals_type
+  )
+  def finish(
+    updated: Any, before: Any, after: Any, g_bar: Any, totals: Any
+  ) -> tuple[Any, Any, collections.OrderedDict]:
     theta, non_trainable = tuple(after.trainable), after.non_trainable
     if tf.nest.flatten(updated.factor):
       theta = corrections.combine(
@@ -159,45 +168,45 @@ def build_finish(
         tuple(before.trainable),
         theta,
       )
-    weights = tff.learning.models.ModelWeights(theta, non_trainable)
-    if not tf.nest.flatten(updated.theta_bar):
-      return weights, ()
+    inference: Any = ()
     own, _ = recipe.split(updated.correction)
-    inference = recipe.correction.inference_weights(own, theta, tuple(updated.theta_bar))
-    return weights, tff.learning.models.ModelWeights(inference, non_trainable)
+    if tf.nest.flatten(updated.theta_bar):
+      inference = recipe.correction.inference_weights(own, theta, tuple(updated.theta_bar))
+      inference = tff.learning.models.ModelWeights(inference, non_trainable)
+    metrics = _describe_updates(totals)
+    if not recipe.is_plain:
+      metrics.update(_describe_drift(totals, tuple(g_bar), theta, own))
+    return tff.learning.models.ModelWeights(theta, non_trainable), inference, metrics
 
   return finish
 
 
-def build_describe(
-  recipe: components.Recipe,
-  server_type: tff.Type,
-  weights_type: tff.Type,
-  update_type: tff.Type,
-  totals_type: tff.Type,
-) -> tff.Computation:
-  """`(<H, W, G, T> -> OrderedDict of float32)`, the metrics of updates and drift.
+def _describe_updates(totals: Any) -> collections.OrderedDict:
+  """Metrics of a cohort's updates from its `client_training.Totals`."""
+  mean = tf.math.divide_no_nan(totals.norm, totals.used)
+  mean_square = tf.math.divide_no_nan(totals.squared_norm, totals.used)
+  return collections.OrderedDict(
+    update_norm_mean=mean,
+    update_norm_std=tf.sqrt(tf.maximum(mean_square - mean * mean, 0.0)),
+    non_finite_clients=totals.diverged,
+  )
 
-  H and W are the new ones, T as for `build_update`.
-  """
 
-  @tff.tensorflow.computation(server_type, weights_type, update_type, totals_type)
-  def describe(server_state: Any, weights: Any, g_bar: Any, totals: Any) -> collections.OrderedDict:
-    g_bar, drift = tuple(g_bar), totals.drift
-    own, _ = recipe.split(server_state)
-    if recipe.is_plain:
-      return components.describe_updates(totals)
-    return collections.OrderedDict(
-      components.describe_updates(totals),
-      update_spread=components.spread(drift['weight'], drift['weighted_square'], g_bar),
-      aggregate_norm=corrections.norm(g_bar),
-      theta_norm=corrections.norm(tuple(weights.trainable)),
-      h_norm=recipe.correction.h_norm(own),
-      h_i_norm_mean=tf.math.divide_no_nan(drift['h_i_norm'], totals.used),
-      first_time_clients=drift['first_time_clients'],
-    )
-
-  return describe
+def _describe_drift(
+  totals: Any, g_bar: corrections.Weights, theta: corrections.Weights, own_state: Any
+) -> collections.OrderedDict:
+  """Metrics of drift; the spread of the g_i is sqrt(mean ||g_i||^2 - ||g-bar||^2)."""
+  drift = totals.drift
+  mean_square = tf.math.divide_no_nan(drift['weighted_square'], drift['weight'])
+  spread = tf.maximum(mean_square - corrections.squared_norm(g_bar), 0.0)
+  return collections.OrderedDict(
+    update_spread=tf.sqrt(spread),
+    aggregate_norm=corrections.norm(g_bar),
+    theta_norm=corrections.norm(theta),
+    h_norm=corrections.norm(corrections.estimate(own_state)),
+    h_i_norm_mean=tf.math.divide_no_nan(drift['h_i_norm'], totals.used),
+    first_time_clients=drift['first_time_clients'],
+  )
 
 
 def _mean(total: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:

@@ -93,7 +93,7 @@ def compose(
                                                                              |     |
                        finalizer (W, G -> W) <-- direction -- update (H, W, G, T -> H)
                                 |                                |
-                       finish (W -> W, I) --> new state <--- describe, metrics
+                       finish (H, W, W, G, T -> W, I, metrics) --+--> new state
 
   Returns:
     A `LearningProcess` if clients keep no state.
@@ -122,8 +122,7 @@ class _Parts(NamedTuple):
   empty: tff.Computation | None  # (<M, W> -> older)
   older: tff.Computation | None  # (<M, W> -> older)
   update: tff.Computation  # (<H, M, W, I, G, T> -> ServerUpdate)
-  finish: tff.Computation  # (<ServerUpdate, W, W> -> <W, I>)
-  describe: tff.Computation  # (<H, W, G, T> -> metrics)
+  finish: tff.Computation  # (<ServerUpdate, W, W, G, T> -> <W, I, metrics>)
   distributor: tff.learning.templates.DistributionProcess
   aggregator: tff.templates.AggregationProcess
   finalizer: tff.learning.templates.FinalizerProcess
@@ -140,7 +139,7 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
       return recipe.client_state(tuple(model.initial_weights().trainable))
 
     state_type = client_state.type_signature.result
-  weights = components.initial_weights(model)
+  weights = tff.tensorflow.computation(lambda: model.initial_weights())
   weights_type = weights.type_signature.result
   server_state = server_correction.build_initialize(recipe, weights_type)
   server_type, inference_type = server_state.type_signature.result
@@ -171,9 +170,8 @@ def _build_parts(recipe: components.Recipe) -> _Parts:
     empty=empty,
     older=older,
     update=update,
-    finish=server_correction.build_finish(recipe, update.type_signature.result, weights_type),
-    describe=server_correction.build_describe(
-      recipe, server_type, weights_type, aggregated, totals
+    finish=server_correction.build_finish(
+      recipe, update.type_signature.result, weights_type, aggregated, totals
     ),
     distributor=tff.learning.templates.build_broadcast_process(weights_type),
     aggregator=components.build_aggregator(
@@ -240,7 +238,9 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
     before = (state.correction, message, weights, state.inference_weights)
     updated = tff.federated_map(parts.update, (*before, aggregated.result, totals))
     finalized = parts.finalizer.next(state.finalizer, weights, updated.direction)
-    new_weights, inference = tff.federated_map(parts.finish, (updated, weights, finalized.result))
+    new_weights, inference, described = tff.federated_map(
+      parts.finish, (updated, weights, finalized.result, aggregated.result, totals)
+    )
     older = distributed.state
     if parts.older is not None:
       older = tff.federated_map(parts.older, (message, weights))
@@ -254,9 +254,6 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
         aggregator=aggregated.state,
         finalizer=finalized.state,
       )
-    )
-    described = tff.federated_map(
-      parts.describe, (updated.correction, new_weights, aggregated.result, totals)
     )
     metrics = tff.federated_zip(
       collections.OrderedDict(

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -382,17 +381,17 @@ def _each(
 
   def one(each: Any) -> Any:
     i, state, num_examples, values = each
-    full = functools.partial(_gather, client.full_gradient, i)
-    mine = client._replace(client_state=state, num_examples=num_examples, full_gradient=full)
+
+    def full_gradient() -> corrections.Weights:
+      return tuple(tf.gather(leaf, i) for leaf in client.full_gradient())
+
+    mine = client._replace(
+      client_state=state, num_examples=num_examples, full_gradient=full_gradient
+    )
     # `vectorized_map` takes no tensor of another graph, as what was given may be.
     return tf.nest.map_structure(tf.identity, function(mine, values))
 
   return tf.vectorized_map(one, (tf.range(size), client.client_state, client.num_examples, values))
-
-
-def _gather(function: Callable[[], corrections.Weights], i: tf.Tensor) -> corrections.Weights:
-  """Client i's row of what a function gives for all clients of a group."""
-  return tuple(tf.gather(leaf, i) for leaf in function())
 
 
 def _squared_norm(tree: Any, size: int | None) -> tf.Tensor:

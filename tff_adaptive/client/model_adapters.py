@@ -181,7 +181,7 @@ class _FunctionalModel(LocalModel):
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
   ) -> tuple[Weights, Any]:
-    x, y = _features_and_labels(step.batch)
+    x, y = (step.batch[k] for k in 'xy') if isinstance(step.batch, dict) else step.batch
 
     def loss_and_output() -> tuple[tf.Tensor, Any]:
       output = self._model.predict_on_batch((weights, non_trainable), x, training=True)
@@ -257,7 +257,3 @@ def _gradients(
     tape.watch(weights)
     loss, others = function()
   return tape.gradient(loss, weights), others
-
-
-def _features_and_labels(batch: Any) -> tuple[Any, Any]:
-  return (batch['x'], batch['y']) if isinstance(batch, dict) else batch

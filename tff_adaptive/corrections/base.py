@@ -7,8 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import tensorflow as tf
 
 from tff_adaptive import registry
-from tff_adaptive._utils import user_code, validation
-from tff_adaptive.registry import user_entries
+from tff_adaptive._utils import validation
 
 Weights = tuple[tf.Tensor, ...]
 
@@ -134,12 +133,6 @@ class Correction:
     return cls(**values, **{name: known[name] for name in needed})
 
   @classmethod
-  def registry_entry(cls, source: user_code.UserCode) -> registry.Algorithm:
-    """The entry of a subclass in a user's file, see `registry.algorithm`; ValueError if none."""
-    # A subclass of another algorithm is one of its own.
-    return user_entries.of_correction(cls, vars(cls).get('name', cls.__name__), source)
-
-  @classmethod
   def overrides(cls, *methods: str) -> bool:
     """Whether the class has one of these methods of its own."""
     return any(getattr(cls, name) is not getattr(Correction, name) for name in methods)
@@ -236,22 +229,21 @@ class Correction:
     """
     return theta_bar if self.keeps_client_state() else None
 
-  def client_estimate(self, client_state: Any) -> Weights:
-    """h_i in a client's state, for the metrics of its norm; () where there is none.
 
-    It is the state's entry or field `h`: weights, or one tensor. A client whose h_i is zero counts
-    as one that had not taken part before.
-    """
-    return _estimate(client_state)
+def estimate(state: Any) -> Weights:
+  """h in a state of the server, or h_i in a client's, for metrics; () where there is none.
 
-  def h_norm(self, server_state: Any) -> tf.Tensor:
-    """||h||, the norm of the server state's entry or field `h`; 0 where there is none."""
-    return norm(_estimate(server_state))
-
-
-def _estimate(state: Any) -> Weights:
+  It is the state's entry or field `h`: weights, or one tensor. A client whose h_i is zero counts as
+  one that had not taken part before.
+  """
   h = state.get('h', ()) if isinstance(state, Mapping) else getattr(state, 'h', ())
   return tuple(tf.nest.flatten(h))
+
+
+def mean_gradient(client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
+  """g_i / (K_i eta_l), the mean direction of a client's local steps; 0 if it took none."""
+  inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
+  return combine(lambda g: scale(inverse, g), g_i)
 
 
 def zeros(weights: Weights) -> Weights:

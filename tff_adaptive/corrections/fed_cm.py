@@ -39,8 +39,7 @@ class FedCM(base.Correction):
     return base.combine(lambda g, d: self.alpha * g + (1 - self.alpha) * d, g, client.broadcast)
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
-    return (), base.combine(lambda g: base.scale(inverse, g), g_i)
+    return (), base.mean_gradient(client, g_i, steps)
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, ...]:
     return server.uploads, server.g_bar

@@ -44,13 +44,9 @@ class _ControlVariates(base.Correction):
 
   def _option_ii(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
     """h_i - h + g_i / (K_i eta_l)."""
-    inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
-    return base.combine(
-      lambda hi, h, g: hi - h + base.scale(inverse, g),
-      client.client_state['h'],
-      client.broadcast,
-      g_i,
-    )
+    mean = base.mean_gradient(client, g_i, steps)
+    h_i, h = client.client_state['h'], client.broadcast
+    return base.combine(lambda hi, h, g: hi - h + g, h_i, h, mean)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +92,8 @@ class ScaffoldM(_ControlVariates):
   name = 'scaffold_m'
 
   def client_update(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> tuple[Any, Any]:
-    inverse = tf.math.divide_no_nan(1.0, steps * client.eta_l)
-    mean_gradient = base.combine(lambda g: base.scale(inverse, g), g_i)
-    return collections.OrderedDict(h=self._option_ii(client, g_i, steps)), mean_gradient
+    h_i = self._option_ii(client, g_i, steps)
+    return collections.OrderedDict(h=h_i), base.mean_gradient(client, g_i, steps)
 
   def server_update(self, server_state: Any, server: ServerRound) -> tuple[Any, Weights]:
     # h + share (g - h) and not (1 - share) h + share g: rounding the share then moves h by a part

@@ -89,8 +89,6 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
   def next(self, state: State, weights: Any, gradients: Any) -> tuple[State, Any]:
     gradients = tff.learning.optimizers.handle_indexed_slices_gradients(gradients)
     tff.learning.optimizers.check_weights_gradients_match(weights, gradients)
-    for name in self._slots:
-      _check_slot(name, state[name], weights)
     count = state[_STEP] + 1
 
     flat_slots = {name: tf.nest.flatten(state[name]) for name in self._slots}
@@ -177,20 +175,3 @@ def _computed_in(dtype: Any) -> tf.DType:
   if not dtype.is_floating:
     raise TypeError(f'weights must be floating-point tensors, found {dtype.name}: cast them.')
   return tf.float32 if dtype.size < 4 else dtype
-
-
-def _check_slot(name: str, slot: Any, weights: Any) -> None:
-  """Checks that a slot of the state belongs to the weights."""
-
-  def matches(leaf: tf.Tensor, weight: tf.Tensor) -> bool:
-    return leaf.shape.is_compatible_with(weight.shape) and leaf.dtype == _computed_in(weight.dtype)
-
-  try:
-    ok = all(tf.nest.flatten(tf.nest.map_structure(matches, slot, weights)))
-  except (TypeError, ValueError):
-    ok = False
-  if not ok:
-    raise ValueError(
-      f"the state's {name} and the weights differ in structure, shape or dtype: initialize the "
-      'optimizer with the specs of these weights.'
-    )

@@ -2,7 +2,6 @@
 
 from tff_adaptive.registry.entries import (
   Algorithm as Algorithm,
-  ClientOptimizer as ClientOptimizer,
   Counts as Counts,
   Hyperparameter as Hyperparameter,
   Schedule as Schedule,

@@ -160,7 +160,7 @@ class Algorithm(_WithHyperparameters):
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptimizer(_WithHyperparameters):
-  """A server optimizer.
+  """An optimizer of the server, or of the clients.
 
   Attributes:
     name: Its name on the command line.
@@ -179,11 +179,6 @@ class ServerOptimizer(_WithHyperparameters):
   hyperparameters: tuple[Hyperparameter, ...] = ()
   source: user_code.UserCode | None = None
   rate: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class ClientOptimizer(ServerOptimizer):
-  """A client optimizer; the attributes are those of a server's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,3 +230,10 @@ def resolve(reference: Any) -> Any:
 def by_name(*entries: Any) -> Mapping[str, Any]:
   """Entries as a read-only table: name -> entry."""
   return MappingProxyType({entry.name: entry for entry in entries})
+
+
+def named(kind: str, name: str, table: Mapping[str, Any]) -> Any:
+  """The entry of a name in a table; ValueError if there is none, which says what is meant."""
+  if name not in table:
+    raise ValueError(suggestions.unknown(kind, name, table))
+  return table[name]

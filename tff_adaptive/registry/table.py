@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tff_adaptive._utils import suggestions, user_code, validation
+from tff_adaptive._utils import user_code, validation
 from tff_adaptive.registry import user_entries
 from tff_adaptive.registry.algorithms import (
   ALGORITHMS,
@@ -24,11 +24,11 @@ from tff_adaptive.registry.algorithms import (
 )
 from tff_adaptive.registry.entries import (
   Algorithm,
-  ClientOptimizer,
   Hyperparameter,
   Schedule,
   ServerOptimizer,
   by_name,
+  named,
 )
 
 _TAU = above_zero(
@@ -61,42 +61,34 @@ _LION = (_BETA1, _BETA2, _DECOUPLED)
 _AS_PYTORCH = "SGD with Nesterov momentum, as PyTorch's"
 
 
-def _server(
+def _optimizer(
   name: str, title: str, description: str, *hyperparameters: Hyperparameter, **options: Any
 ) -> ServerOptimizer:
-  """The entry of a server optimizer, built by the function of its name."""
+  """The entry of an optimizer, built by the function of its name."""
   build = f'tff_adaptive.optimizers:build_{name}'
   return ServerOptimizer(name, title, description, build, hyperparameters, **options)
 
 
-def _client(
-  name: str, title: str, description: str, *hyperparameters: Hyperparameter, **options: Any
-) -> ClientOptimizer:
-  """The entry of a client optimizer, built by the function of its name."""
-  build = f'tff_adaptive.optimizers:build_{name}'
-  return ClientOptimizer(name, title, description, build, hyperparameters, **options)
-
-
 SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
   ServerOptimizer('sgd', 'SGD', 'x + eta Delta', 'tff_adaptive.optimizers:build_sgdm'),
-  _server('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM),
-  _server(
+  _optimizer('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM),
+  _optimizer(
     'adagrad',
     'Adagrad',
     'v grows by Delta^2',
     *(_TAU, dataclasses.replace(_BETA1, default=0.0), _INITIAL_V),
   ),
-  _server('adam', 'Adam', 'v is a moving average of Delta^2', *_OF_ADAM),
-  _server('yogi', 'Yogi', 'v moves towards Delta^2 by at most (1 - beta2) Delta^2', *_OF_ADAM),
-  _server('nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.7),  # DiLoCo's.
-  _server(
+  _optimizer('adam', 'Adam', 'v is a moving average of Delta^2', *_OF_ADAM),
+  _optimizer('yogi', 'Yogi', 'v moves towards Delta^2 by at most (1 - beta2) Delta^2', *_OF_ADAM),
+  _optimizer('nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.7),  # DiLoCo's.
+  _optimizer(
     'lamb',
     'LAMB',
     "Adam's direction of each tensor, scaled to the tensor's norm",
     *(*_MOMENTS[:2], dataclasses.replace(_EPSILON, default=1e-6), _DECOUPLED),
     rate=0.01,
   ),
-  _server(
+  _optimizer(
     'lion',
     'Lion',
     'the sign of beta1 m + (1 - beta1) Delta; m decays by beta2',
@@ -105,11 +97,11 @@ SERVER_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
   ),
 )
 
-CLIENT_OPTIMIZERS: Mapping[str, ClientOptimizer] = by_name(
-  _client('sgd', 'SGD', 'assumed by the corrections'),
-  _client('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM, rate=0.01),
-  _client('nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.01),
-  _client(
+CLIENT_OPTIMIZERS: Mapping[str, ServerOptimizer] = by_name(
+  _optimizer('sgd', 'SGD', 'assumed by the corrections'),
+  _optimizer('sgdm', 'SGDM', 'SGD with momentum', _MOMENTUM, rate=0.01),
+  _optimizer('nesterov', 'Nesterov', _AS_PYTORCH, _MOMENTUM, rate=0.01),
+  _optimizer(
     'adagrad',
     'Adagrad',
     'g / (sqrt(sum of g^2) + tau)',
@@ -117,7 +109,7 @@ CLIENT_OPTIMIZERS: Mapping[str, ClientOptimizer] = by_name(
     dataclasses.replace(_INITIAL_V, default=0.0),
     rate=0.01,
   ),
-  ClientOptimizer(
+  ServerOptimizer(
     'adam',
     'Adam',
     'with bias correction',
@@ -125,20 +117,20 @@ CLIENT_OPTIMIZERS: Mapping[str, ClientOptimizer] = by_name(
     _MOMENTS,
     rate=1e-3,
   ),
-  _client(
+  _optimizer(
     'amsgrad', 'AMSGrad', 'Adam without bias correction whose v never falls', *_MOMENTS, rate=1e-3
   ),
-  _client(
+  _optimizer(
     'adamw',
     'AdamW',
     'Adam with decoupled weight decay',
     *(*_MOMENTS, dataclasses.replace(_DECOUPLED, default=0.01)),
     rate=1e-3,
   ),
-  _client(
+  _optimizer(
     'lion', 'Lion', 'the sign of beta1 m + (1 - beta1) g; m decays by beta2', *_LION, rate=1e-4
   ),
-  _client(
+  _optimizer(
     'muon',
     'Muon',
     'orthogonal steps of matrices, AdamW for the rest',
@@ -190,17 +182,17 @@ def algorithm(spec: str) -> Algorithm:
       dataclass that subclasses `corrections.Correction`. Of the latter the entry is derived:
       hyperparameters from its fields (name, type float, int or bool, default; help from
       `field(metadata={'help': ...})`), name and title from the class attribute `name`, the
-      description from the docstring's first line, and from class attributes
-      `client_weighting` (default 'uniform' if stateful, else 'examples') and `counts`, a `Counts`
-      or a function of the hyperparameters to one (default: what it sends). Fields `num_clients` and
-      `mean_examples` are filled in from the clients.
+      description from the docstring's first line, and the weighting from the class attribute
+      `client_weighting` (default 'uniform' if stateful, else 'examples'). Fields `num_clients` and
+      `mean_examples` are filled in from the clients. Costs are what it sends; an `Algorithm` may
+      have `counts` of its own.
 
   Raises:
     ValueError: In one line, if there is none of that name, or the file has no such algorithm.
   """
   if user_code.is_reference(spec):
     return user_entries.algorithm(spec)
-  return _named('algorithm', spec, ALGORITHMS)
+  return named('algorithm', spec, ALGORITHMS)
 
 
 def server_optimizer(spec: str) -> ServerOptimizer:
@@ -217,14 +209,14 @@ def server_optimizer(spec: str) -> ServerOptimizer:
   """
   if user_code.is_reference(spec):
     return user_entries.server_optimizer(spec)
-  return _named('server optimizer', spec, SERVER_OPTIMIZERS)
+  return named('server optimizer', spec, SERVER_OPTIMIZERS)
 
 
 def client_optimizer(spec: str) -> ServerOptimizer:
   """Returns the entry of a client optimizer; arguments and errors as of `server_optimizer`."""
   if user_code.is_reference(spec):
     return user_entries.server_optimizer(spec)
-  return _named('client optimizer', spec, CLIENT_OPTIMIZERS)
+  return named('client optimizer', spec, CLIENT_OPTIMIZERS)
 
 
 def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
@@ -241,10 +233,4 @@ def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
 
 def schedule(name: str) -> Schedule:
   """Returns the entry of a schedule; ValueError if there is none of that name."""
-  return _named('schedule', name, SCHEDULES)
-
-
-def _named(kind: str, name: str, table: Mapping[str, Any]) -> Any:
-  if name not in table:
-    raise ValueError(suggestions.unknown(kind, name, table))
-  return table[name]
+  return named('schedule', name, SCHEDULES)

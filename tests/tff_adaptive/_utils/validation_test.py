@@ -32,18 +32,13 @@ def test_the_range_ends_where_the_name_says(check):
       check('x', value, 'do')
 
 
-@pytest.mark.parametrize('bad', ['1', None, True, [1.0], 1j])
-def test_what_is_no_number_is_refused(bad):
-  with pytest.raises(TypeError, match=r'^x must be a number, found .*: do\.$'):
-    validation.real('x', bad, 'do')
-
-
-@pytest.mark.parametrize(
-  'bad', [1e308, -3.5e38, 1e-50, 10**40, 2**4000, math.inf, -math.inf, math.nan]
-)
-def test_what_float32_cannot_hold_is_refused(bad):
-  with pytest.raises(ValueError, match=r'^x must be .*, found .*: do\.$'):
-    validation.real('x', bad, 'do')
+def test_what_is_no_number_that_float32_can_hold_is_refused():
+  for bad in ('1', None, True, [1.0], 1j):
+    with pytest.raises(TypeError, match=r'^x must be a number, found .*: do\.$'):
+      validation.real('x', bad, 'do')
+  for bad in (1e308, -3.5e38, 1e-50, 10**40, 2**4000, math.inf, -math.inf, math.nan):
+    with pytest.raises(ValueError, match=r'^x must be .*, found .*: do\.$'):
+      validation.real('x', bad, 'do')
 
 
 def test_the_ends_of_float32_pass_and_so_do_other_kinds_of_number():

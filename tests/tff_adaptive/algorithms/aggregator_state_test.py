@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, small_problem
-from tff_adaptive import aggregation, engine as engine_lib
+from tff_adaptive import aggregation
 from tff_adaptive.algorithms import aggregator_state, components
 
 TYPES = (
@@ -61,13 +61,9 @@ def test_a_round_of_nobody_leaves_the_norms_as_they_were(graph, name):
   assert all(np.isfinite(leaf).all() for state in norms for leaf in state)
 
 
-@pytest.mark.parametrize('engine', ['native', 'subrounds'])
-def test_so_it_does_in_every_engine_and_training_goes_on(request, graph, engine):
+def test_training_goes_on_after_rounds_of_nobody(graph):
   data = small_problem.clients()
   data.append(tuple(array[:0] for array in data[0]))
-  context = engine_lib.SubroundContext(2, server=graph)
-  if engine == 'native':
-    context = request.getfixturevalue('native')
   process = small_problem.process('fed_avg', aggregator=factory('clipping'))
 
   def train():
@@ -76,7 +72,7 @@ def test_so_it_does_in_every_engine_and_training_goes_on(request, graph, engine)
       states.append(run.round(cohort).state)
     return states
 
-  states = engines.run(context, train)
+  states = engines.run(graph, train)
   norms = [leaves(state.aggregator) for state in states]
   weights = [leaves(state.global_model_weights) for state in states]
   for t in (1, 2):  # Of nobody, and of one without examples.

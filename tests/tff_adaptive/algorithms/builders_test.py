@@ -51,10 +51,6 @@ def _build(name, model=None, **options):
   return algorithms.build(name, model or small_problem.model(), **{**given, **options})
 
 
-def _keras():
-  return tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(5,))])
-
-
 # The others are built by `build_process`.
 BUILT = [name for name in registry.ALGORITHMS if hasattr(algorithms, f'build_{name}')]
 
@@ -123,38 +119,25 @@ def test_the_rate_of_a_named_server_may_be_a_schedule(composed):
     assert float(state['optimizer']['learning_rate']) == 0.5
 
 
-@pytest.mark.parametrize('name', ['client_learning_rate', 'server_learning_rate'])
-@pytest.mark.parametrize('bad', [None, '0.1', [0.1], True, float('nan'), -1, tf.constant(-1.0)])
-def test_a_wrong_rate_is_refused_under_its_own_name(name, bad):
-  with pytest.raises((TypeError, ValueError)) as error:
-    _build('fed_yogi', **{name: bad})
-  assert str(error.value).startswith(f'{name} must be ')
-  assert str(error.value).endswith(': give a rate such as 0.1, or a function of the round.')
-
-
 @pytest.mark.parametrize(
   'algorithm, options, words',
   [
     ('fed_yogi', {'client_learning_rate': schedules.InvSqrt}, 'the schedule fails for the int t ='),
-    ('fed_yogi', {'beta2': None}, 'beta2 must be a number, found None'),
+    (
+      'fed_yogi',
+      {'client_learning_rate': '0.1'},
+      "client_learning_rate must be a number, found '0",
+    ),
+    ('fed_yogi', {'client_learning_rate': -1}, 'client_learning_rate must be finite and at least'),
+    ('fed_yogi', {'server_learning_rate': None}, 'learning_rate must be a number, found None'),
     ('fed_yogi', {'training': Batching(20)}, 'give tff_adaptive.ClientTraining(batching='),
     ('fed_yogi', {'aggregator': 'mean'}, 'aggregator must be a tff.aggregators.Weighted'),
     ('fed_yogi', {'aggregator': UNWEIGHTED}, "no weights: give client_weighting='uniform'"),
-    ('fed_yogi', {'client_weighting': ''}, "client_weighting is ''; it must be one of"),
     ('fed_yogi', {'model': 'cnn'}, 'model must be a tff_adaptive.models.Model'),
-    ('fed_yogi', {'model': _keras()}, 'model is a Keras model (Sequential): give a function'),
-    (
-      'fed_yogi',
-      {'model': _keras},
-      'it returned Sequential: return tff.learning.models.from_keras',
-    ),
     ('ada_best', {'server_optimizer': 'yogi'}, f"server_optimizer{OPTIMIZER}'yogi': {SERVER}"),
     ('ada_best', {'server_optimizer': tf.keras.optimizers.Adam()}, f'server_optimizer{OPTIMIZER}'),
-    ('ada_best', {'beta': None}, 'beta must be a number, found None'),
     ('ada_best', {'beta': 1.1}, 'beta must be in [0, 1], found 1.1'),
-    ('ada_best', {'beta_decay': 2}, 'beta_decay must be in (0, 1], found 2'),
     ('ada_best', {'scale_mu': True, 'training': None}, 'give training=tff_adaptive.ClientTraining'),
-    ('fed_dyn', {'mean_examples': 8, 'training': ClientTraining()}, 'scaling mu by client size'),
     ('fed_dyn', {'mean_examples': 'x'}, "mean_examples must be a number, found 'x'"),
   ],
 )
@@ -186,15 +169,3 @@ def test_a_users_correction_by_numbers_of_examples_needs_them_before_training():
     builders.build_drift_corrected(
       small_problem.model(), Scaled(8.0), SGD, client_learning_rate=0.1
     )
-
-
-@pytest.mark.parametrize(
-  'bad',
-  [
-    *({'optimizer': 'sgd'}, {'batching': 20}, {'weight_decay': -1.0}, {'clip_norm': 0.0}),
-    *({'seed': None}, {'seed': -1}),
-  ],
-)
-def test_bad_client_training_names_the_field(bad):
-  with pytest.raises((TypeError, ValueError), match=next(iter(bad))):
-    ClientTraining(**bad)

@@ -37,12 +37,8 @@ def test_run_training_process_and_its_resumption(graph, tmp_path):
   assert evaluated == [0, 1, 2, 3, 4, 5]
   by_hand = engines.run(graph, lambda: small_problem.Run(stateful, DATA).rounds(COHORTS))
   engines.assert_same(state.server_state, by_hand.state, rtol=0, atol=0)
-  engines.assert_same(
-    process.get_model_weights(state).trainable,
-    by_hand.state.inference_weights.trainable,
-    rtol=0,
-    atol=0,
-  )
+  model = process.get_model_weights(state).trainable
+  engines.assert_same(model, by_hand.state.inference_weights.trainable, rtol=0, atol=0)
   assert len(state.client_states) == len(by_hand.client_states)
   for i, expected in by_hand.client_states.items():
     found = state.client_states.get(f'client {i}', stateful.initial_client_state)

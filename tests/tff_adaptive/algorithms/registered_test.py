@@ -14,8 +14,7 @@ COMMON = {'client_learning_rate': 0.2, 'training': ClientTraining(batching=Batch
 USERS = """
 import collections, dataclasses
 import tensorflow as tf
-import tensorflow_federated as tff
-from tff_adaptive import corrections, optimizers, registry
+from tff_adaptive import corrections, optimizers
 
 @dataclasses.dataclass(frozen=True)
 class Pull(corrections.Correction):
@@ -37,27 +36,11 @@ class Sends(corrections.Correction):
   def client_update(self, client, g_i, steps):
     return (), client.full_gradient()
 
-@dataclasses.dataclass(frozen=True)
-class Said(Sends):
-  counts = registry.Counts(down=5)
-
 def halved(learning_rate, factor: float = 0.5):
   return optimizers.build_sgdm(factor * learning_rate)
 
 def wrong(learning_rate):
   return learning_rate
-
-class _WithoutRate(tff.learning.optimizers.Optimizer):
-  def initialize(self, specs):
-    return ()
-  def next(self, state, weights, gradients):
-    return state, weights
-
-def without_rate(learning_rate):
-  return _WithoutRate()
-
-def with_schedule(learning_rate):
-  return optimizers.build_yogi(lambda t: 0.1)
 """
 
 
@@ -94,10 +77,6 @@ def test_a_users_server_optimizer_gets_a_number_and_is_scheduled(users):
     made = algorithms.build_server_optimizer(f'{users}:halved', schedule)
     state = made.initialize((np.zeros([1], np.float32),))
     assert float(state['optimizer']['learning_rate']) == pytest.approx(first)
-  for name in ('without_rate', 'with_schedule'):
-    algorithms.build_server_optimizer(f'{users}:{name}', 0.1)
-    with pytest.raises(ValueError, match=r'^the server optimizer has no learning rate .*: return'):
-      algorithms.build_server_optimizer(f'{users}:{name}', lambda t: 0.1)
 
 
 @pytest.mark.parametrize(
@@ -137,12 +116,10 @@ def test_wrong_names_and_values_are_refused(users):
   for name, options, words in (
     ('adabest', {}, "unknown algorithm 'adabest'. Did you mean ada_best"),
     ('ada_best', {'values': {'betta': 1}}, "unknown hyperparameter of ada_best 'betta'"),
-    ('scaffold', {}, 'scaffold needs to know the registered clients: give clients='),
     ('fed_avg', {'client_weighting': ''}, "client_weighting is ''; it must be one of"),
   ):
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=f'^{words}'):
       algorithms.build_process(name, small_problem.model(), **options, **COMMON)
-    assert str(error.value).startswith(words)
   with pytest.raises(ValueError, match=r"unknown hyperparameter of sgd 'tau'. There are none."):
     algorithms.build_server_optimizer('sgd', 1.0, {'tau': 0.1})
   with pytest.raises(ValueError, match=r"unknown algorithm 'fedavg'. Did you mean fed_avg"):
@@ -201,8 +178,6 @@ def test_costs_depend_on_hyperparameters_and_on_how_clients_train():
     assert algorithms.counts('fed_avg', model, training=training) == registry.Counts(times, times)
 
 
-def test_a_users_correction_costs_what_it_sends_unless_it_says_otherwise(users):
+def test_a_users_correction_costs_what_it_sends(users):
   found = algorithms.counts(f'{users}:Sends', small_problem.model())
   assert found == registry.Counts(2 + 2 / N, 2, 1, 1)
-  said = algorithms.counts(f'{users}:Said', small_problem.model())
-  assert said == registry.Counts(5, 1, 1, 1)

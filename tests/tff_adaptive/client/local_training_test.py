@@ -209,11 +209,17 @@ def test_a_penalty_does_not_move_clients_that_have_taken_their_steps():
       np.testing.assert_allclose(b[k], a, rtol=1e-5, atol=1e-6)
 
 
-def test_seeds_have_62_bits_and_a_clip_norm_may_be_given():
-  training = ClientTraining(seed=2**62 - 1, clip_norm=0.5)
-  assert (training.seed, training.clip_norm, training.xla) == (2**62 - 1, 0.5, False)
-  with pytest.raises(ValueError, match='seed must be at most'):
-    ClientTraining(seed=2**62)
+@pytest.mark.parametrize(
+  'bad',
+  [
+    *({'optimizer': 'sgd'}, {'batching': 20}, {'weight_decay': -1.0}, {'clip_norm': 0.0}),
+    *({'seed': None}, {'seed': -1}, {'seed': 2**62}, {'optimizer_state': 'kept'}),
+  ],
+)
+def test_bad_client_training_names_the_field(bad):
+  with pytest.raises((TypeError, ValueError), match=next(iter(bad))):
+    ClientTraining(**bad)
+  assert ClientTraining(seed=2**62 - 1, clip_norm=0.5).seed == 2**62 - 1
 
 
 def test_clients_train_together_by_batches_of_arrays():

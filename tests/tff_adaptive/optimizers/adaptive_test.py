@@ -1,88 +1,52 @@
 """Facts about the server optimizers; one table drives them all."""
 
 import collections
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.helpers import oracle
 from tff_adaptive import optimizers, schedules
 
 tff_optimizers = tff.learning.optimizers
 
-# The oracle: m and v as the sums that the recursions of Algorithm 2 unroll to, in float64.
 
+class Case(NamedTuple):
+  """An optimizer, and its oracle for one tensor."""
 
-def moving_average(decay, first, terms):
-  """decay^(t+1) first + (1 - decay) sum_k decay^(t-k) terms[k], for t the last index."""
-  t = len(terms) - 1
-  total = decay ** (t + 1) * first
-  for k, term in enumerate(terms):
-    total = total + (1 - decay) * decay ** (t - k) * term
-  return total
-
-
-def yogi_v(decay, first, terms):
-  """v moves (1 - decay) term up where it is below the term, down where above."""
-  v = np.full_like(terms[0], first)
-  for term in terms:
-    v = np.where(v < term, v + (1 - decay) * term, np.where(v > term, v - (1 - decay) * term, v))
-  return v
-
-
-class Case:
-  """An optimizer of this project and its oracle; options that are not given are the paper's."""
-
-  def __init__(self, build, v=None, eta=0.1, **options):
-    self.build, self.eta, self.options, self.v = build, eta, options, v
-    beta1 = options.get('momentum', 0.0) if v in (None, adagrad) else 0.9
-    self.beta1 = options.get('beta1', beta1)
-    self.beta2, self.tau = options.get('beta2', 0.99), options.get('tau', 1e-3)
-    self.initial_v = options.get('initial_v', self.tau**2)
+  build: Callable
+  oracle: Callable
+  eta: float
+  options: dict
 
   def optimizer(self):
     return self.build(self.eta, **self.options)
 
-  def oracle(self, x, deltas):
-    """Returns the weights, m and v after each round, as float64 arrays."""
-    deltas = [np.asarray(delta, np.float64) for delta in deltas]
-    x = np.asarray(x, np.float64)
-    history = []
-    for t in range(len(deltas)):
-      seen = deltas[: t + 1]
-      if self.v is None:
-        m = sum(self.beta1 ** (t - k) * delta for k, delta in enumerate(seen))
-        v, x = None, x + self.eta * m
-      else:
-        m = moving_average(self.beta1, 0.0, seen)
-        v = self.v(self.beta2, self.initial_v, [delta**2 for delta in seen])
-        eta = self.eta
-        if self.options.get('bias_correction'):
-          eta *= np.sqrt(1 - self.beta2 ** (t + 1)) / (1 - self.beta1 ** (t + 1))
-        x = x + eta * m / (np.sqrt(v) + self.tau)
-      history.append((x, m, v))
-    return history
+
+def sgd(eta, **options):
+  return Case(optimizers.build_sgdm, lambda: oracle.Sgd(eta, **options), eta, options)
 
 
-def adagrad(decay, first, terms):
-  return first + sum(terms)
+def adaptive(kind, eta=0.1, **options):
+  """One of the three; options that are not given are the paper's."""
+  values = {'beta1': 0.0 if kind == 'adagrad' else 0.9, 'beta2': 0.99, 'tau': 1e-3, **options}
+  build = getattr(optimizers, f'build_{kind}')
+  return Case(build, lambda: oracle.Adaptive(kind, eta, **values), eta, options)
 
 
-SGDM, ADAGRAD = optimizers.build_sgdm, optimizers.build_adagrad
-ADAM, YOGI = optimizers.build_adam, optimizers.build_yogi
-OF_TFF = dict(beta2=0.999, tau=1e-5, bias_correction=True, initial_v=0)
-OTHERS = dict(beta1=0.5, beta2=0.8, tau=1e-4, initial_v=0.04)
 CASES = {
-  'sgd': Case(SGDM, eta=1.0),
-  'sgdm': Case(SGDM, eta=0.3, momentum=0.9),
-  'adagrad': Case(ADAGRAD, adagrad),
-  'adagrad_with_momentum': Case(ADAGRAD, adagrad, beta1=0.7, tau=0.1),
-  'adam': Case(ADAM, moving_average),
-  'adam_of_tff': Case(ADAM, moving_average, **OF_TFF),
-  'yogi': Case(YOGI, yogi_v),
-  'yogi_other_values': Case(YOGI, yogi_v, 10**-2.5, **OTHERS),
-  'yogi_of_tff': Case(YOGI, yogi_v, beta2=0.999, bias_correction=True),
+  'sgd': sgd(1.0),
+  'sgdm': sgd(0.3, momentum=0.9),
+  'adagrad': adaptive('adagrad'),
+  'adagrad_with_momentum': adaptive('adagrad', beta1=0.7, tau=0.1),
+  'adam': adaptive('adam'),
+  'adam_of_tff': adaptive('adam', beta2=0.999, tau=1e-5, bias_correction=True, initial_v=0),
+  'yogi': adaptive('yogi', 10**-2.5, beta1=0.5, beta2=0.8, tau=1e-4, initial_v=0.04),
+  'yogi_of_tff': adaptive('yogi', beta2=0.999, bias_correction=True),
 }
 
 SPECS = collections.OrderedDict(
@@ -139,9 +103,10 @@ def test_follows_the_formulas(case, dtype):
   deltas = [draw(dtype, seed=1 + t) for t in range(10)]
   history = run(case.optimizer(), weights, deltas)
   flat_deltas = [flat_arrays(delta) for delta in deltas]
-  for i, start in enumerate(flat_arrays(weights)):
-    expected = case.oracle(start, [delta[i] for delta in flat_deltas])
-    for (state, found), (x, m, v) in zip(history, expected):
+  for i, x in enumerate(flat_arrays(weights)):
+    step = case.oracle()
+    for (state, found), delta in zip(history, flat_deltas):
+      x = step(x, delta[i])
       leaf = tf.nest.flatten(found)[i]
       assert leaf.dtype == dtype
       # The weights themselves are rounded every round; m and v never are to 16 bits.
@@ -149,16 +114,15 @@ def test_follows_the_formulas(case, dtype):
       tolerance = TOLERANCE[dtype]
       np.testing.assert_allclose(flat_arrays(leaf)[0], x, tolerance, tolerance + rounding)
       if 'm' in state:
-        sign = -1 if case.v is None else 1
-        np.testing.assert_allclose(flat_arrays(state['m'])[i], sign * m, tolerance, tolerance)
+        sign = -1 if 'momentum' in state else 1
+        np.testing.assert_allclose(flat_arrays(state['m'])[i], sign * step.m, tolerance, tolerance)
       if 'v' in state:
-        np.testing.assert_allclose(flat_arrays(state['v'])[i], v, tolerance, tolerance * 1e-6)
+        np.testing.assert_allclose(flat_arrays(state['v'])[i], step.v, tolerance, tolerance * 1e-6)
 
 
-def test_weights_that_are_not_floating_point_are_refused(case):
-  spec = tf.TensorSpec([2], tf.int32)
+def test_weights_that_are_not_floating_point_are_refused():
   with pytest.raises(TypeError, match='must be floating-point tensors, found int32: cast them'):
-    case.optimizer().initialize(spec)
+    optimizers.build_yogi(0.1).initialize(tf.TensorSpec([2], tf.int32))
 
 
 def test_yogis_v_rests_where_it_equals_the_square():

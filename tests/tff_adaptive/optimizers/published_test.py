@@ -8,8 +8,6 @@ from tests.helpers import oracle_optimizers as oracles
 from tff_adaptive import algorithms, optimizers, registry
 
 ETA, STEPS = 0.1, 4
-
-
 MOMENTS = dict(beta1=0.7, beta2=0.6, tau=1e-3)
 MUON = dict(momentum=0.9, beta2=0.99, tau=1e-3, decay=0.3)
 CASES = {

@@ -24,7 +24,7 @@ HYPERPARAMETERS = [
 CORRECTION = """
 import dataclasses
 import tensorflow as tf
-from tff_adaptive import corrections, registry
+from tff_adaptive import corrections
 
 @dataclasses.dataclass(frozen=True)
 class Pull(corrections.Correction):
@@ -37,7 +37,6 @@ class Pull(corrections.Correction):
   every: int = 2
   is_on: bool = True
   name = 'pull'
-  counts = registry.Counts(down=2)
 
   def client_state(self, weights):
     return weights
@@ -144,7 +143,6 @@ def test_a_users_correction_becomes_an_entry(tmp_path):
   assert type(entry.default('strength')) is type(entry.values({'strength': 3})['strength']) is float
   assert [h.help for h in entry.hyperparameters][:2] == ['How hard', 'every']
   assert (entry.is_stateful, entry.client_weighting) == (True, 'uniform')
-  assert entry.counts(entry.values({})) == registry.Counts(down=2)
   assert entry.source.path == path
   made = entry.correction.configure(
     entry.values({'strength': 3.0}), corrections.RegisteredClients(7, 1.0)
@@ -157,16 +155,14 @@ def test_a_users_correction_becomes_an_entry(tmp_path):
 def test_what_a_correction_leaves_out_has_a_default(tmp_path):
   text = """
 import dataclasses
-from tff_adaptive import corrections, registry
+from tff_adaptive import corrections
 @dataclasses.dataclass(frozen=True)
 class Plain(corrections.Correction):
   a: float = 0.5
-  counts = lambda values: registry.Counts(up=2 if values['a'] else 1)
 """
   entry = registry.algorithm(f'{_write(tmp_path, text)}:Plain')
   assert (entry.name, entry.description) == ('Plain', "a user's own")
   assert (entry.is_stateful, entry.client_weighting) == (False, 'examples')
-  assert [entry.counts({'a': a}).up for a in (0.0, 1.0)] == [1, 2]
 
 
 def test_a_users_own_entry_is_taken_as_it_is(tmp_path):
@@ -188,8 +184,7 @@ def test_a_users_own_entry_is_taken_as_it_is(tmp_path):
     ('every: int = 2', 'every: "Unknown" = 2', "cannot be used: NameError: name 'Unknown'"),
     ('  num_clients: int', '  size: int', 'has the option size without a default: give it one'),
     ("name = 'pull'", "name = 'a/b'", "has the name 'a/b'"),
-    ('counts = registry.Counts(down=2)', 'counts = 3', 'has counts 3: give'),
-    ('counts =', 'client_weighting = 1; counts =', 'has client_weighting 1: give'),
+    ("name = 'pull'", 'client_weighting = 1', 'has client_weighting 1: give'),
     ('@dataclasses.dataclass(frozen=True)', '', 'is no frozen dataclass: give a frozen dataclass'),
     ('frozen=True', 'frozen=False', 'is no frozen dataclass: give a frozen dataclass'),
     ('(corrections.Correction)', '', 'is no algorithm: give a frozen dataclass'),
