@@ -1,11 +1,13 @@
 """This project against vectors/: all cases in the graph engine, some in TFF's native context."""
 
+import collections
 import json
 
 import jsonschema
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from research import vectors
 from tests.helpers import engines, oracle, small_problem
@@ -21,46 +23,107 @@ CASES = [(name, case) for name, file in FILES.items() for case in file['cases']]
 IN_NATIVE = [
   (name, case)
   for name, case in CASES
-  if name != 'logistic' and case['name'] in ('fed_adam', 'scaffold', 'mime', 'diloco', 'fed_buff')
+  if name != 'logistic' and case['name'] in ('scaffold', 'mime', 'fed_buff')
 ]
 TOLERANCE = 1e-5  # Relative to the largest entry; this project computes in float32.
 
 
-def _model(problem):
+def _is_plain(name, case):
+  """Whether a case differs from FedAvg in its optimizers alone: these share a process."""
+  changes = (case[key] for key in ('sam_rho', 'clip_norm', 'weight_decay'))
+  entry = name != 'asynchronous' and registry.algorithm(case['algorithm'])
+  keeps = case['client_optimizer']['state'] != 'reset'
+  return bool(entry) and ':Correction' in entry.correction and not any(changes) and not keeps
+
+
+def _groups():
+  """Lists of cases: those that share a process, by file and weighting, and each of the others."""
+  found = collections.defaultdict(list)
+  for name, case in CASES:
+    own = 'optimizers' if _is_plain(name, case) else case['name']
+    found[name, own, case['client_weighting']].append(case)
+  return found
+
+
+GROUPS = _groups()
+
+
+class SideBySide(tff.learning.optimizers.Optimizer):
+  """An optimizer for each of several equal parts of the weights."""
+
+  def __init__(self, optimizers):
+    self._optimizers = optimizers
+
+  def _parts(self, leaves):
+    each = len(leaves) // len(self._optimizers)
+    return [tuple(leaves[i : i + each]) for i in range(0, len(leaves), each)]
+
+  def initialize(self, specs):
+    pairs = zip(self._optimizers, self._parts(specs))
+    return collections.OrderedDict(parts=tuple(o.initialize(part) for o, part in pairs))
+
+  @tf.autograph.experimental.do_not_convert
+  def next(self, state, weights, gradients):
+    parts = zip(self._optimizers, state['parts'], *map(self._parts, (weights, gradients)))
+    states, new = zip(*(optimizer.next(*part) for optimizer, *part in parts))
+    weights = tf.nest.pack_sequence_as(weights, tf.nest.flatten(new))
+    return collections.OrderedDict(parts=tuple(states)), weights
+
+  def get_hparams(self, state):
+    return collections.OrderedDict(learning_rate=state['parts'][0]['learning_rate'])
+
+  def set_hparams(self, state, hparams):
+    parts = (collections.OrderedDict(part, **hparams) for part in state['parts'])
+    return collections.OrderedDict(parts=tuple(parts))
+
+
+def _model(problem, copies):
+  """The problem's model, so many times side by side: the loss is the sum of theirs."""
   is_linear = problem['loss'] == 'least_squares'
+  shapes = list(problem['tensors'].values())
 
   def forward(weights, x, training, seed):
+    each = [weights[i : i + len(shapes)] for i in range(0, len(weights), len(shapes))]
     if is_linear:
-      return tf.linalg.matvec(x, weights[0])
-    return x @ weights[0] + weights[1][..., tf.newaxis, :]
+      return tf.stack([tf.linalg.matvec(x, w) for (w,) in each], -1)
+    return tf.stack([x @ w + b[..., tf.newaxis, :] for w, b in each], -1)
 
-  shapes = problem['tensors'].values()
+  def example_loss(found, y):
+    if is_linear:
+      return tf.reduce_sum(0.5 * tf.square(found - y[..., tf.newaxis]), -1)
+    return tf.add_n([models.sparse_cross_entropy(one, y) for one in tf.unstack(found, axis=-1)])
+
   cuts = np.cumsum([np.prod(shape) for shape in shapes])[:-1]
   parts = np.split(np.float32(problem['initial']), cuts)
   return models.Model(
-    initial_weights=[part.reshape(shape) for part, shape in zip(parts, shapes)],
+    initial_weights=[part.reshape(shape) for part, shape in zip(parts, shapes)] * copies,
     forward=forward,
-    example_loss=(lambda found, y: 0.5 * tf.square(found - y))
-    if is_linear
-    else models.sparse_cross_entropy,
+    example_loss=example_loss,
     metrics={},
-    x_spec=tf.TensorSpec([None, next(iter(shapes))[0]], tf.float32),
+    x_spec=tf.TensorSpec([None, shapes[0][0]], tf.float32),
     y_spec=tf.TensorSpec([None], tf.float32 if is_linear else tf.int32),
   )
 
 
-def _built(values, build, *rate):
-  """An optimizer of its settings."""
-  options = {k: v for k, v in values.items() if k not in ('name', 'rate', 'state')}
-  return build(values['name'], *rate, options)
+def _optimizer(cases, kind):
+  """The optimizer that the cases' settings describe, side by side if they are several."""
+  made = []
+  for values in (case[kind] for case in cases):
+    options = {k: v for k, v in values.items() if k not in ('name', 'rate', 'state')}
+    if kind == 'server_optimizer':
+      made.append(algorithms.build_server_optimizer(values['name'], values['rate'], options))
+    else:
+      made.append(algorithms.build_client_optimizer(values['name'], options))
+  return SideBySide(made) if len(made) > 1 else made[0]
 
 
-def _process(name, case, problem):
+def _process(name, cases, problem):
+  case = cases[0]
   sizes = [len(client['y']) for client in problem['clients']]
   rates = [r['client_rate'] for r in case['rounds']]
-  waits, server = name != 'asynchronous', case['server_optimizer']
+  waits = name != 'asynchronous'
   training = ClientTraining(
-    optimizer=_built(case['client_optimizer'], algorithms.build_client_optimizer),
+    optimizer=_optimizer(cases, 'client_optimizer'),
     optimizer_state=case['client_optimizer']['state'],
     batching=Batching(4 if waits else None, epochs=2, shuffle=False, step_limits=True),
     versions=0 if waits else len(rates),
@@ -68,12 +131,12 @@ def _process(name, case, problem):
     **{key: case[key] for key in ('sam_rho', 'clip_norm', 'weight_decay')},
   )
   return algorithms.build_process(
-    case['algorithm'] if waits else 'fed_avg',
-    _model(problem),
+    case['algorithm'] if waits and len(cases) == 1 else 'fed_avg',
+    _model(problem, len(cases)),
     values=case['hyperparameters'] if waits else {},
     clients=corrections.RegisteredClients(len(sizes), float(np.mean(sizes))),
     client_learning_rate=schedules.RoundDecay(rates[0], factor=rates[1] / rates[0]),
-    server_optimizer=_built(server, algorithms.build_server_optimizer, server['rate']),
+    server_optimizer=_optimizer(cases, 'server_optimizer'),
     client_weighting=case['client_weighting'],
     training=training,
   )
@@ -104,23 +167,25 @@ def _slots(leaves, problem):
   return dict(zip(('m', 'v', 'v_max'), groups))
 
 
-def _server(run, case, problem):
-  """The server's state by the names of the vectors."""
+def _servers(run, cases, problem):
+  """Of each case the server's state by the names of the vectors."""
   state, own = run.state, getattr(run.state, 'correction', ())
-  found = {'x': run.theta}
-  for name in {'m', 'v'} & {*state.finalizer}:
-    m_of_delta = name == 'm' and case['server_optimizer']['name'] in ('adagrad', 'adam', 'yogi')
-    found[name] = (-1 if m_of_delta else 1) * oracle.pack(state.finalizer[name])
-  if getattr(state, 'inference_weights', ()):
-    found['x_bar'] = run.theta_bar
-  if case['client_optimizer']['state'] == 'average':
-    slots = _slots(own['optimizer'], problem)
-    found.update({f'client_{name}': slot for name, slot in slots.items()})
-  elif isinstance(own, dict):
-    found.update({{'m': 'base_m', 'v': 'base_v'}.get(k, k): own[k] for k in {*own} & {*'hmv'}})
-  elif 'alpha' in case['hyperparameters']:
-    found['h'] = own
-  return found
+  parts = [state.finalizer] if len(cases) == 1 else state.finalizer['parts']
+  for case, theta, part in zip(cases, np.split(run.theta, len(cases)), parts):
+    found = {'x': theta}
+    for name in {'m', 'v'} & {*part}:
+      m_of_delta = name == 'm' and case['server_optimizer']['name'] in ('adagrad', 'adam', 'yogi')
+      found[name] = (-1 if m_of_delta else 1) * oracle.pack(part[name])
+    if getattr(state, 'inference_weights', ()):
+      found['x_bar'] = run.theta_bar
+    if case['client_optimizer']['state'] == 'average':
+      averaged = _slots(own['optimizer'], problem)
+      found.update({f'client_{name}': slot for name, slot in averaged.items()})
+    elif isinstance(own, dict):
+      found.update({{'m': 'base_m', 'v': 'base_v'}.get(k, k): own[k] for k in {*own} & {*'hmv'}})
+    elif 'alpha' in case['hyperparameters']:
+      found['h'] = own
+    yield found
 
 
 def _client(run, number, problem):
@@ -142,12 +207,12 @@ def _close(found, wanted, where):
     assert error <= TOLERANCE * max(np.abs(value).max(), 1e-2), f'{where}, {name}: {error}'
 
 
-def _compare(name, case):
-  problem = FILES[name]['problem']
-  run, older = small_problem.Run(_process(name, case, problem), None), []
+def _compare(name, cases):
+  problem, case = FILES[name]['problem'], cases[0]
+  run, older = small_problem.Run(_process(name, cases, problem), None), []
   factor = 'mixed' if case['algorithm'] == 'fed_async' else 'discount'
-  for t, wanted in enumerate(case['rounds']):
-    clients = wanted['clients']
+  for t, first in enumerate(case['rounds']):
+    clients = first['clients']
     if older:  # The models before, from which the clients begin.
       stack = tf.nest.map_structure(lambda *rows: np.concatenate(rows), *older)
       run.state = run.state._replace(distributor=stack)
@@ -155,25 +220,22 @@ def _compare(name, case):
     run.step(data, [c['client'] for c in clients])
     if name == 'asynchronous':
       older.append(run.state.distributor)
-    _close(_server(run, case, problem), wanted['server'], f'round {t}')
+    for each, found in zip(cases, _servers(run, cases, problem)):
+      _close(found, each['rounds'][t]['server'], f'{each["name"]}, round {t}')
     for c in clients:
       if 'state' in c:
         _close(_client(run, c['client'], problem), c['state'], f'round {t}, client {c["client"]}')
 
 
-def _ids(cases):
-  return [f'{name}-{case["name"]}' for name, case in cases]
-
-
-@pytest.mark.parametrize('name, case', CASES, ids=_ids(CASES))
-def test_the_graph_engine_computes_the_vectors(name, case):
+@pytest.mark.parametrize('group', GROUPS, ids='-'.join)
+def test_the_graph_engine_computes_the_vectors(group):
   with engine.graph_context():
-    _compare(name, case)
+    _compare(group[0], GROUPS[group])
 
 
-@pytest.mark.parametrize('name, case', IN_NATIVE, ids=_ids(IN_NATIVE))
+@pytest.mark.parametrize('name, case', IN_NATIVE, ids=[case['name'] for _, case in IN_NATIVE])
 def test_the_native_context_computes_some_of_them(native, name, case):
-  engines.run(native, _compare, name, case)
+  engines.run(native, _compare, name, [case])
 
 
 def test_the_oracle_makes_the_vectors_that_are_committed():

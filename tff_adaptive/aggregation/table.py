@@ -105,8 +105,7 @@ AGGREGATORS: Mapping[str, Aggregator] = by_name(
 
 def aggregator(name: str) -> Aggregator:
   """Returns the entry of an aggregator; ValueError if there is none of that name."""
-  found: Aggregator = named('aggregator', name, AGGREGATORS)
-  return found
+  return named('aggregator', name, AGGREGATORS)
 
 
 def check(

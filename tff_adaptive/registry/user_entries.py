@@ -22,7 +22,6 @@ _WANTED = 'give a frozen dataclass that subclasses tff_adaptive.corrections.Corr
 
 def algorithm(reference: str) -> entries.Algorithm:
   """Returns the entry of a user's algorithm, see `registry.algorithm`."""
-
   return _entry(reference, entries.Algorithm, _of_correction)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.helpers import engines, small_problem
 from tff_adaptive import algorithms, corrections, optimizers, registry, schedules
+from tff_adaptive.algorithms import builders
 from tff_adaptive.client import Batching, ClientTraining
 from tff_adaptive.registry import entries
 
@@ -79,37 +80,26 @@ def test_a_users_server_optimizer_gets_a_number_and_is_scheduled(users):
     assert float(state['optimizer']['learning_rate']) == pytest.approx(first)
 
 
-@pytest.mark.parametrize(
-  'name, server, own',
-  [
-    (
-      'diloco',
-      optimizers.build_nesterov(0.7),
-      dict(
-        optimizer=optimizers.build_adamw(1.0, beta2=0.95, decay=0.1),
-        optimizer_state='keep',
-        clip_norm=1.0,
-      ),
-    ),
-    ('fed_sam', None, dict(sam_rho=0.05)),
-    ('fed_lalr', None, dict(optimizer=optimizers.build_amsgrad(1.0), optimizer_state='average')),
-  ],
-)
-def test_a_composition_trains_as_what_its_name_stands_for(graph, name, server, own):
-  own = dataclasses.replace(COMMON['training'], **own)
-  found = []
-  for algorithm, training in ((name, COMMON['training']), ('fed_avg', own)):
-    process = algorithms.build_process(
-      algorithm,
-      small_problem.model(),
-      client_learning_rate=0.02,
-      server_optimizer=server,
-      training=training,
-      client_weighting='uniform',
-    )
-    run = engines.run(graph, small_problem.Run, process, small_problem.clients())
-    found.append(engines.run(graph, run.rounds, small_problem.cohorts(3)).theta)
-  np.testing.assert_array_equal(*found)
+def test_a_name_stands_for_how_clients_train_where_nothing_is_said(monkeypatch):
+  seen = []
+  monkeypatch.setattr(
+    builders, 'build_drift_corrected', lambda *parts, training, **options: seen.append(training)
+  )
+  adamw = optimizers.build_adamw(1.0, beta2=0.95, decay=0.1)
+  amsgrad = optimizers.build_amsgrad(1.0)
+  for name, said, own in (
+    ('diloco', {}, dict(optimizer=adamw, optimizer_state='keep', clip_norm=1.0)),
+    ('diloco', {'optimizer': amsgrad}, dict(optimizer_state='keep', clip_norm=1.0)),
+    ('fed_sam', {}, dict(sam_rho=0.05)),
+    ('fed_sam', {'sam_rho': 0.2}, {}),
+    ('fed_lalr', {}, dict(optimizer=amsgrad, optimizer_state='average')),
+    ('fed_avg', {}, {}),
+  ):
+    training = dataclasses.replace(COMMON['training'], **said)
+    algorithms.build_process(name, None, client_learning_rate=0.1, training=training)
+    found, wanted = vars(seen.pop()), vars(dataclasses.replace(training, **own))
+    assert vars(found.pop('optimizer')) == vars(wanted.pop('optimizer'))
+    assert found == wanted
 
 
 def test_wrong_names_and_values_are_refused(users):

@@ -156,32 +156,6 @@ def test_sparse_gradients_are_dense_ones_in_another_form():
   np.testing.assert_array_equal(found, expected)
 
 
-def test_in_a_tff_computation_the_state_keeps_its_type(case):
-  optimizer = case.optimizer()
-  weights = draw('float32', seed=0)
-
-  @tff.tensorflow.computation
-  def initialize():
-    return optimizer.initialize(specs_of(weights))
-
-  @tff.tensorflow.computation
-  def same_weights():
-    return tf.nest.map_structure(tf.zeros_like, draw('float32', seed=0))
-
-  weights_type = same_weights.type_signature.result
-
-  @tff.tensorflow.computation(initialize.type_signature.result, weights_type, weights_type)
-  def step(state, weights, gradients):
-    hparams = optimizer.get_hparams(state)
-    return optimizer.next(optimizer.set_hparams(state, hparams), weights, gradients)
-
-  state_type = initialize.type_signature.result
-  assert step.type_signature.result[0].is_identical_to(state_type)
-  assert step.type_signature.result[1].is_identical_to(weights_type)
-  for name in optimizer.get_hparams(optimizer.initialize(specs_of(weights))):
-    assert state_type[name] == tff.TensorType(np.float32)
-
-
 def test_hyperparameters_can_be_read_and_changed(case):
   optimizer = case.optimizer()
   weights, gradient = tf.constant([1.0, -2.0], tf.float64), tf.constant([0.3, 0.1], tf.float64)
