@@ -18,10 +18,6 @@ COUNTS = (
 )
 
 
-def train(folder, rounds=2, **options):
-  return fakes.train(folder, rounds, **options)
-
-
 def record(settings=None, **options):
   return training.TrainingConfig(**{'rounds': 3, 'clients_per_round': 1, **options}).record(
     settings
@@ -31,7 +27,7 @@ def record(settings=None, **options):
 def test_a_programs_run_serves_load_run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   settings = {'algorithm': 'scaffold', 'client_learning_rate': 0.3}
-  result = train(tmp_path / 'run', settings=settings, client_state_dir='states')
+  result = fakes.train(tmp_path / 'run', 2, settings=settings, client_state_dir='states')
   monkeypatch.chdir('/')  # The folder of client states is recorded absolute.
   run = tff_adaptive.load_run(str(tmp_path / 'run'))
   np.testing.assert_array_equal(run.weights[0], result.state.global_model_weights[0])
@@ -43,8 +39,8 @@ def test_a_programs_run_serves_load_run(tmp_path, monkeypatch):
 
 
 def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path):
-  train(tmp_path, settings={'algorithm': 'mine', 'rates': [1, 2]})
-  train(tmp_path, rounds=3, settings={'algorithm': 'mine', 'rates': (1, 2)})
+  fakes.train(tmp_path, 2, settings={'algorithm': 'mine', 'rates': [1, 2]})
+  fakes.train(tmp_path, 3, settings={'algorithm': 'mine', 'rates': (1, 2)})
   again = config_lib.read(str(tmp_path))
   assert again['changes'][0]['rounds'] == [2, 3]
   assert again['settings']['rounds'] == 3
@@ -56,7 +52,7 @@ def test_a_resumed_run_notes_what_it_may_change_and_is_refused_the_rest(tmp_path
     ({'settings': same, 'run_id': 'x'}, "the run_id was '' and is now 'x'"),
   ):
     with pytest.raises(runs.ResumeError, match=words):
-      train(tmp_path, rounds=8, **options)
+      fakes.train(tmp_path, 8, **options)
   assert files == {name: os.stat(tmp_path / name).st_mtime_ns for name in files}
 
 
@@ -83,11 +79,11 @@ def test_what_cannot_be_recorded_is_refused_before_anything_is_written(tmp_path)
     ({'rate': object()}, r"settings\['rate'\] is <object"),
   ):
     with pytest.raises(ValueError, match=words):
-      train(tmp_path / 'run', settings=settings)
+      fakes.train(tmp_path / 'run', 2, settings=settings)
   assert not (tmp_path / 'run').exists()
   (tmp_path / 'config.json').write_text('{')
   with pytest.raises(runs.ResumeError, match='cannot be read'):
-    train(tmp_path)
+    fakes.train(tmp_path)
   assert os.listdir(tmp_path) == ['config.json']
 
 
