@@ -93,7 +93,7 @@ class Runtime(fields.Group):
     changes_numbers=False,
   )
   gpus_per_worker: float | None = fields.flag(
-    "GPUs of a worker; 0.25 takes a quarter of the memory of one. The server's part stays on"
+    "GPUs of a worker; with 0.25 four share one. The server's part stays on"
     ' processors. Default 0: workers use processors only.',
     check=check_gpus,
     needs='ray',

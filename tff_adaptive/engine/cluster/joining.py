@@ -33,10 +33,6 @@ _ENVIRONMENT = {
   'RAY_worker_niceness': '0',  # As a program without Ray has; Ray's 15 starves beside any other.
   'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',  # It would warn; workers hide GPUs by themselves.
 }
-# Values up to this size travel with a call and its answer, not by way of the object store. Within
-# one machine a larger one pays: sums of W4's model, 0.4 MB, take 3 ms less each.
-_INLINED, _INLINED_BYTES = 'RAY_max_direct_call_object_size', 2**20
-_RAYS_INLINED_BYTES = 100 * 1024
 _MARK = 'TFF_ADAPTIVE_RAY'  # Its value is the cluster's folder.
 
 
@@ -180,14 +176,8 @@ def import_ray() -> None:
     os.environ['RAY_AUTH_MODE'] = 'token'
     if 'RAY_AUTH_TOKEN_PATH' not in os.environ:
       os.environ.setdefault('RAY_AUTH_TOKEN', secrets.token_hex(32))
-  os.environ.setdefault(_INLINED, str(_INLINED_BYTES))
   with environment(_ENVIRONMENT):  # Some of it is read here, some at the start of the cluster.
     importlib.import_module('ray')
-
-
-def inlined_bytes() -> int:
-  """Up to which size Ray sends a value with a call that is made in this process."""
-  return int(os.environ.get(_INLINED, _RAYS_INLINED_BYTES))
 
 
 @contextlib.contextmanager

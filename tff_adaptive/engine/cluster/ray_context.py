@@ -46,7 +46,7 @@ class RayContext(subrounds_lib.SubroundContext):
         has joined already (`ray.init`) is used whatever the address.
       workers: How many train at once; default: as many as there is room for.
       cpus_per_worker: Processors of each: so many clients train in it at once, on a thread each.
-      gpus_per_worker: GPUs of each; of a fraction it takes that part of the memory.
+      gpus_per_worker: GPUs of each; with a fraction several share one, and its memory as needed.
       memory_per_worker: GB that Ray keeps for each, so that a node is given no more workers than it
         has memory for; 0: it counts processors and GPUs alone.
       subrounds: Into how many parts a cohort is divided; default 4, or the number of workers if
@@ -61,12 +61,24 @@ class RayContext(subrounds_lib.SubroundContext):
         and it has none.
       WorkerError: If Ray is not installed, or the cluster cannot be joined.
     """
-    _check(workers, cpus_per_worker, gpus_per_worker, patience)
-    if not 0 <= memory_per_worker < math.inf:
-      raise ValueError(f'memory_per_worker is {memory_per_worker}; it must be GB, at least 0')
     if subrounds is None:
       subrounds = max(schedule.DEFAULT_SUBROUNDS, workers or 0)
-    schedule.check_subrounds(subrounds)
+    for name, number in (
+      ('workers', 1 if workers is None else workers),
+      ('cpus_per_worker', cpus_per_worker),
+      ('subrounds', subrounds),
+    ):
+      if number < 1 or number != int(number):
+        raise ValueError(f'{name} is {number}; it must be a whole number, at least 1')
+    is_whole = gpus_per_worker > 1 and float(gpus_per_worker).is_integer()
+    if not (0 <= gpus_per_worker <= 1 or is_whole):
+      raise ValueError(
+        f'gpus_per_worker is {gpus_per_worker}; it must be a fraction of 1, or a whole number'
+      )
+    if not 0 <= memory_per_worker < math.inf:
+      raise ValueError(f'memory_per_worker is {memory_per_worker}; it must be GB, at least 0')
+    if patience <= 0:
+      raise ValueError(f'patience is {patience}; it must be above 0 seconds: give 60, say')
     room = workers or max(1, threads.num_processors() // cpus_per_worker)
     if gpus_per_worker:
       server = server or context.GraphContext(device='cpu')  # It would take the workers' memory.
@@ -152,13 +164,3 @@ def set_ray_context(address: str = 'local', **options: Any) -> RayContext:
   made = RayContext(address, **options)
   tff.framework.set_default_context(made)
   return made
-
-
-def _check(workers: int | None, cpus: int, gpus: float, patience: float) -> None:
-  for name, value in (('workers', 1 if workers is None else workers), ('cpus_per_worker', cpus)):
-    if value < 1 or value != int(value):
-      raise ValueError(f'{name} is {value}; it must be a whole number, at least 1')
-  if not (0 <= gpus <= 1 or (gpus > 1 and float(gpus).is_integer())):
-    raise ValueError(f'gpus_per_worker is {gpus}; it must be a fraction of 1, or a whole number')
-  if patience <= 0:
-    raise ValueError(f'patience is {patience}; it must be above 0 seconds: give 60, say')

@@ -18,12 +18,12 @@ from tff_adaptive._utils import client_references, private_apis, user_code
 from tff_adaptive.engine.cluster import errors, joining, ray_round, ray_worker, schedule
 from tff_adaptive.engine.cluster.stages import Stage
 from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
-from tff_adaptive.engine.graph import cache
+from tff_adaptive.engine.graph import context
 
 _RETRIES = 3  # Of a call whose worker or node has ended, by Ray.
 _LOOK_SECONDS = 2.0
 _LISTEN_SECONDS = 1.0
-_START_SECONDS = 600.0  # In which a worker, on a busy machine, has imported what it needs.
+_FIRST_SECONDS = 60.0  # Of the first calls, in which workers start and trace, on a busy machine.
 _MANY_TIMES = 10  # A call is late if it takes so many times as long as the longest of late.
 _CALL_SECONDS = 0.25  # Of training for which a call, of some 10 ms, is worth its while.
 
@@ -45,17 +45,18 @@ class RayPool:
     self._left_out: set[str] = set()  # Nodes that are short of memory.
     self._rooms: dict[str, int] = {}
     self._processes: dict[str, str] = {}  # Addresses of those without which Ray is lost.
-    self._programs = cache.Cache()
+    self._programs = context.Cache()
     self._sources: dict[int, tuple[str, list[Any], Any]] = {}
-    self._longest = [0.0, 0.0]  # Seconds of a call, in the stage before and in this one.
+    # Seconds of a call, in the stage before and in this one.
+    self._longest = [0.0, _FIRST_SECONDS]
     self._paces: dict[str, float] = {}  # Seconds for a unit of cost, of a stage by its digest.
     self._room, self._without_room = 0, time.monotonic()  # Since when, if there is none.
     self.report: Callable[[str], None] = lambda line: warnings.warn(line, stacklevel=2)
     self.occasion = ''
     names = ('seconds_waiting', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_retried')
     self.counters: dict[str, float] = dict.fromkeys(names, 0)
-    functions: list[Any] = [ray_worker.train, ray_worker.merge]
-    functions += [ray_worker.warm_up, ray_worker.call]
+    functions: tuple[Callable[..., Any], ...]
+    functions = (ray_worker.train, ray_worker.merge, ray_worker.warm_up, ray_worker.call)
     self._remote: dict[Callable[..., Any], Any] = {
       function: ray.remote(
         num_cpus=settings.cpus,
@@ -67,12 +68,9 @@ class RayPool:
       )(function)
       for function in functions
     }
-    self._warm_ups: list[Any] = []
-    self._warm_began = self._warm_since = time.monotonic()
     self._look()
-    # Begun while the trainer makes ready; nobody waits for them, or calls anybody late meanwhile.
-    for _ in range(self.size):
-      self._warm_up()
+    for _ in range(self.size):  # They start while the trainer makes ready; nobody waits for them.
+      self._remote[ray_worker.warm_up].remote(settings)
 
   def ask_for_room(self, workers: int) -> None:
     """Asks a cluster that grows by itself for room for some workers, until it is asked again."""
@@ -98,7 +96,9 @@ class RayPool:
     """Raises errors of Ray's that mean that workers are lost as `WorkersLost`."""
     try:
       yield
-    except ray_round.LOST as error:
+    except ray.exceptions.RayError as error:
+      if isinstance(error, (ray.exceptions.RayTaskError, ray.exceptions.GetTimeoutError)):
+        raise
       reason = ' '.join(str(error).split())
       raise errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})')) from None
 
@@ -106,7 +106,7 @@ class RayPool:
     """Raises what a call raised; a line says in which worker, and for which clients."""
     cause = error.cause
     if isinstance(cause, errors.Failure):
-      self.report(self.line(f'{what} failed: {cause.line}'))
+      self.say(f'{what} failed: {cause.line}')
       raise cause.original() from cause
     raise (cause if isinstance(cause, Exception) else error) from None
 
@@ -114,6 +114,10 @@ class RayPool:
     """A line for the user."""
     line = f'{self.occasion}: {text}' if self.occasion else text
     return line[0].upper() + line[1:]
+
+  def say(self, text: str) -> None:
+    """Reports a line."""
+    self.report(self.line(text))
 
   def worthwhile(self, key: str) -> float:
     """The cost that is worth a call of its own; 0 of a stage that nobody has trained."""
@@ -188,13 +192,7 @@ class RayPool:
     names, found = dict(self._nodes or {}), []
     for node, reference in calls.items():
       with contextlib.suppress(errors.WorkersLost), self._losses():  # A lost node sees nothing.
-        try:
-          result = self.get([reference], self._patience)
-        except ray.exceptions.GetTimeoutError:
-          line = f'waiting for a worker of node {names[node]}: is it stopped, or busy?'
-          self.report(self.line(line))
-          result = self.get([reference])
-        found.append((names[node], *result))
+        found.append((names[node], *self.get([reference])))
     return found
 
   def get(self, references: list[Any], most: float = np.inf, what: str = 'a call') -> list[Any]:
@@ -209,7 +207,7 @@ class RayPool:
         break
       self._look()
       self._check_room()
-      if ended or self._is_starting():
+      if ended:
         since = time.monotonic()
       elif time.monotonic() - since > most:
         raise ray.exceptions.GetTimeoutError(
@@ -249,7 +247,7 @@ class RayPool:
     if not short or not self._rooms.keys() - {short}:
       return False
     self._left_out.add(short)
-    self.report(self.line(f'node {nodes[short]} is short of memory and left out; {then}'))
+    self.say(f'node {nodes[short]} is short of memory and left out; {then}')
     self._look()
     return True
 
@@ -273,15 +271,11 @@ class RayPool:
     self._look()
     self._check_room()
     now = time.monotonic()
-    if self._is_starting() or not self._room:
+    if not self._room:
       return []
     most = self.late_after()
     # Each time twice as long: they may all wait for a cluster that others keep busy.
-    return [
-      call
-      for call in calls
-      if not call.is_late and now - max(call.began, self._warm_since) > most * 2**call.copies
-    ]
+    return [c for c in calls if not c.is_late and now - c.began > most * 2**c.copies]
 
   def late_after(self) -> float:
     """Seconds after which a call is late."""
@@ -300,22 +294,7 @@ class RayPool:
       self._longest[1] = max(self._longest[1], time.monotonic() - call.began)
     if info.attempt:
       self.counters['subrounds_retried'] += len(call.subrounds)
-      line = f'a worker was lost; {info.where} did {call} again (try {info.attempt + 1})'
-      self.report(self.line(line))
-
-  def _warm_up(self, **options: Any) -> None:
-    """Has a worker import what it needs."""
-    call = self._remote[ray_worker.warm_up].options(**options)
-    self._warm_ups.append(call.remote(self.settings))
-    self._warm_began = time.monotonic()
-
-  def _is_starting(self) -> bool:
-    """Whether a worker still imports what it needs, as far as one can say."""
-    if self._warm_ups:
-      self._warm_since = time.monotonic()
-      _, left = ray.wait(self._warm_ups, num_returns=len(self._warm_ups), timeout=0)
-      self._warm_ups = left if self._warm_since - self._warm_began < _START_SECONDS else []
-    return bool(self._warm_ups)
+      self.say(f'a worker was lost; {info.where} did {call} again (try {info.attempt + 1})')
 
   def _look(self) -> None:
     """Counts the room for workers, and reports nodes that have come and gone."""
@@ -334,19 +313,20 @@ class RayPool:
     if self._nodes is not None:
       usable = f'{len(self._rooms)} with room'
       for lost in self._nodes.keys() - nodes.keys():
-        self.report(self.line(f'node {self._nodes[lost]} is lost; {usable} left'))
+        self.say(f'node {self._nodes[lost]} is lost; {usable} left')
       for node in nodes.keys() - self._nodes.keys():
-        self.report(self.line(f'node {_name(nodes[node])} has joined; {usable}'))
+        self.say(f'node {_name(nodes[node])} has joined; {usable}')
         for _ in range(rooms.get(node, 0)):
-          self._warm_up(scheduling_strategy=_on_node(node))
+          warm_up = self._remote[ray_worker.warm_up]
+          warm_up.options(scheduling_strategy=_on_node(node)).remote(self.settings)
     self._nodes = {key: _name(node) for key, node in nodes.items()}
-    context = ray.get_runtime_context()
-    here = nodes.get(context.get_node_id())
+    at_ray = ray.get_runtime_context()
+    here = nodes.get(at_ray.get_node_id())
     if here is None:
       raise errors.WorkersLost(self.line("Ray's node process of this machine is lost"))
     raylet = f'{here["NodeManagerAddress"]}:{here["NodeManagerPort"]}'
     self._processes = {
-      'the head of the Ray cluster': context.gcs_address,
+      'the head of the Ray cluster': at_ray.gcs_address,
       "Ray's node process of this machine": raylet,
     }
 

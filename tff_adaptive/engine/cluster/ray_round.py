@@ -10,14 +10,7 @@ import numpy as np
 import ray
 
 from tff_adaptive._utils import client_references
-from tff_adaptive.engine.cluster import (
-  errors,
-  joining,
-  ray_worker,
-  schedule,
-  wire,
-  worker_sources,
-)
+from tff_adaptive.engine.cluster import errors, ray_worker, schedule, wire
 from tff_adaptive.engine.cluster.subrounds import Outcome, Workload
 
 if TYPE_CHECKING:
@@ -26,16 +19,6 @@ if TYPE_CHECKING:
 Node = tuple[int, int]
 
 _ENDED = (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)
-LOST = (
-  *_ENDED,
-  ray.exceptions.NodeDiedError,
-  ray.exceptions.ObjectLostError,
-  ray.exceptions.LocalRayletDiedError,
-  ray.exceptions.RaySystemError,
-  ray.exceptions.RuntimeEnvSetupError,
-  ray.exceptions.RpcError,
-  ray.exceptions.TaskUnschedulableError,
-)
 
 _NAMED = 8  # So many clients a line names.
 _MOST_COPIES = 4  # Of a call that does not end; then the round is given up.
@@ -70,9 +53,10 @@ class Round:
       None if wire.is_divided(t) else wire.encode(value, t)
       for value, t in zip(workload.inputs, types)
     ]
-    sizes = [worker_sources.num_bytes(flat) for flat in common if flat is not None]
-    self._common = common if sum(sizes) <= joining.inlined_bytes() else ray.put(common)
-    pool.counters['bytes_to_workers'] += sum(sizes)
+    self._common = ray.put(common)
+    pool.counters['bytes_to_workers'] += sum(
+      ray_worker.num_bytes(flat) for flat in common if flat is not None
+    )
     self._sources = dict(
       pool.source(value[0].source)
       for value, t in zip(workload.inputs, types)
@@ -95,7 +79,7 @@ class Round:
     calls = self._pool.get([self._results[first] for first in sorted(self._results)])
     encoded = [of_subround for of_call in calls for of_subround in of_call]
     sums = self._merged() if self._workload.stage.num_aggregates else []
-    self._pool.counters['bytes_from_workers'] += worker_sources.num_bytes(encoded)
+    self._pool.counters['bytes_from_workers'] += ray_worker.num_bytes(encoded)
     stored, types = self._workload.stored, self._workload.stage.result_types
     results = [
       [
@@ -120,7 +104,7 @@ class Round:
     """What a call is given for parts of the cohort."""
     divided = [self._divided(part) for part in parts]
     present = [rows for of_subround in divided for rows in of_subround if rows is not None]
-    self._pool.counters['bytes_to_workers'] += sum(map(worker_sources.num_bytes, present))
+    self._pool.counters['bytes_to_workers'] += sum(map(ray_worker.num_bytes, present))
     return ray_worker.Subrounds(divided, stored, self._sources)
 
   def _divided(self, part: list[int]) -> list[Any]:
@@ -129,15 +113,19 @@ class Round:
     for value, t in zip(self._workload.inputs, self._workload.stage.input_types):
       rows = [value[i] for i in part] if wire.is_divided(t) else None
       if rows is not None and client_references.is_referenced(rows):
-        divided.append(wire.Keys.of(self._pool.source(rows[0].source)[0], rows))
+        keys = pickle.dumps([reference.key for reference in rows])
+        divided.append(wire.Keys(self._pool.source(rows[0].source)[0], keys))
       else:
         divided.append(None if rows is None else wire.encode(rows, t))
     return divided
 
   def _submit(self, call: Call) -> None:
-    train = self._pool.remote(ray_worker.train, str(call))
-    references = train(self._pool.settings, self._key, self._stage, self._common, call.work)
+    references = self._train(str(call), call.work)
     self._calls[references[2]] = call, references
+
+  def _train(self, name: str, work: ray_worker.Subrounds | None, **options: Any) -> list[Any]:
+    train = self._pool.remote(ray_worker.train, name, **options)
+    return train(self._pool.settings, self._key, self._stage, self._common, work)
 
   def _begin_again(self, call: Call) -> None:
     pool, copies = self._pool, call.copies + 1
@@ -146,9 +134,7 @@ class Round:
       line = f'{self._named(call)} has not ended in any of {copies} workers{where}'
       raise errors.WorkersLost(pool.line(line))
     seconds = time.monotonic() - call.began
-    pool.report(
-      pool.line(f'{self._named(call)}{where}: {seconds:.0f} s so far; another worker does the same')
-    )
+    pool.say(f'{self._named(call)}{where}: {seconds:.0f} s so far; another worker does the same')
     pool.counters['subrounds_retried'] += len(call.subrounds)
     call.is_late = True
     self._submit(dataclasses.replace(call, began=time.monotonic(), is_late=False, copies=copies))
@@ -184,11 +170,9 @@ class Round:
 
   def _deadly(self, call: Call) -> str:
     """Says which clients of a call end their worker also when they are alone with it."""
-    train = self._pool.remote(ray_worker.train, f'clients of {call}, one by one', max_retries=0)
+    name = f'clients of {call}, one by one'
     calls = {
-      place: train(
-        self._pool.settings, self._key, self._stage, self._common, self._work([[place]], {})
-      )[2]
+      place: self._train(name, self._work([[place]], {}), max_retries=0)[2]
       for place in self._places(call)
     }
     ray.wait(list(calls.values()), num_returns=len(calls), timeout=_ALONE_SECONDS)
@@ -243,12 +227,12 @@ class Round:
     try:
       return self._fold({node: self._sums[node] for node in last}, self._pool.late_after())
     except ray.exceptions.GetTimeoutError:
-      self._pool.report(self._pool.line('sums are merged here: is a worker stopped?'))
+      self._pool.say('sums are merged here: is a worker stopped?')
     except ray.exceptions.OutOfMemoryError as error:
       self._pool.leave_out(error, 'sums are merged here')
     return self._fold(self._trained_sums)
 
   def _fold(self, references: dict[Node, Any], most: float = np.inf) -> Any:
     received = self._pool.get(list(references.values()), most, 'a merge')
-    self._pool.counters['bytes_from_workers'] += worker_sources.num_bytes(received)
+    self._pool.counters['bytes_from_workers'] += ray_worker.num_bytes(received)
     return self._tree.fold(dict(zip(references, received)), self._workload.stage.merged)

@@ -3,20 +3,22 @@
 import contextlib
 import functools
 import gc
-import itertools
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import cachetools
 
 from tff_adaptive._utils import client_references, private_apis
-from tff_adaptive.engine.cluster import errors, worker_sources
+from tff_adaptive.engine.cluster import errors
 from tff_adaptive.kernels import library
 
+CACHE_BYTES = 256 * 10**6
+
 _stages: Any = cachetools.LRUCache(16)  # By digest.
+_sources: Any = cachetools.LRUCache(4)  # By name. A run has two: examples and states.
 
 
 class Settings(NamedTuple):
@@ -69,7 +71,7 @@ class Subrounds(NamedTuple):
 def train(
   settings: Settings, key: str, reference: list[Any], common: list[Any], subrounds: Subrounds
 ) -> tuple[Any, Any, Info]:
-  """Trains the clients of subrounds, one subround after another; prepares each meanwhile.
+  """Trains the clients of subrounds, one subround after another.
 
   Args:
     settings: How.
@@ -92,18 +94,15 @@ def train(
     ]
     sums: dict[tuple[int, int], Any] = {}
     results = []
-    for divided, following in itertools.zip_longest(subrounds.divided, subrounds.divided[1:]):
+    for divided in subrounds.divided:
       inputs = _for_clients(stage, shared, divided, subrounds.sources)
-      for keys in following or []:
-        if isinstance(keys, wire.Keys):
-          worker_sources.opened(keys.source, subrounds.sources).prepare(keys.keys())
       accumulators, trained = stage.train(inputs)
       sums[0, len(sums)] = accumulators
       encoded: list[Any] = [wire.encode(value, t) for value, t in zip(trained, stage.result_types)]
       for i, of_input in subrounds.stored.items():
         keys, of_clients = divided[of_input], wire.to_python(encoded[i], stage.result_types[i])
-        source = worker_sources.opened(keys.source, subrounds.sources).source
-        encoded[i] = pickle.dumps(source.store(keys.keys(), of_clients))
+        source = opened(keys.source, subrounds.sources).source
+        encoded[i] = pickle.dumps(source.store(pickle.loads(keys.pickled), of_clients))
       results.append(encoded)
     merged = wire.as_arrays(schedule.MergeTree(len(sums)).fold(sums, stage.merged))
     seconds = time.monotonic() - began
@@ -131,7 +130,7 @@ def _for_clients(
 
   def clients(rows: Any, type_spec: Any) -> list[Any]:
     if isinstance(rows, wire.Keys):
-      return _loaded(worker_sources.opened(rows.source, sources), rows.keys())
+      return _loaded(opened(rows.source, sources), pickle.loads(rows.pickled))
     return wire.decode(rows, type_spec)
 
   return [
@@ -140,7 +139,50 @@ def _for_clients(
   ]
 
 
-def _loaded(source: worker_sources.OpenSource, keys: list[Any]) -> list[Any]:
+class OpenSource:
+  """A source of clients' values that is open in this worker; it keeps the values used last."""
+
+  def __init__(self, source: Any, cache_bytes: int = CACHE_BYTES):
+    """Takes an opened `client_references.Source`, and how much is kept of its values.
+
+    Of a `StoringSource`, whose keys change with each round, nothing is kept.
+    """
+    self.source = source
+    is_storing = isinstance(source, client_references.StoringSource)
+    self._cache = cachetools.LRUCache(0 if is_storing else cache_bytes, getsizeof=num_bytes)
+
+  def load(self, keys: Sequence[Any]) -> list[Any]:
+    """Returns the values of keys."""
+    found = {key: self._cache[key] for key in keys if key in self._cache}
+    missing = [key for key in keys if key not in found]
+    found.update(zip(missing, self.source.load(missing) if missing else []))
+    for key in keys:
+      with contextlib.suppress(ValueError):  # It is larger than all that is kept may be.
+        self._cache[key] = found[key]
+    return [found[key] for key in keys]
+
+
+def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
+  """Returns a source, which is opened if it has not been; that not used for longest goes."""
+  if name not in _sources:
+    _sources[name] = OpenSource(_open(references[name][0]))
+  source: OpenSource = _sources[name]
+  return source
+
+
+def _open(reference: Any) -> Any:
+  """A source that came through Ray's object store: its arrays are there once for a node."""
+  import ray
+
+  octets, buffers = ray.get(reference)
+  try:
+    return pickle.loads(octets, buffers=buffers)
+  except Exception as error:  # Whatever it raises: files that are not there, or differ.
+    reason = ' '.join(str(error).split())
+    raise errors.WorkerError(f'Worker {_where()} cannot open what clients have: {reason}') from None
+
+
+def _loaded(source: OpenSource, keys: list[Any]) -> list[Any]:
   """The values of keys; an error names the client whose value cannot be loaded."""
   try:
     return source.load(keys)
@@ -152,6 +194,15 @@ def _loaded(source: worker_sources.OpenSource, keys: list[Any]) -> list[Any]:
         client = f'client {client_references.client_of(key)!r}'
         raise errors.Failure.of(error, f'{client} in {_where()}') from None
     raise
+
+
+def num_bytes(value: Any) -> int:
+  """The bytes of what has some in nested lists, tuples and mappings; other values count 64."""
+  if isinstance(value, Mapping):
+    value = list(value.values())
+  if isinstance(value, (list, tuple)):
+    return sum(map(num_bytes, value))
+  return len(value) if isinstance(value, (bytes, str)) else getattr(value, 'nbytes', 64)
 
 
 def call(function: Callable[[Any], Any], argument: Any) -> Any:
@@ -194,27 +245,13 @@ def _engine(settings: Settings) -> Any:
   gc.enable()
 
   if settings.gpus:
-    if settings.gpus < 1:
-      _limit_gpu_memory(settings.gpus)
+    os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')  # Others may share it.
   else:
     # More would hand operations to each other, which takes a fifth of the processor's time.
     os.environ['TF_NUM_INTEROP_THREADS'] = str(settings.cpus)
     placement.hide_gpus()
   device = 'gpu' if settings.gpus else 'cpu'
   return context.GraphContext(parallel_clients=settings.cpus, device=device, results='tensors')
-
-
-def _limit_gpu_memory(fraction: float) -> None:
-  """Ray shares a GPU out, but nothing keeps TensorFlow from taking all of its memory."""
-  import subprocess
-
-  import tensorflow as tf
-
-  query = ['nvidia-smi', '--query-gpu=memory.total', '--format=csv,noheader,nounits']
-  total = min(map(int, subprocess.run(query, capture_output=True, check=True).stdout.split()))
-  for gpu in tf.config.list_physical_devices('GPU'):
-    limit = tf.config.LogicalDeviceConfiguration(memory_limit=int(0.9 * fraction * total))
-    tf.config.set_logical_device_configuration(gpu, [limit])
 
 
 def _where() -> str:

@@ -15,14 +15,8 @@ _UNEVEN = 1.25  # A part may cost this multiple of an even share, because client
 Value = TypeVar('Value')
 
 
-def check_subrounds(subrounds: int) -> None:
-  """Raises ValueError for a number of subrounds below 1."""
-  if subrounds < 1:
-    raise ValueError(f'subrounds is {subrounds}; it must be at least 1: give 4, say')
-
-
 def room(resources: Mapping[str, float], cpus: int, gpus: float, memory: int = 0) -> int:
-  """How many workers, or runs of a sweep, a node of a Ray cluster has room for.
+  """How many workers a node of a Ray cluster has room for.
 
   Args:
     resources: What it has, by Ray's names: 'CPU', 'GPU' and 'memory'.
@@ -110,9 +104,8 @@ class MergeTree:
 class Waiting:
   """The subrounds that nobody trains yet, as nodes of the merge tree.
 
-  A worker is given a node: it trains the subrounds below it one after another, prepares each while
-  it trains the one before, and returns one sum. Large nodes come first, small ones last, so that
-  all workers end at about the same time.
+  A worker is given a node: it trains the subrounds below it one after another and returns one sum.
+  Large nodes come first, small ones last, so that all workers end at about the same time.
   """
 
   def __init__(self, costs: Sequence[float]):

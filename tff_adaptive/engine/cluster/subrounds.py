@@ -13,7 +13,7 @@ import tensorflow_federated as tff
 
 from tff_adaptive._utils import client_references
 from tff_adaptive.engine.cluster import schedule, stages, wire
-from tff_adaptive.engine.graph import cache, context, feeds, values
+from tff_adaptive.engine.graph import context, feeds, values
 
 
 class Workload(NamedTuple):
@@ -83,11 +83,12 @@ class SubroundContext(tff.framework.SyncContext):
     Raises:
       ValueError: If `subrounds` is below 1.
     """
-    schedule.check_subrounds(subrounds)
+    if subrounds < 1:
+      raise ValueError(f'subrounds is {subrounds}; it must be at least 1: give 4, say')
     self._subrounds = subrounds
     self._server = server or context.GraphContext()
     self._train = train
-    self._programs = cache.Cache()
+    self._programs = context.Cache()
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
     """Runs a computation; see `GraphContext.invoke`. `WorkersLost` if no worker is left."""

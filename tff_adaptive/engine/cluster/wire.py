@@ -5,10 +5,8 @@ graph, with what it holds.
 """
 
 import collections
-import dataclasses
-import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -18,26 +16,11 @@ from tff_adaptive._utils import client_references
 from tff_adaptive.engine.graph import datasets, values
 
 
-@dataclasses.dataclass(frozen=True)
-class Keys:
-  """Clients' values by reference: the name of their source, and their keys, pickled."""
+class Keys(NamedTuple):
+  """Clients' values by reference."""
 
-  source: str
-  pickled: bytes
-
-  @classmethod
-  def of(cls, source: str, references: Sequence[client_references.ClientReference]) -> 'Keys':
-    """The keys of references to one source."""
-    return cls(source, pickle.dumps([reference.key for reference in references]))
-
-  def keys(self) -> list[Any]:
-    """The keys."""
-    return pickle.loads(self.pickled)
-
-  @property
-  def nbytes(self) -> int:
-    """As of an array: see `worker_sources.num_bytes`."""
-    return len(self.pickled)
+  source: str  # The name of their source.
+  pickled: bytes  # The list of their keys.
 
 
 def is_divided(type_spec: tff.types.Type) -> bool:
@@ -79,13 +62,12 @@ def _encode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
 
 def as_arrays(sums: list[list[Any]]) -> list[list[Any]]:
   """Accumulators, each as flat tensors and datasets, as `encode` gives them."""
-  return [[_as_array(leaf) for leaf in flat] for flat in sums]
 
+  def encoded(leaf: Any) -> Any:
+    is_dataset = isinstance(leaf, tf.data.Dataset)
+    return _graph_of(tf.data.experimental.to_variant(leaf)) if is_dataset else np.asarray(leaf)
 
-def _as_array(leaf: Any) -> Any:
-  if isinstance(leaf, tf.data.Dataset):
-    return _graph_of(tf.data.experimental.to_variant(leaf))
-  return np.asarray(leaf)
+  return [[encoded(leaf) for leaf in flat] for flat in sums]
 
 
 def _graph_of(variant: tf.Tensor) -> bytes:

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import cachetools
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -13,7 +14,6 @@ from tff_adaptive._utils import private_apis
 from tff_adaptive.devices import placement, threads
 from tff_adaptive.engine.graph import (
   buffers,
-  cache,
   client_loop,
   datasets,
   feeds,
@@ -23,7 +23,20 @@ from tff_adaptive.engine.graph import (
   values,
 )
 
+_CAPACITY = 64
 _Sizes = tuple[int | None, int]  # The arguments of `client_loop.Grouping`.
+
+
+class Cache:
+  """A dictionary for each of the computations (and forms of their arguments) used last."""
+
+  def __init__(self) -> None:
+    self._entries: Any = cachetools.LRUCache(_CAPACITY)
+
+  def of(self, comp: tff.Computation, form: Any = None) -> dict:
+    """Returns the computation's dictionary for a form, an empty one at first."""
+    # The entry holds the computation too, so that no other can get its id.
+    return self._entries.setdefault((id(comp), form), (comp, {}))[1]
 
 
 class GraphContext(tff.program.FederatedContext):
@@ -92,7 +105,7 @@ class GraphContext(tff.program.FederatedContext):
     self._device, self._device_names = device, device_names
     self._buffers = buffers.Buffers()
     self._datasets = datasets.DatasetCache()
-    self._functions = cache.Cache()
+    self._functions = Cache()
     self._permits = permits.Permits(parallel_clients)
 
   @functools.cached_property

@@ -20,8 +20,7 @@ def pool(monkeypatch):
   made.counters, made._left_out = {'subrounds_retried': 0}, set()
   made.report = made.lines.append
   made._patience, made._rooms, made._nodes, made._room = 60.0, {_NODE: 1}, {_NODE: '10.0.0.2'}, 1
-  made._look, made._warm_ups, made._warm_since, made.now = lambda: None, [], 0.0, 1000.0
-  made._looked = 0.0
+  made._look, made._looked, made.now = lambda: None, 0.0, 1000.0
   call = types.SimpleNamespace(remote=lambda function, argument: argument)
   call.options = lambda **_: call
   made._remote = {ray_worker.call: call}
@@ -81,14 +80,6 @@ def test_calls_may_take_long_where_others_do_or_there_is_much_to_do(
   assert not left
 
 
-def test_while_workers_start_none_is_given_up(pool, monkeypatch):
-  left = _waits(pool, monkeypatch, *(9 * [0]), 1)
-  pool._is_starting = lambda: True
-  assert pool.each(None, [5]) == [5]
-  assert not pool.lines
-  assert not left
-
-
 def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lost(
   pool, monkeypatch
 ):
@@ -99,17 +90,6 @@ def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lo
   pool._look = look
   with pytest.raises(errors.WorkersLost, match='the head does not answer'):
     pool.each(None, [5])
-
-
-@pytest.mark.parametrize('waits', [(0, 0, 1), (0, 0, 0, 0, 0, 1)])
-def test_a_node_whose_worker_does_not_answer_is_named_while_it_is_waited_for(
-  pool, monkeypatch, waits
-):
-  left = _waits(pool, monkeypatch, *waits)
-  assert pool.on_each_node(None, 'x') == [('10.0.0.2', 'x')]
-  said = ['Round 7: waiting for a worker of node 10.0.0.2: is it stopped, or busy?']
-  assert pool.lines == (said if len(waits) > 3 else [])
-  assert not left
 
 
 def test_a_cluster_without_room_for_as_long_as_patience_has_no_worker_left(pool, monkeypatch):
@@ -170,16 +150,6 @@ def test_a_call_is_given_again_ever_more_rarely_and_looked_at_now_and_then(pool)
   pool._looked = pool.now - 1.9
   assert not _is_late(pool, 900)
   pool.now += 0.2
-  assert _is_late(pool, 900)
-
-
-def test_nobody_is_late_while_a_worker_imports(pool, monkeypatch):
-  monkeypatch.setattr('ray.wait', lambda references, **_: ([], references))
-  pool._warm_ups, pool._warm_began = ['never ready'], pool.now
-  assert not _is_late(pool, 900)
-  pool.now += 601  # No import takes so long.
-  assert not _is_late(pool, 900)  # From now on.
-  pool.now += 61
   assert _is_late(pool, 900)
 
 

@@ -25,7 +25,7 @@ def _of_clients(*keys):
   a_round._key = a_round._stage = a_round._common = None
   lines, a_round.submitted = [], []
   a_round._pool = types.SimpleNamespace(
-    report=lines.append,
+    say=lines.append,
     line=str,
     lines=lines,
     counters={'subrounds_retried': 0},
@@ -87,9 +87,8 @@ def _merging(get):
   a_round._trained_sums = {(0, i): np.array(name) for i, name in enumerate('abcd')}
   a_round._pool = types.SimpleNamespace(
     get=get,
-    report=lambda line: None,
+    say=lambda text: None,
     leave_out=lambda error, then: False,
-    line=str,
     late_after=lambda: 60.0,
     counters={'bytes_from_workers': 0},
   )

@@ -1,54 +1,67 @@
-"""What a Ray worker makes of its share of a machine; the GPUs are played."""
+"""What a Ray worker makes of its share of a machine (GPUs are played), and what it keeps."""
 
 import os
-import subprocess
-import types
 
+import numpy as np
 import pytest
-import tensorflow as tf
 
 from tff_adaptive.devices import placement
 from tff_adaptive.engine.cluster import ray_worker
 from tff_adaptive.engine.graph import context
 
 
-@pytest.fixture
-def engine(monkeypatch):
-  """`settings -> (how the engine is made, memory limits of GPUs, whether GPUs are hidden)`."""
-  limits, hidden = [], []
-  total = types.SimpleNamespace(stdout=b'81559\n40960\n')  # MiB, as nvidia-smi has them.
-  monkeypatch.setattr(subprocess, 'run', lambda command, **options: total)
-  monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind: ['a GPU'])
-  monkeypatch.setattr(
-    tf.config,
-    'set_logical_device_configuration',
-    lambda gpu, made: limits.append((gpu, [one.memory_limit for one in made])),
-  )
+@pytest.mark.parametrize(
+  'settings, device', [(ray_worker.Settings(2, 0.25), 'gpu'), (ray_worker.Settings(3), 'cpu')]
+)
+def test_a_worker_shares_gpus_or_is_kept_off_them(settings, device, monkeypatch):
+  hidden = []
   monkeypatch.setattr(placement, 'hide_gpus', lambda: hidden.append(True))
   monkeypatch.setattr(context, 'GraphContext', lambda **options: options)
-  for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS', 'TF_CPP_MIN_LOG_LEVEL'):
-    monkeypatch.setenv(name, os.environ.get(name, ''))  # What it sets ends with the test.
+  names = ('NUM_INTRAOP_THREADS', 'NUM_INTEROP_THREADS', 'FORCE_GPU_ALLOW_GROWTH')
+  for name in (*names, 'CPP_MIN_LOG_LEVEL'):
+    monkeypatch.setenv(f'TF_{name}', '')  # What it sets ends with the test.
+  monkeypatch.delenv('TF_FORCE_GPU_ALLOW_GROWTH')
+  made = ray_worker._engine.__wrapped__(settings)
+  assert (made['parallel_clients'], made['device']) == (settings.cpus, device)
+  is_cpu = device == 'cpu'
+  assert bool(hidden) == is_cpu
+  assert ('TF_FORCE_GPU_ALLOW_GROWTH' in os.environ) != is_cpu
+  # A thread a client.
+  assert os.environ['TF_NUM_INTEROP_THREADS'] == ('3' if is_cpu else '')
+  assert os.environ['TF_NUM_INTRAOP_THREADS'] == '1'
 
-  def make(settings):
-    limits.clear()
-    hidden.clear()
-    return ray_worker._engine.__wrapped__(settings), list(limits), bool(hidden)
 
-  return make
+class _Source:
+  """Values of 100 bytes; each key that is loaded is noted."""
+
+  def __init__(self):
+    self.loaded = []
+
+  def load(self, keys):
+    self.loaded += keys
+    return [[{'x': np.full(100, key, np.int8)}] for key in keys]
+
+
+class _Storing(_Source):
+  store = _Source.load
 
 
 @pytest.mark.parametrize(
-  'settings, expected',
-  [
-    # Of the smallest GPU: it may have that one.
-    (ray_worker.Settings(2, 0.25), (2, 'gpu', [('a GPU', [int(0.9 * 0.25 * 40960)])], False)),
-    (ray_worker.Settings(1, 2), (1, 'gpu', [], False)),
-    (ray_worker.Settings(3), (3, 'cpu', [], True)),
-  ],
+  'kind, loaded', [(_Source, [1, 2, 3, 4, 2]), (_Storing, [1, 2, 3, 1, 4, 3, 1, 4, 2])]
 )
-def test_a_worker_takes_its_part_of_a_gpus_memory_whole_gpus_or_none(engine, settings, expected):
-  made, limits, is_hidden = engine(settings)
-  assert (made['parallel_clients'], made['device'], limits, is_hidden) == expected
-  if is_hidden:  # A thread a client.
-    assert os.environ['TF_NUM_INTEROP_THREADS'] == '3'
-  assert os.environ['TF_NUM_INTRAOP_THREADS'] == '1'
+def test_values_used_last_are_kept_within_the_bound_but_no_states(kind, loaded):
+  source = kind()
+  opened = ray_worker.OpenSource(source, cache_bytes=350)
+  for keys in ([1, 2, 3], [1, 4], [3, 1, 4, 2]):  # With 4 goes 2, not used for longest.
+    assert [value[0]['x'][0] for value in opened.load(keys)] == keys
+  assert source.loaded == loaded
+
+
+def test_the_source_not_used_for_longest_goes(monkeypatch):
+  monkeypatch.setattr(ray_worker, '_open', lambda reference: _Source())
+  references = {name: [None] for name in 'abcde'}
+  first = {name: ray_worker.opened(name, references) for name in 'abcd'}
+  assert ray_worker.opened('a', references) is first['a']
+  ray_worker.opened('e', references)
+  assert ray_worker.opened('a', references) is first['a']
+  assert ray_worker.opened('b', references) is not first['b']

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive.engine.cluster import wire, worker_sources
+from tff_adaptive.engine.cluster import ray_worker, wire
 from tff_adaptive.engine.graph import values
 
 PAIR = collections.OrderedDict(b=tff.TensorType(np.float32, [None]), a=np.int32)
@@ -30,7 +30,7 @@ def test_structs_strings_and_lists_of_elements_come_back():
     assert found['a'] == 3
     assert found['a'].dtype == np.int32
     np.testing.assert_array_equal(found['b'], [1.5, 2.5])
-  assert worker_sources.num_bytes(wire.encode(element, tff.types.to_type(PAIR))) == 12
+  assert ray_worker.num_bytes(wire.encode(element, tff.types.to_type(PAIR))) == 12
 
 
 def test_a_dataset_comes_back_with_its_shuffles_begun_anew():
