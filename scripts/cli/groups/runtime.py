@@ -62,7 +62,7 @@ class Runtime(fields.Group):
   )
   device: str | None = fields.flag(
     'Device of the graph engine: auto, cpu or gpu. Several GPUs divide the clients. Default auto: a'
-    ' GPU if TensorFlow has one.',
+    ' GPU if TensorFlow has one. Written for GPUs, but never run on one.',
     choices=cuda.DEVICES,
   )
   mixed_precision: str | None = fields.flag(
