@@ -28,7 +28,8 @@ def algorithm(reference: str) -> entries.Algorithm:
 def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
   """Returns the entry derived from a `Correction` subclass, see `registry.algorithm`."""
   # `corrections` imports TensorFlow: the class is known by a method.
-  if not isinstance(found, type) or not hasattr(found, 'keeps_client_state'):
+  is_class = isinstance(found, type)
+  if not is_class or not hasattr(found, 'keeps_client_state'):
     raise ValueError(f'is no algorithm: {_WANTED}, or a tff_adaptive.registry.Algorithm')
   parameters = vars(found).get('__dataclass_params__')
   if parameters is None or not parameters.frozen:
