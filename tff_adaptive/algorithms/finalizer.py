@@ -52,6 +52,14 @@ def build(
     )
     return kept_state, kept_weights, measurements
 
+  @tff.tensorflow.computation(state_type)
+  def get_hparams(state: Any) -> Any:
+    return optimizer.get_hparams(state)
+
+  @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
+  def set_hparams(state: Any, hparams: Any) -> Any:
+    return optimizer.set_hparams(state, hparams)
+
   @tff.federated_computation
   def initialize() -> Any:
     return tff.federated_eval(initial_state, tff.SERVER)
@@ -66,7 +74,9 @@ def build(
     new_weights = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
     return tff.templates.MeasuredProcessOutput(state, tff.federated_zip(new_weights), measurements)
 
-  return tff.learning.templates.FinalizerProcess(initialize, finalize)
+  return tff.learning.templates.FinalizerProcess(
+    initialize, finalize, get_hparams_fn=get_hparams, set_hparams_fn=set_hparams
+  )
 
 
 def _refused(state: Any, new_state: Any) -> Any:

@@ -103,7 +103,7 @@ def compose(
   next_fn = _build_next(parts, initialize.type_signature.result, recipe)
   batched_clients.keep(next_fn, parts.train, parts.exchange)
   if not recipe.is_stateful:
-    return _learning_process(initialize, next_fn)
+    return _learning_process(parts, initialize, next_fn)
   # Computed here and now: no execution context has to be there when a process is built.
   weights = tuple(recipe.model.initial_weights().trainable)
   first = recipe.client_state(weights)
@@ -289,7 +289,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
 
 
 def _learning_process(
-  initialize: tff.Computation, next_fn: tff.Computation
+  parts: _Parts, initialize: tff.Computation, next_fn: tff.Computation
 ) -> tff.learning.templates.LearningProcess:
   """The process of an algorithm whose clients keep no state."""
   state_type = initialize.type_signature.result.member
@@ -304,6 +304,21 @@ def _learning_process(
     inference = weights if state.inference_weights else state.inference_weights
     return state._replace(global_model_weights=weights, inference_weights=inference)
 
+  @tff.tensorflow.computation(state_type)
+  def get_hparams(state: Any) -> Any:
+    return collections.OrderedDict(finalizer=parts.finalizer.get_hparams(state.finalizer))
+
+  @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
+  def set_hparams(state: Any, hparams: Any) -> Any:
+    return state._replace(
+      finalizer=parts.finalizer.set_hparams(state.finalizer, hparams['finalizer'])
+    )
+
   return tff.learning.templates.LearningProcess(
-    initialize, next_fn, get_model_weights, set_model_weights
+    initialize,
+    next_fn,
+    get_model_weights,
+    set_model_weights,
+    get_hparams_fn=get_hparams,
+    set_hparams_fn=set_hparams,
   )

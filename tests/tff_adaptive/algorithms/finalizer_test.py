@@ -77,12 +77,14 @@ def test_without_a_schedule_it_is_tffs_own(graph, optimizer):
     for update in UPDATES:
       output = process.next(state, weights, update)
       state, weights = output.state, output.result
-      seen.append((weights, output.measurements))
+      hparams = process.get_hparams(state)
+      state = process.set_hparams(state, {**hparams, 'learning_rate': np.float32(0.05)})
+      seen.append((weights, hparams, output.measurements))
     return seen, state
 
   found, expected = (engines.run(graph, steps, process) for process in (ours, theirs))
   engines.assert_same(found, expected, rtol=0, atol=0)
-  assert [int(measured['update_non_finite']) for _, measured in found[0]] == [0, 1, 0]
+  assert [int(measured['update_non_finite']) for _, _, measured in found[0]] == [0, 1, 0]
 
 
 class Halved(tff.learning.optimizers.Optimizer):
@@ -96,6 +98,12 @@ class Halved(tff.learning.optimizers.Optimizer):
     if tf.linalg.global_norm(tf.nest.flatten(gradients)) > 1.0:
       rate = rate / 2
     return state, tf.nest.map_structure(lambda w, g: w - rate * g, weights, gradients)
+
+  def get_hparams(self, state):
+    return state
+
+  def set_hparams(self, state, hparams):
+    return collections.OrderedDict(hparams)
 
 
 def test_an_optimizer_may_want_autograph(graph):

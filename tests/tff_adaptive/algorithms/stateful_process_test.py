@@ -8,11 +8,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import engines, oracle, small_problem
-from tff_adaptive import algorithms, corrections
+from tff_adaptive import algorithms, corrections, optimizers
 from tff_adaptive.client import Batching, ClientTraining
 
 TRAINING = ClientTraining(batching=Batching(4))
 DATA = small_problem.clients()
+SERVER = optimizers.build_yogi(0.25)
 
 
 def build(correction, model=None, **options):
@@ -75,6 +76,20 @@ def test_the_servers_part_begins_at_the_weights_that_are_drawn(graph):
   assert np.abs(state.correction[0]).max() > 0
   for found, wanted in zip(state.correction, state.global_model_weights.trainable):
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_hyperparameters_of_the_server_can_be_read_and_changed(graph):
+  process = build(corrections.FedCM(), training=TRAINING, server_optimizer=SERVER)
+
+  def change():
+    state = process.initialize()
+    hparams = process.get_hparams(state)
+    faster = {**hparams['finalizer'], 'learning_rate': np.float32(0.5)}
+    return hparams, process.get_hparams(process.set_hparams(state, {'finalizer': faster}))
+
+  before, after = engines.run(graph, change)
+  rates = [found['finalizer']['learning_rate'] for found in (before, after)]
+  np.testing.assert_array_equal(rates, [np.float32(0.25), 0.5])
 
 
 @pytest.mark.parametrize('name', ['fed_avg', 'ada_best'])
