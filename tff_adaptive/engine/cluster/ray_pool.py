@@ -55,10 +55,10 @@ class RayPool:
     self.occasion = ''
     names = ('seconds_waiting', 'bytes_to_workers', 'bytes_from_workers', 'subrounds_retried')
     self.counters: dict[str, float] = dict.fromkeys(names, 0)
-    functions: tuple[Callable[..., Any], ...]
-    functions = (ray_worker.train, ray_worker.merge, ray_worker.warm_up, ray_worker.call)
-    self._remote: dict[Callable[..., Any], Any] = {
-      function: ray.remote(
+    self._remote: dict[Callable[..., Any], Any] = {}
+    functions: Any = (ray_worker.train, ray_worker.merge, ray_worker.warm_up, ray_worker.call)
+    for function in functions:
+      self._remote[function] = ray.remote(
         num_cpus=settings.cpus,
         num_gpus=settings.gpus,
         memory=settings.memory or 0,  # 0: no node is asked for any.
@@ -66,8 +66,6 @@ class RayPool:
         max_retries=_RETRIES,
         max_calls=0,  # A worker is used again, also one with a GPU: it has traced the stage.
       )(function)
-      for function in functions
-    }
     self._look()
     for _ in range(self.size):  # They start while the trainer makes ready; nobody waits for them.
       self._remote[ray_worker.warm_up].remote(settings)
