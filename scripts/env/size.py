@@ -9,9 +9,9 @@ import sys
 ROOT = pathlib.Path(__file__).parents[2]
 # Folders -> the most lines that their Python files may have together.
 LIMITS = {
-  ('tff_adaptive', 'tasks', 'scripts'): 33_500,
-  ('research',): 4_700,
-  ('tests',): 28_930,
+  ('tff_adaptive', 'tasks', 'scripts'): 32_000,
+  ('research',): 4_300,
+  ('tests',): 26_740,
 }
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import algorithms, models
-from tff_adaptive.client import ClientTraining, batching, whole_client
+from tff_adaptive.client import ClientTraining, batching, client_arrays
 
 FEATURES, CLASSES = 3, 2
 SGD = tff.learning.optimizers.build_sgdm(0.1)
@@ -61,7 +61,7 @@ def examples(client, count):
 
 def whole(*clients):
   """A cohort of this project: clients (number, examples) as whole arrays."""
-  return [whole_client.client_arrays(**examples(i, n), client=i) for i, n in clients]
+  return [client_arrays(**examples(i, n), client=i) for i, n in clients]
 
 
 def batches(client, count):
