@@ -42,14 +42,10 @@ _TABLES = (
 )
 # One writer's commits are on the disk before they return. What is deleted need not be overwritten
 # with zeros, as some builds of SQLite do. A file of somebody else may not call functions.
-PAGE_CACHE_BYTES = 256 << 20  # Pages changed since the last commit stay in memory up to this size.
-_PRAGMAS = (
-  'trusted_schema=OFF',
-  'page_size=16384',
-  'synchronous=FULL',
-  'secure_delete=OFF',
-  f'cache_size=-{PAGE_CACHE_BYTES >> 10}',
-)
+_PRAGMAS = ('trusted_schema=OFF', 'page_size=16384', 'synchronous=FULL', 'secure_delete=OFF')
+# Of a run's own file, not of its many shards: pages changed since the last commit are in memory.
+PAGE_CACHE_BYTES = 256 << 20
+_OF_RUN = ('locking_mode=EXCLUSIVE', f'cache_size=-{PAGE_CACHE_BYTES >> 10}')
 
 
 class Count(NamedTuple):
@@ -121,7 +117,7 @@ class StateFile:
       )
     try:
       with self._border(StateError, 'opened'):
-        for pragma in (*_PRAGMAS, *(['locking_mode=EXCLUSIVE'] if self._is_held else [])):
+        for pragma in (*_PRAGMAS, *(_OF_RUN if self._is_held else ())):
           self._file.execute(f'PRAGMA {pragma}')
         if is_writer:
           self._file.execute('BEGIN IMMEDIATE')

@@ -27,10 +27,10 @@ class Checkpoint:
 class ClientStateStore:
   """Client states by client id, checkpointed with the server state.
 
-  A client never seen has `initial_state` and costs nothing. States put since the last
-  `commit` are in memory or in the file's open transaction; either way
-  they are lost together if the process ends before the next `commit`. After the file could
-  not be written the store is of no more use: every call raises the same error.
+  A client never seen has `initial_state` and costs nothing. States put since the last `commit` are
+  in memory or in the file's open transaction; either way they are lost together if the process ends
+  before the next `commit`. After the file could not be written the store is of no more use: every
+  call raises the same error.
 
   Use it from one thread only, and from one process at a time (the file is locked).
 

@@ -112,6 +112,7 @@ def test_states_in_memory_are_read_once_and_written_once_at_a_commit(tmp_path, i
   path = str(tmp_path / 's.sqlite')
   with state_store.ClientStateStore(path, INITIAL, in_memory=in_memory) as store:
     file = store._file
+    assert file.rows('PRAGMA cache_size') == [(-256 * 1024,)]  # KiB; of a shard it is SQLite's own.
     with mock.patch.object(file, 'put_client', wraps=file.put_client) as write:
       store.put(['a', 'b'], [_state(1), _state(2)])
       assert write.call_count == (0 if in_memory else 2)  # Others are written at once.

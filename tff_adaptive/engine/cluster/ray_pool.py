@@ -190,7 +190,12 @@ class RayPool:
     names, found = dict(self._nodes or {}), []
     for node, reference in calls.items():
       with contextlib.suppress(errors.WorkersLost), self._losses():  # A lost node sees nothing.
-        found.append((names[node], *self.get([reference])))
+        try:
+          result = self.get([reference], self._patience)
+        except ray.exceptions.GetTimeoutError:
+          self.say(f'waiting for a worker of node {names[node]}: is it stopped, or busy?')
+          result = self.get([reference])
+        found.append((names[node], *result))
     return found
 
   def get(self, references: list[Any], most: float = np.inf, what: str = 'a call') -> list[Any]:
