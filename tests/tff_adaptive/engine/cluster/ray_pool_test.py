@@ -92,6 +92,17 @@ def test_an_error_of_rays_while_a_worker_is_waited_for_means_that_workers_are_lo
     pool.each(None, [5])
 
 
+@pytest.mark.parametrize('waits', [(0, 0, 1), (0, 0, 0, 0, 0, 1)])
+def test_a_node_whose_worker_does_not_answer_is_named_while_it_is_waited_for(
+  pool, monkeypatch, waits
+):
+  left = _waits(pool, monkeypatch, *waits)
+  assert pool.on_each_node(None, 'x') == [('10.0.0.2', 'x')]
+  said = ['Round 7: waiting for a worker of node 10.0.0.2: is it stopped, or busy?']
+  assert pool.lines == (said if len(waits) > 3 else [])
+  assert not left
+
+
 def test_a_cluster_without_room_for_as_long_as_patience_has_no_worker_left(pool, monkeypatch):
   monkeypatch.setattr(ray_pool.time, 'sleep', lambda seconds: None)
   pool.settings, pool._room, pool._without_room = ray_worker.Settings(2, 0, 10**9), 0, pool.now - 45
