@@ -8,12 +8,13 @@ each of --seeds. The methods of --buffered are trained once more, with the same 
 a server that does not wait. Writes RESULTS.md, RESULTS.csv and RESULTS.png: final values, areas
 under the curves, ranks with the critical difference of Friedman's and Nemenyi's tests, sensitivity
 to the rates, bytes and virtual seconds. The same command again skips what is complete and goes on
-with the rest; Ctrl-C ends after saving.
+with the rest; Ctrl-C ends after saving. A problem and method whose rows are in RESULTS.csv are not
+trained again, so the runs' folders may be elsewhere.
 
   python -m research.which_optimizer --data_dir=DIR --results=results/which_optimizer
   python -m research.which_optimizer --problems=digits --methods=fed_avg,fed_yogi --trials=4 \\
       --seeds=1,2    No data needed.
-  python -m research.which_optimizer --report_only    Of what is complete.
+  python -m research.which_optimizer --report_only    Of what is complete, and of RESULTS.csv.
 """
 
 import itertools
@@ -141,6 +142,7 @@ SERVERS = ('synchronous', 'buffered')
 _BUFFERED = ['fed_avg', 'fed_yogi', 'scaffold', 'fed_dyn', 'ada_best']
 _CLOCK = ('--speed_sigma=1', '--downlink=10', '--uplink=2', '--bandwidth_sigma=0.5')
 _LEVEL = 0.05
+_CELL = ['problem', 'method']
 
 _FLAGS = frame.flags('which_optimizer')
 _lists = (('problems', list(PROBLEMS)[:-1]), ('methods', list(METHODS)), ('buffered', _BUFFERED))
@@ -151,7 +153,7 @@ absl_flags.DEFINE_integer('jobs', 1, 'Runs at a time.', lower_bound=1, flag_valu
 absl_flags.DEFINE_string(
   'output_dir', 'runs/which_optimizer', "The runs' folders.", flag_values=_FLAGS
 )
-_FLAGS['seeds'].value = ['1', '2', '3', '4', '5']
+_FLAGS.set_default('seeds', '1,2,3,4,5')
 _KNOWN = {'problems': PROBLEMS, 'methods': METHODS}
 
 
@@ -163,12 +165,14 @@ def main(arguments: Sequence[str]) -> int:
   frame.check(_FLAGS, _KNOWN, {name: PROBLEMS[name].files for name in _FLAGS.problems})
   command.check_output('results', _FLAGS.results)
   problems = () if _FLAGS.report_only else _FLAGS.problems
+  kept = known(f'{_FLAGS.results}.csv')
   for problem, tasks in itertools.product(problems, (searches, finals)):
-    stopped_by = trainers.share(tasks(problem), _FLAGS.jobs)
+    methods = [method for method in _FLAGS.methods if (problem, method) not in kept.index]
+    stopped_by = trainers.share(tasks(problem, methods), _FLAGS.jobs)
     if stopped_by is not None:
       command.say(trainers.STOPPED)
       return 128 + stopped_by
-  table = collect()
+  table = collect(kept)
   frame.write_rows(f'{_FLAGS.results}.csv', table)
   draw(f'{_FLAGS.results}.png', table)
   frame.write(_FLAGS.results, report(table))
@@ -178,6 +182,16 @@ def main(arguments: Sequence[str]) -> int:
 def cells() -> Iterator[tuple[str, str]]:
   """The problems and methods that are asked for."""
   yield from itertools.product(_FLAGS.problems, _FLAGS.methods)
+
+
+def known(path: str) -> pd.DataFrame:
+  """The rows of RESULTS.csv, by problem and method, of those that have all their runs."""
+  if not (rows := frame.read_rows(path)):
+    return pd.DataFrame(index=pd.MultiIndex.from_arrays([[], []], names=_CELL))
+  table = pd.DataFrame(rows).set_index(_CELL).sort_index()
+  counts = table.groupby(level=_CELL).size()
+  servers = [len(SERVERS) if method in _FLAGS.buffered else 1 for _, method in counts.index]
+  return table.loc[counts.index[counts >= len(_FLAGS.seeds) * np.array(servers)]]
 
 
 def space(problem: str, method: str) -> search_space.Space:
@@ -198,17 +212,17 @@ def study(problem: str, method: str) -> Any:
   return study_lib.Study(_folder('tuning', problem, method), space(problem, method), plan)
 
 
-def searches(problem: str) -> Iterator[trainers.Task]:
-  """The trials of all searches on a problem."""
-  for method in _FLAGS.methods:
+def searches(problem: str, methods: Sequence[str]) -> Iterator[trainers.Task]:
+  """The trials of the methods' searches on a problem."""
+  for method in methods:
     trials = study(problem, method)
     while (claim := trials.claim()) is not None:
       yield claim.do(command.say)
 
 
-def finals(problem: str) -> Iterator[trainers.Task]:
-  """The runs on a problem that count."""
-  for method in _FLAGS.methods:
+def finals(problem: str, methods: Sequence[str]) -> Iterator[trainers.Task]:
+  """The methods' runs on a problem that count."""
+  for method in methods:
     tuned = _folder('tuning', problem, method)
     point = frame.best(tuned, [*space(problem, method).axes], PROBLEMS[problem].column)
     for kind in SERVERS if method in _FLAGS.buffered else SERVERS[:1]:
@@ -237,24 +251,40 @@ def _folder(stage: str, problem: str, method: str) -> str:
   return os.path.join(_FLAGS.output_dir, stage, problem, method)
 
 
-def collect() -> pd.DataFrame:
-  """A row for each complete run that counts; its value is nan if it diverged."""
-  found = []
+def collect(kept: pd.DataFrame) -> pd.DataFrame:
+  """A row for each complete run that counts: those that are known, and those of the folders.
+
+  Its value is nan if it diverged; its sensitivity is that of the search that chose its rates.
+  """
+  found = kept.reset_index().to_dict('records')
   for (problem, method), kind in itertools.product(cells(), SERVERS):
     folder = _folder(kind, problem, method)
-    for run in run_lib.find_runs([folder]) if os.path.isdir(folder) else ():
-      column = f'validation_{run.metric}'
-      if any(f'inference_{run.metric}' in row for row in run.rows):
-        column = f'inference_{run.metric}'  # Of the mean of the client models, as published.
-      curve = [value for t, value in run.curve(column).items() if t]
-      ends = {name: [*run.progress(name).values()][-1] for name in ('megabytes', 'virtual_seconds')}
-      is_finite, _, _ = scores.rank([run], column)
-      value = scores.mean_of_last(run, column) if is_finite else np.nan
-      row = {'problem': problem, 'method': method, 'server': kind, 'seed': run.settings['seed']}
-      found.append(row | {'value': value, 'area': np.mean(curve) if is_finite else np.nan} | ends)
+    if (problem, method) in kept.index or not os.path.isdir(folder):
+      continue
+    share = sensitivity(problem, method)
+    for run in run_lib.find_runs([folder]):
+      found.append({'problem': problem, 'method': method, 'server': kind} | _row(run, share))
   if not found:
-    raise ValueError(f'no run that counts is in {_FLAGS.output_dir}.')
+    raise ValueError(f'no run that counts is in {_FLAGS.output_dir}, nor a row in the CSV file.')
   return pd.DataFrame(found)
+
+
+def _row(run: run_lib.Run, share: float) -> dict[str, Any]:
+  column = f'validation_{run.metric}'
+  if any(f'inference_{run.metric}' in row for row in run.rows):
+    column = f'inference_{run.metric}'  # Of the mean of the client models, as published.
+  curve = [value for t, value in run.curve(column).items() if t]
+  is_finite, _, _ = scores.rank([run], column)
+  return {
+    'seed': run.settings['seed'],
+    'value': scores.mean_of_last(run, column) if is_finite else np.nan,
+    'area': np.mean(curve) if is_finite else np.nan,
+    **{name: [*run.progress(name).values()][-1] for name in ('megabytes', 'virtual_seconds')},
+    'sensitivity': share,
+    'seconds': run.summary()['seconds_training'],
+    'started': run.config['started'][:10],
+    'revision': str(run.config.get('git_revision'))[:10],
+  }
 
 
 def average_ranks(values: pd.DataFrame) -> tuple[pd.DataFrame, float, float]:
@@ -300,8 +330,7 @@ def report(table: pd.DataFrame) -> list[str]:
       f"Friedman's test: p = {p:.2g}. Two methods differ at 5 % if their average ranks are"
       f' {difference:.1f} apart (Nemenyi).\n'
     )
-  pairs = shown.groupby(['method', 'problem'], sort=False).size().index
-  shares = pd.Series([100 * sensitivity(q, method) for method, q in pairs], pairs)
+  shares = 100 * shown.groupby(['method', 'problem'], sort=False)['sensitivity'].first()
   cells = shares.map('{:.0f}'.format).unstack(sort=False, fill_value='')
   words = '## How much the rates matter: trials of the search within 2 points of its best, %\n'
   parts += [words, frame.table(_titled(cells)), '## Cost, and a server that does not wait\n']
@@ -311,8 +340,10 @@ def report(table: pd.DataFrame) -> list[str]:
   for column in ('megabytes', 'virtual_seconds'):
     cells[column.replace('_', ' ')] = grouped[column].mean().map('{:,.1f}'.format)
   parts.append(frame.table(_titled(cells)))
-  runs = run_lib.find_runs([os.path.join(_FLAGS.output_dir, SERVERS[0])])
-  return [*parts, frame.origin('which_optimizer', runs)]
+  what = f'{len(table)} runs, {table["seconds"].sum() / 60:.0f} minutes of training'
+  days = ' to '.join(dict.fromkeys((table['started'].min(), table['started'].max())))
+  revisions = ', '.join(sorted(table['revision'].unique()))
+  return [*parts, frame.made_by('which_optimizer', what, f'{days}; revision {revisions}')]
 
 
 def _percents(grouped: Any) -> pd.Series:

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from research import which_optimizer
+from research.experiments import frame
 
 
 @pytest.fixture
@@ -39,3 +40,22 @@ def test_every_cell_can_be_searched_and_trained(flags):
       or found.evaluation.heldout_examples
       or ('validation=clients' in found.what.task_option)
     )
+
+
+def test_a_cell_with_all_its_rows_is_not_trained_again(flags, tmp_path):
+  assert flags.seeds == ['1', '2', '3', '4', '5']
+  rows = [
+    {'problem': 'mnist', 'method': method, 'server': server, 'seed': seed, 'value': 0.5}
+    for method in ('fed_avg', 'scaffold', 'fed_cm')
+    for server in which_optimizer.SERVERS
+    for seed in range(1, 6)
+    if method != 'fed_cm' or server == 'synchronous'
+  ]
+  path = str(tmp_path / 'rows.csv')
+  assert which_optimizer.known(path).empty
+  frame.write_rows(path, [row for row in rows if row['method'] != 'scaffold' or row['seed'] > 1])
+  kept = which_optimizer.known(path)
+  assert {*kept.index} == {('mnist', 'fed_avg'), ('mnist', 'fed_cm')}
+  assert len(kept) == 15
+  flags.output_dir = str(tmp_path)
+  assert which_optimizer.collect(kept).equals(kept.reset_index())
