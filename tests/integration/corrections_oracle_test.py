@@ -143,8 +143,8 @@ def close(what, found, wanted):
   assert error <= 2e-5 * max(np.abs(wanted).max(), 1e-2), f'{what}: {error}'
 
 
-def _check_metrics(case, run, expected, g_bar, new):
-  """Checks what is said of a round: norms of the g_i and of h and h_i, and their spread."""
+def _check_metrics(case, run, expected, h, g_bar, new):
+  """Checks what is said of a round: norms of the g_i and of h and h_i, their spread, an angle."""
   norms = [np.linalg.norm(g_i) for g_i in expected.last_g.values()]
   weights = [small_problem.NUM_EXAMPLES[i] if expected.by_examples else 1 for i in expected.last_g]
   mean_square = np.average(np.square(norms), weights=weights)
@@ -163,6 +163,7 @@ def _check_metrics(case, run, expected, g_bar, new):
       'aggregate_norm': np.linalg.norm(g_bar),
       'theta_norm': np.linalg.norm(expected.theta),
       'h_norm': np.linalg.norm(expected.h),
+      'h_cosine': h @ g_bar / max(np.linalg.norm(h) * np.linalg.norm(g_bar), 1e-30),
       'h_i_norm_mean': np.mean(h_i),
       'first_time_clients': new,
     }
@@ -175,11 +176,11 @@ def _compare(case, **engine):
     run, expected = _build(case)
     seen = set()
     for cohort in small_problem.cohorts(ROUNDS):
-      new, before = set(cohort) - seen, expected.theta
+      new, before, h = set(cohort) - seen, expected.theta, expected.h
       seen |= new
       run.round(cohort)
       expected.round(cohort)
-      _check_metrics(case, run, expected, before - expected.theta_bar, len(new))
+      _check_metrics(case, run, expected, h, before - expected.theta_bar, len(new))
   close('theta', run.theta, expected.theta)
   if run.is_stateful:
     close('theta_bar', run.theta_bar, expected.theta_bar)

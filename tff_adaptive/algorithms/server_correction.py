@@ -23,6 +23,8 @@ class ServerUpdate(NamedTuple):
     theta_bar: The mean of the client models, or the model to use so far in a round without a usable
       update; () if the global model is the one to use.
     round_number: int32, rounds done.
+    h_cosine: float32, of the angle between h^{t-1} and g-bar^t, see `_cosine`; () if nothing
+      corrects.
   """
 
   correction: Any
@@ -30,6 +32,7 @@ class ServerUpdate(NamedTuple):
   factor: Any
   theta_bar: Any
   round_number: Any
+  h_cosine: Any
 
 
 def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.Computation:
@@ -99,7 +102,7 @@ def build_update(
   ) -> ServerUpdate:
     g_bar, theta = tuple(g_bar), tuple(weights.trainable)
     if recipe.is_plain:  # The aggregate is the step, private noise of a round of nobody, too.
-      return ServerUpdate((), g_bar, (), (), message.t)
+      return ServerUpdate((), g_bar, (), (), message.t, ())
     cohort, uploads, drift = tf.maximum(totals.used, 1.0), totals.upload, totals.drift
     if correction.combine_uploads == 'mean':
       uploads = tf.nest.map_structure(lambda u: u / tf.cast(cohort, u.dtype), uploads)
@@ -137,7 +140,8 @@ def build_update(
     if tf.nest.flatten(factor):  # NaN, too, would be a change.
       factor = tf.where(is_usable, factor, 1.0)
     direction = tuple(tf.where(is_usable, d, tf.cast(np.nan, d.dtype)) for d in direction)
-    return ServerUpdate(new_state, direction, factor, theta_bar, message.t)
+    h_cosine = _cosine(corrections.estimate(own), g_bar)
+    return ServerUpdate(new_state, direction, factor, theta_bar, message.t, h_cosine)
 
   return update
 
@@ -175,7 +179,7 @@ def build_finish(
       inference = tff.learning.models.ModelWeights(inference, non_trainable)
     metrics = _describe_updates(totals)
     if not recipe.is_plain:
-      metrics.update(_describe_drift(totals, tuple(g_bar), theta, own))
+      metrics.update(_describe_drift(totals, tuple(g_bar), theta, own, updated.h_cosine))
     return tff.learning.models.ModelWeights(theta, non_trainable), inference, metrics
 
   return finish
@@ -193,7 +197,11 @@ def _describe_updates(totals: Any) -> collections.OrderedDict:
 
 
 def _describe_drift(
-  totals: Any, g_bar: corrections.Weights, theta: corrections.Weights, own_state: Any
+  totals: Any,
+  g_bar: corrections.Weights,
+  theta: corrections.Weights,
+  own_state: Any,
+  h_cosine: tf.Tensor,
 ) -> collections.OrderedDict:
   """Metrics of drift; the spread of the g_i is sqrt(mean ||g_i||^2 - ||g-bar||^2)."""
   drift = totals.drift
@@ -204,9 +212,23 @@ def _describe_drift(
     aggregate_norm=corrections.norm(g_bar),
     theta_norm=corrections.norm(theta),
     h_norm=corrections.norm(corrections.estimate(own_state)),
+    h_cosine=h_cosine,
     h_i_norm_mean=tf.math.divide_no_nan(drift['h_i_norm'], totals.used),
     first_time_clients=drift['first_time_clients'],
   )
+
+
+def _cosine(h: corrections.Weights, g_bar: corrections.Weights) -> tf.Tensor:
+  """The cosine between h and g-bar; 0 if one is zero, or h has not the form of the weights.
+
+  FedDyn's h shrinks only in rounds in which it is small enough (AdaBest, Theorem 3.1).
+  """
+  if [w.shape for w in h] != [w.shape for w in g_bar]:
+    return tf.zeros([])
+  products = [
+    tf.reduce_sum(tf.cast(a, tf.float32) * tf.cast(b, tf.float32)) for a, b in zip(h, g_bar)
+  ]
+  return tf.math.divide_no_nan(tf.add_n(products), corrections.norm(h) * corrections.norm(g_bar))
 
 
 def _mean(total: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:

@@ -295,6 +295,7 @@ class _Run:
       summary['population'] = summaries.of_population(rows, self._config.clients_per_round)
     # Of this process since it began: kilobytes, on Linux.
     summary['peak_memory_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    summary['state_megabytes'] = self._trainer.state_megabytes(files.state)
     if test_fn is not None and is_complete:
       summary['test'] = rounds.evaluated('test', 'test_inference', test_fn, files.state)
     for callback in self._callbacks:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import tree
 
 from tff_adaptive.population import buffered
 from tff_adaptive.runs import metrics as metrics_lib, state_store
@@ -106,6 +107,16 @@ class Trainer:
     passes = plan is not None and seconds is not None and plan.passes(seconds)
     return Round(new_state, cohort.client_ids, after, row, passes)
 
+  def state_megabytes(self, server_state: Any) -> dict[str, float]:
+    """Megabytes of a client's state, and of what the server keeps besides the model.
+
+    Older models that clients of an asynchronous run train on are not counted.
+    """
+    others = server_state.global_model_weights, getattr(server_state, 'distributor', ())
+    client = getattr(self._process, 'initial_client_state', ())
+    whole, *less, client = map(_megabytes, (server_state, *others, client))
+    return {'server': whole - sum(less), 'client': client}
+
   def _say_once(self, kind: str, line: str) -> None:
     if kind not in self._said:
       self._said.add(kind)
@@ -127,6 +138,10 @@ class Trainer:
         f'The global model is no longer finite after round {row["round"]} (training loss'
         f' {loss}). Lower the server or the client learning rate, or raise tau'
       )
+
+
+def _megabytes(state: Any) -> float:
+  return sum(np.asarray(leaf).nbytes for leaf in tree.flatten(state)) / 1e6
 
 
 def evaluated(

@@ -237,3 +237,5 @@ def test_what_a_round_costs_is_counted_from_the_cohorts_own_sizes(tmp_path):
   totals = {'megabytes_down': 4 * 120e-6, 'megabytes_up': 4 * 60e-6}
   totals |= {'local_steps': sum(steps), 'gradients': sum(steps)}
   assert result.summary['totals'] == pytest.approx(totals)
+  # Of the fake: three weights for inference and a round's number; h and a round's number.
+  assert result.summary['state_megabytes'] == pytest.approx({'server': 16e-6, 'client': 16e-6})
