@@ -1,7 +1,7 @@
-"""How private a run is: (epsilon, delta) of the models that it publishes. No TensorFlow.
+"""Computes (epsilon, delta) of the models that a run publishes. No TensorFlow.
 
-Neighbours are two sets of clients that differ in all data of one client: it is replaced by another,
-and clipped updates move a sum by twice the clipping norm. The number of clients is public.
+Two sets of clients are neighbours if one client is replaced by another. This moves a sum of clipped
+updates by at most twice the clipping norm. The number of clients is public.
 """
 
 import copy
@@ -25,11 +25,12 @@ _TAIL = 12.0  # Standard deviations of a privacy loss, beyond which it counts as
 class SampledGaussian:
   """Gaussian noise on cohorts of fixed size, drawn uniformly without replacement in each round.
 
-  Epsilon is by privacy loss distributions: hockey-stick divergences at exp(e) are at most q times
-  the Gaussian's at 1 + (exp(e) - 1) / q, q the share of the clients that is drawn ("Privacy
-  Amplification by Subsampling", Balle et al., 2018, theorem 9), and so are those of a pair of
-  distributions whose products bound all rounds ("Optimal Accounting of Differential Privacy via
-  Characteristic Function", Zhu et al., 2022). It holds against those who do not know who was drawn.
+  Epsilon is computed from privacy loss distributions. Let q be the share of the clients that is
+  drawn. The hockey-stick divergence of a round at exp(e) is at most q times that of the Gaussian at
+  1 + (exp(e) - 1) / q ("Privacy Amplification by Subsampling", Balle et al., 2018, theorem 9). A
+  pair of distributions with this divergence is composed over the rounds ("Optimal Accounting of
+  Differential Privacy via Characteristic Function", Zhu et al., 2022). The result holds against
+  those who do not know which clients were drawn.
   """
 
   method = 'privacy loss distributions, against those who do not know the cohorts'
@@ -38,9 +39,10 @@ class SampledGaussian:
     """Creates the accountant.
 
     Args:
-      num_clients: Clients there are.
-      clients_per_round: Those drawn in a round.
-      noise_multiplier: z, of noise and clipping norm, the noise on counts included; > 0.
+      num_clients: Number of clients.
+      clients_per_round: Number of clients drawn in a round.
+      noise_multiplier: z, the ratio of noise to clipping norm, which includes the noise on counts;
+        > 0.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
@@ -49,7 +51,7 @@ class SampledGaussian:
     self._sizes = num_clients, clients_per_round
 
   def epsilon(self, rounds: int, delta: float) -> float:
-    """The epsilon of `rounds` rounds at `delta`."""
+    """Returns the epsilon of `rounds` rounds at `delta`."""
     _check(rounds, delta)
     if rounds == 0:
       return 0.0
@@ -79,10 +81,11 @@ class TreeGaussian:
   """Noise on the nodes of a binary tree over the rounds, for cohorts that anybody may know.
 
   A client that took part n_v times in the rounds below a node v moves all nodes together by
-  2 sqrt(sum n_v^2) clipping norms. The cohorts are those that the run draws, so nothing is assumed
-  of how often a client is drawn, and nothing gained by its being drawn at random. Gaussian noise
-  hides such a move as in `gaussian_epsilon`, adaptive rounds included ("Practical and Private
-  (Deep) Learning without Sampling or Shuffling", Kairouz et al., 2021, appendix D).
+  2 sqrt(sum n_v^2) clipping norms. The cohorts are those that the run draws. Therefore nothing is
+  assumed about how often a client is drawn, and random drawing does not improve epsilon. Gaussian
+  noise hides such a move as in `gaussian_epsilon`, also if rounds depend on earlier ones
+  ("Practical and Private (Deep) Learning without Sampling or Shuffling", Kairouz et al., 2021,
+  appendix D).
   """
 
   method = 'the exact curve of a Gaussian, also against those who know the cohorts'
@@ -93,9 +96,9 @@ class TreeGaussian:
     """Creates the accountant.
 
     Args:
-      num_clients: Clients there are.
+      num_clients: Number of clients.
       cohort: Round, from 1 -> positions of its clients.
-      noise_multiplier: z, of the noise on a node and the clipping norm; > 0.
+      noise_multiplier: z, the ratio of the noise on a node to the clipping norm; > 0.
     """
     self.noise_multiplier = _checked_noise(noise_multiplier)
     validation.count('num_clients', num_clients, 'give the number of all clients')
@@ -113,12 +116,12 @@ class TreeGaussian:
     return other
 
   def epsilon(self, rounds: int, delta: float) -> float:
-    """The epsilon of `rounds` rounds at `delta`."""
+    """Returns the epsilon of `rounds` rounds at `delta`."""
     _check(rounds, delta)
     return gaussian_epsilon(SENSITIVITY * self.move(rounds) / self.noise_multiplier, delta)
 
   def move(self, rounds: int) -> float:
-    """sqrt(sum n_v^2) of the client that moves the nodes of `rounds` rounds most."""
+    """Returns the largest sqrt(sum n_v^2) over the clients, for the nodes of `rounds` rounds."""
     while len(self._largest) <= rounds:
       self._add_round()
     return math.sqrt(self._largest[rounds])
@@ -143,7 +146,7 @@ Accountant: TypeAlias = SampledGaussian | TreeGaussian
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-  """The epsilon of a Gaussian mechanism whose mean neighbours move by mu standard deviations.
+  """Returns the epsilon of a Gaussian mechanism whose mean moves by mu standard deviations.
 
   "Improving the Gaussian Mechanism for Differential Privacy" (Balle and Wang, 2018), theorem 8.
   """
@@ -162,16 +165,16 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def noise_multiplier_for(
   epsilon: float, make: Callable[[float], Accountant], rounds: int, delta: float
 ) -> float:
-  """The least noise with which a run is (epsilon, delta) private: z, to four digits, rounded up.
+  """Returns the least noise multiplier z, to four digits, with which a run meets epsilon.
 
   Args:
     epsilon: The target, > 0.
-    make: Noise multiplier -> accountant.
+    make: A function from a noise multiplier to an accountant.
     rounds: Rounds of the run.
     delta: In (0, 1).
 
   Raises:
-    ValueError: If no noise multiplier up to 10^6 does, or an argument is out of its range.
+    ValueError: If no noise multiplier up to 10^6 is enough, or an argument is out of its range.
   """
   validation.above_zero('epsilon', epsilon, 'give an epsilon such as 8')
   _check(rounds, delta)
@@ -193,15 +196,15 @@ def noise_multiplier_for(
 
 
 def count_stddev(clients_per_round: int, given: float | None = None) -> float:
-  """Noise on the count of unclipped updates: what is given, or a twentieth of a cohort."""
+  """Returns the noise on the count of unclipped updates; the default is m/20 for a cohort of m."""
   return clients_per_round / 20 if given is None else given
 
 
 def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
-  """The noise on updates that, with that on the count of unclipped ones, is worth z in all.
+  """Returns the noise on updates that, with the noise on the count, amounts to z.
 
-  "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021), theorem 1; stddev
-  is that of the noise on the count.
+  "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021), theorem 1. The
+  count is that of unclipped updates; stddev is the standard deviation of its noise.
   """
   _checked_noise(noise_multiplier)
   if noise_multiplier >= 2 * stddev:
@@ -214,7 +217,7 @@ def update_noise_multiplier(noise_multiplier: float, stddev: float) -> float:
 
 
 def default_delta(num_clients: int) -> float:
-  """N^-1.1, as in "Learning Differentially Private Recurrent Language Models" (2018)."""
+  """Returns N^-1.1, as in "Learning Differentially Private Recurrent Language Models" (2018)."""
   return float(max(num_clients, 2) ** -1.1)
 
 

@@ -1,4 +1,4 @@
-"""From an aggregator's entry and options to TFF's aggregation factory."""
+"""Builds TFF aggregation factories from an aggregator's entry and options."""
 
 import dataclasses
 import secrets
@@ -22,14 +22,15 @@ Values = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Cohort:
-  """Facts about cohorts that an aggregator may need besides its options.
+  """Facts about the cohorts that an aggregator may need in addition to its options.
 
   Attributes:
-    clients_per_round: Clients of a cohort, as many in every round, >= 1.
-    weights: The model's trainable weights, or arrays like them.
-    is_weighted: Whether clients are weighed.
-    noise_seed: Makes the noise of privacy reproducible, 0 to 2^62 - 1: it hides nothing from those
-      who know the seed. None: a secret that the operating system draws; the state has it.
+    clients_per_round: Number of clients in every cohort, >= 1.
+    weights: The model's trainable weights, or arrays of the same shapes and dtypes.
+    is_weighted: Whether clients have different weights in the mean.
+    noise_seed: Makes the noise for privacy reproducible, 0 to 2^62 - 1. Such noise hides nothing
+      from those who know the seed. None draws a secret seed from the operating system and keeps it
+      in the state.
   """
 
   clients_per_round: int
@@ -51,16 +52,16 @@ def build_aggregator(
 
   Args:
     aggregator: An entry of `AGGREGATORS`, or its name.
-    values: Option -> value; defaults for what is not there.
-    cohort: Who is aggregated.
+    values: Option -> value. Missing ones have their defaults.
+    cohort: Facts about the cohorts.
 
   Returns:
     The `aggregator` argument of the builders: a TFF aggregation factory, or None for the mean.
 
   Raises:
-    TypeError: If a value is of another kind.
-    ValueError: If there is no such aggregator or option, a value is out of its range, or noise is
-      to be added and no multiplier is given.
+    TypeError: If a value has the wrong type.
+    ValueError: If there is no such aggregator or option, a value is out of its range, or an
+      aggregator with noise has no noise multiplier.
   """
   entry = table.aggregator(aggregator) if isinstance(aggregator, str) else aggregator
   options = entry.values(values)
@@ -70,19 +71,19 @@ def build_aggregator(
 
 
 def mean(values: Values, cohort: Cohort) -> None:
-  """The mean, which the algorithms take by themselves."""
+  """The mean, which the algorithms use by default."""
   del values, cohort
 
 
 def clipping(values: Values, cohort: Cohort) -> Factory:
-  """The mean of updates clipped to a fixed 2-norm, or to one adapted as TFF does."""
+  """The mean of updates clipped to a 2-norm, which is fixed or adapted as TFF does."""
   if values['norm'] is not None:
     return tff.aggregators.clipping_factory(values['norm'], _mean(cohort))
   return _robust(cohort, zeroing=False)
 
 
 def zeroing(values: Values, cohort: Cohort) -> Factory:
-  """The mean of updates without those that have a coordinate beyond a norm, fixed or adapted."""
+  """The mean of updates; those with a coordinate beyond a fixed or adapted norm count as zero."""
   if values['norm'] is not None:
     return tff.aggregators.zeroing_factory(values['norm'], _mean(cohort))
   return _robust(cohort, clipping=False)
@@ -94,7 +95,7 @@ def robust(values: Values, cohort: Cohort) -> Factory:
 
 
 def compression(values: Values, cohort: Cohort) -> Factory:
-  """`tff.learning.compression_aggregator`, with any number of bits and any threshold."""
+  """`tff.learning.compression_aggregator`, for any number of bits and any threshold."""
   encoded = tff.aggregators.EncodedSumFactory.quantize_above_threshold(
     quantization_bits=values['bits'], threshold=values['threshold']
   )
@@ -109,7 +110,7 @@ def secure(values: Values, cohort: Cohort) -> Factory:
 
 
 def dp_gaussian(values: Values, cohort: Cohort) -> Factory:
-  """`tff.aggregators.DifferentiallyPrivateFactory.gaussian_...`, its noise from its state's seed.
+  """`tff.aggregators.DifferentiallyPrivateFactory.gaussian_...` with noise from a seed.
 
   "Learning Differentially Private Recurrent Language Models" (McMahan et al., 2018); adaptive
   clipping: "Differentially Private Learning with Adaptive Clipping" (Andrew et al., 2021).
@@ -149,9 +150,10 @@ def dp_tree(values: Values, cohort: Cohort) -> Factory:
 
 
 def _noise_seeds(cohort: Cohort) -> list[int]:
-  """Two seeds of noise, four integers of 64 bits; of neighbouring `noise_seed` unlike ones.
+  """Returns two noise seeds, four 64-bit integers; close values of `noise_seed` give unlike ones.
 
-  The k-th draw is seeded by seed + k: a run would have the noise of a neighbour's a draw later.
+  The k-th draw has the seed seed + k. With close seeds a run would repeat another run's noise, one
+  draw later.
   """
   entropy = secrets.randbits(128) if cohort.noise_seed is None else cohort.noise_seed
   words = np.random.SeedSequence(entropy).generate_state(4, np.uint64)

@@ -1,8 +1,8 @@
-"""Private sums and means with a state that a checkpoint can hold, and noise from a seed in it.
+"""Private sums and means whose state fits in a checkpoint and holds the seed of the noise.
 
-tensorflow_privacy draws noise from TensorFlow's own generator: a resumed run would differ from one
-that was not interrupted. Here the state of a query has the seed, and counts the rounds. Clipping,
-the adaptation of the norm and the size of the noise are the library's.
+tensorflow_privacy draws noise from TensorFlow's own generator, so a resumed run would differ from
+one that was not interrupted. Here the state of a query has the seed and a count of draws. Clipping,
+adaptation of the norm and the size of the noise are those of the library.
 """
 
 import collections
@@ -18,17 +18,17 @@ from tff_adaptive._utils import private_apis
 
 
 class SeededGaussianSumQuery(tfp.GaussianSumQuery):
-  """`tfp.GaussianSumQuery` with noise of its own."""
+  """`tfp.GaussianSumQuery` with noise from a seed in its state."""
 
   _GlobalState = collections.namedtuple('_GlobalState', ['l2_norm_clip', 'stddev', 'draws', 'seed'])
 
   def __init__(self, l2_norm_clip: float, stddev: float, seed: Sequence[int]) -> None:
-    """Creates the query, of a seed that no other query has: two integers of 64 bits."""
+    """Creates the query; `seed` is two 64-bit integers that no other query has."""
     super().__init__(l2_norm_clip, stddev)
     self._seed = tuple(seed)
 
   def make_global_state(self, l2_norm_clip: Any, stddev: Any) -> Any:
-    """The state before anything is drawn."""
+    """Returns the state before the first draw."""
     return self._GlobalState(
       tf.cast(l2_norm_clip, tf.float32),
       tf.cast(stddev, tf.float32),
@@ -55,10 +55,10 @@ class SeededGaussianSumQuery(tfp.GaussianSumQuery):
 
 
 class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
-  """`tfp.QuantileAdaptiveClipSumQuery`, geometric, with noise of its own."""
+  """`tfp.QuantileAdaptiveClipSumQuery`, geometric, with noise from seeds in its state."""
 
   def __init__(self, seeds: Sequence[int], **options: float) -> None:
-    """Creates the query of two seeds, four integers of 64 bits; the rest as for the base class."""
+    """Creates the query from two seeds (four 64-bit integers) and the base class's options."""
     super().__init__(**options)
     clip = options['initial_l2_norm_clip']
     total = SeededGaussianSumQuery(clip, options['noise_multiplier'] * clip, seeds[:2])
@@ -68,19 +68,19 @@ class SeededAdaptiveClipSumQuery(tfp.QuantileAdaptiveClipSumQuery):
     private_apis.replace_queries(self, total, below)
 
   def get_noised_result(self, sample_state: Any, global_state: Any) -> Any:
-    """As the base class, which makes a new state of the sum: its seed and its count go on."""
+    """Calls the base class, then restores the seed and advances the count in the new state."""
     result, after, event = super().get_noised_result(sample_state, global_state)
     before = global_state.sum_state
     sum_state = after.sum_state._replace(draws=before.draws + 1, seed=before.seed)
     return result, after._replace(sum_state=sum_state), event
 
   def derive_metrics(self, global_state: Any) -> collections.OrderedDict:
-    """The clipping norm of the next round."""
+    """Returns the clipping norm of the next round."""
     return collections.OrderedDict(clip_norm=global_state.sum_state.l2_norm_clip)
 
 
 class _State(NamedTuple):
-  """What lasts from round to round; names as TFF's, by which `algorithms` knows noise.
+  """The state between rounds. Its names are TFF's; `algorithms` recognises noise by them.
 
   Attributes:
     query_state: The state of the query.
@@ -92,18 +92,19 @@ class _State(NamedTuple):
 
 
 class PrivateMeanFactory(tff.aggregators.UnweightedAggregationFactory):
-  """`tff.aggregators.DifferentiallyPrivateFactory` of a sum divided by the clients of a cohort.
+  """`tff.aggregators.DifferentiallyPrivateFactory` of a sum divided by the size of the cohort.
 
-  Its state lacks the last round's event, a structure of texts; `aggregation.accounting` counts.
-  What grows in it from round to round, a tree's nodes, is empty at first.
+  Its state does not have the event of the last round, which contains strings;
+  `aggregation.accounting` computes epsilon instead. Parts that grow from round to round, the nodes
+  of a tree, are empty at first.
   """
 
   def __init__(self, query: tfp.SumAggregationDPQuery, clients_per_round: int) -> None:
-    """Creates the factory of a query that clips and adds noise, for cohorts of one size."""
+    """Creates the factory from a query that clips and adds noise, for cohorts of one size."""
     self._sum, self._query = query, tfp.NormalizedQuery(query, float(clients_per_round))
 
   def create(self, value_type: Any) -> tff.templates.AggregationProcess:
-    """The process, for values of a type."""
+    """Creates the process for values of the given type."""
     process = tff.aggregators.DifferentiallyPrivateFactory(self._query).create(value_type)
     specs = tff.types.type_to_tf_tensor_specs(value_type)
 

@@ -1,4 +1,4 @@
-"""The aggregators, described once, as plain data; what each goes with. No TensorFlow.
+"""The aggregators as plain data, with the algorithms that each accepts. No TensorFlow.
 
 Code is named as 'module:function', as in `tff_adaptive.registry`.
 """
@@ -117,18 +117,18 @@ def check(
 ) -> None:
   """Checks that an aggregator keeps its promise with an algorithm.
 
-  An aggregator sees the updates. What else a client sends, it does not: where that moves the model,
-  clipping, noise or a secure sum of the updates alone would promise too much.
+  An aggregator acts on the updates only. If a client sends something else that moves the model,
+  clipping, noise or a secure sum of the updates alone does not keep the promise.
 
   Args:
     entry: The aggregator.
     algorithm: The algorithm.
     values: The hyperparameters of its correction.
-    client_weighting: How clients are weighed.
+    client_weighting: How clients are weighted.
     client_optimizer_state: See `ClientTraining.optimizer_state`.
 
   Raises:
-    ValueError: In one line, if it does not.
+    ValueError: If it does not, with a message of one line.
   """
   if not entry.is_weighted and client_weighting != 'uniform':
     raise ValueError(

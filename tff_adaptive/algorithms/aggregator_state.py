@@ -1,4 +1,4 @@
-"""An aggregator's state in a round without an update that counts."""
+"""Keeps an aggregator's state in a round in which no update counts."""
 
 from typing import Any
 
@@ -12,14 +12,15 @@ _WITH_NOISE = frozenset({'query_state', 'agg_state'})
 def kept_without_updates(
   process: tff.templates.AggregationProcess,
 ) -> tff.templates.AggregationProcess:
-  """The same process, but its state stays as it was in a round whose weights add up to 0.
+  """Returns the process with its state kept in a round whose weights add up to 0.
 
-  TFF's estimate of a quantile, which adapted norms for clipping and zeroing follow, divides by the
-  clients of a round: nobody makes it NaN for good, and the zero update of a client that does not
-  count moves it. The state of an aggregation with noise goes on all the same: a round of nobody
-  publishes noise too, and the same noise in the next round would cancel it.
+  Adapted norms for clipping and zeroing follow TFF's estimate of a quantile, which divides by the
+  number of clients in the round. A round without clients would make this estimate NaN for good, and
+  the zero update of a client that does not count would move it. The state of an aggregation with
+  noise always advances: such a round publishes noise too, and if the next round drew the same
+  noise, the two would cancel.
 
-  A process without a state is returned as it is.
+  A process without a state is returned unchanged.
   """
   state_type = process.initialize.type_signature.result
   if not tff.structure.flatten(state_type.member):
@@ -40,7 +41,7 @@ def kept_without_updates(
 
 
 def _kept(kind: tff.Type, is_empty: tf.Tensor, before: Any, after: Any) -> Any:
-  """`before` if `is_empty`, else `after`; what belongs to noise is always `after`."""
+  """Returns `before` if `is_empty`, else `after`; the state of noise is always `after`."""
   if not isinstance(kind, tff.types.StructType):
     return tf.cond(is_empty, lambda: before, lambda: after)
   names, kinds = zip(*tff.structure.iter_elements(kind)) if len(kind) else ((), ())

@@ -1,8 +1,9 @@
 """The builders: correction x server optimizer x schedule, in general and by name.
 
-Every builder takes the arguments of `build_drift_corrected`, which explains them; a builder's own
-docstring explains what it adds. A named builder without `server_optimizer` has the one of its name,
-whose rate is `server_learning_rate`. Defaults of hyperparameters are those of the registry.
+Every builder takes the arguments of `build_drift_corrected`, whose docstring explains them. A
+builder's own docstring explains only the arguments that it adds. A builder that has no argument
+`server_optimizer` uses the one that its name stands for, with the rate `server_learning_rate`. The
+defaults of hyperparameters are those of the registry.
 """
 
 from typing import TypeAlias
@@ -32,35 +33,35 @@ def build_drift_corrected(
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting = 'uniform',
 ) -> Process:
-  """Any client correction with any server optimizer.
+  """Builds a process from any client correction and any server optimizer.
 
   Args:
     model: A `tff_adaptive.models.Model`, a `tff.learning.models.FunctionalModel`, or a function
       that returns a new `tff.learning.models.VariableModel`.
-    correction: The client correction; `corrections.Correction()` corrects nothing: FedOpt,
-      Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al., 2021).
+    correction: The client correction. `corrections.Correction()` corrects nothing, which gives
+      FedOpt, Algorithm 1 of "Adaptive Federated Optimization" (Reddi et al., 2021).
     server_optimizer: Descends along the aggregated pseudo-gradient (plus h, where the correction
-      says so). Its rate may be a schedule. None: SGD with rate 1, which gives the published
+      says so). Its rate may be a schedule. None means SGD with rate 1, which gives the published
       drift-corrected algorithms.
     client_learning_rate: eta_l, or a schedule: a function of the round, counted from 0.
     training: How a client trains: optimizer, batches, weight decay, clipping, seed, XLA. None: SGD
       on datasets of batches.
     aggregator: A TFF aggregation factory (clipping, compression, privacy ...); None for the mean.
-      One that takes no weights wants client_weighting 'uniform', and counts a client that diverged
-      as an update of zero: it cannot leave it out.
-    client_weighting: 'uniform', or 'examples' for weights n_i in the mean of the updates (the rows
-      of a client's batches: not what a `VariableModel` says in `BatchOutput.num_examples`), or a
-      function of a client's unfinalized training metrics (for a model of this project name ->
-      float32 [..., 2], sum and count), as TFF's `client_weighting` is of its outputs.
+      An aggregator without weights needs client_weighting 'uniform'. It cannot leave out a client
+      that diverged, and counts it as an update of zero.
+    client_weighting: Weights of the clients in the mean of the updates: 'uniform'; 'examples' for
+      n_i, the number of rows of the client's batches (not the `BatchOutput.num_examples` of a
+      `VariableModel`); or a function of the client's unfinalized training metrics, like TFF's
+      `client_weighting`. For a `Model` of this project these are name -> float32 [..., 2], sum and
+      count.
 
   Returns:
-    A `LearningProcess` for a correction that keeps nothing at the clients, else a
-    `StatefulProcess`.
+    A `LearningProcess` if the correction keeps no state at the clients, else a `StatefulProcess`.
 
   Raises:
     ValueError: If an argument is out of its range, the client optimizer's rate cannot be set, or
-      an aggregator that takes no weights is to weigh clients.
-    TypeError: If an argument is of no known kind.
+      clients are to be weighted by an aggregator that takes no weights.
+    TypeError: If an argument has the wrong type.
   """
   common = (client_learning_rate, training, aggregator, client_weighting)
   return _build(model, correction, server_optimizer, *common)
@@ -78,7 +79,7 @@ def build_fed_avg(
   """FedAvg (McMahan et al., 2017): the server takes the mean of the client models.
 
   Args:
-    server_learning_rate: eta of the server's SGD, or a schedule; 1 is FedAvg.
+    server_learning_rate: eta of the server's SGD, or a schedule. 1 gives FedAvg.
   """
   server = optimizers.build_sgdm(server_learning_rate)
   common = (client_learning_rate, training, aggregator, client_weighting)
@@ -98,7 +99,7 @@ def build_fed_avgm(
   """FedAvgM (Hsu et al., 2019): FedAvg with momentum at the server.
 
   Args:
-    server_learning_rate, momentum: Of `optimizers.build_sgdm`.
+    server_learning_rate, momentum: See `optimizers.build_sgdm`.
   """
   server = optimizers.build_sgdm(server_learning_rate, momentum=momentum)
   common = (client_learning_rate, training, aggregator, client_weighting)
@@ -120,7 +121,7 @@ def build_fed_adagrad(
   """FedAdagrad: Algorithm 2 of "Adaptive Federated Optimization" with Adagrad at the server.
 
   Args:
-    server_learning_rate, tau, beta1, initial_v: Of `optimizers.build_adagrad`.
+    server_learning_rate, tau, beta1, initial_v: See `optimizers.build_adagrad`.
   """
   server = optimizers.build_adagrad(server_learning_rate, tau=tau, beta1=beta1, initial_v=initial_v)
   common = (client_learning_rate, training, aggregator, client_weighting)
@@ -144,7 +145,8 @@ def build_fed_adam(
   """FedAdam: Algorithm 2 of "Adaptive Federated Optimization" with Adam at the server.
 
   Args:
-    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: Of `optimizers.build_adam`.
+    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
+      `optimizers.build_adam`.
   """
   values = dict(tau=tau, beta1=beta1, beta2=beta2, initial_v=initial_v)
   server = optimizers.build_adam(server_learning_rate, bias_correction=bias_correction, **values)
@@ -169,7 +171,8 @@ def build_fed_yogi(
   """FedYogi: Algorithm 2 of "Adaptive Federated Optimization" with Yogi at the server.
 
   Args:
-    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: Of `optimizers.build_yogi`.
+    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
+      `optimizers.build_yogi`.
   """
   values = dict(tau=tau, beta1=beta1, beta2=beta2, initial_v=initial_v)
   server = optimizers.build_yogi(server_learning_rate, bias_correction=bias_correction, **values)
@@ -190,7 +193,7 @@ def build_fed_prox(
   """FedProx (Li et al., 2020): a proximal term keeps the clients near the model they received.
 
   Args:
-    mu: Weight of the proximal term, >= 0; 0 is FedAvg.
+    mu: Weight of the proximal term, >= 0. 0 gives FedAvg.
   """
   common = (client_learning_rate, training, aggregator, client_weighting)
   return _build(model, corrections.FedProx(mu), server_optimizer, *common)
@@ -207,10 +210,10 @@ def build_scaffold(
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting = 'uniform',
 ) -> stateful_process.StatefulProcess:
-  """SCAFFOLD (Karimireddy et al., 2020): control variates at clients and server, both exchanged.
+  """SCAFFOLD (Karimireddy et al., 2020): clients and server exchange control variates.
 
   Args:
-    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
+    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
     scaffold_option: The paper's option I (1) or II (2); see `corrections.Scaffold`.
   """
   correction = corrections.Scaffold(num_clients, scaffold_option)
@@ -228,10 +231,10 @@ def build_scaffold_m(
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting = 'uniform',
 ) -> stateful_process.StatefulProcess:
-  """SCAFFOLD/m (Varno et al., 2022): SCAFFOLD whose clients send half as much.
+  """SCAFFOLD/m (Varno et al., 2022): SCAFFOLD in which clients send half as much.
 
   Args:
-    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
+    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
   """
   common = (client_learning_rate, training, aggregator, client_weighting)
   return _build(model, corrections.ScaffoldM(num_clients), server_optimizer, *common)
@@ -252,10 +255,10 @@ def build_fed_dyn(
   """FedDyn (Acar et al., 2021): dynamic regularisation of the client losses.
 
   Args:
-    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
+    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
     mu: Weight of the client's correction, >= 0.
-    mean_examples: The mean number of examples of a client, which scales mu by client size:
-      mu_i = mu mean_examples / n_i; None: mu_i = mu.
+    mean_examples: The mean number of examples of a client. It scales mu by the client's size:
+      mu_i = mu mean_examples / n_i. None means mu_i = mu.
   """
   correction = corrections.FedDyn(mu, num_clients, mean_examples)
   common = (client_learning_rate, training, aggregator, client_weighting)
@@ -279,9 +282,9 @@ def build_ada_best(
   """AdaBest (Varno et al., 2022): drift estimates that fade while a client is away.
 
   Args:
-    mu, scale_mu, beta_decay, plateau_rounds: Of `corrections.AdaBest`.
-    beta: Weight of the past in the server's estimate, in [0, 1]. With a server momentum (sgdm,
-      adam, yogi) take 0.2: the default diverges.
+    mu, scale_mu, beta_decay, plateau_rounds: See `corrections.AdaBest`.
+    beta: Weight of the past in the server's estimate, in [0, 1]. Use 0.2 with a server optimizer
+      that has momentum (sgdm, adam, yogi), because the default diverges there.
   """
   correction = corrections.AdaBest(mu, beta, scale_mu, beta_decay, plateau_rounds)
   common = (client_learning_rate, training, aggregator, client_weighting)

@@ -1,4 +1,4 @@
-"""Stateful processes in TFF's own training loop: client states are kept by client id."""
+"""Runs stateful processes in TFF's own training loop, with client states by client id."""
 
 import io
 from collections.abc import Mapping
@@ -16,13 +16,14 @@ _END = b'.'  # TensorFlow may take zeros at the end of a text for its end.
 
 
 class ClientStates(_Serializable):
-  """What clients remember, by client id; never changed, so that an older state stays what it was.
+  """An immutable mapping from client id to the client's state.
 
-  A program state manager of TFF writes it to its checkpoints through `to_bytes`.
+  Updating it returns a new object, so earlier states stay valid. TFF's program state managers write
+  it to their checkpoints through `to_bytes`.
   """
 
   def __init__(self, leaves: Mapping[str, tuple[np.ndarray, ...]] | None = None):
-    """Takes the states over.
+    """Creates the mapping.
 
     Args:
       leaves: Client id -> the arrays of its state, in the order of `tree.flatten`.
@@ -33,12 +34,12 @@ class ClientStates(_Serializable):
     return len(self._leaves)
 
   def get(self, client_id: str, initial: Any) -> Any:
-    """Returns a client's state; `initial`, in its structure, before its first round."""
+    """Returns a client's state in the structure of `initial`; before its first round `initial`."""
     found = self._leaves.get(client_id)
     return initial if found is None else tree.unflatten_as(initial, found)
 
   def updated(self, states: Mapping[str, Any]) -> 'ClientStates':
-    """Returns these states with those of some clients replaced."""
+    """Returns a copy in which the states of some clients are replaced."""
     new = {
       client_id: tuple(np.asarray(leaf) for leaf in tree.flatten(state))
       for client_id, state in states.items()
@@ -46,7 +47,7 @@ class ClientStates(_Serializable):
     return ClientStates({**self._leaves, **new})
 
   def to_bytes(self) -> bytes:
-    """Returns all states as bytes: an .npz of ids, and of each leaf for all clients at once."""
+    """Returns all states as bytes: an .npz file of the ids, and one stacked array for each leaf."""
     columns = zip(*self._leaves.values())
     arrays = {f'leaf_{i}': np.stack(column) for i, column in enumerate(columns)}
     file = io.BytesIO()
@@ -55,7 +56,7 @@ class ClientStates(_Serializable):
 
   @classmethod
   def from_bytes(cls, buffer: bytes) -> 'ClientStates':
-    """Returns what `to_bytes` was called on."""
+    """Returns the states that `to_bytes` wrote."""
     with np.load(io.BytesIO(buffer[: -len(_END)]), allow_pickle=False) as file:
       columns = [file[f'leaf_{i}'] for i in range(len(file.files) - 1)]
       return cls(dict(zip(file['client_ids'].tolist(), zip(*columns))))
@@ -66,7 +67,7 @@ class State(NamedTuple):
 
   Attributes:
     server_state: The process's server state.
-    client_states: What the clients remember.
+    client_states: The clients' states.
   """
 
   server_state: stateful_process.ServerState
@@ -74,11 +75,11 @@ class State(NamedTuple):
 
 
 class ByClientId:
-  """A process whose clients keep a state, for loops that know of one state only.
+  """Wraps a process with client states for training loops that pass a single state.
 
   `tff.simulation.run_training_process` calls `state, metrics = next(state, cohort)` and saves
-  `state`. Here a cohort is a mapping, client id -> the client's data, and the state holds those of
-  all clients that took part, so that a resumed program goes on with them:
+  `state`. Here a cohort is a mapping from client id to the client's data. The state includes the
+  states of all clients that have taken part, so that a resumed program continues with them:
 
       process = tff_adaptive.algorithms.ByClientId(tff_adaptive.build_scaffold(model_fn, ...))
       tff.simulation.run_training_process(
@@ -88,18 +89,18 @@ class ByClientId:
         program_state_manager=tff.program.FileProgramStateManager('states'),
       )
 
-  Every checkpoint holds the states of all clients so far, in memory too; for many clients or large
-  models `training.train` stores what has changed.
+  Every checkpoint, and the memory, holds the states of all clients so far. For many clients or
+  large models use `training.train`, which stores only what has changed.
   """
 
   def __init__(self, process: stateful_process.StatefulProcess):
     """Wraps a process.
 
     Args:
-      process: What `build_scaffold`, `build_fed_dyn`, `build_ada_best` and the like return.
+      process: A process with client states, such as one of `build_scaffold` or `build_ada_best`.
 
     Raises:
-      TypeError: If its clients keep no state: such a process runs as it is.
+      TypeError: If its clients keep no state. Such a process needs no wrapper.
     """
     if not isinstance(process, stateful_process.StatefulProcess):
       raise TypeError(
@@ -109,23 +110,23 @@ class ByClientId:
     self._process = process
 
   def initialize(self) -> State:
-    """Returns the state before the first round, in which no client has taken part."""
+    """Returns the state before the first round; no client has a state yet."""
     return State(self._process.initialize(), ClientStates())
 
   def next(
     self, state: State, cohort: Mapping[str, Any]
   ) -> tff.learning.templates.LearningProcessOutput:
-    """Runs a round.
+    """Runs one round.
 
     Args:
-      state: The state before it.
-      cohort: Client id -> the client's data, as the process takes them.
+      state: The state before the round.
+      cohort: Client id -> the client's data, in the form that the process takes.
 
     Returns:
       The new `state` and the round's `metrics`.
 
     Raises:
-      TypeError: If the cohort is no mapping, or a client id no string.
+      TypeError: If the cohort is not a mapping, or a client id is not a string.
     """
     is_mapping = isinstance(cohort, Mapping)
     if not (is_mapping and all(isinstance(client_id, str) for client_id in cohort)):
@@ -143,5 +144,5 @@ class ByClientId:
     return tff.learning.templates.LearningProcessOutput(State(server_state, kept), metrics)
 
   def get_model_weights(self, state: State) -> Any:
-    """Returns the model to use: see `StatefulProcess.get_model_weights`."""
+    """Returns the model weights to use; see `StatefulProcess.get_model_weights`."""
     return self._process.get_model_weights(State(*state).server_state)

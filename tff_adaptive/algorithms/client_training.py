@@ -1,7 +1,7 @@
-"""What a client does in a round, as a TFF computation.
+"""A client's part of a round, as a TFF computation.
 
-A client trains alone or in a group, with a state or without, by the same code. The graph engine
-may have several clients train together; see `engine.batched_clients`.
+The same code trains a client alone or in a group, with or without a state. The graph engine may
+train several clients together; see `engine.batched_clients`.
 """
 
 import collections
@@ -18,16 +18,16 @@ from tff_adaptive.engine import batched_clients
 
 
 class Totals(NamedTuple):
-  """What is summed over the cohort besides the updates; numbers are float32.
+  """Values that are summed over the cohort in addition to the updates; numbers are float32.
 
   Attributes:
-    upload: What the correction uploads, times the client's weight where uploads are weighted.
+    upload: The correction's upload, times the client's weight if uploads are weighted.
     optimizer: The client optimizer's state times the weight; () if it is not averaged.
     used: 1 for a client whose update is used, else 0.
     diverged: 1 for a client with numbers that are not finite, else 0.
     norm: The update's norm.
-    squared_norm: And its square.
-    drift: Numbers that describe the drift estimates, see `_drift`; () if the recipe `is_plain`.
+    squared_norm: The update's squared norm.
+    drift: Statistics of the drift estimates, see `_drift`; () if the recipe `is_plain`.
   """
 
   upload: Any
@@ -43,10 +43,10 @@ class ClientOutput(NamedTuple):
   """The results of a client's training.
 
   Attributes:
-    client_state: What it keeps.
+    client_state: The client's new state.
     metrics: Its unfinalized training metrics.
     result: The `tff.learning.templates.ClientResult`: the update and its weight in the mean.
-    totals: What is summed.
+    totals: The values that are summed over the cohort.
   """
 
   client_state: Any
@@ -61,13 +61,13 @@ def build(
   message_type: tff.Type,
   client_state_type: tff.Type | None = None,
 ) -> tff.Computation:
-  """The computation of a client's round.
+  """Builds the computation of a client's round.
 
   Args:
-    recipe: What the process is composed of.
+    recipe: The parts of the process.
     weights_type: Type W of the model's weights, or <W, older> of a process with older models.
     message_type: Type M of a `local_training.Message`.
-    client_state_type: Type C of a client's state; None where clients keep none.
+    client_state_type: Type C of a client's state; None if clients keep no state.
 
   Returns:
     `(<M, W, C, D*> -> ClientOutput)`, or `(<M, W, D*> -> ClientOutput)` without a state; D* is the
@@ -123,10 +123,10 @@ def build_exchange(
   message_type: tff.Type,
   client_state_type: tff.Type | None = None,
 ) -> tff.Computation:
-  """What a client sends before it trains: `(<M, W, C, D*> -> <E, float32>)`; see `build`.
+  """Builds what a client sends before training: `(<M, W, C, D*> -> <E, float32>)`; see `build`.
 
-  E is what the correction sends times the client's weight, float32, of which the sum is to be
-  divided by the sum of the weights.
+  E is the correction's `exchange` times the client's weight, and the float32 is this weight. The
+  cohort's mean is the sum of the former divided by the sum of the latter.
   """
   model, training, correction = recipe.model, recipe.training, recipe.correction
 
@@ -146,7 +146,7 @@ def build_exchange(
 
 
 def _weighted(weight: tf.Tensor, tree: Any) -> Any:
-  """A client's tensors times its weight, at least float32; a group's by the clients' weights."""
+  """Multiplies a client's tensors (or a group's) by its weight, in float32 or wider."""
 
   def scaled(leaf: tf.Tensor) -> tf.Tensor:
     is_wide = leaf.dtype.is_floating and leaf.dtype.size >= 4
@@ -162,9 +162,9 @@ def _declare(
   message_type: tff.Type,
   client_state_type: tff.Type | None,
 ) -> tff.Computation:
-  """`function(message, weights, state, data, group_size)` as a client's computation.
+  """Declares `function(message, weights, state, data, group_size)` as a client's computation.
 
-  It is one that clients do together, where they can.
+  Where the model allows it, the engine may run it for a group of clients.
   """
   data_type = local_training.data_type(recipe.model, recipe.training)
   has_state = client_state_type is not None
@@ -208,7 +208,7 @@ def _drift(
   weight: tf.Tensor,
   group_size: int | None,
 ) -> collections.OrderedDict:
-  """The numbers of one client, or [G] of a group, that describe the drift estimates."""
+  """Statistics of the drift estimates of one client, or [G] of a group."""
   before, after = client_state, trained.client_state
   if recipe.training.optimizer_state == 'keep':
     before, after = before['correction'], after['correction']

@@ -1,4 +1,4 @@
-"""What a process is composed of, and the parts that others are made of."""
+"""The checked arguments of a process, and small parts that several modules share."""
 
 import collections
 from collections.abc import Callable
@@ -25,7 +25,7 @@ WEIGHTINGS = ('examples', 'uniform')
 
 
 class Recipe(NamedTuple):
-  """The checked arguments of `build_drift_corrected`, of which a process is composed."""
+  """The checked arguments of `build_drift_corrected`."""
 
   model: model_adapters.LocalModel
   training: local_training.ClientTraining
@@ -36,7 +36,7 @@ class Recipe(NamedTuple):
   client_weighting: Weighting
 
   def client_state(self, weights: corrections.Weights) -> Any:
-    """A client's state before its first round: the correction's, and a kept optimizer's."""
+    """A client's state before its first round: the correction's, and that of a kept optimizer."""
     own = self.correction.client_state(weights)
     if self.training.optimizer_state != 'keep':
       return own
@@ -52,7 +52,7 @@ class Recipe(NamedTuple):
     return collections.OrderedDict(correction=own, optimizer=slots)
 
   def split(self, server_state: Any) -> tuple[Any, Any]:
-    """The two parts of `server_state`, the optimizer's () if it is not averaged."""
+    """Splits `server_state` into the correction's and the optimizer's part, () if not averaged."""
     if self.training.optimizer_state != 'average':
       return server_state, ()
     return server_state['correction'], tuple(server_state['optimizer'])
@@ -64,7 +64,7 @@ class Recipe(NamedTuple):
 
   @property
   def is_plain(self) -> bool:
-    """Whether nothing is kept or sent but models and updates, as in FedAvg."""
+    """Whether only models and updates are kept and sent, as in FedAvg."""
     methods = ('server_state', 'broadcast', 'exchange', 'client_update', 'server_update')
     has_server_part = self.correction.overrides(*methods, 'inference_weights')
     averages = self.training.optimizer_state == 'average'
@@ -81,7 +81,7 @@ def check_weighting(client_weighting: Weighting) -> None:
 
 
 def client_weight(client_weighting: Weighting, trained: local_training.Trained) -> tf.Tensor:
-  """Weight of a client's update in the mean: n_i, 1 or of its metrics; 0 if it is not used."""
+  """A client's weight in the mean of updates: n_i, 1, or a function of metrics; 0 if unused."""
   if callable(client_weighting):
     # Of a client that is not used the metrics are sums over nothing: 0 times a NaN is one.
     weight = tf.cast(client_weighting(trained.metrics), tf.float32)
@@ -92,27 +92,27 @@ def client_weight(client_weighting: Weighting, trained: local_training.Trained) 
 
 
 def check_rate(name: str, rate: Rate) -> Rate:
-  """Checks a rate as `validation.at_least_zero`; a schedule passes."""
+  """Checks that a rate is at least 0; a schedule is accepted as it is."""
   if callable(rate):
     return rate
   return validation.at_least_zero(name, rate, 'give a rate such as 0.1, or a function of the round')
 
 
 def check_optimizer(name: str, optimizer: Any, hint: str) -> None:
-  """Raises TypeError for what is no TFF optimizer; arguments as `validation.instance`."""
+  """Raises TypeError unless `optimizer` is a TFF optimizer."""
   kind = tff.learning.optimizers.Optimizer
   validation.instance(name, optimizer, kind, 'tff.learning.optimizers.Optimizer', hint)
 
 
 def as_rate_fn(rate: Rate) -> Callable[[Any], tf.Tensor]:
-  """A rate or schedule as a function of the round (counted from 0)."""
+  """Returns a rate or a schedule as a function of the round, counted from 0."""
   if not callable(rate):
     rate = schedules.build('constant', rate)
   return schedules.in_graph(rate)
 
 
 def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting) -> None:
-  """Checks that an aggregator is one, and does not leave out the weights that were asked for."""
+  """Checks that an aggregator is a TFF factory, and that it can weigh clients if it has to."""
   if aggregator is None or isinstance(aggregator, tff.aggregators.WeightedAggregationFactory):
     return
   if not isinstance(aggregator, tff.aggregators.UnweightedAggregationFactory):
@@ -131,9 +131,9 @@ def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting)
 def build_aggregator(
   aggregator: Aggregator | None, update_type: Any, weight_type: Any
 ) -> tff.templates.AggregationProcess:
-  """The aggregation process of an update; the weighted mean by default.
+  """Builds the aggregation process of the updates; the default is the weighted mean.
 
-  Its state stays as it was in a round in which no client counts; see `aggregator_state`.
+  Its state does not change in a round in which no client counts; see `aggregator_state`.
   """
   factory = tff.aggregators.MeanFactory() if aggregator is None else aggregator
   if isinstance(factory, tff.aggregators.UnweightedAggregationFactory):

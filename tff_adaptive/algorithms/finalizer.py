@@ -15,14 +15,14 @@ _RATE = tff.learning.optimizers.LEARNING_RATE_KEY
 def build(
   optimizer: tff.learning.optimizers.Optimizer, model_weights_type: Any
 ) -> tff.learning.templates.FinalizerProcess:
-  """Applies the aggregated pseudo-gradient with the server optimizer.
+  """Builds the finalizer, which gives the aggregated pseudo-gradient to the server optimizer.
 
-  An aggregate that is not finite changes neither the weights nor the optimizer's state, as in
-  TFF; the schedule of a rate goes on all the same, for it counts rounds. TFF's own finalizer stops
-  the schedule, and has AutoGraph rewrite all of itself, which takes half a second.
+  As in TFF, an aggregate that is not finite changes neither the weights nor the optimizer's state.
+  A schedule of the rate still advances, because it counts rounds. TFF's own finalizer would stop
+  the schedule. It is also slower to build, because AutoGraph converts it.
 
-  Its state is the optimizer's. It measures `update_non_finite`, an int32: 1 where the aggregate was
-  refused.
+  The finalizer's state is the optimizer's. Its measurement `update_non_finite` (int32) is 1 if the
+  aggregate was refused.
   """
   trainable_type = model_weights_type.trainable
 
@@ -80,7 +80,7 @@ def build(
 
 
 def _refused(state: Any, new_state: Any) -> Any:
-  """The state after an aggregate that was refused: as it was, but for the schedule of a rate."""
+  """The state after a refused aggregate: unchanged, except that a schedule has advanced."""
   if not (isinstance(state, Mapping) and set(state) == {_ROUND, _OPTIMIZER}):
     return state
   kept = collections.OrderedDict(state[_OPTIMIZER])

@@ -1,4 +1,4 @@
-"""From an entry of the registry to a process: the one path for every algorithm."""
+"""Builds processes from entries of the registry, for every algorithm."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,19 +23,19 @@ _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
 def build(name: str, model: model_adapters.AnyModel, **options: Any) -> builders.Process:
-  """Builds an algorithm by its name: `build('fed_avg', ...)` is `build_fed_avg(...)`.
+  """Builds an algorithm by name: `build('fed_avg', ...)` is `build_fed_avg(...)`.
 
   Args:
     name: A name in `registry.ALGORITHMS`.
     model: See `build_drift_corrected`.
-    **options: The arguments of that builder.
+    **options: The other arguments of the builder.
 
   Returns:
     What the builder returns.
 
   Raises:
-    ValueError: If there is no such algorithm, or as the builder.
-    TypeError: As the builder.
+    ValueError: If there is no such algorithm, or the builder raises it.
+    TypeError: If the builder raises it.
   """
   builder = getattr(algorithms, f'build_{registry.algorithm(name).name}', None)
   if builder is None:
@@ -55,24 +55,26 @@ def build_process(
   aggregator: components.Aggregator | None = None,
   client_weighting: components.Weighting | None = None,
 ) -> builders.Process:
-  """Any algorithm of the registry, or of a user's own file, with any server optimizer.
+  """Builds an algorithm of the registry, or of a user's file, with any server optimizer.
 
   Args:
-    algorithm: An entry, or what `registry.algorithm` takes.
-    model: See `build_drift_corrected`, as for `client_learning_rate`, `aggregator`.
-    values: Hyperparameter of the correction -> value; defaults for what is not there.
-    clients: The registered clients, for a correction that needs to know them.
-    training: What it leaves at its default, the client optimizer, its state, `sam_rho` and
-      `clip_norm`, is as the algorithm's name has it (see `registry.Algorithm.settings`).
-    server_optimizer: See `build_server_optimizer`; None: SGD with rate 1.
-    client_weighting: See `build_drift_corrected`; None: the algorithm's own.
+    algorithm: An entry, or an argument of `registry.algorithm`.
+    model: See `build_drift_corrected`, also for `client_learning_rate` and `aggregator`.
+    values: Hyperparameter of the correction -> value. Missing ones have their defaults.
+    clients: The registered clients, for corrections that need to know them.
+    training: How clients train. The client optimizer, its state, `sam_rho` and `clip_norm` come
+      from the algorithm's entry if they have their default values here (see
+      `registry.Algorithm.settings`).
+    server_optimizer: A TFF optimizer, such as one of `build_server_optimizer`. None means SGD with
+      rate 1.
+    client_weighting: See `build_drift_corrected`. None means the algorithm's default.
 
   Returns:
-    A `LearningProcess` or a `StatefulProcess`, as `build_drift_corrected`.
+    A `LearningProcess` or a `StatefulProcess`, like `build_drift_corrected`.
 
   Raises:
     ValueError: If there is no such algorithm or hyperparameter, or a value is out of its range.
-    TypeError: If an argument is of another kind.
+    TypeError: If an argument has the wrong type.
   """
   entry = registry.algorithm(algorithm) if isinstance(algorithm, str) else algorithm
   correction = entries.resolve(entry.correction).configure(entry.values(values), clients)
@@ -95,19 +97,19 @@ def counts(
   clients: corrections.RegisteredClients | None = None,
   training: local_training.ClientTraining | None = None,
 ) -> registry.Counts:
-  """What a client receives, sends and computes in a round, for `costs.CostModel`.
+  """Returns what a client receives, sends and computes in a round, for `costs.CostModel`.
 
-  It is found by tracing the correction's functions. If the registry has published costs, they
-  replace the traced ones. The averaged state of a client optimizer is sent both ways.
+  The counts are found by tracing the correction's functions. Published costs in the registry
+  replace the traced bytes. The averaged state of a client optimizer is counted in both directions.
 
   Args:
-    algorithm: An entry, what `registry.algorithm` takes, or a correction.
+    algorithm: An entry, an argument of `registry.algorithm`, or a correction.
     model: See `build_drift_corrected`.
     values, clients: See `build_process`.
     training: See `build_drift_corrected`.
 
   Raises:
-    ValueError, TypeError: As `build_process`.
+    ValueError, TypeError: See `build_process`.
   """
   published: registry.Counts | None = None
   if isinstance(algorithm, corrections.Correction):
@@ -139,7 +141,7 @@ def counts(
 def _as_named(
   entry: registry.Algorithm, training: local_training.ClientTraining | None
 ) -> local_training.ClientTraining | None:
-  """How a client trains, with what the algorithm's name stands for where nothing is said."""
+  """Fills in what the algorithm's entry sets, where `training` has the default value."""
   if not entry.settings:
     return training
   training = training or local_training.ClientTraining()
@@ -163,17 +165,18 @@ def build_server_optimizer(
   learning_rate: components.Rate,
   values: Mapping[str, Any] = _NO_VALUES,
 ) -> tff.learning.optimizers.Optimizer:
-  """A server optimizer of the registry, or of a user's own file.
+  """Builds a server optimizer of the registry, or of a user's own file.
 
   Args:
-    server_optimizer: An entry, or what `registry.server_optimizer` takes.
-    learning_rate: eta, or a function of the round. A user's own function always gets a number, and
-      the optimizer that it returns is scheduled.
-    values: Hyperparameter -> value; defaults for what is not there.
+    server_optimizer: An entry, or an argument of `registry.server_optimizer`.
+    learning_rate: eta, or a function of the round. A user's own function is called with a number;
+      the schedule is then applied to the optimizer that it returns.
+    values: Hyperparameter -> value. Missing ones have their defaults.
 
   Raises:
     ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.
-    TypeError: If an argument is of another kind, or a user's function returns no TFF optimizer.
+    TypeError: If an argument has the wrong type, or a user's function does not return a TFF
+      optimizer.
   """
   entry = server_optimizer
   if isinstance(entry, str):
@@ -195,15 +198,16 @@ def build_server_optimizer(
 def build_client_optimizer(
   client_optimizer: registry.ServerOptimizer | str, values: Mapping[str, Any] = _NO_VALUES
 ) -> tff.learning.optimizers.Optimizer:
-  """A client optimizer of the registry, or of a user's own file, for `ClientTraining`.
+  """Builds a client optimizer of the registry, or of a user's own file, for `ClientTraining`.
 
   Args:
-    client_optimizer: An entry, or what `registry.client_optimizer` takes.
-    values: Hyperparameter -> value; defaults for what is not there. The rate is that of the round.
+    client_optimizer: An entry, or an argument of `registry.client_optimizer`.
+    values: Hyperparameter -> value. Missing ones have their defaults. The rate is set in each
+      round.
 
   Raises:
     ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.
-    TypeError: As `build_server_optimizer`.
+    TypeError: See `build_server_optimizer`.
   """
   if isinstance(client_optimizer, str):
     client_optimizer = registry.client_optimizer(client_optimizer)

@@ -13,16 +13,16 @@ from tff_adaptive.corrections import base as corrections, results
 
 
 class ServerUpdate(NamedTuple):
-  """The correction's part of a round at the server.
+  """What the correction computes at the server in a round.
 
   Attributes:
-    correction: The new server state, see `components.Recipe.server_state`.
-    direction: What the server optimizer descends along; NaN in a round without a usable update,
-      which the finalizer refuses.
-    factor: float32, a factor of the server optimizer's step; () for 1.
-    theta_bar: The mean of the client models, or the model to use so far in a round without a usable
-      update; () if the global model is the one to use.
-    round_number: int32, rounds done.
+    correction: The new server state; see `components.Recipe.server_state`.
+    direction: The direction that the server optimizer descends along. It is NaN in a round without
+      a usable update, and the finalizer refuses it.
+    factor: float32, multiplies the server optimizer's step; () for 1.
+    theta_bar: The mean of the client models; in a round without a usable update, the previous model
+      to use. () if the global model is the one to use.
+    round_number: int32, the number of rounds done.
     h_cosine: float32, of the angle between h^{t-1} and g-bar^t, see `_cosine`; () if nothing
       corrects.
   """
@@ -36,7 +36,7 @@ class ServerUpdate(NamedTuple):
 
 
 def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.Computation:
-  """`(W -> <H, I>)`, the server state before the first round, and the model to use.
+  """Builds `(W -> <H, I>)`: the server state before the first round, and the model to use.
 
   I is W, or () if the global model is the one to use.
   """
@@ -53,7 +53,7 @@ def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.C
 
 
 def build_message(recipe: components.Recipe, server_type: tff.Type) -> tff.Computation:
-  """`(<int32 rounds done, H> -> Message)`, what clients receive besides the weights."""
+  """Builds `(<int32 rounds done, H> -> Message)`: what clients receive besides the weights."""
   rate_fn = components.as_rate_fn(recipe.client_learning_rate)
 
   @tff.tensorflow.computation(components.ROUND_TYPE, server_type)
@@ -65,9 +65,10 @@ def build_message(recipe: components.Recipe, server_type: tff.Type) -> tff.Compu
 
 
 def build_exchanged(message_type: tff.Type, sums_type: tff.Type) -> tff.Computation:
-  """`(<Message, <E, float32>> -> Message)`, with the mean of what clients sent before training.
+  """Builds `(<Message, <E, float32>> -> Message)`, which adds the mean of the exchanges.
 
-  E is the sum of what they sent times their weights, the other sum that of the weights.
+  E is the sum of the exchanged values times the clients' weights; the float32 is the sum of the
+  weights.
   """
 
   @tff.tensorflow.computation(message_type, sums_type)
@@ -88,9 +89,9 @@ def build_update(
   update_type: tff.Type,
   totals_type: tff.Type,
 ) -> tff.Computation:
-  """`(<H, M, W, I, G, T> -> ServerUpdate)`; W is theta^{t-1}.
+  """Builds `(<H, M, W, I, G, T> -> ServerUpdate)`; W is theta^{t-1}.
 
-  M is the message of the round, G the aggregate, T the cohort's `client_training.Totals`.
+  M is the message of the round, G the aggregate and T the cohort's `client_training.Totals`.
   """
   correction = recipe.correction
 
@@ -153,10 +154,10 @@ def build_finish(
   update_type: tff.Type,
   totals_type: tff.Type,
 ) -> tff.Computation:
-  """`(<ServerUpdate, W, W, G, T> -> <W, I, metrics>)`: the new model, the one to use, the metrics.
+  """Builds `(<ServerUpdate, W, W, G, T> -> <W, I, metrics>)`: new model, model to use, metrics.
 
-  The arguments W are the global model before the round and what the server optimizer made of it; G
-  and T are as for `build_update`. The metrics of updates and drift are an OrderedDict of float32.
+  The two arguments W are the global model before the round and after the server optimizer's step. G
+  and T are those of `build_update`. The metrics of updates and drift are an OrderedDict of float32.
   """
 
   @tff.tensorflow.computation(
@@ -232,10 +233,10 @@ def _cosine(h: corrections.Weights, g_bar: corrections.Weights) -> tf.Tensor:
 
 
 def _mean(total: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-  """A sum of tensors times weights, divided by the sum of the weights; 0 if that is 0."""
+  """A weighted sum divided by the sum of the weights; 0 if that is 0."""
   return tf.math.divide_no_nan(total, tf.cast(weight, total.dtype))
 
 
 def _cast(mean: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-  """The mean in another dtype; of whole numbers (counters of steps) the nearest."""
+  """The mean in another dtype; whole numbers, such as step counters, are rounded."""
   return tf.cast(mean if dtype.is_floating else tf.round(mean), dtype)

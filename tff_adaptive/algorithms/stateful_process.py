@@ -18,16 +18,16 @@ from tff_adaptive.engine import batched_clients
 
 
 class ServerState(NamedTuple):
-  """State of the server.
+  """The state of the server.
 
   Attributes:
     global_model_weights: theta^t, the cloud model.
-    inference_weights: The model to use, theta-bar^t, the mean of the client models, say; () if it
-      is the cloud model.
-    correction: What the correction keeps at the server (h, say).
-    round_number: int32, rounds done.
-    distributor: State of the distributor, or older models, see `versions`: those that a step is
-      given, after it the one that it began with.
+    inference_weights: The model to use, such as theta-bar^t, the mean of the client models. () if
+      it is the cloud model.
+    correction: The correction's state at the server, such as h.
+    round_number: int32, the number of rounds done.
+    distributor: State of the distributor, or older models (see `versions`): before a step, those
+      that it needs; after it, the model with which it began.
     aggregator: State of the aggregator.
     finalizer: State of the server optimizer.
   """
@@ -48,8 +48,9 @@ class StatefulProcess(tff.templates.IterativeProcess):
   `(<S@SERVER, {C}@CLIENTS, {D*}@CLIENTS> -> <S@SERVER, {C}@CLIENTS, M@SERVER>)`.
 
   Attributes:
-    initial_client_state: A client's state before its first round: a structure of NumPy arrays. It
-      is made with the process: a model function that draws its weights is called for it once more.
+    initial_client_state: A client's state before its first round: a structure of NumPy arrays.
+      Building it calls the model function once more, so a model that draws its weights at random
+      has other weights here.
   """
 
   def __init__(
@@ -59,12 +60,13 @@ class StatefulProcess(tff.templates.IterativeProcess):
     self.initial_client_state = initial_client_state
 
   def get_model_weights(self, server_state: Any) -> tff.learning.models.ModelWeights:
-    """Returns the model to use: theta-bar, the mean of the client models, say.
+    """Returns the model to use, such as theta-bar, the mean of the client models.
 
-    theta, the cloud model that clients are sent, is `server_state.global_model_weights`.
+    theta, the cloud model that clients receive, is `server_state.global_model_weights`.
 
     Args:
-      server_state: As `initialize` and `next` return it, or a program state manager loads it.
+      server_state: A state returned by `initialize` or `next`, or loaded by a program state
+        manager.
 
     Returns:
       The weights, for `tff.learning.models` and evaluation processes.
@@ -73,7 +75,7 @@ class StatefulProcess(tff.templates.IterativeProcess):
 
 
 def model_to_use(server_state: Any) -> tff.learning.models.ModelWeights:
-  """The model to use of a `ServerState`."""
+  """Returns the model to use of a `ServerState`."""
   weights = server_state.inference_weights or server_state.global_model_weights
   return tff.learning.models.ModelWeights(weights.trainable, weights.non_trainable)
 
@@ -83,8 +85,8 @@ def compose(
 ) -> StatefulProcess | tff.learning.templates.LearningProcess:
   """Composes a correction with local training, an aggregator and a server optimizer.
 
-  W is the type of the weights, H of the server state, M of the message to clients, C of a client's
-  state, D* of its data, G of an update, T of what else is summed, I of the model to use:
+  The types are: W the weights, H the server state, M the message to clients, C a client's state, D*
+  its data, G an update, T what else is summed, I the model to use:
 
       state --> message (H -> M) --> (exchange) --+
                                                   +--> train (M, W, C, D* -> C, G, T)
@@ -111,7 +113,7 @@ def compose(
 
 
 class _Parts(NamedTuple):
-  """What a process is made of; see `compose` for the types."""
+  """The computations of a process; see `compose` for the types."""
 
   weights: tff.Computation  # ( -> W)
   server_state: tff.Computation  # (W -> <H, I>)
@@ -291,7 +293,7 @@ def _build_next(parts: _Parts, state_type: tff.Type, recipe: components.Recipe) 
 def _learning_process(
   parts: _Parts, initialize: tff.Computation, next_fn: tff.Computation
 ) -> tff.learning.templates.LearningProcess:
-  """The process of an algorithm whose clients keep no state."""
+  """Builds the process of an algorithm whose clients keep no state."""
   state_type = initialize.type_signature.result.member
   weights_type = state_type.global_model_weights
 

@@ -1,8 +1,8 @@
 """Older models that clients train from while the server moves on; see `training.Buffered`.
 
-A step is given those that its clients began with, stacked, each with the message of its moment, and
-gives its own in their place. A client's element names the one that it began with; its update is
-discounted by its staleness.
+A server step receives a stack of the models, and their messages, with which its clients began. It
+returns its own model in their place. A client's element names the row of the model that it began
+with. The client's update is discounted by its staleness.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from tff_adaptive.corrections import base as corrections
 
 
 def build_stack(message_type: tff.Type, weights_type: tff.Type, num: int) -> tff.Computation:
-  """`(<M, W> -> older)`: a stack of `num` models, 1 or 0: any number has the same type."""
+  """Builds `(<M, W> -> older)`: a stack of 0 or 1 models. Stacks of any size have the same type."""
 
   @tff.tensorflow.computation(message_type, weights_type)
   def stack(message: Any, weights: Any) -> Any:
@@ -28,7 +28,7 @@ def build_stack(message_type: tff.Type, weights_type: tff.Type, num: int) -> tff
 
 
 def select(element: Any, message: Any, weights: Any, older: Any) -> tuple[Any, Any]:
-  """The message and the weights that a client began with; `version` is its row, or -1."""
+  """Returns the message and the weights that a client began with; row -1 means the present ones."""
   slot = element['version']
 
   def chosen(stack: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
@@ -41,12 +41,12 @@ def select(element: Any, message: Any, weights: Any, older: Any) -> tuple[Any, A
 def discounted(
   trained: local_training.Trained, element: Any, moved: corrections.Weights | None
 ) -> local_training.Trained:
-  """A client's update times its factor; first measured from the present model if it has `moved`.
+  """Discounts a client's update; with `moved`, first measures it from the present model.
 
   Args:
-    trained: What it gave.
-    element: Its data.
-    moved: The present model minus the one that the client began with; None for an update that is
+    trained: The result of its training.
+    element: The client's data.
+    moved: The present model minus the one that the client began with. None if the update is
       measured from the latter.
   """
   update, factor = trained.update, element['discount' if moved is None else 'mixed']
