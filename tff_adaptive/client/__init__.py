@@ -1,4 +1,4 @@
-"""What a client does in a round: its batches and its local training."""
+"""Local training: a client's batches and its local steps."""
 
 import lazy_loader
 

@@ -1,12 +1,12 @@
-"""Where a client's local steps get their batches from.
+"""Sources of the batches for a client's local steps.
 
-Three sources with one interface: a client given as a dataset of batches (`Batches`), a client
-given as whole arrays (`WholeArrays`), and several of the latter together (`GroupOfArrays`), where
-everything that belongs to one client has a leading axis G.
+There are three sources: a client given as a dataset of batches (`Batches`), a client given as whole
+arrays (`WholeArrays`), and a group of such clients (`GroupOfArrays`). In a group every tensor of a
+client has a leading axis G.
 
-Interface: `num_examples` float32 [] or [G], of which a dataset of batches knows nothing before
-`count_examples()` goes through it; `run(step, state) -> (state, steps, seen)`, with
-`step(state, LocalStep) -> state`; `mean_gradient(theta, non_trainable)`.
+They share an interface: `num_examples`, float32 [] or [G]; `count_examples()`, which goes through
+the batches if `num_examples` is not known; `run(step, state) -> (state, steps, seen)`, with
+`step(state, LocalStep) -> state`; and `mean_gradient(theta, non_trainable)`.
 """
 
 import collections
@@ -23,13 +23,13 @@ Step: TypeAlias = Callable[[Any, model_adapters.LocalStep], Any]  # (state, loca
 
 
 class _Arrays:
-  """What both kinds of whole arrays share: the loop of local steps."""
+  """The loop of local steps, which both sources of whole arrays share."""
 
   num_examples: tf.Tensor
   steps: tf.Tensor
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
-    """All local steps; returns the state, K_i and n_i, or those of each client."""
+    """Runs all local steps; returns the state, K_i and n_i, or those of each client."""
     last = tf.reduce_max(self.steps)
     (state, _) = tf.while_loop(
       lambda _, i: i < last,
@@ -40,7 +40,7 @@ class _Arrays:
     return state, self.steps, self.num_examples
 
   def count_examples(self) -> tf.Tensor:
-    """n_i, or those of each client."""
+    """Returns n_i, or that of each client."""
     return self.num_examples
 
   def _local_step(self, i: tf.Tensor) -> model_adapters.LocalStep:
@@ -48,7 +48,7 @@ class _Arrays:
 
 
 class WholeArrays(_Arrays):
-  """A client given as one element: batches are drawn inside the graph."""
+  """A client given as one element of whole arrays; batches are drawn inside the graph."""
 
   def __init__(
     self,
@@ -100,9 +100,9 @@ class WholeArrays(_Arrays):
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
-    """Mean gradient over all examples at `theta`, by slices of some 512 examples.
+    """Returns the mean gradient over all examples at `theta`, in slices of about 512 examples.
 
-    If the model couples examples, it is the gradient of all of them as one batch.
+    If the model couples examples, they are one batch.
     """
     n = tf.shape(self.y)[0]
     size = n if self._model.couples_examples else 512
@@ -119,7 +119,7 @@ class WholeArrays(_Arrays):
 
 
 class GroupOfArrays(_Arrays):
-  """G clients given as whole arrays, which take their steps together."""
+  """G clients given as whole arrays, whose local steps are taken together."""
 
   def __init__(
     self,
@@ -154,13 +154,13 @@ class GroupOfArrays(_Arrays):
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
-    """Mean gradients over all examples at `theta`, client by client."""
+    """Returns the mean gradient over all examples at `theta`, for each client."""
     gradients = [c.mean_gradient(theta, non_trainable) for c in self._clients]
     return tuple(tf.stack(leaves) for leaves in zip(*gradients))
 
 
 class Batches:
-  """A client given as a dataset of batches, TFF's convention: one step an element."""
+  """A client given as a dataset of batches, TFF's convention: each element is one step."""
 
   def __init__(
     self,
@@ -175,13 +175,13 @@ class Batches:
     self.num_examples = tf.zeros([])  # Known only at the end.
 
   def count_examples(self) -> tf.Tensor:
-    """n_i, by a pass over the batches."""
+    """Returns n_i; this goes through the batches once."""
     return self._data.reduce(
       tf.zeros([]), lambda n, batch: n + tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
     )
 
   def run(self, step: Step, state: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
-    """All local steps; returns the state, K_i and the number of examples."""
+    """Runs all local steps; returns the state, K_i and the number of examples."""
 
     def reduce_fn(carried: Any, batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
       state, i, seen = carried
@@ -195,7 +195,7 @@ class Batches:
   def mean_gradient(
     self, theta: corrections.Weights, non_trainable: corrections.Weights
   ) -> corrections.Weights:
-    """Mean gradient over all examples at `theta`."""
+    """Returns the mean gradient over all examples at `theta`."""
     add = _adder(self._model, theta, non_trainable)
 
     def reduce_fn(carried: Any, batch: Any) -> tuple[corrections.Weights, tf.Tensor]:
@@ -211,7 +211,7 @@ class Batches:
 def _adder(
   model: model_adapters.LocalModel, theta: corrections.Weights, non_trainable: corrections.Weights
 ) -> Callable[[corrections.Weights, Any, tf.Tensor], corrections.Weights]:
-  """`(total, batch, factor) -> total` plus the batch's gradient at `theta` times the factor."""
+  """Returns `(total, batch, factor) -> total`, which adds the batch's gradient times the factor."""
   model = model.without_metrics()
   metrics = model.start()
 
@@ -224,7 +224,7 @@ def _adder(
 
 
 def _fingerprint(batch: Any) -> tf.Tensor:
-  """int32: differs between batches where clients have no number; in whatever order it adds."""
+  """An exact int32 hash of a batch, for clients that have no number."""
   leaf = tf.nest.flatten(batch)[0]
   if leaf.dtype == tf.string:
     return tf.reduce_sum(tf.cast(tf.strings.to_hash_bucket_fast(leaf, 2**30), tf.int32))
@@ -238,7 +238,7 @@ def _fingerprint(batch: Any) -> tf.Tensor:
 def dense(
   gradients: Sequence[tf.Tensor | None], weights: Sequence[tf.Tensor]
 ) -> corrections.Weights:
-  """Gradients as dense tensors; zero where a weight has none."""
+  """Converts gradients to dense tensors; a missing gradient becomes zero."""
   return tuple(
     tf.zeros_like(w) if g is None else tf.convert_to_tensor(g) for g, w in zip(gradients, weights)
   )

@@ -1,4 +1,4 @@
-"""A client given as whole arrays, and how its examples become the batches of its local steps."""
+"""Clients given as whole arrays, and the batches of their local steps."""
 
 import collections
 import dataclasses
@@ -22,17 +22,18 @@ def client_arrays(
   Args:
     x: Inputs [n, ...] of the model's dtype, n >= 0.
     y: Labels [n, ...].
-    client: The client's number, int32, which its shuffling and dropout depend on.
-    max_steps: The most local steps that it takes, int32, >= 0, for a process built with
-      `Batching(..., step_limits=True)`; None for one built without.
-    **more: Scalars for further entries, see `ClientTraining.versions`.
+    client: The client's number, int32. Its shuffling and dropout depend on it.
+    max_steps: The most local steps that the client takes, int32, >= 0, for a process built with
+      `Batching(..., step_limits=True)`. None for other processes.
+    **more: Scalars for further entries; see `ClientTraining.versions`.
 
   Returns:
-    `[OrderedDict(x=x, y=y, client=client)]`, then `max_steps` where it is given, and the others.
+    `[OrderedDict(x=x, y=y, client=client)]`, with `max_steps` if it is given, and the other
+    entries.
 
   Raises:
-    ValueError: If x and y are of unequal length, or a number is out of its range.
-    TypeError: If a number is not whole.
+    ValueError: If x and y have different lengths, or a number is out of its range.
+    TypeError: If a number is not an integer.
   """
   hint = "give the client's place among all clients, from 0"
   validation.whole_number('client', client, -(2**31), hint, high=_INT32_MAX)
@@ -51,7 +52,7 @@ def client_arrays(
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-  """Local batching of whole-array clients: all randomness from a seed, none from tf.data.
+  """Batches for clients given as whole arrays. All randomness comes from a seed, none from tf.data.
 
   Attributes:
     batch_size: B, the examples in one step. None takes all of the client's examples in one step.
@@ -110,7 +111,7 @@ class Batching:
       )
 
   def drawn_steps(self, round_seed: tf.Tensor | None) -> tf.Tensor:
-    """K of a round, int32, where `local_steps` gives it; at most 20 times its mean."""
+    """K of a round, int32, if `local_steps` gives it; at most 20 times its mean."""
     mean = self.local_steps or 1
     if not self.random_local_steps or mean == 1:
       return tf.constant(mean)
@@ -125,8 +126,8 @@ class Plan:
   """The examples of each local step of one client.
 
   Attributes:
-    indices: int32 [K, B]: examples of each step; padding repeats an example.
-    sizes: int32 [K]: examples of each step that count, the first ones of its row.
+    indices: int32 [K, B], the examples of each step. Padding repeats an example.
+    sizes: int32 [K], the number of examples that count in each step. They come first in the row.
     is_padded: Whether `sizes` may be less than B.
   """
 
@@ -135,13 +136,13 @@ class Plan:
   is_padded: bool
 
   def shares_and_sizes(self) -> tuple[tf.Tensor, tf.Tensor]:
-    """float32 [K, B], each example's share in its step's mean, and [K], the steps' sizes."""
+    """Returns the examples' shares in the means of their steps, float32 [K, B], and sizes [K]."""
     sizes = tf.cast(self.sizes, tf.float32)
     counts = tf.sequence_mask(self.sizes, tf.shape(self.indices)[1], dtype=tf.float32)
     return counts / sizes[:, tf.newaxis], sizes
 
   def first(self, max_steps: tf.Tensor) -> 'Plan':
-    """The first steps, at most `max_steps` (int32, >= 0), and no step for a negative number."""
+    """Returns the first `max_steps` steps (int32); none if it is negative."""
     steps = tf.maximum(max_steps, 0)  # A slice ends at the last step where there are fewer.
     return dataclasses.replace(self, indices=self.indices[:steps], sizes=self.sizes[:steps])
 
@@ -154,11 +155,11 @@ def plan(
   Args:
     batching: How to batch.
     x: The client's inputs [n, ...].
-    seed: int32 [2], of the client and the round.
+    seed: int32 [2], depends on the client and the round.
     round_seed: int32 [2], the same for all clients, for `random_local_steps`.
 
   Returns:
-    The plan; K = E ceil(n / B), or `local_steps` if n > 0.
+    The plan. K = E ceil(n / B), or `local_steps` if n > 0.
   """
   epochs, n = batching.epochs, tf.shape(x)[0]
   if batching.local_steps is not None:
@@ -169,16 +170,16 @@ def plan(
 
 
 def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: tf.Tensor) -> Plan:
-  """Draws a client's batches for a round that goes on with its passes.
+  """Draws a client's batches for a round that continues the passes of earlier rounds.
 
   Args:
-    batching: How to batch; with `continue_batches`.
+    batching: How to batch, with `continue_batches`.
     x: The client's inputs [n, ...].
-    seed: int32 [2], of the client; the same in each round.
+    seed: int32 [2], depends on the client and is the same in each round.
     round_number: t, int32, from 1.
 
   Returns:
-    The plan; K = `local_steps` if n > 0.
+    The plan. K = `local_steps` if n > 0.
   """
   assert batching.local_steps is not None
   assert batching.batch_size is not None
@@ -203,7 +204,7 @@ def continued(batching: Batching, x: tf.Tensor, seed: tf.Tensor, round_number: t
 
 
 def _passes(batching: Batching, x: tf.Tensor, seed: tf.Tensor, epochs: int | tf.Tensor) -> Plan:
-  """The batches of some passes over a client's examples."""
+  """Draws the batches of some passes over a client's examples."""
   n = tf.shape(x)[0]
   if batching.shuffle and batching.batch_size is not None:
     keys = tf.random.stateless_uniform([epochs, n], seeds.fold(seed, 1))

@@ -1,4 +1,4 @@
-"""The client optimizer in the loop of local steps."""
+"""The client optimizer inside the loop of local steps."""
 
 import collections
 from typing import Any
@@ -18,11 +18,11 @@ def is_sgd(optimizer: tff.learning.optimizers.Optimizer) -> bool:
 
 
 class ClientOptimizer:
-  """A TFF optimizer whose constant state (learning rate, momentum ...) stays out of the loop.
+  """A TFF optimizer whose constants (learning rate, momentum ...) stay outside the loop.
 
   Attributes:
-    slots: Its changing state before the first step, of one client.
-    is_sgd: Whether it is SGD without momentum.
+    slots: The part of one client's state that changes, before the first step.
+    is_sgd: Whether the optimizer is SGD without momentum.
   """
 
   def __init__(
@@ -32,13 +32,13 @@ class ClientOptimizer:
     rate: tf.Tensor,
     group_size: int | None = None,
   ) -> None:
-    """Sets the rate.
+    """Prepares the optimizer and sets its rate.
 
     Args:
       optimizer: The optimizer.
-      weights: Of one client.
+      weights: The weights of one client.
       rate: eta_l, float32.
-      group_size: G, if several clients take their steps together: each by itself.
+      group_size: G, if a group of clients takes its steps together. Each client has its own state.
 
     Raises:
       ValueError: If the optimizer has no rate that can be set.
@@ -62,7 +62,7 @@ class ClientOptimizer:
     self.slots = tuple(leaf for leaf, changes in zip(flat, self._changes) if changes)
 
   def tile(self, tensors: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
-    """The tensors once for each client of a group; as they are for one client."""
+    """Repeats tensors once for each client of a group; returns them unchanged for one client."""
     if self._size is None:
       return tensors
     return tuple(tf.tile(w[tf.newaxis], [self._size] + [1] * w.shape.rank) for w in tensors)
@@ -73,7 +73,7 @@ class ClientOptimizer:
     weights: corrections.Weights,
     gradients: corrections.Weights,
   ) -> tuple[tuple[tf.Tensor, ...], corrections.Weights]:
-    """As `tff.learning.optimizers.Optimizer.next`, with the changing leaves alone."""
+    """Like `tff.learning.optimizers.Optimizer.next`, for the changing part of the state only."""
     if self._size is None or self.is_sgd:  # SGD's step is the same for a group.
       return self._next((slots, weights, gradients))
     return tf.vectorized_map(self._next, (slots, weights, gradients))
@@ -93,5 +93,5 @@ class ClientOptimizer:
 def initial_slots(
   optimizer: tff.learning.optimizers.Optimizer, weights: corrections.Weights
 ) -> tuple[tf.Tensor, ...]:
-  """The changing state of a client optimizer before the first step."""
+  """Returns the changing part of a client optimizer's state before the first step."""
   return ClientOptimizer(optimizer, weights, tf.constant(0.0)).slots

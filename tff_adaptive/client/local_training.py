@@ -1,4 +1,4 @@
-"""The local training of a client: the one loop that every algorithm shares."""
+"""The local training of a client, in one loop that every algorithm shares."""
 
 import collections
 import dataclasses
@@ -25,32 +25,34 @@ class ClientTraining:
   """How a client trains in a round.
 
   Attributes:
-    optimizer: The client optimizer; SGD if none is given, for which the corrections' formulas are
-      made. `client_learning_rate` replaces its own rate in each round.
-    optimizer_state: What becomes of the optimizer's state (moments, step counters) after a round:
-      'reset', it begins anew in each round; 'keep', each client keeps its own, as in DiLoCo; or
-      'average', the server sends the mean of the cohort's, weighted as the updates, to the next.
-    sam_rho: rho of sharpness-aware minimization: the gradient is taken at theta + rho g / ||g|| on
-      the same batch ("Generalized Federated Learning via Sharpness Aware Minimization", Qu et al.,
-      2022, Algorithm 1), before it is corrected, and so are those of `ClientRound.gradient_at`; 0
-      for none. MoFedSAM is this with FedCM, FedGamma with SCAFFOLD, FedSpeed with FedDyn.
-    batching: How whole-array clients are batched; None: each element of a client's dataset is
-      one batch and one step, TFF's convention.
-    weight_decay: Coefficient of the weights added to the (clipped) gradient, >= 0.
+    optimizer: The client optimizer. The default is SGD, which the corrections' formulas assume.
+      `client_learning_rate` replaces its own rate in each round.
+    optimizer_state: What happens to the optimizer's state (moments, step counters) after a round.
+      'reset' begins anew in each round. With 'keep' each client keeps its own state, as in DiLoCo.
+      With 'average' the server averages the cohort's states, with the weights of the updates, and
+      sends the mean to the next cohort.
+    sam_rho: rho of sharpness-aware minimization, or 0 for none. Before it is corrected, the
+      gradient is taken at theta + rho g / ||g|| on the same batch ("Generalized Federated Learning
+      via Sharpness Aware Minimization", Qu et al., 2022, Algorithm 1). The same holds for
+      `ClientRound.gradient_at`. With FedCM this is MoFedSAM, with SCAFFOLD FedGamma, with FedDyn
+      FedSpeed.
+    batching: How whole-array clients are batched. None means TFF's convention: each element of a
+      client's dataset is one batch and one step.
+    weight_decay: Multiple of the weights that is added to the (clipped) gradient, >= 0.
     clip_norm: If given, the corrected gradient is scaled down to this 2-norm.
     seed: Seed of shuffling and dropout, from 0 to 2^62 - 1.
-    xla: Whether XLA compiles the local step; for GPUs, and for models of this project.
-    versions: Older models that are kept for clients that began with them, for rounds that do not
-      wait (`training.Buffered`); 0 for synchronous rounds. The server state then has in
-      `distributor` the models of a step's clients, stacked; after it the one that the step began
-      with, which the caller keeps. A client's element has two more entries: `version` (int32), the
-      row of its model, -1 for the present one, and `discount` (float32), a factor of its update.
-      Clients are then not trained in groups.
-    mixing: Whether such updates are measured from the present model, see `training.Buffered`.
+    xla: Whether XLA compiles the local step. Meant for GPUs, and only for models of this project.
+    versions: Number of older models that are kept for clients that began with them (see
+      `training.Buffered`); 0 for synchronous rounds. `distributor` in the server state then has a
+      stack of the models of a step's clients. After the step it has the model with which the step
+      began, which the caller keeps. A client's element has two more entries: `version` (int32), the
+      row of its model, or -1 for the present one, and `discount` (float32), a factor of its update.
+      Clients are not trained in groups.
+    mixing: Whether such updates are measured from the present model; see `training.Buffered`.
 
   Raises:
     ValueError: If a number is out of its range.
-    TypeError: If an argument is of another kind.
+    TypeError: If an argument has the wrong type.
   """
 
   optimizer: tff.learning.optimizers.Optimizer = dataclasses.field(
@@ -101,7 +103,7 @@ class ClientTraining:
 
 
 class Message(NamedTuple):
-  """A message that a client receives in addition to the weights.
+  """What a client receives in addition to the weights.
 
   Attributes:
     t: The number of the round, int32, counted from 1.
@@ -119,18 +121,18 @@ class Message(NamedTuple):
 
 
 class Trained(NamedTuple):
-  """Result of a client's round.
+  """The result of a client's training in a round.
 
   Attributes:
-    update: What goes to the aggregator: g_i = theta^{t-1} - theta_i, unless the correction gives
-      something else; zero if it is not used.
-    client_state: What the client keeps; unchanged if the update is not used.
+    update: What goes to the aggregator: g_i = theta^{t-1} - theta_i, or what the correction returns
+      instead. Zero if it is not used.
+    client_state: The client's new state; unchanged if the update is not used.
     upload: What the correction uploads; zero if the update is not used.
-    optimizer: The optimizer's state, to be averaged; () if it is not, zero if it is not used.
-    num_examples: Examples seen, float32: a client's n_i (its epochs not counted) for whole
-      arrays, all examples of its dataset for batches.
-    is_used: float32: 1 if it took a step and its update, new state and upload are finite, else 0.
-    diverged: float32: 1 if it took a step and one of them is not finite, else 0.
+    optimizer: The optimizer's state. () if it is not averaged; zero if the update is not used.
+    num_examples: Number of examples, float32: n_i for whole arrays, counted once however many
+      epochs; all examples of the dataset for batches.
+    is_used: float32: 1 if the client took a step and its results are finite, else 0.
+    diverged: float32: 1 if it took a step and its update, state or upload is not finite, else 0.
     squared_norm: The update's squared norm, 0 if not used.
     metrics: Unfinalized training metrics.
   """
@@ -147,7 +149,7 @@ class Trained(NamedTuple):
 
 
 def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff.types.SequenceType:
-  """Type of a client's data: see `ClientTraining.batching`."""
+  """Returns the type of a client's data; see `ClientTraining.batching`."""
   element = model.input_spec
   if training.batching is not None:
     if not isinstance(element, collections.abc.Mapping) or set(element) != {'x', 'y'}:
@@ -166,7 +168,7 @@ def data_type(model: model_adapters.LocalModel, training: ClientTraining) -> tff
 
 
 def can_group(model: model_adapters.LocalModel, training: ClientTraining) -> bool:
-  """Whether clients can train together, see `train`, with this model and training."""
+  """Whether clients can train together with this model and training; see `train`."""
   if training.batching is None or training.batching.batch_size is None or not model.is_masked:
     return False
   if training.versions:  # A group has one model.
@@ -183,7 +185,7 @@ def start(
   client_state: Any,
   message: Message,
 ) -> tuple[Any, corrections.ClientRound]:
-  """Where a client's batches come from, and what it knows before it trains; see `train`."""
+  """Returns a client's source of batches, and what it knows before it trains; see `train`."""
   source: Any
   if training.batching is None:
     source = batch_sources.Batches(model, training.seed, data, message.t)
@@ -215,9 +217,9 @@ def exchange(
   client_state: Any,
   message: Message,
 ) -> tuple[Any, tf.Tensor]:
-  """What a client, or each of a group, sends before it trains, and its n_i; see `train`.
+  """Returns what a client (or each of a group) sends before it trains, and its n_i; see `train`.
 
-  Both are zero for a client that has no examples, or sends a number that is not finite.
+  Both are zero if the client has no examples, or if it would send a number that is not finite.
   """
   size = len(data) if isinstance(data, list) else None
   state = client_state['correction'] if training.optimizer_state == 'keep' else client_state
@@ -238,19 +240,19 @@ def train(
   client_state: Any,
   message: Message,
 ) -> Trained:
-  """Trains a client for a round, or a group of G; called inside a `tff.tensorflow.computation`.
+  """Trains a client, or a group of G, for a round; called inside a `tff.tensorflow.computation`.
 
   Args:
     model: The model.
     training: How to train.
     correction: How the local gradient is corrected.
     weights: theta^{t-1}.
-    data: The client's data, of type `data_type`; of a group the list of the clients' elements.
-    client_state: The client's state; of a group every tensor has a leading axis G.
+    data: The client's data, of type `data_type`; for a group, the list of the clients' elements.
+    client_state: The client's state; for a group, every tensor has a leading axis G.
     message: What the server sent in addition to the weights.
 
   Returns:
-    The result; of a group every tensor has a leading axis G.
+    The result; for a group, every tensor has a leading axis G.
   """
   size = len(data) if isinstance(data, list) else None
   keeps, averages = (training.optimizer_state == kind for kind in ('keep', 'average'))
@@ -371,7 +373,7 @@ def _each(
   client: corrections.ClientRound,
   values: Any,
 ) -> Any:
-  """`function(client, values)`, which is of one client; of a group, of each by itself.
+  """Applies a function of one client to a client, or to each client of a group.
 
   In a group the client's state, its number of examples, its full gradient and the values have a
   leading axis G, and so has the result.
@@ -395,7 +397,7 @@ def _each(
 
 
 def _squared_norm(tree: Any, size: int | None) -> tf.Tensor:
-  """The squared norm of all floating leaves of a client, or of each of a group."""
+  """Returns the squared norm of all floating leaves, of one client or of each of a group."""
   leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(tree)]
   leaves = [leaf for leaf in leaves if leaf.dtype.is_floating]
   if size is not None:  # One number for all clients has no axis of theirs.
@@ -408,7 +410,7 @@ def _zeros(tree: Any) -> Any:
 
 
 def _where(condition: tf.Tensor, value: Any, otherwise: Any) -> Any:
-  """`value` where the condition holds: of one client, or client by client."""
+  """Returns `value` where the condition holds, for one client or client by client."""
   if not tf.nest.flatten(value):
     return value
   if condition.shape.rank == 0:
@@ -423,7 +425,7 @@ def _where(condition: tf.Tensor, value: Any, otherwise: Any) -> Any:
 def _clip(
   gradients: corrections.Weights, clip_norm: float, size: int | None
 ) -> corrections.Weights:
-  """Scales gradients down to a 2-norm, client by client in a group."""
+  """Scales gradients down to a 2-norm, for each client of a group by itself."""
   dtypes = {g.dtype for g in gradients}
   if size is None and len(dtypes) == 1 and next(iter(dtypes)).size >= 4:
     return tuple(tf.clip_by_global_norm(gradients, clip_norm)[0])

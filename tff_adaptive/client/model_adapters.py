@@ -1,7 +1,8 @@
-"""One interface to the kinds of model that a client can train.
+"""Gives all kinds of models that a client can train one interface, `LocalModel`.
 
-`Model` of this project (seeded, masked), TFF's `FunctionalModel`, and TFF's `VariableModel` (Keras
-models among them) all become a `LocalModel`: gradients and metrics of one batch at given weights.
+The kinds are this project's `Model` (seeded, masked), TFF's `FunctionalModel`, and TFF's
+`VariableModel`, which includes Keras models. A `LocalModel` computes gradients and metrics of one
+batch at given weights.
 """
 
 import collections
@@ -27,7 +28,7 @@ class LocalStep(NamedTuple):
   Attributes:
     batch: The examples.
     weighting: None, or `(shares [B], size)` for a model that `is_masked`: each example's share in
-      the mean (0 for padding) and the number of examples that count. Of a group [G, B] and [G].
+      the mean (0 for padding) and the number of examples that count. For a group [G, B] and [G].
     seed: int32 [2] for dropout, or [G, 2]; None for no dropout.
     active: None, or float32 [G]: 0 for a client that has taken all its steps.
   """
@@ -39,7 +40,7 @@ class LocalStep(NamedTuple):
 
 
 def wrap(model: AnyModel) -> 'LocalModel':
-  """The `LocalModel` of a model; TypeError for what is none."""
+  """Returns the `LocalModel` of a model; raises TypeError if it is not a model."""
   if isinstance(model, models.Model):
     return _SeededModel(model)
   if isinstance(model, tff.learning.models.FunctionalModel):
@@ -58,14 +59,14 @@ def wrap(model: AnyModel) -> 'LocalModel':
 
 
 class LocalModel:
-  """The interface of a model for the local-training loop.
+  """A model as the loop of local steps uses it.
 
   Attributes:
-    input_spec: Specs of a batch.
+    input_spec: The specs of a batch.
     is_masked: Whether `gradients` takes per-example weights.
     has_client_axis: Whether groups train by batched operations throughout.
     has_penalty: Whether the loss has a term that does not depend on the examples.
-    couples_examples: Whether an example's loss depends on the others of its batch.
+    couples_examples: Whether an example's loss depends on the other examples of its batch.
     metric_finalizers: For `tff.learning.metrics.sum_then_finalize`.
   """
 
@@ -77,42 +78,42 @@ class LocalModel:
   metric_finalizers: Any
 
   def initial_weights(self) -> tff.learning.models.ModelWeights:
-    """Initial weights; to be called inside a `tff.tensorflow.computation`."""
+    """Returns the initial weights; called inside a `tff.tensorflow.computation`."""
     raise NotImplementedError
 
   def start(self, group_size: int | None = None) -> Any:
-    """Called once a client, inside its graph: returns the metrics before the first batch."""
+    """Returns the metrics before the first batch; called once for each client, inside its graph."""
     raise NotImplementedError
 
   def for_groups(self) -> 'LocalModel':
-    """The model for several clients at once: a leading axis G on everything of a client."""
+    """Returns the model for a group: every tensor of a client has a leading axis G."""
     raise NotImplementedError(f'{type(self).__name__} trains one client at a time')
 
   def without_metrics(self) -> 'LocalModel':
-    """A model for gradients that the metrics of this one shall not count."""
+    """Returns a model for gradients at other weights, which do not enter the metrics."""
     return self
 
   def gradients(
     self, weights: Weights, non_trainable: Weights, step: LocalStep, metrics: Any
   ) -> tuple[Weights, Any]:
-    """Gradients of the mean loss of a batch, and the metrics with this batch added.
+    """Returns the gradients of a batch's mean loss, and the metrics with this batch added.
 
     Args:
       weights: Trainable weights.
       non_trainable: Other weights.
       step: The batch.
-      metrics: From `start` or the step before.
+      metrics: The result of `start`, or of the previous step.
     """
     raise NotImplementedError
 
   def metric_sums(self, metrics: Any, is_used: tf.Tensor) -> Any:
-    """The metrics to be summed over clients; zero for a client that does not count."""
+    """Returns the metrics to sum over clients; zero for a client that does not count."""
     zero = self.start()
     return tf.cond(is_used, lambda: metrics, lambda: zero)
 
 
 class _SeededModel(LocalModel):
-  """`tff_adaptive.models.Model`, for one client or for several at once."""
+  """`tff_adaptive.models.Model`, for one client or a group."""
 
   is_masked = True
 
@@ -197,7 +198,7 @@ class _FunctionalModel(LocalModel):
 
 
 class _VariableModel(LocalModel):
-  """`tff.learning.models.VariableModel`: weights are assigned to its variables for each batch."""
+  """`tff.learning.models.VariableModel`; weights are assigned to its variables for each batch."""
 
   def __init__(self, model_fn: Callable[[], tff.learning.models.VariableModel]) -> None:
     self._model_fn = model_fn
@@ -252,7 +253,7 @@ class _VariableModel(LocalModel):
 def _gradients(
   function: Callable[[], tuple[tf.Tensor, Any]], weights: tuple[Any, ...]
 ) -> tuple[Weights, Any]:
-  """The gradients of the loss that a function returns first, and what else it returns."""
+  """Returns the gradients of the loss that `function` returns first, and its other results."""
   with tf.GradientTape() as tape:
     tape.watch(weights)
     loss, others = function()

@@ -1,4 +1,4 @@
-"""Models as functions of their weights, and their evaluation."""
+"""Models as pure functions of their weights, and their evaluation."""
 
 import lazy_loader
 

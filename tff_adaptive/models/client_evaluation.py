@@ -1,4 +1,4 @@
-"""Evaluation of many clients, each by itself, in one pass over their examples."""
+"""Evaluates models on many clients, each by itself, in one pass over their examples."""
 
 import concurrent.futures as futures
 import itertools
@@ -20,18 +20,18 @@ def build_client_evaluation(
 ) -> Callable[[Sequence[Any], Iterable[Arrays]], np.ndarray]:
   """Builds the evaluation of models on clients.
 
-  Clients share batches: a thousand of ten examples each are as quick as one of ten thousand.
+  Clients share batches, so a thousand clients of ten examples take as long as one of ten thousand.
 
   Args:
     model: The model.
-    batch_size: Examples evaluated at once, of as many clients as they come from; those of one
-      client for a model that `couples_examples`.
+    batch_size: Examples evaluated at once, which may come from several clients. A model that
+      `couples_examples` evaluates one client at a time.
 
   Returns:
-    `(weight_sets, clients) -> sums`: `weight_sets` a sequence of W models' trainable weights,
-    `clients` an iterable of `OrderedDict(x, y)`, which is gone through once; `sums` float64
-    [W, C, M, 2]: for each of the model's M metrics, in the order of `metric_names`, its sum over
-    the client's examples and what that is to be divided by.
+    `(weight_sets, clients) -> sums`. `weight_sets` is a sequence of W models' trainable weights,
+    and `clients` an iterable of `OrderedDict(x, y)`, which is read once. `sums` is float64 [W, C,
+    M, 2]: the numerator and the denominator of each of the model's M metrics, in the order of
+    `metric_names`, for each client.
   """
   specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])
   owner_spec = tf.TensorSpec([None], tf.int32)
@@ -83,7 +83,7 @@ def build_client_evaluation(
 
 
 def _chunks(clients: Iterable[Arrays], least: int) -> Iterator[list[Arrays]]:
-  """Clients in order, in lists of at least so many examples but for the last."""
+  """Yields lists of clients with at least `least` examples each; the last may have fewer."""
   chunk: list[Arrays] = []
   held = 0
   for arrays in clients:

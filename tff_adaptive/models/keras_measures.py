@@ -1,4 +1,4 @@
-"""Losses and metrics of Keras, an example each."""
+"""Converts losses and metrics of Keras to functions with one value for each example."""
 
 import functools
 import re
@@ -18,7 +18,7 @@ _Measure = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # (y_true, y_pred) -> [B
 def example_loss(
   loss: Any, y_spec: tf.TensorSpec, output_shape: tf.TensorShape
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-  """A loss of Keras, see `from_keras`, as `Model` takes it: `(predictions, y) -> [B]`."""
+  """Converts a loss of Keras (see `from_keras`) for `Model`: `(predictions, y) -> [B]`."""
   # `call` gives the examples' losses, `__call__` their mean.
   found = tf.keras.losses.get(loss)
   what, is_of_keras = f'the loss {_name(found)!r}', _is_of_keras(found)
@@ -43,9 +43,9 @@ def example_loss(
 def metric_fns(
   metrics: Sequence[Any], y_spec: tf.TensorSpec, output_shape: tf.TensorShape
 ) -> dict[str, model_lib.MetricFn]:
-  """Metrics of Keras, see `from_keras`, as `Model` takes them.
+  """Converts metrics of Keras (see `from_keras`) for `Model`.
 
-  By the shapes of targets and output 'accuracy' is one of Keras's accuracies.
+  'accuracy' becomes the accuracy of Keras that fits the shapes of targets and output.
   """
   found: dict[str, model_lib.MetricFn] = {}
   for metric in metrics:
@@ -59,7 +59,7 @@ def metric_fns(
 
 
 def target_spec(loss: Any, output_shape: tf.TensorShape) -> tf.TensorSpec:
-  """The spec of the targets that a loss takes: class numbers if it is a sparse one."""
+  """Returns the spec of the targets of a loss: class numbers if the loss is sparse."""
   if _is_sparse(tf.keras.losses.get(loss)):
     return tf.TensorSpec([None, *output_shape[1:-1]], tf.int32)
   return tf.TensorSpec([None, *output_shape[1:]], tf.float32)
@@ -68,7 +68,7 @@ def target_spec(loss: Any, output_shape: tf.TensorShape) -> tf.TensorSpec:
 def _measure(
   metric: Any, y_spec: tf.TensorSpec, output_shape: tf.TensorShape
 ) -> tuple[str, _Measure]:
-  """A metric's name and values."""
+  """Returns a metric's name and the function that computes its values."""
   if metric in ('accuracy', 'acc'):
     return 'accuracy', _accuracy(y_spec, output_shape)
   found = tf.keras.metrics.get(metric)
@@ -88,7 +88,7 @@ def _measure(
 
 
 def _accuracy(y_spec: tf.TensorSpec, output_shape: tf.TensorShape) -> _Measure:
-  """The accuracy that Keras's `compile` would take."""
+  """Returns the accuracy that Keras's `compile` would take."""
   y_shape = y_spec.shape
   if output_shape[-1] == 1 or output_shape.rank == 1:
     return tf.keras.metrics.binary_accuracy
@@ -101,7 +101,7 @@ def _accuracy(y_spec: tf.TensorSpec, output_shape: tf.TensorShape) -> _Measure:
 def _sums(
   measure: _Measure, is_of_keras: bool, what: str, predictions: tf.Tensor, y: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """A metric's sum over what each example has of values, and how many these are."""
+  """Returns a metric's sum over the values of each example, and the number of these values."""
   values = _values(measure, is_of_keras, predictions, y, what)
   per_example = tf.reshape(values, [tf.shape(values)[0], -1])
   return tf.reduce_sum(per_example, 1), tf.reduce_sum(tf.ones_like(per_example), 1)
@@ -126,7 +126,7 @@ def _values(
 
 
 def _check_counts_all(measure: Any, what: str) -> None:
-  """Refuses what Keras would apply to a whole batch: sums, and labels that count for nothing."""
+  """Refuses options of Keras that change a batch's mean: `reduction='sum'` and `ignore_class`."""
   options = measure.get_config() if hasattr(measure, 'get_config') else {}
   if options.get('ignore_class') is not None:
     raise ValueError(
@@ -146,7 +146,7 @@ def _is_sparse(measure: Any) -> bool:
 
 
 def _is_of_keras(measure: Any) -> bool:
-  """Whether its shapes are known, as Keras wrote it and the function that it may wrap."""
+  """Whether a measure (and the function that it wraps) is Keras's, so that its shapes are known."""
   while isinstance(measure, functools.partial):
     measure = measure.func
   parts = [measure if hasattr(measure, '__name__') else type(measure)]
@@ -166,7 +166,7 @@ def _check_alone(
 ) -> None:
   """Refuses a loss or metric, `(predictions, y) -> [B]`, that mixes the examples of a batch.
 
-  Such as one that broadcasts [B] with [B, T, 1].
+  An example is a measure that broadcasts [B] with [B, T, 1].
   """
   if y_spec.shape.rank is None or output_shape.rank is None or y_spec.dtype == tf.string:
     return
@@ -203,5 +203,5 @@ def _sizes(shape: tf.TensorShape) -> list[int]:
 
 
 def _shown(shape: Sequence[Any]) -> str:
-  """[B, 4, classes]; a dimension of any size is a question mark."""
+  """Formats a shape, such as [B, 4, classes]; an unknown dimension is a question mark."""
   return f'[{", ".join(["B", *("?" if size is None else str(size) for size in list(shape)[1:])])}]'

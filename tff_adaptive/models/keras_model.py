@@ -1,4 +1,4 @@
-"""Keras models as this project's `Model`: pure functions of (weights, batch, seed)."""
+"""Keras models as a `Model`: a pure function of (weights, batch, seed)."""
 
 import functools
 import re
@@ -27,18 +27,18 @@ _IMPURE = re.compile(
 
 
 class _Draws:
-  """Stands in for the generator of a Keras layer: draws from the seed of the present forward."""
+  """Replaces the generator of a Keras layer: draws from the seed of the present forward pass."""
 
   def __init__(self, salt: int):
     self._salt, self._calls = salt, 0
     self._seed: Any = None
 
   def restart(self, seed: tf.Tensor | None) -> None:
-    """Begins a forward."""
+    """Begins a forward pass."""
     self._seed, self._calls = seed, 0
 
   def dropout(self, inputs: Any, rate: float, noise_shape: Any = None) -> tf.Tensor:
-    """Drops activations, or whole slices of them where the noise has a shape of its own."""
+    """Drops activations, or whole slices if the noise has a shape of its own."""
     if noise_shape is None:
       return model_lib.dropout(inputs, rate, self._seed, self._next_salt())
     ones = tf.ones(noise_shape, inputs.dtype)
@@ -47,12 +47,12 @@ class _Draws:
   def random_normal(
     self, shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: Any = tf.float32
   ) -> tf.Tensor:
-    """Normal."""
+    """Draws from a normal distribution."""
     seed = model_lib.salted(self._seed, self._next_salt())
     return tf.random.stateless_normal(shape, seed, mean, stddev, dtype)
 
   def random_uniform(self, shape: Any) -> tf.Tensor:
-    """Uniform from 0 to 1."""
+    """Draws uniformly from [0, 1)."""
     return tf.random.stateless_uniform(shape, model_lib.salted(self._seed, self._next_salt()))
 
   def _next_salt(self) -> int:
@@ -63,12 +63,11 @@ class _Draws:
 class KerasModel(model_lib.Model):
   """A Keras model as a function of its weights, made by `from_keras`.
 
-  While it runs, the layers' variables are replaced by the weights' tensors, and put back
-  afterwards.
+  While it runs, the weights' tensors replace the layers' variables, which are restored afterwards.
 
   Attributes:
-    weight_names: The trainable weights' names, such as 'dense/kernel', in their order. They are the
-      same each time the model is built: Keras's counters of layers are left out.
+    weight_names: The trainable weights' names, such as 'dense/kernel', in order. They do not have
+      Keras's layer counters, so they are the same each time the model is built.
     constants: The arrays that are not trained, in Keras's order.
   """
 
@@ -80,7 +79,7 @@ class KerasModel(model_lib.Model):
     metrics: Sequence[Any],
     y_spec: tf.TensorSpec | None,
   ):
-    """Takes what `from_keras` does, and the model that `build_fn` has built."""
+    """Creates the model from the arguments of `from_keras` and the model that `build_fn` built."""
     _check_kind(keras)
     self._build_fn, self._keras = build_fn, keras
     self._modules = [keras, *keras.submodules]
@@ -117,13 +116,13 @@ class KerasModel(model_lib.Model):
     )
 
   def to_keras(self, weights: Sequence[Any]) -> tf.keras.Model:
-    """A new Keras model with these trainable weights, to predict with, save or train further.
+    """Returns a new Keras model with these trainable weights, to predict with, save or train.
 
     Args:
-      weights: Arrays or tensors like `initial_weights[0]`.
+      weights: Arrays or tensors with the shapes of `initial_weights[0]`.
 
     Returns:
-      What `build_fn` builds, not compiled.
+      A model built by `build_fn`, not compiled.
     """
     made = self._build_fn()
     for variable, value in zip(made.trainable_variables, weights):
@@ -133,7 +132,7 @@ class KerasModel(model_lib.Model):
     return made
 
   def _run(self, weights: Any, x: Any, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
-    """The Keras model's output, see `Model.forward`."""
+    """Computes the Keras model's output; see `Model.forward`."""
     weights, own = tuple(map(tf.convert_to_tensor, weights)), self._trainable[0].dtype
     if weights[0].dtype != own:
       raise ValueError(
@@ -167,7 +166,7 @@ class KerasModel(model_lib.Model):
     return value if i is None else values[i]
 
   def _find_slots(self) -> Iterator[tuple[Any, str]]:
-    """Every attribute of a layer that is a variable or a collection of some."""
+    """Finds every attribute of a layer that is a variable or a collection of variables."""
 
     def has_variable(value: Any) -> bool:
       value = value.values() if isinstance(value, Mapping) else value
@@ -212,7 +211,7 @@ class KerasModel(model_lib.Model):
           yield inner.func, self._position[id(inner.args[0])]
 
   def _check_purity(self) -> None:
-    """Refuses what draws, reads or writes anything but weights, inputs and seed."""
+    """Refuses models that draw, read or write anything but weights, inputs and seed."""
     x = self._keras.inputs[0]
     specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in self._trainable)
     signature = (specs, tf.TensorSpec([None, *x.shape[1:]], x.dtype), tf.TensorSpec([2], tf.int32))
@@ -253,16 +252,16 @@ def from_keras(
   seed: int = 0,
   y_spec: tf.TensorSpec | None = None,
 ) -> KerasModel:
-  """A functional or Sequential Keras model as a `Model`.
+  """Converts a functional or Sequential Keras model to a `Model`.
 
-  Initial weights come from `seed` alone, whatever was drawn before: every initializer of Keras that
-  has no seed gets one; a seed it has is kept. Dropout and noise layers draw from the seeds that
+  Initial weights depend on `seed` alone: every Keras initializer without a seed gets one, and a
+  seed that an initializer has is kept. Dropout and noise layers draw from the seeds that
   `Model.forward` takes. Weight regularizers become the penalty. Weights that are not trainable,
   such as those of a layer with `trainable=False`, do not change.
 
   Args:
-    build_fn: Makes the model anew, without arguments: one input, one output. It may load
-      pretrained weights.
+    build_fn: A function without arguments that builds a new model with one input and one output. It
+      may load pretrained weights.
     loss: A loss of Keras or its name, or a function `(y_true, y_pred) -> [B]` or [B, ...].
     metrics: Names or metrics of Keras that are means over examples (accuracies, mean errors,
       cross-entropies), or functions `(y_true, y_pred) -> [B]` or [B, ...].
@@ -271,18 +270,18 @@ def from_keras(
       sparse losses, float32 in the output's shape for others.
 
   Returns:
-    The model; `to_keras` makes a Keras model of trained weights.
+    The model. Its `to_keras` returns a Keras model with trained weights.
 
   Raises:
     TypeError: If `build_fn` does not return a Keras model.
     ValueError: If the model has several inputs or outputs, no known input, an output with a mask,
-      no weights, a weight with a constraint, losses of its own (`add_loss`, activity regularizers),
-      a mixed precision policy, or is not a pure function of weights, inputs and seed; if targets
-      do not fit output and loss; if a loss or a metric is no mean over examples, has an
-      `ignore_class` or sums.
+      no weights, a weight with a constraint, losses of its own (`add_loss`, activity regularizers)
+      or a mixed precision policy. Also if it is not a pure function of weights, inputs and seed, if
+      targets do not fit output and loss, or if a loss or metric is not a mean over examples or has
+      `ignore_class`.
 
   Warns:
-    UserWarning: If it has BatchNormalization, whose statistics stay where they are.
+    UserWarning: If the model has BatchNormalization, because its moving statistics do not change.
   """
   return KerasModel(build_fn, _build_seeded(build_fn, seed), loss, metrics, y_spec)
 
@@ -310,7 +309,7 @@ def _build_seeded(build_fn: Callable[[], tf.keras.Model], seed: int) -> tf.keras
 
 
 def _seeded(initial_value: Any, seed: int, name: str | None) -> Any:
-  """An initial value that does not depend on what was drawn before."""
+  """Draws an initial value that does not depend on earlier draws."""
   if not callable(initial_value):
     return initial_value
   made = getattr(initial_value, 'func', None)
@@ -363,7 +362,7 @@ def _check_kind(model: tf.keras.Model) -> None:
 
 
 def canonical_names(model: tf.keras.Model) -> tuple[str, ...]:
-  """Names of the trainable weights without Keras's counters of what was built before."""
+  """Returns the names of the trainable weights without Keras's layer counters."""
   automatic = set()
   for module in (model, *model.submodules):
     # Bidirectional puts the direction before the names of its layers.

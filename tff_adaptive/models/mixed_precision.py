@@ -1,4 +1,4 @@
-"""Models that compute in 16 bits by weights that stay in 32 ("Mixed Precision Training", 2018)."""
+"""Models that compute in 16 bits with weights in 32 bits ("Mixed Precision Training", 2018)."""
 
 import copy
 from collections.abc import Callable
@@ -13,22 +13,22 @@ LOSS_SCALE = 1024.0  # Of float16, whose smallest normal number is 6e-5.
 
 
 def convert(model: models.Model, dtype: str) -> models.Model:
-  """The model with its predictions, and their gradient, computed in 16 bits.
+  """Returns the model with predictions, and their gradient, computed in 16 bits.
 
-  At the border of `forward` weights and inputs of floating point are cast to 16 bits and
-  predictions back to the weights' own dtype. Losses, metrics, the penalty, gradients as the
-  client sees them, and all that is done with them keep that dtype. In float16 gradients are
-  computed 1024 times as large; a client in which they overflow counts as diverged.
+  `forward` gets floating-point weights and inputs cast to 16 bits, and its predictions are cast
+  back to the weights' dtype. Losses, metrics, the penalty and the resulting gradients have that
+  dtype. With float16, gradients are scaled by 1024 inside the model; a client in which they
+  overflow counts as diverged.
 
   Args:
-    model: The model; its `forward` must take weights of the dtype.
+    model: The model. Its `forward` must accept weights of this dtype.
     dtype: 'bfloat16' or 'float16'.
 
   Returns:
-    A model with the same weights. TFF's own algorithms compute it in 32 bits as before.
+    A model with the same weights. TFF's own algorithms still compute it in 32 bits.
 
   Raises:
-    ValueError: If the dtype is another one.
+    ValueError: If the dtype is not one of these.
   """
   if dtype not in DTYPES:
     raise ValueError(f'dtype is {dtype!r}; it must be one of {", ".join(DTYPES)}')
@@ -54,7 +54,7 @@ def _narrow(tensor: Any, compute: tf.DType) -> tf.Tensor:
 
 
 def _scale_gradient(tensor: tf.Tensor, factor: float) -> tf.Tensor:
-  """The tensor itself, whose gradient is multiplied by the factor on its way back."""
+  """Returns the tensor; its gradient is multiplied by the factor."""
   if factor == 1:
     return tensor
 

@@ -20,11 +20,11 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
   Args:
     x: Activations, float, [B, ...], or [G, B, ...] when `seed` is [G, 2].
     rate: Probability in [0, 1) that an activation is dropped.
-    seed: int32 [2] (or [G, 2]: one seed a client), or None for no dropout.
+    seed: int32 [2], or [G, 2] with one seed for each client, or None for no dropout.
     salt: Distinguishes the dropout layers of one model.
 
   Returns:
-    A tensor like `x`; kept activations are scaled by 1 / (1 - rate).
+    A tensor like `x`. Kept activations are scaled by 1 / (1 - rate).
   """
   if seed is None or rate == 0:
     return x
@@ -38,14 +38,14 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, salt: int) -> tf.
 
 
 def salted(seed: tf.Tensor, salt: int) -> tf.Tensor:
-  """The seed, int32 [2], of one of several draws."""
+  """Derives the seed, int32 [2], of one of several draws."""
   return tf.stack([seed[0], seed[1] ^ (0x5BD1E995 & (salt * 0x9E3779B1))])
 
 
 def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
-  """Draws with a seed, int32 [2], or with one seed a client, [G, 2]: stacked then, [G, ...].
+  """Draws with a seed, int32 [2]; with [G, 2] draws for each client and stacks, [G, ...].
 
-  Each client gets what it would get alone.
+  Each client gets the same draw as it would alone.
   """
   return draw(seed) if seed.shape.rank == 1 else tf.stack([draw(s) for s in tf.unstack(seed)])
 
@@ -53,9 +53,9 @@ def with_seed(draw: Callable[[tf.Tensor], tf.Tensor], seed: tf.Tensor) -> tf.Ten
 class Model(tff.learning.models.FunctionalModel):
   """A functional TFF model that also takes a seed and per-example weights.
 
-  It runs in TFF's own algorithms too, but for two things: dropout draws from TensorFlow's stateful
-  generator there, and a `penalty` is left out, as TFF's loss is not given the weights. This
-  project's algorithms use `loss_and_metrics`, which is a pure function.
+  This project's algorithms use `loss_and_metrics`, which is a pure function. TFF's own algorithms
+  can train the model too, with two differences: dropout draws from TensorFlow's stateful generator,
+  and the `penalty` is left out, because TFF's loss does not get the weights.
   """
 
   def __init__(
@@ -77,20 +77,21 @@ class Model(tff.learning.models.FunctionalModel):
       initial_weights: Trainable weights, float arrays of any shapes.
       forward: `(weights, x, training, seed) -> predictions`. `weights` is a tuple of tensors,
         `x` is [B, ...], `seed` an int32 [2] tensor or None.
-      example_loss: `(predictions, y) -> [B]`, one loss an example.
+      example_loss: `(predictions, y) -> [B]`, one loss for each example.
       x_spec: Spec of a batch of features, leading dimension None.
       y_spec: Spec of a batch of labels, leading dimension None.
-      metrics: name -> `(predictions, y) -> (numerator [B], denominator [B])`. The metric is
-        the sum of the first over the sum of the second (None: 1 an example); 'loss' is always
-        there.
-      penalty: Optional `weights -> scalar` (an L2 term, say), added to the training loss.
+      metrics: name -> `(predictions, y) -> (numerator [B], denominator [B])`. The metric is the sum
+        of the numerators divided by the sum of the denominators; None stands for a denominator of
+        1. The metric 'loss' always exists.
+      penalty: Optional `weights -> scalar`, such as an L2 term, which is added to the training
+        loss.
       client_axis: Whether all of the above also take a leading axis of clients G: weights
         [G, ...], x [G, B, ...], seed [G, 2], losses [G, B], penalty [G].
-      couples_examples: Whether an example's loss or metric depends on the others of its batch, as
-        Cox's partial likelihood does. `example_loss` and the metrics then take a third argument,
-        bool [B] (or [G, B]): which examples count, the others being padding. Evaluation takes all
-        examples, or all of a client, as one batch; metrics of training, and those of TFF's own
-        evaluations, see the examples of a batch.
+      couples_examples: Whether an example's loss or metric depends on the other examples of its
+        batch, as Cox's partial likelihood does. `example_loss` and the metrics then take a third
+        argument, bool [B] (or [G, B]), which is False for padding. Evaluation takes all examples,
+        or all of a client, as one batch. Training metrics, and TFF's own evaluations, are computed
+        batch by batch.
 
     Raises:
       ValueError: If a metric is called 'loss' or the specs have a fixed batch dimension.
@@ -155,7 +156,7 @@ class Model(tff.learning.models.FunctionalModel):
     return int(sum(np.size(w) for w in self.initial_weights[0]))
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
-    """What is minimised on a batch, without the penalty: here the mean; for models to override.
+    """Returns the loss of a batch without the penalty: here the mean. Models may override it.
 
     Args:
       mean_loss: The mean of the examples' losses, [], or [G] with a client axis.
@@ -178,21 +179,21 @@ class Model(tff.learning.models.FunctionalModel):
     training: bool = True,
     seed: tf.Tensor | None = None,
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean loss of a batch and the means of its metrics.
+    """Returns the loss of a batch and the means of its metrics.
 
     Args:
       weights: Trainable weights, a tuple of tensors.
       x: Features [B, ...].
       y: Labels [B, ...].
       shares: Optional float32 [B], each example's share in the means: 1 / (examples that count),
-        and 0 for padding. None: all count the same.
+        and 0 for padding. With None all examples count the same.
       training: Whether dropout is on.
       seed: int32 [2], or None for no dropout.
 
     Returns:
-      `(loss, means)`: the scalar `batch_loss` (with the penalty, if any), and float32 [2 M]: for
-      each of the M metrics its mean numerator and its mean denominator. With a client axis,
-      [G] and [G, 2 M].
+      `(loss, means)`: the scalar `batch_loss` plus the penalty, and float32 [2 M], the mean
+      numerator and the mean denominator of each of the M metrics. With a client axis, [G] and [G, 2
+      M].
     """
     predictions = self.forward(tuple(weights), x, training, seed if training else None)
     known = (
@@ -214,13 +215,13 @@ class Model(tff.learning.models.FunctionalModel):
     return loss, means
 
   def unpack_metrics(self, sums: tf.Tensor) -> collections.OrderedDict:
-    """Sums in the order of `loss_and_metrics`, [..., 2 M], as name -> [..., 2]."""
+    """Converts sums in the order of `loss_and_metrics`, [..., 2 M], to name -> [..., 2]."""
     pairs = tf.reshape(sums, [*sums.shape[:-1], len(self.metric_names), 2])
     return collections.OrderedDict(zip(self.metric_names, tf.unstack(pairs, axis=-2)))
 
 
 def _of_all(function: Callable, rank: int) -> Callable:
-  """A loss or metric that couples examples, of a batch where all count unless it is said which."""
+  """Calls a loss or metric that couples examples; by default all examples of the batch count."""
 
   def of_counted(predictions: Any, y: tf.Tensor, counts: tf.Tensor | None = None) -> Any:
     if counts is None:
@@ -243,34 +244,35 @@ def _mean(values: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
 
 
 def finalize_metrics(sums: Mapping[str, tf.Tensor]) -> collections.OrderedDict:
-  """Metric sums (name -> [2]) to metric values (name -> scalar); 0 where nothing was counted."""
+  """Converts metric sums (name -> [2]) to values (name -> scalar); 0 if nothing was counted."""
   return collections.OrderedDict(
     (name, tf.math.divide_no_nan(pair[0], pair[1])) for name, pair in sums.items()
   )
 
 
 def accuracy(predictions: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
-  """Top-1 accuracy of class scores [..., C] against integer labels [...]."""
+  """Returns the top-1 accuracy of class scores [..., C] against integer labels [...]."""
   classes = tf.argmax(predictions, -1, output_type=tf.int32)
   hit = tf.cast(tf.equal(classes, tf.cast(y, tf.int32)), tf.float32)
   return hit, None
 
 
 def sparse_cross_entropy(logits: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-  """Softmax cross-entropy of logits [..., C] against integer labels [...], an example each."""
+  """Returns each example's softmax cross-entropy of logits [..., C] against labels [...]."""
   return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
 
 
 def build_evaluation(model: Model, batch_size: int = 500) -> Callable[[Any, Any], dict[str, float]]:
-  """Builds centralised evaluation on whole arrays.
+  """Builds the centralised evaluation of a model on whole arrays.
 
   Args:
     model: The model.
-    batch_size: Examples evaluated at once; all of them for a model that `couples_examples`.
+    batch_size: Examples evaluated at once. A model that `couples_examples` evaluates all at once.
 
   Returns:
-    `(weights, data) -> {metric: float}`; `weights` the trainable weights (tensors or arrays),
-    `data` an `OrderedDict(x, y)` of arrays with equal leading dimension, cast to the model's types.
+    `(weights, data) -> {metric: float}`. `weights` are the trainable weights (tensors or arrays).
+    `data` is an `OrderedDict(x, y)` of arrays with equal leading dimension, which are cast to the
+    model's types.
   """
 
   weight_specs = tuple(tf.TensorSpec(w.shape, w.dtype) for w in model.initial_weights[0])

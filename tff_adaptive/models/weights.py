@@ -1,4 +1,4 @@
-"""Trained weights in files: models that start from them, and trained models for others."""
+"""Reads and writes weights: models that start from a file, and exported models."""
 
 import copy
 import errno
@@ -23,18 +23,18 @@ _WEIGHTS, _LAYERS = 'model.weights.h5', '_layer_checkpoint_dependencies'  # In a
 
 
 def weight_names(model: model_lib.Model) -> tuple[str, ...]:
-  """The trainable weights' names: those of a Keras model, else weight_0, weight_1, ..."""
+  """Returns the trainable weights' names: those of a Keras model, else weight_0, weight_1, ..."""
   count = len(model.initial_weights[0])
   return getattr(model, 'weight_names', tuple(f'weight_{i}' for i in range(count)))
 
 
 def read_weights_for(path: str, model: model_lib.Model) -> tuple[np.ndarray, ...]:
-  """Reads the trainable weights of a .keras or .npz file for a model; see `fitted_weights`.
+  """Reads trainable weights for a model from a .keras or .npz file; see `fitted_weights`.
 
   Raises:
-    ValueError: If the file cannot be read or does not fit, or a .keras file is for a model that is
-      not made by Keras, or has other arrays that are not trained, such as moving statistics, than
-      the model: these would be lost.
+    ValueError: If the file cannot be read or does not fit. Also if a .keras file is read for a
+      model that is not made by Keras, or if its arrays that are not trained, such as moving
+      statistics, differ from the model's.
   """
   if not os.path.isfile(path):
     raise ValueError(f'there is no file {path}; give a run, a .keras or an .npz file')
@@ -74,10 +74,10 @@ def _read_npz(path: str, most_bytes: int) -> dict[str, np.ndarray]:
 def _read_keras(
   path: str, model: model_lib.Model, most_bytes: int
 ) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, ...]]:
-  """The trainable weights of a .keras file in the model's order, and the arrays of the others.
+  """Reads a .keras file: the trainable weights in the model's order, and the other arrays.
 
   Such a file describes a model by names of Python objects, and has its weights in an HDF5 file.
-  Only the weights are read, into a model that the program builds, and no more than `most_bytes`.
+  Only the weights are read, at most `most_bytes`; the program builds the model itself.
   """
   if not isinstance(model, keras_model.KerasModel):
     raise ValueError(
@@ -100,7 +100,7 @@ def _read_keras(
 
 
 def _num_arrays(file: h5py.File, most_bytes: int) -> int:
-  """How many arrays the layers have; ValueError if some are elsewhere, or larger together."""
+  """Counts the layers' arrays; ValueError if some are in another file or they are too large."""
   links: list[tuple[str, Any]] = []
   file.visititems_links(lambda *link: links.append(link))
   elsewhere = [name for name, to in links if not isinstance(to, h5py.HardLink)]
@@ -119,10 +119,10 @@ def _num_arrays(file: h5py.File, most_bytes: int) -> int:
 def fitted_weights(
   where: str, found: Mapping[Any, np.ndarray], model: model_lib.Model
 ) -> tuple[np.ndarray, ...]:
-  """Weights in a model's order and dtypes: by name where both have names, else by order.
+  """Puts weights in a model's order and dtypes: by name if both have names, else by order.
 
   Args:
-    where: Where they are from, for the message.
+    where: The source of the weights, for error messages.
     found: Name or number -> array.
     model: The model.
 
@@ -161,11 +161,12 @@ def fitted_weights(
 
 
 def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> model_lib.Model:
-  """A copy of the model with other initial weights: a warm start, or fine-tuning.
+  """Returns a copy of the model that starts from other weights, for a warm start or fine-tuning.
 
   Args:
     model: The model.
-    weights: Arrays like `model.initial_weights[0]`; see `training.initial_weights_from`.
+    weights: Arrays with the shapes of `model.initial_weights[0]`; see
+      `training.initial_weights_from`.
 
   Raises:
     ValueError: If the weights have other shapes or are not finite.
@@ -178,22 +179,22 @@ def with_initial_weights(model: model_lib.Model, weights: Sequence[Any]) -> mode
 
 
 def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format: str) -> str:
-  """Writes a trained model, whole or not at all.
+  """Writes a trained model; on failure nothing is left.
 
   Args:
     model: The model.
     weights: Its trainable weights.
-    path: Where to, without an ending; what is there must not exist yet.
-    file_format: 'keras': what `tf.keras.models.load_model` loads, PATH.keras of a model made by
-      `from_keras`, else the folder PATH; 'saved_model': the folder PATH with a signature
-      `serving_default(x) -> predictions`; 'npz': PATH.npz, weights by name.
+    path: Path of the file or folder without its extension. Nothing may exist there yet.
+    file_format: 'keras' writes what `tf.keras.models.load_model` loads: PATH.keras for a model of
+      `from_keras`, else the folder PATH. 'saved_model' writes the folder PATH with a signature
+      `serving_default(x) -> predictions`. 'npz' writes PATH.npz, weights by name.
 
   Returns:
-    The path written.
+    The path that was written.
 
   Raises:
-    ValueError: If the format is unknown, the weights do not fit or there is something at the path.
-    OSError: If it cannot be written, because the disk is full, say; nothing is left then.
+    ValueError: If the format is unknown, the weights do not fit, or the path exists.
+    OSError: If it cannot be written, for example because the disk is full.
   """
   if file_format not in FORMATS:
     raise ValueError(f'the format is {file_format!r}; it must be one of {", ".join(FORMATS)}')
@@ -219,7 +220,7 @@ def save(model: model_lib.Model, weights: Sequence[Any], path: str, file_format:
 
 
 class _Forward(tf.keras.layers.Layer):
-  """`Model.forward` with weights of its own, without dropout; its input is a batch of x."""
+  """`Model.forward` with its own weights and without dropout; its input is a batch of x."""
 
   def __init__(self, model: model_lib.Model, weights: Sequence[np.ndarray]):
     super().__init__(name='predictions', autocast=False)
@@ -230,7 +231,7 @@ class _Forward(tf.keras.layers.Layer):
     ]
 
   def call(self, x: tf.Tensor) -> tf.Tensor:
-    """Predictions of a batch."""
+    """Returns the predictions for a batch."""
     weights = tuple(tf.convert_to_tensor(part) for part in self._parts)
     return self._model_forward(weights, x, False, None)
 
