@@ -1,4 +1,4 @@
-"""Client drift corrections; one file each."""
+"""Client drift corrections; each file has one."""
 
 import lazy_loader
 

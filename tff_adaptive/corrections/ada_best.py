@@ -18,19 +18,20 @@ _ENTRY = registry.ALGORITHMS['ada_best']
 class AdaBest(base.Correction):
   """AdaBest, Algorithm 1 of "AdaBest" (Varno et al., 2022).
 
-  Local gradient: g - mu_i h_i. Client: h_i <- h_i / (t - t'_i) + g_i, stored without mu_i, which is
-  applied at use (the same for a constant mu). Server: h^t = beta (h^{t-1} + g-bar^t), which is
-  equation (2), beta (theta-bar^{t-1} - theta-bar^t), by Remark 2, and has a meaning with every
-  server optimizer; it descends along g-bar^t + h^t. With beta = mu = 0 it is FedAvg.
+  The local gradient is g - mu_i h_i. A client updates h_i <- h_i / (t - t'_i) + g_i. h_i is stored
+  without mu_i, which is multiplied when h_i is used; this is the same for a constant mu. The server
+  has h^t = beta (h^{t-1} + g-bar^t) and descends along g-bar^t + h^t. By Remark 2 this h^t equals
+  equation (2), beta (theta-bar^{t-1} - theta-bar^t), and it is defined for every server optimizer.
+  With beta = mu = 0 this is FedAvg.
 
   Attributes:
     mu: Weight of the client's estimate, finite and >= 0.
     beta: Weight of the past in the server's estimate, in [0, 1].
-    scale_mu: Whether mu_i = mu n-bar / n_i, with n-bar the mean number of examples of the clients
-      seen so far, for unbalanced clients. False: mu_i = mu.
+    scale_mu: Whether mu_i = mu n-bar / n_i, for unbalanced clients. n-bar is the mean number of
+      examples of the clients seen so far. If False, mu_i = mu.
     beta_decay: Factor in (0, 1] by which beta is multiplied whenever ||h|| has not reached a new
-      minimum for `plateau_rounds` rounds; 1 keeps beta. h starts at zero and first builds up: a new
-      maximum of ||h|| counts as a minimum, from which on lower ones are looked for.
+      minimum for `plateau_rounds` rounds; 1 keeps beta. Because h starts at zero and first grows, a
+      new maximum of ||h|| restarts the search for a minimum.
     plateau_rounds: See `beta_decay`, >= 1.
   """
 
@@ -65,11 +66,11 @@ class AdaBest(base.Correction):
     )
 
   def broadcast(self, server_state: Any) -> Any:
-    """n-bar, the mean number of examples of the clients seen before this round (0: none yet)."""
+    """Returns n-bar, the mean number of examples of the clients seen before; 0 in round 1."""
     return tf.math.divide_no_nan(server_state['examples_seen'], server_state['clients_seen'])
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
-    """g - mu_i h_i."""
+    """Returns g - mu_i h_i."""
     if self.mu == 0:
       return g
     mu = tf.constant(self.mu, tf.float32)

@@ -15,13 +15,14 @@ _ENTRY = registry.ALGORITHMS['delta_sgd']
 
 @dataclasses.dataclass(frozen=True)
 class DeltaSGD(base.Correction):
-  """Local step size min(gamma ||dx|| / (2 ||dg||), sqrt(1 + growth r) eta), r = eta / former eta.
+  """The local step size is min(gamma ||dx|| / (2 ||dg||), sqrt(1 + growth r) eta).
 
   "Adaptive Federated Learning with Auto-Tuned Clients" (Kim et al., 2024), Algorithm 1, where
-  growth is delta. dx is the last step and dg the difference of the gradients at its two ends on the
-  present batch, as in the authors' code: two gradients a step. Other than here and in the paper,
-  that code has delta = 0.02, no factor 2, and an epsilon below. A client's first step in a round
-  has the rate of the round, and r = 1.
+  growth is delta. eta is the last step size, and r its ratio to the one before. dx is the last
+  step. dg is the difference of the gradients at its two ends, both on the present batch as in the
+  authors' code, so a step computes two gradients. Unlike the paper, that code has delta = 0.02, no
+  factor 2, and an epsilon in the denominator. A client's first step has the rate of the round, and
+  r = 1.
 
   Attributes:
     gamma: Factor of the estimated inverse of the local smoothness, > 0.

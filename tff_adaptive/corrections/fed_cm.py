@@ -16,12 +16,11 @@ _ENTRY = registry.ALGORITHMS['fed_cm']
 class FedCM(base.Correction):
   """Local gradient: alpha g + (1 - alpha) D. Server: D <- mean(g_i / (K_i eta_l)).
 
-  "FedCM: Federated Learning with Client-level Momentum" (Xu et al., 2021), Algorithm 1, with each
-  client's own K_i where they differ, as the mean of the local directions asks for. D is zero in the
-  first round.
+  "FedCM: Federated Learning with Client-level Momentum" (Xu et al., 2021), Algorithm 1. Each client
+  has its own K_i, so that D is the mean of the local directions. D is zero in the first round.
 
   Attributes:
-    alpha: Weight of the local gradient, in (0, 1]; 1 is FedAvg.
+    alpha: Weight of the local gradient, in (0, 1]. 1 gives FedAvg.
   """
 
   alpha: float = _ENTRY.default('alpha')

@@ -15,22 +15,23 @@ from tff_adaptive.corrections.base import ClientRound, RegisteredClients, Server
 
 @dataclasses.dataclass(frozen=True)
 class FedDyn(base.Correction):
-  """FedDyn as AdaBest's Algorithm 1 states it.
+  """FedDyn in the form of AdaBest's Algorithm 1.
 
-  Local gradient: g - mu_i h_i - mu_i (theta^{t-1} - theta). Client: h_i <- h_i + g_i (stored
-  without mu_i, which is applied at use: the same for a constant mu). Server: h <- h + |S|/N g-bar,
-  and it descends along g-bar + h. Source: "Federated Learning Based on Dynamic Regularization"
-  (Acar et al., 2021); "AdaBest" (Varno et al., 2022), Algorithm 1.
+  The local gradient is g - mu_i h_i - mu_i (theta^{t-1} - theta). A client updates h_i <- h_i +
+  g_i. h_i is stored without mu_i, which is multiplied when h_i is used; this is the same for a
+  constant mu. The server has h <- h + |S|/N g-bar and descends along g-bar + h. Sources: "Federated
+  Learning Based on Dynamic Regularization" (Acar et al., 2021); "AdaBest" (Varno et al., 2022),
+  Algorithm 1.
 
-  With `ClientTraining.sam_rho` it is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
-  As in the authors' code the perturbation is normalised, and h is the mean of the duals of all
-  clients: the paper's Algorithm 1 has rho g, and at partial participation the cohort's mean.
+  With `ClientTraining.sam_rho` this is FedSpeed (Sun et al., 2023) with alpha = 1, lambda = 1 / mu.
+  As in the authors' code, the perturbation is normalised, and h is the mean of the duals of all
+  clients. The paper's Algorithm 1 instead has rho g and the cohort's mean.
 
   Attributes:
     mu: Weight of the regulariser, finite and >= 0.
-    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
-    mean_examples: If given, the mean number of examples of a client: mu_i = mu mean_examples / n_i,
-      as the authors' code does for unbalanced clients. None: mu_i = mu.
+    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
+    mean_examples: The mean number of examples of a client, which gives mu_i = mu mean_examples /
+      n_i, as in the authors' code for unbalanced clients. None means mu_i = mu.
   """
 
   mu: float
@@ -50,7 +51,7 @@ class FedDyn(base.Correction):
   def configure(
     cls, values: Mapping[str, Any], clients: RegisteredClients | None = None
   ) -> base.Correction:
-    """As `Correction.configure`; `scale_mu` decides whether `mean_examples` is given."""
+    """Like `Correction.configure`; `scale_mu` decides whether `mean_examples` is set."""
     known = cls._known(clients)
     return cls(values['mu'], known.num_clients, known.mean_examples if values['scale_mu'] else None)
 
@@ -61,7 +62,7 @@ class FedDyn(base.Correction):
     return collections.OrderedDict(h=base.zeros(weights))
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
-    """g - mu_i h_i - mu_i (theta^{t-1} - theta)."""
+    """Returns g - mu_i h_i - mu_i (theta^{t-1} - theta)."""
     mu = tf.constant(self.mu, tf.float32)
     if self.mean_examples is not None:
       mu = tf.math.divide_no_nan(self.mu * self.mean_examples, client.num_examples)

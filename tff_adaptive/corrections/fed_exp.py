@@ -1,4 +1,4 @@
-"""FedExP: the server's step from how much the clients disagree."""
+"""FedExP: the server's step grows with the clients' disagreement."""
 
 import dataclasses
 from typing import Any
@@ -14,12 +14,12 @@ _ENTRY = registry.ALGORITHMS['fed_exp']
 
 @dataclasses.dataclass(frozen=True)
 class FedExP(base.Correction):
-  """The server's step times max(1, mean ||g_i||^2 / (2 (||g-bar||^2 + eps))).
+  """Multiplies the server's step by max(1, mean ||g_i||^2 / (2 (||g-bar||^2 + eps))).
 
   "FedExP: Speeding Up Federated Averaging via Extrapolation" (Jhunjhunwala et al., 2023), equation
-  (7) and Algorithm 1; the means are weighted as the updates. The model to use is the mean of the
-  last two iterates (section 4). The authors' code multiplies eps by the cohort's size, the paper's
-  formula does not.
+  (7) and Algorithm 1. The means have the weights of the updates. The model to use is the mean of
+  the last two iterates (section 4). The authors' code multiplies eps by the cohort's size; the
+  paper's formula does not.
 
   Attributes:
     eps: Added to the squared norm of the mean, >= 0.

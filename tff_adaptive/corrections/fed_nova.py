@@ -1,4 +1,4 @@
-"""FedNova: updates normalised by the local steps' effective number."""
+"""FedNova: updates divided by the effective number of local steps."""
 
 import collections
 import dataclasses
@@ -15,17 +15,17 @@ _ENTRY = registry.ALGORITHMS['fed_nova']
 
 @dataclasses.dataclass(frozen=True)
 class FedNova(base.Correction):
-  """Clients send g_i / |a_i| and the server multiplies their mean by tau_eff.
+  """Clients send g_i / |a_i|, and the server multiplies their mean by tau_eff.
 
   "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization" (Wang et
-  al., 2020), equation (7) and section 4. |a_i| is K_i for SGD; with momentum rho each step does
-  c <- rho c + 1, |a| <- |a| + c; with a proximal term |a| <- (1 - eta_l mu) |a| + 1. tau_eff is the
-  weighted mean of |a_i|, or of K_i with a proximal term, as in the authors' code. The client's
-  optimizer is SGD: the momentum is this class's.
+  al., 2020), equation (7) and section 4. For SGD |a_i| is K_i. With momentum rho each step does c
+  <- rho c + 1, |a| <- |a| + c. With a proximal term it does |a| <- (1 - eta_l mu) |a| + 1. tau_eff
+  is the weighted mean of |a_i|, or of K_i with a proximal term, as in the authors' code. The client
+  optimizer must be SGD, because this class applies the momentum itself.
 
   Attributes:
     local_momentum: rho, in [0, 1).
-    mu: Weight of the proximal term, >= 0; not together with a momentum.
+    mu: Weight of the proximal term, >= 0. It cannot be combined with a momentum.
   """
 
   local_momentum: float = _ENTRY.default('local_momentum')
@@ -49,7 +49,7 @@ class FedNova(base.Correction):
     return state
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Any:
-    """m <- rho m + g, or g + mu (theta - theta^{t-1})."""
+    """Returns m <- rho m + g, or g + mu (theta - theta^{t-1})."""
     state = collections.OrderedDict(client.local_state)
     if self.local_momentum:
       state['m'] = g = base.combine(lambda m, g: self.local_momentum * m + g, state['m'], g)

@@ -11,13 +11,13 @@ _ENTRY = registry.ALGORITHMS['fed_prox']
 
 @dataclasses.dataclass(frozen=True)
 class FedProx(base.Correction):
-  """Local gradient + mu (theta - theta^{t-1}).
+  """The local gradient is g + mu (theta - theta^{t-1}).
 
-  The gradient of the penalty mu/2 ||theta - theta^{t-1}||^2 of "Federated Optimization in
-  Heterogeneous Networks" (Li et al., 2020), equation (2).
+  The second term is the gradient of the penalty mu/2 ||theta - theta^{t-1}||^2 in "Federated
+  Optimization in Heterogeneous Networks" (Li et al., 2020), equation (2).
 
   Attributes:
-    mu: Weight of the proximal term, finite and >= 0; 0 is FedAvg.
+    mu: Weight of the proximal term, finite and >= 0. 0 gives FedAvg.
   """
 
   mu: float = _ENTRY.default('mu')
@@ -25,7 +25,7 @@ class FedProx(base.Correction):
   _entry = _ENTRY
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
-    """g + mu (theta - theta^{t-1})."""
+    """Returns g + mu (theta - theta^{t-1})."""
     if self.mu == 0:
       return g
     return base.combine(lambda g, x, x0: g + self.mu * (x - x0), g, theta, client.theta_0)

@@ -1,4 +1,4 @@
-"""Mime and MimeLite: the server's statistics at the clients, frozen during a round."""
+"""Mime and MimeLite: clients use the server's optimizer statistics, frozen during a round."""
 
 import collections
 import dataclasses
@@ -15,16 +15,16 @@ _ENTRY = registry.ALGORITHMS['mime_lite']
 
 @dataclasses.dataclass(frozen=True)
 class MimeLite(base.Correction):
-  """Local step U(g, s); server: s <- V(mean of the full gradients at theta^{t-1}, s).
+  """The local step is U(g, s); the server does s <- V(mean full gradient at theta^{t-1}, s).
 
   "Breaking the Centralized Barrier for Cross-Device Federated Learning" (Karimireddy et al., 2021),
-  Algorithm 1 and table 2. s are the statistics of the base optimizer:
+  Algorithm 1 and table 2. s has the statistics of the base optimizer:
 
   - sgdm: U = V = (1 - beta1) g + beta1 m;
   - adam: m as above and U = m / (eps + sqrt(v)), V: v <- beta2 v + (1 - beta2) c^2;
   - adagrad: U = g / (eps + sqrt(v)), V: v <- v + c^2.
 
-  v is frozen in U. The means of gradients are weighted as the updates.
+  v is frozen in U. The means of gradients have the weights of the updates.
 
   Attributes:
     base_optimizer: 'sgdm', 'adam' or 'adagrad'.
@@ -67,7 +67,7 @@ class MimeLite(base.Correction):
     return self._updated(server_state, server.uploads), server.g_bar
 
   def _updated(self, statistics: Any, c: Weights) -> Any:
-    """V(c, s)."""
+    """Returns V(c, s)."""
     new: dict[str, Any] = collections.OrderedDict()
     if 'm' in statistics:
       new['m'] = self._moved(statistics['m'], c)
@@ -82,10 +82,10 @@ class MimeLite(base.Correction):
 
 @dataclasses.dataclass(frozen=True)
 class Mime(MimeLite):
-  """MimeLite whose local gradient is g - g(theta^{t-1}; the same batch) + c.
+  """MimeLite with the local gradient g - g(theta^{t-1}; the same batch) + c.
 
-  c is the mean of the full gradients at theta^{t-1} over this round's cohort: clients send them
-  before they train, a second exchange. Algorithm 1 of the same paper.
+  c is the mean of the full gradients at theta^{t-1} over this round's cohort. Clients send these
+  gradients before they train, so a round has a second exchange. Algorithm 1 of the same paper.
   """
 
   name = 'mime'

@@ -1,4 +1,4 @@
-"""What a correction asks for and sends, found by tracing its functions; nothing is computed."""
+"""Traces a correction's functions to find what it computes and sends. Nothing is executed."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,12 +9,12 @@ from tff_adaptive.corrections import base, results
 
 
 class Traced(NamedTuple):
-  """What a client does in a round besides its local steps' own gradients.
+  """What a client computes and sends in a round besides the local steps' own gradients.
 
   Attributes:
-    gradients: Gradients at other weights in a local step, see `ClientRound.gradient_at`.
-    full_gradients: Gradients over all its examples in a round.
-    bytes_down: Bytes that it receives besides the weights, what is exchanged among them.
+    gradients: Gradients at other weights in a local step; see `ClientRound.gradient_at`.
+    full_gradients: Gradients over all of the client's examples in a round.
+    bytes_down: Bytes that it receives besides the weights, including the mean of the exchange.
     bytes_up: Bytes that it sends besides its update.
   """
 
@@ -25,7 +25,7 @@ class Traced(NamedTuple):
 
 
 def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
-  """Traces a correction for a model's weights (tensors, specs or arrays)."""
+  """Traces a correction for a model's weights, given as tensors, specs or arrays."""
   asked = {'at': 0, 'full': 0}
   with tf.Graph().as_default():
     theta = tuple(tf.zeros(w.shape, w.dtype) for w in weights)
@@ -57,6 +57,6 @@ def trace(correction: base.Correction, weights: Sequence[Any]) -> Traced:
 
 
 def size(tree: Any) -> int:
-  """The bytes of a structure of tensors."""
+  """Returns the number of bytes of a structure of tensors."""
   leaves = map(tf.convert_to_tensor, tf.nest.flatten(tree))
   return sum(leaf.dtype.size * (leaf.shape.num_elements() or 0) for leaf in leaves)

@@ -1,7 +1,7 @@
-"""What a correction's functions return, checked while they are traced.
+"""Checks what a correction's methods return, while they are traced.
 
-A correction may be a user's own: what it gets wrong is said here, in its own words, and not by
-TensorFlow, many calls further on. Nothing is added to the graph but constants.
+A user's own correction may return something wrong. The error here names the method, while
+TensorFlow's error would come many calls later. The checks add only constants to the graph.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from tff_adaptive.corrections import base
 def gradient(
   correction: base.Correction, client: base.ClientRound, theta: base.Weights, g: base.Weights
 ) -> tuple[base.Weights, Any]:
-  """`Correction.gradient` and the new local state; TypeError if one is not like the former."""
+  """Calls `Correction.gradient`; TypeError if the new local state is not like the former one."""
   found, carried = correction.gradient(client, theta, g), client.local_state
   if tf.nest.flatten(carried):
     found, new = _pair(correction, 'gradient', found, '(gradient, local_state)')
@@ -27,10 +27,10 @@ def gradient(
 def client_update(
   correction: base.Correction, client: base.ClientRound, g_i: base.Weights, steps: tf.Tensor
 ) -> tuple[base.Weights, Any, Any]:
-  """`Correction.update`, and the state and upload of `Correction.client_update`.
+  """Calls `Correction.update` and `client_update`; returns the update, the state and the upload.
 
-  The state has the containers of the former one. TypeError if the update is not like g_i, or there
-  is no pair, or the state has another structure, dtype or shape.
+  The state has the containers of the former one. Raises TypeError if the update is not like g_i, if
+  `client_update` does not return a pair, or if the state's structure, dtypes or shapes changed.
   """
   update = _weights(correction, 'update', correction.update(client, g_i, steps), g_i)
   found = correction.client_update(client, g_i, steps)
@@ -43,7 +43,7 @@ def client_update(
 def server_update(
   correction: base.Correction, server_state: Any, server: base.ServerRound
 ) -> tuple[Any, base.Weights, Any]:
-  """`Correction.server_update`, its factor () if there is none; TypeError as of `client_update`."""
+  """Calls `Correction.server_update`; a missing factor is (). TypeError as in `client_update`."""
   found: Any = correction.server_update(server_state, server)
   factor: Any = ()
   if isinstance(found, tuple) and len(found) == 3:
@@ -58,7 +58,7 @@ def server_update(
 def check_numbers(
   correction: base.Correction, method: str, found: Any, what: str, is_scalar: bool = False
 ) -> None:
-  """TypeError if it is not of numbers in tensors of known shapes, or not a scalar."""
+  """Raises TypeError unless the result is numbers in tensors of known shapes, or one scalar."""
   for leaf in [found] if is_scalar else tf.nest.flatten(found):
     array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)  # Of None it is one of objects.
     dtype, shape = tf.as_dtype(array.dtype), tf.TensorShape(array.shape)
@@ -119,7 +119,7 @@ def _state(correction: base.Correction, method: str, found: Any, what: str, want
 
 
 def _structure(tree: Any) -> str:
-  """The names and the nesting of a tree; lists are as good as tuples, any mapping as a dict."""
+  """Describes a tree's names and nesting; lists count as tuples, and mappings as dicts."""
   if isinstance(tree, Mapping):
     return f'{{{", ".join(f"{name}: {_structure(tree[name])}" for name in sorted(tree))}}}'
   if isinstance(tree, (tuple, list)):

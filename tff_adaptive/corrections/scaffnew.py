@@ -12,14 +12,15 @@ from tff_adaptive.corrections.base import ClientRound, Weights
 
 @dataclasses.dataclass(frozen=True)
 class Scaffnew(base.Correction):
-  """Local step g - h_i; h_i <- h_i + (p / eta_l) (theta^t - theta_i) once theta^t is known.
+  """The local step is g - h_i. Once theta^t is known, h_i <- h_i + (p / eta_l) (theta^t - theta_i).
 
   "ProxSkip: Yes! Local Gradient Steps Provably Lead to Communication Acceleration" (Mishchenko et
-  al., 2022), Algorithm 2. A client applies the second formula when it takes part again: with all
-  clients in every round, as in the paper, that is what the algorithm does. With cohorts it
-  diverges: theta^t would have the change of several rounds in it. One coin decides for all clients
-  after each step: `Batching(local_steps=..., random_local_steps=True)`; p is one over the mean
-  number of local steps, or over K_i where steps are not limited.
+  al., 2022), Algorithm 2. A client applies the second formula when it takes part again. This is the
+  published algorithm if all clients take part in every round. With smaller cohorts it diverges,
+  because theta^t then includes the change of several rounds. In the paper one coin decides for all
+  clients after each step; here `Batching(local_steps=..., random_local_steps=True)` draws the
+  number of steps. p is one over the mean number of local steps, or over K_i if `local_steps` is not
+  given.
   """
 
   name = 'scaffnew'
@@ -28,7 +29,7 @@ class Scaffnew(base.Correction):
     return collections.OrderedDict(h=base.zeros(weights), ended=weights, scale=tf.zeros([]))
 
   def _h(self, client: ClientRound) -> Weights:
-    """h_i with what the last round of the client brought."""
+    """Returns h_i, updated by the result of the client's last round."""
     state = client.client_state
     return base.combine(
       lambda h, x, end: h + base.scale(state['scale'], x - end),

@@ -20,10 +20,10 @@ _SCAFFOLD = registry.ALGORITHMS['scaffold']
 
 @dataclasses.dataclass(frozen=True)
 class _ControlVariates(base.Correction):
-  """What both forms share: the local gradient, and how h_i is renewed.
+  """The local gradient and the renewal of h_i, which both forms share.
 
   Attributes:
-    num_clients: N, the number of registered clients: no cohort may be larger, which is not checked.
+    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
   """
 
   num_clients: int
@@ -39,11 +39,11 @@ class _ControlVariates(base.Correction):
     return server_state['h']
 
   def gradient(self, client: ClientRound, theta: Weights, g: Weights) -> Weights:
-    """g - h_i + h."""
+    """Returns g - h_i + h."""
     return base.combine(lambda g, hi, h: g - hi + h, g, client.client_state['h'], client.broadcast)
 
   def _option_ii(self, client: ClientRound, g_i: Weights, steps: tf.Tensor) -> Weights:
-    """h_i - h + g_i / (K_i eta_l)."""
+    """Returns h_i - h + g_i / (K_i eta_l)."""
     mean = base.mean_gradient(client, g_i, steps)
     h_i, h = client.client_state['h'], client.broadcast
     return base.combine(lambda hi, h, g: hi - h + g, h_i, h, mean)
@@ -53,13 +53,13 @@ class _ControlVariates(base.Correction):
 class Scaffold(_ControlVariates):
   """SCAFFOLD as published: clients send the change of their control variate.
 
-  Server: h <- h + |S|/N mean(h_i^+ - h_i). Sent: 2n down, 2n up.
+  The server does h <- h + |S|/N mean(h_i^+ - h_i). 2n numbers are sent down, and 2n up.
 
   Attributes:
-    scaffold_option: How a client renews h_i: 1, the gradient at theta^{t-1} over all its examples;
-      or 2, h_i - h + g_i / (K_i eta_l) with the steps that it took and the rate of this round.
-      1 is for losses that are means over a batch: a summed one, such as that of stackoverflow_lr,
-      has another scale over all examples than in the local steps, unless a step takes them all.
+    scaffold_option: How a client renews h_i. With 1, h_i becomes the gradient at theta^{t-1} over
+      all its examples. With 2, h_i becomes h_i - h + g_i / (K_i eta_l), with the steps that the
+      client took and the rate of this round. 1 needs a loss that is a mean over a batch: a sum, as
+      in stackoverflow_lr, has another scale over all examples than over a batch.
   """
 
   scaffold_option: int = _SCAFFOLD.default('scaffold_option')
@@ -80,13 +80,13 @@ class Scaffold(_ControlVariates):
 
 @dataclasses.dataclass(frozen=True)
 class ScaffoldM(_ControlVariates):
-  """SCAFFOLD/m: the server derives h from the models alone. Sent: 2n down, n up.
+  """SCAFFOLD/m: the server computes h from the models, and clients send n instead of 2n numbers.
 
-  Server: h <- (N - |S|)/N h + 1/N sum g_i / (K_i eta_l), which is the paper's (N - |S|)/N h +
-  |S|/(K eta_l N) (theta^{t-1} - theta-bar) where all K_i are equal. Each client's own K_i is
-  needed: with their mean in its place, h is no longer the mean of the h_i and the fixed point is
-  wrong. A client has to send its model and K_i; here it sends the quotient, to be summed at once.
-  It is SCAFFOLD, option 2, in exact arithmetic.
+  The server does h <- (N - |S|)/N h + 1/N sum g_i / (K_i eta_l). If all K_i are equal, this is the
+  paper's (N - |S|)/N h + |S|/(K eta_l N) (theta^{t-1} - theta-bar). It needs each client's own K_i:
+  with the mean of the K_i, h is no longer the mean of the h_i and the fixed point is wrong. In the
+  paper 2n numbers are sent down and n up. Here a client sends the quotient besides its update, so
+  that both can be summed. In exact arithmetic the result is SCAFFOLD with option 2.
   """
 
   name = 'scaffold_m'

@@ -1,4 +1,4 @@
-"""The server optimizers of Algorithm 2, and others of clients and servers, as TFF optimizers."""
+"""The server optimizers of Algorithm 2, and other server and client optimizers, for TFF."""
 
 import lazy_loader
 

@@ -1,8 +1,8 @@
 """The server optimizers of Algorithm 2, as `tff.learning.optimizers.Optimizer`.
 
 Algorithm 2 of "Adaptive Federated Optimization" (Reddi et al., ICLR 2021,
-https://arxiv.org/abs/2003.00295), each operation per coordinate, Delta_t the weighted mean of the
-clients' x_i - x_t, x the model, eta the server's learning rate:
+https://arxiv.org/abs/2003.00295) works per coordinate. Delta_t is the weighted mean of the clients'
+x_i - x_t, x the model, and eta the server's learning rate:
 
     m_t = beta1 m_{t-1} + (1 - beta1) Delta_t                         m_{-1} = 0
     Adagrad: v_t = v_{t-1} + Delta_t^2                                v_{-1} = tau^2
@@ -12,17 +12,17 @@ clients' x_i - x_t, x the model, eta the server's learning rate:
 
 (Some slides of the paper print sqrt(v_t + tau); the paper and its experiments add tau outside.)
 
-As everywhere in TFF, an optimizer is handed a *gradient*, which for a server is -Delta_t.
+As everywhere in TFF, an optimizer gets a *gradient*, which for a server is -Delta_t.
 
-What all of them share (more in `tff_adaptive.optimizers.base`):
+All of these optimizers have in common (see also `tff_adaptive.optimizers.base`):
 
 - Weights are any structure that `tf.nest` knows, of floating-point tensors.
-- The state is an `OrderedDict` of the hyperparameters, `step`, and of m and v. A momentum given
-  as the number 0 is left out of it: no m is kept, and `beta1` is no hyperparameter.
-- `set_hparams` with another tau does not touch v, which was begun with the first one.
-- They raise TypeError for an argument that is no number, ValueError for one out of its range.
-- `learning_rate` may be a function of the round, such as a schedule of `tff_adaptive.schedules`:
-  the result is then `tff.learning.optimizers.schedule_learning_rate` of the optimizer.
+- The state is an `OrderedDict` of the hyperparameters, `step`, m and v. If a momentum is given as
+  the number 0, there is no m, and `beta1` is not a hyperparameter.
+- `set_hparams` with another tau does not change v, which began with the first tau.
+- They raise TypeError for an argument that is not a number, ValueError for one out of its range.
+- `learning_rate` may be a function of the round, such as a schedule of `tff_adaptive.schedules`.
+  The result is then `tff.learning.optimizers.schedule_learning_rate` of the optimizer.
 """
 
 import dataclasses
@@ -48,9 +48,10 @@ _ADAGRAD_DEFAULTS, _ADAM_DEFAULTS, _YOGI_DEFAULTS = (
 def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.optimizers.Optimizer:
   """SGD with momentum: m_t = momentum m_{t-1} + Delta_t, x_{t+1} = x_t + eta m_t.
 
-  With rate 1 and no momentum it is FedAvg's server, with momentum 0.9 FedAvgM's (Hsu et al. 2019,
-  https://arxiv.org/abs/1909.06335). It equals `tff.learning.optimizers.build_sgdm`, which accepts
-  no float64 or 16-bit weights with a momentum.
+  With rate 1 and no momentum this is FedAvg's server optimizer, and with momentum 0.9 FedAvgM's
+  (Hsu et al. 2019, https://arxiv.org/abs/1909.06335). It equals
+  `tff.learning.optimizers.build_sgdm`, which does not accept float64 or 16-bit weights with a
+  momentum.
 
   Args:
     learning_rate: eta, a scalar >= 0, or a function of the round.
@@ -71,14 +72,14 @@ def build_adagrad(
 ) -> tff.learning.optimizers.Optimizer:
   """FedAdagrad's server optimizer: v_t = v_{t-1} + Delta_t^2.
 
-  Equal to `tff.learning.optimizers.build_adagrad(eta, initial_preconditioner_value, epsilon=0)`
-  for `initial_v` of the same value and a tau too small to matter next to its root. With another
-  epsilon TFF's divides by sqrt(v + epsilon), which this one cannot.
+  It equals `tff.learning.optimizers.build_adagrad(eta, initial_preconditioner_value, epsilon=0)` if
+  `initial_v` has the same value and tau is negligible beside its root. With another epsilon TFF's
+  divides by sqrt(v + epsilon), which this one cannot do.
 
   Args:
     learning_rate: eta, a scalar >= 0, or a function of the round.
     beta1: Decay of m, a scalar in [0, 1); the paper's FedAdagrad has 0.
-    tau, initial_v: As for `build_adam`.
+    tau, initial_v: See `build_adam`.
 
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `tau`.
@@ -98,18 +99,18 @@ def build_adam(
 ) -> tff.learning.optimizers.Optimizer:
   """FedAdam's server optimizer: v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2.
 
-  The paper's first version has no momentum: `beta1=0`. The authors' published experiment code is
-  `beta2=0.999, bias_correction=True, initial_v=0`; with these it is the same algorithm as
+  The paper's first version has no momentum (`beta1=0`). The authors' published code has
+  `beta2=0.999, bias_correction=True, initial_v=0`. With these values this is the same algorithm as
   `tff.learning.optimizers.build_adam(eta, beta1, beta2, epsilon=tau)`.
 
   Args:
     learning_rate: eta, a scalar >= 0, or a function of the round.
     beta1: Decay of m, a scalar in [0, 1).
     beta2: Decay of v, a scalar in [0, 1).
-    tau: Degree of adaptivity, a scalar > 0: the smaller, the more the steps adapt.
-    bias_correction: Whether eta is multiplied by sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in
-      round t = 0, 1, ... (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, section 2, where
-      tau is not rescaled). Algorithm 2 has none.
+    tau: Degree of adaptivity, a scalar > 0. The smaller it is, the more the steps adapt.
+    bias_correction: Whether eta is multiplied by sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round
+      t = 0, 1, ... (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, section 2, where tau is
+      not rescaled). Algorithm 2 has no bias correction.
     initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
 
   Returns:
@@ -130,13 +131,13 @@ def build_yogi(
 ) -> tff.learning.optimizers.Optimizer:
   """FedYogi's server optimizer: v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2).
 
-  The paper's first version has no momentum: `beta1=0`. With `bias_correction=True` it is the same
-  algorithm as `tff.learning.optimizers.build_yogi(eta, beta1, beta2, epsilon=tau,
+  The paper's first version has no momentum (`beta1=0`). With `bias_correction=True` this is the
+  same algorithm as `tff.learning.optimizers.build_yogi(eta, beta1, beta2, epsilon=tau,
   initial_preconditioner_value=initial_v)`, whose defaults are `beta2=0.999, initial_v=1e-6`.
 
   Args:
     learning_rate: eta, a scalar >= 0, or a function of the round.
-    beta1, beta2, tau, bias_correction, initial_v: As for `build_adam`.
+    beta1, beta2, tau, bias_correction, initial_v: See `build_adam`.
 
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
@@ -146,7 +147,7 @@ def build_yogi(
 
 
 def _momentum(at: base.At) -> base.Stepped:
-  """See `build_sgdm`; m here is that of the gradient, hence of the opposite sign."""
+  """See `build_sgdm`; here m averages the gradient and so has the opposite sign."""
   if not at.slots:
     return at.moved(at.g), {}
   m = at.h['momentum'] * at.slots['m'] + at.g
@@ -167,7 +168,7 @@ def _yogi_v(v: tf.Tensor, square: tf.Tensor, beta2: Any) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class _Adaptive:
-  """The part of Algorithm 2 that the three methods share; they differ in v alone."""
+  """The part of Algorithm 2 that the three methods share; only v differs."""
 
   next_v: NextV
   bias_correction: bool

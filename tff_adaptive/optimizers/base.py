@@ -1,12 +1,12 @@
-"""From a formula for one weight tensor to a `tff.learning.optimizers.Optimizer`.
+"""Builds a `tff.learning.optimizers.Optimizer` from a formula for one weight tensor.
 
-The weights may be any structure that `tf.nest` knows, of floating-point tensors. For 16-bit
-weights the state is kept and the step computed in float32: with 8 bits of precision a moving
-average would lose most of what is added to it. A gradient that is None leaves its weight and
-its part of the state as they are.
+The weights may be any structure that `tf.nest` knows, of floating-point tensors. For 16-bit weights
+the state and the step are float32, because with 8 bits of precision a moving average would lose
+most of what is added to it. If a gradient is None, its weight and its part of the state do not
+change.
 
-The state is an `OrderedDict`: the hyperparameters first, then `step` (int32, the number of steps
-done), then the slots: what the formula carries along, each in the structure of the weights.
+The state is an `OrderedDict`. It has the hyperparameters, then `step` (int32, the number of steps
+done), then the slots of the formula, such as m and v, each in the structure of the weights.
 """
 
 import collections
@@ -32,14 +32,14 @@ _RATE_HINT = 'give a rate such as 0.1, or 0 to keep the model as it is'
 
 
 class At(NamedTuple):
-  """A weight tensor before a step.
+  """The values of one weight tensor before a step.
 
   Attributes:
     x: x_t, float32 or float64.
-    g: Its gradient, for a server -Delta_t, of the same shape and dtype.
-    slots: Name -> tensor of the same kind.
+    g: Its gradient, of the same shape and dtype. For a server it is -Delta_t.
+    slots: Name -> tensor of the same shape and dtype.
     h: Hyperparameter -> scalar tensor of the same dtype.
-    t: The step's number, from 1, a scalar tensor of the same dtype.
+    t: The number of the step, counted from 1, a scalar tensor of the same dtype.
   """
 
   x: tf.Tensor
@@ -49,22 +49,22 @@ class At(NamedTuple):
   t: tf.Tensor
 
   def average(self, beta: str, slot: str, new: tf.Tensor) -> tf.Tensor:
-    """A slot's moving average; a decay of 0 may be left out of the hyperparameters."""
+    """Returns a slot's new moving average; a decay of 0 may be missing in the hyperparameters."""
     decay = self.h.get(beta, 0.0)
     return decay * self.slots[slot] + (1 - decay) * new
 
   def moved(self, direction: tf.Tensor) -> tf.Tensor:
-    """x - eta times the direction."""
+    """Returns x minus eta times the direction."""
     return self.x - self.h[RATE] * direction
 
 
 class PerCoordinate(tff.learning.optimizers.Optimizer):
-  """An optimizer that treats each weight tensor alike.
+  """A TFF optimizer that applies a formula to each weight tensor.
 
   Args:
-    hparams: Name to value of each hyperparameter: numbers or scalar tensors.
-    slots: Name to first value of each structure, like the weights, that the state carries.
-    formula: From a tensor before a step to x_{t+1} and the new slots.
+    hparams: Name -> value of each hyperparameter, a number or a scalar tensor.
+    slots: Name -> initial value of each slot.
+    formula: A function from a tensor before a step to x_{t+1} and the new slots.
   """
 
   def __init__(
@@ -133,14 +133,14 @@ def build(
   keeps_m: bool = False,
   **values: Any,
 ) -> tff.learning.optimizers.Optimizer:
-  """Builds an optimizer, scheduled where the learning rate is a function of the round.
+  """Builds an optimizer, with a schedule if the learning rate is a function of the round.
 
   Args:
-    entry: Of the registry; it says how hyperparameters are checked.
-    formula: What a step does to a tensor.
+    entry: The entry of the registry, which says how hyperparameters are checked.
+    formula: The step of one tensor; see `PerCoordinate`.
     learning_rate: eta, or a function of the round.
     slots: See `PerCoordinate`.
-    keeps_m: Whether the slot m stays where its decay is the number 0.
+    keeps_m: Whether the slot m is kept even if its decay is the number 0.
     **values: The hyperparameters that belong to the state.
   """
   schedule = None
@@ -163,14 +163,14 @@ def build(
 
 
 def _scalar(value: Any, dtype: tf.DType) -> tf.Tensor:
-  """Returns a number or scalar tensor as a tensor; a float is rounded to `dtype` only."""
+  """Converts a number or scalar tensor to a tensor of `dtype`, with a single rounding."""
   if isinstance(value, numbers.Real):
     return tf.constant(float(value), dtype)
   return tf.cast(value, dtype)
 
 
 def _computed_in(dtype: Any) -> tf.DType:
-  """Returns the dtype in which the state of a weight is kept and its step computed."""
+  """Returns the dtype of a weight's state and of its step."""
   dtype = tf.as_dtype(dtype)
   if not dtype.is_floating:
     raise TypeError(f'weights must be floating-point tensors, found {dtype.name}: cast them.')

@@ -1,9 +1,10 @@
-"""Optimizers of clients, some of servers too, each as it was published.
+"""Optimizers for clients, some of them also for servers, in their published forms.
 
-Each is a formula for one weight tensor x with gradient g. What they share with the others of this
-package stands in `tff_adaptive.optimizers.adaptive`. Their arguments are the rate eta, a scalar
->= 0 or a function of the round, and scalars: `momentum`, `beta1` and `beta2` in [0, 1); `tau` > 0,
-what papers call epsilon, added to a root; `decay` >= 0, the decoupled weight decay lambda.
+Each is a formula for one weight tensor x with gradient g. `tff_adaptive.optimizers.adaptive` says
+what all optimizers of this package have in common. `learning_rate` is eta, a scalar >= 0 or a
+function of the round. The other arguments are scalars: `momentum`, `beta1` and `beta2` in [0, 1);
+`tau` > 0, which is added to a root and which papers call epsilon; and `decay` >= 0, the decoupled
+weight decay lambda.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ _QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 def build_sgd(learning_rate: float) -> tff.learning.optimizers.Optimizer:
-  """TFF's SGD for clients: what they train with where nothing is said; it keeps no state."""
+  """TFF's SGD, the clients' default optimizer; it keeps no state."""
   return tff.learning.optimizers.build_sgdm(learning_rate)
 
 
@@ -36,7 +37,7 @@ def build_nesterov(
   """SGD with Nesterov momentum: m <- momentum m + g, x <- x - eta (g + momentum m).
 
   Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013,
-  in the form of `torch.optim.SGD(nesterov=True)`, which is DiLoCo's outer optimizer.
+  in the form of `torch.optim.SGD(nesterov=True)`. This is DiLoCo's outer optimizer.
   """
   return _build(_nesterov, 'nesterov', learning_rate, 'm', momentum=momentum)
 
@@ -49,12 +50,12 @@ def build_adamw(
   tau: Number = _ADAMW['tau'],
   decay: Number = 0.0,
 ) -> tff.learning.optimizers.Optimizer:
-  """AdamW, and Adam for a decay of 0: x <- x - eta (m^ / (sqrt(v^) + tau) + decay x).
+  """AdamW: x <- x - eta (m^ / (sqrt(v^) + tau) + decay x). With decay = 0 it is Adam.
 
   m^ and v^ are the moving averages of g and g^2 with bias correction. Kingma and Ba, "Adam", ICLR
   2015, Algorithm 1; Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019,
-  Algorithm 2, where the decay is multiplied by the rate too, as in PyTorch. TFF's Adam adds its
-  epsilon before the bias correction, and its AdamW likewise.
+  Algorithm 2, where the decay is multiplied by the rate too, as in PyTorch. TFF's Adam and AdamW
+  add their epsilon before the bias correction.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
   return _build(_adamw, 'adamw', learning_rate, 'mv', **values)
@@ -70,8 +71,8 @@ def build_amsgrad(
   """AMSGrad: Adam whose v never falls, without bias correction.
 
   v_max <- max(v_max, v), x <- x - eta m / (sqrt(v_max) + tau). Reddi, Kale and Kumar, "On the
-  Convergence of Adam and Beyond", ICLR 2018, Algorithm 2, which has no tau. PyTorch's corrects the
-  bias.
+  Convergence of Adam and Beyond", ICLR 2018, Algorithm 2, which has no tau. PyTorch's AMSGrad
+  corrects the bias.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau)
   return _build(_amsgrad, 'amsgrad', learning_rate, ('m', 'v', 'v_max'), **values)
@@ -99,11 +100,10 @@ def build_lamb(
   tau: Number = _LAMB['tau'],
   decay: Number = _LAMB['decay'],
 ) -> tff.learning.optimizers.Optimizer:
-  """LAMB: AdamW's direction r of each tensor, scaled: x <- x - eta (||x|| / ||r||) r.
+  """LAMB: x <- x - eta (||x|| / ||r||) r for each tensor, where r is AdamW's direction.
 
   You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020,
-  Algorithm 2, with phi(z) = z; the factor is 1 where one of the norms is 0, as in the authors'
-  code.
+  Algorithm 2, with phi(z) = z. As in the authors' code, the factor is 1 if one of the norms is 0.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
   return _build(_lamb, 'adamw', learning_rate, 'mv', **values)
@@ -117,14 +117,15 @@ def build_muon(
   tau: Number = _MUON['tau'],
   decay: Number = _MUON['decay'],
 ) -> tff.learning.optimizers.Optimizer:
-  """Muon for matrices, AdamW for vectors and scalars, with one rate for both.
+  """Muon for matrices, and AdamW for vectors and scalars, with the same rate.
 
-  M <- momentum M + g; five Newton-Schulz steps make O, the nearly orthogonal factor of
-  g + momentum M; x <- x - eta (0.2 sqrt(max(rows, columns)) O + decay x). Jordan et al., "Muon: An
-  optimizer for hidden layers in neural networks", 2024; Liu et al., "Muon is Scalable for LLM
-  Training", 2025 (arXiv 2502.16982), section 2.2, whose factor gives O the size of AdamW's steps.
-  A tensor of more than two axes (a convolution's) is the matrix whose columns are its last axis.
-  Embeddings and the last layer, which the authors leave to AdamW, are matrices here.
+  M <- momentum M + g; five Newton-Schulz steps make O, the nearly orthogonal factor of g + momentum
+  M; x <- x - eta (0.2 sqrt(max(rows, columns)) O + decay x). Jordan et al., "Muon: An optimizer for
+  hidden layers in neural networks", 2024; Liu et al., "Muon is Scalable for LLM Training", 2025
+  (arXiv 2502.16982), section 2.2, whose factor gives O the size of AdamW's steps. A tensor with
+  more than two axes, such as a convolution's kernel, is reshaped to a matrix whose columns are its
+  last axis. Embeddings and the last layer, for which the authors use AdamW, are treated as
+  matrices.
   """
   values = dict(momentum=momentum, beta2=beta2, tau=tau, decay=decay)
   return _build(_muon, 'muon', learning_rate, 'mv', **values)
@@ -149,7 +150,7 @@ def _nesterov(at: At) -> Stepped:
 
 
 def _direction(at: At, beta1: str = 'beta1') -> Stepped:
-  """AdamW's direction of a step, and its new slots."""
+  """Returns AdamW's direction of a step, and the new slots."""
   m, v = at.average(beta1, 'm', at.g), at.average('beta2', 'v', tf.square(at.g))
   m_hat, v_hat = m / (1 - at.h.get(beta1, 0.0) ** at.t), v / (1 - at.h['beta2'] ** at.t)
   return m_hat / (tf.sqrt(v_hat) + at.h['tau']) + at.h['decay'] * at.x, {'m': m, 'v': v}
@@ -191,7 +192,7 @@ def _muon(at: At) -> Stepped:
 
 
 def _orthogonal(matrix: tf.Tensor) -> tf.Tensor:
-  """Five steps of Jordan's quintic Newton-Schulz iteration: U V' of U S V', roughly."""
+  """Approximates U V' of U S V' by five steps of Jordan's quintic Newton-Schulz iteration."""
   is_tall = matrix.shape[0] > matrix.shape[1]
   x = tf.transpose(matrix) if is_tall else matrix
   x /= tf.norm(x) + tf.constant(1e-7, x.dtype)
