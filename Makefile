@@ -23,10 +23,10 @@ train: env  ## Train FedYogi on handwritten digits (ARGS='--rounds=50 ...' for o
 	@$(PY) scripts/train.py --flagfile=scripts/configs/digits.flags $(ARGS)
 
 test: lint tools  ## Check format and types and run all tests (ARGS='-k yogi' for some).
-	$(PY) -m pytest -n 3 --dist loadgroup $(ARGS)
+	$(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 check: lint  ## Check style and types and run the fast tests: for development.
-	$(PY) -m pytest -n 3 --dist loadgroup $(FAST) $(ARGS)
+	$(PY) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder $(FAST) $(ARGS)
 
 tools:
 	@sh scripts/env/setup_test_tools.sh </dev/null

@@ -26,21 +26,28 @@ def pytest_configure(config):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # Before pytest-xdist looks at the groups.
 def pytest_collection_modifyitems(items):
   """Compares versions first, for with others much fails; then runs what takes long.
 
-  The workers so end together: first what one of them must run alone, such as all tests of a
-  cluster, then the files with slow tests. A file stays together, as its fixtures want.
+  One worker runs a file: what its tests share is made once. First comes what one worker must run
+  alone, such as all tests of a cluster, then files with slow tests, then those with many tests.
   """
   version = 'test_the_installed_versions_are_those_it_was_written_for'
   slow = collections.Counter(item.path for item in items if item.get_closest_marker('slow'))
+  many = collections.Counter(item.path for item in items)
   items.sort(
     key=lambda item: (
       item.name != version,
       item.get_closest_marker('xdist_group') is None,
       -slow[item.path],
+      -many[item.path],
+      str(item.path),
     )
   )
+  for item in items:
+    if item.get_closest_marker('xdist_group') is None:
+      item.add_marker(pytest.mark.xdist_group(item.nodeid.partition('::')[0]))
 
 
 @pytest.fixture(autouse=True)
