@@ -1,7 +1,7 @@
 """What a round costs: bytes sent, local steps and gradients. No TensorFlow.
 
-`algorithms.counts` says what an algorithm sends and computes. Bytes of the package's algorithms are
-the published ones, such as those of table 5 of "AdaBest" (Varno et al., 2022).
+`algorithms.counts` returns what an algorithm sends and computes. For the package's algorithms the
+bytes are the published ones, for example of table 5 of "AdaBest" (Varno et al., 2022).
 """
 
 import dataclasses
@@ -15,19 +15,19 @@ COLUMNS = ('megabytes_down', 'megabytes_up', 'local_steps', 'gradients')
 
 @dataclasses.dataclass(frozen=True)
 class CostModel:
-  """The costs of an algorithm on a model, for cohorts of any sizes.
+  """The costs of an algorithm on a model, for cohorts of any size.
 
-  SCAFFOLD/m and FedCM count n sent up, as published. Here a client contributes two sums to a round,
-  g_i and the quotient g_i / (K_i eta_l): with unequal K_i the server cannot get the mean of the
-  quotients from the mean of the g_i. A deployment where the server sees each client's update sends
-  g_i and the one number K_i; one where it sees nothing but sums sends 2n, as SCAFFOLD. AdaBest's
-  numbers of examples are not counted, as published.
+  SCAFFOLD/m and FedCM count n numbers sent up, as published. Here a client adds both g_i and the
+  quotient g_i / (K_i eta_l) to sums, because with unequal K_i the mean of the quotients does not
+  follow from the mean of the g_i. A server that sees each client's update needs only g_i and K_i. A
+  server that sees only sums needs 2n numbers, like SCAFFOLD. As published, AdaBest's numbers of
+  examples are not counted.
 
   Attributes:
     counts: What a client sends and computes: `algorithms.counts(name, model)`.
-    num_parameters: n >= 1.
-    batch_size: B, or None for all of a client's examples at once.
-    epochs: E.
+    num_parameters: n, the number of the model's parameters, >= 1.
+    batch_size: B, the examples in a local step; None for all of a client's examples.
+    epochs: E, the passes over a client's examples.
     bytes_per_parameter: 4 for float32.
     fixed_steps: K, the local steps of every client that has examples (`Batching.local_steps`), in
       place of E passes.
@@ -55,12 +55,12 @@ class CostModel:
 
   @property
   def bytes_of_client(self) -> tuple[int, int]:
-    """Bytes that a client receives and sends in a round."""
+    """Returns the bytes that a client receives and sends in a round."""
     each = self.num_parameters * self.bytes_per_parameter
     return round(self.counts.down * each), round(self.counts.up * each)
 
   def local_steps(self, num_examples: int) -> int:
-    """K_i of a client with n_i examples, the steps that it takes in a round: E ceil(n_i / B)."""
+    """Returns K_i, the local steps of a client with n_i examples: E ceil(n_i / B)."""
     if self.fixed_steps is not None and num_examples:
       return self.fixed_steps
     return self.epochs * self._batches(num_examples)
@@ -74,16 +74,16 @@ class CostModel:
     client_steps: Sequence[int] | None = None,
     downloads: int | None = None,
   ) -> dict[str, float]:
-    """Returns what metrics.csv says of the cost of one round; a megabyte is 10^6 bytes.
+    """Returns the columns of metrics.csv for one round's costs; a megabyte is 10^6 bytes.
 
-    `gradients` are those of a batch's loss. One over all of a client's examples counts as the
-    batches of an epoch.
+    `gradients` counts gradients of a batch's loss. A gradient over all of a client's examples
+    counts as the batches of an epoch.
 
     Args:
-      client_examples: n_i of each client of the cohort, as many as it trains on.
-      client_steps: K_i of each, where clients may take fewer steps than their examples make; None:
-        all.
-      downloads: Clients that received the model, the cohort among them; None: the cohort.
+      client_examples: n_i of each client of the cohort: the examples that it trains on.
+      client_steps: K_i of each client, if clients may stop early; None if all take all their steps.
+      downloads: Number of clients that received the model, which includes the cohort. None means
+        the cohort.
     """
     bytes_down, bytes_up = self.bytes_of_client
     if client_steps is None:

@@ -1,12 +1,12 @@
 """Schedules: round number -> learning rate.
 
-A schedule is a frozen dataclass that is called with the round t = 0, 1, 2, ... It keeps no state.
-A Python or NumPy integer gives a Python float; an integer tensor gives a float32 scalar tensor
-(computed in float64, so that both agree to the last rounding), which is what
-`tff.learning.optimizers.schedule_learning_rate` wants.
+A schedule is a frozen dataclass that is called with the round t = 0, 1, 2, ... It keeps no state. A
+Python or NumPy integer gives a Python float. An integer tensor gives a float32 scalar tensor, as
+`tff.learning.optimizers.schedule_learning_rate` needs it. It is computed in float64, so that both
+agree up to the last rounding.
 
-Every schedule takes `warmup_rounds` = w: its rate is multiplied by min(1, (t + 1) / w), which
-reaches 1 in round w - 1. The schedule's own clock runs from round 0 all the same.
+Every schedule takes `warmup_rounds` = w. Its rate is multiplied by min(1, (t + 1) / w), which
+reaches 1 in round w - 1. The schedule still counts from round 0.
 
 TensorFlow is imported only when a schedule is called with a tensor.
 """
@@ -29,11 +29,11 @@ TABLE_ROUNDS = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """The base of all schedules. Subclasses define `_rate`, which is constant here.
+  """The base class of schedules. Subclasses define `_rate`, which is constant here.
 
   Attributes:
     name: The entry in `registry.SCHEDULES` that describes its hyperparameters.
-    base_rate: The rate of round 0, but for warm-up; finite and >= 0.
+    base_rate: The rate of round 0 without warm-up; finite and >= 0.
     warmup_rounds: w, the number of rounds of linear warm-up; 0 for none.
   """
 
@@ -75,15 +75,15 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True)
 class Constant(Schedule):
-  """base_rate in every round."""
+  """The rate is base_rate in every round."""
 
 
 @dataclasses.dataclass(frozen=True)
 class InvSqrt(Schedule):
-  """base_rate / sqrt(t + 1).
+  """The rate is base_rate / sqrt(t + 1).
 
-  INVSQRT of "Adaptive Federated Optimization" (https://arxiv.org/abs/2003.00295), which writes
-  eta_l / sqrt(t) and counts rounds from 1.
+  This is INVSQRT of "Adaptive Federated Optimization" (https://arxiv.org/abs/2003.00295), which
+  writes eta_l / sqrt(t) and counts rounds from 1.
   """
 
   name: ClassVar[str] = 'inv_sqrt'
@@ -94,13 +94,13 @@ class InvSqrt(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class ExpDecay(Schedule):
-  """base_rate factor^floor(t / every): a staircase.
+  """The rate is base_rate factor^floor(t / every), a staircase.
 
-  EXPDECAY of "Adaptive Federated Optimization" (https://arxiv.org/abs/2003.00295), where the
-  factor is 0.1 every 500 rounds.
+  This is EXPDECAY of "Adaptive Federated Optimization" (https://arxiv.org/abs/2003.00295), with
+  factor 0.1 every 500 rounds.
 
   Attributes:
-    factor: In (0, 1].
+    factor: The factor of each stair, in (0, 1].
     every: The number of rounds on one stair, >= 1.
   """
 
@@ -114,12 +114,12 @@ class ExpDecay(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class RoundDecay(Schedule):
-  """base_rate factor^t.
+  """The rate is base_rate factor^t.
 
-  The decay of "AdaBest" (https://arxiv.org/abs/2204.13170), where the factor is 0.998.
+  This is the decay of "AdaBest" (https://arxiv.org/abs/2204.13170), with factor 0.998.
 
   Attributes:
-    factor: In (0, 1].
+    factor: The factor of each round, in (0, 1].
   """
 
   name: ClassVar[str] = 'round_decay'
@@ -131,17 +131,16 @@ class RoundDecay(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class Diminishing(Schedule):
-  """base_rate gamma / (gamma + E t), gamma = max(8 kappa, E).
+  """The rate is base_rate gamma / (gamma + E t), gamma = max(8 kappa, E).
 
-  Theorem 1 of the lecture on federated optimization (after Li et al., ICLR 2020,
-  https://arxiv.org/abs/1907.02189): for an alpha-strongly convex, beta-smooth f, kappa =
-  beta / alpha, and E local steps a round, it takes s_k = 2 / (alpha (gamma + k)) in local step k,
-  counted over all rounds. A round begins at k = E t, and here keeps the rate it begins with. The
-  lecture's rate has base_rate = 2 / (alpha gamma).
+  Theorem 1 of Li et al., ICLR 2020 (https://arxiv.org/abs/1907.02189) has the rate s_k = 2 / (alpha
+  (gamma + k)) in local step k, counted over all rounds, with E local steps a round. There f is
+  alpha-strongly convex and beta-smooth, and kappa = beta / alpha. Here a round keeps the rate of
+  its first step, k = E t. The theorem's rate has base_rate = 2 / (alpha gamma).
 
   Attributes:
-    kappa: The problem's condition number, >= 1; 1 makes the rate fall fastest.
-    local_steps: E, >= 1.
+    kappa: The problem's condition number, >= 1. With 1 the rate falls fastest.
+    local_steps: E, the number of local steps in a round, >= 1.
   """
 
   name: ClassVar[str] = 'diminishing'
@@ -150,7 +149,7 @@ class Diminishing(Schedule):
 
   @property
   def gamma(self) -> float:
-    """max(8 kappa, E)."""
+    """Returns max(8 kappa, E)."""
     return max(8.0 * self.kappa, float(self.local_steps))
 
   def _rate(self, t: Any) -> Any:
@@ -158,15 +157,14 @@ class Diminishing(Schedule):
 
 
 def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
-  """Returns a schedule as TensorFlow computes it: int32 scalar tensor -> float32 scalar tensor.
+  """Returns a schedule for TensorFlow: int32 scalar tensor -> float32 scalar tensor.
 
   Args:
-    schedule: A function of the round, counted from 0: one of this module's, a plain Python function
-      of an int, with `if`, `math` and what it likes, or one of an integer tensor (with `tf.equal`
-      for ==, which compares identities in a TFF computation). Which of the two it is, its result
-      for the int 0 says: of one that gives a number the first `TABLE_ROUNDS` rates become a table
-      in the graph, beyond which a round fails. One that gives a tensor, or that fails for an int,
-      is called with a tensor.
+    schedule: A function of the round, counted from 0: a schedule of this module, a Python function
+      of an int, or a function of an integer tensor (with `tf.equal` for ==, which compares
+      identities in a TFF computation). It is first called with the int 0. If it returns a number,
+      its first `TABLE_ROUNDS` rates become a table in the graph, and later rounds fail. If it
+      returns a tensor, or fails for an int, it is called with a tensor.
   """
 
   rates: list[Any] = []  # The table, made once for all graphs that the rate is computed in.
@@ -211,11 +209,11 @@ def _table(schedule: Callable[[Any], Any]) -> list[float]:
 
 
 def build(name: str, base_rate: float, **options: Any) -> Schedule:
-  """Returns the schedule of a name.
+  """Builds the schedule with the given name.
 
   Args:
     name: One of `registry.SCHEDULES`.
-    base_rate: The rate of round 0, but for warm-up; finite and >= 0.
+    base_rate: The rate of round 0 without warm-up; finite and >= 0.
     **options: The schedule's hyperparameters in the registry: `warmup_rounds` for all; `factor` and
       `every` for exp_decay; `factor` for round_decay; `kappa` and `local_steps` for diminishing.
 
@@ -223,7 +221,7 @@ def build(name: str, base_rate: float, **options: Any) -> Schedule:
     The schedule.
 
   Raises:
-    TypeError: If an argument is no number.
+    TypeError: If an argument is not a number.
     ValueError: If the name or an option is unknown, or a value is out of its range.
   """
   entry = registry.schedule(name)

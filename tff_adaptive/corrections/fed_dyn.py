@@ -18,7 +18,7 @@ class FedDyn(base.Correction):
   """FedDyn in the form of AdaBest's Algorithm 1.
 
   The local gradient is g - mu_i h_i - mu_i (theta^{t-1} - theta). A client updates h_i <- h_i +
-  g_i. h_i is stored without mu_i, which is multiplied when h_i is used; this is the same for a
+  g_i. h_i is stored without mu_i, which multiplies it when it is used; this is the same for a
   constant mu. The server has h <- h + |S|/N g-bar and descends along g-bar + h. Sources: "Federated
   Learning Based on Dynamic Regularization" (Acar et al., 2021); "AdaBest" (Varno et al., 2022),
   Algorithm 1.

@@ -1,1 +1,1 @@
-"""Which processors and GPUs compute what; pure until it is used."""
+"""The processors and GPUs that a run uses. Importing this package configures nothing."""

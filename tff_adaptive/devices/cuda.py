@@ -1,4 +1,4 @@
-"""What a GPU run needs of the machine, and what of it is missing; imports no TensorFlow."""
+"""Finds the CUDA libraries that TensorFlow needs for a GPU. Imports no TensorFlow."""
 
 import ctypes
 import importlib.util
@@ -14,9 +14,9 @@ _FIX = "install NVIDIA's packages of requirements-gpu.lock"
 
 
 def libraries(cuda_version: str, cudnn_version: str) -> dict[str, str]:
-  """The CUDA libraries of a TensorFlow build of CUDA 11 or 12, and their folders of NVIDIA's.
+  """Returns the CUDA libraries of a TensorFlow build (CUDA 11 or 12), and NVIDIA's folders.
 
-  TensorFlow opens every one of them, used or not, and registers no GPU if one is missing.
+  TensorFlow opens all of them, and registers no GPU if one is missing.
   """
   major = cuda_version.split('.')[0]
   # NVIDIA numbers each library by itself; these are the numbers of CUDA 11.2 to 11.8 and of 12.
@@ -36,17 +36,18 @@ def libraries(cuda_version: str, cudnn_version: str) -> dict[str, str]:
 def missing_libraries(
   build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None
 ) -> list[str]:
-  """The libraries, NVIDIA's driver among them, that a TensorFlow build wants and does not find."""
+  """Returns the libraries, including NVIDIA's driver, that TensorFlow needs but does not find."""
   wanted = {**libraries(build['cuda_version'], build['cudnn_version']), _DRIVER: ''}
   return [name for name, folder in wanted.items() if not (can_open or opens)(name, folder)]
 
 
 def explain(build: Mapping[str, Any], can_open: Callable[[str, str], bool] | None = None) -> str:
-  """Says in one line why TensorFlow has no GPU, and what to do.
+  """Explains in one line why TensorFlow has no GPU, and what to do.
 
   Args:
     build: `tf.sysconfig.get_build_info()`.
-    can_open: `(name, folder) -> bool`: whether a library can be opened; default: tries it.
+    can_open: `(name, folder) -> bool`, whether a library can be opened. The default tries to open
+      it.
   """
   if not build.get('is_cuda_build'):
     return (
@@ -75,10 +76,10 @@ def explain(build: Mapping[str, Any], can_open: Callable[[str, str], bool] | Non
 
 
 def opens(name: str, folder: str) -> bool:
-  """Whether a shared library can be opened: NVIDIA's Python package's, or the system's.
+  """Whether a shared library can be opened, from NVIDIA's Python package or the system.
 
-  It stays open, and TensorFlow then finds it under its name: by itself, TensorFlow 2.14.1 does
-  not look where NVIDIA's packages are.
+  The library stays open, so that TensorFlow finds it by name. TensorFlow 2.14.1 does not search
+  NVIDIA's packages itself.
   """
   places = [os.path.join(root, folder, 'lib', name) for root in _nvidia_folders() if folder]
   for path in [*filter(os.path.exists, places), name]:
@@ -91,7 +92,7 @@ def opens(name: str, folder: str) -> bool:
 
 
 def open_libraries() -> None:
-  """Opens NVIDIA's packages, if they and a driver are there; to be called before TensorFlow."""
+  """Opens NVIDIA's packages if they and a driver are installed; call this before TensorFlow."""
   build = private_apis.installed_build()
   has_packages = build.get('is_cuda_build') and any(map(os.path.isdir, _nvidia_folders()))
   if has_packages and opens(_DRIVER, ''):
@@ -99,14 +100,14 @@ def open_libraries() -> None:
 
 
 def _nvidia_folders() -> list[str]:
-  """Where NVIDIA's Python packages are, or would be."""
+  """Returns the folders in which NVIDIA's Python packages are, or would be."""
   package = importlib.util.find_spec('tensorflow')
   roots = (package and package.submodule_search_locations) or ()
   return [os.path.join(os.path.dirname(root), 'nvidia') for root in roots]
 
 
 def check_libraries() -> None:
-  """Refuses a GPU at once, before anything slow is imported, where libraries are missing."""
+  """Refuses a GPU early, before slow imports, if libraries are missing."""
   build = private_apis.installed_build()
   if not build.get('is_cuda_build') or missing_libraries(build):
     raise ValueError(explain(build))

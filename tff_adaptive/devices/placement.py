@@ -1,4 +1,4 @@
-"""The devices of a round: where the server works, and among which the clients are divided."""
+"""The devices of a round: one for the server, and those that share the clients."""
 
 import contextlib
 import dataclasses
@@ -18,9 +18,9 @@ class Placement:
   """The devices of a round.
 
   Attributes:
-    clients: Devices among which the clients are divided; the server works on the first. None in
-      it: no device is named, and TensorFlow places the operations (on a CPU, without a GPU).
-    is_gpu: Whether they are GPUs.
+    clients: Devices among which the clients are divided. The server uses the first. (None,) names
+      no device, and TensorFlow places the operations.
+    is_gpu: Whether the devices are GPUs.
   """
 
   clients: tuple[str | None, ...] = (None,)
@@ -37,14 +37,14 @@ class Placement:
     return self.clients != (None,)
 
   def clients_together(self, num_clients: int) -> int:
-    """How many clients train together unasked, where they can."""
+    """Returns how many clients train together by default, if the model allows it."""
     if not self.is_gpu:
       return 1
     return max(1, min(MOST_TOGETHER, -(-num_clients // len(self.clients))))
 
 
 def check(device: str) -> None:
-  """Refuses a device that is none of `cuda.DEVICES`, or is not there: what is missing is named."""
+  """Refuses a device that is not in `cuda.DEVICES` or not available; the error says what lacks."""
   if device not in cuda.DEVICES:
     raise ValueError(f'device is {device!r}; it must be one of {", ".join(cuda.DEVICES)}')
   if device != 'cpu':
@@ -54,11 +54,11 @@ def check(device: str) -> None:
 
 
 def place(device: str, names: Sequence[str] | None = None) -> Placement:
-  """The placement of a round; from here on TensorFlow's devices cannot be configured any more.
+  """Returns the placement of a round; after this TensorFlow's devices cannot be configured.
 
   Args:
     device: 'auto' (the GPUs if TensorFlow has any, else the CPU), 'cpu' or 'gpu'.
-    names: TensorFlow's names of the devices to take instead, such as '/GPU:1'.
+    names: TensorFlow's names of the devices to use instead, such as '/GPU:1'.
   """
   if names is not None:
     return Placement(tuple(names), any('GPU' in name.upper() for name in names))
@@ -69,16 +69,16 @@ def place(device: str, names: Sequence[str] | None = None) -> Placement:
 
 
 def hide_gpus() -> None:
-  """Keeps this process off the GPUs; to be called before TensorFlow has used a device."""
+  """Hides the GPUs from this process; call this before TensorFlow has used a device."""
   if tf.config.list_physical_devices('GPU'):
     tf.config.set_visible_devices([], 'GPU')
 
 
 def on(device: str | None) -> Any:
-  """`with on(device): ...` places operations there; on None, where TensorFlow likes."""
+  """`with on(device): ...` places operations there; with None TensorFlow chooses."""
   return contextlib.nullcontext() if device is None else tf.device(device)
 
 
 def stays_on_host(tensor: tf.Tensor) -> bool:
-  """Whether a tensor is of a kind that GPUs do not hold."""
+  """Whether a tensor has a type that GPUs cannot hold."""
   return tensor.dtype in (tf.variant, tf.string, tf.resource)

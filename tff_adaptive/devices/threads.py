@@ -1,4 +1,4 @@
-"""How TensorFlow's threads are laid on the processors. Imports TensorFlow only where it is used."""
+"""How many threads TensorFlow uses. Imports TensorFlow only in functions that need it."""
 
 import contextlib
 import os
@@ -7,25 +7,25 @@ _MOST = 4
 
 
 def num_processors() -> int:
-  """The processors that this process may use."""
+  """Returns the number of processors that this process may use."""
   return len(os.sched_getaffinity(0))
 
 
 def side_by_side(pieces: int | None = None) -> int:
-  """How many pieces of work (clients, batches of an evaluation) should be in work at once.
+  """Returns how many pieces of work, such as clients, should run at once.
 
-  As many as there are processors, at most 4, for memory, and no more than there are pieces.
+  This is the number of processors, but at most 4, to save memory, and at most the number of pieces.
   """
   return min(_MOST, num_processors(), pieces or _MOST)
 
 
 def one_an_operation(parallel_clients: int) -> None:
-  """Has each TensorFlow operation use one thread, where the clients keep all processors busy.
+  """Makes each TensorFlow operation use one thread if the clients keep all processors busy.
 
-  An operation that two clients' threads divide among themselves again makes both wait: rounds of
-  LSTMs took twice as long. Nothing changes if the clients are fewer than the processors, if the
+  If operations of several clients each use several threads, they wait for each other: rounds of
+  LSTMs took twice as long. Nothing changes if there are fewer clients than processors, if the
   number of threads was chosen (`tf.config.threading` or TF_NUM_INTRAOP_THREADS), or if TensorFlow
-  has already run an operation: it takes the number from then on as fixed.
+  has already run an operation, after which the number is fixed.
   """
   import tensorflow as tf
 

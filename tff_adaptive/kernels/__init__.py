@@ -1,1 +1,1 @@
-"""TensorFlow operations of this project's own, in C++; compiled where they are first used."""
+"""This project's TensorFlow operations in C++, compiled when they are first used."""

@@ -1,8 +1,9 @@
-"""The library of this project's TensorFlow operations: compiled once on a machine, then loaded.
+"""The library of this project's TensorFlow operations, compiled once on each machine.
 
-It is compiled by the C++ compiler of the machine (`g++`, or what CXX names), in a second or two,
-into the folder `tff_adaptive` of XDG_CACHE_HOME or `~/.cache`. Its name has the digest
-of all that decides what it does: its source, the compiler, the options and TensorFlow's version.
+The machine's C++ compiler (`g++`, or the one that CXX names) compiles it in a second or two, into
+the folder `tff_adaptive` of XDG_CACHE_HOME or `~/.cache`. The file's name has a digest of
+everything on which the result depends: the source, the compiler, the options and TensorFlow's
+version.
 
 Importing this module imports no TensorFlow.
 """
@@ -37,21 +38,21 @@ _lock = threading.Lock()
 
 
 class KernelError(ValueError):
-  """The operations cannot be had on this machine."""
+  """The operations are not available on this machine."""
 
 
 def load() -> Any:
-  """Returns the operations as functions, compiled if this machine has not done that yet.
+  """Returns the operations as functions; compiles them if this machine has not done so yet.
 
   Raises:
-    KernelError: If there is no compiler, or what it makes cannot be loaded.
+    KernelError: If there is no compiler, or the compiled library cannot be loaded.
   """
   with _lock:
     return _load()
 
 
 def load_for(operations: Iterable[str]) -> None:
-  """Loads the library if one of these names of operations, a graph's say, is in it."""
+  """Loads the library if one of the given names of operations belongs to it."""
   if any(name.startswith(PREFIX) for name in operations):
     load()
 
@@ -80,7 +81,7 @@ def _load() -> Any:
 
 
 def cache_folder() -> pathlib.Path | None:
-  """The folder where the compiled library is kept; None if none can be had for the user alone."""
+  """Returns the folder for the compiled library, or None if no folder is the user's alone."""
   base = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')
   folder = pathlib.Path(base) / 'tff_adaptive'
   if not folder.is_absolute():  # There is no home, and what lies there is run.
@@ -109,7 +110,7 @@ def _cpu_flags() -> set[str]:
 
 
 def _made(command: list[str], folder: pathlib.Path, name: str) -> Any:
-  """Compiles the library, loads it, and keeps it; another process may do the same meanwhile."""
+  """Compiles, loads and stores the library; another process may do the same meanwhile."""
   handle, part = tempfile.mkstemp('.so', '.lstm-', folder)
   os.close(handle)
   try:
@@ -136,7 +137,7 @@ def _loaded(path: pathlib.Path) -> Any:
 
 
 def _run(command: list[str]) -> str:
-  """Runs the compiler; returns what it prints."""
+  """Runs the compiler and returns its output."""
   needs = f'The compiled LSTM needs a C++ compiler, and {command[0]!r}'
   try:
     done = subprocess.run(

@@ -1,6 +1,7 @@
-"""The recurrence of an LSTM as one operation, and its gradient as another, on a CPU.
+"""The recurrence of an LSTM and its gradient, as one operation each, on a CPU.
 
-Keras's equations (gates in the order input i, forget f, cell g, output o), from zero state:
+The equations are Keras's, from zero state, with gates in the order input i, forget f, cell g,
+output o:
 
     z_t = (the inputs' share) + h_{t-1} R
     c_t = sigmoid(f_t) c_{t-1} + sigmoid(i_t) tanh(g_t)
@@ -15,10 +16,10 @@ from tff_adaptive.kernels import library
 
 
 def recurrence(z: tf.Tensor, recurrent: tf.Tensor, steps: int) -> tf.Tensor:
-  """Runs the recurrence over a sequence; differentiable once.
+  """Runs the recurrence over a sequence. It can be differentiated once.
 
   Args:
-    z: float32 [..., T B, 4 H], the inputs' share of all steps, time first.
+    z: float32 [..., T B, 4 H], the inputs' part of the gates for all steps, time first.
     recurrent: R, float32 [..., H, 4 H]; the leading axes are those of z.
     steps: T.
 
@@ -26,8 +27,8 @@ def recurrence(z: tf.Tensor, recurrent: tf.Tensor, steps: int) -> tf.Tensor:
     h_1 ... h_T, float32 [..., T B, H].
 
   Raises:
-    KernelError: If the operations cannot be had; see `library.load`.
-    TypeError: If the numbers are not float32.
+    KernelError: If the operations are not available; see `library.load`.
+    TypeError: If the arguments are not float32.
   """
   if z.dtype != tf.float32:
     raise TypeError(f'the compiled LSTM computes in float32, not in {z.dtype.name}')

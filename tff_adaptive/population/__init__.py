@@ -1,7 +1,7 @@
-"""Who is there, how fast, and for how long: clients as they are, on a virtual clock.
+"""Availability, speed and failures of clients, on a virtual clock. Pure NumPy.
 
-Pure NumPy: which clients a round can draw, when each hands in what, and what the server makes of
-it. `training` trains on those that count.
+The modules say which clients a round can draw, what each of them finishes and when, and which of
+them count. `training` then trains those that count.
 """
 
 import lazy_loader

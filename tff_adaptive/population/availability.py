@@ -17,17 +17,17 @@ _LATEST_BEGIN = 1e8
 
 
 class Availability(Protocol):
-  """How clients come and go."""
+  """The interface of all availabilities."""
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """Returns who is available when.
+    """Returns the mask of available clients as a function of round and virtual seconds.
 
     Args:
       client_ids: The N clients; a mask has their order.
       seed: The run's seed.
 
     Raises:
-      ValueError: If this does not fit the clients.
+      ValueError: If the availability does not fit the clients.
     """
 
 
@@ -36,7 +36,7 @@ class Always:
   """Every client is always available."""
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """As `Availability.bind`."""
+    """See `Availability.bind`."""
     del seed
     everyone = np.ones(len(client_ids), bool)
     return lambda round_number, seconds: everyone
@@ -44,10 +44,10 @@ class Always:
 
 @dataclasses.dataclass(frozen=True)
 class Independent:
-  """Client i is available with probability p_i, independently of others and of other rounds.
+  """Client i is available in each round with probability p_i, independently.
 
   Attributes:
-    probability: p, the same for all, in (0, 1]; or p_i by client id, each in [0, 1].
+    probability: p for all clients, in (0, 1], or a mapping from client id to p_i, each in [0, 1].
   """
 
   probability: float | Mapping[str, float] = 0.5
@@ -61,7 +61,7 @@ class Independent:
       validation.up_to_one(f'probability of client {client!r}', p, 'give 0 to 1')
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """As `Availability.bind`."""
+    """See `Availability.bind`."""
     p: np.ndarray | float
     if isinstance(self.probability, Mapping):
       p = by_client(self.probability, client_ids, 'probability')
@@ -81,15 +81,15 @@ class Independent:
 
 @dataclasses.dataclass(frozen=True)
 class Diurnal:
-  """Each client is available for a part of each day, which begins at a phase of its own.
+  """Each client is available for a share of each day, beginning at its own phase.
 
-  Available while (time / period + phase) mod 1 < share.
+  A client is available while (time / period + phase) mod 1 < share.
 
   Attributes:
-    period: Length of a day, above 0: in rounds, or in virtual hours.
+    period: Length of a day, above 0, in rounds or in virtual hours.
     unit: 'rounds' or 'hours'.
-    share: The part of a day that a client is available, in (0, 1].
-    phases: A client's phase in [0, 1), by client id; None draws them uniformly by the seed.
+    share: The share of a day in which a client is available, in (0, 1].
+    phases: Client id -> phase in [0, 1). None draws the phases uniformly by the seed.
   """
 
   period: float = 24.0
@@ -109,7 +109,7 @@ class Diurnal:
       validation.in_unit_interval(f'phase of client {client!r}', phase, hint)
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """As `Availability.bind`."""
+    """See `Availability.bind`."""
     if self.phases is None:
       phases = draws.generator(seed, draws.ALWAYS, draws.PHASE).random(len(client_ids))
     else:
@@ -127,13 +127,15 @@ class Diurnal:
 class Trace:
   """Clients are available in recorded intervals of virtual time.
 
-  The trace repeats: the time is taken modulo the end of the last interval, whosever it is. A round
-  at whose beginning nobody is there lasts until the next interval of one of the run's clients.
+  The trace repeats: time is taken modulo the end of the last interval of any client. If no client
+  is available when a round begins, the round lasts until the next interval of one of the run's
+  clients.
 
   Attributes:
     intervals: Client id -> its intervals (from, until) in virtual seconds since the run's
-      beginning, 0 <= from < until; `until` is not within. A client without any is never available.
-      The first begins before 10^8 seconds, which timestamps of a calendar do not.
+      beginning, with 0 <= from < until; `until` is exclusive. A client without intervals is never
+      available. The first interval must begin before 10^8 seconds, which excludes calendar
+      timestamps.
   """
 
   intervals: Mapping[str, Sequence[tuple[float, float]]]
@@ -154,7 +156,7 @@ class Trace:
       )
 
   def unmatched(self, client_ids: Sequence[str]) -> str | None:
-    """Returns what to say of ids that are only in the trace or only in the run; None for none."""
+    """Returns a message about ids that only the trace or only the run has, or None."""
     known = {client for client, pairs in self.intervals.items() if len(pairs)}
     strangers, never = len(known - set(client_ids)), len(set(client_ids) - known)
     if not strangers and not never:
@@ -166,7 +168,7 @@ class Trace:
     )
 
   def bind(self, client_ids: Sequence[str], seed: int) -> Mask:
-    """As `Availability.bind`; of others than `client_ids` only the last `until` counts."""
+    """See `Availability.bind`. Of other clients only the last `until` counts."""
     del seed
     rows = [
       (position, begin, end)
@@ -184,7 +186,7 @@ class Trace:
 
 
 class _TraceMask:
-  """The mask of a trace; it knows when the next client comes."""
+  """The mask of a trace, which knows when the next client becomes available."""
 
   def __init__(
     self, num_clients: int, rows: Sequence[tuple[int, float, float]], length: float
@@ -200,7 +202,7 @@ class _TraceMask:
     return available
 
   def seconds_to_next(self, seconds: float) -> float:
-    """Returns how long it is until a client comes, above 0; nobody is there at `seconds`."""
+    """Returns the time until a client becomes available, above 0; nobody is at `seconds`."""
     now = seconds % self._length
     later = self._begins[self._begins > now]
     begin = later.min() if later.size else self._begins.min() + self._length
@@ -213,7 +215,7 @@ class _TraceMask:
 
 
 def by_client(values: Mapping[str, float], client_ids: Sequence[str], name: str) -> np.ndarray:
-  """Returns the clients' values, float64 [N]; ValueError if one has none."""
+  """Returns the clients' values, float64 [N]; ValueError if a client has none."""
   missing = [client for client in client_ids if client not in values]
   if missing:
     raise ValueError(

@@ -1,8 +1,7 @@
-"""Rounds that do not wait: who arrives for which server step, trained from which model.
+"""Rounds that do not wait: which clients arrive for each server step, and how old they are.
 
-FedBuff ("Federated Learning with Buffered Asynchronous Aggregation", Nguyen et al., 2022) and, with
-a buffer of one, FedAsync ("Asynchronous Federated Optimization", Xie et al., 2019), on the virtual
-clock.
+They follow FedBuff ("Federated Learning with Buffered Asynchronous Aggregation", Nguyen et al.,
+2022) and, with a buffer of one, FedAsync ("Asynchronous Federated Optimization", Xie et al., 2019).
 """
 
 import dataclasses
@@ -23,24 +22,24 @@ _MOST_IN_VAIN = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Buffered:
-  """How the server works with clients that it does not wait for.
+  """Settings of a server that does not wait for all of its clients.
 
-  Some clients are always training, each from the model of the moment at which it began. A server
-  step is taken whenever `TrainingConfig.clients_per_round` of them, the size B of the buffer, have
-  arrived. tau is a client's staleness: the server steps taken since it began.
+  Some clients are always training, each from the model that was current when it began. The server
+  takes a step when B = `TrainingConfig.clients_per_round` clients have arrived; B is the size of
+  the buffer. tau is a client's staleness, the number of server steps since it began.
 
   Attributes:
-    concurrency: M, the clients that train at a time, B <= M <= N.
-    staleness: The factor s(tau) of a client's update: 'none', 1; 'polynomial', (1 + tau)^-a, with
-      a = 1/2 FedBuff's; 'hinge', 1 up to tau = b, then 1 / (a (tau - b) + 1); or 'constant', c for
-      any tau above 0.
-    a: Of 'polynomial' and 'hinge', above 0; None for 0.5 and for 10.
-    b: Of 'hinge', at least 0.
-    c: Of 'constant', in (0, 1].
+    concurrency: M, the number of clients that train at a time, B <= M <= N.
+    staleness: The factor s(tau) of a client's update. 'none' is 1. 'polynomial' is (1 + tau)^-a,
+      which is FedBuff's with a = 1/2. 'hinge' is 1 up to tau = b, then 1 / (a (tau - b) + 1).
+      'constant' is c for any tau above 0.
+    a: The a of 'polynomial' (default 0.5) and 'hinge' (default 10), above 0.
+    b: The b of 'hinge', at least 0.
+    c: The c of 'constant', in (0, 1].
     max_staleness: An update with a larger tau is dropped when it arrives; None keeps all.
-    mixing: Whether an update is measured from the present model, x - theta_i, as FedAsync's average
-      x <- (1 - alpha s) x + alpha s theta_i is with SGD of rate alpha at the server; otherwise
-      from the model that the client began with, as FedBuff's.
+    mixing: Whether an update is measured from the present model x, as x - theta_i. With SGD of rate
+      alpha at the server this is FedAsync's average x <- (1 - alpha s) x + alpha s theta_i. If
+      False, an update is measured from the model that the client began with, as in FedBuff.
 
   Raises:
     ValueError: If a number is out of its range.
@@ -68,7 +67,7 @@ class Buffered:
       validation.whole_number('max_staleness', self.max_staleness, 0, 'give 20, say, or None')
 
   def factor(self, tau: int) -> float:
-    """s(tau), the factor of an update that is tau server steps old."""
+    """Returns s(tau), the factor of an update that is tau server steps old."""
     if self.staleness == 'polynomial':
       return float((1.0 + tau) ** -(0.5 if self.a is None else self.a))
     if self.staleness == 'hinge':
@@ -80,18 +79,18 @@ class Buffered:
 class Arrivals(rounds.RoundPlan):
   """The clients whose updates make a server step.
 
-  `positions` are in the order in which the clients arrived; `available` are those that were there
-  when clients were last drawn. `selected`, `dropped` and `virtual_seconds` count since the last
-  step, `finished` and `partial` in the buffer.
+  `positions` are in the order of arrival. `available` counts the clients that were available when
+  clients were last drawn. `selected`, `dropped` and `virtual_seconds` count from the last step;
+  `finished` and `partial` count the clients in the buffer.
 
   Attributes:
-    staleness: int64 [B], tau of each.
-    factors: float32 [B], s(tau) of each.
-    slots: int64 [B], where the model that each began with is kept; -1 for the present one.
-    store: Where the present model is to be kept after the step; -1 if nobody trains from it.
-    staleness_dropped: The largest tau that was dropped for its age; 0 if none was.
-    under_way: Clients that go on training.
-    versions: Older models that they need, the present one among them.
+    staleness: int64 [B], tau of each client.
+    factors: float32 [B], s(tau) of each client.
+    slots: int64 [B], the slot of the model that each client began with; -1 for the present model.
+    store: The slot in which the present model is kept after the step; -1 if nobody trains from it.
+    staleness_dropped: The largest tau that was dropped because of its age; 0 if none was.
+    under_way: Number of clients that are still training.
+    versions: Number of models that they need, which may include the present one.
   """
 
   staleness: np.ndarray
@@ -104,11 +103,11 @@ class Arrivals(rounds.RoundPlan):
 
   @functools.cached_property
   def needed(self) -> list[int]:
-    """The slots of the older models that the step's clients began with, rising."""
+    """The slots of the older models that the step's clients began with, in rising order."""
     return sorted({slot for slot in self.slots.tolist() if slot >= 0})
 
   def columns(self) -> dict[str, float]:
-    """Returns what metrics.csv says of the step."""
+    """Returns the columns of metrics.csv for the step."""
     return {
       **super().columns(),
       'staleness_mean': float(self.staleness.mean()),
@@ -119,7 +118,7 @@ class Arrivals(rounds.RoundPlan):
     }
 
   def of_client(self, i: int, mixing: bool) -> dict[str, Any]:
-    """What the i-th client's element has besides its examples, see `ClientTraining.versions`."""
+    """Returns further entries of the i-th client's element; see `ClientTraining.versions`."""
     return {
       'version': np.int32(self.needed.index(slot) if (slot := self.slots[i]) >= 0 else -1),
       'mixed' if mixing else 'discount': np.float32(self.factors[i]),
@@ -127,7 +126,7 @@ class Arrivals(rounds.RoundPlan):
 
 
 class _Client(NamedTuple):
-  """A client under way; in the order of the arrivals, of which none are alike."""
+  """A client that is training; tuples sort in the order of arrival, and no two are equal."""
 
   time: float  # Since the last step, so that a step's seconds do not depend on how late it is.
   dispatch: int
@@ -140,18 +139,18 @@ class _Client(NamedTuple):
 class BufferedSimulation(rounds.Simulation):
   """The server steps of one run, one after the other on the virtual clock.
 
-  Events at one instant have this order: clients arrive, those that began first before the others;
-  the server takes its step when the buffer is full; new clients begin, drawn uniformly from the
-  available ones that neither train nor are in the buffer. A step depends on the arguments and its
-  number only: a resumed run goes through the steps before again, without data.
+  Events at the same instant have this order. First clients arrive, in the order in which they
+  began. Then the server takes its step if the buffer is full. Then new clients begin, drawn
+  uniformly from the available clients that neither train nor are in the buffer. A step depends only
+  on the arguments and its number. A resumed run simulates the earlier steps again, without data.
   """
 
   def __init__(self, synchrony: Buffered, *given: Any, **more: Any) -> None:
-    """Creates the simulation; the other arguments are those of `rounds.Simulation`.
+    """Creates the simulation; for the other arguments see `rounds.Simulation`.
 
     Raises:
-      ValueError: As that of `rounds.Simulation`, and if fewer clients train than a buffer holds, or
-        more than there are.
+      ValueError: See `rounds.Simulation`. Also if `concurrency` is below the size of the buffer or
+        above the number of clients.
     """
     super().__init__(*given, **more)
     self._synchrony, size, num_clients = synchrony, self._cohort_size, len(self._steps)
@@ -164,9 +163,10 @@ class BufferedSimulation(rounds.Simulation):
       raise ValueError('over_select has no meaning with a buffer: leave it out.')
 
   def most_versions(self, num_rounds: int) -> int:
-    """How many older models must be kept at a time in so many server steps, at most; at least 1.
+    """Returns the most older models that the run keeps at a time, at least 1.
 
-    `note` says of clients that do not arrive in all these steps.
+    It simulates all server steps, and `note` then reports clients that do not arrive during the
+    run.
     """
     most, oldest = 1, 0
     for number in range(1, num_rounds + 1):
@@ -193,7 +193,7 @@ class BufferedSimulation(rounds.Simulation):
     self._available = 0
 
   def _next(self, number: int) -> Arrivals:
-    """The arrivals of a step; `version`, the steps taken before it, is the present model's."""
+    """Simulates the next step; `version` is the number of steps before it."""
     self._queue = [c._replace(time=c.time - self._since) for c in self._queue]
     heapq.heapify(self._queue)  # Two times may have become one.
     self._since = 0.0
@@ -249,7 +249,7 @@ class BufferedSimulation(rounds.Simulation):
     )
 
   def _keep(self, version: int) -> tuple[int, int]:
-    """Says where the present model is kept, or -1, and how many are; forgets those not needed."""
+    """Returns the present model's slot (or -1) and the number of models kept; frees other slots."""
     needed = {client.version for client in self._queue}
     self._slots = {v: slot for v, slot in self._slots.items() if v in needed}
     if version not in needed:
@@ -259,7 +259,7 @@ class BufferedSimulation(rounds.Simulation):
     return self._slots[version], len(needed)
 
   def _dispatch(self, version: int, in_buffer: Sequence[int]) -> None:
-    """Lets new clients begin, as many as there is room and as are there."""
+    """Starts as many available clients as there is room for."""
     room = self._synchrony.concurrency - len(self._queue)
     if not room:
       return
@@ -287,7 +287,7 @@ class BufferedSimulation(rounds.Simulation):
       heapq.heappush(self._queue, client)
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
-    """As of a round, of clients of which the first is the `number`-th that begins."""
+    """See `Simulation._chances`; `number` counts the first of them among all that began."""
     numbers = range(number, number + len(drawn))
     found = [draws.generator(self._seed, n, draws.DISPATCH_FAILURE).random(2) for n in numbers]
     return np.transpose(found)

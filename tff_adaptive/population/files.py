@@ -1,4 +1,4 @@
-"""CSV files that describe clients: a trace of when they are available, and their profiles."""
+"""CSV files that describe clients: traces of their availability, and profiles."""
 
 import csv
 import math
@@ -11,18 +11,17 @@ PROFILE_COLUMNS = ('probability', 'phase', *speed.COLUMNS)
 
 
 def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
-  """Reads when clients are available.
+  """Reads a trace of the clients' availability.
 
   Args:
-    path: A CSV file with the columns client, from and until, in virtual seconds; a client may have
-      any number of lines. Blanks around cells do not count.
+    path: A CSV file with the columns client, from and until, in virtual seconds. A client may have
+      any number of lines. Blanks around cells are ignored.
 
   Returns:
     Client id -> its intervals, for `Trace`.
 
   Raises:
-    ValueError: If the file cannot be read; the error names the line. `Trace` refuses times that
-      cannot be.
+    ValueError: If the file cannot be read; the error names the line. `Trace` checks the times.
   """
   found: dict[str, list[tuple[float, float]]] = {}
   for line, row in _rows(path, TRACE_COLUMNS, ()):
@@ -32,19 +31,19 @@ def read_trace(path: str) -> dict[str, list[tuple[float, float]]]:
 
 
 def read_profiles(path: str) -> dict[str, dict[str, float]]:
-  """Reads what is known of each client.
+  """Reads measured properties of clients.
 
   Args:
-    path: A CSV file with the column client and one or more of probability, phase,
-      seconds_per_step, downlink and uplink (10^6 bytes a second); one line a client. Blanks
-      around cells do not count.
+    path: A CSV file with the column client and one or more of probability, phase, seconds_per_step,
+      downlink and uplink (10^6 bytes a second). Each client has one line. Blanks around cells are
+      ignored.
 
   Returns:
     Column -> client id -> value.
 
   Raises:
-    ValueError: If the file cannot be read; the error names the line. What takes the values refuses
-      those that cannot be.
+    ValueError: If the file cannot be read; the error names the line. `Speed` and the availabilities
+      check the values.
   """
   found: dict[str, dict[str, float]] = {}
   lines: dict[str, int] = {}
@@ -64,7 +63,7 @@ def read_profiles(path: str) -> dict[str, dict[str, float]]:
 def _rows(
   path: str, needed: Sequence[str], optional: Sequence[str]
 ) -> Iterator[tuple[int, dict[str, str]]]:
-  """Yields line numbers and lines by column; ValueError if the file is of another form."""
+  """Yields line numbers and rows; ValueError if the file has another form."""
   try:
     with open(path, encoding='utf-8-sig', newline='') as file:
       reader = csv.reader(file, strict=True)

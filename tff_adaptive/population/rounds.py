@@ -68,7 +68,7 @@ class Population:
     return self.stragglers == 'partial'
 
   def record(self) -> dict[str, Any]:
-    """Returns the settings for config.json; values by client are recorded as a digest."""
+    """Returns the settings for config.json; values by client are replaced by a digest."""
     return _record(self)
 
 
@@ -112,7 +112,7 @@ class RoundPlan:
   begins: float = dataclasses.field(default=0.0, kw_only=True)
 
   def passes(self, seconds: float) -> bool:
-    """Whether a multiple of so many virtual seconds is in the round, its end included."""
+    """Whether a multiple of `seconds` lies in the round, which includes its end."""
     ends = self.begins + self.virtual_seconds
     return ends // seconds > self.begins // seconds
 
@@ -124,11 +124,11 @@ class RoundPlan:
 class Simulation:
   """The rounds of one run, one after the other on the virtual clock.
 
-  A round depends on the arguments and its number only: a resumed run goes through the rounds before
-  again, which loads no data.
+  A round depends only on the arguments and its number. A resumed run simulates the earlier rounds
+  again, without data.
 
   Attributes:
-    note: What to say once of clients that do not fit the population; None for nothing.
+    note: A message about clients that do not fit the population, or None.
   """
 
   def __init__(
@@ -148,11 +148,11 @@ class Simulation:
     Args:
       population: How clients behave.
       client_ids: The N clients.
-      steps: K_i of each, all its local steps of a round; 0 for a client without examples.
+      steps: K_i of each client, all its local steps of a round; 0 for a client without examples.
       seed: The run's seed, >= 0.
-      cohort_size: Clients that a round is to have, 1 to N.
+      cohort_size: Number of clients in a round, 1 to N.
       bytes_down: Bytes that a client receives in a round.
-      bytes_up: Bytes that it sends.
+      bytes_up: Bytes that a client sends in a round.
       draw: Draws clients without repetition.
 
     Raises:
@@ -179,7 +179,7 @@ class Simulation:
     self._restart()
 
   def plan(self, round_number: int) -> RoundPlan:
-    """Returns what becomes of a round, counted from 1."""
+    """Returns the plan of a round, counted from 1."""
     if round_number < self._number:
       self._restart()
     while self._number < round_number:
@@ -190,7 +190,7 @@ class Simulation:
     return self._plan
 
   def most_versions(self, num_rounds: int) -> int:
-    """How many older models so many rounds need: who waits for all clients keeps none."""
+    """Returns how many older models the rounds need: none, because the server waits for all."""
     del num_rounds
     return 0
 
@@ -198,7 +198,7 @@ class Simulation:
     self._number, self._clock, self._plan = 0, 0.0, None
 
   def _next(self, number: int) -> RoundPlan:
-    """The plan of a round that begins at `_clock`."""
+    """Returns the plan of the round that begins at `_clock`."""
     (available,) = np.nonzero(self._is_available(number, self._clock))
     wanted = math.ceil(self._population.over_select * self._cohort_size - _ROUNDING)
     size = min(wanted, len(available))
@@ -223,17 +223,17 @@ class Simulation:
     )
 
   def _idle(self, clock: float) -> float:
-    """The seconds that a round of nobody lasts."""
+    """Returns the seconds that a round without clients lasts."""
     # At fixed times the server might for ever ask when nobody is there.
     if seconds_to_next := getattr(self._is_available, 'seconds_to_next', None):
       return float(seconds_to_next(clock))
     return self._population.round_deadline or IDLE_SECONDS
 
   def _course(self, drawn: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What drawn clients do: their K_i, whether they can count, and when the server learns of it.
+    """Returns each drawn client's K_i, whether it can count, and when the server learns of it.
 
-    It learns at once of a client that fails, and at the deadline of one that is late. `number` says
-    what they fail by, see `_chances`.
+    The server learns of a failure at once, and of a late client at the deadline. Failures are drawn
+    by `number`; see `_chances`.
     """
     steps = (self._fit if self._population.limits_steps else self._steps)[drawn]
     is_late = (self._fit < self._needed)[drawn]
@@ -248,7 +248,7 @@ class Simulation:
     return steps, ~has_failed & ~is_late, ends
 
   def _chances(self, drawn: np.ndarray, number: int) -> np.ndarray:
-    """float64 [2, clients], of a round: each fails if its first is low, and at which step."""
+    """Draws float64 [2, clients]: low numbers in row 0 are failures, and row 1 says when."""
     generator = draws.generator(self._seed, number, draws.FAILURE)
     return generator.random((2, len(self._steps)))[:, drawn]
 

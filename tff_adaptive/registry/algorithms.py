@@ -12,23 +12,23 @@ _ADA_BEST = 'Varno et al., "AdaBest", ECCV 2022, Algorithm 1'
 
 
 def decay(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
-  """A number in [0, 1)."""
+  """Describes a hyperparameter in [0, 1)."""
   check = validation.in_unit_interval
   return Hyperparameter(name, float, default, f'{what}, in [0, 1)', check, hint)
 
 
 def above_zero(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
-  """A number > 0."""
+  """Describes a hyperparameter > 0."""
   return Hyperparameter(name, float, default, f'{what}, > 0', validation.above_zero, hint)
 
 
 def at_least_zero(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
-  """A number >= 0."""
+  """Describes a hyperparameter >= 0."""
   return Hyperparameter(name, float, default, f'{what}, >= 0', validation.at_least_zero, hint)
 
 
 def up_to_one(name: str, default: float, what: str, hint: str = '') -> Hyperparameter:
-  """A number in (0, 1]; `what` says so."""
+  """Describes a hyperparameter in (0, 1]; `what` names the range."""
   check = validation.in_half_open_unit_interval
   return Hyperparameter(name, float, default, what, check, hint)
 
@@ -54,7 +54,7 @@ _MIME = (
 
 
 def _mime(name: str, title: str, description: str, down: int) -> Algorithm:
-  """An entry of the paper; of Adam's statistics there are two."""
+  """Returns the entry of Mime or MimeLite; Adam's statistics are two vectors."""
   return Algorithm(
     name,
     title,
@@ -258,7 +258,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
 
 
 def _sam(name: str, title: str, of: str, paper: str, rho: float = 0.05) -> Algorithm:
-  """The algorithm `of` with sharpness-aware minimization at the clients."""
+  """Returns the algorithm `of` with sharpness-aware minimization at the clients."""
   correction = _CORRECTIONS[of]
   return dataclasses.replace(
     correction,

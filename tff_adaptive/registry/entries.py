@@ -1,4 +1,4 @@
-"""The kinds of entries of the registry, as plain data; no TensorFlow."""
+"""The types of the registry's entries, as plain data. No TensorFlow."""
 
 import dataclasses
 import importlib
@@ -17,18 +17,18 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameter:
-  """A number of an algorithm, a server optimizer or a schedule.
+  """A hyperparameter of an algorithm, an optimizer or a schedule.
 
   Attributes:
     name: Its name, as a flag and as an argument.
     kind: float, int, bool or str.
-    default: Its value where none is given; None: it has none, which `help` explains.
-    help: What it is, in one sentence without its default and its owners.
-    check: The check of a value from `_utils.validation`; None: a float is finite, an int is at
+    default: The default value. None means that it has no fixed default; `help` then explains it.
+    help: One sentence that explains it, without the default and the algorithms that have it.
+    check: The check from `_utils.validation`. None checks that a float is finite and an int is at
       least 0.
     hint: What to give instead of a refused value.
-    choices: The values allowed, where they are few.
-    default_with: Server optimizer -> default with it, where that differs.
+    choices: The allowed values, if there are only a few.
+    default_with: Server optimizer -> its default with this optimizer, if that differs.
   """
 
   name: str
@@ -41,15 +41,15 @@ class Hyperparameter:
   default_with: Mapping[str, Value] = dataclasses.field(default_factory=_nothing, hash=False)
 
   def checked(self, value: Any, name: str = '') -> Any:
-    """Returns a value that is allowed; a whole number stands for a float too.
+    """Returns a value if it is allowed; an integer is converted where a float is expected.
 
     Args:
       value: The value.
-      name: What the user calls it, such as '--mu'; default: its name.
+      name: The name in the error message, such as '--mu'. The default is its own name.
 
     Raises:
-      TypeError: If it is of another kind.
-      ValueError: If it is out of its range.
+      TypeError: If the value has the wrong type.
+      ValueError: If the value is out of its range.
     """
     name = name or self.name
     hint = self.hint or f'its default is {self.default}'
@@ -74,10 +74,10 @@ class Counts:
   """What a client receives, sends and computes in a round; see `tff_adaptive.costs`.
 
   Attributes:
-    down: How many times the n parameters it receives: 1 is the model alone.
-    up: How many times it sends them: 1 is the update alone.
+    down: What it receives, in multiples of the n parameters. 1 is the model alone.
+    up: What it sends, in the same unit. 1 is the update alone.
     gradients: Gradients of a batch's loss in a local step.
-    full_gradients: Gradients over all its examples in a round.
+    full_gradients: Gradients over all of the client's examples in a round.
   """
 
   down: float = 1
@@ -87,25 +87,25 @@ class Counts:
 
 
 class _WithHyperparameters:
-  """What all entries share: values of the hyperparameters by name."""
+  """The hyperparameters of an entry, which all entries share."""
 
   name: str
   hyperparameters: tuple[Hyperparameter, ...]
 
   def default(self, name: str, server_optimizer: str = 'sgd') -> Any:
-    """Returns the default of a hyperparameter; KeyError if there is none of that name."""
+    """Returns the default of a hyperparameter; KeyError if there is no such hyperparameter."""
     h = {h.name: h for h in self.hyperparameters}[name]
     return h.default_with.get(server_optimizer, h.default)
 
   def values(self, given: Mapping[str, Any], server_optimizer: str = 'sgd') -> dict[str, Any]:
-    """Returns all hyperparameters by name: what is given, checked, and defaults for the rest.
+    """Returns all hyperparameters by name: the given values, checked, and defaults for the others.
 
     Args:
       given: Name -> value; None stands for the default.
       server_optimizer: The server optimizer's name, for the defaults.
 
     Raises:
-      TypeError: If a value is of another kind.
+      TypeError: If a value has the wrong type.
       ValueError: If a name is unknown or a value is out of its range.
     """
     known = {h.name: h for h in self.hyperparameters}
@@ -120,26 +120,27 @@ class _WithHyperparameters:
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm(_WithHyperparameters):
-  """A client correction, and the server optimizer where the name fixes it.
+  """A client correction, with a server optimizer if the algorithm's name fixes one.
 
   Attributes:
     name: Its name on the command line and in `build_...`.
     title: Its name in papers and reports.
     description: One line, without a full stop.
-    paper: Where it was published; '' for one of a user's own.
+    paper: The publication; '' for a user's own algorithm.
     correction: The `corrections.Correction` class, or 'module:class'.
-    server_optimizer: The one that its name stands for; None: any, SGD with rate 1 by default.
-    hyperparameters: Those of the correction.
-    settings: What its name stands for besides: some of the settings client_optimizer,
-      client_optimizer_option, client_optimizer_state, sam_rho, clip_norm, server_learning_rate,
-      and, of a command, participation, local_steps and random_local_steps.
-    assumes_sgd: What supposes that clients train with plain SGD, for messages; '' for nothing.
+    server_optimizer: The optimizer that its name stands for. None accepts any; the default is SGD
+      with rate 1.
+    hyperparameters: The hyperparameters of the correction.
+    settings: Further settings that its name stands for: some of client_optimizer,
+      client_optimizer_option, client_optimizer_state, sam_rho, clip_norm and server_learning_rate,
+      and for commands also participation, local_steps and random_local_steps.
+    assumes_sgd: Why clients have to train with plain SGD, for messages; '' if they need not.
     is_stateful: Whether clients keep a state between the rounds they take part in.
     client_weighting: 'examples' or 'uniform': how the paper weighs clients.
-    counts: What clients send as published, given the hyperparameters by name; None: what the
-      correction sends, see `algorithms.counts`.
-    uploads: What a client sends besides its update that moves the model; '' for nothing.
-    source: The user's file that it comes from; None for one of this package.
+    counts: A function from the hyperparameters by name to the published costs. None takes the
+      traced costs; see `algorithms.counts`.
+    uploads: What else a client sends that moves the model, besides its update; '' for nothing.
+    source: The user's file with the algorithm; None for an algorithm of this package.
   """
 
   name: str
@@ -160,16 +161,16 @@ class Algorithm(_WithHyperparameters):
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptimizer(_WithHyperparameters):
-  """An optimizer of the server, or of the clients.
+  """An optimizer for the server or the clients.
 
   Attributes:
     name: Its name on the command line.
     title: Its name in reports.
     description: One line, without a full stop.
     build: The function (learning_rate, **hyperparameters) -> TFF optimizer, or 'module:function'.
-    hyperparameters: Those besides the learning rate.
-    source: The user's file that it comes from; None for one of this package.
-    rate: A learning rate to begin with, where none was tuned; None: that of SGD.
+    hyperparameters: The hyperparameters besides the learning rate.
+    source: The user's file with the optimizer; None for an optimizer of this package.
+    rate: The default learning rate if none was tuned. None means that of SGD.
   """
 
   name: str
@@ -183,13 +184,13 @@ class ServerOptimizer(_WithHyperparameters):
 
 @dataclasses.dataclass(frozen=True)
 class Named(_WithHyperparameters):
-  """An entry without a title besides its name.
+  """The base of entries that have no separate title.
 
   Attributes:
     name: Its name on the command line.
     description: One line, without a full stop.
-    build: 'module:attribute' of what makes it.
-    hyperparameters: Its options.
+    build: The function that builds it, as 'module:attribute'.
+    hyperparameters: The options.
   """
 
   name: str
@@ -200,18 +201,18 @@ class Named(_WithHyperparameters):
 
 @dataclasses.dataclass(frozen=True)
 class Schedule(Named):
-  """A schedule of a learning rate: `build` is (base_rate, **hyperparameters) -> rate by round."""
+  """A schedule of a learning rate. `build` maps (base_rate, **hyperparameters) to a schedule."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Aggregator(Named):
-  """How the server combines updates: `build` is (values, cohort) -> TFF aggregation factory.
+  """How the server combines updates. `build` maps (values, cohort) to a TFF aggregation factory.
 
   Attributes:
-    is_weighted: Whether it can weigh clients; if not, all count the same.
+    is_weighted: Whether it can weigh clients. If not, all count the same.
     is_private: Whether it adds noise for differential privacy.
-    promise: What it does to all that moves the model, as in 'does not NOISE what ...'; '' where it
-      promises nothing about a client.
+    promise: A verb for what it does to everything that moves the model, as in 'does not NOISE what
+      ...'. '' if it promises nothing about a client.
   """
 
   is_weighted: bool = True
@@ -220,7 +221,7 @@ class Aggregator(Named):
 
 
 def resolve(reference: Any) -> Any:
-  """Returns what 'module:attribute' names; anything but a text is returned as it is."""
+  """Returns the object that 'module:attribute' names; other types are returned as they are."""
   if not isinstance(reference, str):
     return reference
   module, _, attribute = reference.partition(':')
@@ -228,12 +229,12 @@ def resolve(reference: Any) -> Any:
 
 
 def by_name(*entries: Any) -> Mapping[str, Any]:
-  """Entries as a read-only table: name -> entry."""
+  """Returns entries as a read-only mapping from name to entry."""
   return MappingProxyType({entry.name: entry for entry in entries})
 
 
 def named(kind: str, name: str, table: Mapping[str, Any]) -> Any:
-  """The entry of a name in a table; ValueError if there is none, which says what is meant."""
+  """Returns the entry of a name in a table; a ValueError suggests the name that may be meant."""
   if name not in table:
     raise ValueError(suggestions.unknown(kind, name, table))
   return table[name]

@@ -1,12 +1,13 @@
 """Every algorithm, optimizer and schedule, described once, as plain data.
 
-Flags and their help, checks, defaults, the builders' arguments, cost columns, labels of reports and
-the tables of the documentation are made from what stands here. Nothing here imports TensorFlow or
-TFF, so that a command line can list, explain and check at once; code is named as 'module:attribute'
-and imported by whoever builds.
+The flags with their help, checks and defaults, the builders' arguments, the cost columns, the
+labels of reports and the tables of the documentation are made from these entries. Nothing here
+imports TensorFlow or TFF, so that commands can list, explain and check quickly. Code is named as
+'module:attribute' and imported when something is built.
 
-To add an algorithm: a file of formulas in `tff_adaptive/corrections/` and an entry in
-`registry.algorithms`. One of your own needs neither: `algorithm('my_file.py:MyCorrection')`.
+To add an algorithm, write its formulas in `tff_adaptive/corrections/` and an entry in
+`registry.algorithms`. An algorithm of your own needs neither:
+`algorithm('my_file.py:MyCorrection')`.
 """
 
 import dataclasses
@@ -64,7 +65,7 @@ _AS_PYTORCH = "SGD with Nesterov momentum, as PyTorch's"
 def _optimizer(
   name: str, title: str, description: str, *hyperparameters: Hyperparameter, **options: Any
 ) -> ServerOptimizer:
-  """The entry of an optimizer, built by the function of its name."""
+  """Returns the entry of an optimizer that the function of the same name builds."""
   build = f'tff_adaptive.optimizers:build_{name}'
   return ServerOptimizer(name, title, description, build, hyperparameters, **options)
 
@@ -147,7 +148,7 @@ def _factor(default: float) -> Hyperparameter:
 
 
 def _schedule(name: str, kind: str, description: str, *own: Hyperparameter) -> Schedule:
-  """A schedule of the class `kind`; each may begin with a linear warm-up."""
+  """Returns the entry of a schedule of class `kind`, with the option of a linear warm-up."""
   return Schedule(name, description, f'tff_adaptive.schedules:{kind}', (*own, _WARMUP_ROUNDS))
 
 
@@ -178,17 +179,17 @@ def algorithm(spec: str) -> Algorithm:
   """Returns the entry of an algorithm.
 
   Args:
-    spec: A name in `ALGORITHMS`, or 'FILE.py:NAME' of a user's own: an `Algorithm`, or a frozen
-      dataclass that subclasses `corrections.Correction`. Of the latter the entry is derived:
-      hyperparameters from its fields (name, type float, int or bool, default; help from
-      `field(metadata={'help': ...})`), name and title from the class attribute `name`, the
-      description from the docstring's first line, and the weighting from the class attribute
-      `client_weighting` (default 'uniform' if stateful, else 'examples'). Fields `num_clients` and
-      `mean_examples` are filled in from the clients. Costs are what it sends; an `Algorithm` may
-      have `counts` of its own.
+    spec: A name in `ALGORITHMS`, or 'FILE.py:NAME'. NAME is an `Algorithm`, or a frozen dataclass
+      that subclasses `corrections.Correction`. The entry of such a class has its hyperparameters
+      from the fields (name, type float, int or bool, default; help from `field(metadata={'help':
+      ...})`), its name and title from the class attribute `name`, its description from the
+      docstring's first line, and its weighting from the class attribute `client_weighting` (default
+      'uniform' if stateful, else 'examples'). Fields `num_clients` and `mean_examples` are set from
+      the clients. Its costs are traced; an `Algorithm` may have its own `counts`.
 
   Raises:
-    ValueError: In one line, if there is none of that name, or the file has no such algorithm.
+    ValueError: If there is no such name, or the file has no such algorithm. The message has one
+      line.
   """
   if user_code.is_reference(spec):
     return user_entries.algorithm(spec)
@@ -199,13 +200,13 @@ def server_optimizer(spec: str) -> ServerOptimizer:
   """Returns the entry of a server optimizer.
 
   Args:
-    spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME' of a user's own: a `ServerOptimizer`, or
-      a function of the learning rate and options to a `tff.learning.optimizers.Optimizer`. Of the
-      latter the entry is derived: hyperparameters from its arguments after the first (name,
-      annotation, default).
+    spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME'. NAME is a `ServerOptimizer`, or a
+      function of the learning rate and options that returns a `tff.learning.optimizers.Optimizer`.
+      The hyperparameters of such a function are its arguments after the first (name, annotation,
+      default).
 
   Raises:
-    ValueError: As `algorithm`.
+    ValueError: See `algorithm`.
   """
   if user_code.is_reference(spec):
     return user_entries.server_optimizer(spec)
@@ -213,17 +214,17 @@ def server_optimizer(spec: str) -> ServerOptimizer:
 
 
 def client_optimizer(spec: str) -> ServerOptimizer:
-  """Returns the entry of a client optimizer; arguments and errors as of `server_optimizer`."""
+  """Returns the entry of a client optimizer; see `server_optimizer`."""
   if user_code.is_reference(spec):
     return user_entries.server_optimizer(spec)
   return named('client optimizer', spec, CLIENT_OPTIMIZERS)
 
 
 def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
-  """Whether an algorithm goes with a server optimizer, given by name or as FILE.py:NAME; or None.
+  """Whether an algorithm accepts a server optimizer, given by name, as FILE.py:NAME, or as None.
 
-  One that fixes another does not, but for FedAvg's: its mean of the models with a server optimizer
-  after which no algorithm is named is Algorithm 2 with it.
+  An algorithm whose name fixes another optimizer does not. The exception is FedAvg: its mean of the
+  models also accepts the optimizers after which no algorithm is named, which gives Algorithm 2.
   """
   if algorithm.server_optimizer in (None, server_optimizer) or not server_optimizer:
     return True
@@ -232,5 +233,5 @@ def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:
 
 
 def schedule(name: str) -> Schedule:
-  """Returns the entry of a schedule; ValueError if there is none of that name."""
+  """Returns the entry of a schedule; ValueError if there is no such schedule."""
   return named('schedule', name, SCHEDULES)

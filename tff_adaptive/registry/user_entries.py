@@ -1,4 +1,4 @@
-"""Entries of the registry made from a user's own file, 'FILE.py:NAME'."""
+"""Makes entries of the registry from a user's own file, 'FILE.py:NAME'."""
 
 import dataclasses
 import inspect
@@ -21,12 +21,12 @@ _WANTED = 'give a frozen dataclass that subclasses tff_adaptive.corrections.Corr
 
 
 def algorithm(reference: str) -> entries.Algorithm:
-  """Returns the entry of a user's algorithm, see `registry.algorithm`."""
+  """Returns the entry of a user's algorithm; see `registry.algorithm`."""
   return _entry(reference, entries.Algorithm, _of_correction)
 
 
 def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
-  """Returns the entry derived from a `Correction` subclass, see `registry.algorithm`."""
+  """Returns the entry derived from a `Correction` subclass; see `registry.algorithm`."""
   # `corrections` imports TensorFlow: the class is known by a method.
   is_class = isinstance(found, type)
   if not is_class or not hasattr(found, 'keeps_client_state'):
@@ -63,7 +63,7 @@ def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
 
 
 def server_optimizer(reference: str) -> entries.ServerOptimizer:
-  """Returns the entry of a user's server optimizer, see `registry.server_optimizer`."""
+  """Returns the entry of a user's server optimizer; see `registry.server_optimizer`."""
 
   def make(found: Any, source: user_code.UserCode) -> entries.ServerOptimizer:
     if not callable(found):
@@ -75,7 +75,7 @@ def server_optimizer(reference: str) -> entries.ServerOptimizer:
 
 
 def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], Any]) -> Any:
-  """An entry that a file holds, or is made of what it holds; what goes wrong is one line."""
+  """Returns the entry in a file, or makes one of the object there; errors become one line."""
   found, source = user_code.load(reference)
   try:
     is_entry = isinstance(found, kind)
@@ -105,7 +105,7 @@ def _from_signature(found: Any) -> tuple[entries.Hyperparameter, ...]:
 def _hyperparameter(
   name: str, kind: Any, default: Any, can_be_given: bool, help_text: str = ''
 ) -> entries.Hyperparameter:
-  """Returns a hyperparameter without a range: the class or function checks that itself."""
+  """Returns a hyperparameter without a range; the user's class or function checks its value."""
   place = f'has the option {name}'
   if default in (dataclasses.MISSING, inspect.Parameter.empty) or not can_be_given:
     raise ValueError(f'{place} without a default: give it one, as in {name}: float = 0.1')
