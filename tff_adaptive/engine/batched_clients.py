@@ -1,8 +1,8 @@
-"""Computations that several clients can do together, as batched operations.
+"""Computations that a group of clients can run together, as batched operations.
 
-A `tff.tensorflow.computation` says what one client does. Where the same can be done for G clients
-at once, faster than one after another, its builder declares that implementation here; the graph
-engine finds it by the computation's graph and uses it. Other runtimes know nothing of it.
+A `tff.tensorflow.computation` says what one client does. If there is a faster implementation for G
+clients at once, the builder of the computation declares it here. The graph engine finds it by the
+computation's graph and uses it; other runtimes ignore it.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ _MARK = 'tff_adaptive_group'
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """How G clients do a computation together.
+  """How G clients run a computation together.
 
   Attributes:
     together: Takes the list of the G clients' arguments (each a tuple of Python containers, one
@@ -45,10 +45,10 @@ _registry: weakref.WeakValueDictionary[bytes, Group] = weakref.WeakValueDictiona
 
 
 def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff.Computation]:
-  """As `@tff.tensorflow.computation(*types)`, for one that clients can also do together.
+  """Like `@tff.tensorflow.computation(*types)`, with an implementation for groups of clients.
 
   Args:
-    group: How they do it.
+    group: The implementation for groups.
     *types: The types of the arguments.
 
   Returns:
@@ -71,12 +71,12 @@ def computation(group: Group, *types: Any) -> Callable[[Callable[..., Any]], tff
 
 
 def keep(comp: tff.Computation, *held: Any) -> None:
-  """Makes groups, or the computations that hold them, live as long as one composed of them."""
+  """Keeps groups, or the computations that hold them, alive as long as `composed`."""
   private_apis.attach(comp, _MARK, *held)
 
 
 def find(message: Any) -> Group | None:
-  """The group of a computation, if this process has one.
+  """Returns the group of a computation, or None if this process has none.
 
   Args:
     message: The computation's `TensorFlow` message; see `private_apis.tensorflow_of`.

@@ -1,10 +1,10 @@
 """TFF's own runtime, and the worker process that it starts.
 
-TFF 0.87 leaves its worker running when the program ends, where it keeps the program's standard
-output open: a pipe behind it never closes. `set_native_context` and `remember_workers` make the
-worker end with the program, however the program ends: a function at exit kills it, and a watchdog,
-a shell that waits for the end of a pipe from the program, does so where the program has no time
-for that. Nothing is changed in a program that calls neither.
+TFF 0.87 leaves its worker running when the program ends. The worker keeps the program's standard
+output open, so a pipe that reads it never closes. `set_native_context` and `remember_workers` make
+the worker end with the program. A function at exit kills it. If the program is killed itself, a
+watchdog does so: a shell that waits for the end of a pipe from the program. Other programs do not
+change.
 """
 
 import atexit
@@ -26,7 +26,7 @@ _watchdogs: list[subprocess.Popen] = []
 
 
 def set_native_context() -> None:
-  """Makes TFF's own runtime the default context; its worker ends with this process."""
+  """Makes TFF's own runtime the default context. Its worker ends with this process."""
   import tensorflow_federated as tff
 
   remember_workers()
@@ -34,7 +34,7 @@ def set_native_context() -> None:
 
 
 def remember_workers() -> None:
-  """From now on, the workers that TFF starts, or has started, end with this process.
+  """Makes the workers that TFF starts, or has started, end with this process.
 
   A worker started from now on also gets a session of its own, so that Ctrl-C in a terminal stops
   the program and not the worker of the round that it is about to finish.
@@ -46,7 +46,7 @@ def remember_workers() -> None:
 
 
 def reap_workers() -> None:
-  """Kills the workers that TFF started in this process, and returns when they have ended."""
+  """Kills the workers that TFF started in this process, and waits until they have ended."""
   import psutil
 
   for worker in _workers():
@@ -60,7 +60,7 @@ def reap_workers() -> None:
 
 
 def _end() -> None:
-  """Ends the workers of a program that is ending; TFF's own attempt would fail."""
+  """Ends the workers at exit; TFF's own attempt would fail."""
   reap_workers()
   private_apis.forget_workers()
 
@@ -78,7 +78,7 @@ def _watch(pid: int) -> None:
 
 
 def _workers() -> 'list[psutil.Process]':
-  """TFF's workers among the children of this process."""
+  """Returns TFF's workers among the children of this process."""
   import psutil
 
   workers = []

@@ -1,1 +1,1 @@
-"""Clients in subrounds: in this process, or in the workers of a Ray cluster."""
+"""Trains cohorts in subrounds, in this process or in the workers of a Ray cluster."""

@@ -1,19 +1,19 @@
-"""What can go wrong with workers, and how an error of user code comes from one."""
+"""Errors of workers, and errors of user code that happen in a worker."""
 
 import pickle
 import traceback
 
 
 class WorkerError(RuntimeError):
-  """Workers cannot be had, or not as asked."""
+  """Workers are not available, or not as requested."""
 
 
 class WorkersLost(WorkerError):
-  """The workers cannot do a call: none is left, or none can do it."""
+  """The workers cannot do a call, because none is left or all of them fail."""
 
 
 class Failure(Exception):
-  """An error on its way from a worker: the traceback as text, and pickled if it can be read back.
+  """An error sent from a worker: its traceback as text, and pickled if it can be read back.
 
   Attributes:
     line: The worker, the error's type and message, and the file and line that raised it.
@@ -32,7 +32,7 @@ class Failure(Exception):
 
   @classmethod
   def of(cls, error: Exception, where: str) -> 'Failure':
-    """An error as it is sent."""
+    """Converts an error to a form that can be sent."""
     frames = list(traceback.extract_tb(error.__traceback__))
     for frame in frames:
       frame.locals = None
@@ -47,7 +47,7 @@ class Failure(Exception):
     return cls(line, text, frames, pickled)
 
   def original(self) -> Exception:
-    """The error to raise, with this as its cause; a `WorkerError` with its line if unreadable."""
+    """Returns the original error with this as its cause, or a `WorkerError` if it is unreadable."""
     try:
       error: Exception = pickle.loads(self._pickled)
       return error

@@ -1,7 +1,7 @@
-"""Joining a Ray cluster: `ray.init`, which takes over signals, and waits in silence.
+"""Joins a Ray cluster by `ray.init`, but keeps signal handlers and does not wait silently.
 
-A cluster of this machine alone is started first, and ends with the process that started it. As a
-script this module is the watchdog that sees to that.
+A local cluster is started first, and ends with the process that started it. Run as a script, this
+module is the watchdog that ends the cluster.
 """
 
 import atexit
@@ -37,9 +37,9 @@ _MARK = 'TFF_ADAPTIVE_RAY'  # Its value is the cluster's folder.
 
 
 def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
-  """Joins a cluster, or starts one of this machine; returns what leaves or ends it.
+  """Joins a cluster, or starts a local one; returns a function that leaves or ends it.
 
-  `WorkerError` if it cannot be joined. For the address see `ray_context.RayContext`.
+  Raises WorkerError if the cluster cannot be joined. For the address see `ray_context.RayContext`.
   """
   from tff_adaptive.engine.cluster import errors  # Not in the watchdog.
 
@@ -88,7 +88,7 @@ def join(address: str, cpus: int, has_gpus: bool = False) -> Callable[[], None]:
 
 
 def check_listener(address: str, seconds: float) -> None:
-  """Refuses 'host:port' where nothing listens in so long: Ray waits without end; OSError."""
+  """Raises OSError if nothing listens at 'host:port' in time; Ray would wait for ever."""
   host, _, port = address.rpartition(':')
   if not host or '/' in host or not port.isdecimal():  # Ray looks it up.
     return
@@ -104,7 +104,7 @@ def check_listener(address: str, seconds: float) -> None:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-  """Keeps what a program does at SIGTERM: Ray would put its own in place."""
+  """Keeps the program's handler of SIGTERM, which Ray would replace."""
   before = signal.getsignal(signal.SIGTERM)
   try:
     yield
@@ -114,13 +114,12 @@ def _signals_kept() -> Iterator[None]:
 
 
 def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
-  """Starts a cluster of one node, which this process joins; returns what ends it.
+  """Starts a cluster of one node for this process to join; returns a function that ends it.
 
-  Ray's agents outlive a driver that is killed. Here a watchdog, a process of its own, kills all of
-  the cluster's processes when a pipe from the program closes, however the program ends: they have a
-  mark in the environment that they were started with, and no other process has. The cluster listens
-  on loopback only, asks for a token that its processes share, and has a folder that is the user's
-  alone.
+  Ray's agents outlive a driver that is killed. Therefore a separate watchdog process kills the
+  cluster's processes when a pipe from the program closes, however the program ends. It recognises
+  them by a mark in their environment. The cluster listens on loopback only, asks for a token that
+  its processes share, and has a folder that only the user can read.
   """
   import_ray()
   import ray
@@ -166,7 +165,7 @@ def _start(cpus: int, has_gpus: bool) -> Callable[[], None]:
 
 
 def import_ray() -> None:
-  """Imports Ray so that it asks for a token; a mode and a token that were chosen stay."""
+  """Imports Ray with token authentication; a mode or token that the user chose is kept."""
   if 'RAY_AUTH_MODE' not in os.environ:
     if 'ray' in sys.modules:
       raise RuntimeError(
@@ -182,7 +181,7 @@ def import_ray() -> None:
 
 @contextlib.contextmanager
 def environment(variables: dict[str, str]) -> Iterator[None]:
-  """A context with other environment variables."""
+  """A context manager that sets environment variables."""
   before = {name: os.environ.get(name) for name in variables}
   os.environ.update(variables)
   try:
@@ -195,7 +194,7 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def watch(folder: str) -> None:
-  """Waits until standard input closes, then kills a folder's cluster, and removes the folder."""
+  """Waits until standard input closes, then kills a folder's cluster and removes the folder."""
   sys.stdin.read()
   quiet = 0
   while quiet < 3:
@@ -209,7 +208,7 @@ def watch(folder: str) -> None:
 
 
 def processes(folder: str) -> list[Any]:
-  """The processes of the cluster of a folder, and what they have started."""
+  """Returns the processes of the cluster of a folder, with their children."""
   found = []
   for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error, OSError):  # Ended, or somebody else's.

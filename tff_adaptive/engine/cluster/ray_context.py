@@ -1,4 +1,4 @@
-"""The clients of TFF computations in the workers of a Ray cluster, the server's part here."""
+"""Runs the clients of TFF computations in the workers of a Ray cluster."""
 
 import atexit
 import math
@@ -16,14 +16,14 @@ _PATIENCE_SECONDS = 60.0
 
 
 class RayContext(subrounds_lib.SubroundContext):
-  """Runs what a computation's clients do in a Ray cluster's workers.
+  """Runs the clients of TFF computations in a Ray cluster's workers, and the server here.
 
-  A worker, or a node, that ends in the midst of a round is reported, and its subrounds are done by
-  the others: a result is made of exactly one result of each subround.
+  If a worker or a node ends during a round, this is reported and other workers do its subrounds. A
+  result uses exactly one result of each subround.
 
   Attributes:
-    each: Has workers call a function with each of some arguments; see `ray_pool.RayPool.each`.
-    on_each_node: Has a worker of each node call a function; see `ray_pool.RayPool.on_each_node`.
+    each: Calls a function in workers with each argument; see `ray_pool.RayPool.each`.
+    on_each_node: Calls a function in a worker of each node; see `ray_pool.RayPool.on_each_node`.
   """
 
   def __init__(
@@ -38,27 +38,32 @@ class RayContext(subrounds_lib.SubroundContext):
     server: context.GraphContext | None = None,
     patience: float = _PATIENCE_SECONDS,
   ):
-    """Joins a cluster, or starts one; its workers begin to start.
+    """Joins a cluster, or starts one, and starts its workers.
 
     Args:
-      address: 'local': a cluster of this machine alone, which ends with this process; 'auto': the
-        one that RAY_ADDRESS names, or that runs here; or 'host:port'. A cluster that this process
-        has joined already (`ray.init`) is used whatever the address.
-      workers: How many train at once; default: as many as there is room for.
-      cpus_per_worker: Processors of each: so many clients train in it at once, on a thread each.
-      gpus_per_worker: GPUs of each; with a fraction several share one, and its memory as needed.
-      memory_per_worker: GB that Ray keeps for each, so that a node is given no more workers than it
-        has memory for; 0: it counts processors and GPUs alone.
-      subrounds: Into how many parts a cohort is divided; default 4, or the number of workers if
-        more. Results with the same number are equal to the bit, whatever the number of workers.
-      server: The engine of the server's part; default a `GraphContext`, on the processors if the
+      address: 'local' starts a cluster on this machine, which ends with this process. 'auto' joins
+        the one that RAY_ADDRESS names or that runs here. 'host:port' joins that one. If this
+        process has already joined a cluster (`ray.init`), this cluster is used and the address is
+        ignored.
+      workers: The most workers. The default is as many as there is room for.
+      cpus_per_worker: Processors of a worker. It trains this number of clients at once, each on a
+        thread.
+      gpus_per_worker: GPUs of a worker. With a fraction several workers share one, and its memory
+        as needed.
+      memory_per_worker: GB of memory that Ray reserves for a worker, so that a node gets no more
+        workers than it has memory for. With 0 only processors and GPUs are counted.
+      subrounds: Number of parts into which a cohort is divided. The default is 4, or the number of
+        workers if that is larger. With the same number results are equal to the bit, whatever the
+        number of workers.
+      server: The engine of the server's part. The default is a `GraphContext`, on a CPU if the
         workers have GPUs.
-      patience: Seconds after which what a worker does is given to another one too, if it also
-        takes ten times as long as others of late; so long a cluster may be without any worker.
+      patience: Seconds after which a call is late, if it also takes ten times as long as recent
+        calls. A late call is given to another worker too. A cluster may be without workers for the
+        same time.
 
     Raises:
-      ValueError: If a number is out of its range, or a cluster of this machine shall have GPUs
-        and it has none.
+      ValueError: If a number is out of its range, or a local cluster shall have GPUs and the
+        machine has none.
       WorkerError: If Ray is not installed, or the cluster cannot be joined.
     """
     if subrounds is None:
@@ -97,25 +102,26 @@ class RayContext(subrounds_lib.SubroundContext):
 
   @property
   def workers(self) -> int:
-    """How many workers there is room for, and are used."""
+    """The number of workers that there is room for and that are used."""
     return self._ray_pool.size
 
   def announce(self, occasion: str, report: Callable[[str], None] | None = None) -> None:
-    """Says what the next computations are for.
+    """Sets the text that begins messages and errors of the next computations.
 
     Args:
-      occasion: 'round 7', say; what is reported of workers, and errors, begin with it.
-      report: Takes the lines; default: as before, at first as warnings.
+      occasion: The text, such as 'round 7'.
+      report: A function that takes the lines. The default keeps the last one; the first gives
+        warnings.
     """
     self._ray_pool.occasion = occasion
     if report is not None:
       self._ray_pool.report = report
 
   def accepts(self, source: client_references.Source) -> bool:
-    """Whether cohorts may be references to a source: the workers load values from copies of it.
+    """Whether cohorts may be references to a source, from whose copies the workers load values.
 
     Args:
-      source: What the references are to; it stays in the cluster as long as this context.
+      source: The source. It stays in the cluster as long as this context.
     """
     try:
       self._ray_pool.source(source)
@@ -128,30 +134,30 @@ class RayContext(subrounds_lib.SubroundContext):
     return True
 
   def counters(self) -> dict[str, float]:
-    """Counters of the work since the beginning.
+    """Returns counters of the work since the beginning.
 
     Returns:
-      `seconds_waiting` for workers, `bytes_to_workers`, `bytes_from_workers` and
-      `subrounds_retried` (merges among them).
+      `seconds_waiting` for workers, `bytes_to_workers`, `bytes_from_workers`, and
+      `subrounds_retried`, which includes merges.
     """
     return dict(self._ray_pool.counters)
 
   def close(self) -> None:
-    """Leaves the cluster, if it was joined here, and ends a local one."""
+    """Leaves the cluster if this context joined it, and ends a local one."""
     self._ray_pool.ask_for_room(0)
     atexit.unregister(self._ray_pool.ask_for_room)
     self._leave()
 
 
 def set_ray_context(address: str = 'local', **options: Any) -> RayContext:
-  """Makes a Ray cluster's workers run the clients of TFF computations in this process.
+  """Makes the workers of a Ray cluster run the clients of TFF computations in this process.
 
-  Whoever reaches a Ray cluster can run any program on it: keep it on a private network, and set a
-  token (RAY_AUTH_MODE=token). A local one listens on loopback only, and asks for a token.
+  Everyone who can reach a Ray cluster can run programs on it. Keep it on a private network, and set
+  a token (RAY_AUTH_MODE=token). A local cluster listens on loopback only and asks for a token.
 
   Args:
     address: 'local', 'auto' or 'host:port'; see `RayContext`.
-    **options: The others of `RayContext`.
+    **options: The other arguments of `RayContext`.
 
   Returns:
     The context.

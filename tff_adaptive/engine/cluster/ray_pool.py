@@ -1,4 +1,4 @@
-"""Subrounds in the workers of a Ray cluster, which Ray retries where one ends."""
+"""The workers of a Ray cluster as a pool, with retries when workers or nodes are lost."""
 
 import contextlib
 import hashlib
@@ -29,12 +29,12 @@ _CALL_SECONDS = 0.25  # Of training for which a call, of some 10 ms, is worth it
 
 
 class RayPool:
-  """Workers of a cluster that `ray.init` has joined.
+  """The workers of a cluster that `ray.init` has joined.
 
   Attributes:
-    settings: How each worker computes.
-    report: Takes a line for the user; by default a warning.
-    occasion: What is trained for, such as 'round 7'; lines and errors begin with it.
+    settings: The settings of each worker.
+    report: A function that takes a line for the user. The default gives a warning.
+    occasion: A text such as 'round 7', with which lines and errors begin.
     counters: See `ray_context.RayContext.counters`.
   """
 
@@ -71,7 +71,7 @@ class RayPool:
       self._remote[ray_worker.warm_up].remote(settings)
 
   def ask_for_room(self, workers: int) -> None:
-    """Asks a cluster that grows by itself for room for some workers, until it is asked again."""
+    """Asks an autoscaling cluster for room for some workers, until the next such request."""
     if ray.is_initialized():
       with contextlib.suppress(errors.WorkersLost):  # Ray would wait for a head that is lost.
         self._check_processes()
@@ -79,11 +79,11 @@ class RayPool:
 
   @property
   def size(self) -> int:
-    """How many workers there is room for, and use."""
+    """The number of workers that there is room for and that are used."""
     return self._room if self._workers is None else min(self._workers, self._room)
 
   def run(self, workload: Workload) -> Outcome:
-    """Trains all subrounds, each counted once; the costliest first, by whoever is idle."""
+    """Trains all subrounds, each counted once. Idle workers take the costliest first."""
     self._longest = [self._longest[1], 0.0]  # The first, with its trace, is soon forgotten.
     self.look([])  # Short rounds never wait so long.
     with self._losses():
@@ -91,7 +91,7 @@ class RayPool:
 
   @contextlib.contextmanager
   def _losses(self) -> Iterator[None]:
-    """Raises errors of Ray's that mean that workers are lost as `WorkersLost`."""
+    """Raises Ray's errors about lost workers as `WorkersLost`."""
     try:
       yield
     except ray.exceptions.RayError as error:
@@ -101,7 +101,7 @@ class RayPool:
       raise errors.WorkersLost(self.line(f'the workers are lost ({reason:.200})')) from None
 
   def fail(self, error: ray.exceptions.RayTaskError, what: str = 'a call') -> NoReturn:
-    """Raises what a call raised; a line says in which worker, and for which clients."""
+    """Raises the error of a call, after a line that names the worker and the clients."""
     cause = error.cause
     if isinstance(cause, errors.Failure):
       self.say(f'{what} failed: {cause.line}')
@@ -109,7 +109,7 @@ class RayPool:
     raise (cause if isinstance(cause, Exception) else error) from None
 
   def line(self, text: str) -> str:
-    """A line for the user."""
+    """Formats a line for the user."""
     line = f'{self.occasion}: {text}' if self.occasion else text
     return line[0].upper() + line[1:]
 
@@ -118,15 +118,15 @@ class RayPool:
     self.report(self.line(text))
 
   def worthwhile(self, key: str) -> float:
-    """The cost that is worth a call of its own; 0 of a stage that nobody has trained."""
+    """Returns the least cost that is worth a call of its own; 0 before the stage was trained."""
     return _CALL_SECONDS / self._paces[key] if key in self._paces else 0.0
 
   def note_pace(self, key: str, seconds: float) -> None:
-    """Notes how long a unit of cost took; a call that traced the stage is soon forgotten."""
+    """Notes the seconds for a unit of cost. A faster call replaces one that traced the stage."""
     self._paces[key] = min(seconds, self._paces.get(key, seconds))
 
   def serialized(self, stage: Stage) -> tuple[str, list[Any]]:
-    """A stage's digest, and a list with a reference to the stage."""
+    """Returns a stage's digest, and a list with a reference to the stage."""
     made = self._programs.of(stage)
     if not made:
       octets = stage.octets()
@@ -135,7 +135,7 @@ class RayPool:
     return made['stage']
 
   def source(self, source: client_references.Source) -> tuple[str, list[Any]]:
-    """A source's name, and a list with a reference to it."""
+    """Returns a source's name, and a list with a reference to it."""
     if id(source) not in self._sources:
       for name, module in list(sys.modules.items()):
         if user_code.is_module(name):  # Workers have no module of that name.
@@ -147,19 +147,19 @@ class RayPool:
   def each(
     self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
   ) -> list[Any]:
-    """Has workers call a function with each argument; what Ray retries is called again.
+    """Calls a function in workers with each argument; a call that Ray retries runs again.
 
     Args:
-      function: What is called.
+      function: The function.
       arguments: The arguments.
-      seconds: That a call may take.
+      seconds: How long a call may take.
 
     Returns:
       The results.
 
     Raises:
-      WorkersLost: If no worker is left, or none ends a call for `seconds`, for `patience` and for
-        ten times as long as subrounds take; a line says so.
+      WorkersLost: If no worker is left, or if no call ends within the longest of `seconds`,
+        `patience` and ten times the duration of recent subrounds. A line reports it.
     """
     calls = [self._remote[ray_worker.call].remote(function, a) for a in arguments]
     most = max(self.late_after(), seconds)
@@ -172,10 +172,10 @@ class RayPool:
         raise errors.WorkersLost(line) from None
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[Any]:
-    """Has a worker of each node call a function; pairs of the node's name and the result.
+    """Calls a function in a worker of each node; returns pairs of the node's name and the result.
 
     Raises:
-      WorkersLost: If for some time there has been no node with room for a worker.
+      WorkersLost: If there has been no node with room for a worker for some time.
     """
     self._look()
     while not self._room:
@@ -201,7 +201,7 @@ class RayPool:
   def get(self, references: list[Any], most: float = np.inf, what: str = 'a call') -> list[Any]:
     """Like `ray.get`, but does not wait for ever if no node is left to repeat a call.
 
-    If for `most` seconds none has come it raises Ray's GetTimeoutError.
+    Raises Ray's GetTimeoutError if no result has come for `most` seconds.
     """
     left, since = references, time.monotonic()
     while left:
@@ -230,9 +230,9 @@ class RayPool:
     raise errors.WorkersLost(self.line(f'no worker is left: no node of the cluster has {needed}'))
 
   def remote(self, function: Callable[..., Any], name: str, **options: Any) -> Callable[..., Any]:
-    """A function that gives a call to Ray and returns references of its results.
+    """Returns a function that submits calls to Ray and returns references of their results.
 
-    Ray's name of the task is 'train: round 7: subround 3'.
+    Ray shows the task as 'train: round 7: subround 3', for example.
     """
     name = ': '.join(filter(None, [function.__name__, self.occasion, name]))
     if self._left_out:
@@ -241,9 +241,9 @@ class RayPool:
     return remote
 
   def leave_out(self, error: Exception, then: str) -> bool:
-    """Gives a node that is short of memory no more calls of `remote`; False if it is the last.
+    """Stops using a node that is short of memory; returns False if it is the last node.
 
-    Ray itself does not try the last call of a process on such a node again.
+    Ray itself does not repeat the last call of a process on such a node.
     """
     nodes = self._nodes or {}
     short = next((node for node in nodes if node in str(error)), '')
@@ -255,20 +255,20 @@ class RayPool:
     return True
 
   def on_nodes(self, references: Sequence[Any]) -> str:
-    """Says which nodes were given some calls, as far as Ray knows: ' on 10.0.0.2 (ab12cd)'."""
+    """Names the nodes that got some calls, as far as Ray knows, such as ' on 10.0.0.2 (ab12cd)'."""
     nodes = [n for r in references for n in private_apis.ray_nodes(r.task_id().binary())]
     names = dict.fromkeys((self._nodes or {}).get(node, node[:6]) for node in nodes)
     return f' on {", ".join(names)}' if names else ''
 
   def wait(self, references: list[Any]) -> list[Any]:
-    """Returns the references that are ready; none after some seconds."""
+    """Returns the references that are ready, or none after some seconds."""
     began = time.monotonic()
     ready, _ = ray.wait(references, num_returns=1, timeout=_LOOK_SECONDS, fetch_local=False)
     self.counters['seconds_waiting'] += time.monotonic() - began
     return ready
 
   def look(self, calls: list[ray_round.Call]) -> list[ray_round.Call]:
-    """Looks now and then at the cluster and at calls; those that are late for the first time."""
+    """Looks at the cluster from time to time; returns the calls that have become late."""
     if time.monotonic() - self._looked < _LOOK_SECONDS:
       return []
     self._look()
@@ -281,11 +281,11 @@ class RayPool:
     return [c for c in calls if not c.is_late and now - c.began > most * 2**c.copies]
 
   def late_after(self) -> float:
-    """Seconds after which a call is late."""
+    """Returns the seconds after which a call is late."""
     return max(self._patience, _MANY_TIMES * max(self._longest))
 
   def note(self, call: ray_round.Call, info: ray_worker.Info) -> None:
-    """Counts a call that has ended well, and says how if it was tried before."""
+    """Counts a call that has ended, and reports it if it was a retry."""
     if info.versions != ray_worker.versions():
       raise errors.WorkerError(
         self.line(
@@ -300,7 +300,7 @@ class RayPool:
       self.say(f'a worker was lost; {info.where} did {call} again (try {info.attempt + 1})')
 
   def _look(self) -> None:
-    """Counts the room for workers, and reports nodes that have come and gone."""
+    """Counts the room for workers, and reports nodes that have come or gone."""
     self._check_processes()
     self._looked = time.monotonic()
     nodes = {n['NodeID']: n for n in ray.nodes() if n['Alive']}
@@ -334,7 +334,7 @@ class RayPool:
     }
 
   def _check_processes(self) -> None:
-    """Sees whether Ray's processes listen: Ray waits for a minute, and ends this one in silence."""
+    """Raises WorkersLost if Ray's processes do not listen, before Ray itself ends this process."""
     for what, address in self._processes.items():
       try:
         joining.check_listener(address, _LISTEN_SECONDS)
@@ -343,7 +343,7 @@ class RayPool:
 
 
 def _put(source: Any) -> Any:
-  """A reference of a pickled object, its arrays apart: a node's workers share them."""
+  """Puts an object into Ray's store; its arrays are separate, so a node's workers share them."""
   buffers: list[Any] = []
   octets = ray.cloudpickle.dumps(source, protocol=5, buffer_callback=buffers.append)
   return ray.put((octets, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]))

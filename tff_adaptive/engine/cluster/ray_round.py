@@ -1,4 +1,4 @@
-"""One stage in the workers: which subrounds are begun when, and what became of them."""
+"""Runs one stage in the workers: begins subrounds, repeats late ones, and merges sums."""
 
 import dataclasses
 import pickle
@@ -27,7 +27,7 @@ _ALONE_SECONDS = 60.0  # In which it is found which client ends its worker.
 
 @dataclasses.dataclass(eq=False)
 class Call:
-  """Subrounds' training under way; twice if it was late."""
+  """Subrounds that a worker trains; a late call is given to a second worker."""
 
   node: Node  # Whose sum it makes, in the `schedule.MergeTree`.
   subrounds: range  # Those that it trains.
@@ -101,14 +101,14 @@ class Round:
       busy += 1
 
   def _work(self, parts: Sequence[list[int]], stored: dict[int, int]) -> ray_worker.Subrounds:
-    """What a call is given for parts of the cohort."""
+    """Returns the inputs of a call for some parts of the cohort."""
     divided = [self._divided(part) for part in parts]
     present = [rows for of_subround in divided for rows in of_subround if rows is not None]
     self._pool.counters['bytes_to_workers'] += sum(map(ray_worker.num_bytes, present))
     return ray_worker.Subrounds(divided, stored, self._sources)
 
   def _divided(self, part: list[int]) -> list[Any]:
-    """For each input the values of a subround's clients, or their keys; see `Subrounds`."""
+    """Returns each input's values for a subround's clients, or their keys; see `Subrounds`."""
     divided: list[Any] = []
     for value, t in zip(self._workload.inputs, self._workload.stage.input_types):
       rows = [value[i] for i in part] if wire.is_divided(t) else None
@@ -169,7 +169,7 @@ class Round:
     self._know(call.node, sums)
 
   def _deadly(self, call: Call) -> str:
-    """Says which clients of a call end their worker also when they are alone with it."""
+    """Names the clients of a call that end their worker even when it trains only them."""
     name = f'clients of {call}, one by one'
     calls = {
       place: self._train(name, self._work([[place]], {}), max_retries=0)[2]
@@ -193,7 +193,7 @@ class Round:
     return f'{call} ({self._clients(self._places(call))})'
 
   def _clients(self, places: Sequence[int]) -> str:
-    """Some clients: their ids if there are references, else their places in the cohort."""
+    """Names some clients, by id if there are references, else by place in the cohort."""
     workload = self._workload
     names = [str(i + 1) for i in places]
     for value, t in zip(workload.inputs, workload.stage.input_types):
@@ -204,7 +204,7 @@ class Round:
     return f'client{"s" if len(names) > 1 else ""} {", ".join(names[:_NAMED])}{more}'
 
   def _know(self, node: Node, sums: Any) -> None:
-    """Begins merges: each is given references, and Ray waits until what they name is there."""
+    """Begins the merge of a node with its neighbour, which may lead to further merges."""
     self._sums[node] = sums
     if node == self._tree.root or not self._workload.stage.num_aggregates:
       return
@@ -221,7 +221,7 @@ class Round:
     return merge(self._pool.settings, self._key, self._stage, one, other)
 
   def _merged(self) -> list[Any]:
-    """The sum of all; where a worker does not end a merge, or cannot, all are merged here."""
+    """Returns the sum of all subrounds. If workers cannot do a merge, all are merged here."""
     root = self._tree.root
     last = [root] if root in self._sums else self._tree.children(root)
     try:

@@ -1,4 +1,4 @@
-"""What runs in a Ray worker. Imports TensorFlow only once its threads and devices are chosen."""
+"""The functions that run in a Ray worker. TensorFlow is imported after its options are set."""
 
 import contextlib
 import functools
@@ -22,20 +22,20 @@ _sources: Any = cachetools.LRUCache(4)  # By name. A run has two: examples and s
 
 
 class Settings(NamedTuple):
-  """How a worker computes."""
+  """The resources and options of a worker."""
 
   cpus: int = 1  # How many clients it trains at once, each operation in one thread.
   gpus: float = 0  # Its share of GPUs; 0: it is kept off them.
   memory: int = 0  # Bytes that Ray keeps for it; 0: it does not count them.
 
   def resources(self) -> dict[str, float]:
-    """The resources that it takes on a node, by Ray's names."""
+    """Returns the resources that a worker takes on a node, by Ray's names."""
     taken = {'CPU': self.cpus, 'GPU': self.gpus, 'memory': self.memory}
     return {name: amount for name, amount in taken.items() if amount}
 
 
 class Info(NamedTuple):
-  """Facts that a call reports about itself."""
+  """What a call reports about itself."""
 
   attempt: int  # How many calls before it were lost with their worker.
   where: str  # The worker: 'process 123 on 10.0.0.2'.
@@ -44,7 +44,7 @@ class Info(NamedTuple):
 
 
 def versions() -> str:
-  """What must be the same in all processes for the same bits; Ray compares Python and itself."""
+  """Returns the versions that all processes must share; Ray compares those of Python and itself."""
   import tensorflow as tf
   import tensorflow_federated as tff
 
@@ -54,12 +54,12 @@ def versions() -> str:
 
 
 def warm_up(settings: Settings) -> None:
-  """Imports what the first call needs."""
+  """Imports the modules that the first call needs."""
   _engine(settings)
 
 
 class Subrounds(NamedTuple):
-  """The inputs of some subrounds that differ within a stage."""
+  """The inputs of some subrounds that differ from call to call."""
 
   # For each subround, and each of the stage's inputs, what `wire.encode` gives for each client, or
   # the `wire.Keys` of its values; None for those not divided among clients.
@@ -71,17 +71,19 @@ class Subrounds(NamedTuple):
 def train(
   settings: Settings, key: str, reference: list[Any], common: list[Any], subrounds: Subrounds
 ) -> tuple[Any, Any, Info]:
-  """Trains the clients of subrounds, one subround after another.
+  """Trains the clients of some subrounds, one subround after another.
 
   Args:
-    settings: How.
+    settings: The worker's settings.
     key: The stage's digest.
-    reference: A list with the reference of its `Stage.octets`, for who does not have it.
-    common: For each of its inputs what `wire.encode` gives; None for those divided among clients.
-    subrounds: What is trained.
+    reference: A list with the reference of its `Stage.octets`, for workers that do not have the
+      stage.
+    common: For each input of the stage the result of `wire.encode`; None for those divided among
+      clients.
+    subrounds: The subrounds.
 
   Returns:
-    Accumulators, merged; for each subround the other results; and what is to be said of the call.
+    The merged accumulators, the other results of each subround, and the call's `Info`.
   """
   began = time.monotonic()
   with _as_text():
@@ -111,7 +113,7 @@ def train(
 
 @contextlib.contextmanager
 def _as_text() -> Iterator[None]:
-  """Raises what user code raises as an `errors.Failure`, which every process can unpickle."""
+  """Converts errors of user code to `errors.Failure`, which every process can unpickle."""
   try:
     yield
   except (errors.WorkerError, errors.Failure):
@@ -125,7 +127,7 @@ def _as_text() -> Iterator[None]:
 def _for_clients(
   stage: Any, shared: list[Any], divided: list[Any], sources: dict[str, list[Any]]
 ) -> list[Any]:
-  """A value for each of the stage's inputs, for the clients of a subround."""
+  """Returns the value of each of the stage's inputs for the clients of a subround."""
   from tff_adaptive.engine.cluster import wire
 
   def clients(rows: Any, type_spec: Any) -> list[Any]:
@@ -140,19 +142,19 @@ def _for_clients(
 
 
 class OpenSource:
-  """A source of clients' values that is open in this worker; it keeps the values used last."""
+  """A source of clients' values that is open in this worker, with a cache of recent values."""
 
   def __init__(self, source: Any, cache_bytes: int = CACHE_BYTES):
-    """Takes an opened `client_references.Source`, and how much is kept of its values.
+    """Creates the cache of an opened `client_references.Source`.
 
-    Of a `StoringSource`, whose keys change with each round, nothing is kept.
+    A `StoringSource` has no cache, because its keys change in each round.
     """
     self.source = source
     is_storing = isinstance(source, client_references.StoringSource)
     self._cache = cachetools.LRUCache(0 if is_storing else cache_bytes, getsizeof=num_bytes)
 
   def load(self, keys: Sequence[Any]) -> list[Any]:
-    """Returns the values of keys."""
+    """Returns the values of the keys."""
     found = {key: self._cache[key] for key in keys if key in self._cache}
     missing = [key for key in keys if key not in found]
     found.update(zip(missing, self.source.load(missing) if missing else []))
@@ -163,7 +165,7 @@ class OpenSource:
 
 
 def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
-  """Returns a source, which is opened if it has not been; that not used for longest goes."""
+  """Returns a source, which is opened at its first use; the least recently used is dropped."""
   if name not in _sources:
     _sources[name] = OpenSource(_open(references[name][0]))
   source: OpenSource = _sources[name]
@@ -171,7 +173,7 @@ def opened(name: str, references: Mapping[str, Any]) -> OpenSource:
 
 
 def _open(reference: Any) -> Any:
-  """A source that came through Ray's object store: its arrays are there once for a node."""
+  """Opens a source from Ray's object store, whose arrays a node's workers share."""
   import ray
 
   octets, buffers = ray.get(reference)
@@ -183,7 +185,7 @@ def _open(reference: Any) -> Any:
 
 
 def _loaded(source: OpenSource, keys: list[Any]) -> list[Any]:
-  """The values of keys; an error names the client whose value cannot be loaded."""
+  """Returns the values of keys; an error names the client whose value cannot be loaded."""
   try:
     return source.load(keys)
   except Exception:
@@ -197,7 +199,7 @@ def _loaded(source: OpenSource, keys: list[Any]) -> list[Any]:
 
 
 def num_bytes(value: Any) -> int:
-  """The bytes of what has some in nested lists, tuples and mappings; other values count 64."""
+  """Returns the bytes in nested lists, tuples and mappings; values without a size count 64."""
   if isinstance(value, Mapping):
     value = list(value.values())
   if isinstance(value, (list, tuple)):
@@ -206,7 +208,7 @@ def num_bytes(value: Any) -> int:
 
 
 def call(function: Callable[[Any], Any], argument: Any) -> Any:
-  """Calls a function; what Ray retries may be called again."""
+  """Calls a function; if Ray retries the call, it runs again."""
   with _as_text():
     return function(argument)
 
@@ -214,7 +216,7 @@ def call(function: Callable[[Any], Any], argument: Any) -> Any:
 def merge(
   settings: Settings, key: str, reference: list[Any], one: list[Any], other: list[Any]
 ) -> Any:
-  """Merges the accumulators of two calls; for the arguments see `train`."""
+  """Merges the accumulators of two calls; for the other arguments see `train`."""
   from tff_adaptive.engine.cluster import wire
 
   with _as_text():
@@ -234,7 +236,7 @@ def _stage(settings: Settings, key: str, reference: list[Any]) -> Any:
 
 @functools.cache
 def _engine(settings: Settings) -> Any:
-  """The process's engine, with TensorFlow's threads and devices as its share of the machine."""
+  """Returns the process's engine, with the threads and devices of its share of the machine."""
   os.environ['TF_NUM_INTRAOP_THREADS'] = '1'
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   gc.disable()  # While modules are made, which stay: a fifth of the time they take.

@@ -1,6 +1,6 @@
-"""How a cohort is divided into subrounds, in which order sums are merged, and room for workers.
+"""Divides a cohort into subrounds, orders merges, and counts the room for workers.
 
-The first two follow from the cohort alone: who is fast today, or dies, changes no bit of a result.
+The first two depend on the cohort only, so speed and loss of workers change no bit of a result.
 """
 
 import functools
@@ -16,13 +16,13 @@ Value = TypeVar('Value')
 
 
 def room(resources: Mapping[str, float], cpus: int, gpus: float, memory: int = 0) -> int:
-  """How many workers a node of a Ray cluster has room for.
+  """Returns how many workers a node of a Ray cluster has room for.
 
   Args:
-    resources: What it has, by Ray's names: 'CPU', 'GPU' and 'memory'.
-    cpus: Processors of each.
-    gpus: GPUs of each, or a part of one GPU.
-    memory: Bytes of each.
+    resources: The node's resources, by Ray's names: 'CPU', 'GPU' and 'memory'.
+    cpus: Processors of a worker.
+    gpus: GPUs of a worker, or a fraction of one GPU.
+    memory: Bytes of memory of a worker.
   """
   rooms = [resources.get('CPU', 0) // cpus]
   if memory:
@@ -35,15 +35,15 @@ def room(resources: Mapping[str, float], cpus: int, gpus: float, memory: int = 0
 
 
 def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
-  """Divides clients into subrounds of even cost: the costliest first, to the least loaded.
+  """Divides clients into subrounds of similar cost: the costliest first, to the least loaded.
 
   Args:
-    costs: What each client of the cohort costs, in examples.
-    subrounds: Into how many parts; with fewer clients there are as many parts as clients.
+    costs: The cost of each client of the cohort, in examples.
+    subrounds: The number of parts, or the number of clients if that is smaller.
 
   Returns:
-    The clients' positions in the cohort, ascending, for each subround; none is empty. Neighbours,
-    whose sums are merged first, cost about as much as any other two together.
+    The clients' positions in the cohort, ascending, for each subround; none is empty. Subrounds are
+    ordered so that pairs of neighbours, which are merged first, have similar costs.
   """
   # Equal costs keep the cohort's order, equal loads that of the subrounds; a client without
   # examples still counts as a client, so that no subround stays empty.
@@ -59,9 +59,9 @@ def divide(costs: Sequence[float], subrounds: int) -> list[list[int]]:
 
 
 class MergeTree:
-  """The tree by which sums are merged: neighbours, pair by pair, level by level.
+  """The binary tree by which the sums of neighbouring subrounds are merged.
 
-  A node is (level, position); the leaves, (0, subround), are the subrounds' sums.
+  A node is (level, position). The leaves, (0, subround), are the subrounds' sums.
   """
 
   def __init__(self, leaves: int):
@@ -71,20 +71,20 @@ class MergeTree:
 
   @property
   def root(self) -> tuple[int, int]:
-    """The node of the sum of all."""
+    """The root, whose value is the sum of all subrounds."""
     return len(self._sizes) - 1, 0
 
   def leaves(self, node: tuple[int, int]) -> range:
-    """The subrounds of which a node is the sum."""
+    """Returns the subrounds below a node."""
     level, position = node
     return range(position << level, min((position + 1) << level, self._sizes[0]))
 
   def parent(self, node: tuple[int, int]) -> tuple[int, int]:
-    """The node above."""
+    """Returns the parent of a node."""
     return node[0] + 1, node[1] // 2
 
   def children(self, node: tuple[int, int]) -> list[tuple[int, int]]:
-    """The two nodes of which one is made; one alone where a level's last has no neighbour."""
+    """Returns the two children of a node, or one if the last node of a level has no neighbour."""
     level, position = node[0] - 1, 2 * node[1]
     return [(level, p) for p in (position, position + 1) if p < self._sizes[level]]
 
@@ -94,7 +94,7 @@ class MergeTree:
     merge: Callable[[Value, Value], Value],
     node: tuple[int, int] | None = None,
   ) -> Value:
-    """The value of a node, by default of the root, made of those below it that are known."""
+    """Merges the known values below a node, by default the root, to the node's value."""
     node = node or self.root
     if node in known:
       return known[node]
@@ -102,10 +102,10 @@ class MergeTree:
 
 
 class Waiting:
-  """The subrounds that nobody trains yet, as nodes of the merge tree.
+  """The subrounds that no worker trains yet, as nodes of the merge tree.
 
-  A worker is given a node: it trains the subrounds below it one after another and returns one sum.
-  Large nodes come first, small ones last, so that all workers end at about the same time.
+  A worker gets a node, trains the subrounds below it one after another, and returns one sum. Large
+  nodes come first and small ones last, so that all workers end at about the same time.
   """
 
   def __init__(self, costs: Sequence[float]):
@@ -118,14 +118,15 @@ class Waiting:
     return bool(self._nodes)
 
   def cost(self, node: tuple[int, int]) -> float:
-    """The cost of a node's subrounds together."""
+    """Returns the total cost of the subrounds below a node."""
     leaves = self._tree.leaves(node)
     return self._before[leaves.stop] - self._before[leaves.start]
 
   def take(self, workers: int, worthwhile: float) -> tuple[int, int]:
-    """The next node: the costliest there is, of about half of an even share of what is left.
+    """Takes the costliest node that costs at most half of an even share of what is left.
 
-    One of less cost than `worthwhile` is worth no call of its own, unless workers had none then.
+    The limit is at least `worthwhile`, so that short nodes are not called one by one, unless
+    workers would then have nothing to do.
     """
     most = max(min(worthwhile, _UNEVEN * self._total / workers), self._left / workers / 2)
     while True:

@@ -1,10 +1,10 @@
-"""A federated computation cut into what the server and what the clients do, in turn.
+"""Cuts a federated computation into stages that the server and the clients run in turn.
 
-In call-dominant form a computation is a list of calls. Each goes into the first stage in which
-all that it needs is known: even stages are the server's, odd ones the clients'. An aggregate
-belongs to the clients' stage, up to its accumulators: those of several groups of clients are
-merged afterwards. So a stage of the clients is given what the server broadcasts, and no more of
-the server's state, and what clients keep is a result of the stage that trained them.
+In call-dominant form a computation is a list of calls. Each call goes into the first stage in which
+all its inputs are known. Even stages are the server's, odd ones the clients'. An aggregate belongs
+to the clients' stage up to its accumulators; the accumulators of several groups of clients are
+merged afterwards. A clients' stage gets only the broadcast of the server's state, and the new
+client states are among its results.
 """
 
 import dataclasses
@@ -29,9 +29,9 @@ ARGUMENT = 'argument_part'  # With 'argument_part_0_1' a placed part begins; cal
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stage:
-  """What the server, or the clients, can do with what is known by then, and the engine that does.
+  """The calls of the server, or of the clients, between two exchanges, and their engine.
 
-  In a stage that was read in another process, where clients train, the other fields are not set.
+  In a worker, which reads the stage from bytes, `report`, `inputs` and `outputs` are not set.
   """
 
   engine: context.GraphContext
@@ -46,12 +46,12 @@ class Stage:
 
   @functools.cached_property
   def input_types(self) -> list[tff.types.Type]:
-    """Types of its inputs."""
+    """The types of the inputs."""
     return _types(self.comp.type_signature.parameter)
 
   @functools.cached_property
   def result_types(self) -> list[tff.types.Type]:
-    """Types of its results except accumulators."""
+    """The types of the results except accumulators."""
     types = _types(self.comp.type_signature.result)
     return types[: len(types) - self.num_aggregates]
 
@@ -60,35 +60,35 @@ class Stage:
     return _types(self.comp.type_signature.result)[len(self.result_types) :]
 
   def octets(self) -> Octets:
-    """A clients' stage as any process can read it."""
+    """Serializes a clients' stage for other processes."""
     merge = self.merge and private_apis.computation_bytes(self.merge)
     return private_apis.computation_bytes(self.comp), merge, self.num_aggregates
 
   @classmethod
   def read(cls, octets: Octets, engine: context.GraphContext) -> 'Stage':
-    """The stage in this process."""
+    """Reads a serialized stage in this process."""
     comp, merge, num_aggregates = octets
     read = private_apis.computation_from_bytes
     return cls(engine, read(comp), merge and read(merge), num_aggregates=num_aggregates)
 
   def run(self, inputs: list[Any]) -> list[Any]:
-    """Its outputs."""
+    """Runs the stage and returns its outputs."""
     return self._elements(self.comp, tff.structure.Struct.unnamed(*inputs) if inputs else None)
 
   def train(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Runs the stage for some clients: accumulators as flat tensors, and other results."""
+    """Runs the stage for some clients; returns flat accumulators, and the other results."""
     outputs, count = self.run(inputs), len(self.result_types)
     return self._flat(outputs[count:]), outputs[:count]
 
   def merged(self, one: list[Any], other: list[Any]) -> list[Any]:
-    """The accumulators of two calls in one, as flat tensors; a stage may have none."""
+    """Merges the flat accumulators of two calls; a stage may have none."""
     if self.merge is None:
       return []
     sides = tff.structure.Struct.unnamed(self._decode(one), self._decode(other))
     return self._flat(self._elements(self.merge, sides))
 
   def reported(self, sums: list[Any]) -> list[Any]:
-    """The values of the aggregates."""
+    """Returns the values of the aggregates."""
     return self._elements(self.report, self._decode(sums)) if self.report else []
 
   def _elements(self, comp: Any, argument: Any) -> list[Any]:
@@ -104,7 +104,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """A computation as stages, in order."""
+  """A computation as a sequence of stages."""
 
   stages: tuple[Stage, ...]
   passed_on: tuple[str, ...]  # The parts of the argument of which the result is made.
@@ -117,7 +117,7 @@ def split(comp: tff.framework.ConcreteComputation, engine: context.GraphContext)
 
 
 class _Splitter:
-  """The calls of a computation, and the stage of each."""
+  """Finds the stage of each call of a computation."""
 
   def __init__(self, block: Block, engine: context.GraphContext):
     self._engine, self._parameter = engine, block.parameter_name
@@ -142,7 +142,7 @@ class _Splitter:
       known[name] = stage + _is_aggregate(call)
 
   def _with_part_named(self, block: Block) -> tuple[Block, bool]:
-    """A reference to a part of the argument, or a struct of such, in place of a selection of it."""
+    """Replaces a selection from the argument by a reference to the part, or a struct of these."""
     path: list[int] = []
     root = block
     while isinstance(root, _framework.Selection):
@@ -208,7 +208,7 @@ class _Splitter:
     return made
 
   def _names(self, block: Block) -> list[str]:
-    """The parts of the argument, and the calls, that a block refers to."""
+    """Returns the parts of the argument, and the calls, that a block refers to."""
     found: dict[str, None] = {}
 
     def note(inner: Block) -> tuple[Block, bool]:
@@ -220,11 +220,11 @@ class _Splitter:
     return list(found)
 
   def _needs(self, block: Block) -> list[str]:
-    """What a block refers to, but for calls that are made wherever they are used."""
+    """Like `_names`, without calls that are repeated wherever they are used."""
     return [name for name in self._names(block) if self._stages.get(name, 0) is not None]
 
   def _merge_and_report(self, calls: list[Block]) -> tuple[Any, Any]:
-    """Merges and reports all accumulators of a stage at once."""
+    """Builds computations that merge and report all accumulators of a stage at once."""
     if not calls:
       return None, None
     functions = [[f for _, f in tff.structure.iter_elements(call.argument)] for call in calls]
@@ -248,7 +248,7 @@ class _Splitter:
 
 
 def _resolved(block: Block, known: Mapping[str, Any]) -> Any:
-  """The value of a result: a name, or a struct of such."""
+  """Returns the value of a result, which is a name or a struct of names."""
   if isinstance(block, _framework.Struct):
     elements = tff.structure.iter_elements(block)
     return tff.structure.Struct([(n, _resolved(b, known)) for n, b in elements])
@@ -262,7 +262,7 @@ def _types(struct: tff.types.StructType) -> list[tff.types.Type]:
 
 
 def _draws(call: Block) -> bool:
-  """Whether two calls may give unlike values: it must be one then, made at the server."""
+  """Whether a call is stateful, such as a random draw; it then runs once, at the server."""
   if not isinstance(call, _framework.Call):
     return False
   function = call.function
@@ -286,7 +286,7 @@ def _index(selection: Block) -> int:
 
 
 def _with_identity_report(call: Block) -> Block:
-  """The aggregate's call with its accumulator as the result."""
+  """Returns an aggregate's call that reports its accumulator."""
   *arguments, _ = [a for _, a in tff.structure.iter_elements(call.argument)]
   # Of the intrinsic, not of its arguments: a value equal at all clients is one of each client's.
   *types, report = [

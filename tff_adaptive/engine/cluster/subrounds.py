@@ -1,7 +1,7 @@
-"""A cohort in subrounds: the clients' stages of a computation part by part, the server's whole.
+"""Trains a cohort in subrounds: clients' stages part by part, the server's as a whole.
 
-A result depends on the number of subrounds and not, to the bit, on where they are trained, in
-which order they end, or what has to be done again.
+A result depends on the number of subrounds. To the bit, it does not depend on where they are
+trained, in which order they end, or which of them are repeated.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ class Workload(NamedTuple):
 
 
 class Outcome(NamedTuple):
-  """The outcome of a workload.
+  """The results of a workload.
 
   Attributes:
-    sums: The accumulators of all clients, merged in the order of `schedule.MergeTree`; each flat.
-    results: For each subround its other results; of those stored the receipts.
+    sums: The flat accumulators of all clients, merged in the order of `schedule.MergeTree`.
+    results: The other results of each subround; for results that a source stores, the receipts.
   """
 
   sums: list[Any]
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 
 def train(workload: Workload) -> Outcome:
-  """Trains all subrounds here, one after another."""
+  """Trains all subrounds in this process, one after another."""
   trained = [train_part(workload, part) for part in workload.parts]
   leaves = {(0, i): sums for i, (sums, _) in enumerate(trained)}
   sums = schedule.MergeTree(len(leaves)).fold(leaves, workload.stage.merged)
@@ -47,7 +47,7 @@ def train(workload: Workload) -> Outcome:
 
 
 def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list[Any]]:
-  """Trains the clients of one subround: accumulators, and other results."""
+  """Trains the clients of one subround; returns accumulators, and the other results."""
   is_divided = [wire.is_divided(t) for t in workload.stage.input_types]
   inputs = [[v[i] for i in part] if d else v for v, d in zip(workload.inputs, is_divided)]
   loaded = [client_references.resolve(v) if d else v for v, d in zip(inputs, is_divided)]
@@ -62,7 +62,7 @@ def train_part(workload: Workload, part: Sequence[int]) -> tuple[list[Any], list
 class SubroundContext(tff.framework.SyncContext):
   """Runs TFF computations with their cohort in subrounds, in this process or elsewhere.
 
-  Client-placed results are a sequence with one value a client.
+  A client-placed result is a sequence with one value for each client.
   """
 
   def __init__(
@@ -75,10 +75,10 @@ class SubroundContext(tff.framework.SyncContext):
     """Creates the context.
 
     Args:
-      subrounds: Into how many parts a cohort is divided. Results with the same number are equal to
-        the bit wherever they are computed, if operations use one thread each.
-      server: The engine of the server's part; default a `GraphContext`.
-      train: Trains the clients; default: the server's engine does.
+      subrounds: Number of parts into which a cohort is divided. With the same number, results are
+        equal to the bit wherever they are computed, if each operation uses one thread.
+      server: The engine of the server's part. The default is a `GraphContext`.
+      train: A function that trains the clients. By default the server's engine does.
 
     Raises:
       ValueError: If `subrounds` is below 1.
@@ -91,7 +91,7 @@ class SubroundContext(tff.framework.SyncContext):
     self._programs = context.Cache()
 
   def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
-    """Runs a computation; see `GraphContext.invoke`. `WorkersLost` if no worker is left."""
+    """Runs a computation; see `GraphContext.invoke`. Raises WorkersLost if no worker is left."""
     parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
     if parameter_type is None:
       return self._server.invoke(comp, arg)
@@ -128,7 +128,7 @@ class SubroundContext(tff.framework.SyncContext):
   def _train_in_parts(
     self, program: stages.Program, stage: stages.Stage, inputs: list[Any], costs: Sequence[float]
   ) -> list[Any]:
-    """The outputs of a clients' stage: of all subrounds, joined and merged."""
+    """Returns the outputs of a clients' stage, joined and merged from all subrounds."""
     parts = schedule.divide(costs, self._subrounds)
     of_parts = [sum(costs[i] for i in part) for part in parts]
     stored = _stored(program, stage, inputs)
@@ -144,14 +144,14 @@ class SubroundContext(tff.framework.SyncContext):
 def set_subround_context(
   subrounds: int = schedule.DEFAULT_SUBROUNDS, server: context.GraphContext | None = None
 ) -> None:
-  """Makes the graph engine, with cohorts in subrounds, the default context of TFF.
+  """Makes the graph engine with subrounds the default context of TFF.
 
-  Its results equal those of `set_ray_context` with as many subrounds, to the bit. For that, called
-  before TensorFlow's first operation, it has each operation use one thread.
+  Its results equal those of `set_ray_context` with the same number of subrounds, to the bit. For
+  this, each operation must use one thread, which is set if TensorFlow has not run an operation yet.
 
   Args:
-    subrounds: Into how many parts a cohort is divided.
-    server: The engine of the clients and the server; default a `GraphContext`.
+    subrounds: Number of parts into which a cohort is divided.
+    server: The engine of the clients and the server. The default is a `GraphContext`.
 
   Raises:
     ValueError: If `subrounds` is below 1.
@@ -161,14 +161,14 @@ def set_subround_context(
 
 
 def use_one_thread() -> None:
-  """Has each operation use one thread, as in the workers: some sums depend on their number."""
+  """Makes each operation use one thread, as in the workers, because some sums depend on it."""
   if not tf.config.threading.get_intra_op_parallelism_threads():
     with contextlib.suppress(RuntimeError):  # TensorFlow has begun: the number is fixed.
       tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
 def _stored(program: stages.Program, stage: stages.Stage, inputs: list[Any]) -> dict[int, int]:
-  """Which results a source keeps: of an input's type, if nothing later needs their values."""
+  """Finds results of an input's type that its source can store because nothing else needs them."""
   later = {key for other in program.stages for key in other.inputs}
   stored: dict[int, int] = {}
   for position, (key, type_spec) in enumerate(zip(stage.outputs, stage.result_types)):
@@ -191,7 +191,7 @@ def _costs(known: dict[Any, Any], types: dict[Any, tff.types.Type]) -> list[floa
 
 
 def _parts(value: Any, type_spec: tff.types.Type, name: str = stages.ARGUMENT) -> Any:
-  """Name, value and type of the placed (or unplaced, but whole) parts of an argument."""
+  """Yields name, value and type of the parts of an argument that are placed, or not structs."""
   value = feeds.ingested(value)
   if not isinstance(type_spec, tff.types.StructType):
     yield name, value, type_spec
@@ -202,6 +202,6 @@ def _parts(value: Any, type_spec: tff.types.Type, name: str = stages.ARGUMENT) -
 
 
 def _as_returned(value: Any, type_spec: tff.types.Type) -> Any:
-  """A part of the argument as it comes back: checked, and of NumPy values."""
+  """Returns a part of the argument as a result: checked, and as NumPy values."""
   value = client_references.resolve(value) if wire.is_divided(type_spec) else value
   return wire.to_python(wire.encode(value, type_spec), type_spec)

@@ -1,7 +1,7 @@
-"""Values of TFF types as flat lists of NumPy arrays, which any process can unpickle.
+"""Converts values of TFF types to flat lists of NumPy arrays, which any process can unpickle.
 
-`tff.structure.Struct` cannot be unpickled, and tensors should not be. A dataset travels as its
-graph, with what it holds.
+`tff.structure.Struct` cannot be unpickled, and tensors should not be. A dataset is sent as its
+graph, which includes its data.
 """
 
 import collections
@@ -17,14 +17,14 @@ from tff_adaptive.engine.graph import datasets, values
 
 
 class Keys(NamedTuple):
-  """Clients' values by reference."""
+  """References to clients' values."""
 
   source: str  # The name of their source.
   pickled: bytes  # The list of their keys.
 
 
 def is_divided(type_spec: tff.types.Type) -> bool:
-  """Whether it has a value for each client."""
+  """Whether a type has a value for each client."""
   return (
     isinstance(type_spec, tff.types.FederatedType)
     and type_spec.placement is tff.CLIENTS
@@ -33,14 +33,15 @@ def is_divided(type_spec: tff.types.Type) -> bool:
 
 
 def member(type_spec: tff.types.Type) -> tff.types.Type:
-  """The type without its placement."""
+  """Returns the type without its placement."""
   return type_spec.member if isinstance(type_spec, tff.types.FederatedType) else type_spec
 
 
 def encode(value: Any, type_spec: tff.types.Type) -> list[Any]:
-  """The flat leaves of a value, if it is divided among clients of each client's in a list.
+  """Returns the flat leaves of a value; for a client-placed value, a list of these by client.
 
-  They are NumPy arrays; of a dataset its graph as bytes, of a list of elements a list of theirs.
+  Leaves are NumPy arrays. A dataset becomes its graph as bytes, and a list of elements a list of
+  encoded elements.
   """
   if is_divided(type_spec):
     return [encode(row, type_spec.member) for row in value]
@@ -61,7 +62,7 @@ def _encode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
 
 
 def as_arrays(sums: list[list[Any]]) -> list[list[Any]]:
-  """Accumulators, each as flat tensors and datasets, as `encode` gives them."""
+  """Encodes accumulators, which are flat tensors and datasets, in the form of `encode`."""
 
   def encoded(leaf: Any) -> Any:
     is_dataset = isinstance(leaf, tf.data.Dataset)
@@ -75,12 +76,12 @@ def _graph_of(variant: tf.Tensor) -> bytes:
 
 
 def as_tensors(flat: list[Any]) -> list[Any]:
-  """What `encode` gives, copied into tensors: the graph engine would copy arrays at each call."""
+  """Copies arrays of `encode` into tensors; otherwise the engine would copy them in each call."""
   return [tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in flat]
 
 
 def decode(flat: list[Any], type_spec: tff.types.Type) -> Any:
-  """The inverse of `encode`, as the graph engine takes it."""
+  """Inverts `encode`; the result is an argument for the graph engine."""
   if is_divided(type_spec):
     return [decode(row, type_spec.member) for row in flat]
   type_spec = member(type_spec)
@@ -89,7 +90,7 @@ def decode(flat: list[Any], type_spec: tff.types.Type) -> Any:
 
 
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
-  """As `decode`, with the Python containers that the type names."""
+  """Like `decode`, with the Python containers that the type names."""
   if is_divided(type_spec):
     return [to_python(row, type_spec.member) for row in flat]
   type_spec = member(type_spec)
@@ -106,7 +107,7 @@ def _decode_leaf(leaf: Any, type_spec: tff.types.Type) -> Any:
 
 
 def _element_spec(type_spec: tff.types.Type) -> Any:
-  """A dataset's element, in containers that tf.data has: a type that has travelled names none."""
+  """Returns the spec of a dataset's element; a type that was sent does not name containers."""
   if not isinstance(type_spec, tff.types.StructType):
     return values.tensor_spec(type_spec)
   children = values.children(type_spec)
@@ -116,13 +117,13 @@ def _element_spec(type_spec: tff.types.Type) -> Any:
 
 
 def in_order(pieces: Sequence[Sequence[Any]], parts: Sequence[Sequence[int]]) -> list[Any]:
-  """What each subround has for its clients, in the order of the cohort."""
+  """Returns the clients' values from all subrounds in the order of the cohort."""
   pairs = [pair for part, piece in zip(parts, pieces) for pair in zip(part, piece)]
   return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
 
 
 def cost(value: Any, type_spec: tff.types.Type) -> int:
-  """The cost of a client: the most examples of its sequences, 1 if it has none."""
+  """Returns a client's cost: the most examples of its sequences, and at least 1."""
   if isinstance(value, client_references.ClientReference):
     return max(1, value.num_examples)
   leaves = zip(values.flatten(value, type_spec), values.leaf_types(type_spec))

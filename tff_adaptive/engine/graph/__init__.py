@@ -1,1 +1,1 @@
-"""The graph engine: any TFF computation as one TensorFlow function."""
+"""The graph engine, which runs any TFF computation as one TensorFlow function."""

@@ -1,7 +1,7 @@
-"""Memory in which a cohort's arrays are joined, used again from round to round.
+"""Memory for the joined arrays of a cohort, which is reused from round to round.
 
-A fresh page costs more than the copy into it, so the feeds of a round go where those of the last
-one were, as soon as no tensor looks there any more.
+A fresh page costs more than the copy into it. Therefore the feeds of a round use the memory of the
+last round's feeds, once no tensor refers to it.
 """
 
 import threading
@@ -16,7 +16,7 @@ _KINDS = 'fiu'  # Of NumPy: what DLPack carries.
 
 
 class Buffers:
-  """A pool of buffers; it holds those of the last `collect` at most."""
+  """A pool of buffers; `collect` frees those that were not used since the last call."""
 
   def __init__(self) -> None:
     self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class Buffers:
     return tf.experimental.dlpack.from_dlpack(joined.__dlpack__())
 
   def _take(self, size: int) -> np.ndarray:
-    """Aligned memory; nobody else has it while a view of it lives."""
+    """Returns aligned memory that nobody else gets while a view of it lives."""
     with self._lock:
       counts = private_apis.reference_counts(self._buffers)
       free = [
@@ -53,7 +53,7 @@ class Buffers:
       return buffer[start : start + size]
 
   def collect(self) -> None:
-    """Forgets the buffers that were not taken since the last time."""
+    """Frees the buffers that were not taken since the last call."""
     with self._lock:
       self._buffers = [b for b in self._buffers if id(b) in self._taken]
       self._taken.clear()

@@ -1,7 +1,7 @@
-"""The loop over the clients of one device: what each computes, folded as it comes.
+"""The loop over the clients of one device, which folds each client's values at once.
 
-Accumulators are loop variables, so memory holds as many clients as are in work, not the cohort,
-and the trace does not depend on their number.
+Accumulators are loop variables. Therefore memory holds only the clients that are in work, and the
+trace does not depend on the size of the cohort.
 """
 
 import itertools
@@ -16,14 +16,14 @@ from tff_adaptive.engine.graph import feeds, nodes as nodes_lib, permits, stacki
 
 
 class Frame:
-  """Values of nodes while tracing: the round's, or one client's inside the loop."""
+  """The values of nodes while tracing, for a round or for one client inside the loop."""
 
   def __init__(self, outer: 'Frame | None' = None):
     self._outer = outer
     self._known: dict[nodes_lib.Node, Any] = {}
 
   def value(self, node: nodes_lib.Node) -> Any:
-    """Value of a node, computed at its first use."""
+    """Returns the value of a node, which is computed at its first use."""
     if node in self._known:
       return self._known[node]
     if self._outer is not None and node.placement is not nodes_lib.CLIENTS:
@@ -45,9 +45,9 @@ class Grouping:
   """How many clients train together.
 
   Attributes:
-    asked: As many as was asked for, at most all there are; or None.
-    batched: Unasked, where the computation is made of batched operations.
-    matters: After tracing: whether other numbers would give another graph.
+    asked: The requested number, at most the cohort; None if none was requested.
+    batched: The default number for computations made of batched operations.
+    matters: After tracing, whether another number would give another graph.
   """
 
   def __init__(self, asked: int | None, batched: int = 1):
@@ -55,7 +55,7 @@ class Grouping:
     self.matters = False
 
   def size(self, groups: list[nodes_lib.Grouped]) -> int:
-    """How many clients compute what these say together."""
+    """Returns how many clients compute the grouped nodes together."""
     self.matters = True
     if self.asked is not None:
       return self.asked
@@ -63,7 +63,7 @@ class Grouping:
 
 
 class ClientLoop:
-  """The clients of the cohort, or some of them, on one device."""
+  """The loop over the cohort, or over the share of one device."""
 
   def __init__(
     self,
@@ -84,11 +84,11 @@ class ClientLoop:
     self._stacked: dict[nodes_lib.Node, list[tf.Tensor]] = {}
 
   def stacked(self, node: nodes_lib.Node) -> list[tf.Tensor]:
-    """The leaves of a node, an output of a `run` before, stacked over the clients."""
+    """Returns the leaves of an output of an earlier `run`, stacked over the clients."""
     return self._stacked[node]
 
   def run(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]) -> list[Any]:
-    """Runs all clients once; the accumulators of the folds. For the outputs see `stacked`."""
+    """Runs all clients once; returns the folds' accumulators. For the outputs see `stacked`."""
     with placement.on(self._device):
       return self._run(folds, outputs)
 
@@ -105,7 +105,7 @@ class ClientLoop:
     return one_pass.packed(accumulators)
 
   def _bring_here(self, wanted: list[nodes_lib.Node]) -> None:
-    """Copies to the device, once and outside the loop, what the loop reads."""
+    """Copies the values that the loop reads to the device, once and outside the loop."""
     for node in nodes_lib.reachable(wanted):
       if isinstance(node.compute, feeds.ClientParameter):
         if node not in self._parameters:
@@ -128,7 +128,7 @@ class ClientLoop:
   def _grouped_nodes(
     self, wanted: list[nodes_lib.Node]
   ) -> tuple[int, list[tuple[nodes_lib.Node, nodes_lib.Grouped]]]:
-    """How many clients to take together in this loop, and the nodes that they compute so."""
+    """Returns how many clients to group in this loop, and the nodes that a group computes."""
     reachable = nodes_lib.reachable(wanted)
     nodes = [(n, n.grouped) for n in reachable if n.grouped and n not in self._stacked]
     if not nodes or not all(nodes_lib.is_free(d) for n, _ in nodes for d in n.deps):
@@ -166,7 +166,7 @@ class ClientLoop:
     size: int,
     grouped: list[tuple[nodes_lib.Node, nodes_lib.Grouped]],
   ) -> '_Variables':
-    """As the loop over clients; the grouped nodes are computed for `size` clients at once."""
+    """Like the loop over clients, but computes the grouped nodes for `size` clients at once."""
 
     def group_body(first: tf.Tensor, accumulators: list, arrays: list) -> '_Variables':
       with placement.on(self._device):
@@ -209,7 +209,7 @@ _Variables = tuple[tf.Tensor, list[tf.Tensor], list[tf.TensorArray]]
 
 
 class _Pass:
-  """What one loop over the clients folds and writes; flat, as TensorFlow's loop variables are."""
+  """The folds and outputs of one loop over the clients, as flat loop variables."""
 
   def __init__(self, folds: list[nodes_lib.Node], outputs: list[nodes_lib.Node]):
     self._folds = [node.aggregate for node in folds if node.aggregate]
@@ -218,7 +218,7 @@ class _Pass:
     self.wanted = [fold.value for fold in self._folds] + outputs
 
   def start(self, server: Frame, num_clients: tf.Tensor, on_device: bool) -> _Variables:
-    """The loop variables before the first client."""
+    """Returns the loop variables before the first client."""
     flat: list[tf.Tensor] = []
     for fold in self._folds:
       zero = server.resolve(fold.zero)
@@ -227,7 +227,7 @@ class _Pass:
     return tf.constant(0), flat, [stacking.output_array(t, num_clients) for t in self._output_types]
 
   def invariants(self) -> Any:
-    """The shapes that the loop variables keep."""
+    """Returns the loop variables' shape invariants."""
     accumulators = [t for fold in self._folds for t in values.leaf_types(fold.accumulator_type)]
     return (
       tf.TensorShape([]),
@@ -236,13 +236,13 @@ class _Pass:
     )
 
   def results(self, client: Frame) -> list[Any]:
-    """The leaves of all that is wanted of a client, computed here if they were not."""
+    """Returns the leaves of all wanted values of a client; computes them if necessary."""
     return [v for n in self.wanted for v in values.flatten(client.value(n), n.type)]
 
   def step(
     self, client: Frame, i: tf.Tensor, accumulators: list[tf.Tensor], arrays: list[tf.TensorArray]
   ) -> _Variables:
-    """The loop variables after client `i`."""
+    """Returns the loop variables after client `i`."""
     folded: list[tf.Tensor] = []
     for fold, accumulator in zip(self._folds, self.packed(accumulators)):
       pair = tff.structure.Struct([(None, accumulator), (None, client.value(fold.value))])
@@ -256,7 +256,7 @@ class _Pass:
     return i + 1, folded, written
 
   def packed(self, accumulators: Sequence[tf.Tensor]) -> list[Any]:
-    """The accumulators of the folds, each as a value."""
+    """Packs flat accumulators into one value for each fold."""
     leaves = iter(accumulators)
     packed = []
     for fold in self._folds:
@@ -268,7 +268,7 @@ class _Pass:
     return packed
 
   def stacked(self, arrays: list[tf.TensorArray]) -> dict[nodes_lib.Node, list[tf.Tensor]]:
-    """The leaves of each output, stacked over the clients."""
+    """Returns the leaves of each output, stacked over the clients."""
     leaves = iter([array.stack() for array in arrays])
     return {
       node: list(itertools.islice(leaves, len(values.leaf_types(node.type))))
@@ -277,7 +277,7 @@ class _Pass:
 
 
 def _arguments(member: Frame, grouped: nodes_lib.Grouped) -> tuple[Any, ...]:
-  """A client's arguments of a grouped computation, as Python containers."""
+  """Returns a client's arguments of a grouped computation, as Python containers."""
   value = member.resolve(grouped.argument)
   if grouped.group.num_arguments == 1:
     return (values.to_containers(value, grouped.parameter),)
@@ -286,7 +286,7 @@ def _arguments(member: Frame, grouped: nodes_lib.Grouped) -> tuple[Any, ...]:
 
 
 def _copy(value: Any) -> Any:
-  """The tensors of a value, copied to the present device."""
+  """Copies the tensors of a value to the current device."""
 
   def copied(leaf: Any) -> Any:
     return tf.identity(leaf) if tf.is_tensor(leaf) and not placement.stays_on_host(leaf) else leaf

@@ -28,13 +28,13 @@ _Sizes = tuple[int | None, int]  # The arguments of `client_loop.Grouping`.
 
 
 class Cache:
-  """A dictionary for each of the computations (and forms of their arguments) used last."""
+  """A dictionary for each recently used computation (and form of its arguments)."""
 
   def __init__(self) -> None:
     self._entries: Any = cachetools.LRUCache(_CAPACITY)
 
   def of(self, comp: tff.Computation, form: Any = None) -> dict:
-    """Returns the computation's dictionary for a form, an empty one at first."""
+    """Returns the dictionary of a computation and form; it is empty at first."""
     # The entry holds the computation too, so that no other can get its id.
     return self._entries.setdefault((id(comp), form), (comp, {}))[1]
 
@@ -42,17 +42,17 @@ class Cache:
 class GraphContext(tff.program.FederatedContext):
   """Runs any TFF computation in this process as one TensorFlow function.
 
-  It serves direct calls and, as a `tff.program.FederatedContext`, TFF's programs, such as
-  `tff.learning.programs.train_model`: results are there when a call returns, and a program awaits
-  nothing.
+  It works for direct calls and, as a `tff.program.FederatedContext`, for TFF's programs, such as
+  `tff.learning.programs.train_model`. Calls return finished results, so a program never waits.
 
-  The function is traced once for each computation and form of its arguments, whatever the number
-  of clients; where they train together, once for each number that does (see `clients_per_step`).
-  Results are NumPy values, as TFF's contract has them (`tff.program.MaterializedValue`). Those of
-  the server are in memory shared with TensorFlow and so read-only.
+  The function is traced once for each computation and form of its arguments, whatever the number of
+  clients. If clients train together, it is traced once for each size of a group (see
+  `clients_per_step`). Results are NumPy values, as TFF's contract demands
+  (`tff.program.MaterializedValue`). Those of the server share TensorFlow's memory and are
+  read-only.
 
   Attributes:
-    parallel_clients: How many clients may be in work at once on a device.
+    parallel_clients: Number of clients that may train at once on a device.
   """
 
   def __init__(
@@ -67,24 +67,25 @@ class GraphContext(tff.program.FederatedContext):
     """Creates the context.
 
     Args:
-      parallel_clients: How many clients may be in work at once on a device; memory grows with it.
-        Default: the number of processors, at most 4: that many clients' activations are in memory.
-        On a CPU the results of clients that are done (16 at most, 256 MiB at most but for one) are
-        held besides, until those before them are added.
-      clients_per_step: How many clients train together in batched operations, where the
-        computation says how (this project's do, on whole-array clients); at most the cohort.
-        Default: on a GPU the whole cohort, at most 32, if the model has a client axis; else 1.
-      device: 'cpu', 'gpu', or 'auto': a GPU if TensorFlow has one. With several GPUs the server
-        works on the first, and the clients are divided among all.
-      device_names: TensorFlow's names of the devices instead, such as ['/GPU:1'].
-      default_num_clients: The number of clients where a computation works at clients and takes no
-        argument with one value a client; default: such a computation is refused.
-      results: 'numpy', or 'tensors': results are TensorFlow's tensors, which are not copied from a
-        GPU until they are read.
+      parallel_clients: Number of clients that may train at once on a device. Memory grows with it,
+        because the activations of all of them are in memory. The default is the number of
+        processors, at most 4. On a CPU results of finished clients are held too, until those before
+        them are added (at most 16 clients and 256 MiB, or one client).
+      clients_per_step: Number of clients that train together in batched operations, at most the
+        cohort. This works for computations that define it, such as this project's for whole-array
+        clients. The default on a GPU is the cohort, at most 32, if the model has a client axis;
+        else it is 1.
+      device: 'cpu', 'gpu', or 'auto', which takes a GPU if TensorFlow has one. With several GPUs
+        the server uses the first, and the clients are divided among all.
+      device_names: TensorFlow's names of the devices to use instead, such as ['/GPU:1'].
+      default_num_clients: The number of clients for computations that work at clients but have no
+        client-placed argument. By default such a computation is refused.
+      results: 'numpy', or 'tensors' for TensorFlow's tensors, which are copied from a GPU only when
+        they are read.
 
     Raises:
-      ValueError: If a number is not positive, results are to be neither, or there is no such
-        device; what a GPU lacks is named.
+      ValueError: If a number is not positive, `results` is unknown, or there is no such device. The
+        message says what a GPU lacks.
     """
     if parallel_clients is None:
       parallel_clients = threads.side_by_side()
@@ -117,16 +118,16 @@ class GraphContext(tff.program.FederatedContext):
 
     Args:
       comp: The computation.
-      arg: Its argument, as TFF packs it: server-placed values as they are, client-placed ones as a
-        list with one value a client. None: it has no parameter.
+      arg: Its argument as TFF packs it. A client-placed value is a list with one value for each
+        client. None if the computation has no parameter.
 
     Returns:
-      The result, in the containers of its type.
+      The result in the containers of its type.
 
     Raises:
-      TypeError: If the argument does not fit the parameter's type; both are named.
-      ValueError: If its parts are for different numbers of clients.
-      NotImplementedError: If the engine cannot run it; what it does not know is named.
+      TypeError: If the argument does not fit the parameter's type. The message names both.
+      ValueError: If its parts have different numbers of clients.
+      NotImplementedError: If the engine cannot run it. The message names the unknown part.
     """
     parameter_type, result_type = comp.type_signature.parameter, comp.type_signature.result
     # Of the arguments, TensorFlow puts on a GPU what it is given there.
@@ -165,7 +166,7 @@ class GraphContext(tff.program.FederatedContext):
   def _function(
     self, comp: tff.Computation, layout: feeds.Layout, group_sizes: _Sizes
   ) -> Callable[..., Sequence[tf.Tensor]]:
-    """The concrete function of a computation, traced if none of its traces fits."""
+    """Returns the concrete function of a computation; traces it if no earlier trace fits."""
     form = tuple((leaf.form, leaf.elements) for leaf in layout.leaves)
     traces = self._functions.of(comp, form)
     for function, may_group in traces.values():
@@ -192,7 +193,7 @@ class GraphContext(tff.program.FederatedContext):
 def _to_result(
   flat: list[tf.Tensor], result_type: tff.types.Type, num_clients: int, as_numpy: bool
 ) -> Any:
-  """The result of a computation."""
+  """Returns the result of a computation."""
   tensors = iter(flat)
   leaves: list[Any] = []
   for part in _parts(result_type):
@@ -210,7 +211,7 @@ def _to_result(
 
 
 def _rows(stacked: tf.Tensor, type_spec: tff.types.Type, as_numpy: bool) -> list[Any]:
-  """A leaf of each client: with one operation for all, and of memory of its own."""
+  """Splits a stacked leaf into one copied value for each client, with one operation for all."""
   if stacked.dtype == tf.variant:
     rows = [stacking.unbox(stacked[i], type_spec) for i in range(stacked.shape[0])]
     return [values.to_numpy(row) for row in rows] if as_numpy else rows
@@ -223,7 +224,7 @@ def _rows(stacked: tf.Tensor, type_spec: tff.types.Type, as_numpy: bool) -> list
 
 @functools.lru_cache
 def _parts(result_type: tff.types.Type) -> list[tff.types.Type]:
-  """The leaves of a result, in order: tensors, sequences, and all of a value at the clients."""
+  """Yields the leaves of a result in order: tensors, sequences, and whole client-placed values."""
   if isinstance(result_type, tff.types.FederatedType):
     if result_type.placement is tff.CLIENTS:
       return [result_type]
@@ -235,7 +236,7 @@ def _parts(result_type: tff.types.Type) -> list[tff.types.Type]:
 
 @functools.lru_cache
 def without_placements(type_spec: tff.types.Type) -> tff.types.Type:
-  """The type with server-placed members unplaced and client-placed ones opaque."""
+  """Returns the type with server-placed members unplaced and client-placed ones opaque."""
   if isinstance(type_spec, tff.types.FederatedType):
     if type_spec.placement is tff.CLIENTS:
       return tff.types.TensorType(np.bool_)  # Any leaf: its value is returned as it is.
@@ -248,17 +249,18 @@ def without_placements(type_spec: tff.types.Type) -> tff.types.Type:
 
 
 def set_graph_context(**options: Any) -> None:
-  """Makes the graph engine the default context of TFF in this process, of TFF's programs too.
+  """Makes the graph engine the default context of TFF in this process, also for TFF's programs.
 
-  Called before TensorFlow's first operation it also has each operation use one thread, if the
-  clients in work are as many as the processors (`parallel_clients`): up to twice as fast. A number
-  set by `tf.config.threading.set_intra_op_parallelism_threads` or TF_NUM_INTRAOP_THREADS stays.
+  Call it before TensorFlow's first operation. It then makes each operation use one thread, if as
+  many clients train at once as there are processors (`parallel_clients`). This is up to twice as
+  fast. A number that you set by `tf.config.threading.set_intra_op_parallelism_threads` or
+  TF_NUM_INTRAOP_THREADS is kept.
 
   Args:
-    **options: Those of `GraphContext`.
+    **options: The arguments of `GraphContext`.
 
   Raises:
-    ValueError: As `GraphContext`.
+    ValueError: See `GraphContext`.
   """
   context = GraphContext(**options)
   if options.get('device') == 'cpu' or not tf.config.list_physical_devices('GPU'):
@@ -271,10 +273,10 @@ def graph_context(**options: Any) -> Iterator[None]:
   """`with graph_context(): ...` runs TFF computations in the graph engine.
 
   Args:
-    **options: Those of `GraphContext`.
+    **options: The arguments of `GraphContext`.
 
   Raises:
-    ValueError: As `GraphContext`.
+    ValueError: See `GraphContext`.
   """
   with tff.framework.get_context_stack().install(GraphContext(**options)):
     yield

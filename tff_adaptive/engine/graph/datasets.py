@@ -1,9 +1,9 @@
-"""Sequences given as datasets or lists of elements, as dataset variants; what comes again is held.
+"""Sequences as dataset variants; the elements of datasets that are given again are kept.
 
 A pipeline of tf.data (shuffle, batch, map) costs several times the local steps of a small model.
-TFF serializes a dataset for each call, so its shuffles begin anew in each, and one whose random
-numbers all have fixed seeds gives the same elements in each. From its second call on such a
-dataset is read once, and its elements are held as whole tensors as long as the dataset lives.
+TFF serializes a dataset for each call, so its shuffles begin anew in each call. If all its random
+numbers have fixed seeds, it gives the same elements each time. When such a dataset is given for the
+second time, its elements are read once and kept as whole tensors as long as the dataset lives.
 """
 
 import itertools
@@ -41,7 +41,7 @@ _OF_FILES = ('ReadFile', 'MatchingFiles', 'ImmutableConst')  # Stateless by name
 
 
 class DatasetCache:
-  """Holds the elements of datasets that come a second time; full, it takes no more."""
+  """Keeps the elements of datasets that are given a second time, up to a limit of memory."""
 
   def __init__(self, max_bytes: int = MAX_BYTES):
     self._max_bytes, self._num_bytes = max_bytes, 0
@@ -50,13 +50,13 @@ class DatasetCache:
     self._entries: dict[int, tuple[Any, tf.Tensor | None, int]] = {}
 
   def find(self, dataset: tf.data.Dataset) -> tf.Tensor | None:
-    """The variant of the held elements, if they are."""
+    """Returns the variant of a dataset's elements if they are kept."""
     with self._lock:
       entry = self._entries.get(id(dataset))
       return entry[1] if entry else None
 
   def offer(self, dataset: tf.data.Dataset, variant: tf.Tensor) -> tf.Tensor:
-    """Reads a dataset that comes again, if it can be held; returns a variant of its elements."""
+    """Reads a dataset that was given again, if it can be kept; returns its elements' variant."""
     key = id(dataset)
     with self._lock:
       is_new = key not in self._entries
@@ -82,13 +82,13 @@ class DatasetCache:
 
 
 def graph_of(variant: tf.Tensor) -> tf.compat.v1.GraphDef:
-  """The graph of a dataset, given its variant."""
+  """Returns the graph of a dataset, given its variant."""
   graph = tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy()
   return tf.compat.v1.GraphDef.FromString(graph)
 
 
 def from_rows(rows: list[list[tf.Tensor]]) -> tf.data.Dataset:
-  """A dataset of elements, each a list of tensors; at least one element."""
+  """Returns a dataset of at least one element, each a list of tensors."""
   pieces = [tf.data.Dataset.from_tensor_slices(_stack(list(run))) for _, run in _runs(rows)]
   while len(pieces) > 1:  # Pairwise: a chain of thousands would be slow, and too deep to read.
     pairs = zip(pieces[::2], pieces[1::2])
@@ -97,7 +97,7 @@ def from_rows(rows: list[list[tf.Tensor]]) -> tf.data.Dataset:
 
 
 def _runs(rows: list[list[tf.Tensor]]) -> Any:
-  """Neighbours of equal shapes, as `itertools.groupby` gives them."""
+  """Groups neighbours of equal shapes, like `itertools.groupby`."""
   return itertools.groupby(rows, key=lambda row: [v.shape.as_list() for v in row])
 
 
@@ -110,7 +110,7 @@ def _num_bytes(rows: list[list[tf.Tensor]]) -> int:
 
 
 def _read(variant: tf.Tensor, dataset: tf.data.Dataset, room: int) -> list[list[tf.Tensor]] | None:
-  """All elements of a dataset; None if there are none, too many to be held, or one that fails."""
+  """Returns all elements of a dataset, or None if it is empty, too large or fails."""
   elements = tf.data.experimental.from_variant(variant, dataset.element_spec)
   if elements.cardinality() == tf.data.INFINITE_CARDINALITY:
     return None
@@ -128,7 +128,7 @@ def _read(variant: tf.Tensor, dataset: tf.data.Dataset, room: int) -> list[list[
 
 
 def _repeats(variant: tf.Tensor) -> bool:
-  """Whether a dataset gives the same elements at each reading of a new copy of it."""
+  """Whether every reading of a new copy of a dataset gives the same elements."""
   try:
     graph = graph_of(variant)
   except tf.errors.OpError:  # It holds what cannot be written down, such as a table.
@@ -158,7 +158,7 @@ def _node_repeats(node: Any, constants: dict[str, Any]) -> bool:
 def variant(
   value: Any, element_type: tff.types.Type, cache: DatasetCache | None = None
 ) -> tf.Tensor:
-  """The variant tensor of a `tf.data.Dataset` or of a list of elements."""
+  """Returns the variant tensor of a `tf.data.Dataset` or of a list of elements."""
   if isinstance(value, (list, tuple)):
     return tf.data.experimental.to_variant(_from_elements(value, element_type))
   if not isinstance(value, tf.data.Dataset):
@@ -180,10 +180,10 @@ def variant(
 
 
 def _begun_anew(dataset: tf.data.Dataset) -> tf.Tensor:
-  """The variant of a dataset whose random numbers begin anew, as where TFF has serialized it.
+  """Returns a variant whose random numbers begin anew, as after TFF has serialized a dataset.
 
-  A dataset's own variant has generators of random numbers that go on from one reading to the next:
-  a second round would see another order, and a resumed run another than one that was not stopped.
+  The generators of a dataset's own variant continue from one reading to the next. A second round
+  would then see another order, and a resumed run would differ from one that was not stopped.
   """
   own = tf.data.experimental.to_variant(dataset)
   if not private_apis.may_draw(dataset):

@@ -1,4 +1,4 @@
-"""How the arguments of a computation become flat tensors of one TensorFlow function.
+"""Converts the arguments of a computation to flat tensors for one TensorFlow function.
 
 Client-placed leaves are fed for the whole cohort at once, so that neither the number of clients
 nor their sizes cause a new trace:
@@ -32,14 +32,14 @@ from tff_adaptive.engine.graph import (
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-  """One leaf of the parameter: its type and how it is fed."""
+  """One leaf of the parameter: its type and the way in which it is fed."""
 
   type: tff.types.Type
   form: str  # Above; or not at the clients: 'tensor', 'variant'.
   elements: tuple['Leaf', ...] = ()  # Of a 'whole' sequence.
 
   def specs(self) -> list[tf.TensorSpec]:
-    """Specs of the flat tensors that feed it."""
+    """The specs of the flat tensors that feed the leaf."""
     if self.form == 'whole':
       return [spec for leaf in self.elements for spec in leaf.specs()]
     if self.form == 'variant':
@@ -54,9 +54,10 @@ class Leaf:
     return [tf.TensorSpec([None, *shape[1:]], dtype), tf.TensorSpec([None], tf.int64)]
 
   def share(self, flat: list[tf.Tensor], clients: tf.Tensor | None) -> list[tf.Tensor]:
-    """Tensors as in `specs`, for some of the clients (None: all), on the present device.
+    """Returns the tensors of some clients (None for all), on the current device.
 
-    Datasets and offsets are the host's. Takes its tensors from the front of `flat`.
+    They have the form of `specs`, and are taken from the front of `flat`. Datasets and offsets stay
+    on the host.
     """
     if self.form == 'whole':
       return [tensor for leaf in self.elements for tensor in leaf.share(flat, clients)]
@@ -73,7 +74,7 @@ class Leaf:
     return [first] if offsets is None else [first, offsets]
 
   def read(self, flat: list[tf.Tensor], i: tf.Tensor, host: str | None = None) -> Any:
-    """The value for client `i`; takes its tensors from the front of `flat`."""
+    """Returns the value for client `i`; takes its tensors from the front of `flat`."""
     if self.form == 'whole':
       return values.Sequence(element=[leaf.read(flat, i, host) for leaf in self.elements])
     first = flat.pop(0)
@@ -100,19 +101,19 @@ def _whole_leaf(type_spec: tff.types.TensorType) -> Leaf:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """How a parameter is fed: one entry a leaf, in order. Part of the key of a trace."""
+  """The way in which a parameter is fed, leaf by leaf. It is part of the key of a trace."""
 
   parameter_type: Any
   leaves: tuple[Leaf, ...]
   has_clients: bool
 
   def signature(self) -> list[tf.TensorSpec]:
-    """Specs of the function's arguments; the first is the number of clients, if any."""
+    """The specs of the function's arguments; the first is the number of clients, if any."""
     specs = [tf.TensorSpec([], tf.int32)] if self.has_clients else []
     return specs + [spec for leaf in self.leaves for spec in leaf.specs()]
 
   def parameter_nodes(self, flat: Sequence[tf.Tensor]) -> tuple[Any, tf.Tensor | None]:
-    """The parameter as nodes and tensors, and the number of clients (or None)."""
+    """Returns the parameter as nodes and tensors, and the number of clients (or None)."""
     feeds = list(flat)
     num_clients = feeds.pop(0) if self.has_clients else None
     leaves = iter(self.leaves)
@@ -137,7 +138,7 @@ class Layout:
 
 
 class ClientParameter:
-  """The `compute` of a client-placed parameter: it needs the client's number."""
+  """The `compute` of a client-placed parameter's node."""
 
   def __init__(
     self,
@@ -150,13 +151,13 @@ class ClientParameter:
     self._host = host
 
   def share(self, clients: tf.Tensor | None = None) -> 'ClientParameter':
-    """The parameter of some of the clients (None: of all) on the present device."""
+    """Returns the parameter of some clients (None for all) on the current device."""
     flat = list(self._tensors)
     tensors = [tensor for leaf in self._leaves for tensor in leaf.share(flat, clients)]
     return ClientParameter(self._leaves, tensors, self._type, placement.HOST)
 
   def read(self, i: tf.Tensor) -> Any:
-    """The parameter of client `i`."""
+    """Returns the parameter of client `i`."""
     flat = list(self._tensors)
     return values.pack([leaf.read(flat, i, self._host) for leaf in self._leaves], self._type)
 
@@ -170,7 +171,7 @@ def prepare(
   buffers: buffers_lib.Buffers | None = None,
   cache: datasets.DatasetCache | None = None,
 ) -> tuple[Layout, list[tf.Tensor]]:
-  """How an argument is fed, and its flat tensors: the number of clients first if there are any."""
+  """Returns an argument's layout and flat tensors; the number of clients comes first, if any."""
   cohort = _Feed(buffers or buffers_lib.Buffers(), cache)
   cohort.visit(argument, parameter_type)
   lengths = cohort.lengths
@@ -182,7 +183,7 @@ def prepare(
 
 
 class _Executor:
-  """What a `tff.framework.Ingestable` puts its value into: the value comes back as it is."""
+  """A stand-in to which a `tff.framework.Ingestable` gives its value; it returns the value."""
 
   async def create_value(self, value: Any, type_spec: Any = None) -> Any:
     del type_spec  # That of the computation's parameter is checked.
@@ -190,7 +191,7 @@ class _Executor:
 
 
 def ingested(value: Any) -> Any:
-  """The value that a `tff.framework.Ingestable` stands for; any other value as it is."""
+  """Returns the value of a `tff.framework.Ingestable`; returns other values unchanged."""
   if not isinstance(value, tff.framework.Ingestable):
     return value
   with concurrent.futures.ThreadPoolExecutor(1) as pool:  # A loop may run in this thread.
@@ -198,7 +199,7 @@ def ingested(value: Any) -> Any:
 
 
 class _Feed:
-  """Collects leaves and tensors; no closure that refers to itself: it would keep them alive."""
+  """Collects leaves and tensors. (A recursive closure instead would keep the tensors alive.)"""
 
   def __init__(self, buffers: buffers_lib.Buffers, cache: datasets.DatasetCache | None):
     self.leaves: list[Leaf] = []
@@ -230,7 +231,7 @@ class _Feed:
       self.tensors.append(values.to_tensor(value, type_spec))
 
   def _visit_clients(self, cohort: Any, member: tff.types.Type) -> None:
-    """Adds the leaves and tensors of a client-placed argument, a list."""
+    """Adds the leaves and tensors of a client-placed argument, which is a list."""
     rows = [values.flatten(value, member) for value in cohort]
     for column, leaf_type in enumerate(values.leaf_types(member)):
       entries = [row[column] for row in rows]
@@ -257,7 +258,7 @@ def _stack(variants: list[tf.Tensor]) -> tf.Tensor:
 
 
 def _feed_tensors(entries: list[Any], leaf: Leaf, buffers: buffers_lib.Buffers) -> list[tf.Tensor]:
-  """The tensors, as in `Leaf.specs`, of one leaf of the clients' values."""
+  """Returns the tensors, in the form of `Leaf.specs`, of one leaf of the clients' values."""
   dtype, shape = tf.dtypes.as_dtype(leaf.type.dtype), values.tensor_shape(leaf.type)
   if leaf.form == 'boxed':
     return [_stack([stacking.box(values.to_tensor(e, leaf.type), leaf.type) for e in entries])]

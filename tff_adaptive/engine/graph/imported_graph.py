@@ -1,4 +1,4 @@
-"""A serialized TensorFlow computation of TFF as a Python callable on tensors."""
+"""Imports a serialized TensorFlow computation of TFF as a Python callable on tensors."""
 
 import collections
 import hashlib
@@ -25,10 +25,10 @@ _RESOURCES = ('VarHandleOp', *_ANONYMOUS_TABLES.values())
 
 
 class ImportedGraph:
-  """A `tff.tensorflow.computation`, imported once and called any number of times.
+  """A `tff.tensorflow.computation` that is imported once and can be called any number of times.
 
-  Calling takes and returns values as `values.flatten` orders them: a flat list of tensors, with
-  a `values.Sequence` for a `tff.SequenceType`.
+  It takes and returns flat lists of tensors in the order of `values.flatten`. A `tff.SequenceType`
+  is a `values.Sequence`.
   """
 
   def __init__(self, message: Any):
@@ -93,9 +93,10 @@ class ImportedGraph:
 
 
 def _name_functions_apart(graph_def: tf.compat.v1.GraphDef) -> None:
-  """Names the functions of a graph by its digest too.
+  """Adds the graph's digest to the names of its functions.
 
-  TensorFlow numbers them in each process: graphs of two others may have unlike ones of one name.
+  TensorFlow numbers functions in each process, so graphs of two other processes may use the same
+  name for different functions.
   """
   digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True)).hexdigest()[:16]
   names = {f.signature.name: f'{f.signature.name}_{digest}' for f in graph_def.library.function}
@@ -119,14 +120,14 @@ def _name_functions_apart(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def _all_nodes(graph_def: tf.compat.v1.GraphDef) -> Iterator[Any]:
-  """The nodes of a graph and of its functions."""
+  """Yields the nodes of a graph and of its functions."""
   yield from graph_def.node
   for function in graph_def.library.function:
     yield from function.node_def
 
 
 def _make_private(node: Any) -> None:
-  """Makes an op that creates a variable or a table create another one each time it runs."""
+  """Makes an op that creates a variable or a table create a new one each time it runs."""
   if node.op == 'VarHandleOp':
     node.attr['shared_name'].s = _ANONYMOUS.encode()
   elif node.op in _ANONYMOUS_TABLES:
@@ -136,7 +137,7 @@ def _make_private(node: Any) -> None:
 
 
 def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -> list[str]:
-  """Adds, for each resource, a copy of its handle that exists once it is initialized."""
+  """Adds a copy of each resource's handle that exists once the resource is initialized."""
   names = [node.name for node in graph_def.node if node.op in _RESOURCES]
   for name in names:
     ready = graph_def.node.add()
@@ -149,10 +150,10 @@ def _initialized_handles(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -
 def _whole_reads(
   graph_def: tf.compat.v1.GraphDef, parameter: list[tuple[str, bool]]
 ) -> dict[str, list[list[str]]]:
-  """For each sequence of the parameter that is only read as one element, each reader's tensors.
+  """Returns, for sequences that are only read as one element, the tensors of each reader.
 
-  A computation that reads a sequence so (all the data of a client) need not pass through tf.data at
-  all: the tensors are fed directly.
+  Such a sequence (all data of a client) does not have to pass through tf.data; its tensors are fed
+  directly.
   """
   readers = collections.defaultdict(list)
   for node in graph_def.node:

@@ -1,7 +1,7 @@
-"""A TFF computation as a graph of lazy nodes: what the server does, what every client does.
+"""Interprets a TFF computation as a graph of lazy nodes of the server and of the clients.
 
-TFF's own compiler brings a computation into call-dominant form, in which few intrinsics occur.
-Interpreting it here gives `nodes.Node`s.
+TFF's compiler converts a computation to call-dominant form, which has few intrinsics. Its
+interpretation gives `nodes.Node`s.
 """
 
 import functools
@@ -31,13 +31,13 @@ def _lazy(
   compute: Callable[[Any], Any],
   free: bool = False,
 ) -> Node:
-  """A node that depends on the nodes in `inputs`; see `Node` for the rest."""
+  """Returns a node that depends on the nodes in `inputs`; see `Node` for the other arguments."""
   deps = nodes_in(inputs)
   return Node(placement, type_spec, deps, compute, _level(deps), free)
 
 
 class _Compiled:
-  """A TensorFlow computation as a function of values; lazy if an argument is."""
+  """A TensorFlow computation as a function of values; it is lazy if an argument is."""
 
   def __init__(self, block: Any, graph: imported_graph.ImportedGraph):
     self._graph = graph
@@ -63,7 +63,7 @@ class Interpreter:
     self._graphs: dict[bytes, imported_graph.ImportedGraph] = {}
 
   def evaluate(self, block: Any, scope: dict[str, Any]) -> Any:
-    """Value of a building block: a Struct, a Node, a callable or a tensor."""
+    """Returns the value of a building block: a Struct, a Node, a callable or a tensor."""
     if isinstance(block, _framework.Reference):
       return scope[block.name]
     if isinstance(block, _framework.Selection):
@@ -132,7 +132,7 @@ def _apply(placement: Any, block: Any, function_and_value: Any) -> Node:
 
 
 def _held(placement: Any, block: Any, value: Any) -> Node:
-  """A value, or the values of a struct, as they are: a message, say, or what is zipped."""
+  """Returns a node that holds a value, such as a message or a zipped struct."""
   result = block.type_signature.result.member
   return _lazy(placement, result, value, lambda frame: frame.resolve(value), free=True)
 

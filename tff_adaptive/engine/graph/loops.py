@@ -1,15 +1,15 @@
-"""The loops of a graph as TensorFlow runs them fast: reductions of datasets, and slow bodies.
+"""Makes the loops of a graph fast: reductions of datasets, and bodies with slow kernels.
 
-The op of `tf.data.Dataset.reduce`, ReduceDataset, calls its function through tf.data's own runner:
-once a step, with its own executor, and without the optimizations of the graph around it. Here it
-becomes a While loop over an iterator, with the function in its body, where TensorFlow inlines and
-optimizes it. Elements are read one at a time, each after the step before it, as the op does.
+`tf.data.Dataset.reduce` is the op ReduceDataset. In each step it calls its function through
+tf.data's own runner, with its own executor and without the optimizations of the surrounding graph.
+Here it becomes a While loop over an iterator. The function is in the loop's body, where TensorFlow
+inlines and optimizes it. As in the op, each element is read after the step before it.
 
-A body becomes a function of its own where TensorFlow would choose a slow kernel in the loop. On a
-CPU oneDNN's kernel takes the place of MaxPoolGrad only if TensorFlow's pass over the graph has met
-the pooling itself before. The nodes of a loop have no first one: where the pass begins depends on
-addresses in memory, so one process in two kept the other kernel, which takes a dozen times as long,
-and a round of EMNIST's CNN a quarter longer. A function has no cycle: there pooling comes first.
+If TensorFlow would choose a slow kernel in the loop, the body becomes a function of its own. On a
+CPU, oneDNN's kernel replaces MaxPoolGrad only if TensorFlow's pass over the graph has met the
+pooling before. A loop is a cycle, and where the pass begins depends on addresses in memory. One
+process in two therefore kept the other kernel, which takes a dozen times as long; a round of
+EMNIST's CNN took a quarter longer. A function has no cycle, so the pooling comes first.
 """
 
 import itertools
@@ -29,9 +29,9 @@ _numbers = itertools.count()
 
 
 def replace_reductions(graph_def: Any) -> None:
-  """Replaces each ReduceDataset, except inside tf.data's own functions, by a call of a loop.
+  """Replaces each ReduceDataset outside tf.data's own functions by a call of a loop.
 
-  Functions that contain one are copied under new names, as TensorFlow may know the old ones.
+  Functions that contain one are copied under new names, because TensorFlow may know the old ones.
   """
   library = graph_def.library
   functions = {f.signature.name: f for f in library.function}
@@ -80,7 +80,7 @@ def replace_reductions(graph_def: Any) -> None:
 
 
 def _call_loop(node: Any, function: Any, library: Any) -> None:
-  """Makes a ReduceDataset node, in place, a call of a new function of the library."""
+  """Turns a ReduceDataset node into a call of a new function of the library."""
   loop = _loop(node, function)
   library.MergeFrom(loop.graph.as_graph_def().library)
   library.function.append(private_apis.function_def(loop))
@@ -93,7 +93,7 @@ def _call_loop(node: Any, function: Any, library: Any) -> None:
 
 
 def _loop(node: Any, function: Any) -> Any:
-  """The loop as a concrete function of what the node takes: dataset, state, other arguments."""
+  """Returns the loop as a concrete function of the node's inputs: dataset, state, others."""
   state_types = _types(node, 'Tstate')
   argument_types = _types(node, 'Targuments')
   state_shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
@@ -151,7 +151,7 @@ def _types(node: Any, attribute: str) -> list[tf.DType]:
 
 
 def set_apart(graph_def: tf.compat.v1.GraphDef) -> None:
-  """Makes each loop body that has a gradient of max pooling a call of what it was."""
+  """Moves each loop body with a gradient of max pooling into a function that is not inlined."""
   functions = {f.signature.name: f for f in graph_def.library.function}
   loops = [
     node
@@ -165,7 +165,7 @@ def set_apart(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def _is_slow_inlined(name: str, functions: Mapping[str, Any]) -> bool:
-  """Whether what a function does should stay a function where a loop calls it."""
+  """Whether a function becomes slow if a loop that calls it inlines it."""
   if tf.config.get_visible_devices('GPU'):
     return False
   pending, seen = [name], {name}
@@ -181,7 +181,7 @@ def _is_slow_inlined(name: str, functions: Mapping[str, Any]) -> bool:
 
 
 def _not_inlined(function: Any, library: Any) -> Any:
-  """A copy of a function, in the library too, that is called and never inlined."""
+  """Adds a copy of a function that is never inlined to the library."""
   step = library.function.add()
   step.CopyFrom(function)
   step.signature.name = f'{function.signature.name}_{_CALL}'
@@ -190,7 +190,7 @@ def _not_inlined(function: Any, library: Any) -> Any:
 
 
 def _call_apart(body: Any, call: str, library: Any) -> None:
-  """Moves what a function does into one that is not inlined, and has it call that."""
+  """Moves a function's body into a function that is not inlined, and calls that."""
   step = _not_inlined(body, library)
   arguments, results = body.signature.input_arg, body.signature.output_arg
   del body.node_def[:]

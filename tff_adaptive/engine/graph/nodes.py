@@ -1,7 +1,7 @@
-"""The lazy nodes of a computation: what the server does, and what every client does.
+"""The lazy nodes of a computation, at the server or at the clients.
 
-A node at the clients says what ONE client computes; a node's level is the number of aggregations
-that must have ended before it can be evaluated.
+A node at the clients says what ONE client computes. A node's level is the number of aggregations
+that must end before it can be evaluated.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ CLIENTS = tff.CLIENTS
 
 @dataclasses.dataclass(eq=False)
 class Node:
-  """A value that is known only while a round is traced."""
+  """A value that becomes known only while a round is traced."""
 
   placement: Any  # `tff.SERVER`, `tff.CLIENTS`, or None for an unplaced value.
   type: tff.types.Type  # Of the value (of one client's value, at the clients).
@@ -32,7 +32,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Grouped:
-  """A node at the clients that several clients can compute together; see `batched_clients`."""
+  """A node at the clients that a group of clients can compute together; see `batched_clients`."""
 
   group: batched_clients.Group
   argument: Any
@@ -41,9 +41,9 @@ class Grouped:
 
 @dataclasses.dataclass(frozen=True)
 class Aggregate:
-  """Fold of a client-placed node: `report(accumulate(... accumulate(zero, v_1) ..., v_K))`.
+  """A fold over the clients: `report(accumulate(... accumulate(zero, v_1) ..., v_K))`.
 
-  Where the clients are divided among devices, `merge` joins what two of them have folded.
+  If the clients are divided among devices, `merge` joins the accumulators of two devices.
   """
 
   value: Node
@@ -55,12 +55,12 @@ class Aggregate:
 
 
 def nodes_in(value: Any) -> list[Node]:
-  """Nodes inside a (nested) value."""
+  """Yields the nodes inside a (nested) value."""
   return [leaf for leaf in tff.structure.flatten(value) if isinstance(leaf, Node)]
 
 
 def reachable(roots: list[Node]) -> list[Node]:
-  """All nodes that the roots depend on, dependencies first, without repetition."""
+  """Returns all nodes that the roots depend on, once each, dependencies first."""
   seen: dict[Node, None] = {}
   stack = [(node, False) for node in reversed(roots)]
   while stack:
@@ -79,7 +79,7 @@ def map_nodes(fn: Callable[[Node], Any], value: Any) -> Any:
 
 
 def is_free(node: Node) -> bool:
-  """Whether a node, and what it depends on at the clients, is only parameters and messages."""
+  """Whether a node depends, at the clients, only on parameters and messages."""
   if node.placement is not CLIENTS:
     return True
   return node.free and all(is_free(d) for d in node.deps)

@@ -1,8 +1,9 @@
-"""Permits limit how many clients are trained at the same time, in any order.
+"""Permits limit how many clients train at the same time, in any order.
 
 A loop's own window (`parallel_iterations`) moves on only when its first client is done, so a large
-one would hold up those after it. In a wide window each client takes a permit before it begins and
-gives it back when it is done; its place in the sums, and so every bit of a result, stays the same.
+client would delay those after it. Therefore the window is wide, and each client takes a permit
+before it begins and gives it back when it is done. The order of the sums, and so every bit of a
+result, stays the same.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ _MOST_BYTES = 2**28  # Of the results of clients that wait for their turn in the
 
 
 class Permits:
-  """The permits of an engine's calls; each call has its own, so that none waits for another's."""
+  """The permits of an engine. Each call has its own, so that no call waits for another."""
 
   def __init__(self, count: int):
     self._count = count
@@ -31,7 +32,7 @@ class Permits:
 
   @contextlib.contextmanager
   def of_a_call(self) -> Iterator[tf.Tensor]:
-    """The handle of permits that are all free, for one call of a function of this module's."""
+    """Returns a handle of free permits for one call of a function."""
     try:
       queue = self._free.pop()
     except IndexError:
@@ -42,7 +43,7 @@ class Permits:
 
 
 def window(types: Sequence[tff.types.Type], count: int) -> int:
-  """Returns how many clients may have begun; those that are done hold their results."""
+  """Returns how many clients may have begun; finished ones hold their results in memory."""
   size = 0
   for leaf in itertools.chain.from_iterable(map(values.leaf_types, types)):
     shape = values.tensor_shape(leaf) if isinstance(leaf, tff.types.TensorType) else None
@@ -59,7 +60,7 @@ def take(permits: tf.Tensor) -> list[tf.Tensor]:
 
 
 def give_back(permits: tf.Tensor, after: Sequence[Any]) -> None:
-  """Gives a permit back once tensors are there."""
+  """Gives a permit back once the tensors in `after` are computed."""
   tensors = [value for value in after if tf.is_tensor(value)]
   with tf.device(placement.HOST), tf.control_dependencies(tensors):
     tf.raw_ops.QueueEnqueueV2(handle=permits, components=[True])

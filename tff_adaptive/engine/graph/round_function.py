@@ -19,7 +19,7 @@ from tff_adaptive.engine.graph import (
 
 @dataclasses.dataclass(frozen=True)
 class RoundFunction:
-  """The function of flat feeds for a computation, to be traced by `tf.function`."""
+  """A function of flat feeds for a computation, which `tf.function` traces."""
 
   block: Any  # In call-dominant form: a Lambda, or anything else without parameter.
   layout: feeds.Layout
@@ -30,7 +30,7 @@ class RoundFunction:
   default_num_clients: int | None = None
 
   def __call__(self, *flat: tf.Tensor) -> list[tf.Tensor]:
-    """Flat results of flat feeds: client-placed leaves stacked over the cohort."""
+    """Returns the flat results; client-placed leaves are stacked over the cohort."""
     permits_handle = None
     if self.has_permits:
       *flat, permits_handle = flat  # type: ignore[assignment]
@@ -51,7 +51,7 @@ class RoundFunction:
   def _loops(
     self, frame: client_loop.Frame, num_clients: tf.Tensor | None, permits_handle: tf.Tensor | None
   ) -> list[client_loop.ClientLoop] | None:
-    """A loop over the clients for each device; None if there are no clients."""
+    """Returns a loop over the clients for each device, or None if there are no clients."""
     if num_clients is None:
       return None
     names = self.placement.clients
@@ -78,7 +78,7 @@ class _Round:
   num_clients: tf.Tensor | None
 
   def run(self, result: Any) -> list[tf.Tensor]:
-    """Flat tensors of the result: server leaves as they are, client leaves stacked."""
+    """Returns the flat tensors of the result; client-placed leaves are stacked."""
     roots = nodes_lib.nodes_in(result)
     nodes = nodes_lib.reachable(roots)
     client_outputs = [n for n in roots if n.placement is nodes_lib.CLIENTS]
@@ -115,7 +115,7 @@ class _Round:
       self.frame.know(node, self.frame.resolve(node.aggregate.report(total)))
 
   def _all_clients(self, node: nodes_lib.Node) -> list[tf.Tensor]:
-    """The leaves of a client-placed result, stacked over the cohort."""
+    """Returns the leaves of a client-placed result, stacked over the cohort."""
     parts = [loop.stacked(node) for loop in self.loops or []]
     if len(parts) == 1:
       return parts[0]
@@ -125,7 +125,7 @@ class _Round:
 
 
 def _crossing_levels(nodes: list[nodes_lib.Node]) -> set[nodes_lib.Node]:
-  """Client nodes that a later level needs and that are not free to compute again."""
+  """Returns client nodes that a later level needs and that would be costly to compute again."""
   crossing: set[nodes_lib.Node] = set()
 
   def visit(node: nodes_lib.Node, level: int) -> None:

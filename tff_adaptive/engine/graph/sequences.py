@@ -1,6 +1,6 @@
 """The intrinsics on sequences, by tf.data: map, reduce, sum, and the selection of slices.
 
-Those on sequences are given an intrinsic's building block and its argument.
+The functions for `tff.sequence_...` take the intrinsic's building block and its argument.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ def _to_sequence(dataset: tf.data.Dataset) -> values.Sequence:
 
 
 def _from_element(element: Any, element_type: tff.types.Type) -> Any:
-  """A dataset's element as a value: tf.data orders the fields of a dictionary by name."""
+  """Converts a dataset's element to a value; tf.data orders a dictionary's fields by name."""
   leaves = tf.nest.flatten(element)
   in_order = [leaf for _, leaf in sorted(zip(values.dataset_order(element_type), leaves))]
   return values.pack(in_order, element_type)
 
 
 def map_sequence(block: Any, arguments: Any) -> values.Sequence:
-  """`tff.sequence_map`, of a function and a sequence."""
+  """`tff.sequence_map` of a function and a sequence."""
   function, sequence = arguments
   type_spec = block.type_signature.parameter[0]
   element_type, result_type = type_spec.parameter, type_spec.result
@@ -42,7 +42,7 @@ def map_sequence(block: Any, arguments: Any) -> values.Sequence:
 
 
 def reduce_sequence(block: Any, arguments: Any) -> Any:
-  """`tff.sequence_reduce`, of a sequence, a zero and a function of (state, element)."""
+  """`tff.sequence_reduce` of a sequence, a zero and a function of (state, element)."""
   sequence, zero, function = arguments
   type_spec = block.type_signature.parameter[2]
   return _reduce(sequence, zero, function, type_spec.result, type_spec.parameter[1])
@@ -79,7 +79,7 @@ def _reduce(
 def select(
   keys: tf.Tensor, server_value: Any, function: Callable[[Any], Any], type_spec: tff.types.Type
 ) -> values.Sequence:
-  """`tff.federated_select` for one client: the slice of the server's value at each key."""
+  """`tff.federated_select` for one client: the slice of the server's value for each key."""
 
   def one(key: tf.Tensor) -> Any:
     result = function(tff.structure.Struct([(None, server_value), (None, key)]))

@@ -1,4 +1,4 @@
-"""Values of all clients in one tensor: boxed in datasets where their shapes differ."""
+"""Stacks the values of all clients in one tensor; different shapes are boxed in datasets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from tff_adaptive.engine.graph import values
 
 
 def box(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
-  """Wraps a tensor whose shape differs from client to client; others stay as they are."""
+  """Wraps a tensor whose shape differs from client to client; returns others unchanged."""
   if isinstance(value, values.Sequence):
     return value.variant()
   if values.tensor_shape(type_spec).is_fully_defined():
@@ -33,7 +33,7 @@ def unbox(value: tf.Tensor, type_spec: tff.types.Type) -> Any:
 
 
 def output_array(type_spec: tff.types.Type, size: tf.Tensor) -> tf.TensorArray:
-  """A TensorArray for one leaf of the clients' results."""
+  """Creates a TensorArray for one leaf of the clients' results."""
   is_sequence = isinstance(type_spec, tff.types.SequenceType)
   if is_sequence or not values.tensor_shape(type_spec).is_fully_defined():
     return tf.TensorArray(tf.variant, size, element_shape=[])
@@ -42,18 +42,18 @@ def output_array(type_spec: tff.types.Type, size: tf.Tensor) -> tf.TensorArray:
 
 
 def read_stacked(stacked: list[tf.Tensor], type_spec: tff.types.Type, i: tf.Tensor) -> Any:
-  """The value of client `i` from results stacked by `output_array`."""
+  """Returns the value of client `i` from results stacked by `output_array`."""
   leaf_types = values.leaf_types(type_spec)
   return values.pack([unbox(s[i], t) for s, t in zip(stacked, leaf_types)], type_spec)
 
 
 def share(device: int, num_devices: int, num_clients: tf.Tensor) -> tf.Tensor:
-  """The clients of one of several devices: they take turns, as cohorts may come sorted by size."""
+  """Returns the clients of one of several devices. Clients alternate, because sizes are sorted."""
   return tf.range(device, tf.maximum(num_clients, device), num_devices)
 
 
 def interleave(parts: Sequence[tf.Tensor], num_clients: tf.Tensor) -> tf.Tensor:
-  """Values stacked over the `share` of each device, as one tensor over all clients."""
+  """Joins the values of each device's `share` to one tensor over all clients."""
   order = [share(d, len(parts), num_clients) for d in range(len(parts))]
   places = tf.math.invert_permutation(tf.concat(order, 0))
   return tf.gather(_join(parts), places)

@@ -1,4 +1,4 @@
-"""Values of TFF types as flat lists of tensors, and back."""
+"""Converts values of TFF types to flat lists of tensors, and back."""
 
 import functools
 import weakref
@@ -18,7 +18,8 @@ _shared: dict[int, tuple[tf.Tensor, 'weakref.ref[np.ndarray]']] = {}
 class Sequence:
   """A `tff.SequenceType` value inside a graph: a dataset variant, or its only element.
 
-  The one is made of the other anew at each use, which may be in another graph (a loop's body).
+  Each form is derived from the other at each use, because uses may be in different graphs, such as
+  a loop's body.
   """
 
   def __init__(self, *, variant: tf.Tensor | None = None, element: list | None = None):
@@ -26,7 +27,7 @@ class Sequence:
     self._element = element or []
 
   def variant(self) -> tf.Tensor:
-    """The dataset as a scalar variant tensor."""
+    """Returns the dataset as a scalar variant tensor."""
     if self._variant is not None:
       return self._variant
     return tf.raw_ops.TensorDataset(
@@ -34,7 +35,7 @@ class Sequence:
     )
 
   def whole(self, dtypes: list[tf.DType], shapes: list[tf.TensorShape]) -> list[tf.Tensor]:
-    """The tensors of the only element; an error at run time if there is not exactly one."""
+    """Returns the tensors of the only element; fails at run time if there is not exactly one."""
     if self._variant is None:
       return self._element
     return tf.raw_ops.DatasetToSingleElement(
@@ -43,17 +44,17 @@ class Sequence:
 
 
 def children(type_spec: tff.types.StructType) -> list[tuple[str | None, tff.types.Type]]:
-  """Names and types of a struct's elements."""
+  """Returns the names and types of a struct's elements."""
   return list(tff.structure.iter_elements(type_spec))
 
 
 def variant_or_tensor(leaf: Any) -> Any:
-  """A leaf as one tensor."""
+  """Returns a leaf as one tensor."""
   return leaf.variant() if isinstance(leaf, Sequence) else leaf
 
 
 def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
-  """The tensor and sequence types of an unplaced type, in order."""
+  """Returns the tensor and sequence types of an unplaced type, in order."""
   if isinstance(type_spec, tff.types.StructType):
     return [leaf for _, child in children(type_spec) for leaf in leaf_types(child)]
   return [type_spec]
@@ -61,13 +62,13 @@ def leaf_types(type_spec: tff.types.Type) -> list[tff.types.Type]:
 
 @functools.lru_cache(maxsize=1024)
 def dataset_order(element_type: tff.types.Type) -> tuple[int, ...]:
-  """Positions in `leaf_types` of a dataset's components: tf.data sorts dictionaries by key."""
+  """Returns the positions in `leaf_types` of a dataset's components; tf.data sorts by key."""
   count = len(leaf_types(element_type))
   return tuple(int(i) for i in tf.nest.flatten(to_python(list(range(count)), element_type)))
 
 
 def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
-  """The elements of a Python container, in the order of its type."""
+  """Returns the elements of a Python container, in the order of its type."""
   wanted = children(type_spec)
   if isinstance(value, Mapping):
     names, elements = list(value), list(value.values())
@@ -93,7 +94,7 @@ def struct_elements(value: Any, type_spec: tff.types.StructType) -> list[Any]:
 
 
 def flatten(value: Any, type_spec: tff.types.Type) -> list[Any]:
-  """Leaves of an unplaced value in the order of `leaf_types`."""
+  """Returns the leaves of an unplaced value in the order of `leaf_types`."""
   if not isinstance(type_spec, tff.types.StructType):
     return [value]
   flat = []
@@ -103,7 +104,7 @@ def flatten(value: Any, type_spec: tff.types.Type) -> list[Any]:
 
 
 def pack(flat: list[Any], type_spec: tff.types.Type) -> Any:
-  """The inverse of `flatten`, with `tff.structure.Struct` as the container."""
+  """Inverts `flatten`; containers are `tff.structure.Struct`."""
   return _pack(iter(flat), type_spec)
 
 
@@ -115,12 +116,12 @@ def _pack(leaves: Iterator[Any], type_spec: tff.types.Type) -> Any:
 
 
 def to_python(flat: list[Any], type_spec: tff.types.Type) -> Any:
-  """As `pack`, with the Python containers that the type names."""
+  """Like `pack`, with the Python containers that the type names."""
   return tff.types.type_to_py_container(pack(flat, type_spec), type_spec)
 
 
 def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
-  """Python containers for a value inside a graph; each sequence becomes its only element."""
+  """Converts a value inside a graph to Python containers; a sequence becomes its only element."""
   leaves = []
   for leaf, leaf_type in zip(flatten(value, type_spec), leaf_types(type_spec)):
     if isinstance(leaf, Sequence):
@@ -135,7 +136,7 @@ def to_containers(value: Any, type_spec: tff.types.Type) -> Any:
 
 
 def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
-  """A tensor of the type."""
+  """Converts a value to a tensor of the type."""
   dtype = tf.dtypes.as_dtype(type_spec.dtype)
   value = _shared.get(id(value), (value,))[0]
   if isinstance(value, tf.Tensor):
@@ -156,14 +157,14 @@ def to_tensor(value: Any, type_spec: tff.types.TensorType) -> tf.Tensor:
 
 
 def _is_narrower(dtype: type[np.generic], other: type[np.generic]) -> bool:
-  """Whether the other dtype, of the same kind, holds all numbers of the one, as TFF has it."""
+  """Whether another dtype of the same kind can hold all numbers of this one, as TFF defines it."""
   kinds = (np.integer, np.floating, np.complexfloating)
   of_one_kind = any(np.issubdtype(dtype, k) and np.issubdtype(other, k) for k in kinds)
   return of_one_kind and np.can_cast(dtype, other)
 
 
 def to_numpy(value: Any) -> Any:
-  """A result as TFF has it: `np.ndarray`, `np.generic` or `bytes`; datasets stay."""
+  """Converts a result to TFF's form: `np.ndarray`, `np.generic` or `bytes`; datasets stay."""
   if not isinstance(value, tf.Tensor) or value.dtype == tf.variant:
     return value
   if not value.shape.rank or value.dtype in (tf.string, tf.bfloat16):
@@ -176,7 +177,7 @@ def to_numpy(value: Any) -> Any:
 
 
 def _from_python(value: Any, type_spec: tff.types.TensorType, dtype: tf.DType) -> tf.Tensor:
-  """A tensor of Python scalars, or of lists of them: they take the type's dtype."""
+  """Converts Python scalars, or lists of them, to a tensor of the type's dtype."""
   try:
     tensor = tf.convert_to_tensor(value, dtype)
     as_found = np.asarray(value)
@@ -192,16 +193,16 @@ def _from_python(value: Any, type_spec: tff.types.TensorType, dtype: tf.DType) -
 
 
 def tensor_spec(type_spec: tff.types.TensorType) -> tf.TensorSpec:
-  """The spec of a tensor type."""
+  """Returns the spec of a tensor type."""
   return tf.TensorSpec(tensor_shape(type_spec), tf.dtypes.as_dtype(type_spec.dtype))
 
 
 def element_spec(element_type: tff.types.Type) -> Any:
-  """Returns the element spec of a dataset whose elements have a type."""
+  """Returns the spec of a dataset's elements, given their type."""
   return to_python([tensor_spec(t) for t in leaf_types(element_type)], element_type)
 
 
 @functools.lru_cache(maxsize=4096)
 def tensor_shape(type_spec: tff.types.TensorType) -> tf.TensorShape:
-  """The static shape of a tensor type."""
+  """Returns the static shape of a tensor type."""
   return tf.TensorShape(type_spec.shape)
