@@ -1,1 +1,1 @@
-"""Helpers without a subject of their own; not part of the public API."""
+"""Helpers of several packages, which are not part of the public API."""

@@ -1,4 +1,4 @@
-"""Arrays in .npz files that may be damaged or hostile."""
+"""Reads arrays from .npz files that may be damaged or hostile."""
 
 import zipfile
 from typing import Any
@@ -7,13 +7,14 @@ import numpy as np
 
 
 def read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
-  """Reads an entry, as large as the archive's directory says at most.
+  """Reads an array that is at most as large as the archive's directory says.
 
-  NumPy asks for the memory that the array's header declares, and fills no more of it than there is.
+  Otherwise NumPy would allocate the memory that the array's header declares.
 
   Raises:
-    ValueError: If it is no array, is of Python objects, or ends elsewhere than its header says.
-    Exception: Of whatever kind zipfile, zlib and NumPy raise on damaged bytes.
+    ValueError: If it is not an array, contains Python objects, or has another length than its
+      header says.
+    Exception: Any error that zipfile, zlib and NumPy raise for damaged bytes.
   """
   with archive.open(name) as stream:
     array = np.lib.format.read_array(stream, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Writes files atomically: whole or not at all."""
 
 import contextlib
 import json
@@ -13,12 +13,12 @@ Place: TypeAlias = Callable[[str, str], None]
 
 @contextlib.contextmanager
 def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
-  """Gives a temporary path that replaces `path` when the block ends without an error.
+  """Yields a temporary path that replaces `path` when the block ends without an error.
 
-  The temporary file lies in the same folder and keeps the file's ending (figure writers
-  choose the format by it). It is flushed to the disk before the replacement, and the
-  folder after it, so that a power loss leaves either the old file or the new one.
-  `place` gives the temporary file, its first argument, the path, its second; None: `os.replace`.
+  The temporary file is in the same folder and has the same extension, by which figure writers
+  choose the format. It is flushed to the disk before the replacement, and the folder after it, so
+  that a power loss leaves either the old file or the new one. `place(temporary, path)` does the
+  replacement; the default is `os.replace`.
   """
   folder = os.path.dirname(os.path.abspath(path))
   stem, ending = os.path.splitext(os.path.basename(path))
@@ -36,7 +36,7 @@ def atomic_path(path: str, place: Place | None = None) -> Iterator[str]:
 
 
 def write_text(path: str, text: str, place: Place | None = None) -> None:
-  """Writes `text` (UTF-8) to `path` atomically; `place` as of `atomic_path`."""
+  """Writes `text` (UTF-8) to `path` atomically; for `place` see `atomic_path`."""
   with atomic_path(path, place) as temporary:
     descriptor = os.open(temporary, os.O_WRONLY)
     with os.fdopen(descriptor, 'w', encoding='utf-8', newline='') as file:
@@ -44,12 +44,12 @@ def write_text(path: str, text: str, place: Place | None = None) -> None:
 
 
 def write_json(path: str, value: Any, place: Place | None = None) -> None:
-  """Writes `value` to `path` as indented JSON, atomically; `place` as of `atomic_path`."""
+  """Writes `value` to `path` as indented JSON, atomically; for `place` see `atomic_path`."""
   write_text(path, json.dumps(value, indent=2, allow_nan=True) + '\n', place)
 
 
 def remove_leftovers(folder: str, names: Iterable[str]) -> None:
-  """Removes what processes that were killed left behind of writing these files of a folder."""
+  """Removes temporary files of killed processes from a folder."""
   # `tempfile` puts eight characters in the middle of a name.
   parts = [map(re.escape, os.path.splitext(name)) for name in names]
   patterns = [re.compile(rf'\.{stem}\.[a-z0-9_]{{8}}{ending}') for stem, ending in parts]
@@ -60,7 +60,7 @@ def remove_leftovers(folder: str, names: Iterable[str]) -> None:
 
 
 def sync(path: str) -> None:
-  """Flushes a file's or a folder's content to the disk."""
+  """Flushes a file or a folder to the disk."""
   descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)

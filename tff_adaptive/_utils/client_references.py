@@ -1,7 +1,7 @@
-"""Clients' values by reference: a key that travels instead of them, and who has them.
+"""References to clients' values: a small key that is sent in place of the value.
 
-A cohort of references holds no examples and no states. Whoever uses a value asks its source for
-it; in another process that is a copy of the source, opened there.
+A cohort of references holds no examples and no states. The process that uses a value loads it from
+the source; another process has its own copy of the source.
 """
 
 import dataclasses
@@ -11,26 +11,26 @@ from typing import Any, Protocol, runtime_checkable
 
 
 class Source(Protocol):
-  """Has values by key. It can be pickled, and a copy in another process gives the same values."""
+  """Loads values by key. It can be pickled, and a copy in another process loads the same values."""
 
   def load(self, keys: Sequence[Any]) -> list[Any]:
-    """Returns the values of keys, in their order; a key's value never changes."""
+    """Returns the values of keys, in their order. A key's value never changes."""
 
 
 @runtime_checkable
 class StoringSource(Source, Protocol):
-  """A source that also keeps the values that take the place of those it gave."""
+  """A source that also stores new values."""
 
   def store(self, keys: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """Keeps new values of the keys' clients; returns for each a receipt, small and picklable.
+    """Stores new values of the keys' clients; returns a small, picklable receipt for each.
 
-    Storing the same again, for a call that is retried, changes nothing.
+    Storing the same values again, when a call is retried, changes nothing.
     """
 
 
 @runtime_checkable
 class WorkerContext(Protocol):
-  """A context of TFF that takes references for clients' values: `engine.RayContext` is one."""
+  """A TFF context that accepts references, such as `engine.RayContext`."""
 
   def accepts(self, source: Any) -> bool:
     """Whether workers can have a copy of a source."""
@@ -38,23 +38,24 @@ class WorkerContext(Protocol):
   def each(
     self, function: Callable[[Any], Any], arguments: Sequence[Any], seconds: float = 0.0
   ) -> list[Any]:
-    """Has workers call a function with each of the arguments.
+    """Calls a function in workers with each argument.
 
-    RuntimeError if none is left, or none ends a call, which may take some seconds, for too long.
+    Raises RuntimeError if no worker is left, or if no call ends for too long. A call may take
+    `seconds`.
     """
 
   def on_each_node(self, function: Callable[[Any], Any], argument: Any) -> list[tuple[str, Any]]:
-    """Has a worker of each node call a function; pairs of the node's name and the result."""
+    """Calls a function in a worker of each node; returns pairs (name of the node, result)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClientReference:
-  """Stands for a client's value in a client-placed argument.
+  """A reference to a client's value, in a client-placed argument.
 
   Attributes:
-    source: Who has it.
-    key: What the source knows it by: hashable, and small, as it travels.
-    num_examples: What the client costs, if the value is a dataset.
+    source: The source of the value.
+    key: The source's key of the value, hashable, and small because it is sent to workers.
+    num_examples: The number of examples, if the value is a dataset.
   """
 
   source: Source
@@ -63,26 +64,26 @@ class ClientReference:
 
 
 def is_referenced(values: Sequence[Any]) -> bool:
-  """Whether clients' values are references, all of one source."""
+  """Whether clients' values are references, all to one source."""
   return len(values) > 0 and all(
     isinstance(v, ClientReference) and v.source is values[0].source for v in values
   )
 
 
 def resolve(values: Sequence[Any]) -> Sequence[Any]:
-  """Returns clients' values, those of references loaded here."""
+  """Returns clients' values; references are loaded here."""
   if not is_referenced(values):
     return values
   return values[0].source.load([v.key for v in values])
 
 
 def client_of(key: Any) -> Any:
-  """The client that a key is of: its id, where a key is a tuple that begins with one."""
+  """Returns the client of a key: its id, if the key is a tuple that begins with one."""
   return key[0] if isinstance(key, tuple) and key else key
 
 
 def workers() -> WorkerContext | None:
-  """The context that TFF computations run in, if its workers load what clients have."""
+  """Returns the current TFF context if its workers can load clients' values, else None."""
   tff = sys.modules.get('tensorflow_federated')  # A process that is not TFF's need not load it.
   if tff is None:
     return None

@@ -1,8 +1,8 @@
-"""What NumPy draws from a run's seed: a stream for each purpose, a function of its numbers alone.
+"""NumPy's random draws from a run's seed: each purpose has its own stream.
 
-A round's cohort comes from (seed, round), what becomes of it from (seed, round, purpose), all else
-from a purpose that no round has as its number. What TensorFlow draws in a round is in `seeds`; data
-and initial weights have another kind of generator, `np.random.default_rng([seed, tag])`.
+A round's cohort is drawn from (seed, round), its failures from (seed, round, purpose), and
+everything else from a purpose that is no round's number. For TensorFlow's draws see `seeds`. Data
+and initial weights have another generator, `np.random.default_rng([seed, tag])`.
 """
 
 import numpy as np
@@ -16,8 +16,9 @@ HELDOUT_CLIENTS, HELDOUT_EXAMPLES, EVALUATED_CLIENTS, FINE_TUNING = range(2**31,
 
 
 def generator(seed: int, *numbers: int) -> np.random.Generator:
-  """Returns the generator of a seed, a round or purpose, and what else tells draws apart.
+  """Returns the generator of a seed, a round or purpose, and further numbers.
 
-  Where all clients have a number each, a client's is that at its position, whoever else is drawn.
+  If a number is drawn for every client, a client's number is the one at its position, and does not
+  depend on the other drawn clients.
   """
   return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *numbers])))

@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""Measures the available memory."""
 
 import psutil
 
@@ -12,7 +12,7 @@ _CGROUP_LIMITS = (
 
 
 def available_memory() -> int:
-  """Returns the bytes of memory this process may still take, control groups included."""
+  """Returns the bytes of memory that this process may still use, within its control groups."""
   available = psutil.virtual_memory().available
   for limit_file, usage_file in _CGROUP_LIMITS:
     try:

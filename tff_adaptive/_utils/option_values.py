@@ -1,10 +1,10 @@
-"""What the text of an option NAME=VALUE means."""
+"""Parses the values of options NAME=VALUE."""
 
 import math
 
 
 def value(text: str) -> bool | int | float | str:
-  """Returns the number or truth value that a text writes, or the text."""
+  """Returns a text as the number or bool that it spells, or else as it is."""
   if text.lower() in ('true', 'false'):
     return text.lower() == 'true'
   for kind in (int, float):

@@ -1,8 +1,8 @@
-"""Every use of a private or unstable interface of another package, as functions with names.
+"""All uses of private or unstable interfaces of other packages, as named functions.
 
-Written for TFF 0.87.0 and TensorFlow 2.14.1; another version may change any of this without
-notice, which is why a test compares `VERSIONS`. docs/design/tff_0_88_port.md lists what a port
-has to look at. Neither TensorFlow nor TFF is imported before a function needs it.
+They are written for TFF 0.87.0 and TensorFlow 2.14.1. Other versions may change them without
+notice, so a test compares `VERSIONS`. docs/design/tff_0_88_port.md lists what a port has to change.
+TensorFlow and TFF are imported only when a function needs them.
 """
 
 import functools
@@ -24,14 +24,14 @@ WORKER = 'worker_binary'  # The program that TFF's native context starts.
 
 
 def anonymous_name() -> str:
-  """The shared name with which a handle op makes a resource of its own each time it runs."""
+  """Returns the shared name with which a handle op makes a new resource each time it runs."""
   from tensorflow.python.eager import context
 
   return context.anonymous_name()
 
 
 def is_stateful(op: str) -> bool:
-  """Whether an op of this name (not a function's) has state or side effects."""
+  """Whether an op of this name (not a function) has state or side effects."""
   from tensorflow.python.framework import op_def_registry
 
   definition = op_def_registry.get(op)
@@ -39,12 +39,12 @@ def is_stateful(op: str) -> bool:
 
 
 def function_def(concrete_function: Any) -> Any:
-  """The FunctionDef of a concrete function, as a graph's library holds it."""
+  """Returns the FunctionDef of a concrete function, as a graph's library holds it."""
   return concrete_function.function_def
 
 
 def argument_shape(function: Any, i: int) -> Any:
-  """The static shape of argument `i` of a FunctionDef, as a `tf.TensorShape`."""
+  """Returns the static shape of argument `i` of a FunctionDef, as a `tf.TensorShape`."""
   import tensorflow as tf
 
   shapes = function.arg_attr[i].attr['_output_shapes'].list.shape if i in function.arg_attr else []
@@ -52,21 +52,21 @@ def argument_shape(function: Any, i: int) -> Any:
 
 
 def may_draw(dataset: Any) -> bool:
-  """Whether a `tf.data.Dataset`, or one that it is made of, has or may hide random numbers."""
+  """Whether a `tf.data.Dataset`, or one of its inputs, has or may hide random numbers."""
   draws = ('_ShuffleDataset', '_ShuffleAndRepeatDataset', '_RandomDataset')
   hides = ('_VariantDataset', 'DatasetV1Adapter')  # They do not show what they are made of.
   return type(dataset).__name__ in draws + hides or any(map(may_draw, dataset._inputs()))
 
 
 def seed_generators(graph: Any) -> list[Any]:
-  """The handles, in a dataset's GraphDef, of its generators of random numbers."""
+  """Returns the handles of random generators in a dataset's GraphDef."""
   constants = [node.attr['value'].tensor for node in graph.node if node.op == 'Const']
   handles = [handle for tensor in constants for handle in tensor.resource_handle_val]
   return [handle for handle in handles if 'SeedGenerator' in handle.maybe_type_name]
 
 
 def installed_build() -> Mapping[str, Any]:
-  """What `tf.sysconfig.get_build_info()` says, without importing TensorFlow; {} if it cannot."""
+  """Returns `tf.sysconfig.get_build_info()` without importing TensorFlow; {} if that fails."""
   package = importlib.util.find_spec('tensorflow')
   for root in package.submodule_search_locations or () if package else ():
     path = os.path.join(root, 'python', 'platform', 'build_info.py')
@@ -76,16 +76,16 @@ def installed_build() -> Mapping[str, Any]:
 
 
 def reference_counts(values: Sequence[Any]) -> list[int]:
-  """CPython's reference counts; TensorFlow holds a reference to the memory that it shares."""
+  """Returns CPython's reference counts; TensorFlow holds a reference to memory that it shares."""
   return [sys.getrefcount(value) for value in values]
 
 
 def free_attributes(tensors: Iterable[Any]) -> None:
-  """Frees the room for attributes of eager tensors that have none.
+  """Frees the attribute dictionaries of eager tensors that have no attributes.
 
-  From CPython 3.11 on each object of a Python class gets such room as it is made, and TensorFlow
-  does not free that of its tensors: 32 bytes each (tensorflow/tensorflow#62551). Without a
-  `__dict__` a tensor is as before; one that has attributes is left alone.
+  From CPython 3.11 on each object of a Python class is created with room for attributes, and
+  TensorFlow does not free that of its tensors: 32 bytes each (tensorflow/tensorflow#62551). A
+  tensor works without its `__dict__`. Tensors with attributes are left alone.
   """
   for tensor in tensors:
     if not tensor.__dict__:
@@ -99,7 +99,7 @@ KERAS_LISTS = re.compile(r'_self_|_obj_reference|_(non_)?trainable_(weights|vari
 
 
 def metric_values(metric: Any) -> Callable[..., Any]:
-  """What a Keras metric that is a mean takes the mean of: `(y_true, y_pred) -> [B, ...]`."""
+  """Returns the function whose mean a Keras metric is: `(y_true, y_pred) -> [B, ...]`."""
   return functools.partial(metric._fn, **metric._fn_kwargs)
 
 
@@ -109,17 +109,17 @@ def carries_mask(tensor: Any) -> bool:
 
 
 def losses_of(layer: Any) -> Sequence[Callable[[], Any]]:
-  """The functions that a Keras layer has been given as losses, those of its regularizers too."""
+  """Returns the loss functions of a Keras layer, including those of its regularizers."""
   return getattr(layer, '_callable_losses', ())
 
 
 def replace_randomness(layer: Any, generator: Any) -> None:
-  """Gives a Keras layer that draws, such as Dropout, another generator to draw from."""
+  """Replaces the random generator of a Keras layer such as Dropout."""
   vars(layer)['_random_generator'] = generator
 
 
 def keep_moving_statistics(layer: Any) -> None:
-  """Makes a Keras BatchNormalization use its moving mean and variance in training, too."""
+  """Makes a Keras BatchNormalization use its moving mean and variance in training too."""
   vars(layer)['_get_training_value'] = lambda training=None: False
 
 
@@ -127,14 +127,14 @@ def keep_moving_statistics(layer: Any) -> None:
 
 
 def framework() -> Any:
-  """The namespace of TFF's building blocks, intrinsics and `ConcreteComputation`."""
+  """Returns the namespace of TFF's building blocks, intrinsics and `ConcreteComputation`."""
   import tensorflow_federated as tff
 
   return tff.framework
 
 
 def to_call_dominant(comp: Any) -> Any:
-  """TFF's compiler: a computation's block, intrinsics with bodies replaced, call-dominant.
+  """Compiles a computation to call-dominant form, with intrinsics replaced by their bodies.
 
   Secure sums become sums, with their bounds checked, as in TFF's own simulations.
   """
@@ -147,7 +147,7 @@ def to_call_dominant(comp: Any) -> Any:
 
 
 def to_computation(block: Any) -> Any:
-  """The computation of a building block; unlike TFF's own way, also of one without parameter."""
+  """Converts a building block to a computation; unlike TFF, also one without a parameter."""
   import tensorflow_federated as tff
 
   return tff.framework.ConcreteComputation(
@@ -156,14 +156,14 @@ def to_computation(block: Any) -> Any:
 
 
 def computation_bytes(comp: Any) -> bytes:
-  """A computation as bytes, for another process: the same in each call of this one."""
+  """Serializes a computation for another process, to the same bytes in each call."""
   import tensorflow_federated as tff
 
   return tff.framework.serialize_computation(comp).SerializeToString(deterministic=True)
 
 
 def computation_from_bytes(octets: bytes) -> Any:
-  """The inverse of `computation_bytes`, in a process with the same version of TFF."""
+  """Inverts `computation_bytes`, in a process with the same version of TFF."""
   import tensorflow_federated as tff
 
   some_computation = tff.tensorflow.computation(lambda: 0)
@@ -172,17 +172,17 @@ def computation_from_bytes(octets: bytes) -> Any:
 
 
 def block_key(block: Any) -> bytes:
-  """Equal for compiled building blocks that compute the same, by their bytes."""
+  """Returns a key that is equal for compiled building blocks with the same bytes."""
   return block.proto.SerializeToString()
 
 
 def block_kind(block: Any) -> str:
-  """What a compiled building block is written in: 'tensorflow', or 'xla' (JAX), say."""
+  """Returns the language of a compiled building block, such as 'tensorflow' or 'xla' (JAX)."""
   return block.proto.WhichOneof('computation')
 
 
 def tensorflow_of(comp_or_block: Any) -> Any:
-  """The `TensorFlow` message of a TensorFlow computation or compiled building block."""
+  """Returns the `TensorFlow` message of a TensorFlow computation or compiled building block."""
   import tensorflow_federated as tff
 
   if isinstance(comp_or_block, tff.framework.CompiledComputation):
@@ -191,12 +191,12 @@ def tensorflow_of(comp_or_block: Any) -> Any:
 
 
 def message_bytes(message: Any) -> bytes:
-  """A `TensorFlow` message as bytes: the same in each call of this process."""
+  """Serializes a `TensorFlow` message, to the same bytes in each call of this process."""
   return message.SerializeToString(deterministic=True)
 
 
 def graph_def(message: Any) -> Any:
-  """The graph of a `TensorFlow` message, as a new `tf.compat.v1.GraphDef`."""
+  """Returns the graph of a `TensorFlow` message as a new `tf.compat.v1.GraphDef`."""
   import tensorflow as tf
 
   graph = tf.compat.v1.GraphDef()
@@ -205,12 +205,12 @@ def graph_def(message: Any) -> Any:
 
 
 def initialize_op(message: Any) -> str:
-  """The name of the op that has to run before a `TensorFlow` message's graph; '': there is none."""
+  """Returns the name of the op that must run before a `TensorFlow` message's graph, or ''."""
   return message.initialize_op
 
 
 def tensor_names(binding: Any) -> list[tuple[str, bool]]:
-  """Of each leaf of a message's `parameter` or `result` its tensor's name; is it a sequence?"""
+  """Returns each leaf's tensor name in a `parameter` or `result`, and whether it is a sequence."""
   kind = binding.WhichOneof('binding')
   if kind is None:
     return []
@@ -222,12 +222,12 @@ def tensor_names(binding: Any) -> list[tuple[str, bool]]:
 
 
 def attach(comp: Any, key: str, *values: Any) -> None:
-  """Makes values live as long as a computation: it gets a list of them as an attribute."""
+  """Keeps values alive as long as a computation, which gets a list of them as an attribute."""
   vars(comp).setdefault(key, []).extend(values)
 
 
 def replace_initial_weights(model: Any, weights: Any) -> None:
-  """Gives a `tff.learning.models.FunctionalModel`, in place, other initial weights."""
+  """Replaces the initial weights of a `tff.learning.models.FunctionalModel` in place."""
   model._initial_weights = weights
 
 
@@ -235,7 +235,7 @@ def replace_initial_weights(model: Any, weights: Any) -> None:
 
 
 def serializable() -> type:
-  """The base class of what TFF's program state managers save by its `to_bytes`."""
+  """Returns the base class of objects that TFF's program state managers save by `to_bytes`."""
   from tensorflow_federated.python.common_libs import serializable as lib
 
   base: type = lib.Serializable
@@ -243,11 +243,11 @@ def serializable() -> type:
 
 
 def watch_worker_starts(watch: Callable[[int], None]) -> bool:
-  """From now on each worker that TFF starts gets a session of its own; `watch` gets its process id.
+  """Starts each later worker of TFF in a session of its own, and calls `watch` with its pid.
 
-  TFF has no place for this: its class `subprocess.Popen` is replaced. A session of its own keeps
-  Ctrl-C in a terminal from the worker of a round that the program is about to finish. Returns False
-  if this was done before: nothing has changed then.
+  TFF has no hook for this, so the `subprocess.Popen` that it uses is replaced. In its own session a
+  worker does not receive Ctrl-C from the terminal, and the program can finish its round. Returns
+  False, without a change, if this was done before.
   """
   popen = subprocess.Popen
   if getattr(popen, 'watches_tff', False):
@@ -272,10 +272,10 @@ def watch_worker_starts(watch: Callable[[int], None]) -> bool:
 
 
 def forget_workers() -> None:
-  """Keeps TFF's contexts from signalling their workers once more when the interpreter exits.
+  """Stops TFF's contexts from signalling their workers when the interpreter exits.
 
-  For a program that is ending and has killed the workers. The `__del__` of what holds a worker
-  fails then with an ignored AttributeError: the modules that it uses are gone.
+  It is for a program that is ending and has killed the workers. The `__del__` of TFF's object would
+  otherwise fail with an ignored AttributeError, because modules that it uses are gone.
   """
   gc.unfreeze()  # Frozen objects, as a command has TFF's modules, are not among all objects.
   managers = {
@@ -291,13 +291,13 @@ def forget_workers() -> None:
 
 
 def replace_queries(query: Any, total: Any, below: Any) -> None:
-  """Gives a `tensorflow_privacy.QuantileAdaptiveClipSumQuery`, in place, other queries to ask."""
+  """Replaces the queries of a `tensorflow_privacy.QuantileAdaptiveClipSumQuery` in place."""
   query._sum_query = total
   query._quantile_estimator_query._below_estimate_query = below
 
 
 def ray_attempt() -> int:
-  """Inside a task of Ray: which attempt of Ray's this is, from 0."""
+  """Returns the number of Ray's attempt of this task, from 0; called inside the task."""
   from ray._private import worker
 
   global_worker: Any = worker.global_worker  # It gets its core worker when it connects.
@@ -306,7 +306,7 @@ def ray_attempt() -> int:
 
 
 def ray_nodes(task_id: bytes) -> list[str]:
-  """The ids of the nodes that were given a task of Ray, as far as the head knows, in order."""
+  """Returns the ids of the nodes that got a task of Ray, as far as the head knows, in order."""
   from ray._private import state
   from ray.core.generated import gcs_pb2
 

@@ -1,4 +1,4 @@
-"""What a run was made with: versions and the revision of the checkout."""
+"""Returns the versions and the git revision that a run was made with."""
 
 import functools
 import importlib.metadata
@@ -10,7 +10,7 @@ _PACKAGES = ('tff-adaptive', 'tensorflow', 'tensorflow-federated', 'numpy')
 
 
 def versions() -> dict[str, str]:
-  """Returns the versions of Python and of the packages that numbers depend on."""
+  """Returns the versions of Python and of the packages on which numbers depend."""
   found = {'python': platform.python_version()}
   for package in _PACKAGES:
     try:
@@ -22,9 +22,9 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def git_revision() -> str | None:
-  """Returns the revision of this checkout, '+' after it if files differ; None outside of git.
+  """Returns the revision of this checkout, with '+' if files differ; None outside of git.
 
-  It is asked for once in a process, which goes on with the code that it began with.
+  It is read once in a process, because the process continues with the code that it began with.
   """
   root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
   if not os.path.exists(os.path.join(root, '.git')):

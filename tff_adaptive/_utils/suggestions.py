@@ -1,17 +1,17 @@
-"""The names most like a mistyped one, for error messages."""
+"""Suggests the names most like a mistyped one, for error messages."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> list[str]:
-  """At most three of the names, those most like a mistyped one first, whatever their case."""
+  """Returns at most three names, the most similar one first; case is ignored."""
   plain = {_plain(valid): valid for valid in names}
   return [plain[match] for match in difflib.get_close_matches(_plain(name), plain, n=3)]
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
-  """The one-line error for the name of an algorithm, say, that is not among the valid ones."""
+  """Returns the one-line error for an unknown name, such as that of an algorithm."""
   names = list(names)
   if not names:
     return f'unknown {kind} {name!r}. There are none.'
@@ -21,5 +21,5 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def _plain(name: str) -> str:
-  """Returns a name as it is compared: without case, '-', '_' and spaces."""
+  """Returns a name without case, '-', '_' and spaces, for comparison."""
   return ''.join(letter for letter in name.lower() if letter not in '-_ ')

@@ -1,9 +1,9 @@
-"""Loads what a user's own Python file defines: 'FILE.py:NAME'.
+"""Loads objects that a user's own Python file defines, 'FILE.py:NAME'.
 
-The file runs as a module of its own, with a name that no other module has, once for each path and
-content (importlib would keep a compiled copy next to it, which may be of another content). While it
-runs its folder is the last entry of sys.path, so that it can import the modules next to it, which
-shadow nothing that is installed; afterwards the entry is gone. Nothing here imports TensorFlow.
+The file runs as a module with a unique name, once for each path and content. (importlib would keep
+a compiled copy next to it, perhaps of other content.) While it runs, its folder is the last entry
+of sys.path. It can therefore import the modules next to it, but these hide no installed ones.
+Nothing here imports TensorFlow.
 """
 
 import hashlib
@@ -17,26 +17,26 @@ MODULE_PREFIX = '_tff_adaptive_user_code_'
 
 
 class UserCode(NamedTuple):
-  """Where an object comes from: a file's absolute path, the name in it, and the bytes' SHA-256."""
+  """The origin of an object: the file's absolute path, the name in it, and the file's SHA-256."""
 
   path: str
   name: str
   sha256: str
 
   def record(self) -> dict[str, str]:
-    """What config.json says of the file."""
+    """Returns the entry of the file in config.json."""
     return {'path': self.path, 'sha256': self.sha256}
 
 
 class Place(NamedTuple):
-  """A line, from 1, of a user's file by its absolute path."""
+  """A line of a user's file: the file's absolute path, and the line's number from 1."""
 
   path: str
   line: int
 
 
 def is_reference(text: str) -> bool:
-  """Whether a text means an object of a file and not a name: 'FILE.py:NAME', or 'FILE.py' alone."""
+  """Whether a text refers to an object in a file: 'FILE.py:NAME', or 'FILE.py' alone."""
   return '.py:' in text or text.endswith('.py')
 
 
@@ -46,17 +46,17 @@ def is_module(name: str) -> bool:
 
 
 def load(reference: str) -> tuple[Any, UserCode]:
-  """Returns the object that a reference names.
+  """Returns the object to which a reference refers.
 
   Args:
-    reference: 'FILE.py:NAME'; a relative path is one from the current folder, ~ the user's home.
+    reference: 'FILE.py:NAME'. A relative path starts at the current folder, ~ is the user's home.
 
   Returns:
-    The object, and where it comes from.
+    The object and its origin.
 
   Raises:
-    ValueError: In one line, if the reference has no name, the file cannot be read or raises when
-      it runs, or defines no such name.
+    ValueError: If the reference has no name, or the file cannot be read, raises an error when it
+      runs, or does not define the name. The message has one line.
   """
   path, separator, name = reference.rpartition('.py:')
   if not separator or not name.isidentifier():
@@ -77,7 +77,7 @@ def load(reference: str) -> tuple[Any, UserCode]:
 
 
 def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
-  """Returns the module of a file, which is run unless this very content has been."""
+  """Returns the module of a file; runs the file unless this content has been run already."""
   location = hashlib.sha256(os.fsencode(path)).hexdigest()
   name = f'{MODULE_PREFIX}{location[:16]}_{digest[:16]}'
   if name in sys.modules:
@@ -104,7 +104,7 @@ def _module(path: str, content: bytes, digest: str) -> types.ModuleType:
 
 
 def place(error: BaseException) -> Place | None:
-  """Where in a user's file an error, or what it was raised from, arose; None if in none."""
+  """Returns the line of a user's file where an error, or its cause, arose, or None."""
   paths = {module.__file__ for name, module in list(sys.modules.items()) if is_module(name)}
   found, seen = None, set()
   link: BaseException | None = error
@@ -122,6 +122,6 @@ def place(error: BaseException) -> Place | None:
 
 
 def in_words(error: BaseException) -> str:
-  """An error's kind and message in one line of a bearable length."""
+  """Returns an error's type and message in one line of limited length."""
   message = ' '.join(str(error).split())
   return f'{type(error).__name__}: {message:.300}'

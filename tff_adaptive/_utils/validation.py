@@ -1,8 +1,8 @@
-"""Checks of arguments at the border: each error names the value, what is allowed and the fix.
+"""Checks arguments. Each error names the value, what is allowed, and how to fix it.
 
-Those of numbers take Python and NumPy numbers and 0-dimensional eager tensors. A symbolic tensor
-(inside a graph) has no value yet and passes. A number that float32 cannot hold, or would round to
-zero, is refused, and so is a whole number beyond int64. Nothing here imports TensorFlow.
+Checks of numbers accept Python and NumPy numbers and 0-dimensional eager tensors. A symbolic tensor
+(inside a graph) has no value yet and is accepted. Numbers that float32 cannot hold, or would round
+to zero, and integers beyond int64 are refused. Nothing here imports TensorFlow.
 """
 
 import math
@@ -18,11 +18,11 @@ _INT64_MAX = 2**63 - 1
 
 
 def _ranged(allowed: str, is_allowed: Callable[[Any], bool]) -> Check:
-  """A check that a number, or a scalar tensor, is finite and allowed.
+  """Builds a check that a number, or a scalar tensor, is finite and in a range.
 
-  It takes the argument's name, its value and what to give instead, 'give a rate such as 0.1', and
-  returns the number: an eager tensor as a Python number, for graphs cannot take it. TypeError if
-  the value is no number, ValueError if it is out of the range.
+  The check takes the argument's name, its value and a hint such as 'give a rate such as 0.1'. It
+  returns the number; an eager tensor becomes a Python number, because graphs cannot use it. It
+  raises TypeError if the value is not a number, and ValueError if it is out of the range.
   """
 
   def check(name: str, value: Any, hint: str) -> Any:
@@ -52,18 +52,18 @@ up_to_one = _ranged('in [0, 1]', lambda number: 0 <= number <= 1)
 
 
 def field(owner: Any, name: str, check: Check, hint: str) -> None:
-  """Checks a field of a frozen dataclass with one of these checks, and keeps what it returns."""
+  """Checks a field of a frozen dataclass and stores the result of the check."""
   object.__setattr__(owner, name, check(name, getattr(owner, name), hint))
 
 
 def instance(name: str, value: Any, kind: type, kind_name: str, hint: str) -> None:
-  """TypeError if a value is no object of a class, whose public name is `kind_name`."""
+  """Raises TypeError unless a value is an instance of a class with public name `kind_name`."""
   if not isinstance(value, kind):
     raise TypeError(f'{name} must be a {kind_name}, found {value!r}: {hint}.')
 
 
 def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_MAX) -> Any:
-  """Returns a Python or NumPy integer; ValueError if beyond `low` or `high`, TypeError if none."""
+  """Returns an integer; ValueError if it is out of range, TypeError if it is not an integer."""
   if isinstance(value, bool) or not isinstance(value, numbers.Integral):
     raise TypeError(f'{name} must be a whole number, found {value!r}: {hint}.')
   if value < low:
@@ -81,7 +81,7 @@ whole, count = _whole_from(0), _whole_from(1)
 
 
 def _number(name: str, value: Any, hint: str) -> Any:
-  """Returns the value as a number, or None for a tensor that has none yet."""
+  """Returns the value as a number, or None for a tensor without a value."""
   if hasattr(value, 'numpy'):  # An eager tensor.
     array = value.numpy()
     value = array.tolist() if hasattr(array, 'tolist') else array
@@ -95,7 +95,7 @@ def _number(name: str, value: Any, hint: str) -> Any:
 
 
 def _shown(number: Any) -> str:
-  """Returns a number as an error shows it: Python refuses to print very long integers."""
+  """Formats a number for an error message; Python refuses to print very long integers."""
   if isinstance(number, numbers.Integral) and abs(int(number)) >= 2**128:
     return f'an integer of {int(number).bit_length()} bits'
   return str(number)

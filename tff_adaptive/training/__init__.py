@@ -1,4 +1,4 @@
-"""A run: the round loop, cohorts, state store, checkpoints and logs."""
+"""Trains runs: the round loop, cohorts, evaluation and callbacks."""
 
 import lazy_loader
 

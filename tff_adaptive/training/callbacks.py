@@ -1,4 +1,4 @@
-"""What may look on while a run goes on, and add to its rows."""
+"""Callbacks that observe a run and may add columns to its rows."""
 
 import collections
 import dataclasses
@@ -17,13 +17,13 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class RunInfo:
-  """A run that is about to begin, or to go on.
+  """Facts about a run that begins or is resumed.
 
   Attributes:
     output_dir: The run's folder; None for a run that writes nothing.
     first_round: The first round to be recorded: 0, the initial model, for a new run.
-    rounds: Rounds of the whole run.
-    say: Shows the user a line.
+    rounds: Number of rounds of the whole run.
+    say: A function that shows the user a line.
   """
 
   output_dir: str | None
@@ -33,14 +33,14 @@ class RunInfo:
 
 
 class Callback:
-  """Methods that `training.train` calls; each does nothing here.
+  """The base class of callbacks. `training.train` calls the methods; each does nothing here.
 
-  They are called from the thread that trains, in the order in which the callbacks were given. An
-  error that one raises ends the run, after the rounds that are done have been saved.
+  The callbacks are called in their order, from the thread that trains. If one raises an error, the
+  finished rounds are saved and the run ends.
   """
 
   def begin(self, run: RunInfo) -> None:
-    """Called once: the checkpoint file is held and the run can go on."""
+    """Called once, when the checkpoint file is locked and the run can start."""
 
   def round_begin(self, number: int) -> None:
     """Called before a round's clients are loaded; rounds count from 1."""
@@ -50,25 +50,25 @@ class Callback:
     return {}
 
   def round_end(self, row: Mapping[str, Any]) -> None:
-    """Called with a round's row once it is recorded; also with that of round 0.
+    """Called with each recorded row, including that of round 0.
 
     Args:
       row: Column -> number, with the evaluation's columns if the round was evaluated.
     """
 
   def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
-    """Called with the values of each client, where clients were evaluated one by one.
+    """Called with the values of each client after an evaluation by client.
 
     Args:
-      number: Rounds done.
-      values: What was measured -> float64 [clients]; NaN where there was nothing to measure.
+      number: The number of rounds done.
+      values: Name -> float64 [clients]; NaN for a client without a value.
     """
 
   def checkpoint(self, round_number: int) -> None:
     """Called after the state of a round has been saved."""
 
   def summary(self, rounds: int) -> Mapping[str, Any]:
-    """Returns what is to stand in the summary besides, after so many rounds."""
+    """Returns further entries of the summary, after `round_number` rounds."""
     del rounds
     return {}
 
@@ -80,7 +80,7 @@ class Callback:
 
 
 class PrivacyCallback(Callback):
-  """The column `epsilon` of evaluated rounds, and `privacy` in the summary."""
+  """Adds the column `epsilon` to evaluated rounds, and `privacy` to the summary."""
 
   def __init__(
     self,
@@ -92,10 +92,10 @@ class PrivacyCallback(Callback):
     """Creates the callback.
 
     Args:
-      accountant: Gives epsilon by rounds: an `aggregation.Accountant`.
-      delta: At this delta.
-      rounds_per_evaluation: As in `TrainingConfig`.
-      noise_seed: As in `aggregation.Cohort`.
+      accountant: An `aggregation.Accountant`, which computes epsilon from the number of rounds.
+      delta: The delta of this epsilon.
+      rounds_per_evaluation: See `TrainingConfig`.
+      noise_seed: See `aggregation.Cohort`.
     """
     self._accountant, self._delta, self._every = accountant, delta, rounds_per_evaluation
     self._noise = 'noise is drawn from a secret, which the checkpoint has'
@@ -128,14 +128,14 @@ class PrivacyCallback(Callback):
 
 
 class RayCallback(Callback):
-  """Announces rounds to the workers; their counters are columns of the round.
+  """Tells workers the number of the round, and adds their counters to the row.
 
-  These are seconds_waiting (for the workers), bytes_to_workers, bytes_from_workers and
-  subrounds_retried. A line now and then says how many workers there are, and how fast.
+  The columns are seconds_waiting (for workers), bytes_to_workers, bytes_from_workers and
+  subrounds_retried. From time to time a line reports the number of workers and their speed.
   """
 
   def __init__(self, context: Any):
-    """Takes an execution context with workers: an `engine.RayContext`."""
+    """Creates the callback of an `engine.RayContext`."""
     self._context = context
     self._before: Mapping[str, float] = {}
     self._say: Callable[[str], None] = print

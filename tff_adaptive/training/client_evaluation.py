@@ -1,4 +1,4 @@
-"""What a model is worth to each client: clients that train, their held-out data, unseen clients."""
+"""Evaluates models on each client: training clients, their held-out data, and unseen clients."""
 
 import concurrent.futures as futures
 import dataclasses
@@ -23,13 +23,15 @@ PERSONALIZED = 'personalized'
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """Clients that are evaluated together.
+  """A group of clients that is evaluated.
 
   Attributes:
-    clients: Has `client_ids` and `load(client_id)`, which gives the examples evaluated on.
-    fine_tuned_on: Of the same clients the examples to fine-tune on; None for no personalization.
-    max_examples: Only the first so many examples of a client; None for all.
-    max_tuning_examples: Likewise of `fine_tuned_on`.
+    clients: An object with `client_ids` and `load(client_id)`, which returns the examples to
+      evaluate on.
+    fine_tuned_on: An object with the same clients and the examples to fine-tune on. None for no
+      personalization.
+    max_examples: The most examples of a client, taken from the beginning; None for all.
+    max_tuning_examples: The same for `fine_tuned_on`.
   """
 
   clients: protocols.ClientData
@@ -40,13 +42,13 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class ClientReport:
-  """An evaluation by client.
+  """The results of an evaluation by client.
 
   Attributes:
     columns: Column -> number: `clients_GROUP_METRIC_STATISTIC`, `clients_GROUP_inference_...` for
       theta-bar, `clients_GROUP_personalized_...` after fine-tuning.
     values: `clients_GROUP_METRIC` and so on -> float64 [C], the clients' values.
-    table: CSV, a line for each client.
+    table: A CSV text with a line for each client.
   """
 
   columns: dict[str, float]
@@ -55,7 +57,7 @@ class ClientReport:
 
 
 class ClientEvaluation:
-  """Evaluates a server state's models on each client by itself."""
+  """Evaluates the models of a server state on each client."""
 
   def __init__(
     self,
@@ -72,11 +74,13 @@ class ClientEvaluation:
 
     Args:
       model: The model.
-      groups: Name -> clients.
-      rounds_per_evaluation: At round 0, every so many rounds, and after the last; >= 1.
-      most_clients: At most so many of a group, the same each time; None for all.
-      personalize: Fine-tunes; None for no personalization. See `build_personalization`.
-      seed: Seeds the choice of the clients.
+      groups: Name -> group of clients.
+      rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
+        round are evaluated too.
+      most_clients: The most clients of a group, the same ones each time; None for all.
+      personalize: A function that fine-tunes, see `build_personalization`. None for no
+        personalization.
+      seed: The seed for the choice of the clients.
       batch_size: Examples evaluated at once.
     """
     self._metrics = model.metric_names
@@ -91,15 +95,15 @@ class ClientEvaluation:
     }
 
   def is_due(self, number: int, last: int) -> bool:
-    """Whether round `number` of `last` is evaluated."""
+    """Whether round `number` of a run of `last` rounds is evaluated."""
     return number % self._every == 0 or number == last
 
   def evaluate(self, state: Any, number: int) -> ClientReport:
     """Evaluates the models of a server state.
 
     Args:
-      state: A server state; its `inference_weights` are evaluated where it has some.
-      number: Rounds done.
+      state: A server state. Its `inference_weights` are evaluated too, if it has some.
+      number: The number of rounds done.
     """
     weight_sets = {'': rounds.trainable(state.global_model_weights)}
     if inference := getattr(state, 'inference_weights', None):
@@ -130,7 +134,7 @@ class ClientEvaluation:
   def _personalized(
     self, weights: Any, group: Group, ids: Sequence[str], number: int
   ) -> np.ndarray:
-    """Sums [C, M, 2] of the models that are fine-tuned on each client."""
+    """Returns the sums [C, M, 2] of models that are fine-tuned on each client."""
     tuning, personalize = group.fine_tuned_on, self._personalize
     assert tuning is not None
     assert personalize is not None
@@ -152,7 +156,7 @@ class ClientEvaluation:
 def _loaded(
   name: str, group: Group, ids: Sequence[str], lines: list[dict[str, Any]]
 ) -> Iterator[dict[str, np.ndarray]]:
-  """Loads clients one after the other; each adds its line to the table."""
+  """Yields each client's data and adds its line to the table."""
   for client_id in ids:
     arrays = _first(group.clients.load(client_id), group.max_examples)
     lines.append({'group': name, 'client': client_id, 'examples': len(arrays['y'])})
@@ -160,7 +164,7 @@ def _loaded(
 
 
 def _choose(ids: Sequence[str], most: int | None, seed: int) -> list[str]:
-  """All ids, or so many of them, in their order; the same for the same arguments."""
+  """Returns at most `most` ids in their order; the choice depends on the arguments only."""
   if most is None or most >= len(ids):
     return list(ids)
   generator = draws.generator(seed, draws.EVALUATED_CLIENTS)

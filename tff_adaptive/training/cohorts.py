@@ -1,4 +1,4 @@
-"""Which clients take part in a round, and their data."""
+"""Draws the clients of each round and loads their data."""
 
 import collections
 import concurrent.futures
@@ -25,11 +25,11 @@ class Cohort:
   """The clients of one round.
 
   Attributes:
-    client_ids: Their ids, in the order of `working_order`.
-    data: For each client `client.client_arrays`, its number the position among all ids; or a
-      `ClientReference` to it.
-    client_examples: The examples of each client.
-    plan: What became of the round, in a run with a population.
+    client_ids: The clients' ids, in the order of `working_order`.
+    data: The result of `client.client_arrays` for each client, or a `ClientReference` to it. A
+      client's number is its position among all ids.
+    client_examples: The number of examples of each client.
+    plan: The plan of the round, in a run with a population.
     client_steps: K_i of each client, in a run with a population.
   """
 
@@ -40,7 +40,7 @@ class Cohort:
   client_steps: Sequence[int] | None = None
 
   def check_finite(self) -> None:
-    """Refuses data that are not finite; ValueError with the client, the array and the row."""
+    """Raises ValueError if data are not finite; it names the client, the array and the row."""
     for client_id, (examples,) in zip(self.client_ids, client_references.resolve(self.data)):
       for name in 'x', 'y':
         array = np.asarray(examples[name])
@@ -54,13 +54,13 @@ class Cohort:
 
 
 class ClientSource:
-  """Gives clients' datasets; a copy of it in another process gives the same ones.
+  """Loads clients' datasets. A copy of it in another process loads the same ones.
 
-  It can be pickled if the clients can.
+  It can be pickled if the clients can be.
   """
 
   def __init__(self, clients: protocols.ClientData, max_examples: int | None):
-    """Takes all clients; of each only the first so many examples are used."""
+    """Creates the source of all clients, each with at most its first `max_examples` examples."""
     self._clients, self._max_examples = clients, max_examples
 
   def load(self, keys: Sequence[DatasetKey]) -> list[Any]:
@@ -73,7 +73,7 @@ class ClientSource:
     return found
 
   def reference(self, key: DatasetKey) -> client_references.ClientReference:
-    """Stands for a client's dataset; nothing is loaded."""
+    """Returns a reference to a client's dataset; nothing is loaded."""
     examples = self._clients.num_examples(key[0])
     if self._max_examples is not None:
       examples = min(examples, self._max_examples)
@@ -83,20 +83,20 @@ class ClientSource:
 def sample(seed: int, round_number: int, num_clients: int, cohort_size: int) -> np.ndarray:
   """Draws a round's clients uniformly, without replacement within the round.
 
-  The draw depends on its arguments only, so that a resumed run draws what an uninterrupted
-  one does.
+  The draw depends on the arguments only. A resumed run therefore draws the same clients as an
+  uninterrupted one.
 
   Args:
     seed: The run's seed, >= 0.
     round_number: The round, >= 0.
-    num_clients: Clients there are.
-    cohort_size: Clients to draw, 1 to `num_clients`.
+    num_clients: Number of clients.
+    cohort_size: Number of clients to draw, 1 to `num_clients`.
 
   Returns:
     int64 [cohort_size], positions in [0, num_clients).
 
   Raises:
-    ValueError: If there are fewer clients than are to be drawn.
+    ValueError: If there are fewer clients than `cohort_size`.
   """
   _check_size(cohort_size, num_clients)
   generator = draws.generator(seed, round_number)
@@ -112,13 +112,14 @@ def _check_size(cohort_size: int, num_clients: int) -> None:
 
 
 def working_order(sizes: Sequence[int]) -> list[int]:
-  """The order in which clients are given to an engine that has a few of them in work at once.
+  """Returns the order in which an engine that trains a few clients at once gets them.
 
-  Large clients come early, where small ones after them fill the processors until all are done, and
-  the largest last among them: sums are made in this order, and those before it do not wait for it.
+  Large clients come early, so that small ones fill the processors at the end. The largest of the
+  first four comes last among them: sums are made in this order, and the others need not wait for
+  it.
 
   Returns:
-    Positions in `sizes`, the clients' examples: the four largest, rising, then the others, falling.
+    Positions in `sizes`: the four largest in rising order, then the others in falling order.
   """
   falling = sorted(range(len(sizes)), key=lambda i: -sizes[i])
   return falling[3::-1] + falling[4:]
@@ -127,11 +128,12 @@ def working_order(sizes: Sequence[int]) -> list[int]:
 def simulate(
   config: TrainingConfig, clients: protocols.ClientData
 ) -> population_rounds.Simulation | None:
-  """Returns the rounds of a run's population; None for a run without one. No client is loaded.
+  """Returns the simulation of a run's population, or None without one. Loads no client.
 
   Raises:
-    ValueError: If there are fewer clients than a round is to have, or the population does not fit
-      them. Fewer may be available in a round, and `over_select` may ask for more than there are.
+    ValueError: If there are fewer clients than `clients_per_round`, or the population does not fit
+      them. Fewer clients may be available in a round, and `over_select` may ask for more than there
+      are.
   """
   _check_size(config.clients_per_round, len(clients.client_ids))
   population, costs = config.population, config.cost_model
@@ -158,23 +160,24 @@ def simulate(
 
 
 def older_models(config: TrainingConfig, clients: protocols.ClientData) -> int:
-  """Returns the older models that a run needs at a time, for `ClientTraining(versions=...)`.
+  """Returns how many older models a run needs at a time, for `ClientTraining(versions=...)`.
 
-  The whole run is gone through on the virtual clock; no client is loaded. 0 for synchronous rounds.
+  This simulates the whole run on the virtual clock and loads no client. It is 0 for synchronous
+  rounds.
 
   Raises:
-    ValueError: As `simulate`.
+    ValueError: See `simulate`.
   """
   simulation = simulate(config, clients)
   return 0 if simulation is None else simulation.most_versions(config.rounds)
 
 
 class CohortLoader:
-  """Loads cohorts, the next one in the background while the present one is trained on.
+  """Loads cohorts. The next one is loaded in the background while a round trains.
 
   Attributes:
-    source: Who has the clients' data.
-    by_reference: Whether cohorts hold references to it, and so nothing is loaded.
+    source: The source of the clients' data.
+    by_reference: Whether cohorts hold references to the source, so that nothing is loaded.
   """
 
   def __init__(
@@ -186,12 +189,13 @@ class CohortLoader:
     """Creates the loader.
 
     Args:
-      clients: All clients: `protocols.ClientData`.
-      config: The run's. A client is given the most steps that it takes if `limits_steps`.
-      simulation: Whom a round can draw and who finishes; None: all, always.
+      clients: All clients, a `protocols.ClientData`.
+      config: The run's configuration. With `limits_steps` each client gets its maximum number of
+        steps.
+      simulation: The simulation of the population. With None all clients are available and finish.
 
     Raises:
-      ValueError: If an id is there twice.
+      ValueError: If an id occurs twice.
     """
     self.source = ClientSource(clients, config.max_examples_per_client)
     self.by_reference = False
@@ -215,7 +219,7 @@ class CohortLoader:
     return cohort
 
   def without_examples(self) -> Any:
-    """Returns the data of a client that has none."""
+    """Returns the data of a client without examples."""
     more = (('max_steps', 0),) if self._config.limits_steps else ()
     key = (self._ids[0], 0, more)
     return ClientSource(self._clients, 0).load([key])[0]

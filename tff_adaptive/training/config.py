@@ -1,4 +1,4 @@
-"""What a run is asked to do."""
+"""The configuration of a run."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from tff_adaptive.runs import capacity, config as config_file, state_file
 
 
 def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True) -> Any:
-  """A field with a whole number from `least` on."""
+  """Declares a field with an integer of at least `least`."""
 
   def check(name: str, value: Any, hint: str) -> int:
     validation.whole_number(name, value, least, hint)
@@ -24,43 +24,47 @@ def _whole(default: Any, least: int, hint: str, *, changes_numbers: bool = True)
 
 
 def _field(default: Any, check: Any = None, hint: str = '', changes_numbers: bool = False) -> Any:
-  """A field; where None is the default, it is allowed."""
+  """Declares a field with a check; None is allowed if it is the default."""
   metadata = {'check': check, 'hint': hint, 'changes_numbers': changes_numbers}
   return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-  """How long to train, on how many clients, and how often to look.
+  """How long to train, on how many clients, and how often to evaluate and save.
 
   Attributes:
-    rounds: Rounds of the whole run, >= 1; round 0 is the initial model.
-    clients_per_round: Clients drawn each round, uniformly and without replacement, >= 1.
-    seed: Seeds the drawing, >= 0.
-    max_examples_per_client: Only the first so many examples of a client are used; None: all.
-    rounds_per_evaluation: The model is evaluated at round 0, every so many rounds, and at the
-      end; >= 1.
-    virtual_seconds_per_evaluation: If given, in place of the rounds: the model is evaluated after
-      the first round that ends at or after each multiple of so many virtual seconds, above 0; it
-      wants a `population`.
-    rounds_per_checkpoint: State is saved every so many rounds and at the end; >= 1.
-    keep_checkpoints: The checkpoint file holds the last so many checkpoints, >= 1: the previous one
-      is there if the latest is damaged.
-    client_state_store: 'memory' or 'disk': where this process keeps a stateful algorithm's client
-      states between checkpoints. 'shards': in files beside the checkpoint, which workers read and
-      write themselves where they see the folder; what a run began with it goes on with.
-    client_state_dir: The folder of the checkpoint file; None for `checkpoints` in the run's
+    rounds: Number of rounds of the whole run, >= 1. Round 0 is the initial model.
+    clients_per_round: Number of clients drawn in each round, uniformly without replacement, >= 1.
+    seed: The seed of the draws, >= 0.
+    max_examples_per_client: The most examples of a client, taken from the beginning; None for all.
+    rounds_per_evaluation: The number of rounds between evaluations, >= 1. Round 0 and the last
+      round are evaluated too.
+    virtual_seconds_per_evaluation: If given, it replaces `rounds_per_evaluation`: the model is
+      evaluated after the first round that ends at or after each multiple of this number of virtual
+      seconds, above 0. It needs a `population`.
+    rounds_per_checkpoint: The number of rounds between checkpoints, >= 1. The last round is saved
+      too.
+    keep_checkpoints: The number of checkpoints that the file keeps, >= 1. An earlier one helps if
+      the latest is damaged.
+    client_state_store: Where a stateful algorithm's client states are between checkpoints: in
+      'memory' or on 'disk' of this process, or in 'shards', files beside the checkpoint that
+      workers which see the folder read and write themselves. A resumed run keeps the store with
+      which it began.
+    client_state_dir: The folder of the checkpoint file. None means `checkpoints` in the run's
       folder.
     metric: The metric shown on the progress line.
-    cost_model: If given, what a round costs is reported in metrics.csv and summary.json.
-    population: If given, clients come and go, take their time and fail as it says, and a round's
-      virtual time is reported; it wants a `cost_model`. None: every client drawn finishes.
-    synchrony: If given, the server does not wait for the clients that it drew: a round is a server
-      step, and `clients_per_round` the size of its buffer; it wants a `population`, and a process
-      built with `ClientTraining(versions=...)`: as many as `older_models` says.
-    target: If given, summary.json says when `metric` on the validation data first was so good.
-    stop_at_target: Whether the run ends with the evaluation that reaches the target, of the global
-      model or of that for inference; it is complete then.
+    cost_model: If given, metrics.csv and summary.json report the costs of rounds.
+    population: If given, it determines availability, speed and failures of clients, and each
+      round's virtual time is reported. It needs a `cost_model`. With None every drawn client
+      finishes.
+    synchrony: If given, the server does not wait for all clients: a round is a server step, and
+      `clients_per_round` is the size of its buffer. It needs a `population`, and a process built
+      with `ClientTraining(versions=older_models(...))`.
+    target: If given, summary.json says when `metric` on the validation data first reached this
+      value.
+    stop_at_target: Whether the run ends with the evaluation in which the global model, or the one
+      for inference, reaches the target. The run is then complete.
   """
 
   rounds: int = _whole(dataclasses.MISSING, 1, 'give 100, say')
@@ -114,7 +118,7 @@ class TrainingConfig:
 
   @property
   def limits_steps(self) -> bool:
-    """Whether clients are told the most steps that they take."""
+    """Whether clients get a maximum number of steps."""
     return self.population is not None and self.population.limits_steps
 
   def checkpoint_path(self, output_dir: str) -> str:
@@ -124,13 +128,13 @@ class TrainingConfig:
     )
 
   def record(self, settings: Mapping[str, Any] | None = None) -> config_file.Record:
-    """Returns what config.json says of a run that a program makes.
+    """Returns the settings that config.json records for a run of a program.
 
     Args:
-      settings: What the program says of the run: name -> number, text, truth value or list.
+      settings: Further settings of the program: name -> number, string, bool or list.
 
     Raises:
-      ValueError: If a setting cannot be recorded, or has the name of one of these.
+      ValueError: If a setting cannot be recorded, or has the name of a field of this class.
     """
     fields = dataclasses.fields(self)
     found = {field.name: getattr(self, field.name) for field in fields}

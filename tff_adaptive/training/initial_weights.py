@@ -1,4 +1,4 @@
-"""Weights to start from: those of an earlier run or of a file, and their hash."""
+"""Reads weights to start from, of a run or a file, and computes their hash."""
 
 import hashlib
 import os
@@ -12,21 +12,22 @@ from tff_adaptive.runs import run as run_lib
 
 
 def initial_weights_from(path: str, model: 'models.Model') -> tuple[np.ndarray, ...]:
-  """Weights for `models.with_initial_weights`, checked against the model.
+  """Returns weights for `models.with_initial_weights`, checked against the model.
 
   Args:
-    path: A run's folder, of which the better of theta and theta-bar at the last evaluation is
-      taken, by what reports compare runs by; or a .keras or .npz file, or the folder in which
-      scripts/export.py wrote one.
-    model: The model that is to start from them. Where both have names, weights are found by
-      name; otherwise they must have the model's shapes in the model's order.
+    path: A run's folder, a .keras or .npz file, or the folder in which scripts/export.py wrote one.
+      Of a run it takes theta or theta-bar, whichever was better at the last evaluation by the run's
+      metric.
+    model: The model that starts from the weights. If both have names, weights are matched by name.
+      Otherwise they must have the model's shapes in the model's order.
 
   Returns:
     The weights in the model's order and dtypes.
 
   Raises:
-    ValueError: If there is no such run or file, or its weights do not fit: the first difference is
-      named; or a .keras file has other arrays that are not trained than the model.
+    ValueError: If there is no such run or file, if its weights do not fit (the message names the
+      first difference), or if the arrays of a .keras file that are not trained differ from the
+      model's.
   """
   path = file_of(path)
   if os.path.isdir(path):
@@ -35,17 +36,17 @@ def initial_weights_from(path: str, model: 'models.Model') -> tuple[np.ndarray, 
 
 
 def file_of(path: str) -> str:
-  """The file that is meant by a path, ~ resolved: of an export's folder that of its weights."""
+  """Resolves ~ in a path; of an exported folder returns its file of weights."""
   path = os.path.expanduser(path)
   files = (os.path.join(path, name) for name in ('model.keras', 'model.npz'))
   return next(filter(os.path.isfile, files), path)
 
 
 def sha256(path: str) -> str:
-  """SHA-256, in hex, of what `initial_weights_from` reads; it does not load TensorFlow.
+  """Returns the SHA-256, in hex, of what `initial_weights_from` reads. Loads no TensorFlow.
 
   Args:
-    path: A run's folder, of whose weights it is, or a file, of whose bytes it is.
+    path: A run's folder, whose weights are hashed, or a file, whose bytes are hashed.
 
   Raises:
     ValueError: If the run has no weights.

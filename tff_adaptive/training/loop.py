@@ -30,13 +30,13 @@ _MOST_COUNTED = 100_000  # Of more clients the examples are not counted: one by 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResult:
-  """The result of `train`, besides the files.
+  """The result of `train`; the files of the run are its other result.
 
   Attributes:
     state: The server state after `round_number` rounds.
-    round_number: Rounds finished.
-    is_complete: Whether these are all rounds, or led to the target at which the run is to stop;
-      False after Ctrl-C or SIGTERM.
+    round_number: The number of finished rounds.
+    is_complete: Whether the run has done all rounds, or has stopped at its target. False after
+      Ctrl-C or SIGTERM.
     summary: The content of summary.json.
   """
 
@@ -62,50 +62,50 @@ def train(
   resume_from: run_files.ResumeFrom = 'latest',
   settings: Mapping[str, Any] | config_file.Record | None = None,
 ) -> TrainingResult:
-  """Trains to the end, resuming from the last checkpoint in `output_dir` if there is one.
+  """Trains a run to the end; resumes it if `output_dir` has a checkpoint.
 
-  Two runs with the same arguments give the same rows but for the columns `seconds_*`, and
-  so does a run that was interrupted, at any instant, and resumed.
+  Two runs with the same arguments give the same rows, except for the columns `seconds_*`. So does a
+  run that was interrupted at any time and resumed.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`, or a stateful process:
       `next(server_state, client_states, cohort) -> (server_state, client_states, metrics)`
       with `initial_client_state`, one client's state before its first round. Server states
       have `global_model_weights`, stateful ones `inference_weights` too.
-    clients: Has `client_ids` (sorted list of str), `num_examples(client_id)` and `load(client_id)`,
-      which gives `OrderedDict(x=array[n, ...], y=array[n, ...])`.
-    evaluate_fn: Trainable weights (a sequence of tensors) -> metric name -> float.
+    clients: An object with `client_ids` (sorted list of str), `num_examples(client_id)` and
+      `load(client_id)`, which returns `OrderedDict(x=array[n, ...], y=array[n, ...])`.
+    evaluate_fn: A function from trainable weights (a sequence of tensors) to metric name -> float.
     config: How to train.
     output_dir: The run's folder: config.json, metrics.csv, tensorboard/, checkpoints/, curves.png
       and summary.json go there. None writes nothing.
-    run_id: Stands in the checkpoint; a checkpoint with another one is refused.
-    callbacks: Are called as the run goes on, in this order.
-    stop: Says between rounds whether to end early; default: nobody asks for it. Ctrl-C in a program
-      is a KeyboardInterrupt, before which the last whole round is saved.
-    test_fn: Like `evaluate_fn`, on data that nothing is chosen by; used once, at the end, for
-      `test` in the summary.
-    client_evaluation: Evaluates the models on each client by itself; its columns stand in the rows,
-      the clients' values in a file each time.
-    show_progress: Whether to write progress to the standard error.
-    resume_from: 'latest' or 'previous': the checkpoint to resume from. The previous one helps if
-      the latest is damaged; what came after it is dropped.
-    settings: What config.json is to say of the run besides `config`: name -> number, text, truth
-      value or list, such as algorithm='fed_yogi', client_learning_rate=0.03; reports name and group
-      runs by it, and a resumed run is refused if it differs. Or a `runs.config.Record`, which says
-      all of it.
+    run_id: An id that is stored in the checkpoint. A checkpoint with another id is refused.
+    callbacks: Called in this order; see `Callback`.
+    stop: Is asked between rounds whether to end early. By default the run never ends early. Ctrl-C
+      in a program raises KeyboardInterrupt after the last whole round has been saved.
+    test_fn: Like `evaluate_fn`, on test data. It is called once, at the end, for `test` in the
+      summary.
+    client_evaluation: Evaluates the models on each client. Its columns are added to the rows, and
+      the clients' values are written to a file each time.
+    show_progress: Whether to write progress to standard error.
+    resume_from: The checkpoint to resume from, 'latest' or 'previous'. The previous one helps if
+      the latest is damaged; later rounds are dropped.
+    settings: Settings that config.json records in addition to `config`: name -> number, string,
+      bool or list, such as algorithm='fed_yogi' or client_learning_rate=0.03. Reports name and
+      group runs by them, and a run with other settings is not resumed. A `runs.config.Record`
+      replaces all of this.
 
   Returns:
     A `TrainingResult`.
 
   Raises:
     NonFiniteWeightsError: If the model diverged; the last checkpoint stays.
-    ResumeError: If the run is past `config.rounds`, has other settings, or its rows or its
-      checkpoint were lost.
-    SaveError: If a file of the run can no longer be written; what was saved before stays.
+    ResumeError: If the run has more than `config.rounds` rounds or other settings, or its rows or
+      its checkpoint were lost.
+    SaveError: If a file of the run can no longer be written. Earlier saved rounds are kept.
     StateError: If the checkpoint is damaged, in use or of another run.
-    ValueError: If there are fewer clients than `config.clients_per_round`, the process was built
-      without `batching` or, for a population that limits steps, without `step_limits`, the
-      population does not fit the clients, or a setting cannot be recorded.
+    ValueError: If there are fewer clients than `config.clients_per_round`, the population does not
+      fit the clients, or a setting cannot be recorded. Also if the process was built without
+      `batching`, or without `step_limits` for a population that limits steps.
     TypeError: If `clients` lacks one of its methods.
   """
   rounds.check_takes_arrays(process, config)
@@ -172,7 +172,7 @@ class _Run:
   _client_evaluation: client_evaluation_lib.ClientEvaluation | None
 
   def begin(self, stack: contextlib.ExitStack, say: Any) -> None:
-    """Lets the callbacks begin; the stack closes them."""
+    """Calls `begin` of the callbacks; the stack closes them."""
     done = self._files.round_number
     first = done + 1 if self._files.log.columns else 0
     info = callbacks_lib.RunInfo(self._files.output_dir, first, self._config.rounds, say)
@@ -221,7 +221,7 @@ class _Run:
     return result
 
   def _train_round(self, number: int) -> rounds.Round:
-    """Returns a round whose row is recorded; the rest of it is not taken over yet."""
+    """Trains a round and records its row; the new states are not in effect yet."""
     for callback in self._callbacks:
       callback.round_begin(number)
     finished = self._trainer.run(number, self._files.state)
@@ -244,7 +244,7 @@ class _Run:
     return result
 
   def _of_clients(self, state: Any, number: int) -> dict[str, float]:
-    """Columns of an evaluation by client, if one is due; its values go to a file and callbacks."""
+    """Returns the columns of an evaluation by client if one is due, and passes its values on."""
     evaluation = self._client_evaluation
     if evaluation is None or not evaluation.is_due(number, self._config.rounds):
       return {}
@@ -274,7 +274,7 @@ class _Run:
         callback.checkpoint(self._files.round_number)
 
   def _is_reached(self, rows: Sequence[Mapping[str, float]]) -> bool:
-    """Whether one of the rows has the target at which the run is to stop."""
+    """Whether one of the rows reaches the target at which the run stops."""
     config = self._config
     if not config.stop_at_target or config.target is None:
       return False
@@ -314,7 +314,7 @@ class _Run:
 def _write_config(
   folder: str, record: config_file.Record, run_id: str, clients: Any, model: Any
 ) -> None:
-  """Makes config.json, or notes what a resumed run changes; the checkpoint file is held."""
+  """Writes config.json, or notes changes of a resumed run; the checkpoint file is locked."""
   if os.path.exists(os.path.join(folder, config_file.FILE)):
     record.note_changes(folder)
     return

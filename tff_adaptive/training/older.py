@@ -1,7 +1,7 @@
-"""The older models of a run that does not wait, as the server state keeps them between steps.
+"""Stores the older models of a run that does not wait between its steps.
 
-Each is kept by itself: none is copied when another one comes or goes, and a step is given those
-that its clients began with, and no more. In a checkpoint they are stacked.
+Each model is stored separately, so that none is copied when another comes or goes. A step gets only
+the models that its clients began with. In a checkpoint they are stacked.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ import tree
 
 
 class Slots:
-  """One leaf of the older models: NumPy takes it as an array [slots, ...].
+  """One leaf of the older models, which NumPy sees as an array [slots, ...].
 
   Attributes:
-    rows: Of each slot its value, [1, ...].
+    rows: The value of each slot, [1, ...].
   """
 
   def __init__(self, rows: Sequence[np.ndarray]):
@@ -26,7 +26,7 @@ class Slots:
 
 
 def apart(state: Any, num: int) -> Any:
-  """A server state as it was loaded, with `num` slots; new ones are zero."""
+  """Splits the older models of a loaded server state into `num` slots; new slots are zero."""
 
   def rows(stack: Any) -> Slots:
     stack = np.asarray(stack)
@@ -38,12 +38,12 @@ def apart(state: Any, num: int) -> Any:
 
 
 def together(state: Any) -> Any:
-  """The server state with the older models stacked."""
+  """Returns the server state with the older models stacked."""
   return state._replace(distributor=tree.map_structure(np.asarray, state.distributor))
 
 
 def given(state: Any, needed: Sequence[int]) -> Any:
-  """The server state that a step is given, with the models of some slots, stacked in order."""
+  """Returns the server state for a step, with a stack of the models in some slots."""
 
   def stacked(leaf: Slots) -> Any:
     rows = [leaf.rows[slot] for slot in needed]
@@ -55,7 +55,7 @@ def given(state: Any, needed: Sequence[int]) -> Any:
 
 
 def kept(state: Any, older: Any, slot: int) -> Any:
-  """The state after a step, with the older models before it; its own goes to a slot, -1 to none."""
+  """Returns the state after a step with all older models; the step's own goes into `slot`."""
 
   def put(leaf: Slots, row: Any) -> Slots:
     rows = leaf.rows

@@ -1,4 +1,4 @@
-"""Fine-tuning a model on one client, the baseline of personalization."""
+"""Fine-tunes a model on one client, as a baseline of personalization."""
 
 import collections
 import dataclasses
@@ -22,18 +22,17 @@ def build_personalization(
   training: local_training.ClientTraining,
   learning_rate: Callable[[int], float],
 ) -> Personalize:
-  """Builds fine-tuning on one client's examples, as FedAvg's clients train, uncorrected.
+  """Builds a function that fine-tunes on one client's examples, like FedAvg's local training.
 
   Args:
     model: The model.
-    training: How a client trains on whole arrays. All steps are taken, `step_limits` or not, and
-      XLA is not used.
-    learning_rate: Rounds done -> rate, as the clients of the run have it.
+    training: How a client trains on whole arrays. `step_limits` and XLA are ignored.
+    learning_rate: A function from the number of rounds done to the client rate of the run.
 
   Returns:
-    `(weights, data, client, rounds) -> weights`: trainable weights; `OrderedDict(x, y)`; the
-    client's number and the rounds done, which shuffling depends on. Where fine-tuning diverges, the
-    weights are returned as they were.
+    `(weights, data, client, rounds) -> weights`, with trainable weights, data `OrderedDict(x, y)`,
+    and the client's number and the rounds done, on which shuffling depends. If fine-tuning
+    diverges, it returns the weights unchanged.
   """
   local = model_adapters.wrap(model)
   if training.batching is None:

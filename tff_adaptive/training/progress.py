@@ -1,4 +1,4 @@
-"""How a run shows where it is: a live line on a terminal, plain lines elsewhere."""
+"""Shows the progress of a run: a live line on a terminal, plain lines elsewhere."""
 
 import collections
 import contextlib
@@ -22,14 +22,14 @@ _SHORT = {'accuracy': 'acc', 'validation': 'val', ' rounds/s': '/s'}  # For a na
 
 
 class Progress(callbacks.Callback):
-  """Shows round, loss, the task's metric, rounds a second and the time left."""
+  """Shows round, loss, the task's metric, rounds per second and the time left."""
 
   def __init__(self, *, metric: str = 'accuracy', stream: TextIO | None = None):
-    """Shows nothing yet.
+    """Creates the display; nothing is shown yet.
 
     Args:
       metric: The metric to show next to the loss.
-      stream: Where to; the standard error by default.
+      stream: The stream to write to; standard error by default.
     """
     self._stream = stream or sys.stderr
     self._metric = metric
@@ -41,7 +41,7 @@ class Progress(callbacks.Callback):
     self._words: Mapping[str, str] = {}
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Starts to show the run's rounds."""
+    """Begins to show the rounds of a run."""
     self._rounds, self._start = run.rounds, max(0, run.first_round - 1)
     if self._stream.isatty():
       console = rich.console.Console(file=self._stream)
@@ -83,7 +83,7 @@ class Progress(callbacks.Callback):
       self._stream.flush()
 
   def close(self) -> None:
-    """Stops showing; what is on the screen stays."""
+    """Ends the display; the text on the screen stays."""
     if self._bar is not None:
       self._bar.stop()
 

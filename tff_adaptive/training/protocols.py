@@ -1,4 +1,4 @@
-"""What the training loop asks of what it is given."""
+"""The interfaces of the objects that the training loop takes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -13,25 +13,25 @@ class ClientData(Protocol):
 
   @property
   def client_ids(self) -> Sequence[str]:
-    """All ids, sorted."""
+    """The ids of all clients, sorted."""
 
   def num_examples(self, client_id: str) -> int:
-    """Returns how many examples a client has, without loading them."""
+    """Returns the number of a client's examples, without loading them."""
 
   def load(self, client_id: str) -> Mapping[str, np.ndarray]:
     """Returns a client's examples: `OrderedDict(x=array[n, ...], y=array[n, ...])`."""
 
 
 class StatelessProcess(Protocol):
-  """A process whose clients remember nothing: a `tff.learning.templates.LearningProcess`.
+  """A process whose clients keep no state: a `tff.learning.templates.LearningProcess`.
 
-  `initialize()` gives the server state; `next(server_state, cohort)` an object with the new `state`
-  and the round's `metrics`. They are attributes, as TFF's computations are.
+  `initialize()` returns the server state, and `next(server_state, cohort)` an object with the new
+  `state` and the round's `metrics`. Both are attributes, because TFF's computations are.
   """
 
   @property
   def initialize(self) -> Callable[[], Any]:
-    """Gives the server state before the first round."""
+    """Returns the server state before the first round."""
 
   @property
   def next(self) -> Callable[..., Any]:
@@ -40,9 +40,9 @@ class StatelessProcess(Protocol):
 
 @runtime_checkable
 class StatefulProcess(StatelessProcess, Protocol):
-  """A process whose clients remember something from round to round.
+  """A process whose clients keep a state from round to round.
 
-  `next(server_state, client_states, cohort)` gives the new server state, the new client states in
+  `next(server_state, client_states, cohort)` returns the new server state, the new client states in
   the same order, and the round's metrics.
   """
 
@@ -54,30 +54,30 @@ Process: TypeAlias = StatelessProcess | StatefulProcess
 
 @runtime_checkable
 class ModelWeights(Protocol):
-  """`tff.learning.models.ModelWeights`."""
+  """The interface of `tff.learning.models.ModelWeights`."""
 
   trainable: Sequence[Any]
 
 
 class Stop:
-  """Says whether a run should end; `training.train` asks it between rounds.
+  """A request to end a run, which `training.train` checks between rounds.
 
-  The scripts have one that a signal sets.
+  In the scripts a signal makes the request.
 
   Attributes:
-    requested: Whether the run should end after the round at work, which is saved.
-    exit_code: What the process should return to the shell.
-    announce: Called with a line for the user; None: nothing is announced.
-    on_abort: Called where the process is ended at once.
+    requested: Whether the run should end after the current round, which is saved.
+    exit_code: The exit code of the process.
+    announce: A function that takes a line for the user, or None.
+    on_abort: A function that is called if the process ends at once.
   """
 
   def __init__(self) -> None:
-    """Creates it; the run goes on until `request`."""
+    """Creates the object without a request."""
     self.requested = False
     self.exit_code = 0
     self.announce: Callable[[str], None] | None = None
     self.on_abort: list[Callable[[], None]] = []
 
   def request(self) -> None:
-    """Asks for the end of the run."""
+    """Requests the end of the run."""
     self.requested = True

@@ -1,4 +1,4 @@
-"""One round: its cohort, the process, its row; and what evaluates a model."""
+"""Runs one round, from its cohort to its row, and evaluates models."""
 
 import dataclasses
 import time
@@ -19,14 +19,14 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-  """A round that was trained and not yet taken over.
+  """The results of a round, before the run takes them over.
 
   Attributes:
     server_state: The new server state.
     client_ids: The cohort.
-    client_states: The cohort's new states; None if the clients remember nothing.
-    row: Its row of metrics.
-    passes: Whether an evaluation by the virtual clock is due.
+    client_states: The cohort's new states; None if clients keep no state.
+    row: The round's row of metrics.
+    passes: Whether an evaluation is due by the virtual clock.
   """
 
   server_state: Any
@@ -38,7 +38,7 @@ class Round:
 
 @dataclasses.dataclass
 class Trainer:
-  """Runs rounds of a process; what one changes is the caller's to keep."""
+  """Runs rounds of a process; the caller keeps the states."""
 
   _process: protocols.Process
   _loader: cohorts.CohortLoader
@@ -48,7 +48,7 @@ class Trainer:
   _said: set[str] = dataclasses.field(default_factory=set)
 
   def run(self, number: int, server_state: Any) -> Round:
-    """Trains a round, of numbers from 1, given the state before it.
+    """Trains round `number`, counted from 1, from the state before it.
 
     Raises:
       NonFiniteWeightsError: If the new global model is not finite.
@@ -108,9 +108,9 @@ class Trainer:
     return Round(new_state, cohort.client_ids, after, row, passes)
 
   def state_megabytes(self, server_state: Any) -> dict[str, float]:
-    """Megabytes of a client's state, and of what the server keeps besides the model.
+    """Returns the megabytes of a client's state, and of the server's state besides the model.
 
-    Older models that clients of an asynchronous run train on are not counted.
+    The older models of an asynchronous run are not counted.
     """
     others = server_state.global_model_weights, getattr(server_state, 'distributor', ())
     client = getattr(self._process, 'initial_client_state', ())
@@ -147,9 +147,9 @@ def _megabytes(state: Any) -> float:
 def evaluated(
   model_name: str, inference_name: str, evaluate_fn: protocols.EvaluateFn, state: Any
 ) -> dict[str, float]:
-  """Returns metrics of the global model, and of the weights for inference where there are some.
+  """Returns metrics of the global model, and of the weights for inference if there are any.
 
-  The two names are the prefixes of their metrics.
+  The two names are the prefixes of the metrics.
   """
   models = {model_name: state.global_model_weights}
   if inference := getattr(state, 'inference_weights', None):  # () where there are none.
@@ -162,12 +162,12 @@ def evaluated(
 
 
 def trainable(weights: Any) -> Any:
-  """Returns the trainable weights of a `ModelWeights`, or `weights` if it is none."""
+  """Returns the trainable weights of a `ModelWeights`; other weights are returned unchanged."""
   return weights.trainable if isinstance(weights, protocols.ModelWeights) else weights
 
 
 def check_client_data(clients: Any) -> None:
-  """Raises TypeError if client data lack what the protocol asks for."""
+  """Raises TypeError if client data lack a method of the protocol."""
   missing = [n for n in ('client_ids', 'num_examples', 'load') if not hasattr(clients, n)]
   if missing:
     raise TypeError(
@@ -177,10 +177,10 @@ def check_client_data(clients: Any) -> None:
 
 
 def check_takes_arrays(process: protocols.Process, config: TrainingConfig) -> None:
-  """Checks what a process takes of a client, where its types say so.
+  """Checks that a process takes whole arrays and fits the run, as far as its types show it.
 
   Raises:
-    ValueError: If it takes datasets of batches, or was built for other rounds than the run's.
+    ValueError: If it takes datasets of batches, or was built for another kind of rounds.
   """
   signature = getattr(process.next, 'type_signature', None)
   data_type = None if signature is None else signature.parameter[len(signature.parameter) - 1]

@@ -1,4 +1,4 @@
-"""TensorBoard's view of a run, written without TensorFlow."""
+"""Writes a run's metrics for TensorBoard, without TensorFlow."""
 
 import io
 import os
@@ -22,12 +22,12 @@ class EventLog(callbacks.Callback):
   """Scalars by round, in TensorBoard's event format."""
 
   def __init__(self, folder: str):
-    """Says where event files lie; the folder is made if need be."""
+    """Sets the folder of the event files, which is created if necessary."""
     self._folder = folder
     self._file: Any = None
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Starts a new event file: TensorBoard forgets what earlier ones say of later rounds."""
+    """Starts a new event file, so that TensorBoard drops later rounds of earlier files."""
     name = f'events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}'
     with saving(self._folder):
       os.makedirs(self._folder, exist_ok=True)
@@ -39,13 +39,13 @@ class EventLog(callbacks.Callback):
     self._write(event_pb2.Event(step=run.first_round, session_log=start))
 
   def round_end(self, row: Mapping[str, Any]) -> None:
-    """Writes one round's row; `round` is the step."""
+    """Writes one row; its `round` is the step."""
     self._values(
       int(row['round']), {k: {'simple_value': float(v)} for k, v in row.items() if k != 'round'}
     )
 
   def client_values(self, number: int, values: Mapping[str, np.ndarray]) -> None:
-    """Writes a histogram of each."""
+    """Writes a histogram of each value."""
     finite = {name: array[np.isfinite(array)] for name, array in values.items()}
     self._values(number, {k: {'histo': _histogram(v)} for k, v in finite.items() if len(v)})
 
@@ -81,6 +81,6 @@ def _histogram(values: np.ndarray) -> summary_pb2.HistogramProto:
 
 
 def tag(column: str) -> str:
-  """Returns the tag of a column of metrics.csv: train_loss is loss in the group train."""
+  """Returns the tag of a column of metrics.csv, such as train/loss for train_loss."""
   group, _, rest = column.partition('_')
   return f'{group}/{rest}' if rest and group in _GROUPS else column

@@ -1,9 +1,9 @@
-"""Callbacks of experiment trackers: a run's parameters and, by round, its columns.
+"""Callbacks for experiment trackers, which log a run's parameters and its columns by round.
 
-A tracker's library is imported as the run begins, and its own environment variables say where it
-logs. MLflow: MLFLOW_TRACKING_URI, else ./mlruns; MLFLOW_EXPERIMENT_NAME, else tff-adaptive. Weights
-& Biases: WANDB_MODE (offline: nothing is sent), WANDB_DIR, WANDB_ENTITY; WANDB_PROJECT, else
-tff-adaptive.
+A tracker's library is imported when the run begins. Its own environment variables say where it
+logs. MLflow reads MLFLOW_TRACKING_URI (default ./mlruns) and MLFLOW_EXPERIMENT_NAME (default
+tff-adaptive). Weights & Biases reads WANDB_MODE (with offline nothing is sent), WANDB_DIR,
+WANDB_ENTITY and WANDB_PROJECT (default tff-adaptive).
 """
 
 import os
@@ -24,7 +24,7 @@ class _Tracker(callbacks.Callback):
   """Passes rounds on to a tracker for as long as it accepts them.
 
   If the tracker cannot be opened, the run ends before its first round. If it fails later, this is
-  reported once and the run goes on without it: metrics.csv has the rounds in any case.
+  reported once and the run continues without it. metrics.csv has all rounds in any case.
   """
 
   service = ''  # The tracker's name.
@@ -33,12 +33,12 @@ class _Tracker(callbacks.Callback):
   _finish: Callable[..., None]  # Ends it; without a result the run failed.
 
   def __init__(self, run_id: str, name: str, parameters: Mapping[str, Any]):
-    """Sets what is logged.
+    """Sets the values to log.
 
     Args:
       run_id: The run's id, by which a resumed run finds what it logged before.
       name: The run's name in the tracker.
-      parameters: The run's parameters by name; None is left out.
+      parameters: The run's parameters by name; values of None are left out.
     """
     self._run_id, self._name = run_id, name
     self._parameters = {k: v for k, v in parameters.items() if v is not None}
@@ -47,7 +47,7 @@ class _Tracker(callbacks.Callback):
     self._is_open = False
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Opens the tracker's run; ValueError in one line if that fails."""
+    """Opens the tracker's run; raises ValueError with a one-line message if that fails."""
     self._say = run.say
     try:
       self._open()
@@ -79,7 +79,7 @@ class _Tracker(callbacks.Callback):
 
 
 class MlflowCallback(_Tracker):
-  """Logs a run to MLflow; a resumed run goes on with the MLflow run that it began."""
+  """Logs a run to MLflow. A resumed run continues the MLflow run that it began."""
 
   service = 'MLflow'
 
@@ -116,7 +116,7 @@ class MlflowCallback(_Tracker):
 
 
 class WandbCallback(_Tracker):
-  """Logs a run to Weights & Biases; a resumed run has the same id there."""
+  """Logs a run to Weights & Biases. A resumed run has the same id there."""
 
   service = 'Weights & Biases'
 
