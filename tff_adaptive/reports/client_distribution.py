@@ -1,4 +1,4 @@
-"""How a metric is distributed over clients: its statistics, and a report by algorithm."""
+"""The distribution of a metric over clients: its statistics, and a report by algorithm."""
 
 import csv
 import glob
@@ -18,18 +18,18 @@ _SHOWN = STATISTICS[1:]  # In reports.
 
 
 def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
-  """Describes a metric over clients.
+  """Returns statistics of a metric over clients.
 
   Args:
-    sums: float64 [C, 2], of each client the sum of the metric over its examples and what it is to
-      be divided by: their number, or that of their words, say. Clients with nothing to divide by
+    sums: float64 [C, 2], the numerator and the denominator of each client's metric. The denominator
+      is the number of its examples or, for example, of their words. Clients with a denominator of 0
       are left out.
-    metric: Its name, which says whether small values are good: see `runs.names`.
+    metric: The metric's name, which says whether small values are good; see `runs.names`.
 
   Returns:
-    Name in `STATISTICS` -> value: the mean over all examples together, the mean by client, the
-    standard deviation over clients (the population's), percentiles, linear between clients, and the
-    mean of the tenth of the clients, rounded up, for which it is worst. NaN without clients.
+    Name in `STATISTICS` -> value: the mean over all examples, the mean over clients, the
+    (population) standard deviation over clients, percentiles with linear interpolation, and the
+    mean over the tenth of the clients (rounded up) with the worst values. NaN without clients.
   """
   values = of_clients(sums)
   values = values[~np.isnan(values)]
@@ -49,7 +49,7 @@ def describe(sums: np.ndarray, metric: str) -> dict[str, float]:
 
 
 def of_clients(sums: np.ndarray) -> np.ndarray:
-  """A metric of each client, float64 [C], from sums [C, 2]; NaN where nothing was counted."""
+  """Returns each client's metric, float64 [C], from sums [C, 2]; NaN if nothing was counted."""
   with np.errstate(all='ignore'):
     return np.where(sums[:, 1] != 0, sums[:, 0] / sums[:, 1], np.nan)
 
@@ -61,15 +61,15 @@ def build(
 
   Args:
     groups: Label -> runs that differ in their seed.
-    metric: A metric of the files by client: accuracy, inference_accuracy or
-      personalized_accuracy, say.
+    metric: A metric of the files by client, such as accuracy, inference_accuracy or
+      personalized_accuracy.
     clients: The group of clients: train, heldout or unseen.
-    title: Over the figure.
+    title: The title of the figure.
 
   Returns:
-    A table of the statistics over clients, means over runs and their sample standard deviations, or
-    'diverged' where one of the runs did; the shares of clients below each value, those of all runs
-    of a label together that did not diverge.
+    A report. Its table has the mean and sample standard deviation over runs of each statistic, or
+    'diverged' if one of the runs did. Its figure has the share of clients below each value, over
+    all runs of a label that did not diverge.
 
   Raises:
     ValueError: If a run has no such file, group or metric, or its file is damaged.
@@ -98,7 +98,7 @@ def build(
 
 
 def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
-  """The metric of each client of a group, where it has one."""
+  """Returns the metric of each client of a group that has one."""
   paths = sorted(glob.glob(os.path.join(glob.escape(run.folder), FOLDER, 'round_*.csv')))
   if not paths:
     raise ValueError(f'{run.folder} has no evaluations by client ({FOLDER}/round_....csv).')
@@ -117,7 +117,7 @@ def _of_run(run: run_lib.Run, metric: str, clients: str) -> np.ndarray:
 
 
 def _cells(found: Sequence[np.ndarray], metric: str) -> list[str]:
-  """Each statistic: its mean over runs, and what they differ by."""
+  """Returns each statistic's mean and deviation over runs."""
   own = metric.removeprefix('inference_').removeprefix('personalized_')
   each = [describe(np.stack([v, np.ones_like(v)], 1), own) for v in found]
   return [report.spread([of_run[name] for of_run in each]) for name in _SHOWN]

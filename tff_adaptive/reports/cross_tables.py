@@ -64,22 +64,22 @@ def build(
   metric: str | None = None,
   title: str = '',
 ) -> report.Report:
-  """A row for each value of some settings, a column for each of another.
+  """Builds a table with a row for each value of some settings and a column for each of another.
 
-  A cell is the mean over the last rounds of a column of metrics.csv, or the accuracy on the
-  test data after the last round; mean and sample standard deviation over the seeds, and how many
-  of the runs diverged, at the end or in some round. The best of a row is bold. If the columns are
+  A cell has the mean over the last rounds of a column of metrics.csv, or the accuracy on the test
+  data after the last round. It gives mean and sample standard deviation over the seeds, and how
+  many runs diverged at the end or in some round. The best cell of a row is bold. If the columns are
   numbers, the figure has a line for each row.
 
   Args:
-    runs: The runs; of those of a cell that differ in other settings than the seed, the best on the
-      validation data counts.
-    rows: Settings, or 'algorithm', 'correction' and 'server_optimizer', as papers call them, and
-      'participation', the share of the clients in a round.
-    columns: Another.
-    metric: A column of metrics.csv, or 'test_accuracy'; the task's metric on the validation data
-      by default.
-    title: Over the table.
+    runs: The runs. If runs of a cell differ in other settings than the seed, the setting with the
+      best validation data counts.
+    rows: Names of settings. 'algorithm', 'correction' and 'server_optimizer' give the names in
+      papers, and 'participation' the share of the clients in a round.
+    columns: The setting of the columns.
+    metric: A column of metrics.csv, or 'test_accuracy'. The default is the task's metric on
+      validation data.
+    title: The title of the table.
 
   Raises:
     ValueError: If the runs do not have the settings, or no values of the metric.
@@ -115,16 +115,16 @@ def build(
 
 
 def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
-  """Tasks by optimizers: the form of Table 1 of "Adaptive Federated Optimization".
+  """Builds a table of tasks by optimizers, as Table 1 of "Adaptive Federated Optimization".
 
-  A cell is the mean over the last rounds of the task's metric on the validation data, in
-  percent, MSE times 1000; bold is what is within 0.5 of the best. Where the runs' data
-  are all of the benchmark's, by their clients and examples, the paper's row stands below.
+  A cell has the mean over the last rounds of the task's metric on the validation data, in percent
+  or as MSE times 1000. Cells within 0.5 of the best are bold. If the runs have as many clients and
+  examples as the benchmark, the paper's row stands below.
 
   Args:
-    runs: Runs of any tasks and algorithms; those that differ in their seed only are averaged, and
-      of other differences the best counts.
-    title: Over the table.
+    runs: Runs of any tasks and algorithms. Runs that differ only in their seed are averaged. Of
+      other settings the best counts.
+    title: The title of the table.
 
   Raises:
     ValueError: If runs of a task have no validation metric in common, or runs name no task.
@@ -157,7 +157,7 @@ def tasks(runs: Sequence[run_lib.Run], *, title: str = '') -> report.Report:
 def split(
   runs: Iterable[run_lib.Run], key: Callable[[run_lib.Run], K]
 ) -> dict[K, list[run_lib.Run]]:
-  """Runs by a property of theirs, in the order in which they come."""
+  """Groups runs by one of their properties, in the order of the runs."""
   found: dict[K, list[run_lib.Run]] = {}
   for run in runs:
     found.setdefault(key(run), []).append(run)
@@ -170,7 +170,7 @@ def _best(
   by: str,
   column: str | None = None,
 ) -> dict[K, scores.Score]:
-  """The best scores by a property of the runs: see `scores.best`."""
+  """Returns the best score for each value of a property of the runs; see `scores.best`."""
   return {name: scores.best(cell, by, column) for name, cell in split(runs, key).items()}
 
 
@@ -181,7 +181,7 @@ def _row(
   show: Callable[[scores.Score, str], str],
   within: float = 0.0,
 ) -> _Row:
-  """A row of scores of a column, of which the best, and those `within` of it, are bold."""
+  """Formats a row of scores; the best, and those `within` of it, are bold."""
   texts = {name: show(score, column) for name, score in found.items()}
   return _Row(place, found, texts, scores.is_best(found, column, within))
 
@@ -194,7 +194,7 @@ def _table(
   title: str,
   column: str = '',
 ) -> report.Table:
-  """A table of scores, whose note says which settings were the best of several."""
+  """Builds a table of scores, with a note about the settings that were chosen as the best."""
   chosen = {
     f'{" ".join(filter(None, row.place))}, {name}': score.label
     for row in rows
@@ -208,7 +208,7 @@ def _table(
 
 
 def _value(run: run_lib.Run, setting: str) -> str:
-  """A run's value of a setting, as it stands in the table."""
+  """Returns a run's value of a setting as the table shows it."""
   try:
     value = DERIVED[setting](run) if setting in DERIVED else run.settings[setting]
   except (LookupError, TypeError):
@@ -223,14 +223,14 @@ def _value(run: run_lib.Run, setting: str) -> str:
 
 
 def _participation(run: run_lib.Run) -> float:
-  """The share of the training clients that take part in a round."""
+  """Returns the share of the training clients that take part in a round."""
   if share := run.settings.get('participation'):
     return float(share)
   return float(run.settings['clients_per_round'] / run.config['data']['clients'])
 
 
 def _size(run: run_lib.Run) -> tuple[int | None, int | None]:
-  """Training clients and their examples."""
+  """Returns the number of training clients and of their examples."""
   data = run.config.get('data', {})
   return data.get('clients'), data.get('examples')
 
@@ -242,7 +242,7 @@ def _task(run: run_lib.Run) -> tuple[str, str]:
 
 
 def _with_diverged(score: scores.Score, column: str) -> str:
-  """'50.00 (1 of 3 diverged)', where some did at some time; 'diverged (1 of 3)' of such a cell."""
+  """Formats a cell with diverged runs: '50.00 (1 of 3 diverged)' or 'diverged (1 of 3)'."""
   cell = scores.text(score, column)
   count = sum(map(scores.is_diverged, score.runs))
   if not count:
@@ -253,7 +253,7 @@ def _with_diverged(score: scores.Score, column: str) -> str:
 def _draw_lines(
   lines: Mapping[str, Mapping[float, scores.Score]], column: str, name: str, what: str, title: str
 ) -> Any:
-  """A line for each row, by the numbers of the columns."""
+  """Draws a line for each row over the numbers of the columns."""
   figure, ((axes,),) = style.figure(1, 1, 6.0, 3.8, title=title)
   factor, _ = scores.unit(column)
   shown: list[float] = []

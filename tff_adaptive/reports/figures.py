@@ -1,4 +1,4 @@
-"""Curves over repetitions, and figures: of these, of one run, and of how clients differ."""
+"""Draws curves over repetitions, the curves of one run, and how clients differ."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -22,17 +22,19 @@ _SMALL = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-  """The mean curve of the runs of a group that did not diverge; of all, where all did.
+  """The mean curve of a group's runs that did not diverge, or of all runs if all diverged.
 
   Attributes:
     group: The group's label.
-    label: The same, how many runs that is, and where it ends if some of them go on.
-    rounds: int [R], the rounds that all of them have.
-    x: float64 [R], how far they were after these, in units of the axis: means over the runs.
+    label: The group's label, with the number of runs, and with the end of the curve if some runs
+      are longer.
+    rounds: int [R], the rounds that all runs have.
+    x: float64 [R], the mean position of the runs on the axis after these rounds.
     mean: float64 [R].
     std: float64 [R], sample standard deviation over the runs; 0 for one.
-    diverged: Whether all of its runs did.
-    learned: Whether they did not and, where it is known what is good, it ends better than it began.
+    diverged: Whether all runs of the group diverged.
+    learned: Whether the runs did not diverge, and the curve ends better than it began (if it is
+      known which values are good).
   """
 
   group: str
@@ -53,10 +55,10 @@ def mean_curves(
   Args:
     groups: Label -> runs that differ in their seed.
     column: A column of metrics.csv.
-    axis: What they run along; a name in `runs.run.AXES`.
+    axis: The horizontal axis, a name in `runs.run.AXES`.
 
   Raises:
-    ValueError: If runs of a group have no round with a value in common, or none of the axis.
+    ValueError: If runs of a group have no round in common with a value, or no value of the axis.
   """
   return [_curve(label, members, column, axis) for label, members in groups.items()]
 
@@ -85,13 +87,13 @@ def curves_table(by_column: Mapping[str, Sequence[Curve]], axis: str = 'round') 
 
   Args:
     by_column: Column of metrics.csv -> its curves.
-    axis: What they run along.
+    axis: The horizontal axis of the curves.
 
   Returns:
-    A row for each group and each round at which all columns were measured in all its runs: the
-    label, the round, the axis if it is another, and of each column the mean and the sample
-    standard deviation over the runs that did not diverge; where all did, over all, and the label
-    says so.
+    A row for each group and each round at which all its runs have all columns. It has the label,
+    the round, the value of the axis if that is not the round, and each column's mean and sample
+    standard deviation over the runs that did not diverge. If all diverged, they are over all runs,
+    and the label says so.
   """
   along = [] if axis == 'round' else [axis]
   names = [f'{column}_{kind}' for column in by_column for kind in ('mean', 'std')]
@@ -112,8 +114,8 @@ def draw_run(path: str, rows: Sequence[Mapping[str, float]]) -> None:
   """Draws the curves of one run: each metric by round, training and validation together.
 
   Args:
-    path: The picture to write, atomically; its ending gives the format.
-    rows: Column -> number for each round, empty cells absent.
+    path: The picture to write atomically. Its extension gives the format.
+    rows: Column -> number for each round, without empty cells.
   """
   panels: dict[str, list[str]] = {}
   for column in dict.fromkeys(name for row in rows for name in row):
@@ -148,22 +150,22 @@ def comparison(
 ) -> Any:
   """Draws curves side by side: their means, and bands of one standard deviation.
 
-  A panel's limits are those of the runs that learned: one that diverged leaves it. Where the
-  curves end close to each other, their second half is shown enlarged as well, the deviations at
-  the end beside each other instead of bands.
+  A panel's limits come from the runs that learned, so the curve of a run that diverged may leave
+  it. If curves end close to each other, their second half is also shown enlarged, with the
+  deviations at the end side by side instead of bands.
 
   Args:
     by_column: Column of metrics.csv -> its curves.
-    axis: What they run along; a name in `runs.run.AXES`.
-    title: Over the figure.
-    levels: Name -> value of horizontal lines, such as published results.
-    log_scale: Those of the columns whose axis is logarithmic.
+    axis: The horizontal axis, a name in `runs.run.AXES`.
+    title: The title of the figure.
+    levels: Name -> value of a horizontal line, such as a published result.
+    log_scale: The columns whose axis is logarithmic.
 
   Returns:
     The `matplotlib.figure.Figure`.
 
   Raises:
-    ValueError: If `log_scale` has another column.
+    ValueError: If `log_scale` has a column that is not drawn.
   """
   for column in log_scale:
     if column not in by_column:
@@ -205,14 +207,15 @@ def comparison(
 def draw_partition(
   path: str, sizes: Sequence[int], counts: Any, title: str = '', names: Sequence[str] = ()
 ) -> None:
-  """Draws how clients differ: labels held by each of some clients, and the sizes of all.
+  """Draws how clients differ: the labels that some clients hold, and the sizes of all.
 
   Args:
-    path: The picture to write, atomically; its ending gives the format.
-    sizes: Examples of each client.
-    counts: int [clients shown, classes], examples by label; empty leaves that panel out.
-    title: Over the figure.
-    names: Of the classes; their numbers by default.
+    path: The picture to write atomically. Its extension gives the format.
+    sizes: The number of examples of each client.
+    counts: int [clients shown, classes], the number of examples by label. If it is empty, this
+      panel is left out.
+    title: The title of the figure.
+    names: The names of the classes; by default their numbers.
   """
   has_labels = len(counts) > 0
   figure, (all_axes,) = style.figure(1, 1 + has_labels, title=title)
@@ -256,7 +259,7 @@ def _draw(axes: Any, curves: Sequence[Curve], levels: Mapping[str, float], bands
 def _limits(
   column: str, curves: Sequence[Curve], levels: Sequence[float], is_log: bool
 ) -> tuple[float, float] | None:
-  """The limits of a panel: those of all that learned, and of losses not above where all began."""
+  """Returns a panel's limits from the curves that learned; a loss's are not above its start."""
   # A logarithmic axis has room for what got worse and for spikes; there mean - std may be below 0.
   shown = [c for c in curves if (not c.diverged if is_log else c.learned)] or list(curves)
   parts = (c.mean + k * c.std for c in shown for k in ((0,) if is_log else (-1, 1)))
@@ -273,7 +276,7 @@ def _limits(
 
 
 def _end(curves: Sequence[Curve]) -> tuple[float, float] | None:
-  """The limits of the curves' second half, if that is worth a panel of its own."""
+  """Returns the limits of the curves' second half if it deserves a panel of its own, else None."""
   shown = [c for c in curves if c.learned]
   if len(shown) < 2:
     return None
@@ -287,7 +290,7 @@ def _end(curves: Sequence[Curve]) -> tuple[float, float] | None:
 
 
 def _in_order(by_column: Mapping[str, Sequence[Curve]], lines: Mapping[str, Any]) -> list[str]:
-  """The labels by what the first column ends with, the best first, where that is known."""
+  """Returns the labels, if possible sorted by the last value of the first column, best first."""
   column, curves = next(iter(by_column.items()))
   if not scores.has_direction(column):
     return list(lines)

@@ -1,4 +1,4 @@
-"""Reports: tables and a figure, in the formats in which people want them."""
+"""Reports, which are tables and a figure, and the formats in which they are written."""
 
 import csv
 import dataclasses
@@ -53,14 +53,14 @@ svg { max-width: 100%; height: auto; background: white; }
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """A table of texts; the first column names the rows, the others are numbers.
+  """A table of texts. The first column names the rows; the others hold numbers.
 
   Attributes:
     heading: The names of the columns.
-    rows: The rows, as long as the heading each.
-    bold: (row, column) of the cells that stand out.
-    title: Over the table.
-    note: Below it.
+    rows: The rows, each as long as the heading.
+    bold: (row, column) of the bold cells.
+    title: The title above the table.
+    note: The note below the table.
   """
 
   heading: Sequence[str]
@@ -70,7 +70,7 @@ class Table:
   note: str = ''
 
   def markdown(self) -> str:
-    """The table in Markdown."""
+    """Returns the table in Markdown."""
     above = f'**{_markdown(self.title)}**\n\n' if self.title else ''
     below = f'\n{_markdown(self.note)}\n' if self.note else ''
     heading, *rows = self._escaped(_markdown, '**{}**')
@@ -78,7 +78,7 @@ class Table:
     return above + ''.join(f'| {" | ".join(row)} |\n' for row in (heading, rule, *rows)) + below
 
   def latex(self) -> str:
-    r"""The table in LaTeX, with the rules of the package booktabs: a `table` with its caption."""
+    r"""Returns the table in LaTeX with booktabs: a `table` with its caption."""
     cells = self._escaped(_latex, r'\textbf{{{}}}')
     heading, *rows = (f'  {" & ".join(row)} \\\\\n' for row in cells)
     caption = ' '.join(filter(None, (_sentence(self.title), self.note)))
@@ -90,7 +90,7 @@ class Table:
     )
 
   def html(self) -> str:
-    """The table as an element of an HTML page."""
+    """Returns the table as an element of an HTML page."""
 
     def line(tag: str, texts: Sequence[str]) -> str:
       return '<tr>' + ''.join(f'<{tag}>{text}</{tag}>' for text in texts) + '</tr>\n'
@@ -105,11 +105,11 @@ class Table:
     )
 
   def csv(self) -> str:
-    """The table as CSV, without title, note and bold."""
+    """Returns the table as CSV, without title, note and bold cells."""
     return csv_text([self.heading, *self.rows])
 
   def _escaped(self, escape: Callable[[str], str], strong: str) -> list[list[str]]:
-    """The heading and the rows; a cell in bold stands in the place {} of `strong`."""
+    """Returns heading and rows, escaped; bold cells are inserted into `strong` at {}."""
     cells = [list(map(escape, row)) for row in (self.heading, *self.rows)]
     for i, j in self.bold:
       if text := cells[i + 1][j]:
@@ -125,7 +125,7 @@ class Report:
     tables: The tables.
     data: The numbers, as CSV.
     figure: The `matplotlib.figure.Figure`, if there is one.
-    title: Over all.
+    title: The title of the report.
   """
 
   tables: Sequence[Table]
@@ -134,18 +134,18 @@ class Report:
   title: str = ''
 
   def markdown(self) -> str:
-    """The tables in Markdown."""
+    """Returns the tables in Markdown."""
     return '\n'.join(table.markdown() for table in self.tables)
 
   def write(self, output: str, formats: Iterable[str] = DEFAULT_FORMATS) -> list[str]:
-    """Writes OUTPUT.md and so on, each atomically.
+    """Writes OUTPUT.md and other formats, each atomically.
 
     Args:
-      output: The path of the files without their endings.
+      output: The path of the files without their extensions.
       formats: Names in `FORMATS`.
 
     Returns:
-      The paths of the files; those of a figure are left out where there is none.
+      The paths of the files. If there is no figure, they have no paths of figures.
     """
     paths = []
     for ending in formats:
@@ -180,10 +180,10 @@ class Report:
 
 
 def spread(values: Sequence[float], digits: int = 4) -> str:
-  """'0.1200 ± 0.0100': mean and sample standard deviation; the mean alone of one value.
+  """Formats mean and sample standard deviation, '0.1200 ± 0.0100', or one value alone.
 
-  If the mean is so small that this would show one digit or none, both have three significant
-  digits. If a run diverged, its values and these may be NaN or infinite.
+  If the mean is so small that this would show at most one digit, both have three significant
+  digits. If a run diverged, the result may be NaN or infinite.
   """
   if not len(values):
     return ''
@@ -196,7 +196,7 @@ def spread(values: Sequence[float], digits: int = 4) -> str:
 
 
 def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
-  """Each number as a text, with as many significant digits as tell all apart, at least `digits`."""
+  """Formats numbers with as many significant digits (at least `digits`) as distinguish them."""
   numbers = dict.fromkeys(values)
   texts: dict[float, str] = {}
   for count in range(digits, _MOST_DIGITS + 1):
@@ -207,19 +207,19 @@ def distinct(values: Iterable[float], digits: int) -> dict[float, str]:
 
 
 def number_key(text: str) -> tuple[str, tuple[float, ...]]:
-  """Sorts texts that differ in their numbers only by these: 'n=2' before 'n=10'."""
+  """Sort key for texts that differ in numbers: 'n=2' comes before 'n=10'."""
   return _IN_TEXT.sub('#', text), tuple(float(number) for number in _IN_TEXT.findall(text))
 
 
 def in_order(items: Sequence[T], text: Callable[[T], str] = str) -> list[T]:
-  """Items as they come; those whose texts differ in numbers only stand together, by these."""
+  """Sorts items whose texts differ only in numbers by these; other items keep their order."""
   keys = {item: number_key(text(item)) for item in items}
   first = list(dict.fromkeys(words for words, _ in keys.values()))
   return sorted(items, key=lambda item: (first.index(keys[item][0]), keys[item][1]))
 
 
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:
-  """Rows of texts and numbers as CSV; to no spreadsheet a text is a formula."""
+  """Formats rows as CSV; no text can be taken for a formula by a spreadsheet."""
   text = io.StringIO()
   csv.writer(text, lineterminator='\n').writerows([map(_csv, row) for row in rows])
   return text.getvalue()

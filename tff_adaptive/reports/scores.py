@@ -1,4 +1,4 @@
-"""What a run is judged by: the mean over its last rounds."""
+"""Scores of runs: means over the last rounds."""
 
 import dataclasses
 import math
@@ -33,8 +33,8 @@ class Score:
   """The score of the repetitions of a run.
 
   Attributes:
-    values: Of each run the mean of a column over its last rounds; not finite if it diverged.
-    label: The settings that it was the best of, if any.
+    values: Each run's mean of a column over its last rounds; not finite if the run diverged.
+    label: The settings, if they were chosen as the best of several.
     runs: The runs.
   """
 
@@ -44,13 +44,13 @@ class Score:
 
   @property
   def mean(self) -> float:
-    """The mean over the runs; not finite if one diverged."""
+    """The mean over the runs; not finite if a run diverged."""
     with np.errstate(all='ignore'):
       return float(np.mean(self.values)) if len(self.values) else math.nan
 
   @property
   def std(self) -> float:
-    """The sample standard deviation over the runs; 0 for one."""
+    """The sample standard deviation over the runs; 0 for one run."""
     with np.errstate(all='ignore'):
       return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
 
@@ -61,45 +61,46 @@ class Score:
 
 
 def sign(column: str) -> int:
-  """1 if high values of a column are good, -1 of a loss or an error, going by its name."""
+  """Returns -1 if the column's name is that of a loss or an error, else 1."""
   return -1 if names.is_error(column) else 1
 
 
 def has_direction(column: str) -> bool:
-  """Whether it is known what is good in a column: of a loss or an accuracy, not of a norm."""
+  """Whether it is known which values of a column are good, as for a loss but not for a norm."""
   return names.is_error(column) or unit(column)[1] == '%'
 
 
 def unit(column: str) -> tuple[float, str]:
-  """The factor by which papers show a column, and its sign: shares in percent."""
+  """Returns the factor and the sign with which papers show a column, such as (100, '%')."""
   is_share = sign(column) > 0 and any(word in column.lower() for word in _SHARES)
   return (100.0, '%') if is_share else (1.0, '')
 
 
 def window(run: run_lib.Run) -> int:
-  """Over how many of its last rounds a run is judged: `Run.window`, or a tenth, at most 100."""
+  """Returns the number of last rounds of a run's score: `Run.window`, or a tenth, at most 100."""
   rounds = int(run.rows[-1]['round'])
   return min(rounds, run.window or min(summary_lib.WINDOW, -(-rounds // 10)))
 
 
 def last_values(run: run_lib.Run, column: str) -> list[float]:
-  """What the `window` has in a column, round 0 left out; the last value of one that has nothing."""
+  """Returns a column's values in the `window` without round 0, or at least its last value."""
   curve = {t: value for t, value in run.curve(column).items() if t > 0}
   first = min(run.rows[-1]['round'] - window(run), max(curve, default=1) - 1)
   return [value for t, value in curve.items() if t > first]
 
 
 def mean_of_last(run: run_lib.Run, column: str) -> float | None:
-  """Returns the mean of `last_values`, if there are any."""
+  """Returns the mean of `last_values`, or None if there are none."""
   values = last_values(run, column)
   with np.errstate(all='ignore'):
     return float(np.mean(values)) if values else None
 
 
 def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list[run_lib.Run]:
-  """The runs without those that have only the initial model's values yet, which are reported.
+  """Returns the runs that have values after round 0; reports the others.
 
-  Values of a column count, or any on validation data. ValueError if no run is left.
+  The values are those of a column, or of any validation column. Raises ValueError if no run is
+  left.
   """
   found = []
   for run in members:
@@ -119,19 +120,19 @@ def evaluated(members: Sequence[run_lib.Run], column: str | None = None) -> list
 
 
 def last_rounds(members: Iterable[run_lib.Run]) -> str:
-  """'last 100 rounds', fewer of shorter runs: over how many rounds `mean_of_last` is."""
+  """Describes the rounds of `mean_of_last`, such as 'last 100 rounds'."""
   counts = set(map(window, members))
   return f'last {span(counts)} round{"" if counts == {1} else "s"}'
 
 
 def span(numbers: Iterable[int]) -> str:
-  """Numbers as 'least to greatest', or the one that they are."""
+  """Formats numbers as 'least to greatest', or as one number if they are equal."""
   ordered = sorted(numbers)
   return ' to '.join(map(str, dict.fromkeys((ordered[0], ordered[-1]))))
 
 
 def value_on_test(run: run_lib.Run) -> float:
-  """Accuracy on the test data after the last round, of theta-bar where there is one.
+  """Returns the accuracy on test data after the last round, of theta-bar if there is one.
 
   Raises:
     ValueError: If the run is not complete, or its task has no test data.
@@ -153,7 +154,7 @@ def value_on_test(run: run_lib.Run) -> float:
 
 
 def has_diverged(run: run_lib.Run, column: str) -> bool:
-  """Whether a column of a run ends with what is not finite, or as a loss far above its first."""
+  """Whether a column's last value is not finite, or is a loss far above its first value."""
   values = list(run.curve(column).values())
   if not values:
     return False
@@ -162,14 +163,14 @@ def has_diverged(run: run_lib.Run, column: str) -> bool:
 
 
 def is_diverged(run: run_lib.Run) -> bool:
-  """Whether its validation loss diverged, or updates of its clients were not finite some time."""
+  """Whether the validation loss diverged, or any update of any round was not finite."""
   return has_diverged(run, 'validation_loss') or any(
     row.get('non_finite_clients') for row in run.rows
   )
 
 
 def ends_diverged(run: run_lib.Run) -> bool:
-  """Whether its validation loss diverged, or the updates of all clients of its last round."""
+  """Whether the validation loss diverged, or no update of the last round was finite."""
   last = run.rows[-1]
   lost = last.get('non_finite_clients') or 0
   return has_diverged(run, 'validation_loss') or 0 < lost >= last.get('clients', 1)
@@ -178,9 +179,9 @@ def ends_diverged(run: run_lib.Run) -> bool:
 def without_diverged(
   label: str, members: Sequence[run_lib.Run], column: str
 ) -> tuple[str, Sequence[run_lib.Run]]:
-  """The name of the mean curve of repetitions, 'FedAvg (n = 2, 1 diverged)', and whose it is.
+  """Returns the label of a mean curve, 'FedAvg (n = 2, 1 diverged)', and the runs in it.
 
-  These are the runs that did not diverge, see `is_left_out`, or all where all did.
+  The runs are those that did not diverge (see `is_left_out`), or all if all did.
   """
   healthy = [run for run in members if not is_left_out(run, column)]
   if not healthy:
@@ -192,12 +193,12 @@ def without_diverged(
 
 
 def is_left_out(run: run_lib.Run, column: str) -> bool:
-  """Whether mean curves of a column omit a run: it diverged there, or as in `ends_diverged`."""
+  """Whether mean curves omit a run, because the column diverged or `ends_diverged` holds."""
   return has_diverged(run, column) or ends_diverged(run)
 
 
 def no_values(run: run_lib.Run, column: str) -> ValueError:
-  """The error for a column without a value after round 0: names the nearest, or all others."""
+  """Returns the error for a column without values after round 0; it suggests other columns."""
   there = dict.fromkeys(c for row in run.rows if row['round'] > 0 for c in row if c != 'round')
   close = suggestions.nearest(column, there)
   hint = f'did you mean {" or ".join(close)}?' if close else f'it has: {", ".join(there)}.'
@@ -207,15 +208,16 @@ def no_values(run: run_lib.Run, column: str) -> ValueError:
 
 
 def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score:
-  """Returns what repetitions came to: NaN of a run that diverged, also where its column is finite.
+  """Returns the score of repetitions. A diverged run counts as NaN even if the column is finite.
 
   Args:
     members: Runs that differ in their seed.
     column: A column of metrics.csv, or `TEST`.
-    label: What the settings of the runs are, for notes.
+    label: The settings of the runs, for notes.
 
   Raises:
-    ValueError: If a run has no values of the column, or one that did not diverge none on test data.
+    ValueError: If a run has no values of the column, or if a run that did not diverge has no test
+      data.
   """
   found = []
   for run in members:
@@ -229,17 +231,18 @@ def score(members: Sequence[run_lib.Run], column: str, label: str = '') -> Score
 
 
 def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float]:
-  """How good settings are, what is better the greater: in tables, in searches and for pruning.
+  """Ranks settings in tables, in searches and for pruning; the greater the better.
 
-  Diverged runs are worse than all others. Settings with a run that is not complete are worse than
-  all whose runs are: the last rounds of one that stopped early are not those of the others.
+  Settings with a diverged run are worse than all others. Settings with an incomplete run are worse
+  than settings whose runs are complete, because its last rounds are not those of the others.
 
   Args:
-    members: Their runs, which differ in their seed.
+    members: The runs, which differ in their seed.
     column: A column of metrics.csv.
 
   Returns:
-    Whether no run diverged; whether all are complete; the mean, negated of a loss or an error.
+    Whether no run diverged, whether all are complete, and the mean, which is negated for a loss or
+    an error.
 
   Raises:
     ValueError: If a run has no values of the column.
@@ -250,14 +253,14 @@ def rank(members: Sequence[run_lib.Run], column: str) -> tuple[bool, bool, float
 
 
 def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[run_lib.Run]]:
-  """Returns the settings that are the best by `rank`, and their runs.
+  """Returns the settings that are best by `rank`, and their runs.
 
   Args:
-    runs: Runs that may differ in any setting; those that differ in their seed only are averaged.
-    column: A column of metrics.csv, of validation: test data choose nothing.
+    runs: Runs that may differ in any setting. Runs that differ only in their seed are averaged.
+    column: A validation column of metrics.csv; test data are not used to choose.
 
   Returns:
-    The label of the settings, '' if there are no others, and the runs with these.
+    The label of the settings ('' if there are no others) and their runs.
   """
   groups = groups_lib.group(runs)
   label = max(groups, key=lambda label: rank(groups[label], column))
@@ -265,15 +268,15 @@ def best_runs(runs: Sequence[run_lib.Run], column: str) -> tuple[str, Sequence[r
 
 
 def best(runs: Sequence[run_lib.Run], by: str, column: str | None = None) -> Score:
-  """Returns the score of `best_runs`, of the column that chose or of another one."""
+  """Returns the score of `best_runs`, in the column that chose them or in another one."""
   label, members = best_runs(runs, by)
   return score(members, column or by, label)
 
 
 def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[K]:
-  """The names of the best scores of a column, and of those `within` so much of the best.
+  """Returns the names of the scores that are the best, or `within` a margin of the best.
 
-  That is in the column's unit; of columns without a unit, in percent of the best.
+  The margin is in the column's unit or, for columns without a unit, in percent of the best.
   """
   means = {name: sign(column) * s.mean for name, s in scores.items() if s.is_finite}
   if not means:
@@ -285,9 +288,9 @@ def is_best(scores: Mapping[K, Score], column: str, within: float = 0.0) -> set[
 
 
 def text(found: Score | None, column: str, digits: int = 2, factor: float | None = None) -> str:
-  """A score of a column as the cell of a table: 'mean +- deviation' in its unit, or 'diverged'.
+  """Formats a score as a cell of a table: 'mean ± deviation' in its unit, or 'diverged'.
 
-  Percentages have so many decimals, others four; what is shown by a factor has them, too.
+  Percentages, and values with a given factor, have `digits` decimals; others have four.
   """
   if found is None:
     return ''
@@ -300,7 +303,7 @@ def text(found: Score | None, column: str, digits: int = 2, factor: float | None
 
 
 def heading(column: str, members: Sequence[run_lib.Run]) -> str:
-  """'validation accuracy, %, mean of the last 100 rounds'."""
+  """Formats a heading: 'validation accuracy, %, mean of the last 100 rounds'."""
   parts = names.metric(column), unit(column)[1], f'mean of the {last_rounds(members)}'
   return ', '.join(filter(None, parts))
 
@@ -310,13 +313,13 @@ def note(
   members: Sequence[run_lib.Run],
   column: str = '',
 ) -> str:
-  """The note below a table.
+  """Formats the note below a table.
 
   Args:
-    chosen: Cell -> the settings that were the best there by validation, of cells that had several.
-    members: The runs of the table: how they weigh clients is said, which may differ by algorithm;
-      those are named that have not done all their rounds.
-    column: What the table is of: `TEST` is of another model than what chose.
+    chosen: Cell -> the settings that were the best by validation, for cells with several settings.
+    members: The runs of the table. The note gives their client weighting, which may differ by
+      algorithm, and names runs that are not complete.
+    column: The column of the table. `TEST` uses another model than the choice of settings.
   """
   cells: dict[str, list[str]] = {}
   for cell, label in chosen.items():
@@ -334,7 +337,7 @@ def note(
 
 
 def weighting(members: Sequence[run_lib.Run]) -> str:
-  """'client_weighting: examples (FedAvg), uniform (AdaBest).'; '' of runs that do not say it."""
+  """Formats 'client_weighting: examples (FedAvg), uniform (AdaBest).', or '' if not recorded."""
   found: dict[str, list[str]] = {}
   for run in members:
     weighting, algorithm = (run.settings.get(n) for n in ('client_weighting', 'algorithm'))
@@ -345,7 +348,7 @@ def weighting(members: Sequence[run_lib.Run]) -> str:
 
 
 def diverged_note(members: Sequence[run_lib.Run], column: str) -> str:
-  """Names the runs that diverged, in a column or as in `ends_diverged`; '' if none did."""
+  """Names the runs that diverged (see `is_left_out`); '' if none did."""
   found = [run.folder for run in members if is_left_out(run, column)]
   return _named('Diverged', found, len(members))
 

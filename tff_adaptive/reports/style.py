@@ -1,4 +1,4 @@
-"""How figures look: colours, lines, legends and the files that they are written to."""
+"""The style of figures: colours, lines, legends, and the files that they are written to."""
 
 import io
 import os
@@ -19,7 +19,7 @@ _LEGEND = 1.6  # Inches that a legend may take from the panels.
 
 
 def line(number: int) -> dict[str, Any]:
-  """The look of the line with a number, from 0."""
+  """Returns the style of line `number`, counted from 0."""
   return {
     'color': COLORS[number % len(COLORS)],
     'linestyle': DASHES[number % len(DASHES)],
@@ -28,24 +28,24 @@ def line(number: int) -> dict[str, Any]:
 
 
 def marked(number: int) -> dict[str, Any]:
-  """The look of a line whose points are few, and marked."""
+  """Returns the style of a line with a few marked points."""
   return {**line(number), 'marker': MARKERS[number % len(MARKERS)], 'markersize': 4.5}
 
 
 def figure(
   rows: int, columns: int, width: float = 5.0, height: float = 3.6, title: str = ''
 ) -> tuple[Any, Any]:
-  """A figure of panels.
+  """Creates a figure with panels.
 
   Args:
-    rows: Rows of panels.
-    columns: Columns of panels.
-    width: Of a panel, inches.
-    height: Of a panel, inches.
-    title: Over the figure, as it is written: dollar signs enclose no formula.
+    rows: Number of rows of panels.
+    columns: Number of columns of panels.
+    width: Width of a panel in inches.
+    height: Height of a panel in inches.
+    title: The title of the figure. Dollar signs in it do not enclose formulas.
 
   Returns:
-    The `matplotlib.figure.Figure`, and its axes, [rows, columns].
+    The `matplotlib.figure.Figure` and its axes, [rows, columns].
   """
   from matplotlib import figure as figure_lib  # Slow to import and needed here only.
 
@@ -55,7 +55,7 @@ def figure(
 
 
 def legend(made: Any, handles: Any, labels: Any) -> None:
-  """A legend outside of the panels, on the right; a wide one makes the figure wider."""
+  """Adds a legend on the right of the panels; a wide one makes the figure wider."""
   if handles:
     added = made.legend(handles, labels, loc='outside right upper', fontsize='small', frameon=False)
     for text in added.get_texts():
@@ -66,13 +66,13 @@ def legend(made: Any, handles: Any, labels: Any) -> None:
 
 
 def write(made: Any, path: str) -> None:
-  """Writes a figure, atomically; the path's ending gives the format."""
+  """Writes a figure atomically; the path's extension gives the format."""
   with atomic_files.atomic_path(path) as temporary:
     _save(made, temporary, os.path.splitext(path)[1][1:].lower())
 
 
 def svg(made: Any) -> str:
-  """A figure as the text of an `<svg>` element."""
+  """Returns a figure as the text of an `<svg>` element."""
   file = io.BytesIO()
   _save(made, file, 'svg')
   text = file.getvalue().decode()
@@ -80,7 +80,7 @@ def svg(made: Any) -> str:
 
 
 def limits(values: Any, margin: float = 0.04) -> tuple[float, float] | None:
-  """The limits of an axis that shows these values, those that are not finite left out."""
+  """Returns the limits of an axis that shows the finite ones of these values."""
   values = np.asarray(values, np.float64)
   values = values[np.isfinite(values)]
   if not len(values):

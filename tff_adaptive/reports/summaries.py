@@ -1,4 +1,4 @@
-"""What summary.json says of a run's target and of its population, from its rows."""
+"""Computes the entries of summary.json about a run's target and population."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,13 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
   Args:
     rows: Column -> number for each round, round 0 first.
     metric: The metric's name, such as accuracy.
-    target: Its value; high is good, but for loss, mse, mae and error.
+    target: The value to reach. High values are good, except for losses and errors.
 
   Returns:
-    `target`; and for the global model (`validation_...`) and, where there is one, the model for
-    inference (`inference_...`): None if no evaluated round was so good, else the first that was,
-    the megabytes sent until then and, in a run with a population, the virtual seconds.
+    `target`, and an entry for the global model (`validation_...`) and for the model for inference
+    (`inference_...`), if there is one. The entry is None if no evaluated round reached the target.
+    Otherwise it has the first such round, the megabytes sent until then and, with a population, the
+    virtual seconds.
   """
   found: dict[str, Any] = {'target': target}
   added_up = [name for name in _ADDED_UP if any(name in row for row in rows)]
@@ -37,16 +38,16 @@ def reached(rows: Sequence[Mapping[str, float]], metric: str, target: float) -> 
 
 
 def of_population(rows: Sequence[Mapping[str, float]], clients_per_round: int) -> dict[str, Any]:
-  """Summarises what became of the clients that were drawn.
+  """Summarises what happened to the clients that were drawn.
 
   Args:
     rows: Column -> number for each round of a run with a population, round 0 first.
-    clients_per_round: Clients that a round is to have.
+    clients_per_round: Number of clients in a full round.
 
   Returns:
-    Sums over the rounds of virtual seconds and of clients selected, finished, partial and dropped;
-    the rounds in which fewer than `clients_per_round` were available, and those whose model took no
-    client's update because none finished.
+    Sums over the rounds of virtual seconds and of selected, finished, partial and dropped clients;
+    the number of rounds in which fewer than `clients_per_round` were available; and the number of
+    rounds without an update, because no client finished.
   """
   rounds = [row for row in rows if 'selected' in row]
   return {

@@ -23,20 +23,21 @@ def comparison(
   log_scale: Sequence[str] = (),
   columns: Sequence[str] = (),
 ) -> report.Report:
-  """Returns the comparison of groups of runs.
+  """Returns a report that compares groups of runs.
 
   Args:
     groups: Label -> runs that differ in their seed.
-    metrics: Columns of metrics.csv: a table and a panel each.
-    axis: What the curves run along; a name in `runs.run.AXES`.
+    metrics: Columns of metrics.csv. Each has a table and a panel.
+    axis: The horizontal axis, a name in `runs.run.AXES`.
     target: If given, the rounds needed to reach this value are reported too.
-    title: Over the figure and each table, which has its metric besides where there are several.
-    levels: Name -> value of horizontal lines, such as published results.
-    log_scale: Those of the metrics whose axis is logarithmic.
-    columns: As `comparison_table` takes them.
+    title: The title of the figure and of each table; with several metrics a table adds its metric.
+    levels: Name -> value of a horizontal line, such as a published result.
+    log_scale: The metrics whose axis is logarithmic.
+    columns: See `comparison_table`.
 
   Raises:
-    ValueError: If a run has no values of a metric or of the axis, or `log_scale` names another.
+    ValueError: If a run has no values of a metric or of the axis, or `log_scale` has an unknown
+      metric.
   """
   groups = {label: groups[label] for label in report.in_order([*groups])}
   made: list[report.Table] = []
@@ -63,13 +64,13 @@ def comparison_table(
     groups: Label -> runs that differ in their seed.
     column: The column of metrics.csv to compare by.
     target: If given, the rounds needed to reach this value are reported too.
-    columns: Those of `COLUMNS` to show, in this order; default: all.
+    columns: The names in `COLUMNS` to show, in this order. The default is all.
 
   Returns:
-    Runs and rounds; the mean over the last rounds (`scores.window`), or over their evaluations, of
-    which the heading gives the numbers, and the last value, each mean +- sample
-    standard deviation over the seeds, NaN if one diverged; median seconds a round. The note names
-    the runs that diverged, and those that have not done all their rounds.
+    A table with the numbers of runs and rounds, the mean over the evaluations in the last rounds
+    (`scores.window`), the last value, and the median seconds per round. Values are mean ± sample
+    standard deviation over the seeds, or NaN if a run diverged. The note names runs that diverged
+    or are not complete.
 
   Raises:
     ValueError: If a run has no values of the column, or `columns` has an unknown one.
@@ -124,14 +125,14 @@ def comparison_table(
 
 
 def _last(run: run_lib.Run, column: str, is_evaluated: bool) -> float | None:
-  """A run's last value; that of round 0, the initial model, where no run has a later one."""
+  """Returns a run's last value; the value of round 0 counts only if there is no later one."""
   curve = run.curve(column)
   end = max(curve)
   return curve[end] if end > 0 or not is_evaluated else None
 
 
 def _over_runs(members: Sequence[run_lib.Run], column: str, values: Sequence[float | None]) -> str:
-  """The spread of a value of each run, and how many runs have one if not all have."""
+  """Formats the spread of a value over runs, with the number of runs if some have no value."""
   shown = [
     math.nan if v is not None and math.isfinite(v) and scores.is_left_out(run, column) else v
     for run, v in zip(members, values)
@@ -142,11 +143,10 @@ def _over_runs(members: Sequence[run_lib.Run], column: str, values: Sequence[flo
 
 
 def default_metric(runs: Sequence[run_lib.Run]) -> str:
-  """Returns the column by which to compare runs where none is named.
+  """Returns the column by which to compare runs if none is given.
 
-  The metric by which their task is judged, on the validation data. Where the runs name none, or
-  different ones: the first validation column that all runs have, accuracy, else another metric,
-  else the loss.
+  It is the metric of the runs' task on the validation data. If the runs have no metric or different
+  ones, it is the first validation column that all have: accuracy, another metric, or the loss.
 
   Args:
     runs: At least one run.
@@ -170,7 +170,7 @@ def default_metric(runs: Sequence[run_lib.Run]) -> str:
 
 
 def _reached(members: Sequence[run_lib.Run], column: str, target: float) -> str:
-  """In how many rounds a target was reached, and by how many of the runs if not by all."""
+  """Formats in how many rounds a target was reached, and by how many runs if not by all."""
   sign = scores.sign(column)
   good = [[t for t, v in run.curve(column).items() if sign * v >= sign * target] for run in members]
   known = [min(rounds) for rounds in good if rounds]

@@ -1,4 +1,4 @@
-"""Ease of tuning: how well an optimizer does by client and server rate."""
+"""Shows how easily an optimizer is tuned: its metric by client and server rate."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,19 +27,20 @@ def by_rates(
   label_by: Sequence[str] | None = None,
   title: str = '',
 ) -> report.Report:
-  """Maps by client and server rate.
+  """Returns a report with maps by client and server rate.
 
-  The form of Figures 2 and 6 of "Adaptive Federated Optimization" (Reddi et al., 2021): a map for
-  each optimizer, of the mean over the last rounds; next to it the best server rate by client rate.
+  It has the form of Figures 2 and 6 of "Adaptive Federated Optimization" (Reddi et al., 2021): a
+  map of the mean over the last rounds for each optimizer, and next to it the best server rate by
+  client rate.
 
   Args:
-    runs: Runs with rates of their own; those that differ in their seed only are averaged.
+    runs: Runs with different rates. Runs that differ only in their seed are averaged.
     column: The column of metrics.csv.
-    label_by: The settings that distinguish maps; by default all that differ but the rates.
-    title: Over the figure.
+    label_by: The settings that distinguish maps. The default is all that differ, except the rates.
+    title: The title of the figure.
 
   Raises:
-    ValueError: If a run has no rates, or two of a cell have the same seed.
+    ValueError: If a run has no rates, or two runs of a cell have the same seed.
   """
   maps = {
     label: _cells(members, column)
@@ -71,20 +72,20 @@ def _cells(members: Sequence[run_lib.Run], column: str) -> Cells:
 
 
 def _axes_of(maps: Maps) -> tuple[list[float], list[float]]:
-  """All client rates and all server rates, ascending."""
+  """Returns all client rates and all server rates, ascending."""
   keys = [key for cells in maps.values() for key in cells]
   return sorted({k[0] for k in keys}), sorted({k[1] for k in keys})
 
 
 def _best_servers(cells: Cells, column: str) -> dict[float, float]:
-  """Client rate -> its best server rate, if any score is finite: of equal ones the lowest."""
+  """Returns client rate -> best server rate; of equal scores the lowest rate counts."""
   finite = [at for at, score in cells.items() if score.is_finite]
   worst_first = sorted(finite, key=lambda at: (scores.sign(column) * cells[at].mean, -at[1]))
   return dict(sorted(dict(worst_first).items()))
 
 
 def _table(title: str, cells: Cells, column: str) -> report.Table:
-  """A map as a table: server rates down, the highest first, client rates across."""
+  """Formats a map as a table: server rates down, the highest first, and client rates across."""
   clients, servers = _axes_of({title: cells})
   texts = report.distinct(servers, _DIGITS)
   best = scores.is_best(cells, column)
@@ -148,7 +149,7 @@ def _draw_maps(maps: Maps, column: str, what: str, title: str) -> Any:
 
 
 def _color_limits(maps: Maps, column: str) -> tuple[float, float]:
-  """Of the colours: from the first quartile, counted from the worst, to the best."""
+  """Returns the limits of the colours: from the first quartile (from the worst) to the best."""
   values = [_shown(s, column) for cells in maps.values() for s in cells.values() if s.is_finite]
   parts = (_FIRST_QUANTILE, 1) if scores.sign(column) > 0 else (0, 1 - _FIRST_QUANTILE)
   low, high = np.quantile(values or [0.0], parts).tolist()
@@ -156,7 +157,7 @@ def _color_limits(maps: Maps, column: str) -> tuple[float, float]:
 
 
 def _shown(score: scores.Score | None, column: str) -> float:
-  """A score's mean in the column's unit; NaN of one that diverged, and of none."""
+  """Returns a score's mean in the column's unit; NaN if it diverged or does not exist."""
   if score is None or not score.is_finite:
     return math.nan
   return scores.unit(column)[0] * score.mean
@@ -174,7 +175,7 @@ def _write_cell(image: Any, x: int, y: int, score: scores.Score, column: str) ->
 
 
 def _draw_best(axes: Any, maps: Maps, column: str) -> None:
-  """The best server rate by client rate, in both logarithms."""
+  """Draws the best server rate over the client rate, both logarithmic."""
   for number, (label, cells) in enumerate(maps.items()):
     best = {c: s for c, s in _best_servers(cells, column).items() if c > 0 and s > 0}
     shift = 0.03 * (number - (len(maps) - 1) / 2)  # So that no line hides another.
@@ -191,7 +192,7 @@ def _draw_best(axes: Any, maps: Maps, column: str) -> None:
 
 
 def _logs(rates: Sequence[float]) -> list[str]:
-  """The logarithms of rates, as the papers' figures have them."""
+  """Returns the logarithms of rates, as in the papers' figures."""
   logs = [math.log10(rate) if rate > 0 else -math.inf for rate in rates]
   texts = report.distinct(logs, _DIGITS)
   return [texts[log] for log in logs]

@@ -1,4 +1,4 @@
-"""What a run is on disk: its config, metrics, checkpoint and summary."""
+"""Runs on disk: their config, metrics, checkpoints and summary."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""How large a run's client states may grow, reported before it starts."""
+"""Estimates how large a run's client states may grow, before the run starts."""
 
 import os
 import shutil
@@ -26,21 +26,22 @@ def plan(
   keep_checkpoints: int = 2,
   num_staged: int = 0,
 ) -> str:
-  """Says in a line how large the client states may grow, and refuses what cannot fit.
+  """Describes in one line how large the client states may grow; refuses what cannot fit.
 
   Args:
-    num_clients: Clients that may take part: the smaller of the clients there are and
-      rounds times clients a round.
-    state_bytes: Bytes one client keeps.
-    store: 'memory' (all states in memory, and on disk at checkpoints), 'disk' (SQLite's cache of
-      pages in memory) or 'shards' (none in this process's memory).
-    path: The checkpoint file, which need not exist yet: what a run that is resumed takes
-      already counts as available.
-    keep_checkpoints: How many checkpoints the file keeps, and so versions of a client's state.
-    num_staged: States that clients hand in from checkpoint to checkpoint; 'shards' stages them.
+    num_clients: Number of clients that may take part: the smaller of all clients and rounds times
+      clients a round.
+    state_bytes: Bytes of one client's state.
+    store: 'memory' (all states in memory, and on disk at checkpoints), 'disk' (only SQLite's page
+      cache in memory) or 'shards' (nothing in this process's memory).
+    path: The checkpoint file, which need not exist yet. The space that a resumed run already takes
+      counts as available.
+    keep_checkpoints: Number of checkpoints that the file keeps, and so of versions of a client's
+      state.
+    num_staged: Number of states that clients return between two checkpoints; 'shards' stages them.
 
   Raises:
-    ValueError: If the states cannot fit; the message says what would help.
+    ValueError: If the states cannot fit. The message says what would help.
   """
   total = num_clients * (state_bytes + (_ROW_BYTES if state_bytes else 0))
   memory = {'memory': total, 'disk': min(total, PAGE_CACHE_BYTES), 'shards': 0}[store]
@@ -66,7 +67,7 @@ def plan(
 
 
 def human(num_bytes: int) -> str:
-  """Returns a number of bytes as people read it: '4.8 MB'."""
+  """Formats a number of bytes for people: '4.8 MB'."""
   value = float(num_bytes)
   for unit in ('bytes', 'kB', 'MB', 'GB'):
     if value < 1000:

@@ -1,4 +1,4 @@
-"""config.json: what a run was asked to do, made by its first start, checked by later ones."""
+"""config.json: the settings of a run, written by its first start and checked by later ones."""
 
 import contextlib
 import dataclasses
@@ -34,16 +34,16 @@ class Record:
   """A run's settings as config.json records them.
 
   Attributes:
-    settings: Setting -> number, text, truth value, list or mapping of them, or None.
-    change_no_number: The settings that do not touch the model's course: a resumed run may change
+    settings: Setting -> number, string, bool, list or mapping of these, or None.
+    change_no_number: The settings that do not change the trained model. A resumed run may change
       them, and reports do not label runs by them.
-    files: The user's own files by the setting that names them: path and sha256.
-    metric: By which the task is judged: reports and sweeps take it where none is named.
+    files: Setting -> path and sha256 of the user's own file that it names.
+    metric: The task's metric, which is the default of reports and sweeps.
     command: The command line, if any.
-    may_go_on: Whether a resumed run may have other `rounds`.
-    hints: Setting -> what is said besides if a resumed run changes it.
-    prefix: What stands before the settings' names in messages.
-    place: What messages call the folder.
+    may_go_on: Whether a resumed run may have another number of `rounds`.
+    hints: Setting -> text that is added to the error if a resumed run changes it.
+    prefix: The prefix of settings' names in messages, such as '--'.
+    place: The name of the folder in messages.
   """
 
   settings: Mapping[str, Any]
@@ -57,7 +57,7 @@ class Record:
   place: str = 'folder'
 
   def refused_changes(self, config: Mapping[str, Any]) -> list[str]:
-    """Returns what differs from a config.json and matters, each with both values."""
+    """Returns the differences from a config.json that matter, each with both values."""
     now, found = {'settings': self.settings, 'files': self.files}, []
     may_change = {*self.change_no_number, *(['rounds'] if self.may_go_on else [])}
     for name in {**config['settings'], **self.settings}:
@@ -73,10 +73,10 @@ class Record:
     return found
 
   def check(self, folder: str, run_id: str | None = None) -> dict[str, Any] | None:
-    """Returns the config.json of the run that goes on in a folder; None if there is none yet.
+    """Returns the config.json of the run to resume in a folder, or None if there is none.
 
     Raises:
-      ResumeError: If it is of another run, or a setting that matters has changed.
+      ResumeError: If it belongs to another run, or a setting that matters has changed.
     """
     try:
       config = read(folder)
@@ -95,21 +95,21 @@ class Record:
   def open(
     self, folder: str, data: Mapping[str, Any], num_parameters: int, run_id: str | None = None
   ) -> dict[str, Any]:
-    """Returns the config.json of the run in a folder; makes it for a new run.
+    """Returns the config.json of the run in a folder; writes it for a new run.
 
-    One that is there stays as it is, so that a command that is refused later changes nothing: see
+    An existing file is not changed, so that a command that is refused later changes nothing; see
     `note_changes`.
 
     Args:
       folder: The run's folder.
-      data: What is to be recorded of the data; the numbers in it must not change. Other data of the
+      data: A description of the data to record. Its numbers must not change; other data with the
         same numbers are not noticed.
-      num_parameters: Of the model.
-      run_id: Of a new run; by default a random one.
+      num_parameters: Number of parameters of the model.
+      run_id: The id of a new run; by default a random one.
 
     Raises:
       ResumeError: If the run there has other settings or data.
-      SaveError: If it cannot be written.
+      SaveError: If the file cannot be written.
     """
     config = self.check(folder)
     if config is None:
@@ -144,9 +144,9 @@ class Record:
     return config
 
   def note_changes(self, folder: str) -> None:
-    """Notes in config.json what a resumed run changes; the caller holds the run's checkpoint file.
+    """Notes in config.json what a resumed run changes; the caller holds the checkpoint's lock.
 
-    ResumeError if the run there has other settings, or it cannot be written.
+    Raises ResumeError if the run there has other settings, or the file cannot be written.
     """
     # Read again: until the checkpoint file was held another process may have gone on with the run.
     config = self.check(folder)
@@ -165,7 +165,7 @@ class Record:
 
 
 def identity(config: Mapping[str, Any], name: str) -> Any:
-  """What tells a setting's values apart: of a user's own file what is in it, wherever it lies."""
+  """Returns what distinguishes a setting's values; for a user's own file, its contents."""
   value, file = config['settings'].get(name), config['files'].get(name)
   if file is None:
     return value
@@ -177,7 +177,7 @@ def read(folder: str) -> dict[str, Any]:
 
   Raises:
     FileNotFoundError: If there is none.
-    RunFileError: If it cannot be read, or an earlier version wrote it.
+    RunFileError: If the file cannot be read, or an earlier version wrote it.
   """
   path = os.path.join(folder, FILE)
   with reading(path), open(path, encoding='utf-8') as file:
@@ -206,9 +206,9 @@ def read(folder: str) -> dict[str, Any]:
 
 
 def _name(temporary: str, path: str) -> None:
-  """Gives a file its name; FileExistsError if there is one, which stays: unlike with a renaming.
+  """Gives a file its final name; if that exists, raises FileExistsError and changes nothing.
 
-  Where files cannot have links, an empty file is left if the process is killed at a wrong instant.
+  On a file system without links, a process that is killed at this moment may leave an empty file.
   """
   try:
     os.link(temporary, path)

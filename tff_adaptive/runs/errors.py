@@ -1,4 +1,4 @@
-"""What can go wrong with a run: its errors, each one line for people."""
+"""Errors of runs, each with a one-line message."""
 
 import contextlib
 import errno
@@ -12,32 +12,32 @@ _HINTS = {
 
 
 class StateError(ValueError):
-  """A state file that cannot be used, or a state that does not belong in it."""
+  """A state file cannot be used, or a state does not fit it."""
 
 
 class SaveError(StateError):
-  """A run's file can no longer be written. Earlier saved rounds are kept."""
+  """A file of the run can no longer be written. Earlier saved rounds are kept."""
 
 
 class ResumeError(ValueError):
-  """A run that cannot be resumed as asked."""
+  """A run cannot be resumed as requested."""
 
 
 class RunFileError(ResumeError):
-  """A file of a run that cannot be read: its run is neither resumed nor reported."""
+  """A file of a run cannot be read, so the run is neither resumed nor reported."""
 
 
 class NonFiniteWeightsError(ArithmeticError):
-  """The global model has weights that are not finite; no checkpoint holds them."""
+  """The global model has weights that are not finite. No checkpoint holds them."""
 
 
 @contextlib.contextmanager
 def saving(path: str, kind: type[ValueError] = SaveError) -> Iterator[None]:
-  """A context in which a file of the run is written: its OSErrors become `SaveError`s.
+  """A context for writing a file of the run; OSErrors become `SaveError`s.
 
   Args:
     path: The file or folder, for the message.
-    kind: `ResumeError` before the run has begun.
+    kind: The type of the error: `ResumeError` before the run has begun.
   """
   try:
     yield
@@ -48,11 +48,11 @@ def saving(path: str, kind: type[ValueError] = SaveError) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-  """A context in which a file of the run is read: whatever its parser raises is one line.
+  """A context for reading a file of the run; parser errors become one-line errors.
 
   Raises:
     FileNotFoundError: If there is no such file.
-    RunFileError: If it cannot be read or has not what is needed of it.
+    RunFileError: If it cannot be read, or a part of it is missing.
   """
   try:
     yield

@@ -1,4 +1,4 @@
-"""Which runs are repetitions of each other, and how those that are not are labelled."""
+"""Groups runs that are repetitions of each other, and labels the groups."""
 
 import json
 import os
@@ -15,9 +15,9 @@ _LONG_NUMBER = re.compile(r'(?<==)-?\d+\.\d{8,}(e[+-]?\d+)?(?![\w.])')
 
 
 def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Run]:
-  """The runs whose settings have all these values: (setting, value as it is printed).
+  """Returns the runs whose settings have all the given values, as (setting, printed value).
 
-  For a repeated setting one of its values has to match.
+  If a setting has several values, one of them has to match.
 
   Raises:
     ValueError: If no run is left.
@@ -34,16 +34,17 @@ def where(runs: Sequence[Run], conditions: Sequence[tuple[str, str]]) -> list[Ru
 def group(
   runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
 ) -> dict[str, list[Run]]:
-  """Groups runs that differ in their seed only.
+  """Groups runs that differ only in their seed.
 
   Args:
     runs: The runs.
-    label_by: The settings that distinguish groups; by default those in which the runs differ, but
-      for what follows from others, the seed and what does not touch the model's course.
+    label_by: The settings that distinguish groups. The default is the settings in which runs
+      differ, without the seed, settings that follow from others, and settings that do not change
+      the trained model.
     without: Settings that never distinguish groups.
 
   Returns:
-    Label -> its runs, in the order in which the labels first appear.
+    Label -> runs, in the order in which the labels first appear.
 
   Raises:
     ValueError: If a setting is unknown, or two runs of a group have the same seed.
@@ -68,7 +69,7 @@ def group(
 def partition(
   runs: Sequence[Run], label_by: Sequence[str] | None = None, *, without: Iterable[str] = ()
 ) -> dict[str, list[Run]]:
-  """Like `group`, for runs that may differ in other settings than their seed."""
+  """Like `group`, for runs that may differ in more settings than their seed."""
   with_server = label_by is None or 'server_optimizer' in label_by
   if label_by is None:
     label_by = _distinguishing(runs, without)
@@ -98,7 +99,7 @@ def partition(
 
 
 def _key(run: Run, label_by: Sequence[str], with_server: bool) -> str:
-  """What runs of one group have in common: a label may be that of two files, or two options."""
+  """Returns the key of a run's group; unlike labels, keys of different files always differ."""
   if not label_by:  # A program's runs of which it says nothing: each is one of its own.
     return os.path.abspath(run.folder)
   parts = {name: _part(name, run, label_by, with_server) for name in label_by}
@@ -121,7 +122,7 @@ def _label(run: Run, label_by: Sequence[str], with_server: bool) -> str:
 
 
 def _full_label(run: Run, label_by: Sequence[str]) -> str:
-  """A label with the names of the settings and the paths of files."""
+  """Returns a label with the names of the settings and the paths of files."""
   if not label_by:
     return run.folder
   parts = []
@@ -153,7 +154,7 @@ def _distinguishing(runs: Sequence[Run], without: Iterable[str] = ()) -> list[st
 
 
 def _part(name: str, run: Run, label_by: Sequence[str], with_server: bool) -> str:
-  """Returns what a setting adds to a label: names stand for themselves."""
+  """Returns a setting's part of a label; names need no setting before them."""
   text = _text(name, run.shown, label_by, with_server)
   return run.renamed.get(text, text)
 

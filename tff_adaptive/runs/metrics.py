@@ -1,4 +1,4 @@
-"""metrics.csv: one row a round, readable while the run goes on; its writer and its reader."""
+"""Writes and reads metrics.csv, which has one row a round and can be read during the run."""
 
 import dataclasses
 import errno
@@ -21,11 +21,11 @@ _WRAPPERS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """The rows of a run, as they stand in its file.
+  """The rows of a run as they are in the file.
 
   Attributes:
     columns: The names of the columns, `round` first; none if the file has no header yet.
-    cells: For each row its cells, as many as there are columns; '' where nothing was measured.
+    cells: The cells of each row, as many as there are columns; '' for a missing value.
   """
 
   columns: Sequence[str]
@@ -33,18 +33,19 @@ class Table:
 
   @property
   def rounds(self) -> list[int]:
-    """The number of each row's round."""
+    """The round of each row."""
     return [int(row[0]) for row in self.cells]
 
   def rows(self) -> list[dict[str, float]]:
-    """Returns the rows as numbers, without their empty cells."""
+    """Returns the rows as numbers, without empty cells."""
     return [{k: float(v) for k, v in zip(self.columns, row) if v} for row in self.cells]
 
 
 def read(path: str) -> Table:
   """Reads a metrics.csv.
 
-  A last line without its end is left out: it is being written, or was when the run was killed.
+  A last line without a line break is left out, because it is still being written, or was when the
+  run was killed.
 
   Raises:
     FileNotFoundError: If there is no such file.
@@ -80,9 +81,9 @@ def read(path: str) -> Table:
 class MetricsLog:
   """The rows of a run in a CSV file, or in memory.
 
-  A row is a mapping from column to number; a column not given is left empty. Floats are written by
-  `repr`, so that reading them gives the same bits. Rows are appended as they come; the file is
-  written anew, atomically, when a row brings a new column. No row of the file is held in memory.
+  A row is a mapping from column to number. Missing columns are left empty. Floats are written by
+  `repr`, so that reading them gives the same bits. Rows are appended. If a row has a new column,
+  the whole file is rewritten atomically. Rows in a file are not kept in memory.
   """
 
   def __init__(self, path: str | None, *, kept: Table | None = None):
@@ -90,8 +91,8 @@ class MetricsLog:
 
     Args:
       path: The file; None keeps the rows in memory only.
-      kept: What the file is to begin with: the rows of an earlier part of the run; None starts
-        anew.
+      kept: The rows of an earlier part of the run, with which the file begins. None starts a new
+        file.
 
     Raises:
       SaveError: If the file cannot be written.
@@ -109,11 +110,11 @@ class MetricsLog:
     return list(self._columns)
 
   def rows(self) -> list[dict[str, float]]:
-    """Returns the rows as numbers, without their empty cells."""
+    """Returns the rows as numbers, without empty cells."""
     return list(self._rows) if self._path is None else self._table().rows()
 
   def append(self, row: Mapping[str, Any]) -> None:
-    """Adds a row, `round` first among its columns, and writes it.
+    """Writes a row; `round` is the first of its columns.
 
     Raises:
       SaveError: If it cannot be written, or the file is no longer where it was.
@@ -136,7 +137,7 @@ class MetricsLog:
     self._columns = columns
 
   def sync(self) -> None:
-    """Returns once all rows are on the disk.
+    """Flushes all rows to the disk.
 
     Raises:
       SaveError: If they cannot be written, or the file is no longer where it was.
@@ -160,7 +161,7 @@ class MetricsLog:
       raise errors.SaveError(f'{error} It was whole before: the run cannot go on.') from error
 
   def _check_place(self) -> None:
-    """Raises SaveError unless the open file is the one that the path names."""
+    """Raises SaveError unless the open file is still the one at the path."""
     with errors.saving(self._path or ''):
       assert self._path is not None
       if not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno())):
@@ -176,15 +177,14 @@ class MetricsLog:
 
 
 def flatten(metrics: Any) -> dict[str, Any]:
-  """Turns a process's nested metrics into columns.
+  """Converts a process's nested metrics to columns.
 
   Args:
     metrics: Nested mappings, tuples or lists of scalars (NumPy, TensorFlow or Python).
 
   Returns:
-    Column -> Python float or int. A column's name is the path to it joined by '_', without
-    the parts that only say where in the process it was computed. What is not a scalar has
-    no column.
+    Column -> Python float or int. A column's name is the path to the value, joined by '_', without
+    the parts that only name the place in the process. Values that are not scalars have no column.
   """
   flat: dict[str, Any] = {}
   full: dict[str, Any] = {}

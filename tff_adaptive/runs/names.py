@@ -1,4 +1,4 @@
-"""What papers call algorithms, server optimizers and metrics; of which small values are good."""
+"""The names of algorithms, server optimizers and metrics in papers, and the words for errors."""
 
 import os
 import re
@@ -33,9 +33,9 @@ _CAMEL = re.compile(r'(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])')
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
-  """The settings of a config.json, with a user's own algorithm and server optimizer by its name.
+  """Returns the settings of a config.json, with a user's algorithm and optimizer by name.
 
-  If the package has the same name or title, the file is added: 'fed_cm (mine.py)'.
+  If the package has the same name or title, the file follows: 'fed_cm (mine.py)'.
   """
   found = dict(config['settings'])
   for setting, table in _TABLES.items():
@@ -47,16 +47,16 @@ def shown(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def algorithm(name: Any) -> str:
-  """'fed_yogi' -> 'FedYogi'; a user's own is called as it is, FILE.py:NAME without the folder."""
+  """Returns the title of an algorithm: 'fed_yogi' -> 'FedYogi'; a user's own as FILE.py:NAME."""
   return _title(registry.ALGORITHMS, name)
 
 
 def composition(settings: Mapping[str, Any]) -> str:
-  """What a run trained with: 'FedYogi', 'AdaBest', 'AdaBest x Yogi'.
+  """Returns what a run trained with: 'FedYogi', 'AdaBest', 'AdaBest x Yogi'.
 
   Args:
-    settings: A run's settings, as `shown`: `algorithm`, and `server_optimizer` and `OF_CLIENTS` if
-      any.
+    settings: A run's settings in the form of `shown`: `algorithm`, and if present
+      `server_optimizer` and those in `OF_CLIENTS`.
   """
   name, server = str(settings['algorithm']), settings.get('server_optimizer')
   entry = registry.ALGORITHMS.get(name)
@@ -75,7 +75,7 @@ def composition(settings: Mapping[str, Any]) -> str:
 
 
 def correction(settings: Mapping[str, Any]) -> str:
-  """The drift correction of a run: 'none' of FedAvg, FedYogi and so on."""
+  """Returns the drift correction of a run; 'none' for FedAvg, FedYogi and so on."""
   name = str(settings['algorithm'])
   entry = registry.ALGORITHMS.get(name)
   is_plain = entry is not None and entry.server_optimizer and not entry.settings
@@ -83,7 +83,7 @@ def correction(settings: Mapping[str, Any]) -> str:
 
 
 def server_optimizer(settings: Mapping[str, Any]) -> str:
-  """The server optimizer of a run: 'SGD', 'Yogi'."""
+  """Returns the server optimizer of a run: 'SGD', 'Yogi'."""
   entry = registry.ALGORITHMS.get(str(settings['algorithm']))
   name = settings.get('server_optimizer') or (entry and entry.server_optimizer) or 'sgd'
   return _title(registry.SERVER_OPTIMIZERS, name)
@@ -97,7 +97,7 @@ def _title(table: Mapping[str, Any], name: Any) -> str:
 
 
 def metric(column: str) -> str:
-  """'validation_recall_at_5' -> 'validation recall at 5'; theta-bar's columns are said so."""
+  """Returns a column in words, such as 'validation recall at 5'; it marks theta-bar's columns."""
   kind, _, rest = column.partition('_')
   if kind == 'inference':
     return f'validation {rest} (mean of the client models)'.replace('_', ' ')
@@ -105,14 +105,13 @@ def metric(column: str) -> str:
 
 
 def is_error(name: str) -> bool:
-  """Whether small values are good, as of 'test_loss', 'mse' and 'LogCoshError'.
+  """Whether small values of a metric are good, as for 'test_loss', 'mse' and 'LogCoshError'.
 
-  A name with one of the words above is that of an error, and one with a word that ends in 'loss';
-  high values of all others are good.
+  A metric is an error if its name has one of the words above, or a word that ends in 'loss'. High
+  values of all other metrics are good.
 
   Args:
-    name: A metric's name, or that of a column that has it; its words are divided by '_', other
-      signs or capitals.
+    name: The name of a metric or of its column. '_', other signs and capitals separate its words.
   """
   words = re.split(r'[\W_]+', _CAMEL.sub('_', name).lower())
   return any(word in _ERRORS or word.endswith('loss') for word in words)

@@ -1,4 +1,4 @@
-"""A run as it lies in its folder: its config, metrics and weights, and its task again."""
+"""Loads a run from its folder: config, metrics and weights, and its task."""
 
 import dataclasses
 import functools
@@ -38,20 +38,20 @@ _WEIGHTS = {'theta': 'validation', 'theta_bar': 'inference'}  # And their column
 
 
 class NoRoundsError(ValueError):
-  """A run that has not written a row yet."""
+  """The run has not written a row yet."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """One run.
+  """A run that was loaded from its folder.
 
   Attributes:
-    folder: Where it lies.
-    config: Its config.json.
-    rows: Its metrics.csv: column -> number, a row a round, empty cells absent.
-    load_task: What loads a task from a config.json; see `load_run`.
-    window: Over how many of the last rounds reports average; None: see `reports.scores.window`.
-    renamed: What tables and legends would say -> what they say.
+    folder: The run's folder.
+    config: The contents of config.json.
+    rows: The rows of metrics.csv, one for each round: column -> number, without empty cells.
+    load_task: A function that loads a task from a config.json; see `load_run`.
+    window: Number of last rounds over which reports average. For None see `reports.scores.window`.
+    renamed: Label -> text that tables and legends show instead.
   """
 
   folder: str
@@ -73,27 +73,27 @@ class Run:
 
   @property
   def metric(self) -> str | None:
-    """By which its task is judged; None where that is not recorded."""
+    """The metric of the run's task; None if it is not recorded."""
     return self.config.get('metric')
 
   @property
   def is_complete(self) -> bool:
-    """Whether all its rounds are done, or those that led to its target."""
+    """Whether the run has done all its rounds, or has stopped at its target."""
     if not self.rows:
       return False
     done, asked = self.rows[-1]['round'], self.settings['rounds']
     return bool(done >= asked or summary_lib.is_complete(self.folder, asked, done))
 
   def summary(self) -> dict[str, Any]:
-    """The run's summary, as of the rounds that were done."""
+    """The run's summary after the rounds that were done."""
     return summary_lib.summarize(self.rows, self.is_complete)
 
   def curve(self, column: str) -> dict[int, float]:
-    """Round -> value of a column, where it was measured."""
+    """Returns round -> value of a column, for the rounds that have a value."""
     return {int(row['round']): row[column] for row in self.rows if column in row}
 
   def progress(self, axis: str) -> dict[int, float]:
-    """Round -> how far the run was after it, in units of an axis.
+    """Returns round -> position of the run on an axis after this round.
 
     Args:
       axis: A name in `AXES`.
@@ -115,14 +115,14 @@ class Run:
 
   @functools.cached_property
   def metrics(self) -> 'pd.DataFrame':
-    """metrics.csv: a row a round, NaN where something was not measured."""
+    """metrics.csv as a data frame with a row for each round; NaN for missing values."""
     import pandas as pd  # Slow to import and needed here only.
 
     return pd.DataFrame(list(self.rows)).set_index('round', drop=False)
 
   @property
   def round_number(self) -> int:
-    """The round of the checkpoint that the weights are from."""
+    """The round of the checkpoint with the weights."""
     return self._state[0]
 
   @property
@@ -132,17 +132,17 @@ class Run:
 
   @property
   def inference_weights(self) -> tuple[np.ndarray, ...] | None:
-    """theta-bar, the mean of the client models, where the algorithm evaluates it; else None."""
+    """theta-bar, the mean of the client models, if the algorithm evaluates it; else None."""
     # The last row of a run that was interrupted need not be one with an evaluation.
     if not any(column.startswith('inference_') for row in self.rows for column in row):
       return None
     return self._weights('inference_weights')
 
   def best(self, metric: str) -> str:
-    """Which weights had the better value at the last evaluation: 'theta' or 'theta_bar'.
+    """Returns 'theta' or 'theta_bar', whichever had the better value at the last evaluation.
 
     Args:
-      metric: A metric's name; losses and errors are better when smaller.
+      metric: The name of a metric. For losses and errors small values are better.
 
     Raises:
       ValueError: If the metric was not evaluated.
@@ -157,14 +157,14 @@ class Run:
     raise ValueError(f'{self.folder}: {columns["theta"]} was never evaluated.')
 
   def chosen(self, which: str) -> tuple[np.ndarray, ...]:
-    """The weights called 'theta' or 'theta_bar'; ValueError if there are none."""
+    """Returns the weights 'theta' or 'theta_bar'; ValueError if the run does not have them."""
     weights = {'theta': self.weights, 'theta_bar': self.inference_weights}.get(which)
     if weights is None:
       raise ValueError(f"{self.folder} has no weights {which!r}: take 'theta'.")
     return weights
 
   def task(self) -> Any:
-    """The run's task, loaded anew.
+    """Loads the run's task again.
 
     Raises:
       ValueError: If the task cannot be found from config.json, or the numbers of its clients or
@@ -180,11 +180,11 @@ class Run:
   def evaluate(
     self, weights: Sequence[Any] | None = None, data: Mapping[str, Any] | None = None
   ) -> dict[str, float]:
-    """Metrics of the model.
+    """Evaluates the model.
 
     Args:
-      weights: Trainable weights; by default those that `best` names by the task's metric.
-      data: OrderedDict(x, y) of prepared examples; by default the task's validation data.
+      weights: Trainable weights. The default is the better ones (`best`) by the task's metric.
+      data: OrderedDict(x, y) of prepared examples. The default is the task's validation data.
     """
     from tff_adaptive import models
 
@@ -199,7 +199,7 @@ class Run:
     return state_file.read_last(os.path.join(folder, state_file.STATE_FILE))
 
   def _weights(self, model: str) -> tuple[np.ndarray, ...]:
-    """The trainable weights of a model of the server state."""
+    """Returns the trainable weights of a model in the server state."""
     leaves, expected = self._state[1], self.config['num_parameters']
     prefixes = f'{model}/trainable/', f'{model}/'  # Of a `ModelWeights`, or of weights alone.
     by_prefix = ([leaf for n, leaf in leaves.items() if n.startswith(p)] for p in prefixes)
@@ -212,19 +212,19 @@ class Run:
 
 
 def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None = None) -> Run:
-  """Loads a run from its folder; nothing there is changed.
+  """Loads a run from its folder without changing anything there.
 
   Args:
     folder: The run's folder.
-    load_task: Loads the run's task from its config.json, for `Run.task` and `evaluate`;
-      `tasks.load_run` gives one for tasks of the catalogue and of files.
+    load_task: A function that loads the run's task from its config.json, for `Run.task` and
+      `evaluate`. `tasks.load_run` has one for tasks of the catalogue and of files.
 
   Returns:
-    The run. Weights are read from the checkpoint when they are first asked for.
+    The run. Its weights are read from the checkpoint at their first use.
 
   Raises:
     NoRoundsError: If the run has no rounds yet.
-    ValueError: If the folder is no run's, or a file of it cannot be read.
+    ValueError: If the folder is not that of a run, or a file of it cannot be read.
   """
   folder = os.path.expanduser(folder)
   try:
@@ -242,7 +242,7 @@ def load_run(folder: str, load_task: Callable[[Mapping[str, Any]], Any] | None =
 
 
 def load_begun(folders: Iterable[str]) -> list[Run]:
-  """Loads the runs in `folders`; those without rounds yet are left out, and reported."""
+  """Loads the runs in `folders`; runs without rounds are left out and reported."""
   found = []
   for folder in folders:
     try:
@@ -253,14 +253,14 @@ def load_begun(folders: Iterable[str]) -> list[Run]:
 
 
 def find_runs(folders: Iterable[str]) -> list[Run]:
-  """Loads the runs in and below folders.
+  """Loads the runs in folders and below them.
 
   Args:
     folders: Folders of runs, or folders that hold such folders at any depth.
 
   Returns:
-    The runs, each once, in the order of the folders and, below one, of names; links to folders are
-    followed. Those without rounds yet are left out, and reported.
+    The runs, each once, in the order of the folders and, below a folder, of names. Links to folders
+    are followed. Runs without rounds are left out and reported.
 
   Raises:
     ValueError: If a folder holds no run, or none of the runs has rounds.
@@ -279,7 +279,7 @@ def find_runs(folders: Iterable[str]) -> list[Run]:
 
 
 def _below(folder: str) -> Iterator[str]:
-  """The folders of runs at any depth, through links too, each once."""
+  """Yields the folders of runs at any depth, through links too, each once."""
   seen: set[str] = set()
   for path, below, files in os.walk(folder, followlinks=True):
     real = os.path.realpath(path)

@@ -1,4 +1,4 @@
-"""A run's folder: opening it, refusing what cannot be gone on from, saving."""
+"""Opens and saves a run's folder, and refuses folders that cannot be resumed."""
 
 import contextlib
 import glob
@@ -24,14 +24,14 @@ _FILES = (metrics_lib.FILE, summary.FILE, CURVES, config_file.FILE)
 
 
 class RunFiles:
-  """The checkpoints and the rows of one run; nothing on the disk for a run without a folder.
+  """The checkpoints and the rows of one run. Without a folder nothing is written to disk.
 
   Attributes:
     output_dir: The folder.
     store: The client states, and the checkpoints.
     log: metrics.csv.
-    state: The server state to go on from.
-    round_number: Rounds that it has been through.
+    state: The server state to continue from.
+    round_number: The number of rounds done.
     saved_round: The round of the last checkpoint; -1 if there is none.
   """
 
@@ -45,19 +45,19 @@ class RunFiles:
     resume_from: ResumeFrom = 'latest',
     workers: client_references.WorkerContext | None = None,
   ):
-    """Opens the folder, or makes it.
+    """Opens the folder, or creates it.
 
     Args:
       config: A `training.TrainingConfig`.
       output_dir: The folder; None saves nothing.
-      run_id: Of the run; a checkpoint of another one is refused.
+      run_id: The run's id. A checkpoint with another id is refused.
       server_state: The server state before the first round.
-      client_state: One client's state before its first round; `()` for none.
-      resume_from: Which checkpoint to go on from.
-      workers: Who trains, if they can load and keep client states themselves.
+      client_state: A client's state before its first round; `()` for none.
+      resume_from: The checkpoint to resume from.
+      workers: The workers that train, if they can load and store client states themselves.
 
     Raises:
-      ResumeError: If the run cannot be gone on with; nothing is changed then.
+      ResumeError: If the run cannot be resumed. Nothing is changed then.
       StateError: If the checkpoint is damaged, in use or of another run.
     """
     self.output_dir, self._run_id = output_dir, run_id
@@ -93,14 +93,14 @@ class RunFiles:
       self._stack = stack.pop_all()
 
   def close(self) -> None:
-    """Closes the files; what was not saved is dropped."""
+    """Closes the files; unsaved changes are dropped."""
     self._stack.close()
 
   def save(self) -> bool:
-    """Checkpoints `state`, unless that is done; returns whether there was anything to do.
+    """Checkpoints `state` unless this was done already; returns whether it was necessary.
 
     Raises:
-      SaveError: If it cannot be written; the checkpoint before stays.
+      SaveError: If it cannot be written. The previous checkpoint is kept.
     """
     if self.output_dir is None or self.saved_round == self.round_number:
       return False
@@ -115,7 +115,7 @@ class RunFiles:
   def _resume(
     self, folder: str, path: str, rounds: int, resume_from: ResumeFrom
   ) -> metrics_lib.Table | None:
-    """Takes over a checkpoint, if there is one; returns the rows behind it."""
+    """Restores a checkpoint if there is one; returns the rows before it."""
     checkpoint, kept = self.store.restore(self.state, resume_from), None
     if checkpoint is None:
       _refuse_results_without_checkpoint(folder, path)
@@ -143,14 +143,14 @@ class RunFiles:
 
 
 def _has_noise(server_state: Any) -> bool:
-  """Whether a state has the seed of noise for privacy: who can read it can take the noise off."""
+  """Whether a state has the seed of noise for privacy, with which the noise can be removed."""
   # So TFF calls the state of a query; `aggregation.queries` does, too.
   names = serialization.named_leaves(server_state)
   return any('query_state' in name.split('/') for name in names)
 
 
 def _check_places(folder: str, checkpoint_path: str) -> None:
-  """Raises ResumeError if a folder is where a file of the run belongs, or a file where a folder."""
+  """Raises ResumeError if a folder has the name of one of the run's files, or the reverse."""
   files = [os.path.join(folder, name) for name in _FILES]
   for path in (*files, checkpoint_path):
     if os.path.isdir(path):
@@ -161,7 +161,7 @@ def _check_places(folder: str, checkpoint_path: str) -> None:
 
 
 def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
-  """Raises ResumeError if a folder has results of rounds; their checkpoint, `path`, is gone."""
+  """Raises ResumeError if a folder has rows but its checkpoint at `path` is missing."""
   results = (os.path.join(folder, name) for name in (metrics_lib.FILE, summary.FILE))
   # Before the first checkpoint metrics.csv is empty.
   found = next((p for p in results if os.path.exists(p) and os.path.getsize(p)), None)
@@ -183,7 +183,7 @@ def _refuse_results_without_checkpoint(folder: str, path: str) -> None:
 
 
 def _rows_behind(metrics: str, last_round: int) -> metrics_lib.Table | None:
-  """Returns the rows up to the checkpoint's round, `last_round`; ResumeError if one is missing."""
+  """Returns the rows up to round `last_round`, the checkpoint's; ResumeError if one is missing."""
   try:
     table = metrics_lib.read(metrics)
   except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""States as bytes: how a structure of arrays is laid out, named, checked and distinguished."""
+"""Converts states to bytes and back: layout, names and checks of a structure of arrays."""
 
 import json
 import math
@@ -12,11 +12,11 @@ from tff_adaptive.runs.errors import StateError
 
 
 class Packer:
-  """Turns states of one structure into bytes and back.
+  """Converts states of one structure to bytes and back.
 
   Attributes:
-    size: Bytes of a state.
-    signature: Says how a state is laid out.
+    size: The number of bytes of a state.
+    signature: A description of the layout of a state.
   """
 
   def __init__(self, initial_state: Any):
@@ -32,7 +32,7 @@ class Packer:
     self._initial = self.unpack(self.pack(initial_state))
 
   def pack(self, state: Any) -> bytes:
-    """Returns a state's bytes; StateError if it is of another structure."""
+    """Returns a state as bytes; StateError if its structure is another one."""
     leaves = [checked_leaf(leaf) for leaf in tree.flatten(state)]
     if [(leaf.dtype, leaf.shape) for leaf in leaves] != self._specs:
       raise StateError(
@@ -45,7 +45,7 @@ class Packer:
     return bytes(buffer)
 
   def unpack(self, blob: bytes | None) -> Any:
-    """Returns the state of some bytes, of read-only arrays; the initial one for None."""
+    """Returns the state with read-only arrays; the initial state for None."""
     if blob is None:
       return self._initial
     leaves = [
@@ -61,12 +61,12 @@ def named_leaves(state: Any) -> dict[str, np.ndarray]:
 
 
 def restored(like: Any, leaves: Mapping[str, np.ndarray]) -> Any:
-  """Returns a structure like another one, of leaves that were stored by their names.
+  """Returns a structure like `like` from leaves that were stored by name.
 
-  Where a shape has a 0, any number will do: something collected, which is empty at first.
+  A dimension of 0 in `like` accepts any size, because some leaves grow and are empty at first.
 
   Raises:
-    StateError: If names, shapes or dtypes differ; it says which is the first.
+    StateError: If names, shapes or dtypes differ. The message has the first difference.
   """
   wanted = named_leaves(like)
   for name in {**wanted, **leaves}:
@@ -77,7 +77,7 @@ def restored(like: Any, leaves: Mapping[str, np.ndarray]) -> Any:
 
 
 def checked_leaf(leaf: Any) -> np.ndarray:
-  """Returns a leaf as an array; StateError if it is one that cannot be stored."""
+  """Returns a leaf as an array; StateError if it cannot be stored."""
   array = np.asarray(leaf)
   if array.dtype.hasobject or array.dtype.kind in 'USV':
     raise StateError(
@@ -104,7 +104,7 @@ def _fits(found: np.ndarray, wanted: np.ndarray) -> bool:
 
 
 def _as_kind(stored: np.ndarray, example: Any) -> Any:
-  """Returns `stored` as the example's kind: a Python number, a NumPy scalar or an array."""
+  """Converts `stored` to the example's type: a Python number, a NumPy scalar or an array."""
   if isinstance(example, np.generic):  # Before float: np.float64 is one.
     return stored[()]
   if isinstance(example, (bool, int, float)):

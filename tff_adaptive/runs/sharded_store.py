@@ -1,14 +1,14 @@
-"""A run's states with the clients' in files that workers read and write themselves.
+"""Stores client states in shards, files that workers read and write themselves.
 
-Client states of the rounds since the last checkpoint are staged, in one file for each subround:
-written once, whole, under a name that follows from its clients and the round's sequence number, so
-that a subround that is trained twice has one file. It goes as soon as all of its clients have
-newer states. Nothing there is synced: after a power failure these rounds are done again. The run's
-process knows the places only.
+Between checkpoints, new client states are staged. Each subround writes one file, whole, with a name
+that depends on its clients and the round's sequence number, so a subround that is trained twice has
+one file. The file is removed when all of its clients have newer states. Staged files are not
+synced: after a power failure these rounds are repeated. The run's process knows only the places.
 
-A checkpoint folds them into shards, SQLite files by a hash of the client's id. The checkpoint in
-the run's state file says which round counts, and has the digest of all shards. A shard is written
-by one process, in one transaction, which a token admits that each start of the run draws anew.
+A checkpoint folds the staged states into shards, SQLite files chosen by a hash of the client's id.
+The checkpoint in the run's state file says which round counts, and has the digest of all shards.
+One process writes a shard in one transaction. It needs a token, which each start of the run draws
+anew.
 """
 
 import collections
@@ -36,7 +36,7 @@ _SLOWEST = 5 * 10**6  # Bytes of states per second. A slower worker has been sto
 
 
 class Shard(StateFile):
-  """One open shard of a folder."""
+  """An open shard of a folder."""
 
   seconds = 60.0
   locked = (
@@ -50,7 +50,7 @@ class Shard(StateFile):
 
 
 class Place(NamedTuple):
-  """Where a client's state is staged."""
+  """The place where a client's state is staged."""
 
   name: str  # The file.
   row: int  # Which state of it.
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 
 class Key(NamedTuple):
-  """Names a client's state, and where the one goes that takes its place."""
+  """A key for a client's state, and for the place of the state that replaces it."""
 
   client_id: str
   sequence: int  # The present round's number among those since the run was opened.
@@ -67,7 +67,7 @@ class Key(NamedTuple):
 
 
 class Fold(NamedTuple):
-  """The states of a checkpoint that belong to a shard."""
+  """The states of a checkpoint that go into one shard."""
 
   folder: str
   shard: int
@@ -79,7 +79,7 @@ class Fold(NamedTuple):
 
 
 def read_marker(folder: str) -> str:
-  """Returns what each folder has of its own; '' if this process cannot read it."""
+  """Returns the folder's unique text, or '' if this process cannot read it."""
   try:
     with open(os.path.join(folder, MARKER), encoding='utf-8', errors='replace') as file:
       return file.read()
@@ -88,15 +88,15 @@ def read_marker(folder: str) -> str:
 
 
 def shard_of(client_id: str) -> int:
-  """The shard that a client belongs to, on every machine."""
+  """Returns the number of the shard of a client, which is the same on every machine."""
   return zlib.crc32(client_id.encode()) % NUM_SHARDS
 
 
 def fold(work: Fold) -> Count:
-  """Takes a checkpoint's states into a shard; done again, it changes nothing.
+  """Writes a checkpoint's states to a shard. Repeating it changes nothing.
 
   Returns:
-    What the checkpoint counts more than the one before.
+    The change of the count since the checkpoint before.
 
   Raises:
     StateError: If a state is damaged, or another start of the run has taken over.
@@ -122,7 +122,7 @@ def fold(work: Fold) -> Count:
 def _read_staged(
   folder: str, size: int, rows: Sequence[tuple[str, Place]]
 ) -> Iterator[tuple[str, bytes]]:
-  """Yields staged states of `size` bytes with their clients' ids, those of one file together."""
+  """Yields client ids and staged states of `size` bytes, file by file."""
   by_name: dict[str, list[tuple[str, Place]]] = {}
   for row in rows:
     by_name.setdefault(row[1].name, []).append(row)
@@ -145,12 +145,12 @@ def _read_staged(
 
 
 class StateSource:
-  """Client states in a folder: a `client_references.StoringSource`."""
+  """Client states in a folder, as a `client_references.StoringSource`."""
 
   def __init__(self, folder: str, initial_state: Any, token: str):
-    """Takes the folder of the shards, the initial state, and the token of this start of the run.
+    """Creates the source from the shards' folder, the initial state and the token of this start.
 
-    What an earlier start stages late is nobody's.
+    Files that an earlier start of the run stages late are ignored.
     """
     self._folder, self._initial, self._token = folder, initial_state, token
     self._packer = serialization.Packer(initial_state)
@@ -160,7 +160,7 @@ class StateSource:
     return StateSource, (self._folder, self._initial, self._token)
 
   def load(self, keys: Sequence[Key]) -> list[Any]:
-    """Returns the states that keys name: structures of read-only NumPy arrays.
+    """Returns the states of the keys, as structures of read-only NumPy arrays.
 
     Raises:
       StateError: If a state is missing or damaged.
@@ -173,7 +173,7 @@ class StateSource:
     return [self._packer.unpack(found[key.client_id]) for key in keys]
 
   def store(self, keys: Sequence[Key], values: Sequence[Any]) -> list[Place]:
-    """Stages a subround's states, unless that was done before; returns their places.
+    """Stages a subround's states unless that was done already; returns their places.
 
     Raises:
       SaveError: If they cannot be written.
@@ -217,18 +217,17 @@ class StateSource:
 
 
 class ShardedStateStore(ClientStateStore):
-  """As `ClientStateStore`, with a checkpoint's client states in shards next to its file.
+  """Like `ClientStateStore`, with client states in shards next to the state file.
 
   Attributes:
     folder: The folder of the shards.
-    source: Who has the client states.
-    by_reference: Whether `get` gives references to it.
-    each: Calls a function with each of some arguments, which may take some seconds: here, or in
-      workers.
+    source: The source of the client states.
+    by_reference: Whether `get` returns references to the source.
+    each: A function that calls another one with each argument, in this process or in workers.
   """
 
   def __init__(self, file: StateFile, initial_state: Any):
-    """Makes the folder `client_states` beside the open state file of a run, which it closes."""
+    """Creates the folder `client_states` beside the open state file of a run, which it owns."""
     super().__init__(file, initial_state)
     self.folder = os.path.join(os.path.dirname(os.path.abspath(file.path)), FOLDER)
     with saving(self.folder):
@@ -247,7 +246,7 @@ class ShardedStateStore(ClientStateStore):
     self._newest: collections.Counter[str] = collections.Counter()  # Of each file.
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
-    """As `ClientStateStore.get`; references to the states if `by_reference`."""
+    """See `ClientStateStore.get`; returns references to the states if `by_reference`."""
     self._file.check()
     self._own()
     keys = self._keys(client_ids)
@@ -258,7 +257,7 @@ class ShardedStateStore(ClientStateStore):
   def put(
     self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None = None
   ) -> None:
-    """As `ClientStateStore.put`; `states` may be what `source.store` returned for them."""
+    """See `ClientStateStore.put`; `states` may be the result of `source.store`."""
     made = self._check_put(client_ids, states, round_number)
     self._own()
     if not all(isinstance(state, Place) for state in states):
@@ -273,7 +272,7 @@ class ShardedStateStore(ClientStateStore):
   def commit(
     self, round_number: int, server_state: Any, metadata: Mapping[str, Any] | None = None
   ) -> None:
-    """As `ClientStateStore.commit`."""
+    """See `ClientStateStore.commit`."""
     super().commit(round_number, server_state, metadata)
     if self._staged:
       self._staged.clear()
@@ -281,18 +280,18 @@ class ShardedStateStore(ClientStateStore):
       self._clear_folder()
 
   def forget_later(self, round_number: int) -> None:
-    """As `ClientStateStore.forget_later`."""
+    """See `ClientStateStore.forget_later`."""
     super().forget_later(round_number)
     self._owns = False
     self._own()
 
   def close(self) -> None:
-    """As `ClientStateStore.close`; what is staged is of no use to anybody then."""
+    """See `ClientStateStore.close`; staged states are of no further use."""
     super().close()
     self.source.close()
 
   def let_work(self, workers: client_references.WorkerContext) -> None:
-    """Lets workers load and keep the states; `notes` says which nodes do not see the folder."""
+    """Lets workers load and store the states; `notes` names nodes that do not see the folder."""
     expected = read_marker(self.folder)
     found = workers.on_each_node(read_marker, self.folder)
     blind = [name for name, content in found if content != expected]
@@ -311,10 +310,10 @@ class ShardedStateStore(ClientStateStore):
     ]
 
   def _own(self) -> None:
-    """Keeps out whoever had the folder before, and forgets what is later than the checkpoint.
+    """Locks out earlier users of the folder, and drops states later than the checkpoint.
 
-    All shards are there afterwards: on a network's file system one that is made later might not be
-    seen by who has looked for it before.
+    This creates all shards, because on a network file system a process that has looked for a
+    missing file might not see it later.
     """
     if self._owns:
       return
@@ -329,7 +328,7 @@ class ShardedStateStore(ClientStateStore):
       self._clear_folder()
 
   def _supersede(self, name: str) -> None:
-    """Counts a state of a staged file as an old one; the file goes with the last."""
+    """Counts one state of a staged file as outdated; the last one removes the file."""
     self._newest[name] -= 1
     if not self._newest[name]:
       del self._newest[name]
@@ -337,7 +336,7 @@ class ShardedStateStore(ClientStateStore):
         os.unlink(os.path.join(self.folder, STAGED, name))
 
   def _clear_folder(self) -> None:
-    """Removes all staged files: the states are in a checkpoint, or of rounds that are lost."""
+    """Removes all staged files, whose states are in a checkpoint or belong to lost rounds."""
     staged = os.path.join(self.folder, STAGED)
     for name in os.listdir(staged):
       with contextlib.suppress(FileNotFoundError):
@@ -378,17 +377,17 @@ def open_store(
   keep_checkpoints: int = 2,
   workers: client_references.WorkerContext | None = None,
 ) -> ClientStateStore:
-  """Opens the store of a run: as it began, else as its settings say.
+  """Opens the store of a run, in the form in which it began or that its settings ask for.
 
   Args:
     path: The state file.
-    client_state: One client's state before its first round; `()` for none.
-    wanted: Where a new run keeps client states: 'memory', 'disk' or 'shards'.
-    keep_checkpoints: How many checkpoints the file keeps, >= 1.
-    workers: Who trains, if they can load and keep client states themselves.
+    client_state: A client's state before its first round; `()` for none.
+    wanted: The kind of store of a new run: 'memory', 'disk' or 'shards'.
+    keep_checkpoints: Number of checkpoints that the file keeps, >= 1.
+    workers: The workers that train, if they can load and store client states themselves.
 
   Raises:
-    StateError: As `ClientStateStore` does; nobody else's files have been touched then.
+    StateError: See `ClientStateStore`. Other files have not been changed then.
   """
   signature = serialization.Packer(client_state).signature
   # Its lock comes first: it also keeps others off the folder of the shards.
@@ -408,7 +407,7 @@ def open_store(
 
 
 def kind(path: str, wanted: str) -> str:
-  """Which store a run with a state file has, or will have: of a new one that which is wanted."""
+  """Returns the kind of store of the run with this state file; `wanted` for a new run."""
   try:
     with contextlib.closing(StateFile(path)) as file:
       if file.is_sharded:

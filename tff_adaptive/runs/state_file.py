@@ -1,14 +1,14 @@
 """SQLite files of a run's states: checkpoints of the server state, versions of client states.
 
-A run has one such file, and perhaps shards of its client states, each another. A file holds, of
-each client, the newest state that each checkpoint counts, with the round in which it was made: the
-state of a client at a checkpoint is its newest one that is not of a later round.
+A run has one such file. Shards of its client states are further files of this kind. For each client
+a file has the newest state that each checkpoint counts, with the round in which it was made. A
+client's state at a checkpoint is its newest one that is not from a later round.
 
-A checkpoint is one transaction over everything, so a process killed at any instant leaves the file
-as of its last checkpoint: SQLite rolls back what was not committed when the file is opened again.
-Each client state has a checksum over its client's id, its round and its bytes; a checkpoint has one
-over its round, its metadata, the server state's named leaves, and the number and the digest of the
-client states that it counts.
+A checkpoint is one transaction over everything. If the process is killed at any time, the file
+stays as of its last checkpoint, because SQLite rolls back uncommitted changes when the file is
+opened again. Each client state has a checksum over its client's id, its round and its bytes. A
+checkpoint has a checksum over its round, its metadata, the server state's named leaves, and the
+number and the digest of the client states that it counts.
 """
 
 import contextlib
@@ -49,35 +49,36 @@ _OF_RUN = ('locking_mode=EXCLUSIVE', f'cache_size=-{PAGE_CACHE_BYTES >> 10}')
 
 
 class Count(NamedTuple):
-  """How many client states there are, or how many more.
+  """The number of client states with their digest, or a change of both.
 
   Attributes:
-    clients: Clients that have a state.
-    digest: The sum of the states' checksums, so that a round changes it by what it changed.
+    clients: The number of clients that have a state.
+    digest: The sum of the states' checksums, which a round can update from the states that it
+      changed.
   """
 
   clients: int = 0
   digest: int = 0
 
   def plus(self, other: 'Count') -> 'Count':
-    """Returns the sum of both."""
+    """Returns the sum of two counts."""
     return Count(self.clients + other.clients, self.digest + other.digest)
 
   @property
   def text(self) -> str:
-    """The digest as it is stored."""
+    """The digest in the form in which it is stored."""
     return f'{self.digest % 2 ** (8 * _CHECKSUM_BYTES):x}'
 
 
 class StateFile:
-  """An open file. After a failure to write it is of no more use: every call raises the same error.
+  """An open state file. After a failed write every call raises the same error.
 
   Attributes:
     path: The file.
-    settings: What the file says of itself; empty before anything was written.
-    rounds: Of its checkpoints.
-    seconds: For another process to let go of the file.
-    locked: What an error says if it does not.
+    settings: The settings in the file; empty before anything was written.
+    rounds: The rounds of its checkpoints.
+    seconds: How long to wait for another process to release the file.
+    locked: The text of the error if it does not.
   """
 
   seconds = 1.0
@@ -94,14 +95,15 @@ class StateFile:
     """Opens the file.
 
     Args:
-      path: The file; `MEMORY` for one that is nowhere else.
-      is_writer: Makes the file if it is not there, and begins a transaction.
-      signature: Says how a client state is laid out. If it is given, the file is that of a run,
-        which writes to it and keeps other processes out until it is closed.
-      keep_checkpoints: How many checkpoints the run keeps, >= 1.
+      path: The file, or `MEMORY` for a database in memory.
+      is_writer: Whether to create the file if it does not exist, and to begin a transaction.
+      signature: The layout of a client state. If it is given, this is the file of a run, which
+        writes to it and locks it against other processes until it is closed.
+      keep_checkpoints: Number of checkpoints that the run keeps, >= 1.
 
     Raises:
-      StateError: If the file cannot be opened, is damaged, in use, of another format or signature.
+      StateError: If the file cannot be opened, is damaged or in use, or has another format or
+        signature.
     """
     self.path, self._keep, self._is_held = path, keep_checkpoints, signature is not None
     is_writer = is_writer or self._is_held
@@ -142,27 +144,27 @@ class StateFile:
     return self.settings.get('clients') == 'shards'
 
   def check(self) -> None:
-    """Raises the error of an earlier failure to write, if there was one."""
+    """Raises the error of an earlier failed write, if there was one."""
     if self._failure is not None:
       raise self._failure
 
   def close(self) -> None:
-    """Closes the file; what was not committed is dropped."""
+    """Closes the file; uncommitted changes are dropped."""
     self._file.close()
 
   def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Returns what a statement reads; StateError if it cannot be read."""
+    """Returns the rows that a statement reads; StateError if it cannot be read."""
     with self._border(StateError, 'read'):
       return self._file.execute(statement, values).fetchall()
 
   def write(self, statement: str, values: Iterable[Sequence[Any]] = ((),)) -> None:
-    """Executes a statement with each of some values; SaveError if it cannot be written."""
+    """Executes a statement for each of some values; SaveError if it cannot be written."""
     with self._border(SaveError, 'written'):
       for value in values:
         self._file.execute(statement, value)
 
   def commit(self) -> None:
-    """Ends the transaction, which is on the disk then; a run's file begins the next one.
+    """Ends the transaction and syncs it to disk; a run's file begins the next transaction.
 
     Raises:
       SaveError: If it cannot be written, or the file of a run was moved.
@@ -174,12 +176,12 @@ class StateFile:
         self._file.execute(statement)
 
   def set(self, key: str, value: str) -> None:
-    """Writes what the file says of itself."""
+    """Writes a setting of the file."""
     self.write('INSERT OR REPLACE INTO run VALUES (?, ?)', [(key, value)])
     self.settings[key] = value
 
   def read_client(self, client_id: str, round_number: int = 2**62) -> bytes | None:
-    """Returns a client's state at a round, by default the newest one; None if it had none.
+    """Returns a client's state at a round, by default the newest; None if it has none.
 
     Raises:
       StateError: If it is damaged.
@@ -203,9 +205,9 @@ class StateFile:
   def write_client(
     self, client_id: str, round_number: int, state: bytes, kept: Sequence[int]
   ) -> Count:
-    """Adds a client's newest state, made in a round, and removes those that no checkpoint counts.
+    """Adds a client's newest state and removes states that no checkpoint counts.
 
-    Only the checkpoints of the rounds `kept` stay. Returns what there is more of.
+    The checkpoints of the rounds `kept` stay. Returns the change of the count.
     """
     checksum = client_checksum(client_id, round_number, state)
     versions = self.rows(
@@ -226,7 +228,7 @@ class StateFile:
     return Count(not versions, int.from_bytes(checksum, 'big') - int.from_bytes(before, 'big'))
 
   def count(self, round_number: int) -> Count:
-    """Returns how many client states a checkpoint counts here, and their digest."""
+    """Returns the number of client states that a checkpoint counts here, and their digest."""
     clients, digest = 0, 0
     with self._border(StateError, 'read'):  # Row by row: there may be millions.
       for _, _, checksum in self._file.execute(
@@ -238,7 +240,7 @@ class StateFile:
     return Count(clients, digest)
 
   def read_checkpoint(self, round_number: int) -> tuple[Any, dict[str, np.ndarray]]:
-    """Returns a checkpoint's metadata and the leaves of its server state by their names.
+    """Returns a checkpoint's metadata, and its server state's leaves by name.
 
     Raises:
       StateError: If they are damaged.
@@ -260,10 +262,10 @@ class StateFile:
       }
 
   def begin_from(self, round_number: int, elsewhere: Count) -> None:
-    """Takes the client states that a checkpoint counts as the present ones.
+    """Makes the client states of a checkpoint the current ones.
 
     Raises:
-      StateError: If they are not those that the checkpoint was made of.
+      StateError: If they are not the states with which the checkpoint was made.
     """
     expected = self.rows('SELECT clients, digest FROM checkpoint WHERE round = ?', round_number)
     found = self.count(round_number).plus(elsewhere)
@@ -277,16 +279,16 @@ class StateFile:
     self._counted = self._counted.plus(more)
 
   def put_client(self, client_id: str, round_number: int, state: bytes) -> None:
-    """Makes a state, of a round after the last checkpoint, its client's present one."""
+    """Writes a client's new state, from a round after the last checkpoint."""
     self.add(self.write_client(client_id, round_number, state, self._kept()))
 
   def save(
     self, round_number: int, metadata: Mapping[str, Any], leaves: Mapping[str, np.ndarray]
   ) -> None:
-    """Makes a checkpoint, of a round after the last one, and drops the oldest.
+    """Writes a checkpoint of a round after the last one, and drops the oldest.
 
     Raises:
-      SaveError: If it cannot be written; the file then still holds the checkpoint before.
+      SaveError: If it cannot be written. The file then still holds the previous checkpoint.
     """
     rows = [(n, a.dtype.str, json.dumps(a.shape), a.tobytes()) for n, a in leaves.items()]
     text, count = json.dumps(dict(metadata)), self._counted
@@ -304,9 +306,9 @@ class StateFile:
     self.rounds = [r for r in self.rounds if r >= oldest] + [round_number]
 
   def drop_after(self, round_number: int) -> None:
-    """Forgets what is of later rounds than a checkpoint's, for good; the journal of the dead too.
+    """Drops checkpoints and states of rounds later than a checkpoint's for good.
 
-    A killed process leaves a journal behind, which SQLite removes with its own.
+    This also removes the journal of a killed process, because SQLite removes it with its own.
     """
     if self.rounds[-1:] > [round_number] or os.path.exists(f'{self.path}-journal'):
       for table in ('client_state', 'server_state', 'checkpoint'):
@@ -316,7 +318,7 @@ class StateFile:
       self.rounds = [r for r in self.rounds if r <= round_number]
 
   def _kept(self) -> list[int]:
-    """Rounds of the checkpoints that stay when the next one is made."""
+    """Returns the rounds of the checkpoints that stay when the next one is made."""
     return self.rounds[1 - self._keep :] if self._keep > 1 else []
 
   def _read_settings(self) -> dict[str, str]:
@@ -357,7 +359,7 @@ class StateFile:
       return False
 
   def _way_out(self, made: int) -> str:
-    """What helps if a part of the last checkpoint that was made in a round is damaged."""
+    """Returns the advice for a damaged part of the last checkpoint; `made` is its round."""
     if self.rounds[:-1] and self.rounds[-2] < made:
       return (
         f'Resume from the previous checkpoint, of round {self.rounds[-2]}, bring back a copy of the'
@@ -379,7 +381,7 @@ class StateFile:
 
   @contextlib.contextmanager
   def _border(self, kind: type[StateError], how: str) -> Iterator[None]:
-    """Where what SQLite or the system refuses becomes one line; a failure to write is final."""
+    """Turns errors of SQLite and the system into one-line errors; failed writes are final."""
     self.check()
     try:
       yield
@@ -393,7 +395,7 @@ class StateFile:
 
   @contextlib.contextmanager
   def _undamaged(self, round_number: int) -> Iterator[None]:
-    """A context in which a checkpoint's rows are looked at: what does not fit is damage."""
+    """A context for reading a checkpoint's rows; rows that do not fit mean damage."""
     try:
       yield
     except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -404,10 +406,10 @@ class StateFile:
 
 
 def read_last(path: str) -> tuple[int, dict[str, np.ndarray]]:
-  """Reads the last checkpoint of a state file without its process, and without changing it.
+  """Reads the last checkpoint of a state file without opening it for writing.
 
   Returns:
-    Rounds finished; the leaves of the server state by their names, in the state's order.
+    The number of rounds done, and the server state's leaves by name, in the state's order.
 
   Raises:
     StateError: If there is no checkpoint, or it is damaged or in use.
@@ -428,7 +430,7 @@ def client_checksum(client_id: str, round_number: int, state: bytes) -> bytes:
 def checkpoint_checksum(
   round_number: int, metadata: str, clients: int, digest: str, leaves: Sequence[tuple]
 ) -> bytes:
-  """Returns the checksum of a checkpoint, of whose leaves a row has name, dtype, shape and data."""
+  """Returns the checksum of a checkpoint; its leaves are rows of name, dtype, shape and data."""
   parts = [json.dumps([round_number, metadata, clients, digest, len(leaves)]).encode()]
   for *texts, data in leaves:
     parts += [*(text.encode() for text in texts), data]
@@ -436,7 +438,7 @@ def checkpoint_checksum(
 
 
 def _checksum(parts: Iterable[bytes]) -> bytes:
-  """Returns the checksum of some parts, one after the other."""
+  """Returns the checksum of some parts in their order."""
   total = hashlib.sha256()
   for part in parts:
     total.update(len(part).to_bytes(8, 'big'))  # Or bytes could move from one part to the next.

@@ -1,4 +1,4 @@
-"""What a run must remember between rounds: the server's state and every client's."""
+"""The states of a run between rounds: the server's and every client's."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ class Checkpoint:
   """The contents of a checkpoint besides the clients' states.
 
   Attributes:
-    round_number: Rounds finished.
-    server_state: The server state, in the structure that `restore` was given.
-    metadata: What the run said about itself.
+    round_number: The number of rounds done.
+    server_state: The server state in the structure that `restore` got.
+    metadata: The run's metadata, as given to `commit`.
   """
 
   round_number: int
@@ -25,12 +25,11 @@ class Checkpoint:
 
 
 class ClientStateStore:
-  """Client states by client id, checkpointed with the server state.
+  """Client states by client id, which are checkpointed with the server state.
 
-  A client never seen has `initial_state` and costs nothing. States put since the last `commit` are
-  in memory or in the file's open transaction; either way they are lost together if the process ends
-  before the next `commit`. After the file could not be written the store is of no more use: every
-  call raises the same error.
+  A client that was never seen has `initial_state` and takes no space. States put since the last
+  `commit` are in memory or in the file's open transaction. In both cases all of them are lost if
+  the process ends before the next `commit`. After a failed write every call raises the same error.
 
   Use it from one thread only, and from one process at a time (the file is locked).
 
@@ -46,16 +45,17 @@ class ClientStateStore:
     in_memory: bool = True,
     keep_checkpoints: int = 2,
   ):
-    """Opens the file at `path`, or makes it.
+    """Opens the file at `path`, or creates it.
 
     Args:
-      path: The SQLite file; its folder must exist. Or the open file, with its own
-        `keep_checkpoints`; the store closes it. None keeps everything in memory and saves nothing.
-      initial_state: One client's state before its first round: a structure (nested
-        tuples, lists, mappings) of arrays or tensors of fixed shape, `()` for none.
-      in_memory: Whether client states are kept in memory, once read or put; otherwise SQLite keeps
-        the pages used last.
-      keep_checkpoints: How many checkpoints the file keeps, >= 1.
+      path: The SQLite file, whose folder must exist, or an open file with its own
+        `keep_checkpoints`, which the store closes. None keeps everything in memory and saves
+        nothing.
+      initial_state: A client's state before its first round: a structure (nested tuples, lists,
+        mappings) of arrays or tensors of fixed shape; `()` for none.
+      in_memory: Whether client states stay in memory once they were read or put. Otherwise only
+        SQLite's page cache is in memory.
+      keep_checkpoints: Number of checkpoints that the file keeps, >= 1.
 
     Raises:
       StateError: If the file is damaged, in use by another process, or holds states of
@@ -83,7 +83,7 @@ class ClientStateStore:
 
   @property
   def state_bytes(self) -> int:
-    """Bytes of one client's state."""
+    """The number of bytes of one client's state."""
     return self._packer.size
 
   def get(self, client_ids: Sequence[str]) -> list[Any]:
@@ -108,14 +108,14 @@ class ClientStateStore:
 
     Args:
       client_ids: Ids, as strings, each at most once.
-      states: One structure for each, with `initial_state`'s shapes and dtypes.
-      round_number: The round in which they were made, after that of the last checkpoint; default:
-        the one after it.
+      states: A structure for each client, with the shapes and dtypes of `initial_state`.
+      round_number: The round in which they were made, which must be later than the last
+        checkpoint's. The default is the next one.
 
     Raises:
-      StateError: If a state has another structure, shape or dtype; nothing is replaced.
-      ValueError: If the two lists differ in length, an id occurs twice, or the round is none after
-        the last checkpoint's.
+      StateError: If a state has another structure, shape or dtype. Nothing is replaced then.
+      ValueError: If the two lists differ in length, an id occurs twice, or the round is not later
+        than the last checkpoint's.
     """
     made = self._check_put(client_ids, states, round_number)
     packed = [self._packer.pack(state) for state in states]
@@ -131,14 +131,14 @@ class ClientStateStore:
     """Checkpoints the server state and all client states in one transaction.
 
     Args:
-      round_number: Rounds finished; more than at the last checkpoint.
+      round_number: The number of rounds done, larger than at the last checkpoint.
       server_state: A structure of arrays, tensors or Python numbers.
-      metadata: Anything JSON can hold.
+      metadata: Any value that JSON can hold.
 
     Raises:
-      SaveError: If the file cannot be written (a full disk, for one); it then still
-        holds the checkpoint before.
-      ValueError: If the round is none after the last checkpoint's.
+      SaveError: If the file cannot be written, for example because the disk is full. It then still
+        holds the previous checkpoint.
+      ValueError: If the round is not later than the last checkpoint's.
     """
     self._check_round(round_number)
     leaves = serialization.named_leaves(server_state)
@@ -151,22 +151,22 @@ class ClientStateStore:
   def restore(
     self, server_state_like: Any, which: Literal['latest', 'previous'] = 'latest'
   ) -> Checkpoint | None:
-    """Returns a checkpoint, or None if there is none; the file is not changed.
+    """Returns a checkpoint, or None if there is none. The file is not changed.
 
-    To go on from a previous one, call `forget_later` before anything else.
+    To continue from a previous checkpoint, call `forget_later` before anything else.
 
     Args:
-      server_state_like: A server state of the same process (its initial one), which gives
-        the structure; its shapes and dtypes must be the stored ones, but a dimension of 0 may
+      server_state_like: A server state of the same process, such as the initial one, which gives
+        the structure. The stored state must have its shapes and dtypes, but a dimension of 0 may
         have grown.
-      which: Which of the checkpoints.
+      which: The checkpoint, 'latest' or 'previous'.
 
     Returns:
       A `Checkpoint`, or None.
 
     Raises:
-      StateError: If the checkpoint is damaged, its server state is of another structure, shape or
-        dtype, there is no previous one, or `server_state_like` has leaves that could not be stored.
+      StateError: If the checkpoint is damaged, its server state has another structure, shape or
+        dtype, there is no previous one, or `server_state_like` has leaves that cannot be stored.
     """
     serialization.named_leaves(server_state_like)  # Now, and not only at the first checkpoint.
     rounds = self._file.rounds
@@ -188,10 +188,10 @@ class ClientStateStore:
     return Checkpoint(round_number, server_state, metadata)
 
   def forget_later(self, round_number: int) -> None:
-    """Drops checkpoints and client states of later rounds than a checkpoint's, for good.
+    """Drops checkpoints and client states of rounds later than a checkpoint's for good.
 
     Args:
-      round_number: The checkpoint's, which `restore` has returned.
+      round_number: The round of the checkpoint that `restore` returned.
 
     Raises:
       SaveError: If the file cannot be written.
@@ -200,25 +200,25 @@ class ClientStateStore:
     self._last_round = round_number
 
   def close(self) -> None:
-    """Closes the file; what was not committed is dropped."""
+    """Closes the file; uncommitted changes are dropped."""
     self._file.close()
     self._known.clear()
     self._dirty.clear()
 
   def _write_clients(self) -> None:
-    """Writes what was put since the last checkpoint."""
+    """Writes the states that were put since the last checkpoint."""
     for client_id in sorted(self._dirty):
       self._file.put_client(client_id, self._dirty[client_id], self._known[client_id])
 
   def _elsewhere(self, round_number: int) -> Count:
-    """The client states of a checkpoint that are not in the file."""
+    """Returns the count of a checkpoint's client states that are not in the file."""
     del round_number
     return Count()
 
   def _check_put(
     self, client_ids: Sequence[str], states: Sequence[Any], round_number: int | None
   ) -> int:
-    """Returns the round in which states were made, if they can be put."""
+    """Returns the round in which states were made; raises an error if they cannot be put."""
     if len(client_ids) != len(states):
       raise ValueError(f'{len(client_ids)} client ids but {len(states)} states.')
     if len(set(client_ids)) != len(client_ids):

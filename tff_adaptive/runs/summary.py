@@ -1,4 +1,4 @@
-"""summary.json of one run: made from its rows, written and read."""
+"""Makes, writes and reads summary.json of a run."""
 
 import json
 import math
@@ -19,15 +19,15 @@ EVALUATED = ('validation_', 'inference_')  # Columns that some rounds lack.
 
 
 def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[str, Any]:
-  """Summarises a run of some rows, round 0 first: column -> number, cells not filled are absent.
+  """Summarises a run from its rows (column -> number, without empty cells), round 0 first.
 
   Returns:
-    `last`, the last value of each column that is not of wall-clock time; `mean_last_100_rounds`,
-    the mean of each validation column over the evaluations in the last 100 rounds, as "Adaptive
-    Federated Optimization" reports them, and how many evaluations those were; the rounds done; the
-    client updates that were not finite, the rounds in which all clients' were not, and whether the
-    last round is one of these; what all rounds cost, where that was counted; the median seconds a
-    round and the seconds of all.
+    `last` has the last value of each column except wall-clock times. `mean_last_100_rounds` has the
+    mean of each validation column over the evaluations in the last 100 rounds, as "Adaptive
+    Federated Optimization" reports them, and the number of these evaluations. Other entries are the
+    number of rounds done; the number of updates that were not finite, of rounds in which no update
+    was finite, and whether the last round is one of these; the costs of all rounds, if they were
+    counted; and the median seconds per round and the seconds of all rounds.
   """
   last: dict[str, float] = {}
   for row in rows:
@@ -58,7 +58,7 @@ def summarize(rows: Sequence[Mapping[str, float]], is_complete: bool) -> dict[st
 
 
 def write(folder: str, summary: Mapping[str, Any]) -> None:
-  """Writes summary.json; raises SaveError if it cannot."""
+  """Writes summary.json; raises SaveError if this fails."""
   path = os.path.join(folder, FILE)
   with saving(path):
     atomic_files.write_json(path, summary)
@@ -69,7 +69,7 @@ def read(folder: str) -> dict[str, Any]:
 
   Raises:
     FileNotFoundError: If there is none.
-    RunFileError: If it cannot be read, or is none of a run.
+    RunFileError: If it cannot be read, or is not the summary of a run.
   """
   path = os.path.join(folder, FILE)
   with reading(path), open(path, encoding='utf-8') as file:
@@ -80,9 +80,10 @@ def read(folder: str) -> dict[str, Any]:
 
 
 def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
-  """Whether the run in a folder has done so many rounds as asked, or has stopped at its target.
+  """Whether the run in a folder has done all requested rounds, or has stopped at its target.
 
-  Where `done` is given, the summary must be of so many rounds: it may be older than the rows.
+  If `done` is given, the summary must have this number of rounds, because it may be older than the
+  rows.
   """
   try:
     summary = read(folder)
@@ -93,5 +94,5 @@ def is_complete(folder: str, rounds: int, done: float | None = None) -> bool:
 
 
 def _plain(value: float) -> Any:
-  """Returns a whole float as an int: counts read better so."""
+  """Returns a whole float as an int, because counts read better so."""
   return int(value) if float(value).is_integer() and abs(value) < 2**53 else value
