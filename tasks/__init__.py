@@ -1,4 +1,4 @@
-"""Learning problems split over clients, by name.
+"""Learning problems whose data are divided over clients, by name.
 
     import tff_adaptive_tasks as tasks
     task = tasks.load('digits')

@@ -1,11 +1,11 @@
-"""The tasks by name and the hyperparameters the papers use on them, as plain data.
+"""The tasks by name, with the hyperparameters of their papers, as plain data.
 
-Nothing here needs TensorFlow, so that a command line can list tasks and defaults at once.
+Nothing here imports TensorFlow, so that commands can list tasks and defaults quickly.
 
-Two families of values. "Adaptive Federated Optimization" (FedOpt) tuned base-10 logarithms of the
-client rate, the server rate and tau for each task and server optimizer (appendix D). AdaBest uses
-one setting throughout (section 4.2). The rates of FedOpt's six tasks and of AdaBest's three are
-theirs; those of the others were chosen here.
+There are two families of values. "Adaptive Federated Optimization" (FedOpt) tuned base-10
+logarithms of the client rate, the server rate and tau for each task and server optimizer (appendix
+D). AdaBest uses one setting throughout (section 4.2). The rates of FedOpt's six tasks and of
+AdaBest's three are those of the papers; the other rates were chosen here.
 """
 
 import dataclasses
@@ -37,20 +37,20 @@ class Entry:
   """One task of the catalogue.
 
   Attributes:
-    description: One line.
-    loader: The module of `tasks` and the function in it that load the task.
-    rounds: Rounds of a full run.
+    description: A description in one line.
+    loader: The module of `tasks` and its function that loads the task.
+    rounds: Number of rounds of a full run.
     clients_per_round: The size of a cohort.
-    batch_size: Examples in a local step.
+    batch_size: Number of examples in a local step.
     log10_client_rates: log10 of the client rate in the order of SERVER_OPTIMIZERS.
     log10_server_rates: log10 of the server rate in the same order.
     log10_taus: log10 of tau in the order of ADAPTIVE.
-    client_epochs: Local epochs.
-    max_examples_per_client: Examples a client uses at most; None means all.
+    client_epochs: Number of local epochs.
+    max_examples_per_client: The most examples of a client; None for all.
     extra: Further values that hold for every server optimizer.
-    num_clients: The training clients, where they are known before the data are loaded and the
-      option num_clients is not given.
-    metric: The model's metric that the task is judged by.
+    num_clients: Number of training clients, if it is known without the data and the option
+      num_clients is not given.
+    metric: The task's metric.
   """
 
   description: str
@@ -69,7 +69,7 @@ class Entry:
 
 
 def _ada_best(description: str, loader: str, weight_decay: float, **more: Any) -> Entry:
-  """AdaBest, section 4.2; the server rates of the five optimizers are this project's choice."""
+  """Returns an entry of AdaBest, section 4.2; the five server rates were chosen by this project."""
   extra = {'client_schedule': 'round_decay', 'weight_decay': weight_decay, 'fill_last_batch': True}
   sizes: dict[str, Any] = {'rounds': 1200, 'batch_size': 45, 'client_epochs': 5}
   rates = (-1.5, -2, -2, -0.5, 0)
@@ -238,21 +238,21 @@ TASKS: Mapping[str, Entry] = MappingProxyType(
 
 
 def names() -> list[str]:
-  """The names of all tasks, the default one first."""
+  """Returns the names of all tasks, the default one first."""
   return list(TASKS)
 
 
 def sizes(task: str) -> dict[str, Any]:
-  """The values of a task, '' for a user's own, that do not depend on the server optimizer.
+  """Returns the values of a task that do not depend on the server optimizer; '' for a user's own.
 
-  They are `_SIZES` and what the task's paper has of its own, such as client_schedule.
+  These are `_SIZES` and further values of the task's paper, such as client_schedule.
   """
   entry = _entry(task)
   return {**{name: getattr(entry, name) for name in _SIZES}, **entry.extra}
 
 
 def rates(task: str, server_optimizer: str) -> dict[str, float]:
-  """The `TUNED` values of a task, '' for a user's own, and one of `SERVER_OPTIMIZERS`."""
+  """Returns the `TUNED` values of a task ('' for a user's own) and one of `SERVER_OPTIMIZERS`."""
   entry = _entry(task)
   position = SERVER_OPTIMIZERS.index(server_optimizer)
   found = {
@@ -265,12 +265,12 @@ def rates(task: str, server_optimizer: str) -> dict[str, float]:
 
 
 def num_clients(task: str, options: Mapping[str, Any]) -> int | None:
-  """The number of training clients of a task with such options, if known without its data."""
+  """Returns the number of training clients of a task with these options, if known without data."""
   return None if 'num_clients' in options else _entry(task).num_clients
 
 
 def metric(task: str) -> str | None:
-  """The model's metric that a task is judged by; None for a name that is none of `TASKS`."""
+  """Returns the metric of a task, or None for a name that is not in `TASKS`."""
   return TASKS[task].metric if task in TASKS else None
 
 
@@ -279,5 +279,5 @@ def _entry(task: str) -> Entry:
 
 
 def _power(exponent: float) -> float:
-  """10 ** exponent, to ten significant digits so that it prints as one writes it."""
+  """Returns 10 ** exponent, rounded to ten significant digits so that it prints well."""
   return float(f'{10.0**exponent:.10g}')

@@ -27,13 +27,13 @@ _STATISTICS = {
 
 
 def load_cifar100(data_dir: str | None = None) -> task_lib.Task:
-  """TFF's CIFAR-100, partitioned by Pachinko allocation.
+  """Loads TFF's CIFAR-100, partitioned by Pachinko allocation.
 
   Args:
     data_dir: The folder with `cifar100.sqlite`; None downloads it.
 
   Returns:
-    The task; its validation data are all test clients' images.
+    The task. Its validation data are the images of all test clients.
 
   Raises:
     tasks.DataError: If the data cannot be used.
@@ -51,7 +51,7 @@ def load_cifar10(
   num_clients: int = 500,
   alpha: float = 0.1,
 ) -> task_lib.Task:
-  """CIFAR-10 over clients by a label Dirichlet.
+  """Loads CIFAR-10, divided over clients by a label Dirichlet.
 
   Args:
     data_dir: The folder with `cifar10.npz` or `cifar10_lossless.npz`; None uses TensorFlow
@@ -61,7 +61,7 @@ def load_cifar10(
     alpha: Concentration of the label Dirichlet.
 
   Returns:
-    The task; its validation data are the test split.
+    The task. Its validation data are the test split.
 
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
@@ -85,9 +85,9 @@ def load_cnn(
   alpha: float | None = 0.3,
   unbalance: float = 0.0,
 ) -> task_lib.Task:
-  """CIFAR-10 or CIFAR-100 over clients, as in AdaBest, section 4.1.
+  """Loads CIFAR-10 or CIFAR-100, divided over clients as in AdaBest, section 4.1.
 
-  Other arguments are as in `images.load_ada_best`.
+  For the other arguments see `images.load_ada_best`.
 
   Args:
     name: 'cifar10_cnn' or 'cifar100_cnn'.
@@ -96,7 +96,7 @@ def load_cnn(
     seed: Seeds the partition.
 
   Returns:
-    The task; validation are the held-out clients' images, test is the test split.
+    The task. Its validation data are the held-out clients' images, its test data the test split.
 
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
@@ -119,12 +119,12 @@ def _arrays(
 
 
 def prepare(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-  """TFF's features to uint8 [n, 32, 32, 3] and int32 [n]."""
+  """Converts TFF's features to uint8 [n, 32, 32, 3] and int32 [n]."""
   return features['image'].astype(np.uint8), features['label'].astype(np.int32)
 
 
 def build_cnn(seed: int, num_classes: int) -> models.Model:
-  """AdaBest's CNN: two 5 x 5 convolutions of 64 with pooling, dense 394 and 192."""
+  """Builds AdaBest's CNN: two 5 x 5 convolutions of 64 with pooling, dense 394 and 192."""
   draw = layers.Initializer(seed)
   weights = [
     *(draw.glorot_uniform(5, 5, 3, 64), layers.zeros(64)),
@@ -152,9 +152,9 @@ def build_cnn(seed: int, num_classes: int) -> models.Model:
 def distort(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   """Flips and shifts images, each with probability 0.5; shifts are up to 4 pixels each way.
 
-  AdaBest names both and their probability (appendix D.1) and follows FedDyn, in whose code the crop
-  is out of the standardised image with 4 zeros, the mean colour, around it. Images are
-  [B, 32, 32, 3], or [G, B, 32, 32, 3] with a client axis, and the seed is int32 [2] or [G, 2].
+  AdaBest names both with their probability (appendix D.1) and follows FedDyn. FedDyn's code pads
+  the standardised image with 4 zeros (the mean colour) and crops it. Images are [B, 32, 32, 3], or
+  [G, B, 32, 32, 3] with a client axis; the seed is int32 [2] or [G, 2].
   """
   offsets = 2 * _PAD + 1
 

@@ -1,8 +1,8 @@
-"""Who trains, on what, and what is held out: three parts of a task's clients.
+"""Divides a task's clients into those that train and those that never train, and their examples.
 
-"What Do We Mean by Generalization in Federated Learning?" (Yuan et al., 2022): clients that train,
-examples of theirs that are not trained on, and clients that never train. Which they are depends on
-the seed and the client alone.
+As in "What Do We Mean by Generalization in Federated Learning?" (Yuan et al., 2022), there are
+clients that train, examples of theirs that are held out, and clients that never train. The choice
+depends only on the seed and the client.
 """
 
 import dataclasses
@@ -24,10 +24,10 @@ class ClientSplit:
 
   Attributes:
     train: The clients that train, with the examples that they train on.
-    heldout: Of the same clients the examples held out; None if there are none.
-    unseen: The clients that never train, with their held-out examples where such are held out, or
-      all of them; None if there are none.
-    unseen_rest: The other examples of those; None where none are held out.
+    heldout: The same clients with their held-out examples; None if there are none.
+    unseen: The clients that never train, with their held-out examples, or with all examples if none
+      are held out. None if there are no such clients.
+    unseen_rest: These clients with their other examples; None if no examples are held out.
   """
 
   train: task_lib.ClientData
@@ -49,16 +49,17 @@ def split_clients(
   Args:
     clients: All clients.
     seed: Seeds the draw, >= 0.
-    heldout_clients: The share of clients that never train, in [0, 1); at least one if above 0.
-    heldout_examples: The share of each client's examples held out, in [0, 1), rounded down; those
-      of clients that never train, too.
-    unit_starts: As of a `Task`: examples of one unit stay together.
+    heldout_clients: The share of clients that never train, in [0, 1). If it is above 0, there is at
+      least one.
+    heldout_examples: The share of each client's examples that is held out, in [0, 1), rounded down.
+      This includes clients that never train.
+    unit_starts: See `Task`. Examples of one unit stay together.
 
   Returns:
     The split.
 
   Raises:
-    DataError: If nobody would be left to train, or no client has an example to hold out.
+    DataError: If no client would be left to train, or no client has an example to hold out.
   """
   ids = list(clients.client_ids)
   count = max(1, round(heldout_clients * len(ids))) if heldout_clients else 0
@@ -88,7 +89,7 @@ def split_clients(
 
 
 class _Heldout:
-  """Which examples of each client are held out."""
+  """Decides which examples of each client are held out."""
 
   def __init__(
     self, clients: task_lib.ClientData, seed: int, share: float, unit_starts: UnitStarts | None
@@ -107,7 +108,7 @@ class _Heldout:
     return self._sizes[client_id]
 
   def mask(self, client_id: str, x: Any) -> np.ndarray:
-    """bool [n]: whether each example is held out."""
+    """Returns bool [n], whether each example is held out."""
     units = np.arange(len(x))
     if self._unit_starts is not None:
       units = np.maximum(np.cumsum(np.asarray(self._unit_starts(x))) - 1, 0)
@@ -121,7 +122,7 @@ class _Heldout:
 
 
 class _Part(task_lib.ClientData):
-  """Some of the clients, with all of their examples, or those held out, or the others."""
+  """Some of the clients, with all of their examples, the held-out ones, or the others."""
 
   def __init__(
     self,

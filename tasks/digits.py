@@ -1,7 +1,8 @@
 """The task that needs no download: scikit-learn's handwritten digits, split over clients.
 
-1,797 images of 8 x 8 in 17 grey levels, the test set of UCI's "Optical Recognition of Handwritten
-Digits". They are enlarged to 28 x 28 in EMNIST's convention: 1 is background, 0 is ink.
+The data are 1,797 images of 8 x 8 pixels in 17 grey levels, the test set of UCI's "Optical
+Recognition of Handwritten Digits". They are enlarged to 28 x 28. As in EMNIST, 1 is background and
+0 is ink.
 """
 
 import numpy as np
@@ -23,7 +24,8 @@ def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.T
     alpha: Concentration of the label Dirichlet. Smaller values make clients less alike.
 
   Returns:
-    The task: four fifths of the images over the clients, one fifth for validation.
+    The task. Four fifths of the images are divided over the clients, and one fifth is for
+    validation.
 
   Raises:
     tasks.DataError: If there are more clients than images or alpha is not positive.
@@ -40,7 +42,7 @@ def load(seed: int = 0, num_clients: int = 60, alpha: float = 0.5) -> task_lib.T
 
 
 def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-  """All images and labels, and the rows of a fifth of them and of the others."""
+  """Returns all images and labels, and the rows of a fifth of them and of the others."""
   from sklearn import datasets  # Slow to import and needed here only.
 
   data = datasets.load_digits()
@@ -50,9 +52,9 @@ def split(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def enlarge(ink: np.ndarray) -> np.ndarray:
-  """Ink, float [n, 8, 8] where 1 is ink, to pixels, float32 [n, 28, 28, 1] where 1 is background.
+  """Enlarges ink, float [n, 8, 8], to pixels, float32 [n, 28, 28, 1], where 1 is background.
 
-  Each side is interpolated linearly from 8 to 24 pixels and framed by two of background.
+  Each side is interpolated linearly from 8 to 24 pixels, with a margin of two pixels of background.
   """
   centre = (np.arange(24) + 0.5) / 3 - 0.5
   low = np.clip(np.floor(centre).astype(int), 0, 7)
@@ -66,5 +68,5 @@ def enlarge(ink: np.ndarray) -> np.ndarray:
 
 
 def build_model(seed: int) -> models.Model:
-  """A perceptron 784-100-10 (79,510 parameters) on the ink, its weights drawn from the seed."""
+  """Builds a perceptron 784-100-10 (79,510 parameters) on the ink; the seed draws its weights."""
   return layers.perceptron(seed, [784, 100, 10], [28, 28, 1], prepare=lambda x: 1 - x)

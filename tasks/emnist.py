@@ -61,7 +61,7 @@ def load_recognition(
 
 
 def load_autoencoder(data_dir: str | None = None, only_digits: bool = False) -> task_lib.Task:
-  """The autoencoder; arguments, returns and errors as `load_recognition`."""
+  """Loads the autoencoder's task; for arguments, results and errors see `load_recognition`."""
   return _load(
     data_dir,
     only_digits,
@@ -84,12 +84,12 @@ def _load(
 
 
 def prepare_recognition(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-  """Pixels as they are, float32 [n, 28, 28, 1], and labels, int32 [n]."""
+  """Returns the pixels, float32 [n, 28, 28, 1], and labels, int32 [n]."""
   return features['pixels'][..., np.newaxis], features['label'].astype(np.int32)
 
 
 def prepare_autoencoder(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-  """1 - pixels, float32 [n, 784], as input and as target."""
+  """Returns 1 - pixels, float32 [n, 784], both as input and as target."""
   x = 1 - features['pixels'].reshape(-1, 784)
   return x, x
 
@@ -97,9 +97,9 @@ def prepare_autoencoder(features: Mapping[str, np.ndarray]) -> tuple[np.ndarray,
 def build_cnn(
   seed: int, num_classes: int = 62, shape: tuple[int, int, int] = (28, 28, 1)
 ) -> models.Model:
-  """The paper's CNN: two convolutions, pooling, dropout 0.25, dense 128, dropout 0.5, dense.
+  """Builds the paper's CNN: two convolutions, pooling, dropout 0.25, dense 128, dropout 0.5, dense.
 
-  It has 1,206,590 parameters. With the shape (32, 32, 3) it is pfl-research's for CIFAR-10.
+  It has 1,206,590 parameters. With the shape (32, 32, 3) it is pfl-research's CNN for CIFAR-10.
   """
   draw = layers.Initializer(seed)
   height, width, channels = shape
@@ -124,16 +124,16 @@ def build_cnn(
 
 
 def build_2nn(seed: int, num_classes: int = 62) -> models.Model:
-  """Two hidden layers of 200 units and ReLU, as TFF's baseline has them (209,662 parameters)."""
+  """Builds two hidden layers of 200 ReLU units, as in TFF's baseline (209,662 parameters)."""
   return layers.perceptron(seed, [784, 200, 200, num_classes], [28, 28, 1])
 
 
 def build_autoencoder(seed: int) -> layers.SummedLossModel:
-  """The bottleneck autoencoder 784-1000-500-250-30-250-500-1000-784 (2,837,314 parameters).
+  """Builds the autoencoder 784-1000-500-250-30-250-500-1000-784 (2,837,314 parameters).
 
-  Sigmoid after every layer but the code's, which is linear. The loss is the mean over an example's
-  pixels of the squared error, summed over a batch's examples as in the authors' published code, to
-  which the paper's rates belong; TFF 0.87's baseline takes their mean.
+  Every layer except the code's has a sigmoid; the code's is linear. An example's loss is the mean
+  squared error over its pixels. As in the authors' published code, for which the paper's rates were
+  tuned, a batch's loss is the sum over its examples; TFF 0.87's baseline takes their mean.
   """
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

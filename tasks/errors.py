@@ -1,13 +1,13 @@
-"""The error that every task raises for data it cannot use, and the check of an option's range."""
+"""The error of tasks for data that they cannot use, and a check of options."""
 
 _LONGEST = 1000
 
 
 class DataError(ValueError):
-  """Data are missing, incomplete or not of the expected form.
+  """Data are missing, incomplete, or do not have the expected form.
 
-  The message is one line: which file or client, what was found, what to do about it. Control
-  characters, such as those of a name in a file, are escaped, because a terminal would obey them.
+  The message has one line: the file or client, what was found, and what to do. Control characters,
+  for example in a name in a file, are escaped, because a terminal would obey them.
   """
 
   def __init__(self, message: str):
@@ -15,7 +15,7 @@ class DataError(ValueError):
 
 
 def _printable(text: str) -> str:
-  """Text of one line and bounded length in which every character is seen."""
+  """Returns a text in one line of limited length, with every character visible."""
   if len(text) > _LONGEST:
     text = f'{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 4 :]}'
   if text.isprintable():
@@ -24,6 +24,6 @@ def _printable(text: str) -> str:
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:
-  """DataError if an option is outside [low, high], as NaN is."""
+  """Raises DataError if an option is outside [low, high] or NaN."""
   if not low <= value <= high:
     raise DataError(f'{name} is {value}; it must be from {low:,} to {high:,}')

@@ -29,9 +29,9 @@ def load_heart(
 ) -> task_lib.Task:
   """Loads the heart disease of four hospitals: 740 patients, 486 of them for training.
 
-  The 13 features are what is left of UCI's without columns 10 to 12 and without patients with a
-  missing value, columns 2 and 6 as indicators without their first level. Each hospital is split
-  66 to 34, stratified by diagnosis.
+  The 13 features are UCI's without columns 10 to 12, with columns 2 and 6 as indicators without
+  their first level. Patients with a missing value are left out. Each hospital is split 66 to 34,
+  stratified by diagnosis.
 
   Args:
     data_dir: The folder with `processed.HOSPITAL.data`, or with a folder `flamby` that has them.
@@ -39,11 +39,12 @@ def load_heart(
       its own training part; or 'pooled', those of all training parts together.
 
   Returns:
-    The task. `validation` is the test parts together, standardised as pooled, as FLamby's "Pooled
-    Test" has them; `test_clients` has each hospital's test part, standardised as `standardized`.
+    The task. `validation` has all test parts, standardised with the pooled statistics, as FLamby's
+    "Pooled Test". `test_clients` has each hospital's test part, standardised as `standardized`
+    says.
 
   Raises:
-    tasks.DataError: If a file is missing or not of that form.
+    tasks.DataError: If a file is missing or has another form.
   """
   frames = {}
   for name in HOSPITALS:
@@ -85,18 +86,18 @@ def load_heart(
 
 
 def load_brca(data_dir: str | None = None) -> task_lib.Task:
-  """Loads the survival of 1,088 patients with breast cancer in six regions, 866 of them to train.
+  """Loads the survival of 1,088 patients with breast cancer in six regions; 866 of them train.
 
   Args:
     data_dir: The folder with `brca.csv` (39 features, E and T) and `train_test_split.csv`, which
       leaves 8 of its patients out.
 
   Returns:
-    The task: y is [n, 2], whether death was seen and the days until then or until the patient was
-    last seen. `validation` is the test parts together, `test_clients` that of each region.
+    The task. y is [n, 2]: whether death was seen, and the days until death or until the patient was
+    last seen. `validation` has all test parts, and `test_clients` each region's test part.
 
   Raises:
-    tasks.DataError: If a file is missing or not of that form.
+    tasks.DataError: If a file is missing or has another form.
   """
   paths = [_path(data_dir, name) for name in ('brca.csv', 'train_test_split.csv')]
   with files.border(' or '.join(paths)):
@@ -124,7 +125,7 @@ def load_brca(data_dir: str | None = None) -> task_lib.Task:
 
 
 def build_heart_model(seed: int, columns: int = 13) -> models.Model:
-  """Logistic regression; begins as PyTorch's `Linear`, drawn from the seed."""
+  """Builds a logistic regression; its weights are drawn as in PyTorch's `Linear`."""
 
   def accuracy(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, None]:
     return tf.cast(tf.equal(logits > 0, y > 0.5), tf.float32), None
@@ -139,7 +140,7 @@ def build_heart_model(seed: int, columns: int = 13) -> models.Model:
 
 
 def build_cox_model(seed: int, columns: int = 39) -> models.Model:
-  """A linear Cox model; begins as PyTorch's `Linear`, drawn from the seed."""
+  """Builds a linear Cox model; its weights are drawn as in PyTorch's `Linear`."""
   return _linear(
     seed,
     columns,
@@ -151,15 +152,15 @@ def build_cox_model(seed: int, columns: int = 39) -> models.Model:
 
 
 def cox_losses(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-  """The terms of Cox's negative partial log-likelihood, whose mean is a batch's loss.
+  """Returns the terms of Cox's negative partial log-likelihood, whose mean is a batch's loss.
 
-  E_i (log sum_j exp(s_j) - s_i) over those j of the batch that lived longer than i or, standing no
-  later in the batch, as long.
+  A term is E_i (log sum_j exp(s_j) - s_i). The sum is over the patients j of the batch who lived
+  longer than i. Patients with the same time as i count if they do not come after i in the batch.
 
   Args:
-    scores: s, float [..., B]; larger for a shorter life.
+    scores: s, float [..., B]. Larger scores mean a shorter life.
     y: [..., B, 2], the event E and the time T.
-    counts: bool [..., B], who is no padding.
+    counts: bool [..., B], False for padding.
 
   Returns:
     float [..., B].
@@ -177,13 +178,13 @@ def cox_losses(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
 
 
 def concordance(scores: tf.Tensor, y: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-  """Harrell's concordance index: of the pairs that can be compared, how many are in order.
+  """Computes Harrell's concordance index: the share of comparable pairs in the right order.
 
-  Arguments as of `cox_losses`. i and j can be compared if i's event was seen, and j lived longer or
-  was last seen at that time; equal scores are half in order.
+  For the arguments see `cox_losses`. i and j are comparable if i's event was seen, and j lived
+  longer or was last seen at the time of i's event. Equal scores count half.
 
   Returns:
-    For each i, float [..., B], its pairs in order, and its pairs.
+    float [..., B] twice: for each i the number of its pairs in order, and the number of its pairs.
   """
   event, time = y[..., 0] > 0.5, y[..., 1]
   mine, other = time[..., :, tf.newaxis], time[..., tf.newaxis, :]
@@ -211,7 +212,7 @@ def _linear(seed: int, columns: int, **measures: Any) -> models.Model:
 
 
 def _standardizer(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-  """Standardises features as those of x, float [n, columns], are to be."""
+  """Returns a function that standardises features by the mean and deviation of x [n, columns]."""
   mean, deviation = x.mean(0), x.std(0, ddof=1)
   return lambda a: ((a - mean) / (deviation + 1e-9)).astype(np.float32)
 

@@ -1,6 +1,6 @@
-"""MNIST as McMahan et al. (2017) have it, EMNIST letters of AdaBest, digits in its partition.
+"""MNIST of McMahan et al. (2017), AdaBest's EMNIST letters, and digits in AdaBest's partition.
 
-Grey 28 x 28 images: of digits 0 is background and 1 is ink; letters are standardised.
+Images are grey, 28 x 28. In digits 0 is background and 1 is ink. Letters are standardised.
 """
 
 import functools
@@ -28,7 +28,7 @@ def load_mnist(
   num_clients: int = 100,
   split: Literal['iid', 'shards'] = 'iid',
 ) -> task_lib.Task:
-  """MNIST over clients, as in "Communication-Efficient Learning of Deep Networks ...", section 3.
+  """Loads MNIST as in "Communication-Efficient Learning of Deep Networks ...", section 3.
 
   Args:
     name: 'mnist_2nn' or 'mnist_cnn'.
@@ -38,7 +38,7 @@ def load_mnist(
     split: 'iid', or 'shards': examples are sorted by label and each client gets two shards.
 
   Returns:
-    The task; its validation data are the test split.
+    The task. Its validation data are the test split.
 
   Raises:
     tasks.DataError: If the data cannot be used or an option is unknown.
@@ -68,7 +68,7 @@ def load_ada_best(
   unbalance: float = 0.0,
   validation: Literal['clients', 'test'] = 'clients',
 ) -> task_lib.Task:
-  """EMNIST letters over clients as in AdaBest, section 4.1, or digits in the same setting.
+  """Loads EMNIST letters as in AdaBest, section 4.1, or digits in the same setting.
 
   Letters are standardised by the mean and deviation of all training pixels, as in the code of
   FedDyn, which AdaBest follows (appendix D.1).
@@ -86,7 +86,7 @@ def load_ada_best(
       or 'test', the test split, for curves by which nothing is chosen.
 
   Returns:
-    The task; test is the test split.
+    The task. Its test data are the test split.
 
   Raises:
     tasks.DataError: If the data cannot be used or an option is out of range.
@@ -132,9 +132,10 @@ def ada_best_task(
   validation: str = 'clients',
   **task: Any,
 ) -> task_lib.Task:
-  """A task over clients of which 10 in 11 train and 1 in 11 tunes; arguments as `load_ada_best`.
+  """Builds a task in which 10 of 11 clients train and 1 of 11 is for tuning.
 
-  `transform` is what is done to images, and `task` the task's other attributes.
+  For the arguments see `load_ada_best`. `transform` prepares images, and `task` has the task's
+  other attributes.
   """
   alpha = None if alpha == math.inf else alpha
   if alpha is None:
@@ -159,7 +160,7 @@ def ada_best_task(
 
 
 def pixel_statistics(x: np.ndarray) -> tuple[float, float]:
-  """Mean and standard deviation of all values of uint8 images; 1 where none deviates."""
+  """Returns mean and standard deviation of all pixels of uint8 images; deviation 0 becomes 1."""
   counts = np.bincount(x.reshape(-1), minlength=256)  # No copy of all in floating point.
   mean = np.average(np.arange(256), weights=counts)
   deviation = np.sqrt(np.average((np.arange(256) - mean) ** 2, weights=counts))
@@ -169,7 +170,7 @@ def pixel_statistics(x: np.ndarray) -> tuple[float, float]:
 def standardise(
   x: np.ndarray, y: np.ndarray, mean: float, deviation: float
 ) -> tuple[np.ndarray, np.ndarray]:
-  """uint8 images to float32, of mean 0 and deviation 1 where theirs are those given."""
+  """Converts uint8 images to float32 with mean 0 and deviation 1, by the given statistics."""
   return (x.astype(np.float32) - np.float32(mean)) / np.float32(deviation), y
 
 
@@ -177,14 +178,14 @@ _to_ink = functools.partial(standardise, mean=0, deviation=255)
 
 
 def build_perceptron(seed: int, name: str) -> models.Model:
-  """The perceptron of 'mnist_2nn' (199,210 parameters), or of AdaBest (91,226 and 89,610)."""
+  """Builds the perceptron of 'mnist_2nn' (199,210 parameters) or of AdaBest (91,226 and 89,610)."""
   hidden = 200 if name == 'mnist_2nn' else 100
   classes = 26 if name == 'emnist_letters' else 10
   return layers.perceptron(seed, [784, hidden, hidden, classes], _SHAPE)
 
 
 def build_cnn(seed: int) -> models.Model:
-  """The FedAvg paper's CNN: two 5 x 5 convolutions with pooling, dense 512 (1,663,370 weights)."""
+  """Builds the FedAvg paper's CNN: two 5 x 5 convolutions, dense 512 (1,663,370 parameters)."""
   draw = layers.Initializer(seed)
   weights = (
     *(draw.glorot_uniform(5, 5, 1, 32), layers.zeros(32)),

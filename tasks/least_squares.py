@@ -1,4 +1,4 @@
-"""Federated least squares: the smallest problem on which client drift shows."""
+"""Federated least squares, the smallest problem that shows client drift."""
 
 import functools
 from typing import Any, Literal
@@ -20,10 +20,10 @@ def load(
   unlikeness: float = 1.0,
   dtype: Literal['float32', 'float64'] = 'float32',
 ) -> task_lib.Task:
-  """Draws a problem: client k has the loss 1/2 ||A_k x - b_k||^2.
+  """Draws a problem in which client k has the loss 1/2 ||A_k x - b_k||^2.
 
-  A_k has independent normal entries of variance 1 / rows whose columns are scaled by factors of
-  the client's own between 0.5 and 1.5; b_k = A_k (x* + unlikeness u_k) + noise.
+  A_k has independent normal entries of variance 1 / rows. Its columns are scaled by the client's
+  own factors between 0.5 and 1.5. b_k = A_k (x* + unlikeness u_k) + noise.
 
   Args:
     seed: Seeds the problem.
@@ -34,8 +34,8 @@ def load(
     dtype: 'float32' or 'float64'.
 
   Returns:
-    The task: y is b, x the rows of A, the weights one array [columns], validation all clients'
-    rows together and the metric the loss, a mean over rows.
+    The task. x has the rows of A, and y is b. The weights are one array [columns]. The validation
+    data are all clients' rows, and the metric is the loss, a mean over rows.
 
   Raises:
     tasks.DataError: If an option is out of range.
@@ -65,7 +65,7 @@ def load(
 
 
 def build_model(seed: int, columns: int = 5, dtype: str = 'float32') -> layers.SummedLossModel:
-  """Linear regression without an offset; the loss of a batch is 1/2 ||A x - b||^2."""
+  """Builds linear regression without an offset; the loss of a batch is 1/2 ||A x - b||^2."""
   start = np.random.default_rng([seed, 28]).standard_normal(columns).astype(dtype)
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

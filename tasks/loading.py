@@ -1,4 +1,4 @@
-"""Loads a task: one of the catalogue, a user's own, or that of a run."""
+"""Loads tasks: of the catalogue, of a user's own file, or of a run."""
 
 import dataclasses
 import functools
@@ -29,20 +29,21 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
   """Loads a task.
 
   Args:
-    name: One of `names()`; or 'FILE.py:FUNCTION', a user's own function `(data_dir, seed,
-      **options) -> tasks.Task`. The `build_model` of its task also checks that the model fits the
-      task's data.
-    data_dir: The folder with the task's files; None means what the task comes with or a download.
-    seed: Seeds what is random in the data, such as a partition over clients. It is not the seed
-      of the initial weights, which `Task.build_model` takes.
-    **options: The task's own options, described at the loader that `catalog` names.
+    name: One of `names()`, or 'FILE.py:FUNCTION' for a user's own function `(data_dir, seed,
+      **options) -> tasks.Task`. The `build_model` of such a task also checks that the model fits
+      the data.
+    data_dir: The folder with the task's files. With None the data come with the task or are
+      downloaded.
+    seed: The seed of random choices in the data, such as the partition. The seed of the initial
+      weights is an argument of `Task.build_model`.
+    **options: The task's own options, which its loader (named in `catalog`) describes.
 
   Returns:
     The task.
 
   Raises:
     DataError: If the name or an option is unknown, the data cannot be used, or a user's function
-      fails or gives something else than a task.
+      fails or does not return a task.
   """
   if user_code.is_reference(name):
     return _load_own(name, data_dir, seed, options)
@@ -58,7 +59,7 @@ def load(name: str, data_dir: str | None = None, seed: int = 0, **options: Any) 
 
 
 def load_run(folder: str) -> runs.Run:
-  """Loads a run of a task of the catalogue or of a user's file.
+  """Loads a run whose task is in the catalogue or in a user's file.
 
   Args:
     folder: The run's folder.
@@ -67,21 +68,21 @@ def load_run(folder: str) -> runs.Run:
     A `tff_adaptive.runs.Run` whose `task()` and `evaluate()` load the run's task.
 
   Raises:
-    ValueError: If the folder is no run's, or the run has no rounds yet.
+    ValueError: If the folder is not that of a run, or the run has no rounds yet.
   """
   return runs.load_run(folder, task_of)
 
 
 def task_of(config: Mapping[str, Any]) -> task_lib.Task:
-  """Loads the task that a run was on, with the clients and examples that it trained on.
+  """Loads the task of a run, with the clients and examples that it trained on.
 
   Args:
     config: The run's config.json.
 
   Raises:
-    DataError: If the run's task is unknown, its file was changed, its folder of data is not there,
-      or the numbers of clients and examples are not those that the run was on. Nothing else of the
-      data is compared.
+    DataError: If the run's task is unknown, its file was changed, its folder of data is missing, or
+      the numbers of clients and examples differ from the run's. Other changes of the data are not
+      noticed.
   """
   settings = config['settings']
   missing = [name for name in _NEEDED if name not in settings]
@@ -144,7 +145,7 @@ def _load_own(
 def checked_options(
   name: str, loader: Callable[..., Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """The options of the task `name` as its loader's annotations have them; DataError if unknown."""
+  """Converts a task's options by its loader's annotations; DataError if one is unknown."""
   parameters = inspect.signature(loader, eval_str=True).parameters.values()
   several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
   known = {
@@ -163,7 +164,7 @@ def checked_options(
 
 
 def _converted(what: str, value: Any, annotation: Any) -> Any:
-  """The value as its annotation has it: a type, a union of types or a Literal of texts."""
+  """Converts a value by its annotation: a type, a union of types, or a Literal of strings."""
   if annotation is inspect.Parameter.empty or annotation is Any:
     return value
   is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
@@ -180,7 +181,7 @@ def _converted(what: str, value: Any, annotation: Any) -> Any:
 
 
 def _as_kind(value: Any, kind: Any) -> Any:
-  """The value as a kind of value; None if it is none."""
+  """Converts a value to a type; returns None if it does not have this type."""
   is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
   if kind is int and is_number and abs(value) < 2**63 and value == int(value):
     return int(value)
@@ -192,7 +193,7 @@ def _as_kind(value: Any, kind: Any) -> Any:
 
 
 def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-  """Calls the user's code; whatever it raises is a DataError that says where."""
+  """Calls the user's code; any error becomes a DataError that says where it arose."""
   try:
     return function(*arguments, **options)
   except (errors.DataError, KeyboardInterrupt):
@@ -204,7 +205,7 @@ def _call(where: str, function: Callable[..., Any], *arguments: Any, **options: 
 
 
 def _build_model(where: str, task: task_lib.Task, seed: int) -> Any:
-  """The task's model; DataError if it is none or its specs do not fit the data."""
+  """Builds the task's model; DataError if it is not a model or does not fit the data."""
   from tff_adaptive import models
 
   model = _call(where, task.build_model, seed)
@@ -227,7 +228,7 @@ def _build_model(where: str, task: task_lib.Task, seed: int) -> Any:
 
 
 def _check_fits(whose: str, arrays: Any, model: Any) -> None:
-  """Refuses arrays that are no x and y of the model's specs, or not finite."""
+  """Refuses arrays that do not have the model's specs or are not finite."""
   examples = task_lib.example_arrays(arrays['x'], arrays['y'], whose)
   for name, array in examples.items():
     spec = model.input_spec[name]

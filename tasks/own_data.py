@@ -1,4 +1,4 @@
-"""Tasks on a user's own arrays: who has which rows, what is held out, and which model learns."""
+"""Tasks from a user's own arrays: their clients, held-out data and model."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -30,40 +30,40 @@ def from_arrays(
   threshold: float | None = None,
   preparation: preparation_lib.Preparation | None = None,
 ) -> task_lib.Task:
-  """A task on arrays whose rows belong to clients.
+  """Builds a task from arrays whose rows belong to clients.
 
   Args:
     x: Array [n, ...] of numbers, the inputs.
-    y: Array [n], the targets: texts, whole numbers or truth values are classes, other numbers are
-      what is to be predicted. [n, ...] with a model and a loss of your own.
-    clients: Array [n] of client ids: texts or whole numbers.
-    model: 'logistic_regression' (linear regression where targets are numbers) or 'mlp', one hidden
-      layer of 100; or a function that makes a Keras model: without arguments, or of (shape of an
-      input, outputs); or a function of a seed that gives a `tff_adaptive.models.Model`. Arguments
+    y: Array [n], the targets. Strings, integers and booleans are classes; other numbers are
+      predicted as numbers. With your own model and loss it may be [n, ...].
+    clients: Array [n] of client ids, strings or integers.
+    model: 'logistic_regression' (linear regression if targets are numbers); 'mlp', with one hidden
+      layer of 100; a function without arguments, or of (shape of an input, outputs), that returns a
+      Keras model; or a function of a seed that returns a `tff_adaptive.models.Model`. Arguments
       with a default do not count.
-    validation: The share held out, in (0, 1); or two arrays (x, y), of which nothing is trained on.
-    validation_by: 'clients' holds out whole clients: how well the model serves new ones;
-      'examples' holds out that share of each client's examples.
-    standardise: Whether each input gets mean 0 and deviation 1 over the training examples.
-    seed: Decides what is held out.
+    validation: The share to hold out, in (0, 1), or two arrays (x, y), which are not trained on.
+    validation_by: 'clients' holds out whole clients and shows how well the model serves new
+      clients. 'examples' holds out the share of each client's examples.
+    standardise: Whether to give each input mean 0 and deviation 1 over the training examples.
+    seed: The seed that decides what is held out.
     name: The task's name.
-    source: Where the data are from, for the run's record.
-    loss: For a Keras model, a loss of Keras; by default softmax or binary cross-entropy for
-      classes, by the model's last activation, and the squared error for numbers.
-    metrics: For a Keras model, metrics of Keras; by default accuracy of classes, and with the
-      squared error the mean absolute error.
-    threshold: Of a model with one output for two classes: above it is the second. By default 0.5
-      after a sigmoid, and 0 for the scores of a Keras model without a loss of its own; that of a
-      `BinaryAccuracy` among the metrics.
-    preparation: What was done to the raw inputs to make x; recorded on the task.
+    source: The origin of the data, which config.json records.
+    loss: For a Keras model, a loss of Keras. The default is softmax or binary cross-entropy for
+      classes, depending on the model's last activation, and the squared error for numbers.
+    metrics: For a Keras model, metrics of Keras. The default is the accuracy for classes, and with
+      the squared error the mean absolute error.
+    threshold: For a model with one output for two classes: an output above it means the second
+      class. The default is that of a `BinaryAccuracy` among the metrics; else 0.5 after a sigmoid,
+      and 0 for scores if `loss` is not given.
+    preparation: The preparation that made x from raw inputs; it is kept in the task.
 
   Returns:
     The task. Its `preparation` has the labels of the classes, the threshold of a Keras model with
-    one output for two classes and, if asked, mean and deviation.
+    one output for two classes, and with `standardise` the mean and deviation.
 
   Raises:
-    DataError: If arrays do not fit each other, a value is not finite, targets are of a kind that
-      has no loss, or there are fewer than two clients.
+    DataError: If the arrays' sizes differ, a value is not finite, there is no loss for the targets,
+      or there are fewer than two clients.
   """
   x, y = _as_inputs(x, 'x'), np.asarray(y)
   ids = _client_ids(clients)
@@ -116,19 +116,19 @@ def from_arrays(
 def from_tff(
   client_data: Any, *, features: str = 'x', label: str = 'y', **options: Any
 ) -> task_lib.Task:
-  """A task on a `tff.simulation.datasets.ClientData`, whose examples are read into memory.
+  """Builds a task from a `tff.simulation.datasets.ClientData`, whose examples are read into memory.
 
   Args:
-    client_data: Datasets of single examples: pairs (x, y), or mappings of such names.
+    client_data: Datasets of single examples, which are pairs (x, y) or mappings.
     features: The name of the inputs in a mapping.
     label: The name of the target in a mapping.
-    **options: As `from_arrays` takes them.
+    **options: See `from_arrays`.
 
   Returns:
     The task.
 
   Raises:
-    DataError: If examples have another form or `from_arrays` refuses.
+    DataError: If examples have another form, or `from_arrays` raises it.
   """
   rows: list[tuple[Any, Any, str]] = []
   with files.border(
@@ -144,7 +144,7 @@ def from_tff(
 
 
 def _held_out(owners: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
-  """bool [n]: which rows are held out."""
+  """Returns bool [n], which rows are held out."""
   if not isinstance(share, (int, float)) or not 0 < share < 1:
     raise errors.DataError(
       f'validation is {share!r:.80}; it must be a share such as 0.2, or two arrays (x, y)'
@@ -170,7 +170,7 @@ def _held_out(owners: np.ndarray, share: Any, by: str, seed: int) -> np.ndarray:
 def _validation_arrays(
   validation: Any, x: np.ndarray, y: np.ndarray, classes: tuple[Any, ...] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Validation arrays of one's own, as training's are; DataError if they do not fit them."""
+  """Returns the user's validation arrays; DataError if they do not fit the training arrays."""
   held_x, held_y = _as_inputs(validation[0], 'the x of validation'), np.asarray(validation[1])
   for name, held, given in (('x', held_x, x), ('y', held_y, y)):
     expected = (len(held_x), *given.shape[1:])
@@ -188,7 +188,7 @@ def _validation_arrays(
 
 
 def _client_ids(clients: Any) -> np.ndarray:
-  """Ids as texts, of two at least; DataError if they are neither texts nor whole numbers."""
+  """Returns ids as strings, at least two; DataError if they are not strings or integers."""
   ids = np.asarray(clients)
   is_mixed = ids.dtype.kind == 'O'
   if ids.dtype.kind not in 'iuUO' or (
@@ -219,7 +219,7 @@ def _as_inputs(x: Any, what: str) -> np.ndarray:
 
 
 def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-  """Class numbers and the classes' labels; or numbers and None."""
+  """Returns class numbers and the classes' labels, or numbers and None."""
   if y.dtype.kind == 'O' and all(isinstance(value, str) for value in y.ravel()):
     y = y.astype(str)
   if y.dtype.kind == 'f':
@@ -242,7 +242,7 @@ def _targets(y: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...] | None]:
 
 
 def _statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Mean and deviation of each input; deviation 1 where none deviates."""
+  """Returns mean and deviation of each input; a deviation of 0 becomes 1."""
   if x.ndim != 2:
     raise errors.DataError(
       f'standardise is for inputs [examples, columns], these have shape {x.shape}: scale them first'

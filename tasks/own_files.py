@@ -1,4 +1,4 @@
-"""Tasks on a user's own files and data sets: tables, pictures, Hugging Face's."""
+"""Tasks from a user's own files and data sets: tables, pictures, and Hugging Face's data sets."""
 
 import glob
 import os
@@ -28,25 +28,25 @@ def from_csv(
   separator: str = ',',
   **options: Any,
 ) -> task_lib.Task:
-  """A task on a CSV file with a header.
+  """Builds a task from a CSV file with a header.
 
   Args:
-    path: The file; it may be packed (.gz, .bz2, .xz, .zip).
-    client: The column that says whose a row is; read as texts.
-    label: The column to predict: texts and whole numbers are classes, decimals are numbers.
-    features: The columns to predict from; by default all others. A column of texts becomes one
+    path: The file, which may be compressed (.gz, .bz2, .xz, .zip).
+    client: The column with the rows' client ids, which are read as strings.
+    label: The column to predict. Strings and integers are classes; decimals are numbers.
+    features: The columns to predict from; by default all others. A column of strings becomes one
       input for each of its categories.
-    separator: What is between the cells; blanks around names and texts do not count.
-    **options: As `from_arrays` takes them: model, validation, validation_by, standardise, seed,
+    separator: The separator of cells. Blanks around names and strings are ignored.
+    **options: Arguments of `from_arrays`: model, validation, validation_by, standardise, seed,
       name, loss, metrics, threshold.
 
   Returns:
-    The task; its `preparation` makes the model's inputs of such a table, its rows without label
-    and client included.
+    The task. Its `preparation` makes the model's inputs from such a table, which needs no label and
+    no client.
 
   Raises:
-    DataError: If the file cannot be read, a column is missing, a cell empty or no number where the
-      others are, or `from_arrays` refuses.
+    DataError: If the file cannot be read, a column is missing, a cell is empty or not a number in a
+      column of numbers, or `from_arrays` raises it.
   """
   path = files.existing(path)
   with files.border(path):
@@ -57,9 +57,9 @@ def from_csv(
 def from_parquet(
   path: str, client: str, label: str, *, features: Sequence[str] | None = None, **options: Any
 ) -> task_lib.Task:
-  """A task on a Parquet file; arguments, returns and errors as `from_csv`.
+  """Builds a task from a Parquet file; for arguments, results and errors see `from_csv`.
 
-  The index of a data frame that was saved is no column: save `table.reset_index()`.
+  The index of a saved data frame is not a column: save `table.reset_index()`.
   """
   path = files.existing(path)
   with files.border(path):
@@ -70,24 +70,24 @@ def from_parquet(
 def from_image_folder(
   folder: str, *, size: tuple[int, int] | None = None, channels: int = 3, **options: Any
 ) -> task_lib.Task:
-  """A task on pictures in files FOLDER/CLIENT/CLASS/NAME, of whatever formats Pillow reads.
+  """Builds a task from pictures in files FOLDER/CLIENT/CLASS/NAME, in any format of Pillow.
 
-  Files in other places, and names that begin with a dot, do not count.
+  Files in other places, and names that begin with a dot, are ignored.
 
   Args:
     folder: The folder with a folder for each client.
-    size: Height and width to which all are brought; by default they must have the same.
-    channels: 3 for colours, 1 for grey.
-    **options: As `from_arrays` takes them: model, validation, validation_by, seed, name, loss,
+    size: Height and width to which all pictures are resized. By default they must have equal sizes.
+    channels: 3 for colour, 1 for grey.
+    **options: Arguments of `from_arrays`: model, validation, validation_by, seed, name, loss,
       metrics, threshold.
 
   Returns:
-    The task; inputs are float32 [height, width, channels] in [0, 1], which its `preparation` makes
-    of bytes.
+    The task. Its inputs are float32 [height, width, channels] in [0, 1], which its `preparation`
+    makes from bytes.
 
   Raises:
     DataError: If there are no such files, one cannot be read or has another size, or `from_arrays`
-      refuses.
+      raises it.
   """
   from PIL import Image  # Slow to import and needed here only.
 
@@ -127,23 +127,23 @@ def from_huggingface(
   features: str | Sequence[str] | None = None,
   **options: Any,
 ) -> task_lib.Task:
-  """A task on a data set of Hugging Face with a column that says whose a row is.
+  """Builds a task from a data set of Hugging Face with a column of client ids.
 
   Args:
-    dataset: A `datasets.Dataset`: one split, not streamed.
-    client: The column of client ids: texts or whole numbers.
-    label: The column to predict: texts, whole numbers and class labels are classes, decimals are
+    dataset: A `datasets.Dataset`, which is one split and not streamed.
+    client: The column of client ids, strings or integers.
+    label: The column to predict. Strings, integers and class labels are classes; decimals are
       numbers. Class labels keep their names.
-    features: One column of arrays or images of one shape; or the columns of numbers and texts to
-      predict from. Default: the column of images, if there is one; else all others.
-    **options: As `from_arrays` takes them: model, validation, validation_by, standardise, seed,
+    features: One column of arrays or images of one shape, or columns of numbers and strings to
+      predict from. The default is the column of images, if there is one, else all other columns.
+    **options: Arguments of `from_arrays`: model, validation, validation_by, standardise, seed,
       name, loss, metrics, threshold.
 
   Returns:
     The task.
 
   Raises:
-    DataError: If it is no `Dataset`, a column is missing, or `from_arrays` refuses.
+    DataError: If it is not a `Dataset`, a column is missing, or `from_arrays` raises it.
   """
   import datasets  # Heavy, and an extra.
 
@@ -183,7 +183,7 @@ def _from_frame(
   features: Sequence[str] | None,
   options: dict[str, Any],
 ) -> task_lib.Task:
-  """A task on a table from somewhere; other arguments, returns and errors as `from_csv`."""
+  """Builds a task from a data frame; for other arguments and errors see `from_csv`."""
   columns = list(map(str, table.columns))
   if features is None:
     features = [c for c in columns if c not in (client, label)]
@@ -217,7 +217,7 @@ def _from_frame(
 def _check_columns(
   where: str, columns: Sequence[str], client: str, label: str, features: Sequence[str]
 ) -> None:
-  """DataError if a column is missing, or one would be two things at once."""
+  """Raises DataError if a column is missing or has two roles."""
   known, named = {*columns}, set[str]()  # There may be thousands.
   for column in (client, label, *features):
     if column not in known:
@@ -230,7 +230,7 @@ def _check_columns(
 
 
 def _check_filled(where: str, name: str, values: 'pd.Series[Any]') -> None:
-  """DataError if a column has a missing value, with its row."""
+  """Raises DataError, with the row, if a column has a missing value."""
   empty = np.flatnonzero(values.isna())
   if empty.size:
     raise errors.DataError(
@@ -273,7 +273,7 @@ def _read_parquet(path: str) -> pd.DataFrame:
 
 
 def _check_header(names: Sequence[Any]) -> None:
-  """ValueError if there are columns that take minutes to read, or two of one name."""
+  """Raises ValueError if there are too many columns to read in time, or two of one name."""
   if len(names) > _MOST_COLUMNS:
     raise ValueError(f'it has {len(names):,} columns; there may be {_MOST_COLUMNS:,}')
   index = pd.Index(names)
@@ -282,7 +282,7 @@ def _check_header(names: Sequence[Any]) -> None:
 
 
 def _check_decimals(path: str, name: str, column: 'pd.Series[Any]') -> None:
-  """DataError if texts are numbers with decimal commas: they would become categories."""
+  """Raises DataError for numbers with decimal commas, which would become categories."""
   texts = {value for value in column if isinstance(value, str)}
   commas = sorted(text for text in texts if ',' in text)
   digits = (text.replace(',', '').replace('.', '') for text in texts)

@@ -1,4 +1,4 @@
-"""Which model learns a task on own data: two that are there, Keras models, or a `Model`."""
+"""Models for tasks on a user's own data: two built-in ones, Keras models, or a `Model`."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ _HIDDEN = {'logistic_regression': (), 'mlp': (100,)}
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-  """Training inputs, all targets, and the labels of the classes or None."""
+  """Training inputs, all targets, and the labels of the classes (or None)."""
 
   x: np.ndarray
   y: np.ndarray
@@ -26,7 +26,7 @@ class Problem:
 
   @property
   def num_outputs(self) -> int:
-    """Classes, or numbers to predict of an example."""
+    """The number of classes, or of numbers to predict for an example."""
     return int(np.prod(self.y.shape[1:])) if self.classes is None else len(self.classes)
 
 
@@ -37,9 +37,9 @@ def builder(
   metrics: Sequence[Any] | None,
   threshold: float | None,
 ) -> tuple[Callable[[int], models.Model], models.Model, float | None]:
-  """`Task.build_model`, a model that it built on trial, and the threshold that it is read by.
+  """Returns `Task.build_model`, a model that it built on trial, and the model's threshold.
 
-  Arguments are as `tasks.from_arrays` takes them; DataError if the model does not fit the data.
+  For the arguments see `tasks.from_arrays`. Raises DataError if the model does not fit the data.
   """
   if isinstance(model, tf.keras.layers.Layer):
     raise errors.DataError('model is a Keras model: give a function that makes it anew')
@@ -90,7 +90,7 @@ def _build_own(problem: Problem, hidden: Sequence[int], seed: int) -> models.Mod
 
 
 def _keras_maker(model: Callable, problem: Problem) -> Callable[[], Any] | None:
-  """The function that makes the Keras model, without arguments; None if it is one of a seed."""
+  """Returns a function without arguments that makes the Keras model; None for `Model` makers."""
   parameters = inspect.signature(model).parameters
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   needed = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in several]
@@ -106,7 +106,7 @@ def _of_keras(
   metrics: Sequence[Any] | None,
   threshold: float | None,
 ) -> tuple[Callable[[int], models.Model], float | None]:
-  """What builds the model of a Keras model, and the threshold of its one output."""
+  """Returns a builder of the `Model` of a Keras model, and the threshold of its one output."""
   keras = make()
   is_single = len(problem.classes or ()) == 2 and keras.output_shape[-1] == 1
   last = keras.layers[-1]

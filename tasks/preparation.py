@@ -1,7 +1,7 @@
-"""From raw inputs or texts to what a model takes, and from class numbers back to labels or text.
+"""Prepares raw inputs or texts for a model, and converts class numbers to labels or texts.
 
-It needs NumPy alone and nothing of this project: an exported model takes this file along, so that
-whoever predicts with it prepares inputs as training did.
+This file needs only NumPy and nothing else of this project. An exported model includes it, so that
+its users prepare inputs in the same way as in training.
 
     prepare = Preparation.load('preparation.json')
     labels = prepare.labels(model.predict(prepare(rows)))
@@ -21,7 +21,7 @@ _ESCAPE = 'surrogateescape'  # Vocabularies are bytes; what is no UTF-8 comes ba
 
 @dataclasses.dataclass(frozen=True)
 class _Saved:
-  """What a JSON file keeps."""
+  """An object that a JSON file can store."""
 
   def save(self, path: str) -> None:
     """Writes a JSON file, for `Preparation.load`."""
@@ -34,8 +34,9 @@ class Column:
   """A column of a table.
 
   Attributes:
-    name: Its name.
-    categories: Its texts, each an input of its own that is 0 or 1; None for a column of numbers.
+    name: The column's name.
+    categories: The texts of the column; each becomes an input that is 0 or 1. None for a column of
+      numbers.
   """
 
   name: str
@@ -48,13 +49,15 @@ class Preparation(_Saved):
 
   Attributes:
     columns: The columns that a table must have, in the order of the inputs; None for arrays.
-    mean: Subtracted from the inputs, a number or one for each; None for nothing.
-    deviation: Divides them after that; None for nothing.
-    classes: The label of each class number; None where targets are numbers themselves.
-    shape: Of an input; rows are brought into it. None: they have it.
-    threshold: Of a model with one output for two classes: above it is the second, 0.5 of
-      probabilities and 0 of logits; None where each class has an output.
-    is_numbers: Whether predictions are numbers themselves, as of a regression, no scores.
+    mean: A number, or one for each input, that is subtracted from the inputs. None subtracts
+      nothing.
+    deviation: A number, or one for each input, by which the inputs are then divided. None divides
+      by nothing.
+    classes: The label of each class number; None if targets are numbers.
+    shape: The shape of an input, to which rows are reshaped. None if they have it already.
+    threshold: For a model with one output for two classes: an output above it means the second
+      class. It is 0.5 for probabilities and 0 for logits. None if each class has an output.
+    is_numbers: Whether predictions are numbers, as in a regression, and not scores.
   """
 
   columns: tuple[Column, ...] | None = None
@@ -66,19 +69,19 @@ class Preparation(_Saved):
   is_numbers: bool = False
 
   def __call__(self, rows: Any) -> np.ndarray:
-    """Raw inputs as the model takes them.
+    """Converts raw inputs to the model's inputs.
 
     Args:
-      rows: A table: column name -> n values (a mapping or a pandas DataFrame; further columns do
-        not matter); or, without `columns`, an array [n, ...].
+      rows: A table: column name -> n values (a mapping or a pandas DataFrame; further columns are
+        ignored). Without `columns`, an array [n, ...].
 
     Returns:
-      float32 [n, inputs]; without `columns`, an array like the one given, float32 where it is
+      float32 [n, inputs]. Without `columns`, an array like the given one, float32 if it is
       standardised.
 
     Raises:
-      ValueError: If a column is missing, a number is not finite, a category unknown, or a row of
-        another size than the `shape`.
+      ValueError: If a column is missing, a number is not finite, a category is unknown, or a row
+        does not have the size of `shape`.
     """
     x = np.asarray(rows) if self.columns is None else _matrix(self.columns, rows)
     if self.shape is not None:
@@ -90,10 +93,10 @@ class Preparation(_Saved):
     return x
 
   def labels(self, predictions: Any) -> np.ndarray:
-    """The labels of predicted scores [..., classes], or of class numbers [...].
+    """Returns the labels of predicted scores [..., classes], or of class numbers [...].
 
-    Scores of two classes may be [..., 1]: of the second class, by `threshold`. If targets are
-    numbers, as in a regression, predictions are returned unchanged.
+    Two classes may have one score [..., 1], that of the second class; `threshold` decides. If
+    targets are numbers, as in a regression, predictions are returned unchanged.
 
     Raises:
       ValueError: If scores have one number for two classes and there is no threshold.
@@ -114,7 +117,7 @@ class Preparation(_Saved):
 
   @staticmethod
   def load(path: str) -> 'Preparation | TextPreparation':
-    """Reads what `save` of either class wrote."""
+    """Reads a file that `save` of either class wrote."""
     with open(path, encoding='utf-8') as file:
       values = json.load(file, object_hook=_with_tuples)
     if values.get('columns') is not None:
@@ -127,7 +130,7 @@ def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shaped(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """Rows in a shape; one that has it, without an axis of rows, is one row."""
+  """Reshapes rows to a shape; an array of exactly this shape is one row."""
   size = int(np.prod(shape))
   is_alone = [d for d in x.shape if d != 1] in ([d for d in shape if d != 1], [size])
   if not is_alone and (x.ndim == 0 or np.prod(x.shape[1:]) != size):
@@ -139,11 +142,11 @@ def _shaped(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, ...]:
-  """The columns of a table that are inputs: those with texts have categories, in their order.
+  """Returns the columns of a table that are inputs; columns with texts have sorted categories.
 
   Raises:
-    ValueError: If a column holds neither numbers nor texts, misses values, or has numbers but for
-      one cell in ten at most.
+    ValueError: If a column has neither numbers nor texts, lacks values, or has numbers except for
+      at most one cell in ten.
   """
   found = []
   for name in names:
@@ -167,7 +170,7 @@ def columns_of(table: Mapping[str, Any], names: Sequence[str]) -> tuple[Column, 
 
 
 def is_number(text: str) -> bool:
-  """Whether a text writes a finite number."""
+  """Whether a text is a finite number."""
   try:
     return bool(np.isfinite(float(text)))
   except ValueError:
@@ -231,11 +234,12 @@ class TextPreparation(_Saved):
   """The preparation of texts for a model.
 
   Attributes:
-    kind: 'characters': texts to sequences of the numbers of their bytes; 'words': sentences to
-      sequences of the numbers of their words; 'bags': sentences with titles to word counts.
+    kind: 'characters' converts texts to sequences of byte numbers, 'words' sentences to sequences
+      of word numbers, and 'bags' sentences with titles to word counts.
     vocabulary: The characters or words, in the order of their numbers.
     steps: Length of a sequence; None for bags.
-    classes: Of bags the tags, in the order of the outputs; None: the classes are the vocabulary's.
+    classes: For bags, the tags in the order of the outputs. None if the classes are those of the
+      vocabulary.
   """
 
   kind: str
@@ -244,19 +248,19 @@ class TextPreparation(_Saved):
   classes: tuple[str, ...] | None = None
 
   def __call__(self, texts: Any) -> np.ndarray:
-    """Texts as the model takes them.
+    """Converts texts to the model's inputs.
 
     Args:
-      texts: n texts (str or bytes), of words separated by single spaces; for bags a mapping with
+      texts: n texts (str or bytes) with words separated by single spaces. For bags, a mapping with
         the columns tokens and title.
 
     Returns:
-      int32 [n, steps] of words; of characters [m, steps], m >= n: a longer text is several
-      sequences, which follow each other; of bags uint8 [n, words + 1].
+      For words, int32 [n, steps]. For characters, int32 [m, steps] with m >= n, because a longer
+      text becomes several sequences, which follow each other. For bags, uint8 [n, words + 1].
 
     Raises:
-      TypeError: If one of them is not str or bytes, or a table is given where texts are wanted.
-      ValueError: If a column of bags is missing, or they are not of one length.
+      TypeError: If a text is not str or bytes, or a table is given instead of texts.
+      ValueError: If a column of bags is missing, or the columns have different lengths.
     """
     if self.kind == 'bags':
       sentences, titles = (_column(texts, name) for name in ('tokens', 'title'))
@@ -267,8 +271,8 @@ class TextPreparation(_Saved):
     """Returns the targets of the model for the same texts.
 
     Returns:
-      int32 like the inputs: the number that follows each, 0 where there is none; of bags, by the
-      column tags (separated by '|'), float32 [n, classes] of 0 and 1.
+      int32 like the inputs: the number that follows each one, 0 at the end. For bags, float32 [n,
+      classes] of 0 and 1, from the column tags (separated by '|').
     """
     if self.kind == 'bags':
       numbers = {tag.encode(errors=_ESCAPE): i for i, tag in enumerate(self.classes or ())}
@@ -276,7 +280,7 @@ class TextPreparation(_Saved):
     return self._sequences(texts)[:, 1:]
 
   def labels(self, predictions: Any) -> np.ndarray:
-    """The texts of predicted scores [..., classes], or of class numbers [...]."""
+    """Returns the texts of predicted scores [..., classes], or of class numbers [...]."""
     numbers = np.asarray(predictions)
     if numbers.dtype.kind == 'f':
       numbers = numbers.argmax(-1)
@@ -296,19 +300,21 @@ class TextPreparation(_Saved):
 
 
 def as_text(words: Sequence[bytes]) -> tuple[str, ...]:
-  """Words or tags of a file as `TextPreparation` keeps them."""
+  """Decodes words or tags of a file to the form in which `TextPreparation` keeps them."""
   return tuple(word.decode(errors=_ESCAPE) for word in words)
 
 
 def character_sequences(
   texts: Texts, vocabulary: bytes, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Texts to padded sequences of the numbers of their bytes, between a beginning and an end.
+  """Converts texts to padded sequences of byte numbers, between a beginning and an end.
 
-  Characters are numbered from 1; then come all others, the beginning and the end.
+  Known characters are numbered from 1. The next numbers are for all other characters, the beginning
+  and the end.
 
   Returns:
-    uint8 [m, steps + 1], the sequences in order, and int64 [n], how many each text gave.
+    uint8 [m, steps + 1], the sequences in order, and int64 [n], the number of sequences of each
+    text.
   """
   unknown, begin, end = (len(vocabulary) + i for i in (1, 2, 3))
   numbers = np.full(256, unknown, np.uint8)
@@ -327,10 +333,10 @@ def character_sequences(
 
 
 def word_sequences(sentences: Texts, words: Mapping[bytes, int], steps: int) -> np.ndarray:
-  """Sentences to padded sequences of the numbers of their words.
+  """Converts sentences to padded sequences of word numbers.
 
-  A sentence is cut to `steps` words, begins with a token of its own, ends with another one where
-  there is room, and is padded with 0: int32 [n, steps + 1].
+  A sentence is cut to `steps` words. It begins with a special token, ends with another one if there
+  is room, and is padded with 0: int32 [n, steps + 1].
   """
   unknown, begin, end = (len(words) + i for i in (1, 2, 3))
   sequences = np.zeros([len(sentences), steps + 1], np.int32)
@@ -342,7 +348,7 @@ def word_sequences(sentences: Texts, words: Mapping[bytes, int], steps: int) -> 
 
 
 def count_words(sentences: Texts, titles: Texts, words: Mapping[bytes, int]) -> np.ndarray:
-  """Sentences with their titles to word counts, uint8 [n, words + 1]; the last column is others."""
+  """Converts sentences with titles to word counts, uint8 [n, words + 1]; the last is for others."""
   others = len(words)
   texts = zip(sentences, titles, strict=True)
   found = [[words.get(w, others) for w in (*a.split(), *b.split())] for a, b in texts]
@@ -350,13 +356,13 @@ def count_words(sentences: Texts, titles: Texts, words: Mapping[bytes, int]) -> 
 
 
 def mark_tags(joined: Texts, tags: Mapping[bytes, int]) -> np.ndarray:
-  """Tags separated by '|' to indicators, float32 [n, tags]; others are left out."""
+  """Converts tags separated by '|' to indicators, float32 [n, tags]; unknown tags are ignored."""
   found = [[tags.get(t, -1) for t in each.split(b'|')] for each in joined]
   return _counts(found, len(tags), np.float32)
 
 
 def _counts(found: list[list[int]], width: int, dtype: Any) -> np.ndarray:
-  """How often each row of `found`, lists of columns, has each column from 0 on; at most 255."""
+  """Counts how often each row of `found`, lists of columns, has each column; at most 255."""
   lengths = [len(row) for row in found]
   columns = np.fromiter(itertools.chain.from_iterable(found), np.int64, sum(lengths))
   flat = np.repeat(np.arange(len(found)) * width, lengths) + columns

@@ -1,10 +1,10 @@
 """Next-character prediction in Shakespeare's plays; a client is a role.
 
-The data are TFF's (`tff.simulation.datasets.shakespeare`). A snippet becomes its characters' ids
-between a beginning and an end token, padded to whole sequences of 80 + 1. As in TFF's baseline
-task and the authors' published code, a client shuffles its snippets, so that the sequences of a
-snippet follow each other; here among all its snippets, there in a buffer of 50 (TFF: all). As
-in the published code, a client's weight is its number of tokens.
+The data are TFF's (`tff.simulation.datasets.shakespeare`). A snippet becomes the ids of its
+characters between a beginning and an end token, padded to whole sequences of 80 + 1. As in TFF's
+baseline task and the authors' published code, a client shuffles its snippets, so that the sequences
+of a snippet follow each other. Here, as in TFF, it shuffles all of them; the published code uses a
+buffer of 50. As in the published code, a client's weight is its number of tokens.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ def load(
   padding: language.Padding = 'published',
   lstm: language.Lstm = 'tensorflow',
 ) -> task_lib.Task:
-  """Loads the task; all of it is kept in memory, a byte a character.
+  """Loads the task. All data are kept in memory, one byte for each character.
 
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
@@ -44,7 +44,7 @@ def load(
     lstm: 'tensorflow', or 'compiled' for the project's own operations, 1.6 times as fast on a CPU.
 
   Returns:
-    The task; its validation data are all clients' test snippets.
+    The task. Its validation data are all clients' test snippets.
 
   Raises:
     tasks.DataError: If the data cannot be used or an option is unknown.
@@ -60,17 +60,17 @@ def load(
 def load_transformer(
   data_dir: str | None = None, workers: int | None = None, seed: int = 0
 ) -> task_lib.Task:
-  """The same data for a causal transformer of 1,279,130 parameters, see `build_transformer`.
+  """Loads the same data for a transformer of 1,279,130 parameters; see `build_transformer`.
 
   Args:
     data_dir: The folder with `shakespeare.sqlite`; None downloads it.
     workers: All training sequences are dealt out evenly to so many clients, as in DiLoCo; None for
       a client a role.
-    seed: Of the dealing.
+    seed: The seed by which sequences are dealt out.
 
   Returns:
-    The task. Its loss is a mean over a batch's tokens that are not padding; its validation data are
-    `VALIDATION_SEQUENCES` of the test snippets' sequences, drawn once for all, for all of them take
+    The task. Its loss is the mean over a batch's tokens that are not padding. Its validation data
+    are `VALIDATION_SEQUENCES` fixed sequences of the test snippets, because all of them take
     minutes on a CPU.
 
   Raises:
@@ -127,16 +127,16 @@ def _to_int32(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_sequences(snippets: np.ndarray, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
-  """Snippets to padded sequences of token ids, see `preparation.character_sequences`."""
+  """Converts snippets to padded sequences of token ids; see `preparation.character_sequences`."""
   return preparation.character_sequences(snippets, VOCABULARY, steps)
 
 
 def build_model(
   seed: int, padding: language.Padding = 'published', lstm: language.Lstm = 'tensorflow'
 ) -> models.Model:
-  """Embedding of 8, two LSTMs of 256 and a dense layer to 90 characters (820,522 parameters).
+  """Builds an embedding of 8, two LSTMs of 256 and a dense layer of 90 (820,522 parameters).
 
-  The initial weights are from the distributions of TFF's baseline.
+  The initial weights have the distributions of TFF's baseline.
   """
   draw = layers.Initializer(seed)
   weights = (
@@ -155,7 +155,7 @@ def build_model(
 
 
 def build_transformer(seed: int) -> models.Model:
-  """Four blocks of 160 units and 4 heads over 80 characters, and a dense layer to 90 of them."""
+  """Builds four blocks of 160 units and 4 heads over 80 characters, with a dense layer of 90."""
   weights = transformer.initial_weights(seed, VOCABULARY_SIZE, STEPS, size=160, blocks=4)
 
   def run(weights: Any, h: tf.Tensor, layer: Callable) -> tf.Tensor:

@@ -1,8 +1,8 @@
 """Stack Overflow by user: next words and tags, as in "Adaptive Federated Optimization".
 
-The data are TFF's (`tff.simulation.datasets.stackoverflow`), one example a sentence. Words and
-tags are ranked by the counts in TFF's files, `datasets/stackoverflow.word_count` (a word and a
-count a line) and `datasets/stackoverflow.tag_count` (JSON).
+The data are TFF's (`tff.simulation.datasets.stackoverflow`); each example is a sentence. Words and
+tags are ranked by the counts in TFF's files `datasets/stackoverflow.word_count` (a word and a count
+on each line) and `datasets/stackoverflow.tag_count` (JSON).
 """
 
 import collections
@@ -35,11 +35,11 @@ def load_words(
   padding: language.Padding = 'published',
   lstm: language.Lstm = 'tensorflow',
 ) -> task_lib.Task:
-  """Next words.
+  """Loads the task of predicting the next word.
 
   Args:
     data_dir: The folder with `stackoverflow.sqlite` and `datasets/`; None downloads both.
-    seed: Seeds which test sentences are evaluated on.
+    seed: The seed by which test sentences are chosen for evaluation.
     num_words: Size of the vocabulary, without special tokens.
     num_validation: Number of test sentences to evaluate on, or all if there are fewer. Clients are
       taken in a seeded order, as in the published code.
@@ -74,7 +74,7 @@ def load_tags(
   num_tags: int = 500,
   num_validation: int = 10_000,
 ) -> task_lib.Task:
-  """Tags; other arguments, returns and errors as `load_words`.
+  """Loads the task of predicting tags; for the other arguments see `load_words`.
 
   Args:
     num_tags: Number of tags that are predicted.
@@ -121,7 +121,7 @@ def _words(num_words: int, data_dir: str | None) -> list[bytes]:
 
 
 def _counts_file(name: str, data_dir: str | None) -> str:
-  """The path of a file of counts, in the data folder or downloaded by TFF's loader."""
+  """Returns the path of a file of counts, in the data folder or downloaded by TFF's loader."""
   if data_dir is not None:
     path = os.path.join(data_dir, 'datasets', name)
     if not os.path.isfile(path):
@@ -136,7 +136,7 @@ def _counts_file(name: str, data_dir: str | None) -> str:
 
 
 def read_words(path: str, num_words: int) -> list[bytes]:
-  """The commonest words of a file with a word (bytes) and a count a line, the commonest first."""
+  """Returns the most common words of a file with a word (bytes) and a count on each line."""
   with files.border(path), open(path, 'rb') as file:
     lines = (line.split() for line in itertools.islice(file, num_words))
     words = dict.fromkeys(word for word, count in lines if int(count))
@@ -146,7 +146,7 @@ def read_words(path: str, num_words: int) -> list[bytes]:
 
 
 def read_tags(path: str, num_tags: int) -> list[bytes]:
-  """The commonest tags of a file of JSON, tag -> count; equal counts keep their order."""
+  """Returns the most common tags of a JSON file, tag -> count; equal counts keep their order."""
   with files.border(path), open(path, encoding='utf-8') as file:
     counts = json.load(file)
     ranked = sorted(counts.items(), key=lambda item: -item[1])[:num_tags]
@@ -162,7 +162,7 @@ def _ids(vocabulary: Sequence[bytes]) -> dict[bytes, int]:
 
 
 def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.ndarray]:
-  """The first `count` examples of the clients in a seeded order."""
+  """Returns the first `count` examples of the clients in a seeded order."""
   parts, missing = [], count
   for i in np.random.default_rng([seed, 7]).permutation(len(clients)):
     if missing <= 0:
@@ -176,7 +176,7 @@ def _first(clients: tff_sqlite.SqlClientData, count: int, seed: int) -> list[np.
 def to_sequences(
   features: Mapping[str, np.ndarray], words: Mapping[bytes, int], steps: int = STEPS
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Makes next-word pairs of sentences, the feature 'tokens', as TFF's baseline task does.
+  """Makes next-word pairs from the feature 'tokens', as TFF's baseline task does.
 
   See `preparation.word_sequences`. Both are int32 [n, steps].
   """
@@ -187,10 +187,10 @@ def to_sequences(
 def to_bags(
   features: Mapping[str, np.ndarray], words: Mapping[bytes, int], tags: Mapping[bytes, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Sentences with their titles to word counts, and tags to indicators, of one client.
+  """Converts one client's sentences and titles to word counts, and tags to indicators.
 
-  The counts are bytes, a quarter of the shares' size; the model divides by their sum. See
-  `preparation.count_words` and `mark_tags`.
+  Counts are bytes, which take a quarter of the memory of shares; the model divides by their sum.
+  See `preparation.count_words` and `mark_tags`.
 
   Returns:
     uint8 [n, words + 1] and float32 [n, tags].
@@ -202,10 +202,10 @@ def to_bags(
 def build_model(
   num_words: int, padding: language.Padding, seed: int, lstm: language.Lstm = 'tensorflow'
 ) -> models.Model:
-  """Embedding of 96, LSTM of 670, dense 96, dense to the vocabulary and 4 special tokens.
+  """Builds an embedding of 96, LSTM of 670, dense 96, and dense to vocabulary and 4 special tokens.
 
-  The initial weights are from the distributions of TFF's baseline, the accuracies its three;
-  10,000 words give the paper's 4,050,748 parameters.
+  The distributions of the initial weights and the three accuracies are those of TFF's baseline.
+  With 10,000 words it has the paper's 4,050,748 parameters.
   """
   draw, size = layers.Initializer(seed), num_words + 4
   weights = (
@@ -230,13 +230,13 @@ def build_model(
 
 
 def build_tag_model(num_words: int, num_tags: int, seed: int) -> layers.SummedLossModel:
-  """One logistic regression a tag; 10,000 words and 500 tags give 5,000,500 parameters.
+  """Builds one logistic regression for each tag (5,000,500 parameters for 10,000 words, 500 tags).
 
-  The loss of a batch is the sum over its examples of the mean over tags of the binary
-  cross-entropy, as in TFF's baseline; the paper's client rate of 100 belongs to it. A word's count
-  is divided by all words of the sentence, as in the authors' published code; TFF 0.87's baseline
-  divides by those of the vocabulary. The metrics are the recall among the five highest tags and the
-  precision at probability 0.5.
+  An example's loss is the mean over tags of the binary cross-entropy. As in TFF's baseline, a
+  batch's loss is the sum over its examples; the paper's client rate of 100 was tuned for this sum.
+  As in the authors' published code, a word's count is divided by the number of all words of the
+  sentence; TFF 0.87's baseline divides by the number of words in the vocabulary. The metrics are
+  the recall among the five highest tags and the precision at probability 0.5.
   """
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:

@@ -1,8 +1,8 @@
-"""Synthetic(alpha, beta): classification by clients whose models and inputs differ by two numbers.
+"""Synthetic(alpha, beta): classification in which clients' models and inputs differ.
 
-"LEAF: A Benchmark for Federated Settings" (Caldas et al., 2018) and "Federated Optimization in
-Heterogeneous Networks" (Li et al., 2020), section 5.1; drawn as the latter's published code does,
-`data/synthetic_*/generate_*.py`.
+It is from "LEAF: A Benchmark for Federated Settings" (Caldas et al., 2018) and "Federated
+Optimization in Heterogeneous Networks" (Li et al., 2020), section 5.1. It is drawn as in the
+latter's published code, `data/synthetic_*/generate_*.py`.
 """
 
 import functools
@@ -19,14 +19,14 @@ _TRAIN_SHARE = 0.9
 def load(
   seed: int = 0, alpha: float = 1.0, beta: float = 1.0, iid: bool = False, num_clients: int = 30
 ) -> task_lib.Task:
-  """Draws the clients.
+  """Draws the clients of synthetic(alpha, beta).
 
-  Client k has y = argmax(W_k x + b_k), the entries of W_k and b_k normal with mean u_k and variance
-  1, and x normal with mean v_k and variances j^-1.2 in its 60 dimensions; the entries of v_k are
-  normal with mean B_k and variance 1. u_k has the standard deviation alpha, B_k has beta.
+  Client k has y = argmax(W_k x + b_k). The entries of W_k and b_k are normal with mean u_k and
+  variance 1. x is normal with mean v_k and variance j^-1.2 in dimension j of 60. The entries of v_k
+  are normal with mean B_k and variance 1. u_k has the standard deviation alpha, and B_k has beta.
 
   Args:
-    seed: Seeds all that is drawn.
+    seed: The seed of all draws.
     alpha: How much the clients' models differ.
     beta: How much their inputs differ.
     iid: Whether all clients have the same W and b, of mean 0, and v_k = 0. Then alpha and beta have
@@ -35,8 +35,8 @@ def load(
       and deviation 2).
 
   Returns:
-    The task: nine tenths of each client's examples to train on, `test_clients` the others, and
-    `validation` those together. The model is logistic regression.
+    The task. Nine tenths of each client's examples are for training. `test_clients` has the others,
+    and `validation` has them all together. The model is logistic regression.
 
   Raises:
     tasks.DataError: If an option is out of range.

@@ -1,7 +1,7 @@
-"""What a task is: a model, clients with data, and data to evaluate on.
+"""Tasks: a model, clients with data, and data to evaluate on.
 
-A task knows no algorithm. A task of one's own is a `Task` whose clients are, for instance, an
-`InMemoryClientData`:
+A task does not depend on an algorithm. For a task of your own, make a `Task` whose clients are, for
+example, an `InMemoryClientData`:
 
     clients = InMemoryClientData({'alice': (x_alice, y_alice), 'bob': (x_bob, y_bob)})
     task = Task(name='mine', build_model=build_model, train=clients,
@@ -27,18 +27,18 @@ Transform = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
-  """Pairs inputs with targets.
+  """Combines inputs and targets.
 
   Args:
     x: Array [n, ...], the inputs.
     y: Array [n, ...], the targets.
-    where: What the arrays are, for the error message.
+    where: A description of the arrays for error messages.
 
   Returns:
     OrderedDict(x=array, y=array).
 
   Raises:
-    DataError: If the two do not have the same number of examples, or have none.
+    DataError: If they have different numbers of examples, or none.
   """
   x, y = np.asarray(x), np.asarray(y)
   if x.ndim == 0 or y.ndim == 0 or x.shape[0] != y.shape[0]:
@@ -52,7 +52,7 @@ def example_arrays(x: Any, y: Any, where: str = 'the data') -> ExampleArrays:
 
 
 def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
-  """DataError with the array and its first row that is not finite."""
+  """Raises DataError, with the array and the row, if a number is not finite."""
   for name, array in arrays.items():
     if array.dtype.kind not in 'fc' or np.isfinite(array).all():
       continue
@@ -61,14 +61,14 @@ def check_finite(arrays: Mapping[str, np.ndarray], where: str) -> None:
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:
-  """DataError with the first client id that is there twice."""
+  """Raises DataError with the first client id that occurs twice."""
   for client_id, count in collections.Counter(ids).items():
     if count > 1:
       raise errors.DataError(f'{where}: the client {client_id!r:.80} is there more than once')
 
 
 class ClientData(abc.ABC):
-  """Examples by client id, loaded one client at a time as whole preprocessed arrays."""
+  """The interface of clients' examples, loaded client by client as whole arrays."""
 
   @property
   @abc.abstractmethod
@@ -77,11 +77,11 @@ class ClientData(abc.ABC):
 
   @abc.abstractmethod
   def num_examples(self, client_id: str) -> int:
-    """The number of examples that `load` returns, found without loading them."""
+    """Returns the number of examples that `load` returns, without loading them."""
 
   @abc.abstractmethod
   def load(self, client_id: str) -> ExampleArrays:
-    """One client's examples, preprocessed.
+    """Returns one client's examples, preprocessed.
 
     Args:
       client_id: One of `client_ids`.
@@ -97,21 +97,22 @@ class ClientData(abc.ABC):
     return len(self.client_ids)
 
   def load_all(self) -> ExampleArrays:
-    """The examples of all clients, one after the other."""
+    """Returns the examples of all clients, one client after the other."""
     parts = [self.load(c) for c in self.client_ids]
     return example_arrays(*(np.concatenate([p[k] for p in parts]) for k in ('x', 'y')))
 
 
 class InMemoryClientData(ClientData):
-  """Clients whose arrays are held in memory.
+  """Clients whose arrays are in memory.
 
   Args:
     arrays: Client id -> (x, y), each an array [n, ...] with n >= 1.
-    transform: Maps (x, y) to what `load` gives, with the same number of examples; none by default.
+    transform: A function from (x, y) to the result of `load`, with the same number of examples. The
+      default changes nothing.
 
   Raises:
-    DataError: If there is no client, or one has no examples, unequal numbers of x and y, or
-      numbers that are not finite; or if two have one id, such as 1 and '1'.
+    DataError: If there is no client, a client has no examples, different numbers of x and y, or
+      numbers that are not finite, or two clients have the same id, such as 1 and '1'.
   """
 
   def __init__(self, arrays: Mapping[str, tuple[Any, Any]], transform: Transform | None = None):
@@ -134,19 +135,19 @@ class InMemoryClientData(ClientData):
     indices: Sequence[np.ndarray],
     transform: Transform | None = None,
   ) -> 'InMemoryClientData':
-    """Clients from centralised arrays and one array of row numbers per client.
+    """Builds clients from centralised arrays and one array of row numbers for each client.
 
     Args:
       x: Array [n, ...] of all inputs.
       y: Array [n, ...] of all targets.
-      indices: For each client an int array of rows of x and y.
-      transform: As for the constructor.
+      indices: For each client, an int array of row numbers of x and y.
+      transform: See the constructor.
 
     Returns:
-      An `InMemoryClientData`; its ids are the numbers of clients, padded so that they sort.
+      An `InMemoryClientData`. Its ids are the clients' numbers, padded so that they sort.
 
     Raises:
-      DataError: If x and y have unequal numbers of examples, or as for the constructor.
+      DataError: If x and y have different numbers of examples, or the constructor raises it.
     """
     examples = example_arrays(x, y, 'the data to split')
     width = len(str(len(indices) - 1))
@@ -180,26 +181,27 @@ class InMemoryClientData(ClientData):
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """A learning problem split over clients.
+  """A learning problem whose data are divided over clients.
 
   Attributes:
     name: The task's name.
-    build_model: Seed -> `tff_adaptive.models.Model`; the seed draws the initial weights.
+    build_model: A function from a seed to a `tff_adaptive.models.Model`. The seed draws the initial
+      weights.
     train: The training clients.
-    validation: OrderedDict(x, y) of the examples evaluated on during training.
-    source: Which data were used: a file, a download or an embedded set.
-    metric: The name of the model's metric that the task is judged by.
+    validation: OrderedDict(x, y) of the examples for evaluation during training.
+    source: The origin of the data, such as a file, a download or an embedded set.
+    metric: The name of the task's metric, which is one of the model's.
     test: OrderedDict(x, y) of further held-out examples, or None.
-    test_clients: Of the training clients examples that they do not train on; None where the data
-      have none by client.
+    test_clients: The training clients with examples that they do not train on; None if the data
+      have no such examples.
     unit_starts: See `tff_adaptive.Batching`.
-    client_weight: A client's weight from its training metrics, for client_weighting 'tokens'; None
-      where examples are not made of tokens.
-    preparation: What makes the model's inputs of raw ones, for those who predict with the model;
-      None where raw inputs are what the model takes.
+    client_weight: A function from training metrics to a client's weight, for client_weighting
+      'tokens'. None if examples do not consist of tokens.
+    preparation: The preparation of raw inputs, for users of the exported model. None if the model
+      takes raw inputs.
 
   Raises:
-    DataError: If validation or test data are not x and y of equal length, or not finite.
+    DataError: If validation or test data are not x and y of equal length, or are not finite.
   """
 
   name: str

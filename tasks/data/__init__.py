@@ -1,1 +1,1 @@
-"""Where examples come from and how they are split over clients."""
+"""Sources of examples, and partitions of examples over clients."""

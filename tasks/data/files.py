@@ -1,4 +1,4 @@
-"""The border for files that a user names: what is wrong with one is one line, with its name."""
+"""Opens files that a user names, with errors of one line that name the file."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from tff_adaptive_tasks import errors
 
 
 def existing(path: str) -> str:
-  """The path of a regular file, ~ resolved; DataError if there is none."""
+  """Returns the path of a regular file, with ~ resolved; DataError if there is none."""
   path = os.path.expanduser(path)
   if os.path.isdir(path):
     raise errors.DataError(f'{path} is a folder: name one file in it')
@@ -25,11 +25,11 @@ def existing(path: str) -> str:
 
 @contextlib.contextmanager
 def border(what: str, fix: str = 'correct the file, or fetch it again') -> Iterator[None]:
-  """Turns whatever a parser raises into a `DataError` of one line.
+  """Turns any error of a parser into a one-line `DataError`.
 
-  On damaged bytes zipfile, zlib, pandas, pyarrow, SQLite and NumPy raise dozens of unrelated
-  classes, some of which (RecursionError, MemoryError) say nothing of the file. `what` is the file,
-  with the place in it where that is known.
+  For damaged bytes zipfile, zlib, pandas, pyarrow, SQLite and NumPy raise dozens of unrelated
+  errors. Some of them, such as RecursionError and MemoryError, do not refer to the file. `what` is
+  the file, with the place in it if that is known.
   """
   try:
     with warnings.catch_warnings():
@@ -43,7 +43,7 @@ def border(what: str, fix: str = 'correct the file, or fetch it again') -> Itera
 
 
 def check_memory(needed: int, what: str) -> None:
-  """ValueError if more bytes are needed than there are."""
+  """Raises ValueError if more bytes are needed than are available."""
   free = memory.available_memory()
   if needed > free:
     raise ValueError(
@@ -55,8 +55,8 @@ def check_memory(needed: int, what: str) -> None:
 def read_npz(path: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
   """Reads arrays from an .npz file.
 
-  DataError if the file or one of them is damaged, missing, made of Python objects or larger than
-  the memory available.
+  Raises DataError if the file or an array is damaged, missing, larger than the available memory, or
+  contains Python objects.
   """
   with border(path), zipfile.ZipFile(path) as archive:
     sizes = {e.filename.removesuffix('.npy'): e.file_size for e in archive.infolist()}

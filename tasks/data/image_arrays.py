@@ -1,4 +1,4 @@
-"""Centralised image sets: plain .npz arrays, or TensorFlow Datasets where no folder is named."""
+"""Loads centralised image sets from .npz files or, without a folder, TensorFlow Datasets."""
 
 import collections
 import contextlib
@@ -28,16 +28,16 @@ def load(
   num_classes: int,
   first_label: int = 0,
 ) -> tuple[Split, Split, str]:
-  """Loads a training and a test split, uint8 [n, *image_shape] and int32 [n], and what served them.
+  """Returns training and test split, uint8 [n, *image_shape] and int32 [n], and their source.
 
   Args:
     data_dir: A folder with one of the files; None uses TensorFlow Datasets.
-    files: File names in the order of preference, each with the arrays x_train, y_train, x_test
-      and y_test: uint8 images and integer labels.
-    tfds_name: The set's name in TensorFlow Datasets.
+    files: File names in the order of preference. Each file has the arrays x_train, y_train, x_test
+      and y_test, with uint8 images and integer labels.
+    tfds_name: The name of the data set in TensorFlow Datasets.
     image_shape: The shape of an image.
-    num_classes: Classes; every label of both splits is one of them, or it is a DataError.
-    first_label: The smallest label in the source; labels are shifted to start with 0.
+    num_classes: Number of classes. Other labels in either split raise a DataError.
+    first_label: The smallest label in the source. Labels are shifted so that they start with 0.
   """
   if data_dir is None:
     arrays, source = _from_tfds(tfds_name, files), f'TensorFlow Datasets {tfds_name}'
@@ -63,7 +63,7 @@ def load(
 def _check(
   source: str, split: str, x: np.ndarray, y: np.ndarray, image_shape: Sequence[int], labels: range
 ) -> None:
-  """DataError unless there are images of the shape, and a label of the classes for each."""
+  """Raises DataError unless the images have the shape and each has a valid label."""
   layouts = [tuple(image_shape)]
   if image_shape[-1] == 1:  # Several channels might come in any order.
     layouts += [layouts[0][:2], (math.prod(image_shape),)]

@@ -1,7 +1,7 @@
-"""Splitting centralised examples over clients: seeded, exact, each example used at most once.
+"""Divides centralised examples over clients; no example is used twice.
 
-Every partitioner returns a list with, for each client, an int64 array of row numbers in random
-order. `report_of_counts` says how unlike each other clients are. Nothing here needs TensorFlow.
+Every function returns a list of one int64 array for each client: row numbers in random order. The
+seed decides them. `report_of_counts` describes how clients differ. Nothing here imports TensorFlow.
 """
 
 from collections.abc import Sequence
@@ -29,17 +29,17 @@ def _check_sizes(num_examples: int, num_clients: int) -> None:
 def client_sizes(
   num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0.0
 ) -> np.ndarray:
-  """How many examples each client gets; every client gets one at least and all are given out.
+  """Returns the clients' numbers of examples, each at least 1, which sum to `num_examples`.
 
   Args:
-    num_examples: Examples to give out.
-    num_clients: Clients.
+    num_examples: Number of examples to divide.
+    num_clients: Number of clients.
     seed: Seed of the log-normal draws.
-    unbalance: Standard deviation of the logarithm of the sizes, 0 to 10, as in AdaBest, section 4.4
-      (0.3 there for unbalanced clients); 0 makes the sizes equal up to one example.
+    unbalance: Standard deviation of the logarithm of the sizes, 0 to 10. AdaBest (section 4.4) has
+      0.3 for unbalanced clients. With 0 sizes are equal up to one example.
 
   Returns:
-    int64 [num_clients], summing to num_examples.
+    int64 [num_clients].
 
   Raises:
     DataError: If there are too few examples or `unbalance` is out of range.
@@ -66,19 +66,19 @@ def iid(num_examples: int, num_clients: int, seed: int = 0, unbalance: float = 0
 def label_dirichlet(
   labels: np.ndarray, num_clients: int, alpha: float, seed: int = 0, unbalance: float = 0.0
 ) -> Partition:
-  """Each client has label proportions of its own, drawn from Dirichlet(alpha).
+  """Gives each client its own label proportions, drawn from Dirichlet(alpha).
 
-  A client's labels are drawn from its proportions; what a used-up class cannot give is drawn from
-  the others ("Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+  A client's labels are drawn from its proportions. If a class has no examples left, other classes
+  take its place ("Measuring the Effects of Non-Identical Data Distribution for Federated Visual
   Classification", section 2). Sizes are exact.
 
   Args:
     labels: int [n], the class of each example.
-    num_clients: As in `client_sizes`.
-    alpha: Concentration of each class, 1e-4 to 1e6: 0.03 gives almost one class a client, 100
-      almost IID.
+    num_clients: See `client_sizes`.
+    alpha: Concentration of each class, 1e-4 to 1e6. 0.03 gives almost one class to each client, and
+      100 almost IID clients.
     seed: Seed of the whole partition.
-    unbalance: As in `client_sizes`.
+    unbalance: See `client_sizes`.
   """
   errors.check_range('alpha', alpha, _LEAST_ALPHA, _MOST_ALPHA)
   labels = np.asarray(labels)
@@ -105,11 +105,11 @@ def label_dirichlet(
 
 
 def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partition:
-  """Sorts by label, cuts into equal shards and deals each client two of them.
+  """Sorts examples by label, cuts them into equal shards, and gives each client two shards.
 
-  "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3: MNIST
-  in 200 shards of 300, two to each of 100 clients. Clients are of equal size: what is left over
-  when n is no multiple of the number of shards is not used.
+  "Communication-Efficient Learning of Deep Networks from Decentralized Data", section 3, divides
+  MNIST into 200 shards of 300 for 100 clients. Clients have equal sizes: if n is not a multiple of
+  the number of shards, the remaining examples are not used.
   """
   labels = np.asarray(labels)
   num_shards = 2 * num_clients
@@ -126,7 +126,7 @@ def label_shards(labels: np.ndarray, num_clients: int, seed: int = 0) -> Partiti
 def hold_out(num_clients: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
   """Sets one client in 11 aside for tuning (AdaBest, section 4.1: 10 of 110).
 
-  Returns the numbers of the training clients and of the held-out ones, both sorted.
+  Returns the indices of the training clients and of the held-out clients, both sorted.
   """
   if num_clients < 11:
     raise errors.DataError(f'one client in 11 cannot be held out of {num_clients}; use more')
@@ -136,13 +136,13 @@ def hold_out(num_clients: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def counts_by_client(labels: Sequence[np.ndarray]) -> np.ndarray:
-  """How often each client has each label, int64 [clients, classes], from the labels of each."""
+  """Returns how often each client has each label, int64 [clients, classes]."""
   num_classes = 1 + max(int(np.max(y)) for y in labels)
   return np.stack([np.bincount(y, minlength=num_classes) for y in labels])
 
 
 def report_of_sizes(sizes: Sequence[int]) -> dict[str, float]:
-  """Returns the clients, the examples, and the smallest, largest, median and mean size."""
+  """Returns the numbers of clients and examples, and the clients' smallest to mean size."""
   return {
     'clients': len(sizes),
     'examples': int(np.sum(sizes)),
@@ -154,15 +154,15 @@ def report_of_sizes(sizes: Sequence[int]) -> dict[str, float]:
 
 
 def report_of_counts(counts: np.ndarray) -> dict[str, float]:
-  """Sums up how unlike each other clients are.
+  """Describes how the clients' labels differ.
 
   Args:
-    counts: int [clients, classes], examples by label.
+    counts: int [clients, classes], the number of examples by label.
 
   Returns:
-    What `report_of_sizes` gives, and by name: classes_per_client and largest_class_share, means
-    over clients; total_variation, the mean distance between a client's label distribution and that
-    of all (0 alike, towards 1 unlike).
+    The result of `report_of_sizes`, with these means over clients: classes_per_client,
+    largest_class_share, and total_variation, the distance between a client's label distribution and
+    that of all clients (0 is equal, near 1 is very different).
   """
   sizes = counts.sum(1)
   shares = counts / sizes[:, None]

@@ -1,12 +1,12 @@
-"""Federated data in TensorFlow Federated's SQLite files, found or downloaded, read by client.
+"""Reads TensorFlow Federated's SQLite files, which are found or downloaded, client by client.
 
-The tables, as TFF's loaders expect them:
+The tables are those that TFF's loaders expect:
 
     examples(split_name TEXT, client_id TEXT, serialized_example_proto BLOB)
     client_metadata(client_id TEXT, split_name TEXT, num_examples INTEGER)
 
-All rows of a client are fetched with one query and parsed with one `tf.io.parse_example`, so a
-client costs a few milliseconds instead of a tf.data pipeline.
+One query fetches all rows of a client, and one `tf.io.parse_example` parses them. This takes a few
+milliseconds for a client and needs no tf.data pipeline.
 """
 
 import functools
@@ -36,10 +36,10 @@ Preprocess = Callable[[Mapping[str, np.ndarray]], tuple[np.ndarray, np.ndarray]]
 
 
 def check_complete(path: str) -> None:
-  """Refuses a file that is missing, is not SQLite or lacks its end.
+  """Refuses a file that is missing, is not SQLite, or is incomplete.
 
-  SQLite's header says how many pages the file has, so a partly downloaded file is recognised by its
-  size alone, however large it is.
+  SQLite's header has the number of pages, so the size shows whether a file was downloaded
+  completely.
   """
   path = files.existing(path)
   with files.border(path, 'delete it and fetch it again'), open(path, 'rb') as f:
@@ -52,7 +52,7 @@ def check_complete(path: str) -> None:
 
 
 def fingerprint(path: str) -> tuple[int, str]:
-  """The size and a SHA-256 of a file, of one larger than a GiB over 1,024 blocks of a MiB."""
+  """Returns a file's size and SHA-256; above a GiB the hash is over 1,024 blocks of a MiB."""
   status = os.stat(path)
   return status.st_size, _digest(path, status.st_size, status.st_mtime_ns)
 
@@ -69,10 +69,10 @@ def _digest(path: str, size: int, modified: int) -> str:
 
 
 def find_tff_file(name: str, data_dir: str | None) -> str:
-  """The path of one of TFF's files in a folder; without one in TFF's cache, downloaded if need be.
+  """Returns the path of one of TFF's files, in a folder or TFF's cache; downloads it if needed.
 
-  What is before '_' or '.' in its name is the module of `tff.simulation.datasets` that downloads
-  it. A download is moved into the cache only when it is whole.
+  The part of its name before '_' or '.' is the module of `tff.simulation.datasets` that downloads
+  it. A download is moved into the cache only when it is complete.
   """
   cache = data_dir or os.path.join(os.path.expanduser('~'), '.tff')
   path = os.path.join(cache, name)
@@ -97,8 +97,8 @@ def find_tff_file(name: str, data_dir: str | None) -> str:
 class SqlClientData(task_lib.ClientData):
   """The clients of one split of a TFF SQLite file.
 
-  Threads may share an object: each gets a connection of its own. Pickled, it is the file's path:
-  another process opens the same file, or refuses another one.
+  Threads may share an object, because each thread gets its own connection. It is pickled as the
+  file's path. Another process opens this path, and refuses a file with other contents.
   """
 
   def __init__(
@@ -109,16 +109,16 @@ class SqlClientData(task_lib.ClientData):
     preprocess: Preprocess | None,
     ranges: Mapping[str, tuple[int, int]] | None = None,
   ):
-    """Opens a split and parses its first example, so that a wrong file is reported at once.
+    """Opens a split and parses its first example, so that a wrong file is reported early.
 
     Args:
-      path: The file; nothing is written, nor next to it.
+      path: The file. Nothing is written to it or beside it.
       split: The split's name, such as 'train'.
-      features: The features of an example: name -> `tf.io.FixedLenFeature`. Those of floating
-        point must be finite.
-      preprocess: Maps one client's features, name -> array [n, ...], to (x, y), with as many
-        examples in as out; None where only `all_features` is used.
-      ranges: The smallest and the largest value allowed, by feature; others are not compared.
+      features: The features of an example: name -> `tf.io.FixedLenFeature`. Floating-point features
+        must be finite.
+      preprocess: A function from one client's features, name -> array [n, ...], to (x, y) with the
+        same number of examples. None if only `all_features` is used.
+      ranges: Feature -> the smallest and the largest allowed value. Other features are not checked.
 
     Raises:
       DataError: If the file is incomplete, or a table, column, split or feature is missing, or
@@ -149,7 +149,7 @@ class SqlClientData(task_lib.ClientData):
     self.__dict__.update(state, _local=threading.local())
 
   def _query(self, sql: str, *parameters: Any, most: int | None = None) -> list[tuple]:
-    """The rows of a query, text as bytes; of a damaged file at most one a byte, or `most`."""
+    """Returns the rows of a query, text as bytes; a damaged file gives at most `most` rows."""
     with files.border(self._path, _AGAIN):
       if not hasattr(self._local, 'connection'):
         # Immutable: nothing is written next to the file, so that its folder may be read-only.
@@ -163,7 +163,7 @@ class SqlClientData(task_lib.ClientData):
       return self._local.connection.execute(sql, parameters).fetchmany(most)
 
   def _read_sizes(self) -> dict[str, int]:
-    """The number of examples by client id, sorted by id."""
+    """Returns the number of examples by client id, sorted by id."""
     # Tables alone: SQLite would run what a view of someone else's file says.
     tables = self._query("SELECT name FROM sqlite_master WHERE type = 'table'")
     if not {(b'examples',), (b'client_metadata',)} <= set(tables):
@@ -200,7 +200,7 @@ class SqlClientData(task_lib.ClientData):
     return [r[0] for r in rows]
 
   def _parse(self, rows: Sequence[bytes], owners: Sequence[str]) -> dict[str, np.ndarray]:
-    """The features of serialized examples of `owners`, finite and in range."""
+    """Parses serialized examples of `owners`; checks that features are finite and in range."""
     whose = f'client {owners[0]!r}' if len(set(owners)) == 1 else f'the split {self._split!r}'
     expected = ', '.join(sorted(self._features))
     with files.border(f'{self._path}: an example of {whose} with {expected}', _AGAIN):
@@ -233,18 +233,18 @@ class SqlClientData(task_lib.ClientData):
     return self._sizes[client_id]
 
   def load(self, client_id: str) -> task_lib.ExampleArrays:
-    """One client's examples, preprocessed; see `tasks.ClientData.load`."""
+    """Returns one client's examples, preprocessed; see `tasks.ClientData.load`."""
     assert self._preprocess is not None  # Such data are read by `all_features`.
     rows = self._rows(client_id)
     x, y = self._preprocess(self._parse(rows, [client_id] * len(rows)))
     return task_lib.example_arrays(x, y, f'{self._path}: client {client_id!r}')
 
   def all_features(self) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Every client's features, parsed together, for data that fit in memory.
+    """Returns every client's features, parsed together, for data that fit in memory.
 
     Returns:
-      The features, name -> array [n, ...], and for each of the n rows the position of its client
-      in `client_ids` (int64). Clients come in order, each with its rows in the file's order.
+      The features, name -> array [n, ...], and int64 [n], the position of each row's client in
+      `client_ids`. Clients come in order, and a client's rows in the file's order.
     """
     rows = [self._rows(client_id) for client_id in self._ids]
     owner = np.repeat(np.arange(len(rows)), list(map(len, rows)))
@@ -261,11 +261,11 @@ def load_task(
   prefix: str = '',
   **task: Any,
 ) -> task_lib.Task:
-  """A task on one of TFF's files, whose clients train on one split; validation are all of another.
+  """Loads a task from one of TFF's files: one split trains, another one is for validation.
 
-  Arguments are as for `find_tff_file` and `SqlClientData`; `prefix` is what the names of the splits
-  begin with, before 'train' and 'test'. `task` has the task's other attributes, of which
-  `validation` may be a function of the test clients.
+  For the arguments see `find_tff_file` and `SqlClientData`. `prefix` comes before 'train' and
+  'test' in the names of the splits. `task` has the task's other attributes; `validation` among them
+  may be a function of the test clients.
   """
   path = find_tff_file(file, data_dir)
   names = f'{prefix}train', f'{prefix}test'

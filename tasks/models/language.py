@@ -1,7 +1,7 @@
-"""What the two next-token tasks share: the model around LSTMs, the loss over tokens, accuracies.
+"""Shared parts of the next-token tasks: the model around LSTMs, the loss, and accuracies.
 
-Sequences are int32 [..., B, T]; token 0 is padding and stands at the end only. The target is the
-input moved by one, so the input at step t > 0 is the target at step t - 1.
+Sequences are int32 [..., B, T]. Token 0 is padding, at the end only. The target is the input
+shifted by one, so the input at step t > 0 is the target at step t - 1.
 """
 
 import collections
@@ -23,7 +23,7 @@ Lstm = Literal['tensorflow', 'compiled']
 def lstm_weights(
   draw: layers.Initializer, inputs: int, units: int, he_normal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Kernel, orthogonal recurrent kernel, and bias with ones for the forget gate, as in Keras."""
+  """Draws kernel, orthogonal recurrent kernel, and bias (1 for the forget gate), as in Keras."""
   kernel = draw.he_normal if he_normal else draw.glorot_uniform
   bias = layers.zeros(4 * units)
   bias[units : 2 * units] = 1
@@ -31,26 +31,26 @@ def lstm_weights(
 
 
 def unmasked(y: tf.Tensor) -> tf.Tensor:
-  """1 where the input is a token and 0 where it is padding, float32 like the targets y."""
+  """Returns 1 where the input is a token and 0 where it is padding, float32, like the targets y."""
   valid = tf.cast(tf.not_equal(y, PADDING), tf.float32)
   # The first step always counts; a later one if its input, the target before, is not padding.
   return tf.concat([tf.ones_like(valid[..., :1]), valid[..., :-1]], -1)
 
 
 def token_weights(y: tf.Tensor, padding: Padding) -> tf.Tensor:
-  """How much each token's cross-entropy counts in an example's loss.
+  """Returns the weight of each token's cross-entropy in an example's loss.
 
-  Keras masks steps whose input is padding: the LSTM stands still, so every padded step repeats
-  the prediction made at the end of the text, whose target is the first padding.
+  Keras masks steps whose input is padding. The LSTM does not change in these steps, so each of them
+  repeats the prediction at the end of the text, whose target is the first padding.
 
   Args:
     y: int [..., B, T], the targets.
-    padding: 'published', the loss of the authors' published code, the mean over all T steps of
-      the masked model: the step at the end of the text counts once more for each padded one; or
-      'tff', where padded steps count nothing.
+    padding: 'published' is the loss of the authors' published code, the mean over all T steps of
+      the masked model. The step at the end of the text then counts once more for each padded step.
+      With 'tff' padded steps do not count.
 
   Returns:
-    float32 [..., B, T]; an example's loss is the sum of weight times cross-entropy.
+    float32 [..., B, T]. An example's loss is the sum of weight times cross-entropy.
   """
   read = unmasked(y)
   if padding == 'tff':
@@ -61,21 +61,22 @@ def token_weights(y: tf.Tensor, padding: Padding) -> tf.Tensor:
 
 
 class TokenMeanModel(models.Model):
-  """A model whose training loss is a mean over a batch's tokens, however its examples share them.
+  """A model whose training loss is the mean over all tokens of a batch.
 
-  That is the loss of TFF 0.87's baseline tasks: examples with more padding count less. The metric
-  'loss' stays the mean of the examples' losses, which is less by the share of padded steps.
+  This is the loss of TFF 0.87's baseline tasks, in which examples with more padding count less. The
+  metric 'loss' is still the mean of the examples' losses, which is smaller by the share of padded
+  steps.
   """
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
-    """The mean over the steps whose input is not padding."""
+    """Returns the mean over the steps whose input is not padding."""
     read = tf.reduce_mean(unmasked(y), -1)
     share = tf.reduce_mean(read, -1) if shares is None else tf.reduce_sum(read * shares, -1)
     return tf.math.divide_no_nan(mean_loss, share)
 
 
 def accuracy(ignored: Sequence[int]) -> Callable:
-  """The accuracy over all tokens but those whose target is ignored."""
+  """Returns the accuracy over all tokens whose target is not ignored."""
 
   def metric(logits: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     counted = tf.ones_like(y, tf.bool)
@@ -91,7 +92,7 @@ def accuracy(ignored: Sequence[int]) -> Callable:
 
 
 def num_tokens(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:
-  """The targets that are not padding in all of a client's steps: the published client weight."""
+  """Returns the number of targets without padding in all of a client's steps, its weight."""
   return metrics['accuracy'][..., 1]
 
 
@@ -103,17 +104,18 @@ def build_model(
   padding: Padding,
   lstm_kind: Lstm = 'tensorflow',
 ) -> models.Model:
-  """A next-token model of int32 inputs and targets [T], which takes a leading client axis.
+  """Builds a next-token model of int32 inputs and targets [T], with a client axis.
 
   Args:
-    weights: Initial weights, the first the embedding [vocabulary, size].
-    run: (weights without the embedding, embedded [..., T, B, size], the LSTM layer: a function of
-      its input and its three weights) -> logits [..., T, B, vocabulary].
+    weights: Initial weights. The first is the embedding [vocabulary, size].
+    run: A function (weights without the embedding, embedded [..., T, B, size], LSTM layer) ->
+      logits [..., T, B, vocabulary]. The LSTM layer is a function of its input and its three
+      weights.
     steps: T, the length of a sequence.
     metrics: Accuracies by name, each with the targets it ignores.
-    padding: As in `token_weights`; 'tff' also takes the mean over a batch's tokens.
-    lstm_kind: What trains: 'tensorflow' or 'compiled', `kernels.lstm`, for the graph engine on a
-      CPU. Evaluation and what is exported have TensorFlow's operations.
+    padding: See `token_weights`. 'tff' also takes the mean over a batch's tokens.
+    lstm_kind: The operations of training: 'tensorflow', or 'compiled' (`kernels.lstm`) for the
+      graph engine on a CPU. Evaluation and exported models use TensorFlow's operations.
   """
 
   def forward(weights: Any, x: tf.Tensor, training: bool, seed: tf.Tensor | None) -> tf.Tensor:
@@ -143,7 +145,7 @@ def build_model(
 
 
 def dense_rows(h: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-  """A dense layer on [..., T, B, size], as one product over all time steps and examples."""
+  """Applies a dense layer to [..., T, B, size] as one product over all steps and examples."""
   shape = tf.shape(h)
   leading = shape[:-3]
   rows = tf.reshape(h, tf.concat([leading, [shape[-3] * shape[-2], h.shape[-1]]], 0))

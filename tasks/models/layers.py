@@ -1,7 +1,7 @@
-"""Pieces that the tasks' models are put together from: initial weights and layers.
+"""Parts of the tasks' models: initial weights and layers.
 
-Layers are pure functions of tensors, and each also takes a leading axis of clients, on weights and
-data alike.
+Layers are pure functions of tensors. All of them also accept a leading axis of clients on both
+weights and data.
 """
 
 import contextlib
@@ -26,26 +26,26 @@ class Initializer:
     self._rng = np.random.default_rng([seed, 28])
 
   def glorot_uniform(self, *shape: int) -> np.ndarray:
-    """Uniform within sqrt(6 / (fan in + fan out))."""
+    """Draws uniformly within sqrt(6 / (fan in + fan out))."""
     limit = np.sqrt(6 / sum(_fans(shape)))
     return self._rng.uniform(-limit, limit, shape).astype(np.float32)
 
   def he_normal(self, *shape: int) -> np.ndarray:
-    """Normal cut off at two standard deviations, with variance 2 / fan in after the cut."""
+    """Draws a normal, cut off at two standard deviations, whose variance is then 2 / fan in."""
     # 0.8796 is the standard deviation of a standard normal cut off at +-2.
     scale = np.sqrt(2 / _fans(shape)[0]) / 0.87962566103423978
     return (scale * self._truncated_normal(shape)).astype(np.float32)
 
   def normal(self, stddev: float, *shape: int) -> np.ndarray:
-    """Normal with mean 0."""
+    """Draws a normal with mean 0."""
     return (stddev * self._rng.standard_normal(shape)).astype(np.float32)
 
   def uniform(self, limit: float, *shape: int) -> np.ndarray:
-    """Uniform within +-limit."""
+    """Draws uniformly within +-limit."""
     return self._rng.uniform(-limit, limit, shape).astype(np.float32)
 
   def orthogonal(self, rows: int, columns: int) -> np.ndarray:
-    """A matrix with orthonormal rows or columns, whichever are fewer."""
+    """Draws a matrix with orthonormal rows or columns, whichever are fewer."""
     a = self._rng.standard_normal((max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(a)
     q = q * np.sign(np.diag(r))
@@ -61,18 +61,18 @@ class Initializer:
 
 
 def _fans(shape: Sequence[int]) -> tuple[int, int]:
-  """Inputs and outputs of a unit: of a matrix [in, out] or a kernel [height, width, in, out]."""
+  """Returns fan in and fan out of a matrix [in, out] or a kernel [height, width, in, out]."""
   receptive = int(np.prod(shape[:-2]))
   return receptive * shape[-2], receptive * shape[-1]
 
 
 def zeros(*shape: int) -> np.ndarray:
-  """A float32 array of zeros."""
+  """Returns a float32 array of zeros."""
   return np.zeros(shape, np.float32)
 
 
 def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-  """x kernel + bias, [..., B, outputs]; weights may have the leading dimensions of x."""
+  """Returns x kernel + bias, [..., B, outputs]; weights may have the leading dimensions of x."""
   # A vector is added as it is: an axis for the rows would be two more operations a step.
   return tf.matmul(x, kernel) + (bias if len(bias.shape) == 1 else bias[..., tf.newaxis, :])
 
@@ -84,10 +84,10 @@ def conv(
   stride: int = 1,
   padding: str = 'VALID',
 ) -> tf.Tensor:
-  """Returns a convolution; with a client axis, the groups of its channels are the clients.
+  """Returns a convolution; with a client axis it is a grouped one with a group for each client.
 
-  Images are [..., B, height, width, inputs], the kernel [..., rows, columns, inputs, outputs].
-  Stride and padding are as in `tf.nn.conv2d`.
+  Images are [..., B, height, width, inputs], the kernel [..., rows, columns, inputs, outputs]. For
+  stride and padding see `tf.nn.conv2d`.
   """
   if kernel.shape.rank == 4:
     y = tf.nn.conv2d(x, kernel, stride, padding)
@@ -104,7 +104,7 @@ def conv(
 
 @functools.cache
 def _groups_have_gradients() -> bool:
-  """Whether grouped convolutions do; on a CPU only if it is one that oneDNN is used on."""
+  """Whether grouped convolutions have gradients; on a CPU this needs oneDNN."""
   with tf.init_scope(), contextlib.suppress(tf.errors.InvalidArgumentError):
     one = tf.ones([1, 1, 1, 2])
     tf.raw_ops.Conv2DBackpropInput(
@@ -121,17 +121,17 @@ def _join_channels(x: tf.Tensor) -> tf.Tensor:
 
 
 def _for_images(vector: tf.Tensor) -> tf.Tensor:
-  """[..., channels] in a shape that goes with [..., B, height, width, channels]."""
+  """Reshapes [..., channels] to match [..., B, height, width, channels]."""
   return vector[..., tf.newaxis, tf.newaxis, tf.newaxis, :]
 
 
 def max_pool(x: tf.Tensor, size: int, stride: int, padding: str = 'VALID') -> tf.Tensor:
-  """The largest of size x size pixels, of images [..., height, width, channels]."""
+  """Returns the maximum over size x size pixels of images [..., height, width, channels]."""
   return of_images(lambda images: tf.nn.max_pool2d(images, size, stride, padding), x)
 
 
 def of_images(function: Callable, x: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-  """function(images [n, height, width, channels], *others [n, k]), also with a client axis."""
+  """Applies function(images [n, height, width, channels], *others [n, k]), also over clients."""
   x = tf.convert_to_tensor(x)
   if x.shape.rank == 4:
     return function(x, *others)
@@ -141,7 +141,7 @@ def of_images(function: Callable, x: tf.Tensor, *others: tf.Tensor) -> tf.Tensor
 
 
 def flatten(x: tf.Tensor) -> tf.Tensor:
-  """Images [..., height, width, channels] to [..., all in one]."""
+  """Flattens images [..., height, width, channels] to vectors."""
   return tf.reshape(x, tf.concat([tf.shape(x)[:-3], [int(np.prod(x.shape[-3:]))]], 0))
 
 
@@ -159,10 +159,10 @@ def group_norm(
 
 
 class SummedLossModel(models.Model):
-  """A model whose training loss is the sum, not the mean, over a batch's examples."""
+  """A model whose training loss is the sum over a batch's examples, not the mean."""
 
   def batch_loss(self, mean_loss: tf.Tensor, y: tf.Tensor, shares: tf.Tensor | None) -> tf.Tensor:
-    """The sum of the examples' losses."""
+    """Returns the sum of the examples' losses."""
     if shares is None:
       count = tf.shape(y)[-len(self.input_spec['y'].shape)]
     else:
@@ -178,9 +178,9 @@ def classifier(
   x_dtype: tf.DType = tf.float32,
   penalty: Callable | None = None,
 ) -> models.Model:
-  """A model of inputs [B, *x_shape] and int32 class numbers, with cross-entropy and accuracy.
+  """Builds a model of inputs [B, *x_shape] and int32 classes, with cross-entropy and accuracy.
 
-  It takes a leading client axis, and so do `forward` and `penalty`, which are as in `models.Model`.
+  It accepts a leading client axis, and so must `forward` and `penalty`; see `models.Model`.
   """
   return models.Model(
     initial_weights=initial_weights,
@@ -195,7 +195,7 @@ def classifier(
 
 
 def perceptron_weights(seed: int, widths: Sequence[int]) -> tuple[np.ndarray, ...]:
-  """Kernels (Glorot uniform) and biases (zero) of dense layers of the given widths."""
+  """Draws kernels (Glorot uniform) and biases (zero) of dense layers of the given widths."""
   draw = Initializer(seed)
   weights = []
   for n, m in itertools.pairwise(widths):
@@ -209,10 +209,10 @@ def perceptron(
   x_shape: Sequence[int] | None = None,
   prepare: Callable[[tf.Tensor], tf.Tensor] | None = None,
 ) -> models.Model:
-  """A multilayer perceptron with ReLU between its layers, as a classifier.
+  """Builds a multilayer perceptron with ReLU between its layers, as a classifier.
 
-  `widths` are of the inputs, of shape `x_shape`, the hidden layers and the classes. `prepare` is
-  applied to the inputs first, element by element.
+  `widths` has the numbers of inputs (with shape `x_shape`), of units in each hidden layer, and of
+  classes. `prepare` is first applied to each element of the inputs.
   """
   x_shape = [widths[0]] if x_shape is None else list(x_shape)
 

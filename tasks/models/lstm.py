@@ -1,18 +1,18 @@
-"""An LSTM layer made for many small batches on a CPU.
+"""An LSTM layer for many small batches on a CPU.
 
-Keras's equations (gates in the order input i, forget f, cell g, output o):
+The equations are Keras's, with gates in the order input i, forget f, cell g, output o:
 
     z_t = x_t W + h_{t-1} R + b
     c_t = sigmoid(f_t) c_{t-1} + sigmoid(i_t) tanh(g_t)
     h_t = sigmoid(o_t) tanh(c_t)
 
-The layer is unrolled over time and has a gradient of its own. Going back through time needs, at
-each step, only products with factors that are computed for all steps at once, and the gradient
-of R is one matrix product over all steps. A leading axis of clients is allowed on everything.
+The layer is unrolled over time and has its own gradient. A backward step needs only products with
+factors that are computed for all steps at once, and the gradient of R is one matrix product over
+all steps. All arguments may have a leading axis of clients.
 
-With a few rows in a batch each step's product only reads R from memory, so R's layout matters:
-forward it is one matrix a gate, backward it is transposed once. `tff_adaptive.kernels.lstm` is the
-same recurrence as one operation.
+With a few rows in a batch, most time of a step's product is for reading R from memory, so R's
+layout matters. Forward, R is one matrix for each gate; backward, it is transposed once.
+`tff_adaptive.kernels.lstm` is the same recurrence as one operation.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,8 @@ def lstm(
 ) -> tf.Tensor:
   """Runs an LSTM from zero state over a sequence.
 
-  All may have a client axis in front; T is known. The compiled recurrence is for float32 on a CPU.
+  All arguments may have a leading client axis, and T is static. The compiled recurrence needs
+  float32 and a CPU.
 
   Args:
     x: float [T, B, inputs].
@@ -53,13 +54,13 @@ def lstm(
 
 
 def _merge(x: tf.Tensor) -> tf.Tensor:
-  """[..., T, B, n] -> [..., T B, n]."""
+  """Reshapes [..., T, B, n] to [..., T B, n]."""
   shape = tf.shape(x)
   return tf.reshape(x, tf.concat([shape[:-3], [shape[-3] * shape[-2], x.shape[-1]]], 0))
 
 
 def _recurrence(z: tf.Tensor, r: tf.Tensor, steps: int) -> tf.Tensor:
-  """h_1 ... h_T, [..., T B, H], from the inputs' share of z, [..., T B, 4 H]."""
+  """Returns h_1 ... h_T, [..., T B, H], from the inputs' part of z, [..., T B, 4 H]."""
   units, leading = r.shape[-2], r.shape.rank - 2
 
   def by_time_and_gate() -> list[tf.Tensor]:

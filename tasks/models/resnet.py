@@ -1,9 +1,8 @@
-"""ResNet-18 with group normalisation, for CIFAR as "Adaptive Federated Optimization" trains it.
+"""ResNet-18 with group normalisation, for CIFAR in "Adaptive Federated Optimization".
 
-The architecture is that of TFF's baseline (`create_resnet18`), which down-samples in the stem
-only. Three things that a baseline of TFF 0.87 does not give are the paper's: group normalisation
-with 2 groups (Keras's layer has 32), the L2 term as part of the loss, and training images cropped
-and flipped at random.
+The architecture is that of TFF's baseline (`create_resnet18`), which down-samples in the stem only.
+Three parts follow the paper and not TFF 0.87's baseline: group normalisation with 2 groups (Keras's
+layer has 32), the L2 term in the loss, and random crops and flips of training images.
 """
 
 from collections.abc import Iterator
@@ -22,15 +21,15 @@ _BLOCKS = 2
 
 
 def build(seed: int, num_classes: int, groups: int = 2) -> models.Model:
-  """Builds the model; 11,227,812 parameters with 100 classes.
+  """Builds the model, which has 11,227,812 parameters with 100 classes.
 
   Args:
-    seed: Draws the initial weights: He normal, normal 0.01 for the last layer, as in TFF.
-    num_classes: Classes.
-    groups: Groups of channels in a normalisation.
+    seed: Draws the initial weights: as in TFF, He normal, and normal 0.01 for the last layer.
+    num_classes: Number of classes.
+    groups: Number of groups of channels in a normalisation.
 
   Returns:
-    A model of uint8 images [32, 32, 3] that also takes a leading client axis.
+    A model of uint8 images [32, 32, 3] that also accepts a leading client axis.
   """
   draw = layers.Initializer(seed)
   weights, decayed = [], []
@@ -60,7 +59,7 @@ def build(seed: int, num_classes: int, groups: int = 2) -> models.Model:
 
 
 def _layers(num_classes: int) -> Iterator[tuple]:
-  """The layers with weights in the order `apply` uses them."""
+  """Returns the layers with weights, in the order in which `apply` uses them."""
   yield ('conv', 7, 7, 3, _FILTERS[0])
   yield ('norm', _FILTERS[0])
   channels = _FILTERS[0]
@@ -80,7 +79,7 @@ def _layers(num_classes: int) -> Iterator[tuple]:
 
 
 def apply(weights: Any, x: tf.Tensor, groups: int) -> tf.Tensor:
-  """The logits of images [..., B, height, width, 3], with the weights in the order of `_layers`."""
+  """Returns the logits of images [..., B, height, width, 3]; weights in the order of `_layers`."""
   left = iter(weights)
 
   def conv(x: tf.Tensor, stride: int = 1) -> tf.Tensor:
@@ -104,7 +103,7 @@ def apply(weights: Any, x: tf.Tensor, groups: int) -> tf.Tensor:
 def prepare(x: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
   """Crops uint8 images [..., B, 32, 32, 3] to 24 x 24 and standardises each.
 
-  With a seed, int32 [2] or [G, 2], crops and flips are random; without one crops are central.
+  With a seed, int32 [2] or [G, 2], crops and flips are random. Without a seed crops are central.
   """
   margin = x.shape[-2] - CROP
 
@@ -122,7 +121,7 @@ def prepare(x: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
 
 
 def choices(x: tf.Tensor, seed: tf.Tensor, count: int, below: int) -> tf.Tensor:
-  """Draws whole numbers from 0 on for each image, int32 [B, count], or [G, B, count]."""
+  """Draws `count` integers from 0 on for each image, int32 [B, count] or [G, B, count]."""
   shape = [tf.shape(x)[-4], count]
   return models.with_seed(
     lambda s: tf.random.stateless_uniform(shape, s, maxval=below, dtype=tf.int32), seed
@@ -130,12 +129,12 @@ def choices(x: tf.Tensor, seed: tf.Tensor, count: int, below: int) -> tf.Tensor:
 
 
 def crop(x: tf.Tensor, corner: tf.Tensor, size: int) -> tf.Tensor:
-  """Cuts [B, size, size, channels] out of each image, from its corner (row, column), int [B, 2]."""
+  """Cuts [B, size, size, channels] out of each image; corners are (row, column), int [B, 2]."""
   steps = tf.range(size)
   x = tf.gather(x, corner[:, :1] + steps, axis=1, batch_dims=1)
   return tf.gather(x, corner[:, 1:] + steps, axis=2, batch_dims=1)
 
 
 def flip(x: tf.Tensor, is_flipped: tf.Tensor) -> tf.Tensor:
-  """Mirrors the images left to right where is_flipped, bool [B]."""
+  """Mirrors images left to right where is_flipped, bool [B], is True."""
   return tf.where(is_flipped[:, tf.newaxis, tf.newaxis, tf.newaxis], x[:, :, ::-1], x)

@@ -1,4 +1,4 @@
-"""A causal transformer on characters, in the form of GPT-2: normalisation before each part.
+"""A causal transformer on characters, as GPT-2 with normalisation before each part.
 
 Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, section 2.3.
 """
@@ -18,15 +18,15 @@ _BLOCK = 12  # Weights of a block.
 def initial_weights(
   seed: int, vocabulary: int, steps: int, size: int, blocks: int
 ) -> tuple[np.ndarray, ...]:
-  """Embedding, positions, the blocks' weights, the last normalisation and the output layer.
+  """Draws embedding, positions, the blocks' weights, the last normalisation and the output layer.
 
   Args:
-    seed: Seeds the draws: normal with deviation 0.02, divided by sqrt(2 blocks) for the two
-      layers of a block that are added to its input.
-    vocabulary: Tokens.
+    seed: The seed of the draws. Weights are normal with deviation 0.02. In the two layers of a
+      block that are added to its input, the deviation is divided by sqrt(2 blocks).
+    vocabulary: Number of tokens.
     steps: T, the length of a sequence.
-    size: Units of a layer, a multiple of the heads.
-    blocks: Blocks of attention and a perceptron.
+    size: Number of units of a layer, a multiple of the number of heads.
+    blocks: Number of blocks, each with attention and a perceptron.
   """
   draw, last = layers.Initializer(seed), 0.02 / np.sqrt(2 * blocks)
 
@@ -46,12 +46,12 @@ def initial_weights(
 
 
 def run(weights: Any, embedded: tf.Tensor, heads: int) -> tf.Tensor:
-  """The transformer; a client axis in front is allowed on everything.
+  """Computes the transformer. All arguments may have a leading client axis.
 
   Args:
     weights: `initial_weights` without the embedding.
     embedded: float [T, B, size].
-    heads: Of the attention.
+    heads: Number of heads of the attention.
 
   Returns:
     The logits, [T, B, vocabulary].
@@ -65,7 +65,7 @@ def run(weights: Any, embedded: tf.Tensor, heads: int) -> tf.Tensor:
 
 
 def _block(h: tf.Tensor, weights: Any, heads: int) -> tf.Tensor:
-  """Attention and a perceptron of 4 size units, each added to its input [..., B, T, size]."""
+  """Applies attention and a perceptron, each added to its input [..., B, T, size]."""
   mixed = language.dense_rows(_norm(h, *weights[:2]), *weights[2:4])
   h += language.dense_rows(_attention(mixed, heads), *weights[4:6])
   inner = tf.nn.gelu(language.dense_rows(_norm(h, *weights[6:8]), *weights[8:10]))
@@ -73,7 +73,7 @@ def _block(h: tf.Tensor, weights: Any, heads: int) -> tf.Tensor:
 
 
 def _attention(mixed: tf.Tensor, heads: int) -> tf.Tensor:
-  """Each step's mean of the values of itself and of those before: [..., B, T, 3 size] -> size."""
+  """Returns causal attention: [..., T, 3 size] -> [..., T, size]."""
   steps, size = mixed.shape[-2], mixed.shape[-1] // 3
   shape = tf.concat([tf.shape(mixed)[:-1], [heads, size // heads]], 0)
   split: Callable = lambda part: _swap(tf.reshape(part, shape), -3)  # noqa: E731
