@@ -86,7 +86,7 @@ def _loader(module: str, function: str) -> tuple[dict[str, object], dict[str, st
   values = [ast.literal_eval(d) for d in node.args.defaults]
   text = ast.get_docstring(node) or ''
   help_of: dict[str, str] = {}
-  for other in re.findall(r'as(?: in)? `([\w.]*load\w*)`', text):
+  for other in re.findall(r'see `([\w.]*load\w*)`', text):
     there, _, name = other.rpartition('.')
     help_of |= _loader(there or module, name)[1]
   described = re.findall(r'^  (\w+): (.*(?:\n    .*)*)', text.partition('Args:\n')[2], re.MULTILINE)
