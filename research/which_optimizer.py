@@ -17,10 +17,11 @@ trained again, so the runs' folders may be elsewhere.
   python -m research.which_optimizer --report_only    Of what is complete, and of RESULTS.csv.
 """
 
+import functools
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ import pandas as pd
 from absl import flags as absl_flags
 
 from research.experiments import frame
-from scripts.cli import command, search_space, trainers
+from scripts.cli import command, search_space, worker
 from tff_adaptive import registry
 from tff_adaptive.reports import scores, style
 from tff_adaptive.runs import run as run_lib
@@ -143,6 +144,7 @@ _BUFFERED = ['fed_avg', 'fed_yogi', 'scaffold', 'fed_dyn', 'ada_best']
 _CLOCK = ('--speed_sigma=1', '--downlink=10', '--uplink=2', '--bandwidth_sigma=0.5')
 _LEVEL = 0.05
 _CELL = ['problem', 'method']
+Task = Callable[[worker.Train], None]
 
 _FLAGS = frame.flags('which_optimizer')
 _lists = (('problems', list(PROBLEMS)[:-1]), ('methods', list(METHODS)), ('buffered', _BUFFERED))
@@ -168,10 +170,9 @@ def main(arguments: Sequence[str]) -> int:
   kept = known(f'{_FLAGS.results}.csv')
   for problem, tasks in itertools.product(problems, (searches, finals)):
     methods = [method for method in _FLAGS.methods if (problem, method) not in kept.index]
-    stopped_by = trainers.share(tasks(problem, methods), _FLAGS.jobs)
-    if stopped_by is not None:
-      command.say(trainers.STOPPED)
-      return 128 + stopped_by
+    if code := worker.share(tasks(problem, methods), _FLAGS.jobs):
+      command.say(worker.STOPPED)
+      return code
   table = collect(kept)
   frame.write_rows(f'{_FLAGS.results}.csv', table)
   draw(f'{_FLAGS.results}.png', table)
@@ -206,21 +207,22 @@ def space(problem: str, method: str) -> search_space.Space:
 
 def study(problem: str, method: str) -> Any:
   """The search of a cell."""
-  from scripts.cli import study as study_lib
+  from scripts.cli import plan as plan_lib, study as study_lib
 
-  plan = study_lib.Plan('tpe', trials=_FLAGS.trials, metric=PROBLEMS[problem].column)
+  column = PROBLEMS[problem].column
+  plan = plan_lib.Plan(search='tpe', trials=_FLAGS.trials, metric=column)
   return study_lib.Study(_folder('tuning', problem, method), space(problem, method), plan)
 
 
-def searches(problem: str, methods: Sequence[str]) -> Iterator[trainers.Task]:
+def searches(problem: str, methods: Sequence[str]) -> Iterator[Task]:
   """The trials of the methods' searches on a problem."""
   for method in methods:
     trials = study(problem, method)
     while (claim := trials.claim()) is not None:
-      yield claim.do(command.say)
+      yield claim.do
 
 
-def finals(problem: str, methods: Sequence[str]) -> Iterator[trainers.Task]:
+def finals(problem: str, methods: Sequence[str]) -> Iterator[Task]:
   """The methods' runs on a problem that count."""
   for method in methods:
     tuned = _folder('tuning', problem, method)
@@ -234,12 +236,11 @@ def finals(problem: str, methods: Sequence[str]) -> Iterator[trainers.Task]:
         given['rounds'] *= 2  # Half as many updates make a step.
       runs = search_space.Space({'seed': _FLAGS.seeds}, given)
       for run in runs.grid(_folder(kind, problem, method)):
-        yield _once(run)
+        yield functools.partial(_once, run)
 
 
-def _once(run: Any) -> trainers.Task:
-  command.say(run.output.output_dir)
-  yield run, None
+def _once(run: Any, train: worker.Train) -> None:
+  train(run, None)
 
 
 def _given(problem: str, method: str, *more: str) -> dict[str, Any]:

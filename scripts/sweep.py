@@ -22,10 +22,11 @@ best first. `tensorboard --logdir=DIR` compares trials (HParams).
 """
 
 import dataclasses
+import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 if not __package__:  # Run as a file.
@@ -34,78 +35,9 @@ if not __package__:  # Run as a file.
 from tff_adaptive._utils import atomic_files
 from tff_adaptive_tasks import catalog
 
-from .cli import command, fields, flags, search_space
+from .cli import command, flags, plan as plan_lib, search_space
 
-_DRAWN = 'search=random or tpe'
-
-
-def _check_metric_name(name: str, metric: str) -> None:
-  if not metric.startswith(('validation_', 'inference_', 'train_')):
-    raise ValueError(
-      f'{name}={metric}: trials are selected on validation data, never on test data: give a column'
-      ' of metrics.csv such as validation_accuracy.'
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Sweep(fields.Group):
-  """Its own flags; those after ' -- ' are of train.py."""
-
-  TITLE = 'Sweep'
-
-  grid: tuple[str, ...] = fields.flag(
-    'A flag of train.py and its values: FLAG=VALUE,VALUE. Each trial is trained with each seed.'
-    ' May be repeated.',
-    [],
-  )
-  range: tuple[str, ...] = fields.flag(
-    'A number of train.py for random and tpe to draw: FLAG=LOW,HIGH, or FLAG=LOW,HIGH,log. May be'
-    ' repeated.',
-    [],
-    needs=_DRAWN,
-  )
-  output_dir: str | None = fields.flag("Folder in which the runs' folders are made.")
-  search: str = fields.flag(
-    'grid: every combination; random: random points; tpe: points near good ones, by the'
-    " tree-structured Parzen estimator (Optuna's).",
-    'grid',
-    choices=('grid', 'random', 'tpe'),
-  )
-  trials: int | None = fields.count(
-    'Number of trials of random and tpe. A later command may ask for more.', needs=_DRAWN
-  )
-  search_seed: int = fields.count(
-    'Seeds what random and tpe draw.', 0, zero='the default', needs=_DRAWN
-  )
-  prune: str | None = fields.flag(
-    'asha: asynchronous successive halving. Trials are compared at --first_rung rounds and then at'
-    ' --reduction_factor times as many each; the best of them go on with their runs.',
-    choices=('asha',),
-  )
-  first_rung: int | None = fields.count(
-    'Rounds before trials are pruned. Default: a ninth of --rounds.', needs='prune'
-  )
-  reduction_factor: int = fields.count(
-    'One of this number of trials goes on from a rung to the next, 2 or more.',
-    3,
-    low=2,
-    needs='prune',
-  )
-  jobs: int = fields.count('Runs at a time.', 1)
-  metric: str | None = fields.flag(
-    "Column of metrics.csv by which trials are compared. Default: the task's metric on the"
-    ' validation data.',
-    check=_check_metric_name,
-  )
-  window: int | None = fields.count(
-    'Number of last rounds over which the mean compares trials. Default: the last tenth, and'
-    ' at most 100.'
-  )
-  target: float | None = fields.flag('Show after how many rounds the metric reached this value.')
-  dry_run: bool = fields.flag('Only show the commands that would run.', False)
-
-
-_FLAGS = flags.define(flags.of_group(_Sweep))
+_FLAGS = flags.define(flags.of_group(plan_lib.Plan))
 
 
 @command.entry('sweep.py')
@@ -128,32 +60,29 @@ def main(arguments: Sequence[str]) -> int:
     return command.DONE
   if rest:
     raise ValueError(f'unexpected argument {rest[0]!r}; {hint}')
-  flags.check(_FLAGS, _Sweep)
-  if not _FLAGS.output_dir:
+  plan: plan_lib.Plan = flags.check(_FLAGS, plan_lib.Plan)
+  if not plan.output_dir:
     raise ValueError('--output_dir is missing.')
-  axes: dict[str, Any] = search_space.read(_FLAGS.grid, _FLAGS.range)
+  axes: dict[str, Any] = search_space.read(plan.grid, plan.range)
   _check_fixed(fixed, [*axes])
   given = flags.parse(['train.py', *fixed])
   if given is None:
     raise ValueError("--help belongs before ' -- '; for train.py's: scripts/train.py --help.")
-  _check_flags([*axes])
+  _check_flags(plan, [*axes])
   # In a grid without pruning each run is a trial: nothing is compared before all are done.
-  apart = _FLAGS.search == 'grid' and _FLAGS.prune is None
+  apart = plan.is_grid and plan.prune is None
   seeds = () if apart else axes.pop('seed', ())
   space = search_space.Space(axes, given, seeds)
-  run = space.grid(_FLAGS.output_dir)[0] if _FLAGS.search == 'grid' else space.check()
-  rung = _first_rung(run.training.rounds, run.output.rounds_per_evaluation)
-  _check_metric(axes.get('task', ()))
+  run = space.grid(plan.output_dir)[0] if plan.is_grid else space.check()
+  rung = _first_rung(plan, run.training.rounds, run.output.rounds_per_evaluation)
+  _check_metric(plan, axes.get('task', ()))
+  plan = dataclasses.replace(plan, first_rung=rung)
+  if not plan.dry_run:
+    return _search(space, plan)
   from .cli import study
 
-  own_names = ('search', 'trials', 'search_seed', 'reduction_factor', 'metric', 'window')
-  plan = study.Plan(first_rung=rung, **{name: _FLAGS[name].value for name in own_names})
-  if not _FLAGS.dry_run:
-    return _search(space, plan)
-  points = space.points() if plan.search == 'grid' else plan.preview(space)
-  for number, point in enumerate(points):
-    folder = os.path.join(_FLAGS.output_dir, plan.folder(number, point))
-    for run in space.runs(folder, point):
+  for number, point in enumerate(space.points() if plan.is_grid else study.preview(plan, space)):
+    for run in space.runs(os.path.join(plan.output_dir, plan.folder(number, point)), point):
       command.show(' '.join(['train.py', *flags.command_line(run.given)]) + '\n')
   return command.DONE
 
@@ -170,23 +99,22 @@ def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
       raise ValueError(f"--{name} is varied and after ' -- ': give it in one place only.")
 
 
-def _check_flags(varied: Sequence[str]) -> None:
+def _check_flags(plan: plan_lib.Plan, varied: Sequence[str]) -> None:
   """ValueError if the sweep's own flags do not go together."""
-  is_grid = _FLAGS.search == 'grid'
-  if is_grid and not varied:
+  if plan.is_grid and not varied:
     raise ValueError('give --grid at least once.')
-  if not is_grid and (not {*varied} - {'seed'} or _FLAGS.trials is None):
+  if not plan.is_grid and (not {*varied} - {'seed'} or plan.trials is None):
     raise ValueError(
-      f'--search={_FLAGS.search} needs --trials=NUMBER and a --range or --grid to draw from.'
+      f'--search={plan.search} needs --trials=NUMBER and a --range or --grid to draw from.'
     )
   if importlib.util.find_spec('optuna') is None:
     raise ValueError('sweep.py needs Optuna: pip install tff-adaptive[search]')
 
 
-def _check_metric(tasks: Sequence[str]) -> None:
+def _check_metric(plan: plan_lib.Plan, tasks: Sequence[str]) -> None:
   """ValueError if tasks are varied that may be judged by unlike metrics, and none is given."""
   metrics = [catalog.metric(task) for task in tasks]
-  if _FLAGS.metric or len(metrics) < 2 or (None not in metrics and len({*metrics}) == 1):
+  if plan.metric or len(metrics) < 2 or (None not in metrics and len({*metrics}) == 1):
     return
   found = ', '.join(f'{task} by {name or "its own"}' for task, name in zip(tasks, metrics))
   raise ValueError(
@@ -195,79 +123,52 @@ def _check_metric(tasks: Sequence[str]) -> None:
   )
 
 
-def _first_rung(rounds: int, every: int) -> int | None:
+def _first_rung(plan: plan_lib.Plan, rounds: int, every: int) -> int | None:
   """Returns --first_rung, or its default; ValueError if there is no evaluation then."""
-  rung = _FLAGS.first_rung or -(-rounds // 9 // every) * every
-  if _FLAGS.prune and (rung % every or rung >= rounds):
+  rung = plan.first_rung or -(-rounds // 9 // every) * every
+  if plan.prune and (rung % every or rung >= rounds):
     raise ValueError(
       f'--first_rung={rung} must be a multiple of --rounds_per_evaluation={every}, and less than'
       f' --rounds={rounds}: trials are compared by their evaluations.'
     )
-  return int(rung) if _FLAGS.prune else None
+  return rung if plan.prune else None
 
 
-def _search(space: search_space.Space, plan: Any) -> int:
-  """Does the trials and shows the table."""
-  import rich.console
-  import rich.live
+def _search(space: search_space.Space, plan: plan_lib.Plan) -> int:
+  """Does the trials, shows and writes the table; returns the exit code."""
+  from .cli import hparams, study, trial_table, worker
 
-  from .cli import study, trainers, trial_table
-
-  trials = study.Study(_FLAGS.output_dir, space, plan)
-  live = rich.live.Live(
-    console=rich.console.Console(stderr=True), auto_refresh=False, transient=True
-  )
+  folder = str(plan.output_dir)
+  trials = study.Study(folder, space, plan)
   gone = trials.gone()
   failed: list[str] = []  # Of what was done, is gone and cannot be done again.
 
-  def say(line: str) -> None:
-    live.console.print(
-      command.printable(line), markup=False, emoji=False, highlight=False, soft_wrap=True
-    )
-
-  def again(run: Any) -> trainers.Task:
-    answer = yield run, None
-    if answer.kind == 'failed':
+  def again(run: Any, train: worker.Train) -> None:
+    if train(run, None).kind == 'failed':
       failed.append(run.output.output_dir)
 
-  def tasks() -> Iterator[trainers.Task]:
-    yield from map(again, gone)
+  def tasks() -> Iterator[Callable[[worker.Train], None]]:
+    yield from (functools.partial(again, run) for run in gone)
     while (claim := trials.claim()) is not None:
-      number = f'[{claim.number + 1}/{max(len(trials.views()), plan.trials or 0)}]'
+      command.say(f'Trial {claim.number + 1} of {max(len(trials.views()), plan.trials or 0)}:')
+      yield claim.do
 
-      def numbered(line: str, number: str = number) -> None:
-        say(f'{number} {line}')
-
-      yield claim.do(numbered)
-
-  def tick(number: int) -> None:
-    if live.console.is_terminal:
-      rows = trial_table.rows(trials.views(), plan.search == 'grid')
-      caption = f'{number} at work; Ctrl-C saves and ends'
-      live.update(trial_table.picture(rows, plan, caption), refresh=True)
-
-  with live:
-    stopped_by = trainers.share(tasks(), _FLAGS.jobs, say, tick)
-  if stopped_by is not None:
-    command.say(trainers.STOPPED)
-    return 128 + stopped_by
-  return max(_conclude(trials.views(), plan), command.FAILED if failed else command.DONE)
-
-
-def _conclude(views: Sequence[Any], plan: Any) -> int:
-  """Writes the table and what TensorBoard shows; returns the exit code."""
-  from .cli import hparams, trial_table
-
-  rows = trial_table.rows(views, plan.search == 'grid')
-  found = trial_table.rank(rows, plan, _FLAGS.target)
+  if code := worker.share(tasks(), plan.jobs):
+    command.say(worker.STOPPED)
+    return code
+  views = trials.views()
+  rows = trial_table.rows(views, plan.is_grid)
+  found = trial_table.rank(rows, plan)
   if found is not None:
     text = found.table.markdown()
-    atomic_files.write_text(os.path.join(_FLAGS.output_dir, 'sweep.md'), text)
+    atomic_files.write_text(os.path.join(folder, 'sweep.md'), text)
     command.show(text)
-    hparams.write(_FLAGS.output_dir, found.metric, [run for v in views for run in v.folders])
+    hparams.write(folder, found.metric, [run for view in views for run in view.folders])
     if found.best is not None:
       command.show(f'Best: {found.best}, in {rows[found.best][0].folders[0][0]}\n')
-  return command.FAILED if any(view.state == 'failed' for view in views) else command.DONE
+  if failed or any(view.state == 'failed' for view in views):
+    return command.FAILED
+  return command.DONE
 
 
 if __name__ == '__main__':

@@ -58,7 +58,8 @@ def flag(
   """
   metadata = dict(help=text, default=default, check=check, choices=choices)
   metadata |= dict(needs=needs, instead_of=instead_of, changes_numbers=changes_numbers)
-  return dataclasses.field(metadata=metadata)
+  value = tuple(default) if isinstance(default, list) else default
+  return dataclasses.field(default=value, metadata=metadata)
 
 
 def count(

@@ -66,12 +66,14 @@ def define_with_task(own: type[fields.Group]) -> absl_flags.FlagValues:
   return define([*of_group(own), *(flag for flag in table() if flag.name in _OF_TASK)])
 
 
-def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> None:
-  """Refuses what a command's own flags do not take; ValueError, in one line."""
+def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> Any:
+  """Returns a command's own flags as their group; ValueError, in one line, if one is bad."""
   given = {name for name in values if values[name].present}
+  found = {field.name: values[field.name].value for field in dataclasses.fields(own)}  # type: ignore[arg-type]
   for field in dataclasses.fields(own):  # type: ignore[arg-type]
-    fields.check(field, values[field.name].value)
-    fields.check_others(field, values.flag_values_dict(), given)
+    fields.check(field, found[field.name])
+    fields.check_others(field, found, given)
+  return own(**found)
 
 
 def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> dict[str, Any]:

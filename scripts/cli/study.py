@@ -6,98 +6,29 @@ goes on with the trial, whose runs are resumed. A trial that failed stays open i
 """
 
 import contextlib
-import dataclasses
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 import numpy as np
 import optuna
 
 from tff_adaptive.reports import scores, tables
-from tff_adaptive.runs import errors, run as run_lib, summary
+from tff_adaptive.runs import errors, names, summary
 
-from . import search_space, settings, trainers
+from . import command, plan as plan_lib, search_space, settings, worker
 
 JOURNAL = 'study.journal'
 DIVERGED = '{} is not finite, or its validation loss or all updates of its last round diverged.'
 _LOCKS = '.locks'
 _STARTUP = 10  # Trials that tpe draws at random.
+# What makes a search this one, besides its space.
+_IDENTITY = ('search', 'search_seed', 'first_rung', 'reduction_factor', 'metric', 'window')
 # Settings that may change from one start to the next though they are not harmless to a trial.
 _COUNTED = ('rounds', 'rounds_per_evaluation')
 _States = optuna.trial.TrialState
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-  """How a space is searched, by sweep.py's flags.
-
-  Attributes:
-    search: 'grid', 'random' or 'tpe'.
-    trials: How many, of random and tpe.
-    search_seed: Of what random and tpe draw.
-    first_rung: Rounds after which the first trials are pruned; None: none are.
-    reduction_factor: One trial in so many goes on from a rung to the next, which has so many times
-      the rounds.
-    metric: The column of metrics.csv that counts; None: the task's.
-    window: Over how many of the last rounds it is averaged; None: see `reports.scores.window`.
-  """
-
-  search: str
-  trials: int | None = None
-  search_seed: int = 0
-  first_rung: int | None = None
-  reduction_factor: int = 3
-  metric: str | None = None
-  window: int | None = None
-
-  def rungs(self, rounds: int) -> list[int]:
-    """The rounds at which a trial is compared, and the last."""
-    found = []
-    rung = self.first_rung or rounds
-    while rung < rounds:
-      found.append(rung)
-      rung *= self.reduction_factor
-    return [*found, rounds]
-
-  def folder(self, number: int, point: search_space.Point) -> str:
-    """The name of a trial's folder."""
-    return search_space.label(point) if self.search == 'grid' else f'trial={number}'
-
-  def sampler(self, number: int) -> optuna.samplers.BaseSampler:
-    """What draws trial `number`, from a seed of its own: resumed, a search draws the same."""
-    seed = np.random.SeedSequence([self.search_seed, number]).generate_state(1).item()
-    if self.search == 'tpe':
-      return optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed, constant_liar=True)
-    return optuna.samplers.RandomSampler(seed=seed)
-
-  def preview(self, space: search_space.Space) -> list[search_space.Point]:
-    """Returns the first points that would be drawn; of tpe those that no result decides."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    number = min(self.trials or 0, _STARTUP) if self.search == 'tpe' else self.trials or 0
-    return [space.draw(optuna.create_study(sampler=self.sampler(n)).ask()) for n in range(number)]
-
-  def read(self, folder: str, rounds: int) -> run_lib.Run:
-    """Reads the first rounds of a run.
-
-    Raises:
-      ValueError: If it cannot be read or lacks a row: of the rest a mean would be another.
-    """
-    way_out = 'bring back a copy of the file, or remove the folder, and the run is done again.'
-    try:
-      found = run_lib.load_run(folder)
-    except ValueError as error:
-      raise ValueError(f'{str(error).rstrip(".")}: {way_out}') from None
-    last = int(found.rows[-1]['round'])
-    if found.is_complete and last < found.settings['rounds']:  # It has stopped at its target.
-      rounds = min(rounds, last)
-    rows = [row for row in found.rows if row['round'] <= rounds]
-    missing = {*range(rounds + 1)} - {int(row['round']) for row in rows}
-    if missing:
-      raise ValueError(f'{folder} lacks round {min(missing)} in metrics.csv: {way_out}')
-    return dataclasses.replace(found, rows=rows, window=self.window)
 
 
 class View(NamedTuple):
@@ -124,18 +55,18 @@ class Claim:
   """
 
   def __init__(
-    self, trial: optuna.Trial, runs: list[settings.Settings], lock: IO[bytes], plan: Plan
+    self, trial: optuna.Trial, runs: list[settings.Settings], lock: IO[bytes], plan: plan_lib.Plan
   ):
     self._trial, self.number, self.runs, self.close = trial, trial.number, runs, lock.close
     self._plan = plan
 
-  def do(self, say: Callable[[str], None]) -> trainers.Task:
+  def do(self, train: worker.Train) -> None:
     """Has its runs trained from rung to rung; what one of them comes to is the trial's result.
 
     Where a run was stopped by a signal to the command, the trial is left as it is.
 
     Args:
-      say: Shows the user a line.
+      train: Does a run.
 
     Raises:
       ValueError: If a run has no values of the metric.
@@ -143,10 +74,7 @@ class Claim:
     rungs = self._plan.rungs(self.runs[0].training.rounds)
     for rounds in rungs:
       is_last = rounds == rungs[-1]
-      answers = []
-      for run in self.runs:
-        say(run.output.output_dir + ('' if is_last else f' to round {rounds}'))
-        answers.append((yield run, None if is_last else rounds))
+      answers = [train(run, None if is_last else rounds) for run in self.runs]
       if any(answer.kind == 'stopped' for answer in answers):
         return self.close()
       for kind in ('failed', 'diverged'):
@@ -160,6 +88,8 @@ class Claim:
       is_finite, _, worth = scores.rank(done, column)
       if not is_finite:
         return self.finish('diverged', reason=DIVERGED.format(column))
+      value = -worth if names.is_error(column) else worth
+      command.say(f'Trial {self.number + 1}, round {rounds}: {column} {value:.4g}')
       if is_last or self.should_prune(rounds, worth):
         return self.finish('done' if is_last else 'pruned', worth)
 
@@ -186,7 +116,7 @@ class Claim:
 class Study:
   """The trials in a folder."""
 
-  def __init__(self, folder: str, space: search_space.Space, plan: Plan):
+  def __init__(self, folder: str, space: search_space.Space, plan: plan_lib.Plan):
     """Opens the study in the folder, or begins it.
 
     Args:
@@ -208,7 +138,7 @@ class Study:
       _drop_torn_line(path, lock)
       self._storage = optuna.storages.JournalStorage(backend)
       self._study = self._open()
-      if plan.search == 'grid':
+      if plan.is_grid:
         self._queue()
       for view in self.views():
         if view.state == 'failed':
@@ -224,7 +154,7 @@ class Study:
           if self._is_open(number):
             return self._claimed(number, lock)
           lock.close()
-      is_more = self._plan.search != 'grid' and len(trials) < (self._plan.trials or 0)
+      is_more = not self._plan.is_grid and len(trials) < (self._plan.trials or 0)
       if not is_more and not any(t.state == _States.WAITING for t in trials):
         return None
       number = self._study.ask().number
@@ -286,7 +216,7 @@ class Study:
     return optuna.Trial(self._study, trial_id)
 
   def _claimed(self, number: int, lock: IO[bytes]) -> Claim:
-    self._study.sampler = self._plan.sampler(number)
+    self._study.sampler = _sampler(self._plan, number)
     trial = self._trial(number)
     drawn = self._space.draw(trial)
     trial.set_user_attr('point', trial.user_attrs.get('point') or drawn)
@@ -296,8 +226,7 @@ class Study:
   def _open(self) -> optuna.Study:
     """Opens the storage's study; ValueError if it has another."""
     plan, given = self._plan, self._space.given
-    # What makes it this one, by flags.
-    identity = {f'--{name}': value for name, value in vars(plan).items() if name != 'trials'}
+    identity = {f'--{name}': getattr(plan, name) for name in _IDENTITY}
     if plan.search != 'tpe' and plan.first_rung is None:  # No trial is compared before the table.
       del identity['--metric'], identity['--window']
     identity |= {'--grid or --range': self._space.axes, '--grid=seed': self._space.seeds}
@@ -306,21 +235,20 @@ class Study:
     identity = json.loads(json.dumps(identity))
     every = self._storage.get_all_studies()
     # One whose start was killed has none yet.
-    others = [o for o in every if isinstance(o.user_attrs.get('identity'), dict)]
-    found = [o.user_attrs['identity'] for o in others]
+    known = {o.study_name: o.user_attrs['identity'] for o in every if 'identity' in o.user_attrs}
     # Grids may change: complete runs are found again by their folders.
-    if plan.search != 'grid' or any(before.get('--search') != 'grid' for before in found):
-      for before in found:
+    if not plan.is_grid or any(before['--search'] != 'grid' for before in known.values()):
+      for before in known.values():
         if changed := [flag for flag, value in identity.items() if before.get(flag) != value]:
           raise errors.ResumeError(
             f'--output_dir={self._folder} holds a search that differs in {", ".join(changed)}:'
             ' give what it was, or another folder.'
           )
     pruner = optuna.pruners.SuccessiveHalvingPruner(plan.first_rung or 1, plan.reduction_factor)
-    names = [o.study_name for o in others if o.user_attrs['identity'] == identity]
+    same = [name for name, before in known.items() if before == identity]
     study = optuna.create_study(
       storage=self._storage,
-      study_name=names[0] if names else f'{plan.search}-{len(every)}',
+      study_name=same[0] if same else f'{plan.search}-{len(every)}',
       direction='maximize',
       pruner=pruner if plan.first_rung else optuna.pruners.NopPruner(),
       load_if_exists=True,
@@ -354,6 +282,21 @@ class Study:
       file.close()
       return None
     return file
+
+
+def preview(plan: plan_lib.Plan, space: search_space.Space) -> list[search_space.Point]:
+  """Returns the first points that would be drawn; of tpe those that no result decides."""
+  optuna.logging.set_verbosity(optuna.logging.ERROR)
+  number = min(plan.trials or 0, _STARTUP) if plan.search == 'tpe' else plan.trials or 0
+  return [space.draw(optuna.create_study(sampler=_sampler(plan, n)).ask()) for n in range(number)]
+
+
+def _sampler(plan: plan_lib.Plan, number: int) -> optuna.samplers.BaseSampler:
+  """What draws trial `number`, from a seed of its own: resumed, a search draws the same."""
+  seed = np.random.SeedSequence([plan.search_seed, number]).generate_state(1).item()
+  if plan.search == 'tpe':
+    return optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed, constant_liar=True)
+  return optuna.samplers.RandomSampler(seed=seed)
 
 
 @contextlib.contextmanager

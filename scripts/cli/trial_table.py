@@ -3,19 +3,18 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tff_adaptive.reports import report, scores, tables
 from tff_adaptive.runs import run as run_lib
 
-from . import command
+from . import command, plan as plan_lib
 
 if TYPE_CHECKING:
   from . import study
 
 # In the order of the table; 'done' is ranked by the metric.
 STATES = ('done', 'running', 'pruned', 'waiting', 'diverged', 'failed')
-_MARKS = {'best': 'bold green', 'running': 'yellow', 'waiting': 'dim'}
 Rows = Mapping[str, Sequence['study.View']]  # What is varied, and how -> the trials with that.
 
 
@@ -37,13 +36,12 @@ def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
   return found
 
 
-def rank(rows: Rows, plan: 'study.Plan', target: float | None = None) -> Ranking | None:
+def rank(rows: Rows, plan: plan_lib.Plan) -> Ranking | None:
   """Reads the runs and ranks the rows as reports do; None before any run has been evaluated.
 
   Args:
     rows: The rows.
     plan: Says by what trials are compared.
-    target: If given, the rounds to this value are shown too.
 
   Raises:
     ValueError: If no run has values of the metric, or the tasks' metrics differ.
@@ -62,7 +60,7 @@ def rank(rows: Rows, plan: 'study.Plan', target: float | None = None) -> Ranking
     if 'done' in states.values():
       raise scores.no_values(every[0], metric)
     return None
-  table = tables.comparison_table(groups, metric, target=target)
+  table = tables.comparison_table(groups, metric, target=plan.target)
   cells = dict(zip(groups, table.rows))
 
   ranks = {
@@ -83,26 +81,6 @@ def rank(rows: Rows, plan: 'study.Plan', target: float | None = None) -> Ranking
   ]
   made = report.Table([*table.heading, ''], texts, note=scores.weighting(every))
   return Ranking(made, metric, best)
-
-
-def picture(rows: Rows, plan: 'study.Plan', caption: str) -> Any:
-  """Returns the table for a terminal: what runs and the best of the rest."""
-  import rich.markup
-  import rich.table
-
-  shown = rich.table.Table(caption=caption)
-  try:
-    found = rank(rows, plan)
-  except (ValueError, OSError):  # A run that has just begun, say.
-    found = None
-  if found is None:
-    return shown
-  for name in found.table.heading:
-    shown.add_column(name, overflow='fold')
-  for texts in found.table.rows:
-    style = _MARKS.get(texts[-1], 'red' if ': ' in texts[-1] else None)
-    shown.add_row(*map(rich.markup.escape, texts), style=style)
-  return shown
 
 
 def _state(row: Sequence['study.View']) -> str:

@@ -1,6 +1,7 @@
 """Training runs in processes of their own, forked from one that has imported TensorFlow, once."""
 
 import contextlib
+import functools
 import multiprocessing.connection
 import multiprocessing.forkserver
 import os
@@ -9,27 +10,23 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from typing import Any, NamedTuple
 
-from . import command, flags, resolve, run, signals
+from tff_adaptive.runs import summary
+from tff_adaptive.training import protocols
 
+from . import command, flags, resolve, run as run_lib, settings, signals
+
+STOPPED = 'Stopped; the same command goes on from here.'
+_POLL = 0.05  # Seconds.
 _CONTEXT: Any = multiprocessing.get_context('forkserver')
-
-
-class Job(NamedTuple):
-  """A run: its flags of train.py, the file to which is appended what it prints, its last round.
-
-  The round is where to end for now; None: where its settings say.
-  """
-
-  flags: Sequence[str]
-  log: str
-  last_round: int | None = None
+_PROCESSES = threading.Lock()  # multiprocessing starts and joins one at a time.
 
 
 class Answer(NamedTuple):
-  """What came of it, and why, in one line.
+  """What came of a run, and why, in one line.
 
   It is 'done' (where it was to end), 'stopped' (by a signal, and saved), 'diverged' or 'failed'.
   """
@@ -38,28 +35,109 @@ class Answer(NamedTuple):
   reason: str = ''
 
 
-def start(job: Job) -> tuple[Any, multiprocessing.connection.Connection]:
-  """Starts a run; returns its process and the connection on which it sends its answer.
+# Does a run: to the end, or to a round where it is to end for now.
+Train = Callable[[settings.Settings, int | None], Answer]
 
-  It is sent SIGTERM if this process ends in its midst.
+
+def share(tasks: Iterator[Callable[[Train], None]], jobs: int) -> int:
+  """Does tasks, several at a time, until all have ended.
+
+  A signal ends the runs after their round, saved. A second signal ends them at once.
+
+  Args:
+    tasks: The tasks, each called with `train`; one is asked for when another has ended.
+    jobs: How many are done at a time.
+
+  Returns:
+    128 + the number of the signal that ended it; 0 if none did.
+
+  Raises:
+    Exception: What a task raised first; the runs of the others are saved.
   """
-  _CONTEXT.set_forkserver_preload([f'{__package__}.preload'])
+  lock = threading.Lock()
+
+  def work() -> None:
+    try:
+      while not stop.requested:
+        with lock:
+          task = next(tasks, None)
+        if task is None:
+          return
+        task(functools.partial(train, stop=stop))
+    except BaseException:
+      stop.request()
+      raise
+
+  with signals.StopGuard() as stop, futures.ThreadPoolExecutor(jobs) as pool:
+    at_work = [pool.submit(work) for _ in range(jobs)]
+  for one in at_work:
+    one.result()
+  return stop.exit_code
+
+
+def train(run: settings.Settings, last_round: int | None, stop: protocols.Stop) -> Answer:
+  """Does a run, unless it is complete or `stop` asks for the end; says what went wrong."""
+  where = run.output.output_dir
+  if stop.requested:
+    return Answer('stopped')
+  if summary.is_complete(where, run.training.rounds):
+    if last_round is None:
+      command.say(f'{where}: complete already')
+    return Answer('done')
+  command.say(where if last_round is None else f'{where} to round {last_round}')
+  answer = in_process(run, last_round, stop)
+  if stop.requested:  # A run that had not begun ends without saving.
+    return answer if answer.kind in ('done', 'diverged') else Answer('stopped')
+  if answer.kind == 'stopped':
+    answer = Answer('failed', 'its process was asked to end.')
+  if answer.kind != 'done':
+    command.say(f'{where}: {answer.kind}: {answer.reason}')
+  return answer
+
+
+def in_process(run: settings.Settings, last_round: int | None, stop: protocols.Stop) -> Answer:
+  """Does a run in a process of its own; what it prints is appended to logs/NAME.log beside it.
+
+  The process is sent SIGTERM where `stop` asks for the end, and where this process ends.
+  """
+  parent, name = os.path.split(os.path.abspath(run.output.output_dir))
+  log = os.path.join(parent, 'logs', f'{name}.log')
   answers, writer = _CONTEXT.Pipe(duplex=False)
-  process = _CONTEXT.Process(target=_run, args=(job, writer))
-  main = sys.modules['__main__']
-  sys.modules['__main__'] = types.ModuleType('__main__')  # A run has no use for the command's.
-  before = signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)  # What it starts inherits it.
-  try:
-    multiprocessing.forkserver.ensure_running()
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    process.start()
-  finally:
-    sys.modules['__main__'] = main
+  process = _CONTEXT.Process(
+    target=_run, args=(flags.command_line(run.given), last_round, log, writer)
+  )
+  _start(process)
   writer.close()
-  return process, answers
+  is_asked = False
+  while not answers.poll(_POLL):
+    if stop.requested and not is_asked:
+      process.terminate()
+      is_asked = True
+  try:
+    answer: Answer | None = answers.recv()
+  except EOFError:
+    answer = None
+  with _PROCESSES:
+    process.join()
+  return answer or _ended_with(process.exitcode)
 
 
-def ended_with(code: int) -> Answer:
+def _start(process: Any) -> None:
+  with _PROCESSES:
+    _CONTEXT.set_forkserver_preload([f'{__package__}.preload'])
+    main = sys.modules['__main__']
+    sys.modules['__main__'] = types.ModuleType('__main__')  # A run has no use for the command's.
+    # The server that it starts inherits it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)
+    try:
+      multiprocessing.forkserver.ensure_running()
+      signal.pthread_sigmask(signal.SIG_SETMASK, before)
+      process.start()
+    finally:
+      sys.modules['__main__'] = main
+
+
+def _ended_with(code: int) -> Answer:
   """The answer for a process that ended without one, by its exit code."""
   if code >= 0:
     return Answer('failed', f'its process ended with exit code {code}.')
@@ -69,33 +147,37 @@ def ended_with(code: int) -> Answer:
   return Answer('failed', f'{reason}.')
 
 
-def do(job: Job) -> Answer:
-  """Does one run in this process."""
-  try:
-    given = flags.parse(['train.py', *job.flags]) or {}
-    outcome = run.run(resolve.resolve(given), last_round=job.last_round)
-    run.check_result(outcome.result)
-  except command.DivergedError as error:
-    return Answer('diverged', _line(error))
-  except (command.FailureError, ValueError, OSError) as error:
-    return Answer('failed', _line(error))
-  except Exception as error:
-    traceback.print_exc()
-    return Answer('failed', f'{type(error).__name__}: {_line(error)}')
-  return Answer('stopped' if outcome.exit_code else 'done')
-
-
-def _run(job: Job, answers: multiprocessing.connection.Connection) -> None:
+def _run(
+  arguments: Sequence[str],
+  last_round: int | None,
+  log: str,
+  answers: multiprocessing.connection.Connection,
+) -> None:
   """Does a run in its process."""
   signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
   threading.Thread(target=_end_with_parent, daemon=True).start()
   os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several may share a GPU.
-  os.makedirs(os.path.dirname(job.log), exist_ok=True)
-  with open(job.log, 'ab') as file:
+  os.makedirs(os.path.dirname(log), exist_ok=True)
+  with open(log, 'ab') as file:
     for stream in (1, 2):  # What is not Python prints, too.
       os.dup2(file.fileno(), stream)
   with contextlib.suppress(BrokenPipeError):  # The command was killed; who comes next finds it.
-    answers.send(do(job))
+    answers.send(do(arguments, last_round))
+
+
+def do(arguments: Sequence[str], last_round: int | None = None) -> Answer:
+  """Does one run, by its flags of train.py, in this process."""
+  try:
+    given = flags.parse(['train.py', *arguments]) or {}
+    outcome = run_lib.run(resolve.resolve(given), last_round=last_round)
+    run_lib.check_result(outcome.result)
+  except Exception as error:
+    words = ' '.join(str(error).split())
+    if not isinstance(error, (command.FailureError, ValueError, OSError)):
+      traceback.print_exc()
+      words = f'{type(error).__name__}: {words}'
+    return Answer('diverged' if isinstance(error, command.DivergedError) else 'failed', words)
+  return Answer('stopped' if outcome.exit_code else 'done')
 
 
 def _end_with_parent() -> None:
@@ -103,7 +185,3 @@ def _end_with_parent() -> None:
   assert parent is not None
   multiprocessing.connection.wait([parent.sentinel])
   os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _line(error: BaseException) -> str:
-  return ' '.join(str(error).split())

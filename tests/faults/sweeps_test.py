@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip('optuna')
 from scripts import sweep
-from scripts.cli import study, trainers
+from scripts.cli import study, worker
 from tests.helpers import sweep_pool
 
 COMMANDS = {
@@ -30,13 +30,13 @@ def command(tmp_path, monkeypatch, capsys):
   """What runs a command by its name; its exit code, its runs, its last line and its table."""
 
   def run(of):
-    pool = sweep_pool.Hosts(lambda s: 0.5 + 0.1 * s.flat()['client_learning_rate'])
-    monkeypatch.setattr(trainers, 'LocalHost', pool)
+    pool = sweep_pool.Runs(lambda s: 0.5 + 0.1 * s.flat()['client_learning_rate'])
+    monkeypatch.setattr(worker, 'in_process', pool)
     capsys.readouterr()
     code = sweep.main(['sweep.py', f'--output_dir={tmp_path}/sweep', *COMMANDS[of].split()])
     lines = capsys.readouterr().err.splitlines()
     table = (tmp_path / 'sweep' / 'sweep.md').read_text()
-    return code, len(pool.jobs), (lines or [''])[-1], table
+    return code, len(pool.settings), (lines or [''])[-1], table
 
   return run
 

@@ -2,52 +2,39 @@
 
 import json
 import os
+import signal
 
-from scripts.cli import flags, records, resolve, worker
+from scripts.cli import records, worker
 from tests.helpers import run_folders
 
 
-class Hosts:
-  """In place of the processes: `result` gives an answer, or the value that a run comes to."""
+class Runs:
+  """In place of `worker.in_process`: `result` gives what a run comes to.
+
+  That is a value, or an answer, or a signal to this process, which the run does not survive.
+  """
 
   def __init__(self, result):
-    self.jobs, self._result = [], result
+    self.settings, self._rounds, self._result = [], [], result
 
-  def __call__(self):
-    return _Host(self)
-
-  def do(self, job):
-    self.jobs.append(job)
-    settings = resolve.resolve(flags.parse(['train.py', *job.flags]))
-    answer = self._result(settings)
+  def __call__(self, run, last_round, stop):
+    self.settings.append(run)
+    self._rounds.append(last_round)
+    answer = self._result(run)
+    if isinstance(answer, signal.Signals):
+      os.kill(os.getpid(), answer)
+      while not stop.requested:
+        pass
+      return worker.Answer('failed', 'its process ended with exit code 130.')
     if isinstance(answer, worker.Answer):
       return answer
-    write_run(settings, job.last_round or settings.training.rounds, answer)
+    write_run(run, last_round or run.training.rounds, answer)
     return worker.Answer('done')
 
   def ran(self):
     """The folders' names and where the runs ended, in order."""
-    folders = [
-      resolve.resolve(flags.parse(['', *job.flags])).output.output_dir for job in self.jobs
-    ]
-    return [(os.path.basename(f), job.last_round) for f, job in zip(folders, self.jobs)]
-
-
-class _Host:
-  def __init__(self, hosts):
-    self._hosts, self._job = hosts, None
-
-  def begin(self, job):
-    self._job = job
-
-  def answer(self):
-    return self._hosts.do(self._job)
-
-  def stop(self, number):
-    return bool(number)
-
-  def close(self):
-    pass
+    names = [os.path.basename(run.output.output_dir) for run in self.settings]
+    return [*zip(names, self._rounds)]
 
 
 def write_run(settings, rounds, value, column='validation_accuracy'):

@@ -3,12 +3,11 @@
 import os
 import shutil
 import signal
-import time
 
 import pytest
 
 from scripts import sweep
-from scripts.cli import trainers, worker
+from scripts.cli import flags, worker
 from tests.helpers import sweep_pool
 
 pytest.importorskip('optuna')
@@ -23,8 +22,8 @@ def _sweeping(tmp_path, monkeypatch):
   """Returns a function of a command's flags and a result: runs it, gives its code and the pool."""
 
   def run(arguments, result):
-    pool = sweep_pool.Hosts(result)
-    monkeypatch.setattr(trainers, 'LocalHost', pool)
+    pool = sweep_pool.Runs(result)
+    monkeypatch.setattr(worker, 'in_process', pool)
     own, _, fixed = ' '.join(arguments).partition(' -- ')
     command = ['sweep.py', f'--output_dir={tmp_path}', *own.split(), '--', *fixed.split()]
     return sweep.main(command), pool
@@ -83,7 +82,7 @@ def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
   shutil.rmtree(tmp_path / 'trial=0,seed=1')
   code, pool = sweeping(command, lambda s: 0.5)
   assert (code, pool.ran()) == (0, [('trial=0,seed=1', None)])
-  assert pool.jobs[0].flags == before.jobs[1].flags
+  assert pool.settings[0] == before.settings[1]
   assert sweeping(command, None)[1].ran() == []
   # One that diverges now is no failure, as in the first place; one that fails is.
   for answer, expected in (('diverged', 0), ('failed', 1)):
@@ -95,7 +94,7 @@ def test_a_run_whose_folder_was_deleted_is_done_again(sweeping, tmp_path):
 def test_a_metric_that_no_run_has_ends_the_sweep_after_the_first(sweeping, capsys):
   command = ['--grid=seed=0,1', '--metric=validation_f1', '--', '--rounds=2']
   code, pool = sweeping(command, lambda s: 0.5)
-  assert (code, len(pool.jobs)) == (2, 1)
+  assert (code, len(pool.settings)) == (2, 1)
   error = capsys.readouterr().err
   assert "no values of 'validation_f1'" in error
 
@@ -119,7 +118,7 @@ def test_random_points_depend_on_the_seed_and_the_trial_alone(sweeping, tmp_path
   drawn = []
   assert sweeping([*command, '--trials=2', '--', '--rounds=2'], result)[0] == 0
   code, pool = sweeping([*command, '--trials=5', '--', '--rounds=2'], result)  # Goes on.
-  assert (code, len(pool.jobs)) == (0, 3)
+  assert (code, len(pool.settings)) == (0, 3)
   at_once, drawn = drawn, []
   assert len({rate for _, rate, _ in at_once}) == 5
   assert all(0.01 <= rate <= 1 and 2 <= clients <= 9 for _, rate, clients in at_once)
@@ -166,19 +165,14 @@ def test_of_each_rung_the_best_go_on_with_their_runs(sweeping, capsys):
 
 
 def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweeping, capsys):
-  def stop(s):
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(0.5)  # A run takes longer to end.
-    return worker.Answer('failed', 'its process ended with exit code 130.')
-
   command = ['--search=random', '--trials=2', '--range=tau=0.001,0.1', '--', '--rounds=2']
-  code, first = sweeping(command, stop)
+  code, first = sweeping(command, lambda s: signal.SIGTERM)
   assert code == 128 + signal.SIGTERM
   assert 'the same command goes on' in capsys.readouterr().err
-  assert len(first.jobs) == 1
+  assert len(first.settings) == 1
   code, second = sweeping(command, lambda s: 0.5)
   assert code == 0
-  assert second.jobs[0].flags == first.jobs[0].flags
+  assert second.settings[0] == first.settings[0]
   assert second.ran() == [('trial=0', None), ('trial=1', None)]
 
 
@@ -206,7 +200,7 @@ def test_a_signal_ends_the_sweep_with_its_code_and_the_trial_goes_on_later(sweep
 def test_a_bad_sweep_is_refused_before_anything_runs(
   arguments, message, capsys, monkeypatch, tmp_path
 ):
-  monkeypatch.setattr(trainers, 'LocalHost', None)
+  monkeypatch.setattr(worker, 'in_process', None)
   monkeypatch.chdir(tmp_path)
   assert sweep.main(['sweep.py', '--output_dir=x', *arguments.split()]) == 2
   error = capsys.readouterr().err
@@ -236,4 +230,5 @@ def test_a_dry_run_says_what_would_be_done(sweeping, capsys, tmp_path, command, 
   lines = capsys.readouterr().out.splitlines()
   _, pool = sweeping(command, lambda s: 0.5)
   assert len(lines) == count
-  assert lines == [' '.join(['train.py', *job.flags]) for job in pool.jobs[:count]]
+  done = [flags.command_line(run.given) for run in pool.settings[:count]]
+  assert lines == [' '.join(['train.py', *line]) for line in done]

@@ -18,7 +18,7 @@ from research import which_optimizer
 )
 def test_bad_input_is_one_line_before_training(tmp_path, monkeypatch, capsys, flags, message):
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(which_optimizer.trainers, 'share', None)
+  monkeypatch.setattr(which_optimizer.worker, 'share', None)
   assert which_optimizer.main(['which_optimizer.py', '--problems=digits', *flags]) == 2
   which_optimizer._FLAGS.unparse_flags()
   error = capsys.readouterr().err

@@ -1,6 +1,5 @@
 """Studies: a trial belongs to one process, and to the next when that ends; what its runs decide."""
 
-import contextlib
 import dataclasses
 import json
 import math
@@ -8,14 +7,14 @@ import os
 
 import pytest
 
-from scripts.cli import resolve, search_space, worker
+from scripts.cli import plan as plan_lib, resolve, search_space, worker
 from tests.helpers import sweep_pool
 
 pytest.importorskip('optuna')
 from scripts.cli import study
 
 SPACE = search_space.Space({'tau': ['0.1', '0.2', '0.3']}, {})
-GRID = study.Plan('grid')
+GRID = plan_lib.Plan()
 
 
 def _states(of):
@@ -51,7 +50,7 @@ DRAWN = search_space.Space({'tau': search_space.Range(0.1, 0.9, False, False)}, 
 
 
 def test_a_trial_whose_process_has_ended_goes_on_where_it_was(tmp_path):
-  plan = study.Plan('tpe', trials=2, first_rung=1)
+  plan = plan_lib.Plan(search='tpe', trials=2, first_rung=1)
   before = study.Study(str(tmp_path), DRAWN, plan).claim()
   assert not before.should_prune(1, 0.25)
   before.close()  # As the system does to the files of a process that was killed.
@@ -111,9 +110,9 @@ def test_a_damaged_journal_is_refused_by_its_name(tmp_path, change, message):
 
 
 def test_rungs():
-  assert study.Plan('grid', first_rung=2).rungs(30) == [2, 6, 18, 30]
-  assert study.Plan('grid', first_rung=2, reduction_factor=4).rungs(8) == [2, 8]
-  assert study.Plan('grid').rungs(8) == [8]
+  assert plan_lib.Plan(first_rung=2).rungs(30) == [2, 6, 18, 30]
+  assert plan_lib.Plan(first_rung=2, reduction_factor=4).rungs(8) == [2, 8]
+  assert plan_lib.Plan().rungs(8) == [8]
 
 
 def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
@@ -142,32 +141,32 @@ def test_the_lock_of_a_killed_process_is_seen_to_be_old_from_a_relative_folder(
   ],
 )
 def test_another_search_is_refused_by_its_flags(tmp_path, of_plan, of_space, flags):
-  study.Study(str(tmp_path), DRAWN, study.Plan('tpe', 2))
-  study.Study(str(tmp_path), DRAWN, study.Plan('tpe', 3))  # Of more trials it is the same.
-  other = dataclasses.replace(DRAWN, **of_space), study.Plan(**{'search': 'tpe', **of_plan})
+  for trials in (2, 3):  # Of more trials it is the same.
+    study.Study(str(tmp_path), DRAWN, plan_lib.Plan(search='tpe', trials=trials))
+  other = dataclasses.replace(DRAWN, **of_space), plan_lib.Plan(**{'search': 'tpe', **of_plan})
   with pytest.raises(ValueError, match=f'differs in {flags} give what it was, or another'):
     study.Study(str(tmp_path), *other)
 
 
 def test_where_no_trial_is_compared_before_the_table_another_metric_only_shows(tmp_path):
   for metric in (None, 'validation_f1'):
-    study.Study(str(tmp_path), DRAWN, study.Plan('random', 2, metric=metric))
+    study.Study(str(tmp_path), DRAWN, plan_lib.Plan(search='random', trials=2, metric=metric))
 
 
 def _do(folder, results):
   """Does a trial of two seeds, whose runs come to a validation loss each, or to an answer."""
   space = dataclasses.replace(DRAWN, seeds=('0', '1'))
-  found = study.Study(str(folder), space, study.Plan('tpe', 1, first_rung=1))
-  task, answer, trained = found.claim().do(lambda line: None), None, []
-  with contextlib.suppress(StopIteration):
-    while True:
-      run, last_round = task.send(answer)
-      trained.append((run.what.seed, last_round))
-      answer = worker.Answer('done')
-      if isinstance(result := results[run.what.seed], worker.Answer):
-        answer = result
-      else:
-        sweep_pool.write_run(run, last_round or 9, result, 'validation_loss')
+  found = study.Study(str(folder), space, plan_lib.Plan(search='tpe', trials=1, first_rung=1))
+  trained = []
+
+  def train(run, last_round):
+    trained.append((run.what.seed, last_round))
+    if isinstance(result := results[run.what.seed], worker.Answer):
+      return result
+    sweep_pool.write_run(run, last_round or 9, result, 'validation_loss')
+    return worker.Answer('done')
+
+  found.claim().do(train)
   return found, trained
 
 

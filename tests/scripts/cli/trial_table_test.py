@@ -1,12 +1,10 @@
 """The table: the best first, then what is under way, then what failed."""
 
-import io
 import math
 
 import pytest
-import rich.console
 
-from scripts.cli import trial_table
+from scripts.cli import plan, trial_table
 from tests.helpers import run_folders
 from tff_adaptive.reports import scores
 from tff_adaptive.runs import run as run_lib
@@ -14,7 +12,7 @@ from tff_adaptive.runs import run as run_lib
 pytest.importorskip('optuna')
 from scripts.cli import study
 
-PLAN = study.Plan('grid')
+PLAN = plan.Plan()
 
 
 def _row(*trials):
@@ -67,7 +65,7 @@ def test_the_order_and_what_is_said(rows):
 def test_the_best_is_so_over_the_window(tmp_path, window, best):
   curves = {'a': [0.0, *[0.9] * 9, 0.1], 'b': [0.0, *[0.5] * 10]}
   rows = {n: _row((run_folders.make(tmp_path / n, c).folder, 'done')) for n, c in curves.items()}
-  found = trial_table.rank(rows, study.Plan('grid', window=window))
+  found = trial_table.rank(rows, plan.Plan(window=window))
   assert found.best == best
   assert f'mean of last {window or 1} round' in found.table.heading[3]
 
@@ -82,7 +80,7 @@ def test_the_best_is_that_of_the_reports_by_any_metric(tmp_path):
     rows[name] = _row((run.folder, 'done'))
   runs = run_lib.find_runs([str(tmp_path)])
   for metric, order in (('validation_accuracy', 'cba'), ('validation_loss', 'bca')):
-    found = trial_table.rank(rows, study.Plan('grid', metric=metric))
+    found = trial_table.rank(rows, plan.Plan(metric=metric))
     assert [row[0] for row in found.table.rows] == [*order]
     _, (best,) = scores.best_runs(runs, metric)
     assert best.settings['algorithm'] == found.best
@@ -94,18 +92,6 @@ def test_what_all_is_at_work_or_not_finite_has_no_best(rows, tmp_path):
   done = ('low', 'high')
   assert trial_table.rank({n: row for n, row in rows.items() if n not in done}, PLAN).best is None
   assert trial_table.rank({'failed': rows['failed']}, PLAN) is None  # Nothing is there to be shown.
-
-
-def test_in_a_terminal_the_best_and_the_failed_are_marked(rows):
-  screen = rich.console.Console(file=io.StringIO(), width=160, force_terminal=True)
-  screen.print(trial_table.picture(rows, PLAN, '2 at work'))
-  text = screen.file.getvalue()
-  lines = text.splitlines()
-  assert '2 at work' in text
-  assert '\x1b[1;32m' in next(line for line in lines if 'high' in line)
-  assert '\x1b[31m' in next(line for line in lines if 'a [b]' in line)
-  # Before any round there is nothing to show yet.
-  assert trial_table.picture({'failed': rows['failed']}, PLAN, '').row_count in (0, 1)
 
 
 def test_runs_of_a_grid_that_differ_in_their_seed_are_a_row():

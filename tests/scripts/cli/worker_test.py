@@ -1,16 +1,18 @@
-"""Processes of runs: what they answer and print, and that they end with whoever wanted them."""
+"""Runs in processes: what they answer, that what is done is not done again, signals and errors."""
 
 import multiprocessing
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import psutil
 import pytest
 
-from scripts.cli import command, signals, trainers, worker
-from tests.helpers import fresh
+from scripts.cli import command, resolve, signals, worker
+from tests.helpers import fresh, sweep_pool
+from tff_adaptive import training
 
 
 class _Outcome:
@@ -21,9 +23,9 @@ def _run(settings, last_round):
   os.write(1, b'from TensorFlow\n')
   os.write(2, f'round {last_round} of {settings.training.rounds}\n'.encode())
   folder = settings.output.output_dir
-  if folder == 'killed':
+  if folder.endswith('killed'):
     os.kill(os.getpid(), signal.SIGKILL)
-  if folder == 'exits':
+  if folder.endswith('exits'):
     os._exit(3)
   with signals.StopGuard() as stop:
     while os.path.isdir(folder) and not stop.requested:
@@ -40,7 +42,7 @@ _RUN_OF_A_PROCESS = worker._run
 
 def _stubbed(*arguments):
   """What a process does: the run is a stub."""
-  worker.run.run, worker.run.check_result = _run, lambda result: None
+  worker.run_lib.run, worker.run_lib.check_result = _run, lambda result: None
   _RUN_OF_A_PROCESS(*arguments)
 
 
@@ -53,21 +55,14 @@ def _stub(replace):
   replace(worker, '_run', _stubbed)
 
 
+def _settings(folder, rounds=3):
+  return resolve.resolve(task='digits', rounds=rounds, output_dir=str(folder))
+
+
 def _want(tmp_path):
   """Begins a run, and waits for ever."""
   _stub(setattr)
-  _begin(trainers.LocalHost(), tmp_path, f'--output_dir={tmp_path}')
-  time.sleep(600)
-
-
-def _begin(host, tmp_path, *flags, last_round=None):
-  host.begin(worker.Job(flags, str(tmp_path / 'logs' / 'a.log'), last_round))
-
-
-def _answer(host):
-  while (answer := host.answer()) is None:
-    time.sleep(0.01)
-  return answer
+  worker.in_process(_settings(tmp_path), None, training.Stop())
 
 
 def _wait_for(path):
@@ -75,35 +70,30 @@ def _wait_for(path):
     time.sleep(0.01)
 
 
-def test_runs_are_answered_one_after_another_and_print_to_their_files(tmp_path, monkeypatch):
+def test_runs_answer_and_print_to_their_files(tmp_path, monkeypatch):
   _stub(monkeypatch.setattr)
-  host = trainers.LocalHost()
-  assert not host.stop(signal.SIGTERM)
-  _begin(host, tmp_path, '--rounds=7', last_round=3)
-  assert _answer(host) == worker.Answer('done')
-  assert not host.stop(signal.SIGTERM)
+  stop = training.Stop()
+  assert worker.in_process(_settings(tmp_path / 'a', 7), 3, stop) == worker.Answer('done')
   assert (tmp_path / 'logs' / 'a.log').read_text() == 'from TensorFlow\nround 3 of 7\n'
-  _begin(host, tmp_path, '--rounds=0')
-  answer = _answer(host)
-  assert answer.kind == 'failed'
-  assert '--rounds must be' in answer.reason
-  reason = 'its process was ended by SIGKILL: the system may have been short of memory.'
-  _begin(host, tmp_path, '--output_dir=killed')
-  assert _answer(host).reason == reason
-  reason = 'its process ended with exit code 3.'
-  _begin(host, tmp_path, '--output_dir=exits')
-  assert _answer(host).reason == reason
-  _begin(host, tmp_path, f'--output_dir={tmp_path}')
-  _wait_for(tmp_path / 'begun')
-  assert host.answer() is None
-  assert host.stop(signal.SIGTERM)
-  assert _answer(host) == worker.Answer('stopped')
+  for name, reason in (
+    ('killed', 'its process was ended by SIGKILL: the system may have been short of memory.'),
+    ('exits', 'its process ended with exit code 3.'),
+  ):
+    answer = worker.in_process(_settings(tmp_path / name), None, stop)
+    assert answer == worker.Answer('failed', reason)
+
+
+def test_a_run_ends_saved_where_that_is_asked_for(tmp_path, monkeypatch):
+  _stub(monkeypatch.setattr)
+  stop = training.Stop()
+
+  def ask():
+    _wait_for(tmp_path / 'begun')
+    stop.request()
+
+  threading.Thread(target=ask).start()
+  assert worker.in_process(_settings(tmp_path), None, stop) == worker.Answer('stopped')
   assert (tmp_path / 'saved').exists()
-  (tmp_path / 'begun').unlink()
-  _begin(host, tmp_path, f'--output_dir={tmp_path}')
-  _wait_for(tmp_path / 'begun')
-  host.close()
-  assert not host.stop(signal.SIGTERM)
 
 
 def test_a_run_ends_with_whoever_wanted_it(tmp_path):
@@ -131,8 +121,67 @@ def test_an_error_is_an_answer(monkeypatch, error, answer):
     del settings, last_round
     raise error
 
-  monkeypatch.setattr(worker.run, 'run', run)
-  assert worker.do(worker.Job([], 'log')) == answer
+  monkeypatch.setattr(worker.run_lib, 'run', run)
+  assert worker.do([]) == answer
+
+
+def test_a_run_that_others_stop_has_failed_and_a_complete_one_is_not_done_again(
+  tmp_path, monkeypatch, capsys
+):
+  run, stop = _settings(tmp_path / 'run'), training.Stop()
+  monkeypatch.setattr(worker, 'in_process', lambda *unused: worker.Answer('stopped'))
+  reason = 'its process was asked to end.'
+  assert worker.train(run, None, stop) == worker.Answer('failed', reason)
+  assert f'{run.output.output_dir}: failed: {reason}' in capsys.readouterr().err
+  monkeypatch.setattr(worker, 'in_process', None)
+  sweep_pool.write_run(run, 3, 0.5)
+  assert worker.train(run, None, stop) == worker.Answer('done')
+  assert capsys.readouterr().err == f'{run.output.output_dir}: complete already\n'
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_runs_and_nothing_begins_after_it(tmp_path, monkeypatch, number):
+  both, begun, found = threading.Barrier(2), [], []
+
+  def in_process(run, last_round, stop):
+    begun.append(run)
+    if both.wait() == 0:
+      os.kill(os.getpid(), number)
+    while not stop.requested:
+      pass
+    return worker.Answer('failed', 'it had not begun')
+
+  def task(train):
+    found.extend(train(_settings(tmp_path), None) for _ in range(2))
+
+  monkeypatch.setattr(worker, 'in_process', in_process)
+  before = signal.getsignal(number)
+  assert worker.share(iter([task] * 3), 2) == 128 + number
+  assert len(begun) == 2
+  assert found == [worker.Answer('stopped')] * 4
+  assert signal.getsignal(number) is before
+
+
+def test_an_error_of_a_task_saves_the_runs_of_the_others_and_is_raised(tmp_path, monkeypatch):
+  both, found = threading.Barrier(2), []
+
+  def in_process(run, last_round, stop):
+    both.wait()
+    while not stop.requested:
+      pass
+    return worker.Answer('stopped')
+
+  def good(train):
+    found.append(train(_settings(tmp_path), None))
+
+  def bad(train):
+    both.wait()
+    raise ValueError('no such metric')
+
+  monkeypatch.setattr(worker, 'in_process', in_process)
+  with pytest.raises(ValueError, match='no such metric'):
+    worker.share(iter([good, bad, bad]), 2)
+  assert found == [worker.Answer('stopped')]
 
 
 _LOADS = """

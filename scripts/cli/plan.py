@@ -1,0 +1,113 @@
+"""How a sweep searches: the flags of sweep.py, and what they decide."""
+
+import dataclasses
+
+from tff_adaptive.runs import run as run_lib
+
+from . import fields, search_space
+
+_DRAWN = 'search=random or tpe'
+_WAY_OUT = 'bring back a copy of the file, or remove the folder, and the run is done again.'
+
+
+def _check_metric_name(name: str, metric: str) -> None:
+  if not metric.startswith(('validation_', 'inference_', 'train_')):
+    raise ValueError(
+      f'{name}={metric}: trials are selected on validation data, never on test data: give a column'
+      ' of metrics.csv such as validation_accuracy.'
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan(fields.Group):
+  """The flags of sweep.py; those after ' -- ' are of train.py."""
+
+  TITLE = 'Sweep'
+
+  grid: tuple[str, ...] = fields.flag(
+    'A flag of train.py and its values: FLAG=VALUE,VALUE. Each trial is trained with each seed.'
+    ' May be repeated.',
+    [],
+  )
+  range: tuple[str, ...] = fields.flag(
+    'A number of train.py for random and tpe to draw: FLAG=LOW,HIGH, or FLAG=LOW,HIGH,log. May be'
+    ' repeated.',
+    [],
+    needs=_DRAWN,
+  )
+  output_dir: str | None = fields.flag("Folder in which the runs' folders are made.")
+  search: str = fields.flag(
+    'grid: every combination; random: random points; tpe: points near good ones, by the'
+    " tree-structured Parzen estimator (Optuna's).",
+    'grid',
+    choices=('grid', 'random', 'tpe'),
+  )
+  trials: int | None = fields.count(
+    'Number of trials of random and tpe. A later command may ask for more.', needs=_DRAWN
+  )
+  search_seed: int = fields.count(
+    'Seeds what random and tpe draw.', 0, zero='the default', needs=_DRAWN
+  )
+  prune: str | None = fields.flag(
+    'asha: asynchronous successive halving. Trials are compared at --first_rung rounds and then at'
+    ' --reduction_factor times as many each; the best of them go on with their runs.',
+    choices=('asha',),
+  )
+  first_rung: int | None = fields.count(
+    'Rounds before trials are pruned. Default: a ninth of --rounds.', needs='prune'
+  )
+  reduction_factor: int = fields.count(
+    'One of this number of trials goes on from a rung to the next, 2 or more.',
+    3,
+    low=2,
+    needs='prune',
+  )
+  jobs: int = fields.count('Runs at a time.', 1)
+  metric: str | None = fields.flag(
+    "Column of metrics.csv by which trials are compared. Default: the task's metric on the"
+    ' validation data.',
+    check=_check_metric_name,
+  )
+  window: int | None = fields.count(
+    'Number of last rounds over which the mean compares trials. Default: the last tenth, and'
+    ' at most 100.'
+  )
+  target: float | None = fields.flag('Show after how many rounds the metric reached this value.')
+  dry_run: bool = fields.flag('Only show the commands that would run.', False)
+
+  @property
+  def is_grid(self) -> bool:
+    """Whether every combination is tried."""
+    return self.search == 'grid'
+
+  def rungs(self, rounds: int) -> list[int]:
+    """The rounds at which a trial is compared, and the last."""
+    found = []
+    rung = self.first_rung or rounds
+    while rung < rounds:
+      found.append(rung)
+      rung *= self.reduction_factor
+    return [*found, rounds]
+
+  def folder(self, number: int, point: search_space.Point) -> str:
+    """The name of a trial's folder."""
+    return search_space.label(point) if self.is_grid else f'trial={number}'
+
+  def read(self, folder: str, rounds: int) -> run_lib.Run:
+    """Reads the first rounds of a run.
+
+    Raises:
+      ValueError: If it cannot be read or lacks a row: of the rest a mean would be another.
+    """
+    try:
+      found = run_lib.load_run(folder)
+    except ValueError as error:
+      raise ValueError(f'{str(error).rstrip(".")}: {_WAY_OUT}') from None
+    last = int(found.rows[-1]['round'])
+    if found.is_complete and last < found.settings['rounds']:  # It has stopped at its target.
+      rounds = min(rounds, last)
+    rows = [row for row in found.rows if row['round'] <= rounds]
+    missing = {*range(rounds + 1)} - {int(row['round']) for row in rows}
+    if missing:
+      raise ValueError(f'{folder} lacks round {min(missing)} in metrics.csv: {_WAY_OUT}')
+    return dataclasses.replace(found, rows=rows, window=self.window)
