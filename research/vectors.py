@@ -2,7 +2,8 @@
 
 usage: python -m research.vectors
 
-A file whose numbers agree stays as it is, to the byte. The command ends with 1 where one did not.
+A file whose numbers agree stays as it is, to the byte. Another is written anew, and the command
+ends with 1: look at the difference by `git diff --stat vectors`; called again it ends with 0.
 """
 
 import functools
@@ -376,13 +377,14 @@ def _text(content: dict[str, Any]) -> str:
 
 
 def main() -> int:
-  """Writes the files that are new; 1 if one differed."""
+  """Writes the files that differ; 1 if one did."""
   status = 0
   for name, content in files().items():
     path = FOLDER / f'{name}.json'
     before = json.loads(path.read_text(encoding='utf-8')) if path.exists() else None
     found = [*differences(content, before)]
-    sys.stdout.write(f'{path.name}: {"the same" if not found else f"differs at {found[:5]}"}\n')
+    said = f'differs at {found[:5]}: written anew' if found else 'the same'
+    sys.stdout.write(f'{path.name}: {said}\n')
     if found:
       status = 1
       path.write_text(_text(content), encoding='utf-8')

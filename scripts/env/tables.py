@@ -65,14 +65,17 @@ def _task(name: str, description: str, module: str, function: str) -> str:
   from tff_adaptive_tasks import catalog
 
   arguments, help_of = _loader(module, function)
+  options = {
+    key: value for key, value in arguments.items() if key not in ('data_dir', 'seed', 'name')
+  }
+  for key in [*options] if name in catalog.OFFLINE else ['data_dir', *options]:
+    if key not in help_of:  # Where no files are needed, `OFFLINE` has the task.
+      raise ValueError(f'tasks/{module}.py: describe {key} in the docstring of {function}')
   data = 'none needed.'
   if name not in catalog.OFFLINE:
     data = help_of['data_dir'].replace('; None', '; without it the task')
     data = data[0].lower() + data[1:]
   text = f'### {name}\n\n{description[0].upper()}{description[1:]}. Data: {data}'
-  options = {
-    key: value for key, value in arguments.items() if key not in ('data_dir', 'seed', 'name')
-  }
   rows = [f'| `{key}` | {_value(value)} | {help_of[key]} |' for key, value in options.items()]
   return '\n'.join([text, '', '| option | default | |', '|---|---|---|', *rows] if rows else [text])
 
