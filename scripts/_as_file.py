@@ -1,7 +1,8 @@
-"""For a command that is run as a file: `__package__ = __import__('_as_file').PACKAGE`.
+"""Lets a command run as a file: `__package__ = __import__('_as_file').PACKAGE`.
 
-Python then has this folder first in its search path, and knows of no package. Importing this module
-puts the folder above there instead; with `__package__` set, relative imports work as in a module.
+A file that Python runs has its own folder first in the search path and belongs to no package.
+Importing this module puts the parent folder there instead. With `__package__` set, relative imports
+work as in a module.
 """
 
 import importlib.util

@@ -1,7 +1,7 @@
-"""How a command starts and ends: from its file in a checkout, or by the name that pip installs.
+"""Starts and ends a command, which runs as a file of a checkout or by its installed name.
 
-Nothing but the standard library is imported before Ctrl-C is in hand, so that it ends a command in
-one line from the first instant on.
+Only the standard library is imported before Ctrl-C is handled, so that it always ends a command
+with one line.
 """
 
 import atexit
@@ -23,7 +23,7 @@ interrupted = 'interrupted.'  # What Ctrl-C says.
 
 
 def begin() -> None:
-  """What a command's process does first: it has Ctrl-C, and its own end, in hand."""
+  """Handles Ctrl-C and the end of the process; a command calls it first."""
   if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # As of a background job.
     signal.signal(signal.SIGINT, _end)
   atexit.register(_leave)  # The first that is registered is the last that is called.
@@ -32,8 +32,8 @@ def begin() -> None:
 def _end(unused_number: int, unused_frame: Any) -> None:
   """Ends the process at once, with a line and exit code 130.
 
-  A KeyboardInterrupt in the midst of an import would show a traceback, and one in a library's
-  callback would be swallowed.
+  A KeyboardInterrupt during an import would show a traceback, and one in a library's callback would
+  be lost.
   """
   try:
     os.write(2, f'{os.path.basename(sys.argv[0])}: {interrupted}\n'.encode(errors='replace'))
@@ -46,9 +46,9 @@ def _end(unused_number: int, unused_frame: Any) -> None:
 
 
 def _leave() -> None:
-  """Ends the process of a command that has ended, its modules as they are.
+  """Ends the process of a finished command without freeing its modules.
 
-  To take TensorFlow's and TFF's modules apart, object by object, takes Python 1.5 s.
+  Python would take 1.5 s to free the objects of TensorFlow and TFF.
   """
   if exit_code is None:  # An exception of which Python reports.
     return
@@ -68,7 +68,7 @@ def _start(module: str) -> int:
 
 
 def __getattr__(module: str) -> Callable[[], int]:
-  """What pip's console script of a module calls: its `main`."""
+  """Returns a module's `main`, which pip's console script calls."""
   if module not in NAMES:
     raise AttributeError(module)
   return functools.partial(_start, module)

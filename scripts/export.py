@@ -34,7 +34,7 @@ WEIGHTS = ('best', 'theta', 'theta_bar')
 
 @dataclasses.dataclass(frozen=True)
 class _Export(fields.Group):
-  """Its flags."""
+  """The flags of this command."""
 
   TITLE = 'Export'
 
@@ -79,19 +79,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def export(run: Any, file_format: str, output: str, which: str = 'best') -> dict[str, Any]:
-  """Writes a run's model, whole or not at all.
+  """Writes a run's model; on failure nothing is left.
 
   Args:
-    run: What `tasks.load_run` gives.
+    run: A run loaded by `tasks.load_run`.
     file_format: One of `FORMATS`.
-    output: The folder to make.
+    output: The folder to create.
     which: One of `WEIGHTS`.
 
   Returns:
-    What export.json says.
+    The contents of export.json.
 
   Raises:
-    ValueError: If the run has no checkpoint, its data cannot be loaded, or it has no such weights.
+    ValueError: If the run has no checkpoint or no such weights, or its data cannot be loaded.
   """
   from tff_adaptive import models
 

@@ -45,7 +45,7 @@ _BYTES_OF_KILOBIT = 1024 / 8
 
 @dataclasses.dataclass(frozen=True)
 class _Traces(fields.Group):
-  """Its own flags; the others are as of train.py."""
+  """The flags of this command; it has train.py's flags of the task too."""
 
   TITLE = 'Traces'
 
@@ -84,10 +84,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def profiles(clients: Sequence[str], devices: Mapping[Any, Any], batch_size: int) -> pd.DataFrame:
-  """The lines of a file for --client_profiles, of FedScale's capacities.
+  """Returns the rows of a --client_profiles file, from FedScale's device capacities.
 
   Raises:
-    ValueError: If a device has no such numbers.
+    ValueError: If a device lacks one of the numbers.
   """
   rows = []
   for client, (key, device) in zip(clients, itertools.cycle(devices.items())):
@@ -98,10 +98,10 @@ def profiles(clients: Sequence[str], devices: Mapping[Any, Any], batch_size: int
 
 
 def availability(clients: Sequence[str], devices: Mapping[Any, Any]) -> pd.DataFrame:
-  """The lines of a file for --availability, of FedScale's times of activity, in seconds.
+  """Returns the rows of an --availability file in seconds, from FedScale's activity traces.
 
   Raises:
-    ValueError: If a device has no such times.
+    ValueError: If a device lacks its times.
   """
   used = [(c, *_intervals(*d)) for c, d in zip(clients, itertools.cycle(devices.items()))]
   end = max(length for *_, length in used)
@@ -118,7 +118,7 @@ def availability(clients: Sequence[str], devices: Mapping[Any, Any]) -> pd.DataF
 
 
 def _intervals(key: Any, device: Any) -> tuple[list[tuple[float, float]], float]:
-  """When a device is active, from 0 to the length of its trace, and that length."""
+  """Returns the intervals in which a device is active, and the length of its trace."""
   length = _number(key, device, 'finish_time')
   times = [device.get(name) for name in ('active', 'inactive')]
   if any(not isinstance(t, list | tuple) for t in times) or len({len(t) for t in times}) != 1:
@@ -142,14 +142,14 @@ def _number(key: Any, device: Any, name: str) -> float:
 
 
 class _Plain(pickle.Unpickler):
-  """Reads dictionaries, lists, numbers and text; nothing that runs code."""
+  """Reads pickles of dictionaries, lists, numbers and text, but nothing that runs code."""
 
   def find_class(self, module_name: str, global_name: str) -> Any:
     raise pickle.UnpicklingError(f'it names {module_name}.{global_name}, which is no plain data')
 
 
 def _devices(path: str) -> dict[Any, Any]:
-  """The devices of one of FedScale's files; ValueError in one line if it is none."""
+  """Returns the devices in one of FedScale's files; ValueError if it has another form."""
   try:
     with open(command.expanded(path), 'rb') as file:
       found = _Plain(file).load()

@@ -28,7 +28,7 @@ from .cli import command, fields, flags
 
 @dataclasses.dataclass(frozen=True)
 class _Report(fields.Group):
-  """Its own flags; the others are as of train.py."""
+  """The flags of this command; it has train.py's flags of the task too."""
 
   TITLE = 'Report'
 
@@ -62,9 +62,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def describe(task: Any) -> tuple[str, Any, list[str]]:
-  """The numbers of a task's clients in Markdown; label counts int64 [clients, classes], or [].
+  """Describes a task's clients in Markdown; also returns label counts and names of classes.
 
-  Last the names of the classes, which are their numbers where the task has none.
+  Label counts are int64 [clients, classes], or [] without classes. Classes without names have their
+  numbers.
   """
   ids = task.train.client_ids
   first = task.train.load(ids[0])['y']

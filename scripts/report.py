@@ -194,7 +194,7 @@ def _build(found: Sequence[run_lib.Run], levels: dict[str, float]) -> report.Rep
 
 
 def _check_flags() -> None:
-  """ValueError if a flag is bad, or has no effect on the form."""
+  """Raises ValueError if a flag is invalid, or has no effect on the form."""
   form = _FLAGS.form
   if not _FLAGS.formats or not {*_FLAGS.formats} <= {*report.FORMATS}:
     given, known = ','.join(_FLAGS.formats), ', '.join(report.FORMATS)
@@ -214,7 +214,7 @@ def _check_flags() -> None:
 def _pairs(
   flag: str, divide: Callable[[str, str], Sequence[str]], convert: Callable[[str], V], form: str
 ) -> list[tuple[str, V]]:
-  """The names and values of a flag."""
+  """Returns the names and values of a flag's NAME=VALUE texts."""
   found = []
   for pair in _FLAGS[flag].value:
     name, is_pair, value = divide(pair, '=')

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
-  """ValueError if a flag after ' -- ' would be overridden; in a --flagfile it may be."""
+  """Raises ValueError if the sweep would override a flag after ' -- '; a --flagfile may have it."""
   given = {text.lstrip('-').partition('=')[0] for text in fixed if text.startswith('-')}
   known = {flag.name: flag.kind for flag in flags.table()}
   for name in _FLAGS:
@@ -100,7 +100,7 @@ def _check_fixed(fixed: Sequence[str], varied: Sequence[str]) -> None:
 
 
 def _check_flags(plan: plan_lib.Plan, varied: Sequence[str]) -> None:
-  """ValueError if the sweep's own flags do not go together."""
+  """Raises ValueError if the sweep's own flags do not go together."""
   if plan.is_grid and not varied:
     raise ValueError('give --grid at least once.')
   if not plan.is_grid and (not {*varied} - {'seed'} or plan.trials is None):
@@ -112,7 +112,7 @@ def _check_flags(plan: plan_lib.Plan, varied: Sequence[str]) -> None:
 
 
 def _check_metric(plan: plan_lib.Plan, tasks: Sequence[str]) -> None:
-  """ValueError if tasks are varied that may be judged by unlike metrics, and none is given."""
+  """Raises ValueError if tasks with different metrics are varied and --metric is not given."""
   metrics = [catalog.metric(task) for task in tasks]
   if plan.metric or len(metrics) < 2 or (None not in metrics and len({*metrics}) == 1):
     return
@@ -124,7 +124,7 @@ def _check_metric(plan: plan_lib.Plan, tasks: Sequence[str]) -> None:
 
 
 def _first_rung(plan: plan_lib.Plan, rounds: int, every: int) -> int | None:
-  """Returns --first_rung, or its default; ValueError if there is no evaluation then."""
+  """Returns --first_rung or its default; ValueError if that round has no evaluation."""
   rung = plan.first_rung or -(-rounds // 9 // every) * every
   if plan.prune and (rung % every or rung >= rounds):
     raise ValueError(
@@ -135,7 +135,7 @@ def _first_rung(plan: plan_lib.Plan, rounds: int, every: int) -> int | None:
 
 
 def _search(space: search_space.Space, plan: plan_lib.Plan) -> int:
-  """Does the trials, shows and writes the table; returns the exit code."""
+  """Runs the trials and shows the table."""
   from .cli import hparams, study, trial_table, worker
 
   folder = str(plan.output_dir)

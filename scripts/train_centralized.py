@@ -40,7 +40,7 @@ _ADAPTIVE = ('adagrad', 'adam', 'yogi')
 
 @dataclasses.dataclass(frozen=True)
 class _Baselines(fields.Group):
-  """Its own flags; the others are as of train.py."""
+  """The flags of this command; it has train.py's flags of the task too."""
 
   TITLE = 'Baselines'
 
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _show(folders: Iterable[str], failed: Sequence[str]) -> None:
-  """Shows a table of the runs that have begun, if any, and writes it."""
+  """Shows and writes a table of the runs that have begun, if there are any."""
   begun = [folder for folder in folders if os.path.exists(os.path.join(folder, config.FILE))]
   if found := run_lib.load_begun(begun):
     grouped = groups.group(found)
@@ -99,7 +99,7 @@ def _show(folders: Iterable[str], failed: Sequence[str]) -> None:
 
 
 def _runs() -> dict[str, config.Record]:
-  """Folder -> what its config.json says, checked: a task of the user's own with its file."""
+  """Returns folder -> record for config.json; a user's own task is recorded with its file."""
   optimizers = [name.strip() for name in _FLAGS.optimizer.split(',')]
   for name in optimizers:
     fields.check_name('optimizer', name, _RATES)
@@ -147,7 +147,7 @@ def _runs() -> dict[str, config.Record]:
 def _train_all(
   pending: Mapping[str, config.Record], options: Mapping[str, Any], arguments: Sequence[str]
 ) -> tuple[list[str], int]:
-  """Trains; returns the folders of runs that diverged, and the exit code of a signal or 0."""
+  """Trains all runs; returns the folders of diverged runs, and the exit code of a signal or 0."""
   tensorflow_start.load()  # It takes seconds.
   import tensorflow as tf
 

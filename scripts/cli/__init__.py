@@ -1,1 +1,1 @@
-"""What the commands share: flags, settings, run folders, child processes."""
+"""Code that the commands share: flags, settings, run folders, child processes."""

@@ -1,4 +1,4 @@
-"""From settings to what is trained: the data, the process and its evaluation."""
+"""Builds the data, the process and its evaluation from settings."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from .groups import aggregation, what
 
 
 def prepare(settings: settings_lib.Settings, command: Sequence[str]) -> dict[str, Any]:
-  """Loads the data, builds the process, opens the folder: the arguments of `training.train`."""
+  """Returns the arguments of `training.train`: loads data, builds the process, opens the folder."""
   chosen, folder = settings.what, settings.output.output_dir
   ray_context = settings.runtime.build(
     settings.most_clients,
@@ -80,7 +80,7 @@ def build_process(
   privacy: aggregation.PrivacyPlan | None = None,
   versions: int = 0,
 ) -> Any:
-  """Builds the process that the settings describe, a `LearningProcess` or a `StatefulProcess`."""
+  """Builds the process of the settings, a `LearningProcess` or a `StatefulProcess`."""
   if settings.runtime.mixed_precision is not None:
     model = mixed_precision.convert(model, settings.runtime.mixed_precision)
   rates, weighting = settings.rates, settings.clients.client_weighting
@@ -105,7 +105,7 @@ def build_process(
 
 
 def build_evaluation(model: Any, examples: Any) -> Any:
-  """Returns the function that evaluates weights on examples; None where there are none."""
+  """Returns a function that evaluates weights on examples; None if there are no examples."""
   if examples is None:
     return None
   evaluate = models.build_evaluation(model)
@@ -113,7 +113,7 @@ def build_evaluation(model: Any, examples: Any) -> Any:
 
 
 def _registered(settings: settings_lib.Settings, task: tasks.Task) -> corrections.RegisteredClients:
-  """What a correction may need to know of the task's clients."""
+  """Returns the facts about the task's clients that a correction may need."""
   sizes = [task.train.num_examples(client_id) for client_id in task.train.client_ids]
   most = settings.training.max_examples_per_client or max(sizes)
   return corrections.RegisteredClients(
@@ -122,7 +122,7 @@ def _registered(settings: settings_lib.Settings, task: tasks.Task) -> correction
 
 
 def _check_data(settings: settings_lib.Settings, task: tasks.Task) -> dict[str, Any]:
-  """Returns what config.json says of the data; ValueError if it does not fit the settings."""
+  """Returns config.json's description of the data; ValueError if they do not fit the settings."""
   ids = task.train.client_ids
   what.check_cohort(settings.training.cohort(len(ids)), len(ids), settings.what.algorithm_entry)
   if settings.clients.client_weighting == 'tokens' and task.client_weight is None:
@@ -174,7 +174,7 @@ def _training_config(
 def _account(
   private: aggregation.PrivacyPlan, config: training.TrainingConfig, noise_seed: int | None
 ) -> training.PrivacyCallback:
-  """Says how private the run will be; returns the callback that records it."""
+  """Reports how private the run will be; returns the callback that records it."""
   accountant, every = private.accountant, config.rounds_per_evaluation
   epsilon = accountant.epsilon(config.rounds, private.delta)
   command_lib.say(
@@ -188,7 +188,7 @@ def _account(
 def _say_how_large(
   process: Any, config: training.TrainingConfig, folder: str, num_clients: int
 ) -> None:
-  """Says how large the client states may grow; ValueError if they cannot fit."""
+  """Reports how large the client states may grow; ValueError if they cannot fit."""
   if not hasattr(process, 'initial_client_state'):
     return
   path = config.checkpoint_path(folder)

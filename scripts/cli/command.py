@@ -1,7 +1,7 @@
-"""What every command shares: its flags, its exit codes, and the one line that reports a failure.
+"""Parts that every command shares: flags, exit codes, and one-line error messages.
 
-Exit codes: 0 all done; 1 failed after it started; 2 bad input, in one line, nothing written;
-128 + the signal's number where a signal ended it.
+The exit codes are 0 for success, 1 for a failure after the start, 2 for bad input (one line,
+nothing written), and 128 + the signal's number if a signal ended the command.
 """
 
 import errno
@@ -32,21 +32,21 @@ Main = Callable[[Sequence[str]], int]
 
 
 class FailureError(Exception):
-  """What went wrong after the start; exit code 1."""
+  """A failure after the start, with exit code 1."""
 
 
 class DivergedError(FailureError):
-  """A model that came to nothing: the same run would again."""
+  """The model diverged, and the same run would diverge again."""
 
 
 def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], Callable[..., int]]:
-  """Makes a function the `main` of a command, which returns exit codes instead of raising.
+  """Makes a function the `main` of a command, which returns exit codes and does not raise.
 
-  ValueError and OSError are bad input; `FailureError` is a failure.
+  ValueError and OSError mean bad input, and `FailureError` a failure.
 
   Args:
     program: The command's file name, which begins the line that reports a failure.
-    interrupted: What Ctrl-C leaves, for the user.
+    interrupted: A message about what remains after Ctrl-C.
   """
 
   def decorate(main: Main) -> Callable[..., int]:
@@ -75,7 +75,7 @@ def entry(program: str, interrupted: str = 'interrupted.') -> Callable[[Main], C
 
 
 def as_started(text: str) -> str:
-  """A command's help: of one that pip installed, with the names that pip gave."""
+  """Returns a command's help with the command names that were installed, if pip installed it."""
   if _entry.started_as is None:
     return text
   pattern = r'(?:python )?\bscripts/(' + '|'.join(_entry.NAMES) + r')\.py\b'
@@ -83,25 +83,25 @@ def as_started(text: str) -> str:
 
 
 def complain(program: str, error: object, code: int = BAD_INPUT) -> int:
-  """Writes one line to the standard error and returns the exit code."""
+  """Writes one line to standard error and returns the exit code."""
   sys.stderr.write(f'{program}: {printable(" ".join(str(error).split()))}\n')
   return code
 
 
 def say(line: str) -> None:
-  """Writes a line on the course of things to the standard error."""
+  """Writes a progress line to standard error."""
   sys.stderr.write(printable(line) + '\n')
 
 
 def show(text: str) -> None:
-  """Writes a result to the standard output."""
+  """Writes a result to standard output."""
   sys.stdout.write(printable(text))
 
 
 def printable(text: str) -> str:
-  r"""A text with control characters and undecodable bytes as \x1b; line ends stay.
+  r"""Escapes control characters and undecodable bytes in a text, as \x1b; line ends stay.
 
-  Names of files, cells and options come from others: they must not steer the terminal.
+  Names of files, cells and options come from others and must not control the terminal.
   """
   return ''.join(
     c if c.isprintable() or c == '\n' else c.encode('unicode_escape').decode() for c in text
@@ -111,7 +111,7 @@ def printable(text: str) -> str:
 def read(
   flags: absl_flags.FlagValues, text: str | Callable[[str], str] | None, arguments: Sequence[str]
 ) -> bool:
-  """As `parse`, of a command that takes flags only; whether it is to be done."""
+  """Like `parse` for commands without other arguments; returns whether to run the command."""
   rest = parse(flags, text, arguments)
   if rest:
     raise ValueError(f'unexpected argument {rest[0]!r}; flags are written --name=value.')
@@ -123,15 +123,16 @@ def parse(
   text: str | Callable[[str], str] | None,
   arguments: Sequence[str],
 ) -> list[str] | None:
-  """Reads a command line into flags, in which ~ is the user's home; ValueError if it is bad.
+  """Parses a command line, with ~ as the user's home in flags; ValueError if it is invalid.
 
   Args:
-    flags: The script's flags; those not given take their defaults.
-    text: What --help shows before them; or a function of all that it shows, or of a section of it.
+    flags: The script's flags. Missing ones get their defaults.
+    text: The text that --help shows before them, or a function that returns all the text, or a
+      section of it.
     arguments: The program's name and its arguments.
 
   Returns:
-    The arguments that are no flags; None if it was --help, which is answered.
+    The arguments that are not flags, or None after --help.
   """
   sections = [a.removeprefix(_SECTION) for a in arguments[1:] if a.startswith(_SECTION)]
   if sections or any(a in _HELP for a in arguments[1:]):
@@ -156,7 +157,7 @@ def parse(
 
 
 def _explained(flags: absl_flags.FlagValues, error: str) -> str:
-  """What absl says of a bad command line, of a value of the wrong kind as others are refused."""
+  """Returns absl's error for a bad command line, in the words of our other errors."""
   words = 'invalid literal|could not convert|Non-boolean'
   found = re.match(rf'flag --(\w+)=(.*?): .*(?:{words})', error, re.S)
   kind = found and _KINDS.get(flags[found[1]].flag_type())
@@ -166,12 +167,12 @@ def _explained(flags: absl_flags.FlagValues, error: str) -> str:
 
 
 def expanded(value: Any) -> Any:
-  """Returns a flag's value, whose ~ is the user's home: after = no shell expands it."""
+  """Returns a flag's value with ~ expanded, which no shell does after `=`."""
   return os.path.expanduser(value) if isinstance(value, str) else value
 
 
 def check_output(flag: str, output: str, *, makes: bool = True) -> None:
-  """Makes the folder of files OUTPUT.*, which a flag names; ValueError if none can be written."""
+  """Creates the folder of files OUTPUT.*; ValueError if none can be written there."""
   if not os.path.basename(output):
     raise ValueError(f'--{flag}={output} is a folder: name the files in it, {output}report, say.')
   folder = os.path.dirname(os.path.abspath(output))
@@ -181,7 +182,7 @@ def check_output(flag: str, output: str, *, makes: bool = True) -> None:
 
 
 def check_writable(folder: str, given: str) -> None:
-  """Refuses a folder that cannot be made or written to, for what was `given`; makes nothing."""
+  """Refuses a folder that cannot be created or written to; `given` is the flag. Creates nothing."""
   path = os.path.abspath(folder)
   while not os.path.lexists(path):
     path = os.path.dirname(path)

@@ -1,4 +1,4 @@
-"""Flags as fields of frozen dataclasses: the groups that the settings are made of."""
+"""Flags as fields of frozen dataclasses, the groups of settings."""
 
 import contextlib
 import dataclasses
@@ -18,8 +18,8 @@ class Group:
   """A group of settings: a frozen dataclass whose fields are flags.
 
   Attributes:
-    TITLE: What heads them in --help.
-    CHANGES_NUMBERS: Whether its flags touch the model's course, where a flag does not say itself.
+    TITLE: The group's heading in --help.
+    CHANGES_NUMBERS: Whether its flags change the trained model, unless a flag says otherwise.
   """
 
   TITLE: ClassVar[str]
@@ -27,12 +27,12 @@ class Group:
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Defaults of flags that depend on other values, None where none was given; none here."""
+    """Returns defaults that depend on other values, for flags that were not given; none here."""
     del values
     return {}
 
   def check(self, settings: 'Settings') -> None:
-    """Refuses values that do not go together; ValueError, in one line with the flag's name."""
+    """Refuses values that do not go together; raises ValueError with the flag's name."""
 
 
 def flag(
@@ -45,16 +45,17 @@ def flag(
   instead_of: str = '',
   changes_numbers: bool = True,
 ) -> Any:
-  """A field that is a flag.
+  """Declares a field that is a flag.
 
   Args:
-    text: Its help.
-    default: Its default; None: `resolve` decides, or there is none.
-    check: Refuses bad values, given the flag as it is written.
-    choices: The names that it takes, if it takes no others.
-    needs: The flag without which it has no meaning, or FLAG=VALUE or VALUE.
-    instead_of: The flag that it stands in place of: only one of them may be given.
-    changes_numbers: Whether it touches the model's course; a resumed run may change what does not.
+    text: The help of the flag.
+    default: The default. None if `resolve` decides it, or there is none.
+    check: A function of the flag as it is written, and its value, that refuses bad values.
+    choices: The allowed names, if there are no others.
+    needs: The flag, FLAG=VALUE or VALUE without which this flag has no meaning.
+    instead_of: The flag that this one replaces. Only one of them may be given.
+    changes_numbers: Whether it changes the trained model. A resumed run may change flags that do
+      not.
   """
   metadata = dict(help=text, default=default, check=check, choices=choices)
   metadata |= dict(needs=needs, instead_of=instead_of, changes_numbers=changes_numbers)
@@ -65,7 +66,7 @@ def flag(
 def count(
   text: str, default: Any = None, *, zero: str = '', low: int = 1, high: int = INT31, **more: Any
 ) -> Any:
-  """A flag of whole numbers up to `high`; from `low`, or from 0 if that stands for something."""
+  """Declares an integer flag from `low` to `high`; 0 is allowed too if it has a meaning."""
   low, hint = (0, f'give 0 for {zero}') if zero else (low, f'give {low} or more')
   check = functools.partial(validation.whole_number, low=low, hint=hint, high=high)
   return flag(text, default, check, **more)
@@ -74,7 +75,7 @@ def count(
 def number(
   text: str, check: validation.Check, example: float, default: Any = None, **more: Any
 ) -> Any:
-  """A field that is a flag of numbers, which `check` refuses unless they are like the example."""
+  """Declares a flag of numbers like the example; `check` refuses others."""
   hint = f'give a number such as {example:g}'
   return flag(text, default, lambda name, value: check(name, value, hint), **more)
 
@@ -82,7 +83,7 @@ def number(
 def check_others(
   field: dataclasses.Field, values: Mapping[str, Any], given: Container[str]
 ) -> None:
-  """Refuses a flag that has no meaning with the others; ValueError, in one line."""
+  """Refuses a flag that has no meaning together with the others; raises ValueError."""
   name, needs, other = field.name, field.metadata['needs'], field.metadata['instead_of']
   if name not in given:
     return
@@ -94,7 +95,7 @@ def check_others(
 
 
 def check(field: dataclasses.Field, value: Any) -> None:
-  """Refuses a value that a flag does not take; ValueError, in one line."""
+  """Refuses a value that a flag does not accept; raises ValueError with one line."""
   if value is None:
     return
   choices, check_value = field.metadata['choices'], field.metadata['check']
@@ -107,7 +108,7 @@ def check(field: dataclasses.Field, value: Any) -> None:
 
 @contextlib.contextmanager
 def about(flag_name: str) -> Iterator[None]:
-  """Has TypeError and ValueError begin with the flag that they are about; ValueError."""
+  """Turns TypeError and ValueError into a ValueError that begins with the flag."""
   try:
     yield
   except (TypeError, ValueError) as error:
@@ -116,6 +117,6 @@ def about(flag_name: str) -> Iterator[None]:
 
 
 def check_name(flag_name: str, value: Any, valid: Collection[str]) -> None:
-  """Refuses a name that is not among the valid ones; ValueError, in one line."""
+  """Refuses a name that is not among the valid ones; raises ValueError with one line."""
   if value not in valid:
     raise ValueError(f'--{flag_name}: {suggestions.unknown(flag_name, value, valid)}')

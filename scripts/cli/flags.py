@@ -1,4 +1,4 @@
-"""The flags of scripts/train.py, made from `Settings` and the registry; no TensorFlow."""
+"""The flags of scripts/train.py, made from `Settings` and the registry. No TensorFlow."""
 
 import dataclasses
 import typing
@@ -32,7 +32,7 @@ absl_flags.disclaim_key_flags()  # They are of the script that asks for them.
 
 
 class Flag(NamedTuple):
-  """One flag: its heading and its name in --help, str, int, float, bool or list, default, help."""
+  """A flag: heading and name in --help, type (str, int, float, bool or list), default and help."""
 
   group: str
   name: str
@@ -42,7 +42,7 @@ class Flag(NamedTuple):
 
 
 def table() -> list[Flag]:
-  """Returns all flags, in the order of --help."""
+  """Returns all flags in the order of --help."""
   found = []
   for group, kind in settings.GROUPS.items():
     if group == 'clients':  # Hyperparameters stand after the rates.
@@ -62,12 +62,12 @@ def of_group(group: type[fields.Group]) -> list[Flag]:
 
 
 def define_with_task(own: type[fields.Group]) -> absl_flags.FlagValues:
-  """Returns the flags of a command that loads a task: its own, and those of the task."""
+  """Returns the flags of a command that loads a task: its own flags and those of the task."""
   return define([*of_group(own), *(flag for flag in table() if flag.name in _OF_TASK)])
 
 
 def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> Any:
-  """Returns a command's own flags as their group; ValueError, in one line, if one is bad."""
+  """Refuses invalid values of a command's own flags; raises ValueError with one line."""
   given = {name for name in values if values[name].present}
   found = {field.name: values[field.name].value for field in dataclasses.fields(own)}  # type: ignore[arg-type]
   for field in dataclasses.fields(own):  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def check(values: absl_flags.FlagValues, own: type[fields.Group]) -> Any:
 
 
 def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> dict[str, Any]:
-  """Refuses what such a command does not take; returns the task's options by name."""
+  """Refuses invalid values of such a command; returns the task's options by name."""
   what.check_task(values.task)
   check(values, own)
   settings.check('seed', values.seed)
@@ -86,14 +86,14 @@ def check_with_task(values: absl_flags.FlagValues, own: type[fields.Group]) -> d
 
 
 def load_task(values: absl_flags.FlagValues, options: Mapping[str, Any]) -> Any:
-  """Loads the task of such a command, by the task's options; imports TensorFlow."""
+  """Loads the task of such a command with the task's options; imports TensorFlow."""
   import tff_adaptive_tasks as tasks
 
   return tasks.load(values.task, data_dir=values.data_dir, seed=values.seed, **options)
 
 
 def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
-  """Returns flags, by default all, apart from absl's global ones, with their defaults."""
+  """Returns flags, by default all, with their defaults, separate from absl's global flags."""
   values = absl_flags.FlagValues()
   definers = {
     str: absl_flags.DEFINE_string,
@@ -110,9 +110,9 @@ def define(flags: Iterable[Flag] | None = None) -> absl_flags.FlagValues:
 def parse(
   arguments: Sequence[str], help_text: Callable[[str], str] | None = None
 ) -> dict[str, Any] | None:
-  """Returns flag name -> value of those given, for `resolve.resolve`; None if --help was answered.
+  """Returns flag name -> value of the given flags for `resolve.resolve`; None after --help.
 
-  ValueError, in one line, says what cannot be parsed.
+  Raises ValueError with one line that says what cannot be parsed.
   """
   for argument in arguments[1:]:
     name = argument.lstrip('-').partition('=')[0]
@@ -125,7 +125,7 @@ def parse(
 
 
 def command_line(given: Mapping[str, Any]) -> list[str]:
-  """Returns the flags that give what `parse` returns; also of truth values and repeated flags."""
+  """Returns the flags for which `parse` returns these values; also for bool and repeated flags."""
   found = []
   for name, value in given.items():
     if isinstance(value, (list, tuple)):
@@ -136,7 +136,7 @@ def command_line(given: Mapping[str, Any]) -> list[str]:
 
 
 def _kind(annotation: Any) -> type:
-  """The kind of flag for the type of a field: of T | None that of T."""
+  """Returns the kind of flag for a field's type; T | None counts as T."""
   if typing.get_origin(annotation) is tuple:
     return list
   kind: type = (typing.get_args(annotation) or (annotation,))[0]

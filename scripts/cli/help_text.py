@@ -1,4 +1,4 @@
-"""What `scripts/train.py --help` shows: what there is, how to ask for it, and examples."""
+"""The text of `scripts/train.py --help`: tasks, algorithms, flags, and examples."""
 
 import textwrap
 from collections.abc import Mapping
@@ -39,9 +39,9 @@ Ctrl-C ends after saving, and the same command again goes on where it ended.
 
 
 def text(section: str = '') -> str:
-  """Returns the whole text, or the sections that have a word in their headings.
+  """Returns the whole text, or the sections whose headings contain a word.
 
-  ValueError, with all headings, if none has.
+  Raises ValueError, with all headings, if no heading does.
   """
   found = _sections()
   if not section:
@@ -58,7 +58,7 @@ def _heading(section: str) -> str:
 
 
 def _sections() -> list[str]:
-  """The sections, each with its heading."""
+  """Returns the sections with their headings."""
   parts = [_listed('Tasks', {n: entry.description for n, entry in catalog.TASKS.items()})]
   parts.append(_brought())
   for title, entries in (
@@ -88,7 +88,7 @@ _SIZES = {
 
 
 def _brought() -> str:
-  """What tasks bring where a flag is not given, but for the rates."""
+  """Returns the defaults that tasks set, except for rates."""
   heads = '  '.join(_SIZES.values())
   lines = [f"\nA task's own values, where a flag does not say otherwise:\n  {'':18} {heads}  and\n"]
   for name in (*catalog.names(), ''):
@@ -100,7 +100,7 @@ def _brought() -> str:
 
 
 def _described(entry: Any) -> str:
-  """What an entry is; of those whose options have no flags of their own, the options too."""
+  """Returns an entry's description, and its options if they are not flags."""
   text: str = entry.description
   if getattr(entry, 'is_stateful', False):
     text += '; clients keep a state'

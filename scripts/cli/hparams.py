@@ -1,7 +1,7 @@
-"""TensorBoard's HParams of a search: what each run varied, next to its curves.
+"""Writes TensorBoard's HParams of a search: what each run varied, beside its curves.
 
-A file in the run's tensorboard/ names its hyperparameters, and one in the sweep's folder what is
-varied and compared. They are written anew, under the same names, whenever the sweep ends.
+A file in the run's tensorboard/ has its hyperparameters, and one in the sweep's folder says what is
+varied and compared. They are rewritten under the same names whenever the sweep ends.
 """
 
 import os
@@ -22,12 +22,12 @@ def write(folder: str, metric: str, runs: Sequence[tuple[str, Mapping[str, str]]
   """Writes the files of a search.
 
   Args:
-    folder: The sweep's.
+    folder: The sweep's folder.
     metric: The column of metrics.csv by which trials are compared.
-    runs: Folder of each run and what it varies; those not begun are left out.
+    runs: The folder of each run, and what it varies. Runs that have not begun are left out.
 
   Raises:
-    OSError: If one cannot be written.
+    OSError: If a file cannot be written.
   """
   events = [(os.path.join(where, 'tensorboard'), point) for where, point in runs]
   begun = [run for run in events if os.path.isdir(run[0])]
@@ -50,7 +50,7 @@ def _write(folder: str, summary: summary_pb2.Summary) -> None:
 
 
 def _values(texts: Sequence[str]) -> Mapping[str, float | str]:
-  """A flag's values by their texts: numbers, if all are."""
+  """Returns text -> value of a flag; values are numbers if all texts are."""
   try:
     return {text: float(text) for text in texts}
   except ValueError:

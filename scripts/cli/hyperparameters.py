@@ -1,4 +1,4 @@
-"""The registry's hyperparameters as flags: whose each is, its default and its help."""
+"""The registry's hyperparameters as flags, with their owners, defaults and help."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ CORRECTION, SERVER = 'Client correction', 'Server optimizer'
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-  """A hyperparameter's name with those whose it is.
+  """A hyperparameter's name, and the algorithms or optimizers that have it.
 
   Attributes:
     group: `CORRECTION` or `SERVER`.
-    owners: Algorithm or server optimizer -> the hyperparameter as it has it.
+    owners: Algorithm or server optimizer -> its hyperparameter of this name.
   """
 
   group: str
@@ -25,16 +25,16 @@ class Named:
 
   @property
   def first(self) -> registry.Hyperparameter:
-    """As its first owner has it: kind and help are the same for all."""
+    """The hyperparameter of the first owner; type and help are the same for all."""
     return next(iter(self.owners.values()))
 
   def belongs_to(self, algorithm: registry.Algorithm, server: registry.ServerOptimizer) -> bool:
-    """Whether the algorithm or the server optimizer has it, as a flag: not one of a user's own."""
+    """Whether the algorithm or the server optimizer has this flag; a user's own has none."""
     entry: Any = server if self.group == SERVER else algorithm
     return entry.source is None and entry.name in self.owners
 
   def help(self) -> str:
-    """The flag's help: what it is, whose it is, and its default."""
+    """Returns the flag's help: its meaning, its owners and its default."""
     text = f'{self.first.help}; of {", ".join(self.owners)}.'
     by_default = _whose({owner: h.default for owner, h in self.owners.items()})
     if list(by_default) == [None]:
@@ -51,7 +51,7 @@ class Named:
 
 
 def named() -> dict[str, Named]:
-  """Returns all hyperparameters of the registry by name, the server optimizers' first."""
+  """Returns all hyperparameters of the registry by name, those of server optimizers first."""
   found: dict[str, Named] = {}
   tables: Any = ((SERVER, registry.SERVER_OPTIMIZERS), (CORRECTION, registry.ALGORITHMS))
   for group, table in tables:
@@ -62,7 +62,7 @@ def named() -> dict[str, Named]:
 
 
 def listed(entry: entries.Named | entries.ServerOptimizer) -> str:
-  """Returns the options of a schedule or an aggregator and their defaults, for --help."""
+  """Returns the options and defaults of a schedule or an aggregator, for --help."""
   return ', '.join(
     f'{h.name}' if h.default is None else f'{h.name}={_show(h.default)}'
     for h in entry.hyperparameters
@@ -70,7 +70,7 @@ def listed(entry: entries.Named | entries.ServerOptimizer) -> str:
 
 
 def _whose(values: Mapping[str, Any]) -> dict[Any, str]:
-  """Value -> the names that have it."""
+  """Returns value -> names that have it."""
   return {v: ', '.join(n for n, own in values.items() if own == v) for v in values.values()}
 
 

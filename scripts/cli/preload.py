@@ -1,6 +1,6 @@
-"""What every run needs, imported by the process that forks them; see worker.py.
+"""Imports what every run needs, in the process that forks the runs; see worker.py.
 
-Nothing is computed, for threads do not survive a fork.
+Nothing is computed, because threads do not survive a fork.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""What config.json records of a run's settings; whether a run's folder can be used."""
+"""Makes config.json's record of a run's settings, and checks a run's folder."""
 
 import os
 
@@ -9,7 +9,7 @@ from . import command, settings as settings_lib
 
 
 def of(run: settings_lib.Settings) -> config.Record:
-  """Returns the record of a run's settings, with the user's own files.
+  """Returns the record of a run's settings and of the user's own files.
 
   Raises:
     ValueError: If --initial_weights names a run without weights.
@@ -45,7 +45,7 @@ def of(run: settings_lib.Settings) -> config.Record:
 
 
 def check_folder(folder: str, record: config.Record) -> None:
-  """Refuses a folder that cannot be used, or is not of the run that `record` describes."""
+  """Refuses a folder that is not usable, or belongs to another run than `record` describes."""
   command.check_writable(folder, f'output_dir={folder}')
   found = record.check(folder)
   states = record.settings.get('client_state_dir')

@@ -1,7 +1,7 @@
-"""From what was given to `Settings`: defaults filled in, every value checked, nothing ignored.
+"""Makes `Settings` from the given flags: fills in defaults and checks every value.
 
-Nothing here imports TensorFlow, unless an algorithm of the user's own does, so that a mistake is
-reported at once.
+Nothing here imports TensorFlow (unless a user's own algorithm does), so that mistakes are reported
+quickly.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ from .groups import what
 def resolve(given: Mapping[str, Any] | None = None, **more: Any) -> settings.Settings:
   """Fills in defaults and checks every value that can be checked without the data.
 
-  `given` is flag name -> value, where a missing one or None was not given; keywords win.
-  ValueError, in one line, names the flag, the value, the range and the hint.
+  `given` is flag name -> value; None means that the flag was not given. Keywords override it.
+  Raises ValueError with one line that has the flag, the value, the range and a hint.
   """
   given = {k: v for k, v in {**(given or {}), **more}.items() if v is not None and v != []}
   values = {f.name: f.metadata['default'] for f in settings.FIELDS}
@@ -88,7 +88,7 @@ def _refuse_hyperparameters_of_others(
 def _hyperparameters(
   values: dict[str, Any], option: str, entry: Any, *with_server: str
 ) -> dict[str, Any]:
-  """Returns those of the correction or of the server optimizer; a user's own become options."""
+  """Returns a correction's or server optimizer's hyperparameters; a user's own become options."""
   is_own = entry.source is not None
   with fields.about(option):
     if is_own:

@@ -1,4 +1,4 @@
-"""The table that a run ends with."""
+"""The table at the end of a run."""
 
 import sys
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ _SHOWN = ('train_', 'validation_', 'inference_')  # What columns of these names 
 
 
 def show(result: Any, folder: str, client_weighting: str) -> None:
-  """Writes a short table of a result and where the files are.
+  """Writes a short table of a result, and the paths of its files.
 
   Args:
     result: The `training.TrainingResult`.
     folder: The run's folder.
-    client_weighting: How clients were weighed.
+    client_weighting: How clients were weighted.
   """
   import pandas as pd
 
@@ -49,7 +49,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _of_population(found: Mapping[str, Any]) -> str:
-  """Returns a line on what became of the clients that were drawn."""
+  """Returns a line about what happened to the clients that were drawn."""
   line = (
     f'{found["virtual_seconds"]:,.0f} virtual seconds; of {found["selected"]:,} clients drawn'
     f' {found["finished"]:,} finished, {found["partial"]:,} in part, {found["dropped"]:,} were'

@@ -1,4 +1,4 @@
-"""Trains what `Settings` describe, in this process."""
+"""Trains a run from `Settings` in this process."""
 
 import math
 import sys
@@ -21,16 +21,16 @@ from .groups import output
 
 
 class Outcome(NamedTuple):
-  """What a run came to: its `training.TrainingResult`, and 0 or 128 + a signal's number."""
+  """The result of a run: its `training.TrainingResult`, and 0 or 128 + a signal's number."""
 
   result: Any
   exit_code: int
 
 
 class _Watch(callbacks.Callback):
-  """Knows whether a run has begun; asks for its end at a round before its last.
+  """Records whether a run has begun, and requests its end at a given round.
 
-  What fails after the beginning is no bad input. The same command goes on from such a round.
+  An error after the beginning is not bad input. The same command continues from such a round.
   """
 
   def __init__(self, last_round: int | None):
@@ -39,19 +39,19 @@ class _Watch(callbacks.Callback):
     self.request: Callable[[], None] = lambda: None
 
   def begin(self, run: callbacks.RunInfo) -> None:
-    """Asks at once if the run is there already."""
+    """Requests the end at once if the run has reached the round already."""
     self.has_begun = True
     if run.first_round > self._last_round:
       self.request()
 
   def round_end(self, row: Mapping[str, Any]) -> None:
-    """Asks after that round."""
+    """Requests the end after the given round."""
     if row['round'] >= self._last_round:
       self.request()
 
 
 def check(settings: settings_lib.Settings) -> None:
-  """Checks folders and the run that may be in them; imports no TensorFlow, writes nothing."""
+  """Checks the folders and a run in them. Imports no TensorFlow and writes nothing."""
   output.check_data_dir(settings.what.task, settings.output.data_dir)
   settings.what.check_files()
   if settings.clients.client_state_dir is not None:
@@ -66,16 +66,17 @@ def run(
   command: Sequence[str] | None = None,
   last_round: int | None = None,
 ) -> Outcome:
-  """Trains to the end, or until a signal asks for the end; goes on with the run in the folder.
+  """Trains to the end, or until a signal requests the end; resumes the run in the folder.
 
   Args:
-    settings: What to do.
-    command: The command line, for config.json; default: one that gives the same settings.
-    last_round: Where to end for now, saved as after a signal; default: where the settings say.
+    settings: The settings of the run.
+    command: The command line for config.json. The default is one that gives the same settings.
+    last_round: The round after which to stop for now, as after a signal. The default is the last
+      one.
 
   Raises:
-    ValueError: If it cannot be begun: bad data, a folder in use or of another run.
-    command.FailureError: If it began and failed; what was saved before is resumed.
+    ValueError: If the run cannot begin: bad data, or a folder in use or of another run.
+    command.FailureError: If the run began and failed. It can be resumed from the last checkpoint.
   """
   check(settings)
   if 'tensorflow_federated' not in sys.modules:
@@ -120,7 +121,7 @@ def run(
 
 
 def check_result(result: Any) -> None:
-  """DivergedError if the course came to nothing: what is saved is saved."""
+  """Raises DivergedError if the final model is not usable. The run is saved in any case."""
   if not result.is_complete:
     return
   summary = result.summary
@@ -139,7 +140,7 @@ def check_result(result: Any) -> None:
 
 
 def _explained(settings: settings_lib.Settings, error: BaseException) -> str | None:
-  """Which of the user's own files failed, and where; None if the error says what is wrong."""
+  """Names the user's own file and the line that failed; None if the error says it already."""
   sources = settings.what.sources()
   if not sources or isinstance(error, (errors.DataError, KeyboardInterrupt)):  # These say where.
     return None

@@ -1,4 +1,4 @@
-"""What runs of a sweep vary: values to choose from, ranges to draw from, seeds."""
+"""The space of a sweep: values to choose from, ranges to draw from, and seeds."""
 
 import contextlib
 import dataclasses
@@ -26,7 +26,7 @@ Point = Mapping[str, str]  # Flag -> its value, as text.
 
 
 class Range(NamedTuple):
-  """Numbers from `low` to `high`, evenly by their logarithm if `is_log`."""
+  """Numbers from `low` to `high`; uniform in their logarithm if `is_log`."""
 
   low: float
   high: float
@@ -34,22 +34,22 @@ class Range(NamedTuple):
   is_whole: bool
 
   def text(self, value: float) -> str:
-    """A number of the range as a flag's value, in six digits."""
+    """Formats a number of the range as a flag's value with six digits."""
     return str(value) if self.is_whole else f'{value:.6g}'
 
 
 @dataclasses.dataclass(frozen=True)
 class Space:
-  """What the runs of a sweep vary.
+  """The flags that the runs of a sweep vary, and their values.
 
-  A hyperparameter counts where the algorithm or the server optimizer has it. One that no run has is
-  refused like a flag.
+  A hyperparameter counts only for runs whose algorithm or server optimizer has it. If no run has
+  it, it is refused.
 
   Attributes:
-    axes: Flag -> values to choose from, as texts, or numbers to draw from.
-    given: What all runs share; flags that may be repeated add up.
-    seeds: Each trial is trained with each of these, and is as good as their mean; empty: with the
-      seed of the settings.
+    axes: Flag -> values to choose from, as texts, or a range of numbers to draw from.
+    given: The flags that all runs share; repeated flags are combined.
+    seeds: Seeds with each of which a trial is trained; its score is their mean. If empty, the seed
+      of the settings is used.
   """
 
   axes: Mapping[str, Sequence[str] | Range]
@@ -57,10 +57,10 @@ class Space:
   seeds: Sequence[str] = ()
 
   def points(self) -> list[Point]:
-    """Returns each combination once, the last flag varying fastest.
+    """Returns each combination once; the last flag varies fastest.
 
     Raises:
-      ValueError: If two would have folders of the same name, or one a name that is too long.
+      ValueError: If two combinations have folders of the same name, or a name is too long.
     """
     found = self._combinations(self.axes)
     if len({label(point) for point in found}) < len(found):
@@ -77,7 +77,7 @@ class Space:
     return found
 
   def draw(self, trial: 'optuna.Trial') -> Point:
-    """Returns the values of a trial, drawn by its study's sampler."""
+    """Draws the values of a trial with its study's sampler."""
     point: dict[str, str] = {}
     for name in sorted(self.axes, key=lambda name: (*_FIRST, name).index(name)):
       axis = self.axes[name]
@@ -91,7 +91,7 @@ class Space:
     return point
 
   def check(self) -> Settings:
-    """Returns a run; ValueError, before anything is drawn, if a value or a bound is bad."""
+    """Returns a run; raises ValueError before any draw if a value or a bound is invalid."""
     kinds = self._kinds()
     found = [self.settings(kind) for kind in kinds]
     for name, axis in {**self.axes, 'seed': self.seeds}.items():
@@ -103,33 +103,33 @@ class Space:
     return found[0]
 
   def folders(self, folder: str, point: Point) -> list[tuple[str, Point]]:
-    """The folder of each of a trial's runs, and what it varies.
+    """Returns the folder of each run of a trial, and what the run varies.
 
     Args:
-      folder: The trial's; with seeds, ',seed=SEED' follows.
-      point: The trial's values.
+      folder: The trial's folder. With seeds, ',seed=SEED' is added.
+      point: The values of the trial.
     """
     if not self.seeds:
       return [(folder, point)]
     return [(f'{folder},seed={seed}', {**point, 'seed': seed}) for seed in self.seeds]
 
   def runs(self, folder: str, point: Point) -> list[Settings]:
-    """Returns the settings of the runs in `folders`; ValueError if one cannot be done there."""
+    """Returns the settings of the runs in `folders`; ValueError if a run is not possible there."""
     return [self.settings(varied, where) for where, varied in self.folders(folder, point)]
 
   def grid(self, output_dir: str) -> list[Settings]:
-    """Returns the runs of all combinations, each in a folder of its own in `output_dir`."""
+    """Returns the runs of all combinations, each in its own folder in `output_dir`."""
     return [r for p in self.points() for r in self.runs(os.path.join(output_dir, label(p)), p)]
 
   def settings(self, point: Point, folder: str | None = None) -> Settings:
     """Returns the settings of a run.
 
     Args:
-      point: What it varies.
-      folder: Its folder; None: it has none yet.
+      point: The values that the run varies.
+      folder: The folder of the run; None if it has none yet.
 
     Raises:
-      ValueError: If they are bad, or the folder holds another run.
+      ValueError: If the settings are invalid, or the folder holds another run.
     """
     kinds = self._kinds()
     merged = {
@@ -146,7 +146,7 @@ class Space:
     return run
 
   def _kinds(self) -> list[Point]:
-    """The combinations of what decides which of the others have a meaning."""
+    """Returns the combinations of flags that decide whether other flags have a meaning."""
     return self._combinations({name: self.axes[name] for name in _FIRST if name in self.axes})
 
   def _combinations(self, axes: Mapping[str, Any]) -> list[Point]:
@@ -156,13 +156,13 @@ class Space:
     return list({tuple(point.items()): point for point in kept}.values())
 
   def _is_free(self, name: str, point: Point) -> bool:
-    """Whether a flag may have any of its values, given those drawn before."""
+    """Whether a flag may have any of its values, given the values drawn so far."""
     axis = self.axes.get(name, ())
     values = ('',) if isinstance(axis, Range) else axis
     return all(self._counts(name, {**point, name: value}) for value in values)
 
   def _counts(self, name: str, point: Point) -> bool:
-    """Whether a flag has a meaning for the algorithm and the server optimizer of a run."""
+    """Whether a flag has a meaning for a run's algorithm and server optimizer."""
     asked = {**self.given, **point}
     algorithm = registry.algorithm(asked.get('algorithm') or what.ALGORITHM)
     fixed, server = algorithm.server_optimizer, asked.get('server_optimizer') or ''
@@ -177,7 +177,7 @@ class Space:
 
 
 def label(point: Point) -> str:
-  """Returns the name of a run's folder."""
+  """Returns the name of the folder of a run."""
   shown = dict(point)
   if 'algorithm' in shown:
     shown['algorithm'] = what.folder_name(shown['algorithm'])
@@ -186,17 +186,17 @@ def label(point: Point) -> str:
 
 
 def read(grids: Sequence[str], ranges: Sequence[str]) -> dict[str, Sequence[str] | Range]:
-  """Reads the flags that say what is varied.
+  """Parses the flags that say what is varied.
 
   Args:
-    grids: FLAG=VALUE,VALUE each.
-    ranges: FLAG=LOW,HIGH or FLAG=LOW,HIGH,log each.
+    grids: Texts FLAG=VALUE,VALUE.
+    ranges: Texts FLAG=LOW,HIGH or FLAG=LOW,HIGH,log.
 
   Returns:
     The axes of a `Space`.
 
   Raises:
-    ValueError: If one is written otherwise, is no flag of a run, or comes twice.
+    ValueError: If a text has another form, or its flag is unknown or occurs twice.
   """
   kinds = {flag.name: flag.kind for flag in flags.table()}
   found: dict[str, Sequence[str] | Range] = {}

@@ -1,7 +1,7 @@
-"""What a training run is asked to do: groups of settings, from which the flags are made.
+"""The settings of a training run, in groups from which the flags are made.
 
-Each field of a group is a flag of scripts/train.py; hyperparameters are flags by their entries in
-`tff_adaptive.registry`. Nothing here imports TensorFlow. `resolve.resolve` makes a `Settings`.
+Each field of a group is a flag of scripts/train.py. The entries in `tff_adaptive.registry` make the
+flags of hyperparameters. Nothing here imports TensorFlow. `resolve.resolve` returns a `Settings`.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ from .groups import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """The settings of a run, resolved and checked: groups, hyperparameters, and what the user gave.
+  """The resolved and checked settings of a run: groups, hyperparameters, and the given flags.
 
   Attributes:
-    correction: The correction's hyperparameters, by name.
-    server: The server optimizer's, by name.
-    given: What the user gave, by flag name: what a command line needs to say.
+    correction: The hyperparameters of the correction by name.
+    server: The hyperparameters of the server optimizer by name.
+    given: Flag name -> value that the user gave, enough to repeat the command.
   """
 
   what: what.What
@@ -49,11 +49,11 @@ class Settings:
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
   def groups(self) -> Iterator[fields.Group]:
-    """The groups, in the order of --help."""
+    """The groups in the order of --help."""
     return (getattr(self, name) for name in GROUPS)
 
   def flat(self) -> dict[str, Any]:
-    """Flag name -> value, as config.json records it; None where a flag has no meaning."""
+    """Flag name -> value for config.json; None if a flag has no meaning."""
     values: dict[str, Any] = {}
     for group in self.groups():
       for name, value in vars(group).items():
@@ -69,12 +69,12 @@ class Settings:
 
   @property
   def most_clients(self) -> int:
-    """The clients of a round; of a share of a number that only the data tell a bound."""
+    """The clients of a round, or an upper bound if a share depends on the data."""
     known = catalog.num_clients(self.what.known_task, self.what.task_options)
     return self.training.cohort(known or fields.INT31)
 
   def client_training(self, task: Any, epochs: int | None = None) -> Any:
-    """Returns how a client trains, a `client.ClientTraining`; by default for a round's epochs."""
+    """Returns how a client trains, a `client.ClientTraining`, by default for a round's epochs."""
     from tff_adaptive import algorithms, client
 
     own = self.training
@@ -118,5 +118,5 @@ CHANGE_NO_NUMBER = tuple(
 
 
 def check(name: str, value: Any) -> None:
-  """Refuses a value that a flag does not take; ValueError, in one line."""
+  """Refuses a value that a flag does not accept; raises ValueError with one line."""
   fields.check(next(f for f in FIELDS if f.name == name), value)

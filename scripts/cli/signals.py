@@ -1,4 +1,4 @@
-"""Ending a run on Ctrl-C or SIGTERM: the first asks, the second insists."""
+"""Ends a run on Ctrl-C or SIGTERM: the first signal after the round, the second at once."""
 
 import contextlib
 import os
@@ -15,21 +15,22 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopGuard(protocols.Stop):
-  """A context in which SIGINT and SIGTERM ask for the end of the run instead of ending it.
+  """A context in which SIGINT and SIGTERM request the end of the run and do not kill it.
 
-  The first signal sets `requested`, and `exit_code` to 128 + its number; the training loop
-  finishes its round, saves and returns. The second ends the process at once, with that exit code;
-  what was not checkpointed is lost and nothing else is harmed.
+  The first signal sets `requested`, and `exit_code` to 128 + its number. The training loop finishes
+  its round, saves and returns. The second signal ends the process at once with this exit code.
+  Rounds since the last checkpoint are then lost, and nothing else.
 
-  The signals are heard by a thread, through `signal.set_wakeup_fd`: Python's own handlers
-  would wait until a TensorFlow call, which may take a whole round, returns.
+  A thread receives the signals through `signal.set_wakeup_fd`, because Python's own handlers would
+  wait until a TensorFlow call returns, which may take a whole round.
   """
 
   def __init__(self, on_abort: Callable[[], None] = lambda: None):
     """Creates the guard.
 
     Args:
-      on_abort: Called before the process is ended at once, to end child processes, say.
+      on_abort: A function that is called before the process ends at once, for example to end child
+        processes.
     """
     super().__init__()
     self._on_abort, self._stack = on_abort, contextlib.ExitStack()
@@ -70,4 +71,4 @@ class StopGuard(protocols.Stop):
 
 
 def _ignore(unused_number: int, unused_frame: types.FrameType | None) -> None:
-  """A handler that leaves everything to the listening thread."""
+  """A handler that does nothing, because a thread handles the signals."""

@@ -1,8 +1,9 @@
-"""The trials of a search, kept by Optuna in the sweep's folder: who does which, what came of them.
+"""The trials of a search, which Optuna stores in the sweep's folder.
 
-Several processes, on several machines that share the folder, may work on one study. A trial belongs
-to whoever holds the lock of its file; the system frees it however a process ends, and the next one
-goes on with the trial, whose runs are resumed. A trial that failed stays open in the same way.
+Several processes, also on several machines that share the folder, may work on one study. A trial
+belongs to the process that holds the lock of its file. The system frees the lock however a process
+ends, and another process then continues the trial and resumes its runs. A failed trial stays open
+in the same way.
 """
 
 import contextlib
@@ -32,10 +33,10 @@ _States = optuna.trial.TrialState
 
 
 class View(NamedTuple):
-  """A trial as the table shows it: what it varies, flag -> value, and how it stands.
+  """A trial in the table: its values (flag -> value) and its state.
 
-  It is 'waiting', 'running', 'done', 'pruned', 'diverged' or 'failed', the last two for a reason.
-  Each of its runs has a folder, and varies something, too.
+  The state is 'waiting', 'running', 'done', 'pruned', 'diverged' or 'failed'; the last two have a
+  reason. `folders` has the folder of each run, and what the run varies.
   """
 
   number: int
@@ -46,12 +47,12 @@ class View(NamedTuple):
 
 
 class Claim:
-  """A trial that this process does.
+  """A trial that this process works on.
 
   Attributes:
-    number: The trial's.
+    number: The number of the trial.
     runs: The settings of its runs.
-    close: Leaves it to whoever comes next.
+    close: Releases the trial for other processes.
   """
 
   def __init__(
@@ -61,9 +62,9 @@ class Claim:
     self._plan = plan
 
   def do(self, train: worker.Train) -> None:
-    """Has its runs trained from rung to rung; what one of them comes to is the trial's result.
+    """Trains the trial's runs from rung to rung, and records the result.
 
-    Where a run was stopped by a signal to the command, the trial is left as it is.
+    If a signal to the command stopped a run, the trial is left as it is.
 
     Args:
       train: Does a run.
@@ -94,9 +95,9 @@ class Claim:
         return self.finish('done' if is_last else 'pruned', worth)
 
   def finish(self, state: str, worth: float | None = None, reason: str = '') -> None:
-    """Records what came of it: a state as of `View`; what failed is for the next start.
+    """Records the result, a state of `View`; a failed trial is tried again by the next start.
 
-    A trial that diverged is one that Optuna knows to be worse than all others.
+    For Optuna, a trial that diverged is worse than all others.
     """
     self._trial.set_user_attr('reason', reason)
     if state == 'done':
@@ -106,7 +107,7 @@ class Claim:
     self.close()
 
   def should_prune(self, rounds: int, worth: float) -> bool:
-    """Whether others, now that so much is known, leave it no room on the next rung."""
+    """Whether other trials, at the present state of knowledge, leave no room on the next rung."""
     frozen = self._trial.study.get_trials(deepcopy=False)[self.number]
     if rounds not in frozen.intermediate_values:
       self._trial.report(worth, rounds)
@@ -117,12 +118,12 @@ class Study:
   """The trials in a folder."""
 
   def __init__(self, folder: str, space: search_space.Space, plan: plan_lib.Plan):
-    """Opens the study in the folder, or begins it.
+    """Opens the study in the folder, or starts it.
 
     Args:
-      folder: The sweep's.
-      space: What is varied.
-      plan: How.
+      folder: The sweep's folder.
+      space: The space to search.
+      plan: How to search it.
 
     Raises:
       ValueError: If the folder holds another search, or a damaged one.
@@ -145,7 +146,7 @@ class Study:
           self._trial(view.number).set_user_attr('reason', '')
 
   def claim(self) -> Claim | None:
-    """Returns a trial to do: one whose process has ended, one that waits, or a new one."""
+    """Returns a trial to work on: one whose process has ended, a waiting one, or a new one."""
     with self._locked():
       trials = self._trials()
       for number in [frozen.number for frozen in trials if self._is_open(frozen.number)]:
@@ -181,11 +182,11 @@ class Study:
     return list(found.values())
 
   def gone(self) -> list[settings.Settings]:
-    """The runs of trials that were done of which somebody has deleted a folder.
+    """Returns the runs of finished trials of which a folder was deleted.
 
     Raises:
-      ValueError: If folders hold other runs, or rows of one are damaged: a mean would be of the
-        others.
+      ValueError: If folders hold other runs, or rows of a run are damaged, which would change its
+        mean.
     """
     found: list[settings.Settings] = []
     for view in self.views():
@@ -199,14 +200,14 @@ class Study:
     return found
 
   def runs(self, view: View) -> list[settings.Settings]:
-    """The settings of a trial's runs; ValueError if their folders hold others."""
+    """Returns the settings of a trial's runs; ValueError if their folders hold other runs."""
     return [self._space.settings(point, folder) for folder, point in view.folders]
 
   def _trials(self) -> list[optuna.trial.FrozenTrial]:
     return self._study.get_trials(deepcopy=False)
 
   def _is_open(self, number: int) -> bool:
-    """Whether a trial has begun and is not done; one that fails is for the next start."""
+    """Whether a trial has begun and is not done; failed trials are left for the next start."""
     trial = self._trials()[number]
     return trial.state == _States.RUNNING and not trial.user_attrs.get('reason')
 
@@ -224,7 +225,7 @@ class Study:
     return Claim(trial, self.runs(view), lock, self._plan)
 
   def _open(self) -> optuna.Study:
-    """Opens the storage's study; ValueError if it has another."""
+    """Opens the study of the storage; ValueError if it is another search."""
     plan, given = self._plan, self._space.given
     identity = {f'--{name}': getattr(plan, name) for name in _IDENTITY}
     if plan.search != 'tpe' and plan.first_rung is None:  # No trial is compared before the table.
@@ -257,7 +258,7 @@ class Study:
     return study
 
   def _queue(self) -> None:
-    """Queues the points of a grid; a start before may have been killed among them."""
+    """Queues the points of a grid; an earlier start may have been killed in between."""
     points = self._space.points()
     queued = [trial.user_attrs.get('point') for trial in self._trials()]
     if strangers := [point for point in queued if point not in points]:
@@ -273,7 +274,7 @@ class Study:
       yield
 
   def _lock(self, number: int) -> IO[bytes] | None:
-    """Returns a trial's file with its lock, held until it is closed or the process ends."""
+    """Returns a trial's file, locked until it closes or the process ends; None if it is taken."""
     name = f'{self._study.study_name}-{number}'
     file = open(os.path.join(self._folder, _LOCKS, name), 'ab')  # noqa: SIM115
     try:
@@ -301,7 +302,7 @@ def _sampler(plan: plan_lib.Plan, number: int) -> optuna.samplers.BaseSampler:
 
 @contextlib.contextmanager
 def _undamaged(path: str) -> Iterator[None]:
-  """A context in which the journal is replayed: what Optuna makes of other lines is damage."""
+  """A context for replaying the journal; errors that Optuna raises for bad lines mean damage."""
   try:
     yield
   except (OSError, errors.ResumeError):
@@ -314,7 +315,7 @@ def _undamaged(path: str) -> Iterator[None]:
 
 
 def _drop_torn_line(path: str, lock: optuna.storages.journal.JournalFileSymlinkLock) -> None:
-  """Drops the end of a line whose writer was killed, to which the next one would be joined."""
+  """Drops an incomplete last line of a killed writer, so that the next line is not joined to it."""
   lock.acquire()  # Others may be writing.
   try:
     with open(path, 'r+b') as file:

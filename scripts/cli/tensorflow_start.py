@@ -1,4 +1,4 @@
-"""What commands do before TensorFlow is imported, which takes seconds."""
+"""Prepares and performs the import of TensorFlow, which takes seconds."""
 
 import gc
 import importlib
@@ -9,14 +9,14 @@ import warnings
 
 
 def quietly() -> None:
-  """Has TensorFlow and TFF say nothing as they start; a level that the user chose stays."""
+  """Silences TensorFlow and TFF at their start; a log level that the user chose is kept."""
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   warnings.filterwarnings('ignore', 'pkg_resources is deprecated')  # From TFF's imports.
   logging.getLogger('tensorflow').addFilter(_is_news)
 
 
 def load() -> None:
-  """Imports TensorFlow and TFF; garbage is not looked for among their objects, which stay."""
+  """Imports TensorFlow and TFF; garbage collection then ignores their objects, which stay."""
   if 'tensorflow_federated' in sys.modules:
     return
   gc.disable()

@@ -1,4 +1,4 @@
-"""The table of a search: its trials, the best first, what failed last and why."""
+"""The table of a search: its trials, the best first, and failed ones last with their reasons."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ Rows = Mapping[str, Sequence['study.View']]  # What is varied, and how -> the tr
 
 
 class Ranking(NamedTuple):
-  """The table of a search, by which metric, and the label of the best row, if any is done."""
+  """The table of a search, its metric, and the label of the best row (if any is done)."""
 
   table: report.Table
   metric: str
@@ -27,7 +27,7 @@ class Ranking(NamedTuple):
 
 
 def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
-  """Returns trials as rows: those of a grid that differ in their seed only are one."""
+  """Returns trials as rows; trials of a grid that differ only in their seed share a row."""
   found: dict[str, list[study.View]] = {}
   for view in views:
     varied = ', '.join(f'{n}={value}' for n, value in view.point.items() if n != 'seed')
@@ -37,11 +37,11 @@ def rows(views: Iterable['study.View'], is_grid: bool) -> Rows:
 
 
 def rank(rows: Rows, plan: plan_lib.Plan) -> Ranking | None:
-  """Reads the runs and ranks the rows as reports do; None before any run has been evaluated.
+  """Reads the runs and ranks the rows, as reports do; None before the first evaluation.
 
   Args:
     rows: The rows.
-    plan: Says by what trials are compared.
+    plan: The plan, which has the metric by which trials are compared.
 
   Raises:
     ValueError: If no run has values of the metric, or the tasks' metrics differ.
@@ -84,7 +84,7 @@ def rank(rows: Rows, plan: plan_lib.Plan) -> Ranking | None:
 
 
 def _state(row: Sequence['study.View']) -> str:
-  """The worst of the trials'; of a row that is still at work, that."""
+  """Returns the worst state of a row's trials, or that of a row that is still running."""
   states = {view.state for view in row}
   if {'running', 'waiting'} & states and states != {'waiting'}:
     return 'running'
@@ -92,7 +92,7 @@ def _state(row: Sequence['study.View']) -> str:
 
 
 def _result(row: Sequence['study.View']) -> str:
-  """What the table says of the state."""
+  """Returns the text of the state for the table."""
   if (state := _state(row)) not in ('diverged', 'failed'):
     return '' if state == 'done' else state
   bad = [view.reason for view in row if view.state in ('diverged', 'failed')]

@@ -1,4 +1,4 @@
-"""Training runs in processes of their own, forked from one that has imported TensorFlow, once."""
+"""Runs training in child processes, forked from a process that has imported TensorFlow."""
 
 import contextlib
 import functools
@@ -26,9 +26,10 @@ _PROCESSES = threading.Lock()  # multiprocessing starts and joins one at a time.
 
 
 class Answer(NamedTuple):
-  """What came of a run, and why, in one line.
+  """The outcome of a run, and a reason in one line.
 
-  It is 'done' (where it was to end), 'stopped' (by a signal, and saved), 'diverged' or 'failed'.
+  The outcome is 'done' (it ended at its last round), 'stopped' (by a signal, and saved), 'diverged'
+  or 'failed'.
   """
 
   kind: str
@@ -153,7 +154,7 @@ def _run(
   log: str,
   answers: multiprocessing.connection.Connection,
 ) -> None:
-  """Does a run in its process."""
+  """Trains a run in the child process."""
   signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
   threading.Thread(target=_end_with_parent, daemon=True).start()
   os.environ['TF_FORCE_GPU_ALLOW_GROWTH'] = 'true'  # Several may share a GPU.
@@ -166,7 +167,7 @@ def _run(
 
 
 def do(arguments: Sequence[str], last_round: int | None = None) -> Answer:
-  """Does one run, by its flags of train.py, in this process."""
+  """Trains one run in this process."""
   try:
     given = flags.parse(['train.py', *arguments]) or {}
     outcome = run_lib.run(resolve.resolve(given), last_round=last_round)

@@ -1,4 +1,4 @@
-"""Shows defaults by their values: an extension of griffe, which mkdocs.yml names.
+"""Shows the values of defaults: an extension of griffe, which mkdocs.yml names.
 
 The pages of the API are read from the source, where a default may be an expression such as
 `_ENTRY.default('mu')`. A page shows `mu: float = 0.02` instead.
@@ -15,15 +15,15 @@ _SHOWN = (int, float, str, bool, type(None))
 
 
 def value(expression: Any, module: str) -> Any:
-  """Returns a default as a page shows it.
+  """Returns a default in the form in which a page shows it.
 
   Args:
-    expression: The default as griffe read it: a string, or a tree of names; None for none.
-    module: The name of the module in which it stands; it is imported unless it is a literal.
+    expression: The default as griffe read it: a string, a tree of names, or None.
+    module: The name of its module, which is imported unless the default is a literal.
 
   Returns:
-    The text of its value if that is a number, a string, a boolean or None, else `expression`; None
-    for a field of a data class without a default.
+    The text of its value if that is a number, a string, a bool or None, else `expression`. None for
+    a field of a data class without a default.
   """
   try:
     ast.literal_eval(str(expression))
@@ -38,7 +38,7 @@ def value(expression: Any, module: str) -> Any:
 
 
 class DefaultValues(griffe.Extension):
-  """Replaces the defaults of arguments and of the fields of classes."""
+  """Replaces the defaults of arguments and of classes' fields by their values."""
 
   def on_function_instance(self, *, func: griffe.Function, **others: Any) -> None:
     """Griffe calls this for each function that it has read."""

@@ -1,6 +1,6 @@
-"""Makes pages of the notebooks in docs/notebooks: a hook of MkDocs, which mkdocs.yml names.
+"""Makes pages from the notebooks in docs/notebooks: a hook of MkDocs, which mkdocs.yml names.
 
-A page has the notebook's texts, its code and what that showed, and a link to the file itself.
+A page has the notebook's texts, code and outputs, and a link to the file.
 """
 
 import html
@@ -25,7 +25,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def markdown(notebook: dict[str, Any], name: str) -> str:
-  """Returns a notebook, the content of a file of this name, as Markdown."""
+  """Converts the contents of a notebook file with this name to Markdown."""
   parts = []
   for cell in notebook['cells']:
     source = ''.join(cell['source'])
@@ -38,7 +38,7 @@ def markdown(notebook: dict[str, Any], name: str) -> str:
 
 
 def _output(output: dict[str, Any]) -> str:
-  """What a cell showed: a picture, a table or a text."""
+  """Returns the output of a cell: a picture, a table or a text."""
   data = output.get('data', {})
   if 'image/png' in data:
     encoded = ''.join(''.join(data['image/png']).split())

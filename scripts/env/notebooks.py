@@ -1,9 +1,9 @@
-"""Runs the notebooks of the documentation and keeps what they show.
+"""Runs the notebooks of the documentation and stores their outputs.
 
 .venv/bin/python scripts/env/notebooks.py [NOTEBOOK ...]
 
-Each is run from its first cell in a folder of its own, and written again with its outputs: texts,
-tables and pictures, no messages to the standard error.
+Each notebook runs from its first cell in a temporary folder. It is written again with its outputs:
+texts, tables and pictures, but no messages to standard error.
 """
 
 import os
@@ -20,12 +20,12 @@ _LONGEST = 240
 
 
 def names() -> list[str]:
-  """The notebooks, without their ending."""
+  """Returns the names of the notebooks without extension."""
   return sorted(path.stem for path in FOLDER.glob('*.ipynb'))
 
 
 def start_kernel(folder: str) -> Any:
-  """Starts a Python in a folder, in which notebooks are run one after another."""
+  """Starts a Python process in a folder, in which notebooks run one after another."""
   from jupyter_client import manager
 
   path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
@@ -39,7 +39,7 @@ def start_kernel(folder: str) -> Any:
 
 
 def run(name: str, kernel: Any) -> Any:
-  """Runs a notebook, named without its ending, in names and a folder of its own; returns it."""
+  """Runs a notebook, given by name, in its own namespace and folder, and returns it."""
   import nbclient
   import nbformat
 
@@ -60,7 +60,7 @@ def run(name: str, kernel: Any) -> Any:
 
 
 def tidy(notebook: Any) -> None:
-  """Leaves of the outputs what readers need, and nothing that differs from run to run."""
+  """Removes outputs that readers do not need or that differ from run to run."""
   for number, cell in enumerate((c for c in notebook.cells if c.cell_type == 'code'), 1):
     cell.execution_count = number
     cell.metadata = {}
@@ -72,7 +72,7 @@ def tidy(notebook: Any) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs the notebooks that are named, or all, and writes them with their outputs."""
+  """Runs the named notebooks, or all, and writes them with their outputs."""
   import nbformat
 
   with tempfile.TemporaryDirectory() as folder:

@@ -34,7 +34,7 @@ def _value(value: object) -> str:
 
 
 def tasks() -> str:
-  """Returns the settings, rates, data and options of all tasks in Markdown, from the catalogue."""
+  """Returns the settings, rates, data and options of all tasks in Markdown."""
   from tff_adaptive_tasks import catalog
 
   names = [f'`{name}`' for name in catalog.SERVER_OPTIMIZERS]
@@ -61,7 +61,7 @@ def tasks() -> str:
 
 
 def _task(name: str, description: str, module: str, function: str) -> str:
-  """One task's data and options, from the signature and docstring of its loader."""
+  """Returns one task's data and options, from the signature and docstring of its loader."""
   from tff_adaptive_tasks import catalog
 
   arguments, help_of = _loader(module, function)
@@ -81,7 +81,7 @@ def _task(name: str, description: str, module: str, function: str) -> str:
 
 
 def _loader(module: str, function: str) -> tuple[dict[str, object], dict[str, str]]:
-  """A loader's arguments with their defaults, and what its docstring says of each."""
+  """Returns a loader's arguments with their defaults, and their text in its docstring."""
   path = ROOT / 'tasks' / f'{module}.py'
   functions = [n for n in ast.parse(path.read_text('utf-8')).body if isinstance(n, ast.FunctionDef)]
   (node,) = (n for n in functions if n.name == function)
@@ -98,7 +98,7 @@ def _loader(module: str, function: str) -> tuple[dict[str, object], dict[str, st
 
 
 def updated(text: str) -> str:
-  """Returns a page with its tables as the registry and the catalogue have them now."""
+  """Returns a page with its tables made anew from the registry and the catalogue."""
   made = {'algorithms': algorithms, 'tasks': tasks}
   return _MARKED.sub(lambda found: found[1] + made[found[2]]() + found[3], text)
 

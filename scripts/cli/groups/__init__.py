@@ -1,1 +1,1 @@
-"""The groups of settings: each holds its flags, their help, its checks and what it builds."""
+"""The groups of settings. Each has its flags, their help, its checks, and builds its objects."""

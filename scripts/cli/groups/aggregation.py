@@ -1,4 +1,4 @@
-"""How the server combines updates, and how private that is."""
+"""Settings of aggregation and privacy."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ _PRIVATE = 'aggregator=' + ' or '.join(a.name for a in table.AGGREGATORS.values(
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyPlan:
-  """How private a run is to be: the accountant gives epsilon by rounds, at this delta."""
+  """The plan for privacy: an accountant, which computes epsilon by rounds, and delta."""
 
   accountant: 'accounting.Accountant'
   delta: float
@@ -28,7 +28,7 @@ class PrivacyPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Aggregation(fields.Group):
-  """The settings of aggregation and privacy; see `--help` for what each means."""
+  """The settings of aggregation and privacy; see `--help`."""
 
   TITLE = 'Aggregation and privacy'
 
@@ -61,23 +61,23 @@ class Aggregation(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The weighting of clients that the aggregator asks for, if it does not take any."""
+    """The client weighting that an aggregator without weights needs."""
     entry = table.aggregator(values['aggregator'])
     return {} if entry.is_weighted else {'client_weighting': 'uniform'}
 
   @property
   def entry(self) -> entries.Aggregator:
-    """The aggregator's entry."""
+    """The entry of the aggregator."""
     return table.aggregator(self.aggregator)
 
   @property
   def chosen(self) -> dict[str, Any]:
-    """All options of the aggregator, by name: those given, checked, and defaults."""
+    """All options of the aggregator by name: the given ones, checked, and defaults."""
     with fields.about('aggregator_option'):
       return self.entry.values(options.parse('aggregator_option', self.aggregator_option))
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses an aggregator that does not go with the rest."""
+    """Refuses an aggregator that does not go with the other settings."""
     entry, chosen = self.entry, self.chosen
     weighting = settings.clients.client_weighting
     with fields.about('aggregator'):
@@ -111,7 +111,7 @@ class Aggregation(fields.Group):
         )
 
   def plan(self, settings: 'fields.Settings', num_clients: int) -> PrivacyPlan | None:
-    """Returns the noise of a run of so many clients and its accountant; None without noise."""
+    """Returns the noise and the accountant for `num_clients` clients; None without noise."""
     if not self.entry.is_private:
       return None
     from tff_adaptive.aggregation import accounting  # It imports SciPy, which takes long.

@@ -1,4 +1,4 @@
-"""Clients and examples that are held out, and the evaluation of each client by itself."""
+"""Settings of held-out clients and examples, and of evaluation by client."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ _MOST_CLIENTS = 1000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClientEvaluation(fields.Group):
-  """The settings of evaluation by client; see `--help` for what each means."""
+  """The settings of evaluation by client; see `--help`."""
 
   TITLE = 'Evaluation by client'
 
@@ -52,7 +52,7 @@ class ClientEvaluation(fields.Group):
   )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses what asks for nothing, or cannot be done."""
+    """Refuses settings that have no effect or cannot be satisfied."""
     if self.personalization_epochs is not None and not self.heldout_examples:
       raise ValueError(
         '--personalization_epochs wants examples that fine-tuning has not seen: give'
@@ -60,7 +60,7 @@ class ClientEvaluation(fields.Group):
       )
 
   def split(self, task: Any, seed: int) -> 'tuple[Any, tasks.ClientSplit]':
-    """Returns the task with the clients and examples that train, and all parts of its clients."""
+    """Returns the task with the clients and examples that train, and the parts of its clients."""
     import tff_adaptive_tasks as tasks
 
     parts = tasks.split_clients(
@@ -75,7 +75,7 @@ class ClientEvaluation(fields.Group):
   def build(
     self, settings: 'fields.Settings', task: Any, model: Any, parts: 'tasks.ClientSplit'
   ) -> 'client_evaluation.ClientEvaluation | None':
-    """Returns what evaluates each client by itself; None if that was not asked for."""
+    """Returns the evaluation by client; None if it was not requested."""
     from tff_adaptive.training import client_evaluation
 
     if self.rounds_per_client_evaluation is None:

@@ -1,4 +1,4 @@
-"""Where data come from and results go: folders, evaluations, checkpoints and trackers."""
+"""Settings of folders, evaluations, checkpoints and trackers."""
 
 import dataclasses
 import importlib.util
@@ -17,7 +17,7 @@ _TRACKERS = {'mlflow': 'MLflow', 'wandb': 'Weights & Biases'}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Output(fields.Group):
-  """The settings of folders and files; see `--help` for what each means."""
+  """The settings of folders and files; see `--help`."""
 
   TITLE = 'What it reads and writes'
   CHANGES_NUMBERS = False
@@ -63,7 +63,7 @@ class Output(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A folder named after task and algorithm; of FILE.py:NAME the task's function."""
+    """A folder named after task and algorithm; for FILE.py:NAME the name is the function's."""
     task, algorithm = values['task'].rpartition(':')[2], what.folder_name(values['algorithm'])
     return {'output_dir': os.path.join('runs', f'{task}_{algorithm}')}
 
@@ -77,7 +77,7 @@ class Output(fields.Group):
         )
 
   def build(self, run_id: str, parameters: Mapping[str, Any]) -> list[Any]:
-    """Returns the callbacks of the trackers; parameters are the settings of config.json."""
+    """Returns the callbacks of the trackers; their parameters are the settings in config.json."""
     from tff_adaptive import training
 
     kinds: dict[str, Any] = {'mlflow': training.MlflowCallback, 'wandb': training.WandbCallback}
@@ -87,7 +87,7 @@ class Output(fields.Group):
 
 
 def check_data_dir(task: str, folder: str | None) -> None:
-  """Refuses a --data_dir that is no folder, or is for a task without files; ValueError."""
+  """Refuses a --data_dir that is not a folder, or that the task does not use."""
   if folder is None:
     return
   if task in catalog.OFFLINE:

@@ -1,4 +1,4 @@
-"""Clients that are not always there, take their time and fail: a population in virtual time."""
+"""Settings of clients that are sometimes away, slow, or fail, in virtual time."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _IN_COLUMNS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Population(fields.Group):
-  """The settings of a population; None throughout for a run without one."""
+  """The settings of a population; all are None for a run without one."""
 
   TITLE = 'Clients as they are (none of these: every client drawn finishes, and no virtual clock)'
 
@@ -92,7 +92,7 @@ class Population(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a population, if any of its flags was given."""
+    """The defaults of a population, if one of its flags was given."""
     names = [f.name for f in dataclasses.fields(cls)]
     if all(values[name] in (None, []) for name in names):
       return {}
@@ -104,7 +104,7 @@ class Population(fields.Group):
     return {**{n: known[n] for n in names if n in known}, 'availability': 'always'}
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses names and options that there are not."""
+    """Refuses unknown names and options."""
     kind, profiles = self.availability, self.client_profiles
     if kind is None:
       return
@@ -115,12 +115,12 @@ class Population(fields.Group):
     self._options()
 
   def files(self) -> dict[str, str]:
-    """The CSV files by the flag that names them."""
+    """Returns flag -> CSV file that it names."""
     named = {name: getattr(self, name) for name in ('availability', 'client_profiles')}
     return {name: path for name, path in named.items() if _is_file(path)}
 
   def build(self, given: Mapping[str, Any]) -> population.Population | None:
-    """Returns the population, by what the user gave; None if the settings describe none."""
+    """Returns the population that the settings describe; None if they describe none."""
     if self.availability is None:
       return None
     profiles: dict[str, dict[str, float]] = {}
@@ -141,7 +141,7 @@ class Population(fields.Group):
     )
 
   def _own(self, kind: type, **made: Any) -> dict[str, Any]:
-    """The fields of a kind by name: what was made of them, or the flags of these names."""
+    """Returns the fields of a class by name, as given or from the flags of the same names."""
     names = [f.name for f in dataclasses.fields(kind)]
     return {name: made[name] if name in made else getattr(self, name) for name in names}
 
@@ -159,7 +159,7 @@ class Population(fields.Group):
     return made
 
   def _options(self) -> dict[str, Any]:
-    """Returns the options of an availability; ValueError if it has no such option, or bad ones."""
+    """Returns the options of an availability; ValueError if an option is unknown or invalid."""
     kind = str(self.availability)
     own = dataclasses.fields(_KINDS[kind]) if kind in _KINDS else ()
     allowed = [field.name for field in own if field.name != 'phases']
@@ -175,7 +175,7 @@ class Population(fields.Group):
   def _check_profiles(
     self, profiles: Mapping[str, Mapping[str, float]], given: Mapping[str, Any]
   ) -> None:
-    """Refuses a column that nothing would use, or that a flag gives too."""
+    """Refuses a column that has no use, or that a flag gives too."""
     path, kind = self.client_profiles, self.availability
     for column, (owner, _) in _ARGUMENT_OF.items():
       if column in profiles and kind != owner:
@@ -191,5 +191,5 @@ class Population(fields.Group):
 
 
 def _is_file(value: str | None) -> bool:
-  """Whether a flag's value names a CSV file."""
+  """Whether a flag's value is the name of a CSV file."""
   return value is not None and value.endswith('.csv')

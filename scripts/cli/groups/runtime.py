@@ -1,4 +1,4 @@
-"""What runs the computations: the engine, its devices, and the workers of a Ray cluster."""
+"""Settings of the engine, its devices, and the workers of a Ray cluster."""
 
 import dataclasses
 import importlib.util
@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r'(\[[0-9a-fA-F:]+\]|[^\s:]+):\d{1,5}')
 
 
 def check_address(name: str, address: str) -> None:
-  """Refuses what is no address of a cluster, and any where Ray is not installed; ValueError."""
+  """Raises ValueError if an address is not that of a cluster, or Ray is not installed."""
   if address not in ('local', 'auto') and not _ADDRESS.fullmatch(address):
     raise ValueError(f'{name} must be local, auto or host:port, found {address!r}.')
   if importlib.util.find_spec('ray') is None:
@@ -31,14 +31,14 @@ def check_address(name: str, address: str) -> None:
 
 
 def check_gpus(name: str, gpus: float) -> None:
-  """Refuses GPUs of a process that Ray does not give out; ValueError."""
+  """Raises ValueError for a number of GPUs that Ray cannot give to a worker."""
   if not (0 <= gpus <= 1 or (gpus > 1 and gpus.is_integer())):
     raise ValueError(f'{name} must be from 0 to 1, or a whole number, found {gpus}.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Runtime(fields.Group):
-  """The settings of engine, devices and workers; see `--help` for what each means."""
+  """The settings of engine, devices and workers; see `--help`."""
 
   TITLE = 'Where it runs'
 
@@ -115,14 +115,14 @@ class Runtime(fields.Group):
 
   @classmethod
   def defaults(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the workers, with --ray."""
+    """The defaults of the workers, with --ray."""
     if values['ray'] is None:
       return {}
     subrounds = max(schedule.DEFAULT_SUBROUNDS, values['ray_workers'] or 0)
     return {'cpus_per_worker': 1, 'gpus_per_worker': 0.0, 'subrounds': subrounds}
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses what does not go together, and a device that cannot be had."""
+    """Refuses settings that do not go together, and devices that are not available."""
     cohort = settings.most_clients
     if self.ray is not None:
       self._check_ray()
@@ -168,7 +168,7 @@ class Runtime(fields.Group):
       )
 
   def lstm_hint(self, task: str, task_options: Mapping[str, Any]) -> str | None:
-    """What to say to who trains LSTMs without the compiled operation, though it can be had."""
+    """Returns a hint for users who train LSTMs without the compiled operation, or None."""
     if task not in catalog.WITH_LSTM or 'lstm' in task_options or self._against_lstm():
       return None
     if shutil.which('g++') is None:
@@ -176,7 +176,7 @@ class Runtime(fields.Group):
     return 'Hint: --task_option=lstm=compiled trains LSTMs 1.6 times as fast on a CPU.'
 
   def _against_lstm(self) -> str | None:
-    """The flag that the compiled LSTM does not go with, if there is one."""
+    """Returns a given flag with which the compiled LSTM does not work, or None."""
     given = {
       '--engine=native': self.engine != 'graph',
       '--device=gpu': self.device == 'gpu',
@@ -187,10 +187,10 @@ class Runtime(fields.Group):
     return next((flag for flag, is_given in given.items() if is_given), None)
 
   def build(self, cohort: int, *, is_compiled: bool = False) -> Any:
-    """Makes the engine the one that runs TFF computations, before TensorFlow's first operation.
+    """Sets the engine for TFF computations; called before TensorFlow's first operation.
 
-    Returns the `engine.RayContext` whose workers run a cohort of so many clients, or None.
-    ValueError if there is no such device, `engine.WorkerError` if the cluster cannot be had.
+    Returns the `engine.RayContext` for cohorts of `cohort` clients, or None. Raises ValueError if
+    the device does not exist, and `engine.WorkerError` if the cluster is not available.
     """
     import tensorflow_federated as tff
 

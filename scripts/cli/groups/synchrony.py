@@ -1,4 +1,4 @@
-"""Whether the server waits for the clients that it drew: synchronous or buffered rounds."""
+"""Settings of synchronous and buffered rounds."""
 
 import dataclasses
 from typing import Any
@@ -13,7 +13,7 @@ _OPTIONS = ('a', 'b', 'c')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Synchrony(fields.Group):
-  """The settings of rounds that do not wait; None throughout for synchronous ones."""
+  """The settings of rounds that do not wait; all are None for synchronous rounds."""
 
   TITLE = 'Rounds that do not wait (buffered: a round is a server step)'
 
@@ -49,7 +49,7 @@ class Synchrony(fields.Group):
   )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses what has no meaning with or without a buffer."""
+    """Refuses settings that have no meaning with, or without, a buffer."""
     made = self.build()
     if made is None:
       return
@@ -64,7 +64,7 @@ class Synchrony(fields.Group):
       )
 
   def build(self) -> buffered.Buffered | None:
-    """Returns how the server works; None for synchronous rounds."""
+    """Returns the settings of a server that does not wait; None for synchronous rounds."""
     if self.synchrony != 'buffered':
       return None
     if self.concurrency is None:

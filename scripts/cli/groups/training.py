@@ -1,4 +1,4 @@
-"""How clients train: how long, at which rates, and with which weight."""
+"""Settings of local training: rounds, batches, rates, and weights of clients."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ _STATEFUL = ('client_state_store', 'client_state_dir')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training(fields.Group):
-  """The settings of rounds, epochs and batches; see `--help` for what each means."""
+  """The settings of rounds, epochs and batches; see `--help`."""
 
   TITLE = 'How long'
 
@@ -68,7 +68,7 @@ class Training(fields.Group):
   )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses two ways to say one thing."""
+    """Refuses two flags for the same thing."""
     if self.with_replacement and not self.batch_size:
       raise ValueError('--with_replacement needs batches: give --batch_size, 20 say.')
     for name, wrong in (
@@ -83,7 +83,7 @@ class Training(fields.Group):
         )
 
   def cohort(self, num_clients: int) -> int:
-    """The clients of a round where there are so many."""
+    """Returns the number of clients of a round, given the number of all clients."""
     if self.participation is None:
       return self.buffer_size or self.clients_per_round
     return max(1, round(self.participation * num_clients))
@@ -91,7 +91,7 @@ class Training(fields.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rates(fields.Group):
-  """The learning rates and their schedules; see `--help` for what each means."""
+  """The learning rates and their schedules; see `--help`."""
 
   TITLE = 'Rates'
 
@@ -116,16 +116,16 @@ class Rates(fields.Group):
 
   @property
   def client(self) -> schedules.Schedule:
-    """The client's rate by round."""
+    """Returns the client's rate by round."""
     return self._schedule('client')
 
   @property
   def server(self) -> schedules.Schedule:
-    """The server's rate by round."""
+    """Returns the server's rate by round."""
     return self._schedule('server')
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses schedules or options that are unknown or out of their range."""
+    """Refuses schedules or options that are unknown or out of range."""
     _ = self.client, self.server
 
   def _schedule(self, side: str) -> schedules.Schedule:
@@ -139,7 +139,7 @@ class Rates(fields.Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Clients(fields.Group):
-  """The clients' weights, regularisation and states; see `--help` for what each means."""
+  """The clients' weights, regularisation and states; see `--help`."""
 
   TITLE = 'Clients'
 
@@ -166,7 +166,7 @@ class Clients(fields.Group):
   )
 
   def check(self, settings: 'fields.Settings') -> None:
-    """Refuses a weighting that the task lacks, and a store where clients keep no states."""
+    """Refuses a weighting that the task does not have, and a store if clients keep no state."""
     task = settings.what.known_task
     own = catalog.sizes(task).get('client_weighting') if task else 'tokens'
     valid = tuple(dict.fromkeys(filter(None, ('examples', 'uniform', own))))

@@ -1,4 +1,4 @@
-"""What is trained: the task, the algorithm and the server optimizer."""
+"""Settings of the task, the algorithm and the optimizers."""
 
 import dataclasses
 import os
@@ -20,7 +20,7 @@ ALGORITHM = 'fed_yogi'  # By default.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class What(fields.Group):
-  """The settings of task and algorithm; see `--help` for what each means."""
+  """The settings of task and algorithm; see `--help`."""
 
   TITLE = 'What'
 
@@ -73,34 +73,34 @@ class What(fields.Group):
 
   @property
   def algorithm_entry(self) -> registry.Algorithm:
-    """The algorithm's entry."""
+    """The entry of the algorithm."""
     return registry.algorithm(self.algorithm)
 
   @property
   def server_entry(self) -> registry.ServerOptimizer:
-    """The server optimizer's entry."""
+    """The entry of the server optimizer."""
     return registry.server_optimizer(self.server_optimizer)
 
   @property
   def client_entry(self) -> registry.ServerOptimizer:
-    """The client optimizer's entry."""
+    """The entry of the client optimizer."""
     return registry.client_optimizer(self.client_optimizer)
 
   @property
   def client_values(self) -> dict[str, Any]:
-    """All options of the client optimizer, by name: those given, checked, and defaults."""
+    """All options of the client optimizer by name: the given ones, checked, and defaults."""
     with fields.about('client_optimizer_option'):
       given = options.parse('client_optimizer_option', self.client_optimizer_option)
       return self.client_entry.values(given)
 
   @property
   def task_options(self) -> dict[str, Any]:
-    """The task's options, by name."""
+    """The options of the task by name."""
     return options.parse('task_option', self.task_option)
 
   @property
   def known_task(self) -> str:
-    """The name of a task of the catalogue; '' for a user's own."""
+    """The name of a task in the catalogue; '' for a user's own."""
     return '' if user_code.is_reference(self.task) else self.task
 
   def check(self, settings: 'fields.Settings') -> None:
@@ -135,7 +135,7 @@ class What(fields.Group):
       )
 
   def check_files(self) -> None:
-    """Refuses initial weights that are not there; ValueError."""
+    """Raises ValueError if the initial weights do not exist."""
     from tff_adaptive.training import initial_weights
 
     path = self.initial_weights and initial_weights.file_of(self.initial_weights)
@@ -148,13 +148,13 @@ class What(fields.Group):
       )
 
   def sources(self) -> dict[str, user_code.UserCode]:
-    """The user's own files by the flag that names them."""
+    """Returns flag -> user's own file that it names."""
     own = [name for name in OWN if user_code.is_reference(getattr(self, name))]
     return {name: user_code.load(getattr(self, name))[1] for name in own}
 
 
 def check_task(task: str) -> None:
-  """Refuses a task that is neither in the catalogue nor FILE.py:FUNCTION of a file."""
+  """Refuses a task that is neither in the catalogue nor FILE.py:FUNCTION."""
   if not user_code.is_reference(task):
     fields.check_name('task', task, catalog.names())
     return
@@ -164,7 +164,7 @@ def check_task(task: str) -> None:
 
 
 def check_cohort(cohort: int, clients: int, algorithm: registry.Algorithm) -> None:
-  """Refuses more clients in a round than there are, or fewer than the algorithm's; ValueError."""
+  """Raises ValueError for more clients in a round than exist, or fewer than the algorithm needs."""
   if cohort < clients and 'participation' in algorithm.settings:
     raise ValueError(
       f'--algorithm {algorithm.name} wants all {clients} clients in every round, found {cohort}:'
@@ -198,7 +198,7 @@ def entries(values: dict[str, Any]) -> tuple[registry.Algorithm, registry.Server
 
 
 def folder_name(algorithm: str) -> str:
-  """What folders call an algorithm: one of your own by its name, unless the package has that."""
+  """Returns an algorithm's name in folders; a user's own has its `name` unless that is taken."""
   if not user_code.is_reference(algorithm):
     return algorithm
   name = registry.algorithm(algorithm).name
@@ -208,7 +208,7 @@ def folder_name(algorithm: str) -> str:
 def defaults(
   values: Mapping[str, Any], algorithm: registry.Algorithm, server: str
 ) -> dict[str, Any]:
-  """Returns the values of the task's paper for the server optimizer, and the papers' own."""
+  """Returns the values of the task's paper for the server optimizer, and further ones of papers."""
   task = '' if user_code.is_reference(values['task']) else values['task']
   found = {
     'client_schedule': 'constant',
