@@ -41,17 +41,11 @@ class CostModel:
   fixed_steps: int | None = None
 
   def __post_init__(self) -> None:
-    hint = 'give tff_adaptive.registry.Counts(), say, for FedAvg'
-    kind = registry.Counts, 'tff_adaptive.registry.Counts'
-    validation.instance('counts', self.counts, *kind, hint)
-    validation.whole_number('num_parameters', self.num_parameters, 1, "give the model's parameters")
-    validation.whole_number('bytes_per_parameter', self.bytes_per_parameter, 1, 'float32 has 4')
-    validation.whole_number('epochs', self.epochs, 1, 'give the passes over the data in a round')
-    if self.batch_size is not None:
-      hint = 'give None for all examples at once'
-      validation.whole_number('batch_size', self.batch_size, 1, hint)
-    if self.fixed_steps is not None:
-      validation.whole_number('fixed_steps', self.fixed_steps, 1, 'give None for E passes')
+    validation.instance('counts', self.counts, registry.Counts, 'give algorithms.counts(...)')
+    for name in ('num_parameters', 'batch_size', 'epochs', 'bytes_per_parameter', 'fixed_steps'):
+      value = getattr(self, name)
+      if value is not None or name not in ('batch_size', 'fixed_steps'):
+        validation.count(name, value, 'give 1 or more')
 
   @property
   def bytes_of_client(self) -> tuple[int, int]:

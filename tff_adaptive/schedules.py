@@ -156,33 +156,33 @@ class Diminishing(Schedule):
     return self.base_rate * self.gamma / (self.gamma + self.local_steps * t)
 
 
-def in_graph(schedule: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def in_graph(schedule: float | Callable[[Any], Any]) -> Callable[[Any], Any]:
   """Returns a schedule for TensorFlow: int32 scalar tensor -> float32 scalar tensor.
 
   Args:
-    schedule: A function of the round, counted from 0: a schedule of this module, a Python function
-      of an int, or a function of an integer tensor (with `tf.equal` for ==, which compares
-      identities in a TFF computation). It is first called with the int 0. If it returns a number,
-      its first `TABLE_ROUNDS` rates become a table in the graph, and later rounds fail. If it
-      returns a tensor, or fails for an int, it is called with a tensor.
+    schedule: A rate, or a function of the round, counted from 0: a schedule of this module, a
+      Python function of an int, or a function of an integer tensor (with `tf.equal` for ==, which
+      compares identities in a TFF computation). A function is first called with the int 0. If it
+      returns a number, its first `TABLE_ROUNDS` rates become a table in the graph, and later rounds
+      fail. If it returns a tensor, or fails for an int, it is called with a tensor.
   """
-
+  function: Callable[[Any], Any] = schedule if callable(schedule) else Constant(schedule)
   rates: list[Any] = []  # The table, made once for all graphs that the rate is computed in.
 
   def rate(t: Any) -> Any:
     import tensorflow as tf  # Only here: see the module's docstring.
 
-    if isinstance(schedule, Schedule):
-      return tf.cast(schedule(t), tf.float32)
+    if isinstance(function, Schedule):
+      return tf.cast(function(t), tf.float32)
     if not rates:
       # First an int: a symbolic tensor may be taken for a number that is equal to no other.
       try:
-        wants_tensor = tf.is_tensor(schedule(0))
+        wants_tensor = tf.is_tensor(function(0))
       except Exception as error:  # That of 1 / t, say, would be an infinite rate of a tensor.
         wants_tensor = not isinstance(error, ArithmeticError)
       if wants_tensor:
-        return tf.cast(schedule(t), tf.float32)
-      rates.append(np.array(_table(schedule), np.float32))
+        return tf.cast(function(t), tf.float32)
+      rates.append(np.array(_table(function), np.float32))
     known = tf.debugging.assert_less(
       t, TABLE_ROUNDS, f'a schedule that is a Python function ends after {TABLE_ROUNDS} rounds'
     )

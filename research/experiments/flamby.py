@@ -119,8 +119,8 @@ class Benchmark:
     elif method == 'Local':  # PyTorch's Adam.
       adam = optimizers.build_adam(rate, beta2=0.999, tau=1e-8, bias_correction=True, initial_v=0)
       training = client.ClientTraining(adam, client.Batching(size, _TASKS[self.name][1]))
-    return algorithms.build(
-      _NAMES.get(method, 'fed_avg'),
+    build = getattr(algorithms, f'build_{_NAMES.get(method, "fed_avg")}')
+    return build(
       model,
       client_learning_rate=rate,
       client_weighting='examples',

@@ -92,8 +92,8 @@ def own(name='fed_yogi', **options):
   rates = dict(client_learning_rate=0.1)
   if name == 'fed_yogi':
     rates['server_learning_rate'] = 0.05
-  return algorithms.build(
-    name, linear_model(), training=ClientTraining(batching=batching.Batching(2)), **rates, **options
+  return getattr(algorithms, f'build_{name}')(
+    linear_model(), training=ClientTraining(batching=batching.Batching(2)), **rates, **options
   )
 
 

@@ -142,7 +142,9 @@ def process(name, rate=0.2, **options):
   if name in ('fed_adagrad', 'fed_adam', 'fed_yogi'):
     options.setdefault('server_learning_rate', 0.1)
   training = ClientTraining(**training)
-  return algorithms.build(name, model(), client_learning_rate=rate, training=training, **options)
+  return getattr(algorithms, f'build_{name}')(
+    model(), client_learning_rate=rate, training=training, **options
+  )
 
 
 class Run:

@@ -81,7 +81,7 @@ def _run(name, config, folder=None, server=None, engine=None, callbacks=(), **op
   if name == 'fed_cm':
     process = algorithms.build_drift_corrected(_model(), corrections.FedCM(0.3), **options)
   else:
-    process = algorithms.build(name, _model(), **options)
+    process = getattr(algorithms, f'build_{name}')(_model(), **options)
   seen = []
 
   def evaluate(weights):
@@ -303,8 +303,7 @@ def test_what_has_no_meaning_is_refused(capfd):
     (9, False, True, 'built without mixing, which this run needs'),
     (9, True, True, ''),
   ):
-    process = algorithms.build(
-      'fed_avg',
+    process = algorithms.build_fed_avg(
       _model(),
       client_learning_rate=RATE,
       training=ClientTraining(batching=Batching(4), versions=versions, mixing=mixing),

@@ -108,7 +108,7 @@ def _build(case):
     if case.name in ('scaffold', 'scaffold_m', 'fed_dyn'):
       options['num_clients'] = N
     options.update(server_optimizer=process_server, **case.options)
-    process = algorithms.build(case.name, model, **options)
+    process = getattr(algorithms, f'build_{case.name}')(model, **options)
   oracle_class, oracle_options = ORACLES[case.name], dict(case.options)
   if oracle_options.pop('scale_mu', False):
     oracle_class = oracle.UnbalancedAdaBest

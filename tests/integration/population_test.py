@@ -198,8 +198,7 @@ def test_partial_work_tilts_fed_avg_and_leaves_scaffold_at_the_solution():
     ('fed_avg', 0.0, tilted, 1e-6),
     ('scaffold', 0.3, x_ls, 1e-5),
   ):
-    process = algorithms.build(
-      name,
+    process = getattr(algorithms, f'build_{name}')(
       least_squares.build_model(3, dtype='float64'),
       client_learning_rate=RATE,
       training=ClientTraining(batching=Batching(None, epochs=EVERY_STEP, step_limits=True)),

@@ -1,7 +1,6 @@
 """Checks arguments. Each error names the value, what is allowed, and how to fix it.
 
-Checks of numbers accept Python and NumPy numbers and 0-dimensional eager tensors. A symbolic tensor
-(inside a graph) has no value yet and is accepted. Numbers that float32 cannot hold, or would round
+Checks of numbers accept Python and NumPy numbers. Numbers that float32 cannot hold, or would round
 to zero, and integers beyond int64 are refused. Nothing here imports TensorFlow.
 """
 
@@ -18,26 +17,25 @@ _INT64_MAX = 2**63 - 1
 
 
 def _ranged(allowed: str, is_allowed: Callable[[Any], bool]) -> Check:
-  """Builds a check that a number, or a scalar tensor, is finite and in a range.
+  """Builds a check that a number is finite and in a range.
 
   The check takes the argument's name, its value and a hint such as 'give a rate such as 0.1'. It
-  returns the number; an eager tensor becomes a Python number, because graphs cannot use it. It
-  raises TypeError if the value is not a number, and ValueError if it is out of the range.
+  returns the number. It raises TypeError if the value is not a number, and ValueError if it is out
+  of the range.
   """
 
   def check(name: str, value: Any, hint: str) -> Any:
-    number = _number(name, value, hint)
-    if number is None:
-      return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+      raise TypeError(f'{name} must be a number, found {value!r}: {hint}.')
     # Python compares an integer of any size with infinity, which no conversion to float does.
-    if not -math.inf < number < math.inf or not is_allowed(number):
-      raise ValueError(f'{name} must be {allowed}, found {_shown(number)}: {hint}.')
-    if number != 0 and not _FLOAT32_MIN <= abs(number) <= _FLOAT32_MAX:
+    if not -math.inf < value < math.inf or not is_allowed(value):
+      raise ValueError(f'{name} must be {allowed}, found {_shown(value)}: {hint}.')
+    if value != 0 and not _FLOAT32_MIN <= abs(value) <= _FLOAT32_MAX:
       raise ValueError(
         f'{name} must be a number that float32 can hold, 1.2e-38 to 3.4e38, found'
-        f' {_shown(number)}: {hint}.'
+        f' {_shown(value)}: {hint}.'
       )
-    return number
+    return value
 
   return check
 
@@ -56,10 +54,10 @@ def field(owner: Any, name: str, check: Check, hint: str) -> None:
   object.__setattr__(owner, name, check(name, getattr(owner, name), hint))
 
 
-def instance(name: str, value: Any, kind: type, kind_name: str, hint: str) -> None:
-  """Raises TypeError unless a value is an instance of a class with public name `kind_name`."""
+def instance(name: str, value: Any, kind: type, hint: str) -> None:
+  """Raises TypeError unless a value is an instance of a class."""
   if not isinstance(value, kind):
-    raise TypeError(f'{name} must be a {kind_name}, found {value!r}: {hint}.')
+    raise TypeError(f'{name} must be of the class {kind.__name__}, found {value!r}: {hint}.')
 
 
 def whole_number(name: str, value: Any, low: int, hint: str, high: int = _INT64_MAX) -> Any:
@@ -78,20 +76,6 @@ def _whole_from(low: int) -> Check:
 
 
 whole, count = _whole_from(0), _whole_from(1)
-
-
-def _number(name: str, value: Any, hint: str) -> Any:
-  """Returns the value as a number, or None for a tensor without a value."""
-  if hasattr(value, 'numpy'):  # An eager tensor.
-    array = value.numpy()
-    value = array.tolist() if hasattr(array, 'tolist') else array
-  elif hasattr(value, 'tolist') and not isinstance(value, numbers.Real):  # An array.
-    value = value.tolist()
-  elif hasattr(value, 'graph'):  # A symbolic tensor.
-    return None
-  if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise TypeError(f'{name} must be a number, found {value!r}: {hint}.')
-  return value
 
 
 def _shown(number: Any) -> str:

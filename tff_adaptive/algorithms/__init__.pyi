@@ -13,7 +13,6 @@ from .builders import (
 )
 from .by_client_id import ByClientId as ByClientId
 from .registered import (
-  build as build,
   build_client_optimizer as build_client_optimizer,
   build_process as build_process,
   build_server_optimizer as build_server_optimizer,

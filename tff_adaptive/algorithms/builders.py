@@ -6,9 +6,10 @@ builder's own docstring explains only the arguments that it adds. A builder that
 defaults of hyperparameters are those of the registry.
 """
 
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 import tensorflow_federated as tff
+from typing_extensions import Required, Unpack
 
 from tff_adaptive import corrections, models, optimizers, registry
 from tff_adaptive._utils import validation
@@ -21,6 +22,14 @@ _SGDM, _ADAGRAD, _ADAM, _YOGI = map(registry.server_optimizer, ('sgdm', 'adagrad
 _FED_PROX, _SCAFFOLD, _FED_DYN, _ADA_BEST = map(
   registry.algorithm, ('fed_prox', 'scaffold', 'fed_dyn', 'ada_best')
 )
+
+
+class _Common(TypedDict, total=False):
+  """Arguments that all named builders share; see `build_drift_corrected`."""
+
+  client_learning_rate: Required[components.Rate]
+  training: local_training.ClientTraining | None
+  aggregator: components.Aggregator | None
 
 
 def build_drift_corrected(
@@ -63,272 +72,22 @@ def build_drift_corrected(
       clients are to be weighted by an aggregator that takes no weights.
     TypeError: If an argument has the wrong type.
   """
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, correction, server_optimizer, *common)
-
-
-def build_fed_avg(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  server_learning_rate: components.Rate = 1.0,
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'examples',
-) -> tff.learning.templates.LearningProcess:
-  """FedAvg (McMahan et al., 2017): the server takes the mean of the client models.
-
-  Args:
-    server_learning_rate: eta of the server's SGD, or a schedule. 1 gives FedAvg.
-  """
-  server = optimizers.build_sgdm(server_learning_rate)
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, corrections.Correction(), server, *common)
-
-
-def build_fed_avgm(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  server_learning_rate: components.Rate = 1.0,
-  momentum: float = _SGDM.default('momentum'),
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'examples',
-) -> tff.learning.templates.LearningProcess:
-  """FedAvgM (Hsu et al., 2019): FedAvg with momentum at the server.
-
-  Args:
-    server_learning_rate, momentum: See `optimizers.build_sgdm`.
-  """
-  server = optimizers.build_sgdm(server_learning_rate, momentum=momentum)
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, corrections.Correction(), server, *common)
-
-
-def build_fed_adagrad(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  server_learning_rate: components.Rate,
-  tau: float = _ADAGRAD.default('tau'),
-  beta1: float = _ADAGRAD.default('beta1'),
-  initial_v: float | None = _ADAGRAD.default('initial_v'),
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'examples',
-) -> tff.learning.templates.LearningProcess:
-  """FedAdagrad: Algorithm 2 of "Adaptive Federated Optimization" with Adagrad at the server.
-
-  Args:
-    server_learning_rate, tau, beta1, initial_v: See `optimizers.build_adagrad`.
-  """
-  server = optimizers.build_adagrad(server_learning_rate, tau=tau, beta1=beta1, initial_v=initial_v)
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, corrections.Correction(), server, *common)
-
-
-def build_fed_adam(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  server_learning_rate: components.Rate,
-  tau: float = _ADAM.default('tau'),
-  beta1: float = _ADAM.default('beta1'),
-  beta2: float = _ADAM.default('beta2'),
-  bias_correction: bool = _ADAM.default('bias_correction'),
-  initial_v: float | None = _ADAM.default('initial_v'),
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'examples',
-) -> tff.learning.templates.LearningProcess:
-  """FedAdam: Algorithm 2 of "Adaptive Federated Optimization" with Adam at the server.
-
-  Args:
-    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
-      `optimizers.build_adam`.
-  """
-  values = dict(tau=tau, beta1=beta1, beta2=beta2, initial_v=initial_v)
-  server = optimizers.build_adam(server_learning_rate, bias_correction=bias_correction, **values)
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, corrections.Correction(), server, *common)
-
-
-def build_fed_yogi(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  server_learning_rate: components.Rate,
-  tau: float = _YOGI.default('tau'),
-  beta1: float = _YOGI.default('beta1'),
-  beta2: float = _YOGI.default('beta2'),
-  bias_correction: bool = _YOGI.default('bias_correction'),
-  initial_v: float | None = _YOGI.default('initial_v'),
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'examples',
-) -> tff.learning.templates.LearningProcess:
-  """FedYogi: Algorithm 2 of "Adaptive Federated Optimization" with Yogi at the server.
-
-  Args:
-    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
-      `optimizers.build_yogi`.
-  """
-  values = dict(tau=tau, beta1=beta1, beta2=beta2, initial_v=initial_v)
-  server = optimizers.build_yogi(server_learning_rate, bias_correction=bias_correction, **values)
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, corrections.Correction(), server, *common)
-
-
-def build_fed_prox(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  mu: float = _FED_PROX.default('mu'),
-  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'examples',
-) -> tff.learning.templates.LearningProcess:
-  """FedProx (Li et al., 2020): a proximal term keeps the clients near the model they received.
-
-  Args:
-    mu: Weight of the proximal term, >= 0. 0 gives FedAvg.
-  """
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, corrections.FedProx(mu), server_optimizer, *common)
-
-
-def build_scaffold(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  num_clients: int,
-  scaffold_option: int = _SCAFFOLD.default('scaffold_option'),
-  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'uniform',
-) -> stateful_process.StatefulProcess:
-  """SCAFFOLD (Karimireddy et al., 2020): clients and server exchange control variates.
-
-  Args:
-    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
-    scaffold_option: The paper's option I (1) or II (2); see `corrections.Scaffold`.
-  """
-  correction = corrections.Scaffold(num_clients, scaffold_option)
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, correction, server_optimizer, *common)
-
-
-def build_scaffold_m(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  num_clients: int,
-  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'uniform',
-) -> stateful_process.StatefulProcess:
-  """SCAFFOLD/m (Varno et al., 2022): SCAFFOLD in which clients send half as much.
-
-  Args:
-    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
-  """
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, corrections.ScaffoldM(num_clients), server_optimizer, *common)
-
-
-def build_fed_dyn(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  num_clients: int,
-  mu: float = _FED_DYN.default('mu'),
-  mean_examples: float | None = None,
-  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'uniform',
-) -> stateful_process.StatefulProcess:
-  """FedDyn (Acar et al., 2021): dynamic regularisation of the client losses.
-
-  Args:
-    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
-    mu: Weight of the client's correction, >= 0.
-    mean_examples: The mean number of examples of a client. It scales mu by the client's size:
-      mu_i = mu mean_examples / n_i. None means mu_i = mu.
-  """
-  correction = corrections.FedDyn(mu, num_clients, mean_examples)
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, correction, server_optimizer, *common)
-
-
-def build_ada_best(
-  model: model_adapters.AnyModel,
-  *,
-  client_learning_rate: components.Rate,
-  mu: float = _ADA_BEST.default('mu'),
-  beta: float = _ADA_BEST.default('beta'),
-  scale_mu: bool = _ADA_BEST.default('scale_mu'),
-  beta_decay: float = _ADA_BEST.default('beta_decay'),
-  plateau_rounds: int = 50,
-  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
-  training: local_training.ClientTraining | None = None,
-  aggregator: components.Aggregator | None = None,
-  client_weighting: components.Weighting = 'uniform',
-) -> stateful_process.StatefulProcess:
-  """AdaBest (Varno et al., 2022): drift estimates that fade while a client is away.
-
-  Args:
-    mu, scale_mu, beta_decay, plateau_rounds: See `corrections.AdaBest`.
-    beta: Weight of the past in the server's estimate, in [0, 1]. Use 0.2 with a server optimizer
-      that has momentum (sgdm, adam, yogi), because the default diverges there.
-  """
-  correction = corrections.AdaBest(mu, beta, scale_mu, beta_decay, plateau_rounds)
-  common = (client_learning_rate, training, aggregator, client_weighting)
-  return _build(model, correction, server_optimizer, *common)
-
-
-def _build(
-  model: model_adapters.AnyModel,
-  correction: corrections.Correction,
-  server_optimizer: tff.learning.optimizers.Optimizer | None,
-  client_learning_rate: components.Rate,
-  training: local_training.ClientTraining | None,
-  aggregator: components.Aggregator | None,
-  client_weighting: components.Weighting,
-) -> Process:
-  """Checks the arguments of `build_drift_corrected` and composes the process."""
-  validation.instance(
-    'correction',
-    correction,
-    corrections.Correction,
-    'tff_adaptive.corrections.Correction',
-    'give tff_adaptive.corrections.FedProx(mu=0.01), say',
-  )
+  hint = 'give tff_adaptive.corrections.FedProx(mu=0.01), say'
+  validation.instance('correction', correction, corrections.Correction, hint)
   if server_optimizer is None:
     server_optimizer = optimizers.build_sgdm(1.0)
-  components.check_optimizer(
-    'server_optimizer', server_optimizer, 'give tff_adaptive.optimizers.build_yogi(0.01), say'
-  )
+  hint = 'give tff_adaptive.optimizers.build_yogi(0.01), say'
+  kind = tff.learning.optimizers.Optimizer
+  validation.instance('server_optimizer', server_optimizer, kind, hint)
   client_learning_rate = components.check_rate('client_learning_rate', client_learning_rate)
   components.check_weighting(client_weighting)
   components.check_aggregator(aggregator, client_weighting)
   training = local_training.ClientTraining() if training is None else training
-  validation.instance(
-    'training',
-    training,
-    local_training.ClientTraining,
-    'tff_adaptive.ClientTraining',
-    'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say',
-  )
+  hint = 'give tff_adaptive.ClientTraining(batching=tff_adaptive.Batching(20)), say'
+  validation.instance('training', training, local_training.ClientTraining, hint)
   if training.xla:
     # Others may keep variables, which XLA would share between clients.
-    validation.instance(
-      'model', model, models.Model, 'tff_adaptive.models.Model', 'leave xla out for others'
-    )
+    validation.instance('model', model, models.Model, 'leave xla out for others')
   if correction.needs_num_examples and training.batching is None:
     raise ValueError(
       'scaling mu by client size needs the number of examples before training: give '
@@ -353,3 +112,219 @@ def _build(
     client_weighting,
   )
   return stateful_process.compose(recipe)
+
+
+def build_fed_avg(
+  model: model_adapters.AnyModel,
+  *,
+  server_learning_rate: components.Rate = 1.0,
+  client_weighting: components.Weighting = 'examples',
+  **common: Unpack[_Common],
+) -> tff.learning.templates.LearningProcess:
+  """FedAvg (McMahan et al., 2017): the server takes the mean of the client models.
+
+  Args:
+    server_learning_rate: eta of the server's SGD, or a schedule. 1 gives FedAvg.
+  """
+  server = optimizers.build_sgdm(server_learning_rate)
+  return build_drift_corrected(
+    model, corrections.Correction(), server, client_weighting=client_weighting, **common
+  )
+
+
+def build_fed_avgm(
+  model: model_adapters.AnyModel,
+  *,
+  server_learning_rate: components.Rate = 1.0,
+  momentum: float = _SGDM.default('momentum'),
+  client_weighting: components.Weighting = 'examples',
+  **common: Unpack[_Common],
+) -> tff.learning.templates.LearningProcess:
+  """FedAvgM (Hsu et al., 2019): FedAvg with momentum at the server.
+
+  Args:
+    server_learning_rate, momentum: See `optimizers.build_sgdm`.
+  """
+  server = optimizers.build_sgdm(server_learning_rate, momentum=momentum)
+  return build_drift_corrected(
+    model, corrections.Correction(), server, client_weighting=client_weighting, **common
+  )
+
+
+def build_fed_adagrad(
+  model: model_adapters.AnyModel,
+  *,
+  server_learning_rate: components.Rate,
+  tau: float = _ADAGRAD.default('tau'),
+  beta1: float = _ADAGRAD.default('beta1'),
+  initial_v: float | None = _ADAGRAD.default('initial_v'),
+  client_weighting: components.Weighting = 'examples',
+  **common: Unpack[_Common],
+) -> tff.learning.templates.LearningProcess:
+  """FedAdagrad: Algorithm 2 of "Adaptive Federated Optimization" with Adagrad at the server.
+
+  Args:
+    server_learning_rate, tau, beta1, initial_v: See `optimizers.build_adagrad`.
+  """
+  server = optimizers.build_adagrad(server_learning_rate, tau=tau, beta1=beta1, initial_v=initial_v)
+  return build_drift_corrected(
+    model, corrections.Correction(), server, client_weighting=client_weighting, **common
+  )
+
+
+def build_fed_adam(
+  model: model_adapters.AnyModel,
+  *,
+  server_learning_rate: components.Rate,
+  tau: float = _ADAM.default('tau'),
+  beta1: float = _ADAM.default('beta1'),
+  beta2: float = _ADAM.default('beta2'),
+  bias_correction: bool = _ADAM.default('bias_correction'),
+  initial_v: float | None = _ADAM.default('initial_v'),
+  client_weighting: components.Weighting = 'examples',
+  **common: Unpack[_Common],
+) -> tff.learning.templates.LearningProcess:
+  """FedAdam: Algorithm 2 of "Adaptive Federated Optimization" with Adam at the server.
+
+  Args:
+    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
+      `optimizers.build_adam`.
+  """
+  values = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
+  server = optimizers.build_adam(server_learning_rate, initial_v=initial_v, **values)
+  return build_drift_corrected(
+    model, corrections.Correction(), server, client_weighting=client_weighting, **common
+  )
+
+
+def build_fed_yogi(
+  model: model_adapters.AnyModel,
+  *,
+  server_learning_rate: components.Rate,
+  tau: float = _YOGI.default('tau'),
+  beta1: float = _YOGI.default('beta1'),
+  beta2: float = _YOGI.default('beta2'),
+  bias_correction: bool = _YOGI.default('bias_correction'),
+  initial_v: float | None = _YOGI.default('initial_v'),
+  client_weighting: components.Weighting = 'examples',
+  **common: Unpack[_Common],
+) -> tff.learning.templates.LearningProcess:
+  """FedYogi: Algorithm 2 of "Adaptive Federated Optimization" with Yogi at the server.
+
+  Args:
+    server_learning_rate, tau, beta1, beta2, bias_correction, initial_v: See
+      `optimizers.build_yogi`.
+  """
+  values = dict(tau=tau, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
+  server = optimizers.build_yogi(server_learning_rate, initial_v=initial_v, **values)
+  return build_drift_corrected(
+    model, corrections.Correction(), server, client_weighting=client_weighting, **common
+  )
+
+
+def build_fed_prox(
+  model: model_adapters.AnyModel,
+  *,
+  mu: float = _FED_PROX.default('mu'),
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  client_weighting: components.Weighting = 'examples',
+  **common: Unpack[_Common],
+) -> tff.learning.templates.LearningProcess:
+  """FedProx (Li et al., 2020): a proximal term keeps the clients near the model they received.
+
+  Args:
+    mu: Weight of the proximal term, >= 0. 0 gives FedAvg.
+  """
+  correction = corrections.FedProx(mu)
+  return build_drift_corrected(
+    model, correction, server_optimizer, client_weighting=client_weighting, **common
+  )
+
+
+def build_scaffold(
+  model: model_adapters.AnyModel,
+  *,
+  num_clients: int,
+  scaffold_option: int = _SCAFFOLD.default('scaffold_option'),
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  client_weighting: components.Weighting = 'uniform',
+  **common: Unpack[_Common],
+) -> stateful_process.StatefulProcess:
+  """SCAFFOLD (Karimireddy et al., 2020): clients and server exchange control variates.
+
+  Args:
+    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
+    scaffold_option: The paper's option I (1) or II (2); see `corrections.Scaffold`.
+  """
+  correction = corrections.Scaffold(num_clients, scaffold_option)
+  return build_drift_corrected(
+    model, correction, server_optimizer, client_weighting=client_weighting, **common
+  )
+
+
+def build_scaffold_m(
+  model: model_adapters.AnyModel,
+  *,
+  num_clients: int,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  client_weighting: components.Weighting = 'uniform',
+  **common: Unpack[_Common],
+) -> stateful_process.StatefulProcess:
+  """SCAFFOLD/m (Varno et al., 2022): SCAFFOLD in which clients send half as much.
+
+  Args:
+    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
+  """
+  correction = corrections.ScaffoldM(num_clients)
+  return build_drift_corrected(
+    model, correction, server_optimizer, client_weighting=client_weighting, **common
+  )
+
+
+def build_fed_dyn(
+  model: model_adapters.AnyModel,
+  *,
+  num_clients: int,
+  mu: float = _FED_DYN.default('mu'),
+  mean_examples: float | None = None,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  client_weighting: components.Weighting = 'uniform',
+  **common: Unpack[_Common],
+) -> stateful_process.StatefulProcess:
+  """FedDyn (Acar et al., 2021): dynamic regularisation of the client losses.
+
+  Args:
+    num_clients: N, the number of registered clients. No cohort may be larger; this is not checked.
+    mu: Weight of the client's correction, >= 0.
+    mean_examples: The mean number of examples of a client. It scales mu by the client's size:
+      mu_i = mu mean_examples / n_i. None means mu_i = mu.
+  """
+  correction = corrections.FedDyn(mu, num_clients, mean_examples)
+  return build_drift_corrected(
+    model, correction, server_optimizer, client_weighting=client_weighting, **common
+  )
+
+
+def build_ada_best(
+  model: model_adapters.AnyModel,
+  *,
+  mu: float = _ADA_BEST.default('mu'),
+  beta: float = _ADA_BEST.default('beta'),
+  scale_mu: bool = _ADA_BEST.default('scale_mu'),
+  beta_decay: float = _ADA_BEST.default('beta_decay'),
+  plateau_rounds: int = 50,
+  server_optimizer: tff.learning.optimizers.Optimizer | None = None,
+  client_weighting: components.Weighting = 'uniform',
+  **common: Unpack[_Common],
+) -> stateful_process.StatefulProcess:
+  """AdaBest (Varno et al., 2022): drift estimates that fade while a client is away.
+
+  Args:
+    mu, scale_mu, beta_decay, plateau_rounds: See `corrections.AdaBest`.
+    beta: Weight of the past in the server's estimate, in [0, 1]. Use 0.2 with a server optimizer
+      that has momentum (sgdm, adam, yogi), because the default diverges there.
+  """
+  correction = corrections.AdaBest(mu, beta, scale_mu, beta_decay, plateau_rounds)
+  return build_drift_corrected(
+    model, correction, server_optimizer, client_weighting=client_weighting, **common
+  )

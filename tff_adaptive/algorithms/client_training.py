@@ -180,25 +180,18 @@ def _declare(
       len(clients),
     )
 
-  def declare(*types: Any) -> Callable[[Callable[..., Any]], tff.Computation]:
-    if not local_training.can_group(recipe.model, recipe.training):
-      return tff.tensorflow.computation(*types)
-    group = batched_clients.Group(together, recipe.model.has_client_axis)
-    return batched_clients.computation(group, *types)
-
-  if not has_state:
-
-    @declare(message_type, weights_type, data_type)
-    def stateless(message: Any, weights: Any, data: Any) -> Any:
-      return function(local_training.Message(*message), weights, (), data, None)
-
-    return stateless
-
-  @declare(message_type, weights_type, client_state_type, data_type)
   def stateful(message: Any, weights: Any, client_state: Any, data: Any) -> Any:
     return function(local_training.Message(*message), weights, client_state, data, None)
 
-  return stateful
+  def stateless(message: Any, weights: Any, data: Any) -> Any:
+    return stateful(message, weights, (), data)
+
+  client: Callable[..., Any] = stateful if has_state else stateless
+  types = [message_type, weights_type, *([client_state_type] if has_state else []), data_type]
+  if not local_training.can_group(recipe.model, recipe.training):
+    return tff.tensorflow.computation(*types)(client)
+  group = batched_clients.Group(together, recipe.model.has_client_axis)
+  return batched_clients.computation(group, *types)(client)
 
 
 def _drift(

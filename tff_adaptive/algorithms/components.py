@@ -4,24 +4,19 @@ import collections
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import schedules
 from tff_adaptive._utils import validation
 from tff_adaptive.algorithms import aggregator_state
 from tff_adaptive.client import client_optimizer, local_training, model_adapters
 from tff_adaptive.corrections import base as corrections
+from tff_adaptive.optimizers.base import Rate
 
 Aggregator: TypeAlias = (
   tff.aggregators.WeightedAggregationFactory | tff.aggregators.UnweightedAggregationFactory
 )
-Rate: TypeAlias = float | Callable[[Any], Any]
 Weighting: TypeAlias = str | Callable[[Any], tf.Tensor]
-# The number of rounds done.
-ROUND_TYPE = tff.types.TensorType(np.int32)
-WEIGHTINGS = ('examples', 'uniform')
 
 
 class Recipe(NamedTuple):
@@ -73,9 +68,9 @@ class Recipe(NamedTuple):
 
 def check_weighting(client_weighting: Weighting) -> None:
   """Raises ValueError for an unknown client weighting."""
-  if not callable(client_weighting) and client_weighting not in WEIGHTINGS:
+  if not callable(client_weighting) and client_weighting not in ('examples', 'uniform'):
     raise ValueError(
-      f'client_weighting is {client_weighting!r}; it must be one of {", ".join(WEIGHTINGS)}, or a '
+      f'client_weighting is {client_weighting!r}; it must be one of examples, uniform, or a '
       "function of a client's metrics"
     )
 
@@ -96,19 +91,6 @@ def check_rate(name: str, rate: Rate) -> Rate:
   if callable(rate):
     return rate
   return validation.at_least_zero(name, rate, 'give a rate such as 0.1, or a function of the round')
-
-
-def check_optimizer(name: str, optimizer: Any, hint: str) -> None:
-  """Raises TypeError unless `optimizer` is a TFF optimizer."""
-  kind = tff.learning.optimizers.Optimizer
-  validation.instance(name, optimizer, kind, 'tff.learning.optimizers.Optimizer', hint)
-
-
-def as_rate_fn(rate: Rate) -> Callable[[Any], tf.Tensor]:
-  """Returns a rate or a schedule as a function of the round, counted from 0."""
-  if not callable(rate):
-    rate = schedules.build('constant', rate)
-  return schedules.in_graph(rate)
 
 
 def check_aggregator(aggregator: Aggregator | None, client_weighting: Weighting) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_adaptive import algorithms, corrections, registry, schedules
-from tff_adaptive._utils import option_values
+from tff_adaptive import corrections, registry, schedules
+from tff_adaptive._utils import option_values, validation
 from tff_adaptive.algorithms import builders, components
 from tff_adaptive.client import (
   client_optimizer as client_optimizer_lib,
@@ -20,27 +20,6 @@ from tff_adaptive.corrections import probe
 from tff_adaptive.registry import entries
 
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
-
-
-def build(name: str, model: model_adapters.AnyModel, **options: Any) -> builders.Process:
-  """Builds an algorithm by name: `build('fed_avg', ...)` is `build_fed_avg(...)`.
-
-  Args:
-    name: A name in `registry.ALGORITHMS`.
-    model: See `build_drift_corrected`.
-    **options: The other arguments of the builder.
-
-  Returns:
-    What the builder returns.
-
-  Raises:
-    ValueError: If there is no such algorithm, or the builder raises it.
-    TypeError: If the builder raises it.
-  """
-  builder = getattr(algorithms, f'build_{registry.algorithm(name).name}', None)
-  if builder is None:
-    raise ValueError(f'{name} has no builder of its own: give build_process({name!r}, ...).')
-  return builder(model, **options)
 
 
 def build_process(
@@ -76,7 +55,7 @@ def build_process(
     ValueError: If there is no such algorithm or hyperparameter, or a value is out of its range.
     TypeError: If an argument has the wrong type.
   """
-  entry = registry.algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+  entry = registry.algorithm(algorithm)
   correction = entries.resolve(entry.correction).configure(entry.values(values), clients)
   return builders.build_drift_corrected(
     model,
@@ -115,7 +94,7 @@ def counts(
   if isinstance(algorithm, corrections.Correction):
     correction = algorithm
   else:
-    entry = registry.algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    entry = registry.algorithm(algorithm)
     values = entry.values(values)
     correction = entries.resolve(entry.correction).configure(values, clients)
     published = entry.counts(values) if entry.counts else None
@@ -178,18 +157,16 @@ def build_server_optimizer(
     TypeError: If an argument has the wrong type, or a user's function does not return a TFF
       optimizer.
   """
-  entry = server_optimizer
-  if isinstance(entry, str):
-    entry = registry.server_optimizer(entry)
+  entry = registry.server_optimizer(server_optimizer)
   options = {name: value for name, value in entry.values(values).items() if value is not None}
   rate = components.check_rate('server_learning_rate', learning_rate)
   schedule = rate if callable(rate) and entry.source is not None else None
   if schedule is not None:
     rate = getattr(schedule, 'base_rate', 1.0)
   made = entries.resolve(entry.build)(rate, **options)
-  components.check_optimizer(
-    f'the result of {entry.name}', made, 'return tff_adaptive.optimizers.build_sgdm(1.0), say'
-  )
+  hint = 'return tff_adaptive.optimizers.build_sgdm(1.0), say'
+  kind = tff.learning.optimizers.Optimizer
+  validation.instance(f'the result of {entry.name}', made, kind, hint)
   if schedule is None:
     return made
   return tff.learning.optimizers.schedule_learning_rate(made, schedules.in_graph(schedule))
@@ -209,6 +186,4 @@ def build_client_optimizer(
     ValueError: If there is no such optimizer or hyperparameter, or a value is out of its range.
     TypeError: See `build_server_optimizer`.
   """
-  if isinstance(client_optimizer, str):
-    client_optimizer = registry.client_optimizer(client_optimizer)
-  return build_server_optimizer(client_optimizer, 1.0, values)
+  return build_server_optimizer(registry.client_optimizer(client_optimizer), 1.0, values)

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_adaptive import schedules
 from tff_adaptive.algorithms import components
 from tff_adaptive.client import local_training
 from tff_adaptive.corrections import base as corrections, results
@@ -54,9 +55,9 @@ def build_initialize(recipe: components.Recipe, weights_type: tff.Type) -> tff.C
 
 def build_message(recipe: components.Recipe, server_type: tff.Type) -> tff.Computation:
   """Builds `(<int32 rounds done, H> -> Message)`: what clients receive besides the weights."""
-  rate_fn = components.as_rate_fn(recipe.client_learning_rate)
+  rate_fn = schedules.in_graph(recipe.client_learning_rate)
 
-  @tff.tensorflow.computation(components.ROUND_TYPE, server_type)
+  @tff.tensorflow.computation(np.int32, server_type)
   def message(t: Any, server_state: Any) -> Any:
     own, slots = recipe.split(server_state)
     return local_training.Message(t + 1, rate_fn(t), recipe.correction.broadcast(own), slots)
@@ -125,8 +126,11 @@ def build_update(
     own, slots = recipe.split(server_state)
     new_state, direction, factor = results.server_update(correction, own, server)
     if recipe.training.optimizer_state == 'average':
-      new_slots = tuple(_mean(leaf, drift['weight']) for leaf in totals.optimizer)
-      new_slots = tuple(_cast(leaf, slot.dtype) for leaf, slot in zip(new_slots, slots))
+      means = [_mean(leaf, drift['weight']) for leaf in totals.optimizer]
+      new_slots = tuple(  # Of whole numbers (counters of steps) the nearest.
+        tf.cast(mean if slot.dtype.is_floating else tf.round(mean), slot.dtype)
+        for mean, slot in zip(means, slots)
+      )
       new_state = collections.OrderedDict(correction=new_state, optimizer=new_slots)
     # A round without a usable update changes nothing: the finalizer refuses a NaN direction.
     is_usable = tf.math.is_finite(corrections.squared_norm(g_bar)) & (totals.used > 0)
@@ -235,8 +239,3 @@ def _cosine(h: corrections.Weights, g_bar: corrections.Weights) -> tf.Tensor:
 def _mean(total: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
   """A weighted sum divided by the sum of the weights; 0 if that is 0."""
   return tf.math.divide_no_nan(total, tf.cast(weight, total.dtype))
-
-
-def _cast(mean: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-  """The mean in another dtype; whole numbers, such as step counters, are rounded."""
-  return tf.cast(mean if dtype.is_floating else tf.round(mean), dtype)

@@ -91,14 +91,12 @@ class Batching:
     validation.whole_number(
       'epochs', self.epochs, 1, 'give the passes over the data in a round', high=_INT32_MAX
     )
-    for name, hint, most in (
-      ('batch_size', 'give None for all examples at once', 2**20),
-      ('local_steps', 'give None for passes over the data', 2**20),
-    ):
+    for name, what in (('batch_size', 'all examples at once'), ('local_steps', 'passes')):
       if getattr(self, name) is not None:
-        validation.whole_number(name, getattr(self, name), 1, hint, high=most)
-    for name in ('random_local_steps', 'with_replacement'):
-      needed = 'local_steps' if name == 'random_local_steps' else 'batch_size'
+        hint = f'give None for {what}'
+        validation.whole_number(name, getattr(self, name), 1, hint, high=2**20)
+    needs = (('random_local_steps', 'local_steps'), ('with_replacement', 'batch_size'))
+    for name, needed in needs:
       if getattr(self, name) and getattr(self, needed) is None:
         raise ValueError(f'{name} needs {needed}: give it a number.')
     has_passes = self.local_steps is not None and self.batch_size is not None

@@ -69,21 +69,11 @@ class ClientTraining:
   mixing: bool = False
 
   def __post_init__(self) -> None:
-    validation.instance(
-      'optimizer',
-      self.optimizer,
-      tff.learning.optimizers.Optimizer,
-      'tff.learning.optimizers.Optimizer',
-      'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD',
-    )
+    hint = 'give tff_adaptive.optimizers.build_sgdm(0.1), say, or leave it out for SGD'
+    validation.instance('optimizer', self.optimizer, tff.learning.optimizers.Optimizer, hint)
     if self.batching is not None:
-      validation.instance(
-        'batching',
-        self.batching,
-        batching_lib.Batching,
-        'tff_adaptive.Batching',
-        'give tff_adaptive.Batching(20), say, or None for datasets of batches',
-      )
+      hint = 'give tff_adaptive.Batching(20), say, or None for datasets of batches'
+      validation.instance('batching', self.batching, batching_lib.Batching, hint)
     if self.optimizer_state not in OPTIMIZER_STATES:
       raise ValueError(
         f'optimizer_state must be one of {", ".join(OPTIMIZER_STATES)}, found '

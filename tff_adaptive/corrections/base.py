@@ -132,8 +132,12 @@ class Correction:
     """
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     needed = [f.name for f in fields if f.name in RegisteredClients._fields]
-    known = cls._known(clients)._asdict() if needed else {}
-    return cls(**values, **{name: known[name] for name in needed})
+    if needed and not isinstance(clients, RegisteredClients):
+      raise ValueError(
+        f'{cls.name} needs to know the registered clients: give '
+        'clients=tff_adaptive.corrections.RegisteredClients(num_clients, mean_examples).'
+      )
+    return cls(**values, **{name: getattr(clients, name) for name in needed})
 
   @classmethod
   def overrides(cls, *methods: str) -> bool:
@@ -144,16 +148,6 @@ class Correction:
   def keeps_client_state(cls) -> bool:
     """Whether clients keep a state between the rounds they take part in."""
     return cls.overrides('client_state')
-
-  @classmethod
-  def _known(cls, clients: RegisteredClients | None) -> RegisteredClients:
-    """Returns the registered clients; raises ValueError if they are not known."""
-    if not isinstance(clients, RegisteredClients):
-      raise ValueError(
-        f'{cls.name} needs to know the registered clients: give '
-        'clients=tff_adaptive.corrections.RegisteredClients(num_clients, mean_examples).'
-      )
-    return clients
 
   def client_state(self, weights: Weights) -> Any:
     """Returns a client's state before its first round, from the initial weights.

@@ -52,8 +52,8 @@ class FedDyn(base.Correction):
     cls, values: Mapping[str, Any], clients: RegisteredClients | None = None
   ) -> base.Correction:
     """Like `Correction.configure`; `scale_mu` decides whether `mean_examples` is set."""
-    known = cls._known(clients)
-    return cls(values['mu'], known.num_clients, known.mean_examples if values['scale_mu'] else None)
+    made: Any = super().configure({'mu': values['mu']}, clients)
+    return made if values['scale_mu'] else dataclasses.replace(made, mean_examples=None)
 
   def client_state(self, weights: Weights) -> Any:
     return collections.OrderedDict(h=base.zeros(weights))

@@ -20,8 +20,8 @@ def gradient(
   found, carried = correction.gradient(client, theta, g), client.local_state
   if tf.nest.flatten(carried):
     found, new = _pair(correction, 'gradient', found, '(gradient, local_state)')
-    carried = _state(correction, 'gradient', new, 'local_state', carried)
-  return _weights(correction, 'gradient', found, g), carried
+    carried = _like(correction, 'gradient', new, 'a local_state', carried)
+  return _like(correction, 'gradient', found, 'a gradient', g), carried
 
 
 def client_update(
@@ -32,10 +32,10 @@ def client_update(
   The state has the containers of the former one. Raises TypeError if the update is not like g_i, if
   `client_update` does not return a pair, or if the state's structure, dtypes or shapes changed.
   """
-  update = _weights(correction, 'update', correction.update(client, g_i, steps), g_i)
+  update = _like(correction, 'update', correction.update(client, g_i, steps), 'weights', g_i)
   found = correction.client_update(client, g_i, steps)
   state, upload = _pair(correction, 'client_update', found, '(client_state, upload)')
-  state = _state(correction, 'client_update', state, 'client_state', client.client_state)
+  state = _like(correction, 'client_update', state, 'a client_state', client.client_state)
   check_numbers(correction, 'client_update', upload, 'an upload')
   return update, state, upload
 
@@ -51,8 +51,9 @@ def server_update(
     check_numbers(correction, 'server_update', factor, 'a factor', is_scalar=True)
     factor = tf.cast(factor, tf.float32)
   state, direction = _pair(correction, 'server_update', found, '(server_state, direction)')
-  state = _state(correction, 'server_update', state, 'server_state', server_state)
-  return state, _weights(correction, 'server_update', direction, server.g_bar), factor
+  state = _like(correction, 'server_update', state, 'a server_state', server_state)
+  direction = _like(correction, 'server_update', direction, 'a direction', server.g_bar)
+  return state, direction, factor
 
 
 def check_numbers(
@@ -71,23 +72,6 @@ def check_numbers(
       )
 
 
-def _weights(correction: base.Correction, method: str, found: Any, like: base.Weights) -> Any:
-  where = f'{type(correction).__name__}.{method} must return'
-  if not isinstance(found, (tuple, list)) or len(found) != len(like):
-    raise TypeError(
-      f'{where} a tuple of {len(like)} tensors like the weights, found {_structure(found)}:'
-      ' corrections.base.combine makes one, weight by weight.'
-    )
-  for i, (leaf, wanted) in enumerate(zip(found, like)):
-    dtype, shape = getattr(leaf, 'dtype', None), getattr(leaf, 'shape', None)
-    if dtype != wanted.dtype or not wanted.shape.is_compatible_with(shape):
-      raise TypeError(
-        f'{where} tensors like the weights: weight {i} is {wanted.dtype.name} {wanted.shape},'
-        f' found {getattr(dtype, "name", type(leaf).__name__)} {shape}.'
-      )
-  return found
-
-
 def _pair(correction: base.Correction, method: str, found: Any, what: str) -> Any:
   if not isinstance(found, tuple) or len(found) != 2:
     length = f' of {len(found)}' if isinstance(found, tuple) else ''
@@ -98,21 +82,18 @@ def _pair(correction: base.Correction, method: str, found: Any, what: str) -> An
   return found
 
 
-def _state(correction: base.Correction, method: str, found: Any, what: str, wanted: Any) -> Any:
-  where = f'{type(correction).__name__}.{method} must return a {what}'
+def _like(correction: base.Correction, method: str, found: Any, what: str, wanted: Any) -> Any:
+  """What is found in the containers of what is wanted; TypeError if it is of another form."""
+  where = f'{type(correction).__name__}.{method} must return {what}'
   if _structure(found) != _structure(wanted):
-    raise TypeError(
-      f'{where} of the structure of the one before, {_structure(wanted)}, found'
-      f' {_structure(found)}.'
-    )
+    raise TypeError(f'{where} of the form {_structure(wanted)}, found {_structure(found)}.')
   leaves = []
   for leaf, like in zip(tf.nest.flatten(found), map(tf.convert_to_tensor, tf.nest.flatten(wanted))):
     if not tf.is_tensor(leaf):  # A number of Python or NumPy takes the dtype that is wanted.
       leaf = tf.convert_to_tensor(leaf, like.dtype)
     if leaf.dtype != like.dtype or not like.shape.is_compatible_with(leaf.shape):
       raise TypeError(
-        f'{where} like the one before: {like.dtype.name} {like.shape} became {leaf.dtype.name}'
-        f' {leaf.shape}.'
+        f'{where} with {like.dtype.name} {like.shape} where it has {leaf.dtype.name} {leaf.shape}.'
       )
     leaves.append(leaf)
   return tf.nest.pack_sequence_as(wanted, leaves)

@@ -34,18 +34,15 @@ import tensorflow_federated as tff
 
 from tff_adaptive import registry
 from tff_adaptive.optimizers import base
-from tff_adaptive.optimizers.base import Number, Rate
+from tff_adaptive.optimizers.base import Rate
 
 # (v_{t-1}, Delta_t^2, beta2) -> v_t.
 NextV: TypeAlias = Callable[[tf.Tensor, tf.Tensor, Any], tf.Tensor]
 
 _SGDM, _ADAGRAD, _ADAM, _YOGI = map(registry.server_optimizer, ('sgdm', 'adagrad', 'adam', 'yogi'))
-_ADAGRAD_DEFAULTS, _ADAM_DEFAULTS, _YOGI_DEFAULTS = (
-  entry.values({}) for entry in (_ADAGRAD, _ADAM, _YOGI)
-)
 
 
-def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.optimizers.Optimizer:
+def build_sgdm(learning_rate: Rate, momentum: float = 0.0) -> tff.learning.optimizers.Optimizer:
   """SGD with momentum: m_t = momentum m_{t-1} + Delta_t, x_{t+1} = x_t + eta m_t.
 
   With rate 1 and no momentum this is FedAvg's server optimizer, and with momentum 0.9 FedAvgM's
@@ -54,8 +51,8 @@ def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.opti
   momentum.
 
   Args:
-    learning_rate: eta, a scalar >= 0, or a function of the round.
-    momentum: A scalar in [0, 1).
+    learning_rate: eta, >= 0, or a function of the round.
+    momentum: In [0, 1).
 
   Returns:
     The optimizer, with hyperparameters `learning_rate` and, unless it is 0, `momentum`.
@@ -66,9 +63,9 @@ def build_sgdm(learning_rate: Rate, momentum: Number = 0.0) -> tff.learning.opti
 def build_adagrad(
   learning_rate: Rate,
   *,
-  beta1: Number = _ADAGRAD_DEFAULTS['beta1'],
-  tau: Number = _ADAGRAD_DEFAULTS['tau'],
-  initial_v: Number | None = None,
+  beta1: float = _ADAGRAD.default('beta1'),
+  tau: float = _ADAGRAD.default('tau'),
+  initial_v: float | None = None,
 ) -> tff.learning.optimizers.Optimizer:
   """FedAdagrad's server optimizer: v_t = v_{t-1} + Delta_t^2.
 
@@ -77,8 +74,8 @@ def build_adagrad(
   divides by sqrt(v + epsilon), which this one cannot do.
 
   Args:
-    learning_rate: eta, a scalar >= 0, or a function of the round.
-    beta1: Decay of m, a scalar in [0, 1); the paper's FedAdagrad has 0.
+    learning_rate: eta, >= 0, or a function of the round.
+    beta1: Decay of m, in [0, 1); the paper's FedAdagrad has 0.
     tau, initial_v: See `build_adam`.
 
   Returns:
@@ -91,11 +88,11 @@ def build_adagrad(
 def build_adam(
   learning_rate: Rate,
   *,
-  beta1: Number = _ADAM_DEFAULTS['beta1'],
-  beta2: Number = _ADAM_DEFAULTS['beta2'],
-  tau: Number = _ADAM_DEFAULTS['tau'],
-  bias_correction: bool = _ADAM_DEFAULTS['bias_correction'],
-  initial_v: Number | None = None,
+  beta1: float = _ADAM.default('beta1'),
+  beta2: float = _ADAM.default('beta2'),
+  tau: float = _ADAM.default('tau'),
+  bias_correction: bool = _ADAM.default('bias_correction'),
+  initial_v: float | None = None,
 ) -> tff.learning.optimizers.Optimizer:
   """FedAdam's server optimizer: v_t = beta2 v_{t-1} + (1 - beta2) Delta_t^2.
 
@@ -104,14 +101,14 @@ def build_adam(
   `tff.learning.optimizers.build_adam(eta, beta1, beta2, epsilon=tau)`.
 
   Args:
-    learning_rate: eta, a scalar >= 0, or a function of the round.
-    beta1: Decay of m, a scalar in [0, 1).
-    beta2: Decay of v, a scalar in [0, 1).
-    tau: Degree of adaptivity, a scalar > 0. The smaller it is, the more the steps adapt.
+    learning_rate: eta, >= 0, or a function of the round.
+    beta1: Decay of m, in [0, 1).
+    beta2: Decay of v, in [0, 1).
+    tau: Degree of adaptivity, > 0. The smaller it is, the more the steps adapt.
     bias_correction: Whether eta is multiplied by sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round
       t = 0, 1, ... (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980, section 2, where tau is
       not rescaled). Algorithm 2 has no bias correction.
-    initial_v: v_{-1}, a scalar >= 0; None for tau^2. The paper asks for at least tau^2.
+    initial_v: v_{-1}, >= 0; None for tau^2. The paper asks for at least tau^2.
 
   Returns:
     The optimizer, with hyperparameters `learning_rate`, `beta1` unless it is 0, `beta2`, `tau`.
@@ -123,11 +120,11 @@ def build_adam(
 def build_yogi(
   learning_rate: Rate,
   *,
-  beta1: Number = _YOGI_DEFAULTS['beta1'],
-  beta2: Number = _YOGI_DEFAULTS['beta2'],
-  tau: Number = _YOGI_DEFAULTS['tau'],
-  bias_correction: bool = _YOGI_DEFAULTS['bias_correction'],
-  initial_v: Number | None = None,
+  beta1: float = _YOGI.default('beta1'),
+  beta2: float = _YOGI.default('beta2'),
+  tau: float = _YOGI.default('tau'),
+  bias_correction: bool = _YOGI.default('bias_correction'),
+  initial_v: float | None = None,
 ) -> tff.learning.optimizers.Optimizer:
   """FedYogi's server optimizer: v_t = v_{t-1} - (1 - beta2) Delta_t^2 sign(v_{t-1} - Delta_t^2).
 
@@ -136,7 +133,7 @@ def build_yogi(
   initial_preconditioner_value=initial_v)`, whose defaults are `beta2=0.999, initial_v=1e-6`.
 
   Args:
-    learning_rate: eta, a scalar >= 0, or a function of the round.
+    learning_rate: eta, >= 0, or a function of the round.
     beta1, beta2, tau, bias_correction, initial_v: See `build_adam`.
 
   Returns:
@@ -191,16 +188,12 @@ def _build(
   entry: registry.ServerOptimizer,
   next_v: NextV,
   learning_rate: Rate,
-  initial_v: Number | None,
+  initial_v: float | None,
   hparams: dict[str, Any],
   bias_correction: bool = False,
 ) -> tff.learning.optimizers.Optimizer:
   """Checks v_{-1} and builds the optimizer."""
-  check = {h.name: h.checked for h in entry.hyperparameters}
-  if initial_v is None:
-    tau = check['tau'](hparams['tau'])
-    initial_v = tau * tau
-  else:
-    initial_v = check['initial_v'](initial_v)
+  values = entry.values({'tau': hparams['tau'], 'initial_v': initial_v})
+  first_v = values['tau'] * values['tau'] if initial_v is None else values['initial_v']
   formula = _Adaptive(next_v, bias_correction)
-  return base.build(entry, formula, learning_rate, {'m': 0.0, 'v': initial_v}, **hparams)
+  return base.build(entry, formula, learning_rate, {'m': 0.0, 'v': first_v}, **hparams)

@@ -20,8 +20,7 @@ import tensorflow_federated as tff
 from tff_adaptive import registry, schedules
 from tff_adaptive._utils import validation
 
-Number: TypeAlias = float | tf.Tensor
-Rate: TypeAlias = Number | Callable[[Any], Number]
+Rate: TypeAlias = float | Callable[[Any], Any]
 State: TypeAlias = collections.OrderedDict[str, Any]
 Tensors: TypeAlias = dict[str, tf.Tensor]
 Stepped: TypeAlias = tuple[tf.Tensor, Tensors]  # The new weight and slots.
@@ -62,13 +61,13 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
   """A TFF optimizer that applies a formula to each weight tensor.
 
   Args:
-    hparams: Name -> value of each hyperparameter, a number or a scalar tensor.
+    hparams: Name -> value of each hyperparameter.
     slots: Name -> initial value of each slot.
     formula: A function from a tensor before a step to x_{t+1} and the new slots.
   """
 
   def __init__(
-    self, hparams: dict[str, Any], slots: dict[str, Any], formula: Callable[[At], Stepped]
+    self, hparams: dict[str, float], slots: dict[str, float], formula: Callable[[At], Stepped]
   ) -> None:
     self._hparams = collections.OrderedDict(hparams)
     self._slots, self._formula = slots, formula
@@ -80,7 +79,7 @@ class PerCoordinate(tff.learning.optimizers.Optimizer):
     state[_STEP] = tf.constant(0, tf.int32)
     for name, first in self._slots.items():
       state[name] = tf.nest.map_structure(
-        lambda spec, first=first: tf.fill(spec.shape, _scalar(first, _computed_in(spec.dtype))),
+        lambda spec, first=first: tf.fill(spec.shape, tf.constant(first, _computed_in(spec.dtype))),
         specs,
       )
     return state
@@ -129,9 +128,9 @@ def build(
   entry: registry.ServerOptimizer,
   formula: Callable[[At], Stepped],
   learning_rate: Rate,
-  slots: dict[str, Any],
+  slots: dict[str, float],
   keeps_m: bool = False,
-  **values: Any,
+  **values: float,
 ) -> tff.learning.optimizers.Optimizer:
   """Builds an optimizer, with a schedule if the learning rate is a function of the round.
 
@@ -147,15 +146,12 @@ def build(
   if callable(learning_rate):
     schedule, learning_rate = learning_rate, 0.0
   check = {h.name: h.checked for h in entry.hyperparameters}
-  hparams = {RATE: validation.at_least_zero(RATE, learning_rate, _RATE_HINT)}
+  hparams = {RATE: float(validation.at_least_zero(RATE, learning_rate, _RATE_HINT))}
   for name, value in values.items():
-    checked = check[name](value) if name in check else value
-    if name in ('beta1', 'momentum') and isinstance(checked, numbers.Real) and checked == 0:
+    hparams[name] = check[name](value)
+    if name in ('beta1', 'momentum') and hparams[name] == 0:
+      del hparams[name]
       slots = slots if keeps_m else {slot: first for slot, first in slots.items() if slot != 'm'}
-    else:
-      hparams[name] = checked
-  # An int would make TFF keep an integer.
-  hparams = {k: float(v) if isinstance(v, numbers.Real) else v for k, v in hparams.items()}
   optimizer = PerCoordinate(hparams, slots, formula)
   if schedule is None:
     return optimizer

@@ -1,27 +1,25 @@
 """Optimizers for clients, some of them also for servers, in their published forms.
 
 Each is a formula for one weight tensor x with gradient g. `tff_adaptive.optimizers.adaptive` says
-what all optimizers of this package have in common. `learning_rate` is eta, a scalar >= 0 or a
-function of the round. The other arguments are scalars: `momentum`, `beta1` and `beta2` in [0, 1);
+what all optimizers of this package have in common. `learning_rate` is eta, >= 0 or a
+function of the round. The other arguments are numbers: `momentum`, `beta1` and `beta2` in [0, 1);
 `tau` > 0, which is added to a root and which papers call epsilon; and `decay` >= 0, the decoupled
 weight decay lambda.
 """
-
-from collections.abc import Callable, Iterable
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_adaptive import registry
 from tff_adaptive.optimizers import base
-from tff_adaptive.optimizers.base import At, Number, Rate, Stepped
+from tff_adaptive.optimizers.base import At, Rate, Stepped
 
-_NESTEROV, _ADAMW, _AMSGRAD, _LION, _MUON = (
-  registry.client_optimizer(name).values({})
-  for name in ('nesterov', 'adamw', 'amsgrad', 'lion', 'muon')
+_NESTEROV, _ADAMW, _AMSGRAD, _LION, _MUON = map(
+  registry.client_optimizer, ('nesterov', 'adamw', 'amsgrad', 'lion', 'muon')
 )
-_LAMB = registry.server_optimizer('lamb').values({})
+_LAMB = registry.server_optimizer('lamb')
+# What the slots begin at; m stays where its decay is 0, for Lion's sign has another.
+_M, _MV, _MV_MAX = (dict.fromkeys(names, 0.0) for names in ('m', 'mv', ('m', 'v', 'v_max')))
 # The coefficients of a step of Muon's iteration.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 
@@ -32,23 +30,23 @@ def build_sgd(learning_rate: float) -> tff.learning.optimizers.Optimizer:
 
 
 def build_nesterov(
-  learning_rate: Rate, *, momentum: Number = _NESTEROV['momentum']
+  learning_rate: Rate, *, momentum: float = _NESTEROV.default('momentum')
 ) -> tff.learning.optimizers.Optimizer:
   """SGD with Nesterov momentum: m <- momentum m + g, x <- x - eta (g + momentum m).
 
   Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013,
   in the form of `torch.optim.SGD(nesterov=True)`. This is DiLoCo's outer optimizer.
   """
-  return _build(_nesterov, 'nesterov', learning_rate, 'm', momentum=momentum)
+  return base.build(_NESTEROV, _nesterov, learning_rate, _M, keeps_m=True, momentum=momentum)
 
 
 def build_adamw(
   learning_rate: Rate,
   *,
-  beta1: Number = _ADAMW['beta1'],
-  beta2: Number = _ADAMW['beta2'],
-  tau: Number = _ADAMW['tau'],
-  decay: Number = 0.0,
+  beta1: float = _ADAMW.default('beta1'),
+  beta2: float = _ADAMW.default('beta2'),
+  tau: float = _ADAMW.default('tau'),
+  decay: float = 0.0,
 ) -> tff.learning.optimizers.Optimizer:
   """AdamW: x <- x - eta (m^ / (sqrt(v^) + tau) + decay x). With decay = 0 it is Adam.
 
@@ -58,15 +56,15 @@ def build_adamw(
   add their epsilon before the bias correction.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
-  return _build(_adamw, 'adamw', learning_rate, 'mv', **values)
+  return base.build(_ADAMW, _adamw, learning_rate, _MV, keeps_m=True, **values)
 
 
 def build_amsgrad(
   learning_rate: Rate,
   *,
-  beta1: Number = _AMSGRAD['beta1'],
-  beta2: Number = _AMSGRAD['beta2'],
-  tau: Number = _AMSGRAD['tau'],
+  beta1: float = _AMSGRAD.default('beta1'),
+  beta2: float = _AMSGRAD.default('beta2'),
+  tau: float = _AMSGRAD.default('tau'),
 ) -> tff.learning.optimizers.Optimizer:
   """AMSGrad: Adam whose v never falls, without bias correction.
 
@@ -75,30 +73,31 @@ def build_amsgrad(
   corrects the bias.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau)
-  return _build(_amsgrad, 'amsgrad', learning_rate, ('m', 'v', 'v_max'), **values)
+  return base.build(_AMSGRAD, _amsgrad, learning_rate, _MV_MAX, keeps_m=True, **values)
 
 
 def build_lion(
   learning_rate: Rate,
   *,
-  beta1: Number = _LION['beta1'],
-  beta2: Number = _LION['beta2'],
-  decay: Number = _LION['decay'],
+  beta1: float = _LION.default('beta1'),
+  beta2: float = _LION.default('beta2'),
+  decay: float = _LION.default('decay'),
 ) -> tff.learning.optimizers.Optimizer:
   """Lion: x <- x - eta (sign(beta1 m + (1 - beta1) g) + decay x), m <- beta2 m + (1 - beta2) g.
 
   Chen et al., "Symbolic Discovery of Optimization Algorithms", NeurIPS 2023, Algorithm 2.
   """
-  return _build(_lion, 'lion', learning_rate, 'm', beta1=beta1, beta2=beta2, decay=decay)
+  values = dict(beta1=beta1, beta2=beta2, decay=decay)
+  return base.build(_LION, _lion, learning_rate, _M, keeps_m=True, **values)
 
 
 def build_lamb(
   learning_rate: Rate,
   *,
-  beta1: Number = _LAMB['beta1'],
-  beta2: Number = _LAMB['beta2'],
-  tau: Number = _LAMB['tau'],
-  decay: Number = _LAMB['decay'],
+  beta1: float = _LAMB.default('beta1'),
+  beta2: float = _LAMB.default('beta2'),
+  tau: float = _LAMB.default('tau'),
+  decay: float = _LAMB.default('decay'),
 ) -> tff.learning.optimizers.Optimizer:
   """LAMB: x <- x - eta (||x|| / ||r||) r for each tensor, where r is AdamW's direction.
 
@@ -106,16 +105,16 @@ def build_lamb(
   Algorithm 2, with phi(z) = z. As in the authors' code, the factor is 1 if one of the norms is 0.
   """
   values = dict(beta1=beta1, beta2=beta2, tau=tau, decay=decay)
-  return _build(_lamb, 'adamw', learning_rate, 'mv', **values)
+  return base.build(_LAMB, _lamb, learning_rate, _MV, keeps_m=True, **values)
 
 
 def build_muon(
   learning_rate: Rate,
   *,
-  momentum: Number = _MUON['momentum'],
-  beta2: Number = _MUON['beta2'],
-  tau: Number = _MUON['tau'],
-  decay: Number = _MUON['decay'],
+  momentum: float = _MUON.default('momentum'),
+  beta2: float = _MUON.default('beta2'),
+  tau: float = _MUON.default('tau'),
+  decay: float = _MUON.default('decay'),
 ) -> tff.learning.optimizers.Optimizer:
   """Muon for matrices, and AdamW for vectors and scalars, with the same rate.
 
@@ -128,19 +127,7 @@ def build_muon(
   matrices.
   """
   values = dict(momentum=momentum, beta2=beta2, tau=tau, decay=decay)
-  return _build(_muon, 'muon', learning_rate, 'mv', **values)
-
-
-def _build(
-  formula: Callable[[At], Stepped],
-  name: str,
-  learning_rate: Rate,
-  slots: Iterable[str],
-  **values: Any,
-) -> tff.learning.optimizers.Optimizer:
-  """Builds an optimizer whose slots begin at zero, checked as the entry of that name says."""
-  entry, first = registry.client_optimizer(name), dict.fromkeys(slots, 0.0)
-  return base.build(entry, formula, learning_rate, first, keeps_m=True, **values)
+  return base.build(_MUON, _muon, learning_rate, _MV, keeps_m=True, **values)
 
 
 def _nesterov(at: At) -> Stepped:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from tff_adaptive._utils import validation
 from tff_adaptive.registry.entries import Algorithm, Counts, Hyperparameter, by_name
@@ -53,8 +52,8 @@ _MIME = (
 )
 
 
-def _mime(name: str, title: str, description: str, down: int) -> Algorithm:
-  """Returns the entry of Mime or MimeLite; Adam's statistics are two vectors."""
+def _mime(name: str, title: str, description: str) -> Algorithm:
+  """Returns the entry of Mime or MimeLite."""
   return Algorithm(
     name,
     title,
@@ -63,7 +62,6 @@ def _mime(name: str, title: str, description: str, down: int) -> Algorithm:
     f'tff_adaptive.corrections.mime:{title}',
     assumes_sgd='it applies the base optimizer itself',
     hyperparameters=_MIME,
-    counts=lambda values: Counts(down + (values.get('base_optimizer') == 'adam'), 2),
     uploads='the gradient over all its examples',
   )
 
@@ -119,7 +117,6 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     ),
     is_stateful=True,
     client_weighting='uniform',
-    counts=lambda _: Counts(down=2, up=2),
     uploads='the change of c_i',
   ),
   Algorithm(
@@ -163,7 +160,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
         # From results/ada_best_beta.md. g-bar + h is a momentum over the pseudo-gradients
         # already; with a second one on top, that of sgdm, adam and yogi, the paper's 0.96
         # diverges. Adagrad has none, and 0.8 served it best.
-        default_with=MappingProxyType({'sgdm': 0.2, 'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2}),
+        default_with={'sgdm': 0.2, 'adagrad': 0.8, 'adam': 0.2, 'yogi': 0.2},
       ),
       up_to_one(
         'beta_decay',
@@ -222,13 +219,8 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     client_weighting='uniform',
     uploads='the norm of its update',
   ),
-  _mime('mime_lite', 'MimeLite', "the server's statistics in the clients' steps", 2),
-  _mime(
-    'mime',
-    'Mime',
-    'MimeLite with variance-reduced local gradients, two exchanges a round',
-    3,
-  ),
+  _mime('mime_lite', 'MimeLite', "the server's statistics in the clients' steps"),
+  _mime('mime', 'Mime', 'MimeLite with variance-reduced local gradients, two exchanges a round'),
   Algorithm(
     'delta_sgd',
     'Delta-SGD',
@@ -248,9 +240,7 @@ _CORRECTIONS: Mapping[str, Algorithm] = by_name(
     'Mishchenko et al., "ProxSkip", ICML 2022, Algorithm 2',
     'tff_adaptive.corrections.scaffnew:Scaffnew',
     assumes_sgd='its h_i moves by the change of the model over eta_l',
-    settings=MappingProxyType(
-      {'participation': 1.0, 'local_steps': 10, 'random_local_steps': True}
-    ),
+    settings={'participation': 1.0, 'local_steps': 10, 'random_local_steps': True},
     is_stateful=True,
     client_weighting='uniform',
   ),
@@ -266,7 +256,7 @@ def _sam(name: str, title: str, of: str, paper: str, rho: float = 0.05) -> Algor
     title=title,
     description=f'{correction.title} with sharpness-aware minimization at the clients',
     paper=paper,
-    settings=MappingProxyType({'sam_rho': rho}),
+    settings={'sam_rho': rho},
   )
 
 
@@ -291,15 +281,13 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
     'AdamW at the clients, which keep its state; Nesterov momentum on the server',
     'Douillard et al., "DiLoCo", 2023, Algorithm 1',
     server_optimizer='nesterov',
-    settings=MappingProxyType(
-      {
-        'client_optimizer': 'adamw',
-        'client_optimizer_option': ('beta1=0.9', 'beta2=0.95', 'decay=0.1'),
-        'client_optimizer_state': 'keep',
-        'clip_norm': 1.0,
-        'server_learning_rate': 0.7,
-      }
-    ),
+    settings={
+      'client_optimizer': 'adamw',
+      'client_optimizer_option': ('beta1=0.9', 'beta2=0.95', 'decay=0.1'),
+      'client_optimizer_state': 'keep',
+      'clip_norm': 1.0,
+      'server_learning_rate': 0.7,
+    },
     is_stateful=True,
     client_weighting='uniform',
   ),
@@ -309,7 +297,7 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
     'Adagrad at the clients, from zero in each round; Adam on the server',
     'Lee et al., "Efficient Adaptive Federated Optimization", 2024',
     server_optimizer='adam',
-    settings=MappingProxyType({'client_optimizer': 'adagrad'}),
+    settings={'client_optimizer': 'adagrad'},
   ),
   Algorithm(
     'fed_lalr',
@@ -317,6 +305,6 @@ ALGORITHMS: Mapping[str, Algorithm] = by_name(
     'AMSGrad at the clients, whose state the server averages',
     'Sun et al., "FedLALR: Client-Specific Adaptive Learning Rates ...", 2023',
     server_optimizer='sgd',
-    settings=MappingProxyType({'client_optimizer': 'amsgrad', 'client_optimizer_state': 'average'}),
+    settings={'client_optimizer': 'amsgrad', 'client_optimizer_state': 'average'},
   ),
 )

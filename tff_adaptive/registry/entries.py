@@ -11,10 +11,6 @@ from tff_adaptive._utils import suggestions, user_code, validation
 Value = float | int | bool | str
 
 
-def _nothing() -> Mapping[str, Any]:
-  return MappingProxyType({})
-
-
 @dataclasses.dataclass(frozen=True)
 class Hyperparameter:
   """A hyperparameter of an algorithm, an optimizer or a schedule.
@@ -38,7 +34,7 @@ class Hyperparameter:
   check: validation.Check | None = None
   hint: str = ''
   choices: tuple[Value, ...] = ()
-  default_with: Mapping[str, Value] = dataclasses.field(default_factory=_nothing, hash=False)
+  default_with: Mapping[str, Value] = dataclasses.field(default_factory=dict, hash=False)
 
   def checked(self, value: Any, name: str = '') -> Any:
     """Returns a value if it is allowed; an integer is converted where a float is expected.
@@ -57,16 +53,13 @@ class Hyperparameter:
       if not isinstance(value, bool):
         raise TypeError(f'{name} must be true or false, found {value!r}.')
       return value
-    if self.kind is int:
-      validation.whole_number(name, value, 0, hint)
+    if self.kind is not str:
+      check = self.check or (validation.whole if self.kind is int else validation.real)
+      value = self.kind(check(name, value, hint))
     if self.choices and value not in self.choices:
       allowed = ' or '.join(map(str, self.choices))
       raise ValueError(f'{name} must be {allowed}, found {value!r}: {hint}.')
-    if self.kind is str:
-      return value
-    check = self.check or (validation.whole if self.kind is int else validation.real)
-    found = check(name, value, hint)
-    return float(found) if self.kind is float and type(found) is int else found
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +143,7 @@ class Algorithm(_WithHyperparameters):
   correction: str | type = 'tff_adaptive.corrections.base:Correction'
   server_optimizer: str | None = None
   hyperparameters: tuple[Hyperparameter, ...] = ()
-  settings: Mapping[str, Any] = dataclasses.field(default_factory=_nothing, hash=False)
+  settings: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
   assumes_sgd: str = ''
   is_stateful: bool = False
   client_weighting: str = 'examples'

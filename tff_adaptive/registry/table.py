@@ -11,7 +11,7 @@ To add an algorithm, write its formulas in `tff_adaptive/corrections/` and an en
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tff_adaptive._utils import user_code, validation
@@ -175,8 +175,8 @@ SCHEDULES: Mapping[str, Schedule] = by_name(
 )
 
 
-def algorithm(spec: str) -> Algorithm:
-  """Returns the entry of an algorithm.
+def algorithm(spec: str | Algorithm) -> Algorithm:
+  """Returns the entry of an algorithm; an entry is returned as it is.
 
   Args:
     spec: A name in `ALGORITHMS`, or 'FILE.py:NAME'. NAME is an `Algorithm`, or a frozen dataclass
@@ -191,13 +191,11 @@ def algorithm(spec: str) -> Algorithm:
     ValueError: If there is no such name, or the file has no such algorithm. The message has one
       line.
   """
-  if user_code.is_reference(spec):
-    return user_entries.algorithm(spec)
-  return named('algorithm', spec, ALGORITHMS)
+  return _found('algorithm', spec, ALGORITHMS, user_entries.algorithm)
 
 
-def server_optimizer(spec: str) -> ServerOptimizer:
-  """Returns the entry of a server optimizer.
+def server_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
+  """Returns the entry of a server optimizer; an entry is returned as it is.
 
   Args:
     spec: A name in `SERVER_OPTIMIZERS`, or 'FILE.py:NAME'. NAME is a `ServerOptimizer`, or a
@@ -208,16 +206,18 @@ def server_optimizer(spec: str) -> ServerOptimizer:
   Raises:
     ValueError: See `algorithm`.
   """
-  if user_code.is_reference(spec):
-    return user_entries.server_optimizer(spec)
-  return named('server optimizer', spec, SERVER_OPTIMIZERS)
+  return _found('server optimizer', spec, SERVER_OPTIMIZERS, user_entries.server_optimizer)
 
 
-def client_optimizer(spec: str) -> ServerOptimizer:
+def client_optimizer(spec: str | ServerOptimizer) -> ServerOptimizer:
   """Returns the entry of a client optimizer; see `server_optimizer`."""
-  if user_code.is_reference(spec):
-    return user_entries.server_optimizer(spec)
-  return named('client optimizer', spec, CLIENT_OPTIMIZERS)
+  return _found('client optimizer', spec, CLIENT_OPTIMIZERS, user_entries.server_optimizer)
+
+
+def _found(kind: str, spec: Any, table: Mapping[str, Any], of_user: Callable[[str], Any]) -> Any:
+  if not isinstance(spec, str):
+    return spec
+  return of_user(spec) if user_code.is_reference(spec) else named(kind, spec, table)
 
 
 def takes(algorithm: Algorithm, server_optimizer: str | None) -> bool:

@@ -14,8 +14,6 @@ from tff_adaptive.registry import entries
 # Fields of a correction that are filled in from the registered clients, see `Correction.configure`.
 CLIENT_FIELDS = ('num_clients', 'mean_examples')
 
-_ONLY_BY_PLACE = inspect.Parameter.POSITIONAL_ONLY
-_BY_PLACE_OR_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _KINDS = (float, int, bool)
 _WANTED = 'give a frozen dataclass that subclasses tff_adaptive.corrections.Correction'
 
@@ -49,9 +47,9 @@ def _of_correction(found: Any, source: user_code.UserCode) -> entries.Algorithm:
     _first_line(found),
     correction=found,
     hyperparameters=tuple(
-      _hyperparameter(f.name, types[f.name], f.default, f.init, f.metadata.get('help', ''))
+      _hyperparameter(f.name, types[f.name], f.default, f.metadata.get('help', ''))
       for f in dataclasses.fields(found)
-      if f.name not in CLIENT_FIELDS
+      if f.init and f.name not in CLIENT_FIELDS
     ),
     is_stateful=found.keeps_client_state(),
     client_weighting=weighting,
@@ -89,25 +87,23 @@ def _entry(reference: str, kind: Any, make: Callable[[Any, user_code.UserCode], 
 
 def _from_signature(found: Any) -> tuple[entries.Hyperparameter, ...]:
   arguments = list(inspect.signature(found).parameters.values())
-  if not arguments or arguments[0].kind not in (_ONLY_BY_PLACE, _BY_PLACE_OR_NAME):
+  if not arguments or arguments[0].kind > inspect.Parameter.POSITIONAL_OR_KEYWORD:
     raise ValueError('takes no learning rate as its first argument: give it one')
   types = {} if isinstance(found, type) else typing.get_type_hints(found)
   several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
   return tuple(
-    _hyperparameter(
-      a.name, types.get(a.name, type(a.default)), a.default, a.kind is not _ONLY_BY_PLACE
-    )
+    _hyperparameter(a.name, types.get(a.name, type(a.default)), a.default)
     for a in arguments[1:]
     if a.kind not in several
   )
 
 
 def _hyperparameter(
-  name: str, kind: Any, default: Any, can_be_given: bool, help_text: str = ''
+  name: str, kind: Any, default: Any, help_text: str = ''
 ) -> entries.Hyperparameter:
   """Returns a hyperparameter without a range; the user's class or function checks its value."""
   place = f'has the option {name}'
-  if default in (dataclasses.MISSING, inspect.Parameter.empty) or not can_be_given:
+  if default in (dataclasses.MISSING, inspect.Parameter.empty):
     raise ValueError(f'{place} without a default: give it one, as in {name}: float = 0.1')
   if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
     # Such as float | tf.Tensor | None of TFF's own optimizers: a number, or none.

@@ -117,26 +117,15 @@ def test_no_other_module_uses_one():
   assert {name: used for name, used in found.items() if used} == {}
 
 
-def test_tensors_are_freed_to_the_last_byte():
+def test_a_tensor_may_be_freed_twice_and_keeps_its_attributes():
+  """That nothing is left is `context_test`'s."""
   import tensorflow as tf
 
-  def tensors():
-    made = [tf.constant(i) for i in range(1000)]
-    private_apis.free_attributes(made)
-    private_apis.free_attributes(made[:10])  # Again: no matter.
-    assert sum(map(int, made[:10])) == 45
-
-  tensors()
-  named = tf.constant(1)
+  plain, named = tf.constant(1), tf.constant(1)
   named.name_of_mine = 'one'
-  private_apis.free_attributes([named])
-  assert named.name_of_mine == 'one'
-  grown = []
-  for _ in range(3):  # What else this process has goes on meanwhile; a leak is there each time.
-    before = sys.getallocatedblocks()
-    tensors()
-    grown.append(sys.getallocatedblocks() - before)
-  assert min(grown) < 500
+  for _ in range(2):
+    private_apis.free_attributes([plain, named])
+  assert (int(plain), named.name_of_mine) == (1, 'one')
 
 
 def test_the_installed_tensorflow_is_built_for_these_libraries():

@@ -49,9 +49,7 @@ def test_nobody_vouches_for_what_an_algorithm_of_a_users_own_uploads(tmp_path):
   check('mean', f'{path}:Mine')
 
 
-def test_every_option_has_a_value_and_a_wrong_one_is_refused_in_one_line():
-  for entry in table.AGGREGATORS.values():
-    assert entry.values({}) == {h.name: entry.default(h.name) for h in entry.hyperparameters}
+def test_a_wrong_name_or_value_is_refused_in_one_line():
   with pytest.raises(ValueError, match='Did you mean clipping'):
     table.aggregator('cliping')
   with pytest.raises(ValueError, match='bits must be at most 16, found 32'):

@@ -10,12 +10,12 @@ import tensorflow_federated as tff
 
 from tests.helpers import small_problem
 from tff_adaptive import algorithms, corrections, optimizers, registry, schedules
-from tff_adaptive.algorithms import builders, components
+from tff_adaptive.algorithms import components, stateful_process
 from tff_adaptive.client import Batching, ClientTraining
 
-OPTIMIZER = ' must be a tff.learning.optimizers.Optimizer, found '
+OPTIMIZER = ' must be of the class Optimizer, found '
 SERVER = 'give tff_adaptive.optimizers.build_yogi(0.01), say'
-CORRECTION = 'correction must be a tff_adaptive.corrections.Correction, found '
+CORRECTION = 'correction must be of the class Correction, found '
 SGD = optimizers.build_sgdm(1.0)
 UNWEIGHTED = tff.aggregators.UnweightedMeanFactory()
 TRAINING = ClientTraining(batching=Batching(4))
@@ -48,7 +48,9 @@ def _build(name, model=None, **options):
     given['server_learning_rate'] = 0.1
   if name == 'fed_dyn':
     given['num_clients'] = small_problem.NUM_CLIENTS
-  return algorithms.build(name, model or small_problem.model(), **{**given, **options})
+  return getattr(algorithms, f'build_{name}')(
+    model or small_problem.model(), **{**given, **options}
+  )
 
 
 # The others are built by `build_process`.
@@ -59,7 +61,7 @@ BUILT = [name for name in registry.ALGORITHMS if hasattr(algorithms, f'build_{na
 def composed(monkeypatch):
   """What the builders compose, in place of composing it."""
   seen = []
-  monkeypatch.setattr(builders, '_build', lambda model, *parts: seen.append(parts))
+  monkeypatch.setattr(stateful_process, 'compose', seen.append)
   return seen
 
 
@@ -79,8 +81,7 @@ def test_every_hyperparameter_is_an_argument_with_the_registrys_default(name):
   for argument, default in expected.items():
     assert arguments[argument].default == default
   general = inspect.signature(algorithms.build_drift_corrected).parameters
-  assert set(general) - set(arguments) <= {'correction', 'server_optimizer'}
-  for argument in set(arguments) - set(general):
+  for argument in set(arguments) - set(general) - {'common'}:
     assert argument in builder.__doc__.partition('Args:')[2]
 
 
@@ -88,10 +89,11 @@ def test_every_hyperparameter_is_an_argument_with_the_registrys_default(name):
 def test_an_entry_and_its_builder_compose_the_same(name, composed):
   values, server_values = CASES[name]
   entry = registry.algorithm(name)
-  common = {'client_learning_rate': 0.1, 'training': TRAINING, 'aggregator': object()}
+  model, aggregator = small_problem.model(), tff.aggregators.MeanFactory()
+  common = {'client_learning_rate': 0.1, 'training': TRAINING, 'aggregator': aggregator}
   server = algorithms.build_server_optimizer(entry.server_optimizer or 'sgd', 0.5, server_values)
   algorithms.build_process(
-    name, None, server_optimizer=server, values=values, clients=CLIENTS, **common
+    name, model, server_optimizer=server, values=values, clients=CLIENTS, **common
   )
   options = {**values, **server_values}
   if name in ('scaffold', 'scaffold_m', 'fed_dyn'):
@@ -103,19 +105,19 @@ def test_an_entry_and_its_builder_compose_the_same(name, composed):
     options['server_optimizer'] = optimizers.build_sgdm(0.5)
   else:
     options['server_learning_rate'] = 0.5
-  algorithms.build(name, None, **options, **common)
-  (correction, server, *rest), (own_correction, own_server, *own_rest) = composed
-  assert type(own_correction) is type(correction)
-  assert vars(own_correction) == vars(correction)
-  assert type(own_server) is type(server)
-  assert vars(own_server) == vars(server)
-  assert own_rest == rest == [0.1, TRAINING, common['aggregator'], entry.client_weighting]
+  getattr(algorithms, f'build_{name}')(model, **options, **common)
+  (_, training, correction, server, *rest), own = composed
+  for wanted, found in ((correction, own.correction), (server, own.server_optimizer)):
+    assert type(found) is type(wanted)
+    assert vars(found) == vars(wanted)
+  assert training == own.training == TRAINING
+  assert list(own[4:]) == rest == [0.1, aggregator, entry.client_weighting]
 
 
 def test_the_rate_of_a_named_server_may_be_a_schedule(composed):
   for name in ('fed_avg', 'fed_avgm', 'fed_adagrad', 'fed_adam', 'fed_yogi'):
     _build(name, server_learning_rate=lambda t: 0.5)
-    state = composed.pop()[1].initialize((tf.TensorSpec([1], tf.float32),))
+    state = composed.pop().server_optimizer.initialize((tf.TensorSpec([1], tf.float32),))
     assert float(state['optimizer']['learning_rate']) == 0.5
 
 
@@ -155,9 +157,9 @@ def test_what_is_no_correction_is_refused(bad):
 
 
 def test_a_rate_may_be_a_number_of_any_kind_or_a_function():
-  for rate in (0.1, np.float32(0.1), tf.constant(0.1), schedules.InvSqrt(0.1), lambda t: 0.1):
+  for rate in (0.1, np.float32(0.1), schedules.InvSqrt(0.1), lambda t: 0.1):
     checked = components.check_rate('client_learning_rate', rate)
-    assert float(components.as_rate_fn(checked)(tf.constant(0))) == np.float32(0.1)
+    assert float(schedules.in_graph(checked)(tf.constant(0))) == np.float32(0.1)
 
 
 def test_a_users_correction_by_numbers_of_examples_needs_them_before_training():
@@ -166,6 +168,6 @@ def test_a_users_correction_by_numbers_of_examples_needs_them_before_training():
     mean_examples: float
 
   with pytest.raises(ValueError, match='needs the number of examples before training'):
-    builders.build_drift_corrected(
+    algorithms.build_drift_corrected(
       small_problem.model(), Scaled(8.0), SGD, client_learning_rate=0.1
     )

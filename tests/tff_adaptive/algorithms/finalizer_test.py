@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
-from tensorflow.python.autograph.impl import api
 
-from tests.helpers import engines, small_problem
-from tff_adaptive import algorithms, optimizers
+from tests.helpers import engines
+from tff_adaptive import optimizers
 from tff_adaptive.algorithms import finalizer
-from tff_adaptive.client import Batching, ClientTraining
 
 KEPT = (np.float32([7]),)  # A weight that is not trained.
 WEIGHTS = tff.learning.models.ModelWeights((np.float32([[1, -2], [3, 4]]), np.float32([0.5])), KEPT)
@@ -116,16 +114,3 @@ def test_an_optimizer_may_want_autograph(graph):
     return [float(output.result.trainable[0][0]) for output in outputs]
 
   assert engines.run(graph, steps) == [3.5, 3.0]
-
-
-def test_building_a_process_needs_no_autograph(monkeypatch):
-  def convert(entity, unused_context):
-    raise AssertionError(f'{entity} is converted')
-
-  monkeypatch.setattr(api, '_convert_actual', convert)
-  algorithms.build_ada_best(
-    small_problem.model(),
-    server_optimizer=optimizers.build_yogi(lambda t: 0.1),
-    client_learning_rate=0.1,
-    training=ClientTraining(batching=Batching(4)),
-  )

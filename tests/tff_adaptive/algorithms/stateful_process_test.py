@@ -113,21 +113,6 @@ def test_a_round_with_clients_that_diverge_or_have_no_examples_is_one_without_th
     engines.assert_same(found.client_states[7], process.initial_client_state, rtol=0, atol=0)
 
 
-def test_a_round_in_which_nobody_counts_changes_nothing(graph):
-  """A mean without weights takes their zeros for updates: finite, and yet of nobody."""
-  aggregator = tff.aggregators.UnweightedMeanFactory()
-  process = small_problem.process('ada_best', aggregator=aggregator)
-  data = [*DATA, (np.float32(np.nan) * DATA[4][0], DATA[4][1]), tuple(a[:0] for a in DATA[0])]
-  found = run(graph, process, [0, 1], data=data)
-  before, h = found.state, found.h
-  engines.run(graph, found.round, [7, 8])
-  assert np.abs(h).max() > 0
-  for part in ('global_model_weights', 'inference_weights', 'correction'):
-    engines.assert_same(getattr(found.state, part), getattr(before, part), rtol=0, atol=0)
-  assert int(found.state.round_number) == 2
-  assert found.metrics['client_work']['updates']['non_finite_clients'] == 1
-
-
 def test_an_aggregator_of_tff_composes_with_clients_that_remember(graph):
   """AdaBest with each g_i clipped to norm 0.1 at the aggregation, against the oracle's formulas."""
   clip = tff.aggregators.clipping_factory(0.1, tff.aggregators.MeanFactory())

@@ -110,19 +110,6 @@ def test_a_seeded_model_is_trained_with_its_seed_and_in_training_mode(in_group):
   _check(metrics[0], 6 * expected)
 
 
-def test_what_a_kind_of_model_can_do_is_said():
-  own = model_adapters.wrap(small_problem.model())
-  assert (own.is_masked, own.has_client_axis, own.has_penalty) == (True, True, False)
-  own = model_adapters.wrap(
-    small_problem.model(client_axis=False, penalty=lambda w: tf.reduce_sum(w[0]))
-  )
-  assert (own.is_masked, own.has_client_axis, own.has_penalty) == (True, False, True)
-  for other in (model_adapters.wrap(_functional()), model_adapters.wrap(_keras)):
-    assert (other.is_masked, other.has_client_axis, other.has_penalty) == (False, False, False)
-    with pytest.raises(NotImplementedError, match='trains one client at a time'):
-      other.for_groups()
-
-
 def _functional(spec=SPEC):
   """A model of TFF with a weight that is not trained, and a count of examples as its metric.
 

@@ -44,39 +44,26 @@ def test_what_is_right_passes_as_it_is():
   assert results.server_update(Own((*pair, 2)), {'h': G}, server)[2].dtype == tf.float32
 
 
-@pytest.mark.parametrize(
-  'found, words',
-  [
-    (None, r'a tuple of 2 tensors like the weights, found NoneType:'),
-    (G[:1], r'a tuple of 2 tensors like the weights, found \(tensor\):'),
-    ((G[0], 3.0), r'weight 1 is float32 \(2,\), found float None'),
-    ((G[1], G[1]), r'weight 0 is float32 \(3, 2\), found float32'),
-    ((G[0], tf.cast(G[1], tf.float64)), r'weight 1 is float32 \(2,\), found float64'),
-  ],
-)
-def test_weights_of_another_form_are_refused(found, words):
-  with pytest.raises(TypeError, match=rf'Own\.gradient must return .*{words}'):
-    results.gradient(Own(found), inputs.client_round(), G, G)
-  with pytest.raises(TypeError, match=rf'Own\.server_update must return .*{words}'):
-    results.server_update(Own(({'h': G}, found)), {'h': G}, inputs.server_round())
+WRONG = [
+  (None, r'of the form \(tensor, tensor\), found NoneType\.'),
+  (G[:1], r'of the form \(tensor, tensor\), found \(tensor\)\.'),
+  ((G[0], 3.0), r'with float32 \(2,\) where it has float32 \(\)'),
+  ((G[1], G[1]), r'with float32 \(3, 2\) where it has float32 \(2,\)'),
+  ((G[0], tf.cast(G[1], tf.float64)), r'with float32 \(2,\) where it has float64'),
+]
 
 
-@pytest.mark.parametrize(
-  'found, words',
-  [
-    ({'h': G}, r'the pair \({}, .*\), found a dict'),
-    (({'k': G}, G), r'a {} of the structure of the one before, {{h: .*found {{k: '),
-    ((None, G), 'found NoneType'),
-    (({'h': (G[0], G[0])}, G), r'a {} like the one before: float32 \(2,\) became float32 \(3, 2\)'),
-    (({'h': (G[0], tf.cast(G[1], tf.int32))}, G), r'float32 \(2,\) became int32'),
-  ],
-)
-def test_states_of_another_form_are_refused(found, words):
-  client = inputs.client_round(client_state={'h': G})
-  with pytest.raises(TypeError, match=words.format('client_state')):
-    results.client_update(Own(found), client, G, tf.constant(1.0))
-  with pytest.raises(TypeError, match=words.format('server_state')):
-    results.server_update(Own(found), {'h': G}, inputs.server_round())
+@pytest.mark.parametrize('found, words', WRONG)
+def test_weights_and_states_of_another_form_are_refused(found, words):
+  client, server, one = inputs.client_round(client_state=G), inputs.server_round(), tf.constant(1.0)
+  for what, call in (
+    ('gradient', lambda: results.gradient(Own(found), client, G, G)),
+    ('client_state', lambda: results.client_update(Own((found, ())), client, G, one)),
+    ('server_state', lambda: results.server_update(Own((found, G)), G, server)),
+    ('direction', lambda: results.server_update(Own((G, found)), G, server)),
+  ):
+    with pytest.raises(TypeError, match=rf'^Own\.\w+ must return a {what} .*{words}'):
+      call()
 
 
 def test_uploads_and_factors_that_are_no_numbers_are_refused():
@@ -99,8 +86,9 @@ def test_uploads_and_factors_that_are_no_numbers_are_refused():
 
   with pytest.raises(TypeError, match=r'Silent\.exchange must return what is sent of numbers'):
     probe.trace(Silent(), G)
-  with pytest.raises(TypeError, match=r'found a tuple of 4; give \(\)'):
-    results.server_update(Own((1, 2, 3, 4)), {}, server)
+  for found, words in (((1, 2, 3, 4), 'tuple of 4'), ({'h': G}, 'dict')):
+    with pytest.raises(TypeError, match=rf'the pair .*, found a {words}; give \(\)'):
+      results.server_update(Own(found), {}, server)
 
 
 def test_a_number_of_python_takes_the_dtype():

@@ -107,8 +107,8 @@ def test_a_group_lives_as_long_as_the_process_and_no_longer(name, monkeypatch):
 
   monkeypatch.setattr(batched_clients.Group, '__init__', remember)
   model = processes.linear_model()
-  process = algorithms.build(
-    name, model, client_learning_rate=0.1, training=ClientTraining(batching=batching.Batching(2))
+  process = getattr(algorithms, f'build_{name}')(
+    model, client_learning_rate=0.1, training=ClientTraining(batching=batching.Batching(2))
   )
   ended = weakref.ref(model)
   del model
@@ -182,8 +182,7 @@ def rounds(process, clients_per_step, cohort=COHORT):
 @pytest.mark.parametrize('name, client_axis', [('fed_yogi', False), ('scaffold', True)])
 def test_groups_equal_single_clients(name, client_axis):
   options = {'num_clients': 6} if name == 'scaffold' else {'server_learning_rate': 0.1}
-  process = algorithms.build(
-    name,
+  process = getattr(algorithms, f'build_{name}')(
     build_model(client_axis),
     client_learning_rate=0.1,
     training=ClientTraining(batching=batching.Batching(8, 2), weight_decay=0.01, clip_norm=0.5),
@@ -200,8 +199,7 @@ def test_on_gpus_unequal_clients_train_together_unasked(
   num_gpus, client_axis, together, monkeypatch
 ):
   shapes = []
-  process = algorithms.build(
-    'ada_best',
+  process = algorithms.build_ada_best(
     build_model(client_axis, shapes=shapes),
     client_learning_rate=0.1,
     training=ClientTraining(batching=batching.Batching(8, 2)),
