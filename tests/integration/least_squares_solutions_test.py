@@ -1,5 +1,7 @@
 """Where each algorithm ends up on federated least squares, against the closed forms."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -38,9 +40,8 @@ def _run(name, problem, *, steps=5, repeats=None, drawn=False, **options):
   if drawn:
     batching = Batching(None, local_steps=steps, random_local_steps=True)
   data = [(np.tile(a, (r, 1)), np.tile(b, r)) for a, b, r in zip(*problem, repeats or [1] * K)]
-  build = algorithms.build_process if name == 'scaffnew' else algorithms.build
+  build = getattr(algorithms, f'build_{name}', functools.partial(algorithms.build_process, name))
   process = build(
-    name,
     least_squares.build_model(3, dtype='float64'),
     client_learning_rate=RATE,
     training=ClientTraining(batching=batching),
