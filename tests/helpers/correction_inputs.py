@@ -19,16 +19,16 @@ def weights(seed, group=None):
   )
 
 
-def client_round(group=None, **given):
+def client_round(**given):
   """A `ClientRound` whose weights have seeds of their own; `given` replaces some."""
   values = dict(
-    theta_0=weights(1, group),
-    client_state=collections.OrderedDict(h=weights(2, group)),
+    theta_0=weights(1),
+    client_state=collections.OrderedDict(h=weights(2)),
     broadcast=(),
     t=tf.constant(5.0),
     eta_l=tf.constant(0.125),
     num_examples=tf.constant(8.0),
-    full_gradient=lambda: weights(3, group),
+    full_gradient=lambda: weights(3),
   )
   return base.ClientRound(**{**values, **given})
 
@@ -38,15 +38,3 @@ def server_round(**given):
   values = dict(g_bar=weights(4), uploads=weights(5), cohort=tf.constant(3.0), t=tf.constant(5.0))
   values['theta'] = weights(6)
   return base.ServerRound(**{**values, **given})
-
-
-def per_client(numbers, leaf):
-  """Numbers [G] such that they multiply a weight [G, ...]."""
-  return np.reshape(np.asarray(numbers, np.float32), [-1] + [1] * (leaf.ndim - 1))
-
-
-def assert_close(found, wanted):
-  """Weights, leaf by leaf; float32 rounds at 6e-8."""
-  assert len(found) == len(wanted)
-  for a, b in zip(found, wanted):
-    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

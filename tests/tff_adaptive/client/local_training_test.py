@@ -9,10 +9,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.helpers import oracle, small_problem
-from tff_adaptive import algorithms, corrections, engine, models, optimizers, registry
+from tff_adaptive import algorithms, corrections, engine, models, optimizers
 from tff_adaptive.client import Batching, ClientTraining, local_training, model_adapters
 from tff_adaptive.corrections import base
-from tff_adaptive.registry import entries
 
 DATA = small_problem.clients()
 train, keras_model = small_problem.train_locally, small_problem.keras_model
@@ -112,15 +111,6 @@ class Longer(corrections.Correction):
     return base.combine(lambda g: base.scale(factor, g), g)
 
 
-def registered():
-  """The correction of every registered algorithm, once."""
-  found = {}
-  for entry in registry.ALGORITHMS.values():
-    kind = entries.resolve(entry.correction)
-    found[kind] = kind.configure(entry.values({}), corrections.RegisteredClients(7, 8.0))
-  return found.values()
-
-
 MOMENTUM = optimizers.build_sgdm(1.0, 0.5)
 
 
@@ -132,10 +122,12 @@ def _named(value):
 @pytest.mark.parametrize(
   'correction, options',
   [
-    *((correction, {}) for correction in registered()),
-    (corrections.Scaffold(7, 1), {}),
-    (corrections.FedDyn(0.3, 7, 8.0), {}),
+    (corrections.Correction(), {}),
+    (corrections.ScaffoldM(7), {}),
+    (corrections.FedDyn(0.3, 7), {}),
     (corrections.AdaBest(0.3, 0.8, scale_mu=True), {}),
+    (corrections.DeltaSGD(), {}),
+    (corrections.Scaffnew(), {}),
     (corrections.FedNova(local_momentum=0.5), {'optimizer': MOMENTUM}),
     (corrections.FedNova(mu=0.3), {'sam_rho': 0.3}),
     (corrections.MimeLite('adam'), {}),
