@@ -63,7 +63,7 @@ class FedBuff:
     """D_i, and what it sends besides; w and c are those of its beginning, in round t."""
     (x, y), y_i = self.clients[i], w
     for _ in range(self.steps):
-      y_i = y_i - self.rate * self.direction(i, x.T @ (x @ y_i - y) / len(y), c, w - y_i)
+      y_i = y_i - self.rate * self.direction(i, x.T @ (x @ y_i - y) / len(y), c)
     return w - y_i, self.uploaded(i, w - y_i, c, t)
 
   def step(self, buffer):
@@ -75,7 +75,7 @@ class FedBuff:
   def measured(self, d, tau):
     return d
 
-  def direction(self, i, g, c, moved):
+  def direction(self, i, g, c):
     return g
 
   def uploaded(self, i, d, c, t):
@@ -99,7 +99,7 @@ class FedAsync(FedBuff):
 class Scaffold(FedBuff):
   """SCAFFOLD's option II: c of the beginning, c_i of the arrival; c moves by whole changes."""
 
-  def direction(self, i, g, c, moved):
+  def direction(self, i, g, c):
     return g - self.c_i[i] + c
 
   def uploaded(self, i, d, c, t):
@@ -115,7 +115,7 @@ class Scaffold(FedBuff):
 class AdaBest(FedBuff):
   """AdaBest: h_i fades by the rounds between two beginnings; h takes the discounted mean."""
 
-  def direction(self, i, g, c, moved):
+  def direction(self, i, g, c):
     return g - self.own['mu'] * self.c_i[i]
 
   def uploaded(self, i, d, c, t):
@@ -127,24 +127,10 @@ class AdaBest(FedBuff):
     return d + self.c
 
 
-class FedDyn(FedBuff):
-  """FedDyn: h_i takes the client's whole update, h the discounted mean times B / N."""
-
-  def direction(self, i, g, c, moved):
-    return g - self.own['mu'] * (self.c_i[i] + moved)
-
-  def uploaded(self, i, d, c, t):
-    self.c_i[i] = self.c_i[i] + d
-
-  def towards(self, d, buffer):
-    self.c = self.c + self.size / len(self.clients) * d
-    return d + self.c
-
-
 class FedCM(FedBuff):
   """FedCM: the momentum of the beginning; the new one is of updates that are not discounted."""
 
-  def direction(self, i, g, c, moved):
+  def direction(self, i, g, c):
     return self.own['alpha'] * g + (1 - self.own['alpha']) * c
 
   def uploaded(self, i, d, c, t):
