@@ -37,8 +37,8 @@ def own_algorithm():
   results = []
   for context in contexts(clients_per_step=2)[::2]:
     state, kept, found = engines.run(context, process.initialize), {}, []
-    # Five clients on three devices; then one, with two devices idle; then states that come back.
-    for cohort in ([0, 3, 1, 6, 2], [4], [6, 4, 3]):
+    # Five clients on three devices; then two, with two devices idle; then states that come back.
+    for cohort in ([0, 3, 1, 6, 2], [4, 5], [6, 4, 3]):
       before = [kept.get(i, process.initial_client_state) for i in cohort]
       after = engines.run(context, process.next, state, before, [of_all[i] for i in cohort])
       state = after[0]

@@ -5,7 +5,7 @@ server or at the clients, and adds a new one; aggregates of broadcast aggregates
 """
 
 import collections
-from typing import NamedTuple
+import functools
 
 import hypothesis
 import numpy as np
@@ -20,35 +20,25 @@ STRUCT = collections.OrderedDict(a=np.float32, b=(np.int32, tff.TensorType(np.fl
 AT_CLIENTS = [np.float32, STRUCT, tff.SequenceType(np.int32)]
 AT_SERVER = [np.float32, STRUCT]
 MAX_LEAVES = 6
-
-
-class Step(NamedTuple):
-  kind: str
-  first: int  # Which of the values that fit, modulo their number.
-  second: int
-
-
-def leaves(value):
-  return tff.structure.flatten(value) if isinstance(value, tff.structure.Struct) else [value]
+settings = functools.partial(
+  hypothesis.settings,
+  suppress_health_check=list(hypothesis.HealthCheck),
+  phases=[hypothesis.Phase.generate],
+)
 
 
 def member(value):
   return value.type_signature.member
 
 
-def tensor_types(type_spec):
+def num_leaves(type_spec):
   if isinstance(type_spec, tff.types.StructType):
-    elements = tff.structure.iter_elements(type_spec)
-    return [leaf for _, child in elements for leaf in tensor_types(child)]
-  return [type_spec]
+    return sum(num_leaves(child) for _, child in tff.structure.iter_elements(type_spec))
+  return 1
 
 
-def is_sequence(value):
-  return isinstance(member(value), tff.types.SequenceType)
-
-
-def computation(function, *types):
-  return tff.tensorflow.computation(function, *types)
+def mapped(function, value):
+  return tff.federated_map(tff.tensorflow.computation(function, member(value)), value)
 
 
 def change_leaf(x):
@@ -57,18 +47,12 @@ def change_leaf(x):
 
 
 def change(value):
-  return tff.federated_map(
-    computation(lambda v: tf.nest.map_structure(change_leaf, v), member(value)), value
-  )
+  return mapped(lambda v: tf.nest.map_structure(change_leaf, v), value)
 
 
 def to_float(value):
   """Every leaf as a float, so that there are means of it."""
-
-  def cast(v):
-    return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32), v)
-
-  return tff.federated_map(computation(cast, member(value)), value)
+  return mapped(lambda v: tf.nest.map_structure(lambda x: tf.cast(x, tf.float32), v), value)
 
 
 def positive(value):
@@ -78,88 +62,73 @@ def positive(value):
     total = tf.add_n([tf.reduce_sum(tf.cast(x, tf.float32)) for x in tf.nest.flatten(v)])
     return 1.5 + 0.5 * tf.tanh(total)
 
-  return tff.federated_map(computation(weigh, member(value)), value)
+  return mapped(weigh, value)
 
 
 def fold(value):
   """An aggregate that depends on the order of the clients."""
   floats = to_float(value)
-  zeros = computation(
-    lambda: tf.nest.map_structure(lambda t: tf.zeros(t.shape, t.dtype), specs(member(floats)))
+  kind = member(floats)
+  specs = tff.types.type_to_tf_tensor_specs(kind)
+  zeros = tff.tensorflow.computation(
+    lambda: tf.nest.map_structure(lambda t: tf.zeros(t.shape, t.dtype), specs)
   )()
-  halve_and_add = lambda s, v: tf.nest.map_structure(lambda x, y: x / 2 + y, s, v)  # noqa: E731
-  types = (zeros.type_signature, member(floats))
-  accumulate = computation(halve_and_add, types)
-  merge = computation(halve_and_add, (types[0], types[0]))
-  report = computation(lambda s: tf.nest.map_structure(tf.sin, s), types[0])
-  return tff.federated_aggregate(floats, zeros, accumulate, merge, report)
-
-
-def specs(type_spec):
-  return tff.types.type_to_tf_tensor_specs(type_spec)
-
-
-def reduce_sequence(value):
-  digits = computation(lambda d: d.reduce(0, lambda s, x: (2 * s + x) % 101), member(value))
-  return tff.federated_map(digits, value)
+  halve_and_add = tff.tensorflow.computation(
+    lambda s, v: tf.nest.map_structure(lambda x, y: x / 2 + y, s, v), kind, kind
+  )
+  report = tff.tensorflow.computation(lambda s: tf.nest.map_structure(tf.sin, s), kind)
+  return tff.federated_aggregate(floats, zeros, halve_and_add, halve_and_add, report)
 
 
 def at_clients(value):
   return value.type_signature.placement is tff.CLIENTS
 
 
+def zipped(options, first, second):
+  """A pair, named or not; None if it had too many leaves."""
+  pair = options[first % len(options)], options[second % len(options)]
+  if sum(num_leaves(member(v)) for v in pair) > MAX_LEAVES:
+    return None
+  return tff.federated_zip(pair if second % 2 else collections.OrderedDict(p=pair[0], q=pair[1]))
+
+
 def apply_step(step, values):
   """The value that a step adds, or None if there is nothing for it to work on."""
+  kind, first, second = step
+  sequences = [v for v in values if isinstance(member(v), tff.types.SequenceType)]
   server = [v for v in values if not at_clients(v)]
-  clients = [v for v in values if at_clients(v) and not is_sequence(v)]
-  sequences = [v for v in values if is_sequence(v)]
-  pick = lambda options, number: options[number % len(options)]  # noqa: E731
-  of_clients, of_server = pick(clients, step.first), pick(server, step.first)
-  if step.kind == 'map':
-    return change(of_clients)
-  if step.kind == 'apply':
-    return change(of_server)
-  if step.kind == 'zip':
-    options = server if step.first % 2 else clients
-    pair = pick(options, step.first), pick(options, step.second)
-    if sum(len(tensor_types(member(v))) for v in pair) > MAX_LEAVES:
-      return None
-    named = collections.OrderedDict(p=pair[0], q=pair[1])
-    return tff.federated_zip(pair if step.second % 2 else named)
-  if step.kind == 'select':
-    structs = [v for v in server + clients if isinstance(member(v), tff.types.StructType)]
-    chosen = pick(structs, step.first)
-    return chosen[step.second % len(member(chosen))]
-  if step.kind == 'broadcast':
-    return tff.federated_broadcast(of_server)
-  if step.kind == 'value':
-    return tff.federated_value(step.second / 4, tff.CLIENTS if step.first % 2 else tff.SERVER)
-  if step.kind == 'eval':
-    constant = computation(lambda: collections.OrderedDict(c=tf.constant([step.second, 2])))
-    return tff.federated_eval(constant, tff.CLIENTS if step.first % 2 else tff.SERVER)
-  if step.kind == 'sum':
-    return tff.federated_sum(of_clients)
-  if step.kind == 'mean':
-    return tff.federated_mean(to_float(of_clients))
-  if step.kind == 'weighted mean':
-    return tff.federated_mean(to_float(of_clients), positive(pick(clients, step.second)))
-  if step.kind == 'extremum':
-    return (tff.federated_max if step.second % 2 else tff.federated_min)(of_clients)
-  if step.kind == 'fold':
-    return fold(of_clients)
-  return reduce_sequence(pick(sequences, step.first))
+  clients = [v for v in values if at_clients(v) and v not in sequences]
+  structs = [v for v in server + clients if isinstance(member(v), tff.types.StructType)]
+  of_clients, of_server = clients[first % len(clients)], server[first % len(server)]
+  struct = structs[first % len(structs)]
+  placement = tff.CLIENTS if first % 2 else tff.SERVER
+  constant = tff.tensorflow.computation(lambda: collections.OrderedDict(c=tf.constant([second, 2])))
+  return {
+    'map': lambda: change(of_clients),
+    'apply': lambda: change(of_server),
+    'zip': lambda: zipped(server if first % 2 else clients, first, second),
+    'select': lambda: struct[second % len(member(struct))],
+    'broadcast': lambda: tff.federated_broadcast(of_server),
+    'value': lambda: tff.federated_value(second / 4, placement),
+    'eval': lambda: tff.federated_eval(constant, placement),
+    'sum': lambda: tff.federated_sum(of_clients),
+    'mean': lambda: tff.federated_mean(to_float(of_clients)),
+    'weighted mean': lambda: tff.federated_mean(
+      to_float(of_clients), positive(clients[second % len(clients)])
+    ),
+    'extremum': lambda: (tff.federated_max if second % 2 else tff.federated_min)(of_clients),
+    'fold': lambda: fold(of_clients),
+    'reduce': lambda: mapped(
+      lambda d: d.reduce(0, lambda s, x: (2 * s + x) % 101), sequences[first % len(sequences)]
+    ),
+  }[kind]()
 
 
 KINDS = (
   *('map', 'apply', 'zip', 'select', 'broadcast', 'value', 'eval', 'sum', 'mean'),
   *('weighted mean', 'extremum', 'fold', 'reduce'),
 )
-STEPS = st.builds(
-  Step,
-  st.sampled_from(KINDS),
-  st.integers(0, 11),
-  st.integers(0, 11),
-)
+STEPS = st.tuples(st.sampled_from(KINDS), st.integers(0, 11), st.integers(0, 11))
 
 
 def build(steps, with_clients):
@@ -197,11 +166,7 @@ def arguments(num_clients, seed):
   return [*placed, np.float32(rng.normal()), struct()]
 
 
-@hypothesis.settings(
-  max_examples=10,
-  suppress_health_check=list(hypothesis.HealthCheck),
-  phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-)
+@settings(max_examples=10)
 @hypothesis.given(
   steps=st.lists(STEPS, min_size=5, max_size=12),
   num_clients=st.integers(0, 4),
@@ -215,14 +180,10 @@ def test_random_computation(native, graph, steps, num_clients, seed):
   engines.assert_same(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@hypothesis.settings(
-  max_examples=4,
-  suppress_health_check=list(hypothesis.HealthCheck),
-  phases=[hypothesis.Phase.generate],
-)
+@settings(max_examples=4)
 @hypothesis.given(
   # Subrounds are merged: an aggregate may not depend on the order of the clients.
-  steps=st.lists(STEPS.filter(lambda step: step.kind != 'fold'), min_size=5, max_size=12),
+  steps=st.lists(STEPS.filter(lambda step: step[0] != 'fold'), min_size=5, max_size=12),
   num_clients=st.integers(1, 5),
   seed=st.integers(0, 99),
 )

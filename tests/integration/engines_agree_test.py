@@ -12,19 +12,15 @@ from tests.helpers import engines, processes
 from tff_adaptive import engine
 
 
-def assert_same_rounds(native, graph, process, cohorts, part=lambda output: output, **tolerances):
-  """Runs some rounds in both engines, each with its own state, from the same first state.
-
-  The numbers of a part of what each round gives are compared.
-  """
+def assert_same_rounds(native, graph, process, cohorts):
+  """Runs some rounds in both engines, each with its own state, from the same first state."""
   state = engines.run(native, process.initialize)
   engines.assert_same(engines.run(graph, process.initialize), state, values=False)
   states = {native: state, graph: state}
   for t, cohort in enumerate(cohorts):
     expected = engines.run(native, process.next, states[native], cohort)
     found = engines.run(graph, process.next, states[graph], cohort)
-    engines.assert_same(found, expected, where=f'round {t}', values=False)
-    engines.assert_same(part(found), part(expected), where=f'round {t}', **tolerances)
+    engines.assert_same(found, expected, where=f'round {t}')
     states = {native: expected.state, graph: found.state}
 
 
@@ -34,28 +30,10 @@ def test_learning_process(native, graph, name):
   assert_same_rounds(native, graph, process, processes.cohorts())
 
 
-def test_compression_up_to_its_quantization_step(native, graph):
-  compressed = tff.aggregators.EncodedSumFactory.quantize_above_threshold(8, threshold=2)
-  process = processes.fed_avg(model_aggregator=tff.aggregators.MeanFactory(compressed))
-
-  def weights(output):
-    return output.state.global_model_weights
-
-  # The rounding is random; an update lies in [-1, 1], so that a step is at most 2 / 255, of which
-  # the server takes a tenth. (Rounding may turn a prediction, and so an accuracy, over.)
-  assert_same_rounds(native, graph, process, processes.cohorts(), weights, atol=0.004)
-
-
 def test_k_means(native, graph):
-  process = tff.learning.algorithms.build_fed_kmeans(2, (processes.FEATURES,), random_seed=(1, 2))
+  process = tff.learning.algorithms.build_fed_kmeans(2, (5,), random_seed=(1, 2))
   points = [list(processes.examples(i, 6)['x']) for i in range(3)]
   assert_same_rounds(native, graph, process, [points[:2], points[2:]])
-
-
-def test_preprocessing_with_a_table(native, graph):
-  process = processes.preprocessed()
-  cohorts = [[['yes', 'no', 'yes'], ['no']], [['perhaps', 'yes']]]
-  assert_same_rounds(native, graph, process, cohorts)
 
 
 def test_the_number_of_clients_where_no_argument_says_it(native):
@@ -166,25 +144,3 @@ def test_what_programs_do_with_results(native, graph):
     found.append(repr({name: line(metrics) for name, line in ORDINARY_LINES.items()}))
   assert found[1] == found[0]
   assert found[2] == found[0]
-
-
-WHOLE = [processes.whole((1, 5), (2, 2), (3, 7)), processes.whole((4, 1), (3, 7))]
-
-
-def stateful_rounds(context, process, state):
-  """Rounds of a stateful process; the states of a round go to the same places in the next."""
-  outputs, client_states = [], []
-  for cohort in (WHOLE[0], WHOLE[0], WHOLE[1]):
-    if len(cohort) != len(client_states):
-      first = [process.initial_client_state] * len(cohort)
-      client_states = (list(client_states) + first)[: len(cohort)]
-    state, client_states, metrics = engines.run(context, process.next, state, client_states, cohort)
-    outputs.append((state, list(client_states), metrics))
-  return outputs
-
-
-def test_own_stateful_process_with_whole_arrays(native, graph):
-  process = processes.own('scaffold', num_clients=6)
-  state = engines.run(native, process.initialize)
-  expected = stateful_rounds(native, process, state)
-  engines.assert_same(stateful_rounds(graph, process, state), expected)

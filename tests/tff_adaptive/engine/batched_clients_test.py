@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from google.protobuf import text_format
 
-from tests.helpers import computations, processes
+from tests.helpers import computations, small_problem
 from tff_adaptive import algorithms, engine, models
 from tff_adaptive.client import ClientTraining, batching, client_arrays, model_adapters
 from tff_adaptive.devices import placement
@@ -106,7 +106,7 @@ def test_a_group_lives_as_long_as_the_process_and_no_longer(name, monkeypatch):
     made.append(weakref.ref(self))
 
   monkeypatch.setattr(batched_clients.Group, '__init__', remember)
-  model = processes.linear_model()
+  model = small_problem.model()
   process = getattr(algorithms, f'build_{name}')(
     model, client_learning_rate=0.1, training=ClientTraining(batching=batching.Batching(2))
   )
@@ -179,14 +179,12 @@ def rounds(process, clients_per_step, cohort=COHORT):
   return [np.asarray(leaf) for leaf in tf.nest.flatten(results)]
 
 
-@pytest.mark.parametrize('name, client_axis', [('fed_yogi', False), ('scaffold', True)])
-def test_groups_equal_single_clients(name, client_axis):
-  options = {'num_clients': 6} if name == 'scaffold' else {'server_learning_rate': 0.1}
-  process = getattr(algorithms, f'build_{name}')(
-    build_model(client_axis),
+def test_groups_of_a_model_without_a_client_axis_equal_single_clients():
+  process = algorithms.build_fed_yogi(
+    build_model(client_axis=False),
     client_learning_rate=0.1,
+    server_learning_rate=0.1,
     training=ClientTraining(batching=batching.Batching(8, 2), weight_decay=0.01, clip_norm=0.5),
-    **options,
   )
   single = rounds(process, 1)
   together = rounds(process, 2)  # The last group is not full.
