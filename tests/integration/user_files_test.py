@@ -2,12 +2,31 @@
 
 import json
 import os
+import textwrap
 
 import pytest
 
-from scripts import report
-from tests.helpers import user_files
+from scripts import report, train as train_script
+from tests.helpers import fakes
 from tff_adaptive.runs import groups as groups_lib, run as run_lib
+
+_FLAGS = ('--task=digits', '--rounds_per_evaluation=2', '--rounds_per_checkpoint=2', '--seed=4')
+
+TASK = """
+  import numpy as np
+
+  import tff_adaptive_tasks as tasks
+
+
+  def load(data_dir, seed, clients: int = 3, noise: float = 0.0):
+    rng = np.random.default_rng(seed)
+    base = tasks.load('digits', num_clients=clients, seed=seed)
+    train = tasks.InMemoryClientData(
+      {c: tuple(base.train.load(c).values()) for c in base.train.client_ids})
+    return tasks.Task(
+      name='mine', build_model=base.build_model, train=train, validation=base.validation,
+      source=f'noise {noise + 0 * rng.random()}')
+"""
 
 ALGORITHM = """
   import dataclasses
@@ -45,6 +64,19 @@ SERVER = """
 """
 
 
+def _write(folder, name, text):
+  """Writes a file and returns its path."""
+  path = folder / name
+  path.write_text(textwrap.dedent(text))
+  return str(path)
+
+
+def _train(folder, *flags):
+  """Runs scripts/train.py in this process, without figures; returns its exit code."""
+  with fakes.no_figures():
+    return train_script.main(['train.py', *_FLAGS, f'--output_dir={folder}', *flags])
+
+
 def _config(folder):
   with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
     return json.load(file)
@@ -53,15 +85,15 @@ def _config(folder):
 def test_an_algorithm_of_a_users_file_trains_costs_resumes_as_it_was_and_is_reported(
   tmp_path, capsys
 ):
-  path = user_files.write(tmp_path, 'mine.py', ALGORITHM)
+  path = _write(tmp_path, 'mine.py', ALGORITHM)
   flags = [f'--algorithm={path}:Damped', '--algorithm_option=strength=0.1']
   whole, halves = str(tmp_path / 'whole'), str(tmp_path / 'halves')
-  assert user_files.train(whole, *flags, '--rounds=4') == 0
-  assert user_files.train(halves, *flags, '--rounds=2') == 0
+  assert _train(whole, *flags, '--rounds=4') == 0
+  assert _train(halves, *flags, '--rounds=2') == 0
   assert 'Client states: 40 clients may take part' in capsys.readouterr().err
-  assert user_files.train(halves, *flags, '--rounds=4') == 0
-  rows = user_files.rows(whole)
-  assert rows == user_files.rows(halves)
+  assert _train(halves, *flags, '--rounds=4') == 0
+  rows = fakes.rows(whole)
+  assert rows == fakes.rows(halves)
   # 79,510 parameters down, and twice as many up with the upload, for each of 10 clients.
   assert float(rows[1]['megabytes_down']) == pytest.approx(10 * 79_510 * 4e-6)
   assert float(rows[1]['megabytes_up']) == pytest.approx(2 * 10 * 79_510 * 4e-6)
@@ -72,47 +104,45 @@ def test_an_algorithm_of_a_users_file_trains_costs_resumes_as_it_was_and_is_repo
   # A run does not go on with another file; the same one elsewhere is the same algorithm.
   with open(path, 'a', encoding='utf-8') as file:
     file.write('# Another remark.\n')
-  assert user_files.train(halves, *flags, '--rounds=5') == 2
+  assert _train(halves, *flags, '--rounds=5') == 2
   error = capsys.readouterr().err.splitlines()[-1]
   assert f"the file of --algorithm, '{path}', was changed since" in error
   assert 'another --output_dir' in error
   assert _config(halves)['settings']['rounds'] == 4
   (tmp_path / 'moved').mkdir()
-  moved = user_files.write(tmp_path, 'moved/mine.py', ALGORITHM)
-  assert user_files.train(halves, f'--algorithm={moved}:Damped', flags[1], '--rounds=5') == 0
+  moved = _write(tmp_path, 'moved/mine.py', ALGORITHM)
+  assert _train(halves, f'--algorithm={moved}:Damped', flags[1], '--rounds=5') == 0
   # The strength matters, and it is the report's label.
-  user_files.write(tmp_path, 'mine.py', ALGORITHM)
+  _write(tmp_path, 'mine.py', ALGORITHM)
   other = str(tmp_path / 'other')
-  assert user_files.train(other, flags[0], '--rounds=4') == 0
-  assert user_files.rows(other)[-1] != rows[-1]
+  assert _train(other, flags[0], '--rounds=4') == 0
+  assert fakes.rows(other)[-1] != rows[-1]
   groups = groups_lib.group(run_lib.find_runs([whole, other]))
   assert list(groups) == ['strength=0.1', 'strength=0.5']
   assert list(groups_lib.group(run_lib.find_runs([whole]))) == ['damped']
 
 
 def test_a_server_optimizer_of_a_users_file_takes_its_options(tmp_path):
-  spec = f'{user_files.write(tmp_path, "server.py", SERVER)}:build_heavy'
+  spec = f'{_write(tmp_path, "server.py", SERVER)}:build_heavy'
   flags = [f'--server_optimizer={spec}', '--algorithm=fed_avg', '--rounds=2']
   own, ours = str(tmp_path / 'own'), str(tmp_path / 'ours')
-  assert user_files.train(own, *flags, '--server_optimizer_option=drag=0.5') == 0
+  assert _train(own, *flags, '--server_optimizer_option=drag=0.5') == 0
   assert _config(own)['settings']['server_optimizer_option'] == ['drag=0.5']
   same = ['--algorithm=fed_avgm', '--momentum=0.5', '--rounds=2']
-  assert (
-    user_files.train(ours, *same, '--server_learning_rate=1', '--client_learning_rate=0.1') == 0
-  )
-  for mine, ours_ in zip(user_files.rows(own), user_files.rows(ours)):
+  assert _train(ours, *same, '--server_learning_rate=1', '--client_learning_rate=0.1') == 0
+  for mine, ours_ in zip(fakes.rows(own), fakes.rows(ours)):
     assert mine['validation_loss'] == ours_['validation_loss']
 
 
 def test_a_task_of_a_users_file_takes_its_options_and_is_reported_by_its_metric(tmp_path, capsys):
-  judged = user_files.TASK.replace("name='mine'", "metric='loss', name='mine'")
-  spec = f'{user_files.write(tmp_path, "data.py", judged)}:load'
+  judged = TASK.replace("name='mine'", "metric='loss', name='mine'")
+  spec = f'{_write(tmp_path, "data.py", judged)}:load'
   folder = str(tmp_path / 'run')
   flags = [f'--task={spec}', '--algorithm=fed_avg', '--rounds=2']
-  assert user_files.train(folder, *flags, '--task_option=clients=4', '--task_option=noise=1') == 2
+  assert _train(folder, *flags, '--task_option=clients=4', '--task_option=noise=1') == 2
   assert '--clients_per_round must be from 1 to 4' in capsys.readouterr().err
   flags.append('--clients_per_round=3')
-  assert user_files.train(folder, *flags, '--task_option=clients=4', '--task_option=noise=1') == 0
+  assert _train(folder, *flags, '--task_option=clients=4', '--task_option=noise=1') == 0
   config = _config(folder)
   assert config['data']['source'] == 'noise 1.0'
   assert config['data']['clients'] == 4
@@ -120,7 +150,118 @@ def test_a_task_of_a_users_file_takes_its_options_and_is_reported_by_its_metric(
   assert config['metric'] == 'loss'
   capsys.readouterr()
   other = str(tmp_path / 'other')
-  assert user_files.train(other, *flags, '--task_option=colour=1') == 2
+  assert _train(other, *flags, '--task_option=colour=1') == 2
   assert 'it has: clients, noise' in capsys.readouterr().err
   assert report.main(['report.py', folder]) == 0
   assert '| validation loss, last |' in capsys.readouterr().out
+
+
+_OWN = """
+import dataclasses, tensorflow as tf
+from tff_adaptive import corrections, registry
+@dataclasses.dataclass(frozen=True)
+class A(corrections.Correction):
+"""
+_SERVER = """
+import tensorflow_federated as tff
+def A(learning_rate):
+  {}
+
+class Wrong(tff.learning.optimizers.Optimizer):
+  def initialize(self, specs):
+    return {{}}
+  def next(self, state, weights, gradients):
+    return state
+
+class Texts(Wrong):
+  def initialize(self, specs):
+    return {{'a': ['text']}}
+"""
+_OF_TASKS = [('def A(data_dir, seed):\n  return 1 / 0', 'line 2: ZeroDivision')]
+_OF_ALGORITHMS = [
+  (
+    "A = type('M', (type,), {'__getattr__': lambda self, name: exit(name)})('A', (), {})",
+    'cannot be used: SystemExit: keeps_client_state',
+  ),
+  (
+    f'{_OWN}  def gradient(self, client, theta, g): return missing',
+    'failed in line 6: NameError: name ',
+  ),
+  (
+    f'{_OWN}  def gradient(self, client, theta, g): return None',
+    'A.gradient must return a gradient of',
+  ),
+  (f'{_OWN}  def client_update(self, c, g_i, k): return {{}}', 'return the pair'),
+  (
+    f'{_OWN}  def __post_init__(self): raise BaseException(3)',
+    'failed in line 6: BaseException: 3',
+  ),
+  (
+    f"{_OWN}  pass\nA = registry.Algorithm('m', 'M', 'd', correction='no.such:A')",
+    'ModuleNotFoundError: No',
+  ),
+]
+_OF_SERVERS = [
+  ('return None', 'must be of the class Optimizer, found None'),
+  ('raise RuntimeError("boo")', 'failed in line 4: RuntimeError: boo'),
+  ('return Texts()', 'cannot be used: TypeError: Texts has texts in its state'),
+  ('return Wrong()', 'cannot be used: TypeError: Wrong.next must return the new state and the'),
+]
+
+
+@pytest.mark.parametrize(
+  'kind, text, words',
+  [
+    *(('task', *case) for case in _OF_TASKS),
+    *(('algorithm', *case) for case in _OF_ALGORITHMS),
+    *(('server_optimizer', _SERVER.format(body), words) for body, words in _OF_SERVERS),
+  ],
+)
+def test_a_file_that_fails_is_named_in_one_line_and_nothing_is_written(
+  tmp_path, capsys, kind, text, words
+):
+  path = _write(tmp_path, 'a.py', text)
+  algorithm = [] if kind == 'algorithm' else ['--algorithm=fed_avg']
+  assert _train(tmp_path / 'run', '--rounds=1', *algorithm, f'--{kind}={path}:A') == 2
+  *others, error = capsys.readouterr().err.splitlines()
+  assert all(line.startswith('digits: ') for line in others)
+  assert error.startswith('train.py: ')
+  assert path in error
+  assert words in error
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize(
+  ('error', 'said'),
+  [
+    ("RuntimeError('gone')", '{} failed in line 25: RuntimeError: gone'),
+    ("errors.DataError('a row is gone')", 'a row is gone'),  # It says itself where.
+  ],
+)
+def test_clients_that_fail_in_a_later_round_end_the_run_in_one_line(tmp_path, capsys, error, said):
+  text = f"""{TASK}
+
+  from tff_adaptive_tasks import errors
+
+  class Late(tasks.InMemoryClientData):
+    loads = 0
+
+    def load(self, client_id):
+      Late.loads += 1
+      if Late.loads > 1 + 2 * 3:  # The first one to see that it fits, then two rounds.
+        raise {error}
+      return super().load(client_id)
+
+
+  def late(data_dir, seed):
+    import dataclasses
+
+    task = load(data_dir, seed)
+    arrays = {{c: tuple(task.train.load(c).values()) for c in task.train.client_ids}}
+    return dataclasses.replace(task, train=Late(arrays))
+  """
+  spec, folder = f'--task={_write(tmp_path, "data.py", text)}:late', tmp_path / 'run'
+  flags = ['--rounds=9', '--algorithm=fed_avg', '--clients_per_round=3', spec]
+  assert _train(folder, *flags) == 1
+  assert capsys.readouterr().err.splitlines()[-1] == f'train.py: {said.format(spec)}'
+  assert len(fakes.rows(folder)) == 3  # Rounds 0 to 2 are kept.
