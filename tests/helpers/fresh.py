@@ -2,7 +2,7 @@
 
 `[*fresh.python(), '-c', code]` is a command as `[sys.executable, '-c', code]` is, for a program
 that needs TFF in a process of its own; `-m MODULE` and FILE do too. Streams, environment, working
-folder, processors and the exit code are those of the command. Nothing of this project is imported
+folder and the exit code are those of the command. Nothing of this project is imported
 before the program does it, and nothing was computed.
 
 A server imports and forks, one for all workers of a test run. What a test starts is a client of
@@ -62,7 +62,6 @@ def _request(path: str, command: list[str]) -> None:
     'command': command,
     'environment': dict(os.environ),
     'folder': os.getcwd(),
-    'processors': sorted(os.sched_getaffinity(0)),
   }
   socket.send_fds(connection, [json.dumps(message).encode()], [0, 1, 2])
   os._exit(int(connection.recv(64) or 1))
@@ -118,24 +117,16 @@ def _run(message: dict, streams: list[int]) -> None:
   import runpy
   import types
 
-  import numpy as np
   import tensorflow_federated as tff
 
   for i, stream in enumerate(streams):
     os.dup2(stream, i)
     os.close(stream)
-  sys.stdin, sys.stdout, sys.stderr = (
-    os.fdopen(0, closefd=False),
-    os.fdopen(1, 'w', closefd=False),
-    os.fdopen(2, 'w', buffering=1, errors='backslashreplace', closefd=False),
-  )
   old = os.environ.get('PYTHONPATH', '').split(os.pathsep)
   os.environ.clear()
   os.environ.update(message['environment'])
   os.chdir(message['folder'])
-  os.sched_setaffinity(0, message['processors'])
   signal.signal(signal.SIGINT, signal.default_int_handler)
-  np.random.seed()
   # TFF's default context has a thread since it was imported, which did not survive the fork.
   tff.backends.native.set_sync_local_cpp_execution_context()
   kind, *rest = message['command']

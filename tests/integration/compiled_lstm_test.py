@@ -8,7 +8,6 @@ from scripts import train
 from tests.helpers import compiler, engines
 from tff_adaptive import algorithms, engine
 from tff_adaptive.client import ClientTraining, batching, client_arrays, model_adapters
-from tff_adaptive.engine.cluster import ray_worker
 from tff_adaptive.kernels import library
 from tff_adaptive_tasks.models import language, layers
 
@@ -108,9 +107,3 @@ def test_a_run_without_a_compiler_ends_before_anything_is_loaded(tmp_path, monke
   assert train.main(['train.py', *flags, f'--output_dir={tmp_path}/run']) == 2
   assert capsys.readouterr().err == 'train.py: there is no compiler\n'
   assert not (tmp_path / 'run').exists()
-
-
-def test_a_worker_without_a_compiler_is_named(monkeypatch):
-  monkeypatch.setattr(ray_worker, '_where', lambda: 'process 7 on 10.0.0.2')
-  with pytest.raises(engine.WorkerError, match=r'Worker process 7 on 10\.0\.0\.2: there is no com'):
-    ray_worker.call(lambda _: no_library(), None)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 
 import tff_adaptive_tasks as tasks
 from tests.helpers import small_problem
@@ -9,6 +10,7 @@ from tff_adaptive import aggregation, algorithms, corrections, optimizers, train
 from tff_adaptive.client import ClientTraining, batching
 from tff_adaptive.runs import state_file
 
+OPTIONS = {'noise_multiplier': 0.5, 'clip': 0.3}
 CLIENTS = tasks.InMemoryClientData(dict(zip('abcdefg', small_problem.clients())))
 
 
@@ -64,22 +66,29 @@ def _assert_is_only_there(path):
     assert not any(str(word).encode() in content or word.tobytes() in content for content in others)
 
 
-@pytest.mark.parametrize('name, options', [('dp_gaussian', {'count_stddev': 1.0}), ('dp_tree', {})])
-def test_a_resumed_run_with_noise_equals_an_uninterrupted_one(graph, tmp_path, name, options):
-  """Also of another process, which has drawn another secret, and after round 0."""
-  import tensorflow_federated as tff
-
-  options = {'noise_multiplier': 0.5, 'clip': 0.3, **options}
+@pytest.fixture(autouse=True)
+def _graph_context(graph):
   with tff.framework.get_context_stack().install(graph):
-    process, other = build(name, options), build(name, options)
-    whole, unlike = weights(train(process, 3)), weights(train(other, 3))
-    assert not np.any(whole == unlike)
-    for rounds in (0, 1):
-      folder = str(tmp_path / str(rounds))
-      train(process, 3, folder, stop_after=rounds)
-      (path,) = (tmp_path / str(rounds) / 'checkpoints').iterdir()
-      assert path.stat().st_mode & 0o777 == 0o600
-      _assert_is_only_there(path)
-      np.testing.assert_array_equal(weights(train(other, 3, folder)), whole)
-    seeded = [weights(train(build(name, options, 3), 3)) for _ in range(2)]
-    np.testing.assert_array_equal(*seeded)
+    yield
+
+
+@pytest.mark.parametrize(
+  'name, more, stops', [('dp_gaussian', {'count_stddev': 1.0}, [0, 1]), ('dp_tree', {}, [1])]
+)
+def test_a_resumed_run_with_noise_equals_an_uninterrupted_one(tmp_path, name, more, stops):
+  """Also of another process, which has drawn another secret, and after round 0."""
+  process, other = (build(name, {**OPTIONS, **more}) for _ in range(2))
+  whole, unlike = weights(train(process, 3)), weights(train(other, 3))
+  assert not np.any(whole == unlike)
+  for rounds in stops:
+    folder = str(tmp_path / str(rounds))
+    train(process, 3, folder, stop_after=rounds)
+    (path,) = (tmp_path / str(rounds) / 'checkpoints').iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    _assert_is_only_there(path)
+    np.testing.assert_array_equal(weights(train(other, 3, folder)), whole)
+
+
+def test_noise_of_a_given_seed_comes_again():
+  seeded = [weights(train(build('dp_tree', OPTIONS, 3), 2)) for _ in range(2)]
+  np.testing.assert_array_equal(*seeded)

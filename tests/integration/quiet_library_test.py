@@ -2,7 +2,8 @@
 
 import pathlib
 import subprocess
-import sys
+
+from tests.helpers import fresh
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = """
@@ -43,6 +44,7 @@ def belongings():
   )
 
 tf.function(lambda: tf.random.stateless_uniform([9], [1, 2]))()  # TensorFlow's own threads.
+gc.unfreeze()
 before = belongings()
 import tff_adaptive
 from tests.helpers import processes
@@ -64,7 +66,7 @@ print({name: (before[name], after[name]) for name in before if before[name] != a
 
 def test_a_round_on_the_graph_engine_leaves_the_program_as_it_was():
   done = subprocess.run(
-    [sys.executable, '-c', PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False
+    [*fresh.python(), '-c', PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False
   )
   assert done.returncode == 0, done.stderr
   assert done.stdout == '{}\n'

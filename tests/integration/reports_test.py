@@ -64,13 +64,6 @@ def test_every_format_is_written_and_the_page_needs_no_other_file(folder, tmp_pa
   assert fetched == []
 
 
-def test_where_takes_some_of_the_runs(folder, tmp_path, capsys):
-  run_folders.make(tmp_path / 'c', [0.1, 0.5], seed=5, task_option=['alpha=0.5'])
-  for conditions in (['algorithm=ada_best', 'mu=2e-2'], ['task_option=alpha=0.5']):
-    assert report.main(['report.py', folder, *(f'--where={c}' for c in conditions)]) == 0
-    assert capsys.readouterr().out.count('\n') == 3
-
-
 @pytest.mark.parametrize('form', ['comparison', 'tasks', 'crossed'])
 def test_labels_say_what_renaming_says(tmp_path, capsys, form):
   for number, tau in enumerate((0.1, 0.2)):

@@ -1,7 +1,7 @@
 """Which ways of training give the same bits; docs/design/reproducibility.md has the whole table.
 
 A stateless and a stateful algorithm. `subrounds_test` and `ray_run_test` say it of subrounds and of
-the workers of a cluster, `corrections_oracle_test` of clients in batched operations,
+the workers of a cluster, `vectors_test` of clients in batched operations,
 `engines_agree_test` of TFF's runtime, `loop_test` of resumed runs.
 """
 
@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.helpers import engines, fresh, small_problem
-from tff_adaptive import engine
+from scripts import sweep, train
+from tests.helpers import engines, fakes, fresh, small_problem
+from tff_adaptive import engine, runs
 from tff_adaptive.client import batching
 
 COHORTS = ([3, 1, 6], [5, 1, 2])
@@ -46,3 +47,24 @@ def test_clients_at_the_same_time_one_processor_and_two_threads_give_the_same_bi
   command = [*fresh.python(), '-c', _CODE, name]
   done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
   assert done.stdout.split() == [expected]
+
+
+def test_the_second_run_of_a_sweep_is_that_of_train(tmp_path, capfd):
+  """The first differs in all that could be left over: algorithm, client states, seed, sizes."""
+  pytest.importorskip('optuna')
+  fixed = ('--rounds=4', '--rounds_per_evaluation=2', '--clients_per_round=3')
+  grid = ['--grid=algorithm=ada_best,fed_yogi', '--grid=mu=0.5', '--grid=tau=0.01']
+  folder, alone = tmp_path / 'sweep', tmp_path / 'alone'
+  assert sweep.main(['sweep.py', f'--output_dir={folder}', *grid, '--', *fixed]) == 0
+  assert 'best' in capfd.readouterr().out
+  second = folder / 'algorithm=fed_yogi,tau=0.01'
+  first = folder / 'algorithm=ada_best,mu=0.5'
+  assert (second / 'config.json').stat().st_mtime > (first / 'summary.json').stat().st_mtime
+  flags = ['--algorithm=fed_yogi', '--tau=0.01', *fixed, f'--output_dir={alone}']
+  with fakes.no_figures():
+    assert train.main(['train.py', *flags]) == 0
+  assert fakes.rows(second) == fakes.rows(alone)
+  ours, expected = (runs.load_run(str(path)).weights for path in (second, alone))
+  assert len(ours) == len(expected) > 1
+  for one, other in zip(ours, expected):
+    assert np.asarray(one).tobytes() == np.asarray(other).tobytes()

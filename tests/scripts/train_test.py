@@ -18,12 +18,14 @@ from tests.helpers import fakes, fresh
 
 _SCRIPT = os.path.join(os.path.dirname(train.__file__), 'train.py')
 _ROUNDS = 110  # So many that a run goes on for seconds after a row that is waited for.
+_CLIENTS = 4
 _FLAGS = (
   '--task=digits',
   '--algorithm=ada_best',
   '--server_optimizer=yogi',
   '--client_state_store=disk',
   f'--rounds={_ROUNDS}',
+  f'--clients_per_round={_CLIENTS}',
   '--beta=0.5',
   '--rounds_per_evaluation=7',
   '--rounds_per_checkpoint=4',
@@ -106,9 +108,9 @@ def test_the_folder_holds_what_is_promised(whole):
   assert summary['is_complete']
   assert summary['last']['validation_accuracy'] > 0.9
   assert summary['evaluations_averaged'] == 15  # 14, 21, ... 105 and 110.
-  # 10 clients a round; scikit-learn's 1,438 images over 60 clients are 3 batches of 10 each.
-  assert summary['totals']['megabytes_up'] == pytest.approx(_ROUNDS * 10 * 79_510 * 4e-6)
-  assert summary['totals']['local_steps'] == _ROUNDS * 10 * 3
+  # scikit-learn's 1,438 images over 60 clients are 3 batches of 10 each.
+  assert summary['totals']['megabytes_up'] == pytest.approx(_ROUNDS * _CLIENTS * 79_510 * 4e-6)
+  assert summary['totals']['local_steps'] == _ROUNDS * _CLIENTS * 3
   assert {'curves.png', 'tensorboard', 'checkpoints'} <= set(os.listdir(whole))
   columns = _rows(whole)[0]
   for name in ('validation_loss', 'inference_accuracy', 'h_norm', 'first_time_clients'):
